@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! The binary: it names what is in this build and lets the control path do the rest.
+//! The `ashlar` binary: it lists the parts of this build and runs the control path.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! One core and the graph, on the thread that measures: what is submitted runs at once.
+//! One core and the graph on the measuring thread: submitted requests run at once.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use reactor::{Config, Patience, PortChoice, Reactor};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
-/// Name of the class of disks and of those who use them.
+/// Name of the class of disks and of their users.
 pub(crate) const CLASS: &str = "bed";
 
 /// See the module.
 pub(crate) struct Bed {
     pub core: Rc<Core>,
     pub control: Control,
-    /// What other threads and disks tell the graph.
+    /// Messages of other threads and disks to the graph.
     pub inbox: Arc<Inbox>,
 }
 
@@ -51,7 +51,7 @@ impl Class for BedClass {
     }
 }
 
-/// What the graph refused.
+/// Error of a request that the graph refused.
 pub(crate) fn failed(error: impl std::fmt::Display) -> crate::Error {
     crate::Error::new(crate::Kind::System, format!("in process: {error}"))
 }
@@ -102,7 +102,7 @@ impl Bed {
         made.map(drop).map_err(failed)
     }
 
-    /// What a class can be asked.
+    /// Runs a verb of a class.
     pub fn verb(
         &mut self,
         class: &str,
@@ -128,7 +128,7 @@ impl Bed {
         opened.map_err(failed)
     }
 
-    /// What a class shows of a geom under a key.
+    /// Value that a class shows for a geom under a key.
     pub fn shown(&self, class: &str, name: &str, key: &str) -> Option<String> {
         let view = self.control.topology.view(0);
         let geom = view.iter().find(|g| g.class == class && g.name == name)?;
@@ -139,7 +139,7 @@ impl Bed {
     }
 }
 
-/// CPU time of this thread, ns: what others do on the same core is not counted.
+/// CPU time of this thread, ns: other threads on the same core are not counted.
 pub(crate) fn thread_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let part = |n: i64| u64::try_from(n).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What a second core adds, without a network: the same load on one core and on two.
+//! Gain of a second core, without a network: the same load on one core and on two.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub(crate) const CASES: [(&str, u32, bool); 3] =
     [("cores-read-1", 1, false), ("cores-read-2", 2, false), ("cores-write-2", 2, true)];
 /// Goal: commands a second with one core over those with two.
 const ONE_OVER_TWO: f64 = 1.0 / 1.8;
-/// Goal: processor time of a command with two cores over that with one: what the cores lose by
-/// sharing. This is the same promise, but other work on the machine hardly moves the figure.
+/// Goal: processor time of a command with two cores over that with one: the cost of sharing between
+/// the cores. This is the same promise, but other work on the machine hardly changes the figure.
 const TWO_OVER_ONE: f64 = 1.0 / 0.9;
 
 pub(crate) fn measure(

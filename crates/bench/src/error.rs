@@ -1,4 +1,4 @@
-//! What goes wrong while measuring.
+//! Errors of a measurement.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ pub enum Kind {
     Protocol,
     /// A command ended with another status than GOOD.
     Status,
-    /// The data read back is not what was written.
+    /// The data read back differs from the data written.
     Data,
     /// Something did not end in time.
     Timeout,
@@ -33,7 +33,7 @@ pub enum Kind {
 pub struct Error {
     /// Which kind.
     pub kind: Kind,
-    /// What failed, where, and what to do about it.
+    /// The failed step, its place, and the way to fix it.
     pub what: String,
 }
 
@@ -48,7 +48,7 @@ impl Error {
         Error::new(Kind::System, format!("{what}: {error}"))
     }
 
-    /// The same with words in front that say where.
+    /// The same error, with its place in front of the message.
     pub(crate) fn within(self, place: &str) -> Error {
         Error { what: format!("{place}: {}", self.what), ..self }
     }

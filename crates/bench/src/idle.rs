@@ -1,5 +1,4 @@
-//! What a server costs that has nothing to do: ten units, and ten or a thousand sessions without
-//! requests.
+//! Cost of an idle server: ten units, and ten or a thousand sessions without requests.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -30,7 +29,7 @@ pub(crate) struct Case {
 /// The cases.
 pub(crate) const CASES: [Case; 2] = [
     Case { name: "idle", sessions: 10, cpu_percent: 1.0, resident_mib: 64.0, peers: true },
-    // 64 KiB for each of the thousand, beside what ten may need.
+    // 64 KiB for each of the thousand, and the allowance of ten.
     Case { name: "idle-1000", sessions: 1000, cpu_percent: 0.5, resident_mib: 126.5, peers: false },
 ];
 /// Units; sessions go to them in turn.

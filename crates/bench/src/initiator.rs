@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::load::WAIT;
 use crate::servers::MEMORY_BYTES;
 
-/// What is asked of the disk.
+/// Requests made of the disk.
 pub(crate) struct Ask {
     pub op: Op,
     /// Requests in flight, and bytes of each.
@@ -27,7 +27,7 @@ pub(crate) struct Ask {
     pub time: Duration,
 }
 
-/// What came of it.
+/// Result of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     /// Requests a second.

@@ -39,7 +39,7 @@ const EACH_MIN: u64 = 100;
 const NULL_UNIT: usize = 0;
 const MEMORY_UNIT: usize = 1;
 
-/// What is behind the unit.
+/// Backing store of the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
     /// Nothing.
@@ -80,7 +80,7 @@ pub enum Goals {
     Alone,
     /// Those of large requests.
     Large,
-    /// What digests may cost.
+    /// Those of the digests.
     Digests,
     /// Large requests, so many in flight that the connection is full.
     Full,
@@ -206,8 +206,8 @@ fn spec(server: &Server, case: &Case) -> Spec {
     }
 }
 
-/// Sees that the server keeps what it is given, for the figures of one that does not are worth
-/// nothing; then writes every block of its memory, so that reads find memory behind it.
+/// Checks that the server keeps written data, because the figures of one that does not are
+/// meaningless. Then writes every block of its memory, so that reads find memory behind it.
 fn prove(server: &Server, core: Option<usize>) -> Result<(), Error> {
     let small =
         Spec { core, ..Spec::new(server.portal, server.target.clone(), server.luns[MEMORY_UNIT]) };
@@ -262,7 +262,7 @@ fn rows(options: &Options, report: &mut Report, case: &Case, sides: &[Side<'_>],
     if let Some(at_most) = absolute(case) {
         add(0, Vec::new(), None, Some(Goal { of: Of::Ours, at_most }));
     }
-    // The first peer is compared in everything, others in what a request costs.
+    // The first peer is compared in all figures, others in the cost of a request.
     let first = sides.get(1);
     for n in 0..FIGURES.len() {
         let goal = match (n, first) {

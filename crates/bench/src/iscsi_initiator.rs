@@ -1,5 +1,5 @@
-//! Our iSCSI initiator beside libiscsi's (`iscsi-perf`), in turns, on the same target: what a read
-//! costs the processor of whoever asks.
+//! CPU time of a read at the initiator: our iSCSI initiator beside libiscsi's (`iscsi-perf`), in
+//! turns, on the same target.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// `iscsi-perf`, weighed from outside while it is under way.
+/// `iscsi-perf`, measured from outside while it runs.
 fn theirs(url: &str, seconds: u32, core: Option<usize>) -> Result<Found, Error> {
     let home = Scratch::new("perf")?;
     let mut command = pinned(&tool("iscsi-perf")?, core)?;
@@ -77,7 +77,7 @@ fn theirs(url: &str, seconds: u32, core: Option<usize>) -> Result<Found, Error> 
     let (cpu, took) = (weigh::cpu_ns(child.pid())?.saturating_sub(cpu), begun.elapsed());
     sleep(Duration::from_secs(3));
     let log = child.log();
-    // Progress lines say "iops average" too: the last one counts.
+    // Progress lines contain "iops average" too: the last one counts.
     let average = log.rsplit_once("iops average ").and_then(|(_, last)| {
         last.split_whitespace().next().and_then(|number| number.parse::<f64>().ok())
     });

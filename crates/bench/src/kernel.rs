@@ -1,9 +1,9 @@
 //! Load of a real Linux kernel: a guest logs in to every server with open-iscsi and copies with
-//! `dd`. A load generator of our own sends what it likes; a kernel sends what our limits pages
-//! and its own queues make of it, so that the commands of a MiB are counted too.
+//! `dd`. A load generator of our own chooses its commands freely. A kernel's commands follow from
+//! our limits pages and its own queues, so the commands of a MiB are counted too.
 //!
-//! The guest is emulated: its own rates are low. What is compared is the server's CPU time. The
-//! bare responder, with a file of its own, is the floor.
+//! The guest is emulated: its own rates are low. The server's CPU time is compared. The bare
+//! responder, with a file of its own, is the floor.
 
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,7 @@ pub(crate) const CASES: [Case; 6] = [
     Case { name: "kernel-write-cached", write: true, direct: false, commands_max: None, ..LARGE },
 ];
 
-/// What is looked at, in the order of a [`Turn`].
+/// Measured figures, in the order of a [`Turn`].
 const FIGURES: [(&str, &str); 3] =
     [("server CPU a MiB", "us"), ("commands a MiB", ""), ("throughput", "MiB/s")];
 type Turn = [f64; FIGURES.len()];
@@ -125,12 +125,12 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// Weighs the servers between what the guest says.
+/// Measures the servers between the lines that the guest prints.
 struct Scale<'a> {
     servers: &'a [Server],
     /// CPU time of the server, ns, and the time, when the turn began.
     begun: Option<(u64, Instant)>,
-    /// Case, server, and what was seen.
+    /// Case, server, and the figures.
     turns: Vec<((usize, usize), Turn)>,
 }
 

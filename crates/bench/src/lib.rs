@@ -1,12 +1,12 @@
 #![forbid(unsafe_code)]
-//! Measurements that anyone can repeat, and the demo: `ashlar-bench` and `make bench`.
+//! Repeatable measurements, and the demo: `ashlar-bench` and `make bench`.
 //!
 //! * [`run`] measures what [`Options`] ask for and answers a [`Report`]: rows with our figure, the
 //!   peer's, the ratio of both, the goal, and the command that repeats the row alone.
-//! * [`layers`]: what a layer of the graph costs a Bio.
+//! * [`layers`]: the cost of a layer of the graph for a Bio.
 //! * [`load`]: an iSCSI initiator that makes load and, on request, verifies data.
 //! * Servers are children of this process, pinned to one core; the load runs on another. They are
-//!   weighed from outside ([`weigh`]): Ashlar and its peers alike, with the same instruments.
+//!   measured from outside ([`weigh`]): Ashlar and its peers alike, with the same instruments.
 
 mod aoe;
 mod bare;

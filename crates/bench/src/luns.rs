@@ -1,7 +1,8 @@
-//! Very many logical units: what it takes to change one, to report all, and what each keeps.
+//! Cost of very many logical units: the time to change one and to report all, and the memory of
+//! each.
 //!
-//! In process: 16,384 units that keep nothing, 256 sessions that send commands to all of them, and
-//! somebody who changes one LUN after the other.
+//! In process: 16,384 units without data, 256 sessions that send commands to all of them, and a
+//! caller that changes one LUN after the other.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -127,8 +128,8 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// Waits for the load, then takes one LUN away and brings it back, again and again: bytes of a
-/// session, and how long each change took, us.
+/// Waits for the load, then removes one LUN and adds it again, repeatedly: bytes of a session, and
+/// how long each change took, us.
 fn changes(
     options: &Options,
     registry: &Registry,
@@ -185,7 +186,8 @@ async fn sessions(engine: &Rc<Engine>, shared: &Shared) -> Result<(), Error> {
     let (mut turn, mut lun) = (0u32, 0);
     while !shared.stop.load(Ordering::Acquire) {
         for caller in &all {
-            // Whatever it says: some LUNs are away just now, and there is news.
+            // The status is ignored: some LUNs are absent just now, and unit attentions are
+            // pending.
             caller.ask(lun, &[0; 6], 0);
             lun = (lun + 61) % UNITS as u32;
         }

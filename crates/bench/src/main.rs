@@ -160,7 +160,7 @@ fn measure(options: Options, json: bool) -> Result<u8, Error> {
     }
 }
 
-/// Shows what is measured, and how long this part takes still.
+/// Shows the step that is measured, and the remaining time of this part.
 #[derive(Default)]
 struct Meter {
     begun: Option<Instant>,

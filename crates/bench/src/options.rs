@@ -1,4 +1,4 @@
-//! What to measure, and how long.
+//! Options of a run: the measurements and their length.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Which core does what: one for the server, one for the load.
+//! Assignment of cores: one for the server, one for the load.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 

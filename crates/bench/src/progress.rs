@@ -1,4 +1,4 @@
-//! Where a run is, and whether it shall go on.
+//! Progress of a run, and its stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +11,7 @@ pub struct Progress {
     pub done: u32,
     /// Steps in all.
     pub of: u32,
-    /// What is measured now.
+    /// The step that is measured now.
     pub what: String,
 }
 

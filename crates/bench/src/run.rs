@@ -1,4 +1,4 @@
-//! One run: what was asked for, one after the other, into one report.
+//! One run: the requested measurements in order, into one report.
 
 use std::fs;
 use std::process::Command;
@@ -19,11 +19,12 @@ const DEPTHS: [u32; 4] = [1, 3, 5, 10];
 const COUNTED: u32 = 5;
 /// Goal: ns a layer.
 const LAYER_NS: f64 = 15.0;
-/// Goal for "none" a Bio: what a warm pool, a growing vector or the measurement itself may leave.
+/// Goal for "none" a Bio: the remainder that a warm pool, a growing vector or the measurement
+/// itself may leave.
 const NONE: f64 = 0.001;
 
-/// Measures what `options` ask for into `report`, which has what was measured until then when this
-/// fails or is stopped. Children are started and ended on the way; they are gone when this returns.
+/// Runs the measurements of `options` into `report`, which keeps the rows measured so far when this
+/// fails or is stopped. Children are started and ended on the way; none is left when this returns.
 pub fn run(
     options: Options,
     report: &mut Report,

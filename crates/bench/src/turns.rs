@@ -1,5 +1,5 @@
 //! Servers side by side: each case has rounds, in each round every server has its turn with the
-//! same load, and who begins changes from round to round.
+//! same load, and the first server changes from round to round.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 /// costs the server time, and a given number, for the load need not be steady.
 const COUNTED_PART: f64 = 0.25;
 
-/// What is looked at in a round where system calls are counted.
+/// Figures of a round in which system calls are counted.
 pub(crate) const FIGURES: [(&str, &str); FIGURE_COUNT] = [
     ("server CPU a request", "us"),
     ("system calls a request", ""),
@@ -46,9 +46,9 @@ impl Rounds {
     }
 }
 
-/// All turns of one case; steps are told as `what: case, round n`.
+/// All turns of one case; steps are reported as `what: case, round n`.
 pub(crate) struct Turns<'a> {
-    /// What is measured: the word before the cases.
+    /// The kind of measurement: the word before the cases.
     pub what: &'static str,
     pub options: &'a Options,
     pub progress: &'a mut dyn FnMut(Progress),
@@ -77,7 +77,7 @@ impl Turns<'_> {
         Ok(Rounds(rounds))
     }
 
-    /// Tells that a round begins.
+    /// Reports the start of a round.
     fn step(&mut self, case: &str, round: u32) {
         let of = u32::try_from(self.cases).unwrap_or(u32::MAX).saturating_mul(self.options.rounds);
         let what = format!("{}: {case}, round {}", self.what, round + 1);
@@ -161,7 +161,7 @@ pub(crate) fn counters(options: &Options, report: &mut Report) -> bool {
     can && !options.no_counters
 }
 
-/// A server that may be missing on this machine: then a note says so.
+/// A server that may be missing on this machine: then a note is added to the report.
 pub(crate) fn or_note<S>(
     server: Result<S, Error>,
     report: &mut Report,

@@ -1,5 +1,5 @@
-//! A READ or WRITE by the AoE initiator, from the graph to a real interface and back, allocates
-//! nothing: a cable (veth) with the initiator at one end and a target at the other. Needs root. A
+//! Allocations of a READ or WRITE by the AoE initiator, from the graph to a real interface and
+//! back: none. A cable (veth) has the initiator at one end and a target at the other. Needs root. A
 //! binary of its own, because its allocator counts.
 
 #[allow(dead_code)]
@@ -91,7 +91,7 @@ fn nap(core: &Rc<Core>) {
     core.turn(Patience::Until(core.reactor().fresh_now() + NAP_NS));
 }
 
-/// A target at an interface, on a thread of its own: what it allocates is not counted here.
+/// A target at an interface, on its own thread, so that its allocations are not counted here.
 struct Target {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

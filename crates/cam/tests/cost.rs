@@ -1,5 +1,5 @@
-//! A request to a disk allocates nothing on its way, once the lists have grown. A
-//! binary of its own, because its allocator counts.
+//! Allocations of a request to a disk: none, once the lists have grown. A binary of its own,
+//! because its allocator counts.
 
 #[path = "suite/world/mod.rs"]
 mod world;

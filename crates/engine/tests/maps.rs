@@ -1,5 +1,5 @@
-//! Maps against sessions: random changes of what two groups see, on two cores, with data that says
-//! which unit it is from; and many LUNs. A model says what each initiator hears.
+//! LUN maps and sessions: random changes of the maps of two groups, on two cores, with data that
+//! identify their unit; and many LUNs. A model predicts the unit attentions of each initiator.
 //!
 //! A binary of its own, because a test measures the resident memory of the process.
 
@@ -27,7 +27,7 @@ struct Member {
     host: Host,
     group: usize,
     map: Map,
-    /// What each nexus that exists has to tell.
+    /// Pending unit attentions of each nexus that exists.
     paths: BTreeMap<u64, VecDeque<(u8, u8)>>,
     /// The disk that it knows under each number: it has asked, or it was the first there.
     known: BTreeMap<u64, usize>,
@@ -61,7 +61,7 @@ impl Member {
         }
     }
 
-    /// What the next command for a LUN must end with before it does anything.
+    /// The sense data with which the next command for a LUN must end before it does anything.
     fn must(&mut self, lun: u64) -> Option<(u8, u8, u8)> {
         let Some((disk, _)) = self.map.get(&lun).copied() else {
             return Some((5, 0x25, 0));
@@ -187,7 +187,7 @@ impl Sim {
                 m.listed = false;
             }
             4 => {
-                // Who the unit is, in one of two ways; another page does not say so.
+                // The identity of the unit, in one of two ways; another page does not report it.
                 let page = [
                     &[0x12, 0, 0, 0, 96, 0],
                     &[0x12, 1, 0x83, 0, 96, 0],
@@ -206,7 +206,7 @@ impl Sim {
                 let must = m.must(lun);
                 let read_only = m.map.get(&lun).is_some_and(|(_, ro)| *ro);
                 let want = must.or(read_only.then_some((7, 0x27, 0))).unwrap_or_default();
-                // The last block, which nobody reads.
+                // The last block, which is never read.
                 let a = self.w.run(&m.host, lun, &write16(7, 1), 0, &[0; 512]);
                 assert_eq!(a.asc(), want, "LUN {lun}");
             }
@@ -244,7 +244,7 @@ fn whatever_changes_everybody_sees_its_own_map_and_hears_once() {
 }
 
 /// A write waits for its data while its unit is taken out of the initiator's map, exchanged for
-/// another or made read-only, and then reserved by somebody else: it does not reach the medium.
+/// another or made read-only, and then reserved by another initiator: it does not reach the medium.
 #[test]
 fn a_write_that_waited_does_not_reach_a_unit_that_was_taken_away() {
     let mut w = World::new(7);
@@ -342,7 +342,8 @@ fn sixteen_thousand_luns_cost_little_and_a_session_only_what_it_uses() {
     assert_eq!(w.run(h, MANY - 1, &TUR, 0, &[]).asc(), (6, 0x29, 0));
     assert_eq!(h.session.paths().len(), 2);
 
-    // One goes and comes: everybody hears once, whoever has used it begins anew.
+    // One LUN is removed and added: every initiator gets one report, and initiators that used it
+    // start with a new nexus.
     let change = |c| w.registry.change_luns("iscsi", TARGET, "g", &[c]).unwrap();
     change(LunChange::Remove(5));
     assert_eq!(w.run(h, 5, &TUR, 0, &[]).asc(), (5, 0x25, 0));

@@ -54,7 +54,7 @@ impl Istgt {
         &self.target
     }
 
-    /// SIGKILL; the port is closed afterwards, the file keeps what it has.
+    /// Kills the daemon with SIGKILL; the port is closed afterwards, the file keeps its contents.
     pub fn kill(&mut self) -> Result<()> {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill()?;

@@ -1,7 +1,7 @@
-//! The test rig: strangers to try a target against.
+//! Test rig: software of other projects that exercises a target.
 //!
-//! Nothing here knows the daemon. A test names an iSCSI target as a [`Target`] (portal, name,
-//! LUN) and asks somebody else's software what it thinks of it:
+//! The crate does not depend on the daemon. A test names an iSCSI target as a [`Target`] (portal,
+//! name, LUN) and runs third-party software against it:
 //!
 //! - [`scenarios`] boots a real Linux kernel ([`guest`]) that logs in with open-iscsi, makes a
 //!   file system, copies, checks, and survives a target that is killed in the middle;
@@ -10,7 +10,7 @@
 //! - [`peer`] runs another target (tgt) to compare with, and the small host tools;
 //! - [`istgt`] runs a third one;
 //! - [`relay`] is a cable between initiator and portal that can be pulled;
-//! - [`proc`] guards child processes and reads what they cost;
+//! - [`proc`] guards child processes and measures their CPU time and memory;
 //! - [`packages`] makes sure that all of this is there, from Debian's packages.
 //!
 //! Tests use it as a dev-dependency; the benchmarks boot a guest with it.

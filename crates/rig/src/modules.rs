@@ -1,7 +1,7 @@
 //! Kernel modules in loading order, from an unpacked kernel package.
 //!
-//! The package carries no `modules.dep` (depmod writes it on installation), but every module
-//! states what it needs in its `.modinfo` section, as `depends=a,b` between NUL bytes.
+//! The package contains no `modules.dep` (depmod writes it on installation), but every module lists
+//! its dependencies in its `.modinfo` section, as `depends=a,b` between NUL bytes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ pub struct Kernel {
     builtin: Vec<String>,
 }
 
-/// One name whatever the spelling: files say `crc32c-intel`, dependencies `crc32c_intel`.
+/// One name for all spellings: file names have `crc32c-intel`, dependencies `crc32c_intel`.
 fn canonical(name: &str) -> String {
     name.replace('-', "_")
 }
@@ -43,8 +43,8 @@ impl Kernel {
         Ok(Kernel { image, release, loadable, builtin })
     }
 
-    /// Files of the wanted modules and all they need, each after what it depends on, none twice.
-    /// Built-in ones are left out; an unknown name is an error.
+    /// Files of the wanted modules and of all their dependencies, each after its own dependencies
+    /// and only once. Built-in modules are left out; an unknown name is an error.
     pub fn load_order(&self, wanted: &[&str]) -> Result<Vec<PathBuf>> {
         let mut order = Vec::new();
         for name in wanted {

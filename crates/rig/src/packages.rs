@@ -55,7 +55,8 @@ fn user_cache() -> Option<PathBuf> {
 
 /// Makes sure that every package of `list` is installed; installs those that are not.
 ///
-/// Needs root (or passwordless sudo) only when something is missing. Returns what was installed.
+/// Needs root (or passwordless sudo) only when a package is missing. Returns the installed
+/// packages.
 pub fn ensure_installed(list: &str) -> Result<Vec<String>> {
     if missing(list)?.is_empty() {
         return Ok(Vec::new());
@@ -88,8 +89,8 @@ pub fn ensure_guest() -> Result<PathBuf> {
     ensure_unpacked("guest", GUEST_LIST)
 }
 
-/// Downloads and unpacks the packages of a list into `cache()/name`; returns that folder.
-/// A name with `*` in front stands for the first package it depends on.
+/// Downloads and unpacks the packages of a list into `cache()/name`; returns that folder. A name
+/// with `*` in front means the first package that it depends on.
 pub fn ensure_unpacked(name: &str, list: &str) -> Result<PathBuf> {
     let folder = cache()?.join(name);
     let wanted = names(list).join("\n");

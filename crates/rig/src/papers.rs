@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::proc::{self, Scratch};
 
-/// A folder with authorities and what they signed.
+/// A folder with certificate authorities and the certificates that they signed.
 pub struct Papers(Scratch);
 
 /// The ways of saying how long a certificate is good.
@@ -42,7 +42,7 @@ impl Papers {
         Ok(())
     }
 
-    /// Makes `NAME.pem` and `NAME.key`: who may sign.
+    /// Makes a certificate authority: `NAME.pem` and `NAME.key`.
     pub fn authority(&self, name: &str) -> Result<()> {
         let how = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
         let files = format!("-keyout {name}.key -out {name}.pem -subj /CN={name}");

@@ -13,13 +13,13 @@ use crate::{Chap, Target};
 
 /// A target that does not answer within this time is not coming.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// tgtd's number among the daemons that share a control socket's path; ours shares with nobody.
+/// Number of tgtd among the daemons that share the path of a control socket; ours shares with none.
 const CONTROL: &str = "1";
 
-/// What is behind the peer's logical unit.
+/// Backing store of the peer's logical unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Store {
-    /// Reads and writes nothing: the cost of the protocol alone. tgt says how large it is.
+    /// Reads and writes nothing: the cost of the protocol alone. tgt chooses its size.
     Null,
     /// An image file, through the page cache.
     File(PathBuf),
@@ -36,7 +36,7 @@ pub struct TgtConfig {
     pub digests: bool,
     /// The only core it may run on; None: all.
     pub core: Option<usize>,
-    /// The unit's serial number; None: what tgt gives it.
+    /// The unit's serial number; None: the default of tgt.
     pub serial: Option<String>,
 }
 
@@ -80,12 +80,13 @@ impl Tgt {
         self.daemon.as_ref().map(Proc::pid)
     }
 
-    /// What the daemon has printed, over all its starts.
+    /// Output of the daemon, over all its starts.
     pub fn log(&self) -> String {
         self.daemon.as_ref().map(Proc::output).unwrap_or_default()
     }
 
-    /// SIGKILL; the port is closed afterwards, the backing file keeps what it has.
+    /// Kills the daemon with SIGKILL; the port is closed afterwards, the backing file keeps its
+    /// contents.
     pub fn kill(&mut self) -> Result<()> {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill()?;
@@ -176,7 +177,7 @@ fn tgtadm(socket: &Path, words: &[&str]) -> Result<String> {
     proc::run(&mut command)
 }
 
-/// Waits until somebody accepts connections at an address.
+/// Waits until a server accepts connections at an address.
 pub fn wait_port(address: SocketAddr) -> Result<()> {
     let start = Instant::now();
     loop {
@@ -205,7 +206,7 @@ pub fn iscsi_inq(url: &str, vpd_page: Option<u8>) -> Result<String> {
     proc::run(command.arg(url))
 }
 
-/// `qemu-img` with its arguments; returns what it prints.
+/// Runs `qemu-img` with the arguments and returns its output.
 pub fn qemu_img(arguments: &[&str]) -> Result<String> {
     proc::run(Command::new(proc::tool("qemu-img")?).args(arguments))
 }
@@ -222,8 +223,8 @@ pub fn upload(from: &Path, url: &str) -> Result<()> {
     qemu_img(&["convert", "-n", "-f", "raw", "-O", "raw", from, url]).map(drop)
 }
 
-/// `qemu-io` on a raw device, one command after the other; returns what it prints.
-/// qemu-io ends with 0 after a failed read: a line with "failed" counts as an error.
+/// Runs `qemu-io` commands in order on a raw device and returns the output. qemu-io exits with 0
+/// after a failed read, so a line with "failed" counts as an error.
 pub fn qemu_io(url: &str, commands: &[&str]) -> Result<String> {
     let mut command = Command::new(proc::tool("qemu-io")?);
     command.args(["-f", "raw"]);
@@ -237,7 +238,7 @@ pub fn qemu_io(url: &str, commands: &[&str]) -> Result<String> {
     Ok(text)
 }
 
-/// What `iscsi-perf` shall read.
+/// Load of `iscsi-perf`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Requests in flight.
@@ -260,7 +261,7 @@ pub fn iscsi_perf(url: &str, load: Load) -> Result<f64> {
     }
     command.args(["-b", &load.blocks.to_string(), "-m", &load.depth.to_string()]);
     let text = proc::run(command.args(["-t", &load.seconds.to_string()]).arg(url))?;
-    // Progress lines, overwritten in place, say "iops average" too: the last one counts.
+    // Progress lines, overwritten in place, contain "iops average" too: the last one counts.
     let (_, last) = text.rsplit_once("iops average ").context("iscsi-perf gave no average")?;
     let number = last.split_whitespace().next().context("iscsi-perf gave no number")?;
     number.parse().with_context(|| format!("iscsi-perf: {number}"))

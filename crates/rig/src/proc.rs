@@ -1,4 +1,4 @@
-//! Child processes: started with their output in a file, ended with their owner, weighed.
+//! Child processes: started with their output in a file, ended with their owner, measured.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -37,7 +37,7 @@ impl Scratch {
         scratch(name).map(Scratch)
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -135,7 +135,7 @@ impl Proc {
         self.child.try_wait().with_context(|| format!("wait for {}", self.name))
     }
 
-    /// Polls `ready` until it says true; an error when the child ends or the limit passes first.
+    /// Polls `ready` until it returns true; an error when the child ends or the limit passes first.
     pub fn wait_ready(&mut self, limit: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
         let start = Instant::now();
         while !ready() {
@@ -153,7 +153,7 @@ impl Proc {
         Ok(())
     }
 
-    /// SIGKILL, then reaps: no chance to say goodbye to anybody.
+    /// Sends SIGKILL, then reaps: the process cannot close its sessions.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill().with_context(|| format!("kill {}", self.name))?;
         self.child.wait().with_context(|| format!("reap {}", self.name))?;
@@ -194,7 +194,7 @@ pub fn signal(name: &str, pid: u32) -> Result<()> {
     Ok(())
 }
 
-/// What a command did within a time limit.
+/// Result of a command that was run with a time limit.
 #[derive(Debug)]
 pub struct Ran {
     /// None: it was killed because the limit passed.
@@ -233,7 +233,7 @@ pub fn run_limited(command: &mut Command, limit: Duration) -> Result<Ran> {
     Ok(Ran { status, output: child.output(), took: start.elapsed() })
 }
 
-/// Runs a command that must succeed; returns what it printed.
+/// Runs a command that must succeed; returns its output.
 pub fn run(command: &mut Command) -> Result<String> {
     let ran = run_limited(command, COMMAND_LIMIT)?;
     let what = describe(command);
@@ -244,7 +244,7 @@ pub fn run(command: &mut Command) -> Result<String> {
     }
 }
 
-/// A copy of a program in `folder` without what only debuggers read: a guest has little memory.
+/// A copy of a program in `folder` without its debug data: a guest has little memory.
 pub fn stripped(program: impl AsRef<Path>, folder: &Path) -> Result<PathBuf> {
     let program = program.as_ref();
     let small = folder.join(program.file_name().context("a program has a name")?);
@@ -273,7 +273,7 @@ pub fn tail(text: &str) -> String {
     }
 }
 
-/// What a process has used since it started.
+/// CPU time of a process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
     /// Time in user space, in steps of 10 ms.
@@ -318,12 +318,12 @@ pub fn peak_resident_bytes(pid: u32) -> Result<u64> {
     Ok(kib * 1024)
 }
 
-/// What a process did while something was measured.
+/// Resources that a process used during a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counts {
     /// CPU time of all its threads, ns, user space and kernel.
     pub cpu_ns: u64,
-    /// System calls entered; None where the kernel lets nobody count them.
+    /// System calls entered; None where the kernel does not permit counting them.
     pub syscalls: Option<u64>,
     /// Wall-clock time of the measured work.
     pub took: Duration,
@@ -366,7 +366,7 @@ fn start_perf(pid: u32, table: &Path, log: &Path) -> Result<Proc> {
     command.args(["stat", "-x", ",", "-e", "raw_syscalls:sys_enter,task-clock", "-o"]);
     command.arg(table).arg("-p").arg(pid.to_string());
     let perf = Proc::start("perf", &mut command, log)?;
-    // perf says nothing when it has attached; its table file appears just before.
+    // perf prints nothing when it has attached; its table file appears just before.
     let start = Instant::now();
     while !table.exists() && start.elapsed() < Duration::from_secs(2) {
         sleep(Duration::from_millis(5));

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //!  R1  A relay that is cut has no connection, and refuses new ones by closing them at once.
-//!  R2  A silent relay keeps its connections and forwards nothing; what was sent meanwhile arrives
-//!      when it is whole again.
+//!  R2  A silent relay keeps its connections and forwards nothing; data sent meanwhile arrives when
+//!      it is whole again.
 //!  R3  Every thread of a relay ends within `PAUSE` of its being dropped, or of its connection's
 //!      end.
 
@@ -23,7 +23,7 @@ const PIECE: usize = 64 << 10;
 /// How long a peer that takes nothing may block one write; then its connection ends.
 const WRITE_LIMIT: Duration = Duration::from_secs(20);
 
-/// What a relay does with bytes.
+/// Handling of bytes by a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Cable {
@@ -79,7 +79,7 @@ impl Relay {
         self.at
     }
 
-    /// Changes what it does.
+    /// Sets the state of the cable.
     pub fn set(&self, cable: Cable) {
         self.shared.cable.store(cable as u8, Ordering::Release);
         if matches!(cable, Cable::Cut | Cable::Gone) {
@@ -103,7 +103,7 @@ fn accept(listener: &TcpListener, to: SocketAddr, shared: &Arc<Shared>) {
         if shared.is(Cable::Cut) {
             continue;
         }
-        // Nobody there: the connection is closed, as a dead host's kernel would.
+        // No server is listening: the connection is closed, as a dead host's kernel would.
         let Ok(there) = TcpStream::connect(to) else { continue };
         if join(from, there, shared).is_err() {
             shared.end_all();
@@ -157,7 +157,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
 mod tests {
     use super::*;
 
-    /// Everything comes back.
+    /// A server that sends all received bytes back.
     fn echo() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();

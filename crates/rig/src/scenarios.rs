@@ -1,9 +1,9 @@
-//! What an initiator's administrator would do, as scripts for the guest.
+//! Tasks of an initiator's administrator, as scripts for the guest.
 //!
-//! Each function makes a [`Script`] for one [`Login`]; scripts may be joined with
-//! [`Script::then`] so that one boot serves several. [`play`] runs a script and does on the host
-//! what it asks for: when the guest prints [`READY_FOR_KILL`], the `restart` closure kills and
-//! restarts the target, then the guest is told to go on.
+//! Each function makes a [`Script`] for one [`Login`]; scripts may be joined with [`Script::then`]
+//! so that one boot serves several. [`play`] runs a script and carries out its requests on the
+//! host. When the guest prints [`READY_FOR_KILL`], the `restart` closure kills and restarts the
+//! target; then the guest continues.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,13 +23,13 @@ use crate::{Chap, Login};
 
 /// The guest prints this while it writes; the host may then kill the target.
 pub const READY_FOR_KILL: &str = "@@READY-FOR-KILL";
-/// The guest prints this before what the host shall do for it; see [`converse`].
+/// The guest prints this before a request to the host; see [`converse`].
 const ASK: &str = "@@ASK ";
 /// The guest prints this for every file whose fsync returned: name, SHA-256.
 const ACKNOWLEDGED: &str = "@@ACK ";
-/// The host answers this when it has done what the guest waits for.
+/// The host answers this when it has carried out the guest's request.
 pub const GO: &str = "GO";
-/// Files acknowledged before the target is killed, and as many again after it came back.
+/// Files acknowledged before the target is killed, and as many again after its restart.
 const FILES_EACH_SIDE: usize = 20;
 /// Files to copy, with the checksums that the host computed.
 pub struct Tree {
@@ -254,7 +254,7 @@ pub fn end_in_writes(login: &Login, times: usize) -> Script {
     script
 }
 
-/// What a played script brought.
+/// Result of a played script.
 pub struct Played {
     /// The guest's side.
     pub run: Run,
@@ -301,7 +301,7 @@ fn acknowledge(line: &str, into: &mut BTreeMap<String, String>) -> Result<bool> 
     Ok(true)
 }
 
-/// What a guest is booted from.
+/// Boot source of a guest.
 #[derive(Clone, Copy)]
 pub enum From<'a> {
     /// Kernel and initramfs.
@@ -312,7 +312,7 @@ pub enum From<'a> {
     Disk(&'a str),
 }
 
-/// What a conversation brought.
+/// Result of a conversation.
 pub struct Conversed {
     /// The guest's side.
     pub run: Run,
@@ -320,8 +320,9 @@ pub struct Conversed {
     pub acknowledged: BTreeMap<String, String>,
 }
 
-/// Runs a script; `answer` does what the guest asks for (`ask` and `told` of `lib.sh`) and says
-/// one line to it, [`GO`] when there is nothing to say. An error carries the guest's console.
+/// Runs a script; `answer` carries out a request of the guest (`ask` and `told` of `lib.sh`) and
+/// answers one line to it, [`GO`] when there is nothing to report. An error contains the guest's
+/// console.
 pub fn converse(
     from: From<'_>,
     script: &Script,

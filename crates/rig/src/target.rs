@@ -1,4 +1,4 @@
-//! What a test says about the target it tries: nothing but its address and credentials.
+//! The target under test as tests describe it: only its address and credentials.
 
 use std::net::SocketAddr;
 

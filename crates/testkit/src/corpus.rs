@@ -68,7 +68,7 @@ impl<'a> Corpus<'a> {
     }
 }
 
-/// What most targets take: small changes of any byte.
+/// Mutation for most targets: small changes of any byte.
 pub fn anywhere(random: &mut Prng, _: u64, bytes: &mut Vec<u8>) {
     random.mutate(bytes);
 }

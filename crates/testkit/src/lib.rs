@@ -1,6 +1,6 @@
-//! What the tests of all crates share.
+//! Test helpers shared by all crates.
 //!
-//! * [`seeds`]: which seeds a simulation plays, and what a failing one says.
+//! * [`seeds`]: the seeds that a simulation runs, and the report of a failing one.
 //! * [`corpus`]: the folders of `fuzz/corpus`, replayed with seeded mutations.
 //! * [`disk`]: disks in memory, and providers of layers of a test's own.
 //! * [`iscsi`]: an initiator's connection in a simulated world, and an initiator over a socket.

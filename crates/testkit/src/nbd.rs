@@ -1,4 +1,5 @@
-//! An NBD client over a socket, made of the wire's codecs: it says what no other client says.
+//! NBD client over a socket, made of the wire's codecs: it can send messages that no other client
+//! sends.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +11,7 @@ use wire::nbd::{Error, Form, HEAD_MAX, Head, OptionReply, Request, chunk, dial};
 /// Longest wait for bytes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a request brought.
+/// Result of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub error: Option<Error>,
@@ -135,7 +136,7 @@ impl Client {
         out
     }
 
-    /// Hears the whole reply to a request, the only one under way; `len` of a READ.
+    /// Receives the whole reply to a request, the only one in flight; `len` of a READ.
     pub fn hear(&mut self, cookie: u64, read: Option<(u64, u64)>) -> Answer {
         let mut answer = Answer::default();
         loop {

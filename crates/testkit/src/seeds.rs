@@ -1,4 +1,4 @@
-//! Which seeds a simulation plays, and what a failing one says.
+//! Seeds that a simulation runs, and the report of a failing one.
 //!
 //! `ASHLAR_SEEDS=n` plays n seeds in place of as many as the test takes by itself; `ASHLAR_SEED=n`
 //! plays that one alone; both play so many from there on.
@@ -11,7 +11,7 @@ pub struct Seeds {
     first: u64,
     count: u64,
     usual: u64,
-    /// How one of them is played again, but for its number.
+    /// Command that runs one of them again, without its number.
     command: String,
 }
 
@@ -73,7 +73,7 @@ impl Drop for Says<'_> {
     }
 }
 
-/// What a `for` loop over [`Seeds`] goes through. A loop that panics says at which seed it was.
+/// Iterator of a `for` loop over [`Seeds`]. A loop that panics prints the current seed.
 pub struct Played {
     seeds: Seeds,
     next: u64,
@@ -112,7 +112,7 @@ pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// What runs the test of this thread again: by cargo when it was run by it.
+/// Command that runs the test of this thread again: by cargo when cargo started it.
 fn command() -> String {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or_default();

@@ -27,7 +27,7 @@ files of the crate that cite the number.
 pub struct Invariant {
     /// `D1`.
     pub number: String,
-    /// What always holds.
+    /// The condition that always holds.
     pub text: String,
 }
 

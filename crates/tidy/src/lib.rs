@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
-//! The rules of the house, as a test.
+//! The rules of the source tree, as a test.
 //!
-//! [`check`] reads the source tree as text and returns every breach as `file:line: rule`. The rules
-//! stand in `rules.rs`; each has a test of its own in `tests/` that shows it failing.
+//! [`check`] reads the source tree as text and returns every violation as `file:line: rule`. The
+//! rules are in `rules.rs`; each has a test of its own in `tests/` that shows it failing.
 
 mod invariants;
 mod licences;

@@ -1,4 +1,4 @@
-//! Licences of what is linked in: each must go with `Apache-2.0 OR MIT`.
+//! Licences of the linked dependencies: each must be compatible with `Apache-2.0 OR MIT`.
 
 /// Licences that ask for no more than a notice, and so go with either of ours.
 pub const ALLOWED: &[&str] = &[

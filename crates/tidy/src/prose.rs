@@ -1,5 +1,4 @@
-//! Measure of the prose in comments: how often words that a stranger stumbles over appear in
-//! 10,000 words.
+//! Measure of the prose in comments: how often unclear words appear in 10,000 words.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ pub const MEASURED: &[(&str, f64, f64)] = &[
     ("told", 22.0, 1.0),
 ];
 
-/// Words of comments and what was counted in them.
+/// Number of words in comments, and the counts of measured words among them.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// All words.
@@ -38,7 +37,7 @@ impl Counts {
     }
 }
 
-/// Verbs that make a clause of `what` or `who` a noun: "what comes in", "who waits".
+/// Verbs that follow `what` or `who` in a clause that is used as a noun.
 const CLAUSE_VERBS: &[&str] = &[
     "is", "are", "was", "were", "has", "have", "had", "comes", "came", "goes", "went", "stands",
     "lies", "waits", "it", "they", "a", "the", "he",

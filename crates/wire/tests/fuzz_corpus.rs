@@ -1,4 +1,4 @@
-//! Runs every fuzz target over its corpus, every prefix of it, and seeded mutations of it.
+//! Every fuzz target over its corpus, every prefix of it, and seeded mutations of it.
 
 use testkit::corpus::{Corpus, anywhere, each_is_whole};
 use wire::fuzzing::TARGETS;

@@ -1,6 +1,6 @@
 //! Asymmetric access, both sides: a daemon's targets in two port groups, and another daemon whose
-//! iSCSI initiators reach one disk through both. It goes by the better one, and changes over when
-//! the states do, under load, without an error above.
+//! iSCSI initiators reach one disk through both. The initiators use the better path and switch when
+//! the states change, under load, without an error above.
 
 use std::fs;
 use std::time::Duration;

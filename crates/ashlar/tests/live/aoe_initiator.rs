@@ -1,5 +1,5 @@
 //! The AoE initiator against vblade, behind a cable of its own that loses, doubles and reorders
-//! frames and changes its MTU: a daemon exports the disk it finds, and what initiators write there
+//! frames and changes its MTU. A daemon exports the disk it finds, and data written by initiators
 //! is in vblade's file. The target is killed and started again under load.
 
 use std::fs;
@@ -19,7 +19,7 @@ use crate::house::{House, tool};
 
 const BYTES: u64 = 24 << 20;
 
-/// What happens to frames on their way, of a thousand each.
+/// Faults of frames on their way, of a thousand each.
 #[derive(Clone, Copy, Default)]
 struct Weather {
     lost: u32,
@@ -36,7 +36,7 @@ struct Cable {
     space: String,
     weather: Arc<Mutex<Weather>>,
     over: Arc<AtomicBool>,
-    /// Frames that came to either end, ours first.
+    /// Frames that arrived at either end, ours first.
     carried: Arc<[AtomicU64; 2]>,
     relay: Option<JoinHandle<()>>,
 }
@@ -113,8 +113,8 @@ impl Cable {
         ip(&format!("netns add {space}"));
         ip(&format!("link add {here} type veth peer name {x}"));
         ip(&format!("link add {y} type veth peer name {there} netns {space}"));
-        // Without a queue of its own this end says at once that the other has no room, and vblade
-        // ends at an error of a send. On a real wire, where a queue is, such a frame is lost.
+        // Without a queue of its own this end reports at once that the other has no room, and
+        // vblade exits when a send fails. On a real wire, which has a queue, such a frame is lost.
         tool("tc", &["-n", space, "qdisc", "replace", "dev", there, "root", "pfifo"], "");
         cable.mtu(9000);
         let ends = cable.ends.clone();
@@ -140,8 +140,8 @@ impl Cable {
         command.args(["netns", "exec", &self.space]).arg(proc::tool("vblade").unwrap());
         command.args(["-b", "16", "7", "1", &self.there, file]);
         let mut vblade = Proc::start("vblade", &mut command, log).unwrap();
-        // It says nothing when it listens. Once it is in its name space, there is no other socket
-        // of this protocol.
+        // vblade prints nothing when it listens. Once it is in its name space, there is no other
+        // socket of this protocol.
         let at = format!("/proc/{}", vblade.pid());
         let space = |at: &str| fs::read_link(format!("{at}/ns/net")).ok();
         let listens = || {
@@ -237,7 +237,7 @@ impl Shop {
     }
 }
 
-/// What was going on, where a test has failed.
+/// Prints the logs where a test has failed.
 impl Drop for Shop {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -282,7 +282,7 @@ fn what_is_written_is_in_the_peers_file_whatever_the_cable_does() {
     std::thread::sleep(Duration::from_millis(2500));
     let sent = shop.count("frames-sent");
     shop.fill(100);
-    // Written and read, two sectors a frame; counts are brought together once a second.
+    // Written and read, two sectors a frame; counts are collected once a second.
     shop.house.until("frames of two sectors", Duration::from_secs(10), || {
         shop.count("frames-sent") - sent >= 2 * BYTES / 1024
     });

@@ -1,5 +1,5 @@
-//! LUNs as block devices of this machine, by FUSE: file systems on them, who may do what, and what
-//! is left when the daemon goes. Needs root, FUSE and loop devices; where they are not to be had
+//! LUNs as block devices of this machine, by FUSE: file systems on them, access permissions, and
+//! the state after the daemon ends. Needs root, FUSE and loop devices; where they are not available
 //! the tests say so and pass.
 
 use std::fs;
@@ -73,7 +73,7 @@ fn device(house: &House) -> String {
     text(&house.json(&["attach", "--list"])["attached"][0]["device"])
 }
 
-/// A mount that goes with the test.
+/// A mount that is removed with the test.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -92,7 +92,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A failed test must say why it failed.
+        // A failed test must report its own error.
         let _ = try_run("umount", &[self.0.to_str().unwrap()]);
     }
 }
@@ -117,7 +117,7 @@ fn a_file_system_on_an_attached_lun() {
     let Some(mut house) = house("attach-fs", "t-fs", "", "0 = \"d0\"") else { return };
     let (device, image) = (device(&house), house.path("d0.img"));
     assert_eq!(house.ok(&["attach", "d0"]).trim(), device, "attached already");
-    // Its tables are written now: what is allocated later is what the test wrote.
+    // The file system's tables are written now, so later allocations are the test's writes.
     let eager = "lazy_itable_init=0,lazy_journal_init=0";
     run("mkfs.ext4", &["-q", "-b", "4096", "-E", eager, &device]);
     let mnt = Mounted::new(&house, &device, &[]);
@@ -130,7 +130,7 @@ fn a_file_system_on_an_attached_lun() {
     let file = fs::File::open(mnt.at().join("big")).unwrap();
     file.sync_all().unwrap();
     drop(file);
-    // What was promised is in the image now, as others see it.
+    // The synced data is in the image now, as other processes read it.
     run("sync", &["-f", mnt.at().to_str().unwrap()]);
     let bytes = fs::read(&image).unwrap();
     let part = &big[10 << 20..(10 << 20) + 4096];
@@ -195,7 +195,7 @@ fn the_engine_rules_over_this_machine_too() {
     assert_eq!(out(2, 1, 0), 0);
     write().unwrap();
 
-    // No group, no LUN; and what to add is said.
+    // No group, no LUN; the message names the missing lines.
     house.ashlar(&["attach", "7"]).complains(&["LUN 7", "luns"]);
     house.ok(&["detach", "0"]);
 
@@ -250,14 +250,14 @@ fn sizes_are_seen_live_and_restarts_bring_back_what_is_configured() {
     run("mkfs.ext4", &["-q", &first]);
     house.stop();
     assert_gone("t-again");
-    // The target comes before its groups, and is not tried without them.
+    // The target is created before its groups, and is not tried without them.
     let log = house.log();
     assert!(!log.contains("no access group") && !log.contains("grants it"), "{log}");
     house.start();
     house.until("it is attached again", SOON, || !device(&house).is_empty());
     run("e2fsck", &["-fn", &device(&house)]);
 
-    // Killed: what is left is taken away by the next start, and it is there once more.
+    // Killed: the next start removes the remains and attaches the LUN again.
     house.kill();
     house.start();
     house.until("it is attached once more", SOON, || !device(&house).is_empty());
@@ -287,7 +287,7 @@ fn a_device_that_somebody_has_open_is_taken_away_by_force_only() {
     assert!(house.log().contains(&format!("{device} goes under {open}")), "{}", house.log());
     holder.kill().unwrap();
     holder.wait().unwrap();
-    // Closed: it goes without force.
+    // Closed: it is detached without force.
     house.ok(&["attach", "0"]);
     house.ok(&["detach", "0"]);
     house.stop();
@@ -333,7 +333,7 @@ fn dirty_pages_beyond_what_memory_may_hold_are_written_through_the_daemon() {
         fs::remove_dir(group).unwrap();
     }
     run("e2fsck", &["-fn", &device]);
-    // In use at the end of the daemon: what is promised is written all the same.
+    // In use when the daemon ends: acknowledged data is written all the same.
     let mnt = Mounted::new(&house, &device, &[]);
     fs::write(mnt.at().join("last"), vec![0x5A; 1 << 20]).unwrap();
     house.stop();

@@ -53,7 +53,7 @@ fn assert_well(house: &mut House) {
     assert!(resident < POOL_BYTES + RESIDENT_MORE, "{} MiB resident", resident >> 20);
 }
 
-/// `qemu-io` fails, and says this.
+/// Checks that `qemu-io` fails with these words.
 #[track_caller]
 fn assert_fails(url: &str, commands: &[&str], words: &[&str]) {
     let error = match peer::qemu_io(url, commands) {
@@ -70,7 +70,7 @@ fn hanging(house: &House, url: &str, command: &str) -> Proc {
     Proc::start("qemu-io", &mut qemu, &house.path("hanging")).unwrap()
 }
 
-/// `ashlar status` says that something is wrong with this, for this reason.
+/// Returns the finding of `ashlar status` about this object.
 #[track_caller]
 fn finding(house: &House, at: &str) -> Value {
     let status = house.ashlar(&["status", "--json"]).ends(3).json();
@@ -120,7 +120,7 @@ fn a_disk_that_hangs_stops_nobody_else() {
         m["stats"]["in_flight"].as_u64() > Some(0)
     };
     house.until("the write hangs", Duration::from_secs(10), in_flight);
-    // Questions are answered, and what has nothing to do with it can be changed.
+    // Queries are answered, and unrelated parts can be changed.
     let start = Instant::now();
     house.json(&["list"]);
     house.ok(&["tree"]);
@@ -135,7 +135,7 @@ fn a_disk_that_hangs_stops_nobody_else() {
     waits.wait_ready(Duration::from_secs(10), || waits_done(&house)).unwrap();
     peer::qemu_io(&url, &["read -P 2 0 64k", "read -P 1 64k 960k"]).unwrap();
 
-    // An initiator that dies on it: its session goes once the disk has answered.
+    // An initiator that dies on it: its session ends once the disk has answered.
     house.ok(&["geom", "disk", "hang", "name=m"]);
     let mut dies = hanging(&house, &url, "write -P 7 0 64k");
     house.until("the write hangs", Duration::from_secs(10), in_flight);
@@ -146,7 +146,7 @@ fn a_disk_that_hangs_stops_nobody_else() {
     house.until("only the load is connected", Duration::from_secs(15), one);
     load.finish();
 
-    // It hangs while the daemon is told to stop.
+    // The write hangs while the daemon is asked to stop.
     house.ok(&["geom", "disk", "hang", "name=m"]);
     let waits = hanging(&house, &url, "write -P 8 0 64k");
     house.until("the write hangs", Duration::from_secs(10), || {
@@ -157,7 +157,7 @@ fn a_disk_that_hangs_stops_nobody_else() {
     drop(waits);
 }
 
-/// The hanging qemu-io has said that its request ended.
+/// Whether the hanging qemu-io has reported the end of its request.
 fn waits_done(house: &House) -> bool {
     std::fs::read_to_string(house.path("hanging")).is_ok_and(|text| text.contains(" ops;"))
 }
@@ -190,7 +190,7 @@ fn a_disk_that_shrinks_is_gone_and_comes_back() {
     house.ashlar(&["status"]).ends(3).says(&["FAILED", "short"]);
     assert!(peer::qemu_io(&url, &["read 0 64k"]).is_err(), "a disk that is gone answers");
     load.goes_on();
-    // Longer, but not whole: the operator must say that this is meant.
+    // Longer, but not whole: the operator must confirm the new size.
     cut(&image, 8 << 20);
     let looks = Instant::now();
     while looks.elapsed() < Duration::from_secs(3) {
@@ -200,7 +200,7 @@ fn a_disk_that_shrinks_is_gone_and_comes_back() {
     cut(&image, DISK_BYTES);
     let is_well = || house.ashlar(&["status"]).code == 0;
     house.until("it is back by itself", Duration::from_secs(20), is_well);
-    // What `status` advises otherwise.
+    // The other repair that `status` advises.
     cut(&image, 4 << 20);
     assert_fails(&url, &["read 32M 64k"], &[]);
     std::fs::remove_file(&image).unwrap();
@@ -236,7 +236,7 @@ fn file_that_is_removed_in_use_is_reported_and_can_be_saved() {
     std::fs::rename(&aside, &image).unwrap();
     house.ashlar(&["status"]).ends(0);
     noted("no longer so");
-    // Removed: what is written can be saved by the command that status gives.
+    // Removed: the data can be saved by the command that `status` prints.
     std::fs::remove_file(&image).unwrap();
     peer::qemu_io(&url, &["write -P 6 32M 1M", "flush"]).unwrap();
     let found = finding(&house, "disk d1");
@@ -251,7 +251,7 @@ fn file_that_is_removed_in_use_is_reported_and_can_be_saved() {
     house.start();
     house.ashlar(&["status"]).ends(0);
     peer::qemu_io(&url, &["read -P 6 32M 1M", "read -P 0 0 1M"]).unwrap();
-    // No other program writes what a host writes.
+    // Another program cannot write to an image that a host writes to.
     let path = image.display().to_string();
     assert_fails(&path, &["write 0 64k"], &["lock"]);
     assert_well(&mut house);
@@ -321,7 +321,7 @@ fn a_block_device_that_loses_its_medium() {
     tool("losetup", &["-c", &device], "");
     assert_fails(&url, &["read 32M 64k"], &[]);
     finding(&house, "dev");
-    // It is back by itself, and what it held with it, as far as the image has it.
+    // The device is back by itself, with its data as far as the image has it.
     cut(&image, DISK_BYTES);
     tool("losetup", &["-c", &device], "");
     let is_well = || house.ashlar(&["status"]).code == 0;
@@ -337,7 +337,7 @@ struct Detach(String);
 
 impl Drop for Detach {
     fn drop(&mut self) {
-        // Nothing can be done when it fails, and a failed test must say why it failed.
+        // A failure here is ignored, because a failed test must report its own error.
         let _ = Command::new(proc::tool("losetup").unwrap()).args(["-d", &self.0]).status();
     }
 }
@@ -366,7 +366,7 @@ fn buffers_run_out_and_everybody_waits_in_turn() {
     let mut most = 0;
     let start = Instant::now();
     while greedy.iter_mut().any(|g| g.ended().unwrap().is_none()) {
-        // 10 s on a machine that does nothing else; who is never served is still there then.
+        // 10 s on an otherwise idle machine; a starved client still runs at this limit.
         assert!(start.elapsed() < Duration::from_secs(600), "they starve");
         most = most.max(proc::resident_bytes(house.pid()).unwrap());
         std::thread::sleep(Duration::from_millis(20));
@@ -423,7 +423,7 @@ fn floods_of_connections_and_garbage() {
     let before = open_files(house.pid());
     let wanted = std::env::var("ASHLAR_CONNECTIONS").ok().and_then(|n| n.parse().ok());
     let count = wanted.unwrap_or(CONNECTIONS).min(files_max().saturating_sub(200));
-    // Half-open: nothing said, a part of a header, a header without its data, a part of the data.
+    // Half-open: nothing sent, a part of a header, a header without its data, a part of the data.
     let login = |name, target| How::named(name, target).request().unwrap();
     let bad = login("not a name", "neither");
     let login = login("iqn.2026-11.test:half", IQN);
@@ -470,7 +470,7 @@ fn floods_of_connections_and_garbage() {
     }
     load.goes_on();
     assert_well(&mut house);
-    // Who says nothing is sent away in the end, and nothing is kept of anybody.
+    // A silent client is disconnected in the end, and no state of any client is kept.
     let mut last = half.pop().unwrap();
     let start = Instant::now();
     let mut rest = Vec::new();
@@ -494,7 +494,7 @@ fn peers_that_ask_for_much_and_read_nothing() {
     for n in 0..3 {
         let name = format!("iqn.2026-11.test:stalled-{n}");
         let mut raw = Client::session(house.portal(), &name, IQN).unwrap();
-        // The window is not that large; what is beyond it is nobody's problem but ours.
+        // The window is smaller; commands beyond it must not affect other clients.
         for command in 0..100 {
             if raw.ask(command * 512, 512).is_err() {
                 break;
@@ -557,7 +557,7 @@ fn who_may_not_come_in_is_told_why() {
     house.start();
     let (writer, reader) = ("iqn.2026-11.test:writer-1", "iqn.2026-11.test:reader-1");
     let load = Load::start(&house.url_as(writer, 0), DISK_BYTES / 2);
-    // In no group: nothing is seen, and `status` says who came and what to do.
+    // In no group: no LUN is visible, and `status` names the initiator and the next step.
     assert!(peer::qemu_io(&house.url(0), &["read 0 4k"]).is_err(), "a stranger was let in");
     let status = house.json(&["status"]);
     let access = array(&status["findings"]).iter().find(|f| f["at"] == "access").unwrap();
@@ -568,7 +568,7 @@ fn who_may_not_come_in_is_told_why() {
     // Another group's LUN does not exist for this one.
     assert!(peer::qemu_io(&house.url_as(reader, 0), &["read 0 4k"]).is_err());
     assert!(peer::qemu_io(&house.url_as(writer, 5), &["read 0 4k"]).is_err());
-    // A read-only LUN: reads, and no writes, whoever opens it.
+    // A read-only LUN permits reads and no writes for every host that opens it.
     peer::qemu_io(&house.url_as(writer, 0), &["write -P 9 48M 64k", "flush"]).unwrap();
     let mut reads = Command::new(proc::tool("qemu-io").unwrap());
     reads.args(["-r", "-f", "raw", "-c", "read -P 9 48M 64k"]).arg(house.url_as(reader, 5));
@@ -594,7 +594,7 @@ fn who_may_not_come_in_is_told_why() {
     house.stop();
 }
 
-/// Sessions come and go by the thousand, each with lines in the log, which nobody reads.
+/// Thousands of sessions begin and end, each with lines in the log, which is not read.
 #[test]
 fn a_log_that_nobody_reads_stops_nobody() {
     const LOGINS: usize = 1500;
@@ -622,7 +622,7 @@ fn a_log_that_nobody_reads_stops_nobody() {
     load.finish();
     let resident = proc::resident_bytes(daemon.id()).unwrap();
     assert!(resident < POOL_BYTES + RESIDENT_MORE, "{} MiB resident", resident >> 20);
-    // Now somebody reads: what is there, and how much is not.
+    // Now the log is read: its lines are there, and the number of missing ones.
     let mut log = daemon.stderr.take().unwrap();
     let reader = std::thread::spawn(move || {
         let mut text = String::new();

@@ -17,7 +17,7 @@ struct Row {
     /// The one that it was made of is there besides.
     beside: bool,
     forge: Box<dyn Fn(&Disk) -> Disk>,
-    /// What is said of it.
+    /// Expected words of the class's answer.
     words: &'static str,
 }
 
@@ -84,7 +84,7 @@ const DDF: Kind = Kind {
     records: 33 << 20,
 };
 
-/// The level, which comes between name and disks.
+/// The level, which is typed between name and disks.
 fn level(kind: &Kind) -> &'static str {
     if kind.class == "raid" { "RAID1" } else { "" }
 }
@@ -110,8 +110,8 @@ fn word_list(line: &str) -> Vec<&str> {
     line.split(' ').filter(|w| !w.is_empty()).collect()
 }
 
-/// Everything that is said of a provider: by its class, in the lists, and as the state of what it
-/// is said to belong to.
+/// All messages about a provider: the verdict of its class, the lists, and the state of the whole
+/// that it claims to belong to.
 fn said(house: &House, class: &str, name: &str) -> String {
     let inspected = house.json(&["inspect", name]);
     let verdicts = array(&inspected["verdicts"]).iter().filter(|v| v["class"] == class);
@@ -138,8 +138,8 @@ fn providers(house: &House, class: &str) -> Vec<String> {
     all.collect()
 }
 
-/// Makes a whole for each row, and the bad disks; shows them to a daemon that serves and to one
-/// that starts; looks at what was said and written.
+/// Makes a whole for each row, and the bad disks. Shows them to a running daemon and to one that
+/// starts; checks the messages and the writes.
 fn judge(name: &str, kind: &Kind, rows: &[Row]) {
     let mut house = House::new(name);
     let mut disks: Vec<String> = vec!["other".into()];
@@ -406,9 +406,9 @@ fn records_of_ddf() {
     );
 }
 
-/// The record of a mirror's third member, which is not there, at the end of what stands on the
-/// mirror: on the mirror itself, and on a stripe of it and another disk. Whoever stands on a whole
-/// is no member of it, and it goes on.
+/// The record of a mirror's third member, which is missing, at the end of a provider above the
+/// mirror: on the mirror itself, and on a stripe of it and another disk. A provider above a whole
+/// is no member of it, and the whole goes on.
 #[test]
 fn circles() {
     let mut house = House::new("bad-circles");

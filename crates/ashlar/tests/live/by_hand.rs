@@ -1,5 +1,5 @@
 //! Changes by hand that a restart would take back, and sections that were edited while the daemon
-//! was off: `status` and `plan` say what differs and which command helps.
+//! was off: `status` and `plan` print the difference and the command that helps.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn a_setting_changed_by_hand_is_told_until_apply_sets_it_back_under_a_host() {
         "change geom s (sched)",
         "changed by hand, set back to ashlar.toml: share 20 -> default",
     ]);
-    // The file may say the same as what was changed: nothing is left to do.
+    // The file may describe the change that was made by hand: then nothing is left to do.
     let same = layers.replace("options = \"quantum_kb=64\"", "algorithm = \"fair\"");
     let same = same.replace("provider = \"s\"", "provider = \"s\"\nshare = 20");
     section(&house, &["d0", "d1", "d2"], &same, "0 = \"t\"");

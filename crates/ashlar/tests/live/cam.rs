@@ -1,5 +1,5 @@
-//! `ashlar cam` as a new user types it: an HBA is attached, its disks are looked at and used like
-//! any others, and it goes when nobody uses them.
+//! `ashlar cam` as a new user types it: an HBA is attached, its disks are listed and used like any
+//! others, and it is detached when it is unused.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -75,7 +75,7 @@ fn disks_of_a_virtual_hba_are_used_like_any_others() {
     says("cam detach ahcich0", &["ahcich0 is gone"]);
 }
 
-/// The one that asks waits; what ends its wait is typed by another one, to the same daemon.
+/// The command that hangs waits; another command to the same daemon ends its wait.
 #[test]
 fn others_are_served_while_a_command_hangs() {
     let mut house = House::new("cam-hangs");
@@ -95,12 +95,12 @@ fn others_are_served_while_a_command_hangs() {
     assert!(waits.try_wait().unwrap().is_none(), "it waits for an hour");
     says("cam fault da0 --clear", &["da0: hangs    0 of 100"]);
     says("cam reset da0", &["Reset of 0:0:0 was successful"]);
-    // A raw command is not sent again: it ends with what ended it.
+    // A raw command is not sent again: it ends with the reset.
     let ended = waits.wait_with_output().unwrap();
     assert!(!ended.status.success(), "{ended:?}");
 }
 
-/// As above, for a portal that takes connections and says nothing.
+/// As above, for a portal that accepts connections and sends nothing.
 #[test]
 fn others_are_served_while_a_portal_is_silent() {
     let mut house = House::new("cam-silent");
@@ -151,7 +151,7 @@ fn a_bus_of_the_configuration_is_there_after_a_restart() {
     let says = |house: &House, line: &str, wanted: &[&str]| {
         house.ashlar(&words(line)).ends(0).says(wanted);
     };
-    // By place, by serial number, and the one that nobody named.
+    // By place, by serial number, and the one without a configured name.
     let list = [
         "target 0 lun 0 (pass0,journal)",
         "target 1 lun 0 (pass1,da0)",
@@ -167,7 +167,7 @@ fn a_bus_of_the_configuration_is_there_after_a_restart() {
     house.start();
     says(&house, "cam devlist", &list);
 
-    // What would be lost is said before anything is done, and who uses it keeps it.
+    // Losses are reported before anything is done, and a disk in use is kept.
     house.configure(&bus(4), "0 = \"data\"");
     house.ashlar(&words("plan")).says(&["remove bus mps0", "destroys", "create bus mps0"]);
     house.ashlar(&words("apply")).complains(&["mps0"]);
@@ -175,7 +175,7 @@ fn a_bus_of_the_configuration_is_there_after_a_restart() {
     says(&house, "apply --yes-destroy mps0", &[]);
     says(&house, "cam devlist", &["target 3 lun 0 (pass3,da1)", ",data)"]);
 
-    // One that somebody took away by hand comes back with the next plan.
+    // A bus that was detached by hand is created again by the next plan.
     house.configure(&bus(4), "");
     says(&house, "apply", &[]);
     says(&house, "cam detach mps0", &["mps0 is gone"]);

@@ -1,5 +1,5 @@
-//! Resets of disks again and again while initiators write, read back and compare through the
-//! daemon: of a virtual HBA's, and of one that is a target's elsewhere. Nobody hears of one.
+//! Repeated resets of disks while initiators write, read back and compare through the daemon: disks
+//! of a virtual HBA, and one of another target. The initiators do not notice a reset.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

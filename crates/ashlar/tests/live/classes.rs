@@ -1,5 +1,5 @@
-//! The verbs of the classes as a new user types them: what works, what is refused, and that each
-//! refusal says what to do next.
+//! The verbs of the classes as a new user types them: the successful ones, the refused ones, and
+//! the next step that each refusal names.
 
 use std::fs;
 use std::io::Write;
@@ -11,12 +11,12 @@ use crate::house::{House, file_disk, tool};
 
 const DISK_BYTES: u64 = 64 << 20;
 
-/// So many disks d0, d1, ... as a configuration says it.
+/// Sections of a configuration with so many disks d0, d1, ...
 fn files(count: usize) -> String {
     (0..count).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect()
 }
 
-/// A house with so many disks d0, d1, ... that nobody uses.
+/// A daemon with so many unused disks d0, d1, ...
 fn disks(name: &str, count: usize) -> House {
     let mut house = House::new(name);
     (0..count).for_each(|n| drop(house.image(&format!("d{n}.img"), DISK_BYTES)));
@@ -31,7 +31,7 @@ fn fed(house: &House, line: &str, input: &str) -> (i32, String, String) {
     let mut command = house.command(&words);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("started");
-    // Who refuses at once may not read it.
+    // A command that refuses at once may not read its input.
     let _ = child.stdin.take().expect("an input").write_all(input.as_bytes());
     let done = child.wait_with_output().expect("ended");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -142,7 +142,8 @@ fn spans_paths_and_arrays_are_made_and_taken_apart() {
             ("raid status v", 0, &["OPTIMAL"]),
         ],
     );
-    // As configurations named volumes once: what is there is named, and nothing is taken for it.
+    // A volume name of an older format: the message lists the existing volumes, and none is taken
+    // for the missing one.
     house.configure(&files(3), "0 = \"raid/r0\"");
     let missing = ["raid/r0", "no such provider", "Of raid there is raid/Intel-", "/v."];
     house.ashlar(&["apply"]).ends(1).complains(&missing);
@@ -243,7 +244,7 @@ fn tables_are_kept_back_given_back_and_moved_by_a_pipe() {
         assert_eq!(house.ok(&["part", "backup", copy]), table);
         house.ashlar(&["part", "show", copy, "-l"]).ends(0).says(&["one", "(8.0M)"]);
     }
-    // What stands there is not lost unless it is said.
+    // The present table is overwritten only with `-F`.
     let (code, _, err) = fed(&house, "part restore d1", &table);
     assert!(code != 0 && err.contains("-F"), "{code} {err}");
     let before = house.ok(&["part", "backup", "d1"]);
@@ -335,7 +336,7 @@ fn boot_code_is_written_and_the_table_stays() {
     assert!(now[from + gptboot.len()..from + 40 * 512].iter().all(|b| *b == 0));
 }
 
-/// What the API is asked for without naming any.
+/// Lists without a name, as the API receives them.
 #[test]
 fn a_list_without_a_name_is_refused() {
     let mut house = disks("nobody", 2);
@@ -358,7 +359,7 @@ fn a_list_without_a_name_is_refused() {
     house.stop();
 }
 
-/// What `ashlar apply` says while something stands on a disk that the configuration has no more.
+/// Messages of `ashlar apply` while a disk that the configuration no longer has is in use.
 #[test]
 fn a_plan_takes_no_disk_from_under_a_whole() {
     let mut house = disks("under", 7);
@@ -382,7 +383,7 @@ fn a_plan_takes_no_disk_from_under_a_whole() {
     };
     configure(&house, &[]);
     house.ok(&["apply"]);
-    // What the classes still do at first stands in the journal, too.
+    // The classes finish their first work; it is recorded in the journal, too.
     house.until("all is well", Duration::from_secs(60), || house.ashlar(&["status"]).code == 0);
     let load = Load::start(&house.url(0), 32 << 20);
     let raid = "ashlar raid remove ";
@@ -397,7 +398,7 @@ fn a_plan_takes_no_disk_from_under_a_whole() {
         let now = house.json(&["journal"])["events"].as_array().map_or(0, Vec::len);
         assert_eq!(last, now, "something was touched");
     }
-    // What was advised, and both disks go; nothing happens to the LUNs.
+    // The advice is followed, and both disks leave; the LUNs are unaffected.
     house.ok(&["mirror", "remove", "m", "d1"]);
     house.ok(&["raid", "remove", array, "d5"]);
     configure(&house, &[1, 5, 6]);
@@ -412,7 +413,7 @@ fn a_plan_takes_no_disk_from_under_a_whole() {
     house.stop();
 }
 
-/// What is wrong is said with what to type, and the journal has what happened.
+/// Each problem is shown with the command that fixes it, and the journal records the events.
 #[test]
 fn what_is_wrong_and_what_happened_is_told() {
     let house = disks("troubles", 8);
@@ -497,7 +498,7 @@ fn nothing_known_is_overwritten_without_consent() {
             ("mirror label m d0 d1 --yes-destroy d0", 4, ext),
             ("mirror label m d2 d3", 0, &["mirror/m is there"]),
             ("mirror insert m d1", 4, ext),
-            // What no tool knows, where the record would be; consent for another is none for it.
+            // Unknown data in place of the record; consent for another disk is none for it.
             ("concat label c d4", 4, &["something unknown in its last sector", "--yes-destroy d4"]),
             ("concat label c d0 d4 --yes-destroy d0", 4, &["--yes-destroy d4"]),
         ],

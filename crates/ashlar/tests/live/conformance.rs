@@ -1,6 +1,6 @@
 //! libiscsi's conformance suite against the daemon, over units of several flavours.
-//! `iscsi-test-cu.txt` says what is expected of every test on every flavour and why; a difference
-//! in either direction fails. `ASHLAR_TESTCU_WRITE=FILE` writes a draft of it.
+//! `iscsi-test-cu.txt` lists the expected outcome of every test on every flavour and the reason; a
+//! difference in either direction fails. `ASHLAR_TESTCU_WRITE=FILE` writes a draft of it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,7 +14,7 @@ use rig::{Chap, Target};
 use crate::house::{House, IQN, file_disk};
 use testkit::iscsi::initiator::Client;
 
-/// Runs that pass, at least. The file says which.
+/// Fewest runs that pass. The file lists them.
 const PASS_MIN: usize = 649;
 
 /// Size of the units.
@@ -28,7 +28,7 @@ struct Unit {
     disk: &'static str,
     /// More keys of its LUN.
     lun: &'static str,
-    /// What is said of it in `[[unit]]`.
+    /// Its lines in `[[unit]]`.
     unit: &'static str,
     /// More lines of its target.
     target: &'static str,
@@ -38,7 +38,7 @@ struct Unit {
 
 const FILE: &str = "kind = \"file\"\npath = \"{here}/{name}.img\"\ncreate = true\nsize = {size}\n";
 
-/// What each is special in, and which tests it lets run.
+/// The special property of each unit, and the tests that it lets run.
 const UNITS: &[Unit] = &[
     Unit {
         name: "thin",
@@ -97,8 +97,8 @@ const UNITS: &[Unit] = &[
         takes: &["iSCSI*", "TestUnitReady"],
         leaves: &[],
     },
-    // Nothing outlives a power cut, so an atomic write may be as long as the tool's, who goes to
-    // 256 blocks whatever page B0h says.
+    // Nothing survives a power cut, so an atomic write may be as long as the tool's, which writes
+    // up to 256 blocks whatever page B0h reports.
     Unit {
         name: "memory",
         disk: "kind = \"memory\"\nsize = {size}\n",
@@ -108,9 +108,8 @@ const UNITS: &[Unit] = &[
         takes: &["WriteAtomic16"],
         leaves: &[],
     },
-    // With protection information of type 1, of which nothing is to be seen by whoever asks for
-    // none. The tool's tests of RDPROTECT and its like end where a unit has it, so they are left
-    // out.
+    // With protection information of type 1, which is invisible to commands that do not request it.
+    // The tool's tests of RDPROTECT and its like end where a unit has it, so they are left out.
     Unit {
         name: "dif",
         disk: FILE,
@@ -151,7 +150,7 @@ const UNITS: &[Unit] = &[
         takes: &["Sanitize.Reset"],
         leaves: &[],
     },
-    // WRITE SAME of no blocks goes to the end of it.
+    // WRITE SAME of no blocks writes to the end of it.
     Unit {
         name: "to-end",
         disk: FILE,
@@ -173,7 +172,7 @@ const UNITS: &[Unit] = &[
     },
 ];
 
-/// What is about blocks and their number.
+/// Tests of blocks and their number.
 const BLOCKS: &[&str] = &[
     "CompareAndWrite",
     "GetLBAStatus",
@@ -188,7 +187,7 @@ const BLOCKS: &[&str] = &[
     "iSCSIResiduals",
 ];
 
-/// What another flavour is for.
+/// Tests that need another flavour.
 const SPECIAL: &[&str] = &[
     "MultipathIO",
     "PreventAllow",
@@ -210,7 +209,7 @@ const LEFT_BY_FULL: &[&str] = &[
     "WriteSame*.ZeroBlocks",
 ];
 
-/// An atomic write would have to take its tuples with it, which lie elsewhere.
+/// An atomic write would have to include its tuples, which are stored elsewhere.
 const LEFT_BY_DIF: &[&str] = &["ReadOnly", "WriteAtomic16", "WriteSame*.ZeroBlocks", "*.*Protect"];
 
 fn config(second: SocketAddr) -> String {
@@ -270,17 +269,17 @@ fn the_suite_says_what_the_file_says() {
     house.stop();
 }
 
-/// How often the tool is asked until it hears the answer to its reset.
+/// Most runs of the tool until it receives the answer to its reset.
 const LUN_RESETS_MAX: usize = 50;
 
-/// LUN RESET of the tool against this house: what it says with all words.
+/// LUN RESET of the tool against this daemon: the verbose output.
 fn lun_reset(house: &House) -> String {
     let mut command = Command::new(proc::tool("iscsi-test-cu").unwrap());
     command.args(["-d", "-V", "-t", "ALL.iSCSITMF.LUNResetSimpleAsync"]).arg(house.url(0));
     proc::run_limited(&mut command, Duration::from_secs(20)).unwrap().output
 }
 
-/// The lines of the file that say `fail`, looked at on the wire: what we answer is right.
+/// The lines of the file with `fail`, checked on the wire: our answers are right.
 #[test]
 fn what_fails_is_the_tools_own() {
     let mut house = House::alone("suite-proof");
@@ -307,7 +306,7 @@ fn what_fails_is_the_tools_own() {
         assert_eq!(first, [lba, 8 - lba % 8, state], "of block {lba}");
     }
 
-    // WriteAtomic16.Simple: the tool goes to 256 blocks whatever page B0h says. It says 1.
+    // WriteAtomic16.Simple: the tool writes up to 256 blocks whatever page B0h reports, which is 1.
     let told = raw.scsi(&[0x12, 1, 0xB0, 0, 64, 0], 64, &[]).unwrap();
     assert_eq!((told.status, &told.data[44..64]), (0, &[&[0, 0, 0, 1][..], &[0; 16]].concat()[..]));
     for (blocks, status) in [(1, 0), (2, 2)] {
@@ -316,9 +315,9 @@ fn what_fails_is_the_tools_own() {
         assert_eq!(told.status, status, "{blocks} blocks");
     }
 
-    // iSCSITMF.LUNResetSimpleAsync: the tool looks whether the answer to its reset was good before
-    // it has sent it. By its own words the answer, which comes later, is FUNCTION COMPLETE.
-    // It may leave before it has heard that, when the answer to its WRITE comes alone.
+    // iSCSITMF.LUNResetSimpleAsync: the tool checks whether the answer to its reset was good before
+    // it has sent it. Its own output shows the later answer, FUNCTION COMPLETE. It may leave before
+    // it has received that, when the answer to its WRITE arrives alone.
     let mut heard = false;
     for _ in 0..LUN_RESETS_MAX {
         let words = lun_reset(&house);

@@ -13,10 +13,10 @@ use crate::house::{House, file_disk, tool};
 /// Size of an image, and the least that mkfs.xfs takes.
 const BYTES: u64 = 64 << 20;
 const XFS_BYTES: u64 = 320 << 20;
-/// What is compared of an image: so much of its start and of its end.
+/// Compared part of an image: so many bytes of its start and of its end.
 const EDGE_BYTES: u64 = 1 << 20;
 
-/// What disks hold: a word for the disk's name, and what the guard says of it.
+/// Contents of the disks: a word for the disk's name, and the guard's description.
 const HELD: [(&str, &str); 9] = [
     ("ext4", "ext2, ext3 or ext4"),
     ("xfs", "XFS"),
@@ -29,7 +29,7 @@ const HELD: [(&str, &str); 9] = [
     ("gpt", "GPT"),
 ];
 
-/// What a verb of a class does to providers.
+/// Effect of a class's verb on providers.
 enum Writes {
     /// Takes providers, whatever they hold. Command lines: `@` is the one that holds something,
     /// `b0` to `b8` hold nothing.
@@ -90,7 +90,7 @@ const VERBS: &[(&str, &str, Writes)] = &[
     ("multipath", "destroy", Own),
     ("multipath", "clear", Own),
     ("multipath", "follow", Own),
-    // Of a file server that was refused because of what a device holds.
+    // Of a file server that was refused because of a device's contents.
     ("fs", "ream", Any(&[])),
     // Of a device that was lost, with another disk in its place.
     ("fs", "replace", Any(&[])),
@@ -203,7 +203,7 @@ fn all_disks() -> String {
     format!("{}{}", disks(&BLANK), disks(&held))
 }
 
-/// Types a command, and wants it refused because of what a disk holds.
+/// Runs a command, which must be refused because of a disk's contents.
 fn refuses(house: &House, line: &str, name: &str, holds: &str) {
     let words: Vec<&str> = line.split(' ').collect();
     let said = house.ashlar(&words);
@@ -220,7 +220,7 @@ fn verbs_name_what_a_provider_holds_and_ask_for_its_name() {
     let mut house = everything("consent");
     house.configure(&all_disks(), "");
     house.start_whole();
-    // They are smaller than what may be inserted.
+    // They are smaller than the disks that may be inserted.
     house.ok(&["mirror", "label", "twice", "b6", "b7"]);
     house.ok(&["concat", "label", "joined", "b5"]);
     house.ok(&["raid", "label", "Intel", "v", "RAID1", "b3", "b4"]);
@@ -299,11 +299,11 @@ fn verbs_of_tables_name_what_a_provider_or_partition_holds() {
     house.start_whole();
     let before = contents(&house);
     for (name, holds) in HELD {
-        // A type says what a partition is for, not what is in it.
+        // The type of a partition describes its purpose, not its contents.
         let line = format!("part bootcode in-{name} -p {boot} -i 1");
         refuses(&house, &line, &format!("in-{name}p1"), holds);
         let asks = format!("--yes-destroy {name}");
-        // With -F a table gives way, and nothing else.
+        // With -F a table is overwritten, and nothing else.
         for words in [&["part", "restore", name][..], &["part", "restore", "-F", name]] {
             if name == "gpt" {
                 continue;
@@ -427,7 +427,7 @@ fn plans_name_what_a_member_holds_and_ask_for_the_name_of_the_geom() {
         }
     }
     assert!(contents(&house) == before, "something was written");
-    // A start does not do it either, and says why.
+    // A start does not do it either, and reports the reason.
     house.stop();
     house.start_whole();
     house.ashlar(&["status"]).ends(3).says(&["create geom whole", "GPT"]);
@@ -456,7 +456,7 @@ fn a_file_server_asks_before_it_makes_devices_anew() {
     house.configure(&format!("{}{}", all_disks(), server("b0", "ext4")), "");
     house.start_whole();
     house.ok(&["fs", "ream", "main", "--yes-destroy", "ext4"]);
-    // What it made is recognised, and asked for by others.
+    // The file system made here is recognised, and other verbs refuse to overwrite it.
     house.ok(&["fs", "halt", "main"]);
     house.configure(&all_disks(), "");
     house.ok(&["apply"]);

@@ -1,4 +1,4 @@
-//! What an administrator types on ordinary days, against a running daemon.
+//! Commands of an administrator's ordinary days, against a running daemon.
 
 use std::net::TcpListener;
 
@@ -44,7 +44,7 @@ fn a_configuration_is_planned_applied_and_taken_back() {
     assert_eq!(names(&house.state()["disks"]), ["d0", "d1"]);
     assert!(peer::iscsi_inq(&house.url(4), None).unwrap().contains("DIRECT_ACCESS"));
 
-    // What runs can be written out and given back.
+    // The running configuration can be exported and applied again.
     let after = house.ok(&["export"]);
     house.write("exported.toml", &after);
     house.ashlar(&["plan", house.path("exported.toml").to_str().unwrap()]).ends(0);
@@ -73,7 +73,7 @@ fn a_wrong_configuration_changes_nothing() {
         );
     };
 
-    // A key that nobody knows: the line, the place, the suggestion; all mistakes at once.
+    // An unknown key: the line, the place, the suggestion; all mistakes at once.
     let bad = format!("{good}\n[[disk]]\nname = \"d1\"\nkind = \"file\"\npaht = \"x\"\n[deamon]\n");
     house.configure(&bad, "0 = \"d0\"");
     for verb in ["plan", "apply"] {
@@ -86,7 +86,7 @@ fn a_wrong_configuration_changes_nothing() {
         ]);
     }
     same(&house);
-    // Words that say what is wrong.
+    // Messages that describe the problem.
     let wrong = |more: &str, luns: &str, code: i32, words: &[&str]| {
         house.configure(&format!("{good}{more}"), luns);
         house.ashlar(&["apply"]).ends(code).complains(words);
@@ -166,7 +166,7 @@ fn partitions_change_while_one_of_them_is_in_use() {
     part(&["resize", "d0", "--index", "1", "--size", "8M"]).ends(1).complains(&["ASH-0022"]);
     part(&["destroy", "d0", "--force", "--yes-destroy", "d0"]).ends(1).complains(&["ASH-0022"]);
     part(&["create", "d0", "--scheme", "mbr", "--yes-destroy", "d0"]).ends(1);
-    // The other one goes.
+    // The other one is deleted.
     part(&["delete", "d0", "--index", "2", "--yes-destroy", "d0p2"]).ends(0);
     assert!(house.provider("d0p2").is_none() && house.provider("gpt/renamed").is_none());
     part(&["delete", "d0", "--index", "9"]).ends(1).complains(&["ASH-0020", "part show"]);
@@ -270,7 +270,7 @@ fn a_scheduler_has_the_disks_name_and_a_restart_finds_all_as_it_is_written_down(
     house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
     println!("{} rounds", load.finish());
 
-    // Whoever opens the disk by its name from now on stands above the scheduler.
+    // A user that opens the disk by its name from now on is above the scheduler.
     house.configure(&disk, "");
     house.ashlar(&["apply"]).ends(0);
     house.configure(&disk, "0 = \"d0\"");
@@ -283,7 +283,7 @@ fn a_scheduler_has_the_disks_name_and_a_restart_finds_all_as_it_is_written_down(
     let written: u64 = text(&sched["config"]["written bytes"]).parse().unwrap();
     assert!(written >= 1 << 20, "{written} bytes went through it: {sched:#}");
 
-    // What is gone at the next start cannot be written down.
+    // A provider that is gone at the next start cannot be configured.
     house.configure(&disk, "0 = \"d0\", 1 = \"d0.sched.\"");
     let refused = house.ashlar(&["apply"]).ends(1);
     refused.complains(&["d0.sched.", "slipped in over d0", "Write `d0`"]);
@@ -339,7 +339,7 @@ fn a_stopped_daemon_has_flushed_and_a_new_one_is_the_same() {
     };
     let before = what(&house);
     let identity = peer::iscsi_inq(&house.url(0), Some(0x83)).unwrap();
-    // Written and never flushed by the initiator; SIGTERM comes while another one writes.
+    // Written and never flushed by the initiator; SIGTERM arrives while another one writes.
     peer::qemu_io(&house.url(0), &["write -P 0x77 40M 4M"]).unwrap();
     let load = Load::start(&house.url(0), 32 << 20);
     house.stop();

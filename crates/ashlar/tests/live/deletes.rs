@@ -1,6 +1,6 @@
-//! DELETE from end to end: what QEMU's initiators let go by UNMAP, WRITE SAME with UNMAP and NBD's
-//! TRIM is given back by the files behind every class, and nothing else is. A block device too,
-//! where loop devices are to be had.
+//! DELETE from end to end: the files behind every class free exactly the blocks that QEMU's
+//! initiators delete by UNMAP, WRITE SAME with UNMAP and NBD's TRIM. A block device is tested too,
+//! where loop devices are available.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
@@ -17,8 +17,8 @@ const MIB: u64 = 1 << 20;
 const DISK_BYTES: u64 = 32 * MIB;
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A unit over a class: what makes it, what it is called, its disks, and how much they hold of a
-/// byte of it, in halves.
+/// A unit over a class: the commands that make it, its name, its disks, and the space that they
+/// take for a byte of it, in halves.
 struct Stack {
     made: &'static [&'static str],
     unit: &'static str,
@@ -51,7 +51,8 @@ const STACKS: &[Stack] = &[
     },
 ];
 
-/// What is written, and what of it is let go: over the border of two members, where there is one.
+/// The written range and the deleted part of it: across the border of two members, where there is
+/// one.
 const WRITTEN: (u64, u64) = (24 * MIB, 6 * MIB);
 const GONE: (u64, u64) = (26 * MIB, 2 * MIB);
 
@@ -116,7 +117,7 @@ fn what_is_let_go_is_given_back_by_the_files_behind_every_class() {
         for url in &exports {
             lets_go(&house, url, stack.unit, &files, stack.halves, "discard");
         }
-        // QEMU says UNMAP with it, where deleted blocks read as zeroes.
+        // QEMU sets UNMAP with it, where deleted blocks read as zeroes.
         if stack.unit != "d3" {
             lets_go(&house, &exports[0], stack.unit, &files, stack.halves, "write -z -u");
         }

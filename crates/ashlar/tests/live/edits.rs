@@ -1,5 +1,5 @@
 //! Every kind of edit under the load of three hosts that have registered keys and hold a
-//! reservation: no command of theirs fails, and nothing that they have registered goes.
+//! reservation: none of their commands fails, and none of their registrations is lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn name(host: &str) -> String {
     format!("iqn.2026-11.test:{host}")
 }
 
-/// PERSISTENT RESERVE OUT without APTPL: what is registered goes with the unit's nexus.
+/// PERSISTENT RESERVE OUT without APTPL: registrations are lost with the unit's nexus.
 fn reserve(raw: &mut Client, action: u8, key: u64, action_key: u64) {
     let mut list = [0; 24];
     list[..8].copy_from_slice(&key.to_be_bytes());
@@ -32,7 +32,7 @@ fn reserve(raw: &mut Client, action: u8, key: u64, action_key: u64) {
     assert_eq!(raw.scsi(&cdb, 0, &list).unwrap().status, 0, "reserve {action}");
 }
 
-/// What a host has heard since it was asked last.
+/// Unit attentions that a host received since the last query.
 #[derive(Default)]
 pub(crate) struct Heard {
     stop: AtomicBool,
@@ -45,7 +45,7 @@ pub(crate) struct Host {
     thread: JoinHandle<Client>,
 }
 
-/// One command that may have to hear news first; anything else is a failure of the test.
+/// One command, which may end with unit attentions first; anything else is a failure of the test.
 fn command(raw: &mut Client, heard: &Heard, cdb: &[u8], read: u32, data: &[u8]) -> Vec<u8> {
     for _ in 0..16 {
         let ended = raw.scsi(cdb, read, data).expect("the session stays");
@@ -104,7 +104,7 @@ impl Host {
         assert!(news.is_empty(), "{what}: the host heard {news:02x?}");
     }
 
-    /// Ends, with what it has verified; its registration is there.
+    /// Stops the host after its verification; its registration is still there.
     pub(crate) fn stop(self) {
         self.heard.stop.store(true, Ordering::Release);
         let mut raw = self.thread.join().unwrap();
@@ -150,7 +150,7 @@ impl Setup {
     }
 }
 
-/// News that some hosts may hear of an edit: additional sense codes.
+/// Unit attentions that some hosts may receive after an edit: additional sense codes.
 const NOTHING: &[(u8, u8)] = &[];
 const INQUIRY: &[(u8, u8)] = &[(0x3F, 0x03)];
 const LUNS: &[(u8, u8)] = &[(0x3F, 0x0E)];

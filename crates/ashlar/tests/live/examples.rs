@@ -1,5 +1,5 @@
-//! The configurations in `examples/`: each is one that a daemon would carry out, and what is said
-//! of it in its own words is so.
+//! The configurations in `examples/`: a daemon accepts each one, and the description in its
+//! comments is true.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ fn each_is_read_and_planned() {
         if path.extension().is_none_or(|e| e != "toml") {
             continue;
         }
-        // 6: there is something to do, and it can be said what.
+        // 6: there are changes, and they can be listed.
         let plan = house.ashlar(&["plan", path.to_str().unwrap()]).ends(6);
         assert!(plan.out.contains("create "), "{plan}");
         names.push(path);
@@ -69,7 +69,7 @@ fn each_configuration_of_the_manual_is_planned() {
     house.stop();
 }
 
-/// The listing as FreeBSD's camcontrol prints it, of the talk from which CAM came here.
+/// The listing as FreeBSD's camcontrol prints it, from the talk that CAM was taken from.
 #[test]
 fn sas_and_sata_are_listed_side_by_side() {
     let mut house = House::new("diversity");

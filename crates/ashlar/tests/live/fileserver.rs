@@ -75,7 +75,7 @@ fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
     house.ashlar(&["fs", "ls", "main", "/"]).ends(0).says(&["adm"]);
     house.ashlar(&["fs", "newuser", "main", "rob"]).ends(0).says(&["rob:rob"]);
     house.ashlar(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]).ends(0);
-    // A dump, a change, what changed, and back.
+    // A dump, a change, the difference, and back.
     let first = dump(&house, "main");
     house.ashlar(&["fs", "newuser", "main", "ken"]).ends(0);
     house.ashlar(&["fs", "diff", "main", "/adm/users"]).ends(0).says(&["+1", "ken:ken"]);
@@ -123,7 +123,7 @@ fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
         house.json(&["fs", "grow", "main"])["answer"]["slots"].as_u64() > Some(5000)
     });
     house.ashlar(&["fs", "printconf", "main"]).ends(0).says(&["c\"ssd\"{\"near\"\"far\"}"]);
-    // What is wrong is said with what to type.
+    // Each refusal names the problem and the command to type.
     refuses(&house, &["fs", "remove", "main", &format!("{first}/adm/users")], "kept for ever");
     refuses(&house, &["fs", "remove", "main", "/adm"], "not empty");
     refuses(&house, &["fs", "cat", "main", "/nowhere"], "file not found");
@@ -158,14 +158,15 @@ fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
         let found = house.json(&["fs", "check", "main", "--rdall"]);
         assert_eq!(found["answer"]["faults"], 0, "{found}");
     }
-    // Halted: it says so, refuses, and starts again.
+    // Halted: it reports that, refuses, and starts again.
     house.ashlar(&["fs", "halt", "main"]).ends(0).says(&["all is durable"]);
     house.ashlar(&["status"]).ends(3).says(&["fs start main"]);
     refuses(&house, &["fs", "ls", "main", "/"], "fs start main");
     let asks = ["near holds device of a file server's WORM", "--yes-destroy near"];
     house.ashlar(&["fs", "ream", "main"]).ends(4).complains(&asks);
     house.ashlar(&["fs", "start", "main"]).ends(0);
-    // Changed by a plan it is made anew over what it has; taken out it leaves its disks.
+    // Changed by a plan it is made again over its data; removed from the configuration it releases
+    // its disks.
     house.configure(&format!("{DISKS}{}", SERVER.replace("never", "03:00")), "");
     house.ashlar(&["apply"]).ends(0);
     house.ashlar(&["fs", "list", "main"]).ends(0).says(&["03:00:00"]);
@@ -181,7 +182,7 @@ fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
     house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).says(&["a b"]);
     house.configure(&format!("{DISKS}{SERVER}"), "");
     house.ashlar(&["apply"]).ends(0);
-    // The cache device is lost: the WORM has all but what came after the last dump.
+    // The cache device is lost: the WORM has everything except the changes after the last dump.
     house.ashlar(&["fs", "create", "main", "/later", "sys", "sys", "644"]).ends(0);
     house.stop();
     house.image("ssd.img", 48 << 20);
@@ -252,7 +253,7 @@ fn what_was_cut_by_hand_is_mended_and_dumps_are_not_touched() {
     dump(&house, "main");
     let faults = || house.json(&["fs", "check", "main"])["answer"]["faults"].take();
     assert_eq!(faults(), 0);
-    // A directory is forgotten: what is in it is nowhere.
+    // A directory is forgotten: its files are in no directory.
     house.ashlar(&["fs", "clri", "main", "/tmp"]).ends(0).says(&["1 forgotten"]);
     refuses(&house, &["fs", "ls", "main", "/tmp"], "file not found");
     assert_ne!(faults(), 0);
@@ -320,7 +321,8 @@ fn a_file_is_a_lun_and_so_is_the_file_as_it_was() {
     let both = server.replace("/images/vm0\" }", &format!("/images/vm0\", {old} }}"));
     let unit = "[[unit]]\nprovider = \"old\"\nread_only = true\n";
     house.configure(&format!("{DISKS}{both}{unit}"), "0 = \"vm0\", 1 = \"old\"");
-    // A server's parameters take effect when it is made: that cuts off its LUNs, and is said.
+    // A server's parameters take effect when it is made: that cuts off its LUNs, and `plan` reports
+    // it.
     house.ashlar(&["plan"]).says(&["disruptive"]);
     house.stop();
     house.start();
@@ -453,7 +455,7 @@ fn who_is_on_the_wire_types_on_the_console() {
     send(server, DATA, 2, b"frob\r");
     hear(DATA, "no command `frob`");
     house.ashlar(&["fs", "users", "main"]).ends(0).says(&["rob"]);
-    // Halted, it listens no more; started, whoever types is told to begin anew.
+    // Halted, it does not listen; started, it asks a client that types to begin anew.
     house.ashlar(&["fs", "halt", "main"]).ends(0);
     house.ashlar(&["fs", "start", "main"]).ends(0);
     send(server, DATA, 3, b"who\r");
@@ -502,7 +504,8 @@ fn the_first_servers_config_string_works_with_shelves_and_a_standby_takes_over()
     main.ashlar(&["fs", "list", "main"]).ends(0).says(&["ce565.0{e565.1e545.1}"]);
     main.ashlar(&["fs", "newuser", "main", "rob"]).ends(0);
     let first = dump(&main, "main");
-    // A shelf goes: nobody waits for it, it is said, and it gets what it missed.
+    // A shelf fails: the server does not wait for it and reports it, and later copies the missed
+    // blocks.
     far.kill().unwrap();
     main.ashlar(&["fs", "newuser", "main", "ken"]).ends(0);
     let second = dump(&main, "main");
@@ -525,7 +528,7 @@ fn the_first_servers_config_string_works_with_shelves_and_a_standby_takes_over()
     );
     let text = on_shelves(&shelves, "standby", &lines);
     let mut standby = main.sibling("standby", &text);
-    // A shelf that comes later than the daemon is awaited.
+    // A standby waits for a shelf that starts later than the daemon.
     standby.ashlar(&["status"]).ends(3).says(&["fs standby"]);
     standby.ashlar(&["journal"]).ends(0).says(&["it stands on e545.0, which is not there yet"]);
     let _other = shelves.shelf(&main, "545", "0");
@@ -535,7 +538,7 @@ fn the_first_servers_config_string_works_with_shelves_and_a_standby_takes_over()
     });
     refuses(&standby, &["fs", "attaches", "standby", "on"], "fs recover standby");
     standby.ashlar(&["fs", "recover", "standby"]).ends(0).says(&[&second]);
-    // It has the WORM, and no clients and no dumps by the clock before somebody says so.
+    // It has the WORM; clients and scheduled dumps stay off until they are switched on.
     assert_eq!(attach(at), Err("system maintenance".into()));
     let clock = "no dumps by the clock";
     standby.ashlar(&["fs", "dumpctl", "standby"]).ends(0).says(&[clock]);
@@ -558,7 +561,7 @@ fn the_first_servers_config_string_works_with_shelves_and_a_standby_takes_over()
     standby.ashlar(&["fs", "newuser", "standby", "dmr"]).ends(0);
     let wait = ["fs", "dump", "standby", "--wait"];
     standby.ashlar(&wait).ends(0);
-    // Started again it is a standby again: its configuration says so.
+    // Started again it is a standby again, as its configuration requires.
     standby.ashlar(&["fs", "halt", "standby"]).ends(0);
     standby.ashlar(&["fs", "start", "standby"]).ends(0);
     assert_eq!(attach(at), Err("system maintenance".into()));

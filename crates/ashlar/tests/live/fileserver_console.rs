@@ -1,4 +1,5 @@
-//! What a file server's console refuses, and whom it keeps out until somebody types otherwise.
+//! Refusals of a file server's console, and the clients that it keeps out until a command admits
+//! them.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -28,7 +29,7 @@ fn disks(house: &House, all: &[(&str, u64)]) -> String {
     made.collect()
 }
 
-/// Somebody at the socket of a console.
+/// A client at the socket of a console.
 struct Console {
     line: UnixStream,
     prompt: String,
@@ -43,7 +44,7 @@ impl Console {
         console
     }
 
-    /// What is said before it may be typed again.
+    /// Output up to the next prompt.
     fn hears(&mut self) -> String {
         let (mut heard, mut some) = (Vec::new(), [0; 4096]);
         while !heard.ends_with(self.prompt.as_bytes()) {
@@ -59,7 +60,7 @@ impl Console {
         self.hears()
     }
 
-    /// All that can be seen of the files: what a check finds, every name, and the dumps.
+    /// All visible facts about the files: the findings of a check, every name, and the dumps.
     fn sees(&mut self) -> String {
         self.types("check --pfile --pdir") + &self.types("dumps")
     }
@@ -83,7 +84,7 @@ const ONE: &[&str] = &["check: --rtmp removes", "--dry changes nothing", "one of
 const RTMP: &[&str] = &["check --rtmp", "a dump is never changed", "leave --dump out"];
 const FIX: &[&str] = &["check --fix", "a dump is never changed", "leave --dump out"];
 
-/// Lines that are wrong for every server, and what is to be said of them.
+/// Lines that are wrong for every server, and the words of their refusals.
 const WRONG: &[(&str, &[&str])] = &[
     ("check --frob", &["`--frob` is too much", "`help check`"]),
     ("check --fix --frob", &["`--frob` is too much", "`help check`"]),
@@ -117,7 +118,7 @@ const ALONE: &[&str] = &[
     "ashlar fs hangup NAME NUMBER",
 ];
 
-/// While somebody is connected.
+/// While a client is connected.
 const BESIDE: &[(&str, &[&str])] =
     &[("check --fix", ALONE), ("check --fix --rdall", ALONE), ("check --rtmp --fix", ALONE)];
 
@@ -162,7 +163,7 @@ fn options_of_a_check_that_cannot_be_meant_are_refused_and_nothing_is_changed() 
         }
         let client = ninep::attach(at, "rob").unwrap().unwrap();
         console.is_refused(name, BESIDE);
-        // Nobody is kept out by what was refused.
+        // The refused commands keep no client out.
         drop(ninep::attach(at, "rob").unwrap().unwrap());
         drop(client);
         house.until("they have left", SOON, || console.types("who") == "no clients\n");
@@ -178,7 +179,7 @@ fn options_of_a_check_that_cannot_be_meant_are_refused_and_nothing_is_changed() 
     house.stop();
 }
 
-/// What became of those who tried to attach all the time.
+/// Results of the clients that try to attach all the time.
 #[derive(Default)]
 struct Knocks {
     let_in: AtomicU64,
@@ -187,7 +188,8 @@ struct Knocks {
 }
 
 impl Knocks {
-    /// Knocks until it is over. Where nobody listens, or hangs up, it is tried again.
+    /// Attaches until it is over. It tries again where no server listens, or the connection is
+    /// closed.
     fn knock(&self, at: SocketAddr) {
         while !self.over.load(Ordering::Relaxed) {
             match ninep::attach(at, "rob") {
@@ -208,14 +210,14 @@ impl Knocks {
         self.turned_away.load(Ordering::Relaxed)
     }
 
-    /// Somebody more was turned away than before.
+    /// Waits until another client was rejected.
     fn wait(&self, house: &House) {
         let before = self.turned_away();
         house.until("somebody is turned away", SOON, || self.turned_away() > before + 2);
     }
 }
 
-/// Clients try to attach all the time while something is done; what became of them.
+/// Lets clients try to attach all the time while `during` runs; returns their results.
 fn knocked(at: SocketAddr, during: impl FnOnce(&Knocks)) -> Knocks {
     let knocks = Knocks::default();
     /// Also where the test fails meanwhile.

@@ -1,5 +1,5 @@
-//! Disks that have grown while the daemon was off, or just before it was killed: what they are
-//! members of finds them, whoever else is there.
+//! Disks that have grown while the daemon was off, or just before it was killed: their mirrors find
+//! them, whichever other members are present.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -122,7 +122,7 @@ fn what_may_be_lost_is_asked_for_and_without_a_state_folder_somebody_says_where_
     house.ashlar(&words).ends(0);
     until_whole(&house);
     house.stop();
-    // Nobody knows.
+    // The state folder is lost.
     fs::remove_dir_all(house.path("units")).unwrap();
     let file = File::options().write(true).open(house.path("d0.img")).unwrap();
     file.set_len(BYTES + 2 * MORE).unwrap();

@@ -47,7 +47,7 @@ fn forget_attributes(path: &Path) {
     fs::rename(copy, path).unwrap();
 }
 
-/// An initiator that has heard what there was to hear.
+/// An initiator that has no unit attention pending.
 fn login(house: &House, name: &str) -> Client {
     let mut raw = Client::session(house.portal(), name, IQN).unwrap();
     assert_eq!(raw.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
@@ -159,7 +159,7 @@ fn identity_beside_the_image_is_found_and_moves_with_it() {
     house.start();
     assert_eq!(serial(&house, 0), first);
     house.stop();
-    // What makes no sense is written over.
+    // An invalid record is overwritten.
     fs::remove_dir_all(house.path("units")).unwrap();
     forget_attributes(&house.path("e.img"));
     fs::write(house.path("e.img.ashlar-id"), "1 no identity\n").unwrap();
@@ -191,7 +191,7 @@ fn disks_that_hosts_know_from_an_earlier_version_are_the_same_after_it() {
     house.configure(&disks("d0", "d0.img"), "0 = \"d0\", 1 = \"m\"");
     house.start();
     house.stop();
-    // What an earlier version leaves: other records, and images without attributes.
+    // State of an earlier version: other records, and images without attributes.
     for file in fs::read_dir(house.path("units")).unwrap() {
         let file = file.unwrap().path();
         if file.to_str().unwrap().contains(".identities") {
@@ -237,7 +237,7 @@ fn copy_of_an_image_is_not_exported_beside_it() {
     apply(&house, &own, "0 = \"d0\", 1 = \"a\"");
     assert_eq!((serial(&house, 0), serial(&house, 1)), (first.clone(), "COPY-1".to_owned()));
     house.ashlar(&["status"]).ends(0);
-    // Both are new, at two targets; and a LUN goes over from the original to the copy.
+    // Both are new, at two targets; and a LUN moves from the original to the copy.
     apply(&house, "", "");
     let second = "[[target]]\nname = \"iqn.2026-11.test.ashlar:second\"\ndriver = \"iscsi\"\n\
         listen = [\"127.0.0.1:0\"]\n[[access]]\ntarget = \"iqn.2026-11.test.ashlar:second\"\n\
@@ -339,7 +339,7 @@ fn names_that_are_configured_are_what_initiators_see() {
     apply(&house, &disk, "0 = { provider = \"d0\", serial = \"OF-LUN\" }");
     assert_eq!(serial(&house, 0), "OF-LUN");
 
-    // The same of the disk, and what has no form is refused with its place.
+    // The same for the disk's own identity; an invalid value is refused with its place.
     apply(&house, &format!("{disk}serial = \"OF-DISK\"\n"), "0 = \"d0\"");
     assert_eq!(serial(&house, 0), "OF-DISK");
     house.configure(&unit("naa = \"7000c500a1b2c3d4\""), "0 = \"d0\"");

@@ -1,6 +1,6 @@
-//! The iSCSI initiator against tgt: a daemon exports the disk it finds, and what initiators write
-//! there is in tgt's file. The target is killed and started again under load; two portals of one
-//! disk are a multipath, and one of them dies.
+//! The iSCSI initiator against tgt: a daemon exports the disk it finds, and data written by
+//! initiators is in tgt's file. The target is killed and started again under load; two portals of
+//! one disk are a multipath, and one of them dies.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -108,7 +108,7 @@ fn what_is_written_is_in_the_peers_file_with_proofs_and_digests() {
     shop.fill(1);
     shop.house.assert_alive();
     shop.house.stop();
-    // A wrong secret finds nothing, and says so without any harm.
+    // A wrong secret finds no disk, which is reported and does no harm.
     shop.house.secret("own", "another-secret\n");
     shop.configure(&[shop.tgt.target().portal], GUARDED, "");
     shop.house.start();

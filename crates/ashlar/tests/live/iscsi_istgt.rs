@@ -1,6 +1,6 @@
-//! The iSCSI initiator against istgt, a second stranger: found by asking its portal, logged in
-//! with proofs of both sides and digests over everything, killed and started again under load;
-//! what was written is in its file.
+//! The iSCSI initiator against istgt, a second third-party target: found by discovery at its
+//! portal, logged in with mutual authentication and all digests, killed and started again under
+//! load; the written data is in its file.
 
 use std::fs;
 use std::path::PathBuf;
@@ -77,7 +77,8 @@ fn a_second_stranger_is_found_proven_written_and_killed_under_load() {
     let list = shop.house.ok(&["cam", "devlist"]);
     assert!(list.contains("FreeBSD iSCSI") && list.contains("da0"), "{list}");
     shop.fill(1);
-    // Asked for what it has, the portal names the target, and the lines make the same bus.
+    // The portal answers discovery with the target's name, and the printed lines configure the same
+    // bus.
     let (portal, iqn) = (shop.istgt.target().portal.to_string(), shop.istgt.target().iqn.clone());
     let found = shop.house.ok(&["cam", "discover", &portal, "--initiator", INITIATOR]);
     assert!(

@@ -1,6 +1,6 @@
-//! What initiators write is theirs: a daemon that exports two disks with labels of a mirror and of
-//! a multipath, made by whoever has them as LUNs, starts again, serves them, and writes nothing
-//! there by itself. When they are not exported any more they are found as ever.
+//! Data of initiators is theirs. A daemon exports two disks with labels of a mirror and of a
+//! multipath that initiators made on their LUNs. After a restart it serves them and writes nothing
+//! there by itself. When they are not exported any more they are tasted as ever.
 
 use std::fs;
 
@@ -33,7 +33,7 @@ fn a_target_leaves_its_initiators_mirrors_alone_when_it_starts() {
     house.ok(&["part", "create", "d3", "--scheme", "gpt"]);
     house.ok(&["part", "add", "d3", "--type", "freebsd-ufs"]);
     house.ok(&["mirror", "label", "inner", "d3p1"]);
-    // The halves are no longer the same: whoever has them as a mirror would fill one.
+    // The halves differ now: an initiator that has them as a mirror would rebuild one.
     house.ok(&["mirror", "deactivate", "data", "d1"]);
     house.ok(&["mirror", "activate", "data", "d1"]);
     house.kill();

@@ -1,6 +1,6 @@
-//! What a unit says of its blocks and of freeing them, as programs see it that we did not write:
-//! `iscsi-inq` reads page B0h, `nbdinfo` the sizes of blocks. A mirror, an array with parity, and a
-//! partition that begins amid a granule.
+//! Limits of a unit for its blocks and for freeing them, as third-party programs read them:
+//! `iscsi-inq` reads page B0h, `nbdinfo` the sizes of blocks. The units are a mirror, an array with
+//! parity, and a partition that begins amid a granule.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! Every class with members on real files, under load through iSCSI: members are pulled in all the
-//! ways there are, users notice nothing, what comes back is made right, and no byte is wrong.
+//! Every class with members on real files, under load through iSCSI. Members are pulled in all
+//! possible ways, users notice nothing, returned members are repaired, and no byte is wrong.
 //!
 //! `ASHLAR_LIVE_SECONDS`: how long members come and go; `docs/verification.md` has the full run.
 

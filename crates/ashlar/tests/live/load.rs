@@ -36,7 +36,7 @@ fn size(name: &str, short: usize) -> usize {
     std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(short)
 }
 
-/// The configuration: memory disks, one file that grows, and what stands under which LUN.
+/// The configuration: memory disks, one file that grows, and the provider of each LUN.
 struct Plan {
     disks: usize,
     /// MiB of the file.

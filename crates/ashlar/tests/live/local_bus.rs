@@ -1,6 +1,6 @@
-//! Disks on a bus of our own target (`[[bus]] kind = "local"`): what this machine does with a disk
-//! that it exports meets the reservations, masks and unit attentions that others meet, in both
-//! directions. The local nexus speaks by `ashlar cam cmd`, the remote one is an iSCSI session.
+//! Disks on a bus of our own target (`[[bus]] kind = "local"`). This machine's commands to a disk
+//! that it exports meet the same reservations, masks and unit attentions as those of others, in
+//! both directions. The local nexus uses `ashlar cam cmd`, the remote one is an iSCSI session.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use testkit::iscsi::initiator::Client;
 
 const DISK_BYTES: u64 = 16 << 20;
 const REMOTE: &str = "iqn.2024-01.test:remote";
-/// What the bus is called by access groups.
+/// Name of the bus in access groups.
 const LOCAL: &str = "local:loop0";
 const CONFLICT: u8 = 0x18;
 /// Until the bus has looked for its target, which it does by itself.
 const WATCHED: Duration = Duration::from_secs(1);
-/// Longest wait for what the bus finds by itself.
+/// Longest wait for events that the bus detects by itself.
 const SOON: Duration = Duration::from_secs(20);
 
 const BUS: &str = "[[bus]]\nname = \"loop0\"\nkind = \"local\"\ntarget = \"{iqn}\"\n\
@@ -43,21 +43,21 @@ fn house(name: &str, groups: &str) -> House {
     }
     configure(&house, &["d0", "d1", "d2"], groups);
     house.start();
-    // The bus looks for its target twice a second and scans what has come: such a scan would hear
-    // attentions that are meant for a test.
+    // The bus looks for its target twice a second and scans the new one: such a scan would receive
+    // unit attentions that are meant for a test.
     std::thread::sleep(WATCHED);
     house.ok(&["cam", "rescan"]);
     house
 }
 
-/// A remote nexus that has heard what there was to hear.
+/// A remote nexus that has no unit attention pending.
 fn remote(house: &House) -> Client {
     let mut raw = Client::session(house.portal(), REMOTE, IQN).unwrap();
     raw.must(&[0; 6], 0);
     raw
 }
 
-/// What the local nexus hears: it is told on standard error.
+/// Response to the local nexus; `cam cmd` prints it on standard error.
 fn local(house: &House, cdb: &str, send: &[u8]) -> Said {
     let bytes: Vec<String> = send.iter().map(|b| format!("{b:x}")).collect();
     let bytes = bytes.join(" ");
@@ -169,7 +169,8 @@ fn reservations_hold_between_a_local_and_a_remote_nexus() {
         good(&house, WRITE, &block);
     }
 
-    // All registrants: both hold it; who leaves is kept out, the last one takes it along.
+    // All registrants: both hold it; a nexus that unregisters loses access, and the last one
+    // releases it.
     out(&house, 0, 0, (0, 0xa)).ends(0);
     assert_eq!(out_remote(&mut raw, 0, 0, (0, 0xb)), 0);
     out(&house, 1, 8, (0xa, 0)).ends(0);
@@ -222,7 +223,7 @@ fn masks_attentions_and_sizes_reach_the_local_nexus() {
     // LUNs come, change and go while the bus is in use.
     let apply = |house: &House, groups: &str| {
         configure(house, &["d0", "d1", "d2"], groups);
-        // A number comes to mean another disk for this machine.
+        // A number is given to another disk for this machine.
         house.ashlar(&["apply", "--yes-destroy", &format!("{IQN}/here")]).ends(0);
     };
     apply(&house, &mine("0 = \"d0\", 3 = \"d1\""));
@@ -256,7 +257,7 @@ fn masks_attentions_and_sizes_reach_the_local_nexus() {
     house.stop();
 }
 
-/// Another target, which exports what stands on the bus.
+/// Another target, which exports providers of the bus.
 fn second(luns: &str) -> String {
     format!(
         "[[target]]\ndriver = \"iscsi\"\nname = \"{{iqn}}-2\"\nlisten = [\"{{portal}}\"]\n\
@@ -286,7 +287,7 @@ fn a_mirror_over_a_local_disk_survives_a_restart_and_loops_are_refused() {
     let is = |house: &House, fill: u8| {
         let mut raw = Client::session(house.portal(), REMOTE, &deep).unwrap();
         raw.must(&[0; 6], 0);
-        // On the disk below the bus it stands at the same place.
+        // The data is at the same place on the disk below the bus.
         let mut below = remote(house);
         for block in 0..64u8 {
             let cdb = [0x28, 0, 0, 0, 0, block, 0, 0, 1, 0];
@@ -297,7 +298,7 @@ fn a_mirror_over_a_local_disk_survives_a_restart_and_loops_are_refused() {
     write(&house, 0x11);
     is(&house, 0x11);
 
-    // What stands on the bus is no LUN of the target that the bus shows.
+    // A provider above the bus is no LUN of the target that the bus shows.
     for luns in ["0 = \"d0\", 1 = \"here\"", "0 = \"d0\", 1 = \"mirror/m\""] {
         let loops = group("all", "*", luns) + &second("0 = \"mirror/m\"");
         configure(&house, &["d0", "d1", "d2"], &loops);
@@ -310,7 +311,7 @@ fn a_mirror_over_a_local_disk_survives_a_restart_and_loops_are_refused() {
     for fill in [0x22, 0x33] {
         house.stop();
         house.start();
-        // It was in use when the daemon ended: what had just been written is compared again.
+        // It was in use when the daemon ended: the blocks written last are compared again.
         house.until("the mirror is whole", SOON, || {
             let said = house.ok(&["mirror", "status"]);
             said.contains("COMPLETE") && said.contains("here (ACTIVE)")

@@ -1,7 +1,7 @@
 //! The cases of iscsi-test-cu by another way: CAM commands on a bus of our own target (`kind =
 //! "local"`), each beside the same command of an iSCSI initiator. Both end alike, with the same
-//! sense, the same data and the same blocks on the disk. And what a disk that hangs, PREEMPT AND
-//! ABORT and access states do to a local nexus.
+//! sense, the same data and the same blocks on the disk. Other tests show the effect of a hanging
+//! disk, PREEMPT AND ABORT and access states on a local nexus.
 
 use std::process::{Command, Output};
 use std::thread::JoinHandle;
@@ -60,7 +60,7 @@ enum Moves {
 }
 use Moves::{In, List, Nothing, Out};
 
-/// How it ends: GOOD, or with this sense key, code and qualifier.
+/// Expected end: GOOD, or this sense key, code and qualifier.
 type Ends = Option<[u8; 3]>;
 
 const GOOD: Ends = None;
@@ -172,7 +172,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ")
 }
 
-/// Through CAM: how it ended, and what came.
+/// Sends a command through CAM; returns its result and the data.
 fn by_cam(house: &House, cdb: &[u8], moves: Moves) -> (Said, String) {
     let (cdb, send) = (hex(cdb), moves_out(moves).map(|bytes| hex(&bytes)));
     let len = match moves {
@@ -365,7 +365,7 @@ fn preempt_and_abort_ends_what_hangs_here_and_there() {
     // And the other way round.
     local_out(&house, 0, 0, keys(0, 0xc)).ends(0);
     take(&house, 1500);
-    // Nobody waits for an answer: a command that was aborted has none.
+    // The test does not wait for an answer: an aborted command has none.
     raw.ask(8, 1).unwrap();
     house.until("the read hangs", SOON, || in_flight(&house));
     let list = hex(&keys(0xc, 0xb));
@@ -449,7 +449,7 @@ fn a_disc_of_a_target_is_a_cd_of_the_graph() {
     let said = house.ok(&["cam", "readcap", "cd0"]);
     assert_eq!(said, "Last Block: 511, Block Length: 2048 bytes\n");
     assert_eq!(house.provider("cd0").unwrap().0, "cam");
-    // What stands on it, for everybody, by another target.
+    // Another target exports a provider above it to all initiators.
     let unit = "[[unit]]\nprovider = \"cd0\"\nread_only = true\n";
     let second = unit.to_string() + &target("{iqn}-2", "", "cd0");
     house.write("ashlar.toml", &(first + &second));
@@ -462,7 +462,7 @@ fn a_disc_of_a_target_is_a_cd_of_the_graph() {
     let write = raw.scsi(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[9; 2048]).unwrap();
     assert_eq!((write.status, write.sense[2] & 0xf), (2, 7), "DATA PROTECT");
     assert_eq!(std::fs::read(&iso).unwrap(), bytes);
-    // Taken out under those who use it, and put in again.
+    // Ejected while it is in use, and loaded again.
     house.ok(&["tray", "eject", "iso"]);
     assert_eq!(raw.scsi(&read(0), 2048, &[]).unwrap().status, 2);
     house.ok(&["tray", "load", "iso"]);

@@ -1,6 +1,6 @@
 //! Pages of the manual whose sessions are run: every `console` block of a page in its order, in one
-//! folder and with one daemon. Each command's output must be as printed there; `...` stands for
-//! what differs from run to run.
+//! folder and with one daemon. Each command's output must be as printed there; `...` matches text
+//! that differs from run to run.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! A declared mirror whose section changes in ashlar.toml, by `apply` while a host writes and
-//! verifies on it: no command of the host fails and it is told nothing. What is refused is refused
-//! with the same words by `plan`, `apply`, `doctor` and a start.
+//! verifies on it: no command of the host fails and it gets no unit attention. `plan`, `apply`,
+//! `doctor` and a start refuse a wrong edit with the same words.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn house(name: &str) -> House {
     house
 }
 
-/// `plan` says what changes, `apply` does it, and nothing is left to do or to say.
+/// `plan` lists the changes, `apply` makes them, and no change is left.
 #[track_caller]
 fn applied(house: &House, host: &Host, what: &str) {
     host.goes_on(house, what);

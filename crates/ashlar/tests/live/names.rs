@@ -1,5 +1,5 @@
-//! Names of disks that are found on buses: what the configuration calls `da0` is the same disk
-//! after a restart, whoever is away then and whoever answers first.
+//! Names of disks that are found on buses: `da0` of the configuration is the same disk after a
+//! restart, whichever disks are missing then and whichever answers first.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ fn a_disk_that_is_away_leaves_its_name_to_no_other() {
     assert!(!two.lun_is_shown(), "another disk is exported");
     let said = two.near.ashlar(&["status"]).ends(3);
     said.says(&["LUN 0 (da0) is not there yet", "no other disk is called so", "on san0"]);
-    // It comes back, and nobody has to say more.
+    // The disk returns, and no further command is needed.
     two.far.configure(&far(&two.portal, BOTH), "");
     let file = two.far.path("ashlar.toml").display().to_string();
     two.far.ashlar(&["apply", &file]).ends(0);

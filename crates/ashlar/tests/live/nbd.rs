@@ -1,5 +1,5 @@
 //! NBD beside iSCSI on the same units, from outside: reservations, states of ports, LUNs that go
-//! and come back, holes, sizes, and what is told about sessions. The NBD client is QEMU's.
+//! and come back, holes, sizes, and the reports about sessions. The NBD client is QEMU's.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ const UNIT_BYTES: u64 = 16 << 20;
 
 const MIB: u64 = 1 << 20;
 
-/// How QEMU says EPERM.
+/// QEMU's message for EPERM.
 const NOT_PERMITTED: &str = "Operation not permitted";
 
 /// One connection of qemu-io that stays.
@@ -49,7 +49,7 @@ impl Nbd {
         line
     }
 
-    /// What QEMU says of an I/O: a line when it failed, two when it did not.
+    /// Runs an I/O command: QEMU prints one line when it failed, two when it did not.
     fn io(&mut self, command: &str) -> Result<(), String> {
         let first = self.ask(command);
         if first.contains("failed") {
@@ -109,7 +109,7 @@ impl Shop {
     }
 }
 
-/// The configuration; `file` says whether NBD clients see that unit.
+/// The configuration; `file` selects whether NBD clients see that unit.
 fn shop_config(house: &House, nbd: SocketAddr, file: bool) {
     let disk = file_disk("file", "file.img");
     let luns = if file { "0 = \"file\", 1 = \"memory\"" } else { "1 = \"memory\"" };
@@ -155,7 +155,7 @@ fn a_reservation_of_an_iscsi_initiator_holds_against_nbd_clients() {
             true => nbd.does("read -P 2 0 4k"),
             false => nbd.fails("read 0 4k", NOT_PERMITTED),
         }
-        // Who comes now is let in: an initiator may log in as well.
+        // A new client is admitted: an initiator may log in as well.
         let mut late = Nbd::enter(&shop.url("0"));
         late.fails("write -P 3 0 4k", NOT_PERMITTED);
         // NBD clients have no TransportID, and are no registrants: they are not listed.
@@ -415,7 +415,7 @@ fn a_renamed_disk_is_served_under_its_old_name_until_that_is_used_anew() {
         assert_eq!(size(name), Some(UNIT_BYTES), "{name}");
     }
     assert_eq!(size("d1"), None, "no such name");
-    // It is told, and outlives a restart.
+    // The old name is reported, and survives a restart.
     house.ashlar(&["status"]).says(&["export d0", "get data", "forget-name name=d0"]);
     let exported = house.ok(&["export"]);
     assert!(exported.contains("d0 = \"data\""), "{exported}");

@@ -1,6 +1,6 @@
 //! Targets of other projects, and a second daemon, that exchange a disk, reserve, grow, protect or
-//! take it away while a host of ours has it: what the host gets, what is on which disk, and what
-//! `status` says.
+//! take it away while a host of ours has it: the host's responses, the data on each disk, and the
+//! report of `status`.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -333,7 +333,7 @@ fn a_disk_that_grows_at_a_second_daemon_grows_for_hosts() {
     grows(&house, &mut host, 2 * BYTES);
 }
 
-/// A host is told that its disk has grown, and how large it is.
+/// A host is notified that its disk has grown, and reads the new size.
 pub fn grows(house: &House, host: &mut Client, bytes: u64) {
     let mut heard = String::new();
     house.until("the host is told", LIMIT, || {

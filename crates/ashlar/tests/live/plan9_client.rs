@@ -1,5 +1,5 @@
 //! The file server as Plan 9's own client sees it: the Go module 9fans.net/go, through both
-//! listeners, and what it wrote as it stands in a dump.
+//! listeners, and its files as they are in a dump.
 
 use std::path::Path;
 use std::process::Command;
@@ -76,11 +76,11 @@ fn it_finds_them_in_an_image_of_cwfs64x_too() {
     its_files_stay("fs-plan9-image", [96, 128], "image = true");
 }
 
-/// What 9front's file servers hold is served like what is ours, by a daemon that is killed.
+/// Images of 9front's file servers are served like our own volumes, by a daemon that is killed.
 fn its_files_stay(name: &str, mib: [u64; 2], more: &str) {
     let (mut house, [strict, lenient]) = served(name, mib, more);
     let program = client(&house);
-    // `everybody` is there already.
+    // `rob` exists already: the configuration names it.
     house.ok(&["fs", "newuser", "main", "ken"]);
     house.ok(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]);
     let flavours = [("plan9", &strict), ("linux", &lenient)];
@@ -115,12 +115,12 @@ fn a_file_server_takes_no_more_memory_than_its_block_cache_whatever_it_is_given(
     house.json(&["fs", "dump", "main", "--wait"]);
     assert_eq!(scenes(&program, &["reread", &strict, "plan9", "rob", "160"]), 1);
     let grew = rig::proc::peak_resident_bytes(house.pid()).unwrap() - before;
-    // Beside the cache: what is in its way to the client and to disks.
+    // Beside the cache: data on its way to the client and to disks.
     assert!(grew < MEMORY + MEMORY, "{grew} bytes more than before");
     house.stop();
 }
 
-/// Whether a file has a line; a second look at what an image holds.
+/// Whether a file has a line; read directly from an image.
 fn has(house: &House, image: &str, line: &str) -> bool {
     let bytes = std::fs::read(house.path(image)).unwrap();
     bytes.windows(line.len()).any(|w| w == line.as_bytes())
@@ -137,7 +137,7 @@ fn what_temporary_files_hold_never_reaches_the_worm_and_a_trace_shows_no_content
     house.ashlar(&["fs", "trace", "main", "on"]).ends(0).says(&["every connection"]);
     assert_eq!(scenes(&program, &["hide", &strict, "plan9", "rob", "marked"]), 1);
     house.ashlar(&["fs", "trace", "main", "off"]).ends(0).says(&["no messages are kept any more"]);
-    // Its messages in words, and of what they carried only how much.
+    // The trace has its messages in words, but only the length of their data.
     let trace = house.ashlar(&["fs", "trace", "main"]).ends(0);
     let trace =
         trace.says(&["Tcreate fid", "name \"hidden\"", "Rwrite count", "Twstat fid", " us\n"]);
@@ -165,7 +165,7 @@ fn what_temporary_files_hold_never_reaches_the_worm_and_a_trace_shows_no_content
     let users = added["answer"]["users"].as_array().expect("users");
     let rob = users.iter().find(|u| u["user"] == "rob").expect("rob");
     assert!(rob["new"].as_u64() > Some(30) && rob["scratch"] == 0, "{added}");
-    // A loss of power later they are all there still, and the WORM has what it may have.
+    // After a loss of power they are all there still, and the WORM has only the permitted files.
     house.kill();
     house.start();
     assert_eq!(scenes(&program, &["hidden", &strict, "plan9", "rob", "marked"]), 1);

@@ -1,6 +1,6 @@
-//! Who is a client of a scheduler, with programs that we did not write: initiators and their units
-//! over iSCSI, and processes of this machine that work on the file which is mounted by FUSE, each
-//! with many threads. The latter needs root, FUSE and loop devices; where they are not to be had it
+//! Clients of a scheduler, with third-party programs. They are initiators and their units over
+//! iSCSI, and processes of this machine that work on the file mounted by FUSE, each with many
+//! threads. The latter needs root, FUSE and loop devices; where they are not available the test
 //! says so and passes.
 
 use std::process::{Child, Command, Stdio};
@@ -20,16 +20,16 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Requests in flight of one program, so that it always waits for its turn.
 const DEPTH: &str = "32";
 
-/// What is counted of both together.
+/// Requests counted of both together.
 const REQUESTS: u64 = 2000;
 
-/// A program with many threads that reads or writes until it is told to end.
+/// A program with many threads that reads or writes until it is stopped.
 struct Program(Child);
 
 impl Program {
     fn start(file: &str, writes: bool) -> Program {
         let mut command = Command::new(proc::tool("qemu-img").unwrap());
-        // More requests than anybody waits for.
+        // More requests than the test waits for.
         command.args(["bench", "-f", "raw", "-t", "none", "-s", "4096", "-c", "50000000"]);
         command.args(["-d", DEPTH, file]);
         if writes {
@@ -96,7 +96,7 @@ fn race_of(house: &House, both: &[String; 2]) -> [u64; 2] {
     got
 }
 
-/// A disk that is slower than whoever asks: all wait in the scheduler, above it.
+/// Makes the disk slower than its clients: all requests wait in the scheduler, above it.
 fn slow_down(house: &House) {
     let delays = ["read_delay_percent=100", "write_delay_percent=100", "delay_ms=2"];
     let slow = ["geom", "nop", "insert", "name=slow", "provider=d0"];
@@ -107,11 +107,11 @@ fn near(a: u64, b: u64) -> bool {
     a * 100 <= b * 110 && b * 100 <= a * 110
 }
 
-/// One process may do 300 requests a second, the other what it likes: by its weight the first
-/// would get four times as much.
+/// One process may do 300 requests a second, the other is unlimited: by its weight the first would
+/// get four times as much.
 fn limit_one(house: &House, [held, free]: [&Program; 2]) {
     const IOPS: u64 = 300;
-    // What it may have saved up, and what was counted before the limit held.
+    // Its saved credit, and the requests counted before the limit took effect.
     const AHEAD: u64 = 100;
     let begun = Instant::now();
     let set = |iops: u64| {
@@ -190,7 +190,7 @@ fn a_process_with_its_threads_is_one_client_and_has_its_share() {
     limit_one(&house, both);
     drop(programs);
 
-    // Through the loop device the kernel's own threads ask for everybody: that is nobody.
+    // The loop device sends requests from threads of the kernel: they belong to no process.
     house.ok(&["sched", "reset", "d0.sched."]);
     let from = format!("if={device}");
     for how in ["iflag=direct", "iflag=nocache"] {
@@ -212,7 +212,7 @@ fn an_initiator_is_one_client_and_has_its_share() {
     house.image("d0.img", DISK_BYTES);
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     house.start();
-    // A name that is wrong leaves nobody with a scheduler.
+    // A wrong name inserts no scheduler.
     house.ashlar(&["sched", "insert", "d0", "d9"]).ends(1).complains(&["d9"]);
     house.ashlar(&["sched", "list", "d0.sched."]).ends(1);
     slow_down(&house);
@@ -232,7 +232,7 @@ fn an_initiator_is_one_client_and_has_its_share() {
     let got = race_of(&house, &both);
     println!("3 to 1: {got:?}");
     assert!(near(got[0], 3 * got[1]), "three to one: {got:?}");
-    // The same by unit, and by no other name: what was said of the initiator is not of its unit.
+    // The same by unit, and by no other name: settings of the initiator do not apply to its unit.
     house.ok(&["sched", "configure", "d0", "-c", "lun"]);
     set(&format!("{}/0.weight=400", names[1]));
     let units = names.map(|name| format!("{name} LUN 0"));
@@ -243,7 +243,7 @@ fn an_initiator_is_one_client_and_has_its_share() {
     let shares = &stats["answer"]["geoms"][0]["shares"];
     assert_eq!(shares[format!("{}/0", names[1])]["weight"], 400, "{shares}");
     assert_eq!(shares[names[0]]["weight"], 300, "{shares}");
-    // Nobody is held back any more, and everybody is counted still.
+    // No client is held back any more, and all of them are counted still.
     house.ok(&["sched", "configure", "-a", "fifo", "d0"]);
     house.ok(&["sched", "reset", "d0"]);
     house.until("both are counted", LIMIT, || {

@@ -1,6 +1,6 @@
 //! The daemon in a guest with block devices that discard and do not zero: QEMU's behind virtio, and
-//! the kernel's made-up SCSI disk, which has UNMAP and whose WRITE SAME writes. Its kernel is too
-//! old for discards from the ring. What is trimmed above must be gone below, and nothing else. One
+//! the kernel's emulated SCSI disk, which has UNMAP and whose WRITE SAME writes. Its kernel is too
+//! old for discards from the ring. Blocks trimmed above must be gone below, and no others. One
 //! boot.
 
 use std::fs;
@@ -16,7 +16,7 @@ use crate::house::Turn;
 /// Size of QEMU's disk.
 const DISK_BYTES: u64 = 96 << 20;
 
-/// What is written and trimmed again, MiB.
+/// Data that is written and trimmed again, MiB.
 const BALLAST_MIB: u64 = 40;
 
 /// Longest life of the guest.

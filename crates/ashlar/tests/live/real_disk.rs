@@ -1,4 +1,4 @@
-//! What a kernel and its administrator do with two disks: XFS and ext4 with a tree, trimmed, grown
+//! Two disks in use by a kernel and its administrator: XFS and ext4 with a tree, trimmed, grown
 //! under way and checked; units that come and go. One boot.
 
 use std::os::unix::fs::MetadataExt;
@@ -14,10 +14,10 @@ use crate::house::{House, IQN, file_disk};
 const UNIT_BYTES: u64 = 320 << 20;
 /// And after it has grown.
 const GROWN_BYTES: u64 = 448 << 20;
-/// What is written to be deleted, MiB.
+/// Data that is written to be deleted, MiB.
 const BALLAST_MIB: u64 = 24;
-/// The unit that comes later, and what a kernel calls it: beyond 255 the flat form is used, and its
-/// mark is part of the kernel's number.
+/// The unit that is added later, and its number in the kernel: beyond 255 the flat form is used,
+/// and its mark is part of the kernel's number.
 const LATE: u64 = 300;
 const LATE_IN_KERNEL: u64 = LATE | 0x4000;
 /// Longest life of the guest.

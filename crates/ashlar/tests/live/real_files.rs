@@ -1,5 +1,5 @@
-//! Linux mounts a file server of the daemon: what it writes is in a dump, what it spoils is brought
-//! back while it is mounted, and the daemon may be killed in between.
+//! A file server of the daemon, mounted by Linux: its writes are in a dump, spoiled files are
+//! restored while it is mounted, and the daemon may be killed in between.
 
 use std::time::Duration;
 

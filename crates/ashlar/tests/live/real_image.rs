@@ -68,7 +68,7 @@ fn assert_holds(house: &House, image: &Path, tree: &Path) {
     tool("diff", &["-r", "--no-dereference", out, tree], "");
 }
 
-/// Labels that tasting found, by what they name.
+/// Labels that tasting found, by the names in them.
 fn labels(house: &House) -> Vec<String> {
     let state = house.state();
     let geoms = array(&state["geoms"]).iter().filter(|g| g["class"] == "label");
@@ -88,7 +88,7 @@ fn a_real_tree_goes_out_over_iscsi_and_another_comes_in() {
     let made = file_system(&house, "docs", &first);
     let disk = disk_with(&house, &made);
 
-    // Nobody is let in: everything is found by tasting.
+    // No initiator is admitted: everything is found by tasting.
     house.configure(&file_disk("d0", "disk.img"), "");
     house.start();
     let (class, docs) = house.provider("d0p1").expect("the first partition is tasted");
@@ -127,7 +127,7 @@ fn a_real_tree_goes_out_over_iscsi_and_another_comes_in() {
     assert!(spare[1 << 20..4 << 20].iter().all(|b| *b == 0x5a));
     assert!(spare[4 << 20..].iter().all(|b| *b == 0), "written where nobody wrote");
 
-    // Nobody has it open any more: the new label is tasted, the table is untouched.
+    // The disk is closed: the new label is tasted, the table is untouched.
     house.configure(&file_disk("d0", "disk.img"), "");
     house.ok(&["apply"]);
     let found = labels(&house);

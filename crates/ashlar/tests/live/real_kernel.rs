@@ -66,7 +66,7 @@ fn a_kernel_copies_a_tree_and_outlives_a_daemon_killed_stopped_and_panicked() {
     let open = Target { iqn: format!("{IQN}.open"), ..house.target(3) };
     let (first, second) = (Login::open(house.target(0)), Login::open(open).with_digests());
     let mut first = first.with_chap(chap).with_digests();
-    // Of itself open-iscsi offers MD5 only, which a target refuses unless told otherwise.
+    // By default open-iscsi offers only MD5, which a target refuses unless it is configured.
     first.settings.push(("node.session.auth.chap_algs".into(), "SHA256".into()));
     let tree = Tree::documentation().unwrap();
     let mut script = scenarios::discover(&second);
@@ -95,7 +95,7 @@ fn a_kernel_copies_a_tree_and_outlives_a_daemon_killed_stopped_and_panicked() {
     println!("acknowledged {} + {after}", played.acknowledged_before);
     assert!(played.acknowledged_before >= 20 && after >= 60);
     assert_eq!(stopped, 1);
-    // SIGABRT, with who, why, at what and the way there in the log.
+    // SIGABRT; the log has the thread, the task, the last request and the backtrace.
     let signal = panicked.and_then(|status: ExitStatus| status.signal());
     assert_eq!(signal, Some(6));
     let log = house.log();

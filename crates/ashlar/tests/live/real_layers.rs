@@ -1,7 +1,7 @@
-//! Layers slipped under file systems that a real Linux kernel has mounted over iSCSI: a scheduler
-//! whose algorithm changes under way, a disk that does nothing, a queue of deletes. What the kernel
-//! writes and reads meanwhile is checked, `e2fsck` finds nothing to repair, and what the kernel
-//! deletes through the queue is gone from the image file. One boot.
+//! Layers inserted under file systems that a real Linux kernel has mounted over iSCSI: a scheduler
+//! whose algorithm changes under way, a disk that does nothing, a queue of deletes. The kernel's
+//! reads and writes meanwhile are checked, and `e2fsck` finds nothing to repair. Blocks that the
+//! kernel deletes through the queue are gone from the image file. One boot.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,15 +14,15 @@ use crate::house::{House, IQN, array, file_disk, text};
 
 /// Size of each unit.
 const UNIT_BYTES: u64 = 192 << 20;
-/// What is written to be deleted, MiB.
+/// Data that is written to be deleted, MiB.
 const BALLAST_MIB: u64 = 16;
-/// What may be left of it: the file systems' own writes in between.
+/// Remainder that is permitted: the file systems' own writes in between.
 const SLACK: u64 = 4 << 20;
 /// Times that layers come and go under load.
 const ROUNDS: usize = 2;
 /// Files that the kernel must call durable between two changes.
 const FILES_BETWEEN: usize = 2;
-/// Longest way from a delete's answer to the image file, without anybody's asking for it.
+/// Longest time from a delete's answer to the image file, without a command that hurries it.
 const SENT_LIMIT: Duration = Duration::from_secs(60);
 /// Longest life of the guest.
 const DEADLINE: Duration = Duration::from_secs(900);

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const WRITE_40000: [u8; 10] = [0x2a, 0, 0, 0, 0x9c, 0x40, 0, 0, 1, 0];
 const TARGET: &str = "iqn.2026-11.test.ashlar:lio";
 
-/// Two disks of 16 MiB in memory, and what puts one of them behind LUN 0.
+/// Script that creates two disks of 16 MiB in memory, and a command that puts one behind LUN 0.
 const SERVE: &str = "\
     ip addr add 10.0.3.15/24 dev eth1; ip link set eth1 up\n\
     mount -t configfs none /sys/kernel/config\n\
@@ -46,7 +46,7 @@ const GROW: &str = "\
     truncate -s 32M /tmp/first\n\
     echo fd_dev_size=33554432 >/sys/kernel/config/target/core/fileio_0/first/control\n";
 
-/// `holds DISK BLOCK BYTE`: what the first byte of a block is.
+/// `holds DISK BLOCK BYTE`: compares the first byte of a block.
 const HOLDS: &str = "holds() {\n\
     [ $(dd if=/tmp/$1 bs=512 skip=$2 count=1 2>/dev/null | od -An -tu1 -N1) = $3 ]\n\
 }\n";
@@ -71,7 +71,7 @@ fn script() -> Script {
     script
 }
 
-/// What the host does when the guest asks.
+/// The host's side of the guest's requests.
 struct Scene {
     house: House,
     portal: SocketAddr,

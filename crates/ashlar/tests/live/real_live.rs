@@ -1,5 +1,5 @@
-//! fio, which checks what it reads by its own checksums, on arrays whose members are pulled and
-//! returned. Debian's fio has no iSCSI of its own; it comes by NBD.
+//! fio, which checks its reads by its own checksums, on arrays whose members are pulled and
+//! returned. Debian's fio has no iSCSI of its own; it uses NBD.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::house::{House, array, file_disk, text};
 const DISK_BYTES: u64 = 24 << 20;
 /// Bytes that fio writes and checks, again and again.
 const SIZE: &str = "--size=20M";
-/// How long fio works, seconds; its last pass of checks comes on top.
+/// How long fio works, seconds; its last pass of checks is added.
 const SECONDS: u32 = 12;
 /// Longest rebuild, and longest end of fio.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -90,7 +90,7 @@ fn fio_finds_nothing_wrong_while_members_go_and_come() {
             }
             house.ok(&["mirror", "forget", "m"]);
         }
-        // One that comes back with its record may be taken in already: then this is refused.
+        // A member that returns with its record may be active already: then this is refused.
         house.ashlar(&["mirror", "insert", "--yes-destroy", m, "m", m]);
         house.ashlar(&["raid", "insert", "--yes-destroy", v, "five", v]);
         rounds += 1;

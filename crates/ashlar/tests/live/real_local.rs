@@ -10,7 +10,7 @@ use rig::scenarios::{self, From, Tree};
 
 use crate::house::Turn;
 
-/// Size of the unit, and what it grows to.
+/// Size of the unit, before and after it grows.
 const UNIT_BYTES: u64 = 80 << 20;
 const GROWN_BYTES: u64 = 96 << 20;
 

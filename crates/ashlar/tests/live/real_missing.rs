@@ -44,7 +44,7 @@ initiators = ["ip:127.0.0.1"]
 luns = { 0 = "here", 1 = "b1" }
 "#;
 
-/// Images that appear later; the file in each says which it is.
+/// Images that appear later; the file in each contains its name.
 const LATE: [&str; 3] = ["i1", "n1", "b1"];
 
 /// An ext4 file system with a file `who` that holds the name of the image.

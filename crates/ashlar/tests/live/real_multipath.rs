@@ -157,7 +157,7 @@ fn a_map_of_two_paths_outlives_both_and_the_daemon() {
     assert_eq!(asked_for, 7);
     assert!(conversed.acknowledged.len() >= 100);
 
-    // The name of the map is what another initiator reads in VPD page 83h.
+    // The name of the map is the identifier that another initiator reads in VPD page 83h.
     let identity = peer::iscsi_inq(&house.url(5), Some(0x83)).unwrap();
     assert!(identity.contains("NAA"), "{identity}");
     let naa = wwid.strip_prefix('3').expect("scsi_id's mark of a designator of type NAA");

@@ -14,7 +14,7 @@ use crate::house::{House, array, file_disk, text};
 
 /// Size of the unit.
 const UNIT_BYTES: u64 = 96 << 20;
-/// What is written to be deleted, MiB.
+/// Data that is written to be deleted, MiB.
 const BALLAST_MIB: u64 = 24;
 /// Longest life of the guest.
 const DEADLINE: Duration = Duration::from_secs(900);

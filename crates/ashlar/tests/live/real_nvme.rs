@@ -16,10 +16,10 @@ use crate::house::{House, array, file_disk, text};
 const NQN: &str = "nqn.2026-11.test.ashlar:store";
 /// The host's name, as the guest has it.
 const GUEST: &str = "nqn.2026-11.test.ashlar:guest";
-/// Size of the unit, and what it grows to.
+/// Size of the unit, before and after it grows.
 const UNIT_BYTES: u64 = 96 << 20;
 const GROWN_BYTES: u64 = 128 << 20;
-/// What is written to be deleted, MiB.
+/// Data that is written to be deleted, MiB.
 const BALLAST_MIB: u64 = 24;
 /// The journal, MiB: it takes up to so much of the file while the ballast goes.
 const JOURNAL_MIB: u64 = 4;
@@ -50,7 +50,7 @@ initiators = ["nqn.2026-11.test.ashlar:other"]
 luns = { 0 = "protected" }
 "#;
 
-/// What nvme-cli says of the controller and its namespaces.
+/// Output of nvme-cli about the controller and its namespaces.
 fn asked(port: u16) -> String {
     format!(
         "n=/dev/nvme0n1; f=/tmp/out\n\

@@ -1,5 +1,5 @@
-//! What a kernel makes of our limits: the queue of each kind of disk and of layers over them, by
-//! iSCSI, NVMe over TCP and NBD. A limits page that says too little makes a host send small
+//! Effect of our limits on a kernel: the queue of each kind of disk and of layers over them, by
+//! iSCSI, NVMe over TCP and NBD. A limits page that reports too little makes a host send small
 //! commands, and no load generator of ours shows it. One boot.
 
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ const NQN: &str = "nqn.2026-11.test.ashlar:queues";
 const DEADLINE: Duration = Duration::from_secs(900);
 /// Strip of the stripe, KiB: its optimal size, which Linux keeps commands to.
 const STRIP_KIB: u64 = 256;
-/// A command is at least so long where nothing is said of an optimal size, KiB: Linux' own default.
+/// Least length of a command without a reported optimal size, KiB: Linux' own default.
 const WHOLE_KIB: u64 = 1280;
 
 /// Providers of the LUNs from 0 on, and the KiB of `optimal_io_size`.

@@ -1,5 +1,5 @@
 //! The daemon in a guest with SCSI disks of its own (bus kind `sg`): QEMU's behind virtio, and the
-//! kernel's made-up one, which fails when it is told to. What goes through the daemon is read again
+//! kernel's emulated one, which can inject failures. Data written through the daemon is read again
 //! by the kernel's own driver, and by e2fsck on the host. One boot.
 
 use std::fs;

@@ -1,5 +1,5 @@
-//! sg3_utils and ddpt in a real kernel against four units: every tool's words are checked for
-//! facts, and what it did is looked at from outside. One boot.
+//! sg3_utils and ddpt in a real kernel against four units: the output of every tool is checked for
+//! facts, and its effect is checked from outside. One boot.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const UNIT_BYTES: u64 = 64 << 20;
 /// Longest life of the guest.
 const DEADLINE: Duration = Duration::from_secs(900);
 
-/// What another initiator does to the first unit.
+/// I/O of another initiator to the first unit.
 const WRITE: &str = "write -P 0x11 32M 4k";
 const READ: &str = "read 32M 4k";
 

@@ -1,4 +1,4 @@
-//! What `apply` would refuse, `plan` and `doctor` say before, and a start leaves out.
+//! Refusals of `apply`: `plan` and `doctor` report them before, and a start leaves those parts out.
 
 use crate::house::{House, file_disk};
 

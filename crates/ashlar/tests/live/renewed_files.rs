@@ -1,5 +1,5 @@
 //! Secrets and certificates that are replaced while the daemon runs: `plan` shows it, `apply` and
-//! SIGHUP read them again, and what they replaced is refused from then on.
+//! SIGHUP read them again, and the old ones are refused from then on.
 
 use std::process::Command;
 use std::time::Duration;
@@ -146,7 +146,7 @@ fn the_secret_of_a_bus_is_read_again_and_its_next_login_uses_it() {
     far.ashlar(&["apply"]).ends(0).says(&["read files of target"]);
     assert_eq!(connections(&far), before, "its sessions go on");
 
-    // The watch tells of it by itself.
+    // The watch reports it by itself.
     near.secret("mine", "second-own-word1");
     let seen = || near.ashlar(&["status"]).out.contains("mine has changed");
     near.until("status names the file", LIMIT, seen);
@@ -158,7 +158,7 @@ fn the_secret_of_a_bus_is_read_again_and_its_next_login_uses_it() {
     assert_eq!(connections(&far), before, "its sessions go on");
     assert!(reads(&near));
 
-    // What cannot be used changes nothing.
+    // An unusable secret changes nothing.
     near.secret("mine", "short");
     near.ashlar(&["apply"]).ends(1).complains(&["5 bytes"]);
     near.secret("mine", "second-own-word1");

@@ -8,7 +8,7 @@ use testkit::iscsi::initiator::{Client, Ended};
 const DISK_BYTES: u64 = 16 << 20;
 const CONFLICT: u8 = 0x18;
 
-/// An initiator that has heard what there was to hear.
+/// An initiator that has no unit attention pending.
 fn login(house: &House, name: &str) -> Client {
     let mut raw = Client::session(house.portal(), name, IQN).unwrap();
     assert_eq!(raw.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
@@ -105,7 +105,7 @@ fn test_12_a_torn_file_is_survived_and_said_and_a_missing_folder_is_no_success()
     let mut b = login(&house, "iqn.2024-01.test:b");
     assert_eq!(write(&mut b), CONFLICT, "the record before has the reservation too");
     assert_eq!(read(&mut b, 0)[15], 1, "and the key before");
-    // Nowhere to save to: nothing changes, and nobody hears GOOD.
+    // No place to save to: nothing changes, and no host receives GOOD.
     std::fs::remove_dir_all(house.path("units")).unwrap();
     let refused = out(&mut b, 6, 0, 0, 9);
     assert_eq!((refused.status, refused.sense[2], refused.sense[12]), (2, 4, 0x44));
@@ -163,7 +163,7 @@ fn what_was_set_by_hand_outlives_kill_9() {
     assert!(said.contains("d1, which was put in by hand, is not there"), "{said}");
     house.ok(&["tray", "load", "d0", "d0"]);
     assert_eq!(first_byte(&mut again(&mut house)), Some(b'0'));
-    // The state of a port group, until the configuration says something new.
+    // The state of a port group, until the configuration changes it.
     house.ok(&["alua", "set", "default", "standby"]);
     assert_eq!(first_byte(&mut again(&mut house)), None);
     assert_eq!(group(&house), "standby");
@@ -200,13 +200,14 @@ fn a_damaged_record_of_port_identifiers_stops_only_who_needs_it() {
     house.kill();
     let file = house.path("units/target-ports.ports");
     let whole = std::fs::read(&file).unwrap();
-    // The newest is torn: the one before it does, or what is left of it.
+    // The newest file is torn: the one before it is used, or the rest of it.
     std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
     house.start();
     let said = house.ok(&["journal"]);
     assert!(said.contains("the one before it is used"), "{said}");
     house.kill();
-    // Both are: who has chosen an identifier is there, the other one says what to do.
+    // Both are torn: a target with a configured identifier is there, the other one reports the next
+    // step.
     for name in ["units/target-ports.ports", "units/target-ports.ports.old"] {
         std::fs::write(house.path(name), b"ashlarV1 no record").unwrap();
     }

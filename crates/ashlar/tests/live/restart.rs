@@ -1,5 +1,5 @@
 //! A daemon that is stopped and started again and again under load: QEMU's iSCSI and NBD clients,
-//! which come back by themselves, hear nothing of it.
+//! which reconnect by themselves, do not notice it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,8 +17,8 @@ use crate::house::{self, House, IQN, file_disk};
 /// Size of a unit.
 const BYTES: u64 = 16 << 20;
 
-/// Stops under each load. The moment in which a target goes and its sessions are there still is a
-/// short one.
+/// Stops under each load. The period in which a target is gone and its sessions still exist is
+/// short.
 const STOPS: usize = 8;
 
 /// Longest way back of a client.
@@ -88,7 +88,7 @@ fn signals_reload_or_do_nothing_and_never_end_the_daemon_in_disorder() {
     assert!(house.log().contains("stopping: SIGQUIT"), "{}", house.log());
 }
 
-/// Somebody who logs in again and again, whether the daemon is there or not.
+/// An initiator that logs in again and again, whether the daemon is running or not.
 struct Knocks {
     over: Arc<AtomicBool>,
     thread: JoinHandle<usize>,
@@ -152,7 +152,7 @@ fn nobody_hears_of_a_daemon_that_stops_and_starts() {
             house::array(&sessions["sessions"]).iter().filter(|s| done(s) > 500).count()
         };
         house.until("all are back", BACK, || busy() == loads.len());
-        // Who came between a target and its groups was not refused.
+        // An initiator that logged in between a target and its groups was not refused.
         let state = house.state();
         assert!(house::array(&state["denied"]).is_empty(), "{:#}", state["denied"]);
         house.stop();

@@ -1,5 +1,6 @@
-//! A portal that takes connections and never says a word: whoever attaches a bus to it waits, and
-//! nobody else does, not even a start; it is let go of at once. And one that is not there yet.
+//! Buses to a portal that accepts connections and never answers. The command that attaches such a
+//! bus waits, but other commands and a start do not, and the bus is detached at once. Another
+//! portal does not exist yet.
 
 use std::net::TcpListener;
 use std::thread;
@@ -14,7 +15,7 @@ const LATE: &str = "iqn.2026-11.test.ashlar:late";
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Takes whoever comes, for as long as the test runs.
+/// Accepts every connection, for as long as the test runs.
 fn silent() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -65,7 +66,7 @@ fn nobody_waits_for_a_bus_that_somebody_else_attaches() {
     house.stop();
 }
 
-/// A bus to a portal, as it stands in a configuration.
+/// A bus to a portal, as a section of a configuration.
 fn bus(name: &str, portal: &str, target: &str) -> String {
     format!(
         "[[bus]]\nname = \"{name}\"\nkind = \"iscsi\"\nportals = [\"{portal}\"]\n\
@@ -88,7 +89,7 @@ fn a_start_waits_for_no_portal_and_says_which_is_missing() {
     let buses = [bus("mute0", &silent(), LATE), near.to_owned(), disk].concat();
     house.configure(&buses, "0 = \"d0\", 1 = \"da0\"");
     house.start();
-    // What a scan of such a portal takes is longer than a start waits for it.
+    // A scan of such a portal takes longer than a start waits for it.
     assert!(house.log().contains("mute0: it is still being asked"), "{}", house.log());
     for name in ["d0", "da0"] {
         assert!(house.provider(name).is_some(), "{name}: what is near is there");
@@ -126,7 +127,7 @@ fn what_is_exported_of_a_portal_that_comes_later_keeps_nobody_from_the_rest() {
     let below = [&bus("late0", &portal, LATE), &disks, layer].concat();
     front.configure(&below, "0 = \"d0\", 1 = \"n\"");
     front.start();
-    // What is there is served; what is not is said.
+    // Present providers are served; missing ones are reported.
     let shown = || tool("iscsi-ls", &["-s", &format!("iscsi://{}", front.portal())], "");
     let luns = shown();
     assert!(luns.contains("Lun:0 ") && !luns.contains("Lun:1 "), "{luns}");
@@ -134,7 +135,7 @@ fn what_is_exported_of_a_portal_that_comes_later_keeps_nobody_from_the_rest() {
     let said = said.says(&["LUN 1 (n) is not there yet", "nop n", "bus late0 (failed)"]);
     assert!(!said.out.contains("left out"), "{said}");
     front.ashlar(&["list", "luns"]).ends(0).says(&["awaited: there is no n yet"]);
-    // Meanwhile others change what they like; a name that nobody has is a mistake still.
+    // Meanwhile other parts can be changed; an unknown name is still an error.
     let luns = "0 = \"d0\", 1 = \"n\", 2 = \"d1\"";
     front.configure(&below.replace(layer, ""), luns);
     let file = front.path("ashlar.toml").display().to_string();
@@ -145,7 +146,7 @@ fn what_is_exported_of_a_portal_that_comes_later_keeps_nobody_from_the_rest() {
     assert!(shown().contains("Lun:2 "), "{}", shown());
     front.ashlar(&["list", "luns"]).ends(0).says(&["awaited: there is no n yet"]);
     front.stop();
-    // With the layer again: it and its LUN come by themselves, and initiators hear of it.
+    // With the layer again: it and its LUN appear by themselves, and initiators are notified.
     front.configure(&below, luns);
     front.start();
     let mut back = front.sibling("late", &late_target(&portal));

@@ -1,5 +1,5 @@
-//! Members that are images with holes: a rebuild leaves them as sparse as what is on them, and
-//! what is on the whole is not taken for the member's own.
+//! Members that are images with holes: a rebuild leaves them as sparse as their data, and metadata
+//! on the whole is not taken for the member's own.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn a_rebuilt_member_takes_no_more_room_than_its_source() {
     assert!(mirrored <= 4 << 20, "the mirror's new member takes {mirrored}");
     let filled = taken(&house, "d5.img");
     assert!((64 << 10..=4 << 20).contains(&filled), "the array's new member takes {filled}");
-    // They have what was written: the mirror starts with the new member alone.
+    // They have the written data: the mirror starts with the new member alone.
     std::fs::remove_file(house.path("d0.img")).unwrap();
     house.start();
     house.until("the half is there", LIMIT, || house.provider("mirror/m").is_some());
@@ -89,7 +89,7 @@ fn a_table_on_a_mirror_is_not_taken_for_its_members() {
         assert_eq!(table["why"], "on mirror/m: GPT with 1 partition", "{found}");
         assert_eq!(table["shown_on"], "mirror/m");
     }
-    // What another group waits for is no fault of this LUN.
+    // A missing disk of another group is no fault of this LUN.
     let more = "\n[[access]]\ntarget = \"{iqn}\"\ngroup = \"more\"\n\
                 initiators = [\"iqn.2026-11.test:x\"]\nluns = { 0 = \"d2\", 1 = \"d9\" }\n";
     let d9 = file_disk("d9", "d9.img");

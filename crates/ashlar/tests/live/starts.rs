@@ -1,5 +1,5 @@
-//! A daemon that starts while something is missing serves what is there, and the rest when it
-//! comes. Hosts of what is missing are told to try again.
+//! Start of a daemon with missing disks: it serves the present ones, and the others when they
+//! arrive. Hosts of a missing disk are asked to try again.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn sense(ended: &Ended) -> Option<(u8, u8, u8)> {
     (ended.status == 2).then(|| (at(2) & 0xf, at(12), at(13)))
 }
 
-/// TEST UNIT READY, behind what the host is to be told first.
+/// TEST UNIT READY, after the pending unit attentions of the host.
 fn ready(host: &mut Client) -> Option<(u8, u8, u8)> {
     loop {
         let said = sense(&host.scsi(&[0; 6], 0, &[]).unwrap());
@@ -54,7 +54,7 @@ fn a_missing_image_keeps_nothing_else_from_being_served() {
     assert_eq!(ready(&mut host), Some((5, 0x25, 0)), "this number is not configured");
     assert_eq!(luns(&mut host), [0]);
     house.ashlar(&["plan"]).ends(6).says(&["create disk d1", "it is waited for"]);
-    // A change that has nothing to do with what is missing.
+    // A change that is unrelated to the missing disks.
     house.image("d3.img", BYTES);
     let more = file_disk("d3", "d3.img");
     house.configure(&format!("{disks}{more}{stripe}"), "0 = \"d0\", 1 = \"concat/c\", 3 = \"d3\"");
@@ -139,7 +139,8 @@ fn a_disk_that_can_only_be_read_is_exported_by_the_obvious_words() {
     assert_eq!(host.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512), [0; 512]);
     let write = host.scsi(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[1; 512]).unwrap();
     assert_eq!(sense(&write), Some((7, 0x27, 0)), "WRITE PROTECTED");
-    // One that would write it is refused by name, and says what to write.
+    // A configuration that would write to it is refused by name, and the message names the line to
+    // write.
     house.configure(&disks, "0 = \"d0\", 1 = \"d1\"");
     house.ashlar(&["apply"]).ends(1).complains(&["d0", "can only be read", "mode ro"]);
     assert_eq!(host.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512), [0; 512]);

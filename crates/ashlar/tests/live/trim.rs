@@ -1,5 +1,5 @@
-//! Class trim under the daemon that anybody starts: slipped in under a unit in use and taken out
-//! again, asked to hurry, configured; and one of the configuration over restarts.
+//! Class trim under a daemon: inserted under a unit in use and removed again, hurried by a command,
+//! configured; and one of the configuration over restarts.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::house::writer::Writer;
 use crate::house::{House, IQN, file_disk};
 use testkit::iscsi::initiator::Client;
 
-/// For what takes some seconds on a machine that is busy.
+/// Limit for steps that take some seconds on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 const DISK_BYTES: u64 = 64 << 20;
 /// Where the writer writes, and where blocks are written to be deleted.
@@ -39,7 +39,7 @@ fn write(raw: &mut Client) {
     raw.must(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0);
 }
 
-/// UNMAP of what was written, in four descriptors that do not touch: a piece between two stays.
+/// UNMAP of the written blocks, in four descriptors that do not touch: a piece between two stays.
 fn unmap(raw: &mut Client) {
     let quarter = PIECES / 4 * PIECE;
     let mut list = vec![0, 70, 0, 64, 0, 0, 0, 0];
@@ -68,7 +68,7 @@ fn bytes(file: &Path) -> u64 {
     std::fs::metadata(file).unwrap().blocks() * 512
 }
 
-/// A number, wherever it stands in an answer.
+/// A number, at any place in an answer.
 fn number(answer: &Value, name: &str) -> Option<u64> {
     match answer {
         Value::Object(all) => all

@@ -1,6 +1,6 @@
-//! One disk by two kinds of ways: a daemon exports it by iSCSI and by AoE, another has both as
-//! paths of one multipath. Each way dies in turn under load, without an error above. And what an
-//! AoE target of ours keeps is asked and set by our initiator. Needs root.
+//! One disk by two kinds of paths: a daemon exports it by iSCSI and by AoE, another has both as
+//! paths of one multipath. Each path dies in turn under load, without an error above. Our initiator
+//! also reads and sets the data that an AoE target of ours keeps. Needs root.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -226,7 +226,7 @@ fn an_aoe_target_of_ours_is_masked_reserved_and_grows() {
     said(&shop, &["aoereserve", "ada0", "--release", "--force"]);
     shop.front.until("it is free", LIMIT, || shop.front.ashlar(&read).code == 0);
 
-    // Nobody looks for it: the initiator asks by itself.
+    // No command rescans it: the initiator detects the new size by itself.
     fs::File::options().write(true).open(&image).unwrap().set_len(2 * BYTES).unwrap();
     shop.back.ok(&["geom", "disk", "resize", "name=d0"]);
     let last = format!("Last Block: {}, Block Length: 512 bytes\n", 2 * BYTES / 512 - 1);

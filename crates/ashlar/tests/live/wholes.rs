@@ -1,5 +1,5 @@
-//! Stripes and concatenations that only the configuration puts together: an edit, a disk in
-//! another's place or a lost state folder does not scramble what is on them.
+//! Stripes and concatenations that are assembled only by the configuration: an edit, a disk in
+//! another's place or a lost state folder does not scramble their data.
 
 use crate::house::{House, file_disk};
 
@@ -70,7 +70,7 @@ fn a_stripe_of_the_configuration_stays_as_it_was_put_together() {
     house.start_whole();
     io(&house, "read -P 9 64k 64k");
     house.stop();
-    // The state folder is lost: nothing says how they belong together, and something is on them.
+    // The state folder is lost: no record shows how they belong together, and they contain data.
     std::fs::remove_dir_all(house.path("units")).unwrap();
     house.start();
     let lost = house.ashlar(&["status"]).ends(3);

@@ -1,10 +1,11 @@
-//! The bare responder: what any AoE target must spend here on a frame.
+//! The bare responder: the least that any AoE target must spend here on a frame.
 //!
-//! A frame in, a header and the data out: one thread, many frames a call, and nothing that a real
-//! target has to do: no access rules, no order, no disk, no durability. The data lie in memory that
-//! the kernel copies from, so that nothing is copied twice. Nothing should be faster; how close a
-//! target or an initiator comes to it is the figure. Its second slot reads and writes a file, one
-//! call each: what a target with its data in a file must spend.
+//! It takes a frame in and sends a header and the data out, with one thread and many frames a call.
+//! It does nothing else that a real target has to do: no access rules, no order, no disk, no
+//! durability. The data is in memory that the kernel copies from, so nothing is copied twice.
+//! Nothing should be faster; the figure is how close a target or an initiator gets to it. Its
+//! second slot reads and writes a file, one call each: the least that a target with its data in a
+//! file must spend.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -25,7 +26,7 @@ use crate::servers::MEMORY_BYTES;
 pub(crate) const ADDRESS: Address = Address { shelf: 2, slot: 0 };
 pub(crate) const FILE_ADDRESS: Address = Address { shelf: 2, slot: 1 };
 
-/// Frames that it says it holds.
+/// Frames that it claims to hold.
 const BUFFERS: u16 = 64;
 /// Frames that are read at a time.
 const FRAMES: usize = 64;
@@ -128,11 +129,11 @@ impl Bare {
         let mut head = [0; HEAD];
         let bytes = answer.encode().into_iter().chain(ata.encode());
         head.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
-        // What finds no room is lost, as on a wire.
+        // A frame that finds no room is lost, as on a wire.
         let _full = self.link.send(&head, rest);
     }
 
-    /// What a command does; None: it fails.
+    /// Carries out a command; None: it fails.
     fn carry_out(
         &self,
         file: Option<&File>,

@@ -1,5 +1,5 @@
 //! A cable into a network namespace: a veth pair, one end here and the other where a server runs.
-//! Frames reach nobody else.
+//! No other interface receives its frames.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -60,7 +60,7 @@ impl Cable {
 
 impl Drop for Cable {
     fn drop(&mut self) {
-        // With the namespace the cable goes.
+        // The cable is removed with the namespace.
         let _ = ip(&["netns", "del", &self.near]);
     }
 }

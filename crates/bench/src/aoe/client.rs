@@ -29,11 +29,11 @@ const SECTOR: u64 = 512;
 const LOST_NS: u64 = 200_000_000;
 /// Longest wait for a first answer.
 const PROBE: Duration = Duration::from_millis(200);
-/// The mark of ours in each tag: what others ask gets other answers.
+/// Mark of this client in each tag: answers to other clients have other tags.
 const TAG: u32 = 0x5A00_0000;
 const HEAD: usize = 36;
 
-/// What the requests do.
+/// Operation of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Random places.
@@ -53,7 +53,7 @@ pub(super) struct Load {
     pub work: Work,
     /// Of a request; those of a fill are [`SECTORS`].
     pub sectors: u8,
-    /// None: until told to stop.
+    /// None: until stopped.
     pub requests: Option<u64>,
     pub core: Option<usize>,
 }
@@ -92,7 +92,7 @@ pub(super) fn probe(near: &str, address: Address) -> Result<(), Error> {
 fn open(near: &str) -> Result<(Reactor, Link), Error> {
     let config = Config { name: "load".into(), port: PortChoice::Poll, spin_ns: 0, cpu: None };
     let reactor = Reactor::start(config).map_err(|e| Error::system("start the load", e))?;
-    // By calls: with a ring the copy of what comes would be charged to who sent it.
+    // By calls: with a ring the copy of received data would be charged to the sender.
     let link = reactor.link_by(near, ETHERTYPE, LinkWay::Calls);
     let link = link.map_err(|e| Error::system("open the cable", e))?;
     Ok((reactor, link))
@@ -139,7 +139,7 @@ struct Client {
     shared: Arc<Shared>,
     random: SeededRandom,
     head: Header,
-    /// What writes carry; the first word is the block's number.
+    /// Data of writes; the first word is the block's number.
     data: Segs,
     slots: Vec<Slot>,
     asked: u64,
@@ -230,7 +230,7 @@ impl Client {
         Ok(())
     }
 
-    /// The slot that an answer is for; None: it is none of ours, or came before.
+    /// The slot of an answer; None: it belongs to no slot, or was received before.
     fn heard(&self, frame: &[u8]) -> Result<Option<usize>, Error> {
         let Ok((header, body)) = Header::decode(frame) else { return Ok(None) };
         let slot = (header.tag & 0xFFF) as usize;

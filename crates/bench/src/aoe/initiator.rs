@@ -1,6 +1,6 @@
-//! Our initiator beside the line: requests of whole jumbo frames from disk `ada0` of the bus, and
-//! the same frames sent and heard by a bare client, to and from the bare responder, over the same
-//! cable, in turns. What the line carries is what two processors can send and hear.
+//! Our initiator beside the line rate. Disk `ada0` of the bus gets requests of whole jumbo frames.
+//! A bare client sends and receives the same frames to and from the bare responder, over the same
+//! cable, in turns. The line rate is the rate that two processors can send and receive.
 
 use std::time::{Duration, Instant};
 

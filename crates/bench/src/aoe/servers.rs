@@ -7,19 +7,19 @@ use super::{bare, client};
 use crate::error::Error;
 use crate::servers::{Child, MEMORY_BYTES, Scratch, own_path, tool};
 
-/// Frames that a target says it can hold.
+/// Frames that a target claims to hold.
 const BUFFERS: &str = "64";
 
-/// What is behind a slot; its number is that of the slot.
+/// Backing store of a slot; its number is that of the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Store {
-    /// Memory of the server's own. vblade has none: its file in memory stands for it.
+    /// Memory of the server's own. vblade has none: its file in memory takes that place.
     Memory,
     /// A file in a file system in memory.
     File,
 }
 
-/// A running server. Its process is killed when this is dropped, and then the cable goes.
+/// A running server. Its process is killed when this is dropped, and then the cable is removed.
 pub(super) struct Server {
     pub name: &'static str,
     shelves: [(u16, u8); 2],
@@ -42,7 +42,7 @@ impl Server {
         &self.cable.near
     }
 
-    /// The process to weigh.
+    /// The process to measure.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
@@ -55,7 +55,7 @@ impl Server {
     }
 }
 
-/// `ashlar serve`, as anybody would run it.
+/// `ashlar serve` with a usual configuration.
 pub(super) fn ashlar(binary: &str, core: Option<usize>) -> Result<Server, Error> {
     let cable = Cable::lay()?;
     let (scratch, memory) = (Scratch::new("ashlar-aoe")?, Scratch::in_memory("ashlar-aoe")?);

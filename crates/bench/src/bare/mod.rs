@@ -1,9 +1,9 @@
-//! The bare responder: what any iSCSI target must spend on this machine.
+//! The bare responder: the least that any iSCSI target must spend on this machine.
 //!
-//! A header in, a header and the data out: one blocking thread a connection, one `read` and one
-//! `writev` for all the requests that a read brings, and nothing that a real target has to do: no
-//! access rules, no order, no aborts, no limits, no errors. No target should be faster; how close
-//! it comes is the figure.
+//! It takes a header in and sends a header and the data out. It has one blocking thread a
+//! connection, and one `read` and one `writev` for all the requests of a read. It does nothing else
+//! that a real target has to do: no access rules, no order, no aborts, no limits, no errors. No
+//! target should be faster; the figure is how close a target gets to it.
 //!
 //! Without a file, unit 0 answers from one buffer and unit 1 has a memory; with one, unit 0 is the
 //! file. Linux takes them as disks.
@@ -25,11 +25,11 @@ use wire::iscsi::{
 use self::unit::{BLOCK, Unit};
 use crate::error::{Error, Kind};
 
-/// Commands that may be open, as a target's window says.
+/// Commands that may be open: the command window.
 const WINDOW: u32 = 256;
 /// Bytes read at a time, at most.
 const READ_BYTES: usize = 512 * 1024;
-/// What has come moves to the front when less room than this is left behind it, bytes.
+/// Received data moves to the front when less room than this is left behind it, bytes.
 const ROOM_MIN: usize = 160 * 1024;
 /// Largest transfer of a command, bytes; a longer one ends the connection.
 const TRANSFER_MAX: u32 = 8 << 20;
@@ -72,14 +72,14 @@ struct Talk {
     stream: TcpStream,
     units: Arc<Vec<Unit>>,
     input: Vec<u8>,
-    /// Where the next PDU begins, and the end of what has come.
+    /// Where the next PDU begins, and the end of the received data.
     at: usize,
     have: usize,
     /// Headers of the answers of one turn, and data copied for them.
     out: Vec<u8>,
     /// Zeroes that a unit without a medium answers with.
     zeroes: Vec<u8>,
-    /// What was read for the answers of one turn; kept, so that it is not cleared each time.
+    /// Data read for the answers of one turn; kept, so that it is not cleared each time.
     data: Vec<u8>,
     data_len: usize,
     /// Pieces of the answers.
@@ -137,7 +137,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Reads what has come; false at the end.
+    /// Receives data; false at the end.
     fn fill(&mut self) -> Result<bool, Error> {
         // A part of a PDU stays where it is while there is room: moving it is no part of the floor.
         if self.at == self.have || self.input.len() - self.have < ROOM_MIN {

@@ -1,4 +1,4 @@
-//! What is behind a logical unit of the bare responder.
+//! Backing store of a logical unit of the bare responder.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -40,7 +40,7 @@ impl Unit {
         }
     }
 
-    /// Fills `to` with what is at byte `at`; zeroes where there is nothing.
+    /// Fills `to` with the data at byte `at`; with zeroes where there is none.
     pub(super) fn read(&self, at: u64, to: &mut [u8]) -> Result<(), Error> {
         match self {
             Unit::Null => to.fill(0),

@@ -25,7 +25,7 @@ pub(super) enum Pace {
     },
 }
 
-/// See the module. What is read elsewhere than at the end is whatever the buffer holds.
+/// See the module. A read before the kept end returns whatever the buffer contains.
 pub(super) struct Hollow {
     kept_from: u64,
     kept: Mutex<BTreeMap<u64, [u8; SECTOR as usize]>>,

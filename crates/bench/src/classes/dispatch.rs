@@ -1,5 +1,5 @@
-//! What a class adds to a request: on disks that answer at once, less the disk itself. Beside it
-//! the foundation's figure, a layer that moves an offset.
+//! Cost of a class for a request: on disks that answer at once, less the disk itself. Beside it is
+//! the figure of the graph itself, a layer that moves an offset.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,28 +19,28 @@ use crate::report::{Goal, Of, Series};
 const DISK_BYTES: u64 = 1 << 30;
 const REQUEST: usize = 4096;
 const REQUESTS: u64 = 100_000;
-/// Goal: what a layer of the foundation may cost, ns.
+/// Goal: time of a layer of the graph itself, ns.
 const LAYER_NS: f64 = 15.0;
 /// Depths between which the foundation's layer is measured.
 const DEPTHS: [u32; 2] = [1, 10];
 
-/// Where the nth request goes.
+/// Place of the nth request.
 type Place = fn(u64) -> u64;
 
 /// Places that requests go to.
 const PLACES: u64 = 65_536;
 /// One behind the other.
 const IN_ORDER: Place = |n| n % PLACES * REQUEST as u64;
-/// Nobody goes on where he was: the odd factor makes it a permutation of the places.
+/// Not sequential for any reader: the odd factor makes it a permutation of the places.
 const SCATTERED: Place = |n| n.wrapping_mul(40_503) % PLACES * REQUEST as u64;
 
-/// What is measured.
+/// A measured case.
 struct Kind {
     name: &'static str,
     edge: Edge,
     op: Op,
     place: Place,
-    /// One layer to one disk, for a reader who goes on where he was.
+    /// One layer to one disk, for a sequential reader.
     has_goal: bool,
     series: Series,
 }

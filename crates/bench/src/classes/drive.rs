@@ -44,7 +44,7 @@ impl Sink for Ends {
     }
 }
 
-/// What a run cost.
+/// Cost of a run.
 pub(crate) struct Took {
     /// Requests that ended.
     pub requests: u64,
@@ -101,14 +101,14 @@ impl Drive {
         Ok(Drive { ends, sink, buffers, bytes, submitted: 0, sleeps: false })
     }
 
-    /// Sleeps until something comes, as a daemon does: who turns without end is charged for what
-    /// it waits for.
+    /// Sleeps until an event arrives, as a daemon does: a thread that polls is charged for the time
+    /// that it waits.
     pub fn sleeping(self) -> Drive {
         Drive { sleeps: true, ..self }
     }
 
-    /// Makes requests while `goes_on(bed, requests so far)`: the nth goes where `place(n)` says. A
-    /// request beyond the last turn is waited for.
+    /// Makes requests while `goes_on(bed, requests so far)`: the nth at `place(n)`. Waits for
+    /// requests beyond the last turn.
     pub fn run(
         &mut self,
         bed: &mut Bed,

@@ -1,4 +1,4 @@
-//! Reads of a mirror: what more members bring, and what one read costs.
+//! Reads of a mirror: the gain of more members, and the cost of one read.
 
 use std::sync::Arc;
 

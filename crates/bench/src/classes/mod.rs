@@ -1,6 +1,6 @@
-//! What the classes with members cost: beside the bare disks below them, beside memory copied,
-//! beside a layer that does nothing; and what schedulers cost. In this process, on one core; one
-//! file a family of cases.
+//! Cost of the classes with members: beside the bare disks below them, beside copied memory, beside
+//! a layer that does nothing; and the cost of schedulers. In this process, on one core; one file
+//! for each family of cases.
 
 mod disk;
 mod dispatch;
@@ -34,7 +34,7 @@ pub(crate) const CASES: &[&str] = &[
     "rebuild",
 ];
 
-/// One figure of a case: its words, its rounds, whose the other side is, what it should be.
+/// One figure of a case: its words, its rounds, the name of the other side, its goal.
 pub(super) struct Figure {
     pub case: &'static str,
     pub what: (String, &'static str),

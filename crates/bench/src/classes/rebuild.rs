@@ -1,6 +1,6 @@
-//! A mirror of 8 GiB is rebuilt while a user writes: how long the user's slowest writes take, and
-//! whether what is shown of the progress is honest. The disks keep nothing but records and take
-//! 20 us a request and a ns for two bytes, one request after the other.
+//! A mirror of 8 GiB is rebuilt while a user writes: the latency of the user's slowest writes, and
+//! whether the reported progress is honest. The disks keep only records. They take 20 us a request
+//! and a ns for two bytes, one request after the other.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const REQUEST: usize = 4096;
 const REQUEST_NS: u64 = 20_000;
 const BYTES_A_NS: u64 = 2;
 const DEPTH: u32 = 4;
-/// The rate that is set, bytes a second: about half of what the disks could do.
+/// The configured rate, bytes a second: about half of the disks' rate.
 const RATE: u64 = 512 << 20;
 /// How long the user is alone, ns.
 const ALONE_NS: u64 = 2_000_000_000;
@@ -31,7 +31,7 @@ const LONGEST_NS: u64 = 120_000_000_000;
 /// A rebuild holds a MiB at a time: it is read, then written. A write may wait for both, twice
 /// where a slab begins between its members.
 const SLABS_US: f64 = 2.0 * 2.0 * (20.0 + 525.0);
-/// What is seen of a rebuild.
+/// Observed progress of a rebuild.
 #[derive(Default)]
 struct Seen {
     percents: Vec<u64>,

@@ -1,4 +1,4 @@
-//! What a scheduler adds to a request on a disk that answers at once, less the disk itself: every
+//! Cost of a scheduler for a request on a disk that answers at once, less the disk itself: every
 //! algorithm in one run, in turns.
 
 use std::sync::Arc;

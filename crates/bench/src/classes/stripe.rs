@@ -1,5 +1,5 @@
-//! A stripe of four memory disks beside the same disks one after the other: one core does the
-//! work of all of them, so the disks' sum is what it moves when nothing is in between.
+//! A stripe of four memory disks beside the same disks one after the other: one core does the work
+//! of all of them, so the disks' sum is the rate without any layer in between.
 
 use bio::Op;
 use serde_json::json;
@@ -33,7 +33,7 @@ pub(super) fn measure(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
     let bare = bare.collect::<Result<Vec<_>, Error>>()?;
     let mut drive = Drive::new(&bed, 16, REQUEST)?;
     let request = REQUEST as u64;
-    // Disks and stripe hold data everywhere: what was never written is cheaper to read.
+    // Disks and stripe contain data everywhere: blocks that were never written are cheaper to read.
     let places = DISKS as u64 * DISK_BYTES / request - DISKS as u64;
     let one = DISK_BYTES / request - 1;
     let mut series = Series::default();

@@ -21,7 +21,7 @@ use act::act;
 use setup::{Site, how_to_connect, lay_out, start};
 use tools::Tools;
 
-/// What the user wants to see.
+/// The user's choices.
 pub struct Wish {
     /// Folder for images, configuration, socket and log.
     pub folder: PathBuf,

@@ -101,7 +101,7 @@ luns = {{ 0 = "d0p1", 1 = "d1.nop", 2 = "scratch", 3 = {{ provider = "d0p2", mod
     )
 }
 
-/// Writes the configuration of the disks and the whole one, unless somebody has made it his own.
+/// Writes the configuration of the disks, and the whole one unless it exists already.
 pub fn lay_out(site: &Site) -> Result<(), Error> {
     let failed = |path: &Path, e: std::io::Error| Error::system(path.display(), e);
     fs::create_dir_all(&site.folder).map_err(|e| failed(&site.folder, e))?;
@@ -138,7 +138,7 @@ pub fn start(site: &Site, tools: &mut Tools<'_>) -> Result<Child, Error> {
     match export(site, tools, &mut child) {
         Ok(()) => Ok(child),
         Err(e) => {
-            // It is ours and nobody else's; the error is what matters now.
+            // The child is ours alone; only the first error matters now.
             let _ = child.kill();
             let _ = child.wait();
             Err(e)
@@ -184,7 +184,7 @@ fn wait(site: &Site, tools: &mut Tools<'_>, child: &mut Child) -> Result<(), Err
     Err(Error::new(Kind::Timeout, "the daemon does not answer"))
 }
 
-/// What to type to connect.
+/// Commands to type to connect.
 pub fn how_to_connect(site: &Site) -> Vec<String> {
     let portal = site.portal();
     let socket = site.socket().display().to_string();

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::error::{Error, Kind};
 
-/// Shows a step and runs it; its output goes where ours goes.
+/// Shows a step and runs it; its output has the same destination as ours.
 pub struct Tools<'a> {
     /// Where the steps are shown.
     pub out: &'a mut dyn Write,
@@ -19,7 +19,7 @@ pub struct Tools<'a> {
 impl Tools<'_> {
     /// A sentence between steps.
     pub fn say(&mut self, text: &str) {
-        // A demo whose reader has gone away goes on to its end.
+        // A demo whose output has no reader any more runs to its end.
         let _ = writeln!(self.out, "\n# {text}");
         let _ = self.out.flush();
     }
@@ -35,7 +35,7 @@ impl Tools<'_> {
         })
     }
 
-    /// Shows and runs `program` and what it prints, however it ends.
+    /// Shows and runs `program` and shows its output, whether it succeeds or not.
     pub fn show(&mut self, program: &str, args: &[&str]) {
         let shown = std::iter::once(program).chain(args.iter().copied()).collect::<Vec<_>>();
         let _ = writeln!(self.out, "$ {}", shown.join(" "));

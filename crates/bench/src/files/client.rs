@@ -13,7 +13,7 @@ use crate::load::{Book, Caller, Outcome, Pipe, Running, Shared, pattern};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
-/// Bytes that are verified together: what every server takes.
+/// Bytes that are verified together: a size that every server accepts.
 const VERIFY: u32 = 16 << 10;
 /// The root's fid, and the file's.
 const ROOT: u32 = 1;
@@ -37,14 +37,14 @@ pub(super) enum Dialect {
     Linux,
 }
 
-/// What the requests do.
+/// Operation of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Makes the file, of so many bytes, and writes it front to back.
     Fill(u64),
     /// Reads the file front to back, again and again.
     Sequential,
-    /// The same once, and looks at what comes.
+    /// The same once, and compares the data.
     Verify,
     /// Reads so many bytes at random places.
     Random(u32),
@@ -64,7 +64,7 @@ pub(super) struct Load {
     pub msize: u32,
     pub depth: u32,
     pub work: Work,
-    /// None: until told to stop.
+    /// None: until stopped.
     pub requests: Option<u64>,
     pub core: Option<usize>,
 }
@@ -126,7 +126,7 @@ struct Client {
     data: Vec<u8>,
 }
 
-/// A message of 9P2000.L: what its fields are, as they are sent.
+/// A message of 9P2000.L from its encoded fields.
 fn linux(kind: u8, tag: u16, fields: &[&[u8]], out: &mut Vec<u8>) {
     let len = HEAD + fields.iter().map(|f| f.len()).sum::<usize>();
     out.extend_from_slice(&u32::try_from(len).unwrap_or(0).to_le_bytes());
@@ -269,7 +269,7 @@ impl Client {
                 Step::Remove => Step::Walk,
             };
             if slot.step == Step::Walk {
-                // It does not count: the request that it is for goes out at once.
+                // It is not counted: the request that it prepares is sent at once.
                 return self.name(index);
             }
         }

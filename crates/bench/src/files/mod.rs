@@ -1,5 +1,5 @@
-//! Files over 9P: Ashlar beside diod, in turns, on the same cores; and what a dump costs those who
-//! use the files meanwhile.
+//! Files over 9P: Ashlar beside diod, in turns, on the same cores; and the cost of a dump for
+//! concurrent clients.
 
 mod client;
 mod servers;
@@ -77,7 +77,7 @@ pub(crate) const CASES: [Case; 4] = [
         most_us: Some(NAME_US),
     },
 ];
-/// What a dump costs the client of a file system.
+/// Cost of a dump for the client of a file system.
 struct Halt {
     name: &'static str,
     sizes: Sizes,
@@ -228,7 +228,7 @@ fn halt(
         progress(Progress { done: round, of: options.rounds, what });
         let soil = Load { requests: Some(CHANGED), ..write(Work::Soil(bytes), 8) };
         client::run(&soil)?;
-        // The same client without a dump, for what the machine does to it by itself.
+        // The same client without a dump, as the reference for delays of the machine itself.
         for dump in [false, true] {
             let running = client::start(&write(Work::Soil(bytes), 1))?;
             sleep(AROUND);
@@ -239,7 +239,7 @@ fn halt(
                 took.push(begun.elapsed().as_secs_f64() * 1e3);
             }
             sleep(AROUND);
-            // It goes on recording: a request that the dump holds up ends after all others.
+            // It keeps recording: a request that the dump delays ends after all others.
             let latency = running.stop()?.latency;
             let most = latency.quantile(1.0).map_or(0.0, |ns| ns as f64 / 1e6);
             if dump { &mut longest } else { &mut alone }.push(most);

@@ -1,4 +1,4 @@
-//! File servers as children, weighed as all others are.
+//! File servers as children, measured as all others are.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,12 +15,12 @@ use crate::servers::{Child, Scratch, free_address, pinned, tool};
 /// The file that is read, and its bytes: in every server's memory once it was read.
 pub(super) const FILE: &str = "data";
 pub(super) const FILE_BYTES: u64 = 256 << 20;
-/// What it holds follows from this.
+/// Seed of its contents.
 pub(super) const SEED: u64 = 9;
 /// Bytes that a pattern is made of at a time.
 pub(super) const PIECE: usize = 64 << 10;
 
-/// Longest wait for the console's answer, and what it says when it wants a line.
+/// Longest wait for the console's answer, and the console's prompt.
 const ANSWER: Duration = Duration::from_secs(120);
 const PROMPT: &str = "main: ";
 
@@ -29,7 +29,7 @@ pub(super) struct Server {
     pub name: &'static str,
     pub at: SocketAddr,
     pub dialect: Dialect,
-    /// What a client attaches to.
+    /// The attach name of a client.
     pub aname: String,
     child: Child,
     console: Option<PathBuf>,
@@ -37,13 +37,13 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// The process to weigh.
+    /// The process to measure.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
 
-    /// A line typed on its console; what it says. No process is started for it, which would take
-    /// the server's core.
+    /// Types a line on the server's console and returns the answer. No process is started for it,
+    /// which would take the server's core.
     pub fn typed(&self, line: &str) -> Result<String, Error> {
         let Some(console) = &self.console else {
             return Err(Error::new(Kind::System, "it has no console"));
@@ -78,11 +78,11 @@ pub(super) struct Sizes {
     pub memory: u64,
     /// The cache device and the WORM.
     pub device: u64,
-    /// Where they stand.
+    /// Backing store of the devices.
     pub on: Store,
 }
 
-/// What devices are made of.
+/// Backing store of the devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Store {
     /// Memory of the server.
@@ -91,7 +91,7 @@ pub(super) enum Store {
     Files,
 }
 
-/// `ashlar serve`, as anybody would run it.
+/// `ashlar serve` with a usual configuration.
 pub(super) fn ashlar(binary: &str, core: Option<usize>, sizes: Sizes) -> Result<Server, Error> {
     let scratch = Scratch::new("ashlar-files")?;
     let home = scratch.path();

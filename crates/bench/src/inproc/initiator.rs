@@ -19,7 +19,7 @@ const BYTES: u32 = 4096;
 /// Blocks of a command, of 512 bytes.
 const BLOCKS: u32 = BYTES / 512;
 
-/// What the engine tells.
+/// Responses of the engine.
 #[derive(Default)]
 struct Ear {
     free: RefCell<Vec<u32>>,
@@ -59,7 +59,7 @@ pub(crate) struct Initiator {
 }
 
 impl Initiator {
-    /// Logs in and hears the reset.
+    /// Logs in and receives the unit attention of the reset.
     pub fn login(
         engine: &Rc<Engine>,
         login: Login,

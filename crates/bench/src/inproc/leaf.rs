@@ -10,7 +10,7 @@ use bio::{Bio, Errno, Ticket};
 use geom::{Access, Class, Core, Flow, Geom, GeomId, Layer, ProviderId, Topology};
 use reactor::Mailer;
 
-/// How a disk comes to its answer.
+/// Way of a disk to its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// At once, on the core.
@@ -75,7 +75,7 @@ impl Layer for Leaf {
     }
 }
 
-/// Holds a leaf; opens and closes as anybody likes.
+/// Holds a leaf; permits every open and close.
 pub(crate) struct Plain;
 
 impl Geom for Plain {

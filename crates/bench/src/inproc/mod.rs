@@ -1,8 +1,8 @@
 //! The engine without a network: initiators that are tasks of the server's own cores.
 //!
-//! Commands go through access groups, order, the disk handler and the graph as an initiator's do;
-//! only transport and wire are missing. [`Rig`] runs a load for a while and says how many commands
-//! each core ended and what processor time that took.
+//! Commands pass through access groups, order, the disk handler and the graph as an initiator's do;
+//! only transport and wire are missing. [`Rig`] runs a load for a while and reports how many
+//! commands each core ended and the processor time of them.
 
 mod initiator;
 mod leaf;

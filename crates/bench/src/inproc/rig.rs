@@ -29,14 +29,14 @@ const WARM_UP: Duration = Duration::from_millis(100);
 /// How long a core that does not begin is waited for.
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// What is run.
+/// Shape of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// Cores, with an initiator for each disk on each.
     pub cores: u32,
     /// Disks.
     pub disks: u32,
-    /// How the disks come to their answers.
+    /// Way of the disks to their answers.
     pub way: Way,
     /// WRITE instead of READ.
     pub write: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Shape {
     pub depth: u32,
 }
 
-/// What became of it.
+/// Results of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
     /// Commands that ended while it was measured.
@@ -67,7 +67,7 @@ impl Outcome {
     }
 }
 
-/// What cores and owner tell each other.
+/// State shared by the cores and their owner.
 #[derive(Default)]
 struct Shared {
     /// Cores whose initiators are logged in.
@@ -183,7 +183,8 @@ impl Drop for Rig {
                 self.control.topology.wither_geom(geom, bio::Errno::NxIo);
             }
         }
-        // The disks' threads end when their disks are dropped with the topology; nobody waits.
+        // The disks' threads end when their disks are dropped with the topology; they are not
+        // joined.
         self.threads.clear();
     }
 }

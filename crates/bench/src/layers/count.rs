@@ -1,7 +1,7 @@
-//! Allocations and system calls of a Bio, counted from outside and without code of ours in the
-//! way: this program runs the same stack for few and for many rounds, once under glibc's
-//! libmemusage (which counts malloc, calloc and realloc) and once under perf. What both runs need
-//! to start and end cancels out in the difference.
+//! Allocations and system calls of a Bio, counted from outside and without code of ours in the way.
+//! This program runs the same stack for few and for many rounds, once under glibc's libmemusage
+//! (which counts malloc, calloc and realloc) and once under perf. The cost of start and end cancels
+//! out in the difference of the runs.
 
 use std::process::{Command, Stdio};
 
@@ -18,7 +18,7 @@ const MEMUSAGE: [&str; 3] = [
     "/lib64/libmemusage.so",
 ];
 
-/// What a Bio costs besides time.
+/// Allocations and system calls of a Bio.
 pub(crate) struct Counts {
     /// Calls of malloc, calloc and realloc a Bio.
     pub allocations: Result<f64, Error>,

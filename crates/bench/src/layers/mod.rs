@@ -1,4 +1,4 @@
-//! What a layer costs: Bios through pass-through layers over a leaf that answers at once.
+//! Cost of a layer: Bios through pass-through layers over a leaf that answers at once.
 
 mod count;
 mod stack;

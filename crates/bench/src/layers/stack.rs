@@ -16,7 +16,7 @@ use crate::bed::{Bed, Plain, thread_ns};
 /// Bios a round: long enough that the two clock readings around it do not matter.
 pub(crate) const BIOS: u32 = 200_000;
 
-/// What one depth cost.
+/// Cost at one depth.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerRow {
     /// Pass-through layers over the leaf.

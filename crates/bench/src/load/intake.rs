@@ -7,7 +7,7 @@ use crate::error::{Error, Kind};
 /// Room for a header: BHS and digest. Targets send no additional headers (`ahs_len_max` is 0).
 const HEAD_MAX: usize = BHS_LEN + 4;
 
-/// Who takes the pieces of a PDU: one header, any number of pieces of data, one end.
+/// Receiver of the pieces of a PDU: one header, any number of pieces of data, one end.
 pub(crate) trait Taker {
     /// A header; its digest agrees.
     fn header(&mut self, bhs: &Bhs) -> Result<(), Error>;
@@ -50,7 +50,7 @@ impl Intake {
         }
     }
 
-    /// Takes bytes as they came.
+    /// Takes bytes as they were received.
     pub fn feed(&mut self, mut bytes: &[u8], taker: &mut impl Taker) -> Result<(), Error> {
         while !bytes.is_empty() {
             bytes = match self.state {

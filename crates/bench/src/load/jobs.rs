@@ -24,7 +24,7 @@ struct Slot {
     place: u64,
     /// When it was sent, ns.
     begun: u64,
-    /// Bytes of data that came.
+    /// Bytes of data received.
     got: u32,
     write: bool,
     in_flight: bool,
@@ -32,7 +32,7 @@ struct Slot {
     again: bool,
     /// Pattern of its data.
     seed: u64,
-    /// What it writes; empty before the first write.
+    /// Data of its write; empty before the first write.
     data: Segs,
 }
 
@@ -133,7 +133,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Decides what an idle slot does next.
+    /// Chooses the next request of an idle slot.
     fn choose(&mut self, tag: u32, line: &Line) -> Result<(), Error> {
         let place = self.place(tag);
         let fresh = self.random.next_u64();
@@ -168,7 +168,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Where the next request of a slot goes.
+    /// Place of a slot's next request.
     fn place(&mut self, tag: u32) -> u64 {
         // J2: each slot has a stripe of its own.
         let (first, count) = match self.spec.work {
@@ -209,7 +209,7 @@ impl Jobs {
         slot.map(|s| &s.data).ok_or_else(|| unknown(tag))
     }
 
-    /// Data of a read came: `bytes` at `offset` of the request.
+    /// Takes received data of a read: `bytes` at `offset` of the request.
     pub fn data(&mut self, tag: u32, offset: u32, bytes: &[u8]) -> Result<(), Error> {
         let slot = self.slots.get_mut(tag as usize).filter(|s| s.in_flight && !s.write);
         let slot = slot.ok_or_else(|| unknown(tag))?;

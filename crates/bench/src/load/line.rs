@@ -9,7 +9,7 @@ use wire::iscsi::{
 use super::out::Out;
 use crate::error::{Error, Kind};
 
-/// What a command moves.
+/// Data transfer of a command.
 pub(crate) enum Moves<'a> {
     /// Nothing.
     Nothing,
@@ -21,9 +21,9 @@ pub(crate) enum Moves<'a> {
 
 /// The sending side of a connection.
 pub(crate) struct Line {
-    /// What goes out next.
+    /// PDUs to be sent next.
     pub out: Out,
-    /// Digests of what goes out; the same as of what comes in.
+    /// Digests of sent PDUs; the same as those of received PDUs.
     pub framer: Framer,
     params: Params,
     lun: [u8; 8],
@@ -104,7 +104,7 @@ impl Line {
         self.data_out(tag, TAG_NONE, data, (immediate, unasked))
     }
 
-    /// How much of `len` bytes goes with the command, and how much before the target asks.
+    /// How much of `len` bytes is sent with the command, and how much before the target asks.
     fn unasked(&self, len: u32) -> (u32, u32) {
         let p = &self.params;
         let first = len.min(p.first_burst);
@@ -112,7 +112,7 @@ impl Line {
         (immediate, if p.initial_r2t { immediate } else { first })
     }
 
-    /// Sends what the target asked for.
+    /// Sends the data that the target requested.
     pub fn answer(&mut self, r2t: &R2t, data: &Segs) -> Result<(), Error> {
         let end = r2t.offset.checked_add(r2t.desired_len);
         let end = end.filter(|&end| end <= length(data).unwrap_or(0));
@@ -168,7 +168,7 @@ impl Line {
         self.out.header(&bhs, &self.framer)
     }
 
-    /// Says goodbye for the session.
+    /// Logs the session out.
     pub fn logout(&mut self, tag: u32) -> Result<(), Error> {
         let request = LogoutRequest {
             immediate: true,

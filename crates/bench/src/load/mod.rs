@@ -1,6 +1,6 @@
 //! Load over iSCSI: an initiator of ours on a thread and a reactor of its own.
 //!
-//! [`start`] logs in and makes requests until told to stop; [`run`] makes a given number of them.
+//! [`start`] logs in and makes requests until it is stopped; [`run`] makes a given number of them.
 //! With [`Work::Verify`], [`Work::Fill`] and [`Work::Check`] every byte read is compared.
 
 mod histogram;

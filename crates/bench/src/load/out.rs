@@ -1,4 +1,4 @@
-//! What goes out in one send: headers one behind the other in pooled buffers, data by reference.
+//! PDUs of one send: headers one behind the other in pooled buffers, data by reference.
 
 use bio::{Buf, Pool, Seg, Segs};
 use wire::iscsi::{BHS_LEN, Bhs, Crc32c, Framer, crc32c};
@@ -27,7 +27,7 @@ impl Out {
         &self.pool
     }
 
-    /// Everything so far, to be sent; the vector's capacity comes back with the next call.
+    /// Everything so far, to be sent; the vector's capacity is reused by the next call.
     pub fn take(&mut self) -> &mut Vec<Seg> {
         self.seal();
         self.heads = None;

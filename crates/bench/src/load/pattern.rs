@@ -1,5 +1,5 @@
-//! Data whose every byte depends on its place and on a seed, so that a block that went to another
-//! place, or one from an earlier write, is told from the right one.
+//! Data whose every byte depends on its place and on a seed. A misplaced block, or one from an
+//! earlier write, therefore differs from the right one.
 
 /// The eight bytes of word `word` of the medium.
 fn word(seed: u64, word: u64) -> [u8; 8] {
@@ -10,7 +10,7 @@ fn word(seed: u64, word: u64) -> [u8; 8] {
     (z ^ (z >> 31)).to_le_bytes()
 }
 
-/// Fills `bytes` with what belongs at byte `at` of the medium.
+/// Fills `bytes` with the pattern of byte `at` of the medium.
 pub(crate) fn fill(seed: u64, at: u64, bytes: &mut [u8]) {
     walk(seed, at, bytes.len(), |index, byte| {
         if let Some(place) = bytes.get_mut(index) {

@@ -1,5 +1,5 @@
 //! A connection of a load whose thread never sleeps, so that no wake-up is charged to the server:
-//! all that can be sent goes out with one call, all that has come is taken with one.
+//! one call sends all pending bytes, and one receives all bytes that have arrived.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use crate::error::{Error, Kind};
 /// See the module.
 pub(crate) struct Pipe {
     stream: TcpStream,
-    /// What is to go out.
+    /// Bytes to be sent.
     pub out: Vec<u8>,
     sent: usize,
     input: Vec<u8>,
@@ -47,7 +47,7 @@ impl Pipe {
         self.stream.set_nonblocking(true).map_err(|e| Error::system("the connection", e))
     }
 
-    /// Sends what can be sent.
+    /// Sends as many bytes as possible.
     pub fn send(&mut self) -> Result<(), Error> {
         while let Some(rest) = self.out.get(self.sent..).filter(|r| !r.is_empty()) {
             match self.stream.write(rest) {
@@ -61,7 +61,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Takes what has come behind what is left; true when something had.
+    /// Receives bytes behind the unused ones; true when any arrived.
     pub fn receive(&mut self) -> Result<bool, Error> {
         if self.at > 0 {
             self.input.copy_within(self.at..self.have, 0);
@@ -82,7 +82,7 @@ impl Pipe {
         }
     }
 
-    /// What has come and was not used.
+    /// Received bytes that were not used yet.
     pub fn here(&self) -> &[u8] {
         self.input.get(self.at..self.have).unwrap_or(&[])
     }
@@ -103,7 +103,7 @@ pub(crate) struct Book {
     in_flight: u32,
     /// Requests made so far.
     pub issued: u64,
-    /// What ended.
+    /// Results of the ended requests.
     pub outcome: Outcome,
 }
 
@@ -144,7 +144,7 @@ impl Book {
     }
 }
 
-/// Who makes requests of slots and reads replies.
+/// Client that makes the requests of slots and reads the replies.
 pub(crate) trait Caller {
     /// Its connection and its slots.
     fn parts(&mut self) -> (&mut Pipe, &mut Book);

@@ -1,4 +1,4 @@
-//! A load under way on a thread of its own, and what the thread and its owner tell each other.
+//! A running load on a thread of its own, and the state shared by the thread and its owner.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use crate::place::pin;
 /// Longest wait for sessions to begin, and for a server's word.
 pub(crate) const WAIT: Duration = Duration::from_secs(20);
 
-/// What the load's thread and its owner tell each other.
+/// State shared by the load's thread and its owner.
 #[derive(Default)]
 pub(crate) struct Shared {
     /// Latencies are recorded.

@@ -25,9 +25,9 @@ use crate::error::{Error, Kind};
 const TAG_OWN: u32 = 0xffff_0000;
 /// How often a command before the work is tried: a target may report several unit attentions.
 const TRIES_MAX: u32 = 8;
-/// Largest data segment taken, bytes: what open-iscsi declares.
+/// Largest data segment taken, bytes: the value of open-iscsi.
 const RECV_BYTES_MAX: u32 = 256 * 1024;
-/// Most data offered to be sent unasked, and most for one R2T, bytes: what open-iscsi offers.
+/// Most unsolicited data offered, and most for one R2T, bytes: the values of open-iscsi.
 const FIRST_BURST: u32 = 262_144;
 const MAX_BURST: u32 = 16_776_192;
 /// Most bytes kept of a response whose data is looked at; the rest is dropped.
@@ -54,13 +54,13 @@ pub(crate) struct Session {
     pub line: Line,
     /// None before the unit's size is known.
     pub jobs: Option<Jobs>,
-    /// The clock when the bytes came that are read now, ns.
+    /// The clock when the bytes that are read now arrived, ns.
     pub now: u64,
     header: Bhs,
     /// None before the first header.
     current: Option<Response>,
     kept: Vec<u8>,
-    /// Bytes of the present Data-In that came.
+    /// Received bytes of the present Data-In.
     taken: u32,
 }
 
@@ -121,12 +121,12 @@ impl Session {
         matches!(self.stage, Stage::Over)
     }
 
-    /// Done with its work, and waiting to be told to stop.
+    /// Done with its work, and waiting for the stop.
     pub fn lingers(&self) -> bool {
         matches!(self.stage, Stage::Linger)
     }
 
-    /// Everything that came was read: sends more, or says goodbye.
+    /// All received bytes were read: sends more requests, or logs out.
     pub fn pump(&mut self) -> Result<(), Error> {
         let (Stage::Work, Some(jobs)) = (&self.stage, &mut self.jobs) else { return Ok(()) };
         jobs.stopping = self.shared.stop.load(Relaxed);
@@ -172,14 +172,14 @@ impl Session {
         }
     }
 
-    /// A command ended. `sense` is what came with it.
+    /// A command ended with the sense data `sense`, if any.
     fn ended(&mut self, tag: u32, status: u8, sense: Option<Sense>) -> Result<(), Error> {
         let tries = match &mut self.stage {
             Stage::Ready(tries) | Stage::Size(tries) if tag == TAG_OWN => tries,
             _ => {
                 let recording = self.shared.recording.load(Relaxed).then_some(self.now);
                 let jobs = self.jobs.as_mut().ok_or_else(|| unexpected("status"))?;
-                // What has changed is news, no failure: the same command again.
+                // A unit attention is not a failure: the same command is sent again.
                 let news = sense.as_ref().is_some_and(|s| s.code.key == Key::UnitAttention);
                 let status = if news { STATUS_BUSY } else { status };
                 let well = jobs.ended(tag, status, recording).map_err(|e| with_sense(e, sense))?;
@@ -211,7 +211,7 @@ impl Taker for Session {
     fn header(&mut self, bhs: &Bhs) -> Result<(), Error> {
         self.header = *bhs;
         self.taken = 0;
-        // The answer to READ CAPACITY lies in a Data-In, its status perhaps in the PDU after.
+        // The answer to READ CAPACITY is in a Data-In, its status perhaps in the next PDU.
         let response = Response::decode(bhs)?;
         if !matches!(response, Response::Scsi(_)) || !matches!(self.stage, Stage::Size(_)) {
             self.kept.clear();

@@ -1,4 +1,4 @@
-//! What load to make, and what became of it.
+//! Specification of a load and its results.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ pub const SESSIONS_MAX: u32 = 8192;
 /// Longest request, bytes; a longer one is refused.
 pub const REQUEST_BYTES_MAX: u32 = 8 << 20;
 
-/// What the requests do.
+/// Operation of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// READ.
@@ -21,7 +21,7 @@ pub enum Work {
     Write,
     /// WRITE of the pattern that belongs to the place and to `Spec::seed`.
     Fill,
-    /// READ of what [`Work::Fill`] wrote with the same seed; other data is an error.
+    /// READ of the data that [`Work::Fill`] wrote with the same seed; other data is an error.
     Check,
     /// WRITE of a pattern, then READ of the same place; other data is an error. Each request in
     /// flight has a part of the medium to itself, and a new pattern for each write.
@@ -55,7 +55,7 @@ pub struct Spec {
     pub depth: u32,
     /// Bytes of a request, a multiple of the unit's block.
     pub request_bytes: u32,
-    /// What they do.
+    /// Operation of the requests.
     pub work: Work,
     /// Where.
     pub order: Order,
@@ -65,9 +65,9 @@ pub struct Spec {
     pub span_bytes: Option<u64>,
     /// Header and data digests.
     pub digests: bool,
-    /// Requests of each session; None: until told to stop.
+    /// Requests of each session; None: until stopped.
     pub requests: Option<u64>,
-    /// Sessions stay logged in when they have done their requests, until told to stop.
+    /// Sessions stay logged in after their requests, until stopped.
     pub linger: bool,
     /// The core it runs on; None: any.
     pub core: Option<usize>,
@@ -78,7 +78,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// 4 KiB random reads, one at a time in one session, until told to stop.
+    /// 4 KiB random reads, one at a time in one session, until stopped.
     pub fn new(portal: SocketAddr, target: impl Into<String>, lun: u32) -> Spec {
         Spec {
             portal,
@@ -119,7 +119,7 @@ impl Spec {
     }
 }
 
-/// What a load did.
+/// Results of a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Requests that ended well.
@@ -133,7 +133,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Adds what another session did.
+    /// Adds the results of another session.
     pub fn add(&mut self, other: &Outcome) {
         self.requests += other.requests;
         self.compared += other.compared;

@@ -26,7 +26,7 @@ const TURN_NS: u64 = 20_000_000;
 /// Without any answer for this long the target is stuck: an error.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Makes the load of `spec` and waits for its end; `spec.requests` must say where that is.
+/// Makes the load of `spec` and waits for its end, which `spec.requests` must define.
 pub fn run(spec: &Spec) -> Result<Outcome, Error> {
     if spec.requests.is_none() || spec.linger {
         return Err(Error::new(Kind::Options, "a load that ends by itself needs `requests`"));
@@ -41,7 +41,7 @@ pub fn start(spec: &Spec) -> Result<Running, Error> {
     Running::begin(spec.core, spec.sessions, move |shared| work(&wanted, &shared))
 }
 
-/// What the tasks of a thread share.
+/// State shared by the tasks of a thread.
 #[derive(Clone, Default)]
 struct Desk {
     ended: Rc<RefCell<Vec<Result<Outcome, Error>>>>,

@@ -17,7 +17,7 @@ const READ_BYTES: usize = 256 * 1024;
 /// Bytes of the shortest header of a reply.
 const REPLY_LEN: usize = 16;
 
-/// What the requests do.
+/// Operation of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     Read,
@@ -38,7 +38,7 @@ pub(super) struct Load {
     pub work: Work,
     /// Simple or structured replies.
     pub form: Form,
-    /// None: until told to stop.
+    /// None: until stopped.
     pub requests: Option<u64>,
     pub core: Option<usize>,
 }
@@ -141,7 +141,7 @@ impl Client {
     fn leave(&mut self) {
         let bye = Request { kind: kind::DISC, ..Request::default() };
         bye.encode(Form::Simple, &mut self.pipe.out);
-        // Whether it hears that or not, it is over.
+        // The session is over, whether the server receives that or not.
         let _ = self.pipe.send();
     }
 }

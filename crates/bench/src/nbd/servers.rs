@@ -1,4 +1,4 @@
-//! NBD servers as children, weighed as all others are.
+//! NBD servers as children, measured as all others are.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use crate::servers::{BEFORE, Child, MEMORY_BYTES, Scratch, free_address, pinned,
 /// Bytes of the disk that has none.
 const NULL_BYTES: u64 = 1 << 40;
 
-/// What is behind an export.
+/// Backing store of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Store {
     /// Nothing.
@@ -36,7 +36,7 @@ impl Server {
         if store == Store::Null { null } else { memory }
     }
 
-    /// The process to weigh.
+    /// The process to measure.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
@@ -57,7 +57,7 @@ fn child(
     Ok(child)
 }
 
-/// `ashlar serve`, as anybody would run it.
+/// `ashlar serve` with a usual configuration.
 pub(super) fn ashlar(binary: &str, core: Option<usize>) -> Result<Server, Error> {
     let scratch = Scratch::new("ashlar-nbd")?;
     let home = scratch.path();
@@ -93,8 +93,8 @@ pub(super) fn before(binary: &str, core: Option<usize>) -> Result<Server, Error>
     Ok(Server { name: BEFORE, ..ashlar(binary, core)? })
 }
 
-/// nbdkit, from Debian's package, with its plugin `memory` for both exports, for one process is
-/// weighed: where its plugin `null` clears the answer's buffer, this one looks a page up.
+/// nbdkit, from Debian's package, with its plugin `memory` for both exports, because one process is
+/// measured. Its plugin `null` clears the answer's buffer; this one looks a page up instead.
 pub(super) fn nbdkit(core: Option<usize>) -> Result<Server, Error> {
     let scratch = Scratch::new("nbdkit")?;
     let program = tool("nbdkit")?;

@@ -1,4 +1,4 @@
-//! What was measured: rows, and what they look like.
+//! Report of the measurements: rows and their output.
 
 mod table;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::Options;
 
-/// What a goal is about.
+/// The figure that a goal limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Of {
@@ -32,7 +32,7 @@ pub struct Goal {
 pub struct Row {
     /// The case, as `--case` wants it.
     pub case: String,
-    /// What was measured.
+    /// Name of the figure.
     pub figure: String,
     /// Its unit.
     pub unit: String,
@@ -40,7 +40,7 @@ pub struct Row {
     pub ours: f64,
     /// Lowest and highest round.
     pub range: [f64; 2],
-    /// Who the peer is; absent where there is none to compare with.
+    /// Name of the peer; absent where there is none to compare with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
     /// The peer's, median over the rounds.
@@ -51,7 +51,7 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// Rounds behind the medians.
     pub rounds: u32,
-    /// What it should be; absent where nothing was promised.
+    /// Goal of the figure; absent where none was promised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<Goal>,
     /// The command that repeats it alone.
@@ -83,9 +83,9 @@ pub struct Report {
     pub machine: Vec<String>,
     /// The figures.
     pub rows: Vec<Row>,
-    /// What could not be measured, and why.
+    /// Measurements that could not be made, and why.
     pub notes: Vec<String>,
-    /// Is told of each row when it is measured.
+    /// Called with each row when it is measured.
     #[serde(skip)]
     pub on_row: Option<fn(&Row)>,
 }

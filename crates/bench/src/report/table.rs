@@ -7,7 +7,7 @@ const COLUMNS: usize = 9;
 const HEAD: [&str; COLUMNS] =
     ["case", "figure", "unit", "ours", "lowest..highest", "peer", "ratio", "goal", ""];
 
-/// Columns that are numbers stand on the right.
+/// Columns of numbers are aligned right.
 const RIGHT: [bool; COLUMNS] = [false, false, false, true, true, true, true, false, false];
 
 pub(super) fn render(report: &Report) -> String {

@@ -1,10 +1,10 @@
-//! `aoe` (the paper on the diskless file server): what its near link carried, in virtual time. A
-//! target and its readers on a simulated segment of 10 Gb/s; the target answers after as long as
-//! the paper's did, and the readers are the paper's: one that asks block by block, two beside each
+//! `aoe` (the paper on the diskless file server): throughput of its near link, in virtual time. A
+//! target and its readers are on a simulated segment of 10 Gb/s. The target answers after the same
+//! time as the paper's. The readers are the paper's: one that asks block by block, two beside each
 //! other on one processor, and one with as many frames outstanding as the target holds.
 //!
-//! Given are what a frame takes there and back, 49 us with a sector and 79 us with 8 KiB, what the
-//! wire carries, and a processor that all share. The rates of several frames at a time follow.
+//! Inputs are the round-trip time of a frame, 49 us with a sector and 79 us with 8 KiB, the rate of
+//! the wire, and a processor that all share. The rates of several frames at a time follow.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -95,7 +95,7 @@ fn round_ns(bytes: u64) -> u64 {
     ROUND_NS.iter().find(|(b, _)| *b == bytes).map_or(0, |(_, ns)| *ns)
 }
 
-/// What a run brought.
+/// Result of a run.
 struct Ran {
     blocks: u64,
     /// Most frames that the target held at a time.
@@ -143,7 +143,7 @@ fn run(seed: u64, (_, readers, depth, bytes, _): Case) -> Result<Ran, Error> {
     drop(target.spawn("target", serve(target.clone(), link, bytes, held.clone())));
     let blocks = Rc::new(Cell::new(0));
     let mut reactors = vec![target];
-    // Each frame outstanding is a station's: what they share is the target's wire.
+    // Each outstanding frame has a station of its own: they share only the target's wire.
     for number in 0..readers * depth {
         let (reactor, link) = station(&world, &segment, &format!("r{number}"), mac(number))?;
         let task = read(link, mac(number), bytes, blocks.clone());
@@ -165,8 +165,8 @@ fn on_wire_ns(bytes: u64) -> u64 {
     (60 + heads + bytes) * WIRE_PS / 1000
 }
 
-/// The paper's target: what of the round trip is neither wire nor turns is its own; frames do not
-/// wait for each other but on its wire.
+/// The paper's target: the part of the round trip that is neither wire nor turns is its own. Frames
+/// wait for each other only on its wire.
 async fn serve(reactor: Reactor, link: Link, bytes: u64, held: Rc<Cell<(u64, u64)>>) {
     let own_ns = round_ns(bytes).saturating_sub(on_wire_ns(bytes) + TURNS_NS);
     while link.ready().await.is_ok() {

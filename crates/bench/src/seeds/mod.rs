@@ -1,11 +1,12 @@
 //! The comparisons that the project's seeds make, made again on this machine: one file a seed.
 //!
-//! * `aoe`: what a link of the diskless file server carried. In virtual time.
-//! * `fileserver`: what a client of it saw: reading ahead, dumps, a far leg. In virtual time.
+//! * `aoe`: the throughput of a link of the diskless file server. In virtual time.
+//! * `fileserver`: the same server as its clients see it: reading ahead, dumps, a far leg. In
+//!   virtual time.
 //! * `sched`: whose request a disk gets next, in a modelled disk.
 //! * `scst`: commands in threads, and one system call a command.
-//! * `trim`: telling a disk what was deleted, in three ways. In virtual time: exact, and the same
-//!   on every machine.
+//! * `trim`: three ways of passing deletions to a disk. In virtual time: exact, and the same on
+//!   every machine.
 
 mod aoe;
 mod fileserver;

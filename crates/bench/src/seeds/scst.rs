@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
 
-/// What the posting's threads cost: commands a second in a thread over those without one, for one,
+/// Cost of the posting's threads: commands a second in a thread over those without one, for one,
 /// two and three disks.
 const THREADS: [(u32, f64); 3] = [(1, 89.0 / 140.0), (2, 102.0 / 155.0), (3, 118.0 / 173.0)];
 /// A figure of an outcome.

@@ -1,4 +1,4 @@
-//! Ashlar itself, as anybody would run it.
+//! Ashlar itself, with a usual configuration.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The bare responder as a child, weighed as the others are. It takes no digests.
+//! The bare responder as a child, measured as the others are. It takes no digests.
 
 use std::path::Path;
 

@@ -40,7 +40,7 @@ impl Scratch {
         Ok(Scratch(path))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -88,7 +88,7 @@ pub fn ashlar_beside() -> Result<String, Error> {
     })
 }
 
-/// A TCP address of 127.0.0.1 on which nobody listened a moment ago.
+/// A TCP address of 127.0.0.1 that was free a moment ago.
 pub(crate) fn free_address() -> Result<SocketAddr, Error> {
     let socket = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     socket.map_err(|e| Error::system("find a free port", e))
@@ -114,7 +114,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts a command; what it prints goes to `log`.
+    /// Starts a command; its output goes to `log`.
     pub fn start(name: &'static str, command: &mut Command, log: &Path) -> Result<Child, Error> {
         let open = || -> std::io::Result<(File, File)> {
             let file = File::create(log)?;
@@ -133,7 +133,7 @@ impl Child {
         self.process.id()
     }
 
-    /// What it has printed.
+    /// Output so far.
     pub fn log(&self) -> String {
         fs::read(&self.log).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default()
     }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use crate::error::Error;
 use crate::options::Peer;
 
-/// Bytes of a memory disk, and of the peer's file that stands against it.
+/// Bytes of a memory disk, and of the peer's file that is compared with it.
 pub const MEMORY_BYTES: u64 = 256 << 20;
 /// Bytes of each file behind an idle server.
 pub const FILE_BYTES: u64 = 64 << 20;
@@ -23,7 +23,7 @@ pub const FILE_BYTES: u64 = 64 << 20;
 /// The name in tables of another binary of Ashlar.
 pub const BEFORE: &str = "before";
 
-/// What is behind a logical unit.
+/// Backing store of a logical unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// Nothing: the cost of everything above.
@@ -70,12 +70,12 @@ impl Server {
         }
     }
 
-    /// The process to weigh.
+    /// The process to measure.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
 
-    /// What it has printed.
+    /// Output so far.
     pub fn log(&self) -> String {
         self.child.log()
     }

@@ -54,7 +54,7 @@ pub(super) fn start(core: Option<usize>, backings: &[Backing]) -> Result<Server,
     })
 }
 
-/// Makes a target with a unit for each path and kind, open to everybody; answers its name.
+/// Creates a target with a unit for each path and kind, open to all initiators; returns its name.
 fn make(socket: &Path, tid: &str, paths: &[(String, &str)]) -> Result<String, Error> {
     let name = format!("{TARGET}{tid}");
     tgtadm(socket, &["--op", "new", "--mode", "target", "--tid", tid, "-T", &name])?;

@@ -1,5 +1,5 @@
-//! A process weighed from outside: CPU time, wake-ups, memory, system calls. The same instruments
-//! for Ashlar and for its peers.
+//! Costs of a process, measured from outside: CPU time, wake-ups, memory, system calls. The same
+//! instruments are used for Ashlar and for its peers.
 
 mod perf;
 

@@ -50,8 +50,8 @@ fn completions_and_the_manual_page_know_every_measurement() {
     }
 }
 
-/// The demo ends well with the tools of Debian that `make demo` installs: what was copied in over
-/// iSCSI comes out as it was.
+/// The demo succeeds with the tools of Debian that `make demo` installs: a file system copied in
+/// over iSCSI is copied out unchanged.
 #[test]
 fn the_demo_copies_a_file_system_in_and_out() {
     rig::packages::ensure_host().expect("packages");

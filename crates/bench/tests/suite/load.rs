@@ -1,4 +1,4 @@
-//! The load generator against a real target: what it writes is what it reads back.
+//! Data verification of the load generator against a real target.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Tests of the benchmarks: the load generator is right, and the program does what its help says.
-//! Nothing is measured here.
+//! Tests of the benchmarks: the correctness of the load generator, and the program as its help
+//! describes it. Nothing is measured here.
 
 mod command;
 mod load;

@@ -1,5 +1,4 @@
-//! Two cores and one disk: whoever's turn it is is called on its own core, and nothing is lost
-//! between them.
+//! Two cores that share one disk: each request completes on its own core, and none is lost.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -155,7 +154,7 @@ fn both_cores(seed: u64) -> (u64, u64) {
                             let found = wrote[n][slot].is_none_or(|v| bytes == [v; 512]);
                             assert!(found, "seed {seed}: core {n}, sector {slot}: {}", bytes[0]);
                         }
-                        // Nobody knows what is there now.
+                        // The slot's content is unknown now.
                         (_, Err(_)) => (wrote[n][slot], failed) = (None, failed + 1),
                         (None, _) => panic!("seed {seed}: it ended twice"),
                     }

@@ -1,5 +1,5 @@
-//! DELETE of several ranges to disks that take several in one command, and what is said upward of
-//! how many and how long they may be.
+//! DELETE of several ranges to disks that take several in one command, and the limits on number and
+//! length of ranges that their providers report.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn delete(w: &mut World, edge: Edge, ranges: &[Range<u64>]) -> u64 {
     submitted(w) - before
 }
 
-/// What the medium has of a sector: all of it is the same byte.
+/// The byte that fills a sector of the medium; all bytes of the sector are equal.
 fn medium(hba: &VirtualHba, sector: u64) -> u8 {
     let mut bytes = [0; SECTOR as usize];
     hba.read_medium(0, sector * SECTOR, &mut bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Disks of a virtual HBA in the graph: found, named, used, lost, and what they say of themselves.
+//! Disks of a virtual HBA in the graph: discovery, names, use, loss and reported attributes.
 
 use bio::{Attr, Errno, Flags, Op};
 use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
@@ -243,8 +243,8 @@ fn a_controller_that_is_reset_under_a_deep_queue_costs_no_retry() {
             assert_eq!((failed, hba.intruders()), (0, 0), "{transport:?}, round {round}");
         }
         w.turn(1_000_000_000);
-        // Who has nothing under way has no victim that would tell of it, and waits as well; longer
-        // than a disk settles.
+        // A device without commands in flight has no victim that reports the reset. It waits as
+        // well, longer than a disk settles.
         for edge in edges {
             hba.reset_bus(500_000_000, &w.core);
             assert_eq!(w.write(edge, 0, &[20; 4096], Flags::NONE), Ok(()));

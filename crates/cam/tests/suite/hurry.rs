@@ -1,4 +1,5 @@
-//! What can go by another way does not wait at this one (D10).
+//! Fail-fast requests: they are returned instead of retried, so that another path can take them
+//! (D10).
 
 use bio::Errno;
 use cam::{Ccb, Event, Flags, Outcome, Owner, Shape};

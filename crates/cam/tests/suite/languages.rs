@@ -1,5 +1,5 @@
-//! What disks of older and simpler kinds are spoken to in, and what goes beside what: no tags, no
-//! NCQ, 28 bits, WRITE SAME; and what becomes of a SATA disk's queue when one command fails.
+//! Command sets of older and simpler disks: no tags, no NCQ, 28-bit addresses, WRITE SAME. Also
+//! which commands may run together, and the queue of a SATA disk after one command fails.
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ fn flush_and_trim_are_kept_apart_from_queued_commands() {
     let (mut w, hba, edge) = disk(Transport::Sata, spec());
     mixed(&mut w, edge, 2, true);
     assert_eq!(hba.overlaps(0), 0, "D8");
-    // Asked what it is in the middle of it all: IDENTIFY is alone too.
+    // A rescan in the middle of the requests: IDENTIFY runs alone too.
     for tag in 0..30 {
         let data = w.buffer(512);
         w.start(edge, tag, |bio| range(bio, Op::Read, tag * 512, data));
@@ -155,7 +155,7 @@ fn a_queue_that_stops_for_one_command_costs_the_others_nothing() {
     assert!(halts > 40, "the queue stopped {halts} times");
     assert!(counts.requeues > 4 * halts, "{counts:?}: victims are sent again");
     assert_eq!(hba.overlaps(0), 0);
-    // The log cannot be read every other time: nobody is to blame, and all are sent again.
+    // Every other read of the log fails: no command is blamed, and all are sent again.
     let (mut w, hba, edge) = disk(Transport::Sata, spec());
     hba.set_faults(0, Faults { fails: 4, mute: 50, ..Faults::default() });
     mixed(&mut w, edge, 6, true);

@@ -1,5 +1,5 @@
-//! Each row of the matrix of recovery, as a device goes through it: what is sent, how long it
-//! takes, how it ends, and that the queue is as free afterwards as it was before.
+//! Each row of the recovery matrix on a device: the commands sent, the time, the result, and that
+//! the queue is as free afterwards as before.
 
 use bio::Errno;
 use cam::{CamStatus, Ccb, Command, Effect, Event, Flags, Outcome, Owner, Priority, Shape, Tag};

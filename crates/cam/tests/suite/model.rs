@@ -1,5 +1,6 @@
-//! A device and a SIM from hell, in seeded worlds: every CCB ends exactly once, freezes balance,
-//! nothing hangs, what was acknowledged is there, order is kept where it was asked for.
+//! Model test of a device over a hostile SIM, in seeded worlds: every CCB ends exactly once,
+//! freezes balance, nothing hangs, acknowledged writes persist, and order is kept where it was
+//! requested.
 //!
 //! More of them: see `testkit::seeds`.
 
@@ -34,8 +35,8 @@ struct Asked {
     hasty: bool,
     ordered: bool,
     sent: u64,
-    /// What a read may find; what is gone for good once a write is acknowledged: what others
-    /// wrote that had ended before it was sent.
+    /// Values that a read may find. For a write: values that are gone for good once it is
+    /// acknowledged, from writes of others that ended before it was sent.
     values: Vec<u64>,
     began: bool,
     /// D12
@@ -58,7 +59,7 @@ struct World {
     device: Device,
     now: u64,
     medium: Vec<u64>,
-    /// Values that each block may have: the last acknowledged, and all that nobody vouches for.
+    /// Values that each block may have: the last acknowledged one and all unacknowledged ones.
     may: Vec<Vec<u64>>,
     asked: BTreeMap<u64, Asked>,
     serials: BTreeMap<CcbId, u64>,
@@ -138,7 +139,7 @@ impl World {
             owner: Owner::Task(serial as u32),
         };
         if let What::Write(block, value) = what {
-            // From now on a read may find it, and what is being read too.
+            // From now on a read may find the value, and reads in flight may too.
             self.may[block as usize].push(value);
             for asked in self.asked.values_mut() {
                 if asked.what == What::Read(block) {
@@ -160,7 +161,7 @@ impl World {
         assert!(self.serials.insert(id, serial).is_none(), "an id is in use once");
     }
 
-    /// What the SIM will say to a command, and when.
+    /// The answer of the SIM to a command, and its time.
     fn answer(&mut self, id: CcbId, ccb: Ccb, serial: u64) -> Held {
         let op = ccb.command.cdb()[0];
         let at = self.now + self.random.below(3_000_000);
@@ -321,7 +322,7 @@ impl World {
         }
     }
 
-    /// Somebody resets the device, and what the SIM has comes back by and by.
+    /// An outside reset of the device; the commands that the SIM holds return gradually.
     fn reset_beside(&mut self) {
         let most_ns = self.random.below(2_000_000_000);
         let id = self.device.reset_begins(most_ns, self.now);
@@ -333,7 +334,7 @@ impl World {
     }
 
     fn check(&self, held: &Held, found: u64) {
-        // One that was given up (lost) meanwhile is nobody's any more.
+        // A command that was given up (lost) meanwhile has no owner any more.
         let Some(asked) = self.asked.get(&held.serial) else { return };
         let fine = asked.values.contains(&found);
         let allowed = &asked.values;

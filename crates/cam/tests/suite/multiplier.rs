@@ -1,5 +1,5 @@
-//! A SATA port multiplier: its ports are switched on before their disks are asked, what comes and
-//! goes behind them is told by it, and a port can be reset alone.
+//! A SATA port multiplier: its ports are switched on before their disks are probed, it reports
+//! disks that arrive and leave behind them, and one port can be reset alone.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::world::{self, World};
 
 /// Target of the multiplier.
 const CONTROL: u64 = 15;
-/// Longest wait for what comes by itself, ns.
+/// Longest wait for an unsolicited change, ns.
 const SOON_NS: u64 = 10_000_000_000;
 
 fn disk(number: u64) -> DiskSpec {
@@ -41,7 +41,7 @@ fn there(w: &World, name: &str) -> bool {
     w.control.topology.find(name).is_some()
 }
 
-/// Lets the daemon take in what the bus finds, until something is so.
+/// Lets the daemon take in the findings of the bus until a condition holds.
 fn until(w: &mut World, what: &str, so: impl Fn(&World) -> bool) {
     let end = w.now() + SOON_NS;
     while !so(w) {
@@ -206,7 +206,7 @@ fn with_it_goes_all_that_is_behind_it() {
 
 #[test]
 fn a_multiplier_that_lies_or_hangs_costs_its_disks_nothing() {
-    // SError of a port reads as 0 and what is written goes nowhere; then all read as 0.
+    // SError of a port reads as 0 and writes to it have no effect; then all registers read as 0.
     for (command, register) in [
         (READ_PORT_MULTIPLIER, Some(pscr::ERROR as u8)),
         (WRITE_PORT_MULTIPLIER, None),

@@ -1,4 +1,4 @@
-//! cd: discs, which are only read; they come and go.
+//! Disc drives (`cd`): read-only discs that are loaded and ejected.
 
 use bio::{Attr, Errno};
 use cam::sims::hba::{DiskSpec, Role, Transport, VirtualHba};
@@ -15,7 +15,7 @@ fn drive() -> (World, std::sync::Arc<VirtualHba>) {
     (World::new(1, std::slice::from_ref(&hba)), hba)
 }
 
-/// Stands on what a disc holds.
+/// A geom on the contents of a disc.
 struct Guest;
 
 impl Geom for Guest {

@@ -1,4 +1,4 @@
-//! Buses with devices that do not answer: whoever asks for a scan waits for it, and nobody else.
+//! Buses with devices that do not answer: a scan delays only the client that requested it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// One look of the control thread, and what the simulated clock takes for it.
+/// One look of the control thread, and the simulated time that it takes.
 const LOOK_NS: u64 = 50_000_000;
 
 /// So many disks, those from the second on deaf or not.
@@ -28,7 +28,7 @@ fn hba(disks: usize, hangs: u8) -> Arc<VirtualHba> {
     hba
 }
 
-/// Asks once: what was answered, at once.
+/// Runs a verb once and returns its immediate result.
 fn ask(w: &mut World, verb: &str, on: &str, params: &Value) -> Result<Value, Error> {
     let (class, start) = (w.cam.clone(), w.now());
     let said = CamClass::verb(&class, &mut w.control, verb, on, params);

@@ -1,5 +1,5 @@
-//! Where disks sit: what an enclosure says of its slots reaches the disks' providers, and whoever
-//! uses them hears when it changes.
+//! Locations of disks: slot data of an enclosure reach the disks' providers, and their users are
+//! notified of changes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Scanning: many targets at a time, an end in any case, and by itself where something changed.
+//! Scans of buses: many targets at a time, an end in any case, and scans without a request after a
+//! change.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -208,7 +209,7 @@ fn a_target_need_not_have_a_unit_0() {
     assert_eq!(place(&w, "da0"), Some(Path::new(0, 0, 1)));
     let edge = w.open("da1").1;
     assert_eq!(w.read(edge, 0, 512), Ok(vec![3; 512]));
-    // Whether there is one or not: a list that does not come takes nobody away.
+    // A missing list of LUNs removes no unit, whether the unit exists or not.
     for luns in [0b1010, 0b1011] {
         shelf.luns.store(luns, Ordering::Relaxed);
         shelf.mute.store(true, Ordering::Relaxed);
@@ -216,7 +217,7 @@ fn a_target_need_not_have_a_unit_0() {
         assert_eq!(w.read(edge, 0, 512), Ok(vec![3; 512]), "{luns:b}");
     }
     assert_eq!(place(&w, "da2"), Some(Path::new(0, 0, 0)));
-    // Who is gone says so himself.
+    // A removed unit reports its removal itself.
     shelf.luns.store(0b0001, Ordering::Relaxed);
     w.scan(0);
     assert!(w.read(edge, 0, 512).is_err());

@@ -1,5 +1,5 @@
-//! Resets, row by row: what waits for them, what comes back from them, and that the one freeze of
-//! all of them is given back once, however they end.
+//! Resets, row by row: the commands that wait for them, the commands that they return, and that
+//! their one common freeze is released once, however they end.
 
 use bio::Errno;
 use cam::{
@@ -31,7 +31,7 @@ fn busy(deep: usize) -> Bench {
 }
 
 impl Bench {
-    /// The SIM ends what it has, the newest first.
+    /// The SIM ends the commands that it holds, the newest first.
     fn strike(&mut self, status: CamStatus) -> usize {
         let held = std::mem::take(&mut self.held);
         for id in held.iter().rev() {
@@ -230,7 +230,7 @@ fn the_news_of_a_reset_costs_whom_it_meets_nothing() {
     b.strike(CamStatus::ResetSent);
     b.script.insert(0, Some(attention(3)));
     b.all_well(8);
-    // Of one that had no victims as well, whoever carried it out.
+    // Also of a reset without victims, whichever side carried it out.
     for beside in [true, false] {
         let mut b = bench(&[]);
         match beside {
@@ -246,14 +246,14 @@ fn the_news_of_a_reset_costs_whom_it_meets_nothing() {
         b.all_well(1 + usize::from(!beside));
         assert_eq!(b.device.power_losses(), 0);
     }
-    // One that nobody knows of is another matter: it costs a retry, and here there is none.
+    // An unknown reset is different: it costs a retry, and here there is none.
     let mut b = busy(4);
     let id = b.held.remove(0);
     b.device.done(id, attention(3), b.now);
     b.settle();
     assert_eq!(b.ended.len(), 1);
     assert!(b.ended[0].1.result.is_err());
-    // By another nexus, which does not tell more.
+    // A reset by another nexus, which gives no more information.
     let mut b = busy(4);
     let all = b.held.clone();
     for id in all {
@@ -334,9 +334,9 @@ fn what_recovery_resets_is_left_alone_as_well() {
     b.all_well(4);
 }
 
-/// Resets of all kinds on a device with a deep queue, as they come. With nothing else going wrong
-/// every request ends well though none has a retry, nothing is ever sent into a reset, and what is
-/// sent after one is the oldest there is.
+/// Random resets of all kinds on a device with a deep queue. Without other faults every request
+/// succeeds although none has a retry. No command is ever sent during a reset, and the first
+/// command after a reset is the oldest one.
 #[test]
 fn resets_as_they_come() {
     for seed in 0..2000 {
@@ -389,7 +389,7 @@ fn resets_as_they_come() {
             let began: Vec<CcbId> = b.began[came..].to_vec();
             let writes: Vec<&CcbId> = began.iter().filter(|id| order.contains(id)).collect();
             assert!(writes.is_empty() || !is_open, "seed {seed}: sent into a reset");
-            // D3: what still waits came later than what has begun.
+            // D3: requests that still wait arrived later than those that have begun.
             let place = |id: &CcbId| order.iter().position(|other| other == id);
             let waits = order.iter().find(|id| !b.held.contains(id)).and_then(place);
             let last = writes.into_iter().filter_map(place).max();

@@ -1,5 +1,5 @@
-//! What disks sit in: enclosures, an expander, a port multiplier; what they say, what they are
-//! asked to show, and what becomes of answers that make no sense.
+//! Enclosures, an expander and a port multiplier that hold disks: reported data, locate requests,
+//! and malformed answers.
 
 use std::sync::Arc;
 
@@ -46,10 +46,10 @@ fn unified_diversity() {
     let want = include_str!("../../../../examples/unified-diversity.txt");
     assert_eq!(list["text"], want);
     assert_eq!(list["buses"][1]["devices"][5]["periphs"], json!(["pass10", "pmp0"]));
-    // The seed's listing has `target 0 lun -1` in the line of the first bus: somebody was looking
-    // through that target just then. At rest a bus has the one that is above all targets.
+    // The listing of the seed has `target 0 lun -1` in the line of the first bus, because a scan of
+    // that target was in progress. At rest a bus has the wildcard that is above all targets.
     //
-    // Nothing is another device at the next look.
+    // The next scan finds no changed device.
     assert_eq!(verb(&mut w, "rescan", "", json!({})).unwrap()["found"], json!([]));
     assert_eq!(verb(&mut w, "devlist", "", json!({ "verbose": true })).unwrap()["text"], want);
 }
@@ -82,7 +82,7 @@ ses0:
     assert_eq!(lit(&mut w, "ses0"), [1, 2]);
     verb(&mut w, "locate", "da2", json!({ "state": "off" })).unwrap();
     assert_eq!(lit(&mut w, "ses0"), [1]);
-    // Behind a bridge nobody knows whose slot is whose: by number.
+    // The mapping of slots to disks is unknown behind a bridge, so slots are chosen by number.
     let what = refused(&mut w, "locate", "ada1", json!({}));
     assert!(what.contains("ses1 does not know it") && what.contains("-e"), "{what}");
     assert!(refused(&mut w, "locate", "ses1", json!({})).contains("one of 0, 1, 2, 3"));

@@ -1,6 +1,6 @@
-//! Disks of a virtual HBA under everything at once, in seeded worlds: faults, hangs, answers that
-//! come twice, stops, power cuts, disks pulled out and plugged in. What was acknowledged is found;
-//! what was flushed survives; every request ends once; freezes balance; nothing hangs.
+//! Storm test of the disks of a virtual HBA, in seeded worlds: faults, hangs, duplicate answers,
+//! stops, power cuts, disks removed and inserted. Acknowledged data are found, flushed data
+//! survive, every request ends once, freezes balance, and nothing hangs.
 //!
 //! More of them: see `testkit::seeds`.
 
@@ -21,12 +21,12 @@ const SECTORS: u64 = 32;
 const SECTOR: u64 = 512;
 const SEEDS: u64 = 1500;
 
-/// Values of a sector: the number of the write that brought it; 0 is what it was at first.
+/// Values of a sector, each the number of the write that stored it; 0 is the initial content.
 #[derive(Clone)]
 struct Sector {
-    /// What a read may find now.
+    /// Values that a read may find now.
     now: BTreeSet<u64>,
-    /// What it may hold after a power cut.
+    /// Values that it may hold after a power cut.
     kept: BTreeSet<u64>,
 }
 
@@ -140,7 +140,7 @@ impl Storm {
         let ended = |set: &BTreeSet<u64>| -> BTreeSet<u64> {
             set.iter().copied().filter(|v| !self.under_way.contains_key(v)).collect()
         };
-        // Some deletes name two ranges, and what lies between them stays.
+        // Some deletes name two ranges, and the sectors between them keep their data.
         let between = (delete && n > 2 && tag.is_multiple_of(2)).then_some(at + 1);
         let over = (at..).zip(&self.sectors[here.clone()]).map(|(sector, s)| {
             if Some(sector) == between {
@@ -183,8 +183,8 @@ impl Storm {
         });
     }
 
-    /// The power is gone and comes back: anything that was written since the last flush, or what
-    /// the flush made sure of, is there.
+    /// The power fails and returns. Each sector holds the data of its last flush or of any write
+    /// since.
     fn power_cut(&mut self) {
         self.cuts += 1;
         self.untold |= self.wrote;
@@ -205,7 +205,7 @@ impl Storm {
         self.failed += u64::from(status.is_err());
         match (what, status) {
             (What::Write { at, over, fua }, Ok(())) => {
-                // What was deleted may come back, and FUA is not lost.
+                // Deleted data may return, and FUA writes are not lost.
                 self.wrote |= !fua && !self.deletes.contains(&tag);
                 let sectors = self.sectors.iter_mut().skip(at as usize);
                 for (sector, (now, kept)) in sectors.zip(&over) {
@@ -342,7 +342,7 @@ impl Storm {
             self.go_on(ns + 1);
         }
         self.find_again();
-        // What is there now is what was acknowledged, and stays when the power goes.
+        // The present contents equal the acknowledged ones and survive a power cut.
         for at in 0..SECTORS / 4 {
             self.next += 1;
             let may = (0..4).map(|i| self.sectors[(at * 4 + i) as usize].now.clone()).collect();
@@ -357,7 +357,7 @@ impl Storm {
 }
 
 impl What {
-    /// Of a read: each sector, and what it may be found to hold.
+    /// The sectors of a read, each with the values that it may hold.
     fn reads(&mut self) -> impl Iterator<Item = (u64, &mut BTreeSet<u64>)> {
         let (at, may) = match self {
             What::Read { at, may } => (*at, may.as_mut_slice()),

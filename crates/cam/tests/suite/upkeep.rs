@@ -1,5 +1,5 @@
-//! pass, modepage, defects and cmd: what they show and change, what they refuse, and that they
-//! keep out of the way of the disk beside them.
+//! The verbs pass, modepage, defects and cmd: their output, their changes, their refusals, and that
+//! they do not disturb other use of the disk.
 
 use std::sync::Arc;
 
@@ -191,7 +191,7 @@ fn answers_that_make_no_sense_are_named() {
         let what = refused(&mut w, name, params);
         assert!(what.contains(word), "{what}");
     }
-    // More than comes: what came is shown, and how much is left.
+    // More entries than the answer has: the received ones are shown, with the number of the rest.
     hba.forge(0, 0xb7, None, &[0, 3, 0, 0, 0xff, 0xff, 0xff, 0xf8, 0, 0, 0, 0, 0, 0, 0, 9]);
     let said = text(&mut w, "defects", json!({}));
     assert_eq!(said, "Got 536870911 defects:\n9\n... and 536870910 more, from -S 1 on\n");

@@ -1,4 +1,4 @@
-//! The verbs of class cam: what they print, what they do, and what they refuse.
+//! The verbs of class cam: their output, their effects and their refusals.
 
 use bio::{Errno, Flags};
 use geom::Class;
@@ -207,7 +207,7 @@ fn a_disk_that_hangs_holds_up_nobody_but_who_asked_it() {
     let inquiry = json!({ "cdb": "12 0 0 0 24 0", "receive": 36 });
     assert!(verb(&mut w, "cmd", "da1", inquiry).unwrap()["data"].is_string());
     assert!(w.control.now_ns() - begun < 1_000_000_000, "da1 waited for da0");
-    // Its own time ends it, longer than what the control thread gives a conversation.
+    // Its own timeout ends it, which is longer than the control thread's limit for a conversation.
     let mut answer = Ok(asked);
     while answer.as_ref().is_ok_and(|said| said.get("unfinished").is_some()) {
         w.turn(1_000_000_000);

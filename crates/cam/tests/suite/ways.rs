@@ -1,5 +1,5 @@
-//! Disks behind ways that are crooked: too narrow for a request, on the change to another access
-//! state, or wrong about the capacity; alone, and as paths of one multipath device.
+//! Disks behind faulty paths: too narrow for a request, in transition to another access state, or
+//! with a wrong capacity; alone, and as paths of one multipath device.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ const READ_CAPACITY16: u8 = 0x9e;
 struct Way {
     hba: Arc<VirtualHba>,
     io_max_bytes: u32,
-    /// What the port answers whatever is about the medium, in the disk's place.
+    /// The answer of the port to medium commands, in place of the disk's.
     says: Mutex<Option<Outcome>>,
     /// READ CAPACITY(16) ends so.
     sizes: Mutex<Option<Outcome>>,
@@ -138,7 +138,7 @@ fn nothing_longer_than_the_disk_or_its_bus_takes_is_ever_sent() {
     }
 }
 
-/// Two ways, as far as anybody can tell, to one disk: what arrives by each is seen apart.
+/// Two paths to apparently one disk; commands that arrive on each are recorded separately.
 fn two_ways(params: Value) -> (World, [Arc<Way>; 2], Edge) {
     let ways = ["near0", "far0"].map(|name| Way::new(name, Transport::Sas, 1 << 20));
     let mut w = World::with(1, &[ways[0].clone(), ways[1].clone()]);
@@ -254,7 +254,7 @@ fn a_capacity_that_is_not_told_or_makes_no_sense_is_the_one_that_was() {
         assert!(w.read(edge, 0, 512).is_ok());
         way.hba.mend(0);
     }
-    // Refused, and told again, with news: they are not missed.
+    // A failed READ CAPACITY does not hide a later change of the size.
     let failure = Sense::new(Asc::new(Key::HardwareError, 0x44, 0));
     *way.sizes.lock().unwrap() = Some(Outcome::check(failure));
     assert_eq!(w.scan(0), [""; 0]);

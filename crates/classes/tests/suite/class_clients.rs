@@ -55,7 +55,7 @@ fn two_mirrors_on_one_disk_are_two_clients() {
         until(&mut world, &own, |w| requests(w, "d0", &own).is_some_and(|n| n >= 8));
         assert_eq!(requests(&mut world, "d0", &others).unwrap_or(0), 0, "it is not {other}'s");
     }
-    // What a member is filled with is the rebuild's of that mirror.
+    // Writes that fill a member are counted for the rebuild of that mirror.
     world.verb("mirror", "rebuild", "b", json!({ "members": ["d0p2"] })).expect("begun");
     until(&mut world, "rebuilt", |w| w.show("mirror", "b", "State") == ["COMPLETE"]);
     let rebuilt = |w: &mut World, name: &str| requests(w, "d0", &format!("mirror rebuild {name}"));
@@ -73,7 +73,7 @@ fn two_mirrors_on_one_disk_are_two_clients() {
     );
 }
 
-/// Whoever is above keeps nobody back from a scheduler that gives each client its part.
+/// Layers above learn that a scheduler gives each client its share; they then hold none back.
 #[test]
 fn who_shares_a_disk_out_is_known_above() {
     let (mut world, _) = World::with("d0", vec![0; 4 * MIB], 512);

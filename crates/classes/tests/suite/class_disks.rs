@@ -79,7 +79,7 @@ fn a_disk_that_loses_its_cache_keeps_what_was_committed() {
     w.part("add", "ada0", json!({ "kind": "linux-data" }));
     let cut = geom::Class::verb(&*disks, &mut w.control, "power-cut", "ada0", &json!({}));
     cut.unwrap_or_else(|e| panic!("power cut: {e}"));
-    // Whoever wrote last makes everybody look again.
+    // The close of the last writer makes all classes taste again.
     let writer = w.open("ada0", Access::WRITE);
     assert_eq!(w.names(), ["ada0"]);
     w.close(writer);

@@ -35,7 +35,7 @@ fn written_found_cleared() {
         for name in ["", "0123456789abcdef", "../x"] {
             assert_eq!(kind(label(&mut w, "label", "da0", json!({ "name": name }))), Errno::Inval);
         }
-        // Who has it open keeps it.
+        // An open label is kept.
         let open = w.open("label/stick", Access::WRITE);
         w.write(&open, 0, &vec![7; size as usize]).expect("write");
         assert_eq!(disk.bytes()[0], 7);
@@ -86,13 +86,13 @@ fn by_hand() {
     label(&mut w, "stop", "label/usb", json!({ "force": true })).expect("stop");
     assert!(!w.has("label/usb") && open.orphaned());
     w.close(open);
-    // Whoever reads it again finds what was written behind our back.
+    // A refresh finds the label that was written behind our back.
     let (at, sector) = generic::label("later", 512, MIB as u64).expect("a sector");
     disk.put(at as usize, &sector);
     assert!(!w.has("label/later"));
     label(&mut w, "refresh", "da0", json!({})).expect("refresh");
     assert!(w.has("label/later"));
-    // A table may stand on a name that somebody gave; its partitions have names of their own.
+    // A table may be on a label's provider; its partitions have names of their own.
     w.part("create", "label/later", json!({ "scheme": "gpt" }));
     w.part("add", "label/later", json!({ "kind": "linux-data", "label": "in" }));
     assert!(w.has("label/laterp1") && w.has("gpt/in"), "{:?}", w.names());

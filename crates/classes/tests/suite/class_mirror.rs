@@ -1,5 +1,5 @@
-//! mirror on disks in memory: FreeBSD's own tests of the class (geom.md 6), made real where they
-//! could not fail.
+//! The class mirror on disks in memory: FreeBSD's own tests of the class (geom.md 6), corrected
+//! where they could not fail.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(crate) fn mirror(n: usize, extra: Value) -> (World, Vec<Disk>) {
     (world, made)
 }
 
-/// Waits until nobody is rebuilt any more.
+/// Waits until no member is being rebuilt.
 pub(crate) fn complete(world: &mut World) {
     let state = |w: &World| w.show("mirror", "m", "State") == ["COMPLETE"];
     for _ in 0..2000 {
@@ -89,7 +89,7 @@ fn mirror_1_the_size_is_the_smallest_less_a_sector() {
     assert_eq!(world.size("mirror/m"), (MIB - 512) as u64);
 }
 
-/// What FreeBSD loses on the way.
+/// Properties that FreeBSD loses.
 #[test]
 fn properties_of_the_members_come_through() {
     let mut bench = World::new();
@@ -177,12 +177,12 @@ fn members_are_dirty_before_the_first_write_and_clean_after_the_last_close() {
     assert!(disks.iter().all(|d| flags_of(d) & 1 == 0), "clean again");
 }
 
-/// B2 of members::load: who could not be told from a busy one would lose the reads that go on where
-/// the last one ended.
+/// B2 of members::load: a member that still looked busy after its reads had ended would lose the
+/// sequential reads that continue there.
 #[test]
 fn reads_that_go_on_stay_with_one_member_once_those_before_have_ended() {
     let (mut world, disks) = mirror(2, json!({ "balance": "load" }));
-    // Each says who it is.
+    // The bytes of each member identify it.
     for (disk, byte) in disks.iter().zip([1, 2]) {
         disk.put(0, &[byte; MIB - 512]);
     }
@@ -238,7 +238,7 @@ fn mirror_12_eio_on_write_kicks_the_member_before_the_write_is_acknowledged() {
     world.close(open);
     world.control.settle().expect("at rest");
     assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"]);
-    // After a restart the failed one is not believed, whoever is found first.
+    // After a restart the failed member is not trusted, whichever is found first.
     disks[1].0.lock().expect("media").cut_at = None;
     for order in [[0, 1], [1, 0]] {
         let mut again = World::new();

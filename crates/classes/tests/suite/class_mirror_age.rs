@@ -1,4 +1,4 @@
-//! Which members are believed: halves that were each used alone, and copies of members.
+//! The choice of current members: halves that were each used alone, and copies of members.
 
 use std::time::Duration;
 

@@ -22,7 +22,8 @@ fn resize_grows_to_what_the_members_have_now() {
     };
     let error = resize(&mut world, 2 * MIB).expect_err("too large");
     assert!(error.what.contains("can have up to 1048064 bytes"), "{error}");
-    // The smaller one becomes as large as the other; the mirror does when it is told.
+    // The smaller disk becomes as large as the other; the mirror grows only when `resize` is
+    // called.
     world.grow("d0", &disks[0], 2 * MIB);
     world.control.settle().expect("at rest");
     assert_eq!(world.size("mirror/m"), (MIB - 512) as u64, "not by itself");
@@ -37,7 +38,7 @@ fn resize_grows_to_what_the_members_have_now() {
         };
         assert_eq!(said.expect("resized")["message"], json!(format!("m has {size} bytes now")));
         assert_eq!(world.size("mirror/m"), size as u64);
-        // What is added is there, and on both members.
+        // The added space is usable and is on both members.
         let open = world.open("mirror/m", Access::WRITE);
         world.write(&open, size as u64 - 4096, &noise(size as u64, 4096)).expect("written");
         world.close(open);
@@ -68,7 +69,7 @@ fn a_disk_with_larger_sectors_is_not_inserted_and_nothing_is_written_to_it() {
     complete(&mut world);
 }
 
-/// What is cut off is lost, so it may not be open; then a smaller disk fits.
+/// Data that is cut off is lost, so the mirror may not be open; then a smaller disk fits.
 #[test]
 fn resize_makes_a_closed_mirror_smaller_and_a_smaller_disk_fits() {
     let (mut world, disks) = mirror(2, json!({}));
@@ -97,7 +98,7 @@ fn resize_makes_a_closed_mirror_smaller_and_a_smaller_disk_fits() {
             .wait_until(Duration::from_secs(20), |_| small.bytes()[..half] == bytes[..half])
     );
     complete(&mut world);
-    // As large again: what was beyond the end may differ by then, and is made the same.
+    // As large again: members may differ beyond the old end by then, and are made equal.
     world.verb("mirror", "remove", "m", json!({ "members": ["small"] })).expect("out");
     disks[0].0.lock().expect("media").bytes[half + 512..half + 1024].fill(9);
     world.verb("mirror", "resize", "m", json!({})).expect("larger");

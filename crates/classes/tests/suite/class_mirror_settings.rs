@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::class_mirror::{MIB, complete, dump, mirror, noise, read_all, write_all};
 use crate::world::World;
 
-/// `configure -h` and `-d`, and what `create -n` says.
+/// `configure -h` and `-d`, and the output of `create -n`.
 #[test]
 fn names_are_stored_and_forgotten_again_and_nothing_is_rebuilt_unasked() {
     let (mut world, _) = mirror(2, json!({}));
@@ -95,7 +95,7 @@ fn a_mirror_that_waits_for_a_member_takes_declared_settings_when_it_starts() {
     assert_eq!(dump(&mut again, "d0")["balance"], "prefer");
 }
 
-/// Asks what is foreseen, and does it: both say the same.
+/// Asks for the preview of a change, then makes the change: both report the same.
 fn redeclare(
     world: &mut World,
     (from, to): (&[&str], &[&str]),
@@ -212,7 +212,8 @@ fn redeclare_badly(world: &mut World, (from, to): (&[&str], &[&str])) {
     assert_eq!(done.expect_err("the disk takes no writes").kind, Errno::Io);
 }
 
-/// S2: what a section says that changed while the mirror was off, and while it was used, is one.
+/// S2: a section that changed while the mirror was off has the same effect as one that changed
+/// while it was in use.
 #[test]
 fn a_section_means_the_same_at_a_start_and_as_a_change() {
     let all = [

@@ -1,5 +1,5 @@
-//! The power goes at every step of every commit, through the whole graph: after it comes back,
-//! tasting finds the old table or the new one.
+//! Power cuts at every step of every commit, through the whole graph: afterwards tasting finds the
+//! old table or the new one.
 
 use bio::Errno;
 use geom::Access;
@@ -132,7 +132,7 @@ fn a_commit_that_failed_is_tried_again_or_undone() {
         w.close(user);
         let good = disk.bytes();
         assert_eq!(seen(good, 512).map(|all| all.len()), Some(2));
-        // Undone instead: the media says what there is.
+        // The edit is undone instead: the partitions are those of the table on the media.
         let (mut w, disk) = World::with("ada0", image.clone(), 512);
         arm(&disk, Some(at));
         w.verb("part", "add", "ada0", add.clone()).expect_err("it cannot write");

@@ -1,6 +1,7 @@
-//! What each class tells upward of what it stands on (FreeBSD loses several of these on the way):
-//! stripe size and offset, physical path, identity, rotation rate, whether it takes DELETE and
-//! whether what is deleted reads as zeroes. With members that agree, and with members that differ.
+//! The properties that each class reports upward of its providers below (FreeBSD loses several of
+//! these): stripe size and offset, physical path, identity, rotation rate, whether it takes DELETE
+//! and whether deleted blocks read as zeroes. Tested with members that agree, and with members that
+//! differ.
 
 use bio::Attr;
 use geom::{Access, Create, Event};
@@ -14,7 +15,7 @@ const MIB: usize = 1 << 20;
 type Said = ((u64, u64), u64, u64, u64);
 
 const SPINS: Said = ((4096, 512), 7200, 1, 1);
-/// Not told at all.
+/// Not reported at all.
 const NONE: u64 = u64::MAX;
 /// Another disk: it turns more slowly, takes no DELETE, and its blocks lie otherwise.
 const OTHER: Said = ((8192, 0), 5400, 0, 0);
@@ -40,7 +41,7 @@ fn world(disks: &[Said]) -> World {
     world
 }
 
-/// What a provider says.
+/// The properties that a provider reports.
 fn said(world: &World, name: &str) -> Said {
     let int = |attr| world.text(name, attr).and_then(|text| text.parse().ok()).unwrap_or(NONE);
     (
@@ -51,7 +52,7 @@ fn said(world: &World, name: &str) -> Said {
     )
 }
 
-/// Makes one of a class; what its provider is called.
+/// Makes one geom of a class; returns the name of its provider.
 fn make(world: &mut World, class: &str, with: &Value) -> String {
     let done = |world: &mut World, verb: &str, on: &str, params: &Value| {
         let done = world.verb(class, verb, on, params.clone());
@@ -90,7 +91,7 @@ fn make(world: &mut World, class: &str, with: &Value) -> String {
     }
 }
 
-/// Class, parameters, what it says on disks that agree, and on disks that differ.
+/// Class, parameters, properties on disks that agree, and properties on disks that differ.
 fn rows() -> Vec<(&'static str, Value, Said, Said)> {
     let two = json!(["d0", "d1"]);
     let raid = |level: &str| {
@@ -100,7 +101,7 @@ fn rows() -> Vec<(&'static str, Value, Said, Said)> {
     vec![
         // Copies: where blocks begin on all of them; the slowest turns for all; one takes DELETE.
         ("mirror", json!({ "members": two, "assume_same": true }), SPINS, ((8192, 0), 5400, 1, 0)),
-        // Strips are what one aligns to.
+        // Users align to strips.
         (
             "stripe",
             json!({ "members": two, "strip": 16384 }),
@@ -134,7 +135,7 @@ fn what_members_say_is_told_upward() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Classes whose geoms stand on one provider and hand on what it is.
+/// Classes whose geoms use one provider and pass its properties on.
 const LAYERS: [&str; 5] = ["part", "nop", "trim", "sched", "label"];
 
 /// A layer on one disk is that disk, but for where its blocks begin.
@@ -147,7 +148,7 @@ fn what_one_disk_says_comes_through_a_layer() {
             let name = make(&mut world, class, &json!({}));
             let ((bytes, offset), rate, deletes, zeroes) = disk;
             let begins = if class == "part" { 2048 * 512 } else { 0 };
-            // What `trim` defers is read as it was until it is sent.
+            // Blocks whose delete `trim` defers read as before until it is sent.
             let zeroes = if class == "trim" { 0 } else { zeroes };
             let wanted = ((bytes, (offset + begins) % bytes), rate, deletes, zeroes);
             let found = said(&world, &name);
@@ -162,8 +163,8 @@ fn what_one_disk_says_comes_through_a_layer() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What changes below while it is used is heard above: a disk gets another place, a path another
-/// state.
+/// Changes below a layer in use are reported above: a disk gets another physical path, a path
+/// another state.
 #[test]
 fn what_changes_below_a_layer_is_heard_above_it() {
     for class in LAYERS {

@@ -1,5 +1,6 @@
-//! raid on disks in memory: what FreeBSD's tests of graid do (levels, degradation, rebuild, spares,
-//! stop and start), and what they could not: parity that is written.
+//! The class raid on disks in memory: the subjects of FreeBSD's tests of graid (levels,
+//! degradation, rebuild, spares, stop and start), and one that those could not have: parity that is
+//! written.
 
 use bio::Errno;
 use geom::Access;
@@ -42,7 +43,7 @@ fn redundant_levels_live_without_a_disk_and_it_is_rebuilt_when_it_is_back() {
             raid.complete();
             assert!(raid.read_all() == raid.model, "{format} {level} rebuilt");
         }
-        // Without any other, what was rebuilt is right.
+        // Without any other disk, the rebuilt data is right.
         raid.lose(1);
         assert!(raid.read_all() == raid.model, "{format} {level}: what was rebuilt is read");
     }
@@ -67,7 +68,8 @@ fn two_parities_live_without_any_two_disks() {
     }
 }
 
-/// What FreeBSD loses on the way: where the blocks of the disks begin, who it is, what it deletes.
+/// Properties that FreeBSD loses: where blocks of the disks begin, the identity, support for
+/// DELETE.
 #[test]
 fn properties_of_the_disks_come_through() {
     let mut bench = World::new();
@@ -186,7 +188,7 @@ fn a_disk_that_is_pulled_while_its_record_is_written_has_not_failed() {
         raid.settle();
         assert!(raid.subdisks().contains("NONE"), "{format}: {}", raid.subdisks());
         raid.disks[1].0.lock().expect("media").gone = false;
-        // What it had not flushed is lost with it.
+        // Writes that it had not flushed are lost with it.
         raid.disks[1].put(0, &vec![0xee; bytes.len()]);
         raid.lose(1);
         raid.back(1);
@@ -257,7 +259,7 @@ fn after_a_crash_parity_is_made_right() {
 /// Where Intel's record has its number.
 const GENERATION: usize = 44;
 
-/// What the power leaves of a record of two sectors: the second one new, the first still old.
+/// Tears a record of two sectors as a power cut may: the second sector is new, the first still old.
 fn tear(raid: &Raid, disk: usize) {
     let len = raid.disks[disk].bytes().len();
     raid.disks[disk].put(len - 3 * 512, &[0xee; 20]);
@@ -304,7 +306,7 @@ fn a_torn_record_that_is_newer_than_the_others_is_not_overruled() {
         "{}",
         again.show("Refused")
     );
-    // One that comes later is no more believed.
+    // A disk with such a record that arrives later is not trusted either.
     let mut late = raid.reborn_with(&[0, 2]);
     let force = json!({ "force": true });
     late.world.verb("raid", "start", &raid.set, force).expect("without it");
@@ -313,7 +315,7 @@ fn a_torn_record_that_is_newer_than_the_others_is_not_overruled() {
     assert!(late.show("Refused").contains("newer than what"), "{}", late.show("Refused"));
 }
 
-/// Who goes on by force counts beyond the torn record: it speaks against no later start.
+/// A start by force counts beyond the torn record, so that record prevents no later start.
 #[test]
 fn what_was_started_by_force_without_a_torn_record_needs_no_force_again() {
     let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
@@ -336,8 +338,9 @@ fn what_was_started_by_force_without_a_torn_record_needs_no_force_again() {
     assert!(last.read_all() == again.model, "d1 was filled");
 }
 
-/// One that is late, and whose record is as old as what was believed at the start, was with those
-/// who run. One that has left is told by what it held then: if it says more, it was used elsewhere.
+/// A member that arrives late, with a record as old as the one used at the start, was in use
+/// together with the running members. One that has left is judged by the record that it had then: a
+/// higher number means that it was used elsewhere.
 #[test]
 fn a_torn_record_that_comes_later_is_judged_by_its_number() {
     let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));

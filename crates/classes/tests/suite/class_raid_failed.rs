@@ -1,4 +1,4 @@
-//! Disks that were failed: what is said of them, and that a deleted array leaves none behind.
+//! Failed disks: how they are reported, and that a deleted array leaves none of them behind.
 
 use bio::Errno;
 use serde_json::json;
@@ -37,7 +37,7 @@ fn who_was_failed_by_hand_is_not_said_to_have_failed_and_comes_back_as_is_said()
         let listed = raid.show("Refused");
         assert!(listed.contains("failed by hand") && listed.contains(&how), "{listed}");
         assert!(!listed.contains("it failed a request"), "{listed}");
-        // Exactly what it says.
+        // Exactly the commands that it prints.
         raid.write(4096, &noise(2, 8192));
         let d1 = json!({ "members": ["d1"] });
         raid.world.verb("raid", "clear", "", d1.clone()).expect("cleared");

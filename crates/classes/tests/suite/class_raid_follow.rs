@@ -1,4 +1,4 @@
-//! Disks of arrays that grew while nobody looked: `raid follow` brings their records along.
+//! Disks of arrays that grew unseen: `raid follow` moves their records to the new end.
 
 use bio::Errno;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ const KINDS: &[(&str, &str, usize)] = &[
 ];
 const MIB: usize = 1 << 20;
 
-/// The disks, grown without anybody's knowledge.
+/// Grows the disks while the array is stopped.
 fn grown(raid: &mut Raid, which: &[usize], by: usize) {
     raid.stop();
     for i in which {
@@ -109,7 +109,7 @@ fn whenever_the_power_goes_the_verb_can_be_typed_again() {
             let done = follow(&mut world, "d1", json!({}));
             drop(world);
             {
-                // What was not flushed is lost.
+                // Unflushed writes are lost.
                 let mut media = raid.disks[1].0.lock().expect("media");
                 media.cut_at = None;
                 media.bytes = media.durable.clone();
@@ -118,7 +118,7 @@ fn whenever_the_power_goes_the_verb_can_be_typed_again() {
             if done.is_err() {
                 cuts += 1;
                 let done = follow(&mut again.world, "d1", json!({}));
-                // It was there already, and what is left behind does no harm.
+                // The record was moved already, and the remains of the old one do no harm.
                 assert!(done.is_ok() || done.is_err_and(|e| e.kind == Errno::Exist), "cut {cut}");
             }
             again.complete();
@@ -150,7 +150,7 @@ fn what_is_no_record_of_a_smaller_disk_is_left_alone() {
         let error = follow(world, "d0", with).expect_err("not there");
         assert!(error.what.contains(words), "{error}");
     }
-    // `inspect` says what to type.
+    // `inspect` prints the command.
     let said = world.verb("inspect", "scan", "d0", json!({})).expect("scanned").to_string();
     assert!(said.contains(&format!("ashlar raid follow PROVIDER --was {was}")), "{said}");
     // Something else at the end.

@@ -1,5 +1,5 @@
 //! Volumes with a log of partial parity: power cuts with and without a disk, and logs that cannot
-//! be believed.
+//! be trusted.
 
 use classes::raid::imsm::ppl::{self, Entry, HEADER, Header};
 use geom::Access;
@@ -152,7 +152,7 @@ fn synced(raid: &mut Raid) {
     panic!("{} {}", raid.state(), raid.show("Volume"));
 }
 
-/// What is done to a log, and its name.
+/// A way to damage a log, and its name.
 type Spoil<'a> = (&'a str, &'a dyn Fn(&Raid));
 
 /// An entry of a row that was written whole.

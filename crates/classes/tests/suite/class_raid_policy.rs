@@ -1,4 +1,4 @@
-//! `raid consistency`: what a crash costs a volume is shown, and changed while it is in use.
+//! `raid consistency`: the cost of a crash for a volume is shown, and changed while it is in use.
 
 use bio::Errno;
 use geom::Access;
@@ -104,7 +104,7 @@ fn what_is_in_a_log_that_was_not_kept_for_a_while_is_not_believed() {
     raid.write(0, &noise(7, raid.size()));
     raid.complete();
     raid.change("ppl");
-    // Of a row whose parity is elsewhere: nobody has written to the log that speaks of row 0.
+    // A row whose parity is elsewhere: no write has changed the log that covers row 0.
     let mut less = raid.cut_in(4, 8, &[1, 2, 0]);
     less.complete();
     for lost in 0..3 {

@@ -1,4 +1,4 @@
-//! What arrays' records say when disks grow, and of what Linux keeps beside a volume.
+//! Records of arrays when disks grow, and the data that Linux keeps beside a volume.
 
 use classes::raid::imsm::{self, Record};
 use geom::Access;
@@ -66,7 +66,7 @@ fn intel_says_how_large_it_is_now() {
     assert_eq!(record.disks[1].sectors, (3 << 20) / 512);
 }
 
-/// The record of a disk with sectors of 512 bytes: the rest of it stands before the anchor.
+/// The record of a disk with sectors of 512 bytes: its remaining sectors precede the anchor.
 fn record(disk: &Disk) -> Record {
     let bytes = disk.bytes();
     let anchor = bytes.len() - 1024;
@@ -157,7 +157,8 @@ fn writes_to_a_volume_without_redundancy_write_no_record() {
     for (format, level, count) in [(INTEL, "SINGLE", 1), (INTEL, "RAID0", 2), (DDF, "CONCAT", 2)] {
         let mut raid = Raid::label(format, level, count, json!({ "size": 1 << 20 }));
         if level == "SINGLE" {
-            // Two volumes on one disk: a record of several sectors, and nobody else to tell it.
+            // Two volumes on one disk: a record of several sectors, and no other member that has a
+            // copy.
             let more = json!({ "label": "more", "level": "SINGLE" });
             raid.world.verb("raid", "add", &raid.set, more).expect("added");
         }

@@ -1,5 +1,5 @@
-//! `raid verify`: what does not agree is found at every level, and written anew only when that is
-//! asked for; users go on beside it.
+//! `raid verify`: differences are found at every level, and repaired only on request, while the
+//! volume is in use.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Raid {
         self.show("Verify").contains('%')
     }
 
-    /// Compares all of it: what lists say then.
+    /// Compares all of it; returns the result from the lists.
     fn verify(&mut self, repair: bool) -> String {
         self.begin(json!({ "repair": repair })).expect("begun");
         for _ in 0..4000 {
@@ -57,7 +57,7 @@ impl Raid {
         panic!("it never ends: {}", self.show("Verify"));
     }
 
-    /// Other bytes in a sector of a disk; what was there.
+    /// Changes the bytes of a sector of a disk and returns the old ones.
     fn spoil(&self, disk: usize) -> Vec<u8> {
         let was = self.disks[disk].bytes()[AT..AT + 512].to_vec();
         let other: Vec<u8> = was.iter().map(|byte| !byte).collect();
@@ -92,7 +92,7 @@ fn parity_that_is_not_that_of_its_row_is_found_and_made_anew_only_when_asked() {
                 raid.disks[disk].put(AT, &was);
                 continue;
             }
-            // Two parities tell who is wrong.
+            // Two parities identify the wrong member.
             sums += usize::from(!is_data);
             let ill = if is_data { "data is not what both parities" } else { "parity is not" };
             let place = format!("d{disk}, bytes {AT} to {}: {ill}", AT + 512);
@@ -127,7 +127,7 @@ fn of_several_strips_that_are_wrong_none_is_written_unless_parity_is_forced() {
             let answer = raid.begin(json!({ "end": true })).expect("the report");
             let untold = answer["reports"][0]["untold_sectors"].as_u64().expect("a number");
             assert!(untold > 0 && raid.show("Difference").contains("cannot be told"), "{what}");
-            // Data stays what it is, whatever is done.
+            // Data never changes, whichever repair is made.
             let data = raid.read_all();
             raid.begin(json!({ "repair": true, "force": true })).expect("begun");
             while raid.is_compared() {
@@ -199,7 +199,7 @@ fn what_cannot_be_read_is_counted_and_written_anew_from_the_others() {
         let unread = count(&said, " cannot be read");
         assert!(unread > 0 && said.starts_with("done; 0 sectors differ"), "{what}: {said}");
         assert!(raid.show("Difference").contains("d1, bytes 0 to "), "{what}");
-        // Who is not read by users is not accused of it.
+        // A member that users do not read is not blamed.
         assert_eq!(raid.state(), "OPTIMAL", "{what}");
         raid.disks[1].put(0, &vec![0xee; AT]);
         let said = raid.verify(true);

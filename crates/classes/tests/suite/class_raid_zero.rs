@@ -1,5 +1,5 @@
-//! WRITE ZEROES and DELETE on volumes with parity: what is zeroed reads as zeroes, what is beside
-//! it stays, and parity goes with both, whatever members there are and whatever they can do.
+//! WRITE ZEROES and DELETE on volumes with parity: zeroed ranges read as zeroes, their neighbours
+//! are unchanged, and parity matches both, with any members present and any abilities of the disks.
 
 use bio::{Errno, Op};
 use geom::Access;
@@ -13,7 +13,7 @@ const STRIP: usize = 8192;
 const PARITY: &[(&str, &str, usize)] =
     &[(INTEL, "RAID5", 3), (DDF, "RAID4", 4), (DDF, "RAID5-LS", 4), (DDF, "RAID6-LA", 5)];
 
-/// What the disks can do with zeroes.
+/// The support of the disks for WRITE ZEROES and DELETE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Disks {
     Zero,
@@ -47,7 +47,7 @@ fn zero(raid: &mut Raid, op: Op, at: usize, len: usize) -> Result<(), Errno> {
     done
 }
 
-/// Parts of rows, whole rows, both, a sector, what crosses everything.
+/// Parts of rows, whole rows, both, a sector, and a range across all of these.
 fn ranges(size: usize) -> Vec<(usize, usize)> {
     vec![
         (0, 512),

@@ -1,5 +1,6 @@
-//! stripe and concat on disks in memory: FreeBSD's own tests of the two classes (geom.md 6), and
-//! what these do not cover: members that are lost, doubled, contradictory, written by others.
+//! The classes stripe and concat on disks in memory: FreeBSD's own tests of the two classes
+//! (geom.md 6), and cases that these do not cover: members that are lost, doubled, contradictory,
+//! or written by other systems.
 
 use std::time::Duration;
 
@@ -339,7 +340,7 @@ fn concat_append_that_cannot_write_a_label_changes_nothing() {
     assert!(world.size("concat/w") > size);
 }
 
-/// The label goes with the end of a member that grows, and what was gained is used.
+/// The label moves to the new end of a member that grows, and the added space is used.
 #[test]
 fn labelled_members_that_grow_keep_their_labels() {
     let mut world = World::new();
@@ -366,7 +367,7 @@ fn labelled_members_that_grow_keep_their_labels() {
     assert_eq!(again.size("stripe/s"), s + (128 << 10));
     let open = again.open("concat/c", Access::READ);
     assert_eq!(again.read(&open, c + 4096, 512).expect("read"), vec![7; 512]);
-    // The first of a concat is not the last: nothing of what lies behind it may move.
+    // The first member of a concat is not the last: data behind it must not move.
     again.grow("d2", &disks[2], 128 << 10);
     assert_eq!(again.size("concat/c"), c + (64 << 10));
 }

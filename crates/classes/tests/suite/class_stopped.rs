@@ -1,5 +1,5 @@
-//! What was stopped by hand stays together though it is apart: nothing that stands on the whole is
-//! found on one of its members, until that is cleared or the whole is started again.
+//! Members of geoms that were stopped by hand: no table or label of the whole is found on one
+//! member, until that member is cleared or the whole is started again.
 
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ fn nothing_of_the_whole_is_found_on_a_member_while_it_is_stopped() {
         }
         world.verb(class, "start", &name, json!({})).expect("started");
         assert_eq!(world.names(), before, "{class}: {whole} and all on it");
-        // Another disk that comes meanwhile changes nothing.
+        // Another disk that is plugged in meanwhile changes nothing.
         world.verb(class, "stop", &name, json!({ "force": true })).expect("stopped");
         world.disk("d3", vec![0; MIB], 512);
         assert_eq!(world.names(), ["d0", "d1", "d2", "d3"], "{class}");

@@ -1,4 +1,4 @@
-//! Tables and names are found by tasting, follow what happens below, and say why not.
+//! Tasting of tables and labels: they are found, follow changes below, and refusals have a reason.
 
 use bio::Errno;
 use geom::Access;
@@ -130,7 +130,7 @@ fn a_writer_of_the_disk_takes_the_partitions_away_until_it_closes() {
     world.write(&writer, 0, &disk.bytes()[..512]).expect("write");
     world.close(writer);
     assert_eq!(world.names(), all, "all comes back");
-    // While a partition is open for writing nobody writes the disk.
+    // While a partition is open for writing, the disk cannot be opened for writing.
     let part = world.open("ada0p1", Access::WRITE);
     let refused = world.try_open("ada0", Access::WRITE).map(|_| ()).map_err(|e| e.kind);
     assert_eq!(refused, Err(Errno::Perm));
@@ -138,7 +138,7 @@ fn a_writer_of_the_disk_takes_the_partitions_away_until_it_closes() {
     world.close(other);
     world.close(part);
     assert_eq!(world.names(), all);
-    // What a writer of the disk leaves is what is found.
+    // A taste after the close finds the content that a writer of the disk left.
     let writer = world.open("ada0", Access::WRITE);
     let len = disk.bytes().len();
     world.write(&writer, 0, &vec![0; 34 * 512]).expect("wipe");
@@ -171,7 +171,7 @@ fn names_vanish_under_a_writer_and_come_back() {
     world.close(name);
     assert!(world.has("ext2fs/stamm") && !world.has("ext2fs/root"), "{:?}", world.names());
     assert!(world.has("gpt/wurzel"));
-    // An open name keeps writers off what it names; a reader keeps nobody's read off.
+    // An open label keeps writers off its provider; a reader keeps no other reader off.
     let name = world.open("ext2fs/stamm", Access::READ);
     let refused = world.try_open("ada0p2", Access::WRITE).map(|_| ()).map_err(|e| e.kind);
     assert_eq!(refused, Err(Errno::Perm));
@@ -180,7 +180,7 @@ fn names_vanish_under_a_writer_and_come_back() {
     world.close(name);
     let base = world.open("ada0p2", Access::WRITE);
     world.close(base);
-    // Somebody attached to a name keeps it, whoever writes through it.
+    // A label with an attached consumer stays, whichever consumer writes through it.
     let keeper = world.watch("ext2fs/stamm");
     let name = world.open("ext2fs/stamm", Access::WRITE);
     world.close(name);

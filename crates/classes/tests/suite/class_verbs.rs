@@ -1,4 +1,4 @@
-//! The verbs of part, through a real core, on media that other people's tools judge.
+//! The verbs of part, through a real core, on media that other tools check.
 
 use bio::Errno;
 use classes::part::request::Answer;
@@ -13,7 +13,7 @@ const SIZES: [u32; 2] = [512, 4096];
 const MIB: usize = 1 << 20;
 const SFDISK: [&str; 5] = ["-q", "--no-reread", "--no-tell-kernel", "--wipe=never", "@"];
 
-/// Other people's tools find nothing wrong.
+/// Checks that other tools find no fault.
 fn accepted(disk: &Disk, path: &Path, sector: u32, scheme: &str) {
     disk.save(path);
     let text = run_on(path, sector, "sfdisk", &["--verify", "@"], "");
@@ -177,7 +177,7 @@ fn what_is_open_is_busy_and_may_grow() {
         assert_eq!(w.size("ada0p2"), 8 << 20);
         let last = (8 << 20) - u64::from(size);
         w.write(&open, last, &vec![9; size as usize]).expect("the new end");
-        // The neighbour may go; what is open does not notice.
+        // The neighbour may be deleted; the open partition is not disturbed.
         w.part("delete", "ada0", json!({ "index": 1 }));
         assert_eq!(w.read(&open, last, size as usize).map(|b| b[0]), Ok(9));
         assert!(!w.has("ada0p1") && !open.orphaned());
@@ -186,7 +186,8 @@ fn what_is_open_is_busy_and_may_grow() {
         w.part("resize", "ada0", shrink);
         assert_eq!(w.size("ada0p2"), 2 << 20);
         accepted(&disk, &scratch.path().join("judge"), size, "gpt");
-        // A disk that somebody else keeps from writers is not edited; who that is is said.
+        // A disk that another consumer protects from writers is not edited; the error names that
+        // consumer.
         let keeper = w.open("ada0", Access { r: 1, w: 0, e: 1 });
         let (kind, what) = w.refused("delete", "ada0", json!({ "index": 2 }));
         assert!(kind == Errno::Perm && what.contains("held by test user"), "{what}");

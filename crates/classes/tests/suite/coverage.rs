@@ -1,10 +1,10 @@
-//! What stands where: FreeBSD's own tests of the classes (geom.md 6), what reimplementations get
-//! wrong (7) and what cost users data (5), each with the tests here that cover it. A row whose test
-//! is gone, or renamed, fails.
+//! Table of test coverage: FreeBSD's own tests of the classes (geom.md 6), mistakes of
+//! reimplementations (7) and faults that cost users data (5), each with the tests here that cover
+//! it. A row whose test is gone, or renamed, fails.
 
 use std::path::Path;
 
-/// What is covered, the file below `crates`, and the tests in it.
+/// The subject, the file below `crates`, and the tests in it.
 type Row = (&'static str, &'static str, &'static [&'static str]);
 
 /// `tests/sys/geom/class`, for mirror, stripe, concat, multipath and part. Upstream has none for
@@ -204,7 +204,7 @@ const BEHAVIOURS: &[Row] = &[
     // 15 is CAM's: disks and targets.
 ];
 
-/// What users were bitten by (5.1, 5.2).
+/// Faults that users reported (5.1, 5.2).
 const BUGS: &[Row] = &[
     (
         "5.1 a zombie is tasted",

@@ -113,7 +113,7 @@ fn every_target_is_whole() {
     each_is_whole("class_", TARGETS.iter().map(|(name, ..)| *name));
 }
 
-/// Checksums made right again after the damage, so that what is behind them is reached.
+/// Recomputes checksums after the damage, so that the code behind the check is reached.
 #[test]
 fn headers_with_seeded_values_and_right_checksums() {
     let base = tables().remove(0);

@@ -1,5 +1,5 @@
-//! The power goes at every step of `wipe`: what is left is what was not cleared yet, `inspect`
-//! says so, no half of a table is taken for a whole one, and a second wipe clears the rest.
+//! Power cuts at every step of `wipe`: the signatures not yet cleared remain, `inspect` reports
+//! them, half a table is never taken for a whole one, and a second wipe clears the rest.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ const MIB: usize = 1 << 20;
 /// A signature: its offset and kind.
 type Sign = (u64, String);
 
-/// Finds what stands on the disk: (offset, kind), by offset.
+/// Returns the signatures found on the disk: (offset, kind), by offset.
 fn findings(answer: &Value, key: &str) -> Vec<Sign> {
     let all = answer[key].as_array().expect("a list");
     let one = |f: &Value| {
@@ -45,7 +45,7 @@ fn born(image: &[u8], sector: u32) -> (World, world::Disk) {
     World::with("d0", image.to_vec(), sector)
 }
 
-/// What is left is the truth.
+/// The reported remaining signatures are those on the disk.
 fn judge(image: &[u8], sector: u32, all: &[Sign], left: &[&[Sign]], names: &[String]) {
     let (mut w, disk) = born(image, sector);
     let now = scan(&mut w);
@@ -134,7 +134,7 @@ fn partition_tables() {
             ],
         );
         cut_everywhere("gpt", &image, sector, &["pmbr", "gpt"]);
-        // The same, over what an older table and another size of disk left.
+        // The same, over the remains of an older table and of another disk size.
         let mut old = image.clone();
         let end = old.len() - sector as usize * 40;
         old[end..end + 8].copy_from_slice(b"EFI PART");

@@ -1,5 +1,5 @@
-//! What `wipefs` finds on images made by other people's tools, `inspect` finds too; and once
-//! what it found is cleared, `wipefs`, `blkid` and `sgdisk` find nothing.
+//! `inspect` on images made by other tools: it finds all that `wipefs` finds. Once its findings are
+//! cleared, `wipefs`, `blkid` and `sgdisk` find nothing.
 
 use bio::Errno;
 use classes::inspect::Standing;
@@ -111,7 +111,7 @@ fn a_table_left_by_a_smaller_disk_and_by_one_with_other_sectors() {
 fn linux_raid() {
     let scratch = Scratch::new("inspect-md");
     for (format, level) in [("0.90", "1"), ("1.0", "1"), ("1.1", "1"), ("1.2", "1")] {
-        // As mdadm leaves them: magic, major version and place are what counts.
+        // As mdadm leaves them: magic, major version and place are significant.
         let path = scratch.image("md", 64 * MIB);
         let mut block = vec![0; 4096];
         block[..4].copy_from_slice(&[0xfc, 0x4e, 0x2b, 0xa9]);

@@ -1,5 +1,5 @@
-//! Labels written by other people's tools are found, with the name and the id that `blkid`
-//! sees, on media with sectors of 512 and of 4096 bytes.
+//! Labels written by other tools: they are found, with the name and the id that `blkid` sees, on
+//! media with sectors of 512 and of 4096 bytes.
 
 use classes::label::{self, Found, KINDS};
 use classes::probe::{Reason, Why};
@@ -10,7 +10,7 @@ use crate::support::{self, Scratch, apply_to, damage_file, probe_file, run, run_
 const SIZES: [u32; 2] = [512, 4096];
 const MIB: u64 = 1 << 20;
 
-/// What the kind of that prefix makes of an image.
+/// Probes an image with the kind of that prefix.
 fn look(path: &Path, sector_size: u32, prefix: &str) -> Result<Found, Why> {
     let kind = KINDS.iter().find(|kind| kind.prefix == prefix).expect("a kind");
     probe_file(path, sector_size, |sectors| label::step(kind, sectors))
@@ -32,7 +32,7 @@ fn check(path: &Path, sector_size: u32, prefix: &str, name: &str) {
     assert_eq!(found.by_name.as_deref(), Some(format!("{prefix}/{name}").as_str()));
     let id = blkid(path, "UUID").expect("blkid knows the id");
     assert_eq!(found.by_id, Some(format!("{prefix}id/{id}")));
-    // blkid shows what is not ASCII in a form of its own.
+    // blkid shows bytes that are not ASCII in a form of its own.
     let seen = blkid(path, "LABEL").expect("blkid knows the name");
     if !seen.contains("M-") {
         let seen = seen.trim_start_matches('/');

@@ -1,5 +1,5 @@
-//! `backup` and `restore`: what one prints the other makes again, judged by other people's tools;
-//! what is wrong with a backup is said with its line, and nothing is written.
+//! `backup` and `restore`: a restored table equals the one that was backed up, judged by other
+//! tools. An error in a backup is reported with its line, and nothing is written.
 
 use bio::Errno;
 use classes::part::{self, Backup, Media, Scheme, Table, Take};
@@ -20,11 +20,11 @@ fn theirs(path: &Path, sector: u32, script: &str) -> Vec<u8> {
     std::fs::read(path).expect("image")
 }
 
-/// What sfdisk says of a table, without the lines that may differ.
+/// The output of sfdisk for a table, without the lines that may differ.
 fn dump(disk: &Disk, path: &Path, sector: u32) -> Vec<String> {
     disk.save(path);
     let text = run_on(path, sector, "sfdisk", &["-d", "@"], "");
-    // The device's name stands before the colon.
+    // The device's name precedes the colon.
     let lines = text.lines().filter(|l| l.contains("size=") || l.starts_with("label"));
     lines.map(|l| l.split_once(" : ").map_or(l, |(_, rest)| rest).to_owned()).collect()
 }
@@ -234,7 +234,7 @@ fn what_is_there_is_lost_only_by_force_and_what_is_open_never() {
     w.part("delete", "ada0", json!({ "index": 1, "commit": false }));
     let error = restore(&mut w, "ada0", other, json!({ "force": true })).expect_err("edits");
     assert!(error.kind == Errno::Busy && error.what.contains("undo"), "{error}");
-    // The backup of a table with edits is of what is on the disk.
+    // The backup of a table with pending edits contains the table on the disk.
     assert_eq!(backup(&mut w, "ada0").0.lines().count(), 3);
     w.part("undo", "ada0", json!({}));
     restore(&mut w, "ada0", other, json!({ "force": true })).expect("restored");
@@ -379,7 +379,7 @@ fn damage_is_refused_or_harmless() {
     assert!((2000..19_000).contains(&taken), "{taken}");
 }
 
-/// What would be written; for a chain every record.
+/// The writes of a table; for a chain those of every record.
 fn plan(table: &Table) -> String {
     format!("{:?}", part::plan(None, table).expect("a plan"))
 }

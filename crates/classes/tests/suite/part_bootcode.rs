@@ -1,5 +1,5 @@
-//! `bootcode`: it changes what it names and nothing else, judged byte by byte and by other people's
-//! tools; and what it wrote runs.
+//! `bootcode`: it changes only the areas that it names, judged byte by byte and by other tools; and
+//! the code that it wrote runs.
 
 use std::process::Command;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::world::{Disk, World};
 
 const SIZES: [u32; 2] = [512, 4096];
 const MIB: usize = 1 << 20;
-/// What the programs end the emulator with, and how its exit code says so.
+/// The value with which the programs end the emulator, and the exit code that results.
 const LAST_WORD: u8 = 42;
 
 /// As the verb takes it.
@@ -41,7 +41,7 @@ fn theirs(scratch: &Scratch, sector: u32, script: &str) -> (World, Disk) {
     World::with("ada0", std::fs::read(&path).expect("image"), sector)
 }
 
-/// What everybody says of the table.
+/// The descriptions of the table by all tools.
 fn judged(scratch: &Scratch, disk: &Disk, sector: u32) -> Vec<String> {
     let path = scratch.path().join("judge");
     disk.save(&path);
@@ -105,7 +105,7 @@ fn serial_and_short_code() {
     let with = json!({ "bootcode": hex(&code), "skip_serial": true });
     w.part("bootcode", "ada0", with);
     assert_eq!(disk.bytes()[..446], code[..446]);
-    // The kind that ends before the serial; what was there of longer code is gone.
+    // The kind of code that ends before the serial; the rest of the longer old code is gone.
     let short = vec![0xf4; 100];
     w.part("bootcode", "ada0", json!({ "bootcode": hex(&short) }));
     let after = disk.bytes();
@@ -238,7 +238,7 @@ fn it_waits_and_is_forgotten_with_the_other_edits() {
     assert_eq!(answer["tables"][0]["pending"], json!(pending));
     w.part("undo", "ada0", json!({}));
     assert!(disk.bytes() == before, "undone");
-    // The last one counts; what is for a partition that goes, goes with it.
+    // The last request counts; code for a partition is dropped when that partition is deleted.
     w.part("bootcode", "ada0", both());
     w.part("bootcode", "ada0", wait(json!({ "partcode": hex(&[7; 512]), "index": 1 })));
     w.part("commit", "ada0", json!({}));
@@ -273,8 +273,8 @@ fn it_waits_and_is_forgotten_with_the_other_edits() {
     assert_eq!(last(&w), ["false"]);
 }
 
-/// bootcode.rs, O2, through the verbs: until the table that has the new partition stands, what was
-/// in its place stays, wherever the power goes.
+/// bootcode.rs, O2, through the verbs: until the table with the new partition is written, the old
+/// content of that place is unchanged, at any power cut.
 #[test]
 fn a_cut_commit_has_written_no_code_over_what_the_old_table_has() {
     let scratch = Scratch::new("part-bootcode-cut");
@@ -364,7 +364,7 @@ fn refusals() {
         assert_eq!(w.show("part", "ada0", "modified"), ["false"], "{what}");
     }
     assert!(disk.bytes() == before, "nothing is written");
-    // One who reads is not in the way.
+    // A reader does not prevent it.
     w.part("bootcode", "ada0", json!({ "partcode": "0x01", "index": 1 }));
     w.close(user);
     w.close(reader);
@@ -415,8 +415,8 @@ fn a_partition_in_the_boot_area_of_a_bsd_label() {
     }
 }
 
-/// 16-bit code that sends `text` to the first serial port and ends the emulator; `at` is where it
-/// will stand in memory.
+/// 16-bit code that sends `text` to the first serial port and ends the emulator; `at` is its
+/// address in memory.
 fn speaker(at: u16, text: &str) -> Vec<u8> {
     let words = (at + 23).to_le_bytes();
     let mut code = vec![0x31, 0xc0, 0x8e, 0xd8]; // ax = ds = 0
@@ -443,7 +443,7 @@ fn loader(sector: u64) -> Vec<u8> {
     code
 }
 
-/// What a machine says that boots from the disk.
+/// The output of a machine that boots from the disk.
 fn boots(scratch: &Scratch, disk: &Disk) -> String {
     let path = scratch.path().join("boot");
     disk.save(&path);

@@ -1,4 +1,4 @@
-//! BSD disklabels: other people's tools read ours, we read theirs; cascaded inside an MBR; torn.
+//! BSD disklabels: other tools read ours, we read theirs; cascaded inside an MBR; torn.
 
 use classes::part::params::{Add, Amount, Create, Resize};
 use classes::part::{self, Media, Place, Scheme, Table};
@@ -62,7 +62,7 @@ fn ours_read_strangers() {
     let (mut w, disk) = World::with("ada0", std::fs::read(&path).expect("image"), 512);
     assert_eq!(w.names(), ["ada0", "ada0s1", "ada0s1a", "ada0s1b"], "{said}");
     assert_eq!((w.size("ada0s1a"), w.size("ada0s1b")), (16384 * 512, 77473 * 512));
-    // An edit keeps what it does not name, and they still read it.
+    // An edit keeps all fields that it does not name, and other tools still read the table.
     let modify = json!({ "index": 2, "kind": "freebsd-zfs" });
     assert_eq!(w.part("modify", "ada0s1", modify), "ada0s1b modified");
     disk.save(&path);
@@ -168,7 +168,7 @@ fn inside_an_mbr() {
         assert_eq!(w.text("ada0s1a", "PART::scheme").as_deref(), Some("BSD"));
         let (_, why) = w.refused("create", "ada0s1a", json!({ "scheme": "gpt" }));
         assert!(why.contains("leaf"), "{why}");
-        // Linux sees what is inside: the slice, then a and b.
+        // Linux sees the nested entries: the slice, then a and b.
         if size == 512 {
             let scratch = Scratch::new("part-bsd-nested");
             let path = scratch.path().join("judge");

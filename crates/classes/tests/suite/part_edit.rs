@@ -1,4 +1,4 @@
-//! Edits and their refusals, what `show` prints, and which table is believed.
+//! Edits and their refusals, the output of `show`, and the choice between two tables.
 
 use classes::part::params::{Add, Amount, Attribute, Create, Modify, Resize};
 use classes::part::{self, Column, Damage, Kind, Media, PartErrorKind as K, Place, Scheme, Table};

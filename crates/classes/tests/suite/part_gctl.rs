@@ -1,7 +1,7 @@
-//! FreeBSD's `tools/regression/geom_gpt/gctl_test.t`, request by request, on a disk of 1024
-//! sectors as there. Numbers are upstream's. Where upstream demands what is filled in here, or asks
-//! for something that a request here cannot say, the row says so. Sectors are upstream's and six:
-//! the first that can be used is 40 here, on a boundary of 4 KiB, as in FreeBSD's own `gpart`.
+//! FreeBSD's `tools/regression/geom_gpt/gctl_test.t`, request by request, on a disk of 1024 sectors
+//! as there. Numbers are upstream's. A row says so where upstream demands a value that is filled in
+//! here, or where a request here cannot express upstream's request. Sectors are upstream's plus
+//! six: the first usable sector is 40 here, on a boundary of 4 KiB, as in FreeBSD's own `gpart`.
 
 use bio::Errno;
 use classes::part::request::Answer;
@@ -10,23 +10,23 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// Types that nobody knows: they are kept as they are.
+/// Unknown types: they are kept as they are.
 const ONE: &str = "!ed0101b0-2a71-11da-ba81-003048416ace";
 const TWO: &str = "!83d34ed5-c4ff-11da-b65b-000347c5d7f3";
 const THREE: &str = "!d2bd4509-c4ff-11da-b4cc-00306e39b62f";
 const UFS: &str = "!516e7cb6-6ecf-11d6-8ff8-00022d09712b";
 
-/// What upstream's sectors are moved by.
+/// The offset of our sectors from upstream's.
 const SHIFT: u64 = 6;
 
 /// The last sector that can be used.
 const LAST: u64 = 983;
 
-/// What becomes of a request.
+/// The result of a request.
 #[derive(Debug)]
 enum Ends {
     Says(&'static str),
-    /// Why, and what the refusal names.
+    /// The kind of error, and a word that the refusal contains.
     Refused(Errno, &'static str),
 }
 use Ends::{Refused, Says};
@@ -62,7 +62,7 @@ fn at(kind: &str, start: u64, end: u64, index: u32) -> Value {
     with
 }
 
-/// Upstream's `conf`: what the graph says of the disk. Index, first and last sector, type.
+/// Upstream's `conf`: the disk's partitions in the graph. Index, first and last sector, type.
 fn conf(world: &mut World) -> Vec<(u32, u64, u64, String)> {
     let answer = world.verb("part", "show", "md0", json!({})).expect("shown");
     let answer: Answer = serde_json::from_value(answer).expect("the contract");

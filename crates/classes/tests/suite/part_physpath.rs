@@ -1,4 +1,4 @@
-//! FreeBSD's test `part misc` (geom.md 6): what a partition says of its place in the house.
+//! FreeBSD's test `part misc` (geom.md 6): the physical path that a partition reports.
 
 use serde_json::json;
 

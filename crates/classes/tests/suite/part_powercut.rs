@@ -16,12 +16,12 @@ fn spec(kind: &str, start: u64, size: u64) -> Add {
     Add { kind: kind.to_owned(), start: amount(start), size: amount(size), ..Add::default() }
 }
 
-/// What must be old or new: everything a user of the table sees.
+/// The part of the table that must be old or new: everything that a user of the table sees.
 fn meaning(table: &Table) -> String {
     format!("{:?} {:?} {:?}", table.scheme(), table.disk_guid(), table.entries())
 }
 
-/// Try one change. `parent` says where the media stands; `none` that no table is also right.
+/// Tries one change. `parent` gives the place of the media; `none` allows that no table is found.
 fn check(image: &mut Image, place: &Place, old: Option<&Table>, new: &Table, none: bool) -> u64 {
     let plan = part::plan(old, new).expect("a plan");
     let right = [old.map(meaning), Some(meaning(new))];
@@ -31,7 +31,7 @@ fn check(image: &mut Image, place: &Place, old: Option<&Table>, new: &Table, non
             let found = meaning(&table);
             assert!(right.contains(&Some(found.clone())), "a mixture: {found}\nof {right:?}");
             seen.insert(Some(found));
-            // W5: what a cut leaves can be recovered to a table without damage.
+            // W5: the remains after a cut can be recovered to a table without damage.
             if table.is_corrupt() {
                 let whole = table.recover().expect("a recovery");
                 let mut healed = cut.clone();
@@ -284,8 +284,8 @@ fn boot_code_around_a_label_leaves_the_label_and_whole_stages() {
     }
 }
 
-/// Code for a partition that a waiting edit made stands behind the table: until that is there, what
-/// the old partition had in that place stays.
+/// Code for a partition that a pending edit made is written after the table: until the table is
+/// there, the old partition keeps its content in that place.
 #[test]
 fn code_of_a_partition_follows_its_table() {
     let mut image = Image::new(2048, 512);

@@ -1,4 +1,4 @@
-//! Tables of ours read by other people's tools, and theirs by us.
+//! Tables of ours read by other tools, and theirs by us.
 
 use classes::part::params::{Add, Amount, Attribute, Create, Modify, Resize};
 use classes::part::{self, Damage, Health, Kind, Media, Place, Scheme, Table};
@@ -13,7 +13,7 @@ const SIZES: [u32; 2] = [512, 4096];
 const MIB: u64 = 1 << 20;
 const OPEN: &BTreeSet<u32> = &BTreeSet::new();
 
-/// What `sfdisk -d` says of a table: (index, start, sectors, lower-case rest of the line).
+/// The output of `sfdisk -d` for a table: (index, start, sectors, lower-case rest of the line).
 fn dump(path: &Path, sector_size: u32) -> Vec<(u32, u64, u64, String)> {
     let text = run_on(path, sector_size, "sfdisk", &["-d", "@"], "");
     let line = |line: &str| {
@@ -399,7 +399,7 @@ fn write_at(path: &Path, at: u64, bytes: &[u8]) {
     file.write_all_at(bytes, at).expect("written");
 }
 
-/// What sfdisk accepts.
+/// Checks that sfdisk accepts the table.
 fn verified(path: &Path, size: u32) {
     let text = run_on(path, size, "sfdisk", &["--verify", "@"], "");
     assert!(text.contains("No errors detected"), "{text}");

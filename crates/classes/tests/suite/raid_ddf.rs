@@ -1,4 +1,4 @@
-//! SNIA DDF: what is written reads back, damage is named, no power cut loses an array.
+//! SNIA DDF metadata: it reads back as written, damage is named, no power cut loses an array.
 
 use classes::probe::{Reason, Sectors, Step, Why};
 use classes::raid::ddf::{self, Change, Copy, Limits, Meta, Order, Place};
@@ -228,7 +228,7 @@ fn the_newest_wins_and_absent_disks_are_missing() {
     assert_eq!(seen.array.disks[1].state, DiskState::Missing);
     assert_eq!(seen.array.disks[4].state, DiskState::Spare);
     assert_eq!(seen.array.volumes[0].state(), VolumeState::Degraded);
-    // Nobody is left to say which disks the first pair is on.
+    // No remaining disk records the disks of the first pair.
     let seen = ddf::assemble(&given[1..3], 512).expect("an array");
     let states: Vec<_> = seen.array.volumes[0].members.iter().map(|m| m.state).collect();
     use SubdiskState::{Active, None};
@@ -253,7 +253,7 @@ fn any_damage_is_refused_or_understood() {
             let mut bytes = image.held[&sector].clone();
             let at = chance.below(512) as usize;
             bytes[at] = [0, 1, 0x7f, 0xff, chance.next() as u8][chance.below(5) as usize];
-            // Headers with a right checksum reach what lies behind it.
+            // Headers with a right checksum reach the fields behind it.
             if sector >= held[0] && bytes[..4] == [0xde, 0x11, 0xde, 0x11] {
                 bytes[4..8].fill(0xff);
                 let crc = crc(&bytes);

@@ -1,8 +1,8 @@
-//! Arrays of ours as dmraid sees them: who is a member, of what, how large, in what strips and in
-//! which order; and what the kernel's device mapper reads by the tables that dmraid makes of them,
-//! from all members and, where there is parity, without the first.
+//! Arrays of ours as dmraid sees them: members, their array, size, strip size and order. Besides,
+//! the data that the kernel's device mapper reads by the tables that dmraid makes of them, from all
+//! members and, where there is parity, without the first.
 //!
-//! Where dmraid 1.0.0.rc16 and this class differ, and who is right ([`Seen`]):
+//! Differences between dmraid 1.0.0.rc16 and this class, and the one that is right ([`Seen`]):
 //!
 //! * DDF, RAID4: dmraid does not look at the qualifier, and the kernel's `raid4` has its parity on
 //!   the first member. Ours is 1, "parity N": on the last, as mdadm has it.
@@ -12,7 +12,7 @@
 //!   FreeBSD writes it for right-symmetric, and so do we.
 //! * DDF, RAID6: dmraid does not know it. mdadm does.
 //! * DDF, RAID10: dmraid does not know secondary levels, and takes the volume for one mirror of all
-//!   disks. mdadm and FreeBSD read what we do.
+//!   disks. mdadm and FreeBSD read the volume as we do.
 //! * A serial number of fewer than five characters is none for dmraid: such an Intel disk is not
 //!   found.
 
@@ -32,7 +32,7 @@ const DEADLINE: Duration = Duration::from_secs(900);
 const USED: usize = 8 << 20;
 const STRIP: u64 = 65536;
 
-/// What dmraid makes of a volume.
+/// dmraid's interpretation of a volume.
 enum Seen {
     /// This type, and every byte.
     As(&'static str),

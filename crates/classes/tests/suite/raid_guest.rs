@@ -1,4 +1,4 @@
-//! Arrays go to and fro between this class and Linux' own RAID, as a family of formats a test:
+//! Arrays that this class and Linux' own RAID use in turn, one test for each family of formats:
 //!
 //! ```text
 //!   made here, filled  -> md assembles, reads, writes      -> read here, without a disk too;
@@ -21,13 +21,13 @@ use crate::world::{Disk, World};
 
 /// Longest life of a guest.
 const DEADLINE: Duration = Duration::from_secs(900);
-/// Where the pieces are: whoever made the array, md in the guest, this class without a disk. None
-/// is at the start of a strip or of a row.
+/// Offsets of the pieces: of the array's maker, of md in the guest, of this class without a disk.
+/// None is at the start of a strip or of a row.
 const PLACES: [usize; 3] = [0, (2 << 20) + 0x1_5000, (4 << 20) + 0x9_3000];
 /// Bytes of each disk that the volume uses.
 const USED: usize = 8 << 20;
 
-/// Who made an array.
+/// The maker of an array.
 enum Maker {
     /// This class, with `--level` as written.
     Here(&'static str),
@@ -108,7 +108,7 @@ fn name(n: usize) -> String {
     device(n).replace("/dev/", "")
 }
 
-/// What a world holds: an array on disks `first` and those behind it.
+/// The array of a world: on disk `first` and those after it.
 struct Array {
     world: World,
     disks: Vec<Disk>,
@@ -157,7 +157,7 @@ impl Array {
         self.world.control.settle().expect("at rest");
     }
 
-    /// The pieces numbered below `count` are what they should be.
+    /// Checks that the pieces numbered below `count` have their expected content.
     fn holds(&mut self, count: usize, what: &str) {
         let open = self.world.open(&self.world.volume(), Access::READ);
         for (number, at) in PLACES.iter().enumerate().take(count) {
@@ -199,7 +199,7 @@ fn make(family: &Family, level: &str, count: usize, first: usize) -> Vec<Disk> {
     array.disks
 }
 
-/// What [`raid_linux::FIND`] finds may be written, its monitor runs.
+/// The device that [`raid_linux::FIND`] finds may be written, and its monitor runs.
 const WRITABLE: &str = "action=/sys/block/$found/md/sync_action
 idle() { [ ! -e $action ] || grep -q idle $action; }
 if [ -e $action ]; then
@@ -238,7 +238,7 @@ fn write(number: usize) -> String {
     format!("dd if=/rig/piece{number} of=$md bs=4096 seek={seek} conv=fsync,notrunc\n")
 }
 
-/// The first boot: md reads and writes what was made here, and makes arrays of its own.
+/// The first boot: md reads and writes the arrays made here, and makes arrays of its own.
 fn first_boot(family: &Family, case: &Case, devices: &str) -> String {
     let (metadata, count) = (family.metadata, case.disks);
     match case.maker {

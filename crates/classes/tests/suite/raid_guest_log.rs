@@ -1,7 +1,7 @@
-//! Volumes with a log of partial parity (PPL) that md in a guest and the class here have in turn.
-//! What the kernel left dirty is replayed here, and what was left dirty here is replayed by the
-//! kernel: data was written, and its parity was not. That nothing was resynced instead is seen by
-//! parity that is wrong in a row that no log speaks of: it stays so. Two boots.
+//! Volumes with a log of partial parity (PPL) that md in a guest and the class here use in turn.
+//! Each replays the log of a volume that the other left dirty: data was written, and its parity was
+//! not. Wrong parity in a row that no log covers shows that nothing was resynced instead: it stays
+//! wrong. Two boots.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,10 +28,10 @@ const CLEAN: usize = 1;
 const LEFT: usize = 2;
 const OURS: usize = 3;
 const NAMES: [&str; 4] = ["dirty", "clean", "left", "ours"];
-/// What is written last, alone: 4 KiB of row 0, on the disk in slot 0.
+/// The piece that is written last, alone: 4 KiB of row 0, on the disk in slot 0.
 const LAST: usize = 12 << 10;
 const PAGE: usize = 4096;
-/// A row of which the parity, in slot 0, is made wrong; nobody writes so far behind.
+/// A row whose parity, in slot 0, is made wrong; no write reaches that far.
 const WITNESS: usize = 50;
 
 fn boot(script: &Script, images: &[PathBuf]) {
@@ -132,7 +132,7 @@ fn line(world: &World) -> String {
     line.map_or(String::new(), |(_, line)| line.clone())
 }
 
-/// What was written last is written again, and its parity was not when the power went.
+/// Writes the last piece again without its parity, as a power cut may leave it.
 fn tear(disk: &Disk, bytes: &mut [u8]) {
     let torn = noise(80, PAGE);
     disk.put(LAST, &torn);

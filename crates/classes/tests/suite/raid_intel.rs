@@ -1,4 +1,4 @@
-//! Intel's metadata: what is written reads back, damage is named, no power cut loses an array.
+//! Intel's metadata: it reads back as written, damage is named, no power cut loses an array.
 
 use classes::probe::{Reason, Sectors, Step, Why};
 use classes::raid::imsm::{self, Names, Over, Record, Torn};
@@ -24,7 +24,7 @@ fn blank(sector_size: u32) -> Image {
     Image::new(DISK_BYTES / u64::from(sector_size), sector_size)
 }
 
-/// What disks 0 to n would say, as `assemble` wants it.
+/// The records of disks 0 to n, as `assemble` wants them.
 fn found(array: &Array, record: &Record) -> Vec<(String, Record)> {
     let there = array.disks.iter().filter(|disk| disk.usable());
     there.map(|disk| (disk.serial.clone(), record.clone())).collect()
@@ -64,7 +64,8 @@ fn an_update_is_one_generation_later_and_keeps_what_it_does_not_know() {
     let next = imsm::update(&record, &after, 512).expect("a record");
     assert_eq!(next.generation, record.generation + 1);
     assert_eq!((next.cycles, next.time), (99, NAMES.time));
-    // But for what guards against the write hole elsewhere: the volume is dirty, and it does not.
+    // Except for other systems' protection against the write hole: the volume is dirty, and has
+    // none.
     let mut rest = [9; 32];
     rest[8] = 0;
     assert_eq!((next.disks[1].rest, next.volumes[0].rest), ([7; 12], rest));

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::raid_world::{self, DDF_LEVELS, DISK_BYTES, INTEL, INTEL_LEVELS, SNIA, one, volume};
 use crate::support::{Loop, Scratch, apply_to, run};
 
-/// What `mdadm --examine` says, line by line: key and value.
+/// The output of `mdadm --examine`, line by line: key and value.
 fn examine(device: &str) -> Vec<(String, String)> {
     let env = ["IMSM_NO_PLATFORM=1", "IMSM_DEVNAME_AS_SERIAL=1", "mdadm", "--examine", device];
     let text = run("env", &env);
@@ -122,7 +122,7 @@ fn mdadm_reads_what_goes_on_in_an_intel_array() {
             let said = intel(&mut array, &disk, 512);
             assert_eq!(value(&said, "Migrate State"), task, "{level:?}");
             assert_eq!(value(&said, "Map State"), map, "{level:?} {task}");
-            // Units, and what a unit is in sectors: mdadm's own sum.
+            // Units, and sectors per unit: mdadm's own calculation.
             let at = said.iter().find(|(key, _)| key == "Checkpoint").expect("a checkpoint");
             let (units, unit) = at.1.split_once(" (").expect("units");
             let unit: u64 = unit.trim_end_matches(')').parse().expect("a number");

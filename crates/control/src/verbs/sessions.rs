@@ -113,11 +113,8 @@ impl Verb for Sessions {
             ">age",
         ];
         let rows: Vec<_> = answer.sessions.iter().map(row).collect();
-        let mut out = if rows.is_empty() {
-            "no sessions\n".to_owned()
-        } else {
-            text::table(&columns, &rows)
-        };
+        let mut out =
+            if rows.is_empty() { "no sessions\n".to_owned() } else { text::table(&columns, &rows) };
         for s in answer.sessions.iter().map(|l| &l.session) {
             if let Some(why) = &s.held_back {
                 out.push_str(&format!("{} ({}): {why}\n", s.initiator, s.address));

@@ -1,6 +1,7 @@
-//! Every setting that a verb can change on a geom that runs is told: `status` and `plan` say that
-//! the next start gives another, `export` writes it, and `apply` sets it back. A verb, an argument
-//! or a key of a section that is in none of the lists here fails, so that no class forgets one.
+//! Settings of running geoms that verbs change: each change is reported. `status` and `plan` say
+//! that the next start gives another value, `export` writes it, and `apply` sets it back. A verb,
+//! an argument or a section key that is in none of the lists here fails, so that no class omits
+//! one.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -49,7 +50,7 @@ impl Site {
         done.unwrap_or_else(|e| panic!("{class} {verb} {params}: {e}"));
     }
 
-    /// What is told of a geom.
+    /// The reported changes of a geom.
     fn told(&self, at: &str) -> Vec<String> {
         let (config, state) = (self.control.config().0, self.control.plant().state());
         let told = by_hand(&config, &state, self.control.catalog()).into_iter();
@@ -66,7 +67,7 @@ impl Drop for Site {
     }
 }
 
-/// How a change by a verb is told.
+/// The form in which a change by a verb is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Told {
     /// As a setting: also as a step of `plan`, and by `export`.
@@ -134,7 +135,7 @@ fn filter_changes() -> Vec<(&'static str, &'static str, Value, &'static str, Tol
     .collect()
 }
 
-/// Class, verb, its words, which geom is changed, and how that is told.
+/// Class, verb, its arguments, the changed geom, and the form of the report.
 fn changes() -> Vec<(&'static str, &'static str, Value, &'static str, Told)> {
     vec![
         ("sched", "configure", json!({ "name": "s", "algorithm": "fair" }), "sched s", Setting),
@@ -211,7 +212,7 @@ fn changes() -> Vec<(&'static str, &'static str, Value, &'static str, Told)> {
     ]
 }
 
-/// Verbs that change no setting: what they do is once, or is kept on the disks.
+/// Verbs that change no setting: their effect is momentary, or is stored on the disks.
 const OTHERS: &str = "
     sched: destroy stats reset
     trim: destroy now stats
@@ -250,8 +251,8 @@ const OTHER_ARGS: &str = "
     fs allow: user
 ";
 
-/// Keys of sections that say how a geom is made, and change only with it. Those of `fs` that a verb
-/// changes are told until the next start.
+/// Keys of sections that determine how a geom is created and change only with it. Those of `fs`
+/// that a verb changes are reported until the next start.
 const FIXED: &str = "
     trim: granule zeroes
     stripe: strip
@@ -364,7 +365,7 @@ fn a_change_by_hand_is_told_exported_and_set_back() {
         assert_eq!((changed, steps.len()), (1, 1), "{what}: {steps:?}");
         assert_eq!(steps[0].0, wanted, "{what}");
         assert!(steps[0].1.starts_with("changed by hand, set back"), "{what}: {steps:?}");
-        // What `export` writes is what runs; as applied, nothing is told.
+        // `export` writes the running settings; after they are applied, no change is reported.
         let mut export = config.clone();
         for geom in &mut export.geom {
             let now = settings(geom, &state, site.control.catalog()).unwrap_or_default();
@@ -376,7 +377,7 @@ fn a_change_by_hand_is_told_exported_and_set_back() {
     }
 }
 
-/// What is told until the next start names the command that ends it.
+/// A change that is reported until the next start names the command that reverts it.
 fn undo(site: &Site, said: &str, at: &str) {
     let Some((_, command)) = said.split_once("take it back: `ashlar ") else { return };
     let words: Vec<&str> = command.trim_end_matches(['`', '.']).split(' ').collect();

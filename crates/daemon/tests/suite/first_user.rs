@@ -1,4 +1,4 @@
-//! What somebody meets who has never seen this before, on a daemon in this process.
+//! First use of the daemon without prior knowledge, with a daemon in this process.
 
 use control::api::{Error, Kind, PartAnswer};
 use control::config::{DaemonConfig, DiskConfig, GeomConfig, Port};

@@ -1,6 +1,6 @@
-//! What a plan says is what `apply` does: over random configurations on a daemon in this process, a
-//! plan that refuses nothing is carried out wholly and leaves nothing to do, and one that refuses
-//! is refused and changes nothing.
+//! Agreement of `plan` and `apply` over random configurations, on a daemon in this process. A plan
+//! without refusals is carried out wholly and leaves nothing to do. A plan with a refusal is
+//! refused and changes nothing.
 //!
 //! More of them: see `testkit::seeds`.
 

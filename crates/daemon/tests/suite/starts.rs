@@ -1,16 +1,17 @@
-//! Starts with things missing: random images, members and ports are away when a daemon in this
-//! process starts, and appear later in a random order. A model says what is served at each moment.
+//! Starts with missing disks: random images, members and ports are absent when a daemon in this
+//! process starts, and appear later in a random order. A model predicts the served units at each
+//! moment.
 //!
 //! ```text
 //!   images, some away --> start, doors open --> check --> one thing appears --> check --> all
 //! ```
 //! Invariants of the model
-//!  H1  A unit is served when what it needs is there, within [`LIMIT`]: all images of a disk, a
-//!      concatenation or a layer, and one member of a mirror.
-//!  H2  A unit of which something is away answers that it is not there yet, so that hosts try
-//!      again, and never that there is no such unit.
-//!  H3  What a unit answers to a read are the bytes of its own disks.
-//!  H4  What is served stays served, in the same session, while the rest appears.
+//!  H1  A unit is served when everything that it needs is present, within [`LIMIT`]: all images of
+//!      a disk, a concatenation or a layer, and one member of a mirror.
+//!  H2  A unit with a missing part answers that it is not ready yet, so that hosts try again, and
+//!      never that there is no such unit.
+//!  H3  A read of a unit returns the bytes of its own disks.
+//!  H4  A served unit stays served, in the same session, while the rest appears.
 //!
 //! More of them: see `testkit::seeds`.
 
@@ -74,7 +75,7 @@ impl Unit {
     }
 }
 
-/// A seed's folder and what is in it.
+/// The folder of a seed and its contents.
 struct Site {
     folder: PathBuf,
     /// Images that are away.
@@ -125,7 +126,7 @@ impl Site {
     fn new(seed: u64, random: &mut SeededRandom) -> Site {
         let folder = std::env::temp_dir().join(format!("ashlar-st-{}-{seed}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        // What is below layers, and what has none.
+        // Members of layers, and disks without layers.
         let mut units = Vec::new();
         let whole = 1 + random.below(3);
         let stripe: Vec<u64> = (0..whole).collect();
@@ -203,7 +204,7 @@ impl Site {
     }
 }
 
-/// What has happened in a seed.
+/// Events of a seed.
 #[derive(Default)]
 struct Seen {
     served: u64,
@@ -239,7 +240,7 @@ impl Walk {
         self.seen.served += 1;
     }
 
-    /// What the model says of every unit.
+    /// Checks every unit against the model.
     fn check(&mut self) {
         let seed = self.seed;
         if self.site.taken.is_some() {
@@ -313,7 +314,7 @@ fn start(site: &Site, seed: u64, desired: &Config) -> Control {
     let launched = Config { daemon: desired.daemon.clone(), ..Config::default() };
     let archive = Archive::new(&site.folder.join("history"), 2);
     let control = Control::new(Box::new(plant), catalog(), &launched, archive);
-    // What a start leaves out is no error.
+    // Parts that a start omits are no error.
     let begun = control.start(desired);
     begun.unwrap_or_else(|e| panic!("seed {seed}: the start is refused: {e}"));
     control.plant().open();

@@ -1,4 +1,5 @@
-//! blockdev, over loop devices. Needs root and losetup (util-linux); says so when it has neither.
+//! The class blockdev, over loop devices. Needs root and losetup (util-linux); says so when it has
+//! neither.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;

@@ -187,7 +187,7 @@ fn f4_a_file_that_was_cut_is_not_made_longer_by_writes() {
             w.write(edge, 61440, &[7; 4096]).unwrap();
             let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
             file.set_len(8192).unwrap();
-            // Longer than a core believes what it saw.
+            // Longer than a core caches the size of the file.
             let start = std::time::Instant::now();
             while start.elapsed() < Duration::from_millis(3) {
                 assert_eq!(w.write(edge, 4096, &[3; 4096]), Ok(()), "what is left of it");

@@ -235,7 +235,7 @@ fn hung_requests_go_on_after_release_or_end_at_a_power_cut() {
     }
 }
 
-/// What a sector may hold: the last write that must have survived, and those after it.
+/// Possible contents of a sector: the last write that must have survived, and those after it.
 #[derive(Clone, Default)]
 struct Allowed(Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! nop: what it injects, how often, and that it can come and go under load.
+//! The class nop: its injected faults, their frequency, and its insertion and removal under load.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! ORDERED at the queue of a disk: nothing passes it, whatever the disk does.
+//! ORDERED requests at the queue of a disk: nothing passes them, whatever the disk does.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ fn of_three_writes_to_one_block_the_last_stays_when_the_middle_is_ordered() {
     assert!(passed > 100, "without the flag writes pass each other: {passed} of 300");
 }
 
-/// Requests under way and how far each barrier has come, as somebody above the disk sees them.
+/// Requests in flight and the progress of each barrier, as seen by a user of the disk.
 #[derive(Default)]
 struct Watcher {
     /// Number of each request that was sent and has not ended, and whether it is ordered.
@@ -101,7 +101,7 @@ impl Sink for Watcher {
     }
 }
 
-/// What a block may hold: the last ordered write, or one of those after it.
+/// Possible contents of a block: the last ordered write, or one of those after it.
 fn many(seed: u64) -> (u64, u64) {
     let blocks = 8u64;
     let mut w = shuffling(seed, 64 << 20);
@@ -131,7 +131,7 @@ fn many(seed: u64) -> (u64, u64) {
             bio.flags = if ordered { Flags::ORDERED } else { Flags::NONE };
         });
         if ordered {
-            // All that came before has ended by then, and nobody knows in which order.
+            // All earlier requests have ended by then, in an unknown order.
             let place = &mut allowed[block as usize];
             match op {
                 Op::Write => *place = vec![byte],

@@ -62,7 +62,7 @@ fn file_that_was_removed_is_degraded_and_can_be_saved() {
     shell(&command(&said, "cp"));
     let saved = std::fs::read(&path).unwrap();
     assert!(saved.len() == 1 << 20 && saved[4096..8192].iter().all(|b| *b == 7));
-    // The copy is not what is in use.
+    // The copy is not the file in use.
     trouble(&mut w, "was replaced by another file", "restart");
 }
 

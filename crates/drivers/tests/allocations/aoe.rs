@@ -1,5 +1,5 @@
-//! The way of a READ or WRITE over AoE, from a real interface to the medium and back, allocates
-//! nothing: a cable (veth) with the target at one end and the test at the other. Needs root.
+//! Allocations of a READ or WRITE over AoE, from a real interface to the medium and back: none. A
+//! cable (veth) has the target at one end and the test at the other. Needs root.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ const SLOT: aoe::Address = aoe::Address { shelf: 7, slot: 0 };
 const ME: Mac = Mac([2, 0, 0, 0, 0, 9]);
 
 fn settled(counter: &AtomicU64) -> u64 {
-    // The counter is told every millisecond.
+    // The counter is updated every millisecond.
     std::thread::sleep(Duration::from_millis(50));
     counter.load(Ordering::Acquire)
 }
@@ -154,7 +154,7 @@ impl Client {
         Client { link, reactor, to, tag: 0, data }
     }
 
-    /// Sends a command; what it writes.
+    /// Sends a command and the data that it writes.
     fn send(&mut self, ata: Ata, bytes: usize) {
         self.tag += 1;
         let (to, from, version, tag) = (self.to, ME, VERSION, self.tag);

@@ -1,4 +1,4 @@
-//! The way of a READ or WRITE, from the socket to the medium and back, allocates nothing.
+//! Allocations of a READ or WRITE over iSCSI, from the socket to the medium and back: none.
 
 #[allow(dead_code)]
 #[path = "../suite/iscsi/server.rs"]
@@ -18,7 +18,7 @@ const COMMANDS: u32 = 3000;
 const FEW: u64 = COMMANDS as u64 / 100;
 
 fn settled(counter: &AtomicU64) -> u64 {
-    // The counter is told every millisecond.
+    // The counter is updated every millisecond.
     std::thread::sleep(Duration::from_millis(50));
     counter.load(Ordering::Acquire)
 }

@@ -1,4 +1,4 @@
-//! The way of a READ or WRITE over NBD, from the socket to the medium and back, allocates nothing.
+//! Allocations of a READ or WRITE over NBD, from the socket to the medium and back: none.
 
 #[allow(dead_code)]
 #[path = "../suite/nbd/server.rs"]
@@ -20,7 +20,7 @@ const REQUESTS: u64 = 3000;
 const FEW: u64 = REQUESTS / 100;
 
 fn settled(counter: &AtomicU64) -> u64 {
-    // The counter is told every millisecond.
+    // The counter is updated every millisecond.
     std::thread::sleep(Duration::from_millis(50));
     counter.load(Ordering::Acquire)
 }

@@ -1,5 +1,5 @@
-//! In steady state a core allocates nothing a command: transport, engine, graph and disk reuse
-//! what they have.
+//! Allocations in steady state: a core allocates nothing per command, because transport, engine,
+//! graph and disk reuse their memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! Asymmetric access: what each state lets run, who hears of changes, and that a change waits.
+//! Asymmetric access: the commands that each state permits, the unit attentions of changes, and
+//! that a change waits.
 
 use std::sync::Arc;
 

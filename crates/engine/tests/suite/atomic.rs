@@ -1,4 +1,5 @@
-//! WRITE ATOMIC: what page B0h tells is kept at a power cut at any instant, and no more is taken.
+//! WRITE ATOMIC: the guarantees of page B0h hold at a power cut at any instant, and larger writes
+//! are refused.
 
 use std::sync::Arc;
 
@@ -95,8 +96,8 @@ fn the_limits_are_those_of_the_disk() {
     w.run(&h, 0, &write_atomic(BLOCKS - 8, 8), 0, &[7; 4096]).good();
 }
 
-/// What a power cut leaves: every piece that the disk keeps whole is as it was made durable, or as
-/// some later request left it; each piece by its own luck.
+/// Contents after a power cut: every piece that the disk keeps whole is as last made durable, or as
+/// some later request left it, independently of the others.
 fn after_cut(disk: &TestDisk, whole: usize, random: &mut SeededRandom) -> Vec<u8> {
     let s = disk.state();
     let from = s.log.iter().rposition(|d| d.op == Op::Flush).map_or(0, |at| at + 1);
@@ -116,9 +117,9 @@ fn after_cut(disk: &TestDisk, whole: usize, random: &mut SeededRandom) -> Vec<u8
     image
 }
 
-/// Atomic writes of all that is told and plain writes across, some made durable; then the power
-/// goes. Of an atomic write all blocks are there, or none: what is where is found by stamps, those
-/// of a later write hide it.
+/// Atomic writes of the full reported length and overlapping plain writes, some made durable; then
+/// the power fails. Of an atomic write all blocks are stored, or none. Stamps identify the writes,
+/// and those of a later write replace earlier ones.
 #[test]
 fn a_power_cut_leaves_all_of_an_atomic_write_or_nothing() {
     let (mut torn, mut there, mut missing) = (0, 0, 0);
@@ -158,7 +159,7 @@ fn a_power_cut_leaves_all_of_an_atomic_write_or_nothing() {
             let found: Vec<u8> = (*lba..lba + blocks)
                 .flat_map(|b| image[b as usize * 512..][..512].to_vec())
                 .collect();
-            // A later write may have hidden a part: only what is older than it counts as missing.
+            // A later write may have hidden a part, so only older stamps count as missing blocks.
             let has = found.contains(&stamp);
             let older = found.iter().any(|at| *at < stamp);
             match (has && older, *is_atomic) {

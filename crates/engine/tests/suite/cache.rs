@@ -23,7 +23,7 @@ fn an_immediate_flush_is_answered_before_the_disk_has_done_it() {
     w.release_all(&disk);
     w.answer(&h, slow).good();
     w.run(&h, 0, &TUR, 0, &[]).good();
-    // What is out of range is refused at once.
+    // An out-of-range request is refused at once.
     let far = [0x35, 2, 0, 0, 1, 0, 0, 0, 0, 0];
     assert_eq!(w.run(&h, 0, &far, 0, &[]).asc(), (5, 0x21, 0));
     w.check_empty();

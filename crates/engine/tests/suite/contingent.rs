@@ -1,5 +1,5 @@
-//! An auto contingent allegiance beside flow control: while windows are small and most commands
-//! wait for their turn, one fails. Whatever comes then is answered, and so is what was there.
+//! An auto contingent allegiance combined with flow control: one command fails while windows are
+//! small and most commands wait for their turn. New commands and waiting commands are answered.
 
 use engine::{TaskAttribute, TmFunction, TmOutcome, WINDOW_MIN};
 use reactor::sim::{Actor, Limits};
@@ -17,7 +17,7 @@ const BUSY: u8 = 0x08;
 const OPEN: usize = 100;
 
 fn run_for(w: &World, ns: u64) {
-    // Somebody waits for the end of it: the world's time does not stand still.
+    // A task waits for the end of the period, so that virtual time advances.
     let core = w.cores[0].clone();
     drop(w.cores[0].reactor().spawn("time", async move { core.reactor().sleep(ns).await }));
     let mut actors: Vec<Actor<'_>> =

@@ -1,5 +1,5 @@
-//! EXTENDED COPY and its results: what moves, who may, what is told, and what an end in the middle
-//! leaves behind.
+//! EXTENDED COPY and its results: the copied data, permissions, reports, and the state after an end
+//! in the middle.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Disks `d0`, `d1` at LUN 0 and 1 of everybody, full of different bytes.
+/// Disks `d0`, `d1` at LUN 0 and 1 of all initiators, full of different bytes.
 fn two(seed: u64, blocks: u64) -> (World, Arc<TestDisk>, Arc<TestDisk>) {
     let mut w = World::new(seed);
     let (a, b) = (w.disk("d0", blocks), w.disk("d1", blocks));
@@ -215,8 +215,8 @@ fn held_data_is_told_once() {
     assert_eq!(w.run(&h, 0, &in_cdb(1, 5), 4096, &[]).good().data, [0; 4]);
 }
 
-/// What the unit at `disk` holds back, one at a time, and the abort after each: the function is
-/// answered only when the medium is left alone, and then it is.
+/// An abort after each request that the unit at `disk` holds back, one at a time. The function is
+/// answered only when the medium is left alone, and it stays so.
 #[test]
 fn an_abort_at_each_step_leaves_the_medium_alone() {
     for step in 0..12 {
@@ -399,8 +399,8 @@ struct Unit {
     media: usize,
 }
 
-/// What one segment does to the media, by a reader of the standard who has not seen the engine:
-/// `None` when it must end the copy, and then it has changed nothing.
+/// The effect of one segment on the media, from the standard and independent of the engine. `None`
+/// if it must end the copy; in this case it has changed nothing.
 fn model(
     units: &mut [Unit],
     kind: u8,

@@ -1,5 +1,5 @@
-//! Sizes, depths and kinds of commands make no difference to what a nexus gets of a slow disk:
-//! initiators of all sorts beside each other, in virtual time, over seeds.
+//! Fair shares of a slow disk: sizes, depths and kinds of commands make no difference to the share
+//! of a nexus. Initiators of all sorts run side by side, in virtual time, over seeds.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -200,7 +200,7 @@ fn run_for(w: &World, ns: u64) {
     assert!(matches!(ended, Ended::Stopped | Ended::TimeUp | Ended::Quiet), "{ended:?}");
 }
 
-/// What was measured of a run.
+/// Measurements of a run.
 struct Seen {
     /// By load: times, shortest first.
     times: Vec<Vec<u64>>,
@@ -250,8 +250,9 @@ fn pace(random: &mut SeededRandom) -> Pace {
     }
 }
 
-/// L3: however greedy the others, a nexus with one small command waits for what is below, which is
-/// what the disk works on and a little more, and not for what waits.
+/// L3: a nexus with one small command beside greedy ones waits only for the commands below the
+/// scheduler. These are the commands at the disk and a few more; it does not wait for the queued
+/// commands.
 #[test]
 fn a_small_nexus_beside_greedy_ones_waits_for_little() {
     for seed in Seeds::of(4) {

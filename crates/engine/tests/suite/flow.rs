@@ -93,7 +93,7 @@ impl Reader {
         tag
     }
 
-    /// Sends what it may.
+    /// Sends as many commands as the window allows.
     fn fill(&self) {
         while !self.stop.get() {
             let window = self.session().depth_hint();

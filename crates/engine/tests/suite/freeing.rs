@@ -1,5 +1,6 @@
-//! Freeing blocks: what a unit says of it is what is below, also when a layer is slipped in or
-//! taken out under it; one UNMAP is one request; what promises something is not put off.
+//! Deallocation of blocks: a unit reports the properties of the provider below, also when a layer
+//! is inserted or removed under it. One UNMAP is one request, and deletes with a guarantee are not
+//! deferred.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,8 +15,8 @@ use geom::{
 
 use crate::world::*;
 
-/// A layer that acknowledges deletes and never sends them, so that deleted blocks keep what they
-/// hold, and says so. ORDERED ones go down.
+/// A layer that acknowledges deletes and never sends them, so that deleted blocks keep their
+/// contents, and reports this. ORDERED deletes are passed down.
 struct Veil {
     below: Edge,
     seen: Arc<Mutex<Vec<Vec<Range<u64>>>>>,
@@ -88,7 +89,7 @@ fn unit() -> (World, Arc<TestDisk>, Arc<Mutex<Vec<Vec<Range<u64>>>>>) {
     unit_with(0)
 }
 
-/// With what the class says of deleted bytes: 1: they read as zeroes.
+/// With the value that the class reports for deleted bytes; 1: they read as zeroes.
 fn unit_with(promise: u64) -> (World, Arc<TestDisk>, Arc<Mutex<Vec<Vec<Range<u64>>>>>) {
     let mut w = World::new(1);
     let disk = w.disk("d0", 4096);
@@ -184,7 +185,7 @@ fn a_disk_that_takes_one_range_gets_them_one_by_one() {
     w.check_empty();
 }
 
-/// F1: what was promised of deleted blocks is taken back, and said; and promised again.
+/// F1: the guarantee for deleted blocks is withdrawn and reported, and given again.
 #[test]
 fn a_layer_that_comes_or_goes_below_is_told() {
     const CHANGED: (u8, u8, u8) = (6, 0x3F, 3);
@@ -229,7 +230,8 @@ fn what_a_format_frees_is_not_put_off() {
     w.check_empty();
 }
 
-/// U4: a SANITIZE that frees blocks has freed them when it ends, whoever puts others off.
+/// U4: a SANITIZE that frees blocks has freed them when it ends, even if other deletes are
+/// deferred.
 #[test]
 fn what_a_sanitize_frees_is_not_put_off() {
     let (mut w, disk, seen) = unit();

@@ -1,5 +1,5 @@
-//! The fuzz entry points over their corpus and seeded mutations of it: no panic, and what some of
-//! the corpus is meant to be is still what it is.
+//! The fuzz entry points over their corpus and seeded mutations of it: nothing panics, and certain
+//! corpus entries still decode as intended.
 
 use engine::fuzzing::TARGETS;
 use testkit::corpus::{Corpus, anywhere, each_is_whole};

@@ -1,5 +1,5 @@
-//! What changes a medium: commands that are alone with their blocks, a cache that tells the truth,
-//! formats and sanitizing that nothing stops, trays, drives and units without a medium.
+//! Commands that change a medium: exclusive access to their blocks, a truthful cache,
+//! uninterruptible formats and sanitizing, trays, drives, and units without a medium.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ const COMPARE_WRITE: u8 = 0x89;
 const ORWRITE: u8 = 0x8B;
 const WRITE_ATOMIC: u8 = 0x9C;
 
-/// A world whose unit is opened as told.
+/// A world whose unit is opened with the given spec.
 fn world_of(seed: u64, blocks: u64, spec: &OpenSpec) -> World {
     let mut w = World::new(seed);
     w.disk("d0", blocks);
@@ -117,7 +117,7 @@ fn increments_by_compare_and_write_are_never_lost() {
                                 seen[i] += 1;
                             }
                         }
-                        // Nobody is ahead of the truth.
+                        // No initiator may be ahead of the true value.
                         seen[i] = seen[i].min(done);
                     }
                 }
@@ -199,7 +199,8 @@ fn lba_status_is_what_the_disk_says() {
     assert_eq!(runs, [(0, 100, 1), (100, 2, 0), (102, 898, 1)]);
     let one = ask(101, 24).good().data;
     assert_eq!((one.len(), one[15], one[19], one[20]), (24, 101, 1, 0));
-    // The length inside tells of no more than was looked at, and a cut answer is a prefix.
+    // The length field covers only the blocks that were examined, and a truncated answer is a
+    // prefix.
     assert_eq!(ask(0, 12).good().data, data[..12].to_vec().tap(20));
     assert_eq!(ask(999, 24).good().data[19], 1);
     assert_eq!(ask(1000, 24).asc(), (5, 0x21, 0));

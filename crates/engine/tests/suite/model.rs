@@ -1,13 +1,14 @@
-//! A seeded simulation: three initiators on two cores do whatever they like to two disks that
-//! answer late, in any order, or with errors; a model says what they may hear and what may be on
-//! the media. `ASHLAR_SEEDS=1000` runs more seeds; a failing one prints itself.
+//! Model test of the engine in a seeded simulation: three initiators on two cores send random
+//! commands to two disks that answer late, in any order, or with errors. A model predicts the
+//! permitted answers and the possible contents of the media. `ASHLAR_SEEDS=1000` runs more seeds; a
+//! failing one prints itself.
 //!
-//! What the model knows
-//!  * unit attentions: a queue for each initiator and LUN, told in order, once each; before the
+//! Contents of the model
+//!  * unit attentions: a queue for each initiator and LUN, reported in order, once each; before the
 //!    first command for a LUN it holds one condition, which covers all that come;
 //!  * media: every write has a stamp; GOOD means that it is there once, a stamp whose command was
 //!    aborted never arrives after the abort was answered or the command was discarded;
-//!  * reads return, block by block, what the medium held at some moment while they ran;
+//!  * reads return, block by block, contents of the medium at some moment while they ran;
 //!  * every command has one end, and an abort is answered when those it is about have ended.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -145,7 +146,7 @@ impl Sim {
         self.look();
     }
 
-    /// What a command must hear at once: a unit attention, or a range error.
+    /// Sense data that a command must get at once: a unit attention, or a range error.
     fn must(&mut self, host: usize, disk: usize, end: Option<u64>) -> Option<(u8, u8, u8)> {
         self.used[host][disk] = true;
         if let Some((asc, ascq)) = self.queues[host][disk].pop_front() {
@@ -369,7 +370,7 @@ impl Sim {
         self.used[host] = [false; 2];
     }
 
-    /// Takes in what the disks did and what the initiators heard.
+    /// Takes in the log of the disks and the answers to the initiators.
     fn look(&mut self) {
         for disk in 0..2 {
             let log = self.w.disks[disk].1.state().log[self.read_log[disk]..].to_vec();
@@ -415,7 +416,7 @@ impl Sim {
                 let tm = self.tms.remove(&(host, tag)).expect("one answer");
                 assert_eq!(outcome, TmOutcome::Complete);
                 for key in tm.targets {
-                    // What it heard before the answer was taken in before the answer.
+                    // Answers that arrived before the abort's answer were processed before it.
                     let late = self.sent.contains_key(&key) && !self.has_heard(key);
                     assert!(!late, "{key:?} outlives its abort");
                 }

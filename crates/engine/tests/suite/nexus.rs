@@ -1,4 +1,4 @@
-//! What initiators hear, when, and how often: unit attentions, masking, sense data, residuals.
+//! Reports to initiators, their time and number: unit attentions, masking, sense data, residuals.
 
 use bio::{Errno, Op};
 use engine::{Next, Residual, TmFunction, TmOutcome};
@@ -300,7 +300,7 @@ fn a_map_that_changes_is_heard_once_a_session_and_seen_at_once() {
     assert_eq!(w.run(&h, 1, &TUR, 0, &[]).asc(), (5, 0x25, 0));
     assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (6, 0x3F, 0x0E));
     w.run(&h, 0, &TUR, 0, &[]).good();
-    // Added: the new unit has a reset to tell, the session one change.
+    // Added: the new unit reports a reset, the session one change.
     w.map(&[(0, "d0", false), (1, "d1", false)]);
     assert_eq!(w.run(&h, 1, &TUR, 0, &[]).asc(), (6, 0x29, 0));
     assert_eq!(w.run(&h, 1, &TUR, 0, &[]).asc(), (6, 0x3F, 0x0E));
@@ -309,11 +309,11 @@ fn a_map_that_changes_is_heard_once_a_session_and_seen_at_once() {
     // Exchanged.
     w.map(&[(0, "d1", false), (1, "d0", false)]);
     assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
-    // REPORT LUNS tells the change, too.
+    // REPORT LUNS also reports the change.
     w.run(&h, 0, &REPORT_LUNS, 256, &[]).good();
     w.run(&h, 0, &TUR, 0, &[]).good();
     assert_eq!(w.run(&h, 1, &TUR, 0, &[]).asc(), (6, 0x29, 0));
-    // It is another disk: nothing reaches it before the initiator has asked who it is.
+    // It is another disk: no command reaches it before the initiator has queried its identity.
     let pages = [&[0x12, 1, 0x80, 0, 96, 0], &[0x12, 1, 0xB0, 0, 96, 0]];
     for _ in 0..2 {
         assert_eq!(w.run(&h, 0, &write16(0, 1), 0, &[0; 512]).asc(), (5, 0x25, 0));

@@ -1,5 +1,6 @@
 //! ROD tokens: POPULATE TOKEN, WRITE USING TOKEN, RECEIVE ROD TOKEN INFORMATION, REPORT ALL ROD
-//! TOKENS. No stranger here speaks them: lists and tokens are laid out by hand from the standards.
+//! TOKENS. No foreign tool here supports them, so lists and tokens are laid out by hand from the
+//! standards.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
 
 /// Time goes by.
 fn pass(w: &World, ns: u64) {
-    // Somebody waits for the end of it: the world's time does not stand still.
+    // A task waits for the end of the period, so that virtual time advances.
     let core = w.cores[0].clone();
     drop(w.cores[0].reactor().spawn("time", async move { core.reactor().sleep(ns).await }));
     let mut actors: Vec<Actor<'_>> =
@@ -28,7 +29,7 @@ fn pass(w: &World, ns: u64) {
     w.sim.run(&mut actors, Limits { ns, ..Limits::default() }, &mut || false);
 }
 
-/// `d0` and `d1` of 8192 blocks at LUN 0 and 1 of everybody.
+/// `d0` and `d1` of 8192 blocks at LUN 0 and 1 of all initiators.
 fn two(seed: u64) -> (World, Arc<TestDisk>, Arc<TestDisk>) {
     let mut w = World::new(seed);
     let (a, b) = (w.disk("d0", 8192), w.disk("d1", 8192));
@@ -133,8 +134,8 @@ fn whoever_writes_to_what_a_token_stands_for_revokes_it() {
     }
 }
 
-/// A write that comes while data is on its way between the units: what was read before it may not
-/// be told from what was read after it, so none of it is written any more.
+/// A write that arrives while data are copied between the units: data read before it cannot be
+/// distinguished from data read after it, so none of them are written any more.
 #[test]
 fn a_write_in_the_middle_stops_the_use_before_new_data_is_mixed_in() {
     let (w, a, b) = two(3);

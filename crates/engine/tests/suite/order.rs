@@ -46,7 +46,7 @@ fn select(w: &World, h: &Host, (cdb, list): ([u8; 6], Vec<u8>)) {
     w.turn();
 }
 
-/// The first bytes of what was written, in the order in which it reached the medium.
+/// The first bytes of the writes, in the order in which they reached the medium.
 fn written(w: &World) -> Vec<u8> {
     let state = w.disks[0].1.state();
     state.log.iter().filter(|d| d.op == Op::Write).map(|d| d.data[0]).collect()
@@ -273,7 +273,7 @@ fn a_contingent_allegiance_is_established_heard_and_ended() {
     assert_eq!(w.run(&b, 0, &[0, 0, 0, 0, 0, NACA], 0, &[]).status, 0x30, "ACA ACTIVE");
     let late = w.host(1, "i3");
     assert_eq!(w.run(&late, 0, &TUR, 0, &[]).status, 0x08, "a nexus that came later");
-    // What runs goes on, what waits waits.
+    // Running commands go on, and waiting commands wait.
     w.release_all(&w.disks[0].1);
     w.answer(&b, running).good();
     assert!(b.answer(barrier).is_none());

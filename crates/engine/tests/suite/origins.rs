@@ -1,4 +1,4 @@
-//! Whose requests are whose below a unit.
+//! Origins of the requests below a unit: initiator, session, LUN and process.
 
 use engine::Session;
 

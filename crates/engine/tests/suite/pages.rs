@@ -1,10 +1,10 @@
-//! What units say of themselves and what they do: tables against behaviour.
+//! Reported properties of units against their behaviour.
 //!
 //! * every opcode and service action: REPORT SUPPORTED OPERATION CODES agrees with the answers
 //! * every bit outside the usage maps is refused with a pointer to it
 //! * every data-in command with every allocation length: a prefix of the whole;
 //!   lengths inside are those of the whole
-//! * mode pages: changeable bits, all-or-nothing, saving, resets, who hears of it
+//! * mode pages: changeable bits, all-or-nothing, saving, resets, unit attentions
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -270,7 +270,7 @@ fn mode_pages_do_what_their_masks_say() {
     for which in [(0x08, 0), (0x0A, 0), (0x0A, 1), (0x01, 0), (0x1C, 0)] {
         let mask = modes(&world, &host, 1, which.0, which.1);
         let now = modes(&world, &host, 0, which.0, which.1);
-        // What was sensed can be selected, and nobody hears of it.
+        // Sensed values can be selected, and this raises no unit attention.
         select(&world, &host, &list_of(&now), false).good();
         world.run(&other, 0, &TUR, 0, &[]).good();
         let head = if which.1 == 0 { 10 } else { 12 };
@@ -362,7 +362,7 @@ fn saved_pages_outlive_resets_and_restarts() {
     let name = [0xA3, 0x05, 0, 0, 0, 0, 0, 0, 0, 64, 4, 0];
     assert_eq!(world.run(&host, 0, &name, 64, &[]).good().data, b"\0\0\0\x04abc\0");
     drop((host, world));
-    // A record that cannot be read keeps the unit away: it may say that nobody may write.
+    // A record that cannot be read keeps the unit closed, because it may forbid writes.
     vault.put("d0", Kind::ModePages, vec![9, 9]);
     let mut world = World::new(3);
     world.registry.set_vault(vault);
@@ -392,7 +392,7 @@ fn logs_count_what_was_done() {
     assert_eq!(world.run(&host, 0, &world::read16(0, 1), 512, &[]).asc().0, 3);
     world.disks[0].1.state().fail = None;
     assert_eq!(number(&page(&host, 3), 4 + 6 * 12 + 4), 1, "a read that failed");
-    // What a session did stays when it goes.
+    // Changes by a session remain when it ends.
     other.session.close();
     world.turn();
     assert_eq!(number(&page(&host, 0x19), 8), 2);
@@ -420,7 +420,7 @@ fn small_state_is_the_units_or_the_nexus_own() {
     assert_eq!(world.run(&other, 0, &read, 4, &[]).good().data, [0; 4]);
     let beyond = [0x3B, 2, 0, 0, 0x10, 0, 0, 0, 1, 0];
     assert_eq!(world.run(&host, 0, &beyond, 0, b"x").asc(), (5, 0x24, 0));
-    // The time that one sets is everybody's, and they hear of it.
+    // The time that one initiator sets applies to all, and they get a unit attention.
     let time = [0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0];
     world.run(&host, 0, &[0xA4, 0x0F, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0], 0, &time).good();
     assert_eq!(world.run(&other, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 0x10));

@@ -1,5 +1,5 @@
-//! Protection information: tuples beside the data, checked whoever comes, and right after a power
-//! cut at any instant.
+//! Protection information: tuples beside the data, checked for every initiator, and correct after a
+//! power cut at any instant.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use testkit::Seeds;
 use crate::tuples::*;
 use crate::world::*;
 
-/// Blocks of a small provider, and what is left of them.
+/// Blocks of a small provider, and the blocks that are left for data.
 const SMALL: u64 = 1000;
 const SMALL_LEFT: u64 = 975;
 
-/// A unit of a type over what a disk has, or over a blank one.
+/// A unit of a type over the contents of a disk, or over a blank one.
 fn world_of(seed: u64, blocks: u64, kind: u8, image: Option<Vec<u8>>) -> (World, Arc<TestDisk>) {
     let mut w = World::new(seed);
     let disk = w.disk("d0", blocks);
@@ -52,7 +52,7 @@ fn the_unit_says_what_it_has() {
         assert_eq!(extended[4] & 0x3F, 0x3F);
         let control = w.run(&h, 0, &[0x1A, 8, 0x0A, 0, 64, 0], 64, &[]).good().data;
         assert_eq!(control[4 + 5] & 0x80, 0x80);
-        // Nobody reaches the tail.
+        // No command reaches the tail.
         assert_eq!(w.run(&h, 0, &read16(SMALL_LEFT, 1), 512, &[]).asc(), (5, 0x21, 0));
         assert_eq!(w.run(&h, 0, &write16(SMALL_LEFT - 1, 2), 0, &[0; 1024]).asc(), (5, 0x21, 0));
     }
@@ -70,7 +70,7 @@ fn type_one_checks_guards_and_references_both_ways() {
     w.run(&h, 0, &with_protect(write16(10, 3), 1), 0, &good).good();
     assert_eq!(w.run(&h, 0, &with_protect(read16(10, 3), 1), 1560, &[]).good().data, good);
     assert_eq!(w.run(&h, 0, &read16(11, 1), 512, &[]).good().data, [2; 512]);
-    // What is wrong is refused where it is wrong, and nothing of it is written.
+    // Wrong tuples are refused with their position, and no block of the command is written.
     let mut bad = woven(&[[7; 512]; 3], 0, 10);
     bad[520 + 100] ^= 1;
     for (field, end) in [(1, GUARD), (4, GUARD), (5, GUARD)] {
@@ -82,7 +82,7 @@ fn type_one_checks_guards_and_references_both_ways() {
     assert_eq!((answer.asc(), answer.sense().information), (REFERENCE, Some(10)));
     assert_eq!(w.run(&h, 0, &with_protect(read16(10, 3), 1), 1560, &[]).good().data, good);
     assert_eq!(w.run(&h, 0, &with_protect(write16(10, 3), 6), 0, &bad).asc(), (5, 0x24, 0));
-    // Field 3 checks nothing: what it stores is found by the next read.
+    // Field 3 checks nothing: the next read finds the wrong tuple that it stored.
     w.run(&h, 0, &with_protect(write16(10, 3), 3), 0, &bad).good();
     let answer = w.run(&h, 0, &read16(10, 3), 1536, &[]);
     assert_eq!((answer.asc(), answer.sense().information), (GUARD, Some(11)));
@@ -91,7 +91,7 @@ fn type_one_checks_guards_and_references_both_ways() {
     w.run(&h, 0, &write16(10, 3), 0, &[9; 1536]).good();
     let data = w.run(&h, 0, &with_protect(read16(10, 3), 1), 1560, &[]).good().data;
     assert_eq!(data, woven(&[[9; 512]; 3], 0, 10));
-    // A disk that lies is found out, by everybody who reads.
+    // Corrupt data on the disk are detected by every read.
     disk.state().bytes[11 * 512 + 5] ^= 4;
     for cdb in [read16(10, 3), cdb16(0x8F, 10, 3), with_protect(cdb16(0x8F, 10, 3), 1)] {
         let answer = w.run(&h, 0, &cdb, 1536, &[]);
@@ -160,7 +160,7 @@ fn all_that_writes_leaves_tuples_that_are_right() {
     w.run(&h, 0, &both, 0, &other).good();
     let data = w.run(&h, 0, &with_protect(read16(700, 3), 1), 1560, &[]).good().data;
     assert_eq!(data, other);
-    // What is freed is not checked.
+    // Freed blocks are not checked.
     let mut list = vec![0, 22, 0, 16, 0, 0, 0, 0];
     list.extend(701u64.to_be_bytes());
     list.extend([0, 0, 0, 1, 0, 0, 0, 0]);
@@ -193,7 +193,7 @@ fn type_two_expects_the_tags_that_the_command_says() {
     run(9, 4, (0, 0, 0xFFFF), &[]).good();
     assert_eq!(run(0x0B, 1, (4999, 0x1234, 0xFFFF), &data).asc(), REFERENCE);
     assert_eq!(run(0x0B, 2, (5000, 0x1233, 0xFFFF), &data).asc(), APP);
-    // Whoever does not know the tags reads by the guard.
+    // An initiator that does not know the tags reads with a check of the guard.
     assert_eq!(w.run(&h, 0, &read16(11, 1), 512, &[]).good().data, [2; 512]);
     // FFFFh as application tag turns the checks of the medium off.
     let escape = woven(&[[7; 512], [8; 512]], 0xFFFF, 1);
@@ -304,7 +304,7 @@ fn stamped(stamp: u32) -> Vec<u8> {
     if stamp == 0 { vec![0; 512] } else { stamp.to_be_bytes().repeat(128) }
 }
 
-/// What a power cut leaves: each sector as it was made durable, or as any later write left it.
+/// Contents after a power cut: each sector as last made durable, or as any later write left it.
 fn after_cut(disk: &TestDisk, random: &mut SeededRandom) -> Vec<u8> {
     let s = disk.state();
     let from = s.log.iter().rposition(|d| d.op == Op::Flush).map_or(0, |at| at + 1);
@@ -393,7 +393,7 @@ fn after_a_power_cut_every_block_is_readable_and_none_is_older_than_promised() {
                     None => true,
                 });
                 if step % 97 == 96 {
-                    // Everything ends and is made durable: what is there now is promised.
+                    // All commands end and are made durable, so the present contents must persist.
                     w.release_all(&disk);
                     for (who, tag, _) in flying.drain(..) {
                         w.answer(&hosts[who], tag).good();
@@ -448,8 +448,8 @@ fn map_at_bytes() -> usize {
     map_offset() as usize
 }
 
-/// Every block that was ever written has one stamp that it may have and a guard that fits, or one
-/// that says that nothing is checked. What it has now is what it may have from now on.
+/// Every block that was ever written has one of its permitted stamps, and a guard that matches or a
+/// tag that disables the checks. Its present content is the only permitted one from now on.
 fn check_all(
     w: &World,
     h: &Host,

@@ -1,5 +1,5 @@
-//! Commands beside READ and WRITE at units with protection information: which of them move tuples
-//! at which type, and what copies from unit to unit leave.
+//! Commands other than READ and WRITE at units with protection information: those that move tuples
+//! at each type, and the tuples after copies between units.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn compare_and_write_moves_the_tuples_of_both_halves() {
         let run = |field: u8, halves: &[&[u8]]| {
             w.run(&h, 0, &compare_cdb(62, 2, field), 0, &halves.concat())
         };
-        // A byte that differs is told by its place in what was sent.
+        // A miscompare is reported with the position of the byte in the sent data.
         let other = woven(&[[1; 512], [9; 512]], 0x10, 62);
         let answer = run(1, &[&other, &new]);
         assert_eq!((answer.asc(), answer.sense().information), ((0xE, 0x1D, 0), Some(520)));
@@ -45,7 +45,7 @@ fn compare_and_write_moves_the_tuples_of_both_halves() {
             let answer = run(1, &[&halves[0], &halves[1]]);
             assert_eq!((answer.asc(), answer.sense().information), (GUARD, Some(63)), "{half}");
         }
-        // A reference tag of another block, in either half; of type 3 nobody knows it.
+        // A reference tag of another block, in either half; for type 3 the expected tag is unknown.
         let (moved, wrong) =
             (woven(&[[3; 512], [4; 512]], 0, 63), (kind == 1).then_some(REFERENCE));
         assert_eq!(run(2, &[&old, &moved]).status != 0, wrong.is_some());
@@ -81,7 +81,7 @@ fn orwrite_keeps_the_tags_and_makes_the_guard() {
     or(1, &woven(&[[0x01; 512], [0x02; 512]], 0x77, 10)).good();
     let want = woven(&[[0x11; 512], [0x12; 512]], 0x77, 10);
     assert_eq!(read_woven(&w, &h, 0, 10, 2), want);
-    // What is wrong is refused and changes nothing.
+    // Wrong tuples are refused and change nothing.
     let mut bad = woven(&[[0x80; 512]; 2], 0, 10);
     bad[520] ^= 1;
     let answer = or(1, &bad);
@@ -153,7 +153,7 @@ fn what_a_type_does_not_have_is_no_command_of_it() {
     }
 }
 
-/// Units of some types at LUN 0, 1... of everybody; 0 is one without protection.
+/// Units of some types at LUN 0, 1... of all initiators; 0 is one without protection.
 fn units(kinds: &[u8]) -> (World, Vec<Arc<TestDisk>>) {
     let mut w = World::new(1);
     let names: Vec<String> = (0..kinds.len()).map(|i| format!("d{i}")).collect();
@@ -254,7 +254,7 @@ fn copies_check_where_they_read_and_make_tuples_where_they_write() {
         if from == 0 {
             continue;
         }
-        // What the source's disk spoilt is not copied as good.
+        // Data that the source's disk corrupted are not copied as good.
         disks[0].state().bytes[50 * 512 + 9] ^= 1;
         let spoilt = xcopy(&w, &h, 1, 100, 30, 600);
         assert_eq!(spoilt.asc().0, 0xA, "COPY ABORTED: {:?}", spoilt.asc());
@@ -277,7 +277,7 @@ fn a_copy_within_a_unit_moves_the_reference_tags() {
     assert_eq!(read_woven(&w, &h, 0, 60, 17), woven(&data[..17], 5, 60));
     odx(&w, &h, 0, 50, 77, 400).good();
     assert_eq!(read_woven(&w, &h, 0, 400, 50), woven(&data[..50], 0, 400));
-    // What nobody has written has no tuples that are checked; its copy has.
+    // Unwritten blocks have no tuples that are checked; their copy has.
     xcopy(&w, &h, 0, 1, 500, 600).good();
     assert_eq!(read_woven(&w, &h, 0, 500, 1)[512..], [0xFF; 8]);
     assert_eq!(read_woven(&w, &h, 0, 600, 1), woven(&[[0; 512]], 0, 600));

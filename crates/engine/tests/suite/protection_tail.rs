@@ -1,5 +1,5 @@
-//! The tail of a protected unit: where it is when the provider grows, and which marks stand in its
-//! map when nothing is written, when the unit is given back, and when the power goes.
+//! The tail of a protected unit: its place when the provider grows, and the marks in its map
+//! without writes, after the unit is closed, and after a power failure.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use reactor::sim::{Actor, Limits};
 use crate::tuples::*;
 use crate::world::*;
 
-/// Blocks of a provider, and what is left of them for data.
+/// Blocks of a provider, and the blocks that are left for data.
 const SMALL: u64 = 1000;
 const SMALL_LEFT: u64 = 975;
 
@@ -23,7 +23,7 @@ const LONG_LEFT: u64 = 1566;
 /// Offset of the map of a small one, bytes.
 const MAP: usize = (SMALL_LEFT as usize + 16) * 512;
 
-/// A provider of `blocks` over what a disk has.
+/// A provider of `blocks` over the contents of a disk.
 fn plugged(seed: u64, blocks: u64, image: Option<&[u8]>) -> (World, Arc<TestDisk>) {
     let mut w = World::new(seed);
     let disk = w.disk("d0", blocks);
@@ -105,7 +105,7 @@ fn a_provider_that_grows_keeps_its_guards_and_format_takes_the_rest() {
     let geoms = w.control.topology.view(0);
     let told = (LONG - SMALL).to_string();
     assert!(geoms.iter().any(|g| g.show.iter().any(|(_, value)| *value == told)));
-    // So it is after a restart, whether it has grown before or while nobody served it.
+    // The same holds after a restart, whether it has grown before or while it was not served.
     let mut image = disk.state().bytes.clone();
     for blocks in [LONG, LONG + 100] {
         let (w, disk) = kept(&vault, blocks, Some(&image[..]));
@@ -163,7 +163,7 @@ fn a_provider_that_grew_while_its_record_was_lost_is_not_made_anew() {
     assert!(disk.state().bytes[..image.len()] == image[..], "nothing was written");
     assert!(disk.state().bytes[image.len()..].iter().all(|byte| *byte == 0));
     drop(w);
-    // As long as it was it is what it was, and may grow while it is served.
+    // At its former length it has its former contents, and it may grow while it is served.
     let (mut w, disk) = kept(&vault, SMALL, Some(&image[..]));
     let h = w.calm(0, "i1", &[0]);
     grow(&mut w, LONG);
@@ -226,7 +226,7 @@ fn a_provider_without_its_tail_is_refused_until_it_is_given_up() {
     let error = refused.err().unwrap().to_string();
     assert!(error.contains("1000 blocks") && error.contains("none"), "{error}");
     assert!(disk.state().log.is_empty(), "nothing was touched");
-    // As long as it was, it is what it was.
+    // At its former length it has its former contents.
     let (w, _) = kept(&vault, SMALL, Some(&image[..]));
     let h = w.calm(0, "i1", &[0]);
     assert_eq!(read_woven(&w, &h, ends[1].0), ends[1].1);
@@ -276,7 +276,7 @@ fn marks_go_when_nothing_is_written_and_stay_while_something_is() {
     pass(&w, 20_000_000_000);
     assert_eq!(marks(&disk), 0);
     assert_eq!(disk.state().durable[6 * 512..7 * 512], [2; 512]);
-    // The tuple is right, whoever looks.
+    // The tuple is right for every initiator.
     assert_eq!(read_woven(&w, &h, 6), woven(&[[2; 512]], 0, 6));
 }
 

@@ -1,6 +1,6 @@
-//! VERIFY that is sent tuples (SBC-4 5.36): what is checked of them, what is compared with those
-//! of the medium, and how a difference is told. A model that knows the standard's tables as letters
-//! says what each command must answer.
+//! VERIFY with tuples in the data (SBC-4 5.36): the checks of the tuples, the comparison with those
+//! of the medium, and the report of a difference. A model that has the tables of the standard as
+//! letters predicts the answer to each command.
 
 use reactor::SeededRandom;
 use testkit::Seeds;
@@ -14,8 +14,8 @@ const BLOCKS: u64 = 1000;
 /// Commands of one type and seed.
 const ROUNDS: usize = 600;
 
-/// By VRPROTECT: what of the tuples in the data is checked, where it is known, and what is
-/// compared; g is the guard, a the application tag, r the reference tag.
+/// By VRPROTECT: the fields of the tuples in the data that are checked, where they are known, and
+/// the fields that are compared; g is the guard, a the application tag, r the reference tag.
 const TABLES: [(u8, &str, &str); 5] =
     [(1, "gar", "gar"), (2, "ar", "ar"), (3, "", "gar"), (4, "g", "gar"), (5, "gar", "ga")];
 
@@ -68,7 +68,7 @@ fn put(w: &World, h: &Host, kind: u8, lba: u64, blocks: &[Block]) {
     w.run(h, 0, &cdb, 0, &wire(blocks)).good();
 }
 
-/// What is wrong with the tuples that were sent.
+/// The first error in the tuples that were sent.
 fn checked(kind: u8, what: &str, lba: u64, sent: &[Block], mask: u16) -> Option<Sense> {
     for (i, block) in sent.iter().enumerate() {
         let first = if kind == 2 { 7000 } else { lba as u32 };
@@ -86,7 +86,7 @@ fn checked(kind: u8, what: &str, lba: u64, sent: &[Block], mask: u16) -> Option<
     None
 }
 
-/// Where the medium is not what was sent.
+/// The first difference between the medium and the sent data.
 fn compared(kind: u8, what: &str, medium: &[Block], sent: &[Block], mask: u16) -> Option<Sense> {
     for (i, (ours, theirs)) in medium.iter().zip(sent).enumerate() {
         let at = i as u64 * 520;
@@ -110,7 +110,7 @@ fn compared(kind: u8, what: &str, medium: &[Block], sent: &[Block], mask: u16) -
     None
 }
 
-/// Blocks that are good, but for what is bent at random.
+/// Good blocks with random errors.
 fn some(random: &mut SeededRandom, n: usize, reference: u32) -> Vec<Block> {
     let mut out: Vec<Block> =
         (0..n).map(|i| Block::good(random.below(2) as u8, 0x1234, reference + i as u32)).collect();
@@ -155,7 +155,7 @@ fn verify_compares_tuples_as_the_tables_say() {
                 let mask = [0xFFFF, 0xFF00][random.below(2) as usize];
                 let mut sent = some(&mut random, if check == 3 { 1 } else { n }, reference);
                 let whole = if check == 3 { repeated(&sent[0], kind, n) } else { sent.clone() };
-                // Mostly what is there is what is sent.
+                // Mostly the medium equals the sent data.
                 let medium = match random.chance(600) {
                     true => whole.clone(),
                     false => some(&mut random, n, reference),
@@ -222,14 +222,14 @@ fn what_is_compared_is_not_checked_on_the_medium() {
         let cdb = verify_cdb(1, 50, 1, 3, check, 0);
         w.run(&h, 0, &cdb, 0, &wire(&[bad.clone()])).good();
     }
-    // What nobody has written says that nothing is to be compared but the data.
+    // The tuples of unwritten blocks restrict the comparison to the data.
     let cdb = verify_cdb(1, 200, 2, 1, 3, 0);
     w.run(&h, 0, &cdb, 0, &wire(&[Block::good(0, 0x1234, 200)])).good();
     let other = w.run(&h, 0, &cdb, 0, &wire(&[Block::good(9, 0x1234, 200)]));
     assert_eq!((other.asc(), other.sense().information), ((0xE, 0x1D, 0), Some(0)));
     // A block without its tuple is too little.
     assert_ne!(w.run(&h, 0, &cdb, 0, &[0; 512]).status, 0);
-    // WRITE AND VERIFY compares what it wrote with what it was sent.
+    // WRITE AND VERIFY compares the written data with the received data.
     let mut cdb = with_protect(cdb16(0x8E, 60, 2), 1);
     cdb[1] |= 2;
     let sent = [Block::good(3, 0x77, 60), Block::good(4, 0x77, 61)];

@@ -1,6 +1,7 @@
-//! Test 10 of the list of what toy targets get wrong: every command of the table against every type
-//! of reservation and every relation of a nexus to it. What is expected was written down from the
-//! tables of SPC-4 5.12.1, SBC-3 4.17 and SPC-2 5.5.1, not from the table of commands.
+//! Matrix of reservations, test 10 of the list of common target errors: every command of the table
+//! against every type of reservation and every relation of a nexus to it. The expectations were
+//! written down from the tables of SPC-4 5.12.1, SBC-3 4.17 and SPC-2 5.5.1, not from the table of
+//! commands.
 
 use engine::TmFunction;
 use wire::scsi::{COMMANDS, PrOutAction, PrOutList, PrType, Status, Types};
@@ -148,10 +149,10 @@ fn pr(w: &World, h: &Host, action: PrOutAction, kind: u8, key: u64, action_key: 
 
 const REGISTER: PrOutAction = PrOutAction::RegisterAndIgnore;
 
-/// A world reserved by the first of these nexuses; each with what it is and whether it holds, or is
-/// registered.
+/// A world reserved by the first of these nexuses; each with its role and whether it holds the
+/// reservation or is registered.
 fn reserved(kind: PrType) -> (World, Vec<(&'static str, Host, bool, bool)>) {
-    // Of type 2: nobody else has 32-byte commands.
+    // Of type 2: only such units have 32-byte commands.
     let w = World::protected(1, 96, 2);
     let holder = w.calm(0, "i1", &[0]);
     let other = w.calm(1, "i2", &[0]);

@@ -1,5 +1,5 @@
-//! Reservations through the engine, on two cores: who hears what, whose commands end, what
-//! survives a restart. Tests 10 to 13 of the list of what toy targets get wrong.
+//! Reservations through the engine, on two cores: unit attentions, aborted commands, and the state
+//! after a restart. Tests 10 to 13 of the list of common target errors.
 
 use bio::Errno;
 use engine::state_store::{Kind, MemoryVault};
@@ -203,7 +203,7 @@ fn a_key_that_is_wrong_conflicts_and_changes_nothing() {
         assert_eq!(run(&w, &a, action, 1, &wrong).status, CONFLICT, "{action:?}");
     }
     assert_eq!(keys(&w, &a), (1, vec![1]));
-    // Lists that are too short or too long, by the CDB or by what comes.
+    // Lists that are too short or too long, by the CDB or by the received data.
     for len in [0, 8, 23, 25, 70_000] {
         let cdb = pr_out(Register, 0, &vec![0; len]);
         // Less data than the CDB says is a list that was cut.
@@ -239,7 +239,7 @@ fn preempt_and_abort_is_answered_when_the_aborted_can_touch_the_medium_no_more()
         let preempt = a.send(0, &pr_out(PreemptAndAbort, 5, &bytes), 0, &bytes);
         w.turn();
         assert_eq!(a.answer(preempt), None, "the write is still below");
-        // The change holds already: what comes now conflicts.
+        // The change is in effect already: later commands conflict.
         assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 5));
         assert_eq!(status(&w, &c, &write16(3, 1), &[1; 512]), CONFLICT);
         disk.state().hold = false;
@@ -260,7 +260,8 @@ fn preempt_and_abort_is_answered_when_the_aborted_can_touch_the_medium_no_more()
     }
 }
 
-/// O2 of `commands/persistent.rs`: whoever waits for the commands of others has let go of the turn.
+/// O2 of `commands/persistent.rs`: an action that waits for the commands of others has released the
+/// turn.
 #[test]
 fn reservations_change_while_a_preempt_and_abort_waits_for_what_it_aborted() {
     let vault = MemoryVault::new();
@@ -445,7 +446,8 @@ fn test_12_registrations_fit_their_port_after_a_restart_with_other_targets() {
         assert_eq!(w.run(&a, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
         assert_eq!(status(&w, &a, &write16(0, 1), &[1; 512]), GOOD, "{names:?}");
         assert_eq!(reservation(&w, &a), Some((1, PrType::ExclusiveAccess)));
-        // Nobody else's, and not changed while it is there.
+        // The number cannot be given to another target, and does not change while the target
+        // exists.
         let taken = w.registry.set_target_at("iscsi", "iqn.t:thief", Some(2)).err().unwrap();
         assert!(taken.to_string().contains(TARGET), "{taken}");
         let moved = w.registry.set_target_at("iscsi", TARGET, Some(3)).err().unwrap();

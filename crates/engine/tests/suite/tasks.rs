@@ -1,5 +1,4 @@
-//! The life of commands under a disk that takes its time: aborts, resets, order, memory, the end
-//! of sessions.
+//! Life of commands on a slow disk: aborts, resets, order, memory, the end of sessions.
 
 use bio::{Errno, Op};
 use engine::{CloseReason, CommandState, DataError, Next, TaskAttribute, TmFunction, TmOutcome};
@@ -35,7 +34,7 @@ fn an_abort_is_answered_when_the_task_can_no_longer_change_the_medium() {
     assert!(w.release(&disk, 0));
     assert_eq!(h1.outcome(tm), Some(TmOutcome::Complete));
     assert!(h1.discarded(late) && h1.answer(late).is_none());
-    // From now on the medium is somebody else's.
+    // From now on another initiator uses the medium.
     disk.state().hold = false;
     w.run(&h2, 0, &write16(3, 1), 0, &[3; 512]).good();
     w.turn();
@@ -334,7 +333,7 @@ fn commands_in_flight_finish_on_the_unit_they_came_for() {
     w.map(&[(0, "d1", false)]);
     assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0), "another unit begins");
     assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (6, 0x3F, 0x0E), "what the number means changed");
-    // P4: an initiator that has not asked who it is does not reach the medium.
+    // P4: an initiator that has not queried the identity does not reach the medium.
     assert_eq!(w.run(&h, 0, &read16(0, 1), 512, &[]).asc(), (5, 0x25, 0));
     w.run(&h, 0, &[0x12, 0, 0, 0, 36, 0], 36, &[]).good();
     assert_eq!(w.run(&h, 0, &read16(0, 1), 512, &[]).good().data, [2; 512]);

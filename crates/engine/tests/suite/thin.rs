@@ -1,4 +1,5 @@
-//! Thin units: how full they are, thresholds, who is told and how often, and no room left.
+//! Thin units: their fill level, thresholds, recipients and number of the reports, and lack of
+//! space.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ fn thin(seed: u64) -> (World, Arc<Device>) {
     w.disk("d0", 1000);
     w.export("d0");
     let edge = w.registry.device("d0").unwrap().edge();
-    // The same disk as a larger unit, whose room the test tells.
+    // The same disk as a larger unit, whose free space the test sets.
     let spec = DeviceSpec {
         can_delete: true,
         room: Some(room(0)),
@@ -107,7 +108,7 @@ fn every_nexus_is_told_once_at_each_threshold() {
     device.note_room(room(50));
     assert_eq!(w.run(&a, 0, &TUR, 0, &[]).sense().information, Some(24));
     w.run(&a, 0, &TUR, 0, &[]).good();
-    // Who comes later hears only of the reset.
+    // A later session gets only the report of the reset.
     let c = w.calm(0, "i3", &[0]);
     w.run(&c, 0, &TUR, 0, &[]).good();
     // A reset of the unit arms everything.
@@ -156,7 +157,7 @@ fn thresholds_can_be_set_saved_and_turned_off() {
     assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 1));
     device.note_room(room(45));
     assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), TOLD);
-    // What was saved is there after a reset.
+    // Saved values are in effect after a reset.
     select(&w, &a, false, &first);
     let tm = a.manage(TmFunction::LunReset, 0, None);
     w.turn();
@@ -191,8 +192,8 @@ fn with_situa_the_first_who_comes_is_told_and_nobody_else() {
     w.check_empty();
 }
 
-/// Seeded: room moves at random, two initiators listen at random. A small model says who has to
-/// hear what.
+/// Seeded: the free space changes at random, and two initiators listen at random. A small model
+/// determines the reports that each must get.
 #[test]
 fn nobody_is_told_twice_or_not_at_all() {
     for seed in Seeds::of(40) {
@@ -242,7 +243,7 @@ fn without_room_writes_are_refused_as_a_lack_of_space() {
     w.run(&h, 0, &write16(20, 1), 0, &[1; 512]).good();
     disk.state().fail = None;
     w.run(&h, 0, &write16(8, 4), 0, &[1; 2048]).good();
-    // Nothing can be anchored here: the bit is refused where it stands.
+    // Blocks cannot be anchored here: the bit is refused with its position.
     assert_eq!(w.run(&h, 0, &[0x42, 1, 0, 0, 0, 0, 0, 0, 24, 0], 0, &[0; 24]).asc(), (5, 0x24, 0));
     let mut same = cdb16(0x93, 10, 1);
     same[1] = 0x18;
@@ -282,7 +283,7 @@ fn a_disk_that_can_anchors_blocks() {
     w.check_empty();
 }
 
-/// A block device, say: no page offers what nobody can know, and who asks for it is told.
+/// For example a block device: no page offers unknown data, and requests for them are refused.
 #[test]
 fn thresholds_of_a_disk_that_does_not_say_are_refused() {
     let mut w = World::new(7);

@@ -40,7 +40,7 @@ fn another_medium_is_put_in_and_everybody_hears_of_it() {
         assert_eq!(first_byte(&w, host), 2);
     }
     assert_eq!(w.registry.device("one").unwrap().blocks(), 128);
-    // The first one is nobody's now, and comes back when it is put in again.
+    // The first medium is unused now, and can be loaded again.
     eject_medium(&registry, "one").unwrap();
     load(&mut w, Some("one")).unwrap();
     for _ in 0..2 {

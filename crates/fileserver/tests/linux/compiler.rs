@@ -1,5 +1,6 @@
-//! A C compiler for the guest, and a program to build with it: tcc and make of the host with what
-//! the C library has for them, and one of its header libraries of image formats, in four modules.
+//! A C compiler for the guest, and a program to build with it: tcc and make of the host with the
+//! files of the C library that they need, and one of its header libraries of image formats, in four
+//! modules.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -48,8 +49,8 @@ const SOURCES: &[(&str, &str)] = &[
 /// Header libraries that the sources have with them.
 const HEADERS: &[&str] = &["stb_image.h", "stb_image_write.h", "stb_rect_pack.h"];
 
-/// What the guest does. What is to be built anew is made old: a source that is touched gets the
-/// guest's time, which may lie behind that of the server, and times here are whole seconds, so an
+/// Commands of the guest. Files that must be rebuilt are given an old time. A touched source would
+/// get the guest's time, which may be behind the server's. Times here are whole seconds, so an
 /// object may be no newer than the program.
 pub const BUILD: &str = "tar xf /rig/program.tar; cd program; make; ./program | grep -qx 'the same'
     make | grep -q 'up to date'; touch -t 200001010000 reads.o program
@@ -61,7 +62,7 @@ pub fn programs() -> Vec<(PathBuf, &'static str)> {
     vec![(proc::tool("tcc").unwrap(), "usr/bin/tcc"), (proc::tool("make").unwrap(), "usr/bin/make")]
 }
 
-/// Puts the sources and what the compiler wants into a guest.
+/// Puts the sources and the files of the compiler into a guest.
 pub fn furnish(script: &mut Script, scratch: &Path) {
     let home = scratch.join("program");
     std::fs::create_dir(&home).unwrap();
@@ -75,8 +76,8 @@ pub fn furnish(script: &mut Script, scratch: &Path) {
         LINKED.iter().map(|name| Path::new(LIBRARIES).join(name)).collect();
     for (name, _) in SOURCES.iter().filter(|(name, _)| name.ends_with(".c")) {
         let mut tcc = Command::new(proc::tool("tcc").unwrap());
-        // It names each file that it reads, behind an arrow. It unlinks what it is to write first,
-        // so that must be no device of this machine.
+        // tcc names each file that it reads, behind an arrow. It unlinks its output file first, so
+        // that must be no device of this machine.
         tcc.current_dir(&home).args(["-vv", "-c", "-o", "../module.o", name]);
         let said = proc::run(&mut tcc).unwrap();
         let read = said.lines().filter_map(|line| line.strip_prefix("->"));

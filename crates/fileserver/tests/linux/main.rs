@@ -53,7 +53,7 @@ const WORK: &[(&str, &str)] = &[
     ),
 ];
 
-/// What the guest printed of all dumps.
+/// The hashes of all dumps that the guest printed.
 fn hashes(run: &Run) -> String {
     let found = run.console.lines().find_map(|l| l.trim().strip_prefix("HASHES "));
     found.expect("the hashes").to_owned()
@@ -86,7 +86,7 @@ fn linux_works_on_it_and_every_dump_stays_what_it_was() {
         ),
     );
     let run = scene.play(&image);
-    // What the live files hashed to before the dump is what the dump hashes to.
+    // The hashes of the live files before the dump equal those of the dump.
     for step in &run.steps[1..=WORK.len()] {
         let hashes: Vec<&String> = step.output.iter().filter(|l| l.ends_with("  -")).collect();
         assert_eq!(hashes.first(), hashes.last(), "{}: {:?}", step.name, step.output);
@@ -104,7 +104,7 @@ fn linux_works_on_it_and_every_dump_stays_what_it_was() {
     scene.close();
 }
 
-/// The same on an image, with few files: a dump, further changes, and the dump is what it was.
+/// The same on an image, with few files: a dump, further changes, and the dump is unchanged.
 #[test]
 fn linux_works_on_an_image_and_yesterdays_dump_stays_what_it_was() {
     let mut scene = Scene::new("image", On::Image);

@@ -49,7 +49,7 @@ impl Class for Users {
     }
 }
 
-/// What the files stand on.
+/// The kind of file system that stores the files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum On {
     /// A volume on two devices of the WORM.
@@ -58,7 +58,7 @@ pub enum On {
     Image,
 }
 
-/// What the test tells the server.
+/// Orders from the test to the server.
 enum Order {
     /// Takes a dump of that day, waits until the WORM has it, and answers.
     Dump(u32, Sender<String>),

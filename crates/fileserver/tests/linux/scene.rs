@@ -1,4 +1,4 @@
-//! A scene: a server, a guest that has its files and its dumps mounted, and what is done there.
+//! Test scene: a server, a guest that has its files and its dumps mounted, and the guest's script.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,7 +21,7 @@ static ONE: Mutex<()> = Mutex::new(());
 
 /// See the module.
 pub struct Scene {
-    /// What the guest does. When it prints `TAKE-A-DUMP` it is told where the dump is.
+    /// Commands of the guest. When it prints `TAKE-A-DUMP` it gets the place of the dump.
     pub script: Script,
     pub scratch: Scratch,
     plant: Plant,

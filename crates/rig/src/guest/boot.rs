@@ -80,8 +80,8 @@ impl Drop for Emulator {
 /// Boots the image with a script and stays until the last step ended, the guest died, the
 /// deadline passed or `on_line` returned an error. `on_line` sees every line the guest prints.
 ///
-/// An error here means that the emulator could not be started; what went wrong in the guest is
-/// in the [`Run`], see [`Run::expect_ok`].
+/// An error here means that the emulator could not be started; failures in the guest are in the
+/// [`Run`], see [`Run::expect_ok`].
 pub fn boot(
     image: &Image,
     script: &Script,
@@ -91,8 +91,8 @@ pub fn boot(
     boot_with(image, script, how, &[], on_line)
 }
 
-/// As [`boot`], with images as disks: `/dev/vda`, `/dev/vdb` and so on, in this order. They hold
-/// what the guest wrote when this returns.
+/// Like [`boot`], with images as disks: `/dev/vda`, `/dev/vdb` and so on, in this order. They
+/// contain the guest's writes when this returns.
 pub fn boot_with(
     image: &Image,
     script: &Script,
@@ -108,8 +108,8 @@ pub fn boot_with(
     boot_devices(image, script, how, &devices, on_line)
 }
 
-/// As [`boot`], with an image as `/dev/vda` that gives blocks back when it is told to, and has no
-/// command that zeroes.
+/// Like [`boot`], with an image as `/dev/vda` that frees blocks on discard and has no command that
+/// zeroes.
 pub fn boot_discard(
     image: &Image,
     script: &Script,
@@ -123,8 +123,8 @@ pub fn boot_discard(
     boot_devices(image, script, how, &[option, medium, "-device".into(), device], on_line)
 }
 
-/// As [`boot`], with images as SCSI disks with serial numbers. The guest finds them in any order:
-/// `/sys/block/sd*/device/vpd_pg80` says which is which.
+/// Like [`boot`], with images as SCSI disks with serial numbers. The guest finds them in any order:
+/// `/sys/block/sd*/device/vpd_pg80` identifies each.
 pub fn boot_scsi(
     image: &Image,
     script: &Script,
@@ -172,7 +172,7 @@ pub fn boot_forward(
     boot_devices(image, script, how, &devices, on_line)
 }
 
-/// What the emulator is told of the medium of disk `number`.
+/// Options of the emulator for the medium of disk `number`.
 fn drive(number: usize, disk: &Path) -> [String; 2] {
     let file = disk.display();
     ["-drive".into(), format!("file={file},format=raw,if=none,id=disk{number}")]
@@ -194,10 +194,10 @@ fn boot_devices(
     run(command, &scratch, script, how, on_line)
 }
 
-/// As [`boot`], of a disk that [`Image::write_disk`] made with the same script, wherever it is now:
-/// `drive` is what the emulator's own block layer opens, a file or an `iscsi://` or `nbd://`
-/// address. The firmware loads the loader from it, the loader the kernel, and the kernel has its
-/// root there.
+/// Like [`boot`], from a disk that [`Image::write_disk`] made with the same script, wherever it is
+/// now. `drive` is opened by the emulator's own block layer: a file or an `iscsi://` or `nbd://`
+/// address. The firmware loads the boot loader from it, the boot loader loads the kernel, and the
+/// kernel has its root there.
 pub fn boot_disk(
     drive: &str,
     script: &Script,
@@ -250,7 +250,7 @@ fn run(
         }
     }
     drop(emulator);
-    // What the emulator itself said: usually nothing, else the reason for an empty console.
+    // Output of the emulator itself: usually empty, else the reason for an empty console.
     record.console.push_str(&std::fs::read_to_string(&words).unwrap_or_default());
     Ok(record.finish())
 }
@@ -279,10 +279,10 @@ fn read_lines(output: ChildStdout) -> Receiver<String> {
     receive
 }
 
-/// What is known of the run so far.
+/// State of the run so far.
 struct Record {
     steps: Vec<StepResult>,
-    /// Index of the step whose BEGIN came without its END, and when.
+    /// Index of the step whose BEGIN was printed without its END, and when.
     running: Option<(usize, Instant)>,
     console: String,
     /// Where the last line starts in `console`.

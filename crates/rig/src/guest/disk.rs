@@ -33,7 +33,7 @@ pub const ROOT_BYTES: u64 = 160 << 20;
 /// Code of a master boot record; the table follows it.
 const MBR_CODE_BYTES: usize = 440;
 
-/// What the small initramfs needs to find the root.
+/// Parts that the small initramfs needs to find the root.
 const ROOT_PARTS: Parts = Parts {
     modules: &["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"],
     host: &[],

@@ -1,4 +1,4 @@
-//! What a guest may have beyond the initiator and ext4: modules, programs, files, by purpose.
+//! Optional parts of a guest beyond the initiator and ext4: modules, programs, files, by purpose.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub enum Kit {
     Multipath,
     /// sg3_utils, ddpt and the generic SCSI driver.
     ScsiTools,
-    /// XFS, and what checks, grows and trims it and ext4.
+    /// XFS, and the tools that check, grow and trim it and ext4.
     FileSystems,
     /// The kernel's network block device and its client.
     Nbd,
@@ -20,27 +20,26 @@ pub enum Kit {
     Nvme,
     /// Linux' own RAID, and mdadm.
     Raid,
-    /// dmraid, and what the kernel needs for the devices that it makes.
+    /// dmraid, and the kernel modules for the devices that it creates.
     Dmraid,
-    /// What a daemon in the guest needs to make LUNs block devices there.
+    /// Parts that a daemon in the guest needs to make LUNs block devices there.
     Local,
     /// The kernel's client of 9P, with a kernel that has one; git and rsync.
     Ninep,
-    /// SCSI disks of the guest's own, and the kernel's made-up one, which fails when it is told to.
+    /// SCSI disks of the guest's own, and the kernel's emulated one, which can inject failures.
     ScsiDisks,
     /// Disks behind virtio.
     VirtioDisks,
-    /// The kernel's AoE driver, its tools, and two ends of an Ethernet cable that loses frames when
-    /// it is told to.
+    /// The kernel's AoE driver, its tools, and two ends of an Ethernet cable that can drop frames.
     Aoe,
     /// The kernel's own iSCSI target, which configfs configures.
     Lio,
 }
 
-/// What a kit adds.
+/// Contents of a kit.
 #[derive(Default)]
 pub(super) struct Parts {
-    /// Modules by name; what they depend on is found in the modules themselves.
+    /// Modules by name; their dependencies are found in the modules themselves.
     pub modules: &'static [&'static str],
     /// Programs of the host's own packages, by name; they come to /usr/sbin.
     pub host: &'static [&'static str],
@@ -52,12 +51,12 @@ pub(super) struct Parts {
     pub files: &'static [&'static str],
     /// Files of the rig's own: place, text.
     pub own: &'static [(&'static str, &'static str)],
-    /// Links: name, what it names.
+    /// Links: name and target.
     pub links: &'static [(&'static str, &'static str)],
 }
 
-/// Paths are looked at every second, no request fails while no path is left, and what udev knows
-/// of a unit's identity (its designator of VPD page 83h) names the map.
+/// Paths are checked every second, and no request fails while no path is left. The map's name is
+/// the unit's identity that udev knows (its designator of VPD page 83h).
 const MULTIPATH_CONF: &str = "\
 defaults {
     polling_interval 1
@@ -292,7 +291,7 @@ const DMRAID: Parts = Parts {
     links: &[],
 };
 
-/// What every guest has, and what the kits add, in order.
+/// Parts of every guest, followed by those of the kits, in order.
 pub(super) fn parts(kits: &[Kit]) -> Vec<Parts> {
     let more = kits.iter().map(|kit| match kit {
         Kit::Multipath => MULTIPATH,

@@ -1,4 +1,4 @@
-//! A machine with a real Linux kernel, as a stranger to the target under test.
+//! A machine with a real Linux kernel, as an independent initiator for the target under test.
 //!
 //! [`Image`] makes an initramfs (busybox, modules, open-iscsi, e2fsprogs, and any [`Kit`] of more
 //! tools) from Debian's packages;

@@ -1,4 +1,4 @@
-//! What the guest shall do, and what came of it.
+//! Script of a guest and the results of its steps.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// How one step went.
+/// Result of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepResult {
     /// The step's name.
@@ -66,7 +66,7 @@ pub struct StepResult {
     pub took: Duration,
 }
 
-/// What one boot brought.
+/// Result of one boot.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// A result for every step of the script, in order.
@@ -75,11 +75,12 @@ pub struct Run {
     pub console: String,
     /// From the start of the emulator to its end.
     pub took: Duration,
-    /// From the start of the emulator to the guest's first word.
+    /// Time from the start of the emulator to the guest's first output.
     pub boot: Option<Duration>,
     /// True: the deadline passed and the guest was killed.
     pub late: bool,
-    /// None: the guest ran to its end or its deadline; else what stopped it on the host's side.
+    /// None: the guest ran to its end or its deadline; else the reason of the stop on the host's
+    /// side.
     pub stopped: Option<String>,
 }
 

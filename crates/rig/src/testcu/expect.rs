@@ -1,4 +1,4 @@
-//! What is expected of each test on each flavour, and how a run differs from it.
+//! Expected outcome of each test on each flavour, and the differences of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,7 +11,7 @@ use super::{Outcome, TestResult};
 /// Test and flavour.
 type Key = (String, String);
 
-/// What is expected of each test: a line `SUITE.TEST flavour outcome # reason` each.
+/// Expected outcome of each test: a line `SUITE.TEST flavour outcome # reason` each.
 ///
 /// Two outcomes joined by `|` allow either, for tests that race with themselves. A line whose
 /// only or first outcome is not `pass` needs its reason.
@@ -113,11 +113,11 @@ pub struct Difference {
     pub name: String,
     /// The flavour of the unit.
     pub flavour: String,
-    /// What the file allows; empty: the file has no line for it.
+    /// Outcomes that the file allows; empty: the file has no line for the test.
     pub expected: Vec<Outcome>,
-    /// What happened; None: the test was not run.
+    /// The outcome; None: the test was not run.
     pub got: Option<Outcome>,
-    /// What the tool said.
+    /// Output of the tool.
     pub text: String,
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-/// A unit of the target under test, by what is special about it.
+/// A unit of the target under test, described by its special property.
 #[derive(Clone, Debug)]
 pub struct Flavour {
     /// A word for the expectation file.
@@ -11,8 +11,8 @@ pub struct Flavour {
     pub urls: Vec<String>,
     /// Run tests that erase the medium with SANITIZE.
     pub sanitize: bool,
-    /// The tool's naps, from this one on, are cut short: it takes naps of a minute to wait for what
-    /// is done in seconds. Counted from 1.
+    /// Sleeps of the tool are shortened from this one on: it sleeps for a minute to wait for events
+    /// that take seconds. Counted from 1.
     pub awake_from: Option<u32>,
     takes: &'static [&'static str],
     leaves: &'static [&'static str],
@@ -60,7 +60,7 @@ impl Flavour {
     }
 }
 
-/// A pattern without a dot is about the suite. A `*` stands for any text.
+/// A pattern without a dot matches the suite's name. A `*` matches any text.
 fn fits(pattern: &str, name: &str) -> bool {
     let name = match (pattern.contains('.'), name.split_once('.')) {
         (false, Some((suite, _))) => suite,

@@ -34,15 +34,15 @@ use crate::proc;
 /// machine; the rest is for one that is busy.
 pub const TEST_LIMIT: Duration = Duration::from_secs(120);
 
-/// What is left of a nap that is cut short, µs.
+/// Length of a shortened sleep, µs.
 const NAP_US: u32 = 200_000;
 
-/// How one test went.
+/// Outcome of one test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// All its assertions hold.
     Pass,
-    /// The tool found that the unit lacks what the test is about.
+    /// The tool found that the unit lacks the tested feature.
     Skip,
     /// An assertion failed, or the tool died.
     Fail,
@@ -70,14 +70,14 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// One test's outcome and what the tool said about it.
+/// Outcome of one test and the tool's output about it.
 #[derive(Clone, Debug)]
 pub struct TestResult {
     /// `SUITE.TEST`.
     pub name: String,
     /// The flavour of the unit it ran on.
     pub flavour: String,
-    /// How it went.
+    /// Its outcome.
     pub outcome: Outcome,
     /// The lines about this test, without the tool's frame.
     pub text: String,
@@ -109,7 +109,7 @@ pub fn run_one(name: &str, flavour: &Flavour) -> Result<TestResult> {
     Ok(TestResult { name, flavour, outcome, text: about(&ran.output), took: ran.took })
 }
 
-/// The tool, without naps where the flavour says so.
+/// The tool, with shortened sleeps where the flavour requires them.
 fn tool(flavour: &Flavour) -> Result<Command> {
     let tool = proc::tool("iscsi-test-cu")?;
     let Some(first) = flavour.awake_from else { return Ok(Command::new(tool)) };
@@ -161,7 +161,7 @@ impl Report {
         self.results.iter().filter(|result| result.outcome == outcome).count()
     }
 
-    /// Tests that were skipped on every flavour they ran on: the suite says nothing about them.
+    /// Tests that were skipped on every flavour they ran on: the suite proves nothing about them.
     pub fn skipped_everywhere(&self) -> Vec<&str> {
         let ran = self.results.iter().filter(|result| result.outcome != Outcome::Skip);
         let ran: BTreeSet<&str> = ran.map(|result| result.name.as_str()).collect();
@@ -176,8 +176,9 @@ impl Report {
     }
 }
 
-/// By the tool's own table, not by its exit code: after a test that passed it cleans up, and what
-/// it meets there (a unit attention after a reset, no persistent reservations) is not the test's.
+/// Uses the tool's own table instead of its exit code. The tool cleans up after a test that passed,
+/// and conditions found there (a unit attention after a reset, no persistent reservations) are not
+/// the test's.
 fn judge(ended: bool, output: &str) -> Outcome {
     let skipped = about(output).contains("[SKIPPED]");
     match (ended, test_counts(output)) {
@@ -204,8 +205,8 @@ fn about(output: &str) -> String {
     let lines = lines.take_while(|line| !line.starts_with("Run Summary"));
     let mut kept = Vec::new();
     for line in lines.filter(|line| !line.trim().is_empty()) {
-        // The verdict has a line of its own when the test said something, and is glued to what
-        // the clean-up says.
+        // The outcome is on a line of its own when the test printed something. Otherwise it is on
+        // one line with the output of the clean-up.
         let verdict = match line.strip_prefix("passed") {
             Some(_) => Some("passed"),
             None => line.find("...passed").and_then(|at| line.get(..at + 9)),

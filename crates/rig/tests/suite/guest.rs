@@ -60,7 +60,7 @@ fn a_kernel_copies_a_tree_and_outlives_a_killed_target() {
 
     drop((first, second));
     scenarios::check_image(&second_image, &played.acknowledged).unwrap();
-    // What the check is worth: a file that nobody wrote is missed, a wrong checksum is seen.
+    // The check itself is tested: it reports a file that was never written and a wrong checksum.
     let mut more = played.acknowledged.clone();
     more.insert("f999999".into(), "0".repeat(64));
     assert!(scenarios::check_image(&second_image, &more).is_err());

@@ -1,7 +1,7 @@
-//! The rules T1 to T6 of trims and crashes, one test each, and a file system in small that crashes
-//! at every step: what is durable is never trimmed.
+//! The rules T1 to T6 of trims and crashes, one test each, and a small file system that crashes at
+//! every step: durable data is never trimmed.
 
-// Lists of one range are what commands are made of.
+// Commands are made of lists of one range.
 #![allow(clippy::single_range_in_vec_init)]
 
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ fn t6_trims_belong_to_the_commit_that_holds_the_free() {
 /// Files of one range each, as the durable metadata has them, and a device.
 struct Toy {
     alloc: Allocator,
-    /// By name: blocks, and what stands in them.
+    /// By name: the blocks of a file, and its content.
     files: BTreeMap<u64, (Range<u64>, u64)>,
     durable: BTreeMap<u64, (Range<u64>, u64)>,
     media: Vec<Option<u64>>,
@@ -228,7 +228,8 @@ fn exposing_18_a_crash_at_any_step_finds_every_durable_file_whole() {
             toy.right(&toy.files, "running");
             toy.right(&toy.durable, "as a crash would find it");
             if chance.below(60) == 0 {
-                // What was sent may be carried out, or not; then it is mounted again.
+                // The sent command may be carried out, or not; then the file system is mounted
+                // again.
                 if chance.below(2) == 0 {
                     toy.carry_out();
                 }

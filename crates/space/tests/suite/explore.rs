@@ -1,19 +1,19 @@
-//! The queue's state machine, every order: two users beside a device, on four blocks.
+//! The queue's state machine in every order: two users beside a device, on four blocks.
 //!
-//! A user frees a range, or writes one: asks the queue, waits while it says so, writes. The device
-//! takes a command, carries out its ranges one after the other, and ends it, well or badly, or
-//! gives no answer and carries out what is left whenever it likes until it cannot any more. Each
+//! A user frees a range, or writes one: it asks the queue, waits if the queue says so, and writes.
+//! The device takes a command, carries out its ranges one after the other, and ends it, well or
+//! badly. Or it gives no answer and carries out the rest at any time until it cannot any more. Each
 //! of these is a step. For every pair of programs every order of steps is made, once each, and
-//! after each step nobody's data was touched (Q1 to Q5; R1, R2, R7 of the races).
+//! after each step no user's data was touched (Q1 to Q5; R1, R2, R7 of the races).
 
 use std::ops::Range;
 
 use space::trim::{Command, Limits, Outcome, Policy, Queue, Written};
 
 const BLOCKS: usize = 4;
-/// What a trimmed block reads as.
+/// The content of a trimmed block as a reader finds it.
 const GARBAGE: u8 = 0xee;
-/// Commands in one run; what is left then is left.
+/// Commands in one run; the run ends after them.
 const COMMANDS: u32 = 2;
 const DOUBT: u64 = 1000;
 
@@ -28,9 +28,9 @@ enum Act {
 enum Place {
     /// Before its next act.
     Before,
-    /// Told to wait.
+    /// The queue made it wait.
     Waits,
-    /// Told to go on; a bit for each block that is not its own or that somebody has freed since.
+    /// It may write; a bit for each block that is not its own or that has been freed since.
     Writes(u8),
 }
 
@@ -38,7 +38,7 @@ enum Place {
 struct State {
     queue: Queue,
     media: [u8; BLOCKS],
-    /// What a block must read as: what was written there and not freed since.
+    /// The content that a block must have: the last write that was not freed since.
     must: [Option<u8>; BLOCKS],
     /// Acts done, and where it is, of each user.
     users: [(usize, Place); 2],
@@ -63,7 +63,7 @@ fn blocks(range: &Range<u64>) -> impl Iterator<Item = usize> + use<> {
     (range.start as usize)..(range.end as usize)
 }
 
-/// A step of somebody.
+/// A step of a user or of the device.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     User(usize),
@@ -101,7 +101,7 @@ impl State {
     fn steps(&self, programs: &[&[Act]; 2]) -> Vec<Step> {
         let mut out = Vec::new();
         for (user, (done, place)) in self.users.iter().enumerate() {
-            // As those who wait are called: when nothing is in flight.
+            // A waiting writer is resumed when nothing is in flight.
             let goes = *place != Place::Waits || self.queue.in_flight().0 == 0;
             if goes && *done < programs[user].len() {
                 out.push(Step::User(user));
@@ -169,7 +169,7 @@ impl State {
         }
     }
 
-    /// Somebody was told to go on and has not written yet, and nobody freed the block since.
+    /// A user may write the block and has not done so yet, and the block was not freed since.
     fn is_being_written(&self, block: usize) -> bool {
         self.users.iter().any(|(_, place)| match place {
             Place::Writes(not) => not & 1 << block == 0,

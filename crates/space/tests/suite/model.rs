@@ -1,18 +1,18 @@
-//! The queue beside an array of blocks: every short story of four blocks, and long ones by chance.
+//! The queue beside an array of blocks: every short run of four blocks, and long ones by chance.
 
 use space::trim::{Limits, Outcome, Policy, Queue, Written};
 
 use crate::stage::{Chance, EAGER};
 
-/// What is true of a block.
+/// The state of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Truth {
     InUse,
-    /// Freed, and the device was not told.
+    /// Freed, and not sent to the device.
     Freed,
     /// Freed, and in a command that has not ended.
     Flies,
-    /// Freed and told.
+    /// Freed, and the command for it has ended.
     Clean,
 }
 
@@ -21,7 +21,7 @@ struct Story {
     truth: Vec<Truth>,
     now: u64,
     flying: Option<(u64, Vec<u64>)>,
-    /// Blocks that somebody waits to write.
+    /// Blocks that a writer waits for.
     wanted: Vec<u64>,
 }
 
@@ -120,7 +120,7 @@ impl Story {
         for b in blocks {
             self.truth[b as usize] = becomes;
         }
-        // Q5: those who waited write now.
+        // Q5: waiting writers write now.
         for b in std::mem::take(&mut self.wanted) {
             assert!(
                 !self.queue.tracks(&(b..b + 1)) || becomes == Truth::Clean,

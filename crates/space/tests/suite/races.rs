@@ -2,7 +2,7 @@
 //! steps, is in `classes/tests/interleavings`; R2 and R7 with a whole stack in
 //! `classes/tests/suite/class_trim`.
 
-// Lists of one range are what commands are made of.
+// Commands are made of lists of one range.
 #![allow(clippy::single_range_in_vec_init)]
 
 use space::alloc::{Allocator, Refused};
@@ -90,8 +90,9 @@ fn r5_fragments_wait_until_their_granule_is_whole_also_when_it_was_given_up() {
     assert_eq!(q.stale(), (0, 0));
 }
 
-/// Q5: what somebody waits to write, or what is no longer there, is not sent again after a command
-/// that failed, and not kept for later either: the writer need not be quicker than the next one.
+/// Q5: a block that a writer waits for, or one beyond the new end, is not sent again after a
+/// command that failed, and not kept for later either: the writer need not be quicker than the next
+/// command.
 #[test]
 fn q5_what_is_about_to_be_written_is_never_tried_again() {
     for cuts_off in [false, true] {

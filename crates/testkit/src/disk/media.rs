@@ -1,4 +1,4 @@
-//! What a disk holds.
+//! Contents of a disk in memory.
 
 use bio::{Attr, Bio, Errno, Flags, MAPPED, Op, Status};
 
@@ -10,7 +10,7 @@ const SECTOR: usize = 512;
 pub struct Media {
     /// As they read.
     pub bytes: Vec<u8>,
-    /// What was flushed, or written with FUA; none: a power cut takes nothing.
+    /// Data that was flushed, or written with FUA; None: a power cut loses nothing.
     durable: Option<Vec<u8>>,
 }
 
@@ -25,7 +25,7 @@ impl Media {
         Media { bytes: vec![0; bytes], durable: Some(vec![0; bytes]) }
     }
 
-    /// Does what a request asks for; all of it is mapped.
+    /// Carries out a request; the whole medium is mapped.
     ///
     /// # Errors
     ///
@@ -61,8 +61,8 @@ impl Media {
         Ok(())
     }
 
-    /// The power goes and comes: `keeps` says of each sector that was not flushed whether it was
-    /// written.
+    /// Cuts the power and restores it: `keeps` decides for each sector that was not flushed whether
+    /// it was written.
     pub fn cut(&mut self, keeps: &mut dyn FnMut() -> bool) {
         let Some(durable) = &mut self.durable else { return };
         let sectors = durable.chunks_mut(SECTOR);

@@ -1,8 +1,8 @@
 //! Disks of tests.
 //!
 //! * [`Provider`]: a provider of any layer, with a geom that refuses no one.
-//! * [`Media`]: what a disk holds, and what of it a power cut leaves.
-//! * [`Disk`]: a disk in memory that answers as it is told.
+//! * [`Media`]: the contents of a disk, and the part of them that survives a power cut.
+//! * [`Disk`]: a disk in memory whose answers a test scripts.
 
 mod media;
 mod scripted;
@@ -64,7 +64,7 @@ impl Geom for Open {
     }
 }
 
-/// What the provider of a disk says of itself.
+/// Properties of a disk's provider.
 #[derive(Clone, Debug)]
 pub struct Provider {
     /// Its name, and that of its geom.
@@ -73,7 +73,7 @@ pub struct Provider {
     pub limits: Limits,
     /// Bytes of a stripe, and where the first begins.
     pub stripe: (u64, u64),
-    /// What it answers to GETATTR.
+    /// Answers to GETATTR.
     pub attrs: Vec<(&'static str, Attr)>,
 }
 

@@ -1,4 +1,4 @@
-//! A disk in memory that answers as it is told.
+//! Disk in memory whose answers a test scripts.
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ pub enum Mode {
     After(u64),
     /// After a time by chance, less than so many ns: in any order.
     Within(u64),
-    /// When [`Disk::release`] says so.
+    /// When [`Disk::release`] is called.
     Hold,
     /// When another mode was set, a few ms later.
     Stuck,
@@ -34,10 +34,10 @@ pub enum Mode {
     NoMem(u32),
 }
 
-/// What a disk was asked.
+/// A request that a disk received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asked {
-    /// What is to be done.
+    /// The operation.
     pub op: Op,
     /// Where, bytes.
     pub offset: u64,
@@ -78,7 +78,7 @@ impl Disk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How it answers from now on.
+    /// Sets the mode of later answers.
     pub fn set(&self, mode: Mode) {
         self.inside().mode = mode;
     }
@@ -93,7 +93,7 @@ impl Disk {
         self.inside().failing > 0
     }
 
-    /// What it was asked since this was called last.
+    /// Requests received since the last call.
     pub fn asked(&self) -> Vec<Asked> {
         std::mem::take(&mut self.inside().asked)
     }
@@ -103,17 +103,17 @@ impl Disk {
         self.inside().media.bytes[at..at + len].to_vec()
     }
 
-    /// Changes what it holds; no request says so.
+    /// Changes the contents without a request.
     pub fn put(&self, at: usize, bytes: &[u8]) {
         self.inside().media.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// What is new reads as zeroes.
+    /// Resizes the medium; added bytes read as zeroes.
     pub fn resize(&self, bytes: usize) {
         self.inside().media.bytes.resize(bytes, 0);
     }
 
-    /// What `f` does with what it holds.
+    /// Calls `f` with the medium and returns its result.
     pub fn with_media<R>(&self, f: impl FnOnce(&mut Media) -> R) -> R {
         f(&mut self.inside().media)
     }

@@ -1,4 +1,4 @@
-//! An initiator over a socket that does what a test says, right or wrong, PDU by PDU.
+//! Scripted iSCSI initiator over a socket: a test decides each PDU, valid or invalid.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ pub const IQN: &str = "iqn.2026-11.test.ashlar:disk";
 /// Longest wait for a PDU.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How to log in.
+/// Login parameters.
 #[derive(Clone)]
 pub struct How {
     pub initiator: String,
@@ -112,7 +112,7 @@ pub struct Client {
     pub segment: usize,
 }
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Debug)]
 pub struct Ended {
     /// SCSI status.
@@ -261,7 +261,7 @@ impl Client {
         Some((response, data))
     }
 
-    /// As `hear`, with a target that may be gone.
+    /// Like `hear`, with a target that may be gone.
     fn try_hear(&mut self) -> io::Result<Heard> {
         let framer = self.framer();
         let (bhs, data) = pdu(&mut self.stream, &framer)?;
@@ -270,7 +270,7 @@ impl Client {
         Ok((response, data))
     }
 
-    /// As `hear`, when the session may be replaced at any time.
+    /// Like `hear`, when the session may be replaced at any time.
     pub fn hear_or_gone(&mut self) -> Option<Heard> {
         self.stream.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
         let mut byte = [0];
@@ -280,7 +280,7 @@ impl Client {
         }
     }
 
-    /// Checks what must hold for every PDU.
+    /// Checks the conditions of every PDU.
     fn note(&mut self, response: &Response) {
         let (sn, counts) = match response {
             Response::Scsi(p) => (p.sn, true),
@@ -389,7 +389,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The connection is gone, or something else comes than the answer.
+    /// The connection is gone, or another PDU than the answer arrives.
     pub fn scsi(&mut self, cdb: &[u8], read: u32, data: &[u8]) -> io::Result<Ended> {
         let mut header = self.command(self.lun, cdb, read, data.len() as u32);
         header.data_len = data.len() as u32;
@@ -446,8 +446,8 @@ impl Client {
         data
     }
 
-    /// Writes as the agreed parameters say: immediate, unsolicited, then as asked. `piece` bytes a
-    /// PDU.
+    /// Writes as the agreed parameters require: immediate data, unsolicited data, then solicited
+    /// data. `piece` bytes a PDU.
     pub fn write(&mut self, lba: u32, bytes: &[u8], piece: usize) -> ScsiResponse {
         let p = self.params;
         let len = bytes.len() as u32;

@@ -14,7 +14,7 @@ use wire::iscsi::{
     DigestPolicy, Framer, Need, Offer, PRE_LOGIN, Params, Pdu, Response, TAG_NONE, crc32c,
 };
 
-/// How an initiator logs in.
+/// Login parameters.
 #[derive(Clone)]
 pub struct How {
     pub initiator: String,
@@ -43,7 +43,7 @@ pub struct Conn {
     pub exp_stat_sn: Cell<u32>,
     pub dead: Cell<bool>,
     pub heard_ns: Cell<u64>,
-    /// What came right behind the login.
+    /// Data received directly behind the login.
     early: RefCell<Vec<u8>>,
     out: RefCell<VecDeque<Vec<u8>>>,
     more: Signal,
@@ -63,12 +63,12 @@ impl Inlet {
         Inlet { stream: stream.clone(), pool: pool.clone(), bytes: Vec::new() }
     }
 
-    /// What arrived before anything else.
+    /// Sets the bytes that precede all later input.
     pub fn put_back(&mut self, bytes: Vec<u8>) {
         self.bytes = bytes;
     }
 
-    /// What arrived and was not taken.
+    /// Input that was not taken.
     pub fn rest(self) -> Vec<u8> {
         self.bytes
     }
@@ -169,7 +169,7 @@ pub async fn login(
 }
 
 impl Conn {
-    /// Sends what is queued, until the end.
+    /// Sends queued data, until the end.
     pub async fn write(self: Rc<Conn>) {
         loop {
             let next = self.out.borrow_mut().pop_front();
@@ -183,7 +183,7 @@ impl Conn {
         }
     }
 
-    /// Hands every PDU to `hear`, with its header as it came, until the end.
+    /// Passes every PDU to `hear`, with its header as received, until the end.
     pub async fn read(self: Rc<Conn>, reactor: Reactor, hear: impl Fn(&Bhs, Response, Vec<u8>)) {
         let framer = Framer {
             header_digest: self.params.header_digest,
@@ -202,7 +202,7 @@ impl Conn {
         self.dead.set(true);
     }
 
-    /// What must hold for every PDU.
+    /// Checks the conditions of every PDU.
     fn note(&self, response: &Response) {
         let (sn, counts) = match response {
             Response::Scsi(p) => (p.sn, true),

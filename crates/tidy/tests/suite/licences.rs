@@ -1,4 +1,4 @@
-//! Everything that is linked in has a licence that goes with ours.
+//! Licences of the linked dependencies: each is compatible with ours.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! What no compiler of the workspace reads is whole too.
+//! Files that the workspace's compiler does not read: no unfinished merges, and a valid fuzz
+//! manifest.
 
 use std::fs;
 use std::path::{Path, PathBuf};

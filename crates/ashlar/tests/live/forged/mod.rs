@@ -24,7 +24,7 @@ impl Disk {
         Disk { bytes: std::fs::read(path).expect("an image"), sector: 512, stranger: false }
     }
 
-    /// What of it is not zero; so the file is as sparse as the disk was.
+    /// Writes only the bytes that are not zero, so the file is as sparse as the disk was.
     pub fn write(&self, path: &Path) {
         let mut file = File::create(path).expect("a file");
         file.set_len(self.bytes.len() as u64).expect("its size");
@@ -45,7 +45,7 @@ impl Disk {
         Disk { stranger: true, ..self.clone() }
     }
 
-    /// So many bytes larger or smaller, with what is at the end still at the end.
+    /// So many bytes larger or smaller, with the last `tail` bytes still at the end.
     pub fn resized(&self, by: i64, tail: usize) -> Disk {
         let len = self.bytes.len();
         let new = (len as i64 + by) as usize;
@@ -147,7 +147,7 @@ impl Disk {
         self.bytes[self.configs()[0] + offset]
     }
 
-    /// A sequence number of its headers, that much away from what it is.
+    /// A sequence number of its headers, changed by that much.
     pub fn sequence(&self, by: i32) -> [u8; 4] {
         (self.big(self.headers()[1] + 40, 4) as u32).wrapping_add_signed(by).to_be_bytes()
     }
@@ -167,7 +167,7 @@ impl Disk {
     }
 }
 
-/// The CRC-32 that everybody knows.
+/// The common CRC-32 (IEEE 802.3).
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 * (crc & 1)))

@@ -1,4 +1,4 @@
-//! `qemu-img bench` on a unit, again and again until it is told to end: as many writes as it takes,
+//! `qemu-img bench` on a unit, again and again until it is stopped: as many writes as it takes,
 //! however fast the machine, and each of them has to be answered.
 
 use std::path::Path;
@@ -22,12 +22,12 @@ pub struct Bench {
     over: Arc<AtomicBool>,
     /// The turn that goes on, to be killed where a test fails.
     turn: Arc<Mutex<Option<Proc>>>,
-    /// Taken when it ends; what was said when a write failed.
+    /// Taken when it ends; the output of a failed write.
     thread: Option<JoinHandle<Result<(), String>>>,
 }
 
 impl Bench {
-    /// Writes of so many bytes to this unit; what is said of them is in the file `log`.
+    /// Writes of so many bytes to this unit; the output is in the file `log`.
     pub fn start(url: &str, bytes: u32, log: &Path) -> Bench {
         let words = ["bench", "-w", "-t", "none", "-f", "raw", "-c", TURN, "-d", DEPTH, "-s"];
         let mut command = Command::new(proc::tool("qemu-img").unwrap());

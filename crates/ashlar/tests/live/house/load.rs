@@ -28,7 +28,7 @@ struct Talk {
 }
 
 impl Talk {
-    /// One command of qemu-io, and what it says until it is done.
+    /// Sends one command to qemu-io and waits until it is done.
     fn say(&mut self, command: &str) -> Result<(), String> {
         writeln!(self.to, "{command}").map_err(|e| format!("{command}: {e}"))?;
         let mut all = String::new();
@@ -93,7 +93,7 @@ impl Load {
         self.rounds.load(Ordering::Relaxed)
     }
 
-    /// Lets it end; everything it read was what it had written.
+    /// Stops the load; everything it read was equal to its writes.
     #[track_caller]
     pub fn finish(mut self) -> u64 {
         self.goes_on();

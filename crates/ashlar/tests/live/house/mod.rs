@@ -1,4 +1,4 @@
-//! A daemon of a test's own: its folder, socket, port and configuration, and what is typed at it.
+//! A test's own daemon: its folder, socket, port and configuration, and the commands for it.
 //!
 //! Invariants
 //!  H1  A house has a [`Turn`], its siblings use it: a share of the machine, or all of it where the
@@ -28,7 +28,7 @@ pub use turn::Turn;
 /// The target of every house.
 pub const IQN: &str = "iqn.2026-11.test.ashlar:house";
 
-/// The name under which qemu's tools log in when they are not told another.
+/// The name under which qemu's tools log in by default.
 pub const QEMU: &str = "iqn.2008-11.org.linux-kvm";
 
 /// Longest way from `ashlar serve` to an answer on its socket.
@@ -40,7 +40,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(20);
 /// Longest command; a longer one hangs.
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a command said.
+/// Result of a command.
 #[derive(Debug)]
 pub struct Said {
     /// The command line.
@@ -152,7 +152,8 @@ impl House {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    /// A configuration file; `{here}`, `{portal}` and `{iqn}` stand for the house's own.
+    /// Writes a configuration file; `{here}`, `{portal}` and `{iqn}` are replaced by the house's
+    /// own.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let here = self.scratch.path().to_str().unwrap();
         let text = text.replace("{here}", here).replace("{iqn}", IQN);
@@ -162,8 +163,8 @@ impl House {
         path
     }
 
-    /// The configuration of this house: `disks` and the rest as given, one target, and a group
-    /// `all` for everybody with these LUNs.
+    /// Writes the configuration of this house: `disks` and the rest as given, one target, and a
+    /// group `all` with these LUNs for every initiator.
     pub fn configure(&self, disks: &str, luns: &str) {
         let access = format!(
             "[[access]]\ntarget = \"{{iqn}}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
@@ -316,13 +317,13 @@ impl House {
         }
     }
 
-    /// What the daemon's threads are at, and whether the machine is to blame.
+    /// State of the daemon's threads, and signs that the machine is to blame.
     fn how_it_is(&self) -> String {
         let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
         let line = |path: &Path, word: &str| {
             read(path).lines().find(|l| l.starts_with(word)).unwrap_or_default().to_owned()
         };
-        // When memory ran out everybody stands still; there may be enough of it again by now.
+        // All processes stall when memory runs out; there may be enough of it again by now.
         let left = line(Path::new("/proc/meminfo"), "MemAvailable");
         let killed = line(Path::new("/proc/vmstat"), "oom_kill");
         let load = read(Path::new("/proc/loadavg"));
@@ -356,7 +357,7 @@ impl House {
         self.json(&["list"])["state"].take()
     }
 
-    /// A provider of a state: the class it comes from, and what it is.
+    /// A provider of a state: its class and its description.
     pub fn provider(&self, name: &str) -> Option<(String, Value)> {
         let state = self.state();
         array(&state["geoms"]).iter().find_map(|geom| {
@@ -413,8 +414,8 @@ pub fn file_disk(name: &str, file: &str) -> String {
     format!("[[disk]]\nname = \"{name}\"\nkind = \"file\"\npath = \"{{here}}/{file}\"\n")
 }
 
-/// Whether files that held so many bytes on their file system hold so many less now, but for what
-/// it keeps about holes.
+/// Whether files that used so many bytes on their file system use so many less now, except for its
+/// records of holes.
 pub fn gave(full: u64, left: u64, bytes: u64) -> bool {
     const ABOUT_HOLES: u64 = 64 << 10;
     full.saturating_sub(left).abs_diff(bytes) <= ABOUT_HOLES

@@ -15,7 +15,7 @@ enum Lock {
     Share { _guard: RwLockReadGuard<'static, ()> },
 }
 
-/// What a thread holds: the lock, and how many turns use it.
+/// State of a thread: the lock, and how many turns use it.
 struct Held {
     turns: usize,
     lock: Option<Lock>,

@@ -1,5 +1,5 @@
 //! An initiator that writes blocks round after round, flushes each round, and logs in again when
-//! the daemon was killed: what was acknowledged and flushed is known, and looked for at the end.
+//! the daemon was killed: acknowledged and flushed rounds are recorded, and checked at the end.
 //!
 //! Invariant W1: a block holds one whole round, no older than the last one that was flushed.
 
@@ -25,7 +25,7 @@ pub struct Writer {
     thread: JoinHandle<Kept>,
 }
 
-/// What a writer knows to be on its unit.
+/// Data that is known to be on a writer's unit.
 pub struct Kept {
     place: Place,
     /// For each block the last round that was acknowledged and flushed.
@@ -91,7 +91,7 @@ impl Kept {
 }
 
 impl Place {
-    /// What stands in a block after a write.
+    /// Contents of a block after a write.
     fn stamp(self, block: u32, round: u32) -> [u8; 512] {
         let mut bytes = [0; 512];
         for piece in bytes.chunks_exact_mut(16) {
@@ -143,7 +143,7 @@ fn status(raw: &mut Client, cdb: &[u8], data: &[u8]) -> Option<u8> {
     }
 }
 
-/// Writes round after round until told to stop.
+/// Writes round after round until stopped.
 fn write(place: Place, stop: &AtomicBool, rounds: &AtomicU32) -> Kept {
     let mut raw = place.login();
     let mut known = Kept { place, kept: vec![0; BLOCKS as usize], rounds: 0, resumed: 0 };

@@ -1,4 +1,4 @@
-//! Which arrays there are, on which disks; what the daemon says of them.
+//! Arrays under test and their disks; their state as the daemon reports it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,14 +40,14 @@ impl Class {
 /// Something whose members can be pulled.
 pub struct Array {
     pub class: Class,
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub on: &'static str,
     /// How the name of its geom begins.
     geom: &'static str,
     pub members: &'static [&'static str],
 }
 
-/// Every array; those that stand below a stripe too.
+/// Every array, including those below a stripe.
 const ARRAYS: &[Array] = &[
     Array { class: Class::Mirror, on: "m", geom: "m", members: &["m0", "m1", "m2"] },
     Array { class: Class::Mirror, on: "sa", geom: "sa", members: &["s0", "s1"] },
@@ -65,7 +65,7 @@ pub struct Arrays {
     loops: Vec<Loop>,
 }
 
-/// A loop device; given back when it goes.
+/// A loop device; detached when it is dropped.
 struct Loop(String);
 
 impl Loop {
@@ -80,7 +80,7 @@ impl Loop {
 impl Drop for Loop {
     fn drop(&mut self) {
         let Ok(losetup) = proc::tool("losetup") else { return };
-        // Nothing can be done when it fails, and a failed test must say why it failed.
+        // A failure here is ignored, because a failed test must report its own error.
         let _ = std::process::Command::new(losetup).args(["-d", &self.0]).status();
     }
 }
@@ -159,15 +159,15 @@ impl Arrays {
 }
 
 impl Array {
-    /// It has all its members, and they hold what they should.
+    /// All its members are active, and the array is complete.
     pub fn is_whole(&self, house: &House) -> bool {
         let (state, active) = self.state(house);
         let well = ["COMPLETE", "OPTIMAL"].contains(&state.as_str());
         well && self.members.iter().all(|m| active.iter().any(|a| a == m))
     }
 
-    /// It goes on without what was pulled. Who answered as if it were gone may be back already, not
-    /// through what fails it.
+    /// It goes on without the pulled member. A member that failed as if it were gone may be back
+    /// already, but not through its failing layer.
     pub fn lacks(&self, house: &House, member: &str, how: Pull) -> bool {
         let (_, active) = self.state(house);
         let without = |name: &str| !active.iter().any(|a| a == name);
@@ -213,7 +213,7 @@ impl Array {
     }
 }
 
-/// What fails a member stands over it under this name.
+/// Name of the failing layer over a member.
 pub fn shim(member: &str) -> String {
     format!("bad-{member}")
 }

@@ -1,4 +1,4 @@
-//! What the files of members must have in common, seen without the daemon.
+//! Comparison of the files of members, without the daemon.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

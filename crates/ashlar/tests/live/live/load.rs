@@ -1,5 +1,5 @@
-//! Users of every unit: some compare what they write, some what was written before everything, some
-//! remember what they have flushed over kills of the daemon.
+//! Users of every unit: some compare their own writes, some compare data written before everything,
+//! some remember their flushed data over kills of the daemon.
 //!
 //! ```text
 //!   0        FILLED               MIDDLE                   END              + a writer's blocks
@@ -19,9 +19,9 @@ use crate::house::{House, IQN};
 const FILLED: u64 = 1 << 20;
 const MIDDLE: u64 = 7 << 20;
 const END: u64 = 13 << 20;
-/// Seed of what is filled once.
+/// Seed of the data that is filled once.
 const SEED: u64 = 77;
-/// Longest wait for a request of everybody.
+/// Longest wait for a request of every user.
 const MOVES_LIMIT: Duration = Duration::from_secs(20);
 
 /// See the module.
@@ -62,7 +62,7 @@ fn specs(house: &House, units: u32) -> Vec<Spec> {
     vec![small, large, filled]
 }
 
-/// Writes what stands in the first part of every unit, or compares all of it.
+/// Writes the data of the first part of every unit, or compares all of it.
 fn filled(house: &House, units: u32, work: Work) {
     for lun in 0..units {
         let spec = Spec {
@@ -79,7 +79,7 @@ fn filled(house: &House, units: u32, work: Work) {
 }
 
 impl Load {
-    /// Starts everybody.
+    /// Starts all users.
     pub fn start(house: &House, made: &Arrays) -> Load {
         let units = made.units.len() as u32;
         filled(house, units, Work::Fill);
@@ -102,12 +102,12 @@ impl Load {
         for spec in &mut self.specs {
             let started = load::start(spec).unwrap_or_else(|e| panic!("{e}\n{}", house.log()));
             self.running.push(started);
-            // What they write is told from what they wrote before; what was filled stays.
+            // New writes differ from the earlier ones; the filled data stays.
             spec.seed += u64::from(spec.work == Work::Verify);
         }
     }
 
-    /// Nobody has ended: an error, or other data than was written, ends them.
+    /// Checks that no user has ended: an error, or other data than was written, ends it.
     #[track_caller]
     pub fn goes_on(&mut self) {
         if let Some(at) = self.running.iter().position(Running::is_finished) {
@@ -119,7 +119,7 @@ impl Load {
         }
     }
 
-    /// Everybody gets on from here.
+    /// Checks that all users make progress from here.
     #[track_caller]
     pub fn moves(&mut self, house: &House) {
         let count = |load: &Load| {
@@ -152,7 +152,7 @@ impl Load {
         }
     }
 
-    /// Ends everybody; reads again all that must be there. Answers what was done.
+    /// Stops all users; reads again all data that must be there. Returns a summary.
     #[track_caller]
     pub fn finish(mut self, house: &House, kills: u32) -> String {
         self.moves(house);

@@ -1,4 +1,5 @@
-//! Arrays of every class on files of a house, users on all of them, and hands that pull members.
+//! Arrays of every class on files of a test daemon, with users on all of them while members are
+//! pulled.
 
 pub mod arrays;
 pub mod compare;

@@ -1,4 +1,4 @@
-//! The ways in which a member goes, and how each comes back.
+//! Ways of pulling a member and of returning it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::arrays::{Array, Arrays, Class, bytes_of, shim};
 use crate::house::House;
 
-/// Bytes at a disk's end that are cut off to pull it: records are there. More than one sector: what
-/// is left must not end in the label of what stands on the array, and be taken for it.
+/// Bytes at a disk's end that are cut off to pull it: records are there. More than one sector: the
+/// rest must not end in the label of a provider above the array, and be taken for it.
 const CUT_BYTES: u64 = 64 << 10;
 
 /// A way.
@@ -26,9 +26,9 @@ pub enum Pull {
     FailsReads,
     /// Everything fails as of a device that is gone.
     FailsAll,
-    /// The file loses its end, and gets it back: with what is old by then.
+    /// The file loses its end, and gets it back: with data that is old by then.
     Shrinks,
-    /// The same, and a new disk comes in its place.
+    /// The same, and a new disk takes its place.
     Replaced,
 }
 
@@ -46,7 +46,7 @@ impl Pull {
 }
 
 impl Array {
-    /// A path is no copy: it cannot come back with other contents.
+    /// A path is no copy: it cannot return with other contents.
     pub fn can(&self, how: Pull) -> bool {
         let of_paths = [Pull::Verb, Pull::Removed, Pull::FailsAll];
         self.class != Class::Multipath || of_paths.contains(&how)
@@ -92,7 +92,7 @@ fn file(house: &House, member: &str) -> File {
     File::options().read(true).write(true).open(house.path(member)).unwrap()
 }
 
-/// Brings it back.
+/// Returns a member.
 #[track_caller]
 pub fn give_back(house: &House, made: &Arrays, array: &Array, member: &str, how: Pull) {
     let class = array.class.name();
@@ -128,7 +128,7 @@ pub fn give_back(house: &House, made: &Arrays, array: &Array, member: &str, how:
             let end = std::fs::read(house.path(&format!("{member}-end"))).unwrap();
             file(house, member).write_all_at(&end, bytes_of(member) - CUT_BYTES).unwrap();
             house.until("it is back", Duration::from_secs(90), || {
-                // One that was gone comes back by itself.
+                // A device that was gone returns by itself.
                 house.ashlar(&["geom", "disk", "resize", &format!("name={member}")]);
                 let size = |p: (String, Value)| p.1["size_bytes"].as_u64();
                 house.provider(member).and_then(size) == Some(bytes_of(member))

@@ -1,4 +1,4 @@
-//! What is measured; all of ours with the volume's own code, in virtual time.
+//! Measured cases; all of ours use the volume's own code, in virtual time.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ const GIB: u64 = 1 << 30;
 const CLIENT_NS: u64 = 104_700;
 /// A block of its target's memory, there and back, ns.
 const ROUND_NS: u64 = 79_000;
-/// What its target fetches at a time, and how long that takes: fitted to two of its figures.
+/// Unit that its target fetches at a time, and the time of that: fitted to two of its figures.
 const UNIT: (u64, u64) = (16 * BLOCK, 1_848_000);
 /// It reads ahead by 300 KB of its blocks.
 const GAP: u64 = 37 * BLOCK;
@@ -40,7 +40,7 @@ pub fn read_ahead(seed: u64, workers: &[u32]) -> Result<Vec<f64>, Error> {
     let (clock, workers) = (lab.reactor.clone(), workers.to_vec());
     lab.run(async move {
         let fs = lab::ream(&o).await?;
-        // What fits the block cache, so many times.
+        // A file that fits the block cache, so many times.
         let small = lab::file(&fs, "small").await?;
         lab::fill(&o, &fs, small, GIB / 64, 3).await?;
         let mut cached = 0;
@@ -76,7 +76,7 @@ pub enum Order {
 const PER_ROW: u64 = 67;
 const ROWS: u64 = 48_823;
 
-/// A disk: its seek, ns; ps a byte after one, and ps a byte of what follows.
+/// A disk: its seek, ns; ps a byte after one, and ps a byte of sequential data.
 pub type Disk = (u64, u64, u64);
 
 /// The paper's formulas on a disk, one block outstanding; MB/s.
@@ -102,8 +102,8 @@ pub fn formula(order: Order, (seek, after, follows): Disk) -> Result<f64, Error>
     })
 }
 
-/// What clients write goes to such a disk as cache device; MB/s of it, all that is written beside
-/// counted as time only.
+/// Clients write to such a disk as cache device; MB/s of their data, while all other writes count
+/// as time only.
 pub fn places(seed: u64, (seek, after, follows): Disk) -> Result<f64, Error> {
     const BYTES: u64 = 128 << 20;
     let lab = Lab::new(seed);
@@ -189,7 +189,7 @@ pub fn legs(seed: u64, far: bool) -> Result<Far, Error> {
         let ino = lab::file(&fs, "file").await?;
         lab::fill(&o, &fs, ino, FILE, 1).await?;
         let dump = fs.volume().dump(20_261_121).await?;
-        // The near leg has it: what comes now is the far one's doing.
+        // The near leg has the dump: later writes are those to the far leg.
         fs.volume().copied(&dump).await?;
         let before = slowest.as_ref().map_or(0, |leg| leg.written.get());
         let from = clock.now();

@@ -43,7 +43,7 @@ pub struct Device {
     pub shape: Cell<Shape>,
     pages: RefCell<HashMap<u64, Page>>,
     fetched: RefCell<HashMap<u64, u64>>,
-    /// When it has done what came so far, and where it stands.
+    /// When the requests so far will have ended, and the position of the head.
     free_at: Cell<u64>,
     head: Cell<u64>,
     /// Time that it was at work, ns, and bytes of blocks that were written.

@@ -1,4 +1,4 @@
-//! A file server's volume on the paper's devices, and what is done with it.
+//! A file server's volume on the paper's devices, and the operations on it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -174,7 +174,7 @@ pub async fn use_at_random(
     Ok(took)
 }
 
-/// What so many of a thousand took at most.
+/// The quantile: so many of a thousand took at most this long.
 pub fn quantile(took: &mut [u64], of_thousand: usize) -> u64 {
     took.sort_unstable();
     let at = (took.len() * of_thousand / 1000).min(took.len().saturating_sub(1));

@@ -1,7 +1,7 @@
-//! `fileserver` (the paper on the diskless file server): reading ahead, places on a disk, what a
-//! dump halts, and a far leg, in virtual time. Ours is the volume's own code on the paper's
-//! devices; given are what a frame takes, what its target fetches at a time, what a client takes
-//! between two blocks, and its disks' seeks.
+//! `fileserver` (the paper on the diskless file server): reading ahead, places on a disk, the pause
+//! of a dump, and a far leg, in virtual time. Ours is the volume's own code on the paper's devices.
+//! Inputs are the time of a frame, the unit that its target fetches at a time, the time of a client
+//! between two blocks, and the seeks of its disks.
 
 mod cases;
 mod device;
@@ -18,13 +18,13 @@ const WHAT: &str = "seeds fileserver";
 const OFF: f64 = 3.0;
 /// Seconds of the paper for its GiB: from the block cache, then by so many workers.
 const AHEAD: (f64, [(u32, f64); 3]) = (13.72, [(1, 25.5), (10, 15.74), (20, 13.75)]);
-/// The paper's disks: seek, ns; ps a byte after one, and of what follows. MB/s by rows.
+/// The paper's disks: seek, ns; ps a byte after one, and of sequential data. MB/s by rows.
 const DISKS: [(&str, Disk, f64); 3] = [
     ("layout-rows-old-disk", (15_000_000, 8_000_000_000 / 8192, 976_562), 0.3478),
     ("layout-rows-new-disk", (9_000_000, 26_000_000 / 8192, 3_173), 0.890),
     ("layout-rows", OBSERVED, 2.0),
 ];
-/// What was seen of the new one.
+/// Observed values of the new disk.
 const OBSERVED: Disk = (4_070_000, 26_000_000 / 8192, 328_000_000 / 8192);
 /// By columns.
 const COLUMNS: f64 = 25.0;

@@ -39,11 +39,11 @@ const WRITER: Load =
 const RANDOM: Load =
     Load { who: 3, op: Op::Read, depth: 1, bytes: 4096, from: None, think_ns: 100_000 };
 
-/// What stands in the page: the reader beside the random one got five times as much, 30 instead of
-/// 6 MB/s; the writer kept 14 of 55 MB/s, for a random one that was starved before.
+/// Figures of the page: the reader beside the random one got five times as much, 30 instead of 6
+/// MB/s; the writer kept 14 of 55 MB/s, for a random one that was starved before.
 const READER_TIMES: f64 = 5.0;
 const WRITER_KEEPS: f64 = 14.0 / 55.0;
-/// Who is alone loses no more than this to a scheduler.
+/// A client that is alone loses no more than this to a scheduler.
 const ALONE_KEEPS: f64 = 0.98;
 /// Equal clients' parts, and parts over weights, differ by no more.
 const UNEQUAL: f64 = 1.05;
@@ -56,7 +56,7 @@ fn times(least: f64) -> Option<Goal> {
 struct Case {
     name: &'static str,
     clients: &'static [(&'static str, Load)],
-    /// What a client should have, by algorithm, beside what it has without one.
+    /// Goal of a client, by algorithm, compared with its rate without a scheduler.
     goal: fn(client: &str, algorithm: &str) -> Option<Goal>,
 }
 
@@ -89,8 +89,8 @@ fn alone(_: &str, _: &str) -> Option<Goal> {
     times(ALONE_KEEPS)
 }
 
-/// Two clients on one disk under one scheduler, and what the first should have of what the second
-/// has.
+/// Two clients on one disk under one scheduler, and the wanted ratio of the first one's rate to the
+/// second one's.
 struct Pair {
     what: &'static str,
     timing: Timing,
@@ -125,7 +125,7 @@ const PAIRS: &[Pair] = &[
 ];
 
 impl Pair {
-    /// How far the parts are from what they should be: 1 is exact, larger on either side.
+    /// Distance of the parts from the wanted ratio: 1 is exact, larger on either side.
     fn distance(&self) -> Result<f64, Error> {
         let got = run((self.timing, FAIRNESS_SECONDS), Some(self.scheduler), &self.loads)?;
         let [first, second] = got[..] else { return Err(failed("two clients have two figures")) };

@@ -1,5 +1,5 @@
-//! A machine of two cores with one disk, in virtual time: the disk is a model, so what is measured
-//! is the same on every machine.
+//! A machine of two cores with one disk, in virtual time: the disk is a model, so the results are
+//! the same on every machine.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ pub(super) const SATA_2010: Timing = Timing::Spinning {
 /// Flash that answers in about 100 us, any number at once.
 pub(super) const FLASH: Timing = Timing::Between { min_ns: 80_000, max_ns: 120_000 };
 
-/// Somebody who keeps so many requests under way.
+/// A client that keeps so many requests in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     /// Its number as a client.
@@ -44,13 +44,13 @@ pub(super) struct Load {
     pub op: Op,
     pub depth: u32,
     pub bytes: u64,
-    /// Where it begins to go on and on; None: anywhere, each time.
+    /// Start of sequential requests; None: a random place each time.
     pub from: Option<u64>,
-    /// What it does between two requests, ns.
+    /// Pause between two requests, ns.
     pub think_ns: u64,
 }
 
-/// A disk that takes as long as the model says. Nobody looks at its bytes.
+/// A disk that takes as long as the model requires. Its data is never checked.
 struct Disk(Mutex<DiskModel>);
 
 impl Layer for Disk {

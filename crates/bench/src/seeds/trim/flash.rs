@@ -1,8 +1,9 @@
 //! The disk of the seed: a command that deletes takes 50 ms whatever its size, and nothing else is
 //! served meanwhile.
 //!
-//! Other requests take what a SATA flash disk takes, any number at once. One that deletes begins
-//! when all before it have ended (it is not queued), and what comes later begins when it has ended.
+//! Other requests take the time of a SATA flash disk, any number at once. A command that deletes
+//! begins when all before it have ended (it is not queued), and later requests begin when it has
+//! ended.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use bio::{Attr, Bio, Errno, Op};
 use geom::{Core, Flow, Layer, Limits, NewProvider};
 use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
 
-/// What a command that deletes takes.
+/// Time of a command that deletes.
 pub(super) const TRIM_NS: u64 = 50_000_000;
 /// Bytes of the disk.
 pub(super) const BYTES: u64 = 64 << 30;
@@ -20,7 +21,7 @@ pub(super) const ENTRIES: u32 = 64;
 /// ... of so many bytes each.
 pub(super) const ENTRY_BYTES: u64 = 65_535 * 512;
 
-/// What it was asked.
+/// Commands that it received.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Asked {
     /// Commands that delete.
@@ -67,7 +68,7 @@ impl Flash {
         self.lock().asked
     }
 
-    /// As a provider says it.
+    /// The disk as a new provider.
     pub(super) fn provider(&self, name: &str) -> NewProvider {
         NewProvider {
             name: name.into(),

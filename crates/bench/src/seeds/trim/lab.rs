@@ -1,4 +1,4 @@
-//! One core, a graph and a clock that are not real: time passes when everybody waits.
+//! One core and a graph with a virtual clock: time passes when all tasks wait.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::flash::BYTES;
 use crate::bed::{Plain, failed};
 use crate::error::Error;
 
-/// Wakes the one who waits for time to pass.
+/// Wakes the task that waits for time to pass.
 const TICK: u32 = 999;
 /// The disk's other users: one small request after each such time, on the average.
 const EVERY_NS: u64 = 1_000_000;
@@ -118,7 +118,7 @@ impl Drop for Lab {
 #[derive(Default)]
 pub(super) struct Crowd {
     stop: Cell<bool>,
-    /// What each took, ns.
+    /// Time of each request, ns.
     took: RefCell<Vec<u64>>,
     failed: Cell<u64>,
     under_way: Cell<u64>,

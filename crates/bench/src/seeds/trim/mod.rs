@@ -32,7 +32,7 @@ const EXTENT: u64 = 457;
 /// The first approach deletes so much only: all of it would take 27 minutes.
 const PART: u64 = 32 << 20;
 const S: u64 = 1_000_000_000;
-/// The load goes on for so long without any deletion, to be compared with.
+/// Time of the load without any deletion, for comparison.
 const ALONE_NS: u64 = 30 * S;
 
 /// The seed's figures of the first two approaches.
@@ -69,7 +69,7 @@ struct Outcome {
     alone: (f64, f64),
 }
 
-/// The extents of the file: between two lies a block of somebody else.
+/// The extents of the file: a block of another file is between two of them.
 fn file() -> Vec<Range<u64>> {
     let (mut out, mut at, mut left) = (Vec::new(), BLOCK, FILE / BLOCK);
     while left > 0 {
@@ -86,7 +86,7 @@ fn blocks(extents: &[Range<u64>]) -> Vec<Range<u64>> {
     extents.iter().flat_map(each).collect()
 }
 
-/// What a deletion tells of itself.
+/// Progress of a deletion.
 #[derive(Default)]
 struct Deletion {
     over: Cell<bool>,
@@ -94,7 +94,7 @@ struct Deletion {
     wrong: Cell<u64>,
     /// When the last one was answered.
     free_at: Cell<u64>,
-    /// How much longer a write to what was just deleted takes than one to any other place, ns.
+    /// Extra time of a write to a place just deleted, compared with any other place, ns.
     longer: Cell<u64>,
 }
 
@@ -209,7 +209,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// A figure of an outcome, and what it is compared with.
+/// A figure of an outcome: its name, its unit, its value, its goal.
 type Figure = (&'static str, &'static str, fn(&Outcome) -> f64, Option<Goal>);
 
 fn rows(options: &Options, report: &mut Report, (case, way): (&str, Way), all: &[Outcome]) {

@@ -1,6 +1,6 @@
-//! The AoE initiator in seeded worlds: loss, doubled frames, delay, any order, interfaces that die
-//! and come back, a target that answers late, twice and wrongly. No acknowledged write is lost, no
-//! old write comes over a newer one, nothing waits beyond its deadline.
+//! The AoE initiator in seeded worlds: lost, duplicated, delayed and reordered frames, interfaces
+//! that fail and return, a target that answers late, twice and wrongly. No acknowledged write is
+//! lost, no old write is applied over a newer one, and nothing waits beyond its deadline.
 //!
 //! More of them: see `testkit::seeds`.
 
@@ -28,7 +28,7 @@ const SECTOR: u64 = 512;
 const SECTORS: u64 = 64;
 const SEEDS: u64 = 200;
 
-/// As the bus is told.
+/// The deadline that is configured on the bus.
 const DEADLINE_S: u64 = 3;
 const LIFE_MS: u64 = 300;
 
@@ -134,7 +134,7 @@ impl Storm {
         let mut found = Vec::new();
         for _ in 0..20 {
             found.extend(w.scan(at));
-            // The bus scans itself when somebody is heard.
+            // The bus starts a scan when a target announces itself.
             let cam = w.cam.clone();
             for (_, names) in cam.look(&mut w.control) {
                 found.extend(names.unwrap());

@@ -1,4 +1,4 @@
-//! Scenes in which nothing goes wrong on the network: what the initiator may not do even then.
+//! Constraints on the AoE initiator on a network without faults.
 
 use std::rc::Rc;
 
@@ -85,8 +85,8 @@ fn e2_nothing_is_written_while_frames_of_an_earlier_start_may_arrive() {
     assert!(s.w.ended().iter().any(|end| end.tag == 1 && end.status.is_ok()));
 }
 
-/// It says nothing by itself, and what was asked before it came is lost: so it is asked again soon,
-/// and not a minute later.
+/// The shelf sends nothing by itself, and queries before its arrival are lost. So the initiator
+/// repeats the query soon and not a minute later.
 #[test]
 fn a_shelf_that_comes_a_little_later_is_found_soon() {
     let mut w = World::with(1, &[]);
@@ -290,8 +290,8 @@ fn a_command_that_is_given_up_is_not_one_of_another_disk() {
 fn no_old_order_comes_over_a_newer_one() {
     let ways = Ways { buffers: 24, twice: 50, wrong: 50, ..Ways::default() };
     let mut s = Scene::on(gigabit(0), 4096, ways);
-    // The way is thought to be fast; answers to questions who is there, which come often at first,
-    // would tell that it is not any more.
+    // The initiator's estimate of the round trip is short. Answers to discovery queries, which are
+    // frequent at first, would show that it is not any more.
     s.w.turn(32 * S);
     s.reads(100);
     s.net.segments[0].set_shape(SegmentShape {
@@ -319,7 +319,7 @@ fn no_old_order_comes_over_a_newer_one() {
 #[test]
 fn a_target_that_shrinks_fails_what_is_gone_and_nothing_else() {
     let (mut s, theirs, other) = two_shelves(16);
-    // It said that it has more, or somebody cut it.
+    // The target reported more sectors than it has, or the disk was truncated.
     s.shelf.bytes.borrow_mut().truncate(40 * SECTOR as usize);
     assert!(s.w.read(s.edge, 50 * SECTOR, 512).is_err());
     assert!(s.w.read(s.edge, 39 * SECTOR, 1024).is_err(), "in part is not at all");
@@ -415,7 +415,7 @@ fn calm() -> Scene {
     Scene::new(Ways { buffers: 16, ..Ways::default() })
 }
 
-/// E6: nothing tells of it but the next answer.
+/// E6: only the next answer shows the change.
 #[test]
 fn a_write_does_not_reach_a_disk_that_came_while_nothing_was_asked() {
     for (serial, wait, is_other) in
@@ -484,8 +484,8 @@ fn the_right_disk_that_is_back_is_taken_in_by_itself() {
     assert_eq!(is(&mut s, "SHELF1"), (1, false));
 }
 
-/// A target is silent for a while, and another when it answers: what it says, and the sector that
-/// is written.
+/// A target is silent for a while and has another identity when it answers: the reported identity,
+/// and the sector that is written.
 #[test]
 fn what_a_target_is_after_an_outage_decides_where_a_write_goes() {
     struct Row {

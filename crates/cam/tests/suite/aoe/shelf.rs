@@ -1,6 +1,6 @@
-//! An AoE target for tests, which does what the protocol allows and more: it answers late, in any
-//! order and twice, and its disk takes its time. A WRITE that the network doubled is carried out
-//! once, as our own target does it: no initiator can see such a copy, or wait for it.
+//! An AoE target for tests that uses all freedom of the protocol: answers are late, in any order
+//! and duplicated, and its disk is slow. A WRITE that the network duplicated is carried out once,
+//! as Ashlar's own target does: an initiator can neither see such a copy nor wait for it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use wire::aoe::{
 };
 use wire::ata::{self, Identify, Trim, status};
 
-/// What goes wrong.
+/// Faults that the target injects.
 #[derive(Clone, Copy, Default)]
 pub struct Ways {
     /// Longest time of a command, ns.
@@ -40,7 +40,7 @@ pub struct Shelf {
     pub ways: RefCell<Ways>,
     /// Frames that are with it now, and the most that ever were.
     pub held: RefCell<(usize, usize)>,
-    /// For whom it is reserved: kept and told, and nobody is refused.
+    /// Reservation list: stored and reported, but no initiator is refused.
     pub reserved: RefCell<Vec<Mac>>,
     /// Commands that came, copies among them.
     pub came: Cell<u64>,

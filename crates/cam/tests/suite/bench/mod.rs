@@ -1,4 +1,4 @@
-//! A device alone, and a SIM that answers it by a script; the clock goes when it is told to.
+//! Test bench: a device alone and a scripted SIM; the clock advances only on request.
 #![allow(dead_code)] // each test binary uses its part
 
 use cam::recovery::Policy;
@@ -7,7 +7,7 @@ use cam::{
     Queueing, Shape,
 };
 
-/// What a reset is among opcodes.
+/// The pseudo operation code of a reset.
 pub const RESET: u8 = 0xff;
 const WRITE: [u8; 10] = [0x2a, 0, 0, 0, 0, 9, 0, 0, 1, 0];
 
@@ -66,7 +66,7 @@ impl Bench {
         }
     }
 
-    /// Carries out what is to be done, without waiting.
+    /// Carries out all pending effects without waiting.
     pub fn settle(&mut self) {
         while let Some(effect) = self.device.take() {
             match effect {

@@ -1,9 +1,9 @@
-//! Any frames to the AoE initiator, from its target's address and from a stranger's, while it
-//! reads and writes: whatever they say, nothing panics, and the disk is read rightly afterwards.
+//! Random frames to the AoE initiator, from its target's address and from another, while it reads
+//! and writes. Nothing panics, and the disk is read correctly afterwards.
 //!
 //! ```text
-//!   a frame: 1 byte of flags, 1 byte of length, what follows the Ethernet header
-//!     1 from the target's own address   2 to everybody   4 50 ms pass first
+//!   a frame: 1 byte of flags, 1 byte of length, the bytes after the Ethernet header
+//!     1 from the target's own address   2 broadcast   4 50 ms pass first
 //! ```
 
 use bio::{Flags, Op};
@@ -39,7 +39,7 @@ pub fn aoe_initiator(data: &[u8]) {
     let sim = AoeKind.open(&Open { name: "aoe0", params: &params, site: &site });
     let bus = w.add(sim.expect("good parameters"));
     let mut found = w.scan(bus);
-    // The bus scans itself when somebody is heard.
+    // The bus starts a scan when a target announces itself.
     while found.is_empty() && w.now() < 5_000 * MS {
         let cam = w.cam.clone();
         let more = cam.look(&mut w.control).into_iter();
@@ -69,7 +69,7 @@ pub fn aoe_initiator(data: &[u8]) {
         let _ = spoof.send(&frame, &bio::Segs::new());
         let _ = spoof.flush();
     }
-    // What was under way ends, and copies are gone.
+    // Commands in flight end, and copies are gone.
     (0..40).for_each(|_| w.turn(20 * MS));
     let read = w.read(edge, 0, 8192);
     assert!(read.is_ok_and(|bytes| bytes.iter().all(|b| *b == 0x5a)), "the disk is as it was");

@@ -1,10 +1,9 @@
-//! Any PDUs to the iSCSI initiator in place of its target's answers, while it reads and writes:
-//! whatever they say, nothing panics, nothing wrong is written, and the disk is read rightly
-//! afterwards.
+//! Random PDUs to the iSCSI initiator in place of its target's answers, while it reads and writes.
+//! Nothing panics, nothing wrong is written, and the disk is read correctly afterwards.
 //!
 //! ```text
 //!   1 byte of flags, 1 byte of length, bytes
-//!     1 tag and StatSN are made what they should be   2 DataSegmentLength and padding too
+//!     1 tag and StatSN are corrected                  2 DataSegmentLength and padding too
 //!     4 50 ms pass first                              8 a reset of the unit first
 //! ```
 
@@ -75,7 +74,8 @@ pub fn iscsi_initiator(data: &[u8]) {
         }
         w.turn(if flags & 4 != 0 { 50 * MS } else { MS });
     }
-    // What was begun ends; a target that speaks nonsense is left for a new session with it.
+    // Requests in flight end; the session with a target that sends nonsense is replaced by a new
+    // one.
     (0..40).for_each(|_| w.turn(20 * MS));
     peer.raw.borrow_mut().clear();
     peer.cut();

@@ -78,7 +78,7 @@ fn one_that_comes_when_the_session_ends_for_other_reasons_is_no_culprit() {
     let at = w.add(sim.clone());
     assert_eq!(disks(&mut w, at, 1, 20 * S), ["da0"]);
     let (_, edge) = w.open("da0");
-    // More sessions end than a command may end, whoever is under way.
+    // More sessions end than a command may end, whichever commands are in flight.
     let mut left = 4 * SESSIONS_MOST;
     for tag in 0..WRITES as u64 {
         let data = w.buffer(SECTOR as usize);

@@ -1,6 +1,6 @@
-//! The iSCSI initiator in seeded worlds: connections that are cut, targets that are slow, deaf,
-//! killed, that answer twice, with wrong tags and with wrong lengths. No acknowledged write is
-//! lost, no old write comes over a newer one, nothing waits for ever.
+//! The iSCSI initiator in seeded worlds: lost connections, and targets that are slow, silent or
+//! killed, or answer twice, with wrong tags and with wrong lengths. No acknowledged write is lost,
+//! no old write is applied over a newer one, and nothing waits forever.
 //!
 //! More of them: see `testkit::seeds`.
 
@@ -32,8 +32,8 @@ const SECTORS: u64 = 64;
 const SEEDS: u64 = 60;
 const DEADLINE_S: u64 = 2;
 
-/// Nobody waits longer where all commands are answered; where some are not, CAM gives each 60 s, an
-/// abort 5 and a reset 10, five times.
+/// Longest wait where all commands are answered. Where some are not, CAM allows each 60 s, an abort
+/// 5 and a reset 10, five times.
 const LONGEST_NS: u64 = 30 * S;
 const LONGEST_MUTE_NS: u64 = 400 * S;
 
@@ -487,10 +487,10 @@ fn what_a_lost_path_handed_back_is_not_done_when_it_is_back() {
     let (_, edge) = w.open("da0");
     w.write(edge, 0, &[1; 1024], Flags::default()).unwrap();
     peer.deaf.set(true);
-    // What the target has not read yet goes with the connection.
+    // Data that the target has not read yet are lost with the connection.
     assert_eq!(w.write(edge, 0, &[2; 1024], Flags::default()), Err(Errno::NxIo));
     assert!(peer.bytes.borrow()[..1024] == [1; 1024]);
-    // Somebody else has written there since, by another way.
+    // Another initiator has written there since, on another path.
     peer.bytes.borrow_mut()[..1024].fill(3);
     peer.deaf.set(false);
     (0..50).for_each(|_| w.turn(100 * MS));

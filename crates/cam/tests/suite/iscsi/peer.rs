@@ -1,6 +1,6 @@
-//! An iSCSI target for tests, which does what the protocol allows and more: its disk takes its
-//! time, a session that lost its connection goes on with what it has until a login with the same
-//! ISID ends it, and it answers twice, with wrong tags, and lies about lengths.
+//! An iSCSI target for tests that uses all freedom of the protocol: its disk is slow, and a session
+//! that lost its connection continues its commands until a login with the same ISID ends it. It
+//! also violates the protocol: duplicate answers, wrong tags and false lengths.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,14 +20,14 @@ const MS: u64 = 1_000_000;
 const NO_SUCH_COMMAND: u8 = 0x20;
 const OUT_OF_RANGE: u8 = 0x21;
 
-/// Faults, and what is agreed on.
+/// Injected faults and negotiated parameters.
 #[derive(Clone, Copy, Default)]
 pub struct Ways {
     /// Longest time of a command, ns.
     pub slow_ns: u64,
     /// Of a thousand, answers that come twice.
     pub twice: u32,
-    /// Of a thousand, answers with a tag that nobody has, before the right one.
+    /// Answers with an unused tag before the right one, per thousand.
     pub wrong: u32,
     /// Of a thousand, answers that speak of other lengths.
     pub lies: u32,
@@ -53,7 +53,7 @@ pub struct Raw {
     pub frames: bool,
 }
 
-/// One session: what it has under way ends with it.
+/// One session; its commands in flight end with it.
 struct Nexus {
     alive: Cell<bool>,
     /// Commands that came and were not carried out, and those of them that are to be given up.
@@ -66,7 +66,7 @@ pub struct Peer {
     pub ways: RefCell<Ways>,
     /// Nothing is read or answered.
     pub deaf: Cell<bool>,
-    /// Nobody is let in.
+    /// All logins are refused.
     pub shut: Cell<bool>,
     /// It says that it has so many sectors, whatever it has.
     pub says: Cell<Option<u64>>,
@@ -78,13 +78,13 @@ pub struct Peer {
     pub spoils: [Cell<u32>; 2],
     /// Logins that were sent elsewhere.
     pub sent_on: Cell<u64>,
-    /// What is said before the next requests are looked at.
+    /// PDUs that are sent before the next requests are processed.
     pub raw: RefCell<Vec<Raw>>,
     pub odd: RefCell<Option<Oddity>>,
     /// A READ or WRITE of this sector ends the connection it came by; how often that was.
     pub falls_over: Cell<Option<u8>>,
     pub fell_over: Cell<u64>,
-    /// Somebody speaks in its name: what comes need not make sense.
+    /// Forged PDUs are sent in its name, so received data need not make sense.
     pub doubts: Cell<bool>,
     /// WRITEs that were carried out after their connection had failed.
     pub orphans: Cell<u64>,
@@ -107,7 +107,7 @@ pub struct Conn {
     life: u64,
     stat_sn: Cell<u32>,
     exp_cmd_sn: Cell<u32>,
-    /// The last command that the initiator was told it may send.
+    /// The last MaxCmdSN that was sent to the initiator.
     told_cmd_sn: Cell<u32>,
     params: Cell<Params>,
     nexus: RefCell<Option<Rc<Nexus>>>,

@@ -20,7 +20,7 @@ pub enum Odd {
 }
 
 impl Conn {
-    /// What a digest is wrong by: of a header, or of data.
+    /// The error of a digest, of a header or of data.
     pub(super) fn spoils(&self, which: usize) -> u32 {
         let left = &self.peer.spoils[which];
         let spoils = left.get() > 0;
@@ -68,7 +68,7 @@ impl Conn {
 /// Looks at a command before it is carried out.
 pub type Oddity = Box<dyn FnMut(&ScsiCommand) -> Odd>;
 
-/// Sense data as they stand in a response, behind their length.
+/// Sense data in the format of a response, after their length.
 pub fn sense_of(key: u8, asc: u8, ascq: u8) -> Vec<u8> {
     [&[0, 18, 0x70, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq][..], &[0; 4]].concat()
 }

@@ -1,5 +1,5 @@
-//! What a target answers to READ and WRITE, again and again: the error of the disk's user, and what
-//! a host hears to which the disk is exported.
+//! Repeated answers of a target to READ and WRITE: the errors that the disk's user gets, and the
+//! status that a host gets if the disk is exported.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ struct Row {
     reply: Reply,
     /// The error of the disk's user.
     error: Errno,
-    /// What a host gets for a WRITE of block 5, and for a READ.
+    /// Status that a host gets for a WRITE of block 5, and for a READ.
     write: &'static str,
     read: &'static str,
     /// What `status` says of the command, before the error's own words.
     last: &'static str,
-    /// What it says of the disk or its bus; empty: nothing.
+    /// Trouble of the disk or its bus in `status`; empty: none.
     trouble: &'static str,
     /// Its word.
     word: &'static str,
@@ -338,7 +338,7 @@ fn each_answer_of_a_target_reaches_hosts_as_what_it_is() {
     ROWS.iter().enumerate().for_each(|(n, row)| run(n, row));
 }
 
-/// What is no answer to a FLUSH either: nothing is known to be stable.
+/// Answers that do not confirm a FLUSH either: no data are known to be stable.
 #[test]
 fn a_flush_that_was_not_carried_out_is_an_error() {
     for (row, last) in [

@@ -1,4 +1,4 @@
-//! Disks whose READ CAPACITY says what cannot be used.
+//! Disks with unusable READ CAPACITY data.
 
 use wire::scsi::{Capacity, read_capacity16};
 

@@ -1,4 +1,4 @@
-//! A logical unit that answers no READ or WRITE while its target answers all else.
+//! A logical unit that answers no READ or WRITE while its target answers all other commands.
 
 use std::net::SocketAddr;
 

@@ -102,7 +102,7 @@ impl Answer {
     }
 }
 
-/// A command under way: what it writes, and what it reads.
+/// A command in flight, with the data that it writes and reads.
 struct Task {
     out: Vec<u8>,
     read: Vec<u8>,
@@ -347,7 +347,7 @@ impl Host {
         self.run(w, &cdb, 0, &vec![byte; usize::from(count) * SECTOR]).0
     }
 
-    /// Unit attentions that are pending, and what the unit is then.
+    /// Pending unit attentions, and the state of the unit after them.
     pub fn look(&self, w: &mut World) -> (Vec<String>, String) {
         let (answer, attentions) = self.run(w, &UNIT_READY, 0, &[]);
         (attentions, answer.words())

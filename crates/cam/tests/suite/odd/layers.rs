@@ -1,4 +1,5 @@
-//! Blocks that a medium has lost, below each class of layers: which block hosts are told of.
+//! Unreadable blocks of a medium below each class of layers: the block that hosts get in sense
+//! data.
 //!
 //! INFORMATION of sense data is a block of the disk that answers. A layer passes it on as the byte
 //! of the request, where each byte of the request is on one member; so hosts get the block of their
@@ -30,7 +31,7 @@ struct Row {
     from: u64,
     /// Blocks that are lost, each by itself.
     lost: &'static [u64],
-    /// Whether hosts are told which it is: of a READ, of a WRITE.
+    /// Whether hosts get the block number: of a READ, of a WRITE.
     tells: (bool, bool),
 }
 

@@ -1,5 +1,6 @@
-//! What goes wrong between a target and us, for a while or for ever: digests, the command window,
-//! redirections, logins that are refused. What the disk's user gets, and what the bus says.
+//! Faults between a target and the initiator, temporary or permanent: digests, the command window,
+//! redirections, refused logins. The tests check the result for the disk's user and the state of
+//! the bus.
 
 use std::net::SocketAddr;
 
@@ -34,11 +35,11 @@ struct Row {
     /// How long it lasts; 0: as many PDUs as it says, `u64::MAX`: for ever.
     lasts_ns: u64,
     after: Disk,
-    /// What a host gets for a WRITE and a READ.
+    /// Status that a host gets for a WRITE and a READ.
     gets: &'static str,
     /// What `status` says while it lasts; empty: nothing.
     says: &'static str,
-    /// What it says afterwards, the last error of the disk behind it.
+    /// Lines of `status` afterwards, the last error of the disk after them.
     remains: &'static [&'static str],
     /// Its word then.
     word: &'static str,
@@ -118,7 +119,7 @@ fn run(n: usize, row: &Row) {
     assert_eq!(host.write(&mut w, 0, 1).words(), "GOOD");
     if let What::Window = row.what {
         target.peer.ways.borrow_mut().window = 0;
-        // What it was told that it may send is used up.
+        // The command window that was granted to the initiator is used up.
         for _ in 0..8 {
             assert_eq!(host.read(&mut w, 0).words(), "GOOD");
         }

@@ -1,5 +1,5 @@
-//! An iSCSI target that behaves oddly, one thing at a time: what its disk's user gets, what is on
-//! which disk, and what the bus says of it.
+//! An iSCSI target with one oddity at a time: the result for its disk's user, the contents of each
+//! disk, and the state that the bus reports.
 
 mod answers;
 mod capacity;
@@ -86,7 +86,7 @@ fn exchange(row: &Row, target: &Target, w: &mut World) -> Vec<u8> {
         When::Restart | When::RestartTwice => target.stop(),
     }
     if row.when == When::RestartTwice {
-        // It is asked who it is, and does not say it before it ends again.
+        // The target ends again before it answers the query for its identity.
         target.reply(reply(0x12, Some(0x83), u32::MAX, BUSY));
         target.open();
         (0..5).for_each(|_| w.turn(100 * MS));
@@ -99,7 +99,7 @@ fn exchange(row: &Row, target: &Target, w: &mut World) -> Vec<u8> {
     old
 }
 
-/// What a host gets, what is on which disk, and what `status` says.
+/// Checks the result for a host, the contents of each disk, and `status`.
 fn run(row: &Row, seed: u64) {
     let mut w = World::with(seed, &[]);
     // One command at a time: others that are on their way to a live session cannot be held back.
@@ -129,7 +129,7 @@ fn run(row: &Row, seed: u64) {
     let disks = Disks { old: &old, now: &target.peer.bytes.borrow().clone() };
     for end in &ended {
         let is_late = late.contains(&end.tag);
-        // What was carried out before it happened is on the disk that was there.
+        // Commands that were carried out before the event are on the disk of that time.
         let at = early.iter().position(|tag| *tag == end.tag).filter(|_| end.words() == "GOOD");
         match at {
             Some(at) => assert!(disks.is_kept(16 + at as u64, 7, row), "{}: {at}", row.name),
@@ -178,7 +178,7 @@ impl Disks<'_> {
     }
 }
 
-/// What `status` said while it lasted, and what it says now.
+/// Checks the words of `status` during the fault and now.
 fn check_words(row: &Row, mut said: Vec<(&str, String)>, now: &Status) {
     let name = row.name;
     let count = said.len();
@@ -250,7 +250,7 @@ fn a_rescan_takes_in_the_disk_that_is_there_and_ends_the_trouble() {
     assert!(w.read(edge, 0, SECTOR).unwrap() == [3; SECTOR]);
 }
 
-/// Nothing but the login tells of it.
+/// Only the login shows that the disk is back.
 #[test]
 fn the_right_disk_that_is_back_is_taken_in_at_the_next_login() {
     let mut w = World::with(5, &[]);

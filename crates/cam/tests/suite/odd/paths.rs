@@ -1,5 +1,5 @@
-//! Two portals, each of a target of its own, as paths of one multipath device: what one of them
-//! does to its path, and where writes go.
+//! Two portals, each of a target of its own, as paths of one multipath device: the effect of faults
+//! of one on its path, and the targets of writes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

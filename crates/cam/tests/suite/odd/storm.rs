@@ -21,7 +21,7 @@ use crate::world::{World, range};
 const SEEDS: u64 = 200;
 /// CAM gives a request 60 s, an abort 5 and a reset 10.
 const LONGEST_NS: u64 = 80 * S;
-/// What is on a disk of another identity.
+/// Content of a disk of another identity.
 const FOREIGN: u8 = 0xee;
 
 fn pattern(sector: u64, version: u64) -> Vec<u8> {
@@ -85,7 +85,7 @@ impl Storm {
             true => Ways { window: 1, initial_r2t: false, immediate: true, ..ways },
             false => ways,
         };
-        // A disk without names is told from another by its size alone.
+        // A disk without names is distinguished from another by its size alone.
         let sizes = Disk { serial: "", naa: 0, ..OWN };
         let names = match one(&[0, 1, 2, 3]) {
             0 => (OWN, Disk { serial: OTHER.serial, ..OWN }),

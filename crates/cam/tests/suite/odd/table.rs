@@ -1,4 +1,4 @@
-//! What a target does, one row each, and the effect that it has.
+//! Table of target behaviours and their effects, one row each.
 
 use super::BUSY;
 use super::target::{Disk, OTHER, OWN, Reply};
@@ -9,7 +9,7 @@ use crate::iscsi::peer::{Odd, SECTOR};
 pub enum When {
     /// The target restarts.
     Restart,
-    /// It restarts, and again while it is asked who it is.
+    /// It restarts, and again during the query for its identity.
     RestartTwice,
     /// Only the connection is lost.
     Cut,
@@ -26,13 +26,13 @@ pub struct Row {
     pub reply: Option<Reply>,
     /// Sector that is written.
     pub sector: u64,
-    /// What a host gets for that.
+    /// Status that a host gets for that.
     pub gets: &'static str,
     /// A unit attention that the host gets afterwards.
     pub attention: &'static str,
     /// What `status` says only while it lasts; empty: nothing but that the target is gone.
     pub meanwhile: &'static str,
-    /// What it says of the disk afterwards; of [`CHANGED`], with both identities.
+    /// Words of `status` about the disk afterwards; for [`CHANGED`], with both identities.
     pub says: &'static str,
     /// Its word then.
     pub word: &'static str,
@@ -88,7 +88,7 @@ impl Row {
     }
 }
 
-/// What a disk says it is.
+/// The identity of a disk in words.
 fn words(disk: &Disk) -> String {
     let Disk { vendor, revision, serial, naa, sectors, kind } = disk;
     let mut words = format!("<{vendor} disk for tests {revision}>");

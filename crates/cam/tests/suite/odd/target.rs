@@ -1,4 +1,5 @@
-//! A target with one disk, which says what it is, is exchanged for another, and behaves oddly.
+//! A target with one disk that reports an identity, is exchanged for another disk, and behaves
+//! oddly.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -42,7 +43,7 @@ pub const MUTE: u8 = 0xff;
 /// As a status: the answer is [`Reply::odd`].
 pub const ODD: u8 = 0xfe;
 
-/// What it answers in place of the usual, to commands of an operation code, so many times.
+/// Answer in place of the usual one, to commands of an operation code, so many times.
 #[derive(Clone)]
 pub struct Reply {
     pub opcode: u8,
@@ -60,7 +61,7 @@ struct State {
     disk: Option<Disk>,
     attentions: VecDeque<(u8, u8)>,
     replies: Vec<Reply>,
-    /// Logical units that it tells of, where there are more than one.
+    /// Number of logical units in REPORT LUNS, where there are more than one.
     luns: u32,
     /// There is no logical unit.
     is_away: bool,

@@ -1,5 +1,5 @@
-//! A kernel with a generic SCSI driver for tests: one disk, which takes its time, fails on its way
-//! and by itself, hangs until the kernel takes its commands back, goes and comes.
+//! A simulated kernel with a generic SCSI driver: its one disk is slow, fails in transport and by
+//! itself, hangs until the kernel aborts its commands, disappears and returns.
 
 use std::cell::RefCell;
 use std::io;
@@ -23,7 +23,7 @@ const TIME_OUT: u16 = 3;
 const RESET: u16 = 8;
 const SOFT_ERROR: u16 = 0x0b;
 
-/// What goes wrong.
+/// Faults that the kernel injects.
 #[derive(Clone, Copy, Default)]
 pub struct Ways {
     /// Longest time of a command, ns.
@@ -229,7 +229,7 @@ impl Node for Opened {
         let mut flights = self.flights.borrow_mut();
         let gone = state.generation != self.generation;
         let ended = |f: &Flight| gone || f.due_ns <= now || f.resets != state.resets;
-        // What it had when the device went is answered, or not.
+        // Commands in flight when the device disappears are answered or not.
         if gone && state.random.chance(500) {
             return Err(io::Error::from_raw_os_error(ENODEV));
         }

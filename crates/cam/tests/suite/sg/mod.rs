@@ -1,6 +1,6 @@
-//! This machine's own SCSI devices, over a kernel that is not there: a disk that hangs, fails and
-//! is pulled. No acknowledged write is lost, no old write comes over a newer one, nothing waits for
-//! ever, and what was given up is not touched.
+//! SCSI devices of this machine over a simulated kernel, with a disk that hangs, fails and is
+//! removed. No acknowledged write is lost, no old write is applied over a newer one, nothing waits
+//! forever, and abandoned buffers are not touched.
 //!
 //! More of them: see `testkit::seeds`.
 

@@ -143,7 +143,7 @@ impl World {
         World { core, control, cam, buses, heard: User::default(), world, endings, sink }
     }
 
-    /// Names of attributes that changed since the last call, of providers that somebody uses.
+    /// Names of attributes of providers in use that changed since the last call.
     pub fn heard(&mut self) -> Vec<String> {
         std::mem::take(&mut self.heard.0.lock().unwrap())
     }
@@ -224,7 +224,7 @@ impl World {
         self.core.submit(edge, End::Sink { sink, tag }, fill);
     }
 
-    /// Nobody is told how it ends.
+    /// Submits a request whose result is not recorded.
     pub fn start_quietly(&mut self, edge: Edge, fill: impl FnOnce(&mut Bio)) {
         self.core.submit(edge, End::Nobody, fill);
     }

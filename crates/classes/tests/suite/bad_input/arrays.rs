@@ -206,8 +206,8 @@ fn ddf_records() {
     }
 }
 
-/// DDF records what of a disk is used, not what there is: a disk that has become larger, with its
-/// records where they were and a new anchor at its end, is what it was.
+/// DDF records the used part of a disk, not its size: a disk that has become larger, with its
+/// records in their old places and a new anchor at its end, is the same member.
 #[test]
 fn a_larger_disk_with_ddf_is_taken_and_used_as_before() {
     let all = disks_of(DDF);

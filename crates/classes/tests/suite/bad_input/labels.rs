@@ -138,7 +138,7 @@ fn multipath() {
     }
 }
 
-/// What stands at the end of a whole says that the whole is a member of itself.
+/// The label at the end of a whole names the whole as a member of itself.
 #[test]
 fn wholes_that_are_their_own_members() {
     for class in ["mirror", "stripe", "concat", "multipath"] {

@@ -1,4 +1,4 @@
-//! A cell of the table, and its judge.
+//! A cell of the table, and its check.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Found {
         Found { bytes, sector: 4096, ..self.clone() }
     }
 
-    /// So many bytes larger (or smaller), with what is at the end still at the end.
+    /// So many bytes larger (or smaller), with the last `tail` bytes still at the end.
     pub fn resized(&self, by: i64, tail: usize) -> Found {
         let len = self.bytes.len();
         let end = self.bytes[len - tail..].to_vec();
@@ -67,7 +67,7 @@ impl Found {
         new.edited(&[(119, &sum[..])])
     }
 
-    /// What a plan of writes makes of it.
+    /// Its content after a plan of writes.
     pub fn written(&self, plan: &WritePlan) -> Found {
         let mut new = self.clone();
         for step in plan.steps() {
@@ -96,7 +96,7 @@ pub fn scene(what: &'static str, good: &[Found], bad: Found, words: &'static str
     Scene { what, bad: disks.len() - 1, disks, words }
 }
 
-/// The CRC-32 that everybody knows.
+/// The common CRC-32 (polynomial 0xedb88320).
 pub fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 * (crc & 1)))
@@ -104,7 +104,7 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, step)
 }
 
-/// What is said of a provider, by the class and in its lists.
+/// The text about a provider, from the class's verdict and its lists.
 pub fn said(world: &World, class: &str, name: &str) -> String {
     let view = world.control.topology.view(0);
     let mut said = world.verdict(name, class);
@@ -136,7 +136,8 @@ impl Scene {
     }
 }
 
-/// Finds the disks of a cell, starts what can be started, and looks at what became of the bad one.
+/// Tastes the disks of a cell, starts all that can be started, and checks the result for the bad
+/// one.
 pub fn judge(class: &str, cell: &Scene) {
     let (mut world, disks) = cell.found();
     let bad = &cell.disks[cell.bad];

@@ -1,4 +1,4 @@
-//! Seeded lives of a device.
+//! Random lives of a multipath device, by seed.
 
 use bio::Errno;
 use geom::Access;
@@ -18,8 +18,8 @@ impl Seed {
     }
 }
 
-/// One life of a device: paths fail, recover, go and come, by themselves and by hand. A request
-/// succeeds exactly when some path works, and what was acknowledged is what is read.
+/// One life of a device: paths fail, recover, leave and return, by themselves and by hand. A
+/// request succeeds exactly when some path works, and acknowledged data is read back.
 fn live(seed: u64) {
     const PATHS: usize = 3;
     let mut chance = Seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);

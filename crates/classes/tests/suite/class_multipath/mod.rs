@@ -1,5 +1,5 @@
-//! multipath on disks in memory: FreeBSD's own tests of the class (geom.md 6: misc, failloop),
-//! made real where they could not fail, and what goes beyond.
+//! The class multipath on disks in memory: FreeBSD's own tests of the class (geom.md 6: misc,
+//! failloop), corrected where they could not fail, and tests of extensions.
 
 mod lives;
 mod options;

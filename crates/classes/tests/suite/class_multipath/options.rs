@@ -1,4 +1,4 @@
-//! What goes beyond FreeBSD: the checker, failback, requests that wait for a path.
+//! Extensions to FreeBSD's multipath: the checker, failback, requests that wait for a path.
 
 use bio::{Errno, Op};
 use geom::Access;
@@ -72,7 +72,7 @@ fn requests_do_not_wait_longer_than_they_may() {
     let first = begin_write(&world, &open, 0, 6);
     assert!(!wait(&mut world, 300, || came(&first).is_some()), "it waits");
     assert!(wait(&mut world, 3000, || came(&first) == Some(Err(Errno::NxIo))));
-    // Nobody waits any more, until there was a path.
+    // No request waits again until there was a path.
     let late = begin_write(&world, &open, 0, 6);
     assert!(wait(&mut world, 300, || came(&late) == Some(Err(Errno::NxIo))));
     ways[1].fails(None);
@@ -116,7 +116,7 @@ fn a_medium_error_does_not_wait_for_ever() {
     world.close(open);
 }
 
-/// They stand behind the record, where FreeBSD has zeroes.
+/// The options are stored behind the record, where FreeBSD has zeroes.
 #[test]
 fn options_outlive_the_daemon_and_the_record_before_them_is_freebsds() {
     let (mut world, disk, _) = labelled(2, json!({}));

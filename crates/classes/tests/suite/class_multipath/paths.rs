@@ -1,4 +1,4 @@
-//! Paths that fail, come back, are added and go; how requests are spread over them.
+//! Paths that fail, recover, are added and leave; how requests are spread over them.
 
 use bio::{Errno, Op};
 use geom::Access;
@@ -166,7 +166,7 @@ fn failloop_a_persistent_error_ends_and_restores_nobody_that_it_failed() {
             assert_eq!(read(&mut world, 0), Err(Errno::Io));
             assert_eq!(asked(&ways), [1, 1], "{mode}: each once");
         }
-        // Not for ever: what works again is used again, without a hand.
+        // Not for ever: a path that works again is used again, without an operator.
         ways[1].fails(None);
         assert_eq!(read(&mut world, 0), Ok(vec![5; 512]));
         assert_eq!(states(&world), ["d0 FAIL", "d1 ACTIVE"]);

@@ -1,4 +1,4 @@
-//! The record on the disk: what proves a path, what is spared, what is refused.
+//! The multipath record on the disk: proof of a path, sectors left untouched, refusals.
 
 use bio::{Errno, Op};
 use geom::Access;
@@ -159,14 +159,14 @@ fn a_path_that_lies_about_the_size_is_gone_by_last_and_changes_nothing() {
         let said = view.iter().find(|g| g.name == "m").map(|g| format!("{:?}", g.troubles));
         let said = said.unwrap_or_default();
         assert!(said.contains(&format!("path d0 says that the disk has {lie} bytes")), "{said}");
-        // Asked again, it says what is true.
+        // Asked again, it reports its true size.
         world.say_size("d0", MIB);
         settle(&mut world);
         assert_eq!(states(&world), ["d0 PASSIVE", "d1 ACTIVE"], "nobody goes back by himself");
         ask(&mut world, "prefer", "d0").expect("as good as the other");
     }
     assert!(disk.bytes()[MIB - 512..] == record, "the record is left alone");
-    // The other one goes: what is left says what there is.
+    // The other path leaves: the size is now that of the remaining path.
     world.say_size("d0", MIB / 2);
     world.lose("d1");
     assert_eq!(world.size("multipath/m"), (MIB / 2 - 512) as u64);

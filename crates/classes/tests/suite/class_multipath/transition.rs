@@ -1,4 +1,4 @@
-//! Paths that would have requests wait while another one is good.
+//! Paths in transition, which would delay requests while another path is good.
 
 use bio::{Errno, Op};
 use geom::{Access, Control};
@@ -32,13 +32,13 @@ fn requests_go_another_way_and_the_path_has_not_failed() {
         assert!(disk.bytes()[..6 * 512].iter().all(|b| *b == 8));
         assert_eq!(states(&world)[0], "d0 TRANSITION", "{mode}");
         assert_eq!((state(&world).as_str(), ways[0].held()), ("DEGRADED", 0));
-        // Nobody tries it any more.
+        // The path is not tried again.
         ways[0].seen(Op::Write);
         for _ in 0..6 {
             world.write(&open, 0, &[9; 512]).expect("by another");
         }
         assert_eq!(ways[0].seen(Op::Write), 0, "{mode}");
-        // Status says so, and that nobody has to do anything.
+        // Status reports the transition and asks for no action.
         let view = world.control.topology.view(0);
         let m = view.iter().find(|g| g.name == "m" && !g.withering).expect("it is there");
         let told: Vec<&str> = m.troubles.iter().map(|t| t.why.as_str()).collect();
@@ -129,7 +129,8 @@ fn nothing_fails_everywhere_for_ever() {
     }
 }
 
-/// Without another way nobody is in haste, and EAGAIN would be the request's own error.
+/// Without another path no request is marked fail-fast, and EAGAIN would be the request's own
+/// error.
 #[test]
 fn haste_is_asked_for_only_while_another_path_is_good() {
     let (mut world, _, ways) = labelled(2, json!({}));

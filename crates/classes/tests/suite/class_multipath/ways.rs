@@ -1,4 +1,4 @@
-//! A disk that several ways lead to, each of which can fail or hold what is under way.
+//! A disk with several paths, each of which can fail or hold the requests under way.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -130,7 +130,7 @@ pub fn states(world: &World) -> Vec<String> {
     told(world, "State")
 }
 
-/// What is shown of each path under a key, by name.
+/// The values that are shown of each path under a key, by name.
 pub fn told(world: &World, key: &str) -> Vec<String> {
     let view = world.control.topology.view(0);
     let found = view.iter().find(|g| g.class == "multipath" && g.name == "m" && !g.withering);
@@ -149,7 +149,7 @@ pub fn state(world: &World) -> String {
     world.show("multipath", "m", "State").concat()
 }
 
-/// Lets what was told arrive.
+/// Lets posted events arrive.
 pub fn settle(world: &mut World) {
     world.control.wait_until(Duration::from_millis(5), |_| false);
     world.control.settle().expect("at rest");

@@ -1,5 +1,5 @@
-//! A disk that takes its time with deletes: carries them out at any moment until they end, or long
-//! after it gave no answer, and fills what was deleted with garbage. It outlives worlds.
+//! A disk that is slow with deletes: it carries them out at any moment until they end, or long
+//! after it gave no answer, and fills deleted blocks with garbage. It outlives worlds.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -43,7 +43,7 @@ pub struct Inside {
     /// Requests that deleted something.
     pub commands: u64,
     pub zeroes: bool,
-    /// Every delete that came, in order.
+    /// Every delete received, in order.
     pub seen: Vec<Range<u64>>,
     /// How those under way end.
     ends: BTreeMap<(usize, u64), Status>,
@@ -96,7 +96,7 @@ impl LateDisk {
         provider.make(t, Arc::new(self.clone())).expect("a disk")
     }
 
-    /// The power goes: what is under way is carried out or not, what was not flushed may be lost.
+    /// A power cut: deletes under way are carried out or not, unflushed writes may be lost.
     pub fn power_cut(&self) {
         let mut inside = self.lock();
         let late = std::mem::take(&mut inside.late);
@@ -118,7 +118,7 @@ impl Inside {
         self.model.write(range.start, &garbage, lasts).expect("within the disk");
     }
 
-    /// Carries out what is due.
+    /// Carries out the deletes that are due.
     fn pass(&mut self, now: u64) {
         let mut late = std::mem::take(&mut self.late);
         for one in late.iter_mut().filter(|l| !l.done && l.at <= now) {

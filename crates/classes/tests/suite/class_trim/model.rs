@@ -1,15 +1,15 @@
-//! What may stand in each sector: now, and after a power cut.
+//! Model of the values that each sector may hold: now, and after a power cut.
 
 use super::late::SECTOR;
 
-/// What a step leaves in a sector: a value, or anything.
+/// The content of a sector after a step: a value, or anything.
 type Left = Option<u64>;
 
 #[derive(Clone, Default)]
 struct Cell {
-    /// What is on the medium at least; of what came later anything may have arrived.
+    /// The oldest content that the medium may have; any of the later steps may have arrived.
     base: Left,
-    /// Later steps: their numbers and what they leave.
+    /// Later steps: their numbers and the content after each.
     later: Vec<(u64, Left)>,
     /// The newest step that has ended.
     ended: u64,
@@ -59,7 +59,7 @@ impl Model {
         }
     }
 
-    /// What a reader finds when no step of these sectors is under way.
+    /// Checks the data of a read when no step of these sectors is under way.
     pub fn reads(&self, first: u64, bytes: &[u8]) -> Result<(), String> {
         for (s, found) in (first..).zip(bytes.chunks(SECTOR as usize)) {
             let cell = &self.cells[s as usize];
@@ -71,7 +71,7 @@ impl Model {
         Ok(())
     }
 
-    /// What a power cut may leave; what it has left stays.
+    /// Checks the content after a power cut; that content stays.
     pub fn survived(&mut self, bytes: &[u8]) -> Result<(), String> {
         for (s, found) in bytes.chunks(SECTOR as usize).enumerate() {
             let cell = &mut self.cells[s];

@@ -1,5 +1,5 @@
-//! A DELETE of several ranges on its way down: as one where everybody below takes it so, cut where
-//! somebody does not, and never more than its ranges.
+//! A DELETE of several ranges on its way down: it stays one request where all layers below support
+//! that, is cut where one does not, and never covers more than its ranges.
 
 use std::ops::Range;
 
@@ -129,7 +129,7 @@ fn limits(life: &Life, name: &str) -> Limits {
     t.deletes(t.find(name).expect("there"))
 }
 
-/// Each member hears of what lies on it as one; what touches there is one range.
+/// Each member receives its ranges in one request; adjacent ranges become one.
 #[test]
 fn several_members_get_one_command_each() {
     let mut life = Life::with(1, 2, classes::all());
@@ -169,7 +169,7 @@ fn several_members_get_one_command_each() {
     life.close(user);
 }
 
-/// What is below, as seen from above: a part amid a granule, a stripe, a mirror.
+/// Limits of the layers below, as seen from above: a part amid a granule, a stripe, a mirror.
 #[test]
 fn granules_are_where_they_are_seen_from_above() {
     let (mut life, disk) = world(64);
@@ -208,7 +208,7 @@ fn several_members_agree_or_say_that_they_do_not() {
     assert_eq!(seen(&life, "concat/apart"), (4096, None, 64), "no common first granule");
 }
 
-/// A member comes that takes less: what is waiting is sent as that takes it.
+/// A member is added that takes less: waiting ranges are sent within its limits.
 #[test]
 fn a_queue_looks_again_when_what_is_below_changes() {
     let mut life = Life::with(1, 2, classes::all());

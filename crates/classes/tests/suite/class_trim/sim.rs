@@ -1,6 +1,6 @@
-//! Users on two cores, whose blocks share granules, over a disk that applies deletes late: no byte
-//! that somebody has written is ever touched, whatever the queue does, and wherever the power goes.
-//! The queue is put in and taken out, told to hurry and configured, while they work.
+//! Users on two cores, whose blocks share granules, over a disk that applies deletes late. No
+//! written byte is ever touched, in any state of the queue and with a power cut at any moment. The
+//! queue is inserted, removed, flushed with `now` and configured while the users work.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -23,7 +23,7 @@ const GRANULE: u64 = 4096;
 const STRIDE: u64 = 13;
 const USERS: u64 = 3;
 
-/// What all seeds have done together.
+/// Totals of all seeds.
 #[derive(Default, Debug)]
 struct Tally {
     ops: u64,
@@ -110,7 +110,7 @@ impl Crowd {
     }
 }
 
-/// The queue comes, goes, hurries and changes.
+/// The queue is inserted, removed, flushed and configured.
 fn meddle(life: &mut Life, random: &mut SeededRandom) {
     let is_there = life.has("d0.trim");
     let done = match random.below(6) {
@@ -124,7 +124,7 @@ fn meddle(life: &mut Life, random: &mut SeededRandom) {
         _ => life.verb("trim", "stats", "d0.trim", json!({})),
     };
     if let Err(e) = done {
-        // The device keeps a delete for longer than anybody waits for it.
+        // The device keeps a delete for longer than the wait lasts.
         assert_eq!(e.kind, Errno::TimedOut, "{e}");
     }
 }
@@ -139,7 +139,7 @@ fn eager(random: &mut SeededRandom) -> serde_json::Value {
     })
 }
 
-/// One world until the power goes or all is done.
+/// One world until a power cut or the end.
 fn live(
     disk: &LateDisk,
     crowd: &Rc<Crowd>,
@@ -208,7 +208,7 @@ fn one(seed: u64, tally: &mut Tally) {
             panic!("seed {seed}: {fault}");
         }
         match done {
-            // The machine is switched off: what the disk has not done yet it does not do later.
+            // The machine is switched off: the disk does not carry out the rest later.
             Ok(()) => disk.power_cut(),
             Err(e) if e.is::<PowerCut>() => {
                 tally.cuts += 1;

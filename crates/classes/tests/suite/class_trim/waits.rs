@@ -1,6 +1,6 @@
-//! Verbs that wait for a full trim, while the queue is taken out, put in, changed and ended, its
-//! users go, the disk below gets another size or name or is lost: such a wait always ends, also
-//! while users go on deleting.
+//! Verbs that wait for a full trim, while the queue is removed, inserted, changed and ended, its
+//! users leave, the disk below gets another size or name or is lost. Such a wait always ends, even
+//! while users continue to delete.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ const SEEDS: u64 = 40;
 /// answers late, in a hundredth of the time, and three tries.
 const LIMIT_NS: u64 = 6 * 3_600_000 * MS;
 
-/// What all seeds have done together.
+/// Totals of all seeds.
 #[derive(Default, Debug)]
 struct Tally {
     ended: u64,
@@ -104,7 +104,7 @@ impl Scene {
         core.reactor().spawn("user", one);
     }
 
-    /// Users end what they have begun, and close.
+    /// Users finish their requests, and close.
     fn leave(&mut self) {
         self.stop.set(true);
         let running = self.running.clone();
@@ -208,7 +208,7 @@ fn a_wait_for_a_full_trim_always_ends() {
     assert!(all || !seeds.are_enough(), "{tally:?}");
 }
 
-/// The last of it lies beyond the new end: nothing is left to be sent.
+/// The last range is beyond the new end: nothing is left to be sent.
 #[test]
 fn a_wait_ends_when_the_medium_becomes_smaller() {
     let slow = json!({ "quiet_ms": 60_000, "share": 1 });

@@ -1,4 +1,4 @@
-//! What `inspect` finds on an image, and the judgement of `wipefs` and `blkid` on it.
+//! The findings of `inspect` on an image, checked against `wipefs` and `blkid`.
 
 use classes::inspect::{self, Finding};
 use classes::part::Place;
@@ -26,7 +26,7 @@ pub fn wipefs(device: &str) -> Vec<(u64, String)> {
     text.lines().filter(|line| !line.starts_with('#')).filter_map(line).collect()
 }
 
-/// Everything that wipefs finds is found; what was found is cleared; then nothing is found.
+/// All signatures that wipefs finds are found; the findings are cleared; then nothing is found.
 pub fn judge(path: &Path, sector: u32, kind: &str) {
     judge_as(path, sector, kind, "");
 }

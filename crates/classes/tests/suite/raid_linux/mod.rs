@@ -1,5 +1,5 @@
-//! Arrays that a Linux in a guest and the class here have in turn: disks as images, names, and what
-//! the guest's steps have in common.
+//! Arrays that a Linux in a guest and the class here use in turn: disks as images, names, and the
+//! common parts of the guest's steps.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};

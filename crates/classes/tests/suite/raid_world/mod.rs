@@ -1,4 +1,4 @@
-//! Arrays by seed, as each format can say them.
+//! Random arrays by seed, within the limits of each format.
 
 use classes::raid::{
     Array, Disk, DiskState, Identity, Layout, Level, Member, Migration, MigrationKind,
@@ -95,7 +95,7 @@ pub fn intel(seed: u64) -> Array {
         volume.dirty = chance.below(2) == 0;
         array.volumes.push(volume);
     }
-    // A disk that is not what it should be is so for every volume.
+    // A disk with a state other than active has it for every volume.
     if level_redundant(&array) {
         let at = chance.below(count as u64) as usize;
         let state = [DiskState::Active, DiskState::Failed, DiskState::Missing, DiskState::Disabled];
@@ -125,7 +125,8 @@ fn level_redundant(array: &Array) -> bool {
     array.volumes.iter().all(|volume| volume.level.redundant())
 }
 
-/// What goes on in a redundant volume whose member `at` is in state `out` or, with none, is there.
+/// Sets the background work of a redundant volume whose member `at` is in state `out` or, with
+/// none, is present.
 fn background(volume: &mut Volume, chance: &mut Seed, at: usize, out: Option<SubdiskState>) {
     // A multiple of every unit of the format.
     let done = chance.below(4) * (16 << 20) * 15;

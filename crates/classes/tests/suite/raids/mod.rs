@@ -1,4 +1,4 @@
-//! An array on disks in memory, and a model of what its first volume holds.
+//! An array on disks in memory, and a model of the content of its first volume.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ impl Raid {
         Raid { world, disks, set, model }
     }
 
-    /// What its first volume is called.
+    /// The name of its first volume.
     pub fn volume(&self) -> String {
         format!("raid/{}/data", self.set)
     }
@@ -144,7 +144,7 @@ impl Raid {
         self.world.control.settle().expect("at rest");
     }
 
-    /// Waits until nobody is rebuilt any more.
+    /// Waits until no member is being rebuilt.
     pub fn complete(&mut self) {
         for _ in 0..4000 {
             let busy = ["rebuild", "synchronised", "dirty"];
@@ -228,7 +228,7 @@ impl Raid {
         self.world.verb("raid", "insert", &set, json!({ "members": [name] })).expect("inserted");
     }
 
-    /// What `dump` says of a disk.
+    /// The output of `dump` for a disk.
     pub fn record(&mut self, disk: usize) -> Value {
         let name = format!("d{disk}");
         let answer = self.world.verb("raid", "dump", "", json!({ "members": [name] }));

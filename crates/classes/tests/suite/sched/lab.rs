@@ -1,4 +1,4 @@
-//! A simulated world with cores, a control thread, one disk and somebody who has it open.
+//! A simulated world with cores, a control thread, one disk and a user that has it open.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -23,10 +23,10 @@ const TICK: u32 = 999;
 /// Turns of cores for which the control thread is held up when the orders say so.
 const HELD_UP: u32 = 8;
 
-/// How a request ended, and what was read.
+/// The status of a request that ended, and the data read.
 type Ended = (Status, Vec<u8>);
 
-/// Who is told that a request ended.
+/// The receiver of requests that ended.
 #[derive(Default)]
 pub struct Ends {
     pub all: RefCell<BTreeMap<(u32, u64), Ended>>,
@@ -77,7 +77,7 @@ fn spin(world: &World, cores: &[Rc<Core>], ns: u64, stop: &mut dyn FnMut() -> bo
     world.run(&mut actors, RunLimits { ns, steps: 10_000_000 }, stop);
 }
 
-/// Somebody who has a provider open for writing.
+/// Makes a user that has a provider open for writing.
 fn open(control: &mut Control, name: &str, on: ProviderId) -> ConsumerId {
     let user = control.call(|t| {
         let geom = t.new_geom("test", name, "a user", Box::new(User))?;
@@ -136,7 +136,7 @@ impl Lab {
         done.unwrap_or_else(|e| panic!("insert {algorithm}: {e}"));
     }
 
-    /// Somebody else, who has a provider open.
+    /// Makes another user that has a provider open.
     pub fn user_of(&mut self, name: &str, provider: &str) -> ConsumerId {
         let on = self.control.topology.find(provider).expect("a provider");
         open(&mut self.control, name, on)
@@ -150,12 +150,12 @@ impl Lab {
         left.expect("left");
     }
 
-    /// What `stats` says of the scheduler of the disk.
+    /// The output of `stats` for the scheduler of the disk.
     pub fn stats(&mut self) -> Value {
         self.verb("stats", "d0", Value::Null).expect("stats")["geoms"][0].clone()
     }
 
-    /// Runs everybody for so long.
+    /// Runs all cores for `ns` nanoseconds.
     pub fn pass(&mut self, ns: u64) {
         self.control.wait_until(Duration::from_nanos(ns), |_| false);
     }
@@ -211,7 +211,7 @@ impl Lab {
         panic!("{} requests never end", self.live());
     }
 
-    /// Wakes what the disk held.
+    /// Wakes the requests that the disk held.
     pub fn release(&self) {
         for (core, ticket) in self.leaf.release() {
             self.cores[core].restart(ticket);
@@ -225,7 +225,7 @@ impl Drop for Lab {
     }
 }
 
-/// What request `tag` writes.
+/// The data that request `tag` writes.
 pub fn pattern(tag: u64, length: u64) -> Vec<u8> {
     let word = tag.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     word.iter().copied().cycle().take(length as usize).collect()

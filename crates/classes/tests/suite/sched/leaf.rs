@@ -1,7 +1,7 @@
-//! A disk that says in which order requests reached it.
+//! A disk that reports the order in which requests reached it.
 //!
-//! What a request does it does when it arrives, so that order is seen in the bytes; when it ends is
-//! the model's.
+//! A request takes effect when it arrives, so that its order is seen in the bytes. The model
+//! decides when it ends.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ pub struct Inside {
     /// Per core: the newest tag seen, and that of the newest fence.
     newest: BTreeMap<usize, (u64, u64)>,
     touched: Touched,
-    /// What was out of order, the first time.
+    /// The first fault in the order.
     pub fault: Option<String>,
     pub seen: u64,
     pub fences: u64,
@@ -70,7 +70,7 @@ impl Leaf {
         provider.sector(BLOCK as u32).io_max(io_max).make(t, Arc::new(self.clone()))
     }
 
-    /// Lets what is held go on.
+    /// Releases the held requests.
     pub fn release(&self) -> Vec<(usize, Ticket)> {
         let mut inside = self.lock();
         inside.holds = false;
@@ -89,7 +89,8 @@ fn kind(op: Op) -> DiskOp {
 }
 
 impl Inside {
-    /// Whether it came where its tag says: after what it overlaps, on its side of every fence.
+    /// Checks the order that the tag demands: after requests that it overlaps, on its side of every
+    /// fence.
     fn order(&mut self, core: usize, bio: &Bio) {
         // Pieces of one that was cut have no tag.
         let End::Sink { tag, .. } = bio.end else { return };

@@ -1,4 +1,4 @@
-//! What an operator does, one thing at a time.
+//! Operations of an administrator on a scheduler in use, one at a time.
 
 use bio::{Errno, Flags, Op};
 use geom::{Access, GATE_DEADLINE};
@@ -213,7 +213,7 @@ fn create_stands_beside_and_what_is_open_is_not_destroyed() {
     let other = lab.user_of("other", "d0.sched.");
     let busy = lab.verb("destroy", "d0.sched.", Value::Null).expect_err("it is open");
     assert_eq!(busy.kind, Errno::Busy);
-    // What looked for labels on it went through it.
+    // Tasting of the disk sent its reads through the scheduler.
     let before = lab.stats()["requests"].clone();
     let count = some(&lab);
     lab.drain();

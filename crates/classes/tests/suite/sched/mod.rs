@@ -1,5 +1,5 @@
-//! SCHED on disks of a simulated world: slipped in, changed and taken out under load; and what
-//! happens when the disk does not answer. Who gets what stands in `bench/src/seeds/sched`.
+//! The class SCHED on disks of a simulated world: it is inserted, changed and removed under load,
+//! and the disk may not answer. `bench/src/seeds/sched` measures the share of each client.
 
 mod lab;
 mod leaf;

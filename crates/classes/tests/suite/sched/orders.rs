@@ -118,8 +118,9 @@ fn all_orders(
     assert!(orders.runs() >= least, "{} runs", orders.runs());
 }
 
-/// Interruptions, and the fewest runs that they make: of the algorithm that holds requests back and
-/// waits for who is not there, two, which take ten times as many runs.
+/// The number of interruptions, and the fewest runs that they make: two interruptions, which take
+/// ten times as many runs, only for the algorithm that holds requests back and waits for idle
+/// clients.
 const TWICE: (usize, u64) = (2, 5_000);
 const ONCE: (usize, u64) = (1, 500);
 

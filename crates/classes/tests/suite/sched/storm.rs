@@ -1,10 +1,10 @@
-//! By chance: requests of several cores and clients, among them fences, flushes and such that
-//! overlap, while a scheduler is slipped in, changed and taken out, and another layer beside it;
-//! disks that fail some, take only small pieces, or go for good.
+//! Random requests to a scheduler from several cores and clients, among them fences, flushes and
+//! overlapping ones. Meanwhile the scheduler is inserted, changed and removed, and another layer
+//! beside it; disks fail some requests, take only small pieces, or are lost for good.
 //!
-//! What must be true: each request ends once; none fails unless the disk failed it; none passes a
-//! fence or one that it overlaps; what is read is what was sent last. `ASHLAR_SEEDS` asks for
-//! more seeds, `ASHLAR_SEED` for a first one.
+//! Each request ends once. None fails unless the disk failed it. None passes a fence or a request
+//! that it overlaps. A read finds the data that was sent last. `ASHLAR_SEEDS` sets the number of
+//! seeds, `ASHLAR_SEED` the first one.
 
 use std::collections::BTreeMap;
 
@@ -76,10 +76,10 @@ struct Storm {
     lab: Lab,
     /// The newest write to a block, by core.
     wrote: BTreeMap<(usize, u64), u64>,
-    /// Reads and what they are to find: the writes of each block.
+    /// Reads and the data that they must find: the writes of each block.
     reads: Vec<(usize, u64, Vec<u64>)>,
     sent: u64,
-    /// The disk has failed some: what is read may be older.
+    /// The disk has failed some: reads may find older data.
     failing: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Members with a bitmap whose disks grow by no more than it has bytes: its new place is where the
-//! record was. Whenever the power goes one of the two records is there, and the bits are kept.
+//! Members with a bitmap whose disks grow by no more than its size: its new place is the record's
+//! old one. After a power cut at any step one of the two records is there, and the bits are kept.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -24,7 +24,7 @@ fn grow(bench: &Bench, by: u64) {
     }
 }
 
-/// The power goes at each step; the records that stayed behind are brought along by hand.
+/// A power cut at each step; `follow` moves the records that stayed behind.
 fn cut_at_each_step(by: u64, off: bool, mut moved: impl FnMut(&mut Bench)) {
     let mut left = 0;
     for fuse in 0.. {
@@ -76,7 +76,7 @@ fn a_record_is_there_whenever_the_power_goes_as_it_moves_with_its_bitmap() {
     }
 }
 
-/// It grew while nobody looked.
+/// The disk grew while the daemon was down.
 #[test]
 fn a_record_is_there_whenever_the_power_goes_as_it_is_brought_along() {
     for by in [SECTOR, 2 * SECTOR] {

@@ -1,5 +1,5 @@
-//! Disks grow, and their labels are left where they had ended: the daemon has seen where that was,
-//! and carries them to the end. The power may go at each step of it.
+//! Disks that grow, so that their labels are at the old ends: the daemon has recorded these, and
+//! moves the labels to the new ends. The power may go at each step.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -12,7 +12,7 @@ use super::named;
 use super::named_raid::{NEW, Rig};
 use super::rising::labelled;
 
-/// A daemon that goes on from what it has seen.
+/// A daemon that starts with the ends of disks that an earlier one recorded.
 fn knowing(case: &Case) -> Bench<'_> {
     let mut bench = Bench::of(case);
     bench.keeps = true;
@@ -63,7 +63,7 @@ fn a_label_that_moves_is_found_whenever_the_power_goes() {
     }
 }
 
-/// Twice: the second time the power goes before the first label has come along.
+/// Twice: the second power cut occurs before the first label has been moved.
 #[test]
 fn a_disk_that_grows_again_before_its_label_came_along_is_found() {
     for case in cases() {
@@ -193,7 +193,7 @@ fn an_inner_member_of_a_concat_that_grew_is_taken_in_as_large_as_it_was() {
     }
 }
 
-/// What a stranger might lose by it.
+/// The cases in which other data on the disk would be overwritten.
 #[test]
 fn a_label_is_not_carried_to_another_disk_or_over_what_is_known() {
     let case = &cases()[0];
@@ -210,7 +210,7 @@ fn a_label_is_not_carried_to_another_disk_or_over_what_is_known() {
         assert!(!at_end.starts_with(b"GEOM::"), "it was carried\n{story}");
         at_end
     };
-    // A table was made on it elsewhere, by somebody who sees a larger disk.
+    // Another system, which sees a larger disk, made a table on it.
     let mut bench = knowing(case);
     left(&mut bench);
     bench.disks[0].put(DISK + MORE - SECTOR, b"EFI PART");
@@ -220,7 +220,7 @@ fn a_label_is_not_carried_to_another_disk_or_over_what_is_known() {
          --force`",
     );
     assert!(at_end.starts_with(b"EFI PART"));
-    // Another disk is plugged in in its place, with a copy of what the first one held.
+    // Another disk replaces it, with a copy of the first one's content.
     let mut bench = knowing(case);
     let copy = Disk::new(DISK + MORE, 9);
     copy.put(0, &bench.disks[0].bytes(0, DISK as usize));
@@ -231,7 +231,7 @@ fn a_label_is_not_carried_to_another_disk_or_over_what_is_known() {
     says(&mut bench, "(\"mirror\", \"no metadata of this class in the last sector\")");
 }
 
-/// What stands where it ended says that it was written for another end.
+/// The label at the old end was written for another end.
 #[test]
 fn a_label_of_another_size_is_not_believed_where_the_disk_ended() {
     let cases = cases();
@@ -253,7 +253,7 @@ fn a_label_of_another_size_is_not_believed_where_the_disk_ended() {
     assert!(!story.contains("its label is where it ended"), "{story}");
 }
 
-/// Somebody else has it open for a moment, and writes.
+/// Another writer has the disk open for a moment.
 #[test]
 fn a_label_is_not_carried_over_what_was_written_since_it_was_found() {
     let cases = cases();

@@ -1,5 +1,5 @@
-//! Members that were forgotten, or took another one's place, beside one that failed later: they
-//! must not look like all that there are, and start without the newest.
+//! Members that were forgotten or replaced, beside one that failed later: they must not look like
+//! the whole mirror, and start without the newest member.
 
 use bio::{Errno, Op};
 use geom::Access;
@@ -61,7 +61,7 @@ fn one_whose_place_a_forgotten_one_took_and_one_that_failed_are_not_the_whole() 
     bench.is_not_fooled_by(["d2", "d1"], "d0", 3);
 }
 
-/// Nobody is taken in the place of one that the records still speak of.
+/// No member is inserted in the place of one that the records still contain.
 #[test]
 fn what_cannot_be_put_on_record_is_not_forgotten() {
     let mut bench = Bench::of(2);
@@ -83,7 +83,7 @@ fn what_cannot_be_put_on_record_is_not_forgotten() {
     bench.holds(1);
 }
 
-/// d1 has failed, and only d0's record says so yet: d0 stays what it is until another one's does.
+/// d1 has failed, and only d0's record says so yet: d0 stays active until another record says so.
 #[test]
 fn a_member_is_not_rebuilt_while_only_its_record_says_who_failed() {
     let mut bench = Bench::of(3);

@@ -1,8 +1,8 @@
-//! Random stacks three deep in which arrays and partitions stand between the other classes.
+//! Random stacks three deep that contain arrays and partitions between the other classes.
 //!
 //! Every level is one of mirror, stripe, concat, a partition, or an array (Intel's or DDF; RAID0,
-//! RAID1 or RAID5), and at least one of the three is of the last two. Partitions of what is below
-//! are the members of what is above; so are volumes of arrays.
+//! RAID1 or RAID5), and at least one of the three is of the last two. Partitions of the providers
+//! below are the members of the level above; so are volumes of arrays.
 
 use reactor::SeededRandom;
 use serde_json::{Value, json};
@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 use super::plan::{Made, Plan, names, with};
 use super::run::DISK;
 
-/// Bytes that a table of partitions takes of what it stands on, and a bit more.
+/// Bytes of a provider that a partition table takes, and a bit more.
 const TABLE: u64 = 40 << 10;
 /// Bytes that DDF takes of a disk.
 const DDF: u64 = 32 << 20;
-/// What a log of partial parity needs of each member, and a bit more.
+/// Bytes of each member that a log of partial parity needs, and a bit more.
 const LOG: u64 = 1500 << 10;
 
 /// One level of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Level {
     Plain(&'static str),
-    /// Of a scheme; what follows the provider's name in a partition's.
+    /// A scheme, and the suffix of a partition's name after the provider's.
     Part(&'static str, &'static str),
     /// A format, and a level.
     Array(&'static str, &'static str),
@@ -83,9 +83,9 @@ impl Level {
     }
 }
 
-/// Whether these, from the bottom up, make a stack: with one that the other stories have not, not
-/// too many disks, tables only in what they may stand in, and nothing of the size that DDF asks for
-/// that has to be copied.
+/// Whether these levels, from the bottom up, make a stack: with one that the other tests do not
+/// have, not too many disks, tables only on providers that may have one, and no copies of volumes
+/// as large as DDF's metadata requires.
 fn is_a_stack(levels: &[Level; 3]) -> bool {
     let count = |is: fn(&Level) -> bool| levels.iter().filter(|l| is(l)).count();
     let parity = count(|l| matches!(l, Array(_, "RAID5")));
@@ -137,9 +137,9 @@ impl Plan {
         plan
     }
 
-    /// Three deep, with parity, and nothing holds the power back: either a log of partial parity is
-    /// kept, or the array is the top. In what stands on one without a log a torn row may be a
-    /// label's.
+    /// Three deep, with parity, and with power cuts at any time: either a log of partial parity is
+    /// kept, or the array is the top. On top of an array without a log, a torn row may contain a
+    /// label.
     pub fn harsh(random: &mut SeededRandom) -> Plan {
         loop {
             let plan = Plan::deep(random);
@@ -212,7 +212,7 @@ impl Plan {
 }
 
 impl Made {
-    /// What it is called by those above.
+    /// The provider's name in the layers above.
     pub fn provider(&self) -> String {
         match self.class {
             "part" => self.members[0].clone() + self.with["suffix"].as_str().unwrap_or_default(),

@@ -1,6 +1,7 @@
-//! A disk that outlives worlds: a model of its contents, and what goes wrong with it.
+//! A disk that outlives worlds: a model of its contents, and the faults that it can have.
 //!
-//! As `disks`' own kind `model`, but a value of the test's: the next world is given the same one.
+//! It is like the kind `model` of `disks`, but a value of the test's: the next world is given the
+//! same one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,10 +15,10 @@ use testkit::disk::Provider;
 
 pub const SECTOR: u64 = 512;
 
-/// What a request under way writes, and where.
+/// Offset and bytes of a write under way.
 type Write = (u64, Vec<u8>);
 
-/// What goes on in a disk.
+/// The state of a disk.
 pub struct Inside {
     pub model: DiskModel,
     random: SeededRandom,
@@ -32,7 +33,7 @@ pub struct Inside {
     pub holds: Option<Op>,
     /// Only those that begin below this byte.
     pub holds_below: u64,
-    /// Whoever is in haste is sent away.
+    /// Fail-fast requests are returned.
     pub in_transition: bool,
     /// So many of them do not yet.
     pub lets: u64,
@@ -108,7 +109,7 @@ impl Disk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The power goes, of this disk: what is under way is torn, what was not flushed may be lost.
+    /// A power cut of this disk: writes under way are torn, unflushed ones may be lost.
     pub fn power_cut(&self) {
         let mut inside = self.lock();
         for (offset, bytes) in std::mem::take(&mut inside.under_way).into_values().flatten() {
@@ -120,7 +121,7 @@ impl Disk {
         inside.heal();
     }
 
-    /// What hangs goes on.
+    /// Releases hanging requests.
     pub fn release(&self) -> Vec<(usize, Ticket)> {
         let mut inside = self.lock();
         (inside.hangs, inside.holds) = (false, None);
@@ -166,7 +167,7 @@ impl Disk {
         self.lock().model.size()
     }
 
-    /// It is larger from now on. What is added holds something else on each disk.
+    /// Grows the disk. The added sectors hold different bytes on each disk.
     pub fn grow(&self, by: u64) -> u64 {
         let mut inside = self.lock();
         let (old, size) = (inside.model.size(), inside.model.size() + by);
@@ -176,7 +177,8 @@ impl Disk {
         size
     }
 
-    /// Where its label ends, or what it is: that may not have come along as it grew.
+    /// The end of its label, or its size if no label is found: a label may not have been moved when
+    /// the disk grew.
     pub fn labelled_end(&self, by: u64) -> u64 {
         let mut end = self.size();
         while end > self.first() && !self.bytes(end - SECTOR, 6).starts_with(b"GEOM::") {

@@ -1,4 +1,4 @@
-//! What a daemon keeps of where disks ended: it outlives worlds, as disks do.
+//! The ends of disks that a daemon has recorded: the record outlives worlds, as disks do.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -28,7 +28,7 @@ impl Bench {
         self.disks[disk].lock().once.is_none()
     }
 
-    /// Reads until the request that fails was made; what is read is right all the same.
+    /// Reads until the request that fails was made; the data read is right all the same.
     fn reads(&mut self, value: u8) {
         let (user, edge) = self.life.open("mirror/m", Access::READ).expect("open");
         for at in (0..100).flat_map(|at| [at; 3]) {
@@ -180,7 +180,8 @@ fn sync_error_the_only_source_cannot_be_read() {
     assert!(bench.is_on("d1", 2));
 }
 
-/// With two, the read is made elsewhere, who failed it is dropped, and the rebuild goes on.
+/// With two, the read goes to the other, the member that failed it is dropped, and the rebuild goes
+/// on.
 #[test]
 fn sync_error_one_of_two_sources_cannot_be_read() {
     let mut bench = Bench::of(3);

@@ -1,7 +1,7 @@
-//! Disks grow while nobody looks, or just before the power goes, and what was left behind is
-//! brought along: by the daemon, which has seen where they ended, or by `follow` before it starts,
-//! one after the other, and the power may go on the way. What was true of the story before is true
-//! of it afterwards.
+//! Disks that grow while the daemon is down, or just before a power cut, so that labels are left
+//! behind. The labels are moved to the new ends, one after the other: by the daemon, which has
+//! recorded the old ends, or by `follow` before it starts. The power may go on the way. All
+//! properties of the run before hold afterwards.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -19,8 +19,8 @@ use super::run::{self, DISK, GROWTH, talk};
 /// Turns within which the power goes while a label is brought along.
 const TURNS: u64 = 80;
 
-/// Types `follow` where only this disk is there, at a daemon that has never seen it, until the
-/// power stays on; what it said. The story's daemon sees it then.
+/// Runs `follow` on a daemon that has never seen the disk and has only this one, until no power cut
+/// interrupts it. Returns its answer. The daemon of the run sees the disk then.
 fn follow(
     random: &mut SeededRandom,
     kept: &Kept,
@@ -66,7 +66,7 @@ fn see(kept: &Kept, name: &str, disk: &Disk) {
     disk.power_cut();
 }
 
-/// Without its label a disk of a mirror looks like the whole, and what is in it was found: by half.
+/// Without its label a disk of a mirror looks like the whole, and classes take half of its content.
 fn stop_all(life: &mut Life) {
     for class in ["raid", "concat", "stripe", "mirror"] {
         for geom in life.geoms(class) {
@@ -87,7 +87,7 @@ impl run::Story<'_> {
             if may && labelled(&disk, disk.size()).is_some() && self.random.chance(200) {
                 disk.grow(GROWTH);
             }
-            // Elsewhere the last sectors are somebody's data.
+            // Elsewhere the last sectors contain user data.
             if self.plan.rises && self.plan.labels(&name).is_none() {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! A mirror is made larger or smaller, and the power goes at each step of that: it has its old size
-//! or its new one, and its members agree in all of it.
+//! Growth and shrinking of a mirror, with a power cut at each step: it has its old size or its new
+//! one, and its members agree in all of it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -116,8 +116,9 @@ fn it_has_its_old_size_or_the_smaller_one_whenever_the_power_goes() {
     assert!(seen[0] > 3 && seen[1] > 1, "{seen:?}");
 }
 
-/// Records stand in the last sectors of the members, not where the mirror ended: of one that leaves
-/// room behind it they are found at the next start, and say the newest size.
+/// Records are in the last sectors of the members, not where the mirror ended. The records of a
+/// mirror that is smaller than its members are found at the next start, and contain the newest
+/// size.
 #[test]
 fn a_mirror_that_is_made_smaller_again_is_so_after_the_next_start() {
     let mut bench = Bench::of(2);
@@ -163,7 +164,7 @@ fn readers_have_all_of_it_until_the_records_say_that_it_is_smaller() {
     bench.life.wake(hung);
     bench.life.pass(100 * MS);
     assert_eq!(size(&bench), new);
-    // Whoever does not know of sizes that change was sent away; who comes now has the new one.
+    // Users that do not support a size change were orphaned; new ones have the new size.
     assert_eq!(bench.life.read(edge, 0, 512), Err(Errno::NxIo));
     let (user, edge) = bench.life.open("mirror/m", Access::WRITE).expect("a writer comes");
     assert_eq!(bench.life.read(edge, new - SECTOR, 512).map(|b| b.len()), Ok(512));
@@ -203,7 +204,7 @@ fn what_is_added_is_the_same_when_a_growth_is_asked_for_again() {
     agree(&bench);
 }
 
-/// One that was away when the mirror became smaller does not make it large again.
+/// A member that was away when the mirror became smaller does not make it large again.
 #[test]
 fn a_member_that_was_away_does_not_make_the_mirror_large_again() {
     let mut bench = Bench::of(2);
@@ -219,7 +220,7 @@ fn a_member_that_was_away_does_not_make_the_mirror_large_again() {
     agree(&bench);
 }
 
-/// One that was away when the mirror grew has nothing of what was added.
+/// A member that was away when the mirror grew has none of the added data.
 #[test]
 fn a_member_that_comes_while_the_mirror_grows_or_later_is_the_same_too() {
     for late_ms in [0, 3, 40] {

@@ -1,7 +1,7 @@
-//! Requests that are to end at once where they would wait, for those above have another way to the
-//! medium (`Flags::FAIL_FAST`). A read that goes to one member as it is may be sent back by it, to
-//! be asked again in full; what several members take part in is never asked of them in haste, and
-//! no member is put out for it.
+//! Fail-fast requests (`Flags::FAIL_FAST`): they end at once where they would wait, because the
+//! layers above have another path to the medium. A read that is sent to one member unchanged may be
+//! returned by it, and is then repeated without the flag. Requests that involve several members are
+//! never sent to them fail-fast, and no member is put out for a returned request.
 
 use std::cell::Cell;
 use std::rc::Rc;

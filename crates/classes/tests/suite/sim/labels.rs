@@ -1,5 +1,5 @@
-//! Disks grow under classes that keep a label in their last sector, and the power goes at each
-//! step: of the label's move, and of the verb that brings along a label that was left behind.
+//! Disks that grow under classes with a label in the last sector, with a power cut at each step: of
+//! the label's move, and of the verb that moves a label that was left behind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -36,7 +36,7 @@ pub(super) struct Bench<'a> {
     case: &'a Case,
     pub(super) life: Life,
     pub(super) disks: Vec<Disk>,
-    /// The daemon goes on from what it has seen.
+    /// The daemon starts with the ends that an earlier one recorded.
     pub(super) keeps: bool,
     /// Sectors of the volume when it was labelled.
     sectors: u64,
@@ -84,7 +84,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Disks that may grow: what lies behind an inner member of a concat would move.
+    /// Disks that may grow: growth of an inner member of a concat would move the data behind it.
     pub(super) fn growing(&self) -> Vec<(Disk, &'static [&'static str])> {
         let inner = if self.case.class == "concat" { self.disks.len() - 1 } else { 0 };
         let all = self.disks.iter().cloned().zip(self.case.names.iter().copied());
@@ -105,7 +105,7 @@ impl Bench<'_> {
         self.plug();
     }
 
-    /// The power goes.
+    /// A power cut.
     pub(super) fn ends(&mut self) {
         let kept = self.life.kept.clone();
         self.life = Life::new(2, 2);
@@ -115,7 +115,7 @@ impl Bench<'_> {
         self.disks.iter().for_each(Disk::power_cut);
     }
 
-    /// Brings along what was left behind. Returns how many disks that were.
+    /// Moves the labels that were left behind. Returns their number.
     fn follow(&mut self) -> usize {
         let mut left = 0;
         for names in self.case.names {
@@ -128,7 +128,7 @@ impl Bench<'_> {
         left
     }
 
-    /// It is there, with what was written.
+    /// The volume exists and has the written content.
     pub(super) fn reads(&mut self) {
         let volume = self.volume();
         let up = self.life.until(8, |c| c.topology.find(&volume).is_some());
@@ -195,7 +195,7 @@ fn the_verb_that_brings_a_label_along_loses_none_whenever_the_power_goes() {
         let mut again = 0;
         for fuse in 0.. {
             let mut bench = Bench::of(&case);
-            // They grow while nobody looks.
+            // The disks grow while the daemon is down.
             bench.life = Life::new(3, 1);
             bench.disks.iter().for_each(Disk::power_cut);
             for (disk, _) in bench.growing() {

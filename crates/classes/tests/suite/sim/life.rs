@@ -22,7 +22,7 @@ const TICK: u32 = 999;
 /// Turns for which the control thread is held up, when it is.
 const HELD_UP: u32 = 12;
 
-/// What unwinds the stack when the power goes.
+/// The panic payload of a power cut.
 pub struct PowerCut;
 
 struct User;
@@ -71,7 +71,7 @@ pub struct Life {
     /// Turns until the power goes.
     pub fuse: Rc<Cell<u64>>,
     pub world: World,
-    /// What is kept by this one's daemon; by default it keeps what it sees, and knows nothing.
+    /// The ends that this daemon records; by default it starts with none.
     pub kept: Kept,
     users: u32,
 }
@@ -167,7 +167,7 @@ impl Life {
         self.wake(hung);
     }
 
-    /// One of several paths to a disk fails: what is under way by it goes on.
+    /// One of several paths to a disk fails: requests under way on it continue.
     pub fn pull_path(&mut self, name: &str) {
         let Some(on) = self.control.topology.find(name) else { return };
         let t = &mut self.control.topology;
@@ -201,7 +201,7 @@ impl Life {
         class.verb(&mut self.control, verb, on, &with)
     }
 
-    /// Somebody who has a provider open.
+    /// Makes a user that has a provider open.
     pub fn open(&mut self, name: &str, access: Access) -> Option<(ConsumerId, Edge)> {
         let on = self.control.topology.find(name)?;
         self.users += 1;
@@ -295,13 +295,13 @@ impl Life {
         of.filter(|c| c.provider.is_some() && !c.show.iter().any(spare)).count()
     }
 
-    /// Whether somebody has not let go yet of a disk that was pulled: its place stays until then.
-    /// That disk may be plugged in again already, and is not one of an array's.
+    /// Whether a pulled disk still has consumers: its provider stays until they detach. That disk
+    /// may be plugged in again already, and is not a member of an array.
     pub fn is_leaving(&self) -> bool {
         self.control.topology.is_withering(None)
     }
 
-    /// Whoever did not answer when it was looked at is looked at again.
+    /// Retastes all providers that did not answer a taste.
     pub fn ask_again(&mut self) {
         let silent = |said: &(&str, String)| said.1.contains("did not answer");
         let t = &mut self.control.topology;
@@ -310,7 +310,7 @@ impl Life {
         all.for_each(|p| t.retaste(p));
     }
 
-    /// Everything that is known, for who looks for a bug.
+    /// The state of everything, for debugging.
     pub fn story(&self) -> String {
         let mut out = String::new();
         for g in self.control.topology.view(0) {

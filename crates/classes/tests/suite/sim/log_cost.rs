@@ -1,5 +1,5 @@
-//! What a log of partial parity costs small writes: simulated time on disks that take the same for
-//! every request, so it counts round trips.
+//! The cost of a log of partial parity for small writes: simulated time on disks that take the same
+//! for every request, so it counts round trips.
 
 use std::cell::Cell;
 use std::rc::Rc;

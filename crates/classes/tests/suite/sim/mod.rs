@@ -1,14 +1,15 @@
-//! The classes in a simulated world: random users, random trouble, power cuts at any step, then
+//! The classes in a simulated world: random users, random faults, power cuts at any step, then
 //! tasting in any order. Nothing acknowledged and flushed is lost, members of a mirror agree after
 //! a rebuild, a stale member never wins, nothing panics and nothing hangs.
 //!
-//! 1,165 seeds in all by default. `ASHLAR_SEEDS` says how many each test takes, `ASHLAR_SEED`
-//! where they begin.
+//! 1,165 seeds in all by default. `ASHLAR_SEEDS` sets the number of seeds of each test,
+//! `ASHLAR_SEED` the first one.
 //!
 //! # Faults tried by hand
 //!
-//! Put into `src/raid` one at a time; so many seeds from 1000 on caught each (`i`: `arrays`, `d`:
-//! `arrays_of_ddf`, `h`: `arrays_in_harsh_times`, `l`: `arrays_with_a_log`).
+//! Put into `src/raid` one at a time. The table gives the number of seeds from 1000 on that caught
+//! each (`i`: `arrays`, `d`: `arrays_of_ddf`, `h`: `arrays_in_harsh_times`, `l`:
+//! `arrays_with_a_log`).
 //!
 //! | fault | seeds |
 //! |---|---|
@@ -20,9 +21,9 @@
 //! | writes before the record says dirty (J1) | i 12 |
 //! | a flush, that of the log's settling (L2), leaves out a member | i 12; l 3 |
 //! | FUA forgotten: of data, of the log | i 4; l 7 |
-//! | acknowledged before the record says who is out (W1) | i 4 |
-//! | who comes back is believed (A2); so is who was missing at the start | i 4; i 49 |
-//! | a spare is taken to have everything; what is being filled is read (A1) | i 5; i 4 |
+//! | acknowledged before a loss is on record (W1) | i 4 |
+//! | a returning member is trusted (A2); one missing at the start, too | i 4; i 49 |
+//! | a spare is taken to have everything; a member being filled is read (A1) | i 5; i 4 |
 //! | a rebuild of another disk goes on where the last one was | h 42 |
 //! | records to one disk only: DDF, Intel | d 1; i 5 |
 //! | Q not zeroed by a delete of rows; not by a change of some | d 3; d 1 |
@@ -30,33 +31,44 @@
 //! | a log not replayed; that of a filled member not begun (S3) | l 7; l 229 |
 //! | doubtful parity needs no force (A3) | h 22 |
 //!
-//! Not seen by 500 seeds, but by named scenes and seeds: records written newest first (J5), a disk
-//! filled before a record says so (J6), debts (R7) and the doubt of a row (L4) forgotten, a flush
-//! that a disk which has to stay failed and that raises no doubt (J8), parity that is not known to
-//! be right and is modified (R2), a parity that is not put back (R5), rows under way that are not
-//! waited for (L6), a part of a row that is not cut anew when a member was lost between two tries
-//! (E1), a replay that is not flushed (Y1), haste that is handed on to members (`hasty`). By tests
-//! beside the code: who comes back while the volume is dirty is believed (A2: where a record has
-//! said before that it went, that decides), a log trusted while a row is uneven.
+//! 500 seeds did not catch the following faults, but named tests and seeds do:
 //!
-//! Put into `src/mirror`: a genid or syncid that does not grow is seen by `named` and `seeds`; a
-//! member filled to the new end only while the mirror becomes smaller by `seeds`; a bitmap that
-//! comes over the record before there is another one, or is cleared with it, by `bitmap_move`; a
-//! record's move that is forgotten as others are written first by `put_out`; a growth that is asked
-//! for again and recorded by what waited for the first by `growth`; a record's old place that is
-//! cleared and not flushed by `seeds`.
+//!  * records written newest first (J5)
+//!  * a disk filled before a record says so (J6)
+//!  * debts (R7) or the doubt of a row (L4) forgotten
+//!  * a flush that failed on a disk that has to stay, and that raises no doubt (J8)
+//!  * parity that is not known to be right and is modified (R2)
+//!  * a parity that is not put back (R5)
+//!  * rows under way that are not waited for (L6)
+//!  * a part of a row that is not cut anew when a member was lost between two tries (E1)
+//!  * a replay that is not flushed (Y1)
+//!  * the fail-fast flag passed on to members (`hasty`)
 //!
-//! Put into `geom/src/topology` (`ends`, `carry`) and `members/follow`: seen by `carried` and
-//! `put_out`, by `carry` of the graph's tests (a new end is kept first; C2, and who waits for it is
-//! looked at again), or by seeds (an end is noted of whoever opens a disk to write: `rich_concats`;
-//! an end where a label was found is the only one: `rich_mirrors_are_brought_along`). Not seen by
-//! any: a record that is torn at the new end passes for the one that is whole where the disk ended;
-//! the size that a disk got while it was tasted is not noted.
+//! Tests beside the code catch two more: a member that returns while the volume is dirty is trusted
+//! (A2: a record of its loss decides, if there is one), and a log is trusted while a row is uneven.
 //!
-//! Who went on without whom decides before any generation does (`found`), so seeds see none that is
-//! not raised. Scenes do, where nothing else tells who is the last, or where others would go by the
-//! number alone: not raised (Intel, DDF), not beyond what was found at the start or came later, not
-//! kept in mind: `named_raid_numbers`; against a torn record: `class_raid`.
+//! Put into `src/mirror`:
+//!
+//!  * a genid or syncid that does not grow: caught by `named` and `seeds`
+//!  * a member filled to the new end only while the mirror becomes smaller: `seeds`
+//!  * a bitmap written over the record before there is another one, or cleared with it:
+//!    `bitmap_move`
+//!  * a record's move that is forgotten as others are written first: `put_out`
+//!  * a growth that is requested again and recorded by the waiter for the first: `growth`
+//!  * a record's old place that is cleared and not flushed: `seeds`
+//!
+//! Put into `geom/src/topology` (`ends`, `carry`) and `members/follow`: caught by `carried` and
+//! `put_out`, by `carry` of the graph's tests (a new end is kept first; C2; waiting providers are
+//! tasted again), or by seeds (an end is noted for any writer that opens a disk: `rich_concats`; an
+//! end where a label was found is the only one: `rich_mirrors_are_brought_along`). Not caught by
+//! any: a record that is torn at the new end passes for the whole one at the disk's old end; the
+//! size that a disk got while it was tasted is not noted.
+//!
+//! The records of which members continued without which decide before any generation does
+//! (`found`), so seeds do not catch a generation that is not raised. Named tests do, where no other
+//! data identifies the last record, or where others would go by the number alone. They catch a
+//! number that is not raised (Intel, DDF), that is not beyond those found at the start or later, or
+//! that is not remembered: `named_raid_numbers`; against a torn record: `class_raid`.
 
 mod bitmap_move;
 mod carried;
@@ -124,8 +136,8 @@ fn classes() -> Vec<Arc<dyn Class>> {
     classes::all().into_iter().map(swap).collect()
 }
 
-/// What is to have happened by the end of a test. Of fewer seeds than the test takes by itself
-/// nobody knows: rare things are asked for only from that number on.
+/// Checks that something happened by the end of a test. Rare things are asked for only from the
+/// default number of seeds on: fewer may not contain them.
 fn happened(default: u64, what: bool, tally: &Tally) {
     assert!(what || !Seeds::of(default).are_enough(), "not seen: {tally:?}");
 }
@@ -148,7 +160,7 @@ fn one(seed: u64, make: &impl Fn(&mut SeededRandom) -> Plan, tally: &mut Tally) 
     }
 }
 
-/// With what happens more rarely.
+/// Adds rarer events to a plan.
 fn rich(make: impl Fn(&mut SeededRandom) -> Plan) -> impl Fn(&mut SeededRandom) -> Plan {
     move |random| {
         let plan = make(random);
@@ -277,14 +289,14 @@ fn stacks_three_deep() {
     many(40, Plan::three);
 }
 
-/// Arrays and partitions stand in them, and what these can do without goes.
+/// Arrays and partitions are in the stacks, and members that these can do without are lost.
 #[test]
 fn stacks_with_arrays_and_partitions() {
     let tally = many(30, Plan::deep);
     happened(30, tally.cuts > 0 && tally.lost > 0 && tally.verified > 0, &tally);
 }
 
-/// Three deep, with arrays and partitions or without: the disks grow, and what stands on them.
+/// Three deep, with arrays and partitions or without: the disks grow, and then the layers above.
 fn rising(random: &mut SeededRandom) -> Plan {
     let plan = if random.chance(500) { Plan::deep(random) } else { Plan::three(random) };
     Plan { rises: true, part: false, ..plan }

@@ -1,22 +1,23 @@
-//! What each sector may hold.
+//! Model of the values that each sector may hold.
 //!
 //! A sector has a history since its last durable value: values written, in the order in which they
 //! began, each acknowledged or not (under way, or failed). A value is over when another was
 //! acknowledged that began after it had ended: of two writes that overlap in time neither is over
-//! by the other, and only some stories have them ([`Model::overlaps`]).
+//! by the other, and only some runs have them ([`Model::overlaps`]).
 //!
 //!  * A read finds a value that was not over when it began, or a later one.
-//!  * A flush that ended well makes an end of all that was over before it began.
+//!  * A flush that ended well removes all values that were over before it began.
 //!  * After a power cut any value of the history is found; and then it stays.
-//!  * So it is when a disk lost its cache and what stands on top was lost with it, and came back.
+//!  * The same holds when a disk lost its cache, and the top provider was lost with it and
+//!    returned.
 
 use std::collections::BTreeMap;
 
 use super::disk::SECTOR;
 
-/// The version of what may be anything, until it is written.
+/// The version of a sector that may hold anything until it is written.
 const ANY: u64 = u64::MAX;
-/// The version of what was there when the volume grew: nobody knows what, but always the same.
+/// The version of the data found when the volume grew: unknown, but always the same.
 const FOUND: u64 = u64::MAX - 1;
 
 #[derive(Clone, Debug)]
@@ -44,16 +45,16 @@ pub struct Model {
     pub overlaps: bool,
     /// Sectors that are being written.
     locked: Vec<bool>,
-    /// Reads under way, and what left histories while they are.
+    /// Reads under way, and values that left histories meanwhile.
     readers: u64,
     ghosts: Vec<(usize, Entry)>,
     seq: u64,
     versions: u64,
-    /// What the sectors that were added turned out to hold.
+    /// The content found in added sectors.
     added: BTreeMap<u64, Result<u64, String>>,
-    /// Up to this sector the volume once went: what was written there may turn up again.
+    /// The largest former size in sectors: data written up to there may appear again.
     given_up: u64,
-    /// What was acknowledged up to then, and is not durable, may be lost.
+    /// Writes acknowledged up to this point, and not durable, may be lost.
     lost_up_to: u64,
     /// How much was proven.
     pub reads: u64,
@@ -103,15 +104,15 @@ impl Model {
         self.locked.resize(sectors as usize, false);
     }
 
-    /// The volume has grown: what is added holds something, and the same at each look.
+    /// The volume has grown: the added sectors hold unknown data, the same at each read.
     pub fn grow_by_unknown(&mut self, sectors: u64) {
         let found = vec![Entry { seq: 0, end: 0, version: FOUND, acked: true }];
         self.sectors.resize(sectors as usize, found);
         self.locked.resize(sectors as usize, false);
     }
 
-    /// The volume was made smaller while nobody used it: of what was behind its end nothing is
-    /// promised any more.
+    /// The volume was made smaller while it was not in use: nothing is promised any more of the
+    /// data behind its end.
     pub fn shrink(&mut self, sectors: u64) {
         self.given_up = self.given_up.max(self.sectors());
         self.sectors.truncate(sectors as usize);
@@ -119,14 +120,14 @@ impl Model {
         self.added.retain(|at, _| *at < sectors);
     }
 
-    /// Whether a sector may still hold what it held when the volume grew, and holds it.
+    /// Whether a sector may still hold its content from when the volume grew, and does.
     fn is_as_found(&mut self, at: u64, since: u64, found: &Result<u64, String>) -> bool {
         let junk = matches!(found, Err(_) | Ok(0)) || at < self.given_up;
         junk && self.may(at, since).any(|e| e.version == FOUND)
             && self.added.entry(at).or_insert_with(|| found.clone()) == found
     }
 
-    /// What a sector may hold for who began to look then.
+    /// The values that a sector may hold for a read that began at `since`.
     fn may(&self, at: u64, since: u64) -> impl Iterator<Item = &Entry> {
         let ghosts = move || self.ghosts.iter().filter(move |(n, _)| *n as u64 == at);
         let all = move || self.sectors[at as usize].iter().chain(ghosts().map(|(_, e)| e));
@@ -187,7 +188,7 @@ impl Model {
         }
     }
 
-    /// What is over has become impossible.
+    /// Removes values that are over: they have become impossible.
     fn forget(&mut self, at: usize, over: impl Fn(&Entry) -> bool) {
         let all = std::mem::take(&mut self.sectors[at]);
         let (gone, stays): (Vec<Entry>, Vec<Entry>) = all.into_iter().partition(over);
@@ -211,7 +212,7 @@ impl Model {
         }
     }
 
-    /// What stood on top was lost, with a cache below it, and is back.
+    /// The top provider was lost, with a cache below it, and is back.
     pub fn came_back(&mut self) {
         self.lost_up_to = self.seq;
     }
@@ -235,7 +236,7 @@ impl Model {
         }
     }
 
-    /// Checks what a read found.
+    /// Checks the data of a read.
     pub fn read(&mut self, mark: &Mark, bytes: &[u8]) -> Result<(), String> {
         for (at, bytes) in (mark.first..).zip(bytes.chunks(SECTOR as usize)) {
             let (found, since) = (version_of(at, bytes), mark.at);
@@ -252,7 +253,7 @@ impl Model {
         Ok(())
     }
 
-    /// Power is back: what is found must be one of the history, and stays.
+    /// Power is back: the content must be one of the history, and stays.
     pub fn found(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.found_with_holes(bytes, |at| at, 0).map(drop)
     }

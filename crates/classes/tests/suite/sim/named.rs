@@ -1,4 +1,4 @@
-//! What gmirror lost data by (geom.md 5.2), by name: on disks that outlive the world they are in.
+//! Data losses of gmirror (geom.md 5.2), each by name: on disks that outlive the world they are in.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -111,7 +111,7 @@ fn r306743_a_broken_member_does_not_stand_for_a_missing_one() {
     bench.life.pass(500 * MS);
     assert_eq!(bench.state("d2"), "ACTIVE", "rebuilt");
     bench.holds(3);
-    // Alone it holds what was written while it was away.
+    // Alone it holds the data that was written while d0 and d1 were away.
     bench.reboot(&["d2"]);
     bench.up();
     bench.holds(3);
@@ -135,8 +135,8 @@ fn r317712_a_late_dirty_member_is_rebuilt_first() {
     bench.holds(1);
 }
 
-/// The stale member was tasted first, and the newer ones were refused because they did not fit
-/// what it said.
+/// The stale member was tasted first, and the newer ones were refused because they did not match
+/// its record.
 #[test]
 fn r341665_a_stale_member_found_first_does_not_win() {
     for late in [false, true] {
@@ -200,7 +200,7 @@ fn a_mirror_waits_for_the_newer_mirror_below_that_waits_for_a_member() {
     }
 }
 
-/// With bitmaps a crash costs what was being written, and no more; without, everything.
+/// With bitmaps a crash costs a copy of the regions being written, and no more; without, of all.
 #[test]
 fn after_a_crash_only_dirty_regions_are_copied() {
     let mut copied = Vec::new();
@@ -210,7 +210,7 @@ fn after_a_crash_only_dirty_regions_are_copied() {
         let (_, edge) = bench.life.open("mirror/m", Access::WRITE).expect("open");
         bench.life.write(edge, 40 * SECTOR, vec![1; SECTOR as usize]).expect("written");
         bench.reboot(&["d0", "d1"]);
-        // What the other, which is not the master, holds where something was being written.
+        // The other member, which is not the master, differs where a write was under way.
         bench.disks["d0"].put(41 * SECTOR, &[9; SECTOR as usize]);
         let before = bench.disks["d0"].lock().writes;
         bench.up();
@@ -242,8 +242,8 @@ fn bitmaps_do_not_speak_of_members_that_were_away() {
     bench.holds(2);
 }
 
-/// A member fails a write that only one who is gone by then has done; the verdict that it stays,
-/// being the last, comes while the write is still under way elsewhere.
+/// A member fails a write that only a member that has left by then has carried out. It stays, as
+/// the last one; that is decided while the write is still under way elsewhere.
 #[test]
 fn a_write_is_not_acknowledged_when_only_a_member_that_has_gone_did_it() {
     let mut bench = Bench::of(3);
@@ -257,7 +257,7 @@ fn a_write_is_not_acknowledged_when_only_a_member_that_has_gone_did_it() {
         told.set(Some(own.write(edge, 0, &[2; SECTOR as usize]).await));
     });
     bench.life.pass(MS);
-    // d1 has done it; the others take only what comes later.
+    // d1 has done it; the others take only later requests.
     let [last, late] = slow.map(|name| bench.disks[name].release());
     assert!(status.get().is_none() && !last.is_empty() && !late.is_empty());
     bench.pull("d1");
@@ -276,8 +276,8 @@ fn a_write_is_not_acknowledged_when_only_a_member_that_has_gone_did_it() {
     assert_eq!(ended, Err(Errno::Io));
 }
 
-/// Its table is the mirror's too: if the mirror did not claim it the disk would be partitioned like
-/// the mirror, and what stands on the mirror's partition could take the stale one (233699).
+/// Its table is the mirror's too. If the mirror did not claim it, the disk would be partitioned
+/// like the mirror, and a geom on the mirror's partition could take the stale one (233699).
 #[test]
 fn a_member_that_a_verb_reads_while_it_is_tasted_is_taken_in_all_the_same() {
     let verbs = [

@@ -1,5 +1,5 @@
-//! Arrays by name. Rows whose members fail together: one disk goes, and another, which is needed
-//! then, fails the same write. And a rebuild that the power ends.
+//! Arrays whose members fail together in a row, each case by name: one disk is lost, and another,
+//! which is needed then, fails the same write. Besides, a rebuild that a power cut ends.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,9 +14,9 @@ use super::disk::{Disk, SECTOR};
 use super::life::{Life, MS};
 
 const DISK: u64 = 64 << 10;
-/// What DDF takes of each disk.
+/// Bytes of each disk that DDF takes.
 const DDF: u64 = 32 << 20;
-/// What a log of partial parity needs of each disk, and a bit more.
+/// Bytes of each disk that a log of partial parity needs, and a bit more.
 const LOG: u64 = 1200 << 10;
 pub(super) const STRIP: u64 = 2 * SECTOR;
 /// Bytes of each disk that are used.
@@ -26,7 +26,7 @@ pub(super) const SECONDS: u64 = 1_000 * MS;
 /// A write that is under way, and how it ended.
 type Ended = Rc<Cell<Option<Result<(), Errno>>>>;
 
-/// An array of `d0`, `d1` ..., whole, clean and full of what [`old`] says, open.
+/// An array of `d0`, `d1` ..., whole, clean, open and filled by [`old`].
 pub(super) struct Rig {
     pub(super) life: Life,
     pub(super) disks: BTreeMap<String, Disk>,
@@ -36,7 +36,7 @@ pub(super) struct Rig {
     pub(super) bytes: u64,
 }
 
-/// What is there at first.
+/// The initial content of a sector.
 pub(super) fn old(at: u64) -> Vec<u8> {
     vec![(at / SECTOR) as u8 + 1; SECTOR as usize]
 }
@@ -48,7 +48,7 @@ impl Rig {
         Rig::seeded(format, level, count, 0)
     }
 
-    /// The seed says what of its cache a disk loses.
+    /// The seed determines the part of its cache that a disk loses.
     pub(super) fn seeded(format: &str, level: &str, count: usize, seed: u64) -> Rig {
         Rig::made(format, level, count, seed, false)
     }
@@ -58,7 +58,7 @@ impl Rig {
         Rig::logged_by(count, 0)
     }
 
-    /// The same; the seed says what of its cache a disk loses.
+    /// The same; the seed determines the part of its cache that a disk loses.
     pub(super) fn logged_by(count: usize, seed: u64) -> Rig {
         Rig::made("Intel", "RAID5", count, seed, true)
     }
@@ -166,14 +166,14 @@ impl Rig {
         self.disks[name].lock().faults.extend(faults);
     }
 
-    /// What hangs goes on, and a write ends with an error.
+    /// Releases hanging requests; a write ends with an error.
     pub(super) fn fails(&mut self, held: &str, ended: &Ended) {
         self.life.wake(self.disks[held].release());
         let ended = ended.clone();
         assert!(self.life.until(60, move |_| ended.get().is_some()), "{}", self.life.story());
     }
 
-    /// Of every sector what a reader finds, by the byte that it is full of.
+    /// The content that a reader finds in each sector: the byte that fills it.
     pub(super) fn sectors(&mut self) -> Vec<Result<Option<u8>, Errno>> {
         let mut all = Vec::new();
         for at in (0..self.bytes).step_by(SECTOR as usize) {
@@ -219,8 +219,8 @@ impl Rig {
         panic!("it is never in order\n{}", self.life.story());
     }
 
-    /// A disk is pulled while a write hangs on another, which then fails it and all writes: what
-    /// the first one held is known by the parity that it did not take.
+    /// A disk is pulled while a write hangs on another, which then fails it and all writes. The
+    /// data of the first disk is known by the parity that the second did not take.
     fn both(mut self, op: Op, written: std::ops::Range<u64>, gone: &str, bad: &str) -> usize {
         let ended = self.begin(op, written.start, written.end - written.start, bad);
         self.spoil(bad);
@@ -242,11 +242,11 @@ impl Rig {
     }
 }
 
-/// Data was written, and its parity, on a disk that stays, was not: what the disk that went held
-/// beside it cannot be read before the parity is, and is as it was.
+/// Data was written, and its parity, on a disk that stays, was not. Other data of the lost disk in
+/// that row cannot be read before the parity is repaired, and is then unchanged.
 #[test]
 fn one_disk_goes_and_another_fails_the_parity() {
-    // Rebuilt from what does not change; and changed.
+    // The parity is computed from the unchanged data; and from the old parity.
     for (count, bad) in [(3, "d2"), (5, "d4")] {
         let rig = Rig::of("Intel", "RAID5", count);
         let unread = rig.both(Op::Write, 0..SECTOR, "d1", bad);
@@ -262,7 +262,7 @@ fn one_disk_goes_and_another_fails_the_data() {
     }
 }
 
-/// Some disks have zeroed their strips: what they hold is no row.
+/// Some disks have zeroed their strips: together the strips are no valid row.
 #[test]
 fn one_disk_goes_and_another_fails_to_zero() {
     for count in [3, 4] {
@@ -273,8 +273,8 @@ fn one_disk_goes_and_another_fails_to_zero() {
 }
 
 /// R6 of `rows`: one disk is out. Of the two parities of a write one is taken, and the disk of the
-/// other goes; no record can say so, for that of the first fails all writes by now. The row goes
-/// with what is there: nothing is put back, and it can be solved.
+/// other is lost; no record can say so, for that of the first fails all writes by now. The row goes
+/// on with the remaining disks: nothing is put back, and it can be solved.
 #[test]
 fn r6_a_parity_that_is_out_is_not_waited_for() {
     let mut rig = Rig::of("DDF", "RAID6-LA", 4);
@@ -360,8 +360,8 @@ fn a_spare_has_nothing_whatever_an_old_record_calls_it() {
     }
 }
 
-/// J7 of `geom`: a disk cannot make stable what was written, just when the volume is to be marked
-/// clean, and the power goes when the next record is written, which says that it is out.
+/// J7 of `geom`: a disk fails the flush of its writes, just when the volume is to be marked clean,
+/// and the power goes when the next record is written, which says that the disk is out.
 #[test]
 fn j7_what_could_not_be_made_stable_is_not_called_clean() {
     for seed in 0..8 {
@@ -413,9 +413,9 @@ fn a_disk_that_is_back_before_its_loss_is_on_record_is_taken_in() {
     }
 }
 
-/// A DELETE that only a disk took which was being filled counts for nothing: when the one disk that
-/// had everything fails it, and may go because the other has been filled meanwhile, nobody who had
-/// everything took it. Of several ranges, and of one.
+/// A DELETE taken only by a disk that was being filled counts for nothing. The one disk that had
+/// everything fails it, and may be removed because the other has been filled meanwhile: no disk
+/// that had everything took the DELETE. Of several ranges, and of one.
 #[test]
 fn a_delete_that_only_a_disk_took_which_was_being_filled_is_an_error() {
     let mut ended = Vec::new();
@@ -424,7 +424,8 @@ fn a_delete_that_only_a_disk_took_which_was_being_filled_is_an_error() {
             let mut rig = Rig::of(format, "RAID1", 2);
             rig.pull("d1");
             rig.life.write(rig.edge, 0, vec![NEW; SECTOR as usize]).expect("written");
-            // It is filled behind what is deleted, and no further; the records say dirty meanwhile.
+            // It is filled up to the deleted range, and no further; the records say dirty
+            // meanwhile.
             rig.disks["d1"].lock().holds = Some(Op::Write);
             rig.life.plug("d1", &rig.disks["d1"].clone());
             rig.life.pass(MS);

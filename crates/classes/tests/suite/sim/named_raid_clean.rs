@@ -43,7 +43,7 @@ impl Rig {
     /// A disk is pulled while a write hangs on another, which then fails that and all writes.
     fn breaks_down(&mut self, gone: &str, bad: &str) {
         if self.is_logged() && bad == "d2" {
-            // What the parity will be is in its log.
+            // The new parity is in its log.
             self.disks[bad].lock().lets = 1;
         }
         let ended = self.begin(Op::Write, 0, SECTOR, bad);
@@ -58,7 +58,7 @@ fn both() -> [Rig; 2] {
     [Rig::of("Intel", "RAID5", 3), Rig::logged(3)]
 }
 
-/// Parity is owed, and the volume is dirty: the debt is known to nobody else. When it is paid, all
+/// Parity is owed, and the volume is dirty: only this volume knows the debt. When it is paid, all
 /// parity is right: it is clean, and starts without force though it lacks a disk.
 #[test]
 fn j8_it_is_clean_when_its_debts_are_paid() {
@@ -86,7 +86,7 @@ fn j8_it_is_clean_when_its_debts_are_paid() {
     }
 }
 
-/// In the same life too the log is believed when all debts are paid.
+/// Within one life, too, the log is trusted when all debts are paid.
 #[test]
 fn j8_the_log_is_believed_when_debts_are_paid() {
     let mut rig = Rig::logged(3);
@@ -105,8 +105,8 @@ fn j8_the_log_is_believed_when_debts_are_paid() {
     rig.holds(0..SECTOR, NEW, false);
 }
 
-/// R4 of `rows`: a disk that stays fails data: the parity goes with what it holds, and nothing is
-/// owed.
+/// R4 of `rows`: a disk that stays fails a write of data: parity matches the data that it still
+/// has, and nothing is owed.
 #[test]
 fn j8_it_is_clean_when_parity_went_with_the_data() {
     for mut rig in both() {
@@ -120,8 +120,8 @@ fn j8_it_is_clean_when_parity_went_with_the_data() {
     }
 }
 
-/// R8 of `rows`: what the disk holds cannot be read either. What the other one had beside it may be
-/// solved for wrongly once it can: the volume is dirty until it is whole.
+/// R8 of `rows`: the data of the disk cannot be read either. Later, data of the other disk in that
+/// row may be solved for wrongly: the volume is dirty until it is whole.
 #[test]
 fn r8_a_row_that_nobody_knows_is_not_called_clean() {
     for mut rig in both() {
@@ -144,8 +144,8 @@ fn r8_a_row_that_nobody_knows_is_not_called_clean() {
     }
 }
 
-/// J8: what a disk that stays could not make stable it may have lost. A log does not know it either
-/// (310081): such a volume is forced, and then it is what parity says.
+/// J8: a disk that stays may have lost the data of a flush that it failed. A log does not know it
+/// either (310081): such a volume is forced, and then its content is the one that parity gives.
 #[test]
 fn j8_a_flush_that_failed_is_not_forgotten() {
     for mut rig in both() {
@@ -174,8 +174,8 @@ fn j8_a_flush_that_failed_is_not_forgotten() {
     assert!(rig.is_dirty(), "{}", rig.life.story());
 }
 
-/// A3 of `set`: a volume that was forced says nothing to anybody before it is written: the disk
-/// that it lacks may come back as it was. From then on what that one held is what parity says.
+/// A3 of `set`: a forced volume reports nothing before it is written: the disk that it lacks may
+/// return unchanged. From then on parity determines that disk's content.
 #[test]
 fn a3_what_was_forced_is_clean_after_the_next_write() {
     for mut rig in both() {
@@ -185,7 +185,7 @@ fn a3_what_was_forced_is_clean_after_the_next_write() {
         rig.life.write(rig.edge, last, old(last)).expect("written as it was");
         assert!(rig.is_dirty());
         if rig.is_logged() {
-            // It is not believed.
+            // The log is not trusted.
             for disk in ["d0", "d1", "d2"] {
                 rig.disks[disk].put(8 * 2 * SECTOR, &[0x55; 8192]);
             }
@@ -210,7 +210,7 @@ fn a3_what_was_forced_is_clean_after_the_next_write() {
 }
 
 /// J1 and J2 of `geom`: the records said dirty before the volume was started without a disk, and do
-/// not say so of that disk. Somebody opens and closes it: they say it before anything is written.
+/// not report that disk's absence. A user opens and closes it: they report it before any write.
 #[test]
 fn j2_who_was_missing_at_the_start_is_out_on_record_before_a_write() {
     let mut rig = Rig::of("Intel", "RAID5", 3);
@@ -234,8 +234,8 @@ fn j2_who_was_missing_at_the_start_is_out_on_record_before_a_write() {
 }
 
 /// L2 of `log`: a row is whole, and part of it is in the cache of one disk alone. That disk is
-/// failed by hand, and the record which says so hangs. The unit that speaks of the row stays in
-/// force, whoever waits for the next one: after a crash the disk is believed, and lacks its part.
+/// failed by hand, and the record of it hangs. The unit that covers the row stays in force,
+/// whichever writes wait for the next one: after a crash the disk is trusted, and lacks its part.
 #[test]
 fn l2_a_unit_stays_in_force_until_the_loss_is_on_record() {
     for seed in 0..8 {

@@ -1,5 +1,5 @@
-//! Arrays by name: which record is the last one, where nothing but its number says so. Others than
-//! we go by numbers alone, so whoever goes on has a higher one than all that were seen.
+//! Records of arrays whose order is known by their number alone. Other implementations go by
+//! numbers alone, so an array that continues gets a higher number than all that were seen.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::named_raid::{MEMBER, NEW, Rig, SECONDS};
 
 const FORMATS: [&str; 2] = ["Intel", "DDF"];
 
-/// What of the disks is behind the members' part: their records.
+/// The bytes of each disk behind the members' part: its records.
 type Records = BTreeMap<String, Vec<u8>>;
 
 fn records(rig: &Rig) -> Records {
@@ -99,8 +99,8 @@ fn who_left_while_it_was_filled_does_not_speak_for_who_left_later() {
     }
 }
 
-/// Two pairs, and each half of them was used without the other, one of them longer. Nobody starts
-/// unasked; by force the half with the higher number is believed, whoever comes first.
+/// Two pairs, and each half of them was used without the other, one of them longer. Neither starts
+/// unasked; by force the half with the higher number is used, in any order of arrival.
 #[test]
 fn by_force_the_half_with_the_higher_number_is_believed() {
     const HALVES: [[&str; 2]; 2] = [["d0", "d2"], ["d1", "d3"]];
@@ -133,8 +133,8 @@ fn by_force_the_half_with_the_higher_number_is_believed() {
 }
 
 /// The record of a disk is ahead by number: the others' were not written when the power went. The
-/// array started without it; it comes, and cannot be written. It is out, and what says so has a
-/// higher number than its own.
+/// array started without it; it arrives, and cannot be written. It is out, and the records that say
+/// so have a higher number than its own.
 #[test]
 fn who_goes_on_counts_beyond_a_disk_that_comes_later() {
     for format in FORMATS {
@@ -157,9 +157,9 @@ fn who_goes_on_counts_beyond_a_disk_that_comes_later() {
     }
 }
 
-/// The same, and it was left out before: it is there at the start, and is not believed, whatever
-/// its number. It is filled; or it cannot be written, and then those who go on without it have a
-/// higher number.
+/// The same, but it was left out before: it is present at the start, and is not trusted, whatever
+/// its number. Either it is filled; or it cannot be written, and then the members that continue
+/// without it have a higher number.
 #[test]
 fn who_was_left_out_and_is_ahead_by_number_is_not_believed() {
     for (format, fails) in FORMATS.into_iter().flat_map(|f| [(f, false), (f, true)]) {

@@ -16,7 +16,7 @@ fn r2_what_is_written_before_the_resync_comes_there_is_known_by_its_parity() {
     for what in [("Intel", "RAID5", 5), ("DDF", "RAID5", 5), ("DDF", "RAID6", 6)] {
         let mut array = Array::of(what);
         let last = array.bytes() - SECTOR;
-        // Two strips of the last row tell who is who: of all disks the sums have other bytes.
+        // Two strips of the last row identify the disks: the sums of all disks have other bytes.
         array.life.write(array.edge, last, sector(0x11)).expect("written");
         array.life.write(array.edge, last - STRIP, sector(0x22)).expect("written");
         array.life.flush(array.edge).expect("flushed");
@@ -42,8 +42,8 @@ fn r2_what_is_written_before_the_resync_comes_there_is_known_by_its_parity() {
     }
 }
 
-/// R5 of `rows`: two disks are out, so all others are needed, and one of these fails a write. Where
-/// that was one of the two parities the other is put back: what the two disks held is there.
+/// R5 of `rows`: two disks are out, so all others are needed, and one of these fails a write. If
+/// that was one of the two parities, the other is put back: the data of the two disks is readable.
 #[test]
 fn r5_of_two_parities_one_that_could_not_be_written_takes_the_other_back() {
     let mut failed = 0;
@@ -67,9 +67,9 @@ fn r5_of_two_parities_one_that_could_not_be_written_takes_the_other_back() {
     assert!(failed > 10, "{failed} writes failed");
 }
 
-/// L6 of `volume::log`: two strips of a row are being written, and the disk of the second goes. No
-/// record says so before the row has ended: of a disk that is out what it held is what parity says,
-/// and that has the first strip, which is not written yet. The power goes in that moment.
+/// L6 of `volume::log`: two strips of a row are being written, and the disk of the second is lost.
+/// No record says so before the row has ended. The data of a disk that is out is known by parity,
+/// and parity includes the first strip, which is not written yet. The power goes in that moment.
 #[test]
 fn l6_no_record_says_who_is_out_while_a_row_is_under_way() {
     for seed in 0..20 {
@@ -84,10 +84,10 @@ fn l6_no_record_says_who_is_out_while_a_row_is_under_way() {
     }
 }
 
-/// E1 of `volume::logged`: two strips of a row are to be written, and what the second holds beside
-/// what it gets is read. Its disk goes meanwhile, and the row is tried again: what was one part of
-/// the write is written one strip after the other now. The power goes when the parity allows for
-/// the first, which is not written yet: what the second held is what it was.
+/// E1 of `volume::logged`: two strips of a row are to be written, and the rest of the second strip
+/// is read. Its disk is lost meanwhile, and the row is tried again: one part of the write becomes
+/// two, one strip after the other. The power goes when the parity allows for the first strip, which
+/// is not written yet: the second has its old content.
 #[test]
 fn e1_a_part_of_a_row_is_cut_anew_for_a_disk_that_goes_between_two_tries() {
     for seed in 0..20 {
@@ -109,8 +109,8 @@ fn e1_a_part_of_a_row_is_cut_anew_for_a_disk_that_goes_between_two_tries() {
 }
 
 /// Y1 of `volume::replay`: two strips of a row were written and its parity was not, when the power
-/// went. The logs are replayed, and as soon as the volume is offered one of the disks goes, and the
-/// power with it. What it held is known by the parity that was made.
+/// went. The logs are replayed. As soon as the volume is offered one of the disks is lost, and the
+/// power fails. The content of that disk is known by the parity that the replay made.
 #[test]
 fn y1_what_a_replay_made_is_stable_before_the_volume_is_offered() {
     for seed in 0..20 {

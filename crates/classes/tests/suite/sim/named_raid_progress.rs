@@ -1,5 +1,5 @@
-//! What an array says of a rebuild and of a resync, asked all the while: it never goes back, and
-//! the last word before all is in order is 100 %.
+//! Progress that an array reports of a rebuild and of a resync, polled all the time: it never
+//! decreases, and the last value before all is in order is 100 %.
 
 use geom::{Access, Edge};
 use serde_json::json;
@@ -11,7 +11,7 @@ const DISK: u64 = 64 << 10;
 /// Bytes of each disk that are used.
 pub(super) const USED: u64 = DISK / 8 * 7;
 pub(super) const STRIP: u64 = 1024;
-/// What DDF takes of each disk.
+/// Bytes of each disk that DDF takes.
 const DDF: u64 = 32 << 20;
 
 const ARRAYS: [(&str, &str, usize); 4] =
@@ -69,7 +69,8 @@ impl Array {
         self.edge = open(&mut self.life, &self.set);
     }
 
-    /// Asks until all is in order, beside a user who writes; what was said of a pass.
+    /// Polls until all is in order, beside a user that writes; returns the reported progress of a
+    /// pass.
     fn says_until_in_order(&mut self, word: &str) -> Vec<u64> {
         let mut said = Vec::new();
         for turn in 0..20_000 {
@@ -92,7 +93,7 @@ fn open(life: &mut Life, set: &str) -> Edge {
     life.open(&format!("raid/{set}/data"), Access::WRITE).expect("open").1
 }
 
-/// The percentage behind a word in what the list says of the volume.
+/// The percentage behind a word in a line about the volume.
 fn percent(line: &str, word: &str) -> Option<u64> {
     let (_, rest) = line.split_once(word)?;
     rest.split('%').next()?.trim().parse().ok()

@@ -1,5 +1,5 @@
-//! A mirror's rebuild, losses and verdicts against user I/O in every order, not in sampled ones:
-//! its own code on two cores and a control thread (see `scene`).
+//! A mirror's rebuild, losses and decisions on failed writes against user I/O in every order, not
+//! in sampled ones: its own code on two cores and a control thread (see `scene`).
 
 use bio::{Errno, Op};
 use reactor::sim::Orders;
@@ -9,7 +9,7 @@ use super::disk::{Disk, SECTOR};
 use super::life::MS;
 use super::scene::{QUICK_NS, Scene, all_orders};
 
-/// Three slabs and the record's sector: what is rebuilt, in steps of 4 KiB.
+/// Three slabs and the record's sector: the rebuilt data, in steps of 4 KiB.
 const DISK: u64 = (12 << 10) + SECTOR;
 
 /// Across the borders of slabs.
@@ -50,7 +50,7 @@ impl Scene {
         orders
     }
 
-    /// What a reader finds is right, and these members have it all.
+    /// Checks that a reader finds the right data, and that these members have all of it.
     fn holds(&mut self, members: &[&str]) {
         let read = self.all();
         for name in members {

@@ -1,6 +1,5 @@
-//! A partition is made larger under a label that stands at its end, and the power goes at each step
-//! of that: the label is found where the table on the media says that the partition ends, or
-//! `follow` finds it within.
+//! Growth of a partition under a label at its end, with a power cut at each step: the label is
+//! found at the partition's end according to the table on the media, or `follow` finds it within.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,7 +12,7 @@ use super::life::{Life, PowerCut};
 const DISK: u64 = 96 << 10;
 const PART: u64 = 24 << 10;
 
-/// Two disks with one partition each, and something on both partitions; what it is called.
+/// Two disks with one partition each, and a geom on both partitions, whose name is returned.
 fn made(class: &str, scheme: &str) -> (Life, BTreeMap<String, Disk>, [String; 2]) {
     let disk = |i: u64| (format!("d{i}"), Disk::new(DISK, i));
     let disks: BTreeMap<String, Disk> = (0..2).map(disk).collect();
@@ -40,7 +39,7 @@ fn made(class: &str, scheme: &str) -> (Life, BTreeMap<String, Disk>, [String; 2]
     (life, disks, parts)
 }
 
-/// What stands on the partitions, if it is up.
+/// The provider over the partitions, if it is up.
 fn volume(life: &Life, class: &str) -> Option<String> {
     let mut all = life.geoms(class).into_iter().flat_map(|g| g.providers);
     all.next().map(|p| p.name)
@@ -96,7 +95,7 @@ fn a_label_is_found_again_whenever_the_power_goes_as_its_partition_grows() {
     }
 }
 
-/// What was not committed is not there for those above: it may be undone.
+/// Layers above do not see an uncommitted change: it may be undone.
 #[test]
 fn those_above_hear_of_more_room_when_it_is_committed() {
     for class in CLASSES {

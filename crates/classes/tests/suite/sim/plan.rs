@@ -1,4 +1,4 @@
-//! Stacks of classes: what is labelled on what.
+//! Plans of stacks of classes: the labels, and the members of each.
 
 use reactor::SeededRandom;
 use serde_json::{Value, json};
@@ -31,11 +31,11 @@ pub struct Plan {
     pub rich: bool,
     /// Users do not wait for each other's writes of the same sectors.
     pub crowded: bool,
-    /// Disks grow also while the power is off, and `follow` brings along what was left behind.
+    /// Disks grow also while the power is off, and `follow` moves the labels that were left behind.
     pub follows: bool,
-    /// The mirror on top is made smaller, too, when nobody has it open.
+    /// The mirror on top is made smaller, too, when it is not open.
     pub shrinks: bool,
-    /// Disks grow at the bottom, and what stands on them is made larger: see `rising`.
+    /// Disks grow at the bottom, and the layers above are made larger: see `rising`.
     pub rises: bool,
     /// The power goes also while a member of an array with parity is away: see `stacked`.
     pub harsh: bool,
@@ -176,23 +176,23 @@ impl Plan {
         names
     }
 
-    /// The concat to which a disk may be appended: nothing stands on it that has a label of its own
-    /// at its end.
+    /// The concat to which a disk may be appended: no layer above it has a label of its own at its
+    /// end.
     pub fn appends(&self) -> Option<&Made> {
         let top = self.made.last()?;
         (self.rich && top.class == "concat" && !self.part).then_some(top)
     }
 
-    /// Whether a disk may grow: what stands on it does not grow with it, or has nothing above. What
-    /// grows while its label is not read by anybody would not be found again.
+    /// Whether a disk may grow: the provider on it does not grow with it, or has nothing above. A
+    /// label of a provider that grew while it was not read would not be found again.
     pub fn grows(&self, disk: &str) -> bool {
         let below = |m: &&Made| m.members.iter().any(|name| name == disk);
         let holder = self.made.iter().find(below);
         self.made.len() == 1 || self.paths || holder.is_some_and(|m| m.class == "mirror")
     }
 
-    /// Whether what users open is a mirror that may be made larger: nothing with a label of its own
-    /// stands on it.
+    /// Whether the users' provider is a mirror that may be made larger: no layer above it has a
+    /// label of its own.
     pub fn resizes(&self) -> bool {
         let top = self.made.last().is_some_and(|m| m.class == "mirror");
         self.rich && top && !self.part && (self.made.len() == 1 || self.paths)
@@ -207,7 +207,7 @@ impl Plan {
         }
     }
 
-    /// What users open.
+    /// The provider that users open.
     pub fn volume(&self) -> String {
         format!("{}{}", self.top, if self.part { "p1" } else { "" })
     }

@@ -1,5 +1,5 @@
-//! Members that a mirror has put out, or does not take in, while disks and mirror grow: what they
-//! hold is old, its table is the mirror's too, and nobody may ever take it for itself.
+//! Members that a mirror has put out, or does not take in, while disks and mirror grow. Their data
+//! is old and their table is the mirror's too, and no class may ever take it from them.
 
 use bio::{Errno, Op};
 use serde_json::json;
@@ -120,7 +120,7 @@ fn a_member_that_was_too_small_is_taken_in_when_it_has_grown() {
     assert_eq!(bench.disks["d0"].bytes(DISK - SECTOR, 6), [0; 6], "no old record is left");
 }
 
-/// Nobody rebuilds it unasked, and it grows.
+/// The stale member is not rebuilt unasked, and it grows.
 #[test]
 fn the_record_of_a_stale_member_follows_its_disk() {
     let mut bench = with_a_table(2, json!({ "no_autosync": true }));
@@ -217,8 +217,8 @@ fn a_member_that_grows_before_the_mirror_starts_without_it_stays_hidden() {
     stays_hidden(&mut bench, "d0", "it failed once", "before the start");
 }
 
-/// Its record cannot be moved: nothing is found on it all the same, it is said what to type, and
-/// it is not asked for ever.
+/// Its record cannot be moved: no class takes the disk all the same, the command to move the record
+/// is printed, and the move is not retried for ever.
 #[test]
 fn a_disk_that_was_put_out_and_fails_the_move_of_its_record_stays_hidden() {
     let mut bench = with_a_table(2, json!({}));
@@ -240,7 +240,7 @@ fn a_disk_that_was_put_out_and_fails_the_move_of_its_record_stays_hidden() {
     assert!(!bench.life.has("d0a") && !story.contains(&typed), "{story}");
 }
 
-/// It grew, and that is what it failed.
+/// The disk grew, and fails the writes of its record at the new end.
 #[test]
 fn a_member_that_fails_the_move_of_its_record_is_put_out_and_stays_hidden() {
     for tries in [1, 2] {

@@ -1,5 +1,5 @@
-//! Rebuild, losses and verdicts of arrays against user I/O in every order: RAID5, whose rows are
-//! read, changed and written, and RAID10 (see `scene`).
+//! Rebuild, losses and decisions on failed writes of arrays against user I/O in every order: RAID5,
+//! whose rows are read, changed and written, and RAID10 (see `scene`).
 
 use bio::{Errno, Op};
 use reactor::sim::Orders;
@@ -14,7 +14,7 @@ const DISK: u64 = 8 << 10;
 const STRIP: u64 = 2 * SECTOR;
 const MEMBER: u64 = 2 * STRIP;
 
-/// A level, its disks, and who writes.
+/// A level, its disks, and the writers.
 #[derive(Clone, Copy)]
 struct Kind {
     level: &'static str,
@@ -29,7 +29,7 @@ const RAID5: Kind = Kind { level: "RAID5", disks: 3, users: &[(0, 1, 2), (1, 3, 
 /// The second of two pairs is written by both.
 const RAID10: Kind = Kind { level: "RAID10", disks: 4, users: &[(0, 1, 2), (1, 3, 3)] };
 
-/// The disk that comes and goes.
+/// The disk that is lost and returns.
 const COMES: &str = "d1";
 
 struct Array {
@@ -88,7 +88,8 @@ impl Array {
         panic!("it is never in order\n{}", self.scene.life.story());
     }
 
-    /// What a reader finds is right; with `whole` parity and copies are, too.
+    /// Checks that a reader finds the right data; with `whole`, that parity and copies are right,
+    /// too.
     fn holds(&mut self, whole: bool) {
         self.scene.all();
         if !whole {

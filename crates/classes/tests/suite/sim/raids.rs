@@ -1,15 +1,16 @@
-//! Arrays in the same world: users, disks that fail, go, come back and are replaced, rebuilds,
-//! power cuts. What was acknowledged and flushed is there; after every pass each disk can be done
-//! without; a disk that missed writes is never believed.
+//! Arrays in the same world: users, disks that fail, leave, return and are replaced, rebuilds,
+//! power cuts. Acknowledged and flushed data is never lost. After every pass the array can do
+//! without each disk. A disk that missed writes is never trusted.
 //!
-//! There are three kinds of stories. In the first two, of Intel's format and of DDF, no power cut
-//! comes while a volume with parity lacks a disk. In the third it does, and such a volume says that
-//! it is to be forced: nobody can say what the missing disk held where it was being written. What
-//! was flushed is right in all rows that were not being written, and in these on all disks that are
-//! there. A disk may also fail all writes beside one that is lost: then both are needed.
+//! There are three kinds of runs. In the first two, of Intel's format and of DDF, no power cut
+//! occurs while a volume with parity lacks a disk. In the third it does, and such a volume reports
+//! that it is to be forced: the missing disk's data in rows being written is unknown. Flushed data
+//! is right in all rows that were not being written, and in these on all disks that are present. A
+//! disk may also fail all writes beside one that is lost: then both are needed.
 //!
-//! Volumes with a log of partial parity are treated as harshly, and then nothing is forced, and all
-//! is right, unless a needed disk failed a request: then the disks say that parity is in doubt.
+//! Volumes with a log of partial parity are treated as harshly. Then nothing is forced, and all
+//! data is right, unless a needed disk failed a request: then the disks say that parity is in
+//! doubt.
 
 mod looks;
 
@@ -34,7 +35,7 @@ use super::model::Model;
 use super::run::Tally;
 use super::users::Crowd;
 
-/// Bytes of each disk, but what DDF takes.
+/// Bytes of each disk without those that DDF takes.
 const DISK: u64 = 96 << 10;
 const DDF: u64 = 32 << 20;
 
@@ -49,10 +50,10 @@ pub fn class(waiting: Arc<Waiting>) -> Arc<dyn Class> {
     Arc::new(RaidClass::tuned(tunables, waiting))
 }
 
-/// What a log of partial parity needs of each disk, and a bit more.
+/// Bytes of each disk that a log of partial parity needs, and a bit more.
 const LOG: u64 = 1200 << 10;
 
-/// What a story is about.
+/// The subject of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Intel,
@@ -108,21 +109,21 @@ pub(super) struct Story {
     away: usize,
     strip: u64,
     set: String,
-    /// What the volume is called.
+    /// The name of the volume.
     volume: String,
     pub(super) disks: BTreeMap<String, Disk>,
     model: Rc<RefCell<Model>>,
     out: Vec<String>,
     user: Option<ConsumerId>,
-    /// It was started by force, and nobody has looked at all of it since: the power may go before,
-    /// and a rebuild may have come to its end by then.
+    /// It was started by force, and not all of it has been read since: the power may go before, and
+    /// a rebuild may have ended by then.
     forced: bool,
-    /// In some stories copies and parity are compared: dice of their own, so that the other stories
-    /// are what they were before.
+    /// In some runs copies and parity are compared. A random generator of its own keeps the other
+    /// runs unchanged.
     verifies: Option<SeededRandom>,
     /// In some with a log it is kept no longer, and again: dice of their own, too.
     policies: Option<SeededRandom>,
-    /// Nobody knows whether one is kept: a crash may leave parity in doubt.
+    /// It is unknown whether a log is kept: a crash may leave parity in doubt.
     resyncs: bool,
     /// In some disks grow while the power is off: dice of their own, too.
     pub(super) grows: Option<SeededRandom>,
@@ -166,7 +167,7 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
         .map(|i| (format!("d{i}"), Disk::new(bytes, random.next_u64())))
         .collect::<BTreeMap<String, Disk>>();
     if let Some(disk) = disks.get("d0").filter(|_| seed % 4 == 1) {
-        // Who is asked for zeroes writes them.
+        // These disks write zeroes when they are asked to zero.
         Disk::lock(disk).zeroes = false;
     }
     let mut story = Story {
@@ -206,7 +207,7 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
         life.control.topology.set_listener(Box::new(move |remark| {
             talk(|| format!("  {}: {}", remark.name, remark.text));
             brought.fetch_add(u64::from(was_carried(remark)), SeqCst);
-            // A disk that failed a request had to stay: who has what of it is not known.
+            // A disk that failed a request had to stay: its part of the request is unknown.
             let stays = remark.text.ends_with("it stays");
             doubt.fetch_or(stays, SeqCst);
             stayed.fetch_or(stays, SeqCst);

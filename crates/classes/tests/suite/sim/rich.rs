@@ -1,4 +1,4 @@
-//! What happens more rarely: disks grow, mirrors grow and shrink, members are compared, paths go.
+//! Rarer events: disks grow, mirrors grow and shrink, members are compared, paths are lost.
 
 use std::rc::Rc;
 
@@ -97,7 +97,7 @@ impl Story<'_> {
         }
     }
 
-    /// While it becomes smaller nobody may open it for writing: some come to read.
+    /// While the mirror becomes smaller it cannot be opened for writing: readers open it.
     pub(super) fn readers(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
         if !self.plan.shrinks {
             return;
@@ -111,8 +111,8 @@ impl Story<'_> {
         }
     }
 
-    /// Whether nothing is wrong for those who read while it becomes smaller: it has its old size,
-    /// and no disk fails, hangs or is away.
+    /// Whether readers of a mirror that becomes smaller must succeed: it has its old size, and no
+    /// disk fails, hangs or is away.
     pub(super) fn may_read(&mut self, life: &Life) -> bool {
         let t = &life.control.topology;
         let on = t.find(&self.plan.volume()).filter(|on| t.error_of(*on).is_none());
@@ -125,7 +125,7 @@ impl Story<'_> {
             && self.disks.values().all(quiet)
     }
 
-    /// Who could not read, and why not?
+    /// Checks that no reader was refused.
     pub(super) fn listen_to_readers(&mut self, life: &Life, crowd: &Crowd, failed: Option<u64>) {
         let Some(failed) = failed.filter(|_| self.may_read(life)) else { return };
         self.tally.reads += u64::from(crowd.ended.get() > 0);
@@ -143,7 +143,7 @@ impl Story<'_> {
         }
     }
 
-    /// What users have is as large as it was, or as somebody asked it to be.
+    /// The users' provider has its old size, or a size that was requested.
     pub(super) fn learn_size(&mut self, life: &Life) {
         if !self.plan.resizes() {
             return;
@@ -156,7 +156,7 @@ impl Story<'_> {
         let less = sectors < known && self.smaller != Some(sectors);
         assert!(asked && !less, "{known} sectors became {sectors}\n{}", life.story());
         if sectors < known {
-            // Who had it open is sent away.
+            // Its users were orphaned.
             self.reads = false;
             (self.smaller, self.larger) = (None, false);
             self.model.borrow_mut().shrink(sectors);
@@ -216,7 +216,7 @@ impl Story<'_> {
         }
     }
 
-    /// What the mirrors themselves say of their members.
+    /// Compares the members by the mirrors' own `verify`.
     pub(super) fn verify(&mut self, life: &mut Life) {
         for mirror in self.plan.mirrors() {
             let active = life.members(&mirror.name).into_iter().filter(|(_, s, _)| s == "ACTIVE");

@@ -1,12 +1,12 @@
-//! Disks at the bottom of a stack grow while it lives, and what stands on them is made larger as
-//! far as each class promises: stripes and the last part of a concat by themselves, mirrors and
-//! partitions when somebody says so, arrays never. Nobody above notices, the power goes at any
-//! step, and labels that it left behind are found where what they are on had ended.
+//! Growth of the disks at the bottom of a stack while it is in use. The layers above are made
+//! larger as far as each class promises: stripes and the last part of a concat by themselves,
+//! mirrors and partitions on request, arrays never. Users above do not notice, the power goes at
+//! any step, and labels that were left behind are found at the old ends of their providers.
 //!
-//! What is proven of sizes, whenever nothing goes on:
-//!  * what grows by itself is as large as its members make it;
-//!  * everything else has the size that it had, or one that was asked for since;
-//!  * so nothing that was once there is ever lost again.
+//! Proven of sizes, whenever nothing goes on:
+//!  * a provider that grows by itself is as large as its members make it;
+//!  * every other one has its old size, or one that was requested since;
+//!  * so data that was once readable is never lost again.
 
 use std::rc::Rc;
 
@@ -53,7 +53,7 @@ fn size(life: &Life, name: &str) -> Option<u64> {
     Some(t.limits(on)?.media_bytes)
 }
 
-/// What the members of a stripe or concat make it.
+/// The size that its members give a stripe or concat.
 fn made_of(life: &Life, made: &Made) -> Option<u64> {
     let gives = |name: &String| Some(size(life, name)? - SECTOR);
     let each = made.members.iter().map(gives).collect::<Option<Vec<u64>>>()?;
@@ -70,7 +70,8 @@ fn is_used(life: &Life, class: &str, provider: &str) -> bool {
 }
 
 impl Story<'_> {
-    /// Everything is at rest: sizes are as promised, and what users have may have become larger.
+    /// Everything is at rest: sizes are as promised, and the users' provider may have become
+    /// larger.
     pub(super) fn learn_sizes(&mut self, life: &Life) {
         for made in &self.plan.made {
             let name = made.provider();
@@ -108,7 +109,7 @@ impl Story<'_> {
             && life.has(&self.plan.volume())
     }
 
-    /// Disks grow, and what stands on them with them, beside those who use it.
+    /// Disks grow, and the layers above with them, beside their users.
     pub(super) fn rise(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
         self.calm(life);
         self.all_in(life);
@@ -129,7 +130,7 @@ impl Story<'_> {
         self.people(life, crowd);
         for (name, disk) in self.disks.clone() {
             let most = self.plan.disk_bytes + TIMES * GROWTH;
-            // One that was put out for good too: what it holds is old (216423).
+            // A disk that was put out for good grows, too: its content is old (216423).
             if disk.size() < most && self.plan.may_rise(&name) && self.chance(85) {
                 let bytes = disk.grow(GROWTH);
                 talk(|| format!("{name} has {bytes} bytes now"));
@@ -158,7 +159,7 @@ impl Story<'_> {
         assert_eq!(crowd.failed.get(), 0, "users noticed\n{}", life.story());
     }
 
-    /// Somebody says that a mirror or a partition is to be as large as there is room.
+    /// Enlarges a mirror or a partition to the room that it has.
     fn enlarge(&mut self, life: &mut Life, made: &Made) {
         let on = &made.members[0];
         match made.class {
@@ -212,7 +213,7 @@ pub(super) fn labelled(disk: &Disk, end: u64) -> Option<String> {
     Some(String::from_utf8_lossy(name).to_lowercase())
 }
 
-/// What `follow` is to be told.
+/// The parameters for `follow`.
 pub(super) fn left_behind(name: &str, was: u64) -> Value {
     json!({ "member": name, "was": was, "force": true })
 }

@@ -46,12 +46,12 @@ pub struct Tally {
     pub holes: u64,
     /// Arrays that lacked a disk, and were clean though another had failed and stayed.
     pub cleaned: u64,
-    /// Disks whose labels were brought along after they had grown: by somebody, by the daemon.
+    /// Disks whose labels were moved after they had grown: by `follow`, by the daemon.
     pub followed: u64,
     pub carried: u64,
     /// Arrays that were compared from end to end.
     pub verified: u64,
-    /// Times that somebody read something that was becoming smaller.
+    /// Times that a mirror was read while it became smaller.
     pub reads: u64,
     /// Policies of consistency that were changed.
     pub policies: u64,
@@ -69,27 +69,27 @@ pub(super) struct Story<'a> {
     pub(super) tally: Tally,
     /// Not plugged in.
     pub(super) out: BTreeSet<String>,
-    /// What stands on top, a disk that lost its cache in this life, and whether what stood on top
-    /// was lost since everything was looked at.
+    /// The top provider; whether a disk lost its cache in this life; and whether the top provider
+    /// was lost since the last check.
     top: Option<ProviderId>,
     pub(super) dark: bool,
     lost: bool,
     pub(super) user: Option<(ConsumerId, geom::Edge)>,
-    /// What stands on top was asked to be larger, and to have so many sectors: it may be so from
-    /// now on, until it is known which.
+    /// The top provider was asked to become larger, or to have so many sectors: it may change from
+    /// now on, until the result is known.
     pub(super) larger: bool,
     pub(super) smaller: Option<u64>,
-    /// The array on top was started by force, and nobody has looked at all of it since.
+    /// The array on top was started by force, and not all of it has been read since.
     pub(super) forced: bool,
-    /// Who has it open came to read while it becomes smaller.
+    /// The user that has it open reads while it becomes smaller.
     pub(super) reads: bool,
-    /// Of what rises: the sizes that each had when nothing went on, and those that were asked for
-    /// since, bytes.
+    /// Of geoms that may grow: the sizes of each when nothing went on, and those that were
+    /// requested since, in bytes.
     pub(super) sizes: BTreeMap<String, u64>,
     pub(super) asked: BTreeMap<String, BTreeSet<u64>>,
     /// Where things ended.
     pub(super) kept: Kept,
-    /// Who brings labels along: dice of their own, so that stories are what they were before.
+    /// Chance for moving labels: a random generator of its own, so that other runs stay unchanged.
     pub(super) dice: SeededRandom,
 }
 
@@ -185,7 +185,7 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
     tally.holes += story.tally.holes;
 }
 
-/// With `SIM_TALK` what is done is said.
+/// Prints a message if `SIM_TALK` is set.
 pub(super) fn talk(what: impl FnOnce() -> String) {
     if std::env::var("SIM_TALK").is_ok() {
         eprintln!("{}", what());
@@ -202,8 +202,8 @@ impl Story<'_> {
         from.get(at).cloned()
     }
 
-    /// Whether what stands on top is another one than before: then it was lost, and those who used
-    /// it know. With it what only a member had that lost its cache may be lost too, when the others
+    /// Checks whether the top provider is another one than before: then it was lost, and its users
+    /// know. Data that only a member with a lost cache had may be lost with it, when the others
     /// failed at the same time.
     fn miss(&mut self, life: &Life) {
         let Some(top) = life.control.topology.find(&self.plan.top) else { return };
@@ -214,7 +214,7 @@ impl Story<'_> {
         }
     }
 
-    /// Who has everything now.
+    /// Notes the members that have everything now.
     pub(super) fn look(&mut self, life: &Life) {
         talk(|| {
             let line = |m: &super::plan::Made| {
@@ -353,7 +353,7 @@ impl Story<'_> {
         absent
     }
 
-    /// How many members a disk's record speaks of, and how much it is to be believed.
+    /// The number of members in a disk's record, and the rank of that record.
     fn record(&self, name: &str) -> (u8, (bool, u32, u32)) {
         let disk = &self.disks[name];
         let record = disk.bytes(disk.labelled_end(GROWTH) - SECTOR, 120);
@@ -375,8 +375,8 @@ impl Story<'_> {
         for i in (1..order.len()).rev() {
             order.swap(i, self.random.below(i as u64 + 1) as usize);
         }
-        // A member that went when it was the only one believes that it still is: nothing that it
-        // could be asked says otherwise, so the newest comes first.
+        // A member that left when it was the only one still takes itself for the only one. No
+        // record that it could read contradicts this, so the newest is plugged in first.
         let alone = order.iter().any(|n| self.is_alone(n));
         if alone {
             order.sort_by_key(|n| std::cmp::Reverse(self.record(n).1));
@@ -444,7 +444,7 @@ impl Story<'_> {
         let bytes = self.read_all(life);
         if anew {
             self.find(&bytes, life);
-            // What it is after a cut it stays, whoever comes later.
+            // The content after a cut stays, whichever members return later.
             self.smaller = None;
         }
         let sectors = self.model.borrow().sectors();
@@ -465,7 +465,7 @@ impl Story<'_> {
         })
     }
 
-    /// Users, if nobody is there and there is something to use.
+    /// Starts users, if there are none and there is a provider to use.
     pub(super) fn people(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
         if crowd.running.get() > 0 || self.chance(30) {
             return;
@@ -499,7 +499,7 @@ impl Story<'_> {
         self.tally.failed += crowd.failed.replace(0);
     }
 
-    /// All is plugged in, nothing fails, nobody works any more, nobody is rebuilt.
+    /// All disks are plugged in, none fails, no user works any more, no member is rebuilt.
     fn rest(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
         self.calm(life);
         self.all_in(life);
@@ -534,8 +534,8 @@ impl Story<'_> {
             if quiet && rested {
                 return life.settle();
             }
-            // Marks are taken away meanwhile; and what somebody asked for while a disk hung may
-            // come only now.
+            // Marks are taken away meanwhile; and operations requested while a disk hung may take
+            // effect only now.
             rested = quiet;
             life.pass(if quiet { 200 } else { 20 } * MS);
         }

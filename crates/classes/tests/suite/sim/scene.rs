@@ -1,9 +1,9 @@
-//! What tests of orders have in common: two cores and a control thread, disks whose requests may
-//! take long, two users, and the search for what happens in every order.
+//! Common parts of tests in every order: two cores and a control thread, disks whose requests may
+//! take long, two users, and the search through all orders.
 //!
-//! Choices: whose turn it is among the cores that are ready, whether the control thread is held up,
-//! whether a disk's request takes long. All runs with at most so many deviations from the
-//! undisturbed run are made (`reactor::sim::Orders`); `ASHLAR_INTERRUPTIONS=N` asks for more.
+//! Choices: the next one of the ready cores, whether the control thread is held up, whether a
+//! disk's request takes long. All runs with at most so many deviations from the undisturbed run are
+//! made (`reactor::sim::Orders`); `ASHLAR_INTERRUPTIONS=N` sets another number.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -37,8 +37,8 @@ impl Drop for Scene {
 }
 
 impl Scene {
-    /// So many disks `d0`, `d1` ... of so many bytes; `label` makes a provider of them, and says
-    /// what it is called.
+    /// `count` disks `d0`, `d1` ... of so many bytes; `label` makes a provider of them, and returns
+    /// its name.
     pub fn new(count: u64, bytes: u64, label: impl FnOnce(&mut Life) -> String) -> Scene {
         let disk = |i: u64| (format!("d{i}"), Disk::new(bytes, i));
         let disks: BTreeMap<String, Disk> = (0..count).map(disk).collect();
@@ -60,7 +60,7 @@ impl Scene {
         Scene { life, disks, crowd, edge }
     }
 
-    /// From here on the choices say what happens.
+    /// From here on the choices determine the order.
     pub fn explore(&self, orders: Orders) {
         self.life.world.explore(orders);
         let world = self.life.world.clone();
@@ -68,7 +68,7 @@ impl Scene {
         LATENCY.with(|l| *l.borrow_mut() = Some(Box::new(latency)));
     }
 
-    /// Those who write beside each other, and read what they wrote: core, first sector, sectors.
+    /// Users that write concurrently, and read their data back: core, first sector, sectors.
     pub fn users(&self, all: &[(usize, u64, u64)]) {
         for (core, first, count) in all.iter().copied() {
             let (crowd, own) = (self.crowd.clone(), self.life.cores[core].clone());

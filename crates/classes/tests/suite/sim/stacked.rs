@@ -1,11 +1,12 @@
-//! Arrays and partitions within stacks: how they are made, what they can do without, and when they
-//! are in order.
+//! Arrays and partitions within stacks: how they are made, which members they can do without, and
+//! when they are in order.
 //!
-//! Of an array that can do without a member one is lost, or fails, only while it is whole and no
-//! other disk below it fails: with two nobody promises anything. Where parity is, the power does
-//! not go meanwhile; but in harsh stories it does. Then what was acknowledged is there if the array
-//! keeps a log, and never has to be forced; without one the array is the top, may have to be, and
-//! in each row that was being written one sector may be anything: what the missing member held.
+//! An array that can do without a member loses one, or has one fail, only while it is whole and no
+//! other disk below it fails: with two faults nothing is promised. With parity, the power does not
+//! go meanwhile, except in harsh runs. There acknowledged data survives if the array keeps a log,
+//! and the array never has to be forced. An array without a log is the top and may have to be
+//! forced. In each row that was being written one of its sectors may hold anything: the missing
+//! member's.
 
 use bio::Errno;
 use serde_json::json;
@@ -16,7 +17,7 @@ use super::plan::{Made, Plan};
 use super::run::{Story, talk};
 
 impl Story<'_> {
-    /// Labels a stack from the bottom up; what arrays are called is known then only.
+    /// Labels a stack from the bottom up; the names of arrays are known only then.
     pub(super) fn label_all(&mut self, life: &mut Life) {
         let mut plan: Plan = self.plan.clone();
         for at in 0..plan.made.len() {
@@ -54,8 +55,8 @@ impl Story<'_> {
         self.arrays_are_whole(life, disk) && (!self.plan.deep || !life.is_leaving())
     }
 
-    /// In harsh times: who failed something is out, or stays for good reason, before the next disk
-    /// goes. With both at once parity is rightly in doubt, as if two had been lost.
+    /// In harsh times: a disk that failed a request is out, or stays for good reason, before the
+    /// next disk is lost. With both at once parity is rightly in doubt, as if two had been lost.
     pub(super) fn hear_out(&mut self, life: &mut Life) {
         let failed = |disk: &Disk| std::mem::take(&mut disk.lock().failed);
         if self.plan.harsh && self.disks.values().filter(|disk| failed(disk)).count() > 0 {
@@ -99,7 +100,7 @@ impl Story<'_> {
         self.tally.forced += 1;
     }
 
-    /// What is there after a power cut.
+    /// Checks the content after a power cut.
     pub(super) fn find(&mut self, bytes: &[u8], life: &Life) {
         let forced = self.plan.torn_top().filter(|_| std::mem::take(&mut self.forced));
         let mut model = self.model.borrow_mut();
@@ -114,8 +115,8 @@ impl Story<'_> {
         self.tally.holes += found.unwrap_or_else(|what| panic!("{what}\n{}", life.story()));
     }
 
-    /// What was taken out of a mirror for good still holds all that stood on the mirror, tables and
-    /// labels too: to those it looks like the whole. Who takes one out wipes it.
+    /// A disk that was removed from a mirror for good still has the mirror's tables and labels, so
+    /// to those classes it looks like the whole. It is wiped after its removal.
     pub(super) fn wipe(&mut self, life: &mut Life, name: &str) {
         let disk = self.disks[name].clone();
         life.pull(name, &disk, false);
@@ -123,7 +124,7 @@ impl Story<'_> {
         life.plug_soon(name, &disk);
     }
 
-    /// One who administers an array whose members are disks.
+    /// Runs a random verb on an array whose members are disks.
     pub(super) fn array_verb(&mut self, life: &mut Life, disk: &str) {
         let at = |m: &Made| m.members.iter().position(|n| self.plan.leaves(n)[0] == disk);
         let mut arrays = self.plan.arrays_over(disk);
@@ -151,14 +152,15 @@ impl Story<'_> {
             let state = life.show("raid", made.set(), "State");
             all &= away == 0 || state == "OPTIMAL" && life.array_is_whole(made.set());
             if away > 0 && state == "DEGRADED" && turn % 50 == 20 {
-                // What was cleared and is not in again looks like the whole: see `wipe`.
+                // A member that was cleared and is not inserted again looks like the whole: see
+                // `wipe`.
                 let fuse = life.fuse.replace(u64::MAX);
                 // A spare of Intel's may have gone to another array of the same level.
                 let level = |m: &Made| self.plan.leaves(&m.members[0]).len();
                 let may = |m: &Made| m.name == made.name || turn > 500 && level(m) == level(made);
                 let alike = self.plan.arrays().filter(|(m, away)| *away > 0 && may(m));
                 for member in alike.flat_map(|(made, _)| &made.members) {
-                    // There it is of use to nobody, and nobody else gets it.
+                    // There it is of no use, and no other array gets it.
                     let holder = self.plan.arrays().find(|(m, _)| life.is_spare(m.set(), member));
                     if let Some((holder, _)) = holder.filter(|(m, _)| m.name != made.name) {
                         let with = json!({ "members": [member] });
@@ -197,7 +199,7 @@ impl Story<'_> {
     }
 }
 
-/// Makes one of a stack; what it is called.
+/// Makes one geom of a stack; returns its name.
 fn label(life: &mut Life, made: &Made) -> Result<String, geom::Error> {
     let mut with = made.with.clone();
     if made.class == "part" {

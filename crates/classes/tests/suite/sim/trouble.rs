@@ -1,5 +1,5 @@
-//! What happens to disks while users work: they go and come back, fail and hang, and somebody
-//! administers what stands on them.
+//! Faults of disks while users work: disks are lost and return, fail and hang, and verbs change the
+//! geoms above them.
 
 use bio::{Errno, Op};
 use serde_json::json;
@@ -162,7 +162,7 @@ impl Story<'_> {
         }
     }
 
-    /// Nothing stands on the disk.
+    /// Whether the disk has no mirror above it.
     pub(super) fn is_free(&self, life: &Life, disk: &str) -> bool {
         self.plan.mirrors().all(|m| {
             let planned = m.members.iter().any(|n| n == disk);

@@ -1,4 +1,4 @@
-//! Two disks of one number: a member, and a copy of it. What the copy holds may be old, and its
+//! Two disks with one number: a member, and a copy of it. The data on the copy may be old, and its
 //! record looks as good as the member's.
 
 use serde_json::json;
@@ -18,7 +18,7 @@ fn with_a_copy(extra: serde_json::Value) -> Bench {
     bench
 }
 
-/// What the copy alone holds of the mirror.
+/// The mirror's content that only the copy has.
 fn on_the_copy(bench: &Bench) -> u8 {
     let bytes = bench.disks["copy"].bytes(0, 100 * SECTOR as usize);
     assert!(bytes.iter().all(|b| *b == bytes[0]), "of one time");
@@ -51,7 +51,7 @@ fn a_copy_that_was_refused_is_rebuilt_when_the_member_has_gone() {
     }
 }
 
-/// Nobody has seen the copy before.
+/// The copy has not been seen before.
 #[test]
 fn a_copy_that_comes_when_the_member_has_gone_is_rebuilt() {
     let mut bench = with_a_copy(json!({}));
@@ -61,7 +61,7 @@ fn a_copy_that_comes_when_the_member_has_gone_is_rebuilt() {
     bench.life.pass(500 * MS);
     assert_eq!(bench.state("copy"), "ACTIVE", "{}", bench.life.story());
     assert_eq!(on_the_copy(&bench), 2, "{}", bench.life.story());
-    // The member itself, that missed nothing, is believed.
+    // The member itself, which missed nothing, is trusted.
     let mut bench = with_a_copy(json!({}));
     bench.fill(2, true);
     bench.pull("d0");
@@ -147,7 +147,7 @@ fn the_same_disk_by_another_name_takes_over_without_a_rebuild() {
     bench.holds(2);
 }
 
-/// An array's record grows with each loss, so what was copied before is the older one.
+/// An array's record grows with each loss, so an earlier copy has the older record.
 #[test]
 fn a_copy_of_an_arrays_disk_is_filled_before_it_is_used() {
     for before in [true, false] {

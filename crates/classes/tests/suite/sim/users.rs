@@ -1,4 +1,4 @@
-//! Those who read and write what stands on top.
+//! Users that read and write the top provider.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,7 +21,7 @@ pub struct Crowd {
     pub fault: RefCell<Option<String>>,
     pub ended: Cell<u64>,
     pub failed: Cell<u64>,
-    /// What is deleted reads as zeroes.
+    /// Deleted sectors read as zeroes.
     pub deletes: Cell<bool>,
 }
 
@@ -44,7 +44,7 @@ impl Crowd {
         });
     }
 
-    /// One who only reads, mostly what lies last.
+    /// A user that only reads, mostly the last sectors.
     pub fn start_reading(self: &Rc<Self>, core: &Rc<Core>, edge: Edge, seed: u64) {
         self.running.set(self.running.get() + 1);
         let (crowd, own) = (self.clone(), core.clone());
@@ -55,7 +55,8 @@ impl Crowd {
                 let count = 1 + random.below(MOST.min(sectors));
                 let last = if random.chance(700) { count } else { sectors };
                 let first = sectors - count - random.below(last.min(sectors - count) + 1);
-                // It may end within what is read, or before it, as it becomes smaller.
+                // The mirror becomes smaller: it may end within the range of the read, or before
+                // it.
                 let least = u64::from(first + LESS < sectors);
                 crowd.read_up_to(&own, edge, (first, count), least).await;
                 crowd.ended.set(crowd.ended.get() + 1);
@@ -120,7 +121,7 @@ impl Crowd {
         self.model.borrow_mut().wrote(&mark, done.status.is_ok(), durable);
     }
 
-    /// A DELETE of several ranges, with sectors between them that are nobody's to delete.
+    /// A DELETE of several ranges, with sectors between them that may not be deleted.
     async fn delete(&self, core: &Rc<Core>, edge: Edge, first: u64, count: u64) {
         let sectors = self.model.borrow().sectors();
         let (mut at, mut marks, mut ranges) = (first, Vec::new(), Vec::new());
@@ -171,7 +172,7 @@ impl Crowd {
             Ok(bytes) if (bytes.len() as u64) < least * SECTOR => {
                 self.complain(format!("a short read: {} of {count} sectors", bytes.len()));
             }
-            // It was made smaller meanwhile: of what lies beyond nothing is promised.
+            // It was made smaller meanwhile: nothing is promised of the data beyond the end.
             Ok(_) if first + count > self.model.borrow().sectors() => {}
             Ok(bytes) => {
                 if let Err(what) = self.model.borrow_mut().read(&mark, &bytes) {

@@ -1,5 +1,4 @@
-//! What the tests of tables and labels share: an image in memory, power cuts, other people's
-//! tools.
+//! Helpers of the tests of tables and labels: an image in memory, power cuts, other tools.
 
 use classes::part::{self, Place, Table};
 use classes::probe::{Sectors, Step, Why};
@@ -119,7 +118,7 @@ pub fn power_cuts(
         check(&image);
         cuts += 1;
     };
-    // What a prefix of the window leaves is a subset of what the whole window leaves, so the
+    // The states after a prefix of the window are a subset of those after the whole window, so the
     // subsets are taken once, when a flush is reached.
     for step in plan.steps() {
         pending.extend(before.split(step));
@@ -179,7 +178,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A loop device, for tools that must be told a sector size by the kernel.
+/// A loop device, for tools that need a sector size from the kernel.
 pub struct Loop(String);
 
 impl Loop {
@@ -190,7 +189,7 @@ impl Loop {
         Self(shown.trim().to_owned())
     }
 
-    /// One that may have partitions, which is what mdadm takes for a whole disk.
+    /// A device that may have partitions: mdadm takes it for a whole disk.
     pub fn disk(path: &Path, sector_size: u32) -> Self {
         let size = sector_size.to_string();
         let file = path.display().to_string();

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use testkit::disk::Provider;
 
-/// What a disk holds, and what it will do.
+/// The content of a disk, and its coming faults.
 #[derive(Default)]
 pub struct Media {
     /// As readers see it.
@@ -32,7 +32,7 @@ pub struct Media {
     pub zeroes: bool,
     /// Bytes that were zeroed so.
     pub zeroed: u64,
-    /// Everything fails as if the disk had been pulled, and nobody was told yet.
+    /// Every request fails as if the disk had been pulled, but no event has been posted.
     pub gone: bool,
 }
 
@@ -125,7 +125,7 @@ impl Layer for Disk {
 #[derive(Default)]
 struct User {
     orphaned: Arc<Mutex<bool>>,
-    /// What it was told of, since somebody looked.
+    /// Notifications received since the last look.
     heard: Vec<String>,
 }
 
@@ -153,7 +153,7 @@ impl Geom for User {
     }
 }
 
-/// Somebody who has a provider open.
+/// A user that has a provider open.
 pub struct Open {
     pub consumer: ConsumerId,
     pub geom: GeomId,
@@ -270,7 +270,7 @@ impl World {
         all
     }
 
-    /// What the first volume of an array that there is is called.
+    /// The name of the first volume of an array.
     pub fn volume(&self) -> String {
         let volume = self.names().into_iter().find(|name| name.starts_with("raid/"));
         volume.unwrap_or_else(|| panic!("no volume among {:?}", self.names()))
@@ -324,7 +324,7 @@ impl World {
             .expect("attach")
     }
 
-    /// What a user was told of since it was asked last.
+    /// Notifications that a user received since the last call.
     pub fn heard(&mut self, open: &Open) -> Vec<String> {
         let heard =
             self.control.topology.with(open.geom, |u: &mut User, _| std::mem::take(&mut u.heard));

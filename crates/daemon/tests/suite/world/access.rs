@@ -38,7 +38,7 @@ impl States {
         self.0.iter().any(|(_, until, code)| *until >= since && codes.contains(code))
     }
 
-    /// The daemon has started: the state is what the configuration says.
+    /// The daemon has started: the state is the configured one.
     pub fn restart(&mut self, now: u64) {
         self.set(now, &[0]);
     }

@@ -32,7 +32,7 @@ const SILENCE_NS: u64 = 6_000 * MS;
 /// Age of a command at which the initiator loses its patience.
 const PATIENCE_NS: u64 = 5_000 * MS;
 
-/// What a command does.
+/// The operation of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     Read,
@@ -73,7 +73,8 @@ impl What {
         self.writes() || matches!(self, What::Count { .. })
     }
 
-    /// What it needs of reservations; None for those that look at them themselves.
+    /// Access that it needs under reservations; None for commands that check reservations
+    /// themselves.
     pub fn need(self) -> Option<Need> {
         Some(match self {
             What::Rights(_) => return None,
@@ -98,7 +99,7 @@ pub struct Task {
     pub id: u64,
     pub issue: u64,
     pub at_ns: u64,
-    /// Its write stands in the model: somebody granted it at some time.
+    /// The model records its write, because it was granted at some time.
     pub granted: bool,
     /// The rights changed while it was under way.
     pub unsure: bool,
@@ -145,7 +146,7 @@ pub struct Agent {
     pub orphan_functions: RefCell<Vec<Function>>,
     /// LUNs that said that the nexus is new, since the login.
     pub greeted: RefCell<Vec<usize>>,
-    /// Unit attentions that may be told.
+    /// Unit attentions that may be reported.
     pub owed: RefCell<Vec<Owed>>,
     /// Sources that were counted.
     pub owed_of: RefCell<BTreeSet<(u64, Code)>>,

@@ -1,4 +1,4 @@
-//! What an initiator makes of what it hears: every rule that one connection can check.
+//! Checks of the answers to an initiator: every rule that one connection can check.
 
 use std::rc::Rc;
 
@@ -213,7 +213,7 @@ impl Agent {
                 assert!(none || held.trim() == unit.serial(), "{who}: serial {held:?}");
             }
             What::Luns => {
-                // Whoever has the list need not be told that it is another one (SPC-4 6.33).
+                // An initiator that has the list needs no report of its change (SPC-4 6.33).
                 self.listed(task);
                 self.check_luns(task, &who);
             }
@@ -287,7 +287,7 @@ impl Agent {
                 self.shared.mark("no such unit");
                 Outcome::Nothing
             }
-            // Nobody there has pages to show.
+            // A LUN without a visible unit has no VPD pages.
             (Key::IllegalRequest, 0x24, _) if task.what == What::Serial => {
                 assert!(!sure(Rights::Read) && !sure(Rights::Write), "{who}: {grant:?}");
                 Outcome::Nothing

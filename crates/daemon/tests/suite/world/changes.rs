@@ -1,4 +1,4 @@
-//! What the control thread does, one thing after the other.
+//! Actions of the control thread, one after the other.
 
 use std::rc::Rc;
 
@@ -30,7 +30,8 @@ impl Sim {
         match self.below(100) {
             0..48 => {
                 let ns = self.below(300 * MS);
-                // No number is drawn for it: the seeds that found something stay what they were.
+                // No random number is drawn for it, so that the seeds of old regressions keep their
+                // runs.
                 if ns.is_multiple_of(8) {
                     self.rename_and_back(DISKS[usize::from(ns.is_multiple_of(16))]);
                 }
@@ -209,8 +210,8 @@ impl Sim {
         }
     }
 
-    /// A tasting that a hanging disk holds up has what is above a partition open, exclusively as
-    /// a label does: then it is tried again.
+    /// A tasting that a hanging disk delays keeps the geoms on a partition open, exclusively as a
+    /// label does. In this case the open is retried.
     pub fn open_unit(&mut self, unit: &Unit) {
         let hung = self.shared.marks.borrow().0.contains_key("hangs");
         for _ in 0..20 {
@@ -250,7 +251,7 @@ impl Sim {
         self.export("d1", place, self.plain_per);
     }
 
-    /// Takes a unit away from everybody, and closes it.
+    /// Removes a unit from all groups and closes it.
     fn withdraw(&mut self, unit: &Rc<Unit>) {
         self.say(|| format!("lun {} goes", unit.lun));
         let none = |group| (unit.lun, group, Rights::None);
@@ -276,8 +277,8 @@ impl Sim {
         self.exported().into_iter().find(|u| u.provider == provider)
     }
 
-    /// A request to the class `part`. An error is no mistake on a disk that fails or hangs: then
-    /// it is tried again, and what the table holds is what counts.
+    /// A request to the class `part`. On a disk that fails or hangs an error is acceptable: the
+    /// request is retried, and the contents of the table decide.
     fn part(&mut self, what: &str, request: serde_json::Value) -> bool {
         let error = match self.stack().part(request) {
             Ok(_) => {
@@ -347,7 +348,7 @@ impl Sim {
         if self.part(&format!("delete {provider}"), request) {
             self.doubt[slot].clear();
             self.parts[slot] = None;
-            // Layers that nobody had open went with it.
+            // Unused layers were removed with it.
             self.nop_names.retain(|(_, under)| *under != provider);
         }
     }
@@ -376,7 +377,7 @@ impl Sim {
         self.resized(unit.as_ref(), count, part.count, source);
     }
 
-    /// From now on nobody uses what may go.
+    /// From now on no command uses blocks that may be removed.
     fn shrink_first(&self, unit: Option<&Rc<Unit>>, count: usize) -> u64 {
         let source = self.tick();
         if let Some(unit) = unit {
@@ -455,8 +456,8 @@ impl Sim {
         }
     }
 
-    /// A disk, what is named after it and their units have other names for a while. No host may
-    /// notice, also none that enters by the name of before: what the model expects stays as it was.
+    /// A disk, the providers named after it and their units have other names for a while. Hosts
+    /// must not notice it, not even one that logs in by the old name: the model does not change.
     fn rename_and_back(&mut self, disk: &str) {
         self.say(|| format!("{disk} is called otherwise"));
         for (from, to) in [(disk, "other"), ("other", disk)] {

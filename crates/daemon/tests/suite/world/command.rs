@@ -1,4 +1,4 @@
-//! Which command an initiator sends next, and how.
+//! Choice and form of the next command of an initiator.
 
 use std::rc::Rc;
 
@@ -134,7 +134,7 @@ impl Agent {
         Place { first: whole.first + at as usize * per, count: n as usize * per, ..whole }
     }
 
-    /// One of the unit's counters, and what is done to it.
+    /// One of the counters of the unit, and the operation on it.
     fn some_counter(&self, unit: &Unit, what: What) -> (What, Place, Bid) {
         let first = unit.place.get().first + self.below(COUNTERS as u64) as usize * unit.per;
         let place = Place { first, count: unit.per, ..unit.place.get() };
@@ -238,7 +238,7 @@ impl Agent {
         }
     }
 
-    /// Somebody resets the unit just now.
+    /// A reset of the unit is in progress.
     fn is_resetting(&self, lun: usize) -> bool {
         let agents = self.shared.agents.borrow();
         agents.iter().any(|a| {

@@ -1,14 +1,14 @@
 //! Blocks that only COMPARE AND WRITE changes: counters, which every initiator increments.
 //!
-//! A block holds a number and who wrote it. An increment names what it expects wholly, so each
+//! A block holds a number and its writer. An increment names the whole expected content, so each
 //! number has one writer, or the command is not atomic.
 //!
 //! Invariants
-//!  N1  While the power stays, each number has one writer: all who see it, and the one who was told
-//!      that he wrote it, agree.
+//!  N1  While the power stays, each number has one writer: all readers of it agree with the one
+//!      initiator whose increment succeeded.
 //!  N2  A number that was acknowledged or seen is not followed by a smaller one; a power cut takes
-//!      back what was neither written with FUA nor flushed.
-//!  N3  Who is told that the block holds something else had a rival.
+//!      back data that were neither written with FUA nor flushed.
+//!  N3  An increment that fails with a miscompare had a rival.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub const COUNTERS: usize = 2;
 
 const MAGIC: u64 = 0x4173_686c_6172_2b31;
 
-/// What a block holds: number and writer. (0, 0) are zeros.
+/// Content of a block: number and writer. (0, 0) are zeros.
 pub type Held = (u64, u64);
 
 /// An increment or a look that is under way.
@@ -89,7 +89,7 @@ impl Counters {
         self.0.get_mut(&(at.disk, at.first)).expect("a counter")
     }
 
-    /// A look sets out, or an increment when somebody knows what is there.
+    /// Starts a look, or an increment if the content is known.
     pub fn bid(&mut self, at: Place) -> (Bid, bool) {
         let c = self.of(at);
         let bid = Bid { expects: c.last.unwrap_or_default(), era: c.era, floor: c.floor };

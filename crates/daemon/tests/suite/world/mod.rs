@@ -7,19 +7,19 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `sim` | one seed: boot, crash, the end |
-//! | `changes` | what the control thread does meanwhile |
-//! | `gremlin` | what happens at any moment |
-//! | `stack` | the daemon's rooms, put together |
+//! | `changes` | concurrent actions of the control thread |
+//! | `gremlin` | faults at any moment |
+//! | `stack` | the parts of the daemon, assembled |
 //! | `agent`, `command`, `answer`, `conn` | an initiator port |
 //! | `nbd` | NBD clients: B1 to B5 |
-//! | `model` | what every block may hold: M1 to M5 |
-//! | `order` | what task attributes promise |
+//! | `model` | possible contents of every block: M1 to M5 |
+//! | `order` | guarantees of task attributes |
 //! | `counters` | blocks that only COMPARE AND WRITE changes: N1 to N3 |
-//! | `rules`, `rights`, `reserve` | reservations: rules, what may be (R1 to R4), commands |
-//! | `owed` | unit attentions: who must hear which, and no others: U1 to U4 |
+//! | `rules`, `rights`, `reserve` | reservations: rules, possible states (R1 to R4), commands |
+//! | `owed` | unit attentions: required and forbidden ones: U1 to U4 |
 //! | `access` | asymmetric access states: S1 to S3 |
-//! | `vault` | what outlives the daemon: V1 to V3 |
-//! | `shared` | what all of them know |
+//! | `vault` | data that survive the daemon: V1 to V3 |
+//! | `shared` | state that all of them share |
 
 mod access;
 mod agent;
@@ -46,23 +46,23 @@ use testkit::Seeds;
 
 const SEEDS: u64 = 40;
 
-/// Seeds that once found something, before there were NBD clients.
+/// Seeds that once found a bug, before there were NBD clients.
 ///
 /// 12: a write that waited for its data outlived its unit and landed in another partition.
-/// 1004, 10128: the model took what a read said for what a later power cut had left.
+/// 1004, 10128: the model confused the data of a read with the data that a later power cut left.
 /// 20273, 20366: tables half written, by a disk that failed and by a daemon that died.
 const OLD_REGRESSIONS: &[u64] = &[12, 1004, 10128, 20273, 20366];
 
-/// Seeds that once found something.
+/// Seeds that once found a bug.
 ///
-/// 176, 197: between the pieces of a long READ with simple replies came other replies.
-/// 189: a client was told that a write had failed, which landed later and undid another.
-/// 1109: the model forgot a CLEAR under way when the unit was out of sight for a moment.
-/// 5190: the model had a RESERVE gone with the sight of the unit, though its session had ended
+/// 176, 197: other replies were sent between the pieces of a long READ with simple replies.
+/// 189: a client got an error for a write, which landed later and undid another.
+/// 1109: the model forgot a CLEAR in flight when the unit was invisible for a moment.
+/// 5190: the model dropped a RESERVE when the unit became invisible, though its session had ended
 /// before and its commands were still at a disk that hung.
 /// 5596: of two explanations, each the end of another session, the model kept both as one.
-/// 8209: what was possible only if a session was over was still doubted when its port had logged in
-/// again.
+/// 8209: a state that was possible only if a session was over was still doubted when its port had
+/// logged in again.
 /// 100074: a client that entered by the old name of a disk that had just been renamed was refused.
 const REGRESSIONS: &[u64] = &[176, 189, 197, 1109, 5190, 5596, 8209, 100_074];
 

@@ -1,4 +1,4 @@
-//! What every block of every disk may hold.
+//! Model of the possible contents of every block of every disk.
 //!
 //! Time is a count of the events that the test sees: the world has one thread.
 //!
@@ -71,14 +71,14 @@ impl Block {
         self.0.iter().any(|e| e.id == id && may(e))
     }
 
-    /// What a power cut chose is known once it was read.
+    /// A read reveals the choice of a power cut.
     fn learn(&mut self, id: u64, began: u64) {
         let all = || self.0.iter().filter(|e| e.until == OPEN);
         let choice = match all().find(|e| e.id == id && (1..began).contains(&e.choice)) {
             Some(e) => e.choice,
             None => return,
         };
-        // The same may have been written again since: zeros, or what was under way.
+        // The same content may have been written again since: zeros, or a write in flight.
         if all().any(|e| e.id == id && e.choice != choice) {
             return;
         }
@@ -157,7 +157,7 @@ pub enum Outcome {
     Durable,
     /// Answered GOOD.
     Good,
-    /// Nobody knows, but it is over.
+    /// The result is unknown, but the command is over.
     Unknown,
     /// It was refused before it did anything.
     Nothing,
@@ -255,7 +255,7 @@ impl Model {
         all.for_each(|e| e.end = e.end.min(now));
     }
 
-    /// Checks what was read at a place between two moments.
+    /// Checks data that were read from a place between two moments.
     pub fn check(&mut self, at: Place, bytes: &[u8], when: &When, who: &str) {
         let counters = std::mem::take(&mut self.counters);
         assert_eq!(bytes.len(), at.count * UNIT, "{who}: length of the data");

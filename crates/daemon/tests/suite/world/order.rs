@@ -1,4 +1,4 @@
-//! What task attributes promise: M5 of the model.
+//! Guarantees of task attributes: M5 of the model.
 
 use wire::iscsi::Attribute;
 
@@ -29,8 +29,8 @@ impl Agent {
         before.map(|t| (t.issue, last)).collect()
     }
 
-    /// A command was carried out: whatever it had to wait for was answered before it, but for what
-    /// is aborted and so is never answered.
+    /// A command was carried out: all commands that it had to wait for were answered before it,
+    /// except aborted ones, which are never answered.
     pub fn check_order(&self, task: &Task, who: &str) {
         let inside = |t: &Task| t.what == What::Sync || t.what.reads() || t.what.changes();
         if !inside(task) || task.attribute == Attribute::HeadOfQueue {

@@ -1,19 +1,21 @@
-//! Unit attentions: which ones an initiator must hear, which ones it may hear, and that it hears no
+//! Unit attentions of an initiator: the required ones, the permitted ones, and that there are no
 //! others.
 //!
-//! Whatever raises one is a source: it begins, ends, and then it is known whether it has raised it.
+//! A source is any event that raises one: it begins and ends, and then it is known whether it has
+//! raised one.
 //!
 //! ```text
-//!   begins: may be told from now on --> ends: sure --> due before any later command runs
-//!                                         |-> maybe: may be told still
-//!                                         '-> none: must not be told any more
+//!   begins: may be reported from now on --> ends: sure --> due before any later command runs
+//!                                             |-> maybe: may still be reported
+//!                                             '-> none: must not be reported any more
 //! ```
 //! Invariants
 //!  U1  A nexus says that it is new (29/00 or 29/07) before it carries anything out.
-//!  U2  What was surely raised is told before a command that was sent later is carried out.
-//!  U3  What is told was raised, at this nexus, and not told before; two sources that were there
-//!      at once may be told as one.
-//!  U4  That LUNs have changed (3F/0E) is told once a session, by any unit or by REPORT LUNS.
+//!  U2  A condition that was surely raised is reported before a command that was sent later is
+//!      carried out.
+//!  U3  A reported condition was raised, at this nexus, and not reported before; two sources that
+//!      were there at once may be reported as one.
+//!  U4  A change of LUNs (3F/0E) is reported once a session, by any unit or by REPORT LUNS.
 
 use crate::world::agent::{Agent, Task};
 use crate::world::rights::Tidings;
@@ -33,7 +35,7 @@ pub const CLEARED: Code = (0x2f, 0);
 /// The place of what concerns a session and no unit.
 pub const SESSION: usize = usize::MAX;
 
-/// A unit attention that may be told.
+/// A unit attention that may be reported.
 #[derive(Clone, Debug)]
 pub struct Owed {
     lun: usize,
@@ -45,13 +47,13 @@ pub struct Owed {
     sure: bool,
 }
 
-/// A source that has begun: whom it concerns, which unit, and what it raises.
+/// A source that has begun: its unit, its code and the nexuses that it concerns.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
     pub number: u64,
     pub lun: usize,
     pub code: Code,
-    /// Only this group's nexuses, or everybody's.
+    /// Only the nexuses of this group, or all nexuses.
     pub group: Option<usize>,
     /// Not this port's.
     pub except: Option<usize>,
@@ -71,7 +73,7 @@ impl Shared {
         }
     }
 
-    /// What a source raised is known: all of its codes, or one.
+    /// The result of a source is known, for all of its codes or for one.
     pub fn source_ends(&self, number: u64, code: Option<Code>, tidings: Tidings) {
         let ended = |s: &Source| s.number == number && code.is_none_or(|c| s.code == c);
         self.sources.borrow_mut().retain(|s| !ended(s));
@@ -132,8 +134,8 @@ impl Agent {
         }
     }
 
-    /// The unit goes out of sight, and with it what was raised; what is under way may still raise
-    /// something when the unit is back in sight.
+    /// The unit becomes invisible, and raised conditions are forgotten. Commands in flight may
+    /// still raise some when the unit is visible again.
     pub fn forget_owed(&self, lun: usize) {
         self.greeted.borrow_mut().retain(|l| *l != lun);
         let mut owed = self.owed.borrow_mut();
@@ -141,7 +143,7 @@ impl Agent {
         owed.iter_mut().filter(|o| o.lun == lun).for_each(|o| o.sure = false);
     }
 
-    /// U1, U2: a command was carried out, or refused for what is looked at later.
+    /// U1, U2: a command was carried out, or refused by a check that follows unit attentions.
     pub fn check_told(&self, task: &Task, who: &str) {
         if task.what.is_exempt() || task.unsure {
             return;
@@ -154,13 +156,13 @@ impl Agent {
         assert!(due.is_none(), "{who}: carried out before {due:x?} was told");
     }
 
-    /// A unit attention was told.
+    /// A unit attention was reported.
     pub fn told(&self, task: &Task, code: Code, who: &str) {
         let new = code.0 == 0x29 && !self.greeted.borrow().contains(&task.lun);
         if new {
             assert!([RESET, NEXUS_LOST].contains(&code), "{who}");
             self.greeted.borrow_mut().push(task.lun);
-            // What was raised before the nexus was made is covered; what came later is not.
+            // Conditions that were raised before the nexus existed are covered; later ones are not.
             self.owed.borrow_mut().iter_mut().filter(|o| o.lun == task.lun).for_each(|o| {
                 o.sure = false;
             });
@@ -174,13 +176,13 @@ impl Agent {
         assert!(found || task.unsure, "{who}: nothing raised it, or it was told before");
     }
 
-    /// REPORT LUNS tells that LUNs have changed (SPC-4 6.33).
+    /// REPORT LUNS reports that LUNs have changed (SPC-4 6.33).
     pub fn listed(&self, task: &Task) {
         self.take_told(task.lun, LUNS_CHANGED, task.issue);
     }
 
-    /// U3: what was there before the command was sent is told with it; of what may have come since
-    /// nobody knows.
+    /// U3: conditions that existed before the command was sent are reported with it; for later ones
+    /// this is unknown.
     fn take_told(&self, lun: usize, code: Code, issue: u64) -> bool {
         let mut owed = self.owed.borrow_mut();
         let meant = |o: &Owed| o.code == code && (o.lun == lun || code == LUNS_CHANGED);

@@ -1,4 +1,4 @@
-//! What an initiator does about reservations, and what it makes of the answers.
+//! Reservation commands of an initiator, and the checks of their answers.
 
 use std::rc::Rc;
 
@@ -70,7 +70,7 @@ impl Shared {
         self.owe_told(unit);
     }
 
-    /// Whoever may hear of it may do so from now on.
+    /// All ports that may get its unit attention may get it from now on.
     fn owe_told(&self, unit: &Unit) {
         for (op, port, code) in unit.book.borrow().may_hear() {
             let agents = self.agents.borrow();
@@ -98,7 +98,8 @@ impl Shared {
         self.owe_told(unit);
     }
 
-    /// R2, for a command of that moment that was carried out: port and session, what it needs.
+    /// R2, for a command of that moment that was carried out: its port and session, and the access
+    /// that it needs.
     pub fn must_be_allowed(
         &self,
         unit: &Unit,
@@ -260,7 +261,7 @@ impl Agent {
         }
     }
 
-    /// Whoever was surely preempted has no command of before at the medium.
+    /// A port that was surely preempted has no older command at the medium.
     fn aborted_by(&self, of: &Task) {
         let oldest = self.shared.oldest_read();
         for agent in self.shared.agents.borrow().iter() {
@@ -285,7 +286,7 @@ impl Agent {
         matches!(task.what, What::Rights(_))
     }
 
-    /// It was refused before anybody looked at what it asks for.
+    /// It was refused before its parameters were examined.
     pub fn rights_refused(&self, task: &Task, unit: &Rc<Unit>) {
         if let What::Rights(act) = task.what {
             let who = format!("{} {act:?} lun {}", self.name, task.lun);
@@ -295,7 +296,7 @@ impl Agent {
         }
     }
 
-    /// Nobody knows what became of it.
+    /// It is over, and its effect is unknown.
     pub fn rights_over(&self, task: &Task) {
         let Some(unit) = self.shared.unit(task.lun) else { return };
         let now = self.shared.model.borrow_mut().tick();

@@ -1,7 +1,7 @@
-//! What the reservations of one unit may be, as far as the initiators can know.
+//! Possible reservation states of one unit, as far as the initiators can know.
 //!
 //! A command takes effect at one moment between its issue and its answer. So all that can be known
-//! is a set of worlds: each a state (`rules.rs`), and the commands under way that have had their
+//! is a set of worlds. Each is a state (`rules.rs`) and the commands in flight that have had their
 //! effect in it already.
 //!
 //! ```text
@@ -14,8 +14,8 @@
 //!  R2  A command that ended GOOD was allowed in some world between its issue and its answer, one
 //!      that ended RESERVATION CONFLICT forbidden.
 //!  R3  After a restart the state is that of some world with APTPL, or nothing.
-//!  R4  A session that ends takes its RESERVE along; nobody but the target knows when. A world in
-//!      which it ended dies when the initiator hears an answer to a command that it sent later.
+//!  R4  A session that ends takes its RESERVE along; only the target knows when. A world in which
+//!      it ended dies when the initiator hears an answer to a command that it sent later.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,8 @@ pub const UNDER_WAY_MAX: usize = 3;
 
 /// Resets under way at one unit at once.
 const RESETS_MAX: usize = 3;
-/// Worlds beyond which whoever acts asks first what is so: without answers they multiply.
+/// Number of worlds from which on an agent queries the state before it acts: without answers the
+/// worlds multiply.
 const WORLDS_CLEAR: usize = 64;
 
 /// Attentions that an act raises: the port that hears one and its second byte.
@@ -73,7 +74,7 @@ pub enum Tidings {
     None,
 }
 
-/// Somebody ran, which only the end of sessions explains (R4).
+/// A command was carried out that only the end of sessions explains (R4).
 struct Suspect {
     /// One of these, by then.
     over: BTreeSet<Over>,
@@ -85,7 +86,7 @@ struct Suspect {
 pub struct Book {
     worlds: BTreeMap<World, Ended>,
     pending: BTreeMap<u64, Pending>,
-    /// What was possible from a moment on: states, and whose session must be over.
+    /// States that were possible from a moment on, each with the sessions that must be over.
     history: Vec<(u64, Seen)>,
     suspects: Vec<Suspect>,
 }
@@ -125,7 +126,7 @@ impl Book {
         true
     }
 
-    /// Every order of what is under way.
+    /// Adds every order of the commands in flight.
     fn close(&mut self, now: u64) {
         let mut new: Vec<World> = self.worlds.keys().cloned().collect();
         while let Some(world) = new.pop() {
@@ -156,7 +157,7 @@ impl Book {
         }
     }
 
-    /// Remembers what is possible from now on.
+    /// Records the states that are possible from now on.
     fn note(&mut self, now: u64) {
         let mut seen = Seen::new();
         for world in self.worlds.keys() {
@@ -209,7 +210,7 @@ impl Book {
         self.settle(now, "issue");
     }
 
-    /// It was answered: what the others have heard.
+    /// A command was answered; returns the unit attentions of the other ports.
     pub fn answer(
         &mut self,
         op: u64,
@@ -242,7 +243,7 @@ impl Book {
         }
     }
 
-    /// Nobody knows whether it did something, but it is over.
+    /// A command is over, and its effect is unknown.
     pub fn over(&mut self, op: u64, now: u64) {
         if self.pending.contains_key(&op) {
             self.forget(op, now);
@@ -279,7 +280,7 @@ impl Book {
         self.pending.values().any(|p| matches!(p.act, Act::Preempt { abort: true, .. }))
     }
 
-    /// What a command may have met since its issue.
+    /// States that a command may have met since its issue.
     pub fn may(&self, who: usize, session: u64, need: Need, issue: u64) -> May {
         let mut may = May::default();
         let first = self.history.partition_point(|(from, _)| *from <= issue).saturating_sub(1);
@@ -293,7 +294,7 @@ impl Book {
         may
     }
 
-    /// Somebody ran, which only the end of sessions explains (R4).
+    /// A command was carried out that only the end of sessions explains (R4).
     pub fn suspect(&mut self, over: BTreeSet<Over>, at: u64, who: String) {
         self.suspects.push(Suspect { over, at, who });
     }
@@ -318,7 +319,8 @@ impl Book {
             let without = |o: &Over| o.iter().copied().filter(|p| *p != port).collect();
             suspect.over = suspect.over.iter().map(without).collect();
         }
-        // What was so if that session was over may have been so: it is over, whenever that was.
+        // States that required the end of that session were possible: it is over, whenever it
+        // ended.
         for (_, over) in self.history.iter_mut().flat_map(|(_, seen)| seen) {
             over.remove(&port);
         }

@@ -1,10 +1,10 @@
-//! Reservations of one unit as the standards say (SPC-4 5.12, SPC-2 5.5): written for this test,
-//! from the standard. What a command does to a state, what it answers, who hears of it, and who may
-//! do what.
+//! Reservation rules of one unit, from the standards (SPC-4 5.12, SPC-2 5.5) and written for this
+//! test: the effect of a command on a state, its answer, its unit attentions, and the access
+//! rights.
 
 use std::collections::BTreeMap;
 
-/// Write exclusive, the only type here that lets everybody read beside 5 and 7.
+/// Write exclusive, the only type here that lets all ports read, besides 5 and 7.
 const WRITE_EXCLUSIVE: u8 = 1;
 /// Types in which every registrant has access.
 const REGISTRANTS: [u8; 4] = [5, 6, 7, 8];
@@ -18,11 +18,11 @@ pub const PREEMPTED: u8 = 3;
 pub const RELEASED: u8 = 4;
 pub const STRUCK: u8 = 5;
 
-/// What is registered and reserved. Initiator ports are numbers.
+/// Registrations and reservation. Initiator ports are numbers.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct State {
     pub keys: BTreeMap<usize, u64>,
-    /// Type and holder; no holder when everybody registered holds it.
+    /// Type and holder; no holder when every registrant holds it.
     pub held: Option<(u8, Option<usize>)>,
     pub aptpl: bool,
     /// RESERVE: port and its session.
@@ -76,7 +76,7 @@ pub enum Act {
     Hide,
 }
 
-/// What a command is answered.
+/// The answer to a command.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     Good,
@@ -86,12 +86,12 @@ pub enum Verdict {
     Holder(Option<(u64, u8)>),
 }
 
-/// What a command needs of a reservation.
+/// The access that a command needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
     /// Nothing at all.
     Nothing,
-    /// That nobody else has the whole unit (RESERVE).
+    /// That no other port has the whole unit (RESERVE).
     Sight,
     Read,
     Write,
@@ -127,7 +127,7 @@ impl State {
         }
     }
 
-    /// What is left of it when the daemon starts again.
+    /// The part of the state that a restart of the daemon keeps.
     pub fn survivor(&self) -> State {
         match self.aptpl {
             true => State { whole: None, ..self.clone() },
@@ -139,7 +139,8 @@ impl State {
         self.keys.keys().copied().filter(move |p| *p != but)
     }
 
-    /// A registration goes, and with it the reservation when nobody holds it any more: its type.
+    /// A registration is removed, and also the reservation when it has no holder any more; returns
+    /// its type.
     fn unregister(&mut self, who: usize) -> Option<u8> {
         let held = self.holds(who);
         self.keys.remove(&who);
@@ -157,7 +158,7 @@ impl State {
         }
     }
 
-    /// What a command of a port does.
+    /// The effect of a command of a port.
     pub fn after(&self, who: usize, session: u64, act: Act) -> Effect {
         let same = |verdict| (self.clone(), verdict, Vec::new());
         match act {
@@ -222,7 +223,7 @@ impl State {
         }
     }
 
-    /// SPC-4 5.12.8: the reservation and its type go to another port. Nobody is told.
+    /// SPC-4 5.12.8: the reservation and its type move to another port without a unit attention.
     fn moved(&self, who: usize, new: u64, to: usize, unregister: bool) -> (State, Verdict) {
         let same = |verdict| (self.clone(), verdict);
         match self.held {

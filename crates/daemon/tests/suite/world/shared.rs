@@ -1,4 +1,4 @@
-//! What the test's parts know together: the model, the units, who may see them, what happened.
+//! Shared state of the parts of the test: the model, the units, their visibility, and the events.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ const LINES_MAX: usize = 120;
 /// Access groups of the target.
 pub const GROUPS: usize = 2;
 
-/// What a group grants of a unit.
+/// Access to a unit that a group grants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Rights {
     #[default]
@@ -31,7 +31,7 @@ pub enum Rights {
     Write,
 }
 
-/// What a group grants, and will grant while that is being changed.
+/// Granted access, now and after a change in progress.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Grant {
     pub now: Rights,
@@ -57,7 +57,7 @@ pub struct Unit {
     pub changed: Cell<[u64; GROUPS]>,
     /// Its size changed, or its place: refusals by address are no mistakes.
     pub resized: Cell<bool>,
-    /// The cache is off, and nobody is about to change that.
+    /// The cache is off, and no change of that is in progress.
     pub cache_off: Cell<bool>,
     pub mode_changes: Cell<u32>,
     /// Grows with every beginning and end of a change of the mode.
@@ -96,14 +96,14 @@ pub struct Shared {
     pub agents: RefCell<Vec<Rc<Agent>>>,
     /// NBD clients.
     pub clients: RefCell<Vec<Rc<Client>>>,
-    /// Everybody relies on FUA and flushes next to nothing: a flush would hide a FUA that is none.
+    /// All agents rely on FUA and flush next to nothing: a flush would hide an ineffective FUA.
     /// Disks lose power more often.
     pub forcing: Cell<bool>,
     /// Most blocks in an NBD client's request: less where links cut everything small.
     pub longest: Cell<u64>,
     /// The daemon's lists, while there is a daemon.
     pub registry: RefCell<Option<Arc<Registry>>>,
-    /// Since when everybody finds what the groups say; `OPEN` while that is not so.
+    /// Since when the groups are in effect for all agents; `OPEN` while they are not.
     pub open: Cell<u64>,
     /// Nothing new is started any more.
     pub draining: Cell<bool>,

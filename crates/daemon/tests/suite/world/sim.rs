@@ -1,11 +1,11 @@
-//! One seed: a daemon, its disks and initiators, and everything that happens to them.
+//! Simulation of one seed: a daemon, its disks and initiators, and all events.
 //!
 //! ```text
 //!   boot --> a change, or time passes --> ... --> crash: boot again from the same disks
-//!                                             \-> the end: everybody leaves, everything is checked
+//!                                             \-> the end: all agents leave, everything is checked
 //! ```
-//! Changes are made by the control thread, one after the other; the gremlin (`gremlin.rs`) cuts
-//! links and hangs disks at any moment, in the middle of them too.
+//! The control thread makes changes one after the other. The gremlin (`gremlin.rs`) cuts links and
+//! hangs disks at any moment, also in the middle of changes.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -99,7 +99,7 @@ impl Sim {
         Sim::with(seed, nbd, segment_min)
     }
 
-    /// What a seed was before there were NBD clients.
+    /// The run of a seed before there were NBD clients.
     pub fn of_old(seed: u64) -> Sim {
         Sim::with(seed, false, 0)
     }
@@ -150,7 +150,7 @@ impl Sim {
         sim
     }
 
-    /// From a stream of its own: seeds without reservations stay what they were.
+    /// Draws from a stream of its own, so that seeds without reservations keep their runs.
     fn shape_more(&mut self) {
         let mut random = SeededRandom::new(self.seed ^ 0x5e5e);
         self.shared.vault.start(&self.outside, random.next_u64());
@@ -279,7 +279,7 @@ impl Sim {
     }
 
     pub fn find_table(&mut self) {
-        // A disk may hang, or fail while it is tasted; then somebody asks again.
+        // A disk may hang, or fail while it is tasted; then the query is repeated.
         for _ in 0..20 {
             if let Some(found) = self.stack().partitions("d0") {
                 return self.compare_table(&found);
@@ -306,7 +306,7 @@ impl Sim {
         );
     }
 
-    /// The table holds what was acknowledged; what was in doubt is as it says now.
+    /// The table holds the acknowledged entries; doubtful entries are as it shows now.
     pub fn compare_table(&mut self, found: &[(u32, usize, usize)]) {
         for slot in 0..SLOTS {
             let here = found.iter().find(|(index, ..)| *index as usize == slot + 1);
@@ -388,7 +388,7 @@ impl Sim {
         self.say(|| format!("crash, power {}", if power { "cut" } else { "stays" }));
         let world = self.outside.world.clone();
         if self.random.chance(400) {
-            // Nobody tells the initiators.
+            // The initiators get no notice.
             world.links().iter().for_each(|(link, ..)| world.half_open(*link));
         }
         for (i, name) in DISKS.iter().enumerate() {
@@ -403,7 +403,7 @@ impl Sim {
         (0..DISKS.len()).for_each(|i| self.shared.model.borrow_mut().all_over(i));
         self.forget_rights();
         for unit in self.shared.units.borrow().iter() {
-            // What was being changed is decided by the next boot.
+            // The next boot decides changes in progress.
             let mut grants = unit.grants.get();
             for (g, grant) in grants.iter_mut().enumerate() {
                 if let Some(next) = grant.next.take() {
@@ -416,7 +416,7 @@ impl Sim {
         self.look_at_disks("after the crash");
     }
 
-    /// The daemon is gone: reservations are what the vault has of them.
+    /// The daemon is gone: the vault determines the reservations.
     pub fn forget_rights(&mut self) {
         self.shared.vault.crash(&mut self.random);
         self.shared.sources.borrow_mut().clear();
@@ -455,7 +455,7 @@ impl Sim {
         }
     }
 
-    /// Everything is answered, everybody leaves, nothing is left.
+    /// All commands are answered, all agents leave, and nothing remains.
     fn finish(&mut self) {
         self.say(|| "the end".into());
         self.shared.draining.set(true);

@@ -1,4 +1,4 @@
-//! The daemon's rooms in a simulated world: cores, control, engine, driver, one portal.
+//! The parts of the daemon in a simulated world: cores, control, engine, driver, one portal.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ const TICK: u32 = 999;
 /// Thrown out of whatever the control thread does when the daemon is to die.
 pub struct Crash;
 
-/// Reactors that are not the daemon's, and what they may ask for.
+/// Reactors outside the daemon, and their requests to it.
 #[derive(Clone)]
 pub struct Outside {
     pub world: World,
@@ -42,7 +42,7 @@ pub struct Outside {
     pub crash: Rc<Cell<bool>>,
 }
 
-/// What a daemon is like.
+/// The shape of a daemon.
 #[derive(Clone)]
 pub struct Shape {
     pub cores: usize,
@@ -68,7 +68,7 @@ pub fn portal() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 3260))
 }
 
-/// Lets everybody work for `ns`, or until something is there for the control thread.
+/// Runs all reactors for `ns`, or until there is work for the control thread.
 fn spin(outside: &Outside, cores: &[Rc<Core>], ns: u64, stop: &mut dyn FnMut() -> bool) {
     let mut actors: Vec<Actor> = Vec::new();
     for core in cores {
@@ -236,7 +236,7 @@ impl Stack {
         Some(entries.iter().map(entry).collect())
     }
 
-    /// Ends everything as `ashlar serve` does when it is told to stop.
+    /// Shuts down as `ashlar serve` does on a stop request.
     pub fn stop(&mut self) {
         self.close_target();
         self.control.topology.shut_down();

@@ -2,7 +2,7 @@
 //! their time, some fail, and those under way when the daemon dies may be stored or not.
 //!
 //! Invariants
-//!  V1  A save that was acknowledged is what the next load finds (or a later one).
+//!  V1  A save that was acknowledged is found by the next load (or a later one is).
 //!  V2  A save that failed changed nothing.
 //!  V3  After a crash a save that was under way is stored wholly or not at all.
 
@@ -66,7 +66,7 @@ impl SlowVault {
         done.end(end);
     }
 
-    /// The daemon is dead: what was under way is stored, up to some save, or lost (V3).
+    /// The daemon is dead: saves in flight are stored, up to some save, or lost (V3).
     pub fn crash(&self, random: &mut SeededRandom) {
         let under_way = std::mem::take(&mut self.inner().under_way);
         let stored = random.below(under_way.len() as u64 + 1) as usize;
@@ -84,7 +84,7 @@ impl SlowVault {
 impl Vault for SlowVault {
     fn save(&self, serial: &str, kind: Kind, bytes: Vec<u8>, done: Ticket) {
         let key = (serial.to_string(), kind);
-        // The control thread waits for the numbers of ports: the world stands still meanwhile.
+        // The control thread waits for the numbers of ports, so no time passes meanwhile.
         if kind == Kind::Ports {
             self.inner().records.insert(key, bytes);
             return done.end(Ok(()));

@@ -35,7 +35,7 @@ pub struct Shape {
     pub rounds: u64,
 }
 
-/// A user of its own part of the disk, who checks what it reads against what it wrote.
+/// A user of its own part of the disk that compares read data with the data that it wrote.
 async fn user(
     core: Rc<Core>,
     edge: Edge,

@@ -1,5 +1,5 @@
-//! A simulated NBD server: it loses connections before and after it has carried out a request,
-//! cuts replies short, falls silent, restarts, and always keeps what it has acknowledged.
+//! A simulated NBD server: it loses connections before and after it has carried out a request, cuts
+//! replies short, falls silent, restarts, and always keeps acknowledged data.
 //!
 //! A connection that is lost carries out nothing any more: NBD gives a client no way to order a
 //! request of an old connection before one of a new connection.

@@ -1,5 +1,5 @@
 //! NBD disks in a simulated world: a server that loses connections, restarts, grows and is
-//! exchanged, and users that know what they have written.
+//! exchanged, and users that remember the data that they wrote.
 
 use std::rc::Rc;
 
@@ -78,7 +78,7 @@ impl Play {
     }
 }
 
-/// Everything ends well, and what was read is what was written, whatever the connection does.
+/// Every request ends well, and read data equal the written data, whatever the connection does.
 fn survives(seed: u64) -> u64 {
     let bounds = json!({
         "retries": 100, "timeout_s": 1, "deadline_s": 3600, "request_deadline_s": 7200,

@@ -196,7 +196,7 @@ fn qemu_nbd_serves_qcow2_and_restarts_in_order() {
     let p = load(&mut w, edge, USERS);
     for _ in 0..3 {
         goes_on(&mut w, &p, 200);
-        // In order: what it has acknowledged and not written to the image yet is kept.
+        // An orderly stop: acknowledged data that are not in the image yet are kept.
         let mut running = server.running.take().unwrap();
         running.terminate(START_LIMIT).unwrap();
         server.boot();
@@ -336,7 +336,7 @@ fn a_command_is_a_disk_and_is_started_again() {
     proc::signal("KILL", first).unwrap();
     w.until("another server", |w| process(w).is_some_and(|pid| pid != first));
     w.until("the end of the users", |_| p.ended.get() == 8);
-    // The first FLUSH after the server's end fails: what it had not stored may be lost.
+    // The first FLUSH after the server's end fails: data that it had not stored may be lost.
     let failed = p.failed.borrow();
     assert!(failed.iter().all(|f| f.starts_with("Flush")), "{failed:?}");
     assert!(w.shown("n0", "path").starts_with("nbdkit file "), "as `list disks` shows it");

@@ -65,7 +65,7 @@ impl World {
         World::around(Reactor::start(config).unwrap(), None)
     }
 
-    /// A core in a simulated world of its own: no time passes but what is waited for.
+    /// A core in a simulated world of its own: time advances only by waiting.
     pub fn simulated(seed: u64) -> World {
         World::simulated_in(sim::World::new(seed))
     }
@@ -209,7 +209,7 @@ impl World {
     }
 }
 
-/// What was told of requests that [`World::start`] started, in the order of their ends.
+/// Results of requests that [`World::start`] started, in the order of their ends.
 #[derive(Default)]
 pub struct Ended {
     sink: Cell<Option<u32>>,

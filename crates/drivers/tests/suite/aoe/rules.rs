@@ -1,4 +1,4 @@
-//! Who may see, hear and do what: groups, config strings, masks, reservations, announcements.
+//! Access rules: groups, config strings, masks, reservations, announcements.
 
 use bio::Errno;
 use serde_json::json;
@@ -188,7 +188,7 @@ fn a_reservation_keeps_others_from_everything_but_asking() {
     assert_eq!(error(&stage.ask(&one, &[read(1)])), code::RESERVED);
     assert_eq!(holders(&stage.ask(&two, &[release])), []);
     assert_eq!(heard(&stage.ask(&one, &[read(1)])[0]).1.command, 0x40);
-    // Of two that reserve at once one gets it; the other asks again, and is told.
+    // Of two initiators that reserve at once one succeeds; the other retries and is refused.
     stage.vault.hold(true);
     assert!(stage.ask(&one, &[reserve(1, reserve::SET, &[me])]).is_empty());
     let late = reserve(2, reserve::SET, &[mac(0, 2)]);
@@ -263,14 +263,14 @@ fn a_slot_whose_disk_is_exchanged_is_announced_before_it_serves() {
     assert_eq!(ends(&stage.ask(&link, std::slice::from_ref(&identify))), None);
     assert_eq!(ends(&stage.ask(&link, &[write(3)])), None);
     assert_eq!((stage.disk.bytes(0, 1), other.bytes(0, 1)), (vec![1], vec![3]));
-    // The session of a disk that was exchanged does not say who it was: the initiator would take
-    // the new disk for the old one, and its write would be let through.
+    // The session of a disk that was exchanged does not identify the old disk. The initiator would
+    // take the new disk for the old one, and its write would be let through.
     stage.allow_of("slow", &both);
     assert_eq!(stage.ask(&link, std::slice::from_ref(&identify)), [[0; 0]; 0]);
     assert_eq!(kinds(stage.ask(&link, std::slice::from_ref(&identify))), [(command::CONFIG, 0)]);
     assert_eq!(ends(&stage.ask(&link, &[write(5)])), Some(code::UNAVAILABLE));
     assert_eq!((stage.disk.bytes(0, 1), other.bytes(0, 1)), (vec![1], vec![3]));
-    // One that sends nothing is told within a second.
+    // An initiator that sends nothing is notified within a second.
     stage.allow_of("other", &both);
     stage.pass(1_500_000_000);
     let mut came = Vec::new();

@@ -138,7 +138,7 @@ impl Client {
     fn hear(&mut self, frame: &[u8], all: &mut Vec<Work>) {
         let (header, body) = Header::decode(frame).unwrap();
         assert!(header.response && header.error.is_none(), "{header:?}");
-        // Answers to what was sent twice come twice.
+        // Frames that were sent twice are answered twice.
         let Some(at) = all.iter().position(|w| w.tag == header.tag) else { return };
         let (registers, data) = Ata::decode(body).unwrap();
         let work = all.remove(at);
@@ -168,7 +168,7 @@ impl Client {
     }
 }
 
-/// What a play saw: its trace, frames that were sent again, power cuts.
+/// Results of a play: its trace, frames that were sent again, power cuts.
 #[derive(Debug, PartialEq)]
 struct Played {
     trace: u64,

@@ -1,4 +1,4 @@
-//! A shelf on simulated segments, and what initiators say to it.
+//! A shelf on simulated segments, and the frames of initiators.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -131,13 +131,13 @@ impl Stage {
         let end = self.world.now() + ns;
         let world = self.world.clone();
         let outside = self.outside.clone();
-        // Somebody has something to do at that time, so that it comes.
+        // A task sleeps until then, so that virtual time advances.
         drop(self.outside.spawn("clock", async move { outside.sleep(ns).await }));
         let ended = self.plant.run(&self.world, &self.outside, &mut || world.now() >= end);
         assert_eq!(ended, Ended::Stopped);
     }
 
-    /// Sends frames, waits a while, and answers what came.
+    /// Sends frames, waits a while, and returns the received frames.
     pub fn ask(&self, link: &Link, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let came: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
         link.receive(1000, &mut |_| ()).unwrap();
@@ -176,7 +176,7 @@ pub fn config(station: u8, to: aoe::Address, how: u8, string: &[u8]) -> Vec<u8> 
     [&head.encode()[..], &Config::ask(how, string).encode(), string].concat()
 }
 
-/// The question who is there.
+/// A discovery query.
 pub fn who(station: u8) -> Vec<u8> {
     config(station, aoe::Address::ALL, directive::READ, &[])
 }

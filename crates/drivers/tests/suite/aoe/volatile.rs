@@ -13,7 +13,7 @@ const SLOWEST_NS: u64 = 2_000_000;
 
 struct State {
     media: Media,
-    /// Until then what was under way at a power cut fails.
+    /// Until then requests that were in flight at a power cut fail.
     down_until: u64,
 }
 

@@ -1,5 +1,5 @@
-//! A command whose time runs out before its turn has come is taken back by ABORT TASK alone: it is
-//! never done, and others keep what they had under way.
+//! Abort of a command whose time runs out before its turn: ABORT TASK alone takes it back. It is
+//! never carried out, and other commands in flight are kept.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -84,7 +84,7 @@ fn a_command_that_is_late_before_its_turn_is_never_done() {
     scene.disk.set(SLOW);
     assert!(scene.until(1_000_000_000, || remote.answers.get() > answers));
     assert_eq!(remote.good.get(), good + 1, "the other's read ends as if nothing had been");
-    // The sector is as it was, and what is written from now on stays.
+    // The sector is unchanged, and data that are written from now on stay.
     scene.submit(usize::from(PLACE), 1, None);
     scene.until_idle();
     scene.submit(usize::from(PLACE), 1, Some(5));

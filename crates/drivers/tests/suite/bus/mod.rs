@@ -75,7 +75,7 @@ impl Sink for Endings {
     }
 }
 
-/// Another initiator's nexus: it counts what it hears.
+/// Another initiator's nexus, which counts its answers.
 #[derive(Default)]
 struct Remote {
     answers: Cell<u32>,
@@ -116,7 +116,7 @@ fn turn(world: &World, cores: &[Rc<Core>], most: u64) {
     world.run(&mut actors, Limits { ns: most, ..Limits::default() }, &mut || false);
 }
 
-/// A request under way: its sectors, and what it writes.
+/// A request in flight: its sectors, and the byte that it writes.
 struct Asked {
     tag: u64,
     first: usize,
@@ -271,7 +271,7 @@ impl Scene {
         self.tags += 1;
         let tag = self.tags;
         let Some(data) = Segs::alloc(self.cores[core].pool(), count * SECTOR) else { return };
-        // What is read must come from the disk, not from what the buffer held before.
+        // Read data must come from the disk, not from the former contents of the buffer.
         data.fill(0, count * SECTOR, fill.unwrap_or(0xEE));
         self.asked.push(Asked { tag, first, count, fill });
         let end = End::Sink { sink: self.sinks[core], tag };
@@ -362,7 +362,7 @@ fn play(seed: u64) -> (u32, u32, u32) {
         scene.turn(TURN_NS);
     }
     scene.until_idle();
-    // Whatever happened: the disk works, on both cores, and holds what was acknowledged.
+    // After all faults the disk works, on both cores, and holds the acknowledged data.
     let before = scene.good;
     for first in 0..SECTORS {
         scene.submit(first, 1, None);

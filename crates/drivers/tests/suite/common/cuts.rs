@@ -1,4 +1,4 @@
-//! Connections are cut in the middle of things.
+//! Connections that are cut at any point.
 
 use reactor::sim::World;
 

@@ -6,8 +6,8 @@ use bio::Attr;
 use geom::{Control, Layer};
 use testkit::disk::{self, Provider};
 
-/// Adds a disk of `len` bytes in sectors of 512. It looks at data wherever that is: drivers lend it
-/// what they have received.
+/// Adds a disk of `len` bytes in sectors of 512. It accepts data in any memory: drivers lend it the
+/// received data.
 pub fn add(control: &mut Control, name: &str, len: u64, layer: Arc<dyn Layer>) {
     add_with(control, name, len, layer, &[]);
 }

@@ -119,7 +119,7 @@ impl Plant {
     }
 }
 
-/// A target called `name` at `listen`, where everybody finds a disk of `disk_bytes` at LUN 0.
+/// A target called `name` at `listen`, with a disk of `disk_bytes` at LUN 0 for all initiators.
 #[allow(dead_code, reason = "not everybody has portals")]
 pub fn plant(
     world: &World,

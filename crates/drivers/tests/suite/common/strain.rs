@@ -1,7 +1,7 @@
 //! A process that runs out of descriptors: sessions go on, nothing spins, the journal says so once,
-//! and who waited is served when descriptors come back.
+//! and waiting connections are served when descriptors are available again.
 //!
-//! The server is this test binary once more, under `prlimit`, told so by [`INSIDE`].
+//! The server is this test binary in a second process, under `prlimit`; [`INSIDE`] selects it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
@@ -94,7 +94,7 @@ impl Other {
                 break portal.parse().unwrap();
             }
         };
-        // What it says besides is dropped.
+        // Further output is dropped.
         std::thread::spawn(move || lines.for_each(drop));
         Other { child, portal, scratch }
     }

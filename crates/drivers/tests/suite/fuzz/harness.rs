@@ -1,10 +1,10 @@
-//! Whole connections made of given bytes, into a driver in a simulated world: one peer sends them
-//! and reads what comes, closes, and somebody after it is served as if nothing had been. Or frames,
-//! for AoE.
+//! Whole connections made of given bytes, into a driver in a simulated world: one peer sends them,
+//! reads the answers and closes. A client after it is served as if nothing had happened. For AoE,
+//! frames instead of connections.
 //!
 //! ```text
 //!   byte 0: how the network cuts, and how far in the connection begins
-//!   the rest: what the peer sends; of frames, each with two bytes of its length before it
+//!   the rest: the peer's bytes; of frames, each with two bytes of its length before it
 //! ```
 
 use std::cell::Cell;
@@ -49,9 +49,9 @@ const WAIT_NS: u64 = 50_000_000;
 struct Tried {
     make: fn(&Arc<Registry>) -> Arc<dyn Driver>,
     name: &'static str,
-    /// What a good peer says on another connection before, which stays.
+    /// Bytes that a good peer sends first on another connection, which stays open.
     beside: fn(u8) -> Vec<u8>,
-    /// What a good peer says first, by how far in the connection is to begin.
+    /// Bytes that a good peer sends first, by how far in the connection is to begin.
     opening: fn(u8) -> Vec<u8>,
     /// How far in a good peer is served, and bytes of the answer that show it.
     good: (u8, usize),

@@ -1,4 +1,4 @@
-//! Initiators that break the rules: each is answered or closed, and nobody else notices.
+//! Initiators that break the rules: each is answered or closed, without effect on other sessions.
 //!
 //! The numbers are those of the list of malformed input in the requirements of a hardened target.
 

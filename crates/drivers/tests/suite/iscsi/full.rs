@@ -1,5 +1,5 @@
-//! A connection full of large commands, in a simulated world: whoever waits for memory, for room on
-//! the connection or for a turn is woken by what it waits for, and never by a timer.
+//! A connection full of large commands, in a simulated world. A task that waits for memory, for
+//! room on the connection or for a turn is woken by that event, and never by a timer.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use wire::iscsi::{Framer, Offer, Params, Response};
 use crate::iscsi::simulated::{Broken, Client, Wire, Work, burst, plant};
 
 /// Longest that the slow disk and a fast line may take for all of it, ns. The shortest timer of the
-/// target that somebody could wait for is several times that.
+/// target that a task could wait for is several times that.
 const SOON_NS: u64 = 40_000_000;
 
 /// Runs `count` commands of `sectors` at once; every answer is GOOD and complete.

@@ -1,4 +1,4 @@
-//! Disks that hang and buffers that run out: who waits, who does not, and for how long.
+//! Disks that hang and buffers that run out: the commands that wait, and for how long.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -150,7 +150,7 @@ fn without_buffers_writes_wait_in_line_or_are_told_so_and_nothing_stands_for_eve
     let in_line = start_with_data(&mut waits, 512 << 10, 65_536);
     assert_eq!(waits.ping(b"a"), b"a", "its connection goes on");
     let in_line_too = start_with_data(&mut stands, 512 << 10, 65_536);
-    // A third part would be too much: it stands, and then is told to come back.
+    // A third part would be too much: the connection waits, and then gets TASK SET FULL.
     let refused = start_with_data(&mut stands, 512 << 10, 65_536);
     match stands.expect() {
         (Response::Scsi(end), _) => {
@@ -160,7 +160,7 @@ fn without_buffers_writes_wait_in_line_or_are_told_so_and_nothing_stands_for_eve
     }
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     assert_eq!(stands.ping(b"b"), b"b", "its connection goes on");
-    // Nobody waits longer than the line's patience.
+    // No command waits longer than the limit of the line.
     for (c, tag) in [(&mut waits, in_line), (&mut stands, in_line_too)] {
         match c.expect() {
             (Response::Scsi(end), _) => assert_eq!((end.task_tag, end.status), (tag, BUSY)),

@@ -1,4 +1,4 @@
-//! Peers that take what they can get: connections, silence, memory.
+//! Limits against greedy peers: connections, silence, memory.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};

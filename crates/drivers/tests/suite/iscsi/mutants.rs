@@ -1,6 +1,6 @@
 //! Whole connections made of good PDUs with bytes changed, into the driver in a simulated world:
-//! login, then mutants of every PDU an initiator has, cut anywhere by the network. Whatever comes,
-//! the driver neither panics nor hangs, and an initiator that comes after it all is served.
+//! login, then mutants of every PDU an initiator has, cut anywhere by the network. The driver
+//! neither panics nor hangs, and a later initiator is served.
 //!
 //! More of them: see `testkit::seeds`.
 
@@ -250,7 +250,7 @@ async fn attack(mut client: Client, mut mutator: Mutator, rounds: u64, done: Rc<
         wire.stream.close();
     }
     assert!(entered > 0, "nothing was ever sent");
-    // Who comes after it is served; the first command hears of the reset.
+    // A client after it is served; its first command reports the reset.
     loop {
         client.reactor.sleep(10_000_000).await;
         let Ok(mut wire) = client.login().await else { continue };

@@ -293,7 +293,7 @@ fn a_flood_of_immediate_commands() {
             assert!(matches!(heard.0, Response::Scsi(_)), "{heard:?}");
         }
     }
-    // Commands that wait for data fill the session: then immediate ones are told so.
+    // Commands that wait for data fill the session: then immediate ones get TASK SET FULL.
     for i in 0..128 {
         c.start(0, &rw10(0x2a, i, 1), 0, 512);
     }

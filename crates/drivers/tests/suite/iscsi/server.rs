@@ -38,7 +38,7 @@ pub struct Shape {
     pub connections: Option<usize>,
     /// StatSN of the first answer on each connection; `None` is the driver's own.
     pub first_stat_sn: Option<u32>,
-    /// Told again and again how many allocations the last core has made.
+    /// The number of allocations of the last core, updated again and again.
     pub allocations: Option<Arc<AtomicU64>>,
 }
 
@@ -69,7 +69,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// With the disks `memory` at LUN 0, `null` at LUN 1 and `stuck` at LUN 2 for everybody.
+    /// With the disks `memory` at LUN 0, `null` at LUN 1 and `stuck` at LUN 2 for all initiators.
     pub fn start(shape: Shape) -> Server {
         let registry = Registry::new();
         let driver: Arc<dyn Driver> = match (shape.connections, shape.first_stat_sn) {

@@ -96,7 +96,7 @@ impl Wire {
     }
 }
 
-/// What a command is about.
+/// The range and data of a command.
 #[derive(Clone)]
 pub struct Work {
     pub lba: u32,
@@ -247,7 +247,7 @@ impl Client {
                     continue;
                 }
                 Response::NopIn(_) => continue,
-                // Told that the session ends: it does.
+                // An announcement that the session ends; the end follows.
                 Response::Async(_) => continue,
                 other => panic!("client {}: {other:?}", self.number),
             };
@@ -310,7 +310,7 @@ impl Client {
             if self.swallow_attention(&mut wire).await.is_err() {
                 continue;
             }
-            // What is there now stays there: nothing of the lost session writes any more.
+            // The present contents stay: the lost session writes no more.
             if self.batch(&mut wire, &[all(None)]).await.is_err() {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Everybody at once: what a restart of the daemon looks like from its own side.
+//! A storm of logins, as after a restart of the daemon, seen from the daemon.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -16,8 +16,8 @@ const CORES: usize = 2;
 /// Initiators beyond the logins that the cores take at once.
 const MORE: usize = 300;
 
-/// More initiators connect in one moment than may log in at once: those behind wait, and nobody
-/// who logs in as quickly as he can is sent away.
+/// More initiators connect in one moment than may log in at once. The excess ones wait, and no
+/// initiator that logs in as quickly as it can is rejected.
 #[test]
 fn a_storm_of_logins_loses_nobody() {
     let world = World::new(41);

@@ -28,7 +28,7 @@ const PATIENCE_NS: u64 = 20_000_000_000;
 const STEP_NS: u64 = 20_000;
 const EIO: u32 = 5;
 
-/// What a request does to its sectors.
+/// The operation of a request on its sectors.
 #[derive(Clone, Debug)]
 enum Does {
     /// Reads bytes, from `skip` bytes into the first sector on.
@@ -149,7 +149,7 @@ impl Kernel {
         }
     }
 
-    /// Something to ask, of sectors that nobody else is asked about.
+    /// A new request, for sectors that no other request uses.
     fn invent(&mut self, taken: &mut [bool]) -> Option<(Asked, Vec<u8>)> {
         let first = self.random.below(SECTORS as u64) as usize;
         let count = 1 + self.random.below((SECTORS - first).min(40) as u64) as usize;

@@ -97,7 +97,7 @@ fn lengths_of_options_that_lie() {
             let _ = std::io::Read::read_to_end(&mut c.stream, &mut rest);
             assert!(rest.len() < 64 << 10, "{number}: {} bytes", rest.len());
         }
-        // A length that nobody will send.
+        // A length whose data are never sent.
         let mut c = Client::dial(house.server.portal);
         let mut bytes = dial::option(number, &[]);
         let at = bytes.len() - 4;
@@ -141,7 +141,7 @@ fn connections_cut_at_each_byte() {
 
 #[test]
 fn half_open_clients_make_room_for_others() {
-    // CVE-2024-7409: clients that stay in the handshake kept everybody out or took the server down.
+    // CVE-2024-7409: clients that stay in the handshake blocked all others or took the server down.
     let mut house = House::new(serde_json::json!({ "handshake_timeout": 2 }));
     let silent: Vec<_> =
         (0..700).map(|_| std::net::TcpStream::connect(house.server.portal).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Peers that break rules, stay silent or never listen.
+//! Peers that break rules, stay silent or never read.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -78,7 +78,7 @@ fn a_peer_that_never_reads_holds_little() {
             Err(_) => break,
         }
     }
-    // Somebody else is served meanwhile.
+    // Another client is served meanwhile.
     let mut c = Client::enter(server.portal, Form::Simple, "memory");
     for _ in 0..20 {
         assert_eq!(c.ask(kind::READ, 0, 0, 4096, &[]).error, None);

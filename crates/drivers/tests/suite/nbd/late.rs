@@ -1,5 +1,5 @@
 //! Requests that have begun and do not end, in a simulated world: each has its deadline, and a slow
-//! line is borne.
+//! line is tolerated.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::nbd::simulated::{Client, plant};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What a client says, and how.
+/// The bytes that a client sends, and their pace.
 struct Said {
     /// At once.
     first: Vec<u8>,

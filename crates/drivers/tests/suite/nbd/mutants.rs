@@ -1,6 +1,5 @@
 //! Whole connections made of good options and requests with bytes changed, into the driver in a
-//! simulated world. Whatever comes, the driver neither panics nor hangs, and a client that comes
-//! after it all is served.
+//! simulated world. The driver neither panics nor hangs, and a later client is served.
 //!
 //! More of them: see `testkit::seeds`.
 

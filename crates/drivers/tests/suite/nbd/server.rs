@@ -31,7 +31,7 @@ pub struct Shape {
     pub params: serde_json::Value,
     /// A Unix socket to listen at besides TCP.
     pub unix: Option<String>,
-    /// Told again and again how many allocations the last core has made.
+    /// The number of allocations of the last core, updated again and again.
     pub allocations: Option<Arc<AtomicU64>>,
 }
 
@@ -60,7 +60,7 @@ pub struct Server {
 
 impl Server {
     /// With the disks `memory` at LUN 0, `null` at LUN 1, `big` at LUN 2 (4096-byte sectors) and
-    /// `memory` read-only at LUN 3, for everybody.
+    /// `memory` read-only at LUN 3, for all clients.
     pub fn start(shape: Shape) -> Server {
         let registry = Registry::new();
         let driver: Arc<dyn Driver> = Arc::new(Nbd::new(registry.clone()));

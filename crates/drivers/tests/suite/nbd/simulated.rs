@@ -211,8 +211,8 @@ impl Client {
                     rounds.set(rounds.get() + 1);
                 }
             }
-            // NBD takes no session over: what a lost connection had sent may be written until the
-            // disk has ended it.
+            // NBD takes no session over: requests of a lost connection may be written until the
+            // disk has ended them.
             self.reactor.sleep(GRACE_NS).await;
         }
         report.borrow_mut().push(self.entries);

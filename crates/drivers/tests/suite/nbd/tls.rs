@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::nbd::server::{MEMORY_BYTES, Server, Shape};
 use crate::nbd::tools::try_run;
 
-/// A CA, and what it signed, in folders as libnbd and QEMU want them.
+/// A CA and the certificates that it signed, in folders as libnbd and QEMU want them.
 pub struct Papers(papers::Papers);
 
 impl Papers {

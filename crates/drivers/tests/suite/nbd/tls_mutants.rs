@@ -1,9 +1,9 @@
-//! TLS handshakes that are cut, changed, made up or never end, and words in the clear around them,
-//! in a simulated world. Whatever comes, nobody gets in without keys, and who comes after it all
-//! does.
+//! TLS handshakes that are cut, changed, made up or never end, and plaintext around them, in a
+//! simulated world. In every case a client without keys gets no access, and a client with keys that
+//! connects afterwards does.
 //!
-//! The certificates and the keys' randomness are real: what a world does is not the same twice,
-//! what must hold is.
+//! The certificates and the keys' randomness are real: the events of a world are not reproducible,
+//! but the requirements always hold.
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -50,7 +50,7 @@ fn go() -> Vec<u8> {
     dial::option(option::GO, &dial::info("", &[]))
 }
 
-/// What is done to a handshake.
+/// The fault in a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Harm {
     /// Nothing.
@@ -63,7 +63,7 @@ enum Harm {
     Between,
     /// Anything where the first record belongs.
     Noise,
-    /// Some bytes of what is sent are others.
+    /// Some of the sent bytes are changed.
     Changed,
     /// It stops in the middle and stays silent.
     Silent,

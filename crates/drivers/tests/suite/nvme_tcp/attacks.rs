@@ -1,4 +1,4 @@
-//! What peers have broken elsewhere: each of these has once been a crash or worse in some target.
+//! Malformed input from peers: each case was once a crash or worse in some target.
 
 use wire::nvme::codes::{admin, cns, fatal, io, pdu, pdu_flag};
 use wire::nvme::*;
@@ -10,7 +10,7 @@ use crate::nvme_tcp::stage::{Stage, play};
 async fn is_fatal(mut host: Host, reason: u16) {
     let word = host.hear().await.unwrap().terminate();
     assert_eq!(word.reason, reason, "{word:?}");
-    // States after TermReq: what comes now is dropped.
+    // States after TermReq: later PDUs are dropped.
     let keep_alive = host.command(admin::KEEP_ALIVE, 0, [0; 6]);
     let _ = host.send(&host.capsule(&keep_alive, &[])).await;
     assert!(host.is_closed().await, "it says more after its last word");

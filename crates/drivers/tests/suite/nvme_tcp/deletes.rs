@@ -1,4 +1,4 @@
-//! What hosts let go reaches the disk as DELETE: all ranges of one command as one request.
+//! Deallocated ranges of hosts at the disk: all ranges of one command are one DELETE request.
 
 use std::ops::Range as Bytes;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! A host of our own.
+//! An NVMe over TCP host for tests.
 
 use std::collections::VecDeque;
 
@@ -253,7 +253,7 @@ impl Host {
     }
 }
 
-/// What a command brought.
+/// The completion of a command and the data that it returned.
 #[derive(Debug)]
 pub struct Answer {
     pub end: Completion,

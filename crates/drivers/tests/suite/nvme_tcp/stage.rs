@@ -29,7 +29,7 @@ pub fn build(world: &World, sectors: u64) -> Plant {
     furnish(Plant::new(world, sectors as usize * 512, Disk::slow(sectors * 512)))
 }
 
-/// Adds the target to what has a disk.
+/// Adds the target to a plant that has a disk.
 fn furnish(plant: Plant) -> Plant {
     let driver: Arc<dyn Driver> = Arc::new(NvmeTcp::new(plant.registry.clone()));
     let listen = vec![portal()];
@@ -39,7 +39,7 @@ fn furnish(plant: Plant) -> Plant {
     plant
 }
 
-/// What a story has.
+/// The parts that a test story uses.
 #[derive(Clone)]
 pub struct Stage {
     pub reactor: Reactor,

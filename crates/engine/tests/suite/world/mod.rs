@@ -1,5 +1,5 @@
-//! Two simulated cores, a control side, a disk that answers when it is told to, and initiators
-//! that write down what they hear.
+//! Test world: two simulated cores, a control side, a disk that answers on request of the test, and
+//! initiators that record their answers.
 #![allow(dead_code)] // each test binary uses its part
 
 use std::cell::{Cell, RefCell};
@@ -25,7 +25,7 @@ pub type Lun<'a> = (u64, &'a str, bool);
 pub const BLOCK: usize = 512;
 pub const TARGET: &str = "iqn.2024-01.test:t";
 
-/// What the disk did, in order.
+/// The requests that the disk carried out, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Done {
     pub op: Op,
@@ -38,7 +38,7 @@ pub struct Done {
 #[derive(Default)]
 pub struct DiskState {
     pub bytes: Vec<u8>,
-    /// What a power cut leaves, when nothing more is lucky.
+    /// Contents that surely survive a power cut.
     pub durable: Vec<u8>,
     /// Requests are kept until they are released.
     pub hold: bool,
@@ -57,7 +57,7 @@ pub struct DiskState {
     pub kib_ns: u64,
 }
 
-/// A disk in memory that answers at once, or when it is told to.
+/// A disk in memory that answers at once, or on request of the test.
 #[derive(Default)]
 pub struct TestDisk(Mutex<DiskState>);
 
@@ -184,7 +184,7 @@ impl World {
         World { sim, cores, control, registry, engines, disks: Vec::new() }
     }
 
-    /// A world with one disk of `blocks` blocks at LUN 0 of everybody.
+    /// A world with one disk of `blocks` blocks at LUN 0 of all initiators.
     pub fn simple(seed: u64, blocks: u64) -> World {
         let mut world = World::new(seed);
         world.disk("d0", blocks);
@@ -241,7 +241,7 @@ impl World {
         engine::lun::open_device(&mut self.control, &self.registry, name, &spec).unwrap();
     }
 
-    /// Everybody sees these.
+    /// Maps these LUNs for all initiators.
     pub fn map(&self, luns: &[(u64, &str, bool)]) {
         self.groups(&[("all", &["*"], luns)]);
     }
@@ -396,7 +396,7 @@ pub enum Heard {
 #[derive(Default)]
 pub struct Fake {
     pub heard: RefCell<Vec<Heard>>,
-    /// The peer does not read: what it is sent stays here.
+    /// The peer does not read: data sent to it stay here.
     pub deaf: Cell<bool>,
     pub unsent: RefCell<Vec<Segs>>,
 }
@@ -451,7 +451,7 @@ pub fn lun_field(lun: u64) -> [u8; 8] {
     wire::scsi::Lun::new(lun as u32).unwrap().encode()
 }
 
-/// The TransportID of a port that nobody had before.
+/// The TransportID of a port that was not used before.
 fn new_port(name: &str) -> Vec<u8> {
     static PORTS: AtomicU32 = AtomicU32::new(0);
     let [a, b, c, d] = PORTS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
@@ -543,7 +543,7 @@ impl Host {
         tag
     }
 
-    /// Takes the answer of a command out of what was heard.
+    /// Takes the answer of a command out of the received messages.
     pub fn answer(&self, tag: u32) -> Option<Answer> {
         let mut heard = self.fake.heard.borrow_mut();
         let at = heard.iter().position(|h| matches!(h, Heard::Answer(a) if a.tag == tag))?;
@@ -553,7 +553,7 @@ impl Host {
         }
     }
 
-    /// Takes the outcome of a task management function out of what was heard.
+    /// Takes the outcome of a task management function out of the received messages.
     pub fn outcome(&self, tag: u32) -> Option<TmOutcome> {
         let mut heard = self.fake.heard.borrow_mut();
         let at = heard.iter().position(|h| matches!(h, Heard::Tm(t, _) if *t == tag))?;

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   connection   byte 0: rules (bit 0), how the network cuts (1, 2), how far in it begins (3, 4)
-//!                the rest: what the client sends
+//!                the rest: the bytes of the client
 //!   blocks       byte 0: recovered (bit 0), or opened
-//!                then 8 bytes each: device, block (2), byte (2), what it becomes (2), sealed again
+//!                then 8 bytes each: device, block (2), byte (2), new value (2), sealed again
 //!   image        byte 0: which image of cwfs64x (bits 0, 1), read only (2), recovered (3), mended
-//!                (4; 5: what would be done is said)
-//!                then 8 bytes each: device, which of its blocks, byte (2), what it becomes (4)
+//!                (4; 5: as a dry run)
+//!                then 8 bytes each: device, which of its blocks, byte (2), new value (4)
 //! ```
 
 use std::cell::{Cell, RefCell};
@@ -113,8 +113,8 @@ async fn visit(r: &Reactor, pool: &Pool, at: std::net::SocketAddr, bytes: &[u8])
     heard.get()
 }
 
-/// Whoever comes after the client that sent the bytes is served, the files are in order, and
-/// nothing of that client is left.
+/// A client after the one that sent the bytes is served, the files are in order, and nothing of the
+/// first client is left.
 pub fn connection(data: &[u8]) {
     let Some((&how, rest)) = data.split_first() else { return };
     let mut bytes = opening(how >> 3);
@@ -227,7 +227,7 @@ fn image() -> Rc<Image> {
     made
 }
 
-/// A sealed block gets the checksum of what it holds now, as somebody with malice would do it.
+/// A sealed block gets the checksum of its present contents, as an attacker would do it.
 fn seal_again(block: &mut [u8]) {
     let len = u32::from_le_bytes([block[24], block[25], block[26], block[27]]) as usize;
     if let Some(covered) = block.get(8..seal::SEAL.saturating_add(len)) {
@@ -236,8 +236,8 @@ fn seal_again(block: &mut [u8]) {
     }
 }
 
-/// Devices whose blocks were changed are opened or refused, everything on them reads or is a fault
-/// that says where; where no checksum was forged, what reads is what was written.
+/// Devices whose blocks were changed are opened or refused, and every read of them succeeds or is a
+/// fault that says where. Where no checksum was forged, the read data equal the written data.
 pub fn blocks(data: &[u8]) {
     let Some((&how, patches)) = data.split_first() else { return };
     let image = image();

@@ -1,5 +1,6 @@
-//! Any bytes: typed, from a client, on the devices. The seeds of `fuzz/corpus`, pieces of them and
-//! seeded mutations of them. Guided by coverage the same runs from `fuzz/`, see its README.
+//! Random bytes as input: typed, from a client, on the devices. The seeds of `fuzz/corpus`, pieces
+//! of them and seeded mutations of them. Guided by coverage the same runs from `fuzz/`, see its
+//! README.
 //!
 //! `ASHLAR_SEEDS=n` plays that many mutations of each target.
 

@@ -1,4 +1,4 @@
-//! Images of cwfs64x that cwfs64x made: what stands in them is found, and they can be gone on with.
+//! Images of cwfs64x that cwfs64x made: their contents are found, and they can be used further.
 
 pub mod vectors;
 

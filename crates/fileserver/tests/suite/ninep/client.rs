@@ -1,4 +1,4 @@
-//! A client that says what it is told to, right or wrong, over a simulated network.
+//! A scripted 9P client that sends right or wrong messages over a simulated network.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -31,8 +31,8 @@ pub struct House {
     lenient: SocketAddr,
 }
 
-/// Runs `story` in a house of its own: with files on a volume, and with those of an image of
-/// cwfs64x. Nobody at the door can tell.
+/// Runs `story` on a server of its own: with files on a volume, and with those of an image of
+/// cwfs64x. Clients cannot distinguish the two.
 pub fn in_a_house<F: Future<Output = ()> + 'static>(
     seed: u64,
     story: impl Fn(House) -> F + Clone + 'static,
@@ -128,7 +128,7 @@ impl House {
         Client::connect(&self.reactor, &self.pool, at).await
     }
 
-    /// Attached as somebody, fid 0 at the root.
+    /// Attached as the user `name`, fid 0 at the root.
     pub async fn user(&self, name: &str, flavour: Flavour) -> Client {
         let c = self.client(flavour).await;
         c.attach(0, name, "").await.unwrap();
@@ -136,7 +136,7 @@ impl House {
     }
 }
 
-/// Replies that came before somebody asked for them.
+/// Replies that arrived before the test waited for them.
 type Early = Rc<std::cell::RefCell<HashMap<u16, Vec<u8>>>>;
 
 pub struct Client {

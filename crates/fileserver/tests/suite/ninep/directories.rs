@@ -108,7 +108,7 @@ fn dumps_are_a_tree_of_years_and_days_and_never_change() {
             let found = c.read(fid, 0, 100).await.unwrap();
             assert_eq!(found, format!("version {n}").as_bytes());
             assert_eq!(c.open(fid, open::READ).await, Err("bad use of fid".into()));
-            // Nothing in it can be changed, and what is temporary is not in it.
+            // Nothing in it can be changed, and temporary files are not in it.
             c.walk(10, 50, &dir).await.unwrap();
             assert_eq!(c.create(50, "x", 0o644, 0).await, Err("read only file system".into()));
             assert!(c.wstat(50, Stat { mode: 0o777, ..Stat::KEEP }).await.is_err());
@@ -201,7 +201,7 @@ fn exposing_3_a_counter_written_to_many_files_is_in_order_in_every_dump() {
             assert!(values.is_sorted_by(|a, b| a >= b), "{}: {values:?}", d.path().1);
         }
         assert!(then.is_sorted_by(|a, b| a < b), "each dump is a later moment");
-        // Ten thousand operations and more dumps later each is what it was.
+        // After ten thousand operations and more dumps each is unchanged.
         for round in 151_u32..=1_500 {
             count(round).await;
             c.make(7, &format!("n{}", round % 7), 0o644, open::RDWR).await;

@@ -1,4 +1,4 @@
-//! Connections that say nothing: they hold no memory, and do not stay.
+//! Idle connections: they hold no memory, and are closed.
 
 use fileserver::ninep::Flavour;
 use wire::ninep::open;

@@ -1,4 +1,4 @@
-//! A mend that somebody types shuts everybody out, from before its first look until its end.
+//! An interactive mend shuts all clients out, from before its first look until its end.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const OUT: &str = "system maintenance";
 /// Who may attach at other times.
 const ALL: [&str; 2] = ["none", "ann"];
 
-/// A server with something for each option of a mend to do, and nobody connected.
+/// A server with something for each option of a mend to do, and without clients.
 fn spoilt(seed: u64, is_image: bool) -> Plant {
     let mut plant = Plant::new(seed, is_image);
     plant.verb("newuser", json!({ "user": "ann" })).unwrap();
@@ -23,7 +23,7 @@ fn spoilt(seed: u64, is_image: bool) -> Plant {
         plant.verb("create", create(path, letters)).unwrap();
     }
     plant.verb("clri", json!({ "paths": ["/d"] })).unwrap();
-    // What it looks at is to be read.
+    // The blocks that it checks must be read from the disks.
     for verb in ["halt", "start"] {
         plant.verb(verb, Value::Null).unwrap();
     }
@@ -33,7 +33,7 @@ fn spoilt(seed: u64, is_image: bool) -> Plant {
     plant
 }
 
-/// What is said of a check whose mend is over.
+/// Name of a check whose mend is over.
 const BEHIND: &str = "check of the live tree";
 
 /// Goes on with a mend until it waits at a disk. False: it is over, well or not, whatever becomes
@@ -72,7 +72,7 @@ fn nobody_attaches_at_any_request_that_a_mend_makes_and_everybody_after_it() {
             requests += 1;
             let when = format!("at request {requests}, image: {is_image}");
             nobody_can_come(&mut plant, &when);
-            // One who is turned away takes nothing back.
+            // A refused second mend does not admit clients.
             let other = plant.verb("check", json!({ "fix": true })).unwrap_err();
             assert!(other.what.contains("another one is at work"), "{}", other.what);
             nobody_can_come(&mut plant, &when);

@@ -1,4 +1,4 @@
-//! 9P2000: the behaviours that toys get wrong, each by a test that shows it.
+//! 9P2000: the behaviours that toy servers get wrong, each with a test.
 
 mod client;
 mod directories;

@@ -1,4 +1,4 @@
-//! Who may do what: Plan 9's rules, and Twstat's.
+//! Permissions: Plan 9's rules, and Twstat's.
 
 use fileserver::ninep::Flavour;
 use wire::ninep::{Names, Qid, R, Stat, T, mode, open};
@@ -170,7 +170,7 @@ fn the_lenient_flavour_does_what_linux_relies_on() {
         c.write(1, 0, b"old").await.unwrap();
         c.make(2, "new", 0o644, open::RDWR).await;
         c.write(2, 0, b"new").await.unwrap();
-        // A rename replaces, and names whoever asks as muid.
+        // A rename replaces, and records the requesting user as muid.
         c.wstat(2, Stat { name: "old", muid: "ann", ..Stat::KEEP }).await.unwrap();
         c.walk(0, 3, &["old"]).await.unwrap();
         c.open(3, open::READ).await.unwrap();

@@ -1,5 +1,5 @@
-//! A file server as a daemon has it: a geom of the class `fs` on disks that keep requests until
-//! they are let go, orders as the control thread gives them, and clients.
+//! A file server as in a daemon: a geom of the class `fs` on disks that keep requests until they
+//! are released, orders as the control thread gives them, and clients.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use testkit::disk::{self, Disk, Mode, Provider};
 
 use super::client::Client;
 
-/// What a verb answers.
+/// The result of a verb.
 pub type Said = Result<Value, Error>;
 
 /// Where clients come.
@@ -116,13 +116,13 @@ impl Plant {
         }
     }
 
-    /// What is asked of the disks fails, or does not.
+    /// Lets all requests to the disks fail, or succeed again.
     pub fn fail(&self, fails: bool) {
         let permille = if fails { 1000 } else { 0 };
         self.disks.iter().for_each(|d| d.set_failing(permille));
     }
 
-    /// Somebody waits at a disk.
+    /// A request waits at a disk.
     pub fn holds_some(&self) -> bool {
         self.disks.iter().any(|d| d.held() > 0)
     }
@@ -182,7 +182,7 @@ impl Plant {
         count - gone.get()
     }
 
-    /// Somebody attaches, and leaves; why he may not.
+    /// Attaches as a user and leaves; returns the reason of a refusal.
     pub fn visit(&mut self, user: &'static str) -> Result<(), String> {
         let answer = Rc::<RefCell<Option<_>>>::default();
         let (to, reactor, pool) = (answer.clone(), self.guests.clone(), self.pool.clone());

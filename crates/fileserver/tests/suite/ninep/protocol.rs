@@ -58,7 +58,7 @@ fn exposing_b_a_second_version_begins_anew() {
     });
 }
 
-/// The tag of the next message, and what it says.
+/// The next message, with its tag.
 async fn next(c: &Client) -> (u16, Answer) {
     let message = c.receive().await.expect("a message");
     (u16::from_le_bytes([message[5], message[6]]), Answer(message))
@@ -93,7 +93,7 @@ fn exposing_13_a_flush_is_answered_after_what_it_flushes_or_instead_of_it() {
         h.reactor.sleep(3_000_000_000).await;
         let tag = c.post(&T::Stat { fid: 1 }, &[]).await;
         assert_eq!(next(&c).await.0, tag, "no stray reply");
-        // What has an effect is answered before the flush of it: the file is there.
+        // An operation that has an effect is answered before its flush: the file exists.
         let create = T::Create { fid: 7, name: "new", perm: 0o644, mode: open::RDWR };
         let (mut both, tags) = (Vec::new(), [c.tag(), c.tag()]);
         create.encode(tags[0], &mut both);
@@ -252,7 +252,7 @@ fn a_trace_has_each_message_and_its_reply_of_those_it_follows_and_no_contents() 
                 "0 Rflush",
             ]
         );
-        // All, also who comes later; and nobody.
+        // All clients, also later ones; then none.
         h.server.follow(Of::All);
         let e = h.user("bob", Flavour::Linux).await;
         let all = shown(h.server.trace.kept().0);

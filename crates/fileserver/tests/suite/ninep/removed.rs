@@ -1,4 +1,4 @@
-//! Files that are removed while somebody has them open.
+//! Removal of files while clients have them open.
 
 use fileserver::files::Served;
 use fileserver::ninep::Flavour;
@@ -43,7 +43,7 @@ fn exposing_2_a_removed_file_lives_as_long_as_it_is_open() {
         let before = h.used().await;
         removed_while_open(&h).await;
         let after = h.used().await;
-        // An image keeps the addresses of what went for what comes.
+        // An image reuses the addresses of removed blocks for new ones.
         assert!(after == before || matches!(h.fs, Served::Image(_)), "{after}, {before} before");
         removed_while_open(&h).await;
         assert_eq!(h.used().await, after, "nothing of it is left");

@@ -1,4 +1,4 @@
-//! Devices that are lost: a new one in the place of one, and all of them.
+//! Replacement of lost devices: one by a new one, and all of them.
 
 use std::sync::{Arc, Mutex};
 
@@ -42,7 +42,7 @@ fn a_device_of_another_name_and_an_image_are_refused() {
     assert!(e.what.contains("image"), "{e}");
 }
 
-/// What was served, as the state folder has it.
+/// The last served state, as the state folder stores it.
 #[derive(Default)]
 struct Past(Mutex<Option<u64>>);
 

@@ -1,4 +1,4 @@
-//! Clients that ask and do not take the replies, and clients with many fids.
+//! Clients that send requests and do not read the replies, and clients with many fids.
 
 use fileserver::ninep::{Flavour, MSIZE_MAX};
 use wire::ninep::{T, open};

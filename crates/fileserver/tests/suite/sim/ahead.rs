@@ -1,4 +1,4 @@
-//! Reading ahead: so many blocks at a time as were asked for, and none for those who jump.
+//! Reading ahead: as many blocks at a time as were configured, and none for random reads.
 
 use fileserver::files::{FileSystem, New, ROOT, Reader};
 use fileserver::volume::{self, Options, ReadAhead, View};

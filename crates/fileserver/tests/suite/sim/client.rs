@@ -1,4 +1,4 @@
-//! Clients: what they do to the files, beside the model of them.
+//! Clients of the simulated file server: their operations on the files, and the model of the files.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -56,7 +56,8 @@ impl Beside {
         self.synced.set(self.synced.get().max(states));
     }
 
-    /// What was found after a start is a state not older than what was synced; how many are lost.
+    /// Checks that the state after a start is not older than the last sync; returns the number of
+    /// lost changes.
     pub fn found(&self, found: &model::Tree) -> u64 {
         let history = self.history.borrow();
         let last = history.len();
@@ -105,7 +106,7 @@ impl Beside {
         bytes.chunks(self.habits.part).map(one).collect()
     }
 
-    /// What a client does once. The model changes in the same poll in which the operation ends.
+    /// One operation of a client. The model changes in the same poll in which the operation ends.
     pub async fn operation(&self, fs: &Served, pool: &Pool) -> Result<(), Fault> {
         let dir = self.directory();
         let leaf = self.name();

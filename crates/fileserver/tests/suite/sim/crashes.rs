@@ -1,5 +1,5 @@
-//! The power fails after each single operation of the cache device, while something is done that
-//! clients have seen parts of already: removing a file that is open, giving numbers, growing.
+//! Power failure after each single operation of the cache device, during operations whose first
+//! results clients have seen already: removing an open file, giving numbers, growing.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -185,7 +185,7 @@ fn exposing_2_what_a_removed_open_file_held_is_free_after_a_crash_between() {
     assert!(gone > 2 && there > 2, "{gone} without the name, {there} with it");
 }
 
-/// Contents by path and version, as clients were told of them.
+/// Contents by path and version, as reported to clients.
 type Told = Rc<RefCell<HashMap<(u64, u64), u32>>>;
 
 /// Makes, writes and removes files until the power fails; each round has contents of its own.
@@ -236,7 +236,7 @@ fn exposing_14_paths_and_versions_that_were_told_never_come_twice_across_crashes
     }
 }
 
-/// A write of five blocks where so many are free: what it says, and what is there.
+/// A write of five blocks where `free` are free: its result, and the contents.
 async fn grow(life: Rc<Life>, free: usize) -> (usize, bool) {
     let small = life.create("small").await.unwrap();
     if free > 0 {
@@ -252,7 +252,7 @@ async fn grow(life: Rc<Life>, free: usize) -> (usize, bool) {
             Err(fault) => panic!("{fault}"),
         }
     }
-    // Room for so many, if what goes can be had before the next commit.
+    // Room for so many, if the removed blocks are available before the next commit.
     let empty = Change { size: Some(0), ..Change::default() };
     life.fs.run(|f| f.set(small, &empty)).await.unwrap();
     let five = life.seg(5 * BLOCK, 7);
@@ -273,7 +273,7 @@ fn exposing_10_a_file_is_as_long_as_what_was_written_when_the_device_is_full() {
         let (wrote, whole) = house.live(None, |life| grow(life, free)).unwrap();
         short += usize::from(!whole);
         house.live(None, move |life| async move {
-            // What was not synced may be gone; what is there is whole.
+            // Unsynced data may be lost; existing data are whole.
             if let Some(ino) = life.lookup("grows").await {
                 let bytes = life.bytes(ino).await;
                 assert!(bytes.len() <= wrote && bytes.iter().all(|b| *b == 7), "{free} free");

@@ -1,4 +1,4 @@
-//! Devices that hold something else than what was written.
+//! Devices whose contents differ from the data that were written.
 
 use std::cell::Cell;
 
@@ -36,7 +36,7 @@ async fn filled(o: &Options) -> FileSystem {
     fs
 }
 
-/// Bytes anywhere are changed, on some devices: every answer is what was written, or an error that
+/// Bytes anywhere are changed, on some devices: every answer is the written data, or an error that
 /// says where.
 pub fn anywhere(seed: u64, seen: &Cell<(u64, u64, u64)>) {
     let world = World::new(seed);
@@ -78,7 +78,7 @@ pub fn anywhere(seed: u64, seen: &Cell<(u64, u64, u64)>) {
     }
     let again = server(&world, "main", 1, &cache, &legs);
     let o = again.options.clone();
-    // What is on the cache device is out of the way in half of them.
+    // In half of the seeds the contents of the cache device are not used.
     let recovers = seed % 8 < 4;
     let tally = run(&world, &again.reactor, async move {
         let (mut good, mut bad) = (0, 0);

@@ -1,4 +1,4 @@
-//! A modelled disk as a medium: it takes time, loses what was not flushed, fails and hangs.
+//! A modelled disk as a medium: it takes time, loses unflushed data, fails and hangs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ impl Disk {
         *self.older.borrow_mut() = Some(BTreeMap::new());
     }
 
-    /// A block of 16 KiB as it would be found if nothing came of what was not flushed.
+    /// A block of 16 KiB as it would be found if no unflushed data survived.
     pub fn durable(&self, block: u64) -> Vec<u8> {
         if let Some(old) = self.older.borrow().as_ref().and_then(|o| o.get(&block)) {
             return old.clone();
@@ -96,7 +96,7 @@ impl Disk {
         }
     }
 
-    /// The power goes: what is under way may have arrived in part.
+    /// The power fails: writes in flight may have arrived in part.
     pub fn power_cut(&self) {
         let mut model = self.model.borrow_mut();
         for (_, (at, data)) in std::mem::take(&mut *self.under_way.borrow_mut()) {
@@ -132,7 +132,7 @@ impl Disk {
         most
     }
 
-    /// Changes bytes behind everybody's back.
+    /// Changes bytes without the server's knowledge.
     pub fn with<R>(&self, f: impl FnOnce(&mut DiskModel) -> R) -> R {
         f(&mut self.model.borrow_mut())
     }

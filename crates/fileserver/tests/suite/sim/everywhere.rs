@@ -1,6 +1,6 @@
-//! The power of all devices fails after each single operation of the cache device, while clients
-//! write, sync and take a dump: what was synced is there, what was not is there up to some moment,
-//! and a dump that was reported is what the tree was.
+//! Power failure of all devices after each single operation of the cache device, while clients
+//! write, sync and take a dump. Synced data are present, later data are present up to some moment,
+//! and a reported dump equals the tree of its time.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ fn moves(step: u32) -> Option<(String, String)> {
     (step % 3 == 2).then(|| (format!("f{}", step % 4), format!("f{}", (step + 1) % 4)))
 }
 
-/// Names and what is in them after so many steps.
+/// Names and contents after so many steps.
 fn after(steps: u32) -> BTreeMap<String, u8> {
     let mut out = BTreeMap::new();
     for step in 0..steps {
@@ -81,7 +81,7 @@ async fn tree(fs: &FileSystem, view: View) -> BTreeMap<String, u8> {
     tree.iter().map(one).collect()
 }
 
-/// What had ended when the power failed.
+/// Operations that had ended when the power failed.
 #[derive(Default)]
 struct Done {
     steps: Cell<u32>,
@@ -136,7 +136,7 @@ fn cut_after(operations: i64) -> bool {
         let fs = open(&o).await;
         let now = tree(&fs, View::Live).await;
         let (least, most) = (done.synced.get(), done.steps.get());
-        // A step may have been made durable before whoever asked heard of it.
+        // A step may have been made durable before its client got the answer.
         let fits = (least..=(most + 1).min(STEPS)).any(|n| after(n) == now);
         assert!(fits, "after {operations} operations, {least} to {most} steps: {now:?}");
         let dumps = fs.volume().dumps();

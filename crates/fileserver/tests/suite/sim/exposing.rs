@@ -1,5 +1,5 @@
-//! Tests that expose toys, by the numbers that the reference gives them; the others stand beside
-//! what they test: `cargo test exposing_` runs all thirty.
+//! Tests that expose toy file servers, by the numbers of the reference; the others are next to the
+//! code that they test. `cargo test exposing_` runs all thirty.
 
 use std::rc::Rc;
 

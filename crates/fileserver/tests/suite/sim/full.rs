@@ -1,5 +1,5 @@
-//! A cache device that holds nothing but what no dump has: it is said, at once and without harm,
-//! and a dump makes room. Writes of several blocks meet the last few slots, which are too few.
+//! A cache device full of blocks that no dump has: this is reported, at once and without harm, and
+//! a dump makes room. Writes of several blocks meet the last few slots, which are too few.
 
 use fileserver::Fault;
 use fileserver::files::{FileSystem, Flags, New, ROOT, Served};
@@ -47,7 +47,7 @@ pub fn is_said_and_a_dump_makes_room(blocks: u64, block: u32, len: usize) {
         let (first, fault) = fill(0).await;
         assert!(matches!(fault, Fault::NoSpace(why) if why.contains("cache device")), "{fault}");
         assert!(first > room / 2, "{first} of {room}");
-        // What was written is there, and a dump of it can be taken.
+        // The written data are present, and a dump of them can be taken.
         let dump = fs.volume().dump(20_261_121).await.unwrap();
         fs.volume().copied(&dump).await.unwrap();
         let (second, _) = fill(first).await;

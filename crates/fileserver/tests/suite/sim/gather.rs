@@ -1,5 +1,5 @@
-//! A read of many blocks that are not in memory: all of them are asked for at a time, and what is
-//! given is what stands there, once.
+//! Reads of many blocks that are not in memory: all blocks are requested at a time, and the read
+//! returns their contents once.
 
 use std::rc::Rc;
 

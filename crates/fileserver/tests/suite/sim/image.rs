@@ -36,7 +36,7 @@ pub struct Tally {
     pub watched: u64,
     /// WORMs that grew.
     pub grown: u64,
-    /// Images that were mended, and blocks that belonged to nobody.
+    /// Images that were mended, and blocks that belonged to no file.
     pub mended: u64,
     pub leaked: u64,
 }
@@ -70,7 +70,7 @@ struct Known {
 
 struct Shared {
     beside: Beside,
-    /// Dumps by date and serial, with what they hold.
+    /// Dumps by date and serial, with their contents.
     dumps: RefCell<BTreeMap<(u32, u32), Known>>,
     /// One was asked for at this state and has not been reported.
     asked: Cell<Option<usize>>,
@@ -81,7 +81,7 @@ struct Shared {
     tally: RefCell<Tally>,
 }
 
-/// The image is in order, and every dump is what it was. What is found in the live tree.
+/// Checks that the image is in order and every dump is unchanged; returns the live tree.
 #[expect(clippy::await_holding_refcell_ref, reason = "no other task of the story looks at dumps")]
 async fn look(w: &Shared, fs: &Served, dumps_lost: bool) -> Tree {
     let found = fs.check(View::Live, true).await.unwrap();
@@ -130,8 +130,8 @@ async fn mend(w: &Shared, fs: &Served) {
     w.tally.borrow_mut().leaked += leaked;
 }
 
-/// With `ASHLAR_IMAGES=FOLDER` every image that was closed in order is left there, with what it
-/// holds, for others to look at.
+/// With `ASHLAR_IMAGES=FOLDER` every image that was closed in order is stored there, with a listing
+/// of its contents, for other programs.
 fn leave(w: &Shared, name: &str, disks: [&Rc<Disk>; 2], how: &str) {
     let Some(folder) = std::env::var_os("ASHLAR_IMAGES") else { return };
     let at = std::path::PathBuf::from(folder);
@@ -149,7 +149,7 @@ fn leave(w: &Shared, name: &str, disks: [&Rc<Disk>; 2], how: &str) {
     }
     let mut dumps = String::new();
     for ((date, serial), known) in w.dumps.borrow().iter() {
-        // Of this life's nobody knows which of several states they are.
+        // Dumps of this life may be in one of several states.
         let Some(tree) = &known.tree else { continue };
         let serial = if *serial == 0 { String::new() } else { serial.to_string() };
         for (path, contents) in tree.iter() {
@@ -227,7 +227,7 @@ async fn dumper(w: Rc<Shared>, fs: Served, reactor: Reactor, busy: Rc<Cell<u32>>
     busy.set(0);
 }
 
-/// What was found when it was opened is what it should be.
+/// The contents after the open are the expected ones.
 fn settle(w: &Shared, there: &Tree, recovered: bool) {
     if !recovered {
         w.beside.found(there);
@@ -241,8 +241,8 @@ fn settle(w: &Shared, there: &Tree, recovered: bool) {
     w.beside.goes_on_from(there);
 }
 
-/// What comes to the WORM is durable on the cache device as a dump's: an address is written once,
-/// so it must not be another's after a loss of power. `saw`: each of them.
+/// Each block that is written to the WORM is durable on the cache device as a dump's. An address is
+/// written once, so it must not be another block's after a loss of power. `saw`: called for each.
 pub fn watch(
     cache: &Rc<Disk>,
     worm: &Rc<Disk>,
@@ -253,7 +253,7 @@ pub fn watch(
     cache.remember();
     *worm.seen.borrow_mut() = Some(Box::new(move |at, data| {
         let (h, addr) = (Header::read(&cache.durable(FIRST)), at / BLOCK as u64);
-        // Bits of a fake one stand behind what its header knows, those of a larger one too.
+        // Bits of a fake WORM are behind the size in its header, those of a larger one too.
         if once && addr >= h.wsize {
             return;
         }

@@ -1,4 +1,4 @@
-//! Reading ahead in images: what a client will ask for is in memory before it does, counted.
+//! Reading ahead in images: blocks are in memory before a client requests them, by count.
 
 use std::rc::Rc;
 
@@ -42,7 +42,7 @@ async fn read(fs: &Served, view: View, reader: &mut Reader, order: impl Iterator
     }
 }
 
-/// Of what is read on in a view nothing is asked from the devices but what was asked before.
+/// Sequential reads in a view request no block from the devices that was not requested before.
 async fn is_there_before(o: &Options, disks: &[Rc<Disk>; 2], layout: Layout, view: View) {
     let ahead = ReadAhead { workers: 8, bytes: 64 * BLOCK as u64 };
     let rest = || o.reactor.sleep(1_000_000_000);
@@ -64,7 +64,7 @@ async fn is_there_before(o: &Options, disks: &[Rc<Disk>; 2], layout: Layout, vie
     assert!(asked() >= before + 12, "and behind it for what was not");
     assert_eq!(fs.facts().ahead_loaded, loaded);
     fs.close().await.unwrap();
-    // Nobody reads in order.
+    // The reads are not sequential.
     let fs = cold(o, layout, ahead).await;
     read(&fs, view, &mut Reader::default(), (0..BLOCKS).map(|n| n * 77 % BLOCKS)).await;
     rest().await;

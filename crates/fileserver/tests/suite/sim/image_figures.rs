@@ -1,5 +1,4 @@
-//! What is said of an image in figures: how large a dump is, where it is, and how far up the
-//! addresses go.
+//! Reported figures of an image: the size of a dump, its place, and the highest address in use.
 
 use bio::Seg;
 use fileserver::files::{Ino, New, ROOT, Served};
@@ -60,7 +59,7 @@ fn a_dump_of_an_image_says_how_many_blocks_it_took_and_where_it_is() {
         assert!(blocks > 220, "{blocks} blocks, and contents alone are 220");
         assert_eq!(copied, blocks);
         assert!(fs.is_on(&first, &leg()));
-        // Of what the first one has nothing counts again.
+        // Blocks that the first dump lacks count again.
         fs.set_copying(false);
         write(&fs, &o, ino, 3).await;
         write(&fs, &o, ino, 150).await;
@@ -76,7 +75,7 @@ fn a_dump_of_an_image_says_how_many_blocks_it_took_and_where_it_is() {
         };
         assert_eq!(where_they_are(&fs), [true, false, false]);
         fs.close().await.unwrap();
-        // An image keeps no such figure, and says so; what it has on the WORM it knows.
+        // An image stores no such figure and reports this; the contents of its WORM are known.
         let fs = open(&o).await;
         fs.set_copying(false);
         assert_eq!(fs.blocks_of(&second), None);

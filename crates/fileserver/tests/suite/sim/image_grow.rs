@@ -67,7 +67,7 @@ async fn copied(fs: &Served) -> View {
     View::Dump(d.number)
 }
 
-/// What it holds.
+/// The contents of a dump.
 async fn dump(fs: &Served) -> Tree {
     let view = copied(fs).await;
     model::tree(fs, view).await.unwrap()
@@ -82,8 +82,8 @@ async fn is_sound(fs: &Served) {
 }
 
 /// The power fails after so many operations since a WORM of so many files, or full of them, began
-/// to grow: what stands on the devices, files of the live tree, the dump before, and false if it
-/// had grown and been used by then.
+/// to grow. Returns the devices, the files of the live tree, the dump before, and false if it had
+/// grown and been used by then.
 fn cut_after(operations: i64, once: bool, most: u32) -> ([Rc<Disk>; 2], u32, Tree, bool) {
     let world = World::new(operations.cast_unsigned());
     let disks = disks();
@@ -155,7 +155,7 @@ fn goes_on_after_a_cut(operations: i64, once: bool) -> bool {
     burnt
 }
 
-/// The cache device is lost with the power: the WORM alone says what it has.
+/// The cache device is lost with the power: the contents are recovered from the WORM alone.
 fn recovers_after_a_cut(operations: i64) -> bool {
     let (disks, _, first, burnt) = cut_after(operations, true, 80);
     on(&disks, SELDOM_NS, move |o| async move {

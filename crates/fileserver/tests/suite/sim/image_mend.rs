@@ -1,4 +1,4 @@
-//! Images that contradict themselves: what the check finds, and what mending makes of it.
+//! Inconsistent images: the faults that the check finds, and the results of mending.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use super::server::{run, server};
 
 const SETUP: Setup = Setup { once: true, layout: Some(Layout::Rows), read_only: false };
 
-/// A cache device, read and changed while nobody serves it.
+/// A cache device, read and changed while it is not served.
 pub struct Cache(pub Rc<Disk>);
 
 impl Cache {
@@ -59,7 +59,7 @@ impl Cache {
         self.all().into_iter().find(|(a, ..)| *a == addr).expect("it is cached").2
     }
 
-    /// An entry of the live tree, and where it stands: block and slot.
+    /// An entry of the live tree, and its place: block and slot.
     fn entry(&self, name: &str) -> (Dentry, u64, usize) {
         for (_, _, at) in self.all().into_iter().filter(|(_, s, _)| *s == BlockState::Dirty) {
             let block = self.block(at);
@@ -125,7 +125,8 @@ fn on<T: 'static, F: Future<Output = T> + 'static>(
     done
 }
 
-/// An image with a dump, and files that are newer than it; what it holds.
+/// Makes an image with a dump, and files that are newer than it; returns the devices and the
+/// contents.
 fn made() -> ([Rc<Disk>; 2], Tree) {
     let size = |blocks: u64| blocks * BLOCK as u64;
     let disks = [Disk::new("cache", size(1500), 1), Disk::new("worm", size(4000), 2)];
@@ -156,8 +157,9 @@ fn made() -> ([Rc<Disk>; 2], Tree) {
     (disks, live)
 }
 
-/// What stands on the devices is damaged, found, and mended: then nothing is found any more, all
-/// but `differs` holds what it held, and it can be gone on with. What it holds then.
+/// Damages the contents of the devices, checks and mends them. Afterwards no fault is found, all
+/// files but `differs` have their former contents, and the image can be used further. Returns the
+/// contents.
 fn mends(damage: impl FnOnce(&Cache), differs: &[&str]) -> Tree {
     let (disks, live) = made();
     damage(&Cache(disks[0].clone()));
@@ -235,7 +237,7 @@ fn pointers_that_lead_nowhere_are_holes_and_what_says_it_is_anothers_is_kept() {
     let after = mends(|c| c.set_entry("a", |d| d.direct[0] = 1 << 40), &["/d/a"]);
     let a = after["/d/a"].clone().unwrap();
     assert!(a[..PAYLOAD].iter().all(|b| *b == 0) && a[PAYLOAD + 9] != 0 && a.len() == 40_000);
-    // Whoever comes first on the way down: the block's tag says whose it is.
+    // The first file on the way down keeps the block: the block's tag names its owner.
     let of = |c: &Cache, name| c.entry(name).0.direct[0];
     let after = mends(|c| c.set_entry("b", |d| d.direct[0] = of(c, "a")), &["/d/b"]);
     let b = after["/d/b"].clone().unwrap();

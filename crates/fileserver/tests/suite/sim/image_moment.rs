@@ -1,5 +1,5 @@
-//! What a check of an image, and the next start, take for free: scenes that the story comes by too
-//! seldom.
+//! Blocks that a check of an image, and the next start, regard as free: cases that the story
+//! reaches too seldom.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -121,7 +121,7 @@ fn what_a_commit_notes_that_was_not_done_is_not_believed() {
     });
 }
 
-/// Blocks of the free list that stand in the superblock itself, and all of it.
+/// Entries of the free list in the superblock itself, and the length of the whole list.
 fn listed(disks: &[Rc<Disk>; 2]) -> (u64, u64) {
     let cache = Cache(disks[0].clone());
     let b = cache.block(cache.place(cache.header().sb));
@@ -143,7 +143,7 @@ fn what_is_taken_from_the_free_list_while_a_check_reads_it_is_no_fault() {
         remove(&fs, &o, "large").await;
         fs.close().await.unwrap();
     });
-    // All that stands in the superblock is given: what comes next is a block of the list itself.
+    // All entries in the superblock are used: the next one is a block of the list itself.
     let mut n = 8;
     loop {
         let (here, all) = listed(&disks);
@@ -219,7 +219,7 @@ fn what_a_dump_without_room_froze_comes_to_the_worm_as_the_cache_device_has_it()
         while !full.get() {
             o.reactor.sleep(1_000_000).await;
         }
-        // That is changed where it is, once the WORM has what it was.
+        // The block is changed in place, once the WORM has its former contents.
         write(&fs, &o, ino, 0, 1).await;
         assert!(seen.get() > 0);
         let found = fs.check(View::Live, true).await.unwrap();

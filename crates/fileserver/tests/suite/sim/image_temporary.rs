@@ -83,7 +83,7 @@ async fn is_whole(fs: &Served, view: View) {
     assert!(found.faults.is_empty() && found.leaked == 0, "{view:?} {found:?}");
 }
 
-/// What a dump shows, whatever is in the live tree.
+/// Checks the contents of a dump, whatever is in the live tree.
 async fn dump(fs: &Served, date: u32) {
     let d = fs.dump(date).await.unwrap();
     fs.copied(&d).await.unwrap();
@@ -148,7 +148,7 @@ fn after_a_recovery_they_stop_no_dump_and_go_when_somebody_says_so() {
         is_whole(&fs, View::Live).await;
         assert_eq!(names(&fs, View::Live, Kind::Dir).await, ["/", "/d", "/tmp"]);
         dump(&fs, 20_261_123).await;
-        // What is temporary no more is in the next dump, with all in it.
+        // A file that is no longer temporary is in the next dump, with all files below it.
         let tmp = fs.run(|f| walk(f, View::Live, "/tmp")).await.unwrap();
         put(&fs, &o, tmp, "new", Flags(0), MANY).await;
         dump(&fs, 20_261_124).await;

@@ -1,4 +1,4 @@
-//! Clients who need what only the WORM has, while a device of it is slow, hangs or is dead.
+//! Clients that need data from the WORM, while a device of it is slow, hangs or is dead.
 
 use std::rc::Rc;
 
@@ -16,8 +16,8 @@ const MS: u64 = 1_000_000;
 /// Blocks read in a stretch: other ones each time, so that none is in memory.
 const STRETCH: u64 = BLOCKS / 10;
 
-/// Reads the blocks of a stretch, one at a time, and looks at what they hold; how long each took,
-/// in order, ns.
+/// Reads the blocks of a stretch, one at a time, and checks their contents; returns the time of
+/// each, in order, ns.
 async fn stretch(fs: &FileSystem, reactor: &Reactor, ino: u64, n: u64) -> Vec<u64> {
     let mut took = Vec::new();
     for i in n * STRETCH..(n + 1) * STRETCH {
@@ -49,7 +49,7 @@ async fn fill(o: &Options) {
     fs.volume().close().await.unwrap();
 }
 
-/// After what is wrong with the near leg was noticed once, nobody waits for it.
+/// After the fault of the near leg was noticed once, no read waits for it.
 fn one(seed: u64, wrong: fn(&Disk)) {
     let world = World::new(seed);
     let cache = Disk::new("cache", 40 << 20, seed);
@@ -76,7 +76,7 @@ fn one(seed: u64, wrong: fn(&Disk)) {
         let noticed = took.iter().filter(|ns| **ns > 2 * usual).count();
         assert!(noticed <= 1 && most(&took) < 30 * MS, "{took:?} where {usual} is usual");
         for n in 2..8 {
-            // It is tried now and then, and nobody waits for that.
+            // The leg is tried now and then, and no read waits for that.
             reactor.sleep(6000 * MS).await;
             let took = stretch(&fs, &reactor, ino, n).await;
             assert!(most(&took) <= 2 * usual, "{took:?} where {usual} is usual");

@@ -1,4 +1,4 @@
-//! Devices joined as config strings say.
+//! Devices joined by config strings.
 
 use std::rc::Rc;
 

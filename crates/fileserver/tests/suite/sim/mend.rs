@@ -1,5 +1,5 @@
-//! A live tree is spoiled by hand, in any way that an item can be wrong, and mended: it contradicts
-//! itself no more, every file that had contents is somewhere with them, dumps are as they were.
+//! Mending of a live tree that was corrupted in any way that an item can be wrong. Afterwards it is
+//! consistent, every file that had contents exists with them, and dumps are unchanged.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,7 +89,7 @@ impl Spoiler {
         all.get(n).copied()
     }
 
-    /// A directory stands in one that stands in it.
+    /// Puts a directory into one that is below it.
     async fn circle(&mut self) {
         let inner = self.dirs[self.random.below(self.dirs.len() as u64) as usize];
         let Ok(Some((outer, name))) = self.fs.run(|f| f.name(View::Live, inner)).await else {
@@ -142,7 +142,7 @@ impl Spoiler {
             6 => self.word(any, 64, odd).await,
             7 => self.word(any, 72, odd).await,
             8 => {
-                // Names: owner to last changer, and whoever says that there are none.
+                // Names: owner to last changer, and the flag that says that there are none.
                 let key = Key::new(file, Item::Inode, 0);
                 if let Some(mut bytes) = self.item(key).await {
                     bytes[20..24].fill(0);
@@ -156,7 +156,7 @@ impl Spoiler {
                 }
             }
             10 => {
-                // Nothing but its name is left, and its blocks are nobody's.
+                // Only its name is left, and its blocks belong to no file.
                 self.put(Key::new(file, Item::Inode, 0), None).await;
                 self.put(Key::new(file, Item::Run, 0), None).await;
                 self.files.remove(&file);
@@ -190,7 +190,7 @@ impl Spoiler {
                 }
             }
             17 => {
-                // Its file stands in two directories.
+                // Its file is in two directories.
                 if let Some(key) = self.key_of(Item::Name).await
                     && let Some(value) = self.item(key).await
                     && let Some(cookie) = value.first_chunk()
@@ -213,7 +213,7 @@ impl Spoiler {
         }
     }
 
-    /// Every file is below the root, with what it had.
+    /// Every file is below the root, with its former contents.
     async fn compare(&self, seed: u64) {
         for (ino, bytes) in &self.files {
             if bytes.is_empty() {
@@ -267,7 +267,7 @@ pub fn play(seed: u64, done: &Cell<usize>) {
         if std::env::var_os("ASHLAR_TRACE").is_some() {
             eprintln!("{did:#?}");
         }
-        // What was lost is given back by others.
+        // Other tasks free the lost blocks.
         let mut found = s.fs.check(View::Live, true).await.unwrap();
         for _ in 0..50 {
             if found.orphans == 0 {

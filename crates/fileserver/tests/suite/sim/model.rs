@@ -1,4 +1,4 @@
-//! What the files should hold.
+//! Model of the expected contents of the files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,7 +14,7 @@ pub type Contents = Option<Rc<Vec<u8>>>;
 /// Path to contents.
 pub type Tree = BTreeMap<String, Contents>;
 
-/// What a path stood for before and after; none: there was no such path.
+/// Contents of a path before and after; none: there was no such path.
 struct Swap {
     path: String,
     before: Option<Contents>,
@@ -24,7 +24,7 @@ struct Swap {
 /// Every state that the files were in: the newest, and how each became the next one.
 ///
 /// Copies of all states took most of a simulation's time. A state is therefore found from the
-/// newest one backwards, by the number of paths in which it differs from what is looked for.
+/// newest one backwards, by the number of paths in which it differs from the wanted one.
 #[derive(Default)]
 pub struct History {
     now: Tree,
@@ -49,7 +49,7 @@ impl History {
         Swap { path: path.into(), before, after }
     }
 
-    /// The next state: a path stands for something else, or for nothing.
+    /// Adds the next state, in which a path has other contents or does not exist.
     pub fn put(&mut self, path: &str, after: Option<Contents>) {
         let swap = self.swap(path, after);
         self.changes.push(vec![swap]);
@@ -119,7 +119,7 @@ pub fn has_below(tree: &Tree, path: &str) -> bool {
     tree.range(below.clone()..).next().is_some_and(|(p, _)| p.starts_with(&below))
 }
 
-/// The first path in which two differ, and the lengths of what stands there.
+/// The first path in which two trees differ, and the lengths of its contents.
 pub fn differ(a: &Tree, b: &Tree) -> Option<String> {
     let mut keys = a.keys().chain(b.keys());
     let k = keys.find(|k| a.get(*k) != b.get(*k))?;
@@ -184,7 +184,7 @@ pub async fn tree(fs: &(impl Clone + Into<Served>), view: View) -> Result<Tree, 
     Ok(out)
 }
 
-/// FNV-1a, 64 bits: what the listings of images have of contents.
+/// FNV-1a, 64 bits: the hash of contents in the listings of images.
 pub fn fnv(bytes: &[u8]) -> u64 {
     let step = |h: u64, b: &u8| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

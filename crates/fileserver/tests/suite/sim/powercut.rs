@@ -1,5 +1,5 @@
-//! The power fails after each single operation of a leg while a dump is copied to it: what is
-//! recovered from that leg alone is a whole dump, every time.
+//! Power failure after each single operation of a leg while a dump is copied to it: a recovery from
+//! that leg alone always gives a whole dump.
 
 use std::cell::Cell;
 use std::rc::Rc;

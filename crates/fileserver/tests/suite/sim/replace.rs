@@ -1,4 +1,4 @@
-//! A device of the WORM is lost for good, and a new one takes its place.
+//! Replacement of a lost device of the WORM by a new one.
 
 use std::rc::Rc;
 

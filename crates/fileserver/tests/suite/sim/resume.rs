@@ -1,5 +1,5 @@
-//! A temporary file whose contents are on their way when the power fails: whoever comes next moves
-//! the rest, whichever way that was, and nothing of it is where it is not to be.
+//! A temporary file whose contents are being moved when the power fails: the next start moves the
+//! rest, in either direction, and no block of it is in a wrong place.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -53,7 +53,7 @@ async fn is_right(life: &Life, ino: u64) -> bool {
     true
 }
 
-/// What it is now, and everything that it holds stands where that has to be.
+/// Whether the file is temporary; checks that all its blocks are in the place for that.
 async fn is_settled(life: &Life) -> bool {
     let ino = life.lookup("t").await.unwrap();
     let flags = life.fs.run(|f| f.inode(View::Live, ino)).await.unwrap().flags;
@@ -84,7 +84,8 @@ fn a_move_of_a_temporary_file_that_the_power_ended_is_ended_at_the_next_start() 
             let (found, is_temporary) = house
                 .live(None, move |life| async move {
                     let is_temporary = is_settled(&life).await;
-                    // What is not to be in a dump is not on the WORM; what is to be there, is.
+                    // Blocks that must not be in a dump are not on the WORM; blocks that must be
+                    // there, are.
                     let dump = life.fs.volume().dump(20_261_121).await.unwrap();
                     life.fs.volume().copied(&dump).await.unwrap();
                     let shown = life.fs.run(|f| f.lookup(View::Dump(dump.number), ROOT, b"t"));
@@ -138,7 +139,7 @@ fn what_is_made_in_a_temporary_directory_is_in_no_dump_and_never_on_the_worm() {
         let view = View::Dump(dump.number);
         assert_eq!(fs.run(|f| f.lookup(view, ROOT, b"tmp")).await.unwrap(), None);
         assert_eq!(life.bytes(file).await.len(), 100 * KIB);
-        // Lasting again, it keeps what it holds as that was; what is made then is lasting.
+        // Lasting again, the directory keeps its contents with their flags; new files are lasting.
         let lasting = Change { flags: Some(Flags(0)), ..Change::default() };
         fs.run(|f| f.set(tmp, &lasting)).await.unwrap();
         let new = fs.run(|f| f.create(tmp, b"new", &plain)).await.unwrap();

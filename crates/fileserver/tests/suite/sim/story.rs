@@ -1,4 +1,4 @@
-//! One seed: lives of a server between power cuts.
+//! Simulation of one seed: lives of a server between power cuts.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -122,7 +122,7 @@ async fn saboteur(shared: Rc<Shared>, legs: Vec<Rc<Disk>>, reactor: Reactor) {
             leg.failing.set(0);
             leg.slow_ns.set(0);
         }
-        // One leg at a time, if there are two: somebody has to answer for the fence.
+        // One leg at a time, if there are two, because one must answer for the fence.
         if legs.len() > 1 {
             let leg = &legs[shared.beside.below(legs.len() as u64) as usize];
             match shared.beside.below(4) {
@@ -137,7 +137,7 @@ async fn saboteur(shared: Rc<Shared>, legs: Vec<Rc<Disk>>, reactor: Reactor) {
     }
 }
 
-/// All dumps are what they were; those that nobody looked at before become known.
+/// All dumps are unchanged; the contents of unchecked ones become known.
 async fn verify_dumps(shared: Rc<Shared>, fs: FileSystem, least: u32) {
     let dumps = fs.volume().dumps();
     let numbers: Vec<u32> = dumps.iter().map(|d| d.number).collect();
@@ -168,7 +168,7 @@ async fn verify_dumps(shared: Rc<Shared>, fs: FileSystem, least: u32) {
 
 /// Nothing of the trees is wrong, and no block is lost.
 async fn verify_check(fs: FileSystem, reactor: Reactor) {
-    // Until what was left to be given back is given back.
+    // Repeats until all blocks of removed files are freed.
     for _ in 0..1000 {
         let found = fs.check(View::Live, true).await.expect("the check ends");
         assert_eq!((&found.faults[..], found.more), (&[][..], 0));
@@ -289,7 +289,7 @@ fn live(world: &World, shared: &Rc<Shared>, cache: &Rc<Disk>, legs: &[Rc<Disk>],
             closed.volume().close().await.expect("closes");
             let _ = sh;
         });
-        // What ended before it was closed is there: nobody was told of more.
+        // All changes that ended before the close are present, and no others were acknowledged.
         let mut tally = shared.tally.borrow_mut();
         tally.closed += 1;
     } else {

@@ -1,4 +1,4 @@
-//! Two servers, one WORM.
+//! Takeover of one WORM by a standby server.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,8 +23,8 @@ async fn put(fs: &FileSystem, name: &str, seg: &Seg) -> Result<(), Fault> {
     .await
 }
 
-/// The main server is stopped at a moment of chance, the standby takes over, the main goes on: it
-/// notices before it acknowledges anything, and nothing of what it still writes is in the way.
+/// The main server is stopped at a random moment, the standby takes over, the main resumes. It
+/// notices the takeover before it acknowledges anything, and its late writes do no harm.
 pub fn play(seed: u64) {
     let world = World::new(seed);
     let mut random = SeededRandom::new(seed ^ 0x7a6e);

@@ -1,5 +1,5 @@
-//! Temporary files beside others: written, made and unmade so, while dumps are taken and the power
-//! fails. Every word written is one of its kind, so that what reached the WORM is known for sure.
+//! Temporary files beside others: written, marked and unmarked, while dumps are taken and the power
+//! fails. Every written word is unique, so that the words on the WORM are known for sure.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ pub struct Tally {
 
 struct File {
     ino: u64,
-    /// None: somebody is changing it.
+    /// None: a change of it is in progress.
     temporary: Option<bool>,
     /// So many are.
     changing: u32,
@@ -60,7 +60,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
 }
 
 impl Beside {
-    /// What is not temporary, as far as anybody was told, may be in a dump that is taken now.
+    /// Files that are not known to be temporary may be in a dump that is taken now.
     fn allow(&self) {
         let files = self.files.borrow();
         let shown = files.values().filter(|f| f.temporary != Some(true));
@@ -98,8 +98,8 @@ impl Beside {
         (bytes, lent)
     }
 
-    /// Sets or clears the bit, perhaps while another does. What it is then is known when nobody is
-    /// changing it any more.
+    /// Sets or clears the bit, perhaps during another change. The value is known when no change is
+    /// in progress any more.
     async fn toggle(&self, fs: &FileSystem, name: &str, set: bool) {
         let Some(ino) = self.files.borrow_mut().get_mut(name).map(|f| {
             (f.temporary, f.changing) = (None, f.changing + 1);
@@ -163,7 +163,7 @@ impl Beside {
         self.files.borrow_mut().insert(name.into(), file);
     }
 
-    /// Perhaps while somebody has it open.
+    /// Perhaps while a client has it open.
     async fn remove(&self, fs: &FileSystem, name: &str, held: bool) {
         let ino = self.files.borrow().get(name).map(|f| f.ino);
         let _held = ino.filter(|_| held).map(|ino| Served::from(fs.clone()).hold(ino));
@@ -204,7 +204,7 @@ async fn client(b: Rc<Beside>, fs: FileSystem, pool: Pool, reactor: Reactor, mut
     for _ in 0..30 {
         let name = format!("t{}", r.below(NAMES));
         let size = b.files.borrow().get(&name).map_or(0, |f| f.bytes.len()) as u64;
-        // What is read in one step has to fit the block cache (50005).
+        // Data that are read in one step have to fit the block cache (50005).
         let size = size.min(100_000);
         let longest = if r.chance(200) { 40_000 } else { 3000 };
         match r.below(100) {
@@ -356,7 +356,7 @@ pub fn play(seed: u64) -> Tally {
     b.tally.take()
 }
 
-/// What was being changed when the power failed is what the files say, and nobody was told.
+/// Reads the flags whose change was in progress, and not acknowledged, when the power failed.
 fn told_again(world: &World, b: &Rc<Beside>, cache: &Rc<Disk>, legs: &[Rc<Disk>]) {
     let s = server(world, "main", 1, cache, legs);
     let (o, b) = (s.options.clone(), b.clone());

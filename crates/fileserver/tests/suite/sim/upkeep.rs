@@ -1,4 +1,4 @@
-//! What an operator does now and then: the copier rests, what dumps do not show goes.
+//! Occasional operator actions: pausing the copier, and removing files that dumps do not show.
 
 use fileserver::files::{FileSystem, Flags, Inode, Kind, New, ROOT, Served};
 use fileserver::volume::{self, View};
@@ -128,7 +128,7 @@ fn a_server_goes_back_to_an_older_dump_and_loses_none_of_those_after_it() {
         volume::recover(&o, Some(&all[0])).await.unwrap();
         let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
         assert!(model::tree(&fs, View::Live).await.unwrap() == trees[0]);
-        // What is made now has a number that no file of a later dump has.
+        // A new file has a number that no file of a later dump has.
         let new = file(&fs, "g").await;
         assert!(new > newest, "{new} {newest}");
         trees.push(model::tree(&fs, View::Live).await.unwrap());

@@ -1,4 +1,4 @@
-//! What the tests stand on.
+//! Common parts of the tests over real ports.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ pub fn filled(pool: &Pool, bytes: &[u8]) -> Segs {
     segs
 }
 
-/// Turns until `count` completions were told; gives them in order.
+/// Turns until `count` requests have completed; returns their completions in order.
 pub fn gather(reactor: &Reactor, count: usize) -> Vec<(Token, Result<u64, Errno>)> {
     let mut told = Vec::new();
     let start = Instant::now();

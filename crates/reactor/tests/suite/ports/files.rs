@@ -1,4 +1,4 @@
-//! Files: the whole range, ends of files, holes, and what is refused.
+//! Files: the whole range, ends of files, holes, and refusals.
 
 use std::os::fd::AsRawFd;
 

@@ -15,14 +15,14 @@ use crate::ports::bench::{each_port, filled, pool, run};
 
 const HEAD: usize = 14;
 
-/// The header of a frame from everybody's address to itself.
+/// The header of a frame from the all-zero address to itself.
 fn head(ethertype: u16) -> Vec<u8> {
     let mut head = vec![0; 12];
     head.extend(ethertype.to_be_bytes());
     head
 }
 
-/// Waits until `count` frames have come; what they carry.
+/// Waits until `count` frames have arrived; returns their payloads.
 fn take(r: &Reactor, link: &Link, count: usize) -> Vec<Vec<u8>> {
     let frames = Rc::new(RefCell::new(Vec::new()));
     let (link, into) = (link.clone(), frames.clone());
@@ -239,7 +239,7 @@ fn an_interface_whose_frames_grow_gets_a_larger_ring_and_in_the_end_none() {
         let (a, b) = (r.link(near, 0x88B5).unwrap(), r.link(far, 0x88B5).unwrap());
         through(&r, &a, &b, 1496, 100, 10);
         cable.mtu("9000");
-        // Nobody has looked yet: there is no room for such frames.
+        // The link has not noticed the new MTU yet: there is no room for such frames.
         a.send(&head(0x88B5), &filled(&pool(), &[7; 5000])).unwrap();
         a.flush().unwrap();
         assert_eq!(b.receive(64, &mut |_| panic!("it is too long")).unwrap(), 1);

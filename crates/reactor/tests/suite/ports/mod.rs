@@ -1,4 +1,4 @@
-//! Every behaviour on every port of a real kernel.
+//! Behaviours of the reactor, each on every port of a real kernel.
 
 mod bench;
 mod files;

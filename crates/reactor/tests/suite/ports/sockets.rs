@@ -346,7 +346,7 @@ fn a_unix_socket_is_shared_between_listeners_and_taken_over_when_left_behind() {
         let (r2, at, pool) = (r.clone(), path.clone(), pool());
         run(&r, async move {
             let a = r2.connect_unix(&at).await.unwrap();
-            // The one who found the path taken had asked whether somebody answers.
+            // The refused `listen_unix` above made a connection to test for a listener.
             drop(second.accept().await.unwrap());
             let b = second.accept().await.unwrap();
             assert_eq!(b.peer_uid().unwrap(), std::fs::metadata(&at).unwrap().uid());
@@ -360,7 +360,7 @@ fn a_unix_socket_is_shared_between_listeners_and_taken_over_when_left_behind() {
             b.recv_exact(&whole).await.unwrap();
             into.with(|bytes| assert_eq!(bytes, b"abc"));
         });
-        // Nobody listens any more, but the path is there.
+        // The listeners are gone, but the path exists.
         assert!(std::fs::metadata(&path).is_ok());
         drop(r.listen_unix(&path).unwrap());
         std::fs::remove_file(&path).unwrap();
@@ -374,8 +374,8 @@ fn a_unix_socket_is_shared_between_listeners_and_taken_over_when_left_behind() {
     });
 }
 
-/// U6 beside U8: calls in line do not keep memory from what waits for it. Each round would take a
-/// turn's whole patience.
+/// U6 beside U8: inline calls do not keep memory from tasks that wait for it. Each round would take
+/// a turn's whole patience.
 #[test]
 fn lazy_sends_that_something_waits_for_end_beside_calls_in_line() {
     each_port(|r| {

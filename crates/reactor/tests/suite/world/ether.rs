@@ -27,11 +27,11 @@ struct Stage {
     segment: Segment,
     reactors: Vec<Reactor>,
     links: Vec<Link>,
-    /// Station, and the first byte of what a frame carries.
+    /// Station, and the first byte of a frame's payload.
     heard: Heard,
 }
 
-/// Three stations that note what comes; one more on a segment of its own.
+/// Three stations that record received frames; one more on a segment of its own.
 fn stage(seed: u64, shape: SegmentShape) -> Stage {
     let world = World::new(seed);
     let segment = world.segment(shape);

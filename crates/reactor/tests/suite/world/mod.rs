@@ -1,5 +1,5 @@
-//! The simulated world: the same behaviour as on a kernel, faults on request, and the same again
-//! for the same seed.
+//! The simulated world: the behaviour of a kernel, faults on request, and the same run for the same
+//! seed.
 
 mod disks;
 mod ether;

@@ -1,4 +1,5 @@
-//! The same seed gives the same world, another seed another one.
+//! Determinism of the simulated world: the same seed gives the same world, another seed another
+//! one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -11,9 +12,9 @@ use reactor::{Patience, Reactor};
 
 use crate::world::stage::{filled, pool, seg, token};
 
-/// Three cores: clients over rough links, a server that writes what it gets to a disk and
-/// answers, a core that gets mail; power cuts and cuts of links by chance. Returns what happened
-/// as a log and the world's own trace.
+/// Three cores: clients over rough links, a server that writes received data to a disk and answers,
+/// a core that gets mail; random power cuts and cuts of links. Returns a log of the events and the
+/// world's own trace.
 fn drama(seed: u64) -> (Vec<String>, u64) {
     let world = World::new(seed);
     world.set_net(NetShape {

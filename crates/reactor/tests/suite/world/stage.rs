@@ -1,4 +1,4 @@
-//! What the tests stand on.
+//! Common parts of the tests in simulated worlds.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -32,7 +32,7 @@ pub fn token(word: u64) -> Token {
 
 type Told = Vec<(Token, Result<u64, Errno>)>;
 
-/// Lets one reactor run until nothing is left to happen; what it was told.
+/// Runs one reactor until no event is left; returns its completions.
 pub fn quiet(world: &World, r: &Reactor) -> Told {
     let told = RefCell::new(Told::new());
     let turn = || {
@@ -43,7 +43,7 @@ pub fn quiet(world: &World, r: &Reactor) -> Told {
     told.into_inner()
 }
 
-/// Runs `work` on the first of the reactors, and what the others do, until it is done.
+/// Runs `work` on the first of the reactors, and the tasks of the others, until it is done.
 pub fn run<T: 'static>(
     world: &World,
     reactors: &[&Reactor],

@@ -1,5 +1,4 @@
-//! What is looked at in a story of arrays: how the array is, what it holds, and whether each disk
-//! can be done without.
+//! Checks of an array in a run: its state, its content, and whether it can do without each disk.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -42,8 +41,8 @@ impl Story {
         let line = |key| life.show("raid", &self.set, key);
         let lines = line("Volume") + &line("Subdisks");
         let away = lines.matches("(NONE)").count() + lines.matches("(FAILED)").count();
-        // Lists come after what happens: one that was pulled may stand there still, and one that is
-        // back, but not in, is away.
+        // Lists are updated late: a pulled disk may still be in them, and one that is back, but not
+        // in, is away.
         let seen = !self.out.iter().any(|name| lines.contains(&format!("{name} (")));
         seen && !Self::is_leaving(life)
             && away <= self.out.len()
@@ -70,7 +69,7 @@ impl Story {
         bytes
     }
 
-    /// What is there after a power cut.
+    /// Checks the content after a power cut.
     pub(super) fn find(&mut self, life: &mut Life) {
         let bytes = self.read_all(life);
         let forced = std::mem::take(&mut self.forced);
@@ -89,8 +88,8 @@ impl Story {
         read.unwrap_or_else(|what| panic!("{what}\n{}", life.story()));
     }
 
-    /// J8 of `geom`: nothing is written any more, and no disk fails. What is owed is paid; a volume
-    /// that lacks a disk, and whose parity is right all the same, is clean.
+    /// J8 of `geom`: there are no more writes, and no disk fails. Debts are paid; a volume that
+    /// lacks a disk, but whose parity is right, is clean.
     pub(super) fn comes_clean(&mut self, life: &mut Life) {
         if self.out.is_empty() || !self.is_harsh() || !self.parity() {
             return;
@@ -105,7 +104,7 @@ impl Story {
         self.tally.cleaned += u64::from(is_right && self.stayed.load(SeqCst));
     }
 
-    /// What is compared is in order: nothing may differ.
+    /// A comparison in order finds no difference.
     pub(super) fn agrees(&self, life: &Life) {
         let said = life.show("raid", &self.set, "Verify");
         let agrees = said.is_empty() || said.contains("; 0 sectors differ");
@@ -143,7 +142,7 @@ impl Story {
                 life.pass(200 * MS);
                 life.settle();
             }
-            // What somebody asked for while a disk hung may have come only now.
+            // An operation requested while a disk hung may have taken effect only now.
             if self.state(life) == "OPTIMAL" {
                 self.doubt.store(false, SeqCst);
                 return self.disks.values().for_each(|disk| disk.lock().failed = false);

@@ -1,5 +1,5 @@
-//! A client: enters an export, works, loses its connection, enters again. NBD takes no session
-//! over: what a lost connection had sent may be written until the daemon has ended its session.
+//! An NBD client: enters an export, works, loses its connection, enters again. NBD takes no session
+//! over: requests of a lost connection may be written until the daemon has ended its session.
 //!
 //! ```text
 //!   connect -> handshake -> work -> cut, reset, DISC -> its session is gone -> its writes are over
@@ -27,7 +27,7 @@ const PATIENCE_NS: u64 = 5_000 * MS;
 /// Silence after which the kernel's keepalive would have ended a connection: the simulated links
 /// know none, so the session is ended by hand.
 const KEEPALIVE_NS: u64 = 20_000 * MS;
-/// The same when everybody leaves.
+/// The same when all agents leave.
 const LEAVING_NS: u64 = 2_000 * MS;
 /// A session that a handshake was about to make exists by then or never.
 const LATE_NS: u64 = 10_000 * MS;
@@ -211,7 +211,7 @@ impl Client {
         self.former.borrow_mut().push(Former { from, since_ns, tasks, kicked: false });
     }
 
-    /// What was sent on connections whose session is gone is over (B2).
+    /// Requests of connections whose session is gone are over (B2).
     fn reap(&self) {
         let now = self.reactor.now();
         if self.former.borrow().is_empty() || now < self.reaped_ns.get() + REAP_NS {
@@ -297,7 +297,7 @@ impl Client {
         self.tasks.borrow().values().any(|t| now.saturating_sub(t.at_ns) > PATIENCE_NS)
     }
 
-    /// DISC: what is under way is answered still, then the daemon hangs up.
+    /// DISC: requests in flight are still answered, then the daemon hangs up.
     async fn say_goodbye(&self, link: &Link) {
         self.shared.mark("nbd goodbyes");
         self.send(link, What::Goodbye, 0, 0, &[]);

@@ -1,4 +1,4 @@
-//! What a client makes of what it hears.
+//! Checks of the replies to an NBD client.
 
 use std::rc::Rc;
 
@@ -42,7 +42,7 @@ const OVERFLOW: u32 = 75;
 const NOT_SUP: u32 = 95;
 const SHUTDOWN: u32 = 108;
 
-/// What was known when somebody came to the door.
+/// State of the model when a client began to enter an export.
 pub struct Door {
     asked: u64,
     grant: Grant,
@@ -62,7 +62,7 @@ impl Client {
         !moved && quiet(door.grant) && quiet(grant) && door.grant.now == grant.now
     }
 
-    /// B5. False when nobody can say which unit it is.
+    /// B5. False when the unit of the export is ambiguous.
     pub fn entered(&self, unit: &Unit, door: &Door, wanted: &Wanted, link: &Link) -> bool {
         self.shared.say(|| format!("{}: entered {wanted:?}", self.name));
         self.shared.mark("nbd entries");
@@ -143,7 +143,7 @@ impl Client {
         }
     }
 
-    /// B3: it was carried out, so nothing stood against it.
+    /// B3: it was carried out, so there was no cause for an error.
     fn good(&self, task: &Task, unit: &Unit, link: &Link) {
         let who = format!("{} {:?} lun {}", self.name, task.what, task.lun);
         assert!(!link.going.get(), "{who}: carried out after SHUTDOWN");

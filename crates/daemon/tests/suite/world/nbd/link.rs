@@ -23,7 +23,7 @@ const ERRORS: u32 = 1 << 31;
 const INFO_EXPORT: u16 = 0;
 const CONTEXT: &str = "base:allocation";
 
-/// What a client asks for at the door.
+/// The request of a client to enter an export.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub name: String,
@@ -176,7 +176,7 @@ impl Link {
         self.more.ring();
     }
 
-    /// Sends what is queued, until the end.
+    /// Sends queued data until the end.
     pub async fn write(self: Rc<Link>) {
         loop {
             let next = self.out.borrow_mut().pop_front();

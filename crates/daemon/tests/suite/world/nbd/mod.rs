@@ -1,11 +1,11 @@
-//! NBD clients: the same units as the initiators have, by other words, under the same model.
+//! NBD clients on the same units as the initiators, over another protocol, under the same model.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `link` | one connection: handshake, requests, replies, read by a reader of its own |
-//! | `client` | what a client does, and when what it sent is over |
-//! | `request` | which request it sends next, and how |
-//! | `judge` | what it makes of replies |
+//! | `client` | actions of a client, and when its requests are over |
+//! | `request` | choice and form of its next request |
+//! | `judge` | checks of replies |
 //!
 //! Invariants
 //!  B1  A request has one reply, in the form that was agreed on; the pieces of a READ cover its
@@ -15,8 +15,8 @@
 //!  B3  An error has a cause: a disk that failed, a reservation, rights, an access state, a request
 //!      that is wrong. A request that did well had none of them all the time.
 //!  B4  What BLOCK_STATUS takes for a hole or for zeroes may read as zeroes.
-//!  B5  Who may see a unit enters its export, and is told its size and what may be done with it;
-//!      who may not see it does not.
+//!  B5  A client that may see a unit enters its export, and gets its size and the permitted
+//!      operations; a client that may not see it does not enter.
 
 mod client;
 mod judge;

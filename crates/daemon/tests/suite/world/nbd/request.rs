@@ -1,4 +1,4 @@
-//! Which request a client sends next, and how.
+//! Choice and form of the next request of a client.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ const BEYOND: u64 = 1 << 40;
 /// A flag that no request knows.
 const UNKNOWN_FLAG: u16 = 1 << 9;
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     Read {
@@ -56,12 +56,12 @@ impl What {
         matches!(self, What::Read { .. } | What::Look)
     }
 
-    /// Tells something about blocks.
+    /// Returns information on blocks.
     pub fn looks(self) -> bool {
         self.reads() || matches!(self, What::Status { .. })
     }
 
-    /// What it needs of reservations.
+    /// The access that it needs under reservations.
     pub fn need(self) -> Need {
         match self {
             _ if self.writes() || self == What::Flush => Need::Write,
@@ -88,7 +88,7 @@ impl What {
     }
 }
 
-/// What is wrong with a request that is sent to be refused.
+/// The error in a request that is sent to be refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wrong {
     Beyond,
@@ -107,7 +107,7 @@ pub struct Task {
     pub offset: u64,
     pub len: u64,
     pub wrong: Option<Wrong>,
-    /// Its write stands in the model: somebody granted it at some time.
+    /// The model records its write, because it was granted at some time.
     pub granted: bool,
     /// The rights changed while it was under way.
     pub unsure: bool,

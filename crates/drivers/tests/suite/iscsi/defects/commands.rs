@@ -1,4 +1,4 @@
-//! Commands that lie (inputs 17 to 26): lengths, units, ranges and parameter lists.
+//! Commands with false fields (inputs 17 to 26): lengths, units, ranges and parameter lists.
 
 use wire::iscsi::{Residual, Response, TaskAnswer, task_function};
 

@@ -70,8 +70,8 @@ fn lengths_that_are_not_whole_blocks_write_whole_blocks_only() {
 
 #[test]
 fn sizes_with_every_amount_of_immediate_data() {
-    // SPDK 565a44628d and 2781: pools of immediate data and of what is asked for were mixed up;
-    // SPDK 2029: the data digest of more than one segment.
+    // SPDK 565a44628d and 2781: pools of immediate data and of solicited data were mixed up; SPDK
+    // 2029: the data digest of more than one segment.
     let params = serde_json::json!({ "initial_r2t": false, "first_burst_length": 65_536 });
     let mut house = House::with(drivers::TargetSpec { params, ..drivers::TargetSpec::default() });
     for (i, digests) in [false, true].into_iter().enumerate() {

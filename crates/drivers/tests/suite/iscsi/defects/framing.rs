@@ -124,7 +124,7 @@ fn connections_reset_at_each_byte() {
             ..NopOut::default()
         };
         c.send(&ping, &[]);
-        // An answer that nobody reads makes the end of the connection a reset.
+        // An unread answer makes the end of the connection a reset.
         c.stream.peek(&mut [0]).unwrap();
         let mut pdu = c.command(0, &rw10(0x2a, 100, 1), 0, 512);
         pdu.data_len = 512;

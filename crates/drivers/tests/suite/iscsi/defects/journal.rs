@@ -1,4 +1,4 @@
-//! What the driver logs, kept for tests: every refusal says why.
+//! The driver's log, kept for tests: every refusal has its reason there.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -110,7 +110,7 @@ fn whatever_is_refused_is_in_the_log_with_the_reason() {
     raw.ask(0x00, &who());
     drop(raw);
     drop(c);
-    // Answers that nobody reads make it a reset.
+    // Unread answers make it a reset.
     expect(at, "connection");
     house.well("refusals");
 }

@@ -1,4 +1,4 @@
-//! Which test stands for which malformed input and for which defect of others.
+//! List of tests by malformed input and by defect of other targets.
 //!
 //! The names of files are those below `crates/`; a test that is renamed must be renamed here.
 

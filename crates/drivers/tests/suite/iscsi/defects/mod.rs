@@ -1,8 +1,8 @@
 //! Defects that other targets had, and input that has broken them, against this one over real
 //! sockets. After each attack a well-behaved session that was there before must still be served,
-//! sessions and buffers must have been given back, and what was refused must be in the log.
+//! sessions and buffers must have been given back, and refused requests must be in the log.
 //!
-//! `list` says which test stands for which defect.
+//! `list` names the test of each defect.
 
 mod commands;
 mod data;
@@ -59,7 +59,7 @@ impl House {
         Raw { stream: connect(self.server.portal), isid: 9, task_tag: 1 }
     }
 
-    /// The witness hears what a reset of its units has left for it.
+    /// The witness receives the unit attention that a reset of its units left.
     pub fn quiet(&mut self) {
         self.witness.ready();
     }
@@ -83,7 +83,7 @@ pub struct Raw {
     pub task_tag: u32,
 }
 
-/// What a login request brought: the answer and its text, or the end of the connection.
+/// The result of a login request: the answer and its text, or the end of the connection.
 pub type Told = Option<(LoginResponse, String)>;
 
 impl Raw {
@@ -114,7 +114,7 @@ impl Raw {
         Some((response, String::from_utf8(data).unwrap()))
     }
 
-    /// Sends and hears; spaces in `text` stand for NULs.
+    /// Sends a request and returns the answer; spaces in `text` mean NULs.
     pub fn ask(&mut self, flags: u8, text: &str) -> Told {
         let mut bytes = text.replace(' ', "\0").into_bytes();
         if !bytes.is_empty() {
@@ -134,7 +134,7 @@ impl Raw {
     }
 }
 
-/// Names of a good first request; spaces stand for NULs.
+/// Names of a good first request; spaces mean NULs.
 pub fn who() -> String {
     format!("InitiatorName=iqn.2026-11.test.ashlar:raw TargetName={IQN}")
 }

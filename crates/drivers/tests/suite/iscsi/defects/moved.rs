@@ -1,4 +1,4 @@
-//! Targets that are elsewhere: logins are sent there (RFC 7143 section 11.13.5, class 1).
+//! Redirected targets: logins are sent to another portal (RFC 7143 section 11.13.5, class 1).
 
 use drivers::TargetSpec;
 use serde_json::json;
@@ -22,7 +22,7 @@ fn a_login_is_told_where_the_target_is() {
         assert_eq!(text, "TargetAddress=[fd00::2]:3261,1\0");
         assert!(raw.is_closed());
     }
-    // Nobody is told who may not come in: it is as if there were no such target.
+    // An initiator without access gets no redirection: it is as if there were no such target.
     house.server.allow(&["iqn.2026-11.test.ashlar:witness"]);
     assert_eq!(house.dial().status(0x87, &who()), 0x0203);
     // A session that was there stays; without a redirection logins are served again.

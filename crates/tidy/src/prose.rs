@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use crate::source::Tree;
 
-/// A word or phrase that is counted, and the most of it in 10,000 words of the whole tree. The
-/// limits are lowered as the prose gets better, to the goal in the last column.
-pub const MEASURED: &[(&str, f64, f64)] = &[
-    ("clause as a noun", 66.0, 3.0),
-    ("nobody", 19.0, 1.0),
-    ("whoever", 10.0, 1.0),
-    ("somebody", 8.0, 1.0),
-    ("everybody", 8.0, 1.0),
-    ("stands", 22.0, 1.0),
-    ("told", 22.0, 1.0),
+/// A word or phrase that is counted, and the most of it in 10,000 words of the whole tree. The goal
+/// for clauses is 3; most of those left are help texts.
+pub const MEASURED: &[(&str, f64)] = &[
+    ("clause as a noun", 6.0),
+    ("nobody", 1.0),
+    ("whoever", 1.0),
+    ("somebody", 1.0),
+    ("everybody", 1.0),
+    ("stands", 1.0),
+    ("told", 1.0),
 ];
 
 /// Number of words in comments, and the counts of measured words among them.

@@ -40,6 +40,10 @@ fn blocks_of_the_manual() -> Vec<(PathBuf, String)> {
     let mut blocks = Vec::new();
     for page in pages {
         let text = std::fs::read_to_string(&page).unwrap();
+        // Sessions of a page are run with its configuration: see `manual.rs`.
+        if text.contains("```console\n") {
+            continue;
+        }
         for block in text.split("```toml\n# ashlar.toml\n").skip(1) {
             let (toml, _) = block.split_once("\n```").expect("the block ends");
             blocks.push((page.clone(), toml.to_owned()));
@@ -59,7 +63,7 @@ fn each_configuration_of_the_manual_is_planned() {
     std::fs::write(&secret, "correct-horse-battery").unwrap();
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
     let blocks = blocks_of_the_manual();
-    assert!(blocks.len() >= 4, "{blocks:?}");
+    assert!(blocks.len() >= 3, "{blocks:?}");
     for (page, toml) in blocks {
         let file = house.path("page.toml");
         std::fs::write(&file, toml).unwrap();

@@ -394,7 +394,7 @@ fn a_plan_takes_no_disk_from_under_a_whole() {
         house.ashlar(&["plan"]).ends(1).says(&["apply` refuses", "first", command]);
         let last = house.json(&["journal"])["events"].as_array().map_or(0, Vec::len);
         let said = house.ashlar(&["apply"]).ends(1);
-        said.complains(&[&format!("d{disk}"), "stands on it", command]);
+        said.complains(&[&format!("d{disk}"), "uses it", command]);
         let now = house.json(&["journal"])["events"].as_array().map_or(0, Vec::len);
         assert_eq!(last, now, "something was touched");
     }

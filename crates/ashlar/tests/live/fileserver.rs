@@ -530,7 +530,7 @@ fn the_first_servers_config_string_works_with_shelves_and_a_standby_takes_over()
     let mut standby = main.sibling("standby", &text);
     // A standby waits for a shelf that starts later than the daemon.
     standby.ashlar(&["status"]).ends(3).says(&["fs standby"]);
-    standby.ashlar(&["journal"]).ends(0).says(&["it stands on e545.0, which is not there yet"]);
+    standby.ashlar(&["journal"]).ends(0).says(&["it uses e545.0, which is not there yet"]);
     let _other = shelves.shelf(&main, "545", "0");
     standby.until("it looks at its cache device", SOON, || {
         let said = standby.ashlar(&["status"]).out;

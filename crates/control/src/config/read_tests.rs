@@ -212,11 +212,11 @@ fn names_that_clash_or_point_nowhere() {
 #[test]
 fn geoms_that_cannot_stand() {
     let geom = |name: &str, rest: &str| format!("[[geom]]\nclass='nop'\nname='{name}'\n{rest}\n");
-    refused(&geom("a", ""), Kind::ConfigKey, &["stands on nothing"]);
+    refused(&geom("a", ""), Kind::ConfigKey, &["uses nothing"]);
     refused(&geom("a", "provider='b'\nmembers=['c']"), Kind::ConfigKey, &["not both"]);
     refused(&geom("a", "members=['c','c']"), Kind::ConfigName, &["twice"]);
     let ring = geom("a", "provider='b'") + &geom("b", "provider='a'");
-    refused(&ring, Kind::ConfigName, &["stands on itself"]);
+    refused(&ring, Kind::ConfigName, &["uses itself"]);
     refused(&geom("a b", "provider='c'"), Kind::ConfigValue, &["no spaces"]);
 }
 

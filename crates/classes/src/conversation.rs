@@ -31,7 +31,10 @@ pub(crate) async fn drive<T>(
 pub(crate) async fn carry_out(core: &Rc<Core>, edge: Edge, plan: &WritePlan) -> Result<(), Errno> {
     for step in plan.steps() {
         match step {
-            WriteStep::Write { offset, bytes } => core.write(edge, *offset, bytes).await?,
+            WriteStep::Write { offset, bytes } => {
+                core.reaches(edge, offset.saturating_add(bytes.len() as u64)).await;
+                core.write(edge, *offset, bytes).await?;
+            }
             WriteStep::Flush => flush(core, edge).await?,
         }
     }

@@ -86,6 +86,7 @@ pub(super) fn write_records(shared: &Arc<Shared>, notes: Vec<Note>, settle: bool
 
 /// B4: one record is on the disk at any time, and none beside a bitmap that is not there.
 async fn write_one(core: &Rc<Core>, note: &Note) -> Result<(), Errno> {
+    core.reaches(note.edge, note.at + note.sector.len() as u64).await;
     let over = note.moves.as_ref().filter(|moves| note.is_under_bitmap(moves.from));
     if let Some(moves) = over
         && !note.sector.is_empty()

@@ -60,6 +60,7 @@ pub(super) fn follow<S: Span>(t: &Topology, me: GeomId, consumer: ConsumerId, fr
 
 async fn carry<S: Span>(core: &Rc<Core>, job: &Move) -> Result<(), Errno> {
     let len = job.sector_bytes as usize;
+    core.reaches(job.edge, job.media_bytes).await;
     let old = core.read(job.edge, job.from, len).await?;
     let mut label = S::decode(&old).map_err(|_| Errno::Inval)?;
     label.provider_bytes = job.media_bytes;

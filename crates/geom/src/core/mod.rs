@@ -370,6 +370,20 @@ impl Core {
         waiting::Io::start(self.clone(), edge, fill).await
     }
 
+    /// Waits until this core knows that the provider below an edge has `end` bytes, for 2 s at
+    /// most. A geom learns of a larger size before the cores do: without the wait, metadata at the
+    /// new end could be beyond the medium that this core knows.
+    pub async fn reaches(self: &Rc<Self>, edge: Edge, end: u64) {
+        const STEP_NS: u64 = 1_000_000;
+        for _ in 0..2_000 {
+            let bytes = self.table.borrow().edge(edge.0).map(|e| e.node.limits.media_bytes);
+            if bytes.is_none_or(|bytes| bytes >= end) {
+                return;
+            }
+            self.reactor.sleep(STEP_NS).await;
+        }
+    }
+
     /// Reads `len` bytes at `offset` for a conversation: tasting, tables, tests.
     pub async fn read(
         self: &Rc<Self>,

@@ -12,9 +12,9 @@
 //!                   +-- expire -- Pausing <-- pause +
 //! ```
 //!
-//! `queue` decides which CCB begins when, `answers` handles answers, `cure` makes a device ready,
-//! `hurry` ends CCBs that need not wait here, `reset` holds all CCBs back while the device is
-//! reset, and `doubt` holds users' commands back until it is known that the medium is the same.
+//! `queue` orders CCBs, `completion` handles answers, `recovery_actions` makes a device ready,
+//! `failfast` ends CCBs that need not wait here, `reset` holds CCBs back during a reset, `doubt`
+//! holds users' commands back until it is known that the medium is the same.
 //!
 //! Invariants
 //!  D1  A CCB ends exactly once: every way leads to `Ended`, and only `end` leads out of it.

@@ -11,10 +11,11 @@
 //!
 //! The class:
 //!
-//! * `class` tastes; `found` chooses the record in force, and `book` makes the record of each disk.
+//! * `class` tastes; `assemble` chooses the record in force, and `book` makes each disk's record.
 //! * `set` holds the states of the members. `geom` decides, in one thread for each array.
-//! * `told` handles its messages, and `jobs` changes the array in jobs that end with `notes`.
-//! * `ups` offers the volumes that can be used; `volume` is the data path; `records` writes.
+//! * `messages` handles its messages, and `jobs` changes the array in jobs that end with
+//!   `pending_updates`.
+//! * `volumes` offers the volumes that can be used; `volume` is the data path; `records` writes.
 //! * `verbs` has the verbs, with `policy` and `follow`; `show` makes lists; `name` names volumes.
 
 mod arrival;

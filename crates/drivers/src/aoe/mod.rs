@@ -21,7 +21,7 @@
 //! Invariants
 //!  A1  An answer to a write is sent when its data are on stable storage: initiators never flush.
 //!  A2  A write that was answered is never carried out again. A duplicate is not carried out after
-//!      a later write of the same blocks (`court`).
+//!      a later write of the same blocks (`replay_guard`).
 //!  A3  An initiator that may see nothing gets no answer.
 //!  A4  A setting of an initiator is acknowledged when it is in the vault.
 

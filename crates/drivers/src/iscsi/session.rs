@@ -5,7 +5,7 @@
 //!  W1  Commands are delivered in the order of CmdSN, immediate ones at once.
 //!  W2  MaxCmdSN never moves back.
 //!  W3  StatSN is counted when an answer is queued, and answers leave in that order.
-//!  W4  A tag is in `tasks` from before the engine hears of the command until it has answered or
+//!  W4  A tag is in `tasks` from before the engine receives the command until it has answered or
 //!      discarded it: a second use of it in between is refused.
 
 use std::cell::{Cell, RefCell};

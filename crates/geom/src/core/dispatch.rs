@@ -15,7 +15,7 @@
 //!
 //! Invariants
 //!  D1  A layer's `start` runs only after access, sticky error, range, gate and size were checked.
-//!  D2  A request that a layer has ended counts there once: see `accounts.rs`.
+//!  D2  A request that a layer has ended counts there once: see `inflight.rs`.
 //!  D3  `NoMem` never reaches the originator: the request enters the same edge again later.
 //!  D4  A child starts only after its parent's layer has answered; one whose parent was ended
 //!      instead does not start.
@@ -23,7 +23,7 @@
 //!      beyond it is `Io`; misaligned it is `Inval` (geom.md 1.7).
 //!  D6  A Bio that waits goes on by the newest ticket made for it, once; nothing older wakes it.
 //!  D7  The pieces of a request that is cut take its place in the queue: no later request enters
-//!      before or between them. Of more than one wave this holds for the first; see `cuts.rs`.
+//!      before or between them. Of more than one wave this holds for the first; see `split.rs`.
 //!  D8  The operation, ranges and data of a request stay unchanged while layers pass it on; a layer
 //!      moves its offset alone. So whether it is whole is checked once a descent.
 

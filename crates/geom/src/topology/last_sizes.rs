@@ -11,7 +11,7 @@
 //!   opened to be written to -> its size too: its user may label it
 //!   becomes larger ----------> the new size too, saved before consumers are notified
 //!   tasted ------------------> the class gets the sizes at which it ended (`Taster::ended`);
-//!                              a label found there is carried to the end (`carry`)
+//!                              a label found there is carried to the end (`label_migration`)
 //! ```
 //!
 //! Invariants

@@ -1,10 +1,10 @@
 //! Data path of a volume of an array: the places of its bytes, and how they are read, written and
 //! repaired.
 //!
-//! * `map` is the geometry; `rows` writes rows with parity, `solve` reads and solves them, `send`
-//!   sends requests to their members; `zero` zeroes them.
-//! * `log` writes the log of partial parity before rows, where it is kept. `logged` makes its
-//!   entries, and `replay` replays it at the start.
+//! * `map` is the geometry; `rows` writes rows with parity, `reconstruct` reads and solves them,
+//!   `send` sends requests to their members; `zero` zeroes them.
+//! * `log` writes the log of partial parity before rows, where it is kept. `ppl_accounting` makes
+//!   its entries, and `replay` replays it at the start.
 //! * `layer` is the data path; `tasks` does operations on more than one member.
 //! * `shared` is the state used by the cores; `pass` fills members and makes copies and parity
 //!   right; `verify` compares them, and `locate` finds the wrong strip where there are two

@@ -1,5 +1,5 @@
-//! Rows of levels with parity, and how they are written. `solve` reads them, and solves for missing
-//! data; `send` writes to their members, and repairs rows after failures of these.
+//! Rows of levels with parity, and how they are written. `reconstruct` reads them, and solves for
+//! missing data; `send` writes to their members, and repairs rows after failures of these.
 //!
 //! The first parity is the sum of a row's data; the second the sum of the data, each times
 //! `2 ^ slot` (DDF counts every slot, also those that hold parity).

@@ -15,7 +15,7 @@
 //!      that ended RESERVATION CONFLICT forbidden.
 //!  R3  After a restart the state is that of some world with APTPL, or nothing.
 //!  R4  A session that ends takes its RESERVE along; only the target knows when. A world in which
-//!      it ended dies when the initiator hears an answer to a command that it sent later.
+//!      it ended ends when the initiator receives an answer to a command that it sent later.
 
 use std::collections::{BTreeMap, BTreeSet};
 

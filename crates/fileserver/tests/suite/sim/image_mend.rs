@@ -157,7 +157,7 @@ fn made() -> ([Rc<Disk>; 2], Tree) {
     (disks, live)
 }
 
-/// Damages the contents of the devices, checks and mends them. Afterwards no fault is found, all
+/// Damages the contents of the devices, checks and repairs them. Afterwards no fault is found, all
 /// files but `differs` have their former contents, and the image can be used further. Returns the
 /// contents.
 fn mends(damage: impl FnOnce(&Cache), differs: &[&str]) -> Tree {

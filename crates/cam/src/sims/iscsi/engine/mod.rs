@@ -24,7 +24,7 @@
 //!  I6  Of a command that CAM gave up no memory is read or written: CAM may have given it back
 //!      before the target knows.
 //!  I7  A command that ends its session again and again fails, named, and no other command with it:
-//!      see `suspects`.
+//!      see `poison_commands`.
 //!  I8  A command of a user that was not sent returns to CAM when a session begins, and when its
 //!      unit answers with an attention after which another medium may answer.
 

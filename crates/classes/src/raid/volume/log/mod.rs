@@ -26,11 +26,11 @@
 //!      say from then on that all parity is to be made anew.
 //!  L5  A holder of a unit never waits for another one.
 //!  L6  A row is sent only to the present members. If members were added or removed while it waited
-//!      for its unit, it is divided anew (E1 of `logged`). Before a record changes the members, the
-//!      rows sent to the old members have ended, or wait for that record, and every member has been
-//!      flushed. The reason: data of a member that is out on record is known only from the others,
-//!      and one that is in order on record has no unit for the rows that were sent while it was
-//!      being filled.
+//!      for its unit, it is divided anew (E1 of `ppl_accounting`). Before a record changes the
+//!      members, the rows sent to the old members have ended, or wait for that record, and every
+//!      member has been flushed. The reason: data of a member that is out on record is known
+//!      only from the others, and one that is in order on record has no unit for the rows that
+//!      were sent while it was being filled.
 
 mod begin;
 mod sends;

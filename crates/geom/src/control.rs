@@ -162,6 +162,7 @@ pub struct Control {
     acked: Vec<u64>,
     wait: Waiter,
     watch: Option<Watch>,
+    interlude: Option<Box<dyn FnMut()>>,
     gates: u64,
     /// Cores that reported the gate that was closed last as empty.
     gate_drained: usize,
@@ -187,6 +188,7 @@ impl Control {
             cores,
             wait,
             watch: None,
+            interlude: None,
             gates: 0,
             gate_drained: 0,
             clock,
@@ -196,6 +198,12 @@ impl Control {
     /// From now on `watch` is called with the graph and the time, ns, whenever a call waits.
     pub fn set_watch(&mut self, watch: Watch) {
         self.watch = Some(watch);
+    }
+
+    /// For simulations: from now on `interlude` runs after each event, before the graph that the
+    /// event has changed is published. Cores that have threads of their own may run then, too.
+    pub fn set_interlude(&mut self, interlude: Box<dyn FnMut()>) {
+        self.interlude = Some(interlude);
     }
 
     /// Lets the watch look now.
@@ -264,6 +272,9 @@ impl Control {
             }
             while self.topology.step() {
                 progress = true;
+                if let Some(interlude) = &mut self.interlude {
+                    interlude();
+                }
             }
             for action in self.topology.take_actions() {
                 progress = true;

@@ -283,3 +283,24 @@ fn a_member_that_was_away_does_not_make_the_mirror_small_again() {
     assert_eq!(bench.state("d1"), "ACTIVE", "{}", bench.life.story());
     agree(&bench);
 }
+
+/// Cores that run between an event and the graph that it changes know a larger disk later than the
+/// mirror does: a record written at once would be beyond the end that they know.
+#[test]
+fn a_member_that_grows_stays_active_though_the_cores_hear_of_it_later() {
+    for extra in [json!({}), json!({ "region": 8192 })] {
+        let mut bench = Bench::with(2, extra);
+        bench.life.overtake(1);
+        bench.fill(1, false);
+        for more in 1..=20 {
+            for (name, disk) in bench.disks.clone() {
+                let bytes = disk.grow(more * SECTOR);
+                bench.life.resized(&name, bytes);
+            }
+            bench.life.pass(20 * MS);
+            for name in ["d0", "d1"] {
+                assert_eq!(bench.state(name), "ACTIVE", "{more}\n{}", bench.life.story());
+            }
+        }
+    }
+}

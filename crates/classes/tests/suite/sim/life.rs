@@ -131,6 +131,11 @@ impl Life {
         life
     }
 
+    /// From now on the cores may run between an event and the graph that it changes.
+    pub fn overtake(&mut self, seed: u64) {
+        self.control.set_interlude(interlude(&self.world, &self.cores, seed));
+    }
+
     /// Lets so much time pass.
     pub fn pass(&mut self, ns: u64) {
         self.control.wait_until(Duration::from_nanos(ns), |_| false);
@@ -342,4 +347,25 @@ impl Life {
         assert!(self.until(60, free), "{name} never goes\n{}", self.story());
         self.plug(name, disk);
     }
+}
+
+/// Runs the cores for a few turns, in two of three times.
+fn interlude(world: &World, cores: &[Rc<Core>], seed: u64) -> Box<dyn FnMut()> {
+    let (world, cores) = (world.clone(), cores.to_vec());
+    let mut random = SeededRandom::new(seed ^ 0x0e7);
+    Box::new(move || {
+        let mut turns = random.below(3) * 40;
+        let mut actors: Vec<Actor> = cores
+            .iter()
+            .map(|c| {
+                let core = c.clone();
+                Actor::new(c.reactor(), move || core.turn(Patience::Peek))
+            })
+            .collect();
+        let limits = RunLimits { ns: MS, steps: 10_000_000 };
+        world.run(&mut actors, limits, &mut || {
+            turns = turns.saturating_sub(1);
+            turns == 0
+        });
+    })
 }

@@ -2,7 +2,7 @@
 //! tasting in any order. Nothing acknowledged and flushed is lost, members of a mirror agree after
 //! a rebuild, a stale member never wins, nothing panics and nothing hangs.
 //!
-//! 1,165 seeds in all by default. `ASHLAR_SEEDS` sets the number of seeds of each test,
+//! 1,195 seeds in all by default. `ASHLAR_SEEDS` sets the number of seeds of each test,
 //! `ASHLAR_SEED` the first one.
 //!
 //! # Faults tried by hand
@@ -305,6 +305,14 @@ fn rising(random: &mut SeededRandom) -> Plan {
 #[test]
 fn stacks_that_rise() {
     let tally = many(30, rising);
+    let brought = tally.followed > 0 && tally.carried > 0;
+    happened(30, tally.grown > 0 && brought && tally.cuts > 0, &tally);
+}
+
+/// The cores hear of a larger disk later than the layers above it do.
+#[test]
+fn stacks_that_rise_before_the_cores_hear_of_it() {
+    let tally = many(30, |random| Plan { overtaken: true, ..rising(random) });
     let brought = tally.followed > 0 && tally.carried > 0;
     happened(30, tally.grown > 0 && brought && tally.cuts > 0, &tally);
 }

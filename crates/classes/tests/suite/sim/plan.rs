@@ -37,6 +37,8 @@ pub struct Plan {
     pub shrinks: bool,
     /// Disks grow at the bottom, and the layers above are made larger: see `rising`.
     pub rises: bool,
+    /// The cores run between an event and the graph that it changes.
+    pub overtaken: bool,
     /// The power goes also while a member of an array with parity is away: see `stacked`.
     pub harsh: bool,
     /// Bytes of each disk.

@@ -141,6 +141,9 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
         (story.user, story.reads) = (None, false);
         (story.top, story.dark, story.lost) = (None, false, false);
         life.go_on_from(&story.kept);
+        if plan.overtaken {
+            life.overtake(seed ^ number);
+        }
         let brought = carried.clone();
         life.control.topology.set_listener(Box::new(move |remark| {
             talk(|| format!("  {}: {}", remark.name, remark.text));

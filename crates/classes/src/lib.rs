@@ -34,3 +34,4 @@ pub mod write_plan;
 
 pub use members::Waiting;
 pub use registry::{all, all_at, all_with};
+pub use span::BEGINS_ON;

@@ -158,6 +158,7 @@ impl ControlLoop {
                 None => self.loses(&geom),
             })),
             Change::Held(names, to) => drop(to.send(self.held_by(&names))),
+            Change::MayGrow(disk, bytes, to) => drop(to.send(self.may_grow(&disk, bytes))),
             Change::Foresee(change, ahead, to) => {
                 drop(to.send(self.foresee(&change.0, &change.1, &ahead)));
             }
@@ -639,6 +640,11 @@ impl ControlLoop {
         let spec = found.verbs().iter().find(|spec| spec.name == verb);
         if let Some(lacks) = spec.and_then(|spec| spec.lacks(class, on, params)) {
             return Err(Error::new(Kind::Usage, &op, lacks));
+        }
+        if (class, verb) == ("disk", "resize")
+            && let Some(bytes) = params.get("size").and_then(Value::as_u64)
+        {
+            self.may_grow(on, bytes)?;
         }
         let done = self.guarded(&found, verb, on, params);
         self.control.settle().map_err(|e| from_geom(&op, on, e))?;

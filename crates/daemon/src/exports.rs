@@ -612,7 +612,8 @@ impl Exports {
             return Ok(false);
         }
         let provider = named(&control.topology, op, name)?;
-        let derived = || identity::serial_of(&control.topology, provider);
+        let is_known = |serial: &str| self.registry.is_known(serial);
+        let derived = || identity::serial_of(&control.topology, provider, is_known);
         let serial = unit.serial.clone().unwrap_or_else(derived);
         let ids = Ids::new(&serial, unit.given);
         clashes::clash(&ids.all(), name, |id| self.registry.known_by(id))?;

@@ -1,6 +1,7 @@
 //! Serial numbers of exported providers.
 
 use bio::Attr;
+use classes::BEGINS_ON;
 use disks::DISK_CLASS;
 use geom::{ProviderId, Topology};
 
@@ -18,7 +19,15 @@ pub(crate) fn digest(parts: &[&str]) -> String {
 /// The serial number of a provider when the configuration gives none: the same after every restart,
 /// and on every path, as long as the disk's identity stays. A disk of the configuration may be
 /// renamed; for a provider on a disk only the part of its name behind the disk's name counts.
-pub fn serial_of(topology: &Topology, provider: ProviderId) -> String {
+///
+/// `is_known`: whether initiators know a unit by that serial number. A stripe or concat without
+/// labels once had one from its name alone, and keeps it where it is known: another machine may
+/// have a geom of that name, too.
+pub fn serial_of(
+    topology: &Topology,
+    provider: ProviderId,
+    is_known: impl Fn(&str) -> bool,
+) -> String {
     let name = topology.provider_name(provider);
     let ident = text(topology, provider, "GEOM::ident").unwrap_or_default();
     // A partition of an MBR has none.
@@ -26,6 +35,13 @@ pub fn serial_of(topology: &Topology, provider: ProviderId) -> String {
     let disk = disk_of(topology, provider, &ident);
     match (unique, disk) {
         (Some(uuid), _) => digest(&[&ident, &uuid]),
+        (None, None) if ident.is_empty() => {
+            let by_name = digest(&[&ident, name]);
+            match text(topology, provider, BEGINS_ON) {
+                Some(first) if !is_known(&by_name) => digest(&[&first, name]),
+                _ => by_name,
+            }
+        }
         (None, None) => digest(&[&ident, name]),
         (None, Some((disk, called))) => {
             serial_on(&ident, called.as_deref(), name.strip_prefix(&*disk).unwrap_or(name))

@@ -126,6 +126,8 @@ pub enum Change {
     Loses(Box<GeomConfig>, Option<Box<GeomConfig>>, SyncSender<Option<String>>),
     /// The data that these providers hold.
     Held(Vec<String>, SyncSender<Option<String>>),
+    /// Whether a disk may become so large, bytes.
+    MayGrow(String, u64, SyncSender<Result<()>>),
     /// Why a geom of the first section would not become that of the second while it is used.
     Foresee(Box<(GeomConfig, GeomConfig)>, Ahead, SyncSender<Result<()>>),
     /// A step that could not be carried out and is wanted all the same.

@@ -385,6 +385,11 @@ impl Plant for Daemon {
             let change = Box::new((from.clone(), to.clone()));
             return self.mailbox.order(|to| Change::Foresee(change, ahead, to))?;
         }
+        if let Action::GrowDisk { to: disk, .. } = &step.action
+            && let Some(bytes) = disk.params.get("size").and_then(Value::as_u64)
+        {
+            return self.mailbox.order(|to| Change::MayGrow(disk.name.clone(), bytes, to))?;
+        }
         let found = match &step.action {
             Action::CreateGeom { geom } => Some((geom.clone(), ahead.clone())),
             _ => None,

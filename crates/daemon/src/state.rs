@@ -1,14 +1,15 @@
 //! The state of everything, as the API shows it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use bio::{Attr, Op};
 use control::api::{
     AwaitedState, Bucket, BusState, ConsumerState, Daemon, Denied, DeviceErrorState, DeviceState,
     Digests, DiskMode, DiskState, FormerNameState, GeomState, GroupState, Health, Histogram,
     LunState, Memory, OpStats, PortGroupState, ProviderState, RegistrantState, ReservationState,
-    RivalsState, SCHEMA_VERSION, SessionState, State, Stats, TargetHealth, TargetState,
-    TransientState, TroubleState, WhyNot,
+    RivalsState, SCHEMA_VERSION, SessionState, State, Stats, StoppedState, TargetHealth,
+    TargetState, TransientState, TroubleState, WhyNot,
 };
 use control::config::units::short;
 use control::config::{AccessConfig, Config};
@@ -19,7 +20,7 @@ use engine::registry::{
 };
 use engine::reservations::Reservations;
 use engine::space::{FULL_PERCENTS, Room};
-use geom::{GeomView, Grade, ProviderView, Reading, Topology, Trouble, bucket_top_ns};
+use geom::{Class, GeomView, Grade, ProviderView, Reading, Topology, Trouble, bucket_top_ns};
 use serde_json::{Map, Value};
 use wire::scsi::{TransportId, hex, show_naa, show_uuid};
 
@@ -87,10 +88,23 @@ pub fn state(from: &Sources<'_>) -> State {
         certificates: from.files.certificates(),
         changed_files: from.files.changed(),
         former_names: former_names(from),
+        stopped: stopped(from.topology, &geoms),
         ..State::default()
     };
     state.health = state.worst();
     state
+}
+
+/// Geoms that a verb stopped: those that a provider is known as a member of.
+fn stopped(topology: &Topology, geoms: &[GeomView]) -> Vec<StoppedState> {
+    let verdicts = || geoms.iter().flat_map(|g| &g.providers).flat_map(|p| &p.verdicts);
+    let of = |class: &Arc<dyn Class>| {
+        let all = class.stopped_geoms().into_iter();
+        let seen = all.filter(|(_, why)| verdicts().any(|(_, said)| said.contains(why.as_str())));
+        let name = class.name();
+        seen.map(|(geom, _)| StoppedState { class: name.into(), name: geom }).collect::<Vec<_>>()
+    };
+    topology.classes().iter().flat_map(of).collect()
 }
 
 fn former_names(from: &Sources<'_>) -> Vec<FormerNameState> {

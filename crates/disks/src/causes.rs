@@ -45,13 +45,15 @@ pub(crate) fn of_short_writes(path: &Path, free: u64) -> Option<Trouble> {
     (free >= FULL_BYTES).then(|| {
         Trouble::degraded(
             format!(
-                "writes to {} failed for lack of room in the last 5 minutes though its file \
-                 system has some left: a quota is used up, or the file is as large as it may be",
+                "writes to {} failed for lack of room in the last 5 minutes, and its file system \
+                 has room now: it was full then, a quota is used up, or the file is as large as \
+                 it may be",
                 path.display()
             ),
             format!(
-                "Raise what is used up: `repquota -a` shows quotas, `prlimit --fsize --pid {}` the \
-                 limit of the daemon (LimitFSIZE), `ls -ls {quoted}` the file.",
+                "Nothing, if the file system was full. Else raise the limit: `repquota -a` shows \
+                 quotas, `prlimit --fsize --pid {}` the limit of the daemon (LimitFSIZE), \
+                 `ls -ls {quoted}` the file.",
                 std::process::id()
             ),
         )

@@ -150,6 +150,12 @@ pub trait Class: Send + Sync {
         false
     }
 
+    /// Geoms that a verb stopped and tasting does not start again: the name of each, and the
+    /// verdict on its members.
+    fn stopped_geoms(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// True when the class only shows its findings, and opens nothing before a consumer above does.
     /// Other classes hold the provider from the claim on, and may write to it.
     fn only_shows(&self) -> bool {

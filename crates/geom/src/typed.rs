@@ -97,6 +97,11 @@ pub trait Typed: Send + Sync + Sized + 'static {
         Err(Error::new(Errno::NotSup, what))
     }
 
+    /// See [`Class::stopped_geoms`].
+    fn stopped_geoms(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// See [`Class::missing`].
     fn missing(&self, topology: &Topology, params: &Self::Params) -> Option<String> {
         let _ = (topology, params);
@@ -246,6 +251,10 @@ impl<C: Typed> Class for C {
 
     fn knows_ends(&self) -> bool {
         C::KNOWS_ENDS
+    }
+
+    fn stopped_geoms(&self) -> Vec<(String, String)> {
+        Typed::stopped_geoms(self)
     }
 
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {

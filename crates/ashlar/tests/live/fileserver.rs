@@ -14,6 +14,7 @@ use reactor::{Config, PortChoice, Reactor};
 use rig::proc::{self, Proc};
 
 use crate::house::{House, ninep, tool};
+use crate::odd_targets::until_says;
 
 /// Longest way of a change from a server to where it is looked for.
 const SOON: Duration = Duration::from_secs(20);
@@ -332,6 +333,31 @@ fn a_file_is_a_lun_and_so_is_the_file_as_it_was() {
     house.start();
     holds(&house, 0, 2);
     holds(&house, 1, 1);
+    house.stop();
+}
+
+#[test]
+fn a_disk_without_its_file_is_waited_for_and_keeps_its_file() {
+    let mut house = House::alone("fs-disk");
+    images(&house);
+    let server = SERVER.replace("dump_at", "disks = { vm0 = \"/images/vm0\" }\ndump_at");
+    house.configure(&format!("{DISKS}{server}"), "0 = \"vm0\"");
+    house.start();
+    until_says(&house, &["disk vm0 is missing: /images/vm0: file not found"]);
+    house.ashlar(&["fs", "create", "main", "/images", "sys", "sys", "775", "d"]).ends(0);
+    let advised = ["fs", "disk", "main", "/images/vm0", "--as", "vm0", "--size", "12MiB"];
+    until_says(&house, &[&format!("`ashlar {} SIZE`", advised[..7].join(" "))]);
+    house.ashlar(&advised).ends(0);
+    until_says(&house, &["state: OK"]);
+    house.ok(&["list", "luns", "vm0"]);
+    dump(&house, "main");
+    house.ashlar(&["fs", "undisk", "main", "vm0"]).ends(0);
+    house.ashlar(&["fs", "remove", "main", "/images/vm0"]).ends(0);
+    house.ashlar(&advised).ends(0);
+    let back = ["fs", "yesterday", "main", "/images/vm0", "--date", "last", "--copy"];
+    refuses(&house, &back, "it is the disk vm0");
+    house.ashlar(&["fs", "remove", "main", "/images/vm0"]).ends(0);
+    until_says(&house, &["disk vm0: /images/vm0 was removed while it is used"]);
     house.stop();
 }
 

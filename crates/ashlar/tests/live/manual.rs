@@ -24,7 +24,7 @@ impl Step {
     /// It changes nothing, so it may be repeated until a rebuild or the like has ended.
     fn asks(&self) -> bool {
         let words: Vec<&str> = self.command.split(' ').collect();
-        let verbs = ["tree", "status", "list", "access", "history"];
+        let verbs = ["tree", "status", "list", "access", "history", "sessions"];
         words[0] == "ashlar" && words[1..].iter().take(2).any(|word| verbs.contains(word))
     }
 

@@ -112,9 +112,16 @@ pub(crate) fn start(
     match control.topology.find(&format!("{class}/{name}")) {
         Some(_) => Ok(json!({ "message": format!("{class}/{name} is there") })),
         None => {
-            let what = format!(
-                "{class}/{name} has not all its members; `ashlar {class} status` says how many"
-            );
+            let mut geoms = control.topology.class_view(class, 0).into_iter();
+            let trouble = geoms
+                .find(|geom| geom.name == name)
+                .and_then(|geom| geom.troubles.into_iter().next());
+            let what = match trouble {
+                Some(trouble) => format!("it does not run: {}. {}", trouble.why, trouble.action),
+                None => format!(
+                    "{class}/{name} has not all its members; `ashlar {class} status` says how many"
+                ),
+            };
             Err(Error::new(Errno::NxIo, what))
         }
     }

@@ -26,12 +26,19 @@ impl Stopped {
         self.names().remove(name)
     }
 
+    /// The verdict about a member of a geom that was stopped.
+    pub(crate) fn says(class: &str, name: &str) -> String {
+        format!("{class} {name} was stopped by hand: `ashlar {class} start {name}` starts it")
+    }
+
     /// The verdict about a member of it, if it was stopped.
     pub(crate) fn verdict(&self, class: &str, name: &str) -> Option<String> {
-        let stopped = self.names().contains(name);
-        stopped.then(|| {
-            format!("{class} {name} was stopped by hand: `ashlar {class} start {name}` starts it")
-        })
+        self.names().contains(name).then(|| Stopped::says(class, name))
+    }
+
+    /// All of them; see [`geom::Class::stopped_geoms`].
+    pub(crate) fn all(&self, class: &str) -> Vec<(String, String)> {
+        self.names().iter().map(|name| (name.clone(), Stopped::says(class, name))).collect()
     }
 
     /// The same for classes whose members look like the whole. As the refusal of a claim, it hides

@@ -106,6 +106,10 @@ impl Typed for MirrorClass {
     type Claim = Seen;
     type Geom = MirrorGeom;
 
+    fn stopped_geoms(&self) -> Vec<(String, String)> {
+        self.stopped.all(NAME)
+    }
+
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Seen>> {
         Box::pin(async move {
             let record = match known::tasted(disk, "record", Metadata::decode).await {

@@ -114,6 +114,10 @@ impl Typed for MultipathClass {
         verbs::work_as(control, name, false, |_| (mode, options))
     }
 
+    fn stopped_geoms(&self) -> Vec<(String, String)> {
+        self.stopped.all(NAME)
+    }
+
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Metadata>> {
         Box::pin(async move {
             let record = match known::tasted(disk, "record", Metadata::decode).await {
@@ -121,10 +125,7 @@ impl Typed for MultipathClass {
                 Err(why) => return follow::left(disk, NAME, Metadata::placed, why).await,
             };
             if let Some(name) = self.resting.lock().get(&record.uuid) {
-                return Verdict::No(format!(
-                    "multipath {name} was stopped by hand: `ashlar multipath start {name}` starts \
-                     it"
-                ));
+                return Verdict::No(Stopped::says(NAME, name));
             }
             let Metadata { name, uuid, sector_bytes, provider_bytes, .. } = &record;
             if (*sector_bytes, *provider_bytes) != (disk.sector_bytes, disk.media_bytes) {

@@ -152,6 +152,10 @@ impl Typed for RaidClass {
     type Claim = Found;
     type Geom = RaidGeom;
 
+    fn stopped_geoms(&self) -> Vec<(String, String)> {
+        self.stopped.all(NAME)
+    }
+
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Found>> {
         Box::pin(async move {
             let found = match look(disk, disk.media_bytes).await {

@@ -53,6 +53,10 @@ impl<S: Span> Typed for SpanClass<S> {
     type Claim = SpanLabel;
     type Geom = SpanGeom<S>;
 
+    fn stopped_geoms(&self) -> Vec<(String, String)> {
+        self.stopped.all(S::NAME)
+    }
+
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<SpanLabel>> {
         Box::pin(async move {
             let label = match known::tasted(disk, "label", S::decode).await {

@@ -82,6 +82,10 @@ fn attach(t: &mut Topology, geom: GeomId, on: ProviderId) -> Result<ConsumerId, 
     }
 }
 
+/// Identity of the first member of a stripe or concat that has no label and so none of its own. It
+/// stays as members are appended.
+pub const BEGINS_ON: &str = "SPAN::begins_on";
+
 impl<S: Span> SpanGeom<S> {
     fn new(id: u32, manual: bool, strip: u64, count: usize) -> SpanGeom<S> {
         let slots = (0..count).map(|_| None).collect();
@@ -394,6 +398,8 @@ impl<S: Span> SpanGeom<S> {
         if !self.manual {
             let ident = format!("{}-{:08x}", S::NAME, self.id);
             attrs.push(("GEOM::ident", bio::Attr::Text(ident)));
+        } else if let Some(first) = members.first().and_then(|p| t.attr(*p, "GEOM::ident")) {
+            attrs.push((BEGINS_ON, first));
         }
         let first = members.first().map_or((0, 0), |p| t.stripe(*p));
         let (stripe_bytes, stripe_offset) = if self.strip > 0 { (self.strip, 0) } else { first };

@@ -35,6 +35,7 @@ pub(crate) mod verbs;
 mod tests;
 
 pub use class::SpanClass;
+pub use geom::BEGINS_ON;
 pub use label::SpanLabel;
 pub use map::Piece;
 

@@ -18,7 +18,7 @@ pub use event::{Event, Level, ProgressLine, ProgressUnit};
 pub use files::{CertificateState, ChangedFilesState};
 pub use state::{
     BusState, ConsumerState, CoreState, Daemon, DeviceErrorState, DeviceState, DiskMode, DiskState,
-    FormerNameState, GeomState, Health, Memory, ProviderState, SCHEMA_VERSION, State,
+    FormerNameState, GeomState, Health, Memory, ProviderState, SCHEMA_VERSION, State, StoppedState,
     TransientState, TroubleState, WhyNot,
 };
 pub use stats::{Bucket, Histogram, OpStats, Stats};

@@ -74,6 +74,19 @@ pub struct State {
     /// Names that units had before their disk was renamed, and are served under to NBD clients.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub former_names: Vec<FormerNameState>,
+    /// Geoms that a verb stopped, whose members are there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<StoppedState>,
+}
+
+/// A geom that a verb stopped.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct StoppedState {
+    /// Its class.
+    pub class: String,
+    /// Its name, without the class.
+    pub name: String,
 }
 
 /// A name that a unit had.

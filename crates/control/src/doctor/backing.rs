@@ -1,6 +1,7 @@
 //! Check that the files and devices behind the disks exist and fit.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
+use crate::api::{DiskState, Health};
 use crate::config::DiskConfig;
 use rustix::fs::{FsWord, statfs};
 use std::fs::OpenOptions;
@@ -30,10 +31,27 @@ fn look(facts: &Facts) -> Vec<Finding> {
     for disk in &config.disk {
         if let Some(path) = disk.params.get("path").and_then(|p| p.as_str()) {
             seen += 1;
-            out.extend(one(disk, Path::new(path), &mounts));
+            let path = Path::new(path);
+            let disks = facts.daemon.as_ref().map_or(&[][..], |state| &state.disks);
+            let served = disks.iter().find(|d| d.name == disk.name && d.health != Health::Failed);
+            match served.filter(|_| !path.exists()) {
+                Some(served) => out.push(removed(served, path)),
+                None => out.extend(one(disk, path, &mounts)),
+            }
         }
     }
     if out.is_empty() { ok(format!("{seen} looked at, all fit")) } else { out }
+}
+
+/// The file is gone while the daemon has the disk: `create = true` would make an empty one.
+fn removed(disk: &DiskState, path: &Path) -> Finding {
+    let action = disk.troubles.first().map(|trouble| trouble.action.clone());
+    bad(
+        Grade::Fail,
+        format!("disk {}: there is no {}, though the daemon serves it", disk.name, path.display()),
+        "its data is lost when the daemon stops",
+        action.unwrap_or_else(|| "ashlar status".to_owned()),
+    )
 }
 
 fn one(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<Finding> {

@@ -12,7 +12,7 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("ashlar_health", "gauge", "1 for the present health of the whole, 0 for the others"),
     ("ashlar_topology_generation", "gauge", "Grows with every change of the topology"),
     ("ashlar_core_busy_seconds_total", "counter", "Time a reactor worked"),
-    ("ashlar_memory_bytes", "gauge", "Memory: pool, pool in use, resident"),
+    ("ashlar_memory_bytes", "gauge", "Memory: size of the buffer pools, resident set"),
     ("ashlar_disk_health", "gauge", "1 for the present health of a disk, 0 for the others"),
     ("ashlar_disk_size_bytes", "gauge", "Size of a disk"),
     ("ashlar_disk_used_bytes", "gauge", "Room that a disk takes, which takes it as it is written"),
@@ -25,7 +25,11 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("ashlar_provider_errors_total", "counter", "Requests of a provider that failed"),
     ("ashlar_provider_in_flight", "gauge", "Requests a provider has not completed yet"),
     ("ashlar_provider_busy_seconds_total", "counter", "Time with requests in flight"),
-    ("ashlar_provider_latency_seconds", "histogram", "From start to completion"),
+    (
+        "ashlar_provider_latency_seconds",
+        "histogram",
+        "From start to completion; write includes deletes and flushes",
+    ),
     ("ashlar_target_up", "gauge", "1 when a target accepts logins"),
     ("ashlar_target_sessions", "gauge", "Live sessions of a target"),
     (
@@ -128,7 +132,8 @@ impl Page {
             self.add("ashlar_provider_requests_total", &labels, s.ops);
             self.add("ashlar_provider_bytes_total", &labels, s.bytes);
             self.add("ashlar_provider_errors_total", &labels, s.errors);
-            if s.ops > 0 {
+            // Two histograms are kept: of reads, and of everything else as "write".
+            if matches!(op, "read" | "write") && !s.latency.buckets.is_empty() {
                 self.histogram("ashlar_provider_latency_seconds", &labels, &s.latency);
             }
         }

@@ -146,7 +146,10 @@ pub fn members(geom: &GeomConfig, state: &State) -> Option<Vec<String>> {
     let here = state.geoms.iter().find(|g| g.class == geom.class && g.name == geom.name)?;
     let has = |name: &str| here.consumers.iter().any(|c| c.provider.as_deref() == Some(name));
     let is_there = |name: &str| state.provider(name).is_some();
-    let kept = geom.members.iter().filter(|name| has(name) || !is_there(name));
+    // One that was deactivated, or has failed, counts until it is forgotten.
+    let counts = here.config.get("Components").and_then(|all| all.as_str()?.parse::<usize>().ok());
+    let is_short = counts.is_some_and(|all| all > here.consumers.len());
+    let kept = geom.members.iter().filter(|name| has(name) || !is_there(name) || is_short);
     let came = here.consumers.iter().rev().filter_map(|c| c.provider.as_ref());
     let came = came.filter(|name| !geom.members.contains(name));
     let now: Vec<String> = kept.chain(came).cloned().collect();

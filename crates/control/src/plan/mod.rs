@@ -37,4 +37,4 @@ pub use identity::Foreseen;
 pub use renew::FilesOf;
 pub(crate) use renew::renew;
 pub use settings::{as_it_works, say, settings};
-pub use sizes::larger;
+pub use sizes::{larger, then_resize};

@@ -1,6 +1,7 @@
 //! Disks that are larger than the configuration says: they were made larger by hand.
 
-use crate::api::State;
+use super::{Action, Step};
+use crate::api::{GeomState, State};
 use crate::config::Config;
 use crate::config::units::exact;
 
@@ -9,6 +10,8 @@ use crate::config::units::exact;
 pub struct Larger {
     /// Its name.
     pub disk: String,
+    /// The bytes that it has.
+    pub bytes: u64,
     /// The difference.
     pub why: String,
     /// The line to write.
@@ -22,6 +25,7 @@ pub fn larger(config: &Config, state: &State) -> Vec<Larger> {
         let has = state.disks.iter().find(|d| d.name == disk.name)?.size_bytes;
         (has > wanted).then(|| Larger {
             disk: disk.name.clone(),
+            bytes: has,
             why: format!(
                 "it has {}, and `size` says {}; it is served whole",
                 exact(has),
@@ -31,6 +35,25 @@ pub fn larger(config: &Config, state: &State) -> Vec<Larger> {
         })
     };
     config.disk.iter().filter_map(one).collect()
+}
+
+/// What a user has to type before a mirror uses disks that steps make larger.
+pub fn then_resize(steps: &[Step], state: &State) -> Vec<String> {
+    let grown = |name: Option<&String>| {
+        let grows =
+            |s: &Step| matches!(&s.action, Action::GrowDisk { to, .. } if Some(&to.name) == name);
+        steps.iter().any(grows)
+    };
+    let mirrors = state.geoms.iter().filter(|geom| geom.class == "mirror" && !geom.withering);
+    let above = mirrors.filter(|g| g.consumers.iter().any(|c| grown(c.provider.as_ref())));
+    let note = |geom: &GeomState| {
+        let name = &geom.name;
+        format!(
+            "mirror {name}: it keeps its size. When all of its members have grown: `ashlar mirror \
+             resize {name}`"
+        )
+    };
+    above.map(note).collect()
 }
 
 #[cfg(test)]

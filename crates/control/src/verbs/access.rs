@@ -2,7 +2,7 @@
 //! groups.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{Error, GroupState, Kind, LunState, Result, State, TargetState};
+use crate::api::{AwaitedState, Error, GroupState, Kind, LunState, Result, State, TargetState};
 use crate::plan::Ground;
 use crate::plant::Progress;
 use crate::service::Control;
@@ -39,6 +39,9 @@ pub struct Seen {
     pub why: String,
     /// What is seen.
     pub luns: Vec<LunState>,
+    /// What will be seen when its provider is there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub awaited: Vec<AwaitedState>,
 }
 
 /// What `access check` answers.
@@ -80,6 +83,7 @@ fn seen_at(target: &TargetState, initiator: &str, portal: Option<Place<'_>>) -> 
             group: Some(group.name.clone()),
             why,
             luns: group.luns.clone(),
+            awaited: group.awaited.clone(),
         }
     };
     let all = groups_of(&target.groups, initiator, portal);
@@ -93,7 +97,7 @@ fn seen_at(target: &TargetState, initiator: &str, portal: Option<Place<'_>>) -> 
         }
         None => "no group matches; the default is deny".to_owned(),
     };
-    vec![Seen { target: target.name.clone(), group: None, why, luns: Vec::new() }]
+    vec![Seen { target: target.name.clone(), why, ..Seen::default() }]
 }
 
 fn check(state: &State, params: CheckParams) -> Result<CheckAnswer> {
@@ -110,6 +114,9 @@ fn check(state: &State, params: CheckParams) -> Result<CheckAnswer> {
     let targets = here.flat_map(|t| seen_at(t, &params.initiator, portal)).collect();
     Ok(CheckAnswer { initiator: params.initiator, targets })
 }
+
+/// The mode of a LUN whose provider is not there.
+const MISSING: &str = "missing";
 
 fn mode(lun: &LunState) -> &'static str {
     if lun.read_only { "read only" } else { "read write" }
@@ -136,11 +143,14 @@ impl Verb for Check {
                 let group = seen.group.clone().unwrap_or_else(|| "-".to_owned());
                 vec![seen.target.clone(), group, lun, provider, mode, seen.why.clone()]
             };
-            if seen.luns.is_empty() {
+            if seen.luns.is_empty() && seen.awaited.is_empty() {
                 rows.push(head("-".into(), "-".into(), "nothing".into()));
             }
             let line = |l: &LunState| head(l.lun.to_string(), l.provider.clone(), mode(l).into());
             rows.extend(seen.luns.iter().map(line));
+            let missing =
+                |a: &AwaitedState| head(a.lun.to_string(), a.provider.clone(), MISSING.into());
+            rows.extend(seen.awaited.iter().map(missing));
         }
         if rows.is_empty() {
             return "no such target\n".to_owned();
@@ -178,6 +188,9 @@ pub struct Way {
     pub group: String,
     /// The LUN.
     pub lun: LunState,
+    /// Its provider is not there, and is waited for.
+    #[serde(default)]
+    pub missing: bool,
     /// Who may: patterns of initiator names.
     pub initiators: Vec<String>,
     /// At which of our addresses; empty means any.
@@ -191,6 +204,12 @@ pub struct Way {
 pub struct WhoAnswer {
     /// Every way; none when nobody may.
     pub ways: Vec<Way>,
+}
+
+/// A LUN that is not there yet, as far as it is known.
+fn absent(awaited: &AwaitedState) -> LunState {
+    let AwaitedState { lun, provider } = awaited.clone();
+    LunState { lun, provider, ..LunState::default() }
 }
 
 fn who(state: &State, wanted: &str) -> WhoAnswer {
@@ -209,14 +228,18 @@ fn who(state: &State, wanted: &str) -> WhoAnswer {
                     // A partition of it, or any other provider above it.
                     || is_provider && ground.rests(&l.provider, wanted)
             };
-            ways.extend(group.luns.iter().filter(meant).map(|lun| Way {
+            let way = |lun: LunState, missing: bool| Way {
                 target: target.name.clone(),
                 group: group.name.clone(),
-                lun: lun.clone(),
+                lun,
+                missing,
                 initiators: group.initiators.clone(),
                 portals: group.portals.clone(),
                 connected: connected.clone(),
-            }));
+            };
+            let awaited: Vec<LunState> = group.awaited.iter().map(absent).collect();
+            ways.extend(group.luns.iter().filter(meant).map(|lun| way(lun.clone(), false)));
+            ways.extend(awaited.iter().filter(meant).map(|lun| way(lun.clone(), true)));
         }
     }
     WhoAnswer { ways }
@@ -249,7 +272,7 @@ impl Verb for Who {
                 w.group.clone(),
                 w.lun.lun.to_string(),
                 w.lun.provider.clone(),
-                mode(&w.lun).to_owned(),
+                if w.missing { MISSING } else { mode(&w.lun) }.to_owned(),
                 may(w),
                 text::dash(&w.connected.join(" ")),
             ]

@@ -3,7 +3,7 @@
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, Result, State};
 use crate::config::{Config, secret, write};
-use crate::plan::{inserted, members, say, settings};
+use crate::plan::{inserted, larger, members, say, settings};
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
@@ -69,10 +69,21 @@ impl DaemonVerb for Export {
             }
             say(geom, settings(geom, &state, control.catalog()).unwrap_or_default());
         }
+        keep_sizes(&mut config, &state);
         keep_former(&mut config, &state);
         let config = if params.secrets { config } else { hidden(&config)? };
         document.push_str(&write(&config));
         Ok(Answer { generation, document, config })
+    }
+}
+
+/// A disk that was made larger by hand has that size.
+fn keep_sizes(config: &mut Config, state: &State) {
+    for larger in larger(config, state) {
+        let mut disks = config.disk.iter_mut();
+        if let Some(disk) = disks.find(|disk| disk.name == larger.disk) {
+            disk.params.insert("size".to_owned(), larger.bytes.into());
+        }
     }
 }
 

@@ -215,14 +215,14 @@ part_verbs! {
     |_control, p| { Ok(p.parts()) };
 
     Destroy(Edit<Losing<request::Destroy>>), "part.destroy", "Destroy a partition table",
-    "A table that still has partitions is destroyed only with --force, which is agreement enough; \
-     without it the name of the provider must be typed. One with a partition in use is never \
-     destroyed.",
+    "The partitions in the table go with it, so the name of the provider must be typed; --force \
+     is agreement enough. A table with a partition in use is never destroyed.",
     ["ashlar part destroy ada0 --yes-destroy ada0", "ashlar part destroy -F ada0"], ["geom"],
     |_control, p| {
-        let (Losing { of: destroy, yes_destroy }, now) = p.parts();
+        let (Losing { of: mut destroy, yes_destroy }, now) = p.parts();
         if !destroy.force {
             agreed("part destroy", &destroy.geom, &yes_destroy, "its partitions would be gone")?;
+            destroy.force = true;
         }
         Ok((destroy, now))
     };

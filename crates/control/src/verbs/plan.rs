@@ -3,7 +3,7 @@
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Exit, Kind, Result, SCHEMA_VERSION};
 use crate::config::{CONFIG_BYTES_MAX, exposures, read, secret};
-use crate::plan::{Risk, Step, by_hand, larger};
+use crate::plan::{Risk, Step, by_hand, larger, then_resize};
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
@@ -126,6 +126,13 @@ pub fn lines(steps: &[Step]) -> String {
     text::table(&["step", "risk", "why"], &steps.iter().map(row).collect::<Vec<_>>())
 }
 
+/// The options of `apply` that consent to each loss of data.
+fn consents(steps: &[Step]) -> String {
+    let lost = steps.iter().filter(|s| s.risk == Risk::Destroys);
+    let names = lost.flat_map(|s| s.action.destroyed());
+    names.map(|name| format!(" --yes-destroy {name}")).collect()
+}
+
 /// Notes as lines.
 pub fn notes(notes: &[String]) -> String {
     notes.iter().map(|n| format!("note: {n}\n")).collect()
@@ -163,8 +170,9 @@ impl Verb for Plan {
                  {why}"
             );
         }
+        let flags = consents(&answer.steps);
         format!(
-            "{notes}{}{count}, at worst {worst}; `ashlar apply` does it\n",
+            "{notes}{}{count}, at worst {worst}; `ashlar apply{flags}` does it\n",
             lines(&answer.steps)
         )
     }
@@ -185,6 +193,7 @@ impl DaemonVerb for Plan {
         let larger = larger(&config, &state).into_iter();
         notes.extend(larger.map(|l| format!("disk {}: {}. {}", l.disk, l.why, l.fix)));
         let plan = control.plan(&config)?;
+        notes.extend(then_resize(&plan.steps, &state));
         // A geom that a step changes does not keep the state that was made by hand.
         let changes = |at: &str| {
             let mut geoms = plan.steps.iter().filter_map(|step| step.action.geom());

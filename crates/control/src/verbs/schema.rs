@@ -5,8 +5,8 @@ use super::{VERBS, find};
 use crate::api::{Error, Kind, Result, State};
 use crate::config::schema::{types_of, words_of};
 use crate::config::{
-    AccessConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig, TargetConfig,
-    suggest,
+    AccessConfig, AluaConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig,
+    TargetConfig, UnitConfig, suggest,
 };
 use crate::text;
 use schemars::JsonSchema;
@@ -48,14 +48,22 @@ pub struct Answer {
     pub schemas: Vec<Named>,
 }
 
+/// The object among the forms of a value that may be written in several.
+fn object(schema: &Value) -> &Value {
+    let forms = schema.get("anyOf").and_then(Value::as_array);
+    let mut forms = forms.into_iter().flatten().map(|form| follow(schema, form));
+    forms.find(|form| form.get("properties").is_some()).unwrap_or(schema)
+}
+
 /// One key of an object: name, type, default, meaning.
 fn rows(schema: &Value) -> Vec<Vec<String>> {
-    let required: Vec<&str> = schema
+    let keys = object(schema);
+    let required: Vec<&str> = keys
         .get("required")
         .and_then(Value::as_array)
         .map(|list| list.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
-    let properties = schema.get("properties").and_then(Value::as_object);
+    let properties = keys.get("properties").and_then(Value::as_object);
     let row = |(key, property): (&String, &Value)| {
         let inner = follow(schema, property);
         let words = words(inner);
@@ -184,6 +192,18 @@ fn sections() -> Vec<Named> {
              initiators = [\"iqn.1998-01.com.vmware:*\"]\n\
              luns = { 0 = \"d0\", 1 = { provider = \"d1\", mode = \"ro\" } }\n",
             schemars::schema_for!(AccessConfig),
+        ),
+        section(
+            "unit",
+            "[[unit]]: how a provider is shown to initiators, on all of its LUNs.",
+            "[[unit]]\nprovider = \"d0\"\nserial = \"S0\"\n",
+            schemars::schema_for!(UnitConfig),
+        ),
+        section(
+            "alua",
+            "[[alua]]: a group of target ports with a common access state.",
+            "[[alua]]\nname = \"near\"\nid = 1\nstate = \"optimized\"\n",
+            schemars::schema_for!(AluaConfig),
         ),
         section(
             "lun",

@@ -86,6 +86,14 @@ fn row(live: &Live) -> Vec<String> {
     ]
 }
 
+/// Why a login was refused, and the section of `ashlar.toml` that would let it in.
+fn why(denied: &Denied) -> (&str, Option<&str>) {
+    match denied.why.split_once('\n') {
+        Some((why, section)) => (why, Some(section)),
+        None => (&denied.why, None),
+    }
+}
+
 impl Verb for Sessions {
     type Params = Params;
     type Answer = Answer;
@@ -127,7 +135,7 @@ impl Verb for Sessions {
                     d.address.clone(),
                     text::dash(&d.target),
                     d.times.to_string(),
-                    d.why.clone(),
+                    text::dash(why(d).0),
                     text::dash(&d.expected),
                 ]
             };
@@ -135,6 +143,10 @@ impl Verb for Sessions {
             out.push('\n');
             let columns = ["refused", "address", "target", ">times", "why", "expected"];
             out.push_str(&text::table(&columns, &rows));
+            for section in answer.denied.iter().filter_map(|d| why(d).1) {
+                out.push_str("\nTo let it in, add to ashlar.toml:\n");
+                section.lines().for_each(|line| out.push_str(&format!("  {}\n", text::line(line))));
+            }
         }
         out
     }

@@ -2,7 +2,8 @@
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{
-    DiskState, Exit, GeomState, Health, Result, RivalsState, SCHEMA_VERSION, State, TargetHealth,
+    DiskState, Exit, GeomState, Health, ProgressLine, Result, RivalsState, SCHEMA_VERSION, State,
+    StoppedState, TargetHealth,
 };
 use crate::config::units::{short, short_ns};
 use crate::config::{Catalog, Config, exposures};
@@ -145,6 +146,17 @@ fn former_names(state: &State) -> impl Iterator<Item = Finding> + '_ {
     })
 }
 
+/// Geoms that a verb stopped.
+fn stopped(state: &State) -> impl Iterator<Item = Finding> + '_ {
+    state.stopped.iter().map(|StoppedState { class, name }| Finding {
+        health: Health::Ok,
+        at: format!("{class} {name}"),
+        why: "it was stopped by hand; its members wait".to_owned(),
+        action: format!("To start it: `ashlar {class} start {name}`."),
+        see: "ashlar history".to_owned(),
+    })
+}
+
 /// Files that were replaced and not read again yet.
 fn changed_files(state: &State) -> impl Iterator<Item = Finding> + '_ {
     state.changed_files.iter().map(|changed| Finding {
@@ -161,7 +173,10 @@ fn make_room(disk: &DiskState) -> String {
     let hosts = "let its hosts give back what they do not use: `fstrim -av` there";
     match &disk.path {
         Some(path) => format!("Make room where it lies, `df -h {path}`; or {hosts}."),
-        None => format!("Give it a larger `memory_max`; or {hosts}."),
+        None => format!(
+            "Let its hosts give back what they do not use: `fstrim -av` there. A larger \
+             `memory_max` makes the disk anew, empty."
+        ),
     }
 }
 
@@ -252,7 +267,7 @@ pub fn findings(state: &State, config: &Config, catalog: &Catalog) -> Vec<Findin
             count(state.denied.len(), "login"),
             last.initiator,
             last.address,
-            last.why
+            last.why.lines().next().unwrap_or("")
         );
         let action = format!("If it should be let in: `ashlar access check {}`.", last.initiator);
         add(Health::Ok, "access".to_owned(), &why, &action, "ashlar sessions --denied");
@@ -274,6 +289,7 @@ pub fn findings(state: &State, config: &Config, catalog: &Catalog) -> Vec<Findin
     out.extend(certificates(state));
     out.extend(changed_files(state));
     out.extend(former_names(state));
+    out.extend(stopped(state));
     out.extend(last_errors(state));
     out.sort_by_key(|f| std::cmp::Reverse(f.health));
     out
@@ -291,6 +307,14 @@ fn missing(state: &State, config: &Config) -> Vec<(String, String)> {
     out.extend(geoms.map(|g| format!("{} {}", g.class, g.name)));
     out.extend(targets.map(|t| format!("target {}", t.name)));
     out.into_iter().map(|at| (at, "ashlar journal".to_owned())).collect()
+}
+
+/// How far a start is; before the plan is made no number of steps is known.
+fn starts(line: &ProgressLine) -> String {
+    match line.total {
+        0 => format!("it starts: {}", line.what).trim_end_matches([' ', ':']).to_owned(),
+        total => format!("it starts: step {} of {total}, {}", line.done + 1, line.what),
+    }
 }
 
 /// The whole answer, worst first.
@@ -318,7 +342,7 @@ pub fn answer(control: &Control) -> Answer {
     findings.extend(starting.as_ref().map(|line| Finding {
         health: Health::Degraded,
         at: "daemon".to_owned(),
-        why: format!("it starts: step {} of {}, {}", line.done + 1, line.total, line.what),
+        why: starts(line),
         action: "Wait: initiators are let in when this is done.".to_owned(),
         see: "ashlar journal".to_owned(),
     }));

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use classes::guard;
+use control::api::{Error, Kind, Result};
 use control::config::GeomConfig;
 use fileserver::{FS_CLASS, FsClass};
 use geom::Class;
@@ -62,14 +63,41 @@ impl ControlLoop {
 
     /// How a geom of the configuration is put together, if nothing but that says so.
     pub(super) fn whole(&self, geom: &GeomConfig) -> Option<Whole> {
+        self.whole_with(geom, None)
+    }
+
+    /// The same, as if a disk had so many bytes.
+    fn whole_with(&self, geom: &GeomConfig, disk: Option<(&str, u64)>) -> Option<Whole> {
         let topology = &self.control.topology;
-        let size = |name| topology.find(name).and_then(|p| topology.limits(p));
-        let bytes: Vec<u64> =
-            geom.below().map(|name| size(name).map_or(0, |limits| limits.media_bytes)).collect();
+        let now = |name: &str| {
+            let limits = topology.find(name).and_then(|p| topology.limits(p));
+            limits.map_or(0, |limits| limits.media_bytes)
+        };
+        let size = |name: &str| match disk {
+            Some((disk, bytes)) if disk == name => bytes,
+            _ => now(name),
+        };
+        let bytes: Vec<u64> = geom.below().map(size).collect();
         let class = topology.class(&geom.class)?;
         let layout = class.layout(&Value::Object(geom.params.clone()), &bytes)?;
         let members = geom.below().map(|name| Member::of(topology, name)).collect();
         Some(Whole { layout, members })
+    }
+
+    /// Refuses to make a disk larger whose size says where the bytes of a geom above it are: the
+    /// next start would not make that geom (W1 of `wholes`).
+    pub(super) fn may_grow(&self, disk: &str, bytes: u64) -> Result<()> {
+        let config = self.config();
+        let above = config.geom.iter().filter(|geom| geom.below().any(|name| name == disk));
+        for geom in above {
+            let whole = self.whole_with(geom, Some((disk, bytes)));
+            let differs = |now| self.wholes.differs(&geom.class, &geom.name, &now);
+            let Some(why) = whole.and_then(differs) else { continue };
+            let why = format!("its bytes in {} {} would move: {why}", geom.class, geom.name);
+            let next = "Make its last member larger, or append a disk to `members`.";
+            return Err(Error::new(Kind::Unsupported, "grow disk", why).at(disk).next(next));
+        }
+        Ok(())
     }
 
     /// Why a geom that is found by its records would be made anew in the place of another

@@ -113,7 +113,8 @@ impl<'a> Walk<'a> {
             let there = || {
                 let is_there = !self.made.contains(name.as_str());
                 let provider = self.topology.find(&name).filter(|_| is_there)?;
-                Some(identity::serial_of(self.topology, provider))
+                let is_known = |serial: &str| self.registry.is_known(serial);
+                Some(identity::serial_of(self.topology, provider, is_known))
             };
             let foreseen = self.foreseen.get(&name).filter(|serial| !serial.is_empty());
             let serial = spec.serial.or_else(|| foreseen.cloned()).or_else(there);

@@ -14,13 +14,13 @@ use geom::{ArgKind, ArgSpec};
 use serde_json::{Map, Value, json};
 
 /// A daemon in this process that has carried out a configuration.
-struct Site {
+pub(crate) struct Site {
     folder: PathBuf,
-    control: Control,
+    pub(crate) control: Control,
 }
 
 impl Site {
-    fn new(name: &str, text: &str) -> Site {
+    pub(crate) fn new(name: &str, text: &str) -> Site {
         let folder = std::env::temp_dir().join(format!("ashlar-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };
@@ -34,7 +34,7 @@ impl Site {
         site
     }
 
-    fn read(&self, text: &str) -> Config {
+    pub(crate) fn read(&self, text: &str) -> Config {
         let file = self.folder.join("ashlar.toml");
         let config = read(text, file.to_str().expect("a path"), &catalog()).expect("well-formed");
         Config { daemon: self.control.config().0.daemon, ..config }
@@ -45,7 +45,7 @@ impl Site {
         self.control.apply(config, &consent, &mut |_| {}).expect("it is carried out");
     }
 
-    fn verb(&self, class: &str, verb: &str, params: &Value) {
+    pub(crate) fn verb(&self, class: &str, verb: &str, params: &Value) {
         let done = self.control.change(|plant| plant.verb(class, verb, params, &mut |_| {}));
         done.unwrap_or_else(|e| panic!("{class} {verb} {params}: {e}"));
     }

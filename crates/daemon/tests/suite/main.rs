@@ -5,5 +5,6 @@
 mod by_hand;
 mod first_user;
 mod foretold;
+mod geoms;
 mod starts;
 mod world;

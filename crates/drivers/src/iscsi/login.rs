@@ -200,7 +200,7 @@ fn normal(conn: &Connection, query: &TargetQuery, name: &str, tsih: Tsih) -> Dec
     let access = port.decide(&query.initiator, &conn.local);
     if !access.grants() {
         let example = format!(
-            "{}. To let it in, add to the configuration:\n[[access]]\ntarget = \"{name}\"\n\
+            "{}\n[[access]]\ntarget = \"{name}\"\n\
              group = \"NAME\"\ninitiators = [\"{}\"]\nluns = {{ 0 = \"PROVIDER\" }}",
             access.why, query.initiator
         );

@@ -96,6 +96,11 @@ impl Known {
         self.state().all.values().flat_map(|luns| luns.values()).cloned().collect()
     }
 
+    /// Whether any initiator knows a unit by this serial number.
+    pub fn has(&self, serial: &str) -> bool {
+        self.state().all.values().flat_map(BTreeMap::values).any(|known| known == serial)
+    }
+
     /// Loads the saved record.
     pub fn load(&self, vault: &dyn Vault) -> Result<(), Error> {
         let Some(bytes) = vault.load(SERIAL, Kind::Known)? else { return Ok(()) };

@@ -193,6 +193,11 @@ impl Registry {
         self.known.serials()
     }
 
+    /// Whether an initiator knows a unit by this serial number.
+    pub fn is_known(&self, serial: &str) -> bool {
+        self.known.has(serial)
+    }
+
     /// Begins to save which units initiators know, if that has changed.
     pub fn keep_known(&self) {
         self.known.save(self.vault().as_ref());

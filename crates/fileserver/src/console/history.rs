@@ -264,8 +264,17 @@ impl FsVerb for Yesterday {
                 return Err(Error::inval(what));
             }
             let same = now.as_ref().is_some_and(|n| n.inode.version == old.inode.version);
+            let disk = now.as_ref().and_then(|now| host.disk_of(now.ino));
             if same {
                 text += "it is the same now\n";
+            } else if let Some(disk) = disk {
+                let name = &host.shared.name;
+                let what = format!(
+                    "{path}: it is the disk {disk}, whose hosts would go on with the file that it \
+                     has now; `ashlar fs undisk {name} {disk}` first, and `ashlar fs disk {name} \
+                     {path} --as {disk}` afterwards"
+                );
+                return Err(Error::new(Errno::Busy, what));
             } else {
                 let (dir, name) = paths::place(&fs, path).await?;
                 let i = &old.inode;

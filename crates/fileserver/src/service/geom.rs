@@ -429,6 +429,8 @@ impl Geom for FsGeom {
             let action = format!("{action}: `ashlar fs replace {name} {device}{force}`");
             out.push(Trouble::degraded(why, action));
         }
+        let faults = status.disk_faults.iter().filter(|_| status.phase == Phase::Serving);
+        out.extend(faults.map(|fault| Trouble::degraded(&fault.why, &fault.action)));
         if let Some(fault) = &status.dump_fault {
             let action = format!("repair that, then `ashlar fs dump {name}`");
             out.push(Trouble::degraded(format!("the last daily dump failed: {fault}"), action));

@@ -12,7 +12,7 @@ use transport::PeerLimit;
 
 use super::class::Site;
 use super::clock::{self, At, Daily, Turn};
-use super::disks::{self, FileDisk};
+use super::disks;
 use super::rates::{Counts, Rates};
 use super::shared::{Order, Phase, Progress, Shared};
 use crate::config::Device;
@@ -24,7 +24,7 @@ use crate::medium::{self, Medium, Provider, Way};
 use crate::ninep::trace::Of;
 use crate::ninep::{Presence, Server};
 use crate::users::{ADM, Users};
-use crate::volume::{self, Dump, Options, View};
+use crate::volume::{self, Dump, Options};
 
 /// Longest time that written data waits for a commit that no client requests, ns.
 const COMMIT_NS: u64 = 5_000_000_000;
@@ -51,7 +51,9 @@ pub(crate) struct Host {
     pub(super) peers: Rc<PeerLimit>,
     pub(crate) zone: TimeZone,
     pub(super) listening: RefCell<Vec<TaskHandle>>,
-    options: Options,
+    pub(super) options: Options,
+    /// Disks of the configuration whose file is not there yet: name and path.
+    pub(super) awaited: RefCell<Vec<(String, String)>>,
     /// It serves an image.
     image: Option<image::Setup>,
     fs: RefCell<Option<Served>>,
@@ -151,6 +153,7 @@ impl Host {
             options,
             image,
             fs: RefCell::default(),
+            awaited: RefCell::default(),
             dumps_on: Cell::new(true),
             rates: RefCell::default(),
             life: Cell::new(0),
@@ -232,9 +235,7 @@ impl Host {
         self.dumps_on.set(!params.nodump);
         let ready = async {
             console::users::settle(self).await?;
-            for (disk, path) in &self.shared.params.disks {
-                self.add_disk(disk, path).await?;
-            }
+            self.add_disks().await;
             self.listen().await
         };
         if let Err(e) = ready.await {
@@ -249,6 +250,7 @@ impl Host {
         self.reactor.spawn("fs-look", async move {
             while host.life.get() == life {
                 host.server.journal.turn();
+                host.look_at_disks().await;
                 host.look();
                 host.count();
                 host.reactor.sleep(LOOK_NS).await;
@@ -462,44 +464,6 @@ impl Host {
             }
             self.reactor.sleep(1_000_000).await;
         }
-    }
-
-    /// Makes a file a disk. Its provider is there when the graph has heard of it.
-    pub(crate) async fn add_disk(self: &Rc<Self>, name: &str, path: &str) -> Result<(), Error> {
-        let fs = self.files()?;
-        if self.shared.status().disks.iter().any(|d| d.name == name) {
-            return Err(Error::new(Errno::Exist, format!("{name}: there is a disk of that name")));
-        }
-        let found = console::file(self, &fs, path).await?;
-        let (view, ino, inode) = (found.view, found.ino, found.inode);
-        let volume = self.options.cache.name();
-        let disk = FileDisk {
-            name: name.to_owned(),
-            path: path.to_owned(),
-            bytes: inode.size,
-            read_only: view != View::Live,
-            key: disks::open(self, &fs, view, ino),
-            ident: match view {
-                View::Live => format!("fs-{volume}-{ino}"),
-                View::Dump(n) => format!("fs-{volume}-{ino}-{n}"),
-            },
-            block: fs.facts().block,
-        };
-        self.shared.report(|s| s.disks.push(disk));
-        self.shared.news();
-        Ok(())
-    }
-
-    /// It is a disk no longer.
-    pub(crate) fn remove_disk(&self, name: &str) -> Result<(), Error> {
-        let gone = self.shared.status().disks.into_iter().find(|d| d.name == name);
-        let gone = gone.ok_or_else(|| {
-            Error::new(Errno::NoEnt, format!("no file is a disk called {name}: `fs disks`"))
-        })?;
-        disks::close(gone.key);
-        self.shared.report(|s| s.disks.retain(|d| d.name != name));
-        self.shared.news();
-        Ok(())
     }
 
     /// Wall clock, ns since 1970.

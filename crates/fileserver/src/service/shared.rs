@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::class::Site;
 use super::disks::FileDisk;
+use super::file_disks::DiskFault;
 use super::params::FsParams;
 use crate::config::Device;
 use crate::volume::{Facts, ReadAhead, Report};
@@ -69,6 +70,8 @@ pub struct Status {
     pub ahead: Option<ReadAhead>,
     /// Files that are disks.
     pub disks: Vec<FileDisk>,
+    /// Disks that are missing, or whose file has lost its name.
+    pub disk_faults: Vec<DiskFault>,
     /// The fault of the last automatic dump.
     pub dump_fault: Option<String>,
     /// The last client that could not prove to be a user, and the reason.

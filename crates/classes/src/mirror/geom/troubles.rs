@@ -96,9 +96,14 @@ impl MirrorGeom {
         if !report.running && report.differ > report.repaired {
             let why = format!("its members differ in {} sectors", report.differ - report.repaired);
             let name = &m.name;
+            let active = self.named(t).filter(|(_, _, member)| member.role == Role::Active);
+            let repair = active.map(|(_, member, _)| {
+                format!("`ashlar {NAME} verify {name} --repair --member {member}`")
+            });
             let action = format!(
-                "`ashlar {NAME} list {name}` shows where; `ashlar {NAME} verify --repair {name}` \
-                 writes what the first member has over the others."
+                "`ashlar {NAME} list {name}` shows where. Choose the member that is right, whose \
+                 content is written over the others: {}.",
+                repair.collect::<Vec<_>>().join(" or ")
             );
             out.push(Trouble::degraded(why, action));
         }

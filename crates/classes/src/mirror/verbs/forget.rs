@@ -39,7 +39,8 @@ pub(super) fn forget(control: &mut Control, on: &str) -> Result<Value, Error> {
         Ok(count)
     })?;
     with(control, on, |g, _, _| on_record(g))?;
-    Ok(json!({ "message": format!("{on} has {count} members now") }))
+    let members = if count == 1 { "member" } else { "members" };
+    Ok(json!({ "message": format!("{on} has {count} {members} now") }))
 }
 
 /// Checks that the last change is on record. Otherwise absent members do not know of it, and may

@@ -1,0 +1,128 @@
+//! The host's files that are disks: making them, watching their files, and removing them.
+//!
+//! Invariants
+//!  D1  A disk of the configuration whose file is not there does not stop the others. Its file is
+//!       looked for each second, and the disk is made when the file is there.
+//!  D2  A disk keeps its file when the file's name is removed or given to another file. That is
+//!       reported: data written from then on is lost when the disk is opened again.
+
+use std::rc::Rc;
+
+use bio::Errno;
+use geom::Error;
+
+use super::disks::{self, FileDisk};
+use super::host::Host;
+use crate::console;
+use crate::files::Ino;
+use crate::volume::View;
+
+/// A disk that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskFault {
+    /// The problem, with the name of the disk.
+    pub why: String,
+    /// The action to take.
+    pub action: String,
+}
+
+impl Host {
+    /// Makes the disks of the configuration (D1).
+    pub(super) async fn add_disks(self: &Rc<Self>) {
+        self.awaited.replace(self.shared.params.disks.clone().into_iter().collect());
+        self.look_at_disks().await;
+    }
+
+    /// Makes awaited disks whose file is there now, and reports the others (D1, D2).
+    pub(super) async fn look_at_disks(self: &Rc<Self>) {
+        let of = self.shared.name.clone();
+        let mut faults = Vec::new();
+        for (name, path) in self.awaited.take() {
+            let Err(e) = self.add_disk(&name, &path).await else { continue };
+            if self.disk(&name).is_some() {
+                continue;
+            }
+            let action = format!("make it: `ashlar fs disk {of} {path} --as {name} --size SIZE`");
+            faults.push(DiskFault { why: format!("disk {name} is missing: {}", e.what), action });
+            self.awaited.borrow_mut().push((name, path));
+        }
+        for disk in self.shared.status().disks.iter().filter(|disk| !disk.read_only) {
+            if let Some(what) = self.moved(disk).await {
+                let FileDisk { name, path, .. } = disk;
+                let why = format!("disk {name}: {path} {what}; its data is lost at the next start");
+                let action =
+                    format!("copy {name} from a host, then `ashlar fs undisk {of} {name}`");
+                faults.push(DiskFault { why, action });
+            }
+        }
+        self.shared.report(|s| s.disk_faults = faults);
+    }
+
+    /// What became of the name of a disk's file (D2).
+    async fn moved(&self, disk: &FileDisk) -> Option<&'static str> {
+        let fs = self.files().ok()?;
+        match console::file(self, &fs, &disk.path).await {
+            Ok(found) if self.ident(found.view, found.ino) == disk.ident => None,
+            Ok(_) => Some("is another file now"),
+            Err(e) if e.kind == Errno::NoEnt => Some("was removed while it is used"),
+            Err(_) => None,
+        }
+    }
+
+    fn disk(&self, name: &str) -> Option<FileDisk> {
+        self.shared.status().disks.into_iter().find(|disk| disk.name == name)
+    }
+
+    /// The disk that a file of the live tree is.
+    pub(crate) fn disk_of(&self, ino: Ino) -> Option<String> {
+        let ident = self.ident(View::Live, ino);
+        let mut disks = self.shared.status().disks.into_iter();
+        disks.find(|disk| disk.ident == ident).map(|disk| disk.name)
+    }
+
+    fn ident(&self, view: View, ino: Ino) -> String {
+        let volume = self.options.cache.name();
+        match view {
+            View::Live => format!("fs-{volume}-{ino}"),
+            View::Dump(n) => format!("fs-{volume}-{ino}-{n}"),
+        }
+    }
+
+    /// Makes a file a disk. Its provider is there when the graph has heard of it.
+    pub(crate) async fn add_disk(self: &Rc<Self>, name: &str, path: &str) -> Result<(), Error> {
+        let fs = self.files()?;
+        if self.disk(name).is_some() {
+            return Err(Error::new(Errno::Exist, format!("{name}: there is a disk of that name")));
+        }
+        let found = console::file(self, &fs, path).await?;
+        let (view, ino, inode) = (found.view, found.ino, found.inode);
+        let disk = FileDisk {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            bytes: inode.size,
+            read_only: view != View::Live,
+            key: disks::open(self, &fs, view, ino),
+            ident: self.ident(view, ino),
+            block: fs.facts().block,
+        };
+        self.shared.report(|s| s.disks.push(disk));
+        self.shared.news();
+        Ok(())
+    }
+
+    /// It is a disk no longer.
+    pub(crate) fn remove_disk(&self, name: &str) -> Result<(), Error> {
+        let before = self.awaited.borrow().len();
+        self.awaited.borrow_mut().retain(|(awaited, _)| awaited != name);
+        if self.awaited.borrow().len() < before {
+            return Ok(());
+        }
+        let gone = self.disk(name).ok_or_else(|| {
+            Error::new(Errno::NoEnt, format!("no file is a disk called {name}: `fs disks`"))
+        })?;
+        disks::close(gone.key);
+        self.shared.report(|s| s.disks.retain(|d| d.name != name));
+        self.shared.news();
+        Ok(())
+    }
+}

@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 
 use bio::Errno;
 use bio::sync::Mutex;
-use geom::{Core, Error, Event as GeomEvent, Inbox, ProviderId, Switchboard, Trouble};
+use geom::{Core, Error, Event as GeomEvent, Inbox, Notifier, ProviderId, Trouble};
 use wire::scsi::AccessState;
 
 use crate::address::{ANY, Path};
@@ -76,7 +76,7 @@ pub struct Bus {
     names: Names,
     kept: Arc<KeptNames>,
     bounds: Arc<bounds::Shared>,
-    switchboard: Switchboard,
+    notifier: Notifier,
     inbox: Arc<Inbox>,
     me: Weak<Bus>,
     known: Mutex<BTreeMap<Path, Known>>,
@@ -204,7 +204,7 @@ impl Bus {
         number: u64,
         sim: Arc<dyn Sim>,
         (names, kept): (Names, Arc<KeptNames>),
-        switchboard: Switchboard,
+        notifier: Notifier,
         inbox: Arc<Inbox>,
     ) -> Arc<Bus> {
         let bus = Arc::new_cyclic(|me| Bus {
@@ -213,7 +213,7 @@ impl Bus {
             names,
             kept,
             bounds: Arc::default(),
-            switchboard,
+            notifier,
             inbox,
             me: me.clone(),
             known: Mutex::default(),
@@ -409,8 +409,8 @@ impl Bus {
                 bus.hear(unit, event, whole);
             }
         });
-        let (sim, switchboard) = (self.sim.clone(), self.switchboard.clone());
-        let unit = Unit::new(path, sim, PROBING, switchboard, listener);
+        let (sim, notifier) = (self.sim.clone(), self.notifier.clone());
+        let unit = Unit::new(path, sim, PROBING, notifier, listener);
         unit.run_clock(core);
         unit
     }
@@ -439,7 +439,7 @@ impl Bus {
                 known.unit.with(core, |device| device.lose(now));
                 known.unit.close();
             };
-            self.switchboard.call(0, Box::new(end));
+            self.notifier.call(0, Box::new(end));
         }
     }
 
@@ -522,7 +522,7 @@ impl Bus {
                 unit.access_done(unit.access_wishes());
             });
         };
-        self.switchboard.call(0, Box::new(ask));
+        self.notifier.call(0, Box::new(ask));
     }
 
     /// A disk has said how it can be accessed.
@@ -599,6 +599,6 @@ impl Bus {
                 }
             });
         };
-        self.switchboard.call(0, Box::new(ask));
+        self.notifier.call(0, Box::new(ask));
     }
 }

@@ -7,7 +7,7 @@ use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
 use geom::{
     Access, ClassVerb, Control, Error, Geom, GeomId, Inbox, NewProvider, NoClaim, NoParams,
-    ProviderId, Switchboard, Topology, Transient, Typed, VerbSpec,
+    Notifier, ProviderId, Topology, Transient, Typed, VerbSpec,
 };
 
 use serde_json::Value;
@@ -113,24 +113,24 @@ impl CamClass {
         name: &str,
         kind: &str,
         params: &Value,
-        switchboard: Switchboard,
+        notifier: Notifier,
     ) -> Result<Arc<dyn Sim>, Error> {
         let found = self.kinds.iter().find(|k| k.name() == kind).ok_or_else(|| {
             let known: Vec<&str> = self.kinds.iter().map(|k| k.name()).collect();
             let what = format!("no kind of bus is called {kind}; known: {}", known.join(", "));
             Error::new(Errno::NoEnt, what)
         })?;
-        let site = Site { switchboard, cores: self.cores };
+        let site = Site { notifier, cores: self.cores };
         found.open(&Open { name, params, site: &site })
     }
 
     /// A bus with the lowest number that is free. It is to be scanned.
-    pub fn add_bus(&self, sim: Arc<dyn Sim>, names: Names, switchboard: Switchboard) -> Arc<Bus> {
+    pub fn add_bus(&self, sim: Arc<dyn Sim>, names: Names, notifier: Notifier) -> Arc<Bus> {
         let mut buses = self.list();
         let mut numbers = 0..;
         let free = numbers.find(|n| buses.iter().all(|bus| bus.number() != *n));
         let (number, kept) = (free.unwrap_or(0), self.kept.clone());
-        let bus = Bus::new(number, sim, (names, kept), switchboard, self.inbox.clone());
+        let bus = Bus::new(number, sim, (names, kept), notifier, self.inbox.clone());
         buses.push(bus.clone());
         buses.sort_by_key(|bus| bus.number());
         bus

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use geom::{Error, Switchboard};
+use geom::{Error, Notifier};
 use serde_json::Value;
 
 use crate::sim::Sim;
@@ -11,7 +11,7 @@ use crate::sim::Sim;
 #[derive(Clone)]
 pub struct Site {
     /// The way to every core.
-    pub switchboard: Switchboard,
+    pub notifier: Notifier,
     /// Cores that will send CCBs, and on which a SIM may run tasks.
     pub cores: usize,
 }

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 
 use bio::sync::{Mutex, MutexGuard};
 use bio::{Bio, Segs};
-use geom::{Core, Switchboard, deadline};
+use geom::{Core, Notifier, deadline};
 use wire::scsi::AccessState;
 
 use crate::address::Path;
@@ -32,16 +32,16 @@ pub type Listener = Arc<dyn Fn(&Unit, Event, bool) + Send + Sync>;
 pub struct Unit {
     path: Path,
     sim: Arc<dyn Sim>,
-    switchboard: Switchboard,
+    notifier: Notifier,
     listener: Listener,
     access: Mutex<Option<AccessState>>,
     physpath: Mutex<Option<String>>,
     /// Number of requested questions for the access state; the first requester asks.
     access_wishes: AtomicU32,
-    desk: Mutex<Desk>,
+    state: Mutex<UnitState>,
 }
 
-struct Desk {
+struct UnitState {
     device: Device,
     tasks: Vec<Caller>,
     free: Vec<u32>,
@@ -75,10 +75,10 @@ impl Unit {
         path: Path,
         sim: Arc<dyn Sim>,
         shape: Shape,
-        switchboard: Switchboard,
+        notifier: Notifier,
         listener: Listener,
     ) -> Arc<Unit> {
-        let desk = Desk {
+        let state = UnitState {
             device: Device::new(shape),
             tasks: Vec::new(),
             free: Vec::new(),
@@ -89,12 +89,12 @@ impl Unit {
         let unit = Arc::new(Unit {
             path,
             sim: sim.clone(),
-            switchboard,
+            notifier,
             listener,
             access: Mutex::default(),
             physpath: Mutex::default(),
             access_wishes: AtomicU32::new(0),
-            desk: Mutex::new(desk),
+            state: Mutex::new(state),
         });
         sim.attach(&unit);
         unit
@@ -110,8 +110,8 @@ impl Unit {
         &self.sim
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock()
+    fn state(&self) -> MutexGuard<'_, UnitState> {
+        self.state.lock()
     }
 
     /// How it can be accessed this way, as it said last.
@@ -156,12 +156,12 @@ impl Unit {
 
     /// The SIM has noticed that the device lost its power, and has it again.
     pub fn lost_power(&self) {
-        self.desk().device.lost_power();
+        self.state().device.lost_power();
     }
 
     /// The SIM knows that the next 29/00 reports a login or a reset: no cache contents were lost.
     pub fn kept_power(&self) {
-        self.desk().device.kept_power();
+        self.state().device.kept_power();
     }
 
     /// The SIM has a new way to the device, or the device answers again: another medium may be
@@ -173,22 +173,22 @@ impl Unit {
 
     /// Gives the device's queue another shape. Before anything is sent to it.
     pub fn reshape(&self, shape: Shape) {
-        self.desk().device.reshape(shape);
+        self.state().device.reshape(shape);
     }
 
     /// Changes how many CCBs the device gets at a time, while it is in use.
     pub fn limit(&self, shape: Shape) {
-        self.desk().device.limit(shape);
+        self.state().device.limit(shape);
     }
 
     /// Looks at the device.
     pub fn look<R>(&self, f: impl FnOnce(&Device) -> R) -> R {
-        f(&self.desk().device)
+        f(&self.state().device)
     }
 
     /// Makes one step of the device, and carries out its effects.
     pub fn with<R>(&self, core: &Core, f: impl FnOnce(&mut Device) -> R) -> R {
-        let out = f(&mut self.desk().device);
+        let out = f(&mut self.state().device);
         self.carry_out(core);
         out
     }
@@ -205,9 +205,9 @@ impl Unit {
             match effect {
                 Effect::Start(_, owner) => self.call(owner, core),
                 Effect::Ended(id, Owner::Task(n)) if self.is_gone(n) => {
-                    let mut desk = self.desk();
-                    let _nobody_wants_it = desk.device.end(id);
-                    desk.leave(n);
+                    let mut state = self.state();
+                    let _nobody_wants_it = state.device.end(id);
+                    state.leave(n);
                 }
                 Effect::Ended(_, owner) => self.call(owner, core),
                 Effect::Abort(id) => self.sim.abort(self, id, core),
@@ -223,23 +223,23 @@ impl Unit {
     }
 
     fn next_effect(&self) -> Option<Effect> {
-        let mut desk = self.desk();
-        let effect = desk.device.take();
+        let mut state = self.state();
+        let effect = state.device.take();
         if effect.is_none() {
-            wake_clock(desk);
+            wake_clock(state);
         }
         effect
     }
 
     /// A reset beside the queue is over. Callable on any thread: the clock does the rest.
     pub(crate) fn reset_ends(&self, reset: ResetId, settle_ns: u64) {
-        let mut desk = self.desk();
-        desk.device.reset_ends(reset, settle_ns);
-        wake_clock(desk);
+        let mut state = self.state();
+        state.device.reset_ends(reset, settle_ns);
+        wake_clock(state);
     }
 
     fn is_gone(&self, task: u32) -> bool {
-        self.desk().tasks.get(task as usize).is_some_and(|t| t.gone)
+        self.state().tasks.get(task as usize).is_some_and(|t| t.gone)
     }
 
     /// U2
@@ -248,13 +248,13 @@ impl Unit {
             Owner::Bio { core: number, ticket } if number == core.id() as usize => {
                 core.restart(ticket);
             }
-            Owner::Bio { core: number, ticket } => self.switchboard.restart(number, ticket),
+            Owner::Bio { core: number, ticket } => self.notifier.restart(number, ticket),
             Owner::Task(n) => {
-                let mut desk = self.desk();
-                let Some(task) = desk.tasks.get_mut(n as usize) else { return };
+                let mut state = self.state();
+                let Some(task) = state.tasks.get_mut(n as usize) else { return };
                 task.called = true;
                 let waker = task.waker.take();
-                drop(desk);
+                drop(state);
                 waker.into_iter().for_each(Waker::wake);
             }
         }
@@ -262,17 +262,17 @@ impl Unit {
 
     fn turn(&self, id: CcbId, owner: Owner, core: &Core) -> Turn {
         let now = core.now();
-        let mut desk = self.desk();
-        if let Some(ended) = desk.device.end(id) {
+        let mut state = self.state();
+        if let Some(ended) = state.device.end(id) {
             return Turn::Ended(ended);
         }
-        let turn = match desk.device.begin(id, owner, now) {
+        let turn = match state.device.begin(id, owner, now) {
             Some(ccb) => Turn::Begin(ccb),
-            None if desk.device.is_held(id) => Turn::Held,
+            None if state.device.is_held(id) => Turn::Held,
             // It may have been refused when its turn came.
-            None => desk.device.end(id).map_or(Turn::Waiting, Turn::Ended),
+            None => state.device.end(id).map_or(Turn::Waiting, Turn::Ended),
         };
-        drop(desk);
+        drop(state);
         // The deadline of a CCB that begins may be the first one, and a CCB that did not begin
         // makes room for others.
         self.carry_out(core);
@@ -312,7 +312,7 @@ impl Unit {
 
     /// Carries a CCB out for a conversation: probing, a verb, pass-through.
     pub async fn execute(self: &Arc<Unit>, core: &Rc<Core>, ccb: Ccb, data: &Segs) -> Ended {
-        let task = self.desk().enter();
+        let task = self.state().enter();
         let owner = Owner::Task(task);
         let id = self.with(core, |device| device.submit(Ccb { owner, ..ccb }));
         let mut guard = Guard { unit: self.clone(), core: core.clone(), task, id: Some(id) };
@@ -321,7 +321,7 @@ impl Unit {
             let next = match self.turn(id, owner, core) {
                 Turn::Ended(ended) => {
                     guard.id = None;
-                    self.desk().leave(task);
+                    self.state().leave(task);
                     return ended;
                 }
                 Turn::Begin(ccb) => self.sim.action(self, id, &ccb, data, core),
@@ -344,8 +344,8 @@ impl Unit {
     }
 
     fn is_called(&self, task: u32, cx: &Context<'_>) -> Poll<()> {
-        let mut desk = self.desk();
-        let Some(task) = desk.tasks.get_mut(task as usize) else { return Poll::Ready(()) };
+        let mut state = self.state();
+        let Some(task) = state.tasks.get_mut(task as usize) else { return Poll::Ready(()) };
         if std::mem::take(&mut task.called) {
             return Poll::Ready(());
         }
@@ -361,24 +361,24 @@ impl Unit {
 
     /// No more CCBs will be sent to it: the clock stops when all have ended.
     pub fn close(&self) {
-        let mut desk = self.desk();
-        desk.closed = true;
-        let waker = desk.clock.take();
-        drop(desk);
+        let mut state = self.state();
+        state.closed = true;
+        let waker = state.clock.take();
+        drop(state);
         waker.into_iter().for_each(Waker::wake);
     }
 }
 
 /// U3
-fn wake_clock(mut desk: MutexGuard<'_, Desk>) {
-    if desk.device.due().is_some_and(|due| due < desk.armed_ns) {
-        let waker = desk.clock.take();
-        drop(desk);
+fn wake_clock(mut state: MutexGuard<'_, UnitState>) {
+    if state.device.due().is_some_and(|due| due < state.armed_ns) {
+        let waker = state.clock.take();
+        drop(state);
         waker.into_iter().for_each(Waker::wake);
     }
 }
 
-impl Desk {
+impl UnitState {
     fn enter(&mut self) -> u32 {
         match self.free.pop() {
             Some(n) => n,
@@ -408,7 +408,7 @@ struct Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
-        if let Some(task) = self.unit.desk().tasks.get_mut(self.task as usize) {
+        if let Some(task) = self.unit.state().tasks.get_mut(self.task as usize) {
             task.gone = true;
         }
         let now = self.core.now();
@@ -431,13 +431,13 @@ impl Future for Clock {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             let due = {
-                let mut desk = self.unit.desk();
-                if desk.closed && desk.device.live() == 0 {
+                let mut state = self.unit.state();
+                if state.closed && state.device.live() == 0 {
                     return Poll::Ready(());
                 }
-                let due = desk.device.due();
-                desk.clock = Some(cx.waker().clone());
-                desk.armed_ns = due.unwrap_or(u64::MAX);
+                let due = state.device.due();
+                state.clock = Some(cx.waker().clone());
+                state.armed_ns = due.unwrap_or(u64::MAX);
                 due
             };
             let Some(due) = due else {

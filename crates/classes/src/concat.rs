@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::members::Divisor;
-use crate::members::follow::Placed;
 use crate::members::frame::FrameError;
+use crate::members::relocate::Placed;
 use crate::members::verbs::{Clear, Destroy, Dump, Follow, Start, Stop};
 use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, verbs};
 
@@ -16,7 +16,7 @@ pub type ConcatClass = SpanClass<Concat>;
 /// See the module.
 pub struct Concat;
 
-/// A concatenation is made with its members alone.
+/// A concatenation has no parameters besides its members.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConcatParams {}
@@ -46,10 +46,8 @@ impl Span for Concat {
         ClassVerb::of::<Dump>(),
         ClassVerb::of::<Follow>(),
     ];
-    const LABEL_DOC: &'static str =
-        "Label providers and join them to one that is found again by itself";
-    const CREATE_DOC: &'static str =
-        "Join providers without writing anything, until the daemon ends";
+    const LABEL_DOC: &'static str = "Label providers and concatenate them permanently";
+    const CREATE_DOC: &'static str = "Concatenate providers without labels, until the daemon ends";
 
     type Params = ConcatParams;
 

@@ -13,7 +13,7 @@
 use geom::{Control, Error};
 
 use crate::inspect::{self, Finding, Report, Standing};
-use crate::members::hand;
+use crate::members::provider_access;
 
 /// Findings that an error names; further ones are counted.
 const NAMED_MAX: usize = 4;
@@ -97,7 +97,9 @@ pub fn holds(control: &mut Control, by: By<'_>, name: &str) -> Result<Option<Str
     }
     // An unknown last sector may be the end of anything. A record that may be overwritten is known,
     // and was left out above.
-    let (at, bytes) = hand::reading(control, by.class, name, |c, edge| hand::last(c, name, edge))?;
+    let (at, bytes) = provider_access::reading(control, by.class, name, |c, edge| {
+        provider_access::last(c, name, edge)
+    })?;
     let is_known = report.findings.iter().any(|f| f.offset.saturating_add(f.len) > at);
     let is_blank = bytes.iter().all(|b| *b == 0);
     Ok((!is_blank && !is_known).then(|| "something unknown in its last sector".to_owned()))
@@ -113,7 +115,9 @@ pub fn ends_with(
     name: &str,
     magic: &[u8],
 ) -> Result<bool, Error> {
-    let (_, last) = hand::reading(control, class, name, |c, edge| hand::last(c, name, edge))?;
+    let (_, last) = provider_access::reading(control, class, name, |c, edge| {
+        provider_access::last(c, name, edge)
+    })?;
     Ok(last.starts_with(magic))
 }
 

@@ -18,13 +18,13 @@ const NS: u64 = 1_000_000_000;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitParams {
-    /// Requests a second.
+    /// Requests per second.
     #[schemars(range(max = 1_000_000_000))]
     pub iops: u64,
-    /// Bytes a second, read and written.
+    /// Bytes per second, read and written.
     #[schemars(extend("x-bytes" = true))]
     pub bytes_per_s: u64,
-    /// Milliseconds of the rates that may be used at once after a time without requests.
+    /// Burst after an idle period, in milliseconds of the rates.
     #[schemars(range(max = 60_000))]
     pub burst_ms: u64,
 }

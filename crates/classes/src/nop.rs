@@ -42,21 +42,22 @@ pub struct NopParams {
     /// Deletes that are delayed, in percent.
     #[schemars(range(max = 100))]
     pub delete_delay_percent: u8,
-    /// How long delayed requests wait, in ms.
+    /// Delay of delayed requests, in ms.
     #[schemars(range(max = 3_600_000))]
     pub delay_ms: u32,
-    /// Reads and writes let through untouched before all of them fail, counted from the last
-    /// change of settings; zero: no such end.
+    /// Number of reads and writes that pass unchanged before all of them fail, counted from the
+    /// last change of settings; zero: no limit.
     pub count_until_fail: u64,
-    /// First byte of the provider below that is shown, a multiple of the sector size.
+    /// Offset in the provider below of the first byte shown, in bytes, a multiple of the sector
+    /// size.
     pub offset: u64,
-    /// Size shown, in bytes; absent: all there is behind the offset.
+    /// Size shown, in bytes; absent: up to the end of the provider below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Sector size shown, in bytes: a multiple of the one below; absent: the one below.
+    /// Sector size shown, in bytes: a multiple of that of the provider below; absent: the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sector_size: Option<u32>,
-    /// Stripe size shown, in bytes; zero: as below.
+    /// Stripe size shown, in bytes; zero: that of the provider below.
     pub stripe_size: u64,
     /// Offset of the first byte in a stripe, in bytes.
     pub stripe_offset: u64,

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use geom::{Class, filter_class};
 
-use crate::members::{Waiting, follow};
+use crate::members::{Waiting, relocate};
 use crate::mirror::{self, MirrorClass};
 use crate::raid::{self, RaidClass};
 
 /// The label decoder of a class whose labels record the size of their provider.
-pub(crate) fn label_of(class: &str) -> Option<follow::Read> {
+pub(crate) fn label_of(class: &str) -> Option<relocate::Read> {
     match class {
         "mirror" => Some(crate::mirror::placed),
         "multipath" => Some(crate::multipath::placed),

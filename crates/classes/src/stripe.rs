@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::members::Divisor;
-use crate::members::follow::Placed;
 use crate::members::frame::FrameError;
+use crate::members::relocate::Placed;
 use crate::members::verbs::{Clear, Destroy, Dump, Follow, Start, Stop};
 use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, verbs};
 
@@ -24,11 +24,11 @@ const FORMAT: Format = Format { magic: "GEOM::STRIPE", version: 3, since: (2, 3)
 /// Largest strip that the label's field can hold.
 const STRIP_MAX: u64 = 1 << 31;
 
-/// What a stripe is made with.
+/// Parameters of a stripe.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StripeParams {
-    /// Strip size: a power of two, a multiple of the sector size
+    /// Strip size in bytes: a power of two, a multiple of the sector size
     #[schemars(extend("x-short" = "s", "x-bytes" = true))]
     pub strip: u64,
 }
@@ -63,10 +63,8 @@ impl Span for Stripe {
         ClassVerb::of::<Dump>(),
         ClassVerb::of::<Follow>(),
     ];
-    const LABEL_DOC: &'static str =
-        "Label providers and make a stripe of them that is found again by itself";
-    const CREATE_DOC: &'static str =
-        "Make a stripe without writing anything, until the daemon ends";
+    const LABEL_DOC: &'static str = "Label providers and create a permanent stripe";
+    const CREATE_DOC: &'static str = "Create a stripe without labels, until the daemon ends";
 
     type Params = StripeParams;
 

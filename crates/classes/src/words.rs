@@ -5,36 +5,35 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub(crate) const LABEL: &str = "The last sector of each provider is written. What it holds now, \
-    and what stands on the provider, is lost to those who would look for it there: a provider \
-    that holds something is refused unless --yes-destroy PROVIDER is given. Members are found \
-    again wherever they are plugged in.";
+pub(crate) const LABEL: &str = "The last sector of each provider is overwritten, and existing \
+    contents of a provider become inaccessible: a provider with contents is refused unless \
+    --yes-destroy PROVIDER is given. Members are found again wherever they are plugged in.";
 
 /// The content that a stopped geom hides, in classes whose members look like the whole
 /// ([`crate::members::Stopped::refuse`]).
-pub(crate) const STOPPED_HIDES: &str = "Meanwhile what is on its members is hidden: no \
-    table, label or volume is found there, so that none of them is written alone. `clear` gives a \
-    member up, and what is on it shows.";
+pub(crate) const STOPPED_HIDES: &str = "While it is stopped, the contents of its members are \
+    hidden: no table, label or volume is found on them, so that no member is written alone. \
+    `clear` releases a member and makes its contents visible.";
 
-/// Bytes a second that a rebuild may do; 0: as fast as it goes. Until the next start
+/// Maximum rate of a rebuild in bytes per second, until the next start; 0: unlimited
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, extend("x-bytes" = true))]
 pub(crate) struct SyncRate(pub(crate) u64);
 
-/// Bytes a second that may be compared; absent: the sync_rate of `configure`
+/// Maximum rate of the comparison in bytes per second; absent: the sync_rate of `configure`
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, extend("x-bytes" = true))]
 pub(crate) struct VerifyRate(pub(crate) u64);
 
-/// End the one that runs
+/// End the running comparison
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
 pub(crate) struct EndIt(pub(crate) bool);
 
-/// The disks hold the same, and right parity, already (all zeroes, say): nothing is synced
+/// Skip the sync: the disks already have equal contents and correct parity (for example all zeroes)
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
@@ -46,13 +45,13 @@ pub(crate) struct Same(pub(crate) bool);
 #[schemars(inline, extend("minItems" = 1))]
 pub(crate) struct Members(pub(crate) Vec<String>);
 
-/// Store the providers' names: they are found nowhere else
+/// Store the providers' names: members are recognised only under these names
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, extend("x-short" = "h"))]
 pub(crate) struct Hardcode(pub(crate) bool);
 
-/// Though something is there, or open
+/// Proceed even if the provider is open or contains other data
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, extend("x-short" = "f"))]

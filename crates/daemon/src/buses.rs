@@ -7,7 +7,7 @@ use cam::Bus;
 use control::api::{Error, Kind, Level, Result};
 use control::config::{self, BusConfig, TargetConfig, secret};
 use control::plan::FilesOf;
-use geom::Grade;
+use geom::Severity;
 use serde_json::{Map, Value, json};
 
 use crate::catalog::catalog;
@@ -203,7 +203,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// The problems last noted, by bus or disk: the reason, its grade, and the advice.
-pub type Said = BTreeMap<String, BTreeMap<String, (Grade, String)>>;
+pub type Said = BTreeMap<String, BTreeMap<String, (Severity, String)>>;
 
 /// Notes once which disks buses cannot reach any more, and which they can reach again.
 pub fn see_troubles(control_loop: &mut ControlLoop) {
@@ -222,7 +222,7 @@ pub fn note_news(control_loop: &ControlLoop, before: &Said, now: &Said) {
     for (about, whys) in now {
         let said = before.get(about).unwrap_or(&none);
         for (why, (grade, action)) in whys.iter().filter(|(why, _)| !said.contains_key(*why)) {
-            let level = if *grade == Grade::Good { Level::Info } else { Level::Warn };
+            let level = if *grade == Severity::Good { Level::Info } else { Level::Warn };
             control_loop.note(level, about, format!("{why}. {action}"));
         }
         for why in said.keys().filter(|why| !whys.contains_key(*why)) {

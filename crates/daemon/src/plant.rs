@@ -255,9 +255,9 @@ fn listener(journal: &Arc<Journal>) -> geom::Listener {
     Box::new(move |remark| {
         let at_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let level = match remark.grade {
-            geom::Grade::Good => Level::Info,
-            geom::Grade::Degraded => Level::Warn,
-            geom::Grade::Failed => Level::Error,
+            geom::Severity::Good => Level::Info,
+            geom::Severity::Degraded => Level::Warn,
+            geom::Severity::Failed => Level::Error,
         };
         journal.note(at_ns, level, &format!("{} {}", remark.class, remark.name), remark.text);
     })

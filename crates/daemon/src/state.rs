@@ -20,7 +20,7 @@ use engine::registry::{
 };
 use engine::reservations::Reservations;
 use engine::space::{FULL_PERCENTS, Room};
-use geom::{Class, GeomView, Grade, ProviderView, Reading, Topology, Trouble, bucket_top_ns};
+use geom::{Class, GeomView, ProviderView, Reading, Severity, Topology, Trouble, bucket_top_ns};
 use serde_json::{Map, Value};
 use wire::scsi::{TransportId, hex, show_naa, show_uuid};
 
@@ -170,11 +170,11 @@ fn provider(p: &ProviderView) -> ProviderState {
 }
 
 /// How a geom is, as a class grades it.
-pub fn health(grade: Grade) -> Health {
+pub fn health(grade: Severity) -> Health {
     match grade {
-        Grade::Good => Health::Ok,
-        Grade::Degraded => Health::Degraded,
-        Grade::Failed => Health::Failed,
+        Severity::Good => Health::Ok,
+        Severity::Degraded => Health::Degraded,
+        Severity::Failed => Health::Failed,
     }
 }
 

@@ -28,13 +28,13 @@ const DELETE_BYTES_MAX: u64 = 1 << 30;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BlockDevParams {
-    /// Path of the device; names under /dev/disk/by-id stay the same over restarts.
+    /// Path of the device; names under /dev/disk/by-id do not change over restarts.
     pub path: PathBuf,
-    /// Go around the page cache (O_DIRECT): `auto`, `yes` or `no`.
+    /// Bypass the page cache (O_DIRECT): `auto`, `yes` or `no`.
     #[serde(default)]
     pub direct: Direct,
-    /// Serial number; absent: the device's own, or one that was made at random and is kept in the
-    /// state folder for the path.
+    /// Serial number; absent: the device's own, or a random one that is kept in the state folder
+    /// for the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
     /// NAA name of the unit on the disk, as in `[[unit]]`.
@@ -46,14 +46,13 @@ pub struct BlockDevParams {
     /// EUI-64 of the unit on the disk, as in `[[unit]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eui64: Option<String>,
-    /// Refuse writers, and open the device for reading only.
+    /// Refuse write access, and open the device for reading only.
     #[serde(default)]
     pub read_only: bool,
-    /// Take the device even though it is mounted or otherwise in use. Writing then destroys
-    /// what is on it.
+    /// Use the device even if it is mounted or otherwise in use. Writes then destroy its contents.
     #[serde(default)]
     pub force: bool,
-    /// How what is not needed any more is given back: `auto`, `zero`, `discard` or `no`.
+    /// Method of DELETE, which gives unused blocks back: `auto`, `zero`, `discard` or `no`.
     #[serde(default)]
     pub delete: DeleteHow,
 }

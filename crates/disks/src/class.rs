@@ -60,8 +60,8 @@ impl DiskClass {
             let what = format!("a provider {name} exists already; give the disk another name");
             return Err(Error::new(Errno::Exist, what));
         }
-        let switchboard = &topology.switchboard();
-        let opened = kind.open(&Open { name, params, site: &self.site, switchboard })?;
+        let notifier = &topology.notifier();
+        let opened = kind.open(&Open { name, params, site: &self.site, notifier })?;
         self.plug(topology, kind.name(), name, opened)
     }
 
@@ -89,8 +89,8 @@ impl DiskClass {
         params: &Value,
         terms: &wire::nbd::client::Terms,
     ) -> Result<GeomId, Error> {
-        let switchboard = &topology.switchboard();
-        let request = Open { name, params, site: &self.site, switchboard };
+        let notifier = &topology.notifier();
+        let request = Open { name, params, site: &self.site, notifier };
         let opened = crate::nbd::adopted(&request, terms)?;
         self.plug(topology, "nbd", name, opened)
     }

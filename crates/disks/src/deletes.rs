@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::sysfs::Facts;
 
-/// How DELETE is done, as one may choose it.
+/// Method of DELETE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeleteHow {
     /// By zeroing where the device zeroes without writing, else by discard.
     #[default]
     Auto,
-    /// By zeroing: what was deleted reads as zeroes.
+    /// By zeroing: deleted blocks read as zeroes.
     Zero,
-    /// By discard: what was deleted reads as anything.
+    /// By discard: deleted blocks may read as any data.
     Discard,
-    /// Not at all.
+    /// DELETE is not supported.
     No,
 }
 

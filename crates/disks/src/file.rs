@@ -35,14 +35,14 @@ const SHORT_NS: u64 = 300_000_000_000;
 /// Longest range punched or zeroed in one go, bytes; longer ones are split.
 const DELETE_BYTES_MAX: u64 = 1 << 30;
 
-/// Whether to go around the page cache.
+/// Whether to bypass the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Direct {
-    /// When it can be had.
+    /// If possible.
     #[default]
     Auto,
-    /// Always; else the disk is refused.
+    /// Always; if that is not possible, the disk is refused.
     Yes,
     /// Never.
     No,
@@ -54,11 +54,11 @@ pub enum Direct {
 pub struct FileParams {
     /// Path of the file.
     pub path: PathBuf,
-    /// Make the file, sparse, when there is none; `size` is needed then.
+    /// Create the file, sparse, if it does not exist; needs `size`.
     #[serde(default)]
     pub create: bool,
-    /// Size in bytes, a multiple of the sector size. A shorter file is extended, a longer one
-    /// served whole, for it may have grown while it was used. Absent: as large as the file is.
+    /// Size in bytes, a multiple of the sector size. A shorter file is extended. A longer file is
+    /// served whole, because it may have grown in use. Absent: the size of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 512))]
     pub size: Option<u64>,
@@ -66,11 +66,11 @@ pub struct FileParams {
     #[serde(default = "params::sector_default")]
     #[schemars(extend("enum" = [512, 4096]))]
     pub sector_size: u32,
-    /// Go around the page cache (O_DIRECT): `auto`, `yes` or `no`.
+    /// Bypass the page cache (O_DIRECT): `auto`, `yes` or `no`.
     #[serde(default)]
     pub direct: Direct,
-    /// Serial number; absent: one that was made at random and is stored with the file (extended
-    /// attribute `user.ashlar.identity`, or `FILE.ashlar-id`) and in the state folder.
+    /// Serial number; absent: a random one that is stored with the file (extended attribute
+    /// `user.ashlar.identity`, or `FILE.ashlar-id`) and in the state folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
     /// NAA name of the unit on the disk, as in `[[unit]]`.
@@ -82,7 +82,7 @@ pub struct FileParams {
     /// EUI-64 of the unit on the disk, as in `[[unit]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eui64: Option<String>,
-    /// Refuse writers, and open the file for reading only.
+    /// Refuse write access, and open the file for reading only.
     #[serde(default)]
     pub read_only: bool,
 }
@@ -96,7 +96,7 @@ impl Kind for ImageFile {
     }
 
     fn doc(&self) -> &'static str {
-        "An image file; what is deleted gives its blocks back."
+        "An image file; deleted ranges free their blocks."
     }
 
     fn schema(&self) -> Value {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bio::{Attr, Errno, Ticket};
-use geom::{Error, Inbox, Layer, Limits, Switchboard, Trouble};
+use geom::{Error, Inbox, Layer, Limits, Notifier, Trouble};
 use serde_json::{Value, json};
 
 use crate::lasting::{Identities, Lasting};
@@ -35,7 +35,7 @@ pub struct Open<'a> {
     /// The parts of the daemon that it uses.
     pub site: &'a Site,
     /// The path to the cores.
-    pub switchboard: &'a Switchboard,
+    pub notifier: &'a Notifier,
 }
 
 /// A kind of disk. One value each, in [`crate::KINDS`].

@@ -20,7 +20,7 @@ pub const MEMORY_BYTES_MAX: u64 = 16 << 40;
 /// requests of the core get their turn.
 const CLEAR_BYTES_MAX: u64 = 64 << 20;
 
-/// A disk in memory. What was never written, or was deleted, takes no memory.
+/// A disk in memory. Ranges that were never written, or were deleted, use no memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryParams {
@@ -31,12 +31,11 @@ pub struct MemoryParams {
     #[serde(default = "params::sector_default")]
     #[schemars(extend("enum" = [512, 4096]))]
     pub sector_size: u32,
-    /// Most memory it may take, in bytes; a write that needs more fails for lack of space.
-    /// Absent: its size.
+    /// Limit of the memory of the disk, in bytes; a write that needs more fails for lack of space.
+    /// Absent: the size of the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_max: Option<u64>,
-    /// Serial number; absent: one that was made at random and is kept in the state folder for the
-    /// disk's name.
+    /// Serial number; absent: a random one that is kept in the state folder for the disk's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
     /// NAA name of the unit on the disk, as in `[[unit]]`.
@@ -48,7 +47,7 @@ pub struct MemoryParams {
     /// EUI-64 of the unit on the disk, as in `[[unit]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eui64: Option<String>,
-    /// Refuse writers.
+    /// Refuse write access.
     #[serde(default)]
     pub read_only: bool,
 }
@@ -62,7 +61,7 @@ impl Kind for Memory {
     }
 
     fn doc(&self) -> &'static str {
-        "A disk in this machine's memory; what is on it is lost when it is removed."
+        "A disk in this machine's memory; its contents are lost when it is removed."
     }
 
     fn schema(&self) -> Value {

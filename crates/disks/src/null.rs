@@ -12,18 +12,18 @@ use crate::kind::{Identity, Kind, Open, Opened, Unit};
 use crate::lasting::{given, of_other};
 use crate::params;
 
-/// What a read of a null disk returns.
+/// Data that a read of a null disk returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fill {
-    /// Zeroes, which costs writing them to memory.
+    /// Zeroes, at the cost of writing them to memory.
     #[default]
     Zeroes,
-    /// Whatever was in the buffer, possibly other users' data: only for measurements.
+    /// Old contents of the buffer, possibly other users' data: only for measurements.
     Leave,
 }
 
-/// A disk that keeps nothing.
+/// A disk that stores nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NullParams {
@@ -34,12 +34,11 @@ pub struct NullParams {
     #[serde(default = "params::sector_default")]
     #[schemars(extend("enum" = [512, 4096]))]
     pub sector_size: u32,
-    /// What reads return: `zeroes`, or `leave` for whatever was in the buffer, which may be other
-    /// users' data.
+    /// Data that reads return: `zeroes`, or `leave` for the old contents of the buffer, which may
+    /// be other users' data.
     #[serde(default)]
     pub fill: Fill,
-    /// Serial number; absent: one that was made at random and is kept in the state folder for the
-    /// disk's name.
+    /// Serial number; absent: a random one that is kept in the state folder for the disk's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
     /// NAA name of the unit on the disk, as in `[[unit]]`.
@@ -51,7 +50,7 @@ pub struct NullParams {
     /// EUI-64 of the unit on the disk, as in `[[unit]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eui64: Option<String>,
-    /// Refuse writers.
+    /// Refuse write access.
     #[serde(default)]
     pub read_only: bool,
 }
@@ -65,7 +64,7 @@ impl Kind for Null {
     }
 
     fn doc(&self) -> &'static str {
-        "A disk that answers at once and keeps nothing, for measurements."
+        "A disk that answers at once and stores nothing, for measurements."
     }
 
     fn schema(&self) -> Value {

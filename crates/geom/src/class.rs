@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::health::Trouble;
 use crate::layer::Edge;
-use crate::switchboard::Word;
+use crate::notify::Notice;
 use crate::topology::{Access, ConsumerId, Deletes, GeomId, Left, ProviderId, Topology};
 use crate::verb::VerbSpec;
 
@@ -395,9 +395,9 @@ pub trait Geom: Send + Any {
     }
 
     /// Receives a message from one of the geom's own layers or tasks: see
-    /// [`crate::Switchboard::tell`] and [`Topology::converse`].
-    fn told(&mut self, topology: &mut Topology, me: GeomId, word: Word) {
-        let _ = (topology, me, word);
+    /// [`crate::Notifier::post`] and [`Topology::converse`].
+    fn on_notice(&mut self, topology: &mut Topology, me: GeomId, notice: Notice) {
+        let _ = (topology, me, notice);
     }
 
     /// Answers an attribute of `provider`. The default asks the first provider below.

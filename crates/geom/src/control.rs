@@ -17,9 +17,9 @@ use bio::sync::{Condvar, Mutex, MutexGuard};
 use reactor::{Mailer, SendError};
 
 use crate::class::{Create, Local, Taster, Verdict};
-use crate::core::{Core, Message, Notice, Report};
+use crate::core::{Core, CoreNotice, Message, Report};
 use crate::error::Error;
-use crate::switchboard::{Switchboard, Unanswered, Word};
+use crate::notify::{Notice, Notifier, Unanswered};
 use crate::topology::{
     Action, Asked, Barrier, Conversation, Event, GeomId, ProviderId, TasteJob, Tasted, Topology,
 };
@@ -106,7 +106,7 @@ impl Inbox {
     /// A [`Report`] for a core that leaves its notices here.
     pub fn report(self: &Arc<Self>) -> Report {
         let inbox = self.clone();
-        Arc::new(move |n| inbox.put(Incoming::Event(Event::Notice(n))))
+        Arc::new(move |n| inbox.put(Incoming::Event(Event::CoreNotice(n))))
     }
 
     /// True when nothing waits to be looked at.
@@ -178,7 +178,7 @@ impl Control {
         clock: Box<dyn Fn() -> u64>,
     ) -> Control {
         let mut topology = Topology::new(cores.len());
-        topology.connect(Switchboard::new(inbox.clone(), cores.clone()));
+        topology.connect(Notifier::new(inbox.clone(), cores.clone()));
         Control {
             topology,
             deadlines: Deadlines::default(),
@@ -291,12 +291,12 @@ impl Control {
         match incoming {
             Incoming::Nudge => {}
             Incoming::Forward(core, message) => self.send(core, message),
-            Incoming::Event(Event::Notice(Notice::Published { core, generation })) => {
+            Incoming::Event(Event::CoreNotice(CoreNotice::Published { core, generation })) => {
                 if let Some(a) = self.acked.get_mut(core as usize) {
                     *a = generation.max(*a);
                 }
             }
-            Incoming::Event(Event::Notice(Notice::GateDrained { ticket, .. })) => {
+            Incoming::Event(Event::CoreNotice(CoreNotice::GateDrained { ticket, .. })) => {
                 self.gate_drained += usize::from(ticket == self.gates);
             }
             Incoming::Event(event) => self.topology.post(event),
@@ -313,10 +313,10 @@ impl Control {
             }
             Action::Taste(job) => self.send_taste(job),
             Action::Converse(job) => self.send_conversation(job),
-            Action::Barrier(Barrier { geom, word, number }) => {
+            Action::Barrier(Barrier { geom, notice, number }) => {
                 // The last core to drop its share has all earlier messages behind it.
                 let inbox = self.inbox.clone();
-                let share = Promise { inbox, geom, number, word: Some(word) };
+                let share = Promise { inbox, geom, number, notice: Some(notice) };
                 let share = Arc::new(Mutex::new(share));
                 self.send_all(|| {
                     let share = share.clone();
@@ -329,14 +329,14 @@ impl Control {
     fn send_conversation(&mut self, job: Conversation) {
         let Conversation { geom, name, what, task, number } = job;
         let most_ns = self.deadlines.job_ns;
-        let owed = Promise { inbox: self.inbox.clone(), geom, number, word: None };
+        let owed = Promise { inbox: self.inbox.clone(), geom, number, notice: None };
         self.send(
             0,
             Message::Call(Box::new(move |core: &Rc<Core>| {
                 let own = core.clone();
                 core.spawn_for(what, &name, async move {
                     let mut owed = owed;
-                    owed.word = deadline(&own, most_ns, task(&own)).await;
+                    owed.notice = deadline(&own, most_ns, task(&own)).await;
                 });
             })),
         );
@@ -573,13 +573,13 @@ struct Promise {
     inbox: Arc<Inbox>,
     geom: GeomId,
     number: u64,
-    word: Option<Word>,
+    notice: Option<Notice>,
 }
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        let word = self.word.take().unwrap_or_else(|| Box::new(Unanswered));
-        self.inbox.post(Event::Conversed { geom: self.geom, number: self.number, word });
+        let notice = self.notice.take().unwrap_or_else(|| Box::new(Unanswered));
+        self.inbox.post(Event::Conversed { geom: self.geom, number: self.number, notice });
     }
 }
 

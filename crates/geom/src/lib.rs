@@ -15,12 +15,12 @@ mod error;
 mod filter;
 mod health;
 mod layer;
+mod notify;
 mod origins;
 mod rest;
 mod runtime;
 mod snapshot;
 mod stats;
-mod switchboard;
 mod topology;
 mod typed;
 pub mod units;
@@ -34,17 +34,17 @@ pub use control::{
     Control, Deadlines, GATE_DEADLINE, Inbox, JOB_DEADLINE_NS, ORPHAN_PATIENCE, Running,
     SETTLE_DEADLINE, TASTE_DEADLINE_NS, Waiter, Watch, deadline,
 };
-pub use core::{Call, Core, Finished, Message, Notice, Report, report};
+pub use core::{Call, Core, CoreNotice, Finished, Message, Report, report};
 pub use error::Error;
 pub use filter::{Fate, Filter, Window, class as filter_class};
-pub use health::{Grade, Listener, Remark, Trouble};
+pub use health::{Listener, Remark, Severity, Trouble};
 pub use layer::{Back, Edge, Flow, Layer, Sink};
+pub use notify::{Notice, Notifier, Task, Unanswered};
 pub use origins::{Entry, ORIGINS_MAX, Origins, Who};
 pub use rest::REST_DEADLINE;
 pub use runtime::{Runtime, RuntimeConfig};
 pub use snapshot::Limits;
 pub use stats::{BUCKETS, Meter, Reading, bucket_of, bucket_top_ns, percentile_ns};
-pub use switchboard::{Switchboard, Task, Unanswered, Word};
 pub use topology::{
     Access, Action, Asked, Barrier, Carry, ConsumerId, ConsumerView, Conversation, DELETES,
     Deletes, End, Event, GeomId, GeomView, KeepEnds, Left, NewProvider, ProviderId, ProviderView,

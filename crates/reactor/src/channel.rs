@@ -9,11 +9,11 @@ use std::rc::Rc;
 
 use bio::{Direction, Loan, Segs};
 
+use crate::backend::channel;
 use crate::net::Pending;
-use crate::port::channel;
+use crate::ops::Op;
 use crate::reactor::Reactor;
 use crate::sim::{self, SimChannel};
-use crate::slots::Op;
 use crate::socket::Socket;
 
 impl Reactor {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::port::locks;
+use crate::backend::locks;
 use crate::sim::SimDisk;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 

@@ -11,36 +11,37 @@
 //! * Ports: io_uring where the kernel lets us, epoll and a few threads where not, and [`sim`]: a
 //!   seeded world with a virtual clock, links and disks ([`model`]) that fail on request.
 //!
-//! `unsafe` code is allowed in `port/` only, where memory is shared with the kernel.
+//! `unsafe` code is allowed in `backend/` only, where memory is shared with the kernel.
 
 mod address;
+mod backend;
 mod channel;
 mod file;
 mod link;
 mod mailbox;
 pub mod model;
 mod net;
-mod port;
+mod ops;
 mod random;
 mod reactor;
-mod remote;
 mod scsi;
 mod signal;
 pub mod sim;
-mod slots;
 mod socket;
 mod tasks;
 mod timers;
 mod token;
 mod turn;
+mod wakeup;
 
 pub use address::{Address, INTERFACE_MAX, NoAddress, UNIX_PATH_MAX};
+pub use backend::{PortChoice, PortKind, PortReport};
 pub use channel::{Channel, ChannelEnd};
 pub use file::{File, FileFacts, Inline, OpenHow, Run};
 pub use link::{ETHERNET_LEN, FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkCounts, LinkFacts, LinkWay};
 pub use mailbox::{MAILBOX_MESSAGES_MAX, Mailbox, Mailer, SendError};
 pub use net::{Listener, Stream, UnixListener};
-pub use port::{PortChoice, PortKind, PortReport};
+pub use ops::{IOVECS_MAX, OPS_MAX};
 pub use random::SeededRandom;
 pub use reactor::{Config, Reactor, clock as monotonic_ns};
 pub use scsi::{
@@ -48,7 +49,6 @@ pub use scsi::{
     take_block_device,
 };
 pub use signal::Signal;
-pub use slots::{IOVECS_MAX, OPS_MAX};
 pub use socket::Parcel;
 pub use tasks::{TASK_POLLS_PER_TURN, TaskHandle, running_task};
 pub use timers::TimerId;

@@ -17,10 +17,10 @@ use std::rc::Rc;
 
 use bio::Segs;
 
+use crate::backend::link::{Inbox, Outbox, facts, open};
 use crate::net::Pending;
-use crate::port::link::{Inbox, Outbox, facts, open};
+use crate::ops::Op;
 use crate::reactor::Reactor;
-use crate::slots::Op;
 use crate::socket::Socket;
 
 /// Shortest frame without its checksum, bytes: shorter ones are filled up with zeroes.

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use bio::sync::Mutex;
 
 use crate::reactor::Reactor;
-use crate::remote::Remote;
+use crate::wakeup::Remote;
 
 /// Messages that wait in one mailbox; a further one is handed back to its sender as `Full`.
 pub const MAILBOX_MESSAGES_MAX: usize = 64 * 1024;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use bio::{Direction, Loan, Seg, Segs};
 
+use crate::ops::{End, On, Op, SlotId, State};
 use crate::reactor::Reactor;
-use crate::slots::{End, On, Op, SlotId, State};
 use crate::socket::{Parcel, Socket};
 
 /// An operation under way. Dropping it cancels the operation; its slot keeps the memory until
@@ -30,7 +30,7 @@ impl Future for Pending {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut kernel = self.reactor.inner.kernel.borrow_mut();
         let Some(slot) = kernel.slots.get(self.id) else {
-            let gone = io::Error::from_raw_os_error(crate::slots::raw::ECANCELED as i32);
+            let gone = io::Error::from_raw_os_error(crate::ops::raw::ECANCELED as i32);
             return Poll::Ready(Err(gone));
         };
         let State::Done(result) = slot.state else {

@@ -12,15 +12,15 @@ use bio::{Direction, Errno, Loan, Segs};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::backend::{Port, PortChoice, PortKind, PortReport, Reaped, SimPort};
 use crate::file::{File, Run};
-use crate::port::{Port, PortChoice, PortKind, PortReport, Reaped, SimPort};
+use crate::ops::{End, On, Op, SlotId, Slots, State};
 use crate::random::Random;
-use crate::remote::Remote;
 use crate::sim::World;
-use crate::slots::{End, On, Op, SlotId, Slots, State};
 use crate::tasks::{TaskHandle, Tasks};
 use crate::timers::{Alarm, TimerId, Timers};
 use crate::token::Token;
+use crate::wakeup::Remote;
 
 /// fallocate(2): FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE.
 const KEEP_SIZE: u32 = 0x1;

@@ -15,10 +15,10 @@ use std::rc::Rc;
 use bio::{Direction, Segs};
 use rustix::fs::{Mode, OFlags};
 
+use crate::backend::sg::{self, Parcels};
 use crate::net::Pending;
-use crate::port::sg::{self, Parcels};
+use crate::ops::Op;
 use crate::reactor::Reactor;
-use crate::slots::Op;
 use crate::socket::Socket;
 
 /// Longest CDB, bytes.

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use crate::remote::{Remote, RunQueue, TaskKey, TaskWaker};
+use crate::wakeup::{Remote, RunQueue, TaskKey, TaskWaker};
 
 /// Polls in one turn; further ready tasks wait for the next turn, behind completions and timers.
 pub const TASK_POLLS_PER_TURN: usize = 256;

@@ -7,9 +7,9 @@ use std::task::Waker;
 
 use bio::Errno;
 
-use crate::port::{Port, Wait};
+use crate::backend::{Port, Wait};
+use crate::ops::{End, Settled, State};
 use crate::reactor::{Kernel, Reactor};
-use crate::slots::{End, Settled, State};
 use crate::timers::Alarm;
 use crate::token::Token;
 

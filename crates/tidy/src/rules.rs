@@ -34,7 +34,7 @@ const UNSAFE: &[&str] = &[
     "crates/bio/src/thread_owned.rs",
     "crates/bio/src/resolved_arc.rs",
     "crates/bio/src/pool.rs",
-    "crates/reactor/src/port/",
+    "crates/reactor/src/backend/",
 ];
 
 /// Rooms that bytes of a peer or a disk reach, where nothing may panic.

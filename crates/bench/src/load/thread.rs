@@ -43,7 +43,7 @@ pub fn start(spec: &Spec) -> Result<Running, Error> {
 
 /// State shared by the tasks of a thread.
 #[derive(Clone, Default)]
-struct Desk {
+struct Tasks {
     ended: Rc<RefCell<Vec<Result<Outcome, Error>>>>,
     /// Streams of sessions that have nothing to do, to be closed at the stop.
     lingering: Rc<RefCell<Vec<Stream>>>,
@@ -57,40 +57,40 @@ fn work(spec: &Spec, shared: &Arc<Shared>) -> Result<Outcome, Error> {
     };
     let reactor = Reactor::start(config).map_err(|e| Error::system("the load's reactor", e))?;
     let pool = Pool::new(PoolConfig { limit_bytes: POOL_BYTES });
-    let desk = Desk::default();
+    let tasks = Tasks::default();
     for index in 0..spec.sessions {
         let (reactor_, pool, spec) = (reactor.clone(), pool.clone(), spec.clone());
-        let (shared, desk) = (shared.clone(), desk.clone());
+        let (shared, tasks) = (shared.clone(), tasks.clone());
         reactor.spawn("session", async move {
-            let result = drive(&reactor_, &pool, &spec, index, &shared, &desk).await;
-            desk.ended.borrow_mut().push(result);
+            let result = drive(&reactor_, &pool, &spec, index, &shared, &tasks).await;
+            tasks.ended.borrow_mut().push(result);
         });
     }
-    let watched = watch(&reactor, spec, shared, &desk);
+    let watched = watch(&reactor, spec, shared, &tasks);
     reactor.shutdown();
     watched?;
     let mut all = Outcome::default();
-    for one in desk.ended.take() {
+    for one in tasks.ended.take() {
         all.add(&one?);
     }
     Ok(all)
 }
 
 /// Turns until every session has ended or one has failed.
-fn watch(reactor: &Reactor, spec: &Spec, shared: &Shared, desk: &Desk) -> Result<(), Error> {
+fn watch(reactor: &Reactor, spec: &Spec, shared: &Shared, tasks: &Tasks) -> Result<(), Error> {
     let mut stopped: Option<Instant> = None;
     let (mut last, mut heard) = (0, Instant::now());
     let mut turns = 0u64;
     loop {
         reactor.turn(Patience::Until(reactor.fresh_now() + TURN_NS), &mut |_, _| ());
-        let ended = desk.ended.borrow();
+        let ended = tasks.ended.borrow();
         if ended.len() == spec.sessions as usize || ended.iter().any(Result::is_err) {
             return Ok(());
         }
         drop(ended);
         if shared.stop.load(Relaxed) {
             stopped.get_or_insert_with(Instant::now);
-            desk.lingering.borrow_mut().drain(..).for_each(|s| s.close());
+            tasks.lingering.borrow_mut().drain(..).for_each(|s| s.close());
         }
         // The clock is read now and then only: a busy turn takes microseconds.
         turns += 1;
@@ -98,7 +98,7 @@ fn watch(reactor: &Reactor, spec: &Spec, shared: &Shared, desk: &Desk) -> Result
             continue;
         }
         let (requests, lingers) =
-            (shared.requests.load(Relaxed), !desk.lingering.borrow().is_empty());
+            (shared.requests.load(Relaxed), !tasks.lingering.borrow().is_empty());
         if requests != last || lingers {
             (last, heard) = (requests, Instant::now());
         }
@@ -116,7 +116,7 @@ async fn drive(
     spec: &Spec,
     index: u32,
     shared: &Arc<Shared>,
-    desk: &Desk,
+    tasks: &Tasks,
 ) -> Result<Outcome, Error> {
     let at = |what: &str| format!("{what} {}", spec.portal);
     let stream = reactor.connect(spec.portal).await.map_err(|e| Error::system(at("connect"), e))?;
@@ -136,7 +136,7 @@ async fn drive(
             break;
         }
         if session.lingers() && !waited {
-            desk.lingering.borrow_mut().push(stream.clone());
+            tasks.lingering.borrow_mut().push(stream.clone());
         }
         let got = stream.recv(&room).await.map_err(|e| Error::system(at("receive from"), e))?;
         if got == 0 {

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use bio::Errno;
-use geom::{Core, Event as GeomEvent, Grade, Trouble};
+use geom::{Core, Event as GeomEvent, Severity, Trouble};
 
 use super::missing::Missing;
 use super::{Bus, Known, scan};
@@ -194,7 +194,7 @@ impl Bus {
                 }
             });
         };
-        self.switchboard.call(0, Box::new(check));
+        self.notifier.call(0, Box::new(check));
     }
 
     /// Why a device is still in doubt.
@@ -287,7 +287,7 @@ impl Bus {
                 "Put the right disk back, or type `ashlar cam rescan {number}` to take in the disk \
                  that is there."
             );
-            out.push(Trouble { grade: Grade::Failed, why, action });
+            out.push(Trouble { grade: Severity::Failed, why, action });
         }
         let known = self.known.lock();
         for (path, why) in &*self.checks.lock() {

@@ -111,7 +111,7 @@ impl Bus {
                 bus.keep(changes);
             });
         };
-        self.switchboard.call(0, Box::new(ask));
+        self.notifier.call(0, Box::new(ask));
     }
 
     /// Scans all targets, and returns the changes.

@@ -12,17 +12,17 @@ use crate::class::CamClass;
 
 /// Show or set an AoE target's config string
 ///
-/// A target keeps one text, 1024 bytes at most, that every machine can read. It is set where there
-/// is none; of several machines that set it at once one succeeds, so it can say whose a disk is.
-/// --force replaces it, --clear empties it.
+/// A target stores one text of at most 1024 bytes, which every machine can read. It can be set
+/// while it is empty; if several machines set it at once, one succeeds, so it can name the owner of
+/// a disk. --force replaces it, --clear empties it.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct AoeConfig {
     name: DiskName,
     /// The new string
     set: Option<String>,
-    /// No string any more
+    /// Empty the string
     clear: bool,
-    /// In place of the one that is there
+    /// Replace an existing string
     force: bool,
 }
 

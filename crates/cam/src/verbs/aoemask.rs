@@ -9,20 +9,20 @@ use super::aoe::{Addresses, names, refuse, shown};
 use super::orders::Talk;
 use crate::class::CamClass;
 
-/// Show or edit the list of those that may reach an AoE target
+/// Show or edit the access list of an AoE target
 ///
-/// A target with an empty list answers all machines, one with addresses in it only these: to others
-/// it is not there. A list that would shut this machine out is refused without --force. On a target
-/// of ours it applies besides the access groups, and lasts.
+/// A target with an empty list answers all machines; a target with addresses in its list answers
+/// only these and is invisible to others. A list that would exclude this machine is refused without
+/// --force. On a target of Ashlar the list applies in addition to the access groups, and is kept.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct AoeMask {
     name: DiskName,
     addresses: Addresses,
     /// Add these addresses
     add: bool,
-    /// Take these addresses out
+    /// Remove these addresses
     delete: bool,
-    /// In spite of others, or of what it does to this machine
+    /// Edit the list even if it excludes this machine
     force: bool,
 }
 

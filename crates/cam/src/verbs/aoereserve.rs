@@ -10,21 +10,22 @@ use super::aoe::{Addresses, names, refuse, shown};
 use super::orders::Talk;
 use crate::class::CamClass;
 
-/// Show, take or give back the reservation of an AoE target
+/// Show, set or release the reservation of an AoE target
 ///
-/// A target that is reserved refuses reads and writes of all who are not in its list; they may ask
-/// who it is and who has it. --set takes it for the addresses given, or for this machine's own at
-/// the interfaces of the bus; machines in the list may change it, or --release it. --force does
-/// either against another's reservation: requests of its holders may still be written just before.
+/// A reserved target refuses reads and writes from addresses that are not in its list; its identity
+/// and its reservation can still be queried. --set reserves it for the given addresses, or for
+/// those of this machine at the interfaces of the bus; machines in the list may change the
+/// reservation or --release it. --force overrides a reservation of other machines: writes of its
+/// holders may still be executed just before.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct AoeReserve {
     name: DiskName,
     addresses: Addresses,
-    /// Reserve it
+    /// Reserve the target
     set: bool,
-    /// Give the reservation back
+    /// Release the reservation
     release: bool,
-    /// Though others have it
+    /// Override a reservation of other machines
     force: bool,
 }
 

@@ -15,12 +15,12 @@ use crate::class::CamClass;
 
 /// Attach a bus with its disks
 ///
-/// The parameters are those of [[bus]] in ashlar.toml, where a bus has to stand to be there at the
-/// next start: one that is attached by hand goes with the daemon. What is on the disks of a virtual
-/// one goes with it.
+/// The parameters are those of [[bus]] in ashlar.toml. A bus that is attached by hand is lost when
+/// the daemon ends; a [[bus]] section in ashlar.toml makes it permanent. The contents of virtual
+/// disks are lost with their bus.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Attach {
-    /// Its name: mps0, or what it leads to
+    /// Name of the bus, such as mps0
     name: String,
     /// kind=virtual (the default) and its parameters: disks=4 size=1GiB
     #[serde(default)]
@@ -49,10 +49,10 @@ impl Verb<CamClass> for Attach {
             let what = format!("a bus {name} exists already; give it another name");
             return Err(Error::new(Errno::Exist, what));
         }
-        let switchboard = control.topology.switchboard();
-        let sim = class.driver(name, &self.kind, &self.params, switchboard.clone())?;
+        let notifier = control.topology.notifier();
+        let sim = class.driver(name, &self.kind, &self.params, notifier.clone())?;
         class.orders.make_room()?;
-        let bus = class.add_bus(sim, Names { by_name: self.names }, switchboard);
+        let bus = class.add_bus(sim, Names { by_name: self.names }, notifier);
         bus.bound(self.bounds);
         class.scan(control, (Self::NAME, name), vec![whole(bus)], attached)
     }

@@ -19,23 +19,22 @@ const RECEIVED_MAX: usize = 16 << 20;
 
 /// Send a raw command to a device
 ///
-/// The command goes to the device as it is, through the queue of its disk, and is neither retried
-/// nor checked: one that writes, writes under those who have the disk open. For ATA it is, as with
-/// camcontrol: command, features, LBA low, mid and high, device, the same four of 48 bits (LBA low,
-/// mid, high, features), count, count of 48 bits; NCQ commands are refused. The text ends with the
-/// device's own error where it refuses. The daemon serves others while it is under way; `ashlar cam
-/// reset` ends it before its time.
+/// The command is sent to the device unchanged, through the queue of its disk, and is neither
+/// retried nor checked: a write command changes the disk even while it is open. An ATA command has
+/// the fields of camcontrol: command, features, LBA low, mid and high, device, the same four of 48
+/// bits (LBA low, mid, high, features), count, count of 48 bits; NCQ commands are refused. If the
+/// device fails the command, the output ends with the device's error. The daemon serves other
+/// requests meanwhile; `ashlar cam reset` ends the command early.
 ///
-/// The command is written as fields: a byte in hexadecimal, or a number and its width,
-/// in bits (`3:b5`, the highest bit first) or in bytes (`1f00:i2`, the highest byte first). `v`
-/// means the next of ARGS, decimal or with 0x. Names in {} and comments in /* */ are passed
-/// over.
+/// The command is written as fields: a byte in hexadecimal, or a number and its width, in bits
+/// (`3:b5`, the highest bit first) or in bytes (`1f00:i2`, the highest byte first). `v` takes the
+/// next value from ARGS, decimal or with 0x. Names in {} and comments in /* */ are ignored.
 ///
-/// The answer is shown as a dump of bytes, or by the last of ARGS as fields: i1 to
-/// i4 are integers, b1 to b32 (or t) bits, cN so many characters, zN the same without blanks at the
-/// end; a * in front leaves one out, sN goes to byte N, s+N and s-N go on and back. The values
-/// are in one line; with -v each is in a line of its own, behind its name in {}. The bytes
-/// themselves are `data` of --json.
+/// The answer is shown as a dump of bytes, or as fields in the format of the last of ARGS: i1 to i4
+/// are integers, b1 to b32 (or t) bits, cN is N characters, zN the same without trailing blanks. A
+/// leading * skips a field, sN moves to byte N, s+N and s-N move forward and back. The values are
+/// printed on one line; with -v each is on its own line after its name in {}. `data` of --json has
+/// the bytes.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Cmd {
     name: Device,
@@ -47,17 +46,17 @@ pub(super) struct Cmd {
     /// An ATA command: "ec 0 0 0 0 0 0 0 0 0 1 0"
     #[schemars(extend("x-short" = "a"))]
     ata: Option<String>,
-    /// So many bytes come from the device
+    /// Number of bytes to receive from the device
     #[schemars(extend("x-short" = "i"))]
     receive: Option<Bytes>,
     // camcontrol's -o says here how answers are shown.
-    /// These bytes go to the device
+    /// Bytes to send to the device
     send: Option<String>,
-    /// Milliseconds that it may take
+    /// Timeout in milliseconds
     #[serde(default = "timeout")]
     #[schemars(extend("x-short" = "t"), range(min = 1, max = PASS_TIMEOUT_MAX_MS))]
     timeout: u32,
-    /// Retry and cure as for a disk's commands
+    /// Use the retries and error recovery of disk commands
     #[schemars(extend("x-short" = "E"))]
     recover: bool,
     /// Show the names of fields

@@ -19,32 +19,32 @@ const DEFECT_LEN: u32 = 65_536;
 
 /// List the defects of a SCSI disk's medium
 ///
-/// Blocks, or cylinder:head:sector or bytes from index, in the format that the disk answers in. A
-/// grown list that grows is a disk to be replaced.
+/// Defects are shown as blocks, cylinder:head:sector or bytes from index, in the format of the
+/// disk's answer. Replace a disk whose grown list gets longer.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct DefectList {
     name: Device,
-    /// How places are told
+    /// Format of the addresses
     #[serde(default)]
     #[schemars(extend("x-short" = "f"))]
     format: Format,
-    /// Those of the factory
+    /// Primary defects, recorded at the factory
     #[schemars(extend("x-short" = "P"))]
     primary: bool,
-    /// Those that came later; both without -P and -G
+    /// Grown defects, found later; without -P and -G: both lists
     #[schemars(extend("x-short" = "G"))]
     grown: bool,
-    /// How many, and not which
+    /// Only the number of defects
     #[schemars(extend("x-short" = "s"))]
     summary: bool,
-    /// With -s: the number alone
+    /// With -s: print only the number
     #[schemars(extend("x-short" = "q"))]
     quiet: bool,
-    /// From this one of the list on
+    /// Index of the first listed defect
     #[serde(default)]
     #[schemars(extend("x-short" = "S"), range(max = u32::MAX))]
     offset: u32,
-    /// In hexadecimal
+    /// Print addresses in hexadecimal
     #[schemars(extend("x-short" = "X"))]
     hex: bool,
 }

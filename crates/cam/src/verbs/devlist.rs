@@ -10,10 +10,10 @@ use crate::class::CamClass;
 /// List the devices of all buses
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Devlist {
-    /// The buses and last errors too
+    /// Also show the buses and last errors
     #[schemars(extend("x-short" = "v"))]
     verbose: bool,
-    /// The buses alone
+    /// Show only the buses
     #[schemars(extend("x-short" = "b"))]
     buses: bool,
 }

@@ -17,20 +17,20 @@ const INITIATOR: &str = "iqn.2026-01.org.example:initiator";
 
 /// Ask an iSCSI portal for its targets
 ///
-/// Asks with SendTargets, in a session of its own, and attaches nothing: under each target stand
-/// the lines of ashlar.toml that make a bus of it. Targets may show an initiator only what it may
-/// have, so ask by the name that the bus will have. Reached are addresses, not names of hosts. The
-/// secret's file is read by the daemon.
+/// Sends SendTargets in a discovery session and attaches nothing. The output has, under each
+/// target, the lines of ashlar.toml that define a bus for it. A target may list only targets that
+/// the initiator may access, so use the initiator name that the bus will have. Portals are given as
+/// addresses, not as host names. The daemon reads the file with the secret.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Discover {
     /// A portal's address, with or without port: 10.0.0.1
     name: String,
-    /// Our name
+    /// iSCSI name of this initiator
     #[serde(default = "initiator")]
     initiator: String,
-    /// CHAP: our user
+    /// CHAP: user name of this initiator
     user: Option<String>,
-    /// CHAP: the file with our secret
+    /// CHAP: file with the secret of this initiator
     secret_file: Option<String>,
 }
 

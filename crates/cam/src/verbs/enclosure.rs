@@ -18,8 +18,8 @@ use crate::unit::Unit;
 
 /// List an enclosure's elements, and the disks in its slots
 ///
-/// As sesutil map: each element with its status, its name, and the disk in it where the enclosure
-/// tells whose SAS address that is.
+/// Like `sesutil map`: each element with its status and name, and with its disk if the enclosure
+/// reports a SAS address.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Elements {
     /// An enclosure: ses0

@@ -15,34 +15,34 @@ use crate::unit::Unit;
 
 /// Show or set faults of a disk of a virtual bus
 ///
-/// For trying out layers over a disk; disks of other buses have no such faults. Each rate is a
-/// number of commands of a hundred and stays until it is set again; without options they are shown.
-/// --clear sets all to 0, and starts and plugs nothing in. A disk that was pulled has no name any
-/// more: its place does, by the bus and the target, as in mps0:3.
+/// For tests of layers above a disk; disks of other buses have no injected faults. Each rate is in
+/// percent of commands and stays until it is set again; without options the rates are shown.
+/// --clear sets all rates to 0, but does not start a stopped disk or plug in a pulled one. A pulled
+/// disk has no name: use its bus and target, as in mps0:3.
 ///
-/// --bad gives the medium bad blocks: they cannot be read until they are written, as on real disks.
-/// --forge has the device answer a command, by its first byte, with bytes of one's own, whatever
-/// they are: 12=00,00,06 for INQUIRY, 12/83= for its page 83h alone, with no bytes at all (ATA:
-/// FEATURES, as in b0/d0). Both stay until --clear.
+/// --bad creates bad blocks: they cannot be read until they are written, as on real disks. --forge
+/// replaces the answer to a command, selected by its first byte, with the given bytes: 12=00,00,06
+/// for INQUIRY, 12/83= for an empty answer to its page 83h only (ATA: FEATURES, as in b0/d0). Both
+/// stay until --clear.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Fault {
-    /// A disk, or its place: da0, mps0:3
+    /// A disk, or its bus and target: da0, mps0:3
     name: String,
     #[serde(flatten)]
     rates: Change<Faults>,
-    /// Blocks that cannot be read: the first, or first and number, as in 100+8
+    /// Unreadable blocks: the first block, or first block and count, as in 100+8
     bad: Option<String>,
-    /// A command, and what it is answered with: COMMAND[/PAGE]=BYTE,BYTE..., in hexadecimal
+    /// A command and its forged answer: COMMAND[/PAGE]=BYTE,BYTE..., in hexadecimal
     forge: Option<String>,
-    /// All rates are 0, no block is bad, and no answer forged
+    /// Clear all rates, bad blocks and forged answers
     clear: bool,
-    /// The motor stops: it must be started
+    /// Stop the motor; the disk must be started again
     stop: bool,
-    /// Power goes and comes: what was not flushed may be lost
+    /// Cut and restore power; unflushed writes may be lost
     cut_power: bool,
-    /// The disk is pulled out
+    /// Pull the disk out
     pull: bool,
-    /// It is pushed in again
+    /// Plug the disk in again
     push: bool,
 }
 

@@ -10,7 +10,7 @@ use super::DiskName;
 use crate::class::CamClass;
 use crate::periph::Facts;
 
-/// Show what an ATA disk says of itself
+/// Show the IDENTIFY data of an ATA disk
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Identify {
     name: DiskName,

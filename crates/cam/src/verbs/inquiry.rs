@@ -9,17 +9,17 @@ use super::{DiskName, version};
 use crate::class::CamClass;
 use crate::periph::Facts;
 
-/// Show what a disk says of itself (INQUIRY)
+/// Show the identity of a disk (INQUIRY)
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Inquiry {
     name: DiskName,
-    /// What it is
+    /// Model and device type
     #[schemars(extend("x-short" = "D"))]
     standard: bool,
-    /// Its serial number; alone, without a word
+    /// Serial number; as the only option, without other text
     #[schemars(extend("x-short" = "S"))]
     serial: bool,
-    /// What its link moves
+    /// Transfer rate of the link
     #[schemars(extend("x-short" = "R"))]
     rate: bool,
 }

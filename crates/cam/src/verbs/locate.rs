@@ -10,19 +10,19 @@ use super::{Device, Found};
 use crate::class::CamClass;
 use crate::periph::ses;
 
-/// Switch the light that shows where a disk is
+/// Switch the locate light of a disk or enclosure slot
 ///
-/// Of a disk whose enclosure knows its SAS address, or of a slot of an enclosure by the number that
-/// `ashlar cam enclosure` lists. The light stays until it is switched off. Look at the light before
-/// you pull a disk: nothing else ties the name to the bay.
+/// NAME is a disk whose enclosure reports its SAS address, or an enclosure, with the slot number
+/// from `ashlar cam enclosure`. The light stays on until it is switched off. Check the light before
+/// you pull a disk: nothing else connects the name to the bay.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Locate {
     name: Device,
-    /// The light
+    /// State of the light
     #[serde(default)]
     #[schemars(extend("x-short" = "s"))]
     state: State,
-    /// A slot of the enclosure that was named
+    /// Slot of the enclosure NAME
     #[schemars(extend("x-short" = "e"))]
     element: Option<usize>,
 }

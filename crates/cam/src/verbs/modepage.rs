@@ -18,10 +18,10 @@ use crate::periph::pass::{Data, Request};
 
 /// Show or change a mode page of a SCSI device
 ///
-/// With -l the pages that the device has; with -m one page, a field a line, or its bytes where the
-/// layout is not known here. Words behind the name are fields to change: WCE=0. Only what the
-/// device lets be changed is; a value that it keeps back is said. Without -S a change holds until
-/// the device is reset.
+/// -l lists the pages of the device; -m shows one page, one field per line, or as bytes if its
+/// layout is unknown. Arguments after the name are fields to change: WCE=0. Only fields that the
+/// device allows to be changed are changed; a value that it does not accept is reported. Without -S
+/// a change lasts until the device is reset.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Modepage {
     name: Device,
@@ -30,17 +30,17 @@ pub(super) struct Modepage {
     /// PAGE or PAGE,SUBPAGE: 8, 0x1c,2
     #[schemars(extend("x-short" = "m"))]
     page: Option<String>,
-    /// The pages that there are
+    /// List the pages of the device
     #[schemars(extend("x-short" = "l"))]
     list: bool,
-    /// Which values, by name or number
+    /// Kind of values, by name or number
     #[serde(default)]
     #[schemars(extend("x-short" = "P", "enum" = WORDS))]
     values: Values,
-    /// Its bytes, not its fields
+    /// Show bytes instead of fields
     #[schemars(extend("x-short" = "b"))]
     bytes: bool,
-    /// A change holds after a reset too
+    /// Save the change, so that it survives a reset
     #[schemars(extend("x-short" = "S"))]
     save: bool,
 }

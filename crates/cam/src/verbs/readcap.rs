@@ -8,25 +8,25 @@ use super::{DiskName, one_of};
 use crate::class::CamClass;
 use crate::periph::Facts;
 
-/// Show a disk's last block and the length of a block
+/// Show the last block and block length of a disk
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Readcap {
     name: DiskName,
-    /// The length of a block alone
+    /// Show only the block length
     #[schemars(extend("x-short" = "b"))]
     block: bool,
-    /// The last block or the size alone
+    /// Show only the last block or the size
     #[schemars(extend("x-short" = "s"))]
     size: bool,
-    /// The number of blocks, not the last one
+    /// Show the number of blocks instead of the last block
     #[schemars(extend("x-short" = "N"))]
     blocks: bool,
-    /// The size for people, a K of 1024 bytes (camcontrol's -h)
+    /// Human-readable size, K = 1024 bytes (camcontrol's -h)
     human: bool,
-    /// The size for people, a k of 1000 bytes
+    /// Human-readable size, k = 1000 bytes
     #[schemars(extend("x-short" = "H"))]
     decimal: bool,
-    /// Numbers alone
+    /// Print only numbers
     #[schemars(extend("x-short" = "q"))]
     quiet: bool,
 }

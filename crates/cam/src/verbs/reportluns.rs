@@ -22,13 +22,13 @@ const LUNS_LEN: u32 = 8 + 16_384 * 8;
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Reportluns {
     name: DiskName,
-    /// How many there are, and no more
+    /// Show only the number of logical units
     #[schemars(extend("x-short" = "c"))]
     count: bool,
-    /// Which, and not how many
+    /// Show the logical units without their number
     #[schemars(extend("x-short" = "l"))]
     luns: bool,
-    /// Which are asked for
+    /// Logical units to request
     #[serde(default)]
     #[schemars(extend("x-short" = "r"))]
     report: Report,

@@ -11,7 +11,7 @@ use super::whys;
 use crate::address::{ANY, Path};
 use crate::class::CamClass;
 
-/// Look for devices that came or went
+/// Look for added and removed devices
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Rescan {
     /// BUS, BUS:TARGET:LUN, or all; absent: all

@@ -27,11 +27,11 @@ const PORT_RESET_NS: u64 = 60_000_000_000;
 
 /// Reset a device, a bus, or a port of a multiplier
 ///
-/// What a device has under way is sent again afterwards, first and in order, and loses no retry;
-/// nothing else is sent to it until the reset is over and the device has settled. NAME is a device
-/// (da0), a bus (0: every device on it), one device of a bus by its target and logical unit
-/// (0:3:0), or `all`. With -p the link of a port of a multiplier is made anew, to whatever is
-/// behind it.
+/// Commands in progress on a device are sent again after the reset, before others and in order, and
+/// do not lose a retry. No other command is sent until the reset has ended and the device has
+/// settled. NAME is a device (da0), a bus (0: every device on it), one device of a bus by its
+/// target and logical unit (0:3:0), or `all`. With -p the link of a port of a port multiplier is
+/// reset, whatever device is behind it.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Reset {
     /// A device, BUS, BUS:TARGET, BUS:TARGET:LUN, or all

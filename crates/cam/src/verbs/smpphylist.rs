@@ -14,11 +14,11 @@ use crate::ccb::{CamStatus, Command};
 use crate::class::CamClass;
 use crate::periph::pass::{self, Data, Request};
 
-/// List the phys of a SAS expander, and who is attached to them
+/// List the phys of a SAS expander and the attached devices
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Smpphylist {
     name: Device,
-    /// Those to whom a known device is attached
+    /// Only phys with a known attached device
     #[schemars(extend("x-short" = "q"))]
     quiet: bool,
 }

@@ -9,21 +9,21 @@ use super::DiskName;
 use crate::class::CamClass;
 use crate::device::Shape;
 
-/// Show or set how many commands a disk gets at a time
+/// Show or set the number of commands that a disk gets at once
 ///
-/// QUEUE FULL lowers the openings, and 256 commands that end well with all in use raise them by one
-/// again, up to the number set here.
+/// QUEUE FULL lowers the number of openings. 256 successful commands with all openings in use raise
+/// it by one again, up to the number set here.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Tags {
     name: DiskName,
-    /// From now on at most so many
+    /// New maximum number of commands
     #[schemars(extend("x-short" = "N"))]
     #[schemars(range(min = 1, max = 255))]
     number: Option<u8>,
-    /// The number alone
+    /// Print only the number
     #[schemars(extend("x-short" = "q"))]
     quiet: bool,
-    /// What is in use, queued and held back too
+    /// Also show commands in use, queued and held back
     #[schemars(extend("x-short" = "v"))]
     verbose: bool,
 }

@@ -98,7 +98,7 @@ fn both_cores(seed: u64) -> (u64, u64) {
     let mut spec = DiskSpec { depth: 3, ..DiskSpec::default() };
     spec.shape.size = 1 << 20;
     hba.plug(0, spec, seed).unwrap();
-    let bus = cam.add_bus(hba.clone(), Names::default(), control.topology.switchboard());
+    let bus = cam.add_bus(hba.clone(), Names::default(), control.topology.notifier());
     let on = bus.clone();
     let changes = control
         .run_on_core("a scan", move |core| Box::pin(async move { on.scan(core).await }))

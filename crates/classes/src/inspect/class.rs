@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::scan::{Finding, Report, Standing, step};
 use crate::conversation::drive;
-use crate::members::hand;
+use crate::members::provider_access;
 use crate::part::{self, Place};
 use crate::probe::Sectors;
 
@@ -68,12 +68,12 @@ impl Class for InspectClass {
 /// Looks at a provider.
 pub(crate) fn report(control: &mut Control, name: &str) -> Result<Report, Error> {
     let place = place(control, name)?;
-    hand::reading(control, NAME, name, |control, edge| scan(control, name, edge, place))
+    provider_access::reading(control, NAME, name, |control, edge| scan(control, name, edge, place))
 }
 
 /// The place of a provider among partition tables.
 fn place(control: &Control, name: &str) -> Result<Place, Error> {
-    let on = hand::find(control, name)?;
+    let on = provider_access::find(control, name)?;
     let attr = |name: &str| control.topology.attr(on, name);
     let text = |name: &str| match attr(name) {
         Some(bio::Attr::Text(text)) => Some(text),
@@ -88,8 +88,8 @@ fn place(control: &Control, name: &str) -> Result<Place, Error> {
 }
 
 fn scan(control: &mut Control, name: &str, edge: Edge, place: Place) -> Result<Report, Error> {
-    let on = hand::find(control, name)?;
-    let (sector, media) = hand::sizes(control, on);
+    let on = provider_access::find(control, name)?;
+    let (sector, media) = provider_access::sizes(control, on);
     let seen = control.run_on_core("looking at the media", move |core| {
         Box::pin(async move {
             let mut sectors = Sectors::new(sector, media);
@@ -153,22 +153,23 @@ fn wipe(control: &mut Control, name: &str, params: &Wipe) -> Result<Value, Error
         return Err(Error::new(Errno::Busy, what));
     }
     let agreed = |_: &mut Control, _: Edge| Ok(());
-    let (cleared, left) = hand::writing(control, NAME, name, agreed, |control, edge| {
-        let mut cleared: Vec<Finding> = Vec::new();
-        let mut report = report.clone();
-        for _ in 0..ROUNDS {
-            let now: Vec<Finding> = chosen(&report, params).into_iter().cloned().collect();
-            if now.is_empty() {
-                break;
+    let (cleared, left) =
+        provider_access::writing(control, NAME, name, agreed, |control, edge| {
+            let mut cleared: Vec<Finding> = Vec::new();
+            let mut report = report.clone();
+            for _ in 0..ROUNDS {
+                let now: Vec<Finding> = chosen(&report, params).into_iter().cloned().collect();
+                if now.is_empty() {
+                    break;
+                }
+                for finding in &now {
+                    clear(control, name, edge, finding)?;
+                }
+                cleared.extend(now);
+                report = scan(control, name, edge, place)?;
             }
-            for finding in &now {
-                clear(control, name, edge, finding)?;
-            }
-            cleared.extend(now);
-            report = scan(control, name, edge, place)?;
-        }
-        Ok((cleared, report))
-    })?;
+            Ok((cleared, report))
+        })?;
     control.settle()?;
     let mut said = answer(control, name, &left, &[])?;
     let all: Vec<Value> = cleared.iter().map(show).collect();
@@ -180,18 +181,18 @@ fn wipe(control: &mut Control, name: &str, params: &Wipe) -> Result<Value, Error
 
 /// Zeroes over one signature, flushed; the rest of its sectors stays.
 fn clear(control: &mut Control, name: &str, edge: Edge, finding: &Finding) -> Result<(), Error> {
-    let on = hand::find(control, name)?;
-    let unit = u64::from(hand::sizes(control, on).0).max(1);
+    let on = provider_access::find(control, name)?;
+    let unit = u64::from(provider_access::sizes(control, on).0).max(1);
     let from = finding.offset / unit * unit;
     let to = finding.offset.saturating_add(finding.len).next_multiple_of(unit);
     let len = usize::try_from(to.saturating_sub(from)).unwrap_or(0);
-    let mut bytes = hand::read(control, name, edge, from, len)?;
+    let mut bytes = provider_access::read(control, name, edge, from, len)?;
     let skip = usize::try_from(finding.offset - from).unwrap_or(usize::MAX);
     let size = usize::try_from(finding.len).unwrap_or(0);
     if let Some(room) = skip.checked_add(size).and_then(|end| bytes.get_mut(skip..end)) {
         room.fill(0);
     }
-    hand::write(control, name, edge, from, bytes)
+    provider_access::write(control, name, edge, from, bytes)
 }
 
 /// The geoms that have a provider open, and their access counts; `None` if it is not open.
@@ -226,8 +227,8 @@ fn show(finding: &Finding) -> Value {
 
 /// The answer for a report, with the results of the classes' tasting.
 fn answer(control: &Control, name: &str, report: &Report, would: &[u64]) -> Result<Value, Error> {
-    let on = hand::find(control, name)?;
-    let (sector, media) = hand::sizes(control, on);
+    let on = provider_access::find(control, name)?;
+    let (sector, media) = provider_access::sizes(control, on);
     let view = control.topology.view(0);
     let seen = view.iter().flat_map(|g| &g.providers).find(|p| p.id == on);
     let verdicts: Vec<(&str, &str)> = seen

@@ -1,6 +1,6 @@
 //! Additional checks of the records of firmware RAID, whose magic numbers are short.
 
-use super::weak::{around, be32};
+use super::validate::{around, be32};
 use crate::probe::{Sectors, Stop, byte, le16, span};
 
 pub(super) fn ddf(sectors: &Sectors, at: u64) -> Result<bool, Stop> {

@@ -1,7 +1,7 @@
 //! Signature scan of a provider: everything that a tool could recognize, and how to clear it.
 //!
 //! The pure half does no I/O: [`step`] is a probe over sectors that the caller reads. The table of
-//! signatures is [`SIGNS`]; further copies that a format keeps are in `copies`. The class on top
+//! signatures is [`SIGNS`]; further copies that a format keeps are in `backups`. The class on top
 //! ([`InspectClass`]) has the verbs `scan` and `wipe` and tastes nothing.
 //!
 //! Invariants
@@ -11,14 +11,14 @@
 //!  I3  Clearing proceeds from the inside out, copies before originals, one flushed write each: at
 //!      no instant does anything show that did not show before.
 
+mod backups;
 mod boot;
 mod class;
-mod copies;
 mod firmware;
 mod scan;
 mod signatures;
+mod validate;
 mod varied;
-mod weak;
 
 pub use class::InspectClass;
 pub(crate) use class::report;

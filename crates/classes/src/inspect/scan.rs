@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::signatures::{At, Depth, INTEL, SIGNS, Sign};
-use super::{boot, copies, varied};
+use super::{backups, boot, varied};
 use crate::label;
-use crate::members::{follow, frame};
+use crate::members::{frame, relocate};
 use crate::part::{self, Place, Table};
 use crate::probe::{Reason, Sectors, Step, Stop, array, le32, le64, span};
 use crate::registry::{self, label_of};
@@ -150,7 +150,7 @@ fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
     }
     varied::find(sectors, found)?;
     gpt(whole, found)?;
-    copies::find(sectors, found)?;
+    backups::find(sectors, found)?;
     for left in leftovers {
         let over =
             |f: &Finding| f.offset < left.offset + left.len && left.offset < f.offset + f.len;
@@ -255,7 +255,7 @@ fn left_behind(sectors: &Sectors, finding: &Finding) -> Result<Option<u64>, Stop
     };
     let bytes = sectors.get(finding.offset, unit as usize)?;
     let placed = bytes.and_then(|bytes| read(bytes).ok());
-    let behind = placed.filter(|p| follow::is_left_behind(p, unit, finding.offset));
+    let behind = placed.filter(|p| relocate::is_left_behind(p, unit, finding.offset));
     Ok(behind.map(|p| p.provider_bytes))
 }
 

@@ -1,6 +1,6 @@
 //! Table of signatures: magic number, place and class of each.
 
-use super::{firmware, weak};
+use super::{firmware, validate};
 use crate::probe::{Sectors, Stop};
 
 /// Place of a magic number on media.
@@ -102,7 +102,7 @@ const fn holder(kind: &'static str, what: &'static str, at: At, magic: &'static 
 }
 
 const fn server(what: &'static str, magic: &'static [u8]) -> Sign {
-    sign(("fs", what, "fs"), Depth::Container, At::Start(0), magic).checked(weak::sealed)
+    sign(("fs", what, "fs"), Depth::Container, At::Start(0), magic).checked(validate::sealed)
 }
 
 const fn member(kind: &'static str, what: &'static str, at: At, magic: &'static [u8]) -> Sign {
@@ -130,7 +130,7 @@ const fn promise(back: u64) -> Sign {
 
 /// The private header of a dynamic disk. Its database is in the last MiB.
 const fn windows(what: &'static str, at: At) -> Sign {
-    sign(("ldm", what, "other"), Depth::Container, at, b"PRIVHEAD").checked(weak::ldm)
+    sign(("ldm", what, "other"), Depth::Container, at, b"PRIVHEAD").checked(validate::ldm)
 }
 
 const TUXONICE: &[u8] = b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c";
@@ -150,8 +150,8 @@ pub(crate) const INTEL: &[u8] = b"Intel Raid ISM Cfg Sig. ";
 /// Every signature at a fixed place. FAT, NTFS, exFAT and MBR share a sector and GPT needs its
 /// copies: they are looked for apart.
 pub const SIGNS: &[Sign] = &[
-    named("ext", "ext2, ext3 or ext4", 0x438, b"\x53\xef").checked(weak::ext),
-    fs("jbd", "external journal of ext3 or ext4", 0x438, b"\x53\xef").checked(weak::jbd),
+    named("ext", "ext2, ext3 or ext4", 0x438, b"\x53\xef").checked(validate::ext),
+    fs("jbd", "external journal of ext3 or ext4", 0x438, b"\x53\xef").checked(validate::jbd),
     named("xfs", "XFS", 0, b"XFSB"),
     named("btrfs", "Btrfs", 0x1_0040, b"_BHRfS_M"),
     named("iso9660", "ISO 9660 volume", 0x8001, b"CD001"),
@@ -190,9 +190,9 @@ pub const SIGNS: &[Sign] = &[
     fs("udf", "UDF", 0x8001, b"NSR02"),
     fs("udf", "UDF", 0x8001, b"NSR03"),
     fs("iso9660", "High Sierra volume", 0x8009, b"CDROM"),
-    fs("hfsplus", "HFS+", 0x400, b"H+").checked(weak::hfs_plus),
-    fs("hfsplus", "HFSX", 0x400, b"HX").checked(weak::hfs_plus),
-    fs("hfs", "HFS", 0x400, b"BD").checked(weak::hfs),
+    fs("hfsplus", "HFS+", 0x400, b"H+").checked(validate::hfs_plus),
+    fs("hfsplus", "HFSX", 0x400, b"HX").checked(validate::hfs_plus),
+    fs("hfs", "HFS", 0x400, b"BD").checked(validate::hfs),
     fs("apfs", "APFS", 32, b"NXSB"),
     fs("reiserfs", "ReiserFS", 0x1_0034, b"ReIsEr"),
     fs("reiserfs", "ReiserFS", 0x2034, b"ReIsEr"),
@@ -201,9 +201,9 @@ pub const SIGNS: &[Sign] = &[
     fs("jfs", "JFS", 0x8000, b"JFS1"),
     fs("f2fs", "F2FS", 0x400, b"\x10\x20\xf5\xf2"),
     fs("f2fs", "F2FS", 0x1400, b"\x10\x20\xf5\xf2").copy(),
-    fs("nilfs2", "NILFS2", 0x406, b"\x34\x34").checked(weak::nilfs),
+    fs("nilfs2", "NILFS2", 0x406, b"\x34\x34").checked(validate::nilfs),
     sign(("nilfs2", "NILFS2", "linux"), Depth::Content, At::Back(0xffa), b"\x34\x34")
-        .checked(weak::nilfs)
+        .checked(validate::nilfs)
         .copy(),
     fs("squashfs", "SquashFS", 0, b"hsqs"),
     fs("squashfs", "SquashFS", 0, b"sqsh"),
@@ -211,16 +211,16 @@ pub const SIGNS: &[Sign] = &[
     fs("cramfs", "cramfs", 0, b"\x45\x3d\xcd\x28"),
     fs("cramfs", "cramfs, other byte order", 0, b"\x28\xcd\x3d\x45"),
     fs("romfs", "romfs", 0, b"-rom1fs-"),
-    fs("minix", "Minix 1", 0x410, b"\x7f\x13").checked(weak::minix),
-    fs("minix", "Minix 1", 0x410, b"\x8f\x13").checked(weak::minix),
-    fs("minix", "Minix 2", 0x410, b"\x68\x24").checked(weak::minix),
-    fs("minix", "Minix 2", 0x410, b"\x78\x24").checked(weak::minix),
-    fs("minix", "Minix 3", 0x418, b"\x5a\x4d").checked(weak::minix3),
-    fs("minix", "Minix 1, big endian", 0x410, b"\x13\x7f").checked(weak::minix_big),
-    fs("minix", "Minix 1, big endian", 0x410, b"\x13\x8f").checked(weak::minix_big),
-    fs("minix", "Minix 2, big endian", 0x410, b"\x24\x68").checked(weak::minix_big),
-    fs("minix", "Minix 2, big endian", 0x410, b"\x24\x78").checked(weak::minix_big),
-    fs("minix", "Minix 3, big endian", 0x418, b"\x4d\x5a").checked(weak::minix3_big),
+    fs("minix", "Minix 1", 0x410, b"\x7f\x13").checked(validate::minix),
+    fs("minix", "Minix 1", 0x410, b"\x8f\x13").checked(validate::minix),
+    fs("minix", "Minix 2", 0x410, b"\x68\x24").checked(validate::minix),
+    fs("minix", "Minix 2", 0x410, b"\x78\x24").checked(validate::minix),
+    fs("minix", "Minix 3", 0x418, b"\x5a\x4d").checked(validate::minix3),
+    fs("minix", "Minix 1, big endian", 0x410, b"\x13\x7f").checked(validate::minix_big),
+    fs("minix", "Minix 1, big endian", 0x410, b"\x13\x8f").checked(validate::minix_big),
+    fs("minix", "Minix 2, big endian", 0x410, b"\x24\x68").checked(validate::minix_big),
+    fs("minix", "Minix 2, big endian", 0x410, b"\x24\x78").checked(validate::minix_big),
+    fs("minix", "Minix 3, big endian", 0x418, b"\x4d\x5a").checked(validate::minix3_big),
     fs("ufs", "UFS2", 0x1_055c, b"\x19\x01\x54\x19"),
     fs("ufs", "UFS2", 0x255c, b"\x19\x01\x54\x19"),
     fs("ufs", "UFS1", 0x255c, b"\x54\x19\x01\x00"),
@@ -231,25 +231,25 @@ pub const SIGNS: &[Sign] = &[
     fs("ocfs2", "OCFS2", 0x1000, b"OCFSV2"),
     fs("ocfs2", "OCFS2", 0x2000, b"OCFSV2"),
     fs("hpfs", "HPFS", 0x2000, b"\x49\xe8\x95\xf9"),
-    fs("befs", "BeFS", 0x220, b"1SFB").checked(weak::befs),
-    fs("befs", "BeFS", 0x20, b"1SFB").checked(weak::befs),
-    fs("befs", "BeFS, big endian", 0x220, b"BFS1").checked(weak::befs),
-    fs("befs", "BeFS, big endian", 0x20, b"BFS1").checked(weak::befs),
-    fs("bfs", "BFS of SCO Unix", 0, b"\xce\xfa\xad\x1b").checked(weak::bfs),
-    fs("sysv", "System V file system", 0x3f8, SYSV).checked(weak::sysv),
-    fs("sysv", "System V file system", 0x27f8, SYSV).checked(weak::sysv),
-    fs("sysv", "System V file system", 0x3ff8, SYSV).checked(weak::sysv),
-    fs("sysv", "System V file system", 0x4bf8, SYSV).checked(weak::sysv),
-    fs("sysv", "System V file system, big endian", 0x3f8, SYSV_BIG).checked(weak::sysv),
-    fs("sysv", "System V file system, big endian", 0x27f8, SYSV_BIG).checked(weak::sysv),
-    fs("sysv", "System V file system, big endian", 0x3ff8, SYSV_BIG).checked(weak::sysv),
-    fs("sysv", "System V file system, big endian", 0x4bf8, SYSV_BIG).checked(weak::sysv),
-    fs("vxfs", "VxFS", 0x400, b"\xf5\xfc\x01\xa5").checked(weak::vxfs),
-    fs("vxfs", "VxFS, big endian", 0x2000, b"\xa5\x01\xfc\xf5").checked(weak::vxfs_big),
-    fs("nss", "Novell NSS", 0x1000, b"SPB5").checked(weak::nss),
-    fs("mpool", "mpool", 0, b"mpoolDev").checked(weak::mpool),
-    fs("zonefs", "zonefs", 0, b"SFOZ").checked(weak::zonefs),
-    fs("ubifs", "UBIFS", 0, b"\x31\x18\x10\x06").checked(weak::ubifs),
+    fs("befs", "BeFS", 0x220, b"1SFB").checked(validate::befs),
+    fs("befs", "BeFS", 0x20, b"1SFB").checked(validate::befs),
+    fs("befs", "BeFS, big endian", 0x220, b"BFS1").checked(validate::befs),
+    fs("befs", "BeFS, big endian", 0x20, b"BFS1").checked(validate::befs),
+    fs("bfs", "BFS of SCO Unix", 0, b"\xce\xfa\xad\x1b").checked(validate::bfs),
+    fs("sysv", "System V file system", 0x3f8, SYSV).checked(validate::sysv),
+    fs("sysv", "System V file system", 0x27f8, SYSV).checked(validate::sysv),
+    fs("sysv", "System V file system", 0x3ff8, SYSV).checked(validate::sysv),
+    fs("sysv", "System V file system", 0x4bf8, SYSV).checked(validate::sysv),
+    fs("sysv", "System V file system, big endian", 0x3f8, SYSV_BIG).checked(validate::sysv),
+    fs("sysv", "System V file system, big endian", 0x27f8, SYSV_BIG).checked(validate::sysv),
+    fs("sysv", "System V file system, big endian", 0x3ff8, SYSV_BIG).checked(validate::sysv),
+    fs("sysv", "System V file system, big endian", 0x4bf8, SYSV_BIG).checked(validate::sysv),
+    fs("vxfs", "VxFS", 0x400, b"\xf5\xfc\x01\xa5").checked(validate::vxfs),
+    fs("vxfs", "VxFS, big endian", 0x2000, b"\xa5\x01\xfc\xf5").checked(validate::vxfs_big),
+    fs("nss", "Novell NSS", 0x1000, b"SPB5").checked(validate::nss),
+    fs("mpool", "mpool", 0, b"mpoolDev").checked(validate::mpool),
+    fs("zonefs", "zonefs", 0, b"SFOZ").checked(validate::zonefs),
+    fs("ubifs", "UBIFS", 0, b"\x31\x18\x10\x06").checked(validate::ubifs),
     fs("ocfs", "OCFS", 0x2000, b"OracleCFS"),
     fs("oracleasm", "Oracle ASM disk", 0x20, b"ORCLDISK"),
     fs("refs", "ReFS", 0, b"\0\0\0ReFS\0"),
@@ -259,9 +259,9 @@ pub const SIGNS: &[Sign] = &[
     fs("exfs", "EXFS", 0, b"EXFS"),
     holder("bitlocker", "BitLocker of Vista", At::Start(0), b"\xeb\x52\x90-FVE-FS-"),
     holder("bitlocker", "BitLocker", At::Start(0), b"\xeb\x58\x90-FVE-FS-")
-        .checked(weak::bitlocker),
+        .checked(validate::bitlocker),
     holder("bitlocker", "BitLocker To Go", At::Start(0), b"\xeb\x58\x90MSWIN4.1")
-        .checked(weak::bitlocker),
+        .checked(validate::bitlocker),
     holder("luks", "LUKS", At::Start(0), b"LUKS\xba\xbe"),
     holder("luks", "LUKS2", At::Start(0x4000), b"SKUL\xba\xbe").copy(),
     holder("luks", "LUKS2", At::Start(0x8000), b"SKUL\xba\xbe").copy(),
@@ -272,53 +272,53 @@ pub const SIGNS: &[Sign] = &[
     holder("luks", "LUKS2", At::Start(0x10_0000), b"SKUL\xba\xbe").copy(),
     holder("luks", "LUKS2", At::Start(0x20_0000), b"SKUL\xba\xbe").copy(),
     holder("luks", "LUKS2", At::Start(0x40_0000), b"SKUL\xba\xbe").copy(),
-    holder("lvm2", "LVM2 physical volume", At::Start(0x18), b"LVM2 001").checked(weak::lvm2),
-    holder("lvm2", "LVM2 physical volume", At::Start(0x218), b"LVM2 001").checked(weak::lvm2),
-    holder("lvm2", "LVM2 physical volume", At::Start(0x418), b"LVM2 001").checked(weak::lvm2),
-    holder("lvm2", "LVM2 physical volume", At::Start(0x618), b"LVM2 001").checked(weak::lvm2),
-    holder("lvm1", "LVM1 physical volume", At::Start(0), b"HM").checked(weak::lvm1),
+    holder("lvm2", "LVM2 physical volume", At::Start(0x18), b"LVM2 001").checked(validate::lvm2),
+    holder("lvm2", "LVM2 physical volume", At::Start(0x218), b"LVM2 001").checked(validate::lvm2),
+    holder("lvm2", "LVM2 physical volume", At::Start(0x418), b"LVM2 001").checked(validate::lvm2),
+    holder("lvm2", "LVM2 physical volume", At::Start(0x618), b"LVM2 001").checked(validate::lvm2),
+    holder("lvm1", "LVM1 physical volume", At::Start(0), b"HM").checked(validate::lvm1),
     holder("snapshot", "a snapshot's copies (dm)", At::Start(0), b"SnAp"),
     holder("integrity", "dm-integrity", At::Start(0), b"integrt\0"),
     holder("verity", "dm-verity hashes", At::Start(0), b"verity\0\0"),
     holder("vdo", "VDO", At::Start(0), b"dmvdo001"),
     holder("stratis", "Stratis", At::Start(0x204), b"!Stra0tis\x86\xff\x02^Arh"),
     holder("stratis", "Stratis", At::Start(0x1204), b"!Stra0tis\x86\xff\x02^Arh").copy(),
-    holder("ubi", "UBI", At::Start(0), b"UBI#").checked(weak::ubi),
-    holder("bcache", "bcache", At::Start(0x1018), BCACHE).checked(weak::bcache),
-    holder("bcachefs", "bcachefs", At::Start(0x1018), BCACHE).checked(weak::bcachefs),
-    holder("bcachefs", "bcachefs", At::Start(0x1018), BCACHEFS).checked(weak::bcachefs),
-    member("drbd", "DRBD 8", At::Back(0xfc4), b"\x83\x74\x02\x6b").checked(weak::drbd),
-    member("drbd", "DRBD 8, unclean", At::Back(0xfc4), b"\x83\x74\x02\x6c").checked(weak::drbd),
-    member("drbd", "DRBD 9", At::Back(0xfc4), b"\x83\x74\x02\x6d").checked(weak::drbd),
+    holder("ubi", "UBI", At::Start(0), b"UBI#").checked(validate::ubi),
+    holder("bcache", "bcache", At::Start(0x1018), BCACHE).checked(validate::bcache),
+    holder("bcachefs", "bcachefs", At::Start(0x1018), BCACHE).checked(validate::bcachefs),
+    holder("bcachefs", "bcachefs", At::Start(0x1018), BCACHEFS).checked(validate::bcachefs),
+    member("drbd", "DRBD 8", At::Back(0xfc4), b"\x83\x74\x02\x6b").checked(validate::drbd),
+    member("drbd", "DRBD 8, unclean", At::Back(0xfc4), b"\x83\x74\x02\x6c").checked(validate::drbd),
+    member("drbd", "DRBD 9", At::Back(0xfc4), b"\x83\x74\x02\x6d").checked(validate::drbd),
     server("device of a file server's WORM", b"ASHW"),
     server("cache device of a file server", b"ASHC"),
     holder("drbdmanage", "DRBD Manage control volume", At::Start(0), b"$DRBDmgr=q")
-        .checked(weak::drbdmanage),
+        .checked(validate::drbdmanage),
     holder("drbdproxy", "DRBD Proxy data log", At::Start(0), b"DRBDdlh*"),
     windows("Windows dynamic disk (LDM)", At::Start(0xc00)),
     windows("Windows dynamic disk (LDM), second copy", At::Tail(192, 0)).copy(),
     windows("Windows dynamic disk (LDM), last copy", At::Tail(1, 0)).copy(),
-    member("md", "Linux md 0.90", At::Md090, MD_LITTLE).checked(weak::md_090),
-    member("md", "Linux md 0.90, other byte order", At::Md090, MD_BIG).checked(weak::md_090),
-    member("md", "Linux md 1.0", At::Md10, MD_LITTLE).checked(weak::md_1),
-    member("md", "Linux md 1.1", At::Start(0), MD_LITTLE).checked(weak::md_1),
-    member("md", "Linux md 1.2", At::Start(0x1000), MD_LITTLE).checked(weak::md_1),
+    member("md", "Linux md 0.90", At::Md090, MD_LITTLE).checked(validate::md_090),
+    member("md", "Linux md 0.90, other byte order", At::Md090, MD_BIG).checked(validate::md_090),
+    member("md", "Linux md 1.0", At::Md10, MD_LITTLE).checked(validate::md_1),
+    member("md", "Linux md 1.1", At::Start(0), MD_LITTLE).checked(validate::md_1),
+    member("md", "Linux md 1.2", At::Start(0x1000), MD_LITTLE).checked(validate::md_1),
     sign(("sun", "Sun disk label", "other"), Depth::Table, At::Start(0x1fc), b"\xda\xbe")
-        .checked(weak::sun),
+        .checked(validate::sun),
     sign(("sgi", "SGI disk label", "other"), Depth::Table, At::Start(0), b"\x0b\xe5\xa9\x41"),
     sign(("apm", "Apple partition map", "other"), Depth::Table, At::Start(0), b"ER")
-        .checked(weak::apple),
+        .checked(validate::apple),
     sign(("apm", "Apple partition map", "other"), Depth::Table, At::Start(512), b"PM\0\0"),
     sign(("aix", "AIX disk", "other"), Depth::Table, At::Start(0), b"\xc9\xc2\xd4\xc1"),
     sign(("ultrix", "Ultrix disk label", "other"), Depth::Table, At::Start(0x3fb8), ULTRIX),
     sign(("bsd", "BSD disklabel", "part"), Depth::Table, At::Start(512), b"\x57\x45\x56\x82")
-        .checked(weak::bsd),
+        .checked(validate::bsd),
     sign(("bsd", "BSD disklabel", "part"), Depth::Table, At::Start(4096), b"\x57\x45\x56\x82")
-        .checked(weak::bsd),
+        .checked(validate::bsd),
     sign(("bsd", "BSD disklabel", "other"), Depth::Table, At::Start(64), b"\x57\x45\x56\x82")
-        .checked(weak::bsd),
+        .checked(validate::bsd),
     sign(("bsd", "BSD disklabel", "other"), Depth::Table, At::Start(128), b"\x57\x45\x56\x82")
-        .checked(weak::bsd),
+        .checked(validate::bsd),
     sign(("label", "GEOM label", "label"), Depth::Name, At::Last(0, 0), b"GEOM::LABEL\0"),
     geom("mirror", "member of a mirror", b"GEOM::MIRROR\0"),
     geom("stripe", "member of a stripe", b"GEOM::STRIPE\0"),

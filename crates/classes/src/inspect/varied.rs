@@ -2,7 +2,7 @@
 
 use super::scan::{Finding, Standing};
 use super::signatures::Depth;
-use super::weak::be32;
+use super::validate::be32;
 use crate::probe::{Sectors, Stop, byte, span};
 
 /// Bytes at the start in which the log of XFS has a record, and of one read of them.

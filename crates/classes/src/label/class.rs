@@ -22,7 +22,7 @@ pub(super) const OWN_PREFIX: &str = "label";
 /// Class that names providers by the labels found on them.
 pub struct LabelClass;
 
-/// Name a provider without writing anything; the name is gone when the daemon ends.
+/// Name a provider without writing a label; the name lasts until the daemon ends.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LabelParams {}

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use geom::{GeomId, Grade, Topology};
+use geom::{GeomId, Severity, Topology};
 
 /// How a part of a geom is: the whole, a volume, a member.
 pub(crate) struct Fact {
     /// The subject: the name that users know.
     pub(crate) about: String,
-    pub(crate) grade: Grade,
+    pub(crate) grade: Severity,
     /// Its state, as lists have it.
     pub(crate) words: String,
 }
@@ -25,14 +25,14 @@ impl Said {
 
     /// Writes the new ones of `facts` to the journal. The first fact is about the whole geom. Of
     /// the facts that are first reported together with it, only those that are not good get a line.
-    pub(crate) fn tell(&mut self, t: &mut Topology, geom: GeomId, facts: &[Fact]) {
+    pub(crate) fn report(&mut self, t: &mut Topology, geom: GeomId, facts: &[Fact]) {
         let first = self.0.is_empty();
         for (at, fact) in facts.iter().enumerate() {
             let Fact { about, grade, words } = fact;
             match self.0.insert(about.clone(), words.clone()) {
                 Some(was) if was == *words => {}
                 Some(was) => t.remark(geom, *grade, &format!("{about}: {words}, was {was}")),
-                None if first && at > 0 && *grade == Grade::Good => {}
+                None if first && at > 0 && *grade == Severity::Good => {}
                 None => t.remark(geom, *grade, &format!("{about}: {words}")),
             }
         }
@@ -40,7 +40,7 @@ impl Said {
             self.0.keys().filter(|k| facts.iter().all(|f| f.about != **k)).cloned().collect();
         for about in gone {
             let was = self.0.remove(&about).unwrap_or_default();
-            t.remark(geom, Grade::Degraded, &format!("{about} is gone, was {was}"));
+            t.remark(geom, Severity::Degraded, &format!("{about} is gone, was {was}"));
         }
     }
 }
@@ -71,10 +71,10 @@ mod tests {
             words: words.into(),
         };
         let mut said = Said::default();
-        let whole = || fact("mirror/m", Grade::Good, "COMPLETE");
-        said.tell(&mut t, geom, &[whole(), fact("d0", Grade::Good, "ACTIVE")]);
-        said.tell(&mut t, geom, &[whole(), fact("d0", Grade::Good, "ACTIVE")]);
-        said.tell(&mut t, geom, &[fact("mirror/m", Grade::Degraded, "DEGRADED")]);
+        let whole = || fact("mirror/m", Severity::Good, "COMPLETE");
+        said.report(&mut t, geom, &[whole(), fact("d0", Severity::Good, "ACTIVE")]);
+        said.report(&mut t, geom, &[whole(), fact("d0", Severity::Good, "ACTIVE")]);
+        said.report(&mut t, geom, &[fact("mirror/m", Severity::Degraded, "DEGRADED")]);
         let lines = heard.lock().clone();
         assert_eq!(
             lines,

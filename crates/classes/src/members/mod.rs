@@ -1,9 +1,9 @@
 //! Common parts of the classes with several members.
 //!
 //! * [`WriteGate`]: nothing is written before the marks on the disks say so.
-//! * [`Court`]: a write that failed on one member waits for the decision about that member.
+//! * [`PartialFailures`]: a write that failed on one member waits for the decision about it.
 //! * [`zero_page`]: zeroes to write.
-//! * [`Lanes`]: per-core state without a lock, and the table of members that the core uses.
+//! * [`PerCore`]: per-core state without a lock, and the table of members that the core uses.
 //! * [`Divisor`]: division by the number of members, or the size of their strips.
 //! * [`Loads`]: reads go to the least busy of the members with the same content.
 //! * [`Said`]: the facts about members and their state that were written to the journal.
@@ -14,9 +14,9 @@
 //! * [`verified`]: results of a comparison of members.
 //! * [`frame`]: the packed records that mirror, stripe, concat and multipath keep in the last
 //!   sector.
-//! * [`follow`]: the verb that moves a label to the end of a provider that grew.
+//! * [`relocate`]: the verb that moves a label to the end of a provider that grew.
 //! * [`verbs`]: verbs that are the same in every class with labels.
-//! * [`hand`]: access of verbs to the last sectors of providers.
+//! * [`provider_access`]: access of verbs to the last sectors of providers.
 //!
 //! How such a class is built:
 //!
@@ -35,20 +35,20 @@
 mod attributes;
 mod divisor;
 mod event_log;
-pub(crate) mod follow;
 pub(crate) mod frame;
-pub(crate) mod hand;
-pub(crate) mod known;
 mod load;
 mod partial_failures;
 mod per_core;
 mod placeholder;
+pub(crate) mod provider_access;
 mod ranges;
 mod rejected;
+pub(crate) mod relocate;
 pub(crate) mod sparse;
 mod stopped;
 mod sync;
 mod throttle;
+pub(crate) mod verb_util;
 pub(crate) mod verbs;
 mod verified;
 pub(crate) mod waiting;
@@ -70,8 +70,8 @@ pub(crate) use attributes::{attributes, largest_stripe, zeroes};
 pub use divisor::Divisor;
 pub(crate) use event_log::{Fact, Said};
 pub(crate) use load::Loads;
-pub(crate) use partial_failures::{Court, Number};
-pub(crate) use per_core::{Lanes, Own};
+pub(crate) use partial_failures::{Number, PartialFailures};
+pub(crate) use per_core::{Own, PerCore};
 pub(crate) use placeholder::Unborn;
 pub(crate) use ranges::{Held, Locked, RangeLocks, Waiter};
 pub(crate) use rejected::{REFUSALS_MAX, Refusals};

@@ -14,7 +14,7 @@
 //!  C2  A waiting write is not released before the geom has received all its accusations. Until
 //!      then the geom has not begun to doubt these members, and the absence of open doubts proves
 //!      nothing.
-//!  C3  Each waiting write gets one answer, at the latest when the court is closed.
+//!  C3  Each waiting write gets one answer, at the latest when the list is closed.
 
 use std::collections::BTreeMap;
 
@@ -37,21 +37,21 @@ struct Cases<W> {
 }
 
 /// See the module. `W` is the data that is needed to answer a waiting write.
-pub(crate) struct Court<W>(Mutex<Cases<W>>);
+pub(crate) struct PartialFailures<W>(Mutex<Cases<W>>);
 
-impl<W> Default for Court<W> {
+impl<W> Default for PartialFailures<W> {
     fn default() -> Self {
-        Court(Mutex::new(Cases { all: BTreeMap::new(), last: 0, closed: false }))
+        PartialFailures(Mutex::new(Cases { all: BTreeMap::new(), last: 0, closed: false }))
     }
 }
 
-impl<W> Court<W> {
+impl<W> PartialFailures<W> {
     fn cases(&self) -> MutexGuard<'_, Cases<W>> {
         self.0.lock()
     }
 
     /// Enters a write that waits for a decision on the members in `failed` (a bit each). The
-    /// members are accused after this, and then the geom is sent the number (C1). `None`: the court
+    /// members are accused after this, and then the geom is sent the number (C1). `None`: the list
     /// is closed.
     pub(crate) fn open(&self, failed: u64, who: W) -> Option<Number> {
         let mut cases = self.cases();
@@ -83,7 +83,7 @@ impl<W> Court<W> {
         self.take(|case| case.failed & stay != 0)
     }
 
-    /// Closes the court and returns all waiting writes.
+    /// Closes the list and returns all waiting writes.
     #[must_use]
     pub(crate) fn closed(&self) -> Vec<W> {
         self.cases().closed = true;

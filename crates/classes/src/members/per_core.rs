@@ -9,10 +9,10 @@
 //! ```
 //!
 //! Invariants
-//!  N1  When [`Lanes::set`] has returned, [`Lanes::own`] gives every core the new table.
+//!  N1  When [`PerCore::set`] has returned, [`PerCore::own`] gives every core the new table.
 //!  N2  Data kept beside the table under the lock refers to that table. A core that finds another
-//!      table there ([`Lanes::left`]) than the one it uses looks again.
-//!  N3  An open short path always uses the newest table. [`Lanes::set`] closes all of them under
+//!      table there ([`PerCore::left`]) than the one it uses looks again.
+//!  N3  An open short path always uses the newest table. [`PerCore::set`] closes all of them under
 //!      the lock. Only the core that takes the table over, also under the lock, opens one again.
 //!      The data beside it ([`Own::Short`]) is written by its core alone.
 //!
@@ -36,7 +36,7 @@ pub(crate) trait Own: Default + Send {
     /// writes, so that nothing is claimed for them (N3).
     type Short: Default + Send + Sync;
     /// Takes over a new table. Returns the open part of the short path in the class's own bits.
-    /// Zero means that nothing is open, and [`Lanes::short`] returns nothing.
+    /// Zero means that nothing is open, and [`PerCore::short`] returns nothing.
     fn take_over(&mut self, table: Arc<Self::Table>, short: &Self::Short) -> u64;
 }
 
@@ -55,7 +55,7 @@ struct Seat<O> {
 
 /// On cache lines of its own.
 #[repr(align(128))]
-struct Lane<O: Own> {
+struct CoreSlot<O: Own> {
     /// The open part of the short path (N3).
     open: AtomicU64,
     short: O::Short,
@@ -68,12 +68,12 @@ struct Lane<O: Own> {
 }
 
 /// See the module.
-pub(crate) struct Lanes<O: Own>(Box<[Lane<O>]>);
+pub(crate) struct PerCore<O: Own>(Box<[CoreSlot<O>]>);
 
-impl<O: Own> Lanes<O> {
+impl<O: Own> PerCore<O> {
     /// For so many cores, with a table that is empty.
-    pub(crate) fn new(cores: usize) -> Lanes<O> {
-        let lane = |_| Lane {
+    pub(crate) fn new(cores: usize) -> PerCore<O> {
+        let lane = |_| CoreSlot {
             open: AtomicU64::new(0),
             short: O::Short::default(),
             seat: Owned::default(),
@@ -82,11 +82,11 @@ impl<O: Own> Lanes<O> {
             writes: AtomicU64::new(0),
             left: Mutex::new(Left { table: Arc::default(), other: O::Left::default() }),
         };
-        Lanes((0..cores.max(1)).map(lane).collect())
+        PerCore((0..cores.max(1)).map(lane).collect())
     }
 
     #[inline]
-    fn lane(&self, core: usize) -> &Lane<O> {
+    fn lane(&self, core: usize) -> &CoreSlot<O> {
         // There are as many as cores; a remainder would cost more than all else here.
         self.0.get(core).unwrap_or(&self.0[0])
     }
@@ -104,7 +104,7 @@ impl<O: Own> Lanes<O> {
     }
 
     /// The open members of the core's short path by the newest table (N3), and the data of that
-    /// path. `None` when nothing is open: then the caller uses [`Lanes::own`].
+    /// path. `None` when nothing is open: then the caller uses [`PerCore::own`].
     #[inline(always)]
     pub(crate) fn short(&self, core: usize) -> Option<(u64, &O::Short)> {
         let lane = self.0.get(core)?;
@@ -144,7 +144,7 @@ impl<O: Own> Lanes<O> {
 
     /// The data left with each core.
     pub(crate) fn all_left(&self) -> impl Iterator<Item = MutexGuard<'_, Left<O>>> {
-        self.0.iter().map(Lane::left)
+        self.0.iter().map(CoreSlot::left)
     }
 
     /// Leaves a new table with every core (N1). Each core gets a copy of its own, so that no
@@ -165,7 +165,7 @@ impl<O: Own> Lanes<O> {
     }
 }
 
-impl<O: Own> Lane<O> {
+impl<O: Own> CoreSlot<O> {
     fn left(&self) -> MutexGuard<'_, Left<O>> {
         self.left.lock()
     }

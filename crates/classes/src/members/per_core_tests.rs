@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::per_core::{Lanes, Own};
+use super::per_core::{Own, PerCore};
 
 #[derive(Default)]
 struct One {
@@ -23,13 +23,13 @@ impl Own for One {
 }
 
 /// The open members of a core's short path, and the value beside them.
-fn open(lanes: &Lanes<One>, core: usize) -> Option<(u64, u64)> {
+fn open(lanes: &PerCore<One>, core: usize) -> Option<(u64, u64)> {
     lanes.short(core).map(|(open, beside)| (open, beside.load(Relaxed)))
 }
 
 #[test]
 fn every_core_takes_a_table_over_once() {
-    let lanes = Lanes::<One>::new(2);
+    let lanes = PerCore::<One>::new(2);
     let seen = |core: usize| {
         let own = lanes.own(core);
         (*own.table, own.taken)
@@ -57,7 +57,7 @@ fn every_core_takes_a_table_over_once() {
 
 #[test]
 fn a_table_that_another_thread_sets_is_there_when_that_has_ended() {
-    let lanes = Lanes::<One>::new(1);
+    let lanes = PerCore::<One>::new(1);
     for n in 1..200 {
         std::thread::scope(|s| {
             s.spawn(|| lanes.set(|| n, |_, _| ()));

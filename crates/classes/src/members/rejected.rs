@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use geom::{GeomId, Grade, Topology};
+use geom::{GeomId, Severity, Topology};
 
 /// Most that are kept; older ones go.
 pub(crate) const REFUSALS_MAX: usize = 16;
@@ -16,7 +16,7 @@ impl Refusals {
     /// Records that a provider was refused; the journal gets each refusal once.
     pub(crate) fn note(&mut self, t: &mut Topology, geom: GeomId, name: &str, why: &str) {
         if !self.0.iter().any(|(who, said)| who == name && said == why) {
-            t.remark(geom, Grade::Degraded, &format!("{name} is refused: {why}"));
+            t.remark(geom, Severity::Degraded, &format!("{name} is refused: {why}"));
         }
         self.forget(name);
         if self.0.len() == REFUSALS_MAX {

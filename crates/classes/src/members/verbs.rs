@@ -4,9 +4,9 @@
 use geom::{Bytes, Class, Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
-use super::follow::{self, Ask, Placed};
 use super::frame::FrameError;
-use super::{Stopped, known};
+use super::relocate::{self, Ask, Placed};
+use super::{Stopped, verb_util};
 use crate::words::{Force, Members, each};
 
 /// A class whose members carry labels.
@@ -46,11 +46,11 @@ pub(crate) trait LastSector: Labelled {
     fn placed(sector: &[u8]) -> Result<Placed, FrameError>;
 }
 
-/// Take it apart; labels stay, so `start` brings it back
+/// Stop it; labels stay, so `start` assembles it again
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub(crate) struct Stop {
-    /// Their names, without the class
+    /// Names, without the class
     #[schemars(length(min = 1))]
     names: Vec<String>,
     force: Force,
@@ -84,10 +84,10 @@ impl<C: Labelled> Verb<C> for Destroy {
     }
 }
 
-/// Look for the members of one that was stopped
+/// Find the members of a stopped one and start it
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Start {
-    /// Its name, without the class
+    /// Name, without the class
     name: String,
 }
 
@@ -98,7 +98,7 @@ impl<C: LastSector> Verb<C> for Start {
 
     fn run(self, class: &C, control: &mut Control) -> Result<Value, Error> {
         class.starts(geom::bare_name(C::CLASS, &self.name));
-        known::start(control, C::CLASS, class.stopped(), &self.name)
+        verb_util::start(control, C::CLASS, class.stopped(), &self.name)
     }
 }
 
@@ -121,7 +121,7 @@ impl<C: Labelled> Verb<C> for Clear {
     }
 }
 
-/// Show what the labels on providers say
+/// Show the labels of providers
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Dump {
     members: Members,
@@ -137,20 +137,19 @@ impl<C: Labelled> Verb<C> for Dump {
     }
 }
 
-/// Bring the label of a provider that has grown to its new end
+/// Move a label to the new end of a grown provider
 ///
-/// Labels are in the last sector and are looked for there only. While they are in use they
-/// follow a provider that grows. One that was left behind, by a power cut or by a provider that
-/// grew while the daemon was off, is found where this daemon has seen the provider end, and comes
-/// along by itself. Of a provider that has grown elsewhere, or at whose end there is something else
-/// now, the label stays behind, and is not seen: this brings it along. It must say itself that it
-/// was written for a provider as large as --was. Something else in the last sector is overwritten
-/// only with --force.
+/// A label is in the last sector and is searched for only there. While it is in use, it moves when
+/// the provider grows. After a power cut, or if the provider grew while the daemon was off, the
+/// label is found at the last end that this daemon has seen, and is moved automatically. If the
+/// provider grew elsewhere, or has other data at its new end, the label is not found: this verb
+/// moves it. The provider size that the label records must equal --was. Other data in the last
+/// sector is overwritten only with --force.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Follow {
     /// The provider that grew
     member: String,
-    /// The size that it had; absent: the label is looked for in the last MiB
+    /// Previous size of the provider; absent: the label is searched for in the last MiB
     was: Option<Bytes>,
     force: Force,
 }
@@ -166,6 +165,6 @@ impl<C: LastSector> Verb<C> for Follow {
         let Follow { member, was, force } = self;
         let (was, force) = (was.map(|bytes| bytes.0), force.0);
         let ask = Ask { class: C::CLASS, member: &member, was, force, read: C::placed };
-        follow::follow(control, &ask)
+        relocate::follow(control, &ask)
     }
 }

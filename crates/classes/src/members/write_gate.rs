@@ -55,7 +55,7 @@ pub(crate) enum Entry {
 /// Writes inside, of one core; on a cache line (and its neighbour) of its own.
 #[repr(align(128))]
 #[derive(Default)]
-struct Lane(AtomicU32);
+struct CoreSlot(AtomicU32);
 
 #[derive(Default)]
 struct Hall {
@@ -68,7 +68,7 @@ struct Hall {
 /// See the module.
 pub(crate) struct WriteGate {
     phase: AtomicU8,
-    lanes: Box<[Lane]>,
+    lanes: Box<[CoreSlot]>,
     hall: Mutex<Hall>,
     tell: Box<dyn Fn(GateWord) + Send + Sync>,
     restart: Box<dyn Fn(usize, Ticket) + Send + Sync>,
@@ -84,7 +84,7 @@ impl WriteGate {
     ) -> WriteGate {
         WriteGate {
             phase: AtomicU8::new(SHUT),
-            lanes: (0..cores.max(1)).map(|_| Lane::default()).collect(),
+            lanes: (0..cores.max(1)).map(|_| CoreSlot::default()).collect(),
             hall: Mutex::default(),
             tell: Box::new(tell),
             restart: Box::new(restart),

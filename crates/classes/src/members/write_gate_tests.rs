@@ -11,13 +11,13 @@ fn ticket(n: u32) -> Ticket {
     Ticket::from_words(n, u64::from(n))
 }
 
-struct Told {
+struct Message {
     gate: WriteGate,
     words: Arc<Mutex<Vec<GateWord>>>,
     woken: Arc<Mutex<Vec<(usize, Ticket)>>>,
 }
 
-fn gate(cores: usize) -> Told {
+fn gate(cores: usize) -> Message {
     let (words, woken) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<Mutex<Vec<_>>>::default());
     let (w, r) = (words.clone(), woken.clone());
     let gate = WriteGate::new(
@@ -25,10 +25,10 @@ fn gate(cores: usize) -> Told {
         move |word| w.lock().push(word),
         move |core, ticket| r.lock().push((core, ticket)),
     );
-    Told { gate, words, woken }
+    Message { gate, words, woken }
 }
 
-impl Told {
+impl Message {
     fn words(&self) -> Vec<GateWord> {
         std::mem::take(&mut *self.words.lock())
     }

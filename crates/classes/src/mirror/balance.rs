@@ -3,11 +3,11 @@
 use geom::Edge;
 
 use super::metadata::Balance;
-use super::shared::{LaneState, Path, Table};
+use super::shared::{CoreState, Path, Table};
 use crate::members::Loads;
 
 /// Into how many parts a read is split; `None` for one that is not.
-pub(super) fn parts(lane: &LaneState, length: u64) -> Option<u64> {
+pub(super) fn parts(lane: &CoreState, length: u64) -> Option<u64> {
     let table = &lane.table;
     if table.balance != Balance::Split || length <= table.slice {
         return None;
@@ -38,12 +38,12 @@ fn fixed<'a>(balance: Balance, mut of: impl Iterator<Item = (usize, &'a Path)>) 
 
 /// A member for a read at `offset`, none of `tried` (a bit a slot).
 pub(super) fn choose(
-    (lane, loads): (&mut LaneState, &Loads),
+    (lane, loads): (&mut CoreState, &Loads),
     offset: u64,
     length: u64,
     tried: u32,
 ) -> Option<(usize, Edge)> {
-    let LaneState { table, turn, .. } = lane;
+    let CoreState { table, turn, .. } = lane;
     let mut free = table.active().filter(|(slot, _)| tried >> slot & 1 == 0);
     let slot = match table.balance {
         Balance::Load => {

@@ -7,7 +7,7 @@ use super::metadata::Metadata;
 use super::settings::MirrorParams;
 use super::state::Mirror;
 use super::{NAME, verbs};
-use crate::members::{Stopped, Waiting, follow, frame, known};
+use crate::members::{Stopped, Waiting, frame, relocate, verb_util};
 use bio::Errno;
 use geom::{
     ClassVerb, Control, Create, Error, GeomId, Local, ProviderId, Redeclare, Settings, Taster,
@@ -77,7 +77,7 @@ impl MirrorClass {
         // A refusal, so that nothing is found on a half meanwhile: it would pass for the whole's.
         self.stopped.refuse(NAME, &seen.record.name)?;
         let known = t.find_geom(NAME, &seen.record.name);
-        known::check_circle(t, on, known)?;
+        verb_util::check_circle(t, on, known)?;
         let geom = match known {
             Some(geom) => geom,
             None => self.place(t, Mirror::of(&seen.record), why)?,
@@ -112,9 +112,9 @@ impl Typed for MirrorClass {
 
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Seen>> {
         Box::pin(async move {
-            let record = match known::tasted(disk, "record", Metadata::decode).await {
+            let record = match verb_util::tasted(disk, "record", Metadata::decode).await {
                 Ok(record) => record,
-                Err(why) => return follow::left(disk, NAME, Metadata::placed, why).await,
+                Err(why) => return relocate::left(disk, NAME, Metadata::placed, why).await,
             };
             if !frame::is_at_home(&record.home, &disk.name) {
                 return Verdict::No(format!("its record belongs on {}, by name", record.home));
@@ -124,7 +124,7 @@ impl Typed for MirrorClass {
                     "its record was written for a provider of {} bytes, and this one has {}",
                     record.provider_bytes, disk.media_bytes
                 );
-                return follow::left(disk, NAME, Metadata::placed, why).await;
+                return relocate::left(disk, NAME, Metadata::placed, why).await;
             }
             let Metadata { name, id, all, genid, syncid, .. } = &record;
             let words = format!(

@@ -197,7 +197,7 @@ impl MirrorLayer {
 
     fn tell(&self, slot: usize, error: Errno) {
         let gone = error == Errno::NxIo;
-        self.0.tell(super::shared::Told::Failed(Failed { slot, gone }));
+        self.0.post(super::shared::Message::Failed(Failed { slot, gone }));
     }
 
     /// A member failed a write: it is accused when that has ended.

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   verb --> Job::Level: slab after slab beyond the end, read from all members; data that differs
-//!        from the best is overwritten --> all flushed --> Told::Levelled --> Job::Grow: the syncid
-//!        grows, records are written --> all durable? --> consumers are notified of the new size
+//!        from the best is overwritten --> all flushed --> Message::Levelled --> Job::Grow: the
+//!        syncid grows, records are written --> all durable? --> consumers learn the new size
 //! ```
 //!
 //! Invariants
@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::Errno;
 use geom::{Core, Edge};
 
-use super::shared::{Failed, Shared, Told};
+use super::shared::{Failed, Message, Shared};
 use crate::members::{differences, pay};
 
 /// What becomes of a growth.
@@ -86,15 +86,15 @@ impl Growth {
 
 /// Makes the members equal beyond the end of the mirror, for the growth of this number.
 pub(super) fn begin(shared: &Arc<Shared>, round: u64) {
-    let (shared, board) = (shared.clone(), shared.board.clone());
-    board.call(
+    let (shared, notifier) = (shared.clone(), shared.notifier.clone());
+    notifier.call(
         0,
         Box::new(move |core| {
             let (on, core) = (core, core.clone());
             let name = shared.name.clone();
             on.spawn_for("mirror growth", &name, async move {
                 if (Run { core: &core, shared: &shared, round }).all().await {
-                    shared.tell(Told::Levelled(round));
+                    shared.post(Message::Levelled(round));
                 }
             });
         }),
@@ -195,6 +195,6 @@ impl Run<'_> {
     }
 
     fn accuse(&self, slot: usize, error: Errno) {
-        self.shared.tell(Told::Failed(Failed { slot, gone: error == Errno::NxIo }));
+        self.shared.post(Message::Failed(Failed { slot, gone: error == Errno::NxIo }));
     }
 }

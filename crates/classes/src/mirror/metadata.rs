@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::bitmap;
 use super::lineage::Lineage;
-use crate::members::follow::Placed;
 use crate::members::frame::{Fields, FrameError, Record};
+use crate::members::relocate::Placed;
 
 const MAGIC: &str = "GEOM::MIRROR";
 /// The version that FreeBSD writes.
@@ -18,8 +18,9 @@ pub(super) const VERSION: u32 = 4;
 /// With a write-intent bitmap.
 const VERSION_BITMAP: u32 = 5;
 
-/// Which member serves a read: the first there is (none), each in turn, the one with the least to
-/// do, large requests in parts by all of them, or the one of the highest priority.
+/// Member that serves a read: the first available (none), each in turn (round-robin), the least
+/// loaded (load), all of them for parts of a large request (split), or the one with the highest
+/// priority (prefer).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]

@@ -25,8 +25,8 @@ mod zero;
 
 pub use class::{MirrorClass, Tunables};
 
-use crate::members::follow::Placed;
 use crate::members::frame::FrameError;
+use crate::members::relocate::Placed;
 
 /// Name of the class, and of its providers before the stroke.
 const NAME: &str = "mirror";

@@ -14,20 +14,20 @@ use serde_json::json;
 use super::metadata::{Balance, mirror_flags};
 use super::state::Mirror;
 
-/// What a section says, and a verb that makes a mirror.
+/// Parameters of a mirror, in a section and in the verbs that create one.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MirrorParams {
-    /// Which member serves a read
+    /// Choice of the member that serves a read
     #[schemars(extend("x-short" = "b"))]
     balance: Balance,
     /// With balance split: reads larger than this many bytes are split
     #[schemars(extend("x-short" = "s", "x-bytes" = true))]
     slice: u64,
-    /// After a crash members are taken as they are, not rebuilt
+    /// Use members as they are after a crash, without a rebuild
     #[schemars(extend("x-short" = "F"))]
     no_failsync: bool,
-    /// Members that are out of date wait for `rebuild`
+    /// Rebuild outdated members only on `rebuild`
     #[schemars(extend("x-short" = "n"))]
     no_autosync: bool,
 }

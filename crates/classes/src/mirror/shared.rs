@@ -3,9 +3,9 @@
 //! Invariants
 //!  T1  When [`Shared::set`] has returned, every request that starts uses the new table.
 //!  T2  The index of a member is its slot in every table; a slot has one tenant.
-//!  V1  A write that waits for a verdict is entered in the court before members are accused, and is
-//!      completed successfully only when the geom has received the accusations (C1, C2 of the
-//!      court).
+//!  V1  A write that waits for a verdict is entered in the list of partial failures before members
+//!      are accused, and is completed successfully only when the geom has received the accusations
+//!      (C1, C2 of `partial_failures`).
 
 use std::cell::RefMut;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use bio::Ticket;
 use bio::sync::{Mutex, MutexGuard};
-use geom::{Edge, GeomId, Switchboard};
+use geom::{Edge, GeomId, Notifier};
 
 use super::balance;
 use super::bitmap::{Bits, Queue};
@@ -22,7 +22,7 @@ use super::class::Tunables;
 use super::level::Growth;
 use super::metadata::Balance;
 use crate::members::{
-    Court, GateWord, Held, Lanes, Loads, Number, Own, RangeLocks, Report, WriteGate,
+    GateWord, Held, Loads, Number, Own, PartialFailures, PerCore, RangeLocks, Report, WriteGate,
 };
 
 /// One member, as the data path sees it.
@@ -69,7 +69,7 @@ impl Table {
 
 /// Private state of one core.
 #[derive(Default)]
-pub(super) struct LaneState {
+pub(super) struct CoreState {
     pub(super) table: Arc<Table>,
     /// The slot read last, for round-robin.
     pub(super) turn: usize,
@@ -83,7 +83,7 @@ pub(super) struct LaneState {
     pub(super) unable: BTreeMap<u64, u32>,
 }
 
-impl LaneState {
+impl CoreState {
     /// The range that a write has, no longer kept here.
     pub(super) fn gives_back(&mut self, write: u64) -> Option<Held> {
         let at = self.held.iter().position(|(of, _)| *of == write)?;
@@ -91,7 +91,7 @@ impl LaneState {
     }
 }
 
-impl Own for LaneState {
+impl Own for CoreState {
     type Table = Table;
     /// Numbers of writes that waited for a verdict, or for bits, and must not be acknowledged.
     type Left = BTreeSet<u64>;
@@ -135,7 +135,7 @@ pub(super) struct Failed {
 
 /// A message to a mirror's geom.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum Message {
     Gate(GateWord),
     Failed(Failed),
     /// A write waits for bits.
@@ -201,10 +201,10 @@ pub(super) struct Shared {
     /// Records can be written to no member that has everything: writes end with EIO instead of
     /// waiting for ever.
     pub(super) sick: AtomicBool,
-    lanes: Lanes<LaneState>,
+    lanes: PerCore<CoreState>,
     /// Writes that were done by some members and failed by others.
-    court: Court<(usize, Ticket)>,
-    pub(super) board: Switchboard,
+    failures: PartialFailures<(usize, Ticket)>,
+    pub(super) notifier: Notifier,
     pub(super) geom: GeomId,
     pub(super) tunables: Tunables,
 }
@@ -212,17 +212,17 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(
         name: &str,
-        board: Switchboard,
+        notifier: Notifier,
         geom: GeomId,
         tunables: Tunables,
     ) -> Arc<Shared> {
-        let cores = board.cores().max(1);
-        let (tell, wake, free) = (board.clone(), board.clone(), board.clone());
+        let cores = notifier.cores().max(1);
+        let (tell, wake, free) = (notifier.clone(), notifier.clone(), notifier.clone());
         Arc::new(Shared {
             name: name.to_owned(),
             gate: WriteGate::new(
                 cores,
-                move |word| tell.tell(geom, Box::new(Told::Gate(word))),
+                move |word| tell.post(geom, Box::new(Message::Gate(word))),
                 move |core, ticket| wake.restart(core, ticket),
             ),
             ranges: RangeLocks::new(0, move |core, ticket| free.restart(core, ticket)),
@@ -233,22 +233,22 @@ impl Shared {
             growth: Mutex::default(),
             marks: Mutex::default(),
             sick: AtomicBool::new(false),
-            lanes: Lanes::new(cores),
-            court: Court::default(),
-            board,
+            lanes: PerCore::new(cores),
+            failures: PartialFailures::default(),
+            notifier,
             geom,
             tunables,
         })
     }
 
     /// Says something to the geom.
-    pub(super) fn tell(&self, told: Told) {
-        self.board.tell(self.geom, Box::new(told));
+    pub(super) fn post(&self, message: Message) {
+        self.notifier.post(self.geom, Box::new(message));
     }
 
     /// The core's own, for that core's thread: held for a few instructions.
     #[inline]
-    pub(super) fn lane(&self, core: usize) -> RefMut<'_, LaneState> {
+    pub(super) fn lane(&self, core: usize) -> RefMut<'_, CoreState> {
         self.lanes.own(core)
     }
 
@@ -341,7 +341,7 @@ impl Shared {
             marks.waiting.len() == 1
         };
         if first {
-            self.tell(Told::Mark);
+            self.post(Message::Mark);
         }
         true
     }
@@ -357,7 +357,7 @@ impl Shared {
             if !well {
                 self.lanes.left(core).other.insert(ticket.id().to_word());
             }
-            self.board.restart(core, ticket);
+            self.notifier.restart(core, ticket);
         }
     }
 
@@ -366,13 +366,13 @@ impl Shared {
         for slot in 0..u32::BITS as usize {
             let of = |bits: u32| bits >> slot & 1 == 1;
             if of(faults.broken | faults.gone) {
-                self.tell(Told::Failed(Failed { slot, gone: !of(faults.broken) }));
+                self.post(Message::Failed(Failed { slot, gone: !of(faults.broken) }));
             }
         }
     }
 
     /// Lets a write wait until the members of `failed` (a bit a slot) are judged; those of them in
-    /// `faults` are accused. False when the court is closed.
+    /// `faults` are accused. False when the list is closed.
     pub(super) fn await_verdict(
         &self,
         (core, ticket): (usize, Ticket),
@@ -380,31 +380,31 @@ impl Shared {
         faults: Faults,
     ) -> bool {
         // V1
-        let Some(number) = self.court.open(failed.into(), (core, ticket)) else { return false };
+        let Some(number) = self.failures.open(failed.into(), (core, ticket)) else { return false };
         self.accuse(faults);
-        self.tell(Told::Judge(number));
+        self.post(Message::Judge(number));
         true
     }
 
     /// The geom has received all accusations of a write.
     pub(super) fn heard(&self, number: Number) {
-        self.court.heard(number);
+        self.failures.heard(number);
     }
 
     /// Lets those go that wait for none of the slots still `open` (a bit a slot).
     pub(super) fn verdict(&self, open: u32) {
-        self.restart(self.court.released(open.into()), true);
+        self.restart(self.failures.released(open.into()), true);
     }
 
     /// Ends requests that wait for one of these slots (a bit a slot) with an error: no record
     /// states that those members lack the written data.
     pub(super) fn refuse(&self, slots: u32) {
-        self.restart(self.court.refused(slots.into()), false);
+        self.restart(self.failures.refused(slots.into()), false);
     }
 
     /// The geom goes: all waiting and later requests end with an error.
     pub(super) fn adjourn(&self) {
-        self.restart(self.court.closed(), false);
+        self.restart(self.failures.closed(), false);
         let waiting = {
             let mut marks = self.marks.lock();
             marks.over = true;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::Errno;
 use geom::{Core, Edge};
 
-use super::shared::{Failed, Halt, Shared, Told};
+use super::shared::{Failed, Halt, Message, Shared};
 use crate::conversation::flush;
 use crate::members::{pay, sparse};
 
@@ -50,8 +50,8 @@ impl Note {
 /// Writes records, each durable, and reports those that could not be written. With `settle`, all
 /// earlier writes to the members are made durable first: a member marked clean has all data.
 pub(super) fn write_records(shared: &Arc<Shared>, notes: Vec<Note>, settle: bool) {
-    let (shared, board) = (shared.clone(), shared.board.clone());
-    board.call(
+    let (shared, notifier) = (shared.clone(), shared.notifier.clone());
+    notifier.call(
         0,
         Box::new(move |core| {
             let (on, core) = (core, core.clone());
@@ -78,7 +78,7 @@ pub(super) fn write_records(shared: &Arc<Shared>, notes: Vec<Note>, settle: bool
                         Err(_) => failed.push(note.slot),
                     }
                 }
-                shared.tell(Told::Written(failed));
+                shared.post(Message::Written(failed));
             });
         }),
     );
@@ -115,15 +115,15 @@ async fn write_one(core: &Rc<Core>, note: &Note) -> Result<(), Errno> {
 }
 
 /// Says something to the geom after a while.
-pub(super) fn after(shared: &Arc<Shared>, ns: u64, told: Told) {
-    let (shared, board) = (shared.clone(), shared.board.clone());
-    board.call(
+pub(super) fn after(shared: &Arc<Shared>, ns: u64, message: Message) {
+    let (shared, notifier) = (shared.clone(), shared.notifier.clone());
+    notifier.call(
         0,
         Box::new(move |core| {
             let core = core.clone();
             core.reactor().clone().spawn("mirror timer", async move {
                 core.reactor().sleep(ns).await;
-                shared.tell(told);
+                shared.post(message);
             });
         }),
     );
@@ -144,8 +144,8 @@ pub(super) struct Rebuild {
 
 /// Copies from the members that have everything to one that has not.
 pub(super) fn rebuild(shared: &Arc<Shared>, job: Rebuild) {
-    let (shared, board) = (shared.clone(), shared.board.clone());
-    board.call(
+    let (shared, notifier) = (shared.clone(), shared.notifier.clone());
+    notifier.call(
         0,
         Box::new(move |core| {
             let (on, core) = (core, core.clone());
@@ -154,7 +154,7 @@ pub(super) fn rebuild(shared: &Arc<Shared>, job: Rebuild) {
                 let result = copy_all(&core, &shared, &job).await;
                 let Rebuild { slot, round, .. } = job;
                 if let Some(result) = result {
-                    shared.tell(Told::Rebuilt { slot, round, result });
+                    shared.post(Message::Rebuilt { slot, round, result });
                 }
             });
         }),
@@ -195,7 +195,7 @@ async fn copy_all(
                     return Some(Err(failed(e)));
                 }
                 let Rebuild { slot, round, .. } = *job;
-                shared.tell(Told::Progress { slot, offset: at, round });
+                shared.post(Message::Progress { slot, offset: at, round });
                 saved = now;
             }
             paid = pay(core, shared.sync_rate.load(Relaxed), paid, len).await;
@@ -229,7 +229,7 @@ async fn copy(
     // Without a source the target keeps its role and is let go. No member is accused: the last one
     // stays regardless of its failures, and the rebuild would restart and fail for ever.
     let Some(bytes) = bytes else { return Err(Halt::Source) };
-    failed.into_iter().for_each(|failed| shared.tell(Told::Failed(failed)));
+    failed.into_iter().for_each(|failed| shared.post(Message::Failed(failed)));
     let has = job.keeps_zeroes && sparse::is_zero(&bytes);
     if has && sparse::has_zeroes(core, job.target, at, len).await {
         return Ok(());

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   verb --> Job::Verify (gate drained: from here on writes mind ranges) --> slab after slab, each
-//!        under a range lock: read every ACTIVE member, compare, perhaps write --> Told::Verified
+//!        under a range lock: read every ACTIVE member, compare, perhaps write
+//!        --> Message::Verified
 //! ```
 //!
 //! Invariants
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use bio::Errno;
 use geom::{Core, Edge};
 
-use super::shared::{Failed, Shared, Told};
+use super::shared::{Failed, Message, Shared};
 use crate::members::{Ill, Place, Report, differences, pay};
 
 /// The options of a run.
@@ -35,12 +36,12 @@ pub(super) struct Ask {
 
 /// Compares everything, as [`Report`] of the shared state was set up to.
 pub(super) fn begin(shared: &Arc<Shared>, ask: Ask, sector: u64) {
-    let (shared, board) = (shared.clone(), shared.board.clone());
+    let (shared, notifier) = (shared.clone(), shared.notifier.clone());
     let (round, media_bytes) = {
         let report = shared.verified();
         (report.round, report.media_bytes)
     };
-    board.call(
+    notifier.call(
         0,
         Box::new(move |core| {
             let (on, core) = (core, core.clone());
@@ -48,7 +49,7 @@ pub(super) fn begin(shared: &Arc<Shared>, ask: Ask, sector: u64) {
             on.spawn_for("mirror verify", &name, async move {
                 let run = Run { core: &core, shared: &shared, ask, sector, round };
                 run.all(media_bytes).await;
-                shared.tell(Told::Verified(round));
+                shared.post(Message::Verified(round));
             });
         }),
     );
@@ -138,7 +139,7 @@ impl Run<'_> {
         let read = self.core.read(edge, at, len as usize).await;
         let read = read.and_then(|b| if b.len() as u64 == len { Ok(b) } else { Err(Errno::Io) });
         if read == Err(Errno::NxIo) {
-            self.shared.tell(Told::Failed(Failed { slot, gone: true }));
+            self.shared.post(Message::Failed(Failed { slot, gone: true }));
         }
         read
     }
@@ -150,7 +151,7 @@ impl Run<'_> {
         for range in wrong {
             let Some(bytes) = good.get(range.clone()) else { continue };
             if let Err(e) = self.core.write(edge, at + range.start as u64, bytes).await {
-                return self.shared.tell(Told::Failed(Failed { slot, gone: e == Errno::NxIo }));
+                return self.shared.post(Message::Failed(Failed { slot, gone: e == Errno::NxIo }));
             }
             sectors += bytes.len() as u64 / self.sector.max(1);
         }
@@ -158,7 +159,7 @@ impl Run<'_> {
             Ok(()) | Err(Errno::NotSup) => {
                 self.say(|report| report.repaired += sectors);
             }
-            Err(e) => self.shared.tell(Told::Failed(Failed { slot, gone: e == Errno::NxIo })),
+            Err(e) => self.shared.post(Message::Failed(Failed { slot, gone: e == Errno::NxIo })),
         }
     }
 }

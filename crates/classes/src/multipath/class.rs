@@ -16,7 +16,7 @@ use super::identity::Nature;
 use super::metadata::{Metadata, Mode};
 use super::options::Options;
 use super::{NAME, verbs};
-use crate::members::{Stopped, follow, known};
+use crate::members::{Stopped, relocate, verb_util};
 
 /// The class.
 #[derive(Default)]
@@ -30,17 +30,18 @@ pub struct MultipathClass {
     known: Mutex<BTreeMap<String, GeomId>>,
 }
 
-/// What `create` takes besides name and members.
+/// Parameters of `create` besides name and members.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MultipathParams {
     /// passive, active or read; absent: passive.
     mode: Option<String>,
-    /// Seconds between looks at failed paths; absent or 0: they are not looked at.
+    /// Seconds between checks of failed paths; absent or 0: no checks.
     checker: u64,
-    /// Seconds after which the preferred path is active again; absent: only by hand.
+    /// Seconds for which the preferred path must be good before it becomes active again; absent:
+    /// only by hand.
     failback: Option<u64>,
-    /// Seconds that requests wait when there is no path; absent or 0: not at all.
+    /// Seconds for which requests wait if there is no path; absent or 0: no wait.
     queue: u64,
 }
 
@@ -120,9 +121,9 @@ impl Typed for MultipathClass {
 
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Metadata>> {
         Box::pin(async move {
-            let record = match known::tasted(disk, "record", Metadata::decode).await {
+            let record = match verb_util::tasted(disk, "record", Metadata::decode).await {
                 Ok(record) => record,
-                Err(why) => return follow::left(disk, NAME, Metadata::placed, why).await,
+                Err(why) => return relocate::left(disk, NAME, Metadata::placed, why).await,
             };
             if let Some(name) = self.resting.lock().get(&record.uuid) {
                 return Verdict::No(Stopped::says(NAME, name));
@@ -134,7 +135,7 @@ impl Typed for MultipathClass {
                      {sector_bytes}, and this one has {} in sectors of {}",
                     disk.media_bytes, disk.sector_bytes
                 );
-                return follow::left(disk, NAME, Metadata::placed, why).await;
+                return relocate::left(disk, NAME, Metadata::placed, why).await;
             }
             let words = format!("a path to multipath/{name} ({uuid})");
             Verdict::Yes(words, record)
@@ -149,7 +150,7 @@ impl Typed for MultipathClass {
         record: Metadata,
     ) -> Result<(), Error> {
         let known = self.geom_of(topology, &record.uuid);
-        known::check_circle(topology, on, known)?;
+        verb_util::check_circle(topology, on, known)?;
         let geom = match known {
             Some(geom) => geom,
             None => self.place(topology, &record, why)?,

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, ConsumerId, Edge, Error, Event, Geom, GeomId, Limits, NewProvider, ProviderId,
-    Settings, Topology, Trouble, Unanswered, Word,
+    Access, ConsumerId, Edge, Error, Event, Geom, GeomId, Limits, NewProvider, Notice, ProviderId,
+    Settings, Topology, Trouble, Unanswered,
 };
 
 use super::NAME;
@@ -22,10 +22,10 @@ use super::identity::Nature;
 use super::layer::MultipathLayer;
 use super::options::Options;
 use super::paths::{PATHS_MAX, Paths, State};
-use super::shared::{Path, Shared, Table, Told};
+use super::shared::{Message, Path, Shared, Table};
 use super::tasks::{self, Note};
 use super::timers::Timers;
-use crate::members::{Said, Unborn, attributes, frame, known};
+use crate::members::{Said, Unborn, attributes, frame, verb_util};
 
 /// Attributes of the disk that are the same on each path.
 const OF_THE_DISK: [&str; 3] = ["GEOM::ident", "GEOM::descr", "GEOM::attachment"];
@@ -71,13 +71,13 @@ impl MultipathGeom {
         (nature, options): (Nature, Options),
         why: &str,
     ) -> Result<GeomId, Error> {
-        let board = t.switchboard();
+        let notifier = t.notifier();
         let geom = t.new_geom(NAME, name, why, Box::new(Unborn))?;
         let born = MultipathGeom {
             nature,
             options,
             paths: Paths::default(),
-            shared: Shared::new(name, board, geom),
+            shared: Shared::new(name, notifier, geom),
             consumers: BTreeMap::new(),
             preferred: None,
             removed: VecDeque::new(),
@@ -188,7 +188,7 @@ impl MultipathGeom {
         if !t.providers_of(me).is_empty() {
             let round = self.paths.of(slot).map_or(0, |p| p.round);
             // M2
-            t.barrier(me, Box::new(Told::Known { slot, round }));
+            t.barrier(me, Box::new(Message::Known { slot, round }));
             return Ok(());
         }
         self.paths.restore(slot);
@@ -275,38 +275,38 @@ impl MultipathGeom {
             checked: self.options.checker_ns > 0,
         });
         debug_assert_eq!(self.shared.geom, me);
-        self.tell(t, me);
+        self.report(t, me);
     }
 
-    fn told_word(&mut self, t: &mut Topology, me: GeomId, told: Told) {
+    fn on_message(&mut self, t: &mut Topology, me: GeomId, message: Message) {
         let round_of = |g: &Self, slot: usize| g.paths.of(slot).map(|p| p.round);
-        match told {
+        match message {
             // P2
-            Told::Failed { slot, round, tried } if round_of(self, slot) == Some(round) => {
+            Message::Failed { slot, round, tried } if round_of(self, slot) == Some(round) => {
                 let queues = self.queues();
                 self.paths.fail(slot, tried, queues);
                 self.changed(t, me);
             }
-            Told::Left { slot, round } if round_of(self, slot) == Some(round) => {
+            Message::Left { slot, round } if round_of(self, slot) == Some(round) => {
                 self.paths.leave(slot);
                 self.changed(t, me);
             }
-            Told::Known { slot, round } if round_of(self, slot) == Some(round) => {
+            Message::Known { slot, round } if round_of(self, slot) == Some(round) => {
                 self.paths.restore(slot);
                 self.changed(t, me);
                 self.renew(t, me);
             }
-            Told::Works { slot, round } => {
+            Message::Works { slot, round } => {
                 self.looked(slot);
                 if round_of(self, slot) == Some(round) {
                     self.paths.restore(slot);
                     self.changed(t, me);
                 }
             }
-            Told::StillBad { slot } => self.looked(slot),
-            Told::Failed { .. } | Told::Left { .. } | Told::Known { .. } => {}
-            Told::Time(timer, number) => self.time(t, me, timer, number),
-            Told::Written(done) => self.written(t, me, done),
+            Message::StillBad { slot } => self.looked(slot),
+            Message::Failed { .. } | Message::Left { .. } | Message::Known { .. } => {}
+            Message::Time(timer, number) => self.time(t, me, timer, number),
+            Message::Written(done) => self.written(t, me, done),
         }
     }
 
@@ -481,11 +481,11 @@ impl Geom for MultipathGeom {
         }
     }
 
-    fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
-        match word.downcast::<Told>() {
-            Ok(told) => self.told_word(t, me, *told),
-            Err(word) if word.is::<Unanswered>() => self.written(t, me, Err(Errno::TimedOut)),
-            Err(_) => debug_assert!(false, "a word that nobody says"),
+    fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
+        match notice.downcast::<Message>() {
+            Ok(message) => self.on_message(t, me, *message),
+            Err(notice) if notice.is::<Unanswered>() => self.written(t, me, Err(Errno::TimedOut)),
+            Err(_) => debug_assert!(false, "an unknown notice"),
         }
     }
 
@@ -497,8 +497,8 @@ impl Geom for MultipathGeom {
 
     fn keeps(&self, t: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
         match t.consumers_of(me).len() {
-            0 | 1 => known::to_stop(NAME, t, me),
-            _ => known::to_remove(NAME, t, me, consumer),
+            0 | 1 => verb_util::to_stop(NAME, t, me),
+            _ => verb_util::to_remove(NAME, t, me, consumer),
         }
     }
 

@@ -25,7 +25,7 @@ use bio::{Bio, Errno, Flags, Op};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::metadata::Mode;
-use super::shared::{HASTY, LaneState, Path, Shared, Told};
+use super::shared::{CoreState, HASTY, Message, Path, Shared};
 
 /// The layer.
 pub(super) struct MultipathLayer(pub(super) Arc<Shared>);
@@ -89,8 +89,8 @@ impl Way {
 }
 
 /// The path for a request that has not tried it.
-fn choose(lane: &mut LaneState, op: Op, way: Way) -> Option<(Edge, Word)> {
-    let LaneState { table, bad, left, loads, choices } = lane;
+fn choose(lane: &mut CoreState, op: Op, way: Way) -> Option<(Edge, Word)> {
+    let CoreState { table, bad, left, loads, choices } = lane;
     let Way { tried, kept, is_hasty } = way;
     let not = *bad | tried;
     let spreads = match table.mode {
@@ -217,9 +217,9 @@ impl MultipathLayer {
             // The consumer above did not ask for fail-fast.
             error = Errno::NxIo;
             bio.status = Err(error);
-            self.0.tell(Told::Left { slot, round });
+            self.0.post(Message::Left { slot, round });
         } else {
-            self.0.tell(Told::Failed { slot, round, tried });
+            self.0.post(Message::Failed { slot, round, tried });
         }
         match self.send(bio, core, tried, kept, error) {
             Flow::Done(_) => Back::Up,
@@ -244,7 +244,7 @@ impl MultipathLayer {
             Err(error @ Errno::Again) if word.has(HASTY) => self.failed(bio, word, core, error),
             _ => {
                 if word.has(LAST_HOPE) {
-                    self.0.tell(Told::Works { slot: word.slot(), round: word.round() });
+                    self.0.post(Message::Works { slot: word.slot(), round: word.round() });
                 }
                 Back::Up
             }

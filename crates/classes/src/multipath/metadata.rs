@@ -1,8 +1,8 @@
 //! The record in the last sector, the same through every path (geom.md 2.5), version 1.
 
 use super::options::Options;
-use crate::members::follow::Placed;
 use crate::members::frame::{Fields, FrameError, Record};
+use crate::members::relocate::Placed;
 
 const MAGIC: &str = "GEOM::MULTIPATH";
 const VERSION: u32 = 1;

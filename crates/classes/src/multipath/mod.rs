@@ -21,8 +21,8 @@ mod verbs;
 
 pub use class::MultipathClass;
 
-use crate::members::follow::Placed;
 use crate::members::frame::FrameError;
+use crate::members::relocate::Placed;
 
 /// Name of the class, and of its providers before the stroke.
 const NAME: &str = "multipath";

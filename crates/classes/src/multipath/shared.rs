@@ -10,12 +10,12 @@ use std::cell::RefMut;
 use std::sync::Arc;
 
 use bio::Ticket;
-use geom::{Edge, GeomId, Switchboard};
+use geom::{Edge, GeomId, Notifier};
 
 use super::metadata::Mode;
 use super::paths::PATHS_MAX;
 use super::timers::Timer;
-use crate::members::{Lanes, Own};
+use crate::members::{Own, PerCore};
 
 /// One path, as the data path sees it.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +113,7 @@ pub(super) struct Load {
 
 /// Private state of one core.
 #[derive(Default)]
-pub(super) struct LaneState {
+pub(super) struct CoreState {
     pub(super) table: Arc<Table>,
     /// Paths that failed a request of this core, a bit a slot, until the geom has decided.
     pub(super) bad: u32,
@@ -125,7 +125,7 @@ pub(super) struct LaneState {
     pub(super) choices: u64,
 }
 
-impl Own for LaneState {
+impl Own for CoreState {
     type Table = Table;
     /// Requests that wait for a path: up to all requests in flight above.
     type Left = Vec<Ticket>;
@@ -149,7 +149,7 @@ impl Own for LaneState {
 
 /// A message to the geom.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum Message {
     /// A path failed a request; `tried`: all that failed it, a bit a slot.
     Failed { slot: usize, round: u16, tried: u32 },
     /// A path would have had a request wait, which went by another one.
@@ -170,25 +170,25 @@ pub(super) enum Told {
 pub(super) struct Shared {
     /// The device's name, which distinguishes its path checks from others.
     pub(super) name: String,
-    lanes: Lanes<LaneState>,
-    pub(super) board: Switchboard,
+    lanes: PerCore<CoreState>,
+    pub(super) notifier: Notifier,
     pub(super) geom: GeomId,
 }
 
 impl Shared {
-    pub(super) fn new(name: &str, board: Switchboard, geom: GeomId) -> Arc<Shared> {
+    pub(super) fn new(name: &str, notifier: Notifier, geom: GeomId) -> Arc<Shared> {
         let name = name.to_owned();
-        Arc::new(Shared { name, lanes: Lanes::new(board.cores()), board, geom })
+        Arc::new(Shared { name, lanes: PerCore::new(notifier.cores()), notifier, geom })
     }
 
     /// Says something to the geom.
-    pub(super) fn tell(&self, told: Told) {
-        self.board.tell(self.geom, Box::new(told));
+    pub(super) fn post(&self, message: Message) {
+        self.notifier.post(self.geom, Box::new(message));
     }
 
     /// The core's own, for that core's thread: held for a few instructions.
     #[inline]
-    pub(super) fn lane(&self, core: usize) -> RefMut<'_, LaneState> {
+    pub(super) fn lane(&self, core: usize) -> RefMut<'_, CoreState> {
         self.lanes.own(core)
     }
 
@@ -225,7 +225,7 @@ impl Shared {
             }
         };
         self.lanes.set(|| table.clone(), free);
-        freed.into_iter().for_each(|(core, ticket)| self.board.restart(core, ticket));
+        freed.into_iter().for_each(|(core, ticket)| self.notifier.restart(core, ticket));
     }
 
     /// Requests that wait for a path, of all cores.

@@ -4,21 +4,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Core, Edge, Local, Word};
+use geom::{Core, Edge, Local, Notice};
 
-use super::shared::{Shared, Told};
+use super::shared::{Message, Shared};
 use crate::conversation::flush;
 
 /// Says something to the geom after a while.
-pub(super) fn after(shared: &Arc<Shared>, ns: u64, told: Told) {
-    let (shared, board) = (shared.clone(), shared.board.clone());
-    board.call(
+pub(super) fn after(shared: &Arc<Shared>, ns: u64, message: Message) {
+    let (shared, notifier) = (shared.clone(), shared.notifier.clone());
+    notifier.call(
         0,
         Box::new(move |core| {
             let core = core.clone();
             core.reactor().clone().spawn("multipath timer", async move {
                 core.reactor().sleep(ns).await;
-                shared.tell(told);
+                shared.post(message);
             });
         }),
     );
@@ -26,18 +26,18 @@ pub(super) fn after(shared: &Arc<Shared>, ns: u64, told: Told) {
 
 /// Reads the first sector through a path and reports whether that succeeded.
 pub(super) fn look(shared: &Arc<Shared>, edge: Edge, sector: usize, slot: usize, round: u16) {
-    let (shared, board) = (shared.clone(), shared.board.clone());
-    board.call(
+    let (shared, notifier) = (shared.clone(), shared.notifier.clone());
+    notifier.call(
         0,
         Box::new(move |core| {
             let (on, core) = (core, core.clone());
             let name = shared.name.clone();
             on.spawn_for("multipath checker", &name, async move {
-                let told = match core.read(edge, 0, sector).await {
-                    Ok(bytes) if bytes.len() == sector => Told::Works { slot, round },
-                    _ => Told::StillBad { slot },
+                let message = match core.read(edge, 0, sector).await {
+                    Ok(bytes) if bytes.len() == sector => Message::Works { slot, round },
+                    _ => Message::StillBad { slot },
                 };
-                shared.tell(told);
+                shared.post(message);
             });
         }),
     );
@@ -55,7 +55,7 @@ pub(super) struct Note {
 
 /// Writes the record through the first path that accepts it, and notifies the geom.
 pub(super) fn write(note: Note) -> geom::Task {
-    Box::new(move |core: &Rc<Core>| -> Local<'_, Word> {
+    Box::new(move |core: &Rc<Core>| -> Local<'_, Notice> {
         Box::pin(async move {
             let mut done = Err(Errno::NxIo);
             for edge in &note.ways {
@@ -64,8 +64,8 @@ pub(super) fn write(note: Note) -> geom::Task {
                     break;
                 }
             }
-            let word: Word = Box::new(Told::Written(done));
-            word
+            let notice: Notice = Box::new(Message::Written(done));
+            notice
         })
     })
 }

@@ -14,7 +14,7 @@ use geom::{GeomId, Topology};
 
 use super::geom::MultipathGeom;
 use super::paths::{One, State};
-use super::shared::Told;
+use super::shared::Message;
 use super::tasks;
 
 /// How long a path in transition is left alone, ns: whatever the checker does, for it is not
@@ -77,7 +77,7 @@ fn is_in_transition(one: &One) -> bool {
 impl MultipathGeom {
     fn run(&mut self, timer: Timer, ns: u64) {
         if let Some(number) = self.timers.start(timer) {
-            tasks::after(&self.shared, ns, Told::Time(timer, number));
+            tasks::after(&self.shared, ns, Message::Time(timer, number));
         }
     }
 

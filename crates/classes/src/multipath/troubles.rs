@@ -1,6 +1,6 @@
 //! Journal facts of a multipath device, and its problems for `status`.
 
-use geom::{GeomId, Grade, Topology, Trouble};
+use geom::{GeomId, Severity, Topology, Trouble};
 
 use super::NAME;
 use super::geom::MultipathGeom;
@@ -12,9 +12,9 @@ impl MultipathGeom {
         let good = self.paths.good();
         let all = self.paths.all();
         let grade = match good {
-            0 => Grade::Failed,
-            n if n < all.len() || n == 1 => Grade::Degraded,
-            _ => Grade::Good,
+            0 => Severity::Failed,
+            n if n < all.len() || n == 1 => Severity::Degraded,
+            _ => Severity::Good,
         };
         let mut words = format!("{} ({good} of {} paths)", self.paths.state(), all.len());
         if good == 0 {
@@ -23,19 +23,19 @@ impl MultipathGeom {
         let mut facts = vec![Fact { about: format!("{NAME}/{name}"), grade, words }];
         facts.extend(all.iter().filter(|one| one.state != State::New).map(|one| Fact {
             about: one.name.clone(),
-            grade: if one.state == State::Good { Grade::Good } else { Grade::Degraded },
+            grade: if one.state == State::Good { Severity::Good } else { Severity::Degraded },
             words: self.paths.word(one.slot, self.nature.mode).to_owned(),
         }));
         facts
     }
 
     /// Writes changes to the journal.
-    pub(super) fn tell(&mut self, t: &mut Topology, me: GeomId) {
+    pub(super) fn report(&mut self, t: &mut Topology, me: GeomId) {
         // Until the cores have the first path there is nothing to report.
         let new = self.paths.all().iter().all(|one| one.state == State::New);
         if !new || self.story.has_begun() {
             let facts = self.facts(t.geom_name(me));
-            self.story.tell(t, me, &facts);
+            self.story.report(t, me, &facts);
         }
     }
 

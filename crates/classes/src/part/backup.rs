@@ -28,16 +28,16 @@ pub(super) const OP: &str = "restore";
 pub struct Backup {
     /// `GPT`, `MBR`, `EBR`, `BSD`.
     pub scheme: String,
-    /// Slots of the table; the scheme's own number when absent.
+    /// Number of slots of the table; absent: that of the scheme.
     #[serde(default)]
     pub entries: Option<u32>,
-    /// Bytes of a sector: every other number counts these.
+    /// Bytes of a sector, the unit of all other numbers.
     #[serde(default)]
     pub sector_bytes: Option<u32>,
-    /// Sectors of the disk it was made of.
+    /// Number of sectors of the original disk.
     #[serde(default)]
     pub sectors: Option<u64>,
-    /// First sector that partitions may use; counts on a disk of the same size.
+    /// First sector that partitions may use; applies to a disk of the same size.
     #[serde(default)]
     pub first: Option<u64>,
     /// Last sector that partitions may use.
@@ -51,7 +51,7 @@ pub struct Backup {
     pub attributes: Vec<String>,
     /// The partitions.
     pub partitions: Vec<Saved>,
-    /// The same as text; not read.
+    /// The backup as text; not read.
     #[serde(default)]
     pub text: String,
 }
@@ -60,7 +60,7 @@ pub struct Backup {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Saved {
-    /// Its slot, from 1.
+    /// Index of the partition, from 1.
     pub index: u32,
     /// Alias of its type, or `!uuid`, `!number`.
     pub kind: String,
@@ -68,7 +68,7 @@ pub struct Saved {
     pub start: u64,
     /// Number of sectors.
     pub count: u64,
-    /// Its label; empty when it has none.
+    /// Label; empty if there is none.
     #[serde(default)]
     pub label: String,
     /// Attributes that are set.
@@ -77,7 +77,7 @@ pub struct Saved {
     /// Unique id (GPT).
     #[serde(default)]
     pub uuid: Option<String>,
-    /// Logical partition: where its data begins, when not one track behind `start`.
+    /// First data sector of a logical partition, if it is not one track after `start`.
     #[serde(default)]
     pub data: Option<u64>,
 }

@@ -77,11 +77,11 @@ impl Amount {
     }
 }
 
-/// Tables to be shown.
+/// Tables to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Show {
-    /// Names of providers with tables; all when none is given.
+    /// Names of providers with tables; empty: all.
     #[serde(default)]
     pub geoms: Vec<String>,
 }
@@ -95,17 +95,17 @@ pub struct Create {
     /// gpt, mbr, bsd (on an MBR partition of type freebsd), or ebr (on one of type ebr).
     #[schemars(extend("x-short" = "s"))]
     pub scheme: String,
-    /// Slots of the table; without it as many as the scheme has.
+    /// Number of slots of the table; absent: that of the scheme.
     #[serde(default)]
     #[schemars(extend("x-short" = "n"))]
     pub entries: Option<u32>,
-    /// Whether a table, label or file system that is there may be lost.
+    /// Whether an existing table, label or file system may be overwritten.
     #[serde(default)]
     #[schemars(extend("x-hidden" = true))]
     pub overwrite: bool,
 }
 
-/// A new partition. What is absent is filled in: first gap, whole gap, first free index.
+/// A new partition. Defaults: the first gap, the whole gap, the first free index.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Add {
@@ -115,23 +115,23 @@ pub struct Add {
     #[serde(rename = "type", alias = "kind")]
     #[schemars(extend("x-short" = "t"))]
     pub kind: String,
-    /// Start and size are multiples of it.
+    /// Alignment: start and size become multiples of it.
     #[serde(default)]
     #[schemars(extend("x-short" = "a"))]
     pub align: Option<Amount>,
-    /// Where it starts.
+    /// First sector, or its offset in bytes with a unit.
     #[serde(default)]
     #[schemars(extend("x-short" = "b"))]
     pub start: Option<Amount>,
-    /// How long it is.
+    /// Size in sectors, or in bytes with a unit.
     #[serde(default)]
     #[schemars(extend("x-short" = "s"))]
     pub size: Option<Amount>,
-    /// Its slot, from 1.
+    /// Index of the partition, from 1.
     #[serde(default)]
     #[schemars(extend("x-short" = "i"))]
     pub index: Option<u32>,
-    /// Its label, where the scheme has labels.
+    /// Label of the partition, if the scheme has labels.
     #[serde(default)]
     #[schemars(extend("x-short" = "l"))]
     pub label: Option<String>,
@@ -143,7 +143,7 @@ pub struct Add {
 pub struct Delete {
     /// The provider with the table.
     pub geom: String,
-    /// Its slot, from 1.
+    /// Index of the partition, from 1.
     #[schemars(extend("x-short" = "i"))]
     pub index: u32,
 }
@@ -154,19 +154,19 @@ pub struct Delete {
 pub struct Destroy {
     /// The provider with the table.
     pub geom: String,
-    /// Also when it still has partitions.
+    /// Destroy the table even if it has partitions.
     #[serde(default)]
     #[schemars(extend("x-short" = "F"))]
     pub force: bool,
 }
 
-/// Another label or type of a partition.
+/// A new label or type of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Modify {
     /// The provider with the table.
     pub geom: String,
-    /// Its slot, from 1.
+    /// Index of the partition, from 1.
     #[schemars(extend("x-short" = "i"))]
     pub index: u32,
     /// New label.
@@ -179,20 +179,20 @@ pub struct Modify {
     pub kind: Option<String>,
 }
 
-/// Another size of a partition; to the end of its gap when no size is given.
+/// A new size of a partition; by default up to the end of the gap behind it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resize {
     /// The provider with the table.
     pub geom: String,
-    /// Its slot, from 1.
+    /// Index of the partition, from 1.
     #[schemars(extend("x-short" = "i"))]
     pub index: u32,
-    /// The new size is a multiple of it.
+    /// Alignment: the new size becomes a multiple of it.
     #[serde(default)]
     #[schemars(extend("x-short" = "a"))]
     pub align: Option<Amount>,
-    /// New size: sectors, with a unit bytes.
+    /// New size in sectors, or in bytes with a unit.
     #[serde(default)]
     #[schemars(extend("x-short" = "s"))]
     pub size: Option<Amount>,
@@ -206,7 +206,7 @@ pub struct Attribute {
     pub geom: String,
     /// `bootme`, `active`, ...
     pub attribute: String,
-    /// Its slot; the table itself when absent.
+    /// Index of the partition; absent: the table itself.
     #[serde(default)]
     #[schemars(extend("x-short" = "i"))]
     pub index: Option<u32>,
@@ -222,42 +222,42 @@ pub struct Bootcode {
     #[serde(default)]
     #[schemars(extend("x-short" = "b"))]
     pub bootcode: Option<String>,
-    /// File for the begin of a partition. Over the API: `0b` and its bytes in base64.
+    /// File for the start of a partition. Over the API: `0b` and its bytes in base64.
     #[serde(default)]
     #[schemars(extend("x-short" = "p"))]
     pub partcode: Option<String>,
-    /// The slot of that partition.
+    /// Index of that partition.
     #[serde(default)]
     #[schemars(extend("x-short" = "i"))]
     pub index: Option<u32>,
-    /// Do not keep the disk's serial number, which stands amidst the code: take the file's.
+    /// Replace the disk's serial number, which is inside the boot code, with that of the file.
     #[serde(default)]
     #[schemars(extend("x-short" = "N"))]
     pub skip_serial: bool,
-    /// Name of the partition's provider, when it is not one for boot code.
+    /// Name of the partition's provider, if the partition is not of a type for boot code.
     #[serde(default)]
     pub yes_destroy: Vec<String>,
 }
 
-/// The table of a backup, on all of the providers or on none.
+/// The table of a backup, written to all of the providers or to none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Restore {
-    /// The providers that are to have the table.
+    /// Providers that receive the table.
     #[serde(default)]
     pub geoms: Vec<String>,
-    /// Restore labels, too.
+    /// Restore labels too.
     #[serde(default)]
     #[schemars(extend("x-short" = "l"))]
     pub labels: bool,
-    /// Give up the partition table that is there.
+    /// Overwrite the existing partition table.
     #[serde(default)]
     #[schemars(extend("x-short" = "F"))]
     pub force: bool,
     /// Name of a provider whose label, file system or other contents may be lost.
     #[serde(default)]
     pub yes_destroy: Vec<String>,
-    /// Restore unique ids, too: on the disk that the backup was made of. Only JSON has them.
+    /// Restore unique ids too: for the original disk of the backup. Only a JSON backup has them.
     #[serde(default)]
     pub ids: bool,
     /// The backup, as text or JSON (the command reads its standard input).
@@ -274,11 +274,11 @@ pub struct One {
     pub geom: String,
 }
 
-/// One change or question: the verb in `op`, beside it what the verb takes.
+/// One request: the verb in `op`, and the parameters of the verb.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Request {
-    /// The tables of these geoms; of all when the list is empty.
+    /// Show the tables of these geoms; empty: all.
     Show(Show),
     /// A new, empty table.
     Create(Create),
@@ -292,7 +292,7 @@ pub enum Request {
     Modify(Modify),
     /// Change the size.
     Resize(Resize),
-    /// Write every copy of a damaged table anew from the good one.
+    /// Rewrite every copy of a damaged table from the good one.
     Recover(One),
     /// Set an attribute.
     Set(Attribute),
@@ -300,13 +300,13 @@ pub enum Request {
     Unset(Attribute),
     /// Write boot code.
     Bootcode(Bootcode),
-    /// What makes the table again; the answer is a [`super::Backup`].
+    /// Back up the table; the answer is a [`super::Backup`].
     Backup(One),
-    /// The table of a backup.
+    /// Restore the table of a backup.
     Restore(Restore),
     /// Write the changes made with `commit: false`.
     Commit(One),
-    /// Forget the changes made with `commit: false`.
+    /// Discard the changes made with `commit: false`.
     Undo(One),
 }
 
@@ -349,11 +349,11 @@ impl Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Answer {
-    /// What was done: "ada0p3 added"; empty for `show`.
+    /// Description of the change: "ada0p3 added"; empty for `show`.
     pub message: String,
-    /// What the user should know (alignment).
+    /// Warnings for the user (alignment).
     pub warnings: Vec<String>,
-    /// The tables asked for, or the changed one.
+    /// The requested tables, or the changed one.
     pub tables: Vec<TableView>,
 }
 
@@ -361,13 +361,13 @@ pub struct Answer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TableView {
-    /// The provider that carries it.
+    /// Provider with the table.
     pub geom: String,
     /// `gpt`, `mbr`, `ebr`.
     pub scheme: String,
     /// A copy is damaged or missing: only `recover` and `destroy` are possible.
     pub corrupt: bool,
-    /// What is damaged; empty when nothing is.
+    /// Description of the damage; empty if there is none.
     pub why: String,
     /// Sector of the provider, in bytes.
     pub sector_bytes: u32,
@@ -375,11 +375,11 @@ pub struct TableView {
     pub first: u64,
     /// Last sector that partitions may use, inclusive.
     pub last: u64,
-    /// Sorted by `start`; as they will be once what waits is committed.
+    /// Partitions sorted by `start`, including uncommitted changes.
     pub entries: Vec<EntryView>,
-    /// There are changes that `part commit` writes and `part undo` forgets.
+    /// Whether there are uncommitted changes, which `part commit` writes and `part undo` discards.
     pub modified: bool,
-    /// Those changes in words, oldest first: "ada0p3 added".
+    /// Descriptions of the uncommitted changes, oldest first: "ada0p3 added".
     pub pending: Vec<String>,
 }
 
@@ -387,20 +387,20 @@ pub struct TableView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EntryView {
-    /// Its slot, from 1.
+    /// Index of the partition, from 1.
     pub index: u32,
-    /// Name of its provider.
+    /// Name of the partition's provider.
     pub name: String,
     /// First sector.
     pub start: u64,
     /// Number of sectors.
     pub count: u64,
-    /// Alias of its type, or the raw form when it has none.
+    /// Alias of the type, or its raw form if there is no alias.
     pub kind: String,
     /// The type as it is on the disk (uuid or number).
     pub raw_kind: String,
-    /// Its label; empty when it has none.
+    /// Label; empty if there is none.
     pub label: String,
-    /// Attributes set.
+    /// Attributes that are set.
     pub attributes: Vec<String>,
 }

@@ -1,14 +1,14 @@
 //! Arrival of disks at an array, and its start.
 
 use bio::Errno;
-use geom::{Access, ConsumerId, Error, GeomId, Grade, ProviderId, Topology};
+use geom::{Access, ConsumerId, Error, GeomId, ProviderId, Severity, Topology};
 
 use super::assemble::{Found, Judged, judge};
-use super::book::Book;
-use super::geom::{Attached, Job, RaidGeom, Told};
+use super::geom::{Attached, Job, Message, RaidGeom};
+use super::members::{Set, Tag};
+use super::metadata::Book;
 use super::model::{Array, DiskState, Identity, Volume, VolumeState};
 use super::records::{self};
-use super::set::{Set, Tag};
 use super::volume::Role;
 use crate::members::{REFUSALS_MAX, waiting};
 
@@ -54,13 +54,13 @@ impl RaidGeom {
         let disk = Attached { consumer, found, key, name, media_bytes, grown, errors, holds, held };
         self.disks.insert(tag, disk);
         match self.set.is_some() {
-            true => t.barrier(me, Box::new(Told::Known(tag))),
+            true => t.barrier(me, Box::new(Message::Known(tag))),
             false => {
                 self.waits(t, me);
                 if self.disks.len() == 1 {
-                    self.after(t, self.tunables.start_ns, Told::Due);
+                    self.after(t, self.tunables.start_ns, Message::Due);
                 }
-                t.barrier(me, Box::new(Told::Launch(false)));
+                t.barrier(me, Box::new(Message::Launch(false)));
             }
         }
         Ok(tag)
@@ -81,9 +81,9 @@ impl RaidGeom {
     /// `members::waiting`).
     pub(super) fn due(&mut self, t: &mut Topology, me: GeomId) {
         if self.set.is_none() && self.starting.puts_off(me) {
-            return self.after(t, self.tunables.start_ns / 4, Told::Due);
+            return self.after(t, self.tunables.start_ns / 4, Message::Due);
         }
-        t.barrier(me, Box::new(Told::Launch(true)));
+        t.barrier(me, Box::new(Message::Launch(true)));
     }
 
     /// Why a disk cannot be taken in, if so.
@@ -228,8 +228,8 @@ impl RaidGeom {
         })
     }
 
-    pub(super) fn after(&self, t: &Topology, ns: u64, told: Told) {
-        records::after(t.switchboard(), self.me, ns, told);
+    pub(super) fn after(&self, t: &Topology, ns: u64, told: Message) {
+        records::after(t.notifier(), self.me, ns, told);
     }
 
     /// Why disks that are there are not to be used together, unless that is forced.
@@ -276,7 +276,7 @@ impl RaidGeom {
             self.let_go(t, tag, Some(&why));
             return match force {
                 true => self.launch(t, me, due, force),
-                false => t.barrier(me, Box::new(Told::Launch(due))),
+                false => t.barrier(me, Box::new(Message::Launch(due))),
             };
         }
         if let Some(why) = self.apart(&judged, &tags).filter(|_| !force) {
@@ -385,9 +385,9 @@ impl RaidGeom {
         }
         if lost {
             // A disk that a volume cannot do without stays though its record cannot be written.
-            return t.remark(self.me, Grade::Degraded, &format!("{words}, and is needed"));
+            return t.remark(self.me, Severity::Degraded, &format!("{words}, and is needed"));
         }
-        t.remark(self.me, Grade::Degraded, &format!("{words}: it is rebuilt"));
+        t.remark(self.me, Severity::Degraded, &format!("{words}: it is rebuilt"));
         *array = without;
     }
 

@@ -12,9 +12,9 @@ use geom::{
 use super::arrival::other_bytes;
 use super::assemble::{Found, SetId};
 use super::geom::{NAME, RaidGeom};
-use super::{ddf, follow, imsm, verbs};
+use super::{ddf, imsm, relocate, verbs};
 use crate::conversation::drive;
-use crate::members::{Stopped, Waiting, known};
+use crate::members::{Stopped, Waiting, verb_util};
 use crate::probe::Sectors;
 
 /// Spares and disks with torn records that are remembered while no array is there; further ones
@@ -161,7 +161,7 @@ impl Typed for RaidClass {
             let found = match look(disk, disk.media_bytes).await {
                 Ok(found) if !found.is_torn() => found,
                 // The power may have gone while it was written there for the first time.
-                none => match (follow::left(disk).await, none) {
+                none => match (relocate::left(disk).await, none) {
                     (Some(left), _) => return left,
                     (None, Ok(torn)) => torn,
                     (None, Err(why)) => return Verdict::No(why),
@@ -173,7 +173,7 @@ impl Typed for RaidClass {
             let said = found.disk_bytes(disk.sector_bytes).filter(smaller);
             if let Some(why) = said.and_then(|said| other_bytes(said, disk.media_bytes)) {
                 let why = format!("disk {key} of {}: {why}", id.name());
-                return follow::left(disk).await.unwrap_or(Verdict::No(why));
+                return relocate::left(disk).await.unwrap_or(Verdict::No(why));
             }
             let (of, generation) = (id.name(), found.generation());
             let words = match () {
@@ -196,7 +196,7 @@ impl Typed for RaidClass {
     ) -> Result<(), Error> {
         // A refusal, so that nothing is found on a member meanwhile: it would pass for the whole's.
         self.stopped.refuse(NAME, &found.set().name())?;
-        known::check_circle(topology, on, topology.find_geom(NAME, &found.set().name()))?;
+        verb_util::check_circle(topology, on, topology.find_geom(NAME, &found.set().name()))?;
         let gone = || Error::new(Errno::NxIo, "the disk is gone");
         let sector = topology.limits(on).ok_or_else(gone)?.sector_bytes;
         let (geom, new) = if found.is_spare() {

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::SeqCst;
 
-use geom::{GeomId, Grade, Topology};
+use geom::{GeomId, Severity, Topology};
 
-use super::geom::{Job, LEFT_MAX, Loss, RaidGeom, SICK_NS, Told, bit};
+use super::geom::{Job, LEFT_MAX, Loss, Message, RaidGeom, SICK_NS, bit};
+use super::members::{Set, Tag};
 use super::model::DiskState;
-use super::set::{Set, Tag};
 use super::verbs::again;
 use super::volume::Role;
 use super::volume::log::Log;
@@ -56,7 +56,7 @@ impl RaidGeom {
         self.start_volumes(t, me);
         self.start_passes();
         if self.disks.is_empty() {
-            t.remark(me, Grade::Failed, "its last disk has gone");
+            t.remark(me, Severity::Failed, "its last disk has gone");
             Self::take_apart(t, me, self);
             return false;
         }
@@ -108,7 +108,7 @@ impl RaidGeom {
     fn stays(&mut self, t: &mut Topology, tag: Tag) {
         let name = self.disks.get(&tag).map_or("a disk", |disk| &disk.name);
         let why = format!("{name} failed a request, and a volume cannot do without it: it stays");
-        t.remark(self.me, Grade::Failed, &why);
+        t.remark(self.me, Severity::Failed, &why);
         for (key, slot) in self.slots(tag) {
             // First: a released request then sees that copies and parity may differ.
             match self.is_in_order(key, slot) {
@@ -124,7 +124,7 @@ impl RaidGeom {
             }
         }
         // Not at once: it would fail at once.
-        self.after(t, SICK_NS, Told::Well);
+        self.after(t, SICK_NS, Message::Well);
     }
 
     /// J8: whether whatever a member failed that stays left the rows of a volume in order.
@@ -161,7 +161,7 @@ impl RaidGeom {
             }
             if set.is_doubtful(at) {
                 let why = "its parity may be wrong for what is missing: dirty until it is whole";
-                t.remark(self.me, Grade::Failed, &format!("{}: {why}", up.name));
+                t.remark(self.me, Severity::Failed, &format!("{}: {why}", up.name));
             }
         }
     }

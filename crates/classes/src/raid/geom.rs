@@ -23,7 +23,7 @@
 //!  J7  No record says clean before all that was written is stable on every disk that it calls one
 //!      of the members: one that fails to make it so goes first.
 //!  J8  A volume with parity is clean when all parity is right, even if members are missing: none
-//!      is owed, and none of its rows was left in an unknown state (R4, R7, R8 of `volume::rows`).
+//!      is owed, and no row was left in an unknown state (R4, R7, R8 of `volume::stripes`).
 //!      A failed request of a member that had to stay is no reason to be dirty for longer: its rows
 //!      were put right, or their parity is paid. A failed flush is a reason, because the member may
 //!      have lost anything. The same holds for volumes with copies, which a pass makes equal.
@@ -40,11 +40,11 @@ use bio::Errno;
 use geom::{ConsumerId, GeomId, ProviderId, Topology};
 
 use super::assemble::{Found, SetId};
-use super::book::Book;
 use super::class::Tunables;
-use super::set::{Set, Tag};
+use super::members::{Set, Tag};
+use super::metadata::Book;
 use super::volume::replay::Replayed;
-use super::volume::{Leaves, pass};
+use super::volume::{Leaves, sweep};
 use super::volumes::Up;
 use crate::members::{GateWord, Number, Refusals, Said, Waiting};
 
@@ -58,7 +58,7 @@ pub(super) const LEFT_MAX: usize = 64;
 
 /// A message to an array's geom.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum Message {
     Gate(u32, GateWord),
     /// A member failed a request.
     Failed {
@@ -108,7 +108,7 @@ pub(super) enum Told {
     Passed {
         volume: u32,
         round: u64,
-        result: Result<(), pass::Halt>,
+        result: Result<(), sweep::Halt>,
     },
     /// A volume's logs have been replayed, or why not.
     Replayed {

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use geom::{GeomId, Topology};
 
 use super::arrival::other_size;
-use super::geom::{Doing, Job, RaidGeom, Told, bit};
+use super::geom::{Doing, Job, Message, RaidGeom, bit};
+use super::members::{ALL, Replay, Set, Tag};
 use super::model::DiskState;
 use super::records::{self, Work};
-use super::set::{ALL, Replay, Set, Tag};
 
 impl RaidGeom {
     /// Queues a job and goes on.
@@ -53,7 +53,7 @@ impl RaidGeom {
         let busy = self.doing.is_some() || !self.queue.is_empty();
         let busy = busy || self.set.as_ref().is_some_and(replays);
         self.busy.store(u64::from(busy && !self.over), Relaxed);
-        self.tell(t, me);
+        self.report(t, me);
     }
 
     pub(super) fn next(&mut self) -> Option<Job> {
@@ -184,7 +184,7 @@ impl RaidGeom {
                 let calm = self.to_calm(job);
                 settle |= !calm.is_empty();
                 let of = t.geom_name(me).to_owned();
-                records::write(t.switchboard(), me, Work { of, notes, settle, logs, calm });
+                records::write(t.notifier(), me, Work { of, notes, settle, logs, calm });
             }
             Err(why) => {
                 self.set_fault(t, Some(why));
@@ -287,8 +287,8 @@ impl RaidGeom {
         up.shared.gate.open();
         if !std::mem::replace(&mut up.watching, true) {
             up.written = up.shared.writes();
-            let (board, me) = (up.shared.board.clone(), up.shared.geom);
-            records::after(board, me, self.tunables.idle_ns, Told::Idle(key));
+            let (notifier, me) = (up.shared.notifier.clone(), up.shared.geom);
+            records::after(notifier, me, self.tunables.idle_ns, Message::Idle(key));
         }
     }
 }

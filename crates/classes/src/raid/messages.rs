@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use geom::{ConsumerId, Edge, GeomId, ProviderId, Topology};
 
-use super::book::Book;
-use super::geom::{Doing, Job, Loss, RaidGeom, Told, bit};
+use super::geom::{Doing, Job, Loss, Message, RaidGeom, bit};
+use super::members::Tag;
+use super::metadata::Book;
 use super::model::SubdiskState;
 use super::records;
-use super::set::Tag;
 use super::volume::replay::Replayed;
-use super::volume::{Leaves, pass, settle};
+use super::volume::{Leaves, settle, sweep};
 use crate::members::GateWord;
 
 /// Read errors of a disk that are mended before it is taken for broken.
@@ -26,12 +26,12 @@ impl RaidGeom {
         let writes = up.shared.writes();
         let idle = std::mem::replace(&mut up.written, writes) == writes;
         up.watching = true;
-        let (board, geom) = (up.shared.board.clone(), up.shared.geom);
+        let (notifier, geom) = (up.shared.notifier.clone(), up.shared.geom);
         if idle {
             up.watching = false;
             return self.push(t, me, Job::Clean(key));
         }
-        records::after(board, geom, self.tunables.idle_ns, Told::Idle(key));
+        records::after(notifier, geom, self.tunables.idle_ns, Message::Idle(key));
     }
 
     /// A member failed: its job is first in the queue.
@@ -47,7 +47,7 @@ impl RaidGeom {
         self.urgent(t, me, Job::Out(tag, loss));
     }
 
-    /// R8 of `volume::rows`
+    /// R8 of `volume::stripes`
     fn uneven(&mut self, t: &mut Topology, key: u32) {
         let Some(up) = self.ups.get(&key) else { return };
         up.shared.uneven.store(false, SeqCst);
@@ -66,15 +66,15 @@ impl RaidGeom {
         }
     }
 
-    pub(super) fn told_word(&mut self, t: &mut Topology, me: GeomId, told: Told) {
-        match told {
-            Told::Gate(key, GateWord::Knock) => {
+    pub(super) fn on_message(&mut self, t: &mut Topology, me: GeomId, message: Message) {
+        match message {
+            Message::Gate(key, GateWord::Knock) => {
                 if let Some(up) = self.ups.get_mut(&key) {
                     up.knocked = true;
                 }
                 self.go_on(t, me);
             }
-            Told::Gate(key, GateWord::Drained) => {
+            Message::Gate(key, GateWord::Drained) => {
                 if let Some(up) = self.ups.get_mut(&key) {
                     up.drained = true;
                 }
@@ -86,27 +86,27 @@ impl RaidGeom {
                 }
                 self.go_on(t, me);
             }
-            Told::Failed { volume, slot, gone, leaves } => {
+            Message::Failed { volume, slot, gone, leaves } => {
                 if let Some(up) = self.ups.get_mut(&volume).filter(|_| leaves == Leaves::Doubt) {
                     up.doubt |= bit(slot);
                 }
                 self.failed(t, me, volume, slot, gone);
             }
-            Told::Uneven(volume) => self.uneven(t, volume),
-            Told::Unread { volume, slot, gone, mended } => {
+            Message::Uneven(volume) => self.uneven(t, volume),
+            Message::Unread { volume, slot, gone, mended } => {
                 self.unread(t, me, (volume, slot, gone, mended));
             }
-            Told::Judge { volume, number } => {
+            Message::Judge { volume, number } => {
                 if let Some(up) = self.ups.get(&volume) {
                     up.shared.heard(number);
                 }
                 self.judged(t);
             }
-            Told::Idle(key) => self.idle(t, me, key),
-            Told::Due => self.due(t, me),
-            Told::Launch(due) => self.launch(t, me, due, false),
-            Told::Known(tag) => self.push(t, me, Job::In(tag)),
-            Told::Well => {
+            Message::Idle(key) => self.idle(t, me, key),
+            Message::Due => self.due(t, me),
+            Message::Launch(due) => self.launch(t, me, due, false),
+            Message::Known(tag) => self.push(t, me, Job::In(tag)),
+            Message::Well => {
                 for up in self.ups.values() {
                     up.shared.sick.store(false, Relaxed);
                     settle(&up.shared);
@@ -115,11 +115,11 @@ impl RaidGeom {
                 // Before a job that waits for a gate: the writes inside may wait for the records.
                 self.urgent(t, me, Job::Rewrite);
             }
-            Told::Written { failed, left } => self.written(t, me, failed, left),
-            Told::Unsettled(failed) => self.unsettled(t, me, failed),
-            Told::Progress { volume, round, done } => self.progress(t, me, volume, round, done),
-            Told::Passed { volume, round, result } => self.passed(t, me, volume, round, result),
-            Told::Replayed { volume, result } => self.replayed(t, me, volume, result),
+            Message::Written { failed, left } => self.written(t, me, failed, left),
+            Message::Unsettled(failed) => self.unsettled(t, me, failed),
+            Message::Progress { volume, round, done } => self.progress(t, me, volume, round, done),
+            Message::Passed { volume, round, result } => self.passed(t, me, volume, round, result),
+            Message::Replayed { volume, result } => self.replayed(t, me, volume, result),
         }
     }
 
@@ -145,7 +145,7 @@ impl RaidGeom {
         me: GeomId,
         volume: u32,
         round: u64,
-        result: Result<(), pass::Halt>,
+        result: Result<(), sweep::Halt>,
     ) {
         if !self.is_round(volume, round) {
             return;
@@ -193,7 +193,7 @@ impl RaidGeom {
             match self.disks.is_empty() {
                 true => Self::take_apart(t, me, self),
                 // What spoke against a start may be gone.
-                false => t.barrier(me, Box::new(Told::Launch(false))),
+                false => t.barrier(me, Box::new(Message::Launch(false))),
             }
             return;
         }

@@ -11,8 +11,8 @@
 //!
 //! The class:
 //!
-//! * `class` tastes; `assemble` chooses the record in force, and `book` makes each disk's record.
-//! * `set` holds the states of the members. `geom` decides, in one thread for each array.
+//! * `class` tastes; `assemble` chooses the record in force; `metadata` makes each disk's record.
+//! * `members` holds the states of the members. `geom` decides, in one thread for each array.
 //! * `messages` handles its messages, and `jobs` changes the array in jobs that end with
 //!   `pending_updates`.
 //! * `volumes` offers the volumes that can be used; `volume` is the data path; `records` writes.
@@ -20,25 +20,25 @@
 
 mod arrival;
 mod assemble;
-mod book;
 pub mod check;
 mod class;
 pub mod ddf;
 mod failure;
 mod fault;
-mod follow;
 mod geom;
 pub mod imsm;
 mod jobs;
+mod members;
+#[cfg(test)]
+mod members_tests;
 mod messages;
+mod metadata;
 pub mod model;
 mod name;
 mod pending_updates;
 mod policy;
 mod records;
-mod set;
-#[cfg(test)]
-mod set_tests;
+mod relocate;
 mod show;
 mod troubles;
 mod verbs;

@@ -4,12 +4,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Errno;
-use geom::{GeomId, Grade, Topology};
+use geom::{GeomId, Severity, Topology};
 
-use super::book::Here;
-use super::geom::{Doing, Job, Loss, RaidGeom, SICK_NS, Told};
+use super::geom::{Doing, Job, Loss, Message, RaidGeom, SICK_NS};
+use super::members::Tag;
+use super::metadata::Here;
 use super::records::Note;
-use super::set::Tag;
 
 impl RaidGeom {
     /// The records to be written to the disks.
@@ -152,7 +152,7 @@ impl RaidGeom {
         self.undo_policy(job);
         if self.ups.values().any(|up| !up.shared.sick.load(Relaxed)) {
             let why = "records could not be written: writes wait until they can";
-            t.remark(self.me, Grade::Failed, why);
+            t.remark(self.me, Severity::Failed, why);
         }
         let keys: Vec<u32> = self.ups.keys().copied().collect();
         for key in keys {
@@ -166,6 +166,6 @@ impl RaidGeom {
                 self.set_dirty(key, false);
             }
         }
-        self.after(t, SICK_NS, Told::Well);
+        self.after(t, SICK_NS, Message::Well);
     }
 }

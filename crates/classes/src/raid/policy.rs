@@ -10,8 +10,8 @@ use geom::Error;
 
 use super::geom::{Job, RaidGeom};
 use super::imsm::ppl;
+use super::members::Set;
 use super::model::{Identity, Layout, Level, LogArea, Volume, VolumeState};
-use super::set::Set;
 use super::show::state_word;
 use super::volume::log::Place;
 use super::volume::map::Shape;

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use geom::{Edge, GeomId, Switchboard};
+use geom::{Edge, GeomId, Notifier};
 
-use super::geom::Told;
-use super::set::Tag;
+use super::geom::Message;
+use super::members::Tag;
 use super::volume::Shared;
 use crate::conversation::{carry_out, flush};
 use crate::write_plan::WritePlan;
@@ -40,10 +40,10 @@ pub(super) struct Work {
 
 /// Writes records, each durable. Reports the disks that failed, with their errors, and the disk
 /// whose record was left unchanged.
-pub(super) fn write(board: Switchboard, geom: GeomId, work: Work) {
+pub(super) fn write(notifier: Notifier, geom: GeomId, work: Work) {
     let Work { of, notes, settle, logs, calm } = work;
-    let back = board.clone();
-    board.call(
+    let back = notifier.clone();
+    notifier.call(
         0,
         Box::new(move |core| {
             let (on, core) = (core, core.clone());
@@ -65,7 +65,7 @@ pub(super) fn write(board: Switchboard, geom: GeomId, work: Work) {
                     }
                 }
                 if !failed.is_empty() {
-                    return back.tell(geom, Box::new(Told::Unsettled(failed)));
+                    return back.post(geom, Box::new(Message::Unsettled(failed)));
                 }
                 let mut left = None;
                 for (nth, note) in notes.iter().enumerate() {
@@ -77,22 +77,22 @@ pub(super) fn write(board: Switchboard, geom: GeomId, work: Work) {
                         failed.push((note.tag, e));
                     }
                 }
-                back.tell(geom, Box::new(Told::Written { failed, left }));
+                back.post(geom, Box::new(Message::Written { failed, left }));
             });
         }),
     );
 }
 
 /// Says something to the geom after a while.
-pub(super) fn after(board: Switchboard, geom: GeomId, ns: u64, told: Told) {
-    let back = board.clone();
-    board.call(
+pub(super) fn after(notifier: Notifier, geom: GeomId, ns: u64, message: Message) {
+    let back = notifier.clone();
+    notifier.call(
         0,
         Box::new(move |core| {
             let core = core.clone();
             core.reactor().clone().spawn("raid timer", async move {
                 core.reactor().sleep(ns).await;
-                back.tell(geom, Box::new(told));
+                back.post(geom, Box::new(message));
             });
         }),
     );

@@ -5,19 +5,19 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, ConsumerId, Deletes, Error, Geom, GeomId, ProviderId, Topology, Transient, Trouble,
-    Unanswered, Word,
+    Access, ConsumerId, Deletes, Error, Geom, GeomId, Notice, ProviderId, Topology, Transient,
+    Trouble, Unanswered,
 };
 
 use super::assemble::SetId;
 use super::class::Tunables;
-use super::geom::{NAME, RaidGeom, Told};
+use super::geom::{Message, NAME, RaidGeom};
 use super::model::{DiskState, Layout, Level, SubdiskState, VolumeState};
 use super::name;
 use super::volume::Role;
 use super::volume::log::Log;
 use super::volume::map::Shape;
-use crate::members::{Ill, Unborn, Waiting, known};
+use crate::members::{Ill, Unborn, Waiting, verb_util};
 
 /// Levels as they are typed and shown.
 pub(super) fn level_word(level: Level) -> String {
@@ -208,11 +208,11 @@ impl Geom for RaidGeom {
         }
     }
 
-    fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
-        match word.downcast::<Told>() {
+    fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
+        match notice.downcast::<Message>() {
             Ok(_) if self.over => {}
-            Ok(told) => self.told_word(t, me, *told),
-            Err(word) => debug_assert!(word.is::<Unanswered>(), "a word that nobody says"),
+            Ok(message) => self.on_message(t, me, *message),
+            Err(notice) => debug_assert!(notice.is::<Unanswered>(), "an unknown notice"),
         }
     }
 
@@ -226,8 +226,8 @@ impl Geom for RaidGeom {
         let set = self.set.as_ref();
         let needed = set.is_none_or(|s| s.disk(*tag).is_some_and(|at| !s.breaks(at).is_empty()));
         match needed {
-            true => known::to_stop(NAME, t, me),
-            false => known::to_remove(NAME, t, me, consumer),
+            true => verb_util::to_stop(NAME, t, me),
+            false => verb_util::to_remove(NAME, t, me, consumer),
         }
     }
 
@@ -249,7 +249,7 @@ impl Geom for RaidGeom {
 
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
         let rate = self.rate.load(Relaxed);
-        known::sync_rate(NAME, t.geom_name(me), rate).into_iter().collect()
+        verb_util::sync_rate(NAME, t.geom_name(me), rate).into_iter().collect()
     }
 
     fn troubles(&self, t: &Topology, _: GeomId) -> Vec<Trouble> {

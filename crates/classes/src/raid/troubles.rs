@@ -1,24 +1,24 @@
 //! Reports of an array: journal entries, and problems shown by `status`.
 
-use geom::{GeomId, Grade, Topology, Trouble};
+use geom::{GeomId, Severity, Topology, Trouble};
 
 use super::geom::{NAME, RaidGeom};
+use super::members::ALL;
 use super::model::{DiskState, SubdiskState, VolumeState};
-use super::set::ALL;
 use super::show::{member_word, state_word};
 use super::volume::Role;
 use super::volume::map::Shape;
-use super::volume::pass::Halt;
+use super::volume::sweep::Halt;
 use crate::members::Fact;
 
 /// Action that a pass needs from the administrator.
 const WAIT: &str = "Nothing: it ends by itself.";
 
-fn grade(state: VolumeState) -> Grade {
+fn grade(state: VolumeState) -> Severity {
     match state {
-        VolumeState::Optimal => Grade::Good,
-        VolumeState::Suboptimal | VolumeState::Degraded => Grade::Degraded,
-        VolumeState::Broken => Grade::Failed,
+        VolumeState::Optimal => Severity::Good,
+        VolumeState::Suboptimal | VolumeState::Degraded => Severity::Degraded,
+        VolumeState::Broken => Severity::Failed,
     }
 }
 
@@ -44,7 +44,7 @@ impl RaidGeom {
                 true => state_word(state).to_owned(),
                 false => format!("not offered ({})", state_word(state)),
             };
-            let grade = if up { grade(state) } else { Grade::Failed };
+            let grade = if up { grade(state) } else { Severity::Failed };
             let name = set.array.volumes.get(at).map_or("", |volume| &volume.name);
             facts.push(Fact { about: format!("volume {name}"), grade, words });
         }
@@ -55,13 +55,13 @@ impl RaidGeom {
             };
             let known = set.disk(*tag).and_then(|index| set.array.disks.get(index));
             let (grade, words) = match known.map(|disk| disk.state) {
-                _ if (0..set.vols.len()).any(filling) => (Grade::Degraded, "REBUILD".to_owned()),
-                Some(DiskState::Spare) => (Grade::Good, "SPARE".to_owned()),
+                _ if (0..set.vols.len()).any(filling) => (Severity::Degraded, "REBUILD".to_owned()),
+                Some(DiskState::Spare) => (Severity::Good, "SPARE".to_owned()),
                 _ => match self.states(*tag).iter().map(|(.., state)| *state).min() {
-                    None => (Grade::Good, "NONE".to_owned()),
+                    None => (Severity::Good, "NONE".to_owned()),
                     Some(state) => {
                         let good = state >= SubdiskState::Uninitialized;
-                        let grade = if good { Grade::Good } else { Grade::Degraded };
+                        let grade = if good { Severity::Good } else { Severity::Degraded };
                         (grade, member_word(state).to_owned())
                     }
                 },
@@ -72,17 +72,17 @@ impl RaidGeom {
     }
 
     /// Writes changes to the journal.
-    pub(super) fn tell(&mut self, t: &mut Topology, me: GeomId) {
+    pub(super) fn report(&mut self, t: &mut Topology, me: GeomId) {
         if self.set.is_some() && !self.over {
             let facts = self.facts();
-            self.story.tell(t, me, &facts);
+            self.story.report(t, me, &facts);
         }
     }
 
     /// What keeps it from going as it should, or nothing more.
     pub(super) fn set_fault(&mut self, t: &mut Topology, fault: Option<String>) {
         if let Some(why) = fault.as_ref().filter(|why| self.fault.as_ref() != Some(why)) {
-            t.remark(self.me, Grade::Failed, why);
+            t.remark(self.me, Severity::Failed, why);
         }
         self.fault = fault;
     }

@@ -7,13 +7,13 @@ use bio::{Attr, Errno};
 use geom::{Deletes, Error, GeomId, Limits, NewProvider, ProviderId, Topology};
 
 use super::geom::{Doing, Job, RaidGeom};
+use super::members::{ALL, Replay, Set};
 use super::model::{Identity, Level, SubdiskState, VolumeState};
 use super::name;
 use super::records::Logs;
-use super::set::{ALL, Replay, Set};
 use super::volume::log::{Log, Place};
 use super::volume::map::Shape;
-use super::volume::{Kind, Path, Role, Shared, Table, layer, pass, replay};
+use super::volume::{Kind, Path, Role, Shared, Table, layer, replay, sweep};
 use crate::members::{attributes, largest_stripe, sparse, zeroes};
 
 /// Largest request that a volume takes at once, bytes; the dispatcher cuts longer ones.
@@ -148,7 +148,7 @@ impl RaidGeom {
         let (key, shape, sector) = (vol.key, Shape::of(volume), u64::from(self.sector));
         let name = name::provider(self.id, &set.array.volumes, at);
         let job = replay::Replay { key, name, shape, sector, place, members };
-        replay::start(&t.switchboard(), me, job);
+        replay::start(&t.notifier(), me, job);
     }
 
     fn start_volume(&mut self, t: &mut Topology, me: GeomId, at: usize) -> Result<(), Error> {
@@ -161,11 +161,11 @@ impl RaidGeom {
         let shape = Shape::of(volume);
         let (kept, replayed) = (volume.log.is_some(), vol.replay == Replay::Done);
         let log = place.map(|place| Log::new(place, shape.members(), kept, replayed));
-        let (board, sector) = (t.switchboard(), u64::from(self.sector));
+        let (notifier, sector) = (t.notifier(), u64::from(self.sector));
         let key = vol.key;
         let name = name::provider(self.id, &set.array.volumes, at);
         let of = Kind { key, name: name.clone(), shape: shape.clone(), sector, log };
-        let shared = Shared::new(board, me, of, self.tunables, self.rate.clone());
+        let shared = Shared::new(notifier, me, of, self.tunables, self.rate.clone());
         let strips = !matches!(volume.level, Level::Raid1 | Level::Single | Level::Concat);
         // Where there are no strips blocks begin where the disk's do.
         let first = volume.members.first().map_or(0, |m| m.offset);
@@ -270,7 +270,7 @@ impl RaidGeom {
 
     /// What DELETE is like over a volume: of levels with parity whole rows are given up.
     pub(super) fn granules(&self, t: &Topology, provider: ProviderId) -> Deletes {
-        let known = |set: &super::set::Set| {
+        let known = |set: &super::members::Set| {
             let key =
                 self.ups.iter().find(|(_, up)| up.provider == provider).map(|(key, _)| *key)?;
             let at = set.vols.iter().position(|vol| vol.key == key)?;
@@ -391,7 +391,7 @@ impl RaidGeom {
             if let Some(from) = from {
                 self.rounds += 1;
                 up.passing = true;
-                pass::start(&up.shared, self.rounds, from);
+                sweep::start(&up.shared, self.rounds, from);
             }
         }
     }

@@ -22,15 +22,16 @@ use super::{NAME, algorithms, queue, verbs};
 /// The class.
 pub struct SchedClass;
 
-/// A scheduler over a disk.
+/// A scheduler above a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SchedParams {
     /// rr, as, fifo, deadline or fair; absent: rr.
     pub algorithm: Option<String>,
-    /// Options of the algorithm and of clients, KEY=VALUE with commas between them.
+    /// Options of the algorithm and of clients: KEY=VALUE, separated by commas.
     pub options: Option<String>,
-    /// What a client is: initiator, session, lun, process, task or none; absent: session.
+    /// Classification of requests into clients: initiator, session, lun, process, task or none;
+    /// absent: session.
     pub classify: Option<String>,
 }
 
@@ -117,10 +118,10 @@ impl Typed for SchedClass {
         let Some(limits) = topology.limits(below) else {
             return Err(Error::new(Errno::NxIo, "the provider below is gone"));
         };
-        let board = topology.switchboard();
-        let mut hub = Hub::new(made, classify, (board.cores(), topology.origins()));
+        let notifier = topology.notifier();
+        let mut hub = Hub::new(made, classify, (notifier.cores(), topology.origins()));
         options::set_shares(&mut hub, &shares)?;
-        let shared = Arc::new(Shared::new(hub, board.cores()));
+        let shared = Arc::new(Shared::new(hub, notifier.cores()));
         let geom = SchedGeom { shared: shared.clone(), inserted: false };
         let id = topology.new_geom(NAME, request.name, MADE_BY_HAND, Box::new(geom))?;
         let (stripe_bytes, stripe_offset) = topology.stripe(below);
@@ -128,7 +129,7 @@ impl Typed for SchedClass {
             Ok(consumer) => {
                 let layer = SchedLayer { shared: shared.clone(), below: topology.edge(consumer) };
                 // Started after the layer, which ends these tasks.
-                attend(&shared, &board);
+                attend(&shared, &notifier);
                 topology.new_provider(
                     id,
                     NewProvider {

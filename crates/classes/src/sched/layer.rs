@@ -15,7 +15,7 @@ use std::task::Poll;
 
 use bio::sync::{Mutex, MutexGuard};
 use bio::{Bio, Errno, Flags, Op, Origin};
-use geom::{Back, Core, Edge, Flow, Layer, Switchboard};
+use geom::{Back, Core, Edge, Flow, Layer, Notifier};
 
 use super::clients::Got;
 use super::queue::{Arrival, Hub, Manner};
@@ -187,13 +187,13 @@ impl Shared {
 }
 
 /// Starts the tasks of a layer on all cores.
-pub(super) fn attend(shared: &Arc<Shared>, board: &Switchboard) {
-    for core in 0..board.cores() {
+pub(super) fn attend(shared: &Arc<Shared>, notifier: &Notifier) {
+    for core in 0..notifier.cores() {
         let shared = shared.clone();
         let start = move |core: &Rc<Core>| {
             core.reactor().spawn("sched", watch(shared, core.clone()));
         };
-        board.call(core, Box::new(start));
+        notifier.call(core, Box::new(start));
     }
 }
 

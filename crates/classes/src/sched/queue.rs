@@ -81,7 +81,7 @@ impl Slot {
 
 /// One core's share.
 #[derive(Default)]
-struct Lane {
+struct CoreSlot {
     decided: VecDeque<u32>,
     called: VecDeque<u32>,
     waker: Option<Waker>,
@@ -113,7 +113,7 @@ pub(super) struct Hub {
     fences: VecDeque<u32>,
     /// The first of them has been decided, and has not gone down.
     fence_out: bool,
-    lanes: Box<[Lane]>,
+    lanes: Box<[CoreSlot]>,
     parts: Parts,
     /// Queued or Held.
     queued: u32,
@@ -146,7 +146,7 @@ impl Hub {
             free: Vec::new(),
             fences: VecDeque::new(),
             fence_out: false,
-            lanes: (0..cores.max(1)).map(|_| Lane::default()).collect(),
+            lanes: (0..cores.max(1)).map(|_| CoreSlot::default()).collect(),
             parts: Parts::new(),
             queued: 0,
             in_flight: 0,
@@ -579,7 +579,7 @@ impl Hub {
     #[cfg(test)]
     pub(super) fn check(&self) {
         let count = |state: State| self.slots.iter().filter(|s| s.state == state).count();
-        let lanes = |f: fn(&Lane) -> usize| self.lanes.iter().map(f).sum::<usize>();
+        let lanes = |f: fn(&CoreSlot) -> usize| self.lanes.iter().map(f).sum::<usize>();
         assert_eq!(count(State::Free), self.free.len());
         assert_eq!(count(State::Queued) + count(State::Held), self.queued as usize);
         assert_eq!(count(State::Decided), lanes(|l| l.decided.len()));

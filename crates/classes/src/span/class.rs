@@ -6,7 +6,7 @@ use geom::{ClassVerb, Create, Error, GeomId, Local, ProviderId, Taster, Topology
 
 use super::geom::SpanGeom;
 use super::{Span, SpanLabel, verbs};
-use crate::members::{Stopped, follow, frame, known};
+use crate::members::{Stopped, frame, relocate, verb_util};
 
 /// A class of this kind.
 pub struct SpanClass<S> {
@@ -23,7 +23,7 @@ impl<S> Default for SpanClass<S> {
 impl<S: Span> SpanClass<S> {
     /// The verdict on a provider without a label at its end.
     async fn behind(&self, disk: &Taster, why: String) -> Verdict<SpanLabel> {
-        let Some(behind) = follow::behind(disk, verbs::placed::<S>).await else {
+        let Some(behind) = relocate::behind(disk, verbs::placed::<S>).await else {
             return Verdict::No(why);
         };
         let (Some(stays), Ok(label)) = (behind.stays(), S::decode(&behind.label)) else {
@@ -59,7 +59,7 @@ impl<S: Span> Typed for SpanClass<S> {
 
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<SpanLabel>> {
         Box::pin(async move {
-            let label = match known::tasted(disk, "label", S::decode).await {
+            let label = match verb_util::tasted(disk, "label", S::decode).await {
                 Ok(label) => label,
                 Err(why) => return self.behind(disk, why).await,
             };

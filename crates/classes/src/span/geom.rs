@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    Access, ConsumerId, Deletes, Edge, Error, Event, Geom, GeomId, Grade, Limits, MADE_BY_HAND,
-    NewProvider, ProviderId, Topology, Trouble, Word,
+    Access, ConsumerId, Deletes, Edge, Error, Event, Geom, GeomId, Limits, MADE_BY_HAND,
+    NewProvider, Notice, ProviderId, Severity, Topology, Trouble,
 };
 
 use super::map::SpanLayer;
 use super::moved::{self, Moved};
 use super::{Span, SpanLabel};
-use crate::members::{Divisor, Fact, Refusals, Said, attributes, known, zeroes};
+use crate::members::{Divisor, Fact, Refusals, Said, attributes, verb_util, zeroes};
 
 /// One that has its place.
 struct Member {
@@ -144,7 +144,7 @@ impl<S: Span> SpanGeom<S> {
         label: SpanLabel,
     ) -> Result<(), Error> {
         let known = t.find_geom(S::NAME, &label.name);
-        known::check_circle(t, on, known)?;
+        verb_util::check_circle(t, on, known)?;
         let geom = match known {
             Some(geom) => geom,
             None => {
@@ -385,7 +385,7 @@ impl<S: Span> SpanGeom<S> {
         }
         let started = self.start(t, me);
         self.fault = started.as_ref().err().map(|e| e.what.clone());
-        self.tell(t, me);
+        self.report(t, me);
         started
     }
 
@@ -446,13 +446,13 @@ impl<S: Span> SpanGeom<S> {
     }
 
     /// The journal gets a line when it goes up, and when it goes down again.
-    fn tell(&mut self, t: &mut Topology, me: GeomId) {
+    fn report(&mut self, t: &mut Topology, me: GeomId) {
         let up = !t.providers_of(me).is_empty() && self.fault.is_none();
         if up || self.story.has_begun() {
             let about = format!("{}/{}", S::NAME, t.geom_name(me));
-            let grade = if up { Grade::Good } else { Grade::Failed };
+            let grade = if up { Severity::Good } else { Severity::Failed };
             let fact = Fact { about, grade, words: self.state(t, me) };
-            self.story.tell(t, me, &[fact]);
+            self.story.report(t, me, &[fact]);
         }
     }
 
@@ -519,14 +519,14 @@ impl<S: Span> Geom for SpanGeom<S> {
             t.wither_provider(provider, error);
         }
         t.leave(consumer);
-        self.tell(t, me);
+        self.report(t, me);
         if self.manual || self.slots.iter().all(Option::is_none) {
             Self::take_apart(t, me);
         }
     }
 
     fn keeps(&self, t: &Topology, me: GeomId, _: ConsumerId) -> Option<String> {
-        known::to_stop(S::NAME, t, me)
+        verb_util::to_stop(S::NAME, t, me)
     }
 
     fn resizes(&self) -> bool {
@@ -555,8 +555,8 @@ impl<S: Span> Geom for SpanGeom<S> {
         }
     }
 
-    fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
-        let Ok(moved) = word.downcast::<Moved>() else { return };
+    fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
+        let Ok(moved) = notice.downcast::<Moved>() else { return };
         let of = |m: &&mut Member| m.consumer == moved.consumer;
         let Some(member) = self.slots.iter_mut().flatten().find(of) else { return };
         member.moving = false;

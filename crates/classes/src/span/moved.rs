@@ -40,10 +40,10 @@ pub(super) fn follow<S: Span>(t: &Topology, me: GeomId, consumer: ConsumerId, fr
     let to = frame::last_sector(sector_bytes, media_bytes).filter(|to| *to > from);
     let Some(to) = to else { return false };
     let name = t.provider_name(below).to_owned();
-    let (job, board) =
-        (Move { edge: t.edge(consumer), from, to, sector_bytes, media_bytes }, t.switchboard());
-    let answers = board.clone();
-    board.call(
+    let (job, notifier) =
+        (Move { edge: t.edge(consumer), from, to, sector_bytes, media_bytes }, t.notifier());
+    let answers = notifier.clone();
+    notifier.call(
         0,
         Box::new(move |core| {
             let core = core.clone();
@@ -51,7 +51,7 @@ pub(super) fn follow<S: Span>(t: &Topology, me: GeomId, consumer: ConsumerId, fr
                 let done = carry::<S>(&core, &job).await.map(|()| job.to).map_err(|e| {
                     format!("that of {name} cannot be written at its new end: {}", e.text())
                 });
-                answers.tell(me, Box::new(Moved { consumer, done }));
+                answers.post(me, Box::new(Moved { consumer, done }));
             });
         }),
     );

@@ -51,7 +51,7 @@ fn build(
     let queue = Queue::new(params.limits(&limits, t.deletes(below))?, params.policy());
     let defers = says(t, below, "GEOM::candelete") && params.zeroes != Some(Zeroes::Keep);
     let consumer = t.attach_new(me, below).map_err(|e| Error::of(e, "attach trim"))?;
-    let place = (t.switchboard(), me, t.edge(consumer));
+    let place = (t.notifier(), me, t.edge(consumer));
     let shared = Shared::new(name, place, limits.media_bytes, queue, params.pacing(), defers);
     let ops =
         TrimGeom { shared: shared.clone(), consumer, params, open: Access::NONE, holds: false };

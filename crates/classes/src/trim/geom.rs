@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    Access, ConsumerId, DELETES, Deletes, Event, Geom, GeomId, Params, ProviderId, Settings,
-    Topology, Trouble, Word,
+    Access, ConsumerId, DELETES, Deletes, Event, Geom, GeomId, Notice, Params, ProviderId,
+    Settings, Topology, Trouble,
 };
 
 use super::params::TrimParams;
-use super::shared::{Shared, Told};
+use super::shared::{Message, Shared};
 
 /// See the module.
 pub struct TrimGeom {
@@ -58,7 +58,7 @@ impl Geom for TrimGeom {
         let closing = delta.r <= 0 && delta.w <= 0 && delta.e <= 0;
         let (before, after) = (self.open, self.open.plus(delta));
         if before.w > 0 && after.w <= 0 {
-            self.holds = self.shared.desk.set_open(false);
+            self.holds = self.shared.delete_queue.set_open(false);
         }
         match self.settle(t, after) {
             Ok(()) => {}
@@ -68,7 +68,7 @@ impl Geom for TrimGeom {
         }
         self.open = after;
         if before.w <= 0 && after.w > 0 {
-            self.shared.desk.set_open(true);
+            self.shared.delete_queue.set_open(true);
             self.holds = false;
             // The access kept for the command in flight is now that of the consumers above.
             return self.settle(t, after);
@@ -76,8 +76,8 @@ impl Geom for TrimGeom {
         Ok(())
     }
 
-    fn told(&mut self, t: &mut Topology, _: GeomId, word: Word) {
-        if word.downcast_ref::<Told>() == Some(&Told::Drained) && self.holds {
+    fn on_notice(&mut self, t: &mut Topology, _: GeomId, notice: Notice) {
+        if notice.downcast_ref::<Message>() == Some(&Message::Drained) && self.holds {
             self.holds = false;
             // A close cannot be refused.
             let _ = self.settle(t, self.open);
@@ -92,7 +92,7 @@ impl Geom for TrimGeom {
         let size = t.below(consumer).and_then(|p| t.limits(p)).map(|l| l.media_bytes);
         match (size, t.providers_of(me).first().copied()) {
             (Some(size), Some(provider)) if size > 0 => {
-                self.shared.desk.cut_off(size);
+                self.shared.delete_queue.cut_off(size);
                 t.post(Event::Resize(provider, size));
             }
             _ => t.wither_geom(me, Errno::NxIo),
@@ -106,7 +106,7 @@ impl Geom for TrimGeom {
         let Some((below, numbers)) = below.and_then(|p| Some((p, t.limits(p)?))) else { return };
         // If a granule set by hand does not fit any more, the old limits stay.
         if let Ok(limits) = self.params.limits(&numbers, t.deletes(below)) {
-            self.shared.desk.set_limits(limits);
+            self.shared.delete_queue.set_limits(limits);
         }
     }
 
@@ -132,7 +132,7 @@ impl Geom for TrimGeom {
     }
 
     fn troubles(&self, t: &Topology, me: GeomId) -> Vec<Trouble> {
-        let fill = self.shared.desk.fill();
+        let fill = self.shared.delete_queue.fill();
         let name = t.geom_name(me);
         if fill.off {
             let why = "the device below does not take deletes";
@@ -150,6 +150,6 @@ impl Geom for TrimGeom {
 
 impl Drop for TrimGeom {
     fn drop(&mut self) {
-        self.shared.desk.stop();
+        self.shared.delete_queue.stop();
     }
 }

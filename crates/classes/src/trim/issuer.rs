@@ -11,12 +11,12 @@ use geom::Core;
 use space::trim::{Command, Outcome};
 
 use super::queue::Step;
-use super::shared::{Shared, Told};
+use super::shared::{Message, Shared};
 
-/// Starts it; it ends when the desk is stopped.
+/// Starts it; it ends when the delete queue is stopped.
 pub(super) fn start(shared: &Arc<Shared>) {
-    let (own, board) = (shared.clone(), shared.board.clone());
-    board.call(
+    let (own, notifier) = (shared.clone(), shared.notifier.clone());
+    notifier.call(
         0,
         Box::new(move |core| {
             let (on, core, name) = (core, core.clone(), own.name.clone());
@@ -28,9 +28,9 @@ pub(super) fn start(shared: &Arc<Shared>) {
 async fn issue(core: &Rc<Core>, shared: &Shared) {
     loop {
         let now = core.reactor().fresh_now();
-        let step = shared.desk.step(now, shared.load());
-        if shared.desk.drained() {
-            shared.board.tell(shared.geom, Box::new(Told::Drained));
+        let step = shared.delete_queue.step(now, shared.load());
+        if shared.delete_queue.drained() {
+            shared.notifier.post(shared.geom, Box::new(Message::Drained));
         }
         match step {
             Step::Stop => return,
@@ -42,7 +42,7 @@ async fn issue(core: &Rc<Core>, shared: &Shared) {
             Step::Send(command) => {
                 let outcome = send(core, shared, &command).await;
                 let now = core.reactor().fresh_now();
-                shared.desk.ended(command.number, outcome, now, shared.load());
+                shared.delete_queue.ended(command.number, outcome, now, shared.load());
             }
         }
     }

@@ -36,8 +36,8 @@ impl TrimLayer {
     #[inline]
     fn write(&self, bio: &mut Bio, core: &Core) -> Flow {
         for range in bio.ranges() {
-            if self.0.desk.near(&range) {
-                let entry = self.0.desk.write(&range, core.id() as usize, || bio.ticket());
+            if self.0.delete_queue.near(&range) {
+                let entry = self.0.delete_queue.write(&range, core.id() as usize, || bio.ticket());
                 if entry == Entry::Wait {
                     return Flow::Wait;
                 }
@@ -58,7 +58,8 @@ impl Layer for TrimLayer {
             Op::Write | Op::WriteZeroes => self.write(bio, core),
             Op::Delete => {
                 let defers = self.0.defers && !bio.flags.has(Flags::ORDERED);
-                match defers && self.0.desk.delete(bio.ranges(), core.now()) == Kept::Queued {
+                match defers && self.0.delete_queue.delete(bio.ranges(), core.now()) == Kept::Queued
+                {
                     true => Flow::Done(Ok(())),
                     false => self.write(bio, core),
                 }

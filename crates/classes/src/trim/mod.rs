@@ -4,7 +4,7 @@
 //! idle. A write to waiting bytes removes them from the queue. [`space::trim`] describes the
 //! handling of ranges and the effect of a power cut (none: the queue may be lost at any moment).
 //!
-//! * `desk`: where the cores meet the queue. * `layer`: the data path. * `issuer`: sends.
+//! * `queue`: where the cores meet the queue. * `layer`: the data path. * `issuer`: sends.
 //! * `geom`, `class`, `params`, `show`, `verbs`.
 
 mod class;

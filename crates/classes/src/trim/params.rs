@@ -14,43 +14,43 @@ const COMMAND_BYTES: u64 = 2 << 30;
 /// Most ranges of one command, whatever the provider below takes.
 const RANGES_MAX: usize = 256;
 
-/// What becomes of the promise that deleted bytes read as zeroes.
+/// Handling of a provider's promise that deleted bytes read as zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Zeroes {
-    /// It is not passed on: deletes wait in the queue.
+    /// The promise is not passed on: deletes wait in the queue.
     Drop,
-    /// It is kept: deletes go down as they come, and the queue stays empty.
+    /// The promise is kept: deletes are sent at once, and the queue stays empty.
     Keep,
 }
 
-/// A queue of deletes.
+/// A TRIM queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrimParams {
-    /// Percent of the device's time that deletes may take.
+    /// Maximum share of the device's time for deletes, in percent.
     #[schemars(range(min = 1, max = 100))]
     #[schemars(extend("x-short" = "s"))]
     pub share: u8,
-    /// Bytes: shorter ranges wait for their neighbours.
+    /// Minimum range in bytes: shorter ranges wait for adjacent ones.
     #[schemars(extend("x-bytes" = true))]
     pub short: u64,
-    /// Ranges that make a batch worth sending.
+    /// Number of ranges that make a batch worth sending.
     #[schemars(range(min = 1, max = 65536))]
     pub batch: u32,
-    /// ms without a delete after which a batch is sent whatever its size.
+    /// Time without a delete in ms after which a batch of any size is sent.
     #[schemars(range(max = 86_400_000))]
     pub quiet_ms: u64,
-    /// ms after which a short range is left to `trim now`.
+    /// Time in ms after which a short range is left to `trim now`.
     #[schemars(range(max = 86_400_000))]
     pub expire_ms: u64,
-    /// Bytes that the device gives up as a whole, a multiple of the sector size; absent: as the
-    /// provider below says. Only when it is made.
+    /// Deallocation granularity of the device in bytes, a multiple of the sector size; absent: that
+    /// of the provider below. Set only at creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-bytes" = true))]
     pub granule: Option<u64>,
-    /// The promise below that deleted bytes read as zeroes: `drop` or `keep`. Only when it is
-    /// made; absent: `drop`.
+    /// Handling of the promise of the provider below that deleted bytes read as zeroes: `drop` or
+    /// `keep`; absent: `drop`. Set only at creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zeroes: Option<Zeroes>,
 }

@@ -20,7 +20,7 @@
 //!      came after it began. A write and a delete of the same bytes that are in flight together
 //!      have no order.
 //!  E3  A waiting write is restarted when the command in flight has ended, and checks again.
-//!  E4  While the desk is shut nothing is queued and nothing is sent: deletes go down by
+//!  E4  While the delete queue is shut nothing is queued and nothing is sent: deletes go down by
 //!      themselves. A command in flight at the time of the shut is waited for.
 //!  E5  The issuer never sleeps beyond the moment at which the queue has something for it.
 
@@ -36,7 +36,7 @@ const REGIONS: u64 = 2048;
 const BITS: u64 = 32;
 const WORDS: usize = (REGIONS / BITS) as usize;
 
-/// The answer to a write that arrives at the desk.
+/// The answer to a write that arrives at the delete queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
     /// Go on.
@@ -111,7 +111,7 @@ type Ring = Box<dyn Fn() + Send + Sync>;
 type Restart = Box<dyn Fn(usize, Ticket) + Send + Sync>;
 
 /// See the module.
-pub(crate) struct Desk {
+pub(crate) struct DeleteQueue {
     words: Box<[AtomicU32]>,
     shift: u32,
     inside: Mutex<Inside>,
@@ -119,7 +119,7 @@ pub(crate) struct Desk {
     restart: Restart,
 }
 
-impl Desk {
+impl DeleteQueue {
     /// For a medium of so many bytes. Neither `ring` nor `restart` may call back.
     pub(crate) fn new(
         media: u64,
@@ -127,9 +127,9 @@ impl Desk {
         pacing: Pacing,
         ring: Ring,
         restart: Restart,
-    ) -> Desk {
+    ) -> DeleteQueue {
         let shift = media.div_ceil(REGIONS).checked_next_power_of_two().unwrap_or(1 << 63);
-        Desk {
+        DeleteQueue {
             words: (0..WORDS).map(|_| AtomicU32::new(0)).collect(),
             shift: shift.trailing_zeros(),
             inside: Mutex::new(Inside {
@@ -202,8 +202,8 @@ impl Desk {
         self.clear(inside, bits);
     }
 
-    /// Enters a write for which [`Desk::near`] answered true; `ticket` is created only if it has to
-    /// wait.
+    /// Enters a write for which [`DeleteQueue::near`] answered true; `ticket` is created only if it
+    /// has to wait.
     pub(crate) fn write(
         &self,
         range: &Range<u64>,
@@ -258,7 +258,7 @@ impl Desk {
         step
     }
 
-    /// A command of [`Desk::step`] has ended.
+    /// A command of [`DeleteQueue::step`] has ended.
     pub(crate) fn ended(&self, number: u64, outcome: Outcome, now: u64, load: Load) {
         let freed = {
             let mut inside = self.inside();
@@ -286,7 +286,7 @@ impl Desk {
     }
 
     /// Opens it (E4), or shuts it and drops all waiting deletes. True when a command is in flight:
-    /// [`Desk::drained`] reports its end.
+    /// [`DeleteQueue::drained`] reports its end.
     pub(crate) fn set_open(&self, open: bool) -> bool {
         let mut inside = self.inside();
         inside.open = open;

@@ -6,15 +6,15 @@ use std::task::{Poll, Waker};
 
 use bio::Ticket;
 use bio::sync::Mutex;
-use geom::{Edge, GeomId, Switchboard};
+use geom::{Edge, GeomId, Notifier};
 use space::trim::{Load, Pacing, Queue};
 
-use super::queue::Desk;
+use super::queue::DeleteQueue;
 
 /// Requests of one core that went down here; only that core writes it.
 #[repr(align(128))]
 #[derive(Default)]
-struct Lane {
+struct CoreSlot {
     begun: AtomicU64,
     ended: AtomicU64,
 }
@@ -28,7 +28,7 @@ struct Bell {
 
 /// A message to the geom.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Message {
     /// The queue was shut and nothing is in flight any more.
     Drained,
 }
@@ -37,13 +37,13 @@ pub(super) enum Told {
 pub(super) struct Shared {
     /// The queue's name, which distinguishes its sender from others.
     pub(super) name: String,
-    pub(super) desk: Desk,
+    pub(super) delete_queue: DeleteQueue,
     /// Deletes are queued here; otherwise they go down as they arrive.
     pub(super) defers: bool,
     pub(super) below: Edge,
     pub(super) geom: GeomId,
-    pub(super) board: Switchboard,
-    lanes: Box<[Lane]>,
+    pub(super) notifier: Notifier,
+    lanes: Box<[CoreSlot]>,
     bell: Arc<Mutex<Bell>>,
 }
 
@@ -61,22 +61,31 @@ fn ring(bell: &Mutex<Bell>) {
 impl Shared {
     pub(super) fn new(
         name: &str,
-        (board, geom, below): (Switchboard, GeomId, Edge),
+        (notifier, geom, below): (Notifier, GeomId, Edge),
         media: u64,
         queue: Queue,
         pacing: Pacing,
         defers: bool,
     ) -> Arc<Shared> {
         let bell = Arc::<Mutex<Bell>>::default();
-        let (rings, wakes) = (bell.clone(), board.clone());
+        let (rings, wakes) = (bell.clone(), notifier.clone());
         let restart = move |core: usize, ticket: Ticket| wakes.restart(core, ticket);
         let ring = Box::new(move || ring(&rings));
-        let lanes = (0..board.cores().max(1)).map(|_| Lane::default()).collect();
-        let desk = Desk::new(media, queue, pacing, ring, Box::new(restart));
-        Arc::new(Shared { name: name.to_owned(), desk, defers, below, geom, board, lanes, bell })
+        let lanes = (0..notifier.cores().max(1)).map(|_| CoreSlot::default()).collect();
+        let delete_queue = DeleteQueue::new(media, queue, pacing, ring, Box::new(restart));
+        Arc::new(Shared {
+            name: name.to_owned(),
+            delete_queue,
+            defers,
+            below,
+            geom,
+            notifier,
+            lanes,
+            bell,
+        })
     }
 
-    fn lane(&self, core: usize) -> &Lane {
+    fn lane(&self, core: usize) -> &CoreSlot {
         &self.lanes[core % self.lanes.len()]
     }
 
@@ -96,7 +105,8 @@ impl Shared {
 
     /// Requests of others so far.
     pub(super) fn load(&self) -> Load {
-        let sum = |f: fn(&Lane) -> &AtomicU64| self.lanes.iter().map(|l| f(l).load(Relaxed)).sum();
+        let sum =
+            |f: fn(&CoreSlot) -> &AtomicU64| self.lanes.iter().map(|l| f(l).load(Relaxed)).sum();
         // Ended first, so that none seems to have ended before it began.
         let ended = sum(|l| &l.ended);
         Load { begun: sum(|l| &l.begun), ended }

@@ -7,7 +7,7 @@ use super::shared::Shared;
 
 /// Lines for lists.
 pub(super) fn lines(shared: &Shared, params: &TrimParams) -> Vec<(&'static str, String)> {
-    let (fill, totals) = (shared.desk.fill(), shared.desk.totals(false));
+    let (fill, totals) = (shared.delete_queue.fill(), shared.delete_queue.totals(false));
     let policy = params.policy();
     let mode = match (shared.defers, fill.off) {
         (false, _) => "passes deletes on as they come",
@@ -36,7 +36,7 @@ pub(super) fn lines(shared: &Shared, params: &TrimParams) -> Vec<(&'static str, 
         let percent = u128::from(done) * 100 / u128::from(all.max(1));
         out.push(("full trim", format!("{percent}%, {done} of {all} bytes")));
     }
-    let limits = shared.desk.limits();
+    let limits = shared.delete_queue.limits();
     out.push(("granule", limits.granule.to_string()));
     out.push(("ranges a command", limits.ranges.to_string()));
     out.push(("bytes a command", limits.command_max.to_string()));
@@ -48,7 +48,7 @@ pub(super) fn lines(shared: &Shared, params: &TrimParams) -> Vec<(&'static str, 
 
 /// The answer of `stats`; with `reset` its counters restart.
 pub(super) fn stats(shared: &Shared, reset: bool) -> Value {
-    let (fill, totals) = (shared.desk.fill(), shared.desk.totals(reset));
+    let (fill, totals) = (shared.delete_queue.fill(), shared.delete_queue.totals(reset));
     let figures = [
         ("deletes", totals.freed_calls),
         ("deleted_bytes", totals.freed),

@@ -7,9 +7,9 @@
 //! is a binary of its own, because those files name the root of their crate.
 
 mod bell;
-mod court_orders;
 mod gate_orders;
-mod lane_orders;
+mod partial_failure_orders;
+mod per_core_orders;
 mod ranges_orders;
 mod scheduler;
 mod trim_orders;

@@ -9,7 +9,7 @@ use bio::Ticket;
 use shuttle::thread;
 use space::trim::{Limits, Load, Outcome, Pacing, Policy, Queue};
 
-use crate::queue::{Desk, Entry, Kept, Step};
+use crate::queue::{DeleteQueue, Entry, Kept, Step};
 use crate::{Bell, everything};
 
 /// The content of a trimmed block as a reader finds it.
@@ -24,7 +24,7 @@ enum Act {
 use Act::{Delete, Write};
 
 struct Place {
-    desk: Desk,
+    delete_queue: DeleteQueue,
     media: Mutex<[u8; 4]>,
     /// Blocks that a command in flight covers, a bit each.
     flies: AtomicU32,
@@ -56,17 +56,17 @@ impl Place {
         let ring = Box::new(move || i.ring());
         let restart = Box::new(move |core: usize, _| b[core].ring());
         let queue = Queue::new(limits, policy);
-        let desk = Desk::new(4, queue, Pacing { share: 100 }, ring, restart);
-        desk.set_open(true);
+        let delete_queue = DeleteQueue::new(4, queue, Pacing { share: 100 }, ring, restart);
+        delete_queue.set_open(true);
         let (media, flies) = (Mutex::new([1; 4]), AtomicU32::new(0));
-        Arc::new(Place { desk, media, flies, bells, issuer })
+        Arc::new(Place { delete_queue, media, flies, bells, issuer })
     }
 
     fn user(&self, core: usize, acts: &[Act]) {
         for act in acts {
             match act {
                 Delete(range) => {
-                    if self.desk.delete(std::iter::once(range.clone()), 1) == Kept::Pass {
+                    if self.delete_queue.delete(std::iter::once(range.clone()), 1) == Kept::Pass {
                         self.enter(core, range);
                         self.set(range, GARBAGE);
                     }
@@ -84,7 +84,9 @@ impl Place {
 
     fn enter(&self, core: usize, range: &Range<u64>) {
         let ticket = || Ticket::from_words(core as u32, core as u64);
-        while self.desk.near(range) && self.desk.write(range, core, ticket) == Entry::Wait {
+        while self.delete_queue.near(range)
+            && self.delete_queue.write(range, core, ticket) == Entry::Wait
+        {
             self.bells[core].wait();
         }
     }
@@ -97,7 +99,7 @@ impl Place {
     /// Sends until it is stopped; `fails` commands fail first.
     fn issue(&self, mut fails: u32) {
         loop {
-            match self.desk.step(1, Load::default()) {
+            match self.delete_queue.step(1, Load::default()) {
                 Step::Stop => return,
                 Step::Rest => self.issuer.wait(),
                 Step::Until(at) => panic!("until {at}: everything is due"),
@@ -111,7 +113,7 @@ impl Place {
                         command.ranges.iter().for_each(|r| self.set(r, GARBAGE));
                     }
                     self.flies.store(0, SeqCst);
-                    self.desk.ended(command.number, outcome, 1, Load::default());
+                    self.delete_queue.ended(command.number, outcome, 1, Load::default());
                 }
             }
         }
@@ -132,7 +134,7 @@ fn scene(users: &[&[Act]], fails: u32, wanted: [Option<u8>; 4]) {
         })
         .collect();
     threads.into_iter().for_each(|t| t.join().expect("E3: a user was served"));
-    place.desk.stop();
+    place.delete_queue.stop();
     issuer.join().expect("E5: the issuer ends");
     let media = *place.media.lock().expect("media");
     for (block, wanted) in wanted.into_iter().enumerate() {
@@ -141,8 +143,11 @@ fn scene(users: &[&[Act]], fails: u32, wanted: [Option<u8>; 4]) {
         }
     }
     for block in 0..4u64 {
-        let fill = place.desk.fill();
-        assert!(place.desk.near(&(block..block + 1)) || fill.queued.1 + fill.stale.1 < 4, "E1");
+        let fill = place.delete_queue.fill();
+        assert!(
+            place.delete_queue.near(&(block..block + 1)) || fill.queued.1 + fill.stale.1 < 4,
+            "E1"
+        );
     }
 }
 
@@ -185,12 +190,12 @@ fn e4_shut_beside_a_user() {
         let (own, user) = (place.clone(), place.clone());
         let issuer = thread::spawn(move || own.issue(0));
         let user = thread::spawn(move || user.user(0, &[Delete(0..4), Write(1..3, 7)]));
-        let flies = place.desk.set_open(false);
+        let flies = place.delete_queue.set_open(false);
         user.join().expect("a user");
-        place.desk.stop();
+        place.delete_queue.stop();
         issuer.join().expect("the issuer");
-        assert_eq!(place.desk.drained(), flies, "drained is said once, if anything flew");
-        let (media, fill) = (*place.media.lock().expect("media"), place.desk.fill());
+        assert_eq!(place.delete_queue.drained(), flies, "drained is said once, if anything flew");
+        let (media, fill) = (*place.media.lock().expect("media"), place.delete_queue.fill());
         assert_eq!(media[1..3], [7, 7]);
         assert_eq!((fill.queued.0, fill.in_flight.0), (0, 0));
     });

@@ -46,7 +46,7 @@ impl Exit {
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $word:literal, $exit:ident, $http:literal,
         $title:literal, $next:literal;)*) => {
-        /// Why a command failed. `Copy`, for control flow.
+        /// Kind of an error. `Copy`, for control flow.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
         pub enum Kind { $($(#[$doc])* #[serde(rename = $word)] $name,)* }
 
@@ -76,7 +76,7 @@ kinds! {
     Usage = 1, "usage", Usage, 400,
         "An argument is missing, unknown or out of range.",
         "Run the same command with --help.";
-    /// No such verb.
+    /// Unknown verb.
     UnknownVerb = 2, "unknown_verb", Usage, 404,
         "The daemon has no such verb; it may be older than this command.",
         "Run `ashlar doctor` to compare the versions.";
@@ -84,7 +84,7 @@ kinds! {
     ConfigSyntax = 10, "config_syntax", Usage, 400,
         "The configuration is not well-formed TOML.",
         "Correct the line shown; nothing was changed.";
-    /// A key that nobody knows, or a missing one.
+    /// An unknown or missing key.
     ConfigKey = 11, "config_key", Usage, 400,
         "A key of the configuration is unknown or missing.",
         "Run `ashlar schema NAME` to see the keys that may stand there; nothing was changed.";
@@ -92,32 +92,32 @@ kinds! {
     ConfigValue = 12, "config_value", Usage, 400,
         "A value of the configuration has the wrong type or is out of range.",
         "Run `ashlar schema NAME` to see what may stand there; nothing was changed.";
-    /// A name that points nowhere, or stands twice.
+    /// A name without an object, or a duplicate name.
     ConfigName = 13, "config_name", Usage, 400,
         "A name in the configuration points at nothing, or is used twice.",
         "Correct the name; nothing was changed.";
-    /// Two groups claim one initiator.
+    /// Two access groups match one initiator.
     AccessOverlap = 14, "access_overlap", Usage, 400,
         "Two access groups of one target match the same initiator, so what it would see is not \
          defined.",
         "Make the patterns disjoint, or merge the groups; nothing was changed.";
-    /// A secret cannot be read, or everybody can.
+    /// An unreadable secret, or a secret that other users can read.
     Secret = 15, "secret", Failed, 400,
         "A secret cannot be read, is too short, or its file is readable by others.",
         "Use `file:PATH` with mode 0600, or `credential:NAME` under systemd.";
-    /// No such thing.
+    /// Unknown object.
     NotFound = 20, "not_found", Failed, 404,
         "There is no disk, geom, provider, target or session of that name.",
         "Run `ashlar list` to see the names.";
-    /// There is one already.
+    /// An object with the same name exists.
     Exists = 21, "exists", Failed, 409,
         "There is already something of that name.",
         "Choose another name, or remove the one that is there.";
-    /// Somebody has it open.
+    /// The object is open.
     Busy = 22, "busy", Failed, 409,
         "It is in use by something above it.",
         "Run `ashlar tree --up NAME` to see by whom.";
-    /// The thing cannot do that.
+    /// The object does not support the operation.
     Unsupported = 23, "unsupported", Failed, 400,
         "This kind of object cannot do that.",
         "Run `ashlar schema NAME` to see what it can do.";
@@ -125,19 +125,19 @@ kinds! {
     WouldDestroy = 30, "would_destroy", Refused, 409,
         "Data would be lost, and its name was not given as consent.",
         "Repeat the command with --yes-destroy NAME once you are sure.";
-    /// Somebody changed the configuration in between.
+    /// The configuration changed after the plan was made.
     Stale = 31, "stale", Failed, 409,
         "The running configuration has changed since the plan was made.",
         "Run `ashlar plan` again.";
-    /// The dry run said no.
+    /// The dry run failed.
     CannotCarryOut = 32, "cannot_carry_out", Failed, 409,
         "The configuration cannot be carried out; nothing was changed.",
         "Correct what the message names and run `ashlar plan` again.";
-    /// A step failed and everything before it was taken back.
+    /// A step failed and all steps before it were reverted.
     RolledBack = 33, "rolled_back", Failed, 500,
         "A step failed; the steps before it were taken back, so nothing has changed.",
         "Correct what the message names and apply again.";
-    /// A step failed and taking back failed too.
+    /// A step failed, and so did the reversal of an earlier step.
     HalfDone = 34, "half_done", Failed, 500,
         "A step failed and taking back an earlier one failed too: the system is in between.",
         "Run `ashlar plan` to see what is left, then `ashlar apply` again.";
@@ -145,19 +145,19 @@ kinds! {
     NoHistory = 35, "no_history", Failed, 404,
         "There is no archived configuration of that number.",
         "Run `ashlar history` to see those that are kept.";
-    /// No daemon.
+    /// No daemon answers.
     Unreachable = 40, "unreachable", Unreachable, 503,
         "No daemon answers on the socket.",
         "Start it with `ashlar serve`, or name its socket with --socket.";
-    /// A second daemon.
+    /// Another daemon uses the socket.
     AlreadyRunning = 41, "already_running", Failed, 409,
         "Another daemon serves this socket.",
         "Stop it first, or give this one another socket.";
-    /// Wrong user.
+    /// The user is not permitted.
     Forbidden = 42, "forbidden", Failed, 403,
         "The daemon obeys only root and its own user.",
         "Run the command as that user.";
-    /// What came over the socket makes no sense.
+    /// The data received on the socket is invalid.
     Protocol = 43, "protocol", Failed, 502,
         "The answer on the socket is not one of an Ashlar daemon, or was cut short.",
         "Run `ashlar doctor` to compare the versions.";
@@ -169,23 +169,23 @@ kinds! {
     System = 50, "system", Failed, 500,
         "The operating system refused something.",
         "See the reason given.";
-    /// A disk failed.
+    /// A disk or a geom failed.
     Device = 51, "device", Failed, 500,
         "A disk or a geom answered with an error.",
         "Run `ashlar status` to see which one, and why.";
-    /// A limit of ours.
+    /// A limit was reached.
     Limit = 52, "limit", Failed, 429,
         "A limit was reached.",
         "See the limit named in the message.";
-    /// Too slow.
+    /// The operation timed out.
     Timeout = 53, "timeout", Failed, 504,
         "It took longer than it may.",
         "Run `ashlar status`; a hung disk is the usual reason.";
-    /// Ctrl-C.
+    /// The command was interrupted (Ctrl-C).
     Interrupted = 54, "interrupted", Failed, 499,
         "The command was told to stop waiting for the daemon.",
         "The daemon ends what it has begun all the same; run `ashlar status` to see it.";
-    /// Our fault.
+    /// A defect in Ashlar.
     Internal = 90, "internal", Failed, 500,
         "Ashlar contradicts itself; this is a defect in it.",
         "Report it with the whole message.";
@@ -209,19 +209,19 @@ impl Kind {
     }
 }
 
-/// What went wrong, where, why, and what to do next.
+/// An error: its kind, the operation, the object, the reason and the next command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Error {
-    /// For control flow.
+    /// Kind of the error, for control flow.
     pub kind: Kind,
-    /// What was being done: "part add", "apply: create disk \"d0\"".
+    /// The failed operation: "part add", "apply: create disk \"d0\"".
     pub op: String,
-    /// Where: a name in the graph, a file with line and column, a socket. May be empty.
+    /// The object: a name in the graph, a file with line and column, or a socket. May be empty.
     #[serde(default)]
     pub at: String,
-    /// The reason, one sentence; may go over several lines when it shows a place in a file.
+    /// The reason, in one sentence; several lines if it shows a place in a file.
     pub source: String,
-    /// The next command to type; the kind's own advice when absent.
+    /// The next command to type; absent: the advice of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who has to read an event.
+/// Severity of an event.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -12,29 +12,29 @@ pub enum Level {
     /// A state changed.
     #[default]
     Info,
-    /// Degraded but serving.
+    /// An object is degraded, but serves requests.
     Warn,
-    /// A person must act.
+    /// An operator must act.
     Error,
 }
 
-/// One line of the journal.
+/// One entry of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Event {
-    /// Grows by one with every event of this daemon; the first is 1.
+    /// Number of the event. The first event of this daemon is 1; each event increases it by one.
     pub id: u64,
-    /// Since the daemon's start, in nanoseconds.
+    /// Time since the start of the daemon, in nanoseconds.
     pub at_ns: u64,
-    /// Who has to read it.
+    /// Severity of the event.
     pub level: Level,
-    /// The thing it is about: a disk, geom, provider, target, session; empty for the daemon.
+    /// Object of the event: a disk, geom, provider, target or session; empty for the daemon.
     pub about: String,
-    /// What happened, one sentence.
+    /// Description of the event, in one sentence.
     pub text: String,
 }
 
-/// What `done` and `total` count.
+/// Unit of `done` and `total`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgressUnit {
@@ -45,19 +45,19 @@ pub enum ProgressUnit {
     Bytes,
 }
 
-/// How far a verb is. `done` never shrinks and never passes `total`.
+/// Progress of a verb. `done` never decreases and never exceeds `total`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ProgressLine {
-    /// What is being done.
+    /// Description of the work.
     pub what: String,
-    /// How much of it is done.
+    /// Amount of completed work.
     pub done: u64,
-    /// How much there is; 0 when not known.
+    /// Total amount of work; 0 if unknown.
     pub total: u64,
-    /// What is counted.
+    /// Unit of `done` and `total`.
     pub unit: ProgressUnit,
-    /// The command that ends it, when it goes on though nobody waits for it any more.
+    /// The command that ends the work, if the work continues after its client has disconnected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goes_on: Option<String>,
 }

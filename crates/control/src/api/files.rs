@@ -3,19 +3,19 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A file with certificates that is in use.
+/// A certificate file in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CertificateState {
-    /// What uses it: `target shop`, `fs main`.
+    /// The object that uses the file: `target shop`, `fs main`.
     pub at: String,
-    /// The key of the configuration that names it: `tls_certificate`, `tls_client_ca`.
+    /// Configuration key that names the file: `tls_certificate`, `tls_client_ca`.
     pub key: String,
-    /// The file.
+    /// Path of the file.
     pub path: String,
-    /// Seconds until the first of its certificates expires; negative when one has expired.
+    /// Seconds until the first certificate in the file expires; negative if it has expired.
     pub expires_s: i64,
-    /// When the first of its certificates expires, seconds since 1970.
+    /// Expiry of the first certificate to expire, in seconds since 1970.
     pub expires_at: i64,
 }
 
@@ -40,8 +40,8 @@ impl CertificateState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ChangedFilesState {
-    /// What uses them: `target shop`, `bus iscsi0`.
+    /// The object that uses the files: `target shop`, `bus iscsi0`.
     pub at: String,
-    /// Which: "chap /etc/ashlar/own has changed".
+    /// Description of the changes: "chap /etc/ashlar/own has changed".
     pub why: String,
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// Version of the JSON forms of this API. Grows when a field changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// How well something is. Ordered: the greater is the worse.
+/// Health of an object, ordered from best to worst.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -19,9 +19,9 @@ pub enum Health {
     /// Works as configured.
     #[default]
     Ok,
-    /// Serves, but not as configured.
+    /// Serves requests, but not as configured.
     Degraded,
-    /// Serves nothing.
+    /// Serves no requests.
     Failed,
 }
 
@@ -36,45 +36,45 @@ impl Health {
     }
 }
 
-/// One snapshot of everything the daemon knows.
+/// Snapshot of the daemon's state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct State {
-    /// [`SCHEMA_VERSION`] of the daemon that wrote it.
+    /// [`SCHEMA_VERSION`] of the daemon that wrote the snapshot.
     pub schema_version: u32,
-    /// The worst health of anything below.
+    /// Worst health of all objects in the snapshot.
     pub health: Health,
-    /// Grows with every change of the topology.
+    /// Generation of the topology, which increases with each change.
     pub generation: u64,
-    /// The process itself.
+    /// The daemon process.
     pub daemon: Daemon,
-    /// Buses, by number, with the devices on them.
+    /// Buses, by number, with their devices.
     pub buses: Vec<BusState>,
     /// Bottom providers, in configured order.
     pub disks: Vec<DiskState>,
-    /// Every geom, lowest rank first. A disk's own geom (rank 1) is here too.
+    /// All geoms, lowest rank first, including the geoms of disks (rank 1).
     pub geoms: Vec<GeomState>,
-    /// Target ports and what they export.
+    /// Target ports with their access groups and sessions.
     pub targets: Vec<TargetState>,
-    /// Groups of target ports, by identifier.
+    /// Target port groups, by identifier.
     pub port_groups: Vec<PortGroupState>,
-    /// LUNs that are block devices of this machine, or shall be.
+    /// LUNs that are, or will be, attached as block devices of this machine.
     pub attached: Vec<super::target::AttachedState>,
-    /// Refused logins, newest last; bounded by the daemon.
+    /// Refused logins, newest last; the daemon limits their number.
     pub denied: Vec<Denied>,
-    /// Hosts that take a session from each other; those of the last ten minutes.
+    /// Hosts that took a session from each other in the last ten minutes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rivals: Vec<RivalsState>,
-    /// Certificates, as they are in use.
+    /// Certificate files in use.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<CertificateState>,
-    /// Files that are in use and have other contents now.
+    /// Files in use whose contents have changed since they were read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changed_files: Vec<ChangedFilesState>,
-    /// Names that units had before their disk was renamed, and are served under to NBD clients.
+    /// Names of units from before their disk was renamed; NBD clients can still use them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub former_names: Vec<FormerNameState>,
-    /// Geoms that a verb stopped, whose members are there.
+    /// Geoms that a verb stopped and whose members are present.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stopped: Vec<StoppedState>,
 }
@@ -83,19 +83,19 @@ pub struct State {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StoppedState {
-    /// Its class.
+    /// Class of the geom.
     pub class: String,
-    /// Its name, without the class.
+    /// Name of the geom, without the class.
     pub name: String,
 }
 
-/// A name that a unit had.
+/// A former name of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FormerNameState {
-    /// The name.
+    /// The former name.
     pub name: String,
-    /// The provider that the unit is over, as it is called now.
+    /// Current name of the unit's provider.
     pub provider: String,
 }
 
@@ -132,17 +132,17 @@ impl State {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct BusState {
-    /// Its name.
+    /// Name of the bus.
     pub name: String,
-    /// The N of scbusN.
+    /// Number of the bus: the N of scbusN.
     pub number: u64,
-    /// It stands in the configuration, and will be there at the next start.
+    /// The bus is in the configuration and will exist after the next start.
     pub configured: bool,
-    /// It is being asked for its devices: more may come.
+    /// The bus is being scanned for devices; more devices may be found.
     pub asking: bool,
-    /// How it is.
+    /// Health of the bus.
     pub health: Health,
-    /// What it cannot reach, one by one, with what to do about it.
+    /// Problems of the bus, for example unreachable devices, each with the action to take.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<TroubleState>,
     /// Devices, by address.
@@ -153,36 +153,36 @@ pub struct BusState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DeviceState {
-    /// Target on its bus.
+    /// Target of the device on its bus.
     pub target: u64,
     /// Logical unit of the target.
     pub lun: u64,
-    /// Its provider's name; empty when it has none.
+    /// Name of the provider; empty if there is none.
     pub name: String,
-    /// What it says it is: `<VENDOR PRODUCT REVISION>`.
+    /// Identification that the device reports: `<VENDOR PRODUCT REVISION>`.
     pub device: String,
-    /// It is gone, and somebody above has not let go of it yet.
+    /// The device is gone, but a consumer of its provider still has it open.
     pub lost: bool,
-    /// Its name is kept for it over restarts, as the configuration calls it so.
+    /// The name is kept for this device over restarts because the configuration refers to it.
     pub kept: bool,
-    /// The last request to it that failed.
+    /// The last failed request to the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<DeviceErrorState>,
 }
 
-/// A request to a device that failed.
+/// A failed request to a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DeviceErrorState {
-    /// What was asked, and why it failed.
+    /// The request and the reason for its failure.
     pub what: String,
-    /// How long ago that was, in nanoseconds.
+    /// Time since the failure, in nanoseconds.
     pub age_ns: u64,
-    /// How many requests have failed so far.
+    /// Number of failed requests so far.
     pub count: u64,
 }
 
-/// The process itself.
+/// The daemon process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Daemon {
@@ -190,11 +190,11 @@ pub struct Daemon {
     pub version: String,
     /// Process id.
     pub pid: u32,
-    /// Since the daemon's start, in nanoseconds of the monotonic clock.
+    /// Time since the start of the daemon, in nanoseconds of the monotonic clock.
     pub uptime_ns: u64,
-    /// One reactor a core.
+    /// Reactors, one per core.
     pub cores: Vec<CoreState>,
-    /// Memory on the data path and in whole.
+    /// Memory of the data path and of the whole process.
     pub memory: Memory,
 }
 
@@ -202,11 +202,11 @@ pub struct Daemon {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CoreState {
-    /// Which port drives it: `uring` or `poll`.
+    /// How the reactor waits for events: `uring` or `poll`.
     pub port_kind: String,
-    /// Why that port was chosen.
+    /// Reason for this choice.
     pub why: String,
-    /// Time its thread spent on a processor, in nanoseconds, as the kernel counts it.
+    /// CPU time of the reactor's thread, in nanoseconds, as counted by the kernel.
     pub busy_ns: u64,
 }
 
@@ -216,19 +216,19 @@ pub struct CoreState {
 pub struct Memory {
     /// Size of the buffer pools.
     pub pool_bytes: u64,
-    /// Resident set of the process.
+    /// Resident set size of the process.
     pub resident_bytes: u64,
 }
 
-/// How a disk is read and written.
+/// Use of the page cache by a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskMode {
-    /// Past the page cache (O_DIRECT).
+    /// Bypasses the page cache (O_DIRECT).
     Direct,
-    /// Through the page cache.
+    /// Uses the page cache.
     Buffered,
-    /// No file behind it (memory, null, model).
+    /// Has no file (memory, null, model).
     #[default]
     None,
 }
@@ -237,43 +237,44 @@ pub enum DiskMode {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DiskState {
-    /// Name as configured; also the name of its provider.
+    /// Configured name of the disk and of its provider.
     pub name: String,
-    /// `file`, `blockdev`, `memory`, `null`, `model`.
+    /// Kind of the disk: `file`, `blockdev`, `memory`, `null`, `model`.
     pub kind: String,
-    /// The file or device behind it; absent when there is none.
+    /// Path of the file or device; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Size, in bytes.
     pub size_bytes: u64,
-    /// Logical sector, in bytes.
+    /// Size of a logical sector, in bytes.
     pub sector_bytes: u32,
-    /// Serial number. A unit on the whole disk has the same, or one that was made from it by an
-    /// earlier version; `list luns` has that.
+    /// Serial number. The unit of the whole disk has the same number, or one that an earlier
+    /// version derived from it; `list luns` shows the number of the unit.
     pub serial: String,
-    /// Where the identity of an image is stored; absent for other disks.
+    /// Storage location of an image file's identity; absent for other disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
-    /// Whether it spins; absent when unknown.
+    /// Whether the medium rotates; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotational: Option<bool>,
-    /// Whether DELETE gives space back.
+    /// Whether DELETE frees space.
     pub discard: bool,
-    /// Bytes that it takes, when it takes room as it is written; absent for others.
+    /// Allocated bytes of a thin disk; absent for other disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
-    /// Bytes that it could take besides; others may take them, too.
+    /// Bytes that the thin disk can still allocate; other disks may share them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub free_bytes: Option<u64>,
-    /// Direct or buffered.
+    /// Use of the page cache.
     pub mode: DiskMode,
-    /// Why that mode.
+    /// Reason for the mode.
     pub mode_why: String,
-    /// How it is.
+    /// Health of the disk.
     pub health: Health,
-    /// Why it is not ok; empty when it is.
+    /// Reason if the health is not ok; otherwise empty.
     pub health_why: String,
-    /// What is not ok though its requests succeed, one by one; no action: it needs room.
+    /// Problems of the disk while its requests succeed. A problem without an action means that the
+    /// disk needs more space.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<TroubleState>,
 }
@@ -290,118 +291,118 @@ impl DiskState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct GeomState {
-    /// Its class, in lower case.
+    /// Class of the geom, in lower case.
     pub class: String,
-    /// Its name.
+    /// Name of the geom.
     pub name: String,
-    /// One more than the highest rank below; a disk has 1.
+    /// One more than the highest rank of the geoms below; a disk has rank 1.
     pub rank: u32,
-    /// Why it exists: "configured", "tasted from ada0".
+    /// Reason for its existence: "configured", "tasted from ada0".
     pub why: String,
-    /// Whether `ashlar.toml` made it (otherwise tasting did).
+    /// The geom is configured in `ashlar.toml`; otherwise tasting created it.
     pub configured: bool,
-    /// The class's own word for its state; empty when it has none.
+    /// State of the geom in the terms of its class; empty if the class has none.
     pub state: String,
-    /// How it is.
+    /// Health of the geom.
     pub health: Health,
-    /// Why it is not ok; empty when it is.
+    /// Reason if the health is not ok; otherwise empty.
     pub health_why: String,
-    /// What is not ok, one by one, with what to do about it.
+    /// Problems of the geom, each with the action to take.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<TroubleState>,
-    /// On its way out: it waits for its last user.
+    /// The geom is withering: it is removed when its last user has released it.
     pub withering: bool,
-    /// The class's own facts, as `list` prints them.
+    /// Properties of the geom that its class reports, as `list` prints them.
     pub config: Map<String, Value>,
-    /// The settings that it works with and that can change while it is used, by the keys of its
-    /// section; null: the section needs no such key.
+    /// Current settings that can change while the geom is in use, by the keys of its section; null:
+    /// the section does not need the key.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub settings: Map<String, Value>,
-    /// What verbs changed until the next start, beside the settings.
+    /// Changes that verbs made until the next start, besides the settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transients: Vec<TransientState>,
-    /// What it stands on.
+    /// Consumers of the geom.
     pub consumers: Vec<ConsumerState>,
-    /// What it offers.
+    /// Providers of the geom.
     pub providers: Vec<ProviderState>,
 }
 
-/// A change by a verb that ends with the daemon and that no section can say.
+/// A change by a verb that lasts until the daemon stops and that no section can express.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TransientState {
-    /// What is so now.
+    /// The changed condition.
     pub what: String,
-    /// The command that takes it back.
+    /// The command that reverts the change.
     pub undo: String,
 }
 
-/// Something of a geom or a bus that is not ok.
+/// A problem of a geom, disk or bus.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TroubleState {
-    /// How bad it is.
+    /// Health that results from the problem.
     pub health: Health,
-    /// What is wrong.
+    /// Description of the problem.
     pub why: String,
-    /// What to do about it.
+    /// The action to take.
     pub action: String,
 }
 
-/// A geom's hold on a provider.
+/// A consumer of a geom.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ConsumerState {
-    /// Name of the provider it is attached to; absent when attached to none.
+    /// Name of the attached provider; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// Opens for reading.
+    /// Number of opens for reading.
     pub r: u32,
-    /// Opens for writing.
+    /// Number of opens for writing.
     pub w: u32,
-    /// Exclusive opens.
+    /// Number of exclusive opens.
     pub e: u32,
-    /// State of this member (`ACTIVE`, `STALE`); empty when the class has none.
+    /// State of the member (`ACTIVE`, `STALE`); empty if the class has none.
     pub state: String,
-    /// Counters of this edge.
+    /// Counters of the consumer.
     pub stats: Stats,
 }
 
-/// Why a class left a provider alone.
+/// Reason why a class did not claim a provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WhyNot {
-    /// The class.
+    /// Name of the class.
     pub class: String,
-    /// Its reason, one sentence.
+    /// The reason, in one sentence.
     pub why: String,
 }
 
-/// What a geom offers.
+/// A provider of a geom.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ProviderState {
-    /// Unique name.
+    /// Unique name of the provider.
     pub name: String,
     /// Size, in bytes.
     pub size_bytes: u64,
-    /// Logical sector, in bytes.
+    /// Size of a logical sector, in bytes.
     pub sector_bytes: u32,
-    /// Stripe or physical sector, in bytes; 0 when unknown.
+    /// Size of a stripe or physical sector, in bytes; 0 if unknown.
     pub stripe_bytes: u64,
-    /// Opens for reading.
+    /// Number of opens for reading.
     pub r: u32,
-    /// Opens for writing.
+    /// Number of opens for writing.
     pub w: u32,
-    /// Exclusive opens.
+    /// Number of exclusive opens.
     pub e: u32,
-    /// The error that every request gets (an errno's name); absent when it works.
+    /// The error with which all requests fail (name of an errno); absent if the provider works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The class's own facts about this provider.
+    /// Properties of the provider that the class reports.
     pub config: Map<String, Value>,
-    /// Counters.
+    /// Counters of the provider.
     pub stats: Stats,
-    /// Which classes tasted it and did not claim it.
+    /// Classes that tasted the provider but did not claim it, with their reasons.
     pub why_not: Vec<WhyNot>,
 }
 

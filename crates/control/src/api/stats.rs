@@ -7,8 +7,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One bucket of a histogram: how many samples lay at or below `upper_ns` and above the bucket
-/// before.
+/// One bucket of a histogram: the number of samples above the bound of the previous bucket and up
+/// to `upper_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bucket {
     /// Upper bound of the bucket, in nanoseconds, inclusive.
@@ -17,10 +17,10 @@ pub struct Bucket {
     pub count: u64,
 }
 
-/// Latencies in buckets. Empty buckets are left out.
+/// Latency histogram. Empty buckets are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Histogram {
-    /// Sorted by `upper_ns`.
+    /// Buckets, sorted by `upper_ns`.
     pub buckets: Vec<Bucket>,
     /// Sum of all samples, in nanoseconds.
     pub sum_ns: u64,
@@ -83,16 +83,16 @@ impl Histogram {
     }
 }
 
-/// What one kind of operation did.
+/// Counters of one kind of operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OpStats {
-    /// Requests completed, whatever their status.
+    /// Completed requests, with or without an error.
     pub ops: u64,
-    /// Bytes of the requests completed.
+    /// Bytes of the completed requests.
     pub bytes: u64,
-    /// Requests that ended in an error.
+    /// Requests that failed.
     pub errors: u64,
-    /// From start to completion.
+    /// Latency from start to completion.
     pub latency: Histogram,
 }
 
@@ -108,7 +108,7 @@ impl OpStats {
     }
 }
 
-/// Counters of one place that requests pass.
+/// Counters of the requests of one provider, consumer or session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stats {
     /// READ.
@@ -121,7 +121,7 @@ pub struct Stats {
     pub flush: OpStats,
     /// Everything else (GETATTR, commands without data).
     pub other: OpStats,
-    /// Requests started and not yet completed.
+    /// Requests that are started and not yet completed.
     pub in_flight: u64,
     /// Time with at least one request in flight, in nanoseconds.
     pub busy_ns: u64,

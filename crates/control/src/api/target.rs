@@ -12,7 +12,7 @@ pub enum TargetHealth {
     /// Accepts logins.
     #[default]
     Listening,
-    /// Accepts no logins: a portal could not be opened.
+    /// Accepts no logins because a portal could not be opened.
     Down,
 }
 
@@ -20,71 +20,72 @@ pub enum TargetHealth {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TargetState {
-    /// Which driver serves it: `iscsi`.
+    /// Driver of the target: `iscsi`.
     pub driver: String,
-    /// Its name on the wire.
+    /// Name of the target in its protocol.
     pub name: String,
-    /// Addresses it listens on.
+    /// Addresses on which the target listens.
     pub portals: Vec<String>,
-    /// The group of target ports that it belongs to.
+    /// Target port group of the target.
     pub port_group: String,
-    /// Relative identifier of its port.
+    /// Relative target port identifier.
     pub relative_port: u16,
-    /// Whether logins can come.
+    /// Whether the target accepts logins.
     pub state: TargetHealth,
-    /// How it is.
+    /// Health of the target.
     pub health: Health,
-    /// Why it is not ok; empty when it is.
+    /// Reason if the health is not ok; otherwise empty.
     pub health_why: String,
-    /// Who sees what.
+    /// Access groups.
     pub groups: Vec<GroupState>,
-    /// Who is connected.
+    /// Connected sessions.
     pub sessions: Vec<SessionState>,
 }
 
-/// A group of target ports.
+/// A target port group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PortGroupState {
-    /// Its name.
+    /// Name of the group.
     pub name: String,
-    /// Its identifier for initiators.
+    /// Target port group identifier that initiators see.
     pub id: u16,
-    /// `optimized`, `non-optimized`, `standby`, `unavailable`, `offline`, `transitioning`.
+    /// Access state: `optimized`, `non-optimized`, `standby`, `unavailable`, `offline`,
+    /// `transitioning`.
     pub state: String,
-    /// Initiators should prefer it.
+    /// The group is reported to initiators as preferred.
     pub preferred: bool,
-    /// Initiators may change its state.
+    /// Initiators may change the state.
     pub explicit: bool,
-    /// Targets that belong to it.
+    /// Targets of the group.
     pub targets: Vec<String>,
 }
 
-/// A LUN that is a block device of this machine, or shall be.
+/// A LUN that is, or will be, attached as a block device of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AttachedState {
-    /// The target.
+    /// Name of the target.
     pub target: String,
-    /// The LUN.
+    /// Number of the LUN.
     pub lun: u64,
-    /// Its unit.
+    /// Unit of the LUN.
     pub unit: String,
-    /// The block device: `/dev/nbd0`, `/dev/loop0`; empty while there is none.
+    /// Path of the block device: `/dev/nbd0`, `/dev/loop0`; empty while there is none.
     pub device: String,
-    /// By what it is one: `nbd` or `fuse`; empty while there is none.
+    /// Method of attachment: `nbd` or `fuse`; empty while there is no block device.
     pub by: String,
-    /// The file behind a loop device.
+    /// Backing file of a loop device.
     pub file: String,
-    /// Bytes.
+    /// Size, in bytes.
     pub size_bytes: u64,
-    /// Bytes of a block.
+    /// Size of a block, in bytes.
     pub block_bytes: u32,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// Who uses the device: mounts, swap, devices above it.
+    /// Users of the block device: mounts, swap, devices above it.
     pub users: Vec<String>,
-    /// Why it is not there, or what is the matter.
+    /// Reason why there is no block device, or another problem with it.
     pub why: String,
 }
 
@@ -92,37 +93,37 @@ pub struct AttachedState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct GroupState {
-    /// Its name.
+    /// Name of the group.
     pub name: String,
     /// Patterns of initiator names.
     pub initiators: Vec<String>,
-    /// Rules for portals; empty means any.
+    /// Portals at which the group is valid; empty: any portal.
     pub portals: Vec<String>,
-    /// How the numbers of LUNs are written: `peripheral`, `flat`, `extended`.
+    /// Addressing method of LUN numbers: `peripheral`, `flat`, `extended`.
     pub addressing: String,
-    /// What its members see.
+    /// LUNs of the group.
     pub luns: Vec<LunState>,
-    /// What they will see when it is there.
+    /// LUNs whose provider is not present yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub awaited: Vec<AwaitedState>,
 }
 
-/// A LUN whose provider was not there when the daemon started, and is not yet.
+/// A LUN whose provider was not present when the daemon started and is not present yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AwaitedState {
-    /// Its number.
+    /// Number of the LUN.
     pub lun: u64,
-    /// The provider that it waits for.
+    /// Name of the missing provider.
     pub provider: String,
 }
 
-/// One logical unit of a group.
+/// One LUN of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LunState {
-    /// Its number.
+    /// Number of the LUN.
     pub lun: u64,
-    /// The provider behind it.
+    /// The provider of the LUN.
     pub provider: String,
     /// Writes are refused.
     pub read_only: bool,
@@ -135,52 +136,53 @@ pub struct LunState {
     /// EUI-64, hexadecimal; absent when none is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eui64: Option<String>,
-    /// How long a read or write takes at the provider, lately, in nanoseconds; 0 before the first.
+    /// Recent latency of a read or write at the provider, in nanoseconds; 0 before the first.
     pub latency_ns: u64,
-    /// Most reads and writes that are sent to the provider at once; absent when more are no slower.
+    /// Maximum number of concurrent reads and writes at the provider; absent while a higher number
+    /// does not slow them down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Who has reserved it; absent when nobody has and nobody is registered.
+    /// Reservation and registrants of the unit; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<ReservationState>,
 }
 
-/// Reservations of a unit.
+/// Reservation and registrants of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReservationState {
-    /// Type of the persistent reservation, or `reserve` for one by RESERVE; absent when the unit is
-    /// not reserved.
+    /// Type of the persistent reservation, or `reserve` for a reservation by RESERVE; absent when
+    /// the unit is not reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// PRgeneration: grows with every change of registrations.
+    /// PRgeneration, which increases with each change of registrations.
     pub generation: u32,
-    /// Survives a restart (APTPL).
+    /// Registrations survive a restart (APTPL).
     pub persistent: bool,
-    /// Who is registered, or holds it by RESERVE.
+    /// Registrants, or the holder of a reservation by RESERVE.
     pub registrants: Vec<RegistrantState>,
 }
 
-/// Who is registered with a unit.
+/// A registrant of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RegistrantState {
-    /// Its initiator port, as SCSI names it.
+    /// Initiator port, as SCSI names it.
     pub port: String,
     /// Relative identifier of the target port.
     pub target_port: u16,
-    /// Its key, hexadecimal; empty for a RESERVE.
+    /// Reservation key, hexadecimal; empty for a RESERVE.
     pub key: String,
-    /// It holds the reservation.
+    /// The registrant holds the reservation.
     pub holds: bool,
-    /// It is logged in.
+    /// The initiator port is logged in.
     pub connected: bool,
 }
 
-/// Which digests a session negotiated.
+/// Digests that a session negotiated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Digests {
-    /// CRC32C over headers.
+    /// CRC32C of headers.
     pub header: bool,
-    /// CRC32C over data.
+    /// CRC32C of data.
     pub data: bool,
 }
 
@@ -190,67 +192,69 @@ pub struct Digests {
 pub struct SessionState {
     /// Name of the initiator.
     pub initiator: String,
-    /// Its addresses, one a connection.
+    /// Addresses of the initiator, one per connection.
     pub address: String,
-    /// Our address that it came to.
+    /// Portal to which the initiator connected.
     #[serde(default)]
     pub portal: String,
-    /// The access group it fell into; absent for discovery and when none matched.
+    /// Access group of the session; absent for discovery sessions and if no group matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Initiator session id (iSCSI), hexadecimal; empty for other drivers.
+    /// Initiator session ID (iSCSI), hexadecimal; empty for other drivers.
     pub isid: String,
     /// Target session identifying handle (iSCSI).
     pub tsih: u32,
-    /// When it logged in, in nanoseconds since the daemon's start.
+    /// Time of the login, in nanoseconds since the start of the daemon.
     pub since_ns: u64,
-    /// LUNs it may use, the first of them.
+    /// LUNs that the session may use; only the first LUNs of a long list.
     pub luns: Vec<u64>,
-    /// How many LUNs it may use.
+    /// Number of LUNs that the session may use.
     pub luns_total: u64,
-    /// The one unit it has entered (NBD); absent for initiators that address their LUNs themselves.
+    /// The one unit that the session uses (NBD); absent for initiators that address LUNs
+    /// themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// How the connection is encrypted (NBD), for instance `TLS 1.3`; absent in the clear.
+    /// Encryption of the connection (NBD), for instance `TLS 1.3`; absent without encryption.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<String>,
     /// Digests in use.
     pub digests: Digests,
-    /// How it proved who it is: `none`, `chap`, `mutual chap`.
+    /// Authentication of the session: `none`, `chap`, `mutual chap`.
     pub auth: String,
     /// Commands received and not yet answered.
     pub commands_outstanding: u64,
-    /// How long the oldest of them waits, in nanoseconds; 0 when there is none.
+    /// Age of the oldest outstanding command, in nanoseconds; 0 when there is none.
     pub oldest_command_ns: u64,
-    /// Commands that it is let have open: fewer when its unit is slow and others want it too.
+    /// Maximum number of outstanding commands; lower when the unit is slow and other sessions
+    /// compete for it.
     pub window: u32,
-    /// Commands that it may have at its unit; absent while the unit has no limit.
+    /// Maximum number of commands of the session at its unit; absent while the unit has no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<u32>,
-    /// Commands of it, and requests of tasks among them, that wait here; the rest of those
-    /// outstanding is in flight.
+    /// Commands that wait in the daemon, and requests of tasks among them. The other outstanding
+    /// commands are in flight.
     #[serde(default)]
     pub waiting: u64,
-    /// Why commands of it wait here, in words; absent when none does.
+    /// Reason why commands of the session wait in the daemon; absent when none waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_back: Option<String>,
     /// Counters.
     pub stats: Stats,
 }
 
-/// A session that hosts of one name take from each other again and again.
+/// A session that several hosts with the same initiator name repeatedly take from each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RivalsState {
-    /// The target.
+    /// Name of the target.
     pub target: String,
-    /// The name that they all give.
+    /// Initiator name that the hosts have in common.
     pub initiator: String,
-    /// Their addresses.
+    /// Addresses of the hosts.
     pub addresses: Vec<String>,
-    /// How often it has gone from one of them to another.
+    /// How often the session moved from one host to another.
     pub moves: u64,
-    /// When it did last, since the daemon's start, in nanoseconds.
+    /// Time of the last move, in nanoseconds since the start of the daemon.
     pub at_ns: u64,
 }
 
@@ -258,18 +262,18 @@ pub struct RivalsState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Denied {
-    /// Since the daemon's start, in nanoseconds.
+    /// Time of the refusal, in nanoseconds since the start of the daemon.
     pub at_ns: u64,
-    /// The target it wanted; empty when it named none.
+    /// The requested target; empty if the login named none.
     pub target: String,
-    /// Who it said it was.
+    /// Initiator name in the login.
     pub initiator: String,
-    /// From where.
+    /// Address of the initiator.
     pub address: String,
-    /// Why it was refused.
+    /// Reason for the refusal.
     pub why: String,
-    /// What was expected of it (a pattern, a user name); empty when nothing would have done.
+    /// The expected value (a pattern, a user name); empty if no value would have been accepted.
     pub expected: String,
-    /// How many times in a row.
+    /// Number of refusals of this initiator for the same target and address.
     pub times: u64,
 }

@@ -45,13 +45,13 @@ const EVERY: &[VerbSpec] = &[
                 name: "geoms",
                 short: Some('g'),
                 kind: ArgKind::Flag,
-                doc: "Name geoms, not their providers",
+                doc: "Print names of geoms instead of providers",
             },
             ArgSpec {
                 name: "all",
                 short: Some('a'),
                 kind: ArgKind::Flag,
-                doc: "Geoms without a provider too; they are shown without it as well",
+                doc: "Include geoms without a provider (always done)",
             },
         ],
         example: "status",
@@ -72,7 +72,7 @@ const EVERY: &[VerbSpec] = &[
                 name: "all",
                 short: Some('a'),
                 kind: ArgKind::Flag,
-                doc: "Geoms without a provider too",
+                doc: "Include geoms without a provider",
             },
         ],
         example: "list",
@@ -86,7 +86,7 @@ const LISTED: ArgSpec = ArgSpec {
     name: "listed",
     short: Some('v'),
     kind: ArgKind::Flag,
-    doc: "Show it afterwards, as `list` does",
+    doc: "Show the geom afterwards, as `list` does",
 };
 
 /// The arguments of a verb: its own, and [`LISTED`] where there is something to show.

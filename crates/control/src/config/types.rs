@@ -6,76 +6,77 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// The whole of `ashlar.toml`.
+/// The configuration file `ashlar.toml`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Config {
-    /// The daemon itself.
+    /// Settings of the daemon.
     pub daemon: DaemonConfig,
-    /// Buses whose disks are found, not listed.
+    /// Buses, whose disks are discovered instead of listed.
     pub bus: Vec<BusConfig>,
-    /// Bottom providers.
+    /// Disks: the bottom providers.
     pub disk: Vec<DiskConfig>,
-    /// Layers that are not found by tasting.
+    /// Geoms that are not found by tasting.
     pub geom: Vec<GeomConfig>,
-    /// How units are shown to initiators, where the defaults are not wanted.
+    /// Settings of logical units, where they differ from the defaults.
     pub unit: Vec<UnitConfig>,
-    /// Groups of target ports with a common access state.
+    /// Target port groups, each with a common access state.
     pub alua: Vec<AluaConfig>,
     /// Target ports.
     pub target: Vec<TargetConfig>,
-    /// Which initiator sees what. Nobody sees anything that is not written here.
+    /// Access groups. An initiator can access only the LUNs that its group lists.
     pub access: Vec<AccessConfig>,
 }
 
-/// How a reactor waits for its events.
+/// How a reactor waits for events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Port {
-    /// io_uring where the kernel allows it, epoll otherwise.
+    /// io_uring if the kernel allows it, otherwise epoll.
     #[default]
     Auto,
-    /// io_uring or nothing.
+    /// io_uring only, without a fallback to epoll.
     Uring,
     /// epoll.
     Poll,
 }
 
-/// `[daemon]`: takes effect when the daemon starts.
+/// `[daemon]`: settings that take effect when the daemon starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DaemonConfig {
-    /// Path of the control socket, as all paths below the folder of this file unless absolute;
-    /// absent: /run/ashlar/ashlar.sock for root, the user's runtime folder otherwise.
+    /// Path of the control socket. This and all other paths are relative to the folder of this file
+    /// unless they are absolute. Absent: /run/ashlar/ashlar.sock for root, otherwise a path in the
+    /// user's runtime folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,
-    /// Number of reactors, one thread each; absent: one for every core the process may use.
+    /// Number of reactors, one thread each; absent: one for each core that the process may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 256))]
     pub cores: Option<u32>,
-    /// How the reactors wait.
+    /// How the reactors wait for events.
     pub port: Port,
-    /// Bytes of data buffers, for all cores together; absent: the daemon's own default.
+    /// Size of the data buffers of all cores together, in bytes; absent: the daemon's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1_048_576))]
     pub memory: Option<u64>,
-    /// Microseconds that a core looks for work before it sleeps: less latency for a lone request,
-    /// more CPU for a busy one. 0 sleeps at once; absent: the daemon's own default.
+    /// Microseconds that an idle core polls for work before it sleeps. A higher value lowers the
+    /// latency of single requests and uses more CPU time. 0: sleep at once; absent: the daemon's
+    /// default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 1000))]
     pub spin_us: Option<u32>,
-    /// What goes to the log: `info`, or a list such as `info,geom=debug`.
+    /// Log filter: `info`, or a list such as `info,geom=debug`.
     pub log: String,
-    /// Folder of what logical units keep over a restart: persistent reservations, saved mode pages,
-    /// identities of disks.
-    /// Absent: `units` beside the socket; for a socket below /run, which a restart of the machine
-    /// empties, /var/lib/ashlar/units.
+    /// Folder of the state that logical units keep over a restart: persistent reservations, saved
+    /// mode pages, identities of disks. Absent: `units` beside the socket; for a socket below /run,
+    /// which is emptied when the machine restarts, /var/lib/ashlar/units.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Folder of the archived configurations; absent: `history` beside the socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<String>,
-    /// How many archived configurations are kept.
+    /// Number of archived configurations that are kept.
     #[schemars(range(min = 1, max = 1000))]
     pub history_kept: u32,
 }
@@ -96,34 +97,34 @@ impl Default for DaemonConfig {
     }
 }
 
-/// `[[bus]]`: what disks are reached through by commands. Its disks are providers as they are
-/// found: `da0`, `ada0`.
+/// `[[bus]]`: a bus whose disks are accessed by commands. Each disk that is found becomes a
+/// provider: `da0`, `ada0`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BusConfig {
-    /// Its name.
+    /// Name of the bus.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
-    /// Which kind; `ashlar schema` lists them.
+    /// Kind of the bus; `ashlar schema` lists the kinds.
     pub kind: String,
-    /// Names of disks that shall not depend on the order in which disks are found, by name:
-    /// `TARGET:LUN`, or what the disk says it is: its serial number or its NAA name.
+    /// Fixed names of disks, independent of the order in which disks are found. The value of each
+    /// name is `TARGET:LUN`, or the serial number or NAA name that the disk reports.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<String, String>,
-    /// Seconds that a READ or WRITE may take once it was sent; then it is aborted and tried again.
-    /// Commands that flush, or give back blocks, may take twice as long. [default: 30]
+    /// Seconds that a READ or WRITE may take after it was sent; it is then aborted and retried.
+    /// Commands that flush data or deallocate blocks may take twice as long. [default: 30]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 600))]
     pub timeout_s: Option<u32>,
-    /// How often a command is tried again that failed or was not answered in time. [default: 4]
+    /// Number of retries of a command that failed or timed out. [default: 4]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 100))]
     pub retries: Option<u8>,
-    /// Seconds after which a request to a disk fails, all waiting and all tries included; what the
-    /// disk still has then is aborted. [default: 60]
+    /// Seconds after which a request to a disk fails, including waiting time and all retries; its
+    /// outstanding commands are then aborted. [default: 60]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 3600))]
     pub request_deadline_s: Option<u32>,
-    /// What that kind wants to know.
+    /// Parameters of this kind of bus.
     #[serde(flatten)]
     pub params: Map<String, Value>,
 }
@@ -171,31 +172,31 @@ impl BusConfig {
 /// `[[disk]]`: a bottom provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskConfig {
-    /// Its name, and the name of its provider.
+    /// Name of the disk and of its provider.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
-    /// Which kind; `ashlar schema` lists them.
+    /// Kind of the disk; `ashlar schema` lists the kinds.
     pub kind: String,
-    /// What that kind wants to know.
+    /// Parameters of this kind of disk.
     #[serde(flatten)]
     pub params: Map<String, Value>,
 }
 
-/// `[[geom]]`: a layer. It has either one `provider` or several `members`.
+/// `[[geom]]`: a geom. It has either one `provider` or several `members`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GeomConfig {
-    /// Its class.
+    /// Class of the geom.
     pub class: String,
-    /// Its name.
+    /// Name of the geom.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
-    /// The provider it stands on, for classes with one.
+    /// The provider that the geom uses, for classes with one provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The providers it stands on, for classes with several.
+    /// The providers that the geom uses, for classes with several providers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
-    /// What that class wants to know.
+    /// Parameters of the class.
     #[serde(flatten)]
     pub params: Map<String, Value>,
 }
@@ -207,7 +208,7 @@ impl GeomConfig {
     }
 }
 
-/// A user name and where its secret is.
+/// A CHAP user name and its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Chap {
     /// The name sent in CHAP_N.
@@ -218,7 +219,7 @@ pub struct Chap {
     pub secret: String,
 }
 
-/// How initiators of a group prove who they are.
+/// CHAP account by which initiators authenticate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InitiatorChap {
@@ -228,107 +229,109 @@ pub struct InitiatorChap {
     /// `file:PATH`, `credential:NAME` (systemd), or the secret itself (discouraged).
     #[schemars(length(min = 1))]
     pub secret: String,
-    /// The target proves itself with this to initiators that ask; absent: with the target's
-    /// `mutual_chap`.
+    /// CHAP account by which the target authenticates itself to initiators that request it; absent:
+    /// the target's `mutual_chap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual: Option<Chap>,
 }
 
-/// What a target says to a digest that an initiator offers.
+/// Answer of a target to a digest that an initiator offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DigestPolicy {
-    /// Never.
+    /// The digest is never used.
     Off,
-    /// When the initiator wants it.
+    /// The digest is used if the initiator prefers it.
     #[default]
     Allow,
-    /// No login without it.
+    /// Logins without the digest are refused.
     Require,
 }
 
 /// `[[target]]`: a target port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetConfig {
-    /// Which driver; `ashlar schema` lists them.
+    /// Driver of the target; `ashlar schema` lists the drivers.
     pub driver: String,
-    /// Its name on the wire (iSCSI: `iqn.`, `eui.` or `naa.`; NVMe: `nqn.`).
+    /// Name of the target in its protocol (iSCSI: `iqn.`, `eui.` or `naa.`; NVMe: `nqn.`).
     #[schemars(length(min = 1, max = 223))]
     pub name: String,
-    /// Addresses with ports, `unix:PATH` (NBD) or `ether:INTERFACE` (AoE); a `local` target has
-    /// none.
+    /// Portals: addresses with ports, `unix:PATH` (NBD) or `ether:INTERFACE` (AoE); a `local`
+    /// target has none.
     #[serde(default)]
     pub listen: Vec<String>,
-    /// Initiators must know this secret, unless their group has accounts of its own; absent: no
-    /// proof is asked for. Who knows it can log in under the name of any other initiator: where
-    /// groups see different LUNs, give each group its own in `[[access]]`.
+    /// CHAP account by which initiators authenticate, unless their group has its own accounts;
+    /// absent: no authentication is required. An initiator that knows the secret can log in under
+    /// the name of any other initiator. If groups have different LUNs, give each group its own
+    /// `chap` in `[[access]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<Chap>,
-    /// The target proves itself with this secret to initiators that ask.
+    /// CHAP account by which the target authenticates itself to initiators that request it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual_chap: Option<Chap>,
-    /// Discovery sessions must know this secret; absent: anyone may ask, and is told of a target
-    /// only when a group of it matches.
+    /// CHAP account for discovery sessions; absent: any initiator may discover targets, but is
+    /// shown a target only if one of its groups matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovery_chap: Option<Chap>,
-    /// CRC32C over headers.
+    /// CRC32C of headers.
     #[serde(default)]
     pub header_digest: DigestPolicy,
-    /// CRC32C over data.
+    /// CRC32C of data.
     #[serde(default)]
     pub data_digest: DigestPolicy,
-    /// The `[[alua]]` group that its port belongs to; absent: the group `default`.
+    /// The `[[alua]]` group of the target port; absent: the group `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub port_group: Option<String>,
-    /// Relative identifier of its port, by which persistent reservations know it; absent: a free
-    /// one, which stays the target's own over restarts.
+    /// Relative target port identifier, to which persistent reservations refer; absent: a free
+    /// identifier, which the target keeps over restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub port_id: Option<u16>,
-    /// What that driver wants to know.
+    /// Parameters of the driver.
     #[serde(flatten)]
     pub params: Map<String, Value>,
 }
 
-/// How initiators can access units through the ports of a group.
+/// Access state of units through the ports of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AluaState {
-    /// Everything works, and here it works best.
+    /// All commands are executed, with the best performance.
     #[default]
     Optimized,
-    /// Everything works; another group is better.
+    /// All commands are executed; another group performs better.
     NonOptimized,
-    /// Ready to take over; media are not accessed.
+    /// Ready to take over; the medium is not accessed.
     Standby,
-    /// Only who and where is told.
+    /// Only INQUIRY, REPORT LUNS, REQUEST SENSE and commands for port groups and buffers are
+    /// executed.
     Unavailable,
-    /// As unavailable, and initiators cannot change it.
+    /// Like unavailable, but initiators cannot change the state.
     Offline,
 }
 
-/// `[[alua]]`: a group of target ports.
+/// `[[alua]]`: a target port group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AluaConfig {
-    /// Its name; `default` is the group of targets that name none.
+    /// Name of the group; targets without a `port_group` belong to `default`.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
-    /// Its identifier for initiators, unique.
+    /// Target port group identifier that initiators see; unique.
     #[schemars(range(min = 1, max = 65_535))]
     pub id: u16,
-    /// The state when the daemon starts, and when this line changes.
+    /// Access state when the daemon starts and when this line changes.
     #[serde(default)]
     pub state: AluaState,
-    /// Initiators should prefer it.
+    /// The group is reported to initiators as preferred.
     #[serde(default)]
     pub preferred: bool,
-    /// Initiators may change its state by SET TARGET PORT GROUPS.
+    /// Initiators may change the state with SET TARGET PORT GROUPS.
     #[serde(default)]
     pub explicit: bool,
 }
 
-/// What executes the commands of a unit.
+/// Handler that executes the commands of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnitHandler {
@@ -337,7 +340,7 @@ pub enum UnitHandler {
     Disk,
     /// A CD or DVD.
     Cdrom,
-    /// A disk that keeps nothing.
+    /// A disk that stores no data.
     Null,
 }
 
@@ -352,20 +355,20 @@ impl UnitHandler {
     }
 }
 
-/// Protection information of a unit, SCSI's DIF.
+/// Protection information of a unit (SCSI DIF).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnitProtection {
-    /// There is no room for it.
+    /// No space for protection information.
     #[default]
     None,
-    /// There is room; an initiator's FORMAT UNIT chooses the type.
+    /// Space for protection information; an initiator selects the type with FORMAT UNIT.
     Unformatted,
-    /// Type 1 until FORMAT UNIT chooses another.
+    /// Type 1, until FORMAT UNIT selects another type.
     Type1,
-    /// Type 2 likewise.
+    /// Type 2, until FORMAT UNIT selects another type.
     Type2,
-    /// Type 3 likewise.
+    /// Type 3, until FORMAT UNIT selects another type.
     Type3,
 }
 
@@ -376,57 +379,59 @@ impl UnitProtection {
     }
 }
 
-/// `[[unit]]`: how a provider is shown to initiators as a logical unit, on all its LUNs.
+/// `[[unit]]`: properties of a provider's logical unit, the same on all its LUNs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnitConfig {
-    /// The provider.
+    /// Name of the provider.
     #[schemars(length(min = 1, max = 255))]
     pub provider: String,
-    /// What executes its commands.
+    /// Handler that executes the commands of the unit.
     #[serde(default)]
     pub handler: UnitHandler,
-    /// Unit serial number, shown as it is written; absent: that of a LUN, or of the disk.
+    /// Unit serial number, reported as it is written; absent: the serial number of a LUN, or of the
+    /// disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub serial: Option<String>,
     /// NAA name: 16 hexadecimal digits that begin with 3 or 5, or 32 that begin with 6; absent:
-    /// made from the serial number.
+    /// derived from the serial number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 16, max = 32))]
     pub naa: Option<String>,
-    /// UUID, which hosts of NVMe know the namespace by; absent: made from the NAA name, and not
-    /// shown to hosts of SCSI.
+    /// UUID, by which NVMe hosts identify the namespace; absent: derived from the NAA name, and not
+    /// reported to SCSI hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 36, max = 36))]
     pub uuid: Option<String>,
-    /// EUI-64: 16 hexadecimal digits; absent: there is none.
+    /// EUI-64: 16 hexadecimal digits; absent: no EUI-64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 16, max = 16))]
     pub eui64: Option<String>,
-    /// Nobody may write, whatever a LUN says.
+    /// Writes are refused, whatever the mode of a LUN.
     #[serde(default)]
     pub read_only: bool,
-    /// The medium can be taken out.
+    /// The medium is removable.
     #[serde(default)]
     pub removable: bool,
-    /// SANITIZE is served: initiators may destroy everything for good.
+    /// SANITIZE is supported: initiators may destroy all data irrecoverably.
     #[serde(default)]
     pub sanitize: bool,
-    /// WRITE SAME of no blocks goes to the end of the medium; else it is refused (WSNZ).
+    /// WRITE SAME of zero blocks writes to the end of the medium; otherwise it is refused (WSNZ).
     #[serde(default)]
     pub write_same_to_end: bool,
-    /// Percentages of its room, at most two, at which initiators and `status` are told that the
-    /// disk fills up: for one that takes room as it is written, and has not enough for all of it.
-    /// None in the list: nobody is told. Absent: 80 and 90. Image files and memory disks say how
-    /// full they are; of others, block devices among them, a list is refused.
+    /// Percentages of used space, at most two, at which initiators are notified and `status` warns.
+    /// They apply to thin disks whose free space is too small for their full size. An empty list:
+    /// no warnings; absent: 80 and 90. Image files and memory disks report their used space; for
+    /// other providers, for example block devices, a list of percentages is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2), inner(range(min = 1, max = 99)))]
     pub thresholds: Option<Vec<u8>>,
-    /// Room for protection information, taken off the provider's end: what stands there is lost
-    /// when the unit is opened so for the first time.
+    /// Space for protection information, taken from the end of the provider. Data there is lost
+    /// when the unit is first opened with this setting.
     #[serde(default, skip_serializing_if = "UnitProtection::is_none")]
     pub protection: UnitProtection,
-    /// Whether writes may be answered before they are durable, at first; absent: yes.
+    /// Initial state of the write cache: whether writes may be completed before they are durable;
+    /// absent: yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_cache: Option<bool>,
     /// T10 vendor identification.
@@ -443,8 +448,8 @@ pub struct UnitConfig {
     pub revision: Option<String>,
 }
 
-/// How REPORT LUNS writes numbers; what does not fit is written by the next method. Every method
-/// is understood.
+/// Addressing method of LUN numbers in REPORT LUNS. A number that does not fit uses the next
+/// method. Initiators may use every method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LunAddressing {
@@ -464,7 +469,7 @@ impl LunAddressing {
     }
 }
 
-/// Whether a LUN can be written.
+/// Access mode of a LUN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LunMode {
@@ -480,35 +485,35 @@ pub enum LunMode {
 #[serde(from = "LunForm")]
 #[schemars(with = "LunForm")]
 pub struct LunConfig {
-    /// The provider behind it.
+    /// The provider of the LUN.
     pub provider: String,
-    /// Read-only or not.
+    /// Access mode of the LUN.
     pub mode: LunMode,
-    /// Unit serial number; absent: made from the provider's identity.
+    /// Unit serial number; absent: derived from the identity of the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
 }
 
-/// The two ways to write a LUN.
+/// The two forms of a LUN.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum LunForm {
-    /// The provider alone.
+    /// The name of the provider alone.
     Provider(String),
-    /// With what else is to be said.
+    /// A table with the provider and further properties.
     Full(LunFull),
 }
 
-/// A LUN in full.
+/// A LUN with its properties.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LunFull {
-    /// The provider behind it.
+    /// The provider of the LUN.
     provider: String,
-    /// `rw` or `ro`.
+    /// Access mode: `rw` or `ro`.
     #[serde(default)]
     mode: LunMode,
-    /// Unit serial number; absent: made from the provider's identity.
+    /// Unit serial number; absent: derived from the identity of the provider.
     #[serde(default)]
     #[schemars(length(min = 1, max = 252))]
     serial: Option<String>,
@@ -525,36 +530,38 @@ impl From<LunForm> for LunConfig {
     }
 }
 
-/// `[[access]]`: a group of initiators of one target, and what its members see.
+/// `[[access]]`: a group of initiators of one target, and their LUNs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AccessConfig {
-    /// The target it belongs to.
+    /// Name of the target.
     pub target: String,
-    /// Its name; unique within the target.
+    /// Name of the group, unique within the target.
     #[schemars(length(min = 1, max = 64))]
     pub group: String,
-    /// Patterns of initiator names with `*` and `?`.
+    /// Patterns of initiator names, with `*` and `?`.
     #[schemars(length(min = 1))]
     pub initiators: Vec<String>,
-    /// Only those who come to these addresses of ours: `ADDRESS`, `ADDRESS:PORT`, `*:PORT`,
-    /// `unix:PATH` or `ether:INTERFACE`; absent: any.
+    /// Only initiators that connect to these addresses of the target: `ADDRESS`, `ADDRESS:PORT`,
+    /// `*:PORT`, `unix:PATH` or `ether:INTERFACE`; absent: any address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub portals: Vec<String>,
-    /// The members must know this secret (iSCSI); absent: what the target asks for.
+    /// CHAP account by which the initiators of the group authenticate (iSCSI); absent: the `chap`
+    /// of the target, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<InitiatorChap>,
-    /// Accounts of single initiators, by name (iSCSI). Such an initiator logs in with its own
-    /// account only; one without an account in a group that has no `chap` is refused.
+    /// CHAP accounts of single initiators, by initiator name (iSCSI). Such an initiator can log in
+    /// only with its own account; an initiator without an account in a group without `chap` is
+    /// refused.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub initiator_chap: BTreeMap<String, InitiatorChap>,
-    /// Members with LUNs of mode `ro` may reserve the units and change their mode pages, which
-    /// others notice. Otherwise they may only register.
+    /// Initiators may reserve units whose LUN has the mode `ro` and change their mode pages, which
+    /// affects other initiators. Otherwise they may only register.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only_reserves: bool,
-    /// How the numbers of LUNs are written.
+    /// Addressing method of LUN numbers.
     #[serde(default, skip_serializing_if = "LunAddressing::is_usual")]
     pub addressing: LunAddressing,
-    /// LUN number to provider.
+    /// LUN numbers, each with its provider.
     #[serde(default, deserialize_with = "luns")]
     pub luns: BTreeMap<u64, LunConfig>,
 }

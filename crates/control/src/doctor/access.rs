@@ -1,6 +1,6 @@
 //! Check for hosts that are let in without proof, or under the name of another host.
 
-use super::{Check, Facts, Finding, Grade, bad, ok};
+use super::{Check, Facts, Finding, Severity, bad, ok};
 use crate::config::exposures;
 
 /// See the module.
@@ -14,7 +14,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
     }
     let finding = |e: crate::config::Exposure| {
         let seen = format!("target {}: {}", e.target, e.why);
-        bad(Grade::Warn, seen, "any host can read and write the LUNs", e.fix)
+        bad(Severity::Warn, seen, "any host can read and write the LUNs", e.fix)
     };
     all.into_iter().map(finding).collect()
 }

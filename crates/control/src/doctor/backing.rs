@@ -1,6 +1,6 @@
 //! Check that the files and devices behind the disks exist and fit.
 
-use super::{Check, Facts, Finding, Grade, bad, ok};
+use super::{Check, Facts, Finding, Severity, bad, ok};
 use crate::api::{DiskState, Health};
 use crate::config::DiskConfig;
 use rustix::fs::{FsWord, statfs};
@@ -47,7 +47,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
 fn removed(disk: &DiskState, path: &Path) -> Finding {
     let action = disk.troubles.first().map(|trouble| trouble.action.clone());
     bad(
-        Grade::Fail,
+        Severity::Fail,
         format!("disk {}: there is no {}, though the daemon serves it", disk.name, path.display()),
         "its data is lost when the daemon stops",
         action.unwrap_or_else(|| "ashlar status".to_owned()),
@@ -74,13 +74,13 @@ fn one(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<Finding> {
             }
         };
         let finding = format!("disk {name}: there is no {shown}");
-        return vec![bad(Grade::Fail, finding, "the disk cannot be created", fix)];
+        return vec![bad(Severity::Fail, finding, "the disk cannot be created", fix)];
     };
     let device = about.file_type().is_block_device();
     let used = mounts.lines().any(|l| l.split(' ').next() == path.to_str());
     if device && used {
         return vec![bad(
-            Grade::Fail,
+            Severity::Fail,
             format!("disk {name}: {shown} is mounted here"),
             "its file system would be damaged by writes from two sides",
             format!("umount {shown}"),
@@ -88,7 +88,7 @@ fn one(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<Finding> {
     }
     if let Err(e) = OpenOptions::new().read(true).write(true).open(path) {
         return vec![bad(
-            Grade::Fail,
+            Severity::Fail,
             format!("disk {name}: {shown} cannot be opened for writing: {e}"),
             "the disk cannot be created",
             format!("chown USER {shown}, with the user that runs the daemon"),
@@ -97,7 +97,7 @@ fn one(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<Finding> {
     let made = disk.params.contains_key("size");
     if !device && about.len() < SECTOR_BYTES_MIN && !made {
         return vec![bad(
-            Grade::Fail,
+            Severity::Fail,
             format!("disk {name}: {shown} has {} bytes, less than a sector", about.len()),
             "the disk cannot be created",
             format!("truncate -s SIZE {shown}, or set `size`"),
@@ -112,7 +112,7 @@ fn place(disk: &DiskConfig, path: &Path) -> Vec<Finding> {
     let (name, shown) = (&disk.name, path.display());
     if IN_MEMORY.contains(&about.f_type) {
         return vec![bad(
-            Grade::Warn,
+            Severity::Warn,
             format!("disk {name}: {shown} lies in memory (tmpfs)"),
             "its contents are lost when this machine restarts",
             "mv it to a real file system and change `path`",
@@ -120,7 +120,7 @@ fn place(disk: &DiskConfig, path: &Path) -> Vec<Finding> {
     }
     if !PUNCH_HOLES.contains(&about.f_type) {
         return vec![bad(
-            Grade::Warn,
+            Severity::Warn,
             format!("disk {name}: the file system under {shown} is not known to punch holes"),
             "space that initiators discard may not come back",
             "mv it to ext4, XFS or Btrfs and change `path`",

@@ -1,6 +1,6 @@
 //! Check of the buses: whether they reach the expected disks.
 
-use super::{Check, Facts, Finding, Grade, bad, ok};
+use super::{Check, Facts, Finding, Severity, bad, ok};
 use crate::api::{BusState, Health};
 
 /// See the module.
@@ -23,6 +23,6 @@ fn troubles(bus: &BusState) -> impl Iterator<Item = Finding> {
             "correct what is named, or its section [[bus]]; `ashlar cam rescan {}` asks at once",
             bus.number
         );
-        bad(Grade::Fail, format!("{}: {}", bus.name, trouble.why), consequence, fix)
+        bad(Severity::Fail, format!("{}: {}", bus.name, trouble.why), consequence, fix)
     })
 }

@@ -1,7 +1,7 @@
 //! Check of the files that targets and file servers name for TLS: whether they can be read and when
 //! they expire.
 
-use super::{Check, Facts, Finding, Grade, bad, ok};
+use super::{Check, Facts, Finding, Severity, bad, ok};
 use crate::api::CertificateState;
 use std::io::Read;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn file(at: &str, key: &str, path: &str) -> Option<Finding> {
         Ok(contents) => contents,
         Err(e) => {
             return Some(bad(
-                Grade::Fail,
+                Severity::Fail,
                 format!("{at}: {key} {path}: {e}"),
                 "it cannot be served",
                 format!("ls -l {path}, or correct `{key}`"),
@@ -62,7 +62,7 @@ fn file(at: &str, key: &str, path: &str) -> Option<Finding> {
 
 /// The finding about a certificate that has expired or expires soon.
 pub(super) fn validity(file: &CertificateState) -> Option<Finding> {
-    let grade = if file.expires_s < 0 { Grade::Fail } else { Grade::Warn };
+    let grade = if file.expires_s < 0 { Severity::Fail } else { Severity::Warn };
     Some(bad(
         grade,
         format!("{}: {}", file.at, file.warning()?),

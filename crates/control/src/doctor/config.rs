@@ -1,6 +1,6 @@
 //! Check that the configuration can be read, and that the running daemon can carry it out.
 
-use super::{Check, Facts, Finding, Grade, bad, ok};
+use super::{Check, Facts, Finding, Severity, bad, ok};
 use crate::api::Error;
 use crate::config::TargetConfig;
 
@@ -11,13 +11,13 @@ pub const CHECK: Check =
 /// A target that its driver would refuse.
 fn told(e: Error) -> Finding {
     let next = e.next.unwrap_or_else(|| "Correct it, then run `ashlar plan`.".to_owned());
-    bad(Grade::Fail, format!("{}: {}", e.at, e.source), "apply refuses it", next)
+    bad(Severity::Fail, format!("{}: {}", e.at, e.source), "apply refuses it", next)
 }
 
 /// A step that the daemon would refuse.
 fn planned(why: &str) -> Finding {
     let next = "Correct the file, then run `ashlar plan`.";
-    bad(Grade::Fail, why.to_string(), "plan and apply refuse it", next)
+    bad(Severity::Fail, why.to_string(), "plan and apply refuse it", next)
 }
 
 fn look(facts: &Facts) -> Vec<Finding> {
@@ -34,13 +34,13 @@ fn look(facts: &Facts) -> Vec<Finding> {
             }
         }
         Some(Err(e)) => vec![bad(
-            Grade::Fail,
+            Severity::Fail,
             format!("{}: {}", e.at, e.source.lines().next().unwrap_or("")),
             "serve, plan and apply refuse it",
             format!("ashlar plan {file}, and correct the lines shown"),
         )],
         None => vec![bad(
-            Grade::Warn,
+            Severity::Warn,
             format!("there is no {file}"),
             "serve, plan and apply need a file to be named",
             "ashlar schema config, then write one; `ashlar schema KIND` has examples",

@@ -1,6 +1,6 @@
 //! Check that there are file descriptors for many connections.
 
-use super::{Check, Facts, Finding, Grade, bad, ok};
+use super::{Check, Facts, Finding, Severity, bad, ok};
 
 /// File descriptors below which a busy target runs out.
 const FDS_MIN: u64 = 4096;
@@ -17,7 +17,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
         Ok(n) if n < FDS_MIN => {
             let top = hard.parse::<u64>().unwrap_or(1 << 20).clamp(FDS_MIN, 1 << 20);
             vec![bad(
-                Grade::Warn,
+                Severity::Warn,
                 format!("at most {n} file descriptors"),
                 format!("about {n} connections and disks, then logins are refused"),
                 format!("ulimit -n {top}, or LimitNOFILE={top} in the unit"),

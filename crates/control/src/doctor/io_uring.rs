@@ -1,6 +1,6 @@
 //! Check that the kernel allows io_uring.
 
-use super::{Check, Facts, Finding, Grade, bad, ok};
+use super::{Check, Facts, Finding, Severity, bad, ok};
 
 /// See the module.
 pub const CHECK: Check = Check { id: "io_uring", doc: "whether the kernel allows io_uring", look };
@@ -14,20 +14,20 @@ fn look(facts: &Facts) -> Vec<Finding> {
         return match core.port_kind.as_str() {
             "uring" => ok(text),
             _ if core.why == AS_CONFIGURED => ok(text),
-            _ => vec![bad(Grade::Warn, text, SLOWER, "sysctl kernel.io_uring_disabled=0")],
+            _ => vec![bad(Severity::Warn, text, SLOWER, "sysctl kernel.io_uring_disabled=0")],
         };
     }
     let path = facts.proc.join("sys/kernel/io_uring_disabled");
     match std::fs::read_to_string(path).as_deref().map(str::trim) {
         Ok("0") => ok("allowed for everybody"),
         Ok("1") => vec![bad(
-            Grade::Warn,
+            Severity::Warn,
             "allowed only for root and one group (kernel.io_uring_disabled is 1)",
             SLOWER,
             "sysctl kernel.io_uring_disabled=0, or add the user to kernel.io_uring_group",
         )],
         Ok(_) => vec![bad(
-            Grade::Warn,
+            Severity::Warn,
             "forbidden (kernel.io_uring_disabled is 2)",
             SLOWER,
             "sysctl kernel.io_uring_disabled=0",

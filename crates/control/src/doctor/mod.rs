@@ -22,7 +22,7 @@ use std::path::PathBuf;
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Grade {
+pub enum Severity {
     /// Nothing to mend.
     #[default]
     Ok,
@@ -32,13 +32,13 @@ pub enum Grade {
     Fail,
 }
 
-impl Grade {
+impl Severity {
     /// The word printed.
     pub const fn word(self) -> &'static str {
         match self {
-            Grade::Ok => "ok",
-            Grade::Warn => "warn",
-            Grade::Fail => "FAIL",
+            Severity::Ok => "ok",
+            Severity::Warn => "warn",
+            Severity::Fail => "FAIL",
         }
     }
 }
@@ -49,7 +49,7 @@ pub struct Finding {
     /// Which check.
     pub check: String,
     /// How bad it is.
-    pub grade: Grade,
+    pub grade: Severity,
     /// What was seen.
     pub finding: String,
     /// What follows from it; empty when nothing does.
@@ -132,7 +132,7 @@ fn ok(finding: impl Into<String>) -> Vec<Finding> {
 }
 
 fn bad(
-    grade: Grade,
+    grade: Severity,
     finding: impl Into<String>,
     consequence: impl Into<String>,
     fix: impl Into<String>,

@@ -2,7 +2,7 @@
 //! when the first one is away at a start. The daemon keeps the names of disks that report an
 //! identity; others are known by their places.
 
-use super::{Check, Facts, Finding, Grade, bad, ok};
+use super::{Check, Facts, Finding, Severity, bad, ok};
 use crate::api::{BusState, DeviceState};
 use crate::config::Config;
 
@@ -40,7 +40,7 @@ fn goes_by_order(bus: &BusState, disk: &DeviceState, config: &Config) -> bool {
 fn told(bus: &BusState, disk: &DeviceState) -> Finding {
     let name = &disk.name;
     bad(
-        Grade::Warn,
+        Severity::Warn,
         format!("{name} {} of {} has its name by the order of discovery", disk.device, bus.name),
         format!(
             "it does not say who it is (no serial number, no NAA name), so its name cannot be \

@@ -1,6 +1,6 @@
 //! Check that the addresses of the targets are free.
 
-use super::{Check, Facts, Finding, Grade, bad, ok};
+use super::{Check, Facts, Finding, Severity, bad, ok};
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
@@ -30,13 +30,13 @@ fn look(facts: &Facts) -> Vec<Finding> {
         {
             let finding = format!("{address}: this machine has no such interface");
             let fix = "ip link shows those it has; change `listen`".to_owned();
-            out.push(bad(Grade::Fail, finding, "the target cannot be served there", fix));
+            out.push(bad(Severity::Fail, finding, "the target cannot be served there", fix));
         }
         let Ok(socket) = address.parse::<SocketAddr>() else { continue };
         let Err(e) = TcpListener::bind(socket) else { continue };
         if e.kind() == std::io::ErrorKind::AddrNotAvailable {
             out.push(bad(
-                Grade::Warn,
+                Severity::Warn,
                 format!("{address}: no interface of this machine has that address"),
                 "initiators cannot reach the target there until one has it",
                 "ip address shows the addresses of this machine; add it or change `listen`",
@@ -59,7 +59,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
             _ => "ip address shows the addresses of this machine; change `listen`".to_owned(),
         };
         let finding = format!("{address} cannot be listened on: {e}");
-        out.push(bad(Grade::Fail, finding, "the target cannot be served there", fix));
+        out.push(bad(Severity::Fail, finding, "the target cannot be served there", fix));
     }
     let count = wanted.len();
     if out.is_empty() { ok(format!("{count} looked at, free or ours")) } else { out }
@@ -70,7 +70,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
 fn unix(address: &str, path: &Path) -> Option<Finding> {
     let fail = |what: String, fix: String| {
         let finding = format!("{address} cannot be listened on: {what}");
-        Some(bad(Grade::Fail, finding, "the target cannot be served there", fix))
+        Some(bad(Severity::Fail, finding, "the target cannot be served there", fix))
     };
     let shown = path.display();
     match std::fs::symlink_metadata(path) {

@@ -1,6 +1,6 @@
 //! Check that secrets can be read, are long enough, and are private.
 
-use super::{Check, Facts, Finding, Grade, bad, ok};
+use super::{Check, Facts, Finding, Severity, bad, ok};
 use crate::config::secret;
 use std::os::unix::fs::MetadataExt;
 
@@ -26,13 +26,13 @@ fn look(facts: &Facts) -> Vec<Finding> {
         literal |= secret::is_literal(reference);
         match secret::resolve(reference) {
             Err(e) => out.push(bad(
-                Grade::Fail,
+                Severity::Fail,
                 format!("{}: {}", e.at, e.source),
                 format!("target {target} cannot be served"),
                 e.advice(),
             )),
             Ok(bytes) if bytes.len() < secret::CHAP_BYTES_MIN => out.push(bad(
-                Grade::Fail,
+                Severity::Fail,
                 format!("the secret of {user} has only {} bytes", bytes.len()),
                 "it can be guessed; initiators that follow RFC 7143 refuse it",
                 "head -c 12 /dev/urandom | base64 > FILE && chmod 600 FILE",
@@ -44,7 +44,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
     if literal && mode & 0o077 != 0 {
         let file = facts.file.display();
         out.push(bad(
-            Grade::Fail,
+            Severity::Fail,
             format!("{file} has secrets in it and mode {:04o}", mode & 0o7777),
             "every user of this machine can read them",
             format!("chmod 600 {file}, and better: secret = \"file:PATH\""),

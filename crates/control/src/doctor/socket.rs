@@ -1,6 +1,6 @@
 //! Check that the control socket is alive and private.
 
-use super::{Check, Facts, Finding, Grade, bad, ok};
+use super::{Check, Facts, Finding, Severity, bad, ok};
 use crate::api::Kind;
 use std::os::unix::fs::MetadataExt;
 
@@ -14,20 +14,20 @@ fn look(facts: &Facts) -> Vec<Finding> {
     let mode = about.as_ref().map_or(0, |m| m.mode());
     match (&facts.daemon, about.is_ok()) {
         (Ok(_), _) if mode & 0o077 != 0 => vec![bad(
-            Grade::Warn,
+            Severity::Warn,
             format!("{path} has mode {:04o}", mode & 0o7777),
             "others can connect; the daemon refuses them, one by one",
             format!("chmod 600 {path}"),
         )],
         (Ok(_), _) => ok(format!("a daemon answers on {path}")),
         (Err(e), true) if e.kind == Kind::Forbidden => vec![bad(
-            Grade::Fail,
+            Severity::Fail,
             format!("{path} belongs to another user"),
             "commands of this user are refused",
             "sudo ashlar status",
         )],
         (Err(_), true) => vec![bad(
-            Grade::Warn,
+            Severity::Warn,
             format!("{path} exists, but no daemon answers"),
             "the daemon was killed, or hangs",
             "ashlar serve, which takes a stale socket over",

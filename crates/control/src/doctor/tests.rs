@@ -49,14 +49,14 @@ impl Drop for Machine {
 }
 
 /// The grades that a check gives, and that its words are there when it has something to say.
-fn grades(id: &str, facts: &Facts) -> Vec<Grade> {
+fn grades(id: &str, facts: &Facts) -> Vec<Severity> {
     let check = CHECKS.iter().find(|c| c.id == id).expect("a check");
     let found = check.run(facts);
     for f in &found {
         assert_eq!(f.check, id);
         assert!(!f.finding.is_empty());
-        assert_eq!(f.grade == Grade::Ok, f.fix.is_empty(), "{f:?}");
-        assert_eq!(f.grade == Grade::Ok, f.consequence.is_empty(), "{f:?}");
+        assert_eq!(f.grade == Severity::Ok, f.fix.is_empty(), "{f:?}");
+        assert_eq!(f.grade == Severity::Ok, f.consequence.is_empty(), "{f:?}");
     }
     found.iter().map(|f| f.grade).collect()
 }
@@ -65,17 +65,17 @@ fn grades(id: &str, facts: &Facts) -> Vec<Grade> {
 fn kernel_and_limits() {
     let machine = Machine::new("kernel");
     let mut facts = machine.facts(None);
-    for (text, grade) in [("0\n", Grade::Ok), ("1\n", Grade::Warn), ("2\n", Grade::Warn)] {
+    for (text, grade) in [("0\n", Severity::Ok), ("1\n", Severity::Warn), ("2\n", Severity::Warn)] {
         machine.write("sys/kernel/io_uring_disabled", text);
         assert_eq!(grades("io_uring", &facts), [grade]);
     }
     let mut state = State::default();
     state.daemon.cores = vec![CoreState { port_kind: "uring".to_owned(), ..CoreState::default() }];
     facts.daemon = Ok(state);
-    assert_eq!(grades("io_uring", &facts), [Grade::Ok], "what runs says more");
+    assert_eq!(grades("io_uring", &facts), [Severity::Ok], "what runs says more");
     let core =
         |why: &str| CoreState { port_kind: "poll".to_owned(), why: why.to_owned(), busy_ns: 0 };
-    for (why, grade) in [("poll, as configured", Grade::Ok), ("poll, refused", Grade::Warn)] {
+    for (why, grade) in [("poll, as configured", Severity::Ok), ("poll, refused", Severity::Warn)] {
         let mut state = State::default();
         state.daemon.cores = vec![core(why)];
         facts.daemon = Ok(state);
@@ -85,17 +85,17 @@ fn kernel_and_limits() {
         machine.write("self/limits", &format!("Max open files  {fds}  524288  files\n"));
     };
     limit("1024");
-    assert_eq!(grades("fds", &facts), [Grade::Warn]);
+    assert_eq!(grades("fds", &facts), [Severity::Warn]);
     limit("524288");
-    assert_eq!(grades("fds", &facts), [Grade::Ok]);
+    assert_eq!(grades("fds", &facts), [Severity::Ok]);
 }
 
 #[test]
 fn configuration_and_secrets() {
     let machine = Machine::new("config");
-    assert_eq!(grades("config", &machine.facts(None)), [Grade::Warn]);
-    assert_eq!(grades("config", &machine.facts(Some("x = 1\n"))), [Grade::Fail]);
-    assert_eq!(grades("config", &machine.facts(Some(""))), [Grade::Ok]);
+    assert_eq!(grades("config", &machine.facts(None)), [Severity::Warn]);
+    assert_eq!(grades("config", &machine.facts(Some("x = 1\n"))), [Severity::Fail]);
+    assert_eq!(grades("config", &machine.facts(Some(""))), [Severity::Ok]);
     let target = |secret: &str| {
         format!(
             "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:0']\n\
@@ -107,16 +107,16 @@ fn configuration_and_secrets() {
         fs::set_permissions(path, fs::Permissions::from_mode(m)).expect("mode");
     };
     mode(&facts.file, 0o644);
-    assert_eq!(grades("secrets", &facts), [Grade::Fail]);
+    assert_eq!(grades("secrets", &facts), [Severity::Fail]);
     mode(&facts.file, 0o600);
-    assert_eq!(grades("secrets", &facts), [Grade::Ok]);
-    assert_eq!(grades("secrets", &machine.facts(Some(&target("short")))), [Grade::Fail]);
+    assert_eq!(grades("secrets", &facts), [Severity::Ok]);
+    assert_eq!(grades("secrets", &machine.facts(Some(&target("short")))), [Severity::Fail]);
     let path = machine.write("secret", "0123456789abc\n");
     mode(&path, 0o640);
     let facts = machine.facts(Some(&target(&format!("file:{}", path.display()))));
-    assert_eq!(grades("secrets", &facts), [Grade::Fail]);
+    assert_eq!(grades("secrets", &facts), [Severity::Fail]);
     mode(&path, 0o600);
-    assert_eq!(grades("secrets", &facts), [Grade::Ok]);
+    assert_eq!(grades("secrets", &facts), [Severity::Ok]);
 }
 
 #[test]
@@ -124,9 +124,9 @@ fn certificates_are_reported_thirty_days_ahead() {
     const DAY_S: i64 = 24 * 3600;
     for (expires_s, grade, words) in [
         (31 * DAY_S, None, ""),
-        (30 * DAY_S, Some(Grade::Warn), "expires in 30 days"),
-        (DAY_S, Some(Grade::Warn), "expires in 1 day"),
-        (-DAY_S, Some(Grade::Fail), "expired 1 day ago"),
+        (30 * DAY_S, Some(Severity::Warn), "expires in 30 days"),
+        (DAY_S, Some(Severity::Warn), "expires in 1 day"),
+        (-DAY_S, Some(Severity::Fail), "expired 1 day ago"),
     ] {
         let (key, path) = ("tls_certificate".to_owned(), "/x".to_owned());
         let at = "target t".to_owned();
@@ -146,19 +146,19 @@ fn backing_files() {
         format!("[[disk]]\nname='d'\nkind='file'\npath='{}'\n{more}\n", path.display())
     };
     let none = machine.0.join("none.img");
-    assert_eq!(grades("backing", &machine.facts(Some(&disk(&none, "")))), [Grade::Fail]);
+    assert_eq!(grades("backing", &machine.facts(Some(&disk(&none, "")))), [Severity::Fail]);
     let lost = machine.0.join("nowhere/none.img");
     let facts = machine.facts(Some(&disk(&lost, "size_bytes='1M'")));
-    assert_eq!(grades("backing", &facts), [Grade::Fail]);
+    assert_eq!(grades("backing", &facts), [Severity::Fail]);
     let small = machine.write("small.img", "x");
-    assert_eq!(grades("backing", &machine.facts(Some(&disk(&small, "")))), [Grade::Fail]);
+    assert_eq!(grades("backing", &machine.facts(Some(&disk(&small, "")))), [Severity::Fail]);
     let there = machine.write("there.img", &"x".repeat(512));
     let grade = grades("backing", &machine.facts(Some(&disk(&there, ""))));
-    assert!(!grade.contains(&Grade::Fail), "{grade:?}");
+    assert!(!grade.contains(&Severity::Fail), "{grade:?}");
     let shm = Path::new("/dev/shm");
     if shm.is_dir() {
         let facts = machine.facts(Some(&disk(&shm.join("none.img"), "size_bytes='1M'")));
-        assert_eq!(grades("backing", &facts), [Grade::Warn]);
+        assert_eq!(grades("backing", &facts), [Severity::Warn]);
     }
 }
 
@@ -172,23 +172,23 @@ fn ports_socket_and_version() {
     };
     // RFC 5737: no machine has it.
     let foreign = machine.facts(Some(&target("192.0.2.77:3260")));
-    assert_eq!(grades("ports", &foreign), [Grade::Warn]);
+    assert_eq!(grades("ports", &foreign), [Severity::Warn]);
     let mut facts = machine.facts(Some(&target(&address)));
-    assert_eq!(grades("ports", &facts), [Grade::Fail]);
-    assert_eq!(grades("socket", &facts), [Grade::Ok], "no daemon runs");
+    assert_eq!(grades("ports", &facts), [Severity::Fail]);
+    assert_eq!(grades("socket", &facts), [Severity::Ok], "no daemon runs");
     machine.write("ashlar.sock", "");
-    assert_eq!(grades("socket", &facts), [Grade::Warn], "stale");
+    assert_eq!(grades("socket", &facts), [Severity::Warn], "stale");
     let mut state = State { schema_version: 1, ..State::default() };
     state.targets = vec![TargetState { portals: vec![address], ..TargetState::default() }];
     state.daemon.version = "1.2.3".to_owned();
     facts.daemon = Ok(state.clone());
-    assert_eq!(grades("ports", &facts), [Grade::Ok], "it is ours");
-    assert_eq!(grades("version", &facts), [Grade::Ok]);
+    assert_eq!(grades("ports", &facts), [Severity::Ok], "it is ours");
+    assert_eq!(grades("version", &facts), [Severity::Ok]);
     state.daemon.version = "1.0.0".to_owned();
     facts.daemon = Ok(state.clone());
-    assert_eq!(grades("version", &facts), [Grade::Warn]);
+    assert_eq!(grades("version", &facts), [Severity::Warn]);
     facts.daemon = Ok(State { schema_version: 9, ..state });
-    assert_eq!(grades("version", &facts), [Grade::Fail]);
+    assert_eq!(grades("version", &facts), [Severity::Fail]);
 }
 
 #[test]
@@ -199,22 +199,22 @@ fn unix_addresses_are_looked_at_too() {
         let listen = format!("listen=['unix:{}']\n", path.display());
         machine.facts(Some(&format!("[[target]]\ndriver='other'\nname='t'\n{listen}")))
     };
-    assert_eq!(grades("ports", &at("free.sock")), [Grade::Ok]);
+    assert_eq!(grades("ports", &at("free.sock")), [Severity::Ok]);
     let busy = std::os::unix::net::UnixListener::bind(machine.0.join("busy.sock")).expect("bind");
     let facts = at("busy.sock");
-    assert_eq!(grades("ports", &facts), [Grade::Fail], "somebody else listens");
+    assert_eq!(grades("ports", &facts), [Severity::Fail], "somebody else listens");
     drop(busy);
-    assert_eq!(grades("ports", &facts), [Grade::Ok], "left behind: it is taken away");
+    assert_eq!(grades("ports", &facts), [Severity::Ok], "left behind: it is taken away");
     machine.write("file.sock", "not a socket");
-    assert_eq!(grades("ports", &at("file.sock")), [Grade::Fail]);
-    assert_eq!(grades("ports", &at("no/such/folder.sock")), [Grade::Fail]);
+    assert_eq!(grades("ports", &at("file.sock")), [Severity::Fail]);
+    assert_eq!(grades("ports", &at("no/such/folder.sock")), [Severity::Fail]);
 }
 
 #[test]
 fn buses() {
     let machine = Machine::new("buses");
     let mut facts = machine.facts(None);
-    assert_eq!(grades("buses", &facts), [Grade::Ok], "nobody to ask");
+    assert_eq!(grades("buses", &facts), [Severity::Ok], "nobody to ask");
     let noted = TroubleState { why: "sda is mounted".into(), ..TroubleState::default() };
     let well = BusState { name: "mps0".into(), troubles: vec![noted], ..BusState::default() };
     let why = |n: u8| TroubleState {
@@ -232,9 +232,9 @@ fn buses() {
     let none = BusState { troubles: vec![why(2), why(3)], devices: Vec::new(), ..one.clone() };
     let state = |buses| Ok(State { buses, ..State::default() });
     facts.daemon = state(vec![well.clone()]);
-    assert_eq!(grades("buses", &facts), [Grade::Ok]);
+    assert_eq!(grades("buses", &facts), [Severity::Ok]);
     facts.daemon = state(vec![well, one, none]);
-    assert_eq!(grades("buses", &facts), [Grade::Fail; 3], "each is said");
+    assert_eq!(grades("buses", &facts), [Severity::Fail; 3], "each is said");
     let check = CHECKS.iter().find(|c| c.id == "buses").expect("a check");
     let said = &check.run(&facts)[0];
     assert_eq!(said.finding, "iscsi0: iqn.x at 10.0.0.1:3260: connection refused");
@@ -262,16 +262,16 @@ fn names() {
         facts
     };
     let by_order = document("", "da1");
-    assert_eq!(grades("names", &facts(&by_order, &["da0", "da1"])), [Grade::Warn]);
-    assert_eq!(grades("names", &facts(&by_order, &["ada0", "da1"])), [Grade::Ok], "alone");
+    assert_eq!(grades("names", &facts(&by_order, &["da0", "da1"])), [Severity::Warn]);
+    assert_eq!(grades("names", &facts(&by_order, &["ada0", "da1"])), [Severity::Ok], "alone");
     let mut kept = facts(&by_order, &["da0", "da1"]);
     let devices = kept.daemon.as_mut().map(|state| &mut state.buses[0].devices);
     devices.expect("a daemon").iter_mut().for_each(|disk| disk.kept = true);
-    assert_eq!(grades("names", &kept), [Grade::Ok], "kept");
+    assert_eq!(grades("names", &kept), [Severity::Ok], "kept");
     let pinned = document("names = { da1 = 'S1' }", "da1");
-    assert_eq!(grades("names", &facts(&pinned, &["da0", "da1"])), [Grade::Ok]);
+    assert_eq!(grades("names", &facts(&pinned, &["da0", "da1"])), [Severity::Ok]);
     let label = document("", "gpt/store");
-    assert_eq!(grades("names", &facts(&label, &["da0", "da1"])), [Grade::Ok], "nobody uses it");
+    assert_eq!(grades("names", &facts(&label, &["da0", "da1"])), [Severity::Ok], "nobody uses it");
     let check = CHECKS.iter().find(|c| c.id == "names").expect("a check");
     let said = &check.run(&facts(&by_order, &["da0", "da1"]))[0];
     assert!(said.fix.contains("names = { da1 = \"0:7\" }"), "{said:?}");

@@ -1,6 +1,6 @@
 //! Check that the command and the daemon have the same version.
 
-use super::{Check, Facts, Finding, Grade, bad, ok};
+use super::{Check, Facts, Finding, Severity, bad, ok};
 use crate::api::SCHEMA_VERSION;
 
 /// See the module.
@@ -12,7 +12,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
     let (theirs, ours) = (&state.daemon.version, &facts.version);
     if state.schema_version != SCHEMA_VERSION {
         return vec![bad(
-            Grade::Fail,
+            Severity::Fail,
             format!("the daemon speaks form {}, this {SCHEMA_VERSION}", state.schema_version),
             "answers may be misread",
             "restart the daemon with the binary that is installed: systemctl restart ashlar",
@@ -20,7 +20,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
     }
     if theirs != ours {
         return vec![bad(
-            Grade::Warn,
+            Severity::Warn,
             format!("the daemon is {theirs}, this is {ours}"),
             "verbs of the newer one are missing in the other",
             "restart the daemon with the binary that is installed: systemctl restart ashlar",

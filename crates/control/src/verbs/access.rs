@@ -14,42 +14,41 @@ use wire::portal::{Place, PortalRule, any_matches};
 /// Which LUNs an initiator would see.
 pub struct Check;
 
-/// What `access check` takes.
+/// Parameters of `access check`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CheckParams {
     /// Name of the initiator.
     pub initiator: String,
-    /// Only of this target.
+    /// Check only this target.
     #[serde(default)]
     pub target: Option<String>,
-    /// Only when it comes to this address of ours: ADDRESS:PORT, unix:PATH or
-    /// ether:INTERFACE.
+    /// Check only access through this portal: ADDRESS:PORT, unix:PATH or ether:INTERFACE.
     #[serde(default)]
     pub portal: Option<String>,
 }
 
-/// What one target shows.
+/// LUNs of one target that an initiator sees.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Seen {
     /// The target.
     pub target: String,
-    /// The group that matches; absent when none does, and then nothing is seen.
+    /// The matching access group; absent if none matches, and then no LUN is visible.
     pub group: Option<String>,
-    /// Why: the pattern that matches, or that none does.
+    /// Reason: the pattern that matches, or that no group matches.
     pub why: String,
-    /// What is seen.
+    /// Visible LUNs.
     pub luns: Vec<LunState>,
-    /// What will be seen when its provider is there.
+    /// LUNs that become visible when their providers exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub awaited: Vec<AwaitedState>,
 }
 
-/// What `access check` answers.
+/// Answer of `access check`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CheckAnswer {
-    /// The initiator asked for.
+    /// Name of the initiator, as given.
     pub initiator: String,
-    /// Every target.
+    /// Results for all targets.
     pub targets: Vec<Seen>,
 }
 
@@ -126,10 +125,10 @@ impl Verb for Check {
     type Params = CheckParams;
     type Answer = CheckAnswer;
     const NAME: &'static str = "access.check";
-    const DOC: &'static str = "Say which LUNs an initiator would see, and why";
-    const DETAIL: &'static str = "The initiator is named as its transport names it: an iSCSI \
-        name, or for NBD tls:NAME, unix:USER or ip:ADDRESS. With --portal the answer is for those \
-        who come to that address of ours.";
+    const DOC: &'static str = "Show which LUNs an initiator would see, and why";
+    const DETAIL: &'static str = "The initiator is given by its name in the transport: an iSCSI \
+        name, or for NBD tls:NAME, unix:USER or ip:ADDRESS. With --portal the answer is for logins \
+        at that portal.";
     const EXAMPLES: &'static [&'static str] = &[
         "ashlar access check iqn.1998-01.com.vmware:esx1",
         "ashlar access check tls:backup --portal 192.0.2.1:10809",
@@ -172,14 +171,14 @@ impl DaemonVerb for Check {
 /// Who may see a provider.
 pub struct Who;
 
-/// What `access who` takes.
+/// Parameters of `access who`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WhoParams {
     /// Name of a provider, or a LUN as TARGET/GROUP/NUMBER, or the serial number of a LUN.
     pub lun: String,
 }
 
-/// One way to a provider.
+/// One LUN that gives access to a provider.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Way {
     /// The target.
@@ -188,21 +187,21 @@ pub struct Way {
     pub group: String,
     /// The LUN.
     pub lun: LunState,
-    /// Its provider is not there, and is waited for.
+    /// The provider of the LUN is missing and awaited.
     #[serde(default)]
     pub missing: bool,
-    /// Who may: patterns of initiator names.
+    /// Patterns of the names of initiators that may use the LUN.
     pub initiators: Vec<String>,
-    /// At which of our addresses; empty means any.
+    /// Portals through which they may use it; empty: all.
     pub portals: Vec<String>,
-    /// Who is connected now.
+    /// Initiators that are connected now.
     pub connected: Vec<String>,
 }
 
-/// What `access who` answers.
+/// Answer of `access who`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WhoAnswer {
-    /// Every way; none when nobody may.
+    /// All LUNs that give access; empty if no initiator has access.
     pub ways: Vec<Way>,
 }
 
@@ -256,9 +255,10 @@ impl Verb for Who {
     type Params = WhoParams;
     type Answer = WhoAnswer;
     const NAME: &'static str = "access.who";
-    const DOC: &'static str = "Say who may see a provider or LUN, and who does now";
-    const DETAIL: &'static str = "Of a disk or another provider the LUNs of what stands on it are \
-        shown, too: who sees a partition sees a part of the disk.";
+    const DOC: &'static str = "Show which initiators may use a provider or LUN";
+    const DETAIL: &'static str = "Also shows which initiators are connected now. For a disk or \
+        another provider, the LUNs of all providers above it are included: a LUN on a partition \
+        gives access to a part of the disk.";
     const EXAMPLES: &'static [&'static str] = &["ashlar access who d0p1"];
     const POSITIONAL: &'static [&'static str] = &["lun"];
 

@@ -13,11 +13,11 @@ use serde_json::json;
 /// Which groups there are.
 pub struct Show;
 
-/// What `alua show` takes: nothing.
+/// Parameters of `alua show`: none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ShowParams {}
 
-/// What `alua show` and `alua set` answer.
+/// Answer of `alua show` and `alua set`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
     /// The groups, by identifier.
@@ -61,12 +61,12 @@ impl DaemonVerb for Show {
 /// Changes the state of a group.
 pub struct Set;
 
-/// What `alua set` takes.
+/// Parameters of `alua set`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SetParams {
     /// Name of the group.
     pub group: String,
-    /// The state that it shall have.
+    /// The new access state.
     pub state: AluaState,
 }
 
@@ -75,9 +75,10 @@ impl Verb for Set {
     type Answer = Answer;
     const NAME: &'static str = "alua.set";
     const DOC: &'static str = "Change the access state of a group of target ports";
-    const DETAIL: &'static str = "Before a group gives up access to its media, what it has begun \
-        ends; meanwhile it is transitioning. Every initiator hears of the change. The state is \
-        kept over a restart, in the state folder, until `ashlar.toml` gives the group another.";
+    const DETAIL: &'static str = "Before a group gives up access to its media, its running \
+        commands end; meanwhile its state is transitioning. Every initiator is notified of the \
+        change. The state is kept in the state folder over a restart, until `ashlar.toml` gives \
+        the group another state.";
     const EXAMPLES: &'static [&'static str] = &["ashlar alua set default standby"];
     const POSITIONAL: &'static [&'static str] = &["group", "state"];
 

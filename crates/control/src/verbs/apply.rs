@@ -13,38 +13,38 @@ use serde::{Deserialize, Serialize};
 /// See the module.
 pub struct Apply;
 
-/// What `apply` takes.
+/// Parameters of `apply`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
     /// The configuration; `-` for standard input. Default: $ASHLAR_CONFIG, else
     /// /etc/ashlar/ashlar.toml.
     pub file: Option<String>,
-    /// Its text (the command reads the file).
+    /// Text of the configuration (the command reads the file).
     #[schemars(extend("x-hidden" = true))]
     pub document: Option<String>,
     /// Check everything, change nothing.
     pub dry_run: bool,
-    /// Name of something whose data may be lost; may be given several times.
+    /// Name of an object whose data may be lost; may be given several times.
     pub yes_destroy: Vec<String>,
-    /// Refuse when the running configuration is not of this generation (see plan --json).
+    /// Refuse unless the running configuration has this generation (see plan --json).
     pub if_generation: Option<u64>,
 }
 
-/// What `apply` and `undo` answer.
+/// Answer of `apply` and `undo`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// Version of this form.
+    /// Version of the format of this answer.
     pub schema_version: u32,
     /// Whether anything was changed.
     pub changed: bool,
-    /// It was a dry run.
+    /// Whether this was a dry run.
     pub dry_run: bool,
     /// Generation of the running configuration afterwards.
     pub generation: u64,
-    /// What was done, in order; for a dry run what would be.
+    /// Completed steps, in order; for a dry run, the steps that would be done.
     pub steps: Vec<Step>,
-    /// What the user should know.
+    /// Remarks for the user.
     pub notes: Vec<String>,
 }
 
@@ -92,9 +92,9 @@ impl Verb for Apply {
     type Answer = Answer;
     const NAME: &'static str = "apply";
     const DOC: &'static str = "Apply the configuration, completely or not at all";
-    const DETAIL: &'static str = "Every step is checked before the first is done. When a step \
-        fails, those before it are taken back. Steps that destroy data need --yes-destroy NAME. \
-        The configuration applied is archived: see history and undo.";
+    const DETAIL: &'static str = "Every step is checked before the first is done. If a step fails, \
+        the completed steps are undone. Steps that destroy data need --yes-destroy NAME. The \
+        applied configuration is archived: see history and undo.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar apply", "ashlar apply new.toml --dry-run", "ashlar apply --yes-destroy scratch"];
     const POSITIONAL: &'static [&'static str] = &["file"];

@@ -12,37 +12,37 @@ use serde_json::json;
 /// Makes a LUN a block device.
 pub struct Attach;
 
-/// By what a LUN becomes a block device.
+/// Method that makes a LUN a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
     /// The kernel's network block device.
     Nbd,
-    /// A loop device on a file that is served by FUSE.
+    /// A loop device on a file served by FUSE.
     Fuse,
 }
 
-/// What `attach` takes.
+/// Parameters of `attach`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AttachParams {
-    /// The LUN, or the name of its unit.
+    /// Number of the LUN, or name of its unit.
     pub lun: Option<String>,
-    /// The local target, if there are several.
+    /// Local target; needed only if there are several.
     pub target: Option<String>,
-    /// By what: the kernel's NBD, or a loop device on a file served by FUSE. Without it as `by` of
-    /// the target says, which is NBD where the kernel has it.
+    /// Method: the kernel's NBD, or a loop device on a file served by FUSE. Default: `by` of the
+    /// target, which is by default NBD if the kernel has it.
     pub by: Option<By>,
-    /// Show what is attached; attach nothing.
+    /// Show the attached LUNs; attach nothing.
     pub list: bool,
 }
 
-/// What `attach` and `detach` answer.
+/// Answer of `attach` and `detach`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// The device made; absent when none was asked for.
+    /// The new block device; absent if none was requested.
     pub device: Option<String>,
-    /// What is attached now.
+    /// LUNs that are attached now.
     pub attached: Vec<AttachedState>,
 }
 
@@ -61,18 +61,19 @@ impl Verb for Attach {
     type Answer = Answer;
     const NAME: &'static str = "attach";
     const DOC: &'static str = "Attach a LUN as a block device of this machine";
-    const DETAIL: &'static str = "The LUN is one that an access group of a target with driver = \
-        \"local\" grants the initiator local:TARGET. The kernel's requests pass the target engine \
-        like any initiator's: masking, reservations, write protection and statistics hold. The \
-        device is a network block device where the kernel has the module `nbd`: a socket for each \
-        core of the daemon, no network. In use, it outlives the daemon, killed or restarted: \
-        its users wait until a new daemon has taken it over, `reconnect` seconds of the target at \
-        most; what a killed one took along the kernel sends again after `resend` seconds (with \
-        a client of one's own: `nbd-client -persist -timeout 30 HOST DEVICE`). Elsewhere it is a \
-        loop device, without a cache of its own, on a file that the daemon serves by FUSE, and \
-        ends with the daemon. Needs root. LUNs in `attach` of the target are \
-        there again after a restart. While something is attached the daemon's memory is locked, \
-        and it is not ended when memory is short. Prints the device.";
+    const DETAIL: &'static str = "The LUN must be one that an access group of a target with driver \
+        = \"local\" grants to the initiator local:TARGET. Requests of the kernel pass through the \
+        target engine like those of any initiator: masking, reservations, write protection and \
+        statistics apply. The device is a network block device if the kernel has the module `nbd`: \
+        a socket for each core of the daemon, no network. A device in use outlives a daemon that \
+        is killed or restarted: its users wait until a new daemon has taken it over, for at most \
+        `reconnect` seconds of the target. Requests that a killed daemon did not answer are sent \
+        again by the kernel after `resend` seconds (with a separate NBD client: `nbd-client \
+        -persist -timeout 30 HOST DEVICE`). Without the module, the device is a loop device, \
+        without a cache of its own, on a file that the daemon serves by FUSE, and ends with the \
+        daemon. Needs root. LUNs in `attach` of the target are attached again after a restart. \
+        While a LUN is attached, the daemon's memory is locked, and the kernel does not kill the \
+        daemon when memory is short. Prints the device.";
     const EXAMPLES: &'static [&'static str] = &[
         "ashlar attach 0",
         "ashlar attach d0 --target here",
@@ -101,15 +102,15 @@ impl DaemonVerb for Attach {
 /// Takes the block device away.
 pub struct Detach;
 
-/// What `detach` takes.
+/// Parameters of `detach`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DetachParams {
-    /// The LUN, the name of its unit, or the device.
+    /// Number of the LUN, name of its unit, or the device.
     pub name: String,
-    /// The local target, if there are several.
+    /// Local target; needed only if there are several.
     #[serde(default)]
     pub target: Option<String>,
-    /// Though somebody uses it: what the machine holds is written first; later requests fail.
+    /// Detach a device that is in use: its cached data is written first; later requests fail.
     #[serde(default)]
     pub force: bool,
 }
@@ -119,9 +120,9 @@ impl Verb for Detach {
     type Answer = Answer;
     const NAME: &'static str = "detach";
     const DOC: &'static str = "Detach the block device of a LUN";
-    const DETAIL: &'static str = "Refused while the device is in use: mounted, swap, under \
-        another device, or open in a process; says by whom. A LUN in `attach` of the target comes \
-        back with the next start.";
+    const DETAIL: &'static str = "Refused while the device is in use: mounted, swap, under another \
+        device, or open in a process; the error names the user. A LUN in `attach` of the target is \
+        attached again at the next start.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar detach 0", "ashlar detach /dev/loop0", "ashlar detach 0 --force"];
     const POSITIONAL: &'static [&'static str] = &["name"];

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// See the module.
 pub struct Completions;
 
-/// Which shell.
+/// Shell of the completion script.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Shell {
@@ -22,14 +22,14 @@ pub enum Shell {
     Fish,
 }
 
-/// What `completions` takes.
+/// Parameters of `completions`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Params {
-    /// Which shell.
+    /// Shell of the completion script.
     pub shell: Shell,
 }
 
-/// What `completions` answers.
+/// Answer of `completions`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
     /// The script.

@@ -5,7 +5,7 @@ use super::plan::{self, default_file};
 use crate::api::{Exit, Result};
 use crate::client::Client;
 use crate::config::{Catalog, Config, TargetConfig, read};
-use crate::doctor::{CHECKS, Facts, Finding, Grade};
+use crate::doctor::{CHECKS, Facts, Finding, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -13,20 +13,20 @@ use serde_json::json;
 /// See the module.
 pub struct Doctor;
 
-/// What `doctor` takes.
+/// Parameters of `doctor`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
-    /// Only this check.
+    /// Run only this check.
     pub check: Option<String>,
-    /// The configuration to look at. Default: $ASHLAR_CONFIG, else /etc/ashlar/ashlar.toml.
+    /// The configuration to check. Default: $ASHLAR_CONFIG, else /etc/ashlar/ashlar.toml.
     pub file: Option<String>,
 }
 
-/// What `doctor` answers.
+/// Answer of `doctor`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// Every check's findings, in order.
+    /// Findings of all checks, in order.
     pub findings: Vec<Finding>,
 }
 
@@ -41,7 +41,7 @@ impl Verb for Doctor {
 
     fn table(answer: &Answer) -> String {
         let one = |f: &Finding| match f.grade {
-            Grade::Ok => format!("ok     {}: {}\n", f.check, f.finding),
+            Severity::Ok => format!("ok     {}: {}\n", f.check, f.finding),
             grade => format!(
                 "{:<6} {}: {}\n       consequence: {}\n       fix: {}\n",
                 grade.word(),
@@ -55,7 +55,7 @@ impl Verb for Doctor {
     }
 
     fn exit(answer: &Answer) -> Exit {
-        let ok = answer.findings.iter().all(|f| f.grade == Grade::Ok);
+        let ok = answer.findings.iter().all(|f| f.grade == Severity::Ok);
         if ok { Exit::Done } else { Exit::Degraded }
     }
 }

@@ -8,33 +8,33 @@ use serde::{Deserialize, Serialize};
 /// See the module.
 pub struct Explain;
 
-/// What `explain` takes.
+/// Parameters of `explain`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
-    /// The number, as messages print it: ASH-0042. All when absent.
+    /// Error code, as messages print it: ASH-0042. Absent: all codes.
     pub code: Option<String>,
 }
 
-/// One number.
+/// One error code.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Meaning {
-    /// `ASH-0042`.
+    /// Error code, as in `ASH-0042`.
     pub code: String,
-    /// The word in JSON.
+    /// Name of the error in JSON.
     pub kind: Kind,
-    /// What it means.
+    /// Meaning of the code.
     pub title: String,
-    /// What to do.
+    /// Remedy.
     pub next: String,
-    /// Exit code of a command that fails so.
+    /// Exit code of a command that fails with it.
     pub exit: u8,
 }
 
-/// What `explain` answers.
+/// Answer of `explain`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// The meanings asked for.
+    /// Meanings of the requested codes.
     pub meanings: Vec<Meaning>,
 }
 

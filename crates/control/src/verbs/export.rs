@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// See the module.
 pub struct Export;
 
-/// What `export` takes.
+/// Parameters of `export`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Params {
     /// Print secrets that are written out in the configuration.
@@ -25,14 +25,14 @@ pub struct Params {
 /// refuses a document that contains it.
 const HIDDEN: &str = "(hidden)";
 
-/// What `export` answers.
+/// Answer of `export`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
     /// Generation of the running configuration.
     pub generation: u64,
-    /// The document, as `apply` takes it.
+    /// The document, in the format that `apply` reads.
     pub document: String,
-    /// The same as a value.
+    /// The same configuration as a JSON value.
     pub config: Config,
 }
 
@@ -41,12 +41,12 @@ impl Verb for Export {
     type Answer = Answer;
     const NAME: &'static str = "export";
     const DOC: &'static str = "Print the running configuration as ashlar.toml";
-    const DETAIL: &'static str = "The text can be given to plan and apply. References to secrets \
+    const DETAIL: &'static str = "`plan` and `apply` accept the text. References to secrets \
         (file:PATH, credential:NAME) are printed; a secret that is written out in the \
-        configuration is hidden without --secrets, and a document with a hidden one is refused. \
-        Layers, geoms and buses that were made by hand are told at its head; members \
-        and settings of geoms are those that they have. Names that renamed disks had for NBD \
-        clients are `aliases`.";
+        configuration is hidden without --secrets, and a document with a hidden secret is refused. \
+        Comments at the head list layers, geoms and buses that were made by hand; geoms are \
+        printed with their present members and settings. Former names of renamed disks for NBD \
+        clients are printed as `aliases`.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar export > ashlar.toml", "ashlar export --secrets > ashlar.toml"];
 

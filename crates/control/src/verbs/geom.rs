@@ -13,29 +13,29 @@ use std::time::Duration;
 /// See the module.
 pub struct Geom;
 
-/// What `geom` takes.
+/// Parameters of `geom`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Params {
     /// The class.
     pub class: String,
-    /// The class's verb.
+    /// The verb of the class.
     pub verb: String,
-    /// Its parameters: KEY=VALUE. Numbers may have units.
+    /// Parameters of the verb: KEY=VALUE. Numbers may have units.
     #[serde(default)]
     pub params: Vec<String>,
     /// Name of a provider whose contents may be lost.
     #[serde(default)]
     pub yes_destroy: Vec<String>,
-    /// Its parameters as a value; those by KEY=VALUE are added to it.
+    /// Parameters as a JSON value; parameters given as KEY=VALUE are added to it.
     #[serde(default)]
     #[schemars(extend("x-hidden" = true))]
     pub value: Map<String, Value>,
 }
 
-/// What `geom` answers.
+/// Answer of `geom`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// The class's own answer.
+    /// Answer of the class.
     pub answer: Value,
 }
 
@@ -56,12 +56,13 @@ impl Verb for Geom {
     type Answer = Answer;
     const NAME: &'static str = "geom";
     const DOC: &'static str = "Run a verb of a class";
-    const DETAIL: &'static str = "`insert` and `remove` slip any class that is one layer in \
-        under those who use a provider, and take it out again, while requests flow. Meanwhile it \
-        has the provider's name, and the provider its. It is no part of ashlar.toml and gone at \
-        the next start. `disk resize` reads the size of a file or \
-        device again, and with `size` makes a file larger first; initiators are told. A verb that \
-        a class does not have is answered with those it has.";
+    const DETAIL: &'static str = "`insert` puts a layer between a provider and its users while \
+        requests flow, and `remove` takes it out again; this works for any class that is a single \
+        layer. Meanwhile the layer has the name of the provider, and the provider has the name of \
+        the layer. The layer is not part of ashlar.toml and is gone at the next start. `disk \
+        resize` reads the size of a file or device again, and with `size` makes a file larger \
+        first; initiators are notified. If a class does not have the verb, the error lists its \
+        verbs.";
     const EXAMPLES: &'static [&'static str] = &[
         "ashlar geom nop configure name=slow delay_ms=1 read_delay_percent=100",
         "ashlar geom nop insert name=slow provider=d0p1",

@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 /// See the module.
 pub struct History;
 
-/// What `history` takes: nothing.
+/// Parameters of `history`: none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Params {}
 
-/// What `history` answers.
+/// Answer of `history`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// Oldest first; the last one runs.
+    /// Configurations, oldest first; the last one is running.
     pub applied: Vec<Archived>,
 }
 

@@ -16,26 +16,26 @@ pub struct Inspect;
 /// Clears.
 pub struct Wipe;
 
-/// What `inspect` takes.
+/// Parameters of `inspect`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct InspectParams {
     /// The provider.
     pub provider: String,
 }
 
-/// What `wipe` takes.
+/// Parameters of `wipe`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WipeParams {
     /// The provider.
     pub provider: String,
-    /// Clear everything found on the provider of this name, which is repeated as consent.
+    /// Name of the provider again, as consent to clear everything found on it.
     #[serde(default)]
     pub yes_destroy: Vec<String>,
-    /// The same without a name; for scripts that were written before --yes-destroy.
+    /// Consent without a name, for scripts that were written before --yes-destroy.
     #[serde(default)]
     #[schemars(extend("x-hidden" = true))]
     pub force: bool,
-    /// Clear only what is of this kind (gpt, ext, mirror) or begins at this byte (0x1fe).
+    /// Clear only signatures of this kind (gpt, ext, mirror) or at this byte offset (0x1fe).
     #[serde(default)]
     pub only: Vec<String>,
 }
@@ -46,33 +46,33 @@ pub struct WipeParams {
 pub struct Finding {
     /// Byte offset of the signature.
     pub offset: u64,
-    /// Its bytes, which are what is cleared.
+    /// Length of the signature in bytes; only these bytes are cleared.
     pub bytes: u64,
-    /// Short word.
+    /// Kind of the signature in one word, as for --only.
     pub kind: String,
-    /// The class that would claim it; linux, geom, firmware or other when none here would.
+    /// Class that would claim it; linux, geom, firmware or other if no class of this daemon would.
     pub class: String,
-    /// In words.
+    /// Description of the signature.
     pub what: String,
-    /// Why it would be claimed, or not.
+    /// Reason why it would be claimed or not.
     pub why: String,
-    /// main, backup, guard or stale.
+    /// Role of the signature: main, backup, guard or stale.
     pub standing: String,
-    /// The partition in whose range it lies.
+    /// Index of the partition that contains it.
     pub inside: Option<u32>,
-    /// The layer that shows it, of which the provider is a member.
+    /// Layer on which it is visible, and of which the provider is a member.
     pub shown_on: Option<String>,
     /// Whether `wipe --yes-destroy` would clear it.
     pub would_clear: bool,
 }
 
-/// What a class said when it looked.
+/// Result of the taste of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Said {
     /// The class.
     pub class: String,
-    /// Its words.
+    /// The result in words.
     pub said: String,
 }
 
@@ -80,35 +80,35 @@ pub struct Said {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Range {
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
-/// What both answer.
+/// Answer of `inspect` and `wipe`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Answer {
-    /// What was done; empty when nothing was to be.
+    /// Summary of the result of `wipe`; empty for `inspect`.
     pub message: String,
     /// The provider.
     pub provider: String,
-    /// Its size.
+    /// Size of the provider in bytes.
     pub media_bytes: u64,
-    /// Its sector.
+    /// Sector size of the provider in bytes.
     pub sector_bytes: u32,
-    /// What is there (after clearing: what is left), by offset.
+    /// Signatures found, by offset; after clearing, the remaining ones.
     pub findings: Vec<Finding>,
-    /// What was cleared, in the order in which it was.
+    /// Cleared signatures, in the order of clearing.
     pub cleared: Vec<Finding>,
-    /// What each class said when it looked at the provider.
+    /// Result of the taste of each class.
     pub verdicts: Vec<Said>,
-    /// Class and name of each geom on it.
+    /// Class and name of each geom on the provider.
     pub claimed_by: Vec<String>,
-    /// Who has it open; nothing clears it then.
+    /// Users that have the provider open; `wipe` is refused then.
     pub in_use: Option<String>,
-    /// Ranges near its ends that cannot be read.
+    /// Ranges near the ends of the provider that cannot be read.
     pub unread: Vec<Range>,
 }
 
@@ -172,11 +172,11 @@ impl Verb for Inspect {
     type Answer = Answer;
     const NAME: &'static str = "inspect";
     const DOC: &'static str = "Show labels, tables and file systems on a provider";
-    const DETAIL: &'static str = "Looks at the places where the classes of this daemon, the \
-        classes of FreeBSD's GEOM, RAID firmware and Linux keep their signatures, and through the \
-        first and the last MiB for what was left behind by media of another size. Each line has \
-        its place, who would claim it and why, and whether it is the first, a backup copy or \
-        stale. Nothing is written.";
+    const DETAIL: &'static str = "Searches the places where the classes of this daemon, the \
+        classes of FreeBSD's GEOM, RAID firmware and Linux keep their signatures. Also searches \
+        the first and the last MiB for signatures left over from media of another size. Each line \
+        shows the offset of a signature, the class that would claim it, the reason, and whether it \
+        is the main one, a backup copy or stale. Writes nothing.";
     const EXAMPLES: &'static [&'static str] = &["ashlar inspect d0"];
     const POSITIONAL: &'static [&'static str] = &["provider"];
 
@@ -200,13 +200,13 @@ impl Verb for Wipe {
     type Answer = Answer;
     const NAME: &'static str = "wipe";
     const DOC: &'static str = "Erase labels, tables and file systems of a provider";
-    const DETAIL: &'static str = "Says what it would clear, and clears it only with --yes-destroy \
-        PROVIDER (all of it) or --only KIND or OFFSET. Refused while a user has the provider open. \
-        Only the signatures are overwritten, with zeroes, file systems before tables and tables \
-        before what makes the provider a member of something; each is on stable storage before \
-        the next is written, and every class looks again at the end. The data stays where it is, \
-        but nothing finds it any more. Copies and leftovers inside a partition are that \
-        partition's, and are cleared with --only alone.";
+    const DETAIL: &'static str = "Lists the signatures that would be cleared, and clears them only \
+        with --yes-destroy PROVIDER (all of them) or --only KIND or OFFSET. Refused while a user \
+        has the provider open. Only the signatures are overwritten, with zeroes: file systems \
+        before tables, and tables before the metadata of a member. Each is on stable storage \
+        before the next is written, and every class tastes the provider again at the end. The data \
+        remains on the provider, but can no longer be found. Copies and leftovers inside a \
+        partition belong to that partition and are cleared with --only alone.";
     const EXAMPLES: &'static [&'static str] = &[
         "ashlar wipe d0",
         "ashlar wipe d0 --yes-destroy d0",

@@ -15,13 +15,13 @@ const EVENTS_MAX: usize = 10_000;
 /// See the module.
 pub struct Journal;
 
-/// What `journal` takes.
+/// Parameters of `journal`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
-    /// Only events after the one of this number.
+    /// Show only events after the event with this number.
     pub after: u64,
-    /// At most so many.
+    /// Largest number of events to show.
     pub limit: usize,
 }
 
@@ -31,12 +31,12 @@ impl Default for Params {
     }
 }
 
-/// What `journal` answers.
+/// Answer of `journal`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// Oldest first.
+    /// Events, oldest first.
     pub events: Vec<Event>,
-    /// Events before these that were asked for and are forgotten: the daemon keeps the newest.
+    /// Number of requested older events that are lost: the daemon keeps only the newest events.
     #[serde(default)]
     pub forgotten: u64,
 }
@@ -46,7 +46,7 @@ impl Verb for Journal {
     type Answer = Answer;
     const NAME: &'static str = "journal";
     const DOC: &'static str = "List events since the daemon started";
-    const DETAIL: &'static str = "The same events come live from /v1/events on the socket.";
+    const DETAIL: &'static str = "The path /v1/events of the socket streams the same events live.";
     const EXAMPLES: &'static [&'static str] = &["ashlar journal", "ashlar journal --after 120"];
 
     fn table(answer: &Answer) -> String {

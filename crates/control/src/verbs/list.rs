@@ -15,57 +15,57 @@ use serde::{Deserialize, Serialize};
 /// See the module.
 pub struct List;
 
-/// What can be listed.
+/// Kind of the listed objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
     /// Disks, geoms and targets.
     #[default]
     All,
-    /// Bottom providers.
+    /// Disks, the bottom of the graph.
     Disks,
     /// Geoms.
     Geoms,
-    /// Providers and who claimed them, and why nobody claimed the others.
+    /// Providers, the classes that claimed them, and why the others are unclaimed.
     Providers,
     /// Targets.
     Targets,
     /// LUNs of all groups.
     Luns,
-    /// LUNs that are block devices of this machine, or shall be.
+    /// LUNs that are attached as block devices of this machine, or wait for it.
     Attached,
 }
 
-/// What `list` takes.
+/// Parameters of `list`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
-    /// What.
+    /// Kind of objects to list.
     pub what: What,
-    /// Only what has this name (or class or kind).
+    /// List only objects with this name, class or kind.
     pub name: Option<String>,
 }
 
 /// One table.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Listing {
-    /// What it lists.
+    /// Title of the table.
     pub title: String,
-    /// Names of the columns; those with `>` in front hold numbers.
+    /// Names of the columns; a leading `>` marks a column of numbers.
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Vec<String>>,
 }
 
-/// What `list` answers.
+/// Answer of `list`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// Version of this form.
+    /// Version of the format of this answer.
     pub schema_version: u32,
-    /// What was asked for, in full: disks, geoms (for providers too), targets (for LUNs too),
-    /// attached LUNs, or all of it.
+    /// Full state of the requested objects: disks, geoms (for providers too), targets (for LUNs
+    /// too), attached LUNs, or all of these.
     pub state: State,
-    /// The same as tables.
+    /// The same data as tables.
     pub listings: Vec<Listing>,
 }
 
@@ -311,8 +311,9 @@ impl Verb for List {
     type Answer = Answer;
     const NAME: &'static str = "list";
     const DOC: &'static str = "List disks, geoms, providers, targets or LUNs";
-    const DETAIL: &'static str = "With --json the answer holds what was asked for in full, with \
-        every counter and every class's own facts; `list` alone gives the whole state.";
+    const DETAIL: &'static str = "With --json the answer holds the full state of the requested \
+        objects, with every counter and the facts of every class; `list` alone gives the whole \
+        state.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar list", "ashlar list providers d0", "ashlar list geoms part"];
     const POSITIONAL: &'static [&'static str] = &["what", "name"];

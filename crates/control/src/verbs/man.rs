@@ -12,15 +12,15 @@ use std::path::Path;
 /// See the module.
 pub struct Man;
 
-/// What `man` takes.
+/// Parameters of `man`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
-    /// Folder for the pages, made when absent. Without it the overview is printed.
+    /// Folder for the pages, created if absent. Without a folder, the overview is printed.
     pub out: Option<String>,
 }
 
-/// What `man` answers.
+/// Answer of `man`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
     /// Files written.

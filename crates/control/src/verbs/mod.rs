@@ -89,7 +89,7 @@ pub const VERBS: &[Entry] = &[
 /// Group descriptions of the verbs that have a dot in their name.
 pub const GROUPS: &[(&str, &str)] = &[
     ("part", "Show and edit partition tables"),
-    ("access", "Show what an initiator sees, and who sees a LUN"),
+    ("access", "Show the LUNs of an initiator and the initiators of a LUN"),
     ("alua", "Show and set access states of target port groups"),
     ("tray", "Load and eject removable media"),
 ];

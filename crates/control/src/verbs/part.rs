@@ -11,16 +11,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// A change, and when it is written.
+/// A change, and whether it is written at once.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Edit<P> {
-    /// What the class is asked for.
+    /// Parameters for the class.
     #[serde(flatten)]
     pub of: P,
-    /// Keep the change in memory: `part commit` writes it, `part undo` forgets it.
+    /// Keep the change in memory: `part commit` writes it, `part undo` discards it.
     #[serde(default)]
     pub no_commit: bool,
-    /// gpart's flags: without a C among them it is as with --no-commit.
+    /// Flags of gpart; without a C among them, the same as --no-commit.
     #[schemars(extend("x-short" = "f"))]
     #[serde(default)]
     pub flags: Option<String>,
@@ -38,7 +38,7 @@ impl<P> Edit<P> {
 /// A change that loses data.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Losing<P> {
-    /// What the class is asked for.
+    /// Parameters for the class.
     #[serde(flatten)]
     pub of: P,
     /// Name of the provider whose contents may be lost.
@@ -46,19 +46,19 @@ pub struct Losing<P> {
     pub yes_destroy: Vec<String>,
 }
 
-/// What `part set` and `part unset` take.
+/// Parameters of `part set` and `part unset`.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Named {
-    /// The provider with the table.
+    /// Provider with the partition table.
     pub geom: String,
     /// The attribute: bootme, active, ...
     #[serde(default)]
     pub attribute: Option<String>,
-    /// The same, as an option.
+    /// The attribute, given as an option.
     #[schemars(extend("x-short" = "a"))]
     #[serde(default)]
     pub attrib: Option<String>,
-    /// Its slot; the table itself when absent.
+    /// Index of the partition; absent: the table itself.
     #[schemars(extend("x-short" = "i"))]
     #[serde(default)]
     pub index: Option<u32>,
@@ -155,8 +155,8 @@ macro_rules! part_verbs {
 
 part_verbs! {
     Create(Edit<Losing<request::Create>>), "part.create", "Create an empty partition table",
-    "What is on the provider becomes unreachable; when a table, label or file system was found \
-     there, --yes-destroy NAME is asked for.",
+    "The contents of the provider become unreachable; if a table, label or file system is found \
+     there, --yes-destroy NAME is required.",
     ["ashlar part create ada0 --scheme gpt"], ["provider"],
     |control, p| {
         let (Losing { of: mut create, yes_destroy }, now) = p.parts();
@@ -176,14 +176,14 @@ part_verbs! {
     };
 
     Add(Edit<request::Add>), "part.add", "Add a partition",
-    "What is not given is filled in: the first gap, the whole gap, the first free index. Numbers \
-     are sectors, with a unit bytes.",
+    "Missing values are filled in: the first gap, the whole gap, the first free index. Numbers are \
+     sectors; numbers with a unit are bytes.",
     ["ashlar part add ada0 --type linux-data --size 10G --align 1M --label root"], ["geom"],
     |_control, p| { Ok(p.parts()) };
 
     Delete(Edit<Losing<request::Delete>>), "part.delete",
     "Delete a partition; its data becomes unreachable",
-    "The name of the partition's provider must be typed: --yes-destroy ada0p1.",
+    "Requires --yes-destroy with the name of the partition's provider: --yes-destroy ada0p1.",
     ["ashlar part delete ada0 --index 1 --yes-destroy ada0p1"], ["geom"],
     |control, p| {
         let (Losing { of: delete, yes_destroy }, now) = p.parts();
@@ -204,19 +204,19 @@ part_verbs! {
     };
 
     Resize(Edit<request::Resize>), "part.resize", "Change the size of a partition",
-    "Without --size it grows to the end of the gap behind it. What a shorter partition cuts off \
-     is lost to it: shrink the file system first.",
+    "Without --size the partition grows to the end of the gap behind it. A shrunk partition loses \
+     the data behind its new end: shrink the file system first.",
     ["ashlar part resize ada0 --index 2 --size 20G"], ["geom"],
     |_control, p| { Ok(p.parts()) };
 
-    Recover(Edit<One>), "part.recover", "Write a damaged table anew from its good copy",
+    Recover(Edit<One>), "part.recover", "Rewrite a damaged partition table from its good copy",
     "",
     ["ashlar part recover ada0"], ["geom"],
     |_control, p| { Ok(p.parts()) };
 
     Destroy(Edit<Losing<request::Destroy>>), "part.destroy", "Destroy a partition table",
-    "The partitions in the table go with it, so the name of the provider must be typed; --force \
-     is agreement enough. A table with a partition in use is never destroyed.",
+    "The partitions in the table are destroyed too, so --yes-destroy with the name of the provider \
+     is required; --force is enough instead. A table with a partition in use is never destroyed.",
     ["ashlar part destroy ada0 --yes-destroy ada0", "ashlar part destroy -F ada0"], ["geom"],
     |_control, p| {
         let (Losing { of: mut destroy, yes_destroy }, now) = p.parts();
@@ -239,7 +239,7 @@ part_verbs! {
     };
 
     Unset(Edit<Named>), "part.unset", "Unset an attribute of a partition or table",
-    "The same attributes as `part set` has; unsetting bootonce leaves bootme as it is.",
+    "Accepts the same attributes as `part set`; unsetting bootonce leaves bootme as it is.",
     ["ashlar part unset ada0 bootme --index 2", "ashlar part unset -a bootonce -i 2 ada0"],
     ["geom", "attribute"],
     |_control, p| {
@@ -247,17 +247,17 @@ part_verbs! {
         Ok((named.attribute("part unset")?, now))
     };
 
-    Commit(One), "part.commit", "Write the changes of a partition table that wait",
-    "Verbs with --no-commit leave their change waiting: its partitions are there, the disk is as \
-     it was, and nobody else may write the table. `part show` lists what waits. A verb without \
-     --no-commit writes what waits with its own change. What waits when the daemon stops is \
-     forgotten.",
+    Commit(One), "part.commit", "Write the pending changes of a partition table",
+    "A verb with --no-commit leaves its change pending: its partitions exist, the disk is \
+     unchanged, and no other user may write the table. `part show` lists the pending changes. A \
+     verb without --no-commit writes them together with its own change. Pending changes are \
+     discarded when the daemon stops.",
     ["ashlar part commit ada0"], ["geom"],
     |_control, p| { Ok((p, true)) };
 
-    Undo(One), "part.undo", "Forget the changes of a partition table that wait",
-    "The table is again as the disk has it. Refused while a partition is open that would go, move \
-     or shrink. See `ashlar part commit`.",
+    Undo(One), "part.undo", "Discard the pending changes of a partition table",
+    "The table is again as the disk has it. Refused while an open partition would be removed, \
+     moved or shrunk. See `ashlar part commit`.",
     ["ashlar part undo ada0"], ["geom"],
     |_control, p| { Ok((p, true)) };
 }

@@ -22,12 +22,12 @@ pub struct Backup;
 /// Reads it.
 pub struct Restore;
 
-/// What `part backup` answers.
+/// Answer of `part backup`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BackupAnswer {
-    /// The table as gpart's text.
+    /// The table in gpart's text format.
     pub text: String,
-    /// The table as `part restore` takes it too: scheme, entries, partitions, ids.
+    /// The table in the form that `part restore` also reads: scheme, entries, partitions, ids.
     #[serde(flatten)]
     pub table: Map<String, Value>,
 }
@@ -37,11 +37,11 @@ impl Verb for Backup {
     type Answer = BackupAnswer;
     const NAME: &'static str = "part.backup";
     const DOC: &'static str = "Print a partition table as text that `part restore` reads";
-    const DETAIL: &'static str = "The text is gpart's: a line with the scheme and its slots, then \
-        a line a partition: index, type, first sector, sectors, label, attributes. With --json it \
-        also has the unique ids and the usable range. The data of the partitions, boot code and \
-        tables inside partitions are not in it. Changes that wait are not in it either; a damaged \
-        table is printed as `part recover` would write it.";
+    const DETAIL: &'static str = "The text has gpart's format: a line with the scheme and its \
+        number of slots, then a line for each partition: index, type, first sector, sectors, \
+        label, attributes. With --json it also has the unique ids and the usable range. It does \
+        not contain the data of the partitions, boot code, tables inside partitions, or pending \
+        changes; a damaged table is printed as `part recover` would write it.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar part backup ada0 > ada0.part", "ashlar part backup ada0 --json > ada0.json"];
     const POSITIONAL: &'static [&'static str] = &["geom"];
@@ -62,13 +62,13 @@ impl Verb for Restore {
     type Params = Edit<request::Restore>;
     type Answer = PartAnswer;
     const NAME: &'static str = "part.restore";
-    const DOC: &'static str = "Make the partition table of a backup on standard input";
-    const DETAIL: &'static str = "Takes what `part backup` or gpart's backup printed, as text or \
-        JSON. The table is made on all the providers named, or on none. A line that is wrong is \
-        named, and nothing is written. A partition table that is there is given up only with \
-        --force, one with a partition in use never; a label, file system or anything else only \
-        with --yes-destroy and the provider's name. Disk and partitions get new unique \
-        ids unless --ids is given.";
+    const DOC: &'static str = "Restore a partition table from a backup on standard input";
+    const DETAIL: &'static str = "Reads the output of `part backup` or of gpart's backup, as text \
+        or JSON. The table is created on all the named providers, or on none. If a line is wrong, \
+        the error names it and nothing is written. An existing partition table is replaced only \
+        with --force, and never while one of its partitions is in use; a label, file system or \
+        other content is overwritten only with --yes-destroy and the provider's name. Disk and \
+        partitions get new unique ids unless --ids is given.";
     const EXAMPLES: &'static [&'static str] = &[
         "ashlar part restore ada1 < ada0.part",
         "ashlar part restore -l -F ada1 ada2 < ada0.part",

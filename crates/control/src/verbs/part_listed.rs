@@ -14,7 +14,7 @@ pub struct Status;
 /// Everything.
 pub struct List;
 
-/// What `part status` takes.
+/// Parameters of `part status`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StatusParams {
@@ -23,31 +23,31 @@ pub struct StatusParams {
     /// For scripts: no header, name and state on every line.
     #[schemars(extend("x-short" = "s"))]
     pub script: bool,
-    /// Name tables, not their partitions.
+    /// Print names of tables instead of partitions.
     #[schemars(extend("x-short" = "g"))]
     pub geoms: bool,
-    /// Tables without a partition too; they are shown without it as well.
+    /// Include tables without a partition (always done).
     #[schemars(extend("x-short" = "a"))]
     pub all: bool,
 }
 
-/// What `part list` takes.
+/// Parameters of `part list`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ListParams {
     /// Providers with tables, or partitions; all when none is given.
     pub names: Vec<String>,
-    /// Tables without a partition too.
+    /// Include tables without a partition.
     #[schemars(extend("x-short" = "a"))]
     pub all: bool,
 }
 
-/// What both answer.
+/// Answer of `part status` and `part list`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// As GEOM prints it.
+    /// Text in the format of GEOM.
     pub text: String,
-    /// The same for programs.
+    /// The same data for programs.
     #[serde(default)]
     pub geoms: Vec<Value>,
 }
@@ -56,7 +56,7 @@ impl Verb for Status {
     type Params = StatusParams;
     type Answer = Answer;
     const NAME: &'static str = "part.status";
-    const DOC: &'static str = "Show each partition, the state of its table and where the table is";
+    const DOC: &'static str = "Show partitions, the state of their table and its provider";
     const DETAIL: &'static str = "";
     const EXAMPLES: &'static [&'static str] = &["ashlar part status", "ashlar part status -s ada0"];
     const POSITIONAL: &'static [&'static str] = &["names"];

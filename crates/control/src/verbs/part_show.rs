@@ -12,7 +12,7 @@ use serde_json::json;
 /// See the module.
 pub struct Show;
 
-/// What `part show` takes.
+/// Parameters of `part show`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
@@ -29,19 +29,19 @@ pub struct Params {
     pub providers: bool,
 }
 
-/// What `part show` answers.
+/// Answer of `part show`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
     /// The tables.
     pub tables: Vec<PartTable>,
-    /// What was named and carries no table, with why.
+    /// Named providers without a table, each with the reason.
     #[serde(default)]
     pub without: Vec<String>,
-    /// How they shall be printed.
+    /// Style of the printed tables.
     pub style: Style,
 }
 
-/// What stands in the columns of a printed table.
+/// Contents of the columns of a printed table.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Style {
     /// Labels instead of types.
@@ -139,8 +139,8 @@ impl Verb for Show {
     const NAME: &'static str = "part.show";
     const DOC: &'static str = "Show partition tables with their gaps";
     const DETAIL: &'static str = "Columns: first sector, number of sectors, index, type, \
-        attributes, size. The first line is the whole usable range; it says [CORRUPT] of a table \
-        that `part recover` mends, and [PENDING] of one with changes that are not written.";
+        attributes, size. The first line is the whole usable range; [CORRUPT] marks a table that \
+        `part recover` can repair, and [PENDING] a table with unwritten changes.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar part show", "ashlar part show ada0 --labels"];
     const POSITIONAL: &'static [&'static str] = &["geoms"];

@@ -14,33 +14,33 @@ use std::io::Read;
 /// See the module.
 pub struct Plan;
 
-/// What `plan` takes.
+/// Parameters of `plan`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
     /// The configuration; `-` for standard input. Default: $ASHLAR_CONFIG, else
     /// /etc/ashlar/ashlar.toml.
     pub file: Option<String>,
-    /// Its text (the command reads the file).
+    /// Text of the configuration (the command reads the file).
     #[schemars(extend("x-hidden" = true))]
     pub document: Option<String>,
 }
 
-/// What `plan` answers.
+/// Answer of `plan`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// Version of this form.
+    /// Version of the format of this answer.
     pub schema_version: u32,
-    /// Generation of the running configuration that this is a plan from.
+    /// Generation of the running configuration that the plan starts from.
     pub generation: u64,
-    /// The worst risk of a step; absent when there is none.
+    /// The worst risk of all steps; absent if there are no steps.
     pub risk: Option<Risk>,
-    /// What would be done, in order: all of it, or nothing while something is `refused`.
+    /// Steps that would be done, in order: all of them, or none if `refused` is not empty.
     pub steps: Vec<Step>,
-    /// What the user should know.
+    /// Remarks for the user.
     pub notes: Vec<String>,
-    /// Steps that cannot be carried out, each with why; `apply` refuses the whole then, and nothing
-    /// of `steps` is done.
+    /// Steps that cannot be carried out, each with the reason. If there are any, `apply` refuses
+    /// the whole plan and does none of `steps`.
     #[serde(default)]
     pub refused: Vec<String>,
 }
@@ -143,11 +143,10 @@ impl Verb for Plan {
     type Answer = Answer;
     const NAME: &'static str = "plan";
     const DOC: &'static str = "Show what apply would change, with the risk of each step";
-    const DETAIL: &'static str = "Compares the configuration with what runs. Exit code 0 when they \
-        agree, 6 when there are changes, 1 when one of them cannot be carried out. Nothing is \
-        changed. Risks: safe (no host notices), \
-        disruptive (a connected host loses something, or there is one copy for a while), \
-        destroys (data is lost).";
+    const DETAIL: &'static str = "Compares the configuration with the running one. Exit code 0 if \
+        they agree, 6 if there are changes, 1 if one of the changes cannot be carried out. Changes \
+        nothing. Risks: safe (no host notices), disruptive (a connected host loses something, or \
+        there is only one copy for a while), destroys (data is lost).";
     const EXAMPLES: &'static [&'static str] = &["ashlar plan", "ashlar plan new.toml --json"];
     const POSITIONAL: &'static [&'static str] = &["file"];
 

@@ -12,28 +12,28 @@ use std::collections::BTreeMap;
 /// See the module.
 pub struct Reservations;
 
-/// What `reservations` takes.
+/// Parameters of `reservations`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
-    /// Only of the unit over this provider.
+    /// Show only the unit on this provider.
     pub provider: Option<String>,
-    /// End the unit's registrations and reservations.
+    /// End all registrations and reservations of the unit.
     pub clear: bool,
-    /// The provider again, as a consent to clear.
+    /// Name of the provider again, as consent to --clear.
     pub yes_clear: Option<String>,
 }
 
-/// A unit that is reserved, or that somebody is registered with.
+/// A unit with a reservation or registrations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Reserved {
-    /// The provider behind it.
+    /// Provider of the unit.
     pub provider: String,
     /// Its reservation and registrations.
     pub reservation: ReservationState,
 }
 
-/// What `reservations` answers.
+/// Answer of `reservations`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
     /// Units, by provider.
@@ -65,10 +65,10 @@ impl Verb for Reservations {
     type Answer = Answer;
     const NAME: &'static str = "reservations";
     const DOC: &'static str = "List or clear persistent reservations";
-    const DETAIL: &'static str = "A host that died with a reservation keeps others out until \
-        another registrant preempts it. When none is left, --clear ends all registrations and \
-        reservations of a unit; the hosts that had them are told. Two hosts may write then that \
-        must not: be sure that the one which is gone stays away.";
+    const DETAIL: &'static str = "The reservation of a host that died keeps other hosts out until \
+        another registrant preempts it. If there is no other registrant, --clear ends all \
+        registrations and reservations of a unit and notifies the hosts that had them. The dead \
+        host may then write together with another host: make sure that it does not return.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar reservations", "ashlar reservations --json"];
     const POSITIONAL: &'static [&'static str] = &["provider"];

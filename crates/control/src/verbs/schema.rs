@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 /// See the module.
 pub struct Schema;
 
-/// What `schema` takes.
+/// Parameters of `schema`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
     /// A section (`disk`, `access`), a disk kind, a class, a driver, a verb, `config` or `state`;
-    /// or a section and a kind of it. The names when absent.
+    /// or a section and a kind of it. Absent: list the names.
     pub name: Vec<String>,
 }
 
@@ -32,19 +32,19 @@ pub struct Named {
     pub name: String,
     /// `disk`, `geom`, `target`, `verb`, `section` or `form`.
     pub section: String,
-    /// One sentence.
+    /// Description in one sentence.
     pub doc: String,
     /// A section to paste; may be empty.
     pub example: String,
-    /// JSON Schema; absent when only names were asked for.
+    /// JSON Schema; absent if only names were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
 }
 
-/// What `schema` answers.
+/// Answer of `schema`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// What was asked for.
+    /// The requested schemas.
     pub schemas: Vec<Named>,
 }
 
@@ -111,8 +111,8 @@ impl Verb for Schema {
     type Answer = Answer;
     const NAME: &'static str = "schema";
     const DOC: &'static str = "Show the schema of ashlar.toml or of a verb";
-    const DETAIL: &'static str = "A disk has the keys of the section `disk` and those of its kind; \
-        geoms and targets likewise. With --json the JSON Schema (2020-12).";
+    const DETAIL: &'static str = "A disk has the keys of the section `disk` and the keys of its \
+        kind; geoms and targets likewise. With --json the output is the JSON Schema (2020-12).";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar schema", "ashlar schema access", "ashlar schema nop --json"];
     const POSITIONAL: &'static [&'static str] = &["name"];

@@ -23,23 +23,23 @@ use std::sync::Arc;
 /// See the module.
 pub struct Serve;
 
-/// What `serve` takes.
+/// Parameters of `serve`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
     /// The configuration. Default: $ASHLAR_CONFIG, else /etc/ashlar/ashlar.toml.
     pub file: Option<String>,
-    /// End when a part of the configuration cannot be carried out, and serve nothing. Otherwise it
-    /// is left out, and comes when it can be carried out.
+    /// End if a part of the configuration cannot be carried out, and serve nothing. Without this
+    /// option, the part is left out until it can be carried out.
     pub strict: bool,
 }
 
-/// What `serve` answers when it has ended.
+/// Answer of `serve` when it has ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// The socket it served.
+    /// The served socket.
     pub socket: String,
-    /// Why it ended.
+    /// Reason for the end.
     pub why: String,
 }
 
@@ -150,13 +150,13 @@ impl Verb for Serve {
     const NAME: &'static str = "serve";
     const DOC: &'static str = "Run the daemon until it is stopped";
     const DETAIL: &'static str = "Reads the configuration, carries it out, and serves. SIGTERM, \
-        SIGINT and SIGQUIT stop it in order: no new logins, sessions closed, disks flushed. SIGHUP \
-        reloads the file, as `ashlar apply` does, and logs what is wrong with it. Other signals do \
-        nothing. A daemon that \
-        answers on the socket is never replaced; a stale socket is. What is missing at the start \
-        (a disk, a layer, a target, a LUN) keeps nothing else from being served: it comes by \
-        itself when it can, `ashlar status` names it, and hosts are told to try again. With \
-        --strict the daemon ends instead.";
+        SIGINT and SIGQUIT stop the daemon in order: no new logins, sessions closed, disks \
+        flushed. SIGHUP reloads the file, as `ashlar apply` does, and logs errors in it. Other \
+        signals have no effect. A daemon that answers on the socket is never replaced; a stale \
+        socket is. An object that is missing at the start (a disk, a layer, a target, a LUN) does \
+        not keep others from being served: it is added automatically when it becomes available, \
+        `ashlar status` lists it, and hosts are asked to try again. With --strict the daemon ends \
+        instead.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar serve", "ashlar serve ./ashlar.toml --socket ./ashlar.sock"];
     const POSITIONAL: &'static [&'static str] = &["file"];

@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 /// See the module.
 pub struct Sessions;
 
-/// What `sessions` takes.
+/// Parameters of `sessions`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
-    /// Only of this target.
+    /// Show only sessions of this target.
     pub target: Option<String>,
-    /// Also the logins refused lately.
+    /// Show recently refused logins too.
     pub denied: bool,
 }
 
@@ -27,20 +27,20 @@ pub struct Params {
 pub struct Live {
     /// The target.
     pub target: String,
-    /// How long it is there, in nanoseconds.
+    /// Age of the session in nanoseconds.
     pub age_ns: u64,
     /// The session.
     pub session: SessionState,
 }
 
-/// What `sessions` answers.
+/// Answer of `sessions`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
     /// Live sessions.
     pub sessions: Vec<Live>,
-    /// Logins refused lately, newest last.
+    /// Recently refused logins, newest last.
     pub denied: Vec<Denied>,
-    /// Whether the refused ones were asked for.
+    /// Whether refused logins were requested.
     pub show_denied: bool,
 }
 
@@ -99,8 +99,8 @@ impl Verb for Sessions {
     type Answer = Answer;
     const NAME: &'static str = "sessions";
     const DOC: &'static str = "List sessions of initiators and clients";
-    const DETAIL: &'static str = "With --denied also the logins refused lately, with what was \
-        expected of them.";
+    const DETAIL: &'static str = "With --denied, also lists recently refused logins and the values \
+        that were expected instead.";
     const EXAMPLES: &'static [&'static str] = &["ashlar sessions", "ashlar sessions --denied"];
 
     fn table(answer: &Answer) -> String {

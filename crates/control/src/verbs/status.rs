@@ -17,39 +17,39 @@ use serde::{Deserialize, Serialize};
 /// See the module.
 pub struct Status;
 
-/// What `status` takes: nothing.
+/// Parameters of `status`: none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Params {}
 
-/// One thing that is not as it should be.
+/// One problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity of the problem.
     pub health: Health,
-    /// What: "disk d0".
+    /// Affected object: "disk d0".
     pub at: String,
-    /// Why it is not ok.
+    /// Reason of the problem.
     pub why: String,
-    /// What to do.
+    /// Recommended action.
     pub action: String,
-    /// What to look at.
+    /// Command that shows more.
     pub see: String,
 }
 
-/// What `status` answers.
+/// Answer of `status`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// Version of this form.
+    /// Version of the format of this answer.
     pub schema_version: u32,
-    /// It carries out its configuration for the first time still, and serves when that is done.
+    /// Whether the daemon still carries out its first configuration; it serves when that is done.
     pub starting: bool,
-    /// The worst of all.
+    /// The worst health of all objects.
     pub health: Health,
-    /// What is not ok, the worst first.
+    /// Problems, the worst first.
     pub findings: Vec<Finding>,
     /// One line about the daemon.
     pub daemon: String,
-    /// One line about what it serves.
+    /// One line about the served objects.
     pub serves: String,
 }
 

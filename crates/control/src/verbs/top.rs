@@ -11,11 +11,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// See the module.
 pub struct Top;
 
-/// What the rows are sorted by.
+/// Order of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sort {
-    /// As the graph has them, disks first.
+    /// Order of the graph, disks first.
     #[default]
     Graph,
     /// By name.
@@ -30,31 +30,31 @@ pub enum Sort {
     Busy,
 }
 
-/// What `top` takes.
+/// Parameters of `top`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
-    /// Time between two looks, with a unit: 500ms, 1s.
+    /// Time between two measurements, with a unit: 500ms, 1s.
     #[schemars(extend("x-short" = "I"))]
     pub interval: String,
-    /// Print one table and end; with --count several.
+    /// Print one table and end; with --count, several tables.
     #[schemars(extend("x-short" = "b"))]
     pub batch: bool,
     /// Print lines of comma separated values.
     #[schemars(extend("x-short" = "C"))]
     pub csv: bool,
-    /// How many tables to print; 0 for no end.
+    /// Number of tables to print; 0: no limit.
     pub count: u64,
-    /// Only what is busy.
+    /// Show only busy providers.
     #[schemars(extend("x-short" = "a"))]
     pub active: bool,
-    /// Only names that match this pattern; without * and ? a part of the name is enough.
+    /// Show only names that match this pattern; without * and ?, names that contain it.
     #[schemars(extend("x-short" = "f"))]
     pub filter: Option<String>,
     /// Order of the rows.
     #[schemars(extend("x-short" = "s"))]
     pub sort: Sort,
-    /// Also DELETE.
+    /// Show DELETE requests too.
     #[schemars(extend("x-short" = "d"))]
     pub deletes: bool,
 }
@@ -74,12 +74,12 @@ impl Default for Params {
     }
 }
 
-/// What `top` answers: the last table.
+/// Answer of `top`: the last table.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// Time between the two looks, in nanoseconds.
+    /// Time between the two measurements, in nanoseconds.
     pub interval_ns: u64,
-    /// One row a provider.
+    /// One row for each provider.
     pub rates: Vec<Rate>,
     /// The table, unless it was printed already.
     pub text: String,

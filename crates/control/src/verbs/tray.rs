@@ -11,21 +11,21 @@ use serde_json::json;
 /// Takes a medium out.
 pub struct Eject;
 
-/// What `tray eject` takes.
+/// Parameters of `tray eject`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct EjectParams {
-    /// The unit, as `list luns` names it.
+    /// Name of the unit, as in `list luns`.
     pub unit: String,
 }
 
-/// What the verbs of the tray answer.
+/// Answer of `tray eject` and `tray load`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
     /// The unit.
     pub unit: String,
     /// Whether it has a medium now.
     pub loaded: bool,
-    /// The provider that was put in, when it is another one than the unit's own.
+    /// The loaded provider, if it is not the unit's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
 }
@@ -42,9 +42,9 @@ impl Verb for Eject {
     type Params = EjectParams;
     type Answer = Answer;
     const NAME: &'static str = "tray.eject";
-    const DOC: &'static str = "Take the medium of a drive or removable unit out";
+    const DOC: &'static str = "Eject the medium of a drive or removable unit";
     const DETAIL: &'static str = "Refused while an initiator prevents it. Commands that need the \
-        medium end NOT READY until one is put in.";
+        medium fail with NOT READY until a medium is loaded.";
     const EXAMPLES: &'static [&'static str] = &["ashlar tray eject cd0"];
     const POSITIONAL: &'static [&'static str] = &["unit"];
 
@@ -64,12 +64,12 @@ impl DaemonVerb for Eject {
 /// Puts a medium in.
 pub struct Load;
 
-/// What `tray load` takes.
+/// Parameters of `tray load`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LoadParams {
-    /// The unit, as `list luns` names it.
+    /// Name of the unit, as in `list luns`.
     pub unit: String,
-    /// The provider to put in; absent: the medium that was taken out.
+    /// Provider to load; absent: the medium that was ejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
 }
@@ -78,10 +78,10 @@ impl Verb for Load {
     type Params = LoadParams;
     type Answer = Answer;
     const NAME: &'static str = "tray.load";
-    const DOC: &'static str = "Put a medium into a drive or removable unit";
-    const DETAIL: &'static str = "Initiators hear that the medium may have changed. Another \
-        provider than the unit's own stays in until it is taken out, over a restart too: the \
-        state folder has it.";
+    const DOC: &'static str = "Load a medium into a drive or removable unit";
+    const DETAIL: &'static str = "Initiators are notified that the medium may have changed. A \
+        provider that is not the unit's own remains loaded until it is ejected, also over a \
+        restart: it is recorded in the state folder.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar tray load cd0", "ashlar tray load cd0 disc2"];
     const POSITIONAL: &'static [&'static str] = &["unit", "provider"];

@@ -22,37 +22,37 @@ const NODES_MAX: usize = 10_000;
 /// See the module.
 pub struct Tree;
 
-/// What `tree` takes.
+/// Parameters of `tree`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
-    /// Only what stands on this disk, geom or provider, up to the sessions.
+    /// Show this disk, geom or provider and everything above it, up to the sessions.
     pub up: Option<String>,
-    /// Only what this provider, geom, target or initiator stands on, down to the disks.
+    /// Show this provider, geom, target or initiator and everything below it, down to the disks.
     pub down: Option<String>,
 }
 
-/// One thing in the picture.
+/// One node of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Node {
     /// `disk`, `geom`, `provider`, `lun`, `group`, `target`, `session`.
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// What else is shown, one line.
+    /// Further text of the line.
     pub about: String,
-    /// How it is.
+    /// Health of the node.
     pub health: Health,
-    /// What stands on it (with `down`: what it stands on).
+    /// Nodes above it (with `down`: below it).
     pub children: Vec<Node>,
 }
 
-/// What `tree` answers.
+/// Answer of `tree`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// Version of this form.
+    /// Version of the format of this answer.
     pub schema_version: u32,
-    /// Where the picture begins.
+    /// Root nodes.
     pub roots: Vec<Node>,
 }
 
@@ -288,8 +288,8 @@ impl Verb for Tree {
     type Answer = Answer;
     const NAME: &'static str = "tree";
     const DOC: &'static str = "Draw the graph from disks to sessions";
-    const DETAIL: &'static str = "Every line: name, size, access counts (read, write, exclusive), \
-        class, state, and why it exists.";
+    const DETAIL: &'static str = "Every line shows name, size, access counts (read, write, \
+        exclusive), class, state, and the reason for which the object exists.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar tree", "ashlar tree --up d0", "ashlar tree --down iqn.1993-08.org.debian:01:a"];
 

@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 /// See the module.
 pub struct Undo;
 
-/// What `undo` takes.
+/// Parameters of `undo`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
-    /// Number of the configuration in history; default: the one before the present one.
+    /// Number of the configuration in history. Default: the previous configuration.
     pub to: Option<u64>,
     /// Check everything, change nothing.
     pub dry_run: bool,
-    /// Name of something whose data may be lost; may be given several times.
+    /// Name of an object whose data may be lost; may be given several times.
     pub yes_destroy: Vec<String>,
 }
 
@@ -29,8 +29,8 @@ impl Verb for Undo {
     const NAME: &'static str = "undo";
     const DOC: &'static str = "Return to the previous configuration";
     const DETAIL: &'static str = "The archived configuration is planned and applied like any \
-        other, and archived anew: undoing twice gives the present one back. The file ashlar.toml \
-        is not touched.";
+        other, and is archived again: a second undo returns to the present one. The file \
+        ashlar.toml is not changed.";
     const EXAMPLES: &'static [&'static str] = &["ashlar undo", "ashlar undo --to 12 --dry-run"];
     const POSITIONAL: &'static [&'static str] = &[];
 

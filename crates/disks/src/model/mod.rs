@@ -44,36 +44,36 @@ pub const MODEL_BYTES_MAX: u64 = 16 << 40;
 /// Longest DELETE or WRITE ZEROES in one go, bytes: the model remembers each sector of it.
 const CLEAR_BYTES_MAX: u64 = 1 << 20;
 
-/// What takes how long.
+/// Latency of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Latency {
     /// A SATA flash disk.
     #[default]
     Flash,
-    /// A disk of 7200 turns a minute: seek, rotation, transfer, one request at a time.
+    /// A disk of 7200 revolutions per minute: seek, rotation, transfer, one request at a time.
     Spinning,
-    /// Between `latency_min_us` and `latency_max_us`, any number at a time.
+    /// Between `latency_min_us` and `latency_max_us`, any number of requests at a time.
     Between,
-    /// No time at all.
+    /// No latency.
     None,
 }
 
-/// A modelled disk.
+/// A simulated disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelParams {
     /// Size in bytes, a multiple of the sector size.
     #[schemars(range(min = 512, max = 17_592_186_044_416u64))]
     pub size: u64,
-    /// Sector size in bytes, written or lost as a whole: 512 or 4096.
+    /// Sector size in bytes, 512 or 4096. A sector is written or lost as a whole.
     #[serde(default = "params::sector_default")]
     #[schemars(extend("enum" = [512, 4096]))]
     pub sector_size: u32,
     /// Writes that were neither flushed nor FUA may be lost in a power cut.
     #[serde(default = "yes")]
     pub volatile_cache: bool,
-    /// How long requests take: `flash`, `spinning`, `between` or `none`.
+    /// Latency of requests: `flash`, `spinning`, `between` or `none`.
     #[serde(default)]
     pub latency: Latency,
     /// Shortest time of a request in µs, for `between`.
@@ -82,14 +82,13 @@ pub struct ModelParams {
     /// Longest time of a request in µs, for `between`.
     #[serde(default)]
     pub latency_max_us: u64,
-    /// It can delete and zero by command.
+    /// Support delete and zeroing commands.
     #[serde(default = "yes")]
     pub discards: bool,
-    /// Seed of all that is left to chance; the same seed and requests give the same disk.
+    /// Seed of all random choices; the same seed and requests give the same disk.
     #[serde(default)]
     pub seed: u64,
-    /// Serial number; absent: one that was made at random and is kept in the state folder for the
-    /// disk's name.
+    /// Serial number; absent: a random one that is kept in the state folder for the disk's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
     /// NAA name of the unit on the disk, as in `[[unit]]`.
@@ -101,7 +100,7 @@ pub struct ModelParams {
     /// EUI-64 of the unit on the disk, as in `[[unit]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eui64: Option<String>,
-    /// Refuse writers.
+    /// Refuse write access.
     #[serde(default)]
     pub read_only: bool,
 }

@@ -18,11 +18,11 @@ use crate::kind::{Answer, Unit};
 /// Errors at a rate set at once on one disk; further ones are refused.
 const RATES_MAX: usize = 64;
 
-/// Which requests fail.
+/// Kind of the failing requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailOp {
-    /// Reads. A write to the range heals it, as a disk puts a bad sector elsewhere.
+    /// Reads. A write to the range heals it, as a disk remaps a bad sector.
     Read,
     /// Writes.
     Write,
@@ -30,7 +30,7 @@ pub enum FailOp {
     Flush,
     /// Deletes.
     Delete,
-    /// Zeroing by command.
+    /// Zeroing commands.
     WriteZeroes,
 }
 
@@ -38,7 +38,7 @@ pub enum FailOp {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FailParams {
-    /// Which requests: `read`, `write`, `flush`, `delete` or `write_zeroes`.
+    /// Failing requests: `read`, `write`, `flush`, `delete` or `write_zeroes`.
     pub op: FailOp,
     /// First byte of the bad range.
     #[serde(default)]
@@ -46,14 +46,14 @@ pub struct FailParams {
     /// Bytes of the bad range; absent: to the end of the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<u64>,
-    /// The error, by its name; absent: EIO.
+    /// Name of the error; absent: EIO.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// How often; absent: until healed.
+    /// Number of failures; absent: until healed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub times: Option<u32>,
-    /// In how many cases, in percent; absent: in all. Not together with `times`.
+    /// Share of the requests that fail, in percent; absent: all. Not together with `times`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub percent: Option<u8>,
@@ -63,16 +63,16 @@ pub struct FailParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DelayParams {
-    /// By so many ms; zero ends it.
+    /// Added time in ms; zero ends the delay.
     #[schemars(range(max = 3_600_000))]
     pub delay_ms: u32,
 }
 
-/// Makes flushes answer without doing.
+/// Makes flushes succeed without writing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LieParams {
-    /// Whether it lies from now on.
+    /// Whether flushes are ignored from now on.
     pub lies: bool,
 }
 

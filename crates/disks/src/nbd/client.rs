@@ -536,6 +536,6 @@ pub(crate) fn close_all(disk: &Arc<Disk>) {
     drop(disk.first.lock().take());
     for core in 0..disk.cores {
         let number = disk.number;
-        disk.switchboard.call(core, Box::new(move |core: &Rc<Core>| close(number, core)));
+        disk.notifier.call(core, Box::new(move |core: &Rc<Core>| close(number, core)));
     }
 }

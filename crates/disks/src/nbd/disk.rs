@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bio::Errno;
 use bio::sync::Mutex;
-use geom::Switchboard;
+use geom::Notifier;
 use wire::nbd::client::Terms;
 use wire::nbd::codes::export_flag;
 
@@ -53,7 +53,7 @@ pub(crate) struct Disk {
     /// Cores with a connection: the first ones.
     pub(crate) homes: u32,
     pub(crate) cores: usize,
-    pub(crate) switchboard: Switchboard,
+    pub(crate) notifier: Notifier,
     pub(crate) watch: Arc<Watch>,
     /// The reason why a core has no connection.
     pub(crate) troubles: Mutex<BTreeMap<u32, String>>,
@@ -69,7 +69,7 @@ impl Disk {
         terms: &Terms,
         bounds: Bounds,
         shape: Shape,
-        switchboard: Switchboard,
+        notifier: Notifier,
         watch: Arc<Watch>,
     ) -> Disk {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -88,7 +88,7 @@ impl Disk {
             bounds,
             homes: shape.homes,
             cores: shape.cores,
-            switchboard,
+            notifier,
             watch,
             troubles: Mutex::default(),
             counts: Counts::default(),

@@ -49,8 +49,8 @@ pub(crate) fn begin(disk: &Arc<Disk>, bio: &Bio, ask: Ask, data: &Segs, core: &C
     let fail_fast = bio.flags.has(bio::Flags::FAIL_FAST);
     let who = Who::Far { core: core.id(), number };
     let (home, disk) = ((core.id() % disk.homes) as usize, disk.clone());
-    let switchboard = disk.switchboard.clone();
-    switchboard.call(
+    let notifier = disk.notifier.clone();
+    notifier.call(
         home,
         Box::new(move |core: &Rc<Core>| {
             if let Err(error) = carry_out(&disk, who, ask, &bytes, fail_fast, core) {
@@ -93,7 +93,7 @@ pub(crate) fn answer(disk: &Disk, at: u32, number: u64, outcome: Outcome, job: &
             WAITING.with_borrow_mut(|all| all.entries.remove(&number));
         }
     };
-    disk.switchboard.call(at as usize, Box::new(back));
+    disk.notifier.call(at as usize, Box::new(back));
 }
 
 /// Takes the result of a request that was sent away; data that was read is copied to it.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bio::Errno;
-use geom::{Error, Grade, Limits, Trouble};
+use geom::{Error, Limits, Severity, Trouble};
 use keys::{ClientFiles, ClientKeys};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,45 +53,48 @@ const CONNECTIONS_MAX: u32 = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NbdParams {
-    /// Server: `HOST`, `HOST:PORT` or `unix:PATH`. The usual port is 10809.
+    /// Server: `HOST`, `HOST:PORT` or `unix:PATH`. The default port is 10809.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Server and export instead, as `nbd://HOST/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`, or the
-    /// same with `nbds` for TLS.
+    /// Server and export as a URI instead of `address`: `nbd://HOST/EXPORT`,
+    /// `nbd+unix:///EXPORT?socket=PATH`, or the same with `nbds` for TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uri: Option<String>,
-    /// Server instead that the daemon runs itself, at a private socket: program and arguments. It
-    /// has to take its listening socket from systemd (LISTEN_FDS), as nbdkit and qemu-nbd do, and
-    /// to stay in the foreground. It is started again when it ends, and ends with the disk.
+    /// Program and arguments of a server that the daemon runs on a private socket, instead of
+    /// `address`. The server must accept its listening socket by systemd socket activation
+    /// (LISTEN_FDS), as nbdkit and qemu-nbd do, and must stay in the foreground. It is started
+    /// again when it ends, and ends with the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub command: Option<Vec<String>>,
     /// Name of the export.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<String>,
-    /// Connections, one a core at the most; absent: one for each core if the server's connections
-    /// share a cache (CAN_MULTI_CONN), else one. More than one are used with such a server only.
+    /// Number of connections, at most one for each core. Absent: one for each core if the server's
+    /// connections share a cache (CAN_MULTI_CONN), else one. More than one is used only with such a
+    /// server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub connections: Option<u32>,
-    /// Certificates that vouch for the server, a file in PEM. With it the connection uses TLS.
+    /// File in PEM with the CA certificates that verify the server. With it the connection uses
+    /// TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_ca: Option<String>,
-    /// Certificate that is shown to the server, a file in PEM.
+    /// File in PEM with the client certificate for the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_certificate: Option<String>,
-    /// Its private key, a file in PEM.
+    /// File in PEM with the private key of the client certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_key: Option<String>,
-    /// Name that the server's certificate bears; absent: the host of the address.
+    /// Name in the server's certificate; absent: the host of the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_name: Option<String>,
     /// Sector size in bytes: 512 or 4096; absent: the server's smallest block, at least 512.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = [512, 4096]))]
     pub sector_size: Option<u32>,
-    /// Serial number; absent: one that was made at random and is kept in the state folder for the
-    /// server and export.
+    /// Serial number; absent: a random one that is kept in the state folder for the server and
+    /// export.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
     /// NAA name of the unit on the disk, as in `[[unit]]`.
@@ -103,24 +106,24 @@ pub struct NbdParams {
     /// EUI-64 of the unit on the disk, as in `[[unit]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eui64: Option<String>,
-    /// Refuse writers.
+    /// Refuse write access.
     #[serde(default)]
     pub read_only: bool,
-    /// Seconds without a connection after which the disk is lost and waiting requests fail. It is
-    /// taken in again when the server answers.
+    /// Seconds without a connection after which the disk is lost and waiting requests fail. The
+    /// disk returns when the server answers.
     #[serde(default = "remote::deadline_default")]
     #[schemars(range(min = 1, max = 3600))]
     pub deadline_s: u32,
-    /// Seconds that a request may take once it was sent. After that its connection is closed, and
-    /// the request is sent again over a new one.
+    /// Timeout of a sent request, in seconds. After that its connection is closed, and the request
+    /// is sent again over a new one.
     #[serde(default = "remote::timeout_default")]
     #[schemars(range(min = 1, max = 3600))]
     pub timeout_s: u32,
-    /// How often a request is sent again whose connection failed.
+    /// Number of times that a request is sent again after its connection failed.
     #[serde(default = "remote::retries_default")]
     #[schemars(range(min = 0, max = 100))]
     pub retries: u8,
-    /// Seconds after which a request fails, with all its tries.
+    /// Seconds after which a request fails, including all its retries.
     #[serde(default = "remote::request_deadline_default")]
     #[schemars(range(min = 1, max = 7200))]
     pub request_deadline_s: u32,
@@ -308,10 +311,10 @@ fn opened(
     let key = format!("{at}/{}", wanted.export);
     let watch = Watch::new(request.site.inbox.clone());
     let shape = Shape { sector, read_only, homes, cores };
-    let switchboard = request.switchboard.clone();
+    let notifier = request.notifier.clone();
     let bounds = p.bounds();
     let way = Way { wanted, server, first };
-    let disk = Disk::new(way, &terms, bounds, shape, switchboard, watch.clone());
+    let disk = Disk::new(way, &terms, bounds, shape, notifier, watch.clone());
     let disk = Arc::new(disk);
     if disk.size() == 0 {
         return refuse(Errno::NxIo, format!("the export has {} bytes: no sector", terms.size));
@@ -367,7 +370,7 @@ impl Unit for NbdUnit {
             let number = self.disk.number;
             for core in 0..self.disk.cores {
                 let renew = move |core: &std::rc::Rc<geom::Core>| client::renew(number, core);
-                self.disk.switchboard.call(core, Box::new(renew));
+                self.disk.notifier.call(core, Box::new(renew));
             }
         }
         Ok(self.disk.size())
@@ -385,7 +388,7 @@ impl Unit for NbdUnit {
             "It is tried again by itself; the disk is lost after {deadline_s} s. See what the \
              server serves with `nbdinfo --list`."
         );
-        vec![Trouble { grade: Grade::Degraded, why, action }]
+        vec![Trouble { grade: Severity::Degraded, why, action }]
     }
 
     fn show(&self) -> Vec<(&'static str, String)> {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use bio::Errno;
-use geom::{Grade, Trouble};
+use geom::{Severity, Trouble};
 use reactor::PortChoice;
 use serde_json::json;
 
@@ -36,7 +36,7 @@ fn trouble(w: &mut World, why: &str, action: &str) -> Trouble {
     let [one] = &all[..] else { panic!("{all:?}") };
     assert!(one.why.contains(why), "{}", one.why);
     assert!(one.action.contains(action), "{}", one.action);
-    assert_eq!(one.grade, Grade::Degraded);
+    assert_eq!(one.grade, Severity::Degraded);
     one.clone()
 }
 

@@ -108,7 +108,7 @@ fn judged(
 ) {
     let front = &session.front;
     let now = front.portal.here.core.now();
-    let verdict = front.court.judge(mark, now);
+    let verdict = front.guard.judge(mark, now);
     match verdict {
         Verdict::Double => {}
         Verdict::Done(registers) => front.answer(asked, lba, registers, &Segs::new()),
@@ -122,7 +122,7 @@ fn judged(
             let held = Held { mark, asked: *asked, session: session.clone(), deed };
             match verdict {
                 Verdict::Go => start(held),
-                _ => front.court.hold(held),
+                _ => front.guard.hold(held),
             }
         }
     }
@@ -217,7 +217,7 @@ fn identify(session: &Rc<Session>, asked: &Asked) {
         // The initiator asks again, and then enters anew.
         return;
     }
-    front.court.forget(front.key.mac);
+    front.guard.forget(front.key.mac);
     let bytes = facts(session).encode();
     let here = &front.portal.here;
     let mut data = here.segs();

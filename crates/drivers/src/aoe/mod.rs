@@ -29,8 +29,8 @@ mod announce;
 mod ata;
 mod config;
 mod frames;
-mod here;
 mod params;
+mod per_core;
 mod portal;
 mod replay_guard;
 mod session;
@@ -46,8 +46,8 @@ use geom::{Error, Local};
 use reactor::Address;
 
 use crate::driver::{Driver, TargetSpec};
-use here::Here;
 use params::Checked;
+use per_core::CoreState;
 use shared::Shared;
 
 pub use params::AoeParams;
@@ -94,7 +94,7 @@ impl Driver for Aoe {
     }
 
     fn install(self: Arc<Self>, engine: &Rc<Engine>) {
-        Here::install(&self.shared, engine);
+        CoreState::install(&self.shared, engine);
     }
 
     fn open_portal(
@@ -104,7 +104,7 @@ impl Driver for Aoe {
     ) -> Local<'static, io::Result<Address>> {
         Box::pin(async move {
             let not_here = "aoe was not installed on this core";
-            let here = Here::find(&self.shared, &engine).ok_or(io::Error::other(not_here))?;
+            let here = CoreState::find(&self.shared, &engine).ok_or(io::Error::other(not_here))?;
             match self.shared.is_home(engine.core().id()) {
                 true => portal::open(&here, at),
                 false => Ok(at),
@@ -113,7 +113,7 @@ impl Driver for Aoe {
     }
 
     fn close_portal(&self, engine: &Rc<Engine>, at: Address) {
-        if let Some(here) = Here::find(&self.shared, engine) {
+        if let Some(here) = CoreState::find(&self.shared, engine) {
             here.close_portal(&at);
         }
     }

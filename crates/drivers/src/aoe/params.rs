@@ -9,19 +9,20 @@ use crate::driver::TargetSpec;
 /// Longest name of a target, bytes.
 const NAME_MAX: usize = 223;
 
-/// What an AoE target wants to know besides its name and interfaces.
+/// Parameters of an AoE target besides its name and interfaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AoeParams {
     /// Number of the shelf; the LUNs 0 to 254 of an initiator's group are its slots.
     #[schemars(range(max = 65534))]
     pub shelf: u16,
-    /// Requests of one initiator under way at one slot; further ones are dropped, and come again.
-    /// Initiators are told. Linux starts with half of them.
+    /// Limit of outstanding requests of one initiator at one slot; further requests are dropped,
+    /// and initiators send them again. The limit is reported to initiators. Linux starts with half
+    /// of it.
     #[schemars(range(min = 2, max = 1024))]
     pub buffers: u16,
-    /// Tell initiators when a device comes up: those that a group names, or, where it has a
-    /// pattern, everybody on the segment.
+    /// Announce a device that becomes available: to the initiators named in its group, or, if the
+    /// group has a pattern, to the whole segment.
     pub announce: bool,
 }
 

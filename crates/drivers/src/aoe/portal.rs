@@ -24,7 +24,7 @@ use reactor::{Address, Link, LinkFacts, TaskHandle};
 use wire::aoe::{self, ETHERTYPE, Mac, SECTOR};
 
 use super::announce::Announcer;
-use super::here::Here;
+use super::per_core::CoreState;
 use super::replay_guard::{Deed, Held};
 use super::session::{Client, Session, name};
 use super::shared::Shelf;
@@ -67,7 +67,7 @@ pub(super) struct Seat {
 
 /// One interface.
 pub(super) struct Portal {
-    pub here: Rc<Here>,
+    pub here: Rc<CoreState>,
     pub at: Address,
     link: RefCell<Option<Link>>,
     facts: Cell<LinkFacts>,
@@ -87,7 +87,7 @@ pub(super) struct Portal {
 }
 
 /// Starts to serve at an interface; answers its address.
-pub(super) fn open(here: &Rc<Here>, at: Address) -> io::Result<Address> {
+pub(super) fn open(here: &Rc<CoreState>, at: Address) -> io::Result<Address> {
     if here.portal(&at).is_some() {
         return Ok(at);
     }

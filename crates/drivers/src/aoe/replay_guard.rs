@@ -105,9 +105,9 @@ struct State {
 
 /// The writes of one unit.
 #[derive(Default)]
-pub(super) struct Court(RefCell<State>);
+pub(super) struct ReplayGuard(RefCell<State>);
 
-impl Court {
+impl ReplayGuard {
     /// Judges a write that has come.
     pub fn judge(&self, mark: Mark, now_ns: u64) -> Verdict {
         let state = &mut *self.0.borrow_mut();
@@ -209,50 +209,50 @@ mod tests {
 
     const WELL: Option<Registers> = Some((0x40, 0));
 
-    fn done(court: &Court, mark: Mark, answer: Option<Registers>, now: u64) {
-        court.finish((mark, ME), answer, now, &mut |_| panic!("nobody waits"));
+    fn done(guard: &ReplayGuard, mark: Mark, answer: Option<Registers>, now: u64) {
+        guard.finish((mark, ME), answer, now, &mut |_| panic!("nobody waits"));
     }
 
     #[test]
     fn what_was_answered_is_known_again_and_what_was_not_is_new() {
-        let court = Court::default();
+        let guard = ReplayGuard::default();
         let one = mark(1, 0, 512);
-        assert_eq!(court.judge(one, 0), Verdict::Go);
-        assert_eq!(court.judge(one, 0), Verdict::Double);
-        done(&court, one, None, 0);
-        assert_eq!(court.judge(one, 0), Verdict::Go);
-        done(&court, one, Some((0x61, 4)), 5);
-        assert_eq!(court.judge(one, 5), Verdict::Done((0x61, 4)));
-        assert_eq!(court.judge(one, 5 + RECENT_NS), Verdict::Go, "too long ago");
-        done(&court, one, WELL, 5 + RECENT_NS);
+        assert_eq!(guard.judge(one, 0), Verdict::Go);
+        assert_eq!(guard.judge(one, 0), Verdict::Double);
+        done(&guard, one, None, 0);
+        assert_eq!(guard.judge(one, 0), Verdict::Go);
+        done(&guard, one, Some((0x61, 4)), 5);
+        assert_eq!(guard.judge(one, 5), Verdict::Done((0x61, 4)));
+        assert_eq!(guard.judge(one, 5 + RECENT_NS), Verdict::Go, "too long ago");
+        done(&guard, one, WELL, 5 + RECENT_NS);
         for other in [mark(2, 0, 512), mark(1, 512, 1024), Mark { digest: 8, ..one }] {
-            assert_eq!(court.judge(other, 6 + RECENT_NS), Verdict::Go);
-            done(&court, other, None, 0);
+            assert_eq!(guard.judge(other, 6 + RECENT_NS), Verdict::Go);
+            done(&guard, other, None, 0);
         }
     }
 
     #[test]
     fn what_overlaps_waits() {
-        let court = Court::default();
-        assert_eq!(court.judge(mark(1, 0, 4096), 0), Verdict::Go);
-        assert_eq!(court.judge(mark(2, 4096, 8192), 0), Verdict::Go);
-        assert_eq!(court.judge(mark(3, 4095, 4097), 0), Verdict::Wait);
+        let guard = ReplayGuard::default();
+        assert_eq!(guard.judge(mark(1, 0, 4096), 0), Verdict::Go);
+        assert_eq!(guard.judge(mark(2, 4096, 8192), 0), Verdict::Go);
+        assert_eq!(guard.judge(mark(3, 4095, 4097), 0), Verdict::Wait);
     }
 
     #[test]
     fn the_oldest_are_forgotten_first_and_who_begins_anew_too() {
-        let court = Court::default();
+        let guard = ReplayGuard::default();
         for tag in 0..=RECENT_MAX as u32 {
-            assert_eq!(court.judge(mark(tag, 0, 512), 0), Verdict::Go);
-            done(&court, mark(tag, 0, 512), WELL, 0);
+            assert_eq!(guard.judge(mark(tag, 0, 512), 0), Verdict::Go);
+            done(&guard, mark(tag, 0, 512), WELL, 0);
         }
-        assert_eq!(court.judge(mark(1, 0, 512), 1), Verdict::Done((0x40, 0)));
-        assert_eq!(court.judge(mark(0, 0, 512), 1), Verdict::Go);
-        done(&court, mark(0, 0, 512), None, 1);
-        court.forget(Mac([9; 6]));
-        assert_eq!(court.judge(mark(2, 0, 512), 1), Verdict::Done((0x40, 0)));
-        court.forget(ME);
-        assert_eq!(court.judge(mark(2, 0, 512), 1), Verdict::Go);
+        assert_eq!(guard.judge(mark(1, 0, 512), 1), Verdict::Done((0x40, 0)));
+        assert_eq!(guard.judge(mark(0, 0, 512), 1), Verdict::Go);
+        done(&guard, mark(0, 0, 512), None, 1);
+        guard.forget(Mac([9; 6]));
+        assert_eq!(guard.judge(mark(2, 0, 512), 1), Verdict::Done((0x40, 0)));
+        guard.forget(ME);
+        assert_eq!(guard.judge(mark(2, 0, 512), 1), Verdict::Go);
     }
 
     #[test]

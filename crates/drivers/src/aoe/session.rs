@@ -14,7 +14,7 @@ use wire::nbd::codes::{command_flag as flag, kind};
 use wire::nbd::{Error, Request};
 
 use super::portal::{Key, Portal, Seat};
-use super::replay_guard::{Court, Held, Mark, Registers};
+use super::replay_guard::{Held, Mark, Registers, ReplayGuard};
 use super::target_config::Slot;
 use crate::blocks::{Blocks, Front, Over};
 
@@ -30,7 +30,7 @@ pub(super) struct Client {
     /// The initiator and its slot.
     pub key: Key,
     pub slot: Arc<Slot>,
-    pub court: Rc<Court>,
+    pub guard: Rc<ReplayGuard>,
     /// Requests under way at once.
     pub buffers: u32,
     /// When its last frame came, ns.
@@ -79,7 +79,7 @@ impl Client {
             portal: portal.clone(),
             key,
             slot: seat.slot.clone(),
-            court: portal.here.court(&seat.entry.device),
+            guard: portal.here.guard(&seat.entry.device),
             buffers: seat.shelf.params.buffers.into(),
             heard_ns: Cell::new(portal.here.core.now()),
             listed: Cell::default(),
@@ -104,7 +104,7 @@ impl Client {
     pub fn give_up(&self, mark: Mark) {
         let now = self.portal.here.core.now();
         let mut release = |held: Held| self.portal.release(held);
-        self.court.finish((mark, self.key.mac), None, now, &mut release);
+        self.guard.finish((mark, self.key.mac), None, now, &mut release);
     }
 
     /// A write goes to the engine.
@@ -164,7 +164,7 @@ impl Client {
         let Some(mark) = mark else { return };
         let now = self.portal.here.core.now();
         let mut release = |held: Held| self.portal.release(held);
-        self.court.finish((mark, self.key.mac), answer, now, &mut release);
+        self.guard.finish((mark, self.key.mac), answer, now, &mut release);
     }
 }
 

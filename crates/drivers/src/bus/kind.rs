@@ -26,13 +26,14 @@ pub struct Faces {
 
 #[derive(Deserialize, JsonSchema)]
 struct Params {
-    /// The target whose LUNs become disks here, as its section names it. It may come later.
+    /// Name of the target whose LUNs become disks here, as in its section. The target may be added
+    /// later.
     target: String,
     /// Driver of the target.
     #[serde(default = "driver")]
     driver: String,
-    /// Name under which access groups and reservations know this bus; absent: `local:` and the
-    /// name of the bus. A name as iSCSI has them is an iSCSI initiator port to others.
+    /// Initiator name of this bus for access groups and reservations; absent: `local:` and the name
+    /// of the bus. With an iSCSI name, the bus is an iSCSI initiator port for other initiators.
     #[serde(default)]
     initiator: String,
 }
@@ -93,7 +94,7 @@ impl SimKind for LocalKind {
     }
 
     fn doc(&self) -> &'static str {
-        "LUNs of a target of this daemon: local use of what it exports, as a nexus of its own."
+        "LUNs of a target of this daemon as local disks, through an I_T nexus of their own."
     }
 
     fn schema(&self) -> Value {
@@ -129,7 +130,7 @@ impl SimKind for LocalKind {
                 faces.initiator
             )));
         }
-        let site = (request.site.switchboard.clone(), request.site.cores);
+        let site = (request.site.notifier.clone(), request.site.cores);
         let bus = LocalBus::new(name, faces, id, self.registry.clone(), site);
         buses.push((name.to_owned(), Arc::downgrade(&bus)));
         Ok(bus)

@@ -10,7 +10,7 @@ use bio::sync::{Mutex, MutexGuard};
 use cam::{Begun, CamStatus, Ccb, CcbId, Command, Outcome, Rescan, Sim, SimFacts, Unit};
 use engine::Registry;
 use engine::registry::LunMap;
-use geom::{Core, Switchboard};
+use geom::{Core, Notifier};
 use wire::scsi::TransportId;
 
 use super::kind::Faces;
@@ -59,7 +59,7 @@ impl Inner {
 /// See the module.
 pub(super) struct LocalBus {
     inner: Arc<Inner>,
-    switchboard: Switchboard,
+    notifier: Notifier,
     cores: usize,
 }
 
@@ -69,7 +69,7 @@ impl LocalBus {
         faces: Faces,
         id: TransportId,
         registry: Arc<Registry>,
-        (switchboard, cores): (Switchboard, usize),
+        (notifier, cores): (Notifier, usize),
     ) -> Arc<LocalBus> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl LocalBus {
             quiet: AtomicBool::new(false),
             units: Mutex::default(),
         };
-        Arc::new(LocalBus { inner: Arc::new(inner), switchboard, cores })
+        Arc::new(LocalBus { inner: Arc::new(inner), notifier, cores })
     }
 
     /// Stops the watch for LUNs that appear or vanish.
@@ -134,7 +134,7 @@ impl Sim for LocalBus {
                 }
             }));
         };
-        self.switchboard.call(0, Box::new(watch));
+        self.notifier.call(0, Box::new(watch));
     }
 
     fn close(&self) {
@@ -144,7 +144,7 @@ impl Sim for LocalBus {
             let leave = move |core: &Rc<Core>| {
                 nexus::find(number, core).into_iter().for_each(|nexus| nexus.leave());
             };
-            self.switchboard.call(core, Box::new(leave));
+            self.notifier.call(core, Box::new(leave));
         }
     }
 
@@ -185,7 +185,7 @@ impl Sim for LocalBus {
                     nexus.abort(&unit, id);
                 }
             };
-            self.switchboard.call(other, Box::new(abort));
+            self.notifier.call(other, Box::new(abort));
         }
     }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::driver::{DigestPolicy, TargetSpec};
 use crate::targets::Target;
 
-/// What an iSCSI target wants to know besides its name, portals and secrets.
+/// Parameters of an iSCSI target besides its name, portals and secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct IscsiParams {
@@ -21,33 +21,34 @@ pub struct IscsiParams {
     /// Largest sequence of data for one request or one R2T, bytes.
     #[schemars(range(min = 8192, max = 16_777_215))]
     pub max_burst_length: u32,
-    /// Most data that an initiator sends unasked with a command, bytes.
+    /// Largest amount of unsolicited data of a command, bytes.
     #[schemars(range(min = 512, max = 1_048_576))]
     pub first_burst_length: u32,
-    /// Initiators wait to be asked for data outside of the command.
+    /// Initiators wait for an R2T before they send data outside of the command.
     pub initial_r2t: bool,
     /// Initiators may send data with the command.
     pub immediate_data: bool,
-    /// Requests for data of one command that may be open at once.
+    /// Limit of outstanding R2Ts of one command.
     #[schemars(range(min = 1, max = 16))]
     pub max_outstanding_r2t: u32,
-    /// Seconds that a login may take in all.
+    /// Timeout of a whole login, in seconds.
     #[schemars(range(min = 1, max = 300))]
     pub login_timeout: u32,
-    /// Seconds of silence after which an initiator is pinged; 0 never.
+    /// Seconds of silence after which an initiator is pinged; 0: never.
     #[schemars(range(max = 3600))]
     pub nop_interval: u32,
     /// Seconds without an answer to a ping after which the connection is closed.
     #[schemars(range(min = 1, max = 3600))]
     pub nop_timeout: u32,
-    /// Human-readable name sent at login; empty sends none.
+    /// Human-readable name sent at login; empty: none.
     #[schemars(length(max = 255))]
     pub alias: String,
-    /// Where initiators are sent at login instead of being served here: `host[:port][,tag]`, IPv6
-    /// in brackets; empty serves them. Sessions that are logged in stay.
+    /// Address to which logins are redirected instead of being served here: `host[:port][,tag]`,
+    /// IPv6 in brackets; empty: no redirection. Existing sessions continue.
     #[schemars(length(max = 255))]
     pub redirect: String,
-    /// Initiators may remember `redirect` for good; otherwise they ask here again next time.
+    /// Redirect permanently: initiators may remember `redirect`. Otherwise they log in here again
+    /// next time.
     pub redirect_permanent: bool,
 }
 

@@ -9,13 +9,13 @@ use std::sync::mpsc::SyncSender;
 use bio::Errno;
 use geom::Error;
 
-use super::here::Here;
+use super::per_core::CoreState;
 use super::{Grant, Life};
 use crate::nbd::kernel::{self as nbd_kernel, Entered};
 
 /// Serves until it ends.
 pub(super) async fn run(
-    here: Rc<Here>,
+    here: Rc<CoreState>,
     fd: OwnedFd,
     grant: Grant,
     life: Arc<Life>,
@@ -38,7 +38,7 @@ pub(super) async fn run(
     life.end();
 }
 
-fn enter(here: &Here, fd: OwnedFd, grant: &Grant) -> Result<Entered, Error> {
+fn enter(here: &CoreState, fd: OwnedFd, grant: &Grant) -> Result<Entered, Error> {
     here.writes_for_kernel();
     let stream = here.engine.core().reactor().adopt(fd);
     let entered =

@@ -16,10 +16,10 @@
 //! the file; what belongs to the machine (mounting, loop devices) is the daemon's.
 
 mod client;
-mod here;
 mod kernel;
 mod line;
 mod params;
+mod per_core;
 mod processes;
 mod serve;
 
@@ -39,11 +39,11 @@ use reactor::{Address, ChannelEnd, Mailer};
 
 use crate::driver::{Driver, TargetSpec};
 use crate::nbd;
-use here::{Note, Order, Peer};
+use per_core::{Note, Order, Peer};
 
-pub use here::FILES_MAX;
 pub use line::Life;
 pub use params::{By, LocalParams};
+pub use per_core::FILES_MAX;
 pub use serve::{REQUEST_MAX, request_max};
 
 /// Name of the driver.
@@ -231,7 +231,7 @@ impl Driver for Local {
     }
 
     fn install(self: Arc<Self>, engine: &Rc<Engine>) {
-        let mailer = here::install(&self.nbd, engine);
+        let mailer = per_core::install(&self.nbd, engine);
         self.state().cores.push(mailer);
     }
 

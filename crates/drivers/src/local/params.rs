@@ -12,36 +12,36 @@ const NAME_MAX: usize = 100;
 /// LUNs attached at one target; more are refused.
 pub const ATTACH_MAX: usize = 256;
 
-/// By what a LUN becomes a block device.
+/// Method that makes a LUN a block device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// The kernel's network block device where there is one, else FUSE.
+    /// The kernel's network block device if available, else FUSE.
     #[default]
     Auto,
     /// The kernel's network block device: its module `nbd`.
     Nbd,
-    /// A loop device on a file that is served by FUSE.
+    /// A loop device on a file served by FUSE.
     Fuse,
 }
 
-/// What a local target wants to know besides its name.
+/// Parameters of a local target besides its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LocalParams {
-    /// LUNs that are block devices of this machine while the daemon runs. One that cannot be
-    /// attached yet is tried again; `ashlar list attached` says why.
+    /// LUNs that are block devices of this machine while the daemon runs. A LUN that cannot be
+    /// attached yet is tried again; `ashlar list attached` shows the reason.
     #[schemars(length(max = 256))]
     pub attach: Vec<u64>,
-    /// By what LUNs become block devices, unless `ashlar attach --by` says otherwise.
+    /// Method that makes LUNs block devices; `ashlar attach --by` overrides it.
     pub by: By,
-    /// Seconds that users of a network block device wait for a daemon that has gone; then their
-    /// requests fail. Meanwhile a new daemon takes the device over.
+    /// Seconds that users of a network block device wait after the daemon has ended; then their
+    /// requests fail. Meanwhile a new daemon can take the device over.
     #[schemars(range(min = 1, max = 86400))]
     pub reconnect: u32,
-    /// Seconds after which the kernel sends a request of a network block device once more that was
-    /// not answered: one that a killed daemon took along waits so long, whenever the next one
-    /// comes. Less than a slow disk takes, and the kernel gives up sockets that are well.
+    /// Seconds after which the kernel sends an unanswered request of a network block device again.
+    /// A request that a killed daemon did not answer waits this long, however early a new daemon
+    /// starts. If a slow disk takes longer, the kernel gives up working sockets.
     #[schemars(range(min = 2, max = 600))]
     pub resend: u32,
 }

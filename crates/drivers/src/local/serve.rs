@@ -30,8 +30,8 @@ use wire::nbd::codes::kind;
 use wire::nbd::{Error, Request};
 
 use super::client::{Client, Session};
-use super::here::Here;
 use super::line::Line;
+use super::per_core::CoreState;
 use super::processes::Processes;
 use super::{Grant, Life};
 use crate::blocks::{Blocks, Work};
@@ -61,7 +61,7 @@ pub fn request_max(device: &Device) -> u32 {
 
 /// A file system under way.
 struct Files {
-    here: Rc<Here>,
+    here: Rc<CoreState>,
     processes: Processes,
     line: Rc<Line>,
     session: Rc<Session>,
@@ -71,7 +71,7 @@ struct Files {
 
 /// Serves until it ends.
 pub(super) async fn run(
-    here: Rc<Here>,
+    here: Rc<CoreState>,
     channel: ChannelEnd,
     grant: Grant,
     life: Arc<Life>,
@@ -98,7 +98,7 @@ pub(super) async fn run(
     life.end();
 }
 
-fn enter(here: &Rc<Here>, end: ChannelEnd, grant: Grant) -> Result<Files, GeomError> {
+fn enter(here: &Rc<CoreState>, end: ChannelEnd, grant: Grant) -> Result<Files, GeomError> {
     let system = |e: io::Error| GeomError::new(Errno::Io, format!("/dev/fuse: {e}"));
     let channel = here.engine.core().reactor().channel(end).map_err(system)?;
     here.writes_for_kernel();

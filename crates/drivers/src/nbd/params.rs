@@ -24,48 +24,48 @@ pub enum TlsPolicy {
     /// Never.
     #[default]
     Off,
-    /// When the client wants it.
+    /// If the client requests it.
     Allow,
-    /// Nothing is told or served without it.
+    /// Always: exports are neither listed nor served without TLS.
     Require,
 }
 
-/// What an NBD target wants to know besides its name and portals.
+/// Parameters of an NBD target besides its name and portals.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NbdParams {
-    /// Whether connections are encrypted. Targets at the same address say the same.
+    /// Whether connections are encrypted. Targets at the same address need the same value.
     pub tls: TlsPolicy,
     /// File with the certificates of the server in PEM, its own first.
     pub tls_certificate: String,
     /// File with the private key of the server in PEM.
     pub tls_key: String,
-    /// File with the certificates in PEM of whoever may vouch for clients. A client must then show
-    /// a certificate, and is known in access groups as `tls:NAME`, its common name or, without one,
-    /// its first alternative name. Empty asks clients for no certificate.
+    /// File in PEM with the CA certificates that verify clients. A client must then present a
+    /// certificate; its name in access groups is `tls:NAME`, with its common name or, without one,
+    /// its first alternative name. Empty: clients need no certificate.
     pub tls_client_ca: String,
-    /// Tell clients the names of the exports that they may use.
+    /// List the exports that a client may use, if it asks.
     pub list: bool,
     /// Further names of exports: alias to the name of a unit.
     pub aliases: BTreeMap<String, String>,
-    /// Owner of the files of Unix sockets in `listen`: a number, or a name in /etc/passwd. Empty
-    /// leaves it. A client needs write permission on the file to connect; access groups know it as
-    /// `unix:uid=N`. Targets at the same socket say the same.
+    /// Owner of the files of Unix sockets in `listen`: a number, or a name in /etc/passwd. Empty:
+    /// unchanged. A client needs write permission on the file to connect; its name in access groups
+    /// is `unix:uid=N`. Targets at the same socket need the same value.
     pub socket_owner: String,
-    /// Group of the files of Unix sockets: a number, or a name in /etc/group. Empty leaves it.
+    /// Group of the files of Unix sockets: a number, or a name in /etc/group. Empty: unchanged.
     pub socket_group: String,
-    /// Mode of the files of Unix sockets, octal: "0660" admits owner and group. Empty leaves it as
-    /// the umask of the daemon makes it.
+    /// Mode of the files of Unix sockets, octal: "0660" admits owner and group. Empty: as set by
+    /// the umask of the daemon.
     pub socket_mode: String,
-    /// Serve requests that do not begin and end with blocks, to clients that did not ask for the
-    /// block size (NBD_INFO_BLOCK_SIZE): a part of a block is read, changed and written back,
-    /// atomically. With `false` such a client is refused when blocks have more than 512 bytes, and
-    /// its requests of less than a block are EINVAL where they have 512.
+    /// Serve requests that are not aligned to blocks, from clients that did not ask for the block
+    /// size (NBD_INFO_BLOCK_SIZE): a part of a block is read, changed and written back, atomically.
+    /// With `false` such a client is refused if blocks are larger than 512 bytes; if blocks have
+    /// 512 bytes, its unaligned requests fail with EINVAL.
     pub unaligned: bool,
-    /// Seconds that a handshake may take in all.
+    /// Timeout of a whole handshake, in seconds.
     #[schemars(range(min = 1, max = 300))]
     pub handshake_timeout: u32,
-    /// Connections at one time; a further one is refused.
+    /// Limit of simultaneous connections; further connections are refused.
     #[schemars(range(min = 1, max = 16384))]
     pub connections_max: u32,
 }

@@ -14,32 +14,31 @@ use super::controllers::NUMBER_MAX;
 use crate::driver::{DigestPolicy, TargetSpec};
 use crate::targets::Target;
 
-/// What an NVMe/TCP target wants to know besides its name (the subsystem's NQN), portals and
-/// digests.
+/// Parameters of an NVMe/TCP target besides its name (the subsystem's NQN), portals and digests.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NvmeTcpParams {
-    /// Serial number of the subsystem; empty makes one of its name.
+    /// Serial number of the subsystem; empty: derived from its name.
     #[schemars(length(max = 20))]
     pub serial: String,
     /// Model of the subsystem.
     #[schemars(length(min = 1, max = 40))]
     pub model: String,
-    /// I/O queues that one association gets at most.
+    /// Limit of I/O queues of one association.
     #[schemars(range(min = 1, max = 1024))]
     pub queues_max: u16,
-    /// Seconds that a connection may take until it is a queue.
+    /// Timeout for a connection to become a queue, in seconds.
     #[schemars(range(min = 1, max = 300))]
     pub handshake_timeout: u32,
-    /// Smallest controller identifier (CNTLID) that hosts are given. Two gateways that serve one
-    /// subsystem need ranges without common numbers: Linux refuses a second path with the
-    /// identifier of the first.
+    /// Smallest controller identifier (CNTLID) for hosts. Two gateways that serve one subsystem
+    /// need ranges without common numbers: Linux refuses a second path with the identifier of the
+    /// first.
     #[schemars(range(min = 1, max = 65519))]
     pub controller_id_min: u16,
-    /// Largest controller identifier that hosts are given.
+    /// Largest controller identifier for hosts.
     #[schemars(range(min = 1, max = 65519))]
     pub controller_id_max: u16,
-    /// Connections at one time; a further one is refused.
+    /// Limit of simultaneous connections; further connections are refused.
     #[schemars(range(min = 1, max = 16384))]
     pub connections_max: u32,
 }

@@ -17,20 +17,20 @@ answers! {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Ahead {
-    /// Blocks loaded at a time, at most 1000; 0: nothing is read ahead
+    /// Blocks that are prefetched at a time, at most 1000; 0: no read-ahead
     #[schemars(extend("x-short" = "w"))]
     workers: Option<u64>,
-    /// How far ahead, at most 64 MiB
+    /// Read-ahead distance, at most 64 MiB
     #[schemars(extend("x-short" = "b"))]
     bytes: Option<Bytes>,
 }
 
 impl FsVerb for Ahead {
     const NAME: &'static str = "ahead";
-    const DOC: &'static str = "Say how much is read ahead of clients who read a file in order";
-    const DETAIL: &'static str = "So many blocks are loaded at a time, beside those that clients \
-         wait for. Until the next start; `ahead` and `ahead_bytes` of the configuration say it for \
-         good. `fs stats` counts what came so.";
+    const DOC: &'static str = "Set or show the read-ahead for sequential readers";
+    const DETAIL: &'static str = "Blocks are prefetched in addition to those that clients wait \
+         for. The setting lasts until the next start; `ahead` and `ahead_bytes` in the \
+         configuration make it permanent. `fs stats` counts prefetched blocks.";
     const EXAMPLE: &'static str = "fs ahead main --workers 20";
     type Answer = Set;
 

@@ -28,17 +28,17 @@ answers! {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Check {
-    /// Check a dump: 2026/1121, yesterday, last, or all [default: the live tree]
+    /// Dump to check: 2026/1121, yesterday, last, or all [default: the live tree]
     dump: Option<String>,
     /// Read every block of every file
     #[schemars(extend("x-short" = "r"))]
     rdall: bool,
-    /// Mend the live tree first; nobody may be connected
+    /// Repair the live tree first; no client may be connected
     fix: bool,
-    /// With --fix, of an image: say what would be mended, and mend nothing
+    /// With --fix, for an image: report the repairs without making them
     dry: bool,
-    /// Remove files with the letter t, which no dump has; in an image, all that stands in a
-    /// directory with it
+    /// Remove files with the letter t, which no dump has; in an image, also the contents of a
+    /// directory with that letter
     rtmp: bool,
     /// Print the names of files
     pfile: bool,
@@ -48,19 +48,20 @@ pub(super) struct Check {
 
 impl FsVerb for Check {
     const NAME: &'static str = "check";
-    const DOC: &'static str = "Look at everything that the tree names";
-    const DETAIL: &'static str = "Each item of the tree, and what it says of others; with --rdall \
-         every block of every file too, its checksum verified. A damaged block is named with its \
-         file. Clients go on meanwhile: what they change may show as a fault that is none, so a \
-         check of the live tree that finds something is done once more before it is said; of an \
-         image it is a check of one moment, and the next dump waits for it. --fix mends what \
-         contradicts itself: names of files that are not there go, files that are nowhere are put \
-         into /lost+found, counts are counted, blocks of nobody are free; contents are never \
-         thrown away, dumps never changed. A block of which no device has what it should hold \
-         stays, is told with its file, and `clean` makes a hole of it. In an image a block that \
-         says it is another file's becomes a hole, found with --rdall, and what it holds a file of \
-         /lost+found; where a directory cannot be read nothing is freed, for it may be what that \
-         leads to: `clri` it first. --dry says what --fix would do to an image.";
+    const DOC: &'static str = "Check the consistency of the file tree";
+    const DETAIL: &'static str = "Checks each item of the tree and its references; with --rdall it \
+         also reads every block of every file and verifies its checksum. A damaged block is \
+         reported with its file. Clients are served meanwhile. Their changes can look like faults, \
+         so a check of the live tree that finds faults is repeated before they are reported. An \
+         image is checked as of one moment, and the next dump waits for the check. --fix repairs \
+         inconsistencies: names of missing files are removed, files without a name are put into \
+         /lost+found, counts are corrected, and blocks without an owner are freed. Contents are \
+         never discarded, and dumps are never changed. A block without a correct copy on any \
+         device stays and is reported with its file; `clean` makes it a hole. In an image, --rdall \
+         finds blocks that are marked as those of another file: such a block becomes a hole, and \
+         its contents a file in /lost+found. While a directory of an image is unreadable, no \
+         blocks are freed, because they may belong to its files: use `clri` on it first. --dry \
+         reports the repairs that --fix would make in an image.";
     const EXAMPLE: &'static str = "fs check main --rdall";
     const WRITES: bool = true;
     type Answer = Found;

@@ -18,19 +18,19 @@ const LISTED_MAX: usize = 4096;
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Clri {
-    /// From the root: /tmp/x
+    /// Path from the root: /tmp/x
     #[schemars(length(min = 1))]
     paths: Vec<String>,
 }
 
 impl FsVerb for Clri {
     const NAME: &'static str = "clri";
-    const DOC: &'static str = "Forget files, without looking at what they hold";
-    const DETAIL: &'static str = "Their names and attributes go; their blocks belong to nobody \
-         then, and those that no other file names are free after `fs check NAME --fix`. For a file \
-         that `remove` cannot remove because it is damaged. A directory that has entries leaves \
-         them without a place: `check --fix` puts them into /lost+found; in an image what it holds \
-         goes with it. Dumps keep what they have.";
+    const DOC: &'static str = "Remove the entries of damaged files without reading them";
+    const DETAIL: &'static str = "For a damaged file that `remove` cannot remove. Names and \
+         attributes are removed; the blocks of the files have no owner then, and blocks that no \
+         other file uses are free after `fs check NAME --fix`. The entries of a removed directory \
+         become orphans, which `check --fix` puts into /lost+found; in an image they are removed \
+         with the directory. Dumps are not changed.";
     const POSITIONAL: &'static [&'static str] = &["paths"];
     const EXAMPLE: &'static str = "fs clri main /tmp/x";
     const WRITES: bool = true;
@@ -61,11 +61,11 @@ fn is_live(path: &str) -> Result<(), Error> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Clean {
-    /// From the root: /tmp/x
+    /// Path from the root: /tmp/x
     path: String,
-    /// Number of the block in the file, from 0
+    /// Block number in the file, from 0
     block: Option<u64>,
-    /// Its new address [default: 0]
+    /// New address of the block [default: 0]
     address: Option<u64>,
 }
 
@@ -78,11 +78,11 @@ pub(super) enum Cleaned {
 
 impl FsVerb for Clean {
     const NAME: &'static str = "clean";
-    const DOC: &'static str = "List the blocks of a file, or say that one of them is another";
-    const DETAIL: &'static str = "Without BLOCK a line for each: its number in the file, its \
-         address. With BLOCK and ADDRESS the file has that address there; 0 is a hole, which reads \
-         as zeros: for a damaged block that keeps a file from being read. What stood there before \
-         is free after `fs check NAME --fix`. In an image a block can become a hole only.";
+    const DOC: &'static str = "List the blocks of a file, or change the address of one";
+    const DETAIL: &'static str = "Without BLOCK, one line per block: its number in the file and \
+         its address. With BLOCK and ADDRESS, the block of the file gets that address; 0 is a \
+         hole, which reads as zeros, for a damaged block that makes a file unreadable. The former \
+         block is free after `fs check NAME --fix`. In an image a block can only become a hole.";
     const POSITIONAL: &'static [&'static str] = &["path"];
     const EXAMPLE: &'static str = "fs clean main /tmp/x --block 3 --address 0";
     const WRITES: bool = true;

@@ -19,23 +19,24 @@ answers! {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Disk {
-    /// The file, from the root; /dump/2026/1121/... for that of a dump
+    /// Path of the file from the root; /dump/2026/1121/... for a file of a dump
     path: String,
     /// Name of the provider [default: the last part of the path]
     #[serde(rename = "as")]
     provider: Option<String>,
-    /// Make the file if it is not there, of so many bytes, without taking room
+    /// Create the file sparse, with this size, if it does not exist
     #[schemars(extend("x-short" = "s"))]
     size: Option<Bytes>,
 }
 
 impl FsVerb for Disk {
     const NAME: &'static str = "disk";
-    const DOC: &'static str = "Make a file a disk, which LUNs and layers can stand on";
-    const DETAIL: &'static str = "The file of a dump is a disk that can be read only: yesterday's \
-         state of a LUN is a LUN beside it (a [[unit]] section says `read_only = true` of it). A \
-         dump taken while it is written holds what a loss of power at that moment would have left. \
-         Until the file server is opened again; `disks` of the configuration says it for good.";
+    const DOC: &'static str = "Make a file a disk for LUNs and layers";
+    const DETAIL: &'static str = "The file of a dump is a read-only disk: yesterday's state of a \
+         LUN can be a LUN beside it (with `read_only = true` in its [[unit]] section). A dump \
+         taken while the disk is written has the state that a loss of power at that moment would \
+         have left. The disk exists until the file server is opened again; `disks` in the \
+         configuration makes it permanent.";
     const POSITIONAL: &'static [&'static str] = &["path"];
     const EXAMPLE: &'static str = "fs disk main /images/vm0 --size 10GiB";
     const WRITES: bool = true;
@@ -79,14 +80,15 @@ async fn make(host: &Host, path: &str, size: u64) -> Result<(), Error> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Undisk {
-    /// The provider, as `fs list` shows it
+    /// Name of the provider, as in `fs list`
     disk: String,
 }
 
 impl FsVerb for Undisk {
     const NAME: &'static str = "undisk";
-    const DOC: &'static str = "Make a file a disk no longer; the file stays";
-    const DETAIL: &'static str = "Those who use the disk lose it: take it away from them first.";
+    const DOC: &'static str = "Remove the disk of a file; the file stays";
+    const DETAIL: &'static str =
+        "Users of the disk lose it: remove it from their configuration first.";
     const POSITIONAL: &'static [&'static str] = &["disk"];
     const EXAMPLE: &'static str = "fs undisk main vm0";
     type Answer = Said;

@@ -23,7 +23,7 @@ answers! {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Dump {
-    /// Return when a device of the WORM has it
+    /// Return when a device of the WORM has the dump
     #[schemars(extend("x-short" = "w"))]
     wait: bool,
 }
@@ -31,9 +31,10 @@ pub(super) struct Dump {
 impl FsVerb for Dump {
     const NAME: &'static str = "dump";
     const DOC: &'static str = "Take a dump now";
-    const DETAIL: &'static str = "The tree as it is becomes readable for ever as /dump/YEAR/MMDD, \
-         the second of a day as MMDD1. Clients go on meanwhile. The dump is durable on the cache \
-         device when the verb ends; with --wait, on a device of the WORM.";
+    const DETAIL: &'static str = "The current tree becomes permanently readable as \
+         /dump/YEAR/MMDD, the second dump of a day as MMDD1. Clients are served meanwhile. The \
+         dump is durable on the cache device when the verb ends; with --wait, on a device of the \
+         WORM.";
     const EXAMPLE: &'static str = "fs dump main --wait";
     const WRITES: bool = true;
     type Answer = Taken;
@@ -69,8 +70,9 @@ pub(super) struct Dumps {}
 impl FsVerb for Dumps {
     const NAME: &'static str = "dumps";
     const DOC: &'static str = "List the dumps";
-    const DETAIL: &'static str = "Bytes are those that a dump has and none before it has. An image \
-         does not keep that figure: it is known of dumps that were taken since it was opened.";
+    const DETAIL: &'static str = "Bytes are those that a dump has in addition to earlier dumps. An \
+         image does not store this number: it is known only for dumps taken since the image was \
+         opened.";
     const EXAMPLE: &'static str = "fs dumps main";
     type Answer = Listed;
 
@@ -107,16 +109,16 @@ impl FsVerb for Dumps {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Dumpctl {
-    /// on or off [default: say how it is]
+    /// on or off [default: show the state]
     what: Option<Switch>,
 }
 
 impl FsVerb for Dumpctl {
     const NAME: &'static str = "dumpctl";
-    const DOC: &'static str = "Say whether dumps are taken by the clock";
-    const DETAIL: &'static str = "Until the next start; `nodump` of the configuration says it for \
-         good, `dump_at` when. A dump by hand is taken whatever this says. A standby takes none by \
-         the clock before it has taken over.";
+    const DOC: &'static str = "Switch daily dumps on or off, or show the state";
+    const DETAIL: &'static str = "The setting lasts until the next start; `nodump` in the \
+         configuration makes it permanent, and `dump_at` sets the time. Dumps by hand do not \
+         depend on this setting. A standby takes no daily dumps before it has taken over.";
     const POSITIONAL: &'static [&'static str] = &["what"];
     const EXAMPLE: &'static str = "fs dumpctl main off";
     type Answer = Switched;
@@ -139,15 +141,16 @@ impl FsVerb for Dumpctl {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Copying {
-    /// on or off [default: say how it is]
+    /// on or off [default: show the state]
     what: Option<Switch>,
 }
 
 impl FsVerb for Copying {
     const NAME: &'static str = "copying";
-    const DOC: &'static str = "Say whether dumps are copied to the devices of the WORM";
-    const DETAIL: &'static str = "Off, dumps can be taken still, and stay on the cache device: for \
-         a line that is needed for something else. Until the next start.";
+    const DOC: &'static str = "Switch copying of dumps to the WORM, or show the state";
+    const DETAIL: &'static str = "While copying is off, dumps can still be taken and stay on the \
+         cache device, for example if the network line is needed for other traffic. The setting \
+         lasts until the next start.";
     const POSITIONAL: &'static [&'static str] = &["what"];
     const EXAMPLE: &'static str = "fs copying main off";
     type Answer = Switched;

@@ -69,23 +69,23 @@ answers! {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct History {
-    /// The file, from the root: /usr/rob/lib/profile
+    /// Path of the file from the root: /usr/rob/lib/profile
     path: String,
-    /// Show what changed between neighbours
+    /// Show the changes between successive versions
     #[serde(default)]
     #[schemars(extend("x-short" = "D"))]
     diff: bool,
-    /// Only dumps of this day and later: 20261121
+    /// Only dumps of this day or later: 20261121
     #[schemars(extend("x-short" = "s"))]
     since: Option<u64>,
 }
 
 impl FsVerb for History {
     const NAME: &'static str = "history";
-    const DOC: &'static str = "Show every version of a file that is there or in a dump";
-    const DETAIL: &'static str = "One line a version, the newest first: when it was changed, where \
-         it can be read, how large it was, who changed it. With --diff, what changed from one to \
-         the next.";
+    const DOC: &'static str = "Show every version of a file, live or in a dump";
+    const DETAIL: &'static str = "One line per version, the newest first: time of the change, \
+         path, size, and the user who changed it. --diff also shows the changes from one version \
+         to the next.";
     const POSITIONAL: &'static [&'static str] = &["path"];
     const EXAMPLE: &'static str = "fs history main /lib/ndb/local";
     type Answer = Versions;
@@ -120,19 +120,19 @@ impl FsVerb for History {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Diff {
-    /// The file, from the root: /usr/rob/lib/profile
+    /// Path of the file from the root: /usr/rob/lib/profile
     path: String,
-    /// The older one: a dump as 2026/1121, `yesterday` or `last` [default: last]
+    /// Older version: a dump as 2026/1121, `yesterday` or `last` [default: last]
     from: Option<String>,
-    /// The newer one: a dump [default: what is there now]
+    /// Newer version: a dump [default: the live file]
     to: Option<String>,
 }
 
 impl FsVerb for Diff {
     const NAME: &'static str = "diff";
-    const DOC: &'static str = "Show what changed in a file since a dump";
-    const DETAIL: &'static str = "Lines that went are marked -, lines that came +. Files of other \
-         things than text, and those of more than 8 MiB, are only said to differ.";
+    const DOC: &'static str = "Show the changes in a file since a dump";
+    const DETAIL: &'static str = "Removed lines are marked -, added lines +. For files that are \
+         not text, and for files of more than 8 MiB, only the fact that they differ is reported.";
     const POSITIONAL: &'static [&'static str] = &["path"];
     const EXAMPLE: &'static str = "fs diff main /lib/ndb/local --from yesterday";
     type Answer = Difference;
@@ -192,18 +192,18 @@ async fn compare(
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Yesterday {
-    /// The file, from the root: /usr/rob/lib/profile
+    /// Path of the file from the root: /usr/rob/lib/profile
     path: String,
-    /// The dump: 2026/1121, 1121 of the newest year that has it, 21 of this month, 261121, or last
+    /// Dump: 2026/1121, 1121 of the newest year that has it, 21 of this month, 261121, or last
     date: Option<String>,
-    /// The newest dump that was taken so many days ago or before
+    /// Newest dump that is at least this many days old
     #[schemars(extend("x-short" = "n"))]
     ago: Option<u64>,
-    /// Put it back
+    /// Restore the file
     #[serde(default)]
     #[schemars(extend("x-short" = "c"))]
     copy: bool,
-    /// Show what changed since
+    /// Show the changes since then
     #[serde(default)]
     #[schemars(extend("x-short" = "d"))]
     diff: bool,
@@ -219,10 +219,10 @@ pub(super) enum Words {
 
 impl FsVerb for Yesterday {
     const NAME: &'static str = "yesterday";
-    const DOC: &'static str = "Find a file as it was, and bring it back";
-    const DETAIL: &'static str = "Without --date and --ago: as it is in the newest dump of a day \
-         before today. With --copy it is put back under its name, at once; what is there now stays \
-         in the dumps that have it, and is gone if none has.";
+    const DOC: &'static str = "Find an old version of a file, and restore it";
+    const DETAIL: &'static str = "Without --date and --ago the version is that in the newest dump \
+         of a day before today. --copy restores it under its name in one step. The live version \
+         remains only in dumps that contain it, and is lost if there is none.";
     const POSITIONAL: &'static [&'static str] = &["path"];
     const EXAMPLE: &'static str = "fs yesterday main /usr/rob/thesis.ms --copy";
     const WRITES: bool = true;

@@ -22,7 +22,7 @@ pub(super) struct Sync {}
 
 impl FsVerb for Sync {
     const NAME: &'static str = "sync";
-    const DOC: &'static str = "Make what was written durable";
+    const DOC: &'static str = "Make written data durable";
     const EXAMPLE: &'static str = "fs sync main";
     type Answer = Said;
 
@@ -37,11 +37,11 @@ pub(super) struct Grow {}
 
 impl FsVerb for Grow {
     const NAME: &'static str = "grow";
-    const DOC: &'static str = "Use what its devices have grown by";
-    const DETAIL: &'static str = "It is noticed within seconds without this too. A cache device \
-         can grow to four times the size that it was made with; the WORM is as large as its \
-         smallest device. The cache device of an image keeps the size that its header says: \
-         `recover` makes a larger one from the WORM.";
+    const DOC: &'static str = "Use the new space of grown devices";
+    const DETAIL: &'static str = "New space is also noticed within seconds without this command. A \
+         cache device can grow to four times its original size; the WORM has the size of its \
+         smallest device. The cache device of an image keeps the size in its header: `recover` \
+         creates a larger one from the WORM.";
     const EXAMPLE: &'static str = "fs grow main";
     const WRITES: bool = true;
     type Answer = Grown;
@@ -77,8 +77,9 @@ pub(super) struct Halt {}
 impl FsVerb for Halt {
     const NAME: &'static str = "halt";
     const DOC: &'static str = "Stop serving and make everything durable";
-    const DETAIL: &'static str = "Clients are cut off. Its devices stay its own; another server \
-         that reaches the WORM may take it at once. `fs start` opens it again.";
+    const DETAIL: &'static str = "Clients are disconnected. The devices stay assigned to the file \
+         server; another server that reaches the WORM can take it over at once. `fs start` opens \
+         it again.";
     const EXAMPLE: &'static str = "fs halt main";
     type Answer = Halted;
 
@@ -99,7 +100,7 @@ pub(super) struct Start {}
 
 impl FsVerb for Start {
     const NAME: &'static str = "start";
-    const DOC: &'static str = "Open one that was halted or refused to open";
+    const DOC: &'static str = "Open a file server that is halted or failed to open";
     const EXAMPLE: &'static str = "fs start main";
     type Answer = Said;
 
@@ -135,16 +136,16 @@ pub(super) struct Ream {
     /// Name of a device whose contents may be lost
     #[serde(rename = "yes_destroy")]
     _consent: Consent,
-    /// Destroy what is there, every dump of it
+    /// Destroy an existing file system with all its dumps
     #[schemars(extend("x-short" = "f"))]
     force: bool,
 }
 
 impl FsVerb for Ream {
     const NAME: &'static str = "ream";
-    const DOC: &'static str = "Make a new file system on its devices; what they hold is lost";
-    const DETAIL: &'static str = "Devices that hold something are refused: what is recognised has \
-         to be named with --yes-destroy, a device each, and --force allows what file servers \
+    const DOC: &'static str = "Create a new file system on its devices; contents are lost";
+    const DETAIL: &'static str = "Devices with contents are refused: each device with recognised \
+         contents must be named with --yes-destroy, and --force allows devices that a file server \
          wrote.";
     const EXAMPLE: &'static str = "fs ream main";
     const WRITES: bool = true;
@@ -165,22 +166,21 @@ impl FsVerb for Ream {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Recover {
-    /// Give up what the cache device holds beyond that dump
+    /// Discard data on the cache device that is newer than the dump
     #[schemars(extend("x-short" = "f"))]
     force: bool,
-    /// The dump, as 2026/1121, `last` or `yesterday`; else the newest
+    /// Dump, as 2026/1121, `last` or `yesterday`; absent: the newest
     dump: Option<String>,
 }
 
 impl FsVerb for Recover {
     const NAME: &'static str = "recover";
-    const DOC: &'static str = "Begin again from a dump of the WORM";
-    const DETAIL: &'static str = "For a cache device that was lost, and for a standby that takes \
-         over. What was written after that dump is not in it. Whoever had the WORM is fenced: it \
-         notices, and changes nothing any more. The cache device is made new, so one that holds a \
-         volume is refused without --force. --dump goes back to an older dump than the newest, \
-         when that one is spoilt: those after it stay readable under /dump, and the next is \
-         written behind them.";
+    const DOC: &'static str = "Restore the file system from a dump on the WORM";
+    const DETAIL: &'static str = "For a lost cache device, and for a standby that takes over. Data \
+         written after that dump is lost. The previous server of the WORM is fenced: it notices \
+         this and makes no more changes. The cache device is initialised, so a cache device with a \
+         volume is refused without --force. --dump selects an older dump if the newest is damaged: \
+         later dumps stay readable under /dump, and the next dump is written behind them.";
     const EXAMPLE: &'static str = "fs recover standby --force --dump 2026/1121";
     const WRITES: bool = true;
     type Answer = Said;

@@ -204,16 +204,16 @@ async fn say(host: &Host, stream: &Stream, text: &str) -> io::Result<()> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Cons {
-    /// The words of the line
+    /// Words of the line
     #[schemars(length(min = 1))]
     line: Vec<String>,
 }
 
 impl FsVerb for Cons {
     const NAME: &'static str = "cons";
-    const DOC: &'static str = "Type a line on its console";
-    const DETAIL: &'static str = "What its console sockets take: a verb without the name of the \
-         file server.";
+    const DOC: &'static str = "Run a line of its console";
+    const DETAIL: &'static str = "The line is the same as at its console sockets: a verb without \
+         the name of the file server.";
     const POSITIONAL: &'static [&'static str] = &["line"];
     const EXAMPLE: &'static str = "fs cons main who";
     type Answer = Text;
@@ -226,13 +226,13 @@ impl FsVerb for Cons {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Help {
-    /// The command
+    /// Commands to describe
     verb: Vec<String>,
 }
 
 impl FsVerb for Help {
     const NAME: &'static str = "help";
-    const DOC: &'static str = "List the commands of the console, or say more of one";
+    const DOC: &'static str = "List the commands of the console, or describe some";
     const POSITIONAL: &'static [&'static str] = &["verb"];
     const EXAMPLE: &'static str = "fs help main";
     type Answer = Text;

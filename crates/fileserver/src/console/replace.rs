@@ -24,12 +24,12 @@ answers! {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Replace {
-    /// The device of the WORM, as `fs statw` names it
+    /// Device of the WORM, by its name in `fs statw`
     device: String,
     /// Name of a device whose contents may be lost
     #[serde(default, rename = "yes_destroy")]
     _consent: Consent,
-    /// Destroy what the new disk holds
+    /// Destroy the contents of the new disk
     #[serde(default)]
     #[schemars(extend("x-short" = "f"))]
     force: bool,
@@ -37,10 +37,10 @@ pub(super) struct Replace {
 
 impl FsVerb for Replace {
     const NAME: &'static str = "replace";
-    const DOC: &'static str = "Copy the WORM to a new device in a lost one's place";
-    const DETAIL: &'static str = "The new disk has the name of the lost one and is blank; clients \
-         are served meanwhile. It shows how far the copy is; when it is broken off the copy goes \
-         on, and `fs statw` shows the same.";
+    const DOC: &'static str = "Copy the WORM to a new device that replaces a lost one";
+    const DETAIL: &'static str = "The new disk must have the name of the lost one and be blank; \
+         clients are served meanwhile. The command shows the progress of the copy. If it is \
+         interrupted, the copy continues, and `fs statw` shows the progress.";
     const POSITIONAL: &'static [&'static str] = &["device"];
     const EXAMPLE: &'static str = "fs replace main far";
     const WRITES: bool = true;

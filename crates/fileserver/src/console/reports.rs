@@ -41,10 +41,9 @@ pub(super) struct Stats {}
 
 impl FsVerb for Stats {
     const NAME: &'static str = "stats";
-    const DOC: &'static str = "Show the block cache, the cache device, the WORM and those who use \
-         it";
-    const DETAIL: &'static str = "Rates are of the last 10, 100 and 1000 seconds, later ones \
-         counting more.";
+    const DOC: &'static str = "Show block cache, cache device, WORM and client activity";
+    const DETAIL: &'static str =
+        "Rates are averages over the last 10, 100 and 1000 seconds; recent seconds count more.";
     const EXAMPLE: &'static str = "fs stats main";
     type Answer = Counts;
 
@@ -117,9 +116,9 @@ pub(super) struct Statw {}
 
 impl FsVerb for Statw {
     const NAME: &'static str = "statw";
-    const DOC: &'static str = "Show how each device of the WORM is doing";
-    const DETAIL: &'static str = "What is behind is copied by itself, to each device at its own \
-         pace; clients never wait for one.";
+    const DOC: &'static str = "Show the state of each device of the WORM";
+    const DETAIL: &'static str = "Missing dumps are copied automatically, to each device at its \
+         own pace; clients never wait for a device.";
     const EXAMPLE: &'static str = "fs statw main";
     type Answer = Devices;
 
@@ -183,13 +182,13 @@ fn span(ns: u64) -> String {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Fstat {
-    /// From the root; /dump/2026/1121/... for that of a dump
+    /// Path from the root; /dump/2026/1121/... for a file of a dump
     path: String,
 }
 
 impl FsVerb for Fstat {
     const NAME: &'static str = "fstat";
-    const DOC: &'static str = "Show everything that is known of a file";
+    const DOC: &'static str = "Show all metadata of a file";
     const POSITIONAL: &'static [&'static str] = &["path"];
     const EXAMPLE: &'static str = "fs fstat main /adm/users";
     type Answer = OfFile;
@@ -252,7 +251,7 @@ pub(super) struct Printconf {}
 
 impl FsVerb for Printconf {
     const NAME: &'static str = "printconf";
-    const DOC: &'static str = "Print its configuration as lines of the first file servers";
+    const DOC: &'static str = "Print the configuration in the format of the first file servers";
     const EXAMPLE: &'static str = "fs printconf main";
     type Answer = Text;
 
@@ -277,7 +276,7 @@ pub(super) struct Version {}
 
 impl FsVerb for Version {
     const NAME: &'static str = "version";
-    const DOC: &'static str = "Say which program it is";
+    const DOC: &'static str = "Show the program version";
     const EXAMPLE: &'static str = "fs version main";
     type Answer = Program;
 

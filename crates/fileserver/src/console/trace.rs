@@ -25,7 +25,7 @@ answers! {
 pub(super) struct Trace {
     /// on or off
     what: Option<Switch>,
-    /// Only this one, as `fs who` shows it [default: all]
+    /// Number of one connection, as in `fs who` [default: all]
     #[schemars(extend("x-short" = "c"))]
     connection: Option<u64>,
 }
@@ -40,10 +40,11 @@ pub(super) enum Messages {
 
 impl FsVerb for Trace {
     const NAME: &'static str = "trace";
-    const DOC: &'static str = "Keep the messages of clients, or show those that were kept";
-    const DETAIL: &'static str = "`on` begins anew and keeps the last 2000, of every connection or \
-         of one; `off` keeps no more. Without a word what was kept is shown: when, the connection, \
-         the tag, the message, and with a reply how long it took. Data are counted, never kept.";
+    const DOC: &'static str = "Record 9P messages of clients, or show the recorded ones";
+    const DETAIL: &'static str = "`on` starts a new record of the last 2000 messages, of all \
+         connections or of one; `off` ends recording. Without an argument the record is shown: \
+         time, connection, tag and message, and the duration with a reply. Data bytes are counted, \
+         never recorded.";
     const POSITIONAL: &'static [&'static str] = &["what"];
     const EXAMPLE: &'static str = "fs trace main on --connection 3";
     type Answer = Messages;

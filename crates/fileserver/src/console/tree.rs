@@ -28,7 +28,7 @@ answers! {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Ls {
-    /// From the root; /dump/2026/1121/... for that of a dump
+    /// Path from the root; /dump/2026/1121/... for a file of a dump
     path: String,
 }
 
@@ -101,7 +101,7 @@ fn dumps_below(all: &[Dump], path: &str) -> Option<Listing> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Cat {
-    /// From the root; /dump/2026/1121/... for that of a dump
+    /// Path from the root; /dump/2026/1121/... for a file of a dump
     path: String,
 }
 
@@ -126,22 +126,22 @@ impl FsVerb for Cat {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Create {
-    /// From the root; /dump/2026/1121/... for that of a dump
+    /// Path from the root; /dump/2026/1121/... for a file of a dump
     path: String,
-    /// Its owner
+    /// Owner
     user: String,
-    /// Its group
+    /// Group
     group: String,
     /// Permission bits, octal: 775
     perm: String,
-    /// d a directory, a append-only, l one opener at a time, t not in dumps
+    /// Letters: d directory, a append-only, l exclusive open, t not in dumps
     #[serde(default)]
     letters: Vec<String>,
 }
 
 impl FsVerb for Create {
     const NAME: &'static str = "create";
-    const DOC: &'static str = "Make a file or a directory";
+    const DOC: &'static str = "Create a file or a directory";
     const POSITIONAL: &'static [&'static str] = &["path", "user", "group", "perm", "letters"];
     const EXAMPLE: &'static str = "fs create main /lib sys sys 775 d";
     const WRITES: bool = true;
@@ -175,7 +175,7 @@ impl FsVerb for Create {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Remove {
-    /// From the root: /tmp/x
+    /// Path from the root: /tmp/x
     #[schemars(length(min = 1))]
     paths: Vec<String>,
 }
@@ -183,7 +183,7 @@ pub(super) struct Remove {
 impl FsVerb for Remove {
     const NAME: &'static str = "remove";
     const DOC: &'static str = "Remove files and empty directories of any owner";
-    const DETAIL: &'static str = "Dumps that have them keep them.";
+    const DETAIL: &'static str = "Dumps that contain them keep them.";
     const POSITIONAL: &'static [&'static str] = &["paths"];
     const EXAMPLE: &'static str = "fs remove main /tmp/x";
     const WRITES: bool = true;

@@ -21,16 +21,16 @@ answers! {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Acct {
-    /// Of a dump: 2026/1121, yesterday or last [default: the live tree]
+    /// Dump to examine: 2026/1121, yesterday or last [default: the live tree]
     dump: Option<String>,
 }
 
 impl FsVerb for Acct {
     const NAME: &'static str = "acct";
-    const DOC: &'static str = "Show what each user owns, and how much of it is new on the WORM";
-    const DETAIL: &'static str = "Of the live tree `new` is what the next dump adds, of a dump \
-         what it added; `scratch` are blocks of temporary files, which no dump gets. Every item of \
-         the tree is looked at.";
+    const DOC: &'static str = "Show space per user, and how much of it is new on the WORM";
+    const DETAIL: &'static str = "`new` is the space that the next dump will add, or that the \
+         given dump added; `scratch` is the space of temporary files, which are never dumped. The \
+         whole tree is read.";
     const EXAMPLE: &'static str = "fs acct main --dump last";
     type Answer = Owned;
 
@@ -73,15 +73,15 @@ impl FsVerb for Acct {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Blockcmp {
-    /// The block's address on the WORM
+    /// Address of the block on the WORM
     address: String,
 }
 
 impl FsVerb for Blockcmp {
     const NAME: &'static str = "blockcmp";
-    const DOC: &'static str = "Compare what each device has of a block with what it should be";
-    const DETAIL: &'static str = "By its address, as `fs clean NAME PATH` lists those of a file. \
-         Nothing is mended: reading the file does that.";
+    const DOC: &'static str = "Compare the copies of a block with its expected contents";
+    const DETAIL: &'static str = "`fs clean NAME PATH` lists the block addresses of a file. \
+         Nothing is repaired: reading the file repairs it.";
     const POSITIONAL: &'static [&'static str] = &["address"];
     const EXAMPLE: &'static str = "fs blockcmp main 1234";
     type Answer = Compared;

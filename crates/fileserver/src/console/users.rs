@@ -81,16 +81,16 @@ answers! {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct ListUsers {
-    /// Another file, from the root, or `default` [default: /adm/users]
+    /// Path of another users file from the root, or `default` [default: /adm/users]
     from: Option<String>,
 }
 
 impl FsVerb for ListUsers {
     const NAME: &'static str = "users";
-    const DOC: &'static str = "Read /adm/users again, and list who there is";
-    const DETAIL: &'static str = "One line each: number, name, leader, members. Another file is \
-         read in its place, and `default` stands for the users that a new file server has, both \
-         until the next start or `users`: when /adm/users is spoilt.";
+    const DOC: &'static str = "Read /adm/users again, and list the users";
+    const DETAIL: &'static str = "One line per user: number, name, leader, members. If /adm/users \
+         is damaged, another file can be read instead, or `default` for the users of a new file \
+         server; both last until the next start or `users`.";
     const POSITIONAL: &'static [&'static str] = &["from"];
     const EXAMPLE: &'static str = "fs users main";
     type Answer = Known;
@@ -119,20 +119,20 @@ impl FsVerb for ListUsers {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Newuser {
-    /// The user's or group's name
+    /// Name of the user or group
     user: String,
-    /// What to do: `:`, `?`, `+NAME`, `-NAME`, `=NAME`, `=`, or its new name
+    /// Action: `:`, `?`, `+NAME`, `-NAME`, `=NAME`, `=`, or a new name
     #[serde(default)]
     what: Vec<String>,
 }
 
 impl FsVerb for Newuser {
     const NAME: &'static str = "newuser";
-    const DOC: &'static str = "Make a user or a group, or change or show one";
-    const DETAIL: &'static str = "Without WHAT a user with directories of its own: /usr/NAME, and \
-         bin, bin/rc, lib and tmp in it. `:` makes a group; `?` shows its line of /adm/users; \
-         `+NAME` and `-NAME` take members in and out, `=NAME` says who leads it, `=` that all \
-         members do, another name renames it.";
+    const DOC: &'static str = "Create, change or show a user or group";
+    const DETAIL: &'static str = "Without WHAT, a user is created with the directory /usr/NAME, \
+         and bin, bin/rc, lib and tmp in it. `:` creates a group; `?` shows its line in \
+         /adm/users; `+NAME` and `-NAME` add and remove a member, `=NAME` sets the leader, `=` \
+         makes all members leaders, another name renames it.";
     const POSITIONAL: &'static [&'static str] = &["user", "what"];
     const EXAMPLE: &'static str = "fs newuser main rob";
     const WRITES: bool = true;
@@ -245,15 +245,15 @@ impl FsVerb for Files {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Hangup {
-    /// Its number, as `fs who` shows it
+    /// Connection number, as in `fs who`
     connection: String,
 }
 
 impl FsVerb for Hangup {
     const NAME: &'static str = "hangup";
-    const DOC: &'static str = "Cut off a client";
-    const DETAIL: &'static str = "Its files are closed; what it wrote stays. It may come again: \
-         `fs attaches NAME off` keeps everybody out.";
+    const DOC: &'static str = "Close the connection of a client";
+    const DETAIL: &'static str = "The files of the client are closed; data that it wrote is kept. \
+         The client can connect again; `fs attaches NAME off` refuses all clients.";
     const POSITIONAL: &'static [&'static str] = &["connection"];
     const EXAMPLE: &'static str = "fs hangup main 3";
     type Answer = Said;
@@ -276,15 +276,15 @@ impl FsVerb for Hangup {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Allow {
-    /// Only this one [default: everybody]
+    /// Only this user [default: all users]
     user: Vec<String>,
 }
 
 impl FsVerb for Allow {
     const NAME: &'static str = "allow";
-    const DOC: &'static str = "Allow all users, or one, everything until `fs disallow`";
-    const DETAIL: &'static str = "Permissions are not looked at: for setting up, and for mending \
-         what nobody owns.";
+    const DOC: &'static str = "Allow one user or all users everything until `fs disallow`";
+    const DETAIL: &'static str =
+        "Permissions are not checked: for setup, and for repair of files without an owner.";
     const POSITIONAL: &'static [&'static str] = &["user"];
     const EXAMPLE: &'static str = "fs allow main";
     type Answer = Allowed;
@@ -329,7 +329,7 @@ impl FsVerb for Disallow {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Duallow {
-    /// The user, or none
+    /// Name of the user, or none
     user: String,
 }
 
@@ -337,8 +337,8 @@ impl FsVerb for Duallow {
     const NAME: &'static str = "duallow";
     const DOC: &'static str = "Let one user read and search every directory, until `fs duallow \
          NAME none`";
-    const DETAIL: &'static str = "For whoever counts what there is (du): contents of files stay as \
-         they are.";
+    const DETAIL: &'static str =
+        "For programs that count space (du). Permissions for the contents of files do not change.";
     const POSITIONAL: &'static [&'static str] = &["user"];
     const EXAMPLE: &'static str = "fs duallow main sys";
     type Answer = Said;
@@ -361,17 +361,17 @@ impl FsVerb for Duallow {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Attaches {
-    /// on or off [default: say how it is]
+    /// on or off [default: show the state]
     what: Option<Switch>,
 }
 
 impl FsVerb for Attaches {
     const NAME: &'static str = "attaches";
-    const DOC: &'static str = "Say whether clients can attach";
-    const DETAIL: &'static str = "Until the next start; `noattach` of the configuration says it \
-         for good. Those that are there stay, and the user none can come still (`nonone` keeps it \
-         out). A standby takes no clients before its main server has gone: `recover`, `dumpctl \
-         on`, then this.";
+    const DOC: &'static str = "Allow or refuse new attaches, or show the state";
+    const DETAIL: &'static str = "The setting lasts until the next start; `noattach` in the \
+         configuration makes it permanent. Attached clients stay, and the user none can still \
+         attach (`nonone` refuses it). A standby accepts no clients before its main server is \
+         down: to take over, use `recover`, `dumpctl on`, and then `attaches on`.";
     const POSITIONAL: &'static [&'static str] = &["what"];
     const EXAMPLE: &'static str = "fs attaches standby off";
     type Answer = Attachable;

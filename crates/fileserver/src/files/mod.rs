@@ -7,7 +7,7 @@
 //!  I3  A file without a name is among the orphans until its contents and its inode are given back.
 //!  I4  Blocks behind a file's end are zero, or its garbage: it does not grow over garbage.
 
-mod any;
+mod backend;
 mod check;
 mod clear;
 mod contents;
@@ -16,18 +16,18 @@ mod names;
 mod paths;
 mod reclaim;
 mod repair;
-mod served;
+mod serving;
 mod temporary;
 mod usage;
 
-pub use any::Files;
+pub use backend::Files;
 pub use check::Checked;
 pub use contents::Reader;
 pub(crate) use contents::{Look, gather};
 pub use inode::{Entry, Flags, Inode, Kind};
 pub use names::{NAME_MAX, New};
 pub use repair::Mended;
-pub use served::Served;
+pub use serving::Served;
 pub use usage::Usage;
 
 use crate::fault::{Fault, Stop};

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bio::sync::Mutex;
 use bio::{Attr, Bio, BioId, Errno, Flags, HOLE, MAPPED, Op, Ticket};
-use geom::{Core, Flow, Layer, Limits, Switchboard};
+use geom::{Core, Flow, Layer, Limits, Notifier};
 
 use super::host::Host;
 use crate::fault::Fault;
@@ -128,7 +128,7 @@ type Answers = Mutex<HashMap<(usize, BioId), Result<Answer, Errno>>>;
 
 /// The data path.
 pub struct FileLayer {
-    board: Switchboard,
+    notifier: Notifier,
     core: usize,
     key: u64,
     answers: Arc<Answers>,
@@ -136,14 +136,14 @@ pub struct FileLayer {
 
 impl FileLayer {
     /// For a file server on that core.
-    pub fn new(board: Switchboard, core: usize, key: u64) -> FileLayer {
-        FileLayer { board, core, key, answers: Arc::default() }
+    pub fn new(notifier: Notifier, core: usize, key: u64) -> FileLayer {
+        FileLayer { notifier, core, key, answers: Arc::default() }
     }
 }
 
 /// Hands an answer to the core that asked.
 struct Reply {
-    board: Switchboard,
+    notifier: Notifier,
     answers: Arc<Answers>,
     core: usize,
     ticket: Ticket,
@@ -151,8 +151,8 @@ struct Reply {
 
 impl Reply {
     fn send(self, answer: Result<Answer, Errno>) {
-        let Reply { board, answers, core, ticket } = self;
-        board.call(
+        let Reply { notifier, answers, core, ticket } = self;
+        notifier.call(
             core,
             Box::new(move |on| {
                 let place = (core, ticket.id());
@@ -179,10 +179,10 @@ impl Layer for FileLayer {
         let fua = bio.flags.has(Flags::FUA);
         let ask = Ask { op: bio.op, offset: bio.offset, length: bio.length, fua, data };
         let from = core.id() as usize;
-        let (board, answers) = (self.board.clone(), self.answers.clone());
-        let reply = Reply { board, answers, core: from, ticket: bio.ticket() };
+        let (notifier, answers) = (self.notifier.clone(), self.answers.clone());
+        let reply = Reply { notifier, answers, core: from, ticket: bio.ticket() };
         let key = self.key;
-        self.board.call(self.core, Box::new(move |core| begin(core, key, ask, reply)));
+        self.notifier.call(self.core, Box::new(move |core| begin(core, key, ask, reply)));
         Flow::Wait
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, ConsumerId, Create, Deletes, Error, Geom, GeomId, Grade, MADE_BY_HAND, NewProvider,
-    ProviderId, Topology, Transient, Trouble, Word, deadline,
+    Access, ConsumerId, Create, Deletes, Error, Geom, GeomId, MADE_BY_HAND, NewProvider, Notice,
+    ProviderId, Severity, Topology, Transient, Trouble, deadline,
 };
 
 use super::class::{FS_CLASS, Site};
@@ -14,7 +14,7 @@ use super::disks::{FileDisk, FileLayer};
 use super::host::{self, Opened};
 use super::leaves::{device_of, leaves, provider};
 use super::params::FsParams;
-use super::shared::{Phase, Shared, Status, Told};
+use super::shared::{Message, Phase, Shared, Status};
 use crate::medium::Way;
 use crate::volume::{ReadAhead, Remedy, percent};
 
@@ -88,7 +88,7 @@ impl FsGeom {
         let me = t.new_geom(FS_CLASS, name, MADE_BY_HAND, Box::new(Unmade))?;
         match open_all(t, me, &device) {
             Ok(below) => {
-                let shared = Shared::new(name, (t.switchboard(), me), params.clone(), device, site);
+                let shared = Shared::new(name, (t.notifier(), me), params.clone(), device, site);
                 let said = Phase::Opening;
                 t.set_ops(
                     me,
@@ -109,8 +109,8 @@ impl FsGeom {
         let shared = self.shared.clone();
         let disks: Vec<Opened> = self.below.iter().map(|b| b.opened.clone()).collect();
         let core = self.core();
-        let board = shared.board.clone();
-        board.call(core, Box::new(move |core| host::start(core, shared, disks)));
+        let notifier = shared.notifier.clone();
+        notifier.call(core, Box::new(move |core| host::start(core, shared, disks)));
         let shared = self.shared.clone();
         t.converse(
             me,
@@ -120,7 +120,7 @@ impl FsGeom {
                     let opened = shared.until(|p| *p != Phase::Opening);
                     // A longer opening can be followed with `status`.
                     let _ = deadline(core, OPENING_NS, opened).await;
-                    Box::new(Told::News) as Word
+                    Box::new(Message::News) as Notice
                 })
             }),
         );
@@ -140,7 +140,7 @@ impl FsGeom {
                 Box::pin(async move {
                     let halted = shared.until(|p| *p == Phase::Halted);
                     let _ = deadline(core, HALTING_NS, halted).await;
-                    Box::new(Told::Gone) as Word
+                    Box::new(Message::Gone) as Notice
                 })
             }),
         );
@@ -198,7 +198,7 @@ impl FsGeom {
 
     /// The core that it works on.
     fn core(&self) -> usize {
-        let cores = self.shared.board.cores().max(1);
+        let cores = self.shared.notifier.cores().max(1);
         self.shared.params.core.map_or(cores - 1, |c| c as usize % cores)
     }
 
@@ -213,7 +213,7 @@ impl FsGeom {
             if self.disks.iter().any(|(d, _)| d.key == disk.key) {
                 continue;
             }
-            let layer = FileLayer::new(self.shared.board.clone(), self.core(), disk.key);
+            let layer = FileLayer::new(self.shared.notifier.clone(), self.core(), disk.key);
             let new = NewProvider {
                 name: disk.name.clone(),
                 layer: Arc::new(layer),
@@ -224,7 +224,9 @@ impl FsGeom {
             };
             match t.new_provider(me, new) {
                 Ok(provider) => self.disks.push((disk.clone(), provider)),
-                Err(e) => t.remark(me, Grade::Failed, &format!("disk {}: {}", disk.name, e.what)),
+                Err(e) => {
+                    t.remark(me, Severity::Failed, &format!("disk {}: {}", disk.name, e.what))
+                }
             }
         }
     }
@@ -246,10 +248,10 @@ impl FsGeom {
                     let volume = self.shared.status().facts.volume;
                     self.shared.site.made.served(&self.shared.name, volume);
                 }
-                t.remark(me, Grade::Good, "it serves its files");
+                t.remark(me, Severity::Good, "it serves its files");
             }
-            Phase::Refused(why, next) => t.remark(me, Grade::Failed, &format!("{why}; {next}")),
-            Phase::Halted => t.remark(me, Grade::Good, "it is halted; all is durable"),
+            Phase::Refused(why, next) => t.remark(me, Severity::Failed, &format!("{why}; {next}")),
+            Phase::Halted => t.remark(me, Severity::Good, "it is halted; all is durable"),
             Phase::Opening | Phase::Halting => {}
         }
         self.said = phase;
@@ -316,21 +318,21 @@ impl Geom for FsGeom {
         Deletes::of(disk.map_or(1, |(d, _)| d.block))
     }
 
-    fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
-        if word.is::<Ready>() {
+    fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
+        if notice.is::<Ready>() {
             return self.start(t, me);
         }
-        if let Some(Back(consumer)) = word.downcast_ref::<Back>() {
+        if let Some(Back(consumer)) = notice.downcast_ref::<Back>() {
             if let Some(b) = self.below.iter_mut().find(|b| b.consumer == *consumer) {
                 b.opened.way.turn(t.edge(*consumer));
                 b.lost = false;
-                t.remark(me, Grade::Good, &format!("{} is back", b.opened.name));
+                t.remark(me, Severity::Good, &format!("{} is back", b.opened.name));
             }
             return;
         }
-        match word.downcast_ref::<Told>() {
-            Some(Told::News) | None => self.news(t, me),
-            Some(Told::Gone) => {
+        match notice.downcast_ref::<Message>() {
+            Some(Message::News) | None => self.news(t, me),
+            Some(Message::Gone) => {
                 self.news(t, me);
                 t.wither_geom_close(me, Errno::NxIo);
             }
@@ -342,7 +344,7 @@ impl Geom for FsGeom {
         if let Some(b) = self.below.iter_mut().find(|b| b.consumer == consumer) {
             b.lost = true;
             let text = format!("{} is gone", b.opened.name);
-            t.remark(me, Grade::Failed, &text);
+            t.remark(me, Severity::Failed, &text);
         }
     }
 

@@ -28,98 +28,102 @@ const NEVER: &str = "never";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FsParams {
-    /// Config string of what it stands on: `c"ssd"{"near""far"}`, `ce565.0{e565.1e545.1}`. Absent:
-    /// the first member is the cache device, the others hold the WORM, each all of it; on a single
-    /// member there are files and no dumps.
+    /// Config string of its devices: `c"ssd"{"near""far"}`, `ce565.0{e565.1e545.1}`. Absent: the
+    /// first member is the cache device, and each other member holds a complete copy of the WORM;
+    /// with a single member there are files but no dumps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The same as lines of the first file servers' config mode, one file system of them: `filsys
+    /// The settings as lines of config mode of the first file servers, for one file system: `filsys
     /// main ...`, `filsys dump o`, `dumpctl no`, `noattach`, `nonone`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<String>,
-    /// Make it when its devices are blank. Those that hold something are left alone. Where one of
-    /// this name was served before, blank devices are refused: they may be missing.
+    /// Create the file system if its devices are blank. Devices with contents are left unchanged.
+    /// If a file server of this name was served before, blank devices are refused, because the
+    /// original ones may be missing.
     pub create: bool,
-    /// Its devices hold an image of 9front's cwfs64x: `c"cache"f"worm"`, and of a file system
-    /// without a cache the one device, which is only read.
+    /// The devices contain an image of cwfs64x of 9front: `c"cache"f"worm"`, or one device for a
+    /// file system without a cache, which is read-only.
     pub image: bool,
-    /// How the cache device of an image is laid out: `rows`, or `columns` for one that was made
-    /// with `newcache`; absent: as it looks, and `rows` when it is made.
+    /// Layout of the cache device of an image: `rows`, or `columns` for a device that was created
+    /// with `newcache`; absent: detected, and `rows` for a new one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
-    /// Nothing is written to an image.
+    /// Open an image read-only.
     pub read_only: bool,
-    /// Bytes of a block when it is made: 4096, 8192, 16384 or 65536; absent: 16384.
+    /// Block size in bytes of a new file system: 4096, 8192, 16384 or 65536; absent: 16384.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<u32>,
-    /// Bytes of the block cache, at least 8 MiB; absent: 64 MiB.
+    /// Size of the block cache in bytes, at least 8 MiB; absent: 64 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 8_388_608))]
     pub memory: Option<u64>,
-    /// Blocks that are loaded at a time ahead of clients who read a file in order, at most 1000; 0:
-    /// nothing is read ahead; absent: 32.
+    /// Number of blocks that are prefetched at a time for sequential readers, at most 1000; 0: no
+    /// read-ahead; absent: 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 1000))]
     pub ahead: Option<u32>,
-    /// How far ahead of them, bytes, at most 64 MiB; absent: 2 MiB.
+    /// Read-ahead distance in bytes, at most 64 MiB; absent: 2 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 67_108_864))]
     pub ahead_bytes: Option<u64>,
-    /// Addresses at which Linux mounts it (`mount -t 9p`): `0.0.0.0:564`, or `unix:PATH`.
+    /// Listen addresses for Linux clients (`mount -t 9p`): `0.0.0.0:564`, or `unix:PATH`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub linux: Vec<String>,
-    /// Addresses for clients of Plan 9: 9P2000 by the manual.
+    /// Listen addresses for Plan 9 clients, with 9P2000 as in the Plan 9 manual.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plan9: Vec<String>,
-    /// Addresses where clients of Plan 9 come by TLS. A client is the user whose name its
-    /// certificate has, and attaches under no other.
+    /// Listen addresses for Plan 9 clients with TLS. A client can attach only as the user that its
+    /// certificate names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plan9_tls: Vec<String>,
-    /// The same with the rules of `linux`, where the name that a mount gives is not looked at.
+    /// Listen addresses for Linux clients with TLS, with the rules of `linux`. The user name in the
+    /// mount is ignored; the certificate names the user.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub linux_tls: Vec<String>,
-    /// File with the certificates of the server in PEM, its own first.
+    /// PEM file with the certificate chain of the server, its own certificate first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_certificate: Option<String>,
-    /// File with the private key of the server in PEM.
+    /// PEM file with the private key of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_key: Option<String>,
-    /// File with the certificates in PEM of whoever may vouch for clients.
+    /// PEM file with the CA certificates that client certificates are verified against.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_client_ca: Option<String>,
-    /// Addresses of its console: `unix:PATH`, whoever may open the socket may type; `ether:eth1`,
-    /// the console over Ethernet (CEC): whoever is on that wire may type.
+    /// Console addresses: `unix:PATH`, usable by all users who may open the socket; `ether:eth1`,
+    /// the console over Ethernet (CEC), usable by all machines on that network.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub console: Vec<String>,
-    /// Clients of `linux` are this user, whatever name they give; absent: the user of that name.
+    /// User of all clients of `linux`, regardless of the name that they give; absent: the user of
+    /// that name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub everybody: Option<String>,
-    /// Seconds in which a client of 9P must have attached; a connection without an attach is closed
-    /// then; absent: 30.
+    /// Seconds after which a 9P connection without an attach is closed; absent: 30.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 3600))]
     pub login_timeout: Option<u32>,
-    /// Connections of one peer address, or of one user at a Unix socket; a further one is refused;
-    /// absent: 256.
+    /// Maximum number of connections of one peer address, or of one user at a Unix socket; more are
+    /// refused; absent: 256.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
     pub connections_per_peer: Option<u32>,
     /// Local time of the daily dump, `05:00`, or `never`; absent: 05:00.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dump_at: Option<String>,
-    /// The WORM is as fast as the cache device: what is read from it is not kept there.
+    /// The WORM is as fast as the cache device: blocks read from it are not cached there.
     pub fastworm: bool,
-    /// Nobody can attach, until `fs attaches NAME on`: a standby, before its main server has gone.
+    /// Refuse attaches, except those of the user `none`, until `fs attaches NAME on`: for a standby
+    /// before its main server is down.
     pub noattach: bool,
-    /// No dumps by the clock, until `fs dumpctl NAME on`: likewise.
+    /// Take no daily dumps until `fs dumpctl NAME on`: for a standby before its main server is
+    /// down.
     pub nodump: bool,
-    /// The user `none` cannot attach.
+    /// Refuse attaches of the user `none`.
     pub nonone: bool,
-    /// Files that are disks, by the names of their providers: `vm0 = "/images/vm0"`, and as they
-    /// were: `old = "/dump/2026/1121/images/vm0"`.
+    /// Files that are disks, by the names of their providers: `vm0 = "/images/vm0"`, or an old
+    /// state in a dump: `old = "/dump/2026/1121/images/vm0"`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub disks: BTreeMap<String, String>,
-    /// The core that it works on; absent: the last one.
+    /// Core that the file server runs on; absent: the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 255))]
     pub core: Option<u32>,

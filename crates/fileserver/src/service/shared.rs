@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bio::sync::{Mutex, MutexGuard};
-use geom::{Error, GeomId, Switchboard};
+use geom::{Error, GeomId, Notifier};
 use keys::Keys;
 use serde_json::Value;
 
@@ -88,7 +88,7 @@ pub enum Order {
 
 /// An event for the geom.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Message {
     /// An answer is there, or the phase is another one.
     News,
     /// It has halted.
@@ -112,7 +112,7 @@ enum Answer {
 }
 
 #[derive(Default)]
-struct Desk {
+struct Mailbox {
     orders: VecDeque<Order>,
     answers: HashMap<u64, Answer>,
     next: u64,
@@ -128,7 +128,7 @@ pub struct Shared {
     /// Its number.
     pub geom: GeomId,
     /// The way to it and to the cores.
-    pub board: Switchboard,
+    pub notifier: Notifier,
     /// Its parameters.
     pub params: FsParams,
     /// The device that it uses.
@@ -137,14 +137,14 @@ pub struct Shared {
     pub site: Site,
     /// For clients that come by TLS from now on.
     keys: Mutex<Option<Keys>>,
-    desk: Mutex<Desk>,
+    mailbox: Mutex<Mailbox>,
     status: Mutex<Status>,
 }
 
 impl Shared {
     pub fn new(
         name: &str,
-        (board, geom): (Switchboard, GeomId),
+        (notifier, geom): (Notifier, GeomId),
         params: FsParams,
         device: Device,
         site: Site,
@@ -152,12 +152,12 @@ impl Shared {
         Arc::new(Shared {
             name: name.to_owned(),
             geom,
-            board,
+            notifier,
             params,
             device,
             site,
             keys: Mutex::default(),
-            desk: Mutex::default(),
+            mailbox: Mutex::default(),
             status: Mutex::default(),
         })
     }
@@ -174,16 +174,16 @@ impl Shared {
         Ok(())
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock()
+    fn mailbox(&self) -> MutexGuard<'_, Mailbox> {
+        self.mailbox.lock()
     }
 
-    fn send(&self, order: impl FnOnce(&mut Desk) -> Order) {
+    fn send(&self, order: impl FnOnce(&mut Mailbox) -> Order) {
         let waker = {
-            let mut desk = self.desk();
-            let order = order(&mut desk);
-            desk.orders.push_back(order);
-            desk.waker.take()
+            let mut mailbox = self.mailbox();
+            let order = order(&mut mailbox);
+            mailbox.orders.push_back(order);
+            mailbox.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -193,12 +193,12 @@ impl Shared {
     /// Asks for a verb; the number of its answer.
     pub fn ask(&self, verb: &str, params: &Value) -> u64 {
         let mut number = 0;
-        self.send(|desk| {
-            desk.next += 1;
-            number = desk.next;
+        self.send(|mailbox| {
+            mailbox.next += 1;
+            number = mailbox.next;
             let oldest = number.saturating_sub(ANSWERS_MAX as u64);
-            desk.answers.retain(|n, a| *n > oldest || matches!(a, Answer::Working(_)));
-            desk.answers.insert(number, Answer::Working(Progress::default()));
+            mailbox.answers.retain(|n, a| *n > oldest || matches!(a, Answer::Working(_)));
+            mailbox.answers.insert(number, Answer::Working(Progress::default()));
             Order::Verb(number, verb.to_owned(), params.clone())
         });
         number
@@ -211,11 +211,11 @@ impl Shared {
 
     /// The answer, which is removed, or the progress; `None`: no such request.
     pub fn answer(&self, number: u64) -> Option<Result<Result<Value, Error>, Progress>> {
-        let mut desk = self.desk();
-        if let Some(Answer::Working(progress)) = desk.answers.get(&number) {
+        let mut mailbox = self.mailbox();
+        if let Some(Answer::Working(progress)) = mailbox.answers.get(&number) {
             return Some(Err(progress.clone()));
         }
-        match desk.answers.remove(&number) {
+        match mailbox.answers.remove(&number) {
             Some(Answer::Ready(result)) => Some(Ok(result)),
             _ => None,
         }
@@ -223,18 +223,18 @@ impl Shared {
 
     /// True when the answer is there.
     pub fn is_answered(&self, number: u64) -> bool {
-        !matches!(self.desk().answers.get(&number), Some(Answer::Working(_)))
+        !matches!(self.mailbox().answers.get(&number), Some(Answer::Working(_)))
     }
 
     /// The host answers.
     pub fn put(&self, number: u64, result: Result<Value, Error>) {
-        self.desk().answers.insert(number, Answer::Ready(result));
-        self.board.tell(self.geom, Box::new(Told::News));
+        self.mailbox().answers.insert(number, Answer::Ready(result));
+        self.notifier.post(self.geom, Box::new(Message::News));
     }
 
     /// The host says how far a verb is.
     pub fn progress(&self, number: u64, progress: Progress) {
-        if let Some(answer) = self.desk().answers.get_mut(&number) {
+        if let Some(answer) = self.mailbox().answers.get_mut(&number) {
             *answer = Answer::Working(progress);
         }
     }
@@ -242,11 +242,11 @@ impl Shared {
     /// The host's next order.
     pub async fn order(&self) -> Order {
         poll_fn(|cx| {
-            let mut desk = self.desk();
-            match desk.orders.pop_front() {
+            let mut mailbox = self.mailbox();
+            match mailbox.orders.pop_front() {
                 Some(order) => Poll::Ready(order),
                 None => {
-                    desk.waker = Some(cx.waker().clone());
+                    mailbox.waker = Some(cx.waker().clone());
                     Poll::Pending
                 }
             }
@@ -268,27 +268,27 @@ impl Shared {
             before != status.phase
         };
         if changed {
-            let watchers = std::mem::take(&mut self.desk().watchers);
+            let watchers = std::mem::take(&mut self.mailbox().watchers);
             watchers.into_iter().for_each(Waker::wake);
-            self.board.tell(self.geom, Box::new(Told::News));
+            self.notifier.post(self.geom, Box::new(Message::News));
         }
     }
 
     /// The geom looks at what there is to say.
     pub fn news(&self) {
-        self.board.tell(self.geom, Box::new(Told::News));
+        self.notifier.post(self.geom, Box::new(Message::News));
     }
 
     /// Until its phase is one that `f` likes.
     pub async fn until(&self, f: impl Fn(&Phase) -> bool) {
         poll_fn(|cx| {
-            // The desk first, so that no change between the look and the entry is lost.
-            let mut desk = self.desk();
+            // The mailbox first, so that no change between the look and the entry is lost.
+            let mut mailbox = self.mailbox();
             let is = f(&self.status.lock().phase);
             if is {
                 return Poll::Ready(());
             }
-            desk.watchers.push(cx.waker().clone());
+            mailbox.watchers.push(cx.waker().clone());
             Poll::Pending
         })
         .await;

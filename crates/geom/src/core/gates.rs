@@ -10,7 +10,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{Core, Go, Notice, Work};
+use super::{Core, CoreNotice, Go, Work};
 use crate::layer::Edge;
 use crate::snapshot::Changes;
 
@@ -63,8 +63,8 @@ impl Core {
             let left = self.in_flight(d.subject);
             if left == 0 {
                 empty.push(match d.subject {
-                    Subject::Node(_) => Notice::GateDrained { core: self.id, ticket: d.ticket },
-                    Subject::Edge(_) => Notice::Drained { core: self.id, ticket: d.ticket },
+                    Subject::Node(_) => CoreNotice::GateDrained { core: self.id, ticket: d.ticket },
+                    Subject::Edge(_) => CoreNotice::Drained { core: self.id, ticket: d.ticket },
                 });
             }
             left != 0

@@ -41,7 +41,7 @@ pub type Call = Box<dyn FnOnce(&Rc<Core>) + Send>;
 
 /// From a core to the topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Notice {
+pub enum CoreNotice {
     /// The core walks this generation now.
     Published {
         /// Core.
@@ -66,4 +66,4 @@ pub enum Notice {
 }
 
 /// How a core answers; callable from any thread.
-pub type Report = Arc<dyn Fn(Notice) + Send + Sync>;
+pub type Report = Arc<dyn Fn(CoreNotice) + Send + Sync>;

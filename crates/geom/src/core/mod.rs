@@ -24,7 +24,7 @@ use reactor::{File, Mailbox, Mailer, Patience, Reactor, TaskHandle, Token};
 use crate::layer::{Edge, Flow, Sink};
 use crate::origins::{Origins, TaskOrigins};
 use crate::snapshot::Changes;
-pub use message::{Call, Message, Notice, Report};
+pub use message::{Call, CoreNotice, Message, Report};
 use table::Table;
 pub use waiting::Finished;
 use waiting::Waiting;
@@ -495,10 +495,10 @@ impl Core {
 
     fn publish(&self, changes: &Changes) {
         self.table.borrow_mut().refresh(changes, self.id as usize);
-        self.tell(Notice::Published { core: self.id, generation: changes.generation });
+        self.tell(CoreNotice::Published { core: self.id, generation: changes.generation });
     }
 
-    fn tell(&self, notice: Notice) {
+    fn tell(&self, notice: CoreNotice) {
         (self.report)(notice);
     }
 }
@@ -513,6 +513,6 @@ fn token(ticket: Ticket) -> Token {
 }
 
 /// Shares a closure as a [`Report`].
-pub fn report(f: impl Fn(Notice) + Send + Sync + 'static) -> Report {
+pub fn report(f: impl Fn(CoreNotice) + Send + Sync + 'static) -> Report {
     Arc::new(f)
 }

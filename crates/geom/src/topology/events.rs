@@ -3,9 +3,9 @@
 use bio::{Attr, Errno};
 
 use super::{ConsumerId, GeomId, ProviderId, Tasted, Topology};
-use crate::core::Notice;
+use crate::core::CoreNotice;
+use crate::notify::Notice;
 use crate::snapshot::Limits;
-use crate::switchboard::Word;
 
 /// Something that happens to the topology. References are generational: an event about an object
 /// that is gone does nothing, which is what cancelling means here.
@@ -32,11 +32,11 @@ pub enum Event {
     /// The medium was taken out.
     MediaGone(ProviderId),
     /// A core answered.
-    Notice(Notice),
+    CoreNotice(CoreNotice),
     /// A disk or class reports that its provider is gone.
     Lost(ProviderId, Errno),
     /// A message to a geom from one of its layers or tasks.
-    Told(GeomId, Word),
+    Notice(GeomId, Notice),
     /// A conversation that a geom started has ended.
     Conversed {
         /// The geom.
@@ -44,7 +44,7 @@ pub enum Event {
         /// The number of the conversation.
         number: u64,
         /// Its answer; [`crate::Unanswered`] when there is none.
-        word: Word,
+        notice: Notice,
     },
 }
 
@@ -111,12 +111,12 @@ impl Topology {
             Event::Attr(p, name) => self.tell_attr(p, name),
             Event::MediaChanged(p) => self.media_event(p, true),
             Event::MediaGone(p) => self.media_event(p, false),
-            Event::Notice(Notice::Drained { core, ticket }) => self.drained(core, ticket),
-            Event::Notice(_) => {}
-            Event::Told(geom, word) => self.tell_geom(geom, word),
-            Event::Conversed { geom, number, word } => {
+            Event::CoreNotice(CoreNotice::Drained { core, ticket }) => self.drained(core, ticket),
+            Event::CoreNotice(_) => {}
+            Event::Notice(geom, notice) => self.tell_geom(geom, notice),
+            Event::Conversed { geom, number, notice } => {
                 self.conversing.remove(&number);
-                self.tell_geom(geom, word);
+                self.tell_geom(geom, notice);
             }
             Event::Lost(p, error) => {
                 if self.providers.contains_key(p) {
@@ -127,8 +127,8 @@ impl Topology {
         }
     }
 
-    fn tell_geom(&mut self, geom: GeomId, word: Word) {
-        self.with_geom(geom, |ops, t| ops.told(t, geom, word));
+    fn tell_geom(&mut self, geom: GeomId, notice: Notice) {
+        self.with_geom(geom, |ops, t| ops.on_notice(t, geom, notice));
     }
 
     fn new_provider_event(&mut self, p: ProviderId) {
@@ -277,6 +277,8 @@ fn about(event: &Event, p: ProviderId) -> bool {
         | Event::MediaChanged(x)
         | Event::MediaGone(x)
         | Event::Lost(x, _) => *x == p,
-        Event::Tasted(_) | Event::Notice(_) | Event::Told(..) | Event::Conversed { .. } => false,
+        Event::Tasted(_) | Event::CoreNotice(_) | Event::Notice(..) | Event::Conversed { .. } => {
+            false
+        }
     }
 }

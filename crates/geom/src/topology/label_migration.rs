@@ -25,9 +25,9 @@ use bio::Errno;
 use super::{Access, GeomId, ProviderId, Topology};
 use crate::class::{Geom, Local};
 use crate::core::Core;
-use crate::health::Grade;
+use crate::health::Severity;
 use crate::layer::Edge;
-use crate::switchboard::Word;
+use crate::notify::Notice;
 
 /// Writes the metadata at the end of a provider, through the edge, and makes it durable. It reads
 /// the end first, which may have changed since the tasting.
@@ -93,10 +93,10 @@ impl Geom for Carrier {
     /// A transfer in progress fails by itself.
     fn orphan(&mut self, _: &mut Topology, _: GeomId, _: super::ConsumerId, _: Errno) {}
 
-    fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
-        match (word.downcast::<Ended>(), self.work.take()) {
+    fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
+        match (notice.downcast::<Ended>(), self.work.take()) {
             (Ok(ended), _) => t.has_carried(self, me, ended.0),
-            (Err(word), Some((edge, carry))) if word.is::<Known>() => {
+            (Err(notice), Some((edge, carry))) if notice.is::<Known>() => {
                 t.send_carry(me, edge, carry);
             }
             (Err(_), _) => t.has_carried(self, me, Err("the core has stopped".into())),
@@ -135,7 +135,7 @@ impl Topology {
         pp.attempts.retain(|a| a.class != class);
         pp.attempts.push(Attempt { class, bytes, why: why.to_owned() });
         let said = format!("{name} may be one of {}: {why}", self.classes[class].name());
-        self.remark(geom, Grade::Degraded, &said);
+        self.remark(geom, Severity::Degraded, &said);
     }
 
     /// Begins to carry; otherwise why not.
@@ -182,7 +182,7 @@ impl Topology {
     }
 
     fn send_carry(&self, geom: GeomId, edge: Edge, carry: Carry) {
-        let (board, name) = (self.switchboard(), self.geom_name(geom).to_owned());
+        let (board, name) = (self.notifier(), self.geom_name(geom).to_owned());
         let answers = board.clone();
         board.call(
             0,
@@ -190,7 +190,7 @@ impl Topology {
                 let (on, core) = (core, core.clone());
                 on.spawn_for("carrying the", &name, async move {
                     let ended = carry(&core, edge).await;
-                    answers.tell(geom, Box::new(Ended(ended)));
+                    answers.post(geom, Box::new(Ended(ended)));
                 });
             }),
         );
@@ -199,10 +199,10 @@ impl Topology {
     fn has_carried(&mut self, carrier: &Carrier, geom: GeomId, ended: Result<(), String>) {
         let Carrier { on, class, was, bytes, ref by_hand, .. } = *carrier;
         let (grade, why) = match ended {
-            Ok(()) => (Grade::Good, "it was brought to the end".to_owned()),
+            Ok(()) => (Severity::Good, "it was brought to the end".to_owned()),
             Err(e) => {
                 let why = format!("it could not be brought to the end: {e}; {by_hand} tries again");
-                (Grade::Failed, why)
+                (Severity::Failed, why)
             }
         };
         let said = format!("it is known by what is where it ended when it had {was} bytes: {why}");

@@ -34,12 +34,12 @@ use slotmap::{SlotMap, new_key_type};
 
 use crate::class::{Class, Geom};
 use crate::error::Error;
-use crate::health::{Grade, Listener, Remark};
+use crate::health::{Listener, Remark, Severity};
 use crate::layer::{Edge, Layer};
+use crate::notify::{Notice, Notifier, Task};
 use crate::origins::Origins;
 use crate::snapshot::{Changes, EdgeState, Limits, NodeState};
 use crate::stats::{Meter, Queue, Reading};
-use crate::switchboard::{Switchboard, Task, Word};
 
 pub use access::Access;
 pub use deletes::{DELETES, Deletes};
@@ -98,7 +98,7 @@ pub struct Conversation {
 /// A message for a geom, to be delivered when every core has the present graph.
 pub struct Barrier {
     pub(crate) geom: GeomId,
-    pub(crate) word: Word,
+    pub(crate) notice: Notice,
     pub(crate) number: u64,
 }
 
@@ -223,7 +223,7 @@ pub struct Topology {
     tasting: usize,
     /// Conversations of geoms that have not ended, by number.
     conversing: BTreeMap<u64, (GeomId, &'static str)>,
-    switchboard: Switchboard,
+    notifier: Notifier,
     origins: Arc<Origins>,
     listener: Option<Listener>,
     /// Names of providers that others write, or soon will ([`Topology::lend`]).
@@ -267,7 +267,7 @@ impl Topology {
             tickets: 0,
             tasting: 0,
             conversing: BTreeMap::new(),
-            switchboard: Switchboard::default(),
+            notifier: Notifier::default(),
             origins: Arc::default(),
             listener: None,
             lent: BTreeSet::new(),
@@ -315,7 +315,7 @@ impl Topology {
     }
 
     /// Reports an event of a geom that an operator should know, for the journal.
-    pub fn remark(&mut self, geom: GeomId, grade: Grade, text: &str) {
+    pub fn remark(&mut self, geom: GeomId, grade: Severity, text: &str) {
         let Some(g) = self.geoms.get(geom) else { return };
         let class = self.classes.get(g.class).map_or("taste", |c| c.name());
         if let Some(listener) = &mut self.listener {
@@ -451,8 +451,8 @@ impl Topology {
     }
 
     /// The path from layers and tasks to the topology and the cores.
-    pub fn switchboard(&self) -> Switchboard {
-        self.switchboard.clone()
+    pub fn notifier(&self) -> Notifier {
+        self.notifier.clone()
     }
 
     /// The originators of requests, by the numbers that requests carry.
@@ -466,13 +466,13 @@ impl Topology {
         self.origins = origins;
     }
 
-    pub(crate) fn connect(&mut self, switchboard: Switchboard) {
-        self.switchboard = switchboard;
+    pub(crate) fn connect(&mut self, notifier: Notifier) {
+        self.notifier = notifier;
     }
 
     /// Holds a conversation of `geom` on core 0. The idle barrier waits for it; the geom receives
     /// its answer, or [`crate::Unanswered`]. Work that takes longer than a verb may is a task of
-    /// its own, started with [`Switchboard::call`].
+    /// its own, started with [`Notifier::call`].
     pub fn converse(&mut self, geom: GeomId, what: &'static str, task: Task) {
         self.tickets += 1;
         let number = self.tickets;
@@ -481,13 +481,13 @@ impl Topology {
         self.actions.push(Action::Converse(Conversation { geom, name, what, task, number }));
     }
 
-    /// Sends `word` to `geom` when every core has the present graph: from then on a layer may use a
+    /// Sends `notice` to `geom` when every core has the present graph: from then on a layer may use a
     /// consumer that was attached or opened before. The idle barrier waits for it.
-    pub fn barrier(&mut self, geom: GeomId, word: Word) {
+    pub fn barrier(&mut self, geom: GeomId, notice: Notice) {
         self.tickets += 1;
         let number = self.tickets;
         self.conversing.insert(number, (geom, "a barrier"));
-        self.actions.push(Action::Barrier(Barrier { geom, word, number }));
+        self.actions.push(Action::Barrier(Barrier { geom, notice, number }));
     }
 
     /// From now on tasting, attribute, media and resize events do nothing (geom.md 1.3).

@@ -63,7 +63,7 @@ fn what_was_parked_goes_before_what_comes_in_the_turn_that_opens_the_gate() {
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
     let c = lab.writer("u", disk);
-    let (edge, board) = (lab.edge(c), lab.control.topology.switchboard());
+    let (edge, board) = (lab.edge(c), lab.control.topology.notifier());
     leaf.asked();
     let delete = |i: u64| {
         let fill = move |bio: &mut bio::Bio| {
@@ -167,7 +167,7 @@ fn a_late_answer_of_an_earlier_gate_does_not_count() {
     lab.control.send(
         0,
         geom::Message::Call(Box::new(move |_| {
-            report(geom::Notice::GateDrained { core: 0, ticket: 1 });
+            report(geom::CoreNotice::GateDrained { core: 0, ticket: 1 });
         })),
     );
     assert_eq!(lab.control.close_gate(disk), Err(lab_timeout()), "somebody is inside");

@@ -6,7 +6,7 @@ use bio::Errno;
 use bio::sync::Mutex;
 
 use crate::model::{DiskModel, DiskOp, DiskShape};
-use crate::slots::{Op, SlotId};
+use crate::ops::{Op, SlotId};
 
 type Key = (usize, u64);
 
@@ -59,7 +59,7 @@ impl SimDisk {
     }
 
     /// Takes an operation on; says when it ends, None while the disk hangs. Slots are named per
-    /// reactor (`port`).
+    /// reactor (`backend`).
     pub(crate) fn begin(
         &self,
         now: u64,

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
+use crate::ops::SlotId;
 use crate::sim::{Event, State};
-use crate::slots::SlotId;
 
 /// Connections that wait at a listener; a further one is refused.
 const BACKLOG_MAX: usize = 1024;

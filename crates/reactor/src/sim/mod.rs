@@ -29,9 +29,9 @@ use std::sync::Arc;
 
 use crate::file::File;
 use crate::model::{DiskModel, DiskShape};
+use crate::ops::SlotId;
 use crate::random::SeededRandom;
 use crate::reactor::Reactor;
-use crate::slots::SlotId;
 
 pub(crate) use channels::SimChannel;
 pub use channels::{ChannelEnd, Kernel, channel};

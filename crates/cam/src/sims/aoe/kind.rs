@@ -20,29 +20,30 @@ pub struct AoeKind;
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Params {
-    /// Network interfaces; a target that is heard on several is reached over all of them.
+    /// Network interfaces. A target that answers on several interfaces is reached over all of them.
     #[schemars(length(min = 1, max = 16))]
     interfaces: Vec<String>,
-    /// Targets that are looked at, `SHELF.SLOT`; absent: all that answer.
+    /// Targets to use, as `SHELF.SLOT`; absent: all targets that answer.
     #[serde(default)]
     targets: Vec<String>,
-    /// Most frames that wait for answers of a target, those of all cores together; less when the
-    /// target can hold less.
+    /// Maximum number of unanswered frames per target, over all cores; lower if the target has room
+    /// for fewer.
     #[serde(default = "window")]
     #[schemars(range(min = 1, max = 255))]
     window: u32,
-    /// Seconds after which a command that no path answers fails, and the disk is gone. What stands
-    /// on it goes on without it; the disk is taken in again when it answers.
+    /// Seconds without an answer on any path after which a command fails and the disk is lost.
+    /// Layers above it, such as a mirror, continue without it; the disk is used again when it
+    /// answers.
     #[serde(default = "deadline")]
     #[schemars(range(min = 1, max = 25))]
     deadline_s: u64,
-    /// Milliseconds after which a frame that was not answered is nowhere any more, neither on the
-    /// network nor with the target: only then its sectors may be written anew.
+    /// Milliseconds after which an unanswered frame no longer exists, neither in the network nor in
+    /// the target. Its sectors may be written again only after this time.
     #[serde(default = "life")]
     #[schemars(range(min = 100, max = 20000))]
     frame_life_ms: u64,
-    /// Most seconds between questions who is there: at first, and when an interface has come up, it
-    /// is asked more often.
+    /// Maximum seconds between discovery queries for targets. Queries are sent more often at first,
+    /// and after an interface has come up.
     #[serde(default = "ask")]
     #[schemars(range(min = 1, max = 3600))]
     ask_s: u64,
@@ -120,7 +121,7 @@ impl SimKind for AoeKind {
         if let Some(twice) = params.interfaces.iter().find(|name| !seen.insert(name.as_str())) {
             return Err(refuse(name, format!("interfaces: {twice} is there twice")));
         }
-        let site = (request.site.switchboard.clone(), request.site.cores);
+        let site = (request.site.notifier.clone(), request.site.cores);
         Ok(Arc::new(Aoe::new(name, params.interfaces, rules, (WAIT_NS, ask_ns), site)))
     }
 }

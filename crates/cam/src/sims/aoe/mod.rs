@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use bio::Segs;
 use bio::sync::{Mutex, MutexGuard};
-use geom::{Core, Error, Grade, Local, Switchboard, Trouble};
+use geom::{Core, Error, Local, Notifier, Severity, Trouble};
 use serde_json::Value;
 use wire::aoe::Address;
 
@@ -102,7 +102,7 @@ impl Inner {
 /// See the module.
 pub struct Aoe {
     inner: Arc<Inner>,
-    switchboard: Switchboard,
+    notifier: Notifier,
     cores: usize,
 }
 
@@ -128,7 +128,7 @@ impl Aoe {
         interfaces: Vec<String>,
         rules: Rules,
         (wait_ns, ask_ns): (u64, u64),
-        (switchboard, cores): (Switchboard, usize),
+        (notifier, cores): (Notifier, usize),
     ) -> Aoe {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let inner = Inner {
@@ -142,7 +142,7 @@ impl Aoe {
             units: Mutex::default(),
             rescan: OnceLock::new(),
         };
-        Aoe { inner: Arc::new(inner), switchboard, cores: cores.min(CORES_MAX) }
+        Aoe { inner: Arc::new(inner), notifier, cores: cores.min(CORES_MAX) }
     }
 }
 
@@ -170,7 +170,7 @@ impl Sim for Aoe {
         let _first = self.inner.rescan.set(rescan);
         for core in 0..self.cores {
             let inner = self.inner.clone();
-            self.switchboard.call(core, Box::new(move |core: &Rc<Core>| port::open(&inner, core)));
+            self.notifier.call(core, Box::new(move |core: &Rc<Core>| port::open(&inner, core)));
         }
     }
 
@@ -214,7 +214,7 @@ impl Sim for Aoe {
                 "It is asked again by itself; `ip link show {interface}` says whether the \
                  interface is up."
             );
-            let grade = if ill.is_last { Grade::Failed } else { Grade::Degraded };
+            let grade = if ill.is_last { Severity::Failed } else { Severity::Degraded };
             Trouble { grade, why, action }
         };
         self.inner.shared.ill().into_iter().filter(has_disk).map(trouble).collect()
@@ -232,7 +232,7 @@ impl Sim for Aoe {
                     port.with(|engine, _| engine.change(rules, core.now()));
                 }
             };
-            self.switchboard.call(core, Box::new(change));
+            self.notifier.call(core, Box::new(change));
         }
         Ok(())
     }
@@ -240,7 +240,7 @@ impl Sim for Aoe {
     fn close(&self) {
         let bus = self.inner.number;
         for core in 0..self.cores {
-            self.switchboard.call(core, Box::new(move |core: &Rc<Core>| port::close(bus, core)));
+            self.notifier.call(core, Box::new(move |core: &Rc<Core>| port::close(bus, core)));
         }
     }
 
@@ -339,7 +339,7 @@ impl Aoe {
     fn elsewhere(&self, here: &Core, f: impl Fn(&Inner, &Rc<Core>) + Clone + Send + 'static) {
         for core in (0..self.cores).filter(|core| *core != here.id() as usize) {
             let (inner, f) = (self.inner.clone(), f.clone());
-            self.switchboard.call(core, Box::new(move |core: &Rc<Core>| f(&inner, core)));
+            self.notifier.call(core, Box::new(move |core: &Rc<Core>| f(&inner, core)));
         }
     }
 }

@@ -18,7 +18,7 @@ const SIZE_MAX: u64 = 16 << 40;
 /// A virtual HBA with as many disks as wanted, all alike.
 pub struct Virtual;
 
-/// Which language its disks speak.
+/// Command set of the disks.
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Speaks {
@@ -34,25 +34,26 @@ enum Speaks {
 struct Params {
     /// `sas`: SCSI disks; `sata`: ATA disks.
     transport: Speaks,
-    /// How many.
+    /// Number of disks.
     #[schemars(range(min = 1, max = 64))]
     disks: u64,
-    /// Size of each, whole sectors of 512 bytes.
+    /// Size of each disk in bytes, a multiple of 512.
     #[schemars(range(min = 512, max = 17_592_186_044_416_u64))]
     size: u64,
     /// T10 vendor of SAS disks.
     vendor: String,
-    /// What the disks are called.
+    /// Model name of the disks.
     model: String,
-    /// Their revision or firmware.
+    /// Firmware revision of the disks.
     revision: String,
-    /// Target of an enclosure for them, behind them; 0: there is none. On SAS it is an expander's,
-    /// on SATA behind a bridge.
+    /// Target number of an enclosure for the disks, higher than theirs; 0: no enclosure. With SAS
+    /// it is that of an expander, with SATA it is behind a bridge.
     #[schemars(range(max = 254))]
     enclosure: u8,
-    /// SATA: they are on a port multiplier, which is target 15.
+    /// SATA: the disks are behind a port multiplier, which is target 15.
     multiplier: bool,
-    /// SAS: drives with a disc each behind the disks, of the same size, which are only read: cd0.
+    /// SAS: number of CD drives (cd0) at the targets after the disks, each with a read-only disc of
+    /// the same size.
     #[schemars(range(max = 64))]
     drives: u64,
 }
@@ -147,8 +148,7 @@ impl SimKind for Virtual {
     }
 
     fn doc(&self) -> &'static str {
-        "An HBA in memory: its disks behave as disks do, with a volatile cache, queues and \
-         attentions."
+        "An HBA in memory, with disks that have a volatile cache, queues and unit attentions."
     }
 
     fn schema(&self) -> Value {

@@ -42,35 +42,35 @@ use target::Target;
 /// How much later than it should a reset of the controller may end, ns.
 const RESET_MARGIN_NS: u64 = 10_000_000_000;
 
-/// How often things go wrong, in commands of a hundred; all zero in a disk that is well.
+/// Rates of injected faults, in percent of commands; all zero in a healthy disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
-    /// Answered with an error, not carried out.
+    /// Commands that fail with an error and are not executed.
     #[schemars(range(max = 100))]
     pub fails: u8,
-    /// Answered with an error, and carried out all the same.
+    /// Commands that return an error although they are executed.
     #[schemars(range(max = 100))]
     pub lies: u8,
-    /// Not answered until aborted.
+    /// Commands that are not answered until they are aborted.
     #[schemars(range(max = 100))]
     pub hangs: u8,
-    /// Answered twice.
+    /// Commands that are answered twice.
     #[schemars(range(max = 100))]
     pub echoes: u8,
-    /// Answered QUEUE FULL though there is room.
+    /// Commands that end with QUEUE FULL although the queue has room.
     #[schemars(range(max = 100))]
     pub full: u8,
-    /// Aborts that are not heard.
+    /// Aborts that are ignored.
     #[schemars(range(max = 100))]
     pub deaf: u8,
-    /// SATA: reads of the log that says which queued command failed.
+    /// SATA: failing reads of the log that identifies a failed queued command.
     #[schemars(range(max = 100))]
     pub mute: u8,
-    /// On a port multiplier: resets after which the link stays down.
+    /// Port multiplier: resets after which the link stays down.
     #[schemars(range(max = 100))]
     pub dark: u8,
-    /// A port multiplier: changes at its ports that it does not tell.
+    /// Port multiplier: changes at its ports that are not reported.
     #[schemars(range(max = 100))]
     pub quiet: u8,
 }

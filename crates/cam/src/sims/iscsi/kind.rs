@@ -25,37 +25,38 @@ pub struct IscsiKind;
 
 #[derive(Deserialize, JsonSchema)]
 struct Params {
-    /// Addresses of the target, with ports. Each is a path of its own: the disks behind several are
-    /// what class multipath is for.
+    /// Addresses of the target, with ports. Each portal is a path of its own; class multipath joins
+    /// the disks of several portals.
     #[schemars(length(min = 1, max = 64))]
     portals: Vec<SocketAddr>,
-    /// Name of the target.
+    /// iSCSI name of the target.
     target: String,
-    /// Our own name. No other machine may have it. Absent: that of this machine
-    /// (/etc/iscsi/initiatorname.iscsi), else one that is made once and kept in the state folder.
+    /// iSCSI name of this initiator, which no other machine may have. Absent: the name in
+    /// /etc/iscsi/initiatorname.iscsi, otherwise a name that is generated once and kept in the
+    /// state folder.
     initiator: Option<String>,
-    /// CHAP: what we prove to the target.
+    /// CHAP: credentials of this initiator for the target.
     chap: Option<Proof>,
-    /// CHAP: what the target has to prove to us.
+    /// Mutual CHAP: credentials that the target must present.
     mutual: Option<Proof>,
-    /// Digests that CHAP may use; the target takes one. Old ones know nothing but md5, and some
-    /// offer more than they can do.
+    /// Digests that CHAP may use; the target selects one. Old targets support only md5, and some
+    /// claim digests that they do not support.
     #[serde(default = "algorithms")]
     #[schemars(length(min = 1))]
     chap_algorithms: Vec<Algorithm>,
-    /// CRC32C over headers.
+    /// CRC32C digest of headers.
     #[serde(default)]
     header_digest: Digest,
-    /// CRC32C over data.
+    /// CRC32C digest of data.
     #[serde(default)]
     data_digest: Digest,
-    /// Seconds of silence after which a portal is lost, with the disks that were reached by it.
-    /// They are taken in again when it answers.
+    /// Seconds without an answer after which a portal and the disks behind it are lost. They are
+    /// used again when the portal answers.
     #[serde(default = "deadline")]
     #[schemars(range(min = 1, max = 25))]
     deadline_s: u64,
-    /// Most logical units that are looked at, those with the lowest place in the target's list. A
-    /// running bus keeps disks that it has when this becomes lower.
+    /// Maximum number of logical units to use, counted from the start of the target's list. If it
+    /// is lowered, a running bus keeps the disks that it has.
     #[serde(default = "luns")]
     #[schemars(range(min = 1, max = 16384))]
     luns_max: u32,
@@ -67,7 +68,7 @@ fn luns() -> u32 {
 
 #[derive(Deserialize, JsonSchema)]
 struct Proof {
-    /// The name.
+    /// User name.
     user: String,
     /// `file:PATH`, `credential:NAME` (systemd), or the secret itself (discouraged).
     secret: String,
@@ -91,18 +92,18 @@ fn algorithms() -> Vec<Algorithm> {
     vec![Algorithm::Sha3, Algorithm::Sha256, Algorithm::Sha1]
 }
 
-/// What is wanted of a digest.
+/// Use of a digest.
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Digest {
     /// Never.
     Off,
-    /// When the target insists.
+    /// Only if the target requires it.
     Allow,
-    /// When the target has it.
+    /// If the target supports it.
     #[default]
     Prefer,
-    /// No session without.
+    /// Required: no session without it.
     Require,
 }
 
@@ -229,7 +230,7 @@ impl SimKind for IscsiKind {
             terms: Shared::new(params.terms().map_err(refuse)?),
             luns_max: params.luns_max,
         };
-        let site = (request.site.switchboard.clone(), request.site.cores);
+        let site = (request.site.notifier.clone(), request.site.cores);
         Ok(Arc::new(Iscsi::new(name, params.portals, rules, site)))
     }
 }

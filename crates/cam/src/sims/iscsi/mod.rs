@@ -44,7 +44,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use bio::Segs;
 use bio::sync::Mutex;
-use geom::{Core, Error, Grade, Local, Switchboard, Trouble};
+use geom::{Core, Error, Local, Notifier, Severity, Trouble};
 use serde_json::Value;
 use wire::iscsi::Attribute;
 use wire::scsi::Lun;
@@ -124,7 +124,7 @@ impl Inner {
 /// See the module.
 pub struct Iscsi {
     inner: Arc<Inner>,
-    switchboard: Switchboard,
+    notifier: Notifier,
     cores: usize,
 }
 
@@ -133,7 +133,7 @@ impl Iscsi {
         name: &str,
         portals: Vec<SocketAddr>,
         rules: Rules,
-        (switchboard, cores): (Switchboard, usize),
+        (notifier, cores): (Notifier, usize),
     ) -> Iscsi {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let portal = |at| Portal { at, seen: AtomicBool::new(false) };
@@ -148,7 +148,7 @@ impl Iscsi {
             troubles: Mutex::default(),
             rescan: OnceLock::new(),
         };
-        Iscsi { inner: Arc::new(inner), switchboard, cores }
+        Iscsi { inner: Arc::new(inner), notifier, cores }
     }
 
     /// The session for a unit on this core; one that is not there yet begins.
@@ -162,7 +162,7 @@ impl Iscsi {
     fn elsewhere(&self, here: &Core, f: impl Fn(&Rc<Core>) + Clone + Send + 'static) {
         for core in (0..self.cores).filter(|core| *core != here.id() as usize) {
             let f = f.clone();
-            self.switchboard.call(core, Box::new(move |core: &Rc<Core>| f(core)));
+            self.notifier.call(core, Box::new(move |core: &Rc<Core>| f(core)));
         }
     }
 }
@@ -223,7 +223,7 @@ impl Sim for Iscsi {
                 let _session = port::open(&inner, portal, core);
             }
         };
-        self.switchboard.call(0, Box::new(open));
+        self.notifier.call(0, Box::new(open));
     }
 
     fn ready<'a>(&'a self, core: &'a Rc<Core>) -> Local<'a, ()> {
@@ -286,7 +286,7 @@ impl Sim for Iscsi {
         };
         let whys: Vec<_> = self.inner.portals.iter().enumerate().filter_map(why).collect();
         let some_are_up = whys.len() < self.inner.portals.len();
-        let grade = if some_are_up { Grade::Degraded } else { Grade::Failed };
+        let grade = if some_are_up { Severity::Degraded } else { Severity::Failed };
         let trouble = |(at, why)| {
             let action =
                 format!("It is tried again by itself; `ashlar cam discover {at}` asks it.");
@@ -304,7 +304,7 @@ impl Sim for Iscsi {
     fn close(&self) {
         let (bus, cores) = (self.inner.number, 0..self.cores);
         for core in cores {
-            self.switchboard.call(core, Box::new(move |core: &Rc<Core>| port::close(bus, core)));
+            self.notifier.call(core, Box::new(move |core: &Rc<Core>| port::close(bus, core)));
         }
     }
 

@@ -23,8 +23,8 @@ pub struct SgKind;
 #[derive(Deserialize, JsonSchema)]
 struct Params {
     /// The devices: nodes of the generic driver (`/dev/sg2`), whole disks (`/dev/sdb`), or links to
-    /// either (`/dev/disk/by-id/...`, which survive a restart of the machine). One that the machine
-    /// uses is not taken, one that is not there is waited for.
+    /// either (`/dev/disk/by-id/...`, which survive a restart of the machine). A device that the
+    /// machine uses is not attached; a missing one is attached when it appears.
     #[schemars(length(min = 1, max = 256))]
     devices: Vec<PathBuf>,
 }
@@ -65,7 +65,7 @@ impl SimKind for SgKind {
                 return Err(refuse(format!("devices: {} is there twice", device.display())));
             }
         }
-        let site = (request.site.switchboard.clone(), request.site.cores);
+        let site = (request.site.notifier.clone(), request.site.cores);
         Ok(Arc::new(Sg::new(request.name, Arc::new(Linux::new(params.devices)), site)))
     }
 }

@@ -31,7 +31,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use bio::Segs;
 use bio::sync::Mutex;
-use geom::{Core, Local, Switchboard, Trouble};
+use geom::{Core, Local, Notifier, Trouble};
 
 use crate::address::Path;
 use crate::bus::Rescan;
@@ -79,13 +79,13 @@ impl Inner {
 /// See the module.
 pub struct Sg {
     inner: Arc<Inner>,
-    switchboard: Switchboard,
+    notifier: Notifier,
     cores: usize,
 }
 
 impl Sg {
     /// A bus of the devices of a machine.
-    pub fn new(name: &str, machine: Arc<dyn Machine>, site: (Switchboard, usize)) -> Sg {
+    pub fn new(name: &str, machine: Arc<dyn Machine>, site: (Notifier, usize)) -> Sg {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let inner = Inner {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
@@ -95,7 +95,7 @@ impl Sg {
             generations: Mutex::default(),
             rescan: OnceLock::new(),
         };
-        Sg { inner: Arc::new(inner), switchboard: site.0, cores: site.1 }
+        Sg { inner: Arc::new(inner), notifier: site.0, cores: site.1 }
     }
 
     /// S4
@@ -113,7 +113,7 @@ impl Sg {
 
     /// Resets a device, for a CCB or without one. Its commands end by the kernel's answers.
     fn bring_down(&self, unit: &Unit, id: Option<CcbId>, core: &Core) {
-        let (handle, switchboard) = (self.inner.handle(unit), self.switchboard.clone());
+        let (handle, notifier) = (self.inner.handle(unit), self.notifier.clone());
         let number = core.id() as usize;
         let done = move |worked: bool| {
             let status = if worked { CamStatus::Complete } else { CamStatus::CannotProvide };
@@ -125,7 +125,7 @@ impl Sg {
                 }
                 id.map(|id| unit.done(id, Outcome::of(status), core));
             };
-            switchboard.call(number, Box::new(tell));
+            notifier.call(number, Box::new(tell));
         };
         self.inner.machine.reset(unit.path().target, Box::new(done));
     }
@@ -186,7 +186,7 @@ impl Sim for Sg {
         self.inner.machine.close();
         let bus = self.inner.number;
         for core in 0..self.cores {
-            self.switchboard.call(core, Box::new(move |core: &Rc<Core>| line::close(bus, core)));
+            self.notifier.call(core, Box::new(move |core: &Rc<Core>| line::close(bus, core)));
         }
     }
 
@@ -237,7 +237,7 @@ impl Sim for Sg {
                     line::abort(&inner, &unit, id, core);
                 }
             };
-            self.switchboard.call(other, Box::new(abort));
+            self.notifier.call(other, Box::new(abort));
         }
     }
 

@@ -62,7 +62,7 @@ fn bus(w: &mut World, interfaces: &[String]) -> usize {
     let params = json!({
         "interfaces": interfaces, "deadline_s": DEADLINE_S, "frame_life_ms": LIFE_MS, "ask_s": 2,
     });
-    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
     let sim = AoeKind.open(&Open { name: "aoe0", params: &params, site: &site }).unwrap();
     w.add(sim)
 }

@@ -51,7 +51,7 @@ impl Scene {
         let begun = w.now();
         let life = LIFE_NS / MS;
         let params = json!({ "interfaces": ["eth0"], "frame_life_ms": life, "deadline_s": 20 });
-        let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+        let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
         let sim = AoeKind.open(&Open { name: "aoe0", params: &params, site: &site }).unwrap();
         let bus = w.add(sim);
         let mut found = w.scan(bus);
@@ -92,7 +92,7 @@ fn a_shelf_that_comes_a_little_later_is_found_soon() {
     let mut w = World::with(1, &[]);
     let net = network(&w, &[(SegmentShape::default(), 9000)]);
     let params = json!({ "interfaces": ["eth0"], "ask_s": 60 });
-    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
     let sim = AoeKind.open(&Open { name: "aoe0", params: &params, site: &site }).unwrap();
     let bus = w.add(sim);
     assert_eq!(w.scan(bus), [""; 0]);
@@ -626,7 +626,7 @@ fn a_shelf_is_asked_for_as_often_as_the_section_says_by_now() {
     let mut w = World::with(1, &[]);
     let net = network(&w, &[(SegmentShape::default(), 9000)]);
     let params = |ask_s: u64| json!({ "interfaces": ["eth0"], "ask_s": ask_s });
-    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
     let sim = AoeKind.open(&Open { name: "aoe0", params: &params(3600), site: &site }).unwrap();
     let bus = w.add(sim);
     assert_eq!(w.scan(bus), [""; 0]);

@@ -35,7 +35,7 @@ pub fn aoe_initiator(data: &[u8]) {
     let shelf = Shelf::start(&w.core, &["shelf0"], 64, 1, ways);
     shelf.bytes.borrow_mut().fill(0x5a);
     let params = json!({ "interfaces": ["eth0"], "deadline_s": 5, "frame_life_ms": 200 });
-    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
     let sim = AoeKind.open(&Open { name: "aoe0", params: &params, site: &site });
     let bus = w.add(sim.expect("good parameters"));
     let mut found = w.scan(bus);

@@ -48,7 +48,7 @@ pub fn iscsi_initiator(data: &[u8]) {
         "portals": [at], "target": "iqn.2026-11.test:peer", "initiator": "iqn.2026-11.test:us",
         "deadline_s": 5,
     });
-    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
     let sim = IscsiKind.open(&Open { name: "iscsi0", params: &params, site: &site });
     let bus = w.add(sim.expect("good parameters"));
     let edge = disk(&mut w, bus);

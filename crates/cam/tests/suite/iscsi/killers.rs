@@ -14,7 +14,7 @@ use crate::world::{World, range};
 const SESSIONS_MOST: u64 = 7;
 
 fn open(w: &World) -> Arc<dyn Sim> {
-    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
     let params = params(&[portal(1)]);
     IscsiKind.open(&Open { name: "iscsi0", params: &params, site: &site }).unwrap()
 }

@@ -49,7 +49,7 @@ fn params(portals: &[SocketAddr]) -> Value {
 }
 
 fn bus(w: &mut World, params: &Value) -> usize {
-    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
     let sim = IscsiKind.open(&Open { name: "iscsi0", params, site: &site }).unwrap();
     w.add(sim)
 }
@@ -443,7 +443,7 @@ fn a_portal_that_sends_us_elsewhere_is_followed_and_asked_again_the_next_time() 
 
 /// A bus of its own for each target: `names` of disks are in the order in which they are found.
 fn second_bus(w: &mut World, at: SocketAddr) -> usize {
-    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
     let params = params(&[at]);
     let sim = IscsiKind.open(&Open { name: "iscsi1", params: &params, site: &site }).unwrap();
     w.add(sim)

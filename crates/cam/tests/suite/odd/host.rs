@@ -16,7 +16,7 @@ use drivers::iscsi::Iscsi;
 use drivers::{Driver, TargetSpec};
 use engine::lun::{OpenSpec, open_device};
 use engine::{Engine, GroupSpec, LunSpec, Registry};
-use geom::{Grade, Trouble};
+use geom::{Severity, Trouble};
 use reactor::Reactor;
 use serde_json::json;
 use testkit::iscsi::{Conn, How, login};
@@ -379,7 +379,7 @@ impl Status {
 /// What `status` says. The text of `cam devlist -v` has the same words.
 pub fn status(w: &mut World) -> Status {
     let now = w.control.now_ns();
-    let (mut worst, mut says) = (Grade::Good, Vec::new());
+    let (mut worst, mut says) = (Severity::Good, Vec::new());
     for bus in w.cam.buses() {
         for Trouble { grade, why, action } in bus.troubles() {
             assert!(!action.is_empty(), "what to do is said: {why}");
@@ -401,10 +401,10 @@ pub fn status(w: &mut World) -> Status {
 }
 
 /// The word of a trouble.
-pub fn word_of(grade: Grade) -> &'static str {
+pub fn word_of(grade: Severity) -> &'static str {
     match grade {
-        Grade::Good => "OK",
-        Grade::Degraded => "DEGRADED",
-        Grade::Failed => "FAILED",
+        Severity::Good => "OK",
+        Severity::Degraded => "DEGRADED",
+        Severity::Failed => "FAILED",
     }
 }

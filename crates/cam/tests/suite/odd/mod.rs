@@ -39,7 +39,7 @@ fn ways(window: u32) -> Ways {
 
 /// A bus of that target.
 fn bus(w: &mut World, deadline_s: u64, luns_max: u32) -> usize {
-    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let site = Site { notifier: w.control.topology.notifier(), cores: 1 };
     let params = json!({
         "portals": [portal()], "target": "iqn.2026-11.test.ashlar:peer",
         "initiator": "iqn.2026-11.test.ashlar:us", "deadline_s": deadline_s, "luns_max": luns_max,

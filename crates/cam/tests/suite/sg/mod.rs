@@ -27,7 +27,7 @@ const LONGEST_NS: u64 = 400 * S;
 
 fn bus(w: &mut World, kernel: &Arc<Kernel>) -> Vec<String> {
     kernel::install(kernel);
-    let site = (w.control.topology.switchboard(), 1);
+    let site = (w.control.topology.notifier(), 1);
     let at = w.add(Arc::new(Sg::new("sg0", kernel.clone(), site)));
     w.scan(at)
 }

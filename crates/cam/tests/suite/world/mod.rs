@@ -134,9 +134,8 @@ impl World {
         let cam = Arc::new(CamClass::new(inbox.clone(), cam::sims::kinds(), 1));
         control.topology.load(cam.clone()).unwrap();
         control.topology.load(Arc::new(Users)).unwrap();
-        let switchboard = control.topology.switchboard();
-        let bus =
-            |sim: &Arc<dyn Sim>| cam.add_bus(sim.clone(), Names::default(), switchboard.clone());
+        let notifier = control.topology.notifier();
+        let bus = |sim: &Arc<dyn Sim>| cam.add_bus(sim.clone(), Names::default(), notifier.clone());
         let buses = sims.iter().map(bus).collect();
         let endings = Rc::new(Endings::default());
         let sink = core.add_sink(endings.clone());
@@ -155,8 +154,8 @@ impl World {
 
     /// A further bus; its number.
     pub fn add(&mut self, sim: Arc<dyn Sim>) -> usize {
-        let switchboard = self.control.topology.switchboard();
-        self.buses.push(self.cam.add_bus(sim, Names::default(), switchboard));
+        let notifier = self.control.topology.notifier();
+        self.buses.push(self.cam.add_bus(sim, Names::default(), notifier));
         self.buses.len() - 1
     }
 

@@ -6,11 +6,11 @@ use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use super::{Done, Last, find, last};
 use crate::label::class::{LabelClass, NAME};
 use crate::label::generic;
-use crate::members::hand;
+use crate::members::provider_access;
 
-/// Take the label off a provider
+/// Remove the label of a provider
 ///
-/// Its last sector becomes zeroes. A provider without such a label is refused.
+/// The last sector is filled with zeroes. A provider without such a label is refused.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Clear {
     /// The provider
@@ -27,7 +27,7 @@ impl Verb<LabelClass> for Clear {
     fn run(self, _: &LabelClass, control: &mut Control) -> Result<Done, Error> {
         let name = self.provider.as_str();
         let on = find(control, name)?;
-        let (size, len) = hand::sizes(control, on);
+        let (size, len) = provider_access::sizes(control, on);
         let (at, zeros) = generic::clear(size, len).map_err(|e| Error::inval(e.to_string()))?;
         let check = |control: &mut Control, edge| match last(control, name, edge)? {
             Last::Label => Ok(()),
@@ -39,8 +39,8 @@ impl Verb<LabelClass> for Clear {
                 Err(Error::new(Errno::NoEnt, what))
             }
         };
-        hand::writing(control, NAME, name, check, |control, edge| {
-            hand::write(control, name, edge, at, zeros)
+        provider_access::writing(control, NAME, name, check, |control, edge| {
+            provider_access::write(control, name, edge, at, zeros)
         })?;
         Ok(Done::new(name, format!("{name} cleared")))
     }

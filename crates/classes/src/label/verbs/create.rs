@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Done, find};
 use crate::label::class::LabelClass;
 
-/// Name a provider without writing anything, until the daemon ends
+/// Name a provider without writing a label, until the daemon ends
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Create {
     /// The name

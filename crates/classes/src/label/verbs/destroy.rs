@@ -7,7 +7,7 @@ use super::Done;
 use crate::label::class::{LabelClass, NAME};
 use crate::words::Force;
 
-/// Take a name away; a label on the disk stays
+/// Remove a name; a label on the disk stays
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub(super) struct Destroy {

@@ -7,20 +7,20 @@ use super::{Done, Last, find, last};
 use crate::guard;
 use crate::label::class::{LabelClass, NAME, OWN_PREFIX};
 use crate::label::{clean, generic};
-use crate::members::hand;
+use crate::members::provider_access;
 
-/// Write a label on a provider, by which it is found again
+/// Write a label to a provider, which names it permanently
 ///
-/// The label takes the last sector. The provider is there as label/NAME, without that sector,
-/// wherever the disk is plugged in. A provider that holds something is refused unless --yes-destroy
-/// PROVIDER is given.
+/// The label occupies the last sector. The provider is available as label/NAME, without that
+/// sector, wherever the disk is plugged in. A provider with contents is refused unless
+/// --yes-destroy PROVIDER is given.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Label {
     /// The label: 1 to 15 bytes
     name: String,
     /// The provider
     provider: String,
-    /// Whether what is in the last sector may be lost
+    /// Whether data in the last sector may be overwritten
     overwrite: bool,
     yes_destroy: Consent,
 }
@@ -36,7 +36,7 @@ impl Verb<LabelClass> for Label {
         let name = self.provider.as_str();
         let on = find(control, name)?;
         let overwrite = self.overwrite || self.yes_destroy.0.iter().any(|given| given == name);
-        let (size, len) = hand::sizes(control, on);
+        let (size, len) = provider_access::sizes(control, on);
         let bad = |e: generic::LabelError| Error::inval(e.to_string());
         let (at, sector) = generic::label(&self.name, size, len).map_err(bad)?;
         let (_, zeros) = generic::clear(size, len).map_err(bad)?;
@@ -69,10 +69,10 @@ impl Verb<LabelClass> for Label {
                 &[],
             )?;
         }
-        hand::writing(control, NAME, name, check, |control, edge| {
+        provider_access::writing(control, NAME, name, check, |control, edge| {
             // Zeroes first, so that a reader meanwhile sees no half of two labels.
-            hand::write(control, name, edge, at, zeros)?;
-            hand::write(control, name, edge, at, sector)
+            provider_access::write(control, name, edge, at, zeros)?;
+            provider_access::write(control, name, edge, at, sector)
         })?;
         Ok(Done::new(&provider, format!("{name} labelled {provider}")))
     }

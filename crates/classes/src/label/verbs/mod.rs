@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::class::LabelClass;
 use super::generic;
 use super::geom::KIND_ATTR;
-use crate::members::hand;
+use crate::members::provider_access;
 
 /// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<LabelClass>] = &[
@@ -39,7 +39,7 @@ impl Done {
 
 /// A provider that is no name for another.
 fn find(control: &Control, name: &str) -> Result<ProviderId, Error> {
-    let on = hand::find(control, name)?;
+    let on = provider_access::find(control, name)?;
     if control.topology.attr(on, KIND_ATTR).is_some() {
         let what = format!("{name} is itself a name for another provider; label that");
         return Err(Error::inval(what));
@@ -55,7 +55,7 @@ enum Last {
 }
 
 fn last(control: &mut Control, name: &str, edge: Edge) -> Result<Last, Error> {
-    let (_, bytes) = hand::last(control, name, edge)?;
+    let (_, bytes) = provider_access::last(control, name, edge)?;
     Ok(match (generic::is_label(&bytes), bytes.iter().all(|byte| *byte == 0)) {
         (true, _) => Last::Label,
         (_, true) => Last::Nothing,

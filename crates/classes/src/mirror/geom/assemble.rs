@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bio::{Attr, Errno};
-use geom::{Access, ConsumerId, Error, GeomId, Grade, Limits, NewProvider, ProviderId, Topology};
+use geom::{
+    Access, ConsumerId, Error, GeomId, Limits, NewProvider, ProviderId, Severity, Topology,
+};
 
 use super::{Job, MirrorGeom};
 use crate::members::{REFUSALS_MAX, waiting, zeroes};
@@ -11,7 +13,7 @@ use crate::mirror::NAME;
 use crate::mirror::bitmap::Bits;
 use crate::mirror::class::Seen;
 use crate::mirror::layer::MirrorLayer;
-use crate::mirror::shared::Told;
+use crate::mirror::shared::Message;
 use crate::mirror::state::{Arrival, Role};
 use crate::mirror::tasks;
 
@@ -97,7 +99,7 @@ impl MirrorGeom {
     fn arrived(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
         if self.mirror.running {
             // The cores must know its edge before they may use it.
-            t.barrier(me, Box::new(Told::Known(slot)));
+            t.barrier(me, Box::new(Message::Known(slot)));
             return;
         }
         let depth = waiting::depth(t, self.consumers.values().copied());
@@ -105,16 +107,16 @@ impl MirrorGeom {
         // A mirror made by hand has no other members.
         let all = self.mirror.members().count() >= usize::from(self.mirror.all);
         if self.mirror.is_complete() || self.stuck || self.mirror.manual && all {
-            t.barrier(me, Box::new(Told::Launch));
+            t.barrier(me, Box::new(Message::Launch));
         } else {
             let (there, start_ns) = (self.mirror.members().count(), self.shared.tunables.start_ns);
             if there == 1 {
-                tasks::after(&self.shared, start_ns, Told::Due);
+                tasks::after(&self.shared, start_ns, Message::Due);
             }
             if there >= usize::from(self.mirror.all) {
                 // The number is complete, but some are old: one that is newer than all may still
                 // appear.
-                tasks::after(&self.shared, start_ns / 4, Told::Due);
+                tasks::after(&self.shared, start_ns / 4, Message::Due);
             }
         }
     }
@@ -124,9 +126,9 @@ impl MirrorGeom {
     pub(super) fn due(&mut self, t: &mut Topology, me: GeomId) {
         if self.waiting.puts_off(me) {
             let soon = self.shared.tunables.start_ns / 4;
-            return tasks::after(&self.shared, soon, Told::Due);
+            return tasks::after(&self.shared, soon, Message::Due);
         }
-        t.barrier(me, Box::new(Told::Launch));
+        t.barrier(me, Box::new(Message::Launch));
     }
 
     /// Starts with the present members, if it has not started.
@@ -138,7 +140,7 @@ impl MirrorGeom {
         match self.mirror.start() {
             Err(why) => {
                 if self.fault.as_ref() != Some(&why) {
-                    t.remark(me, Grade::Failed, &format!("it does not start: {why}"));
+                    t.remark(me, Severity::Failed, &format!("it does not start: {why}"));
                 }
                 self.fault = Some(why);
                 self.stuck = true;

@@ -4,7 +4,7 @@ use geom::{Error, Event, GeomId, Topology};
 
 use super::{Job, MirrorGeom, SICK_NS};
 use crate::mirror::level::{self, Stage};
-use crate::mirror::shared::Told;
+use crate::mirror::shared::Message;
 use crate::mirror::tasks;
 
 impl MirrorGeom {
@@ -91,7 +91,7 @@ impl MirrorGeom {
         if !whole {
             return match self.suspects {
                 // The last one's was not: it stays.
-                0 => tasks::after(&self.shared, SICK_NS, Told::Well),
+                0 => tasks::after(&self.shared, SICK_NS, Message::Well),
                 // Those go first whose records were not.
                 _ => self.queue.push_back(Job::Grow(round)),
             };

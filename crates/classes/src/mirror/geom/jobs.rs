@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Attr;
-use geom::{ConsumerId, GeomId, Grade, Topology};
+use geom::{ConsumerId, GeomId, Severity, Topology};
 
 use super::{Doing, Job, MirrorGeom, SICK_NS, bit};
 use crate::members::{Report, frame, sparse, zeroes};
 use crate::mirror::bitmap::{Bits, Image, Shape};
 use crate::mirror::metadata::Metadata;
-use crate::mirror::shared::{Path, Table, Told};
+use crate::mirror::shared::{Message, Path, Table};
 use crate::mirror::state::{Fault, Role};
 use crate::mirror::tasks::{self, Move, Note, Rebuild};
 use crate::mirror::verify::{self, Ask};
@@ -131,7 +131,7 @@ impl MirrorGeom {
         }
         let busy = self.doing.is_some() || !self.queue.is_empty();
         self.shared.busy.store(busy && !self.over, Relaxed);
-        self.tell(t, me);
+        self.report(t, me);
     }
 
     fn next(&mut self) -> Option<Job> {
@@ -249,7 +249,7 @@ impl MirrorGeom {
         }
         if !self.is_on_record() {
             // J5
-            tasks::after(&self.shared, SICK_NS, Told::Copied(slot));
+            tasks::after(&self.shared, SICK_NS, Message::Copied(slot));
             return false;
         }
         self.mirror.synced(slot);
@@ -349,7 +349,7 @@ impl MirrorGeom {
         }
         std::mem::take(&mut self.twins).into_iter().for_each(|p| t.retaste(p));
         if self.mirror.running && self.mirror.in_role(Role::Active).is_empty() {
-            t.remark(me, Grade::Failed, "no member with everything is left: the mirror is gone");
+            t.remark(me, Severity::Failed, "no member with everything is left: the mirror is gone");
             Self::take_apart(t, me, self);
         }
         true
@@ -418,7 +418,7 @@ impl MirrorGeom {
     fn sicken(&mut self, t: &mut Topology, me: GeomId) {
         if !self.shared.sick.swap(true, Relaxed) {
             let why = "no member's record could be written: writes wait until one can";
-            t.remark(me, Grade::Failed, why);
+            t.remark(me, Severity::Failed, why);
         }
         if !self.shared.gate.is_open() {
             self.mirror.dirty = false;
@@ -429,7 +429,7 @@ impl MirrorGeom {
         self.shared.restart(std::mem::take(&mut self.granted), false);
         self.shared.refuse(self.unrecorded);
         self.shared.gate.turn_away();
-        tasks::after(&self.shared, SICK_NS, Told::Well);
+        tasks::after(&self.shared, SICK_NS, Message::Well);
     }
 
     /// Ends a job after its records are written (all of them if `whole`), and continues waiting
@@ -521,7 +521,7 @@ impl MirrorGeom {
         self.shared.gate.open();
         if !std::mem::replace(&mut self.watching, true) {
             self.written = self.shared.writes();
-            tasks::after(&self.shared, self.shared.tunables.idle_ns, Told::Idle);
+            tasks::after(&self.shared, self.shared.tunables.idle_ns, Message::Idle);
         }
     }
 }

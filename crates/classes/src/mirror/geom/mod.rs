@@ -25,10 +25,10 @@
 mod assemble;
 mod growth;
 mod jobs;
+mod messages;
 mod parting;
 mod show;
 mod troubles;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -36,8 +36,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use bio::{Attr, Errno, Ticket};
 use geom::{
-    Access, ConsumerId, Deletes, Error, Geom, GeomId, ProviderId, Topology, Transient, Trouble,
-    Unanswered, Word,
+    Access, ConsumerId, Deletes, Error, Geom, GeomId, Notice, ProviderId, Topology, Transient,
+    Trouble, Unanswered,
 };
 
 use super::NAME;
@@ -46,10 +46,10 @@ use super::class::Tunables;
 use super::idents::Idents;
 use super::level::Growth;
 use super::settings::Settings;
-use super::shared::{Shared, Told};
+use super::shared::{Message, Shared};
 use super::state::{Fault, Mirror, Role};
 use super::verify::Ask;
-use crate::members::{Refusals, Said, Unborn, Waiting, frame, known};
+use crate::members::{Refusals, Said, Unborn, Waiting, frame, verb_util};
 use parting::Parted;
 pub(in crate::mirror) use parting::Parting;
 
@@ -160,9 +160,9 @@ impl MirrorGeom {
         (tunables, waiting): (Tunables, Arc<Waiting>),
     ) -> Result<GeomId, Error> {
         let name = mirror.name.clone();
-        let board = t.switchboard();
+        let notifier = t.notifier();
         let geom = t.new_geom(NAME, &name, why, Box::new(Unborn))?;
-        let shared = Shared::new(&name, board, geom, tunables);
+        let shared = Shared::new(&name, notifier, geom, tunables);
         let born = MirrorGeom {
             mirror,
             shared,
@@ -220,7 +220,7 @@ impl MirrorGeom {
         mirror.shared.restart(std::mem::take(&mut mirror.granted), false);
         mirror.shared.adjourn();
         for (core, ticket) in mirror.shared.gate.evict() {
-            mirror.shared.board.restart(core, ticket);
+            mirror.shared.notifier.restart(core, ticket);
         }
         t.wither_geom(me, Errno::NxIo);
     }
@@ -342,11 +342,11 @@ impl Geom for MirrorGeom {
         }
     }
 
-    fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
-        match word.downcast::<Told>() {
+    fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
+        match notice.downcast::<Message>() {
             Ok(_) if self.over => {}
-            Ok(told) => self.told_word(t, me, *told),
-            Err(word) => debug_assert!(word.is::<Unanswered>(), "a word that nobody says"),
+            Ok(message) => self.on_message(t, me, *message),
+            Err(notice) => debug_assert!(notice.is::<Unanswered>(), "an unknown notice"),
         }
     }
 
@@ -358,8 +358,8 @@ impl Geom for MirrorGeom {
     fn keeps(&self, t: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
         let slot = self.slot_of(consumer)?;
         match self.mirror.in_role(Role::Active).iter().any(|other| *other != slot) {
-            true => known::to_remove(NAME, t, me, consumer),
-            false => known::to_stop(NAME, t, me),
+            true => verb_util::to_remove(NAME, t, me, consumer),
+            false => verb_util::to_stop(NAME, t, me),
         }
     }
 
@@ -373,7 +373,7 @@ impl Geom for MirrorGeom {
 
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
         let (rate, name) = (self.shared.sync_rate.load(Relaxed), t.geom_name(me));
-        known::sync_rate(NAME, name, rate).into_iter().collect()
+        verb_util::sync_rate(NAME, name, rate).into_iter().collect()
     }
 
     fn troubles(&self, t: &Topology, _: GeomId) -> Vec<Trouble> {

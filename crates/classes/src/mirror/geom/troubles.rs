@@ -1,6 +1,6 @@
 //! Journal facts of a mirror, and its problems for `status`.
 
-use geom::{ConsumerId, GeomId, Grade, Topology, Trouble};
+use geom::{ConsumerId, GeomId, Severity, Topology, Trouble};
 
 use super::MirrorGeom;
 use crate::members::Fact;
@@ -26,7 +26,7 @@ impl MirrorGeom {
     fn facts(&self, t: &Topology) -> Vec<Fact> {
         let m = &self.mirror;
         let active = m.in_role(Role::Active).len();
-        let grade = |good: bool| if good { Grade::Good } else { Grade::Degraded };
+        let grade = |good: bool| if good { Severity::Good } else { Severity::Degraded };
         let mut facts = vec![Fact {
             about: format!("{NAME}/{}", m.name),
             grade: grade(active == usize::from(m.all)),
@@ -41,10 +41,10 @@ impl MirrorGeom {
     }
 
     /// Writes changes to the journal.
-    pub(super) fn tell(&mut self, t: &mut Topology, me: GeomId) {
+    pub(super) fn report(&mut self, t: &mut Topology, me: GeomId) {
         if self.mirror.running && !self.over {
             let facts = self.facts(t);
-            self.story.tell(t, me, &facts);
+            self.story.report(t, me, &facts);
         }
     }
 
@@ -53,7 +53,7 @@ impl MirrorGeom {
         let Some(consumer) = self.consumers.get(&slot) else { return };
         let name = self.name_of(t, *consumer);
         let why = format!("{name} failed a request, and no other member has everything: it stays");
-        t.remark(me, Grade::Failed, &why);
+        t.remark(me, Severity::Failed, &why);
     }
 
     /// The problems of the mirror.

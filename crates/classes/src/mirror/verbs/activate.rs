@@ -3,16 +3,16 @@
 use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::{with, write_record};
-use crate::members::known;
+use crate::members::verb_util;
 use crate::mirror::NAME;
 use crate::mirror::class::MirrorClass;
 use crate::mirror::metadata::{Metadata, disk_flags};
 use crate::words::Members;
 
-/// Use members again that were deactivated
+/// Use deactivated members again
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Activate {
-    /// Its name, without the class
+    /// Name of the mirror, without the class
     name: String,
     members: Members,
 }
@@ -26,7 +26,7 @@ impl Verb<MirrorClass> for Activate {
     fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Said, Error> {
         let on = self.name.as_str();
         for member in &self.members.0 {
-            let record = known::read(control, NAME, member, Metadata::decode)?;
+            let record = verb_util::read(control, NAME, member, Metadata::decode)?;
             if record.name != geom::bare_name(NAME, on) || !record.has(disk_flags::INACTIVE) {
                 let what = format!("{member} is no deactivated member of {on}");
                 return Err(Error::inval(what));

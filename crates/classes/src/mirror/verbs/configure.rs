@@ -14,47 +14,48 @@ use crate::mirror::settings::{self, Settings};
 use crate::mirror::state::Mirror;
 use crate::words::SyncRate;
 
-/// Change how a mirror works
+/// Change the settings of a mirror
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Configure {
-    /// Its name, without the class
+    /// Name of the mirror, without the class
     name: String,
-    /// One member, for --priority
+    /// Member for --priority
     member: Option<String>,
-    /// Which member serves a read
+    /// Choice of the member that serves a read
     #[schemars(extend("x-short" = "b"))]
     balance: Option<Balance>,
-    /// With balance split: reads larger than this are split
+    /// With balance split: size above which reads are split
     #[schemars(extend("x-short" = "s"))]
     slice: Option<Bytes>,
-    /// Members that are out of date are rebuilt at once
+    /// Rebuild outdated members at once
     #[schemars(extend("x-short" = "a"))]
     autosync: bool,
-    /// Members that are out of date wait for `rebuild`
+    /// Rebuild outdated members only on `rebuild`
     #[schemars(extend("x-short" = "n"))]
     no_autosync: bool,
-    /// After a crash dirty members are rebuilt
+    /// Rebuild dirty members after a crash
     #[schemars(extend("x-short" = "f"))]
     failsync: bool,
-    /// After a crash members are taken as they are, not rebuilt
+    /// Use members as they are after a crash, without a rebuild
     #[schemars(extend("x-short" = "F"))]
     no_failsync: bool,
-    /// Of the member, 0 to 255; the highest is read first with balance prefer
+    /// Priority of the member, 0 to 255; with balance prefer the highest is read first
     #[schemars(extend("x-short" = "p"))]
     priority: Option<u64>,
-    /// Store the members' names as they are now: they are found nowhere else
+    /// Store the present names of the members: they are recognised only under these names
     #[schemars(extend("x-short" = "h"))]
     hardcode: bool,
-    /// Store no names of members any more
+    /// Remove the stored names of the members
     #[schemars(extend("x-short" = "d"))]
     dynamic: bool,
     sync_rate: Option<SyncRate>,
-    /// Keep a write-intent bitmap: after a crash only what was being written is copied. FreeBSD
-    /// refuses such a mirror, as too new
+    /// Keep a write-intent bitmap: after a crash only regions that were being written are copied.
+    /// FreeBSD refuses such a mirror as too new
     bitmap: bool,
-    /// Keep no bitmap
+    /// Remove the bitmap
     no_bitmap: bool,
-    /// Bytes for each bit of the bitmap, a power of two; absent: 1 MiB, or as it fits
+    /// Bytes for each bit of the bitmap, a power of two; absent: 1 MiB, or larger for a large
+    /// mirror
     region: Option<Bytes>,
 }
 

@@ -3,16 +3,16 @@
 use geom::{Class, Consent, Control, Create as Request, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
-use crate::members::{hand, known};
+use crate::members::{provider_access, verb_util};
 use crate::mirror::NAME;
 use crate::mirror::class::MirrorClass;
 use crate::mirror::settings::MirrorParams;
 use crate::words::Members;
 
-/// Make a mirror without writing records, until the daemon ends
+/// Create a mirror without metadata, until the daemon ends
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Create {
-    /// Its name, without the class
+    /// Name of the mirror, without the class
     name: String,
     members: Members,
     #[serde(flatten)]
@@ -32,12 +32,12 @@ impl Verb<MirrorClass> for Create {
 
     fn run(self, class: &MirrorClass, control: &mut Control) -> Result<Value, Error> {
         let (name, names) = (self.name.as_str(), &self.members.0);
-        known::check_name(name)?;
+        verb_util::check_name(name)?;
         let members: Result<Vec<_>, Error> =
-            names.iter().map(|member| hand::find(control, member)).collect();
+            names.iter().map(|member| provider_access::find(control, member)).collect();
         let members = members?;
         let params = serde_json::to_value(&self.params).unwrap_or_default();
         control.call(|t| class.create(t, &Request { name, members: &members, params: &params }))?;
-        known::up(control, NAME, name, names)
+        verb_util::up(control, NAME, name, names)
     }
 }

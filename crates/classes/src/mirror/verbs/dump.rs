@@ -3,7 +3,7 @@
 use geom::{Control, Error};
 use serde_json::{Value, json};
 
-use crate::members::known;
+use crate::members::verb_util;
 use crate::mirror::metadata::Metadata;
 use crate::mirror::{NAME, flag_words};
 
@@ -12,7 +12,7 @@ pub(super) fn dump(control: &mut Control, members: &[String]) -> Result<Value, E
     let mut text = String::new();
     let mut all = Vec::new();
     for member in members {
-        let m = known::read(control, NAME, member, Metadata::decode)?;
+        let m = verb_util::read(control, NAME, member, Metadata::decode)?;
         text += &format!(
             "Metadata on {member}:\n     name: {}\n      mid: {}\n      did: {}\n\
              \u{20}     all: {}\n    genid: {}\n   syncid: {}\n priority: {}\n    slice: {}\n\

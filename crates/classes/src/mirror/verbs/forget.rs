@@ -9,10 +9,10 @@ use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::{Job, MirrorGeom};
 use crate::words::each;
 
-/// No longer expect members that are not there
+/// Stop expecting missing members
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Forget {
-    /// Their names, without the class
+    /// Names of the mirrors, without the class
     #[schemars(length(min = 1))]
     names: Vec<String>,
 }

@@ -5,7 +5,7 @@ use geom::{Consent, Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::forget::on_record;
 use super::{complete, is_own, priority, runs, with, write_record};
-use crate::members::{hand, known};
+use crate::members::{provider_access, verb_util};
 use crate::mirror::NAME;
 use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::{Job, MirrorGeom};
@@ -16,14 +16,14 @@ use crate::words::{Force, Hardcode, Members};
 /// Add members; they are rebuilt in the background
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Insert {
-    /// Its name, without the class
+    /// Name of the mirror, without the class
     name: String,
     members: Members,
-    /// 0 to 255; the highest is read first with balance prefer
+    /// Priority, 0 to 255; with balance prefer the highest is read first
     #[serde(default)]
     #[schemars(extend("x-short" = "p"))]
     priority: u64,
-    /// Take it in, but do not use it until it is activated
+    /// Insert it, but do not use it until it is activated
     #[schemars(extend("x-short" = "i"))]
     inactive: bool,
     hardcode: Hardcode,
@@ -81,7 +81,7 @@ pub(super) fn replace_absent(
 ) -> Result<(), Error> {
     // A disk that takes no writes changes nothing.
     for member in members {
-        known::check_member(control, NAME, member, true, is_own)?;
+        verb_util::check_member(control, NAME, member, true, is_own)?;
         write_record(control, member, None)?;
     }
     for member in members {
@@ -100,10 +100,10 @@ pub(super) fn replace_absent(
 
 /// Takes in one member. While others are away it has the place of one of them.
 fn insert_one(control: &mut Control, on: &str, member: &str, how: &How) -> Result<(), Error> {
-    let new = hand::find(control, member)?;
-    let (sector_bytes, provider_bytes) = hand::sizes(control, new);
-    known::check_member(control, NAME, member, how.force, is_own)?;
-    let disk = known::new_id(control, member);
+    let new = provider_access::find(control, member)?;
+    let (sector_bytes, provider_bytes) = provider_access::sizes(control, new);
+    verb_util::check_member(control, NAME, member, how.force, is_own)?;
+    let disk = verb_util::new_id(control, member);
     with(control, on, |_, _, _| Ok(()))?;
     let (before, record) = with(control, on, |g, t, me| {
         on_record(g)?;

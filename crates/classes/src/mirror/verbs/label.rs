@@ -5,7 +5,7 @@ use geom::{Bytes, Consent, Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::{is_own, shape, write_record};
-use crate::members::{hand, known};
+use crate::members::{provider_access, verb_util};
 use crate::mirror::NAME;
 use crate::mirror::class::MirrorClass;
 use crate::mirror::lineage::Lineage;
@@ -14,23 +14,24 @@ use crate::mirror::settings::{MirrorParams, Settings};
 use crate::mirror::state::MEMBERS_MAX;
 use crate::words::{Force, Hardcode, Members, Same};
 
-/// Label providers and make a mirror of them that is found again by itself
+/// Label providers and create a permanent mirror
 ///
-/// The last sector of each provider is written; the first provider's contents are kept and copied
-/// to the others. A provider that holds something is refused unless --yes-destroy PROVIDER is
-/// given. The last one has the highest priority.
+/// The last sector of each provider is overwritten; the contents of the first provider are kept and
+/// copied to the others. A provider with contents is refused unless --yes-destroy PROVIDER is
+/// given. The last provider has the highest priority. The mirror is found again at the next start.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Label {
-    /// Its name, without the class
+    /// Name of the mirror, without the class
     name: String,
     members: Members,
     #[serde(flatten)]
     params: MirrorParams,
     assume_same: Same,
-    /// Keep a write-intent bitmap: after a crash only what was being written is copied. FreeBSD
-    /// refuses such a mirror, as too new
+    /// Keep a write-intent bitmap: after a crash only regions that were being written are copied.
+    /// FreeBSD refuses such a mirror as too new
     bitmap: bool,
-    /// Bytes for each bit of the bitmap, a power of two; absent: 1 MiB, or as it fits
+    /// Bytes for each bit of the bitmap, a power of two; absent: 1 MiB, or larger for a large
+    /// mirror
     region: Option<Bytes>,
     hardcode: Hardcode,
     // The guard has looked at it before.
@@ -79,7 +80,7 @@ pub(super) fn label(
     (name, members): (&str, &[String]),
     new: &New,
 ) -> Result<Value, Error> {
-    known::check_name(name)?;
+    verb_util::check_name(name)?;
     if control.topology.find_geom(NAME, name).is_some() {
         let what = format!("a mirror {name} is there already; `ashlar mirror stop {name}`");
         return Err(Error::new(Errno::Exist, what));
@@ -92,11 +93,11 @@ pub(super) fn label(
         if members.iter().take(i).any(|m| m == member) {
             return Err(Error::inval(format!("{member} is named twice")));
         }
-        let on = hand::find(control, member)?;
-        let (sector, media) = hand::sizes(control, on);
+        let on = provider_access::find(control, member)?;
+        let (sector, media) = provider_access::sizes(control, on);
         sector_bytes = sector_bytes.max(sector);
         least = least.min(media.saturating_sub(u64::from(sector)));
-        known::check_member(control, NAME, member, new.force, is_own)?;
+        verb_util::check_member(control, NAME, member, new.force, is_own)?;
     }
     let media_bytes = least - least % u64::from(sector_bytes);
     if media_bytes == 0 {
@@ -111,7 +112,7 @@ pub(super) fn label(
     if media_bytes == 0 {
         return Err(Error::inval("its members are too small: nothing is left beside the bitmap"));
     }
-    let id = known::new_id(control, name);
+    let id = verb_util::new_id(control, name);
     let first = Metadata {
         name: name.to_owned(),
         id,
@@ -140,19 +141,19 @@ pub(super) fn label(
         write_record(control, member, None)?;
     }
     for (number, member) in members.iter().enumerate() {
-        let on = hand::find(control, member)?;
+        let on = provider_access::find(control, member)?;
         let copied = number > 0 && !new.assume_same;
         let record = Metadata {
-            disk: known::new_id(control, member).wrapping_add(number as u32),
+            disk: verb_util::new_id(control, member).wrapping_add(number as u32),
             priority: number as u8,
             // An old syncid: it is rebuilt from the first.
             syncid: if copied { 0 } else { first.syncid },
             disk_flags: if copied { disk_flags::FORCE_SYNC } else { 0 },
             home: if new.hardcode { member.clone() } else { String::new() },
-            provider_bytes: hand::sizes(control, on).1,
+            provider_bytes: provider_access::sizes(control, on).1,
             ..first.clone()
         };
         write_record(control, member, Some(&record))?;
     }
-    known::up(control, NAME, name, members)
+    verb_util::up(control, NAME, name, members)
 }

@@ -6,7 +6,7 @@ use geom::{Control, Create, Error, GeomId, MADE_BY_HAND, Topology};
 use super::label::{New, label};
 use super::redeclare::{names_one, work_as_declared};
 use crate::guard;
-use crate::members::hand;
+use crate::members::provider_access;
 use crate::mirror::NAME;
 use crate::mirror::class::{MirrorClass, Seen};
 use crate::mirror::geom::MirrorGeom;
@@ -30,7 +30,7 @@ pub(in crate::mirror) fn declare(
     // The state of a stopped mirror is not known in advance: it is taken from its records.
     let was_there = control.topology.find_geom(NAME, name).is_some();
     if class.stopped.start(name) {
-        hand::look_again(control)?;
+        provider_access::look_again(control)?;
         control.settle()?;
     }
     let names = declared.members.iter().map(|on| control.topology.provider_name(*on).to_owned());

@@ -29,10 +29,10 @@ use super::class::MirrorClass;
 use super::geom::{Job, MirrorGeom};
 use super::metadata::Metadata;
 use super::state::Mirror;
-use crate::members::follow::Placed;
 use crate::members::frame::FrameError;
+use crate::members::relocate::Placed;
 use crate::members::verbs::{Clear, Destroy, Dump, Follow, Labelled, LastSector, Stop};
-use crate::members::{Stopped, hand, known};
+use crate::members::{Stopped, provider_access, verb_util};
 use crate::words::STOPPED_HIDES as HIDDEN;
 pub(super) use made::{by_hand, declare};
 pub(super) use redeclare::{foresee, redeclare};
@@ -79,7 +79,7 @@ impl Labelled for MirrorClass {
     }
 
     fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error> {
-        known::clear(control, NAME, members, "record of a mirror", Metadata::decode)
+        verb_util::clear(control, NAME, members, "record of a mirror", Metadata::decode)
     }
 
     fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
@@ -184,20 +184,20 @@ fn write_record(
     member: &str,
     record: Option<&Metadata>,
 ) -> Result<(), Error> {
-    hand::writing(
+    provider_access::writing(
         control,
         NAME,
         member,
         |_, _| Ok(()),
         |control, edge| {
-            let (at, old) = hand::last(control, member, edge)?;
+            let (at, old) = provider_access::last(control, member, edge)?;
             if let Some(shape) = record.and_then(|r| r.bitmap) {
                 let (from, bytes) = (u64::from(shape.bytes), vec![0; shape.bytes as usize]);
-                hand::write(control, member, edge, at.saturating_sub(from), bytes)?;
+                provider_access::write(control, member, edge, at.saturating_sub(from), bytes)?;
             }
             let mut sector = record.map(Metadata::encode).unwrap_or_default();
             sector.resize(old.len(), 0);
-            hand::write(control, member, edge, at, sector)
+            provider_access::write(control, member, edge, at, sector)
         },
     )
 }

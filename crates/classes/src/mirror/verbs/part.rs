@@ -4,17 +4,17 @@ use bio::Errno;
 use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::{complete, slot, with};
-use crate::members::hand;
+use crate::members::provider_access;
 use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::Parting;
 use crate::mirror::metadata::{Metadata, disk_flags};
 use crate::mirror::state::{Mirror, Role};
 use crate::words::Members;
 
-/// Take members out for good: their records are cleared
+/// Remove members permanently and clear their metadata
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Remove {
-    /// Its name, without the class
+    /// Name of the mirror, without the class
     name: String,
     members: Members,
 }
@@ -36,10 +36,10 @@ pub(super) fn remove(control: &mut Control, on: &str, members: &[String]) -> Res
     members.iter().try_for_each(|member| part(control, on, member, Parting::Removed))
 }
 
-/// Take members out of use; they stay marked so until they are activated
+/// Stop using members until they are activated
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Deactivate {
-    /// Its name, without the class
+    /// Name of the mirror, without the class
     name: String,
     members: Members,
 }
@@ -101,7 +101,7 @@ fn last_word(
         }
     };
     sector.resize(last.sector_bytes as usize, 0);
-    hand::write(control, member, last.edge, last.at, sector)
+    provider_access::write(control, member, last.edge, last.at, sector)
 }
 
 /// M4, for verbs.

@@ -8,10 +8,10 @@ use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::Job;
 use crate::words::Members;
 
-/// Copy to members anew
+/// Copy everything to members again
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Rebuild {
-    /// Its name, without the class
+    /// Name of the mirror, without the class
     name: String,
     members: Members,
 }

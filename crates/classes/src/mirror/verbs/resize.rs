@@ -15,18 +15,18 @@ use crate::mirror::state::Role;
 /// the background.
 const GROWS: Duration = Duration::from_secs(1);
 
-/// Grow to what the smallest member has room for, or shrink
+/// Grow to the size of the smallest member, or shrink
 ///
-/// What is added is first made the same on all members, at the rate of a rebuild; `ashlar mirror
-/// list` shows how far it is. Until then the mirror is as large as it was, also after a power cut:
-/// then it is asked to grow again. The size that it has ends a growth. It is made smaller only
-/// while it is not open and its members are the same: shrink what is on it first, for what it has
-/// behind the new end is lost. A smaller provider may be inserted then.
+/// The added space is first made equal on all members, at the rate of a rebuild; `ashlar mirror
+/// list` shows the progress. Until then the mirror keeps its old size. After a power cut the growth
+/// must be requested again. A --size equal to the current size cancels a growth. The mirror can
+/// shrink only while it is closed and its members are equal. Shrink its contents first: data behind
+/// the new end is lost. Afterwards a smaller provider can be inserted.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Resize {
-    /// Its name, without the class
+    /// Name of the mirror, without the class
     name: String,
-    /// New size; absent: all there is
+    /// New size; absent: the largest possible size
     #[schemars(extend("x-short" = "s"))]
     size: Option<Bytes>,
 }

@@ -5,18 +5,18 @@ use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::{slot, with};
-use crate::members::{hand, known};
+use crate::members::{provider_access, verb_util};
 use crate::mirror::NAME;
 use crate::mirror::class::MirrorClass;
 
-/// Look for the members of one that was stopped
+/// Find the members of a stopped mirror and start it
 ///
-/// Members that were each used without the other (split brain) are not put together: the mirror
-/// does not start, and `status` shows what each has. --keep says which of them is right; the other
-/// is overwritten with what it has.
+/// If members were used without each other (split brain), the mirror does not start, and `status`
+/// shows the state of each member. --keep selects the member whose contents are kept; they
+/// overwrite the other member.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Start {
-    /// Its name, without the class
+    /// Name of the mirror, without the class
     name: String,
     /// After a split brain: the member whose contents are kept
     keep: Option<String>,
@@ -31,11 +31,11 @@ impl Verb<MirrorClass> for Start {
     fn run(self, class: &MirrorClass, control: &mut Control) -> Result<Value, Error> {
         let on = self.name.as_str();
         let Some(keep) = &self.keep else {
-            return known::start(control, NAME, &class.stopped, on);
+            return verb_util::start(control, NAME, &class.stopped, on);
         };
         let name = geom::bare_name(NAME, on).to_owned();
         if class.stopped.start(&name) {
-            hand::look_again(control)?;
+            provider_access::look_again(control)?;
             control.settle()?;
         }
         with(control, on, |g, t, me| {

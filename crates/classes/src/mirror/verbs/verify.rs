@@ -15,18 +15,18 @@ use crate::words::{EndIt, VerifyRate};
 
 /// Compare the members with each other
 ///
-/// It goes on in the background, beside users' requests; `ashlar mirror list` shows how far it is,
-/// how many sectors differ and where the first of them are. Nothing is written unless --repair is
-/// given: then what differs is overwritten from --member, or from the member of the highest
-/// priority. What was deleted (DELETE, UNMAP) may differ by right, on members that do not read it
-/// as zeroes.
+/// The comparison runs in the background while the mirror is in use; `ashlar mirror list` shows the
+/// progress, the number of sectors that differ and the first of their addresses. Nothing is written
+/// without --repair, which overwrites differing sectors from --member, or from the member with the
+/// highest priority. Deleted sectors (DELETE, UNMAP) may legitimately differ on members that do not
+/// read them as zeroes.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Verify {
-    /// Its name, without the class
+    /// Name of the mirror, without the class
     name: String,
-    /// Write anew what differs
+    /// Overwrite sectors that differ
     repair: bool,
-    /// The member that is right; absent: the one of the highest priority
+    /// Member with the correct contents; absent: the one with the highest priority
     member: Option<String>,
     rate: Option<VerifyRate>,
     end: EndIt,

@@ -12,7 +12,7 @@ use crate::multipath::paths::One;
 /// Make the next good path the active one
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Rotate {
-    /// Its name, without the class
+    /// Name of the multipath geom, without the class
     name: String,
 }
 
@@ -40,7 +40,7 @@ impl Verb<MultipathClass> for Rotate {
 /// Show the active path
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct GetActive {
-    /// Its name, without the class
+    /// Name of the multipath geom, without the class
     name: String,
 }
 

@@ -8,32 +8,32 @@ use crate::multipath::options::Options;
 
 /// Change how paths are used
 ///
-/// All of it is kept on a disk that is labelled: --checker, --failback and --queue behind the
-/// record, where FreeBSD does not look; it clears them when it writes the record. Of one made by
-/// hand it lasts until the daemon ends, or is in the configuration.
+/// The settings are stored on a labelled disk: --checker, --failback and --queue after the FreeBSD
+/// fields of the label. FreeBSD ignores them, and clears them when it writes the label. Without a
+/// label the settings last until the daemon ends, unless they are in the configuration.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Configure {
-    /// Its name, without the class
+    /// Name of the multipath geom, without the class
     name: String,
-    /// Active/Active: everything goes by all good paths
+    /// Active/Active: all requests use all good paths
     #[schemars(extend("x-short" = "A"))]
     active: bool,
-    /// Active/Passive: everything goes by the active path
+    /// Active/Passive: all requests use the active path
     #[schemars(extend("x-short" = "P"))]
     passive: bool,
-    /// Active/Read: reads go by all good paths, the rest by the active one
+    /// Active/Read: reads use all good paths, other requests the active path
     #[schemars(extend("x-short" = "R"))]
     read: bool,
-    /// Seconds between looks at failed paths, which restore those that answer, and at those with a
-    /// worse access state, which tell when it is better; 0: none, as at first
+    /// Seconds between checks, which restore failed paths that answer and notice when a worse
+    /// access state of a path improves; 0: no checks, the default
     checker: Option<u64>,
-    /// Seconds for which the preferred path (else the first) must be good again before it is made
-    /// active; at first never
+    /// Seconds for which the preferred path (else the first) must be good again before it becomes
+    /// active; by default it never does
     failback: Option<u64>,
     /// The active path stays active until it fails
     no_failback: bool,
-    /// Seconds that requests wait when there is no path, before they end with ENXIO; 0: not at all,
-    /// as at first
+    /// Seconds for which requests wait if there is no path, before they end with ENXIO; 0: no wait,
+    /// the default
     queue: Option<u64>,
 }
 

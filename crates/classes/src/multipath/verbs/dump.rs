@@ -3,7 +3,7 @@
 use geom::{Control, Error};
 use serde_json::{Value, json};
 
-use crate::members::known;
+use crate::members::verb_util;
 use crate::multipath::NAME;
 use crate::multipath::metadata::Metadata;
 
@@ -12,7 +12,7 @@ pub(super) fn dump(control: &mut Control, members: &[String]) -> Result<Value, E
     let mut text = String::new();
     let mut all = Vec::new();
     for member in members {
-        let record = known::read(control, NAME, member, Metadata::decode)?;
+        let record = verb_util::read(control, NAME, member, Metadata::decode)?;
         let Metadata { uuid, name, sector_bytes, provider_bytes, mode, options } = record;
         let mode = mode.word();
         text += &format!(

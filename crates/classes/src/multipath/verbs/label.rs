@@ -5,7 +5,7 @@ use geom::{Consent, Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::{mode, with};
-use crate::members::{hand, known};
+use crate::members::{provider_access, verb_util};
 use crate::multipath::NAME;
 use crate::multipath::class::MultipathClass;
 use crate::multipath::metadata::Metadata;
@@ -13,23 +13,23 @@ use crate::multipath::options::Options;
 use crate::multipath::paths::PATHS_MAX;
 use crate::words::{Force, Members};
 
-/// Label a disk that is reached by several paths, so that it is found again by itself
+/// Label a disk with several paths, so that it is found again
 ///
-/// The record is written to the last sector by the first path only. A further one that does not
-/// show it there leads to another disk: it is refused, and the sector is what it was. A disk that
-/// holds something is refused unless --yes-destroy PROVIDER is given.
+/// The label is written to the last sector over the first path only. If another path does not show
+/// the label, it leads to another disk: the command is refused and the sector is restored. A disk
+/// with contents is refused unless --yes-destroy PROVIDER is given.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Label {
-    /// Its name, without the class
+    /// Name of the multipath geom, without the class
     name: String,
     members: Members,
-    /// Active/Active: everything goes by all good paths
+    /// Active/Active: all requests use all good paths
     #[schemars(extend("x-short" = "A"))]
     active: bool,
-    /// Active/Passive: everything goes by the active path; so it is without another word
+    /// Active/Passive: all requests use the active path; the default
     #[schemars(extend("x-short" = "P"))]
     passive: bool,
-    /// Active/Read: reads go by all good paths, the rest by the active one
+    /// Active/Read: reads use all good paths, other requests the active path
     #[schemars(extend("x-short" = "R"))]
     read: bool,
     // The guard has looked at it before.
@@ -46,7 +46,7 @@ impl Verb<MultipathClass> for Label {
 
     fn run(self, class: &MultipathClass, control: &mut Control) -> Result<Value, Error> {
         let (name, members) = (self.name.as_str(), &self.members.0);
-        known::check_name(name)?;
+        verb_util::check_name(name)?;
         if control.topology.find_geom(NAME, name).is_some() {
             let what =
                 format!("a multipath {name} is there already; `ashlar multipath stop {name}`");
@@ -56,7 +56,7 @@ impl Verb<MultipathClass> for Label {
             return Err(Error::inval(format!("a disk has 1 to {PATHS_MAX} paths")));
         };
         let of = |control: &Control, member: &str| {
-            hand::find(control, member).map(|on| hand::sizes(control, on))
+            provider_access::find(control, member).map(|on| provider_access::sizes(control, on))
         };
         let (sector_bytes, provider_bytes) = of(control, first)?;
         for (i, member) in members.iter().enumerate() {
@@ -70,7 +70,7 @@ impl Verb<MultipathClass> for Label {
                  {provider_bytes} in sectors of {sector_bytes}: it is not the same disk"
                 )));
             }
-            known::check_member(control, NAME, member, self.force.0, is_own)?;
+            verb_util::check_member(control, NAME, member, self.force.0, is_own)?;
         }
         let uuid = new_uuid(control)?;
         let (mode, name) =
@@ -81,7 +81,7 @@ impl Verb<MultipathClass> for Label {
         class.wake(&record.name);
         prove(control, members, first, &record)?;
         for member in members {
-            let on = hand::find(control, member)?;
+            let on = provider_access::find(control, member)?;
             control.call(|t| {
                 t.retaste(on);
                 Ok(())
@@ -118,17 +118,17 @@ fn prove(
     first: &String,
     record: &Metadata,
 ) -> Result<(), Error> {
-    hand::writing(
+    provider_access::writing(
         control,
         NAME,
         first,
         |_, _| Ok(()),
         |control, edge| {
-            let (at, old) = hand::last(control, first, edge)?;
-            hand::write(control, first, edge, at, record.sector())?;
+            let (at, old) = provider_access::last(control, first, edge)?;
+            provider_access::write(control, first, edge, at, record.sector())?;
             let stranger = members.iter().filter(|m| *m != first).find_map(|member| {
-                let seen = hand::reading(control, NAME, member, |control, edge| {
-                    Ok(hand::last(control, member, edge)?.1)
+                let seen = provider_access::reading(control, NAME, member, |control, edge| {
+                    Ok(provider_access::last(control, member, edge)?.1)
                 });
                 match seen {
                     Ok(sector) if sector == record.sector() => None,
@@ -141,7 +141,7 @@ fn prove(
             });
             match stranger {
                 None => Ok(()),
-                Some(why) => hand::write(control, first, edge, at, old).and(Err(why)),
+                Some(why) => provider_access::write(control, first, edge, at, old).and(Err(why)),
             }
         },
     )
@@ -149,7 +149,7 @@ fn prove(
 
 /// The answer when every path is there, or else the reasons that tasting gave for the missing ones.
 fn joined(control: &mut Control, members: &[String], name: &str) -> Result<Value, Error> {
-    let answer = known::up(control, NAME, name, members)?;
+    let answer = verb_util::up(control, NAME, name, members)?;
     let missing = with(control, name, |g, _, _| {
         Ok(members.iter().filter(|m| g.paths.called(m).is_none()).cloned().collect::<Vec<_>>())
     })?;

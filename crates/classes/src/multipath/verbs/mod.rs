@@ -17,10 +17,10 @@ use super::class::MultipathClass;
 use super::geom::MultipathGeom;
 use super::metadata::{Metadata, Mode};
 use super::options::{Options, SECONDS_MAX};
-use crate::members::follow::Placed;
 use crate::members::frame::{self, FrameError};
+use crate::members::relocate::Placed;
 use crate::members::verbs::{Clear, Destroy, Dump, Follow, Labelled, LastSector, Start, Stop};
-use crate::members::{Stopped, hand, known};
+use crate::members::{Stopped, provider_access, verb_util};
 
 /// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<MultipathClass>] = &[
@@ -43,7 +43,7 @@ pub(super) const VERBS: &[ClassVerb<MultipathClass>] = &[
 ];
 
 impl Labelled for MultipathClass {
-    const DESTROY: (&'static str, bool) = ("Take it apart and clear its label", true);
+    const DESTROY: (&'static str, bool) = ("Stop it and clear its label", true);
 
     fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
         let geom = geom::named(&control.topology, NAME, on)?;
@@ -65,7 +65,7 @@ impl Labelled for MultipathClass {
             let zeroes = vec![0; record.sector_bytes as usize];
             let mut done = Err(Error::new(Errno::NxIo, "it has no path"));
             for edge in ways {
-                done = hand::write(control, on, edge, at, zeroes.clone());
+                done = provider_access::write(control, on, edge, at, zeroes.clone());
                 if done.is_ok() {
                     break;
                 }
@@ -83,7 +83,7 @@ impl Labelled for MultipathClass {
     }
 
     fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error> {
-        known::clear(control, NAME, members, "label of multipath", Metadata::decode)
+        verb_util::clear(control, NAME, members, "label of multipath", Metadata::decode)
     }
 
     fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {

@@ -4,19 +4,19 @@ use bio::Errno;
 use geom::{Control, Deserialize, Error, GeomId, JsonSchema, Said, Topology, Verb};
 
 use super::with;
-use crate::members::hand;
+use crate::members::provider_access;
 use crate::multipath::NAME;
 use crate::multipath::class::MultipathClass;
 use crate::multipath::geom::MultipathGeom;
 use crate::multipath::metadata::Metadata;
 
-/// What they take.
+/// Arguments of the verbs about one path.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 struct Path {
-    /// Its name, without the class
+    /// Name of the multipath geom, without the class
     name: String,
-    /// The provider
+    /// Provider of the path
     member: String,
 }
 
@@ -56,11 +56,11 @@ impl Verb<MultipathClass> for Add {
 
     fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Said, Error> {
         let Path { name: on, member } = &self.0;
-        let new = hand::find(control, member)?;
+        let new = provider_access::find(control, member)?;
         let uuid = with(control, on, |g, _, _| Ok(g.nature.uuid.clone()))?;
         if let Some(uuid) = uuid {
-            let sector = hand::reading(control, NAME, member, |control, edge| {
-                Ok(hand::last(control, member, edge)?.1)
+            let sector = provider_access::reading(control, NAME, member, |control, edge| {
+                Ok(provider_access::last(control, member, edge)?.1)
             })?;
             if Metadata::decode(&sector).ok().is_none_or(|record| record.uuid != uuid) {
                 return Err(Error::inval(format!(
@@ -74,9 +74,9 @@ impl Verb<MultipathClass> for Add {
     }
 }
 
-/// Remove a path; `add` brings it back
+/// Remove a path; `add` adds it again
 ///
-/// What is in flight there ends there. The last path is not removed: that is `stop`.
+/// Requests in flight on the path end there. The last path cannot be removed: use `stop`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Remove(Path);

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::volume::{How, LevelName, ROUND, Wish, guid, usable};
 use super::{ArrayName, up, with};
-use crate::members::known;
+use crate::members::verb_util;
 use crate::raid::assemble::SetId;
-use crate::raid::book::Here;
 use crate::raid::class::RaidClass;
 use crate::raid::geom::Job;
+use crate::raid::metadata::Here;
 
-/// Make a further volume on an array's disks, behind the others
+/// Create another volume on an array, behind the others
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Add {
     name: ArrayName,
@@ -32,7 +32,7 @@ impl Verb<RaidClass> for Add {
 
     fn run(self, _: &RaidClass, control: &mut Control) -> Result<Value, Error> {
         let name = self.label.as_str();
-        let number = known::new_id(control, name);
+        let number = verb_util::new_id(control, name);
         let set = with(control, &self.name.0, |g, t, me| {
             let intel = matches!(g.id, SetId::Intel(_));
             let level = self.level.level(intel)?;

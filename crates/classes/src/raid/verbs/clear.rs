@@ -5,7 +5,7 @@ use geom::{Control, Error};
 use serde_json::{Value, json};
 
 use super::{perform, probe};
-use crate::members::hand;
+use crate::members::provider_access;
 use crate::raid::assemble::Found;
 use crate::raid::geom::NAME;
 use crate::raid::{ddf, imsm};
@@ -14,8 +14,8 @@ use crate::write_plan::WritePlan;
 /// Clears the records of disks.
 pub(super) fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error> {
     for name in members {
-        let on = hand::find(control, name)?;
-        let (sector, media) = hand::sizes(control, on);
+        let on = provider_access::find(control, name)?;
+        let (sector, media) = provider_access::sizes(control, on);
         let sectors = media / u64::from(sector.max(1));
         let plan = match probe(control, name) {
             Ok(Found::Ddf(meta)) => ddf::erase(&meta, sectors, sector),
@@ -34,10 +34,10 @@ fn damaged(
     sectors: u64,
     sector: u32,
 ) -> Result<WritePlan, Error> {
-    let (intel, ddf) = hand::reading(control, NAME, name, |control, edge| {
-        let (at, last) = hand::last(control, name, edge)?;
+    let (intel, ddf) = provider_access::reading(control, NAME, name, |control, edge| {
+        let (at, last) = provider_access::last(control, name, edge)?;
         let before = at.saturating_sub(last.len() as u64);
-        let before = hand::read(control, name, edge, before, last.len())?;
+        let before = provider_access::read(control, name, edge, before, last.len())?;
         Ok((before.starts_with(imsm::SIGNATURE), ddf::is_signature(&last)))
     })?;
     if !intel && !ddf {

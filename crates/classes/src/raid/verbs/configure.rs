@@ -8,7 +8,7 @@ use super::{ArrayName, with};
 use crate::raid::class::RaidClass;
 use crate::words::SyncRate;
 
-/// Change how an array works
+/// Change the settings of an array
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Configure {
     name: ArrayName,

@@ -9,18 +9,19 @@ use crate::raid::class::RaidClass;
 use crate::raid::geom::Job;
 use crate::raid::policy::word;
 
-/// Show, or change while it is in use, what a crash costs a volume
+/// Show or change the consistency policy of a volume
 ///
-/// Without --policy nothing changes. With it writes wait for a moment, until those under way have
-/// ended and the records say so; nothing is resynced. The volume must be OPTIMAL. A log (ppl) needs
-/// 1 MiB behind the volume's data on each disk: what `label` left with --size or --consistency ppl,
-/// or what is free before the next volume or the record at the disk's end.
+/// The policy determines what must be resynced after a crash. Without --policy nothing changes. The
+/// policy can change while the volume is in use: new writes wait until writes in progress have
+/// ended and the metadata is updated; nothing is resynced. The volume must be OPTIMAL. A log (ppl)
+/// needs 1 MiB behind the volume's data on each disk: space that `label` left with --size or
+/// --consistency ppl, or free space before the next volume or the metadata at the end of the disk.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Consistency {
     name: ArrayName,
     #[serde(default)]
     volume: VolumeName,
-    /// From now on, as with --consistency of `label`; absent: show what it is
+    /// New policy, as with --consistency of `label`; absent: show the present one
     policy: Option<Policy>,
 }
 

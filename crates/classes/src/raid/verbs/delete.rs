@@ -11,7 +11,9 @@ use crate::raid::geom::{Job, NAME, RaidGeom};
 use crate::raid::show::volumes;
 use crate::words::Force;
 
-/// Delete a volume, or the whole array: the records are cleared with the last volume
+/// Delete a volume or the whole array
+///
+/// The metadata of the disks is cleared with the last volume.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Delete {
     name: ArrayName,

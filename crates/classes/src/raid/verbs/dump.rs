@@ -4,8 +4,8 @@ use geom::{Control, Error};
 use serde_json::{Value, json};
 
 use super::probe;
-use crate::members::hand;
-use crate::raid::book::Book;
+use crate::members::provider_access;
+use crate::raid::metadata::Book;
 use crate::raid::show::level_word;
 
 /// Shows the records.
@@ -13,8 +13,8 @@ pub(super) fn dump(control: &mut Control, members: &[String]) -> Result<Value, E
     let (mut text, mut all) = (String::new(), Vec::new());
     for name in members {
         let found = probe(control, name)?;
-        let on = hand::find(control, name)?;
-        let (sector, _) = hand::sizes(control, on);
+        let on = provider_access::find(control, name)?;
+        let (sector, _) = provider_access::sizes(control, on);
         let (array, _) =
             Book::open(&[&found], 0, sector).map_err(|f| Error::inval(f.to_string()))?;
         let id = found.set();

@@ -7,7 +7,7 @@ use crate::raid::class::RaidClass;
 use crate::raid::geom::{Job, Loss};
 use crate::words::Members;
 
-/// Mark disks as failed: they are not used any more
+/// Mark disks as failed; they are no longer used
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Fail {
     name: ArrayName,

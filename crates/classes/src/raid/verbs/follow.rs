@@ -5,24 +5,24 @@ use serde_json::{Value, json};
 
 use super::serial;
 use crate::conversation::carry_out;
-use crate::members::hand;
+use crate::members::provider_access;
 use crate::raid::class::RaidClass;
-use crate::raid::follow::Disk;
 use crate::raid::geom::NAME;
+use crate::raid::relocate::Disk;
 use crate::words::Force;
 
-/// Bring the record of a disk that has grown to its new end
+/// Move the metadata to the new end of a grown disk
 ///
-/// Intel's record is at the end of a disk, and so is DDF's anchor; they are looked for there
-/// only. While an array has a disk open they follow when it grows, and those of one that grew
-/// meanwhile are found where this daemon has seen it end. Of a disk that has grown elsewhere they
-/// stay behind, and it is not seen: this brings them along. Intel's record must say itself that the
-/// disk had as much as --was. Something else at the end is overwritten only with --force.
+/// Intel metadata and the DDF anchor are at the end of a disk and are searched for only there.
+/// While an array has a disk open, they move when it grows. If the disk grew while it was not open,
+/// they are found at the last end that this daemon has seen. If it grew elsewhere, they are not
+/// found: this verb moves them. The disk size that Intel metadata records must equal --was. Other
+/// data at the end is overwritten only with --force.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Follow {
     /// The provider that grew
     member: String,
-    /// The size that it had; absent: the label is looked for in the last MiB
+    /// Previous size of the disk; absent: the metadata is searched for in the last MiB
     was: Option<Bytes>,
     force: Force,
 }
@@ -36,11 +36,11 @@ impl Verb<RaidClass> for Follow {
 
     fn run(self, _: &RaidClass, control: &mut Control) -> Result<Value, Error> {
         let name = self.member.as_str();
-        let on = hand::find(control, name)?;
-        let (sector, media) = hand::sizes(control, on);
+        let on = provider_access::find(control, name)?;
+        let (sector, media) = provider_access::sizes(control, on);
         let serial = serial(control, name)?;
         let disk = Disk { name, serial, sector, media };
-        let (found, was) = hand::reading(control, NAME, name, |control, edge| {
+        let (found, was) = provider_access::reading(control, NAME, name, |control, edge| {
             disk.check_end(control, edge, self.force.0)?;
             match self.was.map(|bytes| bytes.0) {
                 None => disk.search(control, edge),
@@ -52,7 +52,7 @@ impl Verb<RaidClass> for Follow {
         })?;
         let (plan, clear) = disk.plans(&found, was)?;
         let agreed = |_: &mut Control, _: Edge| Ok(());
-        hand::writing(control, NAME, name, agreed, |control, edge| {
+        provider_access::writing(control, NAME, name, agreed, |control, edge| {
             let done = control.run_on_core("moving a record", move |core| {
                 Box::pin(async move {
                     carry_out(core, edge, &plan).await?;
@@ -61,7 +61,7 @@ impl Verb<RaidClass> for Follow {
             })?;
             done.map_err(|e| Error::new(e, format!("{name}: {}", e.text())))
         })?;
-        hand::look_again(control)?;
+        provider_access::look_again(control)?;
         control.settle()?;
         let set = found.set().name();
         let message = format!("{name}: its record of {set} is at its end now; it had {was} bytes");

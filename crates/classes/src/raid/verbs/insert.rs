@@ -4,16 +4,16 @@ use bio::Errno;
 use geom::{Consent, Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::{ArrayName, disk, perform, serial, with};
-use crate::members::{hand, known};
-use crate::raid::book::Book;
+use crate::members::{provider_access, verb_util};
 use crate::raid::class::RaidClass;
 use crate::raid::ddf::Place;
 use crate::raid::geom::NAME;
+use crate::raid::metadata::Book;
 use crate::raid::model::{Array, DiskState};
 use crate::raid::{Fault, ddf, imsm};
 use crate::words::{Force, Members};
 
-/// Add disks: they take the places of disks that are gone, or wait as spares
+/// Add disks as replacements for missing disks, or as spares
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Insert {
     name: ArrayName,
@@ -33,12 +33,12 @@ impl Verb<RaidClass> for Insert {
     fn run(self, _: &RaidClass, control: &mut Control) -> Result<Said, Error> {
         let on = self.name.0.as_str();
         for name in &self.members.0 {
-            let new = hand::find(control, name)?;
-            let (sector, media) = hand::sizes(control, new);
+            let new = provider_access::find(control, name)?;
+            let (sector, media) = provider_access::sizes(control, new);
             let is_own = |_: &[u8]| false;
-            known::check_member(control, NAME, name, self.force.0, is_own)?;
+            verb_util::check_member(control, NAME, name, self.force.0, is_own)?;
             let serial = serial(control, name)?;
-            let number = known::new_id(control, name);
+            let number = verb_util::new_id(control, name);
             let (plan, key) = with(control, on, |g, _, _| {
                 if sector != g.sector {
                     let what =

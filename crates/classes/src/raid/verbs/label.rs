@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::volume::{How, LevelName, Wish, guid, usable};
 use super::{erase, perform, serial, up};
-use crate::members::{hand, known};
+use crate::members::{provider_access, verb_util};
 use crate::raid::assemble::SetId;
 use crate::raid::class::RaidClass;
 use crate::raid::ddf::{Limits, Order, Place};
@@ -19,37 +19,39 @@ use crate::write_plan::WritePlan;
 /// A slot without a disk.
 const NONE: &str = "NONE";
 
-/// Make an array of disks with one volume on it
+/// Create an array with one volume on its disks
 ///
-/// The end of each disk is written (Intel: two sectors and more, DDF: 32 MiB). NONE in the place of
-/// a provider is a slot without a disk. Volumes with redundancy are synced in the background, from
-/// the first disk where there are copies. With DDF, -o is graid's: "linux" is what mdadm reads,
-/// "big" what the standard says, "little" what some controllers write. The volume's provider is
-/// called after its array and its label, raid/Intel-1234abcd/data, whatever else is there. Odd
-/// bytes of a label are written as %XX; a label that is none, or that two volumes of an array have,
-/// gets the volume's number behind a ~. With --consistency ppl a RAID5 of Intel's keeps the same
-/// log of partial parity as Linux with `mdadm --consistency-policy=ppl`, 1 MiB of each disk. After
-/// a crash it is replayed before the volume is offered: no resync, and a volume that lacks a disk
-/// starts without --force. It costs writes: each row waits until its entry is on stable storage,
-/// and for a flush of all disks before the next entry. So it suits volumes whose resync takes long,
-/// or that must come back without a disk; not those with many small writes. Without it such a
-/// volume has to be forced, and what the missing disk held may be wrong wherever it was being
-/// written. With it that is so only of data that was being written to the missing disk itself in
-/// that moment. It is to be forced all the same when two failed at once: one is missing, and
-/// another that had to stay failed a flush, or what a row needs, and may have lost anything.
-/// `ashlar raid consistency` changes it later.
+/// The end of each disk is overwritten (Intel: two sectors or more, DDF: 32 MiB). NONE in place of
+/// a provider is a slot without a disk. Volumes with redundancy are synced in the background;
+/// copies are synced from the first disk. With DDF, --order is -o of graid: "linux" is the format
+/// that mdadm reads, "big" that of the standard, "little" that of some controllers. The volume's
+/// provider is named after its array and its label, such as raid/Intel-1234abcd/data, regardless of
+/// other arrays. Special bytes of a label are written as %XX; an empty label, or one that two
+/// volumes of an array have, gets a ~ and the volume's number.
+///
+/// With --consistency ppl, an Intel RAID5 keeps the same log of partial parity as Linux with `mdadm
+/// --consistency-policy=ppl`, in 1 MiB of each disk. After a crash it is replayed before the volume
+/// is available: there is no resync, and a volume with a missing disk starts without --force. The
+/// log makes writes slower: each row waits until its entry is on stable storage, and for a flush of
+/// all disks before the next entry. It suits volumes whose resync takes long, or that must start
+/// without a disk, but not volumes with many small writes. Without the log such a volume needs
+/// --force, and data of the missing disk may be wrong wherever it was being written. With the log
+/// this applies only to data that was being written to the missing disk itself. The volume also
+/// needs --force after a double failure: one disk is missing, and another disk that is needed
+/// failed a flush or a request that a row needs, and may have lost data. `ashlar raid consistency`
+/// changes the policy later.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Label {
     /// Intel, or DDF (also called SNIA)
     format: String,
-    /// Its name, without the class
+    /// Name of the array, without the class
     name: String,
     level: LevelName,
     members: Members,
     #[serde(flatten)]
     how: How,
-    /// DDF: byte order and checksum, graid's -o (that letter is taken by every command's --output);
-    /// absent: linux
+    /// DDF: byte order and checksum, -o of graid (-o is --output in all commands here); absent:
+    /// linux
     #[schemars(extend("x-short" = "O"))]
     order: Option<ByteOrder>,
     // The guard has looked at it before.
@@ -100,7 +102,7 @@ impl Verb<RaidClass> for Label {
             .iter()
             .map(|disk| (0, if intel { usable(true, disk.bytes) } else { disk.bytes }))
             .collect();
-        let number = known::new_id(control, name);
+        let number = verb_util::new_id(control, name);
         let identity = match format {
             Format::Intel => Identity::Intel { family: number, original: number },
             Format::Ddf(_) => Identity::Ddf(guid(number)),
@@ -158,11 +160,11 @@ struct Chosen {
 
 /// Whether a provider may be labelled: not in use, and nothing at its end that would be lost.
 fn check(control: &mut Control, name: &str, force: bool) -> Result<(), Error> {
-    hand::reading(control, NAME, name, |control, edge| {
-        let (at, last) = hand::last(control, name, edge)?;
+    provider_access::reading(control, NAME, name, |control, edge| {
+        let (at, last) = provider_access::last(control, name, edge)?;
         let before = at.checked_sub(last.len() as u64);
         let before = match before {
-            Some(before) => hand::read(control, name, edge, before, last.len())?,
+            Some(before) => provider_access::read(control, name, edge, before, last.len())?,
             None => Vec::new(),
         };
         let empty = last.iter().chain(&before).all(|byte| *byte == 0);
@@ -176,7 +178,7 @@ fn check(control: &mut Control, name: &str, force: bool) -> Result<(), Error> {
         Err(Error::new(Errno::Exist, what))
     })?;
     // Open for writing, if only for a moment, is what labelling needs.
-    hand::writing(control, NAME, name, |_, _| Ok(()), |_, _| Ok(()))
+    provider_access::writing(control, NAME, name, |_, _| Ok(()), |_, _| Ok(()))
 }
 
 fn choose(
@@ -194,14 +196,14 @@ fn choose(
         if members.iter().take(at).any(|other| other == name) {
             return Err(Error::inval(format!("{name} is named twice")));
         }
-        let on = hand::find(control, name)?;
-        let (size, media) = hand::sizes(control, on);
+        let on = provider_access::find(control, name)?;
+        let (size, media) = provider_access::sizes(control, on);
         if *sector.get_or_insert(size) != size {
             let what = format!("{name} has sectors of {size} bytes, and another disk has not");
             return Err(Error::inval(what));
         }
         check(control, name, force)?;
-        let number = known::new_id(control, name).wrapping_add(at as u32);
+        let number = verb_util::new_id(control, name).wrapping_add(at as u32);
         let serial = serial(control, name)?;
         let twin = |c: &Chosen| intel && c.disk.serial == serial;
         if all.iter().flatten().any(twin) {

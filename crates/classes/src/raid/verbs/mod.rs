@@ -28,11 +28,11 @@ use serde_json::{Value, json};
 use super::assemble::Found;
 use super::class::RaidClass;
 use super::geom::{Job, NAME, RaidGeom};
+use super::members::Vol;
 use super::model::Volume;
-use super::set::Vol;
 use super::{ddf, imsm};
 use crate::conversation::carry_out;
-use crate::members::hand;
+use crate::members::provider_access;
 use crate::members::verbs::{Clear, Destroy, Dump, Labelled, Stop};
 use crate::probe::{Sectors, Step};
 use crate::words::STOPPED_HIDES;
@@ -57,20 +57,20 @@ pub(super) const VERBS: &[ClassVerb<RaidClass>] = &[
     ClassVerb::of::<Dump>(),
 ];
 
-/// The array; or one of its volumes, by its label or as `status` names it
+/// The array, or one of its volumes by its label or by its name in `status`
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
 struct ArrayName(String);
 
-/// Label of the volume, or its number in `list` from 0; absent: the one that NAME is, or all of
-/// them
+/// Label of the volume, or its number in `list`, from 0; absent: the volume that NAME refers to, or
+/// all volumes
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
 struct VolumeName(Option<String>);
 
-/// What a crash costs a volume.
+/// Consistency policy of a volume after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -191,7 +191,7 @@ fn with<R>(
 
 /// Carries out a plan on a provider that absent uses.
 fn perform(control: &mut Control, name: &str, plan: WritePlan) -> Result<(), Error> {
-    hand::writing(
+    provider_access::writing(
         control,
         NAME,
         name,
@@ -207,10 +207,10 @@ fn perform(control: &mut Control, name: &str, plan: WritePlan) -> Result<(), Err
 
 /// The record on a provider.
 fn probe(control: &mut Control, name: &str) -> Result<Found, Error> {
-    let on = hand::find(control, name)?;
-    let (sector, media) = hand::sizes(control, on);
+    let on = provider_access::find(control, name)?;
+    let (sector, media) = provider_access::sizes(control, on);
     let serial = serial(control, name)?;
-    hand::reading(control, NAME, name, |control, edge| {
+    provider_access::reading(control, NAME, name, |control, edge| {
         probe_as(control, name, edge, (sector, media), &serial)
     })
 }
@@ -223,7 +223,7 @@ pub(super) fn probe_as(
     (sector, media): (u32, u64),
     serial: &str,
 ) -> Result<Found, Error> {
-    let mut read = |at: u64, len: usize| hand::read(control, name, edge, at, len).ok();
+    let mut read = |at: u64, len: usize| provider_access::read(control, name, edge, at, len).ok();
     let mut sectors = Sectors::new(sector, media);
     let intel = sectors.drive(&mut read, imsm::step);
     if let Ok(record) = intel {
@@ -309,7 +309,7 @@ fn stays(name: &str) -> Error {
 
 /// A disk's own serial number, or its name.
 fn serial(control: &Control, name: &str) -> Result<String, Error> {
-    let on = hand::find(control, name)?;
+    let on = provider_access::find(control, name)?;
     let ident = match control.topology.attr(on, "GEOM::ident") {
         Some(Attr::Text(text)) if !text.is_empty() => text,
         _ => name.to_owned(),
@@ -319,8 +319,8 @@ fn serial(control: &Control, name: &str) -> Result<String, Error> {
 
 /// Clears the record of a disk, so that the disk is no longer recognized as a member.
 fn erase(control: &mut Control, name: &str) -> Result<(), Error> {
-    let on = hand::find(control, name)?;
-    let (sector, media) = hand::sizes(control, on);
+    let on = provider_access::find(control, name)?;
+    let (sector, media) = provider_access::sizes(control, on);
     let sectors = media / u64::from(sector.max(1));
     let plan = match probe(control, name) {
         Ok(Found::Ddf(meta)) => ddf::erase(&meta, sectors, sector),

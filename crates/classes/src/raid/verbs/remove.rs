@@ -5,14 +5,14 @@ use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::{ArrayName, disk, spare_of, stays, with};
 use crate::conversation::carry_out;
-use crate::members::hand;
+use crate::members::provider_access;
 use crate::raid::assemble::Found;
 use crate::raid::class::RaidClass;
 use crate::raid::geom::{Job, Loss};
 use crate::raid::{ddf, imsm};
 use crate::words::Members;
 
-/// Take disks out for good: their records are cleared
+/// Remove disks permanently and clear their metadata
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Remove {
     name: ArrayName,
@@ -28,8 +28,8 @@ impl Verb<RaidClass> for Remove {
     fn run(self, _: &RaidClass, control: &mut Control) -> Result<Said, Error> {
         let on = self.name.0.as_str();
         for name in &self.members.0 {
-            let on_disk = hand::find(control, name)?;
-            let (sector, media) = hand::sizes(control, on_disk);
+            let on_disk = provider_access::find(control, name)?;
+            let (sector, media) = provider_access::sizes(control, on_disk);
             let sectors = media / u64::from(sector.max(1));
             let (tag, edge, plan) = with(control, on, |g, t, _| {
                 let tag = disk(g, name)?;

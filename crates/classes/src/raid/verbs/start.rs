@@ -4,24 +4,24 @@ use bio::Errno;
 use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::with;
-use crate::members::hand;
+use crate::members::provider_access;
 use crate::raid::class::RaidClass;
 use crate::raid::geom::{NAME, RaidGeom};
 use crate::raid::show::volumes;
 use crate::words::Force;
 
-/// Look for the disks of an array that was stopped, or start one as it is
+/// Start a stopped array, or force the start of one
 ///
-/// With --force an array starts with the disks there are: also one whose halves were used without
-/// each other (the newest is believed), and a volume with parity that lacks a disk and was being
-/// written when it was left (what the missing disk held there may be wrong: check it). --keep DISK
-/// does the same, and believes what DISK says; disks of another half stay out until `raid insert`
-/// fills them anew.
+/// The disks of a stopped array are searched for. With --force an array starts with the available
+/// disks. This includes an array whose halves were used without each other (the newest metadata is
+/// used), and a volume with parity that has a missing disk and was being written at a crash (data
+/// of the missing disk may be wrong in these places: check it). --keep DISK does the same with the
+/// metadata of DISK; disks of another half stay out until `raid insert` rebuilds them.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Start {
-    /// Its name, without the class
+    /// Name of the array, without the class
     name: String,
-    /// After a split brain: a disk of the half that is kept
+    /// After a split brain: a disk of the half to keep
     keep: Option<String>,
     force: Force,
 }
@@ -38,14 +38,14 @@ impl Verb<RaidClass> for Start {
         // The half that is kept starts before the other is found, which is refused then.
         match self.keep.as_ref().filter(|_| was_stopped) {
             Some(disk) => {
-                let on = hand::find(control, disk)?;
+                let on = provider_access::find(control, disk)?;
                 control.call(|t| {
                     t.retaste(on);
                     Ok(())
                 })?;
                 control.settle()?;
             }
-            None if was_stopped => hand::look_again(control)?,
+            None if was_stopped => provider_access::look_again(control)?,
             None => {}
         }
         if self.force.0 || self.keep.is_some() {
@@ -74,7 +74,7 @@ impl Verb<RaidClass> for Start {
             })?;
         }
         if self.keep.is_some() {
-            hand::look_again(control)?;
+            provider_access::look_again(control)?;
         }
         let (count, fault) = with(control, on, |g, _, _| Ok((g.ups.len(), g.fault.clone())))?;
         match fault {

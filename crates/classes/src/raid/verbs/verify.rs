@@ -12,27 +12,27 @@ use crate::raid::volume::verify::{Wish, begin};
 use crate::raid::volumes::Up;
 use crate::words::{EndIt, VerifyRate};
 
-/// Compare copies with each other, or parity with its row, in the background
+/// Compare copies or parity of volumes in the background
 ///
-/// What Linux calls check, and with --repair, repair: copies are compared with each other, and
-/// parity with what it is made of, row after row, while the volume is in use. `list` shows how far
-/// it is, how many sectors differ, and the first places; --end ends it, and answers the same. Only
-/// a volume that is OPTIMAL is compared. --repair makes parity anew from its row, takes the first
-/// copy for right, and writes anew what could not be read. The two parities of RAID6 tell which
-/// strip of a row is wrong if it is one alone: that disk is named, and --repair writes that strip
-/// anew, be it data or parity. Where they agree on none, more than one is wrong: that is said, and
-/// nothing is written there. `raid fail` and `clear` and `insert` of a disk that is known to be bad
-/// make it anew from the others; with --force parity is made for the data as it is.
+/// Like check of Linux, and repair with --repair: copies are compared with each other, and parity
+/// with its row, row after row, while the volume is in use. `list` shows the progress, the number
+/// of sectors that differ and the first addresses; --end ends the comparison and reports the same.
+/// Only an OPTIMAL volume is compared. --repair computes parity again from its row, uses the first
+/// copy as the correct one, and rewrites unreadable sectors. With RAID6 the two parities identify
+/// the wrong strip of a row if only one strip is wrong: its disk is named, and --repair rewrites
+/// that strip, data or parity. If more than one strip is wrong, this is reported, and nothing is
+/// written there. `raid fail`, `clear` and `insert` of a disk that is known to be bad rebuild it
+/// from the others; with --force parity is computed for the present data.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Verify {
     name: ArrayName,
     #[serde(default)]
     volume: VolumeName,
-    /// Make parity anew, and other copies like the first, where they differ; of RAID6 the one strip
-    /// that is wrong
+    /// Compute differing parity again, and overwrite differing copies with the first; with RAID6
+    /// rewrite the wrong strip
     repair: bool,
-    /// With --repair: RAID6 makes parity anew for the data as it is also where it cannot be told
-    /// which strips are wrong
+    /// With --repair: RAID6 computes parity for the present data even if the wrong strips cannot be
+    /// identified
     force: bool,
     rate: Option<VerifyRate>,
     end: EndIt,

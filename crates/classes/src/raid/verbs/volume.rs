@@ -15,18 +15,18 @@ const INTEL_RESERVED: u64 = 2 << 20;
 /// Members of larger disks end on such a boundary, as firmware has them.
 pub(super) const ROUND: u64 = 1 << 20;
 
-/// What both verbs take.
+/// Arguments of both verbs.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct How {
-    /// Bytes of each disk to use; absent: all there is
+    /// Bytes of each disk to use; absent: all free space
     #[schemars(extend("x-short" = "S"))]
     pub(super) size: Option<Bytes>,
-    /// Strip: a power of two
+    /// Strip size in bytes, a power of two
     #[serde(default = "strip")]
     #[schemars(extend("x-short" = "s"))]
     pub(super) strip: Bytes,
-    /// What a crash costs: with "resync" all parity is made anew; with "ppl" (Intel, RAID5) a log
-    /// of partial parity is kept, and nothing is resynced
+    /// Consistency policy after a crash: "resync" computes all parity again; "ppl" (Intel, RAID5)
+    /// keeps a log of partial parity, so that nothing is resynced
     #[serde(default)]
     consistency: Policy,
     assume_same: Same,

@@ -6,8 +6,8 @@ use std::ops::Range;
 use bio::{Errno, Status, append_range};
 
 use super::map::{Shape, Spot};
-use super::rows::Outcome;
 use super::shared::Table;
+use super::stripes::Outcome;
 use super::task_util::{Wipe, bit, is_members_fault, wipe};
 use super::tasks::Work;
 

@@ -11,7 +11,7 @@
 //!      end with EIO, as flushes do.
 //!  O2  Debts are noted and paid by the holder of the row.
 //!  O3  It is kept in memory: when that is lost, the volume is dirty (J8 of `geom`) and lacks a
-//!      member (A3 of `set`), and is started by force alone.
+//!      member (A3 of `members`), and is started by force alone.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
@@ -21,8 +21,8 @@ use bio::Op;
 use bio::sync::{Mutex, MutexGuard};
 use geom::Edge;
 
-use super::rows::Rows;
 use super::shared::{Leaves, Table};
+use super::stripes::Rows;
 use super::task_util::{Ask, Manner, ask, more};
 
 /// Pieces of parity that may be owed before writes to rows end with EIO, each of a window at most;

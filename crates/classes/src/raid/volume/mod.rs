@@ -1,12 +1,12 @@
 //! Data path of a volume of an array: the places of its bytes, and how they are read, written and
 //! repaired.
 //!
-//! * `map` is the geometry; `rows` writes rows with parity, `reconstruct` reads and solves them,
+//! * `map` is the geometry; `stripes` writes rows with parity, `reconstruct` reads and solves them,
 //!   `send` sends requests to their members; `zero` zeroes them.
 //! * `log` writes the log of partial parity before rows, where it is kept. `ppl_accounting` makes
 //!   its entries, and `replay` replays it at the start.
 //! * `layer` is the data path; `tasks` does operations on more than one member.
-//! * `shared` is the state used by the cores; `pass` fills members and makes copies and parity
+//! * `shared` is the state used by the cores; `sweep` fills members and makes copies and parity
 //!   right; `verify` compares them, and `locate` finds the wrong strip where there are two
 //!   parities.
 
@@ -16,13 +16,13 @@ mod locate;
 pub(crate) mod log;
 pub(crate) mod map;
 mod missed_parity;
-pub(crate) mod pass;
 mod ppl_accounting;
 mod reconstruct;
 pub(crate) mod replay;
-mod rows;
 mod send;
 mod shared;
+mod stripes;
+pub(crate) mod sweep;
 mod task_util;
 mod tasks;
 pub(crate) mod verify;

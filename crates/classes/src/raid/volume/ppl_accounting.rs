@@ -25,8 +25,8 @@ use std::ops::Range;
 use bio::{Errno, Segs, parity};
 
 use super::log::{Log, Stop};
-use super::rows::{Rows, Touch, Turn};
 use super::shared::{Leaves, Table};
+use super::stripes::{Rows, Touch, Turn};
 use crate::raid::imsm::ppl::Entry;
 
 /// The same bytes of strips that follow each other.

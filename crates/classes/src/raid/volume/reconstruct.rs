@@ -3,8 +3,8 @@
 use bio::{Errno, Op, Segs, parity};
 
 use super::map::Row;
-use super::rows::{Rows, Window};
 use super::shared::Table;
+use super::stripes::{Rows, Window};
 use super::task_util::{Ask, Manner, add, ask, bit, blocks, copy, part, scale, sums};
 
 /// Contents of a window, by slot; and memory that is still free.

@@ -20,11 +20,11 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use bio::{Errno, parity};
-use geom::{Core, Edge, GeomId, Switchboard};
+use geom::{Core, Edge, GeomId, Notifier};
 
 use super::log::{Place, area};
 use super::map::Shape;
-use crate::raid::geom::Told;
+use crate::raid::geom::Message;
 use crate::raid::imsm::ppl::{self, Entry, Purpose};
 
 /// Bytes of each strip that are worked on at once.
@@ -95,16 +95,16 @@ impl Rectangle {
 }
 
 /// Replays; the end is reported to the geom.
-pub(crate) fn start(board: &Switchboard, geom: GeomId, replay: Replay) {
-    let back = board.clone();
-    board.call(
+pub(crate) fn start(notifier: &Notifier, geom: GeomId, replay: Replay) {
+    let back = notifier.clone();
+    notifier.call(
         0,
         Box::new(move |core| {
             let (on, core) = (core, core.clone());
             let name = replay.name.clone();
             on.spawn_for("raid replay", &name, async move {
                 let result = replay.run(&core).await;
-                back.tell(geom, Box::new(Told::Replayed { volume: replay.key, result }));
+                back.post(geom, Box::new(Message::Replayed { volume: replay.key, result }));
             });
         }),
     );

@@ -1,11 +1,11 @@
 //! Sending of a row to its members, and repair after their failures. The invariants are those of
-//! [`super::rows`]: R4 to R8.
+//! [`super::stripes`]: R4 to R8.
 
 use bio::{Errno, Op, Segs};
 
 use super::log::{Sending, Stop};
-use super::rows::{Outcome, Rows, Turn};
 use super::shared::{Leaves, Table};
+use super::stripes::{Outcome, Rows, Turn};
 use super::task_util::{Ask, Manner, add, ask, bit, is_members_fault, more, part};
 
 /// Parities before a row is written, and memory for one more block.

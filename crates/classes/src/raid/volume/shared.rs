@@ -16,15 +16,15 @@ use std::task::{Poll, Waker};
 
 use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
-use geom::{Edge, GeomId, Switchboard};
+use geom::{Edge, GeomId, Notifier};
 
 use super::log::{Log, Place};
 use super::map::Shape;
 use super::missed_parity::Owed;
 use super::task_util::bit;
-use crate::members::{Court, Lanes, Loads, Number, Own, RangeLocks, Report, WriteGate};
+use crate::members::{Loads, Number, Own, PartialFailures, PerCore, RangeLocks, Report, WriteGate};
 use crate::raid::class::Tunables;
-use crate::raid::geom::Told;
+use crate::raid::geom::Message;
 
 /// The role of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,11 +82,11 @@ impl Table {
 
 /// What one core keeps, of its own.
 #[derive(Default)]
-pub(crate) struct LaneState {
+pub(crate) struct CoreState {
     pub(crate) table: Arc<Table>,
 }
 
-impl Own for LaneState {
+impl Own for CoreState {
     type Table = Table;
     type Left = ();
     /// Members that have everything, and for volumes with copies their load of reads; places count
@@ -150,7 +150,7 @@ pub(crate) struct Shared {
     pub(crate) deletes: AtomicBool,
     /// Slots of members that do not take WRITE ZEROES, as far as that is known (a bit a slot).
     pub(crate) no_zeroes: AtomicU64,
-    pub(crate) board: Switchboard,
+    pub(crate) notifier: Notifier,
     pub(crate) geom: GeomId,
     pub(crate) tunables: Tunables,
     /// Bytes a second that a pass may do; zero: as fast as it goes.
@@ -162,21 +162,21 @@ pub(crate) struct Shared {
     pub(crate) uneven: AtomicBool,
     /// Result of the running or the last comparison.
     verified: Mutex<Report>,
-    lanes: Lanes<LaneState>,
-    court: Court<Arc<Mutex<Answer>>>,
+    lanes: PerCore<CoreState>,
+    failures: PartialFailures<Arc<Mutex<Answer>>>,
 }
 
 impl Shared {
     pub(crate) fn new(
-        board: Switchboard,
+        notifier: Notifier,
         geom: GeomId,
         of: Kind,
         tunables: Tunables,
         rate: Arc<AtomicU64>,
     ) -> Arc<Shared> {
         let Kind { key, name, shape, sector, log } = of;
-        let cores = board.cores().max(1);
-        let (tell, wake, free) = (board.clone(), board.clone(), board.clone());
+        let cores = notifier.cores().max(1);
+        let (tell, wake, free) = (notifier.clone(), notifier.clone(), notifier.clone());
         // Rows are locked by their place on the members; copies by their place on the volume.
         let stride = if shape.parities() > 0 { shape.strip } else { 0 };
         Arc::new(Shared {
@@ -184,7 +184,7 @@ impl Shared {
             name,
             gate: WriteGate::new(
                 cores,
-                move |word| tell.tell(geom, Box::new(Told::Gate(key, word))),
+                move |word| tell.post(geom, Box::new(Message::Gate(key, word))),
                 move |core, ticket| wake.restart(core, ticket),
             ),
             ranges: RangeLocks::new(stride, move |core, ticket| free.restart(core, ticket)),
@@ -197,11 +197,11 @@ impl Shared {
             owed: Owed::default(),
             uneven: AtomicBool::new(false),
             verified: Mutex::default(),
-            lanes: Lanes::new(cores),
-            court: Court::default(),
+            lanes: PerCore::new(cores),
+            failures: PartialFailures::default(),
             shape,
             sector,
-            board,
+            notifier,
             geom,
             tunables,
             rate,
@@ -225,13 +225,13 @@ impl Shared {
     }
 
     /// Says something to the geom.
-    pub(crate) fn tell(&self, told: Told) {
-        self.board.tell(self.geom, Box::new(told));
+    pub(crate) fn post(&self, message: Message) {
+        self.notifier.post(self.geom, Box::new(message));
     }
 
     /// A member failed a request that no task waits for.
     pub(crate) fn accuse(&self, slot: usize, error: Errno, leaves: Leaves) {
-        self.tell(Told::Failed { volume: self.key, slot, gone: error == Errno::NxIo, leaves });
+        self.post(Message::Failed { volume: self.key, slot, gone: error == Errno::NxIo, leaves });
     }
 
     /// A row is left for which it is unknown whether its parity matches the data of its members.
@@ -239,7 +239,7 @@ impl Shared {
     /// drained.
     pub(super) fn row_is_uneven(&self) {
         self.uneven.store(true, SeqCst);
-        self.tell(Told::Uneven(self.key));
+        self.post(Message::Uneven(self.key));
     }
 
     /// Whether all parity is on the members that is to be there, or known not to be.
@@ -262,12 +262,12 @@ impl Shared {
     /// A member could not read something; with `mended` it was written there anew.
     pub(crate) fn read_failed(&self, slot: usize, error: Errno, mended: bool) {
         let gone = error == Errno::NxIo;
-        self.tell(Told::Unread { volume: self.key, slot, gone, mended });
+        self.post(Message::Unread { volume: self.key, slot, gone, mended });
     }
 
     /// The core's own, for that core's thread: held for a few instructions.
     #[inline]
-    pub(crate) fn lane(&self, core: u32) -> RefMut<'_, LaneState> {
+    pub(crate) fn lane(&self, core: u32) -> RefMut<'_, CoreState> {
         self.lanes.own(core as usize)
     }
 
@@ -334,12 +334,12 @@ impl Shared {
         leaves: Leaves,
     ) -> bool {
         let answer = Arc::new(Mutex::new(Answer::default()));
-        let Some(number) = self.court.open(waits, answer.clone()) else { return false };
+        let Some(number) = self.failures.open(waits, answer.clone()) else { return false };
         for slot in (0..self.shape.members()).filter(|slot| failed & bit(*slot) != 0) {
             let gone = gone & bit(slot) != 0;
-            self.tell(Told::Failed { volume: self.key, slot, gone, leaves });
+            self.post(Message::Failed { volume: self.key, slot, gone, leaves });
         }
-        self.tell(Told::Judge { volume: self.key, number });
+        self.post(Message::Judge { volume: self.key, number });
         poll_fn(|cx| {
             let mut answer = answer.lock();
             match answer.given {
@@ -355,7 +355,7 @@ impl Shared {
 
     /// The geom has received all failures that a write reported.
     pub(crate) fn heard(&self, number: Number) {
-        self.court.heard(number);
+        self.failures.heard(number);
     }
 
     fn answer(all: Vec<Arc<Mutex<Answer>>>, given: bool) {
@@ -371,13 +371,13 @@ impl Shared {
 
     /// Lets those go that wait for none of the slots still `open` (a bit a slot).
     pub(crate) fn release(&self, open: u64) {
-        Self::answer(self.court.released(open), true);
+        Self::answer(self.failures.released(open), true);
     }
 
     /// Requests that wait for one of these slots end with an error: no record says that these
     /// members lack the written data.
     pub(crate) fn refuse(&self, slots: u64) {
-        Self::answer(self.court.refused(slots), false);
+        Self::answer(self.failures.refused(slots), false);
     }
 
     /// The volume is removed: waiting and later requests end with an error.
@@ -385,9 +385,9 @@ impl Shared {
         self.sick.store(true, SeqCst);
         self.round.store(0, SeqCst);
         self.verified().running = false;
-        Self::answer(self.court.closed(), false);
+        Self::answer(self.failures.closed(), false);
         for (core, ticket) in self.gate.evict() {
-            self.board.restart(core, ticket);
+            self.notifier.restart(core, ticket);
         }
     }
 }
@@ -413,8 +413,8 @@ mod tests {
         let place = Place { at: 8192, bytes: 1 << 20, signature: 1 };
         let log = Some(Log::new(place, 3, true, false));
         let of = Kind { key: 1, name: "v".into(), shape, sector: 512, log };
-        let (board, rate) = (Switchboard::default(), Arc::default());
-        Shared::new(board, GeomId::default(), of, Tunables::default(), rate)
+        let (notifier, rate) = (Notifier::default(), Arc::default());
+        Shared::new(notifier, GeomId::default(), of, Tunables::default(), rate)
     }
 
     /// All parity was made right while a row was left in an unknown state, before the geom is

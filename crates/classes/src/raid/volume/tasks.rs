@@ -20,8 +20,8 @@ use bio::{Errno, Op, Segs, Status};
 use geom::Core;
 
 use super::map::Piece;
-use super::rows::{Outcome, Rows, What, Window};
 use super::shared::{Leaves, Shared, Table};
+use super::stripes::{Outcome, Rows, What, Window};
 use super::task_util::{Ask, Manner, ask, bit, blocks, copy, is_members_fault, join, part};
 
 /// Rows of one request that are worked on at once; more wait for these.
@@ -336,8 +336,8 @@ pub(crate) fn settle(shared: &Arc<Shared>) {
         return;
     }
     let shared = shared.clone();
-    let board = shared.board.clone();
-    board.call(
+    let notifier = shared.notifier.clone();
+    notifier.call(
         0,
         Box::new(move |core| {
             let (on, core) = (core, core.clone());

@@ -23,8 +23,8 @@ use geom::Core;
 use super::locate::{Blame, locate};
 use super::map::{Piece, Row, Spot};
 use super::reconstruct::Contents;
-use super::rows::{Rows, Window};
 use super::shared::{Leaves, Shared, Table};
+use super::stripes::{Rows, Window};
 use super::task_util::{Ask, Manner, WINDOW, add, ask, blocks, copy, join, part, same};
 use crate::members::{Ill, Place, Report, differences, pay};
 
@@ -55,8 +55,8 @@ pub(crate) fn begin(shared: &Arc<Shared>, wish: Wish) {
         };
         report.round
     };
-    let (shared, board) = (shared.clone(), shared.board.clone());
-    board.call(
+    let (shared, notifier) = (shared.clone(), shared.notifier.clone());
+    notifier.call(
         0,
         Box::new(move |core| {
             let (on, core) = (core, core.clone());

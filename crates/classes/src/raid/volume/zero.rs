@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::{Errno, Flags, Op, Segs, Status};
 use geom::Edge;
 
-use super::rows::{Outcome, Rows, What, Window};
+use super::stripes::{Outcome, Rows, What, Window};
 use super::task_util::{Ask, Manner, WINDOW, ask, bit, join, part};
 use super::tasks::Work;
 use crate::members::zero_page;

@@ -15,7 +15,7 @@ const KNOBS: &[Knob] = &[
         min: 16,
         default: 8192,
         max: 65536,
-        doc: "KiB of one client, after which others go first",
+        doc: "KiB of one client, after which others are served",
     },
 ];
 const WAIT: usize = 0;
@@ -23,7 +23,7 @@ const BATCH: usize = 1;
 
 pub(super) const KIND: Kind = Kind {
     name: "as",
-    doc: "anticipatory: after each request a little time for its client's next",
+    doc: "anticipatory: waits briefly after a request for the next one of its client",
     knobs: KNOBS,
     shares: false,
     make: |knobs| Box::new(Anticipatory::new(knobs)),

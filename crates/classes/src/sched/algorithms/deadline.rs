@@ -28,14 +28,14 @@ const KNOBS: &[Knob] = &[
         min: 1,
         default: 16,
         max: 1024,
-        doc: "requests of one direction in turn",
+        doc: "requests of one direction in a batch",
     },
     Knob {
         name: "writes_starved",
         min: 1,
         default: 2,
         max: 64,
-        doc: "batches of reads before writes that wait",
+        doc: "batches of reads before waiting writes",
     },
 ];
 const QUEUE_DEPTH: usize = 0;
@@ -46,7 +46,7 @@ const WRITES_STARVED: usize = 4;
 
 pub(super) const KIND: Kind = Kind {
     name: "deadline",
-    doc: "in the order of the disk, reads first, with a deadline for each request",
+    doc: "in order of disk addresses, reads first, with a deadline for each request",
     knobs: KNOBS,
     shares: false,
     make: |knobs| Box::new(Deadline::new(knobs)),

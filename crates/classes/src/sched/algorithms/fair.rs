@@ -23,14 +23,14 @@ const KNOBS: &[Knob] = &[
         min: 0,
         default: 8192,
         max: 1 << 20,
-        doc: "bytes that a request counts for beside its own",
+        doc: "bytes added to the size of each request",
     },
     Knob {
         name: "burst_ms",
         min: 1,
         default: 100,
         max: 60_000,
-        doc: "ms for which what a limit allows is saved up",
+        doc: "ms for which unused limits accumulate",
     },
 ];
 const QUEUE_DEPTH: usize = 0;
@@ -42,7 +42,7 @@ const SCALE: u64 = 1 << 10;
 
 pub(super) const KIND: Kind = Kind {
     name: "fair",
-    doc: "parts by weight, limits by requests and bytes a second",
+    doc: "shares by weight, limits of requests and bytes per second",
     knobs: KNOBS,
     shares: true,
     make: |knobs| Box::new(Fair::new(knobs)),

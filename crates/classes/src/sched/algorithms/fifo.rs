@@ -15,7 +15,7 @@ const QUEUE_DEPTH: usize = 0;
 
 pub(super) const KIND: Kind = Kind {
     name: "fifo",
-    doc: "in the order in which they come",
+    doc: "in order of arrival",
     knobs: KNOBS,
     shares: false,
     make: |knobs| Box::new(Fifo { knobs, queue: VecDeque::new(), in_flight: 0 }),

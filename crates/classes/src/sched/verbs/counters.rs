@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{chosen, with};
 use crate::sched::class::SchedClass;
 
-/// Show what every client of a scheduler got, and how long it waited
+/// Show throughput and waiting times of each client
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Stats {
     /// Schedulers; absent: all
@@ -73,7 +73,7 @@ fn table(stats: &Value) -> String {
     out
 }
 
-/// Start the counters of schedulers again
+/// Reset the counters of schedulers
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Reset {
     /// Schedulers: DISK.sched. or DISK

@@ -6,11 +6,11 @@ use super::{find, with};
 use crate::sched::class::SchedClass;
 use crate::words::Force;
 
-/// Take a scheduler away
+/// Remove a scheduler
 ///
-/// One that was inserted is taken out from under those who use it, while they work; waiting
-/// requests go to the disk first. If that does not end in time it stays. One that was created and
-/// is open goes only with --force.
+/// An inserted scheduler is removed without disturbing its users; waiting requests are sent to the
+/// disk first. If this does not end in time, the scheduler stays. A created scheduler that is open
+/// is removed only with --force.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Destroy {
     /// Schedulers: DISK.sched. or DISK

@@ -6,30 +6,31 @@ use serde_json::json;
 
 use super::destroy::take_away;
 use super::with;
-use crate::members::hand;
+use crate::members::provider_access;
 use crate::sched::class::SchedClass;
 use crate::sched::clients::Classify;
 use crate::sched::{NAME, algorithms};
 
-/// What both take.
+/// Arguments of both verbs.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 struct Place {
     /// Providers
     #[schemars(length(min = 1))]
     disks: Vec<String>,
-    /// Which algorithm
+    /// Scheduling algorithm
     #[serde(default = "algorithm")]
     #[schemars(extend("x-short" = "a", "enum" = algorithms::NAMES))]
     algorithm: String,
-    /// KEY=VALUE, with commas between several: of the algorithm, or weight, iops, kbps of every
-    /// client, or CLIENT.weight and so on, and CLIENT.burst_ms, of one: 7 is session or process 7,
-    /// iqn.x an initiator, iqn.x/3 its LUN 3, mirror rebuild gm0 a pass
+    /// Options as KEY=VALUE, separated by commas: options of the algorithm; weight, iops and kbps
+    /// of every client; or CLIENT.weight and so on, and CLIENT.burst_ms, of one client. As CLIENT,
+    /// 7 is session or process 7, iqn.x an initiator, iqn.x/3 its LUN 3, mirror rebuild gm0 a
+    /// background pass
     // The letter would be that of --output.
     #[serde(default)]
     options: Option<String>,
-    /// By what clients are told apart; process: of this machine, that work on the file by FUSE
-    /// which `attach --list --json` names (loop and NBD devices: the kernel)
+    /// Classification of requests into clients; process: processes of this machine that use the
+    /// FUSE file listed by `attach --list --json` (loop and NBD devices: the kernel)
     #[serde(default = "classify")]
     #[schemars(extend("x-short" = "c", "enum" = Classify::WORDS))]
     classify: String,
@@ -50,13 +51,13 @@ pub(super) struct Placed {
     names: Vec<String>,
 }
 
-/// Slip a scheduler in under those who use a disk, while they work
+/// Insert a scheduler under a disk without disturbing its users
 ///
-/// Those who use the disk now go on as they are, and their requests go through the scheduler; they
-/// stay open and mounted. The scheduler's provider has the disk's name from then on, also for
-/// consumers that come later, and the disk's is called DISK.sched. until the scheduler is
-/// destroyed. If requests under way do not end in time, nothing is changed. It is no part of the
-/// configuration, in which DISK.sched. cannot be named, and gone at the next start.
+/// Users of the disk stay open and mounted, and their requests pass through the scheduler. The
+/// scheduler's provider has the name of the disk, also for new consumers; the disk's own provider
+/// is named DISK.sched. until the scheduler is destroyed. If requests in progress do not end in
+/// time, nothing is changed. An inserted scheduler is not part of the configuration, in which
+/// DISK.sched. cannot be named, and does not exist after the next start.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Insert(Place);
@@ -72,9 +73,9 @@ impl Verb<SchedClass> for Insert {
     }
 }
 
-/// Put a scheduler on a disk, with a provider of its own
+/// Create a scheduler above a disk, with its own provider
 ///
-/// The disk stays as it is; what opens DISK.sched. goes through the scheduler.
+/// The disk stays unchanged; requests to DISK.sched. pass through the scheduler.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Create(Place);
@@ -99,7 +100,7 @@ fn place(
     let Place { disks, algorithm, options, classify } = asked;
     let params = json!({ "algorithm": algorithm, "options": options, "classify": classify });
     let below: Vec<_> =
-        disks.iter().map(|disk| hand::find(control, disk)).collect::<Result<_, _>>()?;
+        disks.iter().map(|disk| provider_access::find(control, disk)).collect::<Result<_, _>>()?;
     let (mut made, mut geoms) = (Vec::new(), Vec::new());
     for (disk, below) in disks.iter().zip(below) {
         let name = format!("{disk}.{NAME}.");

@@ -4,18 +4,18 @@ use bio::Errno;
 use geom::{Consent, Control, Deserialize, Error, GeomId, JsonSchema, Said, Verb};
 
 use super::is_own;
-use crate::members::{hand, known};
+use crate::members::{provider_access, verb_util};
 use crate::span::class::SpanClass;
 use crate::span::geom::{SpanGeom, Way};
 use crate::span::{Span, SpanLabel};
 use crate::words::{Force, Hardcode};
 
-/// Add a provider at the end, while the others are in use
+/// Add a provider at the end, even while it is in use
 ///
-/// The size grows; those above are told. Of a labelled one all labels are written again.
+/// The size grows, and layers above are notified. If it has labels, all of them are written again.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Append {
-    /// Its name, without the class
+    /// Name, without the class
     name: String,
     /// The provider
     member: String,
@@ -37,9 +37,9 @@ impl<S: Span> Verb<SpanClass<S>> for Append {
         let geom = geom::named(&control.topology, S::NAME, &self.name)?;
         let name = control.topology.geom_name(geom).to_owned();
         let member = self.member;
-        let new = hand::find(control, &member)?;
-        known::check_member(control, S::NAME, &member, self.force.0, is_own::<S>)?;
-        let (sector, media) = hand::sizes(control, new);
+        let new = provider_access::find(control, &member)?;
+        verb_util::check_member(control, S::NAME, &member, self.force.0, is_own::<S>)?;
+        let (sector, media) = provider_access::sizes(control, new);
         let known =
             control.topology.with(geom, |g: &mut SpanGeom<S>, _| (g.is_manual(), g.identity()));
         let going = || Error::new(Errno::NxIo, format!("{name} is going"));
@@ -88,8 +88,8 @@ fn relabel<S: Span>(
         // At its present place, though its provider may have grown since: bytes behind it stay.
         let (sector, at) = (way.sector_bytes, way.bytes);
         let newest = way.number + 1 == count;
-        let written =
-            hand::read(control, &way.name, way.edge, at, sector as usize).and_then(|old| {
+        let written = provider_access::read(control, &way.name, way.edge, at, sector as usize)
+            .and_then(|old| {
                 let home = match S::decode(&old) {
                     Ok(label) if !newest => label.home,
                     _ if newest && hardcode => way.name.clone(),
@@ -107,7 +107,7 @@ fn relabel<S: Span>(
                 };
                 let mut bytes = S::encode(&label);
                 bytes.resize(sector as usize, 0);
-                hand::write(control, &way.name, way.edge, at, bytes)
+                provider_access::write(control, &way.name, way.edge, at, bytes)
             });
         let Err(e) = written else { continue };
         if e.kind == Errno::TimedOut {
@@ -123,7 +123,7 @@ fn relabel<S: Span>(
         }
         for (way, at, old) in before {
             // What cannot be put back stays: one old label is enough for the old whole.
-            let _ = hand::write(control, &way.name, way.edge, at, old);
+            let _ = provider_access::write(control, &way.name, way.edge, at, old);
         }
         return Err(e);
     }

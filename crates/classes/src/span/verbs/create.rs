@@ -4,16 +4,16 @@ use geom::{Class, Control, Create as Request, Deserialize, Error, JsonSchema, Pr
 use serde_json::Value;
 
 use super::Members;
-use crate::members::{hand, known};
+use crate::members::{provider_access, verb_util};
 use crate::span::Span;
 use crate::span::class::SpanClass;
 
-/// What it takes.
+/// Arguments of `create`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(bound = "")]
 #[schemars(bound = "S: Span")]
 pub(crate) struct Create<S: Span> {
-    /// Its name, without the class
+    /// Name, without the class
     name: String,
     members: Members<S>,
     #[serde(flatten)]
@@ -28,12 +28,12 @@ impl<S: Span> Verb<SpanClass<S>> for Create<S> {
 
     fn run(self, class: &SpanClass<S>, control: &mut Control) -> Result<Value, Error> {
         let (name, names) = (self.name.as_str(), &self.members.names);
-        known::check_name(name)?;
+        verb_util::check_name(name)?;
         let members: Result<Vec<ProviderId>, Error> =
-            names.iter().map(|member| hand::find(control, member)).collect();
+            names.iter().map(|member| provider_access::find(control, member)).collect();
         let members = members?;
         let params = serde_json::to_value(&self.params).unwrap_or_default();
         control.call(|t| class.create(t, &Request { name, members: &members, params: &params }))?;
-        known::up(control, S::NAME, name, names)
+        verb_util::up(control, S::NAME, name, names)
     }
 }

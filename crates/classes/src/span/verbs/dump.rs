@@ -3,7 +3,7 @@
 use geom::{Control, Error};
 use serde_json::{Value, json};
 
-use crate::members::known;
+use crate::members::verb_util;
 use crate::span::Span;
 
 /// Shows the content of the records.
@@ -11,7 +11,7 @@ pub(super) fn dump<S: Span>(control: &mut Control, members: &[String]) -> Result
     let mut text = String::new();
     let mut all = Vec::new();
     for member in members {
-        let label = known::read(control, S::NAME, member, S::decode)?;
+        let label = verb_util::read(control, S::NAME, member, S::decode)?;
         text += &format!(
             "Metadata on {member}:\n    name: {}\n      id: {}\n      no: {}\n     all: {}\n",
             label.name, label.id, label.number, label.count

@@ -5,17 +5,17 @@ use geom::{Consent, Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::{Members, is_own, write_label};
-use crate::members::{hand, known};
+use crate::members::{provider_access, verb_util};
 use crate::span::class::SpanClass;
 use crate::span::{Span, SpanLabel};
 use crate::words::{self, Force, Hardcode};
 
-/// What it takes.
+/// Arguments of `label`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(bound = "")]
 #[schemars(bound = "S: Span")]
 pub(crate) struct Label<S: Span> {
-    /// Its name, without the class
+    /// Name, without the class
     name: String,
     members: Members<S>,
     #[serde(flatten)]
@@ -37,7 +37,7 @@ impl<S: Span> Verb<SpanClass<S>> for Label<S> {
 
     fn run(self, class: &SpanClass<S>, control: &mut Control) -> Result<Value, Error> {
         let (name, members) = (self.name.as_str(), &self.members.names);
-        known::check_name(name)?;
+        verb_util::check_name(name)?;
         if control.topology.find_geom(S::NAME, name).is_some() {
             let what = format!("a {0} {name} is there already; `ashlar {0} stop {name}`", S::NAME);
             return Err(Error::new(Errno::Exist, what));
@@ -50,20 +50,20 @@ impl<S: Span> Verb<SpanClass<S>> for Label<S> {
             if members.iter().take(i).any(|m| m == member) {
                 return Err(Error::inval(format!("{member} is named twice")));
             }
-            let on = hand::find(control, member)?;
-            sector = sector.max(u64::from(hand::sizes(control, on).0));
-            known::check_member(control, S::NAME, member, self.force.0, is_own::<S>)?;
+            let on = provider_access::find(control, member)?;
+            sector = sector.max(u64::from(provider_access::sizes(control, on).0));
+            verb_util::check_member(control, S::NAME, member, self.force.0, is_own::<S>)?;
         }
         let strip = S::strip(&self.params);
         S::check_strip(strip, sector)?;
-        let id = known::new_id(control, name);
+        let id = verb_util::new_id(control, name);
         class.stopped.start(name);
         // Labels of another life go first, so that no half of two of them is ever put together.
         for member in members {
             write_label::<S>(control, member, None)?;
         }
         for (number, member) in members.iter().enumerate() {
-            let on = hand::find(control, member)?;
+            let on = provider_access::find(control, member)?;
             let label = SpanLabel {
                 name: name.to_owned(),
                 id,
@@ -71,10 +71,10 @@ impl<S: Span> Verb<SpanClass<S>> for Label<S> {
                 count: members.len() as u16,
                 strip,
                 home: if self.hardcode.0 { member.clone() } else { String::new() },
-                provider_bytes: hand::sizes(control, on).1,
+                provider_bytes: provider_access::sizes(control, on).1,
             };
             write_label::<S>(control, member, Some(&label))?;
         }
-        known::up(control, S::NAME, name, members)
+        verb_util::up(control, S::NAME, name, members)
     }
 }

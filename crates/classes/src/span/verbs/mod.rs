@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use super::class::SpanClass;
 use super::{Span, SpanLabel};
-use crate::members::follow::Placed;
 use crate::members::frame::FrameError;
+use crate::members::relocate::Placed;
 use crate::members::verbs::{Labelled, LastSector};
-use crate::members::{Stopped, hand, known};
+use crate::members::{Stopped, provider_access, verb_util};
 
 impl<S: Span> Labelled for SpanClass<S> {
     fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
@@ -28,7 +28,7 @@ impl<S: Span> Labelled for SpanClass<S> {
     }
 
     fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error> {
-        known::clear(control, S::NAME, members, &format!("label of {}", S::NAME), S::decode)
+        verb_util::clear(control, S::NAME, members, &format!("label of {}", S::NAME), S::decode)
     }
 
     fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
@@ -101,16 +101,16 @@ fn write_label<S: Span>(
     member: &str,
     label: Option<&SpanLabel>,
 ) -> Result<(), Error> {
-    hand::writing(
+    provider_access::writing(
         control,
         S::NAME,
         member,
         |_, _| Ok(()),
         |control, edge| {
-            let (at, old) = hand::last(control, member, edge)?;
+            let (at, old) = provider_access::last(control, member, edge)?;
             let mut sector = label.map(S::encode).unwrap_or_default();
             sector.resize(old.len(), 0);
-            hand::write(control, member, edge, at, sector)
+            provider_access::write(control, member, edge, at, sector)
         },
     )
 }

@@ -6,9 +6,9 @@ use super::work_as;
 use crate::trim::class::TrimClass;
 use crate::trim::params::TrimParams;
 
-/// Change how eagerly deletes are sent
+/// Change the sending of queued deletes
 ///
-/// What is not given stays as it is.
+/// Settings that are not given stay unchanged.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Configure {
     /// The queue: the name of its provider, such as d0.trim

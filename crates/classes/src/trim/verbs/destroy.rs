@@ -7,10 +7,10 @@ use super::queue;
 use crate::trim::class::TrimClass;
 use crate::trim::geom::TrimGeom;
 
-/// Take a queue out from under those who use it, while they work
+/// Remove a TRIM queue without disturbing its users
 ///
-/// Queued deletes are dropped: `trim now --wait` before this has it sent. The command that is with
-/// the device is waited for; when it does not end in 10 seconds, everything stays.
+/// Queued deletes are dropped: use `trim now --wait` first to send them. The command in progress on
+/// the device is waited for; if it does not end in 10 seconds, the queue stays.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Destroy {
     /// The queue: the name of its provider, such as d0.trim
@@ -25,8 +25,9 @@ impl Verb<TrimClass> for Destroy {
     fn run(self, _: &TrimClass, control: &mut Control) -> Result<Said, Error> {
         let on = self.name.as_str();
         let (geom, shared) = queue(control, on)?;
-        shared.desk.set_open(false);
-        let ended = control.wait_until(GATE_DEADLINE, |_| shared.desk.fill().in_flight.0 == 0);
+        shared.delete_queue.set_open(false);
+        let ended =
+            control.wait_until(GATE_DEADLINE, |_| shared.delete_queue.fill().in_flight.0 == 0);
         let removed = match ended {
             true => control.remove(geom),
             false => {
@@ -37,7 +38,7 @@ impl Verb<TrimClass> for Destroy {
         };
         if let Err(e) = removed {
             let _ = control.topology.with(geom, |g: &mut TrimGeom, _| {
-                g.shared.desk.set_open(g.open.w > 0);
+                g.shared.delete_queue.set_open(g.open.w > 0);
             });
             return Err(e);
         }

@@ -48,7 +48,7 @@ pub(super) fn work_as(
         Ok(new)
     });
     if let Some(new) = changed.transpose()? {
-        shared.desk.configure(new.policy(), new.pacing());
+        shared.delete_queue.configure(new.policy(), new.pacing());
     }
     Ok(())
 }

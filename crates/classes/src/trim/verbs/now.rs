@@ -11,21 +11,22 @@ use crate::trim::class::TrimClass;
 /// How often `--wait` reports its progress.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Send all that was deleted and is not written again, as fstrim does
+/// Send all queued deletes to the device now, as fstrim does
 ///
-/// Short ranges too, and those that had been given up. The share of the device's time and the care
-/// for others stay as they are. It goes on by itself: `trim list` shows how far it is, and --end
-/// ends it, also for those who wait for it; what is left waits in the queue as before.
+/// All ranges that were deleted and not written again are sent, including short and expired ones.
+/// The limits on the device's time and the priority of other requests stay in force. The run
+/// continues in the background: `trim list` shows its progress. --end ends it, also for clients
+/// that wait for it; remaining ranges stay in the queue.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Now {
     /// The queue: the name of its provider, such as d0.trim
     name: String,
-    /// Return when the device was told of what is queued now; show how far it is
+    /// Return after the ranges queued now have been sent; show the progress
     #[schemars(extend("x-short" = "w"))]
     wait: bool,
-    /// End the one that goes on
+    /// End the current run
     end: bool,
-    /// It was asked before, and has said how far it is
+    /// Repeated request that reports the progress
     #[schemars(extend("x-hidden" = true))]
     again: bool,
 }
@@ -41,16 +42,16 @@ impl Verb<TrimClass> for Now {
         let Now { name: on, wait, end, again } = self;
         let (_, shared) = queue(control, &on)?;
         if end {
-            let was = shared.desk.end_all();
+            let was = shared.delete_queue.end_all();
             let what = if was { "the full trim has ended" } else { "no full trim was going on" };
             return Ok(json!({ "message": format!("{on}: {what}"), "ended": was }));
         }
         if !again {
-            shared.desk.all(control.now_ns());
+            shared.delete_queue.all(control.now_ns());
         }
-        let done = |_: &Control| shared.desk.fill().told;
+        let done = |_: &Control| shared.delete_queue.fill().told;
         if wait && !control.wait_until(LOOK, done) {
-            let (done, all) = shared.desk.fill().done;
+            let (done, all) = shared.delete_queue.fill().done;
             return Ok(json!({ "unfinished": {
                 "what": format!("trim {on}"),
                 "done": done,
@@ -59,7 +60,7 @@ impl Verb<TrimClass> for Now {
                 "again": { "name": on, "wait": true, "again": true },
             }}));
         }
-        let fill = shared.desk.fill();
+        let fill = shared.delete_queue.fill();
         let (ranges, bytes) = (fill.queued.0 + fill.in_flight.0, fill.queued.1 + fill.in_flight.1);
         let seen = if wait { "" } else { "; `trim list` shows how far it is" };
         Ok(json!({

@@ -4,18 +4,18 @@ use bio::Errno;
 use geom::{Class, Control, Create as Request, Error, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 
-use crate::members::hand;
+use crate::members::provider_access;
 use crate::trim::NAME;
 use crate::trim::class::{TrimClass, says};
 use crate::trim::params::TrimParams;
 
-/// What both take.
+/// Arguments of both verbs.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 struct Place {
-    /// The provider over which it is put
+    /// Provider below the queue
     name: String,
-    /// Its name; absent: that of the provider with .trim behind it
+    /// Name of the queue; absent: name of the provider, followed by .trim
     #[serde(default, rename = "as")]
     called: Option<String>,
     #[serde(flatten)]
@@ -36,14 +36,14 @@ pub(super) struct Placed {
     provider: String,
 }
 
-/// Put a queue of deletes under all who use a provider, while they work
+/// Insert a TRIM queue under a provider without disturbing its users
 ///
-/// Deletes are acknowledged at once and sent to the device later, so deleted bytes do not read as
-/// zeroes any more. Where the provider promises that they do, those above may have passed the
-/// promise on to initiators: then --zeroes must be given. The queue has the provider's name
-/// meanwhile, and the provider the queue's. Nothing of the queue is kept on the disk: at the next
-/// start it is gone with what waited in it, and no data are lost by that. One that is to stay is in
-/// the configuration.
+/// Deletes are acknowledged at once and sent to the device later, so deleted bytes no longer read
+/// as zeroes. If the provider promises that they do, layers above may have passed this promise on
+/// to initiators: --zeroes is then required. While it is inserted, the queue has the name of the
+/// provider, and the provider the name of the queue. The queue is not stored on disk: after the
+/// next start it and its waiting deletes are gone, without loss of data. A permanent queue is part
+/// of the configuration.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Insert(Place);
@@ -55,7 +55,7 @@ impl Verb<TrimClass> for Insert {
 
     fn run(self, _: &TrimClass, control: &mut Control) -> Result<Placed, Error> {
         let (Place { name: on, params, .. }, name) = (&self.0, self.0.called());
-        let below = hand::find(control, on)?;
+        let below = provider_access::find(control, on)?;
         let t = &control.topology;
         if !says(t, below, "GEOM::candelete") {
             let what = format!(
@@ -77,10 +77,10 @@ impl Verb<TrimClass> for Insert {
     }
 }
 
-/// Make a provider with a queue of deletes over another
+/// Create a provider with a TRIM queue above another
 ///
-/// Those who use the provider below go on using it. The new one says that deleted bytes do not read
-/// as zeroes, unless --zeroes keep is given.
+/// Users of the provider below continue to use it. The new provider reports that deleted bytes do
+/// not read as zeroes, unless --zeroes keep is given.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Create(Place);
@@ -92,7 +92,7 @@ impl Verb<TrimClass> for Create {
 
     fn run(self, class: &TrimClass, control: &mut Control) -> Result<Placed, Error> {
         let (Place { name: on, params, .. }, name) = (&self.0, self.0.called());
-        let below = hand::find(control, on)?;
+        let below = provider_access::find(control, on)?;
         let params = serde_json::to_value(params).unwrap_or_default();
         let request = Request { name: &name, members: &[below], params: &params };
         control.call(|t| class.create(t, &request))?;

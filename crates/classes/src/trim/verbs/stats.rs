@@ -7,12 +7,12 @@ use super::queue;
 use crate::trim::class::TrimClass;
 use crate::trim::show;
 
-/// Show what a queue has done
+/// Show the statistics of a TRIM queue
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Stats {
     /// The queue: the name of its provider, such as d0.trim
     name: String,
-    /// Count from zero afterwards
+    /// Reset the counters afterwards
     #[schemars(extend("x-short" = "r"))]
     reset: bool,
 }

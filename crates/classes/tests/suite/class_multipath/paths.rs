@@ -254,8 +254,8 @@ fn paths_removed_with_requests_in_flight_lose_none() {
         let all: Vec<Outcome> = (0..8).map(|i| begin_write(&world, &open, i * 512, 3)).collect();
         assert!(wait(&mut world, 2000, || ways[0].held() == 8));
         // They end there, with an error, while the path is about to leave.
-        let (late, board) = (ways[0].clone(), world.control.topology.switchboard());
-        board.call(
+        let (late, notifier) = (ways[0].clone(), world.control.topology.notifier());
+        notifier.call(
             0,
             Box::new(move |core| {
                 let core = core.clone();

@@ -50,8 +50,8 @@ impl Way {
             (state.holds, state.in_transition) = (false, false);
             std::mem::take(&mut state.held)
         };
-        let board = world.control.topology.switchboard();
-        held.into_iter().for_each(|ticket| board.restart(0, ticket));
+        let notifier = world.control.topology.notifier();
+        held.into_iter().for_each(|ticket| notifier.restart(0, ticket));
     }
 
     pub fn held(&self) -> usize {
@@ -178,7 +178,7 @@ pub fn begin_write(world: &World, open: &Open, at: u64, fill: u8) -> Outcome {
     let edge = world.control.topology.edge(open.consumer);
     let outcome = Outcome::default();
     let place = outcome.clone();
-    world.control.topology.switchboard().call(
+    world.control.topology.notifier().call(
         0,
         Box::new(move |core| {
             let core = core.clone();

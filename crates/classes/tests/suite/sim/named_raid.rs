@@ -272,9 +272,9 @@ fn one_disk_goes_and_another_fails_to_zero() {
     }
 }
 
-/// R6 of `rows`: one disk is out. Of the two parities of a write one is taken, and the disk of the
-/// other is lost; no record can say so, for that of the first fails all writes by now. The row goes
-/// on with the remaining disks: nothing is put back, and it can be solved.
+/// R6 of `stripes`: one disk is out. Of the two parities of a write one is taken, and the disk of
+/// the other is lost; no record can say so, for that of the first fails all writes by now. The row
+/// goes on with the remaining disks: nothing is put back, and it can be solved.
 #[test]
 fn r6_a_parity_that_is_out_is_not_waited_for() {
     let mut rig = Rig::of("DDF", "RAID6-LA", 4);
@@ -290,8 +290,8 @@ fn r6_a_parity_that_is_out_is_not_waited_for() {
     assert_eq!(rig.sectors()[2], Ok(Some(NEW)), "the data that the parity allows for");
 }
 
-/// S2 of `pass`: the power goes when a member has everything, and its cache has not: no record says
-/// that it has.
+/// S2 of `sweep`: the power goes when a member has everything, and its cache has not: no record
+/// says that it has.
 #[test]
 fn s2_what_was_filled_in_is_stable_before_a_record_says_so() {
     let mut rig = Rig::of("Intel", "RAID5", 3);
@@ -321,8 +321,8 @@ fn s2_what_was_filled_in_is_stable_before_a_record_says_so() {
     assert!(rig.sectors().iter().all(|found| *found == Ok(Some(NEW))), "{:?}", rig.sectors());
 }
 
-/// A2 of `set`: a disk failed, and was cleared and made a spare. One that had been replaced before
-/// still calls it a member that has everything: it has nothing.
+/// A2 of `members`: a disk failed, and was cleared and made a spare. One that had been replaced
+/// before still calls it a member that has everything: it has nothing.
 #[test]
 fn a_spare_has_nothing_whatever_an_old_record_calls_it() {
     for late in [false, true] {

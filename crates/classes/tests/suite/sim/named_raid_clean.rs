@@ -105,7 +105,7 @@ fn j8_the_log_is_believed_when_debts_are_paid() {
     rig.holds(0..SECTOR, NEW, false);
 }
 
-/// R4 of `rows`: a disk that stays fails a write of data: parity matches the data that it still
+/// R4 of `stripes`: a disk that stays fails a write of data: parity matches the data that it still
 /// has, and nothing is owed.
 #[test]
 fn j8_it_is_clean_when_parity_went_with_the_data() {
@@ -120,8 +120,8 @@ fn j8_it_is_clean_when_parity_went_with_the_data() {
     }
 }
 
-/// R8 of `rows`: the data of the disk cannot be read either. Later, data of the other disk in that
-/// row may be solved for wrongly: the volume is dirty until it is whole.
+/// R8 of `stripes`: the data of the disk cannot be read either. Later, data of the other disk in
+/// that row may be solved for wrongly: the volume is dirty until it is whole.
 #[test]
 fn r8_a_row_that_nobody_knows_is_not_called_clean() {
     for mut rig in both() {
@@ -174,8 +174,8 @@ fn j8_a_flush_that_failed_is_not_forgotten() {
     assert!(rig.is_dirty(), "{}", rig.life.story());
 }
 
-/// A3 of `set`: a forced volume reports nothing before it is written: the disk that it lacks may
-/// return unchanged. From then on parity determines that disk's content.
+/// A3 of `members`: a forced volume reports nothing before it is written: the disk that it lacks
+/// may return unchanged. From then on parity determines that disk's content.
 #[test]
 fn a3_what_was_forced_is_clean_after_the_next_write() {
     for mut rig in both() {

@@ -7,9 +7,9 @@ use super::life::MS;
 use super::named_raid::{self, MEMBER, NEW, Rig, SECONDS};
 use super::named_raid_progress::{Array, STRIP, USED};
 
-/// R2 of `rows`: after a power cut parity is brought in line, slowly. A write of a row that has not
-/// had its turn makes its parity anew: the disk that has the new data goes at once, and the data is
-/// there all the same.
+/// R2 of `stripes`: after a power cut parity is brought in line, slowly. A write of a row that has
+/// not had its turn makes its parity anew: the disk that has the new data goes at once, and the
+/// data is there all the same.
 #[test]
 fn r2_what_is_written_before_the_resync_comes_there_is_known_by_its_parity() {
     let sector = |value: u8| vec![value; SECTOR as usize];
@@ -42,7 +42,7 @@ fn r2_what_is_written_before_the_resync_comes_there_is_known_by_its_parity() {
     }
 }
 
-/// R5 of `rows`: two disks are out, so all others are needed, and one of these fails a write. If
+/// R5 of `stripes`: two disks are out, so all others are needed, and one of these fails a write. If
 /// that was one of the two parities, the other is put back: the data of the two disks is readable.
 #[test]
 fn r5_of_two_parities_one_that_could_not_be_written_takes_the_other_back() {

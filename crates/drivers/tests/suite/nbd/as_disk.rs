@@ -102,7 +102,7 @@ fn serves(connections: u32) {
                 tell.send(work(own, edge).await).unwrap();
             }));
         };
-        control.topology.switchboard().call(core, Box::new(call));
+        control.topology.notifier().call(core, Box::new(call));
     }
     let mut ended = Vec::new();
     while ended.len() < CORES {

@@ -8,7 +8,7 @@ use wire::ata;
 use super::super::flight::Frame;
 use super::super::path::{ASK_NS, IDLE_NS, Path};
 use super::op::Piece;
-use super::send::request;
+use super::transmit::request;
 use super::{Engine, ONE, SILENT_MAX, Wire};
 use crate::ccb::{CamStatus, Outcome};
 

@@ -25,13 +25,13 @@
 
 mod counts;
 mod due;
-mod hear;
-mod ill;
 mod op;
 mod order;
-mod send;
+mod path_health;
+mod receive;
 #[cfg(test)]
 mod tests;
+mod transmit;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,9 +40,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bio::Segs;
 use wire::aoe::{Address, Mac};
 
-use self::hear::Print;
 use self::op::{Op, Shape, frames_of, span};
 use self::order::Order;
+use self::receive::Print;
 use super::flight::Flight;
 use super::path::Path;
 use super::pool::Pool;
@@ -51,8 +51,8 @@ use super::shared::{Known, Shared};
 use crate::ccb::{CamStatus, CcbId, Flags, Outcome, Registers};
 
 pub(super) use self::counts::Counts;
-pub(super) use self::ill::Ill;
 pub(super) use self::order::{Said, Unsaid};
+pub(super) use self::path_health::Ill;
 
 /// Most targets that are remembered; further ones are not seen.
 pub(super) const TARGETS_MAX: usize = 1024;

@@ -14,7 +14,7 @@ use wire::aoe::{Header, Mac};
 
 use super::super::flight::Frame;
 use super::super::path::ASK_NS;
-use super::send::{choose, request};
+use super::transmit::{choose, request};
 use super::{Address, CamStatus, Engine, Wire};
 
 /// Answer of a target: the body, or an error of [`wire::aoe::error`].

@@ -126,8 +126,8 @@ impl Log {
     /// Writes the present state of the doubt to all logs that are in use, as soon as possible.
     pub(crate) fn touch(shared: &Arc<Shared>) {
         let shared = shared.clone();
-        let board = shared.board.clone();
-        board.call(
+        let notifier = shared.notifier.clone();
+        notifier.call(
             0,
             Box::new(move |core| {
                 let (on, core) = (core, core.clone());

@@ -1,12 +1,12 @@
 //! Tests of the choice of records, the use of members and the written records, without any I/O.
 
 use super::assemble::{Found, judge};
-use super::book::{Book, Here};
+use super::members::{ALL, Set};
+use super::metadata::{Book, Here};
 use super::model::{
     Array, Disk, DiskState, Identity, Layout, Level, Member, Migration, MigrationKind,
     SubdiskState, Volume, VolumeState,
 };
-use super::set::{ALL, Set};
 use super::volume::Role;
 use super::{ddf, imsm};
 

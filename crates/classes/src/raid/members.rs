@@ -23,7 +23,7 @@ use super::model::{
     VolumeState,
 };
 use super::volume::map::{MEMBERS_MAX, Shape};
-use super::volume::{Role, pass};
+use super::volume::{Role, sweep};
 
 /// The number of an attached disk; not used again.
 pub(crate) type Tag = u32;
@@ -48,7 +48,7 @@ pub(crate) struct Vol {
     /// Its members were never brought in line.
     pub(crate) raw: bool,
     /// Why its last pass came to no end.
-    pub(crate) halt: Option<pass::Halt>,
+    pub(crate) halt: Option<sweep::Halt>,
     /// What becomes of its logs.
     pub(crate) replay: Replay,
     /// Why they were not believed.

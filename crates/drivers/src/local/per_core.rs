@@ -49,7 +49,7 @@ pub(crate) enum Note {
 type Socket = (Arc<Life>, Box<dyn Fn()>);
 
 /// The driver on one core.
-pub(super) struct Here {
+pub(super) struct CoreState {
     pub engine: Rc<Engine>,
     pub pool: Pool,
     pub nbd: Rc<nbd::protocol::PerCore>,
@@ -59,7 +59,7 @@ pub(super) struct Here {
     warned: Cell<bool>,
 }
 
-impl Here {
+impl CoreState {
     /// This thread is one that the kernel may wait for, from now on.
     pub fn writes_for_kernel(&self) {
         if let Err(e) = self.engine.core().reactor().writes_for_kernel()
@@ -91,7 +91,7 @@ impl Here {
 /// Installs the driver on a core; answers the mailer for its orders.
 pub(super) fn install(shared: &Arc<nbd::protocol::Shared>, engine: &Rc<Engine>) -> Mailer<Note> {
     let (mailer, mailbox) = engine.core().reactor().mailbox();
-    let here = Rc::new(Here {
+    let here = Rc::new(CoreState {
         engine: engine.clone(),
         pool: Pool::new(PoolConfig { limit_bytes: MEMORY_BYTES }),
         nbd: stream_target::install(shared, engine, engine.clone()),
@@ -103,7 +103,7 @@ pub(super) fn install(shared: &Arc<nbd::protocol::Shared>, engine: &Rc<Engine>) 
     mailer
 }
 
-async fn listen(here: Rc<Here>, mailbox: Mailbox<Note>) {
+async fn listen(here: Rc<CoreState>, mailbox: Mailbox<Note>) {
     while let Some(note) = mailbox.recv().await {
         let order = match note {
             Note::Serve(order) => *order,

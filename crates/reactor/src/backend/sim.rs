@@ -3,9 +3,9 @@
 //! Like a kernel it moves bytes through the addresses it was given, when the operation ends and
 //! not before (O1, O2).
 
-use crate::port::Reaped;
+use crate::backend::Reaped;
+use crate::ops::{IoVec, On, Op, Slot, SlotId, Slots, raw};
 use crate::sim::{Event, SocketKey, World};
-use crate::slots::{IoVec, On, Op, Slot, SlotId, Slots, raw};
 
 const EAGAIN: i64 = 11;
 

@@ -2,7 +2,7 @@
 
 use super::scan::{Finding, Standing};
 use super::signatures::{BCACHE, BCACHEFS, Depth};
-use super::weak;
+use super::validate;
 use crate::probe::{Sectors, Stop, array, byte, le32, le64, span};
 
 /// Copies of one superblock that are looked for; further ones are left.
@@ -107,7 +107,7 @@ fn bitlocker(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
     let Some(boot) = sectors.get(0, 512)? else { return Ok(()) };
     let (kind, what, class) = ("bitlocker", "BitLocker metadata", "linux");
     let copy = Copy { kind, what, class, depth: Depth::Container };
-    for at in weak::bitlocker_metadata(boot).into_iter().filter(|at| *at != 0) {
+    for at in validate::bitlocker_metadata(boot).into_iter().filter(|at| *at != 0) {
         look(sectors, Some(at), b"-FVE-FS-", &copy, out)?;
     }
     Ok(())

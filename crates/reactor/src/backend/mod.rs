@@ -19,9 +19,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::remote::Remote;
-use crate::slots::{IoVec, SlotId, Slots};
+use crate::ops::{IoVec, SlotId, Slots};
 use crate::socket::Socket;
+use crate::wakeup::Remote;
 
 pub(crate) use poll::Poll;
 pub(crate) use sim::SimPort;

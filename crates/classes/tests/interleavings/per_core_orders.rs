@@ -6,7 +6,7 @@ use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use shuttle::thread;
 
 use crate::everything;
-use crate::per_core::{Lanes, Own};
+use crate::per_core::{Own, PerCore};
 
 #[derive(Default)]
 struct One(Arc<u64>);
@@ -33,7 +33,7 @@ impl Own for One {
 }
 
 /// Returns the table that a core uses: of the short way, or of the long one if that is closed.
-fn goes_by(lanes: &Lanes<One>) -> u64 {
+fn goes_by(lanes: &PerCore<One>) -> u64 {
     match lanes.short(0) {
         Some((open, beside)) => {
             assert_eq!(open, beside.0.load(SeqCst), "N3: of one table");
@@ -46,7 +46,7 @@ fn goes_by(lanes: &Lanes<One>) -> u64 {
 /// A geom sets tables 1, 2 and so on. A core reads now and then, and never uses a table that is
 /// older than one that was published before the read.
 fn tables(sets: u64, reads: usize) {
-    let lanes = Arc::new(Lanes::<One>::new(1));
+    let lanes = Arc::new(PerCore::<One>::new(1));
     let heard = Arc::new(AtomicU64::new(0));
     let geom = {
         let (lanes, heard) = (lanes.clone(), heard.clone());

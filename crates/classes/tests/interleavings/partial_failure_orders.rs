@@ -6,7 +6,7 @@ use shuttle::sync::mpsc;
 use shuttle::thread;
 
 use crate::everything;
-use crate::partial_failures::Court;
+use crate::partial_failures::PartialFailures;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer {
@@ -22,13 +22,13 @@ enum Word {
 /// Writes that a member failed, and a geom that decides whether the member stays (`stays`). With
 /// `goes`, the geom is removed before it has received everything.
 fn judged(writes: usize, stays: bool, goes: bool) {
-    let court = Arc::new(Court::<usize>::default());
+    let failures = Arc::new(PartialFailures::<usize>::default());
     let answers = Arc::new(Mutex::new(vec![None; writes]));
     let (say, hears) = mpsc::channel();
     let threads: Vec<_> = (0..writes)
         .map(|who| {
-            let (court, say, answers) = (court.clone(), say.clone(), answers.clone());
-            thread::spawn(move || match court.open(1, who) {
+            let (failures, say, answers) = (failures.clone(), say.clone(), answers.clone());
+            thread::spawn(move || match failures.open(1, who) {
                 None => answers.lock().expect("list")[who] = Some(Answer::Failed),
                 Some(number) => {
                     // The geom may have gone.
@@ -49,15 +49,15 @@ fn judged(writes: usize, stays: bool, goes: bool) {
     for (n, word) in hears.iter().enumerate() {
         match word {
             Word::Accused if stays => {
-                answer(court.refused(1), Answer::Failed);
+                answer(failures.refused(1), Answer::Failed);
             }
             // It is doubted until its record says that it is out: that is when all is said.
             Word::Accused => doubted = 1,
             Word::AllSaid(number) => {
-                court.heard(number);
-                answer(court.released(doubted), Answer::Good);
+                failures.heard(number);
+                answer(failures.released(doubted), Answer::Good);
                 doubted = 0;
-                answer(court.released(0), Answer::Good);
+                answer(failures.released(0), Answer::Good);
             }
         }
         if goes && n == 1 {
@@ -65,7 +65,7 @@ fn judged(writes: usize, stays: bool, goes: bool) {
         }
     }
     drop(hears);
-    answer(court.closed(), Answer::Failed);
+    answer(failures.closed(), Answer::Failed);
     threads.into_iter().for_each(|t| t.join().expect("a write"));
     for (who, one) in answers.lock().expect("list").iter().enumerate() {
         let one = one.unwrap_or_else(|| panic!("C3: write {who} has no answer"));

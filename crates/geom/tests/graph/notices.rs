@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use bio::Errno;
-use geom::{Access, Geom, GeomId, ProviderId, Topology, Unanswered, Word};
+use geom::{Access, Geom, GeomId, Notice, ProviderId, Topology, Unanswered};
 
 use crate::common::{BLOCK, Lab, Leaf, MS, Mode};
 
@@ -23,8 +23,8 @@ impl Geom for Ear {
         Ok(())
     }
 
-    fn told(&mut self, _: &mut Topology, _: GeomId, word: Word) {
-        let text = match word.downcast::<String>() {
+    fn on_notice(&mut self, _: &mut Topology, _: GeomId, notice: Notice) {
+        let text = match notice.downcast::<String>() {
             Ok(text) => *text,
             Err(other) if other.is::<Unanswered>() => "unanswered".into(),
             Err(_) => "something else".into(),
@@ -48,12 +48,13 @@ fn heard(heard: &Heard) -> Vec<String> {
 fn words_of_two_cores_reach_the_geom_in_each_core_s_order() {
     let mut lab = Lab::with_cores(1, 2);
     let (geom, all) = ear(&mut lab);
-    let board = lab.control.topology.switchboard();
-    assert_eq!(board.cores(), 2);
+    let notifier = lab.control.topology.notifier();
+    assert_eq!(notifier.cores(), 2);
     for core in 0..2 {
         for n in 0..3 {
-            let back = board.clone();
-            board.call(core, Box::new(move |_| back.tell(geom, Box::new(format!("{core}.{n}")))));
+            let back = notifier.clone();
+            notifier
+                .call(core, Box::new(move |_| back.post(geom, Box::new(format!("{core}.{n}")))));
         }
     }
     lab.pass(MS);
@@ -81,7 +82,7 @@ fn the_barrier_waits_for_a_conversation_and_its_answer() {
             Box::new(move |core| {
                 Box::pin(async move {
                     let read = core.read(edge, 0, BLOCK as usize).await;
-                    Box::new(format!("{:?}", read.map(|b| b.len()))) as Word
+                    Box::new(format!("{:?}", read.map(|b| b.len()))) as Notice
                 })
             }),
         );
@@ -109,7 +110,7 @@ fn a_conversation_that_does_not_end_is_told_as_unanswered() {
             Box::new(move |core| {
                 Box::pin(async move {
                     let _ = core.read(edge, 0, BLOCK as usize).await;
-                    Box::new(String::from("it came back")) as Word
+                    Box::new(String::from("it came back")) as Notice
                 })
             }),
         );
@@ -123,11 +124,11 @@ fn a_conversation_that_does_not_end_is_told_as_unanswered() {
 fn nothing_is_lost_when_a_core_s_mailbox_is_full() {
     let mut lab = Lab::new(4);
     let (geom, all) = ear(&mut lab);
-    let board = lab.control.topology.switchboard();
+    let notifier = lab.control.topology.notifier();
     let sent = 70_000;
     for n in 0..sent {
-        let back = board.clone();
-        board.call(0, Box::new(move |_| back.tell(geom, Box::new(n.to_string()))));
+        let back = notifier.clone();
+        notifier.call(0, Box::new(move |_| back.post(geom, Box::new(n.to_string()))));
     }
     lab.pass(50 * MS);
     let all = heard(&all);
@@ -151,14 +152,14 @@ fn behind_a_barrier_every_core_knows_what_was_attached_before() {
     assert_eq!(heard(&all), ["known"], "the idle barrier waited for it");
     let edge = edge.expect("attached");
     for core in 0..2 {
-        let back = lab.control.topology.switchboard();
-        lab.control.topology.switchboard().call(
+        let back = lab.control.topology.notifier();
+        lab.control.topology.notifier().call(
             core,
             Box::new(move |core| {
                 let core = core.clone();
                 core.reactor().clone().spawn("reading", async move {
                     let read = core.read(edge, 0, BLOCK as usize).await;
-                    back.tell(geom, Box::new(format!("{:?}", read.is_ok())));
+                    back.post(geom, Box::new(format!("{:?}", read.is_ok())));
                 });
             }),
         );
@@ -171,13 +172,13 @@ fn behind_a_barrier_every_core_knows_what_was_attached_before() {
 fn words_for_a_geom_that_is_gone_are_dropped() {
     let mut lab = Lab::new(5);
     let (geom, all) = ear(&mut lab);
-    let board = lab.control.topology.switchboard();
+    let notifier = lab.control.topology.notifier();
     let gone = lab.control.call(|t| {
         t.wither_geom(geom, Errno::NxIo);
         Ok(())
     });
     gone.expect("gone");
-    board.tell(geom, Box::new(String::from("too late")));
+    notifier.post(geom, Box::new(String::from("too late")));
     lab.pass(MS);
     assert!(heard(&all).is_empty());
 }

@@ -5,8 +5,8 @@
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{opcode, types};
 
-use crate::port::MsgHeader;
-use crate::slots::{IoVec, On, Op, Slot};
+use crate::backend::MsgHeader;
+use crate::ops::{IoVec, On, Op, Slot};
 
 const MSG_DONTWAIT: u32 = 0x40;
 const MSG_WAITALL: u32 = 0x100;

@@ -7,7 +7,7 @@ use geom::{GeomId, Topology};
 use super::{Doing, Job, MirrorGeom, bit};
 use crate::members::GateWord;
 use crate::mirror::level::Stage;
-use crate::mirror::shared::{Failed, Halt, Told};
+use crate::mirror::shared::{Failed, Halt, Message};
 use crate::mirror::state::Fault;
 use crate::mirror::tasks;
 
@@ -26,7 +26,7 @@ impl MirrorGeom {
             self.push(t, me, Job::Sweep);
         }
         self.watching = true;
-        tasks::after(&self.shared, self.shared.tunables.idle_ns, Told::Idle);
+        tasks::after(&self.shared, self.shared.tunables.idle_ns, Message::Idle);
     }
 
     fn failed(&mut self, t: &mut Topology, me: GeomId, failed: Failed) {
@@ -48,13 +48,13 @@ impl MirrorGeom {
         true
     }
 
-    pub(super) fn told_word(&mut self, t: &mut Topology, me: GeomId, told: Told) {
-        match told {
-            Told::Gate(GateWord::Knock) => {
+    pub(super) fn on_message(&mut self, t: &mut Topology, me: GeomId, message: Message) {
+        match message {
+            Message::Gate(GateWord::Knock) => {
                 self.knocked = true;
                 self.go_on(t, me);
             }
-            Told::Gate(GateWord::Drained) => {
+            Message::Gate(GateWord::Drained) => {
                 self.drained = true;
                 if let Some(Doing::Draining(job)) = self.doing {
                     self.doing = None;
@@ -62,19 +62,19 @@ impl MirrorGeom {
                 }
                 self.go_on(t, me);
             }
-            Told::Failed(failed) => self.failed(t, me, failed),
-            Told::Mark => {
+            Message::Failed(failed) => self.failed(t, me, failed),
+            Message::Mark => {
                 self.queue_mark();
                 self.go_on(t, me);
             }
-            Told::Judge(number) => {
+            Message::Judge(number) => {
                 self.shared.heard(number);
                 self.shared.verdict(self.suspects);
             }
-            Told::Idle => self.idle(t, me),
-            Told::Due => self.due(t, me),
-            Told::Launch => self.launch(t, me),
-            Told::Well => {
+            Message::Idle => self.idle(t, me),
+            Message::Due => self.due(t, me),
+            Message::Launch => self.launch(t, me),
+            Message::Well => {
                 self.shared.sick.store(false, Relaxed);
                 if self.unrecorded != 0 {
                     self.urgent(t, me, Job::Rewrite);
@@ -84,20 +84,20 @@ impl MirrorGeom {
                     self.push(t, me, Job::Grow(growth.round));
                 }
             }
-            Told::Known(slot) => self.push(t, me, Job::In(slot)),
-            Told::Copied(slot) => {
+            Message::Known(slot) => self.push(t, me, Job::In(slot)),
+            Message::Copied(slot) => {
                 self.push(t, me, Job::Rewrite);
                 self.push(t, me, Job::Synced(slot));
             }
-            Told::Verified(round) => self.verified(t, round),
-            Told::Levelled(round) => self.levelled(t, me, round),
-            Told::Written(failed) => self.written(t, me, failed),
-            Told::Progress { slot, offset, round } => {
+            Message::Verified(round) => self.verified(t, round),
+            Message::Levelled(round) => self.levelled(t, me, round),
+            Message::Written(failed) => self.written(t, me, failed),
+            Message::Progress { slot, offset, round } => {
                 if self.shared.is_wanted(slot, round) {
                     self.push(t, me, Job::Progress { slot, offset, round });
                 }
             }
-            Told::Rebuilt { slot, round, result } => {
+            Message::Rebuilt { slot, round, result } => {
                 if !self.shared.is_wanted(slot, round) {
                     return;
                 }

@@ -14,12 +14,12 @@ use bio::{Errno, Op, Segs};
 use geom::Core;
 
 use super::map::Piece;
-use super::rows::{Rows, Window};
 use super::shared::{Leaves, Role, Shared, Table};
+use super::stripes::{Rows, Window};
 use super::task_util::{Ask, Manner, ask, join, part, same};
 use super::tasks::one_block;
 use crate::members::{pay, sparse};
-use crate::raid::geom::Told;
+use crate::raid::geom::Message;
 
 /// Why a pass came to no end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,8 +34,8 @@ pub(crate) enum Halt {
 pub(crate) fn start(shared: &Arc<Shared>, round: u64, from: u64) {
     shared.round.store(round, SeqCst);
     let shared = shared.clone();
-    let board = shared.board.clone();
-    board.call(
+    let notifier = shared.notifier.clone();
+    notifier.call(
         0,
         Box::new(move |core| {
             let (on, core) = (core, core.clone());
@@ -45,7 +45,7 @@ pub(crate) fn start(shared: &Arc<Shared>, round: u64, from: u64) {
             on.spawn_for(what, &name, async move {
                 let pass = Pass { core, shared: shared.clone(), round };
                 if let Some(result) = pass.run(from).await {
-                    shared.tell(Told::Passed { volume: shared.key, round, result });
+                    shared.post(Message::Passed { volume: shared.key, round, result });
                 }
             });
         }),
@@ -100,7 +100,7 @@ impl Pass {
                     return Some(Err(halt));
                 }
                 let (volume, round) = (self.shared.key, self.round);
-                self.shared.tell(Told::Progress { volume, round, done: at });
+                self.shared.post(Message::Progress { volume, round, done: at });
                 saved = now;
             }
             paid = pay(&self.core, self.shared.rate.load(Relaxed), paid, len).await;

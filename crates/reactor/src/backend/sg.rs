@@ -14,8 +14,8 @@ use std::ptr;
 use bio::{Direction, Loan, Segs};
 
 use super::link::check;
+use crate::ops::{IOVECS_MAX, IoVec};
 use crate::scsi::{CDB_MAX, SENSE_MAX, ScsiAnswer, ScsiRequest};
-use crate::slots::{IOVECS_MAX, IoVec};
 
 /// `sg_io_hdr` of <scsi/sg.h>, version 3 of the interface (64-bit Linux).
 #[repr(C)]

@@ -16,11 +16,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::ReadWriteFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 
-use crate::port::workers::{Job, Workers, call, in_line, raw_result};
-use crate::port::{LAST_WAIT, Reaped, Wait};
-use crate::remote::Remote;
-use crate::slots::{On, Op, Slot, SlotId, Slots, raw};
+use crate::backend::workers::{Job, Workers, call, in_line, raw_result};
+use crate::backend::{LAST_WAIT, Reaped, Wait};
+use crate::ops::{On, Op, Slot, SlotId, Slots, raw};
 use crate::socket::Socket;
+use crate::wakeup::Remote;
 
 /// Events taken from the kernel in one call; more come with the next turn.
 const EVENTS_PER_TURN: usize = 256;

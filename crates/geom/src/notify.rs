@@ -1,4 +1,4 @@
-//! The switchboard: connects a geom's data path and tasks with the topology and the other cores.
+//! The notifier: connects a geom's data path and tasks with the topology and the other cores.
 //!
 //! A layer runs on every core and owns nothing. It sends its geom a message when a decision
 //! concerns all cores (a member failed, the first write needs a mark on the disks). The geom lives
@@ -20,10 +20,10 @@ use crate::core::{Call, Core, Message};
 use crate::topology::{Event, GeomId};
 
 /// A message to a geom from its layers and tasks; the geom knows the type.
-pub type Word = Box<dyn Any + Send>;
+pub type Notice = Box<dyn Any + Send>;
 
 /// A conversation that a geom starts on a core; the geom receives its answer as a message.
-pub type Task = Box<dyn for<'a> FnOnce(&'a Rc<Core>) -> Local<'a, Word> + Send>;
+pub type Task = Box<dyn for<'a> FnOnce(&'a Rc<Core>) -> Local<'a, Notice> + Send>;
 
 /// The message to a geom whose task did not end: the core stopped, or the time was up.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,17 +31,17 @@ pub struct Unanswered;
 
 /// See the module. Clones are cheap and reach the same daemon.
 #[derive(Clone, Default)]
-pub struct Switchboard(Option<Arc<Lines>>);
+pub struct Notifier(Option<Arc<Lines>>);
 
 struct Lines {
     inbox: Arc<Inbox>,
     cores: Vec<Mailer<Message>>,
 }
 
-impl Switchboard {
+impl Notifier {
     /// Between a control thread's inbox and the cores.
-    pub(crate) fn new(inbox: Arc<Inbox>, cores: Vec<Mailer<Message>>) -> Switchboard {
-        Switchboard(Some(Arc::new(Lines { inbox, cores })))
+    pub(crate) fn new(inbox: Arc<Inbox>, cores: Vec<Mailer<Message>>) -> Notifier {
+        Notifier(Some(Arc::new(Lines { inbox, cores })))
     }
 
     /// Number of cores.
@@ -50,9 +50,9 @@ impl Switchboard {
     }
 
     /// Calls [`crate::Geom::told`] on the control thread. Callable from any thread.
-    pub fn tell(&self, geom: GeomId, word: Word) {
+    pub fn post(&self, geom: GeomId, notice: Notice) {
         if let Some(lines) = &self.0 {
-            lines.inbox.post(Event::Told(geom, word));
+            lines.inbox.post(Event::Notice(geom, notice));
         }
     }
 

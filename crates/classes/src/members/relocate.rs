@@ -19,7 +19,7 @@ use geom::{Carry, Control, Edge, Error, Left, Taster, Verdict};
 use serde_json::{Value, json};
 
 use super::frame::{self, FrameError};
-use super::hand;
+use super::provider_access;
 use crate::conversation::carry_out;
 use crate::inspect;
 use crate::write_plan::WritePlan;
@@ -62,19 +62,19 @@ pub(crate) struct Ask<'a> {
 
 /// Carries the verb out.
 pub(crate) fn follow(control: &mut Control, ask: &Ask<'_>) -> Result<Value, Error> {
-    let on = hand::find(control, ask.member)?;
-    let (sector, media) = hand::sizes(control, on);
+    let on = provider_access::find(control, ask.member)?;
+    let (sector, media) = provider_access::sizes(control, on);
     let to = frame::last_sector(sector, media).unwrap_or(0);
-    let from = hand::reading(control, ask.class, ask.member, |control, edge| {
+    let from = provider_access::reading(control, ask.class, ask.member, |control, edge| {
         check_end(control, edge, ask)?;
         search(control, edge, ask, (sector, media))
     })?;
     let agreed = |_: &mut Control, _: Edge| Ok(());
-    hand::writing(control, ask.class, ask.member, agreed, |control, edge| {
+    provider_access::writing(control, ask.class, ask.member, agreed, |control, edge| {
         carry(control, edge, ask, (sector, media), from)
     })?;
     // The same disk may be seen by other paths.
-    hand::look_again(control)?;
+    provider_access::look_again(control)?;
     control.settle()?;
     let message = format!("{}: its label was at byte {from} and is at byte {to} now", ask.member);
     Ok(json!({ "message": message, "from": from, "to": to }))
@@ -82,7 +82,7 @@ pub(crate) fn follow(control: &mut Control, ask: &Ask<'_>) -> Result<Value, Erro
 
 /// Checks that the current last sector is empty or may be overwritten.
 fn check_end(control: &mut Control, edge: Edge, ask: &Ask<'_>) -> Result<(), Error> {
-    let (_, last) = hand::last(control, ask.member, edge)?;
+    let (_, last) = provider_access::last(control, ask.member, edge)?;
     let name = ask.member;
     if let Ok(placed) = (ask.read)(&last) {
         let size = placed.provider_bytes;
@@ -114,7 +114,7 @@ fn search(
             let what = format!("{name} has {media} bytes; --was is a smaller size");
             Error::inval(what)
         })?;
-        let bytes = hand::read(control, name, edge, at, sector as usize)?;
+        let bytes = provider_access::read(control, name, edge, at, sector as usize)?;
         let placed = (ask.read)(&bytes).map_err(|e| {
             let what = format!("{name}, where it ended when it had {was} bytes: {e}");
             Error::new(Errno::NoEnt, what)
@@ -132,7 +132,7 @@ fn search(
     let mut to = end;
     while to > start {
         let from = to.saturating_sub(CHUNK.max(unit)).max(start);
-        let bytes = hand::read(control, name, edge, from, (to - from) as usize)?;
+        let bytes = provider_access::read(control, name, edge, from, (to - from) as usize)?;
         for (number, bytes) in bytes.chunks(sector as usize).enumerate().rev() {
             let at = from + number as u64 * unit;
             let Ok(placed) = (ask.read)(bytes) else { continue };
@@ -162,7 +162,7 @@ fn carry(
     from: u64,
 ) -> Result<(), Error> {
     let (name, len) = (ask.member, sector as usize);
-    let old = hand::read(control, name, edge, from, len)?;
+    let old = provider_access::read(control, name, edge, from, len)?;
     let wrong = |e: FrameError| Error::inval(format!("{name}: {e}"));
     let placed = (ask.read)(&old).map_err(wrong)?;
     if let Some(why) = placed.stays {
@@ -170,7 +170,7 @@ fn carry(
         return Err(Error::inval(format!("{name}: {}", as_it_was(why, was))));
     }
     let ahead = match placed.place_ahead(from) {
-        Some(at) => hand::read(control, name, edge, at, placed.ahead as usize)?,
+        Some(at) => provider_access::read(control, name, edge, at, placed.ahead as usize)?,
         None => Vec::new(),
     };
     let (mut plan, is_over) = placed.plan((sector, media), from, ahead);

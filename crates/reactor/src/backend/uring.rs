@@ -29,12 +29,12 @@ use std::time::{Duration, Instant};
 use io_uring::squeue::Entry;
 use io_uring::{EnterFlags, IoUring, Probe, opcode, types};
 
-use crate::port::LAST_WAIT;
-use crate::port::entry::entry;
-use crate::port::workers::{Job, Workers, in_line};
-use crate::port::{Reaped, Wait};
-use crate::remote::Remote;
-use crate::slots::{On, Op, SlotId, Slots, raw};
+use crate::backend::LAST_WAIT;
+use crate::backend::entry::entry;
+use crate::backend::workers::{Job, Workers, in_line};
+use crate::backend::{Reaped, Wait};
+use crate::ops::{On, Op, SlotId, Slots, raw};
+use crate::wakeup::Remote;
 
 /// Entries of the submission queue. When it is full, it is submitted at once, and entries that the
 /// kernel does not accept then wait in `backlog`.
@@ -420,7 +420,7 @@ mod tests {
 
     use bio::{Pool, PoolConfig, Seg};
 
-    use crate::port::PortChoice;
+    use crate::backend::PortChoice;
     use crate::{Config, Patience, Reactor, Stream};
 
     /// A bound that no test may reach.

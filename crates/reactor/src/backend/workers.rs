@@ -14,11 +14,11 @@ use bio::sync::{Condvar, Mutex};
 use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
 
+use crate::backend::Reaped;
+use crate::backend::link::check;
 use crate::file::{Run, map};
-use crate::port::Reaped;
-use crate::port::link::check;
-use crate::remote::Remote;
-use crate::slots::{IoVec, On, Op, Slot, SlotId, raw};
+use crate::ops::{IoVec, On, Op, Slot, SlotId, raw};
+use crate::wakeup::Remote;
 
 /// Threads for blocking file calls; more calls wait in line.
 const WORKERS_MAX: usize = 4;

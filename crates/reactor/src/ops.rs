@@ -136,7 +136,7 @@ pub(crate) struct Slot {
     pub(crate) loans: Vec<Loan>,
     /// The ranges of the next call: a window on the remaining part of `loans`.
     pub(crate) iov: Vec<IoVec>,
-    pub(crate) header: crate::port::MsgHeader,
+    pub(crate) header: crate::backend::MsgHeader,
     pub(crate) done: u64,
     pub(crate) total: u64,
     pub(crate) cancelled: bool,
@@ -160,7 +160,7 @@ impl Slot {
             end: End::Nobody,
             loans: Vec::new(),
             iov: Vec::new(),
-            header: crate::port::MsgHeader::default(),
+            header: crate::backend::MsgHeader::default(),
             done: 0,
             total: 0,
             cancelled: false,

@@ -12,29 +12,29 @@ use reactor::{Address, Reactor};
 use transport::{Cores, PeerLog, key_of};
 
 use super::portal::Portal;
-use super::replay_guard::Court;
+use super::replay_guard::ReplayGuard;
 use super::shared::Shared;
 
 /// Empty lists kept for the next requests; further ones are given back.
 const SPARES_MAX: usize = 256;
 
 /// The driver on one core.
-pub(super) struct Here {
+pub(super) struct CoreState {
     pub shared: Arc<Shared>,
     pub engine: Rc<Engine>,
     pub core: Rc<Core>,
     pub log: PeerLog,
     portals: RefCell<BTreeMap<Address, Rc<Portal>>>,
-    courts: RefCell<BTreeMap<u32, Rc<Court>>>,
+    guards: RefCell<BTreeMap<u32, Rc<ReplayGuard>>>,
     spares: RefCell<Vec<Segs>>,
 }
 
 thread_local! {
-    static CORES: Cores<Here> = const { Cores::new() };
+    static CORES: Cores<CoreState> = const { Cores::new() };
 }
 
 /// How long the core keeps the driver's value: until its tasks are dropped.
-async fn stay(here: Rc<Here>) {
+async fn stay(here: Rc<CoreState>) {
     let leave = Leave(here);
     loop {
         let here = &leave.0;
@@ -42,27 +42,27 @@ async fn stay(here: Rc<Here>) {
         here.log.turn();
         let all: Vec<Rc<Portal>> = here.portals.borrow().values().cloned().collect();
         all.iter().for_each(|portal| portal.look());
-        here.courts.borrow_mut().retain(|_, court| Rc::strong_count(court) > 1);
+        here.guards.borrow_mut().retain(|_, guard| Rc::strong_count(guard) > 1);
     }
 }
 
 /// Lets go of what holds the driver's value in turn.
-struct Leave(Rc<Here>);
+struct Leave(Rc<CoreState>);
 
 impl Drop for Leave {
     fn drop(&mut self) {
         let portals = self.0.portals.take();
         portals.values().for_each(|portal| portal.let_go());
-        self.0.courts.take();
+        self.0.guards.take();
     }
 }
 
-impl Here {
+impl CoreState {
     /// Settles on a core.
     pub fn install(shared: &Arc<Shared>, engine: &Rc<Engine>) {
         let core = engine.core().clone();
         shared.add_core(core.id());
-        let here = Rc::new(Here {
+        let here = Rc::new(CoreState {
             shared: shared.clone(),
             engine: engine.clone(),
             log: PeerLog::new(
@@ -70,7 +70,7 @@ impl Here {
                 |what| tracing::info!(target: "aoe", "{what}"),
             ),
             portals: RefCell::default(),
-            courts: RefCell::default(),
+            guards: RefCell::default(),
             spares: RefCell::default(),
             core: core.clone(),
         });
@@ -79,7 +79,7 @@ impl Here {
     }
 
     /// The driver on the core of an engine.
-    pub fn find(shared: &Arc<Shared>, engine: &Rc<Engine>) -> Option<Rc<Here>> {
+    pub fn find(shared: &Arc<Shared>, engine: &Rc<Engine>) -> Option<Rc<CoreState>> {
         CORES.with(|all| all.find(key_of(shared), engine.core().id()))
     }
 
@@ -107,8 +107,8 @@ impl Here {
     }
 
     /// Where writes of a unit are judged, whatever the interface (A2).
-    pub fn court(&self, device: &Device) -> Rc<Court> {
-        self.courts.borrow_mut().entry(device.number()).or_default().clone()
+    pub fn guard(&self, device: &Device) -> Rc<ReplayGuard> {
+        self.guards.borrow_mut().entry(device.number()).or_default().clone()
     }
 
     /// A list of segments, empty.

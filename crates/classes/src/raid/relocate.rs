@@ -22,8 +22,8 @@ use super::geom::NAME;
 use super::verbs::probe_as;
 use super::{ddf, imsm};
 use crate::inspect;
-use crate::members::follow::{SWEEP, by_hand, carry_if, occupied};
-use crate::members::hand;
+use crate::members::provider_access;
+use crate::members::relocate::{SWEEP, by_hand, carry_if, occupied};
 use crate::write_plan::WritePlan;
 
 /// Bytes of one read of a sweep.
@@ -76,7 +76,7 @@ impl Disk<'_> {
         }
         let two = 2 * self.unit();
         let at = self.media.saturating_sub(two);
-        let last = hand::read(control, name, edge, at, two as usize)?;
+        let last = provider_access::read(control, name, edge, at, two as usize)?;
         if force || last.iter().all(|byte| *byte == 0) {
             return Ok(());
         }
@@ -94,7 +94,8 @@ impl Disk<'_> {
         let mut to = self.media - self.media % unit;
         while to > start {
             let from = to.saturating_sub(CHUNK.max(unit)).max(start - start % unit);
-            let bytes = hand::read(control, self.name, edge, from, (to - from) as usize)?;
+            let bytes =
+                provider_access::read(control, self.name, edge, from, (to - from) as usize)?;
             for (number, bytes) in bytes.chunks(self.sector as usize).enumerate().rev() {
                 let behind = match () {
                     () if bytes.starts_with(imsm::SIGNATURE) => 2,

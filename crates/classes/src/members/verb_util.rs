@@ -5,7 +5,7 @@ use geom::{ConsumerId, Control, Error, GeomId, ProviderId, Taster, Topology, Tra
 use serde_json::{Value, json};
 
 use super::frame::FrameError;
-use super::{Stopped, frame, hand};
+use super::{Stopped, frame, provider_access};
 
 /// The command that removes the provider under one of its consumers from a geom.
 pub(crate) fn to_remove(class: &str, t: &Topology, me: GeomId, on: ConsumerId) -> Option<String> {
@@ -56,22 +56,22 @@ pub(crate) fn check_member(
     force: bool,
     is_own: impl Fn(&[u8]) -> bool,
 ) -> Result<(), Error> {
-    hand::reading(control, class, name, |control, edge| {
-        let (_, bytes) = hand::last(control, name, edge)?;
+    provider_access::reading(control, class, name, |control, edge| {
+        let (_, bytes) = provider_access::last(control, name, edge)?;
         if force || bytes.iter().all(|b| *b == 0) || is_own(&bytes) {
             return Ok(());
         }
         let counts = control.topology.find(name).map(|on| control.topology.counts(on));
         if counts.is_some_and(|counts| counts.w > 0 || counts.e > 0) {
             // The user of the provider has written that sector.
-            return Err(hand::busy(name, Errno::Perm));
+            return Err(provider_access::busy(name, Errno::Perm));
         }
         let what =
             format!("the last sector of {name} holds something (`ashlar inspect {name}` shows it)");
         Err(Error::new(Errno::Exist, what).destroying(vec![name.to_owned()]))
     })?;
     // Labelling needs the provider to be opened for writing for a moment.
-    hand::writing(control, class, name, |_, _| Ok(()), |_, _| Ok(()))
+    provider_access::writing(control, class, name, |_, _| Ok(()), |_, _| Ok(()))
 }
 
 /// The answer once the provider is there, or else the reasons that tasting gave for the members.
@@ -108,7 +108,7 @@ pub(crate) fn start(
         let what = format!("{class} {name} was not stopped; `ashlar {class} status` shows all");
         return Err(Error::new(Errno::NoEnt, what));
     }
-    hand::look_again(control)?;
+    provider_access::look_again(control)?;
     match control.topology.find(&format!("{class}/{name}")) {
         Some(_) => Ok(json!({ "message": format!("{class}/{name} is there") })),
         None => {
@@ -162,8 +162,8 @@ pub(crate) fn read<R>(
     member: &str,
     decode: impl Fn(&[u8]) -> Result<R, FrameError>,
 ) -> Result<R, Error> {
-    let bytes = hand::reading(control, class, member, |control, edge| {
-        Ok(hand::last(control, member, edge)?.1)
+    let bytes = provider_access::reading(control, class, member, |control, edge| {
+        Ok(provider_access::last(control, member, edge)?.1)
     })?;
     let next = format!("`ashlar inspect {member}` says what it holds");
     decode(&bytes).map_err(|e| Error::new(Errno::NoDev, format!("{member}: {e}; {next}")))
@@ -180,7 +180,7 @@ pub(crate) fn clear<R>(
 ) -> Result<Value, Error> {
     for member in members {
         let check = |control: &mut Control, edge| {
-            let (_, bytes) = hand::last(control, member, edge)?;
+            let (_, bytes) = provider_access::last(control, member, edge)?;
             match decode(&bytes) {
                 Err(FrameError::Foreign) => {
                     let what = format!(
@@ -192,9 +192,9 @@ pub(crate) fn clear<R>(
                 _ => Ok(()),
             }
         };
-        hand::writing(control, class, member, check, |control, edge| {
-            let (at, bytes) = hand::last(control, member, edge)?;
-            hand::write(control, member, edge, at, vec![0; bytes.len()])
+        provider_access::writing(control, class, member, check, |control, edge| {
+            let (at, bytes) = provider_access::last(control, member, edge)?;
+            provider_access::write(control, member, edge, at, vec![0; bytes.len()])
         })?;
     }
     Ok(json!({ "message": format!("{} cleared", members.join(", ")) }))

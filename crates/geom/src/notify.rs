@@ -49,7 +49,7 @@ impl Notifier {
         self.0.as_ref().map_or(0, |lines| lines.cores.len())
     }
 
-    /// Calls [`crate::Geom::told`] on the control thread. Callable from any thread.
+    /// Calls [`crate::Geom::on_notice`] on the control thread. Callable from any thread.
     pub fn post(&self, geom: GeomId, notice: Notice) {
         if let Some(lines) = &self.0 {
             lines.inbox.post(Event::Notice(geom, notice));

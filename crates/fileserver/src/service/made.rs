@@ -1,7 +1,7 @@
 //! The file systems that were served here, over restarts of the daemon: `create` makes no new one
 //! in the place of one whose devices are missing.
 
-/// See the module. Called on any thread, but [`Made::serving`] on the control thread only.
+/// See the module. Called on any thread, but [`Made::served`] on the control thread only.
 pub trait Made: Send + Sync {
     /// Number of the volume that was last served under a name; 0 for an image.
     fn existed(&self, name: &str) -> Option<u64>;

@@ -481,8 +481,8 @@ impl Topology {
         self.actions.push(Action::Converse(Conversation { geom, name, what, task, number }));
     }
 
-    /// Sends `notice` to `geom` when every core has the present graph: from then on a layer may use a
-    /// consumer that was attached or opened before. The idle barrier waits for it.
+    /// Sends `notice` to `geom` when every core has the present graph: from then on a layer may use
+    /// a consumer that was attached or opened before. The idle barrier waits for it.
     pub fn barrier(&mut self, geom: GeomId, notice: Notice) {
         self.tickets += 1;
         let number = self.tickets;

@@ -8,7 +8,7 @@ TEST_PACKAGES  = $(sort $(shell cat ci/packages/rig.txt ci/packages/classes.txt 
 DEMO_PACKAGES  = fdisk e2fsprogs libiscsi-bin qemu-utils qemu-block-extra
 BENCH_PACKAGES = $(shell sed "s/\#.*//" ci/packages/bench.txt)
 
-.PHONY: run demo test check hooks soak bench build build-bench deps-test deps-check deps-demo deps-bench clean
+.PHONY: run demo test check hooks soak bench docs build build-bench deps-test deps-check deps-docs deps-demo deps-bench clean
 
 build:
 	$(CARGO) build --release -p ashlar
@@ -39,6 +39,10 @@ hooks:
 soak: deps-test
 	.ci/soak
 
+# The manual as a book: target/book/index.html.
+docs: deps-docs
+	mdbook build
+
 # `make bench QUICK=--quick`: less than two minutes.
 bench: deps-bench build-bench
 	$(BENCH) $(QUICK)
@@ -49,6 +53,9 @@ deps-test:
 deps-check:
 	@ci/install codespell
 	$(CARGO) deny --version || $(CARGO) install cargo-deny --locked
+
+deps-docs:
+	mdbook --version || $(CARGO) install mdbook --locked
 
 deps-demo:
 	@ci/install $(DEMO_PACKAGES)

@@ -22,6 +22,7 @@ pub mod http;
 mod logs;
 pub mod plan;
 mod plant;
+pub mod reference;
 mod service;
 mod text;
 mod top;

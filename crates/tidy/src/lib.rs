@@ -6,12 +6,14 @@
 
 mod invariants;
 mod licences;
+mod links;
 mod prose;
 mod rules;
 mod source;
 
 pub use invariants::{Invariant, listed as listed_invariants, of as invariants_of};
 pub use licences::{ALLOWED, goes_with_ours};
+pub use links::{broken_links, links_of};
 pub use prose::{Counts, MEASURED, count as count_prose, measure as measure_prose};
 pub use rules::{FLOORS, check};
 pub use source::{Source, Tree};

@@ -14,7 +14,10 @@ pub fn command(classes: &[ClassVerbs]) -> Command {
         .about("User-space block storage: disks, layers and targets")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .after_help(exit_codes())
+        .after_help(format!(
+            "`ashlar help --all` prints the help of all commands.\n\n{}",
+            exit_codes()
+        ))
         .args(common());
     for verb in VERBS.iter().filter(|v| !v.name.contains('.')) {
         root = root.subcommand(subcommand(verb));

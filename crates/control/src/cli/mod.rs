@@ -12,7 +12,7 @@ pub use classes::{ClassVerbs, pages as class_pages};
 use crate::api::{Error, Exit, Kind, Result};
 use crate::client::{Client, default_socket};
 use crate::verbs::{self, Entry, Local, Run};
-use clap::ArgMatches;
+use clap::{ArgMatches, Command};
 use progress::{Meter, Mode};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -53,8 +53,12 @@ pub fn run(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> Exit {
-    let words = std::iter::once(OsString::from("ashlar")).chain(args);
+    let words: Vec<OsString> = std::iter::once(OsString::from("ashlar")).chain(args).collect();
     let classes = (app.classes)();
+    if words.iter().skip(1).eq(["help", "--all"].iter()) {
+        let wrote = out.write_all(help_of_all(command(&classes)).as_bytes());
+        return if wrote.is_ok() { Exit::Done } else { Exit::Failed };
+    }
     let matches = match command(&classes).version(app.version).try_get_matches_from(words) {
         Ok(matches) => matches,
         Err(e) => {
@@ -84,6 +88,20 @@ pub fn run(
         one(app, entry, params, &socket, form, mode, out, err)
     });
     done.unwrap_or_else(|error| failed(&error, form, out, err))
+}
+
+/// The help of every command, one after the other.
+fn help_of_all(mut root: Command) -> String {
+    fn add(command: &mut Command, path: &str, out: &mut String) {
+        out.push_str(&format!("# {path}\n\n{}\n", command.render_long_help()));
+        for of in command.get_subcommands_mut().filter(|of| of.get_name() != "help") {
+            add(of, &format!("{path} {}", of.get_name()), out);
+        }
+    }
+    root.build();
+    let mut out = String::new();
+    add(&mut root, "ashlar", &mut out);
+    out
 }
 
 /// Prints an error.

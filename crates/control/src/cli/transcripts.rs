@@ -642,7 +642,8 @@ fn man_writes_all_pages() {
     let daemon = Daemon::start();
     let files = daemon.ends("man --out @man", Exit::Done);
     let toy = TOY.all().count() + 1;
-    assert_eq!(files.lines().count(), VERBS.len() + verbs::GROUPS.len() + 1 + toy);
+    assert_eq!(files.lines().count(), VERBS.len() + verbs::GROUPS.len() + 2 + toy);
+    assert!(files.contains("@man/ashlar.toml.5"), "{files}");
     assert!(files.contains("@man/ashlar-toy-label.8"), "{files}");
     assert!(files.contains("@man/ashlar-part-add.8"), "{files}");
 }

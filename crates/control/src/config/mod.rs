@@ -8,6 +8,7 @@
 
 mod catalog;
 mod check;
+mod editor;
 mod exposed;
 mod places;
 mod read;
@@ -23,6 +24,7 @@ pub use geom::units;
 pub use catalog::{Catalog, Entry, Judge, SettingsOf};
 pub(crate) use check::interface;
 pub use check::{LUN_MAX, check};
+pub use editor::for_editors;
 pub use exposed::{Exposure, exposures};
 pub use read::{CONFIG_BYTES_MAX, read, read_words};
 pub use suggest::suggest;

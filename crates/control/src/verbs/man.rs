@@ -1,12 +1,15 @@
 //! man: manual pages from the table of verbs.
 
 use super::entry::{Entry, Local, LocalVerb, Verb};
+use super::schema::{rows, sections};
 use super::{GROUPS, VERBS};
 use crate::api::{Error, Exit, Kind, Result};
 use crate::cli::{ClassVerbs, class_pages, command, common, subcommand};
+use crate::config::Catalog;
 use clap_mangen::roff::{Roff, bold, roman};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::path::Path;
 
 /// See the module.
@@ -66,8 +69,85 @@ fn page(command: clap::Command, lines: &[&str]) -> Result<String> {
     if !lines.is_empty() {
         examples(&mut roff, lines);
     }
+    places(&mut roff);
     roff.to_writer(&mut out).map_err(fail)?;
     Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+/// File name of the configuration's page.
+const FILE_PAGE: &str = "ashlar.toml.5";
+
+/// The page of the configuration file, section 5.
+fn file_page(catalog: &Catalog) -> String {
+    let mut roff = Roff::new();
+    roff.control("TH", ["ashlar.toml", "5", "", "Ashlar", "Ashlar"]);
+    roff.control("SH", ["NAME"]);
+    roff.text([roman("ashlar.toml - configuration of the Ashlar storage daemon")]);
+    roff.control("SH", ["DESCRIPTION"]);
+    roff.text([roman(
+        "A TOML file. Unknown keys are errors. A number of bytes may have a unit (64MiB, 10GiB), \
+         and so may a duration (10ms, 5s). Relative paths begin at the folder of the file. ashlar \
+         plan shows what a change would do, with the risk of each step; ashlar apply does it.",
+    )]);
+    let mut keys = |title: &str, doc: &str, schema: Option<&Value>, example: &str| {
+        roff.control("SH", [title]);
+        roff.text([roman(doc)]);
+        for row in schema.map(rows).unwrap_or_default() {
+            let [key, kind, default, doc] = row.as_slice() else { continue };
+            roff.control("TP", []);
+            roff.text([bold(key.as_str()), roman(format!(" ({kind}; default {default})"))]);
+            roff.text([roman(doc.as_str())]);
+        }
+        if !example.is_empty() {
+            roff.control("PP", []);
+            roff.control("nf", []);
+            for line in example.lines() {
+                roff.text([roman(line)]);
+            }
+            roff.control("fi", []);
+        }
+    };
+    for section in sections() {
+        keys(&section.name.to_uppercase(), &section.doc, section.schema.as_ref(), &section.example);
+    }
+    for (section, entry) in catalog.all() {
+        let title = format!("{} {}", section.to_uppercase(), entry.name);
+        keys(&title, &entry.doc, Some(&entry.schema), &entry.example);
+    }
+    places(&mut roff);
+    roff.to_roff()
+}
+
+/// Files, environment and other pages.
+fn places(roff: &mut Roff) {
+    let list = [
+        (
+            "FILES",
+            &[
+                ("/etc/ashlar/ashlar.toml", "the configuration"),
+                ("/run/ashlar/ashlar.sock", "the control socket of root's daemon"),
+                ("/var/lib/ashlar", "state and history of root's daemon"),
+            ][..],
+        ),
+        (
+            "ENVIRONMENT",
+            &[
+                ("ASHLAR_CONFIG", "the configuration, instead of /etc/ashlar/ashlar.toml"),
+                ("ASHLAR_SOCKET", "the control socket"),
+                ("CREDENTIALS_DIRECTORY", "folder of secrets that are written as credential:NAME"),
+            ][..],
+        ),
+    ];
+    for (title, entries) in list {
+        roff.control("SH", [title]);
+        for (name, doc) in entries {
+            roff.control("TP", []);
+            roff.text([bold(*name)]);
+            roff.text([roman(*doc)]);
+        }
+    }
+    roff.control("SH", ["SEE ALSO"]);
+    roff.text([bold("ashlar"), roman("(8), "), bold("ashlar.toml"), roman("(5)")]);
 }
 
 /// Overview pages have no examples of their own but a list of verbs.
@@ -126,7 +206,7 @@ impl Verb for Man {
 
 impl LocalVerb for Man {
     fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
-        let pages = pages(&(local.app.classes)())?;
+        let mut pages = pages(&(local.app.classes)())?;
         let Some(folder) = params.out else {
             let page = pages.into_iter().next().map(|(_, text)| text).unwrap_or_default();
             return Ok(Answer { files: Vec::new(), page });
@@ -134,6 +214,7 @@ impl LocalVerb for Man {
         let fail = |at: &Path, e| Error::new(Kind::System, "man", e).at(at.display().to_string());
         let folder = Path::new(&folder);
         std::fs::create_dir_all(folder).map_err(|e| fail(folder, e))?;
+        pages.push((FILE_PAGE.to_owned(), file_page(&(local.app.catalog)())));
         let mut files = Vec::new();
         for (name, text) in pages {
             let path = folder.join(name);

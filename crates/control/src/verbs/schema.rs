@@ -5,8 +5,8 @@ use super::{VERBS, find};
 use crate::api::{Error, Kind, Result, State};
 use crate::config::schema::{types_of, words_of};
 use crate::config::{
-    AccessConfig, AluaConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig,
-    TargetConfig, UnitConfig, suggest,
+    AccessConfig, AluaConfig, BusConfig, Catalog, Config, DaemonConfig, DiskConfig, GeomConfig,
+    LunConfig, TargetConfig, UnitConfig, for_editors, suggest,
 };
 use crate::text;
 use schemars::JsonSchema;
@@ -41,11 +41,22 @@ pub struct Named {
     pub schema: Option<Value>,
 }
 
+/// The requested schemas.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Names {
+    /// Each with its name.
+    pub schemas: Vec<Named>,
+}
+
 /// Answer of `schema`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
-    /// The requested schemas.
-    pub schemas: Vec<Named>,
+#[serde(untagged)]
+#[schemars(with = "Names")]
+pub enum Answer {
+    /// All but the following.
+    Named(Names),
+    /// `schema config --json`: the JSON Schema of `ashlar.toml` alone, as editors take it.
+    Config(Value),
 }
 
 /// The object among the forms of a value that may be written in several.
@@ -56,7 +67,7 @@ fn object(schema: &Value) -> &Value {
 }
 
 /// One key of an object: name, type, default, meaning.
-fn rows(schema: &Value) -> Vec<Vec<String>> {
+pub(crate) fn rows(schema: &Value) -> Vec<Vec<String>> {
     let keys = object(schema);
     let required: Vec<&str> = keys
         .get("required")
@@ -112,15 +123,17 @@ impl Verb for Schema {
     const NAME: &'static str = "schema";
     const DOC: &'static str = "Show the schema of ashlar.toml or of a verb";
     const DETAIL: &'static str = "A disk has the keys of the section `disk` and the keys of its \
-        kind; geoms and targets likewise. With --json the output is the JSON Schema (2020-12).";
+        kind; geoms and targets likewise. With --json the output contains the JSON Schema \
+        (2020-12); `schema config --json` prints the schema of the whole file for editors.";
     const EXAMPLES: &'static [&'static str] =
-        &["ashlar schema", "ashlar schema access", "ashlar schema nop --json"];
+        &["ashlar schema", "ashlar schema access", "ashlar schema config --json"];
     const POSITIONAL: &'static [&'static str] = &["name"];
 
     fn table(answer: &Answer) -> String {
-        if answer.schemas.iter().all(|s| s.schema.is_none()) {
+        let Answer::Named(Names { schemas }) = answer else { return String::new() };
+        if schemas.iter().all(|s| s.schema.is_none()) {
             let row = |s: &Named| vec![s.section.clone(), s.name.clone(), s.doc.clone()];
-            let rows: Vec<_> = answer.schemas.iter().map(row).collect();
+            let rows: Vec<_> = schemas.iter().map(row).collect();
             return text::table(&["section", "name", "is"], &rows);
         }
         let one = |s: &Named| {
@@ -137,12 +150,17 @@ impl Verb for Schema {
             };
             format!("{} {}: {}\n{keys}{example}", s.section, s.name, s.doc)
         };
-        answer.schemas.iter().map(one).collect::<Vec<_>>().join("\n")
+        schemas.iter().map(one).collect::<Vec<_>>().join("\n")
     }
 }
 
+/// The JSON Schema of `ashlar.toml` for editors.
+pub fn config(catalog: &Catalog) -> Value {
+    for_editors(schemars::schema_for!(Config).to_value(), catalog)
+}
+
 /// The sections of `ashlar.toml`, with the keys that do not depend on kind, class or driver.
-fn sections() -> Vec<Named> {
+pub(crate) fn sections() -> Vec<Named> {
     let section = |name: &str, doc: &str, example: &str, schema: schemars::Schema| Named {
         name: name.to_owned(),
         section: "section".to_owned(),
@@ -159,8 +177,8 @@ fn sections() -> Vec<Named> {
         ),
         section(
             "bus",
-            "[[bus]]: what disks are reached through by commands; further keys are those of its \
-             kind. Its disks are found: da0, ada0.",
+            "[[bus]]: a transport to disks that are discovered (da0, ada0); each kind has further \
+             keys.",
             "[[bus]]\nname = \"mps0\"\nkind = \"virtual\"\ndisks = 4\nsize = \"1GiB\"\n\
              names = { da7 = \"3:0\" }\n",
             schemars::schema_for!(BusConfig),
@@ -250,10 +268,13 @@ fn all(local: &Local<'_>) -> Vec<Named> {
 
 impl LocalVerb for Schema {
     fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
+        if local.json && params.name == ["config"] {
+            return Ok(Answer::Config(config(&(local.app.catalog)())));
+        }
         let mut all = all(local);
         if params.name.is_empty() {
             all.iter_mut().for_each(|s| s.schema = None);
-            return Ok(Answer { schemas: all });
+            return Ok(Answer::Named(Names { schemas: all }));
         }
         let name = params.name.join(".").replace(' ', ".");
         let names: Vec<String> = all.iter().map(|s| s.name.clone()).collect();
@@ -274,6 +295,6 @@ impl LocalVerb for Schema {
             let error = Error::new(Kind::NotFound, "schema", "nothing has that name").at(name);
             return Err(error.next(meant.unwrap_or("Run `ashlar schema` for the names.".into())));
         }
-        Ok(Answer { schemas: all })
+        Ok(Answer::Named(Names { schemas: all }))
     }
 }

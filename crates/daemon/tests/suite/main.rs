@@ -6,5 +6,6 @@ mod by_hand;
 mod first_user;
 mod foretold;
 mod geoms;
+mod reference;
 mod starts;
 mod world;

@@ -5,5 +5,6 @@
 mod house;
 mod invariants;
 mod licences;
+mod links;
 mod prose;
 mod whole;

@@ -1,0 +1,154 @@
+//! The JSON Schema of `ashlar.toml` for editors: the sections with the keys of each kind, class and
+//! driver. It says what the daemon accepts: a whole number may be written as a text with a unit.
+
+use serde_json::{Map, Value, json};
+
+use super::Catalog;
+
+/// Place of shared schemas in a JSON Schema.
+const SHARED: &str = "$defs";
+
+/// `whole`: the schema of the sections, whose entries leave open the keys of their kind.
+pub fn for_editors(whole: Value, catalog: &Catalog) -> Value {
+    let mut root = whole;
+    let sections = [
+        ("BusConfig", "kind", &catalog.buses),
+        ("DiskConfig", "kind", &catalog.disks),
+        ("GeomConfig", "class", &catalog.classes),
+        ("TargetConfig", "driver", &catalog.drivers),
+    ];
+    for (section, key, entries) in sections {
+        let mut forms = Vec::new();
+        for entry in entries.iter() {
+            let prefix = format!("{section}.{}.", entry.name);
+            let mut own = entry.schema.clone();
+            rename(&mut own, &prefix);
+            let shared = take(&mut own, SHARED);
+            let of_section = shared_of(&root, section);
+            forms.push(form(of_section, &own, (key, &entry.name, &entry.doc)));
+            add(&mut root, shared, &prefix);
+        }
+        let place = root.get_mut(SHARED).and_then(|all| all.get_mut(section));
+        if let Some(place) = place {
+            *place = json!({ "oneOf": forms });
+        }
+    }
+    texts_for_numbers(&mut root);
+    root
+}
+
+fn shared_of(root: &Value, name: &str) -> Value {
+    root.get(SHARED).and_then(|all| all.get(name)).cloned().unwrap_or_default()
+}
+
+fn take(of: &mut Value, key: &str) -> Map<String, Value> {
+    let taken = of.as_object_mut().and_then(|of| of.remove(key));
+    taken.and_then(|value| value.as_object().cloned()).unwrap_or_default()
+}
+
+/// One kind of a section: the keys of both, and no others.
+fn form(section: Value, own: &Value, (key, name, doc): (&str, &str, &str)) -> Value {
+    let part = |of: &Value, part: &str| of.get(part).cloned().unwrap_or_default();
+    let mut keys = part(&section, "properties").as_object().cloned().unwrap_or_default();
+    keys.extend(part(own, "properties").as_object().cloned().unwrap_or_default());
+    keys.insert(key.to_owned(), json!({ "const": name, "description": doc }));
+    let all =
+        [&section, own].map(|of| part(of, "required").as_array().cloned().unwrap_or_default());
+    let mut required: Vec<Value> = all.into_iter().flatten().collect();
+    required.dedup();
+    json!({
+        "title": name,
+        "description": doc,
+        "type": "object",
+        "properties": keys,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+/// References to shared schemas get a prefix, so that those of two kinds do not meet.
+fn rename(value: &mut Value, prefix: &str) {
+    match value {
+        Value::Object(all) => {
+            for (key, value) in all {
+                match value {
+                    Value::String(at) if key == "$ref" => {
+                        *at = at.replacen("#/$defs/", &format!("#/$defs/{prefix}"), 1);
+                    }
+                    other => rename(other, prefix),
+                }
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(|value| rename(value, prefix)),
+        _ => {}
+    }
+}
+
+fn add(root: &mut Value, shared: Map<String, Value>, prefix: &str) {
+    if let Some(all) = root.get_mut(SHARED).and_then(Value::as_object_mut) {
+        all.extend(shared.into_iter().map(|(name, schema)| (format!("{prefix}{name}"), schema)));
+    }
+}
+
+/// Where a whole number is wanted a text with a unit is accepted, too.
+fn texts_for_numbers(value: &mut Value) {
+    if let Value::Object(all) = value {
+        let kind = all.get_mut("type");
+        match kind {
+            Some(Value::String(one)) if one == "integer" => {
+                all.insert("type".to_owned(), json!(["integer", "string"]));
+            }
+            Some(Value::Array(several)) if several.contains(&json!("integer")) => {
+                several.push(json!("string"));
+            }
+            _ => {}
+        }
+        all.values_mut().for_each(texts_for_numbers);
+    } else if let Value::Array(all) = value {
+        all.iter_mut().for_each(texts_for_numbers);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::fake::catalog;
+
+    #[test]
+    fn each_kind_has_its_keys_and_those_of_its_section_and_no_others() {
+        let schema = for_editors(schemars::schema_for!(Config).to_value(), &catalog());
+        let forms = schema["$defs"]["DiskConfig"]["oneOf"].as_array().expect("kinds");
+        assert_eq!(forms.len(), catalog().disks.len());
+        for (form, entry) in forms.iter().zip(&catalog().disks) {
+            let keys = form["properties"].as_object().expect("keys");
+            assert_eq!(keys["kind"]["const"], entry.name.as_str());
+            assert!(keys.contains_key("name"), "{keys:?}");
+            let own = entry.schema["properties"].as_object().cloned().unwrap_or_default();
+            assert!(own.keys().all(|key| keys.contains_key(key)), "{keys:?}");
+            assert_eq!(form["additionalProperties"], false);
+        }
+        let mut missing = Vec::new();
+        let shared = &schema["$defs"];
+        references(&schema, &mut |at| {
+            let name = at.strip_prefix("#/$defs/").expect("a shared schema");
+            if shared.get(name).is_none() {
+                missing.push(at.to_owned());
+            }
+        });
+        assert_eq!(missing, Vec::<String>::new());
+    }
+
+    fn references(value: &Value, found: &mut impl FnMut(&str)) {
+        match value {
+            Value::Object(all) => {
+                if let Some(Value::String(at)) = all.get("$ref") {
+                    found(at);
+                }
+                all.values().for_each(|value| references(value, found));
+            }
+            Value::Array(all) => all.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+}

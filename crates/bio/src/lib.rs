@@ -12,9 +12,9 @@
 //! * [`sync`]: locks without poison.
 //!
 //! This crate is independent of classes and sockets. It is one of the two where `unsafe` is
-//! allowed: in `buf.rs`, `pool.rs` and `arena.rs` (raw memory), `pinned.rs` (a resolved pointer),
-//! `owned.rs` (a value of one thread), `count.rs` (an allocator for tests) and `parity.rs` (vector
-//! instructions).
+//! allowed: in `buf.rs`, `pool.rs` and `arena.rs` (raw memory), `resolved_arc.rs` (a resolved
+//! pointer), `thread_owned.rs` (a value of one thread), `count.rs` (an allocator for tests) and
+//! `parity.rs` (vector instructions).
 
 mod arena;
 mod buf;

@@ -444,7 +444,8 @@ impl ControlLoop {
             return Err(Error::new(Kind::NotFound, "set access group", why).at(name));
         };
         let target = target.clone();
-        let left = self.exports.set_groups(&mut self.control, &target, &after)?;
+        let made: Vec<AccessConfig> = action.groups().cloned().collect();
+        let left = self.exports.set_groups(&mut self.control, &target, &after, &made)?;
         buses::look_at_target(self, &target);
         Ok(left)
     }

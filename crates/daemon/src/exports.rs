@@ -321,15 +321,32 @@ impl Exports {
         }
     }
 
-    /// Makes `config` the groups of its target, opening and closing providers as needed.
+    /// Whether a group could not be made before and still cannot: its secret is missing, say. It
+    /// does not stop the groups `made` now.
+    fn is_left_out(&self, driver: &str, access: &AccessConfig, made: &[AccessConfig]) -> bool {
+        if made.iter().any(|group| group.same_group(access)) {
+            return false;
+        }
+        let target = self.registry.target(driver, &access.target);
+        let is_there = target.is_some_and(|t| t.groups().group(&access.group).is_some());
+        !is_there && self.shown(access).is_err()
+    }
+
+    /// Makes `config` the groups of its target, opening and closing providers as needed. `made`:
+    /// the groups for which it is done.
     pub fn set_groups(
         &mut self,
         control: &mut Control,
         target: &TargetConfig,
         config: &Config,
+        made: &[AccessConfig],
     ) -> Result<Vec<LeftOut>> {
-        let all: Vec<&AccessConfig> =
-            config.access.iter().filter(|a| a.target == target.name).collect();
+        let all: Vec<&AccessConfig> = config
+            .access
+            .iter()
+            .filter(|a| a.target == target.name)
+            .filter(|a| !self.is_left_out(&target.driver, a, made))
+            .collect();
         let wanted = units_of(all.iter().copied(), (&config.unit, &config.disk), None);
         let files = Files::of_groups(all.iter().copied());
         let mut opened = Vec::new();

@@ -319,7 +319,7 @@ impl<F: Filter> Typed for FilterClass<F> {
 
 /// Change settings while requests flow
 ///
-/// What is not given stays as it is.
+/// A setting that is not given keeps its value.
 #[derive(Deserialize, JsonSchema)]
 #[serde(bound = "")]
 #[schemars(bound = "F: Filter")]

@@ -188,7 +188,7 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
             out.push(problem("target", i, "listen", Kind::ConfigValue, text.to_owned()));
         }
         for (k, address) in target.listen.iter().enumerate() {
-            let unix = address.strip_prefix("unix:").is_some_and(|path| path.starts_with('/'));
+            let unix = address.strip_prefix("unix:").is_some_and(|path| !path.is_empty());
             let other = unix || interface(address).is_some();
             if !other && address.parse::<SocketAddr>().is_err() {
                 let text = format!(

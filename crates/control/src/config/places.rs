@@ -12,6 +12,10 @@ const KEYS: [&str; 7] =
 /// Prefix of a text that names a file in any setting.
 const FILE: &str = "file:";
 
+/// Prefix of a socket's path, in lists of these keys.
+const UNIX: &str = "unix:";
+const SOCKETS: [&str; 2] = ["listen", "portals"];
+
 /// Makes the paths absolute; `file` is where the configuration was read.
 pub(super) fn anchor(config: Config, file: &str) -> Config {
     // Only a process without a working folder cannot say where it is.
@@ -25,10 +29,15 @@ pub(super) fn anchor(config: Config, file: &str) -> Config {
 fn walk(value: &mut Value, key: &str, folder: &Path) {
     match value {
         Value::Object(fields) => fields.iter_mut().for_each(|(key, v)| walk(v, key, folder)),
-        Value::Array(list) => list.iter_mut().for_each(|v| walk(v, "", folder)),
+        Value::Array(list) => {
+            let key = if SOCKETS.contains(&key) { key } else { "" };
+            list.iter_mut().for_each(|v| walk(v, key, folder));
+        }
         Value::String(text) => {
             if let Some(path) = text.strip_prefix(FILE) {
                 *text = format!("{FILE}{}", below(folder, path).display());
+            } else if let Some(path) = text.strip_prefix(UNIX).filter(|_| SOCKETS.contains(&key)) {
+                *text = format!("{UNIX}{}", below(folder, path).display());
             } else if KEYS.contains(&key) && !text.is_empty() {
                 *text = below(folder, text).display().to_string();
             }
@@ -54,13 +63,14 @@ mod tests {
                     [[disk]]\nname = 'd0'\nkind = 'file'\npath = './images/d0'\n\
                     [[disk]]\nname = 'd1'\nkind = 'file'\npath = '/srv/d1'\n\
                     [[target]]\nname = 'iqn.2026-11.a:t'\ndriver = 'iscsi'\n\
-                    listen = ['[::]:3260']\n\
+                    listen = ['[::]:3260', 'unix:t.sock']\n\
                     chap = { user = 'u', secret = 'file:chap/u' }\n";
         let config = read(text, "/etc/ashlar/ashlar.toml", &catalog()).expect("well-formed");
         assert_eq!(config.daemon.state.as_deref(), Some("/etc/ashlar/st"));
         assert_eq!(config.daemon.socket.as_deref(), Some("/run/a.sock"));
         let path = |name: &str| config.disk(name).expect("a disk").params["path"].clone();
         assert_eq!((path("d0"), path("d1")), ("/etc/ashlar/images/d0".into(), "/srv/d1".into()));
+        assert_eq!(config.target[0].listen, ["[::]:3260", "unix:/etc/ashlar/t.sock"]);
         let chap = config.target[0].chap.as_ref().expect("an account");
         assert_eq!(chap.secret, "file:/etc/ashlar/chap/u");
         let here = std::env::current_dir().expect("a folder");

@@ -353,11 +353,11 @@ fn targets_listen_at_addresses_sockets_and_interfaces() {
     let target = |at: &str| {
         format!("[[target]]\ndriver='iscsi'\nname='iqn.2026-11.test:a'\nlisten=['{at}']\n")
     };
-    for good in ["127.0.0.1:1", "[::1]:1", "unix:/run/x", "ether:eth0", "ether:veth-1.7"] {
+    for good in ["127.0.0.1:1", "[::1]:1", "unix:/run/x", "unix:x", "ether:eth0"] {
         let read = read(&target(good), "a.toml", &catalog);
         assert!(read.is_ok(), "{good}: {:?}", read.err());
     }
-    for bad in ["127.0.0.1", "unix:x", "ether:", "ether:a/b", "ether:sixteen-letters-", "eth0"] {
+    for bad in ["127.0.0.1", "unix:", "ether:", "ether:a/b", "ether:sixteen-letters-", "eth0"] {
         let error = read(&target(bad), "a.toml", &catalog).expect_err(bad);
         assert_eq!(error.kind, Kind::ConfigValue, "{error}");
     }

@@ -50,5 +50,24 @@ fn look(facts: &Facts) -> Vec<Finding> {
             format!("chmod 600 {file}, and better: secret = \"file:PATH\""),
         ));
     }
+    out.extend(keys(facts));
     if out.is_empty() { ok("no other user can read them") } else { out }
+}
+
+/// Private keys of targets that other users can read.
+fn keys(facts: &Facts) -> Vec<Finding> {
+    let targets = facts.good().into_iter().flat_map(|config| &config.target);
+    let keys = targets.filter_map(|t| Some((&t.name, t.params.get("tls_key")?.as_str()?)));
+    let open = keys.filter_map(|(target, path)| {
+        let mode = std::fs::metadata(path).ok()?.mode();
+        (mode & 0o077 != 0).then(|| {
+            bad(
+                Severity::Warn,
+                format!("the private key of {target}, {path}, has mode {:04o}", mode & 0o7777),
+                "other users of this machine can read it",
+                format!("chmod 600 {path}"),
+            )
+        })
+    });
+    open.collect()
 }

@@ -44,6 +44,9 @@ pub struct Answer {
     pub generation: u64,
     /// Completed steps, in order; for a dry run, the steps that would be done.
     pub steps: Vec<Step>,
+    /// Number of steps that could not be carried out yet; the daemon waits for what they lack.
+    #[serde(default)]
+    pub waiting: usize,
     /// Remarks for the user.
     pub notes: Vec<String>,
 }
@@ -59,7 +62,11 @@ pub fn table(answer: &Answer) -> String {
         }
         (false, false) => {
             let generation = answer.generation;
-            format!("{}{notes}{count} done, generation {generation}\n", lines(&answer.steps))
+            let done = match answer.waiting {
+                0 => format!("{count} done"),
+                n => format!("{} of {count} done, {n} waited for", answer.steps.len() - n),
+            };
+            format!("{}{notes}{done}, generation {generation}\n", lines(&answer.steps))
         }
     }
 }
@@ -76,6 +83,7 @@ pub fn carry_out(
     progress: &mut Progress<'_>,
 ) -> Result<Answer> {
     let (plan, applied) = control.apply(config, consent, progress)?;
+    let waiting = applied.left_out.len().min(plan.steps.len());
     notes.extend(applied.notes);
     Ok(Answer {
         schema_version: SCHEMA_VERSION,
@@ -83,6 +91,7 @@ pub fn carry_out(
         dry_run: consent.dry_run,
         generation: control.config().1,
         steps: plan.steps,
+        waiting,
         notes,
     })
 }

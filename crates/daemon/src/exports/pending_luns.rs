@@ -193,7 +193,7 @@ impl Exports {
             self.awaited.by_target.iter().filter_map(came).collect();
         let mut out = Vec::new();
         for (target, mut here) in came {
-            let left = match self.set_groups(control, &target, config) {
+            let left = match self.set_groups(control, &target, config, &[]) {
                 Ok(left) => left,
                 Err(e) => {
                     out.push((target, here.join(", "), Err(e)));

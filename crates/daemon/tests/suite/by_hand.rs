@@ -15,12 +15,19 @@ use serde_json::{Map, Value, json};
 
 /// A daemon in this process that has carried out a configuration.
 pub(crate) struct Site {
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     pub(crate) control: Control,
 }
 
 impl Site {
     pub(crate) fn new(name: &str, text: &str) -> Site {
+        let site = Site::launched(name);
+        site.apply(&site.read(text));
+        site
+    }
+
+    /// A daemon that has carried out nothing yet.
+    pub(crate) fn launched(name: &str) -> Site {
         let folder = std::env::temp_dir().join(format!("ashlar-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };
@@ -30,7 +37,6 @@ impl Site {
         let control = Control::new(Box::new(plant), catalog(), &launched, archive);
         let site = Site { folder, control };
         site.control.plant().open();
-        site.apply(&site.read(text));
         site
     }
 
@@ -312,7 +318,7 @@ fn every_verb_argument_and_key_of_a_class_is_told_or_is_no_setting() {
         let settings = catalog.settings(&section);
         let of = |key: &&String| !settings.contains_key(*key);
         if filters().iter().any(|filter| filter.0 == class.name) {
-            // The rest is fixed by the class's own word (`Filter::FIXED`).
+            // The rest is fixed by the class's own word (`Params::FIXED`).
             continue;
         }
         let rest = keys(&class.schema["properties"]).filter(of);

@@ -1,4 +1,8 @@
-//! Stripes and concats of the configuration, which have no record on their members.
+//! Stripes and concats of the configuration, which have no record on their members; groups that
+//! cannot be made.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 
 use control::Consent;
 use control::api::{Kind, Result};
@@ -60,4 +64,33 @@ fn a_member_whose_growth_would_move_bytes_does_not_grow() {
     site.verb("disk", "resize", &json!({ "name": "d1", "size": 8 << 20 }));
     let longer = config("4MiB").replacen("size = '4MiB'", "size = '4096KiB'", 1);
     apply(&site, &longer).expect("the same size");
+}
+
+/// The secret of one group cannot be read, and the other group is served.
+#[test]
+fn a_group_that_cannot_be_made_does_not_stop_the_others() {
+    let site = Site::launched("groups");
+    let secret = |name: &str, mode: u32| {
+        let path = site.folder.join(name);
+        std::fs::write(&path, "correct horse battery").expect("a file");
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("ours");
+    };
+    secret("db.secret", 0o644);
+    secret("web.secret", 0o600);
+    let group = |name: &str, lun: &str| {
+        format!(
+            "[[access]]\ntarget = 'iqn.2026-11.test:t'\ngroup = '{name}'\n\
+             initiators = ['iqn.2026-11.test:{name}']\nluns = {{ 0 = '{lun}' }}\n\
+             chap = {{ user = '{name}', secret = 'file:{name}.secret' }}\n"
+        )
+    };
+    let target = "[[target]]\ndriver = 'iscsi'\nname = 'iqn.2026-11.test:t'\n\
+                  listen = ['127.0.0.1:0']\n";
+    let text = disks("4MiB") + target + &group("db", "d0") + &group("web", "d1");
+    let left = site.control.start(&site.read(&text)).expect("all that can be").left_out;
+    let left: Vec<String> = left.into_iter().map(|left| left.what).collect();
+    assert_eq!(left, ["create group db of iqn.2026-11.test:t"]);
+    let state = site.control.plant().state();
+    let groups = state.targets.iter().flat_map(|target| &target.groups);
+    assert_eq!(groups.map(|group| group.name.as_str()).collect::<Vec<_>>(), ["web"]);
 }

@@ -168,7 +168,8 @@ impl Unit for ModelUnit {
             "power-cut" => {
                 let under_way = state.under_way();
                 let wake = state.power_cut();
-                let value = json!({ "ended": under_way });
+                let message = format!("the power went and came back; requests ended: {under_way}");
+                let value = json!({ "ended": under_way, "message": message });
                 Ok(Answer { value, wake })
             }
             "fail" => fail(&mut state, &read(verb, params)?),
@@ -185,7 +186,8 @@ impl Unit for ModelUnit {
             }
             "release" => {
                 let wake = state.release();
-                Ok(Answer { value: json!({ "released": wake.len() }), wake })
+                let message = format!("requests released: {}", wake.len());
+                Ok(Answer { value: json!({ "released": wake.len(), "message": message }), wake })
             }
             "delay" => {
                 let p: DelayParams = read(verb, params)?;

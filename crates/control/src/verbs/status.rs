@@ -173,10 +173,9 @@ fn make_room(disk: &DiskState) -> String {
     let hosts = "let its hosts give back what they do not use: `fstrim -av` there";
     match &disk.path {
         Some(path) => format!("Make room where it lies, `df -h {path}`; or {hosts}."),
-        None => format!(
-            "Let its hosts give back what they do not use: `fstrim -av` there. A larger \
-             `memory_max` makes the disk anew, empty."
-        ),
+        None => "Let its hosts give back what they do not use: `fstrim -av` there. A larger \
+                 `memory_max` makes the disk anew, empty."
+            .to_owned(),
     }
 }
 

@@ -370,9 +370,7 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
             format!("; {provider} is {} on {}, no other disk is called so", o.identity, o.bus)
         });
         let who = who.unwrap_or_default();
-        Some(format!(
-            "LUN {lun} ({provider}){is} not there yet; what comes is exported by itself{who}"
-        ))
+        Some(format!("LUN {lun} ({provider}){is} not there yet; exported on arrival{who}"))
     };
     let (health, health_why) = match (listening, lost.or_else(awaited)) {
         (false, _) => (Health::Failed, "no portal listens".to_owned()),

@@ -2,7 +2,8 @@
 
 use bio::Errno;
 
-use super::{CURE_TIMEOUT_MS, Device, READY_POLL_NS, READY_POLLS_MAX, STARTS_MAX};
+use super::shape::CURE_TIMEOUT_MS;
+use super::{Device, READY_POLL_NS, READY_POLLS_MAX, STARTS_MAX};
 use crate::ccb::{Ccb, Command, Flags, Outcome, Priority};
 use crate::recovery::{Cure, Note, Pause, Step, Verdict};
 

@@ -202,7 +202,7 @@ fn unix_addresses_are_looked_at_too() {
     assert_eq!(grades("ports", &at("free.sock")), [Severity::Ok]);
     let busy = std::os::unix::net::UnixListener::bind(machine.0.join("busy.sock")).expect("bind");
     let facts = at("busy.sock");
-    assert_eq!(grades("ports", &facts), [Severity::Fail], "somebody else listens");
+    assert_eq!(grades("ports", &facts), [Severity::Fail], "another process listens");
     drop(busy);
     assert_eq!(grades("ports", &facts), [Severity::Ok], "left behind: it is taken away");
     machine.write("file.sock", "not a socket");
@@ -214,7 +214,7 @@ fn unix_addresses_are_looked_at_too() {
 fn buses() {
     let machine = Machine::new("buses");
     let mut facts = machine.facts(None);
-    assert_eq!(grades("buses", &facts), [Severity::Ok], "nobody to ask");
+    assert_eq!(grades("buses", &facts), [Severity::Ok], "no daemon to ask");
     let noted = TroubleState { why: "sda is mounted".into(), ..TroubleState::default() };
     let well = BusState { name: "mps0".into(), troubles: vec![noted], ..BusState::default() };
     let why = |n: u8| TroubleState {
@@ -271,7 +271,7 @@ fn names() {
     let pinned = document("names = { da1 = 'S1' }", "da1");
     assert_eq!(grades("names", &facts(&pinned, &["da0", "da1"])), [Severity::Ok]);
     let label = document("", "gpt/store");
-    assert_eq!(grades("names", &facts(&label, &["da0", "da1"])), [Severity::Ok], "nobody uses it");
+    assert_eq!(grades("names", &facts(&label, &["da0", "da1"])), [Severity::Ok], "not in use");
     let check = CHECKS.iter().find(|c| c.id == "names").expect("a check");
     let said = &check.run(&facts(&by_order, &["da0", "da1"]))[0];
     assert!(said.fix.contains("names = { da1 = \"0:7\" }"), "{said:?}");

@@ -210,7 +210,7 @@ mod tests {
     const WELL: Option<Registers> = Some((0x40, 0));
 
     fn done(guard: &ReplayGuard, mark: Mark, answer: Option<Registers>, now: u64) {
-        guard.finish((mark, ME), answer, now, &mut |_| panic!("nobody waits"));
+        guard.finish((mark, ME), answer, now, &mut |_| panic!("no request waits"));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map};
 use bio::sync::{Mutex, MutexGuard};
 use geom::Error;
 
+use super::Registry;
 use crate::nexus::unit_attention::Port;
 use crate::state_store::{Kind, Vault, ticket};
 
@@ -121,6 +122,23 @@ impl Known {
             let (done, _) = ticket();
             vault.save(SERIAL, Kind::Known, encode(&state.all), done);
         }
+    }
+}
+
+impl Registry {
+    /// Serial numbers of all units that initiators know from now or from an earlier run.
+    pub fn known_serials(&self) -> BTreeSet<String> {
+        self.known.serials()
+    }
+
+    /// Whether an initiator knows a unit by this serial number.
+    pub fn is_known(&self, serial: &str) -> bool {
+        self.known.has(serial)
+    }
+
+    /// Begins to save which units initiators know, if that has changed.
+    pub fn keep_known(&self) {
+        self.known.save(self.vault().as_ref());
     }
 }
 

@@ -26,7 +26,7 @@ mod proof;
 mod rivals;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -186,21 +186,6 @@ impl Registry {
     /// Which unit each initiator port knows behind its LUNs.
     pub(crate) fn known(&self) -> &Known {
         &self.known
-    }
-
-    /// Serial numbers of all units that initiators know from now or from an earlier run.
-    pub fn known_serials(&self) -> BTreeSet<String> {
-        self.known.serials()
-    }
-
-    /// Whether an initiator knows a unit by this serial number.
-    pub fn is_known(&self, serial: &str) -> bool {
-        self.known.has(serial)
-    }
-
-    /// Begins to save which units initiators know, if that has changed.
-    pub fn keep_known(&self) {
-        self.known.save(self.vault().as_ref());
     }
 
     /// Who sends requests, for layers below: `Topology::set_origins`.

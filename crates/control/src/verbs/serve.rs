@@ -205,7 +205,11 @@ impl LocalVerb for Serve {
             tracing::info!("serving {file} on {}", path.display());
             loop {
                 match signals.next().await {
-                    Asked::Stop(signal) => break why = signal,
+                    Asked::Stop(signal) => {
+                        // Said before the socket goes: who waits for that finds the reason.
+                        tracing::info!("stopping: {signal}");
+                        break why = signal;
+                    }
                     Asked::Reload => {
                         let (control, file) = (control.clone(), file.clone());
                         let reload = move || reload(&control, catalog, &file);
@@ -217,9 +221,6 @@ impl LocalVerb for Serve {
             }
         };
         let served = runtime.block_on(http::serve(listening, control.clone(), stop));
-        if !why.is_empty() {
-            tracing::info!("stopping: {why}");
-        }
         control.change(|plant| plant.stop());
         // Clients that still read a long list do not delay the daemon; a change was waited for
         // above.

@@ -270,14 +270,21 @@ impl House {
     /// process ended.
     #[track_caller]
     pub fn panic(&mut self) -> ExitStatus {
-        let mut daemon = self.daemon.take().expect("a daemon");
         std::fs::write(self.path("panic"), "").expect("the file that it looks for");
+        let status = self.end();
+        std::fs::remove_file(self.path("panic")).expect("the file");
+        status
+    }
+
+    /// Waits until the daemon has ended by itself; answers how.
+    #[track_caller]
+    pub fn end(&mut self) -> ExitStatus {
+        let mut daemon = self.daemon.take().expect("a daemon");
         let mut status = None;
         self.until("the daemon has ended", STOP_LIMIT, || {
             status = daemon.ended().unwrap();
             status.is_some()
         });
-        std::fs::remove_file(self.path("panic")).expect("the file");
         status.expect("it has ended")
     }
 

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a1_blocks_do_not_overlap_and_lie_at_their_size() {
+    fn a1_blocks_do_not_overlap_and_are_aligned_to_their_size() {
         let arena = Arena::default();
         let mut all: Vec<Block> = (0..300).map(|_| arena.take().unwrap()).collect();
         for (n, block) in all.iter_mut().enumerate() {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a2_a_region_goes_back_with_its_last_block_and_outlives_the_arena() {
+    fn a2_region_outlives_the_arena_until_its_last_block_is_freed() {
         let arena = Arena::default();
         let mut all: Vec<Block> = (0..2 * BLOCKS).map(|_| arena.take().unwrap()).collect();
         let mut last = all.swap_remove(0);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a3_a_block_that_was_used_is_zero_again() {
+    fn a3_reused_block_is_zeroed() {
         let arena = Arena::default();
         let (mut first, other) = (arena.take().unwrap(), arena.take().unwrap());
         first.fill(7);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_it() {
+    fn arena_is_shared_between_threads() {
         let arena = Arena::default();
         std::thread::scope(|scope| {
             for n in 1..5u8 {

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thread_knows_its_own() {
+    fn last_operation_is_recorded_per_thread() {
         let write = Doing { op: Op::Write, offset: 4096, len: 512 };
         assert_eq!(Doing::last(), None);
         write.begins();

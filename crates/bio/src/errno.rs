@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn posix_numbers_come_back_as_the_nearest_meaning() {
+    fn posix_number_maps_to_the_nearest_errno() {
         assert_eq!(Errno::from_posix(28), Errno::NoSpc);
         assert_eq!(Errno::from_posix(122), Errno::NoSpc, "quota is space to the user");
         assert_eq!(Errno::from_posix(9999), Errno::Io);

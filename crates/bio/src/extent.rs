@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn inside_alignment_shrinks_and_may_vanish() {
+    fn aligned_inside_shrinks_and_may_be_empty() {
         let e = |s, l| Extent::new(s, l).unwrap();
         assert_eq!(e(1, 4096 * 2).aligned_inside(4096), Some(e(4096, 4096)));
         assert_eq!(e(1, 4096).aligned_inside(4096), None);

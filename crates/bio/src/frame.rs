@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_stack_refuses_and_stays_whole() {
+    fn full_stack_refuses_a_frame_and_is_unchanged() {
         let mut f = Frames::new();
         for i in 0..DEPTH_MAX as u64 {
             assert!(f.push(Frame { word: i, ..Frame::default() }));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn f1_the_oldest_are_counted_once() {
+    fn oldest_frames_are_counted_in_once() {
         let mut f = Frames::new();
         let add = |f: &mut Frames, word| assert!(f.push(Frame { word, ..Frame::default() }));
         let count = |f: &mut Frames, at_ns| {

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_field_is_one() {
+    fn field_elements_have_inverses_and_2_is_a_generator() {
         for a in 1..=255u8 {
             assert_eq!(product(a, inverse(a)), 1, "{a}");
             assert_eq!(product(a, 1), a);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_and_start_is_added_as_the_definition_says() {
+    fn sums_match_the_definition_at_any_length_and_start() {
         for len in (0..130).chain([4096, 4099]) {
             for skip in 0..3.min(len + 1) {
                 let (a, b) = (block(1, len), block(2, len));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_what_its_parts_add_up_to() {
+    fn parity_of_a_row_equals_the_sum_of_its_parts() {
         let slots = [[9, 7, 6, 2], [3, 2, 1, 0], [254, 100, 1, 1]];
         for len in [0, 1, 31, 100, 127, 128, 129, 300, 4096, 8192 + 33] {
             for (exponents, count) in slots.iter().flat_map(|s| (0..=4).map(move |n| (s, n))) {

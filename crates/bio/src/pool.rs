@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn p4_what_was_not_needed_for_a_while_has_no_pages_and_is_there_again_when_it_is() {
+    fn p4_unneeded_memory_loses_its_pages_and_is_available_again() {
         let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
         let waker = Waker::noop();
         assert!(pool.poll_warm(waker).is_pending());

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_keeps_the_value_alive() {
+    fn clone_keeps_the_value_alive() {
         let p = {
             let a: Arc<dyn Fn() -> u32 + Send + Sync> = Arc::new(|| 7);
             Pinned::new(a)

@@ -138,7 +138,7 @@ mod tests {
     use crate::{Op, Slab};
 
     #[test]
-    fn x1_lists_are_in_order_and_the_rest_is_refused() {
+    fn x1_ascending_ranges_are_accepted_and_others_refused() {
         let mut bio = Slab::new().alloc();
         assert!(!bio.delete_ranges(&[]) && !bio.delete_ranges(&[5..5, 9..9]));
         assert!(!bio.delete_ranges(&[5..9, 8..12]), "they overlap");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_cover_what_is_meant_once() {
+    fn pieces_cover_the_ranges_once() {
         let mut bio = Slab::new().alloc();
         for ranges in [vec![7..8], vec![3..10, 12..13], vec![0..4, 4..6, 9..20, 30..31]] {
             bio.delete_ranges(&ranges);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_pieces_cover_what_is_meant_once_and_are_full() {
+    fn lists_of_pieces_cover_the_ranges_once_and_are_full() {
         let mut bio = Slab::new().alloc();
         bio.delete_ranges(&[0..4, 4..6, 9..20, 30..31, 40..41]);
         for (max, most) in (1..22).flat_map(|max| (1..7).map(move |most| (max, most))) {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_in_no_range() {
+    fn bytes_that_are_cut_off_are_in_no_range() {
         for room in 0..32u64 {
             let mut bio = Slab::new().alloc();
             bio.delete_ranges(&[100..104, 106..110, 120..130]);

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_all_or_nothing() {
+    fn allocation_of_a_list_is_all_or_nothing() {
         let pool = Pool::new(PoolConfig { limit_bytes: 192 * 1024 });
         assert!(Segs::alloc(&pool, 256 * 1024).is_none());
         assert_eq!(pool.usage().used_bytes, 0);
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "B3")]
-    fn b3_nobody_looks_while_the_kernel_writes() {
+    fn b3_buffer_is_not_read_while_the_kernel_writes_it() {
         let seg = pool().get(1).unwrap().seg(0, 8).unwrap();
         let _loan = seg.lend(Direction::In);
         seg.with(|_| ());
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn b3_what_the_kernel_writes_is_lent_once() {
+    fn b3_bytes_that_the_kernel_writes_are_lent_once() {
         let seg = pool().get(1).unwrap().seg(0, 8).unwrap();
         for (first, second) in [
             (Direction::In, Direction::In),
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn b3_what_the_kernel_reads_is_not_changed() {
+    fn b3_bytes_that_the_kernel_reads_are_not_changed() {
         let seg = pool().get(1).unwrap().seg(0, 8).unwrap();
         let loans = [seg.lend(Direction::Out), seg.lend(Direction::Out)];
         let [first, last] = loans;
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn b4_what_is_being_looked_at_is_not_lent_for_writing() {
+    fn b4_bytes_in_use_by_a_closure_are_not_lent_for_writing() {
         let seg = pool().get(1).unwrap().seg(0, 8).unwrap();
         assert!(refuses(|| seg.with(|_| drop(seg.lend(Direction::In)))));
         seg.with(|_| drop(seg.lend(Direction::Out)));

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_survive_the_trip_through_a_word() {
+    fn ids_and_tickets_round_trip_through_words() {
         let mut slab = Slab::new();
         let a = slab.alloc();
         slab.free(a);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_locked_is_not_given_twice() {
+    fn locked_mutex_is_not_locked_twice() {
         let mutex = Mutex::new(());
         let guard = mutex.lock();
         assert!(mutex.try_lock().is_none());

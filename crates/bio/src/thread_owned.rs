@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_has_it_and_no_other() {
+    fn value_is_accessible_to_its_first_thread_only() {
         let owned = Owned::new(1);
         std::thread::scope(|s| {
             let first = s.spawn(|| *owned.get() += 1);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_lent_once_at_a_time() {
+    fn value_is_borrowed_once_at_a_time() {
         let owned = Owned::new(7);
         let lent = owned.get();
         let again = std::panic::AssertUnwindSafe(|| *owned.get());

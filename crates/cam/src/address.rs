@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed_is_a_place_or_none() {
+    fn typed_addresses_parse_to_a_path_or_are_rejected() {
         for (text, want) in [
             ("all", Some(Path::bus(ANY))),
             ("1", Some(Path::bus(1))),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_count_on_both_sides() {
+    fn wildcards_match_on_both_sides() {
         let one = Path::new(0, 3, 1);
         for other in [one, Path::target(0, 3), Path::bus(0), Path::bus(ANY)] {
             assert!(one.meets(other) && other.meets(one), "{other}");

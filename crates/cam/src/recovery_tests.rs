@@ -31,7 +31,7 @@ fn said(outcome: &Outcome, policy: Policy) -> String {
 }
 
 #[test]
-fn every_status_of_the_transport() {
+fn every_cam_status_has_its_recovery_action() {
     let rows = [
         (0x01, "done"),
         (0x02, "retry EREMOTEIO"),
@@ -71,7 +71,7 @@ fn every_status_of_the_transport() {
 }
 
 #[test]
-fn every_scsi_status() {
+fn every_scsi_status_has_its_recovery_action() {
     for code in 0..=255u8 {
         let outcome = Outcome { scsi_status: code, ..Outcome::of(CamStatus::ScsiError) };
         let want = match code {
@@ -92,7 +92,7 @@ fn every_scsi_status() {
 }
 
 #[test]
-fn every_key_by_itself() {
+fn every_sense_key_has_its_default_recovery_action() {
     let rows = [
         (0x0, "done"),
         (0x1, "done"),
@@ -117,7 +117,7 @@ fn every_key_by_itself() {
 }
 
 #[test]
-fn every_additional_code() {
+fn every_additional_sense_code_has_its_recovery_action() {
     let rows = [
         (0x2, 0x04, 0x00, "retry ENXIO"),
         (0x2, 0x04, 0x01, "cure Wait EBUSY"),
@@ -154,7 +154,7 @@ fn every_additional_code() {
 }
 
 #[test]
-fn disks_try_again_after_a_unit_attention() {
+fn disks_retry_after_a_unit_attention() {
     for (asc, ascq, note) in [(0x28, 0, " +MediumChanged"), (0x29, 0, ""), (0x29, 1, "")] {
         let want = format!("retry ENXIO{note} !");
         assert_eq!(said(&sense(6, asc, ascq), Policy::DISK), want);
@@ -164,7 +164,7 @@ fn disks_try_again_after_a_unit_attention() {
 }
 
 #[test]
-fn deferred_errors_cost_a_retry_whatever_they_say() {
+fn deferred_errors_are_retried_whatever_their_sense_code() {
     for (key, asc) in [(0x3, 0x11), (0x5, 0x20), (0x0, 0)] {
         let code = Asc::new(Key::from_code(key).unwrap(), asc, 0);
         let outcome = Outcome::check(Sense { deferred: true, ..Sense::new(code) });
@@ -173,7 +173,7 @@ fn deferred_errors_cost_a_retry_whatever_they_say() {
 }
 
 #[test]
-fn another_way_is_asked_about_what_is_of_this_one_and_not_of_the_medium() {
+fn only_errors_of_the_path_are_retried_on_another_path() {
     let of_the_way = |outcome: &Outcome| judge(outcome, Policy::DISK).is_of_the_way();
     for status in [Status::Busy, Status::TaskSetFull] {
         assert!(of_the_way(&Outcome::scsi(status)), "{status:?}");
@@ -197,7 +197,7 @@ fn another_way_is_asked_about_what_is_of_this_one_and_not_of_the_medium() {
 }
 
 #[test]
-fn garbage_for_sense_is_no_sense() {
+fn malformed_sense_data_is_treated_as_none() {
     for bytes in [&[][..], &[0x7f, 1, 2], &[0x70], &[0x00; 18], &[0xff; 40]] {
         let mut outcome = sense(5, 0x20, 0);
         outcome.sense = crate::ccb::SenseData::new(bytes);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn k3_a_way_has_its_own_name_and_else_what_another_has_left() {
+    fn k3_a_path_prefers_its_own_name_over_names_left_by_others() {
         let holder = |bus: &str| Holder { bus: bus.into(), identity: "disk".into() };
         let kept = KeptNames::default();
         kept.set(BTreeMap::from([("da0".into(), holder("a")), ("da1".into(), holder("b"))]));

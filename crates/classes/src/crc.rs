@@ -27,7 +27,7 @@ mod tests {
     use super::{crc32, crc32c};
 
     #[test]
-    fn check_values_of_the_catalogue() {
+    fn crcs_match_the_published_check_values() {
         assert_eq!(crc32(&[b"1234", b"56789"]), 0xcbf4_3926);
         assert_eq!(crc32c(&[b"1234", b"56789"]), 0xe306_9283);
     }

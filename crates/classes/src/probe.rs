@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_for_whole_sectors_and_answers_from_any_range() {
+    fn probe_reads_whole_sectors_and_answers_any_range() {
         let mut sectors = Sectors::new(512, 512 * 10 + 100);
         assert_eq!(sectors.media_sectors(), 10);
         assert_eq!(answer(&sectors, 700, 400), Err(Stop::Read { offset: 512, len: 1024 }));
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_answer_ends_the_probe_instead_of_looping() {
+    fn short_read_ends_the_probe() {
         let mut sectors = Sectors::new(512, 5120);
         let mut reads = 0;
         let found = sectors.drive(
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_wants_too_much_is_stopped() {
+    fn probe_that_reads_too_much_is_stopped() {
         let sectors = Sectors::new(512, 1 << 40);
         let stop = answer(&sectors, 0, PROBE_BYTES_MAX + 1);
         assert!(matches!(stop, Err(Stop::No(Why { reason: Reason::TooMuch, .. }))));

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hygiene() {
+    fn label_is_escaped_to_a_provider_name_or_refused() {
         let check = |label: &[u8], want: Result<&str, Reason>| {
             assert_eq!(clean("xfs", label), want.map(str::to_owned), "{label:?}");
         };

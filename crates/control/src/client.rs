@@ -254,7 +254,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn a_folder_that_others_can_change_is_refused() {
+    fn socket_folder_that_others_can_write_is_refused() {
         let place = std::env::temp_dir().join(format!("ashlar-owned-{}", std::process::id()));
         let (folder, link) = (place.join("folder"), place.join("link"));
         fs::create_dir_all(&folder).expect("a folder");

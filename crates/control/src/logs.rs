@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn l1_l2_a_log_that_nobody_reads_keeps_nobody_waiting() {
+    fn l1_l2_unread_log_does_not_block_its_writers() {
         const ALL: u64 = 100_000;
         let gate = Arc::<(Mutex<bool>, Condvar)>::default();
         let (got, from) = std::sync::mpsc::channel();

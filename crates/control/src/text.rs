@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown() {
+    fn control_characters_are_escaped() {
         let name = "iqn.a\u{1b}]0;title\u{7}\u{9b}31m\u{202e}\r\nforged\tx";
         let shown = "iqn.a\\u{1b}]0;title\\u{7}\\u{9b}31m\\u{202e}\\r";
         assert_eq!(plain(name), format!("{shown}\nforged\tx"));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn dates() {
+    fn utc_dates_are_formatted() {
         assert_eq!(utc(0), "1970-01-01 00:00:00Z");
         assert_eq!(utc(951_782_400), "2000-02-29 00:00:00Z");
         assert_eq!(utc(1_795_298_017), "2026-11-21 21:53:37Z");

@@ -129,7 +129,7 @@ fn judge(kind: &str, key: &str, (from, to): (&Config, &Config), how: How) {
 }
 
 #[test]
-fn each_key_of_a_bus_changes_it_under_its_disks_or_names_the_host() {
+fn bus_key_changes_keep_the_disks_or_report_the_affected_host() {
     for entry in &catalog().buses {
         let kind = entry.name.as_str();
         for (key, from, to, how) in OWN {
@@ -149,7 +149,7 @@ fn each_key_of_a_bus_changes_it_under_its_disks_or_names_the_host() {
 
 /// A key that is new has to be judged here.
 #[test]
-fn every_key_of_the_schema_of_a_bus_is_in_the_table() {
+fn every_key_of_the_bus_schemas_is_in_the_table() {
     for entry in &catalog().buses {
         let properties = entry.schema["properties"].as_object().expect("the keys of a kind");
         let schema: BTreeSet<&str> = properties.keys().map(String::as_str).collect();

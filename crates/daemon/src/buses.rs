@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_of_a_section_are_those_of_its_bus() {
+    fn bounds_of_a_section_become_the_bounds_of_its_bus() {
         let of = |keys: &str| {
             let text = format!("[[bus]]\nname = 'b'\nkind = 'virtual'\n{keys}");
             let read = config::read_words(&text, "test", &catalog()).expect("a good section");

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_verb_of_a_class_is_a_command_and_its_example_works() {
+    fn class_verbs_are_commands_and_their_examples_parse() {
         let classes = class_verbs();
         let whole = control::command(&classes);
         whole.clone().debug_assert();

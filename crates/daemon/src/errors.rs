@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whom_an_error_is_about_is_said_once() {
+    fn error_text_names_its_object_once() {
         let text = |at: &str, what: &str| {
             from_geom("cam cmd", at, geom::Error::new(Errno::Io, what)).to_string()
         };

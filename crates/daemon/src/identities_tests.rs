@@ -41,7 +41,7 @@ fn again(keeper: &Keeper, vault: &Arc<MemoryVault>) -> Keeper {
 }
 
 #[test]
-fn i1_an_identity_is_random_and_kept_for_its_place() {
+fn i1_identity_is_random_and_kept_for_its_path() {
     let (one, two) = (MemoryVault::new(), MemoryVault::new());
     let (a, b) = (keeper(one.clone(), &[]), keeper(two, &[]));
     let first = a.of(&ask("d0", "/a.img"));
@@ -55,7 +55,7 @@ fn i1_an_identity_is_random_and_kept_for_its_place() {
 }
 
 #[test]
-fn i2_i3_an_identity_moves_with_its_image_and_leaves_none_behind() {
+fn i2_i3_identity_moves_with_its_image_and_leaves_no_copy_behind() {
     let vault = MemoryVault::new();
     let a = keeper(vault.clone(), &[]);
     let first = a.of(&ask("d0", "/nowhere/a.img"));
@@ -67,7 +67,7 @@ fn i2_i3_an_identity_moves_with_its_image_and_leaves_none_behind() {
 }
 
 #[test]
-fn i5_disks_of_the_configuration_before_keep_what_hosts_know_them_by() {
+fn i5_disks_of_an_earlier_configuration_keep_their_identity() {
     let text = "[[disk]]\nname = 'old'\nkind = 'memory'\nsize = '1MiB'\n";
     let config = control::config::read_words(text, "test", &crate::catalog()).unwrap();
     let vault = MemoryVault::new();
@@ -93,7 +93,7 @@ fn i5_disks_of_the_configuration_before_keep_what_hosts_know_them_by() {
 }
 
 #[test]
-fn i5_a_disk_is_known_by_the_serial_number_that_initiators_know() {
+fn i5_identity_is_the_serial_number_that_initiators_have_seen() {
     let old = ask("d0", "/old.img");
     let unit = identity::digest(&[&old.derived, "d0"]);
     let a = keeper(MemoryVault::new(), std::slice::from_ref(&unit));
@@ -105,7 +105,7 @@ fn i5_a_disk_is_known_by_the_serial_number_that_initiators_know() {
 }
 
 #[test]
-fn i2_disks_of_one_image_are_told_apart() {
+fn i2_disks_of_one_image_have_distinct_identities() {
     let disk = |name: &&str| format!("[[disk]]\nname='{name}'\nkind='file'\npath='/x.iso'\n");
     let config = |names: &[&str]| {
         let text: String = names.iter().map(disk).collect();
@@ -130,7 +130,7 @@ fn i2_disks_of_one_image_are_told_apart() {
 }
 
 #[test]
-fn hardware_keeps_its_serial_number_and_the_name_that_it_was_served_by() {
+fn hardware_disk_keeps_its_serial_number_and_first_name() {
     let vault = MemoryVault::new();
     let a = keeper(vault.clone(), &[]);
     let own = |name, own| Ask { kind: "blockdev", own: Some(own), ..ask(name, "/dev/x") };
@@ -143,7 +143,7 @@ fn hardware_keeps_its_serial_number_and_the_name_that_it_was_served_by() {
 }
 
 #[test]
-fn i6_a_record_that_cannot_be_read_is_left_alone_and_disks_are_as_before() {
+fn i6_unreadable_record_is_not_overwritten_and_identities_are_derived() {
     let vault = MemoryVault::new();
     vault.put(SERIAL, state_store::Kind::Identities, b"{\"layout\":9}".to_vec());
     let tell: Arc<Tell> = Arc::new(|_, text: String| assert!(text.contains("cannot be read")));
@@ -155,7 +155,7 @@ fn i6_a_record_that_cannot_be_read_is_left_alone_and_disks_are_as_before() {
 }
 
 #[test]
-fn a_record_reads_as_it_was_written_or_not_at_all() {
+fn identities_record_decodes_unchanged_or_not_at_all() {
     let own = Kept { lasting: Lasting::new("WD \"1\""), is_own: true };
     let called = Lasting { called: Some("é".into()), ..Lasting::new("0123456789abcdef") };
     let place = |path: &str| ("file".to_owned(), path.to_owned(), "d".to_owned());

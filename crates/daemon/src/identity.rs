@@ -99,13 +99,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_do_not_run_together() {
+    fn digest_separates_its_parts() {
         assert_ne!(digest(&["ab", "c"]), digest(&["a", "bc"]));
         assert_eq!(digest(&["a"]), digest(&["a"]));
     }
 
     #[test]
-    fn units_of_a_new_disk_have_its_serial_number_and_those_of_an_old_one_what_they_had() {
+    fn unit_serial_is_the_disk_serial_or_the_legacy_digest() {
         assert_eq!(serial_on("ab", None, ""), "ab");
         assert_ne!(serial_on("ab", None, "s1"), serial_on("ab", None, "s2"));
         assert_eq!(serial_on("ab", Some("d0"), ""), digest(&["ab", "d0"]));

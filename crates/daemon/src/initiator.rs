@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machines_name_is_read_as_open_iscsi_writes_it() {
+    fn initiator_name_is_read_from_the_open_iscsi_file() {
         let text = "## DO NOT EDIT\n#InitiatorName=iqn.a:old\n\
             InitiatorName=iqn.1993-08.org.debian:01:ab\n";
         assert_eq!(named_in(text).as_deref(), Some("iqn.1993-08.org.debian:01:ab"));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_made_is_a_name_and_another_each_time() {
+    fn generated_initiator_names_are_valid_and_distinct() {
         let (a, b) = (made().unwrap(), made().unwrap());
         assert!(a != b && normalise_name(&a).as_deref() == Ok(a.as_str()), "{a} {b}");
     }

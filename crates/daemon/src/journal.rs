@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_log_names_its_thing_once() {
+    fn log_line_names_its_object_once() {
         assert_eq!(line("d0", "create disk d0 (file)"), "create disk d0 (file)");
         assert_eq!(line("t/all", "change group all of t"), "change group all of t");
         assert_eq!(line("n0", "nop configure"), "n0: nop configure");
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn old_events_go_and_ids_go_on() {
+    fn old_events_are_dropped_and_ids_continue() {
         let journal = Journal::default();
         for i in 0..EVENTS_MAX as u64 + 10 {
             journal.note(i, Level::Info, "d0", "x");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_events_a_second_keep_their_order_and_little_memory() {
+    fn event_flood_keeps_its_order_and_bounded_memory() {
         const EACH: u64 = 50_000;
         let journal = Journal::default();
         let start = std::time::Instant::now();

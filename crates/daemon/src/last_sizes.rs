@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn n1_a_record_reads_as_it_was_written_or_not_at_all() {
+    fn n1_record_decodes_unchanged_or_not_at_all() {
         let end = |provider: &str, is_disk| End {
             class: "mirror".into(),
             provider: provider.into(),

@@ -248,14 +248,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn no_line_is_lost_among_several_of_one_key() {
+    fn lines_with_one_key_become_a_list() {
         let lines = [("Volume", "a"), ("State", "b"), ("Volume", "c"), ("Volume", "d")];
         let lines = lines.map(|(key, value)| (key, value.to_owned()));
         assert_eq!(object(&lines), json!({ "Volume": ["a", "c", "d"], "State": "b" }));
     }
 
     #[test]
-    fn sizes_take_four_characters() {
+    fn sizes_are_shown_in_at_most_four_characters() {
         let cases = [
             (512, "512B"),
             (10 << 30, "10G"),

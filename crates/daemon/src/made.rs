@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn m1_a_record_reads_as_it_was_written_or_not_at_all() {
+    fn m1_record_decodes_unchanged_or_not_at_all() {
         let all = All::from([("main".to_owned(), u64::MAX), ("é \"x\"".to_owned(), 0)]);
         assert_eq!(decode(&encode(&all)), Some(all));
         assert_eq!(decode(&encode(&All::new())), Some(All::new()));

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn k3_nobody_waits_for_a_thread_that_has_ended_or_panicked() {
+    fn k3_requests_to_an_ended_or_panicked_thread_do_not_wait() {
         for panics in [false, true] {
             let mailbox = Arc::new(Mailbox::new(Arc::default()));
             let before = asks(&mailbox);

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn h1_what_holds_is_kept_and_what_is_refused_is_not() {
+    fn h1_applied_override_is_stored_and_a_refused_one_is_not() {
         let vault = MemoryVault::new();
         let mut hand = ByHand::load(vault.clone(), quiet());
         hand.set_state("a", SET, || Ok(())).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn h2_what_the_configuration_says_later_is_newer() {
+    fn h2_later_configuration_replaces_an_override() {
         let vault = MemoryVault::new();
         let mut hand = ByHand::load(vault.clone(), quiet());
         hand.set_state("a", SET, || Ok(())).unwrap();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn former_names_follow_and_go_when_they_are_given_anew() {
+    fn former_names_follow_renames_and_are_dropped_when_reused() {
         let vault = MemoryVault::new();
         let mut hand = ByHand::load(vault.clone(), quiet());
         let pair = |from: &str, to: &str| [(from.to_owned(), to.to_owned())];
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn h3_a_record_that_makes_no_sense_is_none_and_is_said() {
+    fn h3_malformed_record_is_ignored_and_reported() {
         let mut kept = Kept::default();
         kept.groups.insert("a".into(), Word { configured: SET.0, state: SET.1 });
         kept.trays.insert("cd0".into(), Tray { provider: None, is_out: true });

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn n1_what_is_called_is_kept_and_nothing_else() {
+    fn n1_only_referenced_names_are_kept() {
         let called = config(
             "[[geom]]\nname = 'c'\nclass = 'concat'\nmembers = ['da1', 'da2']\n\
              [[bus]]\nname = 'san'\nkind = 'virtual'\ndisks = 1\nnames = { da2 = 'SERIAL' }\n",
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn n3_a_record_reads_as_it_was_written_or_not_at_all() {
+    fn n3_record_decodes_unchanged_or_not_at_all() {
         let kept = of(&[("da0", "5000c500 \"1\""), ("ada3", "é")]);
         assert_eq!(decode(&encode(&kept)), Some(kept));
         assert_eq!(decode(br#"{"layout":2,"names":{}}"#), None);

@@ -137,7 +137,7 @@ fn with(n: u8) -> Fake {
 }
 
 #[test]
-fn test_12_the_power_goes_between_any_two_steps() {
+fn save_survives_a_power_cut_between_any_two_steps() {
     let mut cuts = 0;
     for before in 0..4u8 {
         let was = before.checked_sub(1).map(|i| vec![i; 40]);
@@ -165,7 +165,7 @@ fn test_12_the_power_goes_between_any_two_steps() {
 }
 
 #[test]
-fn test_12_a_full_disk_at_any_step_fails_the_save_and_keeps_what_was() {
+fn full_disk_at_any_step_fails_the_save_and_keeps_the_old_record() {
     for before in 0..4u8 {
         let was = before.checked_sub(1).map(|i| vec![i; 40]);
         for at in 0.. {
@@ -188,7 +188,7 @@ fn test_12_a_full_disk_at_any_step_fails_the_save_and_keeps_what_was() {
 }
 
 #[test]
-fn a_torn_record_is_not_used_and_the_one_before_is() {
+fn torn_record_is_replaced_by_the_previous_one() {
     let key = key_of(SERIAL, KIND);
     assert_eq!(key, "a%20b%2F%2E%2E%25c.reservations");
     let mut fake = with(2);
@@ -225,7 +225,7 @@ fn a_torn_record_is_not_used_and_the_one_before_is() {
 }
 
 #[test]
-fn a_real_folder_keeps_records_and_says_what_it_did() {
+fn file_vault_keeps_records_and_logs_its_actions() {
     let folder = std::env::temp_dir().join(format!("ashlar-vault-{}", std::process::id()));
     let said: Arc<Mutex<Vec<String>>> = Arc::default();
     let listen = said.clone();

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_are_known_by_their_serial_numbers_and_others_by_their_names() {
+    fn members_are_compared_by_serial_number_else_by_name() {
         let was = whole("strips of 65536 bytes", &[("a", "1"), ("b", ""), ("c", "3")]);
         for (now, same) in [
             (whole("strips of 65536 bytes", &[("a", "1"), ("b", ""), ("c", "3")]), true),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn members_follow_when_their_disk_has_another_name() {
+    fn members_follow_a_renamed_disk() {
         let tell: Arc<Tell> = Arc::new(|_: &str, text: String| panic!("{text}"));
         let mut wholes = Wholes::load(engine::Registry::new().vault(), tell);
         wholes.keep("stripe", "s", whole("strips", &[("d0p1", ""), ("d1", "1")]));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn w3_a_record_reads_as_it_was_written_or_not_at_all() {
+    fn w3_record_decodes_unchanged_or_not_at_all() {
         let key = ("stripe".to_owned(), "s \"é\"".to_owned());
         let all = All::from([(key, whole("strips", &[("a", "1"), ("b", "")]))]);
         assert_eq!(decode(&encode(&all)), Some(all));

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn zeroing_is_preferred_where_it_writes_nothing() {
+    fn zeroing_is_preferred_if_it_only_deallocates() {
         use DeleteBy::{Discard, Punch};
         let auto = |d, z, writes| choose(DeleteHow::Auto, &device(d, z, writes)).unwrap().0;
         assert_eq!(auto(0, 0, false), None);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_is_met_or_refused_with_the_reason() {
+    fn requested_delete_method_is_used_or_refused_with_the_reason() {
         let of = |wish, d, z| choose(wish, &device(d, z, false));
         assert_eq!(of(DeleteHow::No, 8, 8).unwrap().0, None);
         assert_eq!(of(DeleteHow::Discard, 8, 8).unwrap().0, Some(DeleteBy::Discard));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_has_its_own_bound() {
+    fn each_delete_method_has_its_own_limit() {
         let facts = device(4096, 512, false);
         assert_eq!(longest(Some(DeleteBy::Discard), &facts), 4096);
         assert_eq!(longest(Some(DeleteBy::Punch), &facts), 512);

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn identities_are_made_printable() {
+    fn unprintable_bytes_of_an_identity_are_escaped() {
         assert_eq!(printable("a\tb\u{e9}"), "ax09bxc3xa9");
         assert_eq!(printable(&"x".repeat(1000)).len(), IDENT_MAX);
     }

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_there_are_no_attributes_the_identity_is_in_a_file_beside_the_image() {
+    fn identity_is_stored_in_a_sidecar_file_without_extended_attributes() {
         let folder = std::env::temp_dir().join(format!("ashlar-lasting-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let image = folder.join("d.img");
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn i3_text_reads_as_it_was_written_or_not_at_all() {
+    fn i3_identity_text_decodes_unchanged_or_not_at_all() {
         let own = Lasting::new("0123456789abcdef");
         let old = Lasting { called: Some("disk 0".into()), ..own.clone() };
         for lasting in [own, old] {

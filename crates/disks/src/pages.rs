@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn m1_absent_chunks_read_as_zeroes_over_old_bytes() {
+    fn m1_absent_chunks_read_as_zeroes() {
         let pool = Pool::new(PoolConfig::default());
         let pages = Pages::new(1 << 30, u64::MAX);
         let out = segs(&pool, &vec![7; 100_000]);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn m3_the_bound_holds_and_clearing_gives_back() {
+    fn m3_memory_bound_holds_and_clearing_frees_chunks() {
         let pool = Pool::new(PoolConfig::default());
         let pages = Pages::new(1 << 20, 2 * CHUNK_BYTES as u64);
         let data = segs(&pool, &vec![1; 2 * CHUNK_BYTES]);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_share_the_memory_and_every_chunk_is_counted_once() {
+    fn chunks_written_by_several_cores_are_counted_once() {
         let pages = Pages::new(64 << 20, u64::MAX);
         std::thread::scope(|scope| {
             for core in 0..4u64 {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_tell_where_chunks_are() {
+    fn runs_report_allocated_and_absent_chunks() {
         let pool = Pool::new(PoolConfig::default());
         let pages = Pages::new(1 << 20, u64::MAX);
         let chunk = CHUNK_BYTES as u64;

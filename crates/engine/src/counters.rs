@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn c2_nothing_is_lost_when_a_nexus_ends_or_a_log_is_reset() {
+    fn c2_counts_survive_the_end_of_a_nexus_and_a_log_reset_clears_them() {
         let history = History::default();
         let (a, b) = (Arc::new(Nexus::default()), Arc::new(Nexus::default()));
         a.counts().note(Did::Read, 1024, 3000, false);

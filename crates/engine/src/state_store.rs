@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn w2_a_failed_save_leaves_what_was_there() {
+    fn w2_a_failed_save_keeps_the_previous_record() {
         let vault = MemoryVault::new();
         let save = |bytes: &[u8]| {
             let (ticket, saved) = ticket();

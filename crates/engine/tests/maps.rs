@@ -224,7 +224,7 @@ impl Sim {
 }
 
 #[test]
-fn whatever_changes_everybody_sees_its_own_map_and_hears_once() {
+fn each_session_sees_its_own_map_and_one_report_of_each_change() {
     for seed in Seeds::of(20) {
         let run = std::panic::catch_unwind(|| {
             let mut sim = Sim::new(seed);
@@ -246,7 +246,7 @@ fn whatever_changes_everybody_sees_its_own_map_and_hears_once() {
 /// A write waits for its data while its unit is taken out of the initiator's map, exchanged for
 /// another or made read-only, and then reserved by another initiator: it does not reach the medium.
 #[test]
-fn a_write_that_waited_does_not_reach_a_unit_that_was_taken_away() {
+fn a_write_waiting_for_data_does_not_reach_a_unit_unmapped_meanwhile() {
     let mut w = World::new(7);
     for (name, fill) in [("d0", 1), ("d1", 2)] {
         w.disk(name, 8).state().bytes.fill(fill);
@@ -304,7 +304,7 @@ fn resident() -> u64 {
 }
 
 #[test]
-fn sixteen_thousand_luns_cost_little_and_a_session_only_what_it_uses() {
+fn memory_per_mapping_and_per_session_stays_small_with_16384_luns() {
     const MANY: u64 = 16_384;
     let w = World::new(1);
     for i in 0..MANY {

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_counted() {
+    fn log_lines_over_the_limit_are_only_counted() {
         let journal = Journal::new("main");
         for i in 0..LINES_MAX + 5 {
             journal.turned_away("10.0.0.1", format_args!("number {i}"));

@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_reads_and_prints_to_itself() {
+    fn users_file_survives_parsing_and_printing() {
         let users = Users::default();
         assert_eq!(Users::parse(&users.text()), Ok(users.clone()));
         assert_eq!((users.id("bootes"), users.can_attach("adm")), (Some(10_005), None));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_of_owner_group_and_all_are_put_together() {
+    fn permission_bits_of_owner_group_and_others_add_up() {
         let users = Users::parse("1:a::\n2:b::\n3:g::a,b\n9999:noworld::b\n").unwrap();
         let file = |mode| Owned { mode, uid: 1, gid: 3, is_dir: false };
         // An owner without bits has those of the group.
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn newuser_makes_and_changes() {
+    fn newuser_creates_and_edits_users() {
         let mut users = Users::parse("5:rob:rob:\n").unwrap();
         assert_eq!(users.edit("ken", None), Ok("6:ken:ken:".into()));
         assert_eq!(users.edit("lab", Some(":")), Ok("-1:lab::".into()));

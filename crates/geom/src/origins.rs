@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn n1_a_number_is_its_owners_and_comes_again_last() {
+    fn n1_number_has_one_owner_and_is_reused_last() {
         let all = Arc::new(Origins::default());
         let who = |n: u64| Who { initiator: "iqn.a".into(), session: Some(n), ..Who::default() };
         let first = all.enter(who(1));

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_pass_is_what_the_flags_say() {
+    fn edge_admits_operations_according_to_its_flags() {
         let state = EdgeState::default();
         assert!(!Op::ALL.iter().any(|op| state.lets(*op)));
         for flags in 0..16 {

@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_latency_lies_at_or_below_the_top_of_its_bucket_and_above_the_one_before() {
+    fn latency_is_within_the_bounds_of_its_bucket() {
         for ns in (0..10_000u64).chain([1 << 30, (1 << 30) + 1, 3 << 29]) {
             let b = bucket_of(ns);
             assert!(ns <= bucket_top_ns(b), "{ns} in {b}");
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn m3_a_provider_is_busy_while_any_of_its_consumers_is() {
+    fn provider_is_busy_while_any_of_its_consumers_is() {
         let (a, b, provider) = (Meter::default(), Meter::default(), Queue::default());
         a.enter(10, &provider);
         a.enter(12, &provider);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn m4_what_passes_counts_as_what_stays_does() {
+    fn request_that_completes_at_once_counts_like_a_queued_one() {
         let m = Meter::default();
         m.passed(Op::Read, 512, true);
         m.passed(Op::Write, 0, false);

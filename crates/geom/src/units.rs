@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_as_people_write_them() {
+    fn sizes_with_units_are_parsed_and_bad_ones_refused() {
         assert_eq!(size("1G"), Ok(1 << 30));
         assert_eq!(size("1GiB"), Ok(1 << 30));
         assert_eq!(size("1GB"), Ok(1_000_000_000));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_reads_back() {
+    fn exact_size_text_round_trips() {
         for bytes in [0, 1, 1000, 1024, 1 << 30, (1 << 30) + 512, u64::MAX, 3 << 39, 1 << 63] {
             assert_eq!(size(&exact(bytes)), Ok(bytes), "{}", exact(bytes));
         }

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_and_addresses() {
+    fn addresses_round_trip_and_bad_texts_are_refused() {
         for good in ["127.0.0.1:10809", "[::1]:1", "unix:/run/a.sock", "ether:eth0.7"] {
             assert_eq!(good.parse::<Address>().unwrap().to_string(), good);
         }

@@ -139,7 +139,7 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     #[test]
-    fn messages_come_whole_and_are_split_between_head_and_rest() {
+    fn messages_arrive_whole_and_are_split_into_head_and_rest() {
         let reactor = Reactor::start(Config::default()).unwrap();
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)

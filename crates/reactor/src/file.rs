@@ -337,7 +337,7 @@ mod tests {
     use rustix::io::Errno;
 
     #[test]
-    fn file_without_a_map_of_holes_is_all_data() {
+    fn file_without_hole_support_is_all_data() {
         let answers = |data: Result<u64, Errno>, hole: Result<u64, Errno>| {
             let seek = move |from| match from {
                 SeekFrom::Data(_) => data,

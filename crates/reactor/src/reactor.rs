@@ -488,7 +488,7 @@ mod tests {
     use crate::turn::Patience;
 
     #[test]
-    fn a_call_that_never_returns_is_left_behind_and_named() {
+    fn hung_call_is_abandoned_and_named() {
         let (reading, writing) = io::pipe().unwrap();
         let r = Reactor::start(Config { port: PortChoice::Poll, ..Config::default() }).unwrap();
         let file = File::of(reading.into(), "a pipe");
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_falls_back_when_io_uring_is_forbidden_and_says_why() {
+    fn auto_port_falls_back_with_a_reason_if_io_uring_is_forbidden() {
         let refuse = || Some(io::Error::from_raw_os_error(1));
         let r = Reactor::start_refusing(Config::default(), refuse()).unwrap();
         assert_eq!(r.port().kind, PortKind::Poll);

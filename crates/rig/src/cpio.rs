@@ -92,7 +92,7 @@ mod tests {
     use super::Cpio;
 
     #[test]
-    fn c1_c2_c3_layout() {
+    fn c1_c2_c3_archive_has_the_newc_layout() {
         let mut cpio = Cpio::new();
         cpio.file("/a/b/c", 0o644, b"hello");
         cpio.file("a/b/d", 0o755, b"");

@@ -108,7 +108,7 @@ mod tests {
     use crate::proc::Scratch;
 
     #[test]
-    fn order_follows_modinfo() {
+    fn modules_are_ordered_by_their_dependencies() {
         let scratch = Scratch::new("modules").unwrap();
         let modules = scratch.path().join("lib/modules/6.1-test");
         fs::create_dir_all(modules.join("kernel/x")).unwrap();

@@ -187,14 +187,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read() {
+    fn package_lists_are_parsed() {
         assert_eq!(names("# a\nb  # c\n\n*d\n"), ["b", "*d"]);
         assert!(names(HOST_LIST).contains(&"tgt"));
         assert!(names(GUEST_LIST).contains(&"open-iscsi"));
     }
 
     #[test]
-    fn what_is_no_package_is_missing() {
+    fn unknown_package_is_reported_as_missing() {
         assert_eq!(missing("dpkg\nno-such-package-here").unwrap(), ["no-such-package-here"]);
     }
 }

@@ -390,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limit_kills_and_output_is_kept() {
+    fn time_limit_kills_the_process_and_keeps_its_output() {
         let mut slow = Command::new("/bin/sh");
         slow.args(["-c", "echo before; sleep 20; echo after"]);
         let ran = run_limited(&mut slow, Duration::from_millis(200)).unwrap();
@@ -400,14 +400,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_command_tells_its_words() {
+    fn failed_command_reports_its_output() {
         let error = run(Command::new("/bin/sh").args(["-c", "echo why; exit 3"])).unwrap_err();
         let text = format!("{error:#}");
         assert!(text.contains("why") && text.contains("exit status: 3"), "{text}");
     }
 
     #[test]
-    fn a_busy_child_costs_and_a_dropped_one_is_gone() {
+    fn child_has_cpu_time_and_is_killed_when_dropped() {
         let scratch = Scratch::new("busy").unwrap();
         let mut busy = Command::new("/bin/sh");
         busy.args(["-c", "while :; do :; done"]);

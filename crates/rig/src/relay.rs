@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn r1_r2_a_cable_is_pulled_and_put_back() {
+    fn r1_r2_cut_relay_drops_connections_and_a_paused_one_delays_them() {
         let relay = Relay::start(echo()).unwrap();
         let connect = || {
             let stream = TcpStream::connect(relay.address()).unwrap();

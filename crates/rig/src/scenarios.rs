@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_becomes_shell_words() {
+    fn login_becomes_shell_variables() {
         assert_eq!(
             variables(&login()),
             "IQN='iqn.2026-11.test:it'\\''s' PORTAL=10.0.2.2:3299 LUN=7\n"
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_knows_its_checksums() {
+    fn tree_has_checksums_of_its_files() {
         let scratch = Scratch::new("tree").unwrap();
         for number in 0..120 {
             let folder = scratch.path().join(format!("d{}", number % 7));

@@ -153,7 +153,7 @@ mod tests {
 
     /// Every order of three changes in a space of six units, beside an array.
     #[test]
-    fn it_is_what_an_array_of_bits_would_be() {
+    fn range_map_matches_an_array_of_bits() {
         let ranges: Vec<Range<u64>> =
             (0..6).flat_map(|a| (a..=6).map(move |b| a..b)).filter(|r| !r.is_empty()).collect();
         let mut tried = 0;

@@ -134,7 +134,7 @@ mod tests {
     use super::Seeds;
 
     #[test]
-    fn parts_are_all_of_them_and_each_is_played_once() {
+    fn parts_cover_every_seed_once() {
         let all = Seeds { first: 10, count: 10, usual: 20, command: String::new() };
         let parts: Vec<_> = (0..4).flat_map(|nth| all.clone().part(nth, 4).range()).collect();
         assert_eq!(parts, (10..22).collect::<Vec<_>>(), "rounded up");

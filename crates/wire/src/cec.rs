@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_laid_out_as_the_first_consoles_lay_them_out() {
+    fn frames_match_the_layout_of_the_first_consoles() {
         let offer = CecFrame {
             to: Mac([2, 0, 0, 0, 0, 1]),
             from: Mac([2, 0, 0, 0, 0, 2]),

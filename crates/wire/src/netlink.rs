@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn messages_decode_as_encoded() {
         let mut message = Message::new(29, nbd::CONNECT, 7);
         message.u64(nbd::SIZE_BYTES, 1 << 40).text(nbd::BACKEND_IDENTIFIER, "abc");
         message.sockets(&[5, 6]).u32(nbd::INDEX, 3);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_carries_an_errno() {
+    fn error_message_carries_an_errno() {
         let mut bytes = Message::new(ERROR, 0, 9).finish();
         bytes[16..20].copy_from_slice(&(-16i32).to_ne_bytes());
         assert_eq!(decode(&bytes).unwrap(), (9, Said::Ended { errno: 16 }, &[][..]));

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn stars_and_question_marks() {
+    fn wildcards_match_names() {
         for (pattern, name, fits) in [
             ("iqn.2004-10.org:*", "iqn.2004-10.org:host1", true),
             ("iqn.2004-10.org:*", "iqn.2004-10.or:host1", false),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn case_is_not_looked_at() {
+    fn iscsi_names_match_without_regard_to_case() {
         assert!(matches("iqn.1998-01.com.VMware:*", "IQN.1998-01.com.vmware:esx1"));
         assert!(p("iqn.a:X").overlaps(&p("iqn.A:x")));
         assert_eq!(common("iqn.a:x", "iqn.A:x").as_deref(), Some("iqn.a:x"));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn case_counts_in_nqns_and_nowhere_else() {
+    fn only_nqns_are_case_sensitive() {
         assert!(matches("iqn.A:*", "iqn.a:X"));
         assert!(matches("nqn.2014-08.org:Host", "nqn.2014-08.org:Host"));
         assert!(!matches("nqn.2014-08.org:host", "nqn.2014-08.org:Host"));
@@ -236,14 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn a_question_mark_is_a_whole_character() {
+    fn question_mark_matches_one_whole_character() {
         assert!(matches("h?st", "h\u{f6}st") && matches("h*st", "h\u{f6}st"));
         assert!(!matches("h??st", "h\u{f6}st") && !matches("*??", "\u{20ac}"));
         assert!(matches("?\u{20ac}*", "\u{20ac}\u{20ac}"));
     }
 
     #[test]
-    fn common_names_are_short() {
+    fn common_name_of_two_patterns_is_short() {
         assert_eq!(common("a*", "*b").as_deref(), Some("ab"));
         assert_eq!(common("host?", "host1").as_deref(), Some("host1"));
         assert_eq!(common("a*", "b*"), None);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_endless_pattern_is_refused() {
+    fn empty_and_overlong_patterns_are_refused() {
         assert!(Pattern::new("").is_none());
         assert!(Pattern::new(&"x".repeat(PATTERN_MAX)).is_some());
         assert!(Pattern::new(&"x".repeat(PATTERN_MAX + 1)).is_none());

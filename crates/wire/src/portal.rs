@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_read_and_written() {
+    fn rules_survive_parsing_and_printing() {
         for text in [
             "10.0.0.1",
             "10.0.0.1:3260",
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_mean_portals() {
+    fn rules_match_their_portals() {
         assert!(rule("10.0.0.1").matches(at("10.0.0.1:99")));
         assert!(rule("10.0.0.1").matches(at("[::ffff:10.0.0.1]:99")));
         assert!(!rule("10.0.0.1:3260").matches(at("10.0.0.1:99")));

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_hand() {
+    fn smp_responses_match_known_bytes() {
         let mut general = vec![0x41, 0, 0, 6, 0, 9, 0, 0, 0, 28, 0, 0];
         general.extend([0x50, 3, 4, 0x80, 0, 0, 0, 0x3f]);
         let said = ReportGeneral::decode(&general).unwrap().unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn malformed_smp_responses_are_refused_with_the_field() {
         assert_eq!(Phy::decode(&smp_refusal(0x10, result::VACANT)), Ok(Err(0x16)));
         assert_eq!(Phy::decode(&smp_refusal(0x00, 0)).unwrap_err().field, "FUNCTION");
         assert_eq!(Phy::decode(&[0x40, 0x10, 0, 0]).unwrap_err().field, "FRAME TYPE");

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found() {
+    fn certificate_names_are_extracted() {
         let found = names(&sample("client one", &["a.example", "b.example"])).unwrap();
         assert_eq!(found.first(), Some("client one"));
         assert_eq!(found.alternatives, ["a.example", "b.example"]);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn expiry_is_read_in_both_forms() {
+    fn expiry_is_parsed_in_both_time_formats() {
         assert_eq!(expires(&sample("client", &[])), Ok(1_795_779_256));
         for (tag, text, seconds) in [
             (UTC_TIME, "700101000000Z", Some(0)),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_and_lies_are_errors() {
+    fn truncated_and_malformed_certificates_are_refused() {
         let good = sample("client", &["a.example"]);
         for len in 0..good.len() {
             assert!(names(&good[..len]).is_err(), "{len}");

@@ -19,6 +19,6 @@ fn every_target_survives_its_corpus_and_mutations() {
 }
 
 #[test]
-fn every_target_is_whole() {
+fn every_target_has_a_corpus_and_a_manifest_entry() {
     each_is_whole("wire_", TARGETS.iter().map(|(name, _)| *name));
 }

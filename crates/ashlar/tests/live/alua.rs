@@ -105,7 +105,7 @@ impl Pair {
 }
 
 #[test]
-fn the_better_way_is_gone_by_and_changes_of_state_are_not_noticed_above() {
+fn optimized_path_is_used_and_state_changes_cause_no_error() {
     let front_house = House::new("alua");
     let image = front_house.image("d0.img", BYTES);
     let back = front_house.sibling("alua-back", &back(image.to_str().unwrap()));

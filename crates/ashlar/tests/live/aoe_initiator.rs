@@ -253,7 +253,7 @@ impl Drop for Shop {
 }
 
 #[test]
-fn what_is_written_is_in_the_peers_file_whatever_the_cable_does() {
+fn written_data_reaches_the_target_over_a_lossy_link() {
     let mut shop = Shop::new("aoe-weather");
     let _vblade = shop.vblade();
     shop.configure(20);
@@ -291,7 +291,7 @@ fn what_is_written_is_in_the_peers_file_whatever_the_cable_does() {
 }
 
 #[test]
-fn a_target_that_is_killed_and_comes_back_is_not_noticed() {
+fn target_restart_under_load_causes_no_error() {
     let mut shop = Shop::new("aoe-killed");
     let mut vblade = shop.vblade();
     shop.configure(20);
@@ -309,7 +309,7 @@ fn a_target_that_is_killed_and_comes_back_is_not_noticed() {
 }
 
 #[test]
-fn two_cables_to_one_disk_are_two_ways_and_each_may_die() {
+fn disk_on_two_interfaces_survives_the_loss_of_either() {
     let mut shop = Shop::new("aoe-cables");
     let second = Cable::new(1);
     second.mtu(1500);
@@ -351,7 +351,7 @@ fn two_cables_to_one_disk_are_two_ways_and_each_may_die() {
 }
 
 #[test]
-fn a_targets_string_masks_and_reservation_are_read_and_set() {
+fn config_string_masks_and_reservation_are_read_and_set() {
     const STRANGER: &str = "02:00:00:00:00:09";
     let mut shop = Shop::new("aoe-orders");
     let _vblade = shop.vblade();
@@ -414,7 +414,7 @@ fn a_targets_string_masks_and_reservation_are_read_and_set() {
 }
 
 #[test]
-fn a_target_that_stays_away_is_given_up_and_taken_in_again() {
+fn absent_target_is_given_up_and_attached_again_when_it_returns() {
     let mut shop = Shop::new("aoe-away");
     let vblade = shop.vblade();
     shop.configure(2);

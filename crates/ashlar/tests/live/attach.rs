@@ -113,7 +113,7 @@ fn allocated(path: &Path) -> u64 {
 }
 
 #[test]
-fn a_file_system_on_an_attached_lun() {
+fn file_system_on_an_attached_lun_keeps_its_files() {
     let Some(mut house) = house("attach-fs", "t-fs", "", "0 = \"d0\"") else { return };
     let (device, image) = (device(&house), house.path("d0.img"));
     assert_eq!(house.ok(&["attach", "d0"]).trim(), device, "attached already");
@@ -164,7 +164,7 @@ fn a_file_system_on_an_attached_lun() {
 }
 
 #[test]
-fn the_engine_rules_over_this_machine_too() {
+fn reservations_and_masks_apply_to_attached_luns() {
     let Some(mut house) = house("attach-rules", "t-rules", "", "0 = \"d0\"") else { return };
     let device = device(&house);
     let write = || {
@@ -212,7 +212,7 @@ fn the_engine_rules_over_this_machine_too() {
 }
 
 #[test]
-fn nobody_is_let_in_by_default() {
+fn attach_is_refused_without_an_access_group() {
     let mut house = House::alone("attach-denied");
     house.image("d0.img", DISK_BYTES);
     configure(&house, "t-denied", "", "0 = \"d0\"");
@@ -228,7 +228,7 @@ fn nobody_is_let_in_by_default() {
 }
 
 #[test]
-fn sizes_are_seen_live_and_restarts_bring_back_what_is_configured() {
+fn device_follows_resizes_and_is_attached_again_after_restarts() {
     let Some(mut house) = house("attach-again", "t-again", "0", "0 = \"d0\"") else { return };
     let first = device(&house);
     let bytes = |device: &str| run("blockdev", &["--getsize64", device]).trim().to_owned();
@@ -269,7 +269,7 @@ fn sizes_are_seen_live_and_restarts_bring_back_what_is_configured() {
 }
 
 #[test]
-fn a_device_that_somebody_has_open_is_taken_away_by_force_only() {
+fn open_device_is_detached_only_with_force() {
     let Some(mut house) = house("attach-open", "t-open", "", "0 = \"d0\"") else { return };
     let device = device(&house);
     let opened = fs::File::open(&device).unwrap();
@@ -295,7 +295,7 @@ fn a_device_that_somebody_has_open_is_taken_away_by_force_only() {
 }
 
 #[test]
-fn dirty_pages_beyond_what_memory_may_hold_are_written_through_the_daemon() {
+fn dirty_pages_over_a_memory_limit_are_written_back() {
     let Some(mut house) = house("attach-memory", "t-memory", "", "0 = \"d0\"") else { return };
     let device = device(&house);
     run("mkfs.ext4", &["-q", "-b", "4096", &device]);

@@ -79,7 +79,7 @@ fn finding(house: &House, at: &str) -> Value {
 }
 
 #[test]
-fn a_disk_with_errors_says_so_to_its_initiator_alone() {
+fn disk_errors_are_reported_only_to_its_own_initiator() {
     let nop = "[[geom]]\nclass = \"nop\"\nname = \"bad\"\nprovider = \"d1\"\n";
     let disks = format!("[[disk]]\nname = \"d1\"\nkind = \"memory\"\nsize = \"16MiB\"\n{nop}");
     let mut house = with("errors", &disks, ", 1 = \"bad\"");
@@ -107,7 +107,7 @@ fn a_disk_with_errors_says_so_to_its_initiator_alone() {
 }
 
 #[test]
-fn a_disk_that_hangs_stops_nobody_else() {
+fn hanging_disk_does_not_stop_other_disks() {
     let model = "[[disk]]\nname = \"m\"\nkind = \"model\"\nsize = \"16MiB\"\nlatency = \"none\"\n";
     let mut house = with("hangs", model, ", 1 = \"m\"");
     let load = Load::start(&house.url(0), DISK_BYTES);
@@ -167,7 +167,7 @@ fn cut(path: &Path, bytes: u64) {
 }
 
 #[test]
-fn a_disk_that_shrinks_is_gone_and_comes_back() {
+fn shrunk_disk_is_withdrawn_and_returns_at_its_old_size() {
     let mut house = House::alone("shrinks");
     let image = house.image("short.img", DISK_BYTES);
     house.image("good.img", DISK_BYTES);
@@ -260,7 +260,7 @@ fn file_that_is_removed_in_use_is_reported_and_can_be_saved() {
 }
 
 #[test]
-fn what_stands_on_a_disk_comes_back_with_it() {
+fn layer_over_a_lost_disk_returns_with_the_disk() {
     let nop = "[[geom]]\nclass = \"nop\"\nname = \"top\"\nprovider = \"low\"\n";
     let mut house = House::alone("stands");
     let image = house.image("low.img", DISK_BYTES);
@@ -297,7 +297,7 @@ fn what_stands_on_a_disk_comes_back_with_it() {
 }
 
 #[test]
-fn a_block_device_that_loses_its_medium() {
+fn block_device_without_medium_is_reported_and_returns() {
     let mut house = House::alone("loop");
     house.image("good.img", DISK_BYTES);
     let image = house.image("medium.img", DISK_BYTES);
@@ -343,7 +343,7 @@ impl Drop for Detach {
 }
 
 #[test]
-fn buffers_run_out_and_everybody_waits_in_turn() {
+fn exhausted_buffers_starve_no_client() {
     let null = "[[disk]]\nname = \"null\"\nkind = \"null\"\nsize = \"1GiB\"\n";
     let mut house = with("pool", &format!("{null}{}", slow("slow", "good")), ", 1 = \"null\"");
     let load = Load::start(&house.url(0), DISK_BYTES);
@@ -417,7 +417,7 @@ fn connect(house: &House) -> TcpStream {
 }
 
 #[test]
-fn floods_of_connections_and_garbage() {
+fn connection_floods_and_garbage_do_not_disturb_a_session() {
     let mut house = with("flood", "", "");
     let load = Load::start(&house.url(0), DISK_BYTES);
     let before = open_files(house.pid());
@@ -486,7 +486,7 @@ fn floods_of_connections_and_garbage() {
 }
 
 #[test]
-fn peers_that_ask_for_much_and_read_nothing() {
+fn peers_that_read_no_responses_do_not_disturb_a_session() {
     let mut house = with("stalled", "", "");
     // The last MiB is left to the writer at the end.
     let load = Load::start(&house.url(0), DISK_BYTES - (1 << 20));
@@ -550,7 +550,7 @@ luns = { 0 = "good" }
 "#;
 
 #[test]
-fn who_may_not_come_in_is_told_why() {
+fn refused_initiator_is_reported_with_the_reason() {
     let mut house = House::alone("denied");
     house.image("good.img", DISK_BYTES);
     house.write("ashlar.toml", &format!("{}{GROUPS}", file_disk("good", "good.img")));
@@ -596,7 +596,7 @@ fn who_may_not_come_in_is_told_why() {
 
 /// Thousands of sessions begin and end, each with lines in the log, which is not read.
 #[test]
-fn a_log_that_nobody_reads_stops_nobody() {
+fn unread_log_pipe_does_not_stop_the_daemon() {
     const LOGINS: usize = 1500;
     let house = House::alone("unread");
     house.image("good.img", DISK_BYTES);

@@ -232,7 +232,7 @@ fn number(bytes: usize) -> [u8; 8] {
 const OTHER_ID: &[u8] = &0x1234_5678u32.to_le_bytes();
 
 #[test]
-fn records_of_mirrors() {
+fn bad_mirror_metadata_is_refused() {
     let small = |disk: &Disk| disk.resized(-(MIB as i64) / 2, 512);
     judge(
         "bad-mirror",
@@ -278,7 +278,7 @@ fn spans(newer: &'static str) -> Vec<Row> {
 }
 
 #[test]
-fn labels_of_stripes() {
+fn bad_stripe_metadata_is_refused() {
     let mut rows = spans("newer than 3");
     rows.push(instead("other strips", "not written with the rest", |d| {
         d.edited(&[(44, &8192u32.to_le_bytes())])
@@ -288,12 +288,12 @@ fn labels_of_stripes() {
 }
 
 #[test]
-fn labels_of_concats() {
+fn bad_concat_metadata_is_refused() {
     judge("bad-concat", &CONCAT, &spans("newer than 4"));
 }
 
 #[test]
-fn labels_of_paths() {
+fn bad_multipath_metadata_is_refused() {
     judge(
         "bad-path",
         &MULTIPATH,
@@ -317,7 +317,7 @@ const GENERATION: usize = 44;
 const INTEL_STRIP: usize = 216 + 2 * 48 + 124;
 
 #[test]
-fn records_of_intel() {
+fn bad_intel_metadata_is_refused() {
     let raw = |offset: usize, new: &'static [u8]| {
         move |d: &Disk| d.at(d.bytes.len() - 1024, &[(offset, new)])
     };
@@ -358,7 +358,7 @@ const STRIP: usize = 66;
 const ELEMENTS: usize = 512;
 
 #[test]
-fn records_of_ddf() {
+fn bad_ddf_metadata_is_refused() {
     judge(
         "bad-ddf",
         &DDF,
@@ -410,7 +410,7 @@ fn records_of_ddf() {
 /// mirror: on the mirror itself, and on a stripe of it and another disk. A provider above a whole
 /// is no member of it, and the whole goes on.
 #[test]
-fn circles() {
+fn provider_above_a_geom_is_refused_as_its_member() {
     let mut house = House::new("bad-circles");
     let names = ["x0", "x1", "x2", "y0", "y1", "y2", "c", "other"].map(str::to_owned);
     names.iter().for_each(|d| drop(house.image(&format!("{d}.img"), MIB as u64)));

@@ -27,7 +27,7 @@ fn fact(house: &House, name: &str, key: &str) -> String {
 }
 
 #[test]
-fn a_setting_changed_by_hand_is_told_until_apply_sets_it_back_under_a_host() {
+fn setting_changed_at_run_time_is_reported_until_apply_resets_it() {
     let mut house = House::new("by-hand");
     ["d0", "d1", "d2"].iter().for_each(|name| drop(house.image(&format!("{name}.img"), BYTES)));
     let layers = geom("sched", "s", "provider = \"d0\"\noptions = \"quantum_kb=64\"")
@@ -65,7 +65,7 @@ fn a_setting_changed_by_hand_is_told_until_apply_sets_it_back_under_a_host() {
 }
 
 #[test]
-fn a_member_appended_by_hand_is_told_and_no_start_makes_the_smaller_one() {
+fn appended_member_is_reported_and_no_start_omits_it() {
     let mut house = House::new("appended");
     ["d0", "d1", "d2"].iter().for_each(|name| drop(house.image(&format!("{name}.img"), BYTES)));
     let with = |members: &str| geom("concat", "c", &format!("members = [{members}]"));
@@ -96,7 +96,7 @@ fn members(house: &House) -> Vec<String> {
 }
 
 #[test]
-fn members_edited_while_the_daemon_is_off_wait_for_apply_and_its_consent() {
+fn members_edited_while_stopped_wait_for_apply_with_consent() {
     let mut house = House::new("edited-off");
     let all = ["d0", "d1", "d2"];
     all.iter().for_each(|name| drop(house.image(&format!("{name}.img"), BYTES)));

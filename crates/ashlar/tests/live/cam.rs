@@ -77,7 +77,7 @@ fn disks_of_a_virtual_hba_are_used_like_any_others() {
 
 /// The command that hangs waits; another command to the same daemon ends its wait.
 #[test]
-fn others_are_served_while_a_command_hangs() {
+fn other_commands_are_served_while_one_hangs() {
     let mut house = House::new("cam-hangs");
     house.configure("", "");
     house.start();
@@ -102,7 +102,7 @@ fn others_are_served_while_a_command_hangs() {
 
 /// As above, for a portal that accepts connections and sends nothing.
 #[test]
-fn others_are_served_while_a_portal_is_silent() {
+fn other_commands_are_served_while_a_portal_is_silent() {
     let mut house = House::new("cam-silent");
     house.configure("", "");
     house.start();
@@ -117,7 +117,7 @@ fn others_are_served_while_a_portal_is_silent() {
 }
 
 #[test]
-fn what_is_typed_at_a_bus_is_checked_as_the_configuration_is() {
+fn bus_parameters_of_commands_are_checked_like_configured_ones() {
     let mut house = House::new("cam-words");
     house.configure("", "");
     house.start();
@@ -144,7 +144,7 @@ fn bus(disks: u32) -> String {
 }
 
 #[test]
-fn a_bus_of_the_configuration_is_there_after_a_restart() {
+fn configured_bus_exists_after_a_restart() {
     let mut house = House::new("cam-config");
     house.configure(&bus(3), "0 = \"data\"");
     house.start();
@@ -189,7 +189,7 @@ fn a_bus_of_the_configuration_is_there_after_a_restart() {
 }
 
 #[test]
-fn a_disk_that_no_bus_has_is_said_and_the_rest_starts() {
+fn missing_bus_disk_is_reported_and_the_rest_starts() {
     let mut house = House::new("cam-missing");
     house.configure(&bus(1), "0 = \"data\", 1 = \"journal\"");
     house.start();

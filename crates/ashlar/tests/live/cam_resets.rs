@@ -51,7 +51,7 @@ fn storm(house: &mut House, words: &[&str]) {
 }
 
 #[test]
-fn a_disk_of_a_virtual_hba_and_its_whole_bus() {
+fn resets_of_a_virtual_disk_and_its_bus_cause_no_error() {
     let mut house = House::new("cam-resets");
     let bus = "[[bus]]\nname = \"mps0\"\nkind = \"virtual\"\ndisks = 2\nsize = \"16MiB\"\n";
     house.configure(bus, "0 = \"da0\", 1 = \"da1\"");
@@ -60,7 +60,7 @@ fn a_disk_of_a_virtual_hba_and_its_whole_bus() {
 }
 
 #[test]
-fn a_disk_of_a_target_elsewhere() {
+fn resets_of_an_iscsi_disk_cause_no_error() {
     let mut house = House::new("cam-resets-iscsi");
     let disks = ["0", "1"].map(|n| house.image(&format!("tgt{n}.img"), BYTES));
     let [one, two] = disks.map(|disk| Tgt::start(TgtConfig::new(Store::File(disk))).unwrap());

@@ -50,7 +50,7 @@ fn typed(house: &House, lines: &[(&str, i32, &[&str])]) {
 }
 
 #[test]
-fn mirrors_are_made_mended_and_taken_apart() {
+fn mirrors_are_created_repaired_and_destroyed() {
     let mut house = disks("mirrors", 4);
     typed(
         &house,
@@ -109,7 +109,7 @@ fn mirrors_are_made_mended_and_taken_apart() {
 }
 
 #[test]
-fn spans_paths_and_arrays_are_made_and_taken_apart() {
+fn stripes_concats_multipaths_and_arrays_are_created_and_destroyed() {
     let mut house = disks("spans", 3);
     typed(
         &house,
@@ -164,7 +164,7 @@ fn spans_paths_and_arrays_are_made_and_taken_apart() {
 
 /// Lines as the man pages of GEOM's tools and the handbook have them, letter by letter.
 #[test]
-fn lines_of_geoms_man_pages_do_what_they_say() {
+fn command_lines_of_geom_man_pages_work_unchanged() {
     let mut house = disks("pages", 6);
     typed(
         &house,
@@ -212,7 +212,7 @@ fn lines_of_geoms_man_pages_do_what_they_say() {
 }
 
 #[test]
-fn tables_are_kept_back_given_back_and_moved_by_a_pipe() {
+fn partition_tables_are_committed_undone_and_copied_by_a_pipe() {
     let mut house = disks("tables", 3);
     typed(
         &house,
@@ -269,7 +269,7 @@ fn tables_are_kept_back_given_back_and_moved_by_a_pipe() {
 /// Boot code beside a LUN in use: sgdisk and blkid find the table as it was, and the machine that
 /// would start from it finds the code.
 #[test]
-fn boot_code_is_written_and_the_table_stays() {
+fn boot_code_is_written_without_changing_the_table() {
     let mut house = House::new("bootcode");
     let image = house.image("d0.img", DISK_BYTES);
     house.configure(&files(1), "");
@@ -361,7 +361,7 @@ fn a_list_without_a_name_is_refused() {
 
 /// Messages of `ashlar apply` while a disk that the configuration no longer has is in use.
 #[test]
-fn a_plan_takes_no_disk_from_under_a_whole() {
+fn plan_refuses_to_remove_a_member_in_use() {
     let mut house = disks("under", 7);
     typed(
         &house,
@@ -415,7 +415,7 @@ fn a_plan_takes_no_disk_from_under_a_whole() {
 
 /// Each problem is shown with the command that fixes it, and the journal records the events.
 #[test]
-fn what_is_wrong_and_what_happened_is_told() {
+fn faults_are_reported_with_their_fix_and_events_are_journaled() {
     let house = disks("troubles", 8);
     typed(
         &house,
@@ -472,7 +472,7 @@ fn foreign(house: &House) {
 }
 
 #[test]
-fn nothing_known_is_overwritten_without_consent() {
+fn recognized_data_is_not_overwritten_without_consent() {
     let mut house = disks("guard", 5);
     house.stop();
     foreign(&house);

@@ -245,7 +245,7 @@ fn flavours(house: &House, second: SocketAddr) -> Vec<Flavour> {
 }
 
 #[test]
-fn the_suite_says_what_the_file_says() {
+fn libiscsi_suite_has_the_expected_outcomes() {
     let mut house = House::alone("conformance");
     house.secret("secret", "initiator-pass");
     let second: SocketAddr = ([127, 0, 0, 1], free_port().unwrap()).into();
@@ -281,7 +281,7 @@ fn lun_reset(house: &House) -> String {
 
 /// The lines of the file with `fail`, checked on the wire: our answers are right.
 #[test]
-fn what_fails_is_the_tools_own() {
+fn expected_failures_are_faults_of_the_suite() {
     let mut house = House::alone("suite-proof");
     house.image("d0.img", 64 << 20);
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");

@@ -216,7 +216,7 @@ fn refuses(house: &House, line: &str, name: &str, holds: &str) {
 }
 
 #[test]
-fn verbs_name_what_a_provider_holds_and_ask_for_its_name() {
+fn verbs_report_found_data_and_require_the_provider_name() {
     let mut house = everything("consent");
     house.configure(&all_disks(), "");
     house.start_whole();
@@ -292,7 +292,7 @@ fn restore(house: &House, words: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn verbs_of_tables_name_what_a_provider_or_partition_holds() {
+fn partition_verbs_report_data_found_on_provider_or_partition() {
     let mut house = everything("consent-part");
     let (boot, within) = (boot_code(&house), within_partitions(&house));
     house.configure(&format!("{}{within}", all_disks()), "");
@@ -330,7 +330,7 @@ fn verbs_of_tables_name_what_a_provider_or_partition_holds() {
 }
 
 #[test]
-fn protection_names_what_its_provider_holds_and_asks_for_its_name() {
+fn protection_reports_found_data_and_requires_the_provider_name() {
     let mut house = everything("consent-protection");
     house.configure(&all_disks(), "");
     house.start_whole();
@@ -368,7 +368,7 @@ fn protection_names_what_its_provider_holds_and_asks_for_its_name() {
 }
 
 #[test]
-fn a_file_server_asks_before_a_lost_device_is_made_of_a_disk_in_use() {
+fn replacing_a_file_server_device_over_data_requires_consent() {
     let mut house = everything("consent-replace");
     house.image("far.img", BYTES);
     let server = "\n[[geom]]\nclass = \"fs\"\nname = \"main\"\ncreate = true\n\
@@ -403,7 +403,7 @@ const DECLARED: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn plans_name_what_a_member_holds_and_ask_for_the_name_of_the_geom() {
+fn plans_report_data_on_members_and_require_the_geom_name() {
     let mut house = everything("consent-plan");
     house.configure(&all_disks(), "");
     house.start_whole();
@@ -436,7 +436,7 @@ fn plans_name_what_a_member_holds_and_ask_for_the_name_of_the_geom() {
 }
 
 #[test]
-fn a_file_server_asks_before_it_makes_devices_anew() {
+fn reaming_a_file_server_over_data_requires_consent() {
     let mut house = everything("consent-fs");
     let server = |first: &str, second: &str| {
         format!(

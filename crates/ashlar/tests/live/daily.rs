@@ -24,7 +24,7 @@ fn plain(name: &str) -> House {
 }
 
 #[test]
-fn a_configuration_is_planned_applied_and_taken_back() {
+fn configuration_is_planned_applied_and_reverted() {
     let mut house = plain("apply");
     house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
     let before = house.ok(&["export"]);
@@ -118,7 +118,7 @@ fn a_wrong_configuration_changes_nothing() {
 }
 
 #[test]
-fn data_that_would_be_lost_must_be_named() {
+fn data_loss_requires_consent_by_name() {
     let mut house = House::new("consent");
     let disk = |bytes: &str| {
         format!("[[disk]]\nname = \"scratch\"\nkind = \"memory\"\nsize = \"{bytes}\"\n")
@@ -181,7 +181,7 @@ fn partitions_change_while_one_of_them_is_in_use() {
 }
 
 #[test]
-fn who_is_there_and_what_they_do() {
+fn sessions_access_and_load_are_listed() {
     let mut house = plain("looking");
     let load = Load::start(&house.url(0), DISK_BYTES);
     let sessions = house.json(&["sessions"]);
@@ -223,7 +223,7 @@ fn who_is_there_and_what_they_do() {
 }
 
 #[test]
-fn a_layer_slips_in_and_out_while_an_initiator_writes() {
+fn layer_is_inserted_and_removed_while_an_initiator_writes() {
     let mut house = plain("insert");
     let load = Load::start(&house.url(0), DISK_BYTES);
     for round in 0..5 {
@@ -256,7 +256,7 @@ fn a_layer_slips_in_and_out_while_an_initiator_writes() {
 }
 
 #[test]
-fn a_scheduler_has_the_disks_name_and_a_restart_finds_all_as_it_is_written_down() {
+fn inserted_scheduler_takes_the_disk_name_until_a_restart() {
     let mut house = plain("sched");
     let disk = file_disk("d0", "d0.img");
     let class = |house: &House, name: &str| house.provider(name).map(|(class, _)| class);
@@ -306,7 +306,7 @@ fn a_scheduler_has_the_disks_name_and_a_restart_finds_all_as_it_is_written_down(
 }
 
 #[test]
-fn a_stopped_daemon_has_flushed_and_a_new_one_is_the_same() {
+fn stop_flushes_writes_and_a_restart_restores_the_same_state() {
     let mut house = plain("restart");
     let second = house.ashlar(&["serve"]).ends(1);
     second.complains(&["ASH-0041"]);
@@ -363,7 +363,7 @@ fn a_stopped_daemon_has_flushed_and_a_new_one_is_the_same() {
 }
 
 #[test]
-fn every_verb_speaks_json_and_explains_itself() {
+fn verbs_print_json_and_help() {
     let mut house = plain("json");
     let part = |words: &str| -> Vec<String> { words.split(' ').map(str::to_owned).collect() };
     let lines = [

@@ -80,7 +80,7 @@ fn lets_go(house: &House, url: &str, unit: &str, files: &[PathBuf], halves: u64,
 }
 
 #[test]
-fn what_is_let_go_is_given_back_by_the_files_behind_every_class() {
+fn deleted_blocks_are_freed_in_the_files_below_every_class() {
     let mut house = House::alone("deletes");
     let disks: Vec<&str> = STACKS.iter().flat_map(|s| s.disks).copied().collect();
     let file = |disk: &str| format!("{disk}.img");
@@ -145,7 +145,7 @@ impl Drop for Loop {
 }
 
 #[test]
-fn what_is_let_go_of_a_block_device_is_given_back_by_what_is_behind_it() {
+fn deleted_blocks_are_freed_below_a_block_device() {
     let mut house = House::alone("deletes-blockdev");
     let file = house.image("loop.img", DISK_BYTES);
     let Some(device) = Loop::over(&file) else {

@@ -246,7 +246,7 @@ fn edits() -> Vec<(&'static str, Setup, &'static [(u8, u8)])> {
 }
 
 #[test]
-fn no_edit_costs_a_host_a_command_or_a_registration() {
+fn edits_fail_no_command_and_lose_no_registration() {
     let mut house = House::new("edits");
     house.image("d1.img", 32 << 20);
     house.configure(&file_disk("d1", "d1.img"), "");

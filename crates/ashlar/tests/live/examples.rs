@@ -10,7 +10,7 @@ fn examples() -> PathBuf {
 }
 
 #[test]
-fn each_is_read_and_planned() {
+fn each_example_is_accepted_by_plan() {
     let mut house = House::new("examples");
     house.configure("", "");
     house.start();

@@ -67,7 +67,7 @@ fn refuses(house: &House, words: &[&str], text: &str) {
 }
 
 #[test]
-fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
+fn verbs_take_effect_and_their_results_survive_a_restart() {
     let mut house = House::alone("fs-verbs");
     images(&house);
     house.configure(&format!("{DISKS}{SERVER}"), "");
@@ -212,7 +212,7 @@ fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
 /// `create` makes no other file system where one was served; on disks that forget it makes one at
 /// every start.
 #[test]
-fn create_makes_no_other_file_system_but_on_disks_that_forget() {
+fn create_makes_a_second_file_system_only_on_volatile_disks() {
     let mut house = House::alone("fs-created");
     images(&house);
     house.configure(&format!("{DISKS}{SERVER}"), "");
@@ -242,7 +242,7 @@ fn create_makes_no_other_file_system_but_on_disks_that_forget() {
 }
 
 #[test]
-fn what_was_cut_by_hand_is_mended_and_dumps_are_not_touched() {
+fn check_repairs_damage_and_changes_no_dump() {
     let mut house = House::alone("fs-mend");
     images(&house);
     house.configure(&format!("{DISKS}{SERVER}"), "");
@@ -284,7 +284,7 @@ fn what_was_cut_by_hand_is_mended_and_dumps_are_not_touched() {
 }
 
 #[test]
-fn a_file_is_a_lun_and_so_is_the_file_as_it_was() {
+fn file_and_its_dumped_version_are_exported_as_luns() {
     let mut house = House::alone("fs-lun");
     images(&house);
     house.configure(&format!("{DISKS}{SERVER}"), "");
@@ -337,7 +337,7 @@ fn a_file_is_a_lun_and_so_is_the_file_as_it_was() {
 }
 
 #[test]
-fn a_disk_without_its_file_is_waited_for_and_keeps_its_file() {
+fn missing_file_of_a_disk_is_awaited_and_its_removal_is_reported() {
     let mut house = House::alone("fs-disk");
     images(&house);
     let server = SERVER.replace("dump_at", "disks = { vm0 = \"/images/vm0\" }\ndump_at");
@@ -424,7 +424,7 @@ impl Drop for Wire {
 }
 
 #[test]
-fn who_is_on_the_wire_types_on_the_console() {
+fn console_is_used_over_ethernet() {
     const DATA: u8 = 3;
     let mut house = House::alone("fs-cec");
     images(&house);
@@ -510,7 +510,7 @@ fn attach(at: SocketAddr) -> Result<(), String> {
 }
 
 #[test]
-fn the_first_servers_config_string_works_with_shelves_and_a_standby_takes_over() {
+fn config_string_with_shelves_works_and_a_standby_takes_over() {
     let mut main = House::alone("fs-shelves");
     let shelves = Shelves::new();
     for (name, mib) in [("e565.0", 32), ("e565.1", 96), ("e545.1", 96), ("e545.0", 32)] {

@@ -123,7 +123,7 @@ const BESIDE: &[(&str, &[&str])] =
     &[("check --fix", ALONE), ("check --fix --rdall", ALONE), ("check --rtmp --fix", ALONE)];
 
 #[test]
-fn options_of_a_check_that_cannot_be_meant_are_refused_and_nothing_is_changed() {
+fn invalid_check_options_are_refused_and_change_nothing() {
     let mut house = House::new("fs-refusals");
     let mut text = disks(&house, &[("ssd", 32), ("near", 64), ("cwcache", 32), ("cwworm", 64)]);
     let servers = [("main", "c'ssd''near'", ""), ("old", "c'cwcache''cwworm'", "image = true\n")];
@@ -237,7 +237,7 @@ fn knocked(at: SocketAddr, during: impl FnOnce(&Knocks)) -> Knocks {
 }
 
 #[test]
-fn a_standby_lets_nobody_attach_at_any_moment_before_somebody_says_so() {
+fn standby_accepts_no_attach_before_the_command_that_allows_it() {
     let mut house = House::new("fs-knocks");
     let at = free_address();
     let text = disks(&house, &[("ssd", 32), ("near", 64)]);

@@ -48,7 +48,7 @@ fn until_whole(house: &House) {
 }
 
 #[test]
-fn members_of_every_class_are_found_after_they_have_grown_while_nobody_looked() {
+fn members_of_every_class_are_found_after_growing_offline() {
     const DISKS: [&str; 8] = ["a0", "a1", "s0", "s1", "c0", "c1", "r0", "r1"];
     let mut house = house("grown", &DISKS);
     house.ok(&["mirror", "label", "m", "a0", "a1"]);
@@ -80,7 +80,7 @@ fn members_of_every_class_are_found_after_they_have_grown_while_nobody_looked() 
 }
 
 #[test]
-fn the_member_that_was_away_does_not_win_when_the_other_one_has_grown() {
+fn stale_member_is_not_preferred_over_a_grown_one() {
     let mut house = house("grown-stale", &["d0", "d1"]);
     house.ok(&["mirror", "label", "m", "d0", "d1"]);
     until_whole(&house);
@@ -106,7 +106,7 @@ fn the_member_that_was_away_does_not_win_when_the_other_one_has_grown() {
 }
 
 #[test]
-fn what_may_be_lost_is_asked_for_and_without_a_state_folder_somebody_says_where_it_ended() {
+fn follow_requires_force_over_data_and_a_size_without_records() {
     let mut house = house("grown-asked", &["d0", "d1"]);
     house.ok(&["mirror", "label", "m", "d0", "d1"]);
     until_whole(&house);

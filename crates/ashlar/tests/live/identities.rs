@@ -182,7 +182,7 @@ fn derived(kind: &str, place: &str, name: &str) -> String {
 }
 
 #[test]
-fn disks_that_hosts_know_from_an_earlier_version_are_the_same_after_it() {
+fn disk_identities_survive_an_upgrade() {
     let mut house = House::new("identities-upgrade");
     let path = house.image("d0.img", DISK_BYTES);
     let path = fs::canonicalize(path).unwrap().display().to_string();
@@ -255,7 +255,7 @@ fn copy_of_an_image_is_not_exported_beside_it() {
 }
 
 #[test]
-fn image_that_can_only_be_read_is_known_by_the_state_folder() {
+fn identity_of_a_read_only_image_is_kept_in_the_state_folder() {
     let mut house = House::new("identities-read");
     house.image("cd.iso", DISK_BYTES);
     let only = |name: &str| file_disk(name, "cd.iso") + "read_only = true\n";
@@ -293,7 +293,7 @@ fn has(page: &[u8], kind: u8, body: &[u8]) -> bool {
 }
 
 #[test]
-fn names_that_are_configured_are_what_initiators_see() {
+fn configured_serials_and_names_are_reported_to_initiators() {
     let mut house = house("identities-given");
     let first = serial(&house, 0);
     let disk = file_disk("d0", "d0.img");

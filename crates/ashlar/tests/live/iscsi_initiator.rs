@@ -99,7 +99,7 @@ impl Shop {
 }
 
 #[test]
-fn what_is_written_is_in_the_peers_file_with_proofs_and_digests() {
+fn written_data_reaches_the_target_with_chap_and_digests() {
     let mut shop = Shop::new("iscsi-guarded", true);
     shop.configure(&[shop.tgt.target().portal], GUARDED, "da0");
     shop.house.start();
@@ -122,7 +122,7 @@ fn what_is_written_is_in_the_peers_file_with_proofs_and_digests() {
 }
 
 #[test]
-fn a_target_that_is_killed_and_comes_back_is_not_noticed() {
+fn target_restart_under_load_causes_no_error() {
     let mut shop = Shop::new("iscsi-killed", true);
     shop.configure(&[shop.tgt.target().portal], GUARDED, "da0");
     shop.house.start();
@@ -146,7 +146,7 @@ fn a_target_that_is_killed_and_comes_back_is_not_noticed() {
 }
 
 #[test]
-fn a_target_that_stays_away_is_given_up_and_taken_in_again() {
+fn absent_target_is_given_up_and_attached_again_when_it_returns() {
     let mut shop = Shop::new("iscsi-away", false);
     shop.configure(&[shop.tgt.target().portal], "deadline_s = 2", "da0");
     shop.house.start();
@@ -170,7 +170,7 @@ fn a_target_that_stays_away_is_given_up_and_taken_in_again() {
 }
 
 #[test]
-fn two_portals_are_one_disk_and_one_may_die() {
+fn multipath_over_two_portals_survives_the_loss_of_either() {
     let mut shop = Shop::new("iscsi-portals", false);
     let relays = [(); 2].map(|()| Relay::start(shop.tgt.target().portal).unwrap());
     let portals = relays.each_ref().map(Relay::address);
@@ -203,7 +203,7 @@ fn two_portals_are_one_disk_and_one_may_die() {
 
 /// By UNMAP, one range and, out of a queue of deletes, many in one command.
 #[test]
-fn what_is_let_go_is_given_back_by_the_peers_file() {
+fn unmapped_blocks_are_freed_in_the_target_file() {
     let mut shop = Shop::new("iscsi-deletes", false);
     shop.configure(&[shop.tgt.target().portal], "", "da0");
     shop.house.start();

@@ -70,7 +70,7 @@ impl Shop {
 }
 
 #[test]
-fn a_second_stranger_is_found_proven_written_and_killed_under_load() {
+fn istgt_is_discovered_authenticated_and_restarted_under_load() {
     let mut shop = Shop::new("iscsi-istgt");
     shop.configure();
     shop.house.start();

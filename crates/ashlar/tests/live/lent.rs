@@ -20,7 +20,7 @@ fn left_alone(house: &House, disk: &str, class: &str) -> String {
 }
 
 #[test]
-fn a_target_leaves_its_initiators_mirrors_alone_when_it_starts() {
+fn exported_disks_with_mirror_labels_are_not_written_at_start() {
     let mut house = House::new("lent");
     let names = ["d0", "d1", "d2", "d3"];
     names.iter().for_each(|name| drop(house.image(&format!("{name}.img"), BYTES)));

@@ -12,7 +12,7 @@ fn configure(house: &House, disk: &str, lun: &str) {
 }
 
 #[test]
-fn a_partition_with_a_letter_follows_its_renamed_disk_under_a_host() {
+fn bsd_partition_follows_its_renamed_disk_while_a_host_writes() {
     let mut house = House::new("letters");
     house.image("d0.img", BYTES);
     configure(&house, "d0", "");

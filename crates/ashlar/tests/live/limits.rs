@@ -39,7 +39,7 @@ fn sizes(nbd: SocketAddr, export: &str) -> [u64; 3] {
 }
 
 #[test]
-fn strangers_see_where_granules_begin() {
+fn third_party_tools_read_granule_size_and_alignment() {
     let mut house = House::alone("limits");
     let disks: String = (0..6)
         .map(|n| {

@@ -80,7 +80,7 @@ fn kill(house: &mut House, made: &Arrays, load: &mut Load, nth: usize) {
 }
 
 #[test]
-fn members_come_and_go_under_load() {
+fn pulled_and_returned_members_cause_no_error_under_load() {
     let begun = Instant::now();
     let mut house = House::alone("live");
     let made = arrays::build(&mut house);

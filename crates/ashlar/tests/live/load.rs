@@ -124,7 +124,7 @@ fn start(house: &House, sessions: u32, luns: &[u32]) -> Vec<Running> {
 }
 
 #[test]
-fn units_come_and_go_while_everybody_works() {
+fn units_are_added_and_removed_while_all_sessions_work() {
     let sessions = size("ASHLAR_LOAD_SESSIONS", 256);
     let units = size("ASHLAR_LOAD_LUNS", 2048);
     let time = Duration::from_secs(size("ASHLAR_LOAD_SECONDS", 5) as u64);
@@ -230,7 +230,7 @@ fn all_write(house: &House, writers: &[Writer]) {
 }
 
 #[test]
-fn nothing_acknowledged_and_flushed_is_lost_when_the_daemon_is_killed() {
+fn flushed_writes_survive_a_kill_of_the_daemon() {
     const WRITERS: u8 = 8;
     const KILLS: u32 = 4;
     let mut house = House::alone("killed");

@@ -202,7 +202,7 @@ fn moves_out(moves: Moves) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn every_case_ends_alike_by_cam_and_by_iscsi() {
+fn each_case_has_the_same_result_by_cam_and_by_iscsi() {
     let mut house = house("local-cases", &file_disk("d0", "d0.img"), "");
     let mut raw = remote(&house);
     by_cam(&house, &[0; 6], Nothing);
@@ -336,7 +336,7 @@ fn local_out(house: &House, action: u8, kind: u8, list: [u8; 24]) -> Said {
 }
 
 #[test]
-fn preempt_and_abort_ends_what_hangs_here_and_there() {
+fn preempt_and_abort_ends_hanging_commands_of_both_nexuses() {
     let (mut house, url) = deep_house("local-preempt");
     let mut raw = remote(&house);
     local_out(&house, 0, 0, keys(0, 0xa)).ends(0);
@@ -383,7 +383,7 @@ fn preempt_and_abort_ends_what_hangs_here_and_there() {
 }
 
 #[test]
-fn a_command_on_a_disk_that_hangs_is_aborted_and_the_bus_goes_on() {
+fn timed_out_command_is_aborted_and_the_bus_keeps_working() {
     let (mut house, url) = deep_house("local-hangs");
     let mut raw = remote(&house);
     assert_eq!(raw.scsi(&WRITE, 0, &[6; 512]).unwrap().status, 0);
@@ -434,7 +434,7 @@ fn access_states_hold_for_the_local_nexus() {
 }
 
 #[test]
-fn a_disc_of_a_target_is_a_cd_of_the_graph() {
+fn cdrom_unit_of_a_target_is_a_cd_provider() {
     let mut house = House::alone("local-cd");
     let iso = house.path("iso.img");
     let bytes: Vec<u8> = (0..1 << 20).map(|at| (at / 2048 + 1) as u8).collect();

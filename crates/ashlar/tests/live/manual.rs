@@ -112,7 +112,7 @@ fn play(page: &Path) -> Vec<String> {
 }
 
 #[test]
-fn sessions_are_as_printed() {
+fn console_sessions_print_the_documented_output() {
     let pages = pages();
     assert!(!pages.is_empty());
     let faults: Vec<String> = pages.iter().flat_map(|page| play(page)).collect();

@@ -67,7 +67,7 @@ fn whole(house: &House, host: &Host, what: &str, members: &[&str]) {
 }
 
 #[test]
-fn members_and_settings_of_a_mirror_change_under_a_host_that_verifies() {
+fn mirror_edits_cause_no_error_at_a_host() {
     let mut house = house("mirror-edits");
     house.start_whole();
     let host = Host::start(&house, 0, 1);

@@ -33,7 +33,7 @@ fn answers(house: &House, host: &str) -> bool {
 }
 
 #[test]
-fn portals_move_on_one_port_under_sessions() {
+fn listen_addresses_change_on_one_port_without_ending_sessions() {
     let mut house = House::alone("moved-portals");
     house.image("good.img", DISK_BYTES);
     configure(&house, &["127.0.0.1"], "");
@@ -73,7 +73,7 @@ fn portals_move_on_one_port_under_sessions() {
 }
 
 #[test]
-fn ports_of_others_are_refused_as_before() {
+fn addresses_in_use_by_others_are_refused() {
     let mut house = House::alone("taken-portals");
     house.image("good.img", DISK_BYTES);
     configure(&house, &["127.0.0.1"], "");

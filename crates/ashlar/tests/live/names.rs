@@ -88,7 +88,7 @@ impl Two {
 }
 
 #[test]
-fn a_disk_that_is_away_leaves_its_name_to_no_other() {
+fn name_of_an_absent_disk_is_not_given_to_another() {
     let mut two = Two::new("names-kept", "0 = \"da0\"");
     let file = two.near.path("ashlar.toml").display().to_string();
     two.near.ashlar(&["doctor", "names", "--file", &file]).ends(0);
@@ -110,7 +110,7 @@ fn a_disk_that_is_away_leaves_its_name_to_no_other() {
 }
 
 #[test]
-fn a_name_that_nobody_calls_any_more_is_free() {
+fn unreferenced_disk_name_is_free() {
     let mut two = Two::new("names-free", "0 = \"da0\"");
     near(&two.near, "san0", &two.portal, "0 = \"da1\"");
     let file = two.near.path("ashlar.toml").display().to_string();
@@ -127,7 +127,7 @@ fn a_name_that_nobody_calls_any_more_is_free() {
 }
 
 #[test]
-fn a_disk_has_its_name_on_another_bus_too() {
+fn disk_keeps_its_name_on_another_bus() {
     let mut two = Two::new("names-moved", "0 = \"da1\"");
     near(&two.near, "lan7", &two.portal, "0 = \"da1\"");
     two.restart(SECOND);
@@ -142,7 +142,7 @@ fn a_disk_has_its_name_on_another_bus_too() {
 }
 
 #[test]
-fn a_layer_calls_a_disk_by_its_name_too_and_a_record_that_is_torn_is_said() {
+fn name_used_by_a_layer_is_kept_and_a_torn_record_is_reported() {
     let mut two = Two::new("names-layer", "");
     let layer = "[[geom]]\nclass = \"concat\"\nname = \"c\"\nmembers = [\"da1\"]\n\n";
     near(&two.near, "san0", &two.portal, "0 = \"concat/c\"");
@@ -166,7 +166,7 @@ fn a_layer_calls_a_disk_by_its_name_too_and_a_record_that_is_torn_is_said() {
 }
 
 #[test]
-fn a_bus_without_an_initiator_has_one_name_over_restarts() {
+fn generated_initiator_name_of_a_bus_survives_restarts() {
     let mut house = House::new("own-name");
     let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
     let mut far = house.sibling("far", &far(&portal, BOTH));

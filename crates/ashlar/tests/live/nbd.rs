@@ -201,7 +201,7 @@ fn reserve_6_holds_against_nbd_clients_until_its_session_ends() {
 }
 
 #[test]
-fn ports_that_stand_by_and_luns_that_go_fail_requests_until_they_are_back() {
+fn standby_ports_and_removed_luns_fail_requests_until_restored() {
     let mut shop = Shop::open("nbd-states");
     let mut nbd = Nbd::enter(&shop.url("file"));
     nbd.does("write -P 1 0 4k");
@@ -230,7 +230,7 @@ fn ports_that_stand_by_and_luns_that_go_fail_requests_until_they_are_back() {
 }
 
 #[test]
-fn holes_are_told_of_files_and_memory_before_and_after_a_trim() {
+fn holes_are_reported_before_and_after_a_trim() {
     let mut shop = Shop::open("nbd-holes");
     for export in ["file", "memory"] {
         let all = shop.map(export);
@@ -262,7 +262,7 @@ fn holes_are_told_of_files_and_memory_before_and_after_a_trim() {
 }
 
 #[test]
-fn a_unit_that_grew_is_seen_at_the_next_handshake() {
+fn new_size_of_a_unit_is_reported_at_the_next_handshake() {
     let mut shop = Shop::open("nbd-size");
     let mut old = Nbd::enter(&shop.url("file"));
     let file = shop.house.path("file.img");
@@ -292,7 +292,7 @@ pub(crate) fn page(house: &House, path: &str) -> String {
 }
 
 #[test]
-fn sessions_and_metrics_say_who_came_by_nbd() {
+fn sessions_and_metrics_list_nbd_clients() {
     let mut shop = Shop::open("nbd-told");
     let unix = format!("nbd+unix:///file?socket={}", shop.house.path("nbd.sock").display());
     let urls = [shop.url("memory"), shop.url("1"), unix.clone(), unix];
@@ -335,7 +335,7 @@ fn sessions_and_metrics_say_who_came_by_nbd() {
 }
 
 #[test]
-fn names_that_clients_and_media_choose_reach_no_terminal_as_commands() {
+fn control_characters_in_names_are_not_printed() {
     let mut house = House::new("nbd-escape");
     house.image("d0.img", UNIT_BYTES);
     let image = house.image("d1.img", UNIT_BYTES);
@@ -372,7 +372,7 @@ fn names_that_clients_and_media_choose_reach_no_terminal_as_commands() {
 
 /// A client that reconnects asks for the name that it knows, as `nbd-client -persist` does.
 #[test]
-fn a_renamed_disk_is_served_under_its_old_name_until_that_is_used_anew() {
+fn renamed_disk_is_exported_by_its_old_name_until_reuse() {
     let mut house = House::new("nbd-renamed");
     let [one, two] = [1, 2].map(|n| {
         let path = house.image(&format!("{n}.img"), n * UNIT_BYTES);

@@ -20,7 +20,7 @@ fn serve(house: &House) -> Proc {
 }
 
 #[test]
-fn a_server_is_waited_for_lost_and_taken_in_again() {
+fn disk_follows_the_arrival_loss_and_return_of_its_server() {
     let mut house = House::new("nbd-disk");
     house.image("store.img", 4 << 20);
     let at = house.path("nbd.sock");

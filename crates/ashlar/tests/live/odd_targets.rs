@@ -194,7 +194,7 @@ impl Drop for Cable {
 }
 
 #[test]
-fn no_write_reaches_another_aoe_disk_that_a_second_daemon_has_after_a_restart() {
+fn no_write_reaches_another_aoe_disk_after_a_target_restart() {
     let mut house = House::alone("odd-aoe-exchanged");
     let cable = Cable::new();
     let [ours, theirs] = &cable.0;
@@ -298,14 +298,14 @@ fn is_reserved(house: &House, path: &Path, mut reserver: Client) {
 }
 
 #[test]
-fn a_disk_that_another_host_reserves_at_tgt_is_a_conflict() {
+fn reservation_by_another_host_at_tgt_is_reported_as_conflict() {
     let shop = Shop::new("odd-tgt-reserved");
     let reserver = reserve(shop.tgt.target().portal, &shop.tgt.target().iqn, 1);
     is_reserved(&shop.house, &shop.house.path("first.img"), reserver);
 }
 
 #[test]
-fn a_disk_that_another_host_reserves_at_a_second_daemon_is_a_conflict() {
+fn reservation_by_another_host_at_a_daemon_is_reported_as_conflict() {
     let mut house = House::alone("odd-own-reserved");
     let other = house.sibling("odd-own-reserved-below", "");
     let path = other.image("d.img", BYTES);
@@ -347,7 +347,7 @@ pub fn grows(house: &House, host: &mut Client, bytes: u64) {
 }
 
 #[test]
-fn a_unit_that_tgt_takes_away_is_gone_and_comes_back() {
+fn unit_removed_at_tgt_fails_and_returns_after_a_rescan() {
     let shop = Shop::new("odd-tgt-removed");
     let path = shop.house.path("first.img");
     let mut host = host(&shop.house);
@@ -382,7 +382,7 @@ fn a_unit_that_tgt_protects_is_protected_for_hosts() {
 
 /// An edit of how long requests may take ends none.
 #[test]
-fn bounds_of_a_bus_change_while_a_host_has_its_disk() {
+fn bus_limits_change_while_a_host_uses_its_disk() {
     let mut shop = Shop::new("odd-tgt-bounds");
     let mut host = host(&shop.house);
     assert_eq!(write(&mut host, 3, 1), "GOOD");

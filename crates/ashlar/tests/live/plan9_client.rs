@@ -67,12 +67,12 @@ fn served(name: &str, mib: [u64; 2], more: &str) -> (House, [String; 2]) {
 }
 
 #[test]
-fn the_go_module_of_plan_9_finds_its_files_as_it_left_them() {
+fn go_client_reads_back_its_files() {
     its_files_stay("fs-plan9", [48, 128], "");
 }
 
 #[test]
-fn it_finds_them_in_an_image_of_cwfs64x_too() {
+fn go_client_reads_back_its_files_in_a_cwfs64x_image() {
     its_files_stay("fs-plan9-image", [96, 128], "image = true");
 }
 
@@ -102,7 +102,7 @@ fn its_files_stay(name: &str, mib: [u64; 2], more: &str) {
 }
 
 #[test]
-fn a_file_server_takes_no_more_memory_than_its_block_cache_whatever_it_is_given() {
+fn memory_is_bounded_by_the_block_cache_size() {
     const MEMORY: u64 = 8 << 20;
     let more = format!("memory = {MEMORY}");
     let (mut house, [strict, _]) = served("fs-memory", [300, 600], &more);
@@ -127,7 +127,7 @@ fn has(house: &House, image: &str, line: &str) -> bool {
 }
 
 #[test]
-fn what_temporary_files_hold_never_reaches_the_worm_and_a_trace_shows_no_contents() {
+fn temporary_file_data_never_reaches_the_worm_or_a_trace() {
     let (mut house, [strict, _]) = served("fs-temporary", [48, 128], "");
     let program = client(&house);
     house.ok(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]);
@@ -187,7 +187,7 @@ fn what_temporary_files_hold_never_reaches_the_worm_and_a_trace_shows_no_content
 }
 
 #[test]
-fn who_comes_by_tls_is_whose_certificate_it_shows() {
+fn tls_client_is_the_user_named_in_its_certificate() {
     let mut house = House::alone("fs-tls");
     let program = client(&house);
     let papers = Papers::new("fs-tls-papers").unwrap();

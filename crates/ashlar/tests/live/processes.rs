@@ -134,7 +134,7 @@ fn limit_one(house: &House, [held, free]: [&Program; 2]) {
 }
 
 #[test]
-fn a_process_with_its_threads_is_one_client_and_has_its_share() {
+fn process_with_many_threads_is_one_client_with_a_fair_share() {
     let mut house = House::alone("processes");
     house.image("d0.img", DISK_BYTES);
     configure(&house);
@@ -207,7 +207,7 @@ fn a_process_with_its_threads_is_one_client_and_has_its_share() {
 
 /// One scans, the other writes; by its name, or its name and unit, each is a client.
 #[test]
-fn an_initiator_is_one_client_and_has_its_share() {
+fn initiator_is_one_client_with_a_fair_share() {
     let mut house = House::alone("initiators");
     house.image("d0.img", DISK_BYTES);
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");

@@ -16,7 +16,7 @@ fn mount(port: u16, place: &str, aname: &str) -> String {
 }
 
 #[test]
-fn linux_has_its_file_of_yesterday_back() {
+fn linux_client_restores_a_file_from_a_dump() {
     let mut house = House::alone("fs-linux");
     let port = proc::free_port().unwrap();
     let mut text = String::new();

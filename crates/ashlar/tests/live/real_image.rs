@@ -76,7 +76,7 @@ fn labels(house: &House) -> Vec<String> {
 }
 
 #[test]
-fn a_real_tree_goes_out_over_iscsi_and_another_comes_in() {
+fn file_trees_are_read_and_written_over_iscsi() {
     let mut house = House::alone("real-image");
     let (first, second) = (house.path("tree-1"), house.path("tree-2"));
     let tree = Tree::documentation().unwrap();

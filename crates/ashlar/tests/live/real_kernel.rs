@@ -47,7 +47,7 @@ luns = { 3 = "files" }
 "#;
 
 #[test]
-fn a_kernel_copies_a_tree_and_outlives_a_daemon_killed_stopped_and_panicked() {
+fn linux_initiator_survives_kill_stop_and_panic_of_the_daemon() {
     let mut house = House::alone("kernel");
     let image = Image::build().unwrap();
     let (tree_image, files_image) =

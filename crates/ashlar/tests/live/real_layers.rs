@@ -128,7 +128,7 @@ fn geoms(house: &House, class: &str) -> Vec<String> {
 }
 
 #[test]
-fn layers_come_and_go_under_mounted_file_systems() {
+fn layers_are_inserted_and_removed_under_mounted_file_systems() {
     let mut house = House::alone("layers");
     let image = Image::with_kits(&[Kit::FileSystems]).unwrap();
     let files = ["d0.img", "d1.img"].map(|name| house.image(name, UNIT_BYTES));

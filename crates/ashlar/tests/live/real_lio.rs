@@ -135,7 +135,7 @@ impl Scene {
 }
 
 #[test]
-fn the_kernels_target_exchanges_a_disk_and_another_host_reserves_it() {
+fn exchanged_grown_or_reserved_lun_of_lio_is_detected() {
     let house = House::alone("lio");
     let image = Image::with_kits(&[Kit::Lio]).unwrap();
     let port = free_port().unwrap();

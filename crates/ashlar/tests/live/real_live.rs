@@ -48,7 +48,7 @@ fn becomes(house: &House, class: &str, state: &str, fios: &mut [Proc]) {
 }
 
 #[test]
-fn fio_finds_nothing_wrong_while_members_go_and_come() {
+fn fio_verifies_data_while_members_are_pulled_and_returned() {
     let mut house = House::alone("fio");
     let mut disks = String::from("[daemon]\ncores = 2\n\n");
     for disk in ["m0", "m1", "v0", "v1", "v2"] {

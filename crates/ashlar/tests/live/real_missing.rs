@@ -113,7 +113,7 @@ fn move_all(house: &House, from: &str, to: &str) {
 }
 
 #[test]
-fn hosts_get_disks_that_appear_later_and_wait_for_those_that_are_away() {
+fn hosts_find_late_disks_and_wait_for_absent_ones() {
     let mut house = House::alone("missing");
     let image = Image::with_kits(&[Kit::Nvme, Kit::Nbd, Kit::FileSystems]).unwrap();
     house.image("here.img", BYTES);

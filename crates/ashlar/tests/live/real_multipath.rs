@@ -73,7 +73,7 @@ const TEN_MORE: &str = "more() {\n\
 }\n";
 
 #[test]
-fn a_map_of_two_paths_outlives_both_and_the_daemon() {
+fn dm_multipath_map_survives_path_losses_and_a_daemon_kill() {
     let mut house = House::alone("multipath");
     let image = Image::with_kits(&[Kit::Multipath]).unwrap();
     let disk = house.image("disk.img", UNIT_BYTES);

@@ -148,7 +148,7 @@ fn steps(portal: &str, nvme: u16, nbd: u16) -> Script {
 }
 
 #[test]
-fn hosts_send_whole_commands_to_every_kind_of_disk() {
+fn linux_sends_full_size_commands_to_every_kind_of_disk() {
     let mut house = House::alone("queues");
     let image = Image::with_kits(&[Kit::Nvme, Kit::Nbd]).unwrap();
     let files = ["file", "under", "m0", "m1", "s0", "s1"];

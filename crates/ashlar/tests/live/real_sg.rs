@@ -154,7 +154,7 @@ fn pulled(script: &mut Script) {
 }
 
 #[test]
-fn the_machines_own_scsi_disks_are_disks_of_the_graph() {
+fn scsi_disks_of_the_machine_are_providers() {
     let _turn = Turn::whole();
     let scratch = Scratch::new("sg").unwrap();
     let program = proc::stripped(env!("CARGO_BIN_EXE_ashlar"), scratch.path()).unwrap();

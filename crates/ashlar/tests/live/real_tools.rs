@@ -72,7 +72,7 @@ fn tuples(script: &mut Script) {
 }
 
 #[test]
-fn every_tool_tells_facts() {
+fn sg3_utils_and_ddpt_have_the_expected_output_and_effect() {
     let mut house = House::alone("tools");
     let image = Image::with_kits(&[Kit::ScsiTools]).unwrap();
     let (a, b) = (house.image("a.img", UNIT_BYTES), house.image("b.img", UNIT_BYTES));

@@ -27,7 +27,7 @@ const REFUSED: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn what_apply_refuses_is_said_by_plan_and_doctor_and_left_out_by_a_start() {
+fn refusals_of_apply_are_reported_by_plan_doctor_and_a_start() {
     use std::os::unix::fs::PermissionsExt;
     let mut house = House::new("refusals");
     house.image("d0.img", 1 << 20);

@@ -52,7 +52,7 @@ fn record(house: &House) -> std::path::PathBuf {
 }
 
 #[test]
-fn test_12_kill_9_after_good_loses_nothing() {
+fn test_12_reservation_survives_kill_9_after_good() {
     let mut house = house("reservations");
     let mut a = login(&house, "iqn.2024-01.test:a");
     assert_eq!(out(&mut a, 6, 0, 0, 1).status, 0);
@@ -89,7 +89,7 @@ fn test_12_kill_9_after_good_loses_nothing() {
 }
 
 #[test]
-fn test_12_a_torn_file_is_survived_and_said_and_a_missing_folder_is_no_success() {
+fn test_12_torn_file_is_reported_and_a_failed_save_is_an_error() {
     let mut house = house("reservations-torn");
     let mut a = login(&house, "iqn.2024-01.test:a");
     assert_eq!(out(&mut a, 6, 0, 0, 1).status, 0);
@@ -129,7 +129,7 @@ fn first_byte(raw: &mut Client) -> Option<u8> {
 }
 
 #[test]
-fn what_was_set_by_hand_outlives_kill_9() {
+fn loaded_disc_and_port_state_survive_kill_9() {
     const DRIVE: &str = "[[unit]]\nprovider = \"d0\"\nremovable = true\n\n";
     const GROUP: &str = "[[alua]]\nname = \"default\"\nid = 1\nstate = \"non-optimized\"\n\n";
     let mut house = House::new("by-hand");
@@ -181,7 +181,7 @@ fn what_was_set_by_hand_outlives_kill_9() {
 }
 
 #[test]
-fn a_damaged_record_of_port_identifiers_stops_only_who_needs_it() {
+fn damaged_port_identifiers_stop_only_targets_without_port_id() {
     const OTHER: &str = "iqn.2026-11.test.ashlar:other";
     let mut house = House::new("ports-torn");
     house.image("d0.img", DISK_BYTES);
@@ -231,7 +231,7 @@ fn a_damaged_record_of_port_identifiers_stops_only_who_needs_it() {
 }
 
 #[test]
-fn who_may_not_write_changes_nothing_that_others_notice() {
+fn read_only_initiator_cannot_change_mode_pages_or_reserve() {
     const READER: &str = "iqn.2024-01.test:reader";
     let mut house = House::new("reader");
     house.image("d0.img", 1 << 20);

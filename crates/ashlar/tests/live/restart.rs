@@ -59,7 +59,7 @@ fn load(house: &House, name: &str, image: &str, writes: bool) -> Proc {
 }
 
 #[test]
-fn signals_reload_or_do_nothing_and_never_end_the_daemon_in_disorder() {
+fn signals_reload_stop_cleanly_or_are_ignored() {
     let mut house = House::new("signals");
     ["d0.img", "d1.img"].iter().for_each(|f| drop(house.image(f, BYTES)));
     let both = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();
@@ -119,7 +119,7 @@ impl Knocks {
 }
 
 #[test]
-fn nobody_hears_of_a_daemon_that_stops_and_starts() {
+fn restarts_under_load_cause_no_client_error() {
     let mut house = House::new("restart");
     let nbd = SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()));
     house.image("d0.img", BYTES);

@@ -4,7 +4,7 @@ use crate::house::{House, IQN, file_disk};
 use testkit::iscsi::initiator::Client;
 
 #[test]
-fn two_hosts_of_one_name_that_end_each_others_sessions_are_named() {
+fn hosts_that_share_an_initiator_name_are_reported() {
     let mut house = House::alone("rivals");
     house.image("d0.img", 1 << 20);
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");

@@ -39,7 +39,7 @@ fn has_bus(house: &House) -> bool {
 }
 
 #[test]
-fn nobody_waits_for_a_bus_that_somebody_else_attaches() {
+fn other_commands_do_not_wait_for_a_bus_that_is_attaching() {
     let mut house = House::new("silent");
     house.image("d0.img", 1 << 20);
     house.configure(&house::file_disk("d0", "d0.img"), "");
@@ -81,7 +81,7 @@ fn troubles(house: &House, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_start_waits_for_no_portal_and_says_which_is_missing() {
+fn start_continues_without_a_silent_portal_and_reports_it() {
     let mut house = House::new("deaf-start");
     house.image("d0.img", 1 << 20);
     let near = "[[bus]]\nname = \"mps0\"\nkind = \"virtual\"\ndisks = 1\nsize = \"1MiB\"\n\n";
@@ -117,7 +117,7 @@ fn late_target(portal: &str) -> String {
 }
 
 #[test]
-fn what_is_exported_of_a_portal_that_comes_later_keeps_nobody_from_the_rest() {
+fn lun_on_a_late_portal_does_not_delay_other_luns() {
     let mut front = House::new("awaited");
     front.image("d0.img", 1 << 20);
     front.image("d1.img", 1 << 20);
@@ -163,7 +163,7 @@ fn what_is_exported_of_a_portal_that_comes_later_keeps_nobody_from_the_rest() {
 }
 
 #[test]
-fn disks_of_a_portal_that_comes_later_come_by_themselves() {
+fn disks_of_a_late_portal_appear_without_a_command() {
     let mut front = House::new("early");
     let port = rig::proc::free_port().unwrap();
     let portal = format!("127.0.0.1:{port}");
@@ -180,7 +180,7 @@ fn disks_of_a_portal_that_comes_later_come_by_themselves() {
 
 /// Nor a disk 0: which ones there are is asked where it would be.
 #[test]
-fn a_target_may_lack_its_first_disk_and_names_can_be_given_to_the_others() {
+fn named_disk_is_found_at_a_target_without_its_first_disk() {
     let mut front = House::new("lacks-first");
     let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
     let second = "[[disk]]\nname = \"m2\"\nkind = \"memory\"\nsize = \"2MiB\"\n\n";

@@ -23,7 +23,7 @@ fn disks(house: &House, count: u32) -> String {
 }
 
 #[test]
-fn a_rebuilt_member_takes_no_more_room_than_its_source() {
+fn rebuilt_member_is_as_sparse_as_its_source() {
     let mut house = House::new("sparse");
     let disks = disks(&house, 6);
     house.configure(&disks, "");
@@ -72,7 +72,7 @@ fn a_rebuilt_member_takes_no_more_room_than_its_source() {
 }
 
 #[test]
-fn a_table_on_a_mirror_is_not_taken_for_its_members() {
+fn partition_table_on_a_mirror_is_not_attributed_to_its_members() {
     let mut house = House::new("sparse-inspect");
     let disks = disks(&house, 3);
     let two = "0 = \"mirror/m\"";

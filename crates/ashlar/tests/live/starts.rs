@@ -34,7 +34,7 @@ fn luns(host: &mut Client) -> Vec<u8> {
 }
 
 #[test]
-fn a_missing_image_keeps_nothing_else_from_being_served() {
+fn missing_image_does_not_prevent_other_luns() {
     let mut house = House::new("starts");
     house.image("d0.img", BYTES);
     let disks: String = (0..3).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
@@ -79,7 +79,7 @@ fn a_missing_image_keeps_nothing_else_from_being_served() {
 }
 
 #[test]
-fn an_initiator_whose_luns_are_all_missing_is_let_in() {
+fn initiator_with_only_missing_luns_is_admitted() {
     let mut house = House::new("starts-all");
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     house.start();
@@ -90,7 +90,7 @@ fn an_initiator_whose_luns_are_all_missing_is_let_in() {
 }
 
 #[test]
-fn a_target_whose_port_is_taken_comes_when_the_port_is_free() {
+fn target_with_a_taken_port_is_created_when_the_port_is_free() {
     let mut house = House::new("starts-port");
     house.image("d0.img", BYTES);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -125,7 +125,7 @@ fn a_target_whose_port_is_taken_comes_when_the_port_is_free() {
 }
 
 #[test]
-fn a_disk_that_can_only_be_read_is_exported_by_the_obvious_words() {
+fn read_only_disk_is_exported_only_with_mode_ro() {
     let mut house = House::new("read-only");
     house.image("d0.img", BYTES);
     house.image("d1.img", BYTES);
@@ -153,7 +153,7 @@ fn a_disk_that_can_only_be_read_is_exported_by_the_obvious_words() {
 }
 
 #[test]
-fn what_a_bus_may_bring_is_awaited_by_apply_as_by_a_start() {
+fn apply_awaits_providers_of_a_bus_like_a_start() {
     let mut house = House::new("starts-apply");
     house.configure("", "");
     house.start();

@@ -86,7 +86,7 @@ fn stat(house: &House, on: &str, name: &str) -> u64 {
 }
 
 #[test]
-fn a_queue_comes_and_goes_under_a_unit_in_use() {
+fn trim_queue_is_inserted_and_removed_under_a_unit_in_use() {
     let mut house = House::new("trim");
     let file = house.image("d0.img", DISK_BYTES);
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
@@ -143,7 +143,7 @@ fn a_queue_comes_and_goes_under_a_unit_in_use() {
 }
 
 #[test]
-fn a_configured_queue_is_there_again_after_a_restart() {
+fn configured_trim_queue_exists_after_a_restart() {
     let mut house = House::new("trim-restart");
     house.image("d0.img", DISK_BYTES);
     let queue = "[[geom]]\nclass = \"trim\"\nname = \"q\"\nprovider = \"d0\"\nshare = 20\n\
@@ -173,7 +173,7 @@ fn a_configured_queue_is_there_again_after_a_restart() {
 }
 
 #[test]
-fn ctrl_c_ends_the_waiting_and_says_what_ends_the_trim() {
+fn ctrl_c_ends_the_wait_and_prints_the_command_to_end_the_trim() {
     let mut house = House::new("trim-interrupted");
     house.image("d0.img", DISK_BYTES);
     let stack = "[[geom]]\nclass = \"nop\"\nname = \"slow\"\nprovider = \"d0\"\n\

@@ -125,7 +125,7 @@ impl Shop {
 /// By UNMAP and by DATA SET MANAGEMENT, one range and, out of a queue of deletes, many in one
 /// command.
 #[test]
-fn what_is_let_go_by_either_way_is_given_back_by_the_file_behind() {
+fn deletes_over_iscsi_and_aoe_free_blocks_of_the_file() {
     let mut shop = Shop::open("two-deletes", 20);
     shop.configure("0 = \"da0\", 1 = \"ada0\"");
     shop.front.ok(&["apply"]);
@@ -161,7 +161,7 @@ fn what_is_let_go_by_either_way_is_given_back_by_the_file_behind() {
 }
 
 #[test]
-fn a_disk_by_iscsi_and_aoe_is_one_and_each_way_may_die() {
+fn multipath_over_iscsi_and_aoe_survives_the_loss_of_either() {
     let mut shop = Shop::open("two-ways", 2);
     shop.front.ok(&["multipath", "label", "--active", "both", "da0", "ada0"]);
     shop.front.until("both paths", LIMIT, || shop.is_whole());
@@ -193,7 +193,7 @@ fn a_disk_by_iscsi_and_aoe_is_one_and_each_way_may_die() {
 }
 
 #[test]
-fn an_aoe_target_of_ours_is_masked_reserved_and_grows() {
+fn masks_reservations_and_growth_of_an_aoe_target_take_effect() {
     const STRANGER: &str = "02:00:00:00:00:09";
     let mut shop = Shop::open("aoe-ends", 2);
     let image = shop.front.path("d0.img");

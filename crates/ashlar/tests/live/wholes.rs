@@ -22,7 +22,7 @@ fn io(house: &House, command: &str) {
 }
 
 #[test]
-fn a_stripe_of_the_configuration_stays_as_it_was_put_together() {
+fn configured_stripe_keeps_its_member_order_and_strip_size() {
     let mut house = House::new("wholes");
     for n in 0..2 {
         house.image(&format!("d{n}.img"), BYTES);
@@ -83,7 +83,7 @@ fn a_stripe_of_the_configuration_stays_as_it_was_put_together() {
 }
 
 #[test]
-fn a_first_member_of_a_concat_that_has_grown_does_not_shift_the_others() {
+fn grown_first_member_of_a_concat_does_not_shift_the_others() {
     let mut house = House::new("wholes-concat");
     for n in 0..2 {
         house.image(&format!("d{n}.img"), BYTES);

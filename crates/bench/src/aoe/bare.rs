@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_cut_at_the_ends_of_pieces() {
+    fn range_is_split_at_piece_boundaries() {
         let cut = |start, end| pieces(start, end).collect::<Vec<_>>();
         assert_eq!(cut(0, 512), [(0, 0, 512)]);
         assert_eq!(cut(PIECE - 512, PIECE), [(0, PIECE - 512, PIECE)]);

@@ -489,7 +489,7 @@ mod tests {
 
     /// A responder that loses data would be no floor.
     #[test]
-    fn it_keeps_what_it_is_given() {
+    fn bare_responder_stores_written_data() {
         let portal = free_address().unwrap();
         std::thread::spawn(move || serve(portal, None));
         while TcpStream::connect(portal).is_err() {

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_configuration_is_well_formed_and_grants_four_luns() {
+    fn demo_configuration_is_valid_and_grants_four_luns() {
         let site = Site { folder: "x".into(), listen: "127.0.0.1:3260".into() };
         let text = disks(&site) + &exports(&site);
         let value: toml_edit::DocumentMut = text.parse().expect("TOML");

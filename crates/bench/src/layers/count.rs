@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_of_libmemusage_is_read() {
+    fn libmemusage_table_is_parsed() {
         let text = "\n\u{1b}[01;32mMemory usage summary:\u{1b}[0;0m heap total: 9, heap peak: 8\n\
             \u{1b}[04;34m         total calls   total memory   failed calls\u{1b}[0m\n\
             \u{1b}[00;34m malloc|\u{1b}[0m         41           2466              0\n\

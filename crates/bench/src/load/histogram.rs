@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_latency_falls_into_a_bucket_that_ends_just_above() {
+    fn every_latency_has_a_bucket_with_a_close_upper_bound() {
         let mut last = 0;
         for exponent in 0..40 {
             for odd in [0u64, 1, 3] {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles() {
+    fn quantiles_are_exact_for_small_latencies() {
         let mut h = Histogram::default();
         assert_eq!(h.quantile(0.5), None);
         (1..=100).for_each(|ns| h.record(ns));

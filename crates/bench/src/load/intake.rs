@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn any_cut_of_the_stream_gives_the_same_pdus() {
+    fn segmentation_of_the_stream_does_not_change_the_pdus() {
         for digests in [false, true] {
             let (bytes, wanted) = stream(digests);
             for step in (1..60).chain([bytes.len()]) {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn with_digests_every_flipped_bit_is_an_error() {
+    fn digests_detect_every_changed_byte() {
         let (bytes, _) = stream(true);
         for at in 0..bytes.len() {
             let mut bad = bytes.clone();

@@ -288,7 +288,7 @@ mod tests {
     use wire::scsi::{Command, Extent};
 
     #[test]
-    fn commands_are_what_the_codec_reads() {
+    fn commands_are_parsed_as_intended() {
         for (lba, blocks) in [(0, 1), (7, 8), (1 << 20, 65535), (5, 65536), (1 << 33, 1)] {
             let extent = Extent::new(lba, blocks);
             assert_eq!(Command::parse(&cdb(false, lba, blocks)), Ok(Command::Read(extent)));

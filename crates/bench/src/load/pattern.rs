@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_agree_with_the_whole_and_every_change_is_found() {
+    fn pattern_pieces_match_the_whole_and_changes_are_detected() {
         let mut whole = vec![0; 256];
         fill(7, 4096, &mut whole);
         for at in 0..100 {

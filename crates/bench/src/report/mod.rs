@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_and_paired_ratios() {
+    fn figures_are_medians_and_ratios_are_paired() {
         let report = report();
         let row = &report.rows[0];
         assert_eq!((row.ours, row.theirs, row.range), (2.0, Some(8.0), [1.0, 3.0]));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_the_shape_promised_and_comes_back() {
+    fn json_report_has_its_documented_fields_and_parses_back() {
         let report = report();
         let value: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
         let row = &value["rows"][0];

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_model_gives_the_papers_figures() {
+    fn model_rates_match_the_published_figures() {
         for case in CASES {
             let ran = run(1, case).unwrap();
             let (name, _, depth, bytes, paper) = case;

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_a_weight() {
+    fn cpu_time_and_memory_of_this_process_are_measured() {
         let pid = std::process::id();
         let (cpu, ticks_before) = (cpu_ns(pid).unwrap(), ticks(pid).unwrap());
         let mut sum = 0u64;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_cores() {
+    fn core_lists_are_parsed() {
         assert_eq!(parse_cores("0-1,4,7-8"), [0, 1, 4, 7, 8]);
         assert_eq!(parse_cores(""), Vec::<usize>::new());
     }

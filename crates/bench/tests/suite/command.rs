@@ -29,7 +29,7 @@ fn wrong_words_are_refused_with_exit_code_2() {
 }
 
 #[test]
-fn rows_are_told_when_they_are_measured_and_again_in_the_report() {
+fn rows_are_printed_when_measured_and_in_the_report() {
     let words = ["layers", "--case", "layers-1", "--rounds", "1", "--no-counters"];
     let output = ashlar_bench(&words);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -42,7 +42,7 @@ fn rows_are_told_when_they_are_measured_and_again_in_the_report() {
 }
 
 #[test]
-fn completions_and_the_manual_page_know_every_measurement() {
+fn completions_and_manual_page_list_every_measurement() {
     let page = text(&ashlar_bench(&["man"]).stdout);
     let completions = text(&ashlar_bench(&["completions", "bash"]).stdout);
     for what in ["kernel", "iscsi", "demo", "before"] {

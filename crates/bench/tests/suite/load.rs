@@ -23,7 +23,7 @@ fn spec(server: &Server) -> Spec {
 }
 
 #[test]
-fn what_was_written_is_read_back_at_every_size_and_depth() {
+fn written_data_are_read_back_at_every_size_and_depth() {
     let (server, _, _scratch) = target();
     // With more than 8192 bytes tgt asks for data by R2T; with 1 MiB reads come in several PDUs.
     for (request_bytes, depth, sessions) in
@@ -52,7 +52,7 @@ fn what_was_written_is_read_back_at_every_size_and_depth() {
 }
 
 #[test]
-fn a_changed_byte_is_found_and_named() {
+fn changed_byte_is_detected_and_located() {
     let (server, file, _scratch) = target();
     let whole = Spec {
         request_bytes: 65536,
@@ -78,7 +78,7 @@ fn a_changed_byte_is_found_and_named() {
 }
 
 #[test]
-fn a_load_is_stopped_and_logs_out_and_idle_sessions_linger() {
+fn stopped_load_logs_out_and_idle_sessions_remain() {
     let (server, _, _scratch) = target();
     let running = load::start(&Spec { depth: 8, requests: None, ..spec(&server) }).expect("start");
     running.record(true);
@@ -100,7 +100,7 @@ fn a_load_is_stopped_and_logs_out_and_idle_sessions_linger() {
 }
 
 #[test]
-fn errors_say_what_is_wrong() {
+fn errors_have_the_kind_of_their_cause() {
     let (server, _, _scratch) = target();
     let kind = |spec: Spec| load::run(&spec).expect_err("an error").kind;
     let good = spec(&server);

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_in_one_word_are_what_was_set() {
+    fn bounds_round_trip_through_the_shared_word() {
         let shared = Shared::default();
         assert_eq!(shared.get(), Bounds::default());
         for (timeout_s, retries, request_deadline_s) in

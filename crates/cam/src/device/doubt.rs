@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attentions_that_can_mean_another_medium_are_doubtful() {
+    fn unit_attentions_that_may_mean_another_medium_are_doubtful() {
         let code =
             |key, asc, ascq| is_doubtful(&Outcome::check(Sense::new(Asc { key, asc, ascq })));
         let doubtful =

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn granules_are_physical_sectors_wherever_the_first_begins() {
+    fn delete_granules_are_physical_sectors_at_any_alignment() {
         for (physical_exponent, alignment, granule, offset) in
             [(0, 0, 512, 0), (3, 0, 4096, 0), (3, 1, 4096, 7 * 512), (3, 9, 4096, 7 * 512)]
         {

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disc_is_never_told_to_take_blocks_back_and_has_no_cache_whatever_it_says() {
+    fn optical_discs_support_neither_deletes_nor_a_write_cache() {
         let pool = Pool::new(PoolConfig { limit_bytes: 1 << 20 });
         for (kind, is_disk) in [(DISK, true), (CDROM, false)] {
             let disk = disk(&eager(kind), 1 << 20).expect("it has a medium");

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_switched_on_waited_for_and_cleared() {
+    fn a_port_is_enabled_awaited_and_its_errors_cleared() {
         let mut links = vec![0x113, 1, 1];
         let (said, lost, facts) = play(Box::new(move |port, register, written| {
             Some(match (port, register, written) {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_have_costs_no_more_than_that() {
+    fn a_multiplier_is_usable_despite_missing_features_and_dead_ports() {
         // An old one that does not notify; its first port cannot be had.
         let old = |refused: u16| -> Answer {
             Box::new(move |port, register, _| match (port, register) {

@@ -97,7 +97,7 @@ fn disk(ask: &Ask) -> Result<Vec<u8>, Outcome> {
 }
 
 #[test]
-fn a_disk_by_the_book() {
+fn a_conforming_disk_is_probed_with_the_expected_commands() {
     let (facts, asked) = scsi(true, &mut disk);
     let facts = facts.unwrap();
     let order = [0, 0x12, 0x12, 0xa0, 0, 0x83, 0x80, 0xb0, 0xb1, 0xb2, 0x5a, 0x9e];
@@ -114,7 +114,7 @@ fn a_disk_by_the_book() {
 }
 
 #[test]
-fn attentions_are_passed_over_and_do_not_go_on_for_ever() {
+fn unit_attentions_are_retried_a_limited_number_of_times() {
     let mut attentions = 3;
     let (facts, _) = scsi(true, &mut |ask| match ask.command.cdb()[0] {
         0 if attentions > 0 => {
@@ -131,7 +131,7 @@ fn attentions_are_passed_over_and_do_not_go_on_for_ever() {
 }
 
 #[test]
-fn nobody_and_no_unit_are_told_apart() {
+fn a_missing_target_and_a_missing_unit_are_distinguished() {
     for status in [CamStatus::SelectionTimeout, CamStatus::NotThere] {
         let (facts, asked) = scsi(true, &mut |_| Err(Outcome::of(status)));
         assert_eq!((facts, asked.len()), (Err(Refusal::NobodyThere), 1));
@@ -144,7 +144,7 @@ fn nobody_and_no_unit_are_told_apart() {
 }
 
 #[test]
-fn what_is_optional_may_fail_one_by_one_or_altogether() {
+fn optional_commands_may_fail_singly_or_all_together() {
     let (_, all) = scsi(true, &mut disk);
     for left_out in all.iter().filter(|op| !matches!(op, 0x12 | 0x9e)) {
         let mut n = 0;
@@ -169,7 +169,7 @@ fn what_is_optional_may_fail_one_by_one_or_altogether() {
 }
 
 #[test]
-fn old_disks_are_asked_in_ten_bytes_and_large_ones_in_sixteen() {
+fn read_capacity_16_follows_read_capacity_10_on_large_old_disks() {
     let large = Capacity { blocks: 1 << 33, block_len: 512, ..Capacity::default() };
     let mut says = |ask: &Ask| match ask.command.cdb()[0] {
         0x12 if ask.command.cdb()[1] == 0 => {
@@ -188,7 +188,7 @@ fn old_disks_are_asked_in_ten_bytes_and_large_ones_in_sixteen() {
 }
 
 #[test]
-fn a_medium_that_cannot_be_is_refused_with_its_reason() {
+fn an_impossible_capacity_is_refused_with_its_reason() {
     let cases = [
         (1000, 0, "power of two"),
         (1000, 520, "power of two"),
@@ -217,7 +217,7 @@ fn a_medium_that_cannot_be_is_refused_with_its_reason() {
 }
 
 #[test]
-fn garbage_ends_in_facts_or_in_a_reason() {
+fn random_answers_give_valid_facts_or_an_error_text() {
     let mut rng = wire::fuzzing::Prng::new(7);
     let (mut facts, mut reasons) = (0, 0);
     for _ in 0..3000 {
@@ -277,7 +277,7 @@ fn ssd() -> Identify {
 }
 
 #[test]
-fn an_ata_disk_gets_the_write_cache_that_is_wanted() {
+fn the_write_cache_of_an_ata_disk_is_set_as_configured() {
     for (wanted, obeys) in
         [(None, true), (Some(true), true), (Some(false), true), (Some(false), false)]
     {
@@ -302,7 +302,7 @@ fn an_ata_disk_gets_the_write_cache_that_is_wanted() {
 }
 
 #[test]
-fn an_ata_device_that_makes_no_sense_is_refused() {
+fn an_ata_device_with_malformed_identify_data_is_refused() {
     let (facts, _) = ata(None, &mut |_| Ok(vec![0; 100]));
     assert!(matches!(facts, Err(Refusal::Malformed { question: "IDENTIFY DEVICE", .. })));
     let empty = Identify { sectors: 0, ..ssd() };

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_is_read_or_refused_by_name() {
+    fn typed_commands_are_parsed_or_refused_with_a_reason() {
         let asked = request(&json!({ "cdb": "12 0 0 0 0x24 0", "receive": 36 })).unwrap().0;
         assert_eq!(asked.command, Command::scsi(&[0x12, 0, 0, 0, 0x24, 0]));
         assert_eq!(asked.data, Data::In(36));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_for_the_command_then_for_what_goes_or_comes() {
+    fn arguments_fill_the_command_first_and_then_the_data() {
         let typed = json!({ "cdb": "12 0 0 0 v 0", "receive": 36, "args": ["36", "s8 z8"] });
         let (asked, show) = request(&typed).unwrap();
         assert_eq!(asked.command, Command::scsi(&[0x12, 0, 0, 0, 36, 0]));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_shown_as_by_hexdump() {
+    fn bytes_are_printed_as_by_hexdump() {
         let text = dump(b"ASHLAR virtual disk");
         let want = "\
 00000000  41 53 48 4c 41 52 20 76  69 72 74 75 61 6c 20 64  |ASHLAR virtual d|

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed_is_a_portal_or_refused() {
+    fn typed_portals_are_parsed_or_refused() {
         assert_eq!(portal("10.0.0.1").unwrap().to_string(), "10.0.0.1:3260");
         assert_eq!(portal("[fd00::1]").unwrap().to_string(), "[fd00::1]:3260");
         assert_eq!(portal("[fd00::1]:99").unwrap().port(), 99);

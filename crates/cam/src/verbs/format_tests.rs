@@ -5,7 +5,7 @@ fn made(format: &str, words: &[&str]) -> Result<Vec<u8>, String> {
 }
 
 #[test]
-fn bytes_numbers_and_bits_by_hand() {
+fn bytes_numbers_and_bit_fields_are_encoded() {
     for (format, words, want) in [
         ("12 0 0 0 v:i1 0", &["36"][..], &[0x12, 0, 0, 0, 36, 0][..]),
         ("12 0 0 0 v 0", &["0x24"], &[0x12, 0, 0, 0, 36, 0]),
@@ -32,7 +32,7 @@ fn bytes_numbers_and_bits_by_hand() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_named() {
+fn invalid_formats_are_refused_with_a_reason() {
     for (format, words, word) in [
         ("", &[][..], "hexadecimal"),
         ("xy", &[], "xy: bytes in hexadecimal"),
@@ -56,7 +56,7 @@ fn what_cannot_be_sent_is_named() {
 }
 
 #[test]
-fn what_came_is_shown_as_by_camcontrol() {
+fn received_data_is_printed_as_by_camcontrol() {
     let mut bytes = vec![0x05, 0x80, 0x06, 0x12, 31, 0, 0, 0];
     bytes.extend(b"ASHLAR  virtual disk    1\x01  ");
     let format = "*b3 {type} b5 {RMB} b1 s8 {vendor} z8 {product} z16 {revision} c4";
@@ -71,7 +71,7 @@ fn what_came_is_shown_as_by_camcontrol() {
 }
 
 #[test]
-fn what_did_not_come_is_not_shown() {
+fn formats_beyond_the_received_data_are_refused() {
     for (format, word) in [
         ("i4", "i4: only 3 bytes came"),
         ("s3 b1", "only 3"),

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn capacities_are_told_as_camcontrol_tells_them() {
+    fn capacities_are_printed_as_by_camcontrol() {
         let two_tb = 3_907_029_168;
         for (params, want) in [
             (json!({}), "Last Block: 3907029167, Block Length: 512 bytes\n"),

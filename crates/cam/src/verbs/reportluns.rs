@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_told_by_their_numbers() {
+    fn luns_are_printed_as_numbers_for_known_addressing_methods() {
         for (lun, want) in [
             ([0, 7, 0, 0, 0, 0, 0, 0], json!(7)),
             ([0x41, 1, 0, 0, 0, 0, 0, 0], json!(257)),

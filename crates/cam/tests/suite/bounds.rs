@@ -27,7 +27,7 @@ fn one(outcome: Option<Outcome>) -> (Result<u32, Errno>, u64, usize) {
 }
 
 #[test]
-fn a_request_ends_at_its_deadline_with_the_error_that_it_met() {
+fn a_request_ends_at_its_deadline_with_its_last_error() {
     let busy = Outcome::scsi(Status::Busy);
     assert_eq!(one(None), (Err(Errno::TimedOut), 40, 2), "aborted after 30 s, and at the end");
     let (result, s, sent) = one(Some(busy));
@@ -50,7 +50,7 @@ fn a_request_ends_at_its_deadline_with_the_error_that_it_met() {
 }
 
 #[test]
-fn a_request_that_waits_for_others_ends_at_its_deadline() {
+fn a_queued_request_ends_at_its_deadline() {
     let mut b = bench(&vec![None; 100]);
     let start = b.now;
     let first = Ccb { end_ns: u64::MAX, ..bound(&b, 0) };
@@ -77,7 +77,7 @@ fn a_request_that_waits_for_others_ends_at_its_deadline() {
 }
 
 #[test]
-fn a_request_without_a_deadline_has_all_its_tries() {
+fn a_request_without_a_deadline_uses_all_its_retries() {
     let mut b = bench(&vec![None; 100]);
     let start = b.now;
     let ccb = Ccb { end_ns: u64::MAX, ..bound(&b, 0) };
@@ -87,7 +87,7 @@ fn a_request_without_a_deadline_has_all_its_tries() {
 }
 
 #[test]
-fn a_command_that_is_not_answered_is_known_until_one_is() {
+fn an_unanswered_command_is_reported_until_the_device_answers() {
     let mut b = bench(&[None, None, Some(Outcome::good(512))]);
     let ccb = bound(&b, 20);
     b.device.submit(ccb);
@@ -114,7 +114,7 @@ fn a_command_that_is_not_answered_is_known_until_one_is() {
 }
 
 #[test]
-fn a_flush_may_take_half_of_its_time_before_it_counts_as_not_answered() {
+fn a_flush_counts_as_unanswered_after_half_of_its_timeout() {
     let mut b = bench(&[None]);
     let flush = cam::Command::scsi(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     let ccb = Ccb { command: flush, ..bound(&b, 100) };

@@ -47,7 +47,7 @@ fn medium(hba: &VirtualHba, sector: u64) -> u8 {
 }
 
 #[test]
-fn as_many_as_the_disk_takes_are_one_command_and_what_lies_between_stays() {
+fn ranges_are_combined_up_to_the_limit_of_the_disk() {
     for (transport, deletes, ranges, commands) in [
         (Transport::Sas, Deletes::Unmap, 16, 1),
         (Transport::Sas, Deletes::Unmap, 15, 2),
@@ -69,7 +69,7 @@ fn as_many_as_the_disk_takes_are_one_command_and_what_lies_between_stays() {
 }
 
 #[test]
-fn a_sata_disk_is_told_as_many_blocks_of_ranges_as_it_takes() {
+fn trim_commands_carry_as_many_range_blocks_as_the_disk_accepts() {
     for (ranges, count, commands) in
         [(64, 64, 1), (64, 65, 2), (128, 128, 1), (1000, 960, 1), (5000, 4096, 1), (5000, 4097, 2)]
     {
@@ -82,7 +82,7 @@ fn a_sata_disk_is_told_as_many_blocks_of_ranges_as_it_takes() {
 
 /// Ranges that are longer than one entry says are cut; what does not fit goes in another command.
 #[test]
-fn ranges_that_do_not_fit_go_in_a_second_command_and_none_is_left_out() {
+fn ranges_beyond_the_limit_go_in_a_second_command() {
     let (mut w, hba, edge) = disk(Transport::Sata, DiskSpec::default(), 2 << 30);
     let long = 200..200 + 40 * LONGEST;
     // The list is full amid it.
@@ -102,7 +102,7 @@ fn ranges_that_do_not_fit_go_in_a_second_command_and_none_is_left_out() {
 }
 
 #[test]
-fn what_is_above_is_told_of_granules_ranges_and_lengths() {
+fn providers_report_delete_granules_ranges_and_lengths() {
     let deletes = |w: &World, name: &str| {
         let t = &w.control.topology;
         t.deletes(t.find(name).expect("a disk"))

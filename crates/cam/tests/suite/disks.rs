@@ -56,7 +56,7 @@ scbus1 on ahcich0 bus 0:
 }
 
 #[test]
-fn what_a_disk_says_of_itself_stands_at_its_provider() {
+fn attributes_of_a_disk_are_attributes_of_its_provider() {
     let hba = VirtualHba::new("mps0", Transport::Sas, 2);
     let disk = DiskSpec { rotation: 7200, wwn: 0x5000_c500_0681_2d23, ..spec("3QK0A63P", 1 << 20) };
     hba.plug(1, disk, 1).unwrap();
@@ -80,7 +80,7 @@ fn what_a_disk_says_of_itself_stands_at_its_provider() {
 }
 
 #[test]
-fn disks_of_both_languages_agree_with_an_array_of_bytes() {
+fn scsi_and_ata_disks_agree_with_a_byte_array_model() {
     for (seed, transport, sector, cache) in [
         (1, Transport::Sas, 512, true),
         (2, Transport::Sas, 4096, false),
@@ -128,7 +128,7 @@ fn disks_of_both_languages_agree_with_an_array_of_bytes() {
 }
 
 #[test]
-fn a_disk_that_is_pulled_out_is_lost_and_another_may_come() {
+fn a_removed_disk_is_lost_and_may_be_replaced() {
     let hba = VirtualHba::new("mps0", Transport::Sas, 2);
     hba.plug(0, spec("S0", 1 << 20), 1).unwrap();
     hba.plug(1, spec("S1", 1 << 20), 2).unwrap();
@@ -164,7 +164,7 @@ fn a_disk_that_is_pulled_out_is_lost_and_another_may_come() {
 }
 
 #[test]
-fn another_disk_in_the_same_place_is_never_taken_for_the_first() {
+fn a_replacement_at_the_same_address_is_a_different_disk() {
     let hba = VirtualHba::new("mps0", Transport::Sata, 1);
     hba.plug(0, spec("S0", 1 << 20), 1).unwrap();
     let mut w = World::new(4, std::slice::from_ref(&hba));
@@ -179,7 +179,7 @@ fn another_disk_in_the_same_place_is_never_taken_for_the_first() {
 }
 
 #[test]
-fn a_stopped_disk_is_started_and_a_hanging_one_is_brought_back() {
+fn a_stopped_disk_is_started_and_a_hanging_one_is_reset() {
     let hba = VirtualHba::new("mps0", Transport::Sas, 1);
     hba.plug(0, spec("S0", 1 << 20), 1).unwrap();
     let mut w = World::new(5, std::slice::from_ref(&hba));
@@ -210,7 +210,7 @@ fn a_stopped_disk_is_started_and_a_hanging_one_is_brought_back() {
 }
 
 #[test]
-fn a_controller_that_is_reset_under_a_deep_queue_costs_no_retry() {
+fn a_controller_reset_under_a_deep_queue_uses_up_no_retry() {
     for (transport, name) in [(Transport::Sas, "da"), (Transport::Sata, "ada")] {
         let hba = VirtualHba::new("hba0", transport, 2);
         (0..2).for_each(|bay| hba.plug(bay, spec(&format!("S{bay}"), 1 << 20), bay).unwrap());
@@ -265,7 +265,7 @@ fn a_controller_that_is_reset_under_a_deep_queue_costs_no_retry() {
 }
 
 #[test]
-fn a_flush_after_a_loss_of_power_says_that_something_may_be_gone() {
+fn a_flush_after_a_loss_of_power_fails_once() {
     for transport in [Transport::Sas, Transport::Sata] {
         let hba = VirtualHba::new("hba0", transport, 1);
         hba.plug(0, spec("S0", 1 << 20), 1).unwrap();
@@ -286,7 +286,7 @@ fn a_flush_after_a_loss_of_power_says_that_something_may_be_gone() {
 }
 
 #[test]
-fn a_disk_that_grows_says_so() {
+fn a_disk_that_reports_its_growth_is_resized() {
     let hba = VirtualHba::new("mps0", Transport::Sas, 1);
     hba.plug(0, spec("S0", 1 << 20), 1).unwrap();
     let mut w = World::new(7, std::slice::from_ref(&hba));
@@ -303,7 +303,7 @@ fn a_disk_that_grows_says_so() {
 }
 
 #[test]
-fn a_disk_that_does_not_say_that_it_grew_is_larger_after_a_scan() {
+fn a_size_change_that_is_not_reported_is_found_by_a_scan() {
     let hba = VirtualHba::new("ahcich0", Transport::Sata, 1);
     hba.plug(0, spec("S0", 1 << 20), 1).unwrap();
     let mut w = World::new(7, std::slice::from_ref(&hba));

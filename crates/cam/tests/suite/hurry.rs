@@ -20,7 +20,7 @@ fn results(b: &Bench) -> Vec<Result<u32, Errno>> {
 }
 
 #[test]
-fn it_ends_at_once_and_costs_nothing() {
+fn a_fail_fast_request_returns_eagain_at_once_on_a_path_error() {
     let (busy, full) = (Outcome::scsi(Status::Busy), Outcome::scsi(Status::TaskSetFull));
     for outcome in [not_ready(0x0a), not_ready(0x0b), not_ready(0x0c), busy, full] {
         let mut b = bench(&[Some(outcome)]);
@@ -38,7 +38,7 @@ fn it_ends_at_once_and_costs_nothing() {
 }
 
 #[test]
-fn what_another_way_would_not_do_better_is_done_here() {
+fn errors_that_other_paths_share_are_retried_here() {
     let medium = Outcome::check(Sense::new(Asc::new(Key::MediumError, 0x31, 0)));
     for (outcome, sent) in [(not_ready(0x01), 4), (not_ready(0x02), 3), (medium, 2)] {
         let mut b = bench(&[Some(outcome)]);
@@ -50,7 +50,7 @@ fn what_another_way_would_not_do_better_is_done_here() {
 }
 
 #[test]
-fn a_device_that_is_busy_with_others_is_asked_once_more() {
+fn a_busy_device_with_other_commands_is_retried_once() {
     let busy = Outcome::scsi(Status::Busy);
     let mut b = bench(&[None, Some(busy), None]);
     b.device.submit(hasty());
@@ -79,7 +79,7 @@ fn a_device_that_is_busy_with_others_is_asked_once_more() {
 }
 
 #[test]
-fn nobody_waits_beside_one_that_has_no_other_way() {
+fn fail_fast_requests_do_not_wait_behind_a_retried_request() {
     for outcome in [not_ready(0x0a), Outcome::scsi(Status::Busy)] {
         let mut b = bench(&[None]);
         b.device.reshape(Shape { openings_max: 1, ..SHAPE });
@@ -103,7 +103,7 @@ fn nobody_waits_beside_one_that_has_no_other_way() {
 }
 
 #[test]
-fn one_that_waits_for_something_else_leaves_when_the_way_is_shut() {
+fn a_fail_fast_request_in_recovery_returns_when_the_path_closes() {
     for ascq in [0x0a, 0x0b] {
         let mut b = bench(&[Some(not_ready(0x01)), Some(not_ready(ascq))]);
         b.device.submit(hasty());
@@ -120,7 +120,7 @@ fn one_that_waits_for_something_else_leaves_when_the_way_is_shut() {
 }
 
 #[test]
-fn one_that_is_not_answered_in_time_is_not_tried_here_again() {
+fn a_fail_fast_request_that_times_out_is_not_retried() {
     for (ccb, sent, s) in [(hasty(), 1, 60), (write(), 5, 300)] {
         let mut b = bench(&[None; 9]);
         let start = b.now;

@@ -114,7 +114,7 @@ fn flush_and_trim_are_kept_apart_from_queued_commands() {
 }
 
 #[test]
-fn a_disk_with_28_bits_is_spoken_to_in_28_bits() {
+fn a_disk_without_48_bit_addressing_gets_28_bit_commands() {
     let mut old = DiskSpec { extended: false, ..spec() };
     old.shape.discards = false;
     let (mut w, hba, edge) = disk(Transport::Sata, old);
@@ -129,7 +129,7 @@ fn a_disk_with_28_bits_is_spoken_to_in_28_bits() {
 }
 
 #[test]
-fn write_same_lets_blocks_go() {
+fn deletes_are_sent_as_write_same_where_unmap_is_missing() {
     for deletes in [Deletes::Same16, Deletes::Same10] {
         let (mut w, hba, edge) = disk(Transport::Sas, DiskSpec { deletes, ..spec() });
         mixed(&mut w, edge, 4, true);
@@ -143,7 +143,7 @@ fn write_same_lets_blocks_go() {
 }
 
 #[test]
-fn a_queue_that_stops_for_one_command_costs_the_others_nothing() {
+fn an_ncq_error_uses_up_no_retry_of_other_queued_commands() {
     let (mut w, hba, edge) = disk(Transport::Sata, spec());
     // Of 32 at a time some fail, and each failure throws all others out: with four retries none of
     // them would come through if that cost one.
@@ -162,7 +162,7 @@ fn a_queue_that_stops_for_one_command_costs_the_others_nothing() {
 }
 
 #[test]
-fn only_the_command_that_the_log_names_has_the_error() {
+fn only_the_command_named_in_the_ncq_error_log_fails() {
     let (mut w, hba, edge) = disk(Transport::Sata, spec());
     let range_of = Extent::new(4096, 512).unwrap();
     let fault = Fault { range: range_of, op: DiskOp::Read, error: Errno::Io, times: None };

@@ -31,7 +31,7 @@ fn times(outcome: Outcome, n: usize) -> Vec<Option<Outcome>> {
 }
 
 #[test]
-fn a_retry_is_spent_for_what_may_pass_and_there_are_four() {
+fn transient_errors_are_retried_four_times() {
     use CamStatus::*;
     for status in [Aborted, CompletedError, Timeout, Parity, Overrun, BusFree, Terminated] {
         let (result, sent, took, retries, _) = one(&times(Outcome::of(status), 4));
@@ -50,7 +50,7 @@ fn a_retry_is_spent_for_what_may_pass_and_there_are_four() {
 }
 
 #[test]
-fn victims_of_a_reset_lose_no_retry() {
+fn commands_aborted_by_a_reset_use_up_no_retry() {
     for status in [CamStatus::BusReset, CamStatus::ResetSent, CamStatus::Requeue] {
         let mut script = times(Outcome::of(status), 50);
         script.extend(times(Outcome::of(CamStatus::Parity), 4));
@@ -63,7 +63,7 @@ fn victims_of_a_reset_lose_no_retry() {
 }
 
 #[test]
-fn a_sim_that_is_busy_is_left_alone_for_half_a_second() {
+fn commands_to_a_busy_sim_are_retried_after_half_a_second() {
     for status in [CamStatus::Busy, CamStatus::NoResources] {
         let (result, _, took, retries, _) = one(&times(Outcome::of(status), 3));
         assert_eq!((result, took, retries), (Ok(512), 1500, 3));
@@ -71,7 +71,7 @@ fn a_sim_that_is_busy_is_left_alone_for_half_a_second() {
 }
 
 #[test]
-fn a_target_that_does_not_answer_is_called_again_and_then_lost_with_all_its_luns() {
+fn selection_timeouts_are_retried_before_the_target_is_lost() {
     let silent = Outcome::of(CamStatus::SelectionTimeout);
     let (result, _, took, _, b) = one(&times(silent, 4));
     assert_eq!((result, took, b.device.is_lost()), (Ok(512), 4000, false));
@@ -81,7 +81,7 @@ fn a_target_that_does_not_answer_is_called_again_and_then_lost_with_all_its_luns
 }
 
 #[test]
-fn a_lost_device_is_an_event_and_ends_everything() {
+fn a_lost_device_raises_an_event_and_fails_all_its_commands() {
     for outcome in [Outcome::of(CamStatus::NotThere), sense(5, 0x25, 0)] {
         let mut b = bench(&[None, None, Some(outcome)]);
         for _ in 0..20 {
@@ -98,7 +98,7 @@ fn a_lost_device_is_an_event_and_ends_everything() {
 }
 
 #[test]
-fn what_is_malformed_or_final_fails_at_once() {
+fn malformed_commands_and_permanent_errors_fail_at_once() {
     use CamStatus::*;
     for status in [Invalid, LunInvalid, TargetInvalid, TooBig, CannotProvide] {
         assert_eq!(one(&times(Outcome::of(status), 1)).0, Err(Errno::Inval));
@@ -122,7 +122,7 @@ fn what_is_malformed_or_final_fails_at_once() {
 }
 
 #[test]
-fn unit_attentions_are_told_and_tried_again() {
+fn unit_attentions_raise_events_and_are_retried() {
     let rows = [
         (0x29, 0x00, vec![]),
         (0x28, 0x00, vec![(Event::DeviceChanged, false)]),
@@ -141,7 +141,7 @@ fn unit_attentions_are_told_and_tried_again() {
 }
 
 #[test]
-fn a_device_that_is_becoming_ready_is_looked_at_until_it_is() {
+fn a_device_becoming_ready_is_polled_until_it_is_ready() {
     let becoming = sense(2, 0x04, 0x01);
     let (result, sent, took, retries, _) = one(&times(becoming, 4));
     assert_eq!(sent, [0x2a, TUR, TUR, TUR, TUR, 0x2a]);
@@ -151,7 +151,7 @@ fn a_device_that_is_becoming_ready_is_looked_at_until_it_is() {
 }
 
 #[test]
-fn a_device_that_only_looks_ready_is_waited_for_as_long() {
+fn a_device_that_only_seems_ready_is_awaited_for_the_same_time() {
     for (asc, ascq, error) in [(0x04, 0x01, Errno::Busy), (0x04, 0x0a, Errno::NxIo)] {
         let (in_transition, good) = (sense(2, asc, ascq), Outcome::good(0));
         let rounds = |n| [in_transition, good].repeat(n).into_iter().map(Some).collect::<Vec<_>>();
@@ -163,7 +163,7 @@ fn a_device_that_only_looks_ready_is_waited_for_as_long() {
 }
 
 #[test]
-fn a_device_that_must_be_started_is_started() {
+fn a_stopped_device_is_started() {
     let stopped = sense(2, 0x04, 0x02);
     let (result, sent, took, ..) = one(&[Some(stopped)]);
     assert_eq!((result, took), (Ok(512), 0));
@@ -188,7 +188,7 @@ fn a_device_that_must_be_started_is_started() {
 }
 
 #[test]
-fn one_cure_for_all_and_nothing_passes_what_waits_for_it() {
+fn one_recovery_action_serves_all_commands_and_keeps_their_order() {
     let stopped = sense(2, 0x04, 0x02);
     let mut b = bench(&[None, None, None, None, None, None]);
     for block in 0..6 {
@@ -237,7 +237,7 @@ fn queue_full_lowers_the_openings_and_time_raises_them() {
 }
 
 #[test]
-fn never_fewer_openings_than_the_least() {
+fn the_openings_are_never_lowered_below_the_minimum() {
     let full = Outcome::scsi(Status::TaskSetFull);
     let mut b = bench(&[None, Some(full), Some(full)]);
     b.many(8);
@@ -253,7 +253,7 @@ fn never_fewer_openings_than_the_least() {
 }
 
 #[test]
-fn a_busy_device_is_asked_again_when_another_command_ended_or_after_growing_pauses() {
+fn a_busy_device_is_retried_when_a_command_ends_or_after_a_delay() {
     for busy in [Outcome::scsi(Status::Busy), Outcome::scsi(Status::TaskSetFull)] {
         for (tries, ms) in [(1, 50), (2, 150), (3, 350), (7, 6350), (8, 10_350), (9, 14_350)] {
             let (result, _, took, retries, _) = one(&times(busy, tries));
@@ -274,7 +274,7 @@ fn a_busy_device_is_asked_again_when_another_command_ended_or_after_growing_paus
 }
 
 #[test]
-fn a_late_command_is_aborted_then_the_device_is_reset_then_lost() {
+fn a_timeout_escalates_from_abort_to_device_reset_to_loss() {
     let (result, sent, took, _, b) = one(&[None, None]);
     assert_eq!((result, sent.len(), took), (Ok(512), 3, 120_000));
     assert_eq!((b.aborts, b.resets, b.device.counts().timeouts), (2, 0, 2));
@@ -295,7 +295,7 @@ fn a_late_command_is_aborted_then_the_device_is_reset_then_lost() {
 }
 
 #[test]
-fn answers_that_come_twice_change_nothing() {
+fn duplicate_completions_are_ignored() {
     let mut b = bench(&[None]);
     let id = b.device.submit(write());
     b.settle();
@@ -311,7 +311,7 @@ fn answers_that_come_twice_change_nothing() {
 }
 
 #[test]
-fn order_is_kept_through_errors() {
+fn command_order_is_kept_through_errors() {
     let mut b = bench(&[Some(Outcome::of(CamStatus::Parity)), None, None, None]);
     let first = b.device.submit(write());
     let fence = Ccb { flags: Flags::OUT | Flags::ORDERED, ..write() };
@@ -328,7 +328,7 @@ fn order_is_kept_through_errors() {
 }
 
 #[test]
-fn a_raw_ccb_gets_what_the_device_says() {
+fn a_raw_ccb_gets_the_outcome_of_the_device_without_recovery() {
     let outcome = sense(2, 0x04, 0x01);
     let mut b = bench(&[Some(outcome)]);
     b.device.submit(Ccb { flags: Flags::RAW, ..write() });
@@ -338,7 +338,7 @@ fn a_raw_ccb_gets_what_the_device_says() {
 }
 
 #[test]
-fn what_is_of_a_higher_level_passes_a_frozen_queue() {
+fn ccbs_of_higher_priority_pass_a_frozen_queue() {
     let mut b = bench(&[]);
     let freeze = b.device.freeze();
     b.device.submit(write());
@@ -351,7 +351,7 @@ fn what_is_of_a_higher_level_passes_a_frozen_queue() {
 }
 
 #[test]
-fn what_is_given_up_ends_as_cancelled_wherever_it_is() {
+fn aborted_ccbs_end_as_canceled_in_every_state() {
     let mut b = bench(&[None, None]);
     b.device.reshape(Shape { openings_max: 1, ..SHAPE });
     let [active, queued] = [b.device.submit(write()), b.device.submit(write())];

@@ -390,7 +390,7 @@ impl World {
 }
 
 #[test]
-fn thousands_of_worlds() {
+fn random_devices_agree_with_the_model() {
     let all = Seeds::of(SEEDS);
     let (mut retries, mut freezes, mut lost, seeds) = (0, 0, 0, all.count());
     for seed in all.clone() {

@@ -67,7 +67,7 @@ fn register(w: &mut World, port: u8, which: u16) -> String {
 }
 
 #[test]
-fn it_is_shown_with_its_ports() {
+fn a_multiplier_is_listed_with_its_ports() {
     let (mut w, _hba) = stage();
     let text = w.verb("inquiry", "pmp0", &json!({})).unwrap()["text"].as_str().unwrap().to_owned();
     let want = "\
@@ -87,7 +87,7 @@ pmp0: port 3: empty
 }
 
 #[test]
-fn what_comes_and_goes_behind_it_is_told_by_it() {
+fn disk_changes_reported_by_a_multiplier_are_applied() {
     let (mut w, hba) = stage();
     hba.set_present(1, false);
     hba.link_changed(1);
@@ -115,7 +115,7 @@ fn what_comes_and_goes_behind_it_is_told_by_it() {
 }
 
 #[test]
-fn one_that_tells_nothing_is_found_out_by_a_scan() {
+fn disk_changes_that_are_not_reported_are_found_by_a_scan() {
     let (mut w, hba) = stage();
     hba.set_faults(CONTROL, Faults { quiet: 100, ..Faults::default() });
     hba.set_present(2, false);
@@ -128,7 +128,7 @@ fn one_that_tells_nothing_is_found_out_by_a_scan() {
 }
 
 #[test]
-fn a_flush_does_not_pass_over_a_loss_of_power_that_only_the_port_saw() {
+fn a_flush_fails_after_a_loss_of_power_seen_only_by_the_port() {
     let (mut w, hba) = stage();
     let edge = w.open("ada0").1;
     assert_eq!(w.write(edge, 0, &[7; 512], Flags::NONE), Ok(()));
@@ -147,7 +147,7 @@ fn a_flush_does_not_pass_over_a_loss_of_power_that_only_the_port_saw() {
 }
 
 #[test]
-fn a_port_is_reset_alone_and_nothing_is_lost_by_it() {
+fn a_port_reset_affects_only_its_port_and_loses_no_request() {
     let (mut w, hba) = stage();
     let (one, other) = (w.open("ada1").1, w.open("ada2").1);
     assert_eq!(w.write(one, 512, &[5; 512], Flags::NONE), Ok(()));
@@ -177,7 +177,7 @@ fn a_port_is_reset_alone_and_nothing_is_lost_by_it() {
 }
 
 #[test]
-fn a_link_that_stays_down_is_said_and_tried_again() {
+fn a_link_that_stays_down_is_reported_and_can_be_reset_again() {
     let (mut w, hba) = stage();
     hba.set_faults(1, Faults { dark: 100, ..Faults::default() });
     let e = w.verb("reset", "pmp0", &json!({ "port": 1 })).unwrap_err();
@@ -193,7 +193,7 @@ fn a_link_that_stays_down_is_said_and_tried_again() {
 }
 
 #[test]
-fn with_it_goes_all_that_is_behind_it() {
+fn all_disks_are_lost_with_the_multiplier_and_found_again_with_it() {
     let (mut w, hba) = stage();
     hba.set_present(CONTROL, false);
     hba.link_changed(CONTROL);
@@ -205,7 +205,7 @@ fn with_it_goes_all_that_is_behind_it() {
 }
 
 #[test]
-fn a_multiplier_that_lies_or_hangs_costs_its_disks_nothing() {
+fn a_faulty_or_hanging_multiplier_does_not_affect_its_disks() {
     // SError of a port reads as 0 and writes to it have no effect; then all registers read as 0.
     for (command, register) in [
         (READ_PORT_MULTIPLIER, Some(pscr::ERROR as u8)),

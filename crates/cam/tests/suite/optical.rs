@@ -52,7 +52,7 @@ fn settle(w: &mut World) {
 }
 
 #[test]
-fn a_disc_is_read_and_not_written() {
+fn a_disc_is_read_only() {
     let (mut w, _) = drive();
     assert_eq!(w.scan(0), ["cd0"]);
     let p = w.control.topology.find("cd0").unwrap();
@@ -68,7 +68,7 @@ fn a_disc_is_read_and_not_written() {
 }
 
 #[test]
-fn discs_come_and_go() {
+fn exchanged_discs_are_detected() {
     let (mut w, hba) = drive();
     hba.change_medium(0, None);
     assert_eq!(w.scan(0), [""; 0], "a drive without a disc has no provider");
@@ -95,7 +95,7 @@ fn discs_come_and_go() {
 }
 
 #[test]
-fn whoever_stands_on_a_disc_hears_of_another_one_in_its_place() {
+fn an_exchanged_disc_spoils_the_consumers_of_the_old_one() {
     let (mut w, hba) = drive();
     w.scan(0);
     let edge = w.open_as("cd0", Access::READ).unwrap();

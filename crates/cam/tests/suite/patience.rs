@@ -62,7 +62,7 @@ fn look(w: &mut World) {
 }
 
 #[test]
-fn while_a_bus_is_looked_through_others_are_answered() {
+fn other_verbs_are_answered_during_a_scan() {
     let hba = hba(2, 100);
     let mut w = World::new(1, std::slice::from_ref(&hba));
     let said = ask(&mut w, "rescan", "", &json!({})).unwrap();
@@ -83,7 +83,7 @@ fn while_a_bus_is_looked_through_others_are_answered() {
 }
 
 #[test]
-fn what_a_scan_finds_is_taken_in_though_nobody_comes_for_the_answer() {
+fn disks_found_by_a_scan_are_attached_even_if_its_answer_is_not_fetched() {
     let hba = hba(2, 100);
     let mut w = World::new(2, std::slice::from_ref(&hba));
     again(&ask(&mut w, "rescan", "", &json!({})).unwrap());
@@ -96,7 +96,7 @@ fn what_a_scan_finds_is_taken_in_though_nobody_comes_for_the_answer() {
 }
 
 #[test]
-fn a_bus_that_is_attached_or_looked_through_is_detached_at_once() {
+fn a_bus_is_detached_at_once_during_its_scan() {
     let mut w = World::new(3, &[]);
     let params = json!({ "kind": "virtual", "params": { "disks": 2, "size": 1 << 20 } });
     let done = w.verb("attach", "mps0", &params).unwrap();
@@ -117,7 +117,7 @@ fn a_bus_that_is_attached_or_looked_through_is_detached_at_once() {
 }
 
 #[test]
-fn what_a_scan_finds_on_a_bus_that_was_detached_is_let_go() {
+fn disks_found_on_a_bus_detached_meanwhile_are_discarded() {
     let hba = VirtualHba::new("mps0", Transport::Sas, 1);
     let mut spec = DiskSpec::default();
     spec.shape.timing = Timing::Between { min_ns: 200_000_000, max_ns: 300_000_000 };
@@ -133,7 +133,7 @@ fn what_a_scan_finds_on_a_bus_that_was_detached_is_let_go() {
 }
 
 #[test]
-fn a_disk_that_cannot_be_taken_in_is_told_to_whoever_asked_for_the_scan() {
+fn an_attach_fails_as_a_whole_when_a_disk_name_is_taken() {
     let mut w = World::new(4, &[]);
     let bus = |name: &str, disks: u64| {
         let names = json!({ name: "0:0" });

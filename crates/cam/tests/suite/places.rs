@@ -65,7 +65,7 @@ fn says(slots: &[(u16, u64)]) -> Vec<u8> {
 }
 
 #[test]
-fn a_disk_in_a_slot_says_where_it_is() {
+fn the_physical_path_of_a_disk_names_its_slot() {
     let (mut w, _) = shelf();
     assert_eq!(place(&w, "da0"), slot(1));
     assert_eq!(place(&w, "da1"), slot(2));
@@ -84,7 +84,7 @@ fn a_disk_in_a_slot_says_where_it_is() {
 }
 
 #[test]
-fn a_disk_that_is_moved_is_in_its_new_slot() {
+fn a_moved_disk_has_the_physical_path_of_its_new_slot() {
     let (mut w, hba) = shelf();
     hba.set_present(1, false);
     hba.plug(2, disk(1), 1).unwrap();
@@ -96,7 +96,7 @@ fn a_disk_that_is_moved_is_in_its_new_slot() {
 }
 
 #[test]
-fn whoever_uses_a_disk_hears_that_it_moved() {
+fn consumers_of_a_disk_are_notified_when_it_moves() {
     let (mut w, hba) = shelf();
     let _used = ["da0", "da1", "da2"].map(|name| w.open(name));
     let moved = |w: &World| {
@@ -116,7 +116,7 @@ fn whoever_uses_a_disk_hears_that_it_moved() {
 }
 
 #[test]
-fn an_enclosure_that_cannot_be_read_takes_nothing_away() {
+fn an_unreadable_enclosure_leaves_known_slots_unchanged() {
     let (mut w, hba) = shelf();
     hba.forge(SHELF, RECEIVE, Some(10), &[10, 0, 0, 6, 0, 0, 0, 1, 0x16, 255]);
     w.scan(0);
@@ -129,7 +129,7 @@ fn an_enclosure_that_cannot_be_read_takes_nothing_away() {
 }
 
 #[test]
-fn without_its_enclosure_nobody_knows_where_a_disk_is() {
+fn a_disk_has_no_slot_while_its_enclosure_is_missing() {
     let (mut w, hba) = shelf();
     let _used = w.open("da1");
     hba.set_present(SHELF, false);
@@ -144,7 +144,7 @@ fn without_its_enclosure_nobody_knows_where_a_disk_is() {
 }
 
 #[test]
-fn names_of_elements_become_parts_of_paths() {
+fn element_names_become_parts_of_physical_paths() {
     let hba = VirtualHba::new("mps0", Transport::Sas, 5);
     hba.plug(0, disk(0), 0).unwrap();
     hba.plug(SHELF, enclosure(), SHELF).unwrap();

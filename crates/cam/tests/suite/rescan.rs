@@ -49,7 +49,7 @@ fn wait_for(w: &mut World, name: &str) {
 }
 
 #[test]
-fn targets_that_hang_are_waited_for_together() {
+fn hanging_targets_are_awaited_in_parallel() {
     let hba = hba(32);
     hang(&hba, 0..30);
     let mut w = World::new(1, std::slice::from_ref(&hba));
@@ -61,7 +61,7 @@ fn targets_that_hang_are_waited_for_together() {
 }
 
 #[test]
-fn a_scan_ends_and_goes_on_asking_those_that_have_not_answered() {
+fn a_scan_ends_and_targets_without_an_answer_are_probed_later() {
     let hba = hba(101);
     hang(&hba, 1..100);
     let mut w = World::new(2, std::slice::from_ref(&hba));
@@ -80,7 +80,7 @@ fn a_scan_ends_and_goes_on_asking_those_that_have_not_answered() {
 }
 
 #[test]
-fn a_place_is_looked_at_without_asking_the_others() {
+fn a_scan_of_one_address_probes_no_other_target() {
     let hba = hba(3);
     (1..3).for_each(|bay| hba.set_present(bay, false));
     let mut w = World::new(5, std::slice::from_ref(&hba));
@@ -95,7 +95,7 @@ fn a_place_is_looked_at_without_asking_the_others() {
 }
 
 #[test]
-fn names_do_not_depend_on_who_answers_first() {
+fn names_do_not_depend_on_the_order_of_answers() {
     let hba = hba(3);
     hba.stop(0);
     let mut w = World::new(3, std::slice::from_ref(&hba));
@@ -104,7 +104,7 @@ fn names_do_not_depend_on_who_answers_first() {
 }
 
 #[test]
-fn a_disk_that_is_plugged_in_comes_by_itself() {
+fn link_changes_attach_and_remove_disks_without_a_scan() {
     let hba = hba(2);
     hba.set_present(1, false);
     let mut w = World::new(4, std::slice::from_ref(&hba));
@@ -225,7 +225,7 @@ fn a_target_need_not_have_a_unit_0() {
 }
 
 #[test]
-fn a_target_whose_logical_units_changed_is_looked_at_again() {
+fn a_target_that_reports_changed_luns_is_scanned_again() {
     let shelf = shelf(0b1);
     let mut w = World::with(5, &[shelf.clone() as Arc<dyn Sim>]);
     assert_eq!(w.scan(0), ["da0"]);
@@ -287,7 +287,7 @@ fn two() -> (World, Arc<VirtualHba>) {
 const IDENTIFY: u8 = 0xec;
 
 #[test]
-fn an_ata_disk_that_answers_with_nonsense_stays_and_is_named() {
+fn an_ata_disk_with_malformed_identify_data_stays_and_is_reported() {
     let (mut w, hba) = two();
     let edges = ["ada0", "ada1"].map(|name| w.open(name).1);
     w.write(edges[0], 0, &[7; 512], bio::Flags::NONE).unwrap();
@@ -325,7 +325,7 @@ fn an_ata_disk_that_answers_with_nonsense_stays_and_is_named() {
 }
 
 #[test]
-fn an_ata_disk_of_another_size_is_resized_and_one_of_other_sectors_is_another() {
+fn a_changed_ata_sector_count_resizes_but_a_sector_size_replaces() {
     let (mut w, hba) = two();
     let size = |w: &World| {
         let found = w.control.topology.find("ada0")?;

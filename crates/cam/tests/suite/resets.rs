@@ -71,7 +71,7 @@ fn freezes_of(device: &Device) -> u64 {
 }
 
 #[test]
-fn nothing_is_sent_into_a_reset_and_its_victims_go_first_and_in_order() {
+fn commands_wait_during_a_reset_and_aborted_ones_are_resent_in_order() {
     let mut b = busy(8);
     let sent = b.held.clone();
     let id = b.device.submit(reset());
@@ -93,7 +93,7 @@ fn nothing_is_sent_into_a_reset_and_its_victims_go_first_and_in_order() {
 }
 
 #[test]
-fn a_reset_that_fails_or_that_nobody_answers_is_over_too() {
+fn a_reset_that_fails_or_has_no_answer_ends() {
     for answer in [Some(Outcome::of(CamStatus::CannotProvide)), None] {
         let mut b = busy(4);
         let id = b.device.submit(reset());
@@ -114,7 +114,7 @@ fn a_reset_that_fails_or_that_nobody_answers_is_over_too() {
 }
 
 #[test]
-fn a_device_that_is_lost_while_it_is_reset_lets_everything_go() {
+fn a_device_lost_during_a_reset_fails_all_its_commands() {
     let mut b = busy(4);
     let beside = b.device.reset_begins(60 * S, b.now);
     let id = b.device.submit(reset());
@@ -134,7 +134,7 @@ fn a_device_that_is_lost_while_it_is_reset_lets_everything_go() {
 }
 
 #[test]
-fn of_two_resets_that_overlap_the_later_end_counts() {
+fn two_overlapping_resets_end_with_the_later_one() {
     for first_ends_first in [true, false] {
         let mut b = busy(4);
         let one = b.device.reset_begins(60 * S, b.now);
@@ -154,7 +154,7 @@ fn of_two_resets_that_overlap_the_later_end_counts() {
 
 /// One of two takes its time, whichever ends first, and whenever it is looked at.
 #[test]
-fn of_two_resets_the_longer_settling_counts() {
+fn of_two_resets_the_longer_settle_time_applies() {
     for (first, second) in [(SETTLE_NS, 0), (0, SETTLE_NS)] {
         let mut b = busy(4);
         let [one, two] = [(); 2].map(|()| b.device.reset_begins(60 * S, b.now));
@@ -183,7 +183,7 @@ fn of_two_resets_the_longer_settling_counts() {
 }
 
 #[test]
-fn a_reset_that_is_never_said_to_be_over_is_over_by_its_deadline() {
+fn a_reset_without_a_reported_end_ends_at_its_deadline() {
     let mut b = busy(4);
     let forgotten = b.device.reset_begins(5 * S, b.now);
     b.strike(CamStatus::BusReset);
@@ -203,7 +203,7 @@ fn a_reset_that_is_never_said_to_be_over_is_over_by_its_deadline() {
 }
 
 #[test]
-fn a_reset_that_nobody_told_of_is_learned_from_its_first_victim() {
+fn an_unannounced_reset_is_detected_by_its_first_aborted_command() {
     let told = [(CamStatus::BusReset, Event::BusReset), (CamStatus::ResetSent, Event::SentBdr)];
     for (status, event) in told {
         let mut b = busy(4);
@@ -224,7 +224,7 @@ fn a_reset_that_nobody_told_of_is_learned_from_its_first_victim() {
 }
 
 #[test]
-fn the_news_of_a_reset_costs_whom_it_meets_nothing() {
+fn the_unit_attention_of_a_known_reset_uses_up_no_retry() {
     let attention = |ascq| Outcome::check(Sense::new(Asc::new(Key::UnitAttention, 0x29, ascq)));
     let mut b = busy(4);
     b.strike(CamStatus::ResetSent);
@@ -265,7 +265,7 @@ fn the_news_of_a_reset_costs_whom_it_meets_nothing() {
 }
 
 #[test]
-fn cures_and_questions_wait_for_a_reset_as_well() {
+fn recovery_actions_and_probes_wait_for_a_reset() {
     let stopped = Outcome::check(Sense::new(Asc::new(Key::NotReady, 0x04, 0x02)));
     let mut b = bench(&[None]);
     let id = b.device.submit(write());
@@ -286,7 +286,7 @@ fn cures_and_questions_wait_for_a_reset_as_well() {
 
 /// Its turn had come, and it was not with the SIM yet: a question of a probe, and a cure.
 #[test]
-fn what_is_about_to_begin_when_a_reset_comes_waits_for_it_too() {
+fn commands_about_to_start_wait_for_a_reset() {
     let stopped = Outcome::check(Sense::new(Asc::new(Key::NotReady, 0x04, 0x02)));
     for is_cure in [false, true] {
         let mut b = bench(&[]);
@@ -315,7 +315,7 @@ fn what_is_about_to_begin_when_a_reset_comes_waits_for_it_too() {
 }
 
 #[test]
-fn what_recovery_resets_is_left_alone_as_well() {
+fn commands_wait_during_a_reset_started_by_error_recovery() {
     let mut b = busy(4);
     b.obeys = false;
     // All four are late, their aborts are not heard, each asks for a reset.
@@ -338,7 +338,7 @@ fn what_recovery_resets_is_left_alone_as_well() {
 /// succeeds although none has a retry. No command is ever sent during a reset, and the first
 /// command after a reset is the oldest one.
 #[test]
-fn resets_as_they_come() {
+fn random_resets_fail_no_request_and_keep_the_order() {
     for seed in 0..2000 {
         let mut random = SeededRandom::new(seed);
         let mut b = bench(&[]);

@@ -40,7 +40,7 @@ fn diversity() -> World {
 }
 
 #[test]
-fn unified_diversity() {
+fn devlist_of_the_example_system_matches_the_reference() {
     let mut w = diversity();
     let list = verb(&mut w, "devlist", "", json!({ "verbose": true })).unwrap();
     let want = include_str!("../../../../examples/unified-diversity.txt");
@@ -55,7 +55,7 @@ fn unified_diversity() {
 }
 
 #[test]
-fn an_enclosure_knows_its_disks_and_shows_where_they_are() {
+fn enclosures_list_their_disks_and_locate_lights_one_element() {
     let mut w = diversity();
     let map = text(&mut w, "enclosure", "ses0");
     let begins = "\
@@ -138,7 +138,7 @@ fn a_slot_whose_disk_was_pulled_is_empty() {
 }
 
 #[test]
-fn answers_of_enclosures_that_make_no_sense_are_named() {
+fn malformed_enclosure_pages_are_reported() {
     const RECEIVE: u8 = 0x1c;
     for (page, bytes, word) in [
         (1, vec![], "SECONDARY ENCLOSURES"),
@@ -178,7 +178,7 @@ fn answers_of_enclosures_that_make_no_sense_are_named() {
 }
 
 #[test]
-fn expanders_that_lie_are_named() {
+fn malformed_smp_responses_are_reported() {
     for (function, bytes, word) in [
         (0x00, vec![], "FRAME TYPE"),
         (0x00, vec![0x41, 0, 0, 6, 0], "EXPANDER CHANGE COUNT"),

@@ -368,7 +368,7 @@ impl What {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_in_any_storm() {
+fn acknowledged_writes_survive_random_faults() {
     let all = Seeds::of(SEEDS);
     let seeds = all.count();
     let (mut ended, mut failed, mut cuts, mut lost, mut native) = (0, 0, 0, 0, 0);

@@ -96,7 +96,7 @@ fn defects_are_listed_in_every_format() {
 }
 
 #[test]
-fn raw_commands_go_beside_the_disk_and_keep_its_rules() {
+fn raw_commands_obey_the_queueing_rules_of_the_disk() {
     for transport in [Transport::Sas, Transport::Sata] {
         let (mut w, hba) = disk(transport, DiskSpec { depth: 1, ..DiskSpec::default() });
         let name = w.buses[0].devices()[0].2.clone();
@@ -127,7 +127,7 @@ fn raw_commands_go_beside_the_disk_and_keep_its_rules() {
 }
 
 #[test]
-fn a_raw_command_is_typed_and_shown_as_by_camcontrol() {
+fn raw_commands_are_parsed_and_printed_as_by_camcontrol() {
     let (mut w, _hba) = sas();
     let ask = |words: Value, verbose: bool| {
         json!({
@@ -151,7 +151,7 @@ fn a_raw_command_is_typed_and_shown_as_by_camcontrol() {
 }
 
 #[test]
-fn a_raw_command_that_fails_says_so_and_freezes_nothing() {
+fn a_failed_raw_command_is_reported_and_leaves_no_freeze() {
     let (mut w, hba) = sas();
     let bad = json!({ "cdb": "fe 0 0 0 0 0" });
     let what = refused(&mut w, "cmd", bad);
@@ -178,7 +178,7 @@ fn a_raw_command_that_fails_says_so_and_freezes_nothing() {
 }
 
 #[test]
-fn answers_that_make_no_sense_are_named() {
+fn malformed_answers_are_reported() {
     let (mut w, hba) = sas();
     for (command, bytes, name, params, word) in [
         (0x5a, &[0, 40, 0, 0, 0, 0, 0, 90][..], "modepage", json!({ "page": "8" }), "block desc"),

@@ -33,7 +33,7 @@ fn attached() -> World {
 }
 
 #[test]
-fn what_they_print() {
+fn verbs_print_as_camcontrol_does() {
     let mut w = attached();
     let list = verb(&mut w, "devlist", "", json!({ "verbose": true })).unwrap();
     let want = "\
@@ -109,7 +109,7 @@ pass0: 600.000MB/s transfers, Command Queueing Enabled
 }
 
 #[test]
-fn buses_alone_are_listed_and_all_are_looked_through() {
+fn buses_can_be_listed_and_rescanned_singly_or_all() {
     let mut w = attached();
     let list = verb(&mut w, "devlist", "", json!({ "buses": true })).unwrap();
     assert_eq!(list["text"], "scbus0 on mps0 bus 0\nscbus1 on ahcich0 bus 0\n");
@@ -146,7 +146,7 @@ fn buses_alone_are_listed_and_all_are_looked_through() {
 }
 
 #[test]
-fn a_reset_says_in_camcontrols_words_what_was_reset() {
+fn reset_messages_are_those_of_camcontrol() {
     let mut w = attached();
     let said =
         |w: &mut World, on: &str| verb(w, "reset", on, json!({})).map(|v| v["message"].clone());
@@ -175,7 +175,7 @@ fn a_reset_says_in_camcontrols_words_what_was_reset() {
 }
 
 #[test]
-fn tags_are_set_and_a_reset_costs_nothing() {
+fn tags_set_the_openings_and_a_reset_fails_no_request() {
     let mut w = attached();
     let set = verb(&mut w, "tags", "da0", json!({ "number": 3 })).unwrap();
     assert_eq!((&set["openings"], &set["max"]), (&json!(3), &json!(3)));
@@ -196,7 +196,7 @@ fn tags_are_set_and_a_reset_costs_nothing() {
 }
 
 #[test]
-fn a_disk_that_hangs_holds_up_nobody_but_who_asked_it() {
+fn a_hanging_disk_delays_only_its_own_verbs() {
     let mut w = attached();
     verb(&mut w, "fault", "da0", json!({ "hangs": 100 })).unwrap();
     let ready = |timeout: u64| json!({ "cdb": "0 0 0 0 0 0", "timeout": timeout });
@@ -221,7 +221,7 @@ fn a_disk_that_hangs_holds_up_nobody_but_who_asked_it() {
 }
 
 #[test]
-fn no_verb_holds_up_others_while_its_device_is_silent() {
+fn verbs_for_silent_devices_do_not_delay_other_verbs() {
     let mut w = World::new(1, &[]);
     let shelf = asked(json!({ "disks": 2, "size": 1 << 20, "enclosure": 21 }));
     verb(&mut w, "attach", "mps0", shelf).unwrap();
@@ -255,7 +255,7 @@ fn no_verb_holds_up_others_while_its_device_is_silent() {
 }
 
 #[test]
-fn answers_that_nobody_fetches_make_room_and_what_hangs_does_not() {
+fn unfetched_answers_expire_but_hanging_verbs_keep_their_place() {
     let mut w = attached();
     verb(&mut w, "fault", "da0", json!({ "hangs": 100 })).unwrap();
     let ready = json!({ "cdb": "0 0 0 0 0 0", "timeout": 5_000 });
@@ -270,7 +270,7 @@ fn answers_that_nobody_fetches_make_room_and_what_hangs_does_not() {
 }
 
 #[test]
-fn what_they_refuse() {
+fn invalid_requests_are_refused_with_a_hint() {
     let mut w = attached();
     let mut refused = |name: &str, on: &str, params: Value| {
         let e = verb(&mut w, name, on, params).unwrap_err();
@@ -296,7 +296,7 @@ fn what_they_refuse() {
 }
 
 #[test]
-fn an_hba_goes_when_nobody_uses_its_disks() {
+fn an_hba_can_be_detached_only_when_its_disks_are_unused() {
     let mut w = attached();
     let (user, edge) = w.open("da1");
     let e = verb(&mut w, "detach", "mps0", json!({})).unwrap_err();
@@ -323,7 +323,7 @@ fn an_hba_goes_when_nobody_uses_its_disks() {
 }
 
 #[test]
-fn faults_are_set_by_hand() {
+fn the_fault_verb_sets_and_clears_faults() {
     let mut w = attached();
     let all = text(&mut w, "fault", "da0");
     assert!(all.starts_with("da0: fails    0 of 100\nda0: lies     0 of 100\n"), "{all}");
@@ -352,7 +352,7 @@ fn faults_are_set_by_hand() {
 }
 
 #[test]
-fn blocks_go_bad_and_answers_are_forged_by_hand() {
+fn the_fault_verb_sets_bad_blocks_and_forged_answers() {
     let mut w = attached();
     for disk in ["da0", "ada0"] {
         let edge = w.open(disk).1;
@@ -394,7 +394,7 @@ fn blocks_go_bad_and_answers_are_forged_by_hand() {
 }
 
 #[test]
-fn a_bus_has_drives_with_discs() {
+fn a_virtual_bus_can_have_optical_drives() {
     let mut w = World::new(1, &[]);
     let params = json!({ "disks": 1, "size": 1 << 20, "drives": 2, "enclosure": 3 });
     let done = verb(&mut w, "attach", "mps0", asked(params)).unwrap();

@@ -111,7 +111,7 @@ fn block_limits(transfer_max: u32) -> Vec<u8> {
 }
 
 #[test]
-fn nothing_longer_than_the_disk_or_its_bus_takes_is_ever_sent() {
+fn requests_are_split_at_the_limits_of_the_disk_and_its_bus() {
     for (transport, sim_max, disk_max, want) in [
         (Transport::Sas, 1 << 20, 16, 16 * 512),
         (Transport::Sas, 1 << 20, 0, 1 << 20),
@@ -160,7 +160,7 @@ fn size(w: &World, name: &str) -> u64 {
 }
 
 #[test]
-fn a_path_in_transition_sends_requests_elsewhere() {
+fn requests_avoid_a_path_in_transition() {
     let busy = Outcome::scsi(Status::Busy);
     let not_ready = |ascq| Outcome::check(Sense::new(Asc::new(Key::NotReady, 0x04, ascq)));
     let full = Outcome::scsi(Status::TaskSetFull);
@@ -207,7 +207,7 @@ fn words(w: &World) -> Vec<String> {
 }
 
 #[test]
-fn a_path_that_becomes_ready_and_is_closed_then_sends_requests_elsewhere() {
+fn a_request_moves_when_its_path_closes_while_becoming_ready() {
     let (mut w, [near, far], edge) = two_ways(Value::Null);
     let not_ready = |ascq| Outcome::check(Sense::new(Asc::new(Key::NotReady, 0x04, ascq)));
     near.says(Some(not_ready(0x01)));
@@ -224,7 +224,7 @@ fn a_path_that_becomes_ready_and_is_closed_then_sends_requests_elsewhere() {
 }
 
 #[test]
-fn paths_that_are_all_in_transition_are_waited_for() {
+fn requests_wait_when_all_paths_are_in_transition() {
     for queue in [false, true] {
         let params = if queue { json!({ "queue": 300, "checker": 1 }) } else { Value::Null };
         let (mut w, ways, edge) = two_ways(params);
@@ -241,7 +241,7 @@ fn paths_that_are_all_in_transition_are_waited_for() {
 }
 
 #[test]
-fn a_capacity_that_is_not_told_or_makes_no_sense_is_the_one_that_was() {
+fn a_missing_or_malformed_capacity_keeps_the_known_one() {
     let way = Way::new("mps0", Transport::Sas, 1 << 20);
     let mut w = World::with(1, &[way.clone() as Arc<dyn Sim>]);
     assert_eq!(w.scan(0), ["da0"]);
@@ -271,7 +271,7 @@ fn a_capacity_that_is_not_told_or_makes_no_sense_is_the_one_that_was() {
 }
 
 #[test]
-fn blocks_of_another_length_are_another_disk() {
+fn a_changed_block_length_makes_a_different_disk() {
     let way = Way::new("mps0", Transport::Sas, 1 << 20);
     let mut w = World::with(1, &[way.clone() as Arc<dyn Sim>]);
     assert_eq!(w.scan(0), ["da0"]);
@@ -290,7 +290,7 @@ fn blocks_of_another_length_are_another_disk() {
 }
 
 #[test]
-fn a_path_that_lies_about_the_capacity_changes_nothing_above() {
+fn a_wrong_capacity_of_one_path_does_not_resize_the_multipath_device() {
     for shrunk in [512, 1024, 4096] {
         let (mut w, [near, far], edge) = two_ways(Value::Null);
         near.lies(shrunk);

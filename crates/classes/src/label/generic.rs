@@ -108,7 +108,7 @@ mod tests {
                           0000100000000000";
 
     #[test]
-    fn golden_bytes() {
+    fn encoded_label_matches_golden_bytes() {
         for size in [512, 4096] {
             let (offset, sector) = label("usb", size, 1 << 20).expect("a label");
             assert_eq!(offset, (1 << 20) - u64::from(size));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn written_found_and_not_taken_for_another() {
+    fn label_is_found_and_ignored_on_a_provider_of_another_size() {
         let (offset, sector) = label("usb", 512, 1 << 20).expect("a label");
         let kind = KINDS.last().expect("a kind");
         let mut sectors = Sectors::new(512, 1 << 20);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals() {
+    fn invalid_label_name_or_media_size_is_refused() {
         assert_eq!(label("", 512, 4096), Err(LabelError::Name));
         assert_eq!(label("0123456789abcdef", 512, 4096), Err(LabelError::Name));
         assert!(label("0123456789abcde", 512, 4096).is_ok());

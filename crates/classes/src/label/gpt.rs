@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
+    fn partition_label_and_guid_become_provider_names() {
         let id = "0c5e0c5e-0001-4002-8003-000000000001";
         let found = gpt_names("EFI system", id, 512).expect("named");
         let names: Vec<&str> = found.providers().collect();

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_division() {
+    fn split_equals_division_and_remainder() {
         let edge = |by: u64| u64::MAX / by;
         for by in (1..70).chain([511, 512, 3 << 14, 65_536, u64::MAX / 3, 1 << 63, u64::MAX]) {
             let d = Divisor::new(by);

@@ -55,7 +55,7 @@ mod tests {
     use crate::members::Unborn;
 
     #[test]
-    fn changes_are_told_once() {
+    fn each_change_is_reported_once() {
         let mut t = Topology::new(1);
         let heard = Arc::new(Mutex::new(Vec::new()));
         let log = heard.clone();

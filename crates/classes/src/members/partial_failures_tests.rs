@@ -1,7 +1,7 @@
 use super::partial_failures::PartialFailures;
 
 #[test]
-fn c1_a_member_that_stays_refuses_who_has_only_entered() {
+fn c1_entered_write_is_refused_when_the_member_stays() {
     let failures = PartialFailures::default();
     failures.open(0b01, 'a').expect("open");
     failures.open(0b10, 'b').expect("open");
@@ -10,7 +10,7 @@ fn c1_a_member_that_stays_refuses_who_has_only_entered() {
 }
 
 #[test]
-fn c2_who_was_not_heard_is_not_released() {
+fn c2_write_is_not_released_before_the_geom_received_it() {
     let failures = PartialFailures::default();
     let early = failures.open(0b01, 'a').expect("open");
     // The geom handles another message first: it doubts no member yet.
@@ -23,7 +23,7 @@ fn c2_who_was_not_heard_is_not_released() {
 }
 
 #[test]
-fn c3_all_are_answered_when_it_closes() {
+fn c3_closing_answers_every_waiting_write() {
     let failures = PartialFailures::default();
     let heard = failures.open(1, 'a').expect("open");
     failures.open(2, 'b').expect("open");

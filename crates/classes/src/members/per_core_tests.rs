@@ -28,7 +28,7 @@ fn open(lanes: &PerCore<One>, core: usize) -> Option<(u64, u64)> {
 }
 
 #[test]
-fn every_core_takes_a_table_over_once() {
+fn each_core_takes_over_a_new_table_once() {
     let lanes = PerCore::<One>::new(2);
     let seen = |core: usize| {
         let own = lanes.own(core);
@@ -56,7 +56,7 @@ fn every_core_takes_a_table_over_once() {
 }
 
 #[test]
-fn a_table_that_another_thread_sets_is_there_when_that_has_ended() {
+fn new_table_is_used_by_the_core_once_set_has_returned() {
     let lanes = PerCore::<One>::new(1);
     for n in 1..200 {
         std::thread::scope(|s| {

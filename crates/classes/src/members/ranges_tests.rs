@@ -39,7 +39,7 @@ fn later(locked: Locked) -> Held {
 }
 
 #[test]
-fn shared_ranges_go_together_and_one_that_is_alone_waits_for_all() {
+fn shared_locks_overlap_and_an_exclusive_lock_waits_for_all() {
     let (locks, woken) = locks(0);
     let a = now(locks.lock(0..8, false, || bio(1)));
     let b = now(locks.lock(4..12, false, || bio(2)));
@@ -53,7 +53,7 @@ fn shared_ranges_go_together_and_one_that_is_alone_waits_for_all() {
 }
 
 #[test]
-fn nobody_passes_one_that_waits() {
+fn later_lock_does_not_pass_an_overlapping_waiting_one() {
     let (locks, woken) = locks(0);
     let a = now(locks.lock(0..8, false, || bio(1)));
     let b = later(locks.lock(4..12, true, || bio(2)));
@@ -67,7 +67,7 @@ fn nobody_passes_one_that_waits() {
 }
 
 #[test]
-fn one_that_waits_can_give_up_and_lets_others_by() {
+fn abandoned_wait_lets_later_locks_proceed() {
     let (locks, woken) = locks(0);
     let a = now(locks.lock(0..8, false, || bio(1)));
     let b = later(locks.lock(0..8, true, || bio(2)));
@@ -79,7 +79,7 @@ fn one_that_waits_can_give_up_and_lets_others_by() {
 
 /// A model with every lock that is held: R1, R2 for overlapping ones, R3.
 #[test]
-fn any_order_of_locks_and_unlocks_keeps_the_rules() {
+fn random_locks_and_unlocks_match_the_model() {
     struct Known {
         held: Held,
         range: Range<u64>,
@@ -137,7 +137,7 @@ fn any_order_of_locks_and_unlocks_keeps_the_rules() {
 
 /// R4
 #[test]
-fn several_ranges_are_granted_together_and_leave_what_lies_between_to_others() {
+fn several_ranges_are_granted_together_and_gaps_stay_free() {
     let (locks, woken) = locks(0);
     let all = |list: &[Range<u64>]| list.to_vec().into_boxed_slice();
     let between = now(locks.lock(10..20, true, || bio(1)));

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_byte_that_is_not_zero_is_found_wherever_it_is() {
+    fn nonzero_byte_is_found_at_any_position() {
         for len in [0, 1, 511, PIECE, PIECE + 1, 3 * PIECE] {
             let mut bytes = vec![0; len];
             assert!(is_zero(&bytes), "{len}");

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_joined_over_slabs_and_only_some_are_kept() {
+    fn adjacent_differences_are_merged_and_the_list_is_bounded() {
         let mut report = Report::default();
         for at in 0..4u64 {
             let range = at * 512..(at + 1) * 512;

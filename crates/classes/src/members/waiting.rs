@@ -82,7 +82,7 @@ pub(crate) fn depth(t: &Topology, consumers: impl Iterator<Item = ConsumerId>) -
 mod tests {
     use super::*;
     #[test]
-    fn w2_of_any_two_one_goes_first_and_of_two_alike_both() {
+    fn w2_one_of_two_waiting_geoms_starts_first_and_equal_ones_both() {
         let (a, b, c) = ('a', 'b', 'c');
         let waiting: Waiting<char> = Waiting::default();
         waiting.waits(a, 1, 1000);

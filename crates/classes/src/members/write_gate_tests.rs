@@ -39,7 +39,7 @@ impl Message {
 }
 
 #[test]
-fn the_first_that_waits_knocks_and_all_are_woken() {
+fn first_waiting_write_notifies_the_geom_and_open_wakes_all() {
     let t = gate(2);
     assert_eq!(t.gate.enter(0, || ticket(1)), Entry::Wait);
     assert_eq!(t.gate.enter(1, || ticket(2)), Entry::Wait);
@@ -52,7 +52,7 @@ fn the_first_that_waits_knocks_and_all_are_woken() {
 }
 
 #[test]
-fn a_shut_is_answered_when_the_last_inside_has_left() {
+fn shut_reports_drained_when_the_last_write_leaves() {
     let t = gate(2);
     t.gate.open();
     assert_eq!(t.gate.enter(0, || ticket(1)), Entry::Pass);
@@ -72,7 +72,7 @@ fn a_shut_is_answered_when_the_last_inside_has_left() {
 }
 
 #[test]
-fn whoever_waits_when_the_geom_goes_is_handed_out() {
+fn waiting_writes_are_evicted_when_the_geom_is_removed() {
     let t = gate(1);
     assert_eq!(t.gate.enter(0, || ticket(7)), Entry::Wait);
     assert_eq!(t.gate.evict(), [(0, ticket(7))]);
@@ -83,7 +83,7 @@ fn whoever_waits_when_the_geom_goes_is_handed_out() {
 /// Threads that write, and one that shuts and opens: no write is inside while the gate is shut and
 /// drained.
 #[test]
-fn nobody_is_inside_between_drained_and_open() {
+fn no_write_is_inside_between_drained_and_open() {
     const WRITERS: usize = 3;
     let (drained, inside) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let woken = Arc::new(Mutex::new(Vec::<usize>::new()));

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_cover_what_is_written_and_runs_are_what_is_marked() {
+    fn marks_cover_written_ranges_and_runs_match_the_marks() {
         let shape = Shape { shift: 12, bytes: 512 };
         let (mut image, bits) = (Image::clear(shape), Bits::new(shape));
         assert!(!bits.covers(0, 512));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bitmap_that_could_not_be_read_says_everything() {
+    fn unreadable_bitmap_marks_every_region() {
         let shape = Shape { shift: 12, bytes: 512 };
         let mut image = Image::clear(shape);
         image.join(&[]);

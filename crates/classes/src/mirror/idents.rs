@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_disk_by_a_members_number_is_told() {
+    fn different_disk_with_a_known_member_number_is_detected() {
         let mut idents = Idents::default();
         assert!(!idents.is_another(1, "a".into()), "the first");
         assert!(!idents.is_another(1, "a".into()), "the same");
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_kept_than_there_is_room_for() {
+    fn number_of_kept_identities_is_bounded() {
         let mut idents = Idents::default();
         for member in 0..IDENTS_MAX as u32 {
             idents.is_another(member, "a".into());

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn l1_l2_who_went_on_without_whom() {
+    fn l1_l2_lineages_compare_as_same_older_newer_or_apart() {
         let both = Lineage::first(7);
         let (one, two) = (forked(&both, &[1]), forked(&both, &[2]));
         assert_eq!((both.kin(&both), both.kin(&one), one.kin(&both)), same_older_newer());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_proves_nothing() {
+    fn forgotten_line_compares_as_unknown() {
         let both = Lineage::first(7);
         let mut far = both.clone();
         (0..=BEFORE_MAX as u32).for_each(|n| far.fork([1, n].into_iter(), (0, n)));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_back_and_every_damaged_byte_is_noticed() {
+    fn lineage_round_trips_and_every_damaged_byte_is_detected() {
         let mut full = Lineage::first(7);
         (0..40).for_each(|n| full.fork([1].into_iter(), (0, n)));
         (full.events, full.written_s) = (5, 1_800_000_000);

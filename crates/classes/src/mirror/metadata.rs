@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_is_freebsds_to_the_byte() {
+    fn metadata_is_identical_to_freebsd() {
         let bytes = unhex(GOLDEN);
         assert_eq!(bytes.len(), 135);
         assert_eq!(golden().encode(), bytes);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn older_versions_are_read() {
+    fn older_versions_are_read_and_a_newer_one_is_refused() {
         for (version, len) in [(0, 123), (1, 123), (2, 127), (3, 135), (4, 135)] {
             let old = older(version);
             assert_eq!(old.len(), len, "version {version}");
@@ -340,7 +340,7 @@ mod tests {
 
     /// FreeBSD looks at the version first.
     #[test]
-    fn with_a_bitmap_the_version_is_one_that_freebsd_refuses() {
+    fn metadata_with_bitmap_has_a_version_that_freebsd_refuses() {
         let shape = bitmap::Shape { shift: 20, bytes: 512 };
         let record = Metadata { bitmap: Some(shape), ..golden() };
         let bytes = record.encode();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn every_damaged_byte_is_noticed() {
+    fn every_damaged_byte_is_detected() {
         let bytes = golden().encode();
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();

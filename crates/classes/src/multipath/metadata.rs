@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_is_freebsds_to_the_byte() {
+    fn metadata_is_identical_to_freebsd() {
         let digits: Vec<u8> =
             GOLDEN.bytes().map(|b| (b as char).to_digit(16).expect("hex") as u8).collect();
         let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_newer_or_senseless_is_refused_by_name() {
+    fn truncated_newer_or_invalid_metadata_is_refused_with_a_reason() {
         let bytes = golden().encode();
         for len in 0..bytes.len() {
             assert!(Metadata::decode(&bytes[..len]).is_err(), "{len} bytes");

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_stand_behind_the_record_and_damage_switches_them_off() {
+    fn options_follow_the_metadata_and_damage_disables_them() {
         for failback_ns in [None, Some(0), Some(SECONDS_MAX * SECOND_NS)] {
             let options = Options { checker_ns: 5 * SECOND_NS, failback_ns, queue_ns: SECOND_NS };
             let mut sector = vec![7; 89];
@@ -121,7 +121,7 @@ mod tests {
 
     /// The record is then identical to FreeBSD's, byte for byte.
     #[test]
-    fn nothing_is_added_when_all_are_off() {
+    fn metadata_is_unchanged_when_all_options_are_off() {
         let mut sector = vec![7; 89];
         Options::default().put(&mut sector);
         assert_eq!(sector, vec![7; 89]);

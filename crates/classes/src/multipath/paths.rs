@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_good_one_follows_and_a_restored_one_does_not_take_over() {
+    fn next_good_path_becomes_active_and_a_restored_one_does_not() {
         let (mut p, [a, b, c]) = three();
         assert_eq!((p.state(), p.active()), ("OPTIMAL", Some(a)));
         p.fail(a, 0, false);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn access_states_come_before_order() {
+    fn access_state_outranks_path_order() {
         let (mut p, [a, b, c]) = three();
         assert!(p.rerank(a, rank("non-optimized")));
         assert!(!p.rerank(a, rank("non-optimized")), "nothing new");
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_good_one_failing_brings_back_those_that_another_request_failed() {
+    fn failure_of_the_last_path_restores_paths_failed_by_other_requests() {
         let (mut p, [a, b, c]) = three();
         p.fail(a, 0, false);
         p.fail(b, 0, false);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_in_transition_is_used_again_when_there_is_no_other() {
+    fn path_in_transition_is_used_when_no_other_is_left() {
         let (mut p, [a, b, c]) = three();
         let words = |p: &Paths| [a, b, c].map(|s| p.word(s, Mode::Passive));
         p.leave(a);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_path_says_of_its_access_ends_its_transition() {
+    fn reported_access_state_ends_the_transition_of_a_path() {
         let (mut p, [a, b, _]) = three();
         p.leave(a);
         p.rerank(a, rank("standby"));
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn one_path_alone_stays_good_unless_requests_may_wait() {
+    fn sole_path_stays_good_unless_queueing_is_enabled() {
         for (queues, word) in [(false, "ACTIVE"), (true, "FAIL")] {
             let mut p = Paths::default();
             let a = p.add("a").expect("room");
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_not_used_again_soon_and_have_an_end() {
+    fn path_slots_are_limited_and_not_reused_soon() {
         let mut p = Paths::default();
         let first = p.add("a").expect("room");
         p.remove(first, false);

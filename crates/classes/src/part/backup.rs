@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_come_back() {
+    fn partition_labels_round_trip() {
         for label in ["x", "EFI system", "a\\b", "\\u{5b}", " x ", "[x]", "a  b", "\t", "ü🦀", "#1"]
         {
             let saved =

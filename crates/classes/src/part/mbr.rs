@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chs_packing() {
+    fn chs_address_is_packed_and_saturates() {
         assert_eq!(chs(0), [0, 1, 0]);
         assert_eq!(chs(1), [0, 2, 0]);
         assert_eq!(chs(2048), [32, 33, 0]);

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts() {
+    fn amounts_with_units_are_parsed_and_bad_ones_refused() {
         let sectors = |text: &str, size| {
             Amount::Text(text.to_owned()).sectors(size, "add").map_err(|error| error.kind)
         };

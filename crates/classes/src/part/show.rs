@@ -151,7 +151,7 @@ pub fn human(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn human_sizes() {
+    fn sizes_are_formatted_with_one_suffix() {
         for (bytes, want) in [
             (0, "0B"),
             (512, "512B"),

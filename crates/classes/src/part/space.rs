@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn first_gap_that_serves() {
+    fn first_suitable_gap_is_chosen() {
         check(None, None, 1, false, Some((34, 40)));
         check(None, Some(7), 1, false, Some((34, 40)));
         check(None, Some(8), 1, false, Some((100, 107)));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn alignment_sees_the_offset_of_the_provider() {
+    fn alignment_includes_the_stripe_offset_of_the_provider() {
         let media =
             Media { sectors: 1000, sector_size: 512, stripe_size: 4096, stripe_offset: 512 };
         let align = Alignment::stripe(&media);

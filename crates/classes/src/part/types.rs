@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_alias_has_a_value_and_comes_back() {
+    fn every_alias_has_a_value_and_round_trips() {
         for known in ALIASES {
             assert!(known.guid.is_some() || known.byte.is_some(), "{}", known.name);
             if let Some(guid) = known.guid {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn disk_order_is_mixed_endian() {
+    fn guid_on_disk_is_mixed_endian() {
         let guid = Guid::parse("00112233-4455-6677-8899-aabbccddeeff").map(Guid::to_disk);
         let want = [
             0x33, 0x22, 0x11, 0, 0x55, 0x44, 0x77, 0x66, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee,
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_types_and_refusals() {
+    fn raw_types_are_parsed_and_invalid_types_refused() {
         assert_eq!(Kind::parse(Scheme::Mbr, "!131", "add"), Ok(Kind::Byte(0x83)));
         assert_eq!(Kind::parse(Scheme::Mbr, "!0x9f", "add"), Ok(Kind::Byte(0x9f)));
         assert_eq!(Kind::Byte(0x9f).to_string(), "!159");

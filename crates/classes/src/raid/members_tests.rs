@@ -66,7 +66,7 @@ fn judged(all: &[Found]) -> (usize, Vec<usize>) {
 }
 
 #[test]
-fn who_lived_on_is_believed_whatever_the_numbers_say() {
+fn surviving_disk_wins_regardless_of_generation() {
     let one = Level::Raid1;
     // 1 lived on without 0, which got ahead by number in a crash.
     let (a, b) = (says(one, 2, 0, &[], 9), says(one, 2, 1, &[0], 8));
@@ -86,7 +86,7 @@ fn who_lived_on_is_believed_whatever_the_numbers_say() {
 }
 
 #[test]
-fn a_torn_record_is_spoken_for_by_others_unless_it_is_newer() {
+fn torn_record_yields_to_other_records_unless_it_is_newer() {
     let torn = |own: usize, generation| Found::Torn {
         serial: format!("SERIAL-{own:06}"),
         left: imsm::Torn { set: 7, generation, first: Vec::new() },
@@ -115,7 +115,7 @@ fn start(array: Array, here: &[usize]) -> Set {
 }
 
 #[test]
-fn a_disk_that_was_only_late_is_taken_as_it_is_if_nothing_was_written() {
+fn late_disk_is_trusted_if_nothing_was_written() {
     for (written, trusted) in [(false, true), (true, false)] {
         let mut set = start(array(FIVE, 3), &[0, 1]);
         assert!(set.vols[0].up);
@@ -134,7 +134,7 @@ fn a_disk_that_was_only_late_is_taken_as_it_is_if_nothing_was_written() {
 
 /// A2: a volume that is written before the records say that a disk is missing.
 #[test]
-fn a_disk_that_the_records_call_in_order_is_filled_if_they_call_the_volume_dirty() {
+fn late_disk_is_rebuilt_if_the_volume_is_recorded_as_dirty() {
     for dirty in [false, true] {
         let mut set = start(array(FIVE, 3), &[0, 1]);
         set.said.volumes[0].dirty = dirty;
@@ -146,7 +146,7 @@ fn a_disk_that_the_records_call_in_order_is_filled_if_they_call_the_volume_dirty
 }
 
 #[test]
-fn dirty_and_degraded_with_parity_is_refused_unless_forced() {
+fn dirty_degraded_parity_volume_is_refused_unless_forced() {
     let mut torn = array(FIVE, 3);
     torn.volumes[0].dirty = true;
     assert!(start(torn.clone(), &[0, 1, 2]).vols[0].up, "whole: parity is made right");
@@ -162,7 +162,7 @@ fn dirty_and_degraded_with_parity_is_refused_unless_forced() {
 }
 
 #[test]
-fn a_rebuild_goes_on_where_it_was_unless_writes_were_cut() {
+fn rebuild_resumes_at_its_position_unless_the_volume_is_dirty() {
     for (dirty, from) in [(false, 128 << 10), (true, 0)] {
         let mut array = array(Level::Raid1, 2);
         array.volumes[0].members[1].state = SubdiskState::Rebuild;
@@ -179,7 +179,7 @@ fn a_rebuild_goes_on_where_it_was_unless_writes_were_cut() {
 }
 
 #[test]
-fn what_is_not_even_stays_dirty_or_uninitialised_on_record() {
+fn unsynchronised_volume_stays_dirty_or_uninitialised_on_record() {
     let mut torn = array(FIVE, 3);
     torn.volumes[0].dirty = true;
     let mut set = start(torn, &[0, 1, 2]);
@@ -200,7 +200,7 @@ fn what_is_not_even_stays_dirty_or_uninitialised_on_record() {
 }
 
 #[test]
-fn a_spare_takes_the_place_of_a_lost_disk_and_that_one_is_forgotten() {
+fn spare_replaces_a_failed_disk_which_is_removed_from_the_array() {
     let mut array = array(FIVE, 3);
     let spare = Disk {
         serial: "SPARE".into(),
@@ -227,7 +227,7 @@ fn a_spare_takes_the_place_of_a_lost_disk_and_that_one_is_forgotten() {
 }
 
 #[test]
-fn a_stripe_waits_for_its_disk_and_takes_it_back() {
+fn raid0_is_broken_without_a_disk_and_optimal_with_it_again() {
     let mut set = start(array(Level::Raid0, 2), &[0, 1]);
     set.leave(1, DiskState::Missing);
     assert_eq!(set.state(0), VolumeState::Broken);
@@ -238,7 +238,7 @@ fn a_stripe_waits_for_its_disk_and_takes_it_back() {
 }
 
 #[test]
-fn who_was_left_before_a_spare_came_is_no_split() {
+fn disk_left_out_before_a_spare_replaced_it_is_no_split() {
     let one = Level::Raid1;
     // 0 and 1; then 2 took the place of 1, and 0 failed.
     let alone = says(one, 2, 1, &[], 4);
@@ -261,7 +261,7 @@ fn who_was_left_before_a_spare_came_is_no_split() {
 }
 
 #[test]
-fn who_was_left_while_the_other_was_being_filled_is_no_split() {
+fn source_left_out_with_a_rebuild_on_record_is_no_split() {
     let mut filling = array(Level::Raid1, 2);
     filling.generation = 23;
     filling.volumes[0].members[1].state = SubdiskState::Rebuild;
@@ -271,7 +271,7 @@ fn who_was_left_while_the_other_was_being_filled_is_no_split() {
 }
 
 #[test]
-fn who_is_being_filled_knows_that_and_may_be_the_newest() {
+fn disk_in_rebuild_may_have_the_newest_record() {
     // 0 could not be written since it left out 1, which is back, and 2 was torn after that.
     let mut filling = array(FIVE, 3);
     filling.generation = 15;
@@ -290,7 +290,7 @@ fn who_is_being_filled_knows_that_and_may_be_the_newest() {
 }
 
 #[test]
-fn who_was_being_filled_is_no_half() {
+fn disk_in_rebuild_is_no_half_of_a_split() {
     // 2 was to take the place of 0, with 1 as its source, when the power went; then 0 and 1 went
     // on, and 3 took the place of 1.
     let mut filling = array(Level::Raid1, 2);
@@ -317,7 +317,7 @@ fn who_was_being_filled_is_no_half() {
 }
 
 #[test]
-fn who_was_being_filled_is_waited_for() {
+fn array_is_incomplete_without_its_disk_in_rebuild() {
     let mut filling = array(Level::Raid1, 2);
     filling.volumes[0].members[1].state = SubdiskState::Rebuild;
     filling.volumes[0].migration = Some(Migration { kind: MigrationKind::Rebuild, done: 0 });
@@ -373,7 +373,7 @@ fn taken(known: bool) {
 }
 
 #[test]
-fn a_disk_that_takes_a_place_is_believed_over_the_one_that_had_it() {
+fn replacement_disk_outranks_the_disk_it_replaced() {
     taken(true);
     taken(false);
 }
@@ -382,7 +382,7 @@ fn a_disk_that_takes_a_place_is_believed_over_the_one_that_had_it() {
 /// gets the sequence number of the others. With a number of its own it could be older than the
 /// configuration of a disk that left in between.
 #[test]
-fn what_a_disk_that_is_back_says_of_a_volume_is_as_new_as_what_the_others_say() {
+fn returning_ddf_disk_gets_the_sequence_number_of_the_others() {
     let mut array = array(Level::Raid1, 3);
     array.identity = Identity::Ddf([b'x'; 24]);
     for disk in &mut array.disks {

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_volumes_of_an_array_have_one_name() {
+    fn volume_names_of_an_array_are_unique() {
         let labels = ["", "x", "x/", "~1", "x~1", "x~2", " x", "%", "%25", "\u{7f}", ".."];
         for one in labels {
             for other in labels {

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn c1_places_are_few_and_the_one_idle_longest_is_given_away() {
+    fn c1_new_client_takes_the_place_that_was_idle_longest() {
         let mut a = algorithms::make("rr").expect("it is there").1;
         let mut clients = clients();
         for key in 0..CLIENTS_MAX as u32 - 1 {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_for_everybody_or_for_one() {
+    fn share_is_set_for_all_clients_or_for_one() {
         let mut a = algorithms::make("fair").expect("it is there").1;
         let mut clients = clients();
         clients.enter(by(1), 0, &mut *a);
@@ -417,7 +417,7 @@ mod tests {
 
     /// Two initiators, one of them with two sessions; a process; a pass in the background.
     #[test]
-    fn who_is_one_client_is_as_configured_and_called_by_name() {
+    fn clients_are_classified_as_configured_and_named() {
         let origins = Arc::new(Origins::default());
         let of = |initiator: &str, session, lun| Who {
             initiator: initiator.into(),

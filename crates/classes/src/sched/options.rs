@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed_is_split_up_and_checked() {
+    fn option_text_is_parsed_and_checked() {
         let read = |text| super::read(Some(text));
         let set = |client: Option<&str>, name, value| {
             ShareOption::Set(client.map(str::to_owned), name, value)

@@ -37,7 +37,7 @@ fn arrive(hub: &mut Hub, a: Arrival, now: u64) -> (u32, bool) {
 }
 
 #[test]
-fn a_fence_lets_nobody_past_on_either_side() {
+fn no_request_passes_a_fence_in_either_direction() {
     let mut hub = hub("fifo", &[("queue_depth", 1)], 1);
     let (first, goes) = arrive(&mut hub, arrival(1, 0, 0), 0);
     assert!(goes);
@@ -62,7 +62,7 @@ fn a_fence_lets_nobody_past_on_either_side() {
 }
 
 #[test]
-fn q4_of_two_that_overlap_the_earlier_goes_first_whatever_the_algorithm_likes() {
+fn q4_overlapping_requests_keep_their_order_in_every_algorithm() {
     for name in ["rr", "as", "deadline"] {
         let mut hub = hub(name, &[], 1);
         let (first, goes) = arrive(&mut hub, arrival(1, 0, 1 << 30), 0);
@@ -85,7 +85,7 @@ fn q4_of_two_that_overlap_the_earlier_goes_first_whatever_the_algorithm_likes() 
 }
 
 #[test]
-fn those_of_another_core_are_left_in_its_lane_and_its_bell_rings() {
+fn requests_of_another_core_stay_in_its_lane_and_wake_it() {
     struct Rung;
     impl std::task::Wake for Rung {
         fn wake(self: std::sync::Arc<Self>) {}
@@ -103,7 +103,7 @@ fn those_of_another_core_are_left_in_its_lane_and_its_bell_rings() {
 }
 
 #[test]
-fn a_wait_is_kept_by_the_core_that_asked_and_ends() {
+fn anticipation_timer_runs_on_the_core_that_asked_and_expires() {
     let mut hub = hub("rr", &[], 2);
     let (first, _) = arrive(&mut hub, arrival(1, 0, 0), 0);
     arrive(&mut hub, arrival(2, 1, 1 << 30), 0);
@@ -213,7 +213,7 @@ fn one(seed: u64) {
 }
 
 #[test]
-fn by_chance_every_request_goes_down_once_and_passes_nobody() {
+fn random_requests_are_sent_once_and_in_a_permitted_order() {
     for seed in 0..2_000 {
         one(seed);
     }

@@ -34,7 +34,7 @@ fn sector(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn labels_are_freebsds_to_the_byte() {
+fn metadata_is_identical_to_freebsd() {
     let (stripe, concat) = (golden("st0", 65536), golden("cc0", 0));
     assert_eq!(Stripe::encode(&stripe), unhex(STRIPE));
     assert_eq!(Concat::encode(&concat), unhex(CONCAT));
@@ -59,7 +59,7 @@ fn older_versions_are_read_and_newer_ones_refused() {
 }
 
 #[test]
-fn what_contradicts_itself_is_no_label() {
+fn inconsistent_or_truncated_metadata_is_refused() {
     let damaged = |at: usize, byte: u8| {
         let mut bytes = unhex(STRIPE);
         bytes[at] = byte;
@@ -117,7 +117,7 @@ fn covers<S: Span>(strip: u64, members: &[u64], offset: u64, length: u64) {
 }
 
 #[test]
-fn pieces_cover_every_request_once_and_lie_where_they_should() {
+fn pieces_cover_every_request_once_at_the_right_place() {
     for n in 2..5 {
         let members = vec![32u64; n];
         let whole = Stripe::media_bytes(8, &members);

@@ -95,12 +95,12 @@ fn shut_between_writes(cores: usize) {
 }
 
 #[test]
-fn g1_to_g4_a_write_and_a_shut() {
+fn g1_to_g4_hold_when_the_gate_shuts_during_a_write() {
     everything("write, shut, open", 6, 5_000, || shut_between_writes(1));
 }
 
 #[test]
-fn g1_to_g4_many_writes_and_a_shut() {
+fn g1_to_g4_hold_when_the_gate_shuts_during_three_writes() {
     everything("three writes, shut, open", 1, 5_000, || shut_between_writes(3));
 }
 
@@ -116,18 +116,18 @@ fn first_writes(cores: usize) {
 }
 
 #[test]
-fn g3_a_gate_opens_beside_one_that_comes() {
+fn g3_a_write_that_arrives_as_the_gate_opens_is_admitted() {
     everything("write, open", 8, 100, || first_writes(1));
 }
 
 #[test]
-fn g3_a_gate_opens_beside_two_that_come() {
+fn g3_two_writes_that_arrive_as_the_gate_opens_are_admitted() {
     everything("two writes, open", 3, 10_000, || first_writes(2));
 }
 
 /// Two that leave a shut gate at once.
 #[test]
-fn g2_the_last_of_two_says_that_it_is_empty() {
+fn g2_drained_is_sent_when_two_writes_leave_at_once() {
     everything("two leave", 4, 5_000, || {
         let place = Place::new(2);
         place.gate.open();
@@ -147,7 +147,7 @@ fn g2_the_last_of_two_says_that_it_is_empty() {
 
 /// G5: a geom is removed while a write arrives; the write does not wait for ever.
 #[test]
-fn g5_nobody_waits_at_a_gate_whose_geom_has_gone() {
+fn g5_no_write_waits_at_the_gate_of_a_removed_geom() {
     everything("write, evict", 8, 60, || {
         let place = Place::new(1);
         let (comes, gone) = (place.clone(), Arc::new(AtomicBool::new(false)));
@@ -168,7 +168,7 @@ fn g5_nobody_waits_at_a_gate_whose_geom_has_gone() {
 
 /// G4: writes that are sent back enter again and are admitted.
 #[test]
-fn g4_who_is_turned_away_knocks_again() {
+fn g4_a_write_that_is_sent_back_enters_again() {
     everything("write, turn away, open", 6, 500, || {
         let place = Place::new(1);
         let writers = place.writers(1);

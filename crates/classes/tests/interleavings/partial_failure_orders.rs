@@ -74,21 +74,21 @@ fn judged(writes: usize, stays: bool, goes: bool) {
 }
 
 #[test]
-fn c1_a_write_and_a_member_that_stays() {
+fn c1_a_write_that_a_remaining_member_failed_is_not_acknowledged() {
     everything("a write, stays", 8, 16, || judged(1, true, false));
 }
 
 #[test]
-fn c1_two_writes_and_a_member_that_stays() {
+fn c1_two_writes_that_a_remaining_member_failed_are_not_acknowledged() {
     everything("two writes, stays", 4, 5_000, || judged(2, true, false));
 }
 
 #[test]
-fn c2_two_writes_and_a_member_that_is_out() {
+fn c2_two_writes_that_a_dropped_member_failed_are_each_answered_once() {
     everything("two writes, out", 4, 5_000, || judged(2, false, false));
 }
 
 #[test]
-fn c3_two_writes_and_a_geom_that_goes() {
+fn c3_two_failed_writes_are_each_answered_once_when_the_geom_is_removed() {
     everything("two writes, gone", 4, 5_000, || judged(2, true, true));
 }

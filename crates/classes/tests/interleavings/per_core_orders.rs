@@ -70,7 +70,7 @@ fn tables(sets: u64, reads: usize) {
 }
 
 #[test]
-fn what_is_open_goes_by_the_newest_table() {
+fn an_open_short_path_uses_the_newest_table() {
     everything("a table", 5, 100, || tables(1, 3));
     everything("two tables", 4, 1_000, || tables(2, 3));
 }

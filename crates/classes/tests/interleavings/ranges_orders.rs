@@ -67,28 +67,28 @@ fn together(stride: u64, all: &[&[(Range<u64>, bool)]]) {
 }
 
 #[test]
-fn a_rebuild_and_a_write_of_two_pieces() {
+fn rebuild_locks_never_overlap_a_write() {
     everything("rebuild, write", 6, 2_000, || {
         together(0, &[&[(0..8, true), (8..16, true)], &[(4..12, false)]]);
     });
 }
 
 #[test]
-fn two_writes_share_what_a_rebuild_wants_alone() {
+fn two_writes_and_an_exclusive_rebuild_lock_are_all_served() {
     everything("rebuild, two writes", 3, 40_000, || {
         together(0, &[&[(0..8, true)], &[(0..4, false)], &[(2..8, false)]]);
     });
 }
 
 #[test]
-fn parity_is_brought_up_to_date_by_one_at_a_time() {
+fn exclusive_locks_of_one_stride_are_held_one_at_a_time() {
     everything("two of a stride", 6, 500, || {
         together(8, &[&[(0..8, true)], &[(4..8, true)]]);
     });
 }
 
 #[test]
-fn many_users_and_a_rebuild() {
+fn three_users_and_a_rebuild_are_all_served() {
     everything("three users, a rebuild", 1, 5_000, || {
         together(
             0,
@@ -104,7 +104,7 @@ fn many_users_and_a_rebuild() {
 
 /// A task that gives up while it waits lets those behind it by.
 #[test]
-fn one_that_gives_up_is_in_nobodys_way() {
+fn a_cancelled_waiter_blocks_no_later_request() {
     everything("gives up", 6, 300, || {
         let place = Place::new(0, 2);
         let (holds, quits) = (place.clone(), place.clone());

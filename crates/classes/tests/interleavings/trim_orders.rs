@@ -152,14 +152,14 @@ fn scene(users: &[&[Act]], fails: u32, wanted: [Option<u8>; 4]) {
 }
 
 #[test]
-fn r1_r2_a_user_beside_the_issuer() {
+fn a_write_after_a_delete_is_kept_while_the_issuer_runs() {
     everything("delete, write", 5, 1_000, || {
         scene(&[&[Delete(0..4), Write(1..3, 7)]], 0, [None, Some(7), Some(7), None]);
     });
 }
 
 #[test]
-fn r2_blocks_are_deleted_and_written_again_and_again() {
+fn the_last_write_is_kept_when_blocks_are_deleted_and_written_twice() {
     everything("delete, write, delete, write", 3, 1_000, || {
         let acts = [Delete(0..4), Write(1..2, 7), Delete(0..2), Write(0..4, 8)];
         scene(&[&acts], 0, [Some(8); 4]);
@@ -167,14 +167,14 @@ fn r2_blocks_are_deleted_and_written_again_and_again() {
 }
 
 #[test]
-fn r2_a_command_that_fails_is_not_sent_again_where_somebody_waits() {
+fn a_failed_command_is_not_repeated_over_a_waiting_write() {
     everything("delete, write, a command fails", 4, 1_000, || {
         scene(&[&[Delete(0..4), Write(1..3, 7)]], 1, [None, Some(7), Some(7), None]);
     });
 }
 
 #[test]
-fn r1_two_users_whose_blocks_merge_beside_the_issuer() {
+fn writes_of_two_users_are_kept_when_their_deletes_merge() {
     everything("two users", 2, 1_000, || {
         let one = [Delete(0..2), Write(1..2, 7)];
         let two = [Delete(2..4), Write(2..3, 9)];
@@ -184,7 +184,7 @@ fn r1_two_users_whose_blocks_merge_beside_the_issuer() {
 
 /// E4: the queue is shut beside a user: it waits for deletes in flight, and sends none afterwards.
 #[test]
-fn e4_shut_beside_a_user() {
+fn e4_shutting_the_queue_waits_for_deletes_in_flight_and_sends_no_more() {
     everything("shut", 3, 500, || {
         let place = Place::new(1);
         let (own, user) = (place.clone(), place.clone());

@@ -34,7 +34,7 @@ fn insert(world: &mut World, disk: &str) {
 }
 
 #[test]
-fn two_mirrors_on_one_disk_are_two_clients() {
+fn two_mirrors_on_one_disk_are_separate_clients() {
     let (mut world, _) = World::with("d0", vec![0; 4 * MIB], 512);
     for name in ["d1", "d2"] {
         world.disk(name, vec![0; MIB], 512);
@@ -75,7 +75,7 @@ fn two_mirrors_on_one_disk_are_two_clients() {
 
 /// Layers above learn that a scheduler gives each client its share; they then hold none back.
 #[test]
-fn who_shares_a_disk_out_is_known_above() {
+fn layers_above_learn_that_a_scheduler_shares_the_disk() {
     let (mut world, _) = World::with("d0", vec![0; 4 * MIB], 512);
     world.disk("d1", vec![0; MIB], 512);
     world.part("create", "d0", json!({ "scheme": "GPT" }));
@@ -102,7 +102,7 @@ fn who_shares_a_disk_out_is_known_above() {
 }
 
 #[test]
-fn passes_of_an_array_are_its_own() {
+fn verify_and_rebuild_of_an_array_are_clients_with_its_name() {
     let mut raid = raids::Raid::label(raids::INTEL, "RAID5", 3, json!({}));
     let (volume, set) = (raid.volume(), raid.set.clone());
     insert(&mut raid.world, "d0");

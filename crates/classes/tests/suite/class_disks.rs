@@ -27,7 +27,7 @@ fn bytes(n: u64) -> Value {
 }
 
 #[test]
-fn an_image_file_is_partitioned_and_used() {
+fn an_image_file_can_be_partitioned_and_written() {
     for size in SIZES {
         let scratch = Scratch::new(&format!("class-file-{size}"));
         let path = scratch.image("disk", 64 * MIB);
@@ -71,7 +71,7 @@ fn an_image_file_is_partitioned_and_used() {
 }
 
 #[test]
-fn a_disk_that_loses_its_cache_keeps_what_was_committed() {
+fn a_committed_table_survives_the_loss_of_the_disk_cache() {
     let mut w = World::new();
     let params = json!({ "size": 16 * MIB });
     let disks = add_disk(&mut w, "model", "ada0", &params);

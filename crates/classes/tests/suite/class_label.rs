@@ -20,7 +20,7 @@ fn kind(result: Result<String, Error>) -> Errno {
 }
 
 #[test]
-fn written_found_cleared() {
+fn a_label_can_be_written_found_and_cleared() {
     for size in SIZES {
         let (mut w, disk) = World::with("da0", vec![0; MIB], size);
         let said = label(&mut w, "label", "da0", json!({ "name": "usb" })).expect("label");
@@ -51,7 +51,7 @@ fn written_found_cleared() {
 }
 
 #[test]
-fn refusals_disturb_nobody() {
+fn a_refused_label_changes_nothing_and_does_not_disturb_users() {
     let (mut w, disk) = World::with("da0", vec![0; 16 * MIB], 512);
     w.part("create", "da0", json!({ "scheme": "gpt" }));
     w.part("add", "da0", json!({ "kind": "linux-data" }));
@@ -74,7 +74,7 @@ fn refusals_disturb_nobody() {
 }
 
 #[test]
-fn by_hand() {
+fn a_manual_label_writes_nothing_and_can_be_stopped() {
     let (mut w, disk) = World::with("da0", vec![0; MIB], 512);
     let said = label(&mut w, "create", "da0", json!({ "name": "usb" })).expect("create");
     assert_eq!(said, "label/usb created");

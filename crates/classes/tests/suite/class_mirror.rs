@@ -91,7 +91,7 @@ fn mirror_1_the_size_is_the_smallest_less_a_sector() {
 
 /// Properties that FreeBSD loses.
 #[test]
-fn properties_of_the_members_come_through() {
+fn properties_of_the_members_are_reported() {
     let mut bench = World::new();
     let mut world = World::new();
     for (name, takes) in [("d0", false), ("d1", true)] {
@@ -124,7 +124,7 @@ fn mirror_2_data_is_on_every_member() {
 }
 
 #[test]
-fn mirror_3_to_7_members_removed_one_after_the_other_and_data_still_right() {
+fn mirror_3_to_7_data_stays_correct_as_members_are_removed_one_by_one() {
     for balance in ["round-robin", "load", "split", "prefer"] {
         let (mut world, _) = mirror(3, json!({ "balance": balance }));
         let bytes = write_all(&mut world, 2);
@@ -143,7 +143,7 @@ fn mirror_3_to_7_members_removed_one_after_the_other_and_data_still_right() {
 }
 
 #[test]
-fn mirror_6_a_third_member_is_inserted_and_gets_everything() {
+fn mirror_6_an_inserted_third_member_receives_all_data() {
     let (mut world, _) = mirror(2, json!({ "balance": "split" }));
     let bytes = write_all(&mut world, 3);
     let new = world.disk("d2", noise(9, MIB - 512).into_iter().chain([0; 512]).collect(), 512);
@@ -154,7 +154,7 @@ fn mirror_6_a_third_member_is_inserted_and_gets_everything() {
 }
 
 #[test]
-fn label_keeps_what_the_first_provider_holds() {
+fn label_keeps_the_data_of_the_first_provider() {
     let mut world = World::new();
     let bytes: Vec<u8> = noise(4, MIB - 512).into_iter().chain([0; 512]).collect();
     world.disk("d0", bytes.clone(), 512);
@@ -166,7 +166,7 @@ fn label_keeps_what_the_first_provider_holds() {
 }
 
 #[test]
-fn members_are_dirty_before_the_first_write_and_clean_after_the_last_close() {
+fn members_are_dirty_from_the_first_write_to_the_last_close() {
     let (mut world, disks) = mirror(2, json!({}));
     assert!(disks.iter().all(|d| flags_of(d) & 1 == 0), "clean");
     let open = world.open("mirror/m", Access::WRITE);
@@ -180,7 +180,7 @@ fn members_are_dirty_before_the_first_write_and_clean_after_the_last_close() {
 /// B2 of members::load: a member that still looked busy after its reads had ended would lose the
 /// sequential reads that continue there.
 #[test]
-fn reads_that_go_on_stay_with_one_member_once_those_before_have_ended() {
+fn sequential_reads_stay_with_one_member() {
     let (mut world, disks) = mirror(2, json!({ "balance": "load" }));
     // The bytes of each member identify it.
     for (disk, byte) in disks.iter().zip([1, 2]) {
@@ -197,7 +197,7 @@ fn reads_that_go_on_stay_with_one_member_once_those_before_have_ended() {
 }
 
 #[test]
-fn mirror_10_eio_on_read_is_asked_elsewhere_and_the_member_is_locked_out() {
+fn mirror_10_eio_on_read_is_retried_elsewhere_and_drops_the_member() {
     let (mut world, disks) = mirror(2, json!({ "balance": "prefer" }));
     let bytes = write_all(&mut world, 5);
     let before = dump(&mut world, "d0")["genid"].as_u64().expect("a number");
@@ -223,7 +223,7 @@ fn mirror_10_eio_on_read_is_asked_elsewhere_and_the_member_is_locked_out() {
 }
 
 #[test]
-fn mirror_12_eio_on_write_kicks_the_member_before_the_write_is_acknowledged() {
+fn mirror_12_eio_on_write_drops_the_member_before_the_acknowledgement() {
     let (mut world, disks) = mirror(2, json!({}));
     write_all(&mut world, 6);
     let before = dump(&mut world, "d0")["genid"].as_u64().expect("a number");
@@ -254,7 +254,7 @@ fn mirror_12_eio_on_write_kicks_the_member_before_the_write_is_acknowledged() {
 }
 
 #[test]
-fn mirror_11_and_13_a_member_that_was_only_absent_comes_back_and_is_rebuilt() {
+fn mirror_11_and_13_an_absent_member_is_rebuilt_when_it_returns() {
     let (mut world, disks) = mirror(2, json!({}));
     write_all(&mut world, 7);
     let genid = dump(&mut world, "d0")["genid"].clone();
@@ -268,7 +268,7 @@ fn mirror_11_and_13_a_member_that_was_only_absent_comes_back_and_is_rebuilt() {
 }
 
 #[test]
-fn component_selection_the_newest_is_believed_in_any_order() {
+fn component_selection_uses_the_newest_members_in_any_order() {
     let (mut world, disks) = mirror(3, json!({}));
     write_all(&mut world, 9);
     world.lose("d2");
@@ -304,7 +304,7 @@ fn deactivated_members_wait_and_activated_ones_are_rebuilt() {
 }
 
 #[test]
-fn refusals_say_why() {
+fn refusals_give_the_reason() {
     let (mut world, disks) = mirror(2, json!({}));
     let as_it_was = disks[0].bytes();
     let copy = world.disk("copy", as_it_was.clone(), 512);
@@ -336,7 +336,7 @@ pub(crate) fn verified(world: &mut World) -> String {
 }
 
 #[test]
-fn verify_counts_what_differs_and_writes_only_when_asked_to() {
+fn verify_counts_differences_and_writes_only_with_repair() {
     let (mut world, disks) = mirror(3, json!({}));
     let bytes = write_all(&mut world, 12);
     world.verb("mirror", "verify", "m", json!({})).expect("begun");
@@ -364,7 +364,7 @@ fn verify_counts_what_differs_and_writes_only_when_asked_to() {
 }
 
 #[test]
-fn verify_goes_on_beside_writes_at_its_rate_and_can_be_ended() {
+fn verify_runs_during_writes_and_can_be_ended() {
     let (mut world, disks) = mirror(2, json!({}));
     world.verb("mirror", "verify", "m", json!({ "rate": 1 << 20 })).expect("begun");
     let again = world.verb("mirror", "verify", "m", json!({}));
@@ -382,7 +382,7 @@ fn verify_goes_on_beside_writes_at_its_rate_and_can_be_ended() {
 }
 
 #[test]
-fn a_bitmap_takes_its_room_and_a_version_that_freebsd_refuses() {
+fn a_bitmap_reduces_the_size_and_raises_the_metadata_version() {
     let (mut world, disks) = mirror(2, json!({ "bitmap": true }));
     assert_eq!(world.size("mirror/m"), (MIB - 512 - 512) as u64);
     let version = |d: &Disk| d.bytes()[MIB - 512 + 16];
@@ -421,7 +421,7 @@ fn able(disks: &[Disk], take: &[bool]) {
 }
 
 #[test]
-fn what_is_zeroed_is_zero_on_every_member_though_some_cannot() {
+fn zeroed_ranges_are_zero_on_members_without_write_zeroes_too() {
     for take in [[true, true, false], [false, true, false], [false, false, true], [false; 3]] {
         let (mut world, disks) = mirror(3, json!({}));
         let mut bytes = write_all(&mut world, 5);
@@ -441,7 +441,7 @@ fn what_is_zeroed_is_zero_on_every_member_though_some_cannot() {
 }
 
 #[test]
-fn one_made_by_hand_is_there_at_once_and_copies_its_first_member() {
+fn a_manual_mirror_exists_at_once_and_copies_its_first_member() {
     let mut world = World::new();
     let bytes = noise(7, MIB);
     world.disk("d0", bytes.clone(), 512);

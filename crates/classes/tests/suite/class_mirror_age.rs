@@ -27,7 +27,7 @@ fn runs(world: &mut World) {
 }
 
 #[test]
-fn halves_that_were_each_used_alone_are_not_put_together() {
+fn halves_that_were_each_used_alone_are_not_joined() {
     let (mut world, disks) = mirror(2, json!({}));
     write_all(&mut world, 30);
     world.verb("mirror", "stop", "m", json!({})).expect("stopped");
@@ -65,7 +65,7 @@ fn halves_that_were_each_used_alone_are_not_put_together() {
 }
 
 #[test]
-fn a_half_that_was_used_alone_is_not_taken_into_one_that_runs() {
+fn a_half_that_was_used_alone_is_refused_by_a_running_mirror() {
     let (mut world, disks) = mirror(2, json!({}));
     write_all(&mut world, 40);
     world.verb("mirror", "stop", "m", json!({})).expect("stopped");
@@ -89,7 +89,7 @@ fn a_half_that_was_used_alone_is_not_taken_into_one_that_runs() {
 }
 
 #[test]
-fn a_member_that_was_restored_from_a_clean_copy_of_itself_is_rebuilt() {
+fn a_member_restored_from_its_own_older_clean_copy_is_rebuilt() {
     for restored in [0, 1] {
         let (mut world, disks) = mirror(2, json!({}));
         write_all(&mut world, 50);

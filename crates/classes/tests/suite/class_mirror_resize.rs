@@ -10,7 +10,7 @@ use crate::class_mirror::{MIB, complete, mirror, noise, read_all, verified, writ
 use crate::world::World;
 
 #[test]
-fn resize_grows_to_what_the_members_have_now() {
+fn resize_grows_the_mirror_to_the_present_size_of_its_members() {
     let mut world = World::new();
     let disks = [1, 2].map(|mib| world.disk(&format!("d{}", mib - 1), vec![0; mib * MIB], 512));
     let members = json!({ "members": ["d1", "d0"] });
@@ -57,7 +57,7 @@ fn resize_grows_to_what_the_members_have_now() {
 }
 
 #[test]
-fn a_disk_with_larger_sectors_is_not_inserted_and_nothing_is_written_to_it() {
+fn insert_refuses_a_disk_with_larger_sectors_and_writes_nothing() {
     let (mut world, _) = mirror(2, json!({}));
     let large = world.disk("large", vec![0; 2 * MIB], 4096);
     for force in [false, true] {
@@ -71,7 +71,7 @@ fn a_disk_with_larger_sectors_is_not_inserted_and_nothing_is_written_to_it() {
 
 /// Data that is cut off is lost, so the mirror may not be open; then a smaller disk fits.
 #[test]
-fn resize_makes_a_closed_mirror_smaller_and_a_smaller_disk_fits() {
+fn resize_shrinks_a_closed_mirror_so_that_a_smaller_disk_fits() {
     let (mut world, disks) = mirror(2, json!({}));
     let bytes = write_all(&mut world, 6);
     let half = MIB / 2;
@@ -109,7 +109,7 @@ fn resize_makes_a_closed_mirror_smaller_and_a_smaller_disk_fits() {
 
 /// The space added holds something else on each member.
 #[test]
-fn resize_makes_what_is_added_the_same_before_anybody_has_it() {
+fn resize_makes_added_space_equal_before_the_size_grows() {
     let (mut world, disks) = mirror(2, json!({ "region": 65536 }));
     let bytes = noise(5, MIB / 2);
     let open = world.open("mirror/m", Access::WRITE);

@@ -11,7 +11,7 @@ use crate::world::World;
 
 /// `configure -h` and `-d`, and the output of `create -n`.
 #[test]
-fn names_are_stored_and_forgotten_again_and_nothing_is_rebuilt_unasked() {
+fn hardcoded_names_can_be_stored_and_removed_without_a_rebuild() {
     let (mut world, _) = mirror(2, json!({}));
     let home = |world: &mut World, disk: &str| dump(world, disk)["hardcoded"].clone();
     assert_eq!(home(&mut world, "d1"), json!(""));
@@ -35,7 +35,7 @@ fn names_are_stored_and_forgotten_again_and_nothing_is_rebuilt_unasked() {
 
 /// S1: the one that was away comes back with the record of before, in either order.
 #[test]
-fn settings_that_change_while_a_member_is_away_outlive_its_return() {
+fn changed_settings_persist_when_an_absent_member_returns() {
     for order in [[0, 1], [1, 0]] {
         let (mut world, disks) = mirror(2, json!({ "balance": "load" }));
         let bytes = write_all(&mut world, 1);
@@ -60,7 +60,7 @@ fn settings_that_change_while_a_member_is_away_outlive_its_return() {
 }
 
 #[test]
-fn changes_that_members_away_would_lack_are_refused() {
+fn changes_that_absent_members_would_lack_are_refused() {
     let (mut world, _) = mirror(2, json!({}));
     world.lose("d1");
     for params in [
@@ -79,7 +79,7 @@ fn changes_that_members_away_would_lack_are_refused() {
 
 /// A start of the daemon with a section that says otherwise than the records, and a member away.
 #[test]
-fn a_mirror_that_waits_for_a_member_takes_declared_settings_when_it_starts() {
+fn declared_settings_apply_when_a_mirror_starts_after_waiting() {
     let (mut world, disks) = mirror(2, json!({ "balance": "load" }));
     world.verb("mirror", "stop", "m", json!({})).expect("stopped");
     let mut again = World::new();
@@ -118,7 +118,7 @@ fn redeclare(
 }
 
 #[test]
-fn a_member_that_is_away_is_replaced_under_a_user() {
+fn an_absent_member_can_be_replaced_while_the_mirror_is_open() {
     let (mut world, _) = mirror(2, json!({}));
     let new = world.disk("d2", vec![0; MIB], 512);
     let open = world.open("mirror/m", Access { r: 1, w: 1, e: 0 });
@@ -145,7 +145,7 @@ fn a_member_that_is_away_is_replaced_under_a_user() {
 }
 
 #[test]
-fn changes_of_members_that_would_lose_something_are_foreseen_and_refused() {
+fn foresee_and_redeclare_refuse_member_changes_that_would_lose_data() {
     let (mut world, _) = mirror(2, json!({}));
     write_all(&mut world, 3);
     let mut held = vec![0; MIB];
@@ -179,7 +179,7 @@ fn changes_of_members_that_would_lose_something_are_foreseen_and_refused() {
 /// How far the writes of a new member's disk come before it fails: its old label is cleared, then
 /// its record is written.
 #[test]
-fn a_member_that_is_away_is_given_up_only_when_the_new_one_is_in() {
+fn an_absent_member_is_expected_until_its_replacement_is_inserted() {
     for writes in [0, 1, 2] {
         let (mut world, disks) = mirror(2, json!({}));
         let bytes = write_all(&mut world, 4);
@@ -215,7 +215,7 @@ fn redeclare_badly(world: &mut World, (from, to): (&[&str], &[&str])) {
 /// S2: a section that changed while the mirror was off has the same effect as one that changed
 /// while it was in use.
 #[test]
-fn a_section_means_the_same_at_a_start_and_as_a_change() {
+fn a_section_has_the_same_effect_at_a_start_and_as_a_change() {
     let all = [
         json!({}),
         json!({ "no_failsync": true }),

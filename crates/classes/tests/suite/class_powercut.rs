@@ -66,7 +66,7 @@ fn image(size: u32, verbs: &[(&str, &str, Value)]) -> Vec<u8> {
 }
 
 #[test]
-fn a_gpt_survives() {
+fn a_gpt_survives_a_power_cut_at_any_step() {
     for size in SIZES {
         let add = |n| json!({ "kind": "linux-data", "align": bytes(MIB), "size": bytes(n * MIB) });
         let start = [
@@ -88,7 +88,7 @@ fn a_gpt_survives() {
 }
 
 #[test]
-fn an_mbr_and_its_chain_survive() {
+fn an_mbr_and_its_chain_survive_a_power_cut_at_any_step() {
     for size in SIZES {
         let logical = json!({ "kind": "linux-data", "size": bytes(MIB) });
         let start = [
@@ -112,7 +112,7 @@ fn an_mbr_and_its_chain_survive() {
 }
 
 #[test]
-fn a_commit_that_failed_is_tried_again_or_undone() {
+fn a_failed_commit_can_be_repeated_or_undone() {
     let add = json!({ "kind": "linux-data", "align": bytes(MIB), "size": bytes(2 * MIB) });
     let start = [("create", "ada0", json!({ "scheme": "gpt" })), ("add", "ada0", add.clone())];
     let image = image(512, &start);
@@ -146,7 +146,7 @@ fn a_commit_that_failed_is_tried_again_or_undone() {
 }
 
 #[test]
-fn a_disk_lost_while_it_is_edited() {
+fn loss_of_a_disk_discards_its_pending_edits() {
     let (mut w, _) = World::with("ada0", vec![0; 16 * MIB], 512);
     w.part("create", "ada0", json!({ "scheme": "gpt", "commit": false }));
     w.part("add", "ada0", json!({ "kind": "linux-data", "commit": false }));

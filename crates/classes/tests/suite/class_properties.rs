@@ -116,7 +116,7 @@ fn rows() -> Vec<(&'static str, Value, Said, Said)> {
 }
 
 #[test]
-fn what_members_say_is_told_upward() {
+fn properties_of_members_are_reported_upward() {
     let mut wrong = Vec::new();
     for (class, with, same, mixed) in rows() {
         for (disks, wanted) in [([SPINS, SPINS], same), ([SPINS, OTHER], mixed)] {
@@ -140,7 +140,7 @@ const LAYERS: [&str; 5] = ["part", "nop", "trim", "sched", "label"];
 
 /// A layer on one disk is that disk, but for where its blocks begin.
 #[test]
-fn what_one_disk_says_comes_through_a_layer() {
+fn properties_of_one_disk_pass_through_a_layer() {
     let mut wrong = Vec::new();
     for class in LAYERS {
         for disk in [SPINS, OTHER] {
@@ -166,7 +166,7 @@ fn what_one_disk_says_comes_through_a_layer() {
 /// Changes below a layer in use are reported above: a disk gets another physical path, a path
 /// another state.
 #[test]
-fn what_changes_below_a_layer_is_heard_above_it() {
+fn attribute_changes_below_a_layer_are_reported_above_it() {
     for class in LAYERS {
         let mut world = world(&[SPINS]);
         let name = make(&mut world, class, &json!({}));
@@ -188,7 +188,7 @@ fn what_changes_below_a_layer_is_heard_above_it() {
 
 /// A disk that grows is larger above, unless something is kept at its end.
 #[test]
-fn what_grows_below_a_layer_is_larger_above_it() {
+fn growth_of_a_disk_passes_through_layers() {
     for class in ["nop", "trim", "sched"] {
         let (mut world, disk) = World::with("d0", vec![0; 3 * MIB], 512);
         let name = make(&mut world, class, &json!({}));

@@ -10,7 +10,7 @@ use crate::raids::{self, DDF, INTEL, Raid, noise};
 use crate::world::{self, World};
 
 #[test]
-fn every_level_holds_what_is_written_and_is_found_again() {
+fn every_level_stores_its_data_and_is_found_again() {
     for (format, levels) in [(INTEL, raids::INTEL_LEVELS), (DDF, raids::DDF_LEVELS)] {
         for (level, disks) in levels {
             let mut raid = Raid::label(format, level, *disks, json!({ "strip": 8192 }));
@@ -27,7 +27,7 @@ fn every_level_holds_what_is_written_and_is_found_again() {
 }
 
 #[test]
-fn redundant_levels_live_without_a_disk_and_it_is_rebuilt_when_it_is_back() {
+fn redundant_levels_work_without_a_disk_and_rebuild_it_on_return() {
     for (format, level, disks) in raids::REDUNDANT {
         let mut raid = Raid::label(format, level, *disks, json!({ "strip": 8192 }));
         let bytes = noise(2, raid.size());
@@ -50,7 +50,7 @@ fn redundant_levels_live_without_a_disk_and_it_is_rebuilt_when_it_is_back() {
 }
 
 #[test]
-fn two_parities_live_without_any_two_disks() {
+fn two_parities_tolerate_the_loss_of_any_two_disks() {
     for level in ["RAID6-LA", "RAID6-RA", "RAID6-LS"] {
         let mut raid = Raid::label(DDF, level, 5, json!({ "strip": 4096, "size": 1 << 20 }));
         raid.write(0, &noise(3, raid.size()));
@@ -71,7 +71,7 @@ fn two_parities_live_without_any_two_disks() {
 /// Properties that FreeBSD loses: where blocks of the disks begin, the identity, support for
 /// DELETE.
 #[test]
-fn properties_of_the_disks_come_through() {
+fn properties_of_the_disks_are_reported() {
     let mut bench = World::new();
     let mut world = World::new();
     for name in ["d0", "d1"] {
@@ -98,7 +98,7 @@ fn properties_of_the_disks_come_through() {
 }
 
 #[test]
-fn a_spare_takes_the_place_of_a_disk_that_fails() {
+fn a_spare_replaces_a_failed_disk() {
     for format in [INTEL, DDF] {
         let mut raid = Raid::label(format, "RAID5", 3, json!({ "strip": 8192 }));
         raid.write(0, &noise(4, raid.size()));
@@ -114,7 +114,7 @@ fn a_spare_takes_the_place_of_a_disk_that_fails() {
 
 /// B2 of members::load, as a mirror's test of that name.
 #[test]
-fn reads_that_go_on_stay_with_one_copy_once_those_before_have_ended() {
+fn sequential_reads_stay_with_one_copy() {
     let mut raid = Raid::label(INTEL, "RAID1", 2, json!({}));
     for (disk, byte) in raid.disks.iter().zip([1, 2]) {
         disk.put(0, &[byte; 1 << 20]);
@@ -131,7 +131,7 @@ fn reads_that_go_on_stay_with_one_copy_once_those_before_have_ended() {
 }
 
 #[test]
-fn a_disk_goes_to_the_array_that_it_is_inserted_into_whoever_remembers_it() {
+fn a_disk_joins_the_array_into_which_it_is_inserted() {
     let mut raid = Raid::label(INTEL, "RAID1", 2, json!({}));
     for name in ["e0", "e1", "free"] {
         raid.world.disk(name, vec![0; 3 << 20], 512);
@@ -157,7 +157,7 @@ fn a_disk_goes_to_the_array_that_it_is_inserted_into_whoever_remembers_it() {
 }
 
 #[test]
-fn a_read_error_is_answered_by_the_others_and_a_write_error_drops_the_disk() {
+fn a_read_error_is_served_by_other_disks_and_a_write_error_drops_the_disk() {
     for level in ["RAID1", "RAID5"] {
         let disks = if level == "RAID1" { 2 } else { 3 };
         let mut raid = Raid::label(INTEL, level, disks, json!({ "strip": 8192 }));
@@ -175,7 +175,7 @@ fn a_read_error_is_answered_by_the_others_and_a_write_error_drops_the_disk() {
 }
 
 #[test]
-fn a_disk_that_is_pulled_while_its_record_is_written_has_not_failed() {
+fn a_disk_pulled_during_a_record_write_is_not_marked_failed() {
     for format in [INTEL, DDF] {
         let mut raid = Raid::label(format, "RAID1", 2, json!({}));
         let open = raid.open(Access::WRITE);
@@ -199,7 +199,7 @@ fn a_disk_that_is_pulled_while_its_record_is_written_has_not_failed() {
 }
 
 #[test]
-fn the_volume_is_dirty_before_the_first_write_and_clean_after_the_last_close() {
+fn a_volume_is_dirty_from_the_first_write_to_the_last_close() {
     for format in [INTEL, DDF] {
         let mut raid = Raid::label(format, "RAID5", 3, json!({ "strip": 8192 }));
         let dirty = |raid: &mut Raid| raid.record(0)["volumes"][0]["dirty"] == json!(true);
@@ -214,7 +214,7 @@ fn the_volume_is_dirty_before_the_first_write_and_clean_after_the_last_close() {
 }
 
 #[test]
-fn a_dirty_volume_with_parity_that_lacks_a_disk_is_started_only_by_force() {
+fn a_dirty_parity_volume_without_a_disk_starts_only_by_force() {
     let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
     raid.write(0, &noise(6, raid.size()));
     let open = raid.open(Access::WRITE);
@@ -236,7 +236,7 @@ fn a_dirty_volume_with_parity_that_lacks_a_disk_is_started_only_by_force() {
 }
 
 #[test]
-fn after_a_crash_parity_is_made_right() {
+fn parity_is_repaired_after_a_crash() {
     let mut raid = Raid::label(INTEL, "RAID5", 4, json!({ "strip": 4096 }));
     raid.write(0, &noise(7, raid.size()));
     let open = raid.open(Access::WRITE);
@@ -266,7 +266,7 @@ fn tear(raid: &Raid, disk: usize) {
 }
 
 #[test]
-fn a_torn_record_is_made_up_for_by_the_other_disks() {
+fn a_torn_record_is_repaired_from_the_other_disks() {
     for (level, count) in [("RAID0", 3), ("RAID1E", 3), ("RAID10", 4), ("RAID5", 3)] {
         let mut raid = Raid::label(INTEL, level, count, json!({ "strip": 8192 }));
         raid.write(0, &noise(21, raid.size()));
@@ -288,7 +288,7 @@ fn a_torn_record_is_made_up_for_by_the_other_disks() {
 }
 
 #[test]
-fn a_torn_record_that_is_newer_than_the_others_is_not_overruled() {
+fn a_torn_record_newer_than_the_others_prevents_an_unforced_start() {
     let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
     let old: Vec<Vec<u8>> = raid.disks.iter().map(|d| d.bytes()).collect();
     raid.write(0, &noise(22, raid.size()));
@@ -317,7 +317,7 @@ fn a_torn_record_that_is_newer_than_the_others_is_not_overruled() {
 
 /// A start by force counts beyond the torn record, so that record prevents no later start.
 #[test]
-fn what_was_started_by_force_without_a_torn_record_needs_no_force_again() {
+fn a_start_forced_despite_a_torn_record_needs_no_force_again() {
     let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
     let old: Vec<Vec<u8>> = raid.disks.iter().map(|d| d.bytes()).collect();
     for _ in 0..3 {
@@ -342,7 +342,7 @@ fn what_was_started_by_force_without_a_torn_record_needs_no_force_again() {
 /// together with the running members. One that has left is judged by the record that it had then: a
 /// higher number means that it was used elsewhere.
 #[test]
-fn a_torn_record_that_comes_later_is_judged_by_its_number() {
+fn a_torn_record_that_arrives_late_is_judged_by_its_generation() {
     let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
     raid.write(0, &noise(27, raid.size()));
     raid.stop();
@@ -369,7 +369,7 @@ fn a_torn_record_that_comes_later_is_judged_by_its_number() {
 }
 
 #[test]
-fn a_disk_whose_record_was_torn_when_it_was_pulled_is_taken_back() {
+fn a_pulled_disk_with_a_torn_record_is_accepted_on_return() {
     let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
     raid.write(0, &noise(23, raid.size()));
     for written in [false, true] {
@@ -389,7 +389,7 @@ fn a_disk_whose_record_was_torn_when_it_was_pulled_is_taken_back() {
 }
 
 #[test]
-fn several_volumes_on_one_set_of_disks() {
+fn several_volumes_share_one_set_of_disks() {
     let mut raid = Raid::label(INTEL, "RAID1", 2, json!({ "size": 1 << 20 }));
     raid.write(0, &noise(8, raid.size()));
     let more = json!({ "label": "more", "level": "RAID0", "strip": 8192 });
@@ -415,7 +415,7 @@ fn several_volumes_on_one_set_of_disks() {
 }
 
 #[test]
-fn a_disk_that_is_removed_is_cleared_and_not_expected_any_more() {
+fn a_removed_disk_is_cleared_and_no_longer_expected() {
     let mut raid = Raid::label(DDF, "RAID1", 2, json!({ "size": 1 << 20 }));
     raid.write(0, &noise(10, raid.size()));
     let remove = |raid: &mut Raid, name: &str| {
@@ -475,7 +475,7 @@ fn bad_input_is_refused_with_the_reason_and_nothing_is_written() {
 }
 
 #[test]
-fn a_half_that_was_used_without_the_other_is_not_copied_over() {
+fn a_half_that_was_used_alone_is_not_overwritten() {
     let mut raid = Raid::label(INTEL, "RAID1", 2, json!({}));
     raid.write(0, &noise(11, raid.size()));
     raid.stop();
@@ -501,7 +501,7 @@ fn a_half_that_was_used_without_the_other_is_not_copied_over() {
 }
 
 #[test]
-fn a_name_means_one_volume_whatever_else_is_there_or_comes_first() {
+fn a_volume_name_is_independent_of_other_arrays_and_of_order() {
     let bytes = [noise(16, 8192), noise(17, 8192)];
     let arrays = [0, 1].map(|n: usize| {
         let mut raid = Raid::label(INTEL, "RAID1", 2, json!({}));
@@ -540,7 +540,7 @@ fn a_name_means_one_volume_whatever_else_is_there_or_comes_first() {
 }
 
 #[test]
-fn odd_labels_make_safe_names_and_are_understood_by_verbs() {
+fn odd_labels_become_safe_names_that_verbs_accept() {
     let mut world = world::World::new();
     for disk in ["d0", "d1", "d2", "d3"] {
         world.disk(disk, vec![0; 3 << 20], 512);
@@ -579,7 +579,7 @@ fn the_same_disk_by_another_name_is_refused() {
 }
 
 #[test]
-fn a_disk_with_a_long_serial_number_is_known_again_when_it_is_back() {
+fn a_disk_with_a_long_serial_number_is_recognised_on_return() {
     let mut raid = Raid::label(INTEL, "RAID1", 2, json!({}));
     raid.write(0, &noise(13, raid.size()));
     raid.stop();

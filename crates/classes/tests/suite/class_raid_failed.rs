@@ -26,7 +26,7 @@ fn ghosts(raid: &Raid) -> Vec<String> {
 }
 
 #[test]
-fn who_was_failed_by_hand_is_not_said_to_have_failed_and_comes_back_as_is_said() {
+fn a_disk_failed_by_hand_returns_by_the_printed_commands() {
     for (format, level, count) in KINDS {
         let mut raid = Raid::label(format, level, count, json!({ "strip": 8192 }));
         raid.write(0, &noise(1, raid.size()));
@@ -49,7 +49,7 @@ fn who_was_failed_by_hand_is_not_said_to_have_failed_and_comes_back_as_is_said()
 }
 
 #[test]
-fn one_that_failed_a_request_is_said_to_have() {
+fn a_disk_that_failed_a_request_is_reported_so() {
     let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
     raid.disks[1].0.lock().expect("media").cut_at = Some(0);
     raid.write(0, &noise(3, raid.size()));
@@ -77,7 +77,7 @@ fn a_deleted_array_leaves_no_record_on_disks_that_failed() {
 }
 
 #[test]
-fn what_cannot_be_cleared_is_named_with_the_way_to_clear_it() {
+fn delete_names_a_disk_it_cannot_clear_and_the_command_to_clear_it() {
     for (format, level, count) in KINDS {
         let mut raid = Raid::label(format, level, count, json!({ "strip": 8192 }));
         raid.disks[1].0.lock().expect("media").cut_at = Some(0);
@@ -102,7 +102,7 @@ fn what_cannot_be_cleared_is_named_with_the_way_to_clear_it() {
 /// Two halves of a pair, each used alone, and then together again: they are not put together, and
 /// the half that the operator names is kept, whichever is the newer.
 #[test]
-fn after_a_split_brain_the_half_that_is_named_is_kept() {
+fn the_half_that_the_operator_names_is_kept_after_a_split_brain() {
     for (format, level) in [(INTEL, "RAID1"), (DDF, "RAID1")] {
         for kept in [0, 1] {
             let raid = Raid::label(format, level, 2, json!({}));

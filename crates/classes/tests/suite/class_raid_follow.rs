@@ -40,7 +40,7 @@ fn follow(world: &mut World, disk: &str, with: Value) -> Result<Value, geom::Err
 }
 
 #[test]
-fn disks_that_all_grew_are_an_array_again_with_all_that_they_held() {
+fn an_array_whose_disks_all_grew_is_found_with_all_its_data() {
     for (format, level, count) in KINDS {
         let what = format!("{format} {level}");
         let mut raid = filled(format, level, *count);
@@ -69,7 +69,7 @@ fn disks_that_all_grew_are_an_array_again_with_all_that_they_held() {
 }
 
 #[test]
-fn one_that_grew_comes_back_to_the_array_that_runs_without_it() {
+fn a_disk_that_grew_returns_to_the_degraded_array() {
     for (format, level, count) in KINDS.iter().filter(|kind| kind.1 != "RAID0") {
         let what = format!("{format} {level}");
         let mut raid = filled(format, level, *count);
@@ -90,7 +90,7 @@ fn one_that_grew_comes_back_to_the_array_that_runs_without_it() {
 }
 
 #[test]
-fn whenever_the_power_goes_the_verb_can_be_typed_again() {
+fn follow_can_be_repeated_after_a_power_cut_at_any_step() {
     for (format, level, count) in [(INTEL, "RAID5", 3), (DDF, "RAID1", 2)] {
         let mut raid = filled(format, level, count);
         grown(&mut raid, &[1], MIB / 4);
@@ -134,7 +134,7 @@ fn whenever_the_power_goes_the_verb_can_be_typed_again() {
 }
 
 #[test]
-fn what_is_no_record_of_a_smaller_disk_is_left_alone() {
+fn follow_moves_only_the_record_of_a_smaller_disk() {
     let mut raid = filled(INTEL, "RAID1", 2);
     let was = raid.disks[0].bytes().len();
     let there = follow(&mut raid.world, "d0", json!({})).expect_err("in use");

@@ -56,7 +56,7 @@ fn differing(one: &[u8], other: &[u8]) -> usize {
 }
 
 #[test]
-fn after_a_crash_the_log_is_replayed_and_nothing_is_resynced() {
+fn a_crash_replays_the_log_and_resyncs_nothing() {
     // Parity of a row far behind that is wrong: it would be made right by a resync.
     let wrong = STRIP * 30 + 7;
     let turn = |raid: &Raid| {
@@ -76,7 +76,7 @@ fn after_a_crash_the_log_is_replayed_and_nothing_is_resynced() {
 }
 
 #[test]
-fn without_a_disk_it_starts_and_what_that_disk_held_is_right() {
+fn a_volume_with_a_log_starts_without_a_disk_and_has_its_data() {
     for lost in [1, 2] {
         let here: Vec<usize> = (0..3).filter(|i| *i != lost).collect();
         let mut again = cut(&here);
@@ -93,7 +93,7 @@ fn without_a_disk_it_starts_and_what_that_disk_held_is_right() {
 }
 
 #[test]
-fn a_log_that_cannot_be_believed_is_not_replayed() {
+fn an_invalid_log_is_not_replayed() {
     let put = |raid: &Raid, bytes: &[u8]| raid.disks[2].put(place(raid), bytes);
     let area = |raid: &Raid, disk: usize| {
         raid.disks[disk].bytes()[place(raid)..][..ppl::AREA as usize].to_vec()
@@ -162,7 +162,7 @@ fn whole_row(row: u64, slot: u32) -> Entry {
 }
 
 #[test]
-fn it_is_kept_for_intels_raid5_alone() {
+fn a_log_is_accepted_only_for_intel_raid5() {
     for (format, level) in [(INTEL, "RAID1"), (DDF, "RAID5")] {
         let mut world = world::World::new();
         let len = 36 << 20;

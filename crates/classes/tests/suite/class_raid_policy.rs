@@ -69,7 +69,7 @@ fn starts_less(raid: &mut Raid) -> bool {
 }
 
 #[test]
-fn a_log_is_kept_from_then_on_and_a_crash_costs_no_resync() {
+fn a_log_is_kept_after_the_change_and_a_crash_costs_no_resync() {
     let mut raid = raid5(true);
     assert_eq!(raid.policy(), "resync");
     let mut without = raid.cut(2, &[0, 2]);
@@ -92,7 +92,7 @@ fn a_log_is_kept_from_then_on_and_a_crash_costs_no_resync() {
 }
 
 #[test]
-fn what_is_in_a_log_that_was_not_kept_for_a_while_is_not_believed() {
+fn an_outdated_log_is_not_replayed_after_it_is_enabled_again() {
     let mut raid = raid5(true);
     raid.change("ppl");
     let open = raid.open(Access::WRITE);
@@ -116,7 +116,7 @@ fn what_is_in_a_log_that_was_not_kept_for_a_while_is_not_believed() {
 }
 
 #[test]
-fn it_is_refused_where_there_is_no_log_or_no_room_or_no_order() {
+fn ppl_is_refused_without_support_or_room_or_when_degraded() {
     for (format, level, disks) in [(INTEL, "RAID1", 2), (DDF, "RAID5", 3)] {
         let mut raid = Raid::label(format, level, disks, json!({ "strip": STRIP }));
         assert_eq!(raid.policy(), "resync");

@@ -19,7 +19,7 @@ fn grow(raid: &mut Raid, disk: usize, by: usize) {
 }
 
 #[test]
-fn a_disk_that_grows_is_found_again() {
+fn an_array_whose_disks_grow_is_found_again() {
     for (format, level, count) in raids::REDUNDANT {
         for by in [512, 1 << 20] {
             let mut raid = Raid::label(format, level, *count, json!({ "strip": 8192 }));
@@ -38,7 +38,7 @@ fn a_disk_that_grows_is_found_again() {
 }
 
 #[test]
-fn one_that_grew_while_the_array_was_written_and_left_is_found_again() {
+fn a_disk_that_grew_during_writes_and_left_is_rebuilt_on_return() {
     for (format, level) in [(INTEL, "RAID5"), (DDF, "RAID5-LS")] {
         let mut raid = Raid::label(format, level, 3, json!({ "strip": 8192 }));
         let open = raid.open(Access::WRITE);
@@ -56,7 +56,7 @@ fn one_that_grew_while_the_array_was_written_and_left_is_found_again() {
 }
 
 #[test]
-fn intel_says_how_large_it_is_now() {
+fn intel_records_contain_the_new_size_of_a_grown_disk() {
     let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
     grow(&mut raid, 2, 1 << 20);
     let record = record(&raid.disks[0]);
@@ -105,7 +105,7 @@ fn forge(disks: &[Disk], change: impl Fn(&mut Record)) {
 }
 
 #[test]
-fn a_log_that_is_not_kept_is_off_while_the_volume_is_dirty() {
+fn a_linux_log_that_is_not_kept_is_marked_off_while_dirty() {
     let mut raid = logged("RAID5", 3);
     assert_eq!(policies(&raid), [PPL; 3]);
     let line = raid.show("Volume");
@@ -130,7 +130,7 @@ fn a_log_that_is_not_kept_is_off_while_the_volume_is_dirty() {
 }
 
 #[test]
-fn a_log_that_is_not_read_is_named_where_it_would_help() {
+fn an_unread_linux_log_is_mentioned_when_parity_may_be_wrong() {
     let mut raid = logged("RAID5", 3);
     raid.stop();
     forge(&raid.disks, |record| record.volumes[0].dirty |= 1);
@@ -174,7 +174,7 @@ fn writes_to_a_volume_without_redundancy_write_no_record() {
 
 /// A stop while a volume is open and was just written.
 #[test]
-fn records_are_clean_after_rest_whole_and_degraded() {
+fn records_are_clean_after_rest_of_complete_and_degraded_volumes() {
     for (format, level, count) in raids::REDUNDANT {
         for degraded in [false, true] {
             let what = format!("{format} {level}, degraded {degraded}");

@@ -74,7 +74,7 @@ fn filled(format: &str, level: &str, disks: usize) -> Raid {
 }
 
 #[test]
-fn parity_that_is_not_that_of_its_row_is_found_and_made_anew_only_when_asked() {
+fn wrong_parity_is_found_and_repaired_only_on_request() {
     for (format, level, disks) in PARITY {
         let mut raid = filled(format, level, *disks);
         let what = format!("{format} {level} of {disks}");
@@ -108,7 +108,7 @@ fn parity_that_is_not_that_of_its_row_is_found_and_made_anew_only_when_asked() {
 }
 
 #[test]
-fn of_several_strips_that_are_wrong_none_is_written_unless_parity_is_forced() {
+fn several_wrong_strips_are_repaired_only_with_forced_parity() {
     for (level, disks) in [("RAID6-LA", 4), ("RAID6-LS", 5)] {
         let mut raid = filled(DDF, level, disks);
         for (one, two) in (0..disks).flat_map(|one| (one + 1..disks).map(move |two| (one, two))) {
@@ -140,7 +140,7 @@ fn of_several_strips_that_are_wrong_none_is_written_unless_parity_is_forced() {
 }
 
 #[test]
-fn a_strip_that_cannot_be_read_is_not_made_of_a_row_in_which_another_is_wrong() {
+fn an_unreadable_strip_is_not_rebuilt_from_a_row_with_a_wrong_strip() {
     let mut raid = filled(DDF, "RAID6-LA", 5);
     raid.disks[0].put(AT, &noise(90, 512));
     let unread = raid.disks[1].bytes();
@@ -157,7 +157,7 @@ fn a_strip_that_cannot_be_read_is_not_made_of_a_row_in_which_another_is_wrong() 
 }
 
 #[test]
-fn copies_that_differ_are_found_and_become_like_the_first_only_when_asked() {
+fn differing_copies_are_found_and_repaired_only_on_request() {
     for (format, level, disks) in COPIES {
         let mut raid = filled(format, level, *disks);
         let what = format!("{format} {level} of {disks}");
@@ -186,7 +186,7 @@ fn copies_that_differ_are_found_and_become_like_the_first_only_when_asked() {
 }
 
 #[test]
-fn what_cannot_be_read_is_counted_and_written_anew_from_the_others() {
+fn unreadable_sectors_are_counted_and_rewritten_from_other_disks() {
     for (format, level, disks) in COPIES.iter().chain(PARITY) {
         let mut raid = filled(format, level, *disks);
         let what = format!("{format} {level} of {disks}");
@@ -211,7 +211,7 @@ fn what_cannot_be_read_is_counted_and_written_anew_from_the_others() {
 }
 
 #[test]
-fn users_write_beside_it_at_its_rate_and_it_can_be_ended() {
+fn verify_runs_during_writes_and_can_be_ended() {
     for (format, level, disks) in COPIES.iter().chain(PARITY) {
         let mut raid = filled(format, level, *disks);
         let what = format!("{format} {level} of {disks}");
@@ -242,7 +242,7 @@ fn users_write_beside_it_at_its_rate_and_it_can_be_ended() {
 }
 
 #[test]
-fn only_what_is_in_order_is_compared_and_it_says_why_it_ended() {
+fn only_complete_redundant_volumes_are_compared() {
     for (format, level, disks) in [(INTEL, "RAID1", 2), (INTEL, "RAID5", 3), (DDF, "RAID6-LA", 4)] {
         let mut raid = filled(format, level, disks);
         raid.begin(json!({ "rate": 1 << 20 })).expect("begun");

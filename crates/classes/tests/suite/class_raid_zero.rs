@@ -60,7 +60,7 @@ fn ranges(size: usize) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn zeroes_are_zeroes_and_parity_is_right_without_any_disk() {
+fn zeroed_ranges_read_as_zeroes_without_any_one_disk() {
     for (format, level, count) in PARITY {
         for disks in [Disks::Zero, Disks::Cannot, Disks::Mixed] {
             if disks == Disks::Mixed && *level != "RAID6-LA" {
@@ -81,7 +81,7 @@ fn zeroes_are_zeroes_and_parity_is_right_without_any_disk() {
 }
 
 #[test]
-fn a_volume_that_lacks_a_disk_and_is_rebuilt_then_has_its_zeroes() {
+fn ranges_zeroed_while_degraded_are_zero_after_the_rebuild() {
     for (format, level, count) in PARITY {
         let mut raid = array(format, level, *count, Disks::Zero);
         for lost in [0, count - 1] {
@@ -102,7 +102,7 @@ fn a_volume_that_lacks_a_disk_and_is_rebuilt_then_has_its_zeroes() {
 }
 
 #[test]
-fn disks_that_can_are_told_to_zero_whole_rows() {
+fn whole_rows_are_zeroed_by_disks_that_support_it() {
     let mut raid = array(INTEL, "RAID5", 3, Disks::Zero);
     let size = raid.size();
     let steps = |raid: &Raid| raid.disks[1].0.lock().expect("media").steps;
@@ -118,7 +118,7 @@ fn disks_that_can_are_told_to_zero_whole_rows() {
 }
 
 #[test]
-fn delete_is_offered_and_reads_as_zeroes_where_all_disks_do() {
+fn delete_is_supported_and_reads_as_zeroes_if_all_disks_do() {
     for (format, level, count) in PARITY {
         let mut raid = array(format, level, *count, Disks::Zero);
         let says = |raid: &Raid, name| raid.world.text(&raid.volume(), name).expect("an attribute");
@@ -142,7 +142,7 @@ fn delete_is_offered_and_reads_as_zeroes_where_all_disks_do() {
 }
 
 #[test]
-fn a_disk_that_fails_to_zero_is_dropped_and_the_others_have_it() {
+fn a_disk_that_fails_to_zero_is_dropped_and_the_range_is_zero() {
     let mut raid = array(INTEL, "RAID5", 3, Disks::Zero);
     let open = raid.open(Access::WRITE);
     raid.world.write(&open, 0, &raid.model[..512]).expect("marked");
@@ -157,7 +157,7 @@ fn a_disk_that_fails_to_zero_is_dropped_and_the_others_have_it() {
 }
 
 #[test]
-fn copies_are_equal_though_some_disks_cannot_zero() {
+fn copies_are_equal_although_some_disks_cannot_zero() {
     for (level, count) in [("RAID1", 2), ("RAID10", 4), ("RAID1E", 3)] {
         let mut raid = array(INTEL, level, count, Disks::Mixed);
         for (at, len) in ranges(raid.size()) {

@@ -67,7 +67,7 @@ fn concat_1_and_2_the_size_is_the_sum_and_data_reads_back() {
 }
 
 #[test]
-fn stripe_1_and_2_the_smallest_decides_and_data_reads_back() {
+fn stripe_1_and_2_the_smallest_member_sets_the_size_and_data_reads_back() {
     let (mut world, disks) = whole("stripe", "create", &[1, 2, 3], json!({ "strip": 16384 }));
     assert_eq!(world.size("stripe/w"), 3_145_728);
     holds(&mut world, "stripe/w");
@@ -79,7 +79,7 @@ fn stripe_1_and_2_the_smallest_decides_and_data_reads_back() {
 }
 
 #[test]
-fn concat_append_1_and_2_it_grows_while_it_is_open_and_keeps_its_label() {
+fn concat_append_1_and_2_size_grows_while_open_and_the_label_is_kept() {
     for verb in ["create", "label"] {
         let (mut world, _) = whole("concat", verb, &[1, 1], json!({}));
         let open = world.open("concat/w", Access::WRITE);
@@ -106,7 +106,7 @@ fn concat_append_1_and_2_it_grows_while_it_is_open_and_keeps_its_label() {
 }
 
 #[test]
-fn a_labelled_whole_is_put_together_again_in_any_order() {
+fn labelled_members_are_assembled_in_any_order_of_arrival() {
     for class in ["stripe", "concat"] {
         let (mut world, made) = whole(class, "label", &[1, 2, 2], json!({}));
         let name = format!("{class}/w");
@@ -135,7 +135,7 @@ fn a_labelled_whole_is_put_together_again_in_any_order() {
 }
 
 #[test]
-fn a_lost_member_takes_the_whole_along_and_brings_it_back() {
+fn a_stripe_is_lost_with_a_member_and_returns_with_it() {
     let (mut world, made) = whole("stripe", "label", &[1, 1], json!({}));
     holds(&mut world, "stripe/w");
     let open = world.open("stripe/w", Access::WRITE);
@@ -153,7 +153,7 @@ fn a_lost_member_takes_the_whole_along_and_brings_it_back() {
 }
 
 #[test]
-fn a_second_disk_for_the_same_slot_is_refused_and_nothing_is_written_to_it() {
+fn a_second_disk_for_the_same_slot_is_refused_and_not_written() {
     let (mut world, made) = whole("stripe", "label", &[1, 1], json!({}));
     let copy = world.disk("copy", made[0].bytes(), 512);
     assert!(
@@ -205,7 +205,7 @@ fn labels_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn what_stands_on_the_whole_is_not_found_on_a_member() {
+fn a_table_of_a_stripe_is_not_found_on_its_member() {
     let (mut world, made) = whole("stripe", "label", &[4, 4], json!({}));
     world.part("create", "stripe/w", json!({ "scheme": "gpt" }));
     world.part("add", "stripe/w", json!({ "kind": "linux-data" }));
@@ -221,7 +221,7 @@ fn what_stands_on_the_whole_is_not_found_on_a_member() {
 }
 
 #[test]
-fn members_are_protected_and_stopping_lets_them_go() {
+fn members_are_protected_until_the_geom_is_stopped() {
     let (mut world, _) = whole("concat", "label", &[1, 1], json!({}));
     let refused = world.try_open("d0", Access::WRITE).err().expect("held");
     assert_eq!(refused.kind, Errno::Perm);
@@ -243,7 +243,7 @@ fn members_are_protected_and_stopping_lets_them_go() {
 }
 
 #[test]
-fn labelling_refuses_what_would_be_lost_and_what_cannot_be() {
+fn label_refuses_to_overwrite_data_and_rejects_bad_parameters() {
     let mut world = World::new();
     let made = disks(&mut world, &[1, 1]);
     made[1].put(MIB - 512, b"something of value");
@@ -273,7 +273,7 @@ fn labelling_refuses_what_would_be_lost_and_what_cannot_be() {
 }
 
 #[test]
-fn properties_come_through() {
+fn properties_are_reported() {
     let (world, _) = whole("stripe", "label", &[1, 1], json!({ "strip": 131_072 }));
     assert_eq!(world.text("stripe/w", "GEOM::candelete").as_deref(), Some("0"));
     let ident = world.text("stripe/w", "GEOM::ident").expect("an identity");
@@ -286,7 +286,7 @@ fn properties_come_through() {
 
 /// A power cut amid `append` leaves some labels that speak of two members and some of three.
 #[test]
-fn concat_append_cut_short_is_the_old_whole_and_never_none() {
+fn concat_append_interrupted_by_a_power_cut_leaves_the_old_concat() {
     let mut world = World::new();
     let disks: Vec<Disk> =
         (0..3).map(|i| world.disk(&format!("d{i}"), vec![0; 64 << 10], 512)).collect();
@@ -342,7 +342,7 @@ fn concat_append_that_cannot_write_a_label_changes_nothing() {
 
 /// The label moves to the new end of a member that grows, and the added space is used.
 #[test]
-fn labelled_members_that_grow_keep_their_labels() {
+fn labels_move_to_the_new_end_of_members_that_grow() {
     let mut world = World::new();
     let disks: Vec<Disk> =
         (0..4).map(|i| world.disk(&format!("d{i}"), vec![0; 64 << 10], 512)).collect();

@@ -33,7 +33,7 @@ fn kinds() -> [(&'static str, Value); 2] {
 }
 
 #[test]
-fn nothing_of_the_whole_is_found_on_a_member_while_it_is_stopped() {
+fn no_content_of_a_stopped_geom_is_found_on_its_members() {
     for (class, with) in kinds() {
         let mut world = World::new();
         let (whole, name) = stacked(&mut world, class, &with);
@@ -57,7 +57,7 @@ fn nothing_of_the_whole_is_found_on_a_member_while_it_is_stopped() {
 }
 
 #[test]
-fn a_member_that_is_cleared_is_a_disk_of_its_own() {
+fn a_cleared_member_of_a_stopped_geom_is_tasted_by_itself() {
     for (class, with) in kinds() {
         let mut world = World::new();
         let (_, name) = stacked(&mut world, class, &with);

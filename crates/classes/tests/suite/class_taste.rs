@@ -62,7 +62,7 @@ fn a_real_disk_is_found_by_tasting() {
 }
 
 #[test]
-fn every_class_says_why() {
+fn every_class_reports_why_it_claimed_or_refused() {
     let scratch = Scratch::new("class-why");
     let (mut world, _) = World::with("ada0", real_disk(&scratch, 512), 512);
     world.disk("empty", vec![0; MIB], 512);
@@ -94,7 +94,7 @@ fn real_disk_copy(scratch: &Scratch) -> Vec<u8> {
 }
 
 #[test]
-fn writes_through_a_partition_land_where_they_must() {
+fn writes_through_a_partition_reach_the_right_sectors() {
     for size in SIZES {
         let scratch = Scratch::new(&format!("class-write-{size}"));
         let (mut world, disk) = World::with("ada0", real_disk(&scratch, size), size);
@@ -121,7 +121,7 @@ fn writes_through_a_partition_land_where_they_must() {
 }
 
 #[test]
-fn a_writer_of_the_disk_takes_the_partitions_away_until_it_closes() {
+fn opening_the_disk_for_writing_removes_its_partitions_until_close() {
     let scratch = Scratch::new("class-spoil");
     let (mut world, disk) = World::with("ada0", real_disk(&scratch, 512), 512);
     let all = world.names();
@@ -149,7 +149,7 @@ fn a_writer_of_the_disk_takes_the_partitions_away_until_it_closes() {
 }
 
 #[test]
-fn names_vanish_under_a_writer_and_come_back() {
+fn labels_are_removed_while_their_provider_is_written_and_return() {
     let scratch = Scratch::new("class-labels");
     let (mut world, _) = World::with("ada0", real_disk(&scratch, 512), 512);
     let all = world.names();
@@ -188,7 +188,7 @@ fn names_vanish_under_a_writer_and_come_back() {
 }
 
 #[test]
-fn a_lost_disk_takes_everything_with_it() {
+fn a_lost_disk_removes_all_geoms_above_it() {
     let scratch = Scratch::new("class-orphan");
     let (mut world, _) = World::with("ada0", real_disk(&scratch, 512), 512);
     let part = world.open("ada0p2", Access::WRITE);
@@ -208,7 +208,7 @@ fn a_lost_disk_takes_everything_with_it() {
 }
 
 #[test]
-fn tables_stand_inside_partitions() {
+fn tables_inside_partitions_are_found() {
     for size in SIZES {
         let scratch = Scratch::new(&format!("class-cascade-{size}"));
         // An MBR with an extended partition and two logical ones.
@@ -251,7 +251,7 @@ fn tables_stand_inside_partitions() {
 }
 
 #[test]
-fn damaged_tables_are_found_and_say_so() {
+fn damaged_tables_are_found_and_reported_as_corrupt() {
     let scratch = Scratch::new("class-damage");
     let bytes = real_disk(&scratch, 512);
     let mut one = bytes.clone();

@@ -41,7 +41,7 @@ fn table(world: &mut World, name: &str) -> classes::part::request::TableView {
 }
 
 #[test]
-fn a_gpt_from_nothing_to_nothing() {
+fn a_gpt_is_created_edited_and_destroyed() {
     for size in SIZES {
         let scratch = Scratch::new(&format!("class-verbs-gpt-{size}"));
         let path = scratch.path().join("judge");
@@ -95,7 +95,7 @@ fn a_gpt_from_nothing_to_nothing() {
 }
 
 #[test]
-fn an_mbr_with_logical_partitions() {
+fn an_mbr_with_logical_partitions_is_created_and_edited() {
     for size in SIZES {
         let scratch = Scratch::new(&format!("class-verbs-mbr-{size}"));
         let path = scratch.path().join("judge");
@@ -156,7 +156,7 @@ fn two_partitions(size: u32) -> (World, Disk) {
 }
 
 #[test]
-fn what_is_open_is_busy_and_may_grow() {
+fn an_open_partition_is_busy_but_may_grow() {
     for size in SIZES {
         let scratch = Scratch::new(&format!("class-verbs-open-{size}"));
         let (mut w, disk) = two_partitions(size);
@@ -285,7 +285,7 @@ fn two_phases() {
 }
 
 #[test]
-fn create_loses_nothing_unasked() {
+fn create_overwrites_existing_content_only_on_request() {
     let scratch = Scratch::new("class-verbs-create");
     let volume = scratch.image("volume", 16 * MIB as u64);
     run_on(&volume, 512, "mkfs.btrfs", &["-q", "-f", "-L", "data", "--mixed", "@"], "");
@@ -331,7 +331,7 @@ fn create_loses_nothing_unasked() {
 }
 
 #[test]
-fn recover_writes_the_bad_copy_anew() {
+fn recover_rewrites_the_damaged_copy() {
     for size in SIZES {
         let scratch = Scratch::new(&format!("class-verbs-recover-{size}"));
         for at in [size as usize, 32 * MIB - size as usize] {
@@ -358,7 +358,7 @@ fn recover_writes_the_bad_copy_anew() {
 }
 
 #[test]
-fn the_table_follows_a_disk_that_grows() {
+fn a_table_extends_to_the_new_end_of_a_grown_disk() {
     for size in SIZES {
         let scratch = Scratch::new(&format!("class-verbs-grow-{size}"));
         let (mut w, disk) = two_partitions(size);
@@ -407,7 +407,7 @@ fn a_disk_that_shrinks_under_a_partition_loses_the_table() {
 }
 
 #[test]
-fn alignment_is_warned_about() {
+fn add_warns_about_misalignment() {
     let mut w = World::new();
     let disk = Disk::default();
     disk.0.lock().expect("media").bytes = vec![0; 32 * MIB];
@@ -424,7 +424,7 @@ fn alignment_is_warned_about() {
 }
 
 #[test]
-fn the_whole_contract_as_the_control_path_sends_it() {
+fn requests_in_the_form_of_the_control_path_are_accepted() {
     let (mut w, _) = World::with("ada0", vec![0; 16 * MIB], 512);
     let mut send = |params: Value| w.verb("part", "", "", params);
     let create = json!({ "op": "create", "provider": "ada0", "scheme": "gpt", "entries": null,
@@ -445,7 +445,7 @@ fn the_whole_contract_as_the_control_path_sends_it() {
 }
 
 #[test]
-fn others_tables_are_edited() {
+fn tables_of_other_tools_can_be_edited() {
     for size in SIZES {
         let scratch = Scratch::new(&format!("class-verbs-theirs-{size}"));
         let path = scratch.image("theirs", 32 * MIB as u64);

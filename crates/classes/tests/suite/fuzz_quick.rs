@@ -109,7 +109,7 @@ fn every_target_survives_its_corpus_and_mutations() {
 }
 
 #[test]
-fn every_target_is_whole() {
+fn every_target_has_its_fuzz_entry_point() {
     each_is_whole("class_", TARGETS.iter().map(|(name, ..)| *name));
 }
 

@@ -122,7 +122,7 @@ fn partitioned(sector: u32, verbs: &[(&str, &str, Value)]) -> Vec<u8> {
 }
 
 #[test]
-fn partition_tables() {
+fn an_interrupted_wipe_of_partition_tables_can_be_repeated() {
     for sector in [512, 4096] {
         let add = |kind: &str| json!({ "kind": kind, "size": { "bytes": 2 * MIB } });
         let image = partitioned(
@@ -159,7 +159,7 @@ fn partition_tables() {
 }
 
 #[test]
-fn a_table_in_a_mirror() {
+fn an_interrupted_wipe_of_a_table_in_a_mirror_can_be_repeated() {
     let (mut w, disk) = World::with("d0", vec![0; 8 * MIB], 512);
     w.verb("mirror", "label", "m", json!({ "members": ["d0"] })).expect("labelled");
     w.part("create", "mirror/m", json!({ "scheme": "gpt" }));
@@ -169,7 +169,7 @@ fn a_table_in_a_mirror() {
 }
 
 #[test]
-fn records_of_raid() {
+fn an_interrupted_wipe_of_raid_records_can_be_repeated() {
     for (format, kind) in [(INTEL, "imsm"), (DDF, "ddf")] {
         let mut raid = Raid::label(format, "RAID1", 2, json!({}));
         raid.stop();
@@ -188,7 +188,7 @@ fn holding(parts: &[(usize, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn what_linux_keeps_disks_for() {
+fn an_interrupted_wipe_of_linux_signatures_can_be_repeated() {
     for sector in [512, 4096] {
         // LUKS2: a header and its copy; LVM2: the label in the second of four sectors.
         let luks = holding(&[(0, b"LUKS\xba\xbe\0\x02"), (0x4000, b"SKUL\xba\xbe\0\x02")]);

@@ -90,7 +90,7 @@ fn tail(back: u64) -> u64 {
 }
 
 #[test]
-fn raid_of_firmware() {
+fn firmware_raid_members() {
     let adaptec = block(512, &[(0, b"\x37\xfc\x4d\x1e"), (256, b"DPTM")]);
     strict("adaptec", "adaptec_raid_member", &BOTH, &[(tail(1), adaptec)]);
     built("lsi", "lsi_mega_raid_member", &BOTH, &[(tail(1), b"$XIDE$".to_vec())]);
@@ -126,7 +126,7 @@ fn words(bytes: &[u8]) -> u16 {
 }
 
 #[test]
-fn promise_in_all_its_places() {
+fn promise_raid_at_every_known_offset() {
     for back in [63, 255, 256, 16, 399, 591, 675, 735, 911, 974, 991, 951, 3087] {
         let record = b"Promise Technology, Inc.".to_vec();
         built("promise", "promise_fasttrack_raid_member", &[512], &[(tail(back), record)]);
@@ -149,7 +149,7 @@ fn ddf_in_the_last_and_the_257th_sector_from_the_end() {
 }
 
 #[test]
-fn drbd_and_its_helpers() {
+fn drbd_drbdmanage_and_drbdproxy() {
     for magic in [0x6b, 0x6c, 0x6d] {
         let record =
             block(512, &[(60, &[0x83, 0x74, 2, magic]), (64, &[0, 0, 0, 72]), (82, &[0x10, 0])]);
@@ -180,7 +180,7 @@ fn befs(at: u64, big: bool) -> [(u64, Vec<u8>); 2] {
 }
 
 #[test]
-fn file_systems_of_other_systems() {
+fn file_systems_of_other_operating_systems() {
     for (at, big) in [(0, false), (512, false), (0, true), (512, true)] {
         strict("befs", "befs", &BOTH, &befs(at, big));
     }
@@ -207,7 +207,7 @@ fn file_systems_of_other_systems() {
 }
 
 #[test]
-fn file_systems_of_flash_and_zones() {
+fn file_systems_for_flash_and_zoned_devices() {
     let mut ubi = block(64, &[(0, b"UBI#\x01"), (18, &[8, 0]), (22, &[16, 0])]);
     let sum = crc(IEEE, &ubi[..60]);
     ubi[60..].copy_from_slice(&sum.to_be_bytes());
@@ -224,7 +224,7 @@ fn file_systems_of_flash_and_zones() {
 }
 
 #[test]
-fn bitlocker_in_all_its_places() {
+fn bitlocker_at_every_known_offset() {
     let places: [u64; 3] = [MIB, 5 * MIB, 9 * MIB];
     let words: Vec<u8> = places.iter().flat_map(|at| at.to_le_bytes()).collect();
     let fve = || b"-FVE-FS-\x40\0\x02\0".to_vec();
@@ -246,7 +246,7 @@ fn bitlocker_in_all_its_places() {
 }
 
 #[test]
-fn journals_and_logs_on_devices_of_their_own() {
+fn journals_and_logs_on_separate_devices() {
     let scratch = Scratch::new("signs-logs");
     for sector in BOTH {
         let path = scratch.image("jbd", SIZE);
@@ -336,7 +336,7 @@ fn bfs_and_suspended_machines() {
 }
 
 #[test]
-fn tables_of_other_systems() {
+fn partition_tables_of_other_operating_systems() {
     let entry = |name: &[u8], start: u32, len: u32| {
         let (start, len) = (start.to_be_bytes(), len.to_be_bytes());
         [&[1], name, &start, &len].concat()
@@ -383,7 +383,7 @@ fn windows_dynamic_disks() {
 }
 
 #[test]
-fn bcache_and_bcachefs_are_told_apart() {
+fn bcache_and_bcachefs_are_distinguished() {
     let bcache = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
     let bcachefs = b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef";
     let record = block(512, &[(8, &[8]), (16, &[1]), (24, bcache)]);
@@ -411,7 +411,7 @@ fn bcache_and_bcachefs_are_told_apart() {
 }
 
 #[test]
-fn chance_and_blank_disks_are_not_claimed() {
+fn random_and_blank_disks_are_not_claimed() {
     let scratch = Scratch::new("signs-chance");
     let mut seed = Seed(0x1a2b);
     for fill in [None, Some(0), Some(0xff), Some(0x55), Some(0x01)] {

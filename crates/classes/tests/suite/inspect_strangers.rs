@@ -75,7 +75,7 @@ fn tables() {
 }
 
 #[test]
-fn a_table_left_by_a_smaller_disk_and_by_one_with_other_sectors() {
+fn tables_of_smaller_disks_and_other_sector_sizes_are_found() {
     let scratch = Scratch::new("inspect-stale");
     let path = scratch.image("grown", 64 * MIB);
     run_on(&path, 512, "sgdisk", &["-n", "1:0:0", "@"], "");
@@ -142,7 +142,7 @@ fn offsets(answer: &Value, key: &str) -> Vec<u64> {
 }
 
 #[test]
-fn the_verb_refuses_says_and_clears() {
+fn wipe_requires_consent_refuses_open_disks_and_clears_the_rest() {
     let scratch = Scratch::new("inspect-verb");
     for sector in [512_u32, 4096] {
         let path = scratch.image("disk", 64 * MIB);
@@ -186,7 +186,7 @@ fn the_verb_refuses_says_and_clears() {
 }
 
 #[test]
-fn members_and_labels_of_ours() {
+fn our_own_members_and_labels_are_found() {
     let (mut w, disk) = World::with("ada0", vec![0; 16 << 20], 512);
     w.disk("ada1", vec![0; 16 << 20], 512);
     let members = json!({ "members": ["ada0", "ada1"] });
@@ -218,7 +218,7 @@ fn fat_with_entry(path: &std::path::Path, sector: u32, bits: &str) {
 }
 
 #[test]
-fn fat_that_looks_like_an_empty_mbr_is_fat() {
+fn a_fat_volume_that_resembles_an_empty_mbr_is_reported_as_fat() {
     let scratch = Scratch::new("inspect-fat-mbr");
     for sector in [512, 4096] {
         for (bits, mib) in [("12", 8), ("16", 64), ("32", 320)] {
@@ -260,7 +260,7 @@ fn partitions_cannot_be_added_over_a_fat_volume() {
 }
 
 #[test]
-fn partitions_are_not_hidden_by_a_fat_volume_that_was_there() {
+fn partitions_are_found_over_the_remains_of_a_fat_volume() {
     let scratch = Scratch::new("inspect-fat-old");
     let path = scratch.image("disk", 64 * MIB);
     run_on(&path, 512, "mkfs.vfat", &["-I", "--mbr=no", "-F", "16", "@"], "");

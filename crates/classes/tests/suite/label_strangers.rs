@@ -134,7 +134,7 @@ fn iso9660() {
 }
 
 #[test]
-fn generic_written_by_us_beside_a_file_system() {
+fn our_generic_label_is_found_beside_a_file_system() {
     let scratch = Scratch::new("label-generic");
     for size in SIZES {
         let path = scratch.image("image", 16 * MIB);
@@ -156,7 +156,7 @@ fn write(path: &Path, offset: u64, bytes: &[u8]) {
 }
 
 #[test]
-fn names_of_a_gpt_come_from_its_entries() {
+fn gpt_labels_are_read_from_the_partition_entries() {
     use classes::part::params::{Add, Create};
     use classes::part::{Media, Scheme, Table, plan};
     let scratch = Scratch::new("label-gpt");

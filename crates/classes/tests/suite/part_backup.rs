@@ -59,7 +59,7 @@ const GPT: &str = "label: gpt\nlabel-id: 11111111-2222-4333-8444-555566667777\nf
     size=2MiB, type=DEADBEEF-0000-4000-8000-000000000001\n";
 
 #[test]
-fn a_gpt_comes_back() {
+fn a_gpt_is_restored() {
     for sector in SIZES {
         let scratch = Scratch::new(&format!("part-backup-gpt-{sector}"));
         let path = scratch.image("theirs", 64 * MIB as u64);
@@ -98,7 +98,7 @@ fn a_gpt_comes_back() {
 }
 
 #[test]
-fn labels_only_when_asked_for() {
+fn labels_are_restored_only_on_request() {
     let (mut w, _) = World::with("ada0", vec![0; 16 * MIB], 512);
     let text = "# of another disk\n\nGPT 128\n  1 efi 2048 2048 esp [bootonce]\n";
     restore(&mut w, "ada0", text, json!({})).expect("restored");
@@ -108,7 +108,7 @@ fn labels_only_when_asked_for() {
 }
 
 #[test]
-fn an_mbr_and_its_chain_come_back() {
+fn an_mbr_and_its_chain_are_restored() {
     let script = "label: dos\nlabel-id: 0x1234abcd\nsize=4MiB, type=83, bootable\n\
         size=40MiB, type=f\nsize=4MiB, type=9f\nsize=5MiB, type=82\nsize=6MiB, type=83\n";
     for sector in SIZES {
@@ -134,7 +134,7 @@ fn an_mbr_and_its_chain_come_back() {
 }
 
 #[test]
-fn a_disklabel_comes_back() {
+fn a_disklabel_is_restored() {
     let (mut w, _) = World::with("ada0", vec![0; 32 * MIB], 512);
     w.part("create", "ada0", json!({ "scheme": "bsd", "entries": 20 }));
     for index in [1, 2, 20] {
@@ -149,7 +149,7 @@ fn a_disklabel_comes_back() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_line_and_field_and_nothing_is_written() {
+fn errors_name_line_and_field_and_nothing_is_written() {
     let head = "GPT 128\n1 efi 2048 2048\n";
     let cases: &[(&str, Errno, &[&str])] = &[
         ("", Errno::Inval, &["line 1", "scheme"]),
@@ -217,7 +217,7 @@ fn what_is_wrong_is_said_with_line_and_field_and_nothing_is_written() {
 }
 
 #[test]
-fn what_is_there_is_lost_only_by_force_and_what_is_open_never() {
+fn restore_overwrites_only_with_force_and_never_an_open_partition() {
     let text = "GPT 128\n1 linux-data 2048 2048\n2 linux-data 4096 2048\n";
     let (mut w, disk) = World::with("ada0", vec![0; 16 * MIB], 512);
     restore(&mut w, "ada0", text, json!({})).expect("restored");
@@ -249,7 +249,7 @@ fn what_is_there_is_lost_only_by_force_and_what_is_open_never() {
 }
 
 #[test]
-fn on_all_of_them_or_on_none() {
+fn restore_changes_all_named_providers_or_none() {
     let text = "GPT 128\n1 linux-data 2048 20000\n";
     let (mut w, one) = World::with("da1", vec![0; 16 * MIB], 512);
     let two = Disk::default();
@@ -277,7 +277,7 @@ fn on_all_of_them_or_on_none() {
 
 /// A file system in front of the first partition goes, the data of the partition stays.
 #[test]
-fn the_data_of_a_lost_table_stays() {
+fn restore_keeps_the_data_of_a_partition_whose_table_was_lost() {
     let scratch = Scratch::new("part-backup-lost");
     let path = scratch.image("swap", 16 * MIB as u64);
     run_on(&path, 512, "mkswap", &["-q", "-L", "old", "@"], "");
@@ -297,7 +297,7 @@ fn the_data_of_a_lost_table_stays() {
 
 /// Random tables: the backup, as text and as JSON, makes the same table.
 #[test]
-fn any_table_is_its_backup() {
+fn any_table_equals_its_restored_backup() {
     for seed in 0..200 {
         let mut seed = Seed(seed);
         let sector = if seed.below(2) == 0 { 512 } else { 4096 };
@@ -342,7 +342,7 @@ const ODD: &[u8] = b"0123456789 [],=#{}\"\\\nx!";
 
 /// Damaged text and JSON: refused, or a table that can be written.
 #[test]
-fn damage_is_refused_or_harmless() {
+fn a_damaged_backup_is_refused_or_gives_a_valid_table() {
     let media = Media::plain(1 << 16, 512);
     let text = "GPT 128\n1 efi 2048 2048 EFI [bootme,bit50]\n2 linux-data 4096 60000 x\n";
     let json = "{\"scheme\":\"EBR\",\"entries\":256,\"partitions\":[{\"index\":1,\"kind\":\"efi\",\
@@ -385,7 +385,7 @@ fn plan(table: &Table) -> String {
 }
 
 #[test]
-fn a_damaged_table_is_backed_up_as_it_would_be_recovered() {
+fn a_damaged_table_is_backed_up_in_its_recovered_form() {
     let scratch = Scratch::new("part-backup-damaged");
     let path = scratch.image("theirs", 64 * MIB as u64);
     let mut bytes = theirs(&path, 512, GPT);

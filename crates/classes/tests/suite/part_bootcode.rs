@@ -73,7 +73,7 @@ const MBR: &str = "label: dos\nlabel-id: 0xdeadbeef\nstart=2048, size=4MiB, type
     size=4MiB, type=41\nsize=40MiB, type=f\n5 : size=6MiB, type=82\n";
 
 #[test]
-fn nothing_else_changes_and_strangers_read_the_table_as_before() {
+fn only_the_boot_area_changes_and_other_tools_read_the_same_table() {
     let scratch = Scratch::new("part-bootcode");
     for (script, serial) in [(GPT, 0), (MBR, 4)] {
         for sector in SIZES {
@@ -97,7 +97,7 @@ fn nothing_else_changes_and_strangers_read_the_table_as_before() {
 }
 
 #[test]
-fn serial_and_short_code() {
+fn an_mbr_serial_is_kept_and_short_code_is_padded_with_zeroes() {
     let scratch = Scratch::new("part-bootcode-serial");
     let (mut w, disk) = theirs(&scratch, 512, MBR);
     let before = disk.bytes();
@@ -117,7 +117,7 @@ fn serial_and_short_code() {
 }
 
 #[test]
-fn a_gpt_with_a_blank_first_sector_gets_one_that_protects_it() {
+fn a_gpt_with_a_blank_first_sector_gets_a_protective_mbr() {
     let scratch = Scratch::new("part-bootcode-blank");
     let (_, disk) = theirs(&scratch, 512, GPT);
     let mut image = disk.bytes();
@@ -140,7 +140,7 @@ fn bsd(sector: u32) -> (World, Disk) {
 }
 
 #[test]
-fn a_bsd_label_stays_where_it_is() {
+fn boot_code_leaves_a_bsd_label_unchanged() {
     for sector in SIZES {
         let (mut w, disk) = bsd(sector);
         let (before, at) = (disk.bytes(), sector as usize);
@@ -164,7 +164,7 @@ fn a_bsd_label_stays_where_it_is() {
 }
 
 #[test]
-fn strangers_read_the_label_in_a_slice_as_before() {
+fn boot_code_in_a_slice_keeps_the_label_readable_by_other_tools() {
     let scratch = Scratch::new("part-bootcode-slice");
     let (mut w, disk) = World::with("ada0", vec![0; 64 * MIB], 512);
     w.part("create", "ada0", json!({ "scheme": "mbr" }));
@@ -191,7 +191,7 @@ fn strangers_read_the_label_in_a_slice_as_before() {
 }
 
 #[test]
-fn code_of_a_partition() {
+fn partition_code_is_written_only_inside_its_partition() {
     let scratch = Scratch::new("part-bootcode-part");
     for sector in SIZES {
         let (mut w, disk) = theirs(&scratch, sector, GPT);
@@ -220,7 +220,7 @@ fn code_of_a_partition() {
 }
 
 #[test]
-fn it_waits_and_is_forgotten_with_the_other_edits() {
+fn boot_code_waits_for_commit_and_is_undone_with_other_edits() {
     let scratch = Scratch::new("part-bootcode-wait");
     let (mut w, disk) = theirs(&scratch, 512, GPT);
     let before = disk.bytes();
@@ -276,7 +276,7 @@ fn it_waits_and_is_forgotten_with_the_other_edits() {
 /// bootcode.rs, O2, through the verbs: until the table with the new partition is written, the old
 /// content of that place is unchanged, at any power cut.
 #[test]
-fn a_cut_commit_has_written_no_code_over_what_the_old_table_has() {
+fn a_power_cut_leaves_no_code_over_partitions_of_the_old_table() {
     let scratch = Scratch::new("part-bootcode-cut");
     let old = theirs(&scratch, 512, GPT).1;
     old.put(MIB, &[0xda; 512 << 10]);
@@ -311,7 +311,7 @@ fn a_cut_commit_has_written_no_code_over_what_the_old_table_has() {
 }
 
 #[test]
-fn users_hear_that_what_is_in_the_partition_changed() {
+fn a_partition_is_tasted_again_after_its_code_is_written() {
     let scratch = Scratch::new("part-bootcode-taste");
     let (mut w, _) = theirs(&scratch, 512, GPT);
     // A file system's boot sector, as some put it there: the partition has a name now.
@@ -324,7 +324,7 @@ fn users_hear_that_what_is_in_the_partition_changed() {
 }
 
 #[test]
-fn refusals() {
+fn invalid_code_and_open_partitions_are_refused() {
     let scratch = Scratch::new("part-bootcode-refused");
     let (mut w, disk) = theirs(&scratch, 512, GPT);
     let before = disk.bytes();
@@ -388,7 +388,7 @@ fn refusals() {
 }
 
 #[test]
-fn a_partition_in_the_boot_area_of_a_bsd_label() {
+fn boot_code_may_overwrite_only_some_types_of_boot_area_partition() {
     let media = Media::plain(20000, 512);
     let label = Table::create(media, &Create { scheme: Scheme::Bsd, entries: None }, [0; 16]);
     let mut image = support::Image::new(20000, 512);
@@ -458,7 +458,7 @@ fn boots(scratch: &Scratch, disk: &Disk) -> String {
 }
 
 #[test]
-fn what_was_written_boots() {
+fn the_written_code_boots() {
     let scratch = Scratch::new("part-bootcode-boots");
     // The code of the sector itself, and the serial amidst it.
     let (mut w, disk) = theirs(&scratch, 512, MBR);

@@ -25,7 +25,7 @@ fn add(table: &Table, kind: &str, start: Option<u64>, sectors: u64) -> (Table, u
 }
 
 #[test]
-fn strangers_read_ours() {
+fn other_tools_read_our_disklabel() {
     let scratch = Scratch::new("part-bsd-ours");
     let path = scratch.image("image", 64 * MIB);
     let table = made(64 * MIB / 512, 512);
@@ -51,7 +51,7 @@ fn strangers_read_ours() {
 }
 
 #[test]
-fn ours_read_strangers() {
+fn a_disklabel_written_by_fdisk_is_read() {
     let scratch = Scratch::new("part-bsd-theirs");
     let path = scratch.image("image", 64 * MIB);
     run_on(&path, 512, "sfdisk", &["-q", "@"], "label: dos\nstart=2048,type=a5\n");
@@ -74,7 +74,7 @@ fn ours_read_strangers() {
 
 /// They are named after their disk or slice.
 #[test]
-fn partitions_with_letters_follow_a_disk_that_has_another_name() {
+fn lettered_partitions_follow_the_new_name_of_a_renamed_disk() {
     let mut image = Image::new(20000, 512);
     let (table, _) = add(&made(20000, 512), "freebsd-ufs", Some(100), 50);
     image.apply(&part::plan(None, &table).expect("a plan"));
@@ -90,7 +90,7 @@ fn partitions_with_letters_follow_a_disk_that_has_another_name() {
 }
 
 #[test]
-fn offsets_counted_from_the_start_of_the_disk_are_understood_and_kept() {
+fn offsets_relative_to_the_start_of_the_disk_are_read_and_kept() {
     let mut image = Image::new(20000, 512);
     let (table, _) = add(&made(20000, 512), "freebsd-ufs", Some(100), 50);
     image.apply(&part::plan(None, &table).expect("a plan"));
@@ -114,7 +114,7 @@ fn offsets_counted_from_the_start_of_the_disk_are_understood_and_kept() {
 }
 
 #[test]
-fn refusals() {
+fn invalid_indexes_types_and_entry_counts_are_refused() {
     let table = made(20000, 512);
     let with = |index| Add { kind: "freebsd-ufs".into(), index: Some(index), ..Add::default() };
     assert!(table.add(&with(3), [0; 16]).is_err(), "c is the whole");
@@ -155,7 +155,7 @@ fn a_power_cut_leaves_the_old_or_the_new_label() {
 }
 
 #[test]
-fn inside_an_mbr() {
+fn a_disklabel_works_inside_an_mbr_slice() {
     for size in [512, 4096] {
         let (mut w, disk) = World::with("ada0", vec![0; 64 << 20], size);
         w.part("create", "ada0", json!({ "scheme": "mbr" }));

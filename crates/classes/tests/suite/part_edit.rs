@@ -29,7 +29,7 @@ fn refused(table: &Table, spec: &Add, want: K) {
 }
 
 #[test]
-fn show_prints_gparts_columns() {
+fn show_prints_the_columns_of_gpart() {
     let table = create(20_971_520, 512, Scheme::Gpt);
     let table = with(&table, &add("freebsd-boot", Some(40), Some(1024)));
     let spec =
@@ -134,7 +134,7 @@ fn open_partitions_are_guarded() {
 }
 
 #[test]
-fn alignment_is_the_users_else_the_stripe() {
+fn alignment_is_that_of_the_request_or_else_of_the_stripe() {
     let table = create(100_000, 512, Scheme::Gpt);
     let spec = Add { align: Some(Amount::Text("1m".into())), ..add("efi", None, Some(5000)) };
     let entry = &with(&table, &spec).entries()[0].clone();
@@ -148,7 +148,7 @@ fn alignment_is_the_users_else_the_stripe() {
 }
 
 #[test]
-fn attributes_of_each_scheme() {
+fn attributes_can_be_set_and_unset_in_each_scheme() {
     let set = |attrib: &str, index| Attribute { attrib: attrib.into(), index };
     let gpt = with(&create(10_000, 512, Scheme::Gpt), &add("efi", None, Some(100)));
     let on = gpt.attribute(&set("bootonce", Some(1)), true).expect("set");
@@ -182,7 +182,7 @@ fn written(table: &Table) -> Image {
 }
 
 #[test]
-fn an_mbr_written_over_a_gpt_wins_and_a_protective_one_does_not() {
+fn an_mbr_written_over_a_gpt_is_used_but_a_protective_mbr_is_not() {
     let gpt = with(&create(10_000, 512, Scheme::Gpt), &add("efi", None, Some(100)));
     let mut image = written(&gpt);
     let scheme = |image: &Image| image.probe(&Place::default()).map(|table| table.scheme());
@@ -203,7 +203,7 @@ fn an_mbr_written_over_a_gpt_wins_and_a_protective_one_does_not() {
 }
 
 #[test]
-fn what_is_no_table() {
+fn invalid_tables_are_refused_with_the_reason() {
     let mut image = Image::new(10_000, 512);
     let reason =
         |image: &Image, place: &Place| image.probe(place).map(|_| ()).map_err(|w| w.reason);
@@ -247,7 +247,7 @@ fn a_gpt_inside_a_partition() {
 }
 
 #[test]
-fn chains_that_bite_their_tail_or_end_in_nothing() {
+fn logical_chains_with_loops_or_broken_links_are_reported_and_repaired() {
     let place = Place {
         scheme: Some(Scheme::Mbr),
         kind: Some(Kind::Byte(5)),
@@ -288,7 +288,7 @@ fn chains_that_bite_their_tail_or_end_in_nothing() {
 }
 
 #[test]
-fn what_an_edit_does_not_name_is_kept() {
+fn fields_that_an_edit_does_not_name_are_kept() {
     let table = with(&create(10_000, 512, Scheme::Mbr), &add("ntfs", Some(63), Some(100)));
     let mut image = written(&table);
     let mut sector = image.held[&0].clone();
@@ -304,7 +304,7 @@ fn what_an_edit_does_not_name_is_kept() {
 }
 
 #[test]
-fn a_hybrid_sector_0_follows_and_any_other_is_kept() {
+fn a_hybrid_mbr_is_updated_and_any_other_first_sector_is_kept() {
     let table = with(&create(10_000, 512, Scheme::Gpt), &add("efi", Some(40), Some(100)));
     let table = with(&table, &add("apple-hfs", Some(200), Some(100)));
     let table = with(&table, &add("ms-basic-data", Some(400), Some(100)));

@@ -174,7 +174,7 @@ fn gctl_060_to_065_a_partition_in_use_stays() {
 
 /// `gpt create -p` writes the primary table alone.
 #[test]
-fn gctl_100_to_120_a_table_without_its_copy_is_not_edited() {
+fn gctl_100_to_120_a_gpt_without_its_backup_is_not_edited() {
     let (mut w, disk) = World::with("md0", vec![0; 1024 * 512], 512);
     w.part("create", "md0", json!({ "scheme": "gpt" }));
     w.lose("md0");
@@ -222,7 +222,7 @@ fn table_of_a_shorter_disk_is_shown_and_recovered() {
 
 /// Not upstream's: the first member of a stripe begins with the table of the whole.
 #[test]
-fn table_of_a_whole_is_not_taken_for_one_of_its_member() {
+fn a_table_of_a_stripe_is_not_attributed_to_its_first_member() {
     let (mut w, disk) = World::with("md0", vec![0; 2048 * 512], 512);
     w.part("create", "md0", json!({ "scheme": "gpt" }));
     w.part("add", "md0", json!({ "kind": "linux-data", "size": { "sectors": 100 } }));

@@ -12,7 +12,7 @@ fn table(world: &mut World, on: &str, scheme: &str, kind: &str) {
 }
 
 #[test]
-fn misc_a_disk_without_a_place_gives_none_to_its_partitions() {
+fn misc_partitions_of_a_disk_without_a_physpath_have_none() {
     let mut world = World::new();
     for name in ["d0", "d1"] {
         world.disk(name, vec![0; 4 * MIB], 512);
@@ -39,7 +39,7 @@ fn misc_each_scheme_adds_its_own_suffix() {
 }
 
 #[test]
-fn misc_a_disklabel_in_an_mbr_has_both() {
+fn misc_a_disklabel_in_an_mbr_appends_both_suffixes() {
     let (mut world, disk) = World::with("d0", vec![0; 4 * MIB], 512);
     table(&mut world, "d0", "mbr", "freebsd");
     table(&mut world, "d0s1", "bsd", "freebsd-ufs");

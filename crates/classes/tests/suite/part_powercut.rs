@@ -140,7 +140,7 @@ fn slow_crc(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn small_gpt_edits_every_subset() {
+fn small_gpt_edits_survive_every_subset_of_unflushed_writes() {
     for size in [512, 4096] {
         let mut image = Image::new(2048, size);
         small_gpt(&mut image);
@@ -194,7 +194,7 @@ fn recovery_of_every_damage_survives_a_cut() {
 }
 
 #[test]
-fn a_grown_disk_with_edits_in_one_commit() {
+fn edits_and_growth_in_one_commit_survive_a_power_cut() {
     for size in [512, 4096] {
         for grown in [1, 2, 40, 700] {
             let mut image = Image::new(2048, size);
@@ -258,7 +258,7 @@ fn mbr_and_logical_edits_leave_old_or_new() {
 /// With its label in the second sector and code around it; cut anywhere, the label stays, and a
 /// first stage that is new has a second that is.
 #[test]
-fn boot_code_around_a_label_leaves_the_label_and_whole_stages() {
+fn a_power_cut_during_boot_code_keeps_the_label_and_matching_stages() {
     for size in [512, 4096] {
         let mut image = Image::new(4096, size);
         let (label, _) = created(Media::plain(4096, size), Scheme::Bsd)
@@ -287,7 +287,7 @@ fn boot_code_around_a_label_leaves_the_label_and_whole_stages() {
 /// Code for a partition that a pending edit made is written after the table: until the table is
 /// there, the old partition keeps its content in that place.
 #[test]
-fn code_of_a_partition_follows_its_table() {
+fn partition_code_is_written_after_its_table() {
     let mut image = Image::new(2048, 512);
     small_gpt(&mut image);
     let base = image.probe(&Place::default()).expect("base");
@@ -315,7 +315,7 @@ fn code_of_a_partition_follows_its_table() {
 }
 
 #[test]
-fn logical_partitions_by_chance() {
+fn random_edits_of_logical_partitions_survive_a_power_cut() {
     let place = Place {
         scheme: Some(Scheme::Mbr),
         kind: Some(Kind::Byte(15)),
@@ -354,7 +354,7 @@ fn logical_partitions_by_chance() {
 }
 
 #[test]
-fn a_copy_that_differs_is_reported_and_the_primary_counts() {
+fn a_differing_backup_is_reported_and_the_primary_is_used() {
     let mut image = Image::new(2048, 512);
     let base = created(Media::plain(2048, 512), Scheme::Gpt);
     image.apply(&part::plan(None, &base).expect("plan"));

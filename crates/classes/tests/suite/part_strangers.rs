@@ -171,7 +171,7 @@ fn our_gpt_is_accepted() {
 }
 
 #[test]
-fn what_we_repair_is_accepted() {
+fn tables_repaired_by_us_are_accepted() {
     let scratch = Scratch::new("part-repair");
     for size in SIZES {
         let unit = u64::from(size);
@@ -211,7 +211,7 @@ fn what_we_repair_is_accepted() {
 }
 
 #[test]
-fn what_sgdisk_repairs_is_read() {
+fn tables_repaired_by_sgdisk_are_read() {
     let scratch = Scratch::new("part-sgdisk-repair");
     for size in SIZES {
         let unit = u64::from(size);
@@ -253,7 +253,7 @@ fn numbered(ebr: &Table, base: u64) -> Vec<(u32, u64, u64)> {
 }
 
 #[test]
-fn mbr_with_logical_partitions_both_ways() {
+fn mbr_with_logical_partitions_is_read_and_accepted() {
     let scratch = Scratch::new("part-mbr");
     for size in SIZES {
         let unit = u64::from(size);
@@ -320,7 +320,7 @@ fn mbr_with_logical_partitions_both_ways() {
 }
 
 #[test]
-fn our_mbr_from_nothing_is_accepted() {
+fn our_new_mbr_is_accepted() {
     let scratch = Scratch::new("part-our-mbr");
     for size in SIZES {
         let unit = u64::from(size);
@@ -519,7 +519,7 @@ fn table_of_a_disk_that_shrank_is_read_and_recovered() {
 }
 
 #[test]
-fn backup_that_fits_the_disk_counts_before_a_primary_of_a_larger_one() {
+fn a_backup_that_fits_the_disk_precedes_a_primary_of_a_larger_disk() {
     let scratch = Scratch::new("part-larger");
     let (small, large) = (scratch.image("small", 64 * MIB), scratch.image("large", 96 * MIB));
     theirs(&small, 512);

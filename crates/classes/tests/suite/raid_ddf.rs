@@ -62,7 +62,7 @@ fn any_array_reads_back_as_it_was_written() {
 }
 
 #[test]
-fn an_update_is_one_sequence_later_and_keeps_what_it_does_not_know() {
+fn an_update_increments_the_sequence_and_keeps_unknown_fields() {
     let mut array = one(SNIA, Level::Raid1, 2);
     array.volumes[0].id = *b"ASHLAR  VOL 000000000001";
     let at = place(512, Order::BIG);
@@ -93,7 +93,7 @@ fn an_update_is_one_sequence_later_and_keeps_what_it_does_not_know() {
 }
 
 #[test]
-fn no_power_cut_leaves_a_disk_without_a_whole_copy() {
+fn a_power_cut_always_leaves_one_complete_copy() {
     for source in [Copy::Primary, Copy::Secondary] {
         let mut array = one(SNIA, Level::Raid10, 4);
         let at = place(512, Order::BIG);
@@ -131,7 +131,7 @@ fn no_power_cut_leaves_a_disk_without_a_whole_copy() {
 }
 
 #[test]
-fn damage_is_named_and_the_other_copy_used() {
+fn damage_is_reported_and_the_other_copy_is_used() {
     let mut array = one(SNIA, Level::Raid5(Layout::LeftSymmetric), 3);
     array.volumes[0].id = *b"ASHLAR  VOL 000000000001";
     let meta = ddf::create(&array, 0, &place(512, Order::BIG)).expect("metadata");
@@ -176,7 +176,7 @@ fn damage_is_named_and_the_other_copy_used() {
 }
 
 #[test]
-fn contradictions_are_refused_by_name() {
+fn contradictory_metadata_is_refused_with_the_field_name() {
     let array = one(SNIA, Level::Raid1, 2);
     let at = place(512, Order::BIG);
     let all = metas(&array, &at);
@@ -214,7 +214,7 @@ fn contradictions_are_refused_by_name() {
 }
 
 #[test]
-fn the_newest_wins_and_absent_disks_are_missing() {
+fn the_newest_sequence_is_used_and_absent_disks_are_missing() {
     let mut array = one(SNIA, Level::Raid10, 4);
     array.disks.push(raid_world::disk(4));
     array.disks[4].state = DiskState::Spare;
@@ -237,7 +237,7 @@ fn the_newest_wins_and_absent_disks_are_missing() {
 }
 
 #[test]
-fn any_damage_is_refused_or_understood() {
+fn randomly_damaged_metadata_is_refused_or_parsed() {
     let bases: Vec<Image> = (0..6)
         .map(|seed| {
             let array = any(seed);

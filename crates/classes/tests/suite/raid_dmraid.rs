@@ -176,7 +176,7 @@ fn members(lines: &[String], volume: &str, serials: &BTreeMap<&str, &str>) -> Ve
 }
 
 #[test]
-fn dmraid_reads_arrays_made_here() {
+fn dmraid_reads_our_arrays() {
     let folder = std::env::temp_dir().join(format!("ashlar-dmraid-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let mut images = Vec::new();

@@ -334,11 +334,11 @@ fn to_and_fro(family: &Family) {
 }
 
 #[test]
-fn md_and_this_class_write_each_others_intel_arrays() {
+fn md_and_this_class_read_and_write_the_same_intel_arrays() {
     to_and_fro(&INTEL);
 }
 
 #[test]
-fn md_and_this_class_write_each_others_ddf_arrays() {
+fn md_and_this_class_read_and_write_the_same_ddf_arrays() {
     to_and_fro(&DDF);
 }

@@ -260,7 +260,7 @@ fn write_theirs(images: &[PathBuf], array: usize, theirs: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_one_left_dirty_the_other_replays() {
+fn md_and_this_class_replay_the_logs_of_each_other() {
     let folder = std::env::temp_dir().join(format!("ashlar-raid-log-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let count = NAMES.len() * DISKS;

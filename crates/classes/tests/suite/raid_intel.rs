@@ -52,7 +52,7 @@ fn any_array_reads_back_as_it_was_written() {
 }
 
 #[test]
-fn an_update_is_one_generation_later_and_keeps_what_it_does_not_know() {
+fn an_update_increments_the_generation_and_keeps_unknown_fields() {
     let array = one(INTEL, Level::Raid1, 2);
     let mut record = imsm::create(&array, &NAMES, 512).expect("a record");
     record.cycles = 99;
@@ -75,7 +75,7 @@ fn an_update_is_one_generation_later_and_keeps_what_it_does_not_know() {
 }
 
 #[test]
-fn the_version_is_the_lowest_that_will_do() {
+fn the_version_is_the_lowest_that_supports_the_array() {
     let version = |array: &Array| {
         let record = imsm::create(array, &NAMES, 512).expect("a record");
         String::from_utf8(record.version.to_vec()).expect("digits")
@@ -93,7 +93,7 @@ fn the_version_is_the_lowest_that_will_do() {
 }
 
 #[test]
-fn a_failed_disk_is_marked_and_a_missing_one_more_so() {
+fn failed_and_missing_disks_are_marked_in_the_record() {
     let mut array = one(INTEL, Level::Raid10, 4);
     array.disks[1].state = DiskState::Failed;
     array.disks[2].state = DiskState::Missing;
@@ -112,7 +112,7 @@ fn a_failed_disk_is_marked_and_a_missing_one_more_so() {
 }
 
 #[test]
-fn what_intel_cannot_say_is_refused_by_name() {
+fn arrays_that_the_format_cannot_describe_are_refused() {
     let refused = |array: &Array| imsm::create(array, &NAMES, 512).expect_err("refused").field;
     assert_eq!(refused(&one(INTEL, Level::Raid4, 3)), "level");
     assert_eq!(refused(&one(INTEL, Level::Concat, 3)), "level");
@@ -146,7 +146,7 @@ fn forged(at: usize, byte: u8) -> Result<Array, &'static str> {
 }
 
 #[test]
-fn contradictions_name_their_field() {
+fn contradictory_records_are_refused_with_the_field_name() {
     // The volume is at 216 + 2 * 48 = 312, its map at 424, the slots at 472.
     assert!(forged(200, 1).is_ok(), "filler");
     assert_eq!(forged(26, b'9'), Err("Intel version"));
@@ -189,7 +189,7 @@ fn volumes_that_overlap_are_refused() {
 }
 
 #[test]
-fn the_newest_record_wins_and_absent_disks_are_missing() {
+fn the_newest_record_is_used_and_absent_disks_are_missing() {
     let array = one(INTEL, Level::Raid5(classes::raid::Layout::LeftAsymmetric), 4);
     let old = imsm::create(&array, &NAMES, 512).expect("a record");
     let mut changed = array.clone();
@@ -292,7 +292,7 @@ fn thirds(image: &Image, two: [&Record; 2], over: Option<&Over>, serial: &str) -
 }
 
 #[test]
-fn a_mixture_of_two_records_that_adds_up_is_never_left() {
+fn a_power_cut_never_leaves_a_mixed_record_with_a_valid_checksum() {
     let (mut found, mut careful) = (0, 0);
     for seed in Seeds::of(300) {
         let mut chance = Seed(seed);
@@ -325,7 +325,7 @@ fn a_mixture_of_two_records_that_adds_up_is_never_left() {
 }
 
 #[test]
-fn only_a_record_of_several_sectors_that_does_not_fit_together_is_torn() {
+fn only_an_inconsistent_record_of_several_sectors_is_reported_as_torn() {
     let record = imsm::create(&one(INTEL, Level::Raid1e, 3), &NAMES, 512).expect("a record");
     let mut whole = blank(512);
     whole.apply(&imsm::plan(&record, whole.sectors, 512).expect("a plan"));
@@ -363,7 +363,7 @@ fn only_a_record_of_several_sectors_that_does_not_fit_together_is_torn() {
 }
 
 #[test]
-fn erased_is_gone_and_small_disks_are_refused() {
+fn an_erased_record_is_not_found_and_too_small_disks_are_refused() {
     let record = imsm::create(&one(INTEL, Level::Raid1, 2), &NAMES, 512).expect("a record");
     let mut image = blank(512);
     image.apply(&imsm::plan(&record, image.sectors, 512).expect("a plan"));
@@ -376,7 +376,7 @@ fn erased_is_gone_and_small_disks_are_refused() {
 }
 
 #[test]
-fn any_bytes_behind_the_signature_are_refused_or_understood() {
+fn any_bytes_after_the_signature_are_refused_or_parsed() {
     for seed in Seeds::of(3000) {
         let mut chance = Seed(seed);
         let record = imsm::create(&intel(seed), &NAMES, 512).expect("a record");

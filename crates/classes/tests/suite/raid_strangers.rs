@@ -79,7 +79,7 @@ fn mdadm_reads_every_level_of_intel() {
 }
 
 #[test]
-fn mdadm_reads_what_goes_on_in_an_intel_array() {
+fn mdadm_reads_the_states_of_an_intel_array() {
     let scratch = Scratch::new("raid-intel-states");
     let image = scratch.image("disk", DISK_BYTES);
     let disk = Loop::disk(&image, 512);

@@ -277,7 +277,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn numbers_and_words_are_unique_and_found() {
+    fn error_codes_are_unique_and_looked_up_by_number() {
         let numbers: BTreeSet<_> = Kind::ALL.iter().map(|k| k.number()).collect();
         let words: BTreeSet<_> = Kind::ALL.iter().map(|k| k.word()).collect();
         assert_eq!(numbers.len(), Kind::ALL.len());
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn text_says_what_where_and_next() {
+    fn text_has_operation_object_problem_and_next_command() {
         let error = Error::new(Kind::NotFound, "part add", "no such geom").at("ada9");
         assert_eq!(
             error.to_string(),

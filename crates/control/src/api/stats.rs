@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_name_the_bucket_of_the_sample() {
+    fn quantiles_are_the_upper_bound_of_the_sample_bucket() {
         let h = histogram(&[(10, 50), (20, 49), (1000, 1)]);
         assert_eq!(h.p50_ns(), Some(10));
         assert_eq!(h.p99_ns(), Some(20));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn difference_of_two_snapshots() {
+    fn difference_of_two_histograms_has_only_new_samples() {
         let earlier = histogram(&[(10, 5), (20, 1)]);
         let now = histogram(&[(10, 5), (20, 4), (40, 2)]);
         let d = now.since(&earlier);

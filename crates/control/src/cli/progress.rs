@@ -121,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn lines() {
+    fn progress_lines_show_percentage_or_steps() {
         assert_eq!(text(&line(12 << 20, 48 << 20, ProgressUnit::Bytes)), "25% 12M of 48M copy");
         assert_eq!(text(&line(3, 7, ProgressUnit::Steps)), "3/7 copy");
         assert_eq!(text(&line(3, 0, ProgressUnit::Steps)), "copy");
     }
 
     #[test]
-    fn plain_is_quiet_for_a_second_json_never() {
+    fn plain_progress_starts_after_a_second_and_json_at_once() {
         let mut out = Vec::new();
         Meter::new(Mode::Plain, &mut out).show(&line(1, 2, ProgressUnit::Steps));
         assert!(out.is_empty());

@@ -36,7 +36,7 @@ luns = { 0 = \"d0\", 1 = { provider = \"m0\", mode = \"ro\" } }
 ";
 
 #[test]
-fn plan_apply_export_undo() {
+fn plan_apply_export_and_undo_match_the_transcript() {
     let daemon = Daemon::start();
     daemon.write("a.toml", FIRST);
     assert_eq!(
@@ -70,7 +70,7 @@ fn plan_apply_export_undo() {
 }
 
 #[test]
-fn what_would_destroy_is_refused() {
+fn apply_refuses_to_destroy_data_without_confirmation() {
     let daemon = Daemon::start();
     daemon.write("a.toml", FIRST);
     daemon.ends("apply @a.toml", Exit::Done);
@@ -88,7 +88,7 @@ fn what_would_destroy_is_refused() {
 }
 
 #[test]
-fn faults_stop_everything() {
+fn apply_with_an_error_changes_nothing() {
     let daemon = Daemon::start();
     daemon.write("a.toml", &FIRST.replace("path =", "paht ="));
     let error = daemon.ends("apply @a.toml", Exit::Usage);
@@ -147,7 +147,7 @@ fn busy(daemon: &Daemon) {
 }
 
 #[test]
-fn tree_from_disk_to_session() {
+fn tree_shows_everything_from_disk_to_session() {
     let daemon = Daemon::start();
     busy(&daemon);
     assert_eq!(
@@ -176,7 +176,7 @@ fn tree_from_disk_to_session() {
 }
 
 #[test]
-fn who_sees_what() {
+fn access_check_lists_the_luns_of_an_initiator() {
     let daemon = Daemon::start();
     busy(&daemon);
     let seen = daemon.ends("access check IQN.H:new", Exit::Done);
@@ -204,7 +204,7 @@ fn who_sees_what() {
 }
 
 #[test]
-fn health_first() {
+fn status_shows_health_first() {
     let daemon = Daemon::start();
     busy(&daemon);
     let ok = daemon.ends("status", Exit::Done);
@@ -255,7 +255,7 @@ fn health_first() {
 }
 
 #[test]
-fn partitions() {
+fn part_verbs_match_the_transcript() {
     let daemon = Daemon::start();
     busy(&daemon);
     let entry = PartEntry {
@@ -346,7 +346,7 @@ fn boot_code(daemon: &Daemon) {
 }
 
 #[test]
-fn every_verb_of_the_daemon_answers_json_that_its_schema_names() {
+fn daemon_verbs_answer_json_as_their_schemas_describe() {
     let daemon = Daemon::start();
     busy(&daemon);
     for line in [
@@ -387,7 +387,7 @@ fn every_verb_of_the_daemon_answers_json_that_its_schema_names() {
 }
 
 #[test]
-fn http_routes() {
+fn http_routes_answer_or_report_not_found() {
     let daemon = Daemon::start();
     busy(&daemon);
     let client = daemon.client();
@@ -435,7 +435,7 @@ fn raw(daemon: &Daemon, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn events_come_live_and_resume() {
+fn event_stream_resumes_after_an_event_id() {
     let daemon = Daemon::start();
     let text = raw(&daemon, b"GET /v1/events?after=1 HTTP/1.1\r\nhost: a\r\n\r\n");
     assert!(text.contains("text/event-stream"), "{text}");
@@ -444,7 +444,7 @@ fn events_come_live_and_resume() {
 }
 
 #[test]
-fn bad_requests_hurt_nobody_else() {
+fn bad_requests_do_not_disturb_other_clients() {
     let daemon = Daemon::start();
     assert!(raw(&daemon, b"\x00\x01garbage\r\n\r\n").contains("400"));
     let bad = b"POST /v1/verbs/plan HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n{{{{{";
@@ -459,7 +459,7 @@ fn bad_requests_hurt_nobody_else() {
 }
 
 #[test]
-fn a_plan_says_what_cannot_be_carried_out() {
+fn plan_reports_steps_that_apply_would_refuse() {
     let daemon = Daemon::start();
     daemon.write("a.toml", FIRST);
     daemon.plant.refuse(Error::new(Kind::NotFound, "export", "no such provider").at("d9"));
@@ -472,7 +472,7 @@ fn a_plan_says_what_cannot_be_carried_out() {
 
 /// A command that waits too long is spoken of, with its age.
 #[test]
-fn a_stuck_command_is_a_finding() {
+fn status_reports_a_stuck_command_with_its_age() {
     let daemon = Daemon::start();
     busy(&daemon);
     let mut state = daemon.plant.state_shown();
@@ -492,7 +492,7 @@ fn a_stuck_command_is_a_finding() {
 }
 
 #[test]
-fn lists_say_why_nobody_claimed_a_provider() {
+fn list_reports_why_no_class_claimed_a_provider() {
     let daemon = Daemon::start();
     let mut geom = geom_state("disk", "d7", 1, &[], "d7");
     let why = "no master boot record at byte 510".to_owned();
@@ -511,7 +511,7 @@ fn lists_say_why_nobody_claimed_a_provider() {
 /// The daemon of a file that names its socket is found without a flag, and a faulty file is
 /// refused before anybody is asked.
 #[test]
-fn the_file_names_the_socket() {
+fn socket_path_is_read_from_the_configuration_file() {
     let daemon = Daemon::start();
     let text = format!("[daemon]\nsocket = \"{}\"\n", daemon.path("a.sock"));
     let file = daemon.write("own.toml", &text);
@@ -528,7 +528,7 @@ fn the_file_names_the_socket() {
 }
 
 #[test]
-fn nobody_there() {
+fn missing_daemon_is_reported_as_unreachable() {
     let words = ["status", "--socket", "/nonexistent/a.sock"];
     let said = say(words.iter().map(OsString::from).collect());
     assert_eq!(said.exit, Exit::Unreachable);
@@ -536,7 +536,7 @@ fn nobody_there() {
 }
 
 #[test]
-fn usage() {
+fn help_exits_with_success_and_wrong_arguments_with_usage() {
     let said = |line: &str| say(line.split(' ').map(OsString::from).collect());
     assert_eq!(said("--help").exit, Exit::Done);
     assert!(said("--help").out.contains("  6  changes are pending (plan)"));
@@ -565,7 +565,7 @@ fn usage() {
 }
 
 #[test]
-fn every_verb_has_json_a_page_completions_an_example_and_words() {
+fn every_verb_has_json_manual_page_completions_and_example() {
     let whole = command(&[]);
     whole.clone().debug_assert();
     let pages = verbs::man::pages(&[]).expect("pages");
@@ -613,7 +613,7 @@ fn every_verb_has_json_a_page_completions_an_example_and_words() {
 }
 
 #[test]
-fn a_verb_of_a_class_is_a_command_with_a_page_and_completions() {
+fn class_verb_is_a_command_with_manual_page_and_completions() {
     let whole = command(&[TOY]);
     whole.clone().debug_assert();
     let words = "ashlar toy label -b load -s 4k -f data d0 d1".split(' ');

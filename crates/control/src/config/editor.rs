@@ -116,7 +116,7 @@ mod tests {
     use crate::fake::catalog;
 
     #[test]
-    fn each_kind_has_its_keys_and_those_of_its_section_and_no_others() {
+    fn editor_schema_of_a_kind_has_exactly_its_own_and_its_section_keys() {
         let schema = for_editors(schemars::schema_for!(Config).to_value(), &catalog());
         let forms = schema["$defs"]["DiskConfig"]["oneOf"].as_array().expect("kinds");
         assert_eq!(forms.len(), catalog().disks.len());

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn open_targets_are_named_and_proof_of_any_kind_silences_that() {
+    fn open_targets_are_reported_unless_they_authenticate() {
         assert_eq!(exposures(&config("127.0.0.1:3260", &["*"])), []);
         assert_eq!(exposures(&config("[::ffff:127.0.0.1]:3260", &["*"])), []);
         assert_eq!(exposures(&config("0.0.0.0:3260", &["iqn.h:*"])), []);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn one_account_for_several_groups_is_named() {
+    fn account_shared_by_several_groups_is_reported() {
         let mut two = config("127.0.0.1:3260", &["iqn.a", "iqn.b"]);
         two.target[0].chap = Some(chap());
         assert!(exposures(&two)[0].why.contains("groups g0, g1 share"));

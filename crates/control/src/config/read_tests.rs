@@ -103,7 +103,7 @@ luns = { 0 = "slow", 7 = { provider = "d0p1", mode = "ro" } }
 "#;
 
 #[test]
-fn a_good_document() {
+fn valid_document_is_read() {
     let config = read(GOOD, "ashlar.toml", &catalog()).expect("good");
     assert_eq!(config.daemon.memory, Some(64 << 20));
     assert_eq!(config.disk("d0").expect("d0").params["size_bytes"], 1u64 << 30);
@@ -119,7 +119,7 @@ fn a_good_document() {
 }
 
 #[test]
-fn what_is_written_reads_back() {
+fn written_configuration_reads_back_equal() {
     let config = read(GOOD, "ashlar.toml", &catalog()).expect("good");
     let text = write(&config);
     let again = read(&text, "export", &catalog()).unwrap_or_else(|e| panic!("{e}\n{text}"));
@@ -138,7 +138,7 @@ fn refused(text: &str, kind: Kind, parts: &[&str]) {
 }
 
 #[test]
-fn the_whole_message() {
+fn error_shows_every_problem_with_line_and_next_command() {
     let text = "[[disk]]\nname = \"d0\"\nkind = \"file\"\npaht = \"/x\"\n";
     let error = read(text, "a.toml", &catalog()).expect_err("two faults");
     assert_eq!(
@@ -153,7 +153,7 @@ fn the_whole_message() {
 }
 
 #[test]
-fn unknown_keys_sections_and_words() {
+fn unknown_keys_sections_and_values_are_refused_with_a_suggestion() {
     refused("[[dsik]]\n", Kind::ConfigKey, &["a.toml:1:3", "did you mean `disk`?"]);
     refused("[daemon]\nsockte = 'x'\n", Kind::ConfigKey, &["a.toml:2:1", "`socket`"]);
     refused("[[disk]]\nname='a'\nkind='nul'\n", Kind::ConfigValue, &["did you mean `null`?"]);
@@ -169,7 +169,7 @@ fn unknown_keys_sections_and_words() {
 }
 
 #[test]
-fn types_ranges_and_units() {
+fn wrong_types_ranges_and_units_are_refused() {
     let nop = |line: &str| format!("[[geom]]\nclass='nop'\nname='x'\nprovider='y'\n{line}\n");
     refused(&nop("fail_permille = 1001"), Kind::ConfigValue, &["1001 is too much: at most 1000"]);
     refused(&nop("fail_permille = -1"), Kind::ConfigValue, &["a.toml:5:17"]);
@@ -187,7 +187,7 @@ fn types_ranges_and_units() {
 }
 
 #[test]
-fn names_that_clash_or_point_nowhere() {
+fn duplicate_and_dangling_names_are_refused() {
     let two = "[[disk]]\nname='a'\nkind='null'\n[[disk]]\nname='a'\nkind='null'\n";
     refused(two, Kind::ConfigName, &["a.toml:5:6", "a disk is already named `a`"]);
     let target = "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:1']\n";
@@ -210,7 +210,7 @@ fn names_that_clash_or_point_nowhere() {
 }
 
 #[test]
-fn geoms_that_cannot_stand() {
+fn invalid_geoms_are_refused() {
     let geom = |name: &str, rest: &str| format!("[[geom]]\nclass='nop'\nname='{name}'\n{rest}\n");
     refused(&geom("a", ""), Kind::ConfigKey, &["uses nothing"]);
     refused(&geom("a", "provider='b'\nmembers=['c']"), Kind::ConfigKey, &["not both"]);
@@ -221,7 +221,7 @@ fn geoms_that_cannot_stand() {
 }
 
 #[test]
-fn secrets_of_a_target() {
+fn target_secrets_must_differ_and_mutual_needs_chap() {
     let target = |rest: &str| {
         format!("[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['[::]:3260']\n{rest}\n")
     };
@@ -233,7 +233,7 @@ fn secrets_of_a_target() {
 }
 
 #[test]
-fn accounts_of_groups() {
+fn group_accounts_are_read_and_checked() {
     let group = |rest: &str| {
         format!(
             "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['[::]:3260']\n\
@@ -256,7 +256,7 @@ fn accounts_of_groups() {
 }
 
 #[test]
-fn one_way_to_write_a_lun_and_one_serial_number_of_a_unit() {
+fn lun_has_one_spelling_and_a_unit_one_serial_number() {
     let catalog = catalog();
     let group = |luns: &str, rest: &str| {
         format!(
@@ -284,7 +284,7 @@ fn one_way_to_write_a_lun_and_one_serial_number_of_a_unit() {
 }
 
 #[test]
-fn names_of_units_have_their_form_and_one_owner() {
+fn unit_names_are_well_formed_and_unique() {
     let catalog = catalog();
     let units = |a: &str, b: &str| {
         format!(
@@ -312,7 +312,7 @@ fn names_of_units_have_their_form_and_one_owner() {
 
 /// An NQN is served under the name that was typed.
 #[test]
-fn names_have_the_case_that_their_protocol_gives_them() {
+fn iscsi_names_are_lowercased_and_nqns_keep_their_case() {
     let mut catalog = catalog();
     catalog.drivers.push(Entry::of::<NoParams>("nvme_tcp", "NVMe."));
     let text = "[[target]]\ndriver='nvme_tcp'\nname='nqn.2026-11.org:Disk'\nlisten=['[::]:4420']\n\
@@ -365,7 +365,7 @@ fn targets_listen_at_addresses_sockets_and_interfaces() {
 
 /// Random damage to a good document: an error or a configuration, never a panic.
 #[test]
-fn damage_never_panics() {
+fn damaged_document_never_panics() {
     let catalog = catalog();
     let mut seed = 7u64;
     let mut next = |below: usize| {
@@ -395,7 +395,7 @@ fn damage_never_panics() {
 
 /// However a target's name is typed, it is one name, in the form that travels.
 #[test]
-fn names_of_targets_have_one_case() {
+fn target_names_are_normalised_to_one_case() {
     let text = "[[target]]\ndriver='iscsi'\nname='iqn.2026-11.org.Example:Store'\n\
         listen=['127.0.0.1:3260']\n[[access]]\ntarget='IQN.2026-11.org.example:store'\n\
         group='g'\ninitiators=['*']\nluns={}\n";
@@ -412,7 +412,7 @@ fn names_of_targets_have_one_case() {
 
 /// Portals keep groups apart; units and port groups are checked and written back.
 #[test]
-fn portals_units_and_port_groups() {
+fn portals_units_and_port_groups_are_checked_and_written_back() {
     let head = "[[target]]\ndriver='iscsi'\nname='iqn.t:a'\nlisten=['127.0.0.1:1']\n";
     let group = |name: &str, portal: &str| {
         format!(
@@ -443,7 +443,7 @@ fn portals_units_and_port_groups() {
 }
 
 #[test]
-fn what_is_wrong_with_words_is_said_of_the_words() {
+fn errors_in_command_arguments_name_the_argument() {
     let said = |lines: &str| {
         let text = format!("[[bus]]\nname = \"v0\"\n{lines}");
         let catalog = crate::fake::catalog();

@@ -75,7 +75,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn files_must_be_private() {
+    fn secret_files_must_be_private_and_short() {
         let path = std::env::temp_dir().join(format!("ashlar-secret-{}", std::process::id()));
         std::fs::write(&path, "0123456789ab\n").expect("scratch file");
         let reference = format!("file:{}", path.display());
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_and_credentials() {
+    fn literals_are_resolved_and_credential_paths_refused() {
         assert!(is_literal("swordfish") && !is_literal("file:/x") && !is_literal("credential:a"));
         assert_eq!(resolve("swordfish"), Ok(b"swordfish".to_vec()));
         assert_eq!(resolve("credential:../x").expect_err("slash").kind, Kind::Secret);

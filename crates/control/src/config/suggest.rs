@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nearest_word_or_none() {
+    fn suggestion_is_the_nearest_key_or_none() {
         let keys = ["balance", "members", "size_bytes", "name"];
         assert_eq!(suggest("blance", keys), Some("balance"));
         assert_eq!(suggest("memebrs", keys), Some("members"));

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caret_stands_under_the_key() {
+    fn caret_marks_the_key() {
         let text = "[[disk]]\nname = \"a\"\n\tblance = \"loäd\" # x\n";
         let root = parse(text).expect("well-formed");
         let disk = root.get("disk").and_then(|d| d.node.element(0)).expect("a disk");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn syntax_errors_have_a_place() {
+    fn syntax_errors_have_a_position() {
         let (span, message) = parse("a = \n").expect_err("no value");
         assert!(span.start <= 5 && !message.is_empty());
     }

@@ -62,7 +62,7 @@ fn grades(id: &str, facts: &Facts) -> Vec<Severity> {
 }
 
 #[test]
-fn kernel_and_limits() {
+fn kernel_settings_and_limits_are_graded() {
     let machine = Machine::new("kernel");
     let mut facts = machine.facts(None);
     for (text, grade) in [("0\n", Severity::Ok), ("1\n", Severity::Warn), ("2\n", Severity::Warn)] {
@@ -91,7 +91,7 @@ fn kernel_and_limits() {
 }
 
 #[test]
-fn configuration_and_secrets() {
+fn configuration_and_secrets_are_graded() {
     let machine = Machine::new("config");
     assert_eq!(grades("config", &machine.facts(None)), [Severity::Warn]);
     assert_eq!(grades("config", &machine.facts(Some("x = 1\n"))), [Severity::Fail]);
@@ -140,7 +140,7 @@ fn certificates_are_reported_thirty_days_ahead() {
 }
 
 #[test]
-fn backing_files() {
+fn backing_files_are_graded() {
     let machine = Machine::new("backing");
     let disk = |path: &Path, more: &str| {
         format!("[[disk]]\nname='d'\nkind='file'\npath='{}'\n{more}\n", path.display())
@@ -163,7 +163,7 @@ fn backing_files() {
 }
 
 #[test]
-fn ports_socket_and_version() {
+fn ports_socket_and_version_are_graded() {
     let machine = Machine::new("ports");
     let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = busy.local_addr().expect("bound").to_string();
@@ -192,7 +192,7 @@ fn ports_socket_and_version() {
 }
 
 #[test]
-fn unix_addresses_are_looked_at_too() {
+fn unix_socket_addresses_are_graded() {
     let machine = Machine::new("unix");
     let at = |name: &str| {
         let path = machine.0.join(name);
@@ -211,7 +211,7 @@ fn unix_addresses_are_looked_at_too() {
 }
 
 #[test]
-fn buses() {
+fn bus_troubles_are_graded() {
     let machine = Machine::new("buses");
     let mut facts = machine.facts(None);
     assert_eq!(grades("buses", &facts), [Severity::Ok], "no daemon to ask");
@@ -242,7 +242,7 @@ fn buses() {
 }
 
 #[test]
-fn names() {
+fn disk_names_that_depend_on_scan_order_are_warned_about() {
     let machine = Machine::new("names");
     let document = |names: &str, provider: &str| {
         format!(

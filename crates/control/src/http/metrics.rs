@@ -264,7 +264,7 @@ mod tests {
     use crate::fake::geom_state;
 
     #[test]
-    fn the_page() {
+    fn metrics_page_matches_the_expected_text() {
         let mut state = State::default();
         let mut geom = geom_state("part", "d\"0", 2, &[], "d0p1");
         let read = &mut geom.providers[0].stats.read;

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_is_there_and_every_verb_has_a_path() {
+    fn openapi_references_resolve_and_every_verb_has_a_path() {
         let document = document();
         let mut paths = Vec::new();
         references(&document, &mut paths);

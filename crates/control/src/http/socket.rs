@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn one_daemon_each() {
+    fn second_daemon_on_one_socket_is_refused() {
         let path = scratch("one");
         let first = Listening::at(&path).expect("free");
         let mode = fs::metadata(&path).expect("bound").permissions().mode();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_socket_is_taken_over_a_live_one_is_not() {
+    fn stale_socket_is_replaced_but_a_live_one_is_not() {
         let path = scratch("stale");
         fs::create_dir_all(path.parent().expect("a folder")).expect("scratch");
         let live = UnixListener::bind(&path).expect("bound");

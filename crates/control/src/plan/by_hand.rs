@@ -163,7 +163,7 @@ mod tests {
     use crate::fake::catalog;
 
     #[test]
-    fn members_that_came_and_went_and_layers_are_told() {
+    fn added_and_removed_members_and_inserted_layers_are_reported() {
         let provider = |name: &str| ProviderState { name: name.into(), ..Default::default() };
         let disk = |name: &str| GeomState {
             class: "disk".into(),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_the_section_does_not_say_are_told() {
+    fn settings_absent_from_the_section_are_reported() {
         let mirror = |settings: &[(&str, Value)]| GeomState {
             class: "mirror".into(),
             name: "m".into(),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn geoms_and_buses_that_verbs_made_are_told_with_what_ends_with_the_daemon() {
+    fn geoms_and_buses_created_by_verbs_are_reported_with_transients() {
         let slow = TransientState { what: "it is slow".into(), undo: "ashlar fast".into() };
         let made = GeomState {
             class: "mirror".into(),

@@ -57,7 +57,7 @@ fn steps(from: &Config, to: &Config, on: &[&str]) -> Vec<String> {
 const BOTH: [(&str, &str); 2] = [("d0", "/a"), ("d1", "/b")];
 
 #[test]
-fn settings_and_members_of_a_mirror_change_under_its_luns() {
+fn mirror_settings_and_members_change_without_withdrawing_luns() {
     let from = document(&BOTH, &["d0", "d1"], None);
     let all: [(&[&str], Option<&str>); 3] =
         [(&["d0", "d1"], Some("prefer")), (&["d1", "d0"], None), (&["d0"], None)];
@@ -69,7 +69,7 @@ fn settings_and_members_of_a_mirror_change_under_its_luns() {
 
 /// The disk of a member that is away, or given up, goes after the mirror has let go of it.
 #[test]
-fn a_disk_that_is_replaced_in_a_mirror_withdraws_no_lun() {
+fn replacing_a_disk_in_a_mirror_withdraws_no_lun() {
     let from = document(&BOTH, &["d0", "d1"], None);
     let to = document(&[("d0", "/a"), ("d2", "/c")], &["d0", "d2"], None);
     for on in [&["d0", "d1"][..], &["d0"]] {
@@ -79,7 +79,7 @@ fn a_disk_that_is_replaced_in_a_mirror_withdraws_no_lun() {
 }
 
 #[test]
-fn a_mirror_is_made_anew_when_its_next_member_has_what_goes() {
+fn mirror_is_recreated_if_a_new_member_has_an_image_in_use() {
     let from = document(&BOTH, &["d0", "d1"], None);
     let whole = |to: &Config, on: &[&str]| {
         let steps = steps(&from, to, on);

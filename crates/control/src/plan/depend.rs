@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_graph_knows_better_than_names() {
+    fn dependencies_follow_the_graph_rather_than_names() {
         let provider =
             |name: &str| crate::api::ProviderState { name: name.into(), ..Default::default() };
         let geom = |name: &str, rank, below: &[&str], up: &str| crate::api::GeomState {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_their_owner() {
+    fn provider_names_identify_their_owner() {
         for (reference, owner, rests) in [
             ("d0", "d0", true),
             ("d0p1", "d0", true),

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_renamed_when_nothing_else_is_like_it() {
+    fn disk_is_renamed_only_if_the_match_is_unique() {
         let names = |from: &[(&str, &str)], to: &[(&str, &str)]| -> Vec<(String, String)> {
             let all = renamed(&disks(from), &disks(to));
             all.into_iter().map(|(from, to)| (from.name, to.name)).collect()
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_it_follows() {
+    fn references_follow_a_renamed_disk() {
         let taken = BTreeSet::from(["d0b".to_owned()]);
         for (reference, then) in [
             ("d0", "x"),

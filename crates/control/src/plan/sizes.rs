@@ -63,7 +63,7 @@ mod tests {
     use crate::config::read;
 
     #[test]
-    fn a_disk_that_outgrew_its_section_is_named_with_what_to_write() {
+    fn disk_larger_than_its_section_is_reported_with_the_new_size() {
         let text = "[[disk]]\nname='a'\nkind='memory'\nsize_bytes='1MiB'\n";
         let mut config = read(text, "a.toml", &crate::fake::catalog()).expect("well-formed");
         config.disk[0].params.insert("size".into(), (16u64 << 20).into());

@@ -204,7 +204,7 @@ fn plant_with(config: &Config, catalog: &Catalog) -> (FakePlant, Config) {
 const SEEDS: u64 = 400;
 
 #[test]
-fn l1_nothing_to_do() {
+fn plan_of_the_running_configuration_is_empty() {
     for seed in 0..SEEDS {
         let config = random(&mut Dice::new(seed));
         let (plant, running) = plant_with(&config, &catalog());
@@ -216,7 +216,7 @@ fn l1_nothing_to_do() {
 }
 
 #[test]
-fn l2_l3_l5_there_and_back_on_a_plant_that_refuses_nonsense() {
+fn random_plans_apply_and_revert_without_refusals() {
     let mut steps_seen = 0;
     for seed in 0..SEEDS {
         let mut dice = Dice::new(seed);
@@ -269,7 +269,7 @@ fn stale_files_are_read_again_before_a_disk_grows() {
 }
 
 #[test]
-fn l4_cut_after_any_step() {
+fn plan_after_an_interruption_at_any_step_completes() {
     for seed in 0..SEEDS / 4 {
         let mut dice = Dice::new(seed);
         let (a, b) = (random(&mut dice), random(&mut dice));
@@ -290,7 +290,7 @@ fn l4_cut_after_any_step() {
 }
 
 #[test]
-fn a_failing_step_takes_everything_back() {
+fn failed_step_rolls_back_all_steps() {
     let mut failed = 0;
     for seed in 0..SEEDS / 4 {
         let mut dice = Dice::new(seed);
@@ -311,7 +311,7 @@ fn a_failing_step_takes_everything_back() {
 }
 
 #[test]
-fn when_taking_back_fails_too_a_new_plan_leads_on() {
+fn failed_rollback_is_completed_by_a_new_plan() {
     for seed in 0..SEEDS / 4 {
         let mut dice = Dice::new(seed);
         let (a, b) = (random(&mut dice), random(&mut dice));
@@ -331,7 +331,7 @@ fn when_taking_back_fails_too_a_new_plan_leads_on() {
 }
 
 #[test]
-fn what_cannot_be_carried_out_changes_nothing() {
+fn refused_step_changes_nothing() {
     let a = random(&mut Dice::new(3));
     let (plant, mut running) = plant_with(&a, &catalog());
     let calls = plant.calls();
@@ -346,7 +346,7 @@ fn what_cannot_be_carried_out_changes_nothing() {
 }
 
 #[test]
-fn risks() {
+fn removing_a_memory_disk_destroys_data_and_a_null_disk_is_safe() {
     let mut a = Config::default();
     let disk = |kind: &str, name: &str| DiskConfig {
         name: name.into(),
@@ -361,7 +361,7 @@ fn risks() {
 }
 
 #[test]
-fn what_went_away_comes_back() {
+fn missing_configured_disk_is_recreated() {
     let disk = DiskConfig { name: "n".into(), kind: "null".into(), params: Default::default() };
     let a = Config { disk: vec![disk], ..Config::default() };
     let (_, configured) = plant_with(&a, &catalog());
@@ -442,7 +442,7 @@ fn a_bus_keeps_its_disks_where_only_its_bounds_change() {
 
 /// A host keeps its view when its group is renamed or names the host in another way.
 #[test]
-fn edits_that_leave_a_hosts_view_alone_are_one_safe_step() {
+fn edits_that_do_not_change_a_host_view_are_one_safe_step() {
     let luns = [(0, "a"), (1, "b")];
     let (config, state) = hosted(vec![access("g", &["iqn.h:1", "iqn.h:2"], &luns)]);
     for (what, groups) in [
@@ -459,7 +459,7 @@ fn edits_that_leave_a_hosts_view_alone_are_one_safe_step() {
 }
 
 #[test]
-fn whoever_loses_something_is_named() {
+fn hosts_that_lose_access_are_named() {
     let (config, state) = hosted(vec![access("g", &["iqn.h:*"], &[(0, "a"), (1, "b")])]);
     let said = |to: Config| {
         let steps = plan(&config, &to, &state, &catalog());
@@ -503,7 +503,7 @@ fn whoever_loses_something_is_named() {
 
 /// The identity by which hosts know a disk decides whether a LUN has become another disk.
 #[test]
-fn lun_is_another_disk_when_its_identity_is_another() {
+fn lun_with_another_identity_counts_as_another_disk() {
     let (config, mut state) = hosted(vec![access("g", &["iqn.h:1"], &[(0, "a")])]);
     state.targets[0].groups[0].luns[0].serial = "A".into();
     let said = |to: &Config, foreseen: &[(&str, &str)]| {

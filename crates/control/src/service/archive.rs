@@ -131,7 +131,7 @@ mod tests {
     use crate::fake::catalog;
 
     #[test]
-    fn the_newest_are_kept() {
+    fn archive_keeps_the_newest_configurations() {
         let folder = std::env::temp_dir().join(format!("ashlar-archive-{}", std::process::id()));
         let archive = Archive::new(&folder, 3);
         assert_eq!(archive.list(), Ok(vec![]));

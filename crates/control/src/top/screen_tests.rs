@@ -41,7 +41,7 @@ fn screen(rows: &[Rate], view: &View) -> String {
 }
 
 #[test]
-fn the_screen() {
+fn screen_matches_the_expected_text() {
     let (before, now) = two();
     let view = View::default();
     let rows = rates(&before, &now, &view);
@@ -60,7 +60,7 @@ fn the_screen() {
 }
 
 #[test]
-fn the_same_as_lines_and_csv() {
+fn lines_and_csv_show_the_rows_of_the_screen() {
     let (before, now) = two();
     let view = View { filter: "*p1".to_owned(), ..View::default() };
     let rows = rates(&before, &now, &view);
@@ -75,7 +75,7 @@ fn the_same_as_lines_and_csv() {
 }
 
 #[test]
-fn a_restarted_daemon_counts_from_nothing() {
+fn rates_after_a_daemon_restart_start_from_zero() {
     let (mut before, now) = two();
     before.daemon.uptime_ns = 900_000_000_000;
     let rows = rates(&before, &now, &View::default());
@@ -83,7 +83,7 @@ fn a_restarted_daemon_counts_from_nothing() {
 }
 
 #[test]
-fn keys() {
+fn keys_change_the_view() {
     let mut view = View::default();
     let key = |c: char| KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE);
     for c in ['a', 'd', ' ', 's', '/', 'q'] {

@@ -135,7 +135,7 @@ mod tests {
     use crate::fake::catalog;
 
     #[test]
-    fn secrets_that_are_written_out_are_hidden_and_references_are_not() {
+    fn export_hides_literal_secrets_but_not_references() {
         let text = "[[target]]\ndriver='iscsi'\nname='iqn.2026-11.org.example:t'\n\
             listen=['127.0.0.1:3260']\n\
             chap={user='u',secret='correct horse battery'}\n\

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_as_gpart_prints_it() {
+    fn partition_table_is_printed_as_by_gpart() {
         let entry = |index, start, count, kind: &str, flags: &[&str]| PartEntry {
             index,
             name: format!("ada0p{index}"),

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn history_and_state_survive_a_reboot() {
+    fn history_folder_survives_a_reboot() {
         let folder = |socket: &str| lasting(Path::new(socket), "history").display().to_string();
         assert_eq!(folder("/run/ashlar/ashlar.sock"), "/var/lib/ashlar/history");
         assert_eq!(folder("/var/run/ashlar.sock"), "/var/lib/ashlar/history");
@@ -249,7 +249,7 @@ mod tests {
     use crate::verbs::status;
 
     #[test]
-    fn stale_files_are_read_again_by_a_configuration_that_did_not_change() {
+    fn stale_files_are_reread_by_an_unchanged_configuration() {
         let text = "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:0']\n";
         let config = read(text, "a.toml", &catalog()).expect("well-formed");
         let plant = Arc::new(FakePlant::new());
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_was_left_out_and_is_not_wanted_any_more_is_taken_out() {
+    fn skipped_group_that_is_no_longer_configured_is_dropped() {
         let target = "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:0']\n";
         let group = "[[access]]\ntarget='iqn.a:t'\ngroup='g'\ninitiators=['*']\n\
                      luns={0='nowhere'}\n";
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_served_is_left_out_and_said() {
+    fn unservable_parts_are_skipped_and_reported() {
         let text = "[[disk]]\nname='d'\nkind='null'\n\
             [[geom]]\nclass='nop'\nname='lost'\nprovider='nowhere'\n\
             [[geom]]\nclass='nop'\nname='above'\nprovider='lost'\n\

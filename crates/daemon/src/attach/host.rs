@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_table_of_mounts_are_read() {
+    fn mountinfo_lines_are_parsed() {
         let line = "36 35 7:0 / /mnt/a\\040b rw,noatime shared:1 - ext4 /dev/loop0 rw";
         let m = parse_mount(line).unwrap();
         assert_eq!((m.device.as_str(), m.at.as_str()), ("7:0", "/mnt/a b"));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_known_by_its_start() {
+    fn process_is_identified_by_pid_and_start_time() {
         let (pid, began) = own_source()
             .strip_prefix("ashlar:")
             .unwrap()
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_says_is_the_error() {
+    fn tool_output_is_the_error_text() {
         let error = tool("losetup", &["--detach", "/dev/null"]).unwrap_err();
         assert!(!error.is_empty());
         assert!(tool("no-such-tool", &[]).unwrap_err().contains("no-such-tool"));

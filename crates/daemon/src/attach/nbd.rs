@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_known_by_its_words() {
+    fn nbd_backend_identifier_survives_formatting_and_parsing() {
         let backend = Backend {
             target: "here".into(),
             lun: 7,

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_without_the_module_says_so() {
+    fn kernel_without_the_nbd_module_is_reported() {
         // Where the module is there, the family has a number of its own.
         match Netlink::open() {
             Ok(netlink) => assert!(netlink.family > control::FAMILY),

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_takes_too_long_says_so() {
+    fn search_for_openers_over_its_time_limit_is_reported() {
         let all = Openers::now();
         assert!(all.cut.is_none());
         let none = Openers::within(Path::new("/proc"), Duration::ZERO);
@@ -129,7 +129,7 @@ mod tests {
 
     /// Folders as in /proc: links to anything but a block device do not count.
     #[test]
-    fn only_block_devices_count() {
+    fn only_open_block_devices_are_openers() {
         let root = std::env::temp_dir().join(format!("ashlar-openers-{}", std::process::id()));
         let fds = root.join("12/fd");
         fs::create_dir_all(&fds).unwrap();

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bus_may_bring_its_disks_and_what_is_found_on_them() {
+    fn pending_lun_may_wait_for_providers_of_a_bus() {
         let named = BTreeMap::from([("store".to_owned(), "0:0".to_owned())]);
         let bus = BusConfig { names: named, ..BusConfig::default() };
         let comes = |name: &str| may_come(std::slice::from_ref(&bus), name);

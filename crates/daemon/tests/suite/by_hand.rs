@@ -284,7 +284,7 @@ fn keys(value: &Value) -> impl Iterator<Item = &String> {
 }
 
 #[test]
-fn every_verb_argument_and_key_of_a_class_is_told_or_is_no_setting() {
+fn every_class_setting_is_tested_or_listed_as_no_setting() {
     let (others, other_args, fixed) = (listed(OTHERS), listed(OTHER_ARGS), listed(FIXED));
     let changes = [filter_changes(), changes()].concat();
     let mut unknown = Vec::new();
@@ -332,7 +332,7 @@ fn every_verb_argument_and_key_of_a_class_is_told_or_is_no_setting() {
 }
 
 #[test]
-fn a_change_by_hand_is_told_exported_and_set_back() {
+fn manual_change_is_reported_exported_and_reverted() {
     let site = Site::new("by-hand", &text());
     let written = site.control.config().0;
     let plan = |config: &Config| {

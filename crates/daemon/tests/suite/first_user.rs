@@ -26,7 +26,7 @@ fn carry(daemon: &Daemon, action: &Action) -> control::api::Result<Outcome> {
 }
 
 #[test]
-fn a_disk_without_a_table_is_shown_as_such() {
+fn part_show_reports_a_disk_without_a_partition_table() {
     let daemon = start();
     for name in ["m0", "m1"] {
         carry(&daemon, &disk(name, "memory", json!({ "size": 16 << 20 }))).expect("a disk");
@@ -49,7 +49,7 @@ fn a_disk_without_a_table_is_shown_as_such() {
 }
 
 #[test]
-fn what_the_configuration_made_says_so_and_refusals_say_what_to_do() {
+fn configured_geoms_are_marked_and_refusals_have_a_next_command() {
     let daemon = start();
     carry(&daemon, &disk("m0", "memory", json!({ "size": 16 << 20 }))).expect("a disk");
     let geom = GeomConfig {
@@ -77,7 +77,7 @@ fn what_the_configuration_made_says_so_and_refusals_say_what_to_do() {
 }
 
 #[test]
-fn what_lies_under_a_layer_that_was_slipped_in_is_not_written_down() {
+fn geom_below_an_inserted_layer_is_refused() {
     let daemon = start();
     carry(&daemon, &disk("m0", "memory", json!({ "size": 16 << 20 }))).expect("a disk");
     let verb = |verb: &str, params: Value| daemon.verb("sched", verb, &params, &mut |_| {});

@@ -273,7 +273,7 @@ fn walk(seed: u64) -> [u32; 4] {
 }
 
 #[test]
-fn what_a_plan_says_is_what_apply_does() {
+fn plan_predicts_the_result_of_apply() {
     let mut all = [0; 4];
     for seen in Seeds::of(SEEDS).each(walk) {
         all.iter_mut().zip(seen).for_each(|(all, seen)| *all += seen);

@@ -68,7 +68,7 @@ fn a_member_whose_growth_would_move_bytes_does_not_grow() {
 
 /// The secret of one group cannot be read, and the other group is served.
 #[test]
-fn a_group_that_cannot_be_made_does_not_stop_the_others() {
+fn group_that_cannot_be_created_does_not_block_the_others() {
     let site = Site::launched("groups");
     let secret = |name: &str, mode: u32| {
         let path = site.folder.join(name);

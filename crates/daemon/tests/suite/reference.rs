@@ -26,7 +26,7 @@ fn docs() -> PathBuf {
 }
 
 #[test]
-fn pages_are_as_the_program_makes_them() {
+fn reference_pages_are_current() {
     for (name, text) in control::reference::pages(&catalog(), &class_verbs()) {
         is_current(&docs().join("reference").join(name), &text);
     }
@@ -34,7 +34,7 @@ fn pages_are_as_the_program_makes_them() {
 
 /// The first line of each example refers to it.
 #[test]
-fn the_schema_for_editors_is_as_the_program_makes_it() {
+fn editor_schema_is_current() {
     let schema = control::reference::editor_schema(&catalog());
     is_current(&docs().join("ashlar.schema.json"), &format!("{schema:#}\n"));
 }

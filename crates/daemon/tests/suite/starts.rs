@@ -373,7 +373,7 @@ fn walk(seed: u64) -> Seen {
 }
 
 #[test]
-fn what_is_there_is_served_and_what_is_missing_is_waited_for() {
+fn present_disks_are_served_and_missing_ones_are_awaited() {
     let seeds = &Seeds::of(SEEDS);
     let mut all = Seen::default();
     for from in seeds.range().step_by(AT_ONCE as usize) {

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn data_outside_of_what_was_read_end_the_connection() {
+    fn data_outside_the_requested_range_end_the_connection() {
         let read = job(Op::Read);
         assert_eq!(read.place(4096, 1024), Ok(0));
         assert_eq!(read.place(4608, 512), Ok(512));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_is_good_when_all_of_it_has_arrived() {
+    fn read_succeeds_once_all_its_data_have_arrived() {
         let mut read = job(Op::Read);
         let hole = |offset, last| Piece::Hole { cookie: 0, offset, len: 512, last };
         assert_eq!(read.take(&hole(4096, false), None), Ok(false));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_in_any_order_count_and_none_counts_twice() {
+    fn chunks_are_accepted_in_any_order_but_only_once() {
         let mut read = job(Op::Read);
         for (at, len) in [(512, 256), (256, 256), (0, 256)] {
             assert!(read.outcome().is_err());
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_is_the_request_s() {
+    fn first_error_fails_the_request() {
         let mut write = job(Op::Write);
         let failed = |error, last| Piece::Failed { cookie: 0, error, last };
         assert_eq!(write.take(&failed(Error::Perm, false), None), Ok(false));

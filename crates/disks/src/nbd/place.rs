@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uris_are_those_of_the_standard() {
+    fn nbd_uris_are_parsed_as_the_standard_defines() {
         let read = |text| uri(text).map(|u| (u.address, u.export, u.tls));
         let of = |a: &str, e: &str, tls| Ok((a.to_owned(), e.to_owned(), tls));
         assert_eq!(read("nbd://localhost"), of("localhost", "", false));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_have_a_port_or_get_the_usual_one() {
+    fn address_without_a_port_gets_the_default_one() {
         let at = |text| place(text).unwrap().at[0].to_string();
         assert_eq!(at("127.0.0.1"), "127.0.0.1:10809");
         assert_eq!(at("127.0.0.1:7"), "127.0.0.1:7");

@@ -28,7 +28,7 @@ fn fates(l: &mut Ledger<u32>, ended: Vec<u64>) -> Vec<(u32, Result<(), Errno>)> 
 }
 
 #[test]
-fn r1_a_request_is_answered_once() {
+fn r1_second_answer_to_a_request_is_an_error() {
     let mut l = ledger();
     let cookie = l.begin(1, false, 0).unwrap();
     assert!(l.answer(cookie, Outcome::GOOD).is_err(), "it was not sent");
@@ -45,7 +45,7 @@ fn r1_a_request_is_answered_once() {
 }
 
 #[test]
-fn r3_unanswered_requests_are_sent_again_in_order_and_first() {
+fn r3_unanswered_requests_are_resent_first_and_in_order() {
     let mut l = ledger();
     l.connected();
     let cookies: Vec<u64> = (0..5).map(|n| l.begin(n, false, 0).unwrap()).collect();
@@ -59,7 +59,7 @@ fn r3_unanswered_requests_are_sent_again_in_order_and_first() {
 }
 
 #[test]
-fn r4_what_can_go_another_way_does_not_wait() {
+fn r4_fail_fast_requests_do_not_wait_for_a_connection() {
     let mut l = ledger();
     l.begin(0, true, 0).unwrap();
     l.connected();
@@ -71,7 +71,7 @@ fn r4_what_can_go_another_way_does_not_wait() {
 }
 
 #[test]
-fn r5_one_that_ends_its_connection_each_time_fails_alone() {
+fn r5_request_that_ends_every_connection_fails_alone() {
     let mut l = ledger();
     for n in 0..4 {
         l.begin(n, false, 0).unwrap();
@@ -102,7 +102,7 @@ fn r5_one_that_ends_its_connection_each_time_fails_alone() {
 }
 
 #[test]
-fn deadlines_end_what_waits() {
+fn deadlines_end_waiting_requests() {
     let mut l = ledger();
     l.connected();
     l.begin(0, false, 0).unwrap();

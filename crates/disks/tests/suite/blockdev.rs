@@ -70,7 +70,7 @@ fn block_devices_agree_with_an_array_of_bytes() {
 }
 
 #[test]
-fn deleting_reaches_the_medium() {
+fn delete_reaches_the_medium_and_reads_as_zeroes() {
     let folder = Folder::new();
     let Some(disk) = Loop::new(&folder, 4 << 20, 512, &[]) else { return };
     let mut w = World::new(PortChoice::Auto);
@@ -92,7 +92,7 @@ fn deleting_reaches_the_medium() {
 }
 
 #[test]
-fn a_discard_reaches_the_medium_and_promises_nothing() {
+fn discard_reaches_the_medium_without_promising_zeroes() {
     let folder = Folder::new();
     for port in [PortChoice::Uring, PortChoice::Poll] {
         let Some(disk) = Loop::new(&folder, 4 << 20, 512, &[]) else { return };
@@ -118,7 +118,7 @@ fn a_discard_reaches_the_medium_and_promises_nothing() {
 }
 
 #[test]
-fn a_device_that_shall_not_delete_does_not() {
+fn device_with_delete_disabled_refuses_deletes() {
     let folder = Folder::new();
     let Some(disk) = Loop::new(&folder, 1 << 20, 512, &[]) else { return };
     let mut w = World::new(PortChoice::Auto);
@@ -132,7 +132,7 @@ fn a_device_that_shall_not_delete_does_not() {
 }
 
 #[test]
-fn what_is_in_use_is_not_taken_unless_forced() {
+fn mounted_device_is_refused_unless_forced() {
     let folder = Folder::new();
     let Some(disk) = Loop::new(&folder, 16 << 20, 512, &[]) else { return };
     let mut w = World::new(PortChoice::Poll);
@@ -154,7 +154,7 @@ fn what_is_in_use_is_not_taken_unless_forced() {
 }
 
 #[test]
-fn read_only_devices_and_paths_that_are_none() {
+fn read_only_devices_refuse_writers_and_wrong_paths_are_refused() {
     let folder = Folder::new();
     let Some(disk) = Loop::new(&folder, 1 << 20, 512, &["--read-only"]) else { return };
     let mut w = World::new(PortChoice::Poll);
@@ -171,7 +171,7 @@ fn read_only_devices_and_paths_that_are_none() {
 }
 
 #[test]
-fn a_device_that_grew_is_seen() {
+fn resize_reports_a_device_that_grew() {
     let folder = Folder::new();
     let Some(disk) = Loop::new(&folder, 1 << 20, 512, &[]) else { return };
     let mut w = World::new(PortChoice::Poll);
@@ -184,7 +184,7 @@ fn a_device_that_grew_is_seen() {
 }
 
 #[test]
-fn a_file_whose_sectors_are_too_small_for_direct_io_says_so() {
+fn file_with_sectors_too_small_for_direct_io_is_reported() {
     let folder = Folder::new();
     let Some(disk) = Loop::new(&folder, 32 << 20, 4096, &[]) else { return };
     let made = Command::new("mkfs.ext4").args(["-q", &disk.device]).status();
@@ -212,7 +212,7 @@ fn a_file_whose_sectors_are_too_small_for_direct_io_says_so() {
 }
 
 #[test]
-fn device_whose_node_names_another_is_degraded_until_it_is_back() {
+fn device_whose_node_refers_to_another_is_degraded_until_restored() {
     let folder = Folder::new();
     let Some(disk) = Loop::new(&folder, 1 << 20, 512, &[]) else { return };
     let Some(other) = Loop::new(&folder, 1 << 20, 4096, &[]) else { return };

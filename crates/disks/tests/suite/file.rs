@@ -41,7 +41,7 @@ fn image_files_agree_with_an_array_of_bytes() {
 }
 
 #[test]
-fn deleting_punches_holes_and_zeroing_does_as_told() {
+fn delete_punches_holes_and_zeroing_obeys_no_hole() {
     let folder = Folder::new();
     for (port, direct) in [(PortChoice::Uring, "auto"), (PortChoice::Poll, "no")] {
         let path = folder.path(direct);
@@ -82,7 +82,7 @@ fn deleting_punches_holes_and_zeroing_does_as_told() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said() {
+fn unusable_files_are_refused_with_a_reason() {
     let folder = Folder::new();
     let mut w = World::new(PortChoice::Poll);
     let path = folder.path("a.img");
@@ -108,7 +108,7 @@ fn what_is_wrong_with_a_file_is_said() {
 }
 
 #[test]
-fn a_file_that_is_longer_than_its_size_is_served_whole() {
+fn file_longer_than_its_configured_size_is_served_whole() {
     let folder = Folder::new();
     let path = folder.path("a.img");
     std::fs::write(&path, vec![7; 10_240]).unwrap();
@@ -120,7 +120,7 @@ fn a_file_that_is_longer_than_its_size_is_served_whole() {
 }
 
 #[test]
-fn read_only_files_are_shared_and_not_written() {
+fn read_only_file_serves_several_disks_and_refuses_writers() {
     let folder = Folder::new();
     let path = folder.path("a.img");
     std::fs::write(&path, vec![3; 8192]).unwrap();
@@ -135,7 +135,7 @@ fn read_only_files_are_shared_and_not_written() {
 }
 
 #[test]
-fn a_file_that_grew_is_resized_and_one_that_was_cut_is_lost_once() {
+fn grown_file_is_resized_and_a_truncated_one_is_lost_once() {
     let folder = Folder::new();
     let path = folder.path("a.img");
     let mut w = World::new(PortChoice::Uring);
@@ -169,7 +169,7 @@ fn a_file_that_grew_is_resized_and_one_that_was_cut_is_lost_once() {
 }
 
 #[test]
-fn f4_a_file_that_was_cut_is_not_made_longer_by_writes() {
+fn f4_writes_do_not_extend_a_truncated_file() {
     let folder = Folder::new();
     for (port, direct) in [(PortChoice::Uring, "auto"), (PortChoice::Poll, "no")] {
         let path = folder.path(direct);
@@ -201,7 +201,7 @@ fn f4_a_file_that_was_cut_is_not_made_longer_by_writes() {
 }
 
 #[test]
-fn identity_is_stable_and_told_by_attributes() {
+fn identity_is_stable_and_reported_as_an_attribute() {
     let folder = Folder::new();
     let path = folder.path("a.img");
     let ident = |serial: Option<&str>| {
@@ -223,7 +223,7 @@ fn identity_is_stable_and_told_by_attributes() {
 }
 
 #[test]
-fn where_the_kernel_cannot_zero_zeroes_are_written() {
+fn zeroes_are_written_if_the_kernel_cannot_zero_a_range() {
     // tmpfs punches holes and has no other zeroing command.
     let path = format!("/dev/shm/ashlar-disks-{}.img", std::process::id());
     for port in [PortChoice::Uring, PortChoice::Poll] {

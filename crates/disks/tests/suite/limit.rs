@@ -53,7 +53,7 @@ fn took(w: &mut World, edge: Edge, op: Op, lens: &[u64]) -> Vec<u64> {
 }
 
 #[test]
-fn without_limits_it_is_not_there() {
+fn limiter_without_limits_does_not_delay_requests() {
     let (mut w, edge) = over_memory(1, json!({}));
     assert_eq!(took(&mut w, edge, Op::Read, &[4096; 100]), [0; 100]);
     exercise(&mut w, "l0", 1, 300);
@@ -61,7 +61,7 @@ fn without_limits_it_is_not_there() {
 }
 
 #[test]
-fn requests_come_at_their_rate_after_the_burst() {
+fn requests_after_the_burst_are_limited_to_their_rate() {
     let (mut w, edge) = over_memory(2, json!({ "iops": 100, "burst_ms": 100 }));
     let times = took(&mut w, edge, Op::Write, &[512; 40]);
     assert_eq!(times[..11], [0; 11], "the burst");
@@ -76,7 +76,7 @@ fn requests_come_at_their_rate_after_the_burst() {
 }
 
 #[test]
-fn bytes_come_at_their_rate_whatever_their_sizes() {
+fn byte_rate_holds_for_requests_of_any_size() {
     let (mut w, edge) = over_memory(3, json!({ "bytes_per_s": 1 << 20, "burst_ms": 0 }));
     let times = took(&mut w, edge, Op::Read, &[65536, 65536, 131_072, 65536]);
     let wanted = [0, 62, 125, 250];
@@ -84,7 +84,7 @@ fn bytes_come_at_their_rate_whatever_their_sizes() {
 }
 
 #[test]
-fn rates_change_while_requests_flow() {
+fn rates_can_be_changed_under_load() {
     let (mut w, edge) = over_memory(4, json!({ "iops": 10, "burst_ms": 0 }));
     assert!(took(&mut w, edge, Op::Read, &[512; 3])[2] >= 199);
     let configure =
@@ -109,7 +109,7 @@ fn rates_change_while_requests_flow() {
 
 /// In no time passes more than the rates allow, and a burst; nothing waits longer than they ask.
 #[test]
-fn the_rates_hold_for_any_requests_at_any_time() {
+fn random_loads_stay_within_rates_and_burst() {
     for seed in Seeds::of(1000) {
         let mut random = SeededRandom::new(seed);
         let (iops, bytes) = (50 + random.below(2000), 65_536 * (1 + random.below(200)));

@@ -93,7 +93,7 @@ fn image_that_qemu_has_open_for_writing_is_refused() {
 }
 
 #[test]
-fn locks_of_permissions_are_those_of_qemu() {
+fn file_locks_match_the_permission_bytes_of_qemu() {
     let folder = Folder::new();
     let path = folder.path("a.img");
     std::fs::write(&path, vec![0; 1 << 20]).unwrap();

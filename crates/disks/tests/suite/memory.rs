@@ -20,7 +20,7 @@ fn memory_agrees_with_an_array_of_bytes() {
 }
 
 #[test]
-fn deleted_memory_is_given_back_and_the_bound_is_kept() {
+fn deleted_memory_is_freed_and_memory_max_holds() {
     let mut w = World::new(PortChoice::Poll);
     let params = json!({ "size": 1u64 << 40, "memory_max": 1 << 20 });
     w.disk("memory", "m0", params).unwrap();
@@ -47,7 +47,7 @@ fn a_read_only_disk_refuses_writers_and_serves_readers() {
 }
 
 #[test]
-fn disks_say_what_deleting_does_and_layers_pass_it_on() {
+fn delete_attributes_are_reported_and_forwarded_by_layers() {
     let mut w = World::simulated(1);
     for (n, (kind, own, said)) in [
         ("memory", json!({}), (1, 1)),
@@ -99,7 +99,7 @@ fn null_disks_read_as_configured() {
 }
 
 #[test]
-fn refusals_say_what_to_do_and_leave_nothing_behind() {
+fn refused_disks_report_a_remedy_and_leave_no_geom() {
     let mut w = World::new(PortChoice::Poll);
     let mut refused = |kind: &str, params| {
         let e = w.disk(kind, "d", params).unwrap_err();

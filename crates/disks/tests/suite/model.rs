@@ -29,7 +29,7 @@ fn modelled_disks_agree_with_an_array_of_bytes() {
 }
 
 #[test]
-fn what_was_given_back_is_a_hole_and_written_zeroes_are_not() {
+fn deleted_ranges_are_holes_and_written_zeroes_are_not() {
     let mut w = World::simulated(8);
     w.disk("model", "d0", json!({ "size": 1 << 20, "latency": "none" })).unwrap();
     let edge = w.open("d0");
@@ -51,7 +51,7 @@ fn what_was_given_back_is_a_hole_and_written_zeroes_are_not() {
 }
 
 #[test]
-fn a_spinning_disk_takes_its_time_and_delays_add_up() {
+fn spinning_disk_has_latency_and_delays_add_up() {
     let mut w = World::simulated(5);
     w.disk("model", "d0", json!({ "size": 1u64 << 30, "latency": "spinning" })).unwrap();
     let edge = w.open("d0");
@@ -70,7 +70,7 @@ fn a_spinning_disk_takes_its_time_and_delays_add_up() {
 }
 
 #[test]
-fn errors_come_by_range_by_number_and_by_chance() {
+fn errors_are_injected_by_range_count_and_probability() {
     let mut w = World::simulated(6);
     w.disk("model", "d0", json!({ "size": 1 << 20, "latency": "none" })).unwrap();
     let edge = w.open("d0");
@@ -101,7 +101,7 @@ fn errors_come_by_range_by_number_and_by_chance() {
 }
 
 #[test]
-fn a_power_cut_ends_what_is_under_way_and_keeps_what_was_flushed() {
+fn power_cut_fails_requests_under_way_and_keeps_flushed_data() {
     let (mut lost, mut kept) = (0, 0);
     for seed in 0..30 {
         let mut w = World::simulated(seed);
@@ -144,7 +144,7 @@ fn a_power_cut_ends_what_is_under_way_and_keeps_what_was_flushed() {
 }
 
 #[test]
-fn a_lying_disk_loses_what_it_promised() {
+fn disk_with_a_lying_cache_loses_flushed_data() {
     let mut w = World::simulated(1);
     w.disk("model", "d0", json!({ "size": 1 << 20 })).unwrap();
     let edge = w.open("d0");
@@ -189,7 +189,7 @@ fn verdict(w: &World, provider: &str) -> String {
 }
 
 #[test]
-fn a_disk_that_hangs_delays_only_its_own_tasting() {
+fn hung_disk_delays_only_its_own_tasting() {
     let mut w = World::simulated(9);
     w.control.topology.load(Arc::new(Looks)).unwrap();
     w.disk("model", "hung", json!({ "size": 1 << 20 })).unwrap();
@@ -215,7 +215,7 @@ fn a_disk_that_hangs_delays_only_its_own_tasting() {
 }
 
 #[test]
-fn hung_requests_go_on_after_release_or_end_at_a_power_cut() {
+fn hung_requests_complete_after_release_and_fail_at_a_power_cut() {
     let mut w = World::simulated(10);
     w.disk("model", "d0", json!({ "size": 1 << 20 })).unwrap();
     let edge = w.open("d0");

@@ -40,7 +40,7 @@ fn over_memory(w: &mut World, params: Value) -> Edge {
 }
 
 #[test]
-fn without_faults_it_is_not_there() {
+fn nop_without_faults_is_transparent() {
     let mut w = World::simulated(1);
     w.disk("memory", "m0", json!({ "size": 2 << 20 })).unwrap();
     nop(&mut w, "n0", "m0", json!({ "offset": 8192, "size": 1 << 20 })).unwrap();
@@ -55,7 +55,7 @@ fn without_faults_it_is_not_there() {
 }
 
 #[test]
-fn errors_come_as_often_as_asked() {
+fn errors_are_injected_at_the_configured_rate() {
     let mut w = World::simulated(2);
     let params = json!({
         "read_fail_percent": 25, "write_fail_percent": 5, "error": "ENXIO", "physpath": "enc@1",
@@ -82,7 +82,7 @@ fn errors_come_as_often_as_asked() {
 }
 
 #[test]
-fn after_the_count_everything_fails() {
+fn all_requests_fail_after_count_until_fail() {
     let mut w = World::simulated(3);
     let edge = over_memory(&mut w, json!({ "count_until_fail": 5, "write_fail_percent": 100 }));
     let ends: Vec<bool> = (0..8)
@@ -98,7 +98,7 @@ fn after_the_count_everything_fails() {
 }
 
 #[test]
-fn delays_reorder_and_take_as_long_as_asked() {
+fn delayed_requests_are_reordered_and_take_the_configured_time() {
     let mut w = World::simulated(4);
     let edge = over_memory(&mut w, json!({ "read_delay_percent": 50, "delay_ms": 20 }));
     let ended = Ended::default();
@@ -121,7 +121,7 @@ fn delays_reorder_and_take_as_long_as_asked() {
 }
 
 #[test]
-fn deletes_fail_and_wait_as_asked_and_count_for_no_end() {
+fn deletes_fail_as_configured_without_counting_until_fail() {
     let mut w = World::simulated(9);
     let edge = over_memory(&mut w, json!({ "delete_fail_percent": 30, "count_until_fail": 2 }));
     let delete = |w: &mut World, n: u64| {
@@ -147,7 +147,7 @@ fn deletes_fail_and_wait_as_asked_and_count_for_no_end() {
 }
 
 #[test]
-fn sizes_and_sectors_are_overridden_within_reason() {
+fn size_and_sector_overrides_are_validated() {
     let mut w = World::simulated(5);
     w.disk("memory", "m0", json!({ "size": 1 << 20 })).unwrap();
     for wrong in [
@@ -179,7 +179,7 @@ fn sizes_and_sectors_are_overridden_within_reason() {
 }
 
 #[test]
-fn destroying_an_open_nop_by_force_is_the_loss_of_a_disk() {
+fn forced_destroy_of_an_open_nop_orphans_its_consumers() {
     let mut w = World::simulated(6);
     let edge = over_memory(&mut w, json!({ "write_delay_percent": 100, "delay_ms": 50 }));
     let geom = w.control.topology.find_geom("nop", "n0").unwrap();
@@ -198,7 +198,7 @@ fn destroying_an_open_nop_by_force_is_the_loss_of_a_disk() {
 }
 
 #[test]
-fn a_nop_that_follows_its_disk_and_one_that_cannot() {
+fn nop_follows_a_resized_disk_unless_its_size_is_fixed() {
     let folder = world::Folder::new();
     let path = folder.path("a.img");
     let mut w = World::new(PortChoice::Poll);
@@ -229,7 +229,7 @@ impl Sink for Place {
 }
 
 #[test]
-fn a_request_comes_back_where_it_was() {
+fn completed_request_has_its_original_offset() {
     let mut w = World::simulated(11);
     let params = json!({ "offset": 65536, "read_delay_percent": 100, "delay_ms": 1 });
     let edge = over_memory(&mut w, params);
@@ -356,7 +356,7 @@ fn come_and_go(mut w: World, seed: u64) -> u64 {
 }
 
 #[test]
-fn n3_it_comes_and_goes_under_load_without_a_loss() {
+fn n3_insertion_and_removal_under_load_lose_no_request() {
     let mut meanwhile = 0;
     for seed in 0..10 {
         // A disk that serves one after the other, so that an order is there to be kept.
@@ -369,7 +369,7 @@ fn n3_it_comes_and_goes_under_load_without_a_loss() {
 }
 
 #[test]
-fn n3_also_in_real_time_over_memory() {
+fn n3_insertion_and_removal_also_work_in_real_time() {
     for port in [PortChoice::Uring, PortChoice::Poll] {
         let mut w = World::new(port);
         w.disk("memory", "d0", json!({ "size": 1 << 20 })).unwrap();
@@ -378,7 +378,7 @@ fn n3_also_in_real_time_over_memory() {
 }
 
 #[test]
-fn what_changes_the_size_is_not_slipped_in() {
+fn nop_that_changes_the_size_cannot_be_inserted() {
     let mut w = World::simulated(8);
     w.disk("memory", "d0", json!({ "size": 1 << 20 })).unwrap();
     let edge = w.open("d0");

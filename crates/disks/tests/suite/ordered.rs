@@ -55,7 +55,7 @@ fn start(w: &mut World, edge: Edge, ended: &Ended, n: usize, op: Op, flags: Flag
 }
 
 #[test]
-fn of_three_writes_to_one_block_the_last_stays_when_the_middle_is_ordered() {
+fn last_of_three_writes_wins_if_the_middle_one_is_ordered() {
     let mut passed = 0;
     for seed in 0..300 {
         let mut w = shuffling(seed, 1 << 20);
@@ -161,7 +161,7 @@ fn many(seed: u64) -> (u64, u64) {
 }
 
 #[test]
-fn nothing_passes_a_barrier_from_several_consumers() {
+fn no_request_passes_a_barrier_of_several_consumers() {
     let (mut barriers, mut waited) = (0, 0);
     for seed in 0..60 {
         let (b, most) = many(seed);
@@ -171,7 +171,7 @@ fn nothing_passes_a_barrier_from_several_consumers() {
 }
 
 #[test]
-fn every_operation_is_a_barrier_when_it_is_ordered_and_a_plain_flush_is_none() {
+fn ordered_operations_are_barriers_and_a_plain_flush_is_not() {
     let ops = [Op::Read, Op::Write, Op::Delete, Op::WriteZeroes, Op::Flush];
     for op in ops {
         for flags in [Flags::ORDERED, Flags::ORDERED | Flags::FUA, Flags::NONE] {
@@ -205,7 +205,7 @@ fn every_operation_is_a_barrier_when_it_is_ordered_and_a_plain_flush_is_none() {
 }
 
 #[test]
-fn an_attribute_is_told_while_others_wait() {
+fn attribute_request_is_answered_while_others_wait() {
     let mut w = World::simulated(1);
     w.disk("model", "d0", json!({ "size": 1 << 20 })).unwrap();
     let edge = w.open("d0");
@@ -223,7 +223,7 @@ fn an_attribute_is_told_while_others_wait() {
 }
 
 #[test]
-fn errors_hangs_and_power_cuts_wedge_nobody() {
+fn errors_hangs_and_power_cuts_leave_no_request_waiting() {
     for seed in 0..80 {
         let mut w = shuffling(seed, 1 << 20);
         let edge = w.open("d0");
@@ -272,7 +272,7 @@ fn errors_hangs_and_power_cuts_wedge_nobody() {
 }
 
 #[test]
-fn a_disk_that_is_taken_away_ends_those_who_wait() {
+fn removal_of_a_disk_ends_its_waiting_requests() {
     let mut w = World::simulated(3);
     w.disk("model", "d0", json!({ "size": 1 << 20 })).unwrap();
     let edge = w.open("d0");
@@ -294,7 +294,7 @@ fn a_disk_that_is_taken_away_ends_those_who_wait() {
 }
 
 #[test]
-fn pieces_of_an_ordered_request_are_one_barrier() {
+fn split_ordered_request_is_one_barrier() {
     // 3 MiB in pieces of 1 MiB, and 100 MiB of zeroes in 100 pieces: more than a wave.
     let mib = 1 << 20;
     for (op, len) in [(Op::Write, 3 * mib), (Op::WriteZeroes, 100 * mib), (Op::Delete, 100 * mib)] {
@@ -391,7 +391,7 @@ fn large_requests_sent_in_a_burst_keep_their_place() {
 }
 
 #[test]
-fn a_request_that_there_is_no_memory_for_keeps_its_place() {
+fn request_without_memory_keeps_its_place_in_the_queue() {
     // tmpfs zeroes by no command: zeroes are written, and need memory.
     let path = format!("/dev/shm/ashlar-ordered-{}.img", std::process::id());
     let mut w = World::new(PortChoice::Poll);

@@ -51,7 +51,7 @@ fn shell(command: &str) {
 }
 
 #[test]
-fn file_that_was_removed_is_degraded_and_can_be_saved() {
+fn removed_file_is_degraded_and_can_be_copied_back() {
     let (mut w, _folder, path) = world(&[]);
     let edge = w.open("f0");
     assert_eq!(troubles(&mut w), []);
@@ -67,7 +67,7 @@ fn file_that_was_removed_is_degraded_and_can_be_saved() {
 }
 
 #[test]
-fn file_that_was_replaced_is_degraded_and_can_be_saved() {
+fn replaced_file_is_degraded_and_can_be_copied_back() {
     let (mut w, folder, path) = world(&[]);
     let edge = w.open("f0");
     let new = folder.path("new");
@@ -82,7 +82,7 @@ fn file_that_was_replaced_is_degraded_and_can_be_saved() {
 }
 
 #[test]
-fn file_that_was_renamed_is_degraded_until_it_is_back() {
+fn renamed_file_is_degraded_until_it_is_restored() {
     let (mut w, folder, path) = world(&[]);
     let aside = folder.path("a b'.img");
     std::fs::rename(&path, &aside).unwrap();
@@ -105,7 +105,7 @@ fn file_that_was_renamed_is_degraded_until_it_is_back() {
 }
 
 #[test]
-fn file_whose_folder_was_renamed_is_degraded_until_it_is_back() {
+fn file_in_a_renamed_folder_is_degraded_until_it_is_restored() {
     let (mut w, folder, _) = world(&[]);
     let deep = folder.path("deep");
     std::fs::create_dir(&deep).unwrap();
@@ -129,7 +129,7 @@ fn chattr(how: &str, path: &str) -> bool {
 }
 
 #[test]
-fn immutable_file_is_named_with_the_command_that_ends_it() {
+fn immutable_file_is_reported_with_the_command_that_fixes_it() {
     let (mut w, folder, path) = world(&[]);
     if !chattr("+i", &path) {
         eprintln!("not tested: this user or file system has no immutable files");
@@ -153,7 +153,7 @@ fn immutable_file_is_named_with_the_command_that_ends_it() {
 }
 
 #[test]
-fn file_that_cannot_be_made_is_not_left_behind() {
+fn file_that_cannot_be_created_is_removed() {
     let folder = Folder::new();
     let mut w = World::new(PortChoice::Poll);
     let path = folder.path("a.img");
@@ -213,7 +213,7 @@ fn file_system_that_became_read_only_is_degraded() {
 }
 
 #[test]
-fn full_file_system_is_named() {
+fn full_file_system_is_reported() {
     if !is_root() {
         eprintln!("not tested: only root mounts file systems");
         return;

@@ -82,7 +82,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_parameters_are_refused_by_name() {
         let spec = |params| TargetSpec { name: "e1".into(), params, ..TargetSpec::default() };
         for (params, word) in [
             (json!({"shlf": 1}), "shlf"),

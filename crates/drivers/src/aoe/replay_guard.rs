@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_is_known_again_and_what_was_not_is_new() {
+    fn answered_write_is_recognized_and_unanswered_one_is_new() {
         let guard = ReplayGuard::default();
         let one = mark(1, 0, 512);
         assert_eq!(guard.judge(one, 0), Verdict::Go);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_waits() {
+    fn overlapping_write_waits() {
         let guard = ReplayGuard::default();
         assert_eq!(guard.judge(mark(1, 0, 4096), 0), Verdict::Go);
         assert_eq!(guard.judge(mark(2, 4096, 8192), 0), Verdict::Go);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_forgotten_first_and_who_begins_anew_too() {
+    fn oldest_entries_and_those_of_a_restarted_initiator_are_dropped() {
         let guard = ReplayGuard::default();
         for tag in 0..=RECENT_MAX as u32 {
             assert_eq!(guard.judge(mark(tag, 0, 512), 0), Verdict::Go);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_tell_data_apart() {
+    fn digest_changes_with_any_changed_byte() {
         let mut bytes = vec![0; 4099];
         let first = digest(&bytes);
         assert_ne!(first, digest(&bytes[1..]));

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_masks_and_reservations_last() {
+    fn strings_masks_and_reservations_are_reloaded() {
         let vault = MemoryVault::default();
         let book = Book::load(&vault, "e1").unwrap();
         let mac = Mac([2, 0, 0, 0, 0, 9]);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_kept_does_not_hold() {
+    fn change_that_cannot_be_saved_has_no_effect() {
         let vault = MemoryVault::default();
         let book = Book::load(&vault, "e1").unwrap();
         vault.fail(Some(Errno::NoSpc));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_before_reservations_were_kept_is_read() {
+    fn record_without_reservations_is_read() {
         let vault = MemoryVault::default();
         let old = b"[{\"slot\":1,\"string\":[97],\"masks\":[]}]";
         vault.put("aoe:e1", Kind::Aoe, old.to_vec());
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn one_change_at_a_time() {
+    fn second_change_is_busy_while_one_is_saved() {
         let vault = MemoryVault::default();
         let book = Book::load(&vault, "e1").unwrap();
         vault.hold(true);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_makes_no_sense_is_said() {
+    fn invalid_record_is_reported() {
         let vault = MemoryVault::default();
         for bad in ["{", "[{\"slot\":1,\"string\":[],\"masks\":[\"x\"]}]", "[{\"slot\":256}]"] {
             vault.put("aoe:e1", Kind::Aoe, bad.as_bytes().to_vec());

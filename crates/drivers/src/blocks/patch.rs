@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn outer_and_inner_blocks() {
+    fn outer_and_inner_block_ranges_are_computed() {
         assert_eq!(outer(4096, 4095, 2), (0, 8192));
         assert_eq!(outer(4096, 4096, 4096), (4096, 4096));
         assert_eq!(inner(4096, 4095, 2), None);

@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_cdbs_are_one_piece() {
+    fn long_cdb_is_joined_with_its_extension() {
         let first = [7; 16];
         let mut long = [0; CDB_LEN_MAX];
         assert_eq!(whole_cdb(&first, &[], &mut long), &first);

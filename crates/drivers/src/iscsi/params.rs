@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_initiator_that_says_little_is_asked_nothing() {
+    fn target_proposes_no_keys_by_default() {
         let c = Checked::new(spec(serde_json::Value::Null)).unwrap();
         let mut n = wire::Negotiation::login(wire::Side::Target, false, c.offer());
         let mut out = wire::TextBuilder::new();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_parameters_are_refused_by_name() {
         for (value, word) in [
             (serde_json::json!({"burst": 1}), "burst"),
             (serde_json::json!({"login_timeout": 0}), "login_timeout"),

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn data_beyond_what_the_command_takes_is_not_stored() {
+    fn data_beyond_the_transfer_length_is_not_stored() {
         let mut i = asked(TAG_NONE, 0, 1000, 512);
         assert_eq!(i.admit(&pdu(TAG_NONE, 0, 0, 500, false)), Verdict::Store { len: 500 });
         assert_eq!(i.admit(&pdu(TAG_NONE, 1, 500, 500, true)), Verdict::Store { len: 12 });

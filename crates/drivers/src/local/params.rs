@@ -99,7 +99,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_parameters_are_refused_by_name() {
         let spec =
             |name: &str, params| TargetSpec { name: name.into(), params, ..Default::default() };
         for (name, params, word) in [

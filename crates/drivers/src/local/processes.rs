@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_their_processs_and_those_of_the_kernel_nobodys() {
+    fn thread_maps_to_its_process_and_kernel_thread_to_none() {
         let other = std::thread::spawn(|| (own(), Processes::default().of(own(), 0)));
         let (thread, process) = other.join().expect("it ended");
         assert_eq!(process, std::process::id());

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn names_numbers_and_modes_are_read() {
+    fn owner_group_and_mode_are_parsed() {
         let all = |owner, group, mode| SocketFile { owner, group, mode };
         assert_eq!(of("", "", ""), Ok(SocketFile::default()));
         assert_eq!(of("root", "7", "0660"), Ok(all(Some(0), Some(7), Some(0o660))));

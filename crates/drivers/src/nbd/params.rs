@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_parameters_are_refused_by_name() {
         for (name, params, word) in [
             ("", json!({}), "name"),
             ("a/b", json!({}), "name"),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_given_back() {
+    fn closed_connection_frees_its_place() {
         let c = Checked::new(spec("a", json!({"connections_max": 2}))).unwrap();
         let (a, b) = (c.place(), c.place());
         assert!(a.is_some() && b.is_some() && c.place().is_none());

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_once_until_it_was_read() {
+    fn change_is_reported_once_until_it_is_read() {
         let bit = event::NAMESPACE_BIT;
         let mut events = Events { wanted: bit, sight: sight(&[8, 9]), ..Events::default() };
         events.see(sight(&[8, 9]));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_waits_for_a_request_and_for_being_wanted() {
+    fn change_waits_for_a_request_and_an_enabled_event() {
         let bit = event::NAMESPACE_BIT;
         let mut events = Events::default();
         events.see(sight(&[8]));

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_parameters_are_refused_by_name() {
         let good = "nqn.2026-11.test:a";
         for (name, params, word) in [
             ("disk", json!({}), "NQN"),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_agreed_on_or_the_host_is_refused() {
+    fn digests_are_negotiated_or_the_host_is_refused() {
         use DigestPolicy::{Allow, Off, Require};
         let all =
             [Off, Allow, Require].map(|p| [false, true].map(|asked| Checked::digest(p, asked)));

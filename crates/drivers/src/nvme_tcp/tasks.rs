@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn q3_data_is_taken_in_order_and_for_nobody_else() {
+    fn q3_data_is_accepted_in_order_and_only_for_its_command() {
         let mut tasks = Tasks::default();
         let tag = tasks.put(asked(7, 8192));
         let pdu = Data { command: 7, tag: 0, at: 0, len: 4096 };
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn q3_a_command_that_waits_for_memory_or_runs_takes_no_data() {
+    fn q3_command_accepts_data_only_while_gathering() {
         for stage in [Stage::Hungry, Stage::Coming, Stage::Ready, Stage::Engine, Stage::Free] {
             let mut tasks = Tasks::default();
             tasks.put(Task { stage, ..asked(7, 4096) });
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_used_again() {
+    fn freed_places_are_reused() {
         let mut tasks = Tasks::default();
         let (a, b) = (tasks.put(asked(1, 1)), tasks.put(asked(2, 1)));
         assert_eq!((tasks.open(), tasks.find(2), tasks.find(3)), (2, Some(b), None));

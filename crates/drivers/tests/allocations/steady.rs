@@ -83,7 +83,7 @@ fn check(server: &Server, how: &How) {
 }
 
 #[test]
-fn a_core_in_steady_state_allocates_nothing_a_command() {
+fn core_in_steady_state_allocates_nothing_per_command() {
     let server = Server::start(Shape::default());
     // The counter counts: a login makes a session.
     let before = made(&server);

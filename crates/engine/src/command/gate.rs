@@ -144,7 +144,7 @@ mod tests {
     use wire::scsi::{PeripheralType, asc, find};
 
     #[test]
-    fn a3_three_commands_leave_the_queue_alone() {
+    fn a3_inquiry_report_luns_and_request_sense_keep_unit_attentions() {
         let n = Nexus::new(Arc::default(), 0, asc::POWER_ON_OR_RESET);
         for opcode in [0x03, 0x12, 0xA0] {
             assert_eq!(attention(&n, opcode), None);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bit_bars_its_class_only() {
+    fn each_reservation_bit_blocks_only_its_command_class() {
         let bits = [flags::RESERVED_READ, flags::RESERVED_WRITE, flags::RESERVED_STATUS];
         let cases: [(&[u8], [bool; 3]); 10] = [
             (&[0x28], [true, false, false]),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn states_let_run_what_the_standard_says() {
+    fn each_access_state_admits_the_commands_of_the_standard() {
         let run = |state: u32, cdb: &[u8]| rights(state << flags::ALUA_SHIFT, rules(cdb), cdb);
         for state in 0..16 {
             assert_eq!(run(state, &[0x12]), Ok(()), "INQUIRY in {state}");

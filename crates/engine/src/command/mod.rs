@@ -394,7 +394,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn tags_are_found_whatever_the_order_of_coming_and_going() {
+    fn tag_lookup_agrees_with_a_model_under_random_changes() {
         let seeds = 0..20;
         for seed in seeds {
             let mut random = SeededRandom::new(seed);
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn c3_an_answer_for_an_earlier_tenant_finds_nobody() {
+    fn c3_an_answer_to_the_former_command_of_a_slot_is_ignored() {
         let mut slots = Slots::new();
         let (place, _) = slots.take(7, CommandState::Executing).unwrap();
         let word = word_of(place, slots.get(place).unwrap().generation);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_survives_its_code() {
+    fn command_states_round_trip_through_their_codes() {
         for s in CommandState::ALL {
             assert_eq!(CommandState::from_code(s as u8), Some(s));
         }

@@ -121,13 +121,13 @@ mod tests {
     use wire::scsi::Key;
 
     #[test]
-    fn the_table_is_whole_and_in_order() {
+    fn table_lists_every_errno_in_order() {
         let order: Vec<Errno> = TABLE.iter().map(|(e, _, _)| *e).collect();
         assert_eq!(order, Errno::ALL);
     }
 
     #[test]
-    fn no_error_is_told_as_success_or_as_the_initiators_fault() {
+    fn errors_below_never_become_success_or_illegal_request() {
         for &e in Errno::ALL {
             for op in Op::ALL {
                 match ending_of(e, op) {

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn o1_a_running_operation_keeps_its_name_and_an_ended_one_gives_it_up() {
+    fn o1_a_list_identifier_is_reusable_only_after_its_operation_ends() {
         let all = Operations::default();
         let one = all.begin(Some(name(7)), 0, 0).unwrap();
         let busy = all.begin(Some(name(7)), 0, 0).err();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn o2_the_number_is_bounded() {
+    fn o2_the_number_of_operations_is_bounded() {
         let all = Operations::default();
         let running: Vec<_> = (0..16).map(|id| all.begin(Some(name(id)), 0, 0).unwrap()).collect();
         let full = all.begin(Some(name(99)), 0, 0).err();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn o3_results_are_forgotten_after_a_while() {
+    fn o3_results_expire() {
         let all = Operations::default();
         let one = all.begin(Some(name(1)), 0, 0).unwrap();
         assert!(all.status_lid1(name(1), RESULTS_KEEP_NS * 9).is_some(), "it still runs");
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_once_and_held_data_is_bounded() {
+    fn failures_are_reported_once_and_held_data_is_bounded() {
         let all = Operations::default();
         let one = all.begin(Some(name(1)), 0, 0).unwrap();
         assert!(all.take_failure(name(1), 0).is_none(), "it still runs");

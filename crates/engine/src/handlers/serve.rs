@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_says_the_same_of_rows_and_of_commands() {
+    fn served_command_rows_agree_with_parsed_commands() {
         for info in COMMANDS {
             let kind = match info.types.has(Types::DISK) {
                 true => PeripheralType::Disk,

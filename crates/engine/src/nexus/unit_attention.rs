@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a2_order_is_kept_and_identical_ones_merge() {
+    fn a2_conditions_keep_their_order_and_identical_ones_merge() {
         let n = Nexus::new(Arc::default(), 0, asc::POWER_ON_OR_RESET);
         n.raise(asc::CAPACITY_CHANGED);
         n.raise(asc::MODE_CHANGED);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_says_reset_instead_of_forgetting_silently() {
+    fn a_full_queue_ends_with_a_power_on_or_reset_condition() {
         let n = Nexus::default();
         for ascq in 0..ATTENTIONS_MAX as u8 + 3 {
             n.raise(Asc::new(wire::scsi::Key::UnitAttention, 0x5D, ascq));
@@ -233,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_told_otherwise_is_not_told_again() {
+    fn a_condition_reported_by_other_means_is_removed() {
         let n = Nexus::new(Arc::default(), 0, asc::LUNS_CHANGED);
         n.forget(asc::LUNS_CHANGED);
         assert!(!n.is_pending());
     }
 
     #[test]
-    fn a4_bits_come_and_go_beside_each_other() {
+    fn a4_flag_bits_change_independently_of_each_other() {
         let n = Nexus::default();
         n.set(flags::RESERVED_WRITE | flags::ACA);
         n.raise(asc::MODE_CHANGED);

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_found_near_the_depth_that_the_disk_can_use() {
+    fn the_limit_converges_near_the_usable_depth_of_the_disk() {
         for servers in [1, 2, 8, 32, 100] {
             let mut knee = Knee::default();
             run(&mut knee, 60, servers, 2_000_000, 512);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_becomes_fast_or_wide_is_let_go() {
+    fn the_limit_rises_or_ends_when_a_disk_becomes_wider_or_faster() {
         let mut knee = Knee::default();
         run(&mut knee, 100, 4, 4_000_000, 512);
         assert!(knee.limit() <= 7, "{knee:?}");
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_in_costs_leaves_as_many_commands_below() {
+    fn a_limit_in_costs_admits_the_usable_number_of_commands() {
         // Each command is worth five; the disk serves eight at once.
         let mut knee = Knee::default();
         for _ in 0..400 {
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_turns_finds_its_limit_in_spite_of_luck() {
+    fn the_limit_of_a_rotating_disk_converges_despite_noisy_rates() {
         use reactor::SeededRandom;
         for seed in 0..50 {
             let (mut knee, mut random) = (Knee::default(), SeededRandom::new(seed));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn b3_a_trial_that_nobody_waits_in_is_given_up() {
+    fn b3_a_trial_without_waiting_commands_is_abandoned() {
         let mut knee = Knee::default();
         run(&mut knee, 2, 8, 2_000_000, 512);
         let tried = knee.limit();

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_price_of_bytes_is_found_from_what_gets_done() {
+    fn the_cost_of_bytes_is_estimated_from_completed_requests() {
         for seed in 0..50 {
             // 1 ms and 10 us a KiB: 100 KiB are as much as a request.
             let even = measured(seed, 1_000_000, 10_000).power();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn p2_one_mix_teaches_nothing() {
+    fn p2_an_unchanged_mix_of_sizes_changes_no_estimate() {
         let mut price = measured(1, 8_000_000, 7_000);
         let was = price.power();
         // A disk that is slower for a while is not one to which bytes matter more.

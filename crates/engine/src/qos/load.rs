@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_unit_is_limited_unless_somebody_below_shares_it_out() {
+    fn a_slow_unit_is_limited_unless_a_layer_below_schedules_it() {
         let (load, mut now) = (Load::default(), 1);
         busy(&load, &mut now);
         assert_ne!(load.limit().0, NONE);

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_go_first_in_their_order_and_starve_nobody() {
+    fn head_of_queue_requests_go_first_in_order_and_starve_no_others() {
         let mut queue = Queue::default();
         queue.push(1000, 9, false);
         queue.push(1001, 8, false);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_does_not_come() {
+    fn forgotten_requests_are_never_dequeued() {
         let mut queue = Queue::default();
         for one in 0..6 {
             queue.push(one, 1, one % 2 == 0);

@@ -140,7 +140,7 @@ impl Line {
 }
 
 #[test]
-fn l1_to_l4_hold_whatever_comes_and_goes() {
+fn l1_to_l4_hold_under_random_arrivals_and_completions() {
     for seed in 0..60 {
         let mut random = SeededRandom::new(seed);
         let limit = UNIT * (1 + random.below(40) as u32);
@@ -184,7 +184,7 @@ fn l1_to_l4_hold_whatever_comes_and_goes() {
 
 /// A seat that was idle or waited for an order has saved up no turns.
 #[test]
-fn nobody_saves_up_turns() {
+fn an_idle_seat_accumulates_no_credit() {
     let mut line = Line::new(2 * UNIT);
     // Two requests of seat 0 are always there, for a long while.
     for _ in 0..40 {

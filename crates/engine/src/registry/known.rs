@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn k1_k2_the_first_is_trusted_and_another_is_not_until_it_was_asked_who_it_is() {
+    fn k1_k2_only_the_first_unit_is_trusted_before_its_identity_is_read() {
         let known = Known::default();
         let (one, two) = (port("one"), port("two"));
         assert!(known.meets(&one, 0, "a") && known.meets(&one, 0, "a"));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn it_outlives_a_restart_and_a_record_cut_anywhere_is_refused() {
+    fn known_units_survive_a_restart_and_truncated_records_are_rejected() {
         let vault = MemoryVault::new();
         let known = Known::default();
         for lun in 0..3 {

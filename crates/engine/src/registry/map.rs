@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_what_a_sorted_list_would_be_and_old_ones_stay_as_they_were() {
+    fn maps_agree_with_a_sorted_list_and_old_versions_stay_unchanged() {
         let devices = devices(3);
         for seed in 0..40 {
             let mut dice = Prng::new(seed);
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn t1_one_change_of_many_copies_a_few_nodes_and_compares_as_few() {
+    fn t1_one_change_in_a_large_map_copies_and_compares_few_nodes() {
         let devices = devices(1);
         let mut map = LunMap::default();
         for lun in 0..16_384 {
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn t2_what_is_empty_is_not_there() {
+    fn t2_an_empty_map_has_no_nodes() {
         let devices = devices(1);
         let mut map = LunMap::default();
         for lun in [5, LUN_MAX] {

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn n1_numbers_last_and_are_nobody_elses() {
+    fn n1_numbers_are_permanent_and_unique() {
         let mut all = Numbers::default();
         let live = |n: &Name| n.1 != "gone";
         for (who, wanted, want) in [
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_number_is_given_and_then_no_more() {
+    fn allocation_fails_after_the_last_free_number() {
         let mut all = Numbers::default();
         for n in 1..=TARGETS_MAX as u16 {
             all.0.insert(name(&n.to_string()), n);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn n2_what_makes_no_sense_is_no_record() {
+    fn n2_truncated_and_inconsistent_records_are_rejected() {
         let mut all = Numbers::default();
         for who in ["a", "b"] {
             all.assign(&name(who), None, &|_| true).unwrap();

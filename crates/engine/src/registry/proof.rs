@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a1_a2_an_account_is_of_one_initiator_and_nobody_enters_without_one() {
+    fn a1_a2_accounts_belong_to_one_initiator_and_are_required() {
         let proof = |user: &str| Proof {
             account: Account { user: user.into(), secret: user.into() },
             mutual: None,

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_a_session_back_and_forth_is_told_of() {
+    fn hosts_that_repeatedly_take_over_one_session_are_reported() {
         let mut book = Book::default();
         let mut comes = |host: &str, at_ns: u64| {
             book.reinstated(key("iqn.a"), host.to_owned(), at_ns);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn names_without_end_are_not_remembered() {
+    fn the_number_of_remembered_names_is_bounded() {
         let mut book = Book::default();
         for n in 0..2 * RIVALS_MAX as u64 {
             book.reinstated(key(&format!("iqn.{n}")), "10.0.0.1".to_owned(), n);

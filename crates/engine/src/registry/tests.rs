@@ -34,7 +34,7 @@ fn group(name: &str, initiators: &[&str], luns: &[(u64, &str)]) -> GroupSpec {
 }
 
 #[test]
-fn r2_nobody_is_let_in_unless_a_group_says_so() {
+fn r2_initiators_without_a_group_are_refused() {
     let r = registry();
     let t = r.target("iscsi", "iqn.t").unwrap();
     assert!(!t.decide("iqn.h1", &at()).grants());
@@ -50,7 +50,7 @@ fn r2_nobody_is_let_in_unless_a_group_says_so() {
 }
 
 #[test]
-fn r3_what_cannot_be_done_wholly_changes_nothing() {
+fn r3_a_change_that_fails_in_part_changes_nothing() {
     let r = registry();
     let good = [group("g", &["iqn.h1"], &[(0, "a")])];
     r.set_groups("iscsi", "iqn.t", &good).unwrap();
@@ -75,7 +75,7 @@ fn r3_what_cannot_be_done_wholly_changes_nothing() {
 }
 
 #[test]
-fn a_portal_decides_as_a_name_does() {
+fn access_groups_match_on_the_portal_as_on_the_name() {
     let r = registry();
     let limited = |name: &str, portal: &str, device: &str| GroupSpec {
         portals: vec![portal.into()],
@@ -97,7 +97,7 @@ fn a_portal_decides_as_a_name_does() {
 }
 
 #[test]
-fn r4_one_lun_changes_among_many_and_devices_know_where_they_are() {
+fn r4_devices_list_their_ports_after_each_lun_change() {
     let r = registry();
     r.set_groups("iscsi", "iqn.t", &[group("g", &["iqn.h1"], &[(0, "a")])]).unwrap();
     let (t, b) = (r.target("iscsi", "iqn.t").unwrap(), r.device("b").unwrap());
@@ -120,7 +120,7 @@ fn r4_one_lun_changes_among_many_and_devices_know_where_they_are() {
 }
 
 #[test]
-fn a_unit_that_a_group_maps_stays() {
+fn a_unit_mapped_by_a_group_cannot_be_removed() {
     let r = registry();
     r.set_groups("iscsi", "iqn.t", &[group("g", &["*"], &[(7, "a")])]).unwrap();
     assert_eq!(r.remove_device("a").err().map(|e| e.kind), Some(Errno::Busy));
@@ -141,7 +141,7 @@ fn two_disks_never_share_an_identity() {
 }
 
 #[test]
-fn the_memory_of_refusals_is_bounded() {
+fn the_list_of_refused_logins_is_bounded() {
     let r = registry();
     for n in 0..DENIED_MAX as u64 + 5 {
         r.note_denied(Denied {
@@ -160,7 +160,7 @@ fn the_memory_of_refusals_is_bounded() {
 }
 
 #[test]
-fn a_number_whose_unit_is_not_there_yet_is_awaited_until_it_stands_for_one() {
+fn a_lun_is_awaited_until_its_unit_is_mapped() {
     let r = registry();
     let awaited = |lun: u64| (lun, format!("late{lun}"));
     let spec = GroupSpec {

@@ -429,7 +429,7 @@ fn a_spc2_reservation_belongs_to_a_session_and_excludes_persistent_ones() {
 }
 
 #[test]
-fn beside_registrations_reserve_and_release_are_compatible_or_conflict() {
+fn reserve_with_registrations_succeeds_only_for_holders_and_registrants() {
     let (a, b, c) = (nexus(0), nexus(1), nexus(2));
     let mut state = Reservations::default();
     apply(&mut state, 0, &plain(PrOutAction::Register, 0, 1, 0));
@@ -452,7 +452,7 @@ fn beside_registrations_reserve_and_release_are_compatible_or_conflict() {
 }
 
 #[test]
-fn a_unit_takes_so_many_registrations_and_not_one_more() {
+fn the_number_of_registrations_of_a_unit_is_bounded() {
     let mut state = Reservations::default();
     let id = |n: usize| Identity {
         port: TransportId::named(&format!("client-{n}")).unwrap(),
@@ -471,7 +471,7 @@ fn a_unit_takes_so_many_registrations_and_not_one_more() {
 }
 
 #[test]
-fn a_port_nobody_knows_and_one_of_another_transport_cannot_be_registered() {
+fn unknown_ports_and_ports_of_other_transports_cannot_be_registered() {
     let me = nexus(0);
     let stranger = TransportId::iscsi_device("iqn.2024-01.test:nobody").unwrap();
     let other = TransportId::named("nbd client").unwrap();
@@ -485,7 +485,7 @@ fn a_port_nobody_knows_and_one_of_another_transport_cannot_be_registered() {
 }
 
 #[test]
-fn a_record_that_is_cut_or_changed_is_refused_or_sound() {
+fn truncated_records_are_rejected_and_corrupt_ones_rejected_or_sound() {
     let mut state = Reservations::default();
     let mut register = plain(PrOutAction::Register, 0, 1, 0);
     register.list.aptpl = true;
@@ -508,7 +508,7 @@ fn a_record_that_is_cut_or_changed_is_refused_or_sound() {
 }
 
 #[test]
-fn a_spc_2_reservation_is_its_nexus_s_on_all_cores() {
+fn a_spc2_reservation_is_held_by_its_nexus_on_all_cores() {
     let (a, b) = (nexus(0), nexus(1));
     let who = |id, session| Who { id, session };
     let held = Reservations::default().reserve_unit(who(Some(&a), 1)).unwrap().unwrap();

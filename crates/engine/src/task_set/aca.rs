@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_control_byte_goes_by_the_operation_code() {
+    fn the_position_of_the_control_byte_follows_the_operation_code() {
         for (opcode, len, at) in
             [(0x00, 6, 5), (0x28, 10, 9), (0x5F, 10, 9), (0x88, 16, 15), (0xA8, 12, 11)]
         {

@@ -198,7 +198,7 @@ fn strict() -> TaskSet<&'static str> {
 }
 
 #[test]
-fn o1_a_barrier_and_who_overtakes_it() {
+fn o1_only_head_of_queue_overtakes_an_ordered_command() {
     let mut set = strict();
     let (a, on) = set.add(SIMPLE, "a");
     assert!(on);
@@ -225,7 +225,7 @@ fn o1_a_barrier_and_who_overtakes_it() {
 
 /// However many HEAD OF QUEUE commands come, so that there is always one.
 #[test]
-fn o1_a_flood_of_head_of_queue_starves_nobody() {
+fn o1_a_flood_of_head_of_queue_starves_no_waiting_command() {
     let mut set = strict();
     let (mut head, _) = set.add(HEAD, "h");
     let waiting = [SIMPLE, ORDERED, SIMPLE].map(|request| set.add(request, "w"));
@@ -251,7 +251,7 @@ fn o1_groups_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn o2_only_those_that_overlap_wait_for_an_exclusive_one() {
+fn o2_only_overlapping_commands_wait_for_an_exclusive_one() {
     let at = |lba, blocks| Request { span: Span::Range { lba, blocks }, ..SIMPLE };
     let mut set = strict();
     let (caw, on) = set.add(Request { exclusive: true, ..at(8, 2) }, "caw");
@@ -279,7 +279,7 @@ fn o7_simple_commands_do_not_keep_a_set_strict() {
 }
 
 #[test]
-fn one_command_of_the_aca_attribute_at_a_time() {
+fn one_command_with_the_aca_attribute_runs_at_a_time() {
     let mut set = strict();
     assert_eq!(set.allegiance(0, 1, true), Allegiance::None);
     assert!(set.establish(0, 1));

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn state_cause_and_marks_share_a_word_and_do_not_touch_each_other() {
+    fn state_cause_and_marks_of_a_group_change_independently() {
         let group =
             PortGroup::new(&PortGroupSpec { explicit: true, ..PortGroupSpec::default_group() });
         for state in AccessState::ALL {

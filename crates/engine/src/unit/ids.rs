@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_configured_counts_and_the_rest_follows_from_it() {
+    fn configured_identifiers_take_precedence_and_others_are_derived() {
         let plain = Ids::new("S1", Given::default());
         assert_eq!((plain.naa, plain.uuid), (naa("S1"), uuid_of(naa("S1"))));
         assert_eq!((plain.known_as(), plain.all().len()), ("S1".to_owned(), 3));

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn c2_one_of_two_is_first() {
+    fn c2_the_second_of_two_concurrent_state_changes_is_refused() {
         let c = Condition::default();
         assert_eq!(c.enter(&[MediumState::Ready], MediumState::Sanitizing), Ok(()));
         let second = c.enter(&[MediumState::Ready], MediumState::Formatting);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn c3_prevention_is_of_one_nexus_and_ends_with_it() {
+    fn c3_prevention_of_removal_belongs_to_one_nexus_and_ends_with_it() {
         let c = Condition::default();
         let (a, b) = (Arc::new(Nexus::default()), Arc::new(Nexus::default()));
         c.prevent(&a, true);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_told_once() {
+    fn media_events_are_reported_once() {
         let c = Condition::default();
         c.note_event(MediaEvent::New);
         assert_eq!((c.take_event(), c.take_event()), (MediaEvent::New, MediaEvent::None));

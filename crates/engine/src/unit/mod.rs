@@ -586,7 +586,7 @@ mod tests {
     use crate::handlers::DISK;
 
     #[test]
-    fn a_resize_is_heard_by_everybody_once_and_only_when_the_size_differs() {
+    fn a_changed_size_is_reported_once_to_every_nexus() {
         let d =
             Device::new(1, DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512), DISK, Arc::default());
         let (a, b) = (Arc::new(Nexus::default()), Arc::new(Nexus::default()));
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_of_loss_survives_the_shared_byte() {
+    fn errors_of_a_lost_device_round_trip_through_the_shared_byte() {
         let d =
             Device::new(1, DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512), DISK, Arc::default());
         assert_eq!(d.lost(), None);

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn units_and_where_they_begin_are_in_blocks() {
+    fn granularity_and_alignment_are_in_blocks() {
         assert_eq!((of(4096, Some(3584), 0).unit(512), of(0, None, 0).unit(512)), (8, 1));
         assert_eq!(of(4096, Some(3584), 0).alignment(512), Some(7));
         assert_eq!(of(4096, Some(0), 0).alignment(512), Some(0));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn one_unmap_is_whole_units_and_not_too_many_requests_below() {
+    fn unmap_limit_is_whole_granules_and_bounds_requests_to_the_provider() {
         assert_eq!(of(512, Some(0), 0).blocks_max(512, 1 << 20), 1 << 20);
         assert_eq!(of(3 << 20, Some(0), 0).blocks_max(512, 1 << 20), 170 * 6144);
         assert_eq!(of(512, Some(0), 4096).blocks_max(512, 1 << 20), 8 * 1024);

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_percentages_hold_at_once_unless_an_initiator_has_set_its_own() {
+    fn new_percentages_apply_at_once_unless_an_initiator_set_thresholds() {
         let space = Space::new(room(0, 100), &[80]);
         assert!(space.note(room(85, 15), MEDIA, true), "80 are crossed");
         space.configure(&[50]);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn h1_each_crossing_is_told_once() {
+    fn h1_each_threshold_crossing_is_reported_once() {
         let space = Space::new(room(0, 100), &[80, 90]);
         let note = |used: u64| space.note(room(used, 100 - used), MEDIA, true);
         assert!(!note(50) && !note(80));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn h2_what_does_not_matter_is_not_told() {
+    fn h2_thresholds_are_silent_without_a_nexus_or_with_enough_space() {
         let space = Space::new(room(0, 100), &[80]);
         // Room for all that is not written yet.
         assert!(!space.note(room(950, 60), MEDIA, true));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn counted_thresholds_go_both_ways() {
+    fn thresholds_of_used_and_available_counts_are_reported() {
         let space = Space::new(room(0, 100), &[]);
         let one = |kind, count| Threshold { enabled: true, kind, count };
         let (used, left) = (one(ThresholdKind::Used, 10), one(ThresholdKind::Available, 50));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_the_log_page() {
+    fn log_page_counts_are_computed_from_used_and_free_space() {
         let counts = room(250, 100).counts(MEDIA);
         let want = SpaceCounts { available: 100, used: 250, percent: 29, shared: true };
         assert_eq!(counts, want);

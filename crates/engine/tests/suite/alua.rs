@@ -59,7 +59,7 @@ fn answer(w: &World, host: &Host, tag: u32) -> Answer {
 }
 
 #[test]
-fn ports_tell_their_group_and_only_an_explicit_one_takes_orders() {
+fn ports_report_their_group_and_only_explicit_groups_accept_changes() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     assert_eq!(report(&w, &h), [(1, AccessState::Optimized, false, vec![1])]);
@@ -79,7 +79,7 @@ fn ports_tell_their_group_and_only_an_explicit_one_takes_orders() {
 }
 
 #[test]
-fn each_state_lets_run_what_it_should_and_everybody_else_hears_of_it() {
+fn each_state_admits_its_commands_and_notifies_other_nexuses() {
     let w = world();
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     for (state, sense) in [
@@ -114,7 +114,7 @@ fn each_state_lets_run_what_it_should_and_everybody_else_hears_of_it() {
 }
 
 #[test]
-fn l1_a_change_waits_for_what_is_at_the_medium_on_every_core() {
+fn l1_a_state_change_waits_for_commands_in_flight_on_all_cores() {
     let w = world();
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let disk = w.disks[0].1.clone();
@@ -162,7 +162,7 @@ fn stuck(w: &World) -> Stuck {
 }
 
 #[test]
-fn a_change_that_takes_too_long_is_taken_back() {
+fn a_state_change_that_times_out_is_reverted() {
     let w = world();
     let Stuck { a, b, disk, written, change } = stuck(&w);
     pass(&w, 11_000_000_000);
@@ -176,7 +176,7 @@ fn a_change_that_takes_too_long_is_taken_back() {
 }
 
 #[test]
-fn a_change_whose_command_is_aborted_is_taken_back() {
+fn a_state_change_whose_command_is_aborted_is_reverted() {
     let w = world();
     let Stuck { a, b, disk, written, change } = stuck(&w);
     w.turn();
@@ -197,7 +197,7 @@ fn a_change_whose_command_is_aborted_is_taken_back() {
 }
 
 #[test]
-fn orders_are_for_groups_of_the_unit_that_take_them() {
+fn state_changes_are_refused_for_foreign_and_implicit_groups() {
     let w = world();
     let plain = PortGroupSpec { name: "plain".into(), id: 9, ..PortGroupSpec::default_group() };
     w.registry.set_port_groups(&[explicit(7, "near"), explicit(8, "far"), plain]).unwrap();
@@ -222,7 +222,7 @@ fn orders_are_for_groups_of_the_unit_that_take_them() {
 }
 
 #[test]
-fn the_operator_changes_states_and_nobody_is_left_out() {
+fn an_implicit_state_change_is_reported_to_every_nexus() {
     let w = world();
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let states = [(7, AccessState::Offline), (8, AccessState::Standby)];

@@ -51,7 +51,7 @@ fn is_served(w: &World, h: &Host) -> bool {
 }
 
 #[test]
-fn the_limits_are_those_of_the_disk() {
+fn atomic_write_limits_are_derived_from_the_disk() {
     let plain = OpenSpec::default();
     let kind = ProtectionSpec::Type(ProtectionType::One);
     let protected = OpenSpec { protection: kind, ..OpenSpec::default() };

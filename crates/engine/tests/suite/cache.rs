@@ -10,7 +10,7 @@ const SENSE: [u8; 6] = [0x03, 0, 0, 0, 32, 0];
 const WRITE_ERROR: (u8, u8, u8) = (3, 0x0C, 0);
 
 #[test]
-fn an_immediate_flush_is_answered_before_the_disk_has_done_it() {
+fn an_immediate_flush_is_answered_before_the_disk_completes_it() {
     let w = World::simple(3, 100);
     let h = w.calm(0, "i1", &[0]);
     let disk = w.disks[0].1.clone();
@@ -30,7 +30,7 @@ fn an_immediate_flush_is_answered_before_the_disk_has_done_it() {
 }
 
 #[test]
-fn what_goes_wrong_after_the_answer_is_told_once_to_whoever_asked() {
+fn an_error_after_an_immediate_answer_is_a_deferred_error_once() {
     let w = World::simple(4, 100);
     let (h, other) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let disk = w.disks[0].1.clone();
@@ -60,7 +60,7 @@ fn what_goes_wrong_after_the_answer_is_told_once_to_whoever_asked() {
 }
 
 #[test]
-fn the_control_extension_page_tells_of_implicit_access_states() {
+fn the_control_extension_page_reports_implicit_access_states() {
     let w = World::simple(5, 100);
     let h = w.calm(0, "i1", &[0]);
     let inquiry = w.run(&h, 0, &[0x12, 0, 0, 0, 36, 0], 36, &[]).good().data;

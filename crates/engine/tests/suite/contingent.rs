@@ -88,7 +88,7 @@ enum End {
 }
 
 #[test]
-fn nothing_is_stuck_while_windows_are_small() {
+fn commands_continue_after_an_aca_ends_while_windows_are_small() {
     for seed in Seeds::of(12) {
         let mut random = SeededRandom::new(seed);
         let end = [End::Cleared, End::Reset, End::NexusGone][(seed % 3) as usize];

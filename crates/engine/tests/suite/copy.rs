@@ -54,7 +54,7 @@ fn writes(disk: &TestDisk) -> usize {
 }
 
 #[test]
-fn blocks_go_from_unit_to_unit_and_the_status_says_so() {
+fn blocks_are_copied_between_units_and_counted_in_the_status() {
     let (w, a, b) = two(1, 4096);
     let h = w.calm(0, "i1", &[0, 1]);
     let units = [name(&w, &h, 0), name(&w, &h, 1)];
@@ -77,7 +77,7 @@ fn blocks_go_from_unit_to_unit_and_the_status_says_so() {
 /// CVE-2020-28374: a copy manager that finds units anywhere in the daemon gives every initiator
 /// every disk.
 #[test]
-fn a_unit_outside_of_the_sessions_own_map_does_not_exist() {
+fn a_copy_cannot_reach_units_outside_the_map_of_the_session() {
     let mut w = World::new(1);
     let (mine, secret) = (w.disk("mine", 64), w.disk("secret", 64));
     w.export("mine");
@@ -103,7 +103,7 @@ fn a_unit_outside_of_the_sessions_own_map_does_not_exist() {
 }
 
 #[test]
-fn read_only_maps_write_protection_and_reservations_hold_for_copies_too() {
+fn copies_obey_read_only_maps_write_protection_and_reservations() {
     let (w, a, b) = two(4, 64);
     w.map(&[(0, "d0", false), (1, "d1", true)]);
     let h = w.calm(0, "i1", &[0, 1]);
@@ -139,7 +139,7 @@ fn read_only_maps_write_protection_and_reservations_hold_for_copies_too() {
 }
 
 #[test]
-fn overlapping_runs_of_one_unit_arrive_whole_in_both_directions() {
+fn overlapping_copies_within_a_unit_are_correct_in_both_directions() {
     for (from, to) in [(0, 700), (700, 0), (10, 11), (11, 10), (5, 5)] {
         let (w, a, _) = two(5, 8192);
         let h = w.calm(0, "i1", &[0]);
@@ -152,7 +152,7 @@ fn overlapping_runs_of_one_unit_arrive_whole_in_both_directions() {
 }
 
 #[test]
-fn a_failing_unit_ends_the_copy_and_the_details_say_where() {
+fn a_failing_unit_ends_the_copy_and_its_segment_is_reported() {
     let (w, a, b) = two(6, 64);
     let h = w.calm(0, "i1", &[0, 1]);
     let units = [name(&w, &h, 0), name(&w, &h, 1)];
@@ -180,7 +180,7 @@ fn a_failing_unit_ends_the_copy_and_the_details_say_where() {
 }
 
 #[test]
-fn units_that_differ_in_block_size_copy_whole_blocks_or_nothing() {
+fn copies_between_block_sizes_move_whole_destination_blocks_only() {
     let mut w = World::new(1);
     let (a, b) = (w.disk("d0", 64), w.disk_of("d1", 16, 4096));
     let len = a.state().bytes.len();
@@ -204,7 +204,7 @@ fn units_that_differ_in_block_size_copy_whole_blocks_or_nothing() {
 }
 
 #[test]
-fn held_data_is_told_once() {
+fn held_data_is_returned_once() {
     let (w, a, _) = two(8, 64);
     let h = w.calm(0, "i1", &[0, 1]);
     let units = [name(&w, &h, 0), name(&w, &h, 1)];
@@ -218,7 +218,7 @@ fn held_data_is_told_once() {
 /// An abort after each request that the unit at `disk` holds back, one at a time. The function is
 /// answered only when the medium is left alone, and it stays so.
 #[test]
-fn an_abort_at_each_step_leaves_the_medium_alone() {
+fn an_abort_is_answered_after_the_last_access_of_the_copy() {
     for step in 0..12 {
         for f in [TmFunction::AbortTask, TmFunction::LunReset, TmFunction::AbortTaskSet] {
             let (w, a, b) = two(step, 8192);
@@ -258,7 +258,7 @@ fn an_abort_at_each_step_leaves_the_medium_alone() {
 }
 
 #[test]
-fn immed_answers_first_and_whoever_resets_or_leaves_waits_for_the_end() {
+fn resets_and_logouts_wait_for_a_copy_in_the_background() {
     for end in 0..4 {
         let (w, a, b) = two(3, 8192);
         let h = w.calm(0, "i1", &[0, 1]);
@@ -317,7 +317,7 @@ fn immed_answers_first_and_whoever_resets_or_leaves_waits_for_the_end() {
 }
 
 #[test]
-fn a_unit_that_goes_while_it_is_copied_ends_the_copy() {
+fn a_copy_fails_when_one_of_its_units_is_lost() {
     for gone in 0..2 {
         let (w, a, b) = two(2, 8192);
         let h = w.calm(0, "i1", &[0, 1]);
@@ -337,7 +337,7 @@ fn a_unit_that_goes_while_it_is_copied_ends_the_copy() {
 }
 
 #[test]
-fn other_commands_and_copies_keep_out_of_a_chunk_that_is_patched() {
+fn other_commands_wait_for_the_read_modify_write_of_a_partial_block() {
     // A patch reads the block, and writes it later: a write that comes between is not lost.
     let (w, a, b) = two(2, 64);
     let h = w.calm(0, "i1", &[0, 1]);
@@ -364,7 +364,7 @@ fn other_commands_and_copies_keep_out_of_a_chunk_that_is_patched() {
 }
 
 #[test]
-fn lists_that_lie_are_refused_before_anything_moves() {
+fn malformed_parameter_lists_are_refused_before_any_data_is_copied() {
     let (w, a, b) = two(2, 64);
     let h = w.calm(0, "i1", &[0, 1]);
     let units = [name(&w, &h, 0), name(&w, &h, 1)];
@@ -428,7 +428,7 @@ fn model(
 }
 
 #[test]
-fn random_segments_do_what_the_model_does() {
+fn random_segments_agree_with_the_model() {
     for seed in Seeds::of(12) {
         let mut rng = Prng::new(seed);
         let mut w = World::new(seed);

@@ -254,7 +254,7 @@ fn pace(random: &mut SeededRandom) -> Pace {
 /// scheduler. These are the commands at the disk and a few more; it does not wait for the queued
 /// commands.
 #[test]
-fn a_small_nexus_beside_greedy_ones_waits_for_little() {
+fn a_small_nexus_beside_greedy_ones_has_low_latency() {
     for seed in Seeds::of(4) {
         let mut random = SeededRandom::new(seed);
         let pace = pace(&mut random);
@@ -274,7 +274,7 @@ fn a_small_nexus_beside_greedy_ones_waits_for_little() {
 
 /// L2: nexuses of one core that always have something waiting use the medium for as long.
 #[test]
-fn greedy_nexuses_of_all_sizes_get_the_same_time() {
+fn greedy_nexuses_of_all_request_sizes_get_equal_disk_time() {
     for seed in Seeds::of(4) {
         let mut random = SeededRandom::new(seed);
         let pace = Pace { servers: 1 + random.below(4), ..pace(&mut random) };
@@ -292,7 +292,7 @@ fn greedy_nexuses_of_all_sizes_get_the_same_time() {
 
 /// Every command that touches the medium takes turns: floods of each kind beside small reads.
 #[test]
-fn no_kind_of_command_keeps_the_medium_for_itself() {
+fn no_kind_of_command_monopolizes_the_medium() {
     let pace = Pace { servers: 2, alone_ns: 3 * MS, kib_ns: 10_000 };
     for kind in [Kind::Verify, Kind::WriteSame, Kind::Unmap, Kind::CompareAndWrite] {
         // Reads that make the disk's limit known, the flood, and the small one.
@@ -310,7 +310,7 @@ fn no_kind_of_command_keeps_the_medium_for_itself() {
 
 /// A unit whose commands run in order, for one nexus compares and writes all the time, is as fair.
 #[test]
-fn a_strict_order_is_as_fair() {
+fn strict_command_order_is_as_fair() {
     let pace = Pace { servers: 2, alone_ns: 3 * MS, kib_ns: 10_000 };
     for core in [0, 1] {
         let caw = Load { core: 1, kind: Kind::CompareAndWrite, ..Load::SMALL };

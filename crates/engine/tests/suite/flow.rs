@@ -184,7 +184,7 @@ fn mean(times: &[u64]) -> u64 {
 }
 
 #[test]
-fn a_light_nexus_is_not_held_up_by_a_heavy_one() {
+fn a_light_nexus_has_low_latency_beside_a_heavy_one() {
     for (heavy_core, obeys) in [(0, true), (0, false), (1, true), (1, false)] {
         let w = slow_world(1);
         let light = Reader::login(&w, 0, "i-light", 1, true);
@@ -208,7 +208,7 @@ fn a_light_nexus_is_not_held_up_by_a_heavy_one() {
 }
 
 #[test]
-fn a_lone_nexus_has_all_of_the_disk() {
+fn a_lone_nexus_gets_the_full_rate_of_the_disk() {
     for obeys in [true, false] {
         let w = slow_world(2);
         let lone = Reader::login(&w, 0, "i-lone", 128, obeys);
@@ -224,7 +224,7 @@ fn a_lone_nexus_has_all_of_the_disk() {
 }
 
 #[test]
-fn heavy_nexuses_have_equal_parts() {
+fn heavy_nexuses_get_equal_shares() {
     // One keeps sixteen times as many commands open as another, and they may be on two cores.
     for cores in [[0, 0, 0], [0, 1, 0], [0, 1, 1]] {
         let w = slow_world(3);
@@ -292,7 +292,7 @@ fn queued(r: &Reader) -> usize {
 }
 
 #[test]
-fn what_waits_for_its_turn_is_aborted_at_once() {
+fn queued_commands_are_aborted_at_once() {
     let w = slow_world(6);
     let (a, b) = (Reader::login(&w, 0, "i1", 100, false), Reader::login(&w, 1, "i2", 100, false));
     a.fill();

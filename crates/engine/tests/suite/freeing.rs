@@ -149,7 +149,7 @@ fn unmap(w: &World, h: &Host, runs: &[(u64, u32)]) -> Answer {
 }
 
 #[test]
-fn page_b0_says_what_is_below_and_unmap_keeps_to_it() {
+fn page_b0_reports_the_unmap_limits_of_the_provider() {
     let (w, _, _) = unit();
     let h = w.calm(0, "i1", &[0]);
     let page = w.run(&h, 0, &[0x12, 1, 0xB0, 0, 64, 0], 64, &[]).good().data;
@@ -159,7 +159,7 @@ fn page_b0_says_what_is_below_and_unmap_keeps_to_it() {
 }
 
 #[test]
-fn descriptors_are_one_request_in_order_and_each_block_once() {
+fn unmap_descriptors_are_sorted_and_merged_into_one_request() {
     let (mut w, _, seen) = unit();
     veil(&mut w);
     let h = w.calm(0, "i1", &[0]);
@@ -175,7 +175,7 @@ fn descriptors_are_one_request_in_order_and_each_block_once() {
 }
 
 #[test]
-fn a_disk_that_takes_one_range_gets_them_one_by_one() {
+fn a_disk_that_takes_one_range_per_request_gets_one_at_a_time() {
     let (w, disk, _) = unit();
     let h = w.calm(0, "i1", &[0]);
     unmap(&w, &h, &[(100, 4), (8, 8)]).good();
@@ -187,7 +187,7 @@ fn a_disk_that_takes_one_range_gets_them_one_by_one() {
 
 /// F1: the guarantee for deleted blocks is withdrawn and reported, and given again.
 #[test]
-fn a_layer_that_comes_or_goes_below_is_told() {
+fn inserting_or_removing_a_layer_raises_inquiry_data_has_changed() {
     const CHANGED: (u8, u8, u8) = (6, 0x3F, 3);
     let (mut w, disk, _) = unit();
     let h = w.calm(0, "i1", &[0]);
@@ -210,7 +210,7 @@ fn a_layer_that_comes_or_goes_below_is_told() {
 
 /// U4: a FORMAT UNIT that frees blocks, because they read as zeroes then, has freed them too.
 #[test]
-fn what_a_format_frees_is_not_put_off() {
+fn deletes_of_a_format_are_not_deferred() {
     let (mut w, disk, seen) = unit_with(1);
     veil(&mut w);
     let h = w.calm(0, "i1", &[0]);
@@ -233,7 +233,7 @@ fn what_a_format_frees_is_not_put_off() {
 /// U4: a SANITIZE that frees blocks has freed them when it ends, even if other deletes are
 /// deferred.
 #[test]
-fn what_a_sanitize_frees_is_not_put_off() {
+fn deletes_of_a_sanitize_are_not_deferred() {
     let (mut w, disk, seen) = unit();
     veil(&mut w);
     let h = w.calm(0, "i1", &[0]);

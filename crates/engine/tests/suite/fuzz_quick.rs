@@ -8,7 +8,7 @@ use testkit::corpus::{Corpus, anywhere, each_is_whole};
 const ROUNDS: u64 = 10_000;
 
 #[test]
-fn the_corpus_and_mutations_of_it() {
+fn corpus_entries_and_their_mutations_cause_no_panic() {
     for (name, target) in TARGETS {
         let corpus = Corpus::of(name, target, 5);
         corpus.beginnings(|len| [len]);
@@ -17,6 +17,6 @@ fn the_corpus_and_mutations_of_it() {
 }
 
 #[test]
-fn every_target_is_whole() {
+fn every_fuzz_target_has_a_corpus_and_a_manifest_entry() {
     each_is_whole("target_", TARGETS.iter().map(|(name, _)| *name));
 }

@@ -59,7 +59,7 @@ fn block(fill: u8) -> [u8; 512] {
 }
 
 #[test]
-fn a_miscompare_says_where_and_changes_nothing() {
+fn a_miscompare_reports_its_offset_and_writes_nothing() {
     let w = World::simple(1, 2048);
     let h = w.calm(0, "i1", &[0]);
     let mut data = vec![0; 6 * 512];
@@ -154,7 +154,7 @@ fn increments_by_compare_and_write_are_never_lost() {
 }
 
 #[test]
-fn orwrite_and_atomic_writes_keep_to_their_limits() {
+fn orwrite_and_atomic_writes_enforce_their_limits() {
     let w = World::simple(1, 16384);
     let h = w.calm(0, "i1", &[0]);
     w.run(&h, 0, &write16(7, 2), 0, &[0x50; 1024]).good();
@@ -179,7 +179,7 @@ fn orwrite_and_atomic_writes_keep_to_their_limits() {
 }
 
 #[test]
-fn lba_status_is_what_the_disk_says() {
+fn lba_status_agrees_with_the_disk() {
     let w = World::simple(1, 1000);
     let h = w.calm(0, "i1", &[0]);
     w.run(&h, 0, &write16(100, 2), 0, &[1; 1024]).good();
@@ -220,7 +220,7 @@ impl Tap for Vec<u8> {
 
 /// Test 20: what GOOD promised survives a power cut.
 #[test]
-fn the_cache_never_lies() {
+fn acknowledged_durable_writes_survive_a_power_cut() {
     for seed in Seeds::of(16) {
         let w = World::simple(seed, 64);
         let h = w.calm(0, "i1", &[0]);
@@ -297,7 +297,7 @@ const IMMED: u8 = 0x80;
 const AUSE: u8 = 0x20;
 
 #[test]
-fn sanitize_is_only_for_units_whose_owner_allows_it() {
+fn sanitize_is_refused_unless_the_unit_is_configured_for_it() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     assert_eq!(w.run(&h, 0, &sanitize(1, 5), 0, &overwrite(1)).asc(), (5, 0x20, 0));
@@ -311,7 +311,7 @@ fn sanitize_is_only_for_units_whose_owner_allows_it() {
 }
 
 #[test]
-fn a_sanitize_goes_on_whatever_is_reset_and_after_a_restart() {
+fn a_sanitize_continues_through_resets_and_after_a_restart() {
     let vault = MemoryVault::new();
     let spec = OpenSpec { sanitize: true, ..OpenSpec::default() };
     let begin = |seed| {
@@ -364,7 +364,7 @@ fn a_sanitize_goes_on_whatever_is_reset_and_after_a_restart() {
 }
 
 #[test]
-fn a_failed_sanitize_hides_what_is_left_until_it_is_left_as_allowed() {
+fn a_failed_sanitize_blocks_reads_until_it_is_repeated_or_exited() {
     for ause in [false, true] {
         let mut w = world_of(1, 4096, &OpenSpec { sanitize: true, ..OpenSpec::default() });
         let h = w.calm(0, "i1", &[0]);
@@ -390,7 +390,7 @@ fn a_failed_sanitize_hides_what_is_left_until_it_is_left_as_allowed() {
 }
 
 #[test]
-fn format_unit_zeroes_or_fills_and_refuses_what_it_cannot_do() {
+fn format_unit_zeroes_or_fills_and_refuses_unsupported_options() {
     let mut w = World::simple(1, 4096);
     let (h1, h2) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let disk = w.disks[0].1.clone();
@@ -414,7 +414,7 @@ fn format_unit_zeroes_or_fills_and_refuses_what_it_cannot_do() {
 }
 
 #[test]
-fn a_tray_opens_when_nobody_prevents_it_and_everybody_else_hears_of_the_medium() {
+fn eject_obeys_prevention_and_a_new_medium_is_reported_to_others() {
     let mut w = world_of(1, 64, &OpenSpec { removable: true, ..OpenSpec::default() });
     let (h1, h2) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     w.run(&h2, 0, &[0x1E, 0, 0, 0, 1, 0], 0, &[]).good();
@@ -448,7 +448,7 @@ fn a_tray_opens_when_nobody_prevents_it_and_everybody_else_hears_of_the_medium()
 }
 
 #[test]
-fn a_drive_shows_an_image_in_large_blocks() {
+fn a_cdrom_unit_serves_an_image_in_2048_byte_blocks() {
     let spec = OpenSpec { handler: Some("cdrom".into()), read_only: true, ..OpenSpec::default() };
     let w = world_of(1, 4096, &spec);
     let h = w.calm(0, "i1", &[0]);
@@ -484,7 +484,7 @@ fn a_drive_shows_an_image_in_large_blocks() {
 }
 
 #[test]
-fn a_null_unit_asks_nobody() {
+fn a_null_unit_reads_zeroes_and_never_accesses_its_disk() {
     let spec = OpenSpec { handler: Some("null".into()), ..OpenSpec::default() };
     let w = world_of(1, 4096, &spec);
     let h = w.calm(0, "i1", &[0]);

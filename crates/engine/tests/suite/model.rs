@@ -508,7 +508,7 @@ impl Sim {
 }
 
 #[test]
-fn initiators_hear_the_truth() {
+fn answers_and_media_agree_with_the_model() {
     for seed in Seeds::of(12) {
         let run = std::panic::catch_unwind(|| {
             let mut sim = Sim::new(seed);

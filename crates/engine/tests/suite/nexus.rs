@@ -16,7 +16,7 @@ fn control(w: &World, host: &Host, d_sense: bool, swp: bool, tas: bool) {
 }
 
 #[test]
-fn every_nexus_hears_every_condition_once_in_order() {
+fn every_nexus_gets_each_unit_attention_once_in_order() {
     for first in 0..2 {
         let mut w = World::simple(1, 64);
         let hosts = [w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0])];
@@ -40,7 +40,7 @@ fn every_nexus_hears_every_condition_once_in_order() {
 }
 
 #[test]
-fn a_new_nexus_hears_29_00_and_a_reinstated_one_29_07() {
+fn a_new_nexus_gets_29_00_and_a_reinstated_one_29_07() {
     let w = World::simple(1, 64);
     let h = w.host(0, "i1");
     assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
@@ -53,7 +53,7 @@ fn a_new_nexus_hears_29_00_and_a_reinstated_one_29_07() {
 }
 
 #[test]
-fn request_sense_tells_a_condition_as_data_and_it_is_told_then() {
+fn request_sense_returns_a_unit_attention_as_data_and_clears_it() {
     let w = World::simple(1, 64);
     let h = w.host(0, "i1");
     let a = w.run(&h, 0, &SENSE, 252, &[]).good();
@@ -64,7 +64,7 @@ fn request_sense_tells_a_condition_as_data_and_it_is_told_then() {
 }
 
 #[test]
-fn an_unmapped_lun_says_so_in_every_way_it_should() {
+fn an_unmapped_lun_gives_the_standard_answer_to_each_command() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     assert_eq!(w.run(&h, 5, &INQUIRY, 96, &[]).good().data[0], 0x7F);
@@ -76,7 +76,7 @@ fn an_unmapped_lun_says_so_in_every_way_it_should() {
 }
 
 #[test]
-fn nobody_gets_in_without_a_group_and_the_refusal_is_remembered() {
+fn an_initiator_without_a_group_is_refused_and_listed_as_denied() {
     let w = World::simple(1, 64);
     w.groups(&[("g", &["i1"], &[(0, "d0", false)])]);
     let Err(refused) = Host::login(&w.engines[0], "i2", false) else {
@@ -88,7 +88,7 @@ fn nobody_gets_in_without_a_group_and_the_refusal_is_remembered() {
 }
 
 #[test]
-fn ranges_are_checked_without_overflow() {
+fn lba_ranges_are_checked_without_overflow() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     let out_of_range = (5, 0x21, 0);
@@ -111,7 +111,7 @@ fn ranges_are_checked_without_overflow() {
 }
 
 #[test]
-fn sense_data_has_the_format_and_the_information_it_should() {
+fn sense_data_has_the_selected_format_and_the_right_information() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     let disk = &w.disks[0].1;
@@ -135,7 +135,7 @@ fn sense_data_has_the_format_and_the_information_it_should() {
 }
 
 #[test]
-fn residuals_go_both_ways_and_no_byte_beyond_reaches_the_medium() {
+fn residuals_are_correct_and_surplus_data_is_not_written() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     let disk = &w.disks[0].1;
@@ -174,7 +174,7 @@ fn residuals_go_both_ways_and_no_byte_beyond_reaches_the_medium() {
 }
 
 #[test]
-fn an_allocation_length_cuts_and_changes_nothing_else() {
+fn allocation_length_truncates_data_and_changes_nothing_else() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     type Cut = fn(u16) -> Vec<u8>;
@@ -212,7 +212,7 @@ fn an_allocation_length_cuts_and_changes_nothing_else() {
 }
 
 #[test]
-fn a_read_only_view_refuses_everything_that_writes() {
+fn a_read_only_mapping_refuses_all_writing_commands() {
     let w = World::simple(1, 64);
     w.map(&[(0, "d0", true)]);
     let h = w.calm(0, "i1", &[0]);
@@ -255,7 +255,7 @@ fn without_the_write_cache_every_write_is_durable() {
 }
 
 #[test]
-fn zeroes_patterns_and_deletes_reach_the_medium() {
+fn write_same_and_unmap_reach_the_medium() {
     let w = World::simple(1, 2048);
     let h = w.calm(0, "i1", &[0]);
     let disk = &w.disks[0].1;
@@ -289,7 +289,7 @@ fn zeroes_patterns_and_deletes_reach_the_medium() {
 }
 
 #[test]
-fn a_map_that_changes_is_heard_once_a_session_and_seen_at_once() {
+fn a_map_change_is_effective_at_once_and_reported_once_per_session() {
     let mut w = World::simple(1, 64);
     w.disk("d1", 64);
     w.export("d1");
@@ -338,7 +338,7 @@ fn a_map_that_changes_is_heard_once_a_session_and_seen_at_once() {
 }
 
 #[test]
-fn a_disk_that_goes_leaves_the_session_and_its_other_luns() {
+fn a_lost_disk_affects_neither_the_session_nor_its_other_luns() {
     let mut w = World::simple(1, 64);
     w.disk("d1", 64);
     w.export("d1");
@@ -363,7 +363,7 @@ fn a_disk_that_goes_leaves_the_session_and_its_other_luns() {
 }
 
 #[test]
-fn a_disk_that_shrinks_says_so_and_refuses_what_is_beyond() {
+fn a_shrunken_disk_is_reported_and_refuses_blocks_beyond_its_end() {
     let mut w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     let p = w.provider("d0");
@@ -376,7 +376,7 @@ fn a_disk_that_shrinks_says_so_and_refuses_what_is_beyond() {
 }
 
 #[test]
-fn a_unit_is_given_back_only_when_nobody_maps_it() {
+fn a_unit_can_be_closed_only_when_it_is_not_mapped() {
     let mut w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     let close = |w: &mut World| engine::lun::close_device(&mut w.control, &w.registry, "d0");
@@ -390,7 +390,7 @@ fn a_unit_is_given_back_only_when_nobody_maps_it() {
 }
 
 #[test]
-fn a_write_that_waits_for_its_data_finds_its_unit_gone_and_nobody_elses_medium() {
+fn a_write_waiting_for_data_fails_when_its_unit_is_closed() {
     let mut w = World::simple(1, 64);
     let other = w.disk("d1", 64);
     let h = w.calm(0, "i1", &[0]);
@@ -406,7 +406,7 @@ fn a_write_that_waits_for_its_data_finds_its_unit_gone_and_nobody_elses_medium()
 }
 
 #[test]
-fn queries_answer_and_what_is_not_there_is_not_managed() {
+fn task_management_queries_report_existing_and_missing_tasks() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     let ask = |f, lun, of| h.outcome(h.manage(f, lun, of)).unwrap();
@@ -425,7 +425,7 @@ fn queries_answer_and_what_is_not_there_is_not_managed() {
 const CUT: (u8, u8, u8) = (5, 0x0E, 3);
 
 #[test]
-fn data_cut_within_a_block_is_refused_and_nothing_is_written() {
+fn write_data_truncated_within_a_block_is_refused_and_not_written() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     let disk = &w.disks[0].1;

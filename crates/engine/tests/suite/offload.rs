@@ -97,7 +97,7 @@ fn a_token_carries_data_from_unit_to_unit() {
 }
 
 #[test]
-fn whoever_writes_to_what_a_token_stands_for_revokes_it() {
+fn writes_to_the_blocks_of_a_token_revoke_it() {
     type Writer = fn(&World, &Host) -> Answer;
     let writers: [(&str, Writer, bool); 7] = [
         ("WRITE", |w, h| w.run(h, 0, &write16(12, 1), 0, &[1; 512]), true),
@@ -137,7 +137,7 @@ fn whoever_writes_to_what_a_token_stands_for_revokes_it() {
 /// A write that arrives while data are copied between the units: data read before it cannot be
 /// distinguished from data read after it, so none of them are written any more.
 #[test]
-fn a_write_in_the_middle_stops_the_use_before_new_data_is_mixed_in() {
+fn a_concurrent_write_to_the_source_fails_the_use_of_a_token() {
     let (w, a, b) = two(3);
     let h = w.calm(0, "i1", &[0, 1]);
     let other = w.calm(1, "i2", &[0]);
@@ -163,7 +163,7 @@ fn a_write_in_the_middle_stops_the_use_before_new_data_is_mixed_in() {
 }
 
 #[test]
-fn a_write_under_way_is_in_the_token_or_revokes_it() {
+fn a_token_created_during_a_write_contains_that_write() {
     let (w, a, _) = two(4);
     let h = w.calm(0, "i1", &[0, 1]);
     let other = w.calm(1, "i2", &[0]);
@@ -185,7 +185,7 @@ fn a_write_under_way_is_in_the_token_or_revokes_it() {
 }
 
 #[test]
-fn tokens_cannot_be_guessed_and_forged_ones_are_refused() {
+fn tokens_are_random_and_forged_ones_are_refused() {
     let (w, _, b) = two(5);
     let h = w.calm(0, "i1", &[0, 1]);
     let (one, two) = (token(&w, &h, &[(10, 8)]), token(&w, &h, &[(10, 8)]));
@@ -209,7 +209,7 @@ fn tokens_cannot_be_guessed_and_forged_ones_are_refused() {
 }
 
 #[test]
-fn a_token_works_only_where_the_map_shows_both_units() {
+fn a_token_is_usable_only_by_sessions_that_map_both_units() {
     let mut w = World::new(1);
     let (a, b) = (w.disk("d0", 64), w.disk("d1", 64));
     a.state().bytes.fill(0x5a);
@@ -229,7 +229,7 @@ fn a_token_works_only_where_the_map_shows_both_units() {
 }
 
 #[test]
-fn tokens_end_by_time_by_wish_and_there_are_not_too_many() {
+fn tokens_expire_can_be_deleted_and_are_bounded_in_number() {
     let (w, _, _) = two(6);
     let h = w.calm(0, "i1", &[0, 1]);
     let t = token(&w, &h, &[(10, 8)]);
@@ -255,7 +255,7 @@ fn tokens_end_by_time_by_wish_and_there_are_not_too_many() {
 }
 
 #[test]
-fn zeros_have_a_token_of_their_own() {
+fn the_zero_token_writes_zeroes() {
     let (w, _, b) = two(7);
     let h = w.calm(0, "i1", &[0, 1]);
     let mut zero = vec![0xff, 0xff, 0, 1, 0, 0, 0x01, 0xf8];
@@ -268,7 +268,7 @@ fn zeros_have_a_token_of_their_own() {
 }
 
 #[test]
-fn lists_are_checked_against_the_units() {
+fn range_lists_are_checked_against_the_units() {
     let (w, a, b) = two(8);
     let h = w.calm(0, "i1", &[0, 1]);
     for (runs, asc) in [
@@ -296,7 +296,7 @@ fn lists_are_checked_against_the_units() {
 }
 
 #[test]
-fn in_the_background_it_can_be_ended_and_a_unit_may_fail() {
+fn background_use_of_a_token_ends_by_abort_reset_or_disk_failure() {
     for end in 0..3 {
         let (w, a, b) = two(9);
         let h = w.calm(0, "i1", &[0, 1]);

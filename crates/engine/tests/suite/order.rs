@@ -97,7 +97,7 @@ fn test_17_an_ordered_command_is_a_barrier_for_all_nexuses_on_all_cores() {
 }
 
 #[test]
-fn a_head_of_queue_overtakes_what_waits_on_another_core() {
+fn head_of_queue_overtakes_commands_waiting_on_another_core() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let disk = w.disks[0].1.clone();
@@ -120,7 +120,7 @@ fn a_head_of_queue_overtakes_what_waits_on_another_core() {
 }
 
 #[test]
-fn a_barrier_waits_for_write_data_of_another_core_and_goes_when_that_is_aborted() {
+fn a_barrier_waits_for_write_data_of_another_core_until_its_abort() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let (slow, _) = a.begin(0, &write16(0, 1), 0, 512);
@@ -134,7 +134,7 @@ fn a_barrier_waits_for_write_data_of_another_core_and_goes_when_that_is_aborted(
 }
 
 #[test]
-fn a_set_is_plain_again_soon_after_the_last_barrier() {
+fn strict_ordering_ends_soon_after_the_last_barrier() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let tag = write_as(&a, TaskAttribute::Ordered, 0, 1);
@@ -168,7 +168,7 @@ fn sleep(w: &World, ns: u64) {
 }
 
 #[test]
-fn test_18_compare_and_write_counts_over_all_paths() {
+fn test_18_compare_and_write_is_atomic_over_all_paths() {
     for seed in Seeds::of(20) {
         let w = World::simple(seed, 64);
         let hosts: Vec<Host> = (0..8).map(|n| w.calm(n % 2, &format!("i{n}"), &[0])).collect();
@@ -230,7 +230,7 @@ fn test_18_compare_and_write_counts_over_all_paths() {
 }
 
 #[test]
-fn an_exclusive_command_waits_for_what_overlaps_and_for_nothing_else() {
+fn an_exclusive_command_waits_only_for_overlapping_commands() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let disk = w.disks[0].1.clone();
@@ -257,7 +257,7 @@ fn an_exclusive_command_waits_for_what_overlaps_and_for_nothing_else() {
 }
 
 #[test]
-fn a_contingent_allegiance_is_established_heard_and_ended() {
+fn aca_blocks_other_commands_until_clear_aca() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let mut beyond = read16(64, 1);
@@ -295,7 +295,7 @@ fn a_contingent_allegiance_is_established_heard_and_ended() {
 }
 
 #[test]
-fn a_contingent_allegiance_ends_with_a_reset_and_with_its_nexus() {
+fn aca_ends_with_a_lun_reset_and_with_its_nexus() {
     for reset in [true, false] {
         let w = World::simple(1, 64);
         let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
@@ -315,7 +315,7 @@ fn a_contingent_allegiance_ends_with_a_reset_and_with_its_nexus() {
 }
 
 #[test]
-fn qerr_says_whom_a_check_condition_takes_along() {
+fn qerr_selects_the_commands_aborted_by_a_check_condition() {
     for (qerr, tas) in [(0, false), (1, false), (1, true), (3, false)] {
         let w = World::simple(1, 64);
         let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
@@ -347,7 +347,7 @@ fn qerr_says_whom_a_check_condition_takes_along() {
 }
 
 #[test]
-fn every_nexus_has_its_task_set_when_tst_says_so() {
+fn every_nexus_has_its_own_task_set_with_tst_001b() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     select(&w, &a, queueing(1, 1, 0, false));
@@ -370,7 +370,7 @@ fn every_nexus_has_its_task_set_when_tst_says_so() {
 }
 
 #[test]
-fn overlapping_commands_of_a_nexus_keep_their_order_when_qam_says_so() {
+fn overlapping_commands_of_a_nexus_keep_their_order_with_qam_0() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     select(&w, &a, queueing(0, 0, 0, false));
@@ -388,7 +388,7 @@ fn overlapping_commands_of_a_nexus_keep_their_order_when_qam_says_so() {
 }
 
 #[test]
-fn test_15_a_reset_takes_dormant_and_running_commands_of_all_cores() {
+fn test_15_a_reset_aborts_dormant_and_running_commands_on_all_cores() {
     for seed in Seeds::of(20) {
         let w = World::simple(seed, 64);
         let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));

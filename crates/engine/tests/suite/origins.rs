@@ -17,7 +17,7 @@ fn whose(w: &World, host: &Host, lun: u64, cdb: &[u8], expect_in: u32) -> bio::O
 }
 
 #[test]
-fn a_request_leads_to_initiator_session_lun_and_process() {
+fn the_origin_of_a_request_names_initiator_session_lun_and_process() {
     let mut w = World::new(1);
     w.disk("d0", 64);
     w.export("d0");

@@ -87,7 +87,7 @@ fn kinds() -> [(World, Host); 3] {
 }
 
 #[test]
-fn commands_of_32_bytes_are_reported_where_they_are_served() {
+fn commands_of_32_bytes_are_reported_only_for_type_2_units() {
     let long = kinds().map(|(w, h)| rows(&w, &h).iter().filter(|r| r.opcode == 0x7F).count());
     assert_eq!(long, [0, 0, 5]);
 }
@@ -97,7 +97,7 @@ fn pointer(host_answer: &world::Answer) -> Option<(u16, Option<u8>)> {
 }
 
 #[test]
-fn the_report_agrees_with_what_the_unit_does() {
+fn supported_operation_codes_agree_with_executed_commands() {
     for (world, host) in kinds() {
         agrees(&world, &host);
     }
@@ -153,7 +153,7 @@ fn agrees(world: &World, host: &Host) {
 }
 
 #[test]
-fn every_bit_outside_the_usage_map_is_refused_where_it_stands() {
+fn each_bit_outside_the_usage_map_is_refused_with_its_position() {
     let (world, host) = calm_in(World::protected(7, 2048, 2));
     let mut bits = 0;
     for row in rows(&world, &host) {
@@ -220,7 +220,7 @@ fn data_in() -> Vec<(Vec<u8>, usize, usize)> {
 }
 
 #[test]
-fn an_allocation_length_cuts_and_changes_nothing() {
+fn allocation_length_truncates_every_data_in_command() {
     let (world, host) = calm();
     for (cdb, at, width) in data_in() {
         let with = |alloc: u32| {
@@ -264,7 +264,7 @@ fn list_of(sensed: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn mode_pages_do_what_their_masks_say() {
+fn changeable_masks_agree_with_mode_select() {
     let (world, host) = calm();
     let other = world.calm(1, "iqn.2024-01.test:other", &[0]);
     for which in [(0x08, 0), (0x0A, 0), (0x0A, 1), (0x01, 0), (0x1C, 0)] {
@@ -322,7 +322,7 @@ fn mode_pages_do_what_their_masks_say() {
 }
 
 #[test]
-fn saved_pages_outlive_resets_and_restarts() {
+fn saved_mode_pages_survive_resets_and_restarts() {
     let vault = MemoryVault::new();
     let start = |vault: &Arc<MemoryVault>| {
         let mut world = World::new(3);
@@ -372,7 +372,7 @@ fn saved_pages_outlive_resets_and_restarts() {
 }
 
 #[test]
-fn logs_count_what_was_done() {
+fn log_pages_count_executed_commands() {
     let (world, host) = calm();
     let other = world.calm(1, "iqn.2024-01.test:other", &[0]);
     let page = |host: &Host, page: u8| {
@@ -406,7 +406,7 @@ fn logs_count_what_was_done() {
 }
 
 #[test]
-fn small_state_is_the_units_or_the_nexus_own() {
+fn buffers_are_per_nexus_but_the_timestamp_is_shared() {
     let (world, host) = calm();
     let other = world.calm(1, "iqn.2024-01.test:other", &[0]);
     let echo = [0x3C, 0x0A, 0, 0, 0, 0, 0, 0, 8, 0];

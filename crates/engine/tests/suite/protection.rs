@@ -41,7 +41,7 @@ fn capacity(w: &World, h: &Host) -> (u64, u8) {
 }
 
 #[test]
-fn the_unit_says_what_it_has() {
+fn protection_type_is_reported_in_capacity_and_inquiry_pages() {
     for (kind, byte) in [(0, 0), (1, 1), (2, 3), (3, 5)] {
         let (w, _) = world_of(1, SMALL, kind, None);
         let h = w.calm(0, "i1", &[0]);
@@ -59,7 +59,7 @@ fn the_unit_says_what_it_has() {
 }
 
 #[test]
-fn type_one_checks_guards_and_references_both_ways() {
+fn type_one_checks_guards_and_reference_tags_of_reads_and_writes() {
     let (w, disk) = world_of(1, SMALL, 1, None);
     let h = w.calm(0, "i1", &[0]);
     let blocks = [[1; 512], [2; 512], [3; 512]];
@@ -111,7 +111,7 @@ fn type_one_checks_guards_and_references_both_ways() {
 }
 
 #[test]
-fn all_that_writes_leaves_tuples_that_are_right() {
+fn every_writing_command_stores_correct_tuples() {
     let (w, _) = world_of(1, SMALL, 1, None);
     let h = w.calm(0, "i1", &[0]);
     let check = |lba: u64, data: [u8; 512], what: &str| {
@@ -171,7 +171,7 @@ fn all_that_writes_leaves_tuples_that_are_right() {
 }
 
 #[test]
-fn type_two_expects_the_tags_that_the_command_says() {
+fn type_two_checks_the_expected_tags_of_the_cdb() {
     let (w, _) = world_of(1, SMALL, 2, None);
     let h = w.calm(0, "i1", &[0]);
     let data = woven(&[[1; 512], [2; 512]], 0x1234, 5000);
@@ -217,7 +217,7 @@ fn type_three_leaves_reference_tags_to_the_initiator() {
 }
 
 #[test]
-fn format_chooses_the_type_and_a_restart_remembers_it() {
+fn format_unit_sets_the_type_and_a_restart_keeps_it() {
     let (w, disk) = world_of(1, SMALL, 0, None);
     let h = w.calm(0, "i1", &[0]);
     w.run(&h, 0, &write16(10, 1), 0, &[1; 512]).good();
@@ -255,7 +255,7 @@ fn format_chooses_the_type_and_a_restart_remembers_it() {
 }
 
 #[test]
-fn what_was_there_before_stays_readable_and_units_without_room_stay_as_they_are() {
+fn existing_data_stays_readable_and_small_providers_are_refused() {
     let image = vec![0x5A; 2 * SMALL as usize * 512];
     let (w, _) = world_of(1, SMALL, 1, Some(image));
     let h = w.calm(0, "i1", &[0]);
@@ -274,7 +274,7 @@ fn what_was_there_before_stays_readable_and_units_without_room_stay_as_they_are(
 }
 
 #[test]
-fn a_write_that_fails_below_leaves_blocks_that_can_be_read() {
+fn blocks_of_a_failed_write_are_readable_after_a_restart() {
     let (w, disk) = world_of(1, SMALL, 1, None);
     let h = w.calm(0, "i1", &[0]);
     w.run(&h, 0, &write16(10, 2), 0, &[1; 1024]).good();
@@ -336,7 +336,7 @@ fn after_cut(disk: &TestDisk, random: &mut SeededRandom) -> Vec<u8> {
 /// Two initiators on two cores write, zero and unmap blocks that share tuples' blocks, in more
 /// regions than may be marked, over a disk that answers in any order; then the power goes.
 #[test]
-fn after_a_power_cut_every_block_is_readable_and_none_is_older_than_promised() {
+fn every_block_is_readable_and_current_after_a_power_cut() {
     let (mut cleaned, mut torn) = (0, 0);
     for seed in Seeds::of(3) {
         let mut random = SeededRandom::new(seed);

@@ -24,7 +24,7 @@ fn read_woven(w: &World, h: &Host, lun: u64, lba: u64, blocks: u32) -> Vec<u8> {
 }
 
 #[test]
-fn compare_and_write_moves_the_tuples_of_both_halves() {
+fn compare_and_write_checks_the_tuples_of_both_halves() {
     for kind in [1, 3] {
         let w = World::protected(1, BLOCKS, kind);
         let h = w.calm(0, "i1", &[0]);
@@ -72,7 +72,7 @@ fn compare_and_write_moves_the_tuples_of_both_halves() {
 }
 
 #[test]
-fn orwrite_keeps_the_tags_and_makes_the_guard() {
+fn orwrite_stores_the_received_tags_and_a_computed_guard() {
     let w = World::protected(1, BLOCKS, 1);
     let h = w.calm(0, "i1", &[0]);
     w.run(&h, 0, &with_protect(write16(10, 2), 1), 0, &woven(&[[0x10; 512]; 2], 1, 10)).good();
@@ -100,7 +100,7 @@ fn orwrite_keeps_the_tags_and_makes_the_guard() {
 /// SBC-3 4.22.2.4: short commands with a protection field that is not zero are no commands of type
 /// 2, long ones of no other; with zero all of the short ones are.
 #[test]
-fn what_a_type_does_not_have_is_no_command_of_it() {
+fn commands_not_defined_for_a_protection_type_are_refused() {
     let unknown = (5, 0x20, 0);
     for kind in 0..4u8 {
         let w =
@@ -202,7 +202,7 @@ fn odx(w: &World, h: &Host, to: u64, n: u32, from_lba: u64, to_lba: u64) -> Answ
 /// From each kind of unit to each other: the data is the source's, the tuples are the destination's
 /// own: of type 1 the reference tag is that of the block's new place.
 #[test]
-fn copies_check_where_they_read_and_make_tuples_where_they_write() {
+fn copies_check_source_tuples_and_create_destination_tuples() {
     for from in 0..4u8 {
         let (w, disks) = units(&[from, 0, 1, 2, 3]);
         let h = w.calm(0, "i1", &[0, 1, 2, 3, 4]);
@@ -267,7 +267,7 @@ fn copies_check_where_they_read_and_make_tuples_where_they_write() {
 
 /// Within one unit, overlapping: every block gets the tag of its new place.
 #[test]
-fn a_copy_within_a_unit_moves_the_reference_tags() {
+fn a_copy_within_a_unit_sets_the_reference_tags_of_the_new_blocks() {
     let (w, _) = units(&[1]);
     let h = w.calm(0, "i1", &[0]);
     let data: Vec<[u8; 512]> = (0..90).map(|i| [i + 1; 512]).collect();

@@ -92,7 +92,7 @@ fn write_ends(w: &World, h: &Host) -> [(u64, Vec<u8>); 2] {
 }
 
 #[test]
-fn a_provider_that_grows_keeps_its_guards_and_format_takes_the_rest() {
+fn a_grown_provider_keeps_its_tail_until_format_unit() {
     let vault = MemoryVault::new();
     let (mut w, disk) = kept(&vault, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
@@ -138,7 +138,7 @@ fn a_provider_that_grows_keeps_its_guards_and_format_takes_the_rest() {
 }
 
 #[test]
-fn a_provider_that_grew_while_its_record_was_lost_is_not_made_anew() {
+fn a_grown_provider_without_its_record_is_not_initialized() {
     let vault = MemoryVault::new();
     let (w, disk) = kept(&vault, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
@@ -188,7 +188,7 @@ fn a_provider_that_grew_while_its_record_was_lost_is_not_made_anew() {
 }
 
 #[test]
-fn a_header_that_is_not_in_its_place_is_data() {
+fn a_header_at_another_position_is_data() {
     let (w, disk) = world_of(1, SMALL, None);
     let header = disk.state().bytes[(SMALL as usize - 1) * 512..][..512].to_vec();
     drop(w);
@@ -202,7 +202,7 @@ fn a_header_that_is_not_in_its_place_is_data() {
 }
 
 #[test]
-fn sanitize_leaves_the_tail_where_it_is() {
+fn sanitize_does_not_move_the_tail() {
     let vault = MemoryVault::new();
     let (mut w, _) = kept(&vault, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
@@ -213,7 +213,7 @@ fn sanitize_leaves_the_tail_where_it_is() {
 }
 
 #[test]
-fn a_provider_without_its_tail_is_refused_until_it_is_given_up() {
+fn a_provider_without_its_tail_is_refused_until_protection_is_dropped() {
     let vault = MemoryVault::new();
     let (w, disk) = kept(&vault, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
@@ -248,7 +248,7 @@ fn marks(disk: &TestDisk) -> u32 {
 }
 
 #[test]
-fn marks_go_when_nothing_is_written_and_stay_while_something_is() {
+fn marks_are_removed_when_idle_and_kept_during_writes() {
     let (w, disk) = world_of(1, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
     assert_eq!(marks(&disk), 0);
@@ -281,7 +281,7 @@ fn marks_go_when_nothing_is_written_and_stay_while_something_is() {
 }
 
 #[test]
-fn a_unit_that_is_given_back_has_no_marks() {
+fn a_closed_unit_has_no_marks() {
     let (mut w, disk) = world_of(1, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
     w.run(&h, 0, &write16(5, 1), 0, &[1; 512]).good();
@@ -302,7 +302,7 @@ fn a_unit_that_is_given_back_has_no_marks() {
 }
 
 #[test]
-fn a_mark_of_a_write_that_failed_stays() {
+fn the_mark_of_a_failed_write_is_kept() {
     let (w, disk) = world_of(1, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
     disk.state().fail = Some((SMALL_LEFT * 512, bio::Errno::Io));
@@ -317,7 +317,7 @@ fn a_mark_of_a_write_that_failed_stays() {
 
 /// FORMAT UNIT while the marks of a busy unit are looked after: the map is the format's.
 #[test]
-fn formatting_and_cleaning_do_not_meet() {
+fn format_unit_and_mark_cleaning_do_not_interfere() {
     let (w, disk) = world_of(1, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
     for round in 0..20u64 {

@@ -140,7 +140,7 @@ fn repeated(block: &Block, kind: u8, n: usize) -> Vec<Block> {
 }
 
 #[test]
-fn verify_compares_tuples_as_the_tables_say() {
+fn verify_compares_tuples_as_the_standard_tables_specify() {
     for seed in Seeds::of(2) {
         for kind in [1, 2, 3] {
             let w = World::protected(seed, BLOCKS, kind);
@@ -185,7 +185,7 @@ fn verify_compares_tuples_as_the_tables_say() {
 
 /// More than is read at a time; the difference is far behind.
 #[test]
-fn long_commands_compare_to_their_end() {
+fn long_verify_commands_compare_up_to_the_last_block() {
     let w = World::protected(1, BLOCKS, 1);
     let h = w.calm(0, "i1", &[0]);
     let mut blocks: Vec<Block> = (0..900).map(|i| Block::good(7, 0x1234, 20 + i)).collect();
@@ -208,7 +208,7 @@ fn long_commands_compare_to_their_end() {
 
 /// Without tuples on the wire those of the medium are checked; with them they are only compared.
 #[test]
-fn what_is_compared_is_not_checked_on_the_medium() {
+fn compared_tuples_are_not_checked_on_the_medium() {
     let w = World::protected(1, BLOCKS, 1);
     let h = w.calm(0, "i1", &[0]);
     let mut bad = Block::good(1, 0x1234, 50);

@@ -187,7 +187,7 @@ fn reserved(kind: PrType) -> (World, Vec<(&'static str, Host, bool, bool)>) {
 }
 
 #[test]
-fn test_10_the_table_names_every_command_of_disks() {
+fn test_10_the_table_contains_every_disk_command() {
     for info in COMMANDS.iter().filter(|i| i.types.has(Types::DISK)) {
         let action = info.service_action.unwrap_or(0);
         let named = TABLE.iter().any(|t| (t.0, t.1) == (info.opcode, action));
@@ -197,7 +197,7 @@ fn test_10_the_table_names_every_command_of_disks() {
 }
 
 #[test]
-fn test_10_every_command_under_every_type_from_every_nexus() {
+fn test_10_access_rules_hold_for_every_command_type_and_nexus() {
     let (mut tried, mut unknown) = (0, 0);
     for kind in PrType::ALL {
         let (w, nexuses) = reserved(kind);
@@ -232,7 +232,7 @@ fn test_10_every_command_under_every_type_from_every_nexus() {
 }
 
 #[test]
-fn test_10_every_command_beside_a_reserve_of_another_nexus() {
+fn test_10_access_rules_hold_for_every_command_under_reserve_6() {
     let w = World::protected(1, 96, 2);
     let holder = w.calm(0, "i1", &[0]);
     let others = [w.calm(1, "i2", &[0]), w.calm(0, "i1", &[0])];
@@ -260,7 +260,7 @@ fn test_10_every_command_beside_a_reserve_of_another_nexus() {
 
 /// SPC-4 table 68: who may send what while there is a reservation.
 #[test]
-fn test_10_persistent_reserve_out_by_registration() {
+fn test_10_persistent_reserve_out_actions_depend_on_registration() {
     use PrOutAction::*;
     for kind in PrType::ALL {
         let all = kind.is_all_registrants();

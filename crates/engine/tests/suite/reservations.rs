@@ -51,7 +51,7 @@ fn status(w: &World, h: &Host, cdb: &[u8], data: &[u8]) -> u8 {
 }
 
 #[test]
-fn a_registrant_reserves_and_the_other_core_conflicts_at_once() {
+fn a_reservation_is_effective_at_once_on_other_cores() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     register(&w, &a, 1);
@@ -74,7 +74,7 @@ fn a_registrant_reserves_and_the_other_core_conflicts_at_once() {
 }
 
 #[test]
-fn a_registration_outlives_its_session_and_a_reserve_does_not() {
+fn a_registration_survives_its_session_but_a_reserve_does_not() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let port = a.session.port().transport_id.clone();
@@ -97,7 +97,7 @@ fn a_registration_outlives_its_session_and_a_reserve_does_not() {
 }
 
 #[test]
-fn test_13_reserve_is_for_one_nexus_and_ends_with_it() {
+fn test_13_reserve_belongs_to_one_nexus_and_ends_with_it() {
     type End = fn(&World, &Host, &Host);
     let ends: [(&str, bool, End); 5] = [
         ("release", true, |w, a, _| drop(w.run(a, 0, &RELEASE6, 0, &[]).good())),
@@ -141,7 +141,7 @@ fn test_13_reserve_is_for_one_nexus_and_ends_with_it() {
 }
 
 #[test]
-fn test_11_attentions_reach_the_nexuses_that_are_meant_and_no_other() {
+fn test_11_unit_attentions_reach_only_the_affected_nexuses() {
     for kind in PrType::ALL {
         let w = World::simple(1, 64);
         let hosts = [w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]), w.calm(1, "i3", &[0])];
@@ -189,7 +189,7 @@ fn test_11_attentions_reach_the_nexuses_that_are_meant_and_no_other() {
 }
 
 #[test]
-fn a_key_that_is_wrong_conflicts_and_changes_nothing() {
+fn a_wrong_key_conflicts_and_changes_nothing() {
     let w = World::simple(1, 64);
     let a = w.calm(0, "i1", &[0]);
     register(&w, &a, 1);
@@ -215,7 +215,7 @@ fn a_key_that_is_wrong_conflicts_and_changes_nothing() {
 }
 
 #[test]
-fn preempt_and_abort_is_answered_when_the_aborted_can_touch_the_medium_no_more() {
+fn preempt_and_abort_is_answered_after_the_last_access_of_aborted_tasks() {
     for tas in [false, true] {
         let w = World::simple(1, 64);
         let disk = w.disks[0].1.clone();
@@ -263,7 +263,7 @@ fn preempt_and_abort_is_answered_when_the_aborted_can_touch_the_medium_no_more()
 /// O2 of `commands/persistent.rs`: an action that waits for the commands of others has released the
 /// turn.
 #[test]
-fn reservations_change_while_a_preempt_and_abort_waits_for_what_it_aborted() {
+fn other_actions_proceed_while_preempt_and_abort_waits_for_aborted_tasks() {
     let vault = MemoryVault::new();
     let w = start(&vault);
     let disk = w.disks[0].1.clone();
@@ -299,7 +299,7 @@ fn reservations_change_while_a_preempt_and_abort_waits_for_what_it_aborted() {
 }
 
 #[test]
-fn preempt_and_abort_ends_the_contingent_allegiance_of_those_it_preempts() {
+fn preempt_and_abort_ends_the_aca_of_preempted_nexuses() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     register(&w, &a, 1);
@@ -330,7 +330,7 @@ fn start(vault: &std::sync::Arc<MemoryVault>) -> World {
 }
 
 #[test]
-fn test_12_aptpl_is_alive_before_the_first_command_after_a_restart() {
+fn test_12_aptpl_state_is_restored_before_the_first_command() {
     for kind in PrType::ALL {
         let vault = MemoryVault::new();
         let (w, ports) = {
@@ -373,7 +373,7 @@ fn test_12_aptpl_is_alive_before_the_first_command_after_a_restart() {
 }
 
 #[test]
-fn a_command_that_waited_respects_what_was_reserved_meanwhile() {
+fn a_waiting_command_obeys_a_reservation_made_meanwhile() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     register(&w, &a, 1);
@@ -420,7 +420,7 @@ fn port_of(w: &World, name: &str) -> u16 {
 }
 
 #[test]
-fn test_12_registrations_fit_their_port_after_a_restart_with_other_targets() {
+fn test_12_registrations_keep_their_port_after_targets_change() {
     let vault = MemoryVault::new();
     let w = start_with(&vault, &[("iqn.t:first", None), (TARGET, None)]);
     assert_eq!((port_of(&w, "iqn.t:first"), port_of(&w, TARGET)), (1, 2));
@@ -461,7 +461,7 @@ fn test_12_registrations_fit_their_port_after_a_restart_with_other_targets() {
 }
 
 #[test]
-fn test_12_a_save_that_fails_is_an_error_and_changes_nothing() {
+fn test_12_a_failed_save_is_an_error_and_changes_nothing() {
     let vault = MemoryVault::new();
     let w = start(&vault);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
@@ -485,7 +485,7 @@ fn test_12_a_save_that_fails_is_an_error_and_changes_nothing() {
 }
 
 #[test]
-fn test_12_nothing_is_answered_before_it_is_saved_and_changes_wait_for_each_other() {
+fn test_12_changes_are_answered_after_the_save_and_one_at_a_time() {
     let vault = MemoryVault::new();
     let w = start(&vault);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
@@ -508,7 +508,7 @@ fn test_12_nothing_is_answered_before_it_is_saved_and_changes_wait_for_each_othe
 }
 
 #[test]
-fn without_a_vault_aptpl_is_refused_and_not_promised() {
+fn aptpl_is_refused_and_not_reported_without_a_state_store() {
     let w = World::simple(1, 64);
     let a = w.calm(0, "i1", &[0]);
     let refused = register_aptpl(&w, &a, 1);
@@ -517,7 +517,7 @@ fn without_a_vault_aptpl_is_refused_and_not_promised() {
 }
 
 #[test]
-fn a_record_that_makes_no_sense_keeps_the_unit_from_being_exported() {
+fn a_unit_with_a_malformed_reservation_record_is_not_exported() {
     let vault = MemoryVault::new();
     vault.put("d0", Kind::Reservations, vec![0, 1, 1]);
     let mut w = World::new(1);

@@ -14,7 +14,7 @@ fn hold(w: &World) {
 }
 
 #[test]
-fn an_abort_is_answered_when_the_task_can_no_longer_change_the_medium() {
+fn an_abort_is_answered_after_the_last_access_of_the_task() {
     let w = World::simple(1, 64);
     let (h1, h2) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let disk = w.disks[0].1.clone();
@@ -43,7 +43,7 @@ fn an_abort_is_answered_when_the_task_can_no_longer_change_the_medium() {
 }
 
 #[test]
-fn a_task_that_waits_for_data_is_freed_at_once_and_its_late_data_goes_nowhere() {
+fn a_task_waiting_for_data_is_aborted_at_once_and_late_data_dropped() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     let (tag, next) = h.begin(0, &write16(0, 1), 0, 512);
@@ -62,7 +62,7 @@ fn a_task_that_waits_for_data_is_freed_at_once_and_its_late_data_goes_nowhere() 
 }
 
 #[test]
-fn a_reset_takes_the_tasks_of_all_nexuses_on_all_cores() {
+fn a_reset_aborts_the_tasks_of_all_nexuses_on_all_cores() {
     for tas in [false, true] {
         let w = World::simple(1, 64);
         let hosts = [w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0])];
@@ -109,7 +109,7 @@ fn a_reset_takes_the_tasks_of_all_nexuses_on_all_cores() {
 }
 
 #[test]
-fn clear_task_set_tells_those_who_lost_something_and_only_those() {
+fn clear_task_set_notifies_only_nexuses_that_lost_tasks() {
     let w = World::simple(1, 64);
     let hosts = [w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]), w.calm(0, "i3", &[0])];
     hold(&w);
@@ -126,7 +126,7 @@ fn clear_task_set_tells_those_who_lost_something_and_only_those() {
 }
 
 #[test]
-fn a_disk_that_hangs_holds_nobody_else_up() {
+fn a_hanging_disk_delays_no_other_unit_of_the_session() {
     let mut w = World::simple(1, 64);
     w.disk("d1", 64);
     w.export("d1");
@@ -189,7 +189,7 @@ fn an_ordered_command_is_a_barrier() {
 }
 
 #[test]
-fn a_barrier_that_is_aborted_is_none() {
+fn an_aborted_barrier_delays_no_commands() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     hold(&w);
@@ -237,7 +237,7 @@ fn commands_wait_for_memory_in_order_and_none_fails() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_holds_its_share_of_the_memory_and_no_more() {
+fn a_peer_that_does_not_read_holds_only_its_share_of_memory() {
     let mut w = World::with_pool(1, 1 << 20);
     w.disk("d0", 4096);
     w.export("d0");
@@ -281,7 +281,7 @@ fn the_depth_of_a_session_is_bounded() {
 }
 
 #[test]
-fn a_tag_that_is_taken_is_refused_and_the_first_one_lives() {
+fn a_duplicate_tag_is_refused_and_the_first_command_continues() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     let (tag, _) = h.begin(0, &write16(0, 1), 0, 512);
@@ -300,7 +300,7 @@ fn a_tag_that_is_taken_is_refused_and_the_first_one_lives() {
 }
 
 #[test]
-fn a_conversation_stops_when_it_is_aborted() {
+fn an_aborted_write_same_sends_no_further_requests() {
     let w = World::simple(1, 4096);
     let h = w.calm(0, "i1", &[0]);
     let disk = w.disks[0].1.clone();
@@ -321,7 +321,7 @@ fn a_conversation_stops_when_it_is_aborted() {
 }
 
 #[test]
-fn commands_in_flight_finish_on_the_unit_they_came_for() {
+fn commands_in_flight_complete_on_the_unit_they_were_sent_to() {
     let mut w = World::simple(1, 64);
     w.disk("d1", 64);
     w.export("d1");
@@ -342,7 +342,7 @@ fn commands_in_flight_finish_on_the_unit_they_came_for() {
 }
 
 #[test]
-fn the_control_side_can_ask_sessions_to_leave() {
+fn sessions_are_closed_by_kick_and_by_removal_of_their_target() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     assert!(w.registry.kick(a.session.number()));
@@ -361,7 +361,7 @@ fn the_control_side_can_ask_sessions_to_leave() {
 /// D2: a command at the medium, one whose data is on its way, one that waits for its turn, and one
 /// that comes after.
 #[test]
-fn nothing_is_answered_that_has_not_run_when_the_daemon_ends() {
+fn commands_not_executed_are_not_answered_at_shutdown() {
     for reads in [false, true] {
         let w = World::simple(1, 64);
         let h = w.calm(0, "i1", &[0]);
@@ -395,7 +395,7 @@ fn nothing_is_answered_that_has_not_run_when_the_daemon_ends() {
 }
 
 #[test]
-fn a_cold_reset_ends_the_sessions_of_its_initiator_alone() {
+fn a_cold_reset_ends_only_the_sessions_of_its_initiator() {
     let w = World::simple(1, 64);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let tm = a.manage(TmFunction::TargetColdReset, 0, None);
@@ -408,7 +408,7 @@ fn a_cold_reset_ends_the_sessions_of_its_initiator_alone() {
 }
 
 #[test]
-fn an_error_below_ends_one_command_and_no_other() {
+fn an_error_of_the_provider_fails_only_its_own_command() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     let disk = w.disks[0].1.clone();
@@ -430,7 +430,7 @@ fn an_error_below_ends_one_command_and_no_other() {
 }
 
 #[test]
-fn a_medium_error_names_the_block_if_the_disk_does_or_there_is_but_one() {
+fn a_medium_error_names_the_block_if_reported_or_if_there_is_only_one() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);
     let disk = w.disks[0].1.clone();
@@ -451,7 +451,7 @@ fn a_medium_error_names_the_block_if_the_disk_does_or_there_is_but_one() {
 }
 
 #[test]
-fn a_write_that_waits_while_the_disk_shrinks_is_not_acknowledged() {
+fn a_write_waiting_while_the_disk_shrinks_is_not_acknowledged() {
     for (blocks, size) in [(2, 48), (4, 49), (2, 40), (1, 48)] {
         let mut w = World::simple(1, 64);
         let h = w.calm(0, "i1", &[0]);

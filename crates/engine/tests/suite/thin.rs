@@ -62,7 +62,7 @@ fn select(w: &World, h: &Host, save: bool, page: &[u8]) -> Answer {
 }
 
 #[test]
-fn the_unit_says_how_full_it_is() {
+fn used_space_is_reported_in_vpd_and_log_pages() {
     let (w, device) = thin(1);
     let h = w.calm(0, "i1", &[0, 1]);
     let vpd = w.run(&h, 0, &[0x12, 1, 0xB2, 0, 8, 0], 8, &[]).good().data;
@@ -89,7 +89,7 @@ fn the_unit_says_how_full_it_is() {
 }
 
 #[test]
-fn every_nexus_is_told_once_at_each_threshold() {
+fn every_nexus_is_notified_once_at_each_threshold() {
     let (w, device) = thin(2);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     device.note_room(room(40));
@@ -168,7 +168,7 @@ fn thresholds_can_be_set_saved_and_turned_off() {
 }
 
 #[test]
-fn with_situa_the_first_who_comes_is_told_and_nobody_else() {
+fn with_situa_only_the_first_nexus_is_notified() {
     let (w, device) = thin(4);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let mut descriptors = page(&w, &a, 0, 0x1C, 2);
@@ -195,7 +195,7 @@ fn with_situa_the_first_who_comes_is_told_and_nobody_else() {
 /// Seeded: the free space changes at random, and two initiators listen at random. A small model
 /// determines the reports that each must get.
 #[test]
-fn nobody_is_told_twice_or_not_at_all() {
+fn threshold_reports_agree_with_the_model() {
     for seed in Seeds::of(40) {
         let (w, device) = thin(seed);
         let hosts = [w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0])];
@@ -229,7 +229,7 @@ fn nobody_is_told_twice_or_not_at_all() {
 }
 
 #[test]
-fn without_room_writes_are_refused_as_a_lack_of_space() {
+fn writes_without_free_space_fail_with_space_allocation_failed() {
     let w = World::simple(6, 1000);
     let h = w.calm(0, "i1", &[0]);
     let disk = w.disks[0].1.clone();
@@ -252,7 +252,7 @@ fn without_room_writes_are_refused_as_a_lack_of_space() {
 }
 
 #[test]
-fn a_disk_that_can_anchors_blocks() {
+fn a_disk_with_anchor_support_anchors_blocks() {
     let (mut w, _) = thin(7);
     let edge = w.registry.device("d0").unwrap().edge();
     let spec = DeviceSpec {
@@ -285,7 +285,7 @@ fn a_disk_that_can_anchors_blocks() {
 
 /// For example a block device: no page offers unknown data, and requests for them are refused.
 #[test]
-fn thresholds_of_a_disk_that_does_not_say_are_refused() {
+fn thresholds_are_refused_for_a_disk_of_unknown_usage() {
     let mut w = World::new(7);
     w.disk("d0", 1000);
     let percents =

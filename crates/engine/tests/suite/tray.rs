@@ -12,7 +12,7 @@ fn first_byte(w: &World, host: &Host) -> u8 {
 }
 
 #[test]
-fn another_medium_is_put_in_and_everybody_hears_of_it() {
+fn loading_another_medium_is_reported_to_every_nexus() {
     let mut w = World::new(1);
     for (name, blocks, mark) in [("one", 64, 1), ("two", 128, 2)] {
         w.disk(name, blocks).state().bytes[0] = mark;
@@ -53,7 +53,7 @@ fn another_medium_is_put_in_and_everybody_hears_of_it() {
 }
 
 #[test]
-fn a_fixed_medium_stays_where_it_is() {
+fn a_fixed_medium_cannot_be_ejected_or_loaded() {
     let mut w = World::simple(1, 64);
     let registry = w.registry.clone();
     assert!(eject_medium(&registry, "d0").is_err());

@@ -9,7 +9,7 @@ fn parse(text: &str) -> Device {
 }
 
 #[test]
-fn strings_of_the_first_file_servers() {
+fn config_strings_of_the_first_file_servers_are_parsed() {
     for text in [
         "ce565.0{e565.1e545.1}",
         "cp(e565.0)0.3276800{e565.1e545.1}",
@@ -39,7 +39,7 @@ fn strings_of_the_first_file_servers() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn parse_errors_report_reason_and_offset() {
     for (text, at, why) in [
         ("", 0, "a device is missing"),
         ("w0junk", 2, "\"junk\" follows a complete device"),
@@ -94,7 +94,7 @@ fn some(r: &mut SeededRandom, depth: u32, outer: bool) -> Device {
 }
 
 #[test]
-fn exposing_j_random_devices_print_to_what_parses_to_them_and_any_text_is_answered() {
+fn exposing_j_printed_config_string_parses_to_the_same_device() {
     let mut r = SeededRandom::new(5);
     for _ in 0..5_000 {
         let device = some(&mut r, 0, true);
@@ -114,7 +114,7 @@ fn exposing_j_random_devices_print_to_what_parses_to_them_and_any_text_is_answer
 }
 
 #[test]
-fn lines_of_config_mode_print_to_themselves() {
+fn config_mode_lines_survive_parsing_and_printing() {
     let text = "service emelie\nfilsys main ce565.0{e565.1e545.1}\nfilsys dump o\nfilsys other w3\n\
 ream other\ndumpctl no\nnoattach\nip0 10.0.0.1\n";
     let settings = Settings::parse(text).unwrap();

@@ -308,7 +308,7 @@ mod tests {
     use super::days;
 
     #[test]
-    fn days_between_dates() {
+    fn day_numbers_follow_the_calendar() {
         assert_eq!(days(20_260_301) - days(20_260_228), 1);
         assert_eq!(days(20_280_301) - days(20_280_228), 2);
         assert_eq!(days(20_270_101) - days(20_261_231), 1);

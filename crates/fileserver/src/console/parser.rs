@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_cut_as_rc_cuts_them() {
+    fn command_lines_are_split_and_quoted_as_in_rc() {
         let all = |line: &str| words(line).map(|w| w.join("|"));
         assert_eq!(all("create '/a b/it''s'  x # why"), Ok("create|/a b/it's|x".into()));
         assert_eq!(all("  "), Ok(String::new()));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_becomes_parameters() {
+    fn typed_arguments_become_parameters() {
         let of = |verb: &str, text: &str| {
             let spec = specs().iter().find(|v| v.name == verb).unwrap();
             parse(spec, &words(text).unwrap()).map(|v| v.to_string())
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn every_verb_is_named_once_and_begins_with_the_file_server() {
+    fn verb_names_are_unique_and_the_first_argument_is_the_file_server() {
         for (i, v) in specs().iter().enumerate() {
             assert!(specs().iter().skip(i + 1).all(|o| o.name != v.name), "{} twice", v.name);
             assert_eq!(v.args.first().map(|a| a.name), Some("name"), "{}", v.name);

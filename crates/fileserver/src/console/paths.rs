@@ -252,7 +252,7 @@ mod tests {
     use super::date;
 
     #[test]
-    fn dates_are_shortened_as_people_shorten_them() {
+    fn abbreviated_dates_are_completed_from_today() {
         let today = 20_261_124;
         for (word, is) in [
             ("3", Some(20_261_103)),

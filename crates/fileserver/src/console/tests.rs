@@ -102,7 +102,7 @@ const TYPED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn every_command_of_the_first_file_servers_is_understood_or_answered() {
+fn former_commands_are_parsed_or_refused_with_a_reason() {
     for (typed, wanted) in TYPED {
         let words = parser::words(typed).unwrap();
         match today(&words) {
@@ -121,7 +121,7 @@ fn every_command_of_the_first_file_servers_is_understood_or_answered() {
 }
 
 #[test]
-fn a_command_that_there_is_hides_behind_no_former_one() {
+fn current_verbs_are_not_shadowed_by_former_commands() {
     for verb in specs() {
         assert_eq!(today(&[verb.name.to_owned()]), None, "{}", verb.name);
     }
@@ -129,7 +129,7 @@ fn a_command_that_there_is_hides_behind_no_former_one() {
 }
 
 #[test]
-fn every_example_is_understood_as_it_is_typed() {
+fn verb_examples_are_parsed_as_typed() {
     for verb in specs().iter().filter(|verb| verb.name != "cons") {
         let typed = verb.example.strip_prefix("fs ").unwrap_or(verb.example);
         let mut words: Vec<&str> = typed.split(' ').collect();

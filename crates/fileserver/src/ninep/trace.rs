@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_bounded_and_what_went_is_counted() {
+    fn trace_memory_is_bounded_and_dropped_messages_are_counted() {
         let trace = Trace::default();
         trace.set(Of::All);
         let one = |n: u64| Traced {

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn dumps_are_taken_once_a_day_whatever_is_done_to_the_clock() {
+    fn dumps_are_taken_once_a_day_despite_clock_changes() {
         let utc = TimeZone::UTC;
         // 2026-11-20 12:00.
         let (noon, day) = (1_795_176_000 * S, 86_400 * S);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_without_that_time_has_a_dump_all_the_same() {
+    fn dump_time_skipped_by_summer_time_moves_one_hour_later() {
         // Summer time begins on 2026-03-29: 02:30 is not there.
         let Ok(zone) = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3") else { panic!("a zone") };
         let at = At::parse("02:30").unwrap();

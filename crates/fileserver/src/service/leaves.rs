@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_a_config_string_too() {
+    fn list_of_members_becomes_a_config_string() {
         let text = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
             device_of(&names).map(|d| d.to_string())
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_stands_in_a_string_twice_is_opened_once() {
+    fn disk_named_twice_in_a_config_string_is_opened_once() {
         let device: Device = "cp(e565.0)0.50{p(e565.0)50.50e545.1}".parse().unwrap();
         let all: Vec<String> = leaves(&device).iter().map(ToString::to_string).collect();
         assert_eq!(all, ["e565.0", "e545.1"]);

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_config_mode_say_the_same() {
+    fn config_mode_lines_set_parameters_or_are_refused() {
         let p = read(
             "service emelie\nfilsys main ce565.0{e565.1e545.1}\nfilsys dump o\ndumpctl no\n\
              noattach\nip 10.0.0.1\nend\n",
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn invalid_parameters_are_refused() {
         for wrong in [
             json!({ "block": 5000 }),
             json!({ "image": true, "block": 16384 }),
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_string_that_is_not_served_is_refused_when_it_is_said() {
+    fn unsupported_config_string_is_refused_when_it_is_configured() {
         let read = |device: &str, image: bool| {
             FsParams::read(&json!({ "device": device, "image": image })).map_err(|e| e.what)
         };

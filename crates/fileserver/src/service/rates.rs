@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_on_is_what_is_shown_and_what_was_fades() {
+    fn shown_rates_follow_the_present_load_and_past_load_decays() {
         let (mut rates, mut counts) = (Rates::default(), Counts::default());
         let mut now = 0;
         let mut second = |rates: &mut Rates, requests: u64| {

@@ -83,7 +83,7 @@ fn some_key(r: &mut SeededRandom) -> Key {
 }
 
 #[test]
-fn agrees_with_a_sorted_map_and_dumps_stay_as_they_were() {
+fn tree_matches_a_sorted_map_and_dumps_do_not_change() {
     for seed in 0..60 {
         let mut r = SeededRandom::new(seed);
         let mut heap = Heap::new(4096);
@@ -122,7 +122,7 @@ fn agrees_with_a_sorted_map_and_dumps_stay_as_they_were() {
 }
 
 #[test]
-fn keys_in_order_fill_nodes_and_an_emptied_tree_holds_no_block() {
+fn sequential_inserts_fill_nodes_and_an_empty_tree_uses_no_block() {
     let mut heap = Heap::new(4096);
     let mut root = 0;
     let keys: Vec<Key> = (0..20_000).map(|i| Key::new(1, Kind::Run, i)).collect();
@@ -141,7 +141,7 @@ fn keys_in_order_fill_nodes_and_an_emptied_tree_holds_no_block() {
 }
 
 #[test]
-fn small_neighbours_are_put_together() {
+fn small_neighbouring_nodes_are_merged() {
     let mut heap = Heap::new(4096);
     let mut root = 0;
     for i in 0..20_000 {
@@ -155,7 +155,7 @@ fn small_neighbours_are_put_together() {
 }
 
 #[test]
-fn whatever_a_disk_holds_no_node_leads_outside() {
+fn corrupt_nodes_are_refused_or_read_within_their_bounds() {
     let mut r = SeededRandom::new(3);
     let mut heap = Heap::new(4096);
     let mut root = 0;

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_size_the_parts_fit_and_read_back() {
+    fn layout_fits_every_device_size_and_decodes_unchanged() {
         for size in [1 << 20, 3_000_001, 64 << 20, 25 << 30, 40_u64 << 40] {
             for block in BLOCKS {
                 let Ok(l) = Layout::plan(size, block, (77, 5), [9; 16]) else {

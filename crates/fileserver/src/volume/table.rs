@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn s2_a_slot_that_was_emptied_is_not_given_until_it_is_released() {
+    fn s2_emptied_slot_is_not_allocated_until_it_is_released() {
         let (_, mut t) = table();
         let (slot, n) = t.take(1).unwrap();
         assert_eq!(n, 1);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn s1_an_address_moves_and_its_old_slot_is_told() {
+    fn s1_setting_a_moved_address_returns_its_old_slot() {
         let (_, mut t) = table();
         let (a, _) = t.take(1).unwrap();
         let (b, _) = t.take(1).unwrap();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_read_back_and_the_newer_copy_counts() {
+    fn table_page_is_loaded_from_its_newer_copy() {
         let (l, mut t) = table();
         let (a, _) = t.take(1).unwrap();
         t.set(a, Slot { addr: 70, crc: 1 });

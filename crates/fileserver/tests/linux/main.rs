@@ -60,7 +60,7 @@ fn hashes(run: &Run) -> String {
 }
 
 #[test]
-fn linux_works_on_it_and_every_dump_stays_what_it_was() {
+fn linux_client_works_on_a_volume_and_dumps_do_not_change() {
     let mut scene = Scene::new("files", On::Volume);
     let programs = compiler::programs();
     let programs: Vec<_> = programs.iter().map(|(file, place)| (file.as_path(), *place)).collect();
@@ -106,7 +106,7 @@ fn linux_works_on_it_and_every_dump_stays_what_it_was() {
 
 /// The same on an image, with few files: a dump, further changes, and the dump is unchanged.
 #[test]
-fn linux_works_on_an_image_and_yesterdays_dump_stays_what_it_was() {
+fn linux_client_works_on_an_image_and_its_dump_does_not_change() {
     let mut scene = Scene::new("image", On::Image);
     let image = Image::with_programs(&[Kit::Ninep], &[]).unwrap();
     scene.script.step(

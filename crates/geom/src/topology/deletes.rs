@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_begins_amid_a_granule_knows_where_the_next_begins() {
+    fn partition_inside_a_granule_keeps_the_granule_offset() {
         for granule in 1..9u64 {
             for offset in 0..granule {
                 for by in 0..20 {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_on_several_keeps_to_all_of_them_or_says_that_it_cannot() {
+    fn combined_delete_limits_fit_all_members_or_have_no_offset() {
         for (a, b) in [(4, 6), (4, 8), (3, 5), (1, 7)] {
             for x in 0..a {
                 for y in 0..b {

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn e2_a_disk_is_known_by_its_serial_number_and_anything_else_by_its_name() {
+    fn e2_disk_is_identified_by_serial_and_other_providers_by_name() {
         let ends = with(&[end("da0", "X", true, &[100]), end("m.nop", "X", false, &[60])]);
         let before =
             |provider, ident, is_disk| ends.before(&end(provider, ident, is_disk, &[]), 200);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_told_newest_first_and_the_oldest_is_kept() {
+    fn sizes_are_listed_newest_first_and_the_oldest_is_kept() {
         let mut ends = with(&[end("d0", "", true, &[100])]);
         let this = end("d0", "", true, &[]);
         for bytes in 101..120 {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_new_is_saved_and_the_first_ones_give_way() {
+    fn only_new_sizes_are_saved_and_the_oldest_entries_evicted() {
         let mut ends = with(&[end("d0", "", true, &[1])]);
         ends.save();
         ends.note(end("d0", "", true, &[1]));

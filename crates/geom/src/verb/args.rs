@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_struct_of_parameters_gives_the_arguments() {
+    fn arguments_are_derived_from_the_parameter_schema() {
         let schema = schemars::schema_for!(Params).to_value();
         let args = arguments(&schema, &["name", "place", "members"]);
         let brief: Vec<_> = args.iter().map(|a| (a.name, a.short, a.kind, a.doc)).collect();

@@ -151,7 +151,7 @@ mod tests {
     };
 
     #[test]
-    fn a_list_that_must_not_be_empty_is_asked_for() {
+    fn missing_names_are_reported_with_an_example() {
         let said = CLEAR.lacks("mirror", "", &json!({ "members": [] })).expect("none is named");
         assert_eq!(
             said,

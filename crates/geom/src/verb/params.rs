@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_keeps_what_it_does_not_give() {
+    fn change_keeps_settings_that_it_does_not_name() {
         let now = Pace { rate: 7, word: Some("a".into()), size: 4096 };
         let given = json!({ "name": "x", "word": null, "rate": 9 });
         let asked: Configure = serde_json::from_value(given).expect("well-formed");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_that_is_wrong_is_named() {
+    fn refusal_names_the_wrong_key() {
         let wrong = |value: Value| read::<Pace>("pace", &value).expect_err("refused").what;
         let said = wrong(json!({ "rate": 900, "size": 4096 }));
         assert!(said.starts_with("pace: `rate`: ") && said.contains("900"), "{said}");

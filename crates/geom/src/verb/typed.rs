@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn options_left_out_are_off_and_others_are_refused_by_name() {
+    fn omitted_options_are_off_and_unknown_ones_refused_by_name() {
         let count: Count = given("x count", &json!({ "name": "a" })).expect("all there is");
         assert_eq!((count.name.as_str(), count.more.len(), count.quiet), ("a", 0, false));
         assert_eq!(count.most, None);

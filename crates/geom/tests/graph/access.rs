@@ -109,17 +109,17 @@ fn matrix(consumers: usize, top: i32, foot_shooting: bool, error: Option<Errno>)
 }
 
 #[test]
-fn two_consumers_all_small_states_and_deltas_follow_the_rules() {
+fn two_consumers_follow_the_access_rules_in_all_small_states() {
     assert_eq!(matrix(2, 3, false, None), 27 * 27 * 2 * 27);
 }
 
 #[test]
-fn three_consumers_with_counts_of_zero_and_one_follow_the_rules() {
+fn three_consumers_follow_the_access_rules_with_counts_up_to_one() {
     assert_eq!(matrix(3, 2, false, None), 8 * 8 * 8 * 3 * 27);
 }
 
 #[test]
-fn the_foot_shooting_bit_skips_the_checks_of_others_on_disks() {
+fn foot_shooting_skips_the_access_checks_on_disks() {
     matrix(2, 2, true, None);
 }
 
@@ -130,7 +130,7 @@ fn a_sticky_error_refuses_opens_and_lets_closes_pass() {
 }
 
 #[test]
-fn the_foot_shooting_bit_means_disks_only() {
+fn foot_shooting_applies_to_rank_1_providers_only() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let upper = lab.shim("s0", disk, "");
@@ -143,7 +143,7 @@ fn the_foot_shooting_bit_means_disks_only() {
 }
 
 #[test]
-fn who_holds_e_is_not_spoiled_by_a_foot_shooter() {
+fn exclusive_consumer_is_not_spoiled_by_foot_shooting() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let spoils = Manner { spoils: true, ..Manner::default() };
@@ -183,7 +183,7 @@ fn opening_all_below_is_all_or_nothing() {
 }
 
 #[test]
-fn a_consumer_that_leaves_opens_nothing_more() {
+fn leaving_consumer_cannot_be_opened() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let c = lab.writer("x", disk);

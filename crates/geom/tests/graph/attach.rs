@@ -26,7 +26,7 @@ fn tower(lab: &mut Lab, name: &str, height: usize) -> ProviderId {
 }
 
 #[test]
-fn the_deepest_tower_works_and_one_more_is_refused() {
+fn deepest_stack_works_and_one_more_layer_is_refused() {
     let mut lab = Lab::new(1);
     let most = DEPTH_MAX / 2;
     let below = tower(&mut lab, "t", most - 1);
@@ -102,7 +102,7 @@ fn a_cycle_is_refused_wherever_it_would_close() {
 }
 
 #[test]
-fn ranks_follow_when_something_is_taken_away() {
+fn ranks_decrease_when_a_consumer_is_removed() {
     let mut lab = Lab::new(1);
     let low = lab.disk("low", &Leaf::new(1 << 20));
     let tall = tower(&mut lab, "t", 4);
@@ -124,7 +124,7 @@ fn ranks_follow_when_something_is_taken_away() {
 }
 
 #[test]
-fn names_are_unique_and_come_free_when_their_owner_goes() {
+fn names_are_unique_and_free_when_their_owner_withers() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -149,7 +149,7 @@ fn names_are_unique_and_come_free_when_their_owner_goes() {
 }
 
 #[test]
-fn a_thing_on_its_way_out_takes_nothing_new() {
+fn withering_geom_or_provider_accepts_no_new_consumer() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let u = lab.user("u", disk, Manner { stays: true, ..Manner::default() });

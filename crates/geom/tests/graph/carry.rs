@@ -125,7 +125,7 @@ fn at(log: &[String], what: &str) -> usize {
 }
 
 #[test]
-fn what_was_left_is_carried_to_the_end_and_found_there() {
+fn metadata_is_moved_to_the_new_end_and_found_there() {
     let mut lab = lab(&["d0"]);
     lab.disk("d0", &left(1));
     lab.pass(10_000_000);
@@ -138,7 +138,7 @@ fn what_was_left_is_carried_to_the_end_and_found_there() {
 }
 
 #[test]
-fn nobody_looks_where_no_disk_was_seen_to_end() {
+fn metadata_is_not_moved_on_a_disk_without_recorded_sizes() {
     let mut lab = lab(&["d7"]);
     lab.disk("d0", &left(1));
     lab.pass(10_000_000);
@@ -148,7 +148,7 @@ fn nobody_looks_where_no_disk_was_seen_to_end() {
 
 /// C2, and that others go on at once.
 #[test]
-fn the_same_is_not_carried_by_two_ways_at_once() {
+fn same_metadata_is_not_moved_over_two_paths_at_once() {
     for (keys, most) in [([1, 1], 1), ([1, 2], 2)] {
         let mut lab = lab(&["d0", "d1"]);
         for (name, key) in ["d0", "d1"].into_iter().zip(keys) {
@@ -171,7 +171,7 @@ fn the_same_is_not_carried_by_two_ways_at_once() {
 }
 
 #[test]
-fn a_disk_that_grows_again_meanwhile_has_it_carried_further() {
+fn metadata_is_moved_again_if_the_disk_grows_meanwhile() {
     let mut lab = lab(&["d0"]);
     let leaf = left(1);
     leaf.resize(2 * LARGE as usize);
@@ -189,7 +189,7 @@ fn a_disk_that_grows_again_meanwhile_has_it_carried_further() {
 
 /// C1
 #[test]
-fn what_cannot_be_carried_is_tried_once_and_says_what_to_type() {
+fn failed_metadata_move_is_tried_once_and_reports_the_command() {
     let mut lab = lab(&["d0"]);
     let leaf = left(1);
     let disk = lab.disk("d0", &leaf);
@@ -210,7 +210,7 @@ fn what_cannot_be_carried_is_tried_once_and_says_what_to_type() {
 
 /// E1: a new end is kept before the provider's users are notified of the growth.
 #[test]
-fn a_new_end_is_kept_before_anybody_writes_there() {
+fn new_size_is_saved_before_users_are_notified_of_it() {
     let mut lab = lab(&[]);
     let leaf = Leaf::new(SMALL);
     leaf.put(last(SMALL) as usize, &[MARK]);

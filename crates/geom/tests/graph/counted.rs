@@ -130,7 +130,7 @@ fn come_and_go(seed: u64) {
 }
 
 #[test]
-fn counters_are_exact_while_consumers_come_and_go_under_load() {
+fn counters_are_exact_while_consumers_attach_and_leave_under_load() {
     for seed in 0..60 {
         come_and_go(seed);
     }
@@ -142,7 +142,7 @@ fn inside(lab: &Lab, above: ProviderId, disk: ProviderId) -> (u64, u64) {
 }
 
 #[test]
-fn a_request_at_a_gate_is_inside_the_layers_above() {
+fn request_parked_at_a_gate_counts_in_the_layers_above() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let above = lab.shim("s", disk, "");
@@ -163,7 +163,7 @@ fn a_request_at_a_gate_is_inside_the_layers_above() {
 }
 
 #[test]
-fn a_request_that_waits_for_memory_is_inside_the_layers_above() {
+fn request_waiting_for_memory_counts_in_the_layers_above() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -177,7 +177,7 @@ fn a_request_that_waits_for_memory_is_inside_the_layers_above() {
 }
 
 #[test]
-fn a_request_behind_one_that_is_cut_is_inside_the_layers_above() {
+fn request_queued_behind_a_split_one_counts_in_the_layers_above() {
     let mut lab = Lab::new(1);
     let (io_max_bytes, delete_max_bytes) = (SECTOR as u32, 0);
     let limits = Limits { media_bytes: 1 << 20, sector_bytes: 512, io_max_bytes, delete_max_bytes };

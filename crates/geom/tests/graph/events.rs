@@ -9,7 +9,7 @@ const SPOILS: Manner = Manner { spoils: true, resizes: false, stays: false };
 const RESIZES: Manner = Manner { spoils: false, resizes: true, stays: false };
 
 #[test]
-fn events_come_in_the_order_they_were_posted_and_orphans_before_all() {
+fn events_run_in_the_order_posted_but_orphans_first() {
     let mut lab = Lab::new(1);
     let (a, b) = (lab.disk("a", &Leaf::new(1 << 20)), lab.disk("b", &Leaf::new(1 << 20)));
     lab.user("ua", a, RESIZES);
@@ -30,7 +30,7 @@ fn events_come_in_the_order_they_were_posted_and_orphans_before_all() {
 }
 
 #[test]
-fn the_barrier_returns_when_what_a_call_caused_is_done() {
+fn barrier_returns_when_all_effects_of_a_call_are_done() {
     let mut lab = Lab::with_cores(1, 3);
     let log = lab.log.clone();
     lab.control.topology.load(Taste::class("ta", 0, &log)).unwrap();
@@ -47,7 +47,7 @@ fn the_barrier_returns_when_what_a_call_caused_is_done() {
 }
 
 #[test]
-fn a_call_returns_what_it_found_even_when_it_found_an_error() {
+fn failed_call_returns_its_error() {
     let mut lab = Lab::new(1);
     let e = lab.try_shim("x", lab.control.topology.find("none").unwrap_or_default(), "");
     assert_eq!(e.unwrap_err().kind, Errno::NxIo);
@@ -57,7 +57,7 @@ fn a_call_returns_what_it_found_even_when_it_found_an_error() {
 }
 
 #[test]
-fn the_first_writer_spoils_all_others_who_do_not_hold_e() {
+fn first_writer_spoils_all_other_consumers_without_exclusive() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let spoiled = lab.user("spoiled", disk, SPOILS);
@@ -88,7 +88,7 @@ fn the_first_writer_spoils_all_others_who_do_not_hold_e() {
 }
 
 #[test]
-fn who_was_spoiled_and_stays_may_open_again() {
+fn spoiled_consumer_that_stays_may_open_again() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let c = lab.user("u", disk, Manner { stays: true, ..SPOILS });
@@ -99,7 +99,7 @@ fn who_was_spoiled_and_stays_may_open_again() {
 }
 
 #[test]
-fn a_new_medium_spoils_everybody_and_is_tasted_unless_it_is_written() {
+fn media_change_spoils_all_and_is_tasted_unless_open_for_writing() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let log = lab.log.clone();
@@ -132,7 +132,7 @@ fn a_new_medium_spoils_everybody_and_is_tasted_unless_it_is_written() {
 }
 
 #[test]
-fn growing_tells_everybody_and_shrinking_orphans_who_cannot() {
+fn growth_notifies_all_and_shrinking_orphans_fixed_size_users() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -163,7 +163,7 @@ fn growing_tells_everybody_and_shrinking_orphans_who_cannot() {
 }
 
 #[test]
-fn a_new_size_travels_up_through_layers_that_resize() {
+fn size_change_propagates_through_layers_that_resize() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let mid = lab.shim("mid", disk, "resizes");
@@ -177,7 +177,7 @@ fn a_new_size_travels_up_through_layers_that_resize() {
 }
 
 #[test]
-fn attributes_are_answered_by_the_first_below_who_knows() {
+fn attribute_is_answered_by_the_first_provider_below_that_has_it() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let top = lab.shim("top", disk, "");
@@ -192,7 +192,7 @@ fn attributes_are_answered_by_the_first_below_who_knows() {
 }
 
 #[test]
-fn after_shutdown_nothing_is_tasted_told_or_claimed() {
+fn shutdown_ends_tastes_notifications_and_claims() {
     let mut lab = Lab::new(1);
     let log = lab.log.clone();
     lab.control.topology.load(Taste::how("ta", 0, Tasting::Claims, &log)).unwrap();

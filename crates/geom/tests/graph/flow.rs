@@ -148,7 +148,7 @@ fn children_inherit_operation_flags_and_origin() {
 }
 
 #[test]
-fn of_several_children_that_fail_the_first_to_end_decides() {
+fn first_child_that_fails_decides_the_status() {
     for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let mut lab = Lab::new(1);
         let (leaves, d) = disks(&mut lab, 3);
@@ -168,7 +168,7 @@ fn of_several_children_that_fail_the_first_to_end_decides() {
 }
 
 #[test]
-fn a_fork_without_children_ends_well() {
+fn fork_without_children_succeeds() {
     let mut lab = Lab::new(1);
     let (_, d) = disks(&mut lab, 1);
     let start: StartHook = Box::new(|_, _, _| Flow::Fork(3));
@@ -178,7 +178,7 @@ fn a_fork_without_children_ends_well() {
 }
 
 #[test]
-fn a_layer_that_changes_its_mind_takes_its_children_back() {
+fn forked_children_are_dropped_if_the_layer_answers_otherwise() {
     for answer in [Flow::Done(Ok(())), Flow::Done(Err(Errno::Io)), Flow::Down(Edge(0), 0)] {
         let mut lab = Lab::new(1);
         let (leaves, d) = disks(&mut lab, 2);
@@ -200,7 +200,7 @@ fn a_layer_that_changes_its_mind_takes_its_children_back() {
 }
 
 #[test]
-fn children_forked_when_an_operation_has_ended_start_after_their_layer_has_answered() {
+fn children_forked_after_a_wait_start_when_the_layer_has_answered() {
     let mut lab = Lab::new(1);
     let (leaves, d) = disks(&mut lab, 2);
     let start: StartHook = Box::new(|bio, core, _| {
@@ -256,7 +256,7 @@ fn no_memory_never_reaches_the_originator() {
 }
 
 #[test]
-fn a_layer_without_memory_in_every_hook_leaves_no_trace() {
+fn lack_of_memory_in_every_hook_is_retried_without_leaks() {
     let mut lab = Lab::new(1);
     let (leaves, d) = disks(&mut lab, 1);
     let left = Arc::new(Mutex::new(9));
@@ -291,7 +291,7 @@ fn a_layer_without_memory_in_every_hook_leaves_no_trace() {
 }
 
 #[test]
-fn waiting_and_going_on_later_in_every_way() {
+fn waiting_requests_resume_after_their_delay() {
     let mut lab = Lab::new(1);
     let (leaves, d) = disks(&mut lab, 1);
     let start: StartHook = Box::new(|bio, core, edges| {
@@ -312,7 +312,7 @@ fn waiting_and_going_on_later_in_every_way() {
 }
 
 #[test]
-fn an_id_that_has_ended_moves_nobody() {
+fn stale_id_does_not_disturb_the_next_request() {
     let mut lab = Lab::new(1);
     let (leaves, d) = disks(&mut lab, 1);
     let c = lab.writer("direct", d[0]);
@@ -335,7 +335,7 @@ fn an_id_that_has_ended_moves_nobody() {
 }
 
 #[test]
-fn d6_what_a_layer_forgot_wakes_nobody() {
+fn d6_only_the_newest_ticket_wakes_a_request() {
     let mut lab = Lab::new(1);
     let (leaves, d) = disks(&mut lab, 2);
     leaves[0].set(Mode::Hold);
@@ -379,7 +379,7 @@ impl Sink for Ears {
 }
 
 #[test]
-fn a_receivers_number_is_not_heard_by_the_next_one() {
+fn completion_for_a_removed_sink_does_not_reach_the_next_one() {
     let mut lab = Lab::new(1);
     let (leaves, d) = disks(&mut lab, 1);
     let c = lab.writer("direct", d[0]);
@@ -407,7 +407,7 @@ fn a_receivers_number_is_not_heard_by_the_next_one() {
 }
 
 #[test]
-fn a_receiver_may_submit_and_take_the_buffers() {
+fn sink_may_submit_requests_and_take_the_buffers() {
     struct Chain(Edge, Cell<u64>, Cell<Option<Segs>>);
     impl Sink for Chain {
         fn done(&self, tag: u64, bio: &mut Bio, core: &Core) {
@@ -445,7 +445,7 @@ fn a_receiver_may_submit_and_take_the_buffers() {
 }
 
 #[test]
-fn an_attribute_is_answered_below_when_the_layer_does_not_know_it() {
+fn attribute_that_a_layer_lacks_is_answered_by_the_layer_below() {
     let mut lab = Lab::new(1);
     let (_, d) = disks(&mut lab, 1);
     let edge = scripted(&mut lab, &d, Script::default());
@@ -457,7 +457,7 @@ fn an_attribute_is_answered_below_when_the_layer_does_not_know_it() {
 }
 
 #[test]
-fn a_task_that_gives_up_leaves_nothing_behind() {
+fn task_whose_deadline_expires_leaks_nothing() {
     let mut lab = Lab::new(1);
     let (leaves, d) = disks(&mut lab, 1);
     let c = lab.user("r", d[0], Manner::default());

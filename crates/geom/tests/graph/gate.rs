@@ -38,7 +38,7 @@ fn a_closed_gate_parks_in_order_and_reopening_replays_in_order() {
 }
 
 #[test]
-fn a_gate_stays_closed_while_graphs_come_and_go() {
+fn gate_stays_closed_across_graph_changes() {
     let mut lab = Lab::with_cores(1, 2);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -58,7 +58,7 @@ fn a_gate_stays_closed_while_graphs_come_and_go() {
 }
 
 #[test]
-fn what_was_parked_goes_before_what_comes_in_the_turn_that_opens_the_gate() {
+fn parked_requests_precede_those_of_the_turn_that_opens_the_gate() {
     let mut lab = Lab::with_cores(1, 2);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -108,7 +108,7 @@ fn a_parked_request_keeps_its_slot() {
 }
 
 #[test]
-fn a_gate_holds_also_when_its_provider_is_brand_new() {
+fn gate_of_a_new_unpublished_provider_holds_requests() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let t = &mut lab.control.topology;
@@ -126,7 +126,7 @@ fn a_gate_holds_also_when_its_provider_is_brand_new() {
 }
 
 #[test]
-fn a_request_that_does_not_end_rolls_the_gate_back() {
+fn insert_is_rolled_back_if_a_request_does_not_drain() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -153,7 +153,7 @@ fn a_request_that_does_not_end_rolls_the_gate_back() {
 }
 
 #[test]
-fn a_late_answer_of_an_earlier_gate_does_not_count() {
+fn late_drain_report_of_an_earlier_gate_is_ignored() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -181,7 +181,7 @@ fn lab_timeout() -> geom::Error {
 }
 
 #[test]
-fn inserting_what_cannot_be_slipped_in_changes_nothing() {
+fn refused_insert_changes_nothing() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -212,7 +212,7 @@ fn inserting_what_cannot_be_slipped_in_changes_nothing() {
 }
 
 #[test]
-fn removing_what_cannot_be_taken_out_changes_nothing() {
+fn refused_remove_changes_nothing() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -233,7 +233,7 @@ fn removing_what_cannot_be_taken_out_changes_nothing() {
 }
 
 #[test]
-fn a_layer_that_takes_more_than_asked_keeps_its_books_through_splices() {
+fn extra_access_of_a_layer_is_counted_through_insert_and_remove() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -269,7 +269,7 @@ fn a_layer_that_takes_more_than_asked_keeps_its_books_through_splices() {
 }
 
 #[test]
-fn nobody_claims_what_is_on_a_layer_that_is_slipped_in() {
+fn inserted_layer_is_not_claimed_for_content_already_in_use() {
     let mut lab = Lab::new(1);
     let log = lab.log.clone();
     lab.control.topology.load(Taste::class("ta", 0, &log)).unwrap();
@@ -290,7 +290,7 @@ fn nobody_claims_what_is_on_a_layer_that_is_slipped_in() {
 }
 
 #[test]
-fn a_splice_that_would_be_too_deep_is_refused_only_where_it_is() {
+fn insert_that_is_too_deep_is_refused_on_that_stack_only() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let mut top = lab.disk("d0", &leaf);
@@ -338,13 +338,13 @@ fn under_load(seed: u64, cores: usize, rounds: usize, mode: Mode, params: &str) 
 }
 
 #[test]
-fn a_layer_comes_and_goes_a_thousand_times_under_load_on_one_core() {
+fn layer_is_inserted_and_removed_1000_times_under_load_on_one_core() {
     under_load(1, 1, 1000, Mode::After(20_000), "");
     under_load(2, 1, 300, Mode::Now, "");
 }
 
 #[test]
-fn a_layer_comes_and_goes_under_load_on_three_cores() {
+fn layer_is_inserted_and_removed_under_load_on_three_cores() {
     under_load(3, 3, 300, Mode::After(30_000), "");
     under_load(4, 3, 100, Mode::After(5_000), "extra-e");
 }

@@ -45,7 +45,7 @@ fn check_table(media: u64, sector: u32, rows: &[(u64, u64, Status, u64)]) {
 }
 
 #[test]
-fn the_end_of_the_medium_to_the_sector() {
+fn request_is_cut_at_the_end_of_the_medium_or_refused_beyond_it() {
     let (end, io, inval) = (8 * SECTOR, Err(Errno::Io), Err(Errno::Inval));
     check_table(
         end,
@@ -74,7 +74,7 @@ fn the_end_of_the_medium_to_the_sector() {
 }
 
 #[test]
-fn sectors_that_are_no_power_of_two() {
+fn sector_size_need_not_be_a_power_of_two() {
     for sector in [520u32, 528, 3, 4160] {
         let s = u64::from(sector);
         let (io, inval) = (Err(Errno::Io), Err(Errno::Inval));
@@ -96,7 +96,7 @@ fn sectors_that_are_no_power_of_two() {
 }
 
 #[test]
-fn a_medium_that_is_no_whole_number_of_sectors_is_cut() {
+fn partial_last_sector_of_a_medium_is_ignored() {
     check_table(
         4 * SECTOR + 100,
         512,
@@ -106,7 +106,7 @@ fn a_medium_that_is_no_whole_number_of_sectors_is_cut() {
 }
 
 #[test]
-fn without_a_medium_there_is_no_io_and_a_flush_goes_through() {
+fn io_without_a_medium_is_refused_but_flush_passes() {
     let mut lab = Lab::new(1);
     let (leaf, edge) = disk(&mut lab, 0, 512);
     for op in RANGED {
@@ -120,7 +120,7 @@ fn without_a_medium_there_is_no_io_and_a_flush_goes_through() {
 }
 
 #[test]
-fn flush_and_getattr_skip_the_range_and_need_their_counts() {
+fn flush_and_getattr_skip_the_range_check_but_need_access() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let d = lab.disk("d0", &leaf);
@@ -149,7 +149,7 @@ fn flush_and_getattr_skip_the_range_and_need_their_counts() {
 }
 
 #[test]
-fn a_length_that_is_not_the_buffers_is_refused() {
+fn length_that_differs_from_the_buffers_is_refused() {
     let mut lab = Lab::new(1);
     let (_, edge) = disk(&mut lab, 1 << 20, 512);
     for (length, have) in [(SECTOR, 0), (2 * SECTOR, SECTOR), (SECTOR, 2 * SECTOR), (0, SECTOR)] {

@@ -15,7 +15,7 @@ fn offered(lab: &Lab, geom: GeomId) -> ProviderId {
 }
 
 #[test]
-fn who_comes_later_by_the_name_stands_above_it_too_and_below_again_when_it_is_gone() {
+fn inserted_layer_has_the_name_for_later_users_until_it_is_removed() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let before = lab.writer("before", disk);
@@ -43,7 +43,7 @@ fn who_comes_later_by_the_name_stands_above_it_too_and_below_again_when_it_is_go
 }
 
 #[test]
-fn of_several_the_topmost_has_the_name_in_whatever_order_they_come_and_go() {
+fn topmost_layer_has_the_name_in_any_order_of_insert_and_remove() {
     // Which is put over which: by name, as an operator does; then which goes first.
     for (second_on, first_out) in [("d0", 0), ("d0", 1), ("d0.a.", 0), ("d0.a.", 1)] {
         let mut lab = Lab::new(1);
@@ -69,7 +69,7 @@ fn of_several_the_topmost_has_the_name_in_whatever_order_they_come_and_go() {
 }
 
 #[test]
-fn one_that_is_destroyed_or_refused_gives_the_name_back() {
+fn destroyed_or_refused_layer_gives_the_name_back() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let user = lab.writer("u", disk);
@@ -93,7 +93,7 @@ fn one_that_is_destroyed_or_refused_gives_the_name_back() {
 }
 
 #[test]
-fn a_disk_that_is_lost_leaves_its_name_free() {
+fn lost_disk_frees_its_name() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     for name in ["s", "t"] {
@@ -116,7 +116,7 @@ fn a_disk_that_is_lost_leaves_its_name_free() {
 }
 
 #[test]
-fn a_provider_goes_and_its_name_is_free_at_once() {
+fn withered_provider_frees_its_name_at_once() {
     // A table that is edited: the partition goes and another one of that name comes, in one step.
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
@@ -131,7 +131,7 @@ fn a_provider_goes_and_its_name_is_free_at_once() {
 }
 
 #[test]
-fn what_is_on_a_disk_is_seen_through_the_layer_alone() {
+fn disk_content_is_tasted_through_the_inserted_layer_only() {
     let mut lab = Lab::new(1);
     let log = lab.log.clone();
     let leaf = Leaf::new(1 << 20);
@@ -163,7 +163,7 @@ fn what_is_on_a_disk_is_seen_through_the_layer_alone() {
 }
 
 #[test]
-fn a_renamed_disk_goes_on_under_those_who_use_it_and_what_is_named_after_it_follows() {
+fn renamed_disk_keeps_its_users_and_derived_names_follow() {
     let mut lab = Lab::new(1);
     let log = lab.log.clone();
     let leaf = Leaf::new(1 << 20);

@@ -45,7 +45,7 @@ fn heard(heard: &Heard) -> Vec<String> {
 }
 
 #[test]
-fn words_of_two_cores_reach_the_geom_in_each_core_s_order() {
+fn notices_of_each_core_reach_the_geom_in_order() {
     let mut lab = Lab::with_cores(1, 2);
     let (geom, all) = ear(&mut lab);
     let notifier = lab.control.topology.notifier();
@@ -67,7 +67,7 @@ fn words_of_two_cores_reach_the_geom_in_each_core_s_order() {
 }
 
 #[test]
-fn the_barrier_waits_for_a_conversation_and_its_answer() {
+fn barrier_waits_for_a_conversation_and_its_answer() {
     let mut lab = Lab::new(2);
     let leaf = Leaf::new(4 * BLOCK);
     let disk = lab.disk("d0", &leaf);
@@ -93,7 +93,7 @@ fn the_barrier_waits_for_a_conversation_and_its_answer() {
 }
 
 #[test]
-fn a_conversation_that_does_not_end_is_told_as_unanswered() {
+fn conversation_that_does_not_end_is_reported_as_unanswered() {
     let mut lab = Lab::new(3);
     lab.control.deadlines.job_ns = 50 * MS;
     let leaf = Leaf::new(4 * BLOCK);
@@ -121,7 +121,7 @@ fn a_conversation_that_does_not_end_is_told_as_unanswered() {
 }
 
 #[test]
-fn nothing_is_lost_when_a_core_s_mailbox_is_full() {
+fn full_mailbox_loses_no_notice_and_keeps_the_order() {
     let mut lab = Lab::new(4);
     let (geom, all) = ear(&mut lab);
     let notifier = lab.control.topology.notifier();
@@ -138,7 +138,7 @@ fn nothing_is_lost_when_a_core_s_mailbox_is_full() {
 }
 
 #[test]
-fn behind_a_barrier_every_core_knows_what_was_attached_before() {
+fn edge_attached_before_a_barrier_is_usable_on_every_core() {
     let mut lab = Lab::with_cores(6, 2);
     let leaf = Leaf::new(4 * BLOCK);
     let disk = lab.disk("d0", &leaf);
@@ -169,7 +169,7 @@ fn behind_a_barrier_every_core_knows_what_was_attached_before() {
 }
 
 #[test]
-fn words_for_a_geom_that_is_gone_are_dropped() {
+fn notices_for_a_removed_geom_are_dropped() {
     let mut lab = Lab::new(5);
     let (geom, all) = ear(&mut lab);
     let notifier = lab.control.topology.notifier();

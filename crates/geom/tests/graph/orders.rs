@@ -151,22 +151,22 @@ fn all_orders(what: &str, acts: &[Act], interruptions: usize, least: u64) {
 }
 
 #[test]
-fn a_spoiled_layer_and_a_reader_that_closes() {
+fn spoil_and_close_are_safe_in_every_order() {
     all_orders("spoil, close", &[Act::Read(0), Act::Read(1), Act::Spoil, Act::Close], 3, 4_000);
 }
 
 #[test]
-fn a_lost_disk_and_a_reader_that_closes() {
+fn disk_loss_and_close_are_safe_in_every_order() {
     all_orders("lose, close", &[Act::Read(0), Act::Read(1), Act::Lose, Act::Close], 3, 4_000);
 }
 
 #[test]
-fn a_disk_that_is_lost_while_it_is_spoiled() {
+fn disk_loss_and_spoil_are_safe_in_every_order() {
     all_orders("lose, spoil", &[Act::Read(0), Act::Read(1), Act::Lose, Act::Spoil], 3, 4_000);
 }
 
 #[test]
-fn a_layer_that_goes_while_it_is_orphaned_and_spoiled_and_closed() {
+fn wither_disk_loss_spoil_and_close_are_safe_in_every_order() {
     let acts = [Act::Read(1), Act::Lose, Act::Spoil, Act::Close, Act::Wither];
     all_orders("everything", &acts, 2, 6_000);
 }

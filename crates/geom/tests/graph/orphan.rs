@@ -9,7 +9,7 @@ use crate::common::{Lab, Leaf, MS, Manner, Mode, SECTOR};
 const STAYS: Manner = Manner { spoils: false, resizes: false, stays: true };
 
 #[test]
-fn the_error_is_immediate_what_is_inside_finishes_and_the_object_lives_while_open() {
+fn withered_provider_fails_new_requests_and_finishes_old_ones() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -42,7 +42,7 @@ fn the_error_is_immediate_what_is_inside_finishes_and_the_object_lives_while_ope
 }
 
 #[test]
-fn a_tower_comes_down_from_the_bottom_when_its_disk_is_lost() {
+fn stack_withers_from_the_bottom_when_its_disk_is_lost() {
     let mut lab = Lab::with_cores(1, 2);
     let leaf = Leaf::new(1 << 20);
     let mut top = lab.disk("d0", &leaf);
@@ -63,7 +63,7 @@ fn a_tower_comes_down_from_the_bottom_when_its_disk_is_lost() {
 }
 
 #[test]
-fn a_request_on_its_way_through_a_layer_that_waits_still_finds_its_disk_open() {
+fn request_waiting_in_a_layer_finds_its_disk_still_open() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -81,7 +81,7 @@ fn a_request_on_its_way_through_a_layer_that_waits_still_finds_its_disk_open() {
 }
 
 #[test]
-fn slots_are_used_again_only_when_every_core_is_through_with_them() {
+fn slots_are_reused_only_when_every_core_has_drained_them() {
     let mut lab = Lab::with_cores(1, 3);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -127,7 +127,7 @@ fn a_request_that_waits_for_memory_keeps_its_slot() {
 }
 
 #[test]
-fn a_disk_that_hangs_and_is_lost_holds_the_barrier_for_a_moment_only() {
+fn lost_hung_disk_delays_the_barrier_only_briefly() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -152,7 +152,7 @@ fn a_disk_that_hangs_and_is_lost_holds_the_barrier_for_a_moment_only() {
 }
 
 #[test]
-fn a_disk_that_hangs_under_an_orderly_leave_is_named() {
+fn hung_disk_is_named_when_an_orderly_leave_times_out() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -173,7 +173,7 @@ fn a_disk_that_hangs_under_an_orderly_leave_is_named() {
 }
 
 #[test]
-fn what_is_abandoned_holds_the_barrier_for_a_moment_only() {
+fn abandoned_consumer_delays_the_barrier_only_briefly() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -196,7 +196,7 @@ fn what_is_abandoned_holds_the_barrier_for_a_moment_only() {
 }
 
 #[test]
-fn leaving_twice_leaving_unopened_and_leaving_an_orphan() {
+fn repeated_unopened_and_orphaned_leaves_are_safe() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let unopened = lab.user("unopened", disk, STAYS);
@@ -217,7 +217,7 @@ fn leaving_twice_leaving_unopened_and_leaving_an_orphan() {
 }
 
 #[test]
-fn a_geom_without_anything_washes_away() {
+fn withered_geom_is_removed_when_its_last_user_leaves() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let top = lab.shim("s", disk, "");
@@ -240,7 +240,7 @@ fn a_geom_without_anything_washes_away() {
 }
 
 #[test]
-fn a_geom_that_keeps_its_disk_open_lets_it_go_when_it_is_told_to_close() {
+fn closing_wither_releases_a_disk_that_the_geom_keeps_open() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -261,7 +261,7 @@ fn a_geom_that_keeps_its_disk_open_lets_it_go_when_it_is_told_to_close() {
 }
 
 #[test]
-fn t4_an_edge_kept_for_too_long_leads_nowhere() {
+fn t4_stale_edge_is_refused_and_reaches_no_provider() {
     let mut lab = Lab::new(1);
     let (old, new) = (Leaf::new(1 << 20), Leaf::new(1 << 20));
     let (from, to) = (lab.disk("old", &old), lab.disk("new", &new));

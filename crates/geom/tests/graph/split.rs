@@ -25,7 +25,7 @@ fn modes() -> [Mode; 3] {
 }
 
 #[test]
-fn every_byte_arrives_once_whatever_the_sector_the_pieces_and_the_order() {
+fn every_byte_arrives_once_for_any_sector_piece_size_and_order() {
     for mode in modes() {
         for sector in [512u32, 520, 4096, 4104] {
             for (io_max, pieces) in [(sector, 200), (3 * sector + 1, 67), (1, 200), (0, 1)] {
@@ -51,7 +51,7 @@ fn every_byte_arrives_once_whatever_the_sector_the_pieces_and_the_order() {
 }
 
 #[test]
-fn pieces_go_down_in_waves_so_that_the_slab_is_bounded() {
+fn pieces_are_sent_in_waves_of_bounded_size() {
     let mut lab = Lab::new(1);
     let (leaf, edge) = disk(&mut lab, 512, 512, 0);
     leaf.set(Mode::Hold);
@@ -134,7 +134,7 @@ fn a_request_at_the_end_of_the_medium_is_cut_before_it_is_split() {
 }
 
 #[test]
-fn pieces_go_in_the_haste_of_the_whole() {
+fn pieces_inherit_fail_fast() {
     for (op, bytes) in [(Op::Write, 4096), (Op::Delete, 64 << 10)] {
         let mut lab = Lab::new(1);
         let (leaf, edge) = disk(&mut lab, 512, 1024, 16 << 10);

@@ -123,7 +123,7 @@ fn a_providers_sums_outlive_its_consumers() {
 }
 
 #[test]
-fn splices_move_no_history() {
+fn inserted_layer_starts_at_zero_and_the_disk_keeps_its_totals() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let c = lab.writer("u", disk);
@@ -150,7 +150,7 @@ fn splices_move_no_history() {
 }
 
 #[test]
-fn cores_count_apart_and_are_added_up() {
+fn counters_of_all_cores_are_summed() {
     let mut lab = Lab::with_cores(1, 3);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
     let c = lab.user("u", disk, Manner::default());

@@ -25,7 +25,7 @@ fn lab_with(classes: &[(&'static str, u8, Tasting)]) -> Lab {
 use Tasting::{Claims, Destroys, Hides, Nests, Refused, Writes};
 
 #[test]
-fn the_newest_class_is_asked_first_and_every_class_says_why() {
+fn newest_class_tastes_first_and_every_class_reports_a_reason() {
     let mut lab = lab_with(&[("ta", 0, Claims), ("tb", 1, Claims), ("tc", 2, Refused)]);
     lab.disk("d1", &marked(1));
     let order: Vec<_> = lab.logged().into_iter().filter(|l| l.ends_with(" d1")).collect();
@@ -47,7 +47,7 @@ fn the_newest_class_is_asked_first_and_every_class_says_why() {
 }
 
 #[test]
-fn classes_that_sit_on_a_provider_are_not_asked_again() {
+fn class_attached_to_a_provider_does_not_taste_it_again() {
     let mut lab = lab_with(&[("ta", 0, Claims), ("tb", 1, Claims)]);
     let disk = lab.disk("d0", &marked(0));
     lab.logged();
@@ -58,7 +58,7 @@ fn classes_that_sit_on_a_provider_are_not_asked_again() {
 }
 
 #[test]
-fn a_class_loaded_later_tastes_everything_but_its_own() {
+fn newly_loaded_class_tastes_all_existing_providers() {
     let mut lab = lab_with(&[("ta", 0, Claims)]);
     lab.disk("d0", &marked(0));
     lab.disk("d1", &marked(1));
@@ -77,7 +77,7 @@ fn a_class_loaded_later_tastes_everything_but_its_own() {
 }
 
 #[test]
-fn what_is_open_for_writing_is_left_alone_and_looked_at_when_the_last_writer_leaves() {
+fn provider_open_for_writing_is_tasted_when_its_last_writer_closes() {
     let mut lab = lab_with(&[("ta", 0, Claims)]);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -103,7 +103,7 @@ fn what_is_open_for_writing_is_left_alone_and_looked_at_when_the_last_writer_lea
 }
 
 #[test]
-fn a_class_may_ask_for_what_is_written_too() {
+fn class_may_opt_in_to_providers_open_for_writing() {
     let mut lab = lab_with(&[]);
     let log = lab.log.clone();
     let class = Taste { name: "tw", number: 0, how: Claims, written: true, log };
@@ -118,7 +118,7 @@ fn a_class_may_ask_for_what_is_written_too() {
 }
 
 #[test]
-fn a_verb_that_reads_a_provider_while_it_is_tasted_does_not_keep_its_class_from_it() {
+fn verb_that_reads_a_provider_does_not_prevent_a_claim_by_its_class() {
     for before in [true, false] {
         let mut lab = lab_with(&[("ta", 0, Claims), ("tb", 1, Claims)]);
         let leaf = marked(0);
@@ -143,7 +143,7 @@ fn a_verb_that_reads_a_provider_while_it_is_tasted_does_not_keep_its_class_from_
 }
 
 #[test]
-fn no_taste_means_no_taste() {
+fn no_taste_setting_disables_tasting() {
     let mut lab = lab_with(&[("ta", 0, Claims)]);
     lab.control.topology.no_taste = true;
     lab.disk("d0", &marked(0));
@@ -151,7 +151,7 @@ fn no_taste_means_no_taste() {
 }
 
 #[test]
-fn a_disk_that_hangs_delays_its_own_tasting_only() {
+fn hung_disk_delays_only_its_own_tasting() {
     let mut lab = lab_with(&[("ta", 0, Claims), ("tb", 1, Claims)]);
     let hangs = marked(0);
     hangs.set(Mode::Hold);
@@ -190,7 +190,7 @@ fn a_disk_that_hangs_delays_its_own_tasting_only() {
 }
 
 #[test]
-fn what_was_written_under_a_taster_is_tasted_again() {
+fn provider_written_during_a_taste_is_tasted_again() {
     let mut lab = lab_with(&[("ta", 0, Claims)]);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -211,7 +211,7 @@ fn what_was_written_under_a_taster_is_tasted_again() {
 }
 
 #[test]
-fn a_claim_on_what_was_opened_for_writing_meanwhile_waits_for_the_close() {
+fn claim_on_a_provider_opened_for_writing_waits_for_the_close() {
     let mut lab = lab_with(&[("ta", 0, Claims)]);
     let leaf = marked(0);
     leaf.set(Mode::Hold);
@@ -237,7 +237,7 @@ fn a_claim_on_what_was_opened_for_writing_meanwhile_waits_for_the_close() {
 }
 
 #[test]
-fn a_claim_that_destroys_the_disk_leaves_the_others_with_a_reason() {
+fn claim_that_destroys_the_disk_gives_other_classes_a_reason() {
     let mut lab = lab_with(&[("ta", 0, Claims), ("tz", 0, Destroys)]);
     let disk = marked(0).create(&mut lab.control.topology, "d0").unwrap();
     let log = lab.log.clone();
@@ -253,7 +253,7 @@ fn a_claim_that_destroys_the_disk_leaves_the_others_with_a_reason() {
 
 /// A stale half of a mirror has the content of the whole: no class may take it for the whole.
 #[test]
-fn what_a_class_hides_is_left_alone_by_those_asked_later_until_it_is_its_no_more() {
+fn hidden_member_is_not_claimed_by_classes_that_taste_later() {
     let mut lab = lab_with(&[("ta", 0, Claims), ("tb", 0, Hides), ("tc", 0, Refused)]);
     let leaf = marked(0);
     let disk = lab.disk("d0", &leaf);
@@ -276,7 +276,7 @@ fn what_a_class_hides_is_left_alone_by_those_asked_later_until_it_is_its_no_more
 }
 
 #[test]
-fn a_disk_that_goes_while_it_is_tasted_is_let_go() {
+fn disk_lost_during_a_taste_is_released() {
     let mut lab = lab_with(&[("ta", 0, Claims)]);
     let leaf = marked(0);
     leaf.set(Mode::Hold);
@@ -293,7 +293,7 @@ fn a_disk_that_goes_while_it_is_tasted_is_let_go() {
 }
 
 #[test]
-fn a_core_that_stops_leaves_no_tasting_open() {
+fn stopped_core_ends_its_tastings() {
     let mut lab = lab_with(&[("ta", 0, Claims)]);
     let leaf = marked(0);
     leaf.set(Mode::Hold);
@@ -306,7 +306,7 @@ fn a_core_that_stops_leaves_no_tasting_open() {
 }
 
 #[test]
-fn a_class_that_finds_itself_in_itself_stops_at_the_deepest_rank() {
+fn self_nesting_class_stops_at_the_deepest_rank() {
     let mut lab = lab_with(&[("tn", 0, Nests)]);
     lab.disk("d0", &marked(0));
     let ranks: Vec<u32> = lab.control.topology.view(0).iter().map(|g| g.rank).collect();
@@ -318,7 +318,7 @@ fn a_class_that_finds_itself_in_itself_stops_at_the_deepest_rank() {
 }
 
 #[test]
-fn an_older_look_does_not_overrule_a_newer_one() {
+fn older_taste_does_not_overrule_a_newer_one() {
     let mut lab = lab_with(&[("ta", 0, Claims)]);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -342,7 +342,7 @@ fn an_older_look_does_not_overrule_a_newer_one() {
 }
 
 #[test]
-fn a_claim_that_writes_makes_the_others_look_again() {
+fn claim_that_writes_makes_the_other_classes_taste_again() {
     let mut lab = lab_with(&[("ta", 0, Claims), ("tw", 0, Writes)]);
     let leaf = marked(0);
     leaf.create(&mut lab.control.topology, "d0").unwrap();

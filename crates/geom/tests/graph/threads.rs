@@ -78,17 +78,17 @@ fn under_load(port: PortChoice, mode: Mode, rounds: usize) {
 }
 
 #[test]
-fn a_layer_comes_and_goes_a_thousand_times_under_load_on_two_threads() {
+fn layer_is_inserted_and_removed_1000_times_under_load_on_two_threads() {
     under_load(PortChoice::Auto, Mode::After(20_000), 1000);
 }
 
 #[test]
-fn it_does_so_on_the_other_port_and_over_a_disk_that_answers_at_once() {
+fn layer_is_inserted_and_removed_on_the_poll_port_over_an_instant_disk() {
     under_load(PortChoice::Poll, Mode::Now, 200);
 }
 
 #[test]
-fn conversations_run_on_a_core_and_have_a_deadline() {
+fn job_on_a_core_returns_its_result_or_times_out() {
     let (mut runtime, mut control) = start(PortChoice::Auto);
     let leaf = Leaf::new(1 << 20);
     leaf.put(512, &[77]);
@@ -109,7 +109,7 @@ fn conversations_run_on_a_core_and_have_a_deadline() {
 }
 
 #[test]
-fn a_runtime_that_is_dropped_is_stopped_and_a_bad_one_does_not_start() {
+fn dropped_runtime_is_stopped_and_an_invalid_one_does_not_start() {
     let here = Arc::new(AtomicUsize::new(0));
     let counted = here.clone();
     let config =

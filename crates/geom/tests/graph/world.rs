@@ -422,7 +422,7 @@ fn run(seed: u64) -> (Marks, u64) {
 }
 
 #[test]
-fn graphs_by_chance_keep_their_promises() {
+fn random_graphs_keep_the_invariants() {
     let seeds = Seeds::of(SEEDS);
     let mut all = Marks::default();
     seeds.each(|seed| all.add(&run(seed).0));
@@ -432,7 +432,7 @@ fn graphs_by_chance_keep_their_promises() {
 }
 
 #[test]
-fn seeds_that_found_something() {
+fn regression_seeds_pass() {
     for seed in REGRESSIONS {
         run(*seed);
     }

@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn u6_the_end_of_a_send_that_is_waited_for_ends_the_wait() {
+    fn u6_completion_of_an_awaited_send_ends_the_wait() {
         let (r, a, _b) = ring();
         let (pool, done) = (Pool::new(PoolConfig::default()), Rc::new(Cell::new(false)));
         let told = done.clone();
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn u6_memory_that_is_waited_for_ends_the_wait() {
+    fn u6_lazy_send_whose_memory_is_awaited_ends_the_wait() {
         let (r, a, _b) = ring();
         let (pool, done) = (Pool::new(PoolConfig { limit_bytes: 4096 }), Rc::new(Cell::new(false)));
         let (only, wants, told, r2) = (page(&pool), pool.clone(), done.clone(), r.clone());
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn u5_a_lazy_send_ends_with_the_next_thing_that_happens() {
+    fn u5_lazy_send_completes_with_the_next_event() {
         let (r, a, b) = ring();
         let (pool, done) = (Pool::new(PoolConfig::default()), Rc::new(Cell::new(false)));
         let (told, sent, fd) = (done.clone(), Rc::new(Cell::new(0)), b.into_fd().unwrap());
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn u5_a_lazy_send_that_meets_a_full_socket_is_sent_on() {
+    fn u5_lazy_send_to_a_full_socket_is_continued() {
         let (r, a, b) = ring();
         let (pool, done) = (Pool::new(PoolConfig::default()), Rc::new(Cell::new(false)));
         const PAGES: usize = 8192;

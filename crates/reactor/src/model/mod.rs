@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_held_until_it_is_given_back() {
+    fn written_sectors_are_allocated_until_discarded() {
         let mut random = SeededRandom::new(7);
         let (mut disk, mut model) = (disk(7), [false; 64]);
         for n in 0..500u64 {
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lying_disk_loses_what_it_said_it_had() {
+    fn disk_that_ignores_flushes_loses_data_on_power_cut() {
         let lost = (0..20).any(|seed| {
             let mut disk = disk(seed);
             disk.lie_about_flushes(true);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_hit_their_range_so_often_and_writes_heal() {
+    fn faults_hit_their_range_as_often_as_set_and_writes_heal() {
         let mut disk = disk(0);
         let fault = |op, times| Fault {
             range: Extent::new(1024, 512).unwrap(),
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_kept() {
+    fn disk_end_is_enforced_and_a_growable_file_grows() {
         let mut disk = disk(0);
         let mut out = [0; 1024];
         assert_eq!(disk.read(63 * 512, &mut out), Ok(512));

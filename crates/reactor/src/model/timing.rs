@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spinning_disk_likes_its_neighbours() {
+    fn spinning_disk_seeks_only_for_distant_offsets() {
         let t = Timing::SPINNING_7200;
         let near = cost(t, 0, 8192, 8192);
         assert!(near < 100_000, "sequential: transfer only, {near}");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_hold() {
+    fn cost_is_within_its_bounds() {
         let t = Timing::Between { min_ns: 5, max_ns: 9 };
         let mut random = SeededRandom::new(1);
         let mut hit = [false; 16];

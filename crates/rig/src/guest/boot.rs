@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b3_a_conversation_becomes_results() {
+    fn b3_console_output_becomes_step_results() {
         let mut script = Script::new();
         script.step("one", "").step("two", "").step("three", "");
         let mut record = Record::new(&script, Instant::now());

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn t3_differences_go_both_ways() {
+    fn t3_unexpected_and_missing_results_are_differences() {
         let file = "# head\nA.same thin pass\nA.changed thin pass\n\
                     A.race thin fail|pass # two answers\nA.gone thin skip # not there\n\
                     A.same full pass\n";
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_file_is_refused_with_its_line() {
+    fn invalid_expectations_are_refused_with_the_line() {
         for (text, word) in [
             ("A.b", "line 1: no flavour"),
             ("A.b thin", "line 1: no outcome"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rendered_is_read() {
+    fn rendered_expectations_parse_unchanged() {
         let run = [result("A.b", Outcome::Skip), result("A.c", Outcome::Pass)];
         let text = Expectations::default().redraft(&run);
         assert!(text.contains("A.b") && text.contains("# A.b why"), "{text}");

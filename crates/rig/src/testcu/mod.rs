@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_are_judged() {
+    fn test_outcomes_are_read_from_the_output() {
         let frame = |middle: &str, counts: &str| {
             format!(
                 "\nSuite: A\n  Test: b ...{middle}\n\n\

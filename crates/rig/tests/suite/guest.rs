@@ -22,7 +22,7 @@ fn tgt(folder: &Path, name: &str, chap: Option<Chap>) -> (Tgt, PathBuf) {
 }
 
 #[test]
-fn a_kernel_copies_a_tree_and_outlives_a_killed_target() {
+fn guest_copies_a_tree_and_survives_a_killed_target() {
     let _turn = crate::turn();
     packages::ensure_host().unwrap();
     let image = Image::build().unwrap();

@@ -22,7 +22,7 @@ fn file_backed(scratch: &Scratch, chap: Option<Chap>) -> Tgt {
 }
 
 #[test]
-fn conformance_suite_says_of_tgt_what_the_file_says() {
+fn conformance_results_of_tgt_match_the_expectations() {
     let _turn = crate::turn();
     let scratch = Scratch::new("testcu").unwrap();
     let tgt = file_backed(&scratch, None);
@@ -41,7 +41,7 @@ fn conformance_suite_says_of_tgt_what_the_file_says() {
 }
 
 #[test]
-fn tools_talk_to_an_open_target_across_a_kill() {
+fn libiscsi_tools_work_before_and_after_a_target_kill() {
     let _turn = crate::turn();
     let scratch = Scratch::new("tools").unwrap();
     let mut tgt = file_backed(&scratch, None);
@@ -71,7 +71,7 @@ fn tools_talk_to_an_open_target_across_a_kill() {
 }
 
 #[test]
-fn chap_lets_in_who_knows_the_secret() {
+fn chap_login_needs_the_right_secret() {
     let _turn = crate::turn();
     let scratch = Scratch::new("chap").unwrap();
     let chap = Chap { user: "alice".into(), secret: "twelve-bytes!".into(), mutual: None };

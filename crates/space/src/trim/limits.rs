@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r10_only_whole_granules_inside_count_wherever_the_first_begins() {
+    fn r10_only_whole_granules_inside_a_range_count_at_any_offset() {
         for granule in 1..5u64 {
             for offset in 0..granule {
                 let limits =
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_whole_granules_and_never_nothing() {
+    fn limits_are_whole_granules_and_never_zero() {
         let ata = Limits::ATA.sane();
         assert_eq!(ata.range_max % 4096, 0);
         assert!(ata.range_max <= 65_535 * 512 && ata.range_max > 65_520 * 512);

@@ -203,7 +203,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn p1_the_share_of_the_device_s_time_is_kept() {
+    fn commands_take_at_most_their_share_of_device_time() {
         for share in [1u8, 5, 20, 50, 100] {
             let mut pace = Pace::new(Pacing { share });
             let (mut now, mut busy) = (0u64, 0u64);
@@ -229,7 +229,7 @@ mod tests {
 
     /// Requests come every ms and take 100 us; while a command runs they wait for it.
     #[test]
-    fn p2_few_requests_are_late_however_many_commands_there_are_to_send() {
+    fn few_requests_are_late_for_any_number_of_commands() {
         let mut pace = Pace::new(Pacing { share: 50 });
         let (mut late, mut all, mut commands) = (0u64, 0u64, 0u64);
         let mut ends: Option<u64> = None;
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn when_there_are_no_others_nothing_is_waited_for() {
+    fn commands_do_not_wait_when_no_other_requests_arrive() {
         let mut pace = Pace::new(Pacing { share: 100 });
         let load = Load { begun: 1000, ended: 1000 };
         assert_eq!(pace.may(5 * MS, load), Err(105 * MS), "some came before it looked");
@@ -272,7 +272,7 @@ mod tests {
 
     /// The first command of all: 1000 requests a second, of which it would make 50 late.
     #[test]
-    fn p2_the_first_command_waits_until_those_it_makes_late_are_few() {
+    fn first_command_waits_until_few_requests_would_be_late() {
         let mut pace = Pace::new(Pacing { share: 100 });
         let load = |at: u64| Load { begun: at / MS, ended: at / MS };
         let mut now = 3_000 * MS;
@@ -299,7 +299,7 @@ mod tests {
 
     /// A device that stalls once, for 20 s: a command took as long as nineteen pauses.
     #[test]
-    fn p3_a_stall_of_the_device_does_not_stop_everything_for_minutes() {
+    fn device_stall_pauses_commands_for_a_bounded_time() {
         let mut pace = Pace::new(Pacing { share: 5 });
         pace.begin(0, Load::default());
         pace.end(20_000 * MS, Load::default(), 1);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn p4_commands_whose_cost_is_not_in_their_size_are_not_cut_small() {
+    fn commands_of_fixed_cost_are_not_split_into_small_ones() {
         let fixed = commands(65_536, |_| MS);
         assert!(fixed <= 32, "{fixed} commands of 8192 units for 65,536");
         // Where size costs, they are short.

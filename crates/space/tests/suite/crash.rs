@@ -19,7 +19,7 @@ fn all_used(blocks: u64) -> Allocator {
 }
 
 #[test]
-fn exposing_19_t1_nothing_is_trimmed_or_handed_out_before_the_metadata_that_frees_it_is_durable() {
+fn exposing_19_t1_freed_blocks_are_unavailable_until_metadata_is_durable() {
     let mut a = all_used(8);
     a.free(0..4, 7).unwrap();
     assert_eq!(a.take(1), None);
@@ -31,7 +31,7 @@ fn exposing_19_t1_nothing_is_trimmed_or_handed_out_before_the_metadata_that_free
 }
 
 #[test]
-fn t2_the_bitmap_on_the_disk_may_lag_behind_and_never_shows_what_is_in_flight_as_used() {
+fn t2_bitmap_on_disk_shows_blocks_in_flight_as_free() {
     let mut a = all_used(8);
     a.free(0..4, 1).unwrap();
     assert_eq!(a.on_disk().total(), 4, "free in the copy that is not written yet");
@@ -44,7 +44,7 @@ fn t2_the_bitmap_on_the_disk_may_lag_behind_and_never_shows_what_is_in_flight_as
 }
 
 #[test]
-fn t3_data_of_the_next_owner_comes_after_the_end_of_the_trim() {
+fn t3_blocks_are_allocated_again_only_after_the_trim_ends() {
     let mut a = all_used(4);
     a.free(0..4, 1).unwrap();
     a.commit(1, 0);
@@ -69,7 +69,7 @@ fn t4_a_commit_sends_nothing_and_waits_for_nothing() {
 }
 
 #[test]
-fn t5_after_a_crash_the_queue_is_empty_and_all_that_is_free_is_stale() {
+fn t5_after_a_crash_the_queue_is_empty_and_free_space_is_stale() {
     let mut a = all_used(16);
     a.free(0..8, 1).unwrap();
     a.commit(1, 0);
@@ -85,7 +85,7 @@ fn t5_after_a_crash_the_queue_is_empty_and_all_that_is_free_is_stale() {
 }
 
 #[test]
-fn t6_trims_belong_to_the_commit_that_holds_the_free() {
+fn t6_free_is_trimmed_after_the_commit_that_contains_it() {
     let mut a = all_used(32);
     a.free(0..4, 1).unwrap();
     a.free(4..8, 2).unwrap();
@@ -207,7 +207,7 @@ impl Toy {
 }
 
 #[test]
-fn exposing_18_a_crash_at_any_step_finds_every_durable_file_whole() {
+fn exposing_18_durable_files_are_intact_after_a_crash_at_any_step() {
     let (mut crashes, mut trimmed) = (0, 0);
     for seed in 0..300 {
         let mut chance = Chance(seed);
@@ -245,7 +245,7 @@ fn exposing_18_a_crash_at_any_step_finds_every_durable_file_whole() {
 }
 
 #[test]
-fn t3_a_flush_between_does_not_replace_waiting() {
+fn t3_flush_does_not_release_blocks_in_flight() {
     let mut a = all_used(4);
     a.free(0..2, 1).unwrap();
     a.commit(1, 0);

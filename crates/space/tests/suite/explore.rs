@@ -265,7 +265,7 @@ const EVERY: [(u64, u64); 10] =
 
 /// One frees and frees or writes, another frees or writes: every range of each.
 #[test]
-fn two_users_and_a_device_in_every_order() {
+fn two_users_and_a_device_keep_the_rules_in_every_order() {
     let mut seen = Seen::default();
     for first in EVERY {
         for second in acts(&EVERY) {
@@ -281,7 +281,7 @@ fn two_users_and_a_device_in_every_order() {
 
 /// One user alone, three acts.
 #[test]
-fn a_user_and_a_device_in_every_order() {
+fn one_user_and_a_device_keep_the_rules_in_every_order() {
     let mut seen = Seen::default();
     for first in EVERY {
         for second in acts(&EVERY) {

@@ -168,7 +168,7 @@ const ENDS: [Step; 6] = [
 ];
 
 #[test]
-fn every_short_story_of_four_blocks() {
+fn all_short_sequences_on_four_blocks_match_the_model() {
     let limits = Limits { granule: 1, offset: 0, ranges: 2, range_max: 2, command_max: 3 };
     let mut steps = ENDS.to_vec();
     for (a, b) in [(0, 1), (1, 2), (2, 4), (0, 4)] {
@@ -180,7 +180,7 @@ fn every_short_story_of_four_blocks() {
 }
 
 #[test]
-fn every_short_story_of_two_granules_that_begin_askew() {
+fn all_short_sequences_on_misaligned_granules_match_the_model() {
     let limits = Limits { granule: 2, offset: 1, ranges: 1, range_max: 2, command_max: 2 };
     let mut steps = vec![Step::Take, Step::End(Outcome::Done), Step::All];
     for (a, b) in [(0, 1), (1, 2), (2, 3), (0, 3), (2, 5), (4, 5)] {
@@ -190,7 +190,7 @@ fn every_short_story_of_two_granules_that_begin_askew() {
 }
 
 #[test]
-fn long_stories_by_chance() {
+fn random_long_sequences_match_the_model() {
     for seed in 0..400 {
         let mut chance = Chance(seed);
         let blocks = 20 + chance.below(60);

@@ -19,7 +19,7 @@ fn queue() -> Queue {
 }
 
 #[test]
-fn r1_what_is_taken_for_a_command_is_not_handed_out_and_the_other_way_round() {
+fn r1_blocks_in_a_command_are_not_allocated_and_vice_versa() {
     let mut a = Allocator::new(4, ONE, EAGER);
     a.free(0..4, 1).unwrap();
     a.commit(1, 0);
@@ -34,7 +34,7 @@ fn r1_what_is_taken_for_a_command_is_not_handed_out_and_the_other_way_round() {
 }
 
 #[test]
-fn r2_a_write_waits_for_the_older_trim_of_its_blocks_and_for_no_other() {
+fn r2_write_waits_only_for_an_older_trim_of_its_own_blocks() {
     let mut q = queue();
     q.free(10..20, 0);
     let command = q.take(0).unwrap();
@@ -46,7 +46,7 @@ fn r2_a_write_waits_for_the_older_trim_of_its_blocks_and_for_no_other() {
 }
 
 #[test]
-fn r3_a_file_that_is_cut_and_grows_again_gets_its_block_back_untrimmed() {
+fn r3_reallocated_block_is_removed_from_the_trim_queue() {
     let mut a = Allocator::new(8, ONE, EAGER);
     a.free(3..4, 1).unwrap();
     a.commit(1, 0);
@@ -56,7 +56,7 @@ fn r3_a_file_that_is_cut_and_grows_again_gets_its_block_back_untrimmed() {
 }
 
 #[test]
-fn exposing_20_r4_neighbours_merge_left_right_and_on_both_sides_and_are_cut_to_the_limits() {
+fn exposing_20_r4_adjacent_ranges_merge_and_are_cut_to_the_limits() {
     let limits = Limits { range_max: 4, command_max: 8, ranges: 3, ..ONE };
     let mut q = Queue::new(limits, EAGER);
     for range in [0..2, 4..6, 2..4, 6..10] {
@@ -71,7 +71,7 @@ fn exposing_20_r4_neighbours_merge_left_right_and_on_both_sides_and_are_cut_to_t
 }
 
 #[test]
-fn r5_fragments_wait_until_their_granule_is_whole_also_when_it_was_given_up() {
+fn r5_fragments_wait_for_a_whole_granule_even_when_stale() {
     let limits = Limits { granule: 8, ..ONE };
     let policy = Policy { expire_ns: 10 * S, ..EAGER };
     let mut q = Queue::new(limits, policy);
@@ -94,7 +94,7 @@ fn r5_fragments_wait_until_their_granule_is_whole_also_when_it_was_given_up() {
 /// command that failed, and not kept for later either: the writer need not be quicker than the next
 /// command.
 #[test]
-fn q5_what_is_about_to_be_written_is_never_tried_again() {
+fn q5_range_that_a_writer_waits_for_is_never_retried() {
     for cuts_off in [false, true] {
         for outcome in [Outcome::Failed, Outcome::Unsupported, Outcome::Unknown] {
             let mut q = queue();
@@ -123,7 +123,7 @@ fn q5_what_is_about_to_be_written_is_never_tried_again() {
 }
 
 #[test]
-fn r6_a_device_that_does_not_know_trims_is_asked_no_more_and_nothing_is_lost() {
+fn r6_device_without_trim_support_gets_no_more_commands() {
     let mut q = queue();
     q.free(0..10, 0);
     q.free(20..30, 0);
@@ -139,7 +139,7 @@ fn r6_a_device_that_does_not_know_trims_is_asked_no_more_and_nothing_is_lost() {
 }
 
 #[test]
-fn r7_what_may_still_be_carried_out_is_in_flight_until_it_cannot_be() {
+fn r7_command_of_unknown_outcome_stays_in_flight_until_it_expires() {
     let mut a = Allocator::new(4, ONE, EAGER);
     a.free(0..4, 1).unwrap();
     a.commit(1, 0);
@@ -156,7 +156,7 @@ fn r7_what_may_still_be_carried_out_is_in_flight_until_it_cannot_be() {
 }
 
 #[test]
-fn r8_at_the_end_the_command_in_flight_is_waited_for_and_the_rest_is_dropped() {
+fn r8_shutdown_waits_for_the_command_in_flight_and_drops_the_rest() {
     let mut q = queue();
     q.free(0..10, 0);
     let command = q.take(0).unwrap();
@@ -169,7 +169,7 @@ fn r8_at_the_end_the_command_in_flight_is_waited_for_and_the_rest_is_dropped() {
 }
 
 #[test]
-fn r9_a_reader_of_free_blocks_can_tell_that_they_are_free() {
+fn r9_bitmap_on_disk_covers_free_blocks_during_and_after_a_trim() {
     let mut a = Allocator::new(16, ONE, EAGER);
     a.free(4..8, 1).unwrap();
     a.commit(1, 0);
@@ -180,7 +180,7 @@ fn r9_a_reader_of_free_blocks_can_tell_that_they_are_free() {
 }
 
 #[test]
-fn r10_edges_that_are_no_whole_granule_are_never_sent_nor_taken_for_trimmed() {
+fn r10_partial_granules_are_neither_sent_nor_recorded_as_trimmed() {
     let limits = Limits { granule: 8, offset: 3, ..ONE };
     let mut q = Queue::new(limits, EAGER);
     q.free(1..32, 0);
@@ -195,7 +195,7 @@ fn r10_edges_that_are_no_whole_granule_are_never_sent_nor_taken_for_trimmed() {
 
 /// A verb that waits for a full trim waits for `is_urged` to end.
 #[test]
-fn a_full_trim_ends_when_nothing_is_left_of_it_by_any_way() {
+fn full_trim_ends_when_its_ranges_are_removed_in_any_way() {
     type Way = fn(&mut Queue);
     let ways: [(&str, Way); 5] = [
         ("a write takes it back", |q| assert_eq!(q.written(&(0..20)), Written::Clear)),

@@ -5,7 +5,7 @@ use std::path::Path;
 use tidy::{Source, Tree, check};
 
 #[test]
-fn the_tree_keeps_the_rules() {
+fn source_tree_obeys_the_rules() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let breaches = check(&Tree::read(&root).expect("the checkout is readable"));
     assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
@@ -31,7 +31,7 @@ fn refuses(path: &str, text: &str, word: &str) {
 }
 
 #[test]
-fn a_panic_where_peers_bytes_arrive_is_refused_outside_tests() {
+fn panics_in_protocol_code_are_refused_outside_tests() {
     refuses("crates/wire/src/a.rs", "fn f() { x.unwrap(); }\n", "banned");
     let tested = "#[cfg(test)]\nmod tests {\n    fn f() { x.unwrap(); }\n}\n";
     assert_eq!(breaches("crates/wire/src/a.rs", tested), Vec::<String>::new());
@@ -39,7 +39,7 @@ fn a_panic_where_peers_bytes_arrive_is_refused_outside_tests() {
 }
 
 #[test]
-fn clocks_unfinished_work_and_length_are_refused() {
+fn clocks_todo_comments_and_overlong_code_are_refused() {
     refuses("crates/geom/src/a.rs", "let t = Instant::now();\n", "banned");
     refuses("crates/control/src/a.rs", "// TODO later\n", "unfinished");
     refuses("crates/control/src/a.rs", &"\n".repeat(901), "lines");
@@ -49,7 +49,7 @@ fn clocks_unfinished_work_and_length_are_refused() {
 }
 
 #[test]
-fn a_class_does_not_know_another() {
+fn class_that_imports_another_is_refused() {
     let list = "vec![crate::nop::Nop, crate::part::Part, crate::inspect::Inspect]\n";
     let found = |path: &str, text: &str| {
         let source = |path: &str, text: &str| Source {
@@ -71,7 +71,7 @@ fn a_class_does_not_know_another() {
 }
 
 #[test]
-fn unsafe_stands_only_where_it_is_listed() {
+fn unsafe_code_outside_the_listed_files_is_refused() {
     refuses("crates/bio/src/a.rs", "fn f() { unsafe { g() } }\n", "unsafe");
     assert_eq!(breaches("crates/bio/src/pool.rs", "fn f() { unsafe { g() } }\n").len(), 0);
     let bare = Source { path: "crates/geom/src/lib.rs".into(), text: "//! x\n".into() };
@@ -80,7 +80,7 @@ fn unsafe_stands_only_where_it_is_listed() {
 }
 
 #[test]
-fn imports_go_down_only() {
+fn imports_from_a_higher_layer_are_refused() {
     let up = "[dependencies]\ngeom.workspace = true\n";
     let manifests = vec![("reactor".into(), up.into()), ("new".into(), String::new())];
     let code = Source { path: "crates/reactor/src/lib.rs".into(), text: "use geom::X;".into() };
@@ -90,14 +90,14 @@ fn imports_go_down_only() {
 }
 
 #[test]
-fn a_file_that_no_mod_names_is_dead() {
+fn file_without_a_mod_item_is_reported() {
     let lone = Source { path: "crates/geom/src/dead.rs".into(), text: String::new() };
     let found = check(&Tree { sources: vec![lone], manifests: Vec::new() });
     assert!(found[0].contains("mod dead"), "{found:?}");
 }
 
 #[test]
-fn a_dependency_that_nobody_uses_is_dead() {
+fn unused_dependency_is_reported() {
     let tree = |code: &str| Tree {
         sources: vec![Source { path: "crates/geom/src/lib.rs".into(), text: code.into() }],
         manifests: vec![

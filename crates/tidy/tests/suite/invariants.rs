@@ -5,7 +5,7 @@ use std::path::Path;
 use tidy::{Invariant, Tree, invariants_of, listed_invariants};
 
 #[test]
-fn the_document_is_the_list_of_the_tree() {
+fn invariants_document_is_current() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let list = listed_invariants(&Tree::read(&root).expect("the checkout is readable"));
     let path = root.join("docs/invariants.md");
@@ -22,7 +22,7 @@ fn the_document_is_the_list_of_the_tree() {
 }
 
 #[test]
-fn invariants_are_read_with_their_further_lines() {
+fn invariants_are_read_with_continuation_lines() {
     let text = "//! Module.\n//!\n//! Invariants\n//!  A1  One is\n//!      kept.\n//!  A2  Two.\n\
                 //!\n//! A3  is no invariant.\nuse x;\n";
     let one = |number: &str, text: &str| Invariant { number: number.into(), text: text.into() };

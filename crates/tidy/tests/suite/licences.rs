@@ -6,7 +6,7 @@ use serde_json::Value;
 use tidy::goes_with_ours;
 
 #[test]
-fn every_dependency_goes_with_our_licence() {
+fn licence_of_every_dependency_is_compatible() {
     // The lock file names crates of other systems too, which were never downloaded.
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let words = ["metadata", "--offline", "--format-version", "1", "--filter-platform", &platform];
@@ -26,7 +26,7 @@ fn every_dependency_goes_with_our_licence() {
 }
 
 #[test]
-fn expressions_are_understood() {
+fn licence_expressions_are_evaluated() {
     for good in [
         "MIT",
         "MIT/Apache-2.0",

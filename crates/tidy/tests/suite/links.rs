@@ -5,7 +5,7 @@ use std::path::Path;
 use tidy::{broken_links, links_of};
 
 #[test]
-fn links_of_the_documents_lead_somewhere() {
+fn links_of_the_documents_resolve() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     assert_eq!(broken_links(&root).expect("the checkout is readable"), Vec::<String>::new());
 }

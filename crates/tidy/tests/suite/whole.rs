@@ -29,14 +29,14 @@ fn is_marker(line: &str) -> bool {
 }
 
 #[test]
-fn no_merge_was_left_half_done() {
+fn source_tree_has_no_conflict_markers() {
     let mut found = Vec::new();
     half_merged(Path::new(ROOT), &mut found);
     assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]
-fn a_half_merged_file_is_found() {
+fn conflict_markers_are_detected() {
     let dir = std::env::temp_dir().join(format!("tidy-merged-{}", std::process::id()));
     fs::create_dir_all(dir.join("deep")).expect("a folder");
     fs::write(dir.join("deep/a.toml"), "x = 1\n<<<<<<< HEAD\ny = 2\n").expect("a file");
@@ -47,7 +47,7 @@ fn a_half_merged_file_is_found() {
 }
 
 #[test]
-fn cargo_reads_the_manifest_of_the_fuzz_targets() {
+fn fuzz_manifest_is_readable_by_cargo() {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let asked = ["metadata", "--no-deps", "--format-version=1", "--manifest-path=fuzz/Cargo.toml"];
     let out = Command::new(cargo).args(asked).current_dir(ROOT).output().expect("cargo runs");

@@ -13,7 +13,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 /// Frames as a Linux 6.1 initiator and vblade 25 sent them.
 #[test]
-fn frames_of_a_linux_bring_up() {
+fn captured_frames_of_linux_are_decoded() {
     let query = bytes("ffffffffffff 525400123456 88a2 10 00 ffff ff 01 00000000 00000000 00000000");
     let (header, body) = Header::decode(&query).unwrap();
     assert_eq!((header.to, header.from, header.address), (BROADCAST, HOST, Address::ALL));
@@ -46,7 +46,7 @@ fn frames_of_a_linux_bring_up() {
 }
 
 #[test]
-fn an_answer_to_all_names_the_target_itself() {
+fn reply_to_a_broadcast_has_the_address_of_the_target() {
     let asked = Header {
         to: BROADCAST,
         from: HOST,
@@ -65,7 +65,7 @@ fn an_answer_to_all_names_the_target_itself() {
 }
 
 #[test]
-fn addresses() {
+fn broadcast_and_own_addresses_reach_the_target() {
     for (asked, reached) in [
         (Address::ALL, true),
         (OWN, true),
@@ -99,7 +99,7 @@ fn addresses() {
 }
 
 #[test]
-fn lists_of_addresses() {
+fn mac_mask_lists_are_encoded_and_decoded() {
     let list = [(mask::ADD, HOST), (mask::DELETE, TARGET), (mask::NOTHING, Mac::default())];
     let said = Masks::encode(mask::EDIT, mask::FULL, &list);
     assert_eq!(said[..12], bytes("00 01 03 03 00 01 525400123456"));
@@ -120,7 +120,7 @@ fn lists_of_addresses() {
 }
 
 #[test]
-fn what_is_cut_short_or_too_long_is_named() {
+fn wrong_lengths_are_refused_with_the_field() {
     let config = Config::ask(directive::FORCE, b"main").encode();
     let mut frame = [&config[..], b"main"].concat();
     assert_eq!(Config::decode(&frame).map(|c| c.string), Ok(&b"main"[..]));

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_hand() {
+    fn sep_identify_matches_known_bytes() {
         let mut data = vec![68, 0, 0, 0, 0, 0, 0, 0, 0, 5];
         data.extend(b"AMI     MG9071          1.00\x000011S-E-S ");
         let said = SepIdentify::decode(&data).unwrap();

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_hand() {
+    fn ncq_error_log_matches_known_bytes() {
         let mut page = [0; TRIM_BLOCK];
         page[..14].copy_from_slice(&[5, 0, 0x41, 0x40, 1, 2, 3, 0x40, 4, 5, 6, 0, 8, 1]);
         assert_eq!(NcqError::decode(&page).unwrap_err().kind, Kind::Digest);

@@ -26,7 +26,7 @@ fn disk() -> Identify {
 }
 
 #[test]
-fn words_are_where_acs_3_has_them() {
+fn identify_words_match_acs_3() {
     let w = words(&disk().encode());
     assert_eq!(w[0] & 0x8000, 0, "an ATA device");
     assert_eq!(w[27].to_be_bytes(), *b"As", "model, the first character in the upper half");
@@ -49,7 +49,7 @@ fn words_are_where_acs_3_has_them() {
 }
 
 #[test]
-fn what_is_said_is_heard() {
+fn identify_data_decodes_as_encoded() {
     let small = Identify { sectors: 1000, sector_bytes: 512, queue_depth: 1, ..<_>::default() };
     let long = Identify { sector_bytes: 4096, write_cache: Some(true), ..disk() };
     for said in [disk(), small, long] {
@@ -58,7 +58,7 @@ fn what_is_said_is_heard() {
 }
 
 #[test]
-fn what_no_disk_says_is_refused() {
+fn invalid_identify_data_is_refused() {
     let good = disk().encode();
     assert_eq!(Identify::decode(&good[..511]).map_err(|e| e.kind), Err(Kind::Truncated));
     let mut bent = good;
@@ -77,7 +77,7 @@ fn what_no_disk_says_is_refused() {
 }
 
 #[test]
-fn ranges_are_cut_packed_and_read_again() {
+fn trim_ranges_are_split_packed_and_decoded() {
     let gib = (1 << 30) / 512;
     let (bytes, told) = trim_blocks(&[(2048, gib)], 8);
     assert_eq!((bytes.len(), told), (TRIM_BLOCK, gib), "33 ranges of 65535");

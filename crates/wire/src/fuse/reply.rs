@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_as_long_as_the_kernel_wants_them() {
+    fn replies_have_the_lengths_that_the_kernel_expects() {
         let a = Attributes { node: 2, size: 1 << 30, block: 4096, ..Attributes::default() };
         let made = |f: &dyn Fn(&mut Vec<u8>)| {
             let mut out = Vec::new();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_end_where_the_room_ends() {
+    fn directory_entries_stop_at_the_reply_size() {
         let all = [
             Entry { node: 1, name: b".", folder: true },
             Entry { node: 1, name: b"..", folder: true },

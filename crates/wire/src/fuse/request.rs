@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_read_and_lengths_checked() {
+    fn requests_are_decoded_and_their_lengths_checked() {
         let read = message(opcode::READ, &io(1 << 40, 4096), 0);
         let got = Request::decode(&read, read.len()).unwrap();
         assert_eq!(got.operation, Operation::Read { offset: 1 << 40, size: 4096 });
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_name() {
+    fn lookup_has_exactly_one_name() {
         let name = |body: &[u8]| {
             let message = message(opcode::LOOKUP, body, 0);
             Request::decode(&message, message.len()).map(|r| match r.operation {

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_segments_come_back() {
+    fn both_header_segments_decode_as_encoded() {
         let rest: Vec<u8> = (0..17).collect();
         let mut out = [0xffu8; 64];
         let n = encode_ahs(&rest, Some(0x0102_0304), &mut out).unwrap();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_refused() {
+    fn malformed_header_segments_are_refused() {
         // Length zero, length beyond the end, unknown type, same type twice, wrong read length.
         assert_eq!(decode(&[0, 0, 1, 0]).unwrap_err().field, "AHSLength");
         assert_eq!(decode(&[0xff, 0xff, 1, 0]).unwrap_err().field, "AHS");

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn parsing_is_exact() {
+    fn chap_values_of_wrong_length_or_form_are_refused() {
         let hex = |n: usize| format!("0x{}", "ab".repeat(n));
         for algorithm in Algorithm::ALL {
             let len = algorithm.response_len();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn algorithms_by_number() {
+    fn algorithms_are_listed_and_chosen_by_number() {
         assert_eq!(Algorithms::ANY.list(), "8,7,6,5");
         assert_eq!(Algorithms::default().list(), "8,7,6");
         assert_eq!(Algorithms::default().first_of("5,7"), Some(Algorithm::Sha256));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn crc_vectors_of_the_standard() {
+fn crc32c_matches_the_vectors_of_the_standard() {
     // RFC 7143 appendix A.4 (RFC 3720 B.4): bytes in wire order.
     let up: Vec<u8> = (0..32).collect();
     let down: Vec<u8> = (0..32).rev().collect();
@@ -54,7 +54,7 @@ fn pdu(framer: &Framer, ahs: &[u8], data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn every_combination_and_every_prefix() {
+fn pdus_with_any_digests_and_any_prefix_are_framed() {
     for bits in 0..4 {
         let framer = Framer {
             header_digest: bits & 1 != 0,
@@ -91,7 +91,7 @@ fn every_combination_and_every_prefix() {
 }
 
 #[test]
-fn a_wrong_header_digest_is_seen_before_any_length_is_used() {
+fn wrong_header_digest_is_detected_before_any_length_is_used() {
     let framer =
         Framer { header_digest: true, data_digest: true, data_len_max: 16, ahs_len_max: 0 };
     let good = pdu(&framer, &[], &[1, 2, 3]);
@@ -114,7 +114,7 @@ fn a_wrong_header_digest_is_seen_before_any_length_is_used() {
 }
 
 #[test]
-fn limits_are_kept() {
+fn segment_lengths_over_the_limits_are_refused() {
     let mut bhs = [0u8; BHS_LEN];
     bhs[5..8].fill(0xff);
     assert_eq!(PRE_LOGIN.header(&bhs).unwrap_err().field, "DataSegmentLength");

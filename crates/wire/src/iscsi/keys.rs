@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_whole() {
+    fn key_table_is_consistent() {
         let mut bits = 0u64;
         for spec in KEYS {
             assert_eq!(bits & spec.bit(), 0, "{} stands twice", spec.name);

@@ -85,7 +85,7 @@ fn run(target: LoginConfig, client: ClientConfig, access: Access) -> Outcome {
 }
 
 #[test]
-fn a_login_without_proof() {
+fn login_without_authentication_succeeds() {
     let (done, connected) = run(config(), client(), grant(Auth::None)).unwrap();
     assert_eq!(done.query.target.as_deref(), Some(DISK));
     assert_eq!((done.tsih, connected.tsih), (9, 9));
@@ -98,7 +98,7 @@ fn a_login_without_proof() {
 }
 
 #[test]
-fn a_discovery_login() {
+fn discovery_login_has_no_target() {
     let asks = ClientConfig { target: None, ..client() };
     let (done, connected) = run(config(), asks, grant(Auth::None)).unwrap();
     assert_eq!(done.query.session, SessionType::Discovery);
@@ -106,7 +106,7 @@ fn a_discovery_login() {
 }
 
 #[test]
-fn mutual_chap_with_every_algorithm() {
+fn mutual_chap_succeeds_with_every_algorithm() {
     for bits in [8, 4, 2, 1] {
         let algorithms = Algorithms {
             md5: bits & 1 != 0,
@@ -122,7 +122,7 @@ fn mutual_chap_with_every_algorithm() {
 }
 
 #[test]
-fn chap_failures_have_one_face() {
+fn chap_failures_all_have_the_same_status() {
     for (name, secret) in [("alice", "wrong secret"), ("bob", "secret of alice"), ("", "")] {
         let (status, error) =
             run(config(), chap_client(name, secret), grant(chap_grant())).unwrap_err();
@@ -145,7 +145,7 @@ fn chap_failures_have_one_face() {
 }
 
 #[test]
-fn a_target_that_does_not_prove_itself_is_left() {
+fn initiator_drops_a_target_that_fails_mutual_chap() {
     let mut wrong = chap_grant();
     if let Auth::Chap { accounts } = &mut wrong {
         accounts[0].mutual = Some(user("target", "another secret"));
@@ -156,7 +156,7 @@ fn a_target_that_does_not_prove_itself_is_left() {
 }
 
 #[test]
-fn decisions() {
+fn access_decisions_map_to_login_statuses() {
     let redirect = Access::Redirect { address: "10.0.0.1:3260,2".to_owned(), permanent: true };
     let (status, error) = run(config(), client(), redirect).unwrap_err();
     assert_eq!(status, LoginStatus::TargetMovedPermanently);
@@ -167,7 +167,7 @@ fn decisions() {
 }
 
 #[test]
-fn digests_and_a_strict_target() {
+fn strict_target_requires_its_digests_and_limits() {
     let offer = Offer {
         header_digest: DigestPolicy::Require,
         params: Params { max_burst: 4096, ..Params::default() },
@@ -210,7 +210,7 @@ fn text_of(step: Step) -> String {
 }
 
 #[test]
-fn first_requests_that_are_refused() {
+fn invalid_first_requests_are_refused_with_their_status() {
     use LoginStatus::*;
     for (flags, text, want) in [
         (0x87, "TargetName=iqn.b", MissingParameter),
@@ -246,7 +246,7 @@ fn begun(auth: Auth, flags: u8, text: &str) -> (Login, Step) {
 }
 
 #[test]
-fn the_security_stage_by_hand() {
+fn security_stage_follows_the_chap_sequence() {
     let method = format!("{WHO} AuthMethod=KRB5,CHAP,None");
     let (login, step) = begun(chap_grant(), 0x00, &method);
     assert_eq!(text_of(step), "TargetPortalGroupTag=1 TargetAlias=disk AuthMethod=CHAP ");
@@ -285,7 +285,7 @@ fn the_security_stage_by_hand() {
 }
 
 #[test]
-fn security_that_is_not_asked_for() {
+fn security_stage_is_skipped_without_authentication() {
     let (_, step) = begun(Auth::None, 0x83, &format!("{WHO} AuthMethod=CHAP,None"));
     let Step::FullFeature(done) = step else { panic!("{step:?}") };
     let text = String::from_utf8(done.reply.text.clone()).unwrap();
@@ -297,7 +297,7 @@ fn security_that_is_not_asked_for() {
 }
 
 #[test]
-fn what_must_not_change() {
+fn login_fields_that_change_are_refused() {
     let (login, _) = begun(Auth::None, 0x04, WHO);
     for (at, byte) in [(8, 2), (15, 1), (19, 1), (21, 1)] {
         let mut bhs = [0; 48];
@@ -315,7 +315,7 @@ fn what_must_not_change() {
 }
 
 #[test]
-fn continued_text_both_ways() {
+fn continued_text_works_in_both_directions() {
     let mut login = Login::new(config());
     let text = format!("{WHO} {}", "X-a=1 MaxRecvDataSegmentLength=512");
     let bytes = format!("{text} ").replace(' ', "\0");
@@ -362,7 +362,7 @@ fn continued_text_both_ways() {
 }
 
 #[test]
-fn endless_logins_end() {
+fn endless_logins_are_ended() {
     let (mut login, _) = begun(Auth::None, 0x04, WHO);
     let end = (0..200).find_map(|_| match send(&mut login, 0x04, "") {
         Step::Reply(_) => None,

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_letters_fold_as_rfc_3722_says() {
+    fn non_ascii_letters_are_folded_as_in_rfc_3722() {
         let fold = |name: &str| normalise_name(name).unwrap();
         assert_eq!(fold("iqn.2001-04.de.B\u{dc}RO:disk"), "iqn.2001-04.de.b\u{fc}ro:disk");
         // Composed and not, fullwidth, and the long s: one name.
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn good_and_bad_names() {
+    fn names_are_normalised_or_refused() {
         let good = "iqn.2001-04.com.Example:Disk_1";
         assert_eq!(normalise_name(good).unwrap(), "iqn.2001-04.com.example:disk_1");
         assert!(normalise_name("eui.02004567A425678D").is_ok());

@@ -33,7 +33,7 @@ fn generous() -> Offer {
 }
 
 #[test]
-fn rules() {
+fn keys_are_negotiated_by_their_rules() {
     for (text, want) in [
         ("MaxConnections=8", "MaxConnections=4"),
         ("InitialR2T=No", "InitialR2T=No"),
@@ -74,7 +74,7 @@ fn rules() {
 }
 
 #[test]
-fn ranges_at_both_ends() {
+fn values_outside_a_key_range_are_rejected() {
     for spec in KEYS.iter().filter(|s| {
         matches!(s.rule, Rule::Min | Rule::Max | Rule::Declared) && s.key != Key::FirstBurstLength
     }) {
@@ -115,7 +115,7 @@ fn discovery_makes_session_keys_irrelevant() {
 }
 
 #[test]
-fn broken_rules_are_errors() {
+fn broken_negotiation_rules_are_errors() {
     for (text, field) in [
         ("MaxConnections=1 MaxConnections=1", "MaxConnections"),
         ("Foo=1 Foo=2", "key"),
@@ -153,7 +153,7 @@ fn full_feature_phase_changes_only_the_segment_length() {
 }
 
 #[test]
-fn a_strict_target_proposes_and_holds_to_it() {
+fn strict_target_proposes_and_enforces_its_values() {
     let strict = Offer {
         data_digest: DigestPolicy::Require,
         params: Params { max_burst: 65_536, immediate_data: false, ..Params::default() },
@@ -180,7 +180,7 @@ fn a_strict_target_proposes_and_holds_to_it() {
 
 /// For all offers of two sides, both end with the same parameters, within the limits of each.
 #[test]
-fn two_sides_agree() {
+fn both_sides_agree_on_the_parameters() {
     let mut rng = Prng::new(3);
     for _ in 0..2000 {
         let mut one = || {

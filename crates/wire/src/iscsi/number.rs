@@ -149,7 +149,7 @@ mod tests {
     use crate::fuzzing::Prng;
 
     #[test]
-    fn numbers_in_three_forms() {
+    fn numbers_are_parsed_in_three_forms() {
         for (text, want) in [
             ("0", Some(0)),
             ("8192", Some(8192)),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn base64_of_rfc_4648() {
+    fn base64_matches_rfc_4648() {
         let cases = [("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")];
         for (plain, coded) in cases {
             let text = format!("0b{coded}");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_come_back_and_never_overflow() {
+    fn binary_values_decode_as_encoded_and_never_overflow() {
         let mut rng = Prng::new(7);
         for _ in 0..500 {
             let mut bytes = vec![0; rng.below(40) + 1];

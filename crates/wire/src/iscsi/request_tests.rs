@@ -14,7 +14,7 @@ fn header(fields: &[(usize, &[u8])]) -> Bhs {
 }
 
 #[test]
-fn a_read_command_by_hand() {
+fn read_command_matches_known_bytes() {
     // Immediate off, F and R set, simple task; READ(10) of one block at LBA 2.
     let cdb = [0x28, 0, 0, 0, 0, 2, 0, 0, 1, 0];
     let bhs = header(&[
@@ -42,7 +42,7 @@ fn a_read_command_by_hand() {
 }
 
 #[test]
-fn a_bidirectional_long_command() {
+fn bidirectional_command_with_a_long_cdb_decodes_as_encoded() {
     let rest = [7u8; 16];
     let mut ahs = [0; 64];
     let ahs_len = crate::iscsi::encode_ahs(&rest, Some(4096), &mut ahs).unwrap();
@@ -99,7 +99,7 @@ fn each_broken_rule_names_its_field() {
 }
 
 #[test]
-fn targets_opcodes_and_unknown_ones_are_unknown() {
+fn target_opcodes_and_undefined_opcodes_are_unknown() {
     for op in (0x07..=0x3f).filter(|op| *op != opcode::SNACK) {
         let bhs = header(&[(0, &[op, 0x80]), (16, &[0, 0, 0, 3])]);
         let want = Request::Unknown { opcode: op, task_tag: 3 };
@@ -125,7 +125,7 @@ fn again(request: Request<'_>) -> Bhs {
 }
 
 #[test]
-fn random_headers_come_back() {
+fn random_headers_decode_and_encode_unchanged() {
     let mut rng = Prng::new(1);
     let mut good = [0usize; 0x40];
     for _ in 0..20_000 {

@@ -16,7 +16,7 @@ fn bytes(pdu: impl Pdu) -> Bhs {
 }
 
 #[test]
-fn a_data_in_with_status_by_hand() {
+fn data_in_with_status_matches_known_bytes() {
     let data = DataIn {
         status: Some((0, Residual::Underflow(0x200))),
         task_tag: 9,
@@ -45,7 +45,7 @@ fn a_data_in_with_status_by_hand() {
 }
 
 #[test]
-fn a_scsi_response_by_hand() {
+fn scsi_response_matches_known_bytes() {
     let response = ScsiResponse {
         status: 2,
         task_tag: 1,
@@ -65,7 +65,7 @@ fn a_scsi_response_by_hand() {
 }
 
 #[test]
-fn every_response_comes_back() {
+fn every_response_decodes_as_encoded() {
     let all: Vec<(Bhs, Response)> = {
         let mut out = Vec::new();
         let mut add = |bhs, response| out.push((bhs, response));
@@ -113,7 +113,7 @@ fn every_response_comes_back() {
 }
 
 #[test]
-fn random_headers_do_no_harm() {
+fn random_headers_never_panic() {
     let mut rng = Prng::new(2);
     let mut good = 0;
     for _ in 0..20_000 {
@@ -130,7 +130,7 @@ fn random_headers_do_no_harm() {
 }
 
 #[test]
-fn residuals() {
+fn residuals_are_computed_and_saturate() {
     assert_eq!(Residual::of(512, 512), Residual::None);
     assert_eq!(Residual::of(0, u32::MAX), Residual::Underflow(u32::MAX));
     assert_eq!(Residual::of(1024, 512), Residual::Overflow(512));
@@ -138,7 +138,7 @@ fn residuals() {
 }
 
 #[test]
-fn sense_segments() {
+fn sense_segments_are_encoded_bounded_and_checked() {
     let mut out = [0xee; 32];
     assert_eq!(sense_segment(&[], &mut out), 0);
     assert_eq!(sense_segment(&[0x70, 0, 5], &mut out), 5);

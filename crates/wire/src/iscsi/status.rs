@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_come_back() {
+    fn login_status_codes_survive_decoding_and_encoding() {
         for (status, code, _) in TABLE {
             assert_eq!(status.code(), *code);
             assert_eq!(LoginStatus::from_code(*code), *status);

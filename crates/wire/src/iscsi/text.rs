@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_text_names_the_field() {
+    fn malformed_text_is_refused_with_the_field() {
         let long_key = [b"k".repeat(64), b"=1\0".to_vec()].concat();
         let long_value = [b"k=".to_vec(), b"v".repeat(256), vec![0]].concat();
         let many = b"a=1\0".repeat(PAIRS_MAX + 1);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn continued_text_is_one_text() {
+    fn continued_text_is_joined_and_bounded() {
         let mut input = TextInput::default();
         assert_eq!(input.feed(b"Ke", true), Ok(None));
         assert!(input.is_pending());

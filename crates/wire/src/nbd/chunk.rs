@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extents_come_back() {
+    fn extents_decode_as_encoded() {
         let extents = [Extent { len: 4096, flags: 3 }, Extent { len: 1 << 20, flags: 0 }];
         let (mut short, mut wide) = (Vec::new(), Vec::new());
         block_status(1, &extents, &mut short);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_extent_is_cut_and_is_the_last() {
+    fn long_extent_is_truncated_and_is_the_last() {
         let extents = [Extent { len: 1 << 40, flags: 3 }, Extent { len: 1, flags: 0 }];
         let mut out = Vec::new();
         block_status(1, &extents, &mut out);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_holes_come_back() {
+    fn errors_and_holes_decode_as_encoded() {
         let mut out = Vec::new();
         error(Error::NoSpc, &"ü".repeat(200), &mut out);
         let (code, text) = parse_error(&out).unwrap();

@@ -4,7 +4,7 @@ use super::*;
 use crate::nbd::{Export, Exports, Handshake, Settings, Step, Tls, Unavailable, codes};
 
 #[test]
-fn learns_block_sizes_and_refuses_nonsense() {
+fn client_reads_block_sizes_and_refuses_invalid_ones() {
     let mut dial = Dial::new("", false);
     let sizes = |min: u32, preferred: u32, max: u32| {
         let mut payload = codes::info::BLOCK_SIZE.to_be_bytes().to_vec();
@@ -76,7 +76,7 @@ fn shake(export: &str, tls: bool, server: Tls, cut: usize) -> Result<(Progress, 
 }
 
 #[test]
-fn agrees_with_our_server_in_every_cut() {
+fn client_agrees_with_the_server_at_any_segmentation() {
     for cut in [1, 2, 7, 20, 1000] {
         let (progress, secure) = shake("one", false, Tls::Off, cut).unwrap();
         let Progress::Ready(terms) = progress else { unreachable!() };
@@ -89,7 +89,7 @@ fn agrees_with_our_server_in_every_cut() {
 }
 
 #[test]
-fn names_the_reason_of_a_refusal() {
+fn refused_handshake_reports_its_reason() {
     assert_eq!(shake("two", false, Tls::Off, 9), Err(Refusal::NoExport));
     assert_eq!(shake("one", true, Tls::Off, 9), Err(Refusal::NoTls));
     assert_eq!(shake("one", false, Tls::Require, 9), Err(Refusal::TlsRequired));
@@ -108,7 +108,7 @@ fn greeting(flags: u16) -> Vec<u8> {
 }
 
 #[test]
-fn an_old_server_is_asked_by_name() {
+fn server_without_options_is_asked_with_export_name() {
     let (mut dial, mut out) = (Dial::new("x", false), Vec::new());
     let (used, _) = dial.input(&greeting(0), &mut out).unwrap();
     assert_eq!((used, &out[12..]), (18, &[0, 0, 0, 1, 0, 0, 0, 1, b'x'][..]));
@@ -122,7 +122,7 @@ fn an_old_server_is_asked_by_name() {
 }
 
 #[test]
-fn c1_bytes_behind_starttls_in_the_clear_end_the_connection() {
+fn c1_plaintext_after_starttls_ends_the_connection() {
     let (mut dial, mut out) = (Dial::new("x", true), Vec::new());
     dial.input(&greeting(3), &mut out).unwrap();
     let mut reply = OPTION_REPLY_MAGIC.to_be_bytes().to_vec();
@@ -134,7 +134,7 @@ fn c1_bytes_behind_starttls_in_the_clear_end_the_connection() {
 }
 
 #[test]
-fn c2_a_server_cannot_make_the_client_hold_memory() {
+fn c2_oversized_option_reply_is_refused() {
     let (mut dial, mut out) = (Dial::new("x", false), Vec::new());
     dial.input(&greeting(3), &mut out).unwrap();
     let mut reply = OPTION_REPLY_MAGIC.to_be_bytes().to_vec();

@@ -114,7 +114,7 @@ mod tests {
     use crate::scsi::{Asc, Command, Extent as Blocks, UnmapList, asc};
 
     #[test]
-    fn the_commands_are_what_the_parser_takes_them_for() {
+    fn built_commands_are_parsed_as_intended() {
         let blocks = Blocks { lba: 1 << 40, blocks: 7, fua: true, ..Blocks::default() };
         assert_eq!(Command::parse(&read(1 << 40, 7, true)), Ok(Command::Read(blocks)));
         assert_eq!(Command::parse(&write(1 << 40, 7, true)), Ok(Command::Write(blocks)));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_follow_the_descriptors_and_end_where_asked() {
+    fn extents_follow_the_lba_status_and_end_at_the_request() {
         let reply = status(&[(8, 4, 0), (12, 4, 1), (16, 4, 2), (20, 100, 0)]);
         let got = extents(&reply, 512, 9 * 512, 13 * 512, true);
         let all = [(3, 0), (8, 3), (2, 0)];
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_commands_and_what_they_mean() {
+    fn scsi_statuses_map_to_nbd_errors() {
         let check = |code: Asc, writes| outcome(2, Some(Sense::new(code)), writes);
         assert_eq!(outcome(0, None, true), Outcome::Good);
         assert_eq!(outcome(0x18, None, true), Outcome::Failed(Error::Perm));

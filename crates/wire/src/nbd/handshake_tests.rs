@@ -104,7 +104,7 @@ fn agreed(step: Step) -> Agreed {
 }
 
 #[test]
-fn go_tells_size_flags_and_block_sizes() {
+fn go_returns_size_flags_and_block_sizes() {
     let mut c = client(Tls::Off);
     let wants = [info::NAME, info::DESCRIPTION, info::BLOCK_SIZE, 77];
     for option in [option::INFO, option::GO] {
@@ -125,7 +125,7 @@ fn go_tells_size_flags_and_block_sizes() {
 }
 
 #[test]
-fn large_blocks_are_refused_to_clients_that_did_not_ask_for_their_size() {
+fn large_blocks_require_that_the_client_asks_for_block_sizes() {
     let sizes = [0, 3, 0, 0, 16, 0, 0, 0, 16, 0, 2, 0, 0, 0].to_vec();
     let mut c = client(Tls::Off);
     for option in [option::INFO, option::GO] {
@@ -151,7 +151,7 @@ fn large_blocks_are_refused_to_clients_that_did_not_ask_for_their_size() {
 const ACK: Option<&u32> = Some(&rep::ACK);
 
 #[test]
-fn unaligned_exports_are_entered_without_asking() {
+fn unaligned_export_needs_no_block_size_request() {
     for (wants, sizes) in [(&[][..], false), (&[info::BLOCK_SIZE][..], true)] {
         let (step, _) = client(Tls::Off).ask(option::GO, &dial::info("any", wants));
         assert_eq!(agreed(step).sizes, sizes);
@@ -161,7 +161,7 @@ fn unaligned_exports_are_entered_without_asking() {
 }
 
 #[test]
-fn any_segmentation_gives_the_same() {
+fn segmentation_does_not_change_the_replies() {
     let mut all = Vec::new();
     all.extend(dial::option(option::STRUCTURED_REPLY, &[]));
     all.extend(dial::option(99, &[1; 700]));
@@ -182,7 +182,7 @@ fn any_segmentation_gives_the_same() {
 }
 
 #[test]
-fn what_follows_go_is_left_for_transmission() {
+fn bytes_after_go_are_left_for_transmission() {
     let mut c = client(Tls::Off);
     let mut bytes = dial::option(option::GO, &dial::info("disk", &[]));
     let len = bytes.len();
@@ -193,7 +193,7 @@ fn what_follows_go_is_left_for_transmission() {
 }
 
 #[test]
-fn export_name_has_no_way_to_say_no() {
+fn unknown_export_name_ends_the_connection() {
     let mut c = client(Tls::Off);
     let step = c.send(&dial::option(option::EXPORT_NAME, b"disk")).unwrap();
     assert_eq!(agreed(step).export.flags, export_flag::HAS_FLAGS | export_flag::SEND_FLUSH);
@@ -211,7 +211,7 @@ fn export_name_has_no_way_to_say_no() {
 }
 
 #[test]
-fn errors_of_names_and_lists() {
+fn name_and_list_errors_have_their_reply_types() {
     let mut c = client(Tls::Off);
     for (name, kind) in
         [("x", rep::ERR_UNKNOWN), ("secret", rep::ERR_POLICY), ("late", rep::ERR_SHUTDOWN)]
@@ -228,7 +228,7 @@ fn errors_of_names_and_lists() {
 }
 
 #[test]
-fn lies_about_lengths() {
+fn options_with_wrong_lengths_are_refused() {
     let good = dial::info("disk", &[info::NAME]);
     let mut long_name = good.clone();
     long_name[3] = 200;
@@ -264,7 +264,7 @@ fn lies_about_lengths() {
 }
 
 #[test]
-fn long_options_are_drained_and_longer_ones_end_it() {
+fn long_options_are_drained_and_longer_ones_end_the_connection() {
     let mut c = client(Tls::Off);
     let kinds = c.kinds(option::GO, &vec![0; OPTION_MAX + 1]);
     assert_eq!(kinds, [rep::ERR_TOO_BIG]);
@@ -282,7 +282,7 @@ fn long_options_are_drained_and_longer_ones_end_it() {
 }
 
 #[test]
-fn floods_and_garbage_end_it() {
+fn option_floods_and_garbage_end_the_connection() {
     let mut c = client(Tls::Off);
     for _ in 0..OPTIONS_MAX {
         c.send(&dial::option(99, &[])).unwrap();
@@ -296,7 +296,7 @@ fn floods_and_garbage_end_it() {
 }
 
 #[test]
-fn contexts_hold_for_their_export_only() {
+fn metadata_contexts_apply_to_their_export_only() {
     let set = |c: &mut Client, name: &str, queries: &[&str]| {
         c.kinds(option::SET_META_CONTEXT, &dial::contexts(name, queries))
     };
@@ -333,7 +333,7 @@ fn contexts_hold_for_their_export_only() {
 }
 
 #[test]
-fn h1_starttls_forgets_everything() {
+fn h1_starttls_resets_the_handshake() {
     let mut c = client(Tls::Allow);
     c.ask(option::STRUCTURED_REPLY, &[]);
     c.kinds(option::SET_META_CONTEXT, &dial::contexts("disk", &["base:allocation"]));
@@ -348,7 +348,7 @@ fn h1_starttls_forgets_everything() {
 }
 
 #[test]
-fn h1_nothing_in_the_clear_may_follow_starttls() {
+fn h1_plaintext_after_starttls_is_refused() {
     for behind in [&[0][..], &dial::option(option::LIST, &[])] {
         let mut c = client(Tls::Allow);
         let bytes = [&dial::option(option::STARTTLS, &[])[..], behind].concat();
@@ -357,7 +357,7 @@ fn h1_nothing_in_the_clear_may_follow_starttls() {
 }
 
 #[test]
-fn h2_without_tls_nothing_is_told() {
+fn h2_options_without_required_tls_are_refused() {
     let mut c = client(Tls::Require);
     for (option, payload) in [
         (option::GO, dial::info("disk", &[])),

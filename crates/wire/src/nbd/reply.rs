@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_read_whole_or_wait_for_more() {
+    fn chunks_are_decoded_whole_or_wait_for_more() {
         let mut failed = Vec::new();
         chunk::error(Error::NoSpc, "full", &mut failed);
         let mut extents = Vec::new();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error_and_waits_for_nothing() {
+    fn malformed_chunks_are_errors_at_once() {
         let form = Form::Structured;
         let bad = [
             bytes(0, chunk_kind::NONE, &[], form),

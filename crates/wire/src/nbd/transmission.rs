@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_have_the_lengths_of_the_document() {
+    fn requests_have_the_lengths_of_the_specification() {
         let request = Request { flags: 1, kind: 1, cookie: 7, offset: 9, len: 1 << 33 };
         for form in [Form::Simple, Form::Structured, Form::Extended] {
             let mut bytes = Vec::new();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_brings_a_payload_has_one() {
+    fn only_requests_with_a_payload_have_a_payload_length() {
         let of = |kind, flags, form| {
             Request { kind, flags, len: 5, ..Request::default() }.payload_len(form)
         };
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_of_16_20_and_32_bytes() {
+    fn reply_headers_have_16_20_or_32_bytes() {
         let simple = Head::Simple { error: 5, cookie: 1 };
         let chunk = Head::Chunk { flags: 1, kind: 1, cookie: 2, offset: 3, len: 4 };
         for (head, form, len) in [

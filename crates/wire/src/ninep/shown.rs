@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_shown_in_words_and_data_are_counted() {
+    fn messages_are_shown_as_text_with_data_lengths_only() {
         let qid = Qid { kind: qtype::DIR | qtype::TMP, version: 7, path: 0x1f };
         let shown = [
             (

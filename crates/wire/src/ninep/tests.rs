@@ -57,7 +57,7 @@ fn replies() -> Vec<R<'static>> {
 }
 
 #[test]
-fn what_is_written_reads_the_same() {
+fn messages_decode_as_encoded() {
     for t in requests() {
         let mut out = Vec::new();
         t.encode(258, &mut out);
@@ -73,7 +73,7 @@ fn what_is_written_reads_the_same() {
 }
 
 #[test]
-fn a_byte_too_few_or_too_many_is_refused_in_every_message() {
+fn every_message_with_a_byte_too_few_or_too_many_is_refused() {
     for t in requests() {
         let mut out = Vec::new();
         t.encode(1, &mut out);
@@ -94,7 +94,7 @@ fn a_byte_too_few_or_too_many_is_refused_in_every_message() {
 }
 
 #[test]
-fn data_of_a_write_are_counted_and_not_looked_at() {
+fn write_data_are_counted_but_not_decoded() {
     let mut out = Vec::new();
     write_head(3, 1, 9, 100, &mut out);
     assert_eq!(out.len(), WRITE_HEAD);
@@ -106,7 +106,7 @@ fn data_of_a_write_are_counted_and_not_looked_at() {
 }
 
 #[test]
-fn sizes_that_make_no_sense_and_all_types() {
+fn invalid_sizes_and_types_are_refused() {
     let at = |size: u32| {
         let mut b = [0; HEAD];
         b[..4].copy_from_slice(&size.to_le_bytes());
@@ -140,7 +140,7 @@ fn names_are_utf8_without_zeros_and_at_most_sixteen() {
 }
 
 #[test]
-fn a_directory_is_entries_one_behind_the_other() {
+fn directory_data_are_consecutive_stat_entries() {
     let mut out = Vec::new();
     stat().encode(&mut out);
     Stat::KEEP.encode(&mut out);

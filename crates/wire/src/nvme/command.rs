@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_where_the_standard_has_them() {
+    fn command_fields_have_the_offsets_of_the_standard() {
         let command = Command {
             opcode: 2,
             flags: 0x41,

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_end_within_their_fields() {
+    fn connect_names_must_end_within_their_fields() {
         let good = ConnectData {
             host_id: [7; 16],
             controller: 0xffff,
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_read_as_they_were_written() {
+    fn fabrics_commands_decode_as_encoded() {
         let connect =
             Connect { format: 0, queue: 3, size: 127, no_flow_control: true, keep_alive_ms: 5 };
         let command = Command { dwords: connect.dwords(), ..Command::default() };

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_contradict_each_other_are_named() {
+    fn contradictory_lengths_are_refused_with_their_offset() {
         let both = Framer { header_digest: true, data_digest: true, ..Framer::default() };
         let good = both.frame(&common(4, 3, 72, 76, 76 + 512 + 4)).unwrap();
         assert_eq!((good.header_len, good.data_len, good.total_len()), (76, 512, 592));

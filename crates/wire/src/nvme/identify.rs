@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_reads_as_it_was_written() {
+    fn namespace_data_decode_as_encoded() {
         let namespace = Namespace {
             blocks: 1 << 33,
             block_shift: 12,
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_claims_nothing_that_is_not_there() {
+    fn controller_reports_only_supported_features() {
         let controller = Controller {
             serial: "S1".into(),
             subsystem: "nqn.2026-11.test:a".into(),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_begin_behind_the_number_given() {
+    fn namespace_lists_begin_after_the_given_nsid() {
         let list = active_list([1, 2, 5, 9].into_iter(), 2);
         assert_eq!(parse_active_list(&list), [5, 9]);
         assert_eq!(parse_active_list(&active_list(1..5000, 0)).len(), 1024);

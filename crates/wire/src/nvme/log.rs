@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_discovery_page_reads_as_it_was_written() {
+    fn discovery_page_decodes_as_encoded() {
         let one = Subsystem {
             discovery: false,
             name: "nqn.2026-11.test:a".into(),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_changes_are_all_there_may_be() {
+    fn changed_namespace_list_overflow_reports_all_namespaces() {
         let few = changed_namespaces(&[4, 7]);
         assert_eq!((few[0], few[4], few[8]), (4, 7, 0));
         assert_eq!(

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_count_from_one() {
+    fn block_counts_are_zero_based() {
         let extent = Extent { lba: 1 << 40 | 5, blocks: 65_536, fua: true, deallocate: true };
         let command = Command { dwords: extent.dwords(), ..Command::default() };
         assert_eq!(Extent::of(&command), extent);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_go_as_one_list_unless_there_is_too_much() {
+    fn deallocate_ranges_are_split_at_the_unmap_limits() {
         let some = [
             Range { lba: 5, blocks: 10 },
             Range { lba: 100, blocks: 0 },

@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beginning_as_linux_sends_it() {
+    fn icreq_of_linux_matches_known_bytes() {
         let mut bytes = [0; 128];
         (bytes[2], bytes[4], bytes[11]) = (128, 128, 3);
         let read = Initialize::decode(&bytes).unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_repeats_no_more_than_it_may() {
+    fn termination_request_includes_a_bounded_header_copy() {
         let long = Terminate { controller: true, reason: 1, at: 9, header: vec![7; 500] };
         let bytes = long.encode();
         assert_eq!(bytes.len(), TERM_LEN_MAX as usize);

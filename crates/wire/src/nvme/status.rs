@@ -130,7 +130,7 @@ mod tests {
     use crate::scsi::{Asc, asc};
 
     #[test]
-    fn ends_of_scsi_commands_and_what_they_mean() {
+    fn scsi_statuses_map_to_nvme_statuses() {
         let check = |code: Asc, writes| outcome(2, Some(Sense::new(code)), writes);
         let failed = Outcome::Failed;
         assert_eq!(outcome(0, None, true), Outcome::Good);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_help_when_it_is_sent_again_says_so() {
+    fn retryable_statuses_have_the_dnr_bit_clear() {
         let retried = [Status::INTERRUPTED, Status::NOT_READY, Status::TRANSPORT];
         assert!(retried.iter().all(|s| s.0 & DNR == 0));
         let never = [Status::INVALID_FIELD, Status::COMPARE_FAILURE];

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_by_hand_and_back() {
+    fn target_port_group_report_matches_known_bytes() {
         let mut first = group(1, AccessState::Optimized, &[1, 2]);
         (first.preferred, first.cause) = (true, StateCause::Explicit);
         let groups = [first, group(0x0102, AccessState::Transitioning, &[])];
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn more_ports_than_a_byte_counts_are_left_out() {
+    fn ports_beyond_a_one_byte_count_are_left_out() {
         let many: Vec<u16> = (1..=300).collect();
         let data = report_target_port_groups(&[group(1, AccessState::Standby, &many)], None);
         let (back, _) = parse_target_port_groups(&data, false).unwrap();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_list_is_read_wholly_or_refused() {
+    fn set_target_port_groups_list_is_parsed_whole_or_refused() {
         let lines = [(1, AccessState::Standby), (2, AccessState::NonOptimized)];
         let list = set_target_port_groups(&lines);
         let read = parse_set_target_port_groups(&list).unwrap();

@@ -81,7 +81,7 @@ mod tests {
     use crate::scsi::{Command, Extent, UnmapList};
 
     #[test]
-    fn the_commands_are_what_the_parser_takes_them_for() {
+    fn built_commands_are_parsed_as_intended() {
         let extent = |fua| Extent { lba: 1 << 40, blocks: 7, fua, ..Extent::default() };
         assert_eq!(Command::parse(&compare_write(1 << 40, 7, true)), {
             Ok(Command::CompareWrite(extent(true)))

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capacities() {
+    fn capacity_data_decode_as_encoded() {
         let small = Capacity {
             blocks: 0x1000,
             block_len: 512,
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn lun_lists() {
+    fn lun_lists_are_encoded_and_truncated_lists_decoded() {
         let luns: Vec<Lun> = [0, 1, 300, 70_000].into_iter().filter_map(Lun::new).collect();
         let data = report_luns(luns.iter().copied());
         assert_eq!(data[..8], [0, 0, 0, 32, 0, 0, 0, 0]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn lba_status_by_hand() {
+    fn lba_status_matches_known_bytes() {
         let extent = LbaExtent { lba: 5, blocks: 6, state: LbaState::Deallocated };
         let data = lba_status(&[extent]);
         assert_eq!(data[..8], [0, 0, 0, 20, 0, 0, 0, 0]);

@@ -11,7 +11,7 @@ fn run(lba: u64, blocks: u32) -> Extent {
 const TYPES: [PeripheralType; 2] = [PeripheralType::Disk, PeripheralType::Cdrom];
 
 #[test]
-fn commands_by_hand() {
+fn commands_are_parsed_from_known_bytes() {
     let cases: &[(&[u8], Command)] = &[
         (&[0; 6], Command::TestUnitReady),
         (&[3, 1, 0, 0, 252, 0], Command::RequestSense { descriptor: true, alloc: 252 }),
@@ -114,7 +114,7 @@ fn commands_by_hand() {
 
 /// Commands that came with the whole table, by hand.
 #[test]
-fn more_commands_by_hand() {
+fn less_common_commands_are_parsed_from_known_bytes() {
     let tags = Some(Tags { reference: 0x01020304, application: 0x0506, mask: 0xff00 });
     let mut long = vec![0x7f, 4, 0, 0, 0, 0, 0, 24, 0, 9, 0x38, 0];
     long.extend([0, 0, 0, 1, 0, 0, 0, 2, 1, 2, 3, 4, 5, 6, 0xff, 0, 0, 0, 0, 8]);
@@ -201,7 +201,7 @@ fn more_commands_by_hand() {
 }
 
 #[test]
-fn every_bit_outside_the_map_is_pointed_at() {
+fn bits_outside_the_usage_map_are_refused_with_a_field_pointer() {
     for (info, kind) in COMMANDS.iter().flat_map(|info| TYPES.map(|kind| (info, kind))) {
         if !info.types.has(Types::of(kind)) {
             continue;
@@ -232,7 +232,7 @@ fn every_bit_outside_the_map_is_pointed_at() {
 }
 
 #[test]
-fn values_that_are_refused() {
+fn invalid_field_values_are_refused_with_a_field_pointer() {
     let mut same = [0u8; 16];
     (same[0], same[1]) = (0x93, 0x10);
     for (cdb, byte, bit) in [
@@ -261,7 +261,7 @@ fn extents_do_not_overflow() {
 }
 
 #[test]
-fn random_cdbs_do_no_harm() {
+fn random_cdbs_never_panic() {
     let mut rng = Prng::new(6);
     let mut good = 0;
     for _ in 0..50_000 {

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_and_unique() {
+    fn sense_code_names_are_found_and_unique() {
         for (i, (code, name)) in asc::ALL.iter().enumerate() {
             assert_eq!(code.name(), *name);
             assert!(asc::ALL[..i].iter().all(|(c, _)| c != code), "{name} stands twice");

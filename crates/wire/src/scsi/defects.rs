@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_hand() {
+    fn defect_lists_match_known_bytes() {
         let data = [0, 0x1d, 0, 16, 0, 1, 2, 3, 0, 0, 0, 9, 0, 0, 4, 1, 0xff, 0xff, 0xff, 0xff];
         let said = Defects::decode(false, &data).unwrap();
         assert_eq!(said.list, [Defect::Place(258, 3, 9), Defect::Place(4, 1, u32::MAX)]);

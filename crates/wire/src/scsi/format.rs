@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn format_lists_short_and_long() {
+    fn format_lists_are_parsed_with_short_and_long_header() {
         let none = FormatList::default();
         assert_eq!(parse_format_list(false, &[], 512), Ok(none.clone()));
         assert_eq!(parse_format_list(false, &[0, 0, 0, 0], 512), Ok(none));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_select_a_type() {
+    fn protection_type_is_selected_by_fmtpinfo_and_usage() {
         use ProtectionType::{One, Three, Two};
         assert_eq!(format_protection(0, 0), Ok(None));
         assert_eq!(format_protection(2, 0), Ok(Some(One)));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn overwrite_lists() {
+    fn overwrite_lists_are_parsed_or_refused() {
         let list = parse_overwrite(&[0x83, 0, 0, 2, 0xaa, 0x55], 512).unwrap();
         assert_eq!(list, Overwrite { invert: true, passes: 3, pattern: vec![0xaa, 0x55] });
         let mut long = vec![1, 0, 2, 1];

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_our_targets_say_is_heard() {
+    fn initiator_decodes_the_data_of_our_targets() {
         let identity = identity();
         let said = parse_inquiry(&inquiry_data(&identity)).unwrap();
         assert_eq!((said.qualifier, said.kind, said.queues, said.whole), (0, 0, true, 96));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn names_by_hand() {
+    fn device_identification_page_matches_known_bytes() {
         let page = [
             0, 0x83, 0, 44, // header
             1, 2, 0, 4, 1, 2, 3, 4, // EUI-64 (short), which NAA replaces
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_named() {
+    fn malformed_data_are_refused_with_the_field() {
         let data = inquiry_data(&identity());
         for cut in 0..INQUIRY_SHORT {
             assert!(parse_inquiry(&data[..cut]).is_err(), "{cut}");

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn standard_data_by_hand() {
+    fn standard_inquiry_data_match_known_bytes() {
         let identity = Identity {
             vendor: "ASHLAR".to_owned(),
             product: "a product name too long".to_owned(),

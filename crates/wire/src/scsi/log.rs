@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_by_hand() {
+    fn log_parameters_match_known_bytes() {
         let page = log_page(2, 0, 5, &counts()).unwrap();
         let want = [
             0x82, 0, 0, 24, 0, 5, 2, 8, 0, 0, 0, 0, 0, 0, 16, 0, 0, 6, 2, 8, 0, 0, 0, 0, 0, 0, 0, 1,

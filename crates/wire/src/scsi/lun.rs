@@ -118,7 +118,7 @@ mod tests {
     use crate::fuzzing::Prng;
 
     #[test]
-    fn forms_by_hand() {
+    fn lun_forms_are_decoded_from_known_bytes() {
         for (head, want) in [
             ([0x00, 0x05, 0, 0], Ok(Lun(5))),
             ([0x40, 0x05, 0, 0], Ok(Lun(5))),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_back() {
+    fn lun_numbers_decode_as_encoded() {
         let mut rng = Prng::new(8);
         let random = (0..1000).map(|_| rng.below(LUN_MAX as usize + 1) as u32);
         for number in (0..0x4100).chain(random).chain([LUN_MAX]) {

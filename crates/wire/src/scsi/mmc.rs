@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_contents() {
+    fn read_toc_matches_known_bytes() {
         let toc = read_toc(1000, 0, 0, false).unwrap();
         assert_eq!(toc[..12], [0, 18, 1, 1, 0, 0x14, 1, 0, 0, 0, 0, 0]);
         assert_eq!(toc[12..], [0, 0x14, 0xaa, 0, 0, 0, 3, 0xe8]);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn configurations() {
+    fn configuration_features_are_ordered_and_complete() {
         let all = get_configuration(Disc::Data(1000), FeatureFilter::All, 0);
         assert_eq!(all[6..8], [0, 8]);
         assert_eq!(u32::from_be_bytes(*all.first_chunk().unwrap()) as usize, all.len() - 4);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn events_and_the_rest() {
+    fn event_status_and_disc_information_match_known_bytes() {
         assert_eq!(get_event_status(0x02, MediaEvent::New, true, false), [0, 0, 0x80, 0x10]);
         let event = get_event_status(0x10, MediaEvent::New, true, false);
         assert_eq!(event, [0, 6, 4, 0x10, 2, 2, 0, 0]);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes() {
+    fn iso_volume_descriptor_is_parsed() {
         let mut data = vec![0; 2048];
         data[..7].copy_from_slice(b"\x01CD001\x01");
         data[40..72].copy_from_slice(b"A DISC                          ");
@@ -352,7 +352,7 @@ mod toc_tests {
     use super::*;
 
     #[test]
-    fn tracks_are_read_and_the_lead_out_is_none() {
+    fn toc_tracks_are_parsed_without_the_lead_out() {
         assert_eq!(parse_toc(&read_toc(512, 0, 0, false).unwrap()), Ok(vec![(1, 0)]));
         let two = [0, 26, 1, 2, 0, 0x14, 1, 0, 0, 0, 0, 0, 0, 0x10, 2, 0, 0, 0, 1, 4, 0, 0x14];
         assert_eq!(parse_toc(&two).unwrap_err().field, "TRACK NUMBER");

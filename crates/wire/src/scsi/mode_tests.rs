@@ -36,7 +36,7 @@ fn starts(pages: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn pages_by_hand() {
+fn mode_pages_match_known_bytes() {
     let data = sense(false, PageControl::Current, 0x08, &mode()).unwrap();
     let mut want = vec![31, 0, 0x10, 8, 0xff, 0xff, 0xff, 0xff, 0, 0, 2, 0, 0x88, 18, 4];
     want.resize(32, 0);
@@ -54,7 +54,7 @@ fn pages_by_hand() {
 }
 
 #[test]
-fn lists_of_pages() {
+fn all_pages_are_listed_in_order() {
     let codes = |code, subpage| {
         let all = mode_sense(true, false, true, PageControl::Default, (code, subpage), &mode());
         let all = all.unwrap();
@@ -75,7 +75,7 @@ fn lists_of_pages() {
 }
 
 #[test]
-fn thresholds_by_hand_and_backwards() {
+fn threshold_page_matches_known_bytes_and_is_selectable() {
     let used = Threshold { enabled: true, kind: ThresholdKind::Used, count: 7 };
     let low = Threshold { enabled: true, kind: ThresholdKind::Percent, count: 20 };
     let mut mode = ModeBlock { has_thresholds: true, ..mode() };
@@ -112,7 +112,7 @@ fn thresholds_by_hand_and_backwards() {
 }
 
 #[test]
-fn protection_and_refusals() {
+fn write_protection_is_reported_and_invalid_requests_refused() {
     let protected = ModeBlock { protected: true, ..mode() };
     assert_eq!(sense(false, PageControl::Current, 1, &protected).unwrap()[2], 0x90);
     let mut by_page = mode();
@@ -138,7 +138,7 @@ fn protection_and_refusals() {
 /// A SELECT with the data of SENSE changes nothing. Every changeable bit can be changed, and every
 /// other bit is refused with its position.
 #[test]
-fn select_is_sense_backwards() {
+fn mode_select_accepts_exactly_what_mode_sense_reports_changeable() {
     let mode = mode();
     for ten in [false, true] {
         let all = |control| mode_sense(ten, true, false, control, (0x3f, 0xff), &mode).unwrap();
@@ -189,7 +189,7 @@ fn select_is_sense_backwards() {
 }
 
 #[test]
-fn lists_that_lie() {
+fn malformed_mode_lists_are_refused_with_a_field_pointer() {
     let mode = mode();
     let pointer = |byte, bit| Sense::list_field(byte, bit);
     for (list, want) in [

@@ -5,7 +5,7 @@ fn port(n: u8) -> TransportId {
 }
 
 #[test]
-fn a_basic_list_by_hand() {
+fn basic_parameter_list_matches_known_bytes() {
     let mut bytes = [0u8; 24];
     bytes[7] = 1;
     bytes[15] = 2;
@@ -21,7 +21,7 @@ fn a_basic_list_by_hand() {
 }
 
 #[test]
-fn every_length_that_is_not_right_is_an_error() {
+fn parameter_lists_of_wrong_length_are_refused() {
     let cut = Sense::new(asc::PARAMETER_LIST_LEN);
     for action in PrOutAction::ALL {
         for len in (0..24).chain(25..40) {
@@ -53,7 +53,7 @@ fn every_length_that_is_not_right_is_an_error() {
 }
 
 #[test]
-fn ports_are_for_register_only_and_each_counts_once() {
+fn transport_ids_are_for_register_only_and_deduplicated() {
     let ports = vec![port(2), port(1), port(2)];
     let list = PrOutList { has_ports: true, ports, ..PrOutList::default() };
     let bytes = list.encode();
@@ -66,7 +66,7 @@ fn ports_are_for_register_only_and_each_counts_once() {
 }
 
 #[test]
-fn a_move_by_hand() {
+fn register_and_move_list_matches_known_bytes() {
     let list = PrOutList {
         key: 3,
         action_key: 4,
@@ -88,7 +88,7 @@ fn a_move_by_hand() {
 }
 
 #[test]
-fn parameter_data_by_hand_and_back() {
+fn parameter_data_match_known_bytes() {
     assert_eq!(pr_keys(1, [].into_iter()), [0, 0, 0, 1, 0, 0, 0, 0]);
     let keys = pr_keys(2, [5, 6].into_iter());
     assert_eq!(keys[..8], [0, 0, 0, 2, 0, 0, 0, 16]);
@@ -114,7 +114,7 @@ fn parameter_data_by_hand_and_back() {
 }
 
 #[test]
-fn codes_and_types_agree_with_the_mask_of_capabilities() {
+fn actions_and_types_match_the_capabilities_mask() {
     let [low, high] = [pr_capabilities(true, false)[4], pr_capabilities(true, false)[5]];
     for code in 0..16u8 {
         let claimed = if code < 8 { low >> code & 1 } else { high >> (code - 8) & 1 };

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn guards_of_the_standard() {
+    fn guard_crc_matches_the_vectors_of_the_standard() {
         // SBC-3 table 25, and the check value of the catalogues.
         let rising: Vec<u8> = (0..32).collect();
         let falling: Vec<u8> = (0..32).map(|i| 0xff - i).collect();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn fast_and_slow_agree_at_every_length_and_cut() {
+    fn fast_and_slow_guard_agree_at_every_length_and_split() {
         let mut rng = Prng::new(7);
         let mut data = vec![0; 600];
         rng.fill(&mut data);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn tuples_and_fields() {
+    fn protection_tuples_are_encoded_and_escapes_recognised() {
         let tuple = Tuple { guard: 0x1234, app: 0x5678, reference: 0x9abc_def0 };
         let bytes = [0x12, 0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde, 0xf0];
         assert_eq!((tuple.encode(), Tuple::decode(&bytes)), (bytes, tuple));

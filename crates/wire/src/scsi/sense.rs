@@ -238,7 +238,7 @@ mod tests {
     use crate::fuzzing::Prng;
 
     #[test]
-    fn fixed_format_by_hand() {
+    fn fixed_format_sense_matches_known_bytes() {
         let mut out = [0xff; SENSE_LEN_MAX];
         let n = Sense::cdb_field(2, Some(7)).encode(false, &mut out);
         let want = [0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x24, 0, 0, 0xcf, 0, 2];
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptor_format_by_hand() {
+    fn descriptor_format_sense_matches_known_bytes() {
         let mut out = [0xff; SENSE_LEN_MAX];
         let sense = Sense::list_field(8, None).with_information(0x1_0000_0000);
         let n = sense.encode(true, &mut out);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_ended_early_by_hand() {
+    fn copy_aborted_sense_matches_known_bytes() {
         let mut out = [0xff; SENSE_LEN_MAX];
         let sense = Sense::copy_aborted(asc::COPY_UNREACHABLE, 0x0102, Some(0x30));
         let n = sense.encode(false, &mut out);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_comes_back_and_cuts_do_no_harm() {
+    fn sense_decodes_as_encoded_and_truncation_never_panics() {
         let mut rng = Prng::new(5);
         for (code, _) in asc::ALL {
             for descriptor in [false, true] {

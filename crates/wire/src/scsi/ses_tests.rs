@@ -26,14 +26,14 @@ fn config_bytes() -> Vec<u8> {
 }
 
 #[test]
-fn a_configuration_by_hand() {
+fn configuration_page_matches_known_bytes() {
     assert_eq!(SesConfig::decode(&config_bytes()), Ok(config()));
     assert_eq!(config().encode(), config_bytes());
     assert_eq!((config().elements(), config().kinds().nth(3)), (4, Some(DEVICE_SLOT)));
 }
 
 #[test]
-fn what_is_cut_is_named() {
+fn truncated_configuration_is_refused_with_the_field() {
     let bytes = config_bytes();
     for (cut, field) in [
         (1, "SECONDARY ENCLOSURES"),
@@ -54,14 +54,14 @@ fn what_is_cut_is_named() {
 }
 
 #[test]
-fn another_generation_does_not_belong_together() {
+fn status_of_another_generation_is_refused() {
     let other = SesConfig { generation: 8, ..config() };
     let status = other.encode_status(&[]);
     assert_eq!(config().status(&status).unwrap_err().field, "GENERATION CODE");
 }
 
 #[test]
-fn one_slot_is_asked_and_no_other() {
+fn control_page_selects_exactly_one_slot() {
     let now = SesStatus([0x41, 0x80, 0, 0x40]);
     let page = config().control(1, now, true, false);
     // Header, generation, overall and elements of three types.
@@ -75,7 +75,7 @@ fn one_slot_is_asked_and_no_other() {
 }
 
 #[test]
-fn status_names_and_places_are_read_as_they_were_written() {
+fn status_names_and_slots_decode_as_encoded() {
     let config = config();
     let each = [[1, 0, 2, 0], [5, 0, 0, 0], [2, 0, 40, 0], [0x41, 0, 0, 0x40]].map(SesStatus);
     assert_eq!(config.status(&config.encode_status(&each)).unwrap(), each);
@@ -91,7 +91,7 @@ fn status_names_and_places_are_read_as_they_were_written() {
 }
 
 #[test]
-fn an_index_that_counts_whole_types_is_understood() {
+fn element_index_that_counts_overall_elements_is_accepted() {
     let config = config();
     let mut page = config.encode_places(&[SesPlace { element: 5, slot: 1, sas: 2 }], 9);
     page[8 + 2] = 1;

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_come_back() {
+    fn status_codes_survive_decoding_and_encoding() {
         let known: Vec<Status> = (0..=255).filter_map(Status::from_code).collect();
         assert_eq!(known.len(), 8);
         for status in known {

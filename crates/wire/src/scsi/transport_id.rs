@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_iscsi_port_by_hand() {
+    fn iscsi_port_matches_known_bytes() {
         let port = TransportId::iscsi_port("iqn.2024-01.X:a", [0, 2, 0x3d, 0, 0, 1]).unwrap();
         let mut want = vec![0x45, 0, 0, 36];
         want.extend(b"iqn.2024-01.x:a,i,0x00023d000001\0\0\0\0");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_ports_are_equal_bytes_however_they_came() {
+    fn equal_ports_have_equal_bytes_after_normalisation() {
         let port = TransportId::iscsi_port("iqn.a", [0, 0, 0, 0, 0, 0xab]).unwrap();
         for text in ["iqn.A,i,0xAB", "iqn.a,i,0x0000000000ab"] {
             for padding in [0, 4, 100] {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nobody_is_refused() {
+    fn malformed_transport_ids_are_refused() {
         let good = TransportId::iscsi_port("iqn.a", [1; 6]).unwrap();
         for cut in 0..good.bytes().len() {
             assert_eq!(TransportId::decode(&good.bytes()[..cut]), None, "cut at {cut}");

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_and_lies() {
+    fn unmap_lists_decode_as_encoded_or_are_refused() {
         let runs = [
             UnmapDescriptor { lba: 0x1_0000_0002, blocks: 3 },
             UnmapDescriptor { lba: 7, blocks: 0 },

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn designators_that_are_configured_by_hand() {
+    fn configured_designators_match_known_bytes() {
         let mut naa = [0; 16];
         naa[..8].copy_from_slice(&[0x50, 1, 2, 3, 4, 5, 6, 7]);
         let (eui64, uuid) = (Some([9; 8]), Some([7; 16]));
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn designators_by_hand() {
+    fn default_designators_match_known_bytes() {
         let page = page(0x83).unwrap();
         assert_eq!(page[4..8], [1, 3, 0, 16]);
         let mut at = 4;
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_and_policies_by_hand() {
+    fn port_and_policy_pages_match_known_bytes() {
         let ports = page(0x88).unwrap();
         assert_eq!(ports[4..16], [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 40]);
         assert_eq!(ports[16..20], [0x53, 0x98, 0, 36]);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_by_hand() {
+    fn block_limits_page_matches_known_bytes() {
         let b0 = page(0xb0).unwrap();
         assert_eq!(b0.len(), 64);
         assert_eq!((b0[4], b0[5]), (1, 0));

@@ -203,17 +203,17 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_beside_random_reads_gets_five_times_as_much_and_these_no_less() {
+    fn reader_gains_fivefold_beside_random_reads_without_harming_them() {
         check("sched-reader+random", 3);
     }
 
     #[test]
-    fn random_reads_beside_a_writer_are_not_starved_and_it_keeps_a_quarter() {
+    fn random_reads_are_not_starved_and_the_writer_keeps_a_quarter() {
         check("sched-writer+random", 2);
     }
 
     #[test]
-    fn alone_nobody_loses() {
+    fn single_client_loses_no_throughput() {
         for client in ["reader", "writer", "random"] {
             let name = format!("sched-alone-{client}");
             let case = CASES.iter().find(|c| c.name == name).expect("a case");
@@ -229,12 +229,12 @@ mod tests {
     }
 
     #[test]
-    fn equal_clients_get_equal_parts_and_weights_are_honoured() {
+    fn equal_clients_get_equal_shares_and_weights_are_honoured() {
         check(FAIRNESS, PAIRS.len());
     }
 
     #[test]
-    fn limits_hold() {
+    fn client_limits_hold() {
         let limits = ("fair", "1.iops=1000,2.kbps=10240");
         let got = run((FLASH, 5), Some(limits), &EAGER).expect("measured");
         assert!((15.5..17.5).contains(&got[0]), "1000 of 16 KiB a second: {got:?}");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn several_that_jump_share_and_a_reader_beside_them_keeps_its_part() {
+    fn random_clients_share_equally_and_a_reader_keeps_its_share() {
         for jumpers in [2u32, 3, 10] {
             let mut loads = vec![READER];
             loads.extend((0..jumpers).map(|n| Load { who: 10 + n, ..RANDOM }));

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_a_gib_in_extents_that_do_not_touch() {
+    fn test_file_has_one_gib_in_separate_extents() {
         let all = file();
         assert_eq!(all.iter().map(|e| e.end - e.start).sum::<u64>(), FILE);
         assert!(all.windows(2).all(|two| two[0].end < two[1].start));
@@ -269,7 +269,7 @@ mod tests {
 
     /// The goals that the table shows, in one round.
     #[test]
-    fn the_third_approach_keeps_its_goals_and_the_others_are_the_seed_s() {
+    fn queued_trims_meet_their_goals_and_other_methods_their_rates() {
         let blocks = one(Way::Blocks, 1).expect("blocks");
         let rate = blocks.bytes as f64 * 1e3 / blocks.reusable_ns as f64;
         assert!((0.62..0.66).contains(&rate), "{rate} MB/s");

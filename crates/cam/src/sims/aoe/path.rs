@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_timeout_follows_what_is_seen() {
+    fn the_retransmission_timeout_follows_measured_round_trips() {
         let mut path = Path::new(0, Mac::default());
         let life = 2_000 * MS;
         assert_eq!(path.rto(), FIRST_NS);

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_alone_has_all_and_who_comes_gets_its_part() {
+    fn a_lone_core_takes_all_places_and_yields_a_share_to_others() {
         let pool = Pool::default();
         let of = |core, own| Guest { core, own, part: 2 };
         (0..4).for_each(|own| assert_eq!(pool.take(of(0, own), 4), Place::Taken));

@@ -70,7 +70,7 @@ mod tests {
     use super::Ranges;
 
     #[test]
-    fn sectors_are_free_when_the_last_copy_is_back() {
+    fn sectors_are_released_when_the_last_copy_of_the_frame_returns() {
         let ranges = Ranges::default();
         let first = ranges.take(8, 16).unwrap();
         assert!(ranges.take(15, 20).is_none() && ranges.take(0, 9).is_none());

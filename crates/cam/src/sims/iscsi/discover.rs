@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_have_a_port_and_a_group() {
+    fn target_addresses_are_parsed_with_default_port_and_group_tag() {
         for (said, place, tag) in [
             ("10.0.0.1:3261,7", "10.0.0.1:3261", 7),
             ("10.0.0.1,2", "10.0.0.1:3260", 2),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_names_with_the_addresses_behind_them() {
+    fn target_addresses_belong_to_the_preceding_target_name() {
         let text = b"TargetAddress=1.1.1.1:1,1\0TargetName=iqn.2026-01.a:b\0\
             TargetAddress=10.0.0.1:3260,1\0\
             TargetAddress=10.0.1.1:3260,2\0TargetName=iqn.2026-01.a:c\0";
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_parts_is_asked_on_and_one_that_does_not_end_is_refused() {
+    fn text_answers_in_parts_are_joined_and_endless_ones_are_refused() {
         let (a, b): (&[u8], &[u8]) = (b"TargetName=iqn.20", b"26-01.a:b\0");
         let found = talk(&[(a, false, 5, 0), (b, true, TAG_NONE, 1)]).unwrap().unwrap();
         assert_eq!(found.first().unwrap().name, "iqn.2026-01.a:b");

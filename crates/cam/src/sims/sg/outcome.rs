@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_is_looked_at_before_the_status() {
+    fn host_status_takes_precedence_over_scsi_status() {
         assert_eq!(of(&answer(0, 0)), Outcome::good(512));
         let check = of(&answer(0, 2));
         assert_eq!((check.status, check.scsi_status), (CamStatus::ScsiError, 2));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_take_says_why() {
+    fn errors_of_submission_map_to_cam_statuses() {
         let by = |code| refused(&io::Error::from_raw_os_error(code));
         assert_eq!(by(19), CamStatus::SelectionTimeout);
         assert_eq!(by(33), CamStatus::Requeue);

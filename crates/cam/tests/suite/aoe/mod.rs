@@ -338,7 +338,7 @@ impl Storm {
 }
 
 #[test]
-fn exposing_15_nothing_acknowledged_is_lost_and_nothing_old_comes_back() {
+fn exposing_15_acknowledged_writes_are_neither_lost_nor_overwritten() {
     let seeds = Seeds::of(SEEDS);
     let count = seeds.count();
     let (mut acked, mut read, mut lost) = (0, 0, 0);

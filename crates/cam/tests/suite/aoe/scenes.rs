@@ -68,7 +68,7 @@ impl Scene {
 }
 
 #[test]
-fn e2_nothing_is_written_while_frames_of_an_earlier_start_may_arrive() {
+fn e2_writes_wait_while_frames_of_an_earlier_start_may_arrive() {
     let mut s = Scene::new(Ways { buffers: 16, ..Ways::default() });
     let data = s.w.buffer(SECTOR as usize);
     data.fill(0, SECTOR as usize, 0xA5);
@@ -88,7 +88,7 @@ fn e2_nothing_is_written_while_frames_of_an_earlier_start_may_arrive() {
 /// The shelf sends nothing by itself, and queries before its arrival are lost. So the initiator
 /// repeats the query soon and not a minute later.
 #[test]
-fn a_shelf_that_comes_a_little_later_is_found_soon() {
+fn a_shelf_that_starts_after_the_first_query_is_found_soon() {
     let mut w = World::with(1, &[]);
     let net = network(&w, &[(SegmentShape::default(), 9000)]);
     let params = json!({ "interfaces": ["eth0"], "ask_s": 60 });
@@ -108,7 +108,7 @@ fn a_shelf_that_comes_a_little_later_is_found_soon() {
 }
 
 #[test]
-fn e5_no_more_frames_wait_than_the_target_holds() {
+fn e5_outstanding_frames_never_exceed_the_buffers_of_the_target() {
     let mut s = Scene::new(Ways { buffers: 3, slow_ns: 10 * MS, ..Ways::default() });
     *s.shelf.held.borrow_mut() = (0, 0);
     for tag in 0..40 {
@@ -160,7 +160,7 @@ fn gigabit(lost_per_million: u32) -> SegmentShape {
 }
 
 #[test]
-fn exposing_17_losses_cost_little_and_nothing_is_sent_again_without_need() {
+fn exposing_17_lost_frames_cost_little_and_only_they_are_resent() {
     const COUNT: u64 = 4_000;
     let ways = Ways { buffers: 24, ..Ways::default() };
     let mut calm = Scene::on(gigabit(0), 4096, ways);
@@ -176,7 +176,7 @@ fn exposing_17_losses_cost_little_and_nothing_is_sent_again_without_need() {
 }
 
 #[test]
-fn exposing_17_any_number_of_buffers_is_lived_with() {
+fn exposing_17_any_reported_buffer_count_works() {
     for buffers in [0, 1, 65_535] {
         let mut s = Scene::on(gigabit(1_000), 4096, Ways { buffers, ..Ways::default() });
         *s.shelf.held.borrow_mut() = (0, 0);
@@ -187,7 +187,7 @@ fn exposing_17_any_number_of_buffers_is_lived_with() {
 }
 
 #[test]
-fn exposing_17_where_large_frames_vanish_small_ones_are_sent() {
+fn exposing_17_small_frames_are_sent_where_large_ones_are_lost() {
     let mut s = Scene::on(gigabit(0), 4096, Ways { buffers: 24, ..Ways::default() });
     s.reads(100);
     // A switch between that carries less than both ends believe.
@@ -202,7 +202,7 @@ fn exposing_17_where_large_frames_vanish_small_ones_are_sent() {
 }
 
 #[test]
-fn a_disk_that_was_lost_is_found_again_however_little_was_on_its_way() {
+fn a_lost_disk_is_found_again_with_any_number_of_frames_in_flight() {
     for count in 1..8 {
         let mut s = Scene::new(Ways { buffers: 24, slow_ns: 30 * MS, ..Ways::default() });
         for tag in 0..count {
@@ -243,7 +243,7 @@ fn two_shelves(buffers: u16) -> (Scene, Rc<Shelf>, Edge) {
 }
 
 #[test]
-fn a_target_that_is_silent_holds_up_nobody_but_who_asked_it() {
+fn a_silent_target_delays_only_the_commands_sent_to_it() {
     for verb in ["aoeconfig", "aoemask", "aoereserve"] {
         let (mut s, ..) = two_shelves(16);
         s.shelf.ways.borrow_mut().deaf = true;
@@ -258,7 +258,7 @@ fn a_target_that_is_silent_holds_up_nobody_but_who_asked_it() {
 }
 
 #[test]
-fn a_command_that_is_given_up_is_not_one_of_another_disk() {
+fn aborting_a_command_ends_no_command_of_another_disk() {
     let (mut s, theirs, other) = two_shelves(32);
     // Ids count up with every command: the other disk is ahead, and the first one catches up.
     for _ in 0..50 {
@@ -287,7 +287,7 @@ fn a_command_that_is_given_up_is_not_one_of_another_disk() {
 }
 
 #[test]
-fn no_old_order_comes_over_a_newer_one() {
+fn a_delayed_reserve_command_is_never_applied_over_a_newer_one() {
     let ways = Ways { buffers: 24, twice: 50, wrong: 50, ..Ways::default() };
     let mut s = Scene::on(gigabit(0), 4096, ways);
     // The initiator's estimate of the round trip is short. Answers to discovery queries, which are
@@ -317,7 +317,7 @@ fn no_old_order_comes_over_a_newer_one() {
 }
 
 #[test]
-fn a_target_that_shrinks_fails_what_is_gone_and_nothing_else() {
+fn a_shrunken_target_fails_only_requests_beyond_its_end() {
     let (mut s, theirs, other) = two_shelves(16);
     // The target reported more sectors than it has, or the disk was truncated.
     s.shelf.bytes.borrow_mut().truncate(40 * SECTOR as usize);
@@ -417,7 +417,7 @@ fn calm() -> Scene {
 
 /// E6: only the next answer shows the change.
 #[test]
-fn a_write_does_not_reach_a_disk_that_came_while_nothing_was_asked() {
+fn a_write_does_not_reach_a_disk_exchanged_while_idle() {
     for (serial, wait, is_other) in
         [("SHELF1", 3 * S, false), ("OTHER", 3 * S, true), ("OTHER", 40 * S, true)]
     {
@@ -432,7 +432,7 @@ fn a_write_does_not_reach_a_disk_that_came_while_nothing_was_asked() {
 
 /// E6: soon after its last answer it says that it has started, and nothing was under way.
 #[test]
-fn a_write_does_not_reach_a_disk_that_came_with_a_target_that_started() {
+fn a_write_does_not_reach_a_disk_exchanged_at_a_restart_of_the_target() {
     for (serial, is_other) in [("SHELF1", false), ("OTHER", true)] {
         let mut s = calm();
         let outcome = write_after(&mut s, 5, |s| {
@@ -447,7 +447,7 @@ fn a_write_does_not_reach_a_disk_that_came_with_a_target_that_started() {
 
 /// E6: one frame is not answered, and the next try would be.
 #[test]
-fn a_write_that_is_alone_and_lost_does_not_reach_the_disk_that_came_meanwhile() {
+fn a_resent_write_does_not_reach_a_disk_exchanged_meanwhile() {
     for (serial, is_other) in [("SHELF1", false), ("OTHER", true)] {
         let mut s = calm();
         let outcome = write_after(&mut s, 5, |s| {
@@ -465,7 +465,7 @@ fn a_write_that_is_alone_and_lost_does_not_reach_the_disk_that_came_meanwhile() 
 
 /// As the target says when it starts.
 #[test]
-fn the_right_disk_that_is_back_is_taken_in_by_itself() {
+fn the_original_disk_is_attached_again_when_it_announces_itself() {
     let mut s = calm();
     let is = |s: &mut Scene, serial: &str| {
         s.shelf.serial.replace(serial.into());
@@ -487,7 +487,7 @@ fn the_right_disk_that_is_back_is_taken_in_by_itself() {
 /// A target is silent for a while and has another identity when it answers: the reported identity,
 /// and the sector that is written.
 #[test]
-fn what_a_target_is_after_an_outage_decides_where_a_write_goes() {
+fn a_write_after_an_outage_needs_the_same_identity_of_the_target() {
     struct Row {
         name: &'static str,
         before: (&'static str, u64, &'static str),
@@ -526,7 +526,7 @@ fn what_a_target_is_after_an_outage_decides_where_a_write_goes() {
 }
 
 #[test]
-fn a_config_string_that_we_set_ourselves_makes_no_other_disk() {
+fn a_config_string_set_by_ashlar_does_not_change_the_disk_identity() {
     let mut s = Scene::of(("S", SECTORS, "a"));
     let params = json!({ "set": "b", "force": true });
     s.w.verb("aoeconfig", "ada0", &params).unwrap();
@@ -576,7 +576,7 @@ impl Scene {
 }
 
 #[test]
-fn a_deadline_that_changes_holds_for_commands_that_begin_from_then_on() {
+fn a_changed_deadline_applies_to_new_commands() {
     for deadline_s in [3, 9, 20] {
         let mut s = Scene::new(Ways::default());
         s.w.read(s.edge, 0, 512).unwrap();
@@ -588,7 +588,7 @@ fn a_deadline_that_changes_holds_for_commands_that_begin_from_then_on() {
 }
 
 #[test]
-fn a_window_that_changes_bounds_frames_from_then_on() {
+fn a_changed_window_bounds_the_outstanding_frames() {
     let mut s = Scene::new(Ways { buffers: 16, slow_ns: 10 * MS, ..Ways::default() });
     let most = |s: &mut Scene| {
         *s.shelf.held.borrow_mut() = (0, 0);
@@ -604,7 +604,7 @@ fn a_window_that_changes_bounds_frames_from_then_on() {
 }
 
 #[test]
-fn e2_nothing_is_written_while_frames_may_arrive_that_live_longer_than_was_said() {
+fn e2_writes_wait_when_the_configured_frame_lifetime_is_raised() {
     let mut s = Scene::new(Ways::default());
     let write = |s: &mut Scene, byte: u8| {
         let began = s.w.now();
@@ -622,7 +622,7 @@ fn e2_nothing_is_written_while_frames_may_arrive_that_live_longer_than_was_said(
 }
 
 #[test]
-fn a_shelf_is_asked_for_as_often_as_the_section_says_by_now() {
+fn a_changed_discovery_interval_applies_at_once() {
     let mut w = World::with(1, &[]);
     let net = network(&w, &[(SegmentShape::default(), 9000)]);
     let params = |ask_s: u64| json!({ "interfaces": ["eth0"], "ask_s": ask_s });

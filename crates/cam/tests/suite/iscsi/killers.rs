@@ -24,7 +24,7 @@ fn one_of(sim: &dyn Sim, name: &str) -> u64 {
 }
 
 #[test]
-fn a_command_that_ends_its_session_each_time_fails_alone() {
+fn a_command_that_repeatedly_ends_its_session_fails_alone() {
     for (seed, killer, op) in [(20, 0, Op::Write), (21, 5, Op::Read), (22, 40, Op::Write)] {
         let mut w = World::with(seed, &[]);
         let ways = Ways { slow_ns: 10 * MS, ..good() };
@@ -70,7 +70,7 @@ fn a_command_that_ends_its_session_each_time_fails_alone() {
 const WRITES: usize = 2000;
 
 #[test]
-fn one_that_comes_when_the_session_ends_for_other_reasons_is_no_culprit() {
+fn no_command_fails_when_sessions_end_for_other_reasons() {
     let mut w = World::with(30, &[]);
     let ways = Ways { slow_ns: 40 * MS, ..good() };
     let peer = Peer::start(&w.core, &[portal(1)], 64, 30, (ways, Auth::None));

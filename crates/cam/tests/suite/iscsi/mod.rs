@@ -320,7 +320,7 @@ impl Storm {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_and_nothing_old_comes_back() {
+fn acknowledged_writes_are_neither_lost_nor_overwritten_by_older_ones() {
     let seeds = Seeds::of(SEEDS);
     let count = seeds.count();
     let mut all = Sums::default();
@@ -358,7 +358,7 @@ fn good() -> Ways {
 }
 
 #[test]
-fn who_does_not_prove_himself_gets_and_gives_nothing() {
+fn login_requires_the_configured_chap_authentication() {
     let mutual = Some(user("they", "their-own-secret-too"));
     let account = ChapAccount { user: user("we", "our-very-own-secret"), mutual };
     let auth = Auth::Chap { accounts: vec![account] };
@@ -384,7 +384,7 @@ fn who_does_not_prove_himself_gets_and_gives_nothing() {
 }
 
 #[test]
-fn a_portal_that_stays_away_takes_its_disk_along_and_brings_it_back() {
+fn the_disk_of_a_silent_portal_is_lost_and_found_again_later() {
     let mut w = World::with(5, &[]);
     let peer = Peer::start(&w.core, &[portal(1), portal(2)], 64, 5, (good(), Auth::None));
     let at = bus(&mut w, &params(&[portal(1), portal(2)]));
@@ -414,7 +414,7 @@ fn a_portal_that_stays_away_takes_its_disk_along_and_brings_it_back() {
 }
 
 #[test]
-fn a_portal_that_sends_us_elsewhere_is_followed_and_asked_again_the_next_time() {
+fn login_redirections_are_followed_and_queried_at_each_login() {
     let mut w = World::with(6, &[]);
     let (first, second) = (portal(1), portal(2));
     let peer = Peer::start(&w.core, &[first, second], 64, 6, (good(), Auth::None));
@@ -450,7 +450,7 @@ fn second_bus(w: &mut World, at: SocketAddr) -> usize {
 }
 
 #[test]
-fn a_target_that_has_less_than_it_says_is_told_by_name_and_others_are_left_alone() {
+fn a_target_smaller_than_reported_fails_only_requests_beyond_its_end() {
     let mut w = World::with(7, &[]);
     let liar = Peer::start(&w.core, &[portal(1)], 64, 7, (good(), Auth::None));
     let honest = Peer::start(&w.core, &[portal(2)], 64, 8, (good(), Auth::None));
@@ -477,7 +477,7 @@ fn a_target_that_has_less_than_it_says_is_told_by_name_and_others_are_left_alone
 }
 
 #[test]
-fn what_a_lost_path_handed_back_is_not_done_when_it_is_back() {
+fn a_write_failed_by_a_lost_path_is_not_executed_later() {
     let mut w = World::with(8, &[]);
     // A WRITE that has all of its data with it, and is done at once.
     let ways = Ways { slow_ns: 1, ..good() };
@@ -498,7 +498,7 @@ fn what_a_lost_path_handed_back_is_not_done_when_it_is_back() {
 }
 
 #[test]
-fn an_attach_that_fails_late_takes_what_was_opened_meanwhile_along() {
+fn an_attach_that_fails_late_removes_disks_already_in_use() {
     let mut w = World::with(9, &[]);
     let near = json!({ "disks": 1, "size": 1 << 20 });
     let near = json!({ "kind": "virtual", "params": near, "names": { "root": "0:0" } });

@@ -334,13 +334,13 @@ fn run(n: usize, row: &Row) {
 }
 
 #[test]
-fn each_answer_of_a_target_reaches_hosts_as_what_it_is() {
+fn each_answer_of_a_target_maps_to_its_answer_to_hosts() {
     ROWS.iter().enumerate().for_each(|(n, row)| run(n, row));
 }
 
 /// Answers that do not confirm a FLUSH either: no data are known to be stable.
 #[test]
-fn a_flush_that_was_not_carried_out_is_an_error() {
+fn a_flush_without_a_good_status_fails() {
     for (row, last) in [
         (reply(0x35, None, u32::MAX, 4), "CONDITION MET (SCSI status 04)"),
         (
@@ -383,7 +383,7 @@ fn descriptor_at_12() -> Odd {
 }
 
 #[test]
-fn the_block_that_the_medium_failed_is_passed_on() {
+fn the_failed_block_of_a_medium_error_is_reported() {
     for make in [fixed_at_12 as fn() -> Odd, descriptor_at_12] {
         let mut w = World::with(1, &[]);
         let target = Target::start(&w.core, portal(), OWN, 1, ways(8));
@@ -407,7 +407,7 @@ fn the_block_that_the_medium_failed_is_passed_on() {
 
 /// Blocks of a stripe lie on two disks, those of a mirror on both.
 #[test]
-fn the_block_that_the_medium_failed_is_passed_on_through_layers() {
+fn the_failed_block_is_reported_through_stripes_and_mirrors() {
     let other = SocketAddr::from(([10, 0, 1, 1], 3260));
     let stripe = Arc::new(StripeClass::default()) as Arc<dyn Class>;
     let (strips, same) = (json!({ "strip": 8192 }), json!({ "assume_same": true }));
@@ -482,7 +482,7 @@ fn four_blocks() -> Odd {
 }
 
 #[test]
-fn the_block_that_the_medium_failed_is_passed_on_from_a_piece_of_a_request() {
+fn the_failed_block_is_reported_when_a_request_was_split() {
     let mut w = World::with(1, &[]);
     let target = Target::start(&w.core, portal(), OWN, 1, ways(8));
     target.reply(Reply { opcode: 0x12, page: Some(0), ..odd(has_limits) });

@@ -28,7 +28,7 @@ fn look(w: &mut World, until: impl Fn(&World) -> bool) {
 }
 
 #[test]
-fn a_disk_with_an_unusable_capacity_is_reported_and_taken_in_when_it_has_another() {
+fn a_disk_is_reported_while_its_capacity_is_unusable() {
     const BLOCKS: &str = "blocks must be a power of two from 512 to 65536 bytes";
     const END: &str = "no file offset reaches its end";
     for (last, block_len, why) in [
@@ -64,7 +64,7 @@ fn a_disk_with_an_unusable_capacity_is_reported_and_taken_in_when_it_has_another
 }
 
 #[test]
-fn a_disk_that_does_not_tell_its_capacity_is_reported() {
+fn a_disk_that_fails_read_capacity_is_reported() {
     let mut w = World::with(2, &[]);
     let target = Target::start(&w.core, portal(), OWN, 2, ways(8));
     let sense = (4, 0x44, 0);
@@ -81,7 +81,7 @@ fn a_disk_that_does_not_tell_its_capacity_is_reported() {
 }
 
 #[test]
-fn a_unit_that_the_target_has_no_more_is_reported_no_more() {
+fn a_removed_unit_is_no_longer_reported() {
     let mut w = World::with(3, &[]);
     let target = Target::start(&w.core, portal(), OWN, 3, ways(8));
     target.has_luns(3);

@@ -91,7 +91,7 @@ fn hang(bounds: &Value) -> (u64, usize) {
 
 /// As an edit of the configuration does.
 #[test]
-fn bounds_that_change_hold_for_requests_that_begin_from_then_on() {
+fn changed_bounds_apply_to_new_requests() {
     let mut w = World::with(8, &[]);
     let target = Target::start(&w.core, portal(), OWN, 8, ways(8));
     let edge = attach(&mut w, &json!({ "request_deadline_s": 40 }));
@@ -119,7 +119,7 @@ fn bounds_that_change_hold_for_requests_that_begin_from_then_on() {
 
 /// The same: its disks stay, and others come.
 #[test]
-fn more_units_are_looked_at_when_the_limit_is_raised() {
+fn more_units_are_probed_when_the_limit_is_raised() {
     let mut w = World::with(9, &[]);
     let target = Target::start(&w.core, portal(), OWN, 9, ways(8));
     target.has_luns(5);
@@ -149,7 +149,7 @@ fn more_units_are_looked_at_when_the_limit_is_raised() {
 }
 
 #[test]
-fn a_request_to_a_unit_that_hangs_fails_at_its_deadline() {
+fn a_request_to_a_hanging_unit_fails_at_its_deadline() {
     assert_eq!(hang(&json!({})), (60, 2));
     assert_eq!(hang(&json!({ "request_deadline_s": 20 })), (20, 1));
     assert_eq!(hang(&json!({ "timeout_s": 8, "request_deadline_s": 20 })), (20, 3));

@@ -171,7 +171,7 @@ fn places(target: &Target, byte: u8) -> Vec<u64> {
 }
 
 #[test]
-fn hosts_get_the_block_of_their_own_disk_that_a_medium_has_lost() {
+fn medium_errors_name_the_block_of_the_disk_that_the_host_sees() {
     for row in ROWS {
         for lost in row.lost {
             for (is_read, tells) in [(true, row.tells.0), (false, row.tells.1)] {

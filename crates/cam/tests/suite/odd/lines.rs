@@ -187,6 +187,6 @@ impl World {
 }
 
 #[test]
-fn what_goes_wrong_on_the_way_has_the_effect_that_the_table_says() {
+fn network_faults_have_the_effects_listed_in_the_table() {
     ROWS.iter().enumerate().for_each(|(n, row)| run(n, row));
 }

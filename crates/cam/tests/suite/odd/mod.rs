@@ -208,14 +208,14 @@ fn check_words(row: &Row, mut said: Vec<(&str, String)>, now: &Status) {
 }
 
 #[test]
-fn what_a_target_does_has_the_effect_that_the_table_says() {
+fn target_faults_have_the_effects_listed_in_the_table() {
     for (n, row) in ROWS.iter().enumerate() {
         run(row, n as u64 + 1);
     }
 }
 
 #[test]
-fn an_attention_about_parameters_asks_for_no_identity() {
+fn unit_attentions_about_parameters_cause_no_identity_check() {
     let mut w = World::with(1, &[]);
     let target = Target::start(&w.core, portal(), OWN, 1, ways(8));
     let edge = open(&mut w, 10);
@@ -229,7 +229,7 @@ fn an_attention_about_parameters_asks_for_no_identity() {
 }
 
 #[test]
-fn a_rescan_takes_in_the_disk_that_is_there_and_ends_the_trouble() {
+fn a_rescan_attaches_the_present_disk_and_clears_the_trouble() {
     let mut w = World::with(2, &[]);
     let target = Target::start(&w.core, portal(), OWN, 2, ways(8));
     let edge = open(&mut w, 10);
@@ -252,7 +252,7 @@ fn a_rescan_takes_in_the_disk_that_is_there_and_ends_the_trouble() {
 
 /// Only the login shows that the disk is back.
 #[test]
-fn the_right_disk_that_is_back_is_taken_in_at_the_next_login() {
+fn the_original_disk_is_attached_again_at_the_next_login() {
     let mut w = World::with(5, &[]);
     let target = Target::start(&w.core, portal(), OWN, 5, ways(8));
     find(&mut w, 10);
@@ -282,7 +282,7 @@ fn the_right_disk_that_is_back_is_taken_in_at_the_next_login() {
 }
 
 #[test]
-fn all_units_that_a_target_announces_are_found_up_to_the_limit() {
+fn all_reported_units_are_found_up_to_the_limit() {
     for (luns_max, found) in [(16_384, 600), (550, 550), (512, 512), (3, 3)] {
         let mut w = World::with(3, &[]);
         let target = Target::start(&w.core, portal(), OWN, 3, ways(8));
@@ -302,7 +302,7 @@ fn all_units_that_a_target_announces_are_found_up_to_the_limit() {
 
 /// C6: LUNs have changed, and a disk is exchanged that meets no command.
 #[test]
-fn a_scan_that_the_bus_starts_takes_in_no_disk_in_place_of_another() {
+fn an_automatic_scan_does_not_attach_an_exchanged_disk() {
     for (before, after) in
         [(OWN, OTHER), (OWN, Disk { serial: "X", ..OWN }), (NAMELESS, LARGER_NAMELESS)]
     {
@@ -343,7 +343,7 @@ const LARGER_NAMELESS: Disk = Disk { sectors: 128, ..NAMELESS };
 
 /// C6, M1: the logical unit is taken away in order, and comes back with another disk.
 #[test]
-fn another_disk_after_an_orderly_removal_is_not_taken_in() {
+fn another_disk_after_an_orderly_removal_is_not_attached() {
     for (is_called, by) in [(true, "a scan"), (true, "a login"), (false, "a scan")] {
         let mut w = World::with(6, &[]);
         let target = Target::start(&w.core, portal(), OWN, 6, ways(8));

@@ -190,12 +190,12 @@ fn run(row: &Row) {
 }
 
 #[test]
-fn what_one_path_does_is_made_good_by_the_other() {
+fn faults_of_one_path_are_recovered_on_the_other() {
     ROWS.iter().for_each(run);
 }
 
 #[test]
-fn a_reservation_conflict_on_one_path_is_the_answer_of_the_disk() {
+fn a_reservation_conflict_is_returned_to_the_host() {
     let mut w = World::with(1, &[]);
     let ([own, other], host) = device(&mut w);
     own.reply(write(0x18));

@@ -196,7 +196,7 @@ impl Storm {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_and_nothing_waits_for_ever() {
+fn acknowledged_writes_are_not_lost_and_every_request_ends() {
     let seeds = Seeds::of(SEEDS);
     let count = seeds.count();
     let mut all = Sums::default();
@@ -224,7 +224,7 @@ fn nothing_acknowledged_is_lost_and_nothing_waits_for_ever() {
 }
 
 #[test]
-fn a_device_that_is_pulled_takes_its_disk_along_and_brings_it_back() {
+fn the_disk_of_a_removed_device_is_lost_and_found_again_with_it() {
     (1..=8).for_each(pull);
 }
 
@@ -270,7 +270,7 @@ fn pull(seed: u64) {
 
 /// S4
 #[test]
-fn a_device_that_returns_is_asked_who_it_is_before_a_command_goes_to_it() {
+fn a_returned_device_is_identified_before_commands_are_sent_to_it() {
     for (serial, ends) in [("NODE1", Ok(())), ("NODE2", Err(Errno::NxIo))] {
         let mut w = World::with(1, &[]);
         let kernel = Kernel::new(1, 64, Ways { slow_ns: MS, ..Ways::default() });
@@ -295,7 +295,7 @@ fn a_device_that_returns_is_asked_who_it_is_before_a_command_goes_to_it() {
 
 /// S3
 #[test]
-fn memory_that_was_given_back_is_not_touched() {
+fn released_buffers_are_not_accessed() {
     let mut w = World::with(2, &[]);
     let kernel = Kernel::new(2, 64, Ways { slow_ns: MS, ..Ways::default() });
     assert_eq!(bus(&mut w, &kernel), ["da0"]);

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_a_chain_is_in_force() {
+    fn last_valid_unit_of_the_log_is_in_force() {
         let (short, long): (&[u8], &[u8]) = (&[3; 512], &[4; 8192]);
         let all = area(&[unit(5, &[short]), unit(6, &[long, short]), unit(7, &[short])]);
         assert_eq!(generation(&all), Some(7));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_written_at_the_start_is_told_from_what_is_no_log() {
+    fn torn_first_unit_is_distinguished_from_a_missing_log() {
         let mut torn = area(&[unit(9, &[&[1; 512]])]);
         put(&mut torn, 540, &[77]);
         assert_eq!(Log::read(&torn, SIGNATURE), Ok(Log::Torn));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_say_what_they_are_for() {
+    fn entries_report_their_purpose_and_round_trip() {
         assert_eq!(Entry::DOUBT.purpose(), Purpose::Doubt);
         assert_eq!(Entry::default().purpose(), Purpose::Nothing);
         assert_eq!(Entry::of(0, 1024, 0, &[]).purpose(), Purpose::Rows);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn one_strip_that_is_wrong_is_found_in_every_place_of_random_rows() {
+    fn one_wrong_strip_is_located_in_any_position() {
         let mut chance = Chance(1);
         for members in [3, 4, 5, 8, 17, 64] {
             for _ in 0..6 {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn two_strips_that_are_wrong_are_never_taken_for_one() {
+    fn two_wrong_strips_are_never_located_as_one() {
         let mut chance = Chance(2);
         for members in [4, 5, 8, 17, 64] {
             for _ in 0..200 {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn strips_that_are_wrong_in_different_bytes_are_not_one() {
+    fn strips_wrong_in_different_bytes_are_not_located_as_one() {
         let mut chance = Chance(3);
         for _ in 0..200 {
             let mut bad = strips(&mut chance, 6);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_logarithm_that_is_no_data_strip_is_nobody() {
+    fn logarithm_of_no_data_strip_locates_no_strip() {
         // 2 ^ 3 with three data strips; and 2 ^ 1 where slot 1 is a parity.
         assert_eq!(locate(&[1], &[8], &[0, 1, 2]), Blame::Untold);
         assert_eq!(locate(&[1], &[2], &[0, 3]), Blame::Untold);

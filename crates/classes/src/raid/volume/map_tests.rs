@@ -52,7 +52,7 @@ fn picture(level: Level, members: usize, rows: u64) -> Vec<String> {
 }
 
 #[test]
-fn stripes_and_copies() {
+fn stripe_and_mirror_levels_have_the_expected_layout() {
     assert_eq!(picture(Level::Raid0, 3, 2), ["0 1 2", "3 4 5"]);
     assert_eq!(picture(Level::Raid1e, 3, 4), ["0 0 1", "1 2 2", "3 3 4", "4 5 5"]);
     assert_eq!(picture(Level::Raid10, 4, 2), ["0 0 1 1", "2 2 3 3"]);
@@ -62,7 +62,7 @@ fn stripes_and_copies() {
 }
 
 #[test]
-fn one_parity_as_md_has_it() {
+fn raid4_and_raid5_layouts_match_md() {
     let five = |layout| picture(Level::Raid5(layout), 4, 4);
     assert_eq!(picture(Level::Raid4, 3, 2), ["0 1 P", "2 3 P"]);
     let want = ["0 1 2 P", "3 4 P 5", "6 P 7 8", "P 9 10 11"];
@@ -76,7 +76,7 @@ fn one_parity_as_md_has_it() {
 }
 
 #[test]
-fn two_parities_as_ddf_has_them() {
+fn raid6_layouts_match_ddf() {
     let six = |layout| picture(Level::Raid6(layout), 5, 5);
     // md: ROTATING_ZERO_RESTART, ROTATING_N_RESTART, ROTATING_N_CONTINUE.
     let want = ["P Q 0 1 2", "3 P Q 4 5", "6 7 P Q 8", "9 10 11 P Q", "Q 12 13 14 P"];
@@ -119,7 +119,7 @@ fn requests_are_covered_once_in_order() {
 }
 
 #[test]
-fn positions_on_members_never_promise_too_much() {
+fn member_position_never_maps_beyond_the_volume_position() {
     let levels = [
         (Level::Raid1, 3),
         (Level::Raid1e, 3),
@@ -139,7 +139,7 @@ fn positions_on_members_never_promise_too_much() {
 }
 
 #[test]
-fn what_repeats_is_where_it_was_reckoned_to_be() {
+fn precomputed_locations_match_the_full_calculation() {
     use Layout::{LeftAsymmetric, LeftSymmetric, RightAsymmetric, RightSymmetric};
     let layouts = [LeftAsymmetric, LeftSymmetric, RightAsymmetric, RightSymmetric];
     let plain = [Level::Raid0, Level::Raid1, Level::Raid1e, Level::Raid10, Level::Raid4];

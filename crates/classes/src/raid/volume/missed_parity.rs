@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debts_are_paid_in_part_and_the_last_one_counts() {
+    fn owed_parity_is_paid_in_part_and_the_newest_entry_wins() {
         let (owed, edge) = (Owed::default(), Edge(7));
         owed.note(1, edge, 100, (0..50).collect());
         owed.note(2, edge, 100, vec![9; 10]);

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_names_rows_strips_and_parity() {
+    fn log_entry_maps_to_a_row_its_strips_and_parity() {
         let whole = of(&entry(48, 0, 3 * 8192, 2), 2).expect("row 1");
         assert_eq!(whole, Rectangle { number: 1, range: 0..STRIP, slots: vec![0, 1, 3] });
         let part = of(&entry(16 + 2, 1024, 2048, 3), 3).expect("row 0");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_none_of_the_volume_is_refused() {
+    fn log_entry_that_does_not_fit_the_volume_is_refused() {
         assert_eq!(of(&entry(16, 1024, 2048, 3), 2), None, "another member's log");
         assert_eq!(of(&entry(16, 1024, 2048, 1), 3), None, "another slot");
         assert_eq!(of(&entry(16, 1024, 2049, 3), 3), None, "no rectangle");

@@ -420,7 +420,7 @@ mod tests {
     /// All parity was made right while a row was left in an unknown state, before the geom is
     /// notified of it.
     #[test]
-    fn the_log_is_not_believed_beside_a_row_that_is_uneven() {
+    fn log_stays_in_doubt_while_a_row_is_uneven() {
         let shared = logged();
         let in_doubt = || shared.log().is_some_and(Log::is_in_doubt);
         shared.log().expect("a log").doubt();
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_not_believed_beside_parity_that_is_owed() {
+    fn log_stays_in_doubt_while_parity_is_owed() {
         let shared = logged();
         shared.log().expect("a log").doubt();
         shared.owed.note(2, Edge(0), 0, vec![0; 512]);

@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_those_of_their_parts_wherever_buffers_begin_and_end() {
+    fn parity_equals_the_sum_of_its_parts_at_any_buffer_boundary() {
         let pool = Pool::new(PoolConfig { limit_bytes: 4 << 20 });
         let cut = |lens: &[usize], seed: u8| {
             let mut segs = Segs::new();

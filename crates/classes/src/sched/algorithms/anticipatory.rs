@@ -133,7 +133,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn the_same_client_goes_on_if_it_comes_in_time_and_the_others_have_their_turn() {
+    fn next_request_of_a_client_is_anticipated_for_a_limited_time() {
         let (_, mut a) = super::super::make("as").expect("it is there");
         let first = request(0, 0, 0, 128 << 10);
         a.arrived(first, 0);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_batch_it_does_not_wait() {
+    fn no_request_is_anticipated_after_a_full_batch() {
         let (_, mut a) = super::super::make("as").expect("it is there");
         a.knobs_mut().set("batch_kb", 256).expect("a batch");
         a.arrived(request(90, 1, 1 << 40, 4096), 0);

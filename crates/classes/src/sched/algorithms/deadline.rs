@@ -170,7 +170,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn reads_first_but_writes_are_not_starved() {
+    fn reads_precede_writes_without_starving_them() {
         let (_, mut d) = super::super::make("deadline").expect("it is there");
         d.knobs_mut().set("batch", 2).expect("a batch");
         for id in 0..8 {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_too_long_is_next_wherever_it_is() {
+    fn expired_request_is_next_regardless_of_its_offset() {
         let (_, mut d) = super::super::make("deadline").expect("it is there");
         d.knobs_mut().set("batch", 1).expect("a batch");
         d.arrived(request(1, 0, 1 << 20, 4096), 0);

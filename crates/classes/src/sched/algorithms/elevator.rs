@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn upwards_then_from_below() {
+    fn requests_are_served_upwards_then_from_the_lowest() {
         let mut e = Elevator::default();
         for (id, place) in [50, 10, 90, 30].into_iter().enumerate() {
             e.push(request(id as u32, 0, place << 20, 4096));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_ever_behind_a_stream() {
+    fn request_below_a_stream_is_served_after_one_batch() {
         let mut e = Elevator::default();
         e.push(request(0, 0, 0, 4096));
         e.head_at(1 << 30);

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_weights_get_equal_parts_whatever_the_size() {
+    fn equal_weights_get_equal_shares_for_any_request_size() {
         let mut a = fair(&[share(100, 0, 0), share(100, 0, 0)]);
         let got = serve(&mut *a, &[4096, 1 << 17], 20_000, 1000);
         let ratio = got[0] as f64 / got[1] as f64;
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_limited_is_told_until_when_and_a_hurry_waits_for_no_limit() {
+    fn limited_client_waits_until_a_known_time_unless_hurried() {
         let mut a = fair(&[share(100, 10, 0)]);
         for id in 0..4 {
             a.arrived(request(id, 0, 0, 4096), SECOND);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_may_save_up_for_another_time_than_all() {
+    fn burst_time_can_be_set_for_one_client() {
         let own = |burst_ms| Share { burst_ms, ..share(100, 10, 0) };
         // Ten a second: the first is free, and each 100 ms that are saved up one more.
         for (burst_ms, most) in [(0, 2), (1, 1), (100, 2), (1000, 11)] {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_away_has_saved_nothing_up() {
+    fn idle_client_accumulates_no_credit() {
         let mut a = fair(&[share(100, 0, 0), share(100, 0, 0)]);
         serve(&mut *a, &[4096], 1000, 1000);
         for id in 10..20 {

@@ -72,7 +72,7 @@ mod tests {
     use super::super::bench::{request, started};
 
     #[test]
-    fn first_come_first_served_and_no_more_than_the_depth() {
+    fn requests_are_served_in_order_up_to_the_queue_depth() {
         let (_, mut fifo) = super::super::make("fifo").expect("it is there");
         assert!(fifo.is_transparent());
         fifo.knobs_mut().set("queue_depth", 2).expect("a depth");

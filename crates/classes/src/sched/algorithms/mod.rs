@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_has_every_name_once_and_every_default_is_allowed() {
+    fn every_algorithm_is_listed_once_and_accepts_its_defaults() {
         assert_eq!(ALL.iter().map(|k| k.name).collect::<Vec<_>>(), NAMES);
         for kind in ALL {
             let (name, mut made) = make(kind.name).expect("it is in the list");

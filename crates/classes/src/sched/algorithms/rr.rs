@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_is_waited_for_while_another_client_waits() {
+    fn reader_is_anticipated_while_another_client_waits() {
         let mut a = rr();
         reads(&mut *a, 0, 0);
         a.arrived(request(900, 1, 1 << 40, 4096), MS);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn who_thinks_long_is_not_waited_for_and_who_jumps_about_a_moment() {
+    fn slow_client_is_not_anticipated_and_a_random_one_briefly() {
         let until = |from: u64| Step::Until(from + MS / 8);
         for (jump, think, want) in [
             (1 << 30, MS / 10, until(20 * MS + 19 * MS / 10)),
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_nobody_waits_and_in_a_hurry_neither() {
+    fn sole_or_hurried_client_is_not_anticipated() {
         let mut a = rr();
         for id in 0..100 {
             reads(&mut *a, id, u64::from(id) * 2 * MS);
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_in_the_disk_than_the_depth_and_those_of_another_algorithm_count() {
+    fn queue_depth_includes_requests_of_the_previous_algorithm() {
         let mut a = rr();
         a.knobs_mut().set("queue_depth", 3).expect("a depth");
         a.adopt(2);

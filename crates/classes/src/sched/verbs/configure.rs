@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_options_is_what_they_are() {
+    fn help_text_matches_the_options_of_each_algorithm() {
         let parts: Vec<&str> = KNOBS.split(". ").collect();
         for kind in algorithms::ALL {
             let head = format!("{}: ", kind.name);

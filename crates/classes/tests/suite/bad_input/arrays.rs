@@ -209,7 +209,7 @@ fn ddf_records() {
 /// DDF records the used part of a disk, not its size: a disk that has become larger, with its
 /// records in their old places and a new anchor at its end, is the same member.
 #[test]
-fn a_larger_disk_with_ddf_is_taken_and_used_as_before() {
+fn a_ddf_disk_that_became_larger_is_still_the_same_member() {
     let all = disks_of(DDF);
     let larger = all[1].resized(MIB as i64, 512);
     let cell =

@@ -140,7 +140,7 @@ fn multipath() {
 
 /// The label at the end of a whole names the whole as a member of itself.
 #[test]
-fn wholes_that_are_their_own_members() {
+fn a_label_that_names_its_own_geom_as_a_member_is_refused() {
     for class in ["mirror", "stripe", "concat", "multipath"] {
         let n = if class == "multipath" { 1 } else { 2 };
         let all = labelled(class, n, json!({}));

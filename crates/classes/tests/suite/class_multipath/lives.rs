@@ -99,6 +99,6 @@ fn live(seed: u64) {
 }
 
 #[test]
-fn seeded_lives() {
+fn random_operations_by_seed() {
     Seeds::of(100).each(live);
 }

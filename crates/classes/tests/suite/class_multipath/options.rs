@@ -9,7 +9,7 @@ use super::ways::*;
 use crate::world::{Disk, World};
 
 #[test]
-fn the_checker_restores_paths_that_answer_again() {
+fn checker_restores_paths_that_answer_again() {
     let (mut world, _, ways) = labelled(2, json!({}));
     world.verb("multipath", "configure", "m", json!({ "checker": 1 })).expect("configured");
     ways[0].fails(Some(Errno::Io));
@@ -23,7 +23,7 @@ fn the_checker_restores_paths_that_answer_again() {
 }
 
 #[test]
-fn failback_after_a_while_at_once_or_never() {
+fn failback_is_immediate_delayed_or_off() {
     let (mut world, _, _) = labelled(2, json!({}));
     let fail_and_restore = |world: &mut World| {
         ask(world, "fail", "d0").expect("failed");
@@ -46,7 +46,7 @@ fn failback_after_a_while_at_once_or_never() {
 }
 
 #[test]
-fn without_a_path_requests_wait_and_a_path_wakes_them() {
+fn requests_without_a_path_wait_until_one_arrives() {
     let (mut world, disk, _) = labelled(2, json!({}));
     world.verb("multipath", "configure", "m", json!({ "queue": 60 })).expect("configured");
     let open = world.open("multipath/m", Access::WRITE);
@@ -63,7 +63,7 @@ fn without_a_path_requests_wait_and_a_path_wakes_them() {
 }
 
 #[test]
-fn requests_do_not_wait_longer_than_they_may() {
+fn requests_wait_for_a_path_no_longer_than_the_limit() {
     let (mut world, _, ways) = labelled(2, json!({}));
     world.verb("multipath", "configure", "m", json!({ "queue": 1 })).expect("configured");
     let open = world.open("multipath/m", Access::WRITE);
@@ -91,7 +91,7 @@ fn requests_do_not_wait_longer_than_they_may() {
 }
 
 #[test]
-fn what_waits_ends_when_the_device_is_taken_away() {
+fn waiting_requests_end_when_the_device_is_stopped() {
     let (mut world, _, _) = labelled(1, json!({}));
     world.verb("multipath", "configure", "m", json!({ "queue": 60 })).expect("configured");
     let open = world.open("multipath/m", Access::WRITE);
@@ -104,7 +104,7 @@ fn what_waits_ends_when_the_device_is_taken_away() {
 }
 
 #[test]
-fn a_medium_error_does_not_wait_for_ever() {
+fn a_medium_error_ends_the_request_although_requests_may_wait() {
     let (mut world, _, ways) = labelled(2, json!({}));
     let params = json!({ "queue": 60, "checker": 1 });
     world.verb("multipath", "configure", "m", params).expect("configured");
@@ -118,7 +118,7 @@ fn a_medium_error_does_not_wait_for_ever() {
 
 /// The options are stored behind the record, where FreeBSD has zeroes.
 #[test]
-fn options_outlive_the_daemon_and_the_record_before_them_is_freebsds() {
+fn options_survive_a_restart_and_leave_the_freebsd_record_unchanged() {
     let (mut world, disk, _) = labelled(2, json!({}));
     let sector = |disk: &Disk| disk.bytes()[MIB - 512..].to_vec();
     let plain = sector(&disk);

@@ -95,7 +95,7 @@ fn misc_fail_restore_prefer_rotate_getactive() {
 }
 
 #[test]
-fn misc_getactive_of_one_that_waits_for_a_path() {
+fn misc_getactive_reports_none_while_requests_wait_for_a_path() {
     let (mut world, _, ways) = labelled(1, json!({}));
     world.verb("multipath", "configure", "m", json!({ "queue": 60 })).expect("configured");
     ways[0].fails(Some(Errno::NxIo));
@@ -151,7 +151,7 @@ fn misc_physpath_and_other_properties_of_the_disk() {
 }
 
 #[test]
-fn failloop_a_persistent_error_ends_and_restores_nobody_that_it_failed() {
+fn failloop_a_persistent_error_ends_and_restores_no_failed_path() {
     for mode in ["passive", "active", "read"] {
         let (mut world, _, ways) = labelled(2, json!({ mode: mode != "passive" }));
         write(&mut world, 0, 5).expect("well");
@@ -174,7 +174,7 @@ fn failloop_a_persistent_error_ends_and_restores_nobody_that_it_failed() {
 }
 
 #[test]
-fn one_path_alone_is_asked_once_and_stays() {
+fn a_single_path_is_tried_once_and_stays_active() {
     let (mut world, _, ways) = labelled(1, json!({}));
     ways[0].seen(Op::Read);
     ways[0].fails(Some(Errno::NxIo));
@@ -184,7 +184,7 @@ fn one_path_alone_is_asked_once_and_stays() {
 }
 
 #[test]
-fn a_path_that_is_too_slow_or_fails_by_itself_is_left_for_another() {
+fn a_path_that_times_out_or_fails_itself_is_left_for_another() {
     for error in [Errno::TimedOut, Errno::RemoteIo] {
         let (mut world, _, ways) = labelled(2, json!({}));
         ways[0].fails(Some(error));
@@ -196,7 +196,7 @@ fn a_path_that_is_too_slow_or_fails_by_itself_is_left_for_another() {
 }
 
 #[test]
-fn other_errors_are_the_requests_own() {
+fn other_errors_end_the_request_and_keep_the_path_active() {
     let (mut world, _, ways) = labelled(2, json!({}));
     for error in [Errno::NoSpc, Errno::Inval, Errno::NotSup, Errno::Conflict] {
         ways[0].fails(Some(error));
@@ -208,7 +208,7 @@ fn other_errors_are_the_requests_own() {
 }
 
 #[test]
-fn requests_are_spread_as_the_mode_says() {
+fn requests_are_distributed_according_to_the_mode() {
     for (mode, reads, writes) in
         [("passive", [9, 0], [9, 0]), ("active", [5, 4], [5, 4]), ("read", [5, 4], [9, 0])]
     {
@@ -233,7 +233,7 @@ fn requests_are_spread_as_the_mode_says() {
 }
 
 #[test]
-fn the_path_with_the_fewest_in_flight_is_taken() {
+fn the_path_with_the_fewest_requests_in_flight_is_used() {
     let (mut world, _, ways) = labelled(2, json!({ "active": true }));
     let open = world.open("multipath/m", Access::WRITE);
     ways[0].holds();
@@ -246,7 +246,7 @@ fn the_path_with_the_fewest_in_flight_is_taken() {
 }
 
 #[test]
-fn paths_removed_with_requests_in_flight_lose_none() {
+fn paths_removed_with_requests_in_flight_lose_no_request() {
     for by_hand in [true, false] {
         let (mut world, disk, ways) = labelled(2, json!({}));
         let open = world.open("multipath/m", Access::WRITE);

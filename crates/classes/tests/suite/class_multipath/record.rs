@@ -8,7 +8,7 @@ use super::ways::*;
 use crate::world::{Disk, World};
 
 #[test]
-fn label_is_proven_by_every_path() {
+fn label_requires_that_all_paths_lead_to_one_disk() {
     let mut world = World::new();
     let (one, two) = (disk(vec![0; MIB]), disk(vec![0; MIB]));
     way(&mut world, "d0", &one);
@@ -34,7 +34,7 @@ fn label_is_proven_by_every_path() {
 }
 
 #[test]
-fn label_spares_what_is_there_unless_forced() {
+fn label_overwrites_existing_data_only_with_force() {
     let mut world = World::new();
     let mut bytes = vec![0; MIB];
     bytes[MIB - 1] = 1;
@@ -48,7 +48,7 @@ fn label_spares_what_is_there_unless_forced() {
 }
 
 #[test]
-fn raw_paths_are_nobody_elses_whatever_stands_on_the_disk() {
+fn no_other_class_claims_the_paths_of_a_multipath_disk() {
     let (mut world, disk, _) = labelled(2, json!({}));
     world.part("create", "multipath/m", json!({ "scheme": "gpt" }));
     world.part("add", "multipath/m", json!({ "kind": "linux-data", "size": { "bytes": 65536 } }));
@@ -78,7 +78,7 @@ fn raw_paths_are_nobody_elses_whatever_stands_on_the_disk() {
 }
 
 #[test]
-fn another_disk_of_the_same_name_gets_another_one() {
+fn another_disk_with_the_same_name_gets_a_different_name() {
     let (mut world, _, _) = labelled(2, json!({}));
     let (mut other, second, _) = labelled(1, json!({}));
     write(&mut other, 0, 4).expect("written");
@@ -101,7 +101,7 @@ fn another_disk_of_the_same_name_gets_another_one() {
 }
 
 #[test]
-fn configure_changes_the_mode_and_the_record() {
+fn configure_changes_the_mode_in_use_and_in_the_record() {
     let (mut world, disk, _) = labelled(2, json!({}));
     let mode = |d: &Disk| d.bytes()[MIB - 512 + 88];
     assert_eq!(mode(&disk), 0);
@@ -118,7 +118,7 @@ fn configure_changes_the_mode_and_the_record() {
 }
 
 #[test]
-fn the_size_is_what_all_paths_say_and_the_record_follows_it() {
+fn the_size_grows_when_all_paths_report_it_and_the_record_moves() {
     let (mut world, disk, _) = labelled(2, json!({}));
     let record = disk.bytes()[MIB - 512..].to_vec();
     let open = world.open("multipath/m", Access::READ);
@@ -140,7 +140,7 @@ fn the_size_is_what_all_paths_say_and_the_record_follows_it() {
 }
 
 #[test]
-fn a_path_that_lies_about_the_size_is_gone_by_last_and_changes_nothing() {
+fn a_path_that_reports_another_size_is_used_last() {
     let (mut world, disk, ways) = labelled(2, json!({}));
     let open = world.open("multipath/m", Access::READ);
     let record = disk.bytes()[MIB - 512..].to_vec();
@@ -175,7 +175,7 @@ fn a_path_that_lies_about_the_size_is_gone_by_last_and_changes_nothing() {
 }
 
 #[test]
-fn stop_start_destroy_clear_dump() {
+fn stop_start_and_dump_keep_the_record_and_destroy_and_clear_erase_it() {
     let (mut world, disk, _) = labelled(2, json!({ "read": true }));
     let open = world.open("multipath/m", Access::READ);
     for verb in ["stop", "destroy"] {

@@ -17,7 +17,7 @@ fn is_optimal(control: &Control) -> bool {
 const MODES: [&str; 3] = ["passive", "active", "read"];
 
 #[test]
-fn requests_go_another_way_and_the_path_has_not_failed() {
+fn requests_use_another_path_and_the_path_in_transition_is_not_failed() {
     // All of them wait for the second look at the same time.
     let mut left = Vec::new();
     for mode in MODES {
@@ -59,7 +59,7 @@ fn requests_go_another_way_and_the_path_has_not_failed() {
 }
 
 #[test]
-fn one_that_is_still_in_transition_is_looked_at_again_and_by_nobody_else() {
+fn a_path_in_transition_is_probed_again_by_one_request() {
     let (mut world, _, ways) = labelled(2, json!({}));
     ways[0].in_transition(true);
     write(&mut world, 0, 1).expect("by the other");
@@ -72,7 +72,7 @@ fn one_that_is_still_in_transition_is_looked_at_again_and_by_nobody_else() {
 }
 
 #[test]
-fn the_last_good_path_is_waited_for() {
+fn a_request_waits_on_the_last_good_path_in_transition() {
     for mode in MODES {
         let (mut world, _, ways) = labelled(3, json!({}));
         world.verb("multipath", "configure", "m", json!({ mode: true })).expect("configured");
@@ -91,7 +91,7 @@ fn the_last_good_path_is_waited_for() {
 }
 
 #[test]
-fn the_others_failing_brings_a_request_back_with_patience() {
+fn requests_return_without_fail_fast_when_the_other_paths_fail() {
     for (mode, queue) in MODES.into_iter().flat_map(|mode| [(mode, 0), (mode, 60)]) {
         let (mut world, disk, ways) = labelled(2, json!({}));
         let params = json!({ mode: true, "queue": queue, "checker": queue / 30 });
@@ -112,7 +112,7 @@ fn the_others_failing_brings_a_request_back_with_patience() {
 }
 
 #[test]
-fn nothing_fails_everywhere_for_ever() {
+fn a_request_that_fails_on_every_path_ends() {
     for queue in [0, 60] {
         let (mut world, _, ways) = labelled(2, json!({}));
         world.verb("multipath", "configure", "m", json!({ "queue": queue })).expect("configured");
@@ -132,7 +132,7 @@ fn nothing_fails_everywhere_for_ever() {
 /// Without another path no request is marked fail-fast, and EAGAIN would be the request's own
 /// error.
 #[test]
-fn haste_is_asked_for_only_while_another_path_is_good() {
+fn fail_fast_is_set_only_while_another_path_is_good() {
     let (mut world, _, ways) = labelled(2, json!({}));
     ask(&mut world, "fail", "d1").expect("failed");
     let open = world.open("multipath/m", Access::WRITE);
@@ -148,7 +148,7 @@ fn haste_is_asked_for_only_while_another_path_is_good() {
 }
 
 #[test]
-fn by_hand_it_is_restored_or_failed() {
+fn a_path_in_transition_can_be_restored_or_failed_by_hand() {
     let (mut world, _, ways) = labelled(2, json!({}));
     ways[0].in_transition(true);
     write(&mut world, 0, 1).expect("by the other");

@@ -74,7 +74,7 @@ fn eager() -> Value {
 }
 
 #[test]
-fn deletes_are_acknowledged_at_once_merge_and_go_as_one() {
+fn deletes_are_acknowledged_at_once_and_sent_merged() {
     let mut s = Scene::new(Deletes::Take(50 * MS), json!({}));
     s.life.write(s.edge, 0, vec![7; 64 << 10]).expect("write");
     for i in [2u64, 0, 3, 1] {
@@ -91,7 +91,7 @@ fn deletes_are_acknowledged_at_once_merge_and_go_as_one() {
 }
 
 #[test]
-fn a_write_takes_back_what_waits_and_waits_for_what_is_in_flight() {
+fn a_write_cancels_queued_deletes_and_waits_for_deletes_in_flight() {
     let params = json!({ "short": 0, "quiet_ms": 1_000, "share": 100 });
     let mut s = Scene::new(Deletes::Take(5_000 * MS), params);
     s.delete(0, 64 * K);
@@ -113,7 +113,7 @@ fn a_write_takes_back_what_waits_and_waits_for_what_is_in_flight() {
 }
 
 #[test]
-fn what_would_not_read_as_zeroes_is_not_promised() {
+fn zeroes_after_delete_are_promised_only_in_keep_mode() {
     let (mut life, _) = Scene::bare(Deletes::Take(MS), true);
     let said = life.verb("trim", "insert", "d0", json!({})).expect_err("a promise");
     assert!(said.kind == Errno::Inval && said.what.contains("--zeroes drop"), "{said}");
@@ -136,7 +136,7 @@ fn what_would_not_read_as_zeroes_is_not_promised() {
 }
 
 #[test]
-fn a_device_that_knows_no_deletes_says_so_itself_from_then_on() {
+fn deletes_return_notsup_after_the_device_has_refused_one() {
     let mut s = Scene::new(Deletes::Unknown, eager());
     s.delete(0, 64 * K);
     s.life.pass(1_000 * MS);
@@ -147,7 +147,7 @@ fn a_device_that_knows_no_deletes_says_so_itself_from_then_on() {
 }
 
 #[test]
-fn what_fails_is_tried_again_and_then_left_to_trim_now() {
+fn failed_deletes_are_retried_and_then_left_to_trim_now() {
     let mut s = Scene::new(Deletes::Fail, eager());
     s.delete(0, 64 * K);
     s.life.pass(60_000 * MS);
@@ -161,7 +161,7 @@ fn what_fails_is_tried_again_and_then_left_to_trim_now() {
 
 /// A full trim says how far it is while others are served, and can be ended.
 #[test]
-fn a_full_trim_shows_how_far_it_is_and_can_be_ended() {
+fn a_full_trim_reports_progress_and_can_be_ended() {
     let slow = json!({ "quiet_ms": 60_000, "share": 1 });
     let mut s = Scene::new(Deletes::Take(100 * MS), slow);
     for nth in 0..10 {
@@ -189,7 +189,7 @@ fn a_full_trim_shows_how_far_it_is_and_can_be_ended() {
 }
 
 #[test]
-fn short_ranges_wait_expire_and_go_when_somebody_asks() {
+fn short_ranges_wait_and_expire_and_are_sent_by_trim_now() {
     let mut s = Scene::new(Deletes::Take(MS), json!({ "quiet_ms": 10 }));
     s.delete(0, 8 * K);
     s.delete(64 * K, 2 * K);
@@ -203,7 +203,7 @@ fn short_ranges_wait_expire_and_go_when_somebody_asks() {
 
 /// J1, J2 and E4.
 #[test]
-fn the_queue_is_empty_before_somebody_else_may_write_below() {
+fn the_queue_is_empty_before_the_provider_below_opens_for_writing() {
     let mut s = Scene::new(Deletes::Take(5_000 * MS), eager());
     assert!(s.life.open("d0", Access::WRITE).is_none(), "it is open alone");
     s.delete(0, 64 * K);
@@ -225,7 +225,7 @@ fn the_queue_is_empty_before_somebody_else_may_write_below() {
 }
 
 #[test]
-fn it_is_put_in_and_taken_out_under_a_user_and_stays_while_the_device_is_silent() {
+fn a_queue_is_not_removed_while_the_device_does_not_answer() {
     let (mut life, disk) = Scene::bare(Deletes::Take(40_000 * MS), false);
     let (user, edge) = life.open("d0", Access::WRITE).expect("open");
     life.verb("trim", "insert", "d0", eager()).expect("insert");
@@ -248,7 +248,7 @@ fn it_is_put_in_and_taken_out_under_a_user_and_stays_while_the_device_is_silent(
 }
 
 #[test]
-fn without_an_answer_writes_wait_until_the_device_cannot_carry_it_out_any_more() {
+fn writes_wait_until_an_unanswered_delete_can_no_longer_be_applied() {
     let mut s = Scene::new(Deletes::NoAnswer, eager());
     s.delete(0, 64 * K);
     s.life.pass(8_000 * MS);
@@ -264,7 +264,7 @@ fn without_an_answer_writes_wait_until_the_device_cannot_carry_it_out_any_more()
 }
 
 #[test]
-fn numbers_that_cannot_be_meant_are_refused() {
+fn invalid_and_fixed_settings_are_refused() {
     let mut s = Scene::new(Deletes::Take(MS), json!({}));
     for with in [
         json!({ "share": 0 }),
@@ -290,7 +290,7 @@ fn numbers_that_cannot_be_meant_are_refused() {
 }
 
 #[test]
-fn a_medium_that_grew_is_queued_for_up_to_its_new_end() {
+fn deletes_are_queued_up_to_the_new_end_of_a_grown_medium() {
     let mut s = Scene::new(Deletes::Take(MS), json!({ "quiet_ms": 1_000, "short": 0 }));
     s.disk.lock().model.set_size(4 * SIZE);
     s.life.resized("d0", 4 * SIZE);

@@ -42,7 +42,7 @@ const THREE: [Range<u64>; 3] = [4096..8192, 16384..32768, 65536..69632];
 
 /// X2, and D1 and D5 for each range.
 #[test]
-fn lists_are_as_long_as_who_gets_them_takes() {
+fn a_list_of_ranges_is_cut_to_the_limit_of_the_layer_below() {
     for (most, commands) in [(1, 3), (2, 2), (3, 1), (64, 1)] {
         let (mut life, disk) = world(most);
         let (_, edge) = life.open("d0", Access::WRITE).expect("open");
@@ -61,7 +61,7 @@ fn lists_are_as_long_as_who_gets_them_takes() {
 
 /// X2: a member that is to have zeroes instead gets them one range at a time.
 #[test]
-fn zeroes_by_a_list_are_never_seen_as_one() {
+fn write_zeroes_with_a_list_zeroes_only_its_ranges() {
     let (mut life, _) = world(64);
     let (_, edge) = life.open("d0", Access::WRITE).expect("open");
     life.write(edge, 0, vec![9; 96 << 10]).expect("write");
@@ -84,7 +84,7 @@ fn zeroes_by_a_list_are_never_seen_as_one() {
 }
 
 #[test]
-fn classes_that_hand_it_on_hand_it_on_whole() {
+fn pass_through_classes_forward_a_list_whole() {
     let (mut life, disk) = world(64);
     make(&mut life, "nop", "n", &["d0"], json!({ "offset": 8192 }));
     make(&mut life, "sched", "s", &["n"], json!({}));
@@ -97,7 +97,7 @@ fn classes_that_hand_it_on_hand_it_on_whole() {
 }
 
 #[test]
-fn a_queue_sends_what_waits_as_one_and_takes_several_at_once() {
+fn a_queue_accepts_a_list_and_sends_waiting_ranges_as_one_command() {
     for (most, commands) in [(1, 3), (64, 1)] {
         let (mut life, disk) = world(most);
         let params = json!({ "short": 0, "quiet_ms": 1_000, "share": 100 });
@@ -111,7 +111,7 @@ fn a_queue_sends_what_waits_as_one_and_takes_several_at_once() {
 }
 
 #[test]
-fn several_at_once_pass_a_queue_that_keeps_a_promise_and_keep_its_own_ranges_apart() {
+fn a_list_passes_whole_through_a_queue_that_keeps_zeroes() {
     let (mut life, disk) = world(64);
     disk.lock().zeroes = true;
     life.verb("trim", "create", "d0", json!({ "zeroes": "keep" })).expect("create");
@@ -131,7 +131,7 @@ fn limits(life: &Life, name: &str) -> Limits {
 
 /// Each member receives its ranges in one request; adjacent ranges become one.
 #[test]
-fn several_members_get_one_command_each() {
+fn each_member_receives_its_ranges_in_one_command() {
     let mut life = Life::with(1, 2, classes::all());
     let disks: Vec<LateDisk> = ["a", "b", "c"]
         .iter()
@@ -171,7 +171,7 @@ fn several_members_get_one_command_each() {
 
 /// Limits of the layers below, as seen from above: a part amid a granule, a stripe, a mirror.
 #[test]
-fn granules_are_where_they_are_seen_from_above() {
+fn granule_offsets_are_reported_as_seen_from_above() {
     let (mut life, disk) = world(64);
     make(&mut life, "nop", "n", &["d0"], json!({ "offset": 512 }));
     let seen = limits(&life, "n");
@@ -187,7 +187,7 @@ fn granules_are_where_they_are_seen_from_above() {
 }
 
 #[test]
-fn several_members_agree_or_say_that_they_do_not() {
+fn limits_of_members_are_combined_or_reported_as_unequal() {
     let mut life = Life::with(1, 2, classes::all());
     let disks = [("a", 4096u64), ("b", 8192), ("c", 65536), ("d", 65536), ("e", 4096), ("f", 4096)];
     for (name, granule) in disks {
@@ -210,7 +210,7 @@ fn several_members_agree_or_say_that_they_do_not() {
 
 /// A member is added that takes less: waiting ranges are sent within its limits.
 #[test]
-fn a_queue_looks_again_when_what_is_below_changes() {
+fn a_queue_updates_its_limits_when_the_layers_below_change() {
     let mut life = Life::with(1, 2, classes::all());
     let disks = ["a", "b", "c"].map(|name| {
         let (granule, ranges) = if name == "c" { (16384, 2) } else { (4096, 64) };

@@ -239,21 +239,21 @@ fn part(nth: u64) {
 }
 
 #[test]
-fn no_byte_outside_what_was_deleted_is_ever_touched() {
+fn no_byte_outside_the_deleted_ranges_changes() {
     part(0);
 }
 
 #[test]
-fn no_byte_outside_what_was_deleted_is_ever_touched_2() {
+fn no_byte_outside_the_deleted_ranges_changes_2() {
     part(1);
 }
 
 #[test]
-fn no_byte_outside_what_was_deleted_is_ever_touched_3() {
+fn no_byte_outside_the_deleted_ranges_changes_3() {
     part(2);
 }
 
 #[test]
-fn no_byte_outside_what_was_deleted_is_ever_touched_4() {
+fn no_byte_outside_the_deleted_ranges_changes_4() {
     part(3);
 }

@@ -33,7 +33,7 @@ fn all_good(lab: &Lab, count: usize) {
 }
 
 #[test]
-fn it_is_slipped_in_changed_and_taken_out_while_requests_wait() {
+fn a_scheduler_is_inserted_changed_and_removed_while_requests_wait() {
     let mut lab = lab(3);
     let mut count = some(&lab);
     lab.insert("rr");
@@ -67,7 +67,7 @@ fn it_is_slipped_in_changed_and_taken_out_while_requests_wait() {
 }
 
 #[test]
-fn a_disk_that_does_not_answer_rolls_insert_and_destroy_back() {
+fn insert_and_destroy_are_rolled_back_when_the_disk_does_not_answer() {
     let mut lab = lab(2);
     lab.leaf.lock().holds = true;
     let mut count = some(&lab);
@@ -89,7 +89,7 @@ fn a_disk_that_does_not_answer_rolls_insert_and_destroy_back() {
 }
 
 #[test]
-fn limits_do_not_hold_up_its_going_nor_a_fence() {
+fn limits_delay_neither_destroy_nor_a_fence() {
     let mut lab = lab(2);
     let params = json!({ "disks": ["d0"], "algorithm": "fair", "options": "iops=1,burst_ms=1" });
     lab.verb("insert", "", params).expect("insert");
@@ -110,7 +110,7 @@ fn limits_do_not_hold_up_its_going_nor_a_fence() {
 }
 
 #[test]
-fn one_that_could_not_be_taken_out_holds_back_as_before() {
+fn limits_apply_again_after_a_failed_removal() {
     // By the class's own verb, and by the graph's, which is every class's.
     for own in [true, false] {
         let mut lab = lab(2);
@@ -165,7 +165,7 @@ fn a_flush_does_not_wait_for_a_scan() {
 }
 
 #[test]
-fn fifo_without_a_depth_lets_pass_and_counts() {
+fn fifo_without_a_depth_passes_requests_through_and_counts_them() {
     let mut lab = lab(2);
     lab.insert("fifo");
     some(&lab);
@@ -204,7 +204,7 @@ fn fifo_without_a_depth_lets_pass_and_counts() {
 }
 
 #[test]
-fn create_stands_beside_and_what_is_open_is_not_destroyed() {
+fn create_leaves_existing_users_and_destroy_refuses_an_open_scheduler() {
     let mut lab = lab(1);
     lab.verb("create", "", json!({ "disks": ["d0"], "algorithm": "deadline" })).expect("create");
     assert_eq!(lab.control.topology.below(lab.user), Some(lab.disk), "who was there stays");
@@ -225,7 +225,7 @@ fn create_stands_beside_and_what_is_open_is_not_destroyed() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
+fn invalid_requests_are_refused_and_change_nothing() {
     let mut lab = lab(1);
     for (verb, params) in [
         ("insert", json!({ "disks": ["d9"] })),
@@ -249,7 +249,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn of_several_all_are_inserted_or_none_and_destroy_says_how_far_it_came() {
+fn insert_and_destroy_of_several_disks_change_all_or_none() {
     let mut lab = lab(1);
     let disk = lab.disk;
     for disks in [json!(["d0", "d9"]), json!(["d0", "d0"])] {
@@ -265,7 +265,7 @@ fn of_several_all_are_inserted_or_none_and_destroy_says_how_far_it_came() {
 }
 
 #[test]
-fn what_was_set_can_be_read_of_clients_that_are_not_here_too() {
+fn settings_of_absent_clients_can_be_read() {
     let mut lab = lab(1);
     lab.insert("fair");
     let options = "weight=50,iqn.x/3.iops=9,iqn.x/3.burst_ms=2000,burst_ms=7";
@@ -278,7 +278,7 @@ fn what_was_set_can_be_read_of_clients_that_are_not_here_too() {
 }
 
 #[test]
-fn a_share_is_taken_away_and_what_has_no_room_changes_nothing() {
+fn shares_can_be_removed_and_a_full_table_refuses_the_whole_change() {
     let mut lab = lab(1);
     lab.insert("fair");
     let many = |from: u64| {
@@ -307,7 +307,7 @@ fn a_share_is_taken_away_and_what_has_no_room_changes_nothing() {
 }
 
 #[test]
-fn the_counters_say_who_got_what() {
+fn counters_are_kept_for_each_client() {
     let mut lab = lab(1);
     lab.insert("rr");
     for n in 0..10 {

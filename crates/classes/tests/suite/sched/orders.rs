@@ -125,7 +125,7 @@ const TWICE: (usize, u64) = (2, 5_000);
 const ONCE: (usize, u64) = (1, 500);
 
 #[test]
-fn a_scheduler_comes_and_goes_under_requests_of_two_cores() {
+fn a_scheduler_is_inserted_and_removed_under_requests_of_two_cores() {
     use Act::*;
     for (algorithm, most) in [("rr", TWICE), ("as", ONCE), ("fifo", ONCE)] {
         let users = [Use(0), Use(1), Fence(0)];
@@ -134,7 +134,7 @@ fn a_scheduler_comes_and_goes_under_requests_of_two_cores() {
 }
 
 #[test]
-fn an_algorithm_is_changed_and_taken_out_under_requests_of_two_cores() {
+fn an_algorithm_is_changed_and_removed_under_requests_of_two_cores() {
     use Act::*;
     for (algorithm, most) in [("rr", TWICE), ("deadline", ONCE)] {
         let users = [Use(0), Use(1), Fence(1)];

@@ -67,7 +67,7 @@ fn cut_at_each_step(by: u64, off: bool, mut moved: impl FnMut(&mut Bench)) {
 }
 
 #[test]
-fn a_record_is_there_whenever_the_power_goes_as_it_moves_with_its_bitmap() {
+fn a_power_cut_during_the_move_of_a_bitmap_leaves_a_record() {
     for by in [SECTOR, 2 * SECTOR] {
         cut_at_each_step(by, false, |bench| {
             NAMES.iter().for_each(|name| bench.life.resized(name, DISK + by));
@@ -78,7 +78,7 @@ fn a_record_is_there_whenever_the_power_goes_as_it_moves_with_its_bitmap() {
 
 /// The disk grew while the daemon was down.
 #[test]
-fn a_record_is_there_whenever_the_power_goes_as_it_is_brought_along() {
+fn a_power_cut_during_follow_leaves_a_record() {
     for by in [SECTOR, 2 * SECTOR] {
         cut_at_each_step(by, true, |bench| {
             for name in NAMES {
@@ -90,7 +90,7 @@ fn a_record_is_there_whenever_the_power_goes_as_it_is_brought_along() {
 
 /// Which parts may differ is still known after a power cut.
 #[test]
-fn what_a_bitmap_says_is_kept_as_it_moves_over_the_old_record() {
+fn bits_are_kept_when_a_bitmap_moves_over_the_old_record() {
     let bits = |bench: &Bench, name: &str| {
         let disk = &bench.disks[name];
         disk.bytes(disk.size() - 2 * SECTOR, SECTOR as usize)

@@ -20,7 +20,7 @@ fn knowing(case: &Case) -> Bench<'_> {
 }
 
 #[test]
-fn disks_that_grew_while_nobody_looked_are_found_whenever_the_power_goes() {
+fn disks_that_grew_while_the_daemon_was_down_survive_power_cuts() {
     let cases = cases();
     // By less than the bitmap that goes with a label: that comes to where the label was.
     let bitmap = cases.iter().filter(|case| case.with["region"].is_number());
@@ -49,7 +49,7 @@ fn disks_that_grew_while_nobody_looked_are_found_whenever_the_power_goes() {
 }
 
 #[test]
-fn a_label_that_moves_is_found_whenever_the_power_goes() {
+fn a_label_is_found_after_a_power_cut_during_its_move() {
     for case in cases() {
         for fuse in 0.. {
             let mut bench = knowing(&case);
@@ -65,7 +65,7 @@ fn a_label_that_moves_is_found_whenever_the_power_goes() {
 
 /// Twice: the second power cut occurs before the first label has been moved.
 #[test]
-fn a_disk_that_grows_again_before_its_label_came_along_is_found() {
+fn a_disk_that_grows_again_before_its_label_moved_is_found() {
     for case in cases() {
         for fuse in (0..400).step_by(7) {
             let mut bench = knowing(&case);
@@ -85,7 +85,7 @@ fn a_disk_that_grows_again_before_its_label_came_along_is_found() {
 /// The case that mirrors lost data by: one member has everything, and grows; the power goes before
 /// its record has moved; the other one is back, and is old.
 #[test]
-fn the_member_that_was_away_does_not_win_whenever_the_power_goes_as_the_other_one_grows() {
+fn a_stale_member_is_not_used_after_a_power_cut_during_growth() {
     let (mut stale_first, mut was_left) = (false, 0);
     for fuse in 0.. {
         let mut bench = named::Bench::of(2);
@@ -125,7 +125,7 @@ fn the_member_that_was_away_does_not_win_whenever_the_power_goes_as_the_other_on
 
 /// Intel's records and DDF's.
 #[test]
-fn an_array_knows_its_disks_that_grew_whenever_the_power_goes() {
+fn an_array_finds_its_grown_disks_after_a_power_cut() {
     for format in ["Intel", "DDF"] {
         for fuse in 0.. {
             let mut rig = Rig::of(format, "RAID1", 2);
@@ -177,7 +177,7 @@ fn an_array_knows_its_disks_that_grew_whenever_the_power_goes() {
 
 /// Its label has to stay where it is, and the daemon knows where that is.
 #[test]
-fn an_inner_member_of_a_concat_that_grew_is_taken_in_as_large_as_it_was() {
+fn a_grown_inner_member_of_a_concat_is_used_with_its_old_size() {
     let cases = cases();
     let case = cases.iter().find(|c| c.class == "concat").expect("a case");
     let mut bench = knowing(case);
@@ -195,7 +195,7 @@ fn an_inner_member_of_a_concat_that_grew_is_taken_in_as_large_as_it_was() {
 
 /// The cases in which other data on the disk would be overwritten.
 #[test]
-fn a_label_is_not_carried_to_another_disk_or_over_what_is_known() {
+fn a_label_is_not_moved_to_another_disk_or_over_known_data() {
     let case = &cases()[0];
     let left = |bench: &mut Bench<'_>| {
         bench.ends();
@@ -233,7 +233,7 @@ fn a_label_is_not_carried_to_another_disk_or_over_what_is_known() {
 
 /// The label at the old end was written for another end.
 #[test]
-fn a_label_of_another_size_is_not_believed_where_the_disk_ended() {
+fn a_label_for_another_size_at_the_old_end_is_ignored() {
     let cases = cases();
     let mut bench = knowing(&cases[0]);
     let disk = bench.disks[0].clone();
@@ -255,7 +255,7 @@ fn a_label_of_another_size_is_not_believed_where_the_disk_ended() {
 
 /// Another writer has the disk open for a moment.
 #[test]
-fn a_label_is_not_carried_over_what_was_written_since_it_was_found() {
+fn a_label_is_not_moved_over_data_written_since_it_was_found() {
     let cases = cases();
     let mut bench = knowing(&cases[0]);
     bench.ends();

@@ -30,7 +30,7 @@ impl Bench {
 }
 
 #[test]
-fn one_that_was_forgotten_and_one_that_failed_are_not_the_whole() {
+fn a_forgotten_and_a_failed_member_do_not_form_a_complete_mirror() {
     let mut bench = Bench::of(2);
     bench.fill(1, true);
     bench.pull("d0");
@@ -45,7 +45,7 @@ fn one_that_was_forgotten_and_one_that_failed_are_not_the_whole() {
 }
 
 #[test]
-fn one_whose_place_a_forgotten_one_took_and_one_that_failed_are_not_the_whole() {
+fn a_replaced_and_a_failed_member_do_not_form_a_complete_mirror() {
     let mut bench = Bench::of(3);
     bench.fill(1, true);
     bench.pull("d0");
@@ -63,7 +63,7 @@ fn one_whose_place_a_forgotten_one_took_and_one_that_failed_are_not_the_whole() 
 
 /// No member is inserted in the place of one that the records still contain.
 #[test]
-fn what_cannot_be_put_on_record_is_not_forgotten() {
+fn forget_and_insert_fail_when_the_record_cannot_be_written() {
     let mut bench = Bench::of(2);
     bench.fill(1, true);
     bench.pull("d0");
@@ -85,7 +85,7 @@ fn what_cannot_be_put_on_record_is_not_forgotten() {
 
 /// d1 has failed, and only d0's record says so yet: d0 stays active until another record says so.
 #[test]
-fn a_member_is_not_rebuilt_while_only_its_record_says_who_failed() {
+fn a_member_with_the_only_record_of_a_failure_is_not_rebuilt() {
     let mut bench = Bench::of(3);
     bench.fill(1, false);
     let genid = |bench: &Bench, disk: &str| bench.disks[disk].bytes(DISK - SECTOR, 49)[45];
@@ -116,7 +116,7 @@ fn a_member_is_not_rebuilt_while_only_its_record_says_who_failed() {
 /// takes over; one that was forgotten does not before that is on record, for another one may be
 /// counted in its place.
 #[test]
-fn who_takes_over_from_a_member_that_cannot_be_written_is_counted() {
+fn a_replacement_for_an_unwritable_member_is_counted() {
     for inserted in [true, false] {
         let mut bench = Bench::of(2);
         bench.fill(1, true);

@@ -67,7 +67,7 @@ impl Bench {
 }
 
 #[test]
-fn mirror_9_a_record_that_cannot_be_written_then_forget_insert_stop_activate() {
+fn mirror_9_forget_insert_stop_activate_after_a_failed_record_write() {
     let mut bench = Bench::of(3);
     bench.fill(1, true);
     let (genid, _) = bench.ids("d1");

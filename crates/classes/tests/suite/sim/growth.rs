@@ -40,7 +40,7 @@ fn agree(bench: &Bench) {
 }
 
 #[test]
-fn what_is_added_is_the_same_on_all_members_whenever_the_power_goes() {
+fn added_space_is_equal_on_all_members_after_a_power_cut() {
     let sizes = [DISK - SECTOR, DISK + MORE - SECTOR].map(|n| n - n % SECTOR);
     for extra in [json!({}), json!({ "region": 8192 })] {
         let bitmap = if extra["region"].is_number() { SECTOR } else { 0 };
@@ -81,7 +81,7 @@ fn what_is_added_is_the_same_on_all_members_whenever_the_power_goes() {
 }
 
 #[test]
-fn it_has_its_old_size_or_the_smaller_one_whenever_the_power_goes() {
+fn a_power_cut_during_a_shrink_leaves_the_old_or_the_new_size() {
     let sizes = [DISK - SECTOR, DISK - 20 * SECTOR];
     let mut seen = [0, 0];
     for fuse in 0.. {
@@ -120,7 +120,7 @@ fn it_has_its_old_size_or_the_smaller_one_whenever_the_power_goes() {
 /// mirror that is smaller than its members are found at the next start, and contain the newest
 /// size.
 #[test]
-fn a_mirror_that_is_made_smaller_again_is_so_after_the_next_start() {
+fn a_mirror_shrunk_repeatedly_keeps_its_size_at_the_next_start() {
     let mut bench = Bench::of(2);
     bench.fill(1, true);
     for less in [20, 24, 25] {
@@ -143,7 +143,7 @@ fn a_mirror_that_is_made_smaller_again_is_so_after_the_next_start() {
 /// While the records of a mirror that is made smaller are written, and as long as one of them
 /// cannot be, it has its old size for readers, all of it; writers wait.
 #[test]
-fn readers_have_all_of_it_until_the_records_say_that_it_is_smaller() {
+fn readers_see_the_old_size_until_the_records_have_the_smaller_one() {
     let mut bench = Bench::of(2);
     bench.fill(1, true);
     let (old, new) = (size(&bench), DISK - 20 * SECTOR);
@@ -175,7 +175,7 @@ fn readers_have_all_of_it_until_the_records_say_that_it_is_smaller() {
 /// G5 of `level`: records hang, so that a growth that is the same on all members waits to be
 /// recorded; it is asked for once more, to another size.
 #[test]
-fn what_is_added_is_the_same_when_a_growth_is_asked_for_again() {
+fn added_space_is_equal_when_a_growth_is_requested_again() {
     let mut bench = grown(json!({}));
     let some = size(&bench) + 4 * SECTOR;
     let hangs = |bench: &mut Bench, verb: &str, with| {
@@ -206,7 +206,7 @@ fn what_is_added_is_the_same_when_a_growth_is_asked_for_again() {
 
 /// A member that was away when the mirror became smaller does not make it large again.
 #[test]
-fn a_member_that_was_away_does_not_make_the_mirror_large_again() {
+fn a_member_that_missed_a_shrink_does_not_undo_it() {
     let mut bench = Bench::of(2);
     bench.fill(1, true);
     bench.pull("d1");
@@ -222,7 +222,7 @@ fn a_member_that_was_away_does_not_make_the_mirror_large_again() {
 
 /// A member that was away when the mirror grew has none of the added data.
 #[test]
-fn a_member_that_comes_while_the_mirror_grows_or_later_is_the_same_too() {
+fn a_member_that_arrives_during_or_after_a_growth_is_made_equal() {
     for late_ms in [0, 3, 40] {
         let mut bench = Bench::of(2);
         bench.fill(1, true);
@@ -246,7 +246,7 @@ fn a_member_that_comes_while_the_mirror_grows_or_later_is_the_same_too() {
 }
 
 #[test]
-fn a_growth_that_cannot_be_ends_and_says_why_and_one_member_that_fails_goes() {
+fn a_failed_growth_reports_why_and_a_failing_member_is_dropped() {
     let mut bench = grown(json!({}));
     bench.disks["d1"].lock().once = Some((Op::Write, Errno::Io));
     bench.life.verb("mirror", "resize", "m", json!({})).expect("resized");
@@ -271,7 +271,7 @@ fn a_growth_that_cannot_be_ends_and_says_why_and_one_member_that_fails_goes() {
 /// One that was away when the mirror grew, though nothing was written since, does not win by being
 /// found first: the mirror does not become smaller again.
 #[test]
-fn a_member_that_was_away_does_not_make_the_mirror_small_again() {
+fn a_member_that_missed_a_growth_does_not_undo_it() {
     let mut bench = grown(json!({}));
     bench.life.pass(500 * MS);
     bench.pull("d1");
@@ -287,7 +287,7 @@ fn a_member_that_was_away_does_not_make_the_mirror_small_again() {
 /// Cores that run between an event and the graph that it changes know a larger disk later than the
 /// mirror does: a record written at once would be beyond the end that they know.
 #[test]
-fn a_member_that_grows_stays_active_though_the_cores_hear_of_it_later() {
+fn a_growing_member_stays_active_before_the_cores_see_its_size() {
     for extra in [json!({}), json!({ "region": 8192 })] {
         let mut bench = Bench::with(2, extra);
         bench.life.overtake(1);

@@ -42,7 +42,7 @@ fn is_served(op: Op, done: Result<(), Errno>) -> bool {
 }
 
 #[test]
-fn members_of_arrays_are_not_asked_in_haste() {
+fn fail_fast_requests_drop_no_member_of_an_array() {
     for (format, level, count) in [
         ("Intel", "RAID1", 2),
         ("Intel", "RAID10", 4),
@@ -61,7 +61,7 @@ fn members_of_arrays_are_not_asked_in_haste() {
 }
 
 #[test]
-fn members_of_mirrors_are_not_asked_in_haste() {
+fn fail_fast_requests_drop_no_member_of_a_mirror() {
     let mut bench = Bench::of(2);
     bench.disks.values().for_each(|disk| disk.lock().in_transition = true);
     let (_, edge) = bench.life.open("mirror/m", Access::WRITE).expect("open");

@@ -169,7 +169,7 @@ pub(super) fn cut(bench: &mut Bench<'_>, fuse: u64, f: impl FnOnce(&mut Bench<'_
 }
 
 #[test]
-fn a_label_that_moves_is_found_whenever_the_power_goes_or_brought_along() {
+fn after_a_power_cut_a_moving_label_is_found_or_moved_by_follow() {
     for case in cases() {
         let (mut found, mut brought) = (0, 0);
         for fuse in 0.. {
@@ -190,7 +190,7 @@ fn a_label_that_moves_is_found_whenever_the_power_goes_or_brought_along() {
 }
 
 #[test]
-fn the_verb_that_brings_a_label_along_loses_none_whenever_the_power_goes() {
+fn a_power_cut_during_follow_loses_no_label() {
     for case in cases() {
         let mut again = 0;
         for fuse in 0.. {
@@ -218,7 +218,7 @@ fn the_verb_that_brings_a_label_along_loses_none_whenever_the_power_goes() {
 }
 
 #[test]
-fn what_is_not_the_label_of_a_smaller_disk_is_left_alone_and_inspect_says_what_to_type() {
+fn follow_moves_only_the_label_of_a_smaller_disk() {
     let case = &cases()[0];
     let mut bench = Bench::of(case);
     bench.life = Life::new(3, 1);
@@ -255,7 +255,7 @@ fn what_is_not_the_label_of_a_smaller_disk_is_left_alone_and_inspect_says_what_t
 }
 
 #[test]
-fn an_inner_member_of_a_concat_keeps_its_label_for_what_lies_behind_it_would_move() {
+fn follow_refuses_an_inner_member_of_a_concat() {
     let cases = cases();
     let case = cases.iter().find(|c| c.class == "concat").expect("a case");
     let mut bench = Bench::of(case);

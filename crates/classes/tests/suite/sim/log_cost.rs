@@ -59,7 +59,7 @@ fn trips(consistency: &str, depth: u64) -> u64 {
 }
 
 #[test]
-fn a_log_costs_round_trips_of_the_disks_and_writes_share_them() {
+fn a_log_costs_round_trips_that_concurrent_writes_share() {
     for (depth, most) in [(1, 250), (8, 400), (32, 400)] {
         let (without, with) = (trips("resync", depth), trips("ppl", depth));
         println!("{depth} at once: {with} hundredths of a round trip each, {without} without");

@@ -8,7 +8,7 @@
 //! # Faults tried by hand
 //!
 //! Put into `src/raid` one at a time. The table gives the number of seeds from 1000 on that caught
-//! each (`i`: `arrays`, `d`: `arrays_of_ddf`, `h`: `arrays_in_harsh_times`, `l`:
+//! each (`i`: `arrays`, `d`: `arrays_of_ddf`, `h`: `arrays_with_harsh_faults`, `l`:
 //! `arrays_with_a_log`).
 //!
 //! | fault | seeds |
@@ -60,7 +60,7 @@
 //! Put into `geom/src/topology` (`ends`, `carry`) and `members/follow`: caught by `carried` and
 //! `put_out`, by `carry` of the graph's tests (a new end is kept first; C2; waiting providers are
 //! tasted again), or by seeds (an end is noted for any writer that opens a disk: `rich_concats`; an
-//! end where a label was found is the only one: `rich_mirrors_are_brought_along`). Not caught by
+//! end where a label was found is the only one: `labels_of_rich_mirrors_are_moved_after_growth`). Not caught by
 //! any: a record that is torn at the new end passes for the whole one at the disk's old end; the
 //! size that a disk got while it was tasted is not noted.
 //!
@@ -213,13 +213,13 @@ fn of_arrays_by(run: Run, kind: Kind, default: u64) -> Tally {
 
 /// Disks grow while the power is off, and when it comes back their labels are brought along.
 #[test]
-fn rich_mirrors_are_brought_along() {
+fn labels_of_rich_mirrors_are_moved_after_growth() {
     let tally = many(30, |random| Plan { follows: true, ..rich(mirror)(random) });
     happened(30, tally.followed > 0 && tally.carried > 0, &tally);
 }
 
 #[test]
-fn rich_stacks_are_brought_along() {
+fn labels_of_rich_stacks_are_moved_after_growth() {
     let tally = many(30, |random| Plan { follows: true, ..rich(Plan::three)(random) });
     happened(30, tally.followed > 0 && tally.carried > 0, &tally);
 }
@@ -235,7 +235,7 @@ fn arrays_of_ddf() {
 }
 
 #[test]
-fn arrays_in_harsh_times() {
+fn arrays_with_harsh_faults() {
     let tally = of_arrays(Kind::Harsh, 60);
     happened(60, tally.forced > 0 && tally.cleaned > 0, &tally);
 }
@@ -253,7 +253,7 @@ fn arrays_with_a_log() {
 
 /// Disks grow while the power is off, and when it comes back their records are brought along.
 #[test]
-fn arrays_are_brought_along() {
+fn records_of_arrays_are_moved_after_growth() {
     for kind in [Kind::Intel, Kind::Harsh, Kind::Logged] {
         let tally = of_arrays_by(raids::run_growing, kind, 15);
         happened(15, tally.followed > 0 && tally.carried > 0, &tally);
@@ -303,7 +303,7 @@ fn rising(random: &mut SeededRandom) -> Plan {
 }
 
 #[test]
-fn stacks_that_rise() {
+fn stacks_whose_disks_grow() {
     let tally = many(30, rising);
     let brought = tally.followed > 0 && tally.carried > 0;
     happened(30, tally.grown > 0 && brought && tally.cuts > 0, &tally);
@@ -311,7 +311,7 @@ fn stacks_that_rise() {
 
 /// The cores hear of a larger disk later than the layers above it do.
 #[test]
-fn stacks_that_rise_before_the_cores_hear_of_it() {
+fn stacks_whose_disks_grow_before_the_cores_are_notified() {
     let tally = many(30, |random| Plan { overtaken: true, ..rising(random) });
     let brought = tally.followed > 0 && tally.carried > 0;
     happened(30, tally.grown > 0 && brought && tally.cuts > 0, &tally);
@@ -319,7 +319,7 @@ fn stacks_that_rise_before_the_cores_hear_of_it() {
 
 /// The power goes also while a member of an array with parity is away.
 #[test]
-fn stacks_with_parity_in_harsh_times() {
+fn stacks_with_parity_and_harsh_faults() {
     let tally = many(110, Plan::harsh);
     let seen = tally.forced > 0 && tally.holes > 0 && tally.verified > 0;
     happened(110, seen && tally.cuts > 0 && tally.lost > 0, &tally);

@@ -95,7 +95,7 @@ impl Bench {
 /// A mirror of three was counted as complete although one of them was broken; the syncid did not
 /// grow; a third, dirty member joined later without being rebuilt.
 #[test]
-fn r306743_a_broken_member_does_not_stand_for_a_missing_one() {
+fn r306743_a_broken_member_is_not_counted_for_a_missing_one() {
     let mut bench = Bench::of(3);
     bench.fill(1, true);
     bench.disks["d0"].lock().once = Some((Op::Write, Errno::Io));
@@ -138,7 +138,7 @@ fn r317712_a_late_dirty_member_is_rebuilt_first() {
 /// The stale member was tasted first, and the newer ones were refused because they did not match
 /// its record.
 #[test]
-fn r341665_a_stale_member_found_first_does_not_win() {
+fn r341665_a_stale_member_found_first_is_not_used() {
     for late in [false, true] {
         let mut bench = Bench::of(3);
         bench.fill(1, true);
@@ -227,7 +227,7 @@ fn after_a_crash_only_dirty_regions_are_copied() {
 
 /// A member that was away while others wrote is copied whole: bits are not kept for it.
 #[test]
-fn bitmaps_do_not_speak_of_members_that_were_away() {
+fn a_member_that_was_absent_is_copied_in_full_despite_bitmaps() {
     let mut bench = Bench::with(3, json!({ "region": 4096 }));
     bench.fill(1, true);
     bench.pull("d2");
@@ -245,7 +245,7 @@ fn bitmaps_do_not_speak_of_members_that_were_away() {
 /// A member fails a write that only a member that has left by then has carried out. It stays, as
 /// the last one; that is decided while the write is still under way elsewhere.
 #[test]
-fn a_write_is_not_acknowledged_when_only_a_member_that_has_gone_did_it() {
+fn a_write_done_only_by_a_removed_member_is_not_acknowledged() {
     let mut bench = Bench::of(3);
     bench.fill(1, false);
     let (_, edge) = bench.life.open("mirror/m", Access::WRITE).expect("open");
@@ -279,7 +279,7 @@ fn a_write_is_not_acknowledged_when_only_a_member_that_has_gone_did_it() {
 /// Its table is the mirror's too. If the mirror did not claim it, the disk would be partitioned
 /// like the mirror, and a geom on the mirror's partition could take the stale one (233699).
 #[test]
-fn a_member_that_a_verb_reads_while_it_is_tasted_is_taken_in_all_the_same() {
+fn a_member_that_a_verb_reads_during_its_taste_is_still_claimed() {
     let verbs = [
         ("activate", "m", json!({ "members": ["d1"] })),
         ("dump", "", json!({ "members": ["d1"] })),

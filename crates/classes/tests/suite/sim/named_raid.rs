@@ -245,7 +245,7 @@ impl Rig {
 /// Data was written, and its parity, on a disk that stays, was not. Other data of the lost disk in
 /// that row cannot be read before the parity is repaired, and is then unchanged.
 #[test]
-fn one_disk_goes_and_another_fails_the_parity() {
+fn other_data_survives_a_disk_loss_with_a_failed_parity_write() {
     // The parity is computed from the unchanged data; and from the old parity.
     for (count, bad) in [(3, "d2"), (5, "d4")] {
         let rig = Rig::of("Intel", "RAID5", count);
@@ -255,7 +255,7 @@ fn one_disk_goes_and_another_fails_the_parity() {
 }
 
 #[test]
-fn one_disk_goes_and_another_fails_the_data() {
+fn parity_is_consistent_after_a_disk_loss_with_a_failed_data_write() {
     for count in [3, 5] {
         let rig = Rig::of("Intel", "RAID5", count);
         assert_eq!(rig.both(Op::Write, 0..SECTOR, "d1", "d0"), 0, "the parity goes with it");
@@ -264,7 +264,7 @@ fn one_disk_goes_and_another_fails_the_data() {
 
 /// Some disks have zeroed their strips: together the strips are no valid row.
 #[test]
-fn one_disk_goes_and_another_fails_to_zero() {
+fn rows_are_valid_after_a_disk_loss_with_a_failed_zeroing() {
     for count in [3, 4] {
         let row = STRIP * (count as u64 - 1);
         let rig = Rig::of("Intel", "RAID5", count);
@@ -276,7 +276,7 @@ fn one_disk_goes_and_another_fails_to_zero() {
 /// the other is lost; no record can say so, for that of the first fails all writes by now. The row
 /// goes on with the remaining disks: nothing is put back, and it can be solved.
 #[test]
-fn r6_a_parity_that_is_out_is_not_waited_for() {
+fn r6_a_row_does_not_wait_for_a_lost_parity_disk() {
     let mut rig = Rig::of("DDF", "RAID6-LA", 4);
     rig.pull("d0");
     rig.life.pass(SECONDS);
@@ -293,7 +293,7 @@ fn r6_a_parity_that_is_out_is_not_waited_for() {
 /// S2 of `sweep`: the power goes when a member has everything, and its cache has not: no record
 /// says that it has.
 #[test]
-fn s2_what_was_filled_in_is_stable_before_a_record_says_so() {
+fn s2_rebuilt_data_is_stable_before_a_record_calls_it_complete() {
     let mut rig = Rig::of("Intel", "RAID5", 3);
     rig.pull("d1");
     for at in (0..rig.bytes).step_by(SECTOR as usize) {
@@ -324,7 +324,7 @@ fn s2_what_was_filled_in_is_stable_before_a_record_says_so() {
 /// A2 of `members`: a disk failed, and was cleared and made a spare. One that had been replaced
 /// before still calls it a member that has everything: it has nothing.
 #[test]
-fn a_spare_has_nothing_whatever_an_old_record_calls_it() {
+fn a_spare_is_not_a_member_although_an_old_record_calls_it_one() {
     for late in [false, true] {
         let mut rig = Rig::of("Intel", "RAID1", 2);
         rig.life.pass(SECONDS);
@@ -363,7 +363,7 @@ fn a_spare_has_nothing_whatever_an_old_record_calls_it() {
 /// J7 of `geom`: a disk fails the flush of its writes, just when the volume is to be marked clean,
 /// and the power goes when the next record is written, which says that the disk is out.
 #[test]
-fn j7_what_could_not_be_made_stable_is_not_called_clean() {
+fn j7_a_disk_that_failed_its_flush_is_not_recorded_as_clean() {
     for seed in 0..8 {
         let mut rig = Rig::seeded("Intel", "RAID1", 2, 10 * seed);
         rig.life.pass(SECONDS);
@@ -394,7 +394,7 @@ fn j7_what_could_not_be_made_stable_is_not_called_clean() {
 /// A disk was out for a moment, and is back before a record could say so: the array still knows the
 /// one that went, and takes the one that came when it has let go of that.
 #[test]
-fn a_disk_that_is_back_before_its_loss_is_on_record_is_taken_in() {
+fn a_disk_that_returns_before_its_loss_is_recorded_is_accepted() {
     for format in ["Intel", "DDF"] {
         let mut rig = Rig::of(format, "RAID5", 3);
         // The mark of the writes is to be taken away, and that hangs.
@@ -417,7 +417,7 @@ fn a_disk_that_is_back_before_its_loss_is_on_record_is_taken_in() {
 /// everything fails it, and may be removed because the other has been filled meanwhile: no disk
 /// that had everything took the DELETE. Of several ranges, and of one.
 #[test]
-fn a_delete_that_only_a_disk_took_which_was_being_filled_is_an_error() {
+fn a_delete_taken_only_by_a_disk_being_rebuilt_fails() {
     let mut ended = Vec::new();
     for format in ["Intel", "DDF"] {
         for ranges in [vec![0..SECTOR, 2 * SECTOR..3 * SECTOR], vec![0..SECTOR, SECTOR..SECTOR]] {

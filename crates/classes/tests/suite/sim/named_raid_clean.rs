@@ -61,7 +61,7 @@ fn both() -> [Rig; 2] {
 /// Parity is owed, and the volume is dirty: only this volume knows the debt. When it is paid, all
 /// parity is right: it is clean, and starts without force though it lacks a disk.
 #[test]
-fn j8_it_is_clean_when_its_debts_are_paid() {
+fn j8_a_volume_is_clean_when_its_owed_parity_is_written() {
     for mut rig in both() {
         rig.breaks_down("d1", "d2");
         rig.life.pass(3 * SECONDS);
@@ -88,7 +88,7 @@ fn j8_it_is_clean_when_its_debts_are_paid() {
 
 /// Within one life, too, the log is trusted when all debts are paid.
 #[test]
-fn j8_the_log_is_believed_when_debts_are_paid() {
+fn j8_the_log_is_trusted_when_owed_parity_is_written() {
     let mut rig = Rig::logged(3);
     rig.breaks_down("d1", "d2");
     let doubts = |rig: &Rig| {
@@ -108,7 +108,7 @@ fn j8_the_log_is_believed_when_debts_are_paid() {
 /// R4 of `stripes`: a disk that stays fails a write of data: parity matches the data that it still
 /// has, and nothing is owed.
 #[test]
-fn j8_it_is_clean_when_parity_went_with_the_data() {
+fn j8_a_volume_is_clean_when_parity_matches_the_old_data() {
     for mut rig in both() {
         rig.breaks_down("d1", "d0");
         // Its record cannot be written while it fails.
@@ -123,7 +123,7 @@ fn j8_it_is_clean_when_parity_went_with_the_data() {
 /// R8 of `stripes`: the data of the disk cannot be read either. Later, data of the other disk in
 /// that row may be solved for wrongly: the volume is dirty until it is whole.
 #[test]
-fn r8_a_row_that_nobody_knows_is_not_called_clean() {
+fn r8_a_volume_with_an_unknown_row_stays_dirty() {
     for mut rig in both() {
         let ended = rig.begin(Op::Write, 0, SECTOR, "d0");
         rig.spoil("d0");
@@ -147,7 +147,7 @@ fn r8_a_row_that_nobody_knows_is_not_called_clean() {
 /// J8: a disk that stays may have lost the data of a flush that it failed. A log does not know it
 /// either (310081): such a volume is forced, and then its content is the one that parity gives.
 #[test]
-fn j8_a_flush_that_failed_is_not_forgotten() {
+fn j8_a_volume_stays_dirty_after_a_failed_flush() {
     for mut rig in both() {
         rig.pull("d1");
         rig.life.write(rig.edge, 0, old(0)).expect("written");
@@ -177,7 +177,7 @@ fn j8_a_flush_that_failed_is_not_forgotten() {
 /// A3 of `members`: a forced volume reports nothing before it is written: the disk that it lacks
 /// may return unchanged. From then on parity determines that disk's content.
 #[test]
-fn a3_what_was_forced_is_clean_after_the_next_write() {
+fn a3_a_forced_volume_is_clean_after_its_next_write() {
     for mut rig in both() {
         rig.life.write(rig.edge, 0, vec![NEW; SECTOR as usize]).expect("written");
         rig.life.flush(rig.edge).expect("flushed");
@@ -212,7 +212,7 @@ fn a3_what_was_forced_is_clean_after_the_next_write() {
 /// J1 and J2 of `geom`: the records said dirty before the volume was started without a disk, and do
 /// not report that disk's absence. A user opens and closes it: they report it before any write.
 #[test]
-fn j2_who_was_missing_at_the_start_is_out_on_record_before_a_write() {
+fn j2_the_absence_of_a_disk_is_recorded_before_the_first_write() {
     let mut rig = Rig::of("Intel", "RAID5", 3);
     rig.life.write(rig.edge, 0, old(0)).expect("written");
     assert!(rig.is_dirty() && !rig.is_up_without("d0"));
@@ -237,7 +237,7 @@ fn j2_who_was_missing_at_the_start_is_out_on_record_before_a_write() {
 /// failed by hand, and the record of it hangs. The unit that covers the row stays in force,
 /// whichever writes wait for the next one: after a crash the disk is trusted, and lacks its part.
 #[test]
-fn l2_a_unit_stays_in_force_until_the_loss_is_on_record() {
+fn l2_a_unit_stays_in_force_until_the_loss_is_recorded() {
     for seed in 0..8 {
         let mut rig = Rig::logged_by(3, seed);
         // All of row 0: the part on d0 hangs, the others do not.

@@ -68,7 +68,7 @@ fn plugged(rig: &mut Rig, order: &[&str]) {
 /// The record of the first knows that it lacks something itself, and calls the second good: only
 /// its number says that it is not the last one.
 #[test]
-fn who_left_while_it_was_filled_does_not_speak_for_who_left_later() {
+fn a_disk_lost_during_its_rebuild_does_not_vouch_for_a_later_loss() {
     for format in FORMATS {
         for order in [["d1", "d3", "d0", "d2"], ["d3", "d1", "d2", "d0"], ["d0", "d1", "d2", "d3"]]
         {
@@ -102,7 +102,7 @@ fn who_left_while_it_was_filled_does_not_speak_for_who_left_later() {
 /// Two pairs, and each half of them was used without the other, one of them longer. Neither starts
 /// unasked; by force the half with the higher number is used, in any order of arrival.
 #[test]
-fn by_force_the_half_with_the_higher_number_is_believed() {
+fn a_forced_start_uses_the_half_with_the_higher_number() {
     const HALVES: [[&str; 2]; 2] = [["d0", "d2"], ["d1", "d3"]];
     for (format, longer) in FORMATS.into_iter().flat_map(|f| [(f, 0), (f, 1)]) {
         for order in [["d0", "d1", "d2", "d3"], ["d3", "d2", "d1", "d0"]] {
@@ -136,7 +136,7 @@ fn by_force_the_half_with_the_higher_number_is_believed() {
 /// array started without it; it arrives, and cannot be written. It is out, and the records that say
 /// so have a higher number than its own.
 #[test]
-fn who_goes_on_counts_beyond_a_disk_that_comes_later() {
+fn a_running_array_numbers_its_records_above_a_late_disk() {
     for format in FORMATS {
         let mut rig = Rig::of(format, "RAID1", 2);
         rig.life.pass(SECONDS);
@@ -161,7 +161,7 @@ fn who_goes_on_counts_beyond_a_disk_that_comes_later() {
 /// its number. Either it is filled; or it cannot be written, and then the members that continue
 /// without it have a higher number.
 #[test]
-fn who_was_left_out_and_is_ahead_by_number_is_not_believed() {
+fn a_dropped_disk_with_a_higher_number_is_not_trusted() {
     for (format, fails) in FORMATS.into_iter().flat_map(|f| [(f, false), (f, true)]) {
         let mut rig = Rig::of(format, "RAID1", 2);
         rig.life.pass(SECONDS);

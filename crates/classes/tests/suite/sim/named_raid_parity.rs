@@ -11,7 +11,7 @@ use super::named_raid_progress::{Array, STRIP, USED};
 /// not had its turn makes its parity anew: the disk that has the new data goes at once, and the
 /// data is there all the same.
 #[test]
-fn r2_what_is_written_before_the_resync_comes_there_is_known_by_its_parity() {
+fn r2_a_row_written_before_the_resync_reaches_it_has_valid_parity() {
     let sector = |value: u8| vec![value; SECTOR as usize];
     for what in [("Intel", "RAID5", 5), ("DDF", "RAID5", 5), ("DDF", "RAID6", 6)] {
         let mut array = Array::of(what);
@@ -45,7 +45,7 @@ fn r2_what_is_written_before_the_resync_comes_there_is_known_by_its_parity() {
 /// R5 of `stripes`: two disks are out, so all others are needed, and one of these fails a write. If
 /// that was one of the two parities, the other is put back: the data of the two disks is readable.
 #[test]
-fn r5_of_two_parities_one_that_could_not_be_written_takes_the_other_back() {
+fn r5_a_failed_write_of_one_parity_restores_the_other() {
     let mut failed = 0;
     for bad in ["d2", "d3", "d4"] {
         for strip in 0..15 {
@@ -71,7 +71,7 @@ fn r5_of_two_parities_one_that_could_not_be_written_takes_the_other_back() {
 /// No record says so before the row has ended. The data of a disk that is out is known by parity,
 /// and parity includes the first strip, which is not written yet. The power goes in that moment.
 #[test]
-fn l6_no_record_says_who_is_out_while_a_row_is_under_way() {
+fn l6_no_loss_is_recorded_while_a_row_is_in_flight() {
     for seed in 0..20 {
         let mut rig = Rig::logged_by(4, seed);
         rig.disks["d0"].lock().holds_below = MEMBER;
@@ -89,7 +89,7 @@ fn l6_no_record_says_who_is_out_while_a_row_is_under_way() {
 /// two, one strip after the other. The power goes when the parity allows for the first strip, which
 /// is not written yet: the second has its old content.
 #[test]
-fn e1_a_part_of_a_row_is_cut_anew_for_a_disk_that_goes_between_two_tries() {
+fn e1_a_retried_row_is_divided_again_after_the_loss_of_a_disk() {
     for seed in 0..20 {
         let mut rig = Rig::logged_by(3, seed);
         let written = 0..named_raid::STRIP + SECTOR;
@@ -112,7 +112,7 @@ fn e1_a_part_of_a_row_is_cut_anew_for_a_disk_that_goes_between_two_tries() {
 /// went. The logs are replayed. As soon as the volume is offered one of the disks is lost, and the
 /// power fails. The content of that disk is known by the parity that the replay made.
 #[test]
-fn y1_what_a_replay_made_is_stable_before_the_volume_is_offered() {
+fn y1_replayed_parity_is_stable_before_the_volume_is_offered() {
     for seed in 0..20 {
         let mut rig = Rig::logged_by(4, seed);
         rig.disks["d3"].lock().holds_below = MEMBER;

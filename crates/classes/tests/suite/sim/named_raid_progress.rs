@@ -108,7 +108,7 @@ fn is_honest(what: (&str, &str, usize), said: &[u64]) {
 }
 
 #[test]
-fn progress_of_a_rebuild_never_goes_back_and_ends_at_100() {
+fn progress_of_a_rebuild_never_decreases_and_ends_at_100() {
     for what in ARRAYS {
         let mut array = Array::of(what);
         array.slowly();
@@ -124,7 +124,7 @@ fn progress_of_a_rebuild_never_goes_back_and_ends_at_100() {
 
 /// After a crash.
 #[test]
-fn progress_of_a_resync_never_goes_back_and_ends_at_100() {
+fn progress_of_a_resync_never_decreases_and_ends_at_100() {
     for what in ARRAYS {
         let mut array = Array::of(what);
         array.write();

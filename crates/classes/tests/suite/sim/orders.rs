@@ -60,7 +60,7 @@ impl Scene {
 }
 
 #[test]
-fn a_rebuild_against_writes() {
+fn members_agree_after_a_rebuild_during_writes() {
     all_orders("rebuild", 2, 5_000, |orders| {
         let mut scene = mirror(&["d0"]);
         scene.explore(orders);
@@ -75,7 +75,7 @@ fn a_rebuild_against_writes() {
 }
 
 #[test]
-fn a_member_that_is_pulled_during_writes() {
+fn a_member_pulled_during_writes_agrees_after_its_return() {
     all_orders("pulled", 3, 1_500, |orders| {
         let mut scene = mirror(&["d0", "d1"]);
         scene.explore(orders);
@@ -89,7 +89,7 @@ fn a_member_that_is_pulled_during_writes() {
 }
 
 #[test]
-fn a_member_that_fails_a_write_of_two() {
+fn a_member_that_fails_one_of_two_writes_is_dropped() {
     all_orders("failed", 2, 500, |orders| {
         let mut scene = mirror(&["d0", "d1"]);
         scene.explore(orders);
@@ -105,7 +105,7 @@ fn a_member_that_fails_a_write_of_two() {
 }
 
 #[test]
-fn a_member_that_is_lost_during_its_rebuild() {
+fn a_member_lost_during_its_rebuild_agrees_after_its_return() {
     all_orders("lost", 2, 4_000, |orders| {
         let mut scene = mirror(&["d0"]);
         scene.explore(orders);

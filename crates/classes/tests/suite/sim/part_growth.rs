@@ -85,7 +85,7 @@ fn comes_back_after_each_cut(class: &str, scheme: &str, how: fn(&mut Life, &str)
 const CLASSES: [&str; 4] = ["stripe", "concat", "mirror", "raid"];
 
 #[test]
-fn a_label_is_found_again_whenever_the_power_goes_as_its_partition_grows() {
+fn a_label_is_found_after_a_power_cut_while_its_partition_grows() {
     for class in CLASSES {
         for scheme in ["gpt", "mbr"] {
             comes_back_after_each_cut(class, scheme, |life, on| {
@@ -97,7 +97,7 @@ fn a_label_is_found_again_whenever_the_power_goes_as_its_partition_grows() {
 
 /// Layers above do not see an uncommitted change: it may be undone.
 #[test]
-fn those_above_hear_of_more_room_when_it_is_committed() {
+fn layers_above_see_the_larger_size_after_the_commit() {
     for class in CLASSES {
         let (mut life, disks, parts) = made(class, "gpt");
         let size = |life: &Life| {

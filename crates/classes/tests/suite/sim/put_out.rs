@@ -54,7 +54,7 @@ fn stays_hidden(bench: &mut Bench, name: &str, why: &str, case: &str) {
 }
 
 #[test]
-fn a_member_that_was_put_out_is_hidden_though_it_grows_with_the_mirror() {
+fn a_dropped_member_that_grows_with_the_mirror_stays_hidden() {
     let failed = |bench: &mut Bench| {
         bench.disks["d0"].lock().once = Some((Op::Write, Errno::Io));
         let (user, edge) = bench.life.open("mirror/m", geom::Access::WRITE).expect("open");
@@ -88,7 +88,7 @@ fn a_member_that_was_put_out_is_hidden_though_it_grows_with_the_mirror() {
 
 /// It may be started again only after its disks have grown.
 #[test]
-fn the_members_of_a_mirror_that_was_stopped_keep_their_records_as_they_grow() {
+fn members_of_a_stopped_mirror_keep_their_records_when_they_grow() {
     let mut bench = with_a_table(2, json!({}));
     bench.life.verb("mirror", "stop", "m", json!({})).expect("stopped");
     for name in ["d0", "d1"] {
@@ -103,7 +103,7 @@ fn the_members_of_a_mirror_that_was_stopped_keep_their_records_as_they_grow() {
 
 /// It came back to a mirror that had grown meanwhile, and was too small.
 #[test]
-fn a_member_that_was_too_small_is_taken_in_when_it_has_grown() {
+fn a_member_that_was_too_small_is_accepted_after_it_has_grown() {
     let mut bench = with_a_table(2, json!({}));
     bench.pull("d0");
     grow(&mut bench, "d1");
@@ -122,7 +122,7 @@ fn a_member_that_was_too_small_is_taken_in_when_it_has_grown() {
 
 /// The stale member is not rebuilt unasked, and it grows.
 #[test]
-fn the_record_of_a_stale_member_follows_its_disk() {
+fn the_record_of_a_stale_member_moves_when_its_disk_grows() {
     let mut bench = with_a_table(2, json!({ "no_autosync": true }));
     bench.pull("d0");
     bench.fill(2, true);
@@ -144,7 +144,7 @@ fn the_record_of_a_stale_member_follows_its_disk() {
 /// It was too small besides, grows within a mirror that has users, and other records are written
 /// while it is taken in.
 #[test]
-fn the_record_of_a_stale_member_that_was_too_small_follows_its_disk() {
+fn the_record_of_a_stale_too_small_member_moves_when_its_disk_grows() {
     for late_us in (0..400).step_by(10) {
         let mut bench = with_a_table(2, json!({ "no_autosync": true }));
         bench.pull("d0");
@@ -171,7 +171,7 @@ fn the_record_of_a_stale_member_that_was_too_small_follows_its_disk() {
 /// It waits to be taken in, for a write is under way on another member, and that one goes: the
 /// records that say so are written first, and its own is still to be moved.
 #[test]
-fn the_record_of_a_stale_member_follows_its_disk_though_others_are_written_first() {
+fn the_record_of_a_stale_member_moves_after_other_record_writes() {
     let mut bench = with_a_table(3, json!({ "no_autosync": true }));
     bench.pull("d0");
     bench.fill(2, true);
@@ -220,7 +220,7 @@ fn a_member_that_grows_before_the_mirror_starts_without_it_stays_hidden() {
 /// Its record cannot be moved: no class takes the disk all the same, the command to move the record
 /// is printed, and the move is not retried for ever.
 #[test]
-fn a_disk_that_was_put_out_and_fails_the_move_of_its_record_stays_hidden() {
+fn a_dropped_disk_that_fails_the_move_of_its_record_stays_hidden() {
     let mut bench = with_a_table(2, json!({}));
     bench.disks["d0"].lock().once = Some((Op::Write, Errno::Io));
     bench.fill(2, true);
@@ -242,7 +242,7 @@ fn a_disk_that_was_put_out_and_fails_the_move_of_its_record_stays_hidden() {
 
 /// The disk grew, and fails the writes of its record at the new end.
 #[test]
-fn a_member_that_fails_the_move_of_its_record_is_put_out_and_stays_hidden() {
+fn a_member_that_fails_the_move_of_its_record_is_dropped_and_hidden() {
     for tries in [1, 2] {
         let mut bench = with_a_table(2, json!({}));
         bench.disks["d0"].lock().faults = vec![(Op::Write, 100, Errno::Io)];

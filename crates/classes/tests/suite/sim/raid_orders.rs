@@ -177,41 +177,41 @@ fn lost_during_its_rebuild(kind: Kind, orders: Orders) -> Orders {
 }
 
 #[test]
-fn rows_a_rebuild_against_writes() {
+fn raid5_members_agree_after_a_rebuild_during_writes() {
     all_orders("RAID5, rebuild", 2, 4_000, |orders| rebuild_against_writes(RAID5, orders));
 }
 
 #[test]
-fn rows_a_member_that_is_pulled_during_writes() {
+fn raid5_member_pulled_during_writes_agrees_after_its_return() {
     all_orders("RAID5, pulled", 2, 1_000, |orders| pulled_during_writes(RAID5, orders));
 }
 
 #[test]
-fn rows_a_member_that_fails_a_write() {
+fn raid5_member_that_fails_a_write_is_dropped() {
     all_orders("RAID5, failed", 2, 2_000, |orders| failed_write(RAID5, orders));
 }
 
 #[test]
-fn rows_a_member_that_is_lost_during_its_rebuild() {
+fn raid5_member_lost_during_its_rebuild_agrees_after_its_return() {
     all_orders("RAID5, lost", 2, 800, |orders| lost_during_its_rebuild(RAID5, orders));
 }
 
 #[test]
-fn pairs_a_rebuild_against_writes() {
+fn raid10_members_agree_after_a_rebuild_during_writes() {
     all_orders("RAID10, rebuild", 1, 40, |orders| rebuild_against_writes(RAID10, orders));
 }
 
 #[test]
-fn pairs_a_member_that_is_pulled_during_writes() {
+fn raid10_member_pulled_during_writes_agrees_after_its_return() {
     all_orders("RAID10, pulled", 1, 40, |orders| pulled_during_writes(RAID10, orders));
 }
 
 #[test]
-fn pairs_a_member_that_fails_a_write() {
+fn raid10_member_that_fails_a_write_is_dropped() {
     all_orders("RAID10, failed", 1, 40, |orders| failed_write(RAID10, orders));
 }
 
 #[test]
-fn pairs_a_member_that_is_lost_during_its_rebuild() {
+fn raid10_member_lost_during_its_rebuild_agrees_after_its_return() {
     all_orders("RAID10, lost", 1, 40, |orders| lost_during_its_rebuild(RAID10, orders));
 }

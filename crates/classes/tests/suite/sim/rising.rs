@@ -219,7 +219,7 @@ pub(super) fn left_behind(name: &str, was: u64) -> Value {
 }
 
 #[test]
-fn disks_of_an_array_that_grow_at_once_have_their_records_at_their_ends() {
+fn array_disks_that_grow_at_once_have_their_records_at_the_new_ends() {
     for (format, bytes) in [("Intel", 96 << 10), ("DDF", (32 << 20) + (96 << 10))] {
         let disks = ["d0", "d1", "d2"].map(|name| (name, Disk::new(bytes, 1)));
         let mut life = Life::new(1, 2);

@@ -74,7 +74,7 @@ const RISING: [u64; 6] = [42, 5056, 216423, 233699, 6034063, 6070403];
 const HARSH_STACKS: [u64; 7] = [35, 300460, 310081, 311255, 313555, 322325, 329599];
 
 #[test]
-fn stacks_in_harsh_times_that_failed_once() {
+fn stacks_with_harsh_faults_that_failed_once() {
     let mut tally = Tally::default();
     for seed in HARSH_STACKS {
         super::one(seed, &super::plan::Plan::harsh, &mut tally);
@@ -83,7 +83,7 @@ fn stacks_in_harsh_times_that_failed_once() {
 }
 
 #[test]
-fn mirrors_that_became_smaller_and_failed_once() {
+fn mirrors_that_shrank_that_failed_once() {
     let mut tally = Tally::default();
     for seed in SHRINKING {
         super::one(seed, &super::shrinking, &mut tally);
@@ -92,7 +92,7 @@ fn mirrors_that_became_smaller_and_failed_once() {
 }
 
 #[test]
-fn stacks_that_rose_and_failed_once() {
+fn stacks_whose_disks_grew_that_failed_once() {
     let mut tally = Tally::default();
     for seed in RISING {
         super::one(seed, &super::rising, &mut tally);

@@ -26,7 +26,7 @@ fn on_the_copy(bench: &Bench) -> u8 {
 }
 
 #[test]
-fn a_copy_that_was_refused_is_rebuilt_when_the_member_has_gone() {
+fn a_refused_copy_is_rebuilt_after_the_loss_of_the_member() {
     for (extra, before) in [
         (json!({}), true),
         (json!({}), false),
@@ -53,7 +53,7 @@ fn a_copy_that_was_refused_is_rebuilt_when_the_member_has_gone() {
 
 /// The copy has not been seen before.
 #[test]
-fn a_copy_that_comes_when_the_member_has_gone_is_rebuilt() {
+fn a_copy_that_arrives_after_the_loss_of_the_member_is_rebuilt() {
     let mut bench = with_a_copy(json!({}));
     bench.fill(2, true);
     bench.pull("d0");
@@ -74,7 +74,7 @@ fn a_copy_that_comes_when_the_member_has_gone_is_rebuilt() {
 
 /// The copy was seen while the mirror ran: from then on its record is the older one.
 #[test]
-fn a_copy_that_was_refused_once_is_told_from_the_member_at_the_next_start() {
+fn a_refused_copy_is_distinguished_from_the_member_at_the_next_start() {
     let orders: [&[&str]; 5] = [
         &["copy", "d0", "d1"],
         &["copy", "d1", "d0"],
@@ -109,7 +109,7 @@ fn a_copy_that_was_refused_once_is_told_from_the_member_at_the_next_start() {
 /// Which of two that look alike is the member a start cannot know; the other is the older one from
 /// then on, and it is said which was refused.
 #[test]
-fn of_two_that_look_alike_at_a_start_one_is_refused_and_is_rebuilt_before_it_is_used() {
+fn of_two_identical_disks_one_is_refused_and_rebuilt_before_use() {
     let mut bench = with_a_copy(json!({}));
     bench.reboot(&["d0", "copy", "d1"]);
     bench.up();
@@ -132,7 +132,7 @@ fn of_two_that_look_alike_at_a_start_one_is_refused_and_is_rebuilt_before_it_is_
 
 /// It is not asked for in vain: the same disk by another name is no copy.
 #[test]
-fn the_same_disk_by_another_name_takes_over_without_a_rebuild() {
+fn the_same_disk_under_another_name_is_used_without_a_rebuild() {
     let mut bench = Bench::of(2);
     bench.fill(1, true);
     let same = bench.disks["d0"].clone();
@@ -149,7 +149,7 @@ fn the_same_disk_by_another_name_takes_over_without_a_rebuild() {
 
 /// An array's record grows with each loss, so an earlier copy has the older record.
 #[test]
-fn a_copy_of_an_arrays_disk_is_filled_before_it_is_used() {
+fn a_copy_of_an_array_disk_is_rebuilt_before_use() {
     for before in [true, false] {
         let mut rig = Rig::of("DDF", "RAID1", 2);
         rig.life.pass(SECONDS);

@@ -9,7 +9,7 @@ use crate::api::Exit;
 
 /// GEOM's words for every class need no daemon; and a verb's own letter goes before a general one.
 #[test]
-fn words_of_every_class() {
+fn every_class_has_help_load_and_unload_commands() {
     let said = |line: &str| say(line.split(' ').map(OsString::from).collect());
     let help = said("toy help");
     assert_eq!(help.exit, Exit::Done, "{}", help.err);

@@ -216,7 +216,7 @@ fn held_of(bytes: &[u8], at: Place) -> Result<Held, String> {
 }
 
 #[test]
-fn two_who_win_the_same_number_are_found() {
+fn two_winners_of_one_compare_and_write_are_detected() {
     let at = Place { disk: 0, first: 0, count: 1 };
     let mut all = Counters::default();
     all.add(0, 0, 1);

@@ -67,7 +67,7 @@ const OLD_REGRESSIONS: &[u64] = &[12, 1004, 10128, 20273, 20366];
 const REGRESSIONS: &[u64] = &[176, 189, 197, 1109, 5190, 5596, 8209, 100_074];
 
 #[test]
-fn everything_holds_whatever_happens() {
+fn invariants_hold_under_random_faults() {
     let seeds = Seeds::of(SEEDS);
     let mut all = Marks::default();
     for (_, marks) in seeds.each(|seed| Sim::new(seed).run()) {
@@ -130,7 +130,7 @@ const MUST_HAPPEN: &[&str] = &[
 ];
 
 #[test]
-fn seeds_that_found_something() {
+fn regression_seeds_pass() {
     for seed in OLD_REGRESSIONS {
         Sim::of_old(*seed).run();
     }

@@ -338,7 +338,7 @@ fn stamp_of(piece: &[u8], disk: usize, n: usize) -> Result<u64, String> {
 }
 
 #[test]
-fn the_model_knows_old_from_new() {
+fn model_distinguishes_old_from_new_contents() {
     let at = Place { disk: 0, first: 1, count: 1 };
     let mut m = Model::new(&[4]);
     let write = |m: &mut Model, id, outcome| {

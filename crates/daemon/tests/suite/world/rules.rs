@@ -310,7 +310,7 @@ impl State {
 }
 
 #[test]
-fn the_rules_know_who_may_do_what() {
+fn reservation_rules_permit_only_the_entitled_initiators() {
     let state = State::default();
     let (state, ..) = state.after(0, 1, Act::Replace { new: 7, aptpl: true });
     let (state, ..) = state.after(1, 1, Act::Register { old: 0, new: 8, aptpl: true });

@@ -104,7 +104,7 @@ fn survives(seed: u64) -> u64 {
 }
 
 #[test]
-fn no_acknowledged_write_is_lost_whatever_the_connection_does() {
+fn acknowledged_writes_survive_all_connection_faults() {
     let seeds = Seeds::of(24);
     let faults: u64 = seeds.each(survives).into_iter().sum();
     assert!(faults > 0 || !seeds.are_enough());
@@ -132,7 +132,7 @@ fn exchanged(seed: u64) {
 }
 
 #[test]
-fn another_export_in_its_place_is_refused() {
+fn exchanged_export_is_refused_after_a_reconnect() {
     Seeds::of(12).each(exchanged);
 }
 

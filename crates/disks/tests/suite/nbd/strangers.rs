@@ -88,7 +88,7 @@ fn world(address: &str, more: Value) -> World {
 }
 
 #[test]
-fn nbdkit_memory_agrees_with_a_model() {
+fn nbdkit_memory_disk_matches_an_array_of_bytes() {
     let server = Server::start("nbdkit", &["-f", "-U", "SOCKET", "memory", "16M"]);
     let mut w = world(&server.address(), Value::Null);
     exercise(&mut w, "n0", 1, 300);
@@ -97,7 +97,7 @@ fn nbdkit_memory_agrees_with_a_model() {
 }
 
 #[test]
-fn nbdkit_tells_what_is_allocated() {
+fn map_reports_the_allocated_extents_of_nbdkit() {
     let server = Server::start("nbdkit", &["-f", "-U", "SOCKET", "memory", "16M"]);
     let mut w = world(&server.address(), Value::Null);
     let edge = w.open("n0");
@@ -111,7 +111,7 @@ fn nbdkit_tells_what_is_allocated() {
 }
 
 #[test]
-fn errors_of_the_server_are_the_request_s_alone() {
+fn server_error_fails_only_its_request() {
     let words = "-f -U SOCKET --filter=error memory 16M error-pread=ENOSPC error-pread-rate=1";
     let words: Vec<&str> = words.split(' ').collect();
     let server = Server::start("nbdkit", &words);
@@ -131,7 +131,7 @@ fn a_read_only_export_refuses_writers() {
 }
 
 #[test]
-fn an_old_server_is_used_with_what_it_has() {
+fn server_without_fixed_newstyle_is_usable() {
     let words = ["-f", "-U", "SOCKET", "--mask-handshake=0", "--no-sr", "memory", "16M"];
     let server = Server::start("nbdkit", &words);
     let mut w = world(&server.address(), Value::Null);
@@ -139,7 +139,7 @@ fn an_old_server_is_used_with_what_it_has() {
 }
 
 #[test]
-fn what_is_missing_is_said_with_the_server_and_the_export() {
+fn refusals_report_the_server_and_the_export() {
     let mut server =
         Server::start("nbdkit", &["-f", "-U", "SOCKET", "-e", "here", "memory", "16M"]);
     let mut w = World::new(PortChoice::Auto);
@@ -160,7 +160,7 @@ fn what_is_missing_is_said_with_the_server_and_the_export() {
 }
 
 #[test]
-fn a_killed_server_that_comes_back_costs_no_request() {
+fn restarted_server_fails_no_request() {
     let words = ["-f", "-U", "SOCKET", "file", "FOLDER/disk"];
     let program = proc::tool("nbdkit").unwrap();
     let mut server = Server::at(program, &words, |folder| {
@@ -207,7 +207,7 @@ fn qemu_nbd_serves_qcow2_and_restarts_in_order() {
 }
 
 #[test]
-fn nbd_server_of_the_nbd_project() {
+fn server_of_the_nbd_project_is_usable() {
     const LIST: &str = include_str!("../../../../../ci/packages/nbd.txt");
     let root = rig::packages::ensure_unpacked("nbd", LIST).unwrap();
     let words = ["-d", "-C", "FOLDER/config"];
@@ -232,7 +232,7 @@ fn nbd_server_of_the_nbd_project() {
 }
 
 #[test]
-fn tls_with_certificates_on_both_sides() {
+fn tls_works_with_certificates_on_both_sides() {
     rig::packages::ensure_host().unwrap();
     let papers = Papers::new("disks-nbd-tls").unwrap();
     papers.authority("ca").unwrap();
@@ -263,7 +263,7 @@ fn tls_with_certificates_on_both_sides() {
 }
 
 #[test]
-fn a_grown_export_is_seen_by_resize() {
+fn resize_detects_a_grown_export() {
     let words = ["-f", "-U", "SOCKET", "file", "FOLDER/disk"];
     rig::packages::ensure_host().unwrap();
     let program = proc::tool("nbdkit").unwrap();
@@ -285,7 +285,7 @@ fn a_grown_export_is_seen_by_resize() {
 }
 
 #[test]
-fn a_server_that_stays_away_loses_the_disk() {
+fn disk_is_lost_after_its_server_is_down_past_the_deadline() {
     let mut server = Server::start("nbdkit", &["-f", "-U", "SOCKET", "memory", "16M"]);
     let mut w = world(&server.address(), json!({ "deadline_s": 1 }));
     let edge = w.open("n0");
@@ -323,7 +323,7 @@ fn removed(w: &mut World) {
 }
 
 #[test]
-fn a_command_is_a_disk_and_is_started_again() {
+fn command_server_is_restarted_after_a_crash() {
     let scratch = Scratch::new("disks-nbd-command").unwrap();
     let image = scratch.path().join("disk");
     std::fs::File::create(&image).unwrap().set_len(16 * MIB).unwrap();
@@ -345,7 +345,7 @@ fn a_command_is_a_disk_and_is_started_again() {
 }
 
 #[test]
-fn a_flush_fails_once_after_the_server_s_death() {
+fn flush_fails_once_after_the_server_was_killed() {
     let mut w = commanded(&["nbdkit", "memory", "16M"]);
     let edge = w.open("n0");
     w.write(edge, 0, &[7; 512]).unwrap();
@@ -358,7 +358,7 @@ fn a_flush_fails_once_after_the_server_s_death() {
 }
 
 #[test]
-fn a_server_ends_with_its_disk() {
+fn command_server_ends_with_its_disk() {
     let scratch = Scratch::new("disks-nbd-command").unwrap();
     let image = scratch.path().join("disk");
     std::fs::File::create(&image).unwrap().set_len(16 * MIB).unwrap();
@@ -370,7 +370,7 @@ fn a_server_ends_with_its_disk() {
 }
 
 #[test]
-fn a_command_that_fails_is_said_with_its_own_words() {
+fn failed_command_is_reported_with_its_output() {
     rig::packages::ensure_host().unwrap();
     let mut w = World::new(PortChoice::Auto);
     let mut refused = |params: Value| w.disk("nbd", "n0", params).err().unwrap().what;

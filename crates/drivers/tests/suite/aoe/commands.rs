@@ -30,7 +30,7 @@ const GOOD: (u8, u8) = (status::READY, 0);
 const FAILED: u8 = status::READY | status::ERROR;
 
 #[test]
-fn who_asks_is_told_by_whoever_is_there() {
+fn config_query_is_answered_by_the_present_slot() {
     for (mtu, sectors) in [(1500, 2), (9000, 17)] {
         let (stage, link) = stage(mtu);
         let came = stage.ask(&link, &[who(1)]);
@@ -45,7 +45,7 @@ fn who_asks_is_told_by_whoever_is_there() {
 }
 
 #[test]
-fn what_is_written_reads_the_same_by_28_and_by_48_bits() {
+fn written_data_is_read_back_by_28_and_48_bit_commands() {
     let (stage, link) = stage(9000);
     let data: Vec<u8> = (0..17 * 512u32).map(|i| (i / 100) as u8).collect();
     let write = Ata { write: true, ..long(op::WRITE_EXT, 10, 17) };
@@ -69,7 +69,7 @@ fn what_is_written_reads_the_same_by_28_and_by_48_bits() {
 }
 
 #[test]
-fn a_device_says_what_it_is() {
+fn identify_reports_size_flush_and_trim() {
     let (stage, link) = stage(1500);
     let came = stage.ask(&link, &[ata(1, 1, long(op::IDENTIFY, 0, 1), &[])]);
     let said = Identify::decode(&heard(&came[0]).2).unwrap();
@@ -84,7 +84,7 @@ fn a_device_says_what_it_is() {
 }
 
 #[test]
-fn trims_let_every_range_go_or_none() {
+fn trim_frees_all_ranges_or_none() {
     let (stage, link) = stage(9000);
     let write = Ata { write: true, ..long(op::WRITE_EXT, 0, 16) };
     stage.ask(&link, &[ata(1, 1, write, &[7; 16 * 512])]);
@@ -112,7 +112,7 @@ fn trims_let_every_range_go_or_none() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_name() {
+fn invalid_commands_are_refused_with_the_reason() {
     let (stage, link) = stage(1500);
     let write = |lba, n| Ata { write: true, ..long(op::WRITE_EXT, lba, n) };
     for (what, data, status) in [
@@ -155,7 +155,7 @@ fn what_cannot_be_is_refused_by_name() {
 }
 
 #[test]
-fn frames_of_others_and_from_nobody_are_not_heard() {
+fn frames_with_bad_sources_or_other_addresses_are_ignored() {
     let (stage, link) = stage(1500);
     let good = header(1, SLOT, command::CONFIG, 1);
     for bad in [
@@ -175,7 +175,7 @@ fn frames_of_others_and_from_nobody_are_not_heard() {
 }
 
 #[test]
-fn exposing_15_a_write_that_comes_twice_is_written_once() {
+fn exposing_15_duplicate_write_is_applied_once() {
     let (stage, link) = stage(1500);
     let write = |tag, byte| {
         let what = Ata { write: true, ..long(op::WRITE_EXT, 5, 1) };
@@ -200,7 +200,7 @@ fn exposing_15_a_write_that_comes_twice_is_written_once() {
 }
 
 #[test]
-fn more_than_the_buffers_hold_is_dropped() {
+fn requests_beyond_the_buffer_count_are_dropped() {
     let (stage, link) = stage(1500);
     let reads: Vec<Vec<u8>> =
         (0..40).map(|tag| ata(1, tag, long(op::READ_EXT, 0, 1), &[])).collect();

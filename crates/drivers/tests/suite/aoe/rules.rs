@@ -100,7 +100,7 @@ fn config_strings_are_set_tested_and_outlive_the_daemon() {
 }
 
 #[test]
-fn of_two_that_set_at_once_one_gets_it() {
+fn one_of_two_concurrent_string_sets_succeeds() {
     let stage = stage();
     let (a, b) = (stage.plug(0, 1), stage.plug(0, 2));
     stage.vault.hold(true);
@@ -125,7 +125,7 @@ fn listed(frames: &[Vec<u8>]) -> (u8, Vec<Mac>) {
 }
 
 #[test]
-fn mask_lists_are_edited_as_a_whole_and_hold() {
+fn mask_list_edits_are_atomic_and_enforced() {
     let stage = Stage::new(1, &[calm()], 9000, params());
     let (one, two) = (stage.plug(0, 1), stage.plug(0, 2));
     let (me, other) = (mac(0, 1), mac(0, 9));
@@ -151,7 +151,7 @@ fn mask_lists_are_edited_as_a_whole_and_hold() {
 }
 
 #[test]
-fn a_reservation_keeps_others_from_everything_but_asking() {
+fn reservation_allows_others_only_queries() {
     let stage = stage();
     let (one, two) = (stage.plug(0, 1), stage.plug(0, 2));
     let reserve = |station, how, list: &[Mac]| {
@@ -201,7 +201,7 @@ fn a_reservation_keeps_others_from_everything_but_asking() {
 }
 
 #[test]
-fn a_device_that_comes_up_says_so_to_those_that_may_know() {
+fn new_slot_is_announced_to_initiators_with_access() {
     let params = json!({ "shelf": SHELF, "announce": true });
     let stage = Stage::new(1, &[calm()], 1500, params);
     let (one, two) = (stage.plug(0, 1), stage.plug(0, 2));
@@ -284,7 +284,7 @@ fn a_slot_whose_disk_is_exchanged_is_announced_before_it_serves() {
 }
 
 #[test]
-fn an_interface_that_goes_down_comes_back_with_its_new_mtu() {
+fn interface_returns_from_down_with_its_new_mtu() {
     let stage = stage();
     let link = stage.plug(0, 1);
     assert_eq!(stage.ask(&link, &[who(1)]).len(), 1);
@@ -300,7 +300,7 @@ fn an_interface_that_goes_down_comes_back_with_its_new_mtu() {
 }
 
 #[test]
-fn two_targets_are_not_one_shelf_on_one_segment() {
+fn second_target_with_the_same_shelf_on_a_segment_is_refused() {
     let stage = stage();
     let spec = |name: &str, shelf: u16| drivers::TargetSpec {
         name: name.into(),

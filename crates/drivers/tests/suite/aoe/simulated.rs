@@ -236,7 +236,7 @@ fn play(seed: u64) -> Played {
 }
 
 #[test]
-fn exposing_16_whatever_the_wires_and_the_power_do_the_data_is_right() {
+fn exposing_16_answered_writes_survive_bad_links_and_power_cuts() {
     let played = Seeds::of(40).each(play);
     assert!(played.iter().any(|p| p.resent > 10), "nothing was ever lost");
     assert!(played.iter().any(|p| p.cuts > 0), "the power never went");

@@ -52,7 +52,7 @@ fn ccb(flags: Flags, length: u32, timeout_ms: u32, retries: u8) -> Ccb {
 }
 
 #[test]
-fn a_command_that_is_late_before_its_turn_is_never_done() {
+fn command_that_times_out_before_its_turn_is_never_executed() {
     let mut scene = Scene::new(1);
     let bus = scene.cam.bus("loop0").unwrap();
     let (unit, ..) = bus.devices().into_iter().next().unwrap();

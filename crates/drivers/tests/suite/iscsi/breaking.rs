@@ -339,7 +339,7 @@ fn ahs(c: &mut Client, segment: &[u8]) {
 }
 
 #[test]
-fn whoever_breaks_a_rule_is_answered_and_nobody_else_notices() {
+fn protocol_violations_are_answered_without_effect_on_others() {
     let params = serde_json::json!({ "initial_r2t": false });
     let spec = drivers::TargetSpec { params, ..Default::default() };
     let server = Server::start(Shape { spec, ..Shape::default() });
@@ -379,7 +379,7 @@ fn whoever_breaks_a_rule_is_answered_and_nobody_else_notices() {
 }
 
 #[test]
-fn pdus_cut_anywhere() {
+fn connections_cut_inside_a_pdu_affect_no_other_session() {
     let server = Server::start(Shape::default());
     let mut witness = Witness::new(&server);
     for at in 0..=52 + 512 + 4 {
@@ -400,7 +400,7 @@ fn pdus_cut_anywhere() {
 }
 
 #[test]
-fn floods_of_garbage() {
+fn floods_of_garbage_affect_no_other_session() {
     let server = Server::start(Shape::default());
     let mut witness = Witness::new(&server);
     let mut random = reactor::SeededRandom::new(20);

@@ -112,7 +112,7 @@ fn play(shape: Shape) -> u64 {
 }
 
 #[test]
-fn nobody_is_woken_by_a_timer() {
+fn waiting_tasks_are_woken_by_events_not_timers() {
     for writes in [false, true] {
         for (sessions, count, sectors) in [(1, 32, 128), (1, 32, 256), (1, 8, 280), (4, 16, 128)] {
             let shape = Shape { sessions, count, sectors, writes };

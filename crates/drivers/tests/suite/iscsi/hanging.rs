@@ -41,7 +41,7 @@ fn until(what: &str, most: Duration, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_reset_of_a_hanging_unit_is_answered_when_it_is_true_and_keeps_nobody_waiting() {
+fn reset_of_a_hanging_unit_waits_for_its_commands_and_blocks_no_other() {
     let server = Server::start(Shape::default());
     let mut c = Client::login(server.portal, &How::default());
     c.ready(0);
@@ -75,7 +75,7 @@ fn a_reset_of_a_hanging_unit_is_answered_when_it_is_true_and_keeps_nobody_waitin
 }
 
 #[test]
-fn who_replaces_a_session_that_hangs_is_told_to_try_again() {
+fn login_that_replaces_a_hanging_session_gets_service_unavailable() {
     let server = Server::start(Shape { cores: 2, ..Shape::default() });
     let mut other = Client::login(server.portal, &How::default().isid(7));
     other.ready(STUCK);
@@ -99,7 +99,7 @@ fn who_replaces_a_session_that_hangs_is_told_to_try_again() {
 }
 
 #[test]
-fn logout_waits_for_nothing_but_what_the_disk_holds() {
+fn closed_session_waits_only_for_its_commands_at_the_disk() {
     let server = Server::start(Shape::default());
     let mut c = Client::login(server.portal, &How::default());
     c.ready(STUCK);
@@ -130,7 +130,7 @@ fn start_with_data(c: &mut Client, bytes: u32, now: usize) -> u32 {
 }
 
 #[test]
-fn without_buffers_writes_wait_in_line_or_are_told_so_and_nothing_stands_for_ever() {
+fn writes_without_buffers_end_with_busy_or_task_set_full() {
     // 768 KiB may hold write data, 128 KiB of them commands that wait for the rest.
     let spec = drivers::TargetSpec {
         params: serde_json::json!({ "nop_interval": 0 }),
@@ -187,7 +187,7 @@ fn without_buffers_writes_wait_in_line_or_are_told_so_and_nothing_stands_for_eve
 }
 
 #[test]
-fn a_core_takes_no_more_connections_than_it_may() {
+fn connections_beyond_the_limit_of_a_core_are_refused() {
     let server = Server::start(Shape { connections: Some(3), ..Shape::default() });
     let mut c = Client::login(server.portal, &How::default());
     c.ready(0);

@@ -42,7 +42,7 @@ fn many_connections() {
 }
 
 #[test]
-fn half_open_connections_make_room_for_others() {
+fn oldest_half_open_connections_are_closed_for_new_logins() {
     let server = Server::start(Shape::default());
     let count = drivers::iscsi::LOGINS_MAX + 200;
     let mut silent: Vec<_> = (0..count).map(|_| connect(server.portal)).collect();
@@ -91,7 +91,7 @@ fn logins_that_trickle_are_timed_out() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_is_closed_and_hurts_nobody() {
+fn peer_that_does_not_read_is_closed_without_delaying_others() {
     let server = Server::start(Shape { pool_bytes: 16 << 20, ..Shape::default() });
     let mut witness = Client::login(server.portal, &How::default());
     witness.ready(0);
@@ -132,7 +132,7 @@ fn a_peer_that_does_not_read_is_closed_and_hurts_nobody() {
 }
 
 #[test]
-fn peers_that_owe_write_data_are_dropped_and_hurt_nobody() {
+fn peers_that_withhold_write_data_are_closed_without_delaying_others() {
     let server = Server::start(Shape { pool_bytes: 16 << 20, ..Shape::default() });
     let mut witness = Client::login(server.portal, &How::default());
     witness.ready(0);
@@ -182,7 +182,7 @@ fn peers_that_owe_write_data_are_dropped_and_hurt_nobody() {
 }
 
 #[test]
-fn writes_wait_for_buffers_and_all_come_through() {
+fn writes_that_wait_for_buffers_all_complete() {
     let server = Server::start(Shape { pool_bytes: 2 << 20, ..Shape::default() });
     let portal = server.portal;
     let writers: Vec<_> = (0..6u8)
@@ -233,7 +233,7 @@ fn a_silent_initiator_is_pinged_and_a_dead_one_closed() {
 }
 
 #[test]
-fn sessions_end_from_our_side() {
+fn kick_cold_reset_and_target_removal_end_sessions() {
     let server = Server::start(Shape::default());
     let mut kicked = Client::login(server.portal, &How::default());
     kicked.ready(0);
@@ -266,7 +266,7 @@ fn serves_with_few_descriptors() {
 }
 
 #[test]
-fn without_descriptors_sessions_go_on_and_newcomers_wait() {
+fn sessions_continue_and_logins_wait_without_descriptors() {
     let isid = std::cell::Cell::new(0);
     strain::runs_out("iscsi::limits::serves_with_few_descriptors", |at| {
         isid.set(isid.get() + 1);

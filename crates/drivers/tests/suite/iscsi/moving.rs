@@ -20,7 +20,7 @@ fn bytes(len: usize, seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn every_agreement_moves_the_same_bytes() {
+fn data_is_correct_under_every_negotiated_combination() {
     for (initial_r2t, immediate) in [(false, false), (false, true), (true, false), (true, true)] {
         let server = server(initial_r2t, immediate);
         for (i, (header, data)) in
@@ -49,7 +49,7 @@ fn every_agreement_moves_the_same_bytes() {
 }
 
 #[test]
-fn bytes_that_come_one_by_one() {
+fn data_is_correct_in_one_byte_segments() {
     let server = server(false, true);
     for digests in [false, true] {
         let mut how = How { segment: 1, ..How::default() }.digests(digests, digests);
@@ -65,7 +65,7 @@ fn bytes_that_come_one_by_one() {
 }
 
 #[test]
-fn residuals_say_what_did_not_fit() {
+fn residuals_report_underflow_and_overflow() {
     let server = Server::start(Shape::default());
     let mut c = Client::login(server.portal, &How::default());
     c.ready(0);

@@ -282,6 +282,6 @@ fn play(seed: u64) -> u64 {
 }
 
 #[test]
-fn mutants_do_no_harm() {
+fn mutated_connections_do_not_stop_the_driver() {
     Seeds::of(SEEDS).each(play);
 }

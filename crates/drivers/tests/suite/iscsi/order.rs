@@ -102,7 +102,7 @@ fn commands_that_wait_for_data_are_aborted() {
 }
 
 #[test]
-fn a_command_that_has_not_come_yet_can_be_aborted() {
+fn command_that_has_not_arrived_can_be_aborted() {
     let server = Server::start(Shape::default());
     let mut c = Client::login(server.portal, &How::default());
     c.ready(0);
@@ -119,7 +119,7 @@ fn a_command_that_has_not_come_yet_can_be_aborted() {
 }
 
 #[test]
-fn a_storm_of_resets() {
+fn unit_is_served_after_thousands_of_resets() {
     let server = Server::start(Shape::default());
     let mut c = Client::login(server.portal, &How::default());
     c.ready(0);
@@ -131,7 +131,7 @@ fn a_storm_of_resets() {
 }
 
 #[test]
-fn a_newer_login_takes_the_place_of_the_older_one() {
+fn newer_login_replaces_the_older_session() {
     let server = Server::start(Shape { cores: 2, ..Shape::default() });
     let mut other = Client::login(server.portal, &How::default().isid(7));
     other.ready(0);
@@ -153,7 +153,7 @@ fn a_newer_login_takes_the_place_of_the_older_one() {
 }
 
 #[test]
-fn logins_that_race_for_one_session() {
+fn racing_logins_leave_one_session() {
     let server = Server::start(Shape { cores: 2, ..Shape::default() });
     let portal = server.portal;
     let racers: Vec<_> = (0..8)
@@ -177,7 +177,7 @@ fn logins_that_race_for_one_session() {
 }
 
 #[test]
-fn logout_ends_what_is_under_way() {
+fn logout_completes_ready_reads_and_ends_open_writes() {
     let server = Server::start(Shape::default());
     let mut c = Client::login(server.portal, &How::default());
     c.ready(0);
@@ -209,7 +209,7 @@ fn logout_ends_what_is_under_way() {
 }
 
 #[test]
-fn text_in_the_full_feature_phase() {
+fn text_requests_are_answered_in_the_full_feature_phase() {
     let server = Server::start(Shape::default());
     let mut c = Client::login(server.portal, &How::default());
     c.ready(0);
@@ -236,7 +236,7 @@ fn text_in_the_full_feature_phase() {
 }
 
 #[test]
-fn a_discovery_session_that_lists_many_targets() {
+fn discovery_lists_many_targets_in_pieces() {
     let server = Server::start(Shape::default());
     for i in 0..100 {
         let name = format!("iqn.2026-11.test.ashlar:many-targets-with-long-names-{i:04}");
@@ -275,7 +275,7 @@ fn a_discovery_session_that_lists_many_targets() {
 }
 
 #[test]
-fn a_flood_of_immediate_commands() {
+fn immediate_commands_are_served_until_task_set_full() {
     let server = Server::start(Shape::default());
     let mut c = Client::login(server.portal, &How::default());
     c.ready(0);

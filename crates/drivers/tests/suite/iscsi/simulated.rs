@@ -455,7 +455,7 @@ fn play(seed: u64) -> (u64, u32) {
 }
 
 #[test]
-fn whatever_the_links_do_the_data_is_right() {
+fn data_is_correct_over_links_that_cut_and_break() {
     let played = Seeds::of(30).each(play);
     let logins: u32 = played.iter().map(|(_, logins)| logins).sum();
     let sessions = played.len() as u64 * CLIENTS;

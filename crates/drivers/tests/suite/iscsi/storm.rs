@@ -19,7 +19,7 @@ const MORE: usize = 300;
 /// More initiators connect in one moment than may log in at once. The excess ones wait, and no
 /// initiator that logs in as quickly as it can is rejected.
 #[test]
-fn a_storm_of_logins_loses_nobody() {
+fn excess_concurrent_logins_wait_and_are_not_rejected() {
     let world = World::new(41);
     let mut random = SeededRandom::new(41);
     let at: SocketAddr = "10.0.0.1:3260".parse().unwrap();

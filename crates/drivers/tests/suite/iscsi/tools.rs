@@ -45,7 +45,7 @@ fn same(file: &Path, bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn discovery_inquiry_and_size() {
+fn libiscsi_reads_targets_inquiry_and_size() {
     rig::packages::ensure_host().unwrap();
     let server = Server::start(Shape::default());
     let listing = peer::iscsi_ls(server.portal).unwrap();
@@ -60,20 +60,20 @@ fn discovery_inquiry_and_size() {
 }
 
 #[test]
-fn an_image_goes_there_and_comes_back() {
+fn image_is_written_and_read_back() {
     let server = Server::start(Shape::default());
     round_trip(&server, &server.url(0), 1);
 }
 
 #[test]
-fn an_image_goes_there_and_comes_back_without_io_uring() {
+fn image_is_written_and_read_back_without_io_uring() {
     let port = reactor::PortChoice::Poll;
     let server = Server::start(Shape { port, ..Shape::default() });
     round_trip(&server, &server.url(0), 2);
 }
 
 #[test]
-fn small_bursts_and_data_asked_for_piece_by_piece() {
+fn image_is_written_and_read_back_in_small_bursts() {
     let params = json!({
         "max_burst_length": 8192, "first_burst_length": 512, "immediate_data": false,
         "max_recv_data_segment_length": 8192, "max_outstanding_r2t": 2,
@@ -99,7 +99,7 @@ fn digests_are_used_when_required() {
 }
 
 #[test]
-fn chap_one_way_and_both_ways() {
+fn chap_authenticates_one_way_and_mutually() {
     rig::packages::ensure_host().unwrap();
     let spec = || TargetSpec {
         chap: account("alice", "secret of alice"),
@@ -130,7 +130,7 @@ fn chap_one_way_and_both_ways() {
 }
 
 #[test]
-fn nobody_sees_what_no_group_grants() {
+fn target_is_hidden_without_an_access_group() {
     rig::packages::ensure_host().unwrap();
     let server = Server::start(Shape::default());
     server.allow(&["iqn.2026-11.test.ashlar:somebody"]);

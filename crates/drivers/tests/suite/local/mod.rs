@@ -308,7 +308,7 @@ fn play(seed: u64) -> (u64, [u32; 3]) {
 }
 
 #[test]
-fn whatever_happens_the_bytes_are_right() {
+fn data_is_correct_over_failures_and_interruptions() {
     let played = Seeds::of(30).each(play);
     let mut all = [0; 3];
     for (_, counts) in &played {

@@ -43,7 +43,7 @@ impl House {
 }
 
 #[test]
-fn info_before_go_and_options_in_any_order() {
+fn options_are_accepted_in_any_order_before_go() {
     // CVE-2019-14851: INFO and then GO opened the export twice and crashed.
     let mut house = House::new(serde_json::Value::Null);
     let mut c = Client::dial(house.server.portal);
@@ -62,7 +62,7 @@ fn info_before_go_and_options_in_any_order() {
 }
 
 #[test]
-fn lengths_of_options_that_lie() {
+fn options_with_wrong_lengths_affect_no_other_client() {
     // CVE-2022-26495 and 26496: name lengths of 4 GiB and names longer than the stack;
     // CVE-2020-10761: an error text longer than a reply may be.
     let mut house = House::new(serde_json::Value::Null);
@@ -109,7 +109,7 @@ fn lengths_of_options_that_lie() {
 }
 
 #[test]
-fn connections_cut_at_each_byte() {
+fn connections_cut_at_each_byte_affect_no_other_client() {
     // CVE-2017-7539: a client that goes in the middle of the handshake took the server along.
     let mut house = House::new(serde_json::Value::Null);
     let go = dial::option(option::GO, &dial::info("memory", &[]));
@@ -140,7 +140,7 @@ fn connections_cut_at_each_byte() {
 }
 
 #[test]
-fn half_open_clients_make_room_for_others() {
+fn half_open_clients_do_not_keep_others_out() {
     // CVE-2024-7409: clients that stay in the handshake blocked all others or took the server down.
     let mut house = House::new(serde_json::json!({ "handshake_timeout": 2 }));
     let silent: Vec<_> =
@@ -152,7 +152,7 @@ fn half_open_clients_make_room_for_others() {
 }
 
 #[test]
-fn requests_of_every_kind_flag_and_length() {
+fn requests_of_every_kind_flag_and_length_are_answered() {
     let mut house = House::new(serde_json::Value::Null);
     for form in [Form::Simple, Form::Structured, Form::Extended] {
         let mut c = Client::enter(house.server.portal, form, "null");

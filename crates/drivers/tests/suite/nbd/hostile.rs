@@ -63,7 +63,7 @@ fn a_bad_magic_and_an_endless_payload_end_transmission() {
 }
 
 #[test]
-fn a_peer_that_never_reads_holds_little() {
+fn peer_that_never_reads_does_not_delay_others() {
     let server = Server::start(Shape { cores: 1, pool_bytes: 16 << 20, ..Shape::default() });
     let mut deaf = Client::enter(server.portal, Form::Simple, "null");
     deaf.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -87,7 +87,7 @@ fn a_peer_that_never_reads_holds_little() {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_refused_and_places_come_back() {
+fn connections_beyond_the_limit_are_refused_until_others_close() {
     let server = Server::start(Shape { params: json!({"connections_max": 2}), ..Shape::default() });
     let first = Client::enter(server.portal, Form::Simple, "memory");
     let second = Client::enter(server.portal, Form::Simple, "null");
@@ -104,7 +104,7 @@ fn connections_beyond_the_limit_are_refused_and_places_come_back() {
 }
 
 #[test]
-fn a_storm_of_connections_passes() {
+fn client_is_served_among_hundreds_of_connections() {
     let server = Server::start(Shape::default());
     let storm: Vec<TcpStream> = (0..300)
         .map(|i| {
@@ -124,7 +124,7 @@ fn a_storm_of_connections_passes() {
 }
 
 #[test]
-fn payloads_that_do_not_come_hurt_nobody_for_long() {
+fn connections_with_missing_payloads_are_closed() {
     // Memory for one piece of a large WRITE and a little more.
     let server = Server::start(Shape { cores: 1, pool_bytes: 2 << 20, ..Shape::default() });
     let mut witness = Client::enter(server.portal, Form::Simple, "memory");
@@ -162,7 +162,7 @@ fn serves_with_few_descriptors() {
 }
 
 #[test]
-fn without_descriptors_sessions_go_on_and_newcomers_wait() {
+fn sessions_continue_and_clients_wait_without_descriptors() {
     strain::runs_out("nbd::hostile::serves_with_few_descriptors", |at| {
         let mut c = Client::enter(at, Form::Simple, "memory");
         move || assert_eq!(c.ask(kind::READ, 0, 0, 4096, &[]).error, None)

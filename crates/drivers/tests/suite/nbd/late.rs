@@ -73,7 +73,7 @@ fn play(said: Said) -> (bool, u64) {
 }
 
 #[test]
-fn what_has_begun_ends_or_the_connection_does() {
+fn started_request_is_answered_or_closed_at_its_deadline() {
     // (what, announced, at once, a second): answered, or gone after about so many seconds.
     let len = 64 * 1024;
     let (answered, took) = play(Said { first: request(len), each: 4096, all: len as usize });

@@ -13,7 +13,7 @@ fn data(len: usize, seed: u8) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read_in_every_form() {
+fn written_data_is_read_back_in_every_header_form() {
     let server = Server::start(Shape::default());
     for (seed, form) in FORMS.into_iter().enumerate() {
         let mut c = Client::enter(server.portal, form, "memory");
@@ -34,7 +34,7 @@ fn what_is_written_is_read_in_every_form() {
 }
 
 #[test]
-fn zeroes_are_holes_unless_one_piece_is_wanted() {
+fn zeroes_are_sent_as_holes_unless_df_is_set() {
     let server = Server::start(Shape::default());
     let mut c = Client::enter(server.portal, Form::Structured, "memory");
     assert_eq!(c.ask(kind::WRITE, 0, 8192, 4096, &data(4096, 9)).error, None);
@@ -49,7 +49,7 @@ fn zeroes_are_holes_unless_one_piece_is_wanted() {
 }
 
 #[test]
-fn bad_requests_have_their_errors_and_the_connection_goes_on() {
+fn bad_requests_fail_without_ending_the_connection() {
     let server = Server::start(Shape::default());
     let end = MEMORY_BYTES;
     for form in FORMS {
@@ -87,7 +87,7 @@ fn bad_requests_have_their_errors_and_the_connection_goes_on() {
 }
 
 #[test]
-fn long_ranges_go_piece_by_piece() {
+fn requests_larger_than_the_pool_are_split() {
     let server = Server::start(Shape { pool_bytes: 4 << 20, cores: 1, ..Shape::default() });
     // A pool of 4 MiB, and requests of 32.
     for form in FORMS {
@@ -109,7 +109,7 @@ fn long_ranges_go_piece_by_piece() {
 }
 
 #[test]
-fn block_status_covers_what_was_asked() {
+fn block_status_covers_the_requested_range() {
     let server = Server::start(Shape::default());
     for form in [Form::Structured, Form::Extended] {
         let mut c = Client::enter(server.portal, form, "memory");
@@ -136,7 +136,7 @@ fn block_status_covers_what_was_asked() {
 }
 
 #[test]
-fn a_flush_on_one_connection_and_data_of_another() {
+fn flush_covers_writes_of_other_connections() {
     let server = Server::start(Shape::default());
     let (mut a, mut b) = (
         Client::enter(server.portal, Form::Simple, "memory"),
@@ -151,7 +151,7 @@ fn a_flush_on_one_connection_and_data_of_another() {
 }
 
 #[test]
-fn a_session_that_is_kicked_is_told_and_closed() {
+fn kicked_session_is_closed() {
     let server = Server::start(Shape::default());
     let mut c = Client::enter(server.portal, Form::Simple, "memory");
     assert_eq!(c.ask(kind::READ, 0, 0, 512, &[]).error, None);
@@ -179,7 +179,7 @@ fn a_unit_exchanged_behind_a_name_ends_the_connection() {
 }
 
 #[test]
-fn the_handshake_hides_what_is_not_granted() {
+fn handshake_hides_exports_that_are_not_granted() {
     let server = Server::start(Shape::default());
     server.allow(&["ip:10.9.9.9"]);
     let mut c = Client::dial(server.portal);

@@ -60,7 +60,7 @@ fn a_client_of_the_socket_group_connects_and_others_do_not() {
 }
 
 #[test]
-fn targets_at_one_socket_say_the_same() {
+fn targets_at_one_socket_must_agree_about_the_socket_mode() {
     let scratch = proc::Scratch::new("drivers-nbd-same").unwrap();
     let path = text(&scratch.path().join("s")).to_owned();
     let server = Server::start(Shape { unix: Some(path.clone()), ..Shape::default() });

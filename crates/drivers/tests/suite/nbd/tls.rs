@@ -50,7 +50,7 @@ fn size(url: &str) -> Result<String, String> {
 }
 
 #[test]
-fn a_certificate_says_who_comes() {
+fn client_is_identified_by_its_certificate() {
     let papers = Papers::new();
     let params = papers.params("require", true);
     let server = Server::start(Shape { params, ..Shape::default() });
@@ -69,7 +69,7 @@ fn a_certificate_says_who_comes() {
 }
 
 #[test]
-fn data_goes_encrypted_both_ways() {
+fn data_is_transferred_over_tls_in_both_directions() {
     let papers = Papers::new();
     let params = papers.params("allow", true);
     let server = Server::start(Shape { params, ..Shape::default() });
@@ -106,7 +106,7 @@ fn data_goes_encrypted_both_ways() {
 }
 
 #[test]
-fn nbdkit_comes_through_tls_too() {
+fn nbdkit_connects_over_tls() {
     let papers = Papers::new();
     let params = papers.params("require", false);
     let server = Server::start(Shape { params, ..Shape::default() });

@@ -234,7 +234,7 @@ fn play(seed: u64, papers: &Papers) {
 }
 
 #[test]
-fn nobody_gets_in_without_keys() {
+fn client_without_keys_gets_no_access() {
     let papers = Papers::new();
     Seeds::of(6).each(|seed| play(seed, &papers));
 }

@@ -58,17 +58,17 @@ fn round_trip(shape: Shape, connections: &str) {
 }
 
 #[test]
-fn nbdcopy_there_and_back_over_four_connections() {
+fn nbdcopy_round_trip_over_four_connections() {
     round_trip(Shape::default(), "4");
 }
 
 #[test]
-fn nbdcopy_without_io_uring() {
+fn nbdcopy_round_trip_without_io_uring() {
     round_trip(Shape { port: PortChoice::Poll, ..Shape::default() }, "2");
 }
 
 #[test]
-fn nbdcopy_with_few_buffers() {
+fn nbdcopy_round_trip_with_few_buffers() {
     round_trip(Shape { pool_bytes: 4 << 20, cores: 1, ..Shape::default() }, "4");
 }
 
@@ -117,7 +117,7 @@ fn exports_are_listed_unless_switched_off() {
 }
 
 #[test]
-fn nobody_sees_what_no_group_grants() {
+fn export_is_hidden_without_an_access_group() {
     let server = Server::start(Shape::default());
     server.allow(&["ip:10.0.0.1"]);
     assert!(try_run("nbdinfo", &[&server.url("memory")]).is_err());
@@ -197,7 +197,7 @@ fn nbdkit_passes_requests_through() {
 }
 
 #[test]
-fn a_unix_socket_knows_users_by_number() {
+fn unix_socket_clients_are_identified_by_uid() {
     let scratch = proc::Scratch::new("drivers-nbd-unix").unwrap();
     let path = text(&scratch.path().join("s")).to_owned();
     let server = Server::start(Shape { unix: Some(path.clone()), ..Shape::default() });

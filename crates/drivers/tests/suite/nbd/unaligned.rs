@@ -22,7 +22,7 @@ fn pattern(len: usize, seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn requests_of_any_size_change_what_they_name_and_nothing_else() {
+fn unaligned_requests_change_only_their_range() {
     let server = Server::start(Shape::default());
     for (seed, form) in FORMS.into_iter().enumerate() {
         let mut c = unasked(server.portal, form);
@@ -73,7 +73,7 @@ fn requests_of_any_size_change_what_they_name_and_nothing_else() {
 }
 
 #[test]
-fn writes_of_parts_of_one_block_are_all_kept() {
+fn concurrent_writes_to_parts_of_one_block_are_all_kept() {
     // Each client owns a sector of the block, on another core than its neighbour.
     let server = Server::start(Shape { cores: 4, ..Shape::default() });
     thread::scope(|all| {
@@ -100,7 +100,7 @@ fn writes_of_parts_of_one_block_are_all_kept() {
 }
 
 #[test]
-fn a_client_that_asked_keeps_to_the_block_size() {
+fn unaligned_requests_fail_after_block_size_negotiation() {
     let server = Server::start(Shape::default());
     let mut c = Client::enter(server.portal, Form::Simple, "big");
     assert_eq!(c.ask(kind::READ, 0, 0, 512, &[]).error, Some(Error::Inval));
@@ -108,7 +108,7 @@ fn a_client_that_asked_keeps_to_the_block_size() {
 }
 
 #[test]
-fn without_unaligned_a_client_that_did_not_ask_is_refused() {
+fn without_unaligned_a_client_must_negotiate_block_sizes() {
     let server = Server::start(Shape::default());
     server.set(json!({ "unaligned": false }));
     let mut c = Client::dial(server.portal);

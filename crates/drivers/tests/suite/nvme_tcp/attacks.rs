@@ -30,7 +30,7 @@ async fn asked(stage: &Stage, digests: (bool, bool)) -> (Host, Host, Data) {
 }
 
 #[test]
-fn transfer_tag_zero_belongs_to_nobody_before_an_r2t() {
+fn transfer_tag_zero_is_invalid_before_an_r2t() {
     play(|stage| async move {
         let (_admin, queue) = stage.both((false, false)).await;
         let part = Data { command: 1, tag: 0, at: 0, len: 512 };
@@ -40,7 +40,7 @@ fn transfer_tag_zero_belongs_to_nobody_before_an_r2t() {
 }
 
 #[test]
-fn transfer_tags_and_identifiers_of_others_are_refused() {
+fn wrong_transfer_tags_and_command_identifiers_are_refused() {
     for change in [|p: Data| Data { tag: 99, ..p }, |p: Data| Data { command: p.command + 1, ..p }]
     {
         play(move |stage| async move {
@@ -63,7 +63,7 @@ fn offset_and_length_whose_sum_wraps_are_out_of_range() {
 }
 
 #[test]
-fn data_beyond_what_was_asked_for_or_said_twice_is_out_of_range() {
+fn data_beyond_an_r2t_or_out_of_order_is_out_of_range() {
     for (at, len) in [(0, 33 * 512), (512, 512)] {
         play(move |stage| async move {
             let (_admin, queue, part) = asked(&stage, (false, false)).await;
@@ -76,7 +76,7 @@ fn data_beyond_what_was_asked_for_or_said_twice_is_out_of_range() {
 }
 
 #[test]
-fn a_length_below_what_header_and_digest_take_does_not_wrap() {
+fn length_below_header_and_digest_does_not_wrap() {
     play(|stage| async move {
         let (_admin, mut queue) = stage.both((true, true)).await;
         let command = queue.command(io::WRITE, 1, [0; 6]);
@@ -89,7 +89,7 @@ fn a_length_below_what_header_and_digest_take_does_not_wrap() {
 }
 
 #[test]
-fn data_for_a_command_that_has_no_buffers_is_refused() {
+fn data_for_a_read_command_is_refused() {
     play(|stage| async move {
         let (_admin, mut queue) = stage.both((false, false)).await;
         let extent = Extent { lba: 0, blocks: 8, ..Extent::default() };
@@ -103,7 +103,7 @@ fn data_for_a_command_that_has_no_buffers_is_refused() {
 }
 
 #[test]
-fn more_data_in_one_pdu_than_was_agreed_on_is_refused() {
+fn pdu_data_beyond_the_negotiated_limit_is_refused() {
     play(|stage| async move {
         let (_admin, queue, part) = asked(&stage, (false, false)).await;
         let len = drivers::nvme_tcp::HOST_DATA_MAX + 4;
@@ -114,7 +114,7 @@ fn more_data_in_one_pdu_than_was_agreed_on_is_refused() {
 }
 
 #[test]
-fn more_data_in_a_capsule_than_it_may_have_is_refused() {
+fn capsule_data_beyond_the_limit_is_refused() {
     play(|stage| async move {
         let (_admin, mut queue) = stage.both((false, false)).await;
         let command = queue.command(io::WRITE, 1, [0; 6]);
@@ -173,7 +173,7 @@ fn a_wrong_data_digest_fails_the_command_and_nothing_else() {
 }
 
 #[test]
-fn a_second_beginning_is_out_of_sequence() {
+fn second_icreq_is_out_of_sequence() {
     play(|stage| async move {
         let (admin, queue) = stage.both((true, false)).await;
         queue.send(&Initialize::default().encode()).await.unwrap();
@@ -187,7 +187,7 @@ fn a_second_beginning_is_out_of_sequence() {
 }
 
 #[test]
-fn a_command_before_the_beginning_is_out_of_sequence() {
+fn command_before_icreq_is_out_of_sequence() {
     play(|stage| async move {
         let mut host = stage.dial().await;
         let command = host.command(admin::KEEP_ALIVE, 0, [0; 6]);
@@ -197,7 +197,7 @@ fn a_command_before_the_beginning_is_out_of_sequence() {
 }
 
 #[test]
-fn half_open_connections_end_in_time() {
+fn half_open_connections_time_out() {
     play(|stage| async move {
         let mut silent = stage.dial().await;
         let mut begun = stage.dial().await;
@@ -213,7 +213,7 @@ fn half_open_connections_end_in_time() {
 }
 
 #[test]
-fn data_that_is_owed_and_does_not_come_ends_the_connection() {
+fn missing_write_data_ends_the_connection() {
     play(|stage| async move {
         let (_admin, mut queue, _) = asked(&stage, (false, false)).await;
         assert!(queue.is_closed().await);
@@ -221,7 +221,7 @@ fn data_that_is_owed_and_does_not_come_ends_the_connection() {
 }
 
 #[test]
-fn a_host_that_is_silent_for_longer_than_it_said_loses_all_queues() {
+fn keep_alive_timeout_ends_all_queues() {
     play(|stage| async move {
         let mut admin = stage.admin((false, false), 3000).await;
         let mut queue = stage.queue(&admin, 1).await;
@@ -235,7 +235,7 @@ fn a_host_that_is_silent_for_longer_than_it_said_loses_all_queues() {
 }
 
 #[test]
-fn the_end_of_the_admin_queue_is_the_end_of_all() {
+fn closed_admin_queue_ends_all_queues() {
     play(|stage| async move {
         let (admin, mut queue) = stage.both((false, false)).await;
         admin.close();

@@ -57,7 +57,7 @@ fn blocks_are_written_compared_and_read() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_its_name() {
+fn invalid_commands_fail_with_their_status() {
     play(|stage| async move {
         let (_admin, mut queue) = stage.both((false, false)).await;
         let end = SECTORS;
@@ -82,7 +82,7 @@ fn what_cannot_be_is_refused_by_its_name() {
 }
 
 #[test]
-fn ranges_of_dataset_management_are_checked_and_taken() {
+fn ranges_of_dataset_management_are_checked() {
     play(|stage| async move {
         let (_admin, mut queue) = stage.both((false, false)).await;
         let list = |all: &[(u64, u32)]| {
@@ -108,7 +108,7 @@ fn ranges_of_dataset_management_are_checked_and_taken() {
 }
 
 #[test]
-fn a_controller_says_what_it_is() {
+fn identify_reports_controller_and_namespaces() {
     play(|stage| async move {
         let mut admin = stage.admin((false, false), 0).await;
         let controller = identify(&mut admin, cns::CONTROLLER, 0).await;
@@ -156,7 +156,7 @@ fn grant(stage: &Stage, lun: u64, read_only: bool, initiators: &str) {
 }
 
 #[test]
-fn a_namespace_that_is_awaited_is_asked_again_after_a_delay() {
+fn awaited_namespace_is_not_ready_with_a_retry_delay() {
     play(|stage| async move {
         let (mut admin, mut queue) = stage.both((false, false)).await;
         let group = GroupSpec {
@@ -197,7 +197,7 @@ fn a_namespace_that_is_awaited_is_asked_again_after_a_delay() {
 }
 
 #[test]
-fn changes_are_told_once_and_listed_until_they_are_read() {
+fn changes_are_reported_once_and_listed_until_read() {
     play(|stage| async move {
         let (mut admin, mut queue) = stage.both((false, false)).await;
         let wish = [feature::EVENTS.into(), event::NAMESPACE_BIT, 0, 0, 0, 0];
@@ -237,7 +237,7 @@ fn changes_are_told_once_and_listed_until_they_are_read() {
 }
 
 #[test]
-fn hosts_find_what_they_may_see_and_nothing_else() {
+fn discovery_lists_only_granted_subsystems() {
     play(|stage| async move {
         for (pattern, found) in [("*", 1), ("nqn.2026-11.test.ashlar:other", 0)] {
             grant(&stage, 0, false, pattern);

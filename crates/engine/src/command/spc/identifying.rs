@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_read_as_they_were_written() {
+    fn records_round_trip_and_truncated_ones_are_rejected() {
         let all = BTreeMap::from([(0, b"rack 7".to_vec()), (2, b"name\0".to_vec())]);
         let bytes = encode(&all);
         assert_eq!(decode(&bytes), Some(all));

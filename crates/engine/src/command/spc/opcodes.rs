@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_by_hand() {
+    fn supported_task_management_functions_have_the_expected_bytes() {
         assert_eq!(functions(false)[1..], [7, 0, 0]);
         assert_eq!((functions(true).len(), functions(true)[3]), (16, 12));
         assert_eq!(functions(true)[0] & 0x20 != 0, ACA_SERVED);

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_read_as_they_were_written() {
+    fn records_round_trip_and_truncated_ones_are_rejected() {
         let one = |enabled, kind, count| Threshold { enabled, kind, count };
         let thresholds = [
             one(true, ThresholdKind::Percent, 20),

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_is_of_type_six_and_local() {
+    fn naa_name_is_type_six_and_derived_from_the_serial_number() {
         let a = naa("disk-1");
         assert_eq!(a[..4], [0x60, 0x2A, 0x5B, 0x10 | (a[3] & 0x0F)]);
         assert_ne!(a, naa("disk-2"));

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_and_pages_agree() {
+    fn mode_bits_round_trip_through_the_mode_state() {
         for n in 0..1 << 12 {
             let bits = ModeBits::from_bits(n);
             if bits.has(ModeBits::QERR_OWN) && !bits.has(ModeBits::QERR) {

@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back() {
+    fn records_round_trip_and_truncated_ones_are_rejected() {
         for n in 0..32u8 {
             let has = |bit: u8| n & (1 << bit) != 0;
             let work = Work {

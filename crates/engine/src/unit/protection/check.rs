@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn each_type_checks_what_it_knows() {
+    fn each_protection_type_checks_its_own_fields() {
         use ProtectionType::{One, Three, Two};
         let good = Tuple { guard: 5, app: 0x1234, reference: 3 };
         let tags = Some(Tags { reference: 2, application: 0x12FF, mask: 0xFF00 });
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wire_is_taken_apart_and_put_together() {
+    fn splitting_and_joining_blocks_and_tuples_are_inverse() {
         let both: Vec<u8> = (0..3 * 24).collect();
         let (data, tuples) = split(&both, 16);
         assert_eq!((data.len(), &tuples[8..16]), (48, &both[40..48]));

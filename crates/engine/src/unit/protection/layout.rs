@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_do_not_overlap_and_little_is_wasted() {
+    fn regions_of_the_layout_do_not_overlap_and_waste_little() {
         for unit in [512u32, 1024, 4096] {
             for total in [10u64, 11, 100, 1000, 1001, 65_535, 1 << 33] {
                 let unit64 = u64::from(unit);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_come_back_and_damage_is_seen() {
+    fn headers_round_trip_and_every_flipped_bit_is_detected() {
         let l = Layout::new(1 << 20, 512).unwrap();
         for number in 0..4 {
             let kind = ProtectionType::from_number(number);

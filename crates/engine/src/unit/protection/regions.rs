@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn r1_writes_are_alone_with_their_blocks_and_reads_are_not() {
+    fn r1_writes_exclude_overlapping_requests_but_reads_share() {
         let r: Arc<Regions> = Arc::default();
         let a = now(r.turn(0, 64, false)).unwrap();
         let b = now(r.turn(0, 128, false)).unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn r4_only_what_has_rested_is_cleaned() {
+    fn r4_only_regions_without_recent_writes_are_cleaned() {
         let r: Arc<Regions> = Arc::default();
         assert!(r.begin(0, 2).is_none());
         r.marked(0, 64);

@@ -159,7 +159,7 @@ impl House {
 }
 
 #[test]
-fn who_is_there_is_told_and_lines_are_echoed_and_mended_as_they_are_typed() {
+fn discover_gets_an_offer_and_typed_lines_are_echoed_and_edited() {
     let house = house(1, SegmentShape::default(), 1);
     let mut c = house.client(1, 9);
     let ran = house.ran.clone();
@@ -188,7 +188,7 @@ fn who_is_there_is_told_and_lines_are_echoed_and_mended_as_they_are_typed() {
 }
 
 #[test]
-fn whatever_the_wire_does_each_line_runs_once_in_order_and_its_answer_comes_whole() {
+fn lines_run_once_in_order_with_whole_answers_on_a_lossy_network() {
     for seed in 0..25 {
         let shape = SegmentShape {
             delay_ns_max: 30 * MS,

@@ -22,29 +22,29 @@ fn replay(name: &str, target: fn(&[u8]), rounds: u64) {
 }
 
 #[test]
-fn what_is_typed_and_nodes() {
+fn console_input_and_tree_nodes_survive_fuzzing() {
     for (name, target) in TARGETS {
         replay(name, *target, 20_000);
     }
 }
 
 #[test]
-fn connections() {
+fn connections_survive_fuzzing() {
     replay("fs_connection", harness::connection, 300);
 }
 
 #[test]
-fn devices() {
+fn devices_survive_fuzzing() {
     replay("fs_blocks", harness::blocks, 150);
 }
 
 #[test]
-fn images() {
+fn images_survive_fuzzing() {
     replay("fs_image", harness::cwfs_image, 60);
 }
 
 #[test]
-fn every_target_is_whole() {
+fn every_target_has_a_corpus_and_a_manifest_entry() {
     let devices = ["fs_connection", "fs_blocks", "fs_image"];
     each_is_whole("fs_", TARGETS.iter().map(|(name, _)| *name).chain(devices));
 }

@@ -82,7 +82,7 @@ fn dumps_of(v: &Vector) -> Vec<String> {
 }
 
 #[test]
-fn what_cwfs64x_made_is_read() {
+fn images_made_by_cwfs64x_are_read() {
     for v in vectors::ALL {
         for read_only in [false, true] {
             let (tree, dumps) = with(v, |o, setup| async move {
@@ -101,7 +101,7 @@ fn what_cwfs64x_made_is_read() {
 }
 
 #[test]
-fn the_layout_is_found_out() {
+fn image_layout_is_detected() {
     for v in vectors::ALL.iter().filter(|v| v.worm.is_some()) {
         let found =
             with(v, |o, setup| async move { image::open(&o, setup).await.unwrap().layout() });
@@ -111,7 +111,7 @@ fn the_layout_is_found_out() {
 }
 
 #[test]
-fn a_cache_device_is_cut_as_cwfs64x_cuts_it() {
+fn cache_device_is_partitioned_as_by_cwfs64x() {
     for v in vectors::ALL.iter().filter(|v| v.worm.is_some()) {
         let cache = vectors::disk("cache", v.cache, 1);
         let worm = vectors::disk("worm", v.worm.unwrap(), 2);
@@ -128,7 +128,7 @@ fn a_cache_device_is_cut_as_cwfs64x_cuts_it() {
 }
 
 #[test]
-fn every_entry_has_a_place_of_its_own_in_both_layouts() {
+fn cache_entries_have_distinct_addresses_in_both_layouts() {
     let h = Header { msize: 67, ..Header::plan(20_000, 50_000).unwrap() };
     for layout in [Layout::Rows, Layout::Columns] {
         let all = (0..h.msize).flat_map(|r| (0..135).map(move |c| h.cached(layout, r, c)));
@@ -153,7 +153,7 @@ fn lend(o: &Options, bytes: &[u8]) -> Vec<Seg> {
 }
 
 #[test]
-fn what_cwfs64x_made_is_gone_on_with() {
+fn images_made_by_cwfs64x_are_written_and_dumped() {
     for v in vectors::ALL.iter().filter(|v| v.worm.is_some()) {
         let dumps = with(v, |o, setup| async move {
             let fs = Served::from(image::open(&o, setup).await.unwrap());
@@ -187,7 +187,7 @@ fn what_cwfs64x_made_is_gone_on_with() {
 }
 
 #[test]
-fn what_cwfs64x_changed_since_its_last_dump_is_in_the_next_one() {
+fn changes_by_cwfs64x_after_its_last_dump_are_in_the_next_dump() {
     for v in vectors::ALL.iter().filter(|v| v.worm.is_some()) {
         let (live, dump) = with(v, |o, setup| async move {
             let fs = Served::from(image::open(&o, setup).await.unwrap());
@@ -204,7 +204,7 @@ fn what_cwfs64x_changed_since_its_last_dump_is_in_the_next_one() {
 }
 
 #[test]
-fn a_cache_device_that_was_lost_is_made_new_from_the_worm() {
+fn lost_cache_device_is_rebuilt_from_the_worm() {
     for v in vectors::ALL.iter().filter(|v| v.worm.is_some()) {
         let (tree, dumps) = with(v, |o, setup| async move {
             image::recover(&o, setup).await.unwrap();
@@ -223,7 +223,7 @@ fn a_cache_device_that_was_lost_is_made_new_from_the_worm() {
 }
 
 #[test]
-fn what_may_only_be_read_is_not_written() {
+fn read_only_image_is_not_written() {
     for v in vectors::ALL {
         with(v, |o, setup| async move {
             let only = Setup { read_only: true, ..setup };

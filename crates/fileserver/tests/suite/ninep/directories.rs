@@ -32,7 +32,7 @@ async fn list(c: &Client, fid: u32) -> Vec<String> {
 }
 
 #[test]
-fn exposing_12_entries_that_stay_are_seen_once_while_others_come_and_go() {
+fn exposing_12_remaining_entries_are_read_once_while_others_change() {
     in_a_house(31, |h| async move {
         let (c, d) = (h.user("ann", Flavour::Plan9).await, h.user("ann", Flavour::Plan9).await);
         // In an image a name is sought entry by entry.
@@ -130,7 +130,7 @@ fn dumps_are_a_tree_of_years_and_days_and_never_change() {
 }
 
 #[test]
-fn exposing_14_no_file_ever_gets_the_path_of_another_and_no_version_comes_twice() {
+fn exposing_14_qid_paths_and_versions_are_never_reused() {
     in_a_house(33, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         let mut seen = std::collections::HashMap::new();
@@ -170,7 +170,7 @@ async fn counters(c: &Client, dumps: &[Dump]) -> Vec<Vec<Vec<u8>>> {
 }
 
 #[test]
-fn exposing_3_a_counter_written_to_many_files_is_in_order_in_every_dump() {
+fn exposing_3_every_dump_is_atomic_across_files_written_in_order() {
     in_a_house(34, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         for n in 0..6 {

@@ -10,7 +10,7 @@ const MIB: usize = 1 << 20;
 const SECOND: u64 = 1_000_000_000;
 
 #[test]
-fn connections_that_say_nothing_hold_no_memory_and_are_closed() {
+fn silent_connections_hold_no_memory_and_are_closed() {
     in_a_house(41, |h| async move {
         let a = h.user("ann", Flavour::Linux).await;
         a.make(1, "f", 0o644, open::RDWR).await;
@@ -34,7 +34,7 @@ fn connections_that_say_nothing_hold_no_memory_and_are_closed() {
 }
 
 #[test]
-fn a_version_alone_does_not_keep_a_connection() {
+fn connection_without_attach_after_tversion_is_closed() {
     in_a_house(42, |h| async move {
         let (c, d) = (h.client(Flavour::Plan9).await, h.client(Flavour::Plan9).await);
         h.reactor.sleep(25 * SECOND).await;
@@ -57,7 +57,7 @@ fn a_large_message_before_the_attach_ends_the_connection() {
 }
 
 #[test]
-fn clients_that_wrote_and_are_silent_hold_a_page_at_most() {
+fn idle_clients_hold_at_most_three_pages_after_writing() {
     in_a_house(44, |h| async move {
         let mut all = Vec::new();
         for i in 0..40 {
@@ -78,7 +78,7 @@ fn clients_that_wrote_and_are_silent_hold_a_page_at_most() {
 }
 
 #[test]
-fn one_peer_has_its_share_of_connections() {
+fn connections_of_one_peer_are_limited() {
     let mut plant = Plant::new(45, false);
     assert_eq!(plant.crowd(300), 256);
     // They did not attach.

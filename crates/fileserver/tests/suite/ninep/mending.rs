@@ -63,7 +63,7 @@ fn all_can_come(plant: &mut Plant, when: &str) {
 }
 
 #[test]
-fn nobody_attaches_at_any_request_that_a_mend_makes_and_everybody_after_it() {
+fn attach_is_refused_at_every_step_of_a_repair_and_allowed_after_it() {
     for is_image in [false, true] {
         let mut plant = spoilt(1, is_image);
         let mut mend = begin(&mut plant);
@@ -89,7 +89,7 @@ fn nobody_attaches_at_any_request_that_a_mend_makes_and_everybody_after_it() {
 }
 
 #[test]
-fn everybody_attaches_after_a_mend_that_failed_wherever_it_did() {
+fn attach_is_allowed_after_a_repair_that_failed_at_any_step() {
     for is_image in [false, true] {
         let mut fails = 0;
         loop {

@@ -6,7 +6,7 @@ use wire::ninep::{Names, Qid, R, Stat, T, mode, open};
 use super::client::in_a_house;
 
 #[test]
-fn exposing_c_e_owner_group_and_others_are_put_together_and_truncation_is_writing() {
+fn exposing_c_e_permission_bits_add_up_and_truncation_needs_write() {
     in_a_house(21, |h| async move {
         let (ann, bob) = (h.user("ann", Flavour::Plan9).await, h.user("bob", Flavour::Plan9).await);
         // The root belongs to ann and to lab, of which both are members.
@@ -40,7 +40,7 @@ fn exposing_c_e_owner_group_and_others_are_put_together_and_truncation_is_writin
 }
 
 #[test]
-fn exposing_d_append_only_files_take_writes_at_their_end() {
+fn exposing_d_append_only_file_ignores_offset_and_truncation() {
     in_a_house(22, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "log", mode::APPEND | 0o644, open::RDWR).await;
@@ -56,7 +56,7 @@ fn exposing_d_append_only_files_take_writes_at_their_end() {
 }
 
 #[test]
-fn what_the_console_allows_one_user_it_allows_nobody_else() {
+fn console_permission_for_one_user_applies_to_no_other() {
     in_a_house(26, |h| async move {
         let (ann, bob) = (h.user("ann", Flavour::Plan9).await, h.user("bob", Flavour::Plan9).await);
         ann.make(1, "f", 0o600, open::RDWR).await;
@@ -102,7 +102,7 @@ fn perm_of_a_new_file_is_bounded_by_the_directory() {
 }
 
 #[test]
-fn exposing_11_a_wstat_does_all_or_nothing_whatever_is_in_it() {
+fn exposing_11_wstat_changes_all_fields_or_none() {
     in_a_house(24, |h| async move {
         let (ann, bob) = (h.user("ann", Flavour::Plan9).await, h.user("bob", Flavour::Plan9).await);
         ann.make(1, "there", 0o644, 0).await;
@@ -163,7 +163,7 @@ fn exposing_11_a_wstat_does_all_or_nothing_whatever_is_in_it() {
 }
 
 #[test]
-fn the_lenient_flavour_does_what_linux_relies_on() {
+fn linux_flavour_has_the_semantics_that_linux_requires() {
     in_a_house(25, |h| async move {
         let c = h.user("ann", Flavour::Linux).await;
         c.make(1, "old", 0o644, open::RDWR).await;
@@ -191,7 +191,7 @@ fn the_lenient_flavour_does_what_linux_relies_on() {
 }
 
 #[test]
-fn ftruncate_follows_what_the_fid_is_open_for() {
+fn ftruncate_is_permitted_by_the_open_mode_of_the_fid() {
     in_a_house(26, |h| async move {
         let c = h.user("ann", Flavour::Linux).await;
         c.make(1, "ro", 0o444, open::RDWR).await;
@@ -213,7 +213,7 @@ fn ftruncate_follows_what_the_fid_is_open_for() {
 }
 
 #[test]
-fn a_name_that_is_not_utf8_is_refused_as_a_name() {
+fn create_refuses_a_name_that_is_not_utf8() {
     in_a_house(27, |h| async move {
         for (flavour, refusal) in [
             (Flavour::Linux, "Invalid argument"),

@@ -8,7 +8,7 @@ use wire::ninep::{NOTAG, Names, R, T, mode, open};
 use super::client::{Answer, Client, in_a_house};
 
 #[test]
-fn exposing_1_a_walk_that_fails_in_the_middle_leaves_both_fids_as_they_were() {
+fn exposing_1_failed_walk_leaves_fid_and_newfid_unchanged() {
     in_a_house(1, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "a", mode::DIR | 0o777, 0).await;
@@ -35,7 +35,7 @@ fn exposing_1_a_walk_that_fails_in_the_middle_leaves_both_fids_as_they_were() {
 }
 
 #[test]
-fn exposing_b_a_second_version_begins_anew() {
+fn exposing_b_second_tversion_resets_the_session() {
     in_a_house(2, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "goes", 0o644, open::RDWR | open::RCLOSE).await;
@@ -65,7 +65,7 @@ async fn next(c: &Client) -> (u16, Answer) {
 }
 
 #[test]
-fn exposing_13_a_flush_is_answered_after_what_it_flushes_or_instead_of_it() {
+fn exposing_13_rflush_follows_or_replaces_the_flushed_reply() {
     in_a_house(3, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "f", 0o644, open::RDWR).await;
@@ -121,7 +121,7 @@ fn exposing_13_a_flush_is_answered_after_what_it_flushes_or_instead_of_it() {
 }
 
 #[test]
-fn a_tag_twice_is_refused_and_a_bad_size_ends_the_connection() {
+fn duplicate_tag_is_refused_and_bad_size_ends_the_connection() {
     in_a_house(4, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "f", 0o644, open::RDWR).await;
@@ -161,7 +161,7 @@ fn a_tag_twice_is_refused_and_a_bad_size_ends_the_connection() {
 }
 
 #[test]
-fn exposing_h_i_iounit_is_kept_both_ways_and_the_root_is_called_slash() {
+fn exposing_h_i_iounit_limits_both_directions_and_the_root_is_slash() {
     in_a_house(5, |h| async move {
         let c = h.stranger(Flavour::Plan9).await;
         assert_eq!(c.version(1000).await, 1000);
@@ -191,7 +191,7 @@ fn exposing_h_i_iounit_is_kept_both_ways_and_the_root_is_called_slash() {
 }
 
 #[test]
-fn what_fails_names_no_fid_and_attaching_is_for_those_who_are_known() {
+fn failed_requests_create_no_fid_and_unknown_users_cannot_attach() {
     in_a_house(6, |h| async move {
         let c = h.client(Flavour::Plan9).await;
         assert_eq!(
@@ -219,7 +219,7 @@ fn what_fails_names_no_fid_and_attaching_is_for_those_who_are_known() {
 }
 
 #[test]
-fn a_trace_has_each_message_and_its_reply_of_those_it_follows_and_no_contents() {
+fn trace_records_followed_messages_and_replies_without_contents() {
     in_a_house(36, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         let d = h.user("ann", Flavour::Linux).await;

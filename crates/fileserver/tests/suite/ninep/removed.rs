@@ -38,7 +38,7 @@ async fn removed_while_open(h: &House) {
 }
 
 #[test]
-fn exposing_2_a_removed_file_lives_as_long_as_it_is_open() {
+fn exposing_2_removed_file_is_usable_until_its_last_clunk() {
     in_a_house(11, |h| async move {
         let before = h.used().await;
         removed_while_open(&h).await;
@@ -51,7 +51,7 @@ fn exposing_2_a_removed_file_lives_as_long_as_it_is_open() {
 }
 
 #[test]
-fn exposing_a_a_remove_clunks_its_fid_even_when_it_fails() {
+fn exposing_a_failed_remove_clunks_its_fid() {
     in_a_house(12, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "d", mode::DIR | 0o775, 0).await;
@@ -66,7 +66,7 @@ fn exposing_a_a_remove_clunks_its_fid_even_when_it_fails() {
 }
 
 #[test]
-fn exposing_g_upwards_out_of_a_removed_directory() {
+fn exposing_g_dotdot_of_a_removed_directory_is_its_former_parent() {
     in_a_house(13, |h| async move {
         let c = h.user("ann", Flavour::Linux).await;
         c.make(1, "a", mode::DIR | 0o775, 0).await;
@@ -89,7 +89,7 @@ fn exposing_g_upwards_out_of_a_removed_directory() {
 }
 
 #[test]
-fn exposing_f_an_exclusive_file_has_one_user_at_a_time_whatever_is_dumped() {
+fn exposing_f_exclusive_file_has_one_user_at_a_time_across_dumps() {
     in_a_house(14, |h| async move {
         let (c, d) = (h.user("ann", Flavour::Plan9).await, h.user("bob", Flavour::Plan9).await);
         c.make(1, "mbox", mode::EXCL | 0o666, open::RDWR).await;

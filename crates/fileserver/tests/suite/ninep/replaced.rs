@@ -10,7 +10,7 @@ use super::plant::Plant;
 const DISKS: [(&str, usize); 3] = [("cache", 32), ("near", 64), ("far", 64)];
 
 #[test]
-fn a_device_that_goes_while_clients_are_served_is_replaced_by_a_blank_one() {
+fn lost_device_is_replaced_by_a_blank_one_while_clients_are_served() {
     let mut plant = Plant::on(61, false, &DISKS, Arc::new(Forgets));
     plant.verb("dump", Value::Null).unwrap();
     plant.wait(5);
@@ -34,7 +34,7 @@ fn a_device_that_goes_while_clients_are_served_is_replaced_by_a_blank_one() {
 }
 
 #[test]
-fn a_device_of_another_name_and_an_image_are_refused() {
+fn replace_refuses_an_unknown_device_and_an_image() {
     let mut plant = Plant::on(62, false, &DISKS, Arc::new(Forgets));
     let e = plant.verb("replace", json!({ "device": "other" })).unwrap_err();
     assert!(e.what.contains("near, far"), "{e}");
@@ -58,7 +58,7 @@ impl Made for Past {
 }
 
 #[test]
-fn blank_devices_are_not_made_anew_where_a_file_system_was() {
+fn blank_devices_are_not_reamed_where_a_file_system_was_served() {
     let past = Arc::new(Past::default());
     let mut first = Plant::on(64, false, &DISKS, past.clone());
     first.verb("sync", Value::Null).unwrap();

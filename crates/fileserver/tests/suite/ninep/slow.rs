@@ -16,7 +16,7 @@ async fn ask_without_taking(c: &Client) {
 }
 
 #[test]
-fn a_client_that_takes_no_replies_stops_no_other() {
+fn client_that_reads_no_replies_does_not_block_others() {
     in_a_house(31, |h| async move {
         let a = h.user("ann", Flavour::Linux).await;
         a.make(1, "big", 0o644, open::RDWR).await;
@@ -52,7 +52,7 @@ fn a_client_that_takes_no_replies_stops_no_other() {
 }
 
 #[test]
-fn replies_that_are_not_taken_hold_a_bounded_part_of_the_pool() {
+fn unread_replies_hold_a_bounded_part_of_the_pool() {
     in_a_house(32, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         let before = h.pool.usage().used_bytes;

@@ -41,7 +41,7 @@ async fn read(
 }
 
 #[test]
-fn as_many_blocks_are_read_ahead_at_a_time_as_there_are_workers() {
+fn concurrent_read_aheads_equal_the_number_of_workers() {
     let world = World::new(12);
     let cache = Disk::new("cache", 12 << 20, 12);
     let s = server(&world, "main", 1, &cache, &[]);

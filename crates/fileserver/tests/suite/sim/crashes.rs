@@ -140,7 +140,7 @@ async fn removed_while_open(life: Rc<Life>) -> u64 {
 }
 
 #[test]
-fn exposing_2_what_a_removed_open_file_held_is_free_after_a_crash_between() {
+fn exposing_2_space_of_a_removed_open_file_is_free_after_a_crash() {
     let (mut operations, mut gone, mut there) = (1, 0, 0);
     loop {
         let house = House::new(operations as u64, 20);
@@ -222,7 +222,7 @@ async fn give_numbers(life: Rc<Life>, told: Told, round: Rc<Cell<u32>>) {
 }
 
 #[test]
-fn exposing_14_paths_and_versions_that_were_told_never_come_twice_across_crashes() {
+fn exposing_14_qid_paths_and_versions_are_not_reused_after_a_crash() {
     for seed in 0..12 {
         let house = House::new(seed, 6);
         let (told, round) = (Told::default(), Rc::new(Cell::new(0)));
@@ -266,7 +266,7 @@ async fn grow(life: Rc<Life>, free: usize) -> (usize, bool) {
 }
 
 #[test]
-fn exposing_10_a_file_is_as_long_as_what_was_written_when_the_device_is_full() {
+fn exposing_10_file_on_a_full_device_is_as_long_as_its_written_data() {
     let mut short = 0;
     for free in 0..8 {
         let house = House::new(free as u64, 6);

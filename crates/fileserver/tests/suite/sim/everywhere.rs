@@ -153,7 +153,7 @@ fn cut_after(operations: i64) -> bool {
 }
 
 #[test]
-fn power_fails_after_every_operation_of_the_cache_device() {
+fn synced_data_survives_a_power_cut_after_any_cache_operation() {
     let mut operations = 1;
     while cut_after(operations) {
         operations += 1;

@@ -58,7 +58,7 @@ pub async fn all_have(fs: &FileSystem, reactor: &Reactor) {
 }
 
 #[test]
-fn exposing_4_a_write_to_what_a_dump_froze_waits_for_no_leg_and_the_dump_stays() {
+fn exposing_4_write_to_a_dumped_block_does_not_wait_for_a_slow_copy() {
     let world = World::new(4);
     let cache = Disk::new("cache", 40 << 20, 4);
     let legs = [Disk::new("near", 60 << 20, 5), Disk::new("far", 60 << 20, 6)];
@@ -87,7 +87,7 @@ fn exposing_4_a_write_to_what_a_dump_froze_waits_for_no_leg_and_the_dump_stays()
 
 /// The fixes of the first servers' flaws, 6 and 7: a dump walks nothing, and clients go on.
 #[test]
-fn fix_7_clients_go_on_while_a_dump_is_made_durable_and_it_holds_what_changed_alone() {
+fn dump_does_not_block_clients_and_holds_only_changed_blocks() {
     let world = World::new(47);
     let cache = Disk::new("cache", 40 << 20, 4);
     let legs = [Disk::new("near", 60 << 20, 5)];
@@ -176,7 +176,7 @@ fn exposing_6_recover_does_not_follow_superblocks_of_an_earlier_life() {
 }
 
 #[test]
-fn exposing_9_a_leg_fails_and_hangs_and_comes_back_with_exactly_what_it_missed() {
+fn exposing_9_failed_worm_copy_gets_exactly_the_data_it_missed() {
     // Of a thousand operations so many fail; none: it does not answer.
     let some = (11..19).map(|seed| (seed, Some(60)));
     for (seed, fails) in [(9, Some(1000)), (10, None)].into_iter().chain(some) {
@@ -235,7 +235,7 @@ fn exposing_9_a_leg_fails_and_hangs_and_comes_back_with_exactly_what_it_missed()
 }
 
 #[test]
-fn copying_goes_on_where_a_leg_failed() {
+fn copying_resumes_where_a_worm_copy_failed() {
     let world = World::new(90);
     let cache = Disk::new("cache", 60 << 20, 90);
     let legs = [Disk::new("near", 60 << 20, 91), Disk::new("far", 60 << 20, 92)];

@@ -51,7 +51,7 @@ async fn is_read_at_a_time(
 }
 
 #[test]
-fn what_a_read_lacks_is_asked_for_at_a_time_in_a_volume_and_in_an_image() {
+fn missing_blocks_of_a_read_are_requested_together() {
     let world = World::new(14);
     let size = 1200 * format::BLOCK as u64;
     let disks = [Disk::new("cache", size, 1), Disk::new("worm", size, 2)];

@@ -97,7 +97,7 @@ fn cut_after(operations: i64) -> bool {
 }
 
 #[test]
-fn a_cache_device_grows_while_it_is_used_whenever_the_power_fails() {
+fn cache_device_growth_survives_a_power_cut_after_any_operation() {
     let mut operations = 1;
     while cut_after(operations) {
         operations += 1;
@@ -107,7 +107,7 @@ fn a_cache_device_grows_while_it_is_used_whenever_the_power_fails() {
 }
 
 #[test]
-fn nothing_is_written_to_a_cache_device_after_it_was_closed() {
+fn closed_cache_device_is_not_written() {
     let world = World::new(4);
     let cache = Disk::new("cache", LARGE, 3);
     cache.shows.set(SMALL);

@@ -97,7 +97,7 @@ async fn made(o: &Options, layout: Layout) {
 }
 
 #[test]
-fn where_not_all_buckets_are_in_memory_what_waits_for_one_is_asked_for_again() {
+fn read_ahead_is_retried_when_its_bucket_is_not_in_memory() {
     /// Blocks of the block cache: fewer than there are of buckets, each of which has ten addresses.
     const CACHE: usize = 160;
     let (layout, world) = (Layout::Rows, World::new(13));
@@ -128,7 +128,7 @@ fn where_not_all_buckets_are_in_memory_what_waits_for_one_is_asked_for_again() {
 }
 
 #[test]
-fn what_is_read_in_order_is_in_memory_before_it_is_asked_for() {
+fn sequentially_read_blocks_are_prefetched() {
     for layout in [Layout::Rows, Layout::Columns] {
         let world = World::new(12);
         let size = |blocks: u64| blocks * BLOCK as u64;

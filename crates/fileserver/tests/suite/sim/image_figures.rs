@@ -48,7 +48,7 @@ async fn write(fs: &Served, o: &Options, ino: Ino, n: u64) {
 }
 
 #[test]
-fn a_dump_of_an_image_says_how_many_blocks_it_took_and_where_it_is() {
+fn dump_of_an_image_reports_its_block_count_and_copies() {
     with(|fs, o| async move {
         let ino = make(&fs, &o, "large", 200).await;
         make(&fs, &o, "other", 20).await;
@@ -88,7 +88,7 @@ fn a_dump_of_an_image_says_how_many_blocks_it_took_and_where_it_is() {
 }
 
 #[test]
-fn a_check_of_an_image_says_the_highest_address_in_use() {
+fn check_of_an_image_reports_the_highest_address_in_use() {
     with(|fs, o| async move {
         let highest = async |view| fs.check(view, false).await.unwrap().highest;
         assert_eq!(highest(View::Live).await, 3, "the root");

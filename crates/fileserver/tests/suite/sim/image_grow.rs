@@ -183,7 +183,7 @@ fn recovers_what_came_after_a_cut(operations: i64) -> bool {
 }
 
 #[test]
-fn a_worm_of_an_image_grows_while_it_is_used_whenever_the_power_fails() {
+fn worm_growth_survives_a_power_cut_after_any_operation() {
     for once in [false, true] {
         let mut operations = 1;
         while goes_on_after_a_cut(operations, once) {
@@ -195,7 +195,7 @@ fn a_worm_of_an_image_grows_while_it_is_used_whenever_the_power_fails() {
 }
 
 #[test]
-fn bits_of_a_fake_worm_that_grew_are_whole_whenever_the_power_fails() {
+fn fake_worm_bitmap_survives_a_power_cut_during_growth() {
     for recovers in [recovers_after_a_cut, recovers_what_came_after_a_cut] {
         let mut operations = 1;
         // All of the growth, and some of what uses it.
@@ -207,7 +207,7 @@ fn bits_of_a_fake_worm_that_grew_are_whole_whenever_the_power_fails() {
 }
 
 #[test]
-fn a_worm_of_an_image_that_grew_while_nobody_served_it_is_used_from_the_next_start() {
+fn worm_that_grew_while_not_served_is_used_after_the_next_start() {
     for once in [false, true] {
         let (world, disks) = (World::new(3), disks());
         let s = serve(&world, &disks);
@@ -243,7 +243,7 @@ fn a_worm_of_an_image_that_grew_while_nobody_served_it_is_used_from_the_next_sta
 }
 
 #[test]
-fn copying_of_an_image_rests_when_it_is_told() {
+fn copying_of_an_image_pauses_when_it_is_switched_off() {
     let (world, disks) = (World::new(4), disks());
     let s = serve(&world, &disks);
     let (o, worm) = (s.options.clone(), disks[1].clone());
@@ -275,7 +275,7 @@ fn copying_of_an_image_rests_when_it_is_told() {
 }
 
 #[test]
-fn a_cache_device_of_an_image_that_grew_says_that_it_keeps_its_size_and_works_on() {
+fn grown_cache_device_reports_its_fixed_size_and_remains_usable() {
     let (world, disks) = (World::new(5), disks());
     disks[0].shows.set(1100 * BLOCK as u64);
     let s = serve(&world, &disks);

@@ -207,7 +207,7 @@ fn more_free(b: &mut [u8], addr: impl FnOnce(&[u8]) -> u64) {
 }
 
 #[test]
-fn a_free_list_that_is_wrong_is_made_new() {
+fn wrong_free_list_is_rebuilt() {
     mends(
         |c| {
             let (used, ..) = c.entry("a");
@@ -233,7 +233,7 @@ fn a_free_list_that_is_wrong_is_made_new() {
 }
 
 #[test]
-fn pointers_that_lead_nowhere_are_holes_and_what_says_it_is_anothers_is_kept() {
+fn invalid_pointers_become_holes_and_tagged_owners_keep_their_blocks() {
     let after = mends(|c| c.set_entry("a", |d| d.direct[0] = 1 << 40), &["/d/a"]);
     let a = after["/d/a"].clone().unwrap();
     assert!(a[..PAYLOAD].iter().all(|b| *b == 0) && a[PAYLOAD + 9] != 0 && a.len() == 40_000);
@@ -261,7 +261,7 @@ fn pointers_that_lead_nowhere_are_holes_and_what_says_it_is_anothers_is_kept() {
 }
 
 #[test]
-fn entries_that_contradict_themselves_are_mended_with_what_they_hold() {
+fn contradictory_entries_are_repaired_and_keep_their_contents() {
     let (disks, live) = made();
     let ino = Cache(disks[0].clone()).entry("c").0.path;
     let named = format!("/d/file.{ino}");
@@ -284,7 +284,7 @@ fn entries_that_contradict_themselves_are_mended_with_what_they_hold() {
 }
 
 #[test]
-fn a_block_that_is_cached_twice_is_cached_once() {
+fn repair_removes_the_second_cache_entry_of_a_block() {
     let twice = |c: &Cache| {
         let (h, all) = (c.header(), c.all());
         let read = all.iter().find(|(_, s, _)| *s == BlockState::Read).expect("a dump's block");
@@ -307,7 +307,7 @@ fn circle(c: &Cache) {
 }
 
 #[test]
-fn a_dump_of_a_tree_that_leads_back_to_itself_ends_with_a_fault() {
+fn dump_of_a_cyclic_tree_fails_with_an_error() {
     let (disks, live) = made();
     circle(&Cache(disks[0].clone()));
     on(&disks, |o| async move {
@@ -325,7 +325,7 @@ fn a_dump_of_a_tree_that_leads_back_to_itself_ends_with_a_fault() {
 }
 
 #[test]
-fn where_a_directory_cannot_be_read_nothing_is_given_away() {
+fn blocks_below_an_unreadable_directory_are_not_freed() {
     let (disks, live) = made();
     let cache = Cache(disks[0].clone());
     let (d, at, _) = cache.entry("a");
@@ -353,7 +353,7 @@ fn where_a_directory_cannot_be_read_nothing_is_given_away() {
 }
 
 #[test]
-fn what_is_forgotten_is_free_after_a_repair_and_a_block_can_become_a_hole() {
+fn forgotten_blocks_are_freed_by_repair_and_a_block_can_become_a_hole() {
     let (disks, _) = made();
     on(&disks, |o| async move {
         let fs = open(&o).await;
@@ -381,7 +381,7 @@ fn what_is_forgotten_is_free_after_a_repair_and_a_block_can_become_a_hole() {
 }
 
 #[test]
-fn a_check_beside_somebody_who_writes_tells_the_truth_of_one_moment() {
+fn check_during_writes_reports_one_consistent_state() {
     let (disks, _) = made();
     on(&disks.clone(), |o| async move {
         // So that it takes long, and waits at every block.

@@ -66,7 +66,7 @@ async fn remove(fs: &Served, o: &Options, name: &str) {
 }
 
 #[test]
-fn a_file_that_somebody_holds_without_a_name_is_known_to_a_check() {
+fn removed_file_that_is_still_open_is_an_orphan_for_check() {
     on(&made(1100, 2000), |o| async move {
         let fs = open(&o).await;
         let ino = create(&fs, "held").await;
@@ -82,7 +82,7 @@ fn a_file_that_somebody_holds_without_a_name_is_known_to_a_check() {
 }
 
 #[test]
-fn what_a_commit_notes_that_was_not_done_is_not_believed() {
+fn incomplete_commit_is_ignored_at_the_next_start() {
     let disks = made(1100, 2000);
     let (cache, worm) = (disks[0].clone(), disks[1].clone());
     let all = move || {
@@ -129,7 +129,7 @@ fn listed(disks: &[Rc<Disk>; 2]) -> (u64, u64) {
 }
 
 #[test]
-fn what_is_taken_from_the_free_list_while_a_check_reads_it_is_no_fault() {
+fn blocks_allocated_during_a_check_are_no_fault() {
     let size = |blocks: u64| blocks * BLOCK as u64;
     let disks = [Disk::new("cache", size(3000), 1), Disk::new("worm", size(5000), 2)];
     disks[1].shows.set(size(4900));
@@ -182,7 +182,7 @@ fn what_is_taken_from_the_free_list_while_a_check_reads_it_is_no_fault() {
 }
 
 #[test]
-fn what_a_dump_without_room_froze_comes_to_the_worm_as_the_cache_device_has_it() {
+fn blocks_of_a_dump_without_space_reach_the_worm_unchanged() {
     let disks = made(2500, 775);
     let (cache, worm) = (disks[0].clone(), disks[1].clone());
     on(&disks, move |o| async move {

@@ -91,7 +91,7 @@ fn made(cut: bool) -> [Rc<Disk>; 2] {
 }
 
 #[test]
-fn addresses_that_wait_for_a_superblock_are_not_lost_however_many() {
+fn freed_addresses_that_wait_for_a_superblock_are_not_lost() {
     for cut in [false, true] {
         let disks = made(cut);
         // They are given again, while the superblock still waits.
@@ -123,7 +123,7 @@ fn addresses_that_wait_for_a_superblock_are_not_lost_however_many() {
 }
 
 #[test]
-fn spare_addresses_that_do_not_read_are_told_and_found_again() {
+fn unreadable_spare_addresses_are_reported_and_recovered() {
     let disks = made(false);
     let cache = Cache(disks[0].clone());
     let is_node = |at: u64| format::tag_of(&cache.block(at)) == Tag::Free as u16;

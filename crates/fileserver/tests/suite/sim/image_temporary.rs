@@ -94,7 +94,7 @@ async fn dump(fs: &Served, date: u32) {
 }
 
 #[test]
-fn names_of_an_image_are_told_and_what_no_dump_has_goes_by_its_letter() {
+fn temporary_files_are_listed_and_removed_on_request() {
     on(&disks(), |o| async move {
         let fs = made(&o).await;
         let files = ["/d/gone", "/d/kept", "/small", "/tmp/a", "/tmp/deep/b"];
@@ -118,7 +118,7 @@ fn names_of_an_image_are_told_and_what_no_dump_has_goes_by_its_letter() {
 }
 
 #[test]
-fn after_a_recovery_they_stop_no_dump_and_go_when_somebody_says_so() {
+fn recovered_temporary_files_block_no_dump_and_are_removable() {
     let worm = disks();
     on(&worm, |o| async move {
         let fs = made(&o).await;

@@ -95,7 +95,7 @@ fn one(seed: u64, wrong: fn(&Disk)) {
 }
 
 #[test]
-fn exposing_9_a_read_waits_for_no_leg_that_hangs_or_is_slow_or_dead() {
+fn exposing_9_read_does_not_wait_for_a_hung_slow_or_dead_copy() {
     let all: [fn(&Disk); 3] =
         [|d| d.hangs.set(true), |d| d.slow_ns.set(250 * MS), |d| d.unreadable.set(true)];
     for (seed, wrong) in (500..).step_by(10).zip(all) {
@@ -139,7 +139,7 @@ fn alone(slow_ns: u64, silent_ns: u64, are_taken: bool) {
 }
 
 #[test]
-fn a_worm_that_is_slow_to_show_its_fence_is_waited_for_for_ten_seconds() {
+fn slow_fence_of_a_worm_is_awaited_for_ten_seconds() {
     alone(0, 0, true);
     alone(250 * MS, 0, true);
     alone(0, 8000 * MS, true);

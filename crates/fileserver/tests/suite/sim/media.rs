@@ -79,7 +79,7 @@ fn joined_devices_agree_with_one_array() {
 }
 
 #[test]
-fn a_mirror_at_the_top_of_a_worm_is_its_legs_and_others_stay_one_device() {
+fn top_level_mirror_of_a_worm_becomes_its_copies() {
     let world = World::new(1);
     let reactor = Reactor::simulated(&world, "media");
     let legs = |text: &str| build(text, &[9; 6], &reactor).0.map(|s| s.legs.len());
@@ -95,7 +95,7 @@ fn a_mirror_at_the_top_of_a_worm_is_its_legs_and_others_stay_one_device() {
 }
 
 #[test]
-fn a_loose_mirror_reads_from_whoever_answers_and_a_write_that_one_fails_is_an_error() {
+fn mirror_reads_from_any_member_and_fails_if_one_member_write_fails() {
     let world = World::new(2);
     let reactor = Reactor::simulated(&world, "media");
     let (stand, disks) = build("{w0w1}", &[9, 9], &reactor);

@@ -35,7 +35,7 @@ mod upkeep;
 use testkit::Seeds;
 
 #[test]
-fn what_was_synced_is_found_and_dumps_stay_as_they_were() {
+fn synced_data_survives_crashes_and_dumps_do_not_change() {
     let mut total = story::Tally::default();
     let seeds = Seeds::of(60);
     seeds.each(|seed| total.add(&story::play(seed)));
@@ -47,12 +47,12 @@ fn what_was_synced_is_found_and_dumps_stay_as_they_were() {
 }
 
 #[test]
-fn exposing_7_a_main_that_was_stopped_and_comes_back_writes_nothing_more() {
+fn exposing_7_stopped_main_that_returns_writes_nothing() {
     Seeds::of(40).each(takeover::play);
 }
 
 #[test]
-fn damaged_devices_give_what_was_written_or_an_error_that_says_where() {
+fn damaged_devices_return_written_data_or_a_located_error() {
     let seen = std::cell::Cell::new((0, 0, 0));
     Seeds::of(120).each(|seed| damage::anywhere(seed, &seen));
     let (good, bad, n) = seen.get();
@@ -66,13 +66,13 @@ fn a_damaged_block_is_reported_with_its_files_name() {
 }
 
 #[test]
-fn exposing_5_power_fails_after_every_operation_of_a_leg_and_a_whole_dump_is_recovered() {
+fn exposing_5_whole_dump_is_recovered_after_a_power_cut_of_a_worm_copy() {
     let most = powercut::everywhere();
     assert!(most > 10, "{most} operations in a copy");
 }
 
 #[test]
-fn exposing_8_a_full_cache_device_is_said_and_a_dump_makes_room() {
+fn exposing_8_full_cache_device_is_reported_and_a_dump_frees_space() {
     let lengths = |block| [4096, 12_288, 65_536, 131_048].map(|len| (block, len));
     for (block, len) in lengths(4096).into_iter().chain(lengths(16_384)) {
         full::is_said_and_a_dump_makes_room(1500, block, len);
@@ -84,18 +84,18 @@ fn exposing_8_a_full_cache_device_is_said_and_a_dump_makes_room() {
 }
 
 #[test]
-fn a_step_that_reads_more_than_the_block_cache_holds_ends() {
+fn operation_larger_than_the_block_cache_completes() {
     full::of_the_block_cache();
 }
 
 #[test]
-fn a_cache_device_full_of_temporary_files_says_so_and_their_removal_makes_room() {
+fn cache_device_full_of_temporary_files_is_reported_and_freeable() {
     full::of_temporary_files();
     full::of_small_temporary_files();
 }
 
 #[test]
-fn what_contradicts_itself_is_mended_and_no_contents_are_lost() {
+fn contradictory_metadata_is_repaired_without_loss_of_contents() {
     let done = std::cell::Cell::new(0);
     let seeds = Seeds::of(150);
     seeds.each(|seed| mend::play(seed, &done));
@@ -105,7 +105,7 @@ fn what_contradicts_itself_is_mended_and_no_contents_are_lost() {
 }
 
 #[test]
-fn images_keep_what_was_synced_and_every_dump_and_stay_in_order() {
+fn images_keep_synced_data_and_every_dump_and_remain_consistent() {
     let mut total = image::Tally::default();
     let seeds = Seeds::of(60);
     seeds.each(|seed| total.add(&image::play(seed, true)));
@@ -119,7 +119,7 @@ fn images_keep_what_was_synced_and_every_dump_and_stay_in_order() {
 }
 
 #[test]
-fn what_temporary_files_hold_is_in_no_dump_and_never_on_the_worm() {
+fn temporary_files_are_in_no_dump_and_never_on_the_worm() {
     let mut total = temporary::Tally::default();
     let seeds = Seeds::of(24);
     seeds.each(|seed| {
@@ -139,7 +139,7 @@ fn what_temporary_files_hold_is_in_no_dump_and_never_on_the_worm() {
 }
 
 #[test]
-fn seeds_that_failed_once() {
+fn regression_seeds_pass() {
     // 1443: blocks on their way to a slow leg held all of the block cache: a read found no memory.
     // 2612: a client's directory became another's file while it waited; the model did not know.
     for seed in [1443, 2612] {

@@ -68,7 +68,7 @@ fn with_two<F: Future<Output = ()> + 'static>(seed: u64, story: impl FnOnce(Stor
 }
 
 #[test]
-fn a_blank_device_takes_the_place_of_a_lost_one_and_gets_every_dump() {
+fn blank_device_replaces_a_lost_one_and_gets_every_dump() {
     with_two(700, |(o, reactor, cache, [near, far])| async move {
         far.wipe();
         let fs = mounted(&o).await;
@@ -93,7 +93,7 @@ fn a_blank_device_takes_the_place_of_a_lost_one_and_gets_every_dump() {
 }
 
 #[test]
-fn a_device_that_holds_something_or_is_in_use_or_too_small_is_refused() {
+fn replace_refuses_a_device_with_data_in_use_or_too_small() {
     with_two(710, |(o, reactor, _, [_, far])| async move {
         let fs = mounted(&o).await;
         let v = fs.volume().clone();
@@ -120,7 +120,7 @@ fn a_device_that_holds_something_or_is_in_use_or_too_small_is_refused() {
 }
 
 #[test]
-fn blocks_of_another_disk_in_a_lost_ones_place_are_not_mended() {
+fn foreign_disk_in_place_of_a_lost_one_is_not_written() {
     with_two(720, |(o, _, cache, [near, _])| async move {
         // The cache device has nothing, and the first device asked holds something else.
         cache.wipe();
@@ -136,7 +136,7 @@ fn blocks_of_another_disk_in_a_lost_ones_place_are_not_mended() {
 }
 
 #[test]
-fn what_the_lost_device_had_alone_is_not_given_up() {
+fn replace_refuses_to_discard_a_dump_that_only_the_lost_device_has() {
     with_two(730, |(o, reactor, _, [near, far])| async move {
         let fs = mounted(&o).await;
         near.hangs.set(true);
@@ -162,7 +162,7 @@ fn what_the_lost_device_had_alone_is_not_given_up() {
 }
 
 #[test]
-fn a_device_that_was_exchanged_while_nothing_was_copied_gets_no_dump() {
+fn device_exchanged_while_the_copier_was_idle_gets_no_dump() {
     with_two(740, |(o, reactor, _, [_, far])| async move {
         let fs = mounted(&o).await;
         let v = fs.volume().clone();

@@ -69,7 +69,7 @@ async fn is_settled(life: &Life) -> bool {
 }
 
 #[test]
-fn a_move_of_a_temporary_file_that_the_power_ended_is_ended_at_the_next_start() {
+fn interrupted_change_of_a_temporary_file_is_completed_at_start() {
     for (seed, to) in [(71, Flags::TMP), (72, Flags(0))] {
         let (mut operations, mut between, mut ends) = (1, 0, [0, 0]);
         loop {
@@ -112,7 +112,7 @@ fn a_move_of_a_temporary_file_that_the_power_ended_is_ended_at_the_next_start() 
 }
 
 #[test]
-fn what_is_made_in_a_temporary_directory_is_in_no_dump_and_never_on_the_worm() {
+fn files_in_a_temporary_directory_are_in_no_dump_nor_on_the_worm() {
     let house = House::new(73, 20);
     house.live(None, |life| async move {
         let fs = &life.fs;

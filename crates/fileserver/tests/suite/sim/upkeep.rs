@@ -12,7 +12,7 @@ use super::server::run;
 const S: u64 = 1_000_000_000;
 
 #[test]
-fn the_copier_rests_when_it_is_told_and_what_legs_lack_is_shown() {
+fn copier_pauses_on_request_and_missing_blocks_are_reported() {
     let world = World::new(70);
     let cache = Disk::new("cache", 40 << 20, 70);
     let legs = [Disk::new("near", 60 << 20, 71), Disk::new("far", 60 << 20, 72)];
@@ -63,7 +63,7 @@ fn the_copier_rests_when_it_is_told_and_what_legs_lack_is_shown() {
 }
 
 #[test]
-fn dumps_that_are_taken_while_others_are_copied_are_each_what_the_tree_was() {
+fn dumps_taken_while_others_are_copied_hold_the_tree_of_their_time() {
     let world = World::new(73);
     let cache = Disk::new("cache", 40 << 20, 70);
     let legs = [Disk::new("near", 60 << 20, 71), Disk::new("far", 60 << 20, 72)];
@@ -100,7 +100,7 @@ fn dumps_that_are_taken_while_others_are_copied_are_each_what_the_tree_was() {
 }
 
 #[test]
-fn a_server_goes_back_to_an_older_dump_and_loses_none_of_those_after_it() {
+fn server_recovers_an_older_dump_and_keeps_the_later_ones() {
     let world = World::new(74);
     let cache = Disk::new("cache", 40 << 20, 70);
     let legs = [Disk::new("near", 60 << 20, 71)];
@@ -152,7 +152,7 @@ fn legs_slow(near: &Disk) {
 }
 
 #[test]
-fn what_dumps_do_not_show_is_removed_by_its_letter_and_names_are_told() {
+fn temporary_files_are_listed_and_removed_on_request() {
     let world = World::new(71);
     let cache = Disk::new("cache", 40 << 20, 70);
     let legs = [Disk::new("leg", 60 << 20, 71)];

@@ -13,7 +13,7 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_written_is_read_and_the_end_is_short() {
+fn written_data_is_read_back_and_a_read_at_the_end_is_short() {
     each_port(|r| {
         let (pool, scratch) = (pool(), Scratch::new());
         let file = scratch.open(0, false);
@@ -34,7 +34,7 @@ fn what_was_written_is_read_and_the_end_is_short() {
 }
 
 #[test]
-fn more_pieces_than_one_call_takes() {
+fn more_segments_than_one_call_accepts_are_transferred() {
     each_port(|r| {
         let (pool, scratch) = (pool(), Scratch::new());
         let file = scratch.open(0, false);
@@ -79,7 +79,7 @@ fn punched_and_zeroed_ranges_read_as_zeros() {
 }
 
 #[test]
-fn a_file_cannot_discard_and_says_so() {
+fn discard_of_a_file_is_not_supported() {
     each_port(|r| {
         let scratch = Scratch::new();
         let file = scratch.open(4096, false);
@@ -110,7 +110,7 @@ fn direct_reads_stop_at_an_odd_end_of_file() {
 }
 
 #[test]
-fn errors_have_names_and_odd_requests_end_too() {
+fn errors_are_mapped_and_invalid_requests_complete() {
     each_port(|r| {
         let (pool, scratch) = (pool(), Scratch::new());
         drop(scratch.open(4096, false));
@@ -133,7 +133,7 @@ fn errors_have_names_and_odd_requests_end_too() {
 }
 
 #[test]
-fn in_line_or_not_the_bytes_are_the_same() {
+fn inline_and_queued_calls_transfer_the_same_bytes() {
     each_port(|r| {
         let (pool, scratch) = (pool(), Scratch::new());
         let file = scratch.open(8192, false);
@@ -152,7 +152,7 @@ fn in_line_or_not_the_bytes_are_the_same() {
 
 /// More requests than the submission queue has entries: all end, each once.
 #[test]
-fn a_full_queue_loses_nothing() {
+fn full_submission_queue_loses_no_request() {
     each_port(|r| {
         let (pool, scratch) = (pool(), Scratch::new());
         let file = scratch.open(1 << 20, false);
@@ -195,7 +195,7 @@ fn a_dropped_file_stays_open_for_its_requests() {
 
 /// U8: a call in line in every turn holds up nothing that has to be handed to the kernel.
 #[test]
-fn calls_in_line_do_not_keep_others_from_the_kernel() {
+fn inline_calls_do_not_delay_other_submissions() {
     each_port(|r| {
         let pool = pool();
         let memory = memfd_create("memory", MemfdFlags::CLOEXEC).expect("files in memory");

@@ -37,7 +37,7 @@ fn take(r: &Reactor, link: &Link, count: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn frames_come_whole_many_a_call_from_memory_and_from_heads() {
+fn frames_of_head_and_segments_arrive_whole_in_batches() {
     each_port(|r| {
         let (a, b) = (r.link("lo", 0x88B5).unwrap(), r.link("lo", 0x88B5).unwrap());
         let none = b.receive(1, &mut |_| panic!("nothing was sent")).unwrap();
@@ -79,7 +79,7 @@ fn frames_come_whole_many_a_call_from_memory_and_from_heads() {
 }
 
 #[test]
-fn a_full_queue_says_so_and_goes_on_after_a_flush() {
+fn full_queue_refuses_frames_until_a_flush() {
     each_port(|r| {
         let link = r.link("lo", 0x88B6).unwrap();
         for _ in 0..FRAMES_QUEUED_MAX {
@@ -94,7 +94,7 @@ fn a_full_queue_says_so_and_goes_on_after_a_flush() {
 }
 
 #[test]
-fn a_frame_that_is_too_long_is_dropped_and_others_go() {
+fn oversized_frame_is_dropped_and_others_are_sent() {
     each_port(|r| {
         let link = r.link("lo", 0x88B7).unwrap();
         let mtu = link.facts().unwrap().mtu as usize;
@@ -108,7 +108,7 @@ fn a_frame_that_is_too_long_is_dropped_and_others_go() {
 }
 
 #[test]
-fn interfaces_say_who_they_are_and_others_are_not_found() {
+fn interface_reports_its_facts_and_unknown_ones_are_not_found() {
     each_port(|r| {
         let facts = r.link("lo", 0x88B5).unwrap().facts().unwrap();
         assert_eq!((facts.index, facts.mac, facts.up), (1, [0; 6], true));
@@ -187,7 +187,7 @@ fn through(r: &Reactor, a: &Link, b: &Link, len: usize, frames: u32, burst: usiz
 }
 
 #[test]
-fn a_ring_gives_frames_as_calls_do_and_begins_again_at_its_end() {
+fn ring_delivers_the_same_frames_as_calls_and_wraps_around() {
     each_port(|r| {
         let cable = Cable::lay("9000");
         let [near, far] = &cable.ends;
@@ -206,7 +206,7 @@ fn a_ring_gives_frames_as_calls_do_and_begins_again_at_its_end() {
 }
 
 #[test]
-fn a_ring_that_is_full_loses_frames_and_goes_on() {
+fn full_ring_loses_frames_and_continues() {
     each_port(|r| {
         let cable = Cable::lay("9000");
         let [near, far] = &cable.ends;
@@ -232,7 +232,7 @@ fn a_ring_that_is_full_loses_frames_and_goes_on() {
 }
 
 #[test]
-fn an_interface_whose_frames_grow_gets_a_larger_ring_and_in_the_end_none() {
+fn larger_mtu_enlarges_the_ring_and_finally_replaces_it_by_calls() {
     each_port(|r| {
         let cable = Cable::lay("1500");
         let [near, far] = &cable.ends;
@@ -256,7 +256,7 @@ fn an_interface_whose_frames_grow_gets_a_larger_ring_and_in_the_end_none() {
 }
 
 #[test]
-fn an_interface_that_goes_down_says_so_with_a_ring_too() {
+fn interface_down_is_reported_with_ring_and_with_calls() {
     each_port(|r| {
         let cable = Cable::lay("9000");
         let far = &cable.ends[1];

@@ -46,7 +46,7 @@ fn sleeping_tasks_wake_in_order() {
 }
 
 #[test]
-fn patience_is_kept() {
+fn turn_returns_when_its_patience_ends() {
     each_port(|r| {
         let start = Instant::now();
         let t = r.turn(Patience::Peek, &mut |_, _| ());
@@ -90,7 +90,7 @@ fn one_turn_polls_a_bounded_number_of_tasks() {
 }
 
 #[test]
-fn a_mark_is_its_tasks_and_goes_with_it() {
+fn mark_belongs_to_its_task_only() {
     each_port(|r| {
         let seen = Rc::new(RefCell::new(Vec::new()));
         for (at, marked) in [(1, 0), (2, 20), (3, 0)] {
@@ -147,7 +147,7 @@ fn aborting_drops_the_future_and_a_task_may_abort_itself() {
 }
 
 #[test]
-fn the_port_is_chosen_and_the_reason_told() {
+fn port_is_chosen_and_the_reason_reported() {
     let config = |port| Config { port, ..Config::default() };
     let auto = Reactor::start(config(PortChoice::Auto)).unwrap().port();
     assert_eq!(auto.kind, PortKind::Uring, "{auto}");
@@ -202,7 +202,7 @@ fn an_idle_reactor_sleeps() {
 }
 
 #[test]
-fn a_signal_wakes_and_is_remembered_and_deadlines_end_work() {
+fn signal_wakes_its_waiter_once_and_a_deadline_ends_the_wait() {
     each_port(|r| {
         let (bell, r2) = (reactor::Signal::new(), r.clone());
         bell.ring();

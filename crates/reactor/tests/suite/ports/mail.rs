@@ -62,7 +62,7 @@ fn a_sleeping_reactor_is_woken_by_one_message() {
 }
 
 #[test]
-fn a_full_and_a_closed_mailbox_give_the_message_back() {
+fn full_or_closed_mailbox_returns_the_message() {
     each_port(|r| {
         let (mailer, mailbox) = r.mailbox::<usize>();
         for n in 0..MAILBOX_MESSAGES_MAX {

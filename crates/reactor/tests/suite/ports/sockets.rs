@@ -54,7 +54,7 @@ async fn echo(stream: Stream, pool: Pool) {
 }
 
 #[test]
-fn one_byte_segments_are_put_together() {
+fn one_byte_segments_are_reassembled() {
     each_port(|r| {
         let listener = r.listen(any()).unwrap();
         let addr = listener.local_addr();
@@ -89,7 +89,7 @@ fn one_byte_segments_are_put_together() {
 }
 
 #[test]
-fn a_long_send_meets_a_slow_reader() {
+fn long_send_to_a_slow_reader_arrives_whole() {
     each_port(|r| {
         let (a, b) = pair(&r);
         a.keepalive(Duration::from_secs(8)).unwrap();
@@ -128,7 +128,7 @@ fn a_long_send_meets_a_slow_reader() {
 }
 
 #[test]
-fn a_thousand_connections() {
+fn a_thousand_connections_are_served_at_once() {
     each_port(|r| {
         const COUNT: usize = 1000;
         let pool = pool();
@@ -205,7 +205,7 @@ fn a_dropped_receive_keeps_its_memory_until_it_was_reaped() {
 }
 
 #[test]
-fn close_ends_what_is_under_way() {
+fn close_ends_pending_operations() {
     each_port(|r| {
         let (a, b) = pair(&r);
         let pool = pool();
@@ -234,7 +234,7 @@ fn close_ends_what_is_under_way() {
 }
 
 #[test]
-fn the_peers_end_and_reset_are_seen() {
+fn shutdown_and_reset_by_the_peer_are_reported() {
     each_port(|r| {
         let pool = pool();
         let (a, b) = pair(&r);
@@ -262,7 +262,7 @@ fn a_refused_connection_is_an_error() {
 }
 
 #[test]
-fn a_socket_goes_to_another_core() {
+fn socket_is_moved_to_another_core() {
     each_port(|r| {
         let pool2 = pool();
         let (a, b) = pair(&r);
@@ -307,7 +307,7 @@ fn a_socket_goes_to_another_core() {
 
 /// Whatever is under way when a core ends: its memory comes back, and nothing is written later.
 #[test]
-fn the_end_of_a_core_takes_everything_back() {
+fn core_shutdown_reclaims_the_memory_of_all_operations() {
     each_port(|r| {
         let (a, b) = pair(&r);
         let (memory, scratch) = (pool(), crate::ports::bench::Scratch::new());
@@ -334,7 +334,7 @@ fn the_end_of_a_core_takes_everything_back() {
 }
 
 #[test]
-fn a_unix_socket_is_shared_between_listeners_and_taken_over_when_left_behind() {
+fn unix_socket_is_shared_by_listeners_and_a_stale_one_is_replaced() {
     each_port(|r| {
         let folder = std::env::temp_dir();
         let name = format!("ashlar-ports-{}-{}.sock", std::process::id(), r.name());
@@ -377,7 +377,7 @@ fn a_unix_socket_is_shared_between_listeners_and_taken_over_when_left_behind() {
 /// U6 beside U8: inline calls do not keep memory from tasks that wait for it. Each round would take
 /// a turn's whole patience.
 #[test]
-fn lazy_sends_that_something_waits_for_end_beside_calls_in_line() {
+fn awaited_lazy_sends_complete_beside_inline_calls() {
     each_port(|r| {
         let (pool, (a, b)) = (pool(), pair(&r));
         let memory = memfd_create("memory", MemfdFlags::CLOEXEC).unwrap();

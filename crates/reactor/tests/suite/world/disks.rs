@@ -19,7 +19,7 @@ fn contents(world: &World, r: &Reactor, file: &File, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn every_operation_does_what_it_does_on_a_kernel() {
+fn simulated_file_operations_behave_as_on_a_kernel() {
     for seed in 0..20 {
         let world = World::new(seed);
         let r = Reactor::simulated(&world, "core");
@@ -51,7 +51,7 @@ fn every_operation_does_what_it_does_on_a_kernel() {
 }
 
 #[test]
-fn a_power_cut_loses_only_what_was_not_flushed() {
+fn power_cut_loses_only_unflushed_data() {
     let (mut lost, mut kept) = (0, 0);
     for seed in 0..40 {
         let world = World::new(seed);
@@ -83,7 +83,7 @@ fn a_power_cut_loses_only_what_was_not_flushed() {
 }
 
 #[test]
-fn a_hanging_disk_ends_nothing_and_keeps_the_memory() {
+fn hung_disk_completes_nothing_and_keeps_the_memory() {
     let world = World::new(3);
     let r = Reactor::simulated(&world, "core");
     let file = world.file("disk", shape()).unwrap();

@@ -80,7 +80,7 @@ impl Stage {
 }
 
 #[test]
-fn frames_come_to_those_they_are_for() {
+fn frames_reach_their_destinations_only() {
     let s = stage(1, SegmentShape::default());
     s.say(0, mac(1), 10);
     assert_eq!(s.settle(), [(1, 10)]);
@@ -95,7 +95,7 @@ fn frames_come_to_those_they_are_for() {
 }
 
 #[test]
-fn in_order_or_overtaken_lost_and_doubled_by_the_seed() {
+fn frame_order_loss_and_duplication_follow_shape_and_seed() {
     let all: Vec<(u8, u8)> = (0..100).map(|i| (1, i)).collect();
     let heard = |seed, shape| {
         let s = stage(seed, shape);
@@ -117,7 +117,7 @@ fn in_order_or_overtaken_lost_and_doubled_by_the_seed() {
 }
 
 #[test]
-fn a_wire_takes_its_time() {
+fn frames_take_the_delay_and_bandwidth_of_the_wire() {
     let shape = SegmentShape {
         delay_ns_min: 1000,
         delay_ns_max: 1000,
@@ -138,7 +138,7 @@ fn a_wire_takes_its_time() {
 }
 
 #[test]
-fn mtu_down_and_one_way() {
+fn mtu_link_down_and_one_way_loss_are_simulated() {
     let s = stage(1, SegmentShape::default());
     let long = filled(&pool(), &[7; 1501]);
     s.links[0].send(&head(mac(1), mac(0)), &long).unwrap();

@@ -44,7 +44,7 @@ fn stage(seed: u64, net: NetShape) -> (World, Reactor, Reactor) {
 }
 
 #[test]
-fn bytes_arrive_whole_and_in_order_however_they_are_cut() {
+fn bytes_arrive_whole_and_in_order_for_any_segment_size() {
     for (seed, segment_max) in [(0, 1), (1, 2), (2, 100), (3, 100_000), (4, 1), (5, 7)] {
         let net = NetShape { segment_max, buffer_bytes: 1000, ..NetShape::default() };
         let (world, a, b) = stage(seed, net);
@@ -103,7 +103,7 @@ fn a_peer_that_does_not_read_stops_the_sender() {
 }
 
 #[test]
-fn a_cut_is_seen_by_both_ends() {
+fn cut_connection_is_reported_to_both_ends() {
     let (world, a, b) = stage(8, NetShape::default());
     let (client, server) = pair(&world, &a, &b);
     let memory = pool();
@@ -127,7 +127,7 @@ fn a_cut_is_seen_by_both_ends() {
 }
 
 #[test]
-fn a_half_open_connection_tells_nobody() {
+fn half_open_connection_notifies_neither_end() {
     let (world, a, b) = stage(9, NetShape::default());
     let (client, server) = pair(&world, &a, &b);
     let memory = pool();
@@ -150,7 +150,7 @@ fn a_half_open_connection_tells_nobody() {
 }
 
 #[test]
-fn ends_resets_and_refusals_have_their_kinds() {
+fn shutdown_reset_and_refusal_have_distinct_errors() {
     let (world, a, b) = stage(10, NetShape::default());
     let a2 = a.clone();
     let e = run(&world, &[&a], async move { a2.connect(addr()).await.err().unwrap() });
@@ -174,7 +174,7 @@ fn ends_resets_and_refusals_have_their_kinds() {
 }
 
 #[test]
-fn a_socket_goes_to_another_core() {
+fn socket_is_moved_to_another_core() {
     let (world, a, b) = stage(11, NetShape::default());
     let c = Reactor::simulated(&world, "c");
     let (client, server) = pair(&world, &a, &b);
@@ -193,7 +193,7 @@ fn a_socket_goes_to_another_core() {
 }
 
 #[test]
-fn a_thousand_connections_and_a_dropped_receive() {
+fn a_thousand_connections_and_a_dropped_receive_end_cleanly() {
     let (world, a, b) = stage(12, NetShape::default());
     let memory = pool();
     let listener = b.listen(addr()).unwrap();
@@ -229,7 +229,7 @@ fn a_thousand_connections_and_a_dropped_receive() {
 }
 
 #[test]
-fn unix_sockets_are_links_too() {
+fn unix_sockets_are_simulated_as_links() {
     let (world, a, b) = stage(9, NetShape::default());
     let listener = b.listen_unix("/run/x").unwrap();
     let other = b.attach_unix(listener.share().unwrap()).unwrap();

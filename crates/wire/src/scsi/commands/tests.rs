@@ -8,7 +8,7 @@ fn disk_rows() -> Vec<&'static CommandInfo> {
 }
 
 #[test]
-fn the_table_is_sound() {
+fn command_table_is_consistent() {
     for (i, info) in COMMANDS.iter().enumerate() {
         // The length follows from the opcode's group (SPC-4 4.3.4.2).
         let len = [6, 10, 10, 32, 16, 12, 0, 0][usize::from(info.opcode >> 5)];
@@ -31,7 +31,7 @@ fn the_table_is_sound() {
 /// Commands that write count as writes for reservations, and commands that read do not. Commands
 /// that only identify units and ports are always served.
 #[test]
-fn access_rules_agree_with_what_commands_do() {
+fn access_rules_match_the_effect_of_commands() {
     for info in COMMANDS {
         let name = info.name;
         let medium = ["WRITE", "UNMAP", "SANITIZE", "FORMAT", "COMPARE", "ORWRITE"];
@@ -55,7 +55,7 @@ fn access_rules_agree_with_what_commands_do() {
 }
 
 #[test]
-fn one_opcode_may_mean_two_things() {
+fn opcode_is_looked_up_by_peripheral_type() {
     assert_eq!(find(DISK, &[0x42]).unwrap().name, "UNMAP");
     assert_eq!(find(CDROM, &[0x42]).unwrap().name, "READ SUB-CHANNEL");
     assert_eq!(find(CDROM, &[0x2a]), Err(CdbError::Opcode));
@@ -64,7 +64,7 @@ fn one_opcode_may_mean_two_things() {
 }
 
 #[test]
-fn unknown_opcodes_and_actions_differ() {
+fn unknown_opcodes_and_service_actions_have_distinct_errors() {
     assert_eq!(find(DISK, &[0xff, 0]), Err(CdbError::Opcode));
     assert_eq!(find(DISK, &[0x5d, 0]), Err(CdbError::Opcode));
     assert_eq!(find(DISK, &[]), Err(CdbError::Opcode));
@@ -81,14 +81,14 @@ fn unknown_opcodes_and_actions_differ() {
 }
 
 #[test]
-fn the_control_byte_of_every_length() {
+fn naca_is_read_from_the_control_byte_of_every_cdb_length() {
     assert!(naca(&[0, 0, 0, 0, 0, 4]) && !naca(&[0, 0, 0, 0, 4, 0]));
     assert!(naca(&[0x28, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0]));
     assert!(naca(&[0x7f, 4]) && !naca(&[0x28]) && !naca(&[]) && !naca(&[0xff; 16]));
 }
 
 #[test]
-fn reports() {
+fn supported_opcode_reports_match_known_bytes() {
     let rows = disk_rows();
     let all = report_opcodes(&rows, Report::All, false).unwrap();
     assert_eq!(all.len(), 4 + 8 * rows.len());
@@ -121,7 +121,7 @@ fn reports() {
 
 /// Supported by the report exactly when the command is found.
 #[test]
-fn the_report_agrees_with_the_parser() {
+fn supported_opcode_report_agrees_with_the_parser() {
     let rows = disk_rows();
     for opcode in 0..=255u8 {
         for action in 0..32u8 {

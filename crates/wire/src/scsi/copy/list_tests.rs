@@ -54,7 +54,7 @@ fn refused(form: CopyForm, data: &[u8]) -> Sense {
 }
 
 #[test]
-fn a_list_by_hand_in_both_forms() {
+fn copy_list_is_parsed_in_both_forms() {
     let (cscds, segments) = ([cscd(), cscd()], [blocks(), offsets(), verify_cscd()]);
     let one = lid1(9, 0x13, &cscds, &segments);
     let four = lid4(0x0102_0304, 0x05, 3, &cscds, &segments);
@@ -98,7 +98,7 @@ fn a_list_by_hand_in_both_forms() {
 }
 
 #[test]
-fn an_empty_list_is_no_error_and_a_cut_one_is() {
+fn empty_copy_list_is_valid_and_a_truncated_one_is_refused() {
     for form in [CopyForm::Lid1, CopyForm::Lid4] {
         assert_eq!(CopyList::parse(form, &[], &LIMITS), Ok(None));
         let whole = match form {
@@ -116,7 +116,7 @@ fn an_empty_list_is_no_error_and_a_cut_one_is() {
 
 /// (error, list, sense).
 #[test]
-fn malformed_lists() {
+fn malformed_copy_lists_are_refused_with_their_sense() {
     let one = |flags: u8, cscds: &[Vec<u8>], segments: &[Vec<u8>]| lid1(1, flags, cscds, segments);
     let patch = |mut bytes: Vec<u8>, at: usize, value: u8| {
         bytes[at] = value;

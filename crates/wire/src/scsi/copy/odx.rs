@@ -187,7 +187,7 @@ mod tests {
 
     /// SBC-3 table 71, byte by byte.
     #[test]
-    fn a_populate_list_by_hand() {
+    fn populate_token_list_matches_known_bytes() {
         let mut bytes = vec![0, 46, 0x03, 0, 0, 0, 0, 30, 0x00, 0x80, 0xff, 0xff, 0, 0, 0, 32];
         bytes.extend([0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 8, 0, 0, 0, 0]);
         bytes.extend([0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 1, 0, 0, 0, 0, 0]);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_refused_with_a_pointer() {
+    fn malformed_populate_lists_are_refused_with_a_field_pointer() {
         let list = PopulateToken { immed: false, timeout_s: 0, ranges: vec![range(1, 2); 1] };
         let good = encode_populate(&list);
         assert_eq!(PopulateToken::parse(&good, &TEST_LIMITS), Ok(Some(list.clone())));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_list_by_hand() {
+    fn write_using_token_list_matches_known_bytes() {
         let token: [u8; ROD_TOKEN_LEN] = std::array::from_fn(|i| i as u8);
         let mut bytes = vec![0x02, 0x26, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
         bytes.extend(token);

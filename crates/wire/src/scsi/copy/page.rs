@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_descriptors_are_whole_and_in_order() {
+    fn third_party_copy_descriptors_are_complete_and_ordered() {
         let page = third_party_page(&TEST_LIMITS);
         let mut rest = page.as_slice();
         let mut seen = Vec::new();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_by_hand() {
+    fn supported_commands_match_known_bytes() {
         let want = [16, 0x83, 5, 0, 1, 0x10, 0x11, 0x1c, 0x84, 7, 0, 1, 3, 4, 5, 7, 8];
         assert_eq!(commands(), want);
     }

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn lid1_status_by_hand() {
+    fn lid1_status_matches_known_bytes() {
         assert_eq!(copy_status_lid1(&progress()), [0, 0, 0, 8, 2, 0, 3, 1, 0, 0x40, 0, 0]);
         let held = CopyProgress { held_lost: true, bytes: 7, ..CopyProgress::default() };
         assert_eq!(copy_status_lid1(&held), [0, 0, 0, 8, 0x80, 0, 0, 0, 0, 0, 0, 7]);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn lid4_status_by_hand() {
+    fn lid4_status_matches_known_bytes() {
         let want = [
             0, 0, 0, 32, 0x10, 2, 2, 1, 0, 0, 0, 250, 2, 4, 4, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 3, 0,
             0, 0, 0, 0, 0, 0x72, 5, 0x23, 6,
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn token_information_by_hand() {
+    fn rod_token_information_matches_known_bytes() {
         let token = [7; ROD_TOKEN_LEN];
         let good = CopyProgress { status: CopyState::Good, bytes: 64, ..CopyProgress::default() };
         let out = rod_token_information(&good, Some(TokenInfo { token: &token }));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn details_data_parameters_and_lists_by_hand() {
+    fn other_copy_results_match_known_bytes() {
         assert_eq!(failed_segment(None), [0; 60]);
         let out = failed_segment(Some((2, &[9, 8])));
         assert_eq!((out.len(), out[3], out[56]), (62, 58, 2));

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_stands_where_the_standard_puts_it() {
+    fn token_fields_have_the_offsets_of_the_standard() {
         let token = RodToken {
             id: 0x0102_0304_0506_0708,
             creator: [0xe4; CSCD_LEN],
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_other_types_and_lengths_are_told_apart() {
+    fn tokens_of_other_types_and_lengths_are_distinguished() {
         assert_eq!(RodToken::parse(&RodToken::zero()), Ok((RodType::Zero, 0)));
         let mut other = RodToken::zero();
         other[6] = 0;

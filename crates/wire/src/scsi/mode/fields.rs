@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_and_set_alone() {
+    fn mode_fields_are_read_and_set_without_changing_others() {
         let mut page = CACHING_PAGE;
         for (name, value) in [
             ("WCE", 1),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_told_apart() {
+    fn mode_pages_are_split_by_page_and_subpage() {
         let mut data = vec![0, 36, 0, 0x10, 0, 0, 0, 0];
         data.extend(CACHING_PAGE);
         data.extend([0x5c, 2, 0, 6, 1, 2, 3, 4, 5, 6]);

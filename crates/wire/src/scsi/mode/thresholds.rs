@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptors_come_back_and_wrong_ones_are_refused() {
+    fn threshold_descriptors_decode_as_encoded_or_are_refused() {
         for kind in ThresholdKind::ALL {
             for (enabled, count) in [(false, 0), (true, 100), (true, 7)] {
                 let one = Threshold { enabled, kind, count };

@@ -163,7 +163,7 @@ impl Bench {
 }
 
 #[test]
-fn e5_a_core_that_is_alone_has_all_that_the_target_holds() {
+fn e5_a_lone_core_uses_all_buffers_of_the_target() {
     let mut b = Bench::new(4);
     for id in 0..100 {
         b.read(0, id);
@@ -179,7 +179,7 @@ fn e5_a_core_that_is_alone_has_all_that_the_target_holds() {
 }
 
 #[test]
-fn e5_cores_together_send_no_more_than_it_holds_and_each_has_its_part() {
+fn e5_cores_share_the_buffers_of_the_target_and_never_exceed_them() {
     for cores in [2, 3, 16] {
         let mut b = Bench::new(cores);
         let all = 60 * cores as u64;
@@ -218,7 +218,7 @@ fn e5_cores_together_send_no_more_than_it_holds_and_each_has_its_part() {
 }
 
 #[test]
-fn an_order_comes_again_and_ends_when_no_frame_of_it_may_come() {
+fn a_command_is_resent_and_ends_when_none_of_its_frames_may_arrive() {
     let mut b = Bench::new(1);
     let body = Reserve::encode(reserve::SET, &[OURS]);
     let number = b.engines[0].order(SHELF, command::RESERVE, body.clone(), b.now).unwrap();
@@ -267,7 +267,7 @@ fn an_order_comes_again_and_ends_when_no_frame_of_it_may_come() {
 }
 
 #[test]
-fn a_target_that_grows_or_shrinks_is_noticed() {
+fn a_changed_size_of_the_target_is_reported_once() {
     let mut b = Bench::new(1);
     let look = |b: &mut Bench| {
         b.now += 2_000 * MS;
@@ -305,7 +305,7 @@ fn a_target_that_grows_or_shrinks_is_noticed() {
 
 /// E6
 #[test]
-fn a_target_that_was_quiet_for_long_is_asked_before_a_frame_goes_to_it() {
+fn a_target_idle_for_long_is_verified_before_frames_are_sent_to_it() {
     let mut b = Bench::new(2);
     b.read(0, 900);
     b.pump(0);
@@ -331,7 +331,7 @@ fn a_target_that_was_quiet_for_long_is_asked_before_a_frame_goes_to_it() {
 
 /// E6
 #[test]
-fn a_target_that_says_unasked_that_it_is_there_is_asked_who_it_is() {
+fn an_unsolicited_announcement_causes_verification_of_the_target() {
     let mut b = Bench::new(1);
     let tell = |b: &mut Bench, tag: u32| {
         let (to, from, address) = (BROADCAST, THEIRS, SHELF);
@@ -354,7 +354,7 @@ fn a_target_that_says_unasked_that_it_is_there_is_asked_who_it_is() {
 
 /// E6: two cores heard an exchanged disk, and CAM found on one of them that the right one is back.
 #[test]
-fn a_core_that_heard_another_disk_asks_again_when_cam_trusts_the_target() {
+fn a_core_that_saw_another_disk_queries_again_when_cam_trusts_it() {
     let mut b = Bench::new(1);
     b.serial = "another";
     let now = b.now;

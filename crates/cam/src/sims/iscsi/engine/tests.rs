@@ -158,7 +158,7 @@ impl Stage {
 
 /// A running bus takes them over.
 #[test]
-fn terms_hold_from_the_next_login_and_the_deadline_at_once() {
+fn changed_terms_apply_from_the_next_login_and_the_deadline_at_once() {
     let mut s = Stage::new();
     let terms = s.engine.rules.terms.clone();
     let says = |s: &mut Stage, wanted: &str| {
@@ -182,7 +182,7 @@ fn terms_hold_from_the_next_login_and_the_deadline_at_once() {
 
 /// I2
 #[test]
-fn a_stranded_command_ends_with_the_answer_to_the_next_login() {
+fn stranded_commands_end_when_the_session_is_reinstated() {
     let mut s = Stage::new();
     let isid = s.login(true, 0);
     let (sent, aborted) = (s.write(512), s.write(512));
@@ -210,7 +210,7 @@ fn a_stranded_command_ends_with_the_answer_to_the_next_login() {
 
 /// I2
 #[test]
-fn another_portal_group_does_not_end_what_is_stranded() {
+fn a_login_to_another_portal_group_ends_no_stranded_command() {
     let mut s = Stage::new();
     s.login(true, 0);
     let sent = s.write(512);
@@ -228,7 +228,7 @@ fn another_portal_group_does_not_end_what_is_stranded() {
 }
 
 #[test]
-fn a_target_that_wants_time_before_a_login_has_it() {
+fn reconnection_waits_for_the_time_that_the_target_requires() {
     let mut s = Stage::new();
     s.login(true, 0);
     s.engine.dropped(S);
@@ -239,7 +239,7 @@ fn a_target_that_wants_time_before_a_login_has_it() {
 }
 
 #[test]
-fn who_is_told_where_the_target_is_goes_there_and_names_are_not_looked_up() {
+fn redirections_are_followed_to_addresses_but_not_to_host_names() {
     let moved = |status, address: &str| {
         Fault::Login(ClientError::Refused(status, Some(address.to_owned()))).moved()
     };
@@ -253,7 +253,7 @@ fn who_is_told_where_the_target_is_goes_there_and_names_are_not_looked_up() {
 
 /// I1
 #[test]
-fn an_answer_counts_once() {
+fn each_scsi_response_is_counted_once() {
     let mut s = Stage::new();
     s.login(true, 0);
     let tag = s.write(512);
@@ -282,7 +282,7 @@ fn an_answer_counts_once() {
 
 /// I6
 #[test]
-fn memory_of_what_was_given_up_is_not_touched() {
+fn buffers_of_aborted_tasks_are_not_accessed() {
     let mut s = Stage::new();
     s.login(true, 0);
     let data = Segs::alloc(&s.pool, 512).unwrap();
@@ -321,7 +321,7 @@ fn memory_of_what_was_given_up_is_not_touched() {
 
 /// I3
 #[test]
-fn no_more_is_sent_than_is_asked_for() {
+fn data_sent_stays_within_the_command_window_and_the_r2t() {
     let mut s = Stage::new();
     s.login(true, 0);
     let tags: Vec<u32> = (0..6).map(|_| s.write(4096)).collect();
@@ -345,7 +345,7 @@ fn no_more_is_sent_than_is_asked_for() {
 
 /// I5
 #[test]
-fn who_is_silent_is_asked_then_dropped_then_lost() {
+fn a_silent_target_is_pinged_then_disconnected_then_lost() {
     let mut s = Stage::new();
     s.login(true, 0);
     let tag = s.write(512);
@@ -366,7 +366,7 @@ fn who_is_silent_is_asked_then_dropped_then_lost() {
 }
 
 #[test]
-fn pings_and_requests_to_leave_are_answered() {
+fn pings_and_logout_requests_of_the_target_are_answered() {
     let mut s = Stage::new();
     s.login(true, 0);
     let sn = Numbers { stat_sn: s.stat_sn, exp_cmd_sn: 1, max_cmd_sn: 4 };
@@ -396,7 +396,7 @@ fn pings_and_requests_to_leave_are_answered() {
 
 /// I7
 #[test]
-fn one_that_was_there_when_two_sessions_ended_is_sent_alone() {
+fn a_command_in_flight_at_the_end_of_two_sessions_is_sent_alone() {
     let mut s = Stage::new();
     s.login(true, 0);
     let data = Segs::alloc(&s.pool, 512).unwrap();

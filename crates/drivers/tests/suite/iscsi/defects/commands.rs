@@ -85,7 +85,7 @@ fn ended(c: &mut Client, tag: u32) -> Ended {
 const NULL: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
 
 #[test]
-fn every_opcode_with_every_expected_length() {
+fn every_opcode_and_expected_length_is_answered() {
     let mut house = House::new();
     let mut c = house.client();
     let mut random = reactor::SeededRandom::new(46);
@@ -114,7 +114,7 @@ fn every_opcode_with_every_expected_length() {
 }
 
 #[test]
-fn luns_of_every_method_and_level() {
+fn luns_of_every_addressing_method_are_answered() {
     let mut house = House::new();
     let mut c = house.client();
     let inquiry = [0x12, 0, 0, 0, 36, 0];
@@ -182,7 +182,7 @@ fn ranges_that_overflow_are_out_of_range() {
 }
 
 #[test]
-fn parameter_lists_of_every_length() {
+fn parameter_lists_of_every_length_are_answered() {
     // PR OUT (SCST 2019, 2020), MODE SELECT, UNMAP, EXTENDED COPY, RECEIVE COPY, WRITE SAME,
     // COMPARE AND WRITE (SCST 2019 and 328), WRITE BUFFER, FORMAT UNIT (tcmu-runner 3b93531),
     // SEND DIAGNOSTIC, SET TARGET PORT GROUPS: each list shorter than it says, and lying.
@@ -231,7 +231,7 @@ fn parameter_lists_of_every_length() {
 }
 
 #[test]
-fn reports_of_commands_that_do_not_exist() {
+fn reports_of_unknown_operation_codes_are_bounded() {
     // CVE-2024-42416: service actions of 32 and more read beyond a table.
     let mut house = House::new();
     let mut c = house.client();
@@ -256,7 +256,7 @@ fn reports_of_commands_that_do_not_exist() {
 }
 
 #[test]
-fn buffers_at_every_offset() {
+fn buffer_commands_at_every_offset_stay_within_their_length() {
     // CVE-2024-8178, CVE-2024-45063: offsets outside of the buffer; CVE-2024-43110: REQUEST SENSE
     // longer than the sense data.
     let mut house = House::new();
@@ -288,7 +288,7 @@ fn buffers_at_every_offset() {
 }
 
 #[test]
-fn inquiries_of_every_length() {
+fn inquiry_data_is_truncated_to_the_allocation_length() {
     let mut house = House::new();
     let mut c = house.client();
     let whole = try_command(&mut c, NULL, &[0x12, 0, 0, 0xff, 0xff, 0], 65_535, 0).data;
@@ -318,7 +318,7 @@ impl OrNone for Residual {
 }
 
 #[test]
-fn long_cdbs_that_lie_about_their_length() {
+fn long_cdb_with_a_wrong_length_is_refused() {
     // SCST 2025-09: the control byte of a long CDB; additional headers that do not fit the CDB.
     let mut house = House::new();
     let mut c = house.client_as(&How::default());

@@ -10,7 +10,7 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 }
 
 #[test]
-fn data_for_another_connections_command_goes_nowhere() {
+fn data_for_another_connections_command_is_not_stored() {
     let mut house = House::new();
     let mut mine = house.client();
     let mut thief = house.client_as(&How::default().isid(2));
@@ -28,7 +28,7 @@ fn data_for_another_connections_command_goes_nowhere() {
 }
 
 #[test]
-fn transfer_tags_of_two_writes_are_not_exchanged() {
+fn transfer_tag_of_another_write_is_rejected() {
     let mut house = House::new();
     let mut c = house.client();
     let (first, first_tag) = c.open_write(10, 1024);
@@ -69,7 +69,7 @@ fn lengths_that_are_not_whole_blocks_write_whole_blocks_only() {
 }
 
 #[test]
-fn sizes_with_every_amount_of_immediate_data() {
+fn writes_with_any_amount_of_immediate_data_are_complete() {
     // SPDK 565a44628d and 2781: pools of immediate data and of solicited data were mixed up; SPDK
     // 2029: the data digest of more than one segment.
     let params = serde_json::json!({ "initial_r2t": false, "first_burst_length": 65_536 });
@@ -125,7 +125,7 @@ fn too_little_unsolicited_data_ends_the_command() {
 }
 
 #[test]
-fn all_numbers_wrap() {
+fn cmd_sn_and_stat_sn_wrap() {
     // CmdSN by the initiator, StatSN by the target; the client checks each one it hears.
     let shape =
         crate::iscsi::server::Shape { first_stat_sn: Some(0xffff_fff0), ..Default::default() };

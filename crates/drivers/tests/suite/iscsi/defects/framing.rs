@@ -53,7 +53,7 @@ fn lengths_before_login_are_bounded() {
 }
 
 #[test]
-fn a_login_shorter_than_its_header_ends_quietly() {
+fn truncated_login_header_closes_the_connection() {
     // Input 15, CVE-2026-53176: a length that becomes negative when the header is taken off.
     let mut house = House::new();
     let mut bhs = [0; 48];
@@ -68,7 +68,7 @@ fn a_login_shorter_than_its_header_ends_quietly() {
 }
 
 #[test]
-fn every_opcode_that_an_initiator_has_not_is_rejected() {
+fn opcodes_not_sent_by_initiators_are_rejected() {
     let mut house = House::new();
     let mut c = house.client();
     for opcode in (0..0x80u8).filter(|o| !OPCODES.contains(&(o & 0x3f))) {
@@ -83,7 +83,7 @@ fn every_opcode_that_an_initiator_has_not_is_rejected() {
 }
 
 #[test]
-fn reserved_bits_do_no_harm() {
+fn reserved_bits_are_ignored_or_rejected() {
     let mut house = House::new();
     let mut c = house.client();
     // TEST UNIT READY with each byte of its header that means nothing set.
@@ -112,7 +112,7 @@ fn reserved_bits_do_no_harm() {
 }
 
 #[test]
-fn connections_reset_at_each_byte() {
+fn connection_resets_at_each_byte_affect_no_other_session() {
     let mut house = House::new();
     for at in (0..=60).chain([100, 300, 559, 560]) {
         let mut c = house.client();
@@ -135,7 +135,7 @@ fn connections_reset_at_each_byte() {
 }
 
 #[test]
-fn a_missing_pad_ruins_its_own_connection_only() {
+fn missing_padding_affects_only_its_own_connection() {
     let mut house = House::new();
     let mut c = house.client();
     let ping = NopOut {
@@ -173,7 +173,7 @@ fn a_length_is_not_used_before_its_digest_has_been_checked() {
 }
 
 #[test]
-fn any_cut_of_the_stream_moves_the_same_bytes() {
+fn data_is_correct_for_any_segmentation_of_the_stream() {
     // gotgt 46: a short read of a header corrupted data. Input 7.
     let mut house = House::new();
     for (i, segment) in

@@ -73,7 +73,7 @@ fn expect(peer: std::net::SocketAddr, word: &str) {
 }
 
 #[test]
-fn whatever_is_refused_is_in_the_log_with_the_reason() {
+fn refusals_are_logged_with_the_reason() {
     keep();
     let mut house = House::new();
     for (flags, text, word) in [

@@ -34,7 +34,7 @@ fn with_chap(name: &str, secret: &str, algorithms: Algorithms) -> How {
 }
 
 #[test]
-fn texts_that_are_no_texts_are_answered_and_done() {
+fn malformed_login_text_is_answered() {
     let mut house = House::new();
     let who = who().replace(' ', "\0");
     let with = |tail: &[u8]| [who.as_bytes(), b"\0", tail].concat();
@@ -68,7 +68,7 @@ fn texts_that_are_no_texts_are_answered_and_done() {
 }
 
 #[test]
-fn text_that_never_ends_is_bounded() {
+fn unfinished_login_text_is_bounded() {
     // 64 KiB keys and 10 000 keys come in many requests with C set.
     let mut house = House::new();
     for piece in ["v".repeat(8000), (0..600).map(|i| format!("X-key{i}=1\0")).collect::<String>()] {
@@ -92,7 +92,7 @@ fn text_that_never_ends_is_bounded() {
 }
 
 #[test]
-fn names_are_names_and_never_paths_or_formats() {
+fn unusual_names_are_treated_as_plain_text() {
     let mut house = House::new();
     for (name, codes) in [
         (format!("iqn.{}", "a".repeat(219)), [0, 0]),
@@ -121,7 +121,7 @@ fn names_are_names_and_never_paths_or_formats() {
 }
 
 #[test]
-fn stages_that_do_not_exist_are_refused() {
+fn invalid_login_stages_are_refused() {
     let mut house = House::new();
     for flags in [
         0x08, 0x0c, // CSG 2 and 3
@@ -141,7 +141,7 @@ fn stages_that_do_not_exist_are_refused() {
 }
 
 #[test]
-fn what_a_login_may_not_change_is_kept() {
+fn login_fields_changed_between_requests_are_refused() {
     let mut house = House::new();
     for change in [
         |r: &mut LoginRequest| r.task_tag = 77,
@@ -170,7 +170,7 @@ fn what_a_login_may_not_change_is_kept() {
 }
 
 #[test]
-fn sessions_that_are_not_there_cannot_be_joined() {
+fn unknown_sessions_cannot_be_joined() {
     let mut house = House::new();
     let text = format!("{}\0", who().replace(' ', "\0"));
     for tsih in [0x1234u16, 0xffff, 1, 2, 3] {
@@ -190,7 +190,7 @@ fn sessions_that_are_not_there_cannot_be_joined() {
 }
 
 #[test]
-fn three_hundred_sessions_with_one_isid() {
+fn isid_identifies_a_session_of_one_initiator_only() {
     // SPDK 1427: the ISID names a session of one initiator only.
     let house = House::new();
     let mut all: Vec<Client> = (0..300)
@@ -216,7 +216,7 @@ fn three_hundred_sessions_with_one_isid() {
 }
 
 #[test]
-fn a_thousand_keys_that_nobody_knows_are_all_answered() {
+fn hundreds_of_unknown_keys_are_all_answered() {
     // CVE-2013-2850: the answers overflowed a buffer.
     let mut house = House::new();
     let mut raw = house.dial();
@@ -292,7 +292,7 @@ fn algorithm(number: &str) -> Algorithm {
 }
 
 #[test]
-fn algorithms_have_the_numbers_of_iana() {
+fn chap_algorithms_have_their_iana_numbers() {
     // tgt had SHA-1 under number 7: an initiator that offers 8,7,6,5 must log in.
     let strong = TargetSpec { params: json!({}), ..guarded("alice") };
     let mut house = House::with(TargetSpec::default());
@@ -327,7 +327,7 @@ fn algorithms_have_the_numbers_of_iana() {
 /// Every pair of a name and an account, of two hosts with groups of their own on one target: an
 /// account opens the way to its own initiator's units, and to no others.
 #[test]
-fn an_account_lets_in_its_own_initiator_and_no_other() {
+fn account_admits_only_its_own_initiator() {
     let house = House::new();
     let (one, two, third) = ("iqn.2026-11.test:one", "iqn.2026-11.test:two", "iqn.2026-11.test:3");
     let proof = |name: &str| Proof {
@@ -393,7 +393,7 @@ fn user_names_that_look_like_numbers_are_plain_text() {
 }
 
 #[test]
-fn proofs_of_a_wrong_length_or_base_are_no_proofs() {
+fn chap_responses_of_wrong_length_or_encoding_are_refused() {
     // CVE-2018-14633: oversize hexadecimal or base64 overflowed a buffer.
     let mut house = House::new();
     house.server.set(guarded("alice"));
@@ -471,7 +471,7 @@ fn keys_of_chap_out_of_order_repeated_or_huge_are_refused() {
 }
 
 #[test]
-fn challenges_never_come_twice_and_are_no_use_elsewhere() {
+fn chap_challenges_are_unique_and_cannot_be_reflected() {
     // CVE-2024-45751: challenges that could be foretold.
     let mut house = House::new();
     let mut seen = std::collections::BTreeSet::new();

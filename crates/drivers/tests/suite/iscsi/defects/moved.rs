@@ -12,7 +12,7 @@ fn moved(to: &str, permanent: bool) -> TargetSpec {
 }
 
 #[test]
-fn a_login_is_told_where_the_target_is() {
+fn login_to_a_moved_target_is_redirected() {
     let mut house = House::new();
     for (permanent, code) in [(false, 0x0101), (true, 0x0102)] {
         house.server.set(moved("[fd00::2]:3261,1", permanent));
@@ -34,7 +34,7 @@ fn a_login_is_told_where_the_target_is() {
 }
 
 #[test]
-fn libiscsi_follows() {
+fn libiscsi_follows_a_temporary_redirection() {
     // sahlberg/libiscsi 19.
     rig::packages::ensure_host().unwrap();
     let there = Server::start(Shape::default());

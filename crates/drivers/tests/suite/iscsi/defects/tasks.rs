@@ -28,7 +28,7 @@ fn function_at(c: &mut Client, function: u8, lun: [u8; 8], of: u32) -> TaskAnswe
 }
 
 #[test]
-fn aborts_of_what_is_no_command_find_none() {
+fn abort_of_an_unknown_task_reports_no_task() {
     let mut house = House::new();
     let mut c = house.client();
     let mut other = house.client_as(&How::default().isid(2));
@@ -54,7 +54,7 @@ fn aborts_of_what_is_no_command_find_none() {
 }
 
 #[test]
-fn every_function_has_its_answer_at_every_kind_of_lun() {
+fn task_functions_are_answered_for_every_kind_of_lun() {
     // SPDK bc70a4d63f, fce8466477: a function for a LUN that is not there crashed.
     let mut house = House::new();
     let mut c = house.client();
@@ -102,7 +102,7 @@ fn every_function_has_its_answer_at_every_kind_of_lun() {
 }
 
 #[test]
-fn functions_and_the_end_of_the_connection_race() {
+fn task_functions_survive_a_race_with_connection_end() {
     // tgt 532a527, 09f7fb0, 7bb239b; CVE-2026-23216: tasks freed twice, or used after.
     let mut house = House::new();
     for round in 0..200u32 {
@@ -140,7 +140,7 @@ fn functions_and_the_end_of_the_connection_race() {
 }
 
 #[test]
-fn what_snack_asks_for_is_not_done_at_level_0() {
+fn snack_is_rejected_at_error_recovery_level_0() {
     let mut house = House::new();
     let mut c = house.client();
     let (tag, target_tag) = c.open_write(10, 512);
@@ -157,7 +157,7 @@ fn what_snack_asks_for_is_not_done_at_level_0() {
 }
 
 #[test]
-fn pings_of_every_size() {
+fn pings_of_every_size_are_echoed() {
     let mut house = House::new();
     let mut c = house.client();
     for len in [0usize, 1, 2, 3, 4, 5, 511, 512, 8192, 65_536] {
@@ -202,7 +202,7 @@ fn pings_of_every_size() {
 }
 
 #[test]
-fn text_that_is_never_finished_is_bounded_and_forgotten() {
+fn unfinished_text_is_bounded_and_dropped() {
     let mut house = House::new();
     let mut c = house.client();
     let mut tag = TAG_NONE;
@@ -230,7 +230,7 @@ fn text_that_is_never_finished_is_bounded_and_forgotten() {
 }
 
 #[test]
-fn logouts_of_every_reason_with_commands_under_way() {
+fn logouts_of_every_reason_are_answered_with_commands_in_flight() {
     let mut house = House::new();
     for (reason, cid, answer) in [
         (LogoutReason::Recovery, 1, LogoutAnswer::RecoveryUnsupported),
@@ -275,7 +275,7 @@ fn logouts_of_every_reason_with_commands_under_way() {
 }
 
 #[test]
-fn a_session_that_must_go_is_told_by_an_asynchronous_message() {
+fn kicked_session_receives_an_asynchronous_message() {
     let mut house = House::new();
     let mut c = house.client();
     let sessions = house.server.registry.sessions();

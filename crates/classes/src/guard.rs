@@ -91,18 +91,28 @@ pub fn carries(control: &mut Control, class: &str, name: &str) -> bool {
 /// There is no such provider, or it cannot be opened to be read.
 pub fn holds(control: &mut Control, by: By<'_>, name: &str) -> Result<Option<String>, Error> {
     let report = inspect::report(control, name)?;
-    let words = in_words(&report, by);
+    if by.force || in_words(&report, by).is_some() {
+        return Ok(in_words(&report, by));
+    }
+    let (at, last) = provider_access::reading(control, by.class, name, |c, edge| {
+        provider_access::last(c, name, edge)
+    })?;
+    Ok(found(&report, (&last, at.saturating_add(last.len() as u64)), by))
+}
+
+/// The content of a medium that would be lost, in words: its report, and its last sector with the
+/// byte where the medium ends.
+pub fn found(report: &Report, (last, end): (&[u8], u64), by: By<'_>) -> Option<String> {
+    let words = in_words(report, by);
     if words.is_some() || by.force {
-        return Ok(words);
+        return words;
     }
     // An unknown last sector may be the end of anything. A record that may be overwritten is known,
     // and was left out above.
-    let (at, bytes) = provider_access::reading(control, by.class, name, |c, edge| {
-        provider_access::last(c, name, edge)
-    })?;
+    let at = end.saturating_sub(last.len() as u64);
     let is_known = report.findings.iter().any(|f| f.offset.saturating_add(f.len) > at);
-    let is_blank = bytes.iter().all(|b| *b == 0);
-    Ok((!is_blank && !is_known).then(|| "something unknown in its last sector".to_owned()))
+    let is_blank = last.iter().all(|b| *b == 0);
+    (!is_blank && !is_known).then(|| "something unknown in its last sector".to_owned())
 }
 
 /// Whether the last sector of a provider begins with these bytes.
@@ -159,6 +169,11 @@ fn counts(finding: &Finding, by: By<'_>) -> bool {
         && (finding.kind == "label"
             || by.class == "part"
             || by.force && finding.class != "label"
-            || finding.why.ends_with(&format!("of {}/{}", by.class, by.geom)));
+            || is_member(finding, by));
     !own
+}
+
+/// Whether a finding is a record of a member of the asking geom.
+pub fn is_member(finding: &Finding, by: By<'_>) -> bool {
+    finding.class == by.class && finding.why.ends_with(&format!("of {}/{}", by.class, by.geom))
 }

@@ -45,6 +45,15 @@ fn settings(geom: &GeomConfig) -> Map<String, Value> {
     all.map(said).map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
 }
 
+/// Members of a mirror may be any, a concat may grow.
+fn may_become(from: &GeomConfig, to: &GeomConfig) -> bool {
+    match from.class.as_str() {
+        "mirror" => true,
+        "concat" => to.members.starts_with(&from.members),
+        _ => from.members == to.members,
+    }
+}
+
 /// The catalog of the fake.
 pub fn catalog() -> Catalog {
     let example = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize_bytes = \"64MiB\"\n";
@@ -64,6 +73,7 @@ pub fn catalog() -> Catalog {
         ],
         judge: None,
         settings: Some(settings),
+        may_become: Some(may_become),
         drivers: vec![
             Entry::of::<NoParams>("iscsi", "iSCSI."),
             Entry::of::<NoParams>("other", "Another."),

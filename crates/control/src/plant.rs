@@ -57,9 +57,9 @@ pub trait Plant: Send + Sync {
     fn intend(&self, config: &Config, consent: &[String]);
 
     /// The data that an action would destroy on the providers that it writes to, in words. `None`
-    /// when nothing is lost, or when that is not known before other steps are done.
-    fn loses(&self, action: &Action) -> Option<String> {
-        let _ = action;
+    /// when nothing is lost, or when that is not known before the steps `before` it are done.
+    fn loses(&self, action: &Action, before: &[Step]) -> Option<String> {
+        let _ = (action, before);
         None
     }
 

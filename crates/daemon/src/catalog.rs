@@ -39,11 +39,21 @@ pub(crate) fn wall_s() -> u64 {
     wall_ns() / 1_000_000_000
 }
 
+/// The class of a section.
+fn class_of(geom: &GeomConfig) -> Option<&'static Arc<dyn Class>> {
+    static ALL: OnceLock<Vec<Arc<dyn Class>>> = OnceLock::new();
+    ALL.get_or_init(all_classes).iter().find(|class| class.name() == geom.class)
+}
+
+/// Whether the geom of a section can get the members of another one while it is used.
+fn may_become(from: &GeomConfig, to: &GeomConfig) -> bool {
+    let class = class_of(from).filter(|_| from.class == to.class);
+    class.is_some_and(|class| class.may_become(&from.members, &to.members))
+}
+
 /// The settings that a section gives its geom.
 fn settings(geom: &GeomConfig) -> Map<String, Value> {
-    static ALL: OnceLock<Vec<Arc<dyn Class>>> = OnceLock::new();
-    let class = ALL.get_or_init(all_classes).iter().find(|class| class.name() == geom.class);
-    let said = class.map(|class| class.settings(&Value::Object(geom.params.clone())));
+    let said = class_of(geom).map(|class| class.settings(&Value::Object(geom.params.clone())));
     // A section that the class refuses is reported when it is carried out.
     said.and_then(Result::ok).unwrap_or_default()
 }
@@ -100,6 +110,7 @@ pub fn catalog() -> Catalog {
         drivers: drivers.collect(),
         judge: Some(crate::exports::judge),
         settings: Some(settings),
+        may_become: Some(may_become),
     }
 }
 

@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 use crate::buses;
 use crate::errors::{from_geom, named};
 use crate::exports::{Exports, Files, units_of};
+use crate::images::Images;
 use crate::insert_layer;
 use crate::journal::Journal;
 use crate::listing;
@@ -89,6 +90,8 @@ pub struct ControlLoop {
     pub places: Places,
     /// Names given as consent to lose their data, for the steps being carried out.
     pub consent: Vec<String>,
+    /// Disks that are not in the graph yet, for the step of a plan that is judged.
+    pub images: Images,
 }
 
 impl ControlLoop {
@@ -153,10 +156,15 @@ impl ControlLoop {
                 self.consent = consent;
                 let _ = to.send(());
             }
-            Change::Loses(geom, from, to) => drop(to.send(match from {
-                Some(from) => self.added_lose(&from, &geom),
-                None => self.loses(&geom),
-            })),
+            Change::Loses { geom, from, images, to } => {
+                self.images = images;
+                let lost = match from {
+                    Some(from) => self.added_lose(&from, &geom),
+                    None => self.loses(&geom),
+                };
+                self.images.clear();
+                let _ = to.send(lost);
+            }
             Change::Held(names, to) => drop(to.send(self.held_by(&names))),
             Change::MayGrow(disk, bytes, to) => drop(to.send(self.may_grow(&disk, bytes))),
             Change::Foresee(change, ahead, to) => {

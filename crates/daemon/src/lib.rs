@@ -21,6 +21,7 @@ mod exports;
 pub mod fail_stop;
 mod identities;
 mod identity;
+mod images;
 mod initiator;
 mod insert_layer;
 mod journal;

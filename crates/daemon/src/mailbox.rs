@@ -19,6 +19,7 @@ use geom::Inbox;
 use serde_json::Value;
 
 use crate::exports::may_come;
+use crate::images::Images;
 
 /// Questions and changes that may wait at once; a further one is refused.
 const WAITING_MAX: usize = 1024;
@@ -75,6 +76,7 @@ impl Ahead {
                     ahead.going.push((geom.class.clone(), geom.name.clone()));
                     continue;
                 }
+                Action::ModifyGeom { to, .. } if to.disks().next().is_some() => &to.name,
                 Action::CreateBus { bus } => {
                     ahead.buses.push(bus.clone());
                     continue;
@@ -87,11 +89,10 @@ impl Ahead {
             };
             ahead.makes = true;
             // Disks of a file server have names of their own.
-            if let Action::CreateGeom { geom } = &step.action {
-                let disks = geom.params.get("disks").and_then(Value::as_object);
-                let disks = disks.into_iter().flat_map(|disks| disks.keys());
-                let named = |disk: &&String| named.iter().any(|name| rests_on(name, disk));
-                ahead.comes.extend(disks.filter(named).cloned());
+            if let Some(geom) = step.action.geom() {
+                let disks = geom.disks().map(|(name, _)| name);
+                let named = |disk: &&str| named.iter().any(|name| rests_on(name, disk));
+                ahead.comes.extend(disks.filter(named).map(str::to_owned));
             }
             if named.iter().any(|name| rests_on(name, made)) {
                 ahead.comes.push(made.clone());
@@ -123,7 +124,13 @@ pub enum Change {
     },
     /// The data that a geom's members would lose if it were made, or if it were changed from the
     /// second.
-    Loses(Box<GeomConfig>, Option<Box<GeomConfig>>, SyncSender<Option<String>>),
+    Loses {
+        geom: Box<GeomConfig>,
+        from: Option<Box<GeomConfig>>,
+        /// Those of its members that are not in the graph.
+        images: Images,
+        to: SyncSender<Option<String>>,
+    },
     /// The data that these providers hold.
     Held(Vec<String>, SyncSender<Option<String>>),
     /// Whether a disk may become so large, bytes.

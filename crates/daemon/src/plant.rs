@@ -29,6 +29,7 @@ use crate::control_loop::{ControlLoop, Shown, check};
 use crate::cycle_check::Loops;
 use crate::exports::{self, Exports, InUse, clashes};
 use crate::identities::Keeper;
+use crate::images::{self, Images};
 use crate::journal::Journal;
 use crate::last_sizes::Ends;
 use crate::made::Made;
@@ -172,6 +173,7 @@ fn control_thread(
         look_ns: 0,
         places: Places::default(),
         consent: Vec::new(),
+        images: Images::new(),
     };
     control_loop.exports.remember();
     let _ = ready.send(Ok((mailbox.clone(), control_loop.exports.identities.clone())));
@@ -425,7 +427,7 @@ impl Plant for Daemon {
         let _ = self.mailbox.order(|to| Change::Want(action, to));
     }
 
-    fn loses(&self, action: &Action) -> Option<String> {
+    fn loses(&self, action: &Action, before: &[Step]) -> Option<String> {
         let (geom, from) = match action {
             Action::CreateGeom { geom } => (geom, None),
             Action::ModifyGeom { from, to } => (to, Some(Box::new(from.clone()))),
@@ -435,8 +437,10 @@ impl Plant for Daemon {
             }
             _ => return None,
         };
+        // On this thread: files are read, which may block.
+        let images = images::made(geom.below(), before);
         let geom = Box::new(geom.clone());
-        self.mailbox.order(|to| Change::Loses(geom, from, to)).ok()?
+        self.mailbox.order(|to| Change::Loses { geom, from, images, to }).ok()?
     }
 
     fn foreseen(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> Foreseen {

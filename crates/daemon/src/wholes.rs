@@ -6,6 +6,7 @@
 //! Invariants
 //!  W1  No geom is made that shows other bytes than its record says, unless it is named as consent.
 //!      The same holds for several members that contain data and have no record.
+//!      Members that are appended to a concatenation move no byte of it.
 //!  W2  A record outlives the geom: a geom that is made again as it was needs no consent.
 //!  W3  A record that cannot be read counts as none, and the journal reports it.
 //!  W4  The first start of a version with these records, on a state folder of a version without
@@ -137,6 +138,11 @@ impl Wholes {
     /// Whether it is known how a geom was put together.
     pub fn knows(&self, class: &str, name: &str) -> bool {
         self.all.contains_key(&(class.to_owned(), name.to_owned()))
+    }
+
+    /// The number of members that a geom was made of.
+    pub fn count(&self, class: &str, name: &str) -> Option<usize> {
+        self.all.get(&(class.to_owned(), name.to_owned())).map(|whole| whole.members.len())
     }
 
     /// Why a geom shows other bytes than it did; None: it is as it was, or nothing is known of it.

@@ -248,6 +248,12 @@ pub trait Class: Send + Sync {
         Err(Error::new(Errno::NotSup, format!("{name}: its class has no settings to change")))
     }
 
+    /// True when the members named `from` can become those named `to` while the geom is used. Only
+    /// the names are compared here; [`Class::foresee`] knows the geom.
+    fn may_become(&self, from: &[String], to: &[String]) -> bool {
+        from == to
+    }
+
     /// Reports a refusal of [`Class::redeclare`] beforehand, as far as it can be foreseen. Members
     /// that are not in the graph are left out: an earlier step of the plan makes them.
     fn foresee(&self, control: &mut Control, request: &Redeclare<'_>) -> Result<(), Error> {

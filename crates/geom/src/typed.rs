@@ -149,6 +149,11 @@ pub trait Typed: Send + Sync + Sized + 'static {
         Err(Error::new(Errno::NotSup, what))
     }
 
+    /// See [`Class::may_become`].
+    fn may_become(&self, from: &[String], to: &[String]) -> bool {
+        from == to
+    }
+
     /// See [`Class::foresee`].
     ///
     /// # Errors
@@ -308,6 +313,10 @@ impl<C: Typed> Class for C {
 
     fn work_as(&self, control: &mut Control, name: &str, params: &Value) -> Result<(), Error> {
         Typed::work_as(self, control, name, &C::read(params)?)
+    }
+
+    fn may_become(&self, from: &[String], to: &[String]) -> bool {
+        Typed::may_become(self, from, to)
     }
 
     fn foresee(&self, control: &mut Control, request: &Redeclare<'_>) -> Result<(), Error> {

@@ -516,6 +516,26 @@ fn recognized_data_is_not_overwritten_without_consent() {
     assert!(before == after, "something was written");
     house.ashlar(&["apply", "--yes-destroy", "n"]).ends(0);
     typed(&house, &[("mirror status", 0, &["mirror/n"])]);
+    // Disks that the same edit adds; those of a mirror that return lose nothing.
+    typed(&house, &[("mirror destroy m", 0, &[])]);
+    house.configure("", "");
+    house.ashlar(&["apply"]).ends(0);
+    house.configure(&declared("\"d0\", \"d1\""), "");
+    house.ashlar(&["plan"]).ends(6).says(&["create geom n (mirror)"]).lacks(&["destroys"]);
+    house.configure("", "");
+    house.image("e0.img", 64 << 20);
+    let image = house.image("e1.img", 64 << 20);
+    tool("mkfs.ext4", &["-q", "-F", image.to_str().unwrap(), "32M"], "");
+    let before = fs::read(&image).unwrap();
+    for class in ["mirror", "stripe", "concat"] {
+        let disks = [file_disk("e0", "e0.img"), file_disk("e1", "e1.img")].concat();
+        let geom = format!("class = \"{class}\"\nname = \"x\"\nmembers = [\"e0\", \"e1\"]\n");
+        house.configure(&format!("{disks}\n[[geom]]\n{geom}"), "");
+        house.ashlar(&["plan"]).ends(6).says(&["destroys", "e1 holds ext2, ext3 or ext4"]);
+        house.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy x"]);
+        assert!(house.provider("e0").is_none(), "{class}: refused before the first step");
+    }
+    assert!(fs::read(&image).unwrap() == before, "something was written");
     house.stop();
 }
 

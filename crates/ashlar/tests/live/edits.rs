@@ -93,15 +93,22 @@ impl Host {
         Host { heard, thread }
     }
 
-    /// Waits until it has made some more rounds; it has had no news since it was asked last.
+    /// Waits until it has made some more rounds; it has had no unit attention since it was asked
+    /// last.
     pub(crate) fn goes_on(&self, house: &House, what: &str) {
+        self.works_on(house, what, &[]);
+    }
+
+    /// The same, with these unit attentions.
+    pub(crate) fn works_on(&self, house: &House, what: &str, expected: &[(u8, u8)]) {
         let now = self.heard.rounds.load(Ordering::Acquire);
         house.until(what, ROUNDS_LIMIT, || {
             assert!(!self.thread.is_finished(), "{what}: the host had to stop");
             self.heard.rounds.load(Ordering::Acquire) - now >= ROUNDS
         });
         let news = std::mem::take(&mut *self.heard.news.lock().unwrap());
-        assert!(news.is_empty(), "{what}: the host heard {news:02x?}");
+        let news: Vec<(u8, u8)> = news.into_iter().collect();
+        assert_eq!(news, expected, "{what}: unit attentions of the host");
     }
 
     /// Stops the host after its verification; its registration is still there.

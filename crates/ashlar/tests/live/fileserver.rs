@@ -322,9 +322,11 @@ fn file_and_its_dumped_version_are_exported_as_luns() {
     let both = server.replace("/images/vm0\" }", &format!("/images/vm0\", {old} }}"));
     let unit = "[[unit]]\nprovider = \"old\"\nread_only = true\n";
     house.configure(&format!("{DISKS}{both}{unit}"), "0 = \"vm0\", 1 = \"old\"");
-    // A server's parameters take effect when it is made: that cuts off its LUNs, and `plan` reports
-    // it.
-    house.ashlar(&["plan"]).says(&["disruptive"]);
+    house.ashlar(&["plan"]).says(&["change geom main (fs)"]).lacks(&["remove", "disruptive"]);
+    house.ashlar(&["apply"]).ends(0);
+    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    holds(&house, 0, 2);
+    holds(&house, 1, 1);
     house.stop();
     house.start();
     holds(&house, 0, 2);

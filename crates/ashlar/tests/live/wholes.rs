@@ -1,6 +1,7 @@
 //! Stripes and concatenations that are assembled only by the configuration: an edit, a disk in
 //! another's place or a lost state folder does not scramble their data.
 
+use crate::edits::Host;
 use crate::house::{House, file_disk};
 
 const BYTES: u64 = 8 << 20;
@@ -107,4 +108,58 @@ fn grown_first_member_of_a_concat_does_not_shift_the_others() {
     file.set_len(BYTES).unwrap();
     house.start_whole();
     io(&house, "read -P 9 8M 64k");
+}
+
+/// A concat of these disks on LUN 0.
+fn concat(house: &House, disks: u32, members: &[&str]) {
+    let disks: String =
+        (0..disks).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
+    let geom = format!("[[geom]]\nclass = \"concat\"\nname = \"s\"\nmembers = {members:?}\n");
+    house.configure(&format!("{disks}\n{geom}"), "0 = \"concat/s\"");
+}
+
+#[test]
+fn members_appended_to_a_concat_by_an_edit_extend_it_under_a_host() {
+    const CAPACITY_CHANGED: (u8, u8) = (0x2A, 0x09);
+    let mut house = House::new("wholes-append");
+    (0..4).for_each(|n| drop(house.image(&format!("d{n}.img"), BYTES)));
+    let size = |house: &House| house.provider("concat/s").unwrap().1["size_bytes"].clone();
+    concat(&house, 2, &["d0", "d1"]);
+    house.start_whole();
+    io(&house, "write -P 9 15M 64k");
+    let host = Host::start(&house, 0, 1);
+    host.goes_on(&house, "before");
+    concat(&house, 3, &["d0", "d1", "d2"]);
+    let plan = house.ashlar(&["plan"]).ends(6).says(&["change geom s (concat)"]);
+    plan.lacks(&["remove", "destroys", "disruptive"]);
+    house.ok(&["apply"]);
+    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    host.works_on(&house, "after", &[CAPACITY_CHANGED]);
+    assert_eq!(size(&house), 3 * BYTES);
+    // One of them cannot be taken away, and the order cannot change, while it is used.
+    concat(&house, 3, &["d0", "d2", "d1"]);
+    house.ashlar(&["plan"]).says(&["destroys"]);
+    house.ashlar(&["apply"]).ends(4);
+    concat(&house, 2, &["d0", "d1"]);
+    house.ashlar(&["plan"]).says(&["destroys"]);
+    house.ashlar(&["apply"]).ends(4);
+    host.goes_on(&house, "after the refusals");
+    // Contents of a new member are asked about.
+    let table = "label: gpt\nsize=1M\n";
+    crate::house::tool("sfdisk", &["-q", house.path("d3.img").to_str().unwrap()], table);
+    concat(&house, 4, &["d0", "d1", "d2", "d3"]);
+    house.ashlar(&["plan"]).says(&["destroys", "d3 holds GPT"]);
+    house.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy s"]);
+    host.goes_on(&house, "after the question");
+    host.stop();
+    house.stop();
+    // The same edit while the daemon is off.
+    house.start();
+    house.ashlar(&["status"]).ends(3).says(&["d3 holds GPT", "--yes-destroy s"]);
+    house.stop();
+    house.image("d3.img", BYTES);
+    house.start_whole();
+    assert_eq!(size(&house), 4 * BYTES);
+    io(&house, "read -P 9 15M 64k");
+    house.stop();
 }

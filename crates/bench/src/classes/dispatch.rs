@@ -64,7 +64,7 @@ fn created(bed: &mut Bed, class: &str, members: [&str; 2]) -> Result<Edge, Error
 fn raid(bed: &mut Bed, level: &str, members: Range<usize>) -> Result<Edge, Error> {
     let members: Vec<String> = members.map(|n| format!("h{n}")).collect();
     let params = json!({
-        "format": "Intel", "label": level, "level": level, "members": members,
+        "format": "Intel", "name": level, "level": level, "members": members,
         "assume_same": true, "force": true,
     });
     let answer = bed.verb("raid", "label", level, &params)?;

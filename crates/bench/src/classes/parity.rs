@@ -81,7 +81,7 @@ pub(super) fn volume(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
     let mut bed = with_memory(2 * disks, DISK_BYTES)?;
     let names: Vec<String> = (0..disks).map(|n| format!("d{n}")).collect();
     let params = json!({
-        "format": format, "label": "v", "level": level, "members": names, "strip": STRIP,
+        "format": format, "name": "v", "level": level, "members": names, "strip": STRIP,
         "assume_same": true, "force": true,
     });
     let answer = bed.verb("raid", "label", "v", &params)?;

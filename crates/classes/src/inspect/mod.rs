@@ -15,6 +15,7 @@ mod backups;
 mod boot;
 mod class;
 mod firmware;
+mod image;
 mod scan;
 mod signatures;
 mod validate;
@@ -22,6 +23,7 @@ mod varied;
 
 pub use class::InspectClass;
 pub(crate) use class::report;
+pub use image::image;
 pub use scan::{Finding, Report, Standing, step};
 pub(crate) use scan::{leftover, membership};
 pub use signatures::{At, SIGNS, Sign};

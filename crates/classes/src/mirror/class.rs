@@ -167,6 +167,10 @@ impl Typed for MirrorClass {
         Ok(params.settings()?.keys())
     }
 
+    fn may_become(&self, _: &[String], _: &[String]) -> bool {
+        true
+    }
+
     fn foresee(
         &self,
         control: &mut Control,

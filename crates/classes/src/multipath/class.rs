@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bio::Errno;
 use bio::sync::Mutex;
 use geom::{
-    ClassVerb, Control, Create, Error, GeomId, Local, MADE_BY_HAND, ProviderId, Settings, Taster,
-    Topology, Typed, Verdict,
+    ClassVerb, Control, Create, Error, GeomId, Local, MADE_BY_HAND, ProviderId, Redeclare,
+    Settings, Taster, Topology, Typed, Verdict,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -50,7 +50,7 @@ fn wrong(e: impl std::fmt::Display) -> Error {
 }
 
 /// The mode and options of a section.
-fn declared(params: &MultipathParams) -> Result<(Mode, Options), Error> {
+pub(super) fn declared(params: &MultipathParams) -> Result<(Mode, Options), Error> {
     let word = params.mode.as_deref().unwrap_or(Mode::default().key());
     let none = || wrong(format!("no mode {word}; passive, active, read"));
     let mode = Mode::of_key(word).ok_or_else(none)?;
@@ -113,6 +113,28 @@ impl Typed for MultipathClass {
     ) -> Result<(), Error> {
         let (mode, options) = declared(params)?;
         verbs::work_as(control, name, false, |_| (mode, options))
+    }
+
+    fn may_become(&self, from: &[String], to: &[String]) -> bool {
+        from.iter().any(|member| to.contains(member))
+    }
+
+    fn foresee(
+        &self,
+        control: &mut Control,
+        request: &Redeclare<'_, MultipathParams>,
+    ) -> Result<(), Error> {
+        verbs::foresee(control, request)
+    }
+
+    fn redeclare(
+        &self,
+        control: &mut Control,
+        request: &Redeclare<'_, MultipathParams>,
+        _: &[String],
+    ) -> Result<(), Error> {
+        verbs::redeclare(control, request)?;
+        Typed::work_as(self, control, request.name, request.params)
     }
 
     fn stopped_geoms(&self) -> Vec<(String, String)> {

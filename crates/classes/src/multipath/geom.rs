@@ -151,13 +151,8 @@ impl MultipathGeom {
         ))
     }
 
-    /// Adds a further path to the disk; the caller has verified that it is the same disk.
-    pub(super) fn take_in(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        on: ProviderId,
-    ) -> Result<(), Error> {
+    /// Refuses a provider that is another disk than the paths lead to, by size or name.
+    pub(super) fn refuse_other(&self, t: &Topology, on: ProviderId) -> Result<(), Error> {
         let name = t.provider_name(on).to_owned();
         let refused = |what: String| Err(Error::inval(what));
         let Some(limits) = t.limits(on) else {
@@ -174,13 +169,26 @@ impl MultipathGeom {
         if let Some(why) = self.other_id(t, on) {
             return refused(format!("{name}: {why}"));
         }
+        Ok(())
+    }
+
+    /// Adds a further path to the disk; the caller has verified that it is the same disk.
+    pub(super) fn take_in(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        on: ProviderId,
+    ) -> Result<(), Error> {
+        let name = t.provider_name(on).to_owned();
+        self.refuse_other(t, on)?;
         if self.paths.called(&name).is_some() {
             return Err(Error::new(Errno::Exist, format!("{name} is a path already")));
         }
         let consumer = attach(t, me, on, &name)?;
         let Some(slot) = self.paths.add(&name) else {
             t.leave(consumer);
-            return refused(format!("there are {PATHS_MAX} paths already, the most there may be"));
+            let what = format!("there are {PATHS_MAX} paths already, the most there may be");
+            return Err(Error::inval(what));
         };
         self.consumers.insert(slot, consumer);
         self.paths.rerank(slot, self.standing(t, slot));
@@ -520,8 +528,11 @@ impl Geom for MultipathGeom {
         out
     }
 
-    fn settings(&self, _: &Topology, _: GeomId) -> Settings {
-        self.options.settings(self.nature.mode)
+    fn settings(&self, t: &Topology, me: GeomId) -> Settings {
+        match t.providers_of(me).is_empty() {
+            true => Settings::new(),
+            false => self.options.settings(self.nature.mode),
+        }
     }
 
     fn troubles(&self, t: &Topology, me: GeomId) -> Vec<Trouble> {

@@ -2,7 +2,10 @@
 
 use std::marker::PhantomData;
 
-use geom::{ClassVerb, Create, Error, GeomId, Local, ProviderId, Taster, Topology, Typed, Verdict};
+use geom::{
+    ClassVerb, Control, Create, Error, GeomId, Local, ProviderId, Redeclare, Taster, Topology,
+    Typed, Verdict,
+};
 
 use super::geom::SpanGeom;
 use super::{Span, SpanLabel, verbs};
@@ -81,6 +84,27 @@ impl<S: Span> Typed for SpanClass<S> {
         label: SpanLabel,
     ) -> Result<(), Error> {
         SpanGeom::<S>::claim(topology, on, why, label)
+    }
+
+    fn may_become(&self, from: &[String], to: &[String]) -> bool {
+        from == to || S::APPENDS && to.starts_with(from)
+    }
+
+    fn foresee(
+        &self,
+        control: &mut Control,
+        request: &Redeclare<'_, S::Params>,
+    ) -> Result<(), Error> {
+        verbs::append::foresee::<S>(control, request)
+    }
+
+    fn redeclare(
+        &self,
+        control: &mut Control,
+        request: &Redeclare<'_, S::Params>,
+        consent: &[String],
+    ) -> Result<(), Error> {
+        verbs::append::redeclare::<S>(control, request, consent)
     }
 
     fn layout(&self, params: &S::Params, bytes: &[u64]) -> Option<String> {

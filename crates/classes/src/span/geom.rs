@@ -286,6 +286,14 @@ impl<S: Span> SpanGeom<S> {
         on: ProviderId,
         bytes: u64,
     ) -> Result<(), Error> {
+        self.may_admit(t, me, on)?;
+        let consumer = attach(t, me, on)?;
+        self.coming = Some(Member::new(consumer, bytes));
+        Ok(())
+    }
+
+    /// Why a provider cannot become a further member.
+    pub(super) fn may_admit(&self, t: &Topology, me: GeomId, on: ProviderId) -> Result<(), Error> {
         let whole = t.providers_of(me).first().and_then(|p| t.limits(*p));
         let sector = t.limits(on).map_or(0, |l| l.sector_bytes);
         let Some(whole) = whole.filter(|_| self.fault.is_none()) else {
@@ -303,8 +311,6 @@ impl<S: Span> SpanGeom<S> {
         if self.coming.is_some() || self.slots.iter().flatten().any(|m| m.moving) {
             return Err(Error::new(Errno::Busy, "its labels are being written; try again"));
         }
-        let consumer = attach(t, me, on)?;
-        self.coming = Some(Member::new(consumer, bytes));
         Ok(())
     }
 

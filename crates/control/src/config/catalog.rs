@@ -71,6 +71,9 @@ pub struct Catalog {
     /// The settings of a section that can change while its geom is used, all of them; none for a
     /// section that its class refuses.
     pub settings: Option<SettingsOf>,
+    /// Whether a geom with the members of the first section can get those of the second while it
+    /// is used.
+    pub may_become: Option<MayBecome>,
 }
 
 /// See [`Catalog::judge`].
@@ -78,6 +81,9 @@ pub type Judge = fn(&TargetConfig) -> Result<()>;
 
 /// See [`Catalog::settings`].
 pub type SettingsOf = fn(&GeomConfig) -> Map<String, Value>;
+
+/// See [`Catalog::may_become`].
+pub type MayBecome = fn(&GeomConfig, &GeomConfig) -> bool;
 
 impl Catalog {
     /// Whether the removal of a disk of that kind loses its data.
@@ -93,6 +99,11 @@ impl Catalog {
     /// The settings that a section gives its geom, by its keys; null: it needs no such key.
     pub fn settings(&self, geom: &GeomConfig) -> Map<String, Value> {
         self.settings.map_or_else(Map::new, |of| of(geom))
+    }
+
+    /// Whether a geom can get the members of another section of its class while it is used.
+    pub fn may_become(&self, from: &GeomConfig, to: &GeomConfig) -> bool {
+        self.may_become.is_some_and(|may| may(from, to))
     }
 
     /// All entries, each with the word of its section.

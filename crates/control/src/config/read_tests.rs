@@ -67,6 +67,7 @@ pub fn catalog() -> Catalog {
         drivers: vec![Entry::of::<NoParams>("iscsi", "iSCSI.")],
         judge: None,
         settings: None,
+        may_become: None,
     }
 }
 

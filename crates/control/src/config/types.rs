@@ -206,6 +206,19 @@ impl GeomConfig {
     pub fn below(&self) -> impl Iterator<Item = &str> {
         self.provider.iter().chain(&self.members).map(String::as_str)
     }
+
+    /// Disks with names of their own, and the file of each: those of a file server.
+    pub fn disks(&self) -> impl Iterator<Item = (&str, &str)> {
+        let disks = self.params.get("disks").and_then(serde_json::Value::as_object);
+        let disks = disks.into_iter().flatten();
+        disks.filter_map(|(name, path)| Some((name.as_str(), path.as_str()?)))
+    }
+
+    /// Disks with names of their own that another section does not have, or has with other files.
+    pub fn dropped_disks<'g>(&'g self, to: &'g GeomConfig) -> impl Iterator<Item = &'g str> {
+        let stays = |disk: &(&str, &str)| to.disks().any(|other| other == *disk);
+        self.disks().filter(move |disk| !stays(disk)).map(|(name, _)| name)
+    }
 }
 
 /// A CHAP user name and its secret.

@@ -8,8 +8,8 @@ use super::depend::{Ground, bottom_up};
 use super::identity::{Foreseen, Identities};
 use super::rename::{rename, renamed};
 use super::risk::{Scene, risk};
-use super::settings::{differ_in_settings, same};
-use crate::api::{GeomState, State};
+use super::settings::{self, changes_in_use, differ_in_settings, same};
+use crate::api::State;
 use crate::config::{
     AccessConfig, AluaConfig, Catalog, Config, DiskConfig, GeomConfig, TargetConfig, UnitConfig,
 };
@@ -53,7 +53,7 @@ pub fn plan(
     planner.bring(running, desired, &gone, &ground);
     planner.forget(desired);
     planner.grant(desired);
-    planner.grow(desired);
+    planner.grow(desired, &gone);
     planner.steps
 }
 
@@ -86,11 +86,17 @@ struct Gone {
     changed: BTreeSet<String>,
     /// Disks of members that such geoms give up: they go after that.
     late: BTreeSet<String>,
+    /// Providers that such geoms give up.
+    dropped: BTreeSet<String>,
 }
 
 impl Gone {
     /// The removed or changed section below a provider that takes the provider with it.
     fn below(&self, reference: &str, ground: &Ground) -> Option<&String> {
+        let dropped = self.dropped.iter().find(|gone| ground.rests(reference, gone));
+        if dropped.is_some() {
+            return dropped;
+        }
         let kept = || self.changed.iter().any(|geom| ground.rests(reference, geom));
         let mut all = self.why.keys().filter(|gone| ground.rests(reference, gone));
         all.find(|gone| !self.late.contains(*gone) || !kept())
@@ -126,9 +132,10 @@ fn gone(
     for geom in bottom_up(running, ground) {
         let to = desired.geom(&geom.name);
         let scene = (running, desired, ground, (state, catalog));
-        if let Some(late) = to.and_then(|to| lets_go(geom, to, scene, &gone)) {
+        if let Some((to, late)) = to.and_then(|to| Some((to, lets_go(geom, to, scene, &gone)?))) {
             gone.changed.insert(geom.name.clone());
             gone.late.extend(late);
+            gone.dropped.extend(geom.dropped_disks(to).map(str::to_owned));
             continue;
         }
         let why = match to {
@@ -156,11 +163,9 @@ fn lets_go(
     gone: &Gone,
 ) -> Option<Vec<String>> {
     let alike = from.class == BY_RECORD && to.class == from.class && to.provider == from.provider
-        || differ_in_settings(from, to, state, catalog);
-    let runs = |g: &GeomState| g.class == from.class && g.name == from.name;
-    let here = state.geoms.iter().find(|g| runs(g) && !g.withering);
-    let runs = here.is_some_and(|g| !g.providers.is_empty());
-    if !alike || !runs || says_as_much(from, to, state, catalog) {
+        || changes_in_use(from, to, state, catalog);
+    if !alike || settings::running(from, state).is_none() || says_as_much(from, to, state, catalog)
+    {
         return None;
     }
     if to.below().any(|member| gone.below(member, ground).is_some()) {
@@ -363,14 +368,8 @@ impl Planner<'_> {
                 self.step(Action::CreateGeom { geom: geom.clone() }, why);
             }
             let from = self.now.geom(&geom.name).filter(|_| gone.changed.contains(&geom.name));
-            if let Some(mut from) = from.cloned() {
-                let why = changes(&from, geom);
-                let scene = &self.scene;
-                if differ_in_settings(&from, geom, scene.state, scene.catalog) {
-                    // They are the members that it has by now.
-                    from.members.clone_from(&geom.members);
-                }
-                self.step(Action::ModifyGeom { from, to: geom.clone() }, why);
+            if let Some(from) = from.filter(|from| self.can_be_taken_back(from, geom)).cloned() {
+                self.modify(from, geom);
             }
         }
         for disk in running.disk.iter().filter(|disk| gone.late.contains(&disk.name)) {
@@ -413,8 +412,29 @@ impl Planner<'_> {
         words.join(", ")
     }
 
-    /// Last, because a grown file is not made smaller again when a later step fails.
-    fn grow(&mut self, desired: &Config) {
+    /// Whether a geom that gets the members of another section could get back those that it has.
+    fn can_be_taken_back(&self, from: &GeomConfig, to: &GeomConfig) -> bool {
+        from.members == to.members || self.scene.catalog.may_become(to, from)
+    }
+
+    fn modify(&mut self, mut from: GeomConfig, to: &GeomConfig) {
+        let why = changes(&from, to);
+        if differ_in_settings(&from, to, self.scene.state, self.scene.catalog) {
+            // They are the members that it has by now.
+            from.members.clone_from(&to.members);
+        }
+        self.step(Action::ModifyGeom { from, to: to.clone() }, why);
+    }
+
+    /// Last, because a geom that got a further member keeps it, and a grown file is not made
+    /// smaller again, when a later step fails.
+    fn grow(&mut self, desired: &Config, gone: &Gone) {
+        for geom in desired.geom.iter().filter(|geom| gone.changed.contains(&geom.name)) {
+            let from = self.now.geom(&geom.name).filter(|from| *from != geom);
+            if let Some(from) = from.filter(|from| !self.can_be_taken_back(from, geom)).cloned() {
+                self.modify(from, geom);
+            }
+        }
         let here = disks_of(&self.now);
         let pairs = desired.disk.iter().filter_map(|to| Some((*here.get(to.name.as_str())?, to)));
         let grown = pairs.filter(|(from, to)| *from != *to && grows(from, to, self.scene.state));

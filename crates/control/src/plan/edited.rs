@@ -57,15 +57,19 @@ pub fn edited(before: &Config, config: &mut Config, state: &State) -> Vec<LeftOu
     left_out
 }
 
-/// Whether a change of members leaves a mirror that has several complete ones with one, until
-/// those that come are rebuilt.
+/// Whether a change of members leaves a mirror with one complete copy until new members are
+/// rebuilt: it gives up a complete one, or one whose rebuild would have ended earlier.
 pub fn leaves_one_copy(from: &GeomConfig, to: &GeomConfig, state: &State) -> bool {
     let here = state.geoms.iter().find(|g| g.class == to.class && g.name == to.name);
     let Some(here) = here.filter(|_| to.class == BY_RECORD) else { return false };
-    let active = here.consumers.iter().filter(|c| c.state == "ACTIVE");
-    let active: BTreeSet<&str> = active.filter_map(|c| c.provider.as_deref()).collect();
-    let goes = |name: &&str| names(from).contains(name) && !names(to).contains(name);
+    let goes = |name: &str| names(from).contains(name) && !names(to).contains(name);
+    let in_state = |state: &str| -> BTreeSet<&str> {
+        let is = here.consumers.iter().filter(|c| c.state.starts_with(state));
+        is.filter_map(|c| c.provider.as_deref()).collect()
+    };
+    let active = in_state("ACTIVE");
     let stay = active.iter().filter(|name| !goes(name)).count();
+    let gives_up = active.len() > stay || in_state("SYNCHRONIZING").iter().any(|name| goes(name));
     let comes = names(to).iter().any(|name| !below(here).contains(name));
-    comes && active.len() > 1 && stay == 1
+    comes && gives_up && stay == 1
 }

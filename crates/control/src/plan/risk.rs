@@ -3,7 +3,7 @@
 use super::action::{Action, Risk, newly_protected};
 use super::edited::leaves_one_copy;
 use super::identity::Identities;
-use crate::api::{SessionState, State};
+use crate::api::{ProviderState, SessionState, State};
 use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog, Config, LunConfig};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -60,7 +60,15 @@ pub fn risk(action: &Action, scene: &Scene<'_>) -> Judged {
         | Action::CreateGeom { .. }
         | Action::CreateTarget { .. }
         | Action::Renew { .. } => Judged::default(),
-        Action::ModifyGeom { from, to } => disruptive(leaves_one_copy(from, to, state)),
+        Action::ModifyGeom { from, to } => {
+            let dropped: Vec<&str> =
+                from.dropped_disks(to).filter(|disk| provider_is_open(state, disk)).collect();
+            if dropped.iter().any(|name| to.disks().any(|(disk, _)| disk == *name)) {
+                // Its users would go on with another file.
+                return Judged::of(Risk::Destroys);
+            }
+            disruptive(!dropped.is_empty() || leaves_one_copy(from, to, state))
+        }
         Action::Units { from, to } => match newly_protected(from, to).next() {
             Some(_) => Judged::of(Risk::Destroys),
             None => Judged::default(),
@@ -104,7 +112,15 @@ fn is_active(state: AluaState) -> bool {
 /// Whether anything that the geom offers is open.
 fn open(state: &State, geom: &str) -> bool {
     let mut providers = state.geoms.iter().filter(|g| g.name == geom).flat_map(|g| &g.providers);
-    providers.any(|p| p.r > 0 || p.w > 0 || p.e > 0)
+    providers.any(is_open)
+}
+
+fn provider_is_open(state: &State, name: &str) -> bool {
+    state.provider(name).is_some_and(|(_, provider)| is_open(provider))
+}
+
+fn is_open(provider: &ProviderState) -> bool {
+    provider.r > 0 || provider.w > 0 || provider.e > 0
 }
 
 fn sessions<'s>(state: &'s State, target: &str) -> impl Iterator<Item = &'s SessionState> {

@@ -10,8 +10,7 @@ use crate::config::{Catalog, Config, GeomConfig};
 /// The settings of a geom that are others than its section gives; null: the section needs no such
 /// key.
 pub fn settings(geom: &GeomConfig, state: &State, catalog: &Catalog) -> Option<Map<String, Value>> {
-    let runs = |g: &&GeomState| g.class == geom.class && g.name == geom.name && !g.withering;
-    let here = state.geoms.iter().find(runs).filter(|g| !g.providers.is_empty())?;
+    let here = running(geom, state)?;
     let given = catalog.settings(geom);
     // A key of which only one of them speaks cannot be compared.
     let now = |(key, given): (&String, &Value)| {
@@ -22,11 +21,30 @@ pub fn settings(geom: &GeomConfig, state: &State, catalog: &Catalog) -> Option<M
     (!now.is_empty()).then_some(now)
 }
 
+/// The geom of a section, if it runs: it has providers, or settings that it works with.
+pub(super) fn running<'s>(geom: &GeomConfig, state: &'s State) -> Option<&'s GeomState> {
+    let is = |g: &&GeomState| g.class == geom.class && g.name == geom.name && !g.withering;
+    let runs = |g: &&GeomState| !g.providers.is_empty() || !g.settings.is_empty();
+    state.geoms.iter().find(is).filter(runs)
+}
+
+/// A value as TOML writes it on one line.
+fn toml(value: &Value) -> String {
+    let Value::Object(table) = value else { return value.to_string() };
+    let is_bare = |key: &str| key.bytes().all(|c| c.is_ascii_alphanumeric() || b"-_".contains(&c));
+    let pair = |(key, value): (&String, &Value)| match is_bare(key) && !key.is_empty() {
+        true => format!("{key} = {}", toml(value)),
+        false => format!("{} = {}", Value::from(key.as_str()), toml(value)),
+    };
+    let pairs: Vec<String> = table.iter().map(pair).collect();
+    if pairs.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", pairs.join(", ")) }
+}
+
 /// Settings as a section says them.
 pub(super) fn words(settings: &Map<String, Value>) -> String {
     let word = |(key, value): (&String, &Value)| match value {
         Value::Null => format!("no {key}"),
-        value => format!("{key} = {value}"),
+        value => format!("{key} = {}", toml(value)),
     };
     settings.iter().map(word).collect::<Vec<_>>().join(", ")
 }
@@ -53,6 +71,19 @@ pub fn as_it_works(config: &mut Config, state: &State, catalog: &Catalog) -> Vec
     said
 }
 
+/// Whether two sections differ at most in members and in settings that can change while the geom
+/// is used.
+fn alike(from: &GeomConfig, to: &GeomConfig, catalog: &Catalog) -> bool {
+    let rest = |geom: &GeomConfig, settings: &Map<String, Value>| {
+        let mut params = geom.params.clone();
+        params.retain(|key, _| !settings.contains_key(key));
+        (geom.class.clone(), geom.provider.clone(), params)
+    };
+    let (was, is) = (catalog.settings(from), catalog.settings(to));
+    // A section that its class refuses has none.
+    was.is_empty() == is.is_empty() && rest(from, &was) == rest(to, &is)
+}
+
 /// Whether two sections differ at most in settings that can change while the geom is used, and in
 /// that one names the members that the geom has by now.
 pub(super) fn differ_in_settings(
@@ -61,15 +92,20 @@ pub(super) fn differ_in_settings(
     state: &State,
     catalog: &Catalog,
 ) -> bool {
-    let rest = |geom: &GeomConfig, settings: &Map<String, Value>| {
-        let mut params = geom.params.clone();
-        params.retain(|key, _| !settings.contains_key(key));
-        (geom.class.clone(), geom.provider.clone(), params)
-    };
-    let (was, is) = (catalog.settings(from), catalog.settings(to));
-    let known = !was.is_empty() && !is.is_empty();
     let members = from.members == to.members || members(from, state).as_ref() == Some(&to.members);
-    known && members && rest(from, &was) == rest(to, &is)
+    let known = !catalog.settings(from).is_empty();
+    known && members && alike(from, to, catalog)
+}
+
+/// Whether the geom of a section becomes that of another one while it is used.
+pub(super) fn changes_in_use(
+    from: &GeomConfig,
+    to: &GeomConfig,
+    state: &State,
+    catalog: &Catalog,
+) -> bool {
+    differ_in_settings(from, to, state, catalog)
+        || from.members != to.members && catalog.may_become(from, to) && alike(from, to, catalog)
 }
 
 /// Whether two sections say the same in other words, such as a setting and its default.

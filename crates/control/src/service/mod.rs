@@ -179,11 +179,15 @@ impl Control {
         plan::found(&mut base, &lock(&self.left_out), &state);
         plan::keep_lost(&mut base, &config, desired);
         let said = plan::as_it_works(&mut base, &state, &self.catalog);
-        let foreseen = self.foreseen(&base, desired, &state);
+        let foreseen = self.foreseen(&base, desired);
         let mut steps = plan::plan(&base, desired, (&state, &foreseen), &self.catalog);
         plan::renew(&mut steps, self.plant.stale(), desired);
-        for step in &mut steps {
-            if let Some(lost) = self.plant.loses(&step.action) {
+        for at in 0..steps.len() {
+            let (before, rest) = steps.split_at_mut(at);
+            // At a start nobody reads the risks: disks are looked at when they are there.
+            let before = if self.start_progress().is_some() { &[] } else { &*before };
+            let Some(step) = rest.first_mut() else { continue };
+            if let Some(lost) = self.plant.loses(&step.action, before) {
                 step.risk = Risk::Destroys;
                 step.why = lost;
             }
@@ -204,10 +208,10 @@ impl Control {
         Ok(Plan { steps, generation, base, said, before: None })
     }
 
-    /// The identities by which hosts would know the disks that a plan makes; without hosts it is
-    /// empty.
-    fn foreseen(&self, base: &Config, desired: &Config, state: &State) -> plan::Foreseen {
-        if state.sessions().next().is_none() {
+    /// The identities by which hosts would know the disks that a plan makes; empty when no LUN has
+    /// been exported, as at a start.
+    fn foreseen(&self, base: &Config, desired: &Config) -> plan::Foreseen {
+        if base.access.is_empty() {
             return plan::Foreseen::new();
         }
         let here: HashMap<&str, &DiskConfig> =

@@ -88,6 +88,9 @@ impl ControlLoop {
         let done = class.redeclare(&mut self.control, &request, &consent);
         if done.is_ok() {
             self.keep_members(to);
+            if let Some(whole) = self.whole(to) {
+                self.wholes.keep(&to.class, &to.name, whole);
+            }
         }
         done.map_err(|e| {
             let error = from_geom(op, &to.name, e);

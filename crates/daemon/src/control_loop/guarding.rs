@@ -32,6 +32,10 @@ impl ControlLoop {
             return None;
         }
         let by = guard::By { class: &geom.class, geom: &geom.name, force: false };
+        if self.images.values().any(|image| image.is_member(by)) {
+            // It is found by its records when the disks are there.
+            return None;
+        }
         let held = self.held(geom, by)?;
         Some(format!("{held}: it is overwritten"))
     }
@@ -40,11 +44,11 @@ impl ControlLoop {
     pub(super) fn held(&mut self, geom: &GeomConfig, by: guard::By<'_>) -> Option<String> {
         let mut held = Vec::new();
         for name in geom.below() {
-            if self.control.topology.find(name).is_some()
-                && let Ok(Some(what)) = guard::holds(&mut self.control, by, name)
-            {
-                held.push(format!("{name} holds {what}"));
-            }
+            let holds = match self.control.topology.find(name) {
+                Some(_) => guard::holds(&mut self.control, by, name).ok().flatten(),
+                None => self.images.get(name).and_then(|image| image.holds(by)),
+            };
+            held.extend(holds.map(|what| format!("{name} holds {what}")));
         }
         (!held.is_empty()).then(|| held.join("; "))
     }
@@ -71,7 +75,8 @@ impl ControlLoop {
         let topology = &self.control.topology;
         let now = |name: &str| {
             let limits = topology.find(name).and_then(|p| topology.limits(p));
-            limits.map_or(0, |limits| limits.media_bytes)
+            let image = || self.images.get(name).map_or(0, |image| image.bytes);
+            limits.map_or_else(image, |limits| limits.media_bytes)
         };
         let size = |name: &str| match disk {
             Some((disk, bytes)) if disk == name => bytes,
@@ -170,12 +175,19 @@ impl ControlLoop {
     /// members belongs together (W1 of `wholes`).
     pub(super) fn scrambles(&mut self, geom: &GeomConfig) -> Option<String> {
         let whole = self.whole(geom)?;
-        // Members that a step ahead of it makes are looked at when it is carried out.
-        if geom.below().any(|name| self.control.topology.find(name).is_none()) {
+        let is_known =
+            |name| self.control.topology.find(name).is_some() || self.images.contains_key(name);
+        // Other members that a step ahead of it makes are looked at when it is carried out.
+        if !geom.below().all(is_known) {
             return None;
         }
         if self.wholes.knows(&geom.class, &geom.name) {
-            return self.wholes.differs(&geom.class, &geom.name, &whole);
+            let differs = self.wholes.differs(&geom.class, &geom.name, &whole)?;
+            return self.appended(geom).map_or(Some(differs), |added| {
+                let by = guard::By { class: &geom.class, geom: &geom.name, force: false };
+                let held = self.held(&added, by)?;
+                Some(format!("{held}, and is appended to {}", geom.name))
+            });
         }
         let inherits = self.wholes.inherits() && self.exports.is_starting();
         if whole.members.len() < 2 || inherits {
@@ -184,6 +196,17 @@ impl ControlLoop {
         let by = guard::By { class: &geom.class, geom: &geom.name, force: false };
         let held = self.held(geom, by)?;
         Some(format!("{held}, and nothing says how they were put together"))
+    }
+
+    /// The members that a section has at the end of those that its geom was made of, as a section;
+    /// None: the members before them are others, or the bytes in them would move.
+    fn appended(&self, geom: &GeomConfig) -> Option<GeomConfig> {
+        let count = self.wholes.count(&geom.class, &geom.name)?;
+        let of = |members: &[String]| GeomConfig { members: members.to_vec(), ..geom.clone() };
+        let (was, added) = (of(geom.members.get(..count)?), of(geom.members.get(count..)?));
+        let class = self.control.topology.class(&geom.class)?;
+        let same = self.wholes.differs(&geom.class, &geom.name, &self.whole(&was)?).is_none();
+        (same && class.may_become(&was.members, &geom.members)).then_some(added)
     }
 
     /// Devices of a file server that a verb makes anew, which the server itself has open.
@@ -223,7 +246,11 @@ impl ControlLoop {
         if geom.class != FS_CLASS || geom.params.get("create") != Some(&Value::Bool(true)) {
             return None;
         }
-        if geom.below().any(|name| guard::carries(&mut self.control, FS_CLASS, name)) {
+        let is_served = |name: &str| match self.images.get(name) {
+            Some(image) => image.carries(FS_CLASS),
+            None => guard::carries(&mut self.control, FS_CLASS, name),
+        };
+        if geom.below().any(is_served) {
             return None;
         }
         let by = guard::By { class: FS_CLASS, geom: &geom.name, force: false };

@@ -197,6 +197,7 @@ fn changes() -> Vec<(&'static str, &'static str, Value, &'static str, Told)> {
             Transient,
         ),
         ("label", "create", json!({ "name": "n", "provider": "y3" }), "label label/n", Transient),
+        ("fs", "disk", json!({ "name": "f", "path": "/vm0", "size": 1 << 20 }), "fs f", Setting),
         ("fs", "attaches", json!({ "name": "f", "what": "off" }), "fs f", Transient),
         ("fs", "dumpctl", json!({ "name": "f", "what": "off" }), "fs f", Transient),
         ("fs", "copying", json!({ "name": "f", "what": "off" }), "fs f", Transient),
@@ -235,7 +236,7 @@ const OTHERS: &str = "
         enclosure locate discover aoeconfig aoemask aoereserve detach
     fs: dump dumps history yesterday diff check sync grow halt start ream recover replace stats
         statw acct fstat printconf version who files hangup users newuser disallow ls cat
-        create remove clri clean blockcmp disk undisk cons help
+        create remove clri clean blockcmp undisk cons help
 ";
 
 /// Arguments of verbs of the table that are no settings, or are kept on the disks.
@@ -254,6 +255,7 @@ const OTHER_ARGS: &str = "
     cam tags: quiet verbose
     cam fault: fails lies echoes full deaf mute dark quiet clear stop cut_power pull push
     fs trace: connection
+    fs disk: as
     fs allow: user
 ";
 
@@ -262,7 +264,7 @@ const OTHER_ARGS: &str = "
 const FIXED: &str = "
     trim: granule zeroes
     stripe: strip
-    fs: ahead ahead_bytes block connections_per_peer console core create device disks dump_at
+    fs: ahead ahead_bytes block connections_per_peer console core create device dump_at
         everybody fastworm image layout linux linux_tls login_timeout memory noattach nodump nonone
         plan9 plan9_tls read_only settings tls_certificate tls_client_ca tls_key
 ";

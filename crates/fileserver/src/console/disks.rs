@@ -35,8 +35,8 @@ impl FsVerb for Disk {
     const DETAIL: &'static str = "The file of a dump is a read-only disk: yesterday's state of a \
          LUN can be a LUN beside it (with `read_only = true` in its [[unit]] section). A dump \
          taken while the disk is written has the state that a loss of power at that moment would \
-         have left. The disk exists until the file server is opened again; `disks` in the \
-         configuration makes it permanent.";
+         have left. The disk exists until the daemon stops; `disks` in the configuration makes it \
+         permanent.";
     const POSITIONAL: &'static [&'static str] = &["path"];
     const EXAMPLE: &'static str = "fs disk main /images/vm0 --size 10GiB";
     const WRITES: bool = true;

@@ -1,11 +1,13 @@
 //! The class `fs`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bio::Errno;
 use geom::{
-    Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, Typed, VerbSpec, Verdict,
+    Control, Create, Error, GeomId, Local, ProviderId, Settings, Taster, Topology, Typed, VerbSpec,
+    Verdict,
 };
 use serde_json::{Value, json};
 
@@ -24,6 +26,14 @@ pub const FS_CLASS: &str = "fs";
 const HEAD: usize = 4096;
 /// Time that a verb may take before its progress is reported instead.
 const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Time that changed disks may take.
+const DISKS: Duration = Duration::from_secs(10);
+
+/// The setting that its disks are.
+pub(super) fn disk_settings(disks: &BTreeMap<String, String>) -> Settings {
+    Settings::from_iter([("disks".to_owned(), json!(disks))])
+}
 
 /// The properties of the machine that a file server needs.
 #[derive(Clone)]
@@ -127,6 +137,27 @@ impl Typed for FsClass {
             }
         }
         Err(Error::new(Errno::NoEnt, "no file server here lacks it"))
+    }
+
+    fn settings(&self, params: &FsParams) -> Result<Settings, Error> {
+        Ok(disk_settings(&params.disks))
+    }
+
+    /// A file of the configuration that is missing is waited for, as at a start.
+    fn work_as(&self, control: &mut Control, name: &str, params: &FsParams) -> Result<(), Error> {
+        let geom = geom::named(&control.topology, FS_CLASS, name)?;
+        let shared = control.topology.with(geom, |g: &mut FsGeom, _| g.shared.clone());
+        let shared = shared.ok_or_else(|| Error::new(Errno::NxIo, format!("{name} is going")))?;
+        let number = shared.ask_for_disks(params.disks.clone());
+        control.wait_until(DISKS, |_| shared.is_answered(number));
+        match shared.answer(number) {
+            Some(Ok(done)) => done.map(drop)?,
+            _ => {
+                let what = format!("{name}: its disks are not there after {} s", DISKS.as_secs());
+                return Err(Error::new(Errno::TimedOut, what));
+            }
+        }
+        control.settle()
     }
 
     /// A disk of the config string.

@@ -6,6 +6,7 @@
 //!  D2  A disk keeps its file when the file's name is removed or given to another file. That is
 //!       reported: data written from then on is lost when the disk is opened again.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bio::Errno;
@@ -29,8 +30,27 @@ pub struct DiskFault {
 impl Host {
     /// Makes the disks of the configuration (D1).
     pub(super) async fn add_disks(self: &Rc<Self>) {
-        self.awaited.replace(self.shared.params.disks.clone().into_iter().collect());
+        self.awaited.replace(self.shared.status().wanted_disks.into_iter().collect());
         self.look_at_disks().await;
+    }
+
+    /// Makes and removes disks so that they are those of a changed configuration (D1).
+    pub(super) async fn set_disks(
+        self: &Rc<Self>,
+        disks: BTreeMap<String, String>,
+    ) -> Result<(), Error> {
+        self.files()?;
+        let before = self.shared.status().wanted_disks;
+        let stays = |(name, path): &(&String, &String)| disks.get(*name) == Some(*path);
+        for (name, _) in before.iter().filter(|disk| !stays(disk)) {
+            self.remove_disk(name)?;
+        }
+        let is_new = |(name, path): &(String, String)| before.get(name) != Some(path);
+        let new: Vec<(String, String)> = disks.clone().into_iter().filter(is_new).collect();
+        self.awaited.borrow_mut().extend(new);
+        self.shared.report(|s| s.wanted_disks = disks);
+        self.look_at_disks().await;
+        Ok(())
     }
 
     /// Makes awaited disks whose file is there now, and reports the others (D1, D2).
@@ -105,7 +125,10 @@ impl Host {
             ident: self.ident(view, ino),
             block: fs.facts().block,
         };
-        self.shared.report(|s| s.disks.push(disk));
+        self.shared.report(|s| {
+            s.wanted_disks.insert(disk.name.clone(), disk.path.clone());
+            s.disks.push(disk);
+        });
         self.shared.news();
         Ok(())
     }
@@ -114,6 +137,7 @@ impl Host {
     pub(crate) fn remove_disk(&self, name: &str) -> Result<(), Error> {
         let before = self.awaited.borrow().len();
         self.awaited.borrow_mut().retain(|(awaited, _)| awaited != name);
+        self.shared.report(|s| drop(s.wanted_disks.remove(name)));
         if self.awaited.borrow().len() < before {
             return Ok(());
         }

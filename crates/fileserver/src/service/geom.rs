@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bio::{Attr, Errno};
 use geom::{
     Access, ConsumerId, Create, Deletes, Error, Geom, GeomId, MADE_BY_HAND, NewProvider, Notice,
-    ProviderId, Severity, Topology, Transient, Trouble, deadline,
+    ProviderId, Settings, Severity, Topology, Transient, Trouble, deadline,
 };
 
-use super::class::{FS_CLASS, Site};
+use super::class::{FS_CLASS, Site, disk_settings};
 use super::clock;
 use super::disks::{FileDisk, FileLayer};
 use super::host::{self, Opened};
@@ -370,6 +370,14 @@ impl Geom for FsGeom {
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
         lines(&self.shared, &self.shared.status())
+    }
+
+    fn settings(&self, _: &Topology, _: GeomId) -> Settings {
+        let status = self.shared.status();
+        match status.phase {
+            Phase::Serving => disk_settings(&status.wanted_disks),
+            _ => Settings::new(),
+        }
     }
 
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {

@@ -173,6 +173,13 @@ impl Host {
                         host.shared.put(number, done);
                     });
                 }
+                Order::Disks(number, disks) => {
+                    let host = self.clone();
+                    self.reactor.spawn("fs-disks", async move {
+                        let done = host.set_disks(disks).await;
+                        host.shared.put(number, done.map(|()| serde_json::Value::Null));
+                    });
+                }
             }
         }
         self.shared.report(|s| s.phase = Phase::Halting);

@@ -1,7 +1,7 @@
 //! Shared state of the control thread and a file server's core: orders one way, answers and status
 //! the other.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -68,6 +68,8 @@ pub struct Status {
     pub duallow: bool,
     /// How much is read ahead, where a verb changed that.
     pub ahead: Option<ReadAhead>,
+    /// Files that are to be disks: names of providers and paths.
+    pub wanted_disks: BTreeMap<String, String>,
     /// Files that are disks.
     pub disks: Vec<FileDisk>,
     /// Disks that are missing, or whose file has lost its name.
@@ -82,6 +84,8 @@ pub struct Status {
 pub enum Order {
     /// A verb: its number, its name, its parameters.
     Verb(u64, String, Value),
+    /// The disks of the configuration are these: the number of the order, names and paths.
+    Disks(u64, BTreeMap<String, String>),
     /// Everything is made durable, and the host ends.
     Stop,
 }
@@ -149,6 +153,7 @@ impl Shared {
         device: Device,
         site: Site,
     ) -> Arc<Shared> {
+        let status = Status { wanted_disks: params.disks.clone(), ..Status::default() };
         Arc::new(Shared {
             name: name.to_owned(),
             geom,
@@ -158,7 +163,7 @@ impl Shared {
             site,
             keys: Mutex::default(),
             mailbox: Mutex::default(),
-            status: Mutex::default(),
+            status: Mutex::new(status),
         })
     }
 
@@ -192,6 +197,15 @@ impl Shared {
 
     /// Asks for a verb; the number of its answer.
     pub fn ask(&self, verb: &str, params: &Value) -> u64 {
+        self.ask_for(|number| Order::Verb(number, verb.to_owned(), params.clone()))
+    }
+
+    /// Asks for these disks of the configuration; the number of the answer.
+    pub fn ask_for_disks(&self, disks: BTreeMap<String, String>) -> u64 {
+        self.ask_for(|number| Order::Disks(number, disks))
+    }
+
+    fn ask_for(&self, order: impl FnOnce(u64) -> Order) -> u64 {
         let mut number = 0;
         self.send(|mailbox| {
             mailbox.next += 1;
@@ -199,7 +213,7 @@ impl Shared {
             let oldest = number.saturating_sub(ANSWERS_MAX as u64);
             mailbox.answers.retain(|n, a| *n > oldest || matches!(a, Answer::Working(_)));
             mailbox.answers.insert(number, Answer::Working(Progress::default()));
-            Order::Verb(number, verb.to_owned(), params.clone())
+            order(number)
         });
         number
     }

@@ -68,6 +68,13 @@ impl Said {
         self
     }
 
+    /// None of these words is on standard output.
+    #[track_caller]
+    pub fn lacks(self, words: &[&str]) -> Said {
+        words.iter().for_each(|w| assert!(!self.out.contains(w), "{w:?} in the output\n{self}"));
+        self
+    }
+
     /// Every one of these words is on standard error.
     #[track_caller]
     pub fn complains(self, words: &[&str]) -> Said {

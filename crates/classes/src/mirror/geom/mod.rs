@@ -368,7 +368,10 @@ impl Geom for MirrorGeom {
     }
 
     fn settings(&self, _: &Topology, _: GeomId) -> geom::Settings {
-        self.mirror.settings().keys()
+        match self.mirror.running {
+            true => self.mirror.settings().keys(),
+            false => geom::Settings::new(),
+        }
     }
 
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {

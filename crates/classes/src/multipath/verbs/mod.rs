@@ -7,6 +7,7 @@ mod create;
 mod dump;
 mod label;
 mod path;
+mod redeclare;
 
 use bio::Errno;
 use geom::{Class, ClassVerb, Control, Edge, Error, GeomId, Topology};
@@ -21,6 +22,8 @@ use crate::members::frame::{self, FrameError};
 use crate::members::relocate::Placed;
 use crate::members::verbs::{Clear, Destroy, Dump, Follow, Labelled, LastSector, Start, Stop};
 use crate::members::{Stopped, provider_access, verb_util};
+
+pub(super) use redeclare::{foresee, redeclare};
 
 /// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<MultipathClass>] = &[

@@ -29,16 +29,25 @@ impl Path {
         f: impl FnOnce(&mut MultipathGeom, &mut Topology, GeomId, usize) -> Result<(), Error>,
     ) -> Result<Said, Error> {
         let Path { name: on, member } = self;
-        with(control, on, |g, t, me| {
-            let Some(slot) = g.paths.called(member).map(|p| p.slot) else {
-                let what =
-                    format!("{member} is no path of {on}; `ashlar multipath list` shows them");
-                return Err(Error::new(Errno::NoEnt, what));
-            };
-            f(g, t, me, slot)
-        })?;
+        change(control, on, member, f)?;
         Ok(Said::new(format!("{on}: {member} {done}")))
     }
+}
+
+/// Applies `f` to a path by its slot.
+fn change(
+    control: &mut Control,
+    on: &str,
+    member: &str,
+    f: impl FnOnce(&mut MultipathGeom, &mut Topology, GeomId, usize) -> Result<(), Error>,
+) -> Result<(), Error> {
+    with(control, on, |g, t, me| {
+        let Some(slot) = g.paths.called(member).map(|p| p.slot) else {
+            let what = format!("{member} is no path of {on}; `ashlar multipath list` shows them");
+            return Err(Error::new(Errno::NoEnt, what));
+        };
+        f(g, t, me, slot)
+    })
 }
 
 /// Add a path
@@ -56,22 +65,39 @@ impl Verb<MultipathClass> for Add {
 
     fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Said, Error> {
         let Path { name: on, member } = &self.0;
-        let new = provider_access::find(control, member)?;
-        let uuid = with(control, on, |g, _, _| Ok(g.nature.uuid.clone()))?;
-        if let Some(uuid) = uuid {
-            let sector = provider_access::reading(control, NAME, member, |control, edge| {
-                Ok(provider_access::last(control, member, edge)?.1)
-            })?;
-            if Metadata::decode(&sector).ok().is_none_or(|record| record.uuid != uuid) {
-                return Err(Error::inval(format!(
-                    "{member} does not show the label of {on} in its last sector: it is another \
-                     disk"
-                )));
-            }
-        }
-        with(control, on, |g, t, me| g.take_in(t, me, new))?;
+        add(control, on, member)?;
         Ok(Said::new(format!("{member} added to {on}")))
     }
+}
+
+/// Adds a path, after a check that it shows the label of a labelled disk.
+pub(super) fn add(control: &mut Control, on: &str, member: &str) -> Result<(), Error> {
+    let new = provider_access::find(control, member)?;
+    let uuid = with(control, on, |g, _, _| Ok(g.nature.uuid.clone()))?;
+    if let Some(uuid) = uuid {
+        let sector = provider_access::reading(control, NAME, member, |control, edge| {
+            Ok(provider_access::last(control, member, edge)?.1)
+        })?;
+        if Metadata::decode(&sector).ok().is_none_or(|record| record.uuid != uuid) {
+            return Err(Error::inval(format!(
+                "{member} does not show the label of {on} in its last sector: it is another \
+                 disk"
+            )));
+        }
+    }
+    with(control, on, |g, t, me| g.take_in(t, me, new))
+}
+
+/// Removes a path that is not the last.
+pub(super) fn remove(control: &mut Control, on: &str, member: &str) -> Result<(), Error> {
+    change(control, on, member, |g, t, me, slot| {
+        if g.paths.all().len() == 1 {
+            let what = format!("{member} is the last path of {on}; `ashlar multipath stop {on}`");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        g.remove(t, me, slot);
+        Ok(())
+    })
 }
 
 /// Remove a path; `add` adds it again
@@ -89,15 +115,8 @@ impl Verb<MultipathClass> for Remove {
 
     fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Said, Error> {
         let Path { name: on, member } = &self.0;
-        self.0.change(control, "removed", |g, t, me, slot| {
-            if g.paths.all().len() == 1 {
-                let what =
-                    format!("{member} is the last path of {on}; `ashlar multipath stop {on}`");
-                return Err(Error::new(Errno::Busy, what));
-            }
-            g.remove(t, me, slot);
-            Ok(())
-        })
+        remove(control, on, member)?;
+        Ok(Said::new(format!("{on}: {member} removed")))
     }
 }
 

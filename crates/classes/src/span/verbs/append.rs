@@ -1,9 +1,10 @@
 //! `append`: one more member, at the end.
 
 use bio::Errno;
-use geom::{Consent, Control, Deserialize, Error, GeomId, JsonSchema, Said, Verb};
+use geom::{Consent, Control, Deserialize, Error, GeomId, JsonSchema, Redeclare, Said, Verb};
 
 use super::is_own;
+use crate::guard;
 use crate::members::{provider_access, verb_util};
 use crate::span::class::SpanClass;
 use crate::span::geom::{SpanGeom, Way};
@@ -34,38 +35,88 @@ impl<S: Span> Verb<SpanClass<S>> for Append {
     type Answer = Said;
 
     fn run(self, _: &SpanClass<S>, control: &mut Control) -> Result<Said, Error> {
-        let geom = geom::named(&control.topology, S::NAME, &self.name)?;
-        let name = control.topology.geom_name(geom).to_owned();
-        let member = self.member;
-        let new = provider_access::find(control, &member)?;
-        verb_util::check_member(control, S::NAME, &member, self.force.0, is_own::<S>)?;
-        let (sector, media) = provider_access::sizes(control, new);
-        let known =
-            control.topology.with(geom, |g: &mut SpanGeom<S>, _| (g.is_manual(), g.identity()));
-        let going = || Error::new(Errno::NxIo, format!("{name} is going"));
-        let Some((manual, identity)) = known else { return Err(going()) };
-        let bytes = if manual { media } else { media.saturating_sub(u64::from(sector)) };
-        control.call(|t| {
-            t.with(geom, |g: &mut SpanGeom<S>, t| g.admit(t, geom, new, bytes))
-                .unwrap_or_else(|| Err(going()))
-        })?;
-        let written = match manual {
-            true => Ok(()),
-            false => relabel::<S>(control, geom, &name, identity, self.hardcode.0),
-        };
-        control.call(|t| {
-            t.with(geom, |g: &mut SpanGeom<S>, t| match &written {
-                Ok(()) => g.append(t, geom),
-                Err(_) => {
-                    g.dismiss(t, geom);
-                    Ok(())
-                }
-            })
-            .unwrap_or_else(|| Err(going()))
-        })?;
-        written?;
+        let Append { name, member, hardcode, force, .. } = self;
+        append::<S>(control, &name, &member, (hardcode.0, force.0))?;
+        let name = geom::bare_name(S::NAME, &name);
         Ok(Said::new(format!("{member} appended to {}/{name}", S::NAME)))
     }
+}
+
+/// Why a section could not have these members while its geom is used: only members at the end of
+/// the list may be new.
+pub(in crate::span) fn foresee<S: Span>(
+    control: &mut Control,
+    request: &Redeclare<'_, S::Params>,
+) -> Result<(), Error> {
+    let Redeclare { name, from, to, .. } = *request;
+    if !S::APPENDS || !to.starts_with(from) {
+        let what = format!("{name}: a {} in use takes members only at its end", S::NAME);
+        return Err(Error::new(Errno::NotSup, what));
+    }
+    let geom = geom::named(&control.topology, S::NAME, name)?;
+    control
+        .topology
+        .with(geom, |g: &mut SpanGeom<S>, t| {
+            let new = to.iter().skip(from.len()).filter_map(|name| t.find(name));
+            new.collect::<Vec<_>>().into_iter().try_for_each(|on| g.may_admit(t, geom, on))
+        })
+        .unwrap_or_else(|| Err(going(name)))
+}
+
+/// Appends the members at the end of the list that are new.
+pub(in crate::span) fn redeclare<S: Span>(
+    control: &mut Control,
+    request: &Redeclare<'_, S::Params>,
+    consent: &[String],
+) -> Result<(), Error> {
+    foresee::<S>(control, request)?;
+    let Redeclare { name: on, from, to, .. } = *request;
+    let new: Vec<&str> = to.iter().skip(from.len()).map(String::as_str).collect();
+    if !consent.iter().any(|name| name == on) {
+        let by = guard::By { class: S::NAME, geom: on, force: false };
+        guard::check(control, by, &new, consent)?;
+    }
+    new.iter().try_for_each(|member| append::<S>(control, on, member, (false, true)))
+}
+
+fn going(name: &str) -> Error {
+    Error::new(Errno::NxIo, format!("{name} is going"))
+}
+
+/// One more member.
+fn append<S: Span>(
+    control: &mut Control,
+    on: &str,
+    member: &str,
+    (hardcode, force): (bool, bool),
+) -> Result<(), Error> {
+    let geom = geom::named(&control.topology, S::NAME, on)?;
+    let name = control.topology.geom_name(geom).to_owned();
+    let new = provider_access::find(control, member)?;
+    verb_util::check_member(control, S::NAME, member, force, is_own::<S>)?;
+    let (sector, media) = provider_access::sizes(control, new);
+    let known = control.topology.with(geom, |g: &mut SpanGeom<S>, _| (g.is_manual(), g.identity()));
+    let Some((manual, identity)) = known else { return Err(going(&name)) };
+    let bytes = if manual { media } else { media.saturating_sub(u64::from(sector)) };
+    control.call(|t| {
+        t.with(geom, |g: &mut SpanGeom<S>, t| g.admit(t, geom, new, bytes))
+            .unwrap_or_else(|| Err(going(&name)))
+    })?;
+    let written = match manual {
+        true => Ok(()),
+        false => relabel::<S>(control, geom, &name, identity, hardcode),
+    };
+    control.call(|t| {
+        t.with(geom, |g: &mut SpanGeom<S>, t| match &written {
+            Ok(()) => g.append(t, geom),
+            Err(_) => {
+                g.dismiss(t, geom);
+                Ok(())
+            }
+        })
+        .unwrap_or_else(|| Err(going(&name)))
+    })?;
+    written
 }
 
 /// Rewrites the labels of all members, beginning with that of the new one. Until the last of the

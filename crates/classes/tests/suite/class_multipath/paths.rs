@@ -1,8 +1,8 @@
 //! Paths that fail, recover, are added and leave; how requests are spread over them.
 
 use bio::{Errno, Op};
-use geom::Access;
-use serde_json::json;
+use geom::{Access, Redeclare};
+use serde_json::{Value, json};
 
 use super::ways::*;
 use crate::world::World;
@@ -293,4 +293,41 @@ fn paths_removed_with_requests_in_flight_lose_no_request() {
             assert_eq!(ask(&mut world, "remove", "d0").expect_err("last").kind, Errno::Busy);
         }
     }
+}
+
+/// Paths of a device that the configuration declares, changed while a consumer uses it.
+#[test]
+fn declared_paths_change_under_an_open_consumer() {
+    let mut world = World::new();
+    let disk = disk(vec![0; MIB]);
+    for name in ["d0", "d1", "d2"] {
+        way(&mut world, name, &disk);
+    }
+    world.disk("small", vec![0; MIB / 2], 512);
+    let create = json!({ "members": ["d0", "d1"] });
+    world.verb("multipath", "create", "m", create).expect("made");
+    let open = world.open("multipath/m", Access::WRITE);
+    world.write(&open, 0, &[1; 512]).expect("written");
+    let class = world.control.topology.class("multipath").expect("the class");
+    let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let redeclare = |world: &mut World, from: &[&str], to: &[&str], params: Value| {
+        let (from, to) = (own(from), own(to));
+        assert!(class.may_become(&from, &to));
+        let request = Redeclare { name: "m", from: &from, to: &to, params: &params };
+        let foreseen = class.foresee(&mut world.control, &request);
+        let done = class.redeclare(&mut world.control, &request, &[]);
+        assert_eq!(foreseen.is_ok(), done.is_ok(), "{foreseen:?} {done:?}");
+        settle(world);
+        done
+    };
+    let active = json!({ "mode": "active" });
+    redeclare(&mut world, &["d0", "d1"], &["d1", "d2"], active).expect("changed");
+    assert_eq!(states(&world), ["d1 ACTIVE", "d2 ACTIVE"]);
+    world.write(&open, 0, &[2; 512]).expect("it is still open");
+    assert_eq!(disk.bytes()[0], 2);
+    let refused = redeclare(&mut world, &["d1", "d2"], &["d1", "small"], json!({}));
+    assert!(refused.expect_err("another disk").what.contains("it is not the same disk"));
+    assert_eq!(states(&world), ["d1 ACTIVE", "d2 ACTIVE"]);
+    assert!(!class.may_become(&own(&["d1"]), &own(&["d0"])), "no path would be left");
+    world.close(open);
 }

@@ -1,0 +1,90 @@
+//! Contents of disks that a plan makes: their files are read before the graph has them, so that the
+//! plan shows what its later steps would overwrite.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+
+use classes::guard::{self, By};
+use classes::inspect::{self, Report};
+use control::config::DiskConfig;
+use control::plan::{Action, Step};
+use serde_json::Value;
+
+/// Sector of a disk whose section does not give one, bytes.
+const SECTOR: u32 = 512;
+
+/// A file that becomes a disk.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// Bytes of the disk.
+    pub bytes: u64,
+    report: Report,
+    /// The last sector.
+    last: Vec<u8>,
+}
+
+impl Image {
+    /// The image of a section; None: its kind has no file, or the file is not there yet.
+    fn of(disk: &DiskConfig) -> Option<Image> {
+        let path = disk.params.get("path").and_then(Value::as_str)?;
+        let number = |key| disk.params.get(key).and_then(Value::as_u64);
+        let sector = number("sector_size").and_then(|size| size.try_into().ok()).unwrap_or(SECTOR);
+        // A FIFO does not keep the caller waiting.
+        let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let mut file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).ok()?;
+        let kind = file.metadata().ok()?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return None;
+        }
+        let length = file.seek(SeekFrom::End(0)).ok()?.max(number("size").unwrap_or(0));
+        let bytes = length - length % u64::from(sector);
+        let report = inspect::image(sector, bytes, |offset, len| read(&file, offset, len));
+        let last = bytes.checked_sub(u64::from(sector));
+        let last = last.and_then(|at| read(&file, at, sector as usize)).unwrap_or_default();
+        Some(Image { bytes, report, last })
+    }
+
+    /// The contents that a geom would overwrite, in words.
+    pub fn holds(&self, by: By<'_>) -> Option<String> {
+        guard::found(&self.report, (&self.last, self.bytes), by)
+    }
+
+    /// Whether it has a record that makes it a member of the asking geom.
+    pub fn is_member(&self, by: By<'_>) -> bool {
+        self.report.findings.iter().any(|finding| guard::is_member(finding, by))
+    }
+
+    /// Whether it has a record of a class.
+    pub fn carries(&self, class: &str) -> bool {
+        self.report.findings.iter().any(|finding| finding.class == class)
+    }
+}
+
+/// Bytes of a file; those behind its end are zero, as in the disk that it becomes.
+fn read(file: &File, offset: u64, len: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let mut done = 0;
+    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + done as u64).ok()? {
+            0 => break,
+            n => done += n,
+        }
+    }
+    Some(bytes)
+}
+
+/// Images by the names of the disks that they become.
+pub type Images = BTreeMap<String, Image>;
+
+/// The images of disks that earlier steps make and a geom uses.
+pub fn made<'a>(members: impl Iterator<Item = &'a str>, before: &[Step]) -> Images {
+    let disk = |name: &str| {
+        before.iter().find_map(|step| match &step.action {
+            Action::CreateDisk { disk } if disk.name == name => Some(disk),
+            _ => None,
+        })
+    };
+    members.filter_map(|name| Some((name.to_owned(), Image::of(disk(name)?)?))).collect()
+}

@@ -25,7 +25,7 @@ use geom::{Class, Control, Create, GeomId, ProviderId, REST_DEADLINE, Topology};
 use serde_json::{Value, json};
 
 use crate::buses;
-use crate::errors::{from_geom, named};
+use crate::errors::{DISK_REMEDY, from_geom, named};
 use crate::exports::{Exports, Files, units_of};
 use crate::images::Images;
 use crate::insert_layer;
@@ -297,8 +297,6 @@ impl ControlLoop {
         let mut params = disk.params.clone();
         params.insert("kind".into(), Value::String(disk.kind.clone()));
         let params = Value::Object(params);
-        // The disk's error names the file and the remedy; the names in `list` do not help.
-        let next = "Mend what the message names; `ashlar doctor` looks at every file and device.";
         let (class, returns) = (self.class("disk", "create disk")?, &self.returns);
         let request = Create { name: &disk.name, members: &[], params: &params };
         let made = self.control.call(|t| {
@@ -306,7 +304,7 @@ impl ControlLoop {
             let fits = if by_itself { returns.admit(t, geom, &disk.name) } else { Ok(()) };
             fits.inspect_err(|_| t.wither_geom(geom, Errno::NxIo))
         });
-        made.map_err(|e| from_geom("create disk", &disk.name, e).next(next))?;
+        made.map_err(|e| from_geom("create disk", &disk.name, e).next(DISK_REMEDY))?;
         self.returns.learn(&self.control.topology, &disk.name);
         Ok(())
     }

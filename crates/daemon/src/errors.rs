@@ -18,6 +18,11 @@ pub fn kind_of(errno: Errno) -> Kind {
     }
 }
 
+/// Advice for a disk that cannot be opened: its error names the file and the remedy, and the names
+/// in `list` do not help.
+pub const DISK_REMEDY: &str =
+    "Mend what the message names; `ashlar doctor` looks at every file and device.";
+
 /// A refusal of the graph as an error of the API. A name at the beginning of its sentence is
 /// removed, because the error carries the name already.
 pub fn from_geom(op: &str, at: &str, error: geom::Error) -> Error {

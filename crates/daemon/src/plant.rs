@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bio::sync::Mutex;
 use cam::{CamClass, SimKind};
@@ -27,6 +28,7 @@ use crate::attach::Attachments;
 use crate::catalog::{site, wall_s};
 use crate::control_loop::{ControlLoop, Shown, check};
 use crate::cycle_check::Loops;
+use crate::errors::{DISK_REMEDY, from_geom};
 use crate::exports::{self, Exports, InUse, clashes};
 use crate::identities::Keeper;
 use crate::images::{self, Images};
@@ -37,7 +39,7 @@ use crate::mailbox::{Ahead, Change, Mailbox, Question};
 use crate::overrides::ByHand;
 use crate::persistent_names::Names;
 use crate::places::Places;
-use crate::reattach::Reattach;
+use crate::reattach::{Reattach, remote};
 use crate::state::{Sources, busy_ns, memory, state};
 use crate::vault::{FileVault, Tell};
 use crate::wholes::Wholes;
@@ -48,6 +50,12 @@ const POOL_BYTES: u64 = 256 << 20;
 /// Spin before a core sleeps when the configuration says nothing, ns: none. Measured against
 /// initiators that sleep themselves, 50 us bought no latency and cost a third more CPU a command.
 const SPIN_NS: u64 = 0;
+
+/// How long a change waits for the server of a disk: longer than one of ours takes to start.
+const REACH: Duration = Duration::from_secs(15);
+
+/// The same at a start, where the others are to be served and the disk is taken when it answers.
+const REACH_AT_START: Duration = Duration::from_secs(2);
 
 /// A running daemon.
 pub struct Daemon {
@@ -370,6 +378,31 @@ fn answer(
     }
 }
 
+impl Daemon {
+    /// Asks the servers of all disks that are not there, side by side, before the steps that need
+    /// them.
+    fn ask_servers(&self, config: &Config) {
+        let remote: Vec<_> = config.disk.iter().filter_map(remote).collect();
+        if remote.is_empty() {
+            return;
+        }
+        let here = self.state();
+        for (disk, kind, params) in remote {
+            if here.provider(&disk.name).is_none() {
+                kind.answers(&disk.name, &params);
+            }
+        }
+    }
+
+    /// Waits for the server of a disk on this thread, so that the control thread does not.
+    fn reach(&self, disk: &DiskConfig) -> Result<()> {
+        let Some((_, kind, params)) = remote(disk) else { return Ok(()) };
+        let most = if self.registry.doors().are_closed() { REACH_AT_START } else { REACH };
+        let reached = kind.reach(&disk.name, &params, most);
+        reached.map_err(|e| from_geom("create disk", &disk.name, e).next(DISK_REMEDY))
+    }
+}
+
 impl Plant for Daemon {
     fn state(&self) -> State {
         self.mailbox.ask(Question::State).unwrap_or_default()
@@ -415,6 +448,7 @@ impl Plant for Daemon {
     }
 
     fn intend(&self, config: &Config, consent: &[String]) {
+        self.ask_servers(config);
         let lent = exports::lent(config);
         let (config, consent) = (Box::new(config.clone()), consent.to_vec());
         // An error says that it is stopping.
@@ -452,6 +486,9 @@ impl Plant for Daemon {
     }
 
     fn carry_out(&self, action: &Action, _: &mut Progress<'_>) -> Result<Outcome> {
+        if let Action::CreateDisk { disk } = action {
+            self.reach(disk)?;
+        }
         let action = Box::new(action.clone());
         self.mailbox.order(|to| Change::Carry(action, to))?
     }

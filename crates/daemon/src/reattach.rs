@@ -120,7 +120,7 @@ impl Reattach {
 
     /// Why a disk is gone, and what brings it back.
     fn why_gone(&self, disk: &DiskConfig) -> String {
-        if let Some(place) = remote(disk).and_then(|(kind, params)| kind.place(&params)) {
+        if let Some(place) = remote(disk).and_then(|(_, kind, params)| kind.place(&params)) {
             return match self.known.contains_key(&disk.name) {
                 true => format!("{place} does not answer; it is tried again by itself"),
                 false => format!("{place} does not answer; the disk is taken when it does"),
@@ -175,8 +175,8 @@ impl Reattach {
     }
 
     fn is_here(&self, disk: &DiskConfig) -> bool {
-        if let Some((kind, params)) = remote(disk) {
-            return kind.answers(&params) == Some(true);
+        if let Some((_, kind, params)) = remote(disk) {
+            return kind.answers(&disk.name, &params) == Some(true);
         }
         let Some(path) = path_of(disk) else { return false };
         // One that has not been here since the start is taken as it is.
@@ -315,11 +315,11 @@ impl Reattach {
     }
 }
 
-/// The kind and parameters of a disk that is reached over a network.
-fn remote(disk: &DiskConfig) -> Option<(&'static dyn disks::Kind, Value)> {
+/// A disk whose medium is reached over a network, its kind, and the parameters of the kind.
+pub fn remote(disk: &DiskConfig) -> Option<(&DiskConfig, &'static dyn disks::Kind, Value)> {
     let params = Value::Object(disk.params.clone());
     let kind = disks::kind(&disk.kind)?;
-    kind.place(&params).is_some().then_some((kind, params))
+    kind.place(&params).is_some().then_some((disk, kind, params))
 }
 
 fn path_of(disk: &DiskConfig) -> Option<&Path> {

@@ -1,6 +1,7 @@
 //! Interface of a kind of disk, and the disk that it returns when it has opened one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bio::{Attr, Errno, Ticket};
 use geom::{Error, Inbox, Layer, Limits, Notifier, Trouble};
@@ -60,9 +61,19 @@ pub trait Kind: Send + Sync {
     /// Whether the medium of a disk that is not open answers, for kinds whose medium is reached
     /// over a network. Does not block: asks on a thread of its own, and the next call returns the
     /// result. `None`: the medium is checked in another way.
-    fn answers(&self, params: &Value) -> Option<bool> {
-        let _ = params;
+    fn answers(&self, name: &str, params: &Value) -> Option<bool> {
+        let _ = (name, params);
         None
+    }
+
+    /// Waits until the medium of a disk that is to be opened answers, for kinds whose medium is
+    /// reached over a network; `open` does not block then. On a thread that may block.
+    ///
+    /// # Errors
+    /// Why the medium does not answer, at most after `most`.
+    fn reach(&self, name: &str, params: &Value, most: Duration) -> Result<(), Error> {
+        let _ = (name, params, most);
+        Ok(())
     }
 
     /// The place of the medium of such a disk, for people.

@@ -1,7 +1,11 @@
 //! NBD disk of a daemon: its server is absent at the start, is away for longer than the deadline,
 //! and comes back.
 
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rig::proc::{self, Proc};
@@ -39,5 +43,60 @@ fn disk_follows_the_arrival_loss_and_return_of_its_server() {
     house.until("the loss", LIMIT, || house.provider("n0").is_none());
     let _server = serve(&house);
     house.until("all is well again", LIMIT, || house.ashlar(&["status"]).code == 0);
+    house.stop();
+}
+
+/// A server that sends its greeting byte by byte, so slowly that a client waits for seconds.
+struct SlowServer {
+    address: SocketAddr,
+    clients: Arc<AtomicUsize>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl SlowServer {
+    fn start() -> SlowServer {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (clients, is_over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (count, over) = (clients.clone(), is_over.clone());
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (Ok(mut client), over) = (client, over.clone()) else { continue };
+                count.fetch_add(1, Ordering::Release);
+                std::thread::spawn(move || {
+                    for byte in b"NBDMAGICIHAVEOPT\0\x03" {
+                        if over.load(Ordering::Acquire) || client.write_all(&[*byte]).is_err() {
+                            return;
+                        }
+                        std::thread::sleep(Duration::from_millis(700));
+                    }
+                });
+            }
+        });
+        SlowServer { address, clients, is_over }
+    }
+}
+
+#[test]
+fn status_is_answered_while_a_change_waits_for_a_slow_server() {
+    let mut house = House::new("nbd-slow");
+    house.configure("", "");
+    house.start();
+    let server = SlowServer::start();
+    let at = server.address;
+    house.configure(&format!("[[disk]]\nname = \"n0\"\nkind = \"nbd\"\naddress = \"{at}\"\n"), "");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
+    command.arg("apply").arg(house.path("ashlar.toml"));
+    command.args(["--socket", house.path("ashlar.sock").to_str().unwrap()]);
+    let mut apply = Proc::start("apply", &mut command, &house.path("apply.log")).unwrap();
+    let asks = || server.clients.load(Ordering::Acquire) > 0;
+    house.until("the server is asked", LIMIT, asks);
+    house.ok(&["list", "disks"]);
+    house.ok(&["status"]);
+    assert!(apply.ended().unwrap().is_none(), "status waited for it: {}", apply.output());
+    server.is_over.store(true, Ordering::Release);
+    let mut is_refused = || apply.ended().unwrap().is_some_and(|status| !status.success());
+    house.until("the change is refused", LIMIT, &mut is_refused);
+    assert!(apply.output().contains("nbd disk n0"), "{}", apply.output());
     house.stop();
 }

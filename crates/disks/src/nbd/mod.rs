@@ -21,6 +21,7 @@ mod probe;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bio::Errno;
 use geom::{Error, Limits, Severity, Trouble};
@@ -36,6 +37,7 @@ use self::dial::{ANSWER_MOST, First, START_MOST, Wanted};
 use self::disk::{Disk, Shape, Way};
 use self::layer::NbdLayer;
 use self::place::Place;
+use self::probe::Reached;
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit};
 use crate::lasting::{given, of_other};
 use crate::params;
@@ -196,9 +198,12 @@ impl Kind for Nbd {
          export = \"vol1\"\n"
     }
 
-    fn answers(&self, params: &Value) -> Option<bool> {
-        // A server of our own is started to see whether it answers.
-        Some(params.get("command").is_some() || probe::answers(params))
+    fn answers(&self, name: &str, params: &Value) -> Option<bool> {
+        Some(probe::answers(name, params))
+    }
+
+    fn reach(&self, name: &str, params: &Value, most: Duration) -> Result<(), Error> {
+        probe::wait(name, params, most)
     }
 
     fn place(&self, params: &Value) -> Option<String> {
@@ -217,20 +222,29 @@ impl Kind for Nbd {
     fn open(&self, request: &Open<'_>) -> Result<Opened, Error> {
         let name = request.name;
         let p: NbdParams = params::read("nbd", name, request.params)?;
-        let refuse = |e: String| params::refuse("nbd", name, Errno::Inval, e);
-        if p.command.is_some() && (p.address.is_some() || p.uri.is_some()) {
-            return Err(refuse("`command` goes without `address` and `uri`".to_owned()));
-        }
-        let server = p.command.as_ref().map(|words| Server::start(name, words)).transpose();
-        let server = server.map_err(|e| params::refuse("nbd", name, Errno::NxIo, e))?;
-        let wanted = p.wanted(server.as_ref()).map_err(refuse)?;
-        let first = match probe::take(request.params) {
-            Some(first) => Ok(first),
-            None => dial::first(&wanted),
+        let reached = match probe::take(request.params) {
+            Some(reached) => reached,
+            None => reach(name, &p)?,
         };
-        let first = first.map_err(|why| unreachable((name, &p), &wanted, server.as_ref(), &why))?;
+        let Reached { wanted, server, first } = reached;
         let terms = first.terms;
         opened(request, &p, (wanted, server), terms, Some(first))
+    }
+}
+
+/// Starts the server, if it is one of ours, connects to it, and asks for the export. Blocks for
+/// some seconds at the most.
+fn reach(name: &str, p: &NbdParams) -> Result<Reached, Error> {
+    let refuse = |e: String| params::refuse("nbd", name, Errno::Inval, e);
+    if p.command.is_some() && (p.address.is_some() || p.uri.is_some()) {
+        return Err(refuse("`command` goes without `address` and `uri`".to_owned()));
+    }
+    let server = p.command.as_ref().map(|words| Server::start(name, words)).transpose();
+    let server = server.map_err(|e| params::refuse("nbd", name, Errno::NxIo, e))?;
+    let wanted = p.wanted(server.as_ref()).map_err(refuse)?;
+    match dial::first(&wanted) {
+        Ok(first) => Ok(Reached { wanted, server, first }),
+        Err(why) => Err(unreachable((name, p), &wanted, server.as_ref(), &why)),
     }
 }
 

@@ -1,60 +1,135 @@
-//! Search for servers of lost disks, on threads of their own: the control thread does not wait.
+//! First connections to servers, each on a thread of its own: the control thread does not wait.
+//!
+//! ```text
+//!   begin --> runs --> found --taken by `open`, or 60 s--> forgotten
+//!                  \-> failed --reported once------------> forgotten
+//! ```
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
-use bio::sync::Mutex;
+use bio::Errno;
+use bio::sync::{Condvar, Mutex};
+use geom::Error;
 use serde_json::Value;
 
-use super::NbdParams;
-use super::dial::{self, First};
+use super::child::Server;
+use super::dial::{First, Wanted};
+use super::{NbdParams, reach};
+use crate::params;
+
+/// Longest time that a connection waits to be taken.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// A server that was reached.
+pub(crate) struct Reached {
+    pub(crate) wanted: Wanted,
+    pub(crate) server: Option<Server>,
+    pub(crate) first: First,
+}
 
 enum Probe {
     Runs,
-    Found(Box<First>),
+    Found(Box<Reached>),
+    Failed(Error),
 }
 
 /// By the disk's parameters.
 static PROBES: Mutex<BTreeMap<String, Probe>> = Mutex::new(BTreeMap::new());
+/// Of `PROBES`: one has changed.
+static CHANGED: Condvar = Condvar::new();
 
 /// Whether the server of a disk answered; asks it otherwise.
-pub(crate) fn answers(params: &Value) -> bool {
+pub(crate) fn answers(name: &str, params: &Value) -> bool {
     let key = params.to_string();
     let mut probes = PROBES.lock();
     match probes.get(&key) {
         Some(Probe::Found(_)) => return true,
         Some(Probe::Runs) => return false,
-        None => probes.insert(key.clone(), Probe::Runs),
+        Some(Probe::Failed(_)) | None => probes.insert(key.clone(), Probe::Runs),
     };
     drop(probes);
-    let (params, own) = (params.clone(), key.clone());
+    begin(name, params, key);
+    false
+}
+
+/// Waits until the server of a disk has answered.
+///
+/// # Errors
+/// Why it has not, at most after `most`. The search goes on then.
+pub(crate) fn wait(name: &str, params: &Value, most: Duration) -> Result<(), Error> {
+    let (key, end) = (params.to_string(), Instant::now() + most);
+    if answers(name, params) {
+        return Ok(());
+    }
+    let mut probes = PROBES.lock();
+    loop {
+        match probes.get(&key) {
+            Some(Probe::Found(_)) => return Ok(()),
+            Some(Probe::Runs) => {}
+            Some(Probe::Failed(_)) | None => {
+                return match probes.remove(&key) {
+                    Some(Probe::Failed(e)) => Err(e),
+                    _ => Err(late(name)),
+                };
+            }
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(late(name));
+        }
+        probes = CHANGED.wait_timeout(probes, left);
+    }
+}
+
+fn late(name: &str) -> Error {
+    params::refuse("nbd", name, Errno::NxIo, "its server does not answer in time".to_owned())
+}
+
+/// The server that was found.
+pub(crate) fn take(params: &Value) -> Option<Reached> {
+    let key = params.to_string();
+    let mut probes = PROBES.lock();
+    match probes.remove(&key) {
+        Some(Probe::Found(reached)) => {
+            CHANGED.notify_all();
+            Some(*reached)
+        }
+        Some(other) => {
+            probes.insert(key, other);
+            None
+        }
+        None => None,
+    }
+}
+
+fn begin(name: &str, params: &Value, key: String) {
+    let (name, params, own) = (name.to_owned(), params.clone(), key.clone());
     let ask = move || {
-        let wanted =
-            serde_json::from_value::<NbdParams>(params).ok().and_then(|p| p.wanted(None).ok());
-        let first = wanted.and_then(|wanted| dial::first(&wanted).ok());
-        let mut probes = PROBES.lock();
-        match first {
-            Some(first) => probes.insert(own, Probe::Found(Box::new(first))),
-            None => probes.remove(&own),
+        let read = params::read::<NbdParams>("nbd", &name, &params);
+        let reached = read.and_then(|p| reach(&name, &p));
+        let is_found = reached.is_ok();
+        let probe = match reached {
+            Ok(reached) => Probe::Found(Box::new(reached)),
+            Err(e) => Probe::Failed(e),
         };
+        let mut probes = PROBES.lock();
+        probes.insert(own.clone(), probe);
+        CHANGED.notify_all();
+        let end = Instant::now() + KEPT;
+        while is_found && matches!(probes.get(&own), Some(Probe::Found(_))) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                probes.remove(&own);
+            } else {
+                probes = CHANGED.wait_timeout(probes, left);
+            }
+        }
     };
     let started = std::thread::Builder::new().name("nbd probe".to_owned()).spawn(ask);
     if started.is_err() {
         // No thread can be had now: it is tried again.
         PROBES.lock().remove(&key);
-    }
-    false
-}
-
-/// The connection that was found.
-pub(crate) fn take(params: &Value) -> Option<First> {
-    let key = params.to_string();
-    let mut probes = PROBES.lock();
-    match probes.remove(&key) {
-        Some(Probe::Found(first)) => Some(*first),
-        Some(Probe::Runs) => {
-            probes.insert(key, Probe::Runs);
-            None
-        }
-        None => None,
+        CHANGED.notify_all();
     }
 }

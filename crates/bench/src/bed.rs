@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bio::{Errno, Pool, PoolConfig};
 use geom::{
-    Access, Class, Control, Core, Edge, Error, Geom, GeomId, Inbox, Layer, Limits, NewProvider,
-    ProviderId, Topology,
+    Access, Class, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, Layer, Limits,
+    NewProvider, ProviderId, Topology,
 };
-use reactor::{Config, Patience, PortChoice, Reactor};
+use reactor::{Config, PortChoice, Reactor, WaitFor};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(crate) const CLASS: &str = "bed";
 /// See the module.
 pub(crate) struct Bed {
     pub core: Rc<Core>,
-    pub control: Control,
+    pub control: GraphControl,
     /// Messages of other threads and disks to the graph.
     pub inbox: Arc<Inbox>,
 }
@@ -65,10 +65,10 @@ impl Bed {
         let pool = Pool::new(PoolConfig::default());
         let (core, mailer) = Core::new(0, reactor.clone(), pool, inbox.report());
         let (turning, clock) = (core.clone(), reactor);
-        let mut control = Control::new(
+        let mut control = GraphControl::new(
             vec![mailer],
             inbox.clone(),
-            Box::new(move |_, _| turning.turn(Patience::Peek)),
+            Box::new(move |_, _| turning.turn(WaitFor::Peek)),
             Box::new(move || clock.fresh_now()),
         );
         control.topology.load(Arc::new(BedClass)).map_err(failed)?;

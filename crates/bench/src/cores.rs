@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::inproc::{Outcome, Rig, Shape, Way};
 use crate::options::Options;
+use crate::process_costs;
 use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::weigh;
 
 /// Cases: a disk for all cores, and for each core initiators at two.
 pub(crate) const CASES: [(&str, u32, bool); 3] =
@@ -27,13 +27,13 @@ pub(crate) fn measure(
     if wanted.is_empty() {
         return Ok(());
     }
-    if weigh::cores().len() < 2 {
+    if process_costs::cores().len() < 2 {
         report.notes.push("cores: there is one core only, so nothing can be compared".into());
         return Ok(());
     }
     let of = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
     for (done, &&(name, disks, write)) in (0..).zip(&wanted) {
-        progress(Progress { done, of, what: format!("cores: {name}") });
+        progress(Progress { done, of, step: format!("cores: {name}") });
         let one = Shape { cores: 1, disks, way: Way::Direct, write, depth: 32 };
         let time = Duration::from_secs(u64::from(options.seconds));
         let (mut alone, mut pair) = (Rig::start(one)?, Rig::start(Shape { cores: 2, ..one })?);

@@ -34,13 +34,13 @@ pub struct Error {
     /// Which kind.
     pub kind: Kind,
     /// The failed step, its place, and the way to fix it.
-    pub what: String,
+    pub message: String,
 }
 
 impl Error {
     /// Made of its parts.
     pub fn new(kind: Kind, what: impl Into<String>) -> Error {
-        Error { kind, what: what.into() }
+        Error { kind, message: what.into() }
     }
 
     /// A refusal of the system while doing `what`.
@@ -50,13 +50,13 @@ impl Error {
 
     /// The same error, with its place in front of the message.
     pub(crate) fn within(self, place: &str) -> Error {
-        Error { what: format!("{place}: {}", self.what), ..self }
+        Error { message: format!("{place}: {}", self.message), ..self }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
+        f.write_str(&self.message)
     }
 }
 

@@ -3,15 +3,15 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::cpu_affinity::two_cores;
 use crate::error::{Error, Kind};
 use crate::load::{self, Spec};
 use crate::options::{Options, Peer};
-use crate::place::two_cores;
+use crate::process_costs;
 use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
 use crate::servers::{Backing, FILE_BYTES, Scratch, Server};
 use crate::turns::counters;
-use crate::weigh;
 
 /// One case.
 #[derive(Clone, Copy)]
@@ -49,10 +49,10 @@ pub(crate) fn measure(
 ) -> Result<(), Error> {
     // By its whole name: each is a part of the other's.
     let named = |c: &&Case| options.case.as_deref().is_none_or(|n| n == c.name);
-    CASES.iter().filter(named).try_for_each(|case| one(options, case, report, progress))
+    CASES.iter().filter(named).try_for_each(|case| measure_case(options, case, report, progress))
 }
 
-fn one(
+fn measure_case(
     options: &Options,
     case: &Case,
     report: &mut Report,
@@ -62,7 +62,7 @@ fn one(
     let counters = counters(options, report);
     let peers = if case.peers { options.peers() } else { &[] };
     let steps = 1 + u32::try_from(peers.len()).unwrap_or(0);
-    progress(Progress { done: 0, of: steps, what: format!("{}: ashlar", case.name) });
+    progress(Progress { done: 0, of: steps, step: format!("{}: ashlar", case.name) });
     let binary = options.binary()?;
     let ours = weigh_one(options, case, cores.1, counters, &|backings| {
         Server::ashlar(&binary, cores.0, backings)
@@ -70,11 +70,11 @@ fn one(
     let mut sides = Vec::new();
     let peers = peers.iter().filter(|p| **p != Peer::Bare);
     for (n, &peer) in (1..).zip(peers) {
-        progress(Progress { done: n, of: steps, what: format!("idle: {}", peer.name()) });
+        progress(Progress { done: n, of: steps, step: format!("idle: {}", peer.name()) });
         let start = |backings: &[Backing]| Server::peer(peer, cores.0, backings);
         match weigh_one(options, case, cores.1, counters, &start) {
             Ok(theirs) => sides.push((Some(peer.name()), theirs)),
-            Err(error) if error.kind == Kind::Missing => report.notes.push(error.what),
+            Err(error) if error.kind == Kind::Missing => report.notes.push(error.message),
             Err(error) => return Err(error),
         }
     }
@@ -132,14 +132,15 @@ fn weigh_one(
     }
     sleep(SETTLE);
     let pid = server.pid();
-    let (cpu, switches, begun) = (weigh::cpu_ns(pid)?, weigh::switches(pid)?, Instant::now());
-    let counter = if counters { Some(weigh::Counter::start(pid)?) } else { None };
+    let (cpu, switches, begun) =
+        (process_costs::cpu_ns(pid)?, process_costs::switches(pid)?, Instant::now());
+    let counter = if counters { Some(process_costs::Counter::start(pid)?) } else { None };
     sleep(Duration::from_secs(u64::from(options.idle_seconds)));
-    let calls = counter.map(weigh::Counter::finish).transpose()?;
+    let calls = counter.map(process_costs::Counter::finish).transpose()?;
     let took = begun.elapsed().as_secs_f64();
-    let cpu = weigh::cpu_ns(pid)?.saturating_sub(cpu) as f64 / 1e9 / took * 100.0;
-    let switches = weigh::switches(pid)?.saturating_sub(switches) as f64 / took;
-    let resident = weigh::resident_bytes(pid)? as f64 / f64::from(1 << 20);
+    let cpu = process_costs::cpu_ns(pid)?.saturating_sub(cpu) as f64 / 1e9 / took * 100.0;
+    let switches = process_costs::switches(pid)?.saturating_sub(switches) as f64 / took;
+    let resident = process_costs::resident_bytes(pid)? as f64 / f64::from(1 << 20);
     sessions.stop().map_err(|e| e.within(&name))?;
     Ok([Some(cpu), Some(switches), calls.map(|n| n as f64 / took), Some(resident)])
 }

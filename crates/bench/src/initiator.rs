@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bio::Op;
 use cam::{CAM_CLASS, CamClass};
-use reactor::{Patience, SeededRandom};
+use reactor::{SeededRandom, WaitFor};
 use serde_json::Value;
 
 use crate::bed::{Bed, failed};
@@ -58,7 +58,7 @@ pub(crate) fn measure(bus: &str, params: &Value, disk: &str, ask: &Ask) -> Resul
     drive.run(&mut bed, (ask.op, false), &mut place, until(ask.warm))?;
     let took = drive.run(&mut bed, (ask.op, false), &mut place, until(ask.time))?;
     cam.shut_down();
-    bed.core.turn(Patience::Peek);
+    bed.core.turn(WaitFor::Peek);
     Ok(Found { rate: 1e9 / took.wall().max(1.0), cpu_ns: took.cpu() })
 }
 
@@ -68,9 +68,9 @@ fn wait_for(bed: &mut Bed, cam: &CamClass, disk: &str) -> Result<(), Error> {
         if begun.elapsed() > WAIT {
             return Err(failed(format_args!("the initiator finds no disk {disk}")));
         }
-        bed.core.turn(Patience::Peek);
+        bed.core.turn(WaitFor::Peek);
         bed.control.pump();
-        for (bus, done) in cam.look(&mut bed.control) {
+        for (bus, done) in cam.take_update_results(&mut bed.control) {
             done.map_err(|e| failed(format_args!("{bus}: {e}")))?;
         }
     }

@@ -1,14 +1,14 @@
 //! Load over iSCSI: Ashlar and its peers side by side, in turns, on the same cores.
 
+use crate::cpu_affinity::two_cores;
 use crate::error::Error;
 use crate::load::{self, Order, Spec, Work};
 use crate::options::Options;
-use crate::place::two_cores;
 use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
 use crate::servers::{Backing, MEMORY_BYTES, Server};
 use crate::turns::{
-    FIGURES, Round, Rounds, Turns, calls_a_request, counters, or_note, weigh_under,
+    FIGURES, Round, Rounds, Turns, calls_a_request, counters, measure_load, or_note,
 };
 
 /// Goal: our CPU time a 4 KiB request over tgt's.
@@ -149,10 +149,10 @@ pub(crate) fn measure(
     }
     let counters = counters(options, report);
     for server in &servers {
-        progress(Progress { done: 0, of: 1, what: format!("iscsi: data of {}", server.name) });
+        progress(Progress { done: 0, of: 1, step: format!("iscsi: data of {}", server.name) });
         prove(server, load_core).map_err(|e| e.within(&format!("data of {}", server.name)))?;
     }
-    let mut turns = Turns { what: "iscsi", options, progress, cases: cases.len(), done: 0 };
+    let mut turns = Turns { kind: "iscsi", options, progress, cases: cases.len(), done: 0 };
     for case in cases {
         let sides = sides(case, &servers);
         let rounds = turns.take(case.name, sides.len(), |n| {
@@ -244,7 +244,7 @@ fn weigh_round(
     counters: bool,
 ) -> Result<Round, Error> {
     let spec = Spec { core, spin: core.is_some(), ..spec(server, case) };
-    let weighed = weigh_under(load::start(&spec)?, server.pid(), options)?;
+    let weighed = measure_load(load::start(&spec)?, server.pid(), options)?;
     let again = |n: u64| {
         let each = n.div_ceil(u64::from(spec.sessions)).max(EACH_MIN);
         Ok(load::run(&Spec { requests: Some(each), ..spec })?.requests)

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use bio::Op;
 use serde_json::json;
 
+use crate::cpu_affinity::{on_core, two_cores};
 use crate::error::{Error, Kind};
 use crate::initiator::{self, Ask, Found};
 use crate::options::Options;
-use crate::place::{on_core, two_cores};
+use crate::process_costs;
 use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
 use crate::servers::{Backing, Child, Scratch, Server, pinned, tool};
 use crate::turns::WARM_UP;
-use crate::weigh;
 
 /// The case.
 pub(crate) const CASE: &str = "iscsi-initiator-read-4k-d32";
@@ -37,7 +37,7 @@ pub(crate) fn measure(
     let (mut rates, mut cpu) = (Series::default(), Series::default());
     for round in 0..options.rounds {
         let what = format!("iscsi-initiator: round {}", round + 1);
-        progress(Progress { done: round, of: options.rounds, what });
+        progress(Progress { done: round, of: options.rounds, step: what });
         let found = ours(&server, options.seconds, load_core).map_err(|e| e.within(CASE))?;
         rates.ours.push(found.rate);
         cpu.ours.push(found.cpu_ns / 1e3);
@@ -47,7 +47,7 @@ pub(crate) fn measure(
                 cpu.theirs.push(found.cpu_ns / 1e3);
             }
             Err(error) if error.kind == Kind::Missing => {
-                report.notes.push(format!("iscsi-initiator: {}", error.what));
+                report.notes.push(format!("iscsi-initiator: {}", error.message));
             }
             Err(error) => return Err(error.within(CASE)),
         }
@@ -72,9 +72,9 @@ fn theirs(url: &str, seconds: u32, core: Option<usize>) -> Result<Found, Error> 
     command.args(["-m", &DEPTH.to_string(), "-t", &longer.to_string(), url]);
     let child = Child::start("iscsi-perf", &mut command, &home.path().join("log"))?;
     sleep(WARM_UP);
-    let (cpu, begun) = (weigh::cpu_ns(child.pid())?, Instant::now());
+    let (cpu, begun) = (process_costs::cpu_ns(child.pid())?, Instant::now());
     sleep(Duration::from_secs(seconds.into()));
-    let (cpu, took) = (weigh::cpu_ns(child.pid())?.saturating_sub(cpu), begun.elapsed());
+    let (cpu, took) = (process_costs::cpu_ns(child.pid())?.saturating_sub(cpu), begun.elapsed());
     sleep(Duration::from_secs(3));
     let log = child.log();
     // Progress lines contain "iops average" too: the last one counts.

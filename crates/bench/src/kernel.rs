@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use rig::guest::{Boot, Image, Script, guest_portal, quote};
 use rig::scenarios::{self, From, GO};
 
+use crate::cpu_affinity::two_cores;
 use crate::error::{Error, Kind};
 use crate::options::Options;
-use crate::place::two_cores;
-use crate::progress::{Progress, go_on};
+use crate::process_costs;
+use crate::progress::{Progress, check_stopped};
 use crate::report::{Goal, Of, Report, Series};
 use crate::servers::{Backing, Scratch, Server};
 use crate::turns::or_note;
-use crate::weigh;
 
 const INITIATOR: &str = "iqn.2026-11.bench.ashlar:kernel";
 /// Bytes of each server's file.
@@ -66,7 +66,7 @@ pub(crate) const CASES: [Case; 6] = [
 /// Measured figures, in the order of a [`Turn`].
 const FIGURES: [(&str, &str); 3] =
     [("server CPU a MiB", "us"), ("commands a MiB", ""), ("throughput", "MiB/s")];
-type Turn = [f64; FIGURES.len()];
+type RoundFigures = [f64; FIGURES.len()];
 
 pub(crate) fn measure(
     options: &Options,
@@ -104,10 +104,10 @@ pub(crate) fn measure(
     let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
         if let Some((_, words)) = asked.strip_prefix("begin ").and_then(|w| w.split_once(' ')) {
             let done = u32::try_from(scale.turns.len()).unwrap_or(turns);
-            progress(Progress { done, of: turns, what: format!("kernel: {words}") });
+            progress(Progress { done, of: turns, step: format!("kernel: {words}") });
         }
-        go_on().map_err(|e| anyhow::anyhow!(e.what))?;
-        scale.hear(asked)?;
+        check_stopped().map_err(|e| anyhow::anyhow!(e.message))?;
+        scale.on_guest_line(asked)?;
         Ok(GO.to_owned())
     });
     conversed.map_err(|e| Error::new(Kind::Server, format!("kernel: {e:#}")))?;
@@ -131,7 +131,7 @@ struct Scale<'a> {
     /// CPU time of the server, ns, and the time, when the turn began.
     begun: Option<(u64, Instant)>,
     /// Case, server, and the figures.
-    turns: Vec<((usize, usize), Turn)>,
+    turns: Vec<((usize, usize), RoundFigures)>,
 }
 
 impl Scale<'_> {
@@ -142,20 +142,20 @@ impl Scale<'_> {
     }
 
     /// `begin SERVER ...`, or `end CASE SERVER MIB COMMANDS`.
-    fn hear(&mut self, words: &str) -> anyhow::Result<()> {
+    fn on_guest_line(&mut self, words: &str) -> anyhow::Result<()> {
         let numbers: Vec<usize> = words.split(' ').filter_map(|word| word.parse().ok()).collect();
         let pid = |server: usize| Some(self.servers.get(server)?.pid());
         match (numbers.as_slice(), self.begun.take()) {
             (&[case, server, mib, commands], Some((cpu, begun))) => {
                 let took = begun.elapsed().as_secs_f64();
                 let pid = pid(server).ok_or_else(|| anyhow::anyhow!("no server {server}"))?;
-                let cpu = weigh::cpu_ns(pid)?.saturating_sub(cpu) as f64 / 1e3;
+                let cpu = process_costs::cpu_ns(pid)?.saturating_sub(cpu) as f64 / 1e3;
                 let mib = mib as f64;
                 self.turns.push(((case, server), [cpu / mib, commands as f64 / mib, mib / took]));
             }
             (&[server, ..], None) => {
                 let pid = pid(server).ok_or_else(|| anyhow::anyhow!("no server {server}"))?;
-                self.begun = Some((weigh::cpu_ns(pid)?, Instant::now()));
+                self.begun = Some((process_costs::cpu_ns(pid)?, Instant::now()));
             }
             _ => anyhow::bail!("out of turn"),
         }

@@ -18,9 +18,9 @@ use reactor::PortChoice;
 use crate::error::{Error, Kind};
 use crate::inproc::Caller;
 use crate::options::Options;
+use crate::process_costs;
 use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::weigh;
 
 /// The case's name.
 pub(crate) const CASE: &str = "luns-16384";
@@ -43,7 +43,7 @@ const DRIVER: &str = "bench";
 const TARGETS: [(&str, u64); 2] = [("all", UNITS), ("some", REPORTED)];
 
 #[derive(Default)]
-struct Shared {
+struct LunsShared {
     ready: AtomicU32,
     stop: AtomicBool,
     over: AtomicU32,
@@ -65,7 +65,7 @@ pub(crate) fn measure(
     report: &mut Report,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
-    progress(Progress { done: 0, of: 1, what: "luns: 16,384 of them".into() });
+    progress(Progress { done: 0, of: 1, step: "luns: 16,384 of them".into() });
     let registry = Registry::new();
     for n in 0..UNITS {
         let name = format!("u{n}");
@@ -73,7 +73,7 @@ pub(crate) fn measure(
         registry.add_device("null", spec).map_err(failed)?;
     }
     let own = std::process::id();
-    let before = weigh::resident_bytes(own)?;
+    let before = process_costs::resident_bytes(own)?;
     for (target, many) in TARGETS {
         registry.set_target(DRIVER, target).map_err(failed)?;
         let group = GroupSpec {
@@ -86,8 +86,8 @@ pub(crate) fn measure(
         registry.set_groups(DRIVER, target, &[group]).map_err(failed)?;
     }
     let mapped = TARGETS.iter().map(|(_, many)| many).sum::<u64>();
-    let mapping = weigh::resident_bytes(own)?.saturating_sub(before) as f64 / mapped as f64;
-    let shared = Arc::new(Shared::default());
+    let mapping = process_costs::resident_bytes(own)?.saturating_sub(before) as f64 / mapped as f64;
+    let shared = Arc::new(LunsShared::default());
     let (known, its) = (registry.clone(), shared.clone());
     let config = RuntimeConfig {
         cores: CORES as usize,
@@ -95,7 +95,7 @@ pub(crate) fn measure(
         spin_ns: 0,
         pool_bytes: 16 << 20,
     };
-    let before = weigh::resident_bytes(own)?;
+    let before = process_costs::resident_bytes(own)?;
     let mut runtime = Runtime::start(config, move |core| {
         let engine = Engine::new(core.clone(), known.clone());
         drop(core.reactor().spawn("bench", work(engine, its.clone())));
@@ -133,7 +133,7 @@ pub(crate) fn measure(
 fn changes(
     options: &Options,
     registry: &Registry,
-    shared: &Shared,
+    shared: &LunsShared,
     before: u64,
 ) -> Result<(f64, Vec<f64>), Error> {
     let begun = Instant::now();
@@ -143,7 +143,7 @@ fn changes(
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    let now = weigh::resident_bytes(std::process::id())?;
+    let now = process_costs::resident_bytes(std::process::id())?;
     let session = now.saturating_sub(before) as f64 / f64::from(CORES * SESSIONS);
     let end = Duration::from_secs(u64::from(options.seconds) * u64::from(options.rounds));
     let (begun, mut took, mut lun) = (Instant::now(), Vec::new(), 0);
@@ -163,7 +163,7 @@ fn changes(
 }
 
 /// The sessions of one core: TEST UNIT READY everywhere, and now and then a list.
-async fn work(engine: Rc<Engine>, shared: Arc<Shared>) {
+async fn work(engine: Rc<Engine>, shared: Arc<LunsShared>) {
     if let Err(error) = sessions(&engine, &shared).await {
         *shared.failed.lock() = Some(error);
         shared.ready.fetch_add(1, Ordering::AcqRel);
@@ -171,7 +171,7 @@ async fn work(engine: Rc<Engine>, shared: Arc<Shared>) {
     shared.over.fetch_add(1, Ordering::AcqRel);
 }
 
-async fn sessions(engine: &Rc<Engine>, shared: &Shared) -> Result<(), Error> {
+async fn sessions(engine: &Rc<Engine>, shared: &LunsShared) -> Result<(), Error> {
     let login = |target: &str, n: u32| Caller::login(engine, (DRIVER, target), n);
     let mut all = Vec::new();
     for n in 0..SESSIONS {

@@ -44,12 +44,12 @@ struct Command {
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
-    other: Option<Other>,
+    tool: Option<ToolCommand>,
 }
 
 /// What is no measurement.
 #[derive(Subcommand)]
-enum Other {
+enum ToolCommand {
     /// Make images, lay out a graph, export it, and be the initiator.
     Demo(Demo),
     /// Print completions for a shell.
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.print().is_ok() { code } else { FAILED });
         }
     };
-    let done = match command.other {
+    let done = match command.tool {
         None => measure(command.options, command.json),
         Some(other) => other.run().map(|()| 0),
     };
@@ -97,11 +97,11 @@ fn main() -> ExitCode {
     }))
 }
 
-impl Other {
+impl ToolCommand {
     fn run(self) -> Result<(), Error> {
         let printed = match self {
-            Other::Demo(demo) => return demo.run(),
-            Other::Completions { shell } => {
+            ToolCommand::Demo(demo) => return demo.run(),
+            ToolCommand::Completions { shell } => {
                 clap_complete::generate(
                     shell,
                     &mut Command::command(),
@@ -110,7 +110,7 @@ impl Other {
                 );
                 Ok(())
             }
-            Other::Man => clap_mangen::Man::new(Command::command()).render(&mut io::stdout()),
+            ToolCommand::Man => clap_mangen::Man::new(Command::command()).render(&mut io::stdout()),
         };
         printed.map_err(|e| Error::new(Kind::System, format!("print: {e}")))
     }
@@ -174,6 +174,6 @@ impl Meter {
         let took = self.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
         let left = f64::from(at.of.saturating_sub(at.done)) * took / f64::from(at.done.max(1));
         let left = if at.done == 0 { String::new() } else { format!(", {left:.0} s left") };
-        eprintln!("[{}/{}] {}{left}", at.done, at.of, at.what);
+        eprintln!("[{}/{}] {}{left}", at.done, at.of, at.step);
     }
 }

@@ -14,7 +14,7 @@ const SECONDS_MAX: i64 = 3600;
 
 /// Which measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum What {
+pub enum Measurement {
     /// Everything.
     #[default]
     All,
@@ -88,7 +88,7 @@ fn seconds() -> RangedI64ValueParser<u32> {
 pub struct Options {
     /// Which measurements.
     #[arg(value_enum, default_value_t)]
-    pub what: What,
+    pub what: Measurement,
     /// Which seed, for `seeds`.
     #[arg(value_enum)]
     pub seed: Option<Seed>,
@@ -138,7 +138,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            what: What::All,
+            what: Measurement::All,
             seed: None,
             case: None,
             rounds: 5,

@@ -12,7 +12,7 @@ pub struct Progress {
     /// Steps in all.
     pub of: u32,
     /// The step that is measured now.
-    pub what: String,
+    pub step: String,
 }
 
 /// Set by a signal: the process has one run.
@@ -29,6 +29,6 @@ pub fn stopped() -> bool {
 }
 
 /// An error when the run is to end.
-pub(crate) fn go_on() -> Result<(), Error> {
+pub(crate) fn check_stopped() -> Result<(), Error> {
     if stopped() { Err(Error::new(Kind::Stopped, "stopped")) } else { Ok(()) }
 }

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use crate::error::{Error, Kind};
 use crate::layers::{count, layers};
-use crate::options::{Options, Peer, What};
-use crate::progress::{Progress, go_on};
+use crate::options::{Measurement, Options, Peer};
+use crate::progress::{Progress, check_stopped};
 use crate::report::{Goal, Of, Report, Series};
 use crate::servers::free_address;
 use crate::{
@@ -31,60 +31,60 @@ pub fn run(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
     let options = options.settled();
-    if let (What::Bare, Some(interface)) = (options.what, &options.interface) {
-        progress(Progress { done: 0, of: 1, what: format!("bare: AoE at {interface}") });
+    if let (Measurement::Bare, Some(interface)) = (options.what, &options.interface) {
+        progress(Progress { done: 0, of: 1, step: format!("bare: AoE at {interface}") });
         return aoe::bare::serve(interface, options.file.as_deref());
     }
-    if options.what == What::Bare {
+    if options.what == Measurement::Bare {
         let portal = options.listen.map_or_else(free_address, Ok)?;
-        progress(Progress { done: 0, of: 1, what: format!("bare: listening on {portal}") });
+        progress(Progress { done: 0, of: 1, step: format!("bare: listening on {portal}") });
         return bare::serve(portal, options.file.as_deref());
     }
-    let wants = |what| options.what == What::All || options.what == what;
+    let wants = |what| options.what == Measurement::All || options.what == what;
     report.machine = machine(&options);
-    if wants(What::Layers) {
-        go_on()?;
+    if wants(Measurement::Layers) {
+        check_stopped()?;
         measure_layers(&options, report, progress)?;
     }
-    if wants(What::Classes) {
-        go_on()?;
+    if wants(Measurement::Classes) {
+        check_stopped()?;
         classes::measure(&options, report, progress)?;
     }
-    if wants(What::Iscsi) {
-        go_on()?;
+    if wants(Measurement::Iscsi) {
+        check_stopped()?;
         iscsi::measure(&options, report, progress)?;
         iscsi_initiator::measure(&options, report, progress)?;
     }
-    if wants(What::Kernel) {
-        go_on()?;
+    if wants(Measurement::Kernel) {
+        check_stopped()?;
         kernel::measure(&options, report, progress)?;
     }
-    if wants(What::Nbd) {
-        go_on()?;
+    if wants(Measurement::Nbd) {
+        check_stopped()?;
         nbd::measure(&options, report, progress)?;
     }
-    if wants(What::Aoe) {
-        go_on()?;
+    if wants(Measurement::Aoe) {
+        check_stopped()?;
         aoe::measure(&options, report, progress)?;
     }
-    if wants(What::Files) {
-        go_on()?;
+    if wants(Measurement::Files) {
+        check_stopped()?;
         files::measure(&options, report, progress)?;
     }
-    if wants(What::Cores) {
-        go_on()?;
+    if wants(Measurement::Cores) {
+        check_stopped()?;
         cores::measure(&options, report, progress)?;
     }
-    if wants(What::Luns) && options.wants(luns::CASE) {
-        go_on()?;
+    if wants(Measurement::Luns) && options.wants(luns::CASE) {
+        check_stopped()?;
         luns::measure(&options, report, progress)?;
     }
-    if options.what == What::Seeds {
-        go_on()?;
+    if options.what == Measurement::Seeds {
+        check_stopped()?;
         seeds::measure(&options, report, progress)?;
     }
-    if wants(What::Idle) {
-        go_on()?;
+    if wants(Measurement::Idle) {
+        check_stopped()?;
         idle::measure(&options, report, progress)?;
     }
     if report.rows.is_empty() && report.notes.is_empty() {
@@ -131,7 +131,7 @@ fn measure_layers(
     if depths.is_empty() {
         return Ok(());
     }
-    progress(Progress { done: 0, of: 2, what: format!("layers: {depths:?} over null") });
+    progress(Progress { done: 0, of: 2, step: format!("layers: {depths:?} over null") });
     let rows = layers(&depths, options.rounds)?;
     for row in &rows {
         let case = format!("layers-{}", row.layers);
@@ -153,7 +153,7 @@ fn measure_layers(
         return Ok(());
     }
     let case = format!("layers-{COUNTED}");
-    progress(Progress { done: 1, of: 2, what: "layers: allocations and system calls".into() });
+    progress(Progress { done: 1, of: 2, step: "layers: allocations and system calls".into() });
     let counts = count(&case)?;
     let counted =
         [("allocations a Bio", counts.allocations), ("system calls a Bio", counts.syscalls)];
@@ -178,12 +178,16 @@ fn machine(options: &Options) -> Vec<String> {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or("").to_owned();
-    let cores = crate::weigh::cores().len();
+    let cores = crate::process_costs::cores().len();
     let mut lines =
         vec![format!("{model}, {cores} cores, Linux {}, load {load} before", kernel.trim())];
     let measures_peers = !matches!(
         options.what,
-        What::Layers | What::Classes | What::Cores | What::Luns | What::Seeds
+        Measurement::Layers
+            | Measurement::Classes
+            | Measurement::Cores
+            | Measurement::Luns
+            | Measurement::Seeds
     );
     for &peer in options.peers().iter().filter(|_| measures_peers) {
         if peer == Peer::Bare {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Kind};
 use crate::load::{Histogram, Running};
 use crate::options::Options;
-use crate::progress::{Progress, go_on};
+use crate::process_costs;
+use crate::progress::{Progress, check_stopped};
 use crate::report::Report;
-use crate::weigh;
 
 /// Load before each measurement, so that caches and windows are warm.
 pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
@@ -49,7 +49,7 @@ impl Rounds {
 /// All turns of one case; steps are reported as `what: case, round n`.
 pub(crate) struct Turns<'a> {
     /// The kind of measurement: the word before the cases.
-    pub what: &'static str,
+    pub kind: &'static str,
     pub options: &'a Options,
     pub progress: &'a mut dyn FnMut(Progress),
     /// Cases in all, and done.
@@ -69,7 +69,7 @@ impl Turns<'_> {
         for round in 0..self.options.rounds {
             self.step(case, round);
             for turn in 0..sides {
-                go_on()?;
+                check_stopped()?;
                 let n = (turn + round as usize) % sides;
                 rounds[n].push(one(n).map_err(|e| e.within(case))?);
             }
@@ -80,14 +80,14 @@ impl Turns<'_> {
     /// Reports the start of a round.
     fn step(&mut self, case: &str, round: u32) {
         let of = u32::try_from(self.cases).unwrap_or(u32::MAX).saturating_mul(self.options.rounds);
-        let what = format!("{}: {case}, round {}", self.what, round + 1);
-        (self.progress)(Progress { done: self.done, of, what });
+        let what = format!("{}: {case}, round {}", self.kind, round + 1);
+        (self.progress)(Progress { done: self.done, of, step: what });
         self.done += 1;
     }
 }
 
 /// A server that a load was measured at.
-pub(crate) struct Weighed {
+pub(crate) struct LoadResult {
     pub requests: f64,
     /// Of all its threads, ns.
     pub cpu_ns: f64,
@@ -96,7 +96,7 @@ pub(crate) struct Weighed {
     pub latency: Histogram,
 }
 
-impl Weighed {
+impl LoadResult {
     /// CPU time of a request, us.
     pub fn cpu_us(&self) -> f64 {
         self.cpu_ns / self.requests / 1e3
@@ -119,14 +119,18 @@ impl Weighed {
 }
 
 /// Weighs a server under a load for the seconds asked for, then ends the load.
-pub(crate) fn weigh_under(running: Running, pid: u32, options: &Options) -> Result<Weighed, Error> {
+pub(crate) fn measure_load(
+    running: Running,
+    pid: u32,
+    options: &Options,
+) -> Result<LoadResult, Error> {
     sleep(WARM_UP);
     running.record(true);
-    let (requests, cpu, begun) = (running.requests(), weigh::cpu_ns(pid)?, Instant::now());
+    let (requests, cpu, begun) = (running.requests(), process_costs::cpu_ns(pid)?, Instant::now());
     sleep(Duration::from_secs(u64::from(options.seconds)));
     let (requests, cpu, took) = (
         running.requests() - requests,
-        weigh::cpu_ns(pid)?.saturating_sub(cpu),
+        process_costs::cpu_ns(pid)?.saturating_sub(cpu),
         begun.elapsed().as_secs_f64(),
     );
     running.record(false);
@@ -134,25 +138,25 @@ pub(crate) fn weigh_under(running: Running, pid: u32, options: &Options) -> Resu
     if requests == 0 {
         return Err(Error::new(Kind::Timeout, "no request ended while it was measured"));
     }
-    Ok(Weighed { requests: requests as f64, cpu_ns: cpu as f64, took, latency })
+    Ok(LoadResult { requests: requests as f64, cpu_ns: cpu as f64, took, latency })
 }
 
 /// System calls of a request, of so many that those around the load do not matter: `load(n)` makes
 /// n requests and answers how many ended.
 pub(crate) fn calls_a_request(
     pid: u32,
-    weighed: &Weighed,
+    weighed: &LoadResult,
     load: impl FnOnce(u64) -> Result<u64, Error>,
 ) -> Result<f64, Error> {
     let each = (weighed.requests * COUNTED_PART).ceil().max(100.0) as u64;
-    let counter = weigh::Counter::start(pid)?;
+    let counter = process_costs::Counter::start(pid)?;
     let requests = load(each)?;
     Ok(counter.finish()? as f64 / (requests as f64).max(1.0))
 }
 
 /// Whether system calls are to be counted and can be; a note when they cannot.
 pub(crate) fn counters(options: &Options, report: &mut Report) -> bool {
-    let can = weigh::has_perf();
+    let can = process_costs::has_perf();
     if !can && !options.no_counters {
         let note = "system calls were not counted: perf (package linux-perf) is missing, \
                     or this user may not use it (kernel.perf_event_paranoid)";
@@ -169,7 +173,7 @@ pub(crate) fn or_note<S>(
     match server {
         Ok(server) => Ok(Some(server)),
         Err(error) if error.kind == Kind::Missing => {
-            report.notes.push(error.what);
+            report.notes.push(error.message);
             Ok(None)
         }
         Err(error) => Err(error),

@@ -47,7 +47,7 @@ struct Regions {
     all: Vec<Option<Region>>,
     free: Vec<u32>,
     /// Those that have room.
-    roomy: BTreeSet<u32>,
+    with_space: BTreeSet<u32>,
 }
 
 /// Hands out blocks. Clones share the memory, on all threads.
@@ -70,7 +70,7 @@ impl Arena {
     /// A block of zeroes; None when the system has no memory for it.
     pub fn take(&self) -> Option<Block> {
         let mut regions = self.0.lock();
-        let number = match regions.roomy.first() {
+        let number = match regions.with_space.first() {
             Some(number) => *number,
             None => regions.grow()?,
         };
@@ -83,7 +83,7 @@ impl Arena {
         // SAFETY: `place` is less than BLOCKS, so the block lies inside the region.
         let bytes = unsafe { region.base.add(place as usize * BLOCK_BYTES) };
         if region.out == u128::MAX {
-            regions.roomy.remove(&number);
+            regions.with_space.remove(&number);
         }
         drop(regions);
         let mut block = Block { bytes, region: number, home: self.clone() };
@@ -113,7 +113,7 @@ impl Regions {
             }
         };
         *self.all.get_mut(number as usize)? = Some(region);
-        self.roomy.insert(number);
+        self.with_space.insert(number);
         Some(number)
     }
 }
@@ -158,11 +158,11 @@ impl Drop for Block {
         let Some(region) = slot else { return };
         let at = (self.bytes.as_ptr() as usize - region.base.as_ptr() as usize) / BLOCK_BYTES;
         region.out &= !(1 << at);
-        regions.roomy.insert(self.region);
+        regions.with_space.insert(self.region);
         if region.out == 0
             && let Some(empty) = slot.take()
         {
-            regions.roomy.remove(&self.region);
+            regions.with_space.remove(&self.region);
             regions.free.push(self.region);
             // SAFETY: no block of it is out (A2), and its number finds nothing any more.
             let _ = unsafe { munmap(empty.base.as_ptr().cast(), REGION_BYTES) };

@@ -22,13 +22,13 @@ const LOANS: usize = 4;
 
 /// Bytes of a buffer in the kernel's hands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Lent {
+struct LoanedRange {
     start: u32,
     len: u32,
     direction: Direction,
 }
 
-impl Lent {
+impl LoanedRange {
     #[inline]
     fn meets(&self, start: u32, len: u32) -> bool {
         self.start < start + len && start < self.start + self.len
@@ -40,7 +40,7 @@ pub(crate) struct Header {
     size: u32,
     class: u8,
     refs: Cell<u32>,
-    lent: RefCell<Vec<Lent>>,
+    lent: RefCell<Vec<LoanedRange>>,
     /// Closures now looking: positive readers, -1 a writer.
     looking: Cell<i32>,
     home: Cell<Option<Rc<Inner>>>,
@@ -68,7 +68,7 @@ impl Header {
     #[inline]
     fn check_look(&self, start: u32, len: u32) {
         let lent = self.lent.borrow();
-        let written = |l: &Lent| l.direction == Direction::In && l.meets(start, len);
+        let written = |l: &LoanedRange| l.direction == Direction::In && l.meets(start, len);
         assert!(!lent.iter().any(written), "B3: the kernel is writing this buffer");
     }
 
@@ -85,7 +85,7 @@ impl Header {
 
     /// B3, B4
     #[inline]
-    fn lend(&self, loan: Lent) {
+    fn lend(&self, loan: LoanedRange) {
         match loan.direction {
             Direction::In => {
                 self.check_edit(loan.start, loan.len);
@@ -261,8 +261,8 @@ impl Loan {
     }
 }
 
-fn lent(seg: &Seg, direction: Direction) -> Lent {
-    Lent { start: seg.start(), len: seg.len() as u32, direction }
+fn lent(seg: &Seg, direction: Direction) -> LoanedRange {
+    LoanedRange { start: seg.start(), len: seg.len() as u32, direction }
 }
 
 impl Drop for Loan {

@@ -199,11 +199,11 @@ impl Pool {
     fn warm_up(&self, class: usize) -> Option<NonNull<Header>> {
         let header = self.0.cold[class].borrow_mut().pop()?;
         self.0.cooled.set(self.0.cooled.get() - CLASSES[class]);
-        self.tell_cooler();
+        self.wake_cooler();
         Some(header)
     }
 
-    fn tell_cooler(&self) {
+    fn wake_cooler(&self) {
         if self.warm_bytes() > WARM_BYTES
             && let Some(waker) = self.0.cooler.borrow_mut().take()
         {
@@ -221,7 +221,7 @@ impl Pool {
         // SAFETY: the layout's size is not zero (smallest class is a page).
         let bytes = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         self.0.reserved.set(reserved + size);
-        self.tell_cooler();
+        self.wake_cooler();
         let header = Box::new(Header::new(bytes, size as u32, class as u8));
         Some(NonNull::from(Box::leak(header)))
     }

@@ -180,7 +180,7 @@ impl Ticket {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// No receiver.
-    Nobody,
+    NoReceiver,
     /// The parent it was forked from.
     Parent(BioId),
     /// The task that awaits slot `.0` of its core's table.
@@ -239,7 +239,7 @@ pub struct Bio {
     /// Consumer slot it was last sent to.
     pub edge: u32,
     /// Children not ended yet.
-    pub waits: u32,
+    pub open_children: u32,
     /// A note of the layer that forked it, for that layer's `child_done`, for example the member.
     /// Lower layers do not read it.
     pub mark: u32,
@@ -262,10 +262,10 @@ impl Bio {
             value: None,
             status: Ok(()),
             completed: 0,
-            end: End::Nobody,
+            end: End::NoReceiver,
             frames: Frames::new(),
             edge: 0,
-            waits: 0,
+            open_children: 0,
             mark: 0,
             scatter: None,
             id,
@@ -284,10 +284,10 @@ impl Bio {
         self.value = None;
         self.status = Ok(());
         self.completed = 0;
-        self.end = End::Nobody;
+        self.end = End::NoReceiver;
         self.frames.clear();
         self.edge = 0;
-        self.waits = 0;
+        self.open_children = 0;
         self.mark = 0;
         self.scatter = None;
         self.id = id;
@@ -311,7 +311,7 @@ impl Bio {
 
     /// True when `ticket` wakes it: the newest, not used, and no child is under way.
     pub(crate) fn is_woken_by(&self, ticket: Ticket) -> bool {
-        self.id == ticket.id && self.serial.get() == ticket.serial && self.waits == 0
+        self.id == ticket.id && self.serial.get() == ticket.serial && self.open_children == 0
     }
 
     /// Notes an error unless one was noted before: the first one wins.

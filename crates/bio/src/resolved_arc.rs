@@ -8,15 +8,15 @@ use std::sync::Arc;
 ///
 /// Reading through `Arc<dyn Trait>` computes the place of the value behind two counters for each
 /// call; in a table of layers that a request walks, this costs more than the layer itself.
-pub struct Pinned<T: ?Sized> {
+pub struct ResolvedArc<T: ?Sized> {
     at: NonNull<T>,
     keep: Arc<T>,
 }
 
-impl<T: ?Sized> Pinned<T> {
+impl<T: ?Sized> ResolvedArc<T> {
     /// Resolves the address and keeps the object alive.
-    pub fn new(keep: Arc<T>) -> Pinned<T> {
-        Pinned { at: NonNull::from(&*keep), keep }
+    pub fn new(keep: Arc<T>) -> ResolvedArc<T> {
+        ResolvedArc { at: NonNull::from(&*keep), keep }
     }
 
     /// The counted handle.
@@ -25,13 +25,13 @@ impl<T: ?Sized> Pinned<T> {
     }
 }
 
-impl<T: ?Sized> Clone for Pinned<T> {
+impl<T: ?Sized> Clone for ResolvedArc<T> {
     fn clone(&self) -> Self {
-        Pinned { at: self.at, keep: self.keep.clone() }
+        ResolvedArc { at: self.at, keep: self.keep.clone() }
     }
 }
 
-impl<T: ?Sized> Deref for Pinned<T> {
+impl<T: ?Sized> Deref for ResolvedArc<T> {
     type Target = T;
 
     #[inline(always)]
@@ -43,9 +43,9 @@ impl<T: ?Sized> Deref for Pinned<T> {
 }
 
 // SAFETY: `Pinned` adds to its `Arc` only a copy of the address it derefs to.
-unsafe impl<T: ?Sized> Send for Pinned<T> where Arc<T>: Send {}
+unsafe impl<T: ?Sized> Send for ResolvedArc<T> where Arc<T>: Send {}
 // SAFETY: as above.
-unsafe impl<T: ?Sized> Sync for Pinned<T> where Arc<T>: Sync {}
+unsafe impl<T: ?Sized> Sync for ResolvedArc<T> where Arc<T>: Sync {}
 
 #[cfg(test)]
 mod tests {
@@ -55,7 +55,7 @@ mod tests {
     fn clone_keeps_the_value_alive() {
         let p = {
             let a: Arc<dyn Fn() -> u32 + Send + Sync> = Arc::new(|| 7);
-            Pinned::new(a)
+            ResolvedArc::new(a)
         };
         let q = p.clone();
         drop(p);

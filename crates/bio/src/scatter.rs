@@ -52,7 +52,7 @@ impl Bio {
     }
 
     /// Takes over the ranges of another Bio; only bounds are copied.
-    pub fn name_as(&mut self, other: &Bio) {
+    pub fn copy_range_from(&mut self, other: &Bio) {
         (self.offset, self.length) = (other.offset, other.length);
         self.scatter = other.scatter.clone();
     }

@@ -8,7 +8,7 @@
 
 use crate::request::{Bio, BioId, Ticket};
 
-struct Place {
+struct BioSlot {
     tenant: u32,
     parked: Option<Box<Bio>>,
     used: bool,
@@ -17,7 +17,7 @@ struct Place {
 /// Bios of one core, recycled with their vectors' capacity.
 #[derive(Default)]
 pub struct Slab {
-    places: Vec<Place>,
+    slots: Vec<BioSlot>,
     free: Vec<u32>,
     #[allow(clippy::vec_box)] // A Box is moved in and out of places; a Bio is 800 bytes.
     spare: Vec<Box<Bio>>,
@@ -35,12 +35,12 @@ impl Slab {
         let index = match self.free.pop() {
             Some(i) => i,
             None => {
-                let i = u32::try_from(self.places.len()).expect("fewer than 2^32 Bios");
-                self.places.push(Place { tenant: 0, parked: None, used: false });
+                let i = u32::try_from(self.slots.len()).expect("fewer than 2^32 Bios");
+                self.slots.push(BioSlot { tenant: 0, parked: None, used: false });
                 i
             }
         };
-        let place = &mut self.places[index as usize];
+        let place = &mut self.slots[index as usize];
         place.used = true;
         let id = BioId { index, tenant: place.tenant };
         match self.spare.pop() {
@@ -55,7 +55,7 @@ impl Slab {
     /// Puts a Bio that waits back in its place.
     #[inline]
     pub fn park(&mut self, bio: Box<Bio>) {
-        let place = &mut self.places[bio.id().index as usize];
+        let place = &mut self.slots[bio.id().index as usize];
         debug_assert!(place.tenant == bio.id().tenant && place.parked.is_none(), "S1");
         place.parked = Some(bio);
     }
@@ -63,14 +63,14 @@ impl Slab {
     /// Takes a parked Bio out. `None` if `id` has ended or the Bio is already taken.
     #[inline]
     pub fn take(&mut self, id: BioId) -> Option<Box<Bio>> {
-        let place = self.places.get_mut(id.index as usize)?;
+        let place = self.slots.get_mut(id.index as usize)?;
         if place.tenant != id.tenant { None } else { place.parked.take() }
     }
 
     /// Takes a parked Bio out to go on with it. `None` when the ticket is not good (any more).
     #[inline]
     pub fn wake(&mut self, ticket: Ticket) -> Option<Box<Bio>> {
-        let place = self.places.get_mut(ticket.id().index as usize)?;
+        let place = self.slots.get_mut(ticket.id().index as usize)?;
         let bio = place.parked.take_if(|bio| bio.is_woken_by(ticket))?;
         // S2: used.
         let _ = bio.ticket();
@@ -79,7 +79,7 @@ impl Slab {
 
     /// Looks at a parked Bio.
     pub fn peek(&self, id: BioId) -> Option<&Bio> {
-        let place = self.places.get(id.index as usize)?;
+        let place = self.slots.get(id.index as usize)?;
         if place.tenant != id.tenant { None } else { place.parked.as_deref() }
     }
 
@@ -87,7 +87,7 @@ impl Slab {
     #[inline]
     pub fn free(&mut self, mut bio: Box<Bio>) {
         let index = bio.id().index;
-        let place = &mut self.places[index as usize];
+        let place = &mut self.slots[index as usize];
         debug_assert!(place.tenant == bio.id().tenant && place.parked.is_none(), "S1");
         place.tenant = place.tenant.wrapping_add(1);
         place.used = false;
@@ -98,12 +98,12 @@ impl Slab {
 
     /// Bios that have not ended.
     pub fn live(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
     /// Parked Bios, for diagnostics and for finding waiting requests.
     pub fn iter(&self) -> impl Iterator<Item = &Bio> {
-        self.places.iter().filter(|p| p.used).filter_map(|p| p.parked.as_deref())
+        self.slots.iter().filter(|p| p.used).filter_map(|p| p.parked.as_deref())
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
         slab.park(bio);
         assert!(slab.wake(forgotten).is_none(), "a newer one was made");
         let mut bio = slab.wake(good).unwrap();
-        bio.waits = 1;
+        bio.open_children = 1;
         let early = bio.ticket();
         slab.park(bio);
         assert!(slab.wake(good).is_none(), "it is used");

@@ -5,7 +5,7 @@ use std::sync::{LockResult, PoisonError, TryLockError};
 pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-fn whole<T>(result: LockResult<T>) -> T {
+fn ignore_poison<T>(result: LockResult<T>) -> T {
     result.unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -21,14 +21,14 @@ impl<T> Mutex<T> {
 
     /// Returns the value.
     pub fn into_inner(self) -> T {
-        whole(self.0.into_inner())
+        ignore_poison(self.0.into_inner())
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
     /// Waits until it is this thread's.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        whole(self.0.lock())
+        ignore_poison(self.0.lock())
     }
 
     /// Its guard, if no thread has it.
@@ -42,7 +42,7 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Returns the value; an exclusive borrow needs no lock.
     pub fn get_mut(&mut self) -> &mut T {
-        whole(self.0.get_mut())
+        ignore_poison(self.0.get_mut())
     }
 }
 
@@ -60,12 +60,12 @@ impl<T> RwLock<T> {
 impl<T: ?Sized> RwLock<T> {
     /// Waits until no thread writes.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        whole(self.0.read())
+        ignore_poison(self.0.read())
     }
 
     /// Waits until no other thread reads or writes.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        whole(self.0.write())
+        ignore_poison(self.0.write())
     }
 }
 
@@ -81,7 +81,7 @@ impl Condvar {
 
     /// Waits for a notification; wakes without one, too.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        whole(self.0.wait(guard))
+        ignore_poison(self.0.wait(guard))
     }
 
     /// Waits while `condition` holds.
@@ -90,7 +90,7 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         condition: impl FnMut(&mut T) -> bool,
     ) -> MutexGuard<'a, T> {
-        whole(self.0.wait_while(guard, condition))
+        ignore_poison(self.0.wait_while(guard, condition))
     }
 
     /// Waits for a notification for so long at most; wakes without one, too.
@@ -99,7 +99,7 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         limit: Duration,
     ) -> MutexGuard<'a, T> {
-        whole(self.0.wait_timeout(guard, limit)).0
+        ignore_poison(self.0.wait_timeout(guard, limit)).0
     }
 
     /// Waits while `condition` holds, for so long at most.
@@ -109,7 +109,7 @@ impl Condvar {
         limit: Duration,
         condition: impl FnMut(&mut T) -> bool,
     ) -> MutexGuard<'a, T> {
-        whole(self.0.wait_timeout_while(guard, limit, condition)).0
+        ignore_poison(self.0.wait_timeout_while(guard, limit, condition)).0
     }
 
     /// Wakes one waiter.

@@ -29,12 +29,12 @@ use crate::recovery::Policy;
 use crate::reset::UnitReset;
 use crate::sim::Sim;
 use crate::unit::{Listener, Unit};
-use crate::wired_names::KeptNames;
+use crate::wired_names::WiredNames;
 
-pub(crate) use bounds::Shared as SharedBounds;
+pub(crate) use bounds::AtomicBounds as SharedBounds;
 pub use bounds::{Bounds, LastError};
 pub use places::PHYSPATH;
-pub(crate) use scan::all;
+pub(crate) use scan::join_all;
 
 /// Events that a bus remembers; older ones are forgotten.
 pub const EVENTS_MAX: usize = 256;
@@ -74,21 +74,21 @@ pub struct Bus {
     number: u64,
     sim: Arc<dyn Sim>,
     names: Names,
-    kept: Arc<KeptNames>,
-    bounds: Arc<bounds::Shared>,
+    wired_names: Arc<WiredNames>,
+    bounds: Arc<bounds::AtomicBounds>,
     notifier: Notifier,
     inbox: Arc<Inbox>,
-    me: Weak<Bus>,
-    known: Mutex<BTreeMap<Path, Known>>,
+    weak_self: Weak<Bus>,
+    known: Mutex<BTreeMap<Path, KnownDevice>>,
     events: Mutex<VecDeque<(Path, Event)>>,
     /// A scan runs: one at a time.
-    scans: AtomicBool,
+    scan_running: AtomicBool,
     /// Targets that are to be asked without anybody waiting for it; [`ANY`]: all.
-    wished: Mutex<BTreeSet<u64>>,
+    scan_requests: Mutex<BTreeSet<u64>>,
     /// Targets that did not come to an end with their answers in the last scan.
     silent: Mutex<BTreeSet<u64>>,
     /// Results of scans that are not in the graph yet.
-    found: Mutex<Vec<Change>>,
+    pending_changes: Mutex<Vec<Change>>,
     /// Identity checks that run, and why the last try of each said nothing.
     checks: Mutex<BTreeMap<Path, Option<String>>>,
     /// Devices that are there and cannot be used.
@@ -100,7 +100,7 @@ pub struct Bus {
     /// Error of the last update of the graph, for the caller that requested the scan.
     failure: Mutex<Option<Error>>,
     /// It was removed: later results of scans are discarded.
-    gone: AtomicBool,
+    removed: AtomicBool,
 }
 
 /// Names that disks of a bus have by the configuration.
@@ -127,60 +127,60 @@ pub struct Rescan(Weak<Bus>);
 
 impl Rescan {
     /// Something came or went. May be called on any thread, as often as one likes.
-    pub fn wish(&self) {
+    pub fn request_scan(&self) {
         if let Some(bus) = self.0.upgrade() {
-            bus.wish(ANY);
+            bus.request_scan(ANY);
         }
     }
 
     /// The answer of [`Sim::troubles`] has changed: notifies the control thread.
-    pub fn say(&self) {
+    pub fn notify_troubles(&self) {
         if let Some(bus) = self.0.upgrade() {
-            bus.inbox.nudge();
+            bus.inbox.wake();
         }
     }
 
     /// A target answers again that did not: a disk of it that is missing or was exchanged may be
     /// back. False: it lacks none.
-    pub fn may_be_back(&self, target: u64) -> bool {
-        let bus = self.0.upgrade().filter(|bus| bus.lacks_a_disk(target));
+    pub fn rescan_if_missing(&self, target: u64) -> bool {
+        let bus = self.0.upgrade().filter(|bus| bus.has_missing_disk(target));
         bus.is_some_and(|bus| {
-            bus.wish(target);
+            bus.request_scan(target);
             true
         })
     }
 
     /// Something came or went at one target, or behind it.
-    pub fn wish_target(&self, target: u64) {
+    pub fn request_target_scan(&self, target: u64) {
         if let Some(bus) = self.0.upgrade() {
-            bus.wish(target);
+            bus.request_scan(target);
         }
     }
 }
 
-struct Known {
+struct KnownDevice {
     unit: Arc<Unit>,
     facts: Facts,
     provider: Option<(ProviderId, String)>,
     /// Periphs besides the disk: pass, and the periph of its device type.
-    others: Vec<String>,
+    other_periphs: Vec<String>,
     /// Why its last answers cannot be true.
     doubt: Option<Refusal>,
     /// [`Sim::mark`], as far as it is known.
     mark: Option<String>,
 }
 
-impl Known {
+impl KnownDevice {
     /// Name of its disk, or of its last other periph.
     fn name(&self) -> String {
         let disk = self.provider.as_ref().map(|(_, name)| name.clone());
-        disk.or_else(|| self.others.last().cloned()).unwrap_or_default()
+        disk.or_else(|| self.other_periphs.last().cloned()).unwrap_or_default()
     }
 
     /// All of its periphs, in the order in which CAM attaches them.
     fn periphs(&self) -> Vec<String> {
         let disk = self.provider.iter().map(|(_, name)| name.clone());
-        let others = self.others.iter().cloned();
+        let others = self.other_periphs.iter().cloned();
         match self.facts {
             Facts::Ata(_) => disk.chain(others).collect(),
             _ => others.chain(disk).collect(),
@@ -189,7 +189,7 @@ impl Known {
 }
 
 /// A target with more logical units than are looked at.
-fn beyond(path: Path, facts: &Facts, most: u32) -> Option<Trouble> {
+fn excess_luns_trouble(path: Path, facts: &Facts, most: u32) -> Option<Trouble> {
     let Facts::Scsi(facts) = facts else { return None };
     let count = facts.luns_beyond;
     let why = format!("{path}: its target has {count} logical units, and {most} are looked at");
@@ -203,7 +203,7 @@ impl Bus {
     pub(crate) fn new(
         number: u64,
         sim: Arc<dyn Sim>,
-        (names, kept): (Names, Arc<KeptNames>),
+        (names, kept): (Names, Arc<WiredNames>),
         notifier: Notifier,
         inbox: Arc<Inbox>,
     ) -> Arc<Bus> {
@@ -211,23 +211,23 @@ impl Bus {
             number,
             sim,
             names,
-            kept,
+            wired_names: kept,
             bounds: Arc::default(),
             notifier,
             inbox,
-            me: me.clone(),
+            weak_self: me.clone(),
             known: Mutex::default(),
             events: Mutex::default(),
-            scans: AtomicBool::default(),
-            wished: Mutex::default(),
+            scan_running: AtomicBool::default(),
+            scan_requests: Mutex::default(),
             silent: Mutex::default(),
-            found: Mutex::default(),
+            pending_changes: Mutex::default(),
             checks: Mutex::default(),
             refused: Mutex::default(),
             exchanged: Mutex::default(),
             missing: Mutex::default(),
             failure: Mutex::default(),
-            gone: AtomicBool::default(),
+            removed: AtomicBool::default(),
         });
         bus.sim.begin(bus.rescan());
         bus
@@ -235,7 +235,7 @@ impl Bus {
 
     /// How it is scanned without anybody waiting for it.
     pub fn rescan(&self) -> Rescan {
-        Rescan(self.me.clone())
+        Rescan(self.weak_self.clone())
     }
 
     /// Its number.
@@ -265,7 +265,8 @@ impl Bus {
 
     /// Begins a reset beside the queues of all devices that `meant` covers.
     pub(crate) fn reset_begins(&self, meant: Path, most_ns: u64, core: &Core) -> Vec<UnitReset> {
-        let known = |(at, known): (&Path, &Known)| at.meets(meant).then(|| known.unit.clone());
+        let known =
+            |(at, known): (&Path, &KnownDevice)| at.meets(meant).then(|| known.unit.clone());
         let units: Vec<Arc<Unit>> = self.known.lock().iter().filter_map(known).collect();
         units.iter().map(|unit| UnitReset::begin(unit, most_ns, core)).collect()
     }
@@ -277,13 +278,14 @@ impl Bus {
 
     /// Its devices, with their facts and the names of their disks (empty without a disk).
     pub fn devices(&self) -> Vec<(Arc<Unit>, Facts, String)> {
-        let name = |k: &Known| k.provider.as_ref().map_or(String::new(), |(_, name)| name.clone());
+        let name =
+            |k: &KnownDevice| k.provider.as_ref().map_or(String::new(), |(_, name)| name.clone());
         self.known.lock().values().map(|k| (k.unit.clone(), k.facts.clone(), name(k))).collect()
     }
 
     /// All names of periphs of a device: `pass0`, `da0`.
     pub fn periphs(&self, path: Path) -> Vec<String> {
-        self.known.lock().get(&path).map_or(Vec::new(), Known::periphs)
+        self.known.lock().get(&path).map_or(Vec::new(), KnownDevice::periphs)
     }
 
     /// Whether a device has its disk in the graph.
@@ -297,7 +299,7 @@ impl Bus {
         let role = self.facts(path).and_then(|facts| facts.role());
         let names: Vec<String> = ["pass"].into_iter().chain(role).map(free).collect();
         if let Some(known) = self.known.lock().get_mut(&path) {
-            known.others = names;
+            known.other_periphs = names;
         }
     }
 
@@ -328,10 +330,10 @@ impl Bus {
         out.extend(self.identity_troubles());
         out.extend(self.refusals());
         for (path, known) in &*self.known.lock() {
-            out.extend(beyond(*path, &known.facts, self.sim.luns_max()));
+            out.extend(excess_luns_trouble(*path, &known.facts, self.sim.luns_max()));
             out.extend(self.is_sizeless(*path, &known.facts));
             let name = known.name();
-            out.extend(self.silence(*path, &name, &known.unit));
+            out.extend(self.silence_trouble(*path, &name, &known.unit));
             let Some(doubt) = &known.doubt else { continue };
             let why = format!("{name} at {path}: {doubt}; it is kept as it was");
             let action = format!("`ashlar cam rescan {}` asks it again.", self.number);
@@ -353,9 +355,9 @@ impl Bus {
     }
 
     /// Whether a scan runs or is requested, or its results are not in the graph yet.
-    pub fn is_asking(&self) -> bool {
-        let scans = self.scans.load(Ordering::Acquire);
-        scans || !self.wished.lock().is_empty() || !self.found.lock().is_empty()
+    pub fn is_scanning(&self) -> bool {
+        let scans = self.scan_running.load(Ordering::Acquire);
+        scans || !self.scan_requests.lock().is_empty() || !self.pending_changes.lock().is_empty()
     }
 
     /// The name that a disk has by the configuration.
@@ -364,20 +366,20 @@ impl Bus {
     }
 
     /// Whether a name is kept for a disk of this bus.
-    pub(crate) fn keeps(&self, name: &str) -> bool {
+    pub(crate) fn reserves_name(&self, name: &str) -> bool {
         self.names.by_name.contains_key(name)
     }
 
     /// Stores the results of a scan; the control thread puts them into the graph.
-    pub(crate) fn keep(&self, changes: Vec<Change>) {
+    pub(crate) fn store_changes(&self, changes: Vec<Change>) {
         if !changes.is_empty() {
-            self.found.lock().extend(changes);
-            self.inbox.nudge();
+            self.pending_changes.lock().extend(changes);
+            self.inbox.wake();
         }
     }
 
     /// Records that the graph could not be updated.
-    pub(crate) fn failed(&self, why: &Error) {
+    pub(crate) fn record_failure(&self, why: &Error) {
         *self.failure.lock() = Some(why.clone());
     }
 
@@ -387,26 +389,26 @@ impl Bus {
     }
 
     /// It is about to be taken out: from now on no device is added.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn begin_removal(&self) {
         let _known = self.known.lock();
-        self.gone.store(true, Ordering::Release);
+        self.removed.store(true, Ordering::Release);
     }
 
     /// It was taken out.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
     }
 
     /// Takes the results of scans that are not in the graph yet.
-    pub(crate) fn take_found(&self) -> Vec<Change> {
-        std::mem::take(&mut *self.found.lock())
+    pub(crate) fn take_pending_changes(&self) -> Vec<Change> {
+        std::mem::take(&mut *self.pending_changes.lock())
     }
 
-    fn make(self: &Arc<Bus>, path: Path, core: &Rc<Core>) -> Arc<Unit> {
-        let bus = self.me.clone();
+    fn create_unit(self: &Arc<Bus>, path: Path, core: &Rc<Core>) -> Arc<Unit> {
+        let bus = self.weak_self.clone();
         let listener: Listener = Arc::new(move |unit, event, whole| {
             if let Some(bus) = bus.upgrade() {
-                bus.hear(unit, event, whole);
+                bus.handle_event(unit, event, whole);
             }
         });
         let (sim, notifier) = (self.sim.clone(), self.notifier.clone());
@@ -415,13 +417,13 @@ impl Bus {
         unit
     }
 
-    fn forget(&self, path: Path, core: &Core) -> Vec<Change> {
+    fn remove_device(&self, path: Path, core: &Core) -> Vec<Change> {
         let Some(known) = self.known.lock().remove(&path) else { return Vec::new() };
-        self.misses(path, &known);
+        self.remember_missing(path, &known);
         let now = core.now();
         known.unit.with(core, |device| device.lose(now));
         known.unit.close();
-        self.note(path, Event::LostDevice);
+        self.log_event(path, Event::LostDevice);
         if let Some((provider, _)) = known.provider {
             self.inbox.post(GeomEvent::Lost(provider, Errno::NxIo));
         }
@@ -429,7 +431,7 @@ impl Bus {
     }
 
     /// Reports the loss of all of its devices to their users.
-    pub(crate) fn lose(&self) {
+    pub(crate) fn report_loss(&self) {
         for (_, known) in std::mem::take(&mut *self.known.lock()) {
             if let Some((provider, _)) = known.provider {
                 self.inbox.post(GeomEvent::Lost(provider, Errno::NxIo));
@@ -444,20 +446,20 @@ impl Bus {
     }
 
     /// A disk has a provider now.
-    pub(crate) fn belongs_to(&self, path: Path, provider: ProviderId, name: &str) {
+    pub(crate) fn provider_attached(&self, path: Path, provider: ProviderId, name: &str) {
         if let Some(known) = self.known.lock().get_mut(&path) {
             known.provider = Some((provider, name.to_string()));
         }
     }
 
     /// A disk could not be put into the graph.
-    pub(crate) fn leave_out(&self, path: Path) {
+    pub(crate) fn attach_failed(&self, path: Path) {
         if let Some(known) = self.known.lock().remove(&path) {
             known.unit.close();
         }
     }
 
-    fn note(&self, path: Path, event: Event) {
+    fn log_event(&self, path: Path, event: Event) {
         let mut events = self.events.lock();
         if events.len() >= EVENTS_MAX {
             events.pop_front();
@@ -465,14 +467,14 @@ impl Bus {
         events.push_back((path, event));
     }
 
-    fn hear(&self, unit: &Unit, event: Event, whole: bool) {
+    fn handle_event(&self, unit: &Unit, event: Event, whole: bool) {
         let path = unit.path();
         match event {
             Event::Doubted => return self.check(path),
-            Event::Silence => return self.inbox.nudge(),
+            Event::Silence => return self.inbox.wake(),
             _ => {}
         }
-        self.note(path, event);
+        self.log_event(path, event);
         let meant = if whole { Path::target(path.bus, path.target) } else { path };
         match event {
             Event::LostDevice => {
@@ -482,11 +484,11 @@ impl Bus {
                     }
                 }
             }
-            Event::DeviceChanged | Event::InquiryChanged => self.ask_size(path),
-            Event::AdvInfoChanged => self.ask_access(path),
+            Event::DeviceChanged | Event::InquiryChanged => self.refresh_size(path),
+            Event::AdvInfoChanged => self.poll_access_state(path),
             Event::Contract => {
-                if let Some(bus) = self.me.upgrade() {
-                    bus.wish(path.target);
+                if let Some(bus) = self.weak_self.upgrade() {
+                    bus.request_scan(path.target);
                 }
             }
             _ => {}
@@ -495,38 +497,39 @@ impl Bus {
 
     /// Asks a disk for its access state until that is no longer in transition, and notifies the
     /// layers above of changes.
-    fn ask_access(&self, path: Path) {
-        let Some(unit) = self.unit(path).filter(|unit| unit.wish_access()) else { return };
-        let bus = self.me.clone();
+    fn poll_access_state(&self, path: Path) {
+        let Some(unit) = self.unit(path).filter(|unit| unit.request_access_query()) else { return };
+        let bus = self.weak_self.clone();
         let ask = move |core: &Rc<Core>| {
             let core = core.clone();
             core.reactor().clone().spawn("cam access", async move {
                 for look in 1..=ACCESS_LOOKS_MAX {
-                    let wishes = unit.access_wishes();
-                    let said = scan::ask_access(&unit, &core, &bus).await;
+                    let wishes = unit.access_requests();
+                    let said = scan::query_access_state(&unit, &core, &bus).await;
                     let Some(bus) = bus.upgrade() else { return };
                     if let Some(access) = said {
-                        bus.has_access(&unit, access);
+                        bus.access_reported(&unit, access);
                     }
                     let is_moving = match said {
                         Some(access) => access == AccessState::Transitioning,
                         None => look < ACCESS_SILENT_MAX,
                     };
-                    if (look == ACCESS_LOOKS_MAX || !is_moving) && unit.access_done(wishes) {
+                    if (look == ACCESS_LOOKS_MAX || !is_moving) && unit.access_requests_done(wishes)
+                    {
                         return;
                     }
                     if is_moving {
                         core.reactor().sleep(ACCESS_LOOK_NS).await;
                     }
                 }
-                unit.access_done(unit.access_wishes());
+                unit.access_requests_done(unit.access_requests());
             });
         };
         self.notifier.call(0, Box::new(ask));
     }
 
     /// A disk has said how it can be accessed.
-    fn has_access(&self, unit: &Unit, access: AccessState) {
+    fn access_reported(&self, unit: &Unit, access: AccessState) {
         if !unit.set_access(Some(access)) {
             return;
         }
@@ -541,7 +544,7 @@ impl Bus {
     }
 
     /// Notifies the layers above of a changed size of a disk: not every disk reports it itself.
-    fn tell_size(&self, known: &Known, before: &Facts) {
+    fn notify_resize(&self, known: &KnownDevice, before: &Facts) {
         let size = |facts: &Facts| facts.media_bytes(&self.sim.facts());
         if let (Some((provider, _)), Some(is), Some(was)) =
             (&known.provider, size(&known.facts), size(before))
@@ -552,9 +555,9 @@ impl Bus {
     }
 
     /// Asks a disk for its size again, and notifies the layers above if the size changed.
-    fn ask_size(&self, path: Path) {
+    fn refresh_size(&self, path: Path) {
         let Some(unit) = self.unit(path) else { return };
-        let bus = self.me.clone();
+        let bus = self.weak_self.clone();
         let ask = move |core: &Rc<Core>| {
             let core = core.clone();
             core.reactor().clone().spawn("cam", async move {

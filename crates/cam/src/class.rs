@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
 use geom::{
-    Access, ClassVerb, Control, Error, Geom, GeomId, Inbox, NewProvider, NoClaim, NoParams,
+    Access, ClassVerb, Error, Geom, GeomId, GraphControl, Inbox, NewProvider, NoClaim, NoParams,
     Notifier, ProviderId, Topology, Transient, Typed, VerbSpec,
 };
 
@@ -18,8 +18,8 @@ use crate::kind::{Open, SimKind, Site};
 use crate::periph::{self, Disk, DiskLayer, Facts};
 use crate::sim::Sim;
 use crate::unit::Unit;
-use crate::verbs::{VERBS, faults, orders::Orders};
-use crate::wired_names::KeptNames;
+use crate::verbs::{VERBS, faults, verb_jobs::VerbJobs};
+use crate::wired_names::WiredNames;
 
 /// Name of the class.
 pub const CAM_CLASS: &str = "cam";
@@ -36,33 +36,33 @@ pub struct CamClass {
     kinds: Vec<Arc<dyn SimKind>>,
     cores: usize,
     buses: Mutex<Vec<Arc<Bus>>>,
-    pub(crate) orders: Orders,
-    kept: Arc<KeptNames>,
+    pub(crate) verb_jobs: VerbJobs,
+    wired_names: Arc<WiredNames>,
     /// Results of updates that [`CamClass::look`] has not returned yet.
-    news: Mutex<Vec<News>>,
+    update_results: Mutex<Vec<UpdateResult>>,
 }
 
 /// The name of a bus, and its new disks or the error of the update.
-pub type News = (String, Result<Vec<String>, Error>);
+pub type UpdateResult = (String, Result<Vec<String>, Error>);
 
 impl Typed for CamClass {
     const NAME: &'static str = CAM_CLASS;
     const DOC: &'static str = CAM_DOC;
     const VERBS: &'static [ClassVerb<CamClass>] = VERBS;
-    const BY_HAND: bool = false;
+    const CREATABLE: bool = false;
     type Params = NoParams;
     type Claim = NoClaim;
     type Geom = DiskGeom;
 
     fn verb(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         verb: &str,
         on: &str,
         params: &Value,
     ) -> Result<Value, Error> {
         match params["ticket"].as_u64() {
-            Some(number) => self.how_far(control, (verb, on), number),
+            Some(number) => self.job_progress(control, (verb, on), number),
             None => geom::call(VERBS, self, control, (verb, on), params),
         }
     }
@@ -82,9 +82,9 @@ impl CamClass {
             kinds,
             cores,
             buses: Mutex::default(),
-            orders: Orders::default(),
-            kept: Arc::default(),
-            news: Mutex::default(),
+            verb_jobs: VerbJobs::default(),
+            wired_names: Arc::default(),
+            update_results: Mutex::default(),
         }
     }
 
@@ -93,8 +93,8 @@ impl CamClass {
     }
 
     /// Names that are kept for disks.
-    pub fn kept(&self) -> &KeptNames {
-        &self.kept
+    pub fn wired_names(&self) -> &WiredNames {
+        &self.wired_names
     }
 
     /// The buses, by number.
@@ -129,7 +129,7 @@ impl CamClass {
         let mut buses = self.list();
         let mut numbers = 0..;
         let free = numbers.find(|n| buses.iter().all(|bus| bus.number() != *n));
-        let (number, kept) = (free.unwrap_or(0), self.kept.clone());
+        let (number, kept) = (free.unwrap_or(0), self.wired_names.clone());
         let bus = Bus::new(number, sim, (names, kept), notifier, self.inbox.clone());
         buses.push(bus.clone());
         buses.sort_by_key(|bus| bus.number());
@@ -138,53 +138,53 @@ impl CamClass {
 
     /// Forgets a bus that has no disks in the graph.
     pub(crate) fn remove_bus(&self, bus: &Arc<Bus>) {
-        bus.leave();
+        bus.begin_removal();
         self.list().retain(|other| !Arc::ptr_eq(other, bus));
         bus.sim().close();
     }
 
     /// Updates the graph with the devices that buses found by themselves, and returns the news
     /// since the last call.
-    pub fn look(&self, control: &mut Control) -> Vec<News> {
-        self.catch_up(control);
-        std::mem::take(&mut *self.news.lock())
+    pub fn take_update_results(&self, control: &mut GraphControl) -> Vec<UpdateResult> {
+        self.apply_scan_results(control);
+        std::mem::take(&mut *self.update_results.lock())
     }
 
     /// Updates the graph with the devices that buses found by themselves; the next
     /// [`CamClass::look`] returns the news.
-    pub fn catch_up(&self, control: &mut Control) {
+    pub fn apply_scan_results(&self, control: &mut GraphControl) {
         for bus in self.buses() {
-            if let Some(done) = self.look_at(control, &bus) {
+            if let Some(done) = self.apply_scan_results_of(control, &bus) {
                 let news = (bus.sim().facts().name, done);
-                self.news.lock().push(news);
+                self.update_results.lock().push(news);
             }
         }
     }
 
     /// Some bus is being asked for its devices: they may come.
-    pub fn is_asking(&self) -> bool {
-        self.buses().iter().any(|bus| bus.is_asking())
+    pub fn is_scanning(&self) -> bool {
+        self.buses().iter().any(|bus| bus.is_scanning())
     }
 
     /// The same of one bus; None when it found nothing.
-    pub(crate) fn look_at(
+    pub(crate) fn apply_scan_results_of(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         bus: &Bus,
     ) -> Option<Result<Vec<String>, Error>> {
-        let found = Some(bus.take_found()).filter(|found| !found.is_empty())?;
-        let done = self.bring_up(control, bus, found);
+        let found = Some(bus.take_pending_changes()).filter(|found| !found.is_empty())?;
+        let done = self.update_graph(control, bus, found);
         if let Err(why) = &done {
-            bus.failed(why);
+            bus.record_failure(why);
         }
         Some(done)
     }
 
     /// Updates the graph with the results of a scan. The remains of lost disks that are no longer
     /// open are removed first, so that a disk that returns gets its old name.
-    fn bring_up(
+    fn update_graph(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         bus: &Bus,
         changes: Vec<Change>,
     ) -> Result<Vec<String>, Error> {
@@ -217,7 +217,7 @@ impl CamClass {
                 return Err(Error::new(Errno::Busy, what));
             }
         }
-        bus.leave();
+        bus.begin_removal();
         for (unit, _, name) in &bus.devices() {
             if let Some(geom) = geom(topology, name) {
                 topology.wither_geom(geom, Errno::NxIo);
@@ -255,7 +255,7 @@ impl CamClass {
                 Ok(name) => names.extend(name),
                 Err(e) => {
                     // The next scan finds it anew.
-                    bus.leave_out(path);
+                    bus.attach_failed(path);
                     failed.get_or_insert(e);
                 }
             }
@@ -304,12 +304,14 @@ impl CamClass {
             return Err(Error::new(Errno::Exist, what));
         }
         let buses = self.buses();
-        let is_promised =
-            |name: &str| self.kept.has(name) || buses.iter().any(|bus| bus.keeps(name));
-        let kept = facts.identity().map(|id| self.kept.names_of(&bus.sim().facts().name, &id));
+        let is_promised = |name: &str| {
+            self.wired_names.has(name) || buses.iter().any(|bus| bus.reserves_name(name))
+        };
+        let kept =
+            facts.identity().map(|id| self.wired_names.names_of(&bus.sim().facts().name, &id));
         let kept = kept.into_iter().flatten().filter(|name| name.starts_with(prefix));
         let of_order = (0..UNITS_MAX).map(|n| format!("{prefix}{n}"));
-        kept.filter(|name| !buses.iter().any(|bus| bus.keeps(name)))
+        kept.filter(|name| !buses.iter().any(|bus| bus.reserves_name(name)))
             .chain(of_order.filter(|name| !is_promised(name)))
             .find(|name| is_free(name))
             .ok_or(Error::new(Errno::NoSpc, "no name is left for a disk"))
@@ -324,12 +326,12 @@ impl CamClass {
     ) -> Result<Option<String>, Error> {
         let Some(disk) = facts.disk(&unit.sim().facts()) else { return Ok(None) };
         let name = self.name(topology, (bus, unit.path()), facts, disk.prefix)?;
-        enter(topology, bus, unit, facts, (name, disk))
+        add_to_graph(topology, bus, unit, facts, (name, disk))
     }
 }
 
 /// Puts a disk into the graph.
-fn enter(
+fn add_to_graph(
     topology: &mut Topology,
     bus: &Bus,
     unit: Arc<Unit>,
@@ -337,12 +339,12 @@ fn enter(
     (name, disk): (String, Disk),
 ) -> Result<Option<String>, Error> {
     let sim = unit.sim().facts();
-    let Disk { language, limits, shape, stripe_bytes, read_only, attrs, .. } = disk;
+    let Disk { command_set: language, limits, shape, stripe_bytes, read_only, attrs, .. } = disk;
     let path = unit.path();
-    let place = format!("{}@{}", sim.name, unit.sim().place(path));
+    let place = format!("{}@{}", sim.name, unit.sim().location(path));
     let shape = unit.sim().window(path).map_or(shape, periph::window);
     let (openings, label) = (shape.openings_max, facts.label());
-    let made = DiskGeom { unit: unit.clone(), openings, place, read_only, label };
+    let made = DiskGeom { unit: unit.clone(), openings, location: place, read_only, label };
     let geom = topology.new_geom(CAM_CLASS, &name, "found on its bus", Box::new(made))?;
     let provider = topology.new_provider(
         geom,
@@ -358,7 +360,7 @@ fn enter(
     match provider {
         Ok(provider) => {
             unit.reshape(shape);
-            bus.belongs_to(path, provider, &name);
+            bus.provider_attached(path, provider, &name);
             Ok(Some(name))
         }
         Err(e) => {
@@ -372,7 +374,7 @@ pub struct DiskGeom {
     unit: Arc<Unit>,
     /// Commands at a time when it came.
     openings: u32,
-    place: String,
+    location: String,
     label: String,
     read_only: bool,
 }
@@ -393,33 +395,34 @@ impl Geom for DiskGeom {
             ACCESS => Some(bio::Attr::Text(self.unit.access()?.name().into())),
             // Behind no enclosure that says it, where its bus leads to it.
             PHYSPATH => {
-                Some(bio::Attr::Text(self.unit.physpath().unwrap_or_else(|| self.place.clone())))
+                Some(bio::Attr::Text(self.unit.physpath().unwrap_or_else(|| self.location.clone())))
             }
             _ => None,
         }
     }
 
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
-        let (now, name) = (self.unit.look(|device| device.shape().openings_max), t.geom_name(me));
+        let (now, name) =
+            (self.unit.inspect(|device| device.shape().openings_max), t.geom_name(me));
         let openings = (now != self.openings).then(|| Transient {
-            what: format!("at most {now} commands at a time"),
+            setting: format!("at most {now} commands at a time"),
             undo: format!("ashlar cam tags {name} -N {}", self.openings),
         });
         let faults = faults(&self.unit).map(|faults| Transient {
-            what: format!("`cam fault`: {faults}"),
+            setting: format!("`cam fault`: {faults}"),
             undo: format!("ashlar cam fault {name} --clear"),
         });
         openings.into_iter().chain(faults).collect()
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
-        let (openings, active, counts, lost) = self.unit.look(|device| {
+        let (openings, active, counts, lost) = self.unit.inspect(|device| {
             let (openings, active) = device.openings();
             (openings, active, device.counts(), device.is_lost())
         });
         let mut lines = vec![
             ("device", self.label.clone()),
-            ("path", self.place.clone()),
+            ("path", self.location.clone()),
             ("openings", format!("{openings}, {active} in use")),
             ("retries", counts.retries.to_string()),
             ("timeouts", counts.timeouts.to_string()),

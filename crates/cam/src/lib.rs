@@ -38,7 +38,7 @@ pub use ccb::{
     CDB_LEN_MAX, CamStatus, Ccb, CcbId, Command, Ended, Flags, Function, Outcome, Owner, Priority,
     Refused, Registers, SenseData, Tag,
 };
-pub use class::{CAM_CLASS, CAM_DOC, CamClass, News};
+pub use class::{CAM_CLASS, CAM_DOC, CamClass, UpdateResult};
 pub use device::{
     ABORT_GRACE_NS, Counts, Device, Effect, Failure, Queueing, RAISE_AFTER, READY_POLL_NS,
     READY_POLLS_MAX, REQUEUES_MAX, RESET_GRACE_NS, ResetId, SETTLE_NS, SILENCE_NS, STARTS_MAX,
@@ -51,4 +51,4 @@ pub use periph::Facts;
 pub use reset::UnitReset;
 pub use sim::{Begun, Signature, Sim, SimFacts};
 pub use unit::{Listener, Unit};
-pub use wired_names::{Holder, KeptNames};
+pub use wired_names::{Holder, WiredNames};

@@ -46,7 +46,7 @@ pub enum Pause {
 
 /// Cure of a device that is not ready.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cure {
+pub enum RecoveryAction {
     /// TEST UNIT READY, again and again: it is becoming ready by itself.
     Wait,
     /// START UNIT.
@@ -77,7 +77,7 @@ pub enum Step {
     /// alone.
     Full(Pause),
     /// Made ready, then again; costs a retry.
-    Cure(Cure),
+    Recover(RecoveryAction),
     /// The end.
     Fail,
     /// Again where [`Policy::retry_selection`], then lost.
@@ -88,7 +88,7 @@ pub enum Step {
 
 /// Further consequence of a decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Note {
+pub enum Consequence {
     /// Nothing.
     None,
     /// The capacity is to be read again.
@@ -107,35 +107,35 @@ pub enum Note {
 
 /// Decision about one failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Verdict {
+pub struct RecoveryDecision {
     /// The step.
     pub step: Step,
     /// The error when that does not succeed.
     pub error: Errno,
     /// Further consequence.
-    pub note: Note,
+    pub consequence: Consequence,
     /// The device reported a unit attention: all users that have it open are notified.
     pub attention: bool,
 }
 
-impl Verdict {
+impl RecoveryDecision {
     /// It is this way to the medium that makes the command wait, or is closed: by another one it
     /// may be done at once.
-    pub fn is_of_the_way(&self) -> bool {
+    pub fn is_path_failure(&self) -> bool {
         match self.step {
             Step::Busy(_) | Step::Full(_) => true,
-            Step::Cure(_) | Step::Fail => matches!(self.note, Note::Access),
+            Step::Recover(_) | Step::Fail => matches!(self.consequence, Consequence::Access),
             _ => false,
         }
     }
 }
 
-const fn row(step: Step, error: Errno) -> Verdict {
-    Verdict { step, error, note: Note::None, attention: false }
+const fn row(step: Step, error: Errno) -> RecoveryDecision {
+    RecoveryDecision { step, error, consequence: Consequence::None, attention: false }
 }
 
-const fn noted(step: Step, error: Errno, note: Note) -> Verdict {
-    Verdict { step, error, note, attention: false }
+const fn row_with(step: Step, error: Errno, note: Consequence) -> RecoveryDecision {
+    RecoveryDecision { step, error, consequence: note, attention: false }
 }
 
 /// How long a target that does not answer is left alone.
@@ -146,20 +146,20 @@ pub const BUSY_DELAY_MS: u32 = 500;
 pub const BUSY_PAUSE_MIN_MS: u32 = 50;
 pub const BUSY_PAUSE_MAX_MS: u32 = 4_000;
 /// How long before a question is asked again that met such a device.
-pub const BUSY_QUESTION_MS: u32 = 1000;
+pub const BUSY_PROBE_MS: u32 = 1000;
 
-const AGAIN: Verdict = row(Step::Retry(Pause::None), Errno::Io);
+const AGAIN: RecoveryDecision = row(Step::Retry(Pause::None), Errno::Io);
 /// Not the medium failed, but the device or the way to it. EIO in CAM.
-const FAULT: Verdict = row(Step::Retry(Pause::None), Errno::RemoteIo);
-const ENDS: Verdict = row(Step::Fail, Errno::RemoteIo);
+const FAULT: RecoveryDecision = row(Step::Retry(Pause::None), Errno::RemoteIo);
+const ENDS: RecoveryDecision = row(Step::Fail, Errno::RemoteIo);
 /// Why is not said. EIO in CAM.
-const NOT_READY: Verdict = row(Step::Retry(Pause::None), Errno::NxIo);
-const MALFORMED: Verdict = row(Step::Fail, Errno::Inval);
-const BYSTANDER: Verdict = row(Step::Requeue, Errno::NxIo);
-const SIM_BUSY: Verdict = row(Step::Retry(Pause::Ms(BUSY_DELAY_MS)), Errno::RemoteIo);
+const NOT_READY: RecoveryDecision = row(Step::Retry(Pause::None), Errno::NxIo);
+const MALFORMED: RecoveryDecision = row(Step::Fail, Errno::Inval);
+const VICTIM: RecoveryDecision = row(Step::Requeue, Errno::NxIo);
+const SIM_BUSY: RecoveryDecision = row(Step::Retry(Pause::Ms(BUSY_DELAY_MS)), Errno::RemoteIo);
 
 /// By status; [`CamStatus::ScsiError`] goes on in the next table.
-pub const STATUS: &[(CamStatus, Verdict)] = &[
+pub const STATUS: &[(CamStatus, RecoveryDecision)] = &[
     (CamStatus::Complete, row(Step::Done, Errno::Io)),
     (CamStatus::AutosenseFailed, ENDS),
     (CamStatus::SelectionTimeout, row(Step::Selection(Pause::Ms(SELECTION_DELAY_MS)), Errno::NxIo)),
@@ -171,9 +171,9 @@ pub const STATUS: &[(CamStatus, Verdict)] = &[
     (CamStatus::TooBig, MALFORMED),
     (CamStatus::CannotProvide, MALFORMED),
     // Innocent bystanders.
-    (CamStatus::BusReset, BYSTANDER),
-    (CamStatus::ResetSent, BYSTANDER),
-    (CamStatus::Requeue, BYSTANDER),
+    (CamStatus::BusReset, VICTIM),
+    (CamStatus::ResetSent, VICTIM),
+    (CamStatus::Requeue, VICTIM),
     (CamStatus::Busy, SIM_BUSY),
     (CamStatus::NoResources, SIM_BUSY),
     (CamStatus::Aborted, FAULT),
@@ -196,7 +196,7 @@ const CHECK_CONDITION: u8 = 0x02;
 
 /// By SCSI status. CHECK CONDITION and COMMAND TERMINATED are decided by the sense data. A status
 /// without a row fails with EREMOTEIO.
-pub const SCSI_STATUS: &[(u8, Verdict)] = &[
+pub const SCSI_STATUS: &[(u8, RecoveryDecision)] = &[
     (0x00, row(Step::Done, Errno::Io)),
     (0x04, row(Step::Done, Errno::Io)),
     // EIO in CAM, after as many tries as a request has retries.
@@ -205,38 +205,42 @@ pub const SCSI_STATUS: &[(u8, Verdict)] = &[
     // EIO in CAM; a host above has to learn that the disk is reserved, not that it is broken.
     (0x18, row(Step::Fail, Errno::Conflict)),
     // TASK ABORTED: another nexus reset the unit, which is as a reset of our own. EIO in CAM.
-    (0x40, BYSTANDER),
+    (0x40, VICTIM),
 ];
 
 /// By additional sense code; `None` as qualifier: every one that has no row of its own.
-pub const CODES: &[(u8, Option<u8>, Verdict)] = &[
+pub const CODES: &[(u8, Option<u8>, RecoveryDecision)] = &[
     (0x04, Some(0x00), NOT_READY),
-    (0x04, Some(0x01), row(Step::Cure(Cure::Wait), Errno::Busy)),
-    (0x04, Some(0x02), row(Step::Cure(Cure::Start), Errno::NxIo)),
+    (0x04, Some(0x01), row(Step::Recover(RecoveryAction::Wait), Errno::Busy)),
+    (0x04, Some(0x02), row(Step::Recover(RecoveryAction::Start), Errno::NxIo)),
     (0x04, Some(0x03), row(Step::Fail, Errno::NxIo)),
     (0x04, Some(0x04), row(Step::Fail, Errno::Busy)),
     // Asymmetric access: another way may do it at once.
-    (0x04, Some(0x0a), noted(Step::Cure(Cure::Wait), Errno::NxIo, Note::Access)),
-    (0x04, Some(0x0b), noted(Step::Fail, Errno::NxIo, Note::Access)),
-    (0x04, Some(0x0c), noted(Step::Fail, Errno::NxIo, Note::Access)),
+    (
+        0x04,
+        Some(0x0a),
+        row_with(Step::Recover(RecoveryAction::Wait), Errno::NxIo, Consequence::Access),
+    ),
+    (0x04, Some(0x0b), row_with(Step::Fail, Errno::NxIo, Consequence::Access)),
+    (0x04, Some(0x0c), row_with(Step::Fail, Errno::NxIo, Consequence::Access)),
     (0x11, Some(0x00), row(Step::Fail, Errno::Io)),
     (0x20, Some(0x00), row(Step::Fail, Errno::Inval)),
     (0x25, Some(0x00), row(Step::Lost(Scope::Lun), Errno::NxIo)),
     (0x27, Some(0x07), row(Step::Fail, Errno::NoSpc)),
-    (0x28, Some(0x00), noted(Step::Fail, Errno::NxIo, Note::MediumChanged)),
+    (0x28, Some(0x00), row_with(Step::Fail, Errno::NxIo, Consequence::MediumChanged)),
     (0x29, None, row(Step::Fail, Errno::NxIo)),
-    (0x2a, Some(0x06), noted(Step::Retry(Pause::None), Errno::RemoteIo, Note::Access)),
-    (0x2a, Some(0x07), noted(Step::Retry(Pause::None), Errno::RemoteIo, Note::Access)),
-    (0x2a, Some(0x09), noted(Step::Retry(Pause::None), Errno::RemoteIo, Note::Capacity)),
+    (0x2a, Some(0x06), row_with(Step::Retry(Pause::None), Errno::RemoteIo, Consequence::Access)),
+    (0x2a, Some(0x07), row_with(Step::Retry(Pause::None), Errno::RemoteIo, Consequence::Access)),
+    (0x2a, Some(0x09), row_with(Step::Retry(Pause::None), Errno::RemoteIo, Consequence::Capacity)),
     (0x38, Some(0x07), FAULT),
-    (0x3a, None, noted(Step::Fail, Errno::NxIo, Note::MediumGone)),
-    (0x3f, Some(0x03), noted(Step::Retry(Pause::None), Errno::RemoteIo, Note::Inquiry)),
-    (0x3f, Some(0x0e), noted(Step::Retry(Pause::None), Errno::RemoteIo, Note::Rescan)),
+    (0x3a, None, row_with(Step::Fail, Errno::NxIo, Consequence::MediumGone)),
+    (0x3f, Some(0x03), row_with(Step::Retry(Pause::None), Errno::RemoteIo, Consequence::Inquiry)),
+    (0x3f, Some(0x0e), row_with(Step::Retry(Pause::None), Errno::RemoteIo, Consequence::Rescan)),
 ];
 
 /// By sense key, for codes without a row and for 00/00. DATA PROTECT is EACCES in CAM, but EROFS
 /// here, because that is its meaning for a disk's user.
-pub const KEYS: &[(Key, Verdict)] = &[
+pub const KEYS: &[(Key, RecoveryDecision)] = &[
     (Key::NoSense, row(Step::Done, Errno::Io)),
     (Key::RecoveredError, row(Step::Done, Errno::Io)),
     (Key::NotReady, NOT_READY),
@@ -256,14 +260,14 @@ pub const KEYS: &[(Key, Verdict)] = &[
 ];
 
 /// A row that is in no table: the rest of each.
-const UNKNOWN: Verdict = ENDS;
+const UNKNOWN: RecoveryDecision = ENDS;
 
-fn find<K: PartialEq>(table: &[(K, Verdict)], key: K) -> Verdict {
+fn find<K: PartialEq>(table: &[(K, RecoveryDecision)], key: K) -> RecoveryDecision {
     table.iter().find(|(k, _)| *k == key).map_or(UNKNOWN, |(_, verdict)| *verdict)
 }
 
 /// Decides about an outcome.
-pub fn judge(outcome: &Outcome, policy: Policy) -> Verdict {
+pub fn judge(outcome: &Outcome, policy: Policy) -> RecoveryDecision {
     match outcome.status {
         CamStatus::ScsiError => match outcome.scsi_status {
             // Sense data that cannot be read are as good as none.
@@ -277,14 +281,14 @@ pub fn judge(outcome: &Outcome, policy: Policy) -> Verdict {
     }
 }
 
-fn of_sense(sense: &Sense, policy: Policy) -> Verdict {
+fn of_sense(sense: &Sense, policy: Policy) -> RecoveryDecision {
     if sense.deferred {
         // It is about an earlier command; this one was not carried out.
         return AGAIN;
     }
     let code = sense.code;
     let known = (code.asc, code.ascq) != (0, 0);
-    let exact = |(asc, ascq, _): &&(u8, Option<u8>, Verdict)| {
+    let exact = |(asc, ascq, _): &&(u8, Option<u8>, RecoveryDecision)| {
         *asc == code.asc && ascq.is_none_or(|q| q == code.ascq)
     };
     let own = CODES.iter().filter(|_| known).find(exact).map(|(.., verdict)| *verdict);

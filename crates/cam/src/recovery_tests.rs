@@ -11,7 +11,7 @@ fn sense(key: u8, asc: u8, ascq: u8) -> Outcome {
 }
 
 /// In words, so that a row is read at a glance.
-fn said(outcome: &Outcome, policy: Policy) -> String {
+fn describe(outcome: &Outcome, policy: Policy) -> String {
     let v = judge(outcome, policy);
     let step = match v.step {
         Step::Done => "done".into(),
@@ -20,12 +20,16 @@ fn said(outcome: &Outcome, policy: Policy) -> String {
         Step::Retry(pause) => format!("retry {pause:?}"),
         Step::Busy(pause) => format!("busy {pause:?}"),
         Step::Full(pause) => format!("full {pause:?}"),
-        Step::Cure(cure) => format!("cure {cure:?}"),
+        Step::Recover(cure) => format!("cure {cure:?}"),
         Step::Fail => "fail".into(),
         Step::Selection(pause) => format!("selection {pause:?}"),
         Step::Lost(scope) => format!("lost {scope:?}"),
     };
-    let note = if v.note == Note::None { String::new() } else { format!(" +{:?}", v.note) };
+    let note = if v.consequence == Consequence::None {
+        String::new()
+    } else {
+        format!(" +{:?}", v.consequence)
+    };
     let error = if v.step == Step::Done { String::new() } else { format!(" {:?}", v.error) };
     format!("{step}{error}{note}{}", if v.attention { " !" } else { "" })
 }
@@ -64,7 +68,7 @@ fn every_cam_status_has_its_recovery_action() {
     for status in CamStatus::ALL.iter().filter(|s| **s != CamStatus::ScsiError) {
         let want = rows.iter().find(|(code, _)| *code == *status as u8);
         let want = want.unwrap_or_else(|| panic!("{status:?} has no row")).1;
-        assert_eq!(said(&Outcome::of(*status), CALM), want, "{status:?}");
+        assert_eq!(describe(&Outcome::of(*status), CALM), want, "{status:?}");
         met += 1;
     }
     assert_eq!(met, rows.len());
@@ -84,11 +88,11 @@ fn every_scsi_status_has_its_recovery_action() {
             // CHECK CONDITION without sense data among them.
             _ => "fail EREMOTEIO",
         };
-        assert_eq!(said(&outcome, CALM), want, "{code:#x}");
+        assert_eq!(describe(&outcome, CALM), want, "{code:#x}");
     }
     let mut terminated = sense(5, 0x20, 0);
     terminated.scsi_status = 0x22;
-    assert_eq!(said(&terminated, CALM), "fail EINVAL");
+    assert_eq!(describe(&terminated, CALM), "fail EINVAL");
 }
 
 #[test]
@@ -111,8 +115,8 @@ fn every_sense_key_has_its_default_recovery_action() {
         (0xf, "done"),
     ];
     for (key, want) in rows {
-        assert_eq!(said(&sense(key, 0, 0), CALM), want, "key {key:x}");
-        assert_eq!(said(&sense(key, 0x7e, 0x01), CALM), want, "an unknown code of key {key:x}");
+        assert_eq!(describe(&sense(key, 0, 0), CALM), want, "key {key:x}");
+        assert_eq!(describe(&sense(key, 0x7e, 0x01), CALM), want, "an unknown code of key {key:x}");
     }
 }
 
@@ -145,7 +149,7 @@ fn every_additional_sense_code_has_its_recovery_action() {
         (0x6, 0x3f, 0x0e, "retry EREMOTEIO +Rescan !"),
     ];
     for (key, asc, ascq, want) in rows {
-        assert_eq!(said(&sense(key, asc, ascq), CALM), want, "{key:x}/{asc:02x}/{ascq:02x}");
+        assert_eq!(describe(&sense(key, asc, ascq), CALM), want, "{key:x}/{asc:02x}/{ascq:02x}");
     }
     for (asc, ascq, _) in CODES {
         let ascq = ascq.unwrap_or(0);
@@ -157,10 +161,10 @@ fn every_additional_sense_code_has_its_recovery_action() {
 fn disks_retry_after_a_unit_attention() {
     for (asc, ascq, note) in [(0x28, 0, " +MediumChanged"), (0x29, 0, ""), (0x29, 1, "")] {
         let want = format!("retry ENXIO{note} !");
-        assert_eq!(said(&sense(6, asc, ascq), Policy::DISK), want);
+        assert_eq!(describe(&sense(6, asc, ascq), Policy::DISK), want);
     }
-    assert_eq!(said(&sense(6, 0x7e, 0), Policy::DISK), "retry ENXIO !");
-    assert_eq!(said(&sense(2, 0x3a, 0), Policy::DISK), "fail ENXIO +MediumGone");
+    assert_eq!(describe(&sense(6, 0x7e, 0), Policy::DISK), "retry ENXIO !");
+    assert_eq!(describe(&sense(2, 0x3a, 0), Policy::DISK), "fail ENXIO +MediumGone");
 }
 
 #[test]
@@ -168,13 +172,13 @@ fn deferred_errors_are_retried_whatever_their_sense_code() {
     for (key, asc) in [(0x3, 0x11), (0x5, 0x20), (0x0, 0)] {
         let code = Asc::new(Key::from_code(key).unwrap(), asc, 0);
         let outcome = Outcome::check(Sense { deferred: true, ..Sense::new(code) });
-        assert_eq!(said(&outcome, CALM), "retry EIO");
+        assert_eq!(describe(&outcome, CALM), "retry EIO");
     }
 }
 
 #[test]
 fn only_errors_of_the_path_are_retried_on_another_path() {
-    let of_the_way = |outcome: &Outcome| judge(outcome, Policy::DISK).is_of_the_way();
+    let of_the_way = |outcome: &Outcome| judge(outcome, Policy::DISK).is_path_failure();
     for status in [Status::Busy, Status::TaskSetFull] {
         assert!(of_the_way(&Outcome::scsi(status)), "{status:?}");
     }
@@ -201,6 +205,6 @@ fn malformed_sense_data_is_treated_as_none() {
     for bytes in [&[][..], &[0x7f, 1, 2], &[0x70], &[0x00; 18], &[0xff; 40]] {
         let mut outcome = sense(5, 0x20, 0);
         outcome.sense = crate::ccb::SenseData::new(bytes);
-        assert_eq!(said(&outcome, CALM), "fail EREMOTEIO", "{bytes:x?}");
+        assert_eq!(describe(&outcome, CALM), "fail EREMOTEIO", "{bytes:x?}");
     }
 }

@@ -65,7 +65,7 @@ pub trait Sim: Send + Sync {
 
     /// Location of a device, for people and for programs that store it: the part behind the `@` of
     /// its `GEOM::physpath`.
-    fn place(&self, path: Path) -> String {
+    fn location(&self, path: Path) -> String {
         path.to_string()
     }
 
@@ -149,7 +149,7 @@ pub trait Sim: Send + Sync {
     ///
     /// # Errors
     /// As of [`crate::kind::SimKind::open`]; nothing has changed then.
-    fn renew(&self, params: &Value) -> Result<(), Error> {
+    fn update_params(&self, params: &Value) -> Result<(), Error> {
         let _ = params;
         Ok(())
     }
@@ -172,17 +172,17 @@ pub trait Sim: Send + Sync {
 
     /// Another medium may answer than before: CCBs of users that were not sent yet end with
     /// [`crate::CamStatus::Requeue`].
-    fn recall(&self, unit: &Unit, core: &Core) {
+    fn requeue_unsent(&self, unit: &Unit, core: &Core) {
         let _ = (unit, core);
     }
 
     /// The device was found to be the one that it was.
-    fn trusts(&self, unit: &Unit, core: &Core) {
+    fn identity_confirmed(&self, unit: &Unit, core: &Core) {
         let _ = (unit, core);
     }
 
     /// Another device was found in its place; this one is lost.
-    fn is_another(&self, unit: &Unit, core: &Core) {
+    fn identity_changed(&self, unit: &Unit, core: &Core) {
         let _ = (unit, core);
     }
 

@@ -37,13 +37,13 @@ pub struct Unit {
     access: Mutex<Option<AccessState>>,
     physpath: Mutex<Option<String>>,
     /// Number of requested questions for the access state; the first requester asks.
-    access_wishes: AtomicU32,
+    access_requests: AtomicU32,
     state: Mutex<UnitState>,
 }
 
 struct UnitState {
     device: Device,
-    tasks: Vec<Caller>,
+    tasks: Vec<WaitingTask>,
     free: Vec<u32>,
     clock: Option<Waker>,
     /// The clock sleeps until then.
@@ -53,19 +53,19 @@ struct UnitState {
 
 /// A task that waits for a CCB.
 #[derive(Default)]
-struct Caller {
+struct WaitingTask {
     waker: Option<Waker>,
     called: bool,
     /// The task is gone; its CCB is being aborted.
-    gone: bool,
+    abandoned: bool,
 }
 
 /// Next step for a CCB's owner.
-enum Turn {
+enum NextStep {
     Ended(Ended),
     Begin(Ccb),
     /// It is with the SIM.
-    Held,
+    WithSim,
     Waiting,
 }
 
@@ -93,7 +93,7 @@ impl Unit {
             listener,
             access: Mutex::default(),
             physpath: Mutex::default(),
-            access_wishes: AtomicU32::new(0),
+            access_requests: AtomicU32::new(0),
             state: Mutex::new(state),
         });
         sim.attach(&unit);
@@ -139,19 +139,19 @@ impl Unit {
     }
 
     /// Requests a question for its access state: true if the caller has to ask.
-    pub(crate) fn wish_access(&self) -> bool {
-        self.access_wishes.fetch_add(1, Ordering::AcqRel) == 0
+    pub(crate) fn request_access_query(&self) -> bool {
+        self.access_requests.fetch_add(1, Ordering::AcqRel) == 0
     }
 
     /// Wishes so far.
-    pub(crate) fn access_wishes(&self) -> u32 {
-        self.access_wishes.load(Ordering::Acquire)
+    pub(crate) fn access_requests(&self) -> u32 {
+        self.access_requests.load(Ordering::Acquire)
     }
 
     /// So many wishes are done with; false: there are more.
-    pub(crate) fn access_done(&self, wishes: u32) -> bool {
+    pub(crate) fn access_requests_done(&self, wishes: u32) -> bool {
         let done = Ordering::AcqRel;
-        self.access_wishes.compare_exchange(wishes, 0, done, Ordering::Acquire).is_ok()
+        self.access_requests.compare_exchange(wishes, 0, done, Ordering::Acquire).is_ok()
     }
 
     /// The SIM has noticed that the device lost its power, and has it again.
@@ -182,14 +182,14 @@ impl Unit {
     }
 
     /// Looks at the device.
-    pub fn look<R>(&self, f: impl FnOnce(&Device) -> R) -> R {
+    pub fn inspect<R>(&self, f: impl FnOnce(&Device) -> R) -> R {
         f(&self.state().device)
     }
 
     /// Makes one step of the device, and carries out its effects.
     pub fn with<R>(&self, core: &Core, f: impl FnOnce(&mut Device) -> R) -> R {
         let out = f(&mut self.state().device);
-        self.carry_out(core);
+        self.apply_effects(core);
         out
     }
 
@@ -200,21 +200,21 @@ impl Unit {
     }
 
     /// U1
-    fn carry_out(&self, core: &Core) {
+    fn apply_effects(&self, core: &Core) {
         while let Some(effect) = self.next_effect() {
             match effect {
-                Effect::Start(_, owner) => self.call(owner, core),
-                Effect::Ended(id, Owner::Task(n)) if self.is_gone(n) => {
+                Effect::Start(_, owner) => self.wake_owner(owner, core),
+                Effect::Ended(id, Owner::Task(n)) if self.is_abandoned(n) => {
                     let mut state = self.state();
                     let _nobody_wants_it = state.device.end(id);
                     state.leave(n);
                 }
-                Effect::Ended(_, owner) => self.call(owner, core),
+                Effect::Ended(_, owner) => self.wake_owner(owner, core),
                 Effect::Abort(id) => self.sim.abort(self, id, core),
                 Effect::Reset => self.sim.reset(self, core),
                 Effect::Event(event, whole) => {
                     if event == Event::Doubted {
-                        self.sim.recall(self, core);
+                        self.sim.requeue_unsent(self, core);
                     }
                     (self.listener)(self, event, whole);
                 }
@@ -238,12 +238,12 @@ impl Unit {
         wake_clock(state);
     }
 
-    fn is_gone(&self, task: u32) -> bool {
-        self.state().tasks.get(task as usize).is_some_and(|t| t.gone)
+    fn is_abandoned(&self, task: u32) -> bool {
+        self.state().tasks.get(task as usize).is_some_and(|t| t.abandoned)
     }
 
     /// U2
-    fn call(&self, owner: Owner, core: &Core) {
+    fn wake_owner(&self, owner: Owner, core: &Core) {
         match owner {
             Owner::Bio { core: number, ticket } if number == core.id() as usize => {
                 core.restart(ticket);
@@ -260,22 +260,22 @@ impl Unit {
         }
     }
 
-    fn turn(&self, id: CcbId, owner: Owner, core: &Core) -> Turn {
+    fn next_step(&self, id: CcbId, owner: Owner, core: &Core) -> NextStep {
         let now = core.now();
         let mut state = self.state();
         if let Some(ended) = state.device.end(id) {
-            return Turn::Ended(ended);
+            return NextStep::Ended(ended);
         }
         let turn = match state.device.begin(id, owner, now) {
-            Some(ccb) => Turn::Begin(ccb),
-            None if state.device.is_held(id) => Turn::Held,
+            Some(ccb) => NextStep::Begin(ccb),
+            None if state.device.is_held(id) => NextStep::WithSim,
             // It may have been refused when its turn came.
-            None => state.device.end(id).map_or(Turn::Waiting, Turn::Ended),
+            None => state.device.end(id).map_or(NextStep::Waiting, NextStep::Ended),
         };
         drop(state);
         // The deadline of a CCB that begins may be the first one, and a CCB that did not begin
         // makes room for others.
-        self.carry_out(core);
+        self.apply_effects(core);
         turn
     }
 
@@ -285,15 +285,15 @@ impl Unit {
         loop {
             let ticket = bio.ticket();
             let owner = Owner::Bio { core: core.id() as usize, ticket };
-            let next = match self.turn(id, owner, core) {
-                Turn::Ended(ended) => return Some(ended),
-                Turn::Waiting => return None,
+            let next = match self.next_step(id, owner, core) {
+                NextStep::Ended(ended) => return Some(ended),
+                NextStep::Waiting => return None,
                 // The flush behind a write has the write's data, which is none of its own.
-                Turn::Begin(ccb) if !ccb.moves_data() => {
+                NextStep::Begin(ccb) if !ccb.moves_data() => {
                     self.sim.action(self, id, &ccb, &Segs::new(), core)
                 }
-                Turn::Begin(ccb) => self.sim.action(self, id, &ccb, &bio.data, core),
-                Turn::Held => match begun {
+                NextStep::Begin(ccb) => self.sim.action(self, id, &ccb, &bio.data, core),
+                NextStep::WithSim => match begun {
                     None => self.sim.finish(self, id, &bio.data, core),
                     Some(Begun::Later(ns)) => {
                         core.wake(ticket, ns);
@@ -318,15 +318,15 @@ impl Unit {
         let mut guard = Guard { unit: self.clone(), core: core.clone(), task, id: Some(id) };
         let mut begun = None;
         loop {
-            let next = match self.turn(id, owner, core) {
-                Turn::Ended(ended) => {
+            let next = match self.next_step(id, owner, core) {
+                NextStep::Ended(ended) => {
                     guard.id = None;
                     self.state().leave(task);
                     return ended;
                 }
-                Turn::Begin(ccb) => self.sim.action(self, id, &ccb, data, core),
-                Turn::Held if begun.is_none() => self.sim.finish(self, id, data, core),
-                Turn::Held | Turn::Waiting => {
+                NextStep::Begin(ccb) => self.sim.action(self, id, &ccb, data, core),
+                NextStep::WithSim if begun.is_none() => self.sim.finish(self, id, data, core),
+                NextStep::WithSim | NextStep::Waiting => {
                     let called = poll_fn(|cx| self.is_called(task, cx));
                     match begun.take() {
                         Some(Begun::Later(ns)) => drop(deadline(core, ns, called).await),
@@ -383,7 +383,7 @@ impl UnitState {
         match self.free.pop() {
             Some(n) => n,
             None => {
-                self.tasks.push(Caller::default());
+                self.tasks.push(WaitingTask::default());
                 self.tasks.len() as u32 - 1
             }
         }
@@ -391,7 +391,7 @@ impl UnitState {
 
     fn leave(&mut self, task: u32) {
         if let Some(place) = self.tasks.get_mut(task as usize) {
-            *place = Caller::default();
+            *place = WaitingTask::default();
             self.free.push(task);
         }
     }
@@ -409,7 +409,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
         if let Some(task) = self.unit.state().tasks.get_mut(self.task as usize) {
-            task.gone = true;
+            task.abandoned = true;
         }
         let now = self.core.now();
         self.unit.with(&self.core, |device| device.abort(id, now));

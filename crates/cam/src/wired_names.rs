@@ -24,14 +24,14 @@ pub struct Holder {
 
 /// See the module.
 #[derive(Default)]
-pub struct KeptNames {
-    kept: Mutex<BTreeMap<String, Holder>>,
-    called: Mutex<BTreeSet<String>>,
+pub struct WiredNames {
+    holders: Mutex<BTreeMap<String, Holder>>,
+    configured: Mutex<BTreeSet<String>>,
 }
 
-impl KeptNames {
+impl WiredNames {
     fn list(&self) -> MutexGuard<'_, BTreeMap<String, Holder>> {
-        self.kept.lock()
+        self.holders.lock()
     }
 
     /// Keeps these names and no others, for disks that are found from now on.
@@ -40,13 +40,13 @@ impl KeptNames {
     }
 
     /// Sets the names that the configuration calls disks by: their users expect no other disk.
-    pub fn set_called(&self, names: BTreeSet<String>) {
-        *self.called.lock() = names;
+    pub fn set_configured(&self, names: BTreeSet<String>) {
+        *self.configured.lock() = names;
     }
 
     /// Whether the configuration calls a disk by a name.
-    pub(crate) fn is_called(&self, name: &str) -> bool {
-        self.called.lock().contains(name)
+    pub(crate) fn is_configured(&self, name: &str) -> bool {
+        self.configured.lock().contains(name)
     }
 
     /// The names, and for whom they are kept.
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn k3_a_path_prefers_its_own_name_over_names_left_by_others() {
         let holder = |bus: &str| Holder { bus: bus.into(), identity: "disk".into() };
-        let kept = KeptNames::default();
+        let kept = WiredNames::default();
         kept.set(BTreeMap::from([("da0".into(), holder("a")), ("da1".into(), holder("b"))]));
         assert_eq!(kept.names_of("a", "disk"), ["da0", "da1"]);
         assert_eq!(kept.names_of("b", "disk"), ["da1", "da0"]);

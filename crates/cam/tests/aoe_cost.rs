@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use bio::{Bio, CountingAlloc, End, Errno, Op, Pool, PoolConfig, Segs};
 use cam::{CAM_CLASS, CamClass};
 use geom::{
-    Access, Class, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Sink, Topology,
+    Access, Class, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, ProviderId, Sink, Topology,
 };
-use reactor::{Config, Patience, Reactor};
+use reactor::{Config, Reactor, WaitFor};
 use serde_json::json;
 use shelf::{Shelf, Ways};
 
@@ -52,7 +52,7 @@ fn ip(words: &[&str]) {
 }
 
 impl Cable {
-    fn lay() -> Cable {
+    fn create() -> Cable {
         let name = |end| format!("ac{}{end}", std::process::id() % 10_000_000);
         let cable = Cable([name('a'), name('b')]);
         let [near, far] = &cable.0;
@@ -71,16 +71,16 @@ impl Drop for Cable {
     }
 }
 
-fn core() -> (Rc<Core>, geom::Control, Arc<Inbox>) {
+fn core() -> (Rc<Core>, geom::GraphControl, Arc<Inbox>) {
     let reactor = Reactor::start(Config { name: "core".into(), ..Config::default() }).unwrap();
     let inbox = Arc::new(Inbox::default());
     let pool = Pool::new(PoolConfig { limit_bytes: 16 << 20 });
     let (core, mailer) = Core::new(0, reactor.clone(), pool, inbox.report());
     let turning = core.clone();
-    let control = Control::new(
+    let control = GraphControl::new(
         vec![mailer],
         inbox.clone(),
-        Box::new(move |_, _| turning.turn(Patience::Peek)),
+        Box::new(move |_, _| turning.turn(WaitFor::Peek)),
         Box::new(move || reactor.fresh_now()),
     );
     (core, control, inbox)
@@ -88,7 +88,7 @@ fn core() -> (Rc<Core>, geom::Control, Arc<Inbox>) {
 
 /// A turn that may sleep a little.
 fn nap(core: &Rc<Core>) {
-    core.turn(Patience::Until(core.reactor().fresh_now() + NAP_NS));
+    core.turn(WaitFor::Until(core.reactor().fresh_now() + NAP_NS));
 }
 
 /// A target at an interface, on its own thread, so that its allocations are not counted here.
@@ -163,7 +163,7 @@ impl Sink for Ends {
 
 struct Initiator {
     core: Rc<Core>,
-    control: Control,
+    control: GraphControl,
     cam: Arc<CamClass>,
     edge: Edge,
     ends: Rc<Ends>,
@@ -185,7 +185,9 @@ impl Initiator {
             assert!(begun.elapsed() < HANG, "no disk was found");
             nap(&core);
             control.pump();
-            cam.look(&mut control).into_iter().for_each(|(_, done)| drop(done.unwrap()));
+            cam.take_update_results(&mut control)
+                .into_iter()
+                .for_each(|(_, done)| drop(done.unwrap()));
         }
         let opened = control.call(|t| {
             let below = t.find("ada0").unwrap();
@@ -227,7 +229,7 @@ impl Initiator {
 
 #[test]
 fn reads_and_writes_allocate_nothing() {
-    let cable = Cable::lay();
+    let cable = Cable::create();
     let [near, far] = &cable.0;
     let _target = Target::start(far.clone());
     let mut initiator = Initiator::new(near);

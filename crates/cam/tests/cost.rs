@@ -90,7 +90,7 @@ fn reads_and_writes_allocate_nothing() {
     };
     let busy = allocations(&mut w, 100);
     let unit = w.buses[0].unit(cam::Path::new(0, 0, 0)).unwrap();
-    let (live, counts) = unit.look(|device| (device.live(), device.counts()));
+    let (live, counts) = unit.inspect(|device| (device.live(), device.counts()));
     assert!(live == 0 && counts.ended >= 7200, "{live} {counts:?}");
     // The world of the test and its lists of segments allocate by themselves.
     assert!(busy <= idle + 48, "{busy} allocations of 4800 requests, {idle} of none");

@@ -177,7 +177,7 @@ fn raids() -> Result<Vec<(&'static str, Vec<u8>)>> {
         ("ddf_raid10_little", Level::Raid10, 4, ddf::Order::LITTLE),
         ("ddf_raid5_linux", raid5, 3, ddf::Order::LINUX),
     ] {
-        let place = ddf::Place {
+        let place = ddf::TargetDisk {
             sector_size: 512,
             media_sectors: 1 << 17,
             time: 1,

@@ -1,12 +1,12 @@
 //! concat: providers one behind the other, byte for byte FreeBSD's (geom.md 2.4).
 
-use geom::{ClassVerb, Error, Params};
+use geom::{ClassParams, ClassVerb, Error};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::members::Divisor;
 use crate::members::frame::FrameError;
-use crate::members::relocate::Placed;
+use crate::members::relocate::MovableLabel;
 use crate::members::verbs::{Clear, Destroy, Dump, Follow, Start, Stop};
 use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, verbs};
 
@@ -21,12 +21,12 @@ pub struct Concat;
 #[serde(deny_unknown_fields, default)]
 pub struct ConcatParams {}
 
-impl Params for ConcatParams {}
+impl ClassParams for ConcatParams {}
 
 const FORMAT: Format = Format { magic: "GEOM::CONCAT", version: 4, since: (3, 4), strips: false };
 
 /// A label, as one that can be brought elsewhere.
-pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+pub(crate) fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError> {
     span::placed::<Concat>(sector)
 }
 
@@ -94,7 +94,12 @@ impl Span for Concat {
     }
 
     #[inline]
-    fn one(_: Divisor, (members, _): (&[u64], Divisor), offset: u64, length: u64) -> Option<Piece> {
+    fn single_piece(
+        _: Divisor,
+        (members, _): (&[u64], Divisor),
+        offset: u64,
+        length: u64,
+    ) -> Option<Piece> {
         let mut at = offset;
         for (member, bytes) in members.iter().enumerate() {
             if at < *bytes {

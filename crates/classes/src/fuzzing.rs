@@ -7,7 +7,7 @@ use crate::members::frame::FrameError;
 use crate::mirror;
 use crate::multipath;
 use crate::part::params::{Add, Amount, Resize};
-use crate::part::{self, Kind, Place, Scheme, Table};
+use crate::part::{self, Kind, Scheme, Table, TableContext};
 use crate::probe::{Sectors, Step, le32};
 use crate::raid::{ddf, imsm};
 use crate::span::{Span, SpanLabel};
@@ -30,7 +30,7 @@ fn drive<T>(data: &[u8], sector_size: u32, probe: impl FnMut(&Sectors) -> Step<T
 fn scan(data: &[u8]) {
     let len = u64::try_from(data.len()).unwrap_or(0);
     for sector_size in [512, 4096] {
-        let step = |s: &Sectors| inspect::step(s, &Place::default());
+        let step = |s: &Sectors| inspect::step(s, &TableContext::default());
         let Some(report) = drive(data, sector_size, step) else { continue };
         let sound = |f: &inspect::Finding| f.len > 0 && f.offset + f.len <= len;
         assert!(report.findings.iter().all(sound), "a finding lies on the media");
@@ -45,19 +45,20 @@ pub fn fuzz_part(data: &[u8]) {
         && let Ok(read) = part::Backup::read(text)
     {
         let media = part::Media::plain(1 << 20, 512);
-        if let Ok(table) = read.table(media, part::Take { labels: true, ids: true }, &[]) {
+        if let Ok(table) = read.table(media, part::RestoreOptions { labels: true, ids: true }, &[])
+        {
             again(&table);
         }
     }
-    let inside = |kind| Place {
+    let inside = |kind| TableContext {
         scheme: Some(Scheme::Mbr),
         kind: Some(Kind::Byte(kind)),
         depth: 1,
-        ..Place::default()
+        ..TableContext::default()
     };
-    let lenient = Place { check_integrity: false, ..Place::default() };
+    let lenient = TableContext { check_integrity: false, ..TableContext::default() };
     for sector_size in [512, 4096] {
-        for place in [Place::default(), lenient, inside(0x05), inside(0x83)] {
+        for place in [TableContext::default(), lenient, inside(0x05), inside(0x83)] {
             if let Some(table) = drive(data, sector_size, |s| part::step(s, &place)) {
                 exercise(&table, place.check_integrity);
             }
@@ -70,7 +71,7 @@ fn again(table: &Table) {
     let backup = table.backup();
     let read = part::Backup::read(&backup.text).expect("a backup is read");
     assert_eq!(read.backup.partitions.len(), table.entries().len());
-    let take = part::Take { labels: true, ids: false };
+    let take = part::RestoreOptions { labels: true, ids: false };
     if let Ok(made) = read.table(*table.media(), take, &[]) {
         assert_eq!(made.backup().partitions.len(), table.entries().len());
         assert_eq!(made.entries().first().map(|e| e.data), table.entries().first().map(|e| e.data));

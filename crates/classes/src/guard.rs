@@ -10,9 +10,9 @@
 //!      near its ends, unless its name was given as consent.
 //!  U2  All providers of a verb are looked at before the first one is written.
 
-use geom::{Control, Error};
+use geom::{Error, GraphControl};
 
-use crate::inspect::{self, Finding, Report, Standing};
+use crate::inspect::{self, Finding, FindingRole, InspectReport};
 use crate::members::provider_access;
 
 /// Findings that an error names; further ones are counted.
@@ -20,7 +20,7 @@ const NAMED_MAX: usize = 4;
 
 /// Who asks: records of the same class may be written again by it.
 #[derive(Clone, Copy, Debug)]
-pub struct By<'a> {
+pub struct Requester<'a> {
     /// The class whose verb it is.
     pub class: &'a str,
     /// The geom of the verb: its own records on a returning member are ignored.
@@ -34,8 +34,8 @@ pub struct By<'a> {
 /// # Errors
 /// One whose [`Error::destroys`] has every provider that holds something and is not in `consent`.
 pub fn check(
-    control: &mut Control,
-    by: By<'_>,
+    control: &mut GraphControl,
+    by: Requester<'_>,
     providers: &[&str],
     consent: &[String],
 ) -> Result<(), Error> {
@@ -60,15 +60,15 @@ pub fn check(
 /// # Errors
 /// As of [`check`].
 pub fn check_own(
-    control: &mut Control,
-    by: By<'_>,
+    control: &mut GraphControl,
+    by: Requester<'_>,
     providers: &[String],
     consent: &[String],
 ) -> Result<(), Error> {
     let (mut lost, mut why) = (Vec::new(), Vec::new());
     for name in providers.iter().filter(|name| !consent.contains(name)) {
         let report = inspect::report(control, name)?;
-        if let Some(what) = in_words(&report, by) {
+        if let Some(what) = describe(&report, by) {
             why.push(format!("{name} holds {what}"));
             lost.push(name.clone());
         }
@@ -80,7 +80,7 @@ pub fn check_own(
 }
 
 /// Whether a provider has a record of a class.
-pub fn carries(control: &mut Control, class: &str, name: &str) -> bool {
+pub fn carries(control: &mut GraphControl, class: &str, name: &str) -> bool {
     let report = inspect::report(control, name);
     report.is_ok_and(|report| report.findings.iter().any(|f| f.class == class))
 }
@@ -89,21 +89,29 @@ pub fn carries(control: &mut Control, class: &str, name: &str) -> bool {
 ///
 /// # Errors
 /// There is no such provider, or it cannot be opened to be read.
-pub fn holds(control: &mut Control, by: By<'_>, name: &str) -> Result<Option<String>, Error> {
+pub fn holds(
+    control: &mut GraphControl,
+    by: Requester<'_>,
+    name: &str,
+) -> Result<Option<String>, Error> {
     let report = inspect::report(control, name)?;
-    if by.force || in_words(&report, by).is_some() {
-        return Ok(in_words(&report, by));
+    if by.force || describe(&report, by).is_some() {
+        return Ok(describe(&report, by));
     }
-    let (at, last) = provider_access::reading(control, by.class, name, |c, edge| {
-        provider_access::last(c, name, edge)
+    let (at, last) = provider_access::with_read_access(control, by.class, name, |c, edge| {
+        provider_access::read_last_sector(c, name, edge)
     })?;
     Ok(found(&report, (&last, at.saturating_add(last.len() as u64)), by))
 }
 
 /// The content of a medium that would be lost, in words: its report, and its last sector with the
 /// byte where the medium ends.
-pub fn found(report: &Report, (last, end): (&[u8], u64), by: By<'_>) -> Option<String> {
-    let words = in_words(report, by);
+pub fn found(
+    report: &InspectReport,
+    (last, end): (&[u8], u64),
+    by: Requester<'_>,
+) -> Option<String> {
+    let words = describe(report, by);
     if words.is_some() || by.force {
         return words;
     }
@@ -120,28 +128,28 @@ pub fn found(report: &Report, (last, end): (&[u8], u64), by: By<'_>) -> Option<S
 /// # Errors
 /// As of [`holds`].
 pub fn ends_with(
-    control: &mut Control,
+    control: &mut GraphControl,
     class: &str,
     name: &str,
     magic: &[u8],
 ) -> Result<bool, Error> {
-    let (_, last) = provider_access::reading(control, class, name, |c, edge| {
-        provider_access::last(c, name, edge)
+    let (_, last) = provider_access::with_read_access(control, class, name, |c, edge| {
+        provider_access::read_last_sector(c, name, edge)
     })?;
     Ok(last.starts_with(magic))
 }
 
 /// Whether it is open for writing, or exclusively: the class reports the user, and refuses.
-fn is_open(control: &Control, name: &str) -> bool {
+fn is_open(control: &GraphControl, name: &str) -> bool {
     let counts = control.topology.find(name).map(|on| control.topology.counts(on));
     counts.is_some_and(|counts| counts.w > 0 || counts.e > 0)
 }
 
-pub(crate) fn in_words(report: &Report, by: By<'_>) -> Option<String> {
+pub(crate) fn describe(report: &InspectReport, by: Requester<'_>) -> Option<String> {
     let all: Vec<&Finding> = report.findings.iter().filter(|f| counts(f, by)).collect();
     let mut words: Vec<String> = Vec::new();
     for finding in &all {
-        let text = finding.what.clone();
+        let text = finding.description.clone();
         if !words.contains(&text) {
             words.push(text);
         }
@@ -158,9 +166,9 @@ pub(crate) fn in_words(report: &Report, by: By<'_>) -> Option<String> {
 }
 
 /// Whether something found would be lost by a write of this class.
-fn counts(finding: &Finding, by: By<'_>) -> bool {
+fn counts(finding: &Finding, by: Requester<'_>) -> bool {
     // Copies within a partition go with the table that has the partition.
-    if !finding.is_of_the_whole() || finding.standing == Standing::Guard {
+    if !finding.is_of_the_whole() || finding.role == FindingRole::Guard {
         return false;
     }
     // A name may be given again, a table is checked by its class, and a returning member belongs to
@@ -174,6 +182,6 @@ fn counts(finding: &Finding, by: By<'_>) -> bool {
 }
 
 /// Whether a finding is a record of a member of the asking geom.
-pub fn is_member(finding: &Finding, by: By<'_>) -> bool {
-    finding.class == by.class && finding.why.ends_with(&format!("of {}/{}", by.class, by.geom))
+pub fn is_member(finding: &Finding, by: Requester<'_>) -> bool {
+    finding.class == by.class && finding.reason.ends_with(&format!("of {}/{}", by.class, by.geom))
 }

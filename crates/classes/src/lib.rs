@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod concat;
-mod conversation;
 mod crc;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -21,15 +20,16 @@ pub mod multipath;
 pub mod nop;
 pub mod part;
 pub mod probe;
+mod probe_io;
 mod provider_name;
 pub mod raid;
 mod registry;
 pub mod sched;
+mod shared_args;
 mod slice;
 mod span;
 pub mod stripe;
 pub mod trim;
-mod words;
 pub mod write_plan;
 
 pub use members::Waiting;

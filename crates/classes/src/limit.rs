@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bio::{Bio, Op};
-use geom::{Core, Error, Fate, Filter, Params};
+use geom::{ClassParams, Core, Error, Filter, FilterAction};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub struct LimitParams {
     pub burst_ms: u64,
 }
 
-impl Params for LimitParams {}
+impl ClassParams for LimitParams {}
 
 impl Default for LimitParams {
     fn default() -> LimitParams {
@@ -74,9 +74,9 @@ impl Filter for Limit {
         Ok(())
     }
 
-    fn start(&self, bio: &Bio, core: &Core) -> Fate {
+    fn start(&self, bio: &Bio, core: &Core) -> FilterAction {
         if !bio.op.has_range() {
-            return Fate::Pass;
+            return FilterAction::Pass;
         }
         let bytes = if matches!(bio.op, Op::Read | Op::Write) { bio.length } else { 0 };
         let mut wait = 0;
@@ -91,6 +91,6 @@ impl Filter for Limit {
                 wait = wait.max(begins.saturating_sub(now + self.burst_ns.load(Relaxed)));
             }
         }
-        if wait > 0 { Fate::After(wait) } else { Fate::Pass }
+        if wait > 0 { FilterAction::After(wait) } else { FilterAction::Pass }
     }
 }

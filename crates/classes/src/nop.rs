@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bio::sync::Mutex;
 use bio::{Attr, Bio, Errno, Op};
-use geom::{Core, Error, Fate, Filter, Params, Window};
+use geom::{ClassParams, Core, Error, Filter, FilterAction, Window};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +66,7 @@ pub struct NopParams {
     pub physpath: Option<String>,
 }
 
-impl Params for NopParams {
+impl ClassParams for NopParams {
     const FIXED: &'static [&'static str] =
         &["offset", "size", "sector_size", "stripe_size", "stripe_offset", "physpath"];
 }
@@ -139,27 +139,27 @@ impl Faults {
     }
 
     /// The fate of a request (N2).
-    fn fate(&mut self, op: Op, core: &Core) -> Fate {
+    fn decide(&mut self, op: Op, core: &Core) -> FilterAction {
         let kind = match op {
             Op::Read => 0,
             Op::Write | Op::WriteZeroes => 1,
             Op::Delete => 2,
-            _ => return Fate::Pass,
+            _ => return FilterAction::Pass,
         };
         match &mut self.count {
-            Some(0) if op != Op::Delete => return Fate::Fail(self.error),
+            Some(0) if op != Op::Delete => return FilterAction::Fail(self.error),
             Some(left) if op != Op::Delete => {
                 *left -= 1;
-                return Fate::Pass;
+                return FilterAction::Pass;
             }
             _ => {}
         }
         if happens(self.fail[kind], core) {
-            return Fate::Fail(self.error);
+            return FilterAction::Fail(self.error);
         }
         match self.delay_ns {
-            ns if ns > 0 && happens(self.delay[kind], core) => Fate::After(ns),
-            _ => Fate::Pass,
+            ns if ns > 0 && happens(self.delay[kind], core) => FilterAction::After(ns),
+            _ => FilterAction::Pass,
         }
     }
 }
@@ -223,16 +223,16 @@ impl Filter for Nop {
         Ok(())
     }
 
-    fn start(&self, bio: &Bio, core: &Core) -> Fate {
+    fn start(&self, bio: &Bio, core: &Core) -> FilterAction {
         self.count(bio);
         if !self.armed.load(Relaxed) {
-            return Fate::Pass;
+            return FilterAction::Pass;
         }
-        let fate = self.faults.lock().fate(bio.op, core);
+        let fate = self.faults.lock().decide(bio.op, core);
         match fate {
-            Fate::Pass => 0,
-            Fate::After(_) => self.delayed.fetch_add(1, Relaxed),
-            Fate::Fail(_) => self.failed.fetch_add(1, Relaxed),
+            FilterAction::Pass => 0,
+            FilterAction::After(_) => self.delayed.fetch_add(1, Relaxed),
+            FilterAction::Fail(_) => self.failed.fetch_add(1, Relaxed),
         };
         fate
     }

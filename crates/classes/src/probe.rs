@@ -35,12 +35,12 @@ pub enum Step<T> {
     /// Found.
     Done(T),
     /// Not found, and why.
-    No(Why),
+    No(ProbeError),
 }
 
 /// Why a probe did not claim the media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Why {
+pub struct ProbeError {
     /// Small kind, for control flow.
     pub reason: Reason,
     /// Byte offset on the media that the reason is about.
@@ -104,7 +104,7 @@ pub enum Reason {
     BadName,
 }
 
-impl Why {
+impl ProbeError {
     /// A reason at byte offset `at` about `field`.
     pub fn new(reason: Reason, at: u64, field: &'static str) -> Self {
         Self { reason, at, field, value: None }
@@ -121,7 +121,7 @@ impl Why {
 /// What [`Reason::Integrity`] means.
 const OVERLAPS: &str = "overlaps or leaves the media";
 
-impl fmt::Display for Why {
+impl fmt::Display for ProbeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (at, field) = (self.at, self.field);
         let range =
@@ -158,7 +158,7 @@ impl fmt::Display for Why {
 
 /// How a probe function leaves early: it needs bytes, or it gives up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub enum ProbeStop {
     /// These whole sectors must be read first.
     Read {
         /// Byte offset on the media.
@@ -167,26 +167,26 @@ pub enum Stop {
         len: usize,
     },
     /// The media is not this probe's.
-    No(Why),
+    No(ProbeError),
 }
 
-impl Stop {
+impl ProbeStop {
     pub(crate) fn no(reason: Reason, at: u64, field: &'static str) -> Self {
-        Stop::No(Why::new(reason, at, field))
+        ProbeStop::No(ProbeError::new(reason, at, field))
     }
 
     /// A value of `field` that is not allowed.
     pub(crate) fn value(at: u64, field: &'static str, value: u64, allowed: Allowed) -> Self {
-        Stop::No(Why::new(Reason::Value, at, field).with(value, allowed))
+        ProbeStop::No(ProbeError::new(Reason::Value, at, field).with(value, allowed))
     }
 }
 
-impl<T> From<Result<T, Stop>> for Step<T> {
-    fn from(result: Result<T, Stop>) -> Self {
+impl<T> From<Result<T, ProbeStop>> for Step<T> {
+    fn from(result: Result<T, ProbeStop>) -> Self {
         match result {
             Ok(found) => Step::Done(found),
-            Err(Stop::Read { offset, len }) => Step::Read { offset, len },
-            Err(Stop::No(why)) => Step::No(why),
+            Err(ProbeStop::Read { offset, len }) => Step::Read { offset, len },
+            Err(ProbeStop::No(why)) => Step::No(why),
         }
     }
 }
@@ -247,7 +247,7 @@ impl Sectors {
     ///
     /// # Errors
     /// [`Stop::Read`] when they have not been read yet.
-    pub fn get(&self, offset: u64, len: usize) -> Result<Option<&[u8]>, Stop> {
+    pub fn get(&self, offset: u64, len: usize) -> Result<Option<&[u8]>, ProbeStop> {
         let Some(end) = u64::try_from(len).ok().and_then(|len| offset.checked_add(len)) else {
             return Ok(None);
         };
@@ -277,32 +277,32 @@ impl Sectors {
     ///
     /// # Errors
     /// [`Stop::Read`], or [`Stop::No`] when beyond the end or unreadable.
-    pub fn need(&self, offset: u64, len: usize, field: &'static str) -> Result<&[u8], Stop> {
+    pub fn need(&self, offset: u64, len: usize, field: &'static str) -> Result<&[u8], ProbeStop> {
         match self.get(offset, len)? {
             Some(bytes) => Ok(bytes),
             None => {
                 let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
                 let beyond = end > self.media_len;
                 let reason = if beyond { Reason::Beyond } else { Reason::Unreadable };
-                Err(Stop::no(reason, offset, field))
+                Err(ProbeStop::no(reason, offset, field))
             }
         }
     }
 
-    fn want(&self, offset: u64, end: u64) -> Result<Option<&[u8]>, Stop> {
+    fn want(&self, offset: u64, end: u64) -> Result<Option<&[u8]>, ProbeStop> {
         let size = u64::from(self.sector_size);
         let from = offset - offset % size;
         let to = end.next_multiple_of(size);
         let len = usize::try_from(to - from).unwrap_or(usize::MAX);
         if self.ranges.len() >= PROBE_READS_MAX || self.bytes.saturating_add(len) > PROBE_BYTES_MAX
         {
-            return Err(Stop::no(Reason::TooMuch, offset, "structure"));
+            return Err(ProbeStop::no(Reason::TooMuch, offset, "structure"));
         }
         match self.ranges.get(&from) {
             // Already answered, with too few bytes: treated as unreadable.
             Some(Some(held)) if held.len() >= len => Ok(None),
             Some(None) => Ok(None),
-            _ => Err(Stop::Read { offset: from, len }),
+            _ => Err(ProbeStop::Read { offset: from, len }),
         }
     }
 
@@ -312,7 +312,7 @@ impl Sectors {
         &mut self,
         mut read: impl FnMut(u64, usize) -> Option<Vec<u8>>,
         mut probe: impl FnMut(&Sectors) -> Step<T>,
-    ) -> Result<T, Why> {
+    ) -> Result<T, ProbeError> {
         loop {
             match probe(self) {
                 Step::Done(found) => return Ok(found),
@@ -368,7 +368,7 @@ pub(crate) fn put(bytes: &mut [u8], at: usize, from: &[u8]) {
 mod tests {
     use super::*;
 
-    fn answer(sectors: &Sectors, offset: u64, len: usize) -> Result<Option<Vec<u8>>, Stop> {
+    fn answer(sectors: &Sectors, offset: u64, len: usize) -> Result<Option<Vec<u8>>, ProbeStop> {
         sectors.get(offset, len).map(|bytes| bytes.map(<[u8]>::to_vec))
     }
 
@@ -376,10 +376,10 @@ mod tests {
     fn probe_reads_whole_sectors_and_answers_any_range() {
         let mut sectors = Sectors::new(512, 512 * 10 + 100);
         assert_eq!(sectors.media_sectors(), 10);
-        assert_eq!(answer(&sectors, 700, 400), Err(Stop::Read { offset: 512, len: 1024 }));
+        assert_eq!(answer(&sectors, 700, 400), Err(ProbeStop::Read { offset: 512, len: 1024 }));
         sectors.insert(512, vec![7; 1024]);
         assert_eq!(answer(&sectors, 700, 3), Ok(Some(vec![7; 3])));
-        assert_eq!(answer(&sectors, 700, 1000), Err(Stop::Read { offset: 512, len: 1536 }));
+        assert_eq!(answer(&sectors, 700, 1000), Err(ProbeStop::Read { offset: 512, len: 1536 }));
         sectors.insert(512, vec![8; 100]);
         sectors.fail(1024);
         assert_eq!(answer(&sectors, 1030, 2), Ok(None));
@@ -406,6 +406,6 @@ mod tests {
     fn probe_that_reads_too_much_is_stopped() {
         let sectors = Sectors::new(512, 1 << 40);
         let stop = answer(&sectors, 0, PROBE_BYTES_MAX + 1);
-        assert!(matches!(stop, Err(Stop::No(Why { reason: Reason::TooMuch, .. }))));
+        assert!(matches!(stop, Err(ProbeStop::No(ProbeError { reason: Reason::TooMuch, .. }))));
     }
 }

@@ -9,7 +9,7 @@ use crate::mirror::{self, MirrorClass};
 use crate::raid::{self, RaidClass};
 
 /// The label decoder of a class whose labels record the size of their provider.
-pub(crate) fn label_of(class: &str) -> Option<relocate::Read> {
+pub(crate) fn label_of(class: &str) -> Option<relocate::DecodeLabel> {
     match class {
         "mirror" => Some(crate::mirror::placed),
         "multipath" => Some(crate::multipath::placed),
@@ -20,8 +20,8 @@ pub(crate) fn label_of(class: &str) -> Option<relocate::Read> {
 }
 
 /// The size of the disk for which a record of Intel's was written that is elsewhere now.
-pub(crate) fn left_behind(record: &[u8], offset: u64) -> Option<u64> {
-    raid::imsm::left_behind(record, offset)
+pub(crate) fn old_disk_size(record: &[u8], offset: u64) -> Option<u64> {
+    raid::imsm::old_disk_size(record, offset)
 }
 
 /// The classes. The last one loaded tastes first: membership of a disk comes before its apparent

@@ -3,13 +3,13 @@
 //! Strip `k` of the whole is stored on member `k mod n`, at strip `k div n` of it. The part of a
 //! request on one member is one range there: the strips in between belong to the others.
 
-use geom::{ClassVerb, Error, Params};
+use geom::{ClassParams, ClassVerb, Error};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::members::Divisor;
 use crate::members::frame::FrameError;
-use crate::members::relocate::Placed;
+use crate::members::relocate::MovableLabel;
 use crate::members::verbs::{Clear, Destroy, Dump, Follow, Start, Stop};
 use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, verbs};
 
@@ -39,12 +39,12 @@ impl Default for StripeParams {
     }
 }
 
-impl Params for StripeParams {
+impl ClassParams for StripeParams {
     const FIXED: &'static [&'static str] = &["strip"];
 }
 
 /// A label, as one that can be brought elsewhere.
-pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+pub(crate) fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError> {
     span::placed::<Stripe>(sector)
 }
 
@@ -128,7 +128,12 @@ impl Span for Stripe {
     }
 
     #[inline]
-    fn one(strip: Divisor, (_, n): (&[u64], Divisor), offset: u64, length: u64) -> Option<Piece> {
+    fn single_piece(
+        strip: Divisor,
+        (_, n): (&[u64], Divisor),
+        offset: u64,
+        length: u64,
+    ) -> Option<Piece> {
         let (k, within) = strip.split(offset);
         if length > strip.by() - within {
             return None;

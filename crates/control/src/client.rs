@@ -1,6 +1,6 @@
 //! The way from a command to the daemon: one HTTP request over the Unix socket.
 
-use crate::api::{Error, Kind, ProgressLine, Result, State};
+use crate::api::{Error, Kind, ProgressLine, Result, SystemState};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response};
@@ -66,7 +66,7 @@ fn check_owned(folder: &Path) -> Result<()> {
 /// One line of an answer that comes in parts.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+enum AnswerLine {
     Progress(ProgressLine),
     Answer(Value),
     Error(Error),
@@ -93,9 +93,9 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::Unreachable`], [`Kind::Forbidden`], [`Kind::Protocol`].
-    pub fn state(&self) -> Result<State> {
+    pub fn state(&self) -> Result<SystemState> {
         let value = self.get("/v1/state")?;
-        serde_json::from_value(value).map_err(|e| self.odd(e))
+        serde_json::from_value(value).map_err(|e| self.protocol_error(e))
     }
 
     /// A JSON document of the daemon.
@@ -104,7 +104,7 @@ impl Client {
     /// Those of the daemon and of the way there.
     pub fn get(&self, path: &str) -> Result<Value> {
         let bytes = self.text(path)?;
-        serde_json::from_slice(&bytes).map_err(|e| self.odd(e))
+        serde_json::from_slice(&bytes).map_err(|e| self.protocol_error(e))
     }
 
     /// A document of the daemon, whatever its form.
@@ -113,7 +113,7 @@ impl Client {
     /// Those of the daemon and of the way there.
     pub fn text(&self, path: &str) -> Result<Vec<u8>> {
         let request = Request::get(path).header("host", "ashlar").body(Full::new(Bytes::new()));
-        let request = request.map_err(|e| self.odd(e))?;
+        let request = request.map_err(|e| self.protocol_error(e))?;
         self.block(async {
             let asked = tokio::time::timeout(QUESTION_MAX, async {
                 let answer = self.send(request).await?;
@@ -122,7 +122,7 @@ impl Client {
             });
             let slow = |_| Error::new(Kind::Unreachable, "ask", "no answer within 10 seconds");
             let (ok, bytes) = asked.await.map_err(slow)??;
-            if ok { Ok(bytes) } else { Err(self.refusal(&bytes)) }
+            if ok { Ok(bytes) } else { Err(self.refusal_error(&bytes)) }
         })
     }
 
@@ -143,7 +143,7 @@ impl Client {
             .header("content-type", "application/json")
             .header("accept", "application/x-ndjson")
             .body(body)
-            .map_err(|e| self.odd(e))?;
+            .map_err(|e| self.protocol_error(e))?;
         let goes_on = Cell::new(None);
         let mut progress = |line: ProgressLine| {
             goes_on.set(line.goes_on.clone().map(|end| (line.what.clone(), end)));
@@ -151,14 +151,14 @@ impl Client {
         };
         self.block(async {
             tokio::select! {
-                ended = self.converse(request, &mut progress) => ended,
+                ended = self.read_answer(request, &mut progress) => ended,
                 Ok(()) = tokio::signal::ctrl_c() => Err(interrupted(name, goes_on.take())),
             }
         })
     }
 
     /// Reads progress until the answer is there.
-    async fn converse(
+    async fn read_answer(
         &self,
         request: Request<Full<Bytes>>,
         progress: &mut dyn FnMut(ProgressLine),
@@ -166,28 +166,28 @@ impl Client {
         let mut answer = self.send(request).await?;
         if !answer.status().is_success() {
             let bytes = self.collect(answer).await?;
-            return Err(self.refusal(&bytes));
+            return Err(self.refusal_error(&bytes));
         }
         // Lines not yet whole, and how much of them holds no end of a line.
         let (mut pending, mut seen) = (Vec::new(), 0);
         while let Some(frame) = answer.body_mut().frame().await {
-            let frame = frame.map_err(|e| self.odd(e))?;
+            let frame = frame.map_err(|e| self.protocol_error(e))?;
             pending.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new()));
             if pending.len() > ANSWER_BYTES_MAX {
-                return Err(self.odd("the answer is too long"));
+                return Err(self.protocol_error("the answer is too long"));
             }
             while let Some(end) = pending.iter().skip(seen).position(|&b| b == b'\n') {
                 let line: Vec<u8> = pending.drain(..=seen + end).collect();
                 seen = 0;
-                match serde_json::from_slice(&line).map_err(|e| self.odd(e))? {
-                    Line::Progress(line) => progress(line),
-                    Line::Answer(value) => return Ok(value),
-                    Line::Error(error) => return Err(error),
+                match serde_json::from_slice(&line).map_err(|e| self.protocol_error(e))? {
+                    AnswerLine::Progress(line) => progress(line),
+                    AnswerLine::Answer(value) => return Ok(value),
+                    AnswerLine::Error(error) => return Err(error),
                 }
             }
             seen = pending.len();
         }
-        Err(self.odd("the answer was cut short"))
+        Err(self.protocol_error("the answer was cut short"))
     }
 
     fn block<T>(&self, f: impl Future<Output = Result<T>>) -> Result<T> {
@@ -208,29 +208,29 @@ impl Client {
         let stream = tokio::net::UnixStream::connect(&self.socket).await.map_err(lost)?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
-            .map_err(|e| self.odd(e))?;
+            .map_err(|e| self.protocol_error(e))?;
         tokio::spawn(async move {
             // How it ended is seen by the request, which has more to say about it.
             let _ = connection.await;
         });
-        sender.send_request(request).await.map_err(|e| self.odd(e))
+        sender.send_request(request).await.map_err(|e| self.protocol_error(e))
     }
 
     async fn collect(&self, answer: Response<Incoming>) -> Result<Vec<u8>> {
         let limited = http_body_util::Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
-        let whole = limited.collect().await.map_err(|e| self.odd(e))?;
+        let whole = limited.collect().await.map_err(|e| self.protocol_error(e))?;
         Ok(whole.to_bytes().to_vec())
     }
 
     /// The daemon's own error in a refusal.
-    fn refusal(&self, bytes: &[u8]) -> Error {
+    fn refusal_error(&self, bytes: &[u8]) -> Error {
         match serde_json::from_slice(bytes) {
-            Ok(Line::Error(error)) => error,
-            _ => self.odd("a refusal without a reason"),
+            Ok(AnswerLine::Error(error)) => error,
+            _ => self.protocol_error("a refusal without a reason"),
         }
     }
 
-    fn odd(&self, why: impl std::fmt::Display) -> Error {
+    fn protocol_error(&self, why: impl std::fmt::Display) -> Error {
         Error::new(Kind::Protocol, "ask", why).at(self.socket.display().to_string())
     }
 }

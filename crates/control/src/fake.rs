@@ -3,8 +3,8 @@
 
 use crate::api::*;
 use crate::config::{Catalog, Config, Entry, GeomConfig, LunMode, UnitConfig, check};
-use crate::plan::{Action, FilesOf, Step, rests_on};
-use crate::plant::{Outcome, Plant, Progress, Stale};
+use crate::plan::{Action, FileSection, Step, name_depends_on};
+use crate::plant::{Outcome, Plant, Progress, StaleFiles};
 use classes::part::request::{Delete, Show};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ pub fn catalog() -> Catalog {
             Entry::of::<NopParams>("nop", "Faults and delays."),
             Entry::of::<NoParams>("part", "Partition tables.").tasted_only(),
         ],
-        judge: None,
+        check_target: None,
         settings: Some(settings),
         may_become: Some(may_become),
         drivers: vec![
@@ -85,15 +85,15 @@ pub fn catalog() -> Catalog {
 struct Inner {
     config: Config,
     /// The last argument of `intend`.
-    intended: Config,
+    desired: Config,
     /// Calls of `carry_out`.
     calls: usize,
     /// From which call on how many calls fail.
     fail: Option<(usize, usize)>,
     refuse: Option<Error>,
-    stale: Vec<Stale>,
+    stale: Vec<StaleFiles>,
     /// Additions to the state that follows from the configuration.
-    extra: State,
+    extra: SystemState,
     tables: Vec<PartTable>,
     stopped: bool,
 }
@@ -116,8 +116,8 @@ impl FakePlant {
     }
 
     /// The last argument of `intend`.
-    pub fn intended(&self) -> Config {
-        self.with(|i| i.intended.clone())
+    pub fn desired(&self) -> Config {
+        self.with(|i| i.desired.clone())
     }
 
     pub fn calls(&self) -> usize {
@@ -136,17 +136,17 @@ impl FakePlant {
 
     /// A target uses a file that has changed.
     pub fn stale(&self, target: &str, why: &str) {
-        let of = FilesOf::Target(target.into());
-        self.with(|i| i.stale.push(Stale { of, why: why.into() }));
+        let of = FileSection::Target(target.into());
+        self.with(|i| i.stale.push(StaleFiles { of, why: why.into() }));
     }
 
     /// Sessions, denials, geoms and daemon facts that `state` shows.
-    pub fn show(&self, extra: State) {
+    pub fn set_extra(&self, extra: SystemState) {
         self.with(|i| i.extra = extra);
     }
 
     /// The state that was passed to [`Self::show`].
-    pub fn state_shown(&self) -> State {
+    pub fn extra_state(&self) -> SystemState {
         self.with(|i| i.extra.clone())
     }
 
@@ -165,30 +165,31 @@ fn refuse(kind: Kind, why: impl Into<String>) -> Result<Outcome> {
 
 /// Whether a provider of that name would exist: something configured carries it.
 fn exists(config: &Config, reference: &str) -> bool {
-    if config.bus.iter().any(|bus| device_of(&bus.name) == reference) {
+    if config.bus.iter().any(|bus| disk_of_bus(&bus.name) == reference) {
         return true;
     }
     let disks = config.disk.iter().map(|d| &d.name);
-    disks.chain(config.geom.iter().map(|g| &g.name)).any(|owner| rests_on(reference, owner))
+    disks.chain(config.geom.iter().map(|g| &g.name)).any(|owner| name_depends_on(reference, owner))
 }
 
 /// The one disk of a bus: its name has no form that shows its bus.
-fn device_of(bus: &str) -> String {
+fn disk_of_bus(bus: &str) -> String {
     format!("da-{bus}")
 }
 
 /// A remaining user of the disk or geom `owner`.
-fn user(config: &Config, owner: &str) -> Option<String> {
-    let geom = config.geom.iter().find(|g| g.below().any(|b| rests_on(b, owner)));
-    let lun =
-        |a: &&crate::config::AccessConfig| a.luns.values().any(|l| rests_on(&l.provider, owner));
+fn remaining_user(config: &Config, owner: &str) -> Option<String> {
+    let geom = config.geom.iter().find(|g| g.provider_names().any(|b| name_depends_on(b, owner)));
+    let lun = |a: &&crate::config::AccessConfig| {
+        a.luns.values().any(|l| name_depends_on(&l.provider, owner))
+    };
     let access = config.access.iter().find(lun);
     geom.map(|g| g.name.clone()).or(access.map(|a| a.group.clone()))
 }
 
 impl Inner {
     /// Partition tables: those that a test has said.
-    fn part(&mut self, verb: &str, params: &Value) -> Result<Value> {
+    fn part_verb(&mut self, verb: &str, params: &Value) -> Result<Value> {
         let op = format!("part {verb}");
         let none = |geom: &str| Error::new(Kind::NotFound, &op, "no table").at(geom.to_owned());
         let answer = if verb == "show" {
@@ -216,7 +217,7 @@ impl Inner {
         let config = &self.config;
         match action {
             Action::RemoveBus { bus } => {
-                if let Some(by) = user(config, &device_of(&bus.name)) {
+                if let Some(by) = remaining_user(config, &disk_of_bus(&bus.name)) {
                     return refuse(Kind::Busy, format!("used by {by}"));
                 }
             }
@@ -224,17 +225,17 @@ impl Inner {
                 return refuse(Kind::Exists, "a disk of that name");
             }
             Action::RemoveDisk { disk } => {
-                if let Some(by) = user(config, &disk.name) {
+                if let Some(by) = remaining_user(config, &disk.name) {
                     return refuse(Kind::Busy, format!("used by {by}"));
                 }
             }
             Action::CreateGeom { geom } => {
-                if let Some(lost) = geom.below().find(|b| !exists(config, b)) {
+                if let Some(lost) = geom.provider_names().find(|b| !exists(config, b)) {
                     return refuse(Kind::NotFound, format!("no provider {lost}"));
                 }
             }
             Action::RemoveGeom { geom } => {
-                if let Some(by) = user(config, &geom.name) {
+                if let Some(by) = remaining_user(config, &geom.name) {
                     return refuse(Kind::Busy, format!("used by {by}"));
                 }
             }
@@ -288,7 +289,7 @@ impl Inner {
         if let Some(problem) = check(&after).first() {
             return refuse(Kind::ConfigValue, format!("half way: {problem:?}"));
         }
-        if after.same(config) {
+        if after.is_equivalent(config) {
             return refuse(Kind::NotFound, "there is nothing of that name");
         }
         if let Some(problem) = crate::config::check(&after).into_iter().next() {
@@ -301,7 +302,7 @@ impl Inner {
         Ok(Outcome { notes, ..Outcome::default() })
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> SystemState {
         let config = &self.config;
         let mut state = self.extra.clone();
         state.schema_version = SCHEMA_VERSION;
@@ -310,7 +311,7 @@ impl Inner {
         let known: Vec<String> = state.geoms.iter().map(|g| g.name.clone()).collect();
         let shown: Vec<String> = state.disks.iter().map(|d| d.name.clone()).collect();
         for (number, bus) in config.bus.iter().enumerate() {
-            let name = device_of(&bus.name);
+            let name = disk_of_bus(&bus.name);
             state.geoms.push(geom_state("cam", &name, 1, &[], &name));
             state.buses.push(BusState {
                 name: bus.name.clone(),
@@ -336,7 +337,7 @@ impl Inner {
             state.geoms.push(geom_state("disk", &disk.name, 1, &[], &disk.name));
         }
         for geom in config.geom.iter().filter(|g| !known.contains(&g.name)) {
-            let below: Vec<&str> = geom.below().collect();
+            let below: Vec<&str> = geom.provider_names().collect();
             state.geoms.push(geom_state(&geom.class, &geom.name, 2, &below, &geom.name));
         }
         for target in &config.target {
@@ -411,7 +412,7 @@ pub fn geom_state(class: &str, name: &str, rank: u32, below: &[&str], provider: 
 }
 
 impl Plant for FakePlant {
-    fn state(&self) -> State {
+    fn state(&self) -> SystemState {
         self.with(|i| i.state())
     }
 
@@ -419,16 +420,16 @@ impl Plant for FakePlant {
         self.with(|i| i.refuse.clone().map_or(Ok(()), Err))
     }
 
-    fn intend(&self, config: &Config, _consent: &[String]) {
-        self.with(|i| i.intended = config.clone());
+    fn set_desired(&self, config: &Config, _consent: &[String]) {
+        self.with(|i| i.desired = config.clone());
     }
 
-    fn stale(&self) -> Vec<Stale> {
+    fn stale(&self) -> Vec<StaleFiles> {
         self.with(|i| i.stale.clone())
     }
 
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {
-        progress(ProgressLine { what: action.what(), ..ProgressLine::default() });
+        progress(ProgressLine { what: action.summary(), ..ProgressLine::default() });
         self.with(|i| {
             let call = i.calls;
             i.calls += 1;
@@ -452,7 +453,7 @@ impl Plant for FakePlant {
         match (class, verb) {
             ("part", "backup") => Ok(json!({ "text": "GPT 128\n", "scheme": "GPT" })),
             ("part", "status" | "list") => Ok(json!({ "text": format!("{verb} {params}\n") })),
-            ("part", "show" | "delete") => self.with(|i| i.part(verb, params)),
+            ("part", "show" | "delete") => self.with(|i| i.part_verb(verb, params)),
             ("part", _) => Ok(json!({ "message": params.to_string() })),
             _ => Ok(json!({ "class": class, "verb": verb, "params": params })),
         }
@@ -476,7 +477,7 @@ impl Plant for FakePlant {
 }
 
 impl Plant for std::sync::Arc<FakePlant> {
-    fn state(&self) -> State {
+    fn state(&self) -> SystemState {
         self.as_ref().state()
     }
 
@@ -484,11 +485,11 @@ impl Plant for std::sync::Arc<FakePlant> {
         self.as_ref().check(step, before)
     }
 
-    fn intend(&self, config: &Config, consent: &[String]) {
-        self.as_ref().intend(config, consent);
+    fn set_desired(&self, config: &Config, consent: &[String]) {
+        self.as_ref().set_desired(config, consent);
     }
 
-    fn stale(&self) -> Vec<Stale> {
+    fn stale(&self) -> Vec<StaleFiles> {
         Plant::stale(self.as_ref())
     }
 

@@ -30,6 +30,6 @@ pub mod verbs;
 
 pub use cli::{App, ClassVerbs, command, run};
 pub use client::{Client, default_socket};
-pub use logs::{flush_log, serving};
-pub use plant::{Outcome, Plant, Progress, Stale};
+pub use logs::{flush_log, is_daemon};
+pub use plant::{Outcome, Plant, Progress, StaleFiles};
 pub use service::{Archive, Archived, Consent, Control, Plan};

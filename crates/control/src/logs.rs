@@ -14,16 +14,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The log of this process, from when it serves.
-static SERVES: OnceLock<Lines> = OnceLock::new();
+static DAEMON_LOG: OnceLock<LogQueue> = OnceLock::new();
 
 /// Whether this process is a daemon: it has begun to serve.
-pub fn serving() -> bool {
-    SERVES.get().is_some()
+pub fn is_daemon() -> bool {
+    DAEMON_LOG.get().is_some()
 }
 
 /// Has the daemon's log written as far as it is, not waiting for long.
 pub fn flush_log() {
-    if let Some(lines) = SERVES.get() {
+    if let Some(lines) = DAEMON_LOG.get() {
         lines.flush();
     }
 }
@@ -36,65 +36,65 @@ const LINE_BYTES_MAX: usize = 8192;
 
 /// Pause between two looks for room, and how long the end of the daemon waits for the reader.
 const PAUSE: Duration = Duration::from_millis(5);
-const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-enum Item {
+enum LogItem {
     Line(Vec<u8>),
     Flush(SyncSender<()>),
 }
 
 /// A way into the log; clones are the same.
 #[derive(Clone)]
-pub struct Lines {
-    to: SyncSender<Item>,
+pub struct LogQueue {
+    sender: SyncSender<LogItem>,
     dropped: Arc<AtomicU64>,
 }
 
-impl Lines {
+impl LogQueue {
     /// Starts the thread that writes to `sink`.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(sink: impl Write + Send + 'static) -> io::Result<Lines> {
+    pub fn start(sink: impl Write + Send + 'static) -> io::Result<LogQueue> {
         let (to, from) = sync_channel(LINES_MAX);
         let dropped = Arc::<AtomicU64>::default();
         let counted = dropped.clone();
         let thread = std::thread::Builder::new().name("ashlar-log".into());
         thread.spawn(move || write_all(&from, &counted, sink))?;
-        Ok(Lines { to, dropped })
+        Ok(LogQueue { sender: to, dropped })
     }
 
     /// This process serves from now on, and logs here.
-    pub fn serves(&self) {
+    pub fn set_daemon_log(&self) {
         // A second daemon in one process (tests) logs to the first one's.
-        let _ = SERVES.set(self.clone());
+        let _ = DAEMON_LOG.set(self.clone());
     }
 
     /// Waits a short time until the logged lines are written.
     pub fn flush(&self) {
         let (done, written) = sync_channel(1);
         let start = Instant::now();
-        let mut item = Item::Flush(done);
-        while let Err(TrySendError::Full(back)) = self.to.try_send(item) {
-            if start.elapsed() > FLUSH_PATIENCE {
+        let mut item = LogItem::Flush(done);
+        while let Err(TrySendError::Full(back)) = self.sender.try_send(item) {
+            if start.elapsed() > FLUSH_TIMEOUT {
                 return;
             }
             item = back;
             std::thread::park_timeout(PAUSE);
         }
         // Times out when the log has no reader.
-        let _ = written.recv_timeout(FLUSH_PATIENCE);
+        let _ = written.recv_timeout(FLUSH_TIMEOUT);
     }
 }
 
 /// One call is one line.
-impl Write for Lines {
+impl Write for LogQueue {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let cut = bytes.get(..LINE_BYTES_MAX).unwrap_or(bytes);
         let text = String::from_utf8_lossy(cut.strip_suffix(b"\n").unwrap_or(cut));
-        let mut line = crate::text::line(&text).into_owned().into_bytes();
+        let mut line = crate::text::escape_line(&text).into_owned().into_bytes();
         line.push(b'\n');
-        if self.to.try_send(Item::Line(line)).is_err() {
+        if self.sender.try_send(LogItem::Line(line)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
         Ok(bytes.len())
@@ -105,11 +105,11 @@ impl Write for Lines {
     }
 }
 
-fn write_all(from: &Receiver<Item>, dropped: &AtomicU64, mut sink: impl Write) {
+fn write_all(from: &Receiver<LogItem>, dropped: &AtomicU64, mut sink: impl Write) {
     for item in from {
         // A failed write is ignored: the reader has gone.
         match item {
-            Item::Line(line) => {
+            LogItem::Line(line) => {
                 let n = dropped.swap(0, Ordering::Relaxed);
                 if n > 0 {
                     let text = format!("{n} lines of the log are dropped: it is read too slowly\n");
@@ -117,7 +117,7 @@ fn write_all(from: &Receiver<Item>, dropped: &AtomicU64, mut sink: impl Write) {
                 }
                 let _ = sink.write_all(&line);
             }
-            Item::Flush(done) => {
+            LogItem::Flush(done) => {
                 let _ = sink.flush();
                 let _ = done.try_send(());
             }
@@ -156,7 +156,7 @@ mod tests {
         const ALL: u64 = 100_000;
         let gate = Arc::<(Mutex<bool>, Condvar)>::default();
         let (got, from) = std::sync::mpsc::channel();
-        let lines = Lines::start(Slow { gate: gate.clone(), got }).expect("a thread");
+        let lines = LogQueue::start(Slow { gate: gate.clone(), got }).expect("a thread");
         let start = Instant::now();
         let mut longest = Duration::ZERO;
         let mut log = lines.clone();

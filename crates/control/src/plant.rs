@@ -8,9 +8,9 @@
 //!      it is there, or its deadline has passed.
 //!  P4  A changing call that returns an error has changed nothing.
 
-use crate::api::{Error, Event, ProgressLine, Result, State};
+use crate::api::{Error, Event, ProgressLine, Result, SystemState};
 use crate::config::{Config, DiskConfig};
-use crate::plan::{Action, FilesOf, Foreseen, LeftOut, Step};
+use crate::plan::{Action, Deferred, FileSection, PredictedSerials, Step};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -23,14 +23,14 @@ pub struct Outcome {
     /// Notes for the user: "takes effect at the next start". Usually none.
     pub notes: Vec<String>,
     /// Parts of it that did not have to be carried out and were not.
-    pub left_out: Vec<LeftOut>,
+    pub deferred: Vec<Deferred>,
 }
 
 /// A section that uses files whose contents have changed since they were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stale {
+pub struct StaleFiles {
     /// Whose files.
-    pub of: FilesOf,
+    pub of: FileSection,
     /// Which files: "tls_certificate /etc/x.pem has changed".
     pub why: String,
 }
@@ -38,7 +38,7 @@ pub struct Stale {
 /// The daemon, as the control path sees it.
 pub trait Plant: Send + Sync {
     /// Everything, now.
-    fn state(&self) -> State;
+    fn state(&self) -> SystemState;
 
     /// Would `step` succeed once `before` (the steps ahead of it) are done? Changes nothing. May
     /// answer yes where only the execution can show a problem.
@@ -54,25 +54,25 @@ pub trait Plant: Send + Sync {
     /// The configuration that the following steps shall reach; after failed steps, the one that was
     /// reached. Changes nothing by itself; a changing call (P1). `consent` names what may be
     /// destroyed.
-    fn intend(&self, config: &Config, consent: &[String]);
+    fn set_desired(&self, config: &Config, consent: &[String]);
 
     /// The data that an action would destroy on the providers that it writes to, in words. `None`
     /// when nothing is lost, or when that is not known before the steps `before` it are done.
-    fn loses(&self, action: &Action, before: &[Step]) -> Option<String> {
+    fn data_lost(&self, action: &Action, before: &[Step]) -> Option<String> {
         let _ = (action, before);
         None
     }
 
     /// Serial numbers of units on these disks when they are made as configured and those called
     /// `gone` are not there any more, as far as that is known. Changes nothing.
-    fn foreseen(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> Foreseen {
+    fn predict_serials(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> PredictedSerials {
         let _ = (disks, gone);
-        Foreseen::new()
+        PredictedSerials::new()
     }
 
     /// Targets that use files with other contents than those on disk, for themselves or for their
     /// access groups. Changes nothing.
-    fn stale(&self) -> Vec<Stale> {
+    fn stale(&self) -> Vec<StaleFiles> {
         Vec::new()
     }
 
@@ -81,7 +81,7 @@ pub trait Plant: Send + Sync {
 
     /// This could not be carried out and is wanted all the same: it is carried out as soon as that
     /// can be, unless a later [`Plant::intend`] does not have it any more.
-    fn want(&self, action: &Action) {
+    fn retry_later(&self, action: &Action) {
         let _ = action;
     }
 

@@ -14,7 +14,7 @@ use geom::ArgKind;
 const COLUMNS: usize = 100;
 
 /// The first line below each title.
-const MADE: &str = "This page is made from the program: `ASHLAR_WRITE_REFERENCE=1 cargo test -p \
+const GENERATED_NOTE: &str = "This page is made from the program: `ASHLAR_WRITE_REFERENCE=1 cargo test -p \
                     ashlar-daemon --test suite reference` writes it.";
 
 /// Every page: its file's name and its text.
@@ -38,7 +38,7 @@ struct Page(String);
 impl Page {
     fn new(title: &str) -> Page {
         let mut page = Page(format!("# {title}\n"));
-        page.text(MADE);
+        page.text(GENERATED_NOTE);
         page
     }
 
@@ -135,7 +135,7 @@ fn verbs(classes: &[ClassVerbs]) -> String {
     );
     let args = |page: &mut Page, args: &[geom::ArgSpec]| {
         let name = |arg: &geom::ArgSpec| match arg.kind {
-            ArgKind::Name | ArgKind::Maybe | ArgKind::Names(_) => {
+            ArgKind::Name | ArgKind::OptionalName | ArgKind::Names(_) => {
                 format!("`{}`", arg.name.to_uppercase())
             }
             _ => match arg.short {
@@ -161,7 +161,7 @@ fn verbs(classes: &[ClassVerbs]) -> String {
     for class in classes {
         page.head(2, &format!("`ashlar {}`", class.name));
         page.text(&format!("{}.", class.doc.trim_end_matches('.')));
-        for verb in class.all() {
+        for verb in class.all_verbs() {
             page.head(3, &format!("`ashlar {} {}`", class.name, verb.name));
             page.text(&format!("{}.", verb.doc));
             if !verb.detail.is_empty() {

@@ -19,25 +19,25 @@ pub enum Side {
 
 /// Characters that a terminal or a reader of the log obeys instead of showing: controls (C0, DEL,
 /// C1), line and paragraph separators, and those that turn the direction of what follows.
-fn is_obeyed(c: char) -> bool {
+fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A text of several lines that can be shown: `\u{1b}` in place of an escape character.
-pub fn plain(text: &str) -> Cow<'_, str> {
-    escaped(text, |c| is_obeyed(c) && c != '\n' && c != '\t')
+pub fn escape_text(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| is_unprintable(c) && c != '\n' && c != '\t')
 }
 
 /// The same of one line: newlines are escaped too.
-pub fn line(text: &str) -> Cow<'_, str> {
-    escaped(text, is_obeyed)
+pub fn escape_line(text: &str) -> Cow<'_, str> {
+    escaped(text, is_unprintable)
 }
 
 /// A JSON document that can be shown and says the same: `\u001b`. In JSON such characters are in
 /// strings alone.
 pub fn json(text: &str) -> Cow<'_, str> {
-    let odd = |c: char| is_obeyed(c) && c != '\n';
+    let odd = |c: char| is_unprintable(c) && c != '\n';
     if !text.contains(odd) {
         return Cow::Borrowed(text);
     }
@@ -71,8 +71,10 @@ fn escaped(text: &str, odd: impl Fn(char) -> bool) -> Cow<'_, str> {
 pub fn table(columns: &[&str], rows: &[Vec<String>]) -> String {
     let sides: Vec<Side> =
         columns.iter().map(|c| if c.starts_with('>') { Side::Right } else { Side::Left }).collect();
-    let rows: Vec<Vec<String>> =
-        rows.iter().map(|row| row.iter().map(|cell| line(cell).into_owned()).collect()).collect();
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| escape_line(cell).into_owned()).collect())
+        .collect();
     let head: Vec<String> = columns.iter().map(|c| c.trim_start_matches('>').to_owned()).collect();
     let width = |i: usize| {
         let cells = rows.iter().filter_map(|r| r.get(i)).chain(head.get(i));
@@ -99,7 +101,7 @@ pub fn table(columns: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// A word, or a dash where there is none.
-pub fn dash(text: &str) -> String {
+pub fn or_dash(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }
 
@@ -133,14 +135,14 @@ mod tests {
     fn control_characters_are_escaped() {
         let name = "iqn.a\u{1b}]0;title\u{7}\u{9b}31m\u{202e}\r\nforged\tx";
         let shown = "iqn.a\\u{1b}]0;title\\u{7}\\u{9b}31m\\u{202e}\\r";
-        assert_eq!(plain(name), format!("{shown}\nforged\tx"));
-        assert_eq!(line(name), format!("{shown}\\nforged\\tx"));
+        assert_eq!(escape_text(name), format!("{shown}\nforged\tx"));
+        assert_eq!(escape_line(name), format!("{shown}\\nforged\\tx"));
         assert_eq!(table(&["name"], &[vec![name.to_owned()]]).lines().count(), 2);
-        assert!(matches!(plain("länger"), Cow::Borrowed(_)));
+        assert!(matches!(escape_text("länger"), Cow::Borrowed(_)));
         let value = serde_json::json!({ "name": name });
         let text = format!("{value:#}");
         let safe = json(&text);
-        assert!(!safe.contains(|c| is_obeyed(c) && c != '\n'), "{safe}");
+        assert!(!safe.contains(|c| is_unprintable(c) && c != '\n'), "{safe}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).expect("JSON"), value);
     }
 

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use control::api::{
-    BusState, DeviceState, GeomState, ProviderState, SessionState, State, TargetState,
+    BusState, DeviceState, GeomState, ProviderState, SessionState, SystemState, TargetState,
 };
 use control::config::{self, BusConfig, Config};
-use control::plan::{Action, Foreseen, Risk, plan};
+use control::plan::{Action, PredictedSerials, Risk, plan};
 
 use crate::catalog::catalog;
 
@@ -16,14 +16,14 @@ const HOST: &str = "iqn.2026-11.test.ashlar:host";
 
 /// An edit of a running bus is taken over, or the bus is opened anew.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
+enum BusEdit {
     Live,
     Anew,
 }
-use How::{Anew, Live};
+use BusEdit::{Anew, Live};
 
 /// Keys of all kinds: before and after the edit.
-const OWN: &[(&str, &str, &str, How)] = &[
+const OWN: &[(&str, &str, &str, BusEdit)] = &[
     ("name", "name = 'b'", "name = 'c'", Anew),
     ("kind", "", "", Anew),
     ("names", "", "names = { da7 = '1:0' }", Anew),
@@ -33,7 +33,7 @@ const OWN: &[(&str, &str, &str, How)] = &[
 ];
 
 /// Keys of one kind.
-const KEYS: &[(&str, &str, &str, &str, How)] = &[
+const KEYS: &[(&str, &str, &str, &str, BusEdit)] = &[
     ("iscsi", "portals", "portals = ['10.0.0.1:1']", "portals = ['10.0.0.2:1']", Anew),
     ("iscsi", "target", "target = 'iqn.2026-11.t:a'", "target = 'iqn.2026-11.t:b'", Anew),
     ("iscsi", "initiator", "", "initiator = 'iqn.2026-11.t:i'", Anew),
@@ -67,7 +67,7 @@ const KEYS: &[(&str, &str, &str, &str, How)] = &[
 
 /// The required keys of a section of a kind, besides the edited key.
 fn needs(kind: &str, key: &str) -> String {
-    let first = |(k, name, from, _, _): &&(&str, &str, &'static str, &str, How)| {
+    let first = |(k, name, from, _, _): &&(&str, &str, &'static str, &str, BusEdit)| {
         *k == kind
             && *name != key
             && ["portals", "target", "interfaces", "devices"].contains(name)
@@ -84,11 +84,11 @@ fn config(kind: &str, key: &str, edited: &str) -> Config {
          group = 'all'\ninitiators = ['*']\nluns = {{ 0 = 'da0' }}\n",
         needs(kind, key)
     );
-    config::read_words(&text, "test", &catalog()).unwrap_or_else(|e| panic!("{text}: {e}"))
+    config::read_arguments(&text, "test", &catalog()).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
 /// A host has `da0` of the bus at LUN 0.
-fn state() -> State {
+fn state() -> SystemState {
     let session = SessionState {
         initiator: HOST.into(),
         portal: "10.0.0.9:3260".into(),
@@ -111,11 +111,16 @@ fn state() -> State {
         providers: vec![provider],
         ..GeomState::default()
     };
-    State { buses: vec![bus], geoms: vec![geom], targets: vec![target], ..State::default() }
+    SystemState {
+        buses: vec![bus],
+        geoms: vec![geom],
+        targets: vec![target],
+        ..SystemState::default()
+    }
 }
 
-fn judge(kind: &str, key: &str, (from, to): (&Config, &Config), how: How) {
-    let steps = plan(from, to, (&state(), &Foreseen::new()), &catalog());
+fn judge(kind: &str, key: &str, (from, to): (&Config, &Config), how: BusEdit) {
+    let steps = plan(from, to, (&state(), &PredictedSerials::new()), &catalog());
     if how == Live {
         let is_change = matches!(steps[0].action, Action::ModifyBus { .. });
         let is_safe = (steps.len(), steps[0].risk) == (1, Risk::Safe);
@@ -124,7 +129,7 @@ fn judge(kind: &str, key: &str, (from, to): (&Config, &Config), how: How) {
     }
     let goes = |step: &control::plan::Step| matches!(step.action, Action::RemoveBus { .. });
     let words = format!("disruptive: {HOST}");
-    let names = steps.iter().any(|step| step.risk_words() == words);
+    let names = steps.iter().any(|step| step.risk_text() == words);
     assert!(steps.iter().any(goes) && names, "{kind} {key}: {steps:?}");
 }
 

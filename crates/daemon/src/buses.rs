@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cam::Bus;
 use control::api::{Error, Kind, Level, Result};
 use control::config::{self, BusConfig, TargetConfig, secret};
-use control::plan::FilesOf;
+use control::plan::FileSection;
 use geom::Severity;
 use serde_json::{Map, Value, json};
 
@@ -18,14 +18,14 @@ use crate::initiator::own_name;
 
 /// How long the control thread waits for the disks of a bus, ns. Near ones answer sooner; slower
 /// ones are taken in when they arrive, and [`crate::startup_wait`] waits for those that are needed.
-const MOMENT_NS: u64 = 300_000_000;
+const DISK_WAIT_NS: u64 = 300_000_000;
 
 /// Opens a bus. Its answer is worth a note when there are no disks on it yet: they may come.
 pub fn create(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<Option<String>> {
     let files = Files::of_bus(bus);
     let done = open(control_loop, bus)?;
-    control_loop.exports.files.set_own(FilesOf::Bus(bus.name.clone()), files);
-    let Some(done) = for_a_moment(control_loop, "attach", &bus.name, done)? else {
+    control_loop.exports.files.set_own(FileSection::Bus(bus.name.clone()), files);
+    let Some(done) = repeat_verb(control_loop, "attach", &bus.name, done)? else {
         let why = "it is still being asked; its disks are taken in as they come, and \
                    `ashlar status` says what is wrong with it";
         return Ok(Some(format!("{}: {why}", bus.name)));
@@ -44,7 +44,7 @@ fn open(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<Value> {
     let asked = json!({
         "kind": bus.kind, "params": params, "names": bus.names, "bounds": bounds(bus),
     });
-    control_loop.verb_on("cam", "attach", &bus.name, &asked)
+    control_loop.call_verb("cam", "attach", &bus.name, &asked)
 }
 
 /// Reads the secrets of a bus again: its next login proves itself with them.
@@ -55,8 +55,8 @@ pub fn renew(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<()> {
     let files = Files::of_bus(bus);
     let mut params = bus.params.clone();
     resolve(&mut params)?;
-    open.sim().renew(&Value::Object(params)).map_err(|e| from_geom(op, name, e))?;
-    control_loop.exports.files.set_own(FilesOf::Bus(bus.name.clone()), files);
+    open.sim().update_params(&Value::Object(params)).map_err(|e| from_geom(op, name, e))?;
+    control_loop.exports.files.set_own(FileSection::Bus(bus.name.clone()), files);
     Ok(())
 }
 
@@ -78,46 +78,46 @@ pub fn modify(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<()> {
         control_loop.cam.bus(&bus.name).ok_or_else(|| refuse("it is not running".into()))?;
     let bounds = serde_json::from_value(bounds(bus)).map_err(|e| refuse(e.to_string()))?;
     renew(control_loop, bus)?;
-    running.bound(bounds);
-    running.look_at_most(u32::try_from(bus.luns_max()).unwrap_or(u32::MAX));
+    running.set_bounds(bounds);
+    running.set_luns_max(u32::try_from(bus.luns_max()).unwrap_or(u32::MAX));
     Ok(())
 }
 
 /// Repeats an unfinished verb for a moment, because later steps may need its result. None: it
 /// continues in the background, and its finds are still taken in ([`look`]).
-fn for_a_moment(
+fn repeat_verb(
     control_loop: &mut ControlLoop,
     verb: &str,
     on: &str,
     mut done: Value,
 ) -> Result<Option<Value>> {
-    let end = control_loop.control.now_ns().saturating_add(MOMENT_NS);
+    let end = control_loop.control.now_ns().saturating_add(DISK_WAIT_NS);
     while let Some(so_far) = done.get("unfinished") {
         if control_loop.control.now_ns() >= end {
             return Ok(None);
         }
         let again = so_far["again"].clone();
-        done = control_loop.verb_on("cam", verb, on, &again)?;
+        done = control_loop.call_verb("cam", verb, on, &again)?;
     }
     Ok(Some(done))
 }
 
 /// Closes a bus; one that has gone is gone.
 pub fn remove(control_loop: &mut ControlLoop, name: &str) -> Result<()> {
-    control_loop.exports.files.forget(FilesOf::Bus(name.to_owned()));
+    control_loop.exports.files.forget(FileSection::Bus(name.to_owned()));
     match control_loop.cam.bus(name) {
-        Some(_) => control_loop.verb_on("cam", "detach", name, &Value::Null).map(drop),
+        Some(_) => control_loop.call_verb("cam", "detach", name, &Value::Null).map(drop),
         None => Ok(()),
     }
 }
 
 /// A target's LUNs have changed: disks of local buses come and go before the command is over,
 /// unless one of them takes its time.
-pub fn look_at_target(control_loop: &mut ControlLoop, target: &TargetConfig) {
+pub fn rescan_target(control_loop: &mut ControlLoop, target: &TargetConfig) {
     for number in control_loop.exports.local_buses(target) {
         let only = json!({ "buses": [number.to_string()] });
-        let asked = control_loop.verb_on("cam", "rescan", "", &only);
-        match asked.and_then(|done| for_a_moment(control_loop, "rescan", "", done)) {
+        let asked = control_loop.call_verb("cam", "rescan", "", &only);
+        match asked.and_then(|done| repeat_verb(control_loop, "rescan", "", done)) {
             Ok(Some(_)) => {}
             Ok(None) => {
                 let text =
@@ -143,17 +143,17 @@ fn resolve(params: &mut Map<String, Value>) -> Result<()> {
 }
 
 /// `cam attach NAME key=value ...`: the arguments are read like a section of the configuration.
-pub fn attach_by_hand(control_loop: &mut ControlLoop, params: &Value) -> Result<Value> {
+pub fn attach_disk(control_loop: &mut ControlLoop, params: &Value) -> Result<Value> {
     let name = params["name"].as_str().unwrap_or("");
     if params.get("ticket").is_some() {
-        let done = control_loop.verb_on("cam", "attach", name, params)?;
+        let done = control_loop.call_verb("cam", "attach", name, params)?;
         return Ok(attached(control_loop, name, done));
     }
     let words = params["params"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let kind = words.clone().find_map(|word| word.strip_prefix("kind=")).unwrap_or("virtual");
     let text = section(name, words)?;
     // The user did not type that section: errors refer to the words.
-    let read = config::read_words(&text, "cam attach", &catalog()).map_err(|e| {
+    let read = config::read_arguments(&text, "cam attach", &catalog()).map_err(|e| {
         let next = format!(
             "Type KEY=VALUE behind {name}; `ashlar schema {kind}` lists the keys. Nothing was \
              changed."
@@ -203,21 +203,21 @@ fn quoted(text: &str) -> String {
 }
 
 /// The problems last noted, by bus or disk: the reason, its grade, and the advice.
-pub type Said = BTreeMap<String, BTreeMap<String, (Severity, String)>>;
+pub type NotedTroubles = BTreeMap<String, BTreeMap<String, (Severity, String)>>;
 
 /// Notes once which disks buses cannot reach any more, and which they can reach again.
-pub fn see_troubles(control_loop: &mut ControlLoop) {
+pub fn note_troubles(control_loop: &mut ControlLoop) {
     let troubles = |bus: &Arc<Bus>| {
-        let whys = bus.troubles().into_iter().map(|t| (t.why, (t.grade, t.action))).collect();
+        let whys = bus.troubles().into_iter().map(|t| (t.why, (t.severity, t.action))).collect();
         (bus.sim().facts().name, whys)
     };
-    let now: Said = control_loop.cam.buses().iter().map(troubles).collect();
-    note_news(control_loop, &control_loop.said, &now);
-    control_loop.said = now;
+    let now: NotedTroubles = control_loop.cam.buses().iter().map(troubles).collect();
+    note_changes(control_loop, &control_loop.noted_troubles, &now);
+    control_loop.noted_troubles = now;
 }
 
 /// Notes new problems, and problems that have ended.
-pub fn note_news(control_loop: &ControlLoop, before: &Said, now: &Said) {
+pub fn note_changes(control_loop: &ControlLoop, before: &NotedTroubles, now: &NotedTroubles) {
     let none = BTreeMap::new();
     for (about, whys) in now {
         let said = before.get(about).unwrap_or(&none);
@@ -232,15 +232,15 @@ pub fn note_news(control_loop: &ControlLoop, before: &Said, now: &Said) {
 }
 
 /// Brings the graph up to what buses found by themselves.
-pub fn look(control_loop: &mut ControlLoop) {
+pub fn update_graph(control_loop: &mut ControlLoop) {
     let cam = control_loop.cam.clone();
-    for (bus, done) in cam.look(&mut control_loop.control) {
+    for (bus, done) in cam.take_update_results(&mut control_loop.control) {
         match done {
             Ok(names) if names.is_empty() => {}
             Ok(names) => {
                 control_loop.note(Level::Info, &bus, format!("found {}", names.join(", ")))
             }
-            Err(e) => control_loop.note(Level::Error, &bus, e.what),
+            Err(e) => control_loop.note(Level::Error, &bus, e.message),
         }
     }
 }
@@ -257,7 +257,7 @@ mod tests {
     fn bounds_of_a_section_become_the_bounds_of_its_bus() {
         let of = |keys: &str| {
             let text = format!("[[bus]]\nname = 'b'\nkind = 'virtual'\n{keys}");
-            let read = config::read_words(&text, "test", &catalog()).expect("a good section");
+            let read = config::read_arguments(&text, "test", &catalog()).expect("a good section");
             bounds(&read.bus[0])
         };
         assert_eq!(of(""), json!({}));

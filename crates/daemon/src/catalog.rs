@@ -8,7 +8,7 @@ use control::ClassVerbs;
 use control::config::{Catalog, Entry, GeomConfig};
 use drivers::bus::LocalKind;
 use engine::Registry;
-use fileserver::{FS_CLASS, Forgets, FsClass, Made, Site};
+use fileserver::{FS_CLASS, FsClass, NoHistory, Site, VolumeHistory};
 use geom::Class;
 use serde_json::{Map, Value};
 
@@ -24,9 +24,9 @@ pub fn class_verbs() -> Vec<ClassVerbs> {
 }
 
 /// The facts about this machine that file servers need.
-pub(crate) fn site(made: Arc<dyn Made>) -> Site {
+pub(crate) fn site(made: Arc<dyn VolumeHistory>) -> Site {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    Site { clock: wall_ns, machine: name.trim().to_owned(), made }
+    Site { clock: wall_ns, machine: name.trim().to_owned(), history: made }
 }
 
 fn wall_ns() -> u64 {
@@ -48,7 +48,7 @@ fn class_of(geom: &GeomConfig) -> Option<&'static Arc<dyn Class>> {
 /// Whether the geom of a section can get the members of another one while it is used.
 fn may_become(from: &GeomConfig, to: &GeomConfig) -> bool {
     let class = class_of(from).filter(|_| from.class == to.class);
-    class.is_some_and(|class| class.may_become(&from.members, &to.members))
+    class.is_some_and(|class| class.can_replace_members(&from.members, &to.members))
 }
 
 /// The settings that a section gives its geom.
@@ -60,7 +60,7 @@ fn settings(geom: &GeomConfig) -> Map<String, Value> {
 
 /// The classes that a configuration may name.
 fn all_classes() -> Vec<Arc<dyn Class>> {
-    let fs: Arc<dyn Class> = Arc::new(FsClass::new(site(Arc::new(Forgets))));
+    let fs: Arc<dyn Class> = Arc::new(FsClass::new(site(Arc::new(NoHistory))));
     classes::all().into_iter().chain([fs]).collect()
 }
 
@@ -108,7 +108,7 @@ pub fn catalog() -> Catalog {
         disks: disks.collect(),
         classes: classes.collect(),
         drivers: drivers.collect(),
-        judge: Some(crate::exports::judge),
+        check_target: Some(crate::exports::check_target),
         settings: Some(settings),
         may_become: Some(may_become),
     }
@@ -140,7 +140,7 @@ mod tests {
         whole.clone().debug_assert();
         assert!(classes.iter().any(|c| c.name == "mirror"));
         for class in &classes {
-            for verb in class.all() {
+            for verb in class.all_verbs() {
                 let example = class.example(verb);
                 let words = words(&example);
                 let named: Vec<&str> = words.iter().skip(1).take(2).map(String::as_str).collect();

@@ -20,40 +20,40 @@ use control::api::{Error, Kind, Level, Result};
 use control::config::{
     AccessConfig, AluaState, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig,
 };
-use control::plan::{Action, LeftOut};
-use geom::{Class, Control, Create, GeomId, ProviderId, REST_DEADLINE, Topology};
+use control::plan::{Action, Deferred};
+use geom::{CLEAN_RECORDS_DEADLINE, Class, Create, GeomId, GraphControl, ProviderId, Topology};
 use serde_json::{Value, json};
 
 use crate::buses;
-use crate::errors::{DISK_REMEDY, from_geom, named};
+use crate::errors::{DISK_REMEDY, find_persistent, from_geom};
 use crate::exports::{Exports, Files, units_of};
+use crate::geom_layouts::GeomLayouts;
 use crate::images::Images;
 use crate::insert_layer;
 use crate::journal::Journal;
 use crate::listing;
 use crate::mailbox::{Change, Mailbox};
-use crate::persistent_names::Names;
-use crate::places::{self, Places};
+use crate::path_checks::{self, PathChecks};
+use crate::persistent_names::PersistentNames;
 use crate::reattach::Reattach;
 use crate::startup_wait;
-use crate::wholes::Wholes;
 
 pub use checking::check;
 
 /// Longest sleep of the control thread; everything that needs it wakes it before.
-const NAP: Duration = Duration::from_secs(3600);
+const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
 /// How often thin disks are asked how full they are: a write at full speed takes a few GB
 /// meanwhile.
-pub(crate) const LOOK: Duration = Duration::from_secs(1);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Asking takes at most one part in so many of the control thread's time; many disks are asked more
 /// seldom.
-pub(crate) const LOOK_SHARE: u64 = 50;
+pub(crate) const CHECK_SHARE: u64 = 50;
 
 /// The data for answers to questions, besides the graph.
 #[derive(Default)]
-pub struct Shown {
+pub struct Published {
     /// The configuration that has been carried out.
     pub config: Config,
     /// Portals by target.
@@ -65,29 +65,29 @@ pub struct Shown {
 /// The control thread's own.
 pub struct ControlLoop {
     /// The graph and its driver.
-    pub control: Control,
+    pub control: GraphControl,
     /// Buses and their disks.
     pub cam: Arc<CamClass>,
     /// The exports to initiators.
     pub exports: Exports,
     /// For questions.
-    pub shown: Arc<Mutex<Shown>>,
+    pub published: Arc<Mutex<Published>>,
     /// For people.
     pub journal: Arc<Journal>,
     /// When the daemon started, ns of the cores' clock.
     pub started_ns: u64,
     /// Disks that went away, and what may come back.
-    pub returns: Reattach,
+    pub reattach: Reattach,
     /// Names that the configuration calls disks of buses by.
-    pub names: Names,
+    pub names: PersistentNames,
     /// How geoms were put together that no record on a disk describes.
-    pub wholes: Wholes,
+    pub layouts: GeomLayouts,
     /// The noted objects that buses could not reach.
-    pub said: buses::Said,
+    pub noted_troubles: buses::NotedTroubles,
     /// When the disks are asked next how full they are, ns of the cores' clock.
-    pub look_ns: u64,
+    pub next_space_check_ns: u64,
     /// The noted problems with the paths of disks.
-    pub places: Places,
+    pub path_checks: PathChecks,
     /// Names given as consent to lose their data, for the steps being carried out.
     pub consent: Vec<String>,
     /// Disks that are not in the graph yet, for the step of a plan that is judged.
@@ -99,15 +99,15 @@ impl ControlLoop {
     pub fn serve(&mut self, mailbox: &Mailbox) {
         loop {
             self.control.pump();
-            buses::look(self);
-            buses::see_troubles(self);
-            self.see_names();
-            self.see_losses();
-            self.see_room();
-            places::see(self);
-            self.look_for_returns();
-            self.control.look_around();
-            match mailbox.change() {
+            buses::update_graph(self);
+            buses::note_troubles(self);
+            self.update_names();
+            self.report_losses();
+            self.check_space();
+            path_checks::check_paths(self);
+            self.reopen_returned();
+            self.control.run_watch();
+            match mailbox.next_change() {
                 Some(Change::Stop(done)) => {
                     self.exports.identities.store();
                     self.stop();
@@ -115,17 +115,17 @@ impl ControlLoop {
                     let _ = done.send(());
                     return;
                 }
-                Some(change) => self.carry(change),
+                Some(change) => self.handle_change(change),
                 None => {
                     let is_unsaved = self.exports.identities.store_at(self.control.now_ns());
                     let looks = self.exports.has_thin()
-                        || self.returns.is_looking()
+                        || self.reattach.has_missing()
                         || is_unsaved
                         || self.exports.has_lost()
-                        || self.places.is_watching()
+                        || self.path_checks.is_watching()
                         // Known units of initiators are saved then.
                         || self.exports.is_serving();
-                    let nap = if looks { LOOK } else { NAP };
+                    let nap = if looks { CHECK_INTERVAL } else { SLEEP_MAX };
                     self.control.inbox().clone().sleep(nap);
                 }
             }
@@ -133,48 +133,50 @@ impl ControlLoop {
     }
 
     /// Asks from time to time how full thin disks are; seldom enough that it is no work.
-    fn see_room(&mut self) {
+    fn check_space(&mut self) {
         let began = self.control.now_ns();
-        if began < self.look_ns {
+        if began < self.next_space_check_ns {
             return;
         }
-        self.exports.look_at_room(&self.control.topology);
+        self.exports.check_space(&self.control.topology);
         let took = self.control.now_ns().saturating_sub(began);
-        self.look_ns = began
-            + u64::try_from(LOOK.as_nanos()).unwrap_or(0).max(took.saturating_mul(LOOK_SHARE));
+        self.next_space_check_ns = began
+            + u64::try_from(CHECK_INTERVAL.as_nanos())
+                .unwrap_or(0)
+                .max(took.saturating_mul(CHECK_SHARE));
     }
 
-    fn carry(&mut self, change: Change) {
+    fn handle_change(&mut self, change: Change) {
         // The caller may have gone; its change is carried out all the same.
         match change {
-            Change::Intend { config, lent, consent, to } => {
-                self.control.topology.lend(lent);
-                self.returns.want_only(&config);
-                self.exports.identities.intend(&config);
+            Change::SetDesired { config, lent, consent, to } => {
+                self.control.topology.set_exported(lent);
+                self.reattach.retain_configured(&config);
+                self.exports.identities.set_desired(&config);
                 self.exports.buses = config.bus;
                 self.exports.consent.clone_from(&consent);
                 self.consent = consent;
                 let _ = to.send(());
             }
-            Change::Loses { geom, from, images, to } => {
+            Change::DataLost { geom, from, images, to } => {
                 self.images = images;
                 let lost = match from {
-                    Some(from) => self.added_lose(&from, &geom),
-                    None => self.loses(&geom),
+                    Some(from) => self.added_data_lost(&from, &geom),
+                    None => self.data_lost(&geom),
                 };
                 self.images.clear();
                 let _ = to.send(lost);
             }
-            Change::Held(names, to) => drop(to.send(self.held_by(&names))),
+            Change::DataHeld(names, to) => drop(to.send(self.data_at_ends(&names))),
             Change::MayGrow(disk, bytes, to) => drop(to.send(self.may_grow(&disk, bytes))),
-            Change::Foresee(change, ahead, to) => {
-                drop(to.send(self.foresee(&change.0, &change.1, &ahead)));
+            Change::CheckModify(change, ahead, to) => {
+                drop(to.send(self.check_modify(&change.0, &change.1, &ahead)));
             }
-            Change::Want(action, to) => {
-                self.want(&action);
+            Change::RetryLater(action, to) => {
+                self.retry_later(&action);
                 let _ = to.send(());
             }
-            Change::Carry(action, to) => drop(to.send(self.carry_out(&action))),
+            Change::CarryOut(action, to) => drop(to.send(self.carry_out(&action))),
             Change::Verb(class, verb, params, to) => {
                 drop(to.send(self.verb(&class, &verb, &params)));
             }
@@ -183,7 +185,7 @@ impl ControlLoop {
     }
 
     fn config(&self) -> Config {
-        self.shown.lock().config.clone()
+        self.published.lock().config.clone()
     }
 
     pub(crate) fn note(&self, level: Level, about: &str, text: String) {
@@ -195,9 +197,9 @@ impl ControlLoop {
     fn carry_out(&mut self, action: &Action) -> Result<Outcome> {
         let done = self.step(action);
         match &done {
-            Ok(_) => self.note(Level::Info, &action.name(), action.what()),
+            Ok(_) => self.note(Level::Info, &action.name(), action.summary()),
             Err(e) => {
-                let text = format!("{}: {}: {}", action.what(), e.at, e.source);
+                let text = format!("{}: {}: {}", action.summary(), e.at, e.source);
                 self.note(Level::Error, &action.name(), text);
             }
         }
@@ -220,12 +222,12 @@ impl ControlLoop {
             Action::CreateDisk { disk } => self.create_disk(disk, false),
             Action::RemoveDisk { disk } => {
                 let done = self.destroy("disk", &disk.name);
-                done.inspect(|()| self.returns.forget(&disk.name))
+                done.inspect(|()| self.reattach.forget(&disk.name))
             }
             Action::GrowDisk { to, .. } => {
                 let size = to.params.get("size").cloned().unwrap_or(Value::Null);
                 let params = serde_json::json!({ "size": size });
-                self.verb_on("disk", "resize", &to.name, &params).map(drop)
+                self.call_verb("disk", "resize", &to.name, &params).map(drop)
             }
             Action::RenameDisk { from, to } => self.rename_disk(&from.name, &to.name),
             Action::CreateGeom { geom } => self.create_geom(geom),
@@ -255,17 +257,17 @@ impl ControlLoop {
             | Action::ModifyAccess { .. }
             | Action::RemoveAccess { .. }
             | Action::Regroup { .. } => {
-                self.groups(action).map(|left| outcome.left_out.extend(left))
+                self.groups(action).map(|left| outcome.deferred.extend(left))
             }
         }?;
-        self.returns.is_done(action);
+        self.reattach.completed(action);
         let removed = match action {
             Action::RemoveDisk { disk } => Some(disk.name.as_str()),
             _ => None,
         };
         self.exports.drop_former(&self.control.topology, removed);
-        self.rest_closed();
-        let mut shown = self.shown.lock();
+        self.clean_closed();
+        let mut shown = self.published.lock();
         // A lost object is still in the configuration, and is made anew.
         match action {
             Action::CreateBus { bus } => shown.config.bus.retain(|b| b.name != bus.name),
@@ -281,10 +283,10 @@ impl ControlLoop {
         }
         action.apply_to(&mut shown.config);
         shown.portals = self.exports.portals();
-        shown.refused = self.exports.refused();
+        shown.refused = self.exports.refused_luns();
         drop(shown);
-        self.see_returns();
-        self.keep_names();
+        self.reopen_units();
+        self.store_names();
         Ok(outcome)
     }
 
@@ -297,15 +299,15 @@ impl ControlLoop {
         let mut params = disk.params.clone();
         params.insert("kind".into(), Value::String(disk.kind.clone()));
         let params = Value::Object(params);
-        let (class, returns) = (self.class("disk", "create disk")?, &self.returns);
+        let (class, returns) = (self.class("disk", "create disk")?, &self.reattach);
         let request = Create { name: &disk.name, members: &[], params: &params };
         let made = self.control.call(|t| {
             let geom = class.create(t, &request)?;
-            let fits = if by_itself { returns.admit(t, geom, &disk.name) } else { Ok(()) };
+            let fits = if by_itself { returns.check_identity(t, geom, &disk.name) } else { Ok(()) };
             fits.inspect_err(|_| t.wither_geom(geom, Errno::NxIo))
         });
         made.map_err(|e| from_geom("create disk", &disk.name, e).next(DISK_REMEDY))?;
-        self.returns.learn(&self.control.topology, &disk.name);
+        self.reattach.record_identity(&self.control.topology, &disk.name);
         Ok(())
     }
 
@@ -315,9 +317,9 @@ impl ControlLoop {
         let names = self.control.call(|t| t.rename("disk", from, to));
         let names = names.map_err(|e| from_geom(op, from, e))?;
         self.exports.rename(&names);
-        self.wholes.rename(&names);
-        self.returns.forget(from);
-        self.returns.learn(&self.control.topology, to);
+        self.layouts.rename(&names);
+        self.reattach.forget(from);
+        self.reattach.record_identity(&self.control.topology, to);
         Ok(())
     }
 
@@ -327,28 +329,33 @@ impl ControlLoop {
     }
 
     fn create_geom(&mut self, geom: &GeomConfig) -> Result<()> {
-        let (mut members, patience) = (Vec::new(), self.exports.patience());
-        for name in geom.below() {
-            let found = startup_wait::provider(&mut self.control, &self.cam, name, patience);
+        let (mut members, patience) = (Vec::new(), self.exports.wait_limit());
+        for name in geom.provider_names() {
+            let found = startup_wait::find_provider(&mut self.control, &self.cam, name, patience);
             if found.is_none() && self.exports.may_wait(name) {
-                self.expect(geom, name);
+                self.wait_for_provider(geom, name);
                 return Ok(());
             }
             members.push(self.provider(name, "create geom")?);
         }
         let params = Value::Object(geom.params.clone());
         let class = self.class(&geom.class, "create geom")?;
-        let lacks =
-            startup_wait::missing(&mut self.control, &self.cam, class.as_ref(), &params, patience);
+        let lacks = startup_wait::missing_provider(
+            &mut self.control,
+            &self.cam,
+            class.as_ref(),
+            &params,
+            patience,
+        );
         if let Some(disk) = lacks.filter(|_| self.exports.is_starting()) {
-            self.expect(geom, &disk);
+            self.wait_for_provider(geom, &disk);
             return Ok(());
         }
-        let whole = self.whole(geom);
-        let scrambles = self.scrambles(geom);
+        let whole = self.layout_of(geom);
+        let scrambles = self.layout_conflict(geom);
         if let Some(why) = scrambles
-            .or_else(|| self.made_over(geom))
-            .or_else(|| self.replaces(geom))
+            .or_else(|| self.overwritten_data(geom))
+            .or_else(|| self.replacement_conflict(geom))
             .filter(|_| !self.consent.contains(&geom.name))
         {
             let next = format!(
@@ -364,7 +371,7 @@ impl ControlLoop {
         self.create(&geom.class, &geom.name, &members, &params)?;
         self.keep_files(geom, files);
         if let Some(whole) = whole {
-            self.wholes.keep(&geom.class, &geom.name, whole);
+            self.layouts.record(&geom.class, &geom.name, whole);
         }
         self.keep_members(geom);
         Ok(())
@@ -395,7 +402,7 @@ impl ControlLoop {
     }
 
     fn provider(&self, name: &str, op: &str) -> Result<ProviderId> {
-        named(&self.control.topology, op, name)
+        find_persistent(&self.control.topology, op, name)
     }
 
     fn destroy(&mut self, class: &str, name: &str) -> Result<()> {
@@ -408,26 +415,26 @@ impl ControlLoop {
         // A class that is looking at it has it open for a moment. What hangs is found by `destroy`.
         let _ = self.control.settle();
         if !self.control.topology.geom_is_open(geom) {
-            self.rest(|_, asked| asked == geom);
+            self.clean_records(|_, asked| asked == geom);
         }
         self.control.call(|t| found.destroy(t, geom, false)).map_err(|e| from_geom(&op, name, e))
     }
 
     /// Records become clean, so that the next start finds nothing to repair.
-    fn rest(&mut self, which: impl Fn(&Topology, GeomId) -> bool) {
-        for name in self.control.rest(REST_DEADLINE, which) {
-            let most = REST_DEADLINE.as_secs();
+    fn clean_records(&mut self, which: impl Fn(&Topology, GeomId) -> bool) {
+        for name in self.control.clean_records(CLEAN_RECORDS_DEADLINE, which) {
+            let most = CLEAN_RECORDS_DEADLINE.as_secs();
             let text = format!("{name}: records are not clean after {most} s: a disk hangs");
             self.note(Level::Warn, &name, text);
         }
     }
 
     /// Writes clean records of geoms that a change has closed, before its answer.
-    fn rest_closed(&mut self) {
-        self.rest(|t, geom| !t.geom_is_open(geom));
+    fn clean_closed(&mut self) {
+        self.clean_records(|t, geom| !t.geom_is_open(geom));
     }
 
-    fn groups(&mut self, action: &Action) -> Result<Vec<LeftOut>> {
+    fn groups(&mut self, action: &Action) -> Result<Vec<Deferred>> {
         if let Action::ModifyAccess { from, to } = action
             && from.differs_in_luns_only(to)
         {
@@ -452,13 +459,13 @@ impl ControlLoop {
         let target = target.clone();
         let made: Vec<AccessConfig> = action.groups().cloned().collect();
         let left = self.exports.set_groups(&mut self.control, &target, &after, &made)?;
-        buses::look_at_target(self, &target);
+        buses::rescan_target(self, &target);
         Ok(left)
     }
 
     /// Some LUNs of a group change; what stays is not looked at by anybody below.
-    fn luns(&mut self, from: &AccessConfig, to: &AccessConfig) -> Result<Vec<LeftOut>> {
-        let shown = self.shown.clone();
+    fn luns(&mut self, from: &AccessConfig, to: &AccessConfig) -> Result<Vec<Deferred>> {
+        let shown = self.published.clone();
         let shown = shown.lock();
         let Some(target) = shown.config.target(&to.target).cloned() else {
             let why = "no such target";
@@ -477,7 +484,7 @@ impl ControlLoop {
         drop(shown);
         let exports = &mut self.exports;
         let left = exports.change_luns(&mut self.control, &target, to, &changes, &wanted)?;
-        buses::look_at_target(self, &target);
+        buses::rescan_target(self, &target);
         Ok(left)
     }
 
@@ -491,7 +498,7 @@ impl ControlLoop {
                 geoms.push(name.clone());
             } else {
                 let id = self.provider(name, "part show")?;
-                warnings.push(match self.verdict(id, "part") {
+                warnings.push(match self.taste_result(id, "part") {
                     Some(why) => format!("{name}: no partition table: {why}"),
                     None => format!("{name}: no partition table was looked for: it is in use"),
                 });
@@ -501,16 +508,16 @@ impl ControlLoop {
             return Ok(json!({ "warnings": warnings }));
         }
         let on = geoms.first().cloned().unwrap_or_default();
-        let mut answer = self.verb_on("part", "show", &on, &json!({ "geoms": geoms }))?;
+        let mut answer = self.call_verb("part", "show", &on, &json!({ "geoms": geoms }))?;
         answer["warnings"] = warnings.into();
         Ok(answer)
     }
 
     /// Why a class left a provider alone.
-    fn verdict(&self, provider: ProviderId, class: &str) -> Option<String> {
+    fn taste_result(&self, provider: ProviderId, class: &str) -> Option<String> {
         let geoms = self.control.topology.view(self.control.now_ns());
         let found = geoms.into_iter().flat_map(|g| g.providers).find(|p| p.id == provider)?;
-        let why = found.verdicts.into_iter().find(|(c, _)| *c == class)?;
+        let why = found.taste_outcomes.into_iter().find(|(c, _)| *c == class)?;
         Some(why.1)
     }
 
@@ -521,7 +528,7 @@ impl ControlLoop {
             return self.alua_set(params);
         }
         if class == "local" {
-            return self.local(verb, params);
+            return self.attach_verb(verb, params);
         }
         if (class, verb) == ("part", "show") {
             return self.part_show(params);
@@ -536,10 +543,10 @@ impl ControlLoop {
             return self.forget_name(params);
         }
         if class == "lun" {
-            return self.tray(verb, params);
+            return self.tray_verb(verb, params);
         }
         if (class, verb) == ("cam", "attach") {
-            return buses::attach_by_hand(self, params);
+            return buses::attach_disk(self, params);
         }
         let mut params = params.as_object().cloned().unwrap_or_default();
         let own = |verb| self.has_verb(class, verb);
@@ -563,7 +570,7 @@ impl ControlLoop {
                 let found = self.class(class, &format!("{class} {verb}"))?;
                 return listing::answer(&self.control, found.name(), verb, &params);
             }
-            _ => self.verb_on(class, verb, &on, &Value::Object(params))?,
+            _ => self.call_verb(class, verb, &on, &Value::Object(params))?,
         };
         let told = done.get("message").and_then(Value::as_str);
         let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
@@ -589,7 +596,7 @@ impl ControlLoop {
     }
 
     /// A hand at the drive.
-    fn tray(&mut self, verb: &str, params: &Value) -> Result<Value> {
+    fn tray_verb(&mut self, verb: &str, params: &Value) -> Result<Value> {
         let word = |name: &str| params.get(name).and_then(Value::as_str);
         let unit = word("name").unwrap_or("");
         let said = match (verb, word("provider")) {
@@ -608,7 +615,7 @@ impl ControlLoop {
     }
 
     /// A LUN becomes a block device of this machine, or is one no longer.
-    fn local(&mut self, verb: &str, params: &Value) -> Result<Value> {
+    fn attach_verb(&mut self, verb: &str, params: &Value) -> Result<Value> {
         let word = |key: &str| params.get(key).and_then(Value::as_str);
         let (lun, target) = (word("lun").unwrap_or(""), word("target"));
         let by = params.get("by").filter(|by| !by.is_null());
@@ -635,7 +642,7 @@ impl ControlLoop {
         Ok(Value::Null)
     }
 
-    pub(crate) fn verb_on(
+    pub(crate) fn call_verb(
         &mut self,
         class: &str,
         verb: &str,
@@ -645,7 +652,7 @@ impl ControlLoop {
         let op = format!("{class} {verb}");
         let found = self.class(class, &op)?;
         let spec = found.verbs().iter().find(|spec| spec.name == verb);
-        if let Some(lacks) = spec.and_then(|spec| spec.lacks(class, on, params)) {
+        if let Some(lacks) = spec.and_then(|spec| spec.missing_words(class, on, params)) {
             return Err(Error::new(Kind::Usage, &op, lacks));
         }
         if (class, verb) == ("disk", "resize")
@@ -653,14 +660,14 @@ impl ControlLoop {
         {
             self.may_grow(on, bytes)?;
         }
-        let done = self.guarded(&found, verb, on, params);
+        let done = self.call_guarded(&found, verb, on, params);
         self.control.settle().map_err(|e| from_geom(&op, on, e))?;
-        self.rest_closed();
+        self.clean_closed();
         if done.is_ok() {
             self.keep_more_members(class, on);
         }
         if (class, verb) == ("disk", "resize") {
-            self.returns.learn(&self.control.topology, on);
+            self.reattach.record_identity(&self.control.topology, on);
         }
         done.map_err(|e| from_geom(&op, on, e))
     }

@@ -20,15 +20,15 @@ use drivers::bus::LocalKind;
 use geom::Topology;
 
 /// The local buses, and the targets that they reach.
-pub struct Loops {
+pub struct CycleCheck {
     cam: Arc<CamClass>,
     local: Arc<LocalKind>,
 }
 
-impl Loops {
+impl CycleCheck {
     /// For the buses of `cam`.
-    pub fn new(cam: Arc<CamClass>, local: Arc<LocalKind>) -> Loops {
-        Loops { cam, local }
+    pub fn new(cam: Arc<CamClass>, local: Arc<LocalKind>) -> CycleCheck {
+        CycleCheck { cam, local }
     }
 
     /// All buses.
@@ -37,8 +37,8 @@ impl Loops {
     }
 
     /// The daemon ends.
-    pub fn hush(&self) {
-        self.local.hush();
+    pub fn shut_down(&self) {
+        self.local.stop_watching();
     }
 
     /// Refuses a provider as LUN of a target on which it depends.
@@ -62,7 +62,7 @@ impl Loops {
             left.extend(below.map(|p| topology.provider_name(p).to_owned()));
             let is_cam = topology.find_geom(CAM_CLASS, &name) == Some(geom);
             let Some(bus) = is_cam.then(|| self.bus_of(&name)).flatten() else { continue };
-            let Some(faces) = self.local.faces(&bus) else { continue };
+            let Some(faces) = self.local.nexus_id(&bus) else { continue };
             if faces.driver == driver && faces.target == target {
                 let why = format!(
                     "{provider} stands on {name}, which is on the local bus {bus} of this very \
@@ -71,7 +71,7 @@ impl Loops {
                 let next = "Export it through another target.";
                 return Err(Error::new(Kind::Usage, "export", why).at(provider).next(next));
             }
-            left.extend(self.local.reaches(&faces));
+            left.extend(self.local.reachable_providers(&faces));
         }
         Ok(())
     }
@@ -79,7 +79,7 @@ impl Loops {
     /// Numbers of the buses that show the LUNs of a target.
     pub fn buses_at(&self, driver: &str, target: &str) -> Vec<u64> {
         let at = |bus: &Arc<cam::Bus>| {
-            let faces = self.local.faces(&bus.sim().facts().name);
+            let faces = self.local.nexus_id(&bus.sim().facts().name);
             faces.is_some_and(|f| f.driver == driver && f.target == target)
         };
         self.cam.buses().iter().filter(|bus| at(bus)).map(|bus| bus.number()).collect()

@@ -30,15 +30,15 @@ pub fn from_geom(op: &str, at: &str, error: geom::Error) -> Error {
         let flags: Vec<String> =
             error.destroys.iter().map(|name| format!("--yes-destroy {name}")).collect();
         let next = format!("Repeat the command with {} if that may be lost.", flags.join(" "));
-        return Error::new(Kind::WouldDestroy, op, error.what).at(at).next(next);
+        return Error::new(Kind::WouldDestroy, op, error.message).at(at).next(next);
     }
-    let what = error.what.strip_prefix(at).and_then(|rest| rest.strip_prefix(": "));
-    Error::new(kind_of(error.kind), op, what.unwrap_or(&error.what)).at(at)
+    let what = error.message.strip_prefix(at).and_then(|rest| rest.strip_prefix(": "));
+    Error::new(kind_of(error.kind), op, what.unwrap_or(&error.message)).at(at)
 }
 
 /// The provider of a name that outlives a restart, as in a configuration. Refuses a provider below
 /// an inserted layer, as it has another name at the next start.
-pub fn named(topology: &Topology, op: &str, name: &str) -> Result<ProviderId, Error> {
+pub fn find_persistent(topology: &Topology, op: &str, name: &str) -> Result<ProviderId, Error> {
     let Some(provider) = topology.find(name) else { return Err(no_provider(topology, op, name)) };
     let Some(layer) = topology.covering(provider) else { return Ok(provider) };
     let (layer, known) = (topology.geom_name(layer), topology.known_as(provider));

@@ -23,31 +23,31 @@ use control::api::{Error, Kind, Result};
 use control::config::{
     AccessConfig, AluaConfig, AluaState, BusConfig, Config, LunConfig, TargetConfig, UnitConfig,
 };
-use control::plan::{FilesOf, LeftOut};
+use control::plan::{Deferred, FileSection};
 use drivers::Driver;
 use drivers::local::By;
 use engine::alua::{DEFAULT_GROUP, PortGroupSpec, Stage, StateCause, TRANSITION_S_MAX};
 use engine::ids::Ids;
 use engine::lun::{
-    OpenSpec, clear_reservations, close_device, eject_medium, load_medium, look_at_room,
-    open_device,
+    OpenSpec, clear_reservations, close_device, eject_medium, load_medium, open_device,
+    poll_space_usage,
 };
 use engine::registry::LunChange;
-use engine::state_store::Vault;
+use engine::state_store::StateStore;
 use engine::{Engine, GroupSpec, Label, Registry};
-use geom::{Control, Topology};
+use geom::{GraphControl, Topology};
 use reactor::Address;
 
 use crate::attach::Attachments;
-use crate::cycle_check::Loops;
-use crate::errors::{from_geom, named};
-use crate::identities::Keeper;
+use crate::cycle_check::CycleCheck;
+use crate::errors::{find_persistent, from_geom};
+use crate::identities::IdentityKeeper;
 use crate::identity;
-use crate::overrides::{ByHand, Tray};
-use crate::startup_wait::{self, Patience};
-pub use files::{Files, InUse};
-use pending_luns::Awaited;
-pub use pending_luns::may_come;
+use crate::overrides::{Overrides, Tray};
+use crate::startup_wait::{self, WaitLimit};
+pub use files::{Files, FilesInUse};
+use pending_luns::PendingLuns;
+pub use pending_luns::bus_may_provide;
 use portals::Portal;
 use specs::{access_state, port_group, target_spec};
 pub use specs::{judge_group, lent, units_of};
@@ -77,7 +77,7 @@ pub fn install(core: &Rc<geom::Core>, registry: &Arc<Registry>, drivers: &[Arc<d
 ///
 /// # Errors
 /// Errors that [`Exports::create_target`] would return.
-pub fn judge(config: &TargetConfig) -> Result<()> {
+pub fn check_target(config: &TargetConfig) -> Result<()> {
     let op = "create target";
     let drivers = drivers::all(&Registry::new());
     let Some(driver) = drivers.iter().find(|d| d.name() == config.driver) else {
@@ -93,13 +93,13 @@ pub struct Exports {
     drivers: Vec<Arc<dyn Driver>>,
     portals: BTreeMap<Address, Portal>,
     attachments: Attachments,
-    by_hand: ByHand,
+    overrides: Overrides,
     /// Identities of disks.
-    pub identities: Arc<Keeper>,
-    loops: Loops,
-    awaited: Awaited,
+    pub identities: Arc<IdentityKeeper>,
+    cycle_check: CycleCheck,
+    pending_luns: PendingLuns,
     /// Files of secrets, certificates and keys.
-    pub files: InUse,
+    pub files: FilesInUse,
     /// Those that the configuration is to have.
     pub buses: Vec<BusConfig>,
     /// Names given last as consent to lose their data.
@@ -116,23 +116,23 @@ impl Exports {
     pub fn new(
         (registry, drivers): (Arc<Registry>, Vec<Arc<dyn Driver>>),
         attachments: Attachments,
-        (by_hand, identities): (ByHand, Arc<Keeper>),
-        loops: Loops,
-        files: InUse,
+        (by_hand, identities): (Overrides, Arc<IdentityKeeper>),
+        loops: CycleCheck,
+        files: FilesInUse,
         started_ns: u64,
     ) -> Exports {
         let patience_ns =
-            u64::try_from(startup_wait::START_PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+            u64::try_from(startup_wait::START_WAIT_MAX.as_nanos()).unwrap_or(u64::MAX);
         registry.set_former(by_hand.names().clone());
         Exports {
             registry,
             drivers,
             portals: BTreeMap::new(),
             attachments,
-            by_hand,
+            overrides: by_hand,
             identities,
-            loops,
-            awaited: Awaited::default(),
+            cycle_check: loops,
+            pending_luns: PendingLuns::default(),
             files,
             buses: Vec::new(),
             consent: Vec::new(),
@@ -143,21 +143,21 @@ impl Exports {
 
     /// Restores the state of the default port group that was set by hand.
     pub fn remember(&mut self) {
-        let state = self.state_of(DEFAULT_GROUP, AluaState::default());
+        let state = self.override_or(DEFAULT_GROUP, AluaState::default());
         let group = PortGroupSpec { state: access_state(state), ..PortGroupSpec::default_group() };
         if let Err(e) = self.registry.set_port_groups(&[group]) {
-            self.by_hand.tell(DEFAULT_GROUP, e.what);
+            self.overrides.report(DEFAULT_GROUP, e.message);
         }
     }
 
     /// The state that a group has when it comes; one that was set by hand is said.
-    fn state_of(&self, group: &str, configured: AluaState) -> AluaState {
-        let state = self.by_hand.state(group, configured);
+    fn override_or(&self, group: &str, configured: AluaState) -> AluaState {
+        let state = self.overrides.state(group, configured);
         if state != configured {
             let word = serde_json::to_value(state).unwrap_or_default();
             let word = word.as_str().unwrap_or_default();
             let text = format!("port group {group} is {word}, as it was set by hand");
-            self.by_hand.tell(group, text);
+            self.overrides.report(group, text);
         }
         state
     }
@@ -165,7 +165,7 @@ impl Exports {
     /// Attaches a LUN to this machine, or detaches it; answers the device.
     pub fn local_verb(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         verb: &str,
         what: &str,
         target: Option<&str>,
@@ -197,22 +197,27 @@ impl Exports {
 
     /// Stops serving: attached LUNs in use may wait for the next daemon, and no target accepts
     /// logins any more.
-    pub fn leave(&mut self, control: &mut Control) {
-        self.loops.hush();
-        let ticket = self.attachments.leave();
+    pub fn stop_serving(&mut self, control: &mut GraphControl) {
+        self.cycle_check.shut_down();
+        let ticket = self.attachments.shut_down();
         control.wait_until(ATTACH_DEADLINE, |_| ticket.result().is_some());
         for (_, portal) in std::mem::take(&mut self.portals) {
             if let Ok(driver) = self.driver(&portal.driver) {
                 self.close_on(control, driver, portal.bound, control.cores().len());
             }
         }
-        self.registry.doors().close();
-        self.registry.keep_known();
+        self.registry.login_gate().close();
+        self.registry.save_known();
     }
 
     /// Waits, at most until `end`, for the sessions of a target that was removed; answers how many
     /// have not ended.
-    pub fn sessions_end(&self, control: &mut Control, of: &TargetConfig, end: Instant) -> usize {
+    pub fn wait_for_sessions(
+        &self,
+        control: &mut GraphControl,
+        of: &TargetConfig,
+        end: Instant,
+    ) -> usize {
         let left = || {
             let all = self.registry.sessions();
             all.iter().filter(|s| s.driver == of.driver && s.target == of.name).count()
@@ -222,8 +227,8 @@ impl Exports {
     }
 
     /// Detaches all LUNs of a target, even those in use.
-    fn detach_all(&self, control: &mut Control, target: &str) {
-        if self.attachments.knows(target) {
+    fn detach_all(&self, control: &mut GraphControl, target: &str) {
+        if self.attachments.has_target(target) {
             let ticket = self.attachments.drop_target(target);
             control.wait_until(ATTACH_DEADLINE, |_| ticket.result().is_some());
         }
@@ -231,7 +236,7 @@ impl Exports {
 
     /// Numbers of the local buses that show the LUNs of a target.
     pub fn local_buses(&self, target: &TargetConfig) -> Vec<u64> {
-        self.loops.buses_at(&target.driver, &target.name)
+        self.cycle_check.buses_at(&target.driver, &target.name)
     }
 
     fn driver(&self, name: &str) -> Result<Arc<dyn Driver>> {
@@ -252,16 +257,20 @@ impl Exports {
 
     /// New connections wait until [`Exports::resume`].
     pub fn pause(&self) {
-        self.registry.doors().pause();
+        self.registry.login_gate().pause();
     }
 
     /// They are answered again.
     pub fn resume(&self) {
-        self.registry.doors().resume();
+        self.registry.login_gate().resume();
     }
 
     /// Makes a target and opens its portals.
-    pub fn create_target(&mut self, control: &mut Control, config: &TargetConfig) -> Result<()> {
+    pub fn create_target(
+        &mut self,
+        control: &mut GraphControl,
+        config: &TargetConfig,
+    ) -> Result<()> {
         let op = "create target";
         let driver = self.driver(&config.driver)?;
         let files = Files::of_target(config);
@@ -269,7 +278,7 @@ impl Exports {
         let listen = spec.listen.clone();
         driver.set_target(spec).map_err(|e| from_geom(op, &config.name, e))?;
         let made = self.registry.set_target_at(&config.driver, &config.name, config.port_id);
-        let joined = made.and_then(|_| self.join(config));
+        let joined = made.and_then(|_| self.set_port_group(config));
         let opened = joined.map_err(|e| from_geom(op, &config.name, e)).and_then(|_| {
             listen.iter().try_for_each(|at| self.open(control, &driver, at, &config.name))
         });
@@ -281,7 +290,7 @@ impl Exports {
     }
 
     /// Puts a target's port into its group.
-    fn join(&self, config: &TargetConfig) -> std::result::Result<(), geom::Error> {
+    fn set_port_group(&self, config: &TargetConfig) -> std::result::Result<(), geom::Error> {
         let group = config.port_group.as_deref().unwrap_or(DEFAULT_GROUP);
         self.registry.set_port_group(&config.driver, &config.name, group)
     }
@@ -295,7 +304,8 @@ impl Exports {
             config.access.iter().filter(|a| a.target == *name).collect();
         let own = Files::of_target(target);
         let theirs = Files::of_groups(groups.iter().copied());
-        let specs = groups.iter().map(|a| self.shown(a)).collect::<Result<Vec<GroupSpec>>>()?;
+        let specs =
+            groups.iter().map(|a| self.visible_spec(a)).collect::<Result<Vec<GroupSpec>>>()?;
         driver.set_target(target_spec(target)?).map_err(|e| from_geom(op, name, e))?;
         self.files.set_target(name, own);
         let set = self.registry.set_groups(&target.driver, name, &specs);
@@ -305,14 +315,18 @@ impl Exports {
     }
 
     /// Closes a target's portals and sessions.
-    pub fn remove_target(&mut self, control: &mut Control, config: &TargetConfig) -> Result<()> {
+    pub fn remove_target(
+        &mut self,
+        control: &mut GraphControl,
+        config: &TargetConfig,
+    ) -> Result<()> {
         let driver = self.driver(&config.driver)?;
         for at in self.portals.keys().cloned().collect::<Vec<_>>() {
             self.close(control, &at, &config.name);
         }
         driver.remove_target(&config.name);
-        self.awaited.set(&config.name, BTreeSet::new());
-        self.files.forget(FilesOf::Target(config.name.clone()));
+        self.pending_luns.set(&config.name, BTreeSet::new());
+        self.files.forget(FileSection::Target(config.name.clone()));
         self.detach_all(control, &config.name);
         match self.registry.remove_target(&config.driver, &config.name) {
             Ok(()) => Ok(()),
@@ -323,36 +337,37 @@ impl Exports {
 
     /// Whether a group could not be made before and still cannot: its secret is missing, say. It
     /// does not stop the groups `made` now.
-    fn is_left_out(&self, driver: &str, access: &AccessConfig, made: &[AccessConfig]) -> bool {
+    fn is_deferred(&self, driver: &str, access: &AccessConfig, made: &[AccessConfig]) -> bool {
         if made.iter().any(|group| group.same_group(access)) {
             return false;
         }
         let target = self.registry.target(driver, &access.target);
         let is_there = target.is_some_and(|t| t.groups().group(&access.group).is_some());
-        !is_there && self.shown(access).is_err()
+        !is_there && self.visible_spec(access).is_err()
     }
 
     /// Makes `config` the groups of its target, opening and closing providers as needed. `made`:
     /// the groups for which it is done.
     pub fn set_groups(
         &mut self,
-        control: &mut Control,
+        control: &mut GraphControl,
         target: &TargetConfig,
         config: &Config,
         made: &[AccessConfig],
-    ) -> Result<Vec<LeftOut>> {
+    ) -> Result<Vec<Deferred>> {
         let all: Vec<&AccessConfig> = config
             .access
             .iter()
             .filter(|a| a.target == target.name)
-            .filter(|a| !self.is_left_out(&target.driver, a, made))
+            .filter(|a| !self.is_deferred(&target.driver, a, made))
             .collect();
         let wanted = units_of(all.iter().copied(), (&config.unit, &config.disk), None);
         let files = Files::of_groups(all.iter().copied());
         let mut opened = Vec::new();
         let opens = self.open_devices(control, &wanted, &[target], &mut opened);
         let result = opens.and_then(|left| {
-            let specs = all.iter().map(|a| self.shown(a)).collect::<Result<Vec<GroupSpec>>>()?;
+            let specs =
+                all.iter().map(|a| self.visible_spec(a)).collect::<Result<Vec<GroupSpec>>>()?;
             let set = self.registry.set_groups(&target.driver, &target.name, &specs);
             set.map_err(|e| from_geom("set access group", &target.name, e))?;
             Ok(left)
@@ -364,31 +379,31 @@ impl Exports {
             return result;
         };
         self.files.set_groups(&target.name, files);
-        self.awaited.set(&target.name, self.unborn(wanted.keys()));
-        self.attachments.look();
+        self.pending_luns.set(&target.name, self.without_unit(wanted.keys()));
+        self.attachments.check_now();
         for name in self.registry.unmapped() {
             self.close_device(control, &name)?;
         }
-        self.awaited.failed(&left, control.topology.generation());
+        self.pending_luns.failed(&left, control.topology.generation());
         Ok(left)
     }
 
     /// Changes some LUNs of a group, which is as `to` afterwards; the others are not looked at.
     pub fn change_luns(
         &mut self,
-        control: &mut Control,
+        control: &mut GraphControl,
         target: &TargetConfig,
         to: &AccessConfig,
         changes: &[(u64, Option<LunConfig>)],
         wanted: &BTreeMap<String, OpenSpec>,
-    ) -> Result<Vec<LeftOut>> {
+    ) -> Result<Vec<Deferred>> {
         let (driver, name) = (&target.driver, &target.name);
         let was = self.registry.target(driver, name);
         let was = was.and_then(|t| t.groups().group(&to.group).map(engine::registry::Group::luns));
         let mut opened = Vec::new();
         let opens = self.open_devices(control, wanted, &[target], &mut opened);
         let result = opens.and_then(|left| {
-            let change = |(lun, to): &(u64, Option<LunConfig>)| self.shown_change(*lun, to);
+            let change = |(lun, to): &(u64, Option<LunConfig>)| self.visible_change(*lun, to);
             let all: Vec<LunChange> = changes.iter().map(change).collect();
             let set = self.registry.change_luns(driver, name, &to.group, &all);
             set.map_err(|e| from_geom("set access group", name, e))?;
@@ -400,28 +415,28 @@ impl Exports {
             }
             return result;
         };
-        self.awaited.add(name, self.unborn(wanted.keys()));
-        self.attachments.look();
+        self.pending_luns.add(name, self.without_unit(wanted.keys()));
+        self.attachments.check_now();
         let before = changes.iter().filter_map(|(lun, _)| was.as_ref()?.get(*lun).cloned());
         let free = before.map(|e| e.device.clone()).filter(|d| d.ports().is_empty());
         let free: BTreeSet<String> = free.map(|d| d.name()).collect();
         for name in free {
             self.close_device(control, &name)?;
         }
-        self.awaited.failed(&left, control.topology.generation());
+        self.pending_luns.failed(&left, control.topology.generation());
         Ok(left)
     }
 
     /// Reads the fill level of the disks of thin units and notifies initiators. Also saves the
     /// state of units that initiators know.
-    pub fn look_at_room(&self, topology: &Topology) {
-        look_at_room(topology, &self.registry);
-        self.registry.keep_known();
+    pub fn check_space(&self, topology: &Topology) {
+        poll_space_usage(topology, &self.registry);
+        self.registry.save_known();
     }
 
     /// Where small records are kept.
-    pub fn vault(&self) -> Arc<dyn Vault> {
-        self.registry.vault()
+    pub fn vault(&self) -> Arc<dyn StateStore> {
+        self.registry.state_store()
     }
 
     /// Whether initiators can come in.
@@ -467,29 +482,29 @@ impl Exports {
 
     /// Providers have other names, and so have their units.
     pub fn rename(&mut self, names: &[(String, String)]) {
-        let left = self.left_names(names);
+        let left = self.dropped_names(names);
         for (from, to) in names {
             if let Some(device) = self.registry.device(from) {
                 let label = Label { name: to.clone(), ..(*device.label()).clone() };
                 self.registry.relabel(from, label);
             }
         }
-        self.awaited.rename(names);
-        self.by_hand.rename(names, left);
+        self.pending_luns.rename(names);
+        self.overrides.rename(names, left);
         self.serve_former();
-        self.attachments.look();
+        self.attachments.check_now();
     }
 
     /// Makes these the groups of target ports, and brings those whose first state changes there.
     pub fn set_port_groups(
         &mut self,
-        control: &mut Control,
+        control: &mut GraphControl,
         from: &[AluaConfig],
         to: &[AluaConfig],
     ) -> Result<()> {
         let was = |g: &AluaConfig| from.iter().find(|f| f.name == g.name).map(|f| f.state);
         let news = |g: &&AluaConfig| was(g).is_none_or(|w| w != g.state);
-        let state = |g: &AluaConfig| (g.name.clone(), self.state_of(&g.name, g.state));
+        let state = |g: &AluaConfig| (g.name.clone(), self.override_or(&g.name, g.state));
         let news: BTreeMap<String, AluaState> = to.iter().filter(news).map(state).collect();
         let spec = |g: &AluaConfig| port_group(g, news.get(&g.name).copied().unwrap_or(g.state));
         let specs: Vec<PortGroupSpec> = to.iter().map(spec).collect();
@@ -501,21 +516,21 @@ impl Exports {
         let mut all: BTreeMap<&str, AluaState> =
             to.iter().map(|g| (g.name.as_str(), g.state)).collect();
         all.entry(DEFAULT_GROUP).or_default();
-        self.by_hand.configured(&all)
+        self.overrides.configured(&all)
     }
 
     /// The operator changes the state of a group of target ports, which the configuration gives
     /// `configured`; waits for the commands that it ends.
     pub fn set_access_state(
         &mut self,
-        control: &mut Control,
+        control: &mut GraphControl,
         group: &str,
         configured: AluaState,
         state: AluaState,
     ) -> Result<()> {
         let registry = &self.registry;
         let act = || change_state(registry, control, group, state);
-        self.by_hand.set_state(group, (configured, state), act)
+        self.overrides.set_state(group, (configured, state), act)
     }
 
     /// Ends the reservations of a unit.
@@ -526,38 +541,38 @@ impl Exports {
 
     /// The operator takes the medium of a unit out.
     pub fn eject(&mut self, unit: &str) -> Result<()> {
-        let tray = Tray { is_out: true, ..self.by_hand.tray(unit) };
+        let tray = Tray { is_out: true, ..self.overrides.tray(unit) };
         let registry = &self.registry;
         let act = || eject_medium(registry, unit).map_err(|e| from_geom("tray eject", unit, e));
-        self.by_hand.set_tray(unit, tray, act)
+        self.overrides.set_tray(unit, tray, act)
     }
 
     /// The operator puts a medium in: the one that was there, or that of another provider.
     pub fn load(
         &mut self,
-        control: &mut Control,
+        control: &mut GraphControl,
         unit: &str,
         provider: Option<&str>,
     ) -> Result<()> {
         let in_it = match provider {
             Some(other) => Some(other.to_owned()).filter(|p| p != unit),
-            None => self.by_hand.tray(unit).provider,
+            None => self.overrides.tray(unit).provider,
         };
         if let Some(name) = provider {
-            named(&control.topology, "tray load", name)?;
+            find_persistent(&control.topology, "tray load", name)?;
         }
         let registry = &self.registry;
         let act = || {
             let done = load_medium(control, registry, unit, provider);
             done.map_err(|e| from_geom("tray load", unit, e))
         };
-        self.by_hand.set_tray(unit, Tray { provider: in_it, is_out: false }, act)
+        self.overrides.set_tray(unit, Tray { provider: in_it, is_out: false }, act)
     }
 
     /// Restores the tray of a unit that has just been opened and that no initiator sees yet. If the
     /// medium is missing, the tray stays out: no medium is better than a wrong one.
-    fn restore_tray(&self, control: &mut Control, unit: &str) {
-        let tray = self.by_hand.tray(unit);
+    fn restore_tray(&self, control: &mut GraphControl, unit: &str) {
+        let tray = self.overrides.tray(unit);
         if tray == Tray::default() {
             return;
         }
@@ -571,21 +586,21 @@ impl Exports {
         });
         let what = tray.provider.as_deref().unwrap_or("its medium");
         let text = match (done, tray.is_out) {
-            (Err(e), _) => format!("{what}, which was put in by hand, is not there: {}", e.what),
+            (Err(e), _) => format!("{what}, which was put in by hand, is not there: {}", e.message),
             (Ok(()), true) => format!("{what} is out, as it was left by hand"),
             (Ok(()), false) => format!("{what} is in, as it was put there by hand"),
         };
-        self.by_hand.tell(unit, text);
+        self.overrides.report(unit, text);
     }
 
     /// Opens the wanted units that are not open. Answers the optional ones that cannot be opened.
     fn open_devices(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         wanted: &BTreeMap<String, OpenSpec>,
         at: &[&TargetConfig],
         opened: &mut Vec<String>,
-    ) -> Result<Vec<LeftOut>> {
+    ) -> Result<Vec<Deferred>> {
         self.identities.store();
         let mut left = Vec::new();
         // A copy of an image does not take the identity from the one that had it.
@@ -596,7 +611,7 @@ impl Exports {
             match self.open_unit(control, (name, unit), at) {
                 Ok(true) => opened.push(name.clone()),
                 Ok(false) => {}
-                Err(e) if self.may_fail(name) => left.push(LeftOut::export(name, e)),
+                Err(e) if self.may_fail(name) => left.push(Deferred::export(name, e)),
                 Err(e) => return Err(e),
             }
         }
@@ -606,16 +621,16 @@ impl Exports {
     /// Opens one of them; false when it is open, or not there and may come.
     fn open_unit(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         (name, unit): (&str, &OpenSpec),
         at: &[&TargetConfig],
     ) -> Result<bool> {
         let is_open = self.registry.device(name).is_some_and(|d| d.lost().is_none());
         if !is_open {
-            startup_wait::provider(control, self.loops.cam(), name, self.patience());
+            startup_wait::find_provider(control, self.cycle_check.cam(), name, self.wait_limit());
         }
         for target in at {
-            self.loops.refuse(&control.topology, name, &target.driver, &target.name)?;
+            self.cycle_check.refuse(&control.topology, name, &target.driver, &target.name)?;
         }
         let op = "export";
         if let Some(device) = self.registry.device(name).filter(|_| is_open)
@@ -628,12 +643,12 @@ impl Exports {
         if is_open || control.topology.find(name).is_none() && self.may_wait(name) {
             return Ok(false);
         }
-        let provider = named(&control.topology, op, name)?;
-        let is_known = |serial: &str| self.registry.is_known(serial);
+        let provider = find_persistent(&control.topology, op, name)?;
+        let is_known = |serial: &str| self.registry.is_known_serial(serial);
         let derived = || identity::serial_of(&control.topology, provider, is_known);
         let serial = unit.serial.clone().unwrap_or_else(derived);
-        let ids = Ids::new(&serial, unit.given);
-        clashes::clash(&ids.all(), name, |id| self.registry.known_by(id))?;
+        let ids = Ids::new(&serial, unit.configured_ids);
+        clashes::clash(&ids.all(), name, |id| self.registry.unit_by_id(id))?;
         self.may_protect(control, name, (&serial, unit.protection))?;
         let spec = OpenSpec { serial: Some(serial), ..unit.clone() };
         let is_new = self.registry.device(name).is_none();
@@ -645,16 +660,16 @@ impl Exports {
     }
 
     /// How long providers that may still come are waited for.
-    pub fn patience(&self) -> Patience {
-        Patience { start_ends_ns: self.is_starting().then_some(self.start_ends_ns) }
+    pub fn wait_limit(&self) -> WaitLimit {
+        WaitLimit { start_ends_ns: self.is_starting().then_some(self.start_ends_ns) }
     }
 
     /// LUNs that are configured and whose provider cannot be opened, with why.
-    pub fn refused(&self) -> BTreeMap<String, String> {
-        self.awaited.refused()
+    pub fn refused_luns(&self) -> BTreeMap<String, String> {
+        self.pending_luns.refused()
     }
 
-    fn close_device(&self, control: &mut Control, name: &str) -> Result<()> {
+    fn close_device(&self, control: &mut GraphControl, name: &str) -> Result<()> {
         close_device(control, &self.registry, name).map_err(|e| from_geom("close device", name, e))
     }
 }
@@ -662,7 +677,7 @@ impl Exports {
 /// Changes the state of a group of target ports; waits for the commands that it ends.
 fn change_state(
     registry: &Registry,
-    control: &mut Control,
+    control: &mut GraphControl,
     group: &str,
     state: AluaState,
 ) -> Result<()> {

@@ -14,7 +14,7 @@ use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bio::Doing;
+use bio::LastRequest;
 
 /// How long the log may take.
 const LOG_MAX: Duration = Duration::from_secs(2);
@@ -23,7 +23,7 @@ const LOG_MAX: Duration = Duration::from_secs(2);
 /// that of another command is reported as Rust does.
 pub fn install() {
     let as_rust_does = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| match control::serving() {
+    std::panic::set_hook(Box::new(move |info| match control::is_daemon() {
         true => end(info),
         false => as_rust_does(info),
     }));
@@ -39,7 +39,7 @@ pub(crate) fn force(core: &std::rc::Rc<geom::Core>) {
     drop(core.reactor().spawn("panic", async move {
         loop {
             mine.reactor().sleep(LOOK_NS).await;
-            let asked = Doing::last().is_some() && std::path::Path::new(&path).exists();
+            let asked = LastRequest::last().is_some() && std::path::Path::new(&path).exists();
             assert!(!asked, "forced by {path:?}");
         }
     }));
@@ -76,7 +76,8 @@ fn words(info: &PanicHookInfo<'_>) -> String {
         "" => String::new(),
         task => format!("task: {task}\n"),
     };
-    let request = Doing::last().map_or(String::new(), |doing| format!("last request: {doing}\n"));
+    let request =
+        LastRequest::last().map_or(String::new(), |doing| format!("last request: {doing}\n"));
     format!(
         "ASHLAR PANIC: {thread}{place}: {why}\n{task}{request}The daemon ends here rather than go \
          on with state that may be wrong. Its supervisor starts it again; please report these \

@@ -32,14 +32,14 @@ use std::sync::Arc;
 
 use bio::sync::{Mutex, MutexGuard};
 use control::config::{Config, DiskConfig};
-use control::plan::Foreseen;
-use disks::{Ask, Lasting, stored_at};
-use engine::state_store::{self, Vault, ticket};
+use control::plan::PredictedSerials;
+use disks::{IdentityRequest, PersistentIdentity, stored_at};
+use engine::state_store::{self, StateStore, save_channel};
 use rustix::rand::GetRandomFlags;
 use serde_json::{Value, json};
 
 use crate::identity;
-use crate::vault::{Tell, read};
+use crate::state_store::{ReportFn, read};
 
 /// The record's place in the vault: it belongs to no unit.
 const SERIAL: &str = "disks";
@@ -54,27 +54,27 @@ const PAUSE_NS: u64 = 1_000_000_000;
 const KEPT_MAX: usize = 65_536;
 
 /// Kind, place and name.
-type Place = (String, String, String);
+type DiskLocation = (String, String, String);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Kept {
-    lasting: Lasting,
+struct IdentityRecord {
+    lasting: PersistentIdentity,
     /// It is the hardware's: another place may have it, too.
-    is_own: bool,
+    is_hardware: bool,
 }
 
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 struct Record {
     /// I5: disks of the configuration that was there before identities were kept.
     before: BTreeSet<String>,
-    all: BTreeMap<Place, Kept>,
+    all: BTreeMap<DiskLocation, IdentityRecord>,
 }
 
 #[derive(Default)]
-struct State {
+struct IdentityState {
     record: Record,
     /// I2: places by identity.
-    places: BTreeMap<Lasting, Place>,
+    places: BTreeMap<PersistentIdentity, DiskLocation>,
     /// I2: disks of the configuration.
     configured: BTreeSet<String>,
     /// I5: the configuration is to come that names the disks known before.
@@ -90,20 +90,25 @@ struct State {
 }
 
 /// See the module.
-pub struct Keeper {
-    vault: Arc<dyn Vault>,
-    tell: Arc<Tell>,
+pub struct IdentityKeeper {
+    vault: Arc<dyn StateStore>,
+    report: Arc<ReportFn>,
     /// I5: serial numbers of units that initiators knew when the daemon started.
     known: BTreeSet<String>,
-    state: Mutex<State>,
+    state: Mutex<IdentityState>,
 }
 
-impl Keeper {
+impl IdentityKeeper {
     /// Loads the stored identities. `known`: serial numbers of units that initiators know.
-    pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>, known: BTreeSet<String>) -> Keeper {
-        let mut state = State::default();
-        match read(&*vault, SERIAL, state_store::Kind::Identities, |bytes| decode(bytes).map(Some))
-        {
+    pub fn load(
+        vault: Arc<dyn StateStore>,
+        tell: Arc<ReportFn>,
+        known: BTreeSet<String>,
+    ) -> IdentityKeeper {
+        let mut state = IdentityState::default();
+        match read(&*vault, SERIAL, state_store::RecordKind::DiskIdentities, |bytes| {
+            decode(bytes).map(Some)
+        }) {
             Ok(Some(record)) => state.record = record,
             Ok(None) => {
                 state.inherits = vault.was_used();
@@ -114,26 +119,26 @@ impl Keeper {
                     "the identities of disks cannot be read ({why}); a disk whose image has none \
                      is shown as versions before identities were kept did. Mend or remove \
                      {SERIAL}.{} in the state folder: `state` in [daemon] names it",
-                    state_store::Kind::Identities.name()
+                    state_store::RecordKind::DiskIdentities.name()
                 );
                 tell("daemon", text);
                 state.is_lost = true;
             }
         }
-        let own = state.record.all.iter().filter(|(_, kept)| !kept.is_own);
+        let own = state.record.all.iter().filter(|(_, kept)| !kept.is_hardware);
         let places = own.map(|(place, kept)| (kept.lasting.clone(), place.clone()));
         state.places = places.collect();
-        let keeper = Keeper { vault, tell, known, state: Mutex::new(state) };
+        let keeper = IdentityKeeper { vault, report: tell, known, state: Mutex::new(state) };
         keeper.store();
         keeper
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, IdentityState> {
         self.state.lock()
     }
 
     /// I5: the daemon is to have this configuration.
-    pub fn intend(&self, config: &Config) {
+    pub fn set_desired(&self, config: &Config) {
         let mut state = self.state();
         state.configured = config.disk.iter().map(|d| d.name.clone()).collect();
         if std::mem::take(&mut state.inherits) {
@@ -157,17 +162,22 @@ impl Keeper {
             self.store();
         }
         let state = self.state();
-        state.changed && !state.is_lost && self.vault.keeps()
+        state.changed && !state.is_lost && self.vault.is_persistent()
     }
 
     /// Stores the changes (I1); waits for the disk.
     pub fn store(&self) {
         let mut state = self.state();
-        if !state.changed || state.is_lost || !self.vault.keeps() {
+        if !state.changed || state.is_lost || !self.vault.is_persistent() {
             return;
         }
-        let (done, saved) = ticket();
-        self.vault.save(SERIAL, state_store::Kind::Identities, encode(&state.record), done);
+        let (done, saved) = save_channel();
+        self.vault.save(
+            SERIAL,
+            state_store::RecordKind::DiskIdentities,
+            encode(&state.record),
+            done,
+        );
         match saved.wait() {
             Ok(()) => (state.changed, state.failed) = (false, false),
             Err(e) if !std::mem::replace(&mut state.failed, true) => {
@@ -176,21 +186,26 @@ impl Keeper {
                      file may be another one for its hosts after a restart. Mend the state \
                      folder: `state` in [daemon] names it"
                 );
-                (self.tell)("daemon", text);
+                (self.report)("daemon", text);
             }
             Err(_) => {}
         }
     }
 
     /// Serial numbers of units on disks that are made as configured; see `Plant::foreseen`.
-    pub fn foreseen(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> Foreseen {
-        let serial = |disk: &DiskConfig| Some((disk.name.clone(), self.foresee(disk, gone)?));
+    pub fn predict_serials(
+        &self,
+        disks: &[DiskConfig],
+        gone: &BTreeSet<String>,
+    ) -> PredictedSerials {
+        let serial =
+            |disk: &DiskConfig| Some((disk.name.clone(), self.predict_serial(disk, gone)?));
         disks.iter().filter_map(serial).collect()
     }
 
-    fn foresee(&self, disk: &DiskConfig, gone: &BTreeSet<String>) -> Option<String> {
+    fn predict_serial(&self, disk: &DiskConfig, gone: &BTreeSet<String>) -> Option<String> {
         let params = Value::Object(disk.params.clone());
-        if let Some(lasting) = disks::foreseen(&disk.kind, &params) {
+        if let Some(lasting) = disks::expected_identity(&disk.kind, &params) {
             return Some(identity::serial_of_disk(&lasting));
         }
         let path = params.get("path").and_then(Value::as_str);
@@ -204,7 +219,7 @@ impl Keeper {
         };
         let state = self.state();
         let place = (disk.kind.clone(), place, disk.name.clone());
-        match state.kept(&place, |name| gone.contains(name)) {
+        match state.record_of(&place, |name| gone.contains(name)) {
             Some(kept) => Some(identity::serial_of_disk(&kept.lasting)),
             // The hardware may report an identity.
             None => (disk.kind != "blockdev").then(String::new),
@@ -217,8 +232,9 @@ impl Keeper {
     }
 
     /// I5
-    fn was_known(&self, state: &State, ask: &Ask<'_>) -> bool {
-        let old = Lasting { ident: ask.derived.clone(), called: Some(ask.name.into()) };
+    fn was_known(&self, state: &IdentityState, ask: &IdentityRequest<'_>) -> bool {
+        let old =
+            PersistentIdentity { ident: ask.derived.clone(), unit_name: Some(ask.name.into()) };
         let is_free = !state.places.contains_key(&old);
         let named = state.record.before.contains(ask.name);
         let unit = || identity::digest(&[&ask.derived, ask.name]);
@@ -226,20 +242,21 @@ impl Keeper {
     }
 }
 
-impl disks::Identities for Keeper {
-    fn of(&self, ask: &Ask<'_>) -> Lasting {
+impl disks::Identities for IdentityKeeper {
+    fn identity_of(&self, ask: &IdentityRequest<'_>) -> PersistentIdentity {
         let mut state = self.state();
-        let place = (ask.kind.to_owned(), ask.place.to_owned(), ask.name.to_owned());
-        let kept = state.kept(&place, |_| false).cloned();
+        let place = (ask.kind.to_owned(), ask.location.to_owned(), ask.name.to_owned());
+        let kept = state.record_of(&place, |_| false).cloned();
         state.copies.remove(ask.name);
         if let Some(own) = ask.own {
-            let kept = kept.filter(|k| k.is_own && k.lasting.ident == own);
-            let named = || Lasting { ident: own.into(), called: Some(ask.name.into()) };
+            let kept = kept.filter(|k| k.is_hardware && k.lasting.ident == own);
+            let named =
+                || PersistentIdentity { ident: own.into(), unit_name: Some(ask.name.into()) };
             let lasting = kept.map_or_else(named, |k| k.lasting);
-            state.keep(place, Kept { lasting: lasting.clone(), is_own: true });
+            state.keep(place, IdentityRecord { lasting: lasting.clone(), is_hardware: true });
             return lasting;
         }
-        let lasting = match (&ask.found, kept.filter(|k| !k.is_own)) {
+        let lasting = match (&ask.found, kept.filter(|k| !k.is_hardware)) {
             (None, _) if ask.is_new => random(),
             (Some(found), _) if state.is_copy(found, &place) => {
                 state.copies.insert(ask.name.to_owned());
@@ -248,34 +265,39 @@ impl disks::Identities for Keeper {
             (Some(found), _) => found.clone(),
             (None, Some(kept)) => kept.lasting, // I3 by `keep`
             (None, None) if self.was_known(&state, ask) => {
-                Lasting { ident: ask.derived.clone(), called: Some(ask.name.into()) }
+                PersistentIdentity { ident: ask.derived.clone(), unit_name: Some(ask.name.into()) }
             }
             (None, None) => random(),
         };
-        state.keep(place, Kept { lasting: lasting.clone(), is_own: false });
+        state.keep(place, IdentityRecord { lasting: lasting.clone(), is_hardware: false });
         lasting
     }
 }
 
-impl State {
+impl IdentityState {
     /// The record of a place, or that of a disk there that had another name (I2). `goes`: names
     /// that the configuration will have no longer.
-    fn kept(&self, place: &Place, goes: impl Fn(&str) -> bool) -> Option<&Kept> {
+    fn record_of(
+        &self,
+        place: &DiskLocation,
+        goes: impl Fn(&str) -> bool,
+    ) -> Option<&IdentityRecord> {
         let (kind, path, _) = place;
         let here = (kind.clone(), path.clone(), String::new());
         let mut others = self.record.all.range(here..);
-        let others = std::iter::from_fn(|| others.next().filter(|(o, _)| is_at(o, place)));
-        let free =
-            |(other, _): &(&Place, &Kept)| !self.configured.contains(&other.2) || goes(&other.2);
+        let others = std::iter::from_fn(|| others.next().filter(|(o, _)| same_location(o, place)));
+        let free = |(other, _): &(&DiskLocation, &IdentityRecord)| {
+            !self.configured.contains(&other.2) || goes(&other.2)
+        };
         self.record.all.get(place).or_else(|| others.filter(free).map(|(_, kept)| kept).next())
     }
 
     /// I2: another place has it, and its image says so still.
-    fn is_copy(&self, found: &Lasting, place: &Place) -> bool {
+    fn is_copy(&self, found: &PersistentIdentity, place: &DiskLocation) -> bool {
         let Some(other) = self.places.get(found).filter(|other| *other != place) else {
             return false;
         };
-        if is_at(other, place) {
+        if same_location(other, place) {
             return self.configured.contains(&other.2);
         }
         let stored = (other.0 == "file").then(|| stored_at(Path::new(&other.1))).flatten();
@@ -283,15 +305,15 @@ impl State {
     }
 
     /// I2, I3.
-    fn keep(&mut self, place: Place, kept: Kept) {
+    fn keep(&mut self, place: DiskLocation, kept: IdentityRecord) {
         let was = self.record.all.get(&place);
         if was == Some(&kept) || was.is_none() && self.record.all.len() >= KEPT_MAX {
             return;
         }
-        if let Some(was) = was.filter(|was| !was.is_own) {
+        if let Some(was) = was.filter(|was| !was.is_hardware) {
             self.places.remove(&was.lasting);
         }
-        if !kept.is_own {
+        if !kept.is_hardware {
             let before = self.places.insert(kept.lasting.clone(), place.clone());
             before.filter(|before| *before != place).map(|p| self.record.all.remove(&p));
         }
@@ -301,23 +323,23 @@ impl State {
 }
 
 /// Whether two disks have one place.
-fn is_at(one: &Place, other: &Place) -> bool {
+fn same_location(one: &DiskLocation, other: &DiskLocation) -> bool {
     (&one.0, &one.1) == (&other.0, &other.1)
 }
 
 /// A new identity.
-fn random() -> Lasting {
+fn random() -> PersistentIdentity {
     let mut bytes = [0; 8];
     // So few bytes are never cut short; the call waits for the kernel's pool, and can be repeated.
     while rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty()) != Ok(bytes.len()) {}
-    Lasting::new(&bytes.iter().map(|b| format!("{b:02x}")).collect::<String>())
+    PersistentIdentity::new(&bytes.iter().map(|b| format!("{b:02x}")).collect::<String>())
 }
 
 fn encode(record: &Record) -> Vec<u8> {
-    let one = |((kind, place, name), kept): (&Place, &Kept)| {
+    let one = |((kind, place, name), kept): (&DiskLocation, &IdentityRecord)| {
         json!({
             "kind": kind, "place": place, "name": name, "ident": kept.lasting.ident,
-            "called": kept.lasting.called, "own": kept.is_own,
+            "called": kept.lasting.unit_name, "own": kept.is_hardware,
         })
     };
     let disks: Vec<Value> = record.all.iter().map(one).collect();
@@ -332,9 +354,12 @@ fn decode(bytes: &[u8]) -> Option<Record> {
     let one = |disk: &Value| {
         let text = |key| disk.get(key)?.as_str().map(str::to_owned);
         let called = disk.get("called").and_then(Value::as_str).map(str::to_owned);
-        let lasting = Lasting { ident: text("ident")?, called };
+        let lasting = PersistentIdentity { ident: text("ident")?, unit_name: called };
         let is_own = disk.get("own")?.as_bool()?;
-        Some(((text("kind")?, text("place")?, text("name")?), Kept { lasting, is_own }))
+        Some((
+            (text("kind")?, text("place")?, text("name")?),
+            IdentityRecord { lasting, is_hardware: is_own },
+        ))
     };
     let name = |name: &Value| name.as_str().map(str::to_owned);
     Some(Record {

@@ -59,8 +59,8 @@ fn serial_on(ident: &str, called: Option<&str>, rest: &str) -> String {
 }
 
 /// The serial number of a unit on a whole disk that is not there yet.
-pub fn serial_of_disk(lasting: &disks::Lasting) -> String {
-    serial_on(&lasting.ident, lasting.called.as_deref(), "")
+pub fn serial_of_disk(lasting: &disks::PersistentIdentity) -> String {
+    serial_on(&lasting.ident, lasting.unit_name.as_deref(), "")
 }
 
 fn text(topology: &Topology, provider: ProviderId, attr: &str) -> Option<String> {

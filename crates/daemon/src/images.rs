@@ -6,8 +6,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 
-use classes::guard::{self, By};
-use classes::inspect::{self, Report};
+use classes::guard::{self, Requester};
+use classes::inspect::{self, InspectReport};
 use control::config::DiskConfig;
 use control::plan::{Action, Step};
 use serde_json::Value;
@@ -20,7 +20,7 @@ const SECTOR: u32 = 512;
 pub struct Image {
     /// Bytes of the disk.
     pub bytes: u64,
-    report: Report,
+    report: InspectReport,
     /// The last sector.
     last: Vec<u8>,
 }
@@ -47,17 +47,17 @@ impl Image {
     }
 
     /// The contents that a geom would overwrite, in words.
-    pub fn holds(&self, by: By<'_>) -> Option<String> {
+    pub fn contents(&self, by: Requester<'_>) -> Option<String> {
         guard::found(&self.report, (&self.last, self.bytes), by)
     }
 
     /// Whether it has a record that makes it a member of the asking geom.
-    pub fn is_member(&self, by: By<'_>) -> bool {
+    pub fn is_member(&self, by: Requester<'_>) -> bool {
         self.report.findings.iter().any(|finding| guard::is_member(finding, by))
     }
 
     /// Whether it has a record of a class.
-    pub fn carries(&self, class: &str) -> bool {
+    pub fn has_record(&self, class: &str) -> bool {
         self.report.findings.iter().any(|finding| finding.class == class)
     }
 }
@@ -79,7 +79,7 @@ fn read(file: &File, offset: u64, len: usize) -> Option<Vec<u8>> {
 pub type Images = BTreeMap<String, Image>;
 
 /// The images of disks that earlier steps make and a geom uses.
-pub fn made<'a>(members: impl Iterator<Item = &'a str>, before: &[Step]) -> Images {
+pub fn planned_images<'a>(members: impl Iterator<Item = &'a str>, before: &[Step]) -> Images {
     let disk = |name: &str| {
         before.iter().find_map(|step| match &step.action {
             Action::CreateDisk { disk } if disk.name == name => Some(disk),

@@ -5,10 +5,10 @@ use std::fs;
 use std::io::Read;
 
 use control::api::{Error, Kind, Result};
-use engine::state_store::{self, Vault, ticket};
+use engine::state_store::{self, StateStore, save_channel};
 use wire::iscsi::normalise_name;
 
-use crate::vault::read;
+use crate::state_store::read;
 
 /// Where open-iscsi keeps the name of a machine.
 const FILE: &str = "/etc/iscsi/initiatorname.iscsi";
@@ -23,7 +23,7 @@ const PREFIX: &str = "iqn.2026-11.org.ashlar:";
 ///
 /// # Errors
 /// When there is none and none can be kept: two daemons must not have one name.
-pub fn own_name(vault: &dyn Vault) -> Result<String> {
+pub fn own_name(vault: &dyn StateStore) -> Result<String> {
     if let Some(name) = fs::read_to_string(FILE).ok().as_deref().and_then(named_in) {
         return Ok(name);
     }
@@ -31,7 +31,7 @@ pub fn own_name(vault: &dyn Vault) -> Result<String> {
         let next = "Give the bus its `initiator`, or [daemon] a `state` folder.";
         Error::new(Kind::ConfigValue, "attach", why).at("initiator").next(next)
     };
-    let kept = read(vault, SERIAL, state_store::Kind::Initiator, |bytes| {
+    let kept = read(vault, SERIAL, state_store::RecordKind::Initiator, |bytes| {
         normalise_name(std::str::from_utf8(bytes).ok()?).ok()
     });
     match kept {
@@ -39,12 +39,12 @@ pub fn own_name(vault: &dyn Vault) -> Result<String> {
         Ok(name) if !name.is_empty() => return Ok(name),
         Ok(_) => {}
     }
-    if !vault.keeps() {
+    if !vault.is_persistent() {
         return Err(refuse(format!("{FILE} has none, and no state folder keeps one")));
     }
-    let name = made().map_err(|e| refuse(format!("no random numbers: {e}")))?;
-    let (done, saved) = ticket();
-    vault.save(SERIAL, state_store::Kind::Initiator, name.clone().into_bytes(), done);
+    let name = random_name().map_err(|e| refuse(format!("no random numbers: {e}")))?;
+    let (done, saved) = save_channel();
+    vault.save(SERIAL, state_store::RecordKind::Initiator, name.clone().into_bytes(), done);
     saved.wait().map_err(|e| refuse(format!("the name that was made cannot be kept: {e}")))?;
     Ok(name)
 }
@@ -56,7 +56,7 @@ fn named_in(text: &str) -> Option<String> {
     normalise_name(name.trim()).ok()
 }
 
-fn made() -> std::io::Result<String> {
+fn random_name() -> std::io::Result<String> {
     let mut random = [0; 6];
     fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
     let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn generated_initiator_names_are_valid_and_distinct() {
-        let (a, b) = (made().unwrap(), made().unwrap());
+        let (a, b) = (random_name().unwrap(), random_name().unwrap());
         assert!(a != b && normalise_name(&a).as_deref() == Ok(a.as_str()), "{a} {b}");
     }
 }

@@ -4,14 +4,18 @@
 //! fail, and gone at the next start.
 
 use control::api::{Error, Kind, Result};
-use geom::{Control, Create, GeomId, Topology};
+use geom::{Create, GeomId, GraphControl, Topology};
 use serde_json::{Map, Value, json};
 
 use crate::errors::{from_geom, no_provider};
 
 /// `insert name=N provider=P ...`: a new geom of `class` over `P`, under all users of `P`. The
 /// other keys of `params` are the class's own.
-pub fn insert(control: &mut Control, class: &str, mut params: Map<String, Value>) -> Result<Value> {
+pub fn insert(
+    control: &mut GraphControl,
+    class: &str,
+    mut params: Map<String, Value>,
+) -> Result<Value> {
     let op = format!("{class} insert");
     let mut take = |key: &str| match params.remove(key) {
         Some(Value::String(text)) => Ok(text),
@@ -32,7 +36,7 @@ pub fn insert(control: &mut Control, class: &str, mut params: Map<String, Value>
 }
 
 /// `remove name=N`: takes it out from under those who use it.
-pub fn remove(control: &mut Control, class: &str, name: &str) -> Result<Value> {
+pub fn remove(control: &mut GraphControl, class: &str, name: &str) -> Result<Value> {
     let op = format!("{class} remove");
     let Some(geom) = control.topology.find_geom(class, name) else {
         return Err(Error::new(Kind::NotFound, op, "no such geom").at(name));

@@ -8,11 +8,11 @@
 
 use std::sync::Arc;
 
-use engine::state_store::{self, Vault, ticket};
-use geom::{End, KeepEnds};
+use engine::state_store::{self, StateStore, save_channel};
+use geom::{FormerSizes, SizeKeeper};
 use serde_json::{Value, json};
 
-use crate::vault::{Tell, read};
+use crate::state_store::{ReportFn, read};
 
 /// The record's place in the vault: it belongs to no unit.
 const SERIAL: &str = "providers";
@@ -21,49 +21,50 @@ const SERIAL: &str = "providers";
 const LAYOUT: u64 = 1;
 
 /// See the module.
-pub struct Ends {
-    vault: Arc<dyn Vault>,
-    tell: Arc<Tell>,
+pub struct LastSizes {
+    vault: Arc<dyn StateStore>,
+    report: Arc<ReportFn>,
     failed: bool,
 }
 
-impl Ends {
+impl LastSizes {
     /// Loads the stored ends (N1), and makes their keeper. The callback receives messages for
     /// people.
-    pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> (Vec<End>, Ends) {
-        let kept = read(&*vault, SERIAL, state_store::Kind::Ends, decode).unwrap_or_else(|why| {
-            let text = format!(
-                "where disks ended cannot be read ({why}); what one that has grown since is a \
+    pub fn load(vault: Arc<dyn StateStore>, tell: Arc<ReportFn>) -> (Vec<FormerSizes>, LastSizes) {
+        let kept = read(&*vault, SERIAL, state_store::RecordKind::LastSizes, decode)
+            .unwrap_or_else(|why| {
+                let text = format!(
+                    "where disks ended cannot be read ({why}); what one that has grown since is a \
                  member of does not find it: see `ashlar status`, and `follow` of its class"
-            );
-            tell("daemon", text);
-            Vec::new()
-        });
-        (kept, Ends { vault, tell, failed: false })
+                );
+                tell("daemon", text);
+                Vec::new()
+            });
+        (kept, LastSizes { vault, report: tell, failed: false })
     }
 }
 
-impl KeepEnds for Ends {
-    fn save(&mut self, ends: &[End]) {
-        if !self.vault.keeps() {
+impl SizeKeeper for LastSizes {
+    fn save(&mut self, ends: &[FormerSizes]) {
+        if !self.vault.is_persistent() {
             return;
         }
-        let (done, saved) = ticket();
-        self.vault.save(SERIAL, state_store::Kind::Ends, encode(ends), done);
+        let (done, saved) = save_channel();
+        self.vault.save(SERIAL, state_store::RecordKind::LastSizes, encode(ends), done);
         let failed = saved.wait().err();
         if let Some(e) = failed.filter(|_| !self.failed) {
             let text = format!(
                 "where disks end could not be saved ({e}): if one grows and the power goes, it may \
                  not be found. Mend the state folder: `state` in [daemon] names it"
             );
-            (self.tell)("daemon", text);
+            (self.report)("daemon", text);
         }
         self.failed = failed.is_some();
     }
 }
 
-fn encode(ends: &[End]) -> Vec<u8> {
-    let end = |end: &End| {
+fn encode(ends: &[FormerSizes]) -> Vec<u8> {
+    let end = |end: &FormerSizes| {
         json!({
             "class": end.class, "provider": end.provider, "ident": end.ident, "disk": end.is_disk,
             "bytes": end.bytes,
@@ -73,14 +74,14 @@ fn encode(ends: &[End]) -> Vec<u8> {
     json!({ "layout": LAYOUT, "ends": all }).to_string().into_bytes()
 }
 
-fn decode(bytes: &[u8]) -> Option<Vec<End>> {
+fn decode(bytes: &[u8]) -> Option<Vec<FormerSizes>> {
     let all: Value = serde_json::from_slice(bytes).ok()?;
     if all.get("layout")?.as_u64()? != LAYOUT {
         return None;
     }
     let end = |end: &Value| {
         let text = |key| end.get(key)?.as_str().map(str::to_owned);
-        Some(End {
+        Some(FormerSizes {
             class: text("class")?,
             provider: text("provider")?,
             ident: text("ident")?,
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn n1_record_decodes_unchanged_or_not_at_all() {
-        let end = |provider: &str, is_disk| End {
+        let end = |provider: &str, is_disk| FormerSizes {
             class: "mirror".into(),
             provider: provider.into(),
             ident: "5000c500 \"1\"".into(),

@@ -4,17 +4,17 @@
 use std::fmt::Write;
 
 use control::api::{Error, Kind, Result};
-use geom::{Access, ConsumerView, Control, GeomView, Limits, ProviderView, Topology};
+use geom::{Access, ConsumerView, GeomView, GraphControl, Limits, ProviderView, Topology};
 use serde_json::{Map, Value, json};
 
-type Lines<'a> = &'a [(&'static str, String)];
+type ShowLines<'a> = &'a [(&'static str, String)];
 
 /// Answers `status` or `list` of a class: `text` as GEOM prints it, `geoms` for programs.
 ///
 /// # Errors
 /// A name that no geom and no provider of the class has.
 pub fn answer(
-    control: &Control,
+    control: &GraphControl,
     class: &str,
     verb: &str,
     params: &Map<String, Value>,
@@ -24,7 +24,7 @@ pub fn answer(
     let names: Vec<&str> = names.into_iter().flatten().filter_map(Value::as_str).collect();
     let flag = |key: &str| params.get(key).and_then(Value::as_bool).unwrap_or(false);
     for name in &names {
-        if !all.iter().any(|g| is(g, name)) {
+        if !all.iter().any(|g| has_name(g, name)) {
             let why = format!("class {class} has nothing of that name");
             let next = format!("ashlar {class} status");
             return Err(Error::new(Kind::NotFound, format!("{class} {verb}"), why)
@@ -33,7 +33,7 @@ pub fn answer(
         }
     }
     let chosen: Vec<&GeomView> =
-        all.iter().filter(|g| names.is_empty() || names.iter().any(|n| is(g, n))).collect();
+        all.iter().filter(|g| names.is_empty() || names.iter().any(|n| has_name(g, n))).collect();
     let text = match verb {
         "list" => {
             // Geoms of some classes have no provider at all, and a request that names one shows it
@@ -49,12 +49,12 @@ pub fn answer(
     Ok(json!({ "text": text, "geoms": geoms }))
 }
 
-fn is(geom: &GeomView, name: &str) -> bool {
+fn has_name(geom: &GeomView, name: &str) -> bool {
     let ends = |p: &ProviderView| p.name.strip_suffix(name).is_some_and(|head| head.ends_with('/'));
     geom.name == name || geom.providers.iter().any(|p| p.name == name || ends(p))
 }
 
-fn word<'a>(lines: Lines<'a>, key: &str) -> Option<&'a str> {
+fn value_of<'a>(lines: ShowLines<'a>, key: &str) -> Option<&'a str> {
     lines.iter().find(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, v)| v.as_str())
 }
 
@@ -67,8 +67,8 @@ struct Row {
 
 fn component(consumer: &ConsumerView) -> Option<String> {
     let name = consumer.provider.as_deref()?;
-    let state = word(&consumer.show, "State");
-    let percent = word(&consumer.show, "Synchronized");
+    let state = value_of(&consumer.show, "State");
+    let percent = value_of(&consumer.show, "Synchronized");
     Some(match (state, percent) {
         (Some(state), Some(percent)) => format!("{name} ({state}, {percent})"),
         (Some(state), None) => format!("{name} ({state})"),
@@ -79,7 +79,7 @@ fn component(consumer: &ConsumerView) -> Option<String> {
 fn rows(geoms: &[&GeomView], by_geom: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     for geom in geoms {
-        let state = word(&geom.show, "State").unwrap_or("N/A").to_owned();
+        let state = value_of(&geom.show, "State").unwrap_or("N/A").to_owned();
         let mut components: Vec<String> =
             geom.consumers.iter().rev().filter_map(component).collect();
         if components.is_empty() {
@@ -127,7 +127,7 @@ fn status(geoms: &[&GeomView], script: bool, by_geom: bool) -> String {
 }
 
 /// `698G`, `1.0T`, `512B`: base 1024, one decimal below ten.
-fn human(bytes: u64) -> String {
+fn human_size(bytes: u64) -> String {
     let units = ["B", "K", "M", "G", "T", "P", "E"];
     let mut unit = 0;
     let mut value = bytes as f64;
@@ -149,7 +149,7 @@ fn mode(counts: Access) -> String {
 fn sizes(limits: Limits) -> [String; 2] {
     let media = limits.media_bytes;
     [
-        format!("Mediasize: {media} ({})", human(media)),
+        format!("Mediasize: {media} ({})", human_size(media)),
         format!("Sectorsize: {}", limits.sector_bytes),
     ]
 }
@@ -202,7 +202,7 @@ fn listed(topology: &Topology, geom: &GeomView) -> String {
 }
 
 /// Lines as an object; what several lines say is an array.
-fn object(lines: Lines<'_>) -> Value {
+fn object(lines: ShowLines<'_>) -> Value {
     let mut out = Map::new();
     for (key, value) in lines {
         match out.get_mut(*key) {
@@ -244,7 +244,7 @@ fn values(topology: &Topology, geom: &GeomView) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{human, object};
+    use super::{human_size, object};
     use serde_json::json;
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
             (1000, "1.0K"),
         ];
         for (bytes, text) in cases {
-            assert_eq!(human(bytes), text);
+            assert_eq!(human_size(bytes), text);
         }
     }
 }

@@ -12,68 +12,68 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 
 use bio::sync::Mutex;
 use control::Outcome;
-use control::api::{Error, Kind, Result, State};
+use control::api::{Error, Kind, Result, SystemState};
 use control::config::{BusConfig, Config, GeomConfig};
-use control::plan::{Action, Foreseen, Step, rests_on};
+use control::plan::{Action, PredictedSerials, Step, name_depends_on};
 use geom::Inbox;
 use serde_json::Value;
 
-use crate::exports::may_come;
+use crate::exports::bus_may_provide;
 use crate::images::Images;
 
 /// Questions and changes that may wait at once; a further one is refused.
 const WAITING_MAX: usize = 1024;
 
 /// A question: answered between any two events.
-pub enum Question {
+pub enum Query {
     /// Everything, now.
-    State(SyncSender<State>),
+    State(SyncSender<SystemState>),
     /// Would this step succeed?
-    Check(Box<Step>, Ahead, SyncSender<Result<()>>),
+    Check(Box<Step>, PriorSteps, SyncSender<Result<()>>),
     /// Which step would create two units that hosts take for one? With the foreseen identities of
     /// disks.
-    Clash(Box<[Step]>, Foreseen, SyncSender<Option<(usize, Error)>>),
+    Clash(Box<[Step]>, PredictedSerials, SyncSender<Option<(usize, Error)>>),
 }
 
 /// Effects of the steps ahead of a step.
 #[derive(Clone, Default)]
-pub struct Ahead {
+pub struct PriorSteps {
     /// Disks and geoms that they make and that the step names, or something on them.
-    pub comes: Vec<String>,
+    pub created: Vec<String>,
     /// They make disks or geoms at all.
-    pub makes: bool,
+    pub creates_any: bool,
     /// Buses that they make.
     pub buses: Vec<BusConfig>,
     /// Names of buses that they remove.
-    pub closed: Vec<String>,
+    pub removed_buses: Vec<String>,
     /// Class and name of the geoms that they remove.
-    pub going: Vec<(String, String)>,
+    pub removed_geoms: Vec<(String, String)>,
 }
 
-impl Ahead {
+impl PriorSteps {
     /// The effects of the steps before a step, as far as they concern that step.
-    pub fn of(step: &Step, before: &[Step]) -> Ahead {
+    pub fn of(step: &Step, before: &[Step]) -> PriorSteps {
         let luns = step.action.groups().flat_map(|group| group.luns.values());
         let mut named: Vec<&str> = luns.map(|lun| lun.provider.as_str()).collect();
         let removes = match &step.action {
             Action::CreateGeom { geom } => {
-                named.extend(geom.below());
+                named.extend(geom.provider_names());
                 false
             }
             Action::ModifyGeom { to, .. } => {
-                named.extend(to.below());
+                named.extend(to.provider_names());
                 false
             }
             action => matches!(action, Action::RemoveDisk { .. } | Action::RemoveGeom { .. }),
         };
-        let mut ahead = Ahead::default();
+        let mut ahead = PriorSteps::default();
         for step in before {
             let made = match &step.action {
                 Action::CreateDisk { disk } | Action::RenameDisk { to: disk, .. } => &disk.name,
                 Action::CreateGeom { geom } => &geom.name,
                 // One that changes lets go of the disks that are removed after it.
                 Action::RemoveGeom { geom } | Action::ModifyGeom { from: geom, .. } if removes => {
-                    ahead.going.push((geom.class.clone(), geom.name.clone()));
+                    ahead.removed_geoms.push((geom.class.clone(), geom.name.clone()));
                     continue;
                 }
                 Action::ModifyGeom { to, .. } if to.disks().next().is_some() => &to.name,
@@ -82,20 +82,20 @@ impl Ahead {
                     continue;
                 }
                 Action::RemoveBus { bus } => {
-                    ahead.closed.push(bus.name.clone());
+                    ahead.removed_buses.push(bus.name.clone());
                     continue;
                 }
                 _ => continue,
             };
-            ahead.makes = true;
+            ahead.creates_any = true;
             // Disks of a file server have names of their own.
             if let Some(geom) = step.action.geom() {
                 let disks = geom.disks().map(|(name, _)| name);
-                let named = |disk: &&str| named.iter().any(|name| rests_on(name, disk));
-                ahead.comes.extend(disks.filter(named).map(str::to_owned));
+                let named = |disk: &&str| named.iter().any(|name| name_depends_on(name, disk));
+                ahead.created.extend(disks.filter(named).map(str::to_owned));
             }
-            if named.iter().any(|name| rests_on(name, made)) {
-                ahead.comes.push(made.clone());
+            if named.iter().any(|name| name_depends_on(name, made)) {
+                ahead.created.push(made.clone());
             }
         }
         ahead
@@ -103,16 +103,18 @@ impl Ahead {
 
     /// Whether a provider of that name may be there then: one that they make, a partition of it, a
     /// disk that a bus of theirs may bring, or a provider found by its record (`CLASS/NAME`).
-    pub fn brings(&self, name: &str) -> bool {
-        let found = name.contains('/') && self.makes;
-        may_come(&self.buses, name) || found || self.comes.iter().any(|owner| rests_on(name, owner))
+    pub fn may_provide(&self, name: &str) -> bool {
+        let found = name.contains('/') && self.creates_any;
+        bus_may_provide(&self.buses, name)
+            || found
+            || self.created.iter().any(|owner| name_depends_on(name, owner))
     }
 }
 
 /// A change.
 pub enum Change {
     /// The configuration for initiators after the next steps, and the names that they may destroy.
-    Intend {
+    SetDesired {
         /// All of it.
         config: Box<Config>,
         /// Providers.
@@ -124,7 +126,7 @@ pub enum Change {
     },
     /// The data that a geom's members would lose if it were made, or if it were changed from the
     /// second.
-    Loses {
+    DataLost {
         geom: Box<GeomConfig>,
         from: Option<Box<GeomConfig>>,
         /// Those of its members that are not in the graph.
@@ -132,15 +134,15 @@ pub enum Change {
         to: SyncSender<Option<String>>,
     },
     /// The data that these providers hold.
-    Held(Vec<String>, SyncSender<Option<String>>),
+    DataHeld(Vec<String>, SyncSender<Option<String>>),
     /// Whether a disk may become so large, bytes.
     MayGrow(String, u64, SyncSender<Result<()>>),
     /// Why a geom of the first section would not become that of the second while it is used.
-    Foresee(Box<(GeomConfig, GeomConfig)>, Ahead, SyncSender<Result<()>>),
+    CheckModify(Box<(GeomConfig, GeomConfig)>, PriorSteps, SyncSender<Result<()>>),
     /// A step that could not be carried out and is wanted all the same.
-    Want(Box<Action>, SyncSender<()>),
+    RetryLater(Box<Action>, SyncSender<()>),
     /// One step of a plan.
-    Carry(Box<Action>, SyncSender<Result<Outcome>>),
+    CarryOut(Box<Action>, SyncSender<Result<Outcome>>),
     /// A verb of a class: class, verb, parameters.
     Verb(String, String, Value, SyncSender<Result<Value>>),
     /// Stop serving.
@@ -187,7 +189,7 @@ fn stopping() -> Error {
 
 /// The mailbox.
 pub struct Mailbox {
-    questions: Mutex<Queue<Question>>,
+    queries: Mutex<Queue<Query>>,
     changes: Mutex<Queue<Change>>,
     inbox: Arc<Inbox>,
 }
@@ -195,54 +197,54 @@ pub struct Mailbox {
 impl Mailbox {
     /// A mailbox whose control thread sleeps on `inbox`.
     pub fn new(inbox: Arc<Inbox>) -> Mailbox {
-        Mailbox { questions: Mutex::default(), changes: Mutex::default(), inbox }
+        Mailbox { queries: Mutex::default(), changes: Mutex::default(), inbox }
     }
 
     /// Asks and waits for the answer.
-    pub fn ask<T>(&self, question: impl FnOnce(SyncSender<T>) -> Question) -> Result<T> {
+    pub fn query<T>(&self, question: impl FnOnce(SyncSender<T>) -> Query) -> Result<T> {
         let (tx, rx) = mpsc::sync_channel(1);
-        push(&self.questions, question(tx))?;
+        push(&self.queries, question(tx))?;
         self.wait(rx)
     }
 
     /// Orders a change and waits for its end.
-    pub fn order<T>(&self, change: impl FnOnce(SyncSender<T>) -> Change) -> Result<T> {
+    pub fn submit<T>(&self, change: impl FnOnce(SyncSender<T>) -> Change) -> Result<T> {
         let (tx, rx) = mpsc::sync_channel(1);
         push(&self.changes, change(tx))?;
         self.wait(rx)
     }
 
     fn wait<T>(&self, rx: Receiver<T>) -> Result<T> {
-        self.inbox.nudge();
+        self.inbox.wake();
         rx.recv().map_err(|_| stopping())
     }
 
     /// The next question.
-    pub fn question(&self) -> Option<Question> {
-        self.questions.lock().waiting.pop_front()
+    pub fn next_query(&self) -> Option<Query> {
+        self.queries.lock().waiting.pop_front()
     }
 
     /// The next change.
-    pub fn change(&self) -> Option<Change> {
+    pub fn next_change(&self) -> Option<Change> {
         self.changes.lock().waiting.pop_front()
     }
 
     /// K3.
     pub fn close(&self) {
-        close(&self.questions);
+        close(&self.queries);
         close(&self.changes);
     }
 
     /// Has the mailbox closed when this goes, also where its thread panics.
-    pub fn attended(&self) -> Attended<'_> {
-        Attended(self)
+    pub fn serve_guard(&self) -> ServeGuard<'_> {
+        ServeGuard(self)
     }
 }
 
 /// Guard of a served mailbox: closes it when dropped.
-pub struct Attended<'a>(&'a Mailbox);
+pub struct ServeGuard<'a>(&'a Mailbox);
 
-impl Drop for Attended<'_> {
+impl Drop for ServeGuard<'_> {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -258,18 +260,18 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     /// The answers to requests from threads of their own.
-    fn asks(mailbox: &Arc<Mailbox>) -> [Receiver<Kind>; 2] {
+    fn waiting_requests(mailbox: &Arc<Mailbox>) -> [Receiver<Kind>; 2] {
         let begin = |f: fn(&Mailbox) -> Kind| {
             let (mailbox, (to, heard)) = (mailbox.clone(), mpsc::channel());
             std::thread::spawn(move || to.send(f(&mailbox)));
             heard
         };
-        let question = |mailbox: &Mailbox| mailbox.ask(Question::State).unwrap_err().kind;
-        let change = |mailbox: &Mailbox| mailbox.order(Change::Stop).unwrap_err().kind;
+        let question = |mailbox: &Mailbox| mailbox.query(Query::State).unwrap_err().kind;
+        let change = |mailbox: &Mailbox| mailbox.submit(Change::Stop).unwrap_err().kind;
         [begin(question), begin(change)]
     }
 
-    fn hear(asked: [Receiver<Kind>; 2]) {
+    fn expect_stopping(asked: [Receiver<Kind>; 2]) {
         for heard in asked {
             assert_eq!(heard.recv_timeout(LONG), Ok(Kind::Stopping));
         }
@@ -279,14 +281,14 @@ mod tests {
     fn k3_requests_to_an_ended_or_panicked_thread_do_not_wait() {
         for panics in [false, true] {
             let mailbox = Arc::new(Mailbox::new(Arc::default()));
-            let before = asks(&mailbox);
+            let before = waiting_requests(&mailbox);
             let own = mailbox.clone();
             let thread = std::thread::spawn(move || {
-                let _attended = own.attended();
+                let _attended = own.serve_guard();
                 // One question is taken in hand, and a change lies there still.
                 let _in_hand = loop {
                     let lies = !own.changes.lock().waiting.is_empty();
-                    match lies.then(|| own.question()).flatten() {
+                    match lies.then(|| own.next_query()).flatten() {
                         Some(question) => break question,
                         None => std::thread::yield_now(),
                     }
@@ -294,8 +296,8 @@ mod tests {
                 assert!(!panics, "as it was told");
             });
             assert_eq!(thread.join().is_err(), panics);
-            hear(before);
-            hear(asks(&mailbox));
+            expect_stopping(before);
+            expect_stopping(waiting_requests(&mailbox));
         }
     }
 }

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use control::api::{Error, Kind, Result};
 use control::config::AluaState;
 use engine::registry::Former;
-use engine::state_store::{self, Vault, ticket};
+use engine::state_store::{self, StateStore, save_channel};
 use serde_json::{Map, Value, json};
 
-use crate::vault::{Tell, read};
+use crate::state_store::{ReportFn, read};
 
 /// The record's place in the vault: it belongs to no unit.
 const SERIAL: &str = "operator";
@@ -29,7 +29,7 @@ const LAYOUT: u64 = 1;
 
 /// A state that was set by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Word {
+struct AluaOverride {
     /// The state in the configuration at that time.
     configured: AluaState,
     state: AluaState,
@@ -46,36 +46,37 @@ pub struct Tray {
 
 /// The record; empty: as the configuration says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Kept {
-    groups: BTreeMap<String, Word>,
+struct OverrideRecord {
+    groups: BTreeMap<String, AluaOverride>,
     trays: BTreeMap<String, Tray>,
     names: BTreeMap<String, Former>,
 }
 
 /// See the module.
-pub struct ByHand {
-    vault: Arc<dyn Vault>,
-    tell: Arc<Tell>,
-    kept: Kept,
+pub struct Overrides {
+    vault: Arc<dyn StateStore>,
+    report: Arc<ReportFn>,
+    kept: OverrideRecord,
 }
 
-impl ByHand {
+impl Overrides {
     /// Loads the record (H3). The callback receives messages for people.
-    pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> ByHand {
-        let kept = read(&*vault, SERIAL, state_store::Kind::ByHand, decode).unwrap_or_else(|why| {
-            let text = format!(
-                "what was set by hand (`alua set`, `tray`) cannot be read, the configuration \
+    pub fn load(vault: Arc<dyn StateStore>, tell: Arc<ReportFn>) -> Overrides {
+        let kept = read(&*vault, SERIAL, state_store::RecordKind::Overrides, decode)
+            .unwrap_or_else(|why| {
+                let text = format!(
+                    "what was set by hand (`alua set`, `tray`) cannot be read, the configuration \
                  counts: {why}"
-            );
-            tell("daemon", text);
-            Kept::default()
-        });
-        ByHand { vault, tell, kept }
+                );
+                tell("daemon", text);
+                OverrideRecord::default()
+            });
+        Overrides { vault, report: tell, kept }
     }
 
     /// Something for the journal.
-    pub fn tell(&self, about: &str, text: String) {
-        (self.tell)(about, text);
+    pub fn report(&self, about: &str, text: String) {
+        (self.report)(about, text);
     }
 
     /// The state that a port group shall have where the configuration gives it `configured` (H2).
@@ -94,7 +95,7 @@ impl ByHand {
         let mut next = self.kept.clone();
         match configured == state {
             true => next.groups.remove(group),
-            false => next.groups.insert(group.to_owned(), Word { configured, state }),
+            false => next.groups.insert(group.to_owned(), AluaOverride { configured, state }),
         };
         self.change("alua set", group, next, act)
     }
@@ -139,7 +140,7 @@ impl ByHand {
         next.names.retain(|name, unit| !which(name, unit));
         let some = next != self.kept;
         if let Err(e) = self.change("forget name", "export", next.clone(), || Ok(())) {
-            (self.tell)("daemon", e.to_string());
+            (self.report)("daemon", e.to_string());
             // After a restart it is forgotten again.
             self.kept = next;
         }
@@ -163,7 +164,7 @@ impl ByHand {
         next.names.extend(left);
         next.names.retain(|name, _| names.iter().all(|(_, to)| to != name));
         if let Err(e) = self.change("rename disk", "tray", next, || Ok(())) {
-            (self.tell)("daemon", e.to_string());
+            (self.report)("daemon", e.to_string());
         }
     }
 
@@ -172,7 +173,7 @@ impl ByHand {
         &mut self,
         op: &str,
         at: &str,
-        next: Kept,
+        next: OverrideRecord,
         act: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         if next == self.kept {
@@ -189,25 +190,25 @@ impl ByHand {
             Err(_) => {
                 if let Err(e) = self.save(&self.kept) {
                     let text = format!("{at}: refused, but kept for the next start: {e}");
-                    self.tell("daemon", text);
+                    self.report("daemon", text);
                 }
             }
         }
         done
     }
 
-    fn save(&self, kept: &Kept) -> std::result::Result<(), bio::Errno> {
-        if !self.vault.keeps() {
+    fn save(&self, kept: &OverrideRecord) -> std::result::Result<(), bio::Errno> {
+        if !self.vault.is_persistent() {
             return Ok(());
         }
-        let (done, saved) = ticket();
-        self.vault.save(SERIAL, state_store::Kind::ByHand, encode(kept), done);
+        let (done, saved) = save_channel();
+        self.vault.save(SERIAL, state_store::RecordKind::Overrides, encode(kept), done);
         saved.wait()
     }
 }
 
-fn encode(kept: &Kept) -> Vec<u8> {
-    let word = |(name, w): (&String, &Word)| {
+fn encode(kept: &OverrideRecord) -> Vec<u8> {
+    let word = |(name, w): (&String, &AluaOverride)| {
         (name.clone(), json!({ "configured": w.configured, "state": w.state }))
     };
     let tray = |(name, t): (&String, &Tray)| {
@@ -223,15 +224,15 @@ fn encode(kept: &Kept) -> Vec<u8> {
     all.to_string().into_bytes()
 }
 
-fn decode(bytes: &[u8]) -> Option<Kept> {
+fn decode(bytes: &[u8]) -> Option<OverrideRecord> {
     let all: Value = serde_json::from_slice(bytes).ok()?;
     if all.get("layout")?.as_u64()? != LAYOUT {
         return None;
     }
-    let mut kept = Kept::default();
+    let mut kept = OverrideRecord::default();
     for (name, word) in all.get("groups")?.as_object()? {
         let state = |key| serde_json::from_value(word.get(key)?.clone()).ok();
-        let word = Word { configured: state("configured")?, state: state("state")? };
+        let word = AluaOverride { configured: state("configured")?, state: state("state")? };
         kept.groups.insert(name.clone(), word);
     }
     for (name, tray) in all.get("trays")?.as_object()? {
@@ -255,11 +256,11 @@ fn decode(bytes: &[u8]) -> Option<Kept> {
 mod tests {
     use super::*;
     use bio::Errno;
-    use engine::state_store::MemoryVault;
+    use engine::state_store::MemoryStore;
 
     const SET: (AluaState, AluaState) = (AluaState::Optimized, AluaState::Standby);
 
-    fn quiet() -> Arc<Tell> {
+    fn quiet() -> Arc<ReportFn> {
         Arc::new(|_: &str, _: String| {})
     }
 
@@ -269,14 +270,14 @@ mod tests {
 
     #[test]
     fn h1_applied_override_is_stored_and_a_refused_one_is_not() {
-        let vault = MemoryVault::new();
-        let mut hand = ByHand::load(vault.clone(), quiet());
+        let vault = MemoryStore::new();
+        let mut hand = Overrides::load(vault.clone(), quiet());
         hand.set_state("a", SET, || Ok(())).unwrap();
         hand.set_state("b", SET, refused).unwrap_err();
         let tray = Tray { provider: Some("disc2".into()), is_out: true };
         hand.set_tray("cd0", tray.clone(), || Ok(())).unwrap();
         hand.set_tray("cd1", tray.clone(), refused).unwrap_err();
-        let again = ByHand::load(vault.clone(), quiet());
+        let again = Overrides::load(vault.clone(), quiet());
         assert_eq!(again.kept, hand.kept);
         assert_eq!(again.state("a", AluaState::Optimized), AluaState::Standby);
         assert_eq!(again.state("b", AluaState::Optimized), AluaState::Optimized);
@@ -294,13 +295,13 @@ mod tests {
         vault.fail(None);
         hand.set_state("a", (AluaState::Standby, AluaState::Standby), || Ok(())).unwrap();
         hand.set_tray("cd0", Tray::default(), || Ok(())).unwrap();
-        assert_eq!(ByHand::load(vault, quiet()).kept, Kept::default());
+        assert_eq!(Overrides::load(vault, quiet()).kept, OverrideRecord::default());
     }
 
     #[test]
     fn h2_later_configuration_replaces_an_override() {
-        let vault = MemoryVault::new();
-        let mut hand = ByHand::load(vault.clone(), quiet());
+        let vault = MemoryStore::new();
+        let mut hand = Overrides::load(vault.clone(), quiet());
         hand.set_state("a", SET, || Ok(())).unwrap();
         hand.set_state("gone", SET, || Ok(())).unwrap();
         assert_eq!(hand.state("a", AluaState::Offline), AluaState::Offline);
@@ -309,38 +310,38 @@ mod tests {
         assert_eq!(hand.state("gone", AluaState::Optimized), AluaState::Optimized);
         hand.configured(&BTreeMap::from([("a", AluaState::Offline)])).unwrap();
         assert_eq!(hand.state("a", AluaState::Optimized), AluaState::Optimized);
-        assert_eq!(ByHand::load(vault, quiet()).kept, Kept::default());
+        assert_eq!(Overrides::load(vault, quiet()).kept, OverrideRecord::default());
     }
 
     #[test]
     fn former_names_follow_renames_and_are_dropped_when_reused() {
-        let vault = MemoryVault::new();
-        let mut hand = ByHand::load(vault.clone(), quiet());
+        let vault = MemoryStore::new();
+        let mut hand = Overrides::load(vault.clone(), quiet());
         let pair = |from: &str, to: &str| [(from.to_owned(), to.to_owned())];
         let unit = |provider: &str| Former { serial: "S".into(), provider: provider.into() };
         hand.rename(&pair("d0", "x"), vec![("d0".into(), unit("x"))]);
         hand.rename(&pair("x", "y"), vec![("x".into(), unit("y"))]);
         let both = BTreeMap::from([("d0".to_owned(), unit("y")), ("x".to_owned(), unit("y"))]);
-        assert_eq!(ByHand::load(vault.clone(), quiet()).names(), &both);
+        assert_eq!(Overrides::load(vault.clone(), quiet()).names(), &both);
         hand.rename(&pair("y", "d0"), vec![("y".into(), unit("d0"))]);
         let left: Vec<&String> = hand.names().keys().collect();
         assert_eq!(left, ["x", "y"], "d0 is its name again");
         assert!(hand.forget_names(|name, _| name == "x"));
         assert!(!hand.forget_names(|name, _| name == "x"));
-        let again = ByHand::load(vault, quiet());
+        let again = Overrides::load(vault, quiet());
         assert_eq!(again.names(), &BTreeMap::from([("y".to_owned(), unit("d0"))]));
     }
 
     #[test]
     fn earlier_records_without_names_are_read() {
         let old = br#"{"layout":1,"groups":{},"trays":{}}"#;
-        assert_eq!(decode(old), Some(Kept::default()));
+        assert_eq!(decode(old), Some(OverrideRecord::default()));
     }
 
     #[test]
     fn h3_malformed_record_is_ignored_and_reported() {
-        let mut kept = Kept::default();
-        kept.groups.insert("a".into(), Word { configured: SET.0, state: SET.1 });
+        let mut kept = OverrideRecord::default();
+        kept.groups.insert("a".into(), AluaOverride { configured: SET.0, state: SET.1 });
         kept.trays.insert("cd0".into(), Tray { provider: None, is_out: true });
         let former = Former { serial: "S \"1\"".into(), provider: "x".into() };
         kept.names.insert("d0".into(), former);
@@ -355,14 +356,14 @@ mod tests {
             text[..text.len() / 2].to_owned(),
         ];
         for bad in bad {
-            let vault = MemoryVault::new();
-            vault.put(SERIAL, state_store::Kind::ByHand, bad.clone().into_bytes());
+            let vault = MemoryStore::new();
+            vault.put(SERIAL, state_store::RecordKind::Overrides, bad.clone().into_bytes());
             let said = Arc::new(bio::sync::Mutex::new(String::new()));
             let tell = {
                 let said = said.clone();
                 Arc::new(move |_: &str, text: String| *said.lock() += &text)
             };
-            assert_eq!(ByHand::load(vault, tell).kept, Kept::default(), "{bad}");
+            assert_eq!(Overrides::load(vault, tell).kept, OverrideRecord::default(), "{bad}");
             assert!(said.lock().contains("cannot be read"), "{bad}");
         }
     }

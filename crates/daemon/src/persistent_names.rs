@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use cam::{CamClass, Holder};
 use control::config::Config;
-use engine::state_store::{self, Vault, ticket};
+use engine::state_store::{self, StateStore, save_channel};
 use serde_json::{Map, Value, json};
 
-use crate::vault::{Tell, read};
+use crate::state_store::{ReportFn, read};
 
 /// The record's place in the vault: it belongs to no unit.
 const SERIAL: &str = "buses";
@@ -30,64 +30,68 @@ const SERIAL: &str = "buses";
 /// Form of the record.
 const LAYOUT: u64 = 1;
 
-type Kept = BTreeMap<String, Holder>;
+type NameMap = BTreeMap<String, Holder>;
 
 /// See the module.
-pub struct Names {
-    vault: Arc<dyn Vault>,
-    tell: Arc<Tell>,
+pub struct PersistentNames {
+    vault: Arc<dyn StateStore>,
+    report: Arc<ReportFn>,
     /// The owner of the names.
     cam: Arc<CamClass>,
     /// The stored names, and whether a failure to store the last ones was reported.
-    stored: Kept,
+    stored: NameMap,
     failed: bool,
     /// The graph when it was looked at.
     generation: Option<u64>,
 }
 
-impl Names {
+impl PersistentNames {
     /// Loads the stored names (N3), and passes them to the buses. The callback receives messages
     /// for people.
-    pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>, cam: Arc<CamClass>) -> Names {
-        let stored = read(&*vault, SERIAL, state_store::Kind::Names, decode).unwrap_or_else(|why| {
+    pub fn load(
+        vault: Arc<dyn StateStore>,
+        tell: Arc<ReportFn>,
+        cam: Arc<CamClass>,
+    ) -> PersistentNames {
+        let stored = read(&*vault, SERIAL, state_store::RecordKind::Names, decode).unwrap_or_else(|why| {
             let text = format!(
                 "which disks of buses had which names cannot be read ({why}); they are named in \
                  the order in which they answer: see that each LUN is the disk that it was"
             );
             tell("daemon", text);
-            Kept::new()
+            NameMap::new()
         });
-        cam.kept().set(stored.clone());
-        Names { vault, tell, cam, stored, failed: false, generation: None }
+        cam.wired_names().set(stored.clone());
+        PersistentNames { vault, report: tell, cam, stored, failed: false, generation: None }
     }
 
     /// Whether the graph is another than it was when this was asked last.
-    pub fn is_news(&mut self, generation: u64) -> bool {
+    pub fn graph_changed(&mut self, generation: u64) -> bool {
         self.generation.replace(generation) != Some(generation)
     }
 
     /// Disks have come, or the configuration is another: true when there is something to
     /// [`store`](Names::store).
-    pub fn look(&mut self, config: &Config, is_starting: bool) -> bool {
-        self.cam.kept().set_called(config.called().map(str::to_owned).collect());
-        let kept = self.cam.kept().all();
+    pub fn update(&mut self, config: &Config, is_starting: bool) -> bool {
+        self.cam.wired_names().set_configured(config.used_names().map(str::to_owned).collect());
+        let kept = self.cam.wired_names().all();
         let is_idle = kept.is_empty() && self.stored.is_empty() && self.cam.buses().is_empty();
-        if is_idle || !self.vault.keeps() {
+        if is_idle || !self.vault.is_persistent() {
             return false;
         }
-        let next = next(&kept, &self.here(), config, is_starting);
+        let next = next(&kept, &self.present_names(), config, is_starting);
         let is_other = next != self.stored;
         if next != kept {
-            self.cam.kept().set(next);
+            self.cam.wired_names().set(next);
         }
         is_other
     }
 
     /// Disks that have names and a distinct identity.
-    fn here(&self) -> Kept {
+    fn present_names(&self) -> NameMap {
         let disks = |bus: &Arc<cam::Bus>| {
             let named = |(unit, facts, name): (Arc<cam::Unit>, cam::Facts, String)| {
-                let is_here = !name.is_empty() && !unit.look(|device| device.is_lost());
+                let is_here = !name.is_empty() && !unit.inspect(|device| device.is_lost());
                 let identity = facts.identity().filter(|_| is_here)?;
                 Some((name, Holder { bus: bus.sim().facts().name, identity }))
             };
@@ -98,9 +102,9 @@ impl Names {
 
     /// Stores the kept names; waits for the disk.
     pub fn store(&mut self) {
-        let kept = self.cam.kept().all();
-        let (done, saved) = ticket();
-        self.vault.save(SERIAL, state_store::Kind::Names, encode(&kept), done);
+        let kept = self.cam.wired_names().all();
+        let (done, saved) = save_channel();
+        self.vault.save(SERIAL, state_store::RecordKind::Names, encode(&kept), done);
         match saved.wait() {
             Ok(()) => {
                 self.stored = kept;
@@ -112,7 +116,7 @@ impl Names {
                      restart they are named as they were when it could. Mend the state folder: \
                      `state` in [daemon] names it"
                 );
-                (self.tell)("daemon", text);
+                (self.report)("daemon", text);
             }
             Err(_) => {}
         }
@@ -120,8 +124,8 @@ impl Names {
 }
 
 /// The names to be kept (N1): names in use, for the disks that have them or had them last.
-fn next(kept: &Kept, here: &Kept, config: &Config, is_starting: bool) -> Kept {
-    let called: BTreeSet<&str> = config.called().collect();
+fn next(kept: &NameMap, here: &NameMap, config: &Config, is_starting: bool) -> NameMap {
+    let called: BTreeSet<&str> = config.used_names().collect();
     let given = |name: &String| config.bus.iter().any(|bus| bus.names.contains_key(name));
     let stays = |(name, _): &(&String, &Holder)| is_starting || called.contains(name.as_str());
     let has = here.iter().filter(|(name, _)| called.contains(name.as_str()));
@@ -129,7 +133,7 @@ fn next(kept: &Kept, here: &Kept, config: &Config, is_starting: bool) -> Kept {
     all.filter(|(name, _)| !given(name)).map(|(n, holder)| (n.clone(), holder.clone())).collect()
 }
 
-fn encode(kept: &Kept) -> Vec<u8> {
+fn encode(kept: &NameMap) -> Vec<u8> {
     let holder = |(name, o): (&String, &Holder)| {
         (name.clone(), json!({ "bus": o.bus, "identity": o.identity }))
     };
@@ -137,7 +141,7 @@ fn encode(kept: &Kept) -> Vec<u8> {
     json!({ "layout": LAYOUT, "names": names }).to_string().into_bytes()
 }
 
-fn decode(bytes: &[u8]) -> Option<Kept> {
+fn decode(bytes: &[u8]) -> Option<NameMap> {
     let all: Value = serde_json::from_slice(bytes).ok()?;
     if all.get("layout")?.as_u64()? != LAYOUT {
         return None;
@@ -157,12 +161,12 @@ mod tests {
         Holder { bus: "san".into(), identity: identity.into() }
     }
 
-    fn of(list: &[(&str, &str)]) -> Kept {
+    fn of(list: &[(&str, &str)]) -> NameMap {
         list.iter().map(|(name, identity)| ((*name).to_owned(), holder(identity))).collect()
     }
 
     fn config(text: &str) -> Config {
-        control::config::read_words(text, "test", &crate::catalog()).unwrap()
+        control::config::read_arguments(text, "test", &crate::catalog()).unwrap()
     }
 
     #[test]
@@ -172,12 +176,12 @@ mod tests {
              [[bus]]\nname = 'san'\nkind = 'virtual'\ndisks = 1\nnames = { da2 = 'SERIAL' }\n",
         );
         let here = of(&[("da0", "x"), ("da1", "y"), ("da2", "z")]);
-        assert_eq!(next(&Kept::new(), &here, &called, false), of(&[("da1", "y")]));
+        assert_eq!(next(&NameMap::new(), &here, &called, false), of(&[("da1", "y")]));
         // Away, and not called any more.
         let kept = of(&[("da1", "y"), ("da7", "w")]);
-        assert_eq!(next(&kept, &Kept::new(), &called, false), of(&[("da1", "y")]));
-        assert_eq!(next(&kept, &Kept::new(), &Config::default(), true), kept, "not yet");
-        assert_eq!(next(&kept, &here, &Config::default(), false), Kept::new());
+        assert_eq!(next(&kept, &NameMap::new(), &called, false), of(&[("da1", "y")]));
+        assert_eq!(next(&kept, &NameMap::new(), &Config::default(), true), kept, "not yet");
+        assert_eq!(next(&kept, &here, &Config::default(), false), NameMap::new());
     }
 
     #[test]

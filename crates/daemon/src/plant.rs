@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use bio::sync::Mutex;
 use cam::{CamClass, SimKind};
-use control::api::{AttachedState, CoreState, Error, Event, Kind, Level, Result, State};
+use control::api::{AttachedState, CoreState, Error, Event, Kind, Level, Result, SystemState};
 use control::config::{BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, Port};
-use control::plan::{Action, Foreseen, Step};
-use control::{Outcome, Plant, Progress, Stale};
+use control::plan::{Action, PredictedSerials, Step};
+use control::{Outcome, Plant, Progress, StaleFiles};
 use disks::DiskClass;
 use drivers::Driver;
 use drivers::bus::LocalKind;
@@ -26,23 +26,23 @@ use serde_json::Value;
 
 use crate::attach::Attachments;
 use crate::catalog::{site, wall_s};
-use crate::control_loop::{ControlLoop, Shown, check};
-use crate::cycle_check::Loops;
+use crate::control_loop::{ControlLoop, Published, check};
+use crate::cycle_check::CycleCheck;
 use crate::errors::{DISK_REMEDY, from_geom};
-use crate::exports::{self, Exports, InUse, clashes};
-use crate::identities::Keeper;
+use crate::exports::{self, Exports, FilesInUse, clashes};
+use crate::geom_layouts::GeomLayouts;
+use crate::identities::IdentityKeeper;
 use crate::images::{self, Images};
 use crate::journal::Journal;
-use crate::last_sizes::Ends;
-use crate::made::Made;
-use crate::mailbox::{Ahead, Change, Mailbox, Question};
-use crate::overrides::ByHand;
-use crate::persistent_names::Names;
-use crate::places::Places;
+use crate::last_sizes::LastSizes;
+use crate::mailbox::{Change, Mailbox, PriorSteps, Query};
+use crate::overrides::Overrides;
+use crate::path_checks::PathChecks;
+use crate::persistent_names::PersistentNames;
 use crate::reattach::{Reattach, remote};
+use crate::served_volumes::ServedVolumes;
 use crate::state::{Sources, busy_ns, memory, state};
-use crate::vault::{FileVault, Tell};
-use crate::wholes::Wholes;
+use crate::state_store::{FileStateStore, ReportFn};
 
 /// Bytes of buffers of all cores together when the configuration gives none.
 const POOL_BYTES: u64 = 256 << 20;
@@ -62,8 +62,8 @@ pub struct Daemon {
     mailbox: Arc<Mailbox>,
     journal: Arc<Journal>,
     registry: Arc<Registry>,
-    files: InUse,
-    identities: Arc<Keeper>,
+    files: FilesInUse,
+    identities: Arc<IdentityKeeper>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -73,8 +73,8 @@ impl Daemon {
         let (ready, started) = mpsc::sync_channel(1);
         let journal = Arc::new(Journal::default());
         let registry = Registry::new();
-        registry.doors().shut();
-        let files = InUse::new(teller(&journal, Level::Warn));
+        registry.login_gate().shut();
+        let files = FilesInUse::new(report_fn(&journal, Level::Warn));
         let (config, noted, exported) = (config.clone(), journal.clone(), registry.clone());
         let used = files.clone();
         let thread = std::thread::Builder::new()
@@ -97,10 +97,10 @@ fn system(op: &str, error: &io::Error) -> Error {
 }
 
 /// Result of the start for its caller: the mailbox and the identities of disks, or the error.
-type Ready = SyncSender<Result<(Arc<Mailbox>, Arc<Keeper>)>>;
+type Ready = SyncSender<Result<(Arc<Mailbox>, Arc<IdentityKeeper>)>>;
 
 /// Something that the start needs; an error ends it.
-fn reported<T>(ready: &Ready, result: Result<T>) -> Option<T> {
+fn ok_or_report<T>(ready: &Ready, result: Result<T>) -> Option<T> {
     result.map_err(|e| drop(ready.send(Err(e)))).ok()
 }
 
@@ -108,15 +108,15 @@ fn control_thread(
     config: &DaemonConfig,
     journal: Arc<Journal>,
     registry: Arc<Registry>,
-    files: InUse,
+    files: FilesInUse,
     ready: &Ready,
 ) {
-    let vault = set_vault(&registry, config, &teller(&journal, Level::Error));
-    let Some(()) = reported(ready, vault) else { return };
-    registry.set_teller(teller(&journal, Level::Error));
+    let vault = set_vault(&registry, config, &report_fn(&journal, Level::Error));
+    let Some(()) = ok_or_report(ready, vault) else { return };
+    registry.set_operator_notifier(report_fn(&journal, Level::Error));
     let drivers = drivers::all(&registry);
     let runtime = start_cores(config, &registry, &drivers);
-    let Some(mut runtime) = reported(ready, runtime) else { return };
+    let Some(mut runtime) = ok_or_report(ready, runtime) else { return };
     let reports = runtime.reports().to_vec();
     for (i, port) in reports.iter().enumerate() {
         journal.note(0, Level::Info, "daemon", format!("core {i} uses {port}"));
@@ -124,46 +124,51 @@ fn control_thread(
     let Some(mut control) = runtime.take_control() else { return };
     control.topology.set_origins(registry.origins().clone());
     let local = LocalKind::new(registry.clone());
-    let made = Arc::new(Made::load(registry.vault(), teller(&journal, Level::Warn)));
+    let made =
+        Arc::new(ServedVolumes::load(registry.state_store(), report_fn(&journal, Level::Warn)));
     let identities = identities(&registry, &journal);
     let disk = DiskClass::new(control.inbox().clone(), reports.len()).keeping(identities.clone());
     let cam = load_classes(&mut control, reports.len(), disk, (local.clone(), made), &journal);
-    let (ended, ends) = Ends::load(registry.vault(), teller(&journal, Level::Warn));
-    control.topology.keep_ends(ended, Box::new(ends));
+    let (ended, ends) = LastSizes::load(registry.state_store(), report_fn(&journal, Level::Warn));
+    control.topology.set_size_keeper(ended, Box::new(ends));
     let mailbox = Arc::new(Mailbox::new(control.inbox().clone()));
-    let shown: Arc<Mutex<Shown>> = Arc::default();
+    let shown: Arc<Mutex<Published>> = Arc::default();
     let started_ns = control.now_ns();
     let cores: Vec<CoreState> = reports.iter().map(core_state).collect();
     let pool_bytes = pool_bytes(config);
     let attachments = attachments(&drivers, &control, &journal);
     let attachments = attachments.map_err(|e| system("start the thread of attached LUNs", &e));
-    let Some(attachments) = reported(ready, attachments) else { return };
+    let Some(attachments) = ok_or_report(ready, attachments) else { return };
     let attached = attachments.viewer();
     control.topology.set_listener(listener(&journal));
     control.set_watch({
         let (mailbox, shown, registry) = (mailbox.clone(), shown.clone(), registry.clone());
         let (cam, files) = (cam.clone(), files.clone());
         Box::new(move |topology, now_ns| {
-            while let Some(question) = mailbox.question() {
+            while let Some(question) = mailbox.next_query() {
                 let daemon = control::api::Daemon {
                     version: env!("CARGO_PKG_VERSION").into(),
                     pid: std::process::id(),
                     uptime_ns: now_ns.saturating_sub(started_ns),
-                    cores: working(&cores),
+                    cores: with_busy_time(&cores),
                     memory: memory(pool_bytes),
                 };
                 let sources = (&*registry, &*cam, &files);
-                answer(question, topology, &shown, sources, (daemon, &attached), now_ns);
+                answer_query(question, topology, &shown, sources, (daemon, &attached), now_ns);
             }
         })
     });
-    let by_hand = ByHand::load(registry.vault(), teller(&journal, Level::Warn));
-    let names = Names::load(registry.vault(), teller(&journal, Level::Warn), cam.clone());
-    let loops = Loops::new(cam.clone(), local);
+    let by_hand = Overrides::load(registry.state_store(), report_fn(&journal, Level::Warn));
+    let names = PersistentNames::load(
+        registry.state_store(),
+        report_fn(&journal, Level::Warn),
+        cam.clone(),
+    );
+    let loops = CycleCheck::new(cam.clone(), local);
     let mut control_loop = ControlLoop {
         control,
         cam,
-        wholes: Wholes::load(registry.vault(), teller(&journal, Level::Warn)),
+        layouts: GeomLayouts::load(registry.state_store(), report_fn(&journal, Level::Warn)),
         exports: Exports::new(
             (registry, drivers),
             attachments,
@@ -172,20 +177,20 @@ fn control_thread(
             files,
             started_ns,
         ),
-        shown,
+        published: shown,
         journal,
         started_ns,
-        returns: Reattach::default(),
+        reattach: Reattach::default(),
         names,
-        said: crate::buses::Said::new(),
-        look_ns: 0,
-        places: Places::default(),
+        noted_troubles: crate::buses::NotedTroubles::new(),
+        next_space_check_ns: 0,
+        path_checks: PathChecks::default(),
         consent: Vec::new(),
         images: Images::new(),
     };
     control_loop.exports.remember();
     let _ = ready.send(Ok((mailbox.clone(), control_loop.exports.identities.clone())));
-    let attended = mailbox.attended();
+    let attended = mailbox.serve_guard();
     control_loop.serve(&mailbox);
     drop(attended);
     drop(control_loop);
@@ -218,17 +223,17 @@ fn core_state(report: &PortReport) -> CoreState {
 }
 
 /// Identities of disks, from the state folder.
-fn identities(registry: &Registry, journal: &Arc<Journal>) -> Arc<Keeper> {
-    let (vault, known) = (registry.vault(), registry.known_serials());
-    Arc::new(Keeper::load(vault, teller(journal, Level::Warn), known))
+fn identities(registry: &Registry, journal: &Arc<Journal>) -> Arc<IdentityKeeper> {
+    let (vault, known) = (registry.state_store(), registry.known_serials());
+    Arc::new(IdentityKeeper::load(vault, report_fn(journal, Level::Warn), known))
 }
 
 /// Every class there is; the buses are answered, for they are no geoms.
 fn load_classes(
-    control: &mut geom::Control,
+    control: &mut geom::GraphControl,
     cores: usize,
     disk: DiskClass,
-    (local, made): (Arc<LocalKind>, Arc<Made>),
+    (local, made): (Arc<LocalKind>, Arc<ServedVolumes>),
     journal: &Journal,
 ) -> Arc<CamClass> {
     let kinds = bus_kinds(local);
@@ -251,7 +256,7 @@ pub(crate) fn bus_kinds(local: Arc<LocalKind>) -> Vec<Arc<dyn SimKind>> {
 }
 
 /// Passes messages of the vault and its users to the journal.
-fn teller(journal: &Arc<Journal>, level: Level) -> Arc<Tell> {
+fn report_fn(journal: &Arc<Journal>, level: Level) -> Arc<ReportFn> {
     let (journal, started) = (journal.clone(), std::time::Instant::now());
     Arc::new(move |serial: &str, text: String| {
         let at_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -264,7 +269,7 @@ fn listener(journal: &Arc<Journal>) -> geom::Listener {
     let (journal, started) = (journal.clone(), std::time::Instant::now());
     Box::new(move |remark| {
         let at_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let level = match remark.grade {
+        let level = match remark.severity {
             geom::Severity::Good => Level::Info,
             geom::Severity::Degraded => Level::Warn,
             geom::Severity::Failed => Level::Error,
@@ -274,21 +279,21 @@ fn listener(journal: &Arc<Journal>) -> geom::Listener {
 }
 
 /// Stores the persistent state of units in the state folder; without one nothing is kept.
-fn set_vault(registry: &Registry, config: &DaemonConfig, tell: &Arc<Tell>) -> Result<()> {
+fn set_vault(registry: &Registry, config: &DaemonConfig, tell: &Arc<ReportFn>) -> Result<()> {
     let Some(folder) = &config.state else { return Ok(()) };
-    let vault = FileVault::start(Path::new(folder), tell.clone()).map_err(|e| {
+    let vault = FileStateStore::start(Path::new(folder), tell.clone()).map_err(|e| {
         system("open the state folder", &e)
             .at(folder)
             .next("Name a folder that can be written: `state` in [daemon].")
     })?;
-    registry.set_vault(Arc::new(vault));
+    registry.set_state_store(Arc::new(vault));
     Ok(())
 }
 
 /// The thread that makes LUNs block devices of this machine.
 fn attachments(
     drivers: &[Arc<dyn Driver>],
-    control: &geom::Control,
+    control: &geom::GraphControl,
     journal: &Arc<Journal>,
 ) -> io::Result<Attachments> {
     let local = drivers.iter().find_map(|d| d.clone().local());
@@ -318,7 +323,7 @@ fn runtime_config(config: &DaemonConfig) -> RuntimeConfig {
 }
 
 /// The cores with the time that they have worked by now.
-fn working(cores: &[CoreState]) -> Vec<CoreState> {
+fn with_busy_time(cores: &[CoreState]) -> Vec<CoreState> {
     let now = |(i, c): (usize, &CoreState)| CoreState {
         busy_ns: busy_ns(&format!("ashlar-core{i}")),
         ..c.clone()
@@ -330,17 +335,17 @@ fn pool_bytes(config: &DaemonConfig) -> u64 {
     config.memory.unwrap_or(POOL_BYTES)
 }
 
-fn answer(
-    question: Question,
+fn answer_query(
+    question: Query,
     topology: &Topology,
-    shown: &Mutex<Shown>,
-    (registry, cam, files): (&Registry, &CamClass, &InUse),
+    shown: &Mutex<Published>,
+    (registry, cam, files): (&Registry, &CamClass, &FilesInUse),
     (daemon, attached): (control::api::Daemon, &dyn Fn() -> Vec<AttachedState>),
     now_ns: u64,
 ) {
     // The caller may have gone meanwhile.
     match question {
-        Question::State(to) => {
+        Query::State(to) => {
             let shown = shown.lock();
             let view = registry.view();
             let _ = to.send(state(&Sources {
@@ -356,9 +361,9 @@ fn answer(
                 now_ns,
             }));
         }
-        Question::Check(step, before, to) => {
+        Query::Check(step, before, to) => {
             let shown = shown.lock();
-            let goes = |bus: &&BusConfig| before.closed.contains(&bus.name);
+            let goes = |bus: &&BusConfig| before.removed_buses.contains(&bus.name);
             let stays = shown.config.bus.iter().filter(|bus| !goes(bus)).cloned();
             let stays: Vec<BusConfig> = stays.collect();
             let runs = |name: &str| {
@@ -366,11 +371,13 @@ fn answer(
                 luns.any(|lun| lun.provider == name)
             };
             let may_wait = |name: &str| {
-                registry.doors().are_shut() || runs(name) || exports::may_come(&stays, name)
+                registry.login_gate().is_shut()
+                    || runs(name)
+                    || exports::bus_may_provide(&stays, name)
             };
             let _ = to.send(check(topology, &step, &before, &may_wait));
         }
-        Question::Clash(steps, foreseen, to) => {
+        Query::Clash(steps, foreseen, to) => {
             let shown = shown.lock();
             let there = (topology, registry);
             let _ = to.send(clashes::find(there, &shown.config, &steps, &foreseen));
@@ -389,7 +396,7 @@ impl Daemon {
         let here = self.state();
         for (disk, kind, params) in remote {
             if here.provider(&disk.name).is_none() {
-                kind.answers(&disk.name, &params);
+                kind.is_reachable(&disk.name, &params);
             }
         }
     }
@@ -397,91 +404,91 @@ impl Daemon {
     /// Waits for the server of a disk on this thread, so that the control thread does not.
     fn reach(&self, disk: &DiskConfig) -> Result<()> {
         let Some((_, kind, params)) = remote(disk) else { return Ok(()) };
-        let most = if self.registry.doors().are_closed() { REACH_AT_START } else { REACH };
+        let most = if self.registry.login_gate().is_closed() { REACH_AT_START } else { REACH };
         let reached = kind.reach(&disk.name, &params, most);
         reached.map_err(|e| from_geom("create disk", &disk.name, e).next(DISK_REMEDY))
     }
 }
 
 impl Plant for Daemon {
-    fn state(&self) -> State {
-        self.mailbox.ask(Question::State).unwrap_or_default()
+    fn state(&self) -> SystemState {
+        self.mailbox.query(Query::State).unwrap_or_default()
     }
 
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
         // On this thread: files are read, which may block.
         match &step.action {
-            Action::CreateTarget { target } => exports::judge(target)?,
-            Action::ModifyTarget { to, .. } => exports::judge(to)?,
+            Action::CreateTarget { target } => exports::check_target(target)?,
+            Action::ModifyTarget { to, .. } => exports::check_target(to)?,
             action => action.groups().try_for_each(exports::judge_group)?,
         }
-        let ahead = Ahead::of(step, before);
+        let ahead = PriorSteps::of(step, before);
         if let Action::ModifyGeom { from, to } = &step.action {
             let change = Box::new((from.clone(), to.clone()));
-            return self.mailbox.order(|to| Change::Foresee(change, ahead, to))?;
+            return self.mailbox.submit(|to| Change::CheckModify(change, ahead, to))?;
         }
         if let Action::GrowDisk { to: disk, .. } = &step.action
             && let Some(bytes) = disk.params.get("size").and_then(Value::as_u64)
         {
-            return self.mailbox.order(|to| Change::MayGrow(disk.name.clone(), bytes, to))?;
+            return self.mailbox.submit(|to| Change::MayGrow(disk.name.clone(), bytes, to))?;
         }
         let found = match &step.action {
             Action::CreateGeom { geom } => Some((geom.clone(), ahead.clone())),
             _ => None,
         };
         let step = Box::new(step.clone());
-        self.mailbox.ask(|to| Question::Check(step, ahead, to))??;
+        self.mailbox.query(|to| Query::Check(step, ahead, to))??;
         let Some((geom, ahead)) = found else { return Ok(()) };
         let none = GeomConfig { members: Vec::new(), provider: None, ..geom.clone() };
         let change = Box::new((none, geom));
-        self.mailbox.order(|to| Change::Foresee(change, ahead, to))?
+        self.mailbox.submit(|to| Change::CheckModify(change, ahead, to))?
     }
 
     fn clash(&self, steps: &[Step]) -> Option<(usize, Error)> {
-        if !steps.iter().any(clashes::is_asked) {
+        if !steps.iter().any(clashes::must_export) {
             return None;
         }
-        let foreseen = clashes::foreseen(steps, &self.identities);
+        let foreseen = clashes::predict_serials(steps, &self.identities);
         let steps = steps.to_vec().into_boxed_slice();
         // An error says that it is stopping.
-        self.mailbox.ask(|to| Question::Clash(steps, foreseen, to)).ok()?
+        self.mailbox.query(|to| Query::Clash(steps, foreseen, to)).ok()?
     }
 
-    fn intend(&self, config: &Config, consent: &[String]) {
+    fn set_desired(&self, config: &Config, consent: &[String]) {
         self.ask_servers(config);
         let lent = exports::lent(config);
         let (config, consent) = (Box::new(config.clone()), consent.to_vec());
         // An error says that it is stopping.
-        let _ = self.mailbox.order(|to| Change::Intend { config, lent, consent, to });
+        let _ = self.mailbox.submit(|to| Change::SetDesired { config, lent, consent, to });
     }
 
-    fn want(&self, action: &Action) {
+    fn retry_later(&self, action: &Action) {
         let action = Box::new(action.clone());
         // An error says that it is stopping.
-        let _ = self.mailbox.order(|to| Change::Want(action, to));
+        let _ = self.mailbox.submit(|to| Change::RetryLater(action, to));
     }
 
-    fn loses(&self, action: &Action, before: &[Step]) -> Option<String> {
+    fn data_lost(&self, action: &Action, before: &[Step]) -> Option<String> {
         let (geom, from) = match action {
             Action::CreateGeom { geom } => (geom, None),
             Action::ModifyGeom { from, to } => (to, Some(Box::new(from.clone()))),
             Action::Units { .. } => {
-                let names = action.destroyed();
-                return self.mailbox.order(|to| Change::Held(names, to)).ok()?;
+                let names = action.consent_names();
+                return self.mailbox.submit(|to| Change::DataHeld(names, to)).ok()?;
             }
             _ => return None,
         };
         // On this thread: files are read, which may block.
-        let images = images::made(geom.below(), before);
+        let images = images::planned_images(geom.provider_names(), before);
         let geom = Box::new(geom.clone());
-        self.mailbox.order(|to| Change::Loses { geom, from, images, to }).ok()?
+        self.mailbox.submit(|to| Change::DataLost { geom, from, images, to }).ok()?
     }
 
-    fn foreseen(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> Foreseen {
-        self.identities.foreseen(disks, gone)
+    fn predict_serials(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> PredictedSerials {
+        self.identities.predict_serials(disks, gone)
     }
 
-    fn stale(&self) -> Vec<Stale> {
+    fn stale(&self) -> Vec<StaleFiles> {
         self.files.stale()
     }
 
@@ -490,12 +497,12 @@ impl Plant for Daemon {
             self.reach(disk)?;
         }
         let action = Box::new(action.clone());
-        self.mailbox.order(|to| Change::Carry(action, to))?
+        self.mailbox.submit(|to| Change::CarryOut(action, to))?
     }
 
     fn verb(&self, class: &str, verb: &str, params: &Value, _: &mut Progress<'_>) -> Result<Value> {
         let (class, verb, params) = (class.to_owned(), verb.to_owned(), params.clone());
-        self.mailbox.order(|to| Change::Verb(class, verb, params, to))?
+        self.mailbox.submit(|to| Change::Verb(class, verb, params, to))?
     }
 
     fn journal(&self, after: u64, limit: usize) -> Vec<Event> {
@@ -503,14 +510,14 @@ impl Plant for Daemon {
     }
 
     fn open(&self) {
-        self.registry.doors().open();
+        self.registry.login_gate().open();
     }
 
     fn stop(&self) {
         let thread = self.thread.lock().take();
         let Some(thread) = thread else { return };
         // An error says that it is stopping already.
-        let _ = self.mailbox.order(Change::Stop);
+        let _ = self.mailbox.submit(Change::Stop);
         if thread.join().is_err() {
             tracing::error!("the control thread panicked");
         }

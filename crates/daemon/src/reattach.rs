@@ -24,7 +24,7 @@ use geom::{Error, GeomId, Topology};
 use serde_json::Value;
 
 /// How often paths of lost disks are looked at, ns.
-pub const LOOK_NS: u64 = 1_000_000_000;
+pub const CHECK_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Longest pause between two tries of one disk, ns.
 const PAUSE_NS_MAX: u64 = 60_000_000_000;
@@ -34,7 +34,7 @@ const SETTLED_NS: u64 = 60_000_000_000;
 
 /// Identity and size of a disk when it last worked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct DiskIdentity {
     ident: String,
     bytes: u64,
 }
@@ -50,39 +50,39 @@ struct Search {
 /// See the module.
 #[derive(Default)]
 pub struct Reattach {
-    known: BTreeMap<String, Known>,
+    known: BTreeMap<String, DiskIdentity>,
     /// Disks that are configured and have no medium, and of which that was said.
-    gone: BTreeSet<String>,
+    missing: BTreeSet<String>,
     /// Geoms of the configuration that went with their disks, or came before them.
     geoms: BTreeSet<String>,
     searches: BTreeMap<String, Search>,
     /// Losses that were looked at; `None`: there is something new to look at.
     losses: Option<u64>,
     /// Further parts of the configuration that could not be carried out, and are tried again.
-    undone: Vec<(Action, Search)>,
+    pending: Vec<(Action, Search)>,
     /// The last reported reason why a disk or geom did not return.
-    said: BTreeMap<String, String>,
+    last_reported: BTreeMap<String, String>,
     next_ns: u64,
 }
 
 impl Reattach {
     /// A disk is there, or has another size.
-    pub fn learn(&mut self, topology: &Topology, disk: &str) {
+    pub fn record_identity(&mut self, topology: &Topology, disk: &str) {
         let Some(provider) = topology.find(disk) else { return };
         let ident = match topology.attr(provider, "GEOM::ident") {
             Some(Attr::Text(ident)) => ident,
             _ => String::new(),
         };
         let bytes = topology.limits(provider).map_or(0, |l| l.media_bytes);
-        self.known.insert(disk.to_owned(), Known { ident, bytes });
-        self.said.remove(disk);
+        self.known.insert(disk.to_owned(), DiskIdentity { ident, bytes });
+        self.last_reported.remove(disk);
     }
 
     /// A disk is not wanted any more.
     pub fn forget(&mut self, disk: &str) {
         self.known.remove(disk);
         self.searches.remove(disk);
-        self.said.remove(disk);
+        self.last_reported.remove(disk);
     }
 
     /// Disks that have lost their medium since this was last asked, and why as far as can be seen.
@@ -92,35 +92,35 @@ impl Reattach {
         config: &Config,
         now: u64,
     ) -> Vec<(String, String)> {
-        if Some(topology.losses()) == self.losses && self.gone.is_empty() {
+        if Some(topology.losses()) == self.losses && self.missing.is_empty() {
             return Vec::new();
         }
         self.losses = Some(topology.losses());
         let gone: Vec<&DiskConfig> =
             config.disk.iter().filter(|d| topology.find(&d.name).is_none()).collect();
-        let fresh = gone.iter().filter(|d| !self.gone.contains(&d.name));
-        let said = fresh.map(|d| (d.name.clone(), self.why_gone(d))).collect();
+        let fresh = gone.iter().filter(|d| !self.missing.contains(&d.name));
+        let said = fresh.map(|d| (d.name.clone(), self.missing_reason(d))).collect();
         let names: BTreeSet<String> = gone.iter().map(|d| d.name.clone()).collect();
-        for name in names.difference(&self.gone) {
+        for name in names.difference(&self.missing) {
             let search = self.searches.entry(name.clone()).or_default();
             let settled = search.back_ns.take().is_none_or(|at| now > at + SETTLED_NS);
             if settled {
-                search.pause_ns = LOOK_NS;
+                search.pause_ns = CHECK_INTERVAL_NS;
             }
             search.next_ns = now + search.pause_ns;
         }
-        self.gone = names;
+        self.missing = names;
         let lost = config.geom.iter().filter(|g| {
             let stands = topology.find_geom(&g.class, &g.name).is_some();
-            !stands && g.below().any(|b| topology.find(b).is_none())
+            !stands && g.provider_names().any(|b| topology.find(b).is_none())
         });
         self.geoms.extend(lost.map(|g| g.name.clone()));
         said
     }
 
     /// Why a disk is gone, and what brings it back.
-    fn why_gone(&self, disk: &DiskConfig) -> String {
-        if let Some(place) = remote(disk).and_then(|(_, kind, params)| kind.place(&params)) {
+    fn missing_reason(&self, disk: &DiskConfig) -> String {
+        if let Some(place) = remote(disk).and_then(|(_, kind, params)| kind.location(&params)) {
             return match self.known.contains_key(&disk.name) {
                 true => format!("{place} does not answer; it is tried again by itself"),
                 false => format!("{place} does not answer; the disk is taken when it does"),
@@ -152,31 +152,31 @@ impl Reattach {
     }
 
     /// Whether there is something to look for.
-    pub fn is_looking(&self) -> bool {
-        !self.gone.is_empty() || !self.geoms.is_empty() || !self.undone.is_empty()
+    pub fn has_missing(&self) -> bool {
+        !self.missing.is_empty() || !self.geoms.is_empty() || !self.pending.is_empty()
     }
 
     /// Whether it is time to look; then the next time is a while later.
-    pub fn is_time(&mut self, now: u64) -> bool {
+    pub fn is_due(&mut self, now: u64) -> bool {
         let due = now >= self.next_ns;
         if due {
-            self.next_ns = now + LOOK_NS;
+            self.next_ns = now + CHECK_INTERVAL_NS;
         }
         due
     }
 
     /// Disks that may be back: their path is there, and T2.
-    pub fn back(&mut self, config: &Config, now: u64) -> Vec<DiskConfig> {
+    pub fn returned_disks(&mut self, config: &Config, now: u64) -> Vec<DiskConfig> {
         let here = |disk: &&DiskConfig| {
             let due = self.searches.get(&disk.name).is_none_or(|s| now >= s.next_ns);
-            self.gone.contains(&disk.name) && due && self.is_here(disk)
+            self.missing.contains(&disk.name) && due && self.is_present(disk)
         };
         config.disk.iter().filter(here).cloned().collect()
     }
 
-    fn is_here(&self, disk: &DiskConfig) -> bool {
+    fn is_present(&self, disk: &DiskConfig) -> bool {
         if let Some((_, kind, params)) = remote(disk) {
-            return kind.answers(&disk.name, &params) == Some(true);
+            return kind.is_reachable(&disk.name, &params) == Some(true);
         }
         let Some(path) = path_of(disk) else { return false };
         // One that has not been here since the start is taken as it is.
@@ -192,7 +192,12 @@ impl Reattach {
     }
 
     /// T1: looks at a disk that was just opened, before anybody else does.
-    pub fn admit(&self, topology: &Topology, geom: GeomId, name: &str) -> Result<(), Error> {
+    pub fn check_identity(
+        &self,
+        topology: &Topology,
+        geom: GeomId,
+        name: &str,
+    ) -> Result<(), Error> {
         let Some(known) = self.known.get(name) else { return Ok(()) };
         let provider = topology.providers_of(geom).first().copied();
         let ident = provider.and_then(|p| topology.attr(p, "GEOM::ident"));
@@ -213,60 +218,63 @@ impl Reattach {
     }
 
     /// Records the result of a try (T3). Answers the text to report; no text is reported twice.
-    pub fn tried(
+    pub fn record_attempt(
         &mut self,
         disk: &str,
         done: &control::api::Result<()>,
         now: u64,
     ) -> Option<String> {
         let search = self.searches.entry(disk.to_owned()).or_default();
-        search.pause_ns = search.pause_ns.saturating_mul(2).clamp(LOOK_NS, PAUSE_NS_MAX);
+        search.pause_ns = search.pause_ns.saturating_mul(2).clamp(CHECK_INTERVAL_NS, PAUSE_NS_MAX);
         search.next_ns = now + search.pause_ns;
         match done {
             Ok(()) => {
                 search.back_ns = Some(now);
-                self.gone.remove(disk);
+                self.missing.remove(disk);
                 None
             }
-            Err(e) => self.news(disk, &e.source),
+            Err(e) => self.new_report(disk, &e.source),
         }
     }
 
     /// The text, unless it is the last one reported about this.
-    pub fn news(&mut self, about: &str, text: &str) -> Option<String> {
-        let last = self.said.insert(about.to_owned(), text.to_owned());
+    pub fn new_report(&mut self, about: &str, text: &str) -> Option<String> {
+        let last = self.last_reported.insert(about.to_owned(), text.to_owned());
         (last.as_deref() != Some(text)).then(|| text.to_owned())
     }
 
     /// Forgets the last report about an object that works again.
-    pub fn well(&mut self, about: &str) {
-        self.said.remove(about);
+    pub fn clear_report(&mut self, about: &str) {
+        self.last_reported.remove(about);
     }
 
     /// Records a part of the configuration that could not be carried out, and tries it again. Disks
     /// and geoms are tried when the providers that they need are there.
-    pub fn want(&mut self, action: &Action, now: u64) {
+    pub fn retry_later(&mut self, action: &Action, now: u64) {
         match action {
             Action::CreateDisk { .. } => self.losses = None,
             Action::CreateGeom { geom } => self.expect(&geom.name),
             Action::Daemon { .. } | Action::Units { .. } | Action::PortGroups { .. } => {}
             _ => {
-                let search =
-                    Search { next_ns: now + LOOK_NS, pause_ns: LOOK_NS, ..Search::default() };
-                self.undone.push((action.clone(), search));
+                let search = Search {
+                    next_ns: now + CHECK_INTERVAL_NS,
+                    pause_ns: CHECK_INTERVAL_NS,
+                    ..Search::default()
+                };
+                self.pending.push((action.clone(), search));
             }
         }
     }
 
     /// Drops the parts that are not in the configuration any more.
-    pub fn want_only(&mut self, config: &Config) {
-        self.undone.retain(|(action, _)| action.is_in(config));
+    pub fn retain_configured(&mut self, config: &Config) {
+        self.pending.retain(|(action, _)| action.is_in(config));
     }
 
     /// Parts that are to be tried again now, in the order in which they were to be carried out.
-    pub fn undone(&mut self, now: u64) -> Vec<Action> {
+    pub fn take_due(&mut self, now: u64) -> Vec<Action> {
         let mut due = Vec::new();
-        for (action, search) in self.undone.iter_mut().filter(|(_, s)| now >= s.next_ns) {
+        for (action, search) in self.pending.iter_mut().filter(|(_, s)| now >= s.next_ns) {
             search.pause_ns = search.pause_ns.saturating_mul(2).min(PAUSE_NS_MAX);
             search.next_ns = now + search.pause_ns;
             due.push(action.clone());
@@ -275,20 +283,20 @@ impl Reattach {
     }
 
     /// A part is still to be carried out.
-    pub fn wants(&self, action: &Action) -> bool {
-        self.undone.iter().any(|(other, _)| other == action)
+    pub fn is_pending(&self, action: &Action) -> bool {
+        self.pending.iter().any(|(other, _)| other == action)
     }
 
     /// Parts that are the groups of a target.
     pub fn groups_of(&self, target: &str) -> Vec<Action> {
         let is_its = |action: &&Action| action.groups().any(|group| group.target == target);
-        self.undone.iter().map(|(action, _)| action).filter(is_its).cloned().collect()
+        self.pending.iter().map(|(action, _)| action).filter(is_its).cloned().collect()
     }
 
     /// A part has been carried out: others may be possible now.
-    pub fn is_done(&mut self, action: &Action) {
-        self.undone.retain(|(other, _)| other.name() != action.name());
-        self.undone.iter_mut().for_each(|(_, search)| search.next_ns = 0);
+    pub fn completed(&mut self, action: &Action) {
+        self.pending.retain(|(other, _)| other.name() != action.name());
+        self.pending.iter_mut().for_each(|(_, search)| search.next_ns = 0);
     }
 
     /// A geom whose disks were not there when the daemon started is made when they are.
@@ -309,7 +317,7 @@ impl Reattach {
                 let params = Value::Object(g.params.clone());
                 class.missing(topology, &params)
             });
-            names.is_none() && g.below().all(|b| topology.find(b).is_some())
+            names.is_none() && g.provider_names().all(|b| topology.find(b).is_some())
         };
         lost.into_iter().filter(stands).collect()
     }
@@ -319,7 +327,7 @@ impl Reattach {
 pub fn remote(disk: &DiskConfig) -> Option<(&DiskConfig, &'static dyn disks::Kind, Value)> {
     let params = Value::Object(disk.params.clone());
     let kind = disks::kind(&disk.kind)?;
-    kind.place(&params).is_some().then_some((disk, kind, params))
+    kind.location(&params).is_some().then_some((disk, kind, params))
 }
 
 fn path_of(disk: &DiskConfig) -> Option<&Path> {

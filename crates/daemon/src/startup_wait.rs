@@ -6,87 +6,87 @@
 use std::time::Duration;
 
 use cam::CamClass;
-use geom::{Class, Control, ProviderId, Topology};
+use geom::{Class, GraphControl, ProviderId, Topology};
 use serde_json::Value;
 
 /// Longest wait for a provider that may still come. The longest wait of a class is that of an
 /// Intel or DDF array, 30 s; behind it may come a mirror on top, with 4 s of its own.
-const PATIENCE: Duration = Duration::from_secs(45);
+const WAIT_MAX: Duration = Duration::from_secs(45);
 
 /// Longest wait of a whole start: present providers are served then, and the others later.
-pub const START_PATIENCE: Duration = Duration::from_secs(2);
+pub const START_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// How often buses are looked at meanwhile.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Logical units: they use providers and have none themselves.
 const UNITS: &str = "lun";
 
 /// When to stop waiting for what may still come, ns of the cores' clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct WaitLimit {
     /// Of a start; `None` once it is over.
     pub start_ends_ns: Option<u64>,
 }
 
-impl Patience {
-    fn ends_ns(self, control: &Control) -> u64 {
-        let most_ns = u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+impl WaitLimit {
+    fn ends_ns(self, control: &GraphControl) -> u64 {
+        let most_ns = u64::try_from(WAIT_MAX.as_nanos()).unwrap_or(u64::MAX);
         self.start_ends_ns.unwrap_or_else(|| control.now_ns().saturating_add(most_ns))
     }
 }
 
 /// The provider of that name; waits for it while some geom has members and is not there yet, or
 /// some bus is being asked.
-pub fn provider(
-    control: &mut Control,
+pub fn find_provider(
+    control: &mut GraphControl,
     cam: &CamClass,
     name: &str,
-    patience: Patience,
+    patience: WaitLimit,
 ) -> Option<ProviderId> {
-    await_that(control, cam, patience, |t| t.find(name).is_some());
+    wait_for(control, cam, patience, |t| t.find(name).is_some());
     control.topology.find(name)
 }
 
 /// The missing provider that a geom's parameters name, see [`geom::Class::missing`]; waits for it
 /// just as long.
-pub fn missing(
-    control: &mut Control,
+pub fn missing_provider(
+    control: &mut GraphControl,
     cam: &CamClass,
     class: &dyn Class,
     params: &Value,
-    patience: Patience,
+    patience: WaitLimit,
 ) -> Option<String> {
-    await_that(control, cam, patience, |t| class.missing(t, params).is_none());
+    wait_for(control, cam, patience, |t| class.missing(t, params).is_none());
     class.missing(&control.topology, params)
 }
 
 /// Waits until it is so, or nothing is to come that could make it so.
-fn await_that(
-    control: &mut Control,
+fn wait_for(
+    control: &mut GraphControl,
     cam: &CamClass,
-    patience: Patience,
+    patience: WaitLimit,
     is_so: impl Fn(&Topology) -> bool,
 ) {
-    let here = |c: &Control| is_so(&c.topology);
+    let here = |c: &GraphControl| is_so(&c.topology);
     let end = patience.ends_ns(control);
     if !here(control) {
         // Put all found disks into the graph before a provider counts as missing.
-        cam.catch_up(control);
+        cam.apply_scan_results(control);
     }
     while !here(control) && control.now_ns() < end {
         // Put all found disks into the graph before the wait is given up.
-        let comes = cam.is_asking();
-        cam.catch_up(control);
+        let comes = cam.is_scanning();
+        cam.apply_scan_results(control);
         if here(control) || !(comes || is_forming(control)) {
             return;
         }
-        control.wait_until(LOOK, here);
+        control.wait_until(POLL_INTERVAL, here);
     }
 }
 
 /// Some geom has claimed providers below and shows nothing above.
-fn is_forming(control: &Control) -> bool {
+fn is_forming(control: &GraphControl) -> bool {
     control.topology.view(0).iter().any(|g| {
         let waits = !g.consumers.is_empty() && g.providers.is_empty();
         waits && !g.withering && g.class != UNITS

@@ -5,26 +5,26 @@ use std::sync::Arc;
 
 use bio::{Attr, Op};
 use control::api::{
-    AwaitedState, Bucket, BusState, ConsumerState, Daemon, Denied, DeviceErrorState, DeviceState,
-    Digests, DiskMode, DiskState, FormerNameState, GeomState, GroupState, Health, Histogram,
-    LunState, Memory, OpStats, PortGroupState, ProviderState, RegistrantState, ReservationState,
-    RivalsState, SCHEMA_VERSION, SessionState, State, Stats, StoppedState, TargetHealth,
-    TargetState, TransientState, TroubleState, WhyNot,
+    Bucket, BusState, ConsumerState, Daemon, Denied, DeviceErrorState, DeviceState, Digests,
+    DiskMode, DiskState, FormerNameState, GeomState, GroupState, Health, Histogram, LunState,
+    Memory, OpStats, PendingLunState, PortGroupState, ProviderState, RegistrantState,
+    ReservationState, RivalsState, SCHEMA_VERSION, SessionState, Stats, StoppedState, SystemState,
+    TargetHealth, TargetState, TasteRejection, TransientState, TroubleState,
 };
 use control::config::units::short;
 use control::config::{AccessConfig, Config};
 use engine::CommandState;
-use engine::lun::room_of;
+use engine::lun::space_usage_of;
 use engine::registry::{
     CommandView, DeviceView, GroupView, PortGroupView, RegistryView, SessionFacts, TargetView,
 };
 use engine::reservations::Reservations;
-use engine::space::{FULL_PERCENTS, Room};
+use engine::space::{FULL_PERCENTS, SpaceUsage};
 use geom::{Class, GeomView, ProviderView, Reading, Severity, Topology, Trouble, bucket_top_ns};
 use serde_json::{Map, Value};
 use wire::scsi::{TransportId, hex, show_naa, show_uuid};
 
-use crate::exports::InUse;
+use crate::exports::FilesInUse;
 
 /// Sources of the state report.
 pub struct Sources<'a> {
@@ -41,7 +41,7 @@ pub struct Sources<'a> {
     /// Providers of LUNs that cannot be exported, with why.
     pub refused: &'a BTreeMap<String, String>,
     /// Files of secrets, certificates and keys.
-    pub files: &'a InUse,
+    pub files: &'a FilesInUse,
     /// LUNs attached to this machine.
     pub attached: Vec<control::api::AttachedState>,
     /// The process.
@@ -58,7 +58,7 @@ impl Sources<'_> {
 }
 
 /// The whole state.
-pub fn state(from: &Sources<'_>) -> State {
+pub fn state(from: &Sources<'_>) -> SystemState {
     let geoms = from.topology.view(from.now_ns);
     let disk_geoms: HashMap<&str, &GeomView> = geoms
         .iter()
@@ -68,7 +68,7 @@ pub fn state(from: &Sources<'_>) -> State {
     let disks = from.config.disk.iter().map(|d| ("disk", d.name.as_str()));
     let layers = from.config.geom.iter().map(|g| (g.class.as_str(), g.name.as_str()));
     let configured: HashSet<(&str, &str)> = disks.chain(layers).collect();
-    let mut state = State {
+    let mut state = SystemState {
         schema_version: SCHEMA_VERSION,
         generation: from.topology.generation(),
         daemon: from.daemon.clone(),
@@ -89,7 +89,7 @@ pub fn state(from: &Sources<'_>) -> State {
         changed_files: from.files.changed(),
         former_names: former_names(from),
         stopped: stopped(from.topology, &geoms),
-        ..State::default()
+        ..SystemState::default()
     };
     state.health = state.worst();
     state
@@ -97,7 +97,7 @@ pub fn state(from: &Sources<'_>) -> State {
 
 /// Geoms that a verb stopped: those that a provider is known as a member of.
 fn stopped(topology: &Topology, geoms: &[GeomView]) -> Vec<StoppedState> {
-    let verdicts = || geoms.iter().flat_map(|g| &g.providers).flat_map(|p| &p.verdicts);
+    let verdicts = || geoms.iter().flat_map(|g| &g.providers).flat_map(|p| &p.taste_outcomes);
     let of = |class: &Arc<dyn Class>| {
         let all = class.stopped_geoms().into_iter();
         let seen = all.filter(|(_, why)| verdicts().any(|(_, said)| said.contains(why.as_str())));
@@ -162,9 +162,9 @@ fn provider(p: &ProviderView) -> ProviderState {
         config: Map::new(),
         stats: stats(&p.stats),
         why_not: p
-            .verdicts
+            .taste_outcomes
             .iter()
-            .map(|(class, why)| WhyNot { class: (*class).into(), why: why.clone() })
+            .map(|(class, why)| TasteRejection { class: (*class).into(), why: why.clone() })
             .collect(),
     }
 }
@@ -180,7 +180,7 @@ pub fn health(grade: Severity) -> Health {
 
 fn trouble(trouble: &Trouble) -> TroubleState {
     let (why, action) = (trouble.why.clone(), trouble.action.clone());
-    TroubleState { health: health(trouble.grade), why, action }
+    TroubleState { health: health(trouble.severity), why, action }
 }
 
 fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
@@ -215,7 +215,7 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
         transients: g
             .transients
             .iter()
-            .map(|t| TransientState { what: t.what.clone(), undo: t.undo.clone() })
+            .map(|t| TransientState { what: t.setting.clone(), undo: t.undo.clone() })
             .collect(),
         consumers: g
             .consumers
@@ -244,10 +244,10 @@ fn bus(from: &Sources<'_>, bus: &cam::Bus) -> BusState {
             target: unit.path().target,
             lun: unit.path().lun,
             device: facts.label(),
-            lost: unit.look(|device| device.is_lost()),
-            kept: from.cam.kept().has(&name),
+            lost: unit.inspect(|device| device.is_lost()),
+            kept: from.cam.wired_names().has(&name),
             last_error: cam::LastError::of(&unit, from.now_ns).map(|e| DeviceErrorState {
-                what: e.what,
+                what: e.description,
                 age_ns: e.age_ns,
                 count: e.count,
             }),
@@ -259,7 +259,7 @@ fn bus(from: &Sources<'_>, bus: &cam::Bus) -> BusState {
         health: troubles.iter().map(|t| t.health).max().unwrap_or_default(),
         troubles,
         configured: from.config.bus(&name).is_some(),
-        asking: bus.is_asking(),
+        asking: bus.is_scanning(),
         devices: bus.devices().into_iter().map(device).collect(),
         name,
     }
@@ -283,9 +283,9 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
     };
     let p = geom.providers.first();
     let error = p.and_then(|p| p.error);
-    let room = id.and_then(|p| room_of(from.topology, p));
+    let room = id.and_then(|p| space_usage_of(from.topology, p));
     let size_bytes = p.map_or(0, |p| p.limits.media_bytes);
-    let full = room.and_then(|room| full(from.config, name, &room, size_bytes));
+    let full = room.and_then(|room| full_reason(from.config, name, &room, size_bytes));
     let mut troubles: Vec<TroubleState> = geom.troubles.iter().map(trouble).collect();
     troubles.extend(full.map(|why| TroubleState {
         health: Health::Degraded,
@@ -327,7 +327,7 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
 }
 
 /// Why a disk that takes room as it is written is too full; None while it is not.
-fn full(config: &Config, name: &str, room: &Room, size_bytes: u64) -> Option<String> {
+fn full_reason(config: &Config, name: &str, room: &SpaceUsage, size_bytes: u64) -> Option<String> {
     let unit = config.unit.iter().find(|u| u.provider == name);
     let percents = unit.and_then(|u| u.thresholds.as_deref()).unwrap_or(&FULL_PERCENTS);
     let percent = room.percent_full();
@@ -357,7 +357,7 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
     let groups = view.map(|v| groups(from, v)).unwrap_or_default();
     let awaited = || {
         let mut awaited = groups.iter().flat_map(|g| &g.awaited);
-        let AwaitedState { lun, provider } = awaited.next()?;
+        let PendingLunState { lun, provider } = awaited.next()?;
         let more = match awaited.count() {
             0 => String::new(),
             n => format!(" and {n} more are"),
@@ -366,7 +366,7 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
             return Some(format!("LUN {lun} ({provider}) cannot be exported: {why}"));
         }
         let is = if more.is_empty() { " is" } else { &more };
-        let who = from.cam.kept().holder(provider).map(|o| {
+        let who = from.cam.wired_names().holder(provider).map(|o| {
             format!("; {provider} is {} on {}, no other disk is called so", o.identity, o.bus)
         });
         let who = who.unwrap_or_default();
@@ -436,7 +436,7 @@ fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
         // Nearly always they are as many.
         let all = all.filter(|all| all.len() != g.luns.len()).into_iter().flatten();
         let none = all.filter(|(_, lun)| device(from.registry, &lun.provider).is_none());
-        none.map(|(n, lun)| AwaitedState { lun: *n, provider: lun.provider.clone() }).collect()
+        none.map(|(n, lun)| PendingLunState { lun: *n, provider: lun.provider.clone() }).collect()
     };
     let group = |g: &GroupView| GroupState {
         name: g.name.clone(),
@@ -497,14 +497,14 @@ const DATA_SLOW_NS: u64 = 1_000_000_000;
 
 /// How many commands of a session wait here: for their turn at the unit, for buffers, in the order.
 /// Tasks wait for a turn while they execute.
-fn waiting_here(s: &SessionFacts, all: &[CommandView]) -> u64 {
+fn waiting_commands(s: &SessionFacts, all: &[CommandView]) -> u64 {
     let others = [CommandState::MemoryWait, CommandState::Dormant];
     let others = all.iter().filter(|c| others.contains(&c.state)).count();
     u64::from(s.held_back().queued).saturating_add(others as u64)
 }
 
 /// Why commands of a session wait here: what most of them wait for.
-fn held_back(from: &Sources<'_>, s: &SessionFacts, all: &[CommandView]) -> Option<String> {
+fn wait_reason(from: &Sources<'_>, s: &SessionFacts, all: &[CommandView]) -> Option<String> {
     let waits = |c: &CommandView, state| {
         c.state == state && (state != CommandState::DataWait || c.age_ns > DATA_SLOW_NS)
     };
@@ -598,15 +598,16 @@ fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         oldest_command_ns: waiting.first().map_or(0, |c| c.age_ns),
         window: s.held_back().window,
         share: s.held_back().share,
-        waiting: waiting_here(s, &waiting),
-        held_back: held_back(from, s, &waiting),
+        waiting: waiting_commands(s, &waiting),
+        held_back: wait_reason(from, s, &waiting),
         stats,
     }
 }
 
 fn rivals(from: &Sources<'_>) -> Vec<RivalsState> {
-    let all = from.registry.rivals.iter().filter(|rivals| rivals.is_news(from.now_ns));
-    let shown = |r: &engine::registry::Rivals| RivalsState {
+    let all =
+        from.registry.name_conflicts.iter().filter(|rivals| rivals.is_reportable(from.now_ns));
+    let shown = |r: &engine::registry::NameConflict| RivalsState {
         target: r.target.clone(),
         initiator: r.initiator.clone(),
         addresses: r.hosts.clone(),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::*;
 
 const SERIAL: &str = "a b/..%c";
-const KIND: Kind = Kind::Reservations;
+const KIND: RecordKind = RecordKind::Reservations;
 
 /// A folder that loses unsynced data at a power failure.
 #[derive(Clone, Default)]
@@ -77,7 +77,7 @@ impl Fake {
     }
 }
 
-impl Shelf for Fake {
+impl RecordDir for Fake {
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let room = self.step()?;
         let bytes = if room { bytes } else { &bytes[..bytes.len() / 2] };
@@ -122,8 +122,8 @@ impl Shelf for Fake {
 
 fn stored(fake: &mut Fake) -> Option<Vec<u8>> {
     match find(fake, SERIAL, KIND).expect("never unreadable") {
-        Found::Nothing => None,
-        Found::Newest(bytes) | Found::Before(bytes, _) => Some(bytes),
+        StoredRecord::Missing => None,
+        StoredRecord::Newest(bytes) | StoredRecord::Previous(bytes, _) => Some(bytes),
     }
 }
 
@@ -197,12 +197,16 @@ fn torn_record_is_replaced_by_the_previous_one() {
     assert_eq!(decode(&key, &whole), Ok(vec![1; 40]));
     for len in 0..whole.len() {
         fake.bytes[at].0 = whole[..len].to_vec();
-        assert!(matches!(find(&mut fake, SERIAL, KIND), Ok(Found::Before(b, _)) if b == [0; 40]));
+        assert!(
+            matches!(find(&mut fake, SERIAL, KIND), Ok(StoredRecord::Previous(b, _)) if b == [0; 40])
+        );
     }
     for byte in 0..whole.len() {
         fake.bytes[at].0 = whole.clone();
         fake.bytes[at].0[byte] ^= 0x40;
-        assert!(matches!(find(&mut fake, SERIAL, KIND), Ok(Found::Before(b, _)) if b == [0; 40]));
+        assert!(
+            matches!(find(&mut fake, SERIAL, KIND), Ok(StoredRecord::Previous(b, _)) if b == [0; 40])
+        );
     }
     // Neither is whole: the result is an error, and not the report that nothing was stored.
     let old = fake.files[&format!("{key}.old")];
@@ -229,9 +233,9 @@ fn file_vault_keeps_records_and_logs_its_actions() {
     let folder = std::env::temp_dir().join(format!("ashlar-vault-{}", std::process::id()));
     let said: Arc<Mutex<Vec<String>>> = Arc::default();
     let listen = said.clone();
-    let tell: Arc<Tell> = Arc::new(move |_: &str, text| listen.lock().push(text));
-    let save = |vault: &FileVault, bytes: &[u8]| {
-        let (done, saved) = engine::state_store::ticket();
+    let tell: Arc<ReportFn> = Arc::new(move |_: &str, text| listen.lock().push(text));
+    let save = |vault: &FileStateStore, bytes: &[u8]| {
+        let (done, saved) = engine::state_store::save_channel();
         vault.save("s", KIND, bytes.to_vec(), done);
         // A load is answered after the save.
         let loaded = vault.load("s", KIND);
@@ -241,7 +245,7 @@ fn file_vault_keeps_records_and_logs_its_actions() {
     };
     use std::future::Future;
     use std::task::Poll;
-    let vault = FileVault::start(&folder, tell.clone()).unwrap();
+    let vault = FileStateStore::start(&folder, tell.clone()).unwrap();
     assert!(vault.load("s", KIND).unwrap().is_none());
     for bytes in [b"one", b"two"] {
         let (end, loaded) = save(&vault, bytes);
@@ -250,7 +254,7 @@ fn file_vault_keeps_records_and_logs_its_actions() {
     drop(vault);
     // Another life: the newest is torn.
     fs::write(folder.join("s.reservations"), b"ashl").unwrap();
-    let vault = FileVault::start(&folder, tell).unwrap();
+    let vault = FileStateStore::start(&folder, tell).unwrap();
     assert_eq!(vault.load("s", KIND).unwrap(), Some(b"one".to_vec()));
     assert!(said.lock()[0].contains("the one before it is used"));
     // The folder is gone: no save succeeds.

@@ -39,13 +39,13 @@ const LENGTH_NS: u64 = 1_000_000;
 
 /// F4: the length of a file as a core saw it, and when.
 #[derive(Default)]
-struct Seen {
+struct SeenLength {
     at_ns: AtomicU64,
     bytes: AtomicU64,
 }
 
 /// The parts of a [`Backing`].
-pub(crate) struct Parts {
+pub(crate) struct BackingParts {
     /// The file.
     pub(crate) file: File,
     /// Cores that will send requests.
@@ -66,18 +66,18 @@ pub(crate) struct Backing {
     length_align: usize,
     delete: Option<DeleteBy>,
     /// F4, by core. Empty for block devices, which do not grow by being written.
-    seen: Vec<Seen>,
+    seen: Vec<SeenLength>,
     /// F2, by `keep_allocated`.
     zero_refused: [AtomicBool; 2],
     watch: Arc<Watch>,
 }
 
 impl Backing {
-    pub(crate) fn new(parts: Parts) -> Backing {
+    pub(crate) fn new(parts: BackingParts) -> Backing {
         let facts = parts.file.facts();
         let looks = if facts.is_block_device { 0 } else { parts.cores.max(1) };
         Backing {
-            seen: (0..looks).map(|_| Seen::default()).collect(),
+            seen: (0..looks).map(|_| SeenLength::default()).collect(),
             files: (0..parts.cores.max(1)).map(|_| parts.file.local()).collect(),
             direct: facts.is_direct,
             memory_align: facts.memory_align.max(1) as usize,
@@ -322,7 +322,7 @@ impl Layer for Backing {
     fn ready(&self, bio: &mut Bio, result: Result<u64, Errno>, core: &Core) -> Flow {
         match result {
             Ok(_) if bio.op == Op::Write => self.watch.refuses_writes(false),
-            Err(Errno::NoSpc) => self.watch.lacks_room(core.now()),
+            Err(Errno::NoSpc) => self.watch.record_no_space(core.now()),
             Err(Errno::RoFs) => self.watch.refuses_writes(true),
             _ => {}
         }

@@ -10,11 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::backing::{Backing, Parts};
+use crate::backing::{Backing, BackingParts};
 use crate::deletes::{DeleteBy, DeleteHow, choose, longest};
 use crate::file::{Direct, errno_of, open_direct};
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit};
-use crate::lasting::{given, of_other};
+use crate::lasting::{of_other, with_configured_serial};
 use crate::locks;
 use crate::params;
 use crate::place;
@@ -86,7 +86,7 @@ impl Kind for BlockDev {
         let read_only = p.read_only || facts.read_only;
         let (file, mode) = open_in_mode(name, &p, read_only, number)?;
         if !p.force {
-            let busy = |held: locks::Held| {
+            let busy = |held: locks::LockHolder| {
                 let what = format!("{}, or set `force`", held.text(read_only));
                 refuse(name, &p.path, Errno::Busy, what)
             };
@@ -108,7 +108,7 @@ impl Kind for BlockDev {
         let own = (!facts.serial.is_empty()).then_some(facts.serial.as_str());
         let key = p.path.to_string_lossy();
         Ok(Opened {
-            layer: Arc::new(Backing::new(Parts {
+            layer: Arc::new(Backing::new(BackingParts {
                 file: file.local(),
                 cores: request.site.cores,
                 delete,
@@ -122,7 +122,10 @@ impl Kind for BlockDev {
             },
             stripe_bytes: if physical > sector { u64::from(physical) } else { 0 },
             identity: Identity {
-                lasting: given(p.serial.as_deref(), of_other(request, self.name(), &key, own)),
+                lasting: with_configured_serial(
+                    p.serial.as_deref(),
+                    of_other(request, self.name(), &key, own),
+                ),
                 descr: facts.descr.clone(),
                 physpath: facts.physpath.clone(),
                 rotation_rate: u16::from(facts.rotational == Some(false)),

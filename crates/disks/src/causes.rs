@@ -7,15 +7,15 @@ use geom::Trouble;
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
-use crate::place::word;
+use crate::place::shell_word;
 
 /// The reason why a call on the file at `path`, to be `bytes` large, failed with `e`; None where
 /// the text of `e` is enough.
 pub(crate) fn of(path: &Path, e: &Error, bytes: u64) -> Option<String> {
     let errno = Errno::from_io_error(e)?;
-    let quoted = word(path);
+    let quoted = shell_word(path);
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let within = word(folder);
+    let within = shell_word(folder);
     Some(match errno {
         Errno::FBIG => format!(
             "a file of {bytes} bytes is larger than its file system allows, or than the daemon \
@@ -41,7 +41,7 @@ const FULL_BYTES: u64 = 16 << 20;
 /// The reason why writes to `path` fail for lack of room though its file system has `free` bytes
 /// left; None where it has not.
 pub(crate) fn of_short_writes(path: &Path, free: u64) -> Option<Trouble> {
-    let quoted = word(path);
+    let quoted = shell_word(path);
     (free >= FULL_BYTES).then(|| {
         Trouble::degraded(
             format!(

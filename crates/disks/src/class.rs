@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, Class, Control, Create, Error, Event, Geom, GeomId, Inbox, Message, NewProvider,
+    Access, Class, Create, Error, Event, Geom, GeomId, GraphControl, Inbox, Message, NewProvider,
     ProviderId, Topology, Trouble,
 };
 use reactor::{File, SendError};
 use serde_json::{Value, json};
 
-use crate::kind::{Answer, Identity, Open, Opened, Site, Unit};
+use crate::kind::{Identity, Open, Opened, Site, Unit, VerbAnswer};
 use crate::lasting::Identities;
 use crate::ordered::Ordered;
 use crate::registry::KINDS;
@@ -62,7 +62,7 @@ impl DiskClass {
         }
         let notifier = &topology.notifier();
         let opened = kind.open(&Open { name, params, site: &self.site, notifier })?;
-        self.plug(topology, kind.name(), name, opened)
+        self.create_geom(topology, kind.name(), name, opened)
     }
 
     /// As [`DiskClass::add`], of a file that is open already: of a simulated one, which has no
@@ -77,7 +77,7 @@ impl DiskClass {
         can_delete: bool,
     ) -> Result<GeomId, Error> {
         let opened = crate::file::adopted(name, file, serial, can_delete, &self.site)?;
-        self.plug(topology, "file", name, opened)
+        self.create_geom(topology, "file", name, opened)
     }
 
     /// Adds a disk of kind `nbd` whose server was asked already: of a simulated world, which the
@@ -92,11 +92,11 @@ impl DiskClass {
         let notifier = &topology.notifier();
         let request = Open { name, params, site: &self.site, notifier };
         let opened = crate::nbd::adopted(&request, terms)?;
-        self.plug(topology, "nbd", name, opened)
+        self.create_geom(topology, "nbd", name, opened)
     }
 
     /// Makes geom and provider of an opened disk, or neither.
-    fn plug(
+    fn create_geom(
         &self,
         topology: &mut Topology,
         kind: &'static str,
@@ -133,7 +133,7 @@ impl DiskClass {
         match made {
             Ok(provider) => {
                 if let Some(watch) = opened.watch {
-                    watch.belongs_to(provider);
+                    watch.set_provider(provider);
                 }
                 Ok(geom)
             }
@@ -167,9 +167,9 @@ impl Geom for DiskGeom {
     /// Attributes that do not change are in the provider's own table.
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, name: &str) -> Option<Attr> {
         let number = match name {
-            "DISK::used" => self.unit.room()?.used,
-            "DISK::free" => self.unit.room()?.free,
-            "DISK::shared" => u64::from(self.unit.room()?.is_shared),
+            "DISK::used" => self.unit.space_usage()?.used,
+            "DISK::free" => self.unit.space_usage()?.free,
+            "DISK::shared" => u64::from(self.unit.space_usage()?.is_shared),
             _ => return None,
         };
         Some(Attr::Int(number))
@@ -238,7 +238,7 @@ impl Class for DiskClass {
     /// `resize` reads the size again; the others are the kind's own.
     fn verb(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         verb: &str,
         on: &str,
         params: &Value,
@@ -259,7 +259,7 @@ impl Class for DiskClass {
             let what = format!("{} disks have no verb {verb}; {}", g.kind, names.join(", "));
             Err(Error::new(Errno::NotSup, what))
         });
-        let Answer { value, wake } =
+        let VerbAnswer { value, wake } =
             answer.unwrap_or_else(|| Err(Error::new(Errno::NxIo, format!("{on} is going"))))?;
         for (core, bio) in wake {
             wake_on(control, core, bio)?;
@@ -271,7 +271,12 @@ impl Class for DiskClass {
 
 /// Makes the medium `size` bytes large when that is among the parameters, reads its size again and
 /// notifies all geoms above. A disk is never made smaller: that would lose data.
-fn resize(control: &mut Control, geom: GeomId, on: &str, params: &Value) -> Result<Value, Error> {
+fn resize(
+    control: &mut GraphControl,
+    geom: GeomId,
+    on: &str,
+    params: &Value,
+) -> Result<Value, Error> {
     let wanted = wanted_size(params)?;
     let Some(&provider) = control.topology.providers_of(geom).first() else {
         return Err(Error::new(Errno::NxIo, format!("{on} is going")));
@@ -327,7 +332,7 @@ fn wanted_size(params: &Value) -> Result<Option<u64>, Error> {
     Ok(size)
 }
 
-fn wake_on(control: &mut Control, core: usize, ticket: bio::Ticket) -> Result<(), Error> {
+fn wake_on(control: &mut GraphControl, core: usize, ticket: bio::Ticket) -> Result<(), Error> {
     let mut message = Message::Call(Box::new(move |core| core.wake(ticket, 0)));
     for _ in 0..SEND_TRIES_MAX {
         let Some(mailer) = control.core(core) else { return Ok(()) };

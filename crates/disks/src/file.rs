@@ -14,11 +14,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::backing::{Backing, Parts};
+use crate::backing::{Backing, BackingParts};
 use crate::causes;
 use crate::deletes::DeleteBy;
-use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Room, Site, Unit};
-use crate::lasting::{self, Lasting, Stored};
+use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Site, SpaceUsage, Unit};
+use crate::lasting::{self, PersistentIdentity, Stored};
 use crate::locks;
 use crate::params;
 use crate::place;
@@ -124,7 +124,7 @@ impl Kind for ImageFile {
         let (file, mode, media_bytes) = ready?;
         let path = std::fs::canonicalize(&p.path).unwrap_or_else(|_| p.path.clone());
         let (lasting, stored) = lasting::of_image(request, &file, &path, (made, p.read_only));
-        let lasting = lasting::given(p.serial.as_deref(), lasting);
+        let lasting = lasting::with_configured_serial(p.serial.as_deref(), lasting);
         let physpath = path.to_string_lossy().into_owned();
         let sector = p.sector_size;
         let can_delete = !p.read_only && can_punch(&file, media_bytes);
@@ -159,7 +159,7 @@ pub(crate) fn adopted(
     let media_bytes = size / u64::from(sector) * u64::from(sector);
     let physpath = path.to_string_lossy().into_owned();
     let (watch, stored) = (Watch::new(site.inbox.clone()), Stored::No);
-    let lasting = Lasting { ident: serial.to_owned(), called: Some(name.to_owned()) };
+    let lasting = PersistentIdentity { ident: serial.to_owned(), unit_name: Some(name.to_owned()) };
     let unit = FileUnit { file, sector, mode: "adopted".into(), made: false, stored, watch };
     let can_delete = can_delete && !read_only;
     Ok(opened(unit, media_bytes, can_delete, (physpath, lasting), read_only, site))
@@ -169,7 +169,7 @@ fn opened(
     unit: FileUnit,
     media_bytes: u64,
     can_delete: bool,
-    (physpath, lasting): (String, Lasting),
+    (physpath, lasting): (String, PersistentIdentity),
     read_only: bool,
     site: &Site,
 ) -> Opened {
@@ -177,7 +177,7 @@ fn opened(
     let watch = unit.watch.clone();
     let stripe = file.facts().physical_sector;
     Opened {
-        layer: Arc::new(Backing::new(Parts {
+        layer: Arc::new(Backing::new(BackingParts {
             file: file.local(),
             cores: site.cores,
             delete: can_delete.then_some(DeleteBy::Punch),
@@ -407,19 +407,19 @@ impl Unit for FileUnit {
     }
 
     /// Blocks of the file, and those that its file system has left for all users.
-    fn room(&self) -> Option<Room> {
+    fn space_usage(&self) -> Option<SpaceUsage> {
         let fd = self.file.as_fd()?;
         let (stat, system) = (rustix::fs::fstat(fd).ok()?, rustix::fs::fstatvfs(fd).ok()?);
         let used = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
         let free = system.f_bavail.saturating_mul(system.f_frsize);
-        Some(Room { used, free, is_shared: true })
+        Some(SpaceUsage { used, free, is_shared: true })
     }
 
     fn troubles(&self) -> Vec<Trouble> {
         let mut troubles = place::troubles(&self.file, self.watch.is_refusing());
         let is_recent = |at: u64| reactor::monotonic_ns().saturating_sub(at) < SHORT_NS;
-        if self.watch.lacked_room().is_some_and(is_recent)
-            && let Some(room) = self.room()
+        if self.watch.no_space_since().is_some_and(is_recent)
+            && let Some(room) = self.space_usage()
         {
             troubles.extend(causes::of_short_writes(self.file.path(), room.free));
         }

@@ -7,7 +7,7 @@ use bio::{Attr, Errno, Ticket};
 use geom::{Error, Inbox, Layer, Limits, Notifier, Trouble};
 use serde_json::{Value, json};
 
-use crate::lasting::{Identities, Lasting};
+use crate::lasting::{Identities, PersistentIdentity};
 use crate::watch::Watch;
 
 /// Longest serial number or description, bytes; longer ones are cut.
@@ -61,7 +61,7 @@ pub trait Kind: Send + Sync {
     /// Whether the medium of a disk that is not open answers, for kinds whose medium is reached
     /// over a network. Does not block: asks on a thread of its own, and the next call returns the
     /// result. `None`: the medium is checked in another way.
-    fn answers(&self, name: &str, params: &Value) -> Option<bool> {
+    fn is_reachable(&self, name: &str, params: &Value) -> Option<bool> {
         let _ = (name, params);
         None
     }
@@ -77,7 +77,7 @@ pub trait Kind: Send + Sync {
     }
 
     /// The place of the medium of such a disk, for people.
-    fn place(&self, params: &Value) -> Option<String> {
+    fn location(&self, params: &Value) -> Option<String> {
         let _ = params;
         None
     }
@@ -91,7 +91,7 @@ pub trait Kind: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Serial number (`GEOM::ident`), and the name of units on the disk (`DISK::called`).
-    pub lasting: Lasting,
+    pub lasting: PersistentIdentity,
     /// Model or description: `GEOM::descr`.
     pub descr: String,
     /// Its location: `GEOM::physpath`; empty when that is not known.
@@ -127,7 +127,7 @@ impl Identity {
             ("DISK::atomic", Attr::Int(self.atomic_bytes)),
             ("GEOM::cananchor", Attr::Int(u64::from(self.can_anchor))),
         ];
-        if let Some(called) = &self.lasting.called {
+        if let Some(called) = &self.lasting.unit_name {
             attrs.push(("DISK::called", Attr::Text(called.clone())));
         }
         if self.delete_granule.0 > 0 {
@@ -144,7 +144,7 @@ impl Identity {
 /// The space of a disk that allocates it on write, bytes: the attributes `DISK::used`, `DISK::free`
 /// and `DISK::shared`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct SpaceUsage {
     /// It takes so much.
     pub used: u64,
     /// It could take so much more, whatever its size.
@@ -155,17 +155,17 @@ pub struct Room {
 
 /// The answer of a verb of a disk, and the actions that follow.
 #[derive(Default)]
-pub struct Answer {
+pub struct VerbAnswer {
     /// For the caller.
     pub value: Value,
     /// Requests whose layer is to be called again, with the number of their core.
     pub wake: Vec<(usize, Ticket)>,
 }
 
-impl Answer {
+impl VerbAnswer {
     /// A sentence and nothing else to do.
-    pub fn said(what: impl Into<String>) -> Answer {
-        Answer { value: json!({ "message": what.into() }), wake: Vec::new() }
+    pub fn message(what: impl Into<String>) -> VerbAnswer {
+        VerbAnswer { value: json!({ "message": what.into() }), wake: Vec::new() }
     }
 }
 
@@ -181,7 +181,7 @@ pub trait Unit: Send {
     }
 
     /// The used and the free space, when the disk allocates space on write.
-    fn room(&self) -> Option<Room> {
+    fn space_usage(&self) -> Option<SpaceUsage> {
         None
     }
 
@@ -199,7 +199,7 @@ pub trait Unit: Send {
     }
 
     /// Carries out one of [`Unit::verbs`].
-    fn verb(&mut self, verb: &str, params: &Value) -> Result<Answer, Error> {
+    fn verb(&mut self, verb: &str, params: &Value) -> Result<VerbAnswer, Error> {
         let _ = params;
         Err(Error::new(Errno::NotSup, format!("this kind of disk has no verb {verb}")))
     }

@@ -28,7 +28,7 @@ pub const ATTRIBUTE: &str = "user.ashlar.identity";
 pub const SIDECAR: &str = ".ashlar-id";
 
 /// Form of the stored text.
-const FORM: &str = "1";
+const FORMAT: &str = "1";
 
 /// Longest stored text, bytes; a longer one is as none.
 const TEXT_MAX: usize = 512;
@@ -38,33 +38,33 @@ const DIGITS: usize = 16;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Lasting {
+pub struct PersistentIdentity {
     /// Serial number of the disk.
     pub ident: String,
     /// The name from which serial numbers of units on the disk are made, with `ident`: that of the
     /// disk when it was first served, by an earlier version or by its hardware's serial number.
     /// `None`: the unit has the disk's own serial number.
-    pub called: Option<String>,
+    pub unit_name: Option<String>,
 }
 
-impl Lasting {
+impl PersistentIdentity {
     /// An identity of its own.
-    pub fn new(ident: &str) -> Lasting {
-        Lasting { ident: ident.to_owned(), called: None }
+    pub fn new(ident: &str) -> PersistentIdentity {
+        PersistentIdentity { ident: ident.to_owned(), unit_name: None }
     }
 
     fn encode(&self) -> String {
-        match &self.called {
-            Some(called) => format!("{FORM} {} {called}\n", self.ident),
-            None => format!("{FORM} {}\n", self.ident),
+        match &self.unit_name {
+            Some(called) => format!("{FORMAT} {} {called}\n", self.ident),
+            None => format!("{FORMAT} {}\n", self.ident),
         }
     }
 
     /// I3.
-    fn decode(text: &[u8]) -> Option<Lasting> {
+    fn decode(text: &[u8]) -> Option<PersistentIdentity> {
         let text = std::str::from_utf8(text).ok().filter(|t| t.len() <= TEXT_MAX)?;
         let text = text.strip_suffix('\n').unwrap_or(text);
-        let rest = text.strip_prefix(FORM)?.strip_prefix(' ')?;
+        let rest = text.strip_prefix(FORMAT)?.strip_prefix(' ')?;
         let (ident, called) = match rest.split_once(' ') {
             Some((ident, called)) => (ident, Some(called)),
             None => (rest, None),
@@ -76,20 +76,20 @@ impl Lasting {
         if called.is_some_and(|c| c.is_empty() || c.chars().any(char::is_control)) {
             return None;
         }
-        Some(Lasting { ident: ident.to_owned(), called: called.map(str::to_owned) })
+        Some(PersistentIdentity { ident: ident.to_owned(), unit_name: called.map(str::to_owned) })
     }
 }
 
 /// A disk whose identity is asked for.
-pub struct Ask<'a> {
+pub struct IdentityRequest<'a> {
     /// Its kind.
     pub kind: &'a str,
     /// Its name.
     pub name: &'a str,
     /// Its place: the path of a file or device, else its name.
-    pub place: &'a str,
+    pub location: &'a str,
     /// The identity stored with the image.
-    pub found: Option<Lasting>,
+    pub found: Option<PersistentIdentity>,
     /// Serial number of the hardware.
     pub own: Option<&'a str>,
     /// Serial number that versions before this made from the machine's id and the place.
@@ -101,7 +101,7 @@ pub struct Ask<'a> {
 /// The state folder's side of identities.
 pub trait Identities: Send + Sync {
     /// The identity of a disk that is being opened.
-    fn of(&self, ask: &Ask<'_>) -> Lasting;
+    fn identity_of(&self, ask: &IdentityRequest<'_>) -> PersistentIdentity;
 }
 
 /// The place where the identity of an image is stored.
@@ -135,25 +135,28 @@ pub(crate) fn of_image(
     file: &File,
     path: &Path,
     (is_new, read_only): (bool, bool),
-) -> (Lasting, Stored) {
+) -> (PersistentIdentity, Stored) {
     let place = path.to_string_lossy();
     let derived = derived("file", &place);
     let Some(identities) = &request.site.identities else {
-        return (Lasting { ident: derived, called: Some(request.name.to_owned()) }, Stored::No);
+        return (
+            PersistentIdentity { ident: derived, unit_name: Some(request.name.to_owned()) },
+            Stored::No,
+        );
     };
     let found = if is_new { None } else { read(file, path) };
     let stored = found.as_ref().map(|(_, stored)| stored.clone());
     let found = found.map(|(lasting, _)| lasting);
-    let ask = Ask {
+    let ask = IdentityRequest {
         kind: "file",
         name: request.name,
-        place: &place,
+        location: &place,
         found: found.clone(),
         own: None,
         derived,
         is_new,
     };
-    let lasting = identities.of(&ask);
+    let lasting = identities.identity_of(&ask);
     let is_there = found.as_ref() == Some(&lasting);
     let stored = match stored {
         Some(stored) if is_there && (read_only || stored == Stored::Attribute) => stored,
@@ -164,33 +167,46 @@ pub(crate) fn of_image(
 }
 
 /// The identity of a disk that has no image file; `own` is the serial number of its hardware.
-pub(crate) fn of_other(request: &Open<'_>, kind: &str, place: &str, own: Option<&str>) -> Lasting {
+pub(crate) fn of_other(
+    request: &Open<'_>,
+    kind: &str,
+    place: &str,
+    own: Option<&str>,
+) -> PersistentIdentity {
     let (name, derived) = (request.name, derived(kind, place));
     match &request.site.identities {
         Some(identities) => {
             let found = None;
-            identities.of(&Ask { kind, name, place, found, own, derived, is_new: false })
+            identities.identity_of(&IdentityRequest {
+                kind,
+                name,
+                location: place,
+                found,
+                own,
+                derived,
+                is_new: false,
+            })
         }
         None => {
             let ident = own.map_or(derived, str::to_owned);
-            Lasting { ident, called: Some(name.to_owned()) }
+            PersistentIdentity { ident, unit_name: Some(name.to_owned()) }
         }
     }
 }
 
 /// The identity stored with the image at a path, without opening it as a disk.
-pub fn stored_at(path: &Path) -> Option<Lasting> {
+pub fn stored_at(path: &Path) -> Option<PersistentIdentity> {
     let mut text = [0; TEXT_MAX];
     let len = rustix::fs::getxattr(path, ATTRIBUTE, &mut text);
-    let lasting = len.ok().and_then(|n| text.get(..n)).and_then(Lasting::decode);
+    let lasting = len.ok().and_then(|n| text.get(..n)).and_then(PersistentIdentity::decode);
     lasting.or_else(|| read_sidecar(path))
 }
 
-fn read(file: &File, path: &Path) -> Option<(Lasting, Stored)> {
+fn read(file: &File, path: &Path) -> Option<(PersistentIdentity, Stored)> {
     let fd = file.as_fd()?;
     let mut text = [0; TEXT_MAX];
     let len = rustix::fs::fgetxattr(fd, ATTRIBUTE, &mut text);
-    let lasting = len.ok().and_then(|n| text.get(..n)).and_then(Lasting::decode);
+    let lasting = len.ok().and_then(|n| text.get(..n)).and_then(PersistentIdentity::decode);
     let here = lasting.map(|l| (l, Stored::Attribute));
     here.or_else(|| read_sidecar(path).map(|l| (l, Stored::Sidecar)))
 }
@@ -201,7 +217,7 @@ fn sidecar_of(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn read_sidecar(path: &Path) -> Option<Lasting> {
+fn read_sidecar(path: &Path) -> Option<PersistentIdentity> {
     use std::io::Read;
     let path = sidecar_of(path);
     // A FIFO in its place would block.
@@ -209,11 +225,11 @@ fn read_sidecar(path: &Path) -> Option<Lasting> {
     let file = std::fs::File::open(&path).ok()?;
     let mut text = Vec::new();
     file.take(TEXT_MAX as u64 + 1).read_to_end(&mut text).ok()?;
-    Lasting::decode(&text)
+    PersistentIdentity::decode(&text)
 }
 
 /// Stores an identity with the image; the state folder has it before the disk is exported.
-fn write(file: &File, path: &Path, lasting: &Lasting) -> Stored {
+fn write(file: &File, path: &Path, lasting: &PersistentIdentity) -> Stored {
     let Some(fd) = file.as_fd() else { return Stored::No };
     let text = lasting.encode();
     let set = rustix::fs::fsetxattr(fd, ATTRIBUTE, text.as_bytes(), XattrFlags::empty());
@@ -250,15 +266,18 @@ fn write_sidecar(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// The identity with the serial number that the configuration gives, if it does.
-pub(crate) fn given(params: Option<&str>, lasting: Lasting) -> Lasting {
+pub(crate) fn with_configured_serial(
+    params: Option<&str>,
+    lasting: PersistentIdentity,
+) -> PersistentIdentity {
     match params.filter(|serial| !serial.is_empty()) {
-        Some(serial) => Lasting { ident: serial.to_owned(), ..lasting },
+        Some(serial) => PersistentIdentity { ident: serial.to_owned(), ..lasting },
         None => lasting,
     }
 }
 
 /// The serial number that a disk of the configuration will have, as far as its image contains it.
-pub fn foreseen(kind: &str, params: &Value) -> Option<Lasting> {
+pub fn expected_identity(kind: &str, params: &Value) -> Option<PersistentIdentity> {
     let text = |key| params.get(key).and_then(Value::as_str).filter(|t: &&str| !t.is_empty());
     let stored = || {
         let path = text("path").filter(|_| kind == "file")?;
@@ -267,7 +286,7 @@ pub fn foreseen(kind: &str, params: &Value) -> Option<Lasting> {
         stored_at(&path)
     };
     match text("serial") {
-        Some(serial) => Some(Lasting::new(serial)),
+        Some(serial) => Some(PersistentIdentity::new(serial)),
         None => stored(),
     }
 }
@@ -282,14 +301,14 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let image = folder.join("d.img");
         std::fs::write(&image, [0; 512]).unwrap();
-        let lasting = Lasting::new("0123456789abcdef");
+        let lasting = PersistentIdentity::new("0123456789abcdef");
         let refused = || Err(rustix::io::Errno::OPNOTSUPP);
         assert_eq!(written(&image, &lasting.encode(), refused()), Stored::Sidecar);
         assert_eq!(stored_at(&image), Some(lasting.clone()));
         let name = folder.join("d.img.ashlar-id");
         assert_eq!(std::fs::read_to_string(&name).unwrap(), "1 0123456789abcdef\n");
         let params = serde_json::json!({ "path": image });
-        assert_eq!(foreseen("file", &params), Some(lasting.clone()));
+        assert_eq!(expected_identity("file", &params), Some(lasting.clone()));
         // An attribute takes its place.
         assert_eq!(written(&image, &lasting.encode(), Ok(())), Stored::Attribute);
         assert!(!name.exists());
@@ -302,10 +321,10 @@ mod tests {
 
     #[test]
     fn i3_identity_text_decodes_unchanged_or_not_at_all() {
-        let own = Lasting::new("0123456789abcdef");
-        let old = Lasting { called: Some("disk 0".into()), ..own.clone() };
+        let own = PersistentIdentity::new("0123456789abcdef");
+        let old = PersistentIdentity { unit_name: Some("disk 0".into()), ..own.clone() };
         for lasting in [own, old] {
-            assert_eq!(Lasting::decode(lasting.encode().as_bytes()), Some(lasting));
+            assert_eq!(PersistentIdentity::decode(lasting.encode().as_bytes()), Some(lasting));
         }
         let long = format!("1 0123456789abcdef {}", "x".repeat(TEXT_MAX));
         for bad in [
@@ -320,8 +339,8 @@ mod tests {
             "10123456789abcdef",
             &long,
         ] {
-            assert_eq!(Lasting::decode(bad.as_bytes()), None, "{bad:?}");
+            assert_eq!(PersistentIdentity::decode(bad.as_bytes()), None, "{bad:?}");
         }
-        assert_eq!(Lasting::decode(b"1 0123456789abcdef \xff"), None);
+        assert_eq!(PersistentIdentity::decode(b"1 0123456789abcdef \xff"), None);
     }
 }

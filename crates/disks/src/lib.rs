@@ -37,8 +37,11 @@ pub use blockdev::BlockDevParams;
 pub use class::{DISK_CLASS, DiskClass, troubles};
 pub use deletes::DeleteHow;
 pub use file::{Direct, FileParams};
-pub use kind::{Answer, IDENT_MAX, Identity, Kind, Open, Opened, Room, Site, Unit};
-pub use lasting::{ATTRIBUTE, Ask, Identities, Lasting, SIDECAR, foreseen, stored_at};
+pub use kind::{IDENT_MAX, Identity, Kind, Open, Opened, Site, SpaceUsage, Unit, VerbAnswer};
+pub use lasting::{
+    ATTRIBUTE, Identities, IdentityRequest, PersistentIdentity, SIDECAR, expected_identity,
+    stored_at,
+};
 pub use memory::{MEMORY_BYTES_MAX, MemoryParams};
 pub use model::{
     DelayParams, FailOp, FailParams, Latency, LieParams, MODEL_BYTES_MAX, ModelParams,

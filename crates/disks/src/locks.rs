@@ -24,30 +24,30 @@ const RESIZE: u64 = 3;
 /// How often a locked file is looked at again before it is refused, and the pause before each. The
 /// kernel releases the files of a daemon that was killed under load only when its last requests
 /// have ended. An immediate restart should not fail for that reason.
-const LOOKS: u32 = 60;
+const RETRIES: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// Why a file cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum LockHolder {
     /// By a disk or a program that uses flock(2).
     Flock,
     /// By a program that locks as QEMU does.
     Qemu,
 }
 
-impl Held {
+impl LockHolder {
     /// For people, behind the name of the file.
     pub(crate) fn text(self, read_only: bool) -> &'static str {
         match (self, read_only) {
-            (Held::Flock, _) => {
+            (LockHolder::Flock, _) => {
                 "is locked: another disk or process uses it; stop that first (`fuser` names it)"
             }
-            (Held::Qemu, false) => {
+            (LockHolder::Qemu, false) => {
                 "another program (QEMU, or one that locks as it does) has it open; stop that \
                  first (`fuser -v` names it)"
             }
-            (Held::Qemu, true) => {
+            (LockHolder::Qemu, true) => {
                 "another program (QEMU, or one that locks as it does) has it open for writing; \
                  stop that first (`fuser -v` names it)"
             }
@@ -56,19 +56,19 @@ impl Held {
 }
 
 /// One writer, or any number of readers. Runs on the control thread, which may wait.
-pub(crate) fn take(file: &File, read_only: bool) -> Result<(), Held> {
-    again(|| flock(file, read_only))?;
-    again(|| qemu(file, read_only))
+pub(crate) fn take(file: &File, read_only: bool) -> Result<(), LockHolder> {
+    retry(|| flock(file, read_only))?;
+    retry(|| qemu(file, read_only))
 }
 
 /// QEMU's locks alone: for device nodes, whose flock(2) belongs to udev.
-pub(crate) fn take_of_node(file: &File, read_only: bool) -> Result<(), Held> {
-    again(|| qemu(file, read_only))
+pub(crate) fn take_of_node(file: &File, read_only: bool) -> Result<(), LockHolder> {
+    retry(|| qemu(file, read_only))
 }
 
-fn again(mut once: impl FnMut() -> Result<(), Held>) -> Result<(), Held> {
+fn retry(mut once: impl FnMut() -> Result<(), LockHolder>) -> Result<(), LockHolder> {
     let mut done = once();
-    for _ in 0..LOOKS {
+    for _ in 0..RETRIES {
         if done.is_ok() {
             break;
         }
@@ -78,14 +78,14 @@ fn again(mut once: impl FnMut() -> Result<(), Held>) -> Result<(), Held> {
     done
 }
 
-fn flock(file: &File, read_only: bool) -> Result<(), Held> {
+fn flock(file: &File, read_only: bool) -> Result<(), LockHolder> {
     let Some(fd) = file.as_fd() else { return Ok(()) };
     let how = match read_only {
         true => FlockOperation::NonBlockingLockShared,
         false => FlockOperation::NonBlockingLockExclusive,
     };
     match rustix::fs::flock(fd, how) {
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(Held::Flock),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(LockHolder::Flock),
         // File systems without locks (some network ones): nothing to be had.
         _ => Ok(()),
     }
@@ -94,7 +94,7 @@ fn flock(file: &File, read_only: bool) -> Result<(), Held> {
 /// First takes the own locks, then looks at those of others: of two programs that do so at once, at
 /// least one sees the other. If this program does, it releases its locks again, so that both do not
 /// go on refusing each other.
-fn qemu(file: &File, read_only: bool) -> Result<(), Held> {
+fn qemu(file: &File, read_only: bool) -> Result<(), LockHolder> {
     let used: &[u64] =
         if read_only { &[CONSISTENT_READ] } else { &[CONSISTENT_READ, WRITE, RESIZE] };
     let refused = [WRITE, RESIZE];
@@ -112,7 +112,7 @@ fn qemu(file: &File, read_only: bool) -> Result<(), Held> {
         return Ok(());
     }
     own().for_each(|at| drop(file.release_byte(at)));
-    Err(Held::Qemu)
+    Err(LockHolder::Qemu)
 }
 
 /// Errors other than these mean that the file system has no such locks.

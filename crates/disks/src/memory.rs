@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Room, Unit};
-use crate::lasting::{given, of_other};
+use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, SpaceUsage, Unit};
+use crate::lasting::{of_other, with_configured_serial};
 use crate::pages::Pages;
 use crate::params;
 
@@ -92,7 +92,10 @@ impl Kind for Memory {
             },
             stripe_bytes: 0,
             identity: Identity {
-                lasting: given(p.serial.as_deref(), of_other(request, kind, name, None)),
+                lasting: with_configured_serial(
+                    p.serial.as_deref(),
+                    of_other(request, kind, name, None),
+                ),
                 descr: "Ashlar memory disk".into(),
                 physpath: String::new(),
                 rotation_rate: 1,
@@ -121,11 +124,11 @@ impl Unit for MemoryUnit {
         Ok(self.size)
     }
 
-    fn room(&self) -> Option<Room> {
+    fn space_usage(&self) -> Option<SpaceUsage> {
         let used = self.pages.used();
         // Chunks may be larger than the rest of the medium.
         let most = self.most.unwrap_or(u64::MAX).min(self.size.max(used));
-        Some(Room { used, free: most.saturating_sub(used), is_shared: false })
+        Some(SpaceUsage { used, free: most.saturating_sub(used), is_shared: false })
     }
 
     fn show(&self) -> Vec<(&'static str, String)> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::kind::{Identity, Kind, Open, Opened, Unit};
-use crate::lasting::{given, of_other};
+use crate::lasting::{of_other, with_configured_serial};
 use crate::params;
 
 /// Data that a read of a null disk returns.
@@ -94,7 +94,10 @@ impl Kind for Null {
             },
             stripe_bytes: 0,
             identity: Identity {
-                lasting: given(p.serial.as_deref(), of_other(request, kind, name, None)),
+                lasting: with_configured_serial(
+                    p.serial.as_deref(),
+                    of_other(request, kind, name, None),
+                ),
                 descr: "Ashlar null disk".into(),
                 physpath: String::new(),
                 rotation_rate: 1,

@@ -36,32 +36,32 @@ use geom::{Core, Flow, Layer};
 const NOMEM_RETRY_NS: u64 = 1_000_000;
 
 /// Set in a lane's word while its line has to be asked; the other bits count the requests inside.
-const LINE: u64 = 1 << 63;
+const QUEUED: u64 = 1 << 63;
 
 /// A disk with its queue.
 pub(crate) struct Ordered {
     disk: Arc<dyn Layer>,
-    lanes: Box<[Lane]>,
+    core_queues: Box<[CoreQueue]>,
 }
 
 /// One core's share, on cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
-struct Lane {
+struct CoreQueue {
     /// Requests inside the disk, and [`LINE`]. O3: an atomic only because layers are shared.
-    word: AtomicU64,
-    line: Mutex<Line>,
+    inflight: AtomicU64,
+    wait_queue: Mutex<WaitQueue>,
 }
 
 #[derive(Default)]
-struct Line {
+struct WaitQueue {
     waiting: VecDeque<Waiter>,
     /// The request inside the disk is ordered, and alone.
     barrier: bool,
     /// The first that waits has been called and has not come yet.
-    called: bool,
+    restarted: bool,
     /// O5.
-    short: Vec<BioId>,
+    out_of_memory: Vec<BioId>,
 }
 
 struct Waiter {
@@ -70,8 +70,8 @@ struct Waiter {
 }
 
 /// The reason why a request comes back.
-enum Return {
-    Called,
+enum RestartReason {
+    Dequeued,
     TriedAgain,
     Ready,
 }
@@ -80,25 +80,25 @@ impl Ordered {
     /// The queue of `disk` for requests of `cores` cores. The disk answers `Wait` or `Done`, and
     /// requests of it end by [`Layer::ready`]. Requests of other cores are handed on unordered.
     pub(crate) fn new(disk: Arc<dyn Layer>, cores: usize) -> Ordered {
-        Ordered { disk, lanes: (0..cores.max(1)).map(|_| Lane::default()).collect() }
+        Ordered { disk, core_queues: (0..cores.max(1)).map(|_| CoreQueue::default()).collect() }
     }
 
     #[inline]
-    fn lane(&self, core: &Core) -> Option<&Lane> {
-        self.lanes.get(core.id() as usize)
+    fn core_queue(&self, core: &Core) -> Option<&CoreQueue> {
+        self.core_queues.get(core.id() as usize)
     }
 
     #[cold]
     #[inline(never)]
-    fn start_in_line(&self, lane: &Lane, bio: &mut Bio, core: &Core) -> Flow {
+    fn start_queued(&self, lane: &CoreQueue, bio: &mut Bio, core: &Core) -> Flow {
         if bio.op == Op::GetAttr {
             return self.disk.start(bio, core);
         }
         let ordered = bio.flags.has(Flags::ORDERED);
-        let mut line = lane.line();
-        if line.barrier || !line.waiting.is_empty() || (ordered && lane.inside() != 0) {
+        let mut line = lane.wait_queue();
+        if line.barrier || !line.waiting.is_empty() || (ordered && lane.inflight_count() != 0) {
             line.waiting.push_back(Waiter { ticket: bio.ticket(), ordered });
-            lane.set_line(true);
+            lane.set_queued(true);
             return Flow::Wait;
         }
         line.barrier = ordered;
@@ -109,24 +109,24 @@ impl Ordered {
 
     #[cold]
     #[inline(never)]
-    fn ready_in_line(
+    fn ready_queued(
         &self,
-        lane: &Lane,
+        lane: &CoreQueue,
         bio: &mut Bio,
         result: Result<u64, Errno>,
         core: &Core,
     ) -> Flow {
-        let why = lane.line().returns(bio.id());
+        let why = lane.wait_queue().restart_reason(bio.id());
         match why {
-            Return::Called => {
+            RestartReason::Dequeued => {
                 let flow = self.disk.start(bio, core);
                 self.answered(lane, bio, core, flow, false)
             }
-            Return::TriedAgain => {
+            RestartReason::TriedAgain => {
                 let flow = self.disk.start(bio, core);
                 self.answered(lane, bio, core, flow, true)
             }
-            Return::Ready => {
+            RestartReason::Ready => {
                 let flow = self.disk.ready(bio, result, core);
                 self.answered(lane, bio, core, flow, true)
             }
@@ -136,10 +136,17 @@ impl Ordered {
     /// Counts the disk's answer to a request, and calls the next request.
     #[cold]
     #[inline(never)]
-    fn answered(&self, lane: &Lane, bio: &Bio, core: &Core, flow: Flow, was_inside: bool) -> Flow {
+    fn answered(
+        &self,
+        lane: &CoreQueue,
+        bio: &Bio,
+        core: &Core,
+        flow: Flow,
+        was_inside: bool,
+    ) -> Flow {
         let flow = match flow {
             Flow::Done(Err(Errno::NoMem)) => {
-                lane.line().short.push(bio.id());
+                lane.wait_queue().out_of_memory.push(bio.id());
                 core.wake(bio.ticket(), NOMEM_RETRY_NS);
                 Flow::Wait
             }
@@ -155,78 +162,78 @@ impl Ordered {
                 break;
             }
             // Ended elsewhere; then the turn of the next one has come.
-            lane.line().forget_called();
+            lane.wait_queue().forget_restarted();
         }
         flow
     }
 }
 
-impl Lane {
+impl CoreQueue {
     #[inline]
     fn is_free(&self) -> bool {
-        self.word.load(Relaxed) & LINE == 0
+        self.inflight.load(Relaxed) & QUEUED == 0
     }
 
     #[inline]
-    fn inside(&self) -> u64 {
-        self.word.load(Relaxed) & !LINE
+    fn inflight_count(&self) -> u64 {
+        self.inflight.load(Relaxed) & !QUEUED
     }
 
     #[inline]
     fn entered(&self) {
-        self.word.store(self.word.load(Relaxed) + 1, Relaxed);
+        self.inflight.store(self.inflight.load(Relaxed) + 1, Relaxed);
     }
 
     #[inline]
     fn left(&self) {
-        let word = self.word.load(Relaxed);
-        debug_assert!(word & !LINE != 0, "who leaves was inside");
-        self.word.store(word - 1, Relaxed);
+        let word = self.inflight.load(Relaxed);
+        debug_assert!(word & !QUEUED != 0, "who leaves was inside");
+        self.inflight.store(word - 1, Relaxed);
     }
 
-    fn set_line(&self, on: bool) {
-        self.word.store(self.inside() | if on { LINE } else { 0 }, Relaxed);
+    fn set_queued(&self, on: bool) {
+        self.inflight.store(self.inflight_count() | if on { QUEUED } else { 0 }, Relaxed);
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock()
+    fn wait_queue(&self) -> MutexGuard<'_, WaitQueue> {
+        self.wait_queue.lock()
     }
 
     /// Calls the first that waits if it is its turn.
     fn next(&self) -> Option<Ticket> {
-        let mut line = self.line();
-        let empty = self.inside() == 0;
+        let mut line = self.wait_queue();
+        let empty = self.inflight_count() == 0;
         line.barrier &= !empty;
-        let free = !line.barrier && !line.called;
+        let free = !line.barrier && !line.restarted;
         let first = line.waiting.front().filter(|w| free && (empty || !w.ordered));
         let ticket = first.map(|w| w.ticket);
-        line.called |= ticket.is_some();
-        self.set_line(line.barrier || !line.waiting.is_empty() || !line.short.is_empty());
+        line.restarted |= ticket.is_some();
+        self.set_queued(line.barrier || !line.waiting.is_empty() || !line.out_of_memory.is_empty());
         ticket
     }
 }
 
-impl Line {
-    fn returns(&mut self, bio: BioId) -> Return {
+impl WaitQueue {
+    fn restart_reason(&mut self, bio: BioId) -> RestartReason {
         if let Some(first) = self.waiting.front()
             && first.ticket.id() == bio
         {
             self.barrier = first.ordered;
-            self.forget_called();
-            return Return::Called;
+            self.forget_restarted();
+            return RestartReason::Dequeued;
         }
-        match self.short.iter().position(|id| *id == bio) {
+        match self.out_of_memory.iter().position(|id| *id == bio) {
             Some(at) => {
-                self.short.swap_remove(at);
-                Return::TriedAgain
+                self.out_of_memory.swap_remove(at);
+                RestartReason::TriedAgain
             }
-            None => Return::Ready,
+            None => RestartReason::Ready,
         }
     }
 
-    fn forget_called(&mut self) {
+    fn forget_restarted(&mut self) {
         self.waiting.pop_front();
-        self.called = false;
+        self.restarted = false;
     }
 }
 
@@ -236,9 +243,9 @@ impl Layer for Ordered {
     }
 
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
-        let Some(lane) = self.lane(core) else { return self.disk.start(bio, core) };
+        let Some(lane) = self.core_queue(core) else { return self.disk.start(bio, core) };
         if !lane.is_free() || bio.flags.has(Flags::ORDERED) {
-            return self.start_in_line(lane, bio, core);
+            return self.start_queued(lane, bio, core);
         }
         // The answers of every day are made anew: copying one that was just written in parts costs
         // more than all the rest of this.
@@ -253,9 +260,9 @@ impl Layer for Ordered {
     }
 
     fn ready(&self, bio: &mut Bio, result: Result<u64, Errno>, core: &Core) -> Flow {
-        let Some(lane) = self.lane(core) else { return self.disk.ready(bio, result, core) };
+        let Some(lane) = self.core_queue(core) else { return self.disk.ready(bio, result, core) };
         if !lane.is_free() {
-            return self.ready_in_line(lane, bio, result, core);
+            return self.ready_queued(lane, bio, result, core);
         }
         match self.disk.ready(bio, result, core) {
             Flow::Done(Ok(())) => {

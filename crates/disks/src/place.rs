@@ -58,7 +58,7 @@ fn file_trouble(file: &File, open: &Statx, named: &rustix::io::Result<Statx>) ->
     };
     Some(match now {
         Some(now) => {
-            let (from, to) = (word(&now), word(file.path()));
+            let (from, to) = (shell_word(&now), shell_word(file.path()));
             let now = now.display();
             let aside = if is_there { format!("mv {to} {to}.other; ") } else { String::new() };
             Trouble::degraded(
@@ -88,7 +88,7 @@ fn file_trouble(file: &File, open: &Statx, named: &rustix::io::Result<Statx>) ->
 
 /// No name is left: the data go with the last close.
 fn unlinked(file: &File, is_there: bool) -> Trouble {
-    let (path, to, from) = (file.path().display(), word(file.path()), descriptor(file));
+    let (path, to, from) = (file.path().display(), shell_word(file.path()), descriptor(file));
     let lost = "what is written goes to a file without a name and is lost when the daemon stops";
     match is_there {
         false => Trouble::degraded(
@@ -120,7 +120,7 @@ fn unreachable_path(path: &impl Display, e: &rustix::io::Errno) -> Trouble {
 }
 
 /// A path as a word for a shell.
-pub(crate) fn word(path: &Path) -> String {
+pub(crate) fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:,@%=".contains(c);
     match text.chars().all(is_plain) {
@@ -182,7 +182,7 @@ fn unwritable(file: &File, open: &Statx, refuses: bool) -> Option<Trouble> {
     if file.is_block_device() {
         return None;
     }
-    let (path, quoted) = (file.path().display(), word(file.path()));
+    let (path, quoted) = (file.path().display(), shell_word(file.path()));
     let fd = file.as_fd()?;
     let flags = rustix::fs::fstatvfs(fd).ok()?.f_flag;
     // ext4 does not set the flag after an error (Linux 6.12 and later).

@@ -13,8 +13,8 @@ use geom::{Event, Inbox, ProviderId};
 pub struct Watch {
     inbox: Arc<Inbox>,
     provider: OnceLock<ProviderId>,
-    told: AtomicBool,
-    short_ns: AtomicU64,
+    loss_reported: AtomicBool,
+    no_space_ns: AtomicU64,
     is_refusing: AtomicBool,
 }
 
@@ -22,11 +22,11 @@ impl Watch {
     pub(crate) fn new(inbox: Arc<Inbox>) -> Arc<Watch> {
         let (told, short_ns) = (AtomicBool::new(false), AtomicU64::new(0));
         let (provider, is_refusing) = (OnceLock::new(), AtomicBool::new(false));
-        Arc::new(Watch { inbox, provider, told, short_ns, is_refusing })
+        Arc::new(Watch { inbox, provider, loss_reported: told, no_space_ns: short_ns, is_refusing })
     }
 
     /// The provider exists now; no request came before.
-    pub(crate) fn belongs_to(&self, provider: ProviderId) {
+    pub(crate) fn set_provider(&self, provider: ProviderId) {
         let first = self.provider.set(provider).is_ok();
         debug_assert!(first, "a disk has one provider");
     }
@@ -34,7 +34,7 @@ impl Watch {
     /// The disk is gone for good (W1).
     pub fn lost(&self, error: Errno) {
         if let Some(provider) = self.provider.get()
-            && !self.told.swap(true, Ordering::AcqRel)
+            && !self.loss_reported.swap(true, Ordering::AcqRel)
         {
             self.inbox.post(Event::Lost(*provider, error));
         }
@@ -48,13 +48,13 @@ impl Watch {
     }
 
     /// A write failed for lack of room at `now`, ns of the cores' clock.
-    pub(crate) fn lacks_room(&self, now: u64) {
-        self.short_ns.store(now.max(1), Ordering::Relaxed);
+    pub(crate) fn record_no_space(&self, now: u64) {
+        self.no_space_ns.store(now.max(1), Ordering::Relaxed);
     }
 
     /// When a write last failed for lack of room, ns of the cores' clock.
-    pub(crate) fn lacked_room(&self) -> Option<u64> {
-        Some(self.short_ns.load(Ordering::Relaxed)).filter(|ns| *ns > 0)
+    pub(crate) fn no_space_since(&self) -> Option<u64> {
+        Some(self.no_space_ns.load(Ordering::Relaxed)).filter(|ns| *ns > 0)
     }
 
     /// A write succeeded, or failed because its file system is read-only.
@@ -72,6 +72,6 @@ impl Watch {
 
     /// True once the disk was found to be gone.
     pub fn is_lost(&self) -> bool {
-        self.told.load(Ordering::Acquire)
+        self.loss_reported.load(Ordering::Acquire)
     }
 }

@@ -150,7 +150,7 @@ fn aoe() -> Vec<Seed> {
     let me = Mac([2, 0, 0, 0, 0, 2]);
     // Whole AoE headers behind the one of Ethernet: query, set, masks, reserve.
     let mut rules = vec![1];
-    let config = |how, string: &[u8]| [&Config::ask(how, string).encode()[..], string].concat();
+    let config = |how, string: &[u8]| [&Config::request(how, string).encode()[..], string].concat();
     for (command, body) in [
         (1, config(directive::READ, b"")),
         (1, config(directive::SET, b"lock")),

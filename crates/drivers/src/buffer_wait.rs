@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bio::Segs;
-use engine::{Eater, Engine};
+use engine::{Engine, MemoryWaiter};
 
 /// The session of a connection that can wait for memory.
 pub(crate) trait BufferWaiter: 'static {
@@ -15,49 +15,49 @@ pub(crate) trait BufferWaiter: 'static {
     /// An empty list of segments.
     fn segs(&self) -> Segs;
     /// It holds more than its share: other sessions are served first.
-    fn is_over(&self) -> bool;
+    fn is_over_share(&self) -> bool;
 }
 
-struct Wait<S> {
+struct QueuedWait<S> {
     session: Rc<S>,
     engine: Rc<Engine>,
     bytes: usize,
-    got: RefCell<Option<Segs>>,
-    over: Cell<bool>,
+    granted: RefCell<Option<Segs>>,
+    finished: Cell<bool>,
 }
 
-impl<S: BufferWaiter> Eater for Wait<S> {
-    fn feed(&self, _: u64) -> bool {
-        if self.over.get() {
+impl<S: BufferWaiter> MemoryWaiter for QueuedWait<S> {
+    fn grant(&self, _: u64) -> bool {
+        if self.finished.get() {
             return true;
         }
         let mut data = self.session.segs();
-        if !self.engine.room_for_data(&mut data, self.bytes, true) {
+        if !self.engine.alloc_write_data(&mut data, self.bytes, true) {
             return false;
         }
-        *self.got.borrow_mut() = Some(data);
+        *self.granted.borrow_mut() = Some(data);
         self.session.wake();
         true
     }
 
-    fn starved(&self, _: u64) {
-        self.over.set(true);
+    fn wait_expired(&self, _: u64) {
+        self.finished.set(true);
         self.session.wake();
     }
 
-    fn is_over(&self) -> bool {
+    fn is_over_share(&self) -> bool {
         // A wait that is over is granted, and so leaves the queue.
-        !self.over.get() && self.session.is_over()
+        !self.finished.get() && self.session.is_over_share()
     }
 }
 
 /// Leaves the queue when the wait is dropped.
-struct Leave<S>(Rc<Wait<S>>);
+struct DequeueGuard<S>(Rc<QueuedWait<S>>);
 
-impl<S> Drop for Leave<S> {
+impl<S> Drop for DequeueGuard<S> {
     fn drop(&mut self) {
-        self.0.over.set(true);
-        self.0.got.take();
+        self.0.finished.set(true);
+        self.0.granted.take();
     }
 }
 
@@ -70,18 +70,18 @@ pub(crate) async fn wait_for_buffers<S: BufferWaiter>(
     patience_ns: u64,
     gives_up: impl Fn() -> bool,
 ) -> Option<Segs> {
-    let queued = Rc::new(Wait {
+    let queued = Rc::new(QueuedWait {
         session: session.clone(),
         engine: engine.clone(),
         bytes,
-        got: RefCell::default(),
-        over: Cell::new(false),
+        granted: RefCell::default(),
+        finished: Cell::new(false),
     });
-    let leave = Leave(queued.clone());
-    engine.starve(queued.clone(), 0);
-    let wait = poll_fn(|_| match queued.got.take() {
+    let leave = DequeueGuard(queued.clone());
+    engine.enqueue_memory_waiter(queued.clone(), 0);
+    let wait = poll_fn(|_| match queued.granted.take() {
         Some(segs) => Poll::Ready(Some(segs)),
-        None if queued.over.get() || gives_up() => Poll::Ready(None),
+        None if queued.finished.get() || gives_up() => Poll::Ready(None),
         None => Poll::Pending,
     });
     let got = geom::deadline(engine.core(), patience_ns, wait).await.flatten();

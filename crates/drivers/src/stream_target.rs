@@ -10,7 +10,7 @@ use std::sync::Arc;
 use engine::Engine;
 use geom::{Error, Local};
 use reactor::Address;
-use transport::{PerCore, Protocol, Shared};
+use transport::{GlobalState, PerCore, Protocol};
 
 use crate::driver::{Driver, TargetSpec};
 use crate::targets::{Target, Targets};
@@ -25,7 +25,7 @@ pub(crate) trait StreamTarget: Send + Sync + 'static {
     const DOC: &'static str;
 
     /// State that all cores share.
-    fn shared(&self) -> &Arc<Shared<Self::Protocol>>;
+    fn shared(&self) -> &Arc<GlobalState<Self::Protocol>>;
 
     /// The targets in it.
     fn targets(&self) -> &Targets<Self::Target>;
@@ -46,7 +46,7 @@ pub(crate) trait StreamTarget: Send + Sync + 'static {
 
 /// Installs the protocol of a driver on the core of an engine.
 pub(crate) fn install<P: Protocol>(
-    shared: &Arc<Shared<P>>,
+    shared: &Arc<GlobalState<P>>,
     engine: &Rc<Engine>,
     own: P::PerCore,
 ) -> Rc<PerCore<P>> {

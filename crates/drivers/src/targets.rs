@@ -25,34 +25,34 @@ pub(crate) trait Target: Send + Sync + Sized + 'static {
 
     /// The parameters that differ from `other` although clients use them before they name a target:
     /// targets at one address must agree on them. None when they agree.
-    fn disagrees(&self, other: &Self) -> Option<&'static str> {
+    fn conflicting_param(&self, other: &Self) -> Option<&'static str> {
         let _ = other;
         None
     }
 
     /// Replaces `old`, of which the connections stay.
-    fn succeed(&mut self, old: &Self) {
+    fn inherit_from(&mut self, old: &Self) {
         let _ = old;
     }
 }
 
-struct State<T> {
+struct TargetsState<T> {
     all: BTreeMap<String, Arc<T>>,
     /// Addresses of open portals: port 0 has become a number.
     portals: BTreeMap<Address, Address>,
 }
 
 /// Targets of a driver, by name. The lock is held for look-ups only.
-pub(crate) struct Targets<T>(Mutex<State<T>>);
+pub(crate) struct Targets<T>(Mutex<TargetsState<T>>);
 
 impl<T> Default for Targets<T> {
     fn default() -> Targets<T> {
-        Targets(Mutex::new(State { all: BTreeMap::new(), portals: BTreeMap::new() }))
+        Targets(Mutex::new(TargetsState { all: BTreeMap::new(), portals: BTreeMap::new() }))
     }
 }
 
 impl<T: Target> Targets<T> {
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    fn state(&self) -> MutexGuard<'_, TargetsState<T>> {
         self.0.lock()
     }
 
@@ -64,7 +64,7 @@ impl<T: Target> Targets<T> {
             other.spec().name != *name
                 && other.spec().listen.iter().any(|at| target.spec().listen.contains(at))
         };
-        let disagrees = |other: &Arc<T>| Some((target.disagrees(other)?, other.clone()));
+        let disagrees = |other: &Arc<T>| Some((target.conflicting_param(other)?, other.clone()));
         if let Some((what, other)) = state.all.values().filter(at_same).find_map(disagrees) {
             let (driver, other) = (T::DRIVER, &other.spec().name);
             let what = format!(
@@ -75,7 +75,7 @@ impl<T: Target> Targets<T> {
         }
         let name = name.clone();
         if let Some(old) = state.all.get(&name) {
-            target.succeed(old);
+            target.inherit_from(old);
         }
         let target = Arc::new(target);
         state.all.insert(name, target.clone());

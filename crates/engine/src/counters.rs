@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::sync::Mutex;
 use wire::scsi::{ErrorCounts, LogCounts};
 
-use crate::nexus::unit_attention::Nexus;
+use crate::nexus::unit_attention::ItlNexus;
 use crate::registry::add;
 
 /// Index into [`Counts`].
@@ -41,7 +41,7 @@ pub(crate) struct Counts([AtomicU64; COUNTS]);
 
 /// Effect of a finished command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Did {
+pub(crate) enum AccessKind {
     Read,
     Write,
     Verify,
@@ -57,13 +57,17 @@ impl Counts {
 
     /// A command has ended: bytes moved, ns taken, a medium error or none.
     #[inline]
-    pub fn note(&self, did: Did, bytes: u64, ns: u64, failed: bool) {
+    pub fn note(&self, did: AccessKind, bytes: u64, ns: u64, failed: bool) {
         let (commands, moved, errors, time) = match did {
-            Did::Read => (Count::Reads, Count::ReadBytes, Count::ReadErrors, Some(Count::ReadNs)),
-            Did::Write => {
+            AccessKind::Read => {
+                (Count::Reads, Count::ReadBytes, Count::ReadErrors, Some(Count::ReadNs))
+            }
+            AccessKind::Write => {
                 (Count::Writes, Count::WrittenBytes, Count::WriteErrors, Some(Count::WriteNs))
             }
-            Did::Verify => (Count::Verifies, Count::VerifiedBytes, Count::VerifyErrors, None),
+            AccessKind::Verify => {
+                (Count::Verifies, Count::VerifiedBytes, Count::VerifyErrors, None)
+            }
         };
         self.add(commands, 1);
         self.add(moved, bytes);
@@ -104,27 +108,27 @@ impl History {
     }
 
     /// A nexus has ended, or begins anew; on its core (C2).
-    pub fn ended(&self, nexus: &Nexus) {
+    pub fn ended(&self, nexus: &ItlNexus) {
         let mut past = self.past();
         nexus.counts().collect(&mut past.ended);
         nexus.counts().clear();
     }
 
     /// Everything since the unit was made, or since it was reset. `nexuses` are those of now.
-    fn sums(past: &Past, nexuses: &[Arc<Nexus>]) -> Sums {
+    fn sums(past: &Past, nexuses: &[Arc<ItlNexus>]) -> Sums {
         let mut sums = past.ended;
         nexuses.iter().for_each(|nexus| nexus.counts().collect(&mut sums));
         sums
     }
 
     /// All counters begin at zero again.
-    pub fn reset(&self, nexuses: &[Arc<Nexus>]) {
+    pub fn reset(&self, nexuses: &[Arc<ItlNexus>]) {
         let mut past = self.past();
         past.reset = History::sums(&past, nexuses);
     }
 
     /// Counters for the log pages.
-    pub fn counts(&self, nexuses: &[Arc<Nexus>], block: u32, minutes: u32) -> LogCounts {
+    pub fn counts(&self, nexuses: &[Arc<ItlNexus>], block: u32, minutes: u32) -> LogCounts {
         let sums = {
             let past = self.past();
             let mut sums = History::sums(&past, nexuses);
@@ -157,10 +161,10 @@ mod tests {
     #[test]
     fn c2_counts_survive_the_end_of_a_nexus_and_a_log_reset_clears_them() {
         let history = History::default();
-        let (a, b) = (Arc::new(Nexus::default()), Arc::new(Nexus::default()));
-        a.counts().note(Did::Read, 1024, 3000, false);
-        b.counts().note(Did::Write, 512, 5000, true);
-        b.counts().note(Did::Verify, 512, 1, true);
+        let (a, b) = (Arc::new(ItlNexus::default()), Arc::new(ItlNexus::default()));
+        a.counts().note(AccessKind::Read, 1024, 3000, false);
+        b.counts().note(AccessKind::Write, 512, 5000, true);
+        b.counts().note(AccessKind::Verify, 512, 1, true);
         let all = [a.clone(), b.clone()];
         let before = history.counts(&all, 512, 1);
         assert_eq!((before.read_commands, before.blocks_sent, before.read_time_us), (1, 2, 3));
@@ -171,7 +175,7 @@ mod tests {
         assert_eq!(history.counts(&all[1..], 512, 1), before);
         history.reset(&all[1..]);
         assert_eq!(history.counts(&all[1..], 512, 0), LogCounts::default());
-        b.counts().note(Did::Write, 512, 0, false);
+        b.counts().note(AccessKind::Write, 512, 0, false);
         history.ended(&b);
         assert_eq!(history.counts(&[], 512, 0).write_commands, 1);
     }

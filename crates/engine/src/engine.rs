@@ -13,12 +13,12 @@ use std::sync::Arc;
 use geom::Core;
 use reactor::{Address, Mailbox, Mailer};
 
-use crate::command::buffers::{Memory, transfer_max};
-use crate::nexus::Session;
-use crate::nexus::transport::{CloseReason, Login, Refused, RefusedWhy, Transport};
+use crate::command::buffers::{MemoryQueue, transfer_max};
+use crate::nexus::ItNexus;
+use crate::nexus::transport::{CloseReason, Login, RefusalReason, Refused, Transport};
 use crate::qos::Flow;
 use crate::registry::{Denied, Registry, TargetPort};
-use crate::task_set::management::{AbortOrder, Tms};
+use crate::task_set::management::{AbortOrder, PendingTms};
 use crate::unit::Device;
 use crate::unit::alua::Transition;
 
@@ -50,7 +50,7 @@ pub enum Message {
         floor: u64,
     },
     /// The turn of a command has come.
-    Go {
+    Start {
         /// Its session.
         session: u64,
         /// Its place and generation.
@@ -77,9 +77,9 @@ pub struct Engine {
     core: Rc<Core>,
     registry: Arc<Registry>,
     mailer: Mailer<Message>,
-    sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
-    pub(crate) tms: RefCell<Tms>,
-    pub(crate) memory: Memory,
+    sessions: RefCell<BTreeMap<u64, Rc<ItNexus>>>,
+    pub(crate) tms: RefCell<PendingTms>,
+    pub(crate) memory: MemoryQueue,
     /// Commands whose turn has come, by session and place.
     pub(crate) starting: RefCell<VecDeque<(u64, u64)>>,
     pub(crate) is_starting: Cell<bool>,
@@ -101,13 +101,13 @@ impl Engine {
             mailer,
             sessions: RefCell::default(),
             tms: RefCell::default(),
-            memory: Memory::default(),
+            memory: MemoryQueue::default(),
             starting: RefCell::default(),
             is_starting: Cell::default(),
             flows: RefCell::default(),
             scratch: Cell::default(),
         });
-        let listen = listen(Rc::downgrade(&engine), mailbox);
+        let listen = receive_messages(Rc::downgrade(&engine), mailbox);
         drop(engine.core.reactor().spawn("target", listen));
         engine
     }
@@ -142,13 +142,13 @@ impl Engine {
         self: &Rc<Self>,
         login: Login,
         transport: Rc<dyn Transport>,
-    ) -> Result<Rc<Session>, Refused> {
+    ) -> Result<Rc<ItNexus>, Refused> {
         let decision = login.target.decide(&login.initiator, &login.portal);
         let refused = if login.target.gone().is_some() {
             let text = format!("target {} is being taken away", login.target.name);
-            Some(Refused { why: RefusedWhy::TargetGone, text })
+            Some(Refused { why: RefusalReason::TargetGone, text })
         } else if !decision.grants() {
-            Some(Refused { why: RefusedWhy::NoAccess, text: decision.why.clone() })
+            Some(Refused { why: RefusalReason::NoAccess, text: decision.reason.clone() })
         } else {
             None
         };
@@ -163,17 +163,17 @@ impl Engine {
             });
             return Err(refused);
         }
-        let session = Session::begin(self.clone(), login, decision, transport);
+        let session = ItNexus::begin(self.clone(), login, decision, transport);
         self.sessions.borrow_mut().insert(session.number(), session.clone());
         Ok(session)
     }
 
     /// The sessions of this core, oldest first.
-    pub fn sessions(&self) -> Vec<Rc<Session>> {
+    pub fn sessions(&self) -> Vec<Rc<ItNexus>> {
         self.sessions.borrow().values().cloned().collect()
     }
 
-    pub(crate) fn session(&self, number: u64) -> Option<Rc<Session>> {
+    pub(crate) fn session(&self, number: u64) -> Option<Rc<ItNexus>> {
         self.sessions.borrow().get(&number).cloned()
     }
 
@@ -218,7 +218,7 @@ impl Engine {
 
     /// The next sessions from a number on; answers where to go on.
     fn refresh_some(&self, from: u64) -> Option<u64> {
-        let some: Vec<Rc<Session>> = self
+        let some: Vec<Rc<ItNexus>> = self
             .sessions
             .borrow()
             .range(from..)
@@ -235,30 +235,30 @@ impl Engine {
             Message::Drain(transition) => self.drain(transition),
             Message::Close { session, why } => {
                 if let Some(session) = self.session(session) {
-                    session.ask_to_close(why);
+                    session.request_close(why);
                 }
             }
             Message::Abort(order) => self.abort_for_peer(order),
             Message::Aborted { ticket } => self.tm_step(ticket),
             Message::Gather { device, floor } => self.gather(&device, floor),
-            Message::Go { session, word } => self.turn(session, word),
+            Message::Start { session, word } => self.enable_command(session, word),
         }
     }
 }
 
 /// Runs when the core ends: sessions that are still open hold the engine, and it holds them.
-struct Leave(Weak<Engine>);
+struct ShutdownGuard(Weak<Engine>);
 
-impl Drop for Leave {
+impl Drop for ShutdownGuard {
     fn drop(&mut self) {
         let Some(engine) = self.0.upgrade() else { return };
         let sessions = engine.sessions.take();
-        sessions.values().for_each(|session| session.let_go());
+        sessions.values().for_each(|session| session.drop_references());
     }
 }
 
-async fn listen(engine: Weak<Engine>, mailbox: Mailbox<Message>) {
-    let _leave = Leave(engine.clone());
+async fn receive_messages(engine: Weak<Engine>, mailbox: Mailbox<Message>) {
+    let _leave = ShutdownGuard(engine.clone());
     while let Some(message) = mailbox.recv().await {
         let Some(engine) = engine.upgrade() else { return };
         engine.receive(message);

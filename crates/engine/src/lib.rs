@@ -37,25 +37,26 @@ pub mod state_store;
 mod task_set;
 mod unit;
 
-pub use command::buffers::{Eater, PATIENCE_NS, Part};
+pub use command::buffers::{MEMORY_WAIT_NS, MemoryWaiter, PartialGrant};
 pub use command::status::{Ending, ending_of};
 pub use command::{Command, CommandState, Next, TaskAttribute};
 pub use engine::{Engine, Message};
 pub use handlers::disk::{naa, unmap_limits};
 pub use nexus::transport::{
-    CloseReason, DataError, Login, Refused, RefusedWhy, Residual, Response, TmFunction, TmOutcome,
-    Transport,
+    CloseReason, DataError, Login, RefusalReason, Refused, Residual, Response, TmFunction,
+    TmOutcome, Transport,
 };
-pub use nexus::unit_attention::{ATTENTIONS_MAX, Nexus, Port, flags};
-pub use nexus::{Path, Session};
+pub use nexus::unit_attention::{ATTENTIONS_MAX, ItlNexus, Port, flags};
+pub use nexus::{ItNexus, Path};
 pub use qos::admission::WINDOW_MIN;
 pub use qos::load::FlowView;
 pub use registry::access;
 pub use registry::{
-    Account, GroupSpec, LunChange, LunSpec, Proof, Proofs, Registry, TargetPort, Teller,
+    Account, ChapAccounts, GroupAuth, GroupSpec, LunChange, LunSpec, OperatorNotifier, Registry,
+    TargetPort,
 };
 pub use task_set::Span;
-pub use task_set::cross_core::Guard;
+pub use task_set::cross_core::BlockClaim;
 pub use task_set::management::AbortOrder;
 pub use unit::medium_state::{Condition, MediumState, TrayError};
 pub use unit::protection::{MAGIC as PROTECTION_MAGIC, ProtectionSpec};

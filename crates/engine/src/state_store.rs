@@ -24,7 +24,7 @@ pub const RECORD_MAX: usize = 16 << 20;
 
 /// Kinds of records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Kind {
+pub enum RecordKind {
     /// Persistent reservations with APTPL.
     Reservations,
     /// Saved mode pages.
@@ -36,7 +36,7 @@ pub enum Kind {
     /// Relative identifiers of target ports; of no unit.
     Ports,
     /// Manual changes by the operator; belongs to no unit.
-    ByHand,
+    Overrides,
     /// Where a unit keeps its protection information.
     Protection,
     /// Config strings and mask lists of an AoE target; of no unit.
@@ -44,70 +44,70 @@ pub enum Kind {
     /// Which disks have the names that the configuration calls; of no unit.
     Names,
     /// Previous end of each provider that is identified by data at its end; belongs to no unit.
-    Ends,
+    LastSizes,
     /// Which unit initiators know behind each of their LUNs; of no unit.
-    Known,
+    KnownUnits,
     /// File systems that were served; of no unit.
-    Made,
+    ServedFileSystems,
     /// Our own name as an initiator; of no unit.
     Initiator,
     /// Identities of disks, by where they are; of no unit.
-    Identities,
+    DiskIdentities,
     /// How geoms are put together that no record on a disk describes; of no unit.
-    Wholes,
+    GeomLayouts,
 }
 
-impl Kind {
+impl RecordKind {
     /// Every kind.
-    pub const ALL: [Kind; 15] = [
-        Kind::Reservations,
-        Kind::ModePages,
-        Kind::Medium,
-        Kind::Identifying,
-        Kind::Ports,
-        Kind::ByHand,
-        Kind::Protection,
-        Kind::Aoe,
-        Kind::Names,
-        Kind::Ends,
-        Kind::Known,
-        Kind::Made,
-        Kind::Initiator,
-        Kind::Identities,
-        Kind::Wholes,
+    pub const ALL: [RecordKind; 15] = [
+        RecordKind::Reservations,
+        RecordKind::ModePages,
+        RecordKind::Medium,
+        RecordKind::Identifying,
+        RecordKind::Ports,
+        RecordKind::Overrides,
+        RecordKind::Protection,
+        RecordKind::Aoe,
+        RecordKind::Names,
+        RecordKind::LastSizes,
+        RecordKind::KnownUnits,
+        RecordKind::ServedFileSystems,
+        RecordKind::Initiator,
+        RecordKind::DiskIdentities,
+        RecordKind::GeomLayouts,
     ];
 
     /// Name in file names and messages.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::Reservations => "reservations",
-            Kind::ModePages => "mode-pages",
-            Kind::Medium => "medium",
-            Kind::Identifying => "identifying",
-            Kind::Ports => "ports",
-            Kind::ByHand => "by-hand",
-            Kind::Protection => "protection",
-            Kind::Aoe => "aoe",
-            Kind::Names => "names",
-            Kind::Ends => "ends",
-            Kind::Known => "known",
-            Kind::Made => "made",
-            Kind::Initiator => "initiator",
-            Kind::Identities => "identities",
-            Kind::Wholes => "wholes",
+            RecordKind::Reservations => "reservations",
+            RecordKind::ModePages => "mode-pages",
+            RecordKind::Medium => "medium",
+            RecordKind::Identifying => "identifying",
+            RecordKind::Ports => "ports",
+            RecordKind::Overrides => "by-hand",
+            RecordKind::Protection => "protection",
+            RecordKind::Aoe => "aoe",
+            RecordKind::Names => "names",
+            RecordKind::LastSizes => "ends",
+            RecordKind::KnownUnits => "known",
+            RecordKind::ServedFileSystems => "made",
+            RecordKind::Initiator => "initiator",
+            RecordKind::DiskIdentities => "identities",
+            RecordKind::GeomLayouts => "wholes",
         }
     }
 }
 
 /// Stable storage for small records, by the serial number of a unit.
-pub trait Vault: Send + Sync {
+pub trait StateStore: Send + Sync {
     /// Begins to store `bytes` in place of the earlier record; `done` receives the result, on any
     /// thread. Called on a core: it must not wait. Saves of one record end in the order in which
     /// they began.
-    fn save(&self, serial: &str, kind: Kind, bytes: Vec<u8>, done: Ticket);
+    fn save(&self, serial: &str, kind: RecordKind, bytes: Vec<u8>, done: SaveCompletion);
 
     /// False when nothing is ever kept: promises of durability are refused then.
-    fn keeps(&self) -> bool {
+    fn is_persistent(&self) -> bool {
         true
     }
 
@@ -118,33 +118,33 @@ pub trait Vault: Send + Sync {
     }
 
     /// Last stored record, or `None`. Called on the control thread: it may wait.
-    fn load(&self, serial: &str, kind: Kind) -> Result<Option<Vec<u8>>, Error>;
+    fn load(&self, serial: &str, kind: RecordKind) -> Result<Option<Vec<u8>>, Error>;
 }
 
 #[derive(Default)]
-struct Shared {
-    end: Option<Result<(), Errno>>,
+struct SaveState {
+    result: Option<Result<(), Errno>>,
     waker: Option<Waker>,
 }
 
-fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn lock_state(shared: &Mutex<SaveState>) -> MutexGuard<'_, SaveState> {
     shared.lock()
 }
 
 /// The promise to say how a save ended (W1, W3).
-pub struct Ticket(Option<Arc<Mutex<Shared>>>);
+pub struct SaveCompletion(Option<Arc<Mutex<SaveState>>>);
 
-impl Ticket {
+impl SaveCompletion {
     /// The save has ended.
-    pub fn end(mut self, end: Result<(), Errno>) {
-        self.tell(end);
+    pub fn complete(mut self, end: Result<(), Errno>) {
+        self.set_result(end);
     }
 
-    fn tell(&mut self, end: Result<(), Errno>) {
+    fn set_result(&mut self, end: Result<(), Errno>) {
         let Some(shared) = self.0.take() else { return };
         let waker = {
-            let mut shared = locked(&shared);
-            shared.end = Some(end);
+            let mut shared = lock_state(&shared);
+            shared.result = Some(end);
             shared.waker.take()
         };
         if let Some(waker) = waker {
@@ -153,27 +153,27 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for SaveCompletion {
     fn drop(&mut self) {
-        self.tell(Err(Errno::Io));
+        self.set_result(Err(Errno::Io));
     }
 }
 
 /// The end of a save, to wait for on a core.
-pub struct Saved(Arc<Mutex<Shared>>);
+pub struct SaveFuture(Arc<Mutex<SaveState>>);
 
-struct Thread(std::thread::Thread);
+struct ThreadWaker(std::thread::Thread);
 
-impl Wake for Thread {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
 }
 
-impl Saved {
+impl SaveFuture {
     /// Waits on a thread that may wait: the control thread's.
     pub fn wait(mut self) -> Result<(), Errno> {
-        let waker = Waker::from(Arc::new(Thread(std::thread::current())));
+        let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
         let mut cx = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(end) = Pin::new(&mut self).poll(&mut cx) {
@@ -184,12 +184,12 @@ impl Saved {
     }
 }
 
-impl Future for Saved {
+impl Future for SaveFuture {
     type Output = Result<(), Errno>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut shared = locked(&self.0);
-        match shared.end {
+        let mut shared = lock_state(&self.0);
+        match shared.result {
             Some(end) => Poll::Ready(end),
             None => {
                 shared.waker = Some(cx.waker().clone());
@@ -200,49 +200,49 @@ impl Future for Saved {
 }
 
 /// A ticket and the future that waits for it.
-pub fn ticket() -> (Ticket, Saved) {
-    let shared = Arc::new(Mutex::new(Shared::default()));
-    (Ticket(Some(shared.clone())), Saved(shared))
+pub fn save_channel() -> (SaveCompletion, SaveFuture) {
+    let shared = Arc::new(Mutex::new(SaveState::default()));
+    (SaveCompletion(Some(shared.clone())), SaveFuture(shared))
 }
 
 /// Keeps nothing and says so.
-pub(crate) struct NoVault;
+pub(crate) struct NullStore;
 
-impl Vault for NoVault {
-    fn save(&self, _: &str, _: Kind, _: Vec<u8>, done: Ticket) {
-        done.end(Err(Errno::NotSup));
+impl StateStore for NullStore {
+    fn save(&self, _: &str, _: RecordKind, _: Vec<u8>, done: SaveCompletion) {
+        done.complete(Err(Errno::NotSup));
     }
 
-    fn load(&self, _: &str, _: Kind) -> Result<Option<Vec<u8>>, Error> {
+    fn load(&self, _: &str, _: RecordKind) -> Result<Option<Vec<u8>>, Error> {
         Ok(None)
     }
 
-    fn keeps(&self) -> bool {
+    fn is_persistent(&self) -> bool {
         false
     }
 }
 
-type Key = (String, Kind);
+type Key = (String, RecordKind);
 
 #[derive(Default)]
-struct Memory {
+struct MemoryState {
     records: BTreeMap<Key, Vec<u8>>,
     fail: Option<Errno>,
     hold: bool,
-    held: Vec<(Key, Vec<u8>, Ticket)>,
+    held: Vec<(Key, Vec<u8>, SaveCompletion)>,
 }
 
 /// A vault for tests: it lasts as long as the value, and fails and delays on request.
 #[derive(Default)]
-pub struct MemoryVault(Mutex<Memory>);
+pub struct MemoryStore(Mutex<MemoryState>);
 
-impl MemoryVault {
+impl MemoryStore {
     /// Empty.
-    pub fn new() -> Arc<MemoryVault> {
+    pub fn new() -> Arc<MemoryStore> {
         Arc::default()
     }
 
-    fn state(&self) -> MutexGuard<'_, Memory> {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         self.0.lock()
     }
 
@@ -264,18 +264,18 @@ impl MemoryVault {
     }
 
     /// Stored record.
-    pub fn record(&self, serial: &str, kind: Kind) -> Option<Vec<u8>> {
+    pub fn record(&self, serial: &str, kind: RecordKind) -> Option<Vec<u8>> {
         self.state().records.get(&(serial.to_string(), kind)).cloned()
     }
 
     /// Stores bytes as if they had been saved.
-    pub fn put(&self, serial: &str, kind: Kind, bytes: Vec<u8>) {
+    pub fn put(&self, serial: &str, kind: RecordKind, bytes: Vec<u8>) {
         self.state().records.insert((serial.to_string(), kind), bytes);
     }
 }
 
-impl Vault for MemoryVault {
-    fn save(&self, serial: &str, kind: Kind, bytes: Vec<u8>, done: Ticket) {
+impl StateStore for MemoryStore {
+    fn save(&self, serial: &str, kind: RecordKind, bytes: Vec<u8>, done: SaveCompletion) {
         let key = (serial.to_string(), kind);
         let mut state = self.state();
         if state.hold {
@@ -291,10 +291,10 @@ impl Vault for MemoryVault {
             }
         };
         drop(state);
-        done.end(end);
+        done.complete(end);
     }
 
-    fn load(&self, serial: &str, kind: Kind) -> Result<Option<Vec<u8>>, Error> {
+    fn load(&self, serial: &str, kind: RecordKind) -> Result<Option<Vec<u8>>, Error> {
         let fail = self.state().fail;
         match fail {
             Some(error) => Err(Error::new(error, format!("{} of {serial}", kind.name()))),
@@ -307,37 +307,37 @@ impl Vault for MemoryVault {
 mod tests {
     use super::*;
 
-    fn poll(saved: &mut Saved) -> Poll<Result<(), Errno>> {
+    fn poll(saved: &mut SaveFuture) -> Poll<Result<(), Errno>> {
         Pin::new(saved).poll(&mut Context::from_waker(Waker::noop()))
     }
 
     #[test]
     fn w2_a_failed_save_keeps_the_previous_record() {
-        let vault = MemoryVault::new();
+        let vault = MemoryStore::new();
         let save = |bytes: &[u8]| {
-            let (ticket, saved) = ticket();
-            vault.save("s", Kind::Reservations, bytes.to_vec(), ticket);
+            let (ticket, saved) = save_channel();
+            vault.save("s", RecordKind::Reservations, bytes.to_vec(), save_channel);
             saved
         };
         assert_eq!(poll(&mut save(b"one")), Poll::Ready(Ok(())));
         vault.fail(Some(Errno::NoSpc));
         assert_eq!(poll(&mut save(b"two")), Poll::Ready(Err(Errno::NoSpc)));
         vault.fail(None);
-        assert_eq!(vault.load("s", Kind::Reservations).unwrap().unwrap(), b"one");
-        assert_eq!(vault.load("s", Kind::ModePages).unwrap(), None);
+        assert_eq!(vault.load("s", RecordKind::Reservations).unwrap().unwrap(), b"one");
+        assert_eq!(vault.load("s", RecordKind::ModePages).unwrap(), None);
         vault.hold(true);
         let mut late = save(b"three");
         assert_eq!(poll(&mut late), Poll::Pending);
-        assert_eq!(vault.record("s", Kind::Reservations).unwrap(), b"one");
+        assert_eq!(vault.record("s", RecordKind::Reservations).unwrap(), b"one");
         vault.hold(false);
         assert_eq!(poll(&mut late), Poll::Ready(Ok(())));
-        assert_eq!(vault.record("s", Kind::Reservations).unwrap(), b"three");
+        assert_eq!(vault.record("s", RecordKind::Reservations).unwrap(), b"three");
     }
 
     #[test]
     fn w3_a_dropped_ticket_is_a_failure() {
-        let (ticket, mut saved) = ticket();
-        drop(ticket);
+        let (ticket, mut saved) = save_channel();
+        drop(save_channel);
         assert_eq!(poll(&mut saved), Poll::Ready(Err(Errno::Io)));
     }
 }

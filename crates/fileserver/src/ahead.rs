@@ -45,7 +45,7 @@ impl ReadAhead {
     pub const BYTES_MAX: u64 = 64 << 20;
 
     /// How far ahead anybody is who reads through a block cache of so many bytes (R4).
-    pub(crate) fn far(self, cache: usize) -> u64 {
+    pub(crate) fn distance(self, cache: usize) -> u64 {
         if self.workers > 0 { self.bytes.min((cache / AHEAD_SHARE) as u64) } else { 0 }
     }
 }
@@ -60,7 +60,7 @@ impl Default for ReadAhead {
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Ahead {
-    pub set: Cell<ReadAhead>,
+    pub settings: Cell<ReadAhead>,
     queue: RefCell<VecDeque<Addr>>,
     busy: Cell<u32>,
     /// Blocks that came so, and those for which the queue had no room.
@@ -71,7 +71,7 @@ pub(crate) struct Ahead {
 
 impl Ahead {
     pub fn starting(set: ReadAhead) -> Ahead {
-        Ahead { set: Cell::new(set), ..Ahead::default() }
+        Ahead { settings: Cell::new(set), ..Ahead::default() }
     }
 }
 
@@ -100,16 +100,16 @@ pub(crate) fn load<L: Loader>(loader: &L, blocks: Vec<Addr>) {
         }
     }
     // Those that are there have something else to do; one too many finds the queue empty.
-    let more = ahead.set.get().workers.saturating_sub(ahead.busy.get());
+    let more = ahead.settings.get().workers.saturating_sub(ahead.busy.get());
     for _ in 0..(more as usize).min(ahead.queue.borrow().len()) {
         ahead.busy.set(ahead.busy.get() + 1);
-        loader.reactor().spawn("fs-ahead", work(loader.clone()));
+        loader.reactor().spawn("fs-ahead", run_worker(loader.clone()));
     }
 }
 
-async fn work<L: Loader>(loader: L) {
+async fn run_worker<L: Loader>(loader: L) {
     let ahead = loader.ahead();
-    while ahead.busy.get() <= ahead.set.get().workers && !loader.is_closed() {
+    while ahead.busy.get() <= ahead.settings.get().workers && !loader.is_closed() {
         let Some(addr) = ahead.queue.borrow_mut().pop_front() else { break };
         if !loader.has(addr) && loader.load(addr).await.is_ok() {
             ahead.loaded.set(ahead.loaded.get() + 1);

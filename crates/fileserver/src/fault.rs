@@ -70,7 +70,7 @@ pub enum Fault {
     /// The bytes differ from those that were written; names the device and the place.
     Corrupt(String),
     /// A device holds no metadata of ours; names the device and describes its contents.
-    Strange(String),
+    Foreign(String),
     /// Another server has taken the WORM; says which.
     Fenced(String),
     /// A file is being cut; the runner of operations finishes that and tries again.
@@ -97,7 +97,7 @@ impl fmt::Display for Fault {
             Fault::Invalid(why) => f.write_str(why),
             Fault::Io(e, place) => write!(f, "i/o error: {place}: {e:?}"),
             Fault::Corrupt(what) => write!(f, "corrupted: {what}"),
-            Fault::Strange(what) | Fault::Refused(what) => f.write_str(what),
+            Fault::Foreign(what) | Fault::Refused(what) => f.write_str(what),
             Fault::Fenced(by) => write!(f, "taken over by another server: {by}"),
             Fault::Unfinished(_) => f.write_str("file is being cut"),
             Fault::Unsettled(_) => f.write_str("file's contents are being moved"),

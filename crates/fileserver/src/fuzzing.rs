@@ -26,7 +26,7 @@ pub const TARGETS: &[(&str, Target)] = &[
 /// A line of the console, up to what its verb gets.
 pub fn fuzz_line(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    text.lines().for_each(|line| drop(console::understand(line)));
+    text.lines().for_each(|line| drop(console::parse_line(line)));
 }
 
 /// A config string, and lines of config mode: what reads is printed as something that reads the
@@ -125,12 +125,12 @@ struct Heap {
 }
 
 impl Blocks for Heap {
-    fn look(&mut self, at: Addr) -> Result<Seg, Stop> {
+    fn read_node(&mut self, at: Addr) -> Result<Seg, Stop> {
         self.blocks.get(&at).cloned().ok_or(Stop::Missing(at))
     }
 
-    fn own(&mut self, at: Addr) -> Result<(Addr, Seg), Stop> {
-        self.look(at).map(|seg| (at, seg))
+    fn cow(&mut self, at: Addr) -> Result<(Addr, Seg), Stop> {
+        self.read_node(at).map(|seg| (at, seg))
     }
 
     fn fresh(&mut self) -> Result<(Addr, Seg), Stop> {

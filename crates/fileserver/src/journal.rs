@@ -8,28 +8,28 @@ const LINES_MAX: u32 = 20;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Journal {
+pub(crate) struct RefusalLog {
     /// Name of the file server.
     name: String,
     lines: Cell<u32>,
-    unsaid: Cell<u64>,
+    suppressed: Cell<u64>,
     last: RefCell<Option<String>>,
 }
 
-impl Journal {
-    pub fn new(name: &str) -> Journal {
-        Journal { name: name.to_owned(), ..Journal::default() }
+impl RefusalLog {
+    pub fn new(name: &str) -> RefusalLog {
+        RefusalLog { name: name.to_owned(), ..RefusalLog::default() }
     }
 
     /// Logs that a client was turned away, or counts it.
-    pub fn turned_away(&self, peer: &str, why: fmt::Arguments<'_>) {
+    pub fn log_refused(&self, peer: &str, why: fmt::Arguments<'_>) {
         let text = format!("{peer}: {why}");
         let lines = self.lines.get();
         self.lines.set(lines.saturating_add(1));
         if lines < LINES_MAX {
             tracing::warn!(target: "fs", "{}: {text}", self.name);
         } else {
-            self.unsaid.set(self.unsaid.get() + 1);
+            self.suppressed.set(self.suppressed.get() + 1);
         }
         self.last.replace(Some(text));
     }
@@ -40,9 +40,9 @@ impl Journal {
     }
 
     /// Once a second: lines may be written again.
-    pub fn turn(&self) {
+    pub fn reset_limit(&self) {
         self.lines.set(0);
-        let unsaid = self.unsaid.take();
+        let unsaid = self.suppressed.take();
         if unsaid > 0 {
             tracing::warn!(target: "fs", "{}: {unsaid} more clients were turned away", self.name);
         }
@@ -55,13 +55,13 @@ mod tests {
 
     #[test]
     fn log_lines_over_the_limit_are_only_counted() {
-        let journal = Journal::new("main");
+        let journal = RefusalLog::new("main");
         for i in 0..LINES_MAX + 5 {
-            journal.turned_away("10.0.0.1", format_args!("number {i}"));
+            journal.log_refused("10.0.0.1", format_args!("number {i}"));
         }
-        assert_eq!(journal.unsaid.get(), 5);
+        assert_eq!(journal.suppressed.get(), 5);
         assert_eq!(journal.take_last().as_deref(), Some("10.0.0.1: number 24"));
-        journal.turn();
-        assert_eq!((journal.unsaid.get(), journal.take_last()), (0, None));
+        journal.reset_limit();
+        assert_eq!((journal.suppressed.get(), journal.take_last()), (0, None));
     }
 }

@@ -40,5 +40,5 @@ pub mod users;
 pub mod volume;
 
 pub use fault::{Fault, Stop};
-pub use orphans::Held;
-pub use service::{FS_CLASS, Forgets, FsClass, Made, Site};
+pub use orphans::InodeRef;
+pub use service::{FS_CLASS, FsClass, NoHistory, Site, VolumeHistory};

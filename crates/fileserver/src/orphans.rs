@@ -25,13 +25,13 @@ struct Inner {
 
 /// See the module. Clones share it; it never leaves its core.
 #[derive(Clone, Default)]
-pub struct Keepers(Rc<Inner>);
+pub struct InodeRefs(Rc<Inner>);
 
-impl Keepers {
+impl InodeRefs {
     /// While the guard lives, a file that loses its name keeps its contents.
-    pub fn hold(&self, ino: Ino) -> Held {
+    pub fn hold(&self, ino: Ino) -> InodeRef {
         *self.0.held.borrow_mut().entry(ino).or_default() += 1;
-        Held { keepers: self.clone(), ino }
+        InodeRef { refs: self.clone(), ino }
     }
 
     /// True while the file has a keeper.
@@ -80,20 +80,20 @@ impl Keepers {
 }
 
 /// See `Keepers::hold`.
-pub struct Held {
-    keepers: Keepers,
+pub struct InodeRef {
+    refs: InodeRefs,
     ino: Ino,
 }
 
-impl Drop for Held {
+impl Drop for InodeRef {
     fn drop(&mut self) {
-        let mut held = self.keepers.0.held.borrow_mut();
+        let mut held = self.refs.0.held.borrow_mut();
         let Some(n) = held.get_mut(&self.ino) else { return };
         *n -= 1;
         if *n == 0 {
             held.remove(&self.ino);
             drop(held);
-            self.keepers.release(self.ino);
+            self.refs.release(self.ino);
         }
     }
 }

@@ -163,7 +163,7 @@ impl Users {
     /// Permissions as Plan 9 grants them: the owner's bits to the owner, the group's to members,
     /// the bits of others to all. They add up, but POSIX takes the first that fits. `want` is a sum
     /// of 4 (read), 2 (write), 1 (execute).
-    pub fn may(&self, user: Id, file: &Owned, want: u32) -> bool {
+    pub fn is_permitted(&self, user: Id, file: &Owned, want: u32) -> bool {
         let mut bits = file.mode & 7;
         if self.has_no_world(user) {
             bits &= if file.is_dir { 1 } else { 0 };
@@ -308,11 +308,15 @@ mod tests {
         let users = Users::parse("1:a::\n2:b::\n3:g::a,b\n9999:noworld::b\n").unwrap();
         let file = |mode| Owned { mode, uid: 1, gid: 3, is_dir: false };
         // An owner without bits has those of the group.
-        assert!(users.may(1, &file(0o070), 7) && users.may(2, &file(0o040), 4));
-        assert!(!users.may(2, &file(0o740), 2) && !users.may(NONE, &file(0o770), 4));
-        assert!(users.may(NONE, &file(0o004), 4) && !users.may(2, &file(0o004), 4));
+        assert!(users.is_permitted(1, &file(0o070), 7) && users.is_permitted(2, &file(0o040), 4));
+        assert!(
+            !users.is_permitted(2, &file(0o740), 2) && !users.is_permitted(NONE, &file(0o770), 4)
+        );
+        assert!(
+            users.is_permitted(NONE, &file(0o004), 4) && !users.is_permitted(2, &file(0o004), 4)
+        );
         let dir = Owned { is_dir: true, ..file(0o005) };
-        assert!(users.may(2, &dir, 1) && !users.may(2, &dir, 4));
+        assert!(users.is_permitted(2, &dir, 1) && !users.is_permitted(2, &dir, 4));
     }
 
     #[test]

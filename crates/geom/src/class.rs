@@ -7,39 +7,41 @@ use std::rc::Rc;
 
 use bio::{Attr, Errno};
 
-use crate::control::Control;
+use crate::control::GraphControl;
 use crate::core::Core;
 use crate::error::Error;
 use crate::health::Trouble;
 use crate::layer::Edge;
 use crate::notify::Notice;
-use crate::topology::{Access, ConsumerId, Deletes, GeomId, Left, ProviderId, Topology};
+use crate::topology::{Access, ConsumerId, Deletes, FoundLabel, GeomId, ProviderId, Topology};
 use crate::verb::VerbSpec;
 
 /// The result of a class's tasting of a provider, committed in order.
 pub type Claim = Box<dyn Any + Send>;
 
 /// The outcome of one class tasting one provider.
-pub enum Verdict<C = Claim> {
+pub enum TasteOutcome<C = Claim> {
     /// Not ours; why, in plain words.
     No(String),
     /// Ours; why, and the claim.
     Yes(String, C),
     /// Ours, by metadata at the end that the provider had when it was smaller ([`Taster::ended`]);
     /// why, and how the metadata is moved to the present end.
-    Left(String, Left),
+    FormerEnd(String, FoundLabel),
     /// Ours, by metadata at a former end that has to stay there; why, and the claim.
-    Stays(String, C),
+    FormerEndKept(String, C),
 }
 
-impl<C: Send + 'static> Verdict<C> {
+impl<C: Send + 'static> TasteOutcome<C> {
     /// The same, with the claim as one of any class.
-    pub(crate) fn erased(self) -> Verdict {
+    pub(crate) fn erased(self) -> TasteOutcome {
         match self {
-            Verdict::No(why) => Verdict::No(why),
-            Verdict::Yes(why, claim) => Verdict::Yes(why, Box::new(claim)),
-            Verdict::Left(why, left) => Verdict::Left(why, left),
-            Verdict::Stays(why, claim) => Verdict::Stays(why, Box::new(claim)),
+            TasteOutcome::No(why) => TasteOutcome::No(why),
+            TasteOutcome::Yes(why, claim) => TasteOutcome::Yes(why, Box::new(claim)),
+            TasteOutcome::FormerEnd(why, left) => TasteOutcome::FormerEnd(why, left),
+            TasteOutcome::FormerEndKept(why, claim) => {
+                TasteOutcome::FormerEndKept(why, Box::new(claim))
+            }
         }
     }
 }
@@ -61,7 +63,7 @@ pub struct Taster {
     pub attrs: Vec<(&'static str, Attr)>,
     /// The former ends at which the class that is asked now knew the provider, if it is larger now:
     /// the newest size first, bytes ([`Class::knows_ends`]).
-    pub ended: Vec<u64>,
+    pub former_sizes: Vec<u64>,
 }
 
 impl Taster {
@@ -119,13 +121,13 @@ pub type Settings = serde_json::Map<String, serde_json::Value>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transient {
     /// The setting in words: "it rebuilds at 1048576 bytes a second".
-    pub what: String,
+    pub setting: String,
     /// The command that takes it back.
     pub undo: String,
 }
 
 /// Why a geom that a verb makes exists, without a record or a section: the next start has none.
-pub const MADE_BY_HAND: &str = "made by hand";
+pub const MADE_BY_VERB: &str = "made by hand";
 
 /// A transformation. One value a class, registered once.
 pub trait Class: Send + Sync {
@@ -166,21 +168,21 @@ pub trait Class: Send + Sync {
     /// stale or failed half. Classes that are asked after it (those loaded before it) claim nothing
     /// there, because content that appears to be on such a half is on the whole. A refusal with
     /// `NoDev` hides nothing: the provider is not a member, and is not known by its end.
-    fn hides_what_it_refuses(&self) -> bool {
+    fn hides_refused(&self) -> bool {
         false
     }
 
     /// True when the class recognises a provider by metadata at its end, and moves the metadata
     /// when the provider grows. The class receives the former end of a provider whose label was not
     /// moved.
-    fn knows_ends(&self) -> bool {
+    fn has_end_metadata(&self) -> bool {
         false
     }
 
     /// Reads the provider and decides whether it belongs to the class.
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, TasteOutcome> {
         let _ = disk;
-        Box::pin(async { Verdict::No("the class does not taste".into()) })
+        Box::pin(async { TasteOutcome::No("the class does not taste".into()) })
     }
 
     /// Commits a claim: makes the geom. Runs on the topology; the provider was checked again.
@@ -222,7 +224,7 @@ pub trait Class: Send + Sync {
     /// `consent` names members, or the geom for all of them, whose contents may be lost.
     fn declare(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         request: &Create<'_>,
         consent: &[String],
     ) -> Result<(), Error> {
@@ -238,9 +240,9 @@ pub trait Class: Send + Sync {
     }
 
     /// Gives a geom that is used the settings of a section, as [`Class::settings`] reads them.
-    fn work_as(
+    fn apply_settings(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         name: &str,
         params: &serde_json::Value,
     ) -> Result<(), Error> {
@@ -250,13 +252,17 @@ pub trait Class: Send + Sync {
 
     /// True when the members named `from` can become those named `to` while the geom is used. Only
     /// the names are compared here; [`Class::foresee`] knows the geom.
-    fn may_become(&self, from: &[String], to: &[String]) -> bool {
+    fn can_replace_members(&self, from: &[String], to: &[String]) -> bool {
         from == to
     }
 
     /// Reports a refusal of [`Class::redeclare`] beforehand, as far as it can be foreseen. Members
     /// that are not in the graph are left out: an earlier step of the plan makes them.
-    fn foresee(&self, control: &mut Control, request: &Redeclare<'_>) -> Result<(), Error> {
+    fn check_redeclare(
+        &self,
+        control: &mut GraphControl,
+        request: &Redeclare<'_>,
+    ) -> Result<(), Error> {
         let _ = control;
         if request.from == request.to && !self.settings(request.params)?.is_empty() {
             return Ok(());
@@ -272,13 +278,13 @@ pub trait Class: Send + Sync {
     /// [`Class::declare`].
     fn redeclare(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         request: &Redeclare<'_>,
         consent: &[String],
     ) -> Result<(), Error> {
         let _ = consent;
-        self.foresee(control, request)?;
-        self.work_as(control, request.name, request.params)
+        self.check_redeclare(control, request)?;
+        self.apply_settings(control, request.name, request.params)
     }
 
     /// Describes the data layout of a geom with these parameters: all that determines it besides
@@ -291,7 +297,7 @@ pub trait Class: Send + Sync {
 
     /// True when each geom of the class has the name of the provider below it, and the names of its
     /// own providers begin with that name. They are renamed with it ([`Topology::rename`]).
-    fn names_after(&self) -> bool {
+    fn is_named_after_provider(&self) -> bool {
         false
     }
 
@@ -313,7 +319,7 @@ pub trait Class: Send + Sync {
     /// A verb of the class's own, such as `part add`. May run conversations on a core.
     fn verb(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         verb: &str,
         on: &str,
         params: &serde_json::Value,
@@ -348,21 +354,26 @@ pub trait Geom: Send + Any {
 
     /// The command that makes the geom release the provider under `consumer`, which it keeps open
     /// whether it is used or not. `None`: the geom releases it when it has no user.
-    fn keeps(&self, topology: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
+    fn release_command(
+        &self,
+        topology: &Topology,
+        me: GeomId,
+        consumer: ConsumerId,
+    ) -> Option<String> {
         let _ = (topology, me, consumer);
         None
     }
 
     /// The geom is about to be removed from under its users (`true`): it sends the requests that it
     /// holds back down now. `false`: it stays after all, and works as before.
-    fn hurry(&mut self, hurry: bool) {
+    fn set_draining(&mut self, hurry: bool) {
         let _ = hurry;
     }
 
     /// Asks for records on disk that are clean, so that the next start has nothing to repair. True
     /// once they are, or cannot become so; false while that goes on: it is asked again. Writes that
     /// come later make them dirty again.
-    fn rest(&mut self, topology: &mut Topology, me: GeomId) -> bool {
+    fn clean_records(&mut self, topology: &mut Topology, me: GeomId) -> bool {
         let _ = (topology, me);
         true
     }
@@ -427,7 +438,7 @@ pub trait Geom: Send + Any {
 
     /// True when the geom divides the provider below among its clients, and has to see all waiting
     /// requests for that. Layers above then hold no request back for the sake of other clients.
-    fn shares(&self) -> bool {
+    fn schedules_clients(&self) -> bool {
         false
     }
 

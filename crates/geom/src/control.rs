@@ -16,12 +16,13 @@ use bio::Errno;
 use bio::sync::{Condvar, Mutex, MutexGuard};
 use reactor::{Mailer, SendError};
 
-use crate::class::{Create, Local, Taster, Verdict};
+use crate::class::{Create, Local, TasteOutcome, Taster};
 use crate::core::{Core, CoreNotice, Message, Report};
 use crate::error::Error;
 use crate::notify::{Notice, Notifier, Unanswered};
 use crate::topology::{
-    Action, Asked, Barrier, Conversation, Event, GeomId, ProviderId, TasteJob, Tasted, Topology,
+    Action, Barrier, Conversation, Event, GeomId, ProviderId, TasteClass, TasteJob, Tasted,
+    Topology,
 };
 
 /// Longest tasting of one provider, ns; then every class without an answer reports that.
@@ -32,7 +33,7 @@ pub const GATE_DEADLINE: Duration = Duration::from_secs(10);
 pub const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 /// How long the idle barrier waits for requests to disks that are gone or were abandoned. After
 /// that it returns without them; their resources are freed when they end.
-pub const ORPHAN_PATIENCE: Duration = Duration::from_secs(2);
+pub const ORPHAN_DEADLINE: Duration = Duration::from_secs(2);
 /// Longest conversation of a verb with its disks, ns.
 pub const JOB_DEADLINE_NS: u64 = 60_000_000_000;
 /// How long [`Control`] and tasting wait; the defaults are the constants of this module.
@@ -56,7 +57,7 @@ impl Default for Deadlines {
             taste_ns: TASTE_DEADLINE_NS,
             gate: GATE_DEADLINE,
             settle: SETTLE_DEADLINE,
-            orphans: ORPHAN_PATIENCE,
+            orphans: ORPHAN_DEADLINE,
             job_ns: JOB_DEADLINE_NS,
         }
     }
@@ -68,7 +69,7 @@ enum Incoming {
     /// A message that a core's mailbox had no room for.
     Forward(usize, Message),
     /// No item: only wakes the control thread.
-    Nudge,
+    Wake,
 }
 
 /// Queue of events for the control thread from cores and other threads.
@@ -99,8 +100,8 @@ impl Inbox {
     }
 
     /// Wakes the control thread for a reason outside this inbox.
-    pub fn nudge(&self) {
-        self.put(Incoming::Nudge);
+    pub fn wake(&self) {
+        self.put(Incoming::Wake);
     }
 
     /// A [`Report`] for a core that leaves its notices here.
@@ -134,23 +135,23 @@ pub type Watch = Box<dyn FnMut(&Topology, u64)>;
 pub struct Running<R>(Arc<Mutex<Option<R>>>);
 
 impl<R> Running<R> {
-    fn place(&self) -> MutexGuard<'_, Option<R>> {
+    fn result(&self) -> MutexGuard<'_, Option<R>> {
         self.0.lock()
     }
 
     /// True when there is something to [`Running::take`].
     pub fn is_ended(&self) -> bool {
-        self.place().is_some()
+        self.result().is_some()
     }
 
     /// Takes the result, once; `None` before the end.
     pub fn take(&self) -> Option<R> {
-        self.place().take()
+        self.result().take()
     }
 }
 
 /// The control thread's own.
-pub struct Control {
+pub struct GraphControl {
     /// The graph.
     pub topology: Topology,
     /// The time limits of its waits.
@@ -161,7 +162,7 @@ pub struct Control {
     backlog: Vec<VecDeque<Message>>,
     acked: Vec<u64>,
     wait: Waiter,
-    watch: Option<Watch>,
+    event_hook: Option<Watch>,
     interlude: Option<Box<dyn FnMut()>>,
     gates: u64,
     /// Cores that reported the gate that was closed last as empty.
@@ -169,17 +170,17 @@ pub struct Control {
     clock: Box<dyn Fn() -> u64>,
 }
 
-impl Control {
+impl GraphControl {
     /// Around cores that exist. `clock` reads the cores' clock, ns.
     pub fn new(
         cores: Vec<Mailer<Message>>,
         inbox: Arc<Inbox>,
         wait: Waiter,
         clock: Box<dyn Fn() -> u64>,
-    ) -> Control {
+    ) -> GraphControl {
         let mut topology = Topology::new(cores.len());
         topology.connect(Notifier::new(inbox.clone(), cores.clone()));
-        Control {
+        GraphControl {
             topology,
             deadlines: Deadlines::default(),
             inbox,
@@ -187,7 +188,7 @@ impl Control {
             backlog: cores.iter().map(|_| VecDeque::new()).collect(),
             cores,
             wait,
-            watch: None,
+            event_hook: None,
             interlude: None,
             gates: 0,
             gate_drained: 0,
@@ -197,19 +198,19 @@ impl Control {
 
     /// From now on `watch` is called with the graph and the time, ns, whenever a call waits.
     pub fn set_watch(&mut self, watch: Watch) {
-        self.watch = Some(watch);
+        self.event_hook = Some(watch);
     }
 
     /// For simulations: from now on `interlude` runs after each event, before the graph that the
     /// event has changed is published. Cores that have threads of their own may run then, too.
-    pub fn set_interlude(&mut self, interlude: Box<dyn FnMut()>) {
+    pub fn set_event_hook(&mut self, interlude: Box<dyn FnMut()>) {
         self.interlude = Some(interlude);
     }
 
     /// Lets the watch look now.
-    pub fn look_around(&mut self) {
+    pub fn run_watch(&mut self) {
         let now = self.now_ns();
-        if let Some(watch) = &mut self.watch {
+        if let Some(watch) = &mut self.event_hook {
             watch(&self.topology, now);
         }
     }
@@ -289,7 +290,7 @@ impl Control {
 
     fn receive(&mut self, incoming: Incoming) {
         match incoming {
-            Incoming::Nudge => {}
+            Incoming::Wake => {}
             Incoming::Forward(core, message) => self.send(core, message),
             Incoming::Event(Event::CoreNotice(CoreNotice::Published { core, generation })) => {
                 if let Some(a) = self.acked.get_mut(core as usize) {
@@ -316,7 +317,7 @@ impl Control {
             Action::Barrier(Barrier { geom, notice, number }) => {
                 // The last core to drop its share has all earlier messages behind it.
                 let inbox = self.inbox.clone();
-                let share = Promise { inbox, geom, number, notice: Some(notice) };
+                let share = PendingConversation { inbox, geom, number, notice: Some(notice) };
                 let share = Arc::new(Mutex::new(share));
                 self.send_all(|| {
                     let share = share.clone();
@@ -327,9 +328,9 @@ impl Control {
     }
 
     fn send_conversation(&mut self, job: Conversation) {
-        let Conversation { geom, name, what, task, number } = job;
+        let Conversation { geom, name, purpose: what, task, number } = job;
         let most_ns = self.deadlines.job_ns;
-        let owed = Promise { inbox: self.inbox.clone(), geom, number, notice: None };
+        let owed = PendingConversation { inbox: self.inbox.clone(), geom, number, notice: None };
         self.send(
             0,
             Message::Call(Box::new(move |core: &Rc<Core>| {
@@ -343,13 +344,13 @@ impl Control {
     }
 
     fn send_taste(&mut self, job: TasteJob) {
-        let owed = Owed { inbox: self.inbox.clone(), job: Some(job) };
+        let owed = PendingTaste { inbox: self.inbox.clone(), job: Some(job) };
         let most_ns = self.deadlines.taste_ns;
         self.send(
             0,
             Message::Call(Box::new(move |core: &Rc<Core>| {
                 let core = core.clone();
-                core.reactor().clone().spawn("taste", owed.pay(core, most_ns));
+                core.reactor().clone().spawn("taste", owed.run(core, most_ns));
             })),
         );
     }
@@ -364,7 +365,7 @@ impl Control {
     pub fn wait_until(
         &mut self,
         deadline: Duration,
-        mut done: impl FnMut(&Control) -> bool,
+        mut done: impl FnMut(&GraphControl) -> bool,
     ) -> bool {
         let end = self.now_ns().saturating_add(deadline.as_nanos() as u64);
         loop {
@@ -372,7 +373,7 @@ impl Control {
             if done(self) {
                 return true;
             }
-            self.look_around();
+            self.run_watch();
             let now = self.now_ns();
             if now >= end {
                 return false;
@@ -384,11 +385,11 @@ impl Control {
     /// The idle barrier: returns when all effects of a control call are done (geom.md 1.3).
     pub fn settle(&mut self) -> Result<(), Error> {
         let Deadlines { settle, orphans, .. } = self.deadlines;
-        if self.wait_until(orphans, Control::is_idle) {
+        if self.wait_until(orphans, GraphControl::is_idle) {
             return Ok(());
         }
         self.topology.stop_waiting(true);
-        if self.wait_until(settle.saturating_sub(orphans), Control::is_idle) {
+        if self.wait_until(settle.saturating_sub(orphans), GraphControl::is_idle) {
             return Ok(());
         }
         let what = format!(
@@ -448,7 +449,7 @@ impl Control {
                 core.reactor().clone().spawn(what, async move {
                     let out = job(&core).await;
                     *result.lock() = Some(out);
-                    inbox.nudge();
+                    inbox.wake();
                 });
             })),
         );
@@ -513,7 +514,7 @@ impl Control {
         // attached to the provider below, and are moved.
         let untasted = self.topology.hold_tasting(geom);
         if let Err(e) = self.splice(geom, below) {
-            return Err(self.give_up(geom, e));
+            return Err(self.wither_failed(geom, e));
         }
         self.topology.set_why(geom, why);
         untasted.into_iter().for_each(|p| self.topology.retaste(p));
@@ -528,7 +529,7 @@ impl Control {
         spliced
     }
 
-    fn give_up(&mut self, geom: GeomId, error: Error) -> Error {
+    fn wither_failed(&mut self, geom: GeomId, error: Error) -> Error {
         self.topology.wither_geom(geom, Errno::NxIo);
         self.settle().err().unwrap_or(error)
     }
@@ -536,8 +537,9 @@ impl Control {
     /// Removes a transparent geom from under its users without disturbing them. The geom hurries
     /// meanwhile; if requests do not end in time, it stays and works as before.
     pub fn remove(&mut self, geom: GeomId) -> Result<(), Error> {
-        let (_, above) = self.topology.shim_parts(geom)?;
-        let hurry = |c: &mut Control, on| c.topology.with_geom(geom, |g, _| g.hurry(on));
+        let (_, above) = self.topology.sole_consumer_provider(geom)?;
+        let hurry =
+            |c: &mut GraphControl, on| c.topology.with_geom(geom, |g, _| g.set_draining(on));
         hurry(self, true);
         let spliced = self.close_gate(above).and_then(|node| {
             let spliced = self.topology.splice_out(geom);
@@ -569,14 +571,14 @@ pub async fn deadline<T>(core: &Rc<Core>, ns: u64, f: impl Future<Output = T>) -
 
 /// A conversation that the topology waits for: its geom receives the result when this is dropped,
 /// for whatever reason.
-struct Promise {
+struct PendingConversation {
     inbox: Arc<Inbox>,
     geom: GeomId,
     number: u64,
     notice: Option<Notice>,
 }
 
-impl Drop for Promise {
+impl Drop for PendingConversation {
     fn drop(&mut self) {
         let notice = self.notice.take().unwrap_or_else(|| Box::new(Unanswered));
         self.inbox.post(Event::Conversed { geom: self.geom, number: self.number, notice });
@@ -584,13 +586,13 @@ impl Drop for Promise {
 }
 
 /// A tasting that the topology waits for: answered even when its core never gets to it.
-struct Owed {
+struct PendingTaste {
     inbox: Arc<Inbox>,
     job: Option<TasteJob>,
 }
 
-impl Owed {
-    async fn pay(mut self, core: Rc<Core>, most_ns: u64) {
+impl PendingTaste {
+    async fn run(mut self, core: Rc<Core>, most_ns: u64) {
         let Some(job) = &mut self.job else {
             return;
         };
@@ -600,7 +602,7 @@ impl Owed {
     }
 }
 
-impl Drop for Owed {
+impl Drop for PendingTaste {
     fn drop(&mut self) {
         if let Some(job) = self.job.take() {
             let tasted = job.without_answer("the core stopped before it was tasted");
@@ -618,24 +620,24 @@ async fn taste(core: Rc<Core>, job: &mut TasteJob, most_ns: u64) -> Tasted {
         media_bytes: job.media_bytes,
         sector_bytes: job.sector_bytes,
         attrs: std::mem::take(&mut job.attrs),
-        ended: Vec::new(),
+        former_sizes: Vec::new(),
     };
     let until = core.reactor().fresh_now().saturating_add(most_ns);
-    for Asked { index, class, ended } in &mut job.classes {
-        taster.ended = std::mem::take(ended);
+    for TasteClass { index, class, former_sizes: ended } in &mut job.classes {
+        taster.former_sizes = std::mem::take(ended);
         let left = until.saturating_sub(core.reactor().fresh_now());
         let verdict = match left {
             0 => None,
             ns => deadline(&core, ns, class.taste(&taster)).await,
         };
         late |= verdict.is_none();
-        verdicts.push((*index, verdict.unwrap_or_else(|| too_late(most_ns))));
+        verdicts.push((*index, verdict.unwrap_or_else(|| taste_timed_out(most_ns))));
     }
     let TasteJob { provider, serial, media_bytes, consumer, content, .. } = *job;
-    Tasted { provider, serial, media_bytes, verdicts, consumer, content, late }
+    Tasted { provider, serial, media_bytes, outcomes: verdicts, consumer, content, late }
 }
 
-fn too_late(most_ns: u64) -> Verdict {
+fn taste_timed_out(most_ns: u64) -> TasteOutcome {
     let s = most_ns as f64 / 1e9;
-    Verdict::No(format!("the disk did not answer in {s} s; retaste when it does"))
+    TasteOutcome::No(format!("the disk did not answer in {s} s; retaste when it does"))
 }

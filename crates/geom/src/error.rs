@@ -10,7 +10,7 @@ pub struct Error {
     /// For control flow.
     pub kind: Errno,
     /// What, where, and what to do next.
-    pub what: String,
+    pub message: String,
     /// Providers whose contents would be lost, and whose names were not given as consent.
     pub destroys: Vec<String>,
 }
@@ -18,7 +18,7 @@ pub struct Error {
 impl Error {
     /// A refusal.
     pub fn new(kind: Errno, what: impl Into<String>) -> Error {
-        Error { kind, what: what.into(), destroys: Vec::new() }
+        Error { kind, message: what.into(), destroys: Vec::new() }
     }
 
     /// A refusal of a parameter, or of a change that cannot be: which one, its value and its limit.
@@ -40,7 +40,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.what, self.kind.name())
+        write!(f, "{} ({})", self.message, self.kind.name())
     }
 }
 

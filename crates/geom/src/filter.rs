@@ -23,8 +23,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::class::{Class, Create, Geom, MADE_BY_HAND, Settings};
-use crate::control::Control;
+use crate::class::{Class, Create, Geom, MADE_BY_VERB, Settings};
+use crate::control::GraphControl;
 use crate::core::Core;
 use crate::error::Error;
 use crate::layer::{Back, Edge, Flow, Layer};
@@ -33,11 +33,11 @@ use crate::topology::{
     Access, ConsumerId, Deletes, Event, GeomId, NewProvider, ProviderId, Topology,
 };
 use crate::typed::{NoClaim, Typed, with};
-use crate::verb::{Change, ClassVerb, Params, Said, Verb, specs};
+use crate::verb::{Change, ClassParams, ClassVerb, MessageAnswer, Verb, specs};
 
 /// The fate of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum FilterAction {
     /// It is handed on.
     Pass,
     /// It is handed on after so many ns.
@@ -71,7 +71,7 @@ pub trait Filter: Send + Sync + Sized + 'static {
     const EXAMPLE: &'static str;
 
     /// Its parameters.
-    type Params: Params;
+    type Params: ClassParams;
 
     /// Made with these parameters.
     ///
@@ -88,7 +88,7 @@ pub trait Filter: Send + Sync + Sized + 'static {
     fn configure(&self, params: &Self::Params) -> Result<(), Error>;
 
     /// The fate of a request.
-    fn start(&self, bio: &Bio, core: &Core) -> Fate;
+    fn start(&self, bio: &Bio, core: &Core) -> FilterAction;
 
     /// The part of the provider below that it shows. The default: all of it.
     fn window(params: &Self::Params) -> Window {
@@ -123,7 +123,7 @@ impl<F: Filter> Layer for FilterLayer<F> {
 
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         let fate = self.filter.start(bio, core);
-        if let Fate::Fail(error) = fate {
+        if let FilterAction::Fail(error) = fate {
             return Flow::Done(Err(error));
         }
         let was = bio.offset;
@@ -132,7 +132,7 @@ impl<F: Filter> Layer for FilterLayer<F> {
             bio.offset = was.saturating_add(self.offset);
         }
         let down = Flow::Down(self.below, was);
-        if let Fate::After(ns) = fate {
+        if let FilterAction::After(ns) = fate {
             core.after(ns, bio.ticket(), down);
             return Flow::Wait;
         }
@@ -153,7 +153,7 @@ struct FilterGeom<F: Filter> {
 
 impl<F: Filter> FilterGeom<F> {
     /// Takes over parameters; those of [`Params::FIXED`] are the same.
-    fn take_over(&mut self, params: F::Params) -> Result<(), Error> {
+    fn apply_params(&mut self, params: F::Params) -> Result<(), Error> {
         self.filter.configure(&params)?;
         self.params = params;
         Ok(())
@@ -177,7 +177,7 @@ impl<F: Filter> Geom for FilterGeom<F> {
 
     fn resized(&mut self, topology: &mut Topology, me: GeomId, consumer: ConsumerId) {
         let below = topology.below(consumer).and_then(|p| topology.limits(p));
-        let shown = below.and_then(|limits| self.window.over(&limits).ok());
+        let shown = below.and_then(|limits| self.window.limits_over(&limits).ok());
         match (shown, topology.providers_of(me).first().copied()) {
             (Some(shown), Some(provider)) => {
                 topology.post(Event::Resize(provider, shown.media_bytes));
@@ -187,7 +187,7 @@ impl<F: Filter> Geom for FilterGeom<F> {
     }
 
     fn attr_changed(&mut self, topology: &mut Topology, me: GeomId, _: ConsumerId, name: &str) {
-        topology.hand_on_attr(me, name);
+        topology.pass_up_attr(me, name);
     }
 
     fn attr(&self, topology: &Topology, me: GeomId, _: ProviderId, name: &str) -> Option<Attr> {
@@ -224,7 +224,7 @@ impl Window {
     /// # Errors
     ///
     /// `Inval`: which number does not fit.
-    fn over(&self, below: &Limits) -> Result<Limits, Error> {
+    fn limits_over(&self, below: &Limits) -> Result<Limits, Error> {
         let inval = |what: String| Err(Error::inval(what));
         let sector = self.sector.unwrap_or(below.sector_bytes);
         if sector == 0 || !sector.is_multiple_of(below.sector_bytes.max(1)) {
@@ -284,11 +284,11 @@ impl<F: Filter> Typed for FilterClass<F> {
             return Err(Error::inval(what));
         };
         let gone = || Error::new(Errno::NxIo, "the provider below is gone");
-        let limits = window.over(&topology.limits(below).ok_or_else(gone)?)?;
+        let limits = window.limits_over(&topology.limits(below).ok_or_else(gone)?)?;
         let (stripe_bytes, stripe_offset) = window.stripe_over(topology.stripe(below));
         let (offset, attrs) = (window.offset, window.attrs.clone());
         let geom = FilterGeom { filter: filter.clone(), params, window };
-        let id = topology.new_geom(F::NAME, request.name, MADE_BY_HAND, Box::new(geom))?;
+        let id = topology.new_geom(F::NAME, request.name, MADE_BY_VERB, Box::new(geom))?;
         let attached = topology.attach_new(id, below);
         let made = attached.map_err(|e| Error::of(e, "attach")).and_then(|consumer| {
             let below = topology.edge(consumer);
@@ -312,8 +312,13 @@ impl<F: Filter> Typed for FilterClass<F> {
         Ok(params.settings())
     }
 
-    fn work_as(&self, control: &mut Control, name: &str, params: &F::Params) -> Result<(), Error> {
-        with::<Self, _>(control, name, |geom, _, _| geom.take_over(params.clone()))
+    fn apply_settings(
+        &self,
+        control: &mut GraphControl,
+        name: &str,
+        params: &F::Params,
+    ) -> Result<(), Error> {
+        with::<Self, _>(control, name, |geom, _, _| geom.apply_params(params.clone()))
     }
 }
 
@@ -333,13 +338,13 @@ struct Configure<F: Filter> {
 impl<F: Filter> Verb<FilterClass<F>> for Configure<F> {
     const NAME: &'static str = "configure";
     const EXAMPLE: &'static str = F::EXAMPLE;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &FilterClass<F>, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &FilterClass<F>, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let Configure { name, change } = self;
         with::<FilterClass<F>, _>(control, &name, |geom, _, _| {
-            geom.take_over(change.over(&format!("{} {name}", F::NAME), &geom.params)?)?;
-            Ok(Said::new(format!("{name} configured")))
+            geom.apply_params(change.over(&format!("{} {name}", F::NAME), &geom.params)?)?;
+            Ok(MessageAnswer::new(format!("{name} configured")))
         })
     }
 }
@@ -354,12 +359,12 @@ struct Reset {
 impl<F: Filter> Verb<FilterClass<F>> for Reset {
     const NAME: &'static str = "reset";
     const EXAMPLE: &'static str = "reset a";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &FilterClass<F>, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &FilterClass<F>, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         with::<FilterClass<F>, _>(control, &self.name, |geom, _, _| {
             geom.filter.reset();
-            Ok(Said::new(format!("{}: counters reset", self.name)))
+            Ok(MessageAnswer::new(format!("{}: counters reset", self.name)))
         })
     }
 }

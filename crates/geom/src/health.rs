@@ -16,7 +16,7 @@ pub enum Severity {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trouble {
     /// Its severity.
-    pub grade: Severity,
+    pub severity: Severity,
     /// The problem, with the name of the member or the place.
     pub why: String,
     /// The action to take: the commands to type, or that there is nothing to do.
@@ -26,17 +26,17 @@ pub struct Trouble {
 impl Trouble {
     /// The state is as requested, but may surprise an operator.
     pub fn noted(why: impl Into<String>, action: impl Into<String>) -> Trouble {
-        Trouble { grade: Severity::Good, why: why.into(), action: action.into() }
+        Trouble { severity: Severity::Good, why: why.into(), action: action.into() }
     }
 
     /// It works, but not as it should.
     pub fn degraded(why: impl Into<String>, action: impl Into<String>) -> Trouble {
-        Trouble { grade: Severity::Degraded, why: why.into(), action: action.into() }
+        Trouble { severity: Severity::Degraded, why: why.into(), action: action.into() }
     }
 
     /// It does not work.
     pub fn failed(why: impl Into<String>, action: impl Into<String>) -> Trouble {
-        Trouble { grade: Severity::Failed, why: why.into(), action: action.into() }
+        Trouble { severity: Severity::Failed, why: why.into(), action: action.into() }
     }
 }
 
@@ -48,7 +48,7 @@ pub struct Remark<'a> {
     /// Its name.
     pub name: &'a str,
     /// The severity after the event.
-    pub grade: Severity,
+    pub severity: Severity,
     /// The event in words.
     pub text: &'a str,
 }

@@ -12,7 +12,7 @@ pub struct Edge(pub u32);
 
 impl Edge {
     /// The number of no consumer.
-    pub(crate) const NOWHERE: Edge = Edge(u32::MAX);
+    pub(crate) const NO_EDGE: Edge = Edge(u32::MAX);
     const SLOT_BITS: u32 = 20;
     /// Slots that numbers can name; the last is [`Edge::NOWHERE`]'s.
     pub(crate) const SLOTS: usize = (1 << Edge::SLOT_BITS) - 1;

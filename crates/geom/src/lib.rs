@@ -9,6 +9,7 @@
 //!   contains no transformation.
 
 mod class;
+mod clean_records;
 mod control;
 mod core;
 mod error;
@@ -17,7 +18,6 @@ mod health;
 mod layer;
 mod notify;
 mod origins;
-mod rest;
 mod runtime;
 mod snapshot;
 mod stats;
@@ -27,33 +27,33 @@ pub mod units;
 mod verb;
 
 pub use class::{
-    Claim, Class, Create, Geom, Local, MADE_BY_HAND, Redeclare, Settings, Taster, Transient,
-    Verdict,
+    Claim, Class, Create, Geom, Local, MADE_BY_VERB, Redeclare, Settings, TasteOutcome, Taster,
+    Transient,
 };
+pub use clean_records::CLEAN_RECORDS_DEADLINE;
 pub use control::{
-    Control, Deadlines, GATE_DEADLINE, Inbox, JOB_DEADLINE_NS, ORPHAN_PATIENCE, Running,
+    Deadlines, GATE_DEADLINE, GraphControl, Inbox, JOB_DEADLINE_NS, ORPHAN_DEADLINE, Running,
     SETTLE_DEADLINE, TASTE_DEADLINE_NS, Waiter, Watch, deadline,
 };
 pub use core::{Call, Core, CoreNotice, Finished, Message, Report, report};
 pub use error::Error;
-pub use filter::{Fate, Filter, Window, class as filter_class};
+pub use filter::{Filter, FilterAction, Window, class as filter_class};
 pub use health::{Listener, Remark, Severity, Trouble};
 pub use layer::{Back, Edge, Flow, Layer, Sink};
 pub use notify::{Notice, Notifier, Task, Unanswered};
-pub use origins::{Entry, ORIGINS_MAX, Origins, Who};
-pub use rest::REST_DEADLINE;
+pub use origins::{Entry, ORIGINS_MAX, Originator, Origins};
 pub use runtime::{Runtime, RuntimeConfig};
 pub use snapshot::Limits;
 pub use stats::{BUCKETS, Meter, Reading, bucket_of, bucket_top_ns, percentile_ns};
 pub use topology::{
-    Access, Action, Asked, Barrier, Carry, ConsumerId, ConsumerView, Conversation, DELETES,
-    Deletes, End, Event, GeomId, GeomView, KeepEnds, Left, NewProvider, ProviderId, ProviderView,
-    TasteJob, Tasted, Topology,
+    Access, Action, Barrier, ConsumerId, ConsumerView, Conversation, DELETES, Deletes, Event,
+    FormerSizes, FoundLabel, GeomId, GeomView, NewProvider, ProviderId, ProviderView, SizeKeeper,
+    TasteClass, TasteJob, Tasted, Topology, WriteLabel,
 };
 pub use typed::{NoClaim, NoParams, Typed, bare_name, named, with};
 pub use verb::{
-    ArgKind, ArgSpec, Bytes, Change, ClassVerb, Consent, Params, Said, Verb, VerbSpec, arguments,
-    call, given, read, specs,
+    ArgKind, ArgSpec, Bytes, Change, ClassParams, ClassVerb, Consent, MessageAnswer, Verb,
+    VerbSpec, arguments, call, parse_params, read, specs,
 };
 
 // Derive macros for the parameters of a verb.

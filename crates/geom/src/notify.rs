@@ -31,9 +31,9 @@ pub struct Unanswered;
 
 /// See the module. Clones are cheap and reach the same daemon.
 #[derive(Clone, Default)]
-pub struct Notifier(Option<Arc<Lines>>);
+pub struct Notifier(Option<Arc<NotifierInner>>);
 
-struct Lines {
+struct NotifierInner {
     inbox: Arc<Inbox>,
     cores: Vec<Mailer<Message>>,
 }
@@ -41,7 +41,7 @@ struct Lines {
 impl Notifier {
     /// Between a control thread's inbox and the cores.
     pub(crate) fn new(inbox: Arc<Inbox>, cores: Vec<Mailer<Message>>) -> Notifier {
-        Notifier(Some(Arc::new(Lines { inbox, cores })))
+        Notifier(Some(Arc::new(NotifierInner { inbox, cores })))
     }
 
     /// Number of cores.

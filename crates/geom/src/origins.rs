@@ -23,7 +23,7 @@ pub const ORIGINS_MAX: usize = 1 << 24;
 
 /// On whose behalf.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Who {
+pub struct Originator {
     /// The initiator's name; empty for requests that the daemon makes by itself.
     pub initiator: String,
     /// The number of its session in this daemon.
@@ -36,30 +36,30 @@ pub struct Who {
     pub task: String,
 }
 
-impl Who {
+impl Originator {
     /// A pass in the background.
-    pub fn task(name: impl Into<String>) -> Who {
-        Who { task: name.into(), ..Who::default() }
+    pub fn task(name: impl Into<String>) -> Originator {
+        Originator { task: name.into(), ..Originator::default() }
     }
 }
 
 #[derive(Default)]
-struct Book {
-    all: BTreeMap<u32, Arc<Who>>,
+struct OriginTable {
+    all: BTreeMap<u32, Arc<Originator>>,
     newest: u32,
 }
 
 /// See the module. One a daemon, shared by all threads.
 #[derive(Default)]
-pub struct Origins(Mutex<Book>);
+pub struct Origins(Mutex<OriginTable>);
 
 impl Origins {
-    fn lock(&self) -> MutexGuard<'_, Book> {
+    fn lock(&self) -> MutexGuard<'_, OriginTable> {
         self.0.lock()
     }
 
     /// Registers an originator.
-    pub fn enter(self: &Arc<Self>, who: Who) -> Entry {
+    pub fn enter(self: &Arc<Self>, who: Originator) -> Entry {
         let mut book = self.lock();
         if book.all.len() >= ORIGINS_MAX {
             return Entry::default();
@@ -75,7 +75,7 @@ impl Origins {
     }
 
     /// The originator with that number; `None` for the daemon and for one whose entry is gone.
-    pub fn who(&self, origin: Origin) -> Option<Arc<Who>> {
+    pub fn originator(&self, origin: Origin) -> Option<Arc<Originator>> {
         self.lock().all.get(&origin.0).cloned()
     }
 }
@@ -117,7 +117,7 @@ impl TaskOrigins {
 
     /// Enters one task among several of its kind; the daemon's number without a book.
     pub(crate) fn enter(&self, name: String) -> Entry {
-        self.origins.as_ref().map(|o| o.enter(Who::task(name))).unwrap_or_default()
+        self.origins.as_ref().map(|o| o.enter(Originator::task(name))).unwrap_or_default()
     }
 
     /// The number of a kind of task; the daemon's without a name or a book. There are as many as
@@ -129,7 +129,7 @@ impl TaskOrigins {
         if let Some((_, entry)) = self.known.iter().find(|(name, _)| *name == task) {
             return entry.origin();
         }
-        let entry = origins.enter(Who::task(task));
+        let entry = origins.enter(Originator::task(task));
         let origin = entry.origin();
         self.known.push((task, entry));
         origin
@@ -143,17 +143,21 @@ mod tests {
     #[test]
     fn n1_number_has_one_owner_and_is_reused_last() {
         let all = Arc::new(Origins::default());
-        let who = |n: u64| Who { initiator: "iqn.a".into(), session: Some(n), ..Who::default() };
+        let who = |n: u64| Originator {
+            initiator: "iqn.a".into(),
+            session: Some(n),
+            ..Originator::default()
+        };
         let first = all.enter(who(1));
-        let second = all.enter(Who::task("mirror rebuild"));
-        assert_eq!(all.who(first.origin()).as_deref(), Some(&who(1)));
+        let second = all.enter(Originator::task("mirror rebuild"));
+        assert_eq!(all.originator(first.origin()).as_deref(), Some(&who(1)));
         assert_eq!(
-            all.who(second.origin()).map(|w| w.task.clone()).as_deref(),
+            all.originator(second.origin()).map(|w| w.task.clone()).as_deref(),
             Some("mirror rebuild")
         );
         let gone = first.origin();
         drop(first);
-        assert_eq!((all.who(gone), all.who(Origin(0))), (None, None));
+        assert_eq!((all.originator(gone), all.originator(Origin(0))), (None, None));
         assert!(all.enter(who(2)).origin() != gone);
         // All the way round: numbers in use are skipped, and so is zero.
         let held = second.origin().0;

@@ -9,9 +9,9 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
 
 use bio::{Pool, PoolConfig};
-use reactor::{Config, Mailer, Patience, PortChoice, PortReport, Reactor};
+use reactor::{Config, Mailer, PortChoice, PortReport, Reactor, WaitFor};
 
-use crate::control::{Control, Inbox};
+use crate::control::{GraphControl, Inbox};
 use crate::core::{Core, Message};
 
 /// Time between two looks at memory that is not needed any more, ns.
@@ -35,7 +35,7 @@ pub struct RuntimeConfig {
 
 /// Cores that run until [`Runtime::stop`].
 pub struct Runtime {
-    control: Option<Control>,
+    control: Option<GraphControl>,
     cores: Vec<Mailer<Message>>,
     reports: Vec<PortReport>,
     threads: Vec<JoinHandle<Vec<String>>>,
@@ -70,7 +70,7 @@ impl Runtime {
                 .name(format!("ashlar-core{id}"))
                 .spawn(move || run_core(id, config, &inbox, &stopping, &*on_core, &ready))?;
             runtime.threads.push(thread);
-            match answer(&started) {
+            match await_start(&started) {
                 Ok(up) => {
                     runtime.cores.push(up.mailer);
                     runtime.reports.push(up.report);
@@ -83,13 +83,13 @@ impl Runtime {
         }
         let wait = Box::new(|inbox: &Inbox, most| inbox.sleep(most));
         let control =
-            Control::new(runtime.cores.clone(), inbox, wait, Box::new(reactor::monotonic_ns));
+            GraphControl::new(runtime.cores.clone(), inbox, wait, Box::new(reactor::monotonic_ns));
         runtime.control = Some(control);
         Ok(runtime)
     }
 
     /// The control side; `None` when it was taken already.
-    pub fn take_control(&mut self) -> Option<Control> {
+    pub fn take_control(&mut self) -> Option<GraphControl> {
         self.control.take()
     }
 
@@ -117,7 +117,7 @@ impl Drop for Runtime {
     }
 }
 
-fn answer(started: &Receiver<io::Result<Ready>>) -> io::Result<Ready> {
+fn await_start(started: &Receiver<io::Result<Ready>>) -> io::Result<Ready> {
     started.recv().unwrap_or_else(|_| Err(io::Error::other("the core's thread ended at once")))
 }
 
@@ -162,7 +162,7 @@ fn run_core(
         return Vec::new();
     }
     while !stopping.load(Ordering::Acquire) {
-        core.turn(Patience::Forever);
+        core.turn(WaitFor::Forever);
     }
     core.reactor().shutdown()
 }

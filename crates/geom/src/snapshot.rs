@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
-use bio::{Attr, Errno, Op, Pinned};
+use bio::{Attr, Errno, Op, ResolvedArc};
 
 use crate::layer::{Edge, Layer};
 use crate::stats::{Meter, Queue};
@@ -44,7 +44,7 @@ impl NodeState {
 #[repr(align(128))]
 pub struct EdgeState {
     /// Bits of the permitted operations, one an operation, and above them the flags.
-    word: AtomicU16,
+    bits: AtomicU16,
 }
 
 /// Where the flags begin.
@@ -58,30 +58,30 @@ pub(crate) const FAILED: u8 = 8;
 
 impl EdgeState {
     pub(crate) fn flags(&self) -> u8 {
-        (self.word.load(Ordering::Relaxed) >> FLAGS_SHIFT) as u8
+        (self.bits.load(Ordering::Relaxed) >> FLAGS_SHIFT) as u8
     }
 
     /// Whether the flags let an operation pass: [`is_open`], looked up.
     #[inline(always)]
-    pub(crate) fn lets(&self, op: Op) -> bool {
-        u32::from(self.word.load(Ordering::Relaxed)) >> op as u32 & 1 != 0
+    pub(crate) fn permits(&self, op: Op) -> bool {
+        u32::from(self.bits.load(Ordering::Relaxed)) >> op as u32 & 1 != 0
     }
 
     pub(crate) fn set(&self, flags: u8) {
         let bit = |op: Op| u16::from(is_open(flags, op)) << op as u32;
         let ops = Op::ALL.into_iter().fold(0, |ops, op| ops | bit(op));
-        self.word.store(ops | u16::from(flags) << FLAGS_SHIFT, Ordering::Release);
+        self.bits.store(ops | u16::from(flags) << FLAGS_SHIFT, Ordering::Release);
     }
 }
 
 /// The flag that an operation must have.
-pub(crate) fn needed(op: Op) -> u8 {
+pub(crate) fn required_flag(op: Op) -> u8 {
     if op.needs_write() { MAY_WRITE } else { MAY_READ }
 }
 
 /// Whether a consumer's flags let an operation pass.
 pub(crate) fn is_open(flags: u8, op: Op) -> bool {
-    flags & (needed(op) | ORPHAN | FAILED) == needed(op)
+    flags & (required_flag(op) | ORPHAN | FAILED) == required_flag(op)
 }
 
 /// Numbers of a provider that the dispatcher checks.
@@ -109,13 +109,13 @@ impl Limits {
 #[derive(Clone)]
 pub struct Node {
     /// Its data path.
-    pub layer: Pinned<dyn Layer>,
+    pub layer: ResolvedArc<dyn Layer>,
     /// Its numbers.
     pub limits: Limits,
     /// Its sticky error.
-    pub state: Pinned<NodeState>,
+    pub state: ResolvedArc<NodeState>,
     /// The requests inside, one queue a core.
-    pub queues: Arc<[Pinned<Queue>]>,
+    pub queues: Arc<[ResolvedArc<Queue>]>,
     /// Attributes that the dispatcher answers by itself.
     pub attrs: Arc<Vec<(&'static str, Attr)>>,
 }
@@ -128,9 +128,9 @@ pub struct EdgeTo {
     /// Node slot of its provider.
     pub node: u32,
     /// Access and orphan flags.
-    pub state: Pinned<EdgeState>,
+    pub state: ResolvedArc<EdgeState>,
     /// Statistics, one meter a core.
-    pub meters: Arc<[Pinned<Meter>]>,
+    pub meters: Arc<[ResolvedArc<Meter>]>,
 }
 
 /// The changes since the last publication to the cores.
@@ -144,8 +144,8 @@ pub struct Changes {
     pub edges: Vec<(u32, Option<EdgeTo>)>,
 }
 
-pub(crate) fn one_a_core<T: Default>(cores: usize) -> Arc<[Pinned<T>]> {
-    (0..cores).map(|_| Pinned::new(Arc::new(T::default()))).collect()
+pub(crate) fn one_per_core<T: Default>(cores: usize) -> Arc<[ResolvedArc<T>]> {
+    (0..cores).map(|_| ResolvedArc::new(Arc::new(T::default()))).collect()
 }
 
 #[cfg(test)]
@@ -155,14 +155,14 @@ mod tests {
     #[test]
     fn edge_admits_operations_according_to_its_flags() {
         let state = EdgeState::default();
-        assert!(!Op::ALL.iter().any(|op| state.lets(*op)));
+        assert!(!Op::ALL.iter().any(|op| state.permits(*op)));
         for flags in 0..16 {
             state.set(flags);
             assert_eq!(state.flags(), flags);
             for op in Op::ALL {
                 let access = if op.needs_write() { MAY_WRITE } else { MAY_READ };
                 let open = flags & access != 0 && flags & (ORPHAN | FAILED) == 0;
-                assert_eq!(state.lets(op), open, "{flags:#x} {op:?}");
+                assert_eq!(state.permits(op), open, "{flags:#x} {op:?}");
             }
         }
     }

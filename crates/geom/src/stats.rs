@@ -83,9 +83,9 @@ pub struct Meter {
     queue: Queue,
     errors: AtomicU64,
     /// Requests that ended after they had been in the queue.
-    stayed: [AtomicU64; Op::COUNT],
+    queued: [AtomicU64; Op::COUNT],
     /// Those that had not (M4): their latencies are not in the histograms, they are all zero.
-    passed: [AtomicU64; Op::COUNT],
+    unqueued: [AtomicU64; Op::COUNT],
     bytes: [AtomicU64; Op::COUNT],
     latency: [[AtomicU64; BUCKETS]; KINDS],
     latency_ns: [AtomicU64; KINDS],
@@ -96,8 +96,8 @@ impl Default for Meter {
         Meter {
             queue: Queue::default(),
             errors: AtomicU64::new(0),
-            stayed: Default::default(),
-            passed: Default::default(),
+            queued: Default::default(),
+            unqueued: Default::default(),
             bytes: Default::default(),
             latency: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),
             latency_ns: Default::default(),
@@ -150,9 +150,9 @@ impl Meter {
 
     /// A request that had entered has ended, `ns` later.
     #[inline]
-    pub(crate) fn stayed(&self, ns: u64, op: Op, bytes: u64, ok: bool) {
-        add(&self.stayed[op as usize], 1);
-        self.moved(op, bytes, ok);
+    pub(crate) fn record_queued(&self, ns: u64, op: Op, bytes: u64, ok: bool) {
+        add(&self.queued[op as usize], 1);
+        self.record_bytes(op, bytes, ok);
         let kind = kind_of(op);
         add(&self.latency_ns[kind], ns);
         add(&self.latency[kind][bucket_of(ns)], 1);
@@ -160,13 +160,13 @@ impl Meter {
 
     /// A request has ended that never entered (M4).
     #[inline]
-    pub(crate) fn passed(&self, op: Op, bytes: u64, ok: bool) {
-        add(&self.passed[op as usize], 1);
-        self.moved(op, bytes, ok);
+    pub(crate) fn record_unqueued(&self, op: Op, bytes: u64, ok: bool) {
+        add(&self.unqueued[op as usize], 1);
+        self.record_bytes(op, bytes, ok);
     }
 
     #[inline(always)]
-    fn moved(&self, op: Op, bytes: u64, ok: bool) {
+    fn record_bytes(&self, op: Op, bytes: u64, ok: bool) {
         add(&self.bytes[op as usize], bytes);
         if !ok {
             add(&self.errors, 1);
@@ -232,8 +232,8 @@ impl Reading {
         self.busy_ns = self.busy_ns.max(m.queue.busy_ns(now_ns));
         self.errors += m.errors.load(Relaxed);
         for op in Op::ALL {
-            let (at, passed) = (op as usize, m.passed[op as usize].load(Relaxed));
-            self.ops[at] += m.stayed[at].load(Relaxed) + passed;
+            let (at, passed) = (op as usize, m.unqueued[op as usize].load(Relaxed));
+            self.ops[at] += m.queued[at].load(Relaxed) + passed;
             self.bytes[at] += m.bytes[at].load(Relaxed);
             match kind_of(op) {
                 0 => self.read_latency[bucket_of(0)] += passed,
@@ -311,9 +311,9 @@ mod tests {
         m.enter(10, &provider);
         m.enter(20, &provider);
         m.leave(30, &provider);
-        m.stayed(20, Op::Read, 512, true);
+        m.record_queued(20, Op::Read, 512, true);
         m.leave(50, &provider);
-        m.stayed(30, Op::Write, 512, false);
+        m.record_queued(30, Op::Write, 512, false);
         let mut r = Reading::default();
         r.add(&m, 60);
         assert_eq!((r.busy_ns, r.in_flight, r.errors), (40, 0, 1));
@@ -342,10 +342,10 @@ mod tests {
     #[test]
     fn request_that_completes_at_once_counts_like_a_queued_one() {
         let m = Meter::default();
-        m.passed(Op::Read, 512, true);
-        m.passed(Op::Write, 0, false);
-        m.passed(Op::Flush, 0, true);
-        m.stayed(0, Op::Read, 512, true);
+        m.record_unqueued(Op::Read, 512, true);
+        m.record_unqueued(Op::Write, 0, false);
+        m.record_unqueued(Op::Flush, 0, true);
+        m.record_queued(0, Op::Read, 512, true);
         let mut r = Reading::default();
         r.add(&m, 0);
         assert_eq!((r.ops[Op::Read as usize], r.bytes[Op::Read as usize]), (2, 1024));

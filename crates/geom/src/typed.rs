@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::class::{Claim, Class, Create, Local, Settings, Taster, Verdict};
-use crate::control::Control;
+use crate::class::{Claim, Class, Create, Local, Settings, TasteOutcome, Taster};
+use crate::control::GraphControl;
 use crate::error::Error;
 use crate::topology::{GeomId, ProviderId, Topology};
 use crate::verb::{ClassVerb, VerbSpec, call, read, specs};
@@ -37,19 +37,19 @@ pub trait Typed: Send + Sync + Sized + 'static {
     /// Its verbs.
     const VERBS: &'static [ClassVerb<Self>] = &[];
     /// It can be made by hand and declared.
-    const BY_HAND: bool = true;
+    const CREATABLE: bool = true;
     /// See [`Class::tastes`].
     const TASTES: bool = false;
     /// See [`Class::only_shows`].
     const ONLY_SHOWS: bool = false;
     /// See [`Class::hides_what_it_refuses`].
-    const HIDES_WHAT_IT_REFUSES: bool = false;
+    const HIDES_REFUSED: bool = false;
     /// See [`Class::knows_ends`].
-    const KNOWS_ENDS: bool = false;
+    const HAS_END_METADATA: bool = false;
     /// See [`Class::keeps_records`].
     const KEEPS_RECORDS: bool = false;
     /// See [`Class::names_after`].
-    const NAMES_AFTER: bool = false;
+    const NAMED_AFTER_PROVIDER: bool = false;
 
     /// The parameters of a configuration section and of `create`, besides name and members.
     type Params: DeserializeOwned + JsonSchema;
@@ -59,9 +59,9 @@ pub trait Typed: Send + Sync + Sized + 'static {
     type Geom: Geom;
 
     /// See [`Class::taste`].
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Self::Claim>> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, TasteOutcome<Self::Claim>> {
         let _ = disk;
-        Box::pin(async { Verdict::No("the class does not taste".into()) })
+        Box::pin(async { TasteOutcome::No("the class does not taste".into()) })
     }
 
     /// See [`Class::claim`].
@@ -115,7 +115,7 @@ pub trait Typed: Send + Sync + Sized + 'static {
     /// As [`Typed::create`].
     fn declare(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         request: &Create<'_, Self::Params>,
         consent: &[String],
     ) -> Result<(), Error> {
@@ -138,9 +138,9 @@ pub trait Typed: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// As [`Typed::settings`], or there is no such geom.
-    fn work_as(
+    fn apply_settings(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         name: &str,
         params: &Self::Params,
     ) -> Result<(), Error> {
@@ -150,7 +150,7 @@ pub trait Typed: Send + Sync + Sized + 'static {
     }
 
     /// See [`Class::may_become`].
-    fn may_become(&self, from: &[String], to: &[String]) -> bool {
+    fn can_replace_members(&self, from: &[String], to: &[String]) -> bool {
         from == to
     }
 
@@ -159,9 +159,9 @@ pub trait Typed: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// Why [`Typed::redeclare`] would refuse.
-    fn foresee(
+    fn check_redeclare(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         request: &Redeclare<'_, Self::Params>,
     ) -> Result<(), Error> {
         let _ = control;
@@ -179,13 +179,13 @@ pub trait Typed: Send + Sync + Sized + 'static {
     /// What [`Typed::foresee`] and [`Typed::work_as`] refuse.
     fn redeclare(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         request: &Redeclare<'_, Self::Params>,
         consent: &[String],
     ) -> Result<(), Error> {
         let _ = consent;
-        self.foresee(control, request)?;
-        self.work_as(control, request.name, request.params)
+        self.check_redeclare(control, request)?;
+        self.apply_settings(control, request.name, request.params)
     }
 
     /// See [`Class::layout`].
@@ -195,7 +195,7 @@ pub trait Typed: Send + Sync + Sized + 'static {
     }
 
     /// Takes a geom apart that may be: it is not open, or force was given.
-    fn take_apart(&self, topology: &mut Topology, geom: GeomId) {
+    fn disassemble(&self, topology: &mut Topology, geom: GeomId) {
         topology.wither_geom(geom, Errno::NxIo);
     }
 
@@ -211,7 +211,7 @@ pub trait Typed: Send + Sync + Sized + 'static {
     /// There is no such verb, a parameter is wrong, or the verb itself fails.
     fn verb(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         verb: &str,
         on: &str,
         params: &Value,
@@ -239,7 +239,7 @@ impl<C: Typed> Class for C {
     }
 
     fn params(&self) -> Option<Value> {
-        C::BY_HAND.then(|| schemars::schema_for!(C::Params).to_value())
+        C::CREATABLE.then(|| schemars::schema_for!(C::Params).to_value())
     }
 
     fn tastes(&self) -> bool {
@@ -250,19 +250,19 @@ impl<C: Typed> Class for C {
         C::ONLY_SHOWS
     }
 
-    fn hides_what_it_refuses(&self) -> bool {
-        C::HIDES_WHAT_IT_REFUSES
+    fn hides_refused(&self) -> bool {
+        C::HIDES_REFUSED
     }
 
-    fn knows_ends(&self) -> bool {
-        C::KNOWS_ENDS
+    fn has_end_metadata(&self) -> bool {
+        C::HAS_END_METADATA
     }
 
     fn stopped_geoms(&self) -> Vec<(String, String)> {
         Typed::stopped_geoms(self)
     }
 
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, TasteOutcome> {
         Box::pin(async move { Typed::taste(self, disk).await.erased() })
     }
 
@@ -292,13 +292,13 @@ impl<C: Typed> Class for C {
         C::KEEPS_RECORDS
     }
 
-    fn names_after(&self) -> bool {
-        C::NAMES_AFTER
+    fn is_named_after_provider(&self) -> bool {
+        C::NAMED_AFTER_PROVIDER
     }
 
     fn declare(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         request: &Create<'_>,
         consent: &[String],
     ) -> Result<(), Error> {
@@ -311,23 +311,32 @@ impl<C: Typed> Class for C {
         Typed::settings(self, &C::read(params)?)
     }
 
-    fn work_as(&self, control: &mut Control, name: &str, params: &Value) -> Result<(), Error> {
-        Typed::work_as(self, control, name, &C::read(params)?)
+    fn apply_settings(
+        &self,
+        control: &mut GraphControl,
+        name: &str,
+        params: &Value,
+    ) -> Result<(), Error> {
+        Typed::apply_settings(self, control, name, &C::read(params)?)
     }
 
-    fn may_become(&self, from: &[String], to: &[String]) -> bool {
-        Typed::may_become(self, from, to)
+    fn can_replace_members(&self, from: &[String], to: &[String]) -> bool {
+        Typed::can_replace_members(self, from, to)
     }
 
-    fn foresee(&self, control: &mut Control, request: &Redeclare<'_>) -> Result<(), Error> {
+    fn check_redeclare(
+        &self,
+        control: &mut GraphControl,
+        request: &Redeclare<'_>,
+    ) -> Result<(), Error> {
         let Redeclare { name, from, to, params } = *request;
         let request = Redeclare { name, from, to, params: &C::read(params)? };
-        Typed::foresee(self, control, &request)
+        Typed::check_redeclare(self, control, &request)
     }
 
     fn redeclare(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         request: &Redeclare<'_>,
         consent: &[String],
     ) -> Result<(), Error> {
@@ -346,7 +355,7 @@ impl<C: Typed> Class for C {
             let what = format!("{name} is open; close what uses it, or use force");
             return Err(Error::new(Errno::Busy, what));
         }
-        self.take_apart(topology, geom);
+        self.disassemble(topology, geom);
         Ok(())
     }
 
@@ -356,7 +365,7 @@ impl<C: Typed> Class for C {
 
     fn verb(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         verb: &str,
         on: &str,
         params: &Value,
@@ -390,7 +399,7 @@ pub fn named(topology: &Topology, class: &str, on: &str) -> Result<GeomId, Error
 ///
 /// `NoEnt`: there is none. `NxIo`: it is going. What `f` says.
 pub fn with<C: Typed, R>(
-    control: &mut Control,
+    control: &mut GraphControl,
     on: &str,
     f: impl FnOnce(&mut C::Geom, &mut Topology, GeomId) -> Result<R, Error>,
 ) -> Result<R, Error> {

@@ -20,10 +20,10 @@ impl Reactor {
     /// Makes a descriptor through which the kernel asks for something this reactor's own.
     pub fn channel(&self, end: ChannelEnd) -> io::Result<Channel> {
         let body = match end {
-            ChannelEnd::Kernel(fd) => Body::Kernel(Socket::channel(fd)?),
-            ChannelEnd::Simulated(end) => Body::Simulated(Rc::new(SimChannel::new(end))),
+            ChannelEnd::Kernel(fd) => ChannelHandle::Kernel(Socket::channel(fd)?),
+            ChannelEnd::Simulated(end) => ChannelHandle::Simulated(Rc::new(SimChannel::new(end))),
         };
-        Ok(Channel { reactor: self.clone(), body, loans: Rc::default() })
+        Ok(Channel { reactor: self.clone(), handle: body, loans: Rc::default() })
     }
 
     /// From now on this thread gets memory without waiting for the writing of dirty pages: they may
@@ -57,19 +57,19 @@ impl From<sim::ChannelEnd> for ChannelEnd {
 }
 
 #[derive(Clone)]
-enum Body {
+enum ChannelHandle {
     Kernel(Rc<Socket>),
     Simulated(Rc<SimChannel>),
 }
 
 /// How often a simulated channel is looked at, ns.
-const LOOK_NS: u64 = 5_000;
+const POLL_INTERVAL_NS: u64 = 5_000;
 
 /// A descriptor that hands over whole messages. Closed with the last clone.
 #[derive(Clone)]
 pub struct Channel {
     reactor: Reactor,
-    body: Body,
+    handle: ChannelHandle,
     /// Empty between calls; kept for its capacity.
     loans: Rc<RefCell<Vec<Loan>>>,
 }
@@ -77,15 +77,15 @@ pub struct Channel {
 impl Channel {
     /// Waits until a message may be read.
     pub async fn ready(&self) -> io::Result<()> {
-        match &self.body {
-            Body::Kernel(socket) => {
+        match &self.handle {
+            ChannelHandle::Kernel(socket) => {
                 let pending: Pending =
                     self.reactor.begin_pending(Op::Ready { out: false }, socket, |_| ())?;
                 pending.await.map(drop)
             }
-            Body::Simulated(channel) => {
+            ChannelHandle::Simulated(channel) => {
                 while !channel.is_ready() {
-                    self.reactor.sleep(LOOK_NS).await;
+                    self.reactor.sleep(POLL_INTERVAL_NS).await;
                 }
                 Ok(())
             }
@@ -95,9 +95,9 @@ impl Channel {
     /// The next message: its first bytes into `head`, the others into `rest`; answers its length.
     /// `WouldBlock` when there is none.
     pub fn read(&self, head: &mut [u8], rest: &Segs) -> io::Result<usize> {
-        let socket = match &self.body {
-            Body::Kernel(socket) => socket,
-            Body::Simulated(channel) => {
+        let socket = match &self.handle {
+            ChannelHandle::Kernel(socket) => socket,
+            ChannelHandle::Simulated(channel) => {
                 let message = channel.read()?;
                 let (first, more) = message.split_at(message.len().min(head.len()));
                 head.iter_mut().zip(first).for_each(|(to, from)| *to = *from);
@@ -115,9 +115,11 @@ impl Channel {
 
     /// Sends a message.
     pub fn write(&self, head: &[u8], rest: &Segs) -> io::Result<()> {
-        let socket = match &self.body {
-            Body::Kernel(socket) => socket,
-            Body::Simulated(channel) => return channel.write([head, &rest.to_vec()].concat()),
+        let socket = match &self.handle {
+            ChannelHandle::Kernel(socket) => socket,
+            ChannelHandle::Simulated(channel) => {
+                return channel.write([head, &rest.to_vec()].concat());
+            }
         };
         let fd = socket.fd().ok_or(io::ErrorKind::Unsupported)?;
         let mut loans = self.loans.borrow_mut();
@@ -134,7 +136,7 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Patience};
+    use crate::{Config, WaitFor};
     use bio::{Pool, PoolConfig};
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
@@ -152,11 +154,11 @@ mod tests {
         assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
         let waits = channel.clone();
         let task = reactor.spawn("waits", async move { waits.ready().await.unwrap() });
-        reactor.turn(Patience::Peek, &mut |_, _| ());
+        reactor.turn(WaitFor::Peek, &mut |_, _| ());
         let message: Vec<u8> = (0..9000u32).map(|i| i as u8).collect();
         rustix::io::write(&theirs, &message).unwrap();
         while !task.is_finished() {
-            reactor.turn(Patience::Until(reactor.now() + 1_000_000), &mut |_, _| ());
+            reactor.turn(WaitFor::Until(reactor.now() + 1_000_000), &mut |_, _| ());
         }
         assert_eq!(channel.read(&mut head, &rest).unwrap(), 9000);
         assert_eq!(head, message[..4]);

@@ -58,13 +58,13 @@ pub struct FileFacts {
     pub device: (u32, u32),
 }
 
-enum Body {
+enum FileHandle {
     Kernel(OwnedFd),
     Simulated(Arc<SimDisk>),
 }
 
-struct Shared {
-    body: Body,
+struct FileInner {
+    handle: FileHandle,
     path: PathBuf,
     facts: FileFacts,
     inline: AtomicU8,
@@ -75,7 +75,7 @@ struct Shared {
 #[derive(Clone)]
 // Two counts: the outer one is this core's own, see `local`.
 #[allow(clippy::redundant_allocation)]
-pub struct File(Arc<Arc<Shared>>);
+pub struct File(Arc<Arc<FileInner>>);
 
 const INLINE_READS: u8 = 1;
 const INLINE_WRITES: u8 = 2;
@@ -96,7 +96,7 @@ impl File {
             fs::ftruncate(&fd, size)?;
         }
         let facts = facts(&fd, how)?;
-        Ok(File::wrap(Body::Kernel(fd), path.to_path_buf(), facts))
+        Ok(File::wrap(FileHandle::Kernel(fd), path.to_path_buf(), facts))
     }
 
     /// A descriptor of any kind, for tests of calls that do not return.
@@ -104,12 +104,17 @@ impl File {
     pub(crate) fn of(fd: OwnedFd, path: &str) -> File {
         let model = fs::memfd_create(path, fs::MemfdFlags::CLOEXEC).unwrap();
         let facts = facts(&model, OpenHow::default()).unwrap();
-        File::wrap(Body::Kernel(fd), path.into(), FileFacts { is_in_memory: false, ..facts })
+        File::wrap(FileHandle::Kernel(fd), path.into(), FileFacts { is_in_memory: false, ..facts })
     }
 
-    fn wrap(body: Body, path: PathBuf, facts: FileFacts) -> File {
+    fn wrap(body: FileHandle, path: PathBuf, facts: FileFacts) -> File {
         let inline = if facts.is_direct { 0 } else { INLINE_READS };
-        File(Arc::new(Arc::new(Shared { body, path, facts, inline: AtomicU8::new(inline) })))
+        File(Arc::new(Arc::new(FileInner {
+            handle: body,
+            path,
+            facts,
+            inline: AtomicU8::new(inline),
+        })))
     }
 
     /// A handle of its own on the same file: one for each core, so that counting operations under
@@ -120,22 +125,22 @@ impl File {
 
     /// Length now, in bytes.
     pub fn size(&self) -> io::Result<u64> {
-        match &self.0.body {
+        match &self.0.handle {
             // Also right for files; the file position is not used anywhere.
-            Body::Kernel(fd) => Ok(fs::seek(fd, SeekFrom::End(0))?),
-            Body::Simulated(disk) => Ok(disk.with(|d| d.size())),
+            FileHandle::Kernel(fd) => Ok(fs::seek(fd, SeekFrom::End(0))?),
+            FileHandle::Simulated(disk) => Ok(disk.with(|d| d.size())),
         }
     }
 
     /// Length of a file now, in bytes, as far as this machine knows it: no server of a network file
     /// system is asked, so that a core may look. Zero for a block device of a real kernel.
     pub fn size_known(&self) -> io::Result<u64> {
-        match &self.0.body {
-            Body::Kernel(fd) => {
+        match &self.0.handle {
+            FileHandle::Kernel(fd) => {
                 let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
                 Ok(fs::statx(fd, "", how, StatxFlags::SIZE)?.stx_size)
             }
-            Body::Simulated(disk) => Ok(disk.with(|d| d.size())),
+            FileHandle::Simulated(disk) => Ok(disk.with(|d| d.size())),
         }
     }
 
@@ -157,9 +162,9 @@ impl File {
 
     /// Cuts or extends a file to `size` bytes. Blocks.
     pub fn set_len(&self, size: u64) -> io::Result<()> {
-        match &self.0.body {
-            Body::Kernel(fd) => Ok(fs::ftruncate(fd, size)?),
-            Body::Simulated(disk) => {
+        match &self.0.handle {
+            FileHandle::Kernel(fd) => Ok(fs::ftruncate(fd, size)?),
+            FileHandle::Simulated(disk) => {
                 disk.with(|d| d.set_size(size));
                 Ok(())
             }
@@ -183,9 +188,9 @@ impl File {
 
     /// The descriptor, for ioctls on the control path. None in simulation.
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.0.body {
-            Body::Kernel(fd) => Some(fd.as_fd()),
-            Body::Simulated(_) => None,
+        match &self.0.handle {
+            FileHandle::Kernel(fd) => Some(fd.as_fd()),
+            FileHandle::Simulated(_) => None,
         }
     }
 
@@ -202,17 +207,17 @@ impl File {
     }
 
     pub(crate) fn raw_fd(&self) -> RawFd {
-        match &self.0.body {
-            Body::Kernel(fd) => fd.as_raw_fd(),
-            Body::Simulated(_) => -1, // EBADF on a port of a real kernel
+        match &self.0.handle {
+            FileHandle::Kernel(fd) => fd.as_raw_fd(),
+            FileHandle::Simulated(_) => -1, // EBADF on a port of a real kernel
         }
     }
 
     /// None for a file of a real kernel.
     pub(crate) fn sim_disk(&self) -> Option<&Arc<SimDisk>> {
-        match &self.0.body {
-            Body::Kernel(_) => None,
-            Body::Simulated(disk) => Some(disk),
+        match &self.0.handle {
+            FileHandle::Kernel(_) => None,
+            FileHandle::Simulated(disk) => Some(disk),
         }
     }
 
@@ -228,7 +233,7 @@ impl File {
             memory_align: 1,
             device: (0, 0),
         };
-        File::wrap(Body::Simulated(disk), PathBuf::from(name), facts)
+        File::wrap(FileHandle::Simulated(disk), PathBuf::from(name), facts)
     }
 }
 

@@ -38,14 +38,14 @@ pub use address::{Address, INTERFACE_MAX, NoAddress, UNIX_PATH_MAX};
 pub use backend::{PortChoice, PortKind, PortReport};
 pub use channel::{Channel, ChannelEnd};
 pub use file::{File, FileFacts, Inline, OpenHow, Run};
-pub use link::{ETHERNET_LEN, FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkCounts, LinkFacts, LinkWay};
+pub use link::{ETHERNET_LEN, FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkCounts, LinkFacts, LinkMode};
 pub use mailbox::{MAILBOX_MESSAGES_MAX, Mailbox, Mailer, SendError};
 pub use net::{Listener, Stream, UnixListener};
 pub use ops::{IOVECS_MAX, OPS_MAX};
 pub use random::SeededRandom;
 pub use reactor::{Config, Reactor, clock as monotonic_ns};
 pub use scsi::{
-    SCSI_NODE_COMMANDS_MAX, SENSE_MAX, ScsiAnswer, ScsiDoor, ScsiNode, ScsiRequest,
+    BlockingScsiNode, SCSI_NODE_COMMANDS_MAX, SENSE_MAX, ScsiAnswer, ScsiNode, ScsiRequest,
     take_block_device,
 };
 pub use signal::Signal;
@@ -53,4 +53,4 @@ pub use socket::Parcel;
 pub use tasks::{TASK_POLLS_PER_TURN, TaskHandle, running_task};
 pub use timers::TimerId;
 pub use token::Token;
-pub use turn::{LIGHT_TURN_NS, Patience, TIMERS_PER_TURN, Turned};
+pub use turn::{LIGHT_TURN_NS, TIMERS_PER_TURN, TurnReport, WaitFor};

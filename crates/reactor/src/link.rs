@@ -47,7 +47,7 @@ pub struct LinkFacts {
 
 /// How frames come from the kernel; they go by calls, many a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LinkWay {
+pub enum LinkMode {
     /// A ring where the kernel gives one for frames of this length, else calls.
     #[default]
     Auto,
@@ -76,19 +76,19 @@ pub struct LinkCounts {
 
 /// A frame that waits to be sent.
 #[derive(Default)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedFrame {
     pub(crate) head: Vec<u8>,
     pub(crate) rest: Segs,
 }
 
-impl Waiting {
+impl QueuedFrame {
     /// Length including the padding.
     pub(crate) fn len(&self) -> usize {
-        self.head.len() + self.rest.len() + self.filling()
+        self.head.len() + self.rest.len() + self.padding()
     }
 
     /// Zeroes that it lacks.
-    pub(crate) fn filling(&self) -> usize {
+    pub(crate) fn padding(&self) -> usize {
         FRAME_MIN.saturating_sub(self.head.len() + self.rest.len())
     }
 }
@@ -96,7 +96,7 @@ impl Waiting {
 /// Frames that wait: those before `first` are out.
 #[derive(Default)]
 struct Queue {
-    places: Vec<Waiting>,
+    places: Vec<QueuedFrame>,
     first: usize,
     end: usize,
     outbox: Outbox,
@@ -113,7 +113,7 @@ impl Queue {
             self.first = 0;
         }
         if self.end == self.places.len() {
-            self.places.push(Waiting::default());
+            self.places.push(QueuedFrame::default());
         }
         let place = &mut self.places[self.end];
         place.head.extend_from_slice(head);
@@ -122,7 +122,7 @@ impl Queue {
         Ok(())
     }
 
-    fn waiting(&self) -> &[Waiting] {
+    fn waiting(&self) -> &[QueuedFrame] {
         &self.places[self.first..self.end]
     }
 
@@ -158,11 +158,11 @@ impl Reactor {
     /// Frames of a type at an interface, from now on; in simulation, at a station of that name.
     /// `NotFound` when there is none, `PermissionDenied` without CAP_NET_RAW.
     pub fn link(&self, interface: &str, ethertype: u16) -> io::Result<Link> {
-        self.link_by(interface, ethertype, LinkWay::Auto)
+        self.link_by(interface, ethertype, LinkMode::Auto)
     }
 
     /// The same, by a way. `Unsupported` where frames are too long for a ring that was asked for.
-    pub fn link_by(&self, interface: &str, ethertype: u16, way: LinkWay) -> io::Result<Link> {
+    pub fn link_by(&self, interface: &str, ethertype: u16, way: LinkMode) -> io::Result<Link> {
         let named = |e: io::Error| io::Error::new(kind(&e), format!("{interface}: {e}"));
         let world = self.inner.world.as_ref();
         let (socket, inbox) = match world {
@@ -173,7 +173,7 @@ impl Reactor {
                 let socket = Socket::channel(open(interface, ethertype).map_err(named)?)?;
                 let fd = socket.fd().ok_or(io::ErrorKind::Unsupported)?;
                 let mtu = facts(fd, interface).map_err(named)?.mtu;
-                let inbox = Inbox::new(fd, way, room(mtu)).map_err(named)?;
+                let inbox = Inbox::new(fd, way, frame_bytes_max(mtu)).map_err(named)?;
                 (socket, inbox)
             }
         };
@@ -189,7 +189,7 @@ impl Reactor {
 }
 
 /// Bytes of a frame, as long as it may be.
-fn room(mtu: u32) -> usize {
+fn frame_bytes_max(mtu: u32) -> usize {
     ETHERNET_LEN + usize::try_from(mtu).unwrap_or(0)
 }
 
@@ -226,14 +226,14 @@ impl Link {
         if let Some(fd) = self.inner.socket.fd()
             && let Ok(mut inbox) = self.inner.inbox.try_borrow_mut()
         {
-            inbox.grow(fd, room(found.mtu))?;
+            inbox.grow(fd, frame_bytes_max(found.mtu))?;
         }
         Ok(found)
     }
 
     /// How frames come: by a ring or by calls.
-    pub fn way(&self) -> LinkWay {
-        self.inner.inbox.try_borrow().map_or(LinkWay::Auto, |inbox| inbox.way())
+    pub fn mode(&self) -> LinkMode {
+        self.inner.inbox.try_borrow().map_or(LinkMode::Auto, |inbox| inbox.mode())
     }
 
     /// Waits until frames may be there. `NetworkDown`: the interface went down; when it is up
@@ -333,7 +333,7 @@ impl Link {
             };
             match sent {
                 Ok(n) => {
-                    let bytes: usize = waiting.iter().take(n).map(Waiting::len).sum();
+                    let bytes: usize = waiting.iter().take(n).map(QueuedFrame::len).sum();
                     self.count(|c| {
                         c.frames_out += n as u64;
                         c.bytes_out += bytes as u64;
@@ -364,11 +364,11 @@ impl Link {
 }
 
 /// Of a simulated interface.
-pub(crate) fn down() -> io::Error {
+pub(crate) fn down_error() -> io::Error {
     io::Error::from_raw_os_error(ENETDOWN)
 }
 
 /// Of a simulated interface.
-pub(crate) fn too_long() -> io::Error {
+pub(crate) fn too_long_error() -> io::Error {
     io::Error::from_raw_os_error(EMSGSIZE)
 }

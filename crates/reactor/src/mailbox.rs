@@ -26,20 +26,20 @@ pub enum SendError<M> {
     Closed(M),
 }
 
-struct Line<M> {
+struct MailboxQueue<M> {
     messages: VecDeque<M>,
     closed: bool,
     mailers: usize,
     waiter: Option<Waker>,
 }
 
-struct Shared<M> {
-    line: Mutex<Line<M>>,
+struct MailboxShared<M> {
+    queue: Mutex<MailboxQueue<M>>,
     remote: Arc<Remote>,
 }
 
-impl<M> Shared<M> {
-    fn ring(&self, waiter: Option<Waker>) {
+impl<M> MailboxShared<M> {
+    fn wake(&self, waiter: Option<Waker>) {
         if let Some(waiter) = waiter {
             waiter.wake();
         }
@@ -48,12 +48,12 @@ impl<M> Shared<M> {
 }
 
 /// The sending side: for any thread. Clones send to the same mailbox.
-pub struct Mailer<M>(Arc<Shared<M>>);
+pub struct Mailer<M>(Arc<MailboxShared<M>>);
 
 impl<M: Send + 'static> Mailer<M> {
     /// Puts a message in the mailbox and wakes its reactor if it sleeps. Never blocks.
     pub fn send(&self, message: M) -> Result<(), SendError<M>> {
-        let mut line = self.0.line.lock();
+        let mut line = self.0.queue.lock();
         if line.closed {
             return Err(SendError::Closed(message));
         }
@@ -63,45 +63,45 @@ impl<M: Send + 'static> Mailer<M> {
         line.messages.push_back(message);
         let waiter = line.waiter.take();
         drop(line);
-        self.0.ring(waiter);
+        self.0.wake(waiter);
         Ok(())
     }
 
     /// True when the mailbox is gone.
     pub fn is_closed(&self) -> bool {
-        self.0.line.lock().closed
+        self.0.queue.lock().closed
     }
 }
 
 impl<M> Clone for Mailer<M> {
     fn clone(&self) -> Self {
-        self.0.line.lock().mailers += 1;
+        self.0.queue.lock().mailers += 1;
         Mailer(self.0.clone())
     }
 }
 
 impl<M> Drop for Mailer<M> {
     fn drop(&mut self) {
-        let mut line = self.0.line.lock();
+        let mut line = self.0.queue.lock();
         line.mailers -= 1;
         if line.mailers == 0 {
             let waiter = line.waiter.take();
             drop(line);
-            self.0.ring(waiter);
+            self.0.wake(waiter);
         }
     }
 }
 
 /// The receiving side: on the reactor's thread.
 pub struct Mailbox<M> {
-    shared: Arc<Shared<M>>,
-    _here: PhantomData<Rc<()>>,
+    shared: Arc<MailboxShared<M>>,
+    not_send: PhantomData<Rc<()>>,
 }
 
 impl<M: Send + 'static> Mailbox<M> {
     /// The oldest message, if there is one.
     pub fn try_recv(&self) -> Option<M> {
-        self.shared.line.lock().messages.pop_front()
+        self.shared.queue.lock().messages.pop_front()
     }
 
     /// The oldest message, waiting for one; None when there is none and every mailer is gone.
@@ -110,7 +110,7 @@ impl<M: Send + 'static> Mailbox<M> {
     }
 
     fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Option<M>> {
-        let mut line = self.shared.line.lock();
+        let mut line = self.shared.queue.lock();
         match line.messages.pop_front() {
             Some(message) => Poll::Ready(Some(message)),
             None if line.mailers == 0 => Poll::Ready(None),
@@ -123,7 +123,7 @@ impl<M: Send + 'static> Mailbox<M> {
 
     /// Messages waiting.
     pub fn len(&self) -> usize {
-        self.shared.line.lock().messages.len()
+        self.shared.queue.lock().messages.len()
     }
 
     /// True when no message waits.
@@ -134,7 +134,7 @@ impl<M: Send + 'static> Mailbox<M> {
 
 impl<M> Drop for Mailbox<M> {
     fn drop(&mut self) {
-        let mut line = self.shared.line.lock();
+        let mut line = self.shared.queue.lock();
         line.closed = true;
         let rest = std::mem::take(&mut line.messages);
         drop(line);
@@ -145,8 +145,8 @@ impl<M> Drop for Mailbox<M> {
 impl Reactor {
     /// A mailbox of this reactor and the means to send to it from any thread.
     pub fn mailbox<M: Send + 'static>(&self) -> (Mailer<M>, Mailbox<M>) {
-        let shared = Arc::new(Shared {
-            line: Mutex::new(Line {
+        let shared = Arc::new(MailboxShared {
+            queue: Mutex::new(MailboxQueue {
                 messages: VecDeque::new(),
                 closed: false,
                 mailers: 1,
@@ -154,7 +154,7 @@ impl Reactor {
             }),
             remote: self.inner.remote.clone(),
         });
-        let mailbox = Mailbox { shared: shared.clone(), _here: PhantomData };
+        let mailbox = Mailbox { shared: shared.clone(), not_send: PhantomData };
         (Mailer(shared), mailbox)
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bio::{Direction, Loan, Seg, Segs};
 
-use crate::ops::{End, On, Op, SlotId, State};
+use crate::ops::{End, On, Op, OpState, SlotId};
 use crate::reactor::Reactor;
 use crate::socket::{Parcel, Socket};
 
@@ -33,7 +33,7 @@ impl Future for Pending {
             let gone = io::Error::from_raw_os_error(crate::ops::raw::ECANCELED as i32);
             return Poll::Ready(Err(gone));
         };
-        let State::Done(result) = slot.state else {
+        let OpState::Done(result) = slot.state else {
             match &mut slot.end {
                 End::Future(Some(waker)) => waker.clone_from(cx.waker()),
                 end => *end = End::Future(Some(cx.waker().clone())),

@@ -113,14 +113,14 @@ pub(crate) enum On {
 }
 
 pub(crate) enum End {
-    Nobody,
+    NoReceiver,
     Token(Token),
     /// A future looks for the result. The waker is there once it was polled.
     Future(Option<Waker>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
+pub(crate) enum OpState {
     Free,
     Started,
     /// The result as the kernel puts it: bytes, or a negative errno.
@@ -129,7 +129,7 @@ pub(crate) enum State {
 
 pub(crate) struct Slot {
     pub(crate) generation: u32,
-    pub(crate) state: State,
+    pub(crate) state: OpState,
     pub(crate) op: Op,
     pub(crate) on: On,
     pub(crate) end: End,
@@ -154,10 +154,10 @@ impl Slot {
     fn new() -> Slot {
         Slot {
             generation: 0,
-            state: State::Free,
+            state: OpState::Free,
             op: Op::Nothing,
             on: On::Nothing,
-            end: End::Nobody,
+            end: End::NoReceiver,
             loans: Vec::new(),
             iov: Vec::new(),
             header: crate::backend::MsgHeader::default(),
@@ -214,7 +214,7 @@ impl Slot {
     }
 
     /// The operation and its object as text for a log.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let what = match self.op {
             Op::Read { offset } => format!("read at {offset}"),
             Op::Write { offset, .. } => format!("write at {offset}"),
@@ -241,7 +241,7 @@ impl Slot {
 
     /// Takes one call's result into account.
     pub(crate) fn settle(&mut self, result: i64) -> Settled {
-        let (result, again) = self.judge(result);
+        let (result, again) = self.classify(result);
         if again {
             if let Op::Send { lazily } = &mut self.op {
                 // It did not go out at once: the rest is sent as any other.
@@ -250,11 +250,11 @@ impl Slot {
             self.window();
             return Settled::Again;
         }
-        self.state = State::Done(result);
+        self.state = OpState::Done(result);
         Settled::Ended
     }
 
-    fn judge(&mut self, result: i64) -> (i64, bool) {
+    fn classify(&mut self, result: i64) -> (i64, bool) {
         let full = result == -raw::EAGAIN && self.op == Op::Send { lazily: true };
         if (result == -raw::EINTR || full) && !self.cancelled {
             return (0, true);
@@ -304,7 +304,7 @@ impl Slots {
             None => return Err(Errno::NoMem),
         };
         let slot = &mut self.places[index as usize];
-        slot.state = State::Started;
+        slot.state = OpState::Started;
         (slot.op, slot.on, slot.end) = (op, on, end);
         Ok(SlotId { index, generation: slot.generation })
     }
@@ -313,17 +313,17 @@ impl Slots {
         self.places
             .get_mut(id.index as usize)
             .map(|s| &mut **s)
-            .filter(|s| s.generation == id.generation && s.state != State::Free)
+            .filter(|s| s.generation == id.generation && s.state != OpState::Free)
     }
 
     /// Gives the slot back; only after its completion was reaped (O1).
     pub(crate) fn free(&mut self, id: SlotId) {
         let Some(slot) = self.get(id) else { return };
         slot.generation = slot.generation.wrapping_add(1);
-        slot.state = State::Free;
+        slot.state = OpState::Free;
         slot.op = Op::Nothing;
         slot.on = On::Nothing;
-        slot.end = End::Nobody;
+        slot.end = End::NoReceiver;
         slot.loans.clear();
         slot.iov.clear();
         (slot.done, slot.total, slot.next_loan, slot.next_byte) = (0, 0, 0, 0);
@@ -339,7 +339,7 @@ impl Slots {
     pub(crate) fn started(&self) -> Vec<SlotId> {
         (0u32..)
             .zip(&self.places)
-            .filter(|(_, s)| s.state == State::Started)
+            .filter(|(_, s)| s.state == OpState::Started)
             .map(|(index, s)| SlotId { index, generation: s.generation })
             .collect()
     }

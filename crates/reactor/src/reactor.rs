@@ -14,7 +14,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::backend::{Port, PortChoice, PortKind, PortReport, Reaped, SimPort};
 use crate::file::{File, Run};
-use crate::ops::{End, On, Op, SlotId, Slots, State};
+use crate::ops::{End, On, Op, OpState, SlotId, Slots};
 use crate::random::Random;
 use crate::sim::World;
 use crate::tasks::{TaskHandle, Tasks};
@@ -194,7 +194,7 @@ impl Reactor {
         match file.sim_disk() {
             Some(disk) => {
                 let len = disk.with(|d| d.size()).saturating_sub(offset);
-                self.tell_later(token, Ok(Run { is_data: true, len }.to_result()));
+                self.complete_later(token, Ok(Run { is_data: true, len }.to_result()));
             }
             None => self.submit(token, Op::Map { offset }, file, |_| ()),
         }
@@ -242,18 +242,18 @@ impl Reactor {
 
     fn on_range(&self, token: Token, file: &File, op: Op, offset: u64, len: u64) {
         match offset.checked_add(len).map(i64::try_from) {
-            Some(Ok(_)) if len == 0 => self.tell_later(token, Ok(0)),
+            Some(Ok(_)) if len == 0 => self.complete_later(token, Ok(0)),
             Some(Ok(_)) => self.submit(token, op, file, |_| ()),
-            _ => self.tell_later(token, Err(Errno::Inval)),
+            _ => self.complete_later(token, Err(Errno::Inval)),
         }
     }
 
     fn needs_kernel(&self, token: Token, offset: u64, data: &Segs) -> bool {
         let end = offset.checked_add(data.len() as u64);
         if end.is_none_or(|e| i64::try_from(e).is_err()) {
-            self.tell_later(token, Err(Errno::Inval));
+            self.complete_later(token, Err(Errno::Inval));
         } else if data.is_empty() {
-            self.tell_later(token, Ok(0));
+            self.complete_later(token, Ok(0));
         } else {
             return true;
         }
@@ -263,11 +263,11 @@ impl Reactor {
     fn submit(&self, token: Token, op: Op, file: &File, fill: impl FnOnce(&mut Vec<Loan>)) {
         let on = On::File(file.clone());
         if let Err(e) = self.begin(op, on, End::Token(token), fill) {
-            self.tell_later(token, Err(e));
+            self.complete_later(token, Err(e));
         }
     }
 
-    fn tell_later(&self, token: Token, result: Result<u64, Errno>) {
+    fn complete_later(&self, token: Token, result: Result<u64, Errno>) {
         self.inner.instant.borrow_mut().push_back((token, result));
     }
 
@@ -291,8 +291,8 @@ impl Reactor {
 
     /// Requests wait for buffer memory: the next turn does not sleep on sends that
     /// [`crate::Stream::send_lazily`] began since the last one, but frees their memory.
-    pub fn heed(&self) {
-        self.inner.kernel.borrow_mut().port.heed();
+    pub fn flush_lazy_sends(&self) {
+        self.inner.kernel.borrow_mut().port.flush_lazy_sends();
     }
 
     /// Cancels an operation whose waiter is gone; its slot is freed when its completion is reaped.
@@ -300,8 +300,8 @@ impl Reactor {
         let mut kernel = self.inner.kernel.borrow_mut();
         let Kernel { slots, port, .. } = &mut *kernel;
         let Some(slot) = slots.get(id) else { return };
-        let waker = std::mem::replace(&mut slot.end, End::Nobody);
-        if slot.state == State::Started {
+        let waker = std::mem::replace(&mut slot.end, End::NoReceiver);
+        if slot.state == OpState::Started {
             slot.cancelled = true;
             port.cancel(slots, id);
         } else {
@@ -314,7 +314,7 @@ impl Reactor {
     /// Reports `token` after `ns` nanoseconds.
     pub fn after(&self, ns: u64, token: Token) -> TimerId {
         let due = self.now().saturating_add(ns);
-        self.inner.timers.borrow_mut().set(due, Alarm::Tell(token))
+        self.inner.timers.borrow_mut().set(due, Alarm::Token(token))
     }
 
     /// Takes a timer back; harmless when it has fired.
@@ -453,7 +453,7 @@ impl Inner {
             return Vec::new();
         }
         // Something never came back: its memory is lost, not freed under the kernel.
-        let left = slots.started().into_iter().filter_map(|id| Some(slots.get(id)?.told()));
+        let left = slots.started().into_iter().filter_map(|id| Some(slots.get(id)?.describe()));
         let left = left.collect();
         std::mem::forget(std::mem::take(slots));
         left
@@ -485,7 +485,7 @@ fn pin(cpu: usize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::turn::Patience;
+    use crate::turn::WaitFor;
 
     #[test]
     fn hung_call_is_abandoned_and_named() {
@@ -504,7 +504,7 @@ mod tests {
             _ => unreachable!("it is the poll port"),
         };
         while !has_begun() {
-            r.turn(Patience::Peek, &mut |_, _| panic!("nothing was written"));
+            r.turn(WaitFor::Peek, &mut |_, _| panic!("nothing was written"));
         }
         let left = r.shutdown();
         assert!(matches!(left.as_slice(), [one] if one.contains("a pipe")), "{left:?}");
@@ -522,7 +522,7 @@ mod tests {
         assert!(r.port().why.contains("not permitted"), "{}", r.port());
         r.after(0, Token::default());
         let mut told = 0;
-        r.turn(Patience::Forever, &mut |_, _| told += 1);
+        r.turn(WaitFor::Forever, &mut |_, _| told += 1);
         assert_eq!(told, 1, "and it works");
 
         let must = Config { port: PortChoice::Uring, ..Config::default() };

@@ -71,16 +71,16 @@ pub fn take_block_device(device: &Path) -> io::Result<OwnedFd> {
 }
 
 /// An open node for calls that may wait for a device: it belongs to no reactor.
-pub struct ScsiDoor(OwnedFd);
+pub struct BlockingScsiNode(OwnedFd);
 
-impl ScsiDoor {
+impl BlockingScsiNode {
     /// Opens a node, without waiting for the device.
     ///
     /// # Errors
     /// Those of open(2).
-    pub fn open(node: &Path) -> io::Result<ScsiDoor> {
+    pub fn open(node: &Path) -> io::Result<BlockingScsiNode> {
         let how = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(ScsiDoor(rustix::fs::open(node, how, Mode::empty())?))
+        Ok(BlockingScsiNode(rustix::fs::open(node, how, Mode::empty())?))
     }
 
     /// Bytes that one command may move.
@@ -115,7 +115,7 @@ impl Reactor {
     ///
     /// # Errors
     /// Those of fcntl(2).
-    pub fn scsi(&self, door: ScsiDoor) -> io::Result<ScsiNode> {
+    pub fn scsi(&self, door: BlockingScsiNode) -> io::Result<ScsiNode> {
         let socket = Socket::channel(door.0)?;
         Ok(ScsiNode { reactor: self.clone(), socket, parcels: Rc::default() })
     }

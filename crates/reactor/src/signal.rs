@@ -11,11 +11,11 @@ use crate::reactor::Reactor;
 /// Wakes a task of the same thread (one waits, any may ring). Clones share it. One ring without a
 /// waiter is remembered, so a writer that finds its queue empty and then waits misses nothing.
 #[derive(Clone, Default)]
-pub struct Signal(Rc<Inside>);
+pub struct Signal(Rc<SignalInner>);
 
 #[derive(Default)]
-struct Inside {
-    rung: Cell<bool>,
+struct SignalInner {
+    is_set: Cell<bool>,
     waiters: RefCell<Vec<Waker>>,
 }
 
@@ -26,8 +26,8 @@ impl Signal {
     }
 
     /// Wakes the waiters, of whom the first takes the ring; with none, the next wait ends at once.
-    pub fn ring(&self) {
-        self.0.rung.set(true);
+    pub fn notify(&self) {
+        self.0.is_set.set(true);
         let waiters = self.0.waiters.take();
         waiters.into_iter().for_each(Waker::wake);
     }
@@ -35,7 +35,7 @@ impl Signal {
     /// Waits for a ring since the last wait that ended.
     pub async fn wait(&self) {
         poll_fn(|cx| {
-            if self.0.rung.replace(false) {
+            if self.0.is_set.replace(false) {
                 return Poll::Ready(());
             }
             let mut waiters = self.0.waiters.borrow_mut();

@@ -12,7 +12,7 @@ use rustix::net::{
     self, AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 
-use crate::link::{LinkFacts, Waiting};
+use crate::link::{LinkFacts, QueuedFrame};
 use crate::sim::{SimSocket, SocketKey, World};
 
 /// Connections that the kernel holds for a listener; a further one is asked to try again, a second
@@ -22,7 +22,7 @@ const BACKLOG: i32 = 4096;
 /// Unanswered keep-alive probes after which a connection is dead.
 const KEEPALIVE_PROBES: u32 = 4;
 
-enum Body {
+enum SocketHandle {
     Kernel(OwnedFd),
     Simulated(SimSocket),
 }
@@ -37,7 +37,7 @@ enum ParcelKind {
 
 /// A socket, open until the last operation under way was reaped.
 pub(crate) struct Socket {
-    body: Body,
+    handle: SocketHandle,
     /// The poll port watches it.
     watched: Cell<bool>,
     /// The last receive took all there was.
@@ -45,8 +45,8 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    fn new(body: Body) -> Rc<Socket> {
-        Rc::new(Socket { body, watched: Cell::new(false), drained: Cell::new(false) })
+    fn new(body: SocketHandle) -> Rc<Socket> {
+        Rc::new(Socket { handle: body, watched: Cell::new(false), drained: Cell::new(false) })
     }
 
     /// A connected descriptor from elsewhere.
@@ -54,26 +54,26 @@ impl Socket {
         // Operations wait by themselves; the flag would make io_uring fail them with EAGAIN. When
         // If it cannot be cleared, the first operation reports the error.
         let _ = set_blocking(&fd);
-        Socket::new(Body::Kernel(fd))
+        Socket::new(SocketHandle::Kernel(fd))
     }
 
     /// A descriptor that is read and written on the spot.
     pub(crate) fn channel(fd: OwnedFd) -> io::Result<Rc<Socket>> {
         let flags = rustix::fs::fcntl_getfl(&fd)?;
         rustix::fs::fcntl_setfl(&fd, flags | rustix::fs::OFlags::NONBLOCK)?;
-        Ok(Socket::new(Body::Kernel(fd)))
+        Ok(Socket::new(SocketHandle::Kernel(fd)))
     }
 
     /// A simulated reader of frames; a real one is a [`Socket::channel`].
     pub(crate) fn tap(world: &World, name: &str, ethertype: u16) -> io::Result<Rc<Socket>> {
         let tap = SimSocket::tap(world, name, ethertype)?;
-        Ok(Socket::new(Body::Simulated(tap)))
+        Ok(Socket::new(SocketHandle::Simulated(tap)))
     }
 
     fn simulated(&self) -> io::Result<&SimSocket> {
-        match &self.body {
-            Body::Kernel(_) => Err(io::ErrorKind::Unsupported.into()),
-            Body::Simulated(s) => Ok(s),
+        match &self.handle {
+            SocketHandle::Kernel(_) => Err(io::ErrorKind::Unsupported.into()),
+            SocketHandle::Simulated(s) => Ok(s),
         }
     }
 
@@ -90,8 +90,8 @@ impl Socket {
     }
 
     /// Sends a frame of a simulated reader.
-    pub(crate) fn tap_send(&self, frame: &Waiting) -> io::Result<()> {
-        let filling = vec![0; frame.filling()];
+    pub(crate) fn tap_send(&self, frame: &QueuedFrame) -> io::Result<()> {
+        let filling = vec![0; frame.padding()];
         self.simulated()?.tap_send([&frame.head[..], &frame.rest.to_vec(), &filling].concat())
     }
 
@@ -102,7 +102,7 @@ impl Socket {
     ) -> io::Result<Rc<Socket>> {
         if let Some(world) = world {
             let door = SimSocket::listen(world, addr, share)?;
-            return Ok(Socket::new(Body::Simulated(door)));
+            return Ok(Socket::new(SocketHandle::Simulated(door)));
         }
         let fd = tcp_socket(addr)?;
         sockopt::set_socket_reuseaddr(&fd, true)?;
@@ -114,7 +114,7 @@ impl Socket {
         }
         net::bind(&fd, &addr)?;
         net::listen(&fd, BACKLOG)?;
-        Ok(Socket::new(Body::Kernel(fd)))
+        Ok(Socket::new(SocketHandle::Kernel(fd)))
     }
 
     /// Listens at a path. A stale socket that a process left behind is removed; anything else at
@@ -127,7 +127,7 @@ impl Socket {
     ) -> io::Result<Rc<Socket>> {
         if let Some(world) = world {
             let door = SimSocket::listen(world, simulated_path(path), true)?;
-            return Ok(Socket::new(Body::Simulated(door)));
+            return Ok(Socket::new(SocketHandle::Simulated(door)));
         }
         let at = SocketAddrUnix::new(path)?;
         let fd = unix_socket()?;
@@ -143,72 +143,78 @@ impl Socket {
             return Err(e);
         }
         net::listen(&fd, BACKLOG)?;
-        Ok(Socket::new(Body::Kernel(fd)))
+        Ok(Socket::new(SocketHandle::Kernel(fd)))
     }
 
     /// Begins to connect to a path; see `connect`.
     pub(crate) fn connect_unix(world: Option<&World>, path: &str) -> io::Result<Rc<Socket>> {
         if let Some(world) = world {
             let socket = SimSocket::connect(world, simulated_path(path));
-            return Ok(Socket::new(Body::Simulated(socket)));
+            return Ok(Socket::new(SocketHandle::Simulated(socket)));
         }
         let fd = unix_socket()?;
         net::connect(&fd, &SocketAddrUnix::new(path)?)?;
-        Ok(Socket::new(Body::Kernel(fd)))
+        Ok(Socket::new(SocketHandle::Kernel(fd)))
     }
 
     /// The same listening socket once more, for another core.
     pub(crate) fn share(&self) -> io::Result<Parcel> {
-        Ok(Parcel(match &self.body {
-            Body::Kernel(fd) => ParcelKind::Kernel(fd.try_clone()?),
-            Body::Simulated(s) => ParcelKind::Simulated(s.share()?),
+        Ok(Parcel(match &self.handle {
+            SocketHandle::Kernel(fd) => ParcelKind::Kernel(fd.try_clone()?),
+            SocketHandle::Simulated(s) => ParcelKind::Simulated(s.share()?),
         }))
     }
 
     /// User at the other end of a Unix socket, as the kernel saw it when it connected; zero in
     /// simulation.
     pub(crate) fn peer_uid(&self) -> io::Result<u32> {
-        match &self.body {
-            Body::Kernel(fd) => Ok(sockopt::socket_peercred(fd)?.uid.as_raw()),
-            Body::Simulated(_) => Ok(0),
+        match &self.handle {
+            SocketHandle::Kernel(fd) => Ok(sockopt::socket_peercred(fd)?.uid.as_raw()),
+            SocketHandle::Simulated(_) => Ok(0),
         }
     }
 
     /// Begins to connect: writable once it is known how that ended, see `connected`.
     pub(crate) fn connect(world: Option<&World>, addr: SocketAddr) -> io::Result<Rc<Socket>> {
         if let Some(world) = world {
-            return Ok(Socket::new(Body::Simulated(SimSocket::connect(world, addr))));
+            return Ok(Socket::new(SocketHandle::Simulated(SimSocket::connect(world, addr))));
         }
         let fd = tcp_socket(addr)?;
         match net::connect(&fd, &addr) {
-            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(Socket::new(Body::Kernel(fd))),
+            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {
+                Ok(Socket::new(SocketHandle::Kernel(fd)))
+            }
             Err(e) => Err(e.into()),
         }
     }
 
     pub(crate) fn connected(&self) -> io::Result<()> {
-        match &self.body {
-            Body::Kernel(fd) => {
+        match &self.handle {
+            SocketHandle::Kernel(fd) => {
                 sockopt::socket_error(fd)??;
                 Ok(set_blocking(fd)?)
             }
-            Body::Simulated(s) => s.connect_result(),
+            SocketHandle::Simulated(s) => s.connect_result(),
         }
     }
 
     /// The next connection of a listener; None when none waits.
     /// The address is absent at a Unix socket.
     pub(crate) fn accept(&self) -> io::Result<Option<(Rc<Socket>, Option<SocketAddr>)>> {
-        let fd = match &self.body {
-            Body::Kernel(fd) => fd,
-            Body::Simulated(s) => {
+        let fd = match &self.handle {
+            SocketHandle::Kernel(fd) => fd,
+            SocketHandle::Simulated(s) => {
                 let accepted = s.accept();
-                return Ok(accepted.map(|(s, peer)| (Socket::new(Body::Simulated(s)), Some(peer))));
+                return Ok(
+                    accepted.map(|(s, peer)| (Socket::new(SocketHandle::Simulated(s)), Some(peer)))
+                );
             }
         };
         loop {
             return match net::acceptfrom_with(fd, SocketFlags::CLOEXEC) {
-                Ok((fd, peer)) => Ok(Some((Socket::new(Body::Kernel(fd)), to_addr(peer).ok()))),
+                Ok((fd, peer)) => {
+                    Ok(Some((Socket::new(SocketHandle::Kernel(fd)), to_addr(peer).ok())))
+                }
                 Err(rustix::io::Errno::AGAIN) => Ok(None),
                 // The peer gave up before we came.
                 Err(rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => continue,
@@ -218,54 +224,54 @@ impl Socket {
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
-        match &self.body {
-            Body::Kernel(fd) => to_addr(Some(net::getsockname(fd)?)),
-            Body::Simulated(s) => s.local_addr(),
+        match &self.handle {
+            SocketHandle::Kernel(fd) => to_addr(Some(net::getsockname(fd)?)),
+            SocketHandle::Simulated(s) => s.local_addr(),
         }
     }
 
     pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
-        match &self.body {
-            Body::Kernel(fd) => net::getpeername(fd).ok().and_then(|a| to_addr(a).ok()),
-            Body::Simulated(s) => s.peer_addr(),
+        match &self.handle {
+            SocketHandle::Kernel(fd) => net::getpeername(fd).ok().and_then(|a| to_addr(a).ok()),
+            SocketHandle::Simulated(s) => s.peer_addr(),
         }
     }
 
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {
-        match &self.body {
-            Body::Kernel(fd) => net::shutdown(fd, Shutdown::Write)?,
-            Body::Simulated(s) => s.shutdown_write(),
+        match &self.handle {
+            SocketHandle::Kernel(fd) => net::shutdown(fd, Shutdown::Write)?,
+            SocketHandle::Simulated(s) => s.shutdown_write(),
         }
         Ok(())
     }
 
     pub(crate) fn close(&self) {
-        match &self.body {
+        match &self.handle {
             // Fails only when the peer is gone already.
-            Body::Kernel(fd) => drop(net::shutdown(fd, Shutdown::Both)),
-            Body::Simulated(s) => s.close(),
+            SocketHandle::Kernel(fd) => drop(net::shutdown(fd, Shutdown::Both)),
+            SocketHandle::Simulated(s) => s.close(),
         }
     }
 
     pub(crate) fn reset_on_drop(&self) {
-        match &self.body {
-            Body::Kernel(fd) => {
+        match &self.handle {
+            SocketHandle::Kernel(fd) => {
                 let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
                 let _ = net::shutdown(fd, Shutdown::Read);
             }
-            Body::Simulated(s) => s.reset_on_drop(),
+            SocketHandle::Simulated(s) => s.reset_on_drop(),
         }
     }
 
     pub(crate) fn nodelay(&self, yes: bool) -> io::Result<()> {
-        match &self.body {
-            Body::Kernel(fd) => Ok(sockopt::set_tcp_nodelay(fd, yes)?),
-            Body::Simulated(_) => Ok(()),
+        match &self.handle {
+            SocketHandle::Kernel(fd) => Ok(sockopt::set_tcp_nodelay(fd, yes)?),
+            SocketHandle::Simulated(_) => Ok(()),
         }
     }
 
     pub(crate) fn keepalive(&self, idle: Duration) -> io::Result<()> {
-        if let Body::Kernel(fd) = &self.body {
+        if let SocketHandle::Kernel(fd) = &self.handle {
             sockopt::set_socket_keepalive(fd, true)?;
             sockopt::set_tcp_keepidle(fd, idle)?;
             sockopt::set_tcp_keepintvl(fd, (idle / 4).max(Duration::from_secs(1)))?;
@@ -276,16 +282,16 @@ impl Socket {
 
     /// None: a simulated one has no descriptor.
     pub(crate) fn into_fd(self) -> Option<OwnedFd> {
-        match self.body {
-            Body::Kernel(fd) => Some(fd),
-            Body::Simulated(_) => None,
+        match self.handle {
+            SocketHandle::Kernel(fd) => Some(fd),
+            SocketHandle::Simulated(_) => None,
         }
     }
 
     pub(crate) fn into_parcel(self) -> Parcel {
-        Parcel(match self.body {
-            Body::Kernel(fd) => ParcelKind::Kernel(fd),
-            Body::Simulated(s) => ParcelKind::Simulated(s.release()),
+        Parcel(match self.handle {
+            SocketHandle::Kernel(fd) => ParcelKind::Kernel(fd),
+            SocketHandle::Simulated(s) => ParcelKind::Simulated(s.release()),
         })
     }
 
@@ -293,11 +299,11 @@ impl Socket {
     pub(crate) fn from_parcel(world: Option<&World>, parcel: Parcel) -> Option<Rc<Socket>> {
         match (parcel.0, world) {
             (ParcelKind::Kernel(fd), None) if is_listening(&fd) => {
-                Some(Socket::new(Body::Kernel(fd)))
+                Some(Socket::new(SocketHandle::Kernel(fd)))
             }
             (ParcelKind::Kernel(fd), None) => Some(Socket::adopt(fd)),
             (ParcelKind::Simulated(key), Some(world)) => {
-                Some(Socket::new(Body::Simulated(SimSocket::new(world, key))))
+                Some(Socket::new(SocketHandle::Simulated(SimSocket::new(world, key))))
             }
             _ => None,
         }
@@ -305,24 +311,24 @@ impl Socket {
 
     /// None for a socket of a simulated world.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.body {
-            Body::Kernel(fd) => Some(fd.as_fd()),
-            Body::Simulated(_) => None,
+        match &self.handle {
+            SocketHandle::Kernel(fd) => Some(fd.as_fd()),
+            SocketHandle::Simulated(_) => None,
         }
     }
 
     pub(crate) fn raw_fd(&self) -> RawFd {
-        match &self.body {
-            Body::Kernel(fd) => fd.as_raw_fd(),
-            Body::Simulated(_) => -1,
+        match &self.handle {
+            SocketHandle::Kernel(fd) => fd.as_raw_fd(),
+            SocketHandle::Simulated(_) => -1,
         }
     }
 
     /// None for a socket of a real kernel.
     pub(crate) fn sim_key(&self) -> Option<SocketKey> {
-        match &self.body {
-            Body::Kernel(_) => None,
-            Body::Simulated(s) => Some(s.key()),
+        match &self.handle {
+            SocketHandle::Kernel(_) => None,
+            SocketHandle::Simulated(s) => Some(s.key()),
         }
     }
 

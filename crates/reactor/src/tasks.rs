@@ -19,7 +19,7 @@ pub const TASK_POLLS_PER_TURN: usize = 256;
 
 type Work = Pin<Box<dyn Future<Output = ()>>>;
 
-struct Place {
+struct TaskSlot {
     generation: u32,
     name: &'static str,
     mark: u32,
@@ -41,7 +41,7 @@ pub fn running_task() -> &'static str {
 
 pub(crate) struct Tasks {
     remote: Arc<Remote>,
-    places: RefCell<Vec<Place>>,
+    slots: RefCell<Vec<TaskSlot>>,
     free: RefCell<Vec<u32>>,
     ready: RunQueue,
     /// The one being polled: its name and mark; without a name between two.
@@ -53,9 +53,9 @@ pub(crate) struct Tasks {
 impl Tasks {
     pub(crate) fn new(remote: Arc<Remote>) -> Tasks {
         let ready = RunQueue::default();
-        remote.settle_here(ready.clone());
+        remote.register_thread(ready.clone());
         let (places, free) = (RefCell::default(), RefCell::default());
-        Tasks { remote, places, free, ready, now: Cell::new(("", 0)), at: Cell::new(0) }
+        Tasks { remote, slots: places, free, ready, now: Cell::new(("", 0)), at: Cell::new(0) }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -67,9 +67,9 @@ impl Tasks {
     }
 
     pub(crate) fn spawn(&self, name: &'static str, mark: u32, work: Work) -> TaskKey {
-        let mut places = self.places.borrow_mut();
+        let mut places = self.slots.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
-            places.push(Place { generation: 0, name: "", mark: 0, work: None, waker: None });
+            places.push(TaskSlot { generation: 0, name: "", mark: 0, work: None, waker: None });
             (places.len() - 1) as u32
         });
         let place = &mut places[index as usize];
@@ -103,7 +103,7 @@ impl Tasks {
         let ended = work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         self.now.set(("", 0));
         RUNNING.set("");
-        let mut places = self.places.borrow_mut();
+        let mut places = self.slots.borrow_mut();
         match places.get_mut(key.0 as usize) {
             Some(place) if place.generation == key.1 && !ended => {
                 place.work = Some(work);
@@ -118,7 +118,7 @@ impl Tasks {
     }
 
     fn take_out(&self, key: TaskKey) -> Option<(Work, Arc<TaskWaker>, Waker)> {
-        let mut places = self.places.borrow_mut();
+        let mut places = self.slots.borrow_mut();
         let place = places.get_mut(key.0 as usize)?;
         if place.generation != key.1 {
             return None;
@@ -130,14 +130,14 @@ impl Tasks {
         Some((place.work.take()?, arm, waker))
     }
 
-    fn vacate(&self, index: u32, place: &mut Place) {
+    fn vacate(&self, index: u32, place: &mut TaskSlot) {
         place.generation = place.generation.wrapping_add(1);
         place.waker = None;
         self.free.borrow_mut().push(index);
     }
 
     pub(crate) fn abort(&self, key: TaskKey) {
-        let mut places = self.places.borrow_mut();
+        let mut places = self.slots.borrow_mut();
         let Some(place) = places.get_mut(key.0 as usize) else {
             return;
         };
@@ -152,7 +152,7 @@ impl Tasks {
 
     pub(crate) fn abort_all(&self) {
         let keys: Vec<TaskKey> = (0u32..)
-            .zip(self.places.borrow().iter())
+            .zip(self.slots.borrow().iter())
             .filter(|(_, p)| p.waker.is_some())
             .map(|(i, p)| (i, p.generation))
             .collect();
@@ -162,7 +162,7 @@ impl Tasks {
     }
 
     pub(crate) fn is_alive(&self, key: TaskKey) -> bool {
-        self.places
+        self.slots
             .borrow()
             .get(key.0 as usize)
             .is_some_and(|p| p.generation == key.1 && p.waker.is_some())
@@ -183,7 +183,7 @@ impl Tasks {
         let (name, _) = self.now.get();
         // Its place is its own until it has been polled, also if it is aborted meanwhile: a new
         // tenant is marked when it is spawned.
-        let mut places = self.places.borrow_mut();
+        let mut places = self.slots.borrow_mut();
         if let Some(place) = places.get_mut(self.at.get() as usize)
             && !name.is_empty()
             && place.work.is_none()
@@ -195,7 +195,7 @@ impl Tasks {
 
     /// Names of the tasks that have not ended, for status pages.
     pub(crate) fn names(&self) -> Vec<&'static str> {
-        self.places.borrow().iter().filter(|p| p.waker.is_some()).map(|p| p.name).collect()
+        self.slots.borrow().iter().filter(|p| p.waker.is_some()).map(|p| p.name).collect()
     }
 }
 

@@ -16,7 +16,7 @@ pub struct TimerId {
 
 /// The action at a deadline.
 pub(crate) enum Alarm {
-    Tell(Token),
+    Token(Token),
     Wake(Waker),
 }
 
@@ -167,13 +167,13 @@ impl Timers {
 mod tests {
     use super::*;
 
-    fn tell(word: u64) -> Alarm {
-        Alarm::Tell(Token { kind: 0, word })
+    fn token_alarm(word: u64) -> Alarm {
+        Alarm::Token(Token { kind: 0, user_data: word })
     }
 
-    fn word(alarm: Alarm) -> u64 {
+    fn token_data(alarm: Alarm) -> u64 {
         match alarm {
-            Alarm::Tell(t) => t.word,
+            Alarm::Token(t) => t.user_data,
             Alarm::Wake(_) => unreachable!("no wakers in this test"),
         }
     }
@@ -191,11 +191,11 @@ mod tests {
             match next() % 4 {
                 0 | 1 => {
                     let due = next() % 500;
-                    model.push((due, n, timers.set(due, tell(n))));
+                    model.push((due, n, timers.set(due, token_alarm(n))));
                 }
                 2 if !model.is_empty() => {
                     let (_, n, id) = model.remove(next() as usize % model.len());
-                    assert_eq!(timers.cancel(id).map(word), Some(n));
+                    assert_eq!(timers.cancel(id).map(token_data), Some(n));
                     assert!(timers.cancel(id).is_none(), "a cancel works once");
                 }
                 _ => {
@@ -203,7 +203,7 @@ mod tests {
                     model.sort_by_key(|&(due, n, _)| (due, n));
                     while model.first().is_some_and(|&(due, _, _)| due <= now) {
                         let (_, n, _) = model.remove(0);
-                        assert_eq!(timers.pop_due(now).map(word), Some(n));
+                        assert_eq!(timers.pop_due(now).map(token_data), Some(n));
                     }
                     assert!(timers.pop_due(now).is_none());
                 }

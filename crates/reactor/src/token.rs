@@ -6,5 +6,5 @@ pub struct Token {
     /// Which kind of receiver, as the caller counts them.
     pub kind: u32,
     /// The receiver's word.
-    pub word: u64,
+    pub user_data: u64,
 }

@@ -8,7 +8,7 @@ use std::task::Waker;
 use bio::Errno;
 
 use crate::backend::{Port, Wait};
-use crate::ops::{End, Settled, State};
+use crate::ops::{End, OpState, Settled};
 use crate::reactor::{Kernel, Reactor};
 use crate::timers::Alarm;
 use crate::token::Token;
@@ -22,7 +22,7 @@ pub const LIGHT_TURN_NS: u64 = 5_000;
 
 /// How long a turn may wait for something to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Patience {
+pub enum WaitFor {
     /// Not at all.
     Peek,
     /// Until this reading of the reactor's clock, in ns.
@@ -33,9 +33,9 @@ pub enum Patience {
 
 /// The work of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turned {
+pub struct TurnReport {
     /// Completions and timers reported to the receiver.
-    pub told: usize,
+    pub reported: usize,
     /// Polls of tasks.
     pub polls: usize,
     /// True when it slept.
@@ -44,16 +44,16 @@ pub struct Turned {
     pub notified: bool,
 }
 
-impl Turned {
+impl TurnReport {
     /// True when nothing happened.
     pub fn is_idle(&self) -> bool {
-        self.told == 0 && self.polls == 0 && !self.notified
+        self.reported == 0 && self.polls == 0 && !self.notified
     }
 }
 
 #[derive(Default)]
 pub(crate) struct Scratch {
-    told: Vec<(Token, Result<u64, Errno>)>,
+    completions: Vec<(Token, Result<u64, Errno>)>,
     wakes: Vec<Waker>,
 }
 
@@ -72,13 +72,15 @@ impl Reactor {
     /// clock.
     pub fn turn(
         &self,
-        patience: Patience,
+        patience: WaitFor,
         done: &mut dyn FnMut(Token, Result<u64, Errno>),
-    ) -> Turned {
+    ) -> TurnReport {
         let inner = &*self.inner;
-        let mut turned =
-            Turned { notified: inner.remote.collect(inner.tasks.queue()), ..Turned::default() };
-        let waits = patience != Patience::Peek && inner.world.is_none();
+        let mut turned = TurnReport {
+            notified: inner.remote.collect(inner.tasks.queue()),
+            ..TurnReport::default()
+        };
+        let waits = patience != WaitFor::Peek && inner.world.is_none();
         if turned.notified || self.has_work() || !waits {
             self.gather(Wait::Peek);
         } else {
@@ -88,11 +90,11 @@ impl Reactor {
         inner.now.set(self.fresh_now());
         let mut scratch = inner.scratch.take();
         self.settle(&mut scratch);
-        scratch.told.extend(inner.instant.borrow_mut().drain(..));
+        scratch.completions.extend(inner.instant.borrow_mut().drain(..));
         self.fire(&mut scratch);
         scratch.wakes.drain(..).for_each(Waker::wake);
-        turned.told = scratch.told.len();
-        for (token, result) in scratch.told.drain(..) {
+        turned.reported = scratch.completions.len();
+        for (token, result) in scratch.completions.drain(..) {
             done(token, result);
         }
         *inner.scratch.borrow_mut() = scratch;
@@ -110,11 +112,11 @@ impl Reactor {
     }
 
     /// Spins for a while, then sleeps; true when it slept.
-    fn wait(&self, patience: Patience) -> bool {
+    fn wait(&self, patience: WaitFor) -> bool {
         let inner = &*self.inner;
         let due = inner.timers.borrow().next_due();
         let end = match patience {
-            Patience::Until(t) => Some(due.map_or(t, |due| due.min(t))),
+            WaitFor::Until(t) => Some(due.map_or(t, |due| due.min(t))),
             _ => due,
         };
         if inner.spin_ns > 0 {
@@ -173,13 +175,13 @@ impl Reactor {
                 Port::start(port, slots, id);
                 continue;
             }
-            let State::Done(result) = slot.state else {
+            let OpState::Done(result) = slot.state else {
                 continue;
             };
             match &mut slot.end {
-                End::Nobody => slots.free(id),
+                End::NoReceiver => slots.free(id),
                 End::Token(token) => {
-                    scratch.told.push((*token, to_result(result)));
+                    scratch.completions.push((*token, to_result(result)));
                     slots.free(id);
                 }
                 // The memory is ours again; the slot waits for the future to fetch the result.
@@ -196,7 +198,7 @@ impl Reactor {
         let now = self.inner.now.get();
         for _ in 0..TIMERS_PER_TURN {
             match timers.pop_due(now) {
-                Some(Alarm::Tell(token)) => scratch.told.push((token, Ok(0))),
+                Some(Alarm::Token(token)) => scratch.completions.push((token, Ok(0))),
                 Some(Alarm::Wake(waker)) => scratch.wakes.push(waker),
                 None => break,
             }

@@ -33,7 +33,7 @@ pub(crate) type RunQueue = Rc<RefCell<VecDeque<TaskKey>>>;
 
 thread_local! {
     /// The run queues of the reactors that live on this thread, by the place in `Remote`.
-    static HERE: RefCell<Vec<(u64, RunQueue)>> = const { RefCell::new(Vec::new()) };
+    static LOCAL: RefCell<Vec<(u64, RunQueue)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The part of a reactor that other threads may touch.
@@ -42,7 +42,7 @@ pub(crate) struct Remote {
     state: AtomicU8,
     woken: Mutex<Vec<TaskKey>>,
     /// None in simulation, where no thread sleeps.
-    bell: Option<OwnedFd>,
+    eventfd: Option<OwnedFd>,
 }
 
 impl Remote {
@@ -52,28 +52,28 @@ impl Remote {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             state: AtomicU8::new(RUNNING),
             woken: Mutex::new(Vec::new()),
-            bell,
+            eventfd: bell,
         })
     }
 
-    pub(crate) fn bell(&self) -> Option<&OwnedFd> {
-        self.bell.as_ref()
+    pub(crate) fn eventfd(&self) -> Option<&OwnedFd> {
+        self.eventfd.as_ref()
     }
 
     /// Makes this thread's wakers put tasks straight on `queue`.
-    pub(crate) fn settle_here(&self, queue: RunQueue) {
-        HERE.with(|h| h.borrow_mut().push((self.id, queue)));
+    pub(crate) fn register_thread(&self, queue: RunQueue) {
+        LOCAL.with(|h| h.borrow_mut().push((self.id, queue)));
     }
 
     pub(crate) fn leave(&self) {
         // The thread may be ending and its table gone already.
-        let _ = HERE.try_with(|h| h.borrow_mut().retain(|(id, _)| *id != self.id));
+        let _ = LOCAL.try_with(|h| h.borrow_mut().retain(|(id, _)| *id != self.id));
     }
 
     /// Asks for a turn.
     pub(crate) fn notify(&self) {
         if self.state.swap(NOTIFIED, Ordering::SeqCst) == PARKED
-            && let Some(bell) = &self.bell
+            && let Some(bell) = &self.eventfd
         {
             // Fails only when the counter is full, and then the sleeper wakes anyway.
             let _ = rustix::io::write(bell.as_fd(), &1u64.to_ne_bytes());
@@ -100,7 +100,7 @@ impl Remote {
     }
 
     fn wake(&self, task: TaskKey) {
-        let local = HERE
+        let local = LOCAL
             .try_with(|here| {
                 let here = here.borrow();
                 match here.iter().find(|(id, _)| *id == self.id) {

@@ -37,12 +37,12 @@ pub enum Cable {
     Gone,
 }
 
-struct Shared {
+struct RelayShared {
     cable: AtomicU8,
     live: Mutex<Vec<TcpStream>>,
 }
 
-impl Shared {
+impl RelayShared {
     fn is(&self, cable: Cable) -> bool {
         self.cable.load(Ordering::Acquire) == cable as u8
     }
@@ -58,7 +58,7 @@ impl Shared {
 /// See the module.
 pub struct Relay {
     at: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<RelayShared>,
 }
 
 impl Relay {
@@ -68,7 +68,7 @@ impl Relay {
         listener.set_nonblocking(true)?;
         let at = listener.local_addr()?;
         let cable = AtomicU8::new(Cable::Whole as u8);
-        let shared = Arc::new(Shared { cable, live: Mutex::new(Vec::new()) });
+        let shared = Arc::new(RelayShared { cable, live: Mutex::new(Vec::new()) });
         let of_thread = shared.clone();
         spawn(move || accept(&listener, to, &of_thread));
         Ok(Relay { at, shared })
@@ -94,7 +94,7 @@ impl Drop for Relay {
     }
 }
 
-fn accept(listener: &TcpListener, to: SocketAddr, shared: &Arc<Shared>) {
+fn accept(listener: &TcpListener, to: SocketAddr, shared: &Arc<RelayShared>) {
     while !shared.is(Cable::Gone) {
         let Ok((from, _)) = listener.accept() else {
             sleep(PAUSE);
@@ -111,7 +111,7 @@ fn accept(listener: &TcpListener, to: SocketAddr, shared: &Arc<Shared>) {
     }
 }
 
-fn join(from: TcpStream, there: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
+fn join(from: TcpStream, there: TcpStream, shared: &Arc<RelayShared>) -> std::io::Result<()> {
     for stream in [&from, &there] {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
@@ -132,7 +132,7 @@ fn join(from: TcpStream, there: TcpStream, shared: &Arc<Shared>) -> std::io::Res
     Ok(())
 }
 
-fn forward(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
+fn forward(mut from: TcpStream, mut to: TcpStream, shared: &RelayShared) {
     let mut piece = vec![0; PIECE];
     while !shared.is(Cable::Gone) {
         if shared.is(Cable::Silent) {
@@ -169,7 +169,7 @@ mod tests {
         at
     }
 
-    fn knock(stream: &mut TcpStream) -> std::io::Result<[u8; 2]> {
+    fn ping(stream: &mut TcpStream) -> std::io::Result<[u8; 2]> {
         stream.write_all(b"hi")?;
         let mut back = [0; 2];
         stream.read_exact(&mut back)?;
@@ -185,7 +185,7 @@ mod tests {
             stream
         };
         let mut first = connect();
-        assert_eq!(&knock(&mut first).unwrap(), b"hi");
+        assert_eq!(&ping(&mut first).unwrap(), b"hi");
         relay.set(Cable::Silent);
         sleep(PAUSE * 4);
         first.write_all(b"on").unwrap();
@@ -197,9 +197,9 @@ mod tests {
         first.read_exact(&mut back).unwrap();
         assert_eq!(&back, b"on", "R2");
         relay.set(Cable::Cut);
-        assert!(knock(&mut first).is_err(), "R1");
-        assert!(knock(&mut connect()).is_err(), "R1");
+        assert!(ping(&mut first).is_err(), "R1");
+        assert!(ping(&mut connect()).is_err(), "R1");
         relay.set(Cable::Whole);
-        assert_eq!(&knock(&mut connect()).unwrap(), b"hi");
+        assert_eq!(&ping(&mut connect()).unwrap(), b"hi");
     }
 }

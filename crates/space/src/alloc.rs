@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::ranges::{RangeMap, len};
-use crate::trim::{Command, Limits, Outcome, Policy, Queue, Written};
+use crate::trim::{Command, Limits, Outcome, Policy, Queue, WriteCheck};
 
 /// The reason why no block was available.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +54,7 @@ pub struct Allocator {
     sizes: BTreeSet<(u64, u64)>,
     pending: BTreeMap<u64, RangeMap>,
     held: RangeMap,
-    flying: Option<u64>,
+    in_flight: Option<u64>,
     queue: Queue,
 }
 
@@ -67,7 +67,7 @@ impl Allocator {
             sizes: BTreeSet::new(),
             pending: BTreeMap::new(),
             held: RangeMap::default(),
-            flying: None,
+            in_flight: None,
             queue: Queue::new(limits, policy),
         }
     }
@@ -79,7 +79,7 @@ impl Allocator {
         if range.is_empty() {
             return;
         }
-        self.give(range.clone());
+        self.add_available(range.clone());
         self.queue.set_stale(range);
     }
 
@@ -111,24 +111,24 @@ impl Allocator {
         all
     }
 
-    fn give(&mut self, range: Range<u64>) {
-        for (old, ()) in self.free.near(&range) {
+    fn add_available(&mut self, range: Range<u64>) {
+        for (old, ()) in self.free.adjacent(&range) {
             self.sizes.remove(&(len(&old), old.start));
         }
         self.free.add(range.clone());
-        for (new, ()) in self.free.near(&range) {
+        for (new, ()) in self.free.adjacent(&range) {
             self.sizes.insert((len(&new), new.start));
         }
     }
 
-    fn withdraw(&mut self, range: &Range<u64>) {
-        let hit: Vec<_> = self.free.over(range).map(|(r, ())| r).collect();
+    fn remove_available(&mut self, range: &Range<u64>) {
+        let hit: Vec<_> = self.free.overlapping(range).map(|(r, ())| r).collect();
         for r in &hit {
             self.sizes.remove(&(len(r), r.start));
         }
         self.free.cut(range);
         for whole in hit {
-            for (left, ()) in self.free.over(&whole) {
+            for (left, ()) in self.free.overlapping(&whole) {
                 self.sizes.insert((len(&left), left.start));
             }
         }
@@ -152,9 +152,9 @@ impl Allocator {
                 (true, true) => Refused::Full,
             });
         };
-        self.withdraw(&found);
-        let clear = self.queue.written(&found);
-        debug_assert_eq!(clear, Written::Clear, "A3: what flies is held, not free");
+        self.remove_available(&found);
+        let clear = self.queue.before_write(&found);
+        debug_assert_eq!(clear, WriteCheck::Clear, "A3: what flies is held, not free");
         Ok(found)
     }
 
@@ -163,9 +163,9 @@ impl Allocator {
         const LOOKS: usize = 64;
         let fits = |r: &Range<u64>| len(r) >= want;
         if let Some(near) = near {
-            let here = self.free.over(&(near..near.saturating_add(1))).map(|(r, ())| r);
+            let here = self.free.overlapping(&(near..near.saturating_add(1))).map(|(r, ())| r);
             let here = here.map(|r| near.max(r.start)..r.end).next();
-            let mut behind = self.free.from(near).map(|(r, ())| r).take(LOOKS);
+            let mut behind = self.free.starting_at(near).map(|(r, ())| r).take(LOOKS);
             if let Some(r) = here.filter(fits).or_else(|| behind.find(|r| fits(r))) {
                 return Some(r.start..r.start + want);
             }
@@ -194,7 +194,7 @@ impl Allocator {
         let later = epoch.checked_add(1).map(|next| self.pending.split_off(&next));
         for (_, freed) in std::mem::replace(&mut self.pending, later.unwrap_or_default()) {
             for (range, ()) in freed.iter() {
-                self.give(range.clone());
+                self.add_available(range.clone());
                 self.queue.free(range, now);
             }
         }
@@ -205,10 +205,10 @@ impl Allocator {
         self.release();
         let command = self.queue.take(now)?;
         for range in &command.ranges {
-            self.withdraw(range);
+            self.remove_available(range);
             self.held.add(range.clone());
         }
-        self.flying = Some(command.number);
+        self.in_flight = Some(command.number);
         Some(command)
     }
 
@@ -227,15 +227,15 @@ impl Allocator {
     fn release(&mut self) {
         if self.queue.in_flight().0 == 0 {
             for (range, ()) in std::mem::take(&mut self.held).iter() {
-                self.give(range);
+                self.add_available(range);
             }
-            self.flying = None;
+            self.in_flight = None;
         }
     }
 
     /// Number of the command in flight.
-    pub fn flying(&self) -> Option<u64> {
-        self.flying
+    pub fn in_flight(&self) -> Option<u64> {
+        self.in_flight
     }
 
     /// The next time when [`Allocator::take`] may have something to do.
@@ -250,7 +250,7 @@ impl Allocator {
 
     /// Starts a trim of all free space, as `fstrim` does.
     pub fn trim_all(&mut self, now: u64) {
-        self.queue.all(now);
+        self.queue.start_full_trim(now);
     }
 
     /// Checks A1, A3 and A4; for tests.
@@ -273,7 +273,7 @@ impl Allocator {
             if q.tracks(&one) && !self.free.overlaps(&one) && !self.held.overlaps(&one) {
                 return Err(format!("A2, A3: block {block} is in the queue and not free"));
             }
-            if q.flies(&one) != self.held.overlaps(&one) {
+            if q.overlaps_in_flight(&one) != self.held.overlaps(&one) {
                 return Err(format!("A4: block {block} is held, or flies, and not both"));
             }
         }

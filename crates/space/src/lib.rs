@@ -13,4 +13,4 @@ pub mod alloc;
 mod ranges;
 pub mod trim;
 
-pub use ranges::{Join, RangeMap};
+pub use ranges::{Merge, RangeMap};

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Merges the notes of two ranges that become one.
-pub trait Join: Copy {
+pub trait Merge: Copy {
     /// Their common note.
-    fn join(self, other: Self) -> Self;
+    fn merge(self, other: Self) -> Self;
 }
 
-impl Join for () {
-    fn join(self, (): ()) {}
+impl Merge for () {
+    fn merge(self, (): ()) {}
 }
 
 /// See the module.
@@ -31,7 +31,7 @@ impl<V> Default for RangeMap<V> {
     }
 }
 
-impl<V: Join> RangeMap<V> {
+impl<V: Merge> RangeMap<V> {
     /// Number of ranges.
     pub fn len(&self) -> usize {
         self.map.len()
@@ -59,12 +59,12 @@ impl<V: Join> RangeMap<V> {
     }
 
     /// Ranges that begin at `at` or later, in order.
-    pub fn from(&self, at: u64) -> impl Iterator<Item = (Range<u64>, V)> + '_ {
+    pub fn starting_at(&self, at: u64) -> impl Iterator<Item = (Range<u64>, V)> + '_ {
         self.map.range(at..).map(|(start, (end, note))| (*start..*end, *note))
     }
 
     /// Ranges with at least one unit in `range`, in order, whole.
-    pub fn over(&self, range: &Range<u64>) -> impl Iterator<Item = (Range<u64>, V)> + '_ {
+    pub fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = (Range<u64>, V)> + '_ {
         let before = self.map.range(..range.start).next_back();
         let before = before.filter(|(_, (end, _))| *end > range.start);
         let inside = self.map.range(range.start..range.end.max(range.start));
@@ -78,20 +78,20 @@ impl<V: Join> RangeMap<V> {
 
     /// Whether a unit of `range` lies in one of them.
     pub fn overlaps(&self, range: &Range<u64>) -> bool {
-        self.over(range).next().is_some()
+        self.overlapping(range).next().is_some()
     }
 
     /// Whether every unit of `range` lies in one of them.
     pub fn covers(&self, range: &Range<u64>) -> bool {
         range.is_empty()
-            || self.over(range).any(|(r, _)| r.start <= range.start && r.end >= range.end)
+            || self.overlapping(range).any(|(r, _)| r.start <= range.start && r.end >= range.end)
     }
 
     /// The ranges that `range` would become one with: those that overlap or touch it.
-    pub fn near(&self, range: &Range<u64>) -> Vec<(Range<u64>, V)> {
+    pub fn adjacent(&self, range: &Range<u64>) -> Vec<(Range<u64>, V)> {
         let wide = range.start.saturating_sub(1)..range.end.saturating_add(1);
         let touches = |r: &Range<u64>| r.start <= range.end && r.end >= range.start;
-        self.over(&wide).filter(|(r, _)| touches(r)).collect()
+        self.overlapping(&wide).filter(|(r, _)| touches(r)).collect()
     }
 
     fn put(&mut self, range: Range<u64>, note: V) {
@@ -113,17 +113,17 @@ impl<V: Join> RangeMap<V> {
             return;
         }
         let (mut whole, mut note) = (range.clone(), note);
-        for (old, its) in self.near(&range) {
+        for (old, its) in self.adjacent(&range) {
             self.pull(old.start);
             whole = whole.start.min(old.start)..whole.end.max(old.end);
-            note = note.join(its);
+            note = note.merge(its);
         }
         self.put(whole, note);
     }
 
     /// Takes the units of `range` out; returns those that were there.
     pub fn cut(&mut self, range: &Range<u64>) -> Vec<(Range<u64>, V)> {
-        let hit: Vec<_> = self.over(range).collect();
+        let hit: Vec<_> = self.overlapping(range).collect();
         let mut gone = Vec::with_capacity(hit.len());
         for (old, note) in hit {
             self.pull(old.start);

@@ -9,11 +9,11 @@ use wire::nbd::codes::{chunk_kind, command_flag, info, option, rep};
 use wire::nbd::{Error, Form, HEAD_MAX, Head, OptionReply, Request, chunk, dial};
 
 /// Longest wait for bytes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Result of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct RequestResult {
     pub error: Option<Error>,
     /// Pieces of a READ: offset and bytes, holes as zeroes.
     pub data: Vec<(u64, Vec<u8>)>,
@@ -22,7 +22,7 @@ pub struct Answer {
     pub extents: Vec<chunk::Extent>,
 }
 
-impl Answer {
+impl RequestResult {
     /// The bytes of a READ in order.
     pub fn bytes(&self, offset: u64) -> Vec<u8> {
         let mut pieces = self.data.clone();
@@ -51,7 +51,7 @@ impl Client {
     fn try_dial(at: SocketAddr) -> io::Result<Client> {
         let mut stream = TcpStream::connect(at)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(RECEIVE_TIMEOUT))?;
         let mut greeting = [0; dial::GREETING_LEN];
         stream.read_exact(&mut greeting)?;
         assert_eq!(dial::greeting(&greeting), Ok(3));
@@ -137,8 +137,8 @@ impl Client {
     }
 
     /// Receives the whole reply to a request, the only one in flight; `len` of a READ.
-    pub fn hear(&mut self, cookie: u64, read: Option<(u64, u64)>) -> Answer {
-        let mut answer = Answer::default();
+    pub fn receive(&mut self, cookie: u64, read: Option<(u64, u64)>) -> RequestResult {
+        let mut answer = RequestResult::default();
         loop {
             let len = match self.form {
                 Form::Simple => 16,
@@ -172,9 +172,16 @@ impl Client {
     }
 
     /// A request and its reply.
-    pub fn ask(&mut self, kind: u16, flags: u16, offset: u64, len: u64, data: &[u8]) -> Answer {
+    pub fn ask(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        offset: u64,
+        len: u64,
+        data: &[u8],
+    ) -> RequestResult {
         let cookie = self.send(kind, flags, offset, len, data);
-        self.hear(cookie, (kind == 0).then_some((offset, len)))
+        self.receive(cookie, (kind == 0).then_some((offset, len)))
     }
 
     /// True when the server has closed the connection.
@@ -183,7 +190,7 @@ impl Client {
     }
 }
 
-impl Answer {
+impl RequestResult {
     fn chunk(&mut self, kind: u16, body: Vec<u8>) {
         match kind {
             chunk_kind::NONE => {}

@@ -53,21 +53,21 @@ impl Seeds {
 
     /// Plays one, on any thread.
     pub fn play<T>(&self, seed: u64, play: impl FnOnce(u64) -> T) -> T {
-        let _says = Says { seeds: self, seed };
+        let _says = SeedReporter { seeds: self, seed };
         play(seed)
     }
 }
 
 /// Prints the command that plays a seed again when its thread panics.
-struct Says<'a> {
+struct SeedReporter<'a> {
     seeds: &'a Seeds,
     seed: u64,
 }
 
-impl Drop for Says<'_> {
+impl Drop for SeedReporter<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let Says { seeds, seed } = self;
+            let SeedReporter { seeds, seed } = self;
             eprintln!("seed {seed} failed; again: ASHLAR_SEED={seed} {}", seeds.command);
         }
     }
@@ -102,7 +102,7 @@ impl Drop for Played {
     fn drop(&mut self) {
         // The last that was given out; before the first and after the last there is none.
         if let Some(seed) = self.next.checked_sub(1).filter(|s| self.seeds.range().contains(s)) {
-            drop(Says { seeds: &self.seeds, seed });
+            drop(SeedReporter { seeds: &self.seeds, seed });
         }
     }
 }

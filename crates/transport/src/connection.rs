@@ -14,7 +14,7 @@ use reactor::{Address, Stream};
 
 use crate::counters::count;
 use crate::io_loop::{FLUSH_NS, IoLoop};
-use crate::peer_log::About;
+use crate::peer_log::LogSubject;
 use crate::per_core::PerCore;
 use crate::protocol::{Protocol, Tick};
 use crate::read_deadline::ReadDeadline;
@@ -23,7 +23,7 @@ use crate::reason::{CommonReason, Reason};
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Addresses of a connection.
-pub struct Ends {
+pub struct Endpoints {
     /// The peer.
     pub peer: Address,
     /// Our side.
@@ -47,12 +47,12 @@ pub struct Connection<P: Protocol> {
     /// The portal as the configuration names it.
     pub at: Address,
     /// The protocol's part.
-    pub own: P::State,
+    pub own: P::ConnState,
     /// The part of a request that is being read.
     pub deadline: ReadDeadline,
     /// Handshake deadline, s.
     pub handshake_s: Cell<u32>,
-    session: RefCell<Option<Rc<P::Session>>>,
+    session: RefCell<Option<Rc<P::PeerSession>>>,
     accepted: u64,
 }
 
@@ -61,8 +61,8 @@ impl<P: Protocol> Connection<P> {
     pub fn new(
         core: &Rc<PerCore<P>>,
         stream: Stream,
-        Ends { peer, local, at }: Ends,
-        own: P::State,
+        Endpoints { peer, local, at }: Endpoints,
+        own: P::ConnState,
     ) -> Rc<Connection<P>> {
         Rc::new(Connection {
             number: core.shared.next_connection(),
@@ -80,24 +80,24 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// The session, after the handshake.
-    pub fn session(&self) -> Option<Rc<P::Session>> {
+    pub fn session(&self) -> Option<Rc<P::PeerSession>> {
         self.session.borrow().clone()
     }
 
     /// Runs `f` with the session, if there is one.
     #[inline]
-    pub fn with_session(&self, f: impl FnOnce(&Rc<P::Session>)) {
+    pub fn with_session(&self, f: impl FnOnce(&Rc<P::PeerSession>)) {
         if let Some(session) = &*self.session.borrow() {
             f(session);
         }
     }
 
     /// Ends the handshake.
-    pub fn enter(&self, session: &Rc<P::Session>) {
+    pub fn enter(&self, session: &Rc<P::PeerSession>) {
         *self.session.borrow_mut() = Some(session.clone());
     }
 
-    pub(crate) fn take_session(&self) -> Option<Rc<P::Session>> {
+    pub(crate) fn take_session(&self) -> Option<Rc<P::PeerSession>> {
         self.session.take()
     }
 
@@ -113,7 +113,7 @@ impl<P: Protocol> Connection<P> {
 
     /// Logs misbehaviour of a peer without a name.
     pub fn warn(&self, what: std::fmt::Arguments<'_>) {
-        self.core.log.warn_about(About { peer: &self.peer, name: "" }, what);
+        self.core.log.warn_about(LogSubject { peer: &self.peer, name: "" }, what);
     }
 
     pub(crate) fn tick(self: &Rc<Self>, now: u64, scarce: bool) {
@@ -122,19 +122,19 @@ impl<P: Protocol> Connection<P> {
         if self.is_in_handshake() && now.saturating_sub(self.accepted) > limit_ns {
             self.io.close(CommonReason::HandshakeTimeout.into());
         }
-        let scarce = P::is_scarce(&self.core);
+        let scarce = P::is_memory_short(&self.core);
         if self.deadline.is_overdue(now, scarce) {
             self.io.close(CommonReason::DataOverdue.into());
         }
-        P::tick(self, Tick { now, scarce, received });
+        P::tick(self, Tick { now, memory_short: scarce, received });
     }
 
     /// Logs and counts the close reason (T3).
     fn closed(&self, reason: &P::Reason) {
         let name = self.session.borrow().as_ref().map_or(String::new(), |s| P::label(s));
-        let about = About { peer: &self.peer, name: &name };
+        let about = LogSubject { peer: &self.peer, name: &name };
         count(&self.core.counters.closed);
-        match reason.is_trouble() {
+        match reason.is_warning() {
             true => {
                 count(&self.core.counters.troubled);
                 self.core.log.warn_about(about, format_args!("{reason}"));
@@ -148,7 +148,7 @@ impl<P: Protocol> Connection<P> {
         let conn = self.clone();
         async move {
             let rx = conn.io.receive_buffer();
-            let reason = conn.io.run(P::serve(&conn, rx), || P::turn(&conn)).await;
+            let reason = conn.io.run(P::serve(&conn, rx), || P::run_pending(&conn)).await;
             conn.io.close(reason.clone());
             conn.closed(&reason);
             let session = conn.take_session();

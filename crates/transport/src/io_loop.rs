@@ -30,10 +30,10 @@ pub const BACKLOG_MAX: usize = 1 << 20;
 const LAZY_MAX: usize = 256 * 1024;
 
 /// A send that moved nothing for this long ends the connection, ns.
-pub const SEND_PATIENCE_NS: u64 = 15_000_000_000;
+pub const SEND_TIMEOUT_NS: u64 = 15_000_000_000;
 
 /// The same while buffers are scarce and this connection holds many, ns.
-const SCARCE_PATIENCE_NS: u64 = 2_000_000_000;
+const MEMORY_SHORT_TIMEOUT_NS: u64 = 2_000_000_000;
 
 /// Longest flush of a connection that is being closed, ns.
 pub(crate) const FLUSH_NS: u64 = 3_000_000_000;
@@ -125,21 +125,21 @@ impl<R: Reason> IoLoop<R> {
     }
 
     /// Waits until more answers may be queued (K3).
-    pub async fn room(&self) {
-        self.until(BACKLOG_MAX).await;
+    pub async fn wait_for_space(&self) {
+        self.wait_backlog_below(BACKLOG_MAX).await;
     }
 
     /// Waits until everything that was queued is sent.
     pub async fn flushed(&self) {
         self.wake();
-        self.until(0).await;
+        self.wait_backlog_below(0).await;
     }
 
-    async fn until(&self, bytes: usize) {
+    async fn wait_backlog_below(&self, bytes: usize) {
         poll_fn(|_| match self.backlog() > bytes {
             true => {
                 // K4
-                self.reactor.heed();
+                self.reactor.flush_lazy_sends();
                 Poll::Pending
             }
             false => Poll::Ready(()),
@@ -159,8 +159,8 @@ impl<R: Reason> IoLoop<R> {
             return None;
         }
         let patience = match scarce && self.backlog() > BACKLOG_MAX {
-            true => SCARCE_PATIENCE_NS,
-            false => SEND_PATIENCE_NS,
+            true => MEMORY_SHORT_TIMEOUT_NS,
+            false => SEND_TIMEOUT_NS,
         };
         if self.sending.get() > 0 && after(self.send_began.get(), patience) {
             self.close(CommonReason::NotReading.into());
@@ -249,7 +249,7 @@ impl<R: Reason> IoLoop<R> {
                     let waits = ended.is_some() || self.tx.borrow().bytes() > 0;
                     if waits && self.lazy.get() {
                         // K4
-                        self.reactor.heed();
+                        self.reactor.flush_lazy_sends();
                     }
                     Poll::Pending
                 }

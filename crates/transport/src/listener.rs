@@ -139,7 +139,7 @@ pub(crate) fn accept<P: Protocol>(
     core.reactor.spawn(P::TASKS.portal, async move {
         let log = |what: fmt::Arguments<'_>| mine.log.warn_once(what);
         let admit = async |stream, peer| {
-            mine.place().await;
+            mine.wait_for_handshake_slot().await;
             mine.admit(stream, peer, &at);
         };
         listener.accept_all(&mine.reactor, &at, &mine.shared.accept_state, log, admit).await;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 /// See the module.
 pub struct PeerLimit {
-    most: usize,
+    limit: usize,
     open: RefCell<HashMap<String, usize>>,
 }
 
@@ -19,19 +19,19 @@ pub struct CountedPeer {
 impl PeerLimit {
     /// For `most` connections of each.
     pub fn new(most: usize) -> Rc<PeerLimit> {
-        Rc::new(PeerLimit { most, open: RefCell::default() })
+        Rc::new(PeerLimit { limit: most, open: RefCell::default() })
     }
 
     /// Connections that one peer may have.
-    pub fn most(&self) -> usize {
-        self.most
+    pub fn limit(&self) -> usize {
+        self.limit
     }
 
     /// One connection more; `None` when it has enough.
     pub fn enter(self: &Rc<PeerLimit>, peer: &str) -> Option<CountedPeer> {
         let mut open = self.open.borrow_mut();
         let count = open.entry(peer.to_owned()).or_default();
-        if *count >= self.most {
+        if *count >= self.limit {
             return None;
         }
         *count += 1;

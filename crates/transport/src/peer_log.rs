@@ -13,7 +13,7 @@ use reactor::Address;
 const LINES_MAX: u32 = 20;
 
 /// Watch periods in which a line about a peer is logged once.
-const QUIET_TURNS: u64 = 60;
+const QUIET_PERIODS: u64 = 60;
 
 /// Lines that are remembered; further ones are limited by [`LINES_MAX`] alone.
 const REMEMBERED_MAX: usize = 1024;
@@ -31,7 +31,7 @@ struct Logged {
 }
 
 /// The peer that a line is about.
-pub struct About<'a> {
+pub struct LogSubject<'a> {
     /// Its address.
     pub peer: &'a Address,
     /// Its name in the protocol; empty while that is not known.
@@ -44,7 +44,7 @@ pub struct PeerLog {
     info: LogFn,
     lines: Cell<u32>,
     suppressed: Cell<u64>,
-    turns: Cell<u64>,
+    periods: Cell<u64>,
     /// By the peer's host and the line without the peer's port.
     logged: RefCell<BTreeMap<(String, String), Logged>>,
 }
@@ -57,7 +57,7 @@ impl PeerLog {
             info,
             lines: Cell::new(0),
             suppressed: Cell::new(0),
-            turns: Cell::new(0),
+            periods: Cell::new(0),
             logged: RefCell::default(),
         }
     }
@@ -79,16 +79,16 @@ impl PeerLog {
     }
 
     /// Logs the misbehaviour of a peer.
-    pub fn warn_about(&self, about: About<'_>, what: fmt::Arguments<'_>) {
-        self.line(&about, what, true);
+    pub fn warn_about(&self, about: LogSubject<'_>, what: fmt::Arguments<'_>) {
+        self.log_line(&about, what, true);
     }
 
     /// Logs an orderly event of a peer.
-    pub fn info_about(&self, about: About<'_>, what: fmt::Arguments<'_>) {
-        self.line(&about, what, false);
+    pub fn info_about(&self, about: LogSubject<'_>, what: fmt::Arguments<'_>) {
+        self.log_line(&about, what, false);
     }
 
-    fn line(&self, about: &About<'_>, what: fmt::Arguments<'_>, is_trouble: bool) {
+    fn log_line(&self, about: &LogSubject<'_>, what: fmt::Arguments<'_>, is_trouble: bool) {
         let text = match about.name {
             "" => what.to_string(),
             name => format!("{name}: {what}"),
@@ -100,7 +100,7 @@ impl PeerLog {
             return;
         }
         if logged.len() < REMEMBERED_MAX {
-            let until = self.turns.get() + QUIET_TURNS;
+            let until = self.periods.get() + QUIET_PERIODS;
             logged.insert(key, Logged { until, more: 0, is_trouble });
         }
         drop(logged);
@@ -114,14 +114,14 @@ impl PeerLog {
     }
 
     /// Ends a watch period.
-    pub fn turn(&self) {
+    pub fn end_period(&self) {
         self.lines.set(0);
         let suppressed = self.suppressed.take();
         if suppressed > 0 {
             (self.warn)(format_args!("{suppressed} more lines about bad connections left out"));
         }
-        let now = self.turns.get() + 1;
-        self.turns.set(now);
+        let now = self.periods.get() + 1;
+        self.periods.set(now);
         self.logged.borrow_mut().retain(|(host, text), line| {
             if line.until > now {
                 return true;
@@ -132,7 +132,7 @@ impl PeerLog {
                 log(format_args!("{host}: {more} more times in a minute: {text}"));
             }
             // While it is repeated, this form is logged once a minute.
-            line.until = now + QUIET_TURNS;
+            line.until = now + QUIET_PERIODS;
             more > 0
         });
     }
@@ -167,23 +167,23 @@ mod tests {
         let log = PeerLog::new(keep, keep);
         let peer = |port: u16| Address::Inet(([10, 0, 0, 7], port).into());
         let probe = |port: u16| {
-            let about = About { peer: &peer(port), name: "" };
+            let about = LogSubject { peer: &peer(port), name: "" };
             log.warn_about(about, format_args!("no PDU"));
         };
         (1..=500).for_each(probe);
         let other = Address::Inet(([10, 0, 0, 8], 1).into());
-        log.info_about(About { peer: &other, name: "iqn.a" }, format_args!("logged in"));
+        log.info_about(LogSubject { peer: &other, name: "iqn.a" }, format_args!("logged in"));
         assert_eq!(lines(), ["10.0.0.7:1: no PDU", "iqn.a (10.0.0.8:1): logged in"]);
-        (1..QUIET_TURNS).for_each(|_| log.turn());
+        (1..QUIET_PERIODS).for_each(|_| log.end_period());
         assert!(lines().is_empty());
-        log.turn();
+        log.end_period();
         assert_eq!(lines(), ["10.0.0.7: 499 more times in a minute: no PDU"]);
         // The probes continue.
         probe(9);
         assert!(lines().is_empty());
-        (0..QUIET_TURNS).for_each(|_| log.turn());
+        (0..QUIET_PERIODS).for_each(|_| log.end_period());
         assert_eq!(lines(), ["10.0.0.7: 1 more times in a minute: no PDU"]);
-        (0..QUIET_TURNS).for_each(|_| log.turn());
+        (0..QUIET_PERIODS).for_each(|_| log.end_period());
         probe(10);
         assert_eq!(
             lines(),
@@ -197,7 +197,7 @@ mod tests {
         let log = PeerLog::new(keep_nothing, keep_nothing);
         let peer = Address::Inet(([10, 0, 0, 9], 1).into());
         for i in 0..2 * REMEMBERED_MAX {
-            log.warn_about(About { peer: &peer, name: "" }, format_args!("tag {i}"));
+            log.warn_about(LogSubject { peer: &peer, name: "" }, format_args!("tag {i}"));
         }
         assert_eq!(log.logged.borrow().len(), REMEMBERED_MAX);
         assert!(log.suppressed.get() > REMEMBERED_MAX as u64);

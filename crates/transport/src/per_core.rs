@@ -11,15 +11,15 @@ use std::time::Duration;
 use bio::{PAGE_BYTES, Pool, PoolConfig};
 use reactor::{Address, Mailbox, Reactor, Stream, TaskHandle};
 
-use crate::connection::{Connection, Ends};
+use crate::connection::{Connection, Endpoints};
 use crate::counters::{Counters, count};
 use crate::listener;
-use crate::peer_log::{About, PeerLog};
+use crate::peer_log::{LogSubject, PeerLog};
 use crate::per_thread::{Cores, key_of};
 use crate::protocol::Protocol;
 use crate::reason::CommonReason;
 use crate::segment_lists::SegmentLists;
-use crate::shared::Shared;
+use crate::shared::GlobalState;
 
 /// Connections of one core; a further one is reset and logged.
 pub const CONNECTIONS_MAX: usize = 16 * 1024;
@@ -33,7 +33,7 @@ pub const HANDSHAKES_MAX: usize = 1024;
 const HANDSHAKE_GRACE_NS: u64 = 500_000_000;
 
 /// Pause of a connection that waits for a place, ns.
-const PLACE_PAUSE_NS: u64 = 5_000_000;
+const HANDSHAKE_PAUSE_NS: u64 = 5_000_000;
 
 /// Bytes for receive buffers beyond a page each, and for headers of queued answers.
 const SPARE_BYTES: usize = 64 << 20;
@@ -49,7 +49,7 @@ struct Portal {
 /// A protocol on one core.
 pub struct PerCore<P: Protocol> {
     /// State that all cores share.
-    pub shared: Arc<Shared<P>>,
+    pub shared: Arc<GlobalState<P>>,
     /// Number of the core.
     pub id: u32,
     /// The core's reactor.
@@ -80,7 +80,7 @@ thread_local! {
 impl<P: Protocol> PerCore<P> {
     /// Installs a protocol on a core, once, on the core's thread. `data` is the pool of payloads.
     pub fn install(
-        shared: &Arc<Shared<P>>,
+        shared: &Arc<GlobalState<P>>,
         (id, reactor, data): (u32, &Reactor, &Pool),
         own: P::PerCore,
     ) -> Rc<PerCore<P>> {
@@ -102,7 +102,7 @@ impl<P: Protocol> PerCore<P> {
         let any: Rc<dyn Any> = core.clone();
         ALL.with(|all| all.add(key_of(shared), id, &any));
         drop(reactor.spawn(P::TASKS.watch, watch(core.clone())));
-        if let Some(name) = P::TASKS.orders {
+        if let Some(name) = P::TASKS.messages {
             let (mailer, mailbox) = reactor.mailbox();
             shared.mailboxes.add(id, mailer);
             drop(reactor.spawn(name, orders(core.clone(), mailbox)));
@@ -111,7 +111,7 @@ impl<P: Protocol> PerCore<P> {
     }
 
     /// The protocol on a core of this thread.
-    pub fn find(shared: &Arc<Shared<P>>, id: u32) -> Option<Rc<PerCore<P>>> {
+    pub fn find(shared: &Arc<GlobalState<P>>, id: u32) -> Option<Rc<PerCore<P>>> {
         ALL.with(|all| all.find(key_of(shared), id))?.downcast().ok()
     }
 
@@ -137,9 +137,9 @@ impl<P: Protocol> PerCore<P> {
     }
 
     /// Waits until one more connection may enter its handshake (T4).
-    pub(crate) async fn place(&self) {
+    pub(crate) async fn wait_for_handshake_slot(&self) {
         while P::is_paused(self) {
-            self.reactor.sleep(PLACE_PAUSE_NS).await;
+            self.reactor.sleep(HANDSHAKE_PAUSE_NS).await;
         }
         loop {
             let oldest = {
@@ -152,7 +152,7 @@ impl<P: Protocol> PerCore<P> {
             if self.reactor.now().saturating_sub(since) > HANDSHAKE_GRACE_NS {
                 return oldest.io.close(CommonReason::Displaced.into());
             }
-            self.reactor.sleep(PLACE_PAUSE_NS).await;
+            self.reactor.sleep(HANDSHAKE_PAUSE_NS).await;
         }
     }
 
@@ -162,7 +162,7 @@ impl<P: Protocol> PerCore<P> {
         if self.connections.borrow().len() >= most {
             count(&self.counters.refused);
             let what = format_args!("refused, this core has {most} connections already");
-            self.log.warn_about(About { peer: &peer, name: "" }, what);
+            self.log.warn_about(LogSubject { peer: &peer, name: "" }, what);
             return stream.reset();
         }
         let mut local = at.clone();
@@ -175,8 +175,8 @@ impl<P: Protocol> PerCore<P> {
             }
             local = stream.local_addr().map_or(local, Address::Inet);
         }
-        let ends = Ends { peer, local, at: at.clone() };
-        let conn = Connection::new(self, stream, ends, P::State::default());
+        let ends = Endpoints { peer, local, at: at.clone() };
+        let conn = Connection::new(self, stream, ends, P::ConnState::default());
         self.add(&conn);
         drop(self.reactor.spawn(P::TASKS.connection, conn.run()));
     }
@@ -204,7 +204,7 @@ impl<P: Protocol> PerCore<P> {
     }
 
     fn tick(&self) {
-        self.log.turn();
+        self.log.end_period();
         self.memory.cool();
         let now = self.reactor.now();
         let usage = self.data.usage();
@@ -236,8 +236,8 @@ async fn watch<P: Protocol>(core: Rc<PerCore<P>>) {
     }
 }
 
-async fn orders<P: Protocol>(core: Rc<PerCore<P>>, mailbox: Mailbox<P::Order>) {
+async fn orders<P: Protocol>(core: Rc<PerCore<P>>, mailbox: Mailbox<P::CoreMessage>) {
     while let Some(order) = mailbox.recv().await {
-        P::order(&core, order);
+        P::handle_message(&core, order);
     }
 }

@@ -12,7 +12,7 @@ use crate::peer_log::LogFn;
 use crate::per_core::PerCore;
 use crate::reason::Reason;
 use crate::receive_buffer::ReceiveBuffer;
-use crate::shared::Shared;
+use crate::shared::GlobalState;
 
 /// Names of a protocol's tasks.
 pub struct TaskNames {
@@ -23,7 +23,7 @@ pub struct TaskNames {
     /// Watches the connections of a core.
     pub watch: &'static str,
     /// Receives orders of other cores; None if the protocol has none.
-    pub orders: Option<&'static str>,
+    pub messages: Option<&'static str>,
 }
 
 /// A look at a connection, once a watch period.
@@ -32,7 +32,7 @@ pub struct Tick {
     /// The core's clock, ns.
     pub now: u64,
     /// See [`Protocol::is_scarce`].
-    pub scarce: bool,
+    pub memory_short: bool,
     /// Something was received since the last tick.
     pub received: bool,
 }
@@ -56,40 +56,40 @@ pub trait Protocol: Sized + 'static {
     const HANDSHAKE_S: u32;
 
     /// State that all cores share.
-    type Shared: Send + Sync + 'static;
+    type Global: Send + Sync + 'static;
     /// State of one core.
     type PerCore: 'static;
     /// State of one connection.
-    type State: Default + 'static;
+    type ConnState: Default + 'static;
     /// A peer that completed the handshake.
-    type Session: 'static;
+    type PeerSession: 'static;
     /// Why a connection is closed.
     type Reason: Reason;
     /// Messages between cores.
-    type Order: Send + 'static;
+    type CoreMessage: Send + 'static;
 
     /// Handshake and requests of one connection: reads until it is to be closed, and queues answers
     /// in `conn.io.tx`. [`Connection::enter`] ends the handshake.
     fn serve(conn: &Rc<Connection<Self>>, rx: ReceiveBuffer) -> impl Future<Output = Self::Reason>;
 
     /// Name of a session's peer, for the log.
-    fn label(session: &Self::Session) -> String;
+    fn label(session: &Self::PeerSession) -> String;
 
     /// Runs between the reader and the writer, each time.
     #[inline]
-    fn turn(_conn: &Connection<Self>) {}
+    fn run_pending(_conn: &Connection<Self>) {}
 
     /// Runs once a watch period, for pings and deadlines of the protocol's own.
     fn tick(_conn: &Rc<Connection<Self>>, _tick: Tick) {}
 
     /// A session's connection is being closed; queued answers are not sent yet.
-    fn closing(_conn: &Connection<Self>, _session: &Rc<Self::Session>) {}
+    fn closing(_conn: &Connection<Self>, _session: &Rc<Self::PeerSession>) {}
 
     /// The connection of a session is closed: waits until its requests have ended.
-    fn finish(conn: &Connection<Self>, session: Rc<Self::Session>) -> impl Future<Output = ()>;
+    fn finish(conn: &Connection<Self>, session: Rc<Self::PeerSession>) -> impl Future<Output = ()>;
 
     /// True while requests wait for memory: peers that owe data get less time.
-    fn is_scarce(_core: &PerCore<Self>) -> bool {
+    fn is_memory_short(_core: &PerCore<Self>) -> bool {
         false
     }
 
@@ -99,13 +99,13 @@ pub trait Protocol: Sized + 'static {
     }
 
     /// Prepares the file of a Unix socket before the first client can connect.
-    fn prepare_socket(_shared: &Shared<Self>, _at: &Address, _path: &Path) -> io::Result<()> {
+    fn prepare_socket(_shared: &GlobalState<Self>, _at: &Address, _path: &Path) -> io::Result<()> {
         Ok(())
     }
 
     /// A portal is open; `local` is its address when the port was 0.
-    fn portal_opened(_shared: &Shared<Self>, _at: &Address, _local: &Address) {}
+    fn portal_opened(_shared: &GlobalState<Self>, _at: &Address, _local: &Address) {}
 
     /// Carries out an order of another core.
-    fn order(_core: &Rc<PerCore<Self>>, _order: Self::Order) {}
+    fn handle_message(_core: &Rc<PerCore<Self>>, _order: Self::CoreMessage) {}
 }

@@ -9,14 +9,14 @@ use reactor::Reactor;
 const DATA_RATE: (usize, u64) = (256 << 10, 20);
 
 /// The same while requests of other peers wait for memory.
-const DATA_RATE_SCARCE: (usize, u64) = (4 << 20, 4);
+const DATA_RATE_MEMORY_SHORT: (usize, u64) = (4 << 20, 4);
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// True when `bytes` that were expected since `since` are overdue. A network may be as slow as
 /// `DATA_RATE`; while other requests wait for memory (`scarce`) it must be faster.
 pub fn is_late(now: u64, since: u64, bytes: usize, scarce: bool) -> bool {
-    let (rate, patience_s) = if scarce { DATA_RATE_SCARCE } else { DATA_RATE };
+    let (rate, patience_s) = if scarce { DATA_RATE_MEMORY_SHORT } else { DATA_RATE };
     let limit_s = u64::try_from(bytes / rate).unwrap_or(u64::MAX).saturating_add(patience_s);
     now.saturating_sub(since) > limit_s.saturating_mul(SECOND_NS)
 }

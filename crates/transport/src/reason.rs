@@ -43,7 +43,7 @@ pub trait Reason: Clone + fmt::Display + From<CommonReason> + 'static {
     /// Queued bytes are sent before the connection is closed.
     fn flushes(&self) -> bool;
     /// It is logged as a warning.
-    fn is_trouble(&self) -> bool;
+    fn is_warning(&self) -> bool;
 }
 
 impl CommonReason {
@@ -61,7 +61,7 @@ impl CommonReason {
     }
 
     /// See [`Reason::is_trouble`].
-    pub fn is_trouble(&self) -> bool {
+    pub fn is_warning(&self) -> bool {
         *self != CommonReason::PeerClosed
     }
 

@@ -55,7 +55,7 @@ struct Lent {
     /// The next buffer in use (R1).
     spare: Option<Buf>,
     /// Parts of the buffer in use were lent: the spare is needed.
-    owed: bool,
+    needs_spare: bool,
 }
 
 /// Signals between the parts of a connection.
@@ -77,7 +77,7 @@ impl Signals {
         let received = self.received.take();
         let mut lent = self.lent.borrow_mut();
         lent.full.retain(Buf::is_shared);
-        if !received && !lent.owed {
+        if !received && !lent.needs_spare {
             lent.spare = None;
         }
         received
@@ -106,7 +106,7 @@ fn first_page(room: Seg) -> Seg {
 }
 
 /// True when a large buffer leaves enough for others, which need a page each.
-fn is_roomy(pool: &Pool) -> bool {
+fn fits_large_buffer(pool: &Pool) -> bool {
     let usage = pool.usage();
     usage.used_bytes.saturating_add(BUSY_BYTES) <= usage.limit_bytes / 2
 }
@@ -133,7 +133,7 @@ impl ReceiveBuffer {
         let page = self.pool.get(BUSY_BYTES).ok_or(CommonReason::NoMemory)?;
         self.incoming.secure(tls, page);
         loop {
-            let shaken = self.incoming.shake().await;
+            let shaken = self.incoming.handshake_step().await;
             // TLS has something to send, an alert for instance.
             self.signals.repoll.set(true);
             if !shaken? {
@@ -198,7 +198,7 @@ impl ReceiveBuffer {
     fn leave_lent(&mut self) -> Result<(), CommonReason> {
         let spare = {
             let mut lent = self.signals.lent.borrow_mut();
-            lent.owed = false;
+            lent.needs_spare = false;
             lent.spare.take()
         };
         let next = spare.or_else(|| self.pool.get(BUSY_BYTES)).ok_or(CommonReason::NoMemory)?;
@@ -211,16 +211,16 @@ impl ReceiveBuffer {
     }
 
     /// Makes room at the end of the buffer, for at least `need` bytes from `start` in all.
-    fn make_room(&mut self, need: usize) -> Result<Seg, CommonReason> {
+    fn reserve_space(&mut self, need: usize) -> Result<Seg, CommonReason> {
         if self.buf.as_ref().is_some_and(Buf::is_shared) {
             self.leave_lent()?;
         } else {
-            self.signals.lent.borrow_mut().owed = false;
+            self.signals.lent.borrow_mut().needs_spare = false;
         }
         let capacity = self.capacity();
         let wanted = match capacity {
             0 => PAGE_BYTES,
-            c if self.filled && c < BUSY_BYTES && is_roomy(&self.pool) => BUSY_BYTES,
+            c if self.filled && c < BUSY_BYTES && fits_large_buffer(&self.pool) => BUSY_BYTES,
             c if self.short >= SHORT_MAX && c > PAGE_BYTES => PAGE_BYTES,
             c => c,
         };
@@ -252,7 +252,7 @@ impl ReceiveBuffer {
     pub async fn fill(&mut self, need: usize) -> Result<(), CommonReason> {
         while self.arrived() < need {
             self.writer_first().await;
-            let whole = self.make_room(need)?;
+            let whole = self.reserve_space(need)?;
             let room = if self.large { first_page(whole) } else { whole };
             let n = self.incoming.receive(&room).await?;
             if n == 0 {
@@ -305,7 +305,7 @@ impl ReceiveBuffer {
         keep: usize,
     ) -> Result<usize, CommonReason> {
         let missing = keep - done;
-        let tail = first_page(self.make_room(1)?);
+        let tail = first_page(self.reserve_space(1)?);
         self.rest.clear();
         if !into.slice_into(done, missing, &mut self.rest) {
             return Err(CommonReason::NoMemory);
@@ -377,10 +377,10 @@ impl ReceiveBuffer {
         if lent.full.len() >= LENT_MAX {
             return false;
         }
-        if lent.spare.is_none() && is_roomy(&self.pool) {
+        if lent.spare.is_none() && fits_large_buffer(&self.pool) {
             lent.spare = self.pool.get(BUSY_BYTES);
         }
-        lent.owed |= lent.spare.is_some();
+        lent.needs_spare |= lent.spare.is_some();
         lent.spare.is_some()
     }
 

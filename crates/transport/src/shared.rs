@@ -9,11 +9,11 @@ use crate::protocol::Protocol;
 use crate::unix_sockets::UnixSockets;
 
 /// See the module.
-pub struct Shared<P: Protocol> {
+pub struct GlobalState<P: Protocol> {
     /// The protocol's part.
-    pub own: P::Shared,
+    pub own: P::Global,
     /// Mailboxes of its cores.
-    pub mailboxes: Mailboxes<P::Order>,
+    pub mailboxes: Mailboxes<P::CoreMessage>,
     /// Unix sockets that its cores listen at.
     pub unix_sockets: UnixSockets,
     /// Connections of one core; a further one is reset (T4).
@@ -23,10 +23,10 @@ pub struct Shared<P: Protocol> {
     pub(crate) accept_state: AcceptState,
 }
 
-impl<P: Protocol> Shared<P> {
+impl<P: Protocol> GlobalState<P> {
     /// For `connections_max` connections on each core.
-    pub fn new(own: P::Shared, connections_max: usize) -> Arc<Shared<P>> {
-        Arc::new(Shared {
+    pub fn new(own: P::Global, connections_max: usize) -> Arc<GlobalState<P>> {
+        Arc::new(GlobalState {
             own,
             mailboxes: Mailboxes::default(),
             unix_sockets: UnixSockets::default(),

@@ -34,9 +34,9 @@ impl Ciphertext {
     }
 
     /// Decrypts; returns how many bytes were taken.
-    fn feed(&mut self, tls: &Tls) -> Result<usize, CommonReason> {
+    fn decrypt(&mut self, tls: &Tls) -> Result<usize, CommonReason> {
         let fresh = self.page.seg(self.at, self.end - self.at);
-        let fed = fresh.map_or(Ok(0), |seg| seg.with(|b| tls.feed(b)))?;
+        let fed = fresh.map_or(Ok(0), |seg| seg.with(|b| tls.process_received(b)))?;
         self.at += fed;
         Ok(fed)
     }
@@ -73,7 +73,7 @@ impl Incoming {
             if cipher.at == cipher.end && cipher.receive(&self.stream).await? == 0 {
                 return Ok(0);
             }
-            cipher.feed(tls)?;
+            cipher.decrypt(tls)?;
         }
     }
 
@@ -83,7 +83,7 @@ impl Incoming {
     }
 
     /// Receives and decrypts once; false when keys are agreed on and nothing was received.
-    pub async fn shake(&mut self) -> Result<bool, CommonReason> {
+    pub async fn handshake_step(&mut self) -> Result<bool, CommonReason> {
         let Some((tls, cipher)) = &mut self.tls else { return Ok(false) };
         if !tls.is_handshaking() {
             return Ok(false);
@@ -92,7 +92,7 @@ impl Incoming {
             return Err(CommonReason::Truncated);
         }
         // It may be full of bytes that follow the handshake, and take no more.
-        while cipher.at < cipher.end && cipher.feed(tls)? > 0 {}
+        while cipher.at < cipher.end && cipher.decrypt(tls)? > 0 {}
         Ok(true)
     }
 }

@@ -46,7 +46,7 @@ impl Tls {
 
     /// Decrypts received bytes; returns how many of them were taken. The decrypted bytes may have
     /// to be read by [`Tls::read`] before more are taken.
-    pub(crate) fn feed(&self, bytes: &[u8]) -> Result<usize, CommonReason> {
+    pub(crate) fn process_received(&self, bytes: &[u8]) -> Result<usize, CommonReason> {
         let mut tls = self.tls.borrow_mut();
         let mut rest = bytes;
         // An error means that its buffers are full of decrypted bytes.
@@ -73,7 +73,7 @@ impl Tls {
     pub fn decrypt(&self, bytes: &[u8], clear: &mut Vec<u8>) -> Result<(), CommonReason> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let (taken, before) = (self.feed(rest)?, clear.len());
+            let (taken, before) = (self.process_received(rest)?, clear.len());
             rest = rest.get(taken..).unwrap_or_default();
             match self.tls.borrow_mut().reader().read_to_end(clear) {
                 Err(e) if e.kind() != io::ErrorKind::WouldBlock => {

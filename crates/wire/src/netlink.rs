@@ -142,7 +142,7 @@ impl Message {
 
 /// A message of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said<'a> {
+pub enum KernelMessage<'a> {
     /// A command was carried out, or refused with an errno.
     Ended {
         /// 0: carried out.
@@ -173,7 +173,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 /// Decodes the first message of the received bytes: its sequence number, its contents, and the
 /// rest.
-pub fn decode(bytes: &[u8]) -> Result<(u32, Said<'_>, &[u8]), WireError> {
+pub fn decode(bytes: &[u8]) -> Result<(u32, KernelMessage<'_>, &[u8]), WireError> {
     let short = WireError::short("nlmsg_len", 0);
     let length = u32_at(bytes, 0).ok_or(short)?;
     let length = usize::try_from(length).map_err(|_| WireError::long("nlmsg_len", 0))?;
@@ -190,13 +190,13 @@ pub fn decode(bytes: &[u8]) -> Result<(u32, Said<'_>, &[u8]), WireError> {
     let said = match kind {
         ERROR => {
             let word = u32_at(message, PLAIN_HEAD).ok_or(WireError::short("error", 16))?;
-            Said::Ended { errno: word.wrapping_neg() }
+            KernelMessage::Ended { errno: word.wrapping_neg() }
         }
-        0..=15 => Said::Other,
+        0..=15 => KernelMessage::Other,
         family => {
             let command = message.get(PLAIN_HEAD).copied().ok_or(WireError::short("cmd", 16))?;
             let attributes = message.get(HEAD..).ok_or(WireError::short("version", 17))?;
-            Said::Message { family, command, attributes }
+            KernelMessage::Message { family, command, attributes }
         }
     };
     Ok((sequence, said, rest))
@@ -238,7 +238,7 @@ mod tests {
         let bytes = message.finish();
         let (sequence, said, rest) = decode(&bytes).unwrap();
         assert_eq!((sequence, rest.len()), (7, 0));
-        let Said::Message { family: 29, command: nbd::CONNECT, attributes } = said else {
+        let KernelMessage::Message { family: 29, command: nbd::CONNECT, attributes } = said else {
             panic!("{said:?}");
         };
         assert_eq!(attribute_u32(attributes, nbd::INDEX), Some(3));
@@ -254,7 +254,7 @@ mod tests {
     fn error_message_carries_an_errno() {
         let mut bytes = Message::new(ERROR, 0, 9).finish();
         bytes[16..20].copy_from_slice(&(-16i32).to_ne_bytes());
-        assert_eq!(decode(&bytes).unwrap(), (9, Said::Ended { errno: 16 }, &[][..]));
+        assert_eq!(decode(&bytes).unwrap(), (9, KernelMessage::Ended { errno: 16 }, &[][..]));
         assert!(decode(&bytes[..12]).is_err() && decode(&[0; 16]).is_err());
     }
 }

@@ -98,7 +98,7 @@ impl Pattern {
             return None;
         }
         let (a, b) = folded(self, other);
-        let mut came: Way = HashMap::new();
+        let mut came: BackPointers = HashMap::new();
         let mut queue = VecDeque::from([(0, 0)]);
         came.insert((0, 0), ((0, 0), None));
         while let Some((i, j)) = queue.pop_front() {
@@ -142,10 +142,10 @@ fn folded(a: &Pattern, b: &Pattern) -> (Vec<char>, Vec<char>) {
 }
 
 /// How far both patterns are read.
-type Place = (usize, usize);
+type Position = (usize, usize);
 
 /// For every place reached: the place before, and the letter read in between.
-type Way = HashMap<Place, (Place, Option<char>)>;
+type BackPointers = HashMap<Position, (Position, Option<char>)>;
 
 /// From one place in both patterns to the next, with the letter that is read on the way.
 fn moves(
@@ -173,7 +173,7 @@ fn moves(
     out
 }
 
-fn spell(came: &Way, end: Place) -> String {
+fn spell(came: &BackPointers, end: Position) -> String {
     let mut letters = Vec::new();
     let mut place = end;
     while place != (0, 0) {

@@ -22,7 +22,7 @@ const ETHER: &str = "ether:";
 
 /// An address of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place<'a> {
+pub enum LocalAddress<'a> {
     /// Over IP.
     Inet(SocketAddr),
     /// A Unix socket, by its path.
@@ -31,15 +31,15 @@ pub enum Place<'a> {
     Ether(&'a str),
 }
 
-impl<'a> Place<'a> {
+impl<'a> LocalAddress<'a> {
     /// `ADDRESS:PORT`, `unix:PATH` or `ether:INTERFACE`.
-    pub fn parse(text: &'a str) -> Option<Place<'a>> {
+    pub fn parse(text: &'a str) -> Option<LocalAddress<'a>> {
         if let Some(name) = text.strip_prefix(ETHER) {
-            return Some(Place::Ether(name));
+            return Some(LocalAddress::Ether(name));
         }
         match text.strip_prefix(UNIX) {
-            Some(path) => Some(Place::Unix(path)),
-            None => text.parse().ok().map(Place::Inet),
+            Some(path) => Some(LocalAddress::Unix(path)),
+            None => text.parse().ok().map(LocalAddress::Inet),
         }
     }
 }
@@ -86,14 +86,14 @@ impl PortalRule {
     }
 
     /// True if the rule matches the local address `at`.
-    pub fn matches(&self, at: Place<'_>) -> bool {
+    pub fn matches(&self, at: LocalAddress<'_>) -> bool {
         match (self, at) {
-            (PortalRule::Inet { address, port }, Place::Inet(at)) => {
+            (PortalRule::Inet { address, port }, LocalAddress::Inet(at)) => {
                 address.is_none_or(|a| a == at.ip().to_canonical())
                     && port.is_none_or(|p| p == at.port())
             }
-            (PortalRule::Unix(pattern), Place::Unix(path)) => pattern.matches(path),
-            (PortalRule::Ether(pattern), Place::Ether(name)) => pattern.matches(name),
+            (PortalRule::Unix(pattern), LocalAddress::Unix(path)) => pattern.matches(path),
+            (PortalRule::Ether(pattern), LocalAddress::Ether(name)) => pattern.matches(name),
             _ => false,
         }
     }
@@ -119,7 +119,7 @@ impl PortalRule {
 }
 
 /// True if one of the rules matches the local address `at`. An empty list matches all.
-pub fn any_matches(rules: &[PortalRule], at: Place<'_>) -> bool {
+pub fn any_matches(rules: &[PortalRule], at: LocalAddress<'_>) -> bool {
     rules.is_empty() || rules.iter().any(|r| r.matches(at))
 }
 
@@ -157,8 +157,8 @@ mod tests {
         PortalRule::new(text).unwrap()
     }
 
-    fn at(text: &str) -> Place<'_> {
-        Place::parse(text).unwrap()
+    fn at(text: &str) -> LocalAddress<'_> {
+        LocalAddress::parse(text).unwrap()
     }
 
     #[test]
@@ -212,11 +212,13 @@ mod tests {
         ]
         .map(rule)
         .to_vec();
-        let mut places: Vec<Place<'_>> = ["1.1.1.1", "2.2.2.2", "::1", "3.3.3.3"]
+        let mut places: Vec<LocalAddress<'_>> = ["1.1.1.1", "2.2.2.2", "::1", "3.3.3.3"]
             .iter()
-            .flat_map(|a| [1, 2, 3].map(|p| Place::Inet(SocketAddr::new(a.parse().unwrap(), p))))
+            .flat_map(|a| {
+                [1, 2, 3].map(|p| LocalAddress::Inet(SocketAddr::new(a.parse().unwrap(), p)))
+            })
             .collect();
-        places.extend(["/a", "/ab", "/b", "/"].map(Place::Unix));
+        places.extend(["/a", "/ab", "/b", "/"].map(LocalAddress::Unix));
         for a in &rules {
             for b in &rules {
                 let both = places.iter().any(|at| a.matches(*at) && b.matches(*at));

@@ -55,9 +55,9 @@ pub struct Phy {
     /// It speaks SSP.
     pub ssp: bool,
     /// SAS ADDRESS of the phy.
-    pub own: u64,
+    pub sas_address: u64,
     /// ATTACHED SAS ADDRESS.
-    pub other: u64,
+    pub attached_sas_address: u64,
 }
 
 /// REPORT MANUFACTURER INFORMATION.
@@ -139,8 +139,8 @@ impl Phy {
             rate: rate & 0x0f,
             sata: target & 0x01 != 0,
             ssp: target & 0x08 != 0,
-            own,
-            other,
+            sas_address: own,
+            attached_sas_address: other,
         }))
     }
 
@@ -149,8 +149,8 @@ impl Phy {
         let target = u8::from(self.sata) | u8::from(self.ssp) << 3;
         let mut body = vec![0, 0, 0, 0, 0, self.number, 0, 0];
         body.extend([(self.attached & 7) << 4, self.rate & 0x0f, 0, target]);
-        body.extend(self.own.to_be_bytes());
-        body.extend(self.other.to_be_bytes());
+        body.extend(self.sas_address.to_be_bytes());
+        body.extend(self.attached_sas_address.to_be_bytes());
         body.extend([0; 20]);
         response(function::DISCOVER, &body)
     }
@@ -206,7 +206,7 @@ mod tests {
             (said.number, said.attached, said.rate, said.ssp, said.sata),
             (3, 1, 10, true, false)
         );
-        assert_eq!(said.other, 0x5000_c500_0000_0001);
+        assert_eq!(said.attached_sas_address, 0x5000_c500_0000_0001);
         assert_eq!(Phy::decode(&said.encode()), Ok(Ok(said)));
         let said = Manufacturer {
             vendor: "LSILOGIC".into(),

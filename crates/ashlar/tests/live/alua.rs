@@ -5,8 +5,8 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::house::bench::Bench;
-use crate::house::{House, array, text, tool};
+use crate::fixture::bench::Bench;
+use crate::fixture::{Fixture, array, text, tool};
 
 const BYTES: u64 = 24 << 20;
 const LIMIT: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ fn back(image: &str) -> String {
 }
 
 /// The daemon that reaches it: a bus to each target.
-fn front(back: &House) -> String {
+fn front(back: &Fixture) -> String {
     let bus = |name: &str| {
         format!(
             "[[bus]]\nname = \"{name}0\"\nkind = \"iscsi\"\nportals = [\"{}\"]\n\
@@ -49,8 +49,8 @@ fn front(back: &House) -> String {
 }
 
 struct Pair {
-    front: House,
-    back: House,
+    front: Fixture,
+    back: Fixture,
 }
 
 impl Pair {
@@ -106,7 +106,7 @@ impl Pair {
 
 #[test]
 fn optimized_path_is_used_and_state_changes_cause_no_error() {
-    let front_house = House::new("alua");
+    let front_house = Fixture::new("alua");
     let image = front_house.image("d0.img", BYTES);
     let back = front_house.sibling("alua-back", &back(image.to_str().unwrap()));
     let mut pair = Pair { front: front_house, back };

@@ -14,8 +14,8 @@ use bio::Segs;
 use reactor::{Config, PortChoice, Reactor, SeededRandom};
 use rig::proc::{self, Proc};
 
-use crate::house::bench::Bench;
-use crate::house::{House, tool};
+use crate::fixture::bench::Bench;
+use crate::fixture::{Fixture, tool};
 
 const BYTES: u64 = 24 << 20;
 
@@ -30,8 +30,8 @@ struct Weather {
 
 /// Two veth pairs with a relay between them: one end here, the other in a network namespace.
 struct Cable {
-    here: String,
-    there: String,
+    near: String,
+    far: String,
     ends: [String; 2],
     space: String,
     weather: Arc<Mutex<Weather>>,
@@ -100,8 +100,8 @@ impl Cable {
         let weather: Arc<Mutex<Weather>> = Arc::default();
         let over: Arc<AtomicBool> = Arc::default();
         let mut cable = Cable {
-            here: name("h"),
-            there: name("t"),
+            near: name("h"),
+            far: name("t"),
             ends: [name("x"), name("y")],
             space: format!("ashlar{number}-{id}"),
             weather: weather.clone(),
@@ -109,7 +109,7 @@ impl Cable {
             carried: Arc::default(),
             relay: None,
         };
-        let Cable { here, there, ends: [x, y], space, .. } = &cable;
+        let Cable { near: here, far: there, ends: [x, y], space, .. } = &cable;
         ip(&format!("netns add {space}"));
         ip(&format!("link add {here} type veth peer name {x}"));
         ip(&format!("link add {y} type veth peer name {there} netns {space}"));
@@ -129,16 +129,16 @@ impl Cable {
 
     fn mtu(&self, mtu: u32) {
         let [x, y] = &self.ends;
-        for end in [&self.here, x, y] {
+        for end in [&self.near, x, y] {
             ip(&format!("link set {end} up mtu {mtu}"));
         }
-        ip(&format!("-n {} link set {} up mtu {mtu}", self.space, self.there));
+        ip(&format!("-n {} link set {} up mtu {mtu}", self.space, self.far));
     }
 
     fn vblade(&self, file: &str, log: &std::path::Path) -> Proc {
         let mut command = Command::new(proc::tool("ip").unwrap());
         command.args(["netns", "exec", &self.space]).arg(proc::tool("vblade").unwrap());
-        command.args(["-b", "16", "7", "1", &self.there, file]);
+        command.args(["-b", "16", "7", "1", &self.far, file]);
         let mut vblade = Proc::start("vblade", &mut command, log).unwrap();
         // vblade prints nothing when it listens. Once it is in its name space, there is no other
         // socket of this protocol.
@@ -154,13 +154,13 @@ impl Cable {
 
     /// Our address there.
     fn mac(&self) -> String {
-        let place = format!("/sys/class/net/{}/address", self.here);
+        let place = format!("/sys/class/net/{}/address", self.near);
         fs::read_to_string(place).unwrap().trim().to_owned()
     }
 
     /// Frames that we have sent there.
     fn sent(&self) -> u64 {
-        let place = format!("/sys/class/net/{}/statistics/tx_packets", self.here);
+        let place = format!("/sys/class/net/{}/statistics/tx_packets", self.near);
         fs::read_to_string(place).unwrap().trim().parse().unwrap()
     }
 }
@@ -169,7 +169,7 @@ impl Drop for Cable {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         let _ = self.relay.take().map(JoinHandle::join);
-        for line in [format!("link del {}", self.here), format!("netns del {}", self.space)] {
+        for line in [format!("link del {}", self.near), format!("netns del {}", self.space)] {
             let _ = Command::new("ip").args(line.split(' ')).status();
         }
     }
@@ -181,14 +181,14 @@ struct Shop {
     second: Option<Cable>,
     disk: PathBuf,
     /// Last: with it ends the turn, and the next one's cables have the same names.
-    house: House,
+    fixture: Fixture,
 }
 
 impl Shop {
     fn new(name: &str) -> Shop {
-        let house = House::alone(name);
+        let house = Fixture::alone(name);
         let disk = house.image("vblade.img", BYTES);
-        Shop { cable: Cable::new(0), second: None, disk, house }
+        Shop { cable: Cable::new(0), second: None, disk, fixture: house }
     }
 
     fn vblade(&self) -> Proc {
@@ -196,24 +196,24 @@ impl Shop {
     }
 
     fn vblade_at(&self, cable: &Cable) -> Proc {
-        let log = self.house.path(&format!("vblade-{}.log", cable.here));
+        let log = self.fixture.path(&format!("vblade-{}.log", cable.near));
         cable.vblade(self.disk.to_str().unwrap(), &log)
     }
 
     fn configure(&self, deadline_s: u32) {
         let cables = std::iter::once(&self.cable).chain(&self.second);
-        let interfaces: Vec<String> = cables.map(|c| format!("\"{}\"", c.here)).collect();
+        let interfaces: Vec<String> = cables.map(|c| format!("\"{}\"", c.near)).collect();
         let bus = format!(
             "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [{}]\n\
              deadline_s = {deadline_s}\nframe_life_ms = 500\nask_s = 1\n",
             interfaces.join(", ")
         );
-        self.house.configure(&bus, "0 = \"ada0\"");
+        self.fixture.configure(&bus, "0 = \"ada0\"");
     }
 
     /// Writes a file of its own over the disk, through iSCSI and AoE, and reads it back both ways.
     fn fill(&self, seed: u64) {
-        let source = self.house.path("source.img");
+        let source = self.fixture.path("source.img");
         let mut value = seed;
         let word = |_| {
             value = value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
@@ -221,18 +221,18 @@ impl Shop {
         };
         let bytes: Vec<u8> = (0..BYTES / 4).map(word).flat_map(u32::to_le_bytes).collect();
         fs::write(&source, &bytes).unwrap();
-        let (from, url) = (source.to_str().unwrap(), self.house.url(0));
+        let (from, url) = (source.to_str().unwrap(), self.fixture.url(0));
         tool("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", from, &url], "");
         assert!(fs::read(&self.disk).unwrap() == bytes, "seed {seed}: vblade's file differs");
         tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from, &url], "");
     }
 
     fn load(&self) -> Bench {
-        Bench::start(&self.house.url(0), 4096, &self.house.path("bench.log"))
+        Bench::start(&self.fixture.url(0), 4096, &self.fixture.path("bench.log"))
     }
 
     fn count(&self, name: &str) -> u64 {
-        let list = self.house.json(&["cam", "devlist"]);
+        let list = self.fixture.json(&["cam", "devlist"]);
         list["answer"]["buses"][0]["counts"][name].as_u64().unwrap()
     }
 }
@@ -242,12 +242,12 @@ impl Drop for Shop {
     fn drop(&mut self) {
         if std::thread::panicking() {
             for cable in std::iter::once(&self.cable).chain(&self.second) {
-                let log = self.house.path(&format!("vblade-{}.log", cable.here));
+                let log = self.fixture.path(&format!("vblade-{}.log", cable.near));
                 let log = fs::read_to_string(log).unwrap_or_default();
                 let carried = cable.carried.each_ref().map(|n| n.load(Ordering::Relaxed));
-                eprintln!("{}: {carried:?} frames carried; vblade said: {log}", cable.here);
+                eprintln!("{}: {carried:?} frames carried; vblade said: {log}", cable.near);
             }
-            eprintln!("the daemon said:\n{}", self.house.log());
+            eprintln!("the daemon said:\n{}", self.fixture.log());
         }
     }
 }
@@ -257,8 +257,8 @@ fn written_data_reaches_the_target_over_a_lossy_link() {
     let mut shop = Shop::new("aoe-weather");
     let _vblade = shop.vblade();
     shop.configure(20);
-    shop.house.start();
-    let list = shop.house.ok(&["cam", "devlist"]);
+    shop.fixture.start();
+    let list = shop.fixture.ok(&["cam", "devlist"]);
     assert!(list.contains("Coraid EtherDrive vblade") && list.contains("ada0"), "{list}");
     assert!(list.contains("target 1793 lun 0"), "7.1: {list}");
     let weathers = [
@@ -283,11 +283,11 @@ fn written_data_reaches_the_target_over_a_lossy_link() {
     let sent = shop.count("frames-sent");
     shop.fill(100);
     // Written and read, two sectors a frame; counts are collected once a second.
-    shop.house.until("frames of two sectors", Duration::from_secs(10), || {
+    shop.fixture.until("frames of two sectors", Duration::from_secs(10), || {
         shop.count("frames-sent") - sent >= 2 * BYTES / 1024
     });
     shop.cable.mtu(9000);
-    shop.house.assert_alive();
+    shop.fixture.assert_alive();
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn target_restart_under_load_causes_no_error() {
     let mut shop = Shop::new("aoe-killed");
     let mut vblade = shop.vblade();
     shop.configure(20);
-    shop.house.start();
+    shop.fixture.start();
     let load = shop.load();
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(700));
@@ -317,13 +317,13 @@ fn disk_on_two_interfaces_survives_the_loss_of_either() {
     let mut second_blade = shop.vblade_at(&second);
     shop.second = Some(second);
     shop.configure(20);
-    shop.house.start();
-    let list = shop.house.ok(&["cam", "devlist"]);
+    shop.fixture.start();
+    let list = shop.fixture.ok(&["cam", "devlist"]);
     assert_eq!(list.matches("EtherDrive").count(), 1, "one disk, whatever leads to it: {list}");
     let sent = |shop: &Shop| (shop.cable.sent(), shop.second.as_ref().unwrap().sent());
     let until_both = |shop: &Shop, what: &str| {
         let (first, second) = sent(shop);
-        shop.house.until(what, Duration::from_secs(60), || {
+        shop.fixture.until(what, Duration::from_secs(60), || {
             let now = sent(shop);
             now.0 > first + 500 && now.1 > second + 500
         });
@@ -346,7 +346,7 @@ fn disk_on_two_interfaces_survives_the_loss_of_either() {
     until_both(&shop, "the second way is back");
     load.ends_well();
     shop.fill(2);
-    shop.house.assert_alive();
+    shop.fixture.assert_alive();
     drop((first_blade, second_blade));
 }
 
@@ -356,17 +356,17 @@ fn config_string_masks_and_reservation_are_read_and_set() {
     let mut shop = Shop::new("aoe-orders");
     let _vblade = shop.vblade();
     shop.configure(20);
-    shop.house.start();
+    shop.fixture.start();
     let ours = shop.cable.mac();
     // Orders are lost, and come again.
     shop.cable.weather(Weather { lost: 200, doubled: 100, held: 100 });
     let said = |words: &[&str]| {
         let all = [&["cam"], words].concat();
-        shop.house.ok(&all)
+        shop.fixture.ok(&all)
     };
     let refused = |words: &[&str], why: &[&str]| {
         let all = [&["cam"], words].concat();
-        shop.house.ashlar(&all).complains(why);
+        shop.fixture.ashlar(&all).complains(why);
     };
 
     assert_eq!(said(&["aoeconfig", "ada0"]), "ada0: no string\n");
@@ -376,7 +376,7 @@ fn config_string_masks_and_reservation_are_read_and_set() {
     let long = "x".repeat(1025);
     refused(&["aoeconfig", "ada0", "--set", &long], &["1024"]);
     shop.cable.weather(Weather::default());
-    let stranger = tool("aoecfg", &["-t", "1", "7", "1", &shop.cable.here], "");
+    let stranger = tool("aoecfg", &["-t", "1", "7", "1", &shop.cable.near], "");
     assert!(stranger.contains("host8"), "{stranger}");
     shop.cable.weather(Weather { lost: 200, doubled: 100, held: 100 });
     assert_eq!(said(&["aoeconfig", "ada0", "--clear"]), "ada0: no string\n");
@@ -389,7 +389,7 @@ fn config_string_masks_and_reservation_are_read_and_set() {
     said(&["aoereserve", "ada0", "--release"]);
     said(&["aoereserve", "ada0", STRANGER, "--set"]);
     let read = || {
-        let url = shop.house.url(0);
+        let url = shop.fixture.url(0);
         let words = ["-f", "raw", "-c", "read 0 4k", &url];
         let done = Command::new(proc::tool("qemu-io").unwrap()).args(words).output().unwrap();
         done.status.success() && !format!("{done:?}").contains("failed")
@@ -404,13 +404,13 @@ fn config_string_masks_and_reservation_are_read_and_set() {
     refused(&["aoemask", "ada0", STRANGER, "--add"], &["not answer this machine", &ours]);
     let both = said(&["aoemask", "ada0", &ours, STRANGER, "--add"]);
     assert!(both.contains(&ours) && both.contains(STRANGER), "{both}");
-    let json = shop.house.json(&["cam", "aoemask", "ada0"]);
+    let json = shop.fixture.json(&["cam", "aoemask", "ada0"]);
     assert_eq!(json["answer"]["masks"], serde_json::json!([ours, STRANGER]));
     refused(&["aoemask", "ada0", &ours, "--delete"], &["not answer this machine"]);
     // vblade 25 takes nothing out, and dies of it: `two_ways.rs` does that to a target of ours.
     shop.fill(2);
     refused(&["aoemask", "ada0", "ff:ff:ff:ff:ff:ff", "--add"], &["a group's"]);
-    shop.house.assert_alive();
+    shop.fixture.assert_alive();
 }
 
 #[test]
@@ -418,24 +418,24 @@ fn absent_target_is_given_up_and_attached_again_when_it_returns() {
     let mut shop = Shop::new("aoe-away");
     let vblade = shop.vblade();
     shop.configure(2);
-    shop.house.start();
+    shop.fixture.start();
     shop.fill(1);
     drop(vblade);
-    let url = shop.house.url(0);
+    let url = shop.fixture.url(0);
     let qemu =
         |words: &[&str]| Command::new(proc::tool("qemu-io").unwrap()).args(words).output().unwrap();
     let read = qemu(&["-f", "raw", "-c", "read 0 4k", &url]);
     let said = format!("{read:?}");
     assert!(!read.status.success() || said.contains("failed"), "{said}");
-    shop.house.assert_alive();
+    shop.fixture.assert_alive();
     let _vblade = shop.vblade();
     let limit = Duration::from_secs(30);
-    shop.house.until("the disk is back", limit, || {
-        let list = shop.house.ok(&["cam", "devlist"]);
-        list.contains("ada0") && shop.house.provider("ada0").is_some()
+    shop.fixture.until("the disk is back", limit, || {
+        let list = shop.fixture.ok(&["cam", "devlist"]);
+        list.contains("ada0") && shop.fixture.provider("ada0").is_some()
     });
     let limit = Duration::from_secs(30);
-    shop.house.until("its LUN answers", limit, || {
+    shop.fixture.until("its LUN answers", limit, || {
         let read = qemu(&["-f", "raw", "-c", "read 0 4k", &url]);
         read.status.success() && !format!("{read:?}").contains("failed")
     });

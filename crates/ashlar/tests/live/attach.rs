@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rig::proc;
 
-use crate::house::{House, IQN, file_disk, text};
+use crate::fixture::{Fixture, IQN, file_disk, text};
 use testkit::iscsi::initiator::Client;
 
 /// Size of the disk here.
@@ -38,7 +38,7 @@ fn try_run(name: &str, words: &[&str]) -> Result<String, String> {
 }
 
 /// Configuration: a disk, the house's target, and a local one called after the house.
-fn configure(house: &House, local: &str, attach: &str, luns: &str) {
+fn configure(house: &Fixture, local: &str, attach: &str, luns: &str) {
     house.configure(
         &format!(
             "{}\n[[target]]\ndriver = \"local\"\nname = \"{local}\"\nattach = [{attach}]\n\
@@ -52,8 +52,8 @@ fn configure(house: &House, local: &str, attach: &str, luns: &str) {
 }
 
 /// A house with a local target, started; `None` where nothing can be attached.
-fn house(name: &str, local: &str, attach: &str, luns: &str) -> Option<House> {
-    let mut house = House::alone(name);
+fn fixture(name: &str, local: &str, attach: &str, luns: &str) -> Option<Fixture> {
+    let mut house = Fixture::alone(name);
     house.image("d0.img", DISK_BYTES);
     configure(&house, local, attach, luns);
     house.start();
@@ -69,7 +69,7 @@ fn house(name: &str, local: &str, attach: &str, luns: &str) -> Option<House> {
 }
 
 /// The device of LUN 0.
-fn device(house: &House) -> String {
+fn device(house: &Fixture) -> String {
     text(&house.json(&["attach", "--list"])["attached"][0]["device"])
 }
 
@@ -78,7 +78,7 @@ struct Mounted(PathBuf);
 
 impl Mounted {
     #[track_caller]
-    fn new(house: &House, device: &str, how: &[&str]) -> Mounted {
+    fn new(house: &Fixture, device: &str, how: &[&str]) -> Mounted {
         let at = house.path("mnt");
         fs::create_dir_all(&at).unwrap();
         run("mount", &[how, &[device, at.to_str().unwrap()]].concat());
@@ -114,7 +114,7 @@ fn allocated(path: &Path) -> u64 {
 
 #[test]
 fn file_system_on_an_attached_lun_keeps_its_files() {
-    let Some(mut house) = house("attach-fs", "t-fs", "", "0 = \"d0\"") else { return };
+    let Some(mut house) = fixture("attach-fs", "t-fs", "", "0 = \"d0\"") else { return };
     let (device, image) = (device(&house), house.path("d0.img"));
     assert_eq!(house.ok(&["attach", "d0"]).trim(), device, "attached already");
     // The file system's tables are written now, so later allocations are the test's writes.
@@ -156,7 +156,7 @@ fn file_system_on_an_attached_lun_keeps_its_files() {
     assert!(session["stats"]["write"]["bytes"].as_u64().unwrap() > 24 << 20, "{session}");
 
     house.ok(&["detach", &device]);
-    house.ashlar(&["attach", "--list"]).says(&["nothing is attached"]);
+    house.ashlar(&["attach", "--list"]).prints(&["nothing is attached"]);
     assert_gone("t-fs");
     run("e2fsck", &["-fn", image.to_str().unwrap()]);
     house.assert_alive();
@@ -165,7 +165,7 @@ fn file_system_on_an_attached_lun_keeps_its_files() {
 
 #[test]
 fn reservations_and_masks_apply_to_attached_luns() {
-    let Some(mut house) = house("attach-rules", "t-rules", "", "0 = \"d0\"") else { return };
+    let Some(mut house) = fixture("attach-rules", "t-rules", "", "0 = \"d0\"") else { return };
     let device = device(&house);
     let write = || {
         try_run(
@@ -213,7 +213,7 @@ fn reservations_and_masks_apply_to_attached_luns() {
 
 #[test]
 fn attach_is_refused_without_an_access_group() {
-    let mut house = House::alone("attach-denied");
+    let mut house = Fixture::alone("attach-denied");
     house.image("d0.img", DISK_BYTES);
     configure(&house, "t-denied", "", "0 = \"d0\"");
     let path = house.path("ashlar.toml");
@@ -229,7 +229,7 @@ fn attach_is_refused_without_an_access_group() {
 
 #[test]
 fn device_follows_resizes_and_is_attached_again_after_restarts() {
-    let Some(mut house) = house("attach-again", "t-again", "0", "0 = \"d0\"") else { return };
+    let Some(mut house) = fixture("attach-again", "t-again", "0", "0 = \"d0\"") else { return };
     let first = device(&house);
     let bytes = |device: &str| run("blockdev", &["--getsize64", device]).trim().to_owned();
     assert_eq!(bytes(&first), DISK_BYTES.to_string());
@@ -270,7 +270,7 @@ fn device_follows_resizes_and_is_attached_again_after_restarts() {
 
 #[test]
 fn open_device_is_detached_only_with_force() {
-    let Some(mut house) = house("attach-open", "t-open", "", "0 = \"d0\"") else { return };
+    let Some(mut house) = fixture("attach-open", "t-open", "", "0 = \"d0\"") else { return };
     let device = device(&house);
     let opened = fs::File::open(&device).unwrap();
     let mut holder = Command::new("sleep").arg("600").stdin(opened).spawn().unwrap();
@@ -296,7 +296,7 @@ fn open_device_is_detached_only_with_force() {
 
 #[test]
 fn dirty_pages_over_a_memory_limit_are_written_back() {
-    let Some(mut house) = house("attach-memory", "t-memory", "", "0 = \"d0\"") else { return };
+    let Some(mut house) = fixture("attach-memory", "t-memory", "", "0 = \"d0\"") else { return };
     let device = device(&house);
     run("mkfs.ext4", &["-q", "-b", "4096", &device]);
     let mnt = Mounted::new(&house, &device, &[]);

@@ -11,9 +11,9 @@ use rig::peer;
 use rig::proc::{self, Proc};
 use serde_json::Value;
 
-use crate::house::load::Load;
-use crate::house::{House, IQN, QEMU, array, file_disk, text, tool};
-use testkit::iscsi::initiator::{Client, How};
+use crate::fixture::load::Load;
+use crate::fixture::{Fixture, IQN, QEMU, array, file_disk, text, tool};
+use testkit::iscsi::initiator::{Client, LoginOptions};
 
 /// Size of the disks here.
 const DISK_BYTES: u64 = 64 << 20;
@@ -27,15 +27,15 @@ const CONNECTIONS: usize = 2000;
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// A house with a good disk `good` as LUN 0 and whatever else is given.
-fn with(name: &str, disks: &str, luns: &str) -> House {
-    let mut house = House::alone(name);
+fn with(name: &str, disks: &str, luns: &str) -> Fixture {
+    let mut house = Fixture::alone(name);
     house.image("good.img", DISK_BYTES);
     write(&house, disks, luns);
     house.start();
     house
 }
 
-fn write(house: &House, disks: &str, luns: &str) {
+fn write(house: &Fixture, disks: &str, luns: &str) {
     let daemon = format!("[daemon]\nmemory = {POOL_BYTES}\ncores = 2\n\n");
     let disks = format!("{daemon}{}{disks}", file_disk("good", "good.img"));
     house.configure(&disks, &format!("0 = \"good\"{luns}"));
@@ -43,7 +43,7 @@ fn write(house: &House, disks: &str, luns: &str) {
 
 /// The daemon answers soon, has not panicked and is as small as it should be.
 #[track_caller]
-fn assert_well(house: &mut House) {
+fn assert_well(house: &mut Fixture) {
     house.assert_alive();
     let start = Instant::now();
     house.json(&["list"]);
@@ -64,7 +64,7 @@ fn assert_fails(url: &str, commands: &[&str], words: &[&str]) {
 }
 
 /// `qemu-io` as a child that may never end.
-fn hanging(house: &House, url: &str, command: &str) -> Proc {
+fn hanging(house: &Fixture, url: &str, command: &str) -> Proc {
     let mut qemu = Command::new(proc::tool("qemu-io").unwrap());
     qemu.args(["-f", "raw", "-c", command, url]);
     Proc::start("qemu-io", &mut qemu, &house.path("hanging")).unwrap()
@@ -72,7 +72,7 @@ fn hanging(house: &House, url: &str, command: &str) -> Proc {
 
 /// Returns the finding of `ashlar status` about this object.
 #[track_caller]
-fn finding(house: &House, at: &str) -> Value {
+fn finding(house: &Fixture, at: &str) -> Value {
     let status = house.ashlar(&["status", "--json"]).ends(3).json();
     let mut found = array(&status["findings"]).iter();
     found.find(|f| text(&f["at"]).contains(at)).unwrap_or_else(|| panic!("{status:#}")).clone()
@@ -125,7 +125,7 @@ fn hanging_disk_does_not_stop_other_disks() {
     house.json(&["list"]);
     house.ok(&["tree"]);
     assert!(start.elapsed() < ANSWER_LIMIT, "{:?}", start.elapsed());
-    load.goes_on();
+    load.wait_for_rounds();
     house.image("d2.img", DISK_BYTES);
     write(&house, &format!("{model}{}", file_disk("d2", "d2.img")), ", 1 = \"m\", 2 = \"d2\"");
     house.ok(&["apply"]);
@@ -140,7 +140,7 @@ fn hanging_disk_does_not_stop_other_disks() {
     let mut dies = hanging(&house, &url, "write -P 7 0 64k");
     house.until("the write hangs", Duration::from_secs(10), in_flight);
     dies.kill().unwrap();
-    load.goes_on();
+    load.wait_for_rounds();
     house.ok(&["geom", "disk", "release", "name=m"]);
     let one = || array(&house.json(&["sessions"])["sessions"]).len() == 1;
     house.until("only the load is connected", Duration::from_secs(15), one);
@@ -158,7 +158,7 @@ fn hanging_disk_does_not_stop_other_disks() {
 }
 
 /// Whether the hanging qemu-io has reported the end of its request.
-fn waits_done(house: &House) -> bool {
+fn waits_done(house: &Fixture) -> bool {
     std::fs::read_to_string(house.path("hanging")).is_ok_and(|text| text.contains(" ops;"))
 }
 
@@ -168,7 +168,7 @@ fn cut(path: &Path, bytes: u64) {
 
 #[test]
 fn shrunk_disk_is_withdrawn_and_returns_at_its_old_size() {
-    let mut house = House::alone("shrinks");
+    let mut house = Fixture::alone("shrinks");
     let image = house.image("short.img", DISK_BYTES);
     house.image("good.img", DISK_BYTES);
     write(&house, &file_disk("short", "short.img"), ", 1 = \"short\"");
@@ -187,9 +187,9 @@ fn shrunk_disk_is_withdrawn_and_returns_at_its_old_size() {
     assert!(said.contains(&sizes) && said.contains("as long again"), "{said}");
     let found = finding(&house, "short");
     assert!(!text(&found["why"]).is_empty() && text(&found["action"]).contains("apply"), "{found}");
-    house.ashlar(&["status"]).ends(3).says(&["FAILED", "short"]);
+    house.ashlar(&["status"]).ends(3).prints(&["FAILED", "short"]);
     assert!(peer::qemu_io(&url, &["read 0 64k"]).is_err(), "a disk that is gone answers");
-    load.goes_on();
+    load.wait_for_rounds();
     // Longer, but not whole: the operator must confirm the new size.
     cut(&image, 8 << 20);
     let looks = Instant::now();
@@ -242,7 +242,7 @@ fn file_that_is_removed_in_use_is_reported_and_can_be_saved() {
     let found = finding(&house, "disk d1");
     assert!(text(&found["why"]).contains("was removed while it is in use"), "{found}");
     noted("was removed while it is in use");
-    house.ashlar(&["list", "disks", "d1"]).says(&["degraded", "was removed"]);
+    house.ashlar(&["list", "disks", "d1"]).prints(&["degraded", "was removed"]);
     let action = text(&found["action"]);
     let save = action.split('`').find(|words| words.starts_with("cp ")).unwrap();
     tool("sh", &["-c", save], "");
@@ -262,7 +262,7 @@ fn file_that_is_removed_in_use_is_reported_and_can_be_saved() {
 #[test]
 fn layer_over_a_lost_disk_returns_with_the_disk() {
     let nop = "[[geom]]\nclass = \"nop\"\nname = \"top\"\nprovider = \"low\"\n";
-    let mut house = House::alone("stands");
+    let mut house = Fixture::alone("stands");
     let image = house.image("low.img", DISK_BYTES);
     house.image("good.img", DISK_BYTES);
     write(&house, &format!("{}{nop}", file_disk("low", "low.img")), ", 1 = \"top\"");
@@ -298,7 +298,7 @@ fn layer_over_a_lost_disk_returns_with_the_disk() {
 
 #[test]
 fn block_device_without_medium_is_reported_and_returns() {
-    let mut house = House::alone("loop");
+    let mut house = Fixture::alone("loop");
     house.image("good.img", DISK_BYTES);
     let image = house.image("medium.img", DISK_BYTES);
     // Loop devices need root and a kernel that has them; the same is tried with a file elsewhere.
@@ -409,7 +409,7 @@ fn open_files(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
 }
 
-fn connect(house: &House) -> TcpStream {
+fn connect(house: &Fixture) -> TcpStream {
     let stream = TcpStream::connect_timeout(&house.portal(), Duration::from_secs(10)).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -424,7 +424,7 @@ fn connection_floods_and_garbage_do_not_disturb_a_session() {
     let wanted = std::env::var("ASHLAR_CONNECTIONS").ok().and_then(|n| n.parse().ok());
     let count = wanted.unwrap_or(CONNECTIONS).min(files_max().saturating_sub(200));
     // Half-open: nothing sent, a part of a header, a header without its data, a part of the data.
-    let login = |name, target| How::named(name, target).request().unwrap();
+    let login = |name, target| LoginOptions::named(name, target).request().unwrap();
     let bad = login("not a name", "neither");
     let login = login("iqn.2026-11.test:half", IQN);
     let starts = [0, 20, 48, 60];
@@ -435,7 +435,7 @@ fn connection_floods_and_garbage_do_not_disturb_a_session() {
         let _ = stream.write_all(&login[..starts[n % starts.len()]]);
         half.push(stream);
     }
-    load.goes_on();
+    load.wait_for_rounds();
     peer::qemu_io(&house.url(0), &["read 0 64k"]).unwrap();
     assert_well(&mut house);
 
@@ -468,7 +468,7 @@ fn connection_floods_and_garbage_do_not_disturb_a_session() {
             Client::session(house.portal(), &format!("iqn.2026-11.test:n{seed}"), IQN).unwrap();
         let _ = raw.stream.write_all(&noise(seed, 3000));
     }
-    load.goes_on();
+    load.wait_for_rounds();
     assert_well(&mut house);
     // A silent client is disconnected in the end, and no state of any client is kept.
     let mut last = half.pop().unwrap();
@@ -501,13 +501,13 @@ fn peers_that_read_no_responses_do_not_disturb_a_session() {
             }
         }
         stalled.push(raw);
-        load.goes_on();
+        load.wait_for_rounds();
     }
     let held = array(&house.json(&["sessions"])["sessions"]).len();
     assert!(held >= 2, "{held} sessions");
     assert_well(&mut house);
     peer::qemu_io(&house.url(0), &["write -P 1 63M 1M", "read -P 1 63M 1M"]).unwrap();
-    load.goes_on();
+    load.wait_for_rounds();
     drop(stalled);
     let one = || array(&house.json(&["sessions"])["sessions"]).len() == 1;
     house.until("only the load is connected", Duration::from_secs(20), one);
@@ -551,7 +551,7 @@ luns = { 0 = "good" }
 
 #[test]
 fn refused_initiator_is_reported_with_the_reason() {
-    let mut house = House::alone("denied");
+    let mut house = Fixture::alone("denied");
     house.image("good.img", DISK_BYTES);
     house.write("ashlar.toml", &format!("{}{GROUPS}", file_disk("good", "good.img")));
     house.start();
@@ -563,8 +563,8 @@ fn refused_initiator_is_reported_with_the_reason() {
     let access = array(&status["findings"]).iter().find(|f| f["at"] == "access").unwrap();
     assert!(text(&access["why"]).contains(QEMU), "{status:#}");
     assert!(text(&access["action"]).contains("ashlar access check"), "{status:#}");
-    house.ashlar(&["sessions", "--denied"]).ends(0).says(&[QEMU, "127.0.0.1", "group"]);
-    house.ashlar(&["access", "check", QEMU]).ends(0).says(&["no group matches", "deny"]);
+    house.ashlar(&["sessions", "--denied"]).ends(0).prints(&[QEMU, "127.0.0.1", "group"]);
+    house.ashlar(&["access", "check", QEMU]).ends(0).prints(&["no group matches", "deny"]);
     // Another group's LUN does not exist for this one.
     assert!(peer::qemu_io(&house.url_as(reader, 0), &["read 0 4k"]).is_err());
     assert!(peer::qemu_io(&house.url_as(writer, 5), &["read 0 4k"]).is_err());
@@ -598,7 +598,7 @@ fn refused_initiator_is_reported_with_the_reason() {
 #[test]
 fn unread_log_pipe_does_not_stop_the_daemon() {
     const LOGINS: usize = 1500;
-    let house = House::alone("unread");
+    let house = Fixture::alone("unread");
     house.image("good.img", DISK_BYTES);
     write(&house, "", "");
     let mut serve = house.command(&["serve"]);
@@ -615,7 +615,7 @@ fn unread_log_pipe_does_not_stop_the_daemon() {
         longest = longest.max(at.elapsed());
     }
     println!("{LOGINS} sessions in {:?}, the longest login took {longest:?}", start.elapsed());
-    load.goes_on();
+    load.wait_for_rounds();
     let asked = Instant::now();
     house.ok(&["status"]);
     assert!(asked.elapsed() < ANSWER_LIMIT, "{:?}", asked.elapsed());

@@ -5,15 +5,15 @@
 
 use std::time::Duration;
 
+use crate::fixture::{Fixture, array, text};
 use crate::forged::{Disk, Edit, same};
-use crate::house::{House, array, text};
 
 const MIB: usize = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A bad disk, made of the last one of a whole of its own.
 struct Row {
-    what: &'static str,
+    name: &'static str,
     /// The one that it was made of is there besides.
     beside: bool,
     forge: Box<dyn Fn(&Disk) -> Disk>,
@@ -27,12 +27,12 @@ fn instead(
     words: &'static str,
     forge: impl Fn(&Disk) -> Disk + 'static,
 ) -> Row {
-    Row { what, beside: false, forge: Box::new(forge), words }
+    Row { name: what, beside: false, forge: Box::new(forge), words }
 }
 
 /// Beside all disks.
 fn beside(what: &'static str, words: &'static str, forge: impl Fn(&Disk) -> Disk + 'static) -> Row {
-    Row { what, beside: true, forge: Box::new(forge), words }
+    Row { name: what, beside: true, forge: Box::new(forge), words }
 }
 
 /// A class, and how wholes of it are made.
@@ -112,7 +112,7 @@ fn word_list(line: &str) -> Vec<&str> {
 
 /// All messages about a provider: the verdict of its class, the lists, and the state of the whole
 /// that it claims to belong to.
-fn said(house: &House, class: &str, name: &str) -> String {
+fn reported_text(house: &Fixture, class: &str, name: &str) -> String {
     let inspected = house.json(&["inspect", name]);
     let verdicts = array(&inspected["verdicts"]).iter().filter(|v| v["class"] == class);
     let verdict = verdicts.map(|v| text(&v["said"])).collect::<String>();
@@ -131,7 +131,7 @@ fn said(house: &House, class: &str, name: &str) -> String {
     format!("{verdict}\n{}\n{}", of_it.join("\n"), findings.join("\n"))
 }
 
-fn providers(house: &House, class: &str) -> Vec<String> {
+fn providers(house: &Fixture, class: &str) -> Vec<String> {
     let state = house.state();
     let of = array(&state["geoms"]).iter().filter(|geom| geom["class"] == class);
     let all = of.flat_map(|geom| array(&geom["providers"])).map(|p| text(&p["name"]));
@@ -141,7 +141,7 @@ fn providers(house: &House, class: &str) -> Vec<String> {
 /// Makes a whole for each row, and the bad disks. Shows them to a running daemon and to one that
 /// starts; checks the messages and the writes.
 fn judge(name: &str, kind: &Kind, rows: &[Row]) {
-    let mut house = House::new(name);
+    let mut house = Fixture::new(name);
     let mut disks: Vec<String> = vec!["other".into()];
     disks.extend((0..rows.len()).flat_map(|r| (0..kind.members).map(move |m| good(r, m))));
     disks.iter().for_each(|d| drop(house.image(&format!("{d}.img"), kind.bytes as u64)));
@@ -180,7 +180,7 @@ fn judge(name: &str, kind: &Kind, rows: &[Row]) {
     }
     let untouched = |when: &str| {
         for (row, name) in rows.iter().zip(&own) {
-            assert!(same(&image(name), &was(name), 0), "{}: written {when}", row.what);
+            assert!(same(&image(name), &was(name), 0), "{}: written {when}", row.name);
         }
         assert!(same(&image("other"), &was("other"), 0), "another disk was written {when}");
         for name in &disks {
@@ -188,11 +188,11 @@ fn judge(name: &str, kind: &Kind, rows: &[Row]) {
             assert!(same, "what {name} holds was written {when}");
         }
     };
-    let judged = |house: &House, when: &str| {
+    let judged = |house: &Fixture, when: &str| {
         for (row, name) in rows.iter().zip(&own) {
-            let said = said(house, kind.class, name);
-            println!("{when}, {}: {said}", row.what);
-            assert!(said.contains(row.words), "{}: {when}: {said}", row.what);
+            let said = reported_text(house, kind.class, name);
+            println!("{when}, {}: {said}", row.name);
+            assert!(said.contains(row.words), "{}: {when}: {said}", row.name);
         }
         untouched(when);
     };
@@ -411,7 +411,7 @@ fn bad_ddf_metadata_is_refused() {
 /// is no member of it, and the whole goes on.
 #[test]
 fn provider_above_a_geom_is_refused_as_its_member() {
-    let mut house = House::new("bad-circles");
+    let mut house = Fixture::new("bad-circles");
     let names = ["x0", "x1", "x2", "y0", "y1", "y2", "c", "other"].map(str::to_owned);
     names.iter().for_each(|d| drop(house.image(&format!("{d}.img"), MIB as u64)));
     let sections: String = names.iter().map(|d| section(d, d, 512)).collect();
@@ -462,7 +462,7 @@ fn provider_above_a_geom_is_refused_as_its_member() {
         for (name, words) in
             [("mirror/x", "would make a cycle"), ("stripe/s", "would make a cycle")]
         {
-            let said = said(&house, "mirror", name);
+            let said = reported_text(&house, "mirror", name);
             println!("{name}: {said}");
             assert!(said.contains(words), "{name}: {said}");
         }

@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::house::House;
+use crate::fixture::Fixture;
 
 fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
@@ -12,11 +12,11 @@ fn words(line: &str) -> Vec<&str> {
 
 #[test]
 fn disks_of_a_virtual_hba_are_used_like_any_others() {
-    let mut house = House::new("cam");
+    let mut house = Fixture::new("cam");
     house.configure("", "");
     house.start();
     let says = |line: &str, wanted: &[&str]| {
-        house.ashlar(&words(line)).ends(0).says(wanted);
+        house.ashlar(&words(line)).ends(0).prints(wanted);
     };
     says("cam attach mps0 disks=2 size=64MiB", &["scbus0: da0, da1"]);
     says("cam attach ahcich0 kind=virtual transport=sata", &["scbus1: ada0"]);
@@ -52,13 +52,13 @@ fn disks_of_a_virtual_hba_are_used_like_any_others() {
     says("cam modepage da0 -l", &["0x08,0x00\tCaching Page"]);
     says("cam modepage da0 WCE=0 -m 8 -S", &["WCE:  0 "]);
     says("cam defects da0 -G", &["Got 0 defects."]);
-    house.ashlar(&["cam", "cmd", "da1", "-c", "12 0 0 0 24 0", "-i", "36"]).ends(0).says(&[
+    house.ashlar(&["cam", "cmd", "da1", "-c", "12 0 0 0 24 0", "-i", "36"]).ends(0).prints(&[
         "00000000",
         "41 53 48 4c",
         "ASHLAR",
     ]);
     let typed = ["cam", "cmd", "da1", "-c", "12 0 0 0 v:i1 0", "36", "-i", "36", "s8 z8 z16"];
-    house.ashlar(&typed).ends(0).says(&["ASHLAR virtual disk\n"]);
+    house.ashlar(&typed).ends(0).prints(&["ASHLAR virtual disk\n"]);
     house
         .ashlar(&["cam", "cmd", "da1", "-c", "fe 0 0 0 0 0"])
         .complains(&["cam cmd: da1: INVALID COMMAND"]);
@@ -78,11 +78,11 @@ fn disks_of_a_virtual_hba_are_used_like_any_others() {
 /// The command that hangs waits; another command to the same daemon ends its wait.
 #[test]
 fn other_commands_are_served_while_one_hangs() {
-    let mut house = House::new("cam-hangs");
+    let mut house = Fixture::new("cam-hangs");
     house.configure("", "");
     house.start();
     let says = |line: &str, wanted: &[&str]| {
-        house.ashlar(&words(line)).ends(0).says(wanted);
+        house.ashlar(&words(line)).ends(0).prints(wanted);
     };
     says("cam attach mps0 disks=2 size=1MiB", &["da0, da1"]);
     says("cam fault da0 --hangs 100", &["da0: hangs  100 of 100"]);
@@ -103,7 +103,7 @@ fn other_commands_are_served_while_one_hangs() {
 /// As above, for a portal that accepts connections and sends nothing.
 #[test]
 fn other_commands_are_served_while_a_portal_is_silent() {
-    let mut house = House::new("cam-silent");
+    let mut house = Fixture::new("cam-silent");
     house.configure("", "");
     house.start();
     let portal = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -118,7 +118,7 @@ fn other_commands_are_served_while_a_portal_is_silent() {
 
 #[test]
 fn bus_parameters_of_commands_are_checked_like_configured_ones() {
-    let mut house = House::new("cam-words");
+    let mut house = Fixture::new("cam-words");
     house.configure("", "");
     house.start();
     let refuses = |line: &str, wanted: &[&str]| {
@@ -145,11 +145,11 @@ fn bus(disks: u32) -> String {
 
 #[test]
 fn configured_bus_exists_after_a_restart() {
-    let mut house = House::new("cam-config");
+    let mut house = Fixture::new("cam-config");
     house.configure(&bus(3), "0 = \"data\"");
     house.start();
-    let says = |house: &House, line: &str, wanted: &[&str]| {
-        house.ashlar(&words(line)).ends(0).says(wanted);
+    let says = |house: &Fixture, line: &str, wanted: &[&str]| {
+        house.ashlar(&words(line)).ends(0).prints(wanted);
     };
     // By place, by serial number, and the one without a configured name.
     let list = [
@@ -169,7 +169,7 @@ fn configured_bus_exists_after_a_restart() {
 
     // Losses are reported before anything is done, and a disk in use is kept.
     house.configure(&bus(4), "0 = \"data\"");
-    house.ashlar(&words("plan")).says(&["remove bus mps0", "destroys", "create bus mps0"]);
+    house.ashlar(&words("plan")).prints(&["remove bus mps0", "destroys", "create bus mps0"]);
     house.ashlar(&words("apply")).complains(&["mps0"]);
     says(&house, "cam devlist", &list);
     says(&house, "apply --yes-destroy mps0", &[]);
@@ -179,20 +179,20 @@ fn configured_bus_exists_after_a_restart() {
     house.configure(&bus(4), "");
     says(&house, "apply", &[]);
     says(&house, "cam detach mps0", &["mps0 is gone"]);
-    house.ashlar(&words("plan")).says(&["create bus mps0"]);
+    house.ashlar(&words("plan")).prints(&["create bus mps0"]);
     says(&house, "apply", &[]);
     says(&house, "cam devlist", &[",journal)", ",data)"]);
     house.configure("", "");
-    house.ashlar(&words("plan")).says(&["remove bus mps0", "no longer in the configuration"]);
+    house.ashlar(&words("plan")).prints(&["remove bus mps0", "no longer in the configuration"]);
     says(&house, "apply --yes-destroy mps0", &[]);
     assert!(!house.ok(&["cam", "devlist", "-v"]).contains("mps0"));
 }
 
 #[test]
 fn missing_bus_disk_is_reported_and_the_rest_starts() {
-    let mut house = House::new("cam-missing");
+    let mut house = Fixture::new("cam-missing");
     house.configure(&bus(1), "0 = \"data\", 1 = \"journal\"");
     house.start();
-    house.ashlar(&words("status")).says(&["data"]);
-    house.ashlar(&words("cam devlist")).ends(0).says(&[",journal)"]);
+    house.ashlar(&words("status")).prints(&["data"]);
+    house.ashlar(&words("cam devlist")).ends(0).prints(&[",journal)"]);
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rig::peer::{Store, Tgt, TgtConfig};
 use rig::proc::{self, Proc};
 
-use crate::house::House;
-use crate::house::load::Load;
+use crate::fixture::Fixture;
+use crate::fixture::load::Load;
 
 const BYTES: u64 = 16 << 20;
 /// How long a disk is reset again and again.
@@ -20,7 +20,7 @@ const ROUNDS: u64 = 20;
 const RESETS: u64 = 10;
 
 /// Many writes of a unit at a time, which have to end well.
-fn many(house: &House, lun: u64) -> Proc {
+fn many(house: &Fixture, lun: u64) -> Proc {
     let mut command = Command::new(proc::tool("qemu-img").unwrap());
     command.args(["bench", "-c", "100000000", "-s", "4096", "-S", "12288", "-d", "16", "-w"]);
     command.args(["-f", "raw", "-t", "none"]).arg(house.url(lun));
@@ -28,7 +28,7 @@ fn many(house: &House, lun: u64) -> Proc {
 }
 
 /// Resets what `words` name, over and over, under load; then all is as before.
-fn storm(house: &mut House, words: &[&str]) {
+fn storm(house: &mut Fixture, words: &[&str]) {
     let load = Load::start(&house.url(0), BYTES);
     let mut bench = many(house, 1);
     let (before, start, mut resets) = (load.rounds(), Instant::now(), 0);
@@ -52,7 +52,7 @@ fn storm(house: &mut House, words: &[&str]) {
 
 #[test]
 fn resets_of_a_virtual_disk_and_its_bus_cause_no_error() {
-    let mut house = House::new("cam-resets");
+    let mut house = Fixture::new("cam-resets");
     let bus = "[[bus]]\nname = \"mps0\"\nkind = \"virtual\"\ndisks = 2\nsize = \"16MiB\"\n";
     house.configure(bus, "0 = \"da0\", 1 = \"da1\"");
     house.start();
@@ -61,7 +61,7 @@ fn resets_of_a_virtual_disk_and_its_bus_cause_no_error() {
 
 #[test]
 fn resets_of_an_iscsi_disk_cause_no_error() {
-    let mut house = House::new("cam-resets-iscsi");
+    let mut house = Fixture::new("cam-resets-iscsi");
     let disks = ["0", "1"].map(|n| house.image(&format!("tgt{n}.img"), BYTES));
     let [one, two] = disks.map(|disk| Tgt::start(TgtConfig::new(Store::File(disk))).unwrap());
     let bus = |name: &str, tgt: &Tgt| {

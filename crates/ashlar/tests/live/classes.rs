@@ -6,8 +6,8 @@ use std::io::Write;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::house::load::Load;
-use crate::house::{House, file_disk, tool};
+use crate::fixture::load::Load;
+use crate::fixture::{Fixture, file_disk, tool};
 
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -17,8 +17,8 @@ fn files(count: usize) -> String {
 }
 
 /// A daemon with so many unused disks d0, d1, ...
-fn disks(name: &str, count: usize) -> House {
-    let mut house = House::new(name);
+fn disks(name: &str, count: usize) -> Fixture {
+    let mut house = Fixture::new(name);
     (0..count).for_each(|n| drop(house.image(&format!("d{n}.img"), DISK_BYTES)));
     house.configure(&files(count), "");
     house.start();
@@ -26,7 +26,7 @@ fn disks(name: &str, count: usize) -> House {
 }
 
 /// Runs a command with text on its standard input: exit code, standard output, standard error.
-fn fed(house: &House, line: &str, input: &str) -> (i32, String, String) {
+fn fed(house: &Fixture, line: &str, input: &str) -> (i32, String, String) {
     let words: Vec<&str> = line.split(' ').collect();
     let mut command = house.command(&words);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -39,11 +39,11 @@ fn fed(house: &House, line: &str, input: &str) -> (i32, String, String) {
 }
 
 /// Types lines in order: each with its exit code and words of its answer.
-fn typed(house: &House, lines: &[(&str, i32, &[&str])]) {
+fn typed(house: &Fixture, lines: &[(&str, i32, &[&str])]) {
     for (line, code, words) in lines {
         let said = house.ashlar(&line.split(' ').collect::<Vec<_>>()).ends(*code);
         match code {
-            0 => said.says(words),
+            0 => said.prints(words),
             _ => said.complains(words),
         };
     }
@@ -242,7 +242,7 @@ fn partition_tables_are_committed_undone_and_copied_by_a_pipe() {
     assert_eq!(code, 0, "{out}{err}");
     for copy in ["d1", "d2"] {
         assert_eq!(house.ok(&["part", "backup", copy]), table);
-        house.ashlar(&["part", "show", copy, "-l"]).ends(0).says(&["one", "(8.0M)"]);
+        house.ashlar(&["part", "show", copy, "-l"]).ends(0).prints(&["one", "(8.0M)"]);
     }
     // The present table is overwritten only with `-F`.
     let (code, _, err) = fed(&house, "part restore d1", &table);
@@ -270,7 +270,7 @@ fn partition_tables_are_committed_undone_and_copied_by_a_pipe() {
 /// would start from it finds the code.
 #[test]
 fn boot_code_is_written_without_changing_the_table() {
-    let mut house = House::new("bootcode");
+    let mut house = Fixture::new("bootcode");
     let image = house.image("d0.img", DISK_BYTES);
     house.configure(&files(1), "");
     house.start();
@@ -323,7 +323,7 @@ fn boot_code_is_written_without_changing_the_table() {
     );
     assert_eq!(first(512), sector, "refused and undone, and written all the same");
     house.ashlar(&["part", "bootcode", "-b", &b, "-p", &p, "-i", "1", "d0"]).ends(0);
-    load.goes_on();
+    load.wait_for_rounds();
     load.finish();
     house.stop();
     assert_eq!(judged(), before);
@@ -374,7 +374,7 @@ fn plan_refuses_to_remove_a_member_in_use() {
     );
     let list = house.ok(&["raid", "list"]);
     let array = list.lines().find_map(|l| l.strip_prefix("Geom name: ")).expect("an array");
-    let configure = |house: &House, without: &[usize]| {
+    let configure = |house: &Fixture, without: &[usize]| {
         let disks = (0..7).filter(|n| !without.contains(n));
         let all: String =
             disks.map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
@@ -391,7 +391,7 @@ fn plan_refuses_to_remove_a_member_in_use() {
         [(1, "`ashlar mirror remove m d1`"), (3, "`ashlar stripe stop s`"), (5, raid)];
     for (disk, command) in cases {
         configure(&house, &[disk]);
-        house.ashlar(&["plan"]).ends(1).says(&["apply` refuses", "first", command]);
+        house.ashlar(&["plan"]).ends(1).prints(&["apply` refuses", "first", command]);
         let last = house.json(&["journal"])["events"].as_array().map_or(0, Vec::len);
         let said = house.ashlar(&["apply"]).ends(1);
         said.complains(&[&format!("d{disk}"), "uses it", command]);
@@ -405,7 +405,7 @@ fn plan_refuses_to_remove_a_member_in_use() {
     house.ashlar(&["apply"]).ends(0);
     let said = house.ok(&["journal"]);
     assert!(!said.contains("LUN") && !said.contains("change group"), "{said}");
-    load.goes_on();
+    load.wait_for_rounds();
     load.finish();
     // Alone it is the mirror: to take it means to stop that.
     configure(&house, &[0, 1, 5, 6]);
@@ -440,7 +440,7 @@ fn faults_are_reported_with_their_fix_and_events_are_journaled() {
     let insert = format!("`ashlar raid insert {array} DISK` puts another in its place");
     let list = format!("see: ashlar raid list {array}");
     let said = house.ashlar(&["status"]).ends(3);
-    said.says(&["lacks 1 of 3 disks", &insert, &list, "d5 is refused"]);
+    said.prints(&["lacks 1 of 3 disks", &insert, &list, "d5 is refused"]);
     let journal = house.ok(&["journal"]);
     let told = |about: &str, words: &str| {
         let line = |l: &&str| l.contains(about) && l.contains(words);
@@ -455,12 +455,12 @@ fn faults_are_reported_with_their_fix_and_events_are_journaled() {
 }
 
 /// Reads or writes through the iSCSI target with QEMU's own initiator.
-fn qemu_io(house: &House, lun: u64, command: &str) -> String {
+fn qemu_io(house: &Fixture, lun: u64, command: &str) -> String {
     tool("qemu-io", &["-f", "raw", "-c", command, "-c", "flush", &house.url(lun)], "")
 }
 
 /// A provider with LUKS, and one with an ext4 file system at its start.
-fn foreign(house: &House) {
+fn foreign(house: &Fixture) {
     let mut luks = fs::read(house.path("d0.img")).unwrap();
     luks[..8].copy_from_slice(b"LUKS\xba\xbe\0\x01");
     fs::write(house.path("d0.img"), luks).unwrap();
@@ -510,7 +510,7 @@ fn recognized_data_is_not_overwritten_without_consent() {
         format!("{disks}\n[[geom]]\nclass = \"mirror\"\nname = \"n\"\nmembers = [{members}]\n")
     };
     house.configure(&declared("\"d0\", \"d1\""), "");
-    house.ashlar(&["plan"]).ends(6).says(&["destroys", "d0 holds LUKS", "d1 holds ext2"]);
+    house.ashlar(&["plan"]).ends(6).prints(&["destroys", "d0 holds LUKS", "d1 holds ext2"]);
     house.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy n"]);
     let after: Vec<_> = ["d0.img", "d1.img"].map(|f| fs::read(house.path(f)).unwrap()).into();
     assert!(before == after, "something was written");
@@ -521,7 +521,7 @@ fn recognized_data_is_not_overwritten_without_consent() {
     house.configure("", "");
     house.ashlar(&["apply"]).ends(0);
     house.configure(&declared("\"d0\", \"d1\""), "");
-    house.ashlar(&["plan"]).ends(6).says(&["create geom n (mirror)"]).lacks(&["destroys"]);
+    house.ashlar(&["plan"]).ends(6).prints(&["create geom n (mirror)"]).lacks(&["destroys"]);
     house.configure("", "");
     house.image("e0.img", 64 << 20);
     let image = house.image("e1.img", 64 << 20);
@@ -531,7 +531,7 @@ fn recognized_data_is_not_overwritten_without_consent() {
         let disks = [file_disk("e0", "e0.img"), file_disk("e1", "e1.img")].concat();
         let geom = format!("class = \"{class}\"\nname = \"x\"\nmembers = [\"e0\", \"e1\"]\n");
         house.configure(&format!("{disks}\n[[geom]]\n{geom}"), "");
-        house.ashlar(&["plan"]).ends(6).says(&["destroys", "e1 holds ext2, ext3 or ext4"]);
+        house.ashlar(&["plan"]).ends(6).prints(&["destroys", "e1 holds ext2, ext3 or ext4"]);
         house.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy x"]);
         assert!(house.provider("e0").is_none(), "{class}: refused before the first step");
     }
@@ -541,7 +541,7 @@ fn recognized_data_is_not_overwritten_without_consent() {
 
 #[test]
 fn a_declared_mirror_keeps_the_newest_data_over_a_restart() {
-    let mut house = House::new("declared");
+    let mut house = Fixture::new("declared");
     ["d0.img", "d1.img"].iter().for_each(|f| drop(house.image(f, 64 << 20)));
     let disks: String = (0..2).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
     let mirror = "\n[[geom]]\nclass = \"mirror\"\nname = \"m\"\nmembers = [\"d0\", \"d1\"]\n";
@@ -564,7 +564,7 @@ fn a_declared_mirror_keeps_the_newest_data_over_a_restart() {
 
 #[test]
 fn an_orderly_stop_right_after_a_write_leaves_clean_records() {
-    let mut house = House::new("clean");
+    let mut house = Fixture::new("clean");
     let files: Vec<String> = (0..5).map(|n| format!("d{n}")).collect();
     let disks: String = files.iter().map(|f| file_disk(f, &format!("{f}.img"))).collect();
     files.iter().for_each(|f| drop(house.image(&format!("{f}.img"), 64 << 20)));

@@ -11,7 +11,7 @@ use rig::proc::{self, free_port};
 use rig::testcu::{self, Expectations, Flavour, Outcome};
 use rig::{Chap, Target};
 
-use crate::house::{House, IQN, file_disk};
+use crate::fixture::{Fixture, IQN, file_disk};
 use testkit::iscsi::initiator::Client;
 
 /// Fewest runs that pass. The file lists them.
@@ -227,7 +227,7 @@ fn config(second: SocketAddr) -> String {
     sections.collect()
 }
 
-fn flavours(house: &House, second: SocketAddr) -> Vec<Flavour> {
+fn flavours(house: &Fixture, second: SocketAddr) -> Vec<Flavour> {
     let chap = Chap { user: "alice".into(), secret: "initiator-pass".into(), mutual: None };
     let flavour = |unit: &Unit| {
         let at = Target { iqn: format!("{IQN}.{}", unit.name), ..house.target(0) };
@@ -246,7 +246,7 @@ fn flavours(house: &House, second: SocketAddr) -> Vec<Flavour> {
 
 #[test]
 fn libiscsi_suite_has_the_expected_outcomes() {
-    let mut house = House::alone("conformance");
+    let mut house = Fixture::alone("conformance");
     house.secret("secret", "initiator-pass");
     let second: SocketAddr = ([127, 0, 0, 1], free_port().unwrap()).into();
     house.write("ashlar.toml", &config(second));
@@ -273,7 +273,7 @@ fn libiscsi_suite_has_the_expected_outcomes() {
 const LUN_RESETS_MAX: usize = 50;
 
 /// LUN RESET of the tool against this daemon: the verbose output.
-fn lun_reset(house: &House) -> String {
+fn lun_reset(house: &Fixture) -> String {
     let mut command = Command::new(proc::tool("iscsi-test-cu").unwrap());
     command.args(["-d", "-V", "-t", "ALL.iSCSITMF.LUNResetSimpleAsync"]).arg(house.url(0));
     proc::run_limited(&mut command, Duration::from_secs(20)).unwrap().output
@@ -282,7 +282,7 @@ fn lun_reset(house: &House) -> String {
 /// The lines of the file with `fail`, checked on the wire: our answers are right.
 #[test]
 fn expected_failures_are_faults_of_the_suite() {
-    let mut house = House::alone("suite-proof");
+    let mut house = Fixture::alone("suite-proof");
     house.image("d0.img", 64 << 20);
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     house.start();

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::house::{House, file_disk, tool};
+use crate::fixture::{Fixture, file_disk, tool};
 
 /// Size of an image, and the least that mkfs.xfs takes.
 const BYTES: u64 = 64 << 20;
@@ -148,7 +148,7 @@ fn md(path: &Path, at: u64) {
 }
 
 /// An image as another program leaves it.
-fn fill(house: &House, name: &str) {
+fn fill(house: &Fixture, name: &str) {
     let bytes = if name == "xfs" { XFS_BYTES } else { BYTES };
     let path = house.image(&format!("{name}.img"), bytes);
     let at = path.to_str().unwrap();
@@ -170,7 +170,7 @@ fn fill(house: &House, name: &str) {
 }
 
 /// The start and the end of each image that holds something.
-fn contents(house: &House) -> Vec<Vec<u8>> {
+fn contents(house: &Fixture) -> Vec<Vec<u8>> {
     let edges = |name: &str| {
         let file = File::open(house.path(&format!("{name}.img"))).unwrap();
         let mut out = vec![0; 2 * EDGE_BYTES as usize];
@@ -189,8 +189,8 @@ fn disks(names: &[&str]) -> String {
 /// Blank disks.
 const BLANK: [&str; 9] = ["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8"];
 
-fn everything(name: &str) -> House {
-    let house = House::new(name);
+fn everything(name: &str) -> Fixture {
+    let house = Fixture::new(name);
     for name in BLANK {
         house.image(&format!("{name}.img"), BYTES);
     }
@@ -204,7 +204,7 @@ fn all_disks() -> String {
 }
 
 /// Runs a command, which must be refused because of a disk's contents.
-fn refuses(house: &House, line: &str, name: &str, holds: &str) {
+fn refuses(house: &Fixture, line: &str, name: &str, holds: &str) {
     let words: Vec<&str> = line.split(' ').collect();
     let said = house.ashlar(&words);
     let all = format!("{}{}", said.out, said.err);
@@ -243,7 +243,7 @@ fn verbs_report_found_data_and_require_the_provider_name() {
     assert!(contents(&house) == before, "something was written");
     // A dry run.
     let dry = house.ashlar(&["wipe", "luks"]).ends(0);
-    dry.says(&["LUKS", "nothing was", "--yes-destroy luks"]);
+    dry.prints(&["LUKS", "nothing was", "--yes-destroy luks"]);
     assert!(contents(&house) == before, "something was written");
     // With its name it is done.
     house.ok(&["mirror", "label", "x", "b0", "md12", "--yes-destroy", "md12"]);
@@ -252,7 +252,7 @@ fn verbs_report_found_data_and_require_the_provider_name() {
 }
 
 /// Boot code that ends as a boot sector does.
-fn boot_code(house: &House) -> String {
+fn boot_code(house: &Fixture) -> String {
     let path = house.path("code");
     let mut code = vec![0x90; 512];
     code[510..].copy_from_slice(&[0x55, 0xaa]);
@@ -261,7 +261,7 @@ fn boot_code(house: &House) -> String {
 }
 
 /// Each image in a partition for boot code, 1 MiB from the start of a disk of its own.
-fn within_partitions(house: &House) -> String {
+fn within_partitions(house: &Fixture) -> String {
     let mut all = String::new();
     for (name, _) in HELD {
         let (from, to) = (house.path(&format!("{name}.img")), format!("in-{name}"));
@@ -279,7 +279,7 @@ fn within_partitions(house: &House) -> String {
 }
 
 /// Types `part restore` with a table on its input.
-fn restore(house: &House, words: &[&str]) -> (i32, String) {
+fn restore(house: &Fixture, words: &[&str]) -> (i32, String) {
     let mut command = house.command(words);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("started");
@@ -351,7 +351,7 @@ fn protection_reports_found_data_and_requires_the_provider_name() {
     let unit = "\n[[unit]]\nprovider = \"ext4\"\nprotection = \"type1\"\n";
     house.configure(&format!("{}{unit}", all_disks()), "0 = \"ext4\"");
     house.start();
-    house.ashlar(&["status"]).ends(3).says(&["ext4", "protection information is written over"]);
+    house.ashlar(&["status"]).ends(3).prints(&["ext4", "protection information is written over"]);
     assert!(contents(&house) == before, "something was written at a start");
     house.configure(&all_disks(), "0 = \"ext4\"");
     house.ok(&["apply"]);
@@ -430,7 +430,7 @@ fn plans_report_data_on_members_and_require_the_geom_name() {
     // A start does not do it either, and reports the reason.
     house.stop();
     house.start_whole();
-    house.ashlar(&["status"]).ends(3).says(&["create geom whole", "GPT"]);
+    house.ashlar(&["status"]).ends(3).prints(&["create geom whole", "GPT"]);
     assert!(contents(&house) == before, "something was written at a start");
     house.stop();
 }

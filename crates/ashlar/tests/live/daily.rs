@@ -4,8 +4,8 @@ use std::net::TcpListener;
 
 use rig::peer;
 
-use crate::house::load::Load;
-use crate::house::{House, IQN, QEMU, array, file_disk, text, tool};
+use crate::fixture::load::Load;
+use crate::fixture::{Fixture, IQN, QEMU, array, file_disk, text, tool};
 
 /// Size of most disks here.
 const DISK_BYTES: u64 = 64 << 20;
@@ -15,8 +15,8 @@ fn names(values: &serde_json::Value) -> Vec<String> {
 }
 
 /// A house that serves an unpartitioned disk d0 as LUN 0.
-fn plain(name: &str) -> House {
-    let mut house = House::new(name);
+fn plain(name: &str) -> Fixture {
+    let mut house = Fixture::new(name);
     house.image("d0.img", DISK_BYTES);
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     house.start();
@@ -26,20 +26,20 @@ fn plain(name: &str) -> House {
 #[test]
 fn configuration_is_planned_applied_and_reverted() {
     let mut house = plain("apply");
-    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
     let before = house.ok(&["export"]);
 
     house.image("d1.img", DISK_BYTES);
     let disks = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();
     house.configure(&disks, "0 = \"d0\", 4 = { provider = \"d1\", mode = \"ro\" }");
-    house.ashlar(&["plan"]).ends(6).says(&["create disk d1", "safe", "ashlar apply"]);
+    house.ashlar(&["plan"]).ends(6).prints(&["create disk d1", "safe", "ashlar apply"]);
     let plan = house.ashlar(&["plan", "--json"]).ends(6).json();
     assert_eq!(array(&plan["steps"]).len(), 2, "{plan:#}");
-    house.ashlar(&["apply", "--dry-run"]).ends(0).says(&["would be done"]);
+    house.ashlar(&["apply", "--dry-run"]).ends(0).prints(&["would be done"]);
     assert_eq!(house.ok(&["export"]), before, "a dry run changed something");
     let stale = (plan["generation"].as_u64().unwrap() + 1).to_string();
     house.ashlar(&["apply", "--if-generation", &stale]).ends(1).complains(&["ASH-0031"]);
-    house.ashlar(&["apply"]).ends(0).says(&["create disk d1", "done"]);
+    house.ashlar(&["apply"]).ends(0).prints(&["create disk d1", "done"]);
     house.ashlar(&["plan"]).ends(0);
     assert_eq!(names(&house.state()["disks"]), ["d0", "d1"]);
     assert!(peer::iscsi_inq(&house.url(4), None).unwrap().contains("DIRECT_ACCESS"));
@@ -48,7 +48,7 @@ fn configuration_is_planned_applied_and_reverted() {
     let after = house.ok(&["export"]);
     house.write("exported.toml", &after);
     house.ashlar(&["plan", house.path("exported.toml").to_str().unwrap()]).ends(0);
-    house.ashlar(&["undo"]).ends(0).says(&["remove disk d1"]);
+    house.ashlar(&["undo"]).ends(0).prints(&["remove disk d1"]);
     assert_eq!(house.ok(&["export"]), before);
     assert!(peer::iscsi_inq(&house.url(4), None).is_err(), "LUN 4 is still there");
     house.ashlar(&["undo"]).ends(0);
@@ -64,7 +64,7 @@ fn a_wrong_configuration_changes_nothing() {
     let mut house = plain("wrong");
     let (before, good) = (house.ok(&["export"]), file_disk("d0", "d0.img"));
     let load = Load::start(&house.url(0), DISK_BYTES);
-    let same = |house: &House| {
+    let same = |house: &Fixture| {
         assert_eq!(house.ok(&["export"]), before);
         let state = house.state();
         assert_eq!(
@@ -119,7 +119,7 @@ fn a_wrong_configuration_changes_nothing() {
 
 #[test]
 fn data_loss_requires_consent_by_name() {
-    let mut house = House::new("consent");
+    let mut house = Fixture::new("consent");
     let disk = |bytes: &str| {
         format!("[[disk]]\nname = \"scratch\"\nkind = \"memory\"\nsize = \"{bytes}\"\n")
     };
@@ -127,7 +127,7 @@ fn data_loss_requires_consent_by_name() {
     house.start();
     peer::qemu_io(&house.url(0), &["write -P 7 0 64k", "flush"]).unwrap();
     house.configure(&disk("16MiB"), "0 = \"scratch\"");
-    house.ashlar(&["plan"]).ends(6).says(&["destroys"]);
+    house.ashlar(&["plan"]).ends(6).prints(&["destroys"]);
     house.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy scratch"]);
     house.ashlar(&["apply", "--yes-destroy", "other"]).ends(4);
     peer::qemu_io(&house.url(0), &["read -P 7 0 64k"]).unwrap();
@@ -138,26 +138,26 @@ fn data_loss_requires_consent_by_name() {
 
 #[test]
 fn partitions_change_while_one_of_them_is_in_use() {
-    let mut house = House::new("partitions");
+    let mut house = Fixture::new("partitions");
     let image = house.image("d0.img", DISK_BYTES);
     house.configure(&file_disk("d0", "d0.img"), "");
     house.start();
     let part = |words: &[&str]| house.ashlar(&[&["part"], words].concat());
-    part(&["create", "d0", "--scheme", "gpt"]).ends(0).says(&["d0 created"]);
+    part(&["create", "d0", "--scheme", "gpt"]).ends(0).prints(&["d0 created"]);
     let add = ["add", "d0", "--type", "linux-data", "--size", "16M", "--align", "1M"];
-    part(&add).ends(0).says(&["d0p1 added"]);
+    part(&add).ends(0).prints(&["d0p1 added"]);
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0p1\"");
     house.ok(&["apply"]);
     let load = Load::start(&house.url(0), 16 << 20);
 
-    part(&[&add[..], &["--label", "second"]].concat()).ends(0).says(&["d0p2 added"]);
-    part(&["show", "d0"]).ends(0).says(&["d0", "GPT", "linux-data", "- free -"]);
-    part(&["resize", "d0", "--index", "2", "--size", "24M"]).ends(0).says(&["d0p2"]);
+    part(&[&add[..], &["--label", "second"]].concat()).ends(0).prints(&["d0p2 added"]);
+    part(&["show", "d0"]).ends(0).prints(&["d0", "GPT", "linux-data", "- free -"]);
+    part(&["resize", "d0", "--index", "2", "--size", "24M"]).ends(0).prints(&["d0p2"]);
     part(&["modify", "d0", "--index", "2", "--label", "renamed"]).ends(0);
     let (_, second) = house.provider("d0p2").expect("the second partition");
     assert_eq!(second["size_bytes"].as_u64(), Some(24 << 20));
     assert!(house.provider("gpt/renamed").is_some(), "{}", house.ok(&["list", "providers"]));
-    load.goes_on();
+    load.wait_for_rounds();
     // The one in use: neither deleted nor shrunk nor destroyed, with consent or without.
     let delete = ["delete", "d0", "--index", "1"];
     part(&delete).ends(4).complains(&["--yes-destroy d0p1"]);
@@ -172,7 +172,7 @@ fn partitions_change_while_one_of_them_is_in_use() {
     part(&["delete", "d0", "--index", "9"]).ends(1).complains(&["ASH-0020", "part show"]);
     // The one in use grows under its initiator.
     part(&["resize", "d0", "--index", "1", "--size", "32M"]).ends(0);
-    load.goes_on();
+    load.wait_for_rounds();
     println!("{} rounds", load.finish());
     peer::qemu_io(&house.url(0), &["write -P 9 30M 1M", "read -P 9 30M 1M"]).unwrap();
     house.stop();
@@ -193,20 +193,20 @@ fn sessions_access_and_load_are_listed() {
     assert_eq!((session["group"].as_str(), session["auth"].as_str()), (Some("all"), Some("none")));
     assert!(text(&session["address"]).starts_with("127.0.0.1:"), "{session:#}");
     assert!(session["stats"]["write"]["bytes"].as_u64() > Some(0), "{session:#}");
-    house.ashlar(&["sessions"]).ends(0).says(&[QEMU, IQN, "all"]);
+    house.ashlar(&["sessions"]).ends(0).prints(&[QEMU, IQN, "all"]);
     let uptime = || house.state()["daemon"]["uptime_ns"].as_u64().unwrap();
     let age = |sessions: &serde_json::Value| array(&sessions["sessions"])[0]["age_ns"].as_u64();
     let young = age(&sessions).unwrap();
-    load.goes_on();
+    load.wait_for_rounds();
     let old = age(&house.json(&["sessions"])).unwrap();
     assert!(old > young && old < uptime(), "{young} {old}");
-    house.ashlar(&["tree"]).ends(0).says(&["d0", IQN, QEMU, "LUN 0"]);
-    house.ashlar(&["tree", "--up", "d0"]).ends(0).says(&[QEMU]);
-    house.ashlar(&["tree", "--down", IQN]).ends(0).says(&["d0"]);
-    house.ashlar(&["access", "check", "iqn.any"]).ends(0).says(&["all", "d0", "matches *"]);
-    house.ashlar(&["access", "who", "d0"]).ends(0).says(&[IQN, QEMU]);
-    house.ashlar(&["list", "luns"]).ends(0).says(&["d0", "rw", IQN]);
-    house.ashlar(&["status"]).ends(0).says(&["OK", "1 session"]);
+    house.ashlar(&["tree"]).ends(0).prints(&["d0", IQN, QEMU, "LUN 0"]);
+    house.ashlar(&["tree", "--up", "d0"]).ends(0).prints(&[QEMU]);
+    house.ashlar(&["tree", "--down", IQN]).ends(0).prints(&["d0"]);
+    house.ashlar(&["access", "check", "iqn.any"]).ends(0).prints(&["all", "d0", "matches *"]);
+    house.ashlar(&["access", "who", "d0"]).ends(0).prints(&[IQN, QEMU]);
+    house.ashlar(&["list", "luns"]).ends(0).prints(&["d0", "rw", IQN]);
+    house.ashlar(&["status"]).ends(0).prints(&["OK", "1 session"]);
 
     let top = house.json(&["top", "--batch", "--interval", "300ms"]);
     let row = array(&top["rates"]).iter().find(|r| r["name"] == "d0").expect("d0 is in it").clone();
@@ -215,7 +215,10 @@ fn sessions_access_and_load_are_listed() {
     let line = text.lines().find(|l| l.ends_with("d0")).unwrap_or_else(|| panic!("{text}"));
     let ops: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(ops > 0.0, "{text}{busy}");
-    house.ashlar(&["top", "-b", "-C", "--interval", "100ms", "--count", "2"]).ends(0).says(&["d0"]);
+    house
+        .ashlar(&["top", "-b", "-C", "--interval", "100ms", "--count", "2"])
+        .ends(0)
+        .prints(&["d0"]);
     println!("{} rounds; {line}", load.finish());
     let gone = || array(&house.json(&["sessions"])["sessions"]).is_empty();
     house.until("the session has gone", std::time::Duration::from_secs(5), gone);
@@ -228,11 +231,11 @@ fn layer_is_inserted_and_removed_while_an_initiator_writes() {
     let load = Load::start(&house.url(0), DISK_BYTES);
     for round in 0..5 {
         house.ashlar(&["geom", "nop", "insert", "name=slow", "provider=d0"]).ends(0);
-        load.goes_on();
+        load.wait_for_rounds();
         let slower =
             ["geom", "nop", "configure", "name=slow", "delay_ms=2", "write_delay_percent=100"];
         house.ashlar(&slower).ends(0);
-        load.goes_on();
+        load.wait_for_rounds();
         let (class, slow) = house.provider("d0").expect("the layer has the disk's name");
         assert_eq!(class, "nop");
         assert_eq!(house.provider("slow").expect("and the disk the layer's").0, "disk");
@@ -244,7 +247,7 @@ fn layer_is_inserted_and_removed_while_an_initiator_writes() {
         house.ashlar(&["plan"]).ends(0);
         house.ashlar(&["geom", "nop", "remove", "name=slow"]).ends(0);
         assert!(house.provider("slow").is_none());
-        load.goes_on();
+        load.wait_for_rounds();
     }
     house.ashlar(&["geom", "nop", "insert", "name=x", "provider=none"]).ends(1);
     house.ashlar(&["geom", "nop", "remove", "name=none"]).ends(1).complains(&["ASH-0020"]);
@@ -259,15 +262,15 @@ fn layer_is_inserted_and_removed_while_an_initiator_writes() {
 fn inserted_scheduler_takes_the_disk_name_until_a_restart() {
     let mut house = plain("sched");
     let disk = file_disk("d0", "d0.img");
-    let class = |house: &House, name: &str| house.provider(name).map(|(class, _)| class);
-    let identity = |house: &House| peer::iscsi_inq(&house.url(0), Some(0x83)).unwrap();
+    let class = |house: &Fixture, name: &str| house.provider(name).map(|(class, _)| class);
+    let identity = |house: &Fixture| peer::iscsi_inq(&house.url(0), Some(0x83)).unwrap();
     let before = identity(&house);
     let load = Load::start(&house.url(0), 32 << 20);
-    house.ashlar(&["sched", "insert", "-a", "rr", "d0"]).ends(0).says(&["d0.sched."]);
-    load.goes_on();
+    house.ashlar(&["sched", "insert", "-a", "rr", "d0"]).ends(0).prints(&["d0.sched."]);
+    load.wait_for_rounds();
     assert_eq!(class(&house, "d0").as_deref(), Some("sched"));
     assert_eq!(class(&house, "d0.sched.").as_deref(), Some("disk"));
-    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
     println!("{} rounds", load.finish());
 
     // A user that opens the disk by its name from now on is above the scheduler.
@@ -288,13 +291,13 @@ fn inserted_scheduler_takes_the_disk_name_until_a_restart() {
     let refused = house.ashlar(&["apply"]).ends(1);
     refused.complains(&["d0.sched.", "slipped in over d0", "Write `d0`"]);
     house.configure(&disk, "0 = \"d0\"");
-    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
 
     house.stop();
     house.start();
     assert_eq!(class(&house, "d0").as_deref(), Some("disk"));
     assert_eq!(class(&house, "d0.sched."), None);
-    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
     assert_eq!(identity(&house), before);
     peer::qemu_io(&house.url(0), &["read -P 0x42 40M 1M"]).unwrap();
     for name in ["d0.sched.", "d0"] {
@@ -319,7 +322,7 @@ fn stop_flushes_writes_and_a_restart_restores_the_same_state() {
     let rival = house.ashlar_at(&socket, &["serve", file]).ends(1);
     rival.complains(&["in use", &house.portal().to_string(), "ss -ltnp"]);
     house.ashlar(&["part", "create", "d0", "--scheme", "gpt"]).ends(1).complains(&["ASH-0022"]);
-    let what = |house: &House| {
+    let what = |house: &Fixture| {
         let state = house.state();
         let geoms: Vec<_> = array(&state["geoms"])
             .iter()
@@ -400,9 +403,9 @@ fn verbs_print_json_and_help() {
     for verb in ["serve", "status", "apply", "part add", "top", "access check"] {
         let words = part(&format!("{verb} --help"));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        house.ashlar(&words).ends(0).says(&["Usage", "--json"]);
+        house.ashlar(&words).ends(0).prints(&["Usage", "--json"]);
     }
     house.ashlar(&["stauts"]).ends(2).complains(&["status"]);
-    house.ashlar(&["completions", "bash"]).ends(0).says(&["ashlar"]);
+    house.ashlar(&["completions", "bash"]).ends(0).prints(&["ashlar"]);
     house.stop();
 }

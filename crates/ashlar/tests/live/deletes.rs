@@ -11,7 +11,7 @@ use std::time::Duration;
 use rig::peer::qemu_io;
 use rig::proc;
 
-use crate::house::{House, file_disk, gave, tool};
+use crate::fixture::{Fixture, file_disk, gave, tool};
 
 const MIB: u64 = 1 << 20;
 const DISK_BYTES: u64 = 32 * MIB;
@@ -61,7 +61,7 @@ fn blocks(files: &[PathBuf]) -> u64 {
 }
 
 /// Writes, lets a part of it go in one way, and reads it all back.
-fn lets_go(house: &House, url: &str, unit: &str, files: &[PathBuf], halves: u64, how: &str) {
+fn lets_go(house: &Fixture, url: &str, unit: &str, files: &[PathBuf], halves: u64, how: &str) {
     let ((at, len), (from, gone)) = (WRITTEN, GONE);
     qemu_io(url, &[&format!("write -P 7 {at} {len}"), "flush"]).unwrap();
     let full = blocks(files);
@@ -81,7 +81,7 @@ fn lets_go(house: &House, url: &str, unit: &str, files: &[PathBuf], halves: u64,
 
 #[test]
 fn deleted_blocks_are_freed_in_the_files_below_every_class() {
-    let mut house = House::alone("deletes");
+    let mut house = Fixture::alone("deletes");
     let disks: Vec<&str> = STACKS.iter().flat_map(|s| s.disks).copied().collect();
     let file = |disk: &str| format!("{disk}.img");
     disks.iter().for_each(|d| drop(house.image(&file(d), DISK_BYTES)));
@@ -146,7 +146,7 @@ impl Drop for Loop {
 
 #[test]
 fn deleted_blocks_are_freed_below_a_block_device() {
-    let mut house = House::alone("deletes-blockdev");
+    let mut house = Fixture::alone("deletes-blockdev");
     let file = house.image("loop.img", DISK_BYTES);
     let Some(device) = Loop::over(&file) else {
         return println!("skipped: no loop device to be had");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::house::{House, IQN, file_disk};
+use crate::fixture::{Fixture, IQN, file_disk};
 use testkit::iscsi::initiator::Client;
 
 /// Longest wait for the hosts' next rounds.
@@ -34,19 +34,19 @@ fn reserve(raw: &mut Client, action: u8, key: u64, action_key: u64) {
 
 /// Unit attentions that a host received since the last query.
 #[derive(Default)]
-pub(crate) struct Heard {
+pub(crate) struct AttentionLog {
     stop: AtomicBool,
     rounds: AtomicU64,
     news: std::sync::Mutex<BTreeSet<(u8, u8)>>,
 }
 
 pub(crate) struct Host {
-    heard: Arc<Heard>,
+    attentions: Arc<AttentionLog>,
     thread: JoinHandle<Client>,
 }
 
 /// One command, which may end with unit attentions first; anything else is a failure of the test.
-fn command(raw: &mut Client, heard: &Heard, cdb: &[u8], read: u32, data: &[u8]) -> Vec<u8> {
+fn command(raw: &mut Client, heard: &AttentionLog, cdb: &[u8], read: u32, data: &[u8]) -> Vec<u8> {
     for _ in 0..16 {
         let ended = raw.scsi(cdb, read, data).expect("the session stays");
         match (ended.status, ended.sense.get(2).map(|key| key & 0xf)) {
@@ -62,9 +62,9 @@ fn command(raw: &mut Client, heard: &Heard, cdb: &[u8], read: u32, data: &[u8]) 
 
 impl Host {
     /// Logs in, registers its number, and writes and reads back without a pause on the first LUNs.
-    pub(crate) fn start(house: &House, number: usize, luns: u8) -> Host {
+    pub(crate) fn start(house: &Fixture, number: usize, luns: u8) -> Host {
         let mut raw = Client::session(house.portal(), &name(HOSTS[number]), IQN).unwrap();
-        let heard = Arc::new(Heard::default());
+        let heard = Arc::new(AttentionLog::default());
         for lun in 0..luns {
             raw.lun = lun;
             command(&mut raw, &heard, &[0; 6], 0, &[]);
@@ -90,33 +90,34 @@ impl Host {
             }
             raw
         });
-        Host { heard, thread }
+        Host { attentions: heard, thread }
     }
 
     /// Waits until it has made some more rounds; it has had no unit attention since it was asked
     /// last.
-    pub(crate) fn goes_on(&self, house: &House, what: &str) {
+    pub(crate) fn wait_for_rounds(&self, house: &Fixture, what: &str) {
         self.works_on(house, what, &[]);
     }
 
     /// The same, with these unit attentions.
-    pub(crate) fn works_on(&self, house: &House, what: &str, expected: &[(u8, u8)]) {
-        let now = self.heard.rounds.load(Ordering::Acquire);
+    pub(crate) fn works_on(&self, house: &Fixture, what: &str, expected: &[(u8, u8)]) {
+        let now = self.attentions.rounds.load(Ordering::Acquire);
         house.until(what, ROUNDS_LIMIT, || {
             assert!(!self.thread.is_finished(), "{what}: the host had to stop");
-            self.heard.rounds.load(Ordering::Acquire) - now >= ROUNDS
+            self.attentions.rounds.load(Ordering::Acquire) - now >= ROUNDS
         });
-        let news = std::mem::take(&mut *self.heard.news.lock().unwrap());
+        let news = std::mem::take(&mut *self.attentions.news.lock().unwrap());
         let news: Vec<(u8, u8)> = news.into_iter().collect();
         assert_eq!(news, expected, "{what}: unit attentions of the host");
     }
 
     /// Stops the host after its verification; its registration is still there.
     pub(crate) fn stop(self) {
-        self.heard.stop.store(true, Ordering::Release);
+        self.attentions.stop.store(true, Ordering::Release);
         let mut raw = self.thread.join().unwrap();
         raw.lun = 0;
-        let keys = command(&mut raw, &self.heard, &[0x5E, 0, 0, 0, 0, 0, 0, 0x10, 0, 0], 4096, &[]);
+        let keys =
+            command(&mut raw, &self.attentions, &[0x5E, 0, 0, 0, 0, 0, 0, 0x10, 0, 0], 4096, &[]);
         assert_eq!(keys[7], 8, "one key: {keys:02x?}");
     }
 }
@@ -140,7 +141,7 @@ const PLAIN: Setup =
     Setup { daemon: "", disk: "d0", size: 16 << 20, target: "", access: ALL, more: "" };
 
 impl Setup {
-    fn text(&self, house: &House) -> String {
+    fn text(&self, house: &Fixture) -> String {
         let image = house.path("d0.img");
         let first = format!(
             "[[disk]]\nname = \"{}\"\nkind = \"file\"\npath = {image:?}\n\
@@ -254,7 +255,7 @@ fn edits() -> Vec<(&'static str, Setup, &'static [(u8, u8)])> {
 
 #[test]
 fn edits_fail_no_command_and_lose_no_registration() {
-    let mut house = House::new("edits");
+    let mut house = Fixture::new("edits");
     house.image("d1.img", 32 << 20);
     house.configure(&file_disk("d1", "d1.img"), "");
     house.start();
@@ -267,11 +268,12 @@ fn edits_fail_no_command_and_lose_no_registration() {
     house.start();
     let hosts: Vec<Host> = (0..HOSTS.len()).map(|n| Host::start(&house, n, 2)).collect();
     let rounds = |what: &str| {
-        let now: Vec<u64> = hosts.iter().map(|h| h.heard.rounds.load(Ordering::Acquire)).collect();
+        let now: Vec<u64> =
+            hosts.iter().map(|h| h.attentions.rounds.load(Ordering::Acquire)).collect();
         house.until(what, ROUNDS_LIMIT, || {
             let alive = hosts.iter().all(|h| !h.thread.is_finished());
             assert!(alive, "{what}: a host had to stop");
-            let made = |(h, was): (&Host, &u64)| h.heard.rounds.load(Ordering::Acquire) - was;
+            let made = |(h, was): (&Host, &u64)| h.attentions.rounds.load(Ordering::Acquire) - was;
             hosts.iter().zip(&now).map(made).all(|made| made >= ROUNDS)
         });
     };
@@ -286,22 +288,32 @@ fn edits_fail_no_command_and_lose_no_registration() {
             house.ok(&["apply"]);
             rounds(what);
             for (host, name) in hosts.iter().zip(HOSTS) {
-                let news = std::mem::take(&mut *host.heard.news.lock().unwrap());
+                let news = std::mem::take(&mut *host.attentions.news.lock().unwrap());
                 let more: Vec<_> = news.iter().filter(|heard| !may.contains(heard)).collect();
                 assert!(more.is_empty(), "{what}, {way}: host {name} heard {more:02x?}");
             }
         }
     }
-    hosts.iter().for_each(|host| host.heard.stop.store(true, Ordering::Release));
+    hosts.iter().for_each(|host| host.attentions.stop.store(true, Ordering::Release));
     for host in hosts {
         let mut raw = host.thread.join().unwrap();
         for lun in [0, 1] {
             raw.lun = lun;
-            let keys =
-                command(&mut raw, &host.heard, &[0x5E, 0, 0, 0, 0, 0, 0, 0x10, 0, 0], 4096, &[]);
+            let keys = command(
+                &mut raw,
+                &host.attentions,
+                &[0x5E, 0, 0, 0, 0, 0, 0, 0x10, 0, 0],
+                4096,
+                &[],
+            );
             assert_eq!(keys[7], 24, "LUN {lun}: three keys: {keys:02x?}");
-            let held =
-                command(&mut raw, &host.heard, &[0x5E, 1, 0, 0, 0, 0, 0, 0x10, 0, 0], 4096, &[]);
+            let held = command(
+                &mut raw,
+                &host.attentions,
+                &[0x5E, 1, 0, 0, 0, 0, 0, 0x10, 0, 0],
+                4096,
+                &[],
+            );
             assert_eq!(held.get(21), Some(&7), "LUN {lun}: the reservation: {held:02x?}");
         }
     }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::house::House;
+use crate::fixture::Fixture;
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
@@ -11,7 +11,7 @@ fn examples() -> PathBuf {
 
 #[test]
 fn each_example_is_accepted_by_plan() {
-    let mut house = House::new("examples");
+    let mut house = Fixture::new("examples");
     house.configure("", "");
     house.start();
     let mut names = Vec::new();
@@ -56,7 +56,7 @@ fn blocks_of_the_manual() -> Vec<(PathBuf, String)> {
 fn each_configuration_of_the_manual_is_planned() {
     use std::os::unix::fs::PermissionsExt;
 
-    let mut house = House::new("manual");
+    let mut house = Fixture::new("manual");
     house.configure("", "");
     house.start();
     let secret = house.path("chap.secret");
@@ -76,7 +76,7 @@ fn each_configuration_of_the_manual_is_planned() {
 /// The listing as FreeBSD's camcontrol prints it, from the talk that CAM was taken from.
 #[test]
 fn sas_and_sata_are_listed_side_by_side() {
-    let mut house = House::new("diversity");
+    let mut house = Fixture::new("diversity");
     let text = std::fs::read_to_string(examples().join("unified-diversity.toml")).unwrap();
     house.configure(&text, "");
     house.start();

@@ -13,8 +13,8 @@ use bio::Segs;
 use reactor::{Config, PortChoice, Reactor};
 use rig::proc::{self, Proc};
 
-use crate::house::{House, ninep, tool};
-use crate::odd_targets::until_says;
+use crate::fixture::{Fixture, ninep, tool};
+use crate::odd_targets::wait_for_status;
 
 /// Longest way of a change from a server to where it is looked for.
 const SOON: Duration = Duration::from_secs(20);
@@ -46,21 +46,21 @@ everybody = "glenda"
 dump_at = "never"
 "#;
 
-fn images(house: &House) {
+fn images(house: &Fixture) {
     for (name, mib) in [("ssd", 48), ("near", 128), ("far", 128)] {
         house.image(&format!("{name}.img"), mib << 20);
     }
 }
 
 /// The path of the dump that is taken.
-fn dump(house: &House, name: &str) -> String {
+fn dump(house: &Fixture, name: &str) -> String {
     let said = house.json(&["fs", "dump", name, "--wait"]);
     said["answer"]["path"].as_str().expect("a path").to_owned()
 }
 
 /// It is refused with this text.
 #[track_caller]
-fn refuses(house: &House, words: &[&str], text: &str) {
+fn refuses(house: &Fixture, words: &[&str], text: &str) {
     let said = house.ashlar(words);
     assert!(said.code != 0, "{said}");
     said.complains(&[text]);
@@ -68,29 +68,29 @@ fn refuses(house: &House, words: &[&str], text: &str) {
 
 #[test]
 fn verbs_take_effect_and_their_results_survive_a_restart() {
-    let mut house = House::alone("fs-verbs");
+    let mut house = Fixture::alone("fs-verbs");
     images(&house);
     house.configure(&format!("{DISKS}{SERVER}"), "");
     house.start();
-    house.ashlar(&["fs", "status"]).ends(0).says(&["main  SERVING", "far (ACTIVE)"]);
-    house.ashlar(&["fs", "ls", "main", "/"]).ends(0).says(&["adm"]);
-    house.ashlar(&["fs", "newuser", "main", "rob"]).ends(0).says(&["rob:rob"]);
+    house.ashlar(&["fs", "status"]).ends(0).prints(&["main  SERVING", "far (ACTIVE)"]);
+    house.ashlar(&["fs", "ls", "main", "/"]).ends(0).prints(&["adm"]);
+    house.ashlar(&["fs", "newuser", "main", "rob"]).ends(0).prints(&["rob:rob"]);
     house.ashlar(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]).ends(0);
     // A dump, a change, the difference, and back.
     let first = dump(&house, "main");
     house.ashlar(&["fs", "newuser", "main", "ken"]).ends(0);
-    house.ashlar(&["fs", "diff", "main", "/adm/users"]).ends(0).says(&["+1", "ken:ken"]);
+    house.ashlar(&["fs", "diff", "main", "/adm/users"]).ends(0).prints(&["+1", "ken:ken"]);
     let old = format!("{first}/adm/users");
-    house.ashlar(&["fs", "history", "main", "/adm/users"]).ends(0).says(&[&old, "/adm/users "]);
-    house.ashlar(&["fs", "history", "main", "/adm/users", "-D"]).ends(0).says(&["ken:ken"]);
+    house.ashlar(&["fs", "history", "main", "/adm/users"]).ends(0).prints(&[&old, "/adm/users "]);
+    house.ashlar(&["fs", "history", "main", "/adm/users", "-D"]).ends(0).prints(&["ken:ken"]);
     let late = ["fs", "history", "main", "/adm/users", "--since", "29991231"];
     let late = house.ashlar(&late).ends(0);
     assert!(late.out.contains("/adm/users ") && !late.out.contains(&old), "{late}");
     let back = ["fs", "yesterday", "main", "/adm/users", "--date", "last", "--copy"];
-    house.ashlar(&back).ends(0).says(&[&old, "as it was then"]);
-    house.ashlar(&["fs", "diff", "main", "/adm/users"]).ends(0).says(&["no difference"]);
+    house.ashlar(&back).ends(0).prints(&[&old, "as it was then"]);
+    house.ashlar(&["fs", "diff", "main", "/adm/users"]).ends(0).prints(&["no difference"]);
     refuses(&house, &["fs", "yesterday", "main", "/adm/users"], "no dump is that old");
-    house.ashlar(&["fs", "users", "main"]).ends(0).says(&["rob"]);
+    house.ashlar(&["fs", "users", "main"]).ends(0).prints(&["rob"]);
     let second = dump(&house, "main");
     assert_eq!(second, format!("{first}1"), "the second dump of a day");
     for words in
@@ -102,20 +102,20 @@ fn verbs_take_effect_and_their_results_survive_a_restart() {
     house
         .ashlar(&["fs", "statw", "main"])
         .ends(0)
-        .says(&["near", "far", "lag", "read ms", " dump,"]);
-    house.ashlar(&["fs", "stats", "main"]).ends(0).says(&["1000 s", "requests/s"]);
-    house.ashlar(&["fs", "copying", "main", "off"]).ends(0).says(&["nothing is copied"]);
-    house.ashlar(&["fs", "statw", "main"]).ends(0).says(&["fs copying main on"]);
+        .prints(&["near", "far", "lag", "read ms", " dump,"]);
+    house.ashlar(&["fs", "stats", "main"]).ends(0).prints(&["1000 s", "requests/s"]);
+    house.ashlar(&["fs", "copying", "main", "off"]).ends(0).prints(&["nothing is copied"]);
+    house.ashlar(&["fs", "statw", "main"]).ends(0).prints(&["fs copying main on"]);
     house.ashlar(&["fs", "copying", "main", "on"]).ends(0);
-    house.ashlar(&["fs", "allow", "main", "rob"]).ends(0).says(&["rob may do everything"]);
+    house.ashlar(&["fs", "allow", "main", "rob"]).ends(0).prints(&["rob may do everything"]);
     refuses(&house, &["fs", "allow", "main", "nobody"], "there is no user nobody");
     house.ashlar(&["fs", "disallow", "main"]).ends(0);
     house.ashlar(&["fs", "create", "main", "/lib/t", "sys", "sys", "644", "t"]).ends(0);
     house
         .ashlar(&["fs", "check", "main", "--pfile", "--pdir"])
         .ends(0)
-        .says(&["/lib/t\n", "/adm\n"]);
-    house.ashlar(&["fs", "check", "main", "--rtmp"]).ends(0).says(&["/lib/t is removed"]);
+        .prints(&["/lib/t\n", "/adm\n"]);
+    house.ashlar(&["fs", "check", "main", "--rtmp"]).ends(0).prints(&["/lib/t is removed"]);
     // A cache device that grew is used without a restart.
     let cache = fs::File::options().write(true).open(house.path("ssd.img")).unwrap();
     cache.set_len(96 << 20).unwrap();
@@ -123,7 +123,7 @@ fn verbs_take_effect_and_their_results_survive_a_restart() {
     house.until("the cache device is larger", SOON, || {
         house.json(&["fs", "grow", "main"])["answer"]["slots"].as_u64() > Some(5000)
     });
-    house.ashlar(&["fs", "printconf", "main"]).ends(0).says(&["c\"ssd\"{\"near\"\"far\"}"]);
+    house.ashlar(&["fs", "printconf", "main"]).ends(0).prints(&["c\"ssd\"{\"near\"\"far\"}"]);
     // Each refusal names the problem and the command to type.
     refuses(&house, &["fs", "remove", "main", &format!("{first}/adm/users")], "kept for ever");
     refuses(&house, &["fs", "remove", "main", "/adm"], "not empty");
@@ -154,14 +154,14 @@ fn verbs_take_effect_and_their_results_survive_a_restart() {
             false => house.stop(),
         }
         house.start();
-        house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).says(&["a b"]);
+        house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).prints(&["a b"]);
         assert_eq!(house.ok(&["fs", "cat", "main", &old]), users);
         let found = house.json(&["fs", "check", "main", "--rdall"]);
         assert_eq!(found["answer"]["faults"], 0, "{found}");
     }
     // Halted: it reports that, refuses, and starts again.
-    house.ashlar(&["fs", "halt", "main"]).ends(0).says(&["all is durable"]);
-    house.ashlar(&["status"]).ends(3).says(&["fs start main"]);
+    house.ashlar(&["fs", "halt", "main"]).ends(0).prints(&["all is durable"]);
+    house.ashlar(&["status"]).ends(3).prints(&["fs start main"]);
     refuses(&house, &["fs", "ls", "main", "/"], "fs start main");
     let asks = ["near holds device of a file server's WORM", "--yes-destroy near"];
     house.ashlar(&["fs", "ream", "main"]).ends(4).complains(&asks);
@@ -170,8 +170,8 @@ fn verbs_take_effect_and_their_results_survive_a_restart() {
     // its disks.
     house.configure(&format!("{DISKS}{}", SERVER.replace("never", "03:00")), "");
     house.ashlar(&["apply"]).ends(0);
-    house.ashlar(&["fs", "list", "main"]).ends(0).says(&["03:00:00"]);
-    house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).says(&["a b"]);
+    house.ashlar(&["fs", "list", "main"]).ends(0).prints(&["03:00:00"]);
+    house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).prints(&["a b"]);
     house.configure(DISKS, "");
     house.ashlar(&["apply"]).ends(0);
     refuses(&house, &["fs", "ls", "main", "/lib"], "there is no file server main");
@@ -180,7 +180,7 @@ fn verbs_take_effect_and_their_results_survive_a_restart() {
     let lines = lines.replace("dump_at = \"never\"\n", "");
     house.configure(&format!("{DISKS}{lines}"), "");
     house.ashlar(&["apply"]).ends(0);
-    house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).says(&["a b"]);
+    house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).prints(&["a b"]);
     house.configure(&format!("{DISKS}{SERVER}"), "");
     house.ashlar(&["apply"]).ends(0);
     // The cache device is lost: the WORM has everything except the changes after the last dump.
@@ -190,8 +190,8 @@ fn verbs_take_effect_and_their_results_survive_a_restart() {
     fs::File::options().write(true).open(house.path("ssd.img")).unwrap().set_len(0).unwrap();
     house.image("ssd.img", 48 << 20);
     house.start();
-    house.ashlar(&["status"]).ends(3).says(&["blank", "fs recover main"]);
-    house.ashlar(&["fs", "recover", "main"]).ends(0).says(&[&second]);
+    house.ashlar(&["status"]).ends(3).prints(&["blank", "fs recover main"]);
+    house.ashlar(&["fs", "recover", "main"]).ends(0).prints(&[&second]);
     assert_eq!(house.ok(&["fs", "cat", "main", &old]), users);
     refuses(&house, &["fs", "cat", "main", "/later"], "file not found");
     let found = house.json(&["fs", "check", "main", "--rdall", "--dump", "all"]);
@@ -202,10 +202,10 @@ fn verbs_take_effect_and_their_results_survive_a_restart() {
     let back = ["fs", "recover", "main", "--force", "--dump"];
     refuses(&house, &[&back[..], &["1999/0101"]].concat(), "the WORM has 2, from");
     let date = first.trim_start_matches("/dump/");
-    house.ashlar(&[&back[..], &[date]].concat()).ends(0).says(&[&first]);
+    house.ashlar(&[&back[..], &[date]].concat()).ends(0).prints(&[&first]);
     assert_eq!(house.ok(&["fs", "cat", "main", "/adm/users"]), users);
     let later = second.trim_start_matches("/dump/");
-    house.ashlar(&["fs", "dumps", "main"]).ends(0).says(&[date, later]);
+    house.ashlar(&["fs", "dumps", "main"]).ends(0).prints(&[date, later]);
     house.stop();
 }
 
@@ -213,37 +213,37 @@ fn verbs_take_effect_and_their_results_survive_a_restart() {
 /// every start.
 #[test]
 fn create_makes_a_second_file_system_only_on_volatile_disks() {
-    let mut house = House::alone("fs-created");
+    let mut house = Fixture::alone("fs-created");
     images(&house);
     house.configure(&format!("{DISKS}{SERVER}"), "");
     house.start();
-    house.ashlar(&["fs", "status"]).ends(0).says(&["main  SERVING"]);
+    house.ashlar(&["fs", "status"]).ends(0).prints(&["main  SERVING"]);
     house.stop();
     for name in ["ssd", "near", "far"] {
         fs::remove_file(house.path(&format!("{name}.img"))).expect("removed");
     }
     images(&house);
     house.start();
-    house.ashlar(&["status"]).says(&["was served here before", "ashlar fs ream main"]);
+    house.ashlar(&["status"]).prints(&["was served here before", "ashlar fs ream main"]);
     house.stop();
     // One house at a time.
     drop(house);
 
-    let mut house = House::alone("fs-forgets");
+    let mut house = Fixture::alone("fs-forgets");
     let memory =
         |name: &str| format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = \"64MiB\"\n");
     let disks: String = ["ssd", "near", "far"].map(memory).concat();
     house.configure(&format!("{disks}{SERVER}"), "");
     for _ in 0..2 {
         house.start();
-        house.ashlar(&["fs", "status"]).ends(0).says(&["main  SERVING"]);
+        house.ashlar(&["fs", "status"]).ends(0).prints(&["main  SERVING"]);
         house.stop();
     }
 }
 
 #[test]
 fn check_repairs_damage_and_changes_no_dump() {
-    let mut house = House::alone("fs-mend");
+    let mut house = Fixture::alone("fs-mend");
     images(&house);
     house.configure(&format!("{DISKS}{SERVER}"), "");
     house.start();
@@ -255,26 +255,26 @@ fn check_repairs_damage_and_changes_no_dump() {
     let faults = || house.json(&["fs", "check", "main"])["answer"]["faults"].take();
     assert_eq!(faults(), 0);
     // A directory is forgotten: its files are in no directory.
-    house.ashlar(&["fs", "clri", "main", "/tmp"]).ends(0).says(&["1 forgotten"]);
+    house.ashlar(&["fs", "clri", "main", "/tmp"]).ends(0).prints(&["1 forgotten"]);
     refuses(&house, &["fs", "ls", "main", "/tmp"], "file not found");
     assert_ne!(faults(), 0);
     let mended = house.ashlar(&["fs", "check", "main", "--fix"]).ends(0);
-    mended.says(&["mended: file ", "/lost+found/file.", "all is well"]);
-    house.ashlar(&["fs", "ls", "main", "/lost+found"]).ends(0).says(&["file."]);
+    mended.prints(&["mended: file ", "/lost+found/file.", "all is well"]);
+    house.ashlar(&["fs", "ls", "main", "/lost+found"]).ends(0).prints(&["file."]);
     assert_eq!(faults(), 0);
     // A block becomes a hole, and is a block again.
     let users = house.ok(&["fs", "cat", "main", "/adm/users"]);
     let list = house.json(&["fs", "clean", "main", "/adm/users"]);
     let addr = list["answer"]["blocks"][0][1].to_string();
     let clean = ["fs", "clean", "main", "/adm/users", "--block", "0"];
-    house.ashlar(&clean).ends(0).says(&["block 0 is 0, was", &addr]);
+    house.ashlar(&clean).ends(0).prints(&["block 0 is 0, was", &addr]);
     assert_ne!(house.ok(&["fs", "cat", "main", "/adm/users"]), users);
     house.ashlar(&[&clean[..], &["--address", &addr]].concat()).ends(0);
     assert_eq!(house.ok(&["fs", "cat", "main", "/adm/users"]), users);
     refuses(&house, &[&clean[..], &["--address", "99999999"]].concat(), "never written");
     refuses(&house, &["fs", "clean", "main", "/adm/users", "--block", "9"], "no such block");
     refuses(&house, &["fs", "check", "main", "--fix", "--dump", "last"], "never changed");
-    house.ashlar(&["fs", "duallow", "main", "glenda"]).ends(0).says(&["glenda may read"]);
+    house.ashlar(&["fs", "duallow", "main", "glenda"]).ends(0).prints(&["glenda may read"]);
     refuses(&house, &["fs", "duallow", "main", "nobody"], "there is no user nobody");
     house.ashlar(&["fs", "duallow", "main", "none"]).ends(0);
     let all = house.json(&["fs", "check", "main", "--rdall", "--dump", "all"]);
@@ -285,7 +285,7 @@ fn check_repairs_damage_and_changes_no_dump() {
 
 #[test]
 fn file_and_its_dumped_version_are_exported_as_luns() {
-    let mut house = House::alone("fs-lun");
+    let mut house = Fixture::alone("fs-lun");
     images(&house);
     house.configure(&format!("{DISKS}{SERVER}"), "");
     house.start();
@@ -303,13 +303,13 @@ fn file_and_its_dumped_version_are_exported_as_luns() {
         words.flat_map(u64::to_le_bytes).collect()
     };
     let raw = ["-f", "raw", "-O", "raw"];
-    let write = |house: &House, seed: u64| {
+    let write = |house: &Fixture, seed: u64| {
         let from = house.path(&format!("{seed}.img"));
         fs::write(&from, bytes(seed)).unwrap();
         let (from, url) = (from.to_str().unwrap().to_owned(), house.url(0));
         tool("qemu-img", &[&["convert", "-n"][..], &raw, &[&from, &url]].concat(), "");
     };
-    let holds = |house: &House, lun: u64, seed: u64| {
+    let holds = |house: &Fixture, lun: u64, seed: u64| {
         let from = house.path(&format!("{seed}.img"));
         let url = house.url(lun);
         tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from.to_str().unwrap(), &url], "");
@@ -322,9 +322,9 @@ fn file_and_its_dumped_version_are_exported_as_luns() {
     let both = server.replace("/images/vm0\" }", &format!("/images/vm0\", {old} }}"));
     let unit = "[[unit]]\nprovider = \"old\"\nread_only = true\n";
     house.configure(&format!("{DISKS}{both}{unit}"), "0 = \"vm0\", 1 = \"old\"");
-    house.ashlar(&["plan"]).says(&["change geom main (fs)"]).lacks(&["remove", "disruptive"]);
+    house.ashlar(&["plan"]).prints(&["change geom main (fs)"]).lacks(&["remove", "disruptive"]);
     house.ashlar(&["apply"]).ends(0);
-    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
     holds(&house, 0, 2);
     holds(&house, 1, 1);
     house.stop();
@@ -340,17 +340,17 @@ fn file_and_its_dumped_version_are_exported_as_luns() {
 
 #[test]
 fn missing_file_of_a_disk_is_awaited_and_its_removal_is_reported() {
-    let mut house = House::alone("fs-disk");
+    let mut house = Fixture::alone("fs-disk");
     images(&house);
     let server = SERVER.replace("dump_at", "disks = { vm0 = \"/images/vm0\" }\ndump_at");
     house.configure(&format!("{DISKS}{server}"), "0 = \"vm0\"");
     house.start();
-    until_says(&house, &["disk vm0 is missing: /images/vm0: file not found"]);
+    wait_for_status(&house, &["disk vm0 is missing: /images/vm0: file not found"]);
     house.ashlar(&["fs", "create", "main", "/images", "sys", "sys", "775", "d"]).ends(0);
     let advised = ["fs", "disk", "main", "/images/vm0", "--as", "vm0", "--size", "12MiB"];
-    until_says(&house, &[&format!("`ashlar {} SIZE`", advised[..7].join(" "))]);
+    wait_for_status(&house, &[&format!("`ashlar {} SIZE`", advised[..7].join(" "))]);
     house.ashlar(&advised).ends(0);
-    until_says(&house, &["state: OK"]);
+    wait_for_status(&house, &["state: OK"]);
     house.ok(&["list", "luns", "vm0"]);
     dump(&house, "main");
     house.ashlar(&["fs", "undisk", "main", "vm0"]).ends(0);
@@ -359,14 +359,14 @@ fn missing_file_of_a_disk_is_awaited_and_its_removal_is_reported() {
     let back = ["fs", "yesterday", "main", "/images/vm0", "--date", "last", "--copy"];
     refuses(&house, &back, "it is the disk vm0");
     house.ashlar(&["fs", "remove", "main", "/images/vm0"]).ends(0);
-    until_says(&house, &["disk vm0: /images/vm0 was removed while it is used"]);
+    wait_for_status(&house, &["disk vm0: /images/vm0 was removed while it is used"]);
     house.stop();
 }
 
 /// A pair of interfaces with shelves at the far end, in a namespace.
 struct Shelves {
-    here: String,
-    there: String,
+    near: String,
+    far: String,
     space: String,
 }
 
@@ -385,21 +385,21 @@ impl Shelves {
         tool("tc", &["-n", &space, "qdisc", "replace", "dev", &there, "root", "pfifo"], "");
         ip(&format!("link set {here} up mtu 9000"));
         ip(&format!("-n {space} link set {there} up mtu 9000"));
-        Shelves { here, there, space }
+        Shelves { near: here, far: there, space }
     }
 
-    fn shelf(&self, house: &House, shelf: &str, slot: &str) -> Proc {
+    fn shelf(&self, house: &Fixture, shelf: &str, slot: &str) -> Proc {
         let file: PathBuf = house.path(&format!("e{shelf}.{slot}"));
         let mut command = Command::new(proc::tool("ip").unwrap());
         command.args(["netns", "exec", &self.space]).arg(proc::tool("vblade").unwrap());
-        command.args(["-b", "16", shelf, slot, &self.there]).arg(&file);
+        command.args(["-b", "16", shelf, slot, &self.far]).arg(&file);
         Proc::start("vblade", &mut command, &house.path("vblade.log")).unwrap()
     }
 }
 
 impl Drop for Shelves {
     fn drop(&mut self) {
-        for line in [format!("link del {}", self.here), format!("netns del {}", self.space)] {
+        for line in [format!("link del {}", self.near), format!("netns del {}", self.space)] {
             let _ = Command::new("ip").args(line.split(' ')).status();
         }
     }
@@ -428,7 +428,7 @@ impl Drop for Wire {
 #[test]
 fn console_is_used_over_ethernet() {
     const DATA: u8 = 3;
-    let mut house = House::alone("fs-cec");
+    let mut house = Fixture::alone("fs-cec");
     images(&house);
     let wire = Wire::new();
     let console = format!("console = [\"ether:{}\"]", wire.0);
@@ -482,7 +482,7 @@ fn console_is_used_over_ethernet() {
     hear(DATA, "rob:rob");
     send(server, DATA, 2, b"frob\r");
     hear(DATA, "no command `frob`");
-    house.ashlar(&["fs", "users", "main"]).ends(0).says(&["rob"]);
+    house.ashlar(&["fs", "users", "main"]).ends(0).prints(&["rob"]);
     // Halted, it does not listen; started, it asks a client that types to begin anew.
     house.ashlar(&["fs", "halt", "main"]).ends(0);
     house.ashlar(&["fs", "start", "main"]).ends(0);
@@ -492,7 +492,7 @@ fn console_is_used_over_ethernet() {
     let gone = DISKS.to_owned() + &SERVER.replace("unix:{here}/cons", "ether:nowhere0");
     house.configure(&gone, "");
     house.start();
-    house.ashlar(&["status"]).ends(3).says(&["nowhere0", "ip link"]);
+    house.ashlar(&["status"]).ends(3).prints(&["nowhere0", "ip link"]);
     house.stop();
 }
 
@@ -502,7 +502,7 @@ fn on_shelves(shelves: &Shelves, name: &str, lines: &str) -> String {
         "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"{}\"]\ndeadline_s = 5\n\
          frame_life_ms = 500\nask_s = 1\n\
          [[geom]]\nclass = \"fs\"\nname = \"{name}\"\n{lines}\n",
-        shelves.here
+        shelves.near
     )
 }
 
@@ -513,7 +513,7 @@ fn attach(at: SocketAddr) -> Result<(), String> {
 
 #[test]
 fn config_string_with_shelves_works_and_a_standby_takes_over() {
-    let mut main = House::alone("fs-shelves");
+    let mut main = Fixture::alone("fs-shelves");
     let shelves = Shelves::new();
     for (name, mib) in [("e565.0", 32), ("e565.1", 96), ("e545.1", 96), ("e545.0", 32)] {
         main.image(name, mib << 20);
@@ -529,7 +529,7 @@ fn config_string_with_shelves_works_and_a_standby_takes_over() {
     main.until("all shelves have answered", SOON, || {
         main.ashlar(&["fs", "status"]).out.contains("main  SERVING")
     });
-    main.ashlar(&["fs", "list", "main"]).ends(0).says(&["ce565.0{e565.1e545.1}"]);
+    main.ashlar(&["fs", "list", "main"]).ends(0).prints(&["ce565.0{e565.1e545.1}"]);
     main.ashlar(&["fs", "newuser", "main", "rob"]).ends(0);
     let first = dump(&main, "main");
     // A shelf fails: the server does not wait for it and reports it, and later copies the missed
@@ -537,7 +537,7 @@ fn config_string_with_shelves_works_and_a_standby_takes_over() {
     far.kill().unwrap();
     main.ashlar(&["fs", "newuser", "main", "ken"]).ends(0);
     let second = dump(&main, "main");
-    let behind = |main: &House| {
+    let behind = |main: &Fixture| {
         let legs = main.json(&["fs", "statw", "main"]);
         let legs = legs["answer"]["legs"].as_array().expect("legs").clone();
         legs.iter().map(|l| l["behind"].as_u64().unwrap()).max().unwrap()
@@ -557,30 +557,30 @@ fn config_string_with_shelves_works_and_a_standby_takes_over() {
     let text = on_shelves(&shelves, "standby", &lines);
     let mut standby = main.sibling("standby", &text);
     // A standby waits for a shelf that starts later than the daemon.
-    standby.ashlar(&["status"]).ends(3).says(&["fs standby"]);
-    standby.ashlar(&["journal"]).ends(0).says(&["it uses e545.0, which is not there yet"]);
+    standby.ashlar(&["status"]).ends(3).prints(&["fs standby"]);
+    standby.ashlar(&["journal"]).ends(0).prints(&["it uses e545.0, which is not there yet"]);
     let _other = shelves.shelf(&main, "545", "0");
     standby.until("it looks at its cache device", SOON, || {
         let said = standby.ashlar(&["status"]).out;
         said.contains("blank") && said.contains("fs recover standby")
     });
     refuses(&standby, &["fs", "attaches", "standby", "on"], "fs recover standby");
-    standby.ashlar(&["fs", "recover", "standby"]).ends(0).says(&[&second]);
+    standby.ashlar(&["fs", "recover", "standby"]).ends(0).prints(&[&second]);
     // It has the WORM; clients and scheduled dumps stay off until they are switched on.
     assert_eq!(attach(at), Err("system maintenance".into()));
     let clock = "no dumps by the clock";
-    standby.ashlar(&["fs", "dumpctl", "standby"]).ends(0).says(&[clock]);
-    standby.ashlar(&["fs", "list", "standby"]).ends(0).says(&["fs dumpctl standby on"]);
+    standby.ashlar(&["fs", "dumpctl", "standby"]).ends(0).prints(&[clock]);
+    standby.ashlar(&["fs", "list", "standby"]).ends(0).prints(&["fs dumpctl standby on"]);
     let by_the_clock = "dumps are taken by the clock";
-    standby.ashlar(&["fs", "dumpctl", "standby", "on"]).ends(0).says(&[by_the_clock]);
+    standby.ashlar(&["fs", "dumpctl", "standby", "on"]).ends(0).prints(&[by_the_clock]);
     // Permissions are another matter.
-    standby.ashlar(&["fs", "allow", "standby"]).ends(0).says(&["everybody may do everything"]);
+    standby.ashlar(&["fs", "allow", "standby"]).ends(0).prints(&["everybody may do everything"]);
     assert!(attach(at).is_err());
     let looked_at = "permissions are looked at";
-    standby.ashlar(&["fs", "disallow", "standby"]).ends(0).says(&[looked_at]);
-    standby.ashlar(&["fs", "attaches", "standby", "on"]).ends(0).says(&["clients can attach"]);
+    standby.ashlar(&["fs", "disallow", "standby"]).ends(0).prints(&[looked_at]);
+    standby.ashlar(&["fs", "attaches", "standby", "on"]).ends(0).prints(&["clients can attach"]);
     assert_eq!(attach(at), Ok(()));
-    standby.ashlar(&["fs", "ls", "standby", "/usr"]).ends(0).says(&["rob", "ken"]);
+    standby.ashlar(&["fs", "ls", "standby", "/usr"]).ends(0).prints(&["rob", "ken"]);
     // The main server is there still, and changes nothing more.
     refuses(&main, &["fs", "newuser", "main", "late"], "taken over by another server: standby");
     main.until("the main server says who has it", SOON, || {
@@ -593,12 +593,12 @@ fn config_string_with_shelves_works_and_a_standby_takes_over() {
     standby.ashlar(&["fs", "halt", "standby"]).ends(0);
     standby.ashlar(&["fs", "start", "standby"]).ends(0);
     assert_eq!(attach(at), Err("system maintenance".into()));
-    standby.ashlar(&["fs", "dumpctl", "standby"]).ends(0).says(&[clock]);
+    standby.ashlar(&["fs", "dumpctl", "standby"]).ends(0).prints(&[clock]);
     // And back.
-    main.ashlar(&["fs", "halt", "main"]).ends(0).says(&["taken over"]);
+    main.ashlar(&["fs", "halt", "main"]).ends(0).prints(&["taken over"]);
     refuses(&main, &["fs", "start", "main"], "fs recover main");
     main.ashlar(&["fs", "recover", "main", "--force"]).ends(0);
-    main.ashlar(&["fs", "ls", "main", "/usr"]).ends(0).says(&["rob", "ken", "dmr"]);
+    main.ashlar(&["fs", "ls", "main", "/usr"]).ends(0).prints(&["rob", "ken", "dmr"]);
     refuses(&standby, &["fs", "newuser", "standby", "late"], "taken over by another server: main");
     let found = main.json(&["fs", "check", "main", "--rdall", "--dump", "all"]);
     assert_eq!(found["answer"]["faults"], 0, "{found}");

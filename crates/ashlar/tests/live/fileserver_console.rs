@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rig::proc;
 
-use crate::house::{House, file_disk, ninep};
+use crate::fixture::{Fixture, file_disk, ninep};
 
 /// Longest way of a change from a server to where it is looked for.
 const SOON: Duration = Duration::from_secs(20);
@@ -20,7 +20,7 @@ fn free_address() -> SocketAddr {
 }
 
 /// Disks on new files of so many MiB.
-fn disks(house: &House, all: &[(&str, u64)]) -> String {
+fn disks(house: &Fixture, all: &[(&str, u64)]) -> String {
     let made = all.iter().map(|(name, mib)| {
         let file = format!("{name}.img");
         house.image(&file, mib << 20);
@@ -36,16 +36,16 @@ struct Console {
 }
 
 impl Console {
-    fn of(house: &House, name: &str) -> Console {
+    fn of(house: &Fixture, name: &str) -> Console {
         let line = UnixStream::connect(house.path(&format!("{name}.cons"))).unwrap();
         line.set_read_timeout(Some(SOON)).unwrap();
         let mut console = Console { line, prompt: format!("{name}: ") };
-        console.hears();
+        console.read_to_prompt();
         console
     }
 
     /// Output up to the next prompt.
-    fn hears(&mut self) -> String {
+    fn read_to_prompt(&mut self) -> String {
         let (mut heard, mut some) = (Vec::new(), [0; 4096]);
         while !heard.ends_with(self.prompt.as_bytes()) {
             let n = self.line.read(&mut some).unwrap();
@@ -57,7 +57,7 @@ impl Console {
 
     fn types(&mut self, text: &str) -> String {
         self.line.write_all(format!("{text}\n").as_bytes()).unwrap();
-        self.hears()
+        self.read_to_prompt()
     }
 
     /// All visible facts about the files: the findings of a check, every name, and the dumps.
@@ -124,7 +124,7 @@ const BESIDE: &[(&str, &[&str])] =
 
 #[test]
 fn invalid_check_options_are_refused_and_change_nothing() {
-    let mut house = House::new("fs-refusals");
+    let mut house = Fixture::new("fs-refusals");
     let mut text = disks(&house, &[("ssd", 32), ("near", 64), ("cwcache", 32), ("cwworm", 64)]);
     let servers = [("main", "c'ssd''near'", ""), ("old", "c'cwcache''cwworm'", "image = true\n")];
     let at = servers.map(|(name, device, more)| {
@@ -181,16 +181,16 @@ fn invalid_check_options_are_refused_and_change_nothing() {
 
 /// Results of the clients that try to attach all the time.
 #[derive(Default)]
-struct Knocks {
+struct AttachAttempts {
     let_in: AtomicU64,
     turned_away: AtomicU64,
     over: AtomicBool,
 }
 
-impl Knocks {
+impl AttachAttempts {
     /// Attaches until it is over. It tries again where no server listens, or the connection is
     /// closed.
-    fn knock(&self, at: SocketAddr) {
+    fn attach_repeatedly(&self, at: SocketAddr) {
         while !self.over.load(Ordering::Relaxed) {
             match ninep::attach(at, "rob") {
                 Ok(Ok(_)) => self.let_in.fetch_add(1, Ordering::Relaxed),
@@ -211,15 +211,15 @@ impl Knocks {
     }
 
     /// Waits until another client was rejected.
-    fn wait(&self, house: &House) {
+    fn wait(&self, house: &Fixture) {
         let before = self.turned_away();
         house.until("somebody is turned away", SOON, || self.turned_away() > before + 2);
     }
 }
 
 /// Lets clients try to attach all the time while `during` runs; returns their results.
-fn knocked(at: SocketAddr, during: impl FnOnce(&Knocks)) -> Knocks {
-    let knocks = Knocks::default();
+fn knocked(at: SocketAddr, during: impl FnOnce(&AttachAttempts)) -> AttachAttempts {
+    let knocks = AttachAttempts::default();
     /// Also where the test fails meanwhile.
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
@@ -228,8 +228,8 @@ fn knocked(at: SocketAddr, during: impl FnOnce(&Knocks)) -> Knocks {
         }
     }
     thread::scope(|s| {
-        s.spawn(|| knocks.knock(at));
-        s.spawn(|| knocks.knock(at));
+        s.spawn(|| knocks.attach_repeatedly(at));
+        s.spawn(|| knocks.attach_repeatedly(at));
         let _over = Over(&knocks.over);
         during(&knocks);
     });
@@ -238,7 +238,7 @@ fn knocked(at: SocketAddr, during: impl FnOnce(&Knocks)) -> Knocks {
 
 #[test]
 fn standby_accepts_no_attach_before_the_command_that_allows_it() {
-    let mut house = House::new("fs-knocks");
+    let mut house = Fixture::new("fs-knocks");
     let at = free_address();
     let text = disks(&house, &[("ssd", 32), ("near", 64)]);
     // Slow, so that whatever is done between two looks at it takes longer than it is to attach.
@@ -252,9 +252,10 @@ fn standby_accepts_no_attach_before_the_command_that_allows_it() {
     house.start();
     house.ashlar(&["fs", "newuser", "standby", "rob"]).ends(0);
     house.ashlar(&["fs", "dump", "standby", "--wait"]).ends(0);
-    let nobody = |knocks: Knocks| assert_eq!(knocks.let_in(), 0, "of {}", knocks.turned_away());
-    let halt = |house: &House| drop(house.ashlar(&["fs", "halt", "standby"]).ends(0));
-    let start = |house: &House| drop(house.ashlar(&["fs", "start", "standby"]).ends(0));
+    let nobody =
+        |knocks: AttachAttempts| assert_eq!(knocks.let_in(), 0, "of {}", knocks.turned_away());
+    let halt = |house: &Fixture| drop(house.ashlar(&["fs", "halt", "standby"]).ends(0));
+    let start = |house: &Fixture| drop(house.ashlar(&["fs", "start", "standby"]).ends(0));
     // Permissions that are not looked at are another matter, before a start and behind it.
     for word in ["disallow", "allow"] {
         house.ashlar(&["fs", word, "standby"]).ends(0);

@@ -7,42 +7,42 @@ use std::time::Duration;
 
 use rig::peer::qemu_io;
 
-use crate::house::{House, file_disk};
+use crate::fixture::{Fixture, file_disk};
 
 const BYTES: u64 = 16 << 20;
 const MORE: u64 = 4 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A house with these disks of so many bytes.
-fn house(name: &str, disks: &[&str]) -> House {
-    let mut house = House::new(name);
+fn fixture(name: &str, disks: &[&str]) -> Fixture {
+    let mut house = Fixture::new(name);
     disks.iter().for_each(|disk| drop(house.image(&format!("{disk}.img"), BYTES)));
     configure(&house, disks, "");
     house.start_whole();
     house
 }
 
-fn configure(house: &House, disks: &[&str], luns: &str) {
+fn configure(house: &Fixture, disks: &[&str], luns: &str) {
     let disks: String = disks.iter().map(|disk| file_disk(disk, &format!("{disk}.img"))).collect();
     house.configure(&disks, luns);
 }
 
-fn grow(house: &House, disk: &str) -> File {
+fn grow(house: &Fixture, disk: &str) -> File {
     let file = File::options().write(true).open(house.path(&format!("{disk}.img"))).unwrap();
     file.set_len(BYTES + MORE).unwrap();
     file
 }
 
-fn run(house: &House, lun: u64, words: &[&str]) {
+fn run(house: &Fixture, lun: u64, words: &[&str]) {
     qemu_io(&house.url(lun), words).unwrap();
 }
 
-fn until_there(house: &House, name: &str) {
+fn until_there(house: &Fixture, name: &str) {
     house.until(&format!("{name} is there"), LIMIT, || house.provider(name).is_some());
 }
 
 /// The mirror has both members, and they are the same.
-fn until_whole(house: &House) {
+fn until_whole(house: &Fixture) {
     let whole = || house.ok(&["mirror", "status"]).contains("COMPLETE");
     house.until("the mirror is whole", LIMIT, whole);
 }
@@ -50,7 +50,7 @@ fn until_whole(house: &House) {
 #[test]
 fn members_of_every_class_are_found_after_growing_offline() {
     const DISKS: [&str; 8] = ["a0", "a1", "s0", "s1", "c0", "c1", "r0", "r1"];
-    let mut house = house("grown", &DISKS);
+    let mut house = fixture("grown", &DISKS);
     house.ok(&["mirror", "label", "m", "a0", "a1"]);
     house.ok(&["stripe", "label", "s", "s0", "s1"]);
     house.ok(&["concat", "label", "c", "c0", "c1"]);
@@ -75,13 +75,13 @@ fn members_of_every_class_are_found_after_growing_offline() {
     let journal = house.ok(&["journal"]);
     // All but the first member of the concat, whose label has to stay.
     assert_eq!(journal.matches("it was brought to the end").count(), 7, "{journal}");
-    house.ashlar(&["status"]).ends(3).says(&["c0 grew, but it is not the last"]);
+    house.ashlar(&["status"]).ends(3).prints(&["c0 grew, but it is not the last"]);
     house.stop();
 }
 
 #[test]
 fn stale_member_is_not_preferred_over_a_grown_one() {
-    let mut house = house("grown-stale", &["d0", "d1"]);
+    let mut house = fixture("grown-stale", &["d0", "d1"]);
     house.ok(&["mirror", "label", "m", "d0", "d1"]);
     until_whole(&house);
     let lun = "0 = \"mirror/m\"";
@@ -107,7 +107,7 @@ fn stale_member_is_not_preferred_over_a_grown_one() {
 
 #[test]
 fn follow_requires_force_over_data_and_a_size_without_records() {
-    let mut house = house("grown-asked", &["d0", "d1"]);
+    let mut house = fixture("grown-asked", &["d0", "d1"]);
     house.ok(&["mirror", "label", "m", "d0", "d1"]);
     until_whole(&house);
     house.stop();
@@ -117,7 +117,7 @@ fn follow_requires_force_over_data_and_a_size_without_records() {
     until_there(&house, "mirror/m");
     let asked = format!("ashlar mirror follow d0 --was {BYTES} --force");
     let said = house.ashlar(&["journal"]).ends(0);
-    said.says(&["d0", "d0 may be one of mirror", "at its end is a GPT header", &asked]);
+    said.prints(&["d0", "d0 may be one of mirror", "at its end is a GPT header", &asked]);
     let words: Vec<&str> = asked.split(' ').skip(1).collect();
     house.ashlar(&words).ends(0);
     until_whole(&house);

@@ -7,27 +7,27 @@ use std::process::Command;
 
 use rig::peer;
 
-use crate::house::{House, IQN, file_disk};
+use crate::fixture::{Fixture, IQN, file_disk};
 use testkit::iscsi::initiator::Client;
 
 const DISK_BYTES: u64 = 4 << 20;
 const CONFLICT: u8 = 0x18;
 
 /// The serial number of a LUN in VPD page 80h.
-fn serial(house: &House, lun: u64) -> String {
+fn serial(house: &Fixture, lun: u64) -> String {
     let page = peer::iscsi_inq(&house.url(lun), Some(0x80)).unwrap();
     let (_, rest) = page.split_once("Unit Serial Number:[").expect(&page);
     rest.split(']').next().unwrap().to_owned()
 }
 
 /// VPD page 83h of a LUN, from its first designator on.
-fn names(house: &House, lun: u64) -> Vec<u8> {
+fn names(house: &Fixture, lun: u64) -> Vec<u8> {
     let mut raw = Client::session(house.portal(), "iqn.2024-01.test:names", IQN).unwrap();
     raw.lun = u8::try_from(lun).unwrap();
     raw.must(&[0x12, 1, 0x83, 0, 0xFF, 0], 255)
 }
 
-fn apply(house: &House, disks: &str, luns: &str) {
+fn apply(house: &Fixture, disks: &str, luns: &str) {
     house.configure(disks, luns);
     house.ashlar(&["apply"]).ends(0);
 }
@@ -48,14 +48,14 @@ fn forget_attributes(path: &Path) {
 }
 
 /// An initiator that has no unit attention pending.
-fn login(house: &House, name: &str) -> Client {
+fn login(house: &Fixture, name: &str) -> Client {
     let mut raw = Client::session(house.portal(), name, IQN).unwrap();
     assert_eq!(raw.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
     raw
 }
 
 /// PERSISTENT RESERVE OUT with APTPL: registers a key, then reserves.
-fn reserve(house: &House) {
+fn reserve(house: &Fixture) {
     let mut raw = login(house, "iqn.2024-01.test:a");
     for (action, kind, key, new) in [(6, 0, 0u64, 1u64), (1, 5, 1, 0)] {
         let mut list = [0; 24];
@@ -67,15 +67,15 @@ fn reserve(house: &House) {
     }
 }
 
-fn is_reserved(house: &House) -> bool {
+fn is_reserved(house: &Fixture) -> bool {
     let mut raw = login(house, "iqn.2024-01.test:b");
     raw.must(&[0x12, 1, 0x83, 0, 0xFF, 0], 255);
     let write = [0x2A, 0, 0, 0, 0, 8, 0, 0, 1, 0];
     raw.scsi(&write, 0, &[7; 512]).unwrap().status == CONFLICT
 }
 
-fn house(name: &str) -> House {
-    let mut house = House::new(name);
+fn fixture(name: &str) -> Fixture {
+    let mut house = Fixture::new(name);
     house.image("d0.img", DISK_BYTES);
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     house.start();
@@ -84,7 +84,7 @@ fn house(name: &str) -> House {
 
 #[test]
 fn identity_and_reservations_survive_rename_move_and_lost_records() {
-    let mut house = house("identities");
+    let mut house = fixture("identities");
     let first = serial(&house, 0);
     let pages = names(&house, 0);
     assert_eq!(first.len(), 16, "{first}");
@@ -130,7 +130,7 @@ fn identity_and_reservations_survive_rename_move_and_lost_records() {
 
 #[test]
 fn daemons_of_one_machine_give_their_disks_different_identities() {
-    let mut house = House::new("identities-machine");
+    let mut house = Fixture::new("identities-machine");
     let memory = "[[disk]]\nname = \"m\"\nkind = \"memory\"\nsize = \"1MiB\"\n";
     house.configure(memory, "0 = \"m\"");
     house.start();
@@ -147,7 +147,7 @@ fn daemons_of_one_machine_give_their_disks_different_identities() {
 
 #[test]
 fn identity_beside_the_image_is_found_and_moves_with_it() {
-    let mut house = house("identities-beside");
+    let mut house = fixture("identities-beside");
     let first = serial(&house, 0);
     house.stop();
     // As on a file system without attributes, and with another daemon's state folder.
@@ -183,7 +183,7 @@ fn derived(kind: &str, place: &str, name: &str) -> String {
 
 #[test]
 fn disk_identities_survive_an_upgrade() {
-    let mut house = House::new("identities-upgrade");
+    let mut house = Fixture::new("identities-upgrade");
     let path = house.image("d0.img", DISK_BYTES);
     let path = fs::canonicalize(path).unwrap().display().to_string();
     let memory = "[[disk]]\nname = \"m\"\nkind = \"memory\"\nsize = \"1MiB\"\n";
@@ -217,13 +217,13 @@ fn disk_identities_survive_an_upgrade() {
 
 #[test]
 fn copy_of_an_image_is_not_exported_beside_it() {
-    let mut house = house("identities-copy");
+    let mut house = fixture("identities-copy");
     let first = serial(&house, 0);
     copy_whole(&house.path("d0.img"), &house.path("a.img"));
     let both = format!("{}\n{}", file_disk("d0", "d0.img"), file_disk("a", "a.img"));
     house.configure(&both, "0 = \"d0\", 1 = \"a\"");
     let words = format!("a: serial number {first} is that of d0");
-    house.ashlar(&["plan"]).says(&[&words]);
+    house.ashlar(&["plan"]).prints(&[&words]);
     let said = house.ashlar(&["apply"]).ends(1);
     said.complains(&[&words]).complains(&["[[unit]] provider = \"a\", serial = \"...\""]);
     assert!(house.provider("a").is_none(), "nothing has changed");
@@ -231,7 +231,7 @@ fn copy_of_an_image_is_not_exported_beside_it() {
     house.stop();
     house.start();
     assert_eq!(serial(&house, 0), first);
-    house.ashlar(&["status"]).ends(3).says(&["LUN 1 (a) cannot be exported", &first]);
+    house.ashlar(&["status"]).ends(3).prints(&["LUN 1 (a) cannot be exported", &first]);
     // With a serial number of its own it is another disk.
     let own = format!("{both}\n[[unit]]\nprovider = \"a\"\nserial = \"COPY-1\"\n");
     apply(&house, &own, "0 = \"d0\", 1 = \"a\"");
@@ -244,7 +244,7 @@ fn copy_of_an_image_is_not_exported_beside_it() {
         group = \"g\"\ninitiators = [\"*\"]\nluns = { 0 = \"a\" }\n";
     house.configure(&format!("{both}\n{second}"), "0 = \"d0\"");
     let words = format!("d0: serial number {first} is that of a");
-    house.ashlar(&["plan"]).says(&[&words]);
+    house.ashlar(&["plan"]).prints(&[&words]);
     house.ashlar(&["apply", "--dry-run"]).ends(1).complains(&[&words]);
     house.ashlar(&["apply"]).ends(1).complains(&[&words]);
     apply(&house, &both, "0 = \"d0\"");
@@ -256,7 +256,7 @@ fn copy_of_an_image_is_not_exported_beside_it() {
 
 #[test]
 fn identity_of_a_read_only_image_is_kept_in_the_state_folder() {
-    let mut house = House::new("identities-read");
+    let mut house = Fixture::new("identities-read");
     house.image("cd.iso", DISK_BYTES);
     let only = |name: &str| file_disk(name, "cd.iso") + "read_only = true\n";
     let luns = |a: &str| format!("0 = {{ provider = \"{a}\", mode = \"ro\" }}");
@@ -273,7 +273,7 @@ fn identity_of_a_read_only_image_is_kept_in_the_state_folder() {
     assert_eq!(serial(&house, 0), first);
     let _session = login(&house, "iqn.2024-01.test:host");
     house.configure(&only("renamed"), &luns("renamed"));
-    house.ashlar(&["plan"]).says(&[&format!("the same disk for hosts: serial number {first}")]);
+    house.ashlar(&["plan"]).prints(&[&format!("the same disk for hosts: serial number {first}")]);
     house.ashlar(&["apply"]).ends(0);
     assert_eq!(serial(&house, 0), first);
     house.stop();
@@ -294,11 +294,11 @@ fn has(page: &[u8], kind: u8, body: &[u8]) -> bool {
 
 #[test]
 fn configured_serials_and_names_are_reported_to_initiators() {
-    let mut house = house("identities-given");
+    let mut house = fixture("identities-given");
     let first = serial(&house, 0);
     let disk = file_disk("d0", "d0.img");
     let unit = |rest: &str| format!("{disk}\n[[unit]]\nprovider = \"d0\"\n{rest}\n");
-    house.ashlar(&["plan"]).says(&["no changes"]);
+    house.ashlar(&["plan"]).prints(&["no changes"]);
     let session = login(&house, "iqn.2024-01.test:host");
     house.configure(&unit("serial = \"Shelf 7/Disk-1\""), "0 = \"d0\"");
     let words = [
@@ -306,7 +306,7 @@ fn configured_serials_and_names_are_reported_to_initiators() {
         "LUN 0 is another disk for hosts",
         &format!("serial number {first} -> Shelf 7/Disk-1"),
     ];
-    house.ashlar(&["plan"]).says(&words);
+    house.ashlar(&["plan"]).prints(&words);
     house.ashlar(&["apply"]).ends(4);
     assert_eq!(serial(&house, 0), first, "nothing was done without consent");
     drop(session);
@@ -318,7 +318,7 @@ fn configured_serials_and_names_are_reported_to_initiators() {
     let mut t10 = b"ASHLAR  VIRTUAL DISK    ".to_vec();
     t10.extend(b"Shelf 7/Disk-1");
     assert!(has(&names(&house, 0), 1, &t10));
-    house.ashlar(&["plan"]).says(&["no changes"]);
+    house.ashlar(&["plan"]).prints(&["no changes"]);
 
     let all = "naa = \"5000c500a1b2c3d4\"\nuuid = \"01234567-89ab-cdef-0123-456789abcdef\"\n\
                eui64 = \"0011223344556677\"";

@@ -14,8 +14,8 @@ use rig::peer::{Store, Tgt, TgtConfig, qemu_io, wait_port};
 use rig::proc;
 use rig::relay::{Cable, Relay};
 
-use crate::house::bench::Bench;
-use crate::house::{House, gave, tool};
+use crate::fixture::bench::Bench;
+use crate::fixture::{Fixture, gave, tool};
 
 const BYTES: u64 = 24 << 20;
 const LIMIT: Duration = Duration::from_secs(30);
@@ -27,14 +27,14 @@ const GUARDED: &str = "header_digest = \"require\"\ndata_digest = \"require\"\n\
     mutual = { user = \"peer\", secret = \"file:{here}/theirs\" }\n";
 
 struct Shop {
-    house: House,
+    fixture: Fixture,
     disk: PathBuf,
     tgt: Tgt,
 }
 
 impl Shop {
     fn new(name: &str, guarded: bool) -> Shop {
-        let house = House::new(name);
+        let house = Fixture::new(name);
         house.secret("own", "own-secret-own\n");
         house.secret("theirs", "peer-secret-too\n");
         let disk = house.image("tgt.img", BYTES);
@@ -45,7 +45,7 @@ impl Shop {
         });
         let store = Store::File(disk.clone());
         let tgt = Tgt::start(TgtConfig { chap, digests: guarded, ..TgtConfig::new(store) });
-        Shop { house, disk, tgt: tgt.unwrap() }
+        Shop { fixture: house, disk, tgt: tgt.unwrap() }
     }
 
     /// A bus to these portals, and `lun` exported again.
@@ -58,12 +58,12 @@ impl Shop {
             self.tgt.target().iqn
         );
         let luns = if lun.is_empty() { String::new() } else { format!("0 = \"{lun}\"") };
-        self.house.configure(&bus, &luns);
+        self.fixture.configure(&bus, &luns);
     }
 
     /// Writes a file of its own over the disk, through iSCSI twice, and reads it back both ways.
     fn fill(&self, seed: u64) {
-        let source = self.house.path("source.img");
+        let source = self.fixture.path("source.img");
         let mut value = seed;
         let word = |_| {
             value = value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
@@ -71,7 +71,7 @@ impl Shop {
         };
         let bytes: Vec<u8> = (0..BYTES / 4).map(word).flat_map(u32::to_le_bytes).collect();
         fs::write(&source, &bytes).unwrap();
-        let (from, url) = (source.to_str().unwrap(), self.house.url(0));
+        let (from, url) = (source.to_str().unwrap(), self.fixture.url(0));
         // A multipath is smaller by its record.
         tool("truncate", &["-s", &self.size().to_string(), from], "");
         tool("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", from, &url], "");
@@ -81,20 +81,20 @@ impl Shop {
     }
 
     fn size(&self) -> u64 {
-        match self.house.provider("multipath/both") {
+        match self.fixture.provider("multipath/both") {
             Some(_) => BYTES - 512,
             None => BYTES,
         }
     }
 
     fn count(&self, name: &str) -> u64 {
-        let list = self.house.json(&["cam", "devlist"]);
+        let list = self.fixture.json(&["cam", "devlist"]);
         list["answer"]["buses"][0]["counts"][name].as_u64().unwrap()
     }
 
     /// Writes of so many bytes.
     fn load(&self, bytes: u32) -> Bench {
-        Bench::start(&self.house.url(0), bytes, &self.house.path("bench.log"))
+        Bench::start(&self.fixture.url(0), bytes, &self.fixture.path("bench.log"))
     }
 }
 
@@ -102,35 +102,35 @@ impl Shop {
 fn written_data_reaches_the_target_with_chap_and_digests() {
     let mut shop = Shop::new("iscsi-guarded", true);
     shop.configure(&[shop.tgt.target().portal], GUARDED, "da0");
-    shop.house.start();
-    let list = shop.house.ok(&["cam", "devlist"]);
+    shop.fixture.start();
+    let list = shop.fixture.ok(&["cam", "devlist"]);
     assert!(list.contains("IET VIRTUAL-DISK") && list.contains("da0"), "{list}");
     shop.fill(1);
-    shop.house.assert_alive();
-    shop.house.stop();
+    shop.fixture.assert_alive();
+    shop.fixture.stop();
     // A wrong secret finds no disk, which is reported and does no harm.
-    shop.house.secret("own", "another-secret\n");
+    shop.fixture.secret("own", "another-secret\n");
     shop.configure(&[shop.tgt.target().portal], GUARDED, "");
-    shop.house.start();
+    shop.fixture.start();
     let mut list = String::new();
-    shop.house.until("it says why", LIMIT, || {
-        list = shop.house.ok(&["cam", "devlist"]);
+    shop.fixture.until("it says why", LIMIT, || {
+        list = shop.fixture.ok(&["cam", "devlist"]);
         list.contains("login refused")
     });
     assert!(!list.contains("IET"), "{list}");
-    shop.house.assert_alive();
+    shop.fixture.assert_alive();
 }
 
 #[test]
 fn target_restart_under_load_causes_no_error() {
     let mut shop = Shop::new("iscsi-killed", true);
     shop.configure(&[shop.tgt.target().portal], GUARDED, "da0");
-    shop.house.start();
+    shop.fixture.start();
     let load = shop.load(4096);
     let mut logins = 0;
     for _ in 0..3 {
         // One that has not logged in again has no session to lose.
-        shop.house.until("it is logged in", LIMIT, || shop.count("logins") > logins);
+        shop.fixture.until("it is logged in", LIMIT, || shop.count("logins") > logins);
         logins = shop.count("logins");
         std::thread::sleep(Duration::from_millis(700));
         shop.tgt.kill().unwrap();
@@ -142,26 +142,26 @@ fn target_restart_under_load_causes_no_error() {
     assert!(shop.count("sessions-dropped") >= 3, "nobody was killed");
     assert!(shop.count("commands-stranded") > 0, "nothing was under way");
     assert_eq!(shop.count("paths-lost"), 0);
-    shop.house.assert_alive();
+    shop.fixture.assert_alive();
 }
 
 #[test]
 fn absent_target_is_given_up_and_attached_again_when_it_returns() {
     let mut shop = Shop::new("iscsi-away", false);
     shop.configure(&[shop.tgt.target().portal], "deadline_s = 2", "da0");
-    shop.house.start();
+    shop.fixture.start();
     shop.fill(1);
     shop.tgt.kill().unwrap();
-    shop.house.until("the disk is gone", LIMIT, || shop.house.provider("da0").is_none());
-    let says = |shop: &Shop| shop.house.ok(&["cam", "devlist"]).contains("onnection refused");
-    shop.house.until("it says why", LIMIT, || says(&shop));
-    shop.house.assert_alive();
+    shop.fixture.until("the disk is gone", LIMIT, || shop.fixture.provider("da0").is_none());
+    let says = |shop: &Shop| shop.fixture.ok(&["cam", "devlist"]).contains("onnection refused");
+    shop.fixture.until("it says why", LIMIT, || says(&shop));
+    shop.fixture.assert_alive();
     shop.tgt.restart().unwrap();
-    let back = || shop.house.provider("da0").is_some();
-    shop.house.until("the disk is back", LIMIT, back);
-    shop.house.until("and nothing is wrong any more", LIMIT, || !says(&shop));
-    let url = shop.house.url(0);
-    shop.house.until("its LUN answers", LIMIT, || {
+    let back = || shop.fixture.provider("da0").is_some();
+    shop.fixture.until("the disk is back", LIMIT, back);
+    shop.fixture.until("and nothing is wrong any more", LIMIT, || !says(&shop));
+    let url = shop.fixture.url(0);
+    shop.fixture.until("its LUN answers", LIMIT, || {
         let words = ["-f", "raw", "-c", "read 0 4k", &url];
         let read = Command::new(proc::tool("qemu-io").unwrap()).args(words).output().unwrap();
         read.status.success() && !format!("{read:?}").contains("failed")
@@ -176,29 +176,29 @@ fn multipath_over_two_portals_survives_the_loss_of_either() {
     let portals = relays.each_ref().map(Relay::address);
     portals.iter().for_each(|portal| wait_port(*portal).unwrap());
     shop.configure(&portals, "deadline_s = 2", "");
-    shop.house.start();
-    shop.house.ok(&["multipath", "label", "both", "da0", "da1"]);
+    shop.fixture.start();
+    shop.fixture.ok(&["multipath", "label", "both", "da0", "da1"]);
     let both = || {
-        let list = shop.house.ok(&["multipath", "list"]);
+        let list = shop.fixture.ok(&["multipath", "list"]);
         list.contains("da0") && list.contains("da1") && list.contains("OPTIMAL")
     };
-    shop.house.until("both paths", LIMIT, both);
+    shop.fixture.until("both paths", LIMIT, both);
     shop.configure(&portals, "deadline_s = 2", "multipath/both");
-    shop.house.ok(&["apply"]);
+    shop.fixture.ok(&["apply"]);
     shop.fill(1);
     // The record takes a sector: only sectors fit evenly, and the load goes round.
     let load = shop.load(512);
     for relay in relays.iter().chain(&relays[..1]) {
         std::thread::sleep(Duration::from_millis(700));
         relay.set(Cable::Silent);
-        shop.house.until("one path", LIMIT, || !both());
+        shop.fixture.until("one path", LIMIT, || !both());
         relay.set(Cable::Whole);
-        shop.house.until("both paths again", LIMIT, both);
+        shop.fixture.until("both paths again", LIMIT, both);
     }
     load.ends_well();
     shop.fill(3);
     assert!(shop.count("paths-lost") >= 2, "no path was lost");
-    shop.house.assert_alive();
+    shop.fixture.assert_alive();
 }
 
 /// By UNMAP, one range and, out of a queue of deletes, many in one command.
@@ -206,8 +206,8 @@ fn multipath_over_two_portals_survives_the_loss_of_either() {
 fn unmapped_blocks_are_freed_in_the_target_file() {
     let mut shop = Shop::new("iscsi-deletes", false);
     shop.configure(&[shop.tgt.target().portal], "", "da0");
-    shop.house.start();
-    let url = shop.house.url(0);
+    shop.fixture.start();
+    let url = shop.fixture.url(0);
     let run = |words: &[&str]| drop(qemu_io(&url, words).unwrap());
     let held = || fs::metadata(&shop.disk).unwrap().blocks() * 512;
     run(&["write -P 7 4M 16M", "flush"]);
@@ -216,21 +216,21 @@ fn unmapped_blocks_are_freed_in_the_target_file() {
     assert!(gave(full, held(), 4 << 20), "{full}, then {}", held());
     run(&["read -P 7 4M 4M", "read -P 0 8M 4M", "read -P 7 12M 8M"]);
 
-    shop.house.ok(&["trim", "insert", "da0", "--zeroes", "drop", "--quiet-ms", "3600000"]);
+    shop.fixture.ok(&["trim", "insert", "da0", "--zeroes", "drop", "--quiet-ms", "3600000"]);
     let full = held();
     let places: Vec<u32> = (0..30).map(|n| 12_288 + n * 256).collect();
     let discards: Vec<String> = places.iter().map(|at| format!("discard {at}k 128k")).collect();
     run(&discards.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(held(), full, "they wait");
-    shop.house.ok(&["trim", "now", "da0.trim", "--wait"]);
+    shop.fixture.ok(&["trim", "now", "da0.trim", "--wait"]);
     assert!(gave(full, held(), 30 * (128 << 10)), "{full}, then {}", held());
-    let stats = shop.house.json(&["trim", "stats", "da0.trim"]);
+    let stats = shop.fixture.json(&["trim", "stats", "da0.trim"]);
     let stats = &stats["answer"]["stats"];
     assert_eq!((&stats["commands"], &stats["ranges"]), (&1.into(), &30.into()), "{stats}");
     for at in places {
         let end = at + 128;
         run(&[&format!("read -P 0 {at}k 128k"), &format!("read -P 7 {end}k 128k")]);
     }
-    shop.house.assert_alive();
-    shop.house.stop();
+    shop.fixture.assert_alive();
+    shop.fixture.stop();
 }

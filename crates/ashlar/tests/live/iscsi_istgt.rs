@@ -9,8 +9,8 @@ use std::time::Duration;
 use rig::Chap;
 use rig::istgt::Istgt;
 
-use crate::house::bench::Bench;
-use crate::house::{House, tool};
+use crate::fixture::bench::Bench;
+use crate::fixture::{Fixture, tool};
 
 const BYTES: u64 = 24 << 20;
 /// A load that not one of so many kills meets does not run.
@@ -18,14 +18,14 @@ const KILLS_MAX: u32 = 20;
 const INITIATOR: &str = "iqn.2026-11.test.ashlar:initiator";
 
 struct Shop {
-    house: House,
+    fixture: Fixture,
     disk: PathBuf,
     istgt: Istgt,
 }
 
 impl Shop {
     fn new(name: &str) -> Shop {
-        let house = House::new(name);
+        let house = Fixture::new(name);
         house.secret("own", "own-secret-own\n");
         house.secret("theirs", "peer-secret-too\n");
         let disk = house.image("istgt.img", BYTES);
@@ -35,7 +35,7 @@ impl Shop {
             mutual: Some(("peer".into(), "peer-secret-too".into())),
         };
         let istgt = Istgt::start(&disk, &chap).unwrap();
-        Shop { house, disk, istgt }
+        Shop { fixture: house, disk, istgt }
     }
 
     fn configure(&self) {
@@ -48,23 +48,23 @@ impl Shop {
              mutual = {{ user = \"peer\", secret = \"file:{{here}}/theirs\" }}\n",
             target.portal, target.iqn
         );
-        self.house.configure(&bus, "0 = \"da0\"");
+        self.fixture.configure(&bus, "0 = \"da0\"");
     }
 
     /// Writes a file of its own over the disk and finds it in istgt's.
     fn fill(&self, seed: u8) {
-        let source = self.house.path("source.img");
+        let source = self.fixture.path("source.img");
         let bytes: Vec<u8> =
             (0..BYTES).map(|at| (at / 512) as u8 ^ (at % 251) as u8 ^ seed).collect();
         fs::write(&source, &bytes).unwrap();
-        let (from, url) = (source.to_str().unwrap(), self.house.url(0));
+        let (from, url) = (source.to_str().unwrap(), self.fixture.url(0));
         tool("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", from, &url], "");
         tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from, &url], "");
         assert!(fs::read(&self.disk).unwrap() == bytes, "seed {seed}: istgt's file differs");
     }
 
     fn count(&self, name: &str) -> u64 {
-        let list = self.house.json(&["cam", "devlist"]);
+        let list = self.fixture.json(&["cam", "devlist"]);
         list["answer"]["buses"][0]["counts"][name].as_u64().unwrap()
     }
 }
@@ -73,26 +73,26 @@ impl Shop {
 fn istgt_is_discovered_authenticated_and_restarted_under_load() {
     let mut shop = Shop::new("iscsi-istgt");
     shop.configure();
-    shop.house.start();
-    let list = shop.house.ok(&["cam", "devlist"]);
+    shop.fixture.start();
+    let list = shop.fixture.ok(&["cam", "devlist"]);
     assert!(list.contains("FreeBSD iSCSI") && list.contains("da0"), "{list}");
     shop.fill(1);
     // The portal answers discovery with the target's name, and the printed lines configure the same
     // bus.
     let (portal, iqn) = (shop.istgt.target().portal.to_string(), shop.istgt.target().iqn.clone());
-    let found = shop.house.ok(&["cam", "discover", &portal, "--initiator", INITIATOR]);
+    let found = shop.fixture.ok(&["cam", "discover", &portal, "--initiator", INITIATOR]);
     assert!(
         found.contains(&iqn) && found.contains(&format!("portals = [\"{portal}\"]")),
         "{found}"
     );
-    let load = Bench::start(&shop.house.url(0), 4096, &shop.house.path("bench.log"));
+    let load = Bench::start(&shop.fixture.url(0), 4096, &shop.fixture.path("bench.log"));
     let (mut logins, mut kills) = (0, 0);
     // A kill between two turns of the load meets no command: then there is another one.
     while kills < 2 || shop.count("commands-stranded") == 0 {
         assert!(kills < KILLS_MAX, "no kill met a command under way");
         // One that has not logged in again has no session to lose.
         let limit = Duration::from_secs(60);
-        shop.house.until("it is logged in", limit, || shop.count("logins") > logins);
+        shop.fixture.until("it is logged in", limit, || shop.count("logins") > logins);
         logins = shop.count("logins");
         std::thread::sleep(Duration::from_millis(700));
         shop.istgt.kill().unwrap();
@@ -104,5 +104,5 @@ fn istgt_is_discovered_authenticated_and_restarted_under_load() {
     assert!(shop.count("sessions-dropped") >= 2, "no session was dropped");
     assert_eq!(shop.count("paths-lost"), 0);
     shop.fill(7);
-    shop.house.assert_alive();
+    shop.fixture.assert_alive();
 }

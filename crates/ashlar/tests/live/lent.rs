@@ -6,22 +6,22 @@ use std::fs;
 
 use rig::peer::qemu_io;
 
-use crate::house::{self, House, file_disk};
+use crate::fixture::{self, Fixture, file_disk};
 
 const BYTES: u64 = 4 << 20;
 
-fn left_alone(house: &House, disk: &str, class: &str) -> String {
+fn left_alone(house: &Fixture, disk: &str, class: &str) -> String {
     let found = house.provider(disk);
     let (_, provider) =
         found.unwrap_or_else(|| panic!("{disk}: {}", house.ok(&["list", "providers"])));
-    let verdicts = house::array(&provider["why_not"]).iter();
-    let ours = verdicts.filter(|v| house::text(&v["class"]) == class);
-    ours.map(|v| house::text(&v["why"])).collect()
+    let verdicts = fixture::array(&provider["why_not"]).iter();
+    let ours = verdicts.filter(|v| fixture::text(&v["class"]) == class);
+    ours.map(|v| fixture::text(&v["why"])).collect()
 }
 
 #[test]
 fn exported_disks_with_mirror_labels_are_not_written_at_start() {
-    let mut house = House::new("lent");
+    let mut house = Fixture::new("lent");
     let names = ["d0", "d1", "d2", "d3"];
     names.iter().for_each(|name| drop(house.image(&format!("{name}.img"), BYTES)));
     let disks: String = names.iter().map(|n| file_disk(n, &format!("{n}.img"))).collect();

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use rig::proc;
 use serde_json::Value;
 
-use crate::house::{House, array, file_disk, tool};
+use crate::fixture::{Fixture, array, file_disk, tool};
 
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -19,7 +19,7 @@ const GRANULE: u64 = 8;
 const FIRST: u64 = 41;
 
 /// Fields of page B0h.
-fn page(house: &House, lun: u64) -> BTreeMap<String, u64> {
+fn page(house: &Fixture, lun: u64) -> BTreeMap<String, u64> {
     let said = tool("iscsi-inq", &["-e", "1", "-c", "176", &house.url(lun)], "");
     let field = |line: &str| {
         let (name, value) = line.split_once(':')?;
@@ -40,7 +40,7 @@ fn sizes(nbd: SocketAddr, export: &str) -> [u64; 3] {
 
 #[test]
 fn third_party_tools_read_granule_size_and_alignment() {
-    let mut house = House::alone("limits");
+    let mut house = Fixture::alone("limits");
     let disks: String = (0..6)
         .map(|n| {
             house.image(&format!("d{n}.img"), DISK_BYTES);

@@ -6,7 +6,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::house::House;
+use crate::fixture::Fixture;
 use crate::live::arrays::{self, Array, Arrays, Class};
 use crate::live::load::Load;
 use crate::live::pull::{Pull, give_back, pull};
@@ -26,11 +26,11 @@ fn seconds() -> u64 {
 
 /// Waits until every array is whole again; users go on meanwhile.
 #[track_caller]
-fn whole(house: &House, made: &Arrays, load: &mut Load, why: &str) {
+fn whole(house: &Fixture, made: &Arrays, load: &mut Load, why: &str) {
     for array in &made.all {
         let start = Instant::now();
         while !array.is_whole(house) {
-            load.goes_on();
+            load.check_running();
             let said = || house.ok(&[array.class.name(), "list"]);
             let late = start.elapsed() > REBUILD_LIMIT;
             assert!(!late, "{} is not whole after {why}:\n{}{}", array.on, said(), house.log());
@@ -41,7 +41,7 @@ fn whole(house: &House, made: &Arrays, load: &mut Load, why: &str) {
 
 /// Pulls a member of every array in one way, and gives it back in the same.
 #[track_caller]
-fn round(house: &House, made: &Arrays, load: &mut Load, how: Pull, nth: usize) {
+fn round(house: &Fixture, made: &Arrays, load: &mut Load, how: Pull, nth: usize) {
     let of = |array: &Array| array.members[nth % array.members.len()];
     let fits: Vec<&Array> = made.all.iter().copied().filter(|a| a.can(how)).collect();
     for array in &fits {
@@ -49,7 +49,7 @@ fn round(house: &House, made: &Arrays, load: &mut Load, how: Pull, nth: usize) {
     }
     for array in &fits {
         house.until(&format!("{} lacks {} ({how:?})", array.on, of(array)), REBUILD_LIMIT, || {
-            load.goes_on();
+            load.check_running();
             array.lacks(house, of(array), how)
         });
     }
@@ -62,7 +62,7 @@ fn round(house: &House, made: &Arrays, load: &mut Load, how: Pull, nth: usize) {
 
 /// The daemon is killed while a mirror lacks a member, and starts again without it.
 #[track_caller]
-fn kill(house: &mut House, made: &Arrays, load: &mut Load, nth: usize) {
+fn kill(house: &mut Fixture, made: &Arrays, load: &mut Load, nth: usize) {
     let mirrors: Vec<&Array> =
         made.all.iter().copied().filter(|a| a.class == Class::Mirror).collect();
     let lacks = mirrors[nth % mirrors.len()];
@@ -82,7 +82,7 @@ fn kill(house: &mut House, made: &Arrays, load: &mut Load, nth: usize) {
 #[test]
 fn pulled_and_returned_members_cause_no_error_under_load() {
     let begun = Instant::now();
-    let mut house = House::alone("live");
+    let mut house = Fixture::alone("live");
     let made = arrays::build(&mut house);
     let mut load = Load::start(&house, &made);
     whole(&house, &made, &mut load, "labelling");

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use bench::load::{self, Order, Running, Spec, Work};
 use rig::proc;
 
-use crate::house::writer::{Kept, Writer};
-use crate::house::{House, IQN, file_disk};
+use crate::fixture::writer::{Kept, Writer};
+use crate::fixture::{Fixture, IQN, file_disk};
 use testkit::iscsi::initiator::Client;
 
 /// Bytes of a memory disk: room for a stripe of each session.
@@ -45,7 +45,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn write(&self, house: &House) {
+    fn write(&self, house: &Fixture) {
         let mut text = String::from("[daemon]\ncores = 2\nlog = \"warn\"\n\n");
         for n in 0..self.disks {
             text +=
@@ -90,7 +90,7 @@ fn reported(raw: &mut Client) -> Vec<u64> {
 }
 
 /// Writes or compares the pattern of a unit's own number.
-fn mark(house: &House, lun: usize, work: Work) {
+fn mark(house: &Fixture, lun: usize, work: Work) {
     let requests = MARKED_BYTES / 4096;
     let spec = Spec {
         work,
@@ -104,7 +104,7 @@ fn mark(house: &House, lun: usize, work: Work) {
     assert_eq!(done.requests, requests, "LUN {lun}");
 }
 
-fn start(house: &House, sessions: u32, luns: &[u32]) -> Vec<Running> {
+fn start(house: &Fixture, sessions: u32, luns: &[u32]) -> Vec<Running> {
     let threads = sessions.div_ceil(SESSIONS_A_THREAD);
     let slice = luns.len() / threads as usize;
     let one = |n: u32| {
@@ -128,7 +128,7 @@ fn units_are_added_and_removed_while_all_sessions_work() {
     let sessions = size("ASHLAR_LOAD_SESSIONS", 256);
     let units = size("ASHLAR_LOAD_LUNS", 2048);
     let time = Duration::from_secs(size("ASHLAR_LOAD_SECONDS", 5) as u64);
-    let mut house = House::alone("load");
+    let mut house = Fixture::alone("load");
     let luns = (0..units).map(|n| (n as u64, format!("d{n}"))).collect();
     let mut plan = Plan { disks: units, file_mib: 8, luns };
     plan.luns.insert(0, "grows".into());
@@ -222,7 +222,7 @@ fn growth(samples: &[(Duration, u64)]) -> f64 {
 }
 
 /// Until every writer has written a round to the daemon that runs.
-fn all_write(house: &House, writers: &[Writer]) {
+fn all_write(house: &Fixture, writers: &[Writer]) {
     let before: Vec<u32> = writers.iter().map(Writer::rounds).collect();
     house.until("every writer writes", Duration::from_secs(60), || {
         writers.iter().zip(&before).all(|(w, before)| w.rounds() > before + 2)
@@ -233,7 +233,7 @@ fn all_write(house: &House, writers: &[Writer]) {
 fn flushed_writes_survive_a_kill_of_the_daemon() {
     const WRITERS: u8 = 8;
     const KILLS: u32 = 4;
-    let mut house = House::alone("killed");
+    let mut house = Fixture::alone("killed");
     let mut disks = String::from("[daemon]\ncores = 2\n\n");
     let mut luns = Vec::new();
     for n in 0..WRITERS {

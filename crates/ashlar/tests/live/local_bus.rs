@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use crate::house;
-use crate::house::{House, IQN, Said, file_disk};
+use crate::fixture;
+use crate::fixture::{CommandOutput, Fixture, IQN, file_disk};
 use testkit::iscsi::initiator::Client;
 
 const DISK_BYTES: u64 = 16 << 20;
@@ -31,13 +31,13 @@ fn group(name: &str, who: &str, luns: &str) -> String {
 }
 
 /// A daemon with a bus on its own target; the groups are given.
-fn configure(house: &House, disks: &[&str], more: &str) {
+fn configure(house: &Fixture, disks: &[&str], more: &str) {
     let disks: String = disks.iter().map(|d| file_disk(d, &format!("{d}.img"))).collect();
     house.write("ashlar.toml", &format!("{disks}{BUS}{TARGET}{more}"));
 }
 
-fn house(name: &str, groups: &str) -> House {
-    let mut house = House::alone(name);
+fn fixture(name: &str, groups: &str) -> Fixture {
+    let mut house = Fixture::alone(name);
     for disk in ["d0", "d1", "d2"] {
         house.image(&format!("{disk}.img"), DISK_BYTES);
     }
@@ -51,14 +51,14 @@ fn house(name: &str, groups: &str) -> House {
 }
 
 /// A remote nexus that has no unit attention pending.
-fn remote(house: &House) -> Client {
+fn remote(house: &Fixture) -> Client {
     let mut raw = Client::session(house.portal(), REMOTE, IQN).unwrap();
     raw.must(&[0; 6], 0);
     raw
 }
 
 /// Response to the local nexus; `cam cmd` prints it on standard error.
-fn local(house: &House, cdb: &str, send: &[u8]) -> Said {
+fn local(house: &Fixture, cdb: &str, send: &[u8]) -> CommandOutput {
     let bytes: Vec<String> = send.iter().map(|b| format!("{b:x}")).collect();
     let bytes = bytes.join(" ");
     let mut words = vec!["cam", "cmd", "here", "-c", cdb];
@@ -70,21 +70,21 @@ fn local(house: &House, cdb: &str, send: &[u8]) -> Said {
 
 /// A command of the local nexus that must succeed.
 #[track_caller]
-fn good(house: &House, cdb: &str, send: &[u8]) {
+fn good(house: &Fixture, cdb: &str, send: &[u8]) {
     local(house, cdb, send).ends(0);
 }
 
 /// A command of the local nexus that another one's reservation stops.
 #[track_caller]
-fn stopped(house: &House, cdb: &str, send: &[u8]) {
+fn stopped(house: &Fixture, cdb: &str, send: &[u8]) {
     local(house, cdb, send).complains(&["RESERVATION CONFLICT (SCSI status 18)"]);
 }
 
 /// Bytes that the local nexus reads.
 #[track_caller]
-fn reads(house: &House, cdb: &str, bytes: &str) -> String {
+fn reads(house: &Fixture, cdb: &str, bytes: &str) -> String {
     let said = house.json(&["cam", "cmd", "here", "-c", cdb, "-i", bytes]);
-    house::text(&said["answer"]["data"])
+    fixture::text(&said["answer"]["data"])
 }
 
 const READ: &str = "28 0 0 0 0 8 0 0 1 0";
@@ -100,7 +100,7 @@ fn list(key: u64, action_key: u64) -> [u8; 24] {
 }
 
 /// PERSISTENT RESERVE OUT of the local nexus.
-fn out(house: &House, action: u8, kind: u8, keys: (u64, u64)) -> Said {
+fn out(house: &Fixture, action: u8, kind: u8, keys: (u64, u64)) -> CommandOutput {
     let cdb = format!("5f {action:x} {kind:x} 0 0 0 0 0 18 0");
     local(house, &cdb, &list(keys.0, keys.1))
 }
@@ -117,8 +117,8 @@ fn status(raw: &mut Client, cdb: &[u8], read: u32, data: &[u8]) -> u8 {
 
 #[test]
 fn reservations_hold_between_a_local_and_a_remote_nexus() {
-    let mut house = house("local-reserve", &group("all", "*", "0 = \"d0\""));
-    house.ashlar(&["cam", "devlist"]).ends(0).says(&["target 0 lun 0", ",here)"]);
+    let mut house = fixture("local-reserve", &group("all", "*", "0 = \"d0\""));
+    house.ashlar(&["cam", "devlist"]).ends(0).prints(&["target 0 lun 0", ",here)"]);
     let mut raw = remote(&house);
     let block = [7; 512];
 
@@ -197,8 +197,8 @@ fn reservations_hold_between_a_local_and_a_remote_nexus() {
 #[test]
 fn masks_attentions_and_sizes_reach_the_local_nexus() {
     let mine = |luns: &str| group("here", LOCAL, luns) + &group("all", "iqn.*", "7 = \"d0\"");
-    let mut house = house("local-masks", &mine("0 = \"d0\""));
-    let list = |house: &House| house.ok(&["cam", "devlist"]);
+    let mut house = fixture("local-masks", &mine("0 = \"d0\""));
+    let list = |house: &Fixture| house.ok(&["cam", "devlist"]);
     assert!(list(&house).contains("target 0 lun 0"), "{}", list(&house));
     let mut raw = Client::session(house.portal(), REMOTE, IQN).unwrap();
     raw.lun = 7;
@@ -221,7 +221,7 @@ fn masks_attentions_and_sizes_reach_the_local_nexus() {
     good(&house, "0 0 0 0 0 0", &[]);
 
     // LUNs come, change and go while the bus is in use.
-    let apply = |house: &House, groups: &str| {
+    let apply = |house: &Fixture, groups: &str| {
         configure(house, &["d0", "d1", "d2"], groups);
         // A number is given to another disk for this machine.
         house.ashlar(&["apply", "--yes-destroy", &format!("{IQN}/here")]).ends(0);
@@ -269,12 +269,12 @@ fn second(luns: &str) -> String {
 #[test]
 fn a_mirror_over_a_local_disk_survives_a_restart_and_loops_are_refused() {
     let first = group("all", "*", "0 = \"d0\"");
-    let mut house = house("local-mirror", &first);
+    let mut house = fixture("local-mirror", &first);
     house.ok(&["mirror", "label", "--hardcode", "m", "here", "d1"]);
     configure(&house, &["d0", "d1", "d2"], &(first.clone() + &second("0 = \"mirror/m\"")));
     house.ashlar(&["apply"]).ends(0);
     let deep = format!("{IQN}-2");
-    let write = |house: &House, fill: u8| {
+    let write = |house: &Fixture, fill: u8| {
         let mut raw = Client::session(house.portal(), REMOTE, &deep).unwrap();
         raw.must(&[0; 6], 0);
         for block in 0..64u8 {
@@ -284,7 +284,7 @@ fn a_mirror_over_a_local_disk_survives_a_restart_and_loops_are_refused() {
         }
         raw.must(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0);
     };
-    let is = |house: &House, fill: u8| {
+    let is = |house: &Fixture, fill: u8| {
         let mut raw = Client::session(house.portal(), REMOTE, &deep).unwrap();
         raw.must(&[0; 6], 0);
         // The data is at the same place on the disk below the bus.
@@ -329,14 +329,14 @@ fn a_mirror_over_a_local_disk_survives_a_restart_and_loops_are_refused() {
 
 #[test]
 fn a_bus_without_its_target_waits_for_it() {
-    let mut house = House::alone("local-early");
+    let mut house = Fixture::alone("local-early");
     house.image("d0.img", DISK_BYTES);
     house.write("ashlar.toml", &(file_disk("d0", "d0.img") + BUS));
     house.start();
     assert!(!house.ok(&["cam", "devlist"]).contains("lun"));
     configure(&house, &["d0"], &group("all", "*", "0 = \"d0\""));
     house.ashlar(&["apply"]).ends(0);
-    house.ashlar(&["cam", "devlist"]).ends(0).says(&[",here)"]);
+    house.ashlar(&["cam", "devlist"]).ends(0).prints(&[",here)"]);
     let again = ["cam", "attach", "loop1", "kind=local", "initiator=local:loop0"];
     let target = format!("target={IQN}");
     house.ashlar(&[&again[..], &[&target]].concat()).complains(&["bus loop0 is local:loop0"]);

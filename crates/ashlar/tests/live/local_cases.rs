@@ -10,8 +10,8 @@ use std::time::Duration;
 use rig::proc::{self, Proc};
 use wire::scsi::Sense;
 
-use crate::house;
-use crate::house::{House, IQN, Said, file_disk};
+use crate::fixture;
+use crate::fixture::{CommandOutput, Fixture, IQN, file_disk};
 use testkit::iscsi::initiator::Client;
 
 /// 32,768 blocks.
@@ -24,8 +24,8 @@ const BUS: &str = "[[bus]]\nname = \"loop0\"\nkind = \"local\"\ntarget = \"{iqn}
     names = { here = \"0:0\" }\n";
 
 /// A daemon whose target's LUN 0 is a disk of its own graph too.
-fn house(name: &str, disk: &str, group: &str) -> House {
-    let mut house = House::alone(name);
+fn fixture(name: &str, disk: &str, group: &str) -> Fixture {
+    let mut house = Fixture::alone(name);
     house.image("d0.img", DISK_BYTES);
     house.write(
         "ashlar.toml",
@@ -42,7 +42,7 @@ fn house(name: &str, disk: &str, group: &str) -> House {
     house
 }
 
-fn remote(house: &House) -> Client {
+fn remote(house: &Fixture) -> Client {
     let mut raw = Client::session(house.portal(), REMOTE, IQN).unwrap();
     raw.must(&[0; 6], 0);
     raw
@@ -173,7 +173,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Sends a command through CAM; returns its result and the data.
-fn by_cam(house: &House, cdb: &[u8], moves: Moves) -> (Said, String) {
+fn by_cam(house: &Fixture, cdb: &[u8], moves: Moves) -> (CommandOutput, String) {
     let (cdb, send) = (hex(cdb), moves_out(moves).map(|bytes| hex(&bytes)));
     let len = match moves {
         In(len) => len.to_string(),
@@ -187,7 +187,7 @@ fn by_cam(house: &House, cdb: &[u8], moves: Moves) -> (Said, String) {
     }
     let said = house.ashlar(&words);
     let data = match said.code {
-        0 => house::text(&said.json()["answer"]["data"]),
+        0 => fixture::text(&said.json()["answer"]["data"]),
         _ => String::new(),
     };
     (said, data)
@@ -203,7 +203,7 @@ fn moves_out(moves: Moves) -> Option<Vec<u8>> {
 
 #[test]
 fn each_case_has_the_same_result_by_cam_and_by_iscsi() {
-    let mut house = house("local-cases", &file_disk("d0", "d0.img"), "");
+    let mut house = fixture("local-cases", &file_disk("d0", "d0.img"), "");
     let mut raw = remote(&house);
     by_cam(&house, &[0; 6], Nothing);
     let zero = |raw: &mut Client| {
@@ -278,8 +278,8 @@ fn target(name: &str, more: &str, disk: &str) -> String {
 }
 
 /// A house whose local disk is a LUN of another target, by which programs use it.
-fn deep_house(name: &str) -> (House, String) {
-    let mut house = House::alone(name);
+fn nested_fixture(name: &str) -> (Fixture, String) {
+    let mut house = Fixture::alone(name);
     let first = format!("{SLOW}{BUS}{}", target("{iqn}", "", "slow"));
     house.write("ashlar.toml", &first);
     house.start();
@@ -291,7 +291,7 @@ fn deep_house(name: &str) -> (House, String) {
 }
 
 /// A request of a program, which may take its time.
-fn program(house: &House, url: &str, request: &str) -> Proc {
+fn program(house: &Fixture, url: &str, request: &str) -> Proc {
     let _none = std::fs::remove_file(house.path("program"));
     let mut command = Command::new(proc::tool("qemu-io").unwrap());
     command.args(["-f", "raw", "-t", "none", "-c", request, url]);
@@ -299,7 +299,7 @@ fn program(house: &House, url: &str, request: &str) -> Proc {
 }
 
 /// From now on reads and writes take so long.
-fn take(house: &House, ms: u32) {
+fn take(house: &Fixture, ms: u32) {
     let (percent, ms) = (if ms > 0 { 100 } else { 0 }, ms.max(1));
     let (reads, writes) =
         (format!("read_delay_percent={percent}"), format!("write_delay_percent={percent}"));
@@ -307,12 +307,12 @@ fn take(house: &House, ms: u32) {
     house.ok(&[&all[..], &[&format!("delay_ms={ms}")]].concat());
 }
 
-fn in_flight(house: &House) -> bool {
+fn in_flight(house: &Fixture) -> bool {
     house.provider("slow").is_some_and(|(_, slow)| slow["stats"]["in_flight"].as_u64() > Some(0))
 }
 
 /// Whether all that the program asked for was done.
-fn went_well(house: &House, mut program: Proc) -> bool {
+fn succeeded(house: &Fixture, mut program: Proc) -> bool {
     let mut status = None;
     house.until("the program ends", SOON, || {
         status = program.ended().unwrap();
@@ -324,20 +324,20 @@ fn went_well(house: &House, mut program: Proc) -> bool {
 }
 
 /// A command of the local nexus that may take its time.
-fn aside(house: &House, cdb: &[u8], more: &[&str]) -> JoinHandle<Output> {
+fn aside(house: &Fixture, cdb: &[u8], more: &[&str]) -> JoinHandle<Output> {
     let cdb = hex(cdb);
     let mut command = house.command(&[&["cam", "cmd", "here", "-c", &cdb], more].concat());
     std::thread::spawn(move || command.output().unwrap())
 }
 
-fn local_out(house: &House, action: u8, kind: u8, list: [u8; 24]) -> Said {
+fn local_out(house: &Fixture, action: u8, kind: u8, list: [u8; 24]) -> CommandOutput {
     let (cdb, send) = (hex(&out(action, kind)), hex(&list));
     house.ashlar(&["cam", "cmd", "here", "-c", &cdb, "--send", &send])
 }
 
 #[test]
 fn preempt_and_abort_ends_hanging_commands_of_both_nexuses() {
-    let (mut house, url) = deep_house("local-preempt");
+    let (mut house, url) = nested_fixture("local-preempt");
     let mut raw = remote(&house);
     local_out(&house, 0, 0, keys(0, 0xa)).ends(0);
     local_out(&house, 1, 3, keys(0xa, 0)).ends(0);
@@ -357,9 +357,9 @@ fn preempt_and_abort_ends_hanging_commands_of_both_nexuses() {
     assert_eq!(status, 0);
     // From GOOD on nothing of the other nexus is written.
     assert_eq!(raw.scsi(&WRITE, 0, &[0x55; 512]).unwrap().status, 0);
-    assert!(!went_well(&house, writes), "it was aborted, and may not come again");
+    assert!(!succeeded(&house, writes), "it was aborted, and may not come again");
     assert_eq!(raw.must(&READ, 512), [0x55; 512]);
-    assert!(!went_well(&house, program(&house, &url, "write -P 3 4k 512")));
+    assert!(!succeeded(&house, program(&house, &url, "write -P 3 4k 512")));
     assert_eq!(raw.must(&READ, 512), [0x55; 512]);
 
     // And the other way round.
@@ -373,7 +373,7 @@ fn preempt_and_abort_ends_hanging_commands_of_both_nexuses() {
     let taken = takes.join().unwrap();
     take(&house, 0);
     assert!(taken.status.success(), "{taken:?}");
-    assert!(went_well(&house, program(&house, &url, "write -P 4 4k 512")));
+    assert!(succeeded(&house, program(&house, &url, "write -P 4 4k 512")));
     let mut third = remote(&house);
     assert_eq!(third.scsi(&READ, 512, &[]).unwrap().status, CONFLICT);
     local_out(&house, 3, 0, keys(0xc, 0)).ends(0);
@@ -384,7 +384,7 @@ fn preempt_and_abort_ends_hanging_commands_of_both_nexuses() {
 
 #[test]
 fn timed_out_command_is_aborted_and_the_bus_keeps_working() {
-    let (mut house, url) = deep_house("local-hangs");
+    let (mut house, url) = nested_fixture("local-hangs");
     let mut raw = remote(&house);
     assert_eq!(raw.scsi(&WRITE, 0, &[6; 512]).unwrap().status, 0);
     take(&house, 1500);
@@ -395,7 +395,7 @@ fn timed_out_command_is_aborted_and_the_bus_keeps_working() {
     take(&house, 0);
     let said = String::from_utf8_lossy(&late.stderr).into_owned();
     assert!(!late.status.success() && said.contains("timed out"), "{said}");
-    assert!(went_well(&house, program(&house, &url, "read -P 6 4k 512")));
+    assert!(succeeded(&house, program(&house, &url, "read -P 6 4k 512")));
     assert_eq!(raw.must(&READ, 512), [6; 512]);
     house.assert_alive();
     house.stop();
@@ -403,7 +403,7 @@ fn timed_out_command_is_aborted_and_the_bus_keeps_working() {
 
 #[test]
 fn access_states_hold_for_the_local_nexus() {
-    let mut house = House::alone("local-alua");
+    let mut house = Fixture::alone("local-alua");
     house.image("d0.img", DISK_BYTES);
     let group = "[[alua]]\nname = \"near\"\nid = 10\nstate = \"optimized\"\n";
     let target = target("{iqn}", "port_group = \"near\"\n", "d0");
@@ -412,7 +412,7 @@ fn access_states_hold_for_the_local_nexus() {
     house.until("the bus has its disk", SOON, || house.provider("here").is_some());
     let mut raw = remote(&house);
     let rtpg = [0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0];
-    let state = |house: &House, raw: &mut Client| {
+    let state = |house: &Fixture, raw: &mut Client| {
         let (said, near) = by_cam(house, &rtpg, In(255));
         let far: String = raw.must(&rtpg, 255).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(near, far, "{}", said.err);
@@ -435,7 +435,7 @@ fn access_states_hold_for_the_local_nexus() {
 
 #[test]
 fn cdrom_unit_of_a_target_is_a_cd_provider() {
-    let mut house = House::alone("local-cd");
+    let mut house = Fixture::alone("local-cd");
     let iso = house.path("iso.img");
     let bytes: Vec<u8> = (0..1 << 20).map(|at| (at / 2048 + 1) as u8).collect();
     std::fs::write(&iso, &bytes).unwrap();
@@ -444,7 +444,7 @@ fn cdrom_unit_of_a_target_is_a_cd_provider() {
     let first = format!("{}{bus}{unit}{}", file_disk("iso", "iso.img"), target("{iqn}", "", "iso"));
     house.write("ashlar.toml", &first);
     house.start();
-    let listed = |house: &House| house.ok(&["cam", "devlist"]).contains("(pass0,cd0)");
+    let listed = |house: &Fixture| house.ok(&["cam", "devlist"]).contains("(pass0,cd0)");
     house.until("the disc is found", SOON, || listed(&house));
     let said = house.ok(&["cam", "readcap", "cd0"]);
     assert_eq!(said, "Last Block: 511, Block Length: 2048 bytes\n");

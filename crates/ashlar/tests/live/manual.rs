@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::house::House;
+use crate::fixture::Fixture;
 
 /// The portal of the pages; replaced by the daemon's own.
 const PORTAL: &str = "127.0.0.1:3260";
@@ -56,7 +56,7 @@ fn read(page: &Path, portal: &str) -> (String, Vec<Step>) {
 }
 
 /// Standard output and standard error of a command in the folder of the house.
-fn run(house: &House, command: &str) -> String {
+fn run(house: &Fixture, command: &str) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_ashlar")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("sh");
@@ -87,7 +87,7 @@ fn pages() -> Vec<PathBuf> {
 fn play(page: &Path) -> Vec<String> {
     let name = page.file_stem().unwrap().to_string_lossy().into_owned();
     // A short name: lists cut long paths.
-    let mut house = House::new("m");
+    let mut house = Fixture::new("m");
     let (config, steps) = read(page, &house.portal().to_string());
     house.write("ashlar.toml", &format!("{config}\n"));
     let mut faults = Vec::new();

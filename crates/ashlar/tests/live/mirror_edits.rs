@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::edits::Host;
-use crate::house::{House, Said, array, file_disk, text};
+use crate::fixture::{CommandOutput, Fixture, array, file_disk, text};
 
 const BYTES: u64 = 8 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const HELD: usize = BYTES as usize - 512;
 
 /// A configuration with these disks, and a mirror of these members and settings on LUN 0.
-fn section(house: &House, disks: &[u32], members: &[u32], settings: &str) {
+fn section(house: &Fixture, disks: &[u32], members: &[u32], settings: &str) {
     let name = |n: &u32| format!("\"d{n}\"");
     let disks: String =
         disks.iter().map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
@@ -26,14 +26,14 @@ fn section(house: &House, disks: &[u32], members: &[u32], settings: &str) {
 }
 
 /// A fact of the mirror.
-fn fact(house: &House, key: &str) -> String {
+fn fact(house: &Fixture, key: &str) -> String {
     let state = house.state();
     let geom = array(&state["geoms"]).iter().find(|g| g["class"] == "mirror");
     geom.map(|geom| text(&geom["config"][key])).unwrap_or_default()
 }
 
 /// The members, sorted, when all of them have everything.
-fn complete(house: &House) -> Option<Vec<String>> {
+fn complete(house: &Fixture) -> Option<Vec<String>> {
     let state = house.state();
     let geom = array(&state["geoms"]).iter().find(|g| g["class"] == "mirror")?;
     let mut on: Vec<String> =
@@ -42,8 +42,8 @@ fn complete(house: &House) -> Option<Vec<String>> {
     (text(&geom["config"]["State"]) == "COMPLETE").then_some(on)
 }
 
-fn house(name: &str) -> House {
-    let house = House::new(name);
+fn fixture(name: &str) -> Fixture {
+    let house = Fixture::new(name);
     (0..4).for_each(|n| drop(house.image(&format!("d{n}.img"), BYTES)));
     section(&house, &[0, 1], &[0, 1], "");
     house
@@ -51,24 +51,24 @@ fn house(name: &str) -> House {
 
 /// `plan` lists the changes, `apply` makes them, and no change is left.
 #[track_caller]
-fn applied(house: &House, host: &Host, what: &str) {
-    host.goes_on(house, what);
-    house.ashlar(&["plan"]).ends(6).says(&["change geom m (mirror)"]);
+fn applied(house: &Fixture, host: &Host, what: &str) {
+    host.wait_for_rounds(house, what);
+    house.ashlar(&["plan"]).ends(6).prints(&["change geom m (mirror)"]);
     house.ashlar(&["doctor", "config"]).ends(0);
     house.ok(&["apply"]);
-    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
-    host.goes_on(house, what);
+    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
+    host.wait_for_rounds(house, what);
 }
 
 #[track_caller]
-fn whole(house: &House, host: &Host, what: &str, members: &[&str]) {
+fn whole(house: &Fixture, host: &Host, what: &str, members: &[&str]) {
     house.until(what, LIMIT, || complete(house).is_some_and(|now| now == members));
-    host.goes_on(house, what);
+    host.wait_for_rounds(house, what);
 }
 
 #[test]
 fn mirror_edits_cause_no_error_at_a_host() {
-    let mut house = house("mirror-edits");
+    let mut house = fixture("mirror-edits");
     house.start_whole();
     let host = Host::start(&house, 0, 1);
     section(&house, &[0, 1, 2], &[0, 1, 2], "");
@@ -97,7 +97,7 @@ fn mirror_edits_cause_no_error_at_a_host() {
     let host = Host::start(&house, 0, 1);
     section(&house, &[2, 3], &[2, 3], "slice = 8192");
     house.ok(&["apply"]);
-    host.goes_on(&house, "settings while one is away");
+    host.wait_for_rounds(&house, "settings while one is away");
     assert_eq!(fact(&house, "Slice"), "8192");
     assert_eq!(fact(&house, "State"), "DEGRADED");
     house.image("d1.img", BYTES);
@@ -111,7 +111,7 @@ fn mirror_edits_cause_no_error_at_a_host() {
     // A start with the same file has the same mirror, with nothing to do.
     house.start_whole();
     assert_eq!(fact(&house, "Slice"), "4096");
-    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
     house.stop();
 }
 
@@ -121,37 +121,37 @@ const REFUSED: &str = "no member that has everything would be left in m: keep on
                        are)";
 
 #[track_caller]
-fn refused(house: &House) {
+fn refused(house: &Fixture) {
     let words = format!("change geom m (mirror): m: {REFUSED}");
-    house.ashlar(&["plan"]).ends(1).says(&[&words]);
+    house.ashlar(&["plan"]).ends(1).prints(&[&words]);
     house.ashlar(&["apply"]).ends(1).complains(&[&words]);
     house.ashlar(&["apply", "--dry-run"]).ends(1).complains(&[&words]);
-    house.ashlar(&["doctor", "config"]).ends(3).says(&[&words]);
+    house.ashlar(&["doctor", "config"]).ends(3).prints(&[&words]);
 }
 
 #[test]
 fn an_edit_that_leaves_no_complete_member_is_refused_alike_by_every_verb() {
-    let mut house = house("mirror-refused");
+    let mut house = fixture("mirror-refused");
     house.start_whole();
     let host = Host::start(&house, 0, 1);
     section(&house, &[0, 1, 2], &[2], "");
     refused(&house);
-    host.goes_on(&house, "refused");
+    host.wait_for_rounds(&house, "refused");
     host.stop();
     house.stop();
     // The file is as it was when the daemon starts: the mirror is served as it is.
     house.start_whole();
-    let status: Said = house.ashlar(&["status"]).ends(3);
+    let status: CommandOutput = house.ashlar(&["status"]).ends(3);
     assert!(status.out.contains(REFUSED), "{status}");
     refused(&house);
     let host = Host::start(&house, 0, 1);
-    host.goes_on(&house, "it is served");
+    host.wait_for_rounds(&house, "it is served");
     // An edit that keeps a member is accepted again.
     section(&house, &[0, 1, 2], &[0, 1], "");
     house.ok(&["apply"]);
-    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
     house.ashlar(&["status"]).ends(0);
-    host.goes_on(&house, "mended");
+    host.wait_for_rounds(&house, "mended");
     host.stop();
     house.stop();
     // A strict start ends with the same words.

@@ -5,15 +5,15 @@ use std::net::{IpAddr, TcpListener};
 
 use rig::peer;
 
-use crate::house::load::Load;
-use crate::house::{House, file_disk};
+use crate::fixture::load::Load;
+use crate::fixture::{Fixture, file_disk};
 
 const DISK_BYTES: u64 = 16 << 20;
 
 /// An address for documentation (RFC 5737): no machine has it.
 const FOREIGN: &str = "192.0.2.77";
 
-fn configure(house: &House, hosts: &[&str], more: &str) {
+fn configure(house: &Fixture, hosts: &[&str], more: &str) {
     let port = house.portal().port();
     let listen: Vec<String> = hosts.iter().map(|host| format!("\"{host}:{port}\"")).collect();
     let text = format!(
@@ -26,7 +26,7 @@ fn configure(house: &House, hosts: &[&str], more: &str) {
     house.write("ashlar.toml", &text);
 }
 
-fn answers(house: &House, host: &str) -> bool {
+fn answers(house: &Fixture, host: &str) -> bool {
     let mut at = house.target(0);
     at.portal.set_ip(host.parse::<IpAddr>().unwrap());
     peer::iscsi_inq(&at.url(), None).is_ok()
@@ -34,7 +34,7 @@ fn answers(house: &House, host: &str) -> bool {
 
 #[test]
 fn listen_addresses_change_on_one_port_without_ending_sessions() {
-    let mut house = House::alone("moved-portals");
+    let mut house = Fixture::alone("moved-portals");
     house.image("good.img", DISK_BYTES);
     configure(&house, &["127.0.0.1"], "");
     house.start();
@@ -55,9 +55,9 @@ fn listen_addresses_change_on_one_port_without_ending_sessions() {
         (&["127.0.0.1", "127.0.0.2"], true, false),
     ] {
         configure(&house, hosts, "");
-        house.ashlar(&["plan"]).ends(6).says(&["change target", "safe"]);
+        house.ashlar(&["plan"]).ends(6).prints(&["change target", "safe"]);
         house.ashlar(&["apply"]).ends(0);
-        load.goes_on();
+        load.wait_for_rounds();
         assert!(answers(&house, "127.0.0.1"), "{hosts:?}");
         assert_eq!(answers(&house, "127.0.0.2"), other, "{hosts:?}");
         assert_eq!(answers(&house, "::1"), v6, "{hosts:?}");
@@ -74,7 +74,7 @@ fn listen_addresses_change_on_one_port_without_ending_sessions() {
 
 #[test]
 fn addresses_in_use_by_others_are_refused() {
-    let mut house = House::alone("taken-portals");
+    let mut house = Fixture::alone("taken-portals");
     house.image("good.img", DISK_BYTES);
     configure(&house, &["127.0.0.1"], "");
     house.start();
@@ -90,9 +90,9 @@ fn addresses_in_use_by_others_are_refused() {
     house.ashlar(&["apply"]).ends(1).complains(&["overlaps", "iscsi"]);
     assert!(answers(&house, "127.0.0.1") && !answers(&house, "127.0.0.2"), "taken back");
     configure(&house, &["127.0.0.1", FOREIGN], "");
-    house.ashlar(&["doctor", "ports"]).ends(3).says(&["warn", FOREIGN, "no interface"]);
+    house.ashlar(&["doctor", "ports"]).ends(3).prints(&["warn", FOREIGN, "no interface"]);
     house.ashlar(&["apply"]).ends(0);
-    house.ashlar(&["doctor", "ports"]).ends(3).says(&["warn", FOREIGN, "no interface"]);
+    house.ashlar(&["doctor", "ports"]).ends(3).prints(&["warn", FOREIGN, "no interface"]);
     house.assert_alive();
     house.stop();
 }

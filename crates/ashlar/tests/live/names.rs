@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::house::House;
+use crate::fixture::Fixture;
 
 const FAR: &str = "iqn.2026-11.test.ashlar:far";
 
@@ -24,7 +24,7 @@ fn far(portal: &str, luns: &str) -> String {
 }
 
 /// A daemon with a bus to it.
-fn near(house: &House, bus: &str, portal: &str, luns: &str) {
+fn near(house: &Fixture, bus: &str, portal: &str, luns: &str) {
     let text = format!(
         "[[bus]]\nname = \"{bus}\"\nkind = \"iscsi\"\nportals = [\"{portal}\"]\n\
          target = \"{FAR}\"\ninitiator = \"iqn.2026-11.test.ashlar:near\"\n\n"
@@ -40,15 +40,15 @@ const SMALL: &str = "Last Block: 2047,";
 const LARGE: &str = "Last Block: 4095,";
 
 struct Two {
-    near: House,
-    far: House,
+    near: Fixture,
+    far: Fixture,
     portal: String,
 }
 
 impl Two {
     /// Both run, `da0` is the small disk and `da1` the large one.
     fn new(name: &str, luns: &str) -> Two {
-        let mut house = House::new(name);
+        let mut house = Fixture::new(name);
         let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
         let far = house.sibling("far", &far(&portal, BOTH));
         near(&house, "san0", &portal, luns);
@@ -65,7 +65,7 @@ impl Two {
     }
 
     fn is(&self, name: &str, last: &str) {
-        self.near.ashlar(&["cam", "readcap", name]).ends(0).says(&[last]);
+        self.near.ashlar(&["cam", "readcap", name]).ends(0).prints(&[last]);
     }
 
     /// The far target has other LUNs, and the near daemon starts anew.
@@ -97,7 +97,7 @@ fn name_of_an_absent_disk_is_not_given_to_another() {
     two.is("da1", LARGE);
     assert!(!two.lun_is_shown(), "another disk is exported");
     let said = two.near.ashlar(&["status"]).ends(3);
-    said.says(&["LUN 0 (da0) is not there yet", "no other disk is called so", "on san0"]);
+    said.prints(&["LUN 0 (da0) is not there yet", "no other disk is called so", "on san0"]);
     // The disk returns, and no further command is needed.
     two.far.configure(&far(&two.portal, BOTH), "");
     let file = two.far.path("ashlar.toml").display().to_string();
@@ -161,13 +161,13 @@ fn name_used_by_a_layer_is_kept_and_a_torn_record_is_reported() {
     std::fs::write(two.near.path("units/buses.names"), "ashlarV1 of something else").unwrap();
     two.near.start();
     let said = two.near.ashlar(&["journal"]).ends(0);
-    said.says(&["which disks of buses had which names cannot be read"]);
+    said.prints(&["which disks of buses had which names cannot be read"]);
     two.over();
 }
 
 #[test]
 fn generated_initiator_name_of_a_bus_survives_restarts() {
-    let mut house = House::new("own-name");
+    let mut house = Fixture::new("own-name");
     let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
     let mut far = house.sibling("far", &far(&portal, BOTH));
     let bus = format!(
@@ -176,7 +176,7 @@ fn generated_initiator_name_of_a_bus_survives_restarts() {
     );
     house.configure(&bus, "0 = \"da0\"");
     house.start();
-    let name = |far: &House| {
+    let name = |far: &Fixture| {
         let sessions = far.json(&["sessions"])["sessions"].clone();
         sessions[0]["session"]["initiator"].as_str().unwrap_or_default().to_owned()
     };

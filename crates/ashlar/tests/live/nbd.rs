@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use rig::proc::{self, free_port};
 use serde_json::{Value, json};
 
-use crate::house::{House, IQN, array, file_disk, text, tool};
+use crate::fixture::{Fixture, IQN, array, file_disk, text, tool};
 use testkit::iscsi::initiator::Client;
 
 /// Size of the units.
@@ -82,18 +82,18 @@ impl Drop for Nbd {
 /// A house with a unit in a file and one in memory, over iSCSI and over NBD, whose ports are a
 /// group of their own.
 struct Shop {
-    house: House,
+    fixture: Fixture,
     nbd: SocketAddr,
 }
 
 impl Shop {
     fn open(name: &str) -> Shop {
-        let mut house = House::new(name);
+        let mut house = Fixture::new(name);
         house.image("file.img", UNIT_BYTES);
         let nbd = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
         shop_config(&house, nbd, true);
         house.start();
-        Shop { nbd, house }
+        Shop { nbd, fixture: house }
     }
 
     fn url(&self, export: &str) -> String {
@@ -110,7 +110,7 @@ impl Shop {
 }
 
 /// The configuration; `file` selects whether NBD clients see that unit.
-fn shop_config(house: &House, nbd: SocketAddr, file: bool) {
+fn shop_config(house: &Fixture, nbd: SocketAddr, file: bool) {
     let disk = file_disk("file", "file.img");
     let luns = if file { "0 = \"file\", 1 = \"memory\"" } else { "1 = \"memory\"" };
     let text = format!(
@@ -140,7 +140,7 @@ fn out(raw: &mut Client, action: u8, kind: u8, key: u64, action_key: u64) -> u8 
 #[test]
 fn a_reservation_of_an_iscsi_initiator_holds_against_nbd_clients() {
     let mut shop = Shop::open("nbd-reservations");
-    let mut a = Client::session(shop.house.portal(), "iqn.2024-01.test:a", IQN).unwrap();
+    let mut a = Client::session(shop.fixture.portal(), "iqn.2024-01.test:a", IQN).unwrap();
     assert_eq!(a.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
     let mut nbd = Nbd::enter(&shop.url("file"));
     nbd.does("write -P 1 0 4k");
@@ -174,16 +174,16 @@ fn a_reservation_of_an_iscsi_initiator_holds_against_nbd_clients() {
     drop(a);
     nbd.fails("read 0 4k", NOT_PERMITTED);
     Nbd::enter(&shop.url("memory")).does("write -P 4 0 4k");
-    shop.house.ok(&["reservations", "file", "--clear", "--yes-clear", "file"]);
+    shop.fixture.ok(&["reservations", "file", "--clear", "--yes-clear", "file"]);
     nbd.does("read -P 2 0 4k");
     drop(nbd);
-    shop.house.stop();
+    shop.fixture.stop();
 }
 
 #[test]
 fn reserve_6_holds_against_nbd_clients_until_its_session_ends() {
     let mut shop = Shop::open("nbd-reserve");
-    let mut a = Client::session(shop.house.portal(), "iqn.2024-01.test:a", IQN).unwrap();
+    let mut a = Client::session(shop.fixture.portal(), "iqn.2024-01.test:a", IQN).unwrap();
     assert_eq!(a.scsi(&[0; 6], 0, &[]).unwrap().status, 2);
     let mut nbd = Nbd::enter(&shop.url("file"));
     assert_eq!(a.scsi(&[0x16, 0, 0, 0, 0, 0], 0, &[]).unwrap().status, 0);
@@ -195,9 +195,9 @@ fn reserve_6_holds_against_nbd_clients_until_its_session_ends() {
     nbd.fails("read 0 4k", NOT_PERMITTED);
     drop(a);
     let healed = || nbd.io("read -P 9 0 4k").is_ok();
-    shop.house.until("the session's end ends it", std::time::Duration::from_secs(10), healed);
+    shop.fixture.until("the session's end ends it", std::time::Duration::from_secs(10), healed);
     drop(nbd);
-    shop.house.stop();
+    shop.fixture.stop();
 }
 
 #[test]
@@ -206,27 +206,27 @@ fn standby_ports_and_removed_luns_fail_requests_until_restored() {
     let mut nbd = Nbd::enter(&shop.url("file"));
     nbd.does("write -P 1 0 4k");
     for state in ["standby", "unavailable", "offline"] {
-        shop.house.ok(&["alua", "set", "counter", state]);
+        shop.fixture.ok(&["alua", "set", "counter", state]);
         nbd.fails("read 0 4k", "Input/output error");
         nbd.fails("write 0 4k", "Input/output error");
-        shop.house.ok(&["alua", "set", "counter", "non-optimized"]);
+        shop.fixture.ok(&["alua", "set", "counter", "non-optimized"]);
         nbd.does("read -P 1 0 4k");
-        shop.house.ok(&["alua", "set", "counter", "optimized"]);
+        shop.fixture.ok(&["alua", "set", "counter", "optimized"]);
         nbd.does("write -P 1 0 4k");
     }
     let mut other = Nbd::enter(&shop.url("memory"));
-    shop_config(&shop.house, shop.nbd, false);
-    shop.house.ok(&["apply"]);
+    shop_config(&shop.fixture, shop.nbd, false);
+    shop.fixture.ok(&["apply"]);
     nbd.fails("read 0 4k", "shutdown");
     nbd.fails("write 0 4k", "shutdown");
     other.does("write -P 1 0 4k");
     let gone = proc::run(Command::new(proc::tool("nbdinfo").unwrap()).arg(shop.url("file")));
     assert!(gone.is_err(), "a LUN that is gone is an export that is gone");
-    shop_config(&shop.house, shop.nbd, true);
-    shop.house.ok(&["apply"]);
+    shop_config(&shop.fixture, shop.nbd, true);
+    shop.fixture.ok(&["apply"]);
     nbd.does("read -P 1 0 4k");
     drop((nbd, other));
-    shop.house.stop();
+    shop.fixture.stop();
 }
 
 #[test]
@@ -258,16 +258,16 @@ fn holes_are_reported_before_and_after_a_trim() {
         nbd.does("read -P 0 0 5632k");
         nbd.does("read -P 5 5632k 512k");
     }
-    shop.house.stop();
+    shop.fixture.stop();
 }
 
 #[test]
 fn new_size_of_a_unit_is_reported_at_the_next_handshake() {
     let mut shop = Shop::open("nbd-size");
     let mut old = Nbd::enter(&shop.url("file"));
-    let file = shop.house.path("file.img");
+    let file = shop.fixture.path("file.img");
     std::fs::File::options().write(true).open(file).unwrap().set_len(2 * UNIT_BYTES).unwrap();
-    shop.house.ok(&["geom", "disk", "resize", "name=file"]);
+    shop.fixture.ok(&["geom", "disk", "resize", "name=file"]);
     old.does("write -P 6 0 4k");
     let size = tool("nbdinfo", &["--size", &shop.url("file")], "");
     assert_eq!(size.trim(), (2 * UNIT_BYTES).to_string());
@@ -278,11 +278,11 @@ fn new_size_of_a_unit_is_reported_at_the_next_handshake() {
     new.does(&format!("read -P 8 {last} 64k"));
     old.does(&format!("read -P 7 {} 32k", UNIT_BYTES - 32_768));
     drop((old, new));
-    shop.house.stop();
+    shop.fixture.stop();
 }
 
 /// A page of the daemon's HTTP interface on its socket.
-pub(crate) fn page(house: &House, path: &str) -> String {
+pub(crate) fn page(house: &Fixture, path: &str) -> String {
     let mut stream = UnixStream::connect(house.path("ashlar.sock")).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: ashlar\r\nConnection: close\r\n\r\n").unwrap();
     let mut page = String::new();
@@ -294,12 +294,12 @@ pub(crate) fn page(house: &House, path: &str) -> String {
 #[test]
 fn sessions_and_metrics_list_nbd_clients() {
     let mut shop = Shop::open("nbd-told");
-    let unix = format!("nbd+unix:///file?socket={}", shop.house.path("nbd.sock").display());
+    let unix = format!("nbd+unix:///file?socket={}", shop.fixture.path("nbd.sock").display());
     let urls = [shop.url("memory"), shop.url("1"), unix.clone(), unix];
     let mut clients = urls.map(|url| Nbd::enter(&url));
     clients.iter_mut().for_each(|nbd| nbd.does("write -P 1 0 4k"));
     clients[1].does("read -P 1 0 4k");
-    let said = shop.house.json(&["sessions"]);
+    let said = shop.fixture.json(&["sessions"]);
     let live = array(&said["sessions"]);
     assert_eq!(live.len(), 4, "{said:#}");
     let mut local = 0;
@@ -312,8 +312,8 @@ fn sessions_and_metrics_list_nbd_clients() {
         assert_eq!((text(&session["isid"]), text(&session["auth"])), ("".into(), "none".into()));
     }
     assert_eq!(local, 2, "{said:#}");
-    shop.house.ashlar(&["sessions"]).ends(0).says(&["1 (memory)", "0 (file)", "shop"]);
-    let page = page(&shop.house, "/metrics");
+    shop.fixture.ashlar(&["sessions"]).ends(0).prints(&["1 (memory)", "0 (file)", "shop"]);
+    let page = page(&shop.fixture, "/metrics");
     let up = "ashlar_target_up{target=\"shop\",driver=\"nbd\"} 1";
     let sessions = "ashlar_target_sessions{target=\"shop\",driver=\"nbd\"} 4";
     for line in [up, sessions] {
@@ -331,12 +331,12 @@ fn sessions_and_metrics_list_nbd_clients() {
     names.dedup();
     assert_eq!(names.len(), all, "every sample stands once");
     drop(clients);
-    shop.house.stop();
+    shop.fixture.stop();
 }
 
 #[test]
 fn control_characters_in_names_are_not_printed() {
-    let mut house = House::new("nbd-escape");
+    let mut house = Fixture::new("nbd-escape");
     house.image("d0.img", UNIT_BYTES);
     let image = house.image("d1.img", UNIT_BYTES);
     // A partition whose label turns the terminal red, made by another program.
@@ -373,7 +373,7 @@ fn control_characters_in_names_are_not_printed() {
 /// A client that reconnects asks for the name that it knows, as `nbd-client -persist` does.
 #[test]
 fn renamed_disk_is_exported_by_its_old_name_until_reuse() {
-    let mut house = House::new("nbd-renamed");
+    let mut house = Fixture::new("nbd-renamed");
     let [one, two] = [1, 2].map(|n| {
         let path = house.image(&format!("{n}.img"), n * UNIT_BYTES);
         std::fs::write(house.path("mark"), [b'0' + n as u8; 512]).unwrap();
@@ -390,7 +390,7 @@ fn renamed_disk_is_exported_by_its_old_name_until_reuse() {
         format!("{n}.img")
     });
     let port = free_port().unwrap();
-    let configure = |house: &House, disks: &str, lun: &str| {
+    let configure = |house: &Fixture, disks: &str, lun: &str| {
         let nbd = format!(
             "[[target]]\ndriver = \"nbd\"\nname = \"n\"\nlisten = [\"127.0.0.1:{port}\"]\n\
              [[access]]\ntarget = \"n\"\ngroup = \"g\"\ninitiators = [\"*\"]\n\
@@ -408,7 +408,7 @@ fn renamed_disk_is_exported_by_its_old_name_until_reuse() {
     house.start();
     let mut client = Nbd::enter(&url("d0"));
     configure(&house, &file_disk("data", &one), "0 = \"data\"");
-    house.ashlar(&["plan"]).ends(6).says(&["rename disk d0 to data", "safe"]);
+    house.ashlar(&["plan"]).ends(6).prints(&["rename disk d0 to data", "safe"]);
     house.ok(&["apply"]);
     client.does("read -P 0x31 0 512");
     for name in ["d0", "data"] {
@@ -416,7 +416,7 @@ fn renamed_disk_is_exported_by_its_old_name_until_reuse() {
     }
     assert_eq!(size("d1"), None, "no such name");
     // The old name is reported, and survives a restart.
-    house.ashlar(&["status"]).says(&["export d0", "get data", "forget-name name=d0"]);
+    house.ashlar(&["status"]).prints(&["export d0", "get data", "forget-name name=d0"]);
     let exported = house.ok(&["export"]);
     assert!(exported.contains("d0 = \"data\""), "{exported}");
     drop(client);

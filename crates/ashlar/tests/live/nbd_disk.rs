@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use rig::proc::{self, Proc};
 
-use crate::house::House;
+use crate::fixture::Fixture;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn serve(house: &House) -> Proc {
+fn serve(house: &Fixture) -> Proc {
     let socket = house.path("nbd.sock");
     let _absent = std::fs::remove_file(&socket);
     let mut command = Command::new(proc::tool("nbdkit").unwrap());
@@ -25,7 +25,7 @@ fn serve(house: &House) -> Proc {
 
 #[test]
 fn disk_follows_the_arrival_loss_and_return_of_its_server() {
-    let mut house = House::new("nbd-disk");
+    let mut house = Fixture::new("nbd-disk");
     house.image("store.img", 4 << 20);
     let at = house.path("nbd.sock");
     let disk = format!(
@@ -35,7 +35,7 @@ fn disk_follows_the_arrival_loss_and_return_of_its_server() {
     house.configure(&disk, "0 = \"n0\"");
     house.start();
     let status = house.ashlar(&["status"]).ends(3);
-    status.says(&["create disk n0", at.to_str().unwrap()]);
+    status.prints(&["create disk n0", at.to_str().unwrap()]);
     let mut server = serve(&house);
     house.until("all is well", LIMIT, || house.ashlar(&["status"]).code == 0);
     assert!(house.provider("n0").is_some());
@@ -79,7 +79,7 @@ impl SlowServer {
 
 #[test]
 fn status_is_answered_while_a_change_waits_for_a_slow_server() {
-    let mut house = House::new("nbd-slow");
+    let mut house = Fixture::new("nbd-slow");
     house.configure("", "");
     house.start();
     let server = SlowServer::start();

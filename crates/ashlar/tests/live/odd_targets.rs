@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rig::peer::{Store, Tgt, TgtConfig};
 
-use crate::house::{House, IQN, array, file_disk, tool};
+use crate::fixture::{Fixture, IQN, array, file_disk, tool};
 use testkit::iscsi::initiator::{Client, Ended};
 
 const BYTES: u64 = 16 << 20;
@@ -47,7 +47,7 @@ fn read(host: &mut Client, block: u8) -> String {
 }
 
 /// A bus of a target, and LUN 0 of the house on its disk.
-pub fn bus(house: &House, (portal, target): (SocketAddr, &str), more: &str, lun: &str) {
+pub fn bus(house: &Fixture, (portal, target): (SocketAddr, &str), more: &str, lun: &str) {
     let bus = format!(
         "[[bus]]\nname = \"iscsi0\"\nkind = \"iscsi\"\nportals = [\"{portal}\"]\n\
          target = \"{target}\"\ninitiator = \"iqn.2026-11.test.ashlar:initiator\"\n\
@@ -57,7 +57,7 @@ pub fn bus(house: &House, (portal, target): (SocketAddr, &str), more: &str, lun:
 }
 
 /// A host of the house whose unit is ready.
-pub fn host(house: &House) -> Client {
+pub fn host(house: &Fixture) -> Client {
     let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
     // The bus may be asking still.
     let becomes_ready = || words(&host.scsi(&TUR, 0, &[]).unwrap()) == "GOOD";
@@ -65,31 +65,31 @@ pub fn host(house: &House) -> Client {
     host
 }
 
-pub fn status(house: &House) -> String {
+pub fn status(house: &Fixture) -> String {
     house.ashlar(&["status"]).out
 }
 
-pub fn until_says(house: &House, parts: &[&str]) {
+pub fn wait_for_status(house: &Fixture, parts: &[&str]) {
     let says = || parts.iter().all(|part| status(house).contains(part));
     house.until(&format!("status says {parts:?}: {}", status(house)), LIMIT, says);
 }
 
 struct Shop {
-    house: House,
+    fixture: Fixture,
     tgt: Tgt,
 }
 
 impl Shop {
     /// A daemon with tgt's disk, which has a serial number.
     fn new(name: &str) -> Shop {
-        let mut house = House::alone(name);
+        let mut house = Fixture::alone(name);
         let store = Store::File(house.image("first.img", BYTES));
         let serial = Some("first".to_owned());
         let tgt = Tgt::start(TgtConfig { serial, ..TgtConfig::new(store) }).unwrap();
         let at = (tgt.target().portal, tgt.target().iqn.as_str());
         bus(&house, at, "", "0 = \"da0\"");
         house.start();
-        Shop { house, tgt }
+        Shop { fixture: house, tgt }
     }
 }
 
@@ -102,13 +102,13 @@ fn is_untouched(path: &Path) -> bool {
 }
 
 /// The disk was exchanged, within the deadline and behind the host's back.
-fn is_refused(house: &House, host: &mut Client, (first, second): (&Path, &Path), ids: &[&str]) {
+fn is_refused(house: &Fixture, host: &mut Client, (first, second): (&Path, &Path), ids: &[&str]) {
     for block in 4..8 {
         assert_eq!(write(host, block, 2), "02/04/03", "block {block}");
     }
     assert!(holds(first, 3, 1) && !holds(first, 4, 2));
     assert!(is_untouched(second), "a write is on the other disk");
-    until_says(
+    wait_for_status(
         house,
         &[&["another disk is there than before", "da0", "`ashlar cam rescan"], ids].concat(),
     );
@@ -117,33 +117,33 @@ fn is_refused(house: &House, host: &mut Client, (first, second): (&Path, &Path),
 #[test]
 fn no_write_reaches_another_disk_that_tgt_has_after_a_restart() {
     let mut shop = Shop::new("odd-tgt-exchanged");
-    let (first, second) = (shop.house.path("first.img"), shop.house.image("second.img", BYTES));
-    let mut host = host(&shop.house);
+    let (first, second) = (shop.fixture.path("first.img"), shop.fixture.image("second.img", BYTES));
+    let mut host = host(&shop.fixture);
     assert_eq!(write(&mut host, 3, 1), "GOOD");
     shop.tgt.exchange(Store::File(second.clone()), "second").unwrap();
     let ids = ["serial first", "serial second"];
-    is_refused(&shop.house, &mut host, (&first, &second), &ids);
+    is_refused(&shop.fixture, &mut host, (&first, &second), &ids);
     // The right one is back, and is taken in by itself.
     shop.tgt.exchange(Store::File(first.clone()), "first").unwrap();
-    shop.house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
+    shop.fixture.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
     assert!(holds(&first, 9, 5) && is_untouched(&second));
-    assert!(!status(&shop.house).contains("another disk"), "{}", status(&shop.house));
-    shop.house.assert_alive();
+    assert!(!status(&shop.fixture).contains("another disk"), "{}", status(&shop.fixture));
+    shop.fixture.assert_alive();
 }
 
 #[test]
 fn no_write_reaches_another_disk_of_a_second_daemon_that_was_killed() {
-    exchange_at_a_second_daemon("odd-own-killed", House::kill);
+    exchange_at_a_second_daemon("odd-own-killed", Fixture::kill);
 }
 
 /// The logical unit may go before the session: the disk is taken away first, and exchanged later.
 #[test]
 fn no_write_reaches_another_disk_of_a_second_daemon_that_was_stopped() {
-    exchange_at_a_second_daemon("odd-own-stopped", House::stop);
+    exchange_at_a_second_daemon("odd-own-stopped", Fixture::stop);
 }
 
-fn exchange_at_a_second_daemon(name: &str, end: fn(&mut House)) {
-    let mut house = House::alone(name);
+fn exchange_at_a_second_daemon(name: &str, end: fn(&mut Fixture)) {
+    let mut house = Fixture::alone(name);
     let mut other = house.sibling(&format!("{name}-below"), "");
     let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
     let disk =
@@ -195,12 +195,12 @@ impl Drop for Cable {
 
 #[test]
 fn no_write_reaches_another_aoe_disk_after_a_target_restart() {
-    let mut house = House::alone("odd-aoe-exchanged");
+    let mut house = Fixture::alone("odd-aoe-exchanged");
     let cable = Cable::new();
     let [ours, theirs] = &cable.0;
     let mut other = house.sibling("odd-aoe-below", "");
     let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
-    let serve = |other: &House, serial: &str| {
+    let serve = |other: &Fixture, serial: &str| {
         let disk = file_disk("d", &format!("{serial}.img"));
         let target = format!(
             "{disk}serial = \"{serial}\"\n[[target]]\ndriver = \"aoe\"\nname = \"e565\"\n\
@@ -226,7 +226,10 @@ fn no_write_reaches_another_aoe_disk_after_a_target_restart() {
         assert_eq!(write(&mut host, block, 2), "02/04/03", "block {block}");
     }
     assert!(holds(&first, 3, 1) && is_untouched(&second));
-    until_says(&house, &["another disk is there than before", "serial first", "serial second"]);
+    wait_for_status(
+        &house,
+        &["another disk is there than before", "serial first", "serial second"],
+    );
     other.kill();
     serve(&other, "first");
     other.start();
@@ -238,12 +241,12 @@ fn no_write_reaches_another_aoe_disk_after_a_target_restart() {
 /// A slot has another disk by a plan: the target announces it, and the initiator asks.
 #[test]
 fn no_write_reaches_another_aoe_disk_that_a_plan_puts_into_the_slot() {
-    let mut house = House::alone("odd-aoe-plan");
+    let mut house = Fixture::alone("odd-aoe-plan");
     let cable = Cable::new();
     let [ours, theirs] = &cable.0;
     let other = house.sibling("odd-aoe-plan-below", "");
     let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
-    let serve = |other: &House, disk: &str| {
+    let serve = |other: &Fixture, disk: &str| {
         let disks: String = ["first", "second"]
             .map(|d| format!("{}serial = \"{d}\"\n", file_disk(d, &format!("{d}.img"))))
             .concat();
@@ -269,7 +272,10 @@ fn no_write_reaches_another_aoe_disk_that_a_plan_puts_into_the_slot() {
         assert_eq!(write(&mut host, block, 2), "02/04/03", "block {block}");
     }
     assert!(holds(&first, 3, 1) && is_untouched(&second));
-    until_says(&house, &["another disk is there than before", "serial first", "serial second"]);
+    wait_for_status(
+        &house,
+        &["another disk is there than before", "serial first", "serial second"],
+    );
     serve(&other, "first");
     house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
     assert!(holds(&first, 9, 5) && is_untouched(&second));
@@ -286,12 +292,12 @@ fn reserve(portal: SocketAddr, target: &str, lun: u8) -> Client {
 }
 
 /// Another host has reserved the disk at its target: hosts of ours get that, and nothing else.
-fn is_reserved(house: &House, path: &Path, mut reserver: Client) {
+fn is_reserved(house: &Fixture, path: &Path, mut reserver: Client) {
     let mut host = host(house);
     assert_eq!(write(&mut host, 3, 1), "18");
     assert!(is_untouched(path));
     let last = "WRITE of block 3: RESERVATION CONFLICT (SCSI status 18), reserved by another host";
-    until_says(house, &[last]);
+    wait_for_status(house, &[last]);
     // RELEASE(6)
     reserver.must(&[0x17, 0, 0, 0, 0, 0], 0);
     assert_eq!(write(&mut host, 3, 1), "GOOD");
@@ -301,12 +307,12 @@ fn is_reserved(house: &House, path: &Path, mut reserver: Client) {
 fn reservation_by_another_host_at_tgt_is_reported_as_conflict() {
     let shop = Shop::new("odd-tgt-reserved");
     let reserver = reserve(shop.tgt.target().portal, &shop.tgt.target().iqn, 1);
-    is_reserved(&shop.house, &shop.house.path("first.img"), reserver);
+    is_reserved(&shop.fixture, &shop.fixture.path("first.img"), reserver);
 }
 
 #[test]
 fn reservation_by_another_host_at_a_daemon_is_reported_as_conflict() {
-    let mut house = House::alone("odd-own-reserved");
+    let mut house = Fixture::alone("odd-own-reserved");
     let other = house.sibling("odd-own-reserved-below", "");
     let path = other.image("d.img", BYTES);
     other.configure(&file_disk("d", "d.img"), "0 = \"d\"");
@@ -319,7 +325,7 @@ fn reservation_by_another_host_at_a_daemon_is_reported_as_conflict() {
 
 #[test]
 fn a_disk_that_grows_at_a_second_daemon_grows_for_hosts() {
-    let mut house = House::alone("odd-own-grown");
+    let mut house = Fixture::alone("odd-own-grown");
     let other = house.sibling("odd-own-grown-below", "");
     let path = other.image("d.img", BYTES);
     other.configure(&file_disk("d", "d.img"), "0 = \"d\"");
@@ -334,7 +340,7 @@ fn a_disk_that_grows_at_a_second_daemon_grows_for_hosts() {
 }
 
 /// A host is notified that its disk has grown, and reads the new size.
-pub fn grows(house: &House, host: &mut Client, bytes: u64) {
+pub fn grows(house: &Fixture, host: &mut Client, bytes: u64) {
     let mut heard = String::new();
     house.until("the host is told", LIMIT, || {
         heard = read(host, 0);
@@ -349,33 +355,33 @@ pub fn grows(house: &House, host: &mut Client, bytes: u64) {
 #[test]
 fn unit_removed_at_tgt_fails_and_returns_after_a_rescan() {
     let shop = Shop::new("odd-tgt-removed");
-    let path = shop.house.path("first.img");
-    let mut host = host(&shop.house);
+    let path = shop.fixture.path("first.img");
+    let mut host = host(&shop.fixture);
     assert_eq!(write(&mut host, 3, 1), "GOOD");
     shop.tgt.admin("--op delete --mode logicalunit --tid 1 --lun 1").unwrap();
     assert_eq!(write(&mut host, 4, 2), "02/04/03");
     assert!(!holds(&path, 4, 2));
-    until_says(&shop.house, &["da0"]);
+    wait_for_status(&shop.fixture, &["da0"]);
     let path = path.to_str().unwrap();
     shop.tgt.admin(&format!("--op new --mode logicalunit --tid 1 --lun 1 -b {path}")).unwrap();
     let unit = "--op update --mode logicalunit --tid 1 --lun 1 --params";
     shop.tgt.admin(&format!("{unit} scsi_sn=first,scsi_id=first")).unwrap();
-    shop.house.ok(&["cam", "rescan", "all"]);
-    shop.house.until("it is back", LIMIT, || write(&mut host, 4, 2) == "GOOD");
+    shop.fixture.ok(&["cam", "rescan", "all"]);
+    shop.fixture.until("it is back", LIMIT, || write(&mut host, 4, 2) == "GOOD");
 }
 
 #[test]
 fn a_unit_that_tgt_protects_is_protected_for_hosts() {
     let shop = Shop::new("odd-tgt-protected");
-    let path = shop.house.path("first.img");
-    let mut host = host(&shop.house);
+    let path = shop.fixture.path("first.img");
+    let mut host = host(&shop.fixture);
     assert_eq!(write(&mut host, 3, 1), "GOOD");
     let unit = "--op update --mode logicalunit --tid 1 --lun 1 --params";
     shop.tgt.admin(&format!("{unit} readonly=1")).unwrap();
     assert_eq!(write(&mut host, 4, 2), "07/27/00");
     assert_eq!(read(&mut host, 3), "GOOD");
     assert!(!holds(&path, 4, 2));
-    until_says(&shop.house, &["WRITE of block 4: WRITE PROTECTED (7/27/00), read-only"]);
+    wait_for_status(&shop.fixture, &["WRITE of block 4: WRITE PROTECTED (7/27/00), read-only"]);
     shop.tgt.admin(&format!("{unit} readonly=0")).unwrap();
     assert_eq!(write(&mut host, 4, 2), "GOOD");
 }
@@ -384,32 +390,32 @@ fn a_unit_that_tgt_protects_is_protected_for_hosts() {
 #[test]
 fn bus_limits_change_while_a_host_uses_its_disk() {
     let mut shop = Shop::new("odd-tgt-bounds");
-    let mut host = host(&shop.house);
+    let mut host = host(&shop.fixture);
     assert_eq!(write(&mut host, 3, 1), "GOOD");
     let at = (shop.tgt.target().portal, shop.tgt.target().iqn.as_str());
-    bus(&shop.house, at, "request_deadline_s = 5\nretries = 1\n", "0 = \"da0\"");
-    let plan = shop.house.ashlar(&["plan"]).ends(6).out;
+    bus(&shop.fixture, at, "request_deadline_s = 5\nretries = 1\n", "0 = \"da0\"");
+    let plan = shop.fixture.ashlar(&["plan"]).ends(6).out;
     assert!(plan.contains("change bus iscsi0") && !plan.contains("remove bus"), "{plan}");
-    shop.house.ok(&["apply"]);
+    shop.fixture.ok(&["apply"]);
     // No attention, no lost disk, and the same session.
     assert_eq!((write(&mut host, 4, 2), read(&mut host, 3)), ("GOOD".into(), "GOOD".into()));
-    assert!(shop.house.ok(&["plan"]).contains("no changes"));
+    assert!(shop.fixture.ok(&["plan"]).contains("no changes"));
     // A limit below the disk, which is LUN 1, and terms of the next login.
     let proof = "chap = { user = \"us\", secret = \"twelve letters\" }\n";
-    bus(&shop.house, at, &format!("luns_max = 1\ndata_digest = \"off\"\n{proof}"), "0 = \"da0\"");
-    assert!(shop.house.ok(&["apply"]).contains("change bus iscsi0"));
-    shop.house.ok(&["cam", "rescan", "all"]);
+    bus(&shop.fixture, at, &format!("luns_max = 1\ndata_digest = \"off\"\n{proof}"), "0 = \"da0\"");
+    assert!(shop.fixture.ok(&["apply"]).contains("change bus iscsi0"));
+    shop.fixture.ok(&["cam", "rescan", "all"]);
     assert_eq!((write(&mut host, 5, 3), read(&mut host, 3)), ("GOOD".into(), "GOOD".into()));
-    until_says(&shop.house, &["has 2 logical units, and 1 are looked at"]);
-    assert!(shop.house.ok(&["plan"]).contains("no changes"));
-    shop.house.assert_alive();
+    wait_for_status(&shop.fixture, &["has 2 logical units, and 1 are looked at"]);
+    assert!(shop.fixture.ok(&["plan"]).contains("no changes"));
+    shop.fixture.assert_alive();
 }
 
 /// LUN 0 of tgt is its controller, and LUN 1 the disk.
 #[test]
 fn more_than_511_units_of_tgt_are_found_up_to_the_limit() {
     const UNITS: usize = 602;
-    let mut house = House::alone("odd-tgt-many");
+    let mut house = Fixture::alone("odd-tgt-many");
     let store = Store::File(house.image("first.img", BYTES));
     let tgt = Tgt::start(TgtConfig::new(store)).unwrap();
     for lun in 2..UNITS {
@@ -417,7 +423,7 @@ fn more_than_511_units_of_tgt_are_found_up_to_the_limit() {
         tgt.admin(&format!("{unit} -b null --bstype null")).unwrap();
     }
     let at = (tgt.target().portal, tgt.target().iqn.as_str());
-    let count = |house: &House| {
+    let count = |house: &Fixture| {
         let list = house.json(&["cam", "devlist"]);
         array(&list["answer"]["buses"][0]["devices"]).len()
     };
@@ -428,7 +434,7 @@ fn more_than_511_units_of_tgt_are_found_up_to_the_limit() {
     house.stop();
     bus(&house, at, "luns_max = 550\n", "");
     house.start();
-    until_says(&house, &["its target has 602 logical units, and 550 are looked at"]);
+    wait_for_status(&house, &["its target has 602 logical units, and 550 are looked at"]);
     house.until("as many as it may", LIMIT, || count(&house) == 550);
     house.assert_alive();
 }

@@ -8,14 +8,14 @@ use std::time::Duration;
 use rig::papers::{Good, Papers};
 use rig::proc;
 
-use crate::house::{self, House};
+use crate::fixture::{self, Fixture};
 
 /// For a compiler on a machine that is busy.
 const BUILD: Duration = Duration::from_secs(300);
 const RUN: Duration = Duration::from_secs(120);
 
 /// The client's program, built.
-fn client(house: &House) -> String {
+fn client(house: &Fixture) -> String {
     let program = house.path("plan9").to_str().unwrap().to_owned();
     let mut go = Command::new(proc::tool("go").unwrap());
     go.args(["build", "-mod=readonly", "-o", &program, "."]);
@@ -46,15 +46,15 @@ fn by_keys(program: &str, keys: &str, words: &[&str]) -> usize {
 
 /// A house with a file server on two images of so many MiB, with `more` in its section; where
 /// Plan 9's and Linux' clients find it.
-fn served(name: &str, mib: [u64; 2], more: &str) -> (House, [String; 2]) {
-    let mut house = House::alone(name);
+fn served(name: &str, mib: [u64; 2], more: &str) -> (Fixture, [String; 2]) {
+    let mut house = Fixture::alone(name);
     let ports = [proc::free_port().unwrap(), proc::free_port().unwrap()];
     let at = ports.map(|port| format!("127.0.0.1:{port}"));
     let [strict, lenient] = &at;
     let mut all = String::new();
     for (name, mib) in ["ssd", "worm"].iter().zip(mib) {
         house.image(&format!("{name}.img"), mib << 20);
-        all += &house::file_disk(name, &format!("{name}.img"));
+        all += &fixture::file_disk(name, &format!("{name}.img"));
     }
     all += &format!(
         "[[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"ssd\", \"worm\"]\n\
@@ -121,7 +121,7 @@ fn memory_is_bounded_by_the_block_cache_size() {
 }
 
 /// Whether a file has a line; read directly from an image.
-fn has(house: &House, image: &str, line: &str) -> bool {
+fn has(house: &Fixture, image: &str, line: &str) -> bool {
     let bytes = std::fs::read(house.path(image)).unwrap();
     bytes.windows(line.len()).any(|w| w == line.as_bytes())
 }
@@ -133,14 +133,17 @@ fn temporary_file_data_never_reaches_the_worm_or_a_trace() {
     house.ok(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]);
     house.ok(&["fs", "create", "main", "/lib/plan9", "rob", "rob", "775", "d"]);
     let nothing = house.ashlar(&["fs", "trace", "main"]).ends(0);
-    nothing.says(&["`trace on` begins"]);
-    house.ashlar(&["fs", "trace", "main", "on"]).ends(0).says(&["every connection"]);
+    nothing.prints(&["`trace on` begins"]);
+    house.ashlar(&["fs", "trace", "main", "on"]).ends(0).prints(&["every connection"]);
     assert_eq!(scenes(&program, &["hide", &strict, "plan9", "rob", "marked"]), 1);
-    house.ashlar(&["fs", "trace", "main", "off"]).ends(0).says(&["no messages are kept any more"]);
+    house
+        .ashlar(&["fs", "trace", "main", "off"])
+        .ends(0)
+        .prints(&["no messages are kept any more"]);
     // The trace has its messages in words, but only the length of their data.
     let trace = house.ashlar(&["fs", "trace", "main"]).ends(0);
     let trace =
-        trace.says(&["Tcreate fid", "name \"hidden\"", "Rwrite count", "Twstat fid", " us\n"]);
+        trace.prints(&["Tcreate fid", "name \"hidden\"", "Rwrite count", "Twstat fid", " us\n"]);
     assert!(!trace.out.contains("marked"), "{trace}");
     let kept = house.json(&["fs", "trace", "main"]);
     let messages = kept["answer"]["messages"].as_array().expect("messages");
@@ -148,7 +151,7 @@ fn temporary_file_data_never_reaches_the_worm_or_a_trace() {
     assert!(replies.clone().count() > 30 && replies.clone().all(|m| m["took_ns"].is_u64()));
     let connection = messages[0]["connection"].to_string();
     let only = ["fs", "trace", "main", "--connection", &connection];
-    house.ashlar(&only).ends(0).says(&["Tversion"]);
+    house.ashlar(&only).ends(0).prints(&["Tversion"]);
     let absent = house.ashlar(&["fs", "trace", "main", "on", "--connection", "99"]);
     assert!(absent.code != 0 && absent.err.contains("no connection 99"), "{absent}");
 
@@ -178,7 +181,7 @@ fn temporary_file_data_never_reaches_the_worm_or_a_trace() {
     std::fs::remove_file(house.path("ssd.img")).unwrap();
     house.image("ssd.img", 48 << 20);
     house.start();
-    house.ashlar(&["fs", "recover", "main"]).ends(0).says(&[&dump]);
+    house.ashlar(&["fs", "recover", "main"]).ends(0).prints(&[&dump]);
     let listed = house.ok(&["fs", "ls", "main", "/lib/plan9"]);
     assert!(listed.contains("shown") && !listed.contains("hidden"), "{listed}");
     let found = house.json(&["fs", "check", "main", "--rdall"]);
@@ -188,7 +191,7 @@ fn temporary_file_data_never_reaches_the_worm_or_a_trace() {
 
 #[test]
 fn tls_client_is_the_user_named_in_its_certificate() {
-    let mut house = House::alone("fs-tls");
+    let mut house = Fixture::alone("fs-tls");
     let program = client(&house);
     let papers = Papers::new("fs-tls-papers").unwrap();
     papers.authority("ca").unwrap();
@@ -209,7 +212,7 @@ fn tls_client_is_the_user_named_in_its_certificate() {
     let mut all = String::new();
     for (name, mib) in [("ssd", 48), ("worm", 128)] {
         house.image(&format!("{name}.img"), mib << 20);
-        all += &house::file_disk(name, &format!("{name}.img"));
+        all += &fixture::file_disk(name, &format!("{name}.img"));
     }
     all += &format!(
         "[[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"ssd\", \"worm\"]\n\
@@ -247,7 +250,7 @@ fn tls_client_is_the_user_named_in_its_certificate() {
         command.args(["work", &at, "plan9", "rob", "ken"]).env("KEYS", file(who));
         let ran = proc::run_limited(&mut command, RUN).unwrap();
         assert!(!ran.ok() && ran.output.contains("FAILED attach"), "{who}: {ran:?}");
-        house.ashlar(&["fs", "list", "main"]).ends(0).says(&["turned away", why]);
+        house.ashlar(&["fs", "list", "main"]).ends(0).prints(&["turned away", why]);
     }
     let mut plain = Command::new(&program);
     plain.args(["work", &strict, "plan9", "rob", "ken"]);
@@ -260,12 +263,12 @@ fn tls_client_is_the_user_named_in_its_certificate() {
     std::fs::copy(papers.file("other.pem"), &trusted).unwrap();
     let changed = format!("tls_client_ca {} has changed", trusted.display());
     let steps = house.ashlar(&["plan", "--json"]).ends(6).json();
-    let steps = house::array(&steps["steps"]);
+    let steps = fixture::array(&steps["steps"]);
     assert_eq!(steps.len(), 1, "{steps:#?}");
-    assert_eq!(house::text(&steps[0]["what"]), "read files of fs main anew");
-    assert_eq!(house::text(&steps[0]["why"]), changed);
+    assert_eq!(fixture::text(&steps[0]["what"]), "read files of fs main anew");
+    assert_eq!(fixture::text(&steps[0]["why"]), changed);
     house.ashlar(&["apply"]).ends(0);
-    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
     let why = |who: &str| {
         let mut command = Command::new(&program);
         command.args(["work", &at, "plan9", "rob", "ken"]).env("KEYS", file(who));
@@ -275,8 +278,8 @@ fn tls_client_is_the_user_named_in_its_certificate() {
     let (refused, list) = why("rob");
     assert!(refused && list.contains("UnknownIssuer"), "{list}");
     assert!(!why("mallory").0, "a client of the new authority is refused");
-    house.ashlar(&["status"]).ends(0).says(&["fs main", "tls_certificate", "expires in 1 day"]);
-    house.ashlar(&["doctor", "certificates"]).ends(3).says(&["fs main: tls_client_ca"]);
+    house.ashlar(&["status"]).ends(0).prints(&["fs main", "tls_certificate", "expires in 1 day"]);
+    house.ashlar(&["doctor", "certificates"]).ends(3).prints(&["fs main: tls_client_ca"]);
     // None of them harmed the others.
     house.ok(&["fs", "create", "main", "/lib/again", "rob", "rob", "775", "d"]);
     let found = house.json(&["fs", "check", "main", "--rdall"]);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rig::proc;
 use serde_json::Value;
 
-use crate::house::{self, House, array, file_disk, text};
+use crate::fixture::{self, Fixture, array, file_disk, text};
 
 /// So much that the two never meet: one that overlaps another waits for it, whatever its share.
 const DISK_BYTES: u64 = 512 << 20;
@@ -50,7 +50,7 @@ impl Drop for Program {
     }
 }
 
-fn configure(house: &House) {
+fn configure(house: &Fixture) {
     house.configure(
         &format!(
             "{}\n[[target]]\ndriver = \"local\"\nname = \"t-procs\"\nby = \"fuse\"\n\
@@ -62,7 +62,7 @@ fn configure(house: &House) {
     );
 }
 
-fn clients(house: &House) -> Vec<Value> {
+fn clients(house: &Fixture) -> Vec<Value> {
     let stats = house.json(&["sched", "stats", "d0.sched."]);
     array(&stats["answer"]["geoms"][0]["clients"]).to_vec()
 }
@@ -73,11 +73,11 @@ fn requests(all: &[Value], client: &str) -> u64 {
 }
 
 /// Requests of both from now on until they are enough.
-fn race(house: &House, both: &[&Program; 2]) -> [u64; 2] {
+fn race(house: &Fixture, both: &[&Program; 2]) -> [u64; 2] {
     race_of(house, &both.map(Program::client))
 }
 
-fn race_of(house: &House, both: &[String; 2]) -> [u64; 2] {
+fn race_of(house: &Fixture, both: &[String; 2]) -> [u64; 2] {
     let waits = || {
         let all = clients(house);
         both.iter().all(|client| {
@@ -97,7 +97,7 @@ fn race_of(house: &House, both: &[String; 2]) -> [u64; 2] {
 }
 
 /// Makes the disk slower than its clients: all requests wait in the scheduler, above it.
-fn slow_down(house: &House) {
+fn slow_down(house: &Fixture) {
     let delays = ["read_delay_percent=100", "write_delay_percent=100", "delay_ms=2"];
     let slow = ["geom", "nop", "insert", "name=slow", "provider=d0"];
     house.ok(&[&slow[..], &delays].concat());
@@ -109,7 +109,7 @@ fn near(a: u64, b: u64) -> bool {
 
 /// One process may do 300 requests a second, the other is unlimited: by its weight the first would
 /// get four times as much.
-fn limit_one(house: &House, [held, free]: [&Program; 2]) {
+fn limit_one(house: &Fixture, [held, free]: [&Program; 2]) {
     const IOPS: u64 = 300;
     // Its saved credit, and the requests counted before the limit took effect.
     const AHEAD: u64 = 100;
@@ -135,7 +135,7 @@ fn limit_one(house: &House, [held, free]: [&Program; 2]) {
 
 #[test]
 fn process_with_many_threads_is_one_client_with_a_fair_share() {
-    let mut house = House::alone("processes");
+    let mut house = Fixture::alone("processes");
     house.image("d0.img", DISK_BYTES);
     configure(&house);
     house.start();
@@ -195,7 +195,7 @@ fn process_with_many_threads_is_one_client_with_a_fair_share() {
     let from = format!("if={device}");
     for how in ["iflag=direct", "iflag=nocache"] {
         let words = [from.as_str(), "of=/dev/null", "bs=64k", "count=8", how];
-        house::tool("dd", &words, "");
+        fixture::tool("dd", &words, "");
     }
     let all: Vec<Value> = clients(&house).into_iter().filter(|c| c["requests"] != 0).collect();
     assert_eq!(all.len(), 1, "{all:?}");
@@ -208,7 +208,7 @@ fn process_with_many_threads_is_one_client_with_a_fair_share() {
 /// One scans, the other writes; by its name, or its name and unit, each is a client.
 #[test]
 fn initiator_is_one_client_with_a_fair_share() {
-    let mut house = House::alone("initiators");
+    let mut house = Fixture::alone("initiators");
     house.image("d0.img", DISK_BYTES);
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     house.start();

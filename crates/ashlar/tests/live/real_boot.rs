@@ -8,7 +8,7 @@ use rig::guest::{Boot, Image, ROOT_BYTES, ROOT_START, Script};
 use rig::peer::wait_port;
 use rig::scenarios::{self, Conversed, From, GO, Tree};
 
-use crate::house::{House, array, file_disk};
+use crate::fixture::{Fixture, array, file_disk};
 
 /// How long the killed daemon stays away.
 const DOWN: Duration = Duration::from_millis(500);
@@ -42,7 +42,7 @@ fn steps(tree: &Tree) -> Script {
     script
 }
 
-fn play(house: &mut House, drive: &str, script: &Script) -> Conversed {
+fn play(house: &mut Fixture, drive: &str, script: &Script) -> Conversed {
     let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = Vec::new();
     let conversed = scenarios::converse(From::Disk(drive), script, how, &mut |asked| {
@@ -69,7 +69,7 @@ fn play(house: &mut House, drive: &str, script: &Script) -> Conversed {
     conversed
 }
 
-fn check(house: &House, disk: &Path, conversed: &Conversed) {
+fn check(house: &Fixture, disk: &Path, conversed: &Conversed) {
     assert!(conversed.acknowledged.len() >= 40);
     let root = house.path("root.img");
     scenarios::cut(disk, ROOT_START, ROOT_BYTES, &root).unwrap();
@@ -78,7 +78,7 @@ fn check(house: &House, disk: &Path, conversed: &Conversed) {
 
 #[test]
 fn a_machine_boots_from_iscsi_and_its_root_outlives_the_daemon() {
-    let mut house = House::alone("boot");
+    let mut house = Fixture::alone("boot");
     let script = steps(&Tree::some(100).unwrap());
     let disk = house.path("boot.img");
     Image::build().unwrap().write_disk(&script, &disk).unwrap();
@@ -92,7 +92,7 @@ fn a_machine_boots_from_iscsi_and_its_root_outlives_the_daemon() {
 
 #[test]
 fn a_machine_boots_from_nbd_and_its_root_outlives_the_daemon() {
-    let mut house = House::alone("boot-nbd");
+    let mut house = Fixture::alone("boot-nbd");
     let script = steps(&Tree::some(100).unwrap());
     let disk = house.path("boot.img");
     Image::build().unwrap().write_disk(&script, &disk).unwrap();

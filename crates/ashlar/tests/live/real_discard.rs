@@ -11,7 +11,7 @@ use rig::guest::{Boot, Image, Kit, Script, boot_discard};
 use rig::proc::{self, Scratch};
 use rig::scenarios::{self, Tree};
 
-use crate::house::Turn;
+use crate::fixture::MachineLock;
 
 /// Size of QEMU's disk.
 const DISK_BYTES: u64 = 96 << 20;
@@ -49,7 +49,7 @@ luns = { 0 = "v", 1 = "s" }
 "#;
 
 /// Functions of the steps.
-const HOUSE: &str = r#"
+const SHELL_FUNCTIONS: &str = r#"
 export ASHLAR_CONFIG=/tmp/ashlar.toml ASHLAR_SOCKET=/run/ashlar.sock
 fault=/sys/bus/pseudo/drivers/scsi_debug
 queue() { cat "/sys/block/$1/queue/$2"; }
@@ -111,14 +111,14 @@ fn steps(script: &mut Script) {
 
 #[test]
 fn devices_that_discard_and_do_not_zero_are_trimmed() {
-    let _turn = Turn::whole();
+    let _turn = MachineLock::whole();
     let scratch = Scratch::new("discard").unwrap();
     let program = proc::stripped(env!("CARGO_BIN_EXE_ashlar"), scratch.path()).unwrap();
     let kits = [Kit::Local, Kit::FileSystems, Kit::VirtioDisks, Kit::ScsiDisks];
     let image = Image::with_programs(&kits, &[(program.as_path(), "bin/ashlar")]).unwrap();
     let mut script = Script::new();
     script.files = Tree::some(100).unwrap().guest_files();
-    script.file("rig/house.sh", HOUSE).file("rig/config", CONFIG);
+    script.file("rig/house.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
     steps(&mut script);
     let disk = scratch.path().join("v.img");
     fs::File::create(&disk).unwrap().set_len(DISK_BYTES).unwrap();

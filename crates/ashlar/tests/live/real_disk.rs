@@ -8,7 +8,7 @@ use std::time::Duration;
 use rig::guest::{Boot, Image, Kit, Script, guest_portal};
 use rig::scenarios::{self, From, GO, Tree};
 
-use crate::house::{House, IQN, file_disk};
+use crate::fixture::{Fixture, IQN, file_disk};
 
 /// Size of each unit at first; mkfs.xfs wants 300 MiB.
 const UNIT_BYTES: u64 = 320 << 20;
@@ -114,7 +114,7 @@ fn blocks(path: &Path) -> u64 {
 
 #[test]
 fn disks_are_filled_trimmed_grown_and_exchanged() {
-    let mut house = House::alone("disk");
+    let mut house = Fixture::alone("disk");
     let image = Image::with_kits(&[Kit::FileSystems]).unwrap();
     let files = ["d0.img", "d1.img"].map(|name| house.image(name, UNIT_BYTES));
     let late = house.image("d2.img", UNIT_BYTES);

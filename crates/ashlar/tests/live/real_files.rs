@@ -6,7 +6,7 @@ use std::time::Duration;
 use rig::guest::{Boot, HOST, Image, Kit, Script, boot};
 use rig::proc;
 
-use crate::house::{self, House};
+use crate::fixture::{self, Fixture};
 
 fn mount(port: u16, place: &str, aname: &str) -> String {
     format!(
@@ -17,12 +17,12 @@ fn mount(port: u16, place: &str, aname: &str) -> String {
 
 #[test]
 fn linux_client_restores_a_file_from_a_dump() {
-    let mut house = House::alone("fs-linux");
+    let mut house = Fixture::alone("fs-linux");
     let port = proc::free_port().unwrap();
     let mut text = String::new();
     for (name, mib) in [("ssd", 64), ("near", 128), ("far", 128)] {
         house.image(&format!("{name}.img"), mib << 20);
-        text += &house::file_disk(name, &format!("{name}.img"));
+        text += &fixture::file_disk(name, &format!("{name}.img"));
     }
     text += &format!(
         "[[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"ssd\", \"near\", \"far\"]\n\

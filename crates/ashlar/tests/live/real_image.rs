@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rig::peer;
 use rig::scenarios::{self, Tree};
 
-use crate::house::{House, array, file_disk, text, tool};
+use crate::fixture::{Fixture, array, file_disk, text, tool};
 
 /// First byte of the partition with the file system.
 const START: u64 = 1 << 20;
@@ -19,7 +19,7 @@ const SPARE_BYTES: u64 = 16 << 20;
 const DISK_BYTES: u64 = 96 << 20;
 
 /// An ext4 file system with a tree in it, in a file of its own.
-fn file_system(house: &House, name: &str, tree: &Path) -> PathBuf {
+fn file_system(house: &Fixture, name: &str, tree: &Path) -> PathBuf {
     let image = house.image(&format!("{name}.ext4"), DOCS_BYTES);
     let (tree, path) = (tree.to_str().unwrap(), image.to_str().unwrap());
     tool("mkfs.ext4", &["-q", "-F", "-L", name, "-d", tree, path], "");
@@ -27,7 +27,7 @@ fn file_system(house: &House, name: &str, tree: &Path) -> PathBuf {
 }
 
 /// A GPT disk whose first partition holds the file system.
-fn disk_with(house: &House, file_system: &Path) -> PathBuf {
+fn disk_with(house: &Fixture, file_system: &Path) -> PathBuf {
     let disk = house.image("disk.img", DISK_BYTES);
     let (start, docs, spare) = (START / 512, DOCS_BYTES / 512, SPARE_BYTES / 512);
     let table = format!(
@@ -55,7 +55,7 @@ fn assert_same(a: &Path, b: &Path) {
 
 /// Everything in the file system of an image equals the folder it was made from.
 #[track_caller]
-fn assert_holds(house: &House, image: &Path, tree: &Path) {
+fn assert_holds(house: &Fixture, image: &Path, tree: &Path) {
     scenarios::check_clean(image).unwrap();
     let out = house.path("dumped");
     let _ = std::fs::remove_dir_all(&out);
@@ -69,7 +69,7 @@ fn assert_holds(house: &House, image: &Path, tree: &Path) {
 }
 
 /// Labels that tasting found, by the names in them.
-fn labels(house: &House) -> Vec<String> {
+fn labels(house: &Fixture) -> Vec<String> {
     let state = house.state();
     let geoms = array(&state["geoms"]).iter().filter(|g| g["class"] == "label");
     geoms.flat_map(|g| array(&g["providers"]).iter().map(|p| text(&p["name"]))).collect()
@@ -77,7 +77,7 @@ fn labels(house: &House) -> Vec<String> {
 
 #[test]
 fn file_trees_are_read_and_written_over_iscsi() {
-    let mut house = House::alone("real-image");
+    let mut house = Fixture::alone("real-image");
     let (first, second) = (house.path("tree-1"), house.path("tree-2"));
     let tree = Tree::documentation().unwrap();
     tree.write(&first).unwrap();
@@ -140,7 +140,7 @@ fn file_trees_are_read_and_written_over_iscsi() {
 
 #[test]
 fn a_file_in_a_served_file_system_is_edited_by_debugfs() {
-    let mut house = House::alone("edited");
+    let mut house = Fixture::alone("edited");
     let tree = house.path("tree");
     std::fs::create_dir(&tree).unwrap();
     std::fs::write(tree.join("old"), "old\n").unwrap();

@@ -11,7 +11,7 @@ use rig::peer::wait_port;
 use rig::scenarios::{self, Tree};
 use rig::{Chap, Login, Target};
 
-use crate::house::{House, IQN, MAY_PANIC, array, file_disk};
+use crate::fixture::{Fixture, IQN, MAY_PANIC, array, file_disk};
 
 /// How long the killed daemon stays away: writes pile up in the guest meanwhile.
 const DOWN: Duration = Duration::from_millis(500);
@@ -48,7 +48,7 @@ luns = { 3 = "files" }
 
 #[test]
 fn linux_initiator_survives_kill_stop_and_panic_of_the_daemon() {
-    let mut house = House::alone("kernel");
+    let mut house = Fixture::alone("kernel");
     let image = Image::build().unwrap();
     let (tree_image, files_image) =
         (house.image("tree.img", UNIT_BYTES), house.image("files.img", UNIT_BYTES));

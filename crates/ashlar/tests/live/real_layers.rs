@@ -10,7 +10,7 @@ use std::time::Duration;
 use rig::guest::{Boot, Image, Kit, Script, guest_portal};
 use rig::scenarios::{self, From, GO, Tree};
 
-use crate::house::{House, IQN, array, file_disk, text};
+use crate::fixture::{Fixture, IQN, array, file_disk, text};
 
 /// Size of each unit.
 const UNIT_BYTES: u64 = 192 << 20;
@@ -121,7 +121,7 @@ fn blocks(path: &Path) -> u64 {
 }
 
 /// Names of the geoms of a class.
-fn geoms(house: &House, class: &str) -> Vec<String> {
+fn geoms(house: &Fixture, class: &str) -> Vec<String> {
     let state = house.state();
     let all = array(&state["geoms"]).iter().filter(|g| text(&g["class"]) == class);
     all.map(|g| text(&g["name"])).collect()
@@ -129,7 +129,7 @@ fn geoms(house: &House, class: &str) -> Vec<String> {
 
 #[test]
 fn layers_are_inserted_and_removed_under_mounted_file_systems() {
-    let mut house = House::alone("layers");
+    let mut house = Fixture::alone("layers");
     let image = Image::with_kits(&[Kit::FileSystems]).unwrap();
     let files = ["d0.img", "d1.img"].map(|name| house.image(name, UNIT_BYTES));
     let disks = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();

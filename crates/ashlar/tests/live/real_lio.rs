@@ -8,8 +8,8 @@ use rig::guest::{Boot, Image, Kit, Script};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO};
 
-use crate::house::House;
-use crate::odd_targets::{bus, grows, host, status, until_says, words, write};
+use crate::fixture::Fixture;
+use crate::odd_targets::{bus, grows, host, status, wait_for_status, words, write};
 use testkit::iscsi::initiator::Client;
 
 const DEADLINE: Duration = Duration::from_secs(900);
@@ -73,7 +73,7 @@ fn script() -> Script {
 
 /// The host's side of the guest's requests.
 struct Scene {
-    house: House,
+    fixture: Fixture,
     portal: SocketAddr,
     host: Option<Client>,
 }
@@ -82,23 +82,23 @@ impl Scene {
     fn answer(&mut self, asked: &str) {
         match asked {
             "first" => {
-                bus(&self.house, (self.portal, TARGET), "", "0 = \"da0\"");
-                self.house.start();
-                self.host = Some(host(&self.house));
+                bus(&self.fixture, (self.portal, TARGET), "", "0 = \"da0\"");
+                self.fixture.start();
+                self.host = Some(host(&self.fixture));
                 assert_eq!(self.write(3, 1), "GOOD");
             }
             "second" => {
                 assert_eq!(self.write(4, 2), "02/04/03");
                 let parts = ["another disk is there than before", "serial first", "serial second"];
-                until_says(&self.house, &parts);
+                wait_for_status(&self.fixture, &parts);
             }
             "back" => {
-                let (house, host) = (&self.house, self.host.as_mut().expect("a host"));
+                let (house, host) = (&self.fixture, self.host.as_mut().expect("a host"));
                 house.until("the disk is back", LIMIT, || write(host, 9, 5) == "GOOD");
                 assert!(!status(house).contains("another disk"), "{}", status(house));
             }
             "grown" => {
-                let (house, host) = (&self.house, self.host.as_mut().expect("a host"));
+                let (house, host) = (&self.fixture, self.host.as_mut().expect("a host"));
                 // The kernel's target sends no unit attention for it.
                 house.ok(&["cam", "rescan", "all"]);
                 grows(house, host, 32 << 20);
@@ -109,7 +109,7 @@ impl Scene {
                 // RESERVE(6) and RELEASE(6).
                 other.ok(&["cam", "cmd", "da0", "-c", "16 0 0 0 0 0"]);
                 assert_eq!(self.write(10, 6), "18");
-                until_says(&self.house, &["RESERVATION CONFLICT (SCSI status 18)"]);
+                wait_for_status(&self.fixture, &["RESERVATION CONFLICT (SCSI status 18)"]);
                 other.ok(&["cam", "cmd", "da0", "-c", "17 0 0 0 0 0"]);
                 assert_eq!(self.write(11, 7), "GOOD");
             }
@@ -118,13 +118,13 @@ impl Scene {
     }
 
     /// A second daemon, as another initiator.
-    fn other_host(&self) -> House {
+    fn other_host(&self) -> Fixture {
         let bus = format!(
             "[[bus]]\nname = \"iscsi0\"\nkind = \"iscsi\"\nportals = [\"{}\"]\n\
              target = \"{TARGET}\"\ninitiator = \"iqn.2026-11.test.ashlar:other\"\n",
             self.portal
         );
-        let other = self.house.sibling("lio-other", &bus);
+        let other = self.fixture.sibling("lio-other", &bus);
         other.until("it has the disk", LIMIT, || other.provider("da0").is_some());
         other
     }
@@ -136,11 +136,11 @@ impl Scene {
 
 #[test]
 fn exchanged_grown_or_reserved_lun_of_lio_is_detected() {
-    let house = House::alone("lio");
+    let house = Fixture::alone("lio");
     let image = Image::with_kits(&[Kit::Lio]).unwrap();
     let port = free_port().unwrap();
     let portal = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut scene = Scene { house, portal, host: None };
+    let mut scene = Scene { fixture: house, portal, host: None };
     let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = 0;
     let from = From::Forward(&image, port);
@@ -149,8 +149,8 @@ fn exchanged_grown_or_reserved_lun_of_lio_is_detected() {
         asked_for += 1;
         Ok(GO.to_owned())
     });
-    let conversed = conversed.unwrap_or_else(|e| panic!("{e:#}\n{}", scene.house.log()));
+    let conversed = conversed.unwrap_or_else(|e| panic!("{e:#}\n{}", scene.fixture.log()));
     println!("{}", conversed.run.summary());
     assert_eq!(asked_for, 5);
-    scene.house.assert_alive();
+    scene.fixture.assert_alive();
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rig::proc::{self, Proc};
 
-use crate::house::{House, array, file_disk, text};
+use crate::fixture::{Fixture, array, file_disk, text};
 
 /// Bytes of a disk.
 const DISK_BYTES: u64 = 24 << 20;
@@ -18,7 +18,7 @@ const SECONDS: u32 = 12;
 const LIMIT: Duration = Duration::from_secs(40);
 
 /// fio as a child: writes of mixed sizes, each read back and checked while others are written.
-fn fio(house: &House, export: &str) -> Proc {
+fn fio(house: &Fixture, export: &str) -> Proc {
     let socket = house.path("nbd.sock");
     let uri = format!("--uri=nbd+unix:///{export}?socket={}", socket.display());
     let time = format!("--runtime={SECONDS}");
@@ -35,7 +35,7 @@ fn fio(house: &House, export: &str) -> Proc {
 
 /// Waits until an array of a class is in a state.
 #[track_caller]
-fn becomes(house: &House, class: &str, state: &str, fios: &mut [Proc]) {
+fn becomes(house: &Fixture, class: &str, state: &str, fios: &mut [Proc]) {
     house.until(&format!("{class} is {state}"), LIMIT, || {
         for fio in fios.iter_mut() {
             let ended = fio.ended().unwrap().is_some_and(|status| !status.success());
@@ -49,7 +49,7 @@ fn becomes(house: &House, class: &str, state: &str, fios: &mut [Proc]) {
 
 #[test]
 fn fio_verifies_data_while_members_are_pulled_and_returned() {
-    let mut house = House::alone("fio");
+    let mut house = Fixture::alone("fio");
     let mut disks = String::from("[daemon]\ncores = 2\n\n");
     for disk in ["m0", "m1", "v0", "v1", "v2"] {
         house.image(disk, DISK_BYTES);

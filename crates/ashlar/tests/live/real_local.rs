@@ -8,7 +8,7 @@ use rig::guest::{Boot, Image, Kit, Script};
 use rig::proc::{self, Scratch};
 use rig::scenarios::{self, From, Tree};
 
-use crate::house::Turn;
+use crate::fixture::MachineLock;
 
 /// Size of the unit, before and after it grows.
 const UNIT_BYTES: u64 = 80 << 20;
@@ -46,7 +46,7 @@ luns = { 0 = "d0", 1 = { provider = "d1", mode = "ro" } }
 "#;
 
 /// Functions of the steps.
-const HOUSE: &str = r#"
+const SHELL_FUNCTIONS: &str = r#"
 export ASHLAR_CONFIG=/data/ashlar.toml ASHLAR_SOCKET=/run/ashlar.sock
 begin() {
     ashlar serve >>/tmp/log 2>&1 &
@@ -203,14 +203,14 @@ fn by_fuse(script: &mut Script) {
 
 #[test]
 fn luns_are_block_devices_of_the_machine_and_outlive_the_daemon() {
-    let _turn = Turn::whole();
+    let _turn = MachineLock::whole();
     let scratch = Scratch::new("local").unwrap();
     let program = proc::stripped(env!("CARGO_BIN_EXE_ashlar"), scratch.path()).unwrap();
     let kits = [Kit::Local, Kit::FileSystems];
     let image = Image::with_programs(&kits, &[(program.as_path(), "bin/ashlar")]).unwrap();
     let mut script = Script::new();
     script.files = Tree::some(200).unwrap().guest_files();
-    script.file("rig/house.sh", HOUSE).file("rig/config", CONFIG);
+    script.file("rig/house.sh", SHELL_FUNCTIONS).file("rig/config", CONFIG);
     nbd(&mut script);
     outlived(&mut script);
     only_open(&mut script);

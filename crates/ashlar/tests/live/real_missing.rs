@@ -11,7 +11,7 @@ use rig::guest::{Boot, HOST, Image, Kit, Script, guest_portal};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO};
 
-use crate::house::{House, IQN, file_disk, tool};
+use crate::fixture::{Fixture, IQN, file_disk, tool};
 
 /// The subsystem.
 const NQN: &str = "nqn.2026-11.test.ashlar:missing";
@@ -48,7 +48,7 @@ luns = { 0 = "here", 1 = "b1" }
 const LATE: [&str; 3] = ["i1", "n1", "b1"];
 
 /// An ext4 file system with a file `who` that holds the name of the image.
-fn fill(house: &House, name: &str) {
+fn fill(house: &Fixture, name: &str) {
     let (folder, image) = (house.path(&format!("{name}.d")), house.path(&format!("{name}.img")));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("who"), name).unwrap();
@@ -105,7 +105,7 @@ fn steps(portal: &str, nvme: u16, nbd: u16) -> Script {
     script
 }
 
-fn move_all(house: &House, from: &str, to: &str) {
+fn move_all(house: &Fixture, from: &str, to: &str) {
     for name in ["i1", "n1"] {
         let at = |suffix: &str| house.path(&format!("{name}{suffix}"));
         std::fs::rename::<_, &Path>(at(from), &at(to)).unwrap();
@@ -114,7 +114,7 @@ fn move_all(house: &House, from: &str, to: &str) {
 
 #[test]
 fn hosts_find_late_disks_and_wait_for_absent_ones() {
-    let mut house = House::alone("missing");
+    let mut house = Fixture::alone("missing");
     let image = Image::with_kits(&[Kit::Nvme, Kit::Nbd, Kit::FileSystems]).unwrap();
     house.image("here.img", BYTES);
     let names = ["here", "i1", "n1", "b1"];

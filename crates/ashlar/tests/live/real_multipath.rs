@@ -11,7 +11,7 @@ use rig::proc::free_port;
 use rig::relay::{Cable, Relay};
 use rig::scenarios::{self, From, GO};
 
-use crate::house::{House, IQN, array, file_disk};
+use crate::fixture::{Fixture, IQN, array, file_disk};
 
 /// How long the killed daemon stays away.
 const DOWN: Duration = Duration::from_millis(500);
@@ -74,7 +74,7 @@ const TEN_MORE: &str = "more() {\n\
 
 #[test]
 fn dm_multipath_map_survives_path_losses_and_a_daemon_kill() {
-    let mut house = House::alone("multipath");
+    let mut house = Fixture::alone("multipath");
     let image = Image::with_kits(&[Kit::Multipath]).unwrap();
     let disk = house.image("disk.img", UNIT_BYTES);
     let second: SocketAddr = ([127, 0, 0, 1], free_port().unwrap()).into();

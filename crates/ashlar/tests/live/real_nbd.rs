@@ -10,7 +10,7 @@ use rig::guest::{Boot, HOST, Image, Kit, Script};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO, Tree};
 
-use crate::house::{House, array, file_disk, text};
+use crate::fixture::{Fixture, array, file_disk, text};
 
 /// Size of the unit.
 const UNIT_BYTES: u64 = 96 << 20;
@@ -93,7 +93,7 @@ fn blocks(path: &Path) -> u64 {
 
 #[test]
 fn nbd_client_makes_fills_and_trims_a_file_system() {
-    let mut house = House::alone("nbd");
+    let mut house = Fixture::alone("nbd");
     let image = Image::with_kits(&[Kit::Nbd, Kit::FileSystems]).unwrap();
     let file = house.image("disk.img", UNIT_BYTES);
     house.image("protected.img", UNIT_BYTES);

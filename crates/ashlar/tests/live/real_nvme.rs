@@ -10,7 +10,7 @@ use rig::guest::{Boot, HOST, Image, Kit, Script};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO, Tree};
 
-use crate::house::{House, array, file_disk, text};
+use crate::fixture::{Fixture, array, file_disk, text};
 
 /// The subsystem.
 const NQN: &str = "nqn.2026-11.test.ashlar:store";
@@ -149,7 +149,7 @@ fn blocks(path: &Path) -> u64 {
 
 #[test]
 fn linux_makes_fills_grows_and_trims_a_file_system() {
-    let mut house = House::alone("nvme");
+    let mut house = Fixture::alone("nvme");
     let image = Image::with_kits(&[Kit::Nvme, Kit::FileSystems]).unwrap();
     let file = house.image("disk.img", UNIT_BYTES);
     house.image("protected.img", UNIT_BYTES);

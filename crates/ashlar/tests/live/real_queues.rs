@@ -9,7 +9,7 @@ use rig::guest::{Boot, HOST, Image, Kit, Script, guest_portal};
 use rig::proc::free_port;
 use rig::scenarios::{self, From, GO};
 
-use crate::house::{House, IQN, file_disk};
+use crate::fixture::{Fixture, IQN, file_disk};
 
 /// The subsystem.
 const NQN: &str = "nqn.2026-11.test.ashlar:queues";
@@ -149,7 +149,7 @@ fn steps(portal: &str, nvme: u16, nbd: u16) -> Script {
 
 #[test]
 fn linux_sends_full_size_commands_to_every_kind_of_disk() {
-    let mut house = House::alone("queues");
+    let mut house = Fixture::alone("queues");
     let image = Image::with_kits(&[Kit::Nvme, Kit::Nbd]).unwrap();
     let files = ["file", "under", "m0", "m1", "s0", "s1"];
     let disks: String = files.map(|name| file_disk(name, &format!("{name}.img"))).concat();

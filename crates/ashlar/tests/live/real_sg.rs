@@ -9,7 +9,7 @@ use rig::guest::{Boot, Image, Kit, Script, boot_scsi};
 use rig::proc::{self, Scratch};
 use rig::scenarios::{self, Tree};
 
-use crate::house::Turn;
+use crate::fixture::MachineLock;
 
 /// Size of QEMU's disk.
 const DISK_BYTES: u64 = 64 << 20;
@@ -43,7 +43,7 @@ luns = { 0 = "d0", 1 = "d1" }
 "#;
 
 /// Functions of the steps.
-const HOUSE: &str = r#"
+const SHELL_FUNCTIONS: &str = r#"
 export ASHLAR_CONFIG=/tmp/ashlar.toml ASHLAR_SOCKET=/run/ashlar.sock
 fault=/sys/bus/pseudo/drivers/scsi_debug
 begin() {
@@ -155,14 +155,14 @@ fn pulled(script: &mut Script) {
 
 #[test]
 fn scsi_disks_of_the_machine_are_providers() {
-    let _turn = Turn::whole();
+    let _turn = MachineLock::whole();
     let scratch = Scratch::new("sg").unwrap();
     let program = proc::stripped(env!("CARGO_BIN_EXE_ashlar"), scratch.path()).unwrap();
     let kits = [Kit::Local, Kit::ScsiDisks];
     let image = Image::with_programs(&kits, &[(program.as_path(), "bin/ashlar")]).unwrap();
     let mut script = Script::new();
     script.files = Tree::some(100).unwrap().guest_files();
-    script.file("rig/house.sh", HOUSE).file("rig/bus", BUS).file("rig/access", ACCESS);
+    script.file("rig/house.sh", SHELL_FUNCTIONS).file("rig/bus", BUS).file("rig/access", ACCESS);
     taken(&mut script);
     used(&mut script);
     pulled(&mut script);

@@ -10,7 +10,7 @@ use rig::guest::{Boot, Image, Kit, Script, boot_tap};
 use rig::proc;
 use rig::scenarios::{self, Tree};
 
-use crate::house::{House, file_disk, tool};
+use crate::fixture::{Fixture, file_disk, tool};
 
 const UNIT_BYTES: u64 = 64 << 20;
 const DEADLINE: Duration = Duration::from_secs(900);
@@ -47,7 +47,7 @@ fn config(tap: &Tap) -> String {
 
 #[test]
 fn a_guests_kernel_uses_a_shelf_over_a_tap_device() {
-    let mut house = House::alone("tap");
+    let mut house = Fixture::alone("tap");
     let tap = Tap::new();
     let disk = house.image("d0.img", UNIT_BYTES);
     house.write("ashlar.toml", &config(&tap));

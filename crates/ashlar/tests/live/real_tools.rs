@@ -9,7 +9,7 @@ use rig::guest::{Boot, Image, Kit, Script, guest_portal};
 use rig::peer;
 use rig::scenarios::{self, From, GO};
 
-use crate::house::{House, IQN, file_disk};
+use crate::fixture::{Fixture, IQN, file_disk};
 
 /// Size of each unit.
 const UNIT_BYTES: u64 = 64 << 20;
@@ -73,7 +73,7 @@ fn tuples(script: &mut Script) {
 
 #[test]
 fn sg3_utils_and_ddpt_have_the_expected_output_and_effect() {
-    let mut house = House::alone("tools");
+    let mut house = Fixture::alone("tools");
     let image = Image::with_kits(&[Kit::ScsiTools]).unwrap();
     let (a, b) = (house.image("a.img", UNIT_BYTES), house.image("b.img", UNIT_BYTES));
     let erasable = "[[unit]]\nprovider = \"b\"\nsanitize = true\n".to_owned();

@@ -1,6 +1,6 @@
 //! Refusals of `apply`: `plan` and `doctor` report them before, and a start leaves those parts out.
 
-use crate::house::{House, file_disk};
+use crate::fixture::{Fixture, file_disk};
 
 /// A target that cannot be, and why.
 const REFUSED: [(&str, &str); 5] = [
@@ -29,7 +29,7 @@ const REFUSED: [(&str, &str); 5] = [
 #[test]
 fn refusals_of_apply_are_reported_by_plan_doctor_and_a_start() {
     use std::os::unix::fs::PermissionsExt;
-    let mut house = House::new("refusals");
+    let mut house = Fixture::new("refusals");
     house.image("d0.img", 1 << 20);
     std::fs::write(house.path("open"), "a secret that is long enough\n").unwrap();
     let readable = std::fs::Permissions::from_mode(0o644);
@@ -41,15 +41,15 @@ fn refusals_of_apply_are_reported_by_plan_doctor_and_a_start() {
     let file = file.to_str().unwrap();
     for (target, why) in REFUSED {
         house.write("ashlar.toml", &format!("{good}\n[[target]]\n{target}"));
-        house.ashlar(&["plan"]).ends(1).says(&["`apply` refuses", why]);
+        house.ashlar(&["plan"]).ends(1).prints(&["`apply` refuses", why]);
         house.ashlar(&["apply"]).ends(1).complains(&[why]);
-        house.ashlar(&["doctor", "config", "--file", file]).ends(3).says(&[why, "apply refuses"]);
+        house.ashlar(&["doctor", "config", "--file", file]).ends(3).prints(&[why, "apply refuses"]);
     }
     // A group whose secret cannot be read is refused in the same way; so is an address of two
     // drivers, with its line.
     let secret = "chap = { user = \"u\", secret = \"file:nowhere\" }\n";
     house.write("ashlar.toml", &format!("{good}{secret}"));
-    house.ashlar(&["plan"]).ends(1).says(&["`apply` refuses", "nowhere: No such file"]);
+    house.ashlar(&["plan"]).ends(1).prints(&["`apply` refuses", "nowhere: No such file"]);
     house.ashlar(&["apply"]).ends(1).complains(&["nowhere: No such file"]);
     let portal = house.portal();
     let two = format!("[[target]]\ndriver = \"nbd\"\nname = \"n\"\nlisten = [\"{portal}\"]\n");
@@ -62,7 +62,7 @@ fn refusals_of_apply_are_reported_by_plan_doctor_and_a_start() {
     for (target, why) in REFUSED {
         house.write("ashlar.toml", &format!("{good}\n[[target]]\n{target}"));
         house.start();
-        house.ashlar(&["status"]).ends(3).says(&["create target", why]);
+        house.ashlar(&["status"]).ends(3).prints(&["create target", why]);
         assert!(house.provider("d0").is_some());
         house.stop();
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rig::papers::{Good, Papers};
 use rig::{peer, proc};
 
-use crate::house::{House, array, file_disk, text};
+use crate::fixture::{Fixture, array, file_disk, text};
 
 const DISK_BYTES: u64 = 16 << 20;
 
@@ -42,7 +42,7 @@ luns = { 0 = "good" }
 chap = { user = "alice", secret = "file:{here}/theirs" }
 "#;
 
-fn log_in(house: &House, target: &str, secret: &str) -> Result<(), String> {
+fn log_in(house: &Fixture, target: &str, secret: &str) -> Result<(), String> {
     let mut at = house.target(0);
     at.iqn += target;
     let chap = rig::Chap { user: "alice".into(), secret: secret.into(), mutual: None };
@@ -50,37 +50,37 @@ fn log_in(house: &House, target: &str, secret: &str) -> Result<(), String> {
 }
 
 #[track_caller]
-fn accepts_only(house: &House, target: &str, secret: &str, refused: &str) {
+fn accepts_only(house: &Fixture, target: &str, secret: &str, refused: &str) {
     log_in(house, target, secret).unwrap();
     assert!(log_in(house, target, refused).is_err(), "{refused} still opens {target}");
 }
 
 #[test]
 fn replaced_secrets_are_read_again() {
-    let mut house = House::new("renewed-secrets");
+    let mut house = Fixture::new("renewed-secrets");
     house.image("good.img", DISK_BYTES);
     house.secret("own", "first-own-secret");
     house.secret("theirs", "first-group-word");
     house.write("ashlar.toml", &format!("{}{SECRETS}", file_disk("good", "good.img")));
     house.start();
     accepts_only(&house, "", "first-own-secret", "second-own-word1");
-    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
 
     // `apply` of the same configuration.
     house.secret("own", "second-own-word1");
-    house.ashlar(&["plan"]).ends(PENDING).says(&[
+    house.ashlar(&["plan"]).ends(PENDING).prints(&[
         "read files of target",
         "own has changed",
         "safe",
     ]);
     accepts_only(&house, "", "first-own-secret", "second-own-word1");
-    house.ashlar(&["apply"]).ends(0).says(&["read files of target"]);
+    house.ashlar(&["apply"]).ends(0).prints(&["read files of target"]);
     accepts_only(&house, "", "second-own-word1", "first-own-secret");
-    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
 
     // SIGHUP, and the account of a group.
     house.secret("theirs", "second-group-wrd");
-    house.ashlar(&["plan"]).ends(PENDING).says(&["group all: chap", "theirs has changed"]);
+    house.ashlar(&["plan"]).ends(PENDING).prints(&["group all: chap", "theirs has changed"]);
     accepts_only(&house, ".groups", "first-group-word", "second-group-wrd");
     let hup = ["-HUP".to_owned(), house.pid().to_string()];
     proc::run(Command::new("kill").args(&hup)).unwrap();
@@ -97,8 +97,8 @@ fn replaced_secrets_are_read_again() {
 }
 
 /// A target that wants a proof, and a daemon that reaches its disk by a bus of kind `iscsi`.
-fn target_and_bus() -> (House, House) {
-    let (mut far, mut near) = (House::new("renewed-far"), House::new("renewed-near"));
+fn target_and_bus() -> (Fixture, Fixture) {
+    let (mut far, mut near) = (Fixture::new("renewed-far"), Fixture::new("renewed-near"));
     far.image("good.img", DISK_BYTES);
     far.secret("own", "first-own-secret");
     far.secret("theirs", "unused-elsewhere");
@@ -117,7 +117,7 @@ fn target_and_bus() -> (House, House) {
     (far, near)
 }
 
-fn reads(house: &House) -> bool {
+fn reads(house: &Fixture) -> bool {
     peer::iscsi_inq(&house.url(0), None).is_ok()
         && tool_ends_well("qemu-io", &["-r", "-f", "raw", "-c", "read 0 4k", &house.url(0)])
 }
@@ -131,8 +131,8 @@ fn the_secret_of_a_bus_is_read_again_and_its_next_login_uses_it() {
     const LIMIT: Duration = Duration::from_secs(30);
     let (mut far, mut near) = target_and_bus();
     assert!(reads(&near));
-    near.ashlar(&["plan"]).ends(0).says(&["no changes"]);
-    let connections = |house: &House| {
+    near.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
+    let connections = |house: &Fixture| {
         let state = house.state();
         let all = array(&state["targets"]).iter().flat_map(|t| array(&t["sessions"]));
         let mut all: Vec<String> = all.map(|s| text(&s["address"])).collect();
@@ -143,17 +143,17 @@ fn the_secret_of_a_bus_is_read_again_and_its_next_login_uses_it() {
     assert!(before.iter().all(|at| at.contains(':')) && !before.is_empty(), "{before:?}");
 
     far.secret("own", "second-own-word1");
-    far.ashlar(&["apply"]).ends(0).says(&["read files of target"]);
+    far.ashlar(&["apply"]).ends(0).prints(&["read files of target"]);
     assert_eq!(connections(&far), before, "its sessions go on");
 
     // The watch reports it by itself.
     near.secret("mine", "second-own-word1");
     let seen = || near.ashlar(&["status"]).out.contains("mine has changed");
     near.until("status names the file", LIMIT, seen);
-    near.ashlar(&["journal"]).ends(0).says(&["chap", "mine has changed", "ashlar apply"]);
-    near.ashlar(&["plan"]).ends(PENDING).says(&["read files of bus iscsi0 anew", "chap", "safe"]);
-    near.ashlar(&["apply"]).ends(0).says(&["read files of bus iscsi0 anew"]);
-    near.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    near.ashlar(&["journal"]).ends(0).prints(&["chap", "mine has changed", "ashlar apply"]);
+    near.ashlar(&["plan"]).ends(PENDING).prints(&["read files of bus iscsi0 anew", "chap", "safe"]);
+    near.ashlar(&["apply"]).ends(0).prints(&["read files of bus iscsi0 anew"]);
+    near.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
     assert!(!near.ashlar(&["status"]).out.contains("has changed"));
     assert_eq!(connections(&far), before, "its sessions go on");
     assert!(reads(&near));
@@ -174,7 +174,7 @@ fn the_secret_of_a_bus_is_read_again_and_its_next_login_uses_it() {
 
 #[test]
 fn clients_of_a_replaced_authority_are_refused() {
-    let mut house = House::new("renewed-authority");
+    let mut house = Fixture::new("renewed-authority");
     let papers = Papers::new("renewed-authority-papers").unwrap();
     let own = "subjectAltName=DNS:localhost,IP:127.0.0.1";
     papers.authority("ca").unwrap();
@@ -223,8 +223,8 @@ fn clients_of_a_replaced_authority_are_refused() {
 
     // They are good for two days.
     let soon = "expires in 1 day";
-    house.ashlar(&["status"]).ends(0).says(&["tls_certificate", soon, "target shop"]);
-    house.ashlar(&["doctor", "certificates"]).ends(3).says(&["tls_client_ca", soon, "warn"]);
+    house.ashlar(&["status"]).ends(0).prints(&["tls_certificate", soon, "target shop"]);
+    house.ashlar(&["doctor", "certificates"]).ends(3).prints(&["tls_client_ca", soon, "warn"]);
     let page = crate::nbd::page(&house, "/metrics");
     let series = "ashlar_tls_certificate_expiry_timestamp_seconds{kind=\"target\",name=\"shop\",\
                   key=\"tls_certificate\"";
@@ -234,9 +234,9 @@ fn clients_of_a_replaced_authority_are_refused() {
     assert!((now + 86_400..now + 3 * 86_400).contains(&at), "{line}");
     std::fs::copy(papers.file("late/client-cert.pem"), &cert).unwrap();
     std::fs::copy(papers.file("late/client-key.pem"), &key).unwrap();
-    house.ashlar(&["doctor", "certificates"]).ends(3).says(&["expired 0 days ago", "FAIL"]);
+    house.ashlar(&["doctor", "certificates"]).ends(3).prints(&["expired 0 days ago", "FAIL"]);
     house.ashlar(&["apply"]).ends(0);
-    house.ashlar(&["status"]).ends(3).says(&["DEGRADED", "expired 0 days ago"]);
+    house.ashlar(&["status"]).ends(3).prints(&["DEGRADED", "expired 0 days ago"]);
 
     // Contents that are no certificate leave the one in use.
     std::fs::write(&trusted, "nothing\n").unwrap();

@@ -1,7 +1,7 @@
 //! Persistent reservations over the death of the daemon: `kill -9` right after GOOD, a torn file,
 //! a state folder that is gone. Test 12 of the list of what toy targets get wrong, from outside.
 
-use crate::house::{House, IQN, file_disk};
+use crate::fixture::{Fixture, IQN, file_disk};
 use testkit::iscsi::initiator::{Client, Ended};
 
 /// Size of the disk here.
@@ -9,7 +9,7 @@ const DISK_BYTES: u64 = 16 << 20;
 const CONFLICT: u8 = 0x18;
 
 /// An initiator that has no unit attention pending.
-fn login(house: &House, name: &str) -> Client {
+fn login(house: &Fixture, name: &str) -> Client {
     let mut raw = Client::session(house.portal(), name, IQN).unwrap();
     assert_eq!(raw.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
     raw
@@ -35,8 +35,8 @@ fn read(raw: &mut Client, action: u8) -> Vec<u8> {
     ended.data
 }
 
-fn house(name: &str) -> House {
-    let mut house = House::new(name);
+fn fixture(name: &str) -> Fixture {
+    let mut house = Fixture::new(name);
     house.image("d0.img", DISK_BYTES);
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     house.start();
@@ -44,7 +44,7 @@ fn house(name: &str) -> House {
 }
 
 /// The file of the newest record.
-fn record(house: &House) -> std::path::PathBuf {
+fn record(house: &Fixture) -> std::path::PathBuf {
     let files = std::fs::read_dir(house.path("units")).unwrap();
     let names = |f: std::io::Result<std::fs::DirEntry>| f.unwrap().path();
     let newest = |p: &std::path::PathBuf| p.extension().is_some_and(|e| e == "reservations");
@@ -53,7 +53,7 @@ fn record(house: &House) -> std::path::PathBuf {
 
 #[test]
 fn test_12_reservation_survives_kill_9_after_good() {
-    let mut house = house("reservations");
+    let mut house = fixture("reservations");
     let mut a = login(&house, "iqn.2024-01.test:a");
     assert_eq!(out(&mut a, 6, 0, 0, 1).status, 0);
     assert_eq!(out(&mut a, 1, 5, 1, 0).status, 0);
@@ -90,7 +90,7 @@ fn test_12_reservation_survives_kill_9_after_good() {
 
 #[test]
 fn test_12_torn_file_is_reported_and_a_failed_save_is_an_error() {
-    let mut house = house("reservations-torn");
+    let mut house = fixture("reservations-torn");
     let mut a = login(&house, "iqn.2024-01.test:a");
     assert_eq!(out(&mut a, 6, 0, 0, 1).status, 0);
     assert_eq!(out(&mut a, 1, 3, 1, 0).status, 0);
@@ -132,7 +132,7 @@ fn first_byte(raw: &mut Client) -> Option<u8> {
 fn loaded_disc_and_port_state_survive_kill_9() {
     const DRIVE: &str = "[[unit]]\nprovider = \"d0\"\nremovable = true\n\n";
     const GROUP: &str = "[[alua]]\nname = \"default\"\nid = 1\nstate = \"non-optimized\"\n\n";
-    let mut house = House::new("by-hand");
+    let mut house = Fixture::new("by-hand");
     for name in ["d0", "d1"] {
         let fill = name.as_bytes()[1];
         std::fs::write(house.image(&format!("{name}.img"), 0), vec![fill; 1 << 20]).unwrap();
@@ -140,8 +140,8 @@ fn loaded_disc_and_port_state_survive_kill_9() {
     let (d0, d1) = (file_disk("d0", "d0.img"), file_disk("d1", "d1.img"));
     house.configure(&format!("{d0}{d1}{DRIVE}"), "0 = \"d0\"");
     house.start();
-    let group = |house: &House| house.json(&["alua", "show"])["groups"][0]["state"].clone();
-    let again = |house: &mut House| {
+    let group = |house: &Fixture| house.json(&["alua", "show"])["groups"][0]["state"].clone();
+    let again = |house: &mut Fixture| {
         house.kill();
         house.start();
         Client::session(house.portal(), "iqn.2024-01.test:a", IQN).unwrap()
@@ -183,9 +183,9 @@ fn loaded_disc_and_port_state_survive_kill_9() {
 #[test]
 fn damaged_port_identifiers_stop_only_targets_without_port_id() {
     const OTHER: &str = "iqn.2026-11.test.ashlar:other";
-    let mut house = House::new("ports-torn");
+    let mut house = Fixture::new("ports-torn");
     house.image("d0.img", DISK_BYTES);
-    let configure = |house: &House, id: &str| {
+    let configure = |house: &Fixture, id: &str| {
         let other = format!(
             "[[target]]\ndriver = \"iscsi\"\nname = \"{OTHER}\"\nlisten = [\"{{portal}}\"]\n{id}\n"
         );
@@ -233,7 +233,7 @@ fn damaged_port_identifiers_stop_only_targets_without_port_id() {
 #[test]
 fn read_only_initiator_cannot_change_mode_pages_or_reserve() {
     const READER: &str = "iqn.2024-01.test:reader";
-    let mut house = House::new("reader");
+    let mut house = Fixture::new("reader");
     house.image("d0.img", 1 << 20);
     let config = |more: &str| {
         format!(
@@ -283,7 +283,7 @@ fn read_only_initiator_cannot_change_mode_pages_or_reserve() {
 #[test]
 fn a_conflict_at_a_lower_target_reaches_the_host_as_a_conflict() {
     const FAR: &str = "iqn.2026-11.test.ashlar:far";
-    let mut near = House::new("conflict");
+    let mut near = Fixture::new("conflict");
     let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
     let mut far = near.sibling(
         "far",

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rig::proc::{self, Proc};
 use serde_json::Value;
 
-use crate::house::{self, House, IQN, file_disk};
+use crate::fixture::{self, Fixture, IQN, file_disk};
 
 /// Size of a unit.
 const BYTES: u64 = 16 << 20;
@@ -48,7 +48,7 @@ fn configuration(nbd: SocketAddr) -> String {
 }
 
 /// `qemu-img bench`, reads or writes, until it is killed.
-fn load(house: &House, name: &str, image: &str, writes: bool) -> Proc {
+fn load(house: &Fixture, name: &str, image: &str, writes: bool) -> Proc {
     let mut command = Command::new(proc::tool("qemu-img").unwrap());
     command.args(["bench", "-c", "100000000", "-s", "4096", "-S", "12288", "-d", "16"]);
     command.args(["-t", "none", "--image-opts", image]);
@@ -60,12 +60,12 @@ fn load(house: &House, name: &str, image: &str, writes: bool) -> Proc {
 
 #[test]
 fn signals_reload_stop_cleanly_or_are_ignored() {
-    let mut house = House::new("signals");
+    let mut house = Fixture::new("signals");
     ["d0.img", "d1.img"].iter().for_each(|f| drop(house.image(f, BYTES)));
     let both = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     house.start();
-    let send = |house: &House, signal: &str| {
+    let send = |house: &Fixture, signal: &str| {
         let pid = house.pid().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     };
@@ -90,13 +90,13 @@ fn signals_reload_stop_cleanly_or_are_ignored() {
 }
 
 /// An initiator that logs in again and again, whether the daemon is running or not.
-struct Knocks {
+struct LoginLoop {
     over: Arc<AtomicBool>,
     thread: JoinHandle<usize>,
 }
 
-impl Knocks {
-    fn begin(house: &House) -> Knocks {
+impl LoginLoop {
+    fn begin(house: &Fixture) -> LoginLoop {
         let over = Arc::new(AtomicBool::new(false));
         let (mine, url) = (over.clone(), house.url(0));
         let thread = std::thread::spawn(move || {
@@ -108,7 +108,7 @@ impl Knocks {
             }
             logins
         });
-        Knocks { over, thread }
+        LoginLoop { over, thread }
     }
 
     /// Answers how many logins went well.
@@ -120,7 +120,7 @@ impl Knocks {
 
 #[test]
 fn restarts_under_load_cause_no_client_error() {
-    let mut house = House::new("restart");
+    let mut house = Fixture::new("restart");
     let nbd = SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()));
     house.image("d0.img", BYTES);
     house.image("d1.img", BYTES);
@@ -140,7 +140,7 @@ fn restarts_under_load_cause_no_client_error() {
             loads.push((name.clone(), load(&house, &name, image, writes)));
         }
     }
-    let knocks = Knocks::begin(&house);
+    let knocks = LoginLoop::begin(&house);
     for stop in 0..STOPS {
         // All of them are back, and at work.
         let busy = || {
@@ -150,12 +150,12 @@ fn restarts_under_load_cause_no_client_error() {
                 let of = |kind: &str| stats[kind]["ops"].as_u64().unwrap_or(0);
                 of("read") + of("write")
             };
-            house::array(&sessions["sessions"]).iter().filter(|s| done(s) > 500).count()
+            fixture::array(&sessions["sessions"]).iter().filter(|s| done(s) > 500).count()
         };
         house.until("all are back", BACK, || busy() == loads.len());
         // An initiator that logged in between a target and its groups was not refused.
         let state = house.state();
-        assert!(house::array(&state["denied"]).is_empty(), "{:#}", state["denied"]);
+        assert!(fixture::array(&state["denied"]).is_empty(), "{:#}", state["denied"]);
         house.stop();
         sleep(DOWN);
         house.start();

@@ -1,11 +1,11 @@
 //! Hosts that have one name.
 
-use crate::house::{House, IQN, file_disk};
+use crate::fixture::{Fixture, IQN, file_disk};
 use testkit::iscsi::initiator::Client;
 
 #[test]
 fn hosts_that_share_an_initiator_name_are_reported() {
-    let mut house = House::alone("rivals");
+    let mut house = Fixture::alone("rivals");
     house.image("d0.img", 1 << 20);
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     let there = std::net::SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, house.portal().port()));
@@ -23,7 +23,7 @@ fn hosts_that_share_an_initiator_name_are_reported() {
         sessions.push(Client::session(there, name, IQN).unwrap());
     }
     let status = house.ashlar(&["status"]).ends(3);
-    status.says(&[name, "127.0.0.1", "::1", "InitiatorName", "times"]);
+    status.prints(&[name, "127.0.0.1", "::1", "InitiatorName", "times"]);
     let state = house.state();
     assert_eq!(state["rivals"][0]["initiator"], name, "{state}");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rig::proc::Proc;
 
-use crate::house::{self, House, array, text, tool};
+use crate::fixture::{self, Fixture, array, text, tool};
 
 /// A target that is not there yet.
 const LATE: &str = "iqn.2026-11.test.ashlar:late";
@@ -28,21 +28,21 @@ fn silent() -> String {
     at.to_string()
 }
 
-fn asked(house: &House, words: &[&str]) -> Proc {
+fn asked(house: &Fixture, words: &[&str]) -> Proc {
     let log = house.path(&format!("{}-{}.log", words[1], words.len()));
     Proc::start("ashlar", &mut house.command(words), &log).unwrap()
 }
 
-fn has_bus(house: &House) -> bool {
+fn has_bus(house: &Fixture) -> bool {
     let list = house.json(&["cam", "devlist"]);
     array(&list["answer"]["buses"]).iter().any(|bus| text(&bus["sim"]) == "mute0")
 }
 
 #[test]
 fn other_commands_do_not_wait_for_a_bus_that_is_attaching() {
-    let mut house = House::new("silent");
+    let mut house = Fixture::new("silent");
     house.image("d0.img", 1 << 20);
-    house.configure(&house::file_disk("d0", "d0.img"), "");
+    house.configure(&fixture::file_disk("d0", "d0.img"), "");
     house.start();
     let portals = format!("portals=[\"{}\"]", silent());
     let target = "target=iqn.2026-11.test.ashlar:mute";
@@ -50,7 +50,7 @@ fn other_commands_do_not_wait_for_a_bus_that_is_attaching() {
     let attach = ["cam", "attach", "mute0", "kind=iscsi", &portals, target, own];
     let mut waits = asked(&house, &attach);
     house.until("the bus is there", LIMIT, || has_bus(&house));
-    house.ashlar(&["status"]).ends(3).says(&["bus mute0 (failed)"]);
+    house.ashlar(&["status"]).ends(3).prints(&["bus mute0 (failed)"]);
     house.ok(&["list"]);
     house.ok(&["cam", "attach", "mps0", "disks=1", "size=1MiB"]);
     let mut looks = asked(&house, &["cam", "rescan"]);
@@ -74,7 +74,7 @@ fn bus(name: &str, portal: &str, target: &str) -> String {
     )
 }
 
-fn troubles(house: &House, name: &str) -> Vec<String> {
+fn troubles(house: &Fixture, name: &str) -> Vec<String> {
     let state = house.state();
     let bus = array(&state["buses"]).iter().find(|bus| text(&bus["name"]) == name);
     bus.map_or(Vec::new(), |bus| array(&bus["troubles"]).iter().map(|t| text(&t["why"])).collect())
@@ -82,10 +82,10 @@ fn troubles(house: &House, name: &str) -> Vec<String> {
 
 #[test]
 fn start_continues_without_a_silent_portal_and_reports_it() {
-    let mut house = House::new("deaf-start");
+    let mut house = Fixture::new("deaf-start");
     house.image("d0.img", 1 << 20);
     let near = "[[bus]]\nname = \"mps0\"\nkind = \"virtual\"\ndisks = 1\nsize = \"1MiB\"\n\n";
-    let disk = house::file_disk("d0", "d0.img");
+    let disk = fixture::file_disk("d0", "d0.img");
     let buses = [bus("mute0", &silent(), LATE), near.to_owned(), disk].concat();
     house.configure(&buses, "0 = \"d0\", 1 = \"da0\"");
     house.start();
@@ -118,12 +118,12 @@ fn late_target(portal: &str) -> String {
 
 #[test]
 fn lun_on_a_late_portal_does_not_delay_other_luns() {
-    let mut front = House::new("awaited");
+    let mut front = Fixture::new("awaited");
     front.image("d0.img", 1 << 20);
     front.image("d1.img", 1 << 20);
     let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
     let layer = "[[geom]]\nclass = \"nop\"\nname = \"n\"\nprovider = \"da0\"\n\n";
-    let disks = ["d0", "d1"].map(|d| house::file_disk(d, &format!("{d}.img"))).concat();
+    let disks = ["d0", "d1"].map(|d| fixture::file_disk(d, &format!("{d}.img"))).concat();
     let below = [&bus("late0", &portal, LATE), &disks, layer].concat();
     front.configure(&below, "0 = \"d0\", 1 = \"n\"");
     front.start();
@@ -132,9 +132,9 @@ fn lun_on_a_late_portal_does_not_delay_other_luns() {
     let luns = shown();
     assert!(luns.contains("Lun:0 ") && !luns.contains("Lun:1 "), "{luns}");
     let said = front.ashlar(&["status"]).ends(3);
-    let said = said.says(&["LUN 1 (n) is not there yet", "nop n", "bus late0 (failed)"]);
+    let said = said.prints(&["LUN 1 (n) is not there yet", "nop n", "bus late0 (failed)"]);
     assert!(!said.out.contains("left out"), "{said}");
-    front.ashlar(&["list", "luns"]).ends(0).says(&["awaited: there is no n yet"]);
+    front.ashlar(&["list", "luns"]).ends(0).prints(&["awaited: there is no n yet"]);
     // Meanwhile other parts can be changed; an unknown name is still an error.
     let luns = "0 = \"d0\", 1 = \"n\", 2 = \"d1\"";
     front.configure(&below.replace(layer, ""), luns);
@@ -144,7 +144,7 @@ fn lun_on_a_late_portal_does_not_delay_other_luns() {
     front.configure(&below.replace(layer, ""), &luns.replace("2 = \"d1\"", "2 = \"d9\""));
     front.ashlar(&["apply", &file]).complains(&["d9", "no such provider"]);
     assert!(shown().contains("Lun:2 "), "{}", shown());
-    front.ashlar(&["list", "luns"]).ends(0).says(&["awaited: there is no n yet"]);
+    front.ashlar(&["list", "luns"]).ends(0).prints(&["awaited: there is no n yet"]);
     front.stop();
     // With the layer again: it and its LUN appear by themselves, and initiators are notified.
     front.configure(&below, luns);
@@ -152,7 +152,7 @@ fn lun_on_a_late_portal_does_not_delay_other_luns() {
     let mut back = front.sibling("late", &late_target(&portal));
     front.until("its LUN is there", LIMIT, || front.lists_unit(1));
     front.until("nothing is wrong any more", LIMIT, || front.ashlar(&["status"]).code == 0);
-    front.ashlar(&["journal"]).ends(0).says(&["it has come; its LUNs are exported"]);
+    front.ashlar(&["journal"]).ends(0).prints(&["it has come; its LUNs are exported"]);
     let source = front.image("source.img", 1 << 20);
     std::fs::write(&source, [0xA5; 1 << 20]).unwrap();
     let (from, url) = (source.to_str().unwrap(), front.url(1));
@@ -164,7 +164,7 @@ fn lun_on_a_late_portal_does_not_delay_other_luns() {
 
 #[test]
 fn disks_of_a_late_portal_appear_without_a_command() {
-    let mut front = House::new("early");
+    let mut front = Fixture::new("early");
     let port = rig::proc::free_port().unwrap();
     let portal = format!("127.0.0.1:{port}");
     front.configure(&bus("late0", &portal, LATE), "");
@@ -181,7 +181,7 @@ fn disks_of_a_late_portal_appear_without_a_command() {
 /// Nor a disk 0: which ones there are is asked where it would be.
 #[test]
 fn named_disk_is_found_at_a_target_without_its_first_disk() {
-    let mut front = House::new("lacks-first");
+    let mut front = Fixture::new("lacks-first");
     let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
     let second = "[[disk]]\nname = \"m2\"\nkind = \"memory\"\nsize = \"2MiB\"\n\n";
     let both =
@@ -205,7 +205,7 @@ fn named_disk_is_found_at_a_target_without_its_first_disk() {
     front.configure(&kept, "0 = \"da1\"");
     front.start();
     front.until("its LUN is there", LIMIT, || front.ashlar(&["status"]).code == 0);
-    front.ashlar(&["cam", "readcap", "0:0:1"]).ends(0).says(&["Last Block: 4095,"]);
+    front.ashlar(&["cam", "readcap", "0:0:1"]).ends(0).prints(&["Last Block: 4095,"]);
     let list = front.ok(&["cam", "devlist"]);
     assert!(list.contains("da1)") && !list.contains("da0)"), "{list}");
     front.ashlar(&["doctor", "names", "--file", &file]).ends(0);

@@ -4,17 +4,17 @@
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use crate::house::{House, array, file_disk, text};
+use crate::fixture::{Fixture, array, file_disk, text};
 
 const BYTES: u64 = 64 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Bytes that an image takes.
-fn taken(house: &House, image: &str) -> u64 {
+fn taken(house: &Fixture, image: &str) -> u64 {
     std::fs::metadata(house.path(image)).unwrap().blocks() * 512
 }
 
-fn disks(house: &House, count: u32) -> String {
+fn disks(house: &Fixture, count: u32) -> String {
     let one = |n| {
         house.image(&format!("d{n}.img"), BYTES);
         file_disk(&format!("d{n}"), &format!("d{n}.img"))
@@ -24,7 +24,7 @@ fn disks(house: &House, count: u32) -> String {
 
 #[test]
 fn rebuilt_member_is_as_sparse_as_its_source() {
-    let mut house = House::new("sparse");
+    let mut house = Fixture::new("sparse");
     let disks = disks(&house, 6);
     house.configure(&disks, "");
     house.start();
@@ -73,7 +73,7 @@ fn rebuilt_member_is_as_sparse_as_its_source() {
 
 #[test]
 fn partition_table_on_a_mirror_is_not_attributed_to_its_members() {
-    let mut house = House::new("sparse-inspect");
+    let mut house = Fixture::new("sparse-inspect");
     let disks = disks(&house, 3);
     let two = "0 = \"mirror/m\"";
     house.configure(&disks, "");
@@ -104,5 +104,5 @@ fn partition_table_on_a_mirror_is_not_attributed_to_its_members() {
     assert_eq!(luns.len(), 3, "{tree}");
     assert!(luns.iter().all(|line| !line.contains("DEGRADED")), "{tree}");
     let status = house.ashlar(&["status"]).ends(3);
-    status.says(&["LUN 1 (d9)"]);
+    status.prints(&["LUN 1 (d9)"]);
 }

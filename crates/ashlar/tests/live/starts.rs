@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::house::{House, IQN, file_disk, tool};
+use crate::fixture::{Fixture, IQN, file_disk, tool};
 use testkit::iscsi::initiator::{Client, Ended};
 
 const BYTES: u64 = 4 << 20;
@@ -35,14 +35,14 @@ fn luns(host: &mut Client) -> Vec<u8> {
 
 #[test]
 fn missing_image_does_not_prevent_other_luns() {
-    let mut house = House::new("starts");
+    let mut house = Fixture::new("starts");
     house.image("d0.img", BYTES);
     let disks: String = (0..3).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
     let stripe = "\n[[geom]]\nclass = \"concat\"\nname = \"c\"\nmembers = [\"d1\", \"d2\"]\n";
     house.configure(&format!("{disks}{stripe}"), "0 = \"d0\", 1 = \"concat/c\"");
     house.start();
     let status = house.ashlar(&["status"]).ends(3);
-    status.says(&["create disk d1", "d1.img", "create disk d2"]);
+    status.prints(&["create disk d1", "d1.img", "create disk d2"]);
     let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
     assert_eq!(ready(&mut host), None, "LUN 0 is served");
     host.lun = 1;
@@ -53,7 +53,7 @@ fn missing_image_does_not_prevent_other_luns() {
     host.lun = 2;
     assert_eq!(ready(&mut host), Some((5, 0x25, 0)), "this number is not configured");
     assert_eq!(luns(&mut host), [0]);
-    house.ashlar(&["plan"]).ends(6).says(&["create disk d1", "it is waited for"]);
+    house.ashlar(&["plan"]).ends(6).prints(&["create disk d1", "it is waited for"]);
     // A change that is unrelated to the missing disks.
     house.image("d3.img", BYTES);
     let more = file_disk("d3", "d3.img");
@@ -80,7 +80,7 @@ fn missing_image_does_not_prevent_other_luns() {
 
 #[test]
 fn initiator_with_only_missing_luns_is_admitted() {
-    let mut house = House::new("starts-all");
+    let mut house = Fixture::new("starts-all");
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     house.start();
     let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
@@ -91,7 +91,7 @@ fn initiator_with_only_missing_luns_is_admitted() {
 
 #[test]
 fn target_with_a_taken_port_is_created_when_the_port_is_free() {
-    let mut house = House::new("starts-port");
+    let mut house = Fixture::new("starts-port");
     house.image("d0.img", BYTES);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap();
@@ -105,7 +105,7 @@ fn target_with_a_taken_port_is_created_when_the_port_is_free() {
     house.start();
     let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
     assert_eq!(ready(&mut host), None, "the other target is served");
-    house.ashlar(&["status"]).ends(3).says(&["create target n", "in use"]);
+    house.ashlar(&["status"]).ends(3).prints(&["create target n", "in use"]);
     drop(taken);
     let listens = || std::net::TcpStream::connect(at).is_ok();
     house.until("the other one listens", LIMIT, listens);
@@ -126,7 +126,7 @@ fn target_with_a_taken_port_is_created_when_the_port_is_free() {
 
 #[test]
 fn read_only_disk_is_exported_only_with_mode_ro() {
-    let mut house = House::new("read-only");
+    let mut house = Fixture::new("read-only");
     house.image("d0.img", BYTES);
     house.image("d1.img", BYTES);
     let only = format!("{}read_only = true\n", file_disk("d0", "d0.img"));
@@ -146,7 +146,7 @@ fn read_only_disk_is_exported_only_with_mode_ro() {
     assert_eq!(host.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512), [0; 512]);
     house.stop();
     house.start();
-    house.ashlar(&["status"]).ends(3).says(&["export d0", "can only be read"]);
+    house.ashlar(&["status"]).ends(3).prints(&["export d0", "can only be read"]);
     let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
     host.lun = 1;
     assert_eq!(ready(&mut host), None, "the other one is served");
@@ -154,7 +154,7 @@ fn read_only_disk_is_exported_only_with_mode_ro() {
 
 #[test]
 fn apply_awaits_providers_of_a_bus_like_a_start() {
-    let mut house = House::new("starts-apply");
+    let mut house = Fixture::new("starts-apply");
     house.configure("", "");
     house.start();
     // Nothing answers there.
@@ -173,5 +173,5 @@ fn apply_awaits_providers_of_a_bus_like_a_start() {
     assert_eq!(luns(&mut host), [0]);
     host.lun = 1;
     assert_eq!(ready(&mut host), Some((2, 4, 1)));
-    house.ashlar(&["status"]).ends(3).says(&["multipath/store", "not there yet"]);
+    house.ashlar(&["status"]).ends(3).prints(&["multipath/store", "not there yet"]);
 }

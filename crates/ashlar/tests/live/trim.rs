@@ -8,9 +8,9 @@ use std::time::Duration;
 use rig::proc::{Proc, signal};
 use serde_json::Value;
 
-use crate::house;
-use crate::house::writer::Writer;
-use crate::house::{House, IQN, file_disk};
+use crate::fixture;
+use crate::fixture::writer::Writer;
+use crate::fixture::{Fixture, IQN, file_disk};
 use testkit::iscsi::initiator::Client;
 
 /// Limit for steps that take some seconds on a busy machine.
@@ -23,7 +23,7 @@ const PIECES: u32 = 64;
 /// INQUIRY DATA HAS CHANGED.
 const CHANGED: (u8, u8, u8) = (6, 0x3F, 3);
 
-fn login(house: &House) -> Client {
+fn login(house: &Fixture) -> Client {
     let mut raw = Client::session(house.portal(), "iqn.2024-01.test:deletes", IQN).unwrap();
     raw.must(&[0; 6], 0);
     raw
@@ -80,14 +80,14 @@ fn number(answer: &Value, name: &str) -> Option<u64> {
     }
 }
 
-fn stat(house: &House, on: &str, name: &str) -> u64 {
+fn stat(house: &Fixture, on: &str, name: &str) -> u64 {
     let all = house.json(&["trim", "stats", on]);
     number(&all, name).unwrap_or_else(|| panic!("no {name}: {all:#}"))
 }
 
 #[test]
 fn trim_queue_is_inserted_and_removed_under_a_unit_in_use() {
-    let mut house = House::new("trim");
+    let mut house = Fixture::new("trim");
     let file = house.image("d0.img", DISK_BYTES);
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     house.start();
@@ -104,7 +104,7 @@ fn trim_queue_is_inserted_and_removed_under_a_unit_in_use() {
     ]);
     house.ok(&["trim", "insert", "d0", "--zeroes", "drop", "--quiet-ms", "60000"]);
     let state = house.state();
-    let geom = house::array(&state["geoms"]).iter().find(|g| g["class"] == "trim").cloned();
+    let geom = fixture::array(&state["geoms"]).iter().find(|g| g["class"] == "trim").cloned();
     assert_eq!(geom.expect("it is there")["why"], "inserted over d0 by `trim insert`");
     assert_eq!(news(&mut raw), CHANGED);
     assert!(!zeroes(&mut raw), "what waits reads as it did");
@@ -114,15 +114,15 @@ fn trim_queue_is_inserted_and_removed_under_a_unit_in_use() {
     assert_eq!((stat(&house, "d0.trim", "deletes"), stat(&house, "d0.trim", "commands")), (4, 0));
     assert_eq!(bytes(&file), full, "acknowledged, and not sent");
     house.ok(&["trim", "configure", "d0.trim", "--share", "100"]);
-    house.ashlar(&["trim", "list", "d0.trim"]).ends(0).says(&["share: 100 %", "mode: queues"]);
+    house.ashlar(&["trim", "list", "d0.trim"]).ends(0).prints(&["share: 100 %", "mode: queues"]);
     let told = house.ashlar(&["trim", "now", "d0.trim", "--wait", "--progress", "json"]).ends(0);
     let lines = told.err.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
     assert!(lines.map(|l| l["progress"].clone()).all(|p| p["what"] == "trim d0.trim"), "{told}");
-    house.ashlar(&["trim", "now", "d0.trim", "--end"]).ends(0).says(&["no full trim"]);
+    house.ashlar(&["trim", "now", "d0.trim", "--end"]).ends(0).prints(&["no full trim"]);
     let gone = u64::from((PIECES - 4) * PIECE) * 512;
     house.until("the file gives its blocks back", Duration::from_secs(30), || {
         // The writer's first round may not have been there whole.
-        bytes(&file) + gone <= full + u64::from(house::writer::BLOCKS) * 512
+        bytes(&file) + gone <= full + u64::from(fixture::writer::BLOCKS) * 512
     });
     assert_eq!(stat(&house, "d0.trim", "trimmed_bytes"), gone);
     let kept = raw.must(&[0x28, 0, 0, 1, 0, 240, 0, 0, 16, 0], 8192);
@@ -144,7 +144,7 @@ fn trim_queue_is_inserted_and_removed_under_a_unit_in_use() {
 
 #[test]
 fn configured_trim_queue_exists_after_a_restart() {
-    let mut house = House::new("trim-restart");
+    let mut house = Fixture::new("trim-restart");
     house.image("d0.img", DISK_BYTES);
     let queue = "[[geom]]\nclass = \"trim\"\nname = \"q\"\nprovider = \"d0\"\nshare = 20\n\
                  quiet_ms = 60000\nzeroes = \"drop\"\n";
@@ -154,10 +154,10 @@ fn configured_trim_queue_exists_after_a_restart() {
         let mut raw = login(&house);
         write(&mut raw);
         unmap(&mut raw);
-        house.ashlar(&["trim", "list", "q"]).ends(0).says(&["share: 20 %", "quiet: 60000 ms"]);
+        house.ashlar(&["trim", "list", "q"]).ends(0).prints(&["share: 20 %", "quiet: 60000 ms"]);
         assert_eq!(stat(&house, "q", "deletes"), 4);
         house.ok(&["trim", "configure", "q", "--share", "30"]);
-        house.ashlar(&["trim", "list", "q"]).ends(0).says(&["share: 30 %"]);
+        house.ashlar(&["trim", "list", "q"]).ends(0).prints(&["share: 30 %"]);
         match kills {
             false => house.stop(),
             true => house.kill(),
@@ -168,13 +168,13 @@ fn configured_trim_queue_exists_after_a_restart() {
         let block = raw.must(&[0x28, 0, 0, 1, 0, 0, 0, 0, 1, 0], 512);
         assert!(block.iter().all(|b| *b == 7), "and was not deleted");
     }
-    house.ashlar(&["trim", "list", "q"]).ends(0).says(&["share: 20 %"]);
+    house.ashlar(&["trim", "list", "q"]).ends(0).prints(&["share: 20 %"]);
     house.stop();
 }
 
 #[test]
 fn ctrl_c_ends_the_wait_and_prints_the_command_to_end_the_trim() {
-    let mut house = House::new("trim-interrupted");
+    let mut house = Fixture::new("trim-interrupted");
     house.image("d0.img", DISK_BYTES);
     let stack = "[[geom]]\nclass = \"nop\"\nname = \"slow\"\nprovider = \"d0\"\n\
                  [[geom]]\nclass = \"trim\"\nname = \"q\"\nprovider = \"slow\"\n\
@@ -204,6 +204,6 @@ fn ctrl_c_ends_the_wait_and_prints_the_command_to_end_the_trim() {
     for words in ["ASH-0054", "trim q goes on", "`ashlar trim now q --end` ends it"] {
         assert!(text().contains(words), "{words}: {}", text());
     }
-    house.ashlar(&["trim", "now", "q", "--end"]).ends(0).says(&["the full trim has ended"]);
+    house.ashlar(&["trim", "now", "q", "--end"]).ends(0).prints(&["the full trim has ended"]);
     house.stop();
 }

@@ -10,16 +10,16 @@ use std::time::Duration;
 use rig::peer::qemu_io;
 use rig::relay::{Cable, Relay};
 
-use crate::house::bench::Bench;
-use crate::house::{House, gave, tool};
+use crate::fixture::bench::Bench;
+use crate::fixture::{Fixture, gave, tool};
 
 const BYTES: u64 = 24 << 20;
 const LIMIT: Duration = Duration::from_secs(40);
 
 /// An Ethernet cable: both ends here, away with it.
 struct Wire {
-    here: String,
-    there: String,
+    near: String,
+    far: String,
 }
 
 fn ip(line: &str) {
@@ -29,8 +29,8 @@ fn ip(line: &str) {
 impl Wire {
     fn new() -> Wire {
         let id = std::process::id() % 100_000;
-        let wire = Wire { here: format!("w{id}h"), there: format!("w{id}t") };
-        let Wire { here, there } = &wire;
+        let wire = Wire { near: format!("w{id}h"), far: format!("w{id}t") };
+        let Wire { near: here, far: there } = &wire;
         ip(&format!("link add {here} mtu 9000 type veth peer name {there} mtu 9000"));
         ip(&format!("link set {there} up"));
         wire.plug(true);
@@ -38,13 +38,13 @@ impl Wire {
     }
 
     fn plug(&self, is_in: bool) {
-        ip(&format!("link set {} {}", self.here, if is_in { "up" } else { "down" }));
+        ip(&format!("link set {} {}", self.near, if is_in { "up" } else { "down" }));
     }
 }
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        let _ = Command::new("ip").args(["link", "del", &self.here]).status();
+        let _ = Command::new("ip").args(["link", "del", &self.near]).status();
     }
 }
 
@@ -57,13 +57,13 @@ fn back(image: &str, wire: &Wire) -> String {
          luns = {{ 0 = \"d0\" }}\n\
          [[access]]\ntarget = \"{{iqn}}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
          luns = {{ 0 = \"d0\" }}\n",
-        wire.there
+        wire.far
     )
 }
 
 struct Shop {
-    front: House,
-    back: House,
+    front: Fixture,
+    back: Fixture,
     wire: Wire,
     relay: Relay,
     /// Longest life of a command whose way does not answer.
@@ -80,7 +80,7 @@ impl Shop {
              deadline_s = {deadline}\nframe_life_ms = 500\nask_s = 1\n",
             self.relay.address(),
             self.back.target(0).iqn,
-            self.wire.here,
+            self.wire.near,
             deadline = self.deadline_s
         );
         self.front.configure(&buses, luns);
@@ -109,7 +109,7 @@ impl Shop {
 impl Shop {
     /// Both disks are there.
     fn open(name: &str, deadline_s: u32) -> Shop {
-        let front = House::alone(name);
+        let front = Fixture::alone(name);
         let (image, wire) = (front.image("d0.img", BYTES), Wire::new());
         let back = front.sibling(&format!("{name}-back"), &back(image.to_str().unwrap(), &wire));
         let relay = Relay::start(back.portal()).unwrap();
@@ -197,7 +197,7 @@ fn masks_reservations_and_growth_of_an_aoe_target_take_effect() {
     const STRANGER: &str = "02:00:00:00:00:09";
     let mut shop = Shop::open("aoe-ends", 2);
     let image = shop.front.path("d0.img");
-    let place = format!("/sys/class/net/{}/address", shop.wire.here);
+    let place = format!("/sys/class/net/{}/address", shop.wire.near);
     let ours = fs::read_to_string(place).unwrap().trim().to_owned();
     let said = |shop: &Shop, words: &[&str]| shop.front.ok(&[&["cam"], words].concat());
     let refused = |shop: &Shop, words: &[&str], why: &[&str]| {

@@ -2,11 +2,11 @@
 //! another's place or a lost state folder does not scramble their data.
 
 use crate::edits::Host;
-use crate::house::{House, file_disk};
+use crate::fixture::{Fixture, file_disk};
 
 const BYTES: u64 = 8 << 20;
 
-fn config(house: &House, class: &str, members: [&str; 2], more: &str) {
+fn config(house: &Fixture, class: &str, members: [&str; 2], more: &str) {
     let disks: String = (0..2).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
     let [a, b] = members;
     let geom = format!(
@@ -16,7 +16,7 @@ fn config(house: &House, class: &str, members: [&str; 2], more: &str) {
 }
 
 /// qemu-io on LUN 0.
-fn io(house: &House, command: &str) {
+fn io(house: &Fixture, command: &str) {
     let mut qemu = std::process::Command::new(rig::proc::tool("qemu-io").unwrap());
     let said = rig::proc::run(qemu.args(["-f", "raw", "-c", command, &house.url(0)])).unwrap();
     assert!(!said.contains("failed"), "{command}: {said}");
@@ -24,7 +24,7 @@ fn io(house: &House, command: &str) {
 
 #[test]
 fn configured_stripe_keeps_its_member_order_and_strip_size() {
-    let mut house = House::new("wholes");
+    let mut house = Fixture::new("wholes");
     for n in 0..2 {
         house.image(&format!("d{n}.img"), BYTES);
     }
@@ -35,7 +35,7 @@ fn configured_stripe_keeps_its_member_order_and_strip_size() {
     io(&house, "write -P 9 64k 64k");
     house.stop();
     let table = "label: gpt\nsize=1M\n";
-    crate::house::tool("sfdisk", &["-q", house.path("d0.img").to_str().unwrap()], table);
+    crate::fixture::tool("sfdisk", &["-q", house.path("d0.img").to_str().unwrap()], table);
 
     for (members, more, why) in [
         (["d1", "d0"], "", "it stood on d0"),
@@ -47,8 +47,12 @@ fn configured_stripe_keeps_its_member_order_and_strip_size() {
     ] {
         config(&house, "stripe", members, more);
         house.start();
-        house.ashlar(&["status"]).ends(3).says(&["create geom s (stripe)", why, "--yes-destroy s"]);
-        house.ashlar(&["plan"]).says(&["destroys", why]);
+        house.ashlar(&["status"]).ends(3).prints(&[
+            "create geom s (stripe)",
+            why,
+            "--yes-destroy s",
+        ]);
+        house.ashlar(&["plan"]).prints(&["destroys", why]);
         house.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy s"]);
         assert!(house.provider("stripe/s").is_none());
         // As it was, and it is there again.
@@ -75,7 +79,7 @@ fn configured_stripe_keeps_its_member_order_and_strip_size() {
     std::fs::remove_dir_all(house.path("units")).unwrap();
     house.start();
     let lost = house.ashlar(&["status"]).ends(3);
-    lost.says(&["left holds GPT", "nothing says how they were put together", "--yes-destroy s"]);
+    lost.prints(&["left holds GPT", "nothing says how they were put together", "--yes-destroy s"]);
     house.ok(&["apply", "--yes-destroy", "s"]);
     io(&house, "read -P 9 64k 64k");
     house.stop();
@@ -85,7 +89,7 @@ fn configured_stripe_keeps_its_member_order_and_strip_size() {
 
 #[test]
 fn grown_first_member_of_a_concat_does_not_shift_the_others() {
-    let mut house = House::new("wholes-concat");
+    let mut house = Fixture::new("wholes-concat");
     for n in 0..2 {
         house.image(&format!("d{n}.img"), BYTES);
     }
@@ -102,7 +106,7 @@ fn grown_first_member_of_a_concat_does_not_shift_the_others() {
     let mut house = house;
     house.start();
     let status = house.ashlar(&["status"]).ends(3);
-    status.says(&["members of 8388608 bytes before the last", "members of 16777216 bytes"]);
+    status.prints(&["members of 8388608 bytes before the last", "members of 16777216 bytes"]);
     house.stop();
     let file = std::fs::OpenOptions::new().write(true).open(house.path("d0.img")).unwrap();
     file.set_len(BYTES).unwrap();
@@ -111,7 +115,7 @@ fn grown_first_member_of_a_concat_does_not_shift_the_others() {
 }
 
 /// A concat of these disks on LUN 0.
-fn concat(house: &House, disks: u32, members: &[&str]) {
+fn concat(house: &Fixture, disks: u32, members: &[&str]) {
     let disks: String =
         (0..disks).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
     let geom = format!("[[geom]]\nclass = \"concat\"\nname = \"s\"\nmembers = {members:?}\n");
@@ -121,41 +125,41 @@ fn concat(house: &House, disks: u32, members: &[&str]) {
 #[test]
 fn members_appended_to_a_concat_by_an_edit_extend_it_under_a_host() {
     const CAPACITY_CHANGED: (u8, u8) = (0x2A, 0x09);
-    let mut house = House::new("wholes-append");
+    let mut house = Fixture::new("wholes-append");
     (0..4).for_each(|n| drop(house.image(&format!("d{n}.img"), BYTES)));
-    let size = |house: &House| house.provider("concat/s").unwrap().1["size_bytes"].clone();
+    let size = |house: &Fixture| house.provider("concat/s").unwrap().1["size_bytes"].clone();
     concat(&house, 2, &["d0", "d1"]);
     house.start_whole();
     io(&house, "write -P 9 15M 64k");
     let host = Host::start(&house, 0, 1);
-    host.goes_on(&house, "before");
+    host.wait_for_rounds(&house, "before");
     concat(&house, 3, &["d0", "d1", "d2"]);
-    let plan = house.ashlar(&["plan"]).ends(6).says(&["change geom s (concat)"]);
+    let plan = house.ashlar(&["plan"]).ends(6).prints(&["change geom s (concat)"]);
     plan.lacks(&["remove", "destroys", "disruptive"]);
     house.ok(&["apply"]);
-    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
     host.works_on(&house, "after", &[CAPACITY_CHANGED]);
     assert_eq!(size(&house), 3 * BYTES);
     // One of them cannot be taken away, and the order cannot change, while it is used.
     concat(&house, 3, &["d0", "d2", "d1"]);
-    house.ashlar(&["plan"]).says(&["destroys"]);
+    house.ashlar(&["plan"]).prints(&["destroys"]);
     house.ashlar(&["apply"]).ends(4);
     concat(&house, 2, &["d0", "d1"]);
-    house.ashlar(&["plan"]).says(&["destroys"]);
+    house.ashlar(&["plan"]).prints(&["destroys"]);
     house.ashlar(&["apply"]).ends(4);
-    host.goes_on(&house, "after the refusals");
+    host.wait_for_rounds(&house, "after the refusals");
     // Contents of a new member are asked about.
     let table = "label: gpt\nsize=1M\n";
-    crate::house::tool("sfdisk", &["-q", house.path("d3.img").to_str().unwrap()], table);
+    crate::fixture::tool("sfdisk", &["-q", house.path("d3.img").to_str().unwrap()], table);
     concat(&house, 4, &["d0", "d1", "d2", "d3"]);
-    house.ashlar(&["plan"]).says(&["destroys", "d3 holds GPT"]);
+    house.ashlar(&["plan"]).prints(&["destroys", "d3 holds GPT"]);
     house.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy s"]);
-    host.goes_on(&house, "after the question");
+    host.wait_for_rounds(&house, "after the question");
     host.stop();
     house.stop();
     // The same edit while the daemon is off.
     house.start();
-    house.ashlar(&["status"]).ends(3).says(&["d3 holds GPT", "--yes-destroy s"]);
+    house.ashlar(&["status"]).ends(3).prints(&["d3 holds GPT", "--yes-destroy s"]);
     house.stop();
     house.image("d3.img", BYTES);
     house.start_whole();

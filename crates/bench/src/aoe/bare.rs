@@ -12,7 +12,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use bio::{Pool, PoolConfig, Segs};
-use reactor::{Config as Core, Link, Patience, PortChoice, Reactor};
+use reactor::{Config as Core, Link, PortChoice, Reactor, WaitFor};
 use wire::aoe::{
     Address, Ata, BROADCAST, Config, ETHERTYPE, HEADER_LEN, Header, Mac, SECTOR, command,
     sectors_of_mtu,
@@ -74,7 +74,7 @@ pub(crate) fn serve(interface: &str, file: Option<&str>) -> Result<(), Error> {
         ended.set(true);
     }));
     while !over.get() {
-        let _ = reactor.turn(Patience::Forever, &mut |_, _| ());
+        let _ = reactor.turn(WaitFor::Forever, &mut |_, _| ());
     }
     Err(Error::new(Kind::System, format!("{interface} has gone")))
 }
@@ -113,7 +113,7 @@ impl Bare {
         rest.clear();
         let answer = header.answer(self.mac, here);
         if header.command == command::CONFIG {
-            let config = Config::tell(BUFFERS, 1, self.sectors, &[]);
+            let config = Config::response(BUFFERS, 1, self.sectors, &[]);
             let head = [&answer.encode()[..], &config.encode()].concat();
             let _full = self.link.send(&head, rest);
             return;

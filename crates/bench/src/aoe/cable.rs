@@ -32,7 +32,7 @@ fn ip(words: &[&str]) -> Result<(), Error> {
 
 impl Cable {
     /// A new one.
-    pub fn lay() -> Result<Cable, Error> {
+    pub fn create() -> Result<Cable, Error> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         // At most 15 bytes: the kernel's names are no longer.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use bio::{Pool, PoolConfig, Segs};
-use reactor::{Config, Link, LinkWay, PortChoice, Reactor, SeededRandom};
+use reactor::{Config, Link, LinkMode, PortChoice, Reactor, SeededRandom};
 use wire::aoe::{
     Address, Ata, BROADCAST, Config as Query, ETHERTYPE, HEADER_LEN, Header, Mac, VERSION, command,
     directive,
@@ -17,7 +17,7 @@ use wire::ata::status;
 
 use super::servers::{Server, Store};
 use crate::error::{Error, Kind};
-use crate::load::{Outcome, Running, Shared, WAIT};
+use crate::load::{LoadShared, Outcome, Running, WAIT};
 use crate::servers::MEMORY_BYTES;
 
 /// Bytes of a request.
@@ -93,7 +93,7 @@ fn open(near: &str) -> Result<(Reactor, Link), Error> {
     let config = Config { name: "load".into(), port: PortChoice::Poll, spin_ns: 0, cpu: None };
     let reactor = Reactor::start(config).map_err(|e| Error::system("start the load", e))?;
     // By calls: with a ring the copy of received data would be charged to the sender.
-    let link = reactor.link_by(near, ETHERTYPE, LinkWay::Calls);
+    let link = reactor.link_by(near, ETHERTYPE, LinkMode::Calls);
     let link = link.map_err(|e| Error::system("open the cable", e))?;
     Ok((reactor, link))
 }
@@ -107,7 +107,7 @@ fn header(link: &Link, to: Mac, address: Address, command: u8, tag: u32) -> Resu
 /// The address of a target's interface.
 fn ask(link: &Link, address: Address) -> Result<Mac, Error> {
     let question = header(link, BROADCAST, address, command::CONFIG, TAG)?;
-    let frame = [&question.encode()[..], &Query::ask(directive::READ, &[]).encode()].concat();
+    let frame = [&question.encode()[..], &Query::request(directive::READ, &[]).encode()].concat();
     let sent = link.send(&frame, &Segs::new()).and_then(|()| link.flush());
     sent.map_err(|e| Error::system("send on the cable", e))?;
     let begun = Instant::now();
@@ -136,7 +136,7 @@ struct Client {
     reactor: Reactor,
     link: Link,
     load: Load,
-    shared: Arc<Shared>,
+    shared: Arc<LoadShared>,
     random: SeededRandom,
     head: Header,
     /// Data of writes; the first word is the block's number.
@@ -147,7 +147,7 @@ struct Client {
 }
 
 impl Client {
-    fn new(load: &Load, shared: Arc<Shared>) -> Result<Client, Error> {
+    fn new(load: &Load, shared: Arc<LoadShared>) -> Result<Client, Error> {
         let (reactor, link) = open(&load.near)?;
         let to = ask(&link, load.address)?;
         let pool = Pool::new(PoolConfig { limit_bytes: 1 << 20 });
@@ -231,7 +231,7 @@ impl Client {
     }
 
     /// The slot of an answer; None: it belongs to no slot, or was received before.
-    fn heard(&self, frame: &[u8]) -> Result<Option<usize>, Error> {
+    fn answered_slot(&self, frame: &[u8]) -> Result<Option<usize>, Error> {
         let Ok((header, body)) = Header::decode(frame) else { return Ok(None) };
         let slot = (header.tag & 0xFFF) as usize;
         let Some(place) = self.slots.get(slot) else { return Ok(None) };
@@ -270,7 +270,7 @@ impl Client {
         while open > 0 {
             let mut wrong = None;
             let got = link.receive(64, &mut |frame| {
-                let ended = self.heard(frame).and_then(|slot| {
+                let ended = self.answered_slot(frame).and_then(|slot| {
                     let Some(slot) = slot else { return Ok(()) };
                     let took = reactor::monotonic_ns() - self.slots[slot].begun_ns;
                     if self.shared.recording.load(Relaxed) {

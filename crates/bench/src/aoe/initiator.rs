@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::client::{self, Load, Work};
 use super::servers::{Server, Store};
+use crate::cpu_affinity::on_core;
 use crate::error::Error;
 use crate::initiator::{Ask, Found, measure};
-use crate::place::on_core;
 use crate::turns::WARM_UP;
 
 /// Sectors of a frame of 9000 bytes.

@@ -7,14 +7,14 @@ mod client;
 pub(crate) mod initiator;
 mod servers;
 
+use crate::cpu_affinity::{Cores, two_cores};
 use crate::error::Error;
 use crate::options::Options;
-use crate::place::{Cores, two_cores};
 use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
 use crate::servers::MEMORY_BYTES;
 use crate::turns::{
-    FIGURES, Round, Rounds, Turns, calls_a_request, counters, or_note, weigh_under,
+    FIGURES, Round, Rounds, Turns, calls_a_request, counters, measure_load, or_note,
 };
 use client::{Load, REQUEST_BYTES, Work};
 use servers::{Server, Store};
@@ -79,7 +79,7 @@ fn measure_initiator(
 ) -> Result<(), Error> {
     let server = servers::bare(server_core).map_err(|e| e.within("aoe"));
     let Some(server) = or_note(server, report)? else { return Ok(()) };
-    let mut turns = Turns { what: "aoe", options, progress, cases: cases.len(), done: 0 };
+    let mut turns = Turns { kind: "aoe", options, progress, cases: cases.len(), done: 0 };
     for &case in cases {
         let rounds = turns.take(case.name, 2, |side| {
             if side > 0 {
@@ -116,7 +116,7 @@ fn measure_target(
     }
     let counters = counters(options, report);
     for server in &servers {
-        progress(Progress { done: 0, of: 1, what: format!("aoe: data of {}", server.name) });
+        progress(Progress { done: 0, of: 1, step: format!("aoe: data of {}", server.name) });
         for store in [Store::Memory, Store::File] {
             let fill = Load {
                 depth: 8,
@@ -128,7 +128,7 @@ fn measure_target(
             client::run(&fill).map_err(|e| e.within(&format!("data of {}", server.name)))?;
         }
     }
-    let mut turns = Turns { what: "aoe", options, progress, cases: cases.len(), done: 0 };
+    let mut turns = Turns { kind: "aoe", options, progress, cases: cases.len(), done: 0 };
     for &case in cases {
         let rounds = turns.take(case.name, servers.len(), |n| {
             let server = &servers[n];
@@ -148,7 +148,7 @@ fn weigh_round(
     counters: bool,
 ) -> Result<Round, Error> {
     let load = Load { depth: case.depth, work: case.work, core, ..Load::new(server, case.store) };
-    let weighed = weigh_under(client::start(&load)?, server.pid(), options)?;
+    let weighed = measure_load(client::start(&load)?, server.pid(), options)?;
     let again = |n| Ok(client::run(&Load { requests: Some(n), ..load })?.requests);
     let calls = counters.then(|| calls_a_request(server.pid(), &weighed, again));
     Ok(weighed.round(calls.transpose()?))

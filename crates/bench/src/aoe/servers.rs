@@ -57,7 +57,7 @@ impl Server {
 
 /// `ashlar serve` with a usual configuration.
 pub(super) fn ashlar(binary: &str, core: Option<usize>) -> Result<Server, Error> {
-    let cable = Cable::lay()?;
+    let cable = Cable::create()?;
     let (scratch, memory) = (Scratch::new("ashlar-aoe")?, Scratch::in_memory("ashlar-aoe")?);
     let home = scratch.path();
     let quoted = |name: &str| format!("{:?}", home.join(name).to_string_lossy());
@@ -86,7 +86,7 @@ pub(super) fn ashlar(binary: &str, core: Option<usize>) -> Result<Server, Error>
 
 /// The bare responder: 256 MiB of its own memory.
 pub(super) fn bare(core: Option<usize>) -> Result<Server, Error> {
-    let cable = Cable::lay()?;
+    let cable = Cable::create()?;
     let (scratch, memory) = (Scratch::new("bare-aoe")?, Scratch::in_memory("bare-aoe")?);
     let file = memory.file("disk", MEMORY_BYTES)?;
     let mut command = cable.inside(core, &own_path()?)?;
@@ -100,7 +100,7 @@ pub(super) fn bare(core: Option<usize>) -> Result<Server, Error> {
 /// vblade, from Debian's package, over a file in memory.
 pub(super) fn vblade(core: Option<usize>) -> Result<Server, Error> {
     let program = tool("vblade")?.to_string_lossy().into_owned();
-    let cable = Cable::lay()?;
+    let cable = Cable::create()?;
     let (scratch, memory) = (Scratch::new("vblade")?, Scratch::in_memory("vblade")?);
     let disk = memory.file("disk", MEMORY_BYTES)?;
     let mut command = cable.inside(core, &program)?;

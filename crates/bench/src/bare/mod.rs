@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use wire::iscsi::{
     Access, Algorithms, Auth, BHS_LEN, Bhs, Challenge, DataIn, Grant, Login, LoginConfig,
-    LogoutAnswer, LogoutRequest, LogoutResponse, NopIn, NopOut, Numbers, Offer, Params, Pdu, R2t,
-    Residual, ScsiCommand, ScsiResponse, Step, TAG_NONE, ahs_len_of, data_len_of, opcode,
+    LogoutAnswer, LogoutRequest, LogoutResponse, NopIn, NopOut, Numbers, Offer, Pdu, R2t, Residual,
+    ScsiCommand, ScsiResponse, SessionParams, Step, TAG_NONE, ahs_len_of, data_len_of, opcode,
     opcode_of,
 };
 
@@ -30,7 +30,7 @@ const WINDOW: u32 = 256;
 /// Bytes read at a time, at most.
 const READ_BYTES: usize = 512 * 1024;
 /// Received data moves to the front when less room than this is left behind it, bytes.
-const ROOM_MIN: usize = 160 * 1024;
+const INPUT_SPACE_MIN: usize = 160 * 1024;
 /// Largest transfer of a command, bytes; a longer one ends the connection.
 const TRANSFER_MAX: u32 = 8 << 20;
 /// Most of an initiator's data in one PDU, and most that it may send unasked, bytes.
@@ -48,8 +48,8 @@ pub fn serve(portal: SocketAddr, file: Option<&str>) -> Result<(), Error> {
         let Ok(stream) = stream else { continue };
         let units = units.clone();
         std::thread::spawn(move || {
-            if let Err(error) = Talk::new(stream, units).and_then(Talk::run) {
-                println!("a connection ended: {}", error.what);
+            if let Err(error) = Connection::new(stream, units).and_then(Connection::run) {
+                println!("a connection ended: {}", error.message);
             }
         });
     }
@@ -63,12 +63,12 @@ fn broken(what: &'static str) -> Error {
 /// A write whose data is still coming.
 struct Writing {
     command: ScsiCommand,
-    come: u32,
+    received: u32,
     /// R2Ts sent.
     asked: u32,
 }
 
-struct Talk {
+struct Connection {
     stream: TcpStream,
     units: Arc<Vec<Unit>>,
     input: Vec<u8>,
@@ -103,10 +103,10 @@ enum Piece {
     Zeroes(usize),
 }
 
-impl Talk {
-    fn new(stream: TcpStream, units: Arc<Vec<Unit>>) -> Result<Talk, Error> {
+impl Connection {
+    fn new(stream: TcpStream, units: Arc<Vec<Unit>>) -> Result<Connection, Error> {
         stream.set_nodelay(true).map_err(|e| Error::system("TCP_NODELAY", e))?;
-        Ok(Talk {
+        Ok(Connection {
             stream,
             units,
             input: vec![0; READ_BYTES],
@@ -140,7 +140,7 @@ impl Talk {
     /// Receives data; false at the end.
     fn fill(&mut self) -> Result<bool, Error> {
         // A part of a PDU stays where it is while there is room: moving it is no part of the floor.
-        if self.at == self.have || self.input.len() - self.have < ROOM_MIN {
+        if self.at == self.have || self.input.len() - self.have < INPUT_SPACE_MIN {
             self.input.copy_within(self.at..self.have, 0);
             self.have -= std::mem::take(&mut self.at);
         }
@@ -169,12 +169,12 @@ impl Talk {
     }
 
     fn login(&mut self) -> Result<(), Error> {
-        let params = Params {
+        let params = SessionParams {
             initial_r2t: false,
             first_burst: BURST,
             max_burst: BURST,
             recv_data_len_max: BURST,
-            ..Params::default()
+            ..SessionParams::default()
         };
         let mut login = Login::new(LoginConfig {
             offer: Offer { params, ..Offer::default() },
@@ -262,7 +262,7 @@ impl Talk {
             let come = command.data_len;
             self.store(&command, 0, from, come as usize)?;
             if come < command.transfer_len {
-                self.writing.push(Writing { command, come, asked: 0 });
+                self.writing.push(Writing { command, received: come, asked: 0 });
                 if command.last {
                     self.ask(self.writing.len() - 1);
                 }
@@ -283,7 +283,7 @@ impl Talk {
     /// Asks for the next data of a write.
     fn ask(&mut self, at: usize) {
         let Some(writing) = self.writing.get_mut(at) else { return };
-        let (command, offset) = (writing.command, writing.come);
+        let (command, offset) = (writing.command, writing.received);
         let desired_len = (command.transfer_len - offset).min(BURST);
         let r2t_sn = writing.asked;
         writing.asked += 1;
@@ -303,8 +303,8 @@ impl Talk {
         let at = self.writing.iter().position(|w| w.command.task_tag == data.task_tag);
         let at = at.ok_or(broken("data of no command"))?;
         let Some(writing) = self.writing.get_mut(at) else { return Ok(()) };
-        writing.come = writing.come.saturating_add(data.data_len);
-        let (command, come) = (writing.command, writing.come);
+        writing.received = writing.received.saturating_add(data.data_len);
+        let (command, come) = (writing.command, writing.received);
         self.store(&command, data.offset, from, data.data_len as usize)?;
         if come >= command.transfer_len {
             self.writing.swap_remove(at);
@@ -343,16 +343,16 @@ impl Talk {
         from: usize,
         len: usize,
     ) -> Result<(), Error> {
-        let at = Talk::place(command)?.saturating_add(u64::from(offset));
+        let at = Connection::place(command)?.saturating_add(u64::from(offset));
         let data = self.input.get(from..from + len).unwrap_or(&[]);
         self.unit(command)?.write(at, data)
     }
 
     fn reply(&mut self, command: &ScsiCommand) -> Result<(), Error> {
         if !matches!(command.cdb.first(), Some(0x28 | 0x88)) {
-            return self.tell(command);
+            return self.answer_non_block(command);
         }
-        let (place, end) = (Talk::place(command)?, command.transfer_len);
+        let (place, end) = (Connection::place(command)?, command.transfer_len);
         let (units, lun) = (self.units.clone(), command.lun.get(1).copied().unwrap_or_default());
         let unit = units.get(usize::from(lun)).ok_or(broken("a unit that does not exist"))?;
         // All at once: cutting it into PDUs costs no more calls.
@@ -379,7 +379,7 @@ impl Talk {
     }
 
     /// Answers a command that asks for something else than blocks.
-    fn tell(&mut self, command: &ScsiCommand) -> Result<(), Error> {
+    fn answer_non_block(&mut self, command: &ScsiCommand) -> Result<(), Error> {
         let blocks = self.unit(command)?.blocks();
         let Some(mut data) = answers::answer(&command.cdb, blocks) else {
             self.refuse(command.task_tag);

@@ -25,21 +25,21 @@ const LAYER_NS: f64 = 15.0;
 const DEPTHS: [u32; 2] = [1, 10];
 
 /// Place of the nth request.
-type Place = fn(u64) -> u64;
+type OffsetFn = fn(u64) -> u64;
 
 /// Places that requests go to.
 const PLACES: u64 = 65_536;
 /// One behind the other.
-const IN_ORDER: Place = |n| n % PLACES * REQUEST as u64;
+const IN_ORDER: OffsetFn = |n| n % PLACES * REQUEST as u64;
 /// Not sequential for any reader: the odd factor makes it a permutation of the places.
-const SCATTERED: Place = |n| n.wrapping_mul(40_503) % PLACES * REQUEST as u64;
+const SCATTERED: OffsetFn = |n| n.wrapping_mul(40_503) % PLACES * REQUEST as u64;
 
 /// A measured case.
 struct Kind {
     name: &'static str,
     edge: Edge,
     op: Op,
-    place: Place,
+    place: OffsetFn,
     /// One layer to one disk, for a sequential reader.
     has_goal: bool,
     series: Series,
@@ -119,7 +119,7 @@ pub(super) fn measure(rounds: u32) -> Result<Vec<Figure>, Error> {
     }
     let figure = |kind: Kind| Figure {
         case: "dispatch",
-        what: (format!("{}: CPU besides the disk's", kind.name), "ns"),
+        label: (format!("{}: CPU besides the disk's", kind.name), "ns"),
         series: kind.series,
         peer: Some("layer"),
         goal: kind.has_goal.then_some(Goal { of: Of::Ours, at_most: LAYER_NS }),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bio::{Bio, End, Op, Segs};
 use geom::{Core, Edge, Sink};
-use reactor::Patience;
+use reactor::WaitFor;
 
 use crate::bed::{Bed, failed, thread_ns};
 use crate::error::Error;
@@ -168,8 +168,8 @@ impl Drive {
     /// Lets the core work; an error when nothing ends for long.
     fn listen(&self, bed: &mut Bed, last: &mut u64, heard: &mut u64) -> Result<(), Error> {
         bed.core.turn(match self.sleeps {
-            true => Patience::Until(bed.core.reactor().fresh_now() + NAP_NS),
-            false => Patience::Peek,
+            true => WaitFor::Until(bed.core.reactor().fresh_now() + NAP_NS),
+            false => WaitFor::Peek,
         });
         bed.control.pump();
         let (now, ended) = (bed.core.reactor().fresh_now(), self.ends.ended.get());

@@ -62,7 +62,7 @@ pub(super) fn members(rounds: u32) -> Result<Vec<Figure>, Error> {
     }
     let figure = |(count, _, series): (u64, geom::Edge, Series)| Figure {
         case: "mirror-members",
-        what: (format!("{count} members: time a read, times {count}"), "us"),
+        label: (format!("{count} members: time a read, times {count}"), "us"),
         series,
         peer: Some("disk"),
         goal: Some(Goal { of: Of::Ratio, at_most: SCALES }),
@@ -93,7 +93,7 @@ pub(super) fn cpu(rounds: u32) -> Result<Vec<Figure>, Error> {
     }
     Ok(vec![Figure {
         case: "mirror-cpu",
-        what: ("CPU of a 4 KiB read of two memory disks".into(), "ns"),
+        label: ("CPU of a 4 KiB read of two memory disks".into(), "ns"),
         series,
         peer: Some("disk"),
         goal: None,

@@ -37,7 +37,7 @@ pub(crate) const CASES: &[&str] = &[
 /// One figure of a case: its words, its rounds, the name of the other side, its goal.
 pub(super) struct Figure {
     pub case: &'static str,
-    pub what: (String, &'static str),
+    pub label: (String, &'static str),
     pub series: Series,
     pub peer: Option<&'static str>,
     pub goal: Option<Goal>,
@@ -52,7 +52,7 @@ pub(crate) fn measure(
     let wanted: Vec<&str> = CASES.iter().copied().filter(|c| options.wants(c)).collect();
     for (done, case) in wanted.iter().enumerate() {
         let (done, of) = (done as u32, wanted.len() as u32);
-        progress(Progress { done, of, what: format!("classes: {case}") });
+        progress(Progress { done, of, step: format!("classes: {case}") });
         let rounds = options.rounds;
         let figures = match *case {
             "stripe-read-128k" | "stripe-write-128k" => stripe::measure(case, rounds),
@@ -65,7 +65,7 @@ pub(crate) fn measure(
             _ => rebuild::measure(rounds),
         };
         for figure in figures.map_err(|e| e.within(case))? {
-            let Figure { case, what, series, peer, goal } = figure;
+            let Figure { case, label: what, series, peer, goal } = figure;
             let row = series.row(case, (&what.0, what.1), peer);
             report.add(options, "classes", row, goal);
         }

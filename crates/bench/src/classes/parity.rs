@@ -67,7 +67,7 @@ pub(super) fn sums(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
     let gbs = |us: &[f64]| crate::report::median(us).map_or(0.0, |us| 1.048_576 / us * 1e3);
     let (sum, copied) = (gbs(&series.ours), gbs(&series.theirs));
     let what = format!("{words} of a MiB ({sum:.1} GB/s, copied {copied:.1} GB/s)");
-    Ok(vec![Figure { case, what: (what, "us"), series, peer: Some("memcpy"), goal }])
+    Ok(vec![Figure { case, label: (what, "us"), series, peer: Some("memcpy"), goal }])
 }
 
 /// Rows written whole through a volume on memory disks, beside the copies of data and parity.
@@ -126,7 +126,7 @@ pub(super) fn volume(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
     }
     let figure = |done: &str, peer, series| {
         let what = format!("{} KiB written as a row, beside {disks} strips {done}", request >> 10);
-        Figure { case, what: (what, "us"), series, peer: Some(peer), goal: None }
+        Figure { case, label: (what, "us"), series, peer: Some(peer), goal: None }
     };
     Ok(vec![figure("copied", "memcpy", series), figure("written", "disks", beside)])
 }

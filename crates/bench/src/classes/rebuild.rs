@@ -123,7 +123,7 @@ pub(super) fn measure(rounds: u32) -> Result<Vec<Figure>, Error> {
     let most = |at_most| Some(Goal { of: Of::Ours, at_most });
     let figure = |words: &str, unit, series, goal| Figure {
         case: "rebuild",
-        what: (words.to_owned(), unit),
+        label: (words.to_owned(), unit),
         series,
         peer: Some("alone"),
         goal,

@@ -50,7 +50,7 @@ pub(super) fn measure(rounds: u32) -> Result<Vec<Figure>, Error> {
     }
     let figure = |((name, at_most), _, series)| Figure {
         case: "sched",
-        what: (format!("{name}: CPU besides the disk's"), "ns"),
+        label: (format!("{name}: CPU besides the disk's"), "ns"),
         series,
         peer: None,
         goal: Some(Goal { of: Of::Ours, at_most }),

@@ -64,7 +64,7 @@ pub(super) fn measure(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
     let word = if op == Op::Read { "read" } else { "written" };
     Ok(vec![Figure {
         case,
-        what: (format!("128 KiB {word} one behind the other"), "us"),
+        label: (format!("128 KiB {word} one behind the other"), "us"),
         series,
         peer: Some("disks"),
         goal: Some(Goal { of: Of::Ratio, at_most: TIME }),

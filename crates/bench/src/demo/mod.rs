@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::error::{Error, Kind};
 use crate::progress::stopped;
 use act::act;
-use setup::{Site, how_to_connect, lay_out, start};
+use setup::{Site, how_to_connect, start, write_configs};
 use tools::Tools;
 
 /// The user's choices.
@@ -39,17 +39,17 @@ pub fn run(wish: Wish, ashlar: &Path, out: &mut dyn Write) -> Result<(), Error> 
     let folder = std::path::absolute(&wish.folder);
     let folder = folder.map_err(|e| Error::system(wish.folder.display(), e))?;
     let site = Site { folder, listen: wish.listen };
-    lay_out(&site)?;
+    write_configs(&site)?;
     let socket = site.socket();
     let mut tools = Tools { out, ashlar, socket: &socket };
     let mut child = start(&site, &mut tools)?;
     let played = if wish.serve {
-        how_to_connect(&site).iter().for_each(|line| tools.say(line));
+        how_to_connect(&site).iter().for_each(|line| tools.print_note(line));
         until_stopped(&mut child)
     } else {
         act(&site, &mut tools)
     };
-    tools.say("stopping the daemon");
+    tools.print_note("stopping the daemon");
     let failed = |e| Error::system("stop the daemon", e);
     if child.try_wait().map_err(failed)?.is_none() {
         let pid = child.id().to_string();
@@ -60,7 +60,7 @@ pub fn run(wish: Wish, ashlar: &Path, out: &mut dyn Write) -> Result<(), Error> 
     if !ended.success() {
         return Err(Error::new(Kind::Server, format!("the daemon ended: {ended}")));
     }
-    tools.say(&format!("done; the images are in {}", site.folder.display()));
+    tools.print_note(&format!("done; the images are in {}", site.folder.display()));
     Ok(())
 }
 

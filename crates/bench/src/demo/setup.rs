@@ -102,7 +102,7 @@ luns = {{ 0 = "d0p1", 1 = "d1.nop", 2 = "scratch", 3 = {{ provider = "d0p2", mod
 }
 
 /// Writes the configuration of the disks, and the whole one unless it exists already.
-pub fn lay_out(site: &Site) -> Result<(), Error> {
+pub fn write_configs(site: &Site) -> Result<(), Error> {
     let failed = |path: &Path, e: std::io::Error| Error::system(path.display(), e);
     fs::create_dir_all(&site.folder).map_err(|e| failed(&site.folder, e))?;
     let whole = site.file("ashlar.toml");
@@ -125,7 +125,7 @@ pub fn start(site: &Site, tools: &mut Tools<'_>) -> Result<Child, Error> {
     let failed = |e: std::io::Error| Error::system("start the daemon", e);
     let output = fs::File::create(&log).map_err(failed)?;
     let errors = output.try_clone().map_err(failed)?;
-    tools.say(&format!("starting the daemon; its log is {}", log.display()));
+    tools.print_note(&format!("starting the daemon; its log is {}", log.display()));
     let mut child = Command::new(tools.ashlar)
         .arg("serve")
         .arg(site.file("disks.toml"))
@@ -150,14 +150,14 @@ fn export(site: &Site, tools: &mut Tools<'_>, child: &mut Child) -> Result<(), E
     wait(site, tools, child)?;
     let shown = tools.ashlar(&["part", "show"])?;
     if !shown.contains("d0") {
-        tools.say("an empty disk: a partition table with two partitions");
+        tools.print_note("an empty disk: a partition table with two partitions");
         tools.ashlar(&["part", "create", "--scheme=gpt", "d0"])?;
         let add = ["part", "add", "--type=linux-data", "--align=1MiB"];
         tools.ashlar(&[&add[..], &["--size=192MiB", "--label=tree", "d0"]].concat())?;
         tools.ashlar(&[&add[..], &["--label=rest", "d0"]].concat())?;
     }
     let whole = site.file("ashlar.toml").display().to_string();
-    tools.say("what applying the whole configuration would do, and doing it");
+    tools.print_note("what applying the whole configuration would do, and doing it");
     let socket = format!("--socket={}", site.socket().display());
     let program = tools.ashlar.display().to_string();
     // `plan` ends with 6 when there is something to do: not a failure.

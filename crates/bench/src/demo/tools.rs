@@ -18,7 +18,7 @@ pub struct Tools<'a> {
 
 impl Tools<'_> {
     /// A sentence between steps.
-    pub fn say(&mut self, text: &str) {
+    pub fn print_note(&mut self, text: &str) {
         // A demo whose output has no reader any more runs to its end.
         let _ = writeln!(self.out, "\n# {text}");
         let _ = self.out.flush();

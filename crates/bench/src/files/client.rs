@@ -9,7 +9,7 @@ use wire::ninep::{self, HEAD, IOHDR, NOFID, NOTAG, Names, T, open};
 
 use super::servers::{FILE, FILE_BYTES, PIECE, SEED, Server};
 use crate::error::{Error, Kind};
-use crate::load::{Book, Caller, Outcome, Pipe, Running, Shared, pattern};
+use crate::load::{Caller, LoadShared, Outcome, Pipe, RequestTable, Running, pattern};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -118,7 +118,7 @@ struct Slot {
 struct Client {
     load: Load,
     pipe: Pipe,
-    book: Book,
+    requests: RequestTable,
     slots: Vec<Slot>,
     /// Which load it is of this process.
     number: u64,
@@ -143,13 +143,13 @@ fn text(s: &str) -> Vec<u8> {
 
 impl Client {
     /// Connected, attached, the file open.
-    fn enter(load: &Load, shared: Arc<Shared>) -> Result<Client, Error> {
+    fn enter(load: &Load, shared: Arc<LoadShared>) -> Result<Client, Error> {
         let mut client = Client {
             slots: vec![Slot::default(); load.depth as usize],
             data: vec![0; PIECE],
             load: load.clone(),
             pipe: Pipe::dial(load.at, READ_BYTES)?,
-            book: Book::new(shared, load.depth.min(u32::from(u16::MAX))),
+            requests: RequestTable::new(shared, load.depth.min(u32::from(u16::MAX))),
             number: LOADS.fetch_add(1, Relaxed),
             random: SeededRandom::new(1),
         };
@@ -169,7 +169,7 @@ impl Client {
             }
         }
         client.open()?;
-        client.pipe.hurry()?;
+        client.pipe.set_nonblocking()?;
         Ok(client)
     }
 
@@ -202,12 +202,12 @@ impl Client {
     fn ask(&mut self, encode: &dyn Fn(&mut Vec<u8>)) -> Result<(), Error> {
         let mut out = Vec::new();
         encode(&mut out);
-        self.pipe.say(&out)?;
+        self.pipe.send_blocking(&out)?;
         let mut head = [0; HEAD];
-        self.pipe.hear(&mut head)?;
+        self.pipe.receive_blocking(&mut head)?;
         let (size, kind, _) = ninep::head(&head, 1 << 20).map_err(|_| broken("a reply's size"))?;
         let mut rest = vec![0; size as usize - HEAD];
-        self.pipe.hear(&mut rest)?;
+        self.pipe.receive_blocking(&mut rest)?;
         if kind == RERROR || kind == RLERROR {
             let what = String::from_utf8_lossy(rest.get(2..).unwrap_or(&[])).into_owned();
             return Err(broken(format!("the server refused: {what} {rest:?}")));
@@ -273,21 +273,21 @@ impl Client {
                 return self.name(index);
             }
         }
-        self.book.ended(u32::from(index), slot.begun);
+        self.requests.ended(u32::from(index), slot.begun);
     }
 }
 
 impl Caller for Client {
-    fn parts(&mut self) -> (&mut Pipe, &mut Book) {
-        (&mut self.pipe, &mut self.book)
+    fn parts(&mut self) -> (&mut Pipe, &mut RequestTable) {
+        (&mut self.pipe, &mut self.requests)
     }
 
     fn fill(&mut self) {
-        let (now, all) = (self.book.now(), self.all());
+        let (now, all) = (self.requests.now(), self.all());
         let bytes = self.piece();
         let places = FILE_BYTES / u64::from(bytes);
-        while let Some(slot) = self.book.next(all) {
-            let nth = self.book.issued - 1;
+        while let Some(slot) = self.requests.next(all) {
+            let nth = self.requests.issued - 1;
             let place = u64::from(bytes)
                 * match self.load.work {
                     Work::Random(_) => self.random.below(places),
@@ -310,7 +310,7 @@ impl Caller for Client {
     }
 
     fn reply(&mut self) -> Result<bool, Error> {
-        let here = self.pipe.here();
+        let here = self.pipe.unread();
         let Some(head) = here.first_chunk::<HEAD>() else { return Ok(false) };
         let (size, kind, index) =
             ninep::head(head, self.load.msize).map_err(|_| broken("a reply's size"))?;
@@ -333,7 +333,7 @@ impl Caller for Client {
                     let what = format!("byte {wrong} of the file does not read as written");
                     return Err(Error::new(Kind::Data, what));
                 }
-                self.book.outcome.compared += 1;
+                self.requests.outcome.compared += 1;
             }
         }
         self.pipe.used(size as usize);

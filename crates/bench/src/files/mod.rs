@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use wire::ninep::IOHDR;
 
+use crate::cpu_affinity::two_cores;
 use crate::error::Error;
 use crate::options::Options;
-use crate::place::two_cores;
 use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::turns::{FIGURE_COUNT, Round, Rounds, Turns, or_note, weigh_under};
+use crate::turns::{FIGURE_COUNT, Round, Rounds, Turns, measure_load, or_note};
 use client::{Load, Work};
 use servers::{FILE_BYTES, Server, Sizes, Store};
 
@@ -159,7 +159,7 @@ fn load(
         servers.extend(or_note(servers::diod(server_core), report)?);
     }
     for server in &servers {
-        progress(Progress { done: 0, of: 1, what: format!("files: data of {}", server.name) });
+        progress(Progress { done: 0, of: 1, step: format!("files: data of {}", server.name) });
         let proof = |work| Load { depth: 8, core: load_core, ..Load::new(server, work) };
         if server.name == "ashlar" {
             client::run(&proof(Work::Fill(FILE_BYTES)))?;
@@ -167,7 +167,7 @@ fn load(
         let looked = client::run(&proof(Work::Verify));
         looked.map_err(|e| e.within(&format!("data of {}", server.name)))?;
     }
-    let mut turns = Turns { what: "files", options, progress, cases: cases.len(), done: 0 };
+    let mut turns = Turns { kind: "files", options, progress, cases: cases.len(), done: 0 };
     for case in cases {
         let sides = if case.peer { servers.len() } else { 1 };
         let rounds = turns.take(case.name, sides, |n| {
@@ -187,7 +187,7 @@ fn weigh_round(
 ) -> Result<Round, Error> {
     let load =
         Load { depth: case.depth, msize: LARGE + IOHDR, core, ..Load::new(server, case.work) };
-    let w = weigh_under(client::start(&load)?, server.pid(), options)?;
+    let w = measure_load(client::start(&load)?, server.pid(), options)?;
     let (cpu, time) = (Some(w.cpu_us()), Some(1e6 / w.rate()));
     Ok([cpu, time, Some(w.rate()), w.us(0.5), w.us(0.99)])
 }
@@ -218,14 +218,14 @@ fn halt(
     let bytes = case.tree.0 * case.tree.1;
     let server = servers::ashlar(&options.binary()?, server_core, case.sizes)?;
     let what = format!("files: a tree of {} blocks", case.tree.0);
-    progress(Progress { done: 0, of: 1, what });
+    progress(Progress { done: 0, of: 1, step: what });
     let write = |work, depth| Load { depth, core: load_core, ..Load::new(&server, work) };
     client::run(&write(Work::Fill(bytes / 65_536 * 65_536), 8))?;
     server.typed("dump --wait")?;
     let (mut longest, mut took, mut alone) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..options.rounds {
         let what = format!("files: {}, round {}", case.name, round + 1);
-        progress(Progress { done: round, of: options.rounds, what });
+        progress(Progress { done: round, of: options.rounds, step: what });
         let soil = Load { requests: Some(CHANGED), ..write(Work::Soil(bytes), 8) };
         client::run(&soil)?;
         // The same client without a dump, as the reference for delays of the machine itself.

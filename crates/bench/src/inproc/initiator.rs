@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bio::Segs;
 use engine::{
-    CloseReason, Command, Engine, Login, Next, Response, Session, TaskAttribute, TmOutcome,
+    CloseReason, Command, Engine, ItNexus, Login, Next, Response, TaskAttribute, TmOutcome,
     Transport,
 };
 
@@ -21,13 +21,13 @@ const BLOCKS: u32 = BYTES / 512;
 
 /// Responses of the engine.
 #[derive(Default)]
-struct Ear {
+struct CompletionCounter {
     free: RefCell<Vec<u32>>,
     ended: Cell<u64>,
     failed: Cell<u64>,
 }
 
-impl Transport for Ear {
+impl Transport for CompletionCounter {
     fn respond(&self, tag: u32, response: Response<'_>) {
         self.ended.set(self.ended.get() + 1);
         self.failed.set(self.failed.get() + u64::from(response.status != 0));
@@ -47,8 +47,8 @@ impl Transport for Ear {
 
 /// A session with so many 4 KiB commands in flight.
 pub(crate) struct Initiator {
-    session: Rc<Session>,
-    ear: Rc<Ear>,
+    session: Rc<ItNexus>,
+    completions: Rc<CompletionCounter>,
     lun: [u8; 8],
     write: bool,
     places: u64,
@@ -66,7 +66,7 @@ impl Initiator {
         lun: u8,
         (write, depth, places): (bool, u32, u64),
     ) -> Result<Initiator, Error> {
-        let ear = Rc::new(Ear::default());
+        let ear = Rc::new(CompletionCounter::default());
         let seed = u64::from(lun) + 1;
         let session = engine
             .login(login, ear.clone())
@@ -75,7 +75,7 @@ impl Initiator {
         lun_field[1] = lun;
         let me = Initiator {
             session,
-            ear,
+            completions: ear,
             lun: lun_field,
             write,
             places,
@@ -84,9 +84,9 @@ impl Initiator {
             spare: Vec::new(),
         };
         me.send(0, &[0; 6], 0, 0);
-        me.ear.ended.set(0);
-        me.ear.failed.set(0);
-        *me.ear.free.borrow_mut() = (1..=depth).collect();
+        me.completions.ended.set(0);
+        me.completions.failed.set(0);
+        *me.completions.free.borrow_mut() = (1..=depth).collect();
         Ok(me)
     }
 
@@ -99,7 +99,7 @@ impl Initiator {
     /// Sends a command for each one that has ended. False when one was refused.
     pub fn turn(&mut self) -> bool {
         // Those that end at once are sent again in the next turn, so that a turn has an end.
-        let mut free = self.ear.free.replace(std::mem::take(&mut self.spare));
+        let mut free = self.completions.free.replace(std::mem::take(&mut self.spare));
         for tag in free.drain(..) {
             let lba = self.random.below(self.places) * u64::from(BLOCKS);
             let mut cdb = [0; 16];
@@ -116,12 +116,12 @@ impl Initiator {
             }
         }
         self.spare = free;
-        self.ear.failed.get() == 0
+        self.completions.failed.get() == 0
     }
 
     /// Commands that have ended.
     pub fn ended(&self) -> u64 {
-        self.ear.ended.get()
+        self.completions.ended.get()
     }
 
     /// Logs out.
@@ -132,9 +132,9 @@ impl Initiator {
 
 /// The answer to the last command: status and bytes of data.
 #[derive(Default)]
-struct Heard(Cell<Option<(u8, usize)>>);
+struct LastResponse(Cell<Option<(u8, usize)>>);
 
-impl Transport for Heard {
+impl Transport for LastResponse {
     fn respond(&self, _: u32, response: Response<'_>) {
         self.0.set(Some((response.status, response.data.len())));
     }
@@ -150,8 +150,8 @@ impl Transport for Heard {
 
 /// A session with one command at a time, of those that end at once.
 pub(crate) struct Caller {
-    session: Rc<Session>,
-    heard: Rc<Heard>,
+    session: Rc<ItNexus>,
+    last_response: Rc<LastResponse>,
     tag: Cell<u32>,
 }
 
@@ -171,10 +171,10 @@ impl Caller {
             reinstates: false,
             labels: Vec::new(),
         };
-        let heard = Rc::new(Heard::default());
+        let heard = Rc::new(LastResponse::default());
         let session = engine.login(login, heard.clone());
         let session = session.map_err(|refused| Error::new(Kind::System, refused.text))?;
-        Ok(Caller { session, heard, tag: Cell::new(0) })
+        Ok(Caller { session, last_response: heard, tag: Cell::new(0) })
     }
 
     /// Sends a command: status and bytes of data, or `None` when it has not ended yet.
@@ -182,10 +182,10 @@ impl Caller {
         let lun = wire::scsi::Lun::new(lun)?.encode();
         let tag = self.tag.get().wrapping_add(1);
         self.tag.set(tag);
-        self.heard.0.set(None);
+        self.last_response.0.set(None);
         let attribute = TaskAttribute::Simple;
         self.session.command(&Command { tag, lun, cdb, attribute, expect_in, expect_out: 0 });
-        self.heard.0.take()
+        self.last_response.0.take()
     }
 
     /// Logs out.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bio::Attr;
 use bio::sync::Mutex;
 use engine::{Engine, GroupSpec, Login, LunSpec, Registry};
-use geom::{Control, Core, Limits, NewProvider, Runtime, RuntimeConfig};
+use geom::{Core, GraphControl, Limits, NewProvider, Runtime, RuntimeConfig};
 use reactor::{Mailbox, Mailer, PortChoice};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -69,7 +69,7 @@ impl Outcome {
 
 /// State shared by the cores and their owner.
 #[derive(Default)]
-struct Shared {
+struct RigShared {
     /// Cores whose initiators are logged in.
     ready: AtomicU32,
     counting: AtomicBool,
@@ -78,13 +78,13 @@ struct Shared {
 }
 
 /// Where the cores wait for their load.
-type Doors = Arc<Mutex<Vec<Mailer<(Shape, Arc<Shared>)>>>>;
+type LoadMailers = Arc<Mutex<Vec<Mailer<(Shape, Arc<RigShared>)>>>>;
 
 /// See the module.
 pub(crate) struct Rig {
     runtime: Runtime,
-    doors: Doors,
-    control: Control,
+    load_mailers: LoadMailers,
+    control: GraphControl,
     shape: Shape,
     threads: Vec<JoinHandle<()>>,
 }
@@ -98,7 +98,7 @@ impl Rig {
     pub fn start(shape: Shape) -> Result<Rig, Error> {
         let registry = Registry::new();
         let boxes = Boxes::default();
-        let doors = Doors::default();
+        let doors = LoadMailers::default();
         let (known, answers, open) = (registry.clone(), boxes.clone(), doors.clone());
         let config = RuntimeConfig {
             cores: shape.cores as usize,
@@ -135,13 +135,13 @@ impl Rig {
             ..GroupSpec::default()
         };
         registry.set_groups(DRIVER, TARGET, &[group]).map_err(failed)?;
-        Ok(Rig { runtime, doors, control, shape, threads })
+        Ok(Rig { runtime, load_mailers: doors, control, shape, threads })
     }
 
     /// Runs the load for `time` after a warm-up.
     pub fn run(&mut self, time: Duration) -> Result<Outcome, Error> {
-        let shared = Arc::new(Shared::default());
-        for door in self.doors.lock().iter() {
+        let shared = Arc::new(RigShared::default());
+        for door in self.load_mailers.lock().iter() {
             door.send((self.shape, shared.clone())).map_err(|_| failed("a core has stopped"))?;
         }
         let begun = Instant::now();
@@ -201,7 +201,7 @@ fn listen(core: &Rc<Core>, boxes: &Boxes) {
     }));
 }
 
-fn disk(control: &mut Control, name: &str, leaf: Leaf) -> Result<(), geom::Error> {
+fn disk(control: &mut GraphControl, name: &str, leaf: Leaf) -> Result<(), geom::Error> {
     let layer = Arc::new(leaf);
     control.call(|t| {
         let geom = t.new_geom(CLASS, name, "measured", Box::new(Plain))?;
@@ -227,7 +227,7 @@ fn disk(control: &mut Control, name: &str, leaf: Leaf) -> Result<(), geom::Error
 }
 
 /// Runs the loads of one core.
-async fn serve(engine: Rc<Engine>, mailbox: Mailbox<(Shape, Arc<Shared>)>) {
+async fn serve(engine: Rc<Engine>, mailbox: Mailbox<(Shape, Arc<RigShared>)>) {
     while let Some((shape, shared)) = mailbox.recv().await {
         let outcome = load(&engine, shape, &shared).await;
         shared.ready.fetch_add(u32::from(outcome.is_err()), Ordering::AcqRel);
@@ -236,7 +236,7 @@ async fn serve(engine: Rc<Engine>, mailbox: Mailbox<(Shape, Arc<Shared>)>) {
 }
 
 /// The initiators of one core, from login to logout.
-async fn load(engine: &Rc<Engine>, shape: Shape, shared: &Shared) -> Result<Outcome, Error> {
+async fn load(engine: &Rc<Engine>, shape: Shape, shared: &RigShared) -> Result<Outcome, Error> {
     let core = engine.core();
     let target = engine.find_target(DRIVER, TARGET).ok_or_else(|| failed("no target"))?;
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -6,8 +6,8 @@
 use std::process::{Command, Stdio};
 
 use crate::error::{Error, Kind};
+use crate::process_costs;
 use crate::servers::own_path;
-use crate::weigh;
 
 /// Rounds of the short and of the long run.
 const ROUNDS: [u32; 2] = [1, 21];
@@ -42,7 +42,7 @@ pub(crate) fn count(case: &str) -> Result<Counts, Error> {
     };
     Ok(Counts {
         allocations: difference(&allocations_of),
-        syscalls: difference(&weigh::syscalls_of),
+        syscalls: difference(&process_costs::syscalls_of),
     })
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use bio::{Bio, End, Errno, Op};
 use geom::{
-    Access, Back, Class, Control, Core, Create, Edge, Error, Flow, GeomId, Layer, Limits,
+    Access, Back, Class, Core, Create, Edge, Error, Flow, GeomId, GraphControl, Layer, Limits,
     NewProvider, ProviderId, Sink, Topology,
 };
-use reactor::Patience;
+use reactor::WaitFor;
 
 use crate::bed::{Bed, Plain, thread_ns};
 
@@ -117,7 +117,7 @@ pub fn layers(depths: &[u32], rounds: u32) -> Result<Vec<LayerRow>, crate::Error
     let mut times = vec![Vec::new(); depths.len()];
     for _ in 0..=rounds {
         for (i, edge) in edges.iter().enumerate() {
-            core.turn(Patience::Peek);
+            core.turn(WaitFor::Peek);
             count.0.set(0);
             let start = thread_ns();
             for n in 0..BIOS {
@@ -145,9 +145,9 @@ fn failed(error: impl std::fmt::Display) -> crate::Error {
     crate::Error::new(crate::Kind::System, format!("layers: {error}"))
 }
 
-fn stack(control: &mut Control, depth: u32) -> Result<Edge, Error> {
+fn stack(control: &mut GraphControl, depth: u32) -> Result<Edge, Error> {
     let params = serde_json::Value::Null;
-    let make = |control: &mut Control, name: String, members: &[ProviderId]| {
+    let make = |control: &mut GraphControl, name: String, members: &[ProviderId]| {
         control.call(|t| {
             let class = t.class("bench").ok_or_else(|| Error::of(Errno::NoEnt, "class"))?;
             class.create(t, &Create { name: &name, members, params: &params })?;

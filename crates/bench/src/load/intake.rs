@@ -26,12 +26,12 @@ pub(crate) struct Intake {
     framer: Framer,
     head: [u8; HEAD_MAX],
     have: usize,
-    state: State,
+    state: ParseState,
     crc: Crc32c,
     digest: [u8; 4],
 }
 
-enum State {
+enum ParseState {
     /// Bytes of the header needed in all.
     Head(usize),
     /// Bytes of data, padding and digest still to come.
@@ -44,21 +44,21 @@ impl Intake {
             framer,
             head: [0; HEAD_MAX],
             have: 0,
-            state: State::Head(BHS_LEN),
+            state: ParseState::Head(BHS_LEN),
             crc: Crc32c::new(),
             digest: [0; 4],
         }
     }
 
     /// Takes bytes as they were received.
-    pub fn feed(&mut self, mut bytes: &[u8], taker: &mut impl Taker) -> Result<(), Error> {
+    pub fn push_bytes(&mut self, mut bytes: &[u8], taker: &mut impl Taker) -> Result<(), Error> {
         while !bytes.is_empty() {
             bytes = match self.state {
-                State::Head(need) => self.head(need, bytes, taker)?,
-                State::Tail { data, .. } if data > 0 => self.data(data, bytes, taker)?,
-                State::Tail { .. } => self.trailer(bytes),
+                ParseState::Head(need) => self.head(need, bytes, taker)?,
+                ParseState::Tail { data, .. } if data > 0 => self.data(data, bytes, taker)?,
+                ParseState::Tail { .. } => self.trailer(bytes),
             };
-            if matches!(self.state, State::Tail { data: 0, pad: 0, digest: 0, .. }) {
+            if matches!(self.state, ParseState::Tail { data: 0, pad: 0, digest: 0, .. }) {
                 self.over(taker)?;
             }
         }
@@ -80,10 +80,10 @@ impl Intake {
             return Ok(rest);
         }
         match self.framer.header(self.head.get(..self.have).unwrap_or(&[]))? {
-            Need::Bytes(more) => self.state = State::Head(more),
+            Need::Bytes(more) => self.state = ParseState::Head(more),
             Need::Header(frame) => {
                 let signed = frame.digest_len > 0;
-                self.state = State::Tail {
+                self.state = ParseState::Tail {
                     data: frame.data_len,
                     pad: frame.pad_len,
                     digest: frame.digest_len,
@@ -105,7 +105,7 @@ impl Intake {
         taker: &mut impl Taker,
     ) -> Result<&'a [u8], Error> {
         let (piece, rest) = bytes.split_at(bytes.len().min(left));
-        if let State::Tail { data, signed, .. } = &mut self.state {
+        if let ParseState::Tail { data, signed, .. } = &mut self.state {
             *data -= piece.len();
             if *signed {
                 self.crc.update(piece);
@@ -116,7 +116,7 @@ impl Intake {
     }
 
     fn trailer<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let State::Tail { pad, digest, .. } = &mut self.state else { return bytes };
+        let ParseState::Tail { pad, digest, .. } = &mut self.state else { return bytes };
         let (padding, rest) = bytes.split_at(bytes.len().min(*pad));
         *pad -= padding.len();
         self.crc.update(if *digest > 0 { padding } else { &[] });
@@ -130,10 +130,10 @@ impl Intake {
     }
 
     fn over(&mut self, taker: &mut impl Taker) -> Result<(), Error> {
-        if matches!(self.state, State::Tail { signed: true, .. }) {
+        if matches!(self.state, ParseState::Tail { signed: true, .. }) {
             self.framer.check_data(self.crc, self.digest)?;
         }
-        self.state = State::Head(BHS_LEN);
+        self.state = ParseState::Head(BHS_LEN);
         if let Some(framer) = taker.end()? {
             self.framer = framer;
         }
@@ -207,7 +207,7 @@ mod tests {
                 let mut seen = Seen::default();
                 let mut intake = Intake::new(framer(digests));
                 for piece in bytes.chunks(step) {
-                    intake.feed(piece, &mut seen).unwrap();
+                    intake.push_bytes(piece, &mut seen).unwrap();
                 }
                 assert_eq!(seen, wanted, "step {step}");
             }
@@ -221,7 +221,7 @@ mod tests {
             let mut bad = bytes.clone();
             bad[at] ^= 0x10;
             let mut seen = Seen::default();
-            assert!(Intake::new(framer(true)).feed(&bad, &mut seen).is_err(), "byte {at}");
+            assert!(Intake::new(framer(true)).push_bytes(&bad, &mut seen).is_err(), "byte {at}");
         }
     }
 }

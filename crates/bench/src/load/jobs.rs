@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use bio::Segs;
 use reactor::SeededRandom;
 
-use super::line::{Line, Moves};
+use super::line::{Moves, SendSide};
 use super::out::exhausted;
 use super::pattern;
 use super::spec::{Order, Outcome, Spec, Work};
@@ -124,7 +124,7 @@ impl Jobs {
     }
 
     /// Sends as much as depth, window and options allow.
-    pub fn pump(&mut self, line: &mut Line) -> Result<(), Error> {
+    pub fn pump(&mut self, line: &mut SendSide) -> Result<(), Error> {
         while line.is_open() && self.wants_more() {
             let Some(tag) = self.idle.pop_front() else { break };
             self.choose(tag, line)?;
@@ -134,7 +134,7 @@ impl Jobs {
     }
 
     /// Chooses the next request of an idle slot.
-    fn choose(&mut self, tag: u32, line: &Line) -> Result<(), Error> {
+    fn choose(&mut self, tag: u32, line: &SendSide) -> Result<(), Error> {
         let place = self.place(tag);
         let fresh = self.random.next_u64();
         let Some(slot) = self.slots.get_mut(tag as usize) else { return Err(unknown(tag)) };
@@ -189,7 +189,7 @@ impl Jobs {
         self.spec.start_bytes + (first + nth) * u64::from(self.spec.request_bytes)
     }
 
-    fn send(&mut self, tag: u32, line: &mut Line) -> Result<(), Error> {
+    fn send(&mut self, tag: u32, line: &mut SendSide) -> Result<(), Error> {
         let Some(slot) = self.slots.get_mut(tag as usize) else { return Err(unknown(tag)) };
         let lba = slot.place / u64::from(self.block_bytes);
         let cdb = cdb(slot.write, lba, self.spec.request_bytes / self.block_bytes);

@@ -3,7 +3,7 @@
 use bio::Segs;
 use wire::iscsi::{
     Attribute, BHS_LEN, DataOut, Framer, LogoutReason, LogoutRequest, NopIn, NopOut, Numbers,
-    PRE_LOGIN, Params, Pdu, R2t, ScsiCommand, TAG_NONE,
+    PRE_LOGIN, Pdu, R2t, ScsiCommand, SessionParams, TAG_NONE,
 };
 
 use super::out::Out;
@@ -20,24 +20,24 @@ pub(crate) enum Moves<'a> {
 }
 
 /// The sending side of a connection.
-pub(crate) struct Line {
+pub(crate) struct SendSide {
     /// PDUs to be sent next.
     pub out: Out,
     /// Digests of sent PDUs; the same as those of received PDUs.
     pub framer: Framer,
-    params: Params,
+    params: SessionParams,
     lun: [u8; 8],
     cmd_sn: u32,
     exp_stat_sn: u32,
     max_cmd_sn: u32,
 }
 
-impl Line {
-    pub fn new(out: Out, lun: [u8; 8]) -> Line {
-        Line {
+impl SendSide {
+    pub fn new(out: Out, lun: [u8; 8]) -> SendSide {
+        SendSide {
             out,
             framer: PRE_LOGIN,
-            params: Params::default(),
+            params: SessionParams::default(),
             lun,
             cmd_sn: 0,
             exp_stat_sn: 0,
@@ -65,7 +65,7 @@ impl Line {
     }
 
     /// Takes the numbers of a PDU; `counts` when it consumed a StatSN.
-    pub fn told(&mut self, sn: &Numbers, counts: bool) {
+    pub fn update_numbers(&mut self, sn: &Numbers, counts: bool) {
         if counts {
             self.exp_stat_sn = sn.stat_sn.wrapping_add(1);
         }

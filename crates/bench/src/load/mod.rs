@@ -16,8 +16,8 @@ mod spec;
 mod thread;
 
 pub use histogram::Histogram;
-pub(crate) use pipe::{Book, Caller, Pipe};
+pub(crate) use pipe::{Caller, Pipe, RequestTable};
 pub use running::Running;
-pub(crate) use running::{Shared, WAIT};
+pub(crate) use running::{LoadShared, WAIT};
 pub use spec::{DEPTH_MAX, Order, Outcome, REQUEST_BYTES_MAX, SESSIONS_MAX, Spec, Work};
 pub use thread::{run, start};

@@ -2,7 +2,7 @@
 //! earlier write, therefore differs from the right one.
 
 /// The eight bytes of word `word` of the medium.
-fn word(seed: u64, word: u64) -> [u8; 8] {
+fn word_at(seed: u64, word: u64) -> [u8; 8] {
     // The finisher of SplitMix64, a bijection of the sum.
     let mut z = seed.wrapping_add(word.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -37,7 +37,7 @@ fn walk(seed: u64, at: u64, len: usize, mut each: impl FnMut(usize, u8) -> bool)
     let mut index = 0;
     while index < len {
         let place = at.wrapping_add(index as u64);
-        for byte in word(seed, place / 8).into_iter().skip((place % 8) as usize) {
+        for byte in word_at(seed, place / 8).into_iter().skip((place % 8) as usize) {
             if index == len || !each(index, byte) {
                 return;
             }

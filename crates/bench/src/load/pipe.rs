@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use super::running::{Shared, WAIT};
+use super::running::{LoadShared, WAIT};
 use super::spec::Outcome;
 use crate::error::{Error, Kind};
 
@@ -33,17 +33,17 @@ impl Pipe {
     }
 
     /// Sends before the load begins.
-    pub fn say(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    pub fn send_blocking(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.stream.write_all(bytes).map_err(|e| Error::system("the first requests", e))
     }
 
     /// Waits for exactly so many bytes before the load begins.
-    pub fn hear(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
+    pub fn receive_blocking(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
         self.stream.read_exact(bytes).map_err(|e| Error::system("the first answers", e))
     }
 
     /// From now on nothing waits.
-    pub fn hurry(&mut self) -> Result<(), Error> {
+    pub fn set_nonblocking(&mut self) -> Result<(), Error> {
         self.stream.set_nonblocking(true).map_err(|e| Error::system("the connection", e))
     }
 
@@ -83,7 +83,7 @@ impl Pipe {
     }
 
     /// Received bytes that were not used yet.
-    pub fn here(&self) -> &[u8] {
+    pub fn unread(&self) -> &[u8] {
         self.input.get(self.at..self.have).unwrap_or(&[])
     }
 
@@ -96,8 +96,8 @@ impl Pipe {
 /// The requests of a load with numbered slots.
 ///
 /// Invariant B1: a slot is idle or in flight, never both; `in_flight` counts the latter.
-pub(crate) struct Book {
-    shared: Arc<Shared>,
+pub(crate) struct RequestTable {
+    shared: Arc<LoadShared>,
     clock: Instant,
     idle: Vec<u32>,
     in_flight: u32,
@@ -107,12 +107,12 @@ pub(crate) struct Book {
     pub outcome: Outcome,
 }
 
-impl Book {
+impl RequestTable {
     /// So many slots, all idle.
-    pub fn new(shared: Arc<Shared>, depth: u32) -> Book {
+    pub fn new(shared: Arc<LoadShared>, depth: u32) -> RequestTable {
         let idle = (0..depth).rev().collect();
         let (clock, outcome) = (Instant::now(), Outcome::default());
-        Book { shared, clock, idle, in_flight: 0, issued: 0, outcome }
+        RequestTable { shared, clock, idle, in_flight: 0, issued: 0, outcome }
     }
 
     /// ns since it was opened.
@@ -147,7 +147,7 @@ impl Book {
 /// Client that makes the requests of slots and reads the replies.
 pub(crate) trait Caller {
     /// Its connection and its slots.
-    fn parts(&mut self) -> (&mut Pipe, &mut Book);
+    fn parts(&mut self) -> (&mut Pipe, &mut RequestTable);
     /// Makes a request for every slot that [`Book::next`] gives.
     fn fill(&mut self);
     /// Takes one reply when all of it is here; false: more must come first.

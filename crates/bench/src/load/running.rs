@@ -6,15 +6,15 @@ use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use super::spec::Outcome;
+use crate::cpu_affinity::pin;
 use crate::error::{Error, Kind};
-use crate::place::pin;
 
 /// Longest wait for sessions to begin, and for a server's word.
 pub(crate) const WAIT: Duration = Duration::from_secs(20);
 
 /// State shared by the load's thread and its owner.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct LoadShared {
     /// Latencies are recorded.
     pub recording: AtomicBool,
     /// No new requests; log out.
@@ -27,7 +27,7 @@ pub(crate) struct Shared {
 
 /// A load under way. Dropping it stops it.
 pub struct Running {
-    shared: Arc<Shared>,
+    shared: Arc<LoadShared>,
     thread: Option<JoinHandle<Result<Outcome, Error>>>,
 }
 
@@ -36,9 +36,9 @@ impl Running {
     pub(crate) fn begin(
         core: Option<usize>,
         sessions: u32,
-        work: impl FnOnce(Arc<Shared>) -> Result<Outcome, Error> + Send + 'static,
+        work: impl FnOnce(Arc<LoadShared>) -> Result<Outcome, Error> + Send + 'static,
     ) -> Result<Running, Error> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(LoadShared::default());
         let its = shared.clone();
         let thread = std::thread::Builder::new().name("load".into());
         let thread = thread.spawn(move || {

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use wire::iscsi::{
-    BHS_LEN, Bhs, ClientConfig, ClientLogin, ClientStep, DigestPolicy, Framer, Offer, Params,
-    Response, TAG_NONE, sense_of_segment,
+    BHS_LEN, Bhs, ClientConfig, ClientLogin, ClientStep, DigestPolicy, Framer, Offer, Response,
+    SessionParams, TAG_NONE, sense_of_segment,
 };
 use wire::scsi::{Key, Sense, parse_capacity16};
 
 use super::intake::Taker;
 use super::jobs::{Jobs, STATUS_BUSY};
-use super::line::{Line, Moves};
-use super::running::Shared;
+use super::line::{Moves, SendSide};
+use super::running::LoadShared;
 use super::spec::Spec;
 use crate::error::{Error, Kind};
 
@@ -46,12 +46,12 @@ enum Stage {
 }
 
 /// See the module.
-pub(crate) struct Session {
+pub(crate) struct LoadSession {
     spec: Spec,
     index: u32,
-    shared: Arc<Shared>,
+    shared: Arc<LoadShared>,
     stage: Stage,
-    pub line: Line,
+    pub send_side: SendSide,
     /// None before the unit's size is known.
     pub jobs: Option<Jobs>,
     /// The clock when the bytes that are read now arrived, ns.
@@ -64,14 +64,14 @@ pub(crate) struct Session {
     taken: u32,
 }
 
-impl Session {
+impl LoadSession {
     /// A session that has its first request ready.
     pub fn start(
         spec: &Spec,
         index: u32,
-        shared: Arc<Shared>,
+        shared: Arc<LoadShared>,
         out: super::out::Out,
-    ) -> Result<Session, Error> {
+    ) -> Result<LoadSession, Error> {
         let nth = index as usize % spec.luns.len().max(1);
         let lun = spec.luns.get(nth).and_then(|&n| wire::scsi::Lun::new(n));
         let lun = lun.ok_or(Error::new(Kind::Options, "a LUN's number is too large"))?;
@@ -87,26 +87,26 @@ impl Session {
             offer: Offer {
                 header_digest: digest,
                 data_digest: digest,
-                params: Params {
+                params: SessionParams {
                     initial_r2t: false,
                     recv_data_len_max: RECV_BYTES_MAX,
                     first_burst: FIRST_BURST,
                     max_burst: MAX_BURST,
-                    ..Params::default()
+                    ..SessionParams::default()
                 },
                 ..Offer::default()
             },
             chap: None,
         };
         let (login, first) = ClientLogin::start(config).map_err(refused)?;
-        let mut line = Line::new(out, lun.encode());
+        let mut line = SendSide::new(out, lun.encode());
         line.out.bytes(&first.to_bytes())?;
-        Ok(Session {
+        Ok(LoadSession {
             spec: spec.clone(),
             index,
             shared,
             stage: Stage::Login(Box::new(login)),
-            line,
+            send_side: line,
             jobs: None,
             now: 0,
             header: [0; BHS_LEN],
@@ -130,13 +130,13 @@ impl Session {
     pub fn pump(&mut self) -> Result<(), Error> {
         let (Stage::Work, Some(jobs)) = (&self.stage, &mut self.jobs) else { return Ok(()) };
         jobs.stopping = self.shared.stop.load(Relaxed);
-        jobs.pump(&mut self.line)?;
+        jobs.pump(&mut self.send_side)?;
         if jobs.is_done() {
             if self.spec.linger && !jobs.stopping {
                 self.stage = Stage::Linger;
             } else {
                 self.stage = Stage::Logout;
-                self.line.logout(TAG_OWN)?;
+                self.send_side.logout(TAG_OWN)?;
             }
         }
         Ok(())
@@ -147,16 +147,16 @@ impl Session {
         if let Stage::Size(_) = self.stage {
             (cdb[0], cdb[1]) = (0x9e, 0x10); // READ CAPACITY (16)
             cdb[10..14].copy_from_slice(&CAPACITY_BYTES.to_be_bytes());
-            return self.line.command(TAG_OWN, cdb, &Moves::In(CAPACITY_BYTES));
+            return self.send_side.command(TAG_OWN, cdb, &Moves::In(CAPACITY_BYTES));
         }
-        self.line.command(TAG_OWN, cdb, &Moves::Nothing)
+        self.send_side.command(TAG_OWN, cdb, &Moves::Nothing)
     }
 
     fn login(&mut self) -> Result<Option<Framer>, Error> {
         let Stage::Login(login) = &mut self.stage else { return Err(unexpected("Login")) };
         match login.response(&self.header, &self.kept).map_err(refused)? {
             ClientStep::Send(request) => {
-                self.line.out.bytes(&request.to_bytes())?;
+                self.send_side.out.bytes(&request.to_bytes())?;
                 Ok(None)
             }
             ClientStep::Done(agreed) => {
@@ -164,10 +164,10 @@ impl Session {
                 if (got.header_digest, got.data_digest) != (self.spec.digests, self.spec.digests) {
                     return Err(Error::new(Kind::Login, "the target chose other digests"));
                 }
-                self.line.connected(&agreed);
+                self.send_side.connected(&agreed);
                 self.stage = Stage::Ready(0);
                 self.ask()?;
-                Ok(Some(self.line.framer))
+                Ok(Some(self.send_side.framer))
             }
         }
     }
@@ -207,7 +207,7 @@ impl Session {
     }
 }
 
-impl Taker for Session {
+impl Taker for LoadSession {
     fn header(&mut self, bhs: &Bhs) -> Result<(), Error> {
         self.header = *bhs;
         self.taken = 0;
@@ -236,13 +236,13 @@ impl Taker for Session {
         match response {
             Response::Login(_) => return self.login(),
             Response::DataIn(data) => {
-                self.line.told(&data.sn, data.status.is_some());
+                self.send_side.update_numbers(&data.sn, data.status.is_some());
                 if let Some((status, _)) = data.status {
                     self.ended(data.task_tag, status, None)?;
                 }
             }
             Response::Scsi(end) => {
-                self.line.told(&end.sn, true);
+                self.send_side.update_numbers(&end.sn, true);
                 if end.response != 0 {
                     return Err(Error::new(Kind::Protocol, "the target failed in a command"));
                 }
@@ -251,19 +251,19 @@ impl Taker for Session {
                 self.ended(end.task_tag, end.status, sense)?;
             }
             Response::R2t(r2t) => {
-                self.line.told(&r2t.sn, false);
+                self.send_side.update_numbers(&r2t.sn, false);
                 let jobs = self.jobs.as_ref().ok_or_else(|| unexpected("R2T"))?;
-                self.line.answer(&r2t, jobs.data_of(r2t.task_tag)?)?;
+                self.send_side.answer(&r2t, jobs.data_of(r2t.task_tag)?)?;
             }
             Response::NopIn(nop) => {
-                self.line.told(&nop.sn, nop.task_tag != TAG_NONE);
-                self.line.pong(&nop)?;
+                self.send_side.update_numbers(&nop.sn, nop.task_tag != TAG_NONE);
+                self.send_side.pong(&nop)?;
             }
             Response::Logout(answer) => {
-                self.line.told(&answer.sn, true);
+                self.send_side.update_numbers(&answer.sn, true);
                 self.stage = Stage::Over;
             }
-            Response::Async(event) => self.line.told(&event.sn, true),
+            Response::Async(event) => self.send_side.update_numbers(&event.sn, true),
             Response::Reject(reject) => {
                 let what = format!("the target rejected a PDU: {:?}", reject.reason);
                 return Err(Error::new(Kind::Protocol, what));
@@ -284,7 +284,7 @@ fn unexpected(what: &str) -> Error {
 
 fn with_sense(error: Error, sense: Option<Sense>) -> Error {
     match sense {
-        Some(sense) => Error { what: format!("{}: {}", error.what, sense.code), ..error },
+        Some(sense) => Error { message: format!("{}: {}", error.message, sense.code), ..error },
         None => error,
     }
 }

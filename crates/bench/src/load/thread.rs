@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use bio::{Pool, PoolConfig};
-use reactor::{Config, Patience, Reactor, Stream};
+use reactor::{Config, Reactor, Stream, WaitFor};
 use wire::iscsi::PRE_LOGIN;
 
 use super::intake::Intake;
 use super::out::{Out, exhausted};
-use super::running::{Running, Shared, WAIT};
-use super::session::Session;
+use super::running::{LoadShared, Running, WAIT};
+use super::session::LoadSession;
 use super::spec::{Outcome, Spec};
 use crate::error::{Error, Kind};
 
@@ -49,7 +49,7 @@ struct Tasks {
     lingering: Rc<RefCell<Vec<Stream>>>,
 }
 
-fn work(spec: &Spec, shared: &Arc<Shared>) -> Result<Outcome, Error> {
+fn work(spec: &Spec, shared: &Arc<LoadShared>) -> Result<Outcome, Error> {
     let config = Config {
         name: "load".into(),
         spin_ns: if spec.spin { TURN_NS } else { 0 },
@@ -77,12 +77,12 @@ fn work(spec: &Spec, shared: &Arc<Shared>) -> Result<Outcome, Error> {
 }
 
 /// Turns until every session has ended or one has failed.
-fn watch(reactor: &Reactor, spec: &Spec, shared: &Shared, tasks: &Tasks) -> Result<(), Error> {
+fn watch(reactor: &Reactor, spec: &Spec, shared: &LoadShared, tasks: &Tasks) -> Result<(), Error> {
     let mut stopped: Option<Instant> = None;
     let (mut last, mut heard) = (0, Instant::now());
     let mut turns = 0u64;
     loop {
-        reactor.turn(Patience::Until(reactor.fresh_now() + TURN_NS), &mut |_, _| ());
+        reactor.turn(WaitFor::Until(reactor.fresh_now() + TURN_NS), &mut |_, _| ());
         let ended = tasks.ended.borrow();
         if ended.len() == spec.sessions as usize || ended.iter().any(Result::is_err) {
             return Ok(());
@@ -115,13 +115,13 @@ async fn drive(
     pool: &Pool,
     spec: &Spec,
     index: u32,
-    shared: &Arc<Shared>,
+    shared: &Arc<LoadShared>,
     tasks: &Tasks,
 ) -> Result<Outcome, Error> {
     let at = |what: &str| format!("{what} {}", spec.portal);
     let stream = reactor.connect(spec.portal).await.map_err(|e| Error::system(at("connect"), e))?;
     stream.nodelay(true).map_err(|e| Error::system("TCP_NODELAY", e))?;
-    let mut session = Session::start(spec, index, shared.clone(), Out::new(pool.clone()))?;
+    let mut session = LoadSession::start(spec, index, shared.clone(), Out::new(pool.clone()))?;
     let mut intake = Intake::new(PRE_LOGIN);
     let room = pool.get(RECV_BYTES).and_then(|b| b.seg(0, RECV_BYTES)).ok_or_else(exhausted)?;
     loop {
@@ -130,7 +130,7 @@ async fn drive(
         if let Some(jobs) = &mut session.jobs {
             jobs.stamp(reactor.fresh_now());
         }
-        let sent = stream.send(session.line.out.take()).await;
+        let sent = stream.send(session.send_side.out.take()).await;
         sent.map_err(|e| Error::system(at("send to"), e))?;
         if session.is_over() {
             break;
@@ -146,7 +146,7 @@ async fn drive(
             return Err(Error::new(Kind::Protocol, at("the connection was ended by")));
         }
         session.now = reactor.now();
-        room.with(|bytes| intake.feed(bytes.get(..got).unwrap_or(&[]), &mut session))?;
+        room.with(|bytes| intake.push_bytes(bytes.get(..got).unwrap_or(&[]), &mut session))?;
     }
     Ok(session.jobs.map(|jobs| jobs.outcome).unwrap_or_default())
 }

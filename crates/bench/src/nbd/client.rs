@@ -9,7 +9,7 @@ use wire::nbd::{Form, Head, OptionReply, Request, chunk, dial};
 
 use super::servers::{Server, Store};
 use crate::error::{Error, Kind};
-use crate::load::{Book, Caller, Outcome, Pipe, Running, Shared, pattern};
+use crate::load::{Caller, LoadShared, Outcome, Pipe, RequestTable, Running, pattern};
 use crate::servers::MEMORY_BYTES;
 
 /// Bytes read at a time.
@@ -91,7 +91,7 @@ struct Slot {
 struct Client {
     load: Load,
     pipe: Pipe,
-    book: Book,
+    requests: RequestTable,
     slots: Vec<Slot>,
     random: SeededRandom,
     data: Vec<u8>,
@@ -99,41 +99,41 @@ struct Client {
 
 impl Client {
     /// Connected and past the handshake.
-    fn enter(load: &Load, shared: Arc<Shared>) -> Result<Client, Error> {
+    fn enter(load: &Load, shared: Arc<LoadShared>) -> Result<Client, Error> {
         let mut pipe = Pipe::dial(load.portal, READ_BYTES)?;
         let mut greeting = [0; dial::GREETING_LEN];
-        pipe.hear(&mut greeting)?;
+        pipe.receive_blocking(&mut greeting)?;
         dial::greeting(&greeting).map_err(|_| broken("greeting"))?;
-        pipe.say(&dial::flags())?;
+        pipe.send_blocking(&dial::flags())?;
         let mut options = Vec::new();
         if load.form != Form::Simple {
             options.extend(dial::option(option::STRUCTURED_REPLY, &[]));
         }
         options.extend(dial::option(option::GO, &dial::info(load.export, &[])));
-        pipe.say(&options)?;
+        pipe.send_blocking(&options)?;
         let mut wanted = if load.form == Form::Simple { 1 } else { 2 };
         while wanted > 0 {
             let mut head = [0; OptionReply::HEADER_LEN];
-            pipe.hear(&mut head)?;
+            pipe.receive_blocking(&mut head)?;
             let word = |at: usize| {
                 let bytes = head.get(at..).and_then(|b| b.first_chunk::<4>());
                 bytes.map_or(0, |b| u32::from_be_bytes(*b))
             };
             let mut rest = vec![0; word(16).min(65536) as usize];
-            pipe.hear(&mut rest)?;
+            pipe.receive_blocking(&mut rest)?;
             match word(12) {
                 rep::ACK => wanted -= 1,
                 rep::INFO => {}
                 _ => return Err(broken("the export was refused")),
             }
         }
-        pipe.hurry()?;
+        pipe.set_nonblocking()?;
         Ok(Client {
             slots: vec![Slot::default(); load.depth as usize],
             data: vec![0x5a; load.request_bytes as usize],
             load: load.clone(),
             pipe,
-            book: Book::new(shared, load.depth),
+            requests: RequestTable::new(shared, load.depth),
             random: SeededRandom::new(1),
         })
     }
@@ -147,17 +147,17 @@ impl Client {
 }
 
 impl Caller for Client {
-    fn parts(&mut self) -> (&mut Pipe, &mut Book) {
-        (&mut self.pipe, &mut self.book)
+    fn parts(&mut self) -> (&mut Pipe, &mut RequestTable) {
+        (&mut self.pipe, &mut self.requests)
     }
 
     fn fill(&mut self) {
-        let now = self.book.now();
+        let now = self.requests.now();
         let bytes = u64::from(self.load.request_bytes);
         let places = MEMORY_BYTES / bytes;
         let all = self.load.requests.unwrap_or(u64::MAX);
-        while let Some(index) = self.book.next(all) {
-            let nth = self.book.issued - 1;
+        while let Some(index) = self.requests.next(all) {
+            let nth = self.requests.issued - 1;
             let Some(slot) = self.slots.get_mut(index as usize) else { continue };
             slot.begun = now;
             slot.write = match self.load.work {
@@ -191,7 +191,7 @@ impl Caller for Client {
 
     /// One reply, or a chunk of one.
     fn reply(&mut self) -> Result<bool, Error> {
-        let here = self.pipe.here();
+        let here = self.pipe.unread();
         if here.len() < REPLY_LEN {
             return Ok(false);
         }
@@ -232,11 +232,11 @@ impl Caller for Client {
                 let what = format!("byte {wrong} of the export does not read as it was written");
                 return Err(Error::new(Kind::Data, what));
             }
-            self.book.outcome.compared += 1;
+            self.requests.outcome.compared += 1;
         }
         self.pipe.used(used + bytes);
         if done {
-            self.book.ended(u32::try_from(index).unwrap_or(0), slot.begun);
+            self.requests.ended(u32::try_from(index).unwrap_or(0), slot.begun);
         }
         Ok(true)
     }

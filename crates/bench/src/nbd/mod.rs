@@ -5,14 +5,14 @@ mod servers;
 
 use wire::nbd::Form;
 
+use crate::cpu_affinity::two_cores;
 use crate::error::Error;
 use crate::options::Options;
-use crate::place::two_cores;
 use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
 use crate::servers::MEMORY_BYTES;
 use crate::turns::{
-    FIGURES, Round, Rounds, Turns, calls_a_request, counters, or_note, weigh_under,
+    FIGURES, Round, Rounds, Turns, calls_a_request, counters, measure_load, or_note,
 };
 use client::{Load, Work};
 use servers::{Server, Store};
@@ -92,7 +92,7 @@ pub(crate) fn measure(
     }
     let counters = counters(options, report);
     for server in &servers {
-        progress(Progress { done: 0, of: 1, what: format!("nbd: data of {}", server.name) });
+        progress(Progress { done: 0, of: 1, step: format!("nbd: data of {}", server.name) });
         let proof = Load {
             depth: 16,
             work: Work::Verify,
@@ -115,7 +115,7 @@ pub(crate) fn measure(
         });
         all.map_err(|e: Error| e.within(&format!("data of {}", server.name)))?;
     }
-    let mut turns = Turns { what: "nbd", options, progress, cases: cases.len(), done: 0 };
+    let mut turns = Turns { kind: "nbd", options, progress, cases: cases.len(), done: 0 };
     for case in cases {
         let rounds = turns.take(case.name, servers.len(), |n| {
             let server = &servers[n];
@@ -142,7 +142,7 @@ fn weigh_round(
         core,
         ..Load::new(server, case.store)
     };
-    let weighed = weigh_under(client::start(&load)?, server.pid(), options)?;
+    let weighed = measure_load(client::start(&load)?, server.pid(), options)?;
     let again = |n| Ok(client::run(&Load { requests: Some(n), ..load })?.requests);
     let calls = counters.then(|| calls_a_request(server.pid(), &weighed, again));
     Ok(weighed.round(calls.transpose()?))

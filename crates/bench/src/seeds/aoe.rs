@@ -61,7 +61,7 @@ pub(super) fn measure(
 ) -> Result<(), Error> {
     for (done, case) in (0..).zip(CASES) {
         let (name, readers, depth, bytes, paper) = case;
-        progress(Progress { done, of: 4, what: format!("seeds: {name}") });
+        progress(Progress { done, of: 4, step: format!("seeds: {name}") });
         if !options.wants(name) {
             continue;
         }

@@ -31,7 +31,7 @@ pub(super) fn measure(
             _ => "one call each",
         };
         let case = format!("scst-{disks}-{}", if way == Way::Thread { "threads" } else { "call" });
-        progress(Progress { done, of: 4, what: format!("seeds: {case}") });
+        progress(Progress { done, of: 4, step: format!("seeds: {case}") });
         if !options.wants(&case) {
             continue;
         }

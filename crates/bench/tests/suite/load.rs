@@ -74,7 +74,7 @@ fn changed_byte_is_detected_and_located() {
     fs::write(&file, bytes).expect("write the image");
     let error = load::run(&check).expect_err("a changed byte");
     assert_eq!(error.kind, Kind::Data);
-    assert!(error.what.contains("1234567"), "{error}");
+    assert!(error.message.contains("1234567"), "{error}");
 }
 
 #[test]
@@ -127,5 +127,5 @@ fn servers_are_gone_with_their_owner() {
     assert_eq!(missing.err().map(|e| e.kind), Some(Kind::Server));
     // It ends before it listens: an error at once, with its status.
     let ends = Server::ashlar("/bin/false", None, &[Backing::Null]).err().expect("an error");
-    assert!(ends.what.contains("ended"), "{ends}");
+    assert!(ends.message.contains("ended"), "{ends}");
 }

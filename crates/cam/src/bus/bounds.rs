@@ -47,17 +47,17 @@ impl Bounds {
 }
 
 /// The bounds of a bus, as its disks read them for each request: they may change meanwhile.
-pub(crate) struct Shared(AtomicU64);
+pub(crate) struct AtomicBounds(AtomicU64);
 
-impl Default for Shared {
-    fn default() -> Shared {
-        let shared = Shared(AtomicU64::new(0));
+impl Default for AtomicBounds {
+    fn default() -> AtomicBounds {
+        let shared = AtomicBounds(AtomicU64::new(0));
         shared.set(Bounds::default());
         shared
     }
 }
 
-impl Shared {
+impl AtomicBounds {
     /// As they are now.
     pub(crate) fn get(&self) -> Bounds {
         let word = self.0.load(Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl Shared {
 }
 
 /// Name of a command, for people.
-fn words(command: &Command) -> String {
+fn command_name(command: &Command) -> String {
     match command {
         Command::Ata(r) => match r.command {
             0x60 | 0x20 | 0x24 | 0x25 | 0xc8 => "READ".into(),
@@ -117,7 +117,7 @@ fn ago(ns: u64) -> String {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LastError {
     /// The request, and why it failed.
-    pub what: String,
+    pub description: String,
     /// How long ago that was, ns.
     pub age_ns: u64,
     /// How many requests failed so far.
@@ -127,7 +127,7 @@ pub struct LastError {
 impl LastError {
     /// Of a device; `now` is a time of the cores' clock.
     pub fn of(unit: &Unit, now: u64) -> Option<LastError> {
-        let (failure, count) = unit.look(|device| (device.failure(), device.counts().failed));
+        let (failure, count) = unit.inspect(|device| (device.failure(), device.counts().failed));
         let failure = failure?;
         let at = match blocks_of(&failure.command) {
             Some((lba, 1)) => format!(" of block {lba}"),
@@ -140,28 +140,34 @@ impl LastError {
             CamStatus::Complete => format!("good, and {} bytes moved, ", failure.outcome.moved),
             _ => format!("{}, ", explain_outcome(&failure.outcome)),
         };
-        let what = format!("{}{at}: {why}{}", words(&failure.command), failure.error.text());
-        Some(LastError { what, age_ns: now.saturating_sub(failure.at_ns), count })
+        let what = format!("{}{at}: {why}{}", command_name(&failure.command), failure.error.text());
+        Some(LastError { description: what, age_ns: now.saturating_sub(failure.at_ns), count })
     }
 }
 
 impl std::fmt::Display for LastError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "last error {} ago, {} in all: {}", ago(self.age_ns), self.count, self.what)
+        write!(
+            f,
+            "last error {} ago, {} in all: {}",
+            ago(self.age_ns),
+            self.count,
+            self.description
+        )
     }
 }
 
 impl Bus {
     /// Sets how long requests to its disks may take: those that begin from now on.
-    pub fn bound(&self, bounds: Bounds) {
+    pub fn set_bounds(&self, bounds: Bounds) {
         self.bounds.set(bounds);
     }
 
     /// Sets how many logical units of a target are looked at, and looks for them.
-    pub fn look_at_most(&self, luns: u32) {
+    pub fn set_luns_max(&self, luns: u32) {
         if self.sim.luns_max() != luns {
             self.sim.set_luns_max(luns);
-            self.rescan().wish();
+            self.rescan().request_scan();
         }
     }
 
@@ -171,14 +177,14 @@ impl Bus {
     }
 
     /// A disk that has not answered a request for long.
-    pub(super) fn silence(&self, path: Path, name: &str, unit: &Unit) -> Option<Trouble> {
-        let command = unit.look(|device| device.unanswered().filter(|_| !device.is_lost()))?;
+    pub(super) fn silence_trouble(&self, path: Path, name: &str, unit: &Unit) -> Option<Trouble> {
+        let command = unit.inspect(|device| device.unanswered().filter(|_| !device.is_lost()))?;
         let most = self.bounds().request_deadline_s;
         let why = format!(
             "{name} at {}: {} is not answered; requests fail after {most} s (`request_deadline_s` \
              of the bus)",
-            self.words_of(path),
-            words(&command)
+            self.describe_path(path),
+            command_name(&command)
         );
         let action = format!(
             "Look at the target; `ashlar cam reset {name}` resets the disk and sends its commands \
@@ -194,7 +200,7 @@ mod tests {
 
     #[test]
     fn bounds_round_trip_through_the_shared_word() {
-        let shared = Shared::default();
+        let shared = AtomicBounds::default();
         assert_eq!(shared.get(), Bounds::default());
         for (timeout_s, retries, request_deadline_s) in
             [(None, 0, 1), (Some(600), 100, 3600), (Some(1), 255, u32::MAX)]

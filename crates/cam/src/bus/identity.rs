@@ -16,7 +16,7 @@ use bio::Errno;
 use geom::{Core, Event as GeomEvent, Severity, Trouble};
 
 use super::missing::Missing;
-use super::{Bus, Known, scan};
+use super::{Bus, KnownDevice, scan};
 use crate::address::Path;
 use crate::events::Event;
 use crate::periph::Facts;
@@ -33,57 +33,57 @@ const GONE_PAUSE_NS: u64 = 1_000_000_000;
 /// A disk that is another one than before.
 pub(super) struct Exchanged {
     /// The disk that was there.
-    pub(super) own: Missing,
+    pub(super) previous: Missing,
     /// The disk that is there instead, for people.
-    pub(super) is: String,
+    pub(super) current: String,
 }
 
 /// Result of a check.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) enum Found {
+pub(super) enum Comparison {
     Same,
     /// The same disk with blocks of another length: nothing is where it was.
     Formatted,
-    Other,
+    Different,
     /// It did not say enough.
     Unsure,
 }
 
-pub(super) fn compare(was: &Facts, is: &Facts) -> Found {
+pub(super) fn compare(was: &Facts, is: &Facts) -> Comparison {
     match (was, is) {
         (Facts::Scsi(was), Facts::Scsi(is)) => compare_scsi(was, is),
         (Facts::Ata(a), Facts::Ata(b)) if a.identify.serial.is_empty() => {
             let same = a.is_same(b) && a.identify.sectors == b.identify.sectors;
-            if same { Found::Same } else { Found::Other }
+            if same { Comparison::Same } else { Comparison::Different }
         }
-        _ if is.is_same(was) => Found::Same,
-        _ => Found::Other,
+        _ if is.is_same(was) => Comparison::Same,
+        _ => Comparison::Different,
     }
 }
 
-fn compare_scsi(was: &ScsiFacts, is: &ScsiFacts) -> Found {
+fn compare_scsi(was: &ScsiFacts, is: &ScsiFacts) -> Comparison {
     if is.inquiry.kind != was.inquiry.kind || !is.has_names_of(was) {
-        return Found::Other;
+        return Comparison::Different;
     }
     if !is.is_same(was) {
-        return Found::Formatted;
+        return Comparison::Formatted;
     }
     // A disk without a name differs from others of its kind only by its capacity.
     match (was.is_named() || was.inquiry.removable, was.capacity, is.capacity) {
-        (true, ..) => Found::Same,
-        (false, was, is) if was == is => Found::Same,
-        (false, Some(_), None) => Found::Unsure,
-        _ => Found::Other,
+        (true, ..) => Comparison::Same,
+        (false, was, is) if was == is => Comparison::Same,
+        (false, Some(_), None) => Comparison::Unsure,
+        _ => Comparison::Different,
     }
 }
 
 /// Whether a device in doubt does not report the same identity: the check decides about it.
 pub(super) fn is_for_check(unit: &Unit, was: &Facts, is: &Facts) -> bool {
-    unit.look(|device| device.is_in_doubt()) && compare(was, is) != Found::Same
+    unit.inspect(|device| device.is_in_doubt()) && compare(was, is) != Comparison::Same
 }
 
 /// Identification of a disk, for people.
-fn words(facts: &Facts) -> String {
+fn description(facts: &Facts) -> String {
     let (serial, id) = match facts {
         Facts::Scsi(f) => (f.serial.clone(), f.names.id.clone()),
         Facts::Ata(f) => {
@@ -114,14 +114,14 @@ fn words(facts: &Facts) -> String {
 }
 
 /// Identification of a disk, with the mark on the path to it.
-pub(super) fn words_with(facts: &Facts, mark: Option<&str>) -> String {
-    let words = words(facts);
+pub(super) fn description_with_mark(facts: &Facts, mark: Option<&str>) -> String {
+    let words = description(facts);
     mark.filter(|mark| !mark.is_empty())
         .map_or(words.clone(), |mark| format!("{words} config string {mark:?}"))
 }
 
 /// Others have marked it otherwise meanwhile; one without a mark may have lost it.
-pub(super) fn is_marked_otherwise(was: Option<&str>, is: Option<&str>) -> bool {
+pub(super) fn is_mark_changed(was: Option<&str>, is: Option<&str>) -> bool {
     was.zip(is).is_some_and(|(was, is)| !was.is_empty() && !is.is_empty() && was != is)
 }
 
@@ -138,7 +138,7 @@ impl Bus {
         let path = unit.path();
         let Some((_, was)) = known else {
             let mut exchanged = self.exchanged.lock();
-            if exchanged.get(&path).is_some_and(|old| old.own.is_same_as((is, mark))) {
+            if exchanged.get(&path).is_some_and(|old| old.previous.is_same_as((is, mark))) {
                 exchanged.remove(&path);
             }
             let is_held = exchanged.contains_key(&path);
@@ -149,21 +149,21 @@ impl Bus {
             return false;
         }
         match compare(was, is) {
-            Found::Same | Found::Formatted => false,
+            Comparison::Same | Comparison::Formatted => false,
             // It is the same by name: a check finds out.
             _ if is.is_same(was) => {
                 unit.doubt(core);
                 true
             }
             found => {
-                self.is_another(unit, (is, None), &found, core);
+                self.identity_changed(unit, (is, None), &found, core);
                 true
             }
         }
     }
 
     /// The mark of a device was changed by us.
-    pub(crate) fn has_mark(&self, path: Path, mark: &str) {
+    pub(crate) fn mark_changed(&self, path: Path, mark: &str) {
         if let Some(known) = self.known.lock().get_mut(&path) {
             known.mark = Some(mark.to_owned());
         }
@@ -177,7 +177,7 @@ impl Bus {
         }
         let Some(unit) = self.unit(path) else { return };
         self.checks.lock().insert(path, None);
-        let bus = self.me.clone();
+        let bus = self.weak_self.clone();
         let check = move |core: &Rc<Core>| {
             let core = core.clone();
             core.reactor().clone().spawn("cam check", async move {
@@ -185,10 +185,10 @@ impl Bus {
                 let Some(bus) = bus.upgrade() else { return };
                 let said = bus.checks.lock().remove(&path).flatten();
                 if said.is_some() {
-                    bus.inbox.nudge();
+                    bus.inbox.wake();
                 }
                 // A doubt that came while this ended, or another device at the same place.
-                let doubted = |unit: &Arc<Unit>| unit.look(|device| device.is_in_doubt());
+                let doubted = |unit: &Arc<Unit>| unit.inspect(|device| device.is_in_doubt());
                 if bus.unit(path).as_ref().is_some_and(doubted) {
                     bus.check(path);
                 }
@@ -198,18 +198,18 @@ impl Bus {
     }
 
     /// Why a device is still in doubt.
-    fn remains(&self, path: Path, why: String) {
+    fn doubt_remains(&self, path: Path, why: String) {
         let before = match self.checks.lock().get_mut(&path) {
             Some(said) => said.replace(why.clone()),
             None => return,
         };
         if before.as_deref() != Some(&why) {
-            self.inbox.nudge();
+            self.inbox.wake();
         }
     }
 
     /// A device is the one that it was. False: there is another round by now.
-    fn is_the_same(
+    fn identity_confirmed(
         &self,
         unit: &Arc<Unit>,
         was: &Facts,
@@ -226,7 +226,7 @@ impl Bus {
             device.trust(round)
         });
         if trusted {
-            self.sim.trusts(unit, core);
+            self.sim.identity_confirmed(unit, core);
         }
         let mut known = self.known.lock();
         let own = known.get_mut(&path).filter(|known| Arc::ptr_eq(&known.unit, unit));
@@ -239,36 +239,38 @@ impl Bus {
             (Facts::Ata(facts), Facts::Ata(is)) => facts.clone_from(is),
             _ => {}
         }
-        self.tell_size(known, was);
+        self.notify_resize(known, was);
         true
     }
 
     /// A device is another one than it was: it is lost, with all that was meant for it.
-    fn is_another(
+    fn identity_changed(
         &self,
         unit: &Arc<Unit>,
         (is, mark): (&Facts, Option<&str>),
-        found: &Found,
+        found: &Comparison,
         core: &Core,
     ) {
         let path = unit.path();
         let said = match self.known.lock().get(&path).filter(|k| Arc::ptr_eq(&k.unit, unit)) {
-            Some(known) => Exchanged { own: Missing::of(known), is: words_with(is, mark) },
+            Some(known) => {
+                Exchanged { previous: Missing::of(known), current: description_with_mark(is, mark) }
+            }
             None => return,
         };
-        self.forget(path, core);
-        self.is_missed_no_more(path);
-        self.sim.is_another(unit, core);
+        self.remove_device(path, core);
+        self.forget_missing(path);
+        self.sim.identity_changed(unit, core);
         match found {
-            Found::Formatted => {
-                if let Some(bus) = self.me.upgrade() {
-                    bus.wish(path.target);
+            Comparison::Formatted => {
+                if let Some(bus) = self.weak_self.upgrade() {
+                    bus.request_scan(path.target);
                 }
             }
             _ => {
-                self.note(path, Event::InquiryChanged);
+                self.log_event(path, Event::InquiryChanged);
                 self.exchanged.lock().insert(path, said);
-                self.inbox.nudge();
+                self.inbox.wake();
             }
         }
     }
@@ -277,8 +279,8 @@ impl Bus {
     pub(super) fn identity_troubles(&self) -> Vec<Trouble> {
         let mut out = Vec::new();
         let number = self.number;
-        for (path, Exchanged { own, is }) in &*self.exchanged.lock() {
-            let (name, was, place) = (&own.name, own.words(), self.sim.place(*path));
+        for (path, Exchanged { previous: own, current: is }) in &*self.exchanged.lock() {
+            let (name, was, place) = (&own.name, own.description(), self.sim.location(*path));
             let why = format!(
                 "{name} at {path} ({place}): another disk is there than before; it was {was}, and \
                  is {is} now; requests for {name} fail, none of them was sent to the other disk"
@@ -287,7 +289,7 @@ impl Bus {
                 "Put the right disk back, or type `ashlar cam rescan {number}` to take in the disk \
                  that is there."
             );
-            out.push(Trouble { grade: Severity::Failed, why, action });
+            out.push(Trouble { severity: Severity::Failed, why, action });
         }
         let known = self.known.lock();
         for (path, why) in &*self.checks.lock() {
@@ -304,7 +306,7 @@ impl Bus {
     }
 
     /// Whether a disk of a target is missing or was exchanged, and that is not acknowledged.
-    pub(super) fn lacks_a_disk(&self, target: u64) -> bool {
+    pub(super) fn has_missing_disk(&self, target: u64) -> bool {
         let is_its = |path: &Path| path.target == target;
         self.exchanged.lock().keys().any(is_its) || self.missing.lock().keys().any(is_its)
     }
@@ -329,7 +331,7 @@ async fn check(bus: &Weak<Bus>, unit: &Arc<Unit>, core: &Rc<Core>) {
     let path = unit.path();
     let (mut pause_ns, mut gone) = (PAUSE_MIN_NS, 0);
     loop {
-        if !unit.look(|device| device.is_in_doubt()) {
+        if !unit.inspect(|device| device.is_in_doubt()) {
             return;
         }
         let Some(was) = bus.upgrade().and_then(|bus| bus.facts_of(unit)) else { return };
@@ -337,21 +339,21 @@ async fn check(bus: &Weak<Bus>, unit: &Arc<Unit>, core: &Rc<Core>) {
         let (said, round) = scan::identity(unit, was.clone(), core).await;
         let mark = sim.mark(path, core).await;
         let Some(bus) = bus.upgrade() else { return };
-        let marked = is_marked_otherwise(bus.mark_of(path).as_deref(), mark.as_deref());
+        let marked = is_mark_changed(bus.mark_of(path).as_deref(), mark.as_deref());
         let why = match said {
-            Ok(is) => match if marked { Found::Other } else { compare(&was, &is) } {
-                Found::Same if bus.is_the_same(unit, &was, &is, round, core) => return,
+            Ok(is) => match if marked { Comparison::Different } else { compare(&was, &is) } {
+                Comparison::Same if bus.identity_confirmed(unit, &was, &is, round, core) => return,
                 // Another round of doubt: the answer is about the previous medium.
-                Found::Same => continue,
-                found @ (Found::Other | Found::Formatted) => {
-                    if unit.look(|device| device.doubt_round()) != round {
+                Comparison::Same => continue,
+                found @ (Comparison::Different | Comparison::Formatted) => {
+                    if unit.inspect(|device| device.doubt_round()) != round {
                         continue;
                     }
-                    return bus.is_another(unit, (&is, mark.as_deref()), &found, core);
+                    return bus.identity_changed(unit, (&is, mark.as_deref()), &found, core);
                 }
-                Found::Unsure => "it does not tell its capacity".to_owned(),
+                Comparison::Unsure => "it does not tell its capacity".to_owned(),
             },
-            Err(why @ (Refusal::NobodyThere | Refusal::NoUnit)) => {
+            Err(why @ (Refusal::NoDevice | Refusal::NoUnit)) => {
                 gone += 1;
                 if gone > GONE_TRIES {
                     unit.with(core, |device| device.lose(core.now()));
@@ -363,7 +365,7 @@ async fn check(bus: &Weak<Bus>, unit: &Arc<Unit>, core: &Rc<Core>) {
             }
             Err(why) => why.to_string(),
         };
-        bus.remains(path, why);
+        bus.doubt_remains(path, why);
         drop(bus);
         unit.with(core, crate::device::Device::doubt_lasts);
         core.reactor().sleep(pause_ns).await;
@@ -386,12 +388,12 @@ impl Bus {
     /// Nothing is where a unit was: as if one of its commands had found that out.
     fn lost_by_check(self: &Arc<Bus>, unit: &Arc<Unit>) {
         let path = unit.path();
-        self.note(path, Event::LostDevice);
-        let provider = |known: &Known| known.provider.as_ref().map(|(provider, _)| *provider);
+        self.log_event(path, Event::LostDevice);
+        let provider = |known: &KnownDevice| known.provider.as_ref().map(|(provider, _)| *provider);
         let lost = self.known.lock().get(&path).and_then(provider);
         if let Some(provider) = lost {
             self.inbox.post(GeomEvent::Lost(provider, Errno::NxIo));
         }
-        self.wish(path.target);
+        self.request_scan(path.target);
     }
 }

@@ -6,8 +6,8 @@
 //!      it takes in none for one that was exchanged under way (C6 of [`super::scan`]).
 //!  M2  A disk that is found again, wherever that is, is not missing and was not exchanged.
 
-use super::identity::{Exchanged, Found, compare, is_marked_otherwise, words_with};
-use super::{Bus, Known};
+use super::identity::{Comparison, Exchanged, compare, description_with_mark, is_mark_changed};
+use super::{Bus, KnownDevice};
 use crate::address::Path;
 use crate::events::Event;
 use crate::periph::Facts;
@@ -22,32 +22,32 @@ pub(super) struct Missing {
 
 impl Missing {
     /// A disk as it is known.
-    pub(super) fn of(known: &Known) -> Missing {
+    pub(super) fn of(known: &KnownDevice) -> Missing {
         Missing { name: known.name(), facts: known.facts.clone(), mark: known.mark.clone() }
     }
 
     /// Its last identification, for people.
-    pub(super) fn words(&self) -> String {
-        words_with(&self.facts, self.mark.as_deref())
+    pub(super) fn description(&self) -> String {
+        description_with_mark(&self.facts, self.mark.as_deref())
     }
 
     /// Whether a disk that says this of itself, with that mark, is this one.
     pub(super) fn is_same_as(&self, (is, mark): (&Facts, Option<&str>)) -> bool {
-        compare(&self.facts, is) == Found::Same && !is_marked_otherwise(self.mark.as_deref(), mark)
+        compare(&self.facts, is) == Comparison::Same && !is_mark_changed(self.mark.as_deref(), mark)
     }
 }
 
 impl Bus {
     /// A disk leaves its place.
-    pub(super) fn misses(&self, path: Path, known: &Known) {
-        let is_called = |(_, name): &(_, String)| self.kept.is_called(name);
+    pub(super) fn remember_missing(&self, path: Path, known: &KnownDevice) {
+        let is_called = |(_, name): &(_, String)| self.wired_names.is_configured(name);
         if known.facts.is_disk() && known.provider.as_ref().is_some_and(is_called) {
             self.missing.lock().insert(path, Missing::of(known));
         }
     }
 
     /// No disk is missing at a place.
-    pub(super) fn is_missed_no_more(&self, path: Path) {
+    pub(super) fn forget_missing(&self, path: Path) {
         self.missing.lock().remove(&path);
     }
 
@@ -59,33 +59,35 @@ impl Bus {
     ) -> bool {
         let Some(own) = self.missing.lock().remove(&path) else { return false };
         let is_other = match compare(&own.facts, is) {
-            Found::Other => true,
-            Found::Same => !own.is_same_as((is, mark)),
-            Found::Formatted | Found::Unsure => false,
+            Comparison::Different => true,
+            Comparison::Same => !own.is_same_as((is, mark)),
+            Comparison::Formatted | Comparison::Unsure => false,
         };
-        if !is_other || !self.kept.is_called(&own.name) {
+        if !is_other || !self.wired_names.is_configured(&own.name) {
             return false;
         }
-        self.note(path, Event::InquiryChanged);
-        self.exchanged.lock().insert(path, Exchanged { own, is: words_with(is, mark) });
-        self.inbox.nudge();
+        self.log_event(path, Event::InquiryChanged);
+        self.exchanged
+            .lock()
+            .insert(path, Exchanged { previous: own, current: description_with_mark(is, mark) });
+        self.inbox.wake();
         true
     }
 
     /// M2: a disk is taken in. The device at its former place is asked again.
-    pub(super) fn is_found(&self, path: Path, facts: &Facts) {
-        self.is_missed_no_more(path);
+    pub(super) fn recheck_former_path(&self, path: Path, facts: &Facts) {
+        self.forget_missing(path);
         let Some(identity) = facts.identity() else { return };
         let is_it = |own: &Missing| own.facts.identity().as_ref() == Some(&identity);
         self.missing.lock().retain(|_, own| !is_it(own));
         let mut exchanged = self.exchanged.lock();
         let before: Vec<Path> = exchanged.keys().copied().collect();
-        exchanged.retain(|_, old| !is_it(&old.own));
+        exchanged.retain(|_, old| !is_it(&old.previous));
         let left = before.into_iter().filter(|path| !exchanged.contains_key(path));
         let left: Vec<Path> = left.collect();
         drop(exchanged);
-        if let Some(bus) = self.me.upgrade() {
-            left.into_iter().for_each(|path| bus.wish(path.target));
+        if let Some(bus) = self.weak_self.upgrade() {
+            left.into_iter().for_each(|path| bus.request_scan(path.target));
         }
     }
 }

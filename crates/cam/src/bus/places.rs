@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use geom::{Core, Event as GeomEvent, deadline};
 
-use super::{Bus, Known};
+use super::{Bus, KnownDevice};
 use crate::address::Path;
 use crate::events::Event;
 use crate::periph::{Facts, ses};
@@ -34,9 +34,9 @@ impl Bus {
     }
 
     /// Reads the enclosures, after a scan.
-    pub(super) async fn look_at_places(self: &Arc<Bus>, core: &Rc<Core>) {
-        let is_ses = |k: &&Known| k.facts.role() == Some("ses");
-        let shelf = |k: &Known| (k.unit.clone(), k.facts.clone());
+    pub(super) async fn read_enclosures(self: &Arc<Bus>, core: &Rc<Core>) {
+        let is_ses = |k: &&KnownDevice| k.facts.role() == Some("ses");
+        let shelf = |k: &KnownDevice| (k.unit.clone(), k.facts.clone());
         let shelves: Vec<(Arc<Unit>, Facts)> =
             self.known.lock().values().filter(is_ses).map(shelf).collect();
         let mut said = BTreeMap::new();
@@ -53,11 +53,11 @@ impl Bus {
             }
         };
         let in_time = deadline(core, PLACES_NS, read).await.is_some();
-        self.are_at(&said, whole && in_time);
+        self.set_physpaths(&said, whole && in_time);
     }
 
     /// W1, W2
-    fn are_at(&self, said: &BTreeMap<u64, String>, whole: bool) {
+    fn set_physpaths(&self, said: &BTreeMap<u64, String>, whole: bool) {
         let mut moved = Vec::new();
         for (path, known) in &*self.known.lock() {
             let sas = self.sas_of(*path, &known.facts).filter(|_| known.facts.role().is_none());
@@ -67,7 +67,7 @@ impl Bus {
             }
         }
         for (path, provider) in moved {
-            self.note(path, Event::AdvInfoChanged);
+            self.log_event(path, Event::AdvInfoChanged);
             if let Some(provider) = provider {
                 self.inbox.post(GeomEvent::Attr(provider, PHYSPATH));
             }

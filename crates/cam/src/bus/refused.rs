@@ -9,26 +9,26 @@ use crate::probe::Refusal;
 
 impl Bus {
     /// Records why a scan found no usable device at a place. None: nothing is there, or a device.
-    pub(super) fn refuses(&self, path: Path, why: Option<Refusal>) {
-        let why = why.filter(|why| !matches!(why, Refusal::NobodyThere | Refusal::NoUnit));
+    pub(super) fn set_refusal(&self, path: Path, why: Option<Refusal>) {
+        let why = why.filter(|why| !matches!(why, Refusal::NoDevice | Refusal::NoUnit));
         let mut refused = self.refused.lock();
         let before = match why {
             Some(why) => refused.insert(path, why),
             None => refused.remove(&path),
         };
         if before != why {
-            self.inbox.nudge();
+            self.inbox.wake();
         }
     }
 
     /// A target has these logical units and no others.
-    pub(super) fn refuses_only(&self, target: u64, has: impl Fn(u64) -> bool) {
+    pub(super) fn retain_refusals(&self, target: u64, has: impl Fn(u64) -> bool) {
         self.refused.lock().retain(|path, _| path.target != target || has(path.lun));
     }
 
     /// Where a device is, for people.
-    pub(super) fn words_of(&self, path: Path) -> String {
-        let (bus, place) = (self.sim.facts().name, self.sim.place(path));
+    pub(super) fn describe_path(&self, path: Path) -> String {
+        let (bus, place) = (self.sim.facts().name, self.sim.location(path));
         match place == path.to_string() {
             true => format!("{path} on bus {bus}"),
             false => format!("{path} on bus {bus} ({place})"),
@@ -39,7 +39,8 @@ impl Bus {
     pub(super) fn refusals(&self) -> Vec<Trouble> {
         let refused = self.refused.lock();
         let trouble = |(path, why): (&Path, &Refusal)| {
-            let words = format!("the device at {} is not offered: {why}", self.words_of(*path));
+            let words =
+                format!("the device at {} is not offered: {why}", self.describe_path(*path));
             Trouble::degraded(words, self.advice(why))
         };
         refused.iter().map(trouble).collect()
@@ -54,7 +55,7 @@ impl Bus {
         let words = format!(
             "the disk {} at {} is not offered: it does not tell its capacity",
             facts.label(),
-            self.words_of(path)
+            self.describe_path(path)
         );
         let number = self.number;
         let action = format!("Look at its target; `ashlar cam rescan {number}` asks it again.");

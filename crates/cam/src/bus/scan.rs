@@ -28,14 +28,14 @@ use geom::{Core, deadline};
 use wire::scsi::{AccessState, Lun};
 
 use super::identity::is_for_check;
-use super::{Bus, Change, Known};
+use super::{Bus, Change, KnownDevice};
 use crate::address::{ANY, Path};
 use crate::ccb::Owner;
 use crate::events::Event;
 use crate::periph::Facts;
 use crate::probe::{
-    Ask, AtaProbe, MultiplierFacts, MultiplierProbe, Refusal, ScsiProbe, access_answer,
-    access_question, bridge_answer, bridge_question,
+    AtaProbe, MultiplierFacts, MultiplierProbe, ProbeCommand, Refusal, ScsiProbe, access_answer,
+    access_query, bridge_answer, bridge_probe_command,
 };
 use crate::sim::Signature;
 use crate::unit::Unit;
@@ -45,9 +45,9 @@ const AT_A_TIME: usize = 32;
 /// Deadline of a scan with a waiting caller, ns: shorter than the time limit of a verb.
 pub const SCAN_DEADLINE_NS: u64 = 40_000_000_000;
 /// How long a scan with a waiting caller waits for the end of another scan, ns.
-const TURN_NS: u64 = 10_000_000_000;
+const SCAN_LOCK_WAIT_NS: u64 = 10_000_000_000;
 /// Deadline of a scan without a waiting caller, ns; disks that still spin up then are left out.
-pub const SCAN_PATIENCE_NS: u64 = 600_000_000_000;
+pub const BACKGROUND_SCAN_DEADLINE_NS: u64 = 600_000_000_000;
 /// How often a scan looks whether the one before it has ended.
 const NEXT_SCAN_NS: u64 = 1_000_000;
 /// How often a device is asked as a whole when it changes in between.
@@ -56,21 +56,21 @@ const WHOLE_TRIES: u32 = 3;
 const NO_MEMORY_NS: u64 = 1_000_000;
 
 /// C1
-struct Turn<'a>(&'a AtomicBool);
+struct ScanLock<'a>(&'a AtomicBool);
 
-impl Drop for Turn<'_> {
+impl Drop for ScanLock<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
 /// A unit that is being asked: closed in the end unless it belongs to the bus by then.
-struct Asked<'a> {
+struct ProbedUnit<'a> {
     bus: &'a Bus,
     unit: Arc<Unit>,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for ProbedUnit<'_> {
     fn drop(&mut self) {
         let known = self.bus.known.lock();
         let kept = known.get(&self.unit.path()).is_some_and(|k| Arc::ptr_eq(&k.unit, &self.unit));
@@ -82,9 +82,9 @@ impl Drop for Asked<'_> {
 }
 
 /// Work and results of a scan.
-struct Round {
+struct ScanRound {
     /// C6: the administrator has asked for it.
-    by_hand: bool,
+    by_administrator: bool,
     wanted: RefCell<BTreeSet<u64>>,
     left: RefCell<VecDeque<u64>>,
     changes: RefCell<BTreeMap<u64, Vec<Change>>>,
@@ -94,8 +94,8 @@ struct Round {
 impl Bus {
     /// Requests a scan of a target, or of all targets ([`ANY`]), without waiting for it. The
     /// control thread is notified of changes.
-    pub(super) fn wish(self: &Arc<Bus>, target: u64) {
-        let mut wished = self.wished.lock();
+    pub(super) fn request_scan(self: &Arc<Bus>, target: u64) {
+        let mut wished = self.scan_requests.lock();
         let first = wished.is_empty();
         wished.insert(target);
         drop(wished);
@@ -107,8 +107,8 @@ impl Bus {
             let core = core.clone();
             core.reactor().clone().spawn("cam scan", async move {
                 let Some(bus) = bus.upgrade() else { return };
-                let changes = bus.scan_wished(&core).await;
-                bus.keep(changes);
+                let changes = bus.scan_requested(&core).await;
+                bus.store_changes(changes);
             });
         };
         self.notifier.call(0, Box::new(ask));
@@ -116,45 +116,45 @@ impl Bus {
 
     /// Scans all targets, and returns the changes.
     pub async fn scan(self: &Arc<Bus>, core: &Rc<Core>) -> Vec<Change> {
-        let Some(_turn) = deadline(core, TURN_NS, self.turn(core)).await else {
+        let Some(_turn) = deadline(core, SCAN_LOCK_WAIT_NS, self.lock_scan(core)).await else {
             // The scan without a waiting caller asks all targets anyway: [`Bus::silent`] lists
             // them.
-            self.wish(ANY);
+            self.request_scan(ANY);
             return Vec::new();
         };
         self.acknowledge(None);
         // This scan may miss requests that arrive from now on.
-        let wished = std::mem::take(&mut *self.wished.lock());
+        let wished = std::mem::take(&mut *self.scan_requests.lock());
         self.sim.ready(core).await;
-        let targets = self.all();
-        let (changes, silent) = self.ask(targets, (SCAN_DEADLINE_NS, true), core).await;
-        self.look_at_places(core).await;
+        let targets = self.all_targets();
+        let (changes, silent) = self.probe_targets(targets, (SCAN_DEADLINE_NS, true), core).await;
+        self.read_enclosures(core).await;
         drop(wished);
         self.silent.lock().clone_from(&silent);
-        silent.into_iter().for_each(|target| self.wish(target));
+        silent.into_iter().for_each(|target| self.request_scan(target));
         changes
     }
 
     /// Asks one target alone.
     pub async fn scan_target(self: &Arc<Bus>, target: u64, core: &Rc<Core>) -> Vec<Change> {
-        let Some(_turn) = deadline(core, TURN_NS, self.turn(core)).await else {
-            self.wish(target);
+        let Some(_turn) = deadline(core, SCAN_LOCK_WAIT_NS, self.lock_scan(core)).await else {
+            self.request_scan(target);
             return Vec::new();
         };
         self.acknowledge(Some(target));
         self.sim.ready(core).await;
         let only = BTreeSet::from([target]);
-        let (changes, silent) = self.ask(only, (SCAN_DEADLINE_NS, true), core).await;
-        self.look_at_places(core).await;
+        let (changes, silent) = self.probe_targets(only, (SCAN_DEADLINE_NS, true), core).await;
+        self.read_enclosures(core).await;
         self.silent.lock().retain(|other| *other != target);
         self.silent.lock().extend(&silent);
-        silent.into_iter().for_each(|target| self.wish(target));
+        silent.into_iter().for_each(|target| self.request_scan(target));
         changes
     }
 
-    async fn scan_wished(self: &Arc<Bus>, core: &Rc<Core>) -> Vec<Change> {
-        let _turn = self.turn(core).await;
-        let wished = std::mem::take(&mut *self.wished.lock());
+    async fn scan_requested(self: &Arc<Bus>, core: &Rc<Core>) -> Vec<Change> {
+        let _turn = self.lock_scan(core).await;
+        let wished = std::mem::take(&mut *self.scan_requests.lock());
         if wished.is_empty() {
             // Another scan saw to it.
             return Vec::new();
@@ -162,13 +162,14 @@ impl Bus {
         let targets = match wished.contains(&ANY) {
             true => {
                 self.sim.ready(core).await;
-                self.all()
+                self.all_targets()
             }
             false => wished,
         };
         self.silent.lock().extend(&targets);
-        let (changes, silent) = self.ask(targets.clone(), (SCAN_PATIENCE_NS, false), core).await;
-        self.look_at_places(core).await;
+        let (changes, silent) =
+            self.probe_targets(targets.clone(), (BACKGROUND_SCAN_DEADLINE_NS, false), core).await;
+        self.read_enclosures(core).await;
         let mut known = self.silent.lock();
         known.retain(|target| !targets.contains(target));
         known.extend(silent);
@@ -176,28 +177,28 @@ impl Bus {
     }
 
     /// C1
-    async fn turn(&self, core: &Rc<Core>) -> Turn<'_> {
-        while self.scans.swap(true, Ordering::AcqRel) {
+    async fn lock_scan(&self, core: &Rc<Core>) -> ScanLock<'_> {
+        while self.scan_running.swap(true, Ordering::AcqRel) {
             core.reactor().sleep(NEXT_SCAN_NS).await;
         }
-        Turn(&self.scans)
+        ScanLock(&self.scan_running)
     }
 
-    fn all(&self) -> BTreeSet<u64> {
+    fn all_targets(&self) -> BTreeSet<u64> {
         let known = self.known.lock();
         self.sim.targets().into_iter().chain(known.keys().map(|path| path.target)).collect()
     }
 
     /// Returns the changes, and the targets that have not answered (C2).
-    async fn ask(
+    async fn probe_targets(
         self: &Arc<Bus>,
         targets: BTreeSet<u64>,
         (most_ns, by_hand): (u64, bool),
         core: &Rc<Core>,
     ) -> (Vec<Change>, BTreeSet<u64>) {
         let is_multiplier = |target: &u64| self.sim.signature(*target) == Signature::Multiplier;
-        let round = Round {
-            by_hand,
+        let round = ScanRound {
+            by_administrator: by_hand,
             left: RefCell::new(targets.iter().copied().filter(is_multiplier).collect()),
             wanted: RefCell::new(targets),
             changes: RefCell::default(),
@@ -205,13 +206,13 @@ impl Bus {
         };
         let work = async {
             // C4
-            self.ask_some(&round, core).await;
+            self.probe_some(&round, core).await;
             let wanted = round.wanted.borrow().clone();
             round.left.replace(wanted.iter().copied().filter(|t| !is_multiplier(t)).collect());
             let asker = |_| -> Pin<Box<dyn Future<Output = ()> + '_>> {
-                Box::pin(self.ask_some(&round, core))
+                Box::pin(self.probe_some(&round, core))
             };
-            all((0..wanted.len().min(AT_A_TIME)).map(asker).collect()).await;
+            join_all((0..wanted.len().min(AT_A_TIME)).map(asker).collect()).await;
         };
         let _in_time = deadline(core, most_ns, work).await;
         let (wanted, ended) = (round.wanted.into_inner(), round.ended.into_inner());
@@ -220,23 +221,23 @@ impl Bus {
         (round.changes.into_inner().into_values().flatten().collect(), silent)
     }
 
-    async fn ask_some(self: &Arc<Bus>, round: &Round, core: &Rc<Core>) {
+    async fn probe_some(self: &Arc<Bus>, round: &ScanRound, core: &Rc<Core>) {
         loop {
             let target = round.left.borrow_mut().pop_front();
-            let Some(target) = target.filter(|_| !self.is_gone()) else { return };
-            self.ask_target(target, round, core).await;
+            let Some(target) = target.filter(|_| !self.is_removed()) else { return };
+            self.probe_target(target, round, core).await;
             round.ended.borrow_mut().insert(target);
         }
     }
 
-    async fn ask_target(self: &Arc<Bus>, target: u64, round: &Round, core: &Rc<Core>) {
+    async fn probe_target(self: &Arc<Bus>, target: u64, round: &ScanRound, core: &Rc<Core>) {
         // Recorded at once: a future that is dropped midway has recorded its changes.
         let tell = |changes: Vec<Change>| {
             round.changes.borrow_mut().entry(target).or_default().extend(changes);
         };
         let first = Path::new(self.number, target, 0);
         let before = self.multiplier(first);
-        let luns = self.look_at(first, round.by_hand, core, &tell).await;
+        let luns = self.probe_lun(first, round.by_administrator, core, &tell).await;
         // C4: behind a multiplier that is gone, devices may be unreachable.
         let now = self.multiplier(first);
         let gone = || before.as_ref().map_or(Vec::new(), |f| (0..f.ports.len() as u64).collect());
@@ -251,33 +252,35 @@ impl Bus {
         let Some(luns) = luns else {
             // Each known unit is asked itself.
             for path in known {
-                self.look_at(path, round.by_hand, core, &tell).await;
+                self.probe_lun(path, round.by_administrator, core, &tell).await;
             }
             return;
         };
         for lun in &luns {
             let path = Path::new(self.number, target, u64::from(lun.number()));
             if path != first {
-                self.look_at(path, round.by_hand, core, &tell).await;
+                self.probe_lun(path, round.by_administrator, core, &tell).await;
             }
         }
         let has = |lun| lun == 0 || luns.iter().any(|own| u64::from(own.number()) == lun);
-        self.refuses_only(target, has);
+        self.retain_refusals(target, has);
         let is_cut = luns.len() >= self.sim.luns_max() as usize;
         for path in known {
             match luns.iter().any(|lun| u64::from(lun.number()) == path.lun) {
                 true => {}
                 // C7
-                false if is_cut => drop(self.look_at(path, round.by_hand, core, &tell).await),
-                false => tell(self.forget(path, core)),
+                false if is_cut => {
+                    drop(self.probe_lun(path, round.by_administrator, core, &tell).await)
+                }
+                false => tell(self.remove_device(path, core)),
             }
         }
     }
 
     /// False when the bus was taken out meanwhile.
-    fn add(&self, path: Path, device: Known) -> bool {
+    fn add(&self, path: Path, device: KnownDevice) -> bool {
         let mut known = self.known.lock();
-        let there = !self.is_gone();
+        let there = !self.is_removed();
         if there {
             known.insert(path, device);
         }
@@ -292,7 +295,7 @@ impl Bus {
     }
 
     /// Asks one logical unit; returns the logical units of its target, if reported.
-    async fn look_at(
+    async fn probe_lun(
         self: &Arc<Bus>,
         path: Path,
         by_hand: bool,
@@ -300,15 +303,15 @@ impl Bus {
         tell: &dyn Fn(Vec<Change>),
     ) -> Option<Vec<Lun>> {
         let old = self.known.lock().get(&path).map(|k| (k.unit.clone(), k.facts.clone()));
-        let lost = old.as_ref().is_some_and(|(unit, _)| unit.look(|device| device.is_lost()));
+        let lost = old.as_ref().is_some_and(|(unit, _)| unit.inspect(|device| device.is_lost()));
         if let Some(known) = self.known.lock().get(&path).filter(|_| lost) {
-            self.misses(path, known);
+            self.remember_missing(path, known);
         }
         let unit = match &old {
             Some((unit, _)) if !lost => unit.clone(),
-            _ => self.make(path, core),
+            _ => self.create_unit(path, core),
         };
-        let asked = Asked { bus: self, unit: unit.clone() };
+        let asked = ProbedUnit { bus: self, unit: unit.clone() };
         let before = old.as_ref().filter(|_| !lost).map(|(_, facts)| facts.clone());
         let exchanged = |port| {
             if let Some(unit) = self.unit(Path::new(self.number, port, 0)) {
@@ -333,12 +336,12 @@ impl Bus {
         {
             if lost {
                 // The disk in its place was noted.
-                tell(self.forget(path, core));
-                self.is_missed_no_more(path);
+                tell(self.remove_device(path, core));
+                self.forget_missing(path);
             }
             return luns;
         }
-        self.refuses(path, said.as_ref().err().copied().filter(|_| known.is_none()));
+        self.set_refusal(path, said.as_ref().err().copied().filter(|_| known.is_none()));
         match (said, old) {
             (Ok(facts), Some((_, before))) if !lost && is_for_check(&unit, &before, &facts) => {}
             (Ok(facts), Some((_, before))) if !lost && facts.is_same(&before) => {
@@ -347,28 +350,28 @@ impl Bus {
                     if let Facts::Scsi(facts) = &facts
                         && let Some(access) = facts.access
                     {
-                        self.has_access(&unit, access);
+                        self.access_reported(&unit, access);
                     }
                     if let Some(known) = self.known.lock().get_mut(&path) {
                         known.facts = facts.clone();
-                        self.tell_size(known, &before);
+                        self.notify_resize(known, &before);
                     }
                     tell(vec![Change::Changed(path, facts)]);
                 }
             }
             (Ok(facts), before) => {
-                tell(self.forget(path, core));
+                tell(self.remove_device(path, core));
                 // Another device in its place: nothing of the old one may reach it, and a unit that
                 // is made for it was not asked itself.
                 let (unit, round) = match before.is_some() && !lost {
-                    true => (self.make(path, core), 0),
+                    true => (self.create_unit(path, core), 0),
                     false => (unit, round),
                 };
-                tell(self.take_in(&unit, facts, mark, round, core));
+                tell(self.accept_device(&unit, facts, mark, round, core));
             }
             // C5
             (Err(why), Some(_)) if !lost && why.is_nonsense() => self.doubt(path, Some(why)),
-            (Err(_), Some(_)) => tell(self.forget(path, core)),
+            (Err(_), Some(_)) => tell(self.remove_device(path, core)),
             (Err(_), None) => {}
         }
         drop(asked);
@@ -376,7 +379,7 @@ impl Bus {
     }
 
     /// A device that is new at its place, as it said it is in a round of doubt.
-    fn take_in(
+    fn accept_device(
         &self,
         unit: &Arc<Unit>,
         facts: Facts,
@@ -388,11 +391,11 @@ impl Bus {
         if let Facts::Scsi(facts) = &facts {
             unit.set_access(facts.access);
         }
-        let known = Known {
+        let known = KnownDevice {
             unit: unit.clone(),
             facts: facts.clone(),
             provider: None,
-            others: Vec::new(),
+            other_periphs: Vec::new(),
             doubt: None,
             mark,
         };
@@ -400,15 +403,15 @@ impl Bus {
             unit.close();
             return Vec::new();
         }
-        self.is_found(path, &facts);
+        self.recheck_former_path(path, &facts);
         unit.with(core, |device| device.identify(round));
-        self.note(path, Event::FoundDevice);
+        self.log_event(path, Event::FoundDevice);
         vec![Change::Found(unit.clone(), facts)]
     }
 }
 
 /// All of them at a time, to their end.
-pub(crate) async fn all(mut list: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
+pub(crate) async fn join_all(mut list: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
     poll_fn(|cx| {
         list.retain_mut(|one| one.as_mut().poll(cx).is_pending());
         if list.is_empty() { Poll::Ready(()) } else { Poll::Pending }
@@ -429,7 +432,7 @@ async fn probe_whole(
         let began = Cell::new(0);
         let said = probe(unit, before.clone(), core, exchanged, &began).await;
         tries -= 1;
-        if tries == 0 || unit.look(|device| device.doubt_round()) == began.get() {
+        if tries == 0 || unit.inspect(|device| device.doubt_round()) == began.get() {
             return (said.0, said.1, began.get());
         }
     }
@@ -447,19 +450,19 @@ pub(super) async fn identity(
         return (said, began.get());
     };
     let mut probe = ScsiProbe::identity(*facts);
-    ask_all(unit, &mut probe, core, &began).await;
+    run_probe(unit, &mut probe, core, &began).await;
     (probe.finish().map(|facts| Facts::Scsi(Box::new(facts))), began.get())
 }
 
 /// Asks all questions of a probe; `began` is the round of doubt after those that report changes.
-async fn ask_all(unit: &Arc<Unit>, probe: &mut ScsiProbe, core: &Rc<Core>, began: &Cell<u64>) {
-    began.set(unit.look(|device| device.doubt_round()));
-    while let Some(ask) = probe.ask() {
+async fn run_probe(unit: &Arc<Unit>, probe: &mut ScsiProbe, core: &Rc<Core>, began: &Cell<u64>) {
+    began.set(unit.inspect(|device| device.doubt_round()));
+    while let Some(ask) = probe.next_command() {
         let first = !probe.has_begun();
-        let (ended, data) = question(unit, core, &ask).await;
-        probe.hear(&ended, &data);
+        let (ended, data) = send_probe_command(unit, core, &ask).await;
+        probe.handle_answer(&ended, &data);
         if first {
-            began.set(unit.look(|device| device.doubt_round()));
+            began.set(unit.inspect(|device| device.doubt_round()));
         }
     }
 }
@@ -477,19 +480,22 @@ pub(super) async fn probe(
 ) -> (Result<Facts, Refusal>, Option<Vec<Lun>>) {
     // A device that speaks ATA is alone behind its target.
     let alone = |said| (said, Some(Vec::new()));
-    began.set(unit.look(|device| device.doubt_round()));
+    began.set(unit.inspect(|device| device.doubt_round()));
     let signature = unit.sim().signature(unit.path().target);
     if signature == Signature::Bridge {
-        let (ended, data) = question(unit, core, &bridge_question()).await;
+        let (ended, data) = send_probe_command(unit, core, &bridge_probe_command()).await;
         return alone(bridge_answer(&ended, &data).map(|facts| Facts::Bridge(Box::new(facts))));
     }
     if signature == Signature::Multiplier {
         let mut probe = MultiplierProbe::default();
-        while let Some((rest_ns, ask)) = probe.ask() {
+        while let Some((rest_ns, ask)) = probe.next_command() {
             if rest_ns > 0 {
                 core.reactor().sleep(rest_ns).await;
             }
-            probe.hear(&question(unit, core, &ask).await.0).into_iter().for_each(exchanged);
+            probe
+                .handle_answer(&send_probe_command(unit, core, &ask).await.0)
+                .into_iter()
+                .for_each(exchanged);
         }
         return alone(probe.finish().map(|facts| Facts::Multiplier(Box::new(facts))));
     }
@@ -499,9 +505,9 @@ pub(super) async fn probe(
             _ => None,
         };
         let mut probe = AtaProbe::new(None, before);
-        while let Some(ask) = probe.ask() {
-            let (ended, data) = question(unit, core, &ask).await;
-            probe.hear(&ended, &data);
+        while let Some(ask) = probe.next_command() {
+            let (ended, data) = send_probe_command(unit, core, &ask).await;
+            probe.handle_answer(&ended, &data);
         }
         return alone(probe.finish().map(|facts| Facts::Ata(Box::new(facts))));
     }
@@ -511,13 +517,13 @@ pub(super) async fn probe(
     };
     let luns_max = unit.sim().luns_max();
     let mut probe = ScsiProbe::new(unit.path().lun == 0, before).with_luns_max(luns_max);
-    ask_all(unit, &mut probe, core, began).await;
+    run_probe(unit, &mut probe, core, began).await;
     let luns = probe.luns();
     (probe.finish().map(|facts| Facts::Scsi(Box::new(facts))), luns)
 }
 
 /// Asks a disk how it can be accessed this way; none when it does not say, or has nothing to say.
-pub(super) async fn ask_access(
+pub(super) async fn query_access_state(
     unit: &Arc<Unit>,
     core: &Rc<Core>,
     bus: &Weak<Bus>,
@@ -526,12 +532,16 @@ pub(super) async fn ask_access(
     if !facts.is_asymmetric() {
         return None;
     }
-    let (ended, data) = question(unit, core, &access_question()).await;
+    let (ended, data) = send_probe_command(unit, core, &access_query()).await;
     ended.result.ok().and_then(|moved| access_answer(&facts.names, data.get(..moved as usize)?))
 }
 
 /// Sends one question; returns its result and the data.
-async fn question(unit: &Arc<Unit>, core: &Rc<Core>, ask: &Ask) -> (crate::ccb::Ended, Vec<u8>) {
+async fn send_probe_command(
+    unit: &Arc<Unit>,
+    core: &Rc<Core>,
+    ask: &ProbeCommand,
+) -> (crate::ccb::Ended, Vec<u8>) {
     loop {
         if let Some(data) = Segs::alloc(core.pool(), ask.length as usize) {
             let ended = unit.execute(core, ask.ccb(Owner::Task(0)), &data).await;

@@ -2,10 +2,10 @@
 
 use bio::Errno;
 
-use super::{Device, Effect, Slot, State};
+use super::{Device, Effect, Slot, SlotState};
 use crate::ccb::{CamStatus, Command, Ended, Flags, Outcome, Priority};
 use crate::events::Event;
-use crate::recovery::{Step, Verdict};
+use crate::recovery::{RecoveryDecision, Step};
 
 /// A READ or WRITE that the device has for so long is reported as not answered; others, which may
 /// take longer, when half of their time is over.
@@ -70,15 +70,15 @@ impl Device {
     pub(super) fn is_silent(&mut self, at: u32) {
         let slot = &mut self.slots[at as usize];
         slot.silence_ns = u64::MAX;
-        if slot.state == State::Active {
+        if slot.state == SlotState::Active {
             slot.silent = true;
             self.silence.slots += 1;
-            self.tell_silence();
+            self.post_silence_event();
         }
     }
 
     /// The SIM has given a command back.
-    pub(super) fn heed_silence(&mut self, at: u32) {
+    pub(super) fn command_returned(&mut self, at: u32) {
         let slot = &mut self.slots[at as usize];
         slot.silence_ns = u64::MAX;
         let was_silent = std::mem::take(&mut slot.silent);
@@ -91,11 +91,11 @@ impl Device {
             false => was_silent && self.silence.ended.replace(command).is_none(),
         };
         if was_silent || news {
-            self.tell_silence();
+            self.post_silence_event();
         }
     }
 
-    fn tell_silence(&mut self) {
+    fn post_silence_event(&mut self) {
         self.effects.push_back(Effect::Event(Event::Silence, false));
     }
 
@@ -108,24 +108,24 @@ impl Device {
     }
 
     /// D12: its time is over.
-    pub(super) fn is_over(&self, at: u32, now: u64) -> bool {
+    pub(super) fn is_past_deadline(&self, at: u32, now: u64) -> bool {
         now >= self.slots[at as usize].ccb.end_ns
     }
 
     /// D12: a command that is to go on, and has no time for it, ends. True: it has ended.
-    pub(super) fn ends_late(&mut self, at: u32, verdict: Verdict, now: u64) -> bool {
+    pub(super) fn end_if_late(&mut self, at: u32, verdict: RecoveryDecision, now: u64) -> bool {
         let goes_on = matches!(
             verdict.step,
-            Step::Requeue | Step::Retry(_) | Step::Busy(_) | Step::Full(_) | Step::Cure(_)
+            Step::Requeue | Step::Retry(_) | Step::Busy(_) | Step::Full(_) | Step::Recover(_)
         );
         self.slots[at as usize].error = match verdict.step {
             // It is a victim of something else.
             Step::Requeue => Errno::TimedOut,
             _ => verdict.error,
         };
-        let ends = goes_on && self.is_over(at, now);
+        let ends = goes_on && self.is_past_deadline(at, now);
         if ends {
-            self.tell(verdict);
+            self.post_events(verdict);
             self.finish_late(at);
         }
         ends
@@ -139,7 +139,7 @@ impl Device {
     }
 
     /// When something is done about one that waits in the queue.
-    pub(super) fn wait_in_line(&mut self, at: u32) {
+    pub(super) fn set_queue_deadline(&mut self, at: u32) {
         let slot = &mut self.slots[at as usize];
         slot.due_ns = slot.ccb.end_ns;
         self.sweep_ns = self.sweep_ns.min(slot.due_ns);

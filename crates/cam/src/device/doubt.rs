@@ -15,7 +15,7 @@
 use bio::Errno;
 use wire::scsi::{Key, Sense, asc};
 
-use super::{Device, Effect, State};
+use super::{Device, Effect, SlotState};
 use crate::ccb::{Ccb, Command, Outcome, Priority};
 use crate::events::Event;
 use crate::freeze::Freeze;
@@ -102,8 +102,8 @@ impl Device {
     /// A check was not answered, and another follows.
     pub fn doubt_lasts(&mut self) {
         if self.is_in_doubt() && !std::mem::replace(&mut self.doubts.lasts, true) {
-            self.shut += 1;
-            self.hurry_others(None);
+            self.waiting_for_path += 1;
+            self.fail_fast_waiting(None);
         }
     }
 
@@ -114,10 +114,10 @@ impl Device {
 
     /// The doubt is over, one way or the other.
     pub(super) fn end_doubt(&mut self) {
-        self.shut -= u32::from(std::mem::take(&mut self.doubts.lasts));
+        self.waiting_for_path -= u32::from(std::mem::take(&mut self.doubts.lasts));
         let Some(freeze) = self.doubts.freeze.take() else { return };
         self.freezes.release(freeze);
-        for slot in self.slots.iter_mut().filter(|slot| slot.state == State::Queued) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.state == SlotState::Queued) {
             slot.due_ns = slot.ccb.end_ns;
             self.sweep_ns = self.sweep_ns.min(slot.due_ns);
         }
@@ -130,7 +130,7 @@ impl Device {
             return;
         }
         for slot in &mut self.slots {
-            let waits = slot.state == State::Queued && slot.curing.is_none();
+            let waits = slot.state == SlotState::Queued && slot.recovery.is_none();
             let normal = slot.ccb.priority >= Priority::Normal;
             if waits && normal && slot.due_ns == u64::MAX {
                 slot.due_ns = now.saturating_add(u64::from(slot.ccb.timeout_ms) * 1_000_000);
@@ -145,7 +145,7 @@ impl Device {
             return;
         }
         self.counts.timeouts += 1;
-        self.drop_from(at);
+        self.dequeue(at);
         self.finish(at, Err(Errno::TimedOut));
     }
 

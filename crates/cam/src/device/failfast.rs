@@ -2,29 +2,29 @@
 
 use bio::Errno;
 
-use super::{Device, State};
+use super::{Device, SlotState};
 use crate::ccb::{CamStatus, Flags};
-use crate::recovery::{Step, Verdict};
+use crate::recovery::{RecoveryDecision, Step};
 
 impl Device {
     /// A verdict that has the way to blame. True: the CCB can go by another one, and has ended.
-    pub(super) fn hurries(&mut self, at: u32, verdict: Verdict) -> bool {
+    pub(super) fn fails_fast(&mut self, at: u32, verdict: RecoveryDecision) -> bool {
         let slot = &self.slots[at as usize];
         if slot.outcome.status == CamStatus::Timeout && slot.ccb.flags.has(Flags::FAIL_FAST) {
             // The next try would wait here as long.
-            self.tell(verdict);
+            self.post_events(verdict);
             self.finish(at, Err(verdict.error));
             return true;
         }
-        if !verdict.is_of_the_way() || !self.waits_long(at, verdict.step) {
+        if !verdict.is_path_failure() || !self.waits_long(at, verdict.step) {
             return false;
         }
         if self.slots[at as usize].ccb.flags.has(Flags::FAIL_FAST) {
-            self.tell(verdict);
-            self.hurry(at);
+            self.post_events(verdict);
+            self.fail_fast(at);
             return true;
         }
-        self.shut(at);
+        self.wait_for_path(at);
         false
     }
 
@@ -36,33 +36,35 @@ impl Device {
             slot.requeues > 0 || slot.retries < slot.ccb.retries || slot.busy_until_ns.is_some();
         match step {
             Step::Busy(_) => self.with_sim == 0 || tried,
-            Step::Full(_) => self.with_sim == 0 || (tried && !self.lowers()),
+            Step::Full(_) => self.with_sim == 0 || (tried && !self.can_lower_openings()),
             _ => true,
         }
     }
 
     /// From now on, until it is thawed or ends, it waits for the way to be open again.
-    pub(super) fn shut(&mut self, at: u32) {
-        self.shut += u32::from(!std::mem::replace(&mut self.slots[at as usize].shut, true));
-        self.hurry_others(Some(at));
+    pub(super) fn wait_for_path(&mut self, at: u32) {
+        self.waiting_for_path +=
+            u32::from(!std::mem::replace(&mut self.slots[at as usize].waits_for_path, true));
+        self.fail_fast_waiting(Some(at));
     }
 
     /// D10: all that wait and can go by another way end, but for the one that found it shut.
-    pub(super) fn hurry_others(&mut self, at: Option<u32>) {
+    pub(super) fn fail_fast_waiting(&mut self, at: Option<u32>) {
         for other in 0..self.slots.len() as u32 {
             let slot = &self.slots[other as usize];
-            let waits = matches!(slot.state, State::Queued | State::Starting | State::Pausing);
+            let waits =
+                matches!(slot.state, SlotState::Queued | SlotState::Starting | SlotState::Pausing);
             // One that is being cured has the device answer for itself.
             let goes = Some(other) != at && slot.ccb.flags.has(Flags::FAIL_FAST);
-            if waits && goes && slot.curing.is_none() {
-                self.drop_from(other);
-                self.hurry(other);
+            if waits && goes && slot.recovery.is_none() {
+                self.dequeue(other);
+                self.fail_fast(other);
             }
         }
     }
 
-    pub(super) fn hurry(&mut self, at: u32) {
-        self.counts.hurried += 1;
+    pub(super) fn fail_fast(&mut self, at: u32) {
+        self.counts.failed_fast += 1;
         self.finish(at, Err(Errno::Again));
     }
 }

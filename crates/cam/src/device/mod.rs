@@ -68,7 +68,7 @@ use crate::freeze::{Freeze, Freezes};
 use crate::recovery::{Scope, Step, judge};
 use bound::{Silence, as_late, is_watched};
 use doubt::Doubts;
-use recovery_actions::Curing;
+use recovery_actions::Recovery;
 use reset::Resets;
 
 pub use bound::{Failure, SILENCE_NS};
@@ -95,7 +95,7 @@ pub enum Effect {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum SlotState {
     Free,
     Queued,
     Starting,
@@ -108,7 +108,7 @@ enum State {
 
 struct Slot {
     tenant: u32,
-    state: State,
+    state: SlotState,
     ccb: Ccb,
     generation: u64,
     retries: u8,
@@ -121,15 +121,15 @@ struct Slot {
     ready_until_ns: Option<u64>,
     /// D4
     freeze: Option<Freeze>,
-    curing: Option<Curing>,
+    recovery: Option<Recovery>,
     /// The reset that it is, or that is to end it (D9).
     reset: Option<ResetId>,
     /// The SIM was asked to abort it because it was late.
     late: bool,
     /// It goes on when another CCB ends.
-    impatient: bool,
+    waits_for_completion: bool,
     /// D10: it waits for the way to be open again.
-    shut: bool,
+    waits_for_path: bool,
     /// D6: when something is done about it; `u64::MAX` where nothing is.
     due_ns: u64,
     outcome: Outcome,
@@ -165,7 +165,7 @@ pub struct Counts {
     /// CCBs that were late.
     pub timeouts: u64,
     /// CCBs that were sent elsewhere (D10).
-    pub hurried: u64,
+    pub failed_fast: u64,
     /// QUEUE FULLs.
     pub full: u64,
     /// D2: answers for no CCB.
@@ -185,9 +185,9 @@ pub struct Device {
     /// In the SIM's hands.
     with_sim: u32,
     pausing: u32,
-    impatient: u32,
+    waiting_for_completion: u32,
     /// D10: how many wait for the way to be open again.
-    shut: u32,
+    waiting_for_path: u32,
     queue: BinaryHeap<Reverse<Key>>,
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -201,7 +201,7 @@ pub struct Device {
     /// D5: an ORDERED one that has begun and not ended.
     barrier: Option<u32>,
     /// D7
-    curer: Option<u32>,
+    recovering_slot: Option<u32>,
     /// D8: one that is alone with the device, or about to be.
     lone: Option<u32>,
     generation: u64,
@@ -229,8 +229,8 @@ impl Device {
             active: 0,
             with_sim: 0,
             pausing: 0,
-            impatient: 0,
-            shut: 0,
+            waiting_for_completion: 0,
+            waiting_for_path: 0,
             queue: BinaryHeap::new(),
             slots: Vec::new(),
             free: Vec::new(),
@@ -240,7 +240,7 @@ impl Device {
             doubts: Doubts::default(),
             silence: Silence::default(),
             barrier: None,
-            curer: None,
+            recovering_slot: None,
             lone: None,
             generation: 0,
             sweep_ns: u64::MAX,
@@ -274,7 +274,7 @@ impl Device {
         self.generation += 1;
         let slot = Slot {
             tenant: 0,
-            state: State::Queued,
+            state: SlotState::Queued,
             retries: ccb.retries,
             ccb,
             generation: self.generation,
@@ -283,11 +283,11 @@ impl Device {
             busy_pause_ms: 0,
             ready_until_ns: None,
             freeze: None,
-            curing: None,
+            recovery: None,
             reset: None,
             late: false,
-            impatient: false,
-            shut: false,
+            waits_for_completion: false,
+            waits_for_path: false,
             due_ns: u64::MAX,
             outcome: Outcome::of(CamStatus::Requeue),
             result: Err(Errno::NxIo),
@@ -309,7 +309,7 @@ impl Device {
         };
         if self.lost {
             self.finish(at, Err(Errno::NxIo));
-        } else if self.shut > 0 && ccb.flags.has(Flags::FAIL_FAST) {
+        } else if self.waiting_for_path > 0 && ccb.flags.has(Flags::FAIL_FAST) {
             self.finish(at, Err(Errno::Again));
         } else {
             self.enqueue(at);
@@ -330,35 +330,35 @@ impl Device {
         let at = self.find(id)?;
         let slot = &mut self.slots[at];
         slot.ccb.owner = owner;
-        if slot.state != State::Starting {
+        if slot.state != SlotState::Starting {
             return None;
         }
-        let normal = slot.curing.is_none() && slot.ccb.priority >= Priority::Normal;
-        let resets = slot.curing.is_none() && slot.ccb.command == Command::Reset;
+        let normal = slot.recovery.is_none() && slot.ccb.priority >= Priority::Normal;
+        let resets = slot.recovery.is_none() && slot.ccb.command == Command::Reset;
         let waits = normal && (self.freezes.is_frozen() || self.with_sim >= self.openings);
         if waits || (self.resets.is_out() && !resets) {
             // Something happened since its turn came: D4, D9.
-            self.depart(id.slot);
+            self.release_active(id.slot);
             self.enqueue(id.slot);
             self.pump();
             return None;
         }
         if normal && self.is_beyond(&self.slots[at].ccb) {
-            self.depart(id.slot);
+            self.release_active(id.slot);
             self.refuse_beyond(id.slot);
             self.pump();
             return None;
         }
-        if self.is_over(id.slot, now) {
-            self.depart(id.slot);
+        if self.is_past_deadline(id.slot, now) {
+            self.release_active(id.slot);
             self.finish_late(id.slot);
             self.pump();
             return None;
         }
         let slot = &mut self.slots[at];
         self.with_sim += 1;
-        slot.state = State::Active;
-        let mut ccb = match slot.curing {
+        slot.state = SlotState::Active;
+        let mut ccb = match slot.recovery {
             Some(curing) => curing.ccb(slot.ccb),
             None => slot.ccb,
         };
@@ -386,7 +386,7 @@ impl Device {
         self.sweep_ns = self.sweep_ns.min(slot.due_ns).min(slot.silence_ns);
         if resets {
             let most_ns = timeout_ns + ABORT_GRACE_NS + RESET_GRACE_NS;
-            self.slots[at].reset = Some(self.hush(most_ns, now));
+            self.slots[at].reset = Some(self.quiesce(most_ns, now));
             self.effects.push_back(Effect::Event(Event::SentBdr, false));
         }
         Some(ccb)
@@ -396,9 +396,9 @@ impl Device {
     pub fn done(&mut self, id: CcbId, mut outcome: Outcome, now: u64) -> bool {
         self.now_ns = now;
         let slot = self.find(id).map(|at| &mut self.slots[at]);
-        let Some(slot) =
-            slot.filter(|s| matches!(s.state, State::Active | State::Aborting | State::Resetting))
-        else {
+        let Some(slot) = slot.filter(|s| {
+            matches!(s.state, SlotState::Active | SlotState::Aborting | SlotState::Resetting)
+        }) else {
             self.counts.strays += 1;
             return false;
         };
@@ -408,14 +408,14 @@ impl Device {
         }
         slot.outcome = outcome;
         self.leave_sim(id.slot);
-        self.heed_silence(id.slot);
-        self.call_impatient();
+        self.command_returned(id.slot);
+        self.resume_on_completion();
         let slot = &self.slots[id.slot as usize];
         // A reset that found nothing under way has no victim that would report it.
         self.was_reset |= slot.ccb.command == Command::Reset
-            && slot.curing.is_none()
+            && slot.recovery.is_none()
             && outcome.status == CamStatus::Complete;
-        let explained = self.heed_resets(&outcome, now);
+        let explained = self.detect_reset(&outcome, now);
         if is_doubtful(&outcome) {
             self.doubt();
         }
@@ -431,9 +431,9 @@ impl Device {
                 // Whom the news of a reset meets is its victim too.
                 verdict.step = Step::Requeue;
             }
-            match self.slots[id.slot as usize].curing {
-                Some(curing) => self.cured(id.slot, curing, verdict, now),
-                None => self.act(id.slot, verdict, now),
+            match self.slots[id.slot as usize].recovery {
+                Some(curing) => self.recovery_returned(id.slot, curing, verdict, now),
+                None => self.apply_decision(id.slot, verdict, now),
             }
         }
         self.pump();
@@ -444,10 +444,10 @@ impl Device {
     pub fn end(&mut self, id: CcbId) -> Option<Ended> {
         let at = self.find(id)?;
         let slot = &mut self.slots[at];
-        if slot.state != State::Ended {
+        if slot.state != SlotState::Ended {
             return None;
         }
-        slot.state = State::Free;
+        slot.state = SlotState::Free;
         slot.tenant = slot.tenant.wrapping_add(1);
         let ended = Ended {
             result: slot.result,
@@ -469,11 +469,11 @@ impl Device {
         slot.ccb.flags = slot.ccb.flags | Flags::RAW;
         slot.outcome = Outcome::of(CamStatus::Aborted);
         match slot.state {
-            State::Queued | State::Starting | State::Pausing => {
-                self.drop_from(id.slot);
+            SlotState::Queued | SlotState::Starting | SlotState::Pausing => {
+                self.dequeue(id.slot);
                 self.finish(id.slot, Err(Errno::Canceled));
             }
-            State::Active => self.ask_abort(id.slot, now),
+            SlotState::Active => self.request_abort(id.slot, now),
             _ => {}
         }
         self.pump();
@@ -502,34 +502,34 @@ impl Device {
             }
             self.slots[at as usize].due_ns = u64::MAX;
             match self.slots[at as usize].state {
-                State::Active => {
+                SlotState::Active => {
                     self.counts.timeouts += 1;
                     self.slots[at as usize].late = true;
-                    self.ask_abort(at, now);
+                    self.request_abort(at, now);
                 }
-                State::Aborting => {
-                    self.wait(at, State::Resetting, now.saturating_add(RESET_GRACE_NS));
+                SlotState::Aborting => {
+                    self.wait(at, SlotState::Resetting, now.saturating_add(RESET_GRACE_NS));
                     if self.slots[at as usize].reset.is_none() {
-                        self.slots[at as usize].reset = Some(self.hush(2 * RESET_GRACE_NS, now));
+                        self.slots[at as usize].reset = Some(self.quiesce(2 * RESET_GRACE_NS, now));
                     }
                     self.counts.resets += 1;
                     self.was_reset = true;
                     self.effects.push_back(Effect::Reset);
                     self.effects.push_back(Effect::Event(Event::SentBdr, false));
                 }
-                State::Resetting => {
+                SlotState::Resetting => {
                     self.slots[at as usize].outcome.status = CamStatus::Timeout;
                     self.leave_sim(at);
-                    self.heed_silence(at);
+                    self.command_returned(at);
                     self.finish(at, Err(Errno::NxIo));
                     self.lose_by_itself(Scope::Lun, now);
                 }
-                State::Queued | State::Pausing if self.is_over(at, now) => {
-                    self.drop_from(at);
+                SlotState::Queued | SlotState::Pausing if self.is_past_deadline(at, now) => {
+                    self.dequeue(at);
                     self.finish_late(at);
                 }
-                State::Pausing => self.resume(at),
-                State::Queued => self.expire_waiting(at),
+                SlotState::Pausing => self.resume(at),
+                SlotState::Queued => self.expire_waiting(at),
                 _ => {}
             }
         }
@@ -546,11 +546,11 @@ impl Device {
         self.end_doubt();
         for at in 0..self.slots.len() as u32 {
             match self.slots[at as usize].state {
-                State::Queued | State::Starting | State::Pausing => {
-                    self.drop_from(at);
+                SlotState::Queued | SlotState::Starting | SlotState::Pausing => {
+                    self.dequeue(at);
                     self.finish(at, Err(Errno::NxIo));
                 }
-                State::Active => self.ask_abort(at, now),
+                SlotState::Active => self.request_abort(at, now),
                 _ => {}
             }
         }
@@ -579,7 +579,7 @@ impl Device {
     /// The SIM has the CCB.
     pub fn is_held(&self, id: CcbId) -> bool {
         let state = self.find(id).map(|at| self.slots[at].state);
-        matches!(state, Some(State::Active | State::Aborting | State::Resetting))
+        matches!(state, Some(SlotState::Active | SlotState::Aborting | SlotState::Resetting))
     }
 
     /// Stops all CCBs that are not of a higher level than [`Priority::Normal`].
@@ -625,20 +625,20 @@ impl Device {
 
     fn find(&self, id: CcbId) -> Option<usize> {
         let slot = self.slots.get(id.slot as usize)?;
-        (slot.tenant == id.tenant && slot.state != State::Free).then_some(id.slot as usize)
+        (slot.tenant == id.tenant && slot.state != SlotState::Free).then_some(id.slot as usize)
     }
 
     /// It is not with the SIM any more; a reset that it was, or that it waited for, is over.
     fn leave_sim(&mut self, at: u32) {
-        self.depart(at);
+        self.release_active(at);
         self.with_sim -= 1;
         if let Some(reset) = self.slots[at as usize].reset.take() {
             self.reset_ends(reset, SETTLE_NS);
         }
     }
 
-    fn ask_abort(&mut self, at: u32, now: u64) {
-        self.wait(at, State::Aborting, now.saturating_add(ABORT_GRACE_NS));
+    fn request_abort(&mut self, at: u32, now: u64) {
+        self.wait(at, SlotState::Aborting, now.saturating_add(ABORT_GRACE_NS));
         let tenant = self.slots[at as usize].tenant;
         self.effects.push_back(Effect::Abort(CcbId { slot: at, tenant }));
     }
@@ -649,15 +649,15 @@ impl Device {
         if self.barrier == Some(at) {
             self.barrier = None;
         }
-        if self.curer == Some(at) {
-            self.curer = None;
+        if self.recovering_slot == Some(at) {
+            self.recovering_slot = None;
         }
         self.keep_failure(at, result);
         let slot = &mut self.slots[at as usize];
-        self.impatient -= u32::from(std::mem::take(&mut slot.impatient));
-        slot.curing = None;
+        self.waiting_for_completion -= u32::from(std::mem::take(&mut slot.waits_for_completion));
+        slot.recovery = None;
         slot.due_ns = u64::MAX;
-        slot.state = State::Ended;
+        slot.state = SlotState::Ended;
         slot.result = result;
         let id = CcbId { slot: at, tenant: slot.tenant };
         self.effects.push_back(Effect::Ended(id, slot.ccb.owner));

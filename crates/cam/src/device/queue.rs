@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Device, Effect, Key, Queueing, State};
+use super::{Device, Effect, Key, Queueing, SlotState};
 use crate::ccb::{CcbId, Command, Flags, Priority, Registers};
 
 impl Device {
@@ -11,12 +11,12 @@ impl Device {
             // D11: its deadline is set with the next look at the clock.
             self.sweep_ns = 0;
         }
-        self.wait_in_line(at);
+        self.set_queue_deadline(at);
         let slot = &mut self.slots[at as usize];
-        slot.state = State::Queued;
+        slot.state = SlotState::Queued;
         // D3: the generation stays. A cure goes before all CCBs of its level; a reset before those
         // that may wait for a command that hangs.
-        let priority = match (&slot.curing, slot.ccb.command) {
+        let priority = match (&slot.recovery, slot.ccb.command) {
             (Some(_), _) => Priority::Dev,
             (None, Command::Reset) => Priority::Host,
             (None, _) => slot.ccb.priority,
@@ -25,11 +25,11 @@ impl Device {
     }
 
     /// Takes one that has not begun out of where it waits.
-    pub(super) fn drop_from(&mut self, at: u32) {
+    pub(super) fn dequeue(&mut self, at: u32) {
         match self.slots[at as usize].state {
-            State::Queued => self.queue.retain(|Reverse(key)| key.slot != at),
-            State::Starting => self.depart(at),
-            State::Pausing => self.pausing -= 1,
+            SlotState::Queued => self.queue.retain(|Reverse(key)| key.slot != at),
+            SlotState::Starting => self.release_active(at),
+            SlotState::Pausing => self.pausing -= 1,
             _ => {}
         }
     }
@@ -54,8 +54,8 @@ impl Device {
             self.active += 1;
             let tenant = {
                 let slot = &mut self.slots[at as usize];
-                slot.state = State::Starting;
-                if slot.ccb.flags.has(Flags::ORDERED) && slot.curing.is_none() {
+                slot.state = SlotState::Starting;
+                if slot.ccb.flags.has(Flags::ORDERED) && slot.recovery.is_none() {
                     self.barrier = Some(at);
                 }
                 slot.tenant
@@ -97,7 +97,7 @@ impl Device {
     }
 
     /// It is not with the SIM any more, nor about to be.
-    pub(super) fn depart(&mut self, at: u32) {
+    pub(super) fn release_active(&mut self, at: u32) {
         self.active -= 1;
         if self.lone == Some(at) {
             self.lone = None;
@@ -105,21 +105,23 @@ impl Device {
     }
 
     pub(super) fn thaw(&mut self, at: u32) {
-        self.shut -= u32::from(std::mem::take(&mut self.slots[at as usize].shut));
+        self.waiting_for_path -=
+            u32::from(std::mem::take(&mut self.slots[at as usize].waits_for_path));
         if let Some(freeze) = self.slots[at as usize].freeze.take() {
             self.freezes.release(freeze);
         }
     }
 
-    pub(super) fn rest(&mut self, at: u32, ns: u64, now: u64) {
+    pub(super) fn pause_for(&mut self, at: u32, ns: u64, now: u64) {
         self.pausing += 1;
-        self.wait(at, State::Pausing, now.saturating_add(ns));
+        self.wait(at, SlotState::Pausing, now.saturating_add(ns));
     }
 
-    pub(super) fn wait(&mut self, at: u32, state: State, due_ns: u64) {
+    pub(super) fn wait(&mut self, at: u32, state: SlotState, due_ns: u64) {
         let slot = &mut self.slots[at as usize];
         slot.state = state;
-        slot.due_ns = if state == State::Pausing { due_ns.min(slot.ccb.end_ns) } else { due_ns };
+        slot.due_ns =
+            if state == SlotState::Pausing { due_ns.min(slot.ccb.end_ns) } else { due_ns };
         self.sweep_ns = self.sweep_ns.min(slot.due_ns);
     }
 
@@ -128,21 +130,21 @@ impl Device {
         self.pausing -= 1;
         let slot = &mut self.slots[at as usize];
         slot.due_ns = u64::MAX;
-        self.impatient -= u32::from(std::mem::take(&mut slot.impatient));
-        let curing = slot.curing.is_some();
+        self.waiting_for_completion -= u32::from(std::mem::take(&mut slot.waits_for_completion));
+        let curing = slot.recovery.is_some();
         self.enqueue(at);
         if !curing {
             self.thaw(at);
         }
     }
 
-    pub(super) fn call_impatient(&mut self) {
+    pub(super) fn resume_on_completion(&mut self) {
         for at in 0..self.slots.len() as u32 {
-            if self.impatient == 0 {
+            if self.waiting_for_completion == 0 {
                 return;
             }
             let slot = &self.slots[at as usize];
-            if slot.state == State::Pausing && slot.impatient {
+            if slot.state == SlotState::Pausing && slot.waits_for_completion {
                 self.resume(at);
             }
         }

@@ -62,11 +62,11 @@ impl Device {
     pub fn reset_begins(&mut self, most_ns: u64, now: u64) -> ResetId {
         self.effects.push_back(Effect::Event(Event::BusReset, false));
         self.was_reset = true;
-        self.hush(most_ns, now)
+        self.quiesce(most_ns, now)
     }
 
     /// D9: nothing is sent from now on.
-    pub(super) fn hush(&mut self, most_ns: u64, now: u64) -> ResetId {
+    pub(super) fn quiesce(&mut self, most_ns: u64, now: u64) -> ResetId {
         self.resets.last += 1;
         let id = self.resets.last;
         if !self.lost {
@@ -89,7 +89,7 @@ impl Device {
     }
 
     /// A CCB came back as the victim of a reset: if no reset was reported, this reports one.
-    pub(super) fn was_hit(&mut self, by: CamStatus, now: u64) {
+    pub(super) fn victim_returned(&mut self, by: CamStatus, now: u64) {
         if self.lost {
             return;
         }

@@ -17,7 +17,7 @@ pub const REQUEUES_MAX: u16 = 1000;
 /// CCBs that end well with all openings in use before QUEUE FULL is forgotten by one opening.
 pub const RAISE_AFTER: u32 = 256;
 /// How long TEST UNIT READY and START UNIT may take.
-pub(super) const CURE_TIMEOUT_MS: u32 = 60_000;
+pub(super) const RECOVERY_TIMEOUT_MS: u32 = 60_000;
 
 /// Which commands a device takes beside others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use wire::ata::{
     trim_blocks, trim_ranges,
 };
 
-use super::{Asked, Disk, Language, shape};
+use super::{CommandSet, Disk, DiskCommand, shape};
 use crate::ccb::{Command, Flags, Registers};
 use crate::device::Queueing;
 use crate::probe::AtaFacts;
@@ -49,7 +49,7 @@ pub(super) fn disk(facts: &AtaFacts, bus: &SimFacts) -> Option<Disk> {
     let ranges = u64::from(trim_blocks.max(1)) * TRIM_RANGES_A_BLOCK as u64;
     Some(Disk {
         prefix: "ada",
-        language: Box::new(Ata {
+        command_set: Box::new(Ata {
             sector,
             extended: said.extended,
             queued: said.queue_depth > 1,
@@ -101,7 +101,7 @@ fn attrs(said: &Identify) -> Vec<(&'static str, Attr)> {
 }
 
 impl Ata {
-    fn transfer(&self, write: bool, offset: u64, length: u64) -> Result<Asked, Errno> {
+    fn transfer(&self, write: bool, offset: u64, length: u64) -> Result<DiskCommand, Errno> {
         let sector = u64::from(self.sector);
         let (lba, count) = (offset / sector, length / sector);
         let count = u16::try_from(count).map_err(|_| Errno::Inval)?;
@@ -127,11 +127,11 @@ impl Ata {
         }
         let flags = if write { Flags::OUT } else { Flags::IN };
         let length = u32::try_from(length).map_err(|_| Errno::Inval)?;
-        Ok(Asked { command: Command::Ata(registers), flags, length })
+        Ok(DiskCommand { command: Command::Ata(registers), flags, length })
     }
 
     /// The command for the part of a DELETE behind `from` bytes, as much as fits.
-    fn trim(&self, bio: &mut Bio, from: u64, pool: &Pool) -> Result<Asked, Errno> {
+    fn trim(&self, bio: &mut Bio, from: u64, pool: &Pool) -> Result<DiskCommand, Errno> {
         if self.trim_blocks == 0 {
             return Err(Errno::NotSup);
         }
@@ -158,12 +158,12 @@ impl Ata {
             ..Registers::default()
         };
         let length = list.len() as u32;
-        Ok(Asked { command: Command::Ata(registers), flags: Flags::OUT, length })
+        Ok(DiskCommand { command: Command::Ata(registers), flags: Flags::OUT, length })
     }
 }
 
-impl Language for Ata {
-    fn command(&self, bio: &mut Bio, pool: &Pool) -> Result<Asked, Errno> {
+impl CommandSet for Ata {
+    fn command(&self, bio: &mut Bio, pool: &Pool) -> Result<DiskCommand, Errno> {
         match bio.op {
             Op::Read => self.transfer(false, bio.offset, bio.length),
             Op::Write => self.transfer(true, bio.offset, bio.length),
@@ -179,7 +179,7 @@ impl Language for Ata {
     }
 
     /// The list that was sent says how far it came: ranges ascend.
-    fn delete_more(&self, bio: &mut Bio, pool: &Pool) -> Option<Result<Asked, Errno>> {
+    fn delete_more(&self, bio: &mut Bio, pool: &Pool) -> Option<Result<DiskCommand, Errno>> {
         let sent = bio.data.to_vec();
         let (lba, sectors) = trim_ranges(&sent).ok()?.last()?;
         let told = lba.saturating_add(sectors).saturating_mul(u64::from(self.sector));
@@ -187,11 +187,11 @@ impl Language for Ata {
         (told < end).then(|| self.trim(bio, told, pool))
     }
 
-    fn flush(&self) -> Option<Asked> {
+    fn flush(&self) -> Option<DiskCommand> {
         let command = self.flush?;
         let registers =
             Registers { command, device: LBA, extended: self.extended, ..Registers::default() };
-        Some(Asked { command: Command::Ata(registers), flags: Flags::NONE, length: 0 })
+        Some(DiskCommand { command: Command::Ata(registers), flags: Flags::NONE, length: 0 })
     }
 
     fn has_cache(&self) -> bool {

@@ -4,7 +4,7 @@ use bio::{Attr, Bio, Errno, Flags as BioFlags, Op, Pool, Segs};
 use geom::Limits;
 use wire::scsi::{UnmapDescriptor, UnmapList};
 
-use super::{Asked, Disk, Language, shape};
+use super::{CommandSet, Disk, DiskCommand, shape};
 use crate::ccb::{Command, Flags};
 use crate::device::Queueing;
 use crate::probe::ScsiFacts;
@@ -64,7 +64,7 @@ pub(super) fn disk(facts: &ScsiFacts, io_max_bytes: u32) -> Option<Disk> {
     let io_max = u64::from(io_max_bytes).min(transfer).max(u64::from(block_len));
     Some(Disk {
         prefix: if optical { "cd" } else { "da" },
-        language: Box::new(Scsi {
+        command_set: Box::new(Scsi {
             block_len,
             delete,
             ranges: match delete {
@@ -142,7 +142,7 @@ impl Scsi {
         })
     }
 
-    fn delete(&self, bio: &mut Bio, pool: &Pool) -> Result<Asked, Errno> {
+    fn delete(&self, bio: &mut Bio, pool: &Pool) -> Result<DiskCommand, Errno> {
         let (lba, blocks) = (self.blocks(bio.offset), self.blocks(bio.length));
         let (command, list) = match self.delete {
             Delete::None => return Err(Errno::NotSup),
@@ -174,7 +174,7 @@ impl Scsi {
         let data = Segs::alloc(pool, list.len()).ok_or(Errno::NoMem)?;
         data.copy_from(0, &list);
         bio.data = data;
-        Ok(Asked { command, flags: Flags::OUT, length: list.len() as u32 })
+        Ok(DiskCommand { command, flags: Flags::OUT, length: list.len() as u32 })
     }
 }
 
@@ -184,19 +184,19 @@ fn vec16(op: u8, bits: u8) -> [u8; 16] {
     cdb
 }
 
-impl Language for Scsi {
-    fn command(&self, bio: &mut Bio, pool: &Pool) -> Result<Asked, Errno> {
+impl CommandSet for Scsi {
+    fn command(&self, bio: &mut Bio, pool: &Pool) -> Result<DiskCommand, Errno> {
         let (lba, blocks) = (self.blocks(bio.offset), self.blocks(bio.length));
         let fua = if self.fua && bio.flags.has(BioFlags::FUA) { FUA } else { 0 };
         let length = u32::try_from(bio.length).map_err(|_| Errno::Inval);
         match bio.op {
             Op::Read => {
                 let command = self.transfer((0x28, 0x88), lba, blocks, 0)?;
-                Ok(Asked { command, flags: Flags::IN, length: length? })
+                Ok(DiskCommand { command, flags: Flags::IN, length: length? })
             }
             Op::Write => {
                 let command = self.transfer((0x2a, 0x8a), lba, blocks, fua)?;
-                Ok(Asked { command, flags: Flags::OUT, length: length? })
+                Ok(DiskCommand { command, flags: Flags::OUT, length: length? })
             }
             Op::Flush => self.flush().ok_or(Errno::NotSup),
             Op::Delete => self.delete(bio, pool),
@@ -210,12 +210,12 @@ impl Language for Scsi {
         self.ranges
     }
 
-    fn flush(&self) -> Option<Asked> {
+    fn flush(&self) -> Option<DiskCommand> {
         if self.optical {
             return None;
         }
         let command = Command::scsi(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        Some(Asked { command, flags: Flags::NONE, length: 0 })
+        Some(DiskCommand { command, flags: Flags::NONE, length: 0 })
     }
 
     fn has_cache(&self) -> bool {
@@ -266,11 +266,11 @@ mod tests {
             assert_eq!(attr("DISK::delete_granule").is_some(), is_disk);
             let mut bio = bio::Slab::new().alloc();
             (bio.op, bio.length) = (Op::Delete, 4096);
-            let asked = disk.language.command(&mut bio, &pool).map(|_| ());
+            let asked = disk.command_set.command(&mut bio, &pool).map(|_| ());
             assert_eq!(asked, if is_disk { Ok(()) } else { Err(Errno::NotSup) });
-            assert_eq!(disk.language.delete_ranges() > 1, is_disk);
-            assert_eq!(disk.language.has_cache(), is_disk);
-            assert_eq!((disk.language.flush().is_some(), !disk.read_only), (is_disk, is_disk));
+            assert_eq!(disk.command_set.delete_ranges() > 1, is_disk);
+            assert_eq!(disk.command_set.has_cache(), is_disk);
+            assert_eq!((disk.command_set.flush().is_some(), !disk.read_only), (is_disk, is_disk));
         }
     }
 }

@@ -17,7 +17,7 @@ use bio::{Attr, Bio, Errno, Flags, Op};
 use geom::{Core, Flow, Layer};
 use wire::scsi::Sense;
 
-use super::{Asked, Language};
+use super::{CommandSet, DiskCommand};
 use crate::bus::SharedBounds;
 use crate::ccb::{CcbId, Ended, Outcome, Owner};
 use crate::unit::Unit;
@@ -25,45 +25,51 @@ use crate::unit::Unit;
 /// See the module.
 pub(crate) struct DiskLayer {
     unit: Arc<Unit>,
-    language: Box<dyn Language>,
+    command_set: Box<dyn CommandSet>,
     bounds: Arc<SharedBounds>,
     /// P3: something was written that may have been in the cache.
     dirty: AtomicBool,
     /// P3: losses of power that were reported to a user.
-    told: AtomicU64,
+    reported_power_losses: AtomicU64,
 }
 
 impl DiskLayer {
     pub(crate) fn new(
         unit: Arc<Unit>,
-        language: Box<dyn Language>,
+        language: Box<dyn CommandSet>,
         bounds: Arc<SharedBounds>,
     ) -> DiskLayer {
-        let told = AtomicU64::new(unit.look(|device| device.power_losses()));
-        DiskLayer { unit, language, bounds, dirty: AtomicBool::new(false), told }
+        let told = AtomicU64::new(unit.inspect(|device| device.power_losses()));
+        DiskLayer {
+            unit,
+            command_set: language,
+            bounds,
+            dirty: AtomicBool::new(false),
+            reported_power_losses: told,
+        }
     }
 
-    fn send(&self, bio: &mut Bio, asked: &Asked, end_ns: u64, core: &Core) -> CcbId {
+    fn send(&self, bio: &mut Bio, asked: &DiskCommand, end_ns: u64, core: &Core) -> CcbId {
         let owner = Owner::Bio { core: core.id() as usize, ticket: bio.ticket() };
         let (how, bounds) = ((bio.op, bio.flags), (self.bounds.get(), end_ns));
-        let ccb = asked.ccb(&*self.language, owner, how, bounds);
+        let ccb = asked.ccb(&*self.command_set, owner, how, bounds);
         let id = self.unit.with(core, |device| device.submit(ccb));
         bio.value = Some(Attr::Int(id.to_word()));
         id
     }
 
-    fn go_on(&self, bio: &mut Bio, mut id: CcbId, core: &Core) -> Flow {
+    fn resume(&self, bio: &mut Bio, mut id: CcbId, core: &Core) -> Flow {
         loop {
             let Some(ended) = self.unit.drive(bio, id, core) else { return Flow::Wait };
             match self.ended(bio, &ended, core) {
-                Next::Done(result) => {
+                NextStep::Done(result) => {
                     bio.value = self.bad_byte(bio, result, &ended.outcome).map(Attr::Int);
                     if bio.op == Op::Delete {
                         bio.data.clear();
                     }
                     return Flow::Done(result);
                 }
-                Next::Go(asked) => id = self.send(bio, &asked, ended.end_ns, core),
+                NextStep::Continue(asked) => id = self.send(bio, &asked, ended.end_ns, core),
             }
         }
     }
@@ -72,80 +78,80 @@ impl DiskLayer {
     fn bad_byte(&self, bio: &Bio, result: Result<(), Errno>, outcome: &Outcome) -> Option<u64> {
         let moves = matches!(bio.op, Op::Read | Op::Write) && result == Err(Errno::Io);
         let sense = Sense::decode(outcome.sense.bytes()).ok().filter(|_| moves)?;
-        let at = sense.information?.checked_mul(self.language.block_bytes()?)?;
+        let at = sense.information?.checked_mul(self.command_set.block_bytes()?)?;
         at.checked_sub(bio.offset).filter(|at| *at < bio.length)
     }
 
-    fn ended(&self, bio: &mut Bio, ended: &Ended, core: &Core) -> Next {
+    fn ended(&self, bio: &mut Bio, ended: &Ended, core: &Core) -> NextStep {
         let moved = match ended.result {
             Ok(moved) => moved,
-            Err(error) => return Next::Done(Err(error)),
+            Err(error) => return NextStep::Done(Err(error)),
         };
         // A disk that moves less than it was asked for, and calls that good.
         let is_short = matches!(bio.op, Op::Read | Op::Write) && u64::from(moved) < bio.length;
-        let is_flush = self.language.flush().is_some_and(|flush| flush.command == ended.command);
+        let is_flush = self.command_set.flush().is_some_and(|flush| flush.command == ended.command);
         if !ended.outcome.is_carried_out() || is_short && !is_flush {
             let error = Errno::RemoteIo;
             self.unit.with(core, |device| device.has_failed(ended, error, core.now()));
-            return Next::Done(Err(error));
+            return NextStep::Done(Err(error));
         }
         if is_flush {
-            return Next::Done(self.vouch(ended, bio.op));
+            return NextStep::Done(self.check_power_losses(ended, bio.op));
         }
         match bio.op {
-            Op::Write if bio.flags.has(Flags::FUA) && !self.language.has_fua() => {
+            Op::Write if bio.flags.has(Flags::FUA) && !self.command_set.has_fua() => {
                 self.dirty.store(true, Ordering::Release);
-                self.language.flush().map_or(Next::Done(Ok(())), Next::Go)
+                self.command_set.flush().map_or(NextStep::Done(Ok(())), NextStep::Continue)
             }
             Op::Write if !bio.flags.has(Flags::FUA) => {
                 self.dirty.store(true, Ordering::Release);
-                Next::Done(Ok(()))
+                NextStep::Done(Ok(()))
             }
-            Op::Delete => match self.language.delete_more(bio, core.pool()) {
-                Some(Ok(asked)) => Next::Go(asked),
-                Some(Err(error)) => Next::Done(Err(error)),
-                None => Next::Done(Ok(())),
+            Op::Delete => match self.command_set.delete_more(bio, core.pool()) {
+                Some(Ok(asked)) => NextStep::Continue(asked),
+                Some(Err(error)) => NextStep::Done(Err(error)),
+                None => NextStep::Done(Ok(())),
             },
-            _ => Next::Done(Ok(())),
+            _ => NextStep::Done(Ok(())),
         }
     }
 
     /// P3
-    fn vouch(&self, ended: &Ended, op: Op) -> Result<(), Errno> {
-        if !self.language.has_cache() {
+    fn check_power_losses(&self, ended: &Ended, op: Op) -> Result<(), Errno> {
+        if !self.command_set.has_cache() {
             return Ok(());
         }
         let (before, after) = ended.power_losses;
         let told = match op {
-            Op::Flush => self.told.fetch_max(after, Ordering::AcqRel),
+            Op::Flush => self.reported_power_losses.fetch_max(after, Ordering::AcqRel),
             // A write with FUA vouches for itself alone: a FLUSH is still to fail.
-            _ => self.told.load(Ordering::Acquire),
+            _ => self.reported_power_losses.load(Ordering::Acquire),
         };
         let lost = before != after || told < before;
         if lost && self.dirty.load(Ordering::Acquire) { Err(Errno::Io) } else { Ok(()) }
     }
 }
 
-enum Next {
+enum NextStep {
     Done(Result<(), Errno>),
     /// Another command of the same request.
-    Go(Asked),
+    Continue(DiskCommand),
 }
 
 impl Layer for DiskLayer {
     fn delete_ranges(&self) -> u32 {
-        self.language.delete_ranges()
+        self.command_set.delete_ranges()
     }
 
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
-        if bio.op == Op::Flush && self.language.flush().is_none() {
+        if bio.op == Op::Flush && self.command_set.flush().is_none() {
             // Nothing is volatile.
             return Flow::Done(Ok(()));
         }
-        match self.language.command(bio, core.pool()) {
+        match self.command_set.command(bio, core.pool()) {
             Ok(asked) => {
                 let id = self.send(bio, &asked, self.bounds.get().end_ns(core.now()), core);
-                self.go_on(bio, id, core)
+                self.resume(bio, id, core)
             }
             Err(error) => Flow::Done(Err(error)),
         }
@@ -153,7 +159,7 @@ impl Layer for DiskLayer {
 
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
         match bio.value {
-            Some(Attr::Int(word)) => self.go_on(bio, CcbId::from_word(word), core),
+            Some(Attr::Int(word)) => self.resume(bio, CcbId::from_word(word), core),
             _ => Flow::Done(Err(Errno::NxIo)),
         }
     }

@@ -140,28 +140,28 @@ impl Facts {
 }
 
 /// A command in a disk's language.
-pub(crate) struct Asked {
+pub(crate) struct DiskCommand {
     command: Command,
     flags: Flags,
     length: u32,
 }
 
 /// How a disk's commands are made.
-pub(crate) trait Language: Send + Sync {
+pub(crate) trait CommandSet: Send + Sync {
     /// The command of a request. A DELETE's ranges are put into its data, as many as fit.
-    fn command(&self, bio: &mut Bio, pool: &Pool) -> Result<Asked, Errno>;
+    fn command(&self, bio: &mut Bio, pool: &Pool) -> Result<DiskCommand, Errno>;
 
     /// Ranges that one command which takes blocks back may name.
     fn delete_ranges(&self) -> u32;
 
     /// The next command of a DELETE whose ranges were too long for one; `None`: all were sent.
-    fn delete_more(&self, bio: &mut Bio, pool: &Pool) -> Option<Result<Asked, Errno>> {
+    fn delete_more(&self, bio: &mut Bio, pool: &Pool) -> Option<Result<DiskCommand, Errno>> {
         let _ = (bio, pool);
         None
     }
 
     /// The command that makes everything stable; none where nothing is volatile.
-    fn flush(&self) -> Option<Asked>;
+    fn flush(&self) -> Option<DiskCommand>;
 
     /// Whether written data may be lost with the power until they are flushed.
     fn has_cache(&self) -> bool;
@@ -182,7 +182,7 @@ pub(crate) trait Language: Send + Sync {
 pub(crate) struct Disk {
     /// `da`, `ada` or `cd`.
     pub prefix: &'static str,
-    pub language: Box<dyn Language>,
+    pub command_set: Box<dyn CommandSet>,
     pub limits: Limits,
     pub shape: Shape,
     pub stripe_bytes: u64,
@@ -200,11 +200,11 @@ fn shape(queueing: Queueing, openings_max: u32) -> Shape {
     Shape { queueing, openings_min, openings_max, policy: Policy::DISK }
 }
 
-impl Asked {
+impl DiskCommand {
     /// The command of a request that has to be over at `end_ns`.
     fn ccb(
         &self,
-        language: &dyn Language,
+        language: &dyn CommandSet,
         owner: Owner,
         (op, how): (Op, bio::Flags),
         (bounds, end_ns): (Bounds, u64),

@@ -54,7 +54,7 @@ impl Request {
     }
 
     /// As [`Request::new`], with recovery's help.
-    pub fn helped(command: Command, data: Data) -> Request {
+    pub fn with_recovery(command: Command, data: Data) -> Request {
         Request { recover: true, ..Request::new(command, data) }
     }
 
@@ -101,14 +101,14 @@ impl Request {
 
 /// How a command ended, and the bytes that came.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct PassResult {
     /// How.
     pub ended: Ended,
     /// Data from the device: no more than it reports as moved.
     pub data: Vec<u8>,
 }
 
-impl Answer {
+impl PassResult {
     /// The data of a command that ended well; else the device's error text, behind the name
     /// `asked`.
     pub fn good(self, asked: &str) -> Result<Vec<u8>, Error> {
@@ -133,7 +133,7 @@ pub(crate) fn explain_outcome(outcome: &Outcome) -> String {
                 Err(e) => format!("sense data that cannot be read: {e}"),
             }
         }
-        CamStatus::ScsiError => status_words(outcome.scsi_status),
+        CamStatus::ScsiError => status_text(outcome.scsi_status),
         CamStatus::AtaError => {
             format!("ATA status {:02x}, error {:02x}", outcome.ata.0, outcome.ata.1)
         }
@@ -142,7 +142,7 @@ pub(crate) fn explain_outcome(outcome: &Outcome) -> String {
 }
 
 /// A SCSI status without sense data, for people (SAM-5 5.3.1).
-pub(crate) fn status_words(status: u8) -> String {
+pub(crate) fn status_text(status: u8) -> String {
     let name = match status {
         0x02 => "CHECK CONDITION without sense data",
         0x04 => "CONDITION MET",
@@ -181,7 +181,11 @@ fn refusal(refused: Refused) -> Option<String> {
 }
 
 /// Carries a command out.
-pub async fn send(unit: &Arc<Unit>, core: &Rc<Core>, request: &Request) -> Result<Answer, Error> {
+pub async fn send(
+    unit: &Arc<Unit>,
+    core: &Rc<Core>,
+    request: &Request,
+) -> Result<PassResult, Error> {
     let ccb = request.ccb(unit)?;
     let data = match request.length() {
         0 => Segs::new(),
@@ -199,5 +203,5 @@ pub async fn send(unit: &Arc<Unit>, core: &Rc<Core>, request: &Request) -> Resul
         _ => Vec::new(),
     };
     came.truncate(ended.outcome.moved as usize);
-    Ok(Answer { ended, data: came })
+    Ok(PassResult { ended, data: came })
 }

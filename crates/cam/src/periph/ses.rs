@@ -13,7 +13,8 @@ use geom::{Core, Error};
 use wire::WireError;
 use wire::ata::{SEP_ATTN, sep};
 use wire::scsi::{
-    ARRAY_DEVICE_SLOT, DEVICE_SLOT, SesConfig, SesPlace, SesStatus, ses_page, ses_supported,
+    ARRAY_DEVICE_SLOT, AdditionalElement, DEVICE_SLOT, SesConfig, SesStatus, ses_page,
+    ses_supported,
 };
 
 use super::Facts;
@@ -37,7 +38,7 @@ pub struct Enclosure {
     /// The name of each element; empty where it reports none.
     pub names: Vec<String>,
     /// Which SAS device is where.
-    pub places: Vec<SesPlace>,
+    pub places: Vec<AdditionalElement>,
 }
 
 impl Enclosure {
@@ -59,7 +60,7 @@ impl Enclosure {
         let devices = self.places.iter().filter(|place| place.sas != 0);
         devices.filter_map(|place| {
             let element = usize::from(place.element);
-            let (kind, slot) = self.config.place_of(element)?;
+            let (kind, slot) = self.config.type_of(element)?;
             let id = self.config.id;
             let mut path = format!("id1,enc@n{id:x}/type@{kind:x}/slot@{:x}", slot + 1);
             if let Some(name) = self.names.get(element).filter(|name| !name.is_empty()) {
@@ -97,7 +98,7 @@ fn receive(facts: &Facts, page: u8) -> Request {
             (Command::scsi(&[0x1c, 1, page, high, low, 0]), PAGE_LEN_SCSI)
         }
     };
-    Request::helped(command, Data::In(u32::from(len)))
+    Request::with_recovery(command, Data::In(u32::from(len)))
 }
 
 /// SEND DIAGNOSTIC, likewise.
@@ -119,7 +120,7 @@ fn control(facts: &Facts, mut list: Vec<u8>) -> Request {
             Command::scsi(&[0x1d, 0x10, 0, high, low, 0])
         }
     };
-    Request::helped(command, Data::Out(list))
+    Request::with_recovery(command, Data::Out(list))
 }
 
 fn malformed(page: u8) -> impl Fn(WireError) -> Error {
@@ -160,7 +161,7 @@ pub async fn read(unit: &Arc<Unit>, facts: &Facts, core: &Rc<Core>) -> Result<En
         let mut places = Vec::new();
         if has(ses_page::ADDITIONAL) {
             let said = page(unit, facts, core, ses_page::ADDITIONAL).await?;
-            places = match config.places(&said) {
+            places = match config.additional_elements(&said) {
                 Err(e) if e.field == "GENERATION CODE" => continue,
                 other => other.map_err(malformed(ses_page::ADDITIONAL))?,
             };

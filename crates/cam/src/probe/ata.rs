@@ -9,7 +9,10 @@
 
 use wire::ata::{self, IDENTIFY_LEN, Identify};
 
-use super::{Ask, QUESTION_TRIES, Refusal, Said, asks_again, came, is_nobody, usable};
+use super::{
+    FailedResponse, PROBE_TRIES, ProbeCommand, Refusal, is_no_device, must_retry, received_data,
+    usable,
+};
 use crate::ccb::{Command, Ended, Flags, Registers};
 
 /// SET FEATURES: write cache on and off.
@@ -39,7 +42,7 @@ impl AtaFacts {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum AtaProbeState {
     Identify,
     SetCache,
     IdentifyAgain,
@@ -48,7 +51,7 @@ enum State {
 
 /// See the module.
 pub struct AtaProbe {
-    state: State,
+    state: AtaProbeState,
     tries: u8,
     cache: Option<bool>,
     facts: AtaFacts,
@@ -62,7 +65,7 @@ impl AtaProbe {
     /// may have said something `before`.
     pub fn new(cache: Option<bool>, before: Option<&AtaFacts>) -> AtaProbe {
         AtaProbe {
-            state: State::Identify,
+            state: AtaProbeState::Identify,
             tries: 0,
             cache,
             facts: AtaFacts::default(),
@@ -72,44 +75,46 @@ impl AtaProbe {
     }
 
     /// The next question; none when all are asked.
-    pub fn ask(&self) -> Option<Ask> {
+    pub fn next_command(&self) -> Option<ProbeCommand> {
         let (command, features, length) = match self.state {
-            State::Identify | State::IdentifyAgain => {
+            AtaProbeState::Identify | AtaProbeState::IdentifyAgain => {
                 (ata::command::IDENTIFY, 0, IDENTIFY_LEN as u32)
             }
-            State::SetCache => {
+            AtaProbeState::SetCache => {
                 let on = self.cache == Some(true);
                 (ata::command::SET_FEATURES, if on { CACHE_ON } else { CACHE_OFF }, 0)
             }
-            State::Done => return None,
+            AtaProbeState::Done => return None,
         };
         let direction = if length == 0 { Flags::NONE } else { Flags::IN };
         let command = Command::Ata(Registers { command, features, ..Registers::default() });
-        Some(Ask { command, flags: direction | Flags::RAW, length })
+        Some(ProbeCommand { command, flags: direction | Flags::RAW, length })
     }
 
     /// Takes the answer to the question.
-    pub fn hear(&mut self, ended: &Ended, data: &[u8]) {
-        if is_nobody(ended.outcome.status) {
-            return self.refuse(Refusal::NobodyThere);
+    pub fn handle_answer(&mut self, ended: &Ended, data: &[u8]) {
+        if is_no_device(ended.outcome.status) {
+            return self.refuse(Refusal::NoDevice);
         }
-        if asks_again(ended) && self.tries < QUESTION_TRIES {
+        if must_retry(ended) && self.tries < PROBE_TRIES {
             self.tries += 1;
             return;
         }
         self.tries = 0;
         match self.state {
-            State::Identify | State::IdentifyAgain => self.hear_identify(ended, came(ended, data)),
+            AtaProbeState::Identify | AtaProbeState::IdentifyAgain => {
+                self.handle_identify(ended, received_data(ended, data))
+            }
             // Refused: IDENTIFY says how it is.
-            State::SetCache => self.state = State::IdentifyAgain,
-            State::Done => {}
+            AtaProbeState::SetCache => self.state = AtaProbeState::IdentifyAgain,
+            AtaProbeState::Done => {}
         }
     }
 
-    fn hear_identify(&mut self, ended: &Ended, data: &[u8]) {
+    fn handle_identify(&mut self, ended: &Ended, data: &[u8]) {
         let question = "IDENTIFY DEVICE";
         if ended.result.is_err() {
-            let said = Said::of(&ended.outcome);
+            let said = FailedResponse::of(&ended.outcome);
             return self.refuse(Refusal::Silent { question, said });
         }
         let said = match Identify::decode(data) {
@@ -120,15 +125,15 @@ impl AtaProbe {
             return self.refuse(why);
         }
         let other = said.write_cache.is_some() && self.cache.is_some();
-        let first = self.state == State::Identify;
+        let first = self.state == AtaProbeState::Identify;
         let wrong = other && first && said.write_cache != self.cache;
-        self.state = if wrong { State::SetCache } else { State::Done };
+        self.state = if wrong { AtaProbeState::SetCache } else { AtaProbeState::Done };
         self.facts.identify = said;
     }
 
     fn refuse(&mut self, why: Refusal) {
         self.refusal = Some(why);
-        self.state = State::Done;
+        self.state = AtaProbeState::Done;
     }
 
     /// Returns the result once no question is left.

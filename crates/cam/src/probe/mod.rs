@@ -22,25 +22,25 @@ use wire::WireError;
 use wire::scsi::{Asc, Sense};
 
 use crate::ccb::{CamStatus, Ccb, Command, Ended, Flags, Outcome, Owner, Priority};
-use crate::periph::pass::status_words;
+use crate::periph::pass::status_text;
 
 pub use ata::{AtaFacts, AtaProbe};
-pub use bridge::{bridge_answer, bridge_question};
+pub use bridge::{bridge_answer, bridge_probe_command};
 pub use multiplier::{
     LINK_POLL_NS, LINK_TRIES, MultiplierFacts, MultiplierProbe, Port, RESET_NS, register,
 };
 pub use scsi::{LUNS_MAX, ScsiFacts, ScsiProbe};
-pub(crate) use scsi::{access_answer, access_question};
+pub(crate) use scsi::{access_answer, access_query};
 
 /// How long a device may take to answer a question, ms.
-pub const QUESTION_TIMEOUT_MS: u32 = 10_000;
+pub const PROBE_TIMEOUT_MS: u32 = 10_000;
 /// How often a question is asked again that met a unit attention or a reset; then it is taken for
 /// refused.
-pub const QUESTION_TRIES: u8 = 4;
+pub const PROBE_TRIES: u8 = 4;
 
 /// One question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ask {
+pub struct ProbeCommand {
     /// The command.
     pub command: Command,
     /// Where data go, and whether recovery may help.
@@ -49,15 +49,15 @@ pub struct Ask {
     pub length: u32,
 }
 
-impl Ask {
+impl ProbeCommand {
     /// As a CCB.
     pub fn ccb(&self, owner: Owner) -> Ccb {
         Ccb {
             command: self.command,
             flags: self.flags,
             priority: Priority::Xpt,
-            timeout_ms: QUESTION_TIMEOUT_MS,
-            retries: QUESTION_TRIES,
+            timeout_ms: PROBE_TIMEOUT_MS,
+            retries: PROBE_TRIES,
             end_ns: u64::MAX,
             length: self.length,
             owner,
@@ -67,26 +67,26 @@ impl Ask {
 
 /// How a question came back that was not answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Said {
+pub struct FailedResponse {
     status: CamStatus,
     scsi_status: u8,
     /// Of sense data.
     code: Option<Asc>,
 }
 
-impl Said {
+impl FailedResponse {
     /// The answer in an outcome.
-    pub fn of(outcome: &Outcome) -> Said {
+    pub fn of(outcome: &Outcome) -> FailedResponse {
         let code = Sense::decode(outcome.sense.bytes()).ok().map(|sense| sense.code);
-        Said { status: outcome.status, scsi_status: outcome.scsi_status, code }
+        FailedResponse { status: outcome.status, scsi_status: outcome.scsi_status, code }
     }
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for FailedResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.status, self.code) {
             (CamStatus::ScsiError, Some(code)) => code.fmt(f),
-            (CamStatus::ScsiError, None) => f.write_str(&status_words(self.scsi_status)),
+            (CamStatus::ScsiError, None) => f.write_str(&status_text(self.scsi_status)),
             (status, _) => f.write_str(status.text()),
         }
     }
@@ -96,7 +96,7 @@ impl fmt::Display for Said {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// No device is there.
-    NobodyThere,
+    NoDevice,
     /// The target is there, and has no such logical unit.
     NoUnit,
     /// It does not answer a question that every device answers.
@@ -104,7 +104,7 @@ pub enum Refusal {
         /// The question.
         question: &'static str,
         /// How that came back.
-        said: Said,
+        said: FailedResponse,
     },
     /// An answer that makes no sense.
     Malformed {
@@ -136,7 +136,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::NobodyThere => f.write_str("nobody is there"),
+            Refusal::NoDevice => f.write_str("nobody is there"),
             Refusal::NoUnit => f.write_str("the target has no such logical unit"),
             Refusal::Silent { question, said } => write!(f, "{question} is not answered: {said}"),
             Refusal::Malformed { question, error } => write!(f, "{question}: {error}"),
@@ -171,18 +171,18 @@ fn usable(blocks: u64, block_len: u32) -> Result<(), Refusal> {
 }
 
 /// Of an answer: the bytes that came, however long the buffer was.
-fn came<'a>(ended: &Ended, data: &'a [u8]) -> &'a [u8] {
+fn received_data<'a>(ended: &Ended, data: &'a [u8]) -> &'a [u8] {
     let n = ended.result.map_or(0, |n| n as usize);
     data.get(..n).unwrap_or(data)
 }
 
 /// Whether no device answers at all.
-fn is_nobody(status: CamStatus) -> bool {
+fn is_no_device(status: CamStatus) -> bool {
     matches!(status, CamStatus::SelectionTimeout | CamStatus::NotThere | CamStatus::NoHba)
 }
 
 /// An answer that says nothing about the question: a unit attention, a reset meanwhile.
-fn asks_again(ended: &Ended) -> bool {
+fn must_retry(ended: &Ended) -> bool {
     use crate::recovery::{Policy, Step, judge};
     let verdict = judge(&ended.outcome, Policy::DISK);
     ended.result.is_err()

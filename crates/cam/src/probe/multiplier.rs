@@ -14,7 +14,7 @@ use wire::ata::{
     CONTROL_PORT, READ_PORT_MULTIPLIER, WRITE_PORT_MULTIPLIER, gscr, pm_registers, pm_value, pscr,
 };
 
-use super::{Ask, QUESTION_TRIES, Refusal, Said, asks_again, is_nobody};
+use super::{FailedResponse, PROBE_TRIES, ProbeCommand, Refusal, is_no_device, must_retry};
 use crate::ccb::{Command, Ended, Flags, Registers};
 
 /// How often a port is looked at whose device is seen and whose link is not up.
@@ -87,12 +87,12 @@ struct Step {
 }
 
 /// Reads or writes a register of a port.
-pub fn register(port: u8, register: u16, value: Option<u32>) -> Ask {
+pub fn register(port: u8, register: u16, value: Option<u32>) -> ProbeCommand {
     let command = if value.is_some() { WRITE_PORT_MULTIPLIER } else { READ_PORT_MULTIPLIER };
     let (count, lba) = pm_registers(value.unwrap_or(0));
     let registers =
         Registers { command, features: register, device: port, count, lba, ..Registers::default() };
-    Ask { command: Command::Ata(registers), flags: Flags::RAW, length: 0 }
+    ProbeCommand { command: Command::Ata(registers), flags: Flags::RAW, length: 0 }
 }
 
 /// See the module.
@@ -125,7 +125,7 @@ impl Default for MultiplierProbe {
 
 impl MultiplierProbe {
     /// The next question, and how long to rest before it, ns; none when all are asked.
-    pub fn ask(&mut self) -> Option<(u64, Ask)> {
+    pub fn next_command(&mut self) -> Option<(u64, ProbeCommand)> {
         let step = *self.left.front().filter(|_| self.refusal.is_none())?;
         let rest_ns = std::mem::take(&mut self.rest_ns);
         Some((rest_ns, register(step.port, step.register, step.value)))
@@ -133,12 +133,12 @@ impl MultiplierProbe {
 
     /// Takes the answer to the question. Returns a port whose device may have lost the contents of
     /// its cache.
-    pub fn hear(&mut self, ended: &Ended) -> Option<u64> {
+    pub fn handle_answer(&mut self, ended: &Ended) -> Option<u64> {
         let status = ended.outcome.status;
         let step = *self.left.front()?;
-        if is_nobody(status) {
-            self.refusal = Some(Refusal::NobodyThere);
-        } else if asks_again(ended) && self.tries < QUESTION_TRIES {
+        if is_no_device(status) {
+            self.refusal = Some(Refusal::NoDevice);
+        } else if must_retry(ended) && self.tries < PROBE_TRIES {
             self.tries += 1;
         } else if ended.result.is_ok() {
             self.tries = 0;
@@ -153,7 +153,7 @@ impl MultiplierProbe {
             self.tries = 0;
             self.left.pop_front();
         } else {
-            let (question, said) = ("READ PORT MULTIPLIER", Said::of(&ended.outcome));
+            let (question, said) = ("READ PORT MULTIPLIER", FailedResponse::of(&ended.outcome));
             self.refusal = Some(Refusal::Silent { question, said });
         }
         None
@@ -224,12 +224,14 @@ mod tests {
     use crate::ccb::{CamStatus, Outcome};
 
     /// How a register answers that is read or written: its value; None: an error.
-    type Answer = Box<dyn FnMut(u8, u16, Option<u32>) -> Option<u32>>;
+    type RegisterAnswer = Box<dyn FnMut(u8, u16, Option<u32>) -> Option<u32>>;
 
     /// Runs a probe: its questions, the ports with lost caches, and the result.
-    fn play(mut answer: Answer) -> (Vec<String>, Vec<u64>, Result<MultiplierFacts, Refusal>) {
+    fn play(
+        mut answer: RegisterAnswer,
+    ) -> (Vec<String>, Vec<u64>, Result<MultiplierFacts, Refusal>) {
         let (mut probe, mut said, mut lost) = (MultiplierProbe::default(), Vec::new(), Vec::new());
-        while let Some((rest_ns, ask)) = probe.ask() {
+        while let Some((rest_ns, ask)) = probe.next_command() {
             let Command::Ata(r) = ask.command else { panic!("ATA") };
             let value = pm_value((r.count, r.lba));
             let written = (r.command == WRITE_PORT_MULTIPLIER).then_some(value);
@@ -249,7 +251,7 @@ mod tests {
                 end_ns: u64::MAX,
                 power_losses: (0, 0),
             };
-            lost.extend(probe.hear(&ended));
+            lost.extend(probe.handle_answer(&ended));
             assert!(said.len() < 1000, "it ends");
         }
         (said, lost, probe.finish())
@@ -296,7 +298,7 @@ mod tests {
     #[test]
     fn a_multiplier_is_usable_despite_missing_features_and_dead_ports() {
         // An old one that does not notify; its first port cannot be had.
-        let old = |refused: u16| -> Answer {
+        let old = |refused: u16| -> RegisterAnswer {
             Box::new(move |port, register, _| match (port, register) {
                 (CONTROL_PORT, r) if r == refused => None,
                 (CONTROL_PORT, gscr::PORTS) => Some(2),
@@ -311,7 +313,7 @@ mod tests {
         assert_eq!((facts.changed(None), lost), (vec![1], vec![]));
         assert!(matches!(play(old(gscr::PORTS)).2, Err(Refusal::Silent { .. })));
         // A link that never comes up is not waited for without end.
-        let dark: Answer = Box::new(|port, register, _| match (port, register) {
+        let dark: RegisterAnswer = Box::new(|port, register, _| match (port, register) {
             (CONTROL_PORT, gscr::PORTS) => Some(1),
             (0, pscr::STATUS) => Some(pscr::SEEN),
             _ => Some(0),

@@ -21,7 +21,10 @@ use wire::scsi::{
     parse_vpd_rotation, parse_vpd_serial, vpd_body,
 };
 
-use super::{Ask, ENDLESS, QUESTION_TRIES, Refusal, Said, asks_again, came, is_nobody, usable};
+use super::{
+    ENDLESS, FailedResponse, PROBE_TRIES, ProbeCommand, Refusal, is_no_device, must_retry,
+    received_data, usable,
+};
 use crate::ccb::{Command, Ended, Flags};
 
 /// PERIPHERAL DEVICE TYPE of disks.
@@ -100,10 +103,10 @@ impl ScsiFacts {
 }
 
 /// REPORT TARGET PORT GROUPS (SPC-4 section 6.37).
-pub(crate) fn access_question() -> Ask {
+pub(crate) fn access_query() -> ProbeCommand {
     let [high, low] = ANSWER_LEN.to_be_bytes();
     let command = Command::scsi(&[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, high, low, 0, 0]);
-    Ask { command, flags: Flags::IN | Flags::RAW, length: u32::from(ANSWER_LEN) }
+    ProbeCommand { command, flags: Flags::IN | Flags::RAW, length: u32::from(ANSWER_LEN) }
 }
 
 /// The state of the group that the port of this way is in; none when it makes no sense.
@@ -113,7 +116,7 @@ pub(crate) fn access_answer(names: &UnitNames, data: &[u8]) -> Option<AccessStat
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum ScsiProbeState {
     Tur,
     Inquiry,
     FullInquiry,
@@ -134,7 +137,7 @@ enum State {
 
 /// See the module.
 pub struct ScsiProbe {
-    state: State,
+    state: ScsiProbeState,
     tries: u8,
     first_lun: bool,
     pages: Vec<u8>,
@@ -154,7 +157,7 @@ impl ScsiProbe {
     /// (`before`) keeps its capacity if it reports none now, or an impossible one.
     pub fn new(first_lun: bool, before: Option<ScsiFacts>) -> ScsiProbe {
         ScsiProbe {
-            state: State::Tur,
+            state: ScsiProbeState::Tur,
             tries: 0,
             first_lun,
             pages: Vec::new(),
@@ -180,65 +183,72 @@ impl ScsiProbe {
 
     /// The first questions, which learn of changes so far, are answered.
     pub fn has_begun(&self) -> bool {
-        self.state != State::Tur
+        self.state != ScsiProbeState::Tur
     }
 
     /// The next question; none when all are asked.
-    pub fn ask(&self) -> Option<Ask> {
+    pub fn next_command(&self) -> Option<ProbeCommand> {
         let [high, low] = ANSWER_LEN.to_be_bytes();
         let page = |code| (vec![0x12, 1, code, high, low, 0], u32::from(ANSWER_LEN));
         let whole = self.facts.inquiry.whole.min(255);
         let (cdb, length) = match self.state {
-            State::Tur => (vec![0; 6], 0),
-            State::Inquiry => (vec![0x12, 0, 0, 0, INQUIRY_SHORT as u8, 0], INQUIRY_SHORT as u32),
-            State::FullInquiry => (vec![0x12, 0, 0, 0, whole as u8, 0], whole as u32),
-            State::ReportLuns => {
+            ScsiProbeState::Tur => (vec![0; 6], 0),
+            ScsiProbeState::Inquiry => {
+                (vec![0x12, 0, 0, 0, INQUIRY_SHORT as u8, 0], INQUIRY_SHORT as u32)
+            }
+            ScsiProbeState::FullInquiry => (vec![0x12, 0, 0, 0, whole as u8, 0], whole as u32),
+            ScsiProbeState::ReportLuns => {
                 let [a, b, c, d] = self.luns_len.to_be_bytes();
                 (vec![0xa0, 0, 0, 0, 0, 0, a, b, c, d, 0, 0], self.luns_len)
             }
-            State::VpdList => page(0x00),
-            State::Names => page(0x83),
-            State::Groups => return Some(access_question()),
-            State::Serial => page(0x80),
-            State::Limits => page(0xb0),
-            State::Rotation => page(0xb1),
-            State::Provisioning => page(0xb2),
-            State::Mode => (vec![0x5a, 0, 0x08, 0, 0, 0, 0, 0, 192, 0], 192),
-            State::Capacity16 => (vec![0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0], 32),
-            State::Capacity10 => (vec![0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8),
-            State::Toc => (vec![0x43, 0, 0, 0, 0, 0, 0, 0x03, 0x24, 0], 0x324),
-            State::Done => return None,
+            ScsiProbeState::VpdList => page(0x00),
+            ScsiProbeState::Names => page(0x83),
+            ScsiProbeState::Groups => return Some(access_query()),
+            ScsiProbeState::Serial => page(0x80),
+            ScsiProbeState::Limits => page(0xb0),
+            ScsiProbeState::Rotation => page(0xb1),
+            ScsiProbeState::Provisioning => page(0xb2),
+            ScsiProbeState::Mode => (vec![0x5a, 0, 0x08, 0, 0, 0, 0, 0, 192, 0], 192),
+            ScsiProbeState::Capacity16 => {
+                (vec![0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0], 32)
+            }
+            ScsiProbeState::Capacity10 => (vec![0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8),
+            ScsiProbeState::Toc => (vec![0x43, 0, 0, 0, 0, 0, 0, 0x03, 0x24, 0], 0x324),
+            ScsiProbeState::Done => return None,
         };
         let direction = if length == 0 { Flags::NONE } else { Flags::IN };
         // A disk that is not ready is made ready, if possible, before its modes and capacity are
         // read.
-        let helped = matches!(self.state, State::Mode | State::Capacity16 | State::Capacity10);
+        let helped = matches!(
+            self.state,
+            ScsiProbeState::Mode | ScsiProbeState::Capacity16 | ScsiProbeState::Capacity10
+        );
         let flags = if helped { direction } else { direction | Flags::RAW };
-        Some(Ask { command: Command::scsi(&cdb), flags, length })
+        Some(ProbeCommand { command: Command::scsi(&cdb), flags, length })
     }
 
     /// Takes the answer to the question.
-    pub fn hear(&mut self, ended: &Ended, data: &[u8]) {
-        if is_nobody(ended.outcome.status) {
-            return self.refuse(Refusal::NobodyThere);
+    pub fn handle_answer(&mut self, ended: &Ended, data: &[u8]) {
+        if is_no_device(ended.outcome.status) {
+            return self.refuse(Refusal::NoDevice);
         }
-        if asks_again(ended) && self.tries < QUESTION_TRIES {
+        if must_retry(ended) && self.tries < PROBE_TRIES {
             self.tries += 1;
             return;
         }
         self.tries = 0;
-        let data = came(ended, data);
-        let lists = self.state == State::ReportLuns && ended.result.is_ok();
-        if lists && self.hears_of_more(data) {
+        let data = received_data(ended, data);
+        let lists = self.state == ScsiProbeState::ReportLuns && ended.result.is_ok();
+        if lists && self.needs_longer_list(data) {
             return;
         }
         match self.state {
-            State::Tur | State::Done => {}
-            State::Inquiry if ended.result.is_err() => {
-                let said = Said::of(&ended.outcome);
+            ScsiProbeState::Tur | ScsiProbeState::Done => {}
+            ScsiProbeState::Inquiry if ended.result.is_err() => {
+                let said = FailedResponse::of(&ended.outcome);
                 return self.refuse(Refusal::Silent { question: "INQUIRY", said });
             }
-            State::Inquiry => match parse_inquiry(data) {
+            ScsiProbeState::Inquiry => match parse_inquiry(data) {
                 Err(error) => {
                     return self.refuse(Refusal::Malformed { question: "INQUIRY", error });
                 }
@@ -247,33 +257,35 @@ impl ScsiProbe {
                     // (SPC-4 section 6.33).
                     self.refuse(Refusal::NoUnit);
                     if self.first_lun {
-                        self.state = State::ReportLuns;
+                        self.state = ScsiProbeState::ReportLuns;
                     }
                     return;
                 }
                 Ok(said) => self.facts.inquiry = said,
             },
-            State::Capacity16 | State::Capacity10 => return self.hear_capacity(ended, data),
+            ScsiProbeState::Capacity16 | ScsiProbeState::Capacity10 => {
+                return self.handle_capacity(ended, data);
+            }
             _ if self.brief && ended.result.is_err_and(|e| e != bio::Errno::Inval) => {
-                let said = Said::of(&ended.outcome);
+                let said = FailedResponse::of(&ended.outcome);
                 return self.refuse(Refusal::Silent { question: "INQUIRY of a page", said });
             }
             _ if ended.result.is_err() => {}
-            _ => self.hear_optional(data),
+            _ => self.handle_optional(data),
         }
         self.state = self.after(self.state);
     }
 
     /// An answer that is as well not given: one that makes no sense is as good as none.
-    fn hear_optional(&mut self, data: &[u8]) {
+    fn handle_optional(&mut self, data: &[u8]) {
         let facts = &mut self.facts;
         match self.state {
-            State::FullInquiry => {
+            ScsiProbeState::FullInquiry => {
                 if let Ok(said) = parse_inquiry(data) {
                     facts.inquiry = said;
                 }
             }
-            State::ReportLuns => {
+            ScsiProbeState::ReportLuns => {
                 facts.luns = parse_luns(data).ok().map(|(mut luns, len)| {
                     let said = len.saturating_sub(LUNS_HEAD) / LUN_LEN;
                     facts.luns_beyond = if said > self.luns_max { said } else { 0 };
@@ -283,32 +295,32 @@ impl ScsiProbe {
                     luns
                 });
             }
-            State::VpdList => self.pages = vpd_body(0, data).unwrap_or_default().to_vec(),
-            State::Names => facts.names = parse_vpd_names(data).unwrap_or_default(),
-            State::Groups => facts.access = access_answer(&facts.names, data),
-            State::Serial => facts.serial = parse_vpd_serial(data).unwrap_or_default(),
-            State::Limits => {
+            ScsiProbeState::VpdList => self.pages = vpd_body(0, data).unwrap_or_default().to_vec(),
+            ScsiProbeState::Names => facts.names = parse_vpd_names(data).unwrap_or_default(),
+            ScsiProbeState::Groups => facts.access = access_answer(&facts.names, data),
+            ScsiProbeState::Serial => facts.serial = parse_vpd_serial(data).unwrap_or_default(),
+            ScsiProbeState::Limits => {
                 let mut limits = facts.limits;
                 if parse_vpd_limits(data, &mut limits).is_ok() {
                     facts.limits = limits;
                 }
             }
-            State::Rotation => facts.rotation = parse_vpd_rotation(data).unwrap_or(0),
-            State::Provisioning => {
+            ScsiProbeState::Rotation => facts.rotation = parse_vpd_rotation(data).unwrap_or(0),
+            ScsiProbeState::Provisioning => {
                 let mut limits = facts.limits;
                 if parse_vpd_provisioning(data, &mut limits).is_ok() {
                     facts.limits = limits;
                 }
             }
-            State::Toc => facts.tracks = parse_toc(data).map_or(0, |toc| toc.len() as u8),
-            State::Mode => facts.mode = parse_disk_mode(data).unwrap_or_default(),
+            ScsiProbeState::Toc => facts.tracks = parse_toc(data).map_or(0, |toc| toc.len() as u8),
+            ScsiProbeState::Mode => facts.mode = parse_disk_mode(data).unwrap_or_default(),
             _ => {}
         }
     }
 
     /// The target has more logical units than its answer had room for: it is asked again, with
     /// room for all that are looked at.
-    fn hears_of_more(&mut self, data: &[u8]) -> bool {
+    fn needs_longer_list(&mut self, data: &[u8]) -> bool {
         let most = LUNS_HEAD.saturating_add(LUN_LEN.saturating_mul(self.luns_max));
         let said = parse_luns(data).map_or(0, |(_, len)| len.min(most));
         let more = said > self.luns_len;
@@ -316,37 +328,37 @@ impl ScsiProbe {
         more
     }
 
-    fn hear_capacity(&mut self, ended: &Ended, data: &[u8]) {
-        let long = self.state == State::Capacity16;
+    fn handle_capacity(&mut self, ended: &Ended, data: &[u8]) {
+        let long = self.state == ScsiProbeState::Capacity16;
         let newer = self.facts.inquiry.version >= SPC_3;
         let (question, read) = match long {
             true => ("READ CAPACITY(16)", parse_capacity16(data)),
             false => ("READ CAPACITY(10)", parse_capacity10(data)),
         };
-        self.state = State::Done;
+        self.state = ScsiProbeState::Done;
         match (ended.result, read) {
             // The other one may be known.
-            (Err(bio::Errno::Inval), _) if long && newer => self.state = State::Capacity10,
+            (Err(bio::Errno::Inval), _) if long && newer => self.state = ScsiProbeState::Capacity10,
             // No medium, or never ready: a disk without a size.
             (Err(_), _) => self.facts.capacity = self.capacity_before(),
             // No number is left for how many that are.
             (Ok(_), Err(_)) if long && data.get(..8) == Some(&[0xff; 8]) => {
                 let len = data.get(8..12).and_then(|len| len.try_into().ok());
                 let block_len = len.map_or(0, u32::from_be_bytes);
-                self.spoilt(Refusal::Medium { blocks: u64::MAX, block_len, why: ENDLESS });
+                self.refuse_capacity(Refusal::Medium { blocks: u64::MAX, block_len, why: ENDLESS });
             }
-            (Ok(_), Err(error)) => self.spoilt(Refusal::Malformed { question, error }),
+            (Ok(_), Err(error)) => self.refuse_capacity(Refusal::Malformed { question, error }),
             (Ok(_), Ok(c)) if !long && !newer && c.blocks == 1 << 32 => {
-                self.state = State::Capacity16;
+                self.state = ScsiProbeState::Capacity16;
             }
             (Ok(_), Ok(capacity)) => match usable(capacity.blocks, capacity.block_len) {
                 Ok(()) => {
                     self.facts.capacity = Some(capacity);
                     if self.facts.inquiry.kind == CDROM {
-                        self.state = State::Toc;
+                        self.state = ScsiProbeState::Toc;
                     }
                 }
-                Err(why) => self.spoilt(why),
+                Err(why) => self.refuse_capacity(why),
             },
         }
     }
@@ -358,7 +370,7 @@ impl ScsiProbe {
     }
 
     /// A capacity that makes no sense.
-    fn spoilt(&mut self, why: Refusal) {
+    fn refuse_capacity(&mut self, why: Refusal) {
         match self.capacity_before() {
             Some(capacity) => self.facts.capacity = Some(capacity),
             None => self.refuse(why),
@@ -367,43 +379,53 @@ impl ScsiProbe {
 
     fn refuse(&mut self, why: Refusal) {
         self.refusal = Some(why);
-        self.state = State::Done;
+        self.state = ScsiProbeState::Done;
     }
 
-    fn after(&self, state: State) -> State {
+    fn after(&self, state: ScsiProbeState) -> ScsiProbeState {
         let disk = self.facts.inquiry.kind == DISK;
         let optical = self.facts.inquiry.kind == CDROM;
         let newer = self.facts.inquiry.version >= SPC_3;
         let lists = self.first_lun && newer;
         let has = |page: u8| self.pages.contains(&page);
         let next = match state {
-            _ if self.refusal.is_some() => State::Done,
-            State::Tur => State::Inquiry,
-            State::Inquiry if self.facts.inquiry.whole > INQUIRY_SHORT => State::FullInquiry,
-            State::Inquiry | State::FullInquiry if lists => State::ReportLuns,
-            State::Inquiry | State::FullInquiry | State::ReportLuns => State::VpdList,
-            State::VpdList => State::Names,
-            State::Names if self.facts.is_asymmetric() && !self.brief => State::Groups,
-            State::Names | State::Groups => State::Serial,
-            State::Serial if disk && self.brief && newer => State::Capacity16,
-            State::Serial if disk && self.brief => State::Capacity10,
-            State::Serial if disk => State::Limits,
-            State::Serial if optical => State::Capacity10,
-            State::Limits => State::Rotation,
-            State::Rotation => State::Provisioning,
-            State::Provisioning => State::Mode,
-            State::Mode if newer => State::Capacity16,
-            State::Mode => State::Capacity10,
-            State::Serial | State::Capacity16 | State::Capacity10 | State::Toc | State::Done => {
-                State::Done
+            _ if self.refusal.is_some() => ScsiProbeState::Done,
+            ScsiProbeState::Tur => ScsiProbeState::Inquiry,
+            ScsiProbeState::Inquiry if self.facts.inquiry.whole > INQUIRY_SHORT => {
+                ScsiProbeState::FullInquiry
             }
+            ScsiProbeState::Inquiry | ScsiProbeState::FullInquiry if lists => {
+                ScsiProbeState::ReportLuns
+            }
+            ScsiProbeState::Inquiry | ScsiProbeState::FullInquiry | ScsiProbeState::ReportLuns => {
+                ScsiProbeState::VpdList
+            }
+            ScsiProbeState::VpdList => ScsiProbeState::Names,
+            ScsiProbeState::Names if self.facts.is_asymmetric() && !self.brief => {
+                ScsiProbeState::Groups
+            }
+            ScsiProbeState::Names | ScsiProbeState::Groups => ScsiProbeState::Serial,
+            ScsiProbeState::Serial if disk && self.brief && newer => ScsiProbeState::Capacity16,
+            ScsiProbeState::Serial if disk && self.brief => ScsiProbeState::Capacity10,
+            ScsiProbeState::Serial if disk => ScsiProbeState::Limits,
+            ScsiProbeState::Serial if optical => ScsiProbeState::Capacity10,
+            ScsiProbeState::Limits => ScsiProbeState::Rotation,
+            ScsiProbeState::Rotation => ScsiProbeState::Provisioning,
+            ScsiProbeState::Provisioning => ScsiProbeState::Mode,
+            ScsiProbeState::Mode if newer => ScsiProbeState::Capacity16,
+            ScsiProbeState::Mode => ScsiProbeState::Capacity10,
+            ScsiProbeState::Serial
+            | ScsiProbeState::Capacity16
+            | ScsiProbeState::Capacity10
+            | ScsiProbeState::Toc
+            | ScsiProbeState::Done => ScsiProbeState::Done,
         };
         let page = match next {
-            State::Names => 0x83,
-            State::Serial => 0x80,
-            State::Limits => 0xb0,
-            State::Rotation => 0xb1,
-            State::Provisioning => 0xb2,
+            ScsiProbeState::Names => 0x83,
+            ScsiProbeState::Serial => 0x80,
+            ScsiProbeState::Limits => 0xb0,
+            ScsiProbeState::Rotation => 0xb1,
+            ScsiProbeState::Provisioning => 0xb2,
             _ => return next,
         };
         if has(page) { next } else { self.after(next) }
@@ -412,7 +434,7 @@ impl ScsiProbe {
     /// The target's logical units, as far as it reported them.
     pub fn luns(&self) -> Option<Vec<Lun>> {
         match self.refusal {
-            Some(Refusal::NobodyThere) => Some(Vec::new()),
+            Some(Refusal::NoDevice) => Some(Vec::new()),
             _ => self.facts.luns.clone(),
         }
     }

@@ -10,13 +10,13 @@ use super::*;
 use crate::ccb::Outcome;
 
 /// Answers a question: data, or how it fails.
-type Says<'a> = dyn FnMut(&Ask) -> Result<Vec<u8>, Outcome> + 'a;
+type Responder<'a> = dyn FnMut(&ProbeCommand) -> Result<Vec<u8>, Outcome> + 'a;
 
-fn of(result: Result<u32, bio::Errno>, outcome: Outcome, ask: &Ask) -> Ended {
+fn of(result: Result<u32, bio::Errno>, outcome: Outcome, ask: &ProbeCommand) -> Ended {
     Ended { result, outcome, command: ask.command, end_ns: u64::MAX, power_losses: (0, 0) }
 }
 
-fn ended(answer: &Result<Vec<u8>, Outcome>, ask: &Ask) -> (Ended, Vec<u8>) {
+fn ended(answer: &Result<Vec<u8>, Outcome>, ask: &ProbeCommand) -> (Ended, Vec<u8>) {
     match answer {
         Ok(data) => {
             let mut data = data.clone();
@@ -34,15 +34,15 @@ fn ended(answer: &Result<Vec<u8>, Outcome>, ask: &Ask) -> (Ended, Vec<u8>) {
     }
 }
 
-fn scsi(first: bool, says: &mut Says<'_>) -> (Result<ScsiFacts, Refusal>, Vec<u8>) {
+fn scsi(first: bool, says: &mut Responder<'_>) -> (Result<ScsiFacts, Refusal>, Vec<u8>) {
     let mut probe = ScsiProbe::new(first, None);
     let mut asked = Vec::new();
-    while let Some(ask) = probe.ask() {
+    while let Some(ask) = probe.next_command() {
         assert!(asked.len() < 100, "it comes to an end");
         let cdb = ask.command.cdb();
         asked.push(if cdb[0] == 0x12 && cdb[1] == 1 { cdb[2] } else { cdb[0] });
         let (ended, data) = ended(&says(&ask), &ask);
-        probe.hear(&ended, &data);
+        probe.handle_answer(&ended, &data);
     }
     (probe.finish(), asked)
 }
@@ -79,7 +79,7 @@ fn capacity() -> Capacity {
 }
 
 /// A disk by the book.
-fn disk(ask: &Ask) -> Result<Vec<u8>, Outcome> {
+fn disk(ask: &ProbeCommand) -> Result<Vec<u8>, Outcome> {
     let (identity, limits) = (identity(), limits());
     let cdb = ask.command.cdb();
     Ok(match cdb[0] {
@@ -126,7 +126,7 @@ fn unit_attentions_are_retried_a_limited_number_of_times() {
     assert!(facts.is_ok());
     let (facts, asked) = scsi(true, &mut |_| Err(sense(6, 0x29, 0)));
     assert_eq!(asked.len(), 10);
-    let said = Said::of(&sense(6, 0x29, 0));
+    let said = FailedResponse::of(&sense(6, 0x29, 0));
     assert_eq!(facts, Err(Refusal::Silent { question: "INQUIRY", said }));
 }
 
@@ -134,7 +134,7 @@ fn unit_attentions_are_retried_a_limited_number_of_times() {
 fn a_missing_target_and_a_missing_unit_are_distinguished() {
     for status in [CamStatus::SelectionTimeout, CamStatus::NotThere] {
         let (facts, asked) = scsi(true, &mut |_| Err(Outcome::of(status)));
-        assert_eq!((facts, asked.len()), (Err(Refusal::NobodyThere), 1));
+        assert_eq!((facts, asked.len()), (Err(Refusal::NoDevice), 1));
     }
     let (facts, _) = scsi(false, &mut |ask| match ask.command.cdb()[0] {
         0x12 => Ok(wire::scsi::no_lun_inquiry()),
@@ -171,7 +171,7 @@ fn optional_commands_may_fail_singly_or_all_together() {
 #[test]
 fn read_capacity_16_follows_read_capacity_10_on_large_old_disks() {
     let large = Capacity { blocks: 1 << 33, block_len: 512, ..Capacity::default() };
-    let mut says = |ask: &Ask| match ask.command.cdb()[0] {
+    let mut says = |ask: &ProbeCommand| match ask.command.cdb()[0] {
         0x12 if ask.command.cdb()[1] == 0 => {
             let mut data = disk(ask)?;
             data[2] = 4;
@@ -246,15 +246,15 @@ fn random_answers_give_valid_facts_or_an_error_text() {
     assert!(facts > 300 && reasons > 300, "{facts} {reasons}");
 }
 
-fn ata(cache: Option<bool>, says: &mut Says<'_>) -> (Result<AtaFacts, Refusal>, Vec<u8>) {
+fn ata(cache: Option<bool>, says: &mut Responder<'_>) -> (Result<AtaFacts, Refusal>, Vec<u8>) {
     let mut probe = AtaProbe::new(cache, None);
     let mut asked = Vec::new();
-    while let Some(ask) = probe.ask() {
+    while let Some(ask) = probe.next_command() {
         assert!(asked.len() < 100, "it comes to an end");
         let Command::Ata(registers) = ask.command else { panic!("an ATA command") };
         asked.push(registers.command);
         let (ended, data) = ended(&says(&ask), &ask);
-        probe.hear(&ended, &data);
+        probe.handle_answer(&ended, &data);
     }
     (probe.finish(), asked)
 }
@@ -311,5 +311,5 @@ fn an_ata_device_with_malformed_identify_data_is_refused() {
     let (facts, asked) = ata(None, &mut |_| Err(Outcome::of(CamStatus::BusReset)));
     assert_eq!((facts.is_err(), asked.len()), (true, 5));
     let (facts, _) = ata(None, &mut |_| Err(Outcome::of(CamStatus::SelectionTimeout)));
-    assert_eq!(facts, Err(Refusal::NobodyThere));
+    assert_eq!(facts, Err(Refusal::NoDevice));
 }

@@ -12,7 +12,7 @@ pub mod sg;
 /// The kinds of SIMs that a configuration may name.
 pub fn kinds() -> Vec<Arc<dyn SimKind>> {
     vec![
-        Arc::new(hba::Virtual),
+        Arc::new(hba::HbaKind),
         Arc::new(aoe::AoeKind),
         Arc::new(iscsi::IscsiKind),
         Arc::new(sg::SgKind),

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use wire::aoe::{Config, Mac, Masks, Reserve, command, error, mask};
 
-use super::orders::Talk;
+use super::verb_jobs::DeviceOnCore;
 use crate::sims::aoe::Aoe;
 
 /// Ethernet addresses: 02:00:00:00:00:01
@@ -61,7 +61,7 @@ pub(super) fn shown(name: &str, list: &[Mac], none: &str, key: &str) -> Value {
     json!({ "text": text, key: names(list) })
 }
 
-impl Talk<'_> {
+impl DeviceOnCore<'_> {
     fn bus(&self) -> Result<&Aoe, Error> {
         self.found.unit.sim().aoe().ok_or_else(|| {
             let what = format!("{} is no disk of an AoE bus: it has no such thing", self.name());
@@ -70,9 +70,9 @@ impl Talk<'_> {
     }
 
     /// Sends an order to the target; returns its answer, or its error.
-    async fn ask(&self, command: u8, body: Vec<u8>) -> Result<Result<Vec<u8>, u8>, Error> {
+    async fn send_command(&self, command: u8, body: Vec<u8>) -> Result<Result<Vec<u8>, u8>, Error> {
         let target = self.found.unit.path().target;
-        self.bus()?.order(target, command, body, self.core).await.map_err(|status| {
+        self.bus()?.execute_command(target, command, body, self.core).await.map_err(|status| {
             let what = format!("{}: no answer: {}", self.name(), status.text());
             Error::new(Errno::TimedOut, what)
         })
@@ -108,14 +108,15 @@ impl Talk<'_> {
     }
 
     pub(super) async fn string(&self, how: u8, text: &[u8]) -> Result<Vec<u8>, Error> {
-        let body = [&Config::ask(how, text).encode()[..], text].concat();
-        let said = self.ask(command::CONFIG, body).await?.map_err(|code| self.wrong(code))?;
+        let body = [&Config::request(how, text).encode()[..], text].concat();
+        let said =
+            self.send_command(command::CONFIG, body).await?.map_err(|code| self.wrong(code))?;
         let read = Config::decode(&said).map(|config| config.string.to_vec());
         read.map_err(|_| self.unreadable())
     }
 
     pub(super) async fn masks(&self, how: u8, list: &[(u8, Mac)]) -> Result<Vec<Mac>, Error> {
-        let said = self.ask(command::MASKS, Masks::encode(how, 0, list)).await?;
+        let said = self.send_command(command::MASKS, Masks::encode(how, 0, list)).await?;
         let said = said.map_err(|code| self.wrong(code))?;
         let masks = Masks::decode(&said).map_err(|_| self.unreadable())?;
         let why = match masks.error {
@@ -132,7 +133,7 @@ impl Talk<'_> {
         how: u8,
         list: &[Mac],
     ) -> Result<Result<Vec<Mac>, u8>, Error> {
-        let said = match self.ask(command::RESERVE, Reserve::encode(how, list)).await? {
+        let said = match self.send_command(command::RESERVE, Reserve::encode(how, list)).await? {
             Ok(said) => said,
             Err(code) => return Ok(Err(code)),
         };

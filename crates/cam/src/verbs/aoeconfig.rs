@@ -1,13 +1,13 @@
 //! `aoeconfig`: the config string of an AoE target.
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 use wire::aoe::{STRING_MAX, directive};
 
 use super::DiskName;
 use super::aoe::refuse;
-use super::orders::Talk;
+use super::verb_jobs::DeviceOnCore;
 use crate::class::CamClass;
 
 /// Show or set an AoE target's config string
@@ -31,16 +31,16 @@ impl Verb<CamClass> for AoeConfig {
     const EXAMPLE: &'static str = "aoeconfig ada0 --set host7";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
         let on = self.name.0.clone();
-        class.talk(control, (Self::NAME, &on), |talk| {
+        class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })
         })
     }
 }
 
 impl AoeConfig {
-    async fn answer(&self, talk: &Talk<'_>) -> Result<Value, Error> {
+    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<Value, Error> {
         let on = talk.name();
         let (set, force) = (self.set.as_deref(), self.force);
         let wanted = match (set, self.clear) {
@@ -70,7 +70,7 @@ impl AoeConfig {
         };
         let text = String::from_utf8_lossy(&string).into_owned();
         if wanted.is_some() {
-            talk.found.bus.has_mark(talk.found.unit.path(), &text);
+            talk.found.bus.mark_changed(talk.found.unit.path(), &text);
         }
         let hex: String = string.iter().map(|byte| format!("{byte:02x}")).collect();
         let line = match string.is_empty() {

@@ -1,12 +1,12 @@
 //! `aoemask`: the addresses that may reach an AoE target.
 
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::Value;
 use wire::aoe::{Mac, mask};
 
 use super::DiskName;
 use super::aoe::{Addresses, names, refuse, shown};
-use super::orders::Talk;
+use super::verb_jobs::DeviceOnCore;
 use crate::class::CamClass;
 
 /// Show or edit the access list of an AoE target
@@ -32,16 +32,16 @@ impl Verb<CamClass> for AoeMask {
     const EXAMPLE: &'static str = "aoemask ada0 02:00:00:00:00:01 02:00:00:00:00:02 --add";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
         let on = self.name.0.clone();
-        class.talk(control, (Self::NAME, &on), |talk| {
+        class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })
         })
     }
 }
 
 impl AoeMask {
-    async fn answer(&self, talk: &Talk<'_>) -> Result<Value, Error> {
+    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<Value, Error> {
         let on = talk.name();
         let list = self.addresses.list()?;
         let how = match (self.add, self.delete, list.is_empty()) {

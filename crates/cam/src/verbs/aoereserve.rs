@@ -1,13 +1,13 @@
 //! `aoereserve`: the reservation of an AoE target.
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::Value;
 use wire::aoe::{error, reserve};
 
 use super::DiskName;
 use super::aoe::{Addresses, names, refuse, shown};
-use super::orders::Talk;
+use super::verb_jobs::DeviceOnCore;
 use crate::class::CamClass;
 
 /// Show, set or release the reservation of an AoE target
@@ -35,16 +35,16 @@ impl Verb<CamClass> for AoeReserve {
     const EXAMPLE: &'static str = "aoereserve ada0 --set";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
         let on = self.name.0.clone();
-        class.talk(control, (Self::NAME, &on), |talk| {
+        class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })
         })
     }
 }
 
 impl AoeReserve {
-    async fn answer(&self, talk: &Talk<'_>) -> Result<Value, Error> {
+    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<Value, Error> {
         let on = talk.name();
         let mut list = self.addresses.list()?;
         let force = self.force;

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
-use super::scan::{Look, whole};
-use super::whys;
+use super::scan::{ScanScope, whole_bus};
+use super::trouble_texts;
 use crate::bus::{Bounds, Bus, Names};
 use crate::class::CamClass;
 
@@ -43,7 +43,7 @@ impl Verb<CamClass> for Attach {
     const EXAMPLE: &'static str = "attach mps0 transport=sas disks=4 size=1GiB";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
         let name = self.name.as_str();
         if name.is_empty() || class.bus(name).is_some() {
             let what = format!("a bus {name} exists already; give it another name");
@@ -51,32 +51,32 @@ impl Verb<CamClass> for Attach {
         }
         let notifier = control.topology.notifier();
         let sim = class.driver(name, &self.kind, &self.params, notifier.clone())?;
-        class.orders.make_room()?;
+        class.verb_jobs.reserve_slot()?;
         let bus = class.add_bus(sim, Names { by_name: self.names }, notifier);
-        bus.bound(self.bounds);
-        class.scan(control, (Self::NAME, name), vec![whole(bus)], attached)
+        bus.set_bounds(self.bounds);
+        class.scan(control, (Self::NAME, name), vec![whole_bus(bus)], attached)
     }
 }
 
 /// Removes a bus that could not be attached as a whole; users of disks that it found meanwhile are
 /// notified of their loss.
-fn give_up(class: &CamClass, control: &mut Control, bus: &Arc<Bus>) {
+fn give_up(class: &CamClass, control: &mut GraphControl, bus: &Arc<Bus>) {
     if control.call(|t| class.take_out(t, bus)).is_err() {
-        bus.lose();
+        bus.report_loss();
         class.remove_bus(bus);
     }
 }
 
 fn attached(
     class: &CamClass,
-    control: &mut Control,
-    looks: &[Look],
+    control: &mut GraphControl,
+    looks: &[ScanScope],
     before: &BTreeSet<String>,
 ) -> Result<Value, Error> {
-    let Some((bus, _)) = looks.iter().find(|(bus, _)| !bus.is_gone()) else {
+    let Some((bus, _)) = looks.iter().find(|(bus, _)| !bus.is_removed()) else {
         return Err(Error::new(Errno::Canceled, "it was detached before it was attached"));
     };
-    let found = match class.take_in(control, looks, before) {
+    let found = match class.commit_scans(control, looks, before) {
         Ok(found) => found,
         Err(why) => {
             give_up(class, control, bus);
@@ -92,7 +92,7 @@ fn attached(
         ),
         found => format!("scbus{}: {}", bus.number(), found.join(", ")),
     };
-    for why in whys(bus) {
+    for why in trouble_texts(bus) {
         let _ = write!(message, "; {why}");
     }
     Ok(json!({ "message": message, "bus": bus.number(), "found": found }))

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Bytes, Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Bytes, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 use wire::scsi::{Key, Sense};
 
@@ -12,7 +12,7 @@ use super::Device;
 use super::format::{self, Shown};
 use crate::ccb::{CDB_LEN_MAX, Command, Registers};
 use crate::class::CamClass;
-use crate::periph::pass::{self, Answer, Data, PASS_TIMEOUT_MAX_MS, PASS_TIMEOUT_MS, Request};
+use crate::periph::pass::{self, Data, PASS_TIMEOUT_MAX_MS, PASS_TIMEOUT_MS, PassResult, Request};
 
 /// Longest answer that a format is tried on.
 const RECEIVED_MAX: usize = 16 << 20;
@@ -74,9 +74,9 @@ impl Verb<CamClass> for Cmd {
     const EXAMPLE: &'static str = "cmd da0 -c \"12 0 0 0 v:i1 0\" 36 -i 36 \"s8 z8 z16 z4\"";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
         let on = self.name.0.clone();
-        class.talk(control, (Self::NAME, &on), |talk| {
+        class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move {
                 let (request, format) = self.request()?;
                 show(talk.name(), talk.send(request).await?, format, self.verbose)
@@ -156,7 +156,12 @@ fn registers(bytes: &[u8]) -> Result<Registers, Error> {
 }
 
 /// The answer of a device, in the requested form.
-fn show(name: &str, answer: Answer, format: Option<String>, verbose: bool) -> Result<Value, Error> {
+fn show(
+    name: &str,
+    answer: PassResult,
+    format: Option<String>,
+    verbose: bool,
+) -> Result<Value, Error> {
     // To a disk's own commands a comparison that fails is no error; here it is the answer.
     let differs = Sense::decode(answer.ended.outcome.sense.bytes())
         .is_ok_and(|sense| sense.code.key == Key::Miscompare)
@@ -204,7 +209,7 @@ mod tests {
     fn request(params: &Value) -> Result<(Request, Option<String>), Error> {
         let mut params = params.clone();
         params["name"] = "da0".into();
-        geom::given::<Cmd>("cam cmd", &params)?.request()
+        geom::parse_params::<Cmd>("cam cmd", &params)?.request()
     }
 
     #[test]
@@ -236,7 +241,7 @@ mod tests {
             (json!({ "cdb": "0 0 0 0 0 0", "receive": 1u64 << 40 }), "receive"),
         ] {
             let e = request(&params).unwrap_err();
-            assert!(e.what.contains(word), "{params}: {}", e.what);
+            assert!(e.message.contains(word), "{params}: {}", e.message);
         }
     }
 

@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Control, Error, JsonSchema, Verb};
+use geom::{Error, GraphControl, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wire::scsi::{Defect, DefectFormat, Defects};
 
 use super::Device;
-use super::orders::Talk;
+use super::verb_jobs::DeviceOnCore;
 use crate::ccb::Command;
 use crate::class::CamClass;
 use crate::periph::pass::{Data, Request};
@@ -65,31 +65,31 @@ impl Verb<CamClass> for DefectList {
     const EXAMPLE: &'static str = "defects da0 -G";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
         let on = self.name.0.clone();
-        class.talk(control, (Self::NAME, &on), |talk| {
+        class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })
         })
     }
 }
 
 impl DefectList {
-    async fn answer(&self, talk: &Talk<'_>) -> Result<Value, Error> {
-        talk.speaks_scsi("defect lists that can be read")?;
+    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<Value, Error> {
+        talk.require_scsi("defect lists that can be read")?;
         let format = self.format as u8;
         let (primary, grown) = (self.primary || !self.grown, self.grown || !self.primary);
         let wanted = u8::from(primary) << 4 | u8::from(grown) << 3 | format;
         let offset = self.offset;
         let [[a, b, c, d], [e, f, g, h]] = [DEFECT_LEN, offset].map(u32::to_be_bytes);
         let cdb = [0xb7, wanted, e, f, g, h, a, b, c, d, 0, 0];
-        let asked = Request::helped(Command::scsi(&cdb), Data::In(DEFECT_LEN));
+        let asked = Request::with_recovery(Command::scsi(&cdb), Data::In(DEFECT_LEN));
         let asking = format!("{}: READ DEFECT DATA", talk.name());
         let answer = talk.send(asked).await?;
         let (twelve, data) = match answer.ended.result {
             // The short command is older, and begins at the first.
             Err(Errno::Inval) if offset == 0 => {
                 let cdb = [0x37, 0, wanted, 0, 0, 0, 0, 0xff, 0xfc, 0];
-                let asked = Request::helped(Command::scsi(&cdb), Data::In(0xfffc));
+                let asked = Request::with_recovery(Command::scsi(&cdb), Data::In(0xfffc));
                 (false, talk.send(asked).await?.good(&asking)?)
             }
             _ => (true, answer.good(&asking)?),

@@ -1,7 +1,7 @@
 //! `detach`: removal of a bus with its disks.
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use crate::class::CamClass;
 
@@ -17,15 +17,15 @@ pub(super) struct Detach {
 impl Verb<CamClass> for Detach {
     const NAME: &'static str = "detach";
     const EXAMPLE: &'static str = "detach mps0";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let name = self.name;
         let bus = class.bus(&name).ok_or_else(|| {
             let what = format!("no bus {name}; `ashlar cam devlist -v` lists them");
             Error::new(Errno::NoEnt, what)
         })?;
         control.call(|t| class.take_out(t, &bus))?;
-        Ok(Said::new(format!("{name} is gone")))
+        Ok(MessageAnswer::new(format!("{name} is gone")))
     }
 }

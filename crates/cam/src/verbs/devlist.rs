@@ -1,9 +1,9 @@
 //! `devlist`: the devices of all buses.
 
-use geom::{Control, Deserialize, Error, JsonSchema, Trouble, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Trouble, Verb};
 use serde_json::{Value, json};
 
-use super::whys;
+use super::trouble_texts;
 use crate::bus::LastError;
 use crate::class::CamClass;
 
@@ -23,7 +23,7 @@ impl Verb<CamClass> for Devlist {
     const EXAMPLE: &'static str = "devlist -v";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
         let (buses, now) = (class.buses(), control.now_ns());
         let text: String = buses
             .iter()
@@ -48,10 +48,10 @@ impl Verb<CamClass> for Devlist {
                         json!({
                             "target": path.target, "lun": path.lun, "periph": name,
                             "periphs": bus.periphs(path),
-                            "device": facts.label(), "lost": unit.look(|d| d.is_lost()),
+                            "device": facts.label(), "lost": unit.inspect(|d| d.is_lost()),
                             "physpath": unit.physpath(),
                             "last_error": LastError::of(&unit, now).map(|e| json!({
-                                "what": e.what, "age_ns": e.age_ns, "count": e.count,
+                                "what": e.description, "age_ns": e.age_ns, "count": e.count,
                             })),
                         })
                     })
@@ -64,7 +64,7 @@ impl Verb<CamClass> for Devlist {
                     .collect();
                 json!({
                     "bus": bus.number(), "sim": bus.sim().facts().name, "devices": devices,
-                    "counts": counts, "troubles": whys(bus),
+                    "counts": counts, "troubles": trouble_texts(bus),
                 })
             })
             .collect();

@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use crate::class::CamClass;
-use crate::sims::iscsi::discover::{Asker, Found, ask};
+use crate::sims::iscsi::discover::{DiscoveredTarget, DiscoveryInitiator, discover_targets};
 
 /// The port of portals that do not say theirs.
 const PORT: u16 = 3260;
@@ -44,20 +44,20 @@ impl Verb<CamClass> for Discover {
         "discover 10.0.0.1:3260 --initiator iqn.2026-01.org.example:host7";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
-        let (on, at, asker) = (self.name.clone(), portal(&self.name)?, self.asker()?);
-        class.order(control, (Self::NAME, &on), move |core| {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
+        let (on, at, asker) = (self.name.clone(), portal(&self.name)?, self.discovery_initiator()?);
+        class.run_on_core(control, (Self::NAME, &on), move |core| {
             Box::pin(async move {
-                let found = ask(core, at, asker).await;
+                let found = discover_targets(core, at, asker).await;
                 let found = found.map_err(|why| Error::new(Errno::Io, format!("{at}: {why}")))?;
-                Ok(self.told(&found, at))
+                Ok(self.report(&found, at))
             })
         })
     }
 }
 
 impl Discover {
-    fn asker(&self) -> Result<Asker, Error> {
+    fn discovery_initiator(&self) -> Result<DiscoveryInitiator, Error> {
         let refuse = |what: String| Error::inval(what);
         let secret = self.secret_file.as_ref().map(|file| format!("file:{file}"));
         let proof = match (&self.user, &secret) {
@@ -65,11 +65,11 @@ impl Discover {
             (None, None) => None,
             _ => return Err(refuse("a proof needs both: user and secret_file".into())),
         };
-        Asker::new(&self.initiator, proof).map_err(refuse)
+        DiscoveryInitiator::new(&self.initiator, proof).map_err(refuse)
     }
 
     /// The lines of a bus to all portals of a target that are addresses.
-    fn lines(&self, found: &Found, at: SocketAddr) -> String {
+    fn lines(&self, found: &DiscoveredTarget, at: SocketAddr) -> String {
         let said = found.portals.iter().filter_map(|(place, _)| place.parse::<SocketAddr>().ok());
         let mut portals: Vec<SocketAddr> = said.collect();
         if portals.is_empty() {
@@ -90,7 +90,7 @@ impl Discover {
         out
     }
 
-    fn told(&self, found: &[Found], at: SocketAddr) -> Value {
+    fn report(&self, found: &[DiscoveredTarget], at: SocketAddr) -> Value {
         let (mut text, mut targets) = (String::new(), Vec::new());
         for target in found {
             let bus = self.lines(target, at);
@@ -140,8 +140,8 @@ mod tests {
         for wrong in [json!({ "user": "me" }), json!({ "initiator": "me" })] {
             let mut params = wrong;
             params["name"] = "10.0.0.1".into();
-            let asked: Discover = geom::given("cam discover", &params).expect("well-formed");
-            assert!(asked.asker().is_err(), "{params}");
+            let asked: Discover = geom::parse_params("cam discover", &params).expect("well-formed");
+            assert!(asked.discovery_initiator().is_err(), "{params}");
         }
     }
 }

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 use wire::scsi::ses_kind;
 
-use super::Found;
-use super::orders::Talk;
+use super::NamedDevice;
+use super::verb_jobs::DeviceOnCore;
 use crate::class::CamClass;
 use crate::periph::Facts;
 use crate::periph::ses::{self, Enclosure};
@@ -31,21 +31,21 @@ impl Verb<CamClass> for Elements {
     const EXAMPLE: &'static str = "enclosure ses0";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
         let found = class.disk(&self.name)?;
         let known = class.by_address(&found);
-        class.order(control, (Self::NAME, &self.name), move |core| {
-            Box::pin(async move { Talk { found: &found, core }.elements(&known).await })
+        class.run_on_core(control, (Self::NAME, &self.name), move |core| {
+            Box::pin(async move { DeviceOnCore { found: &found, core }.elements(&known).await })
         })
     }
 }
 
 /// Label and periphs of a device, by SAS address.
-pub(super) type Known = BTreeMap<u64, (String, Vec<String>)>;
+pub(super) type PeriphsByAddress = BTreeMap<u64, (String, Vec<String>)>;
 
 impl CamClass {
     /// Names of the periphs of the targets of a device's bus, by SAS address.
-    pub(super) fn by_address(&self, of: &Found) -> Known {
+    pub(super) fn by_address(&self, of: &NamedDevice) -> PeriphsByAddress {
         let number = of.unit.path().bus;
         let buses = self.buses();
         let Some(bus) = buses.iter().find(|bus| bus.number() == number) else {
@@ -59,7 +59,7 @@ impl CamClass {
     }
 }
 
-impl Talk<'_> {
+impl DeviceOnCore<'_> {
     pub(super) async fn read(&self) -> Result<Enclosure, Error> {
         let name = self.name();
         if self.found.facts.role() != Some("ses") {
@@ -67,10 +67,10 @@ impl Talk<'_> {
             return Err(Error::new(Errno::NotSup, what));
         }
         let read = ses::read(&self.found.unit, &self.found.facts, self.core).await;
-        read.map_err(|e| Error::new(e.kind, format!("{name}: {}", e.what)))
+        read.map_err(|e| Error::new(e.kind, format!("{name}: {}", e.message)))
     }
 
-    async fn elements(&self, known: &Known) -> Result<Value, Error> {
+    async fn elements(&self, known: &PeriphsByAddress) -> Result<Value, Error> {
         let (on, shelf) = (self.name(), self.read().await?);
         let config = &shelf.config;
         let mut text = format!(

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bio::{Errno, Extent};
-use geom::{Change, Control, Deserialize, Error, JsonSchema, Params, Verb};
+use geom::{Change, ClassParams, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use reactor::model::{self, DiskOp};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ impl Verb<CamClass> for Fault {
     const EXAMPLE: &'static str = "fault da0 --fails 1 --hangs 1";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, _: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<Value, Error> {
         let on = self.name.as_str();
         let (sim, bay) = class.bay(on)?;
         let none = || {
@@ -70,7 +70,7 @@ impl Verb<CamClass> for Fault {
         let faults = self.rates.over("cam fault", &before)?;
         hba.set_faults(bay, faults);
         if self.clear {
-            hba.mend(bay);
+            hba.clear_injected_faults(bay);
         }
         if let Some((command, page, bytes)) = forged {
             hba.forge(bay, command, page, &bytes);
@@ -78,7 +78,7 @@ impl Verb<CamClass> for Fault {
         if let Some(range) = bad {
             let fault = model::Fault { range, op: DiskOp::Read, error: Errno::Io, times: None };
             let full = || Error::new(Errno::NoSpc, format!("{on} has too many bad places"));
-            hba.spoil(bay, fault).ok_or_else(full)?;
+            hba.inject_medium_fault(bay, fault).ok_or_else(full)?;
         }
         if self.stop {
             hba.stop(bay);
@@ -100,7 +100,7 @@ impl Verb<CamClass> for Fault {
     }
 }
 
-impl Params for Faults {}
+impl ClassParams for Faults {}
 
 fn rates(f: &Faults) -> [(&'static str, u8); 9] {
     [
@@ -123,7 +123,7 @@ pub(crate) fn faults(unit: &Unit) -> Option<String> {
         .into_iter()
         .filter(|(_, rate)| *rate > 0)
         .map(|(name, rate)| format!("{name} {rate}"));
-    let (bad, forged) = hba.spoilt(bay);
+    let (bad, forged) = hba.injected_faults(bay);
     let counts = [("bad places", bad), ("forged answers", forged)].into_iter();
     let counts = counts.filter(|(_, n)| *n > 0).map(|(what, n)| format!("{what} {n}"));
     let all: Vec<String> = rates.chain(counts).collect();

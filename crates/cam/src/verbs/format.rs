@@ -133,12 +133,12 @@ pub(super) enum Shown {
 }
 
 /// Where in a buffer, in bits.
-struct Place<'a> {
+struct BitCursor<'a> {
     bytes: &'a [u8],
     bit: usize,
 }
 
-impl Place<'_> {
+impl BitCursor<'_> {
     fn round_up(&mut self) {
         self.bit = self.bit.next_multiple_of(8);
     }
@@ -178,7 +178,7 @@ impl Place<'_> {
 }
 
 /// One field that is shown: none where it is only passed over.
-fn show(place: &mut Place<'_>, field: &str) -> Result<Option<Shown>, String> {
+fn show(place: &mut BitCursor<'_>, field: &str) -> Result<Option<Shown>, String> {
     let bad =
         || format!("{field}: i1 to i4, b1 to b32, t1 to t32, cN, zN, sN, s+N or s-N is wanted");
     let short = || format!("{field}: only {} bytes came", place.bytes.len());
@@ -216,7 +216,7 @@ fn show(place: &mut Place<'_>, field: &str) -> Result<Option<Shown>, String> {
 
 /// Decodes received bytes by a format: the fields with their names.
 pub(super) fn decode(format: &str, bytes: &[u8]) -> Result<Vec<(String, Shown)>, String> {
-    let mut place = Place { bytes, bit: 0 };
+    let mut place = BitCursor { bytes, bit: 0 };
     let mut out = Vec::new();
     for (name, field) in fields(format)? {
         if let Some(shown) = show(&mut place, field)? {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::DiskName;
@@ -21,7 +21,7 @@ impl Verb<CamClass> for Identify {
     const EXAMPLE: &'static str = "identify ada0";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, _: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<Value, Error> {
         let found = class.disk(&self.name.0)?;
         let Facts::Ata(facts) = &found.facts else {
             let what = format!("{0} speaks SCSI; `ashlar cam inquiry {0}` asks it", found.name);
@@ -36,7 +36,7 @@ impl Verb<CamClass> for Identify {
             turns => turns.to_string(),
         };
         let sector = said.sector_bytes;
-        let pass = found.pass();
+        let pass = found.pass_name();
         let mut text = format!("{pass}: {} ATA device\n", found.facts.label());
         text += &found.transfers(&pass, said.queue_depth > 1);
         text.push('\n');

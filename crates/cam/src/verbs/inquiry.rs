@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::{DiskName, version};
@@ -29,7 +29,7 @@ impl Verb<CamClass> for Inquiry {
     const EXAMPLE: &'static str = "inquiry da0";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, _: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<Value, Error> {
         let found = class.disk(&self.name.0)?;
         // The serial number alone has no word before it, for scripts.
         let asked = [self.standard, self.serial, self.rate];
@@ -38,7 +38,7 @@ impl Verb<CamClass> for Inquiry {
         let (name, label) = (&found.name, found.facts.label());
         let shown = match &found.facts {
             Facts::Multiplier(_) => name.clone(),
-            _ => found.pass(),
+            _ => found.pass_name(),
         };
         let (serial, standard, queues) = match &found.facts {
             Facts::Scsi(f) => {

@@ -1,12 +1,12 @@
 //! `locate`: the light that shows where a disk is.
 
 use bio::Errno;
-use geom::{Control, Error, JsonSchema, Verb};
+use geom::{Error, GraphControl, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::orders::Talk;
-use super::{Device, Found};
+use super::verb_jobs::DeviceOnCore;
+use super::{Device, NamedDevice};
 use crate::class::CamClass;
 use crate::periph::ses;
 
@@ -21,7 +21,7 @@ pub(super) struct Locate {
     /// State of the light
     #[serde(default)]
     #[schemars(extend("x-short" = "s"))]
-    state: State,
+    state: LightState,
     /// Slot of the enclosure NAME
     #[schemars(extend("x-short" = "e"))]
     element: Option<usize>,
@@ -30,7 +30,7 @@ pub(super) struct Locate {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
-enum State {
+enum LightState {
     #[default]
     On,
     Off,
@@ -41,13 +41,13 @@ impl Verb<CamClass> for Locate {
     const EXAMPLE: &'static str = "locate da0 -s on";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
         let (on, element) = (self.name.0, self.element);
-        let (found, lit) = (class.disk(&on)?, self.state == State::On);
+        let (found, lit) = (class.disk(&on)?, self.state == LightState::On);
         if found.facts.role() == Some("ses") {
-            return class.order(control, (Self::NAME, &on), move |core| {
+            return class.run_on_core(control, (Self::NAME, &on), move |core| {
                 Box::pin(async move {
-                    let shelf = Talk { found: &found, core };
+                    let shelf = DeviceOnCore { found: &found, core };
                     let element = shelf.slot(element).await?;
                     shelf.light(shelf.name(), element, lit).await
                 })
@@ -56,10 +56,10 @@ impl Verb<CamClass> for Locate {
         let known = class.by_address(&found);
         let own = |(_, periphs): &&(String, Vec<String>)| periphs.contains(&found.name);
         let sas = known.iter().find(|(_, device)| own(device)).map(|(sas, _)| *sas);
-        let shelves = class.shelves(found.unit.path().bus)?;
-        class.order(control, (Self::NAME, &on), move |core| {
+        let shelves = class.enclosures(found.unit.path().bus)?;
+        class.run_on_core(control, (Self::NAME, &on), move |core| {
             Box::pin(async move {
-                let shelves = shelves.iter().map(|found| Talk { found, core });
+                let shelves = shelves.iter().map(|found| DeviceOnCore { found, core });
                 let (shelf, element) = slot_of(&found.name, sas, shelves).await?;
                 shelf.light(&found.name, element, lit).await
             })
@@ -69,7 +69,7 @@ impl Verb<CamClass> for Locate {
 
 impl CamClass {
     /// The enclosures of a bus.
-    fn shelves(&self, number: u64) -> Result<Vec<Found>, Error> {
+    fn enclosures(&self, number: u64) -> Result<Vec<NamedDevice>, Error> {
         let mut all = Vec::new();
         for bus in self.buses().into_iter().filter(|bus| bus.number() == number) {
             for (unit, facts, _) in bus.devices() {
@@ -87,8 +87,8 @@ impl CamClass {
 async fn slot_of<'a>(
     name: &str,
     sas: Option<u64>,
-    shelves: impl Iterator<Item = Talk<'a>>,
-) -> Result<(Talk<'a>, usize), Error> {
+    shelves: impl Iterator<Item = DeviceOnCore<'a>>,
+) -> Result<(DeviceOnCore<'a>, usize), Error> {
     let mut why = Vec::new();
     for shelf in shelves {
         match shelf.read().await {
@@ -96,7 +96,7 @@ async fn slot_of<'a>(
                 Some(element) => return Ok((shelf, element)),
                 None => why.push(format!("{} does not know it", shelf.name())),
             },
-            Err(e) => why.push(e.what),
+            Err(e) => why.push(e.message),
         }
     }
     if why.is_empty() {
@@ -110,7 +110,7 @@ async fn slot_of<'a>(
     Err(Error::new(Errno::NotSup, what))
 }
 
-impl Talk<'_> {
+impl DeviceOnCore<'_> {
     /// The slot of an enclosure that was asked for by its number.
     async fn slot(&self, wanted: Option<usize>) -> Result<usize, Error> {
         let slots = self.read().await?.slots();
@@ -126,7 +126,7 @@ impl Talk<'_> {
     async fn light(&self, on: &str, element: usize, lit: bool) -> Result<Value, Error> {
         let (found, shelf) = (self.found, self.name());
         let done = ses::locate(&found.unit, &found.facts, self.core, (element, lit)).await;
-        done.map_err(|e| Error::new(e.kind, format!("{shelf}: {}", e.what)))?;
+        done.map_err(|e| Error::new(e.kind, format!("{shelf}: {}", e.message)))?;
         let state = if lit { "on" } else { "off" };
         let message = format!("{on}: the light of element {element} of {shelf} is {state}");
         Ok(json!({ "message": message, "enclosure": shelf, "element": element, "on": lit }))

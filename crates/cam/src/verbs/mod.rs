@@ -17,7 +17,6 @@ mod identify;
 mod inquiry;
 mod locate;
 mod modepage;
-pub(crate) mod orders;
 mod readcap;
 mod reportluns;
 mod rescan;
@@ -25,6 +24,7 @@ mod reset;
 mod scan;
 mod smpphylist;
 mod tags;
+pub(crate) mod verb_jobs;
 
 pub(crate) use fault::faults;
 
@@ -79,24 +79,24 @@ struct DiskName(String);
 struct Device(String);
 
 impl CamClass {
-    fn by_name(&self, name: &str) -> Option<Found> {
-        self.found(name, |bus, path| bus.periphs(path).iter().any(|periph| periph == name))
+    fn by_name(&self, name: &str) -> Option<NamedDevice> {
+        self.find_device(name, |bus, path| bus.periphs(path).iter().any(|periph| periph == name))
     }
 
-    fn found(&self, name: &str, is: impl Fn(&Bus, Path) -> bool) -> Option<Found> {
+    fn find_device(&self, name: &str, is: impl Fn(&Bus, Path) -> bool) -> Option<NamedDevice> {
         let of = |bus: Arc<Bus>| bus.devices().into_iter().map(move |known| (bus.clone(), known));
         let mut all = self.buses().into_iter().flat_map(of);
         let (bus, (unit, facts, _)) = all.find(|(bus, (unit, ..))| is(bus, unit.path()))?;
-        Some(Found { name: name.to_owned(), bus, unit, facts })
+        Some(NamedDevice { name: name.to_owned(), bus, unit, facts })
     }
 
     /// By one of its names, or by where it is: BUS:TARGET, which is its unit 0, or BUS:TARGET:LUN.
     /// A name goes first: a disk may be called whatever its bus says.
-    fn disk(&self, name: &str) -> Result<Found, Error> {
+    fn disk(&self, name: &str) -> Result<NamedDevice, Error> {
         let place = || {
             let typed = Path::typed(name).filter(|path| path.target != ANY)?;
             let lun = if typed.lun == ANY { 0 } else { typed.lun };
-            self.found(name, |_, path| path == Path { lun, ..typed })
+            self.find_device(name, |_, path| path == Path { lun, ..typed })
         };
         if let Some(found) = self.by_name(name).or_else(place) {
             return Ok(found);
@@ -107,16 +107,16 @@ impl CamClass {
 }
 
 /// A disk that was asked about.
-struct Found {
+struct NamedDevice {
     name: String,
     bus: Arc<Bus>,
     unit: Arc<Unit>,
     facts: Facts,
 }
 
-impl Found {
+impl NamedDevice {
     /// Whom camcontrol names, which opens a disk by its pass device.
-    fn pass(&self) -> String {
+    fn pass_name(&self) -> String {
         let periphs = self.bus.periphs(self.unit.path());
         let pass = periphs.into_iter().find(|name| name.starts_with("pass"));
         pass.unwrap_or_else(|| self.name.clone())
@@ -137,7 +137,7 @@ impl Found {
 }
 
 /// Reasons why a bus cannot reach, or cannot believe, something: a sentence each.
-fn whys(bus: &Bus) -> Vec<String> {
+fn trouble_texts(bus: &Bus) -> Vec<String> {
     bus.troubles().into_iter().map(|trouble| trouble.why).collect()
 }
 

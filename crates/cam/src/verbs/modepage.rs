@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Control, Error, JsonSchema, Verb};
+use geom::{Error, GraphControl, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wire::scsi::{ModePage, mode_fields, mode_select_list, parse_mode_pages};
 
 use super::Device;
 use super::cmd::dump;
-use super::orders::Talk;
+use super::verb_jobs::DeviceOnCore;
 use crate::ccb::Command;
 use crate::class::CamClass;
 use crate::periph::Facts;
@@ -70,17 +70,17 @@ impl Verb<CamClass> for Modepage {
     const EXAMPLE: &'static str = "modepage da0 -m 8";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
         let on = self.name.0.clone();
-        class.talk(control, (Self::NAME, &on), |talk| {
+        class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.answer(&talk).await })
         })
     }
 }
 
 impl Modepage {
-    async fn answer(&self, talk: &Talk<'_>) -> Result<Value, Error> {
-        talk.speaks_scsi("mode pages")?;
+    async fn answer(&self, talk: &DeviceOnCore<'_>) -> Result<Value, Error> {
+        talk.require_scsi("mode pages")?;
         let fields: Vec<&str> = self.fields.iter().map(String::as_str).collect();
         let values = self.values as u8;
         match self.page.as_deref() {
@@ -129,8 +129,8 @@ fn page_of(text: &str) -> Result<(u8, u8), Error> {
     })
 }
 
-impl Talk<'_> {
-    pub(super) fn speaks_scsi(&self, what: &str) -> Result<(), Error> {
+impl DeviceOnCore<'_> {
+    pub(super) fn require_scsi(&self, what: &str) -> Result<(), Error> {
         match self.found.facts {
             Facts::Scsi(_) => Ok(()),
             _ => {
@@ -146,7 +146,7 @@ impl Talk<'_> {
         let [high, low] = MODE_LEN.to_be_bytes();
         // DBD: no block descriptors.
         let cdb = [0x5a, 0x08, values << 6 | page, subpage, 0, 0, 0, high, low, 0];
-        let asked = Request::helped(Command::scsi(&cdb), Data::In(u32::from(MODE_LEN)));
+        let asked = Request::with_recovery(Command::scsi(&cdb), Data::In(u32::from(MODE_LEN)));
         let asking = format!("{}: MODE SENSE", self.name());
         let data = self.send(asked).await?.good(&asking)?;
         parse_mode_pages(&data)
@@ -209,7 +209,7 @@ impl Talk<'_> {
         let [high, low] = u16::try_from(list.len()).unwrap_or(0).to_be_bytes();
         // PF, and SP.
         let cdb = [0x55, 0x10 | u8::from(save), 0, 0, 0, 0, 0, high, low, 0];
-        let asked = Request::helped(Command::scsi(&cdb), Data::Out(list));
+        let asked = Request::with_recovery(Command::scsi(&cdb), Data::Out(list));
         self.send(asked).await?.good(&format!("{}: MODE SELECT", self.name()))?;
         let now = self.page(which, 0).await?;
         for (field, value) in set {

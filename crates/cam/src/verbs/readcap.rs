@@ -1,7 +1,7 @@
 //! `readcap`: capacity of a disk.
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::{DiskName, one_of};
@@ -36,7 +36,7 @@ impl Verb<CamClass> for Readcap {
     const EXAMPLE: &'static str = "readcap da0";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, _: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<Value, Error> {
         let found = class.disk(&self.name.0)?;
         let medium = match &found.facts {
             Facts::Scsi(f) => f.capacity.map(|c| (c.blocks, c.block_len)),
@@ -106,7 +106,7 @@ mod tests {
     fn capacity(blocks: u64, block_len: u32, params: &Value) -> Result<String, Error> {
         let mut params = params.clone();
         params["name"] = "da0".into();
-        geom::given::<Readcap>("cam readcap", &params)?.capacity(blocks, block_len)
+        geom::parse_params::<Readcap>("cam readcap", &params)?.capacity(blocks, block_len)
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
             ("human", "decimal"),
         ] {
             let both = json!({ a: true, b: true });
-            assert!(capacity(1, 512, &both).is_err_and(|e| e.what.contains("one of them")));
+            assert!(capacity(1, 512, &both).is_err_and(|e| e.message.contains("one of them")));
         }
         for (bytes, want) in [
             (0, "0 B"),

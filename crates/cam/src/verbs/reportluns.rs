@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Control, Error, JsonSchema, Verb};
+use geom::{Error, GraphControl, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wire::scsi::{Lun, LunError};
 
-use super::orders::Talk;
+use super::verb_jobs::DeviceOnCore;
 use super::{DiskName, one_of};
 use crate::ccb::Command;
 use crate::class::CamClass;
@@ -50,16 +50,16 @@ impl Verb<CamClass> for Reportluns {
     const EXAMPLE: &'static str = "reportluns da0";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
         let on = self.name.0.clone();
-        class.talk(control, (Self::NAME, &on), |talk| {
+        class.run_on_device(control, (Self::NAME, &on), |talk| {
             Box::pin(async move { self.units(&talk).await })
         })
     }
 }
 
 impl Reportluns {
-    async fn units(&self, talk: &Talk<'_>) -> Result<Value, Error> {
+    async fn units(&self, talk: &DeviceOnCore<'_>) -> Result<Value, Error> {
         let on = talk.name();
         if !matches!(talk.found.facts, Facts::Scsi(_)) {
             let what = format!("{on} speaks ATA, which has no logical units");
@@ -70,7 +70,7 @@ impl Reportluns {
         }
         let [a, b, c, d] = LUNS_LEN.to_be_bytes();
         let cdb = [0xa0, 0, self.report as u8, 0, 0, 0, a, b, c, d, 0, 0];
-        let asked = Request::helped(Command::scsi(&cdb), Data::In(LUNS_LEN));
+        let asked = Request::with_recovery(Command::scsi(&cdb), Data::In(LUNS_LEN));
         let data = talk.send(asked).await?.good(&format!("{on}: REPORT LUNS"))?;
         // LUN LIST LENGTH, and four bytes that mean nothing.
         let (length, list) = match data.as_slice() {

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
-use super::scan::{Look, whole};
-use super::whys;
+use super::scan::{ScanScope, whole_bus};
+use super::trouble_texts;
 use crate::address::{ANY, Path};
 use crate::class::CamClass;
 
@@ -24,7 +24,7 @@ impl Verb<CamClass> for Rescan {
     const EXAMPLE: &'static str = "rescan 0";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
         let mut wanted = Vec::new();
         for word in self.buses.iter().filter(|word| word.as_str() != "all") {
             let meant = Path::typed(word);
@@ -36,7 +36,7 @@ impl Verb<CamClass> for Rescan {
             wanted.push((bus, meant));
         }
         if wanted.is_empty() {
-            wanted = class.buses().into_iter().map(whole).collect();
+            wanted = class.buses().into_iter().map(whole_bus).collect();
         }
         class.scan(control, (Self::NAME, ""), wanted, rescanned)
     }
@@ -44,22 +44,22 @@ impl Verb<CamClass> for Rescan {
 
 fn rescanned(
     class: &CamClass,
-    control: &mut Control,
-    looks: &[Look],
+    control: &mut GraphControl,
+    looks: &[ScanScope],
     before: &BTreeSet<String>,
 ) -> Result<Value, Error> {
-    let found = class.take_in(control, looks, before)?;
+    let found = class.commit_scans(control, looks, before)?;
     let (mut silent, mut troubles) = (Vec::new(), Vec::new());
     let mut lines = Vec::new();
     for (bus, at) in looks {
-        troubles.extend(whys(bus));
+        troubles.extend(trouble_texts(bus));
         let number = bus.number();
         let mut not_yet = bus.silent();
         not_yet.retain(|target| Path::target(number, *target).meets(*at));
-        if bus.is_gone() {
+        if bus.is_removed() {
             lines.push(format!("bus {number} was detached meanwhile"));
         } else if not_yet.is_empty() {
-            lines.push(format!("Re-scan of {} was successful", told(*at)));
+            lines.push(format!("Re-scan of {} was successful", path_text(*at)));
         }
         let places = not_yet.into_iter().map(|target| format!("scbus{number} target {target}"));
         silent.extend(places);
@@ -83,7 +83,7 @@ fn rescanned(
 }
 
 /// A place in camcontrol's words: `bus 0`, `0:3:0`.
-fn told(at: Path) -> String {
+fn path_text(at: Path) -> String {
     match (at.target, at.lun) {
         (ANY, _) => format!("bus {}", at.bus),
         (target, ANY) => format!("{}:{target}", at.bus),

@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Errno, Segs};
-use geom::{Control, Core, Deserialize, Error, JsonSchema, Verb};
+use geom::{Core, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 use wire::ata::{pm_value, pscr};
 
-use super::orders::Talk;
+use super::verb_jobs::DeviceOnCore;
 use crate::address::{ANY, Path};
-use crate::bus::all;
+use crate::bus::join_all;
 use crate::ccb::{Ccb, Command, Flags, Owner, Priority};
 use crate::class::CamClass;
 use crate::periph::Facts;
@@ -46,12 +46,12 @@ impl Verb<CamClass> for Reset {
     const EXAMPLE: &'static str = "reset da0";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
         let on = self.name.clone();
         // A disk may be called whatever its bus says.
         let Some(meant) = Path::typed(&on).filter(|_| class.by_name(&on).is_none()) else {
             let port = self.port;
-            return class.talk(control, (Self::NAME, &on), move |talk| {
+            return class.run_on_device(control, (Self::NAME, &on), move |talk| {
                 Box::pin(async move { talk.reset(port).await })
             });
         };
@@ -71,11 +71,11 @@ impl Verb<CamClass> for Reset {
         let what = match (whole, names_one) {
             (true, _) if meant.bus == ANY => "all buses".to_owned(),
             (true, _) => format!("bus {}", meant.bus),
-            (false, true) => place(meant),
+            (false, true) => path_text(meant),
             (false, false) => format!("{}:{}", meant.bus, meant.target),
         };
         let number = units.len();
-        class.order(control, (Self::NAME, &on), move |core| {
+        class.run_on_core(control, (Self::NAME, &on), move |core| {
             Box::pin(async move {
                 // All are held before the first is reset: they may share the part that is reset.
                 let most_ns = u64::from(RESET_TIMEOUT_MS) * 4_000_000;
@@ -88,21 +88,21 @@ impl Verb<CamClass> for Reset {
                         1 => String::new(),
                         n => format!(" (and {} more of {number} devices)", n - 1),
                     };
-                    return Err(Error::new(first.kind, format!("{}{also}", first.what)));
+                    return Err(Error::new(first.kind, format!("{}{also}", first.message)));
                 }
-                Ok(json!({ "message": told(&what, None), "devices": number }))
+                Ok(json!({ "message": reset_message(&what, None), "devices": number }))
             })
         })
     }
 }
 
 /// Address of a device in camcontrol's messages about resets.
-fn place(path: Path) -> String {
+fn path_text(path: Path) -> String {
     format!("{}:{}:{}", path.bus, path.target, path.lun)
 }
 
 /// How a reset went, in camcontrol's words.
-fn told(what: &str, failed: Option<&str>) -> String {
+fn reset_message(what: &str, failed: Option<&str>) -> String {
     match failed {
         None => format!("Reset of {what} was successful"),
         Some(why) => format!("Reset of {what} returned an error: {why}"),
@@ -123,7 +123,10 @@ async fn reset_unit(unit: &Arc<Unit>, core: &Rc<Core>) -> Result<(), Error> {
     let ended = unit.execute(core, ccb, &Segs::new()).await;
     match ended.result {
         Ok(_) => Ok(()),
-        Err(e) => Err(Error::new(e, told(&place(unit.path()), Some(ended.outcome.status.text())))),
+        Err(e) => Err(Error::new(
+            e,
+            reset_message(&path_text(unit.path()), Some(ended.outcome.status.text())),
+        )),
     }
 }
 
@@ -138,17 +141,19 @@ async fn reset_units(units: &[Arc<Unit>], core: &Rc<Core>) -> Vec<(Path, Error)>
             }
         })
     };
-    all(units.iter().map(one).collect()).await;
+    join_all(units.iter().map(one).collect()).await;
     failed.into_inner()
 }
 
-impl Talk<'_> {
+impl DeviceOnCore<'_> {
     async fn reset(&self, port: Option<u64>) -> Result<Value, Error> {
         if let Some(port) = port {
             return self.reset_port(port).await;
         }
         reset_unit(&self.found.unit, self.core).await?;
-        Ok(json!({ "message": told(&place(self.found.unit.path()), None), "devices": 1 }))
+        Ok(
+            json!({ "message": reset_message(&path_text(self.found.unit.path()), None), "devices": 1 }),
+        )
     }
 
     async fn reset_port(&self, port: u64) -> Result<Value, Error> {
@@ -197,7 +202,7 @@ impl Talk<'_> {
     /// Reads or writes a register of a port.
     async fn port(&self, port: u8, which: u16, value: Option<u32>) -> Result<u32, Error> {
         let command = register(port, which, value).command;
-        let answer = self.send(Request::helped(command, Data::None)).await?;
+        let answer = self.send(Request::with_recovery(command, Data::None)).await?;
         let said = pm_value(answer.ended.outcome.answer);
         answer.good(&format!("{}: port {port}", self.name())).map(|_| said)
     }

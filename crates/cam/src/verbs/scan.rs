@@ -8,26 +8,27 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use geom::{Control, Error};
+use geom::{Error, GraphControl};
 use serde_json::Value;
 
 use crate::address::{ANY, Path};
-use crate::bus::{Bus, all};
+use crate::bus::{Bus, join_all};
 use crate::class::CamClass;
 
 /// A bus to be scanned, and the part of it: one target with all devices behind it, or all targets.
-pub(super) type Look = (Arc<Bus>, Path);
+pub(super) type ScanScope = (Arc<Bus>, Path);
 
 /// The result: buses looked at, and the disks that there were before.
-type Told = fn(&CamClass, &mut Control, &[Look], &BTreeSet<String>) -> Result<Value, Error>;
+type ScanReport =
+    fn(&CamClass, &mut GraphControl, &[ScanScope], &BTreeSet<String>) -> Result<Value, Error>;
 
-pub(super) fn whole(bus: Arc<Bus>) -> Look {
+pub(super) fn whole_bus(bus: Arc<Bus>) -> ScanScope {
     let all = Path::bus(bus.number());
     (bus, all)
 }
 
 /// Names of the disks that buses have in the graph, by where they are.
-fn disks(looks: &[Look]) -> impl Iterator<Item = String> {
+fn disks(looks: &[ScanScope]) -> impl Iterator<Item = String> {
     let names = looks.iter().flat_map(|(bus, _)| bus.devices()).map(|(.., name)| name);
     names.filter(|name| !name.is_empty())
 }
@@ -36,28 +37,28 @@ impl CamClass {
     /// Looks through buses, and gives the result.
     pub(super) fn scan(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         order: (&'static str, &str),
-        looks: Vec<Look>,
-        then: Told,
+        looks: Vec<ScanScope>,
+        then: ScanReport,
     ) -> Result<Value, Error> {
         let (before, scanned) = (disks(&looks).collect(), looks.clone());
         looks.iter().for_each(|(bus, _)| drop(bus.take_failure()));
-        self.order_then(
+        self.run_on_core_then(
             control,
             order,
             move |core| {
                 Box::pin(async move {
-                    let scan = |(bus, at): Look| -> Pin<Box<dyn Future<Output = ()> + '_>> {
+                    let scan = |(bus, at): ScanScope| -> Pin<Box<dyn Future<Output = ()> + '_>> {
                         Box::pin(async move {
                             let changes = match at.target {
                                 ANY => bus.scan(core).await,
                                 target => bus.scan_target(target, core).await,
                             };
-                            bus.keep(changes);
+                            bus.store_changes(changes);
                         })
                     };
-                    all(looks.into_iter().map(scan).collect()).await;
+                    join_all(looks.into_iter().map(scan).collect()).await;
                     Ok(Value::Null)
                 })
             },
@@ -66,15 +67,15 @@ impl CamClass {
     }
 
     /// Takes in the results of scans, unless that is done; returns the names of the new disks.
-    pub(super) fn take_in(
+    pub(super) fn commit_scans(
         &self,
-        control: &mut Control,
-        looks: &[Look],
+        control: &mut GraphControl,
+        looks: &[ScanScope],
         before: &BTreeSet<String>,
     ) -> Result<Vec<String>, Error> {
         for (bus, _) in looks {
             // Its failure is reported below, also when another caller has looked before.
-            drop(self.look_at(control, bus));
+            drop(self.apply_scan_results_of(control, bus));
         }
         match looks.iter().find_map(|(bus, _)| bus.take_failure()) {
             Some(why) => Err(why),

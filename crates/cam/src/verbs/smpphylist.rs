@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 use wire::smp::{Phy, ReportGeneral, SMP_RESPONSE_LEN, function, result};
 
 use super::Device;
-use super::enclosure::Known;
-use super::orders::Talk;
+use super::enclosure::PeriphsByAddress;
+use super::verb_jobs::DeviceOnCore;
 use crate::ccb::{CamStatus, Command};
 use crate::class::CamClass;
 use crate::periph::pass::{self, Data, Request};
@@ -28,16 +28,16 @@ impl Verb<CamClass> for Smpphylist {
     const EXAMPLE: &'static str = "smpphylist ses0";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, control: &mut GraphControl) -> Result<Value, Error> {
         let (found, quiet) = (class.disk(&self.name.0)?, self.quiet);
         let known = class.by_address(&found);
-        class.order(control, (Self::NAME, &self.name.0), move |core| {
-            Box::pin(async move { Talk { found: &found, core }.phys(&known, quiet).await })
+        class.run_on_core(control, (Self::NAME, &self.name.0), move |core| {
+            Box::pin(async move { DeviceOnCore { found: &found, core }.phys(&known, quiet).await })
         })
     }
 }
 
-impl Talk<'_> {
+impl DeviceOnCore<'_> {
     /// Asks the expander.
     async fn smp(&self, function: u8, phy: u8) -> Result<Vec<u8>, Error> {
         let on = self.name();
@@ -53,7 +53,7 @@ impl Talk<'_> {
         }
     }
 
-    async fn phys(&self, known: &Known, quiet: bool) -> Result<Value, Error> {
+    async fn phys(&self, known: &PeriphsByAddress, quiet: bool) -> Result<Value, Error> {
         let on = self.name();
         let said = |e| Error::new(Errno::Io, format!("the expander of {on}: {e}"));
         let refused = |code: u8| {
@@ -72,17 +72,17 @@ impl Talk<'_> {
                     Err(result::VACANT) => continue,
                     Err(code) => return Err(refused(code)),
                 };
-            let device = known.get(&phy.other);
+            let device = known.get(&phy.attached_sas_address);
             if quiet && device.is_none() {
                 continue;
             }
-            let _ = write!(text, "{number:3}  0x{:016x}", phy.other);
+            let _ = write!(text, "{number:3}  0x{:016x}", phy.attached_sas_address);
             if let Some((label, periphs)) = device {
                 let _ = write!(text, "   {label} ({})", periphs.join(","));
             }
             text.push('\n');
             phys.push(json!({
-                "phy": number, "attached": format!("{:016x}", phy.other), "rate": phy.rate,
+                "phy": number, "attached": format!("{:016x}", phy.attached_sas_address), "rate": phy.rate,
                 "periphs": device.map(|(_, periphs)| periphs),
             }));
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::DiskName;
@@ -33,21 +33,21 @@ impl Verb<CamClass> for Tags {
     const EXAMPLE: &'static str = "tags da0 -N 32";
     type Answer = Value;
 
-    fn run(self, class: &CamClass, _: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &CamClass, _: &mut GraphControl) -> Result<Value, Error> {
         let found = class.disk(&self.name.0)?;
         if let Some(openings_max) = self.number.map(u32::from) {
-            let shape = found.unit.look(|device| device.shape());
+            let shape = found.unit.inspect(|device| device.shape());
             let openings_min = shape.openings_min.min(openings_max);
             found.unit.limit(Shape { openings_min, openings_max, ..shape });
         }
         let path = found.unit.path();
         let ((openings, active), live, shape, held) =
-            found.unit.look(|d| (d.openings(), d.live(), d.shape(), d.held()));
+            found.unit.inspect(|d| (d.openings(), d.live(), d.shape(), d.held()));
         let queued = live.saturating_sub(active as usize + held as usize);
         let sim = found.unit.sim().facts().name;
         let place = match self.quiet {
             true => String::new(),
-            false => format!("({}:{sim}:0:{}:{}): ", found.pass(), path.target, path.lun),
+            false => format!("({}:{sim}:0:{}:{}): ", found.pass_name(), path.target, path.lun),
         };
         let mut text = String::new();
         if self.number.is_some() && !self.quiet {

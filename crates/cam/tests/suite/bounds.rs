@@ -18,7 +18,7 @@ fn check(key: Key, asc: u8, ascq: u8) -> Outcome {
 }
 
 /// How a request of 40 s ended, after how many s, and how often it was sent.
-fn one(outcome: Option<Outcome>) -> (Result<u32, Errno>, u64, usize) {
+fn run_bounded(outcome: Option<Outcome>) -> (Result<u32, Errno>, u64, usize) {
     let mut b = bench(&vec![outcome; 10_000]);
     let (start, ccb) = (b.now, bound(&b, 40));
     b.device.submit(ccb);
@@ -29,12 +29,16 @@ fn one(outcome: Option<Outcome>) -> (Result<u32, Errno>, u64, usize) {
 #[test]
 fn a_request_ends_at_its_deadline_with_its_last_error() {
     let busy = Outcome::scsi(Status::Busy);
-    assert_eq!(one(None), (Err(Errno::TimedOut), 40, 2), "aborted after 30 s, and at the end");
-    let (result, s, sent) = one(Some(busy));
+    assert_eq!(
+        run_bounded(None),
+        (Err(Errno::TimedOut), 40, 2),
+        "aborted after 30 s, and at the end"
+    );
+    let (result, s, sent) = run_bounded(Some(busy));
     assert_eq!((result, s), (Err(Errno::Busy), 40));
     assert_eq!(sent, 16, "after 6.35 s every 4 s");
     for (ascq, error) in [(0x01, Errno::Busy), (0x0a, Errno::NxIo)] {
-        let (result, s, sent) = one(Some(check(Key::NotReady, 0x04, ascq)));
+        let (result, s, sent) = run_bounded(Some(check(Key::NotReady, 0x04, ascq)));
         assert_eq!((result, s), (Err(error), 40), "04/{ascq:02x}");
         assert!(sent > 20, "{sent} looks");
     }
@@ -45,7 +49,7 @@ fn a_request_ends_at_its_deadline_with_its_last_error() {
     b.device.submit(ccb);
     b.run();
     assert_eq!((b.ended[0].1.result, (b.now - start) / S), (Err(Errno::NxIo), 100));
-    let (result, s, _) = one(Some(check(Key::MediumError, 0x31, 0)));
+    let (result, s, _) = run_bounded(Some(check(Key::MediumError, 0x31, 0)));
     assert_eq!((result, s), (Err(Errno::Io), 0), "what need not wait does not");
 }
 

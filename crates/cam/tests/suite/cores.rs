@@ -8,9 +8,11 @@ use std::time::Duration;
 use bio::{Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
 use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
 use cam::{CamClass, Names, Path};
-use geom::{Access, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Sink, Topology};
+use geom::{
+    Access, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, ProviderId, Sink, Topology,
+};
 use reactor::sim::{self, Actor};
-use reactor::{Patience, Reactor, SeededRandom, Token};
+use reactor::{Reactor, SeededRandom, Token, WaitFor};
 
 struct User;
 
@@ -55,14 +57,14 @@ fn turn(cores: &[Rc<Core>], world: &sim::World, most: u64) {
     }
     let actor = |core: &Rc<Core>| {
         let core = core.clone();
-        Actor::new(&core.reactor().clone(), move || core.turn(Patience::Forever))
+        Actor::new(&core.reactor().clone(), move || core.turn(WaitFor::Forever))
     };
     let mut actors: Vec<Actor> = cores.iter().map(actor).collect();
     let limits = sim::Limits { ns: most, ..sim::Limits::default() };
     world.run(&mut actors, limits, &mut || false);
 }
 
-fn open(control: &mut Control, on: &str) -> Edge {
+fn open(control: &mut GraphControl, on: &str) -> Edge {
     let opened = control.call(|t| {
         let p = t.find(on).expect("the provider exists");
         let g = t.new_geom("user", "u", "test", Box::new(User))?;
@@ -90,7 +92,7 @@ fn both_cores(seed: u64) -> (u64, u64) {
         turn(&all, &w, (most.as_nanos() as u64).min(2_000_000));
     };
     let now = Box::new(move || clock.fresh_now());
-    let mut control = Control::new(mailers, inbox.clone(), Box::new(wait), now);
+    let mut control = GraphControl::new(mailers, inbox.clone(), Box::new(wait), now);
     let cam = Arc::new(CamClass::new(inbox, Vec::new(), 2));
     control.topology.load(cam.clone()).unwrap();
     control.topology.load(Arc::new(Users)).unwrap();
@@ -163,7 +165,7 @@ fn both_cores(seed: u64) -> (u64, u64) {
         }
     }
     let unit = bus.unit(Path::new(0, 0, 0)).unwrap();
-    unit.look(|device| {
+    unit.inspect(|device| {
         let (made, released) = device.freezes();
         assert_eq!((made, device.live()), (released, 0), "seed {seed}");
     });

@@ -30,7 +30,7 @@ fn disk(transport: Transport, spec: DiskSpec, bytes: u64) -> (World, Arc<Virtual
 
 /// Ranges in sectors; how many commands the DELETE became.
 fn delete(w: &mut World, edge: Edge, ranges: &[Range<u64>]) -> u64 {
-    let submitted = |w: &World| w.buses[0].devices()[0].0.look(|d| d.counts().submitted);
+    let submitted = |w: &World| w.buses[0].devices()[0].0.inspect(|d| d.counts().submitted);
     let bytes: Vec<_> = ranges.iter().map(|r| r.start * SECTOR..r.end * SECTOR).collect();
     let before = submitted(w);
     let ended = w.io(edge, |bio| assert!(bio.delete_ranges(&bytes), "in order"));

@@ -240,7 +240,11 @@ fn a_controller_reset_under_a_deep_queue_uses_up_no_retry() {
                 ended.extend(w.ended());
             }
             let failed = ended.iter().filter(|e| e.status.is_err()).count();
-            assert_eq!((failed, hba.intruders()), (0, 0), "{transport:?}, round {round}");
+            assert_eq!(
+                (failed, hba.commands_during_reset()),
+                (0, 0),
+                "{transport:?}, round {round}"
+            );
         }
         w.turn(1_000_000_000);
         // A device without commands in flight has no victim that reports the reset. It waits as
@@ -248,11 +252,11 @@ fn a_controller_reset_under_a_deep_queue_uses_up_no_retry() {
         for edge in edges {
             hba.reset_bus(500_000_000, &w.core);
             assert_eq!(w.write(edge, 0, &[20; 4096], Flags::NONE), Ok(()));
-            assert_eq!(hba.intruders(), 0, "{transport:?}");
+            assert_eq!(hba.commands_during_reset(), 0, "{transport:?}");
             w.turn(1_000_000_000);
         }
         for (unit, ..) in w.buses[0].devices() {
-            let (counts, freezes) = unit.look(|device| (device.counts(), device.freezes()));
+            let (counts, freezes) = unit.inspect(|device| (device.counts(), device.freezes()));
             assert_eq!((counts.retries, counts.timeouts), (0, 0), "{transport:?}");
             assert!(counts.requeues > 0);
             assert_eq!(freezes.0, freezes.1);

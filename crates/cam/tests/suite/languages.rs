@@ -93,7 +93,7 @@ fn a_disk_without_a_queue_gets_one_command_at_a_time_and_no_tag() {
         let (mut w, hba, edge) = disk(transport, DiskSpec { depth: 1, ..spec() });
         mixed(&mut w, edge, 1, true);
         assert_eq!(hba.overlaps(0), 0, "{transport:?}");
-        let shape = w.buses[0].devices()[0].0.look(|device| device.shape());
+        let shape = w.buses[0].devices()[0].0.inspect(|device| device.shape());
         assert_eq!((shape.openings_max, shape.queueing), (1, cam::Queueing::Untagged));
     }
 }
@@ -150,7 +150,7 @@ fn an_ncq_error_uses_up_no_retry_of_other_queued_commands() {
     hba.set_faults(0, Faults { fails: 6, lies: 3, ..Faults::default() });
     mixed(&mut w, edge, 5, true);
     let unit = w.buses[0].devices()[0].0.clone();
-    let counts = unit.look(|device| device.counts());
+    let counts = unit.inspect(|device| device.counts());
     let halts = hba.halts(0);
     assert!(halts > 40, "the queue stopped {halts} times");
     assert!(counts.requeues > 4 * halts, "{counts:?}: victims are sent again");
@@ -166,7 +166,7 @@ fn only_the_command_named_in_the_ncq_error_log_fails() {
     let (mut w, hba, edge) = disk(Transport::Sata, spec());
     let range_of = Extent::new(4096, 512).unwrap();
     let fault = Fault { range: range_of, op: DiskOp::Read, error: Errno::Io, times: None };
-    hba.spoil(0, fault).unwrap();
+    hba.inject_medium_fault(0, fault).unwrap();
     for tag in 0..16 {
         let data = w.buffer(512);
         w.start(edge, tag, |bio| range(bio, Op::Read, tag * 512, data));

@@ -16,7 +16,7 @@ fn sense(key: u8, asc: u8, ascq: u8) -> Outcome {
 
 /// One write against a script: how it ended, opcodes sent, ms it took, retries spent.
 #[track_caller]
-fn one(script: &[Option<Outcome>]) -> (Result<u32, Errno>, Vec<u8>, u64, u64, Bench) {
+fn run_script(script: &[Option<Outcome>]) -> (Result<u32, Errno>, Vec<u8>, u64, u64, Bench) {
     let mut b = bench(script);
     let start = b.now;
     b.device.submit(write());
@@ -34,9 +34,9 @@ fn times(outcome: Outcome, n: usize) -> Vec<Option<Outcome>> {
 fn transient_errors_are_retried_four_times() {
     use CamStatus::*;
     for status in [Aborted, CompletedError, Timeout, Parity, Overrun, BusFree, Terminated] {
-        let (result, sent, took, retries, _) = one(&times(Outcome::of(status), 4));
+        let (result, sent, took, retries, _) = run_script(&times(Outcome::of(status), 4));
         assert_eq!((result, sent.len(), took, retries), (Ok(512), 5, 0, 4), "{status:?}");
-        let (result, sent, ..) = one(&times(Outcome::of(status), 99));
+        let (result, sent, ..) = run_script(&times(Outcome::of(status), 99));
         let error = if status == Timeout { Errno::TimedOut } else { Errno::RemoteIo };
         assert_eq!((result, sent.len()), (Err(error), 5), "{status:?}");
     }
@@ -44,7 +44,7 @@ fn transient_errors_are_retried_four_times() {
     let keys =
         [(2, 0x04, Errno::NxIo), (3, 0x31, Errno::Io), (4, 0x44, device), (0xb, 0x47, device)];
     for (key, asc, error) in keys {
-        let (result, sent, ..) = one(&times(sense(key, asc, 0), 99));
+        let (result, sent, ..) = run_script(&times(sense(key, asc, 0), 99));
         assert_eq!((result, sent.len()), (Err(error), 5), "key {key:x}");
     }
 }
@@ -54,18 +54,18 @@ fn commands_aborted_by_a_reset_use_up_no_retry() {
     for status in [CamStatus::BusReset, CamStatus::ResetSent, CamStatus::Requeue] {
         let mut script = times(Outcome::of(status), 50);
         script.extend(times(Outcome::of(CamStatus::Parity), 4));
-        let (result, sent, _, retries, _) = one(&script);
+        let (result, sent, _, retries, _) = run_script(&script);
         assert_eq!((result, sent.len(), retries), (Ok(512), 55, 4));
     }
     // Within reason: a SIM that says nothing else is not believed for ever.
-    let (result, sent, ..) = one(&times(Outcome::of(CamStatus::Requeue), 9999));
+    let (result, sent, ..) = run_script(&times(Outcome::of(CamStatus::Requeue), 9999));
     assert_eq!((result, sent.len()), (Err(Errno::RemoteIo), 1005));
 }
 
 #[test]
 fn commands_to_a_busy_sim_are_retried_after_half_a_second() {
     for status in [CamStatus::Busy, CamStatus::NoResources] {
-        let (result, _, took, retries, _) = one(&times(Outcome::of(status), 3));
+        let (result, _, took, retries, _) = run_script(&times(Outcome::of(status), 3));
         assert_eq!((result, took, retries), (Ok(512), 1500, 3));
     }
 }
@@ -73,9 +73,9 @@ fn commands_to_a_busy_sim_are_retried_after_half_a_second() {
 #[test]
 fn selection_timeouts_are_retried_before_the_target_is_lost() {
     let silent = Outcome::of(CamStatus::SelectionTimeout);
-    let (result, _, took, _, b) = one(&times(silent, 4));
+    let (result, _, took, _, b) = run_script(&times(silent, 4));
     assert_eq!((result, took, b.device.is_lost()), (Ok(512), 4000, false));
-    let (result, _, took, _, b) = one(&times(silent, 99));
+    let (result, _, took, _, b) = run_script(&times(silent, 99));
     assert_eq!((result, took, b.device.is_lost()), (Err(Errno::NxIo), 4000, true));
     assert_eq!(b.events, [(Event::LostDevice, true)]);
 }
@@ -101,7 +101,7 @@ fn a_lost_device_raises_an_event_and_fails_all_its_commands() {
 fn malformed_commands_and_permanent_errors_fail_at_once() {
     use CamStatus::*;
     for status in [Invalid, LunInvalid, TargetInvalid, TooBig, CannotProvide] {
-        assert_eq!(one(&times(Outcome::of(status), 1)).0, Err(Errno::Inval));
+        assert_eq!(run_script(&times(Outcome::of(status), 1)).0, Err(Errno::Inval));
     }
     let rows = [
         (Outcome::of(AutosenseFailed), Errno::RemoteIo),
@@ -116,7 +116,7 @@ fn malformed_commands_and_permanent_errors_fail_at_once() {
         (sense(2, 0x3a, 0x00), Errno::NxIo),
     ];
     for (outcome, error) in rows {
-        let (result, sent, took, ..) = one(&[Some(outcome)]);
+        let (result, sent, took, ..) = run_script(&[Some(outcome)]);
         assert_eq!((result, sent.len(), took), (Err(error), 1, 0), "{outcome:?}");
     }
 }
@@ -132,7 +132,7 @@ fn unit_attentions_raise_events_and_are_retried() {
         (0x38, 0x07, vec![]),
     ];
     for (asc, ascq, follows) in rows {
-        let (result, sent, _, retries, b) = one(&[Some(sense(6, asc, ascq))]);
+        let (result, sent, _, retries, b) = run_script(&[Some(sense(6, asc, ascq))]);
         assert_eq!((result, sent.len(), retries), (Ok(512), 2, 1));
         let mut events = vec![(Event::UnitAttention, false)];
         events.extend(follows);
@@ -143,10 +143,10 @@ fn unit_attentions_raise_events_and_are_retried() {
 #[test]
 fn a_device_becoming_ready_is_polled_until_it_is_ready() {
     let becoming = sense(2, 0x04, 0x01);
-    let (result, sent, took, retries, _) = one(&times(becoming, 4));
+    let (result, sent, took, retries, _) = run_script(&times(becoming, 4));
     assert_eq!(sent, [0x2a, TUR, TUR, TUR, TUR, 0x2a]);
     assert_eq!((result, took, retries), (Ok(512), 2000, 1));
-    let (result, sent, took, ..) = one(&times(becoming, 999));
+    let (result, sent, took, ..) = run_script(&times(becoming, 999));
     assert_eq!((result, sent.len(), took), (Err(Errno::Busy), 121, 60_000));
 }
 
@@ -155,9 +155,9 @@ fn a_device_that_only_seems_ready_is_awaited_for_the_same_time() {
     for (asc, ascq, error) in [(0x04, 0x01, Errno::Busy), (0x04, 0x0a, Errno::NxIo)] {
         let (in_transition, good) = (sense(2, asc, ascq), Outcome::good(0));
         let rounds = |n| [in_transition, good].repeat(n).into_iter().map(Some).collect::<Vec<_>>();
-        let (result, sent, took, retries, _) = one(&rounds(40));
+        let (result, sent, took, retries, _) = run_script(&rounds(40));
         assert_eq!((result, sent.len(), took, retries), (Ok(512), 81, 20_000, 1));
-        let (result, _, took, ..) = one(&rounds(999));
+        let (result, _, took, ..) = run_script(&rounds(999));
         assert_eq!((result, took), (Err(error), 60_000));
     }
 }
@@ -165,25 +165,25 @@ fn a_device_that_only_seems_ready_is_awaited_for_the_same_time() {
 #[test]
 fn a_stopped_device_is_started() {
     let stopped = sense(2, 0x04, 0x02);
-    let (result, sent, took, ..) = one(&[Some(stopped)]);
+    let (result, sent, took, ..) = run_script(&[Some(stopped)]);
     assert_eq!((result, took), (Ok(512), 0));
     assert_eq!(sent, [0x2a, START, 0x2a]);
     // It starts slowly: looked at from then on. An attention on the way is no failure.
     let slow = [stopped, sense(6, 0x29, 0), sense(2, 0x04, 0x01), sense(2, 0x04, 0x01)];
-    let (result, sent, ..) = one(&slow.map(Some));
+    let (result, sent, ..) = run_script(&slow.map(Some));
     assert_eq!(result, Ok(512));
     assert_eq!(sent, [0x2a, START, START, TUR, TUR, 0x2a]);
     // It said that it was coming by itself, and needs to be started after all.
     let becoming = sense(2, 0x04, 0x01);
-    let (result, sent, ..) = one(&[becoming, becoming, stopped].map(Some));
+    let (result, sent, ..) = run_script(&[becoming, becoming, stopped].map(Some));
     assert_eq!((result, sent), (Ok(512), vec![0x2a, TUR, TUR, START, 0x2a]));
     let turns: Vec<_> = [becoming, stopped].repeat(99).into_iter().map(Some).collect();
-    let (result, sent, ..) = one(&turns);
+    let (result, sent, ..) = run_script(&turns);
     assert!(result.is_err() && sent.len() < 20, "one and the other in turn: {}", sent.len());
     // It does not start.
-    let (result, sent, ..) = one(&[Some(stopped), Some(sense(5, 0x20, 0))]);
+    let (result, sent, ..) = run_script(&[Some(stopped), Some(sense(5, 0x20, 0))]);
     assert_eq!((result, sent), (Err(Errno::NxIo), vec![0x2a, START]));
-    let (result, ..) = one(&times(stopped, 999));
+    let (result, ..) = run_script(&times(stopped, 999));
     assert_eq!(result, Err(Errno::NxIo));
 }
 
@@ -232,7 +232,7 @@ fn queue_full_lowers_the_openings_and_time_raises_them() {
     }
     assert_eq!(b.device.openings().0, 8);
     // Alone with it, it is as a device that is busy.
-    let (result, _, took, retries, _) = one(&times(full, 2));
+    let (result, _, took, retries, _) = run_script(&times(full, 2));
     assert_eq!((result, took, retries), (Ok(512), 150, 0));
 }
 
@@ -256,10 +256,10 @@ fn the_openings_are_never_lowered_below_the_minimum() {
 fn a_busy_device_is_retried_when_a_command_ends_or_after_a_delay() {
     for busy in [Outcome::scsi(Status::Busy), Outcome::scsi(Status::TaskSetFull)] {
         for (tries, ms) in [(1, 50), (2, 150), (3, 350), (7, 6350), (8, 10_350), (9, 14_350)] {
-            let (result, _, took, retries, _) = one(&times(busy, tries));
+            let (result, _, took, retries, _) = run_script(&times(busy, tries));
             assert_eq!((result, took, retries), (Ok(512), ms, 0));
         }
-        let (result, sent, took, ..) = one(&times(busy, 99));
+        let (result, sent, took, ..) = run_script(&times(busy, 99));
         assert_eq!((result, sent.len(), took), (Err(Errno::Busy), 22, 62_350), "by its time");
     }
     let busy = Outcome::scsi(Status::Busy);
@@ -275,7 +275,7 @@ fn a_busy_device_is_retried_when_a_command_ends_or_after_a_delay() {
 
 #[test]
 fn a_timeout_escalates_from_abort_to_device_reset_to_loss() {
-    let (result, sent, took, _, b) = one(&[None, None]);
+    let (result, sent, took, _, b) = run_script(&[None, None]);
     assert_eq!((result, sent.len(), took), (Ok(512), 3, 120_000));
     assert_eq!((b.aborts, b.resets, b.device.counts().timeouts), (2, 0, 2));
     let mut b = bench(&[None]);

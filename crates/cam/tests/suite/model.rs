@@ -25,13 +25,13 @@ fn sense(key: u8, asc: u8, ascq: u8) -> Outcome {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum What {
+enum Operation {
     Write(u64, u64),
     Read(u64),
 }
 
 struct Asked {
-    what: What,
+    operation: Operation,
     hasty: bool,
     ordered: bool,
     sent: u64,
@@ -50,7 +50,7 @@ struct Held {
     outcome: Option<Outcome>,
     serial: u64,
     carried_out: Option<u64>,
-    cure: bool,
+    is_recovery: bool,
 }
 
 struct World {
@@ -107,11 +107,12 @@ impl World {
     fn submit(&mut self) {
         self.next += 1;
         let (serial, block) = (self.next, self.random.below(BLOCKS));
-        let what = if self.chance(60) { What::Write(block, serial) } else { What::Read(block) };
+        let what =
+            if self.chance(60) { Operation::Write(block, serial) } else { Operation::Read(block) };
         let ordered = self.chance(5);
         let (op, mut flags) = match what {
-            What::Write(..) => (0x2a, Flags::OUT),
-            What::Read(_) => (0x28, Flags::IN),
+            Operation::Write(..) => (0x2a, Flags::OUT),
+            Operation::Read(_) => (0x28, Flags::IN),
         };
         if ordered {
             flags = flags | Flags::ORDERED;
@@ -138,24 +139,25 @@ impl World {
             length: 512,
             owner: Owner::Task(serial as u32),
         };
-        if let What::Write(block, value) = what {
+        if let Operation::Write(block, value) = what {
             // From now on a read may find the value, and reads in flight may too.
             self.may[block as usize].push(value);
             for asked in self.asked.values_mut() {
-                if asked.what == What::Read(block) {
+                if asked.operation == Operation::Read(block) {
                     asked.values.push(value);
                 }
             }
         }
         let values = match what {
-            What::Read(block) => self.may[block as usize].clone(),
-            What::Write(block, _) => {
+            Operation::Read(block) => self.may[block as usize].clone(),
+            Operation::Write(block, _) => {
                 let mut over = self.may[block as usize].clone();
                 over.retain(|v| *v != serial && !self.asked.contains_key(v));
                 over
             }
         };
-        let asked = Asked { what, hasty, ordered, sent: serial, values, began: false, end_ns };
+        let asked =
+            Asked { operation: what, hasty, ordered, sent: serial, values, began: false, end_ns };
         self.asked.insert(serial, asked);
         let id = self.device.submit(ccb);
         assert!(self.serials.insert(id, serial).is_none(), "an id is in use once");
@@ -165,8 +167,14 @@ impl World {
     fn answer(&mut self, id: CcbId, ccb: Ccb, serial: u64) -> Held {
         let op = ccb.command.cdb()[0];
         let at = self.now + self.random.below(3_000_000);
-        let mut held =
-            Held { id, at, outcome: None, serial, carried_out: None, cure: op == 0 || op == 0x1b };
+        let mut held = Held {
+            id,
+            at,
+            outcome: None,
+            serial,
+            carried_out: None,
+            is_recovery: op == 0 || op == 0x1b,
+        };
         let good = Outcome::good(ccb.length);
         if self.held.len() >= self.depth && self.chance(80) {
             held.outcome = Some(Outcome::scsi(Status::TaskSetFull));
@@ -222,12 +230,12 @@ impl World {
     }
 
     fn carry_out(&mut self, held: &mut Held) {
-        if held.cure {
+        if held.is_recovery {
             return;
         }
-        match self.asked[&held.serial].what {
-            What::Write(block, value) => self.medium[block as usize] = value,
-            What::Read(block) => held.carried_out = Some(self.medium[block as usize]),
+        match self.asked[&held.serial].operation {
+            Operation::Write(block, value) => self.medium[block as usize] = value,
+            Operation::Read(block) => held.carried_out = Some(self.medium[block as usize]),
         }
     }
 
@@ -265,8 +273,8 @@ impl World {
         self.last.push(id);
         let most_ns = asked.end_ns.saturating_add(ABORT_GRACE_NS + RESET_GRACE_NS);
         assert!(self.now <= most_ns, "seed {seed}: D12, {serial} ended late");
-        match (asked.what, ended.result) {
-            (What::Write(block, _), Ok(n)) => {
+        match (asked.operation, ended.result) {
+            (Operation::Write(block, _), Ok(n)) => {
                 assert_eq!(n, 512);
                 assert!(asked.began, "seed {seed}: acknowledged and never sent");
                 self.may[block as usize].retain(|v| !asked.values.contains(v));

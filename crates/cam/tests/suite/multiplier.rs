@@ -48,7 +48,9 @@ fn until(w: &mut World, what: &str, so: impl Fn(&World) -> bool) {
         assert!(w.now() < end, "{what}");
         w.turn(10_000_000);
         let cam = w.cam.clone();
-        cam.look(&mut w.control).into_iter().for_each(|(_, done)| drop(done.unwrap()));
+        cam.take_update_results(&mut w.control)
+            .into_iter()
+            .for_each(|(_, done)| drop(done.unwrap()));
     }
 }
 
@@ -63,7 +65,7 @@ fn ports(w: &mut World) -> Vec<String> {
 fn register(w: &mut World, port: u8, which: u16) -> String {
     let ata = format!("{READ_PORT_MULTIPLIER:x} {which:x} 0 0 0 {port:x} 0 0 0 0 0 0");
     let said = w.verb("cmd", "pmp0", &json!({ "ata": ata }));
-    said.map_or_else(|e| e.what, |said| said.to_string())
+    said.map_or_else(|e| e.message, |said| said.to_string())
 }
 
 #[test]
@@ -168,7 +170,7 @@ fn a_port_reset_affects_only_its_port_and_loses_no_request() {
     assert_eq!(w.plain(one, Op::Flush, 0, 0), Ok(()), "a reset takes nobody's power");
     for (on, port, word) in [("pmp0", 4, "4 ports"), ("ada0", 0, "no port multiplier")] {
         let e = w.verb("reset", on, &json!({ "port": port })).unwrap_err();
-        assert!(e.what.contains(word), "{on}: {e}");
+        assert!(e.message.contains(word), "{on}: {e}");
     }
     assert_eq!(
         w.verb("reset", "pmp0", &json!({ "port": 3 })).unwrap()["message"],
@@ -181,7 +183,7 @@ fn a_link_that_stays_down_is_reported_and_can_be_reset_again() {
     let (mut w, hba) = stage();
     hba.set_faults(1, Faults { dark: 100, ..Faults::default() });
     let e = w.verb("reset", "pmp0", &json!({ "port": 1 })).unwrap_err();
-    assert!(e.kind == Errno::Io && e.what.contains("-p 1"), "{e}");
+    assert!(e.kind == Errno::Io && e.message.contains("-p 1"), "{e}");
     w.scan(0);
     until(&mut w, "ada1 goes", |w| !there(w, "ada1"));
     assert_eq!(ports(&mut w)[1], "no link to its device");

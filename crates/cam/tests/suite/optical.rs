@@ -16,9 +16,9 @@ fn drive() -> (World, std::sync::Arc<VirtualHba>) {
 }
 
 /// A geom on the contents of a disc.
-struct Guest;
+struct DiscUser;
 
-impl Geom for Guest {
+impl Geom for DiscUser {
     fn access(
         &mut self,
         t: &mut Topology,
@@ -34,16 +34,16 @@ impl Geom for Guest {
     }
 }
 
-fn guest(w: &mut World) {
+fn attach_user(w: &mut World) {
     let guest = w.control.call(|t| {
         let p = t.find("cd0").expect("the drive");
-        let g = t.new_geom("user", "guest", "test", Box::new(Guest))?;
+        let g = t.new_geom("user", "guest", "test", Box::new(DiscUser))?;
         t.attach_new(g, p).map_err(|e| geom::Error::of(e, "attach"))
     });
     guest.unwrap();
 }
 
-fn has_guest(w: &World) -> bool {
+fn has_user(w: &World) -> bool {
     w.control.topology.find_geom("user", "guest").is_some()
 }
 
@@ -77,11 +77,11 @@ fn exchanged_discs_are_detected() {
     assert_eq!(w.scan(0), ["cd0"]);
     let edge = w.open_as("cd0", Access::READ).unwrap();
     assert!(w.read(edge, 0, 2048).is_ok());
-    guest(&mut w);
+    attach_user(&mut w);
     hba.change_medium(0, None);
     assert_eq!(w.read(edge, 0, 2048), Err(Errno::NxIo));
     settle(&mut w);
-    assert!(!has_guest(&w), "it is told");
+    assert!(!has_user(&w), "it is told");
     hba.change_medium(0, Some(1 << 20));
     let edge = w.open_as("cd0", Access::READ).unwrap();
     drop(w.read(edge, 0, 2048));
@@ -99,12 +99,12 @@ fn an_exchanged_disc_spoils_the_consumers_of_the_old_one() {
     let (mut w, hba) = drive();
     w.scan(0);
     let edge = w.open_as("cd0", Access::READ).unwrap();
-    guest(&mut w);
+    attach_user(&mut w);
     assert!(w.read(edge, 0, 2048).is_ok());
     settle(&mut w);
-    assert!(has_guest(&w));
+    assert!(has_user(&w));
     hba.change_medium(0, Some(1 << 20));
     drop(w.read(edge, 0, 2048));
     settle(&mut w);
-    assert!(!has_guest(&w), "as large as the one before, and not that one");
+    assert!(!has_user(&w), "as large as the one before, and not that one");
 }

@@ -8,7 +8,7 @@ use cam::sims::hba::{DiskSpec, Faults, Role, Transport, VirtualHba};
 use cam::{Event, PHYSPATH};
 use geom::Class;
 use serde_json::json;
-use wire::scsi::{SesConfig, SesPlace, SesType};
+use wire::scsi::{AdditionalElement, SesConfig, SesType};
 
 use crate::world::World;
 
@@ -54,14 +54,15 @@ fn slot(n: u64) -> String {
 }
 
 /// Page 0Ah by which disks are in these slots.
-fn says(slots: &[(u16, u64)]) -> Vec<u8> {
+fn slot_page(slots: &[(u16, u64)]) -> Vec<u8> {
     let config = SesConfig {
         generation: 1,
         types: vec![SesType { kind: 0x17, count: 3, text: String::new() }],
         ..SesConfig::default()
     };
-    let place = |(element, n): &(u16, u64)| SesPlace { element: *element, slot: 0, sas: SAS + n };
-    config.encode_places(&slots.iter().map(place).collect::<Vec<_>>(), 9)
+    let place =
+        |(element, n): &(u16, u64)| AdditionalElement { element: *element, slot: 0, sas: SAS + n };
+    config.encode_additional_elements(&slots.iter().map(place).collect::<Vec<_>>(), 9)
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn consumers_of_a_disk_are_notified_when_it_moves() {
     w.turn(1_000_000);
     assert_eq!((w.heard().len(), moved(&w)), (0, before), "W2: nothing moved");
     // The HBA knows targets by their names: the disk of slot 2 was put into slot 3.
-    hba.forge(SHELF, RECEIVE, Some(10), &says(&[(0, 0), (2, 1)]));
+    hba.forge(SHELF, RECEIVE, Some(10), &slot_page(&[(0, 0), (2, 1)]));
     w.scan(0);
     w.turn(1_000_000);
     assert_eq!((place(&w, "da0"), place(&w, "da1")), (slot(1), slot(3)));

@@ -44,7 +44,9 @@ fn wait_for(w: &mut World, name: &str) {
         assert!(w.now() < end, "{name} does not come");
         w.turn(100_000_000);
         let cam = w.cam.clone();
-        cam.look(&mut w.control).into_iter().for_each(|(_, done)| drop(done.unwrap()));
+        cam.take_update_results(&mut w.control)
+            .into_iter()
+            .for_each(|(_, done)| drop(done.unwrap()));
     }
 }
 
@@ -312,7 +314,7 @@ fn an_ata_disk_with_malformed_identify_data_stays_and_is_reported() {
         assert!(said[0].action.contains("`ashlar cam rescan 0`"), "{said:?}");
         assert_eq!(w.read(edges[0], 0, 512).unwrap(), [7; 512], "{word}");
         assert!(w.read(edges[1], 0, 512).is_ok());
-        hba.mend(0);
+        hba.clear_injected_faults(0);
         assert_eq!(w.scan(0), [""; 0]);
         assert_eq!(w.buses[0].troubles(), []);
     }

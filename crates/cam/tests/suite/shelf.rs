@@ -18,7 +18,7 @@ fn text(w: &mut World, name: &str, on: &str) -> String {
 }
 
 fn refused(w: &mut World, name: &str, on: &str, params: Value) -> String {
-    verb(w, name, on, params).unwrap_err().what
+    verb(w, name, on, params).unwrap_err().message
 }
 
 /// The two buses of the listing "unified diversity".

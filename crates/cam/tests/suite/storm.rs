@@ -30,7 +30,7 @@ struct Sector {
     kept: BTreeSet<u64>,
 }
 
-enum What {
+enum Operation {
     /// What must be gone of each sector, now and for good, once it is acknowledged.
     Write { at: u64, over: Vec<(BTreeSet<u64>, BTreeSet<u64>)>, fua: bool },
     /// What each sector may be found to hold.
@@ -46,15 +46,15 @@ struct Storm {
     hba: Arc<VirtualHba>,
     edge: Edge,
     sectors: Vec<Sector>,
-    under_way: BTreeMap<u64, What>,
+    under_way: BTreeMap<u64, Operation>,
     deletes: BTreeSet<u64>,
     next: u64,
     ended: u64,
     failed: u64,
-    cuts: u64,
+    power_cuts: u64,
     lost: u64,
     /// Something acknowledged may have been lost, and no flush has said so.
-    untold: bool,
+    unreported_loss: bool,
     wrote: bool,
     fua_is_native: bool,
 }
@@ -90,9 +90,9 @@ impl Storm {
             next: 0,
             ended: 0,
             failed: 0,
-            cuts: 0,
+            power_cuts: 0,
             lost: 0,
-            untold: false,
+            unreported_loss: false,
             wrote: false,
             fua_is_native: sas,
             random,
@@ -113,7 +113,7 @@ impl Storm {
         let kind = self.random.below(20);
         if kind == 0 {
             let gone = self.sectors.iter().map(|s| &s.kept - &s.now).collect();
-            self.under_way.insert(tag, What::Flush { gone, cuts: self.cuts });
+            self.under_way.insert(tag, Operation::Flush { gone, cuts: self.power_cuts });
             self.w.start(self.edge, tag, |bio| {
                 bio.op = Op::Flush;
                 bio.flags = ordered;
@@ -122,7 +122,7 @@ impl Storm {
         }
         if kind < 8 {
             let may = self.sectors[here].iter().map(|s| s.now.clone()).collect();
-            self.under_way.insert(tag, What::Read { at, may });
+            self.under_way.insert(tag, Operation::Read { at, may });
             let data = self.w.buffer((n * SECTOR) as usize);
             data.fill(0, data.len(), 0xa5);
             self.w.start(self.edge, tag, |bio| {
@@ -149,13 +149,13 @@ impl Storm {
                 (ended(&s.now), ended(&s.kept))
             }
         });
-        let what = What::Write { at, over: over.collect(), fua };
+        let what = Operation::Write { at, over: over.collect(), fua };
         for (_, sector) in (at..).zip(&mut self.sectors[here]).filter(|(s, _)| Some(*s) != between)
         {
             sector.now.insert(tag);
             sector.kept.insert(tag);
         }
-        for (sector, may) in self.under_way.values_mut().flat_map(What::reads) {
+        for (sector, may) in self.under_way.values_mut().flat_map(Operation::reads) {
             if (at..at + n).contains(&sector) && Some(sector) != between {
                 may.insert(tag);
             }
@@ -186,13 +186,13 @@ impl Storm {
     /// The power fails and returns. Each sector holds the data of its last flush or of any write
     /// since.
     fn power_cut(&mut self) {
-        self.cuts += 1;
-        self.untold |= self.wrote;
+        self.power_cuts += 1;
+        self.unreported_loss |= self.wrote;
         for sector in &mut self.sectors {
             sector.now = sector.kept.clone();
         }
         let sectors = &self.sectors;
-        for (sector, may) in self.under_way.values_mut().flat_map(What::reads) {
+        for (sector, may) in self.under_way.values_mut().flat_map(Operation::reads) {
             may.extend(&sectors[sector as usize].now);
         }
     }
@@ -204,7 +204,7 @@ impl Storm {
         self.ended += 1;
         self.failed += u64::from(status.is_err());
         match (what, status) {
-            (What::Write { at, over, fua }, Ok(())) => {
+            (Operation::Write { at, over, fua }, Ok(())) => {
                 // Deleted data may return, and FUA writes are not lost.
                 self.wrote |= !fua && !self.deletes.contains(&tag);
                 let sectors = self.sectors.iter_mut().skip(at as usize);
@@ -215,7 +215,7 @@ impl Storm {
                     }
                 }
             }
-            (What::Read { at, may }, Ok(())) => {
+            (Operation::Read { at, may }, Ok(())) => {
                 for (i, (may, found)) in may.iter().zip(bytes.chunks(SECTOR as usize)).enumerate() {
                     let (words, _) = found.as_chunks::<8>();
                     assert!(words.iter().all(|w| *w == words[0]), "seed {seed}: a torn sector");
@@ -228,14 +228,14 @@ impl Storm {
                     );
                 }
             }
-            (What::Flush { gone, cuts }, Ok(())) => {
-                let told = !self.untold && cuts == self.cuts || !self.wrote;
+            (Operation::Flush { gone, cuts }, Ok(())) => {
+                let told = !self.unreported_loss && cuts == self.power_cuts || !self.wrote;
                 assert!(told, "seed {seed}: flush {tag} vouches for what a power cut took");
                 for (sector, gone) in self.sectors.iter_mut().zip(&gone) {
                     sector.kept.retain(|v| !gone.contains(v));
                 }
             }
-            (What::Flush { .. }, Err(_)) => self.untold = false,
+            (Operation::Flush { .. }, Err(_)) => self.unreported_loss = false,
             (_, Err(error)) => {
                 let device = matches!(error, Errno::TimedOut | Errno::RemoteIo);
                 let known = device || matches!(error, Errno::Io | Errno::NxIo | Errno::Busy);
@@ -265,11 +265,11 @@ impl Storm {
         }
         if let Some(unit) = self.w.buses[0].unit(Path::new(0, 0, 0)) {
             // Requests that ended at their deadline do not wait for resets and checks.
-            while unit.look(|device| device.is_reset() || device.is_in_doubt()) {
+            while unit.inspect(|device| device.is_reset() || device.is_in_doubt()) {
                 assert!(self.w.now() < end, "seed {}: a reset does not end", self.seed);
                 self.go_on(1_000_000_000);
             }
-            unit.look(|device| {
+            unit.inspect(|device| {
                 let (made, released) = device.freezes();
                 assert_eq!(made, released, "seed {}: freezes", self.seed);
                 assert_eq!(device.live(), 0, "seed {}: CCBs are left", self.seed);
@@ -283,7 +283,7 @@ impl Storm {
         self.hba.set_faults(0, Faults::default());
         self.drain();
         let unit = self.w.buses[0].unit(Path::new(0, 0, 0));
-        if unit.is_some_and(|unit| unit.look(|device| !device.is_lost())) {
+        if unit.is_some_and(|unit| unit.inspect(|device| !device.is_lost())) {
             return;
         }
         self.lost += 1;
@@ -291,7 +291,7 @@ impl Storm {
         assert_eq!(names.len(), 1, "seed {}: it is there again", self.seed);
         self.edge = self.w.open(&names[0]).1;
         // The new provider vouches for nothing that was before it.
-        self.untold = false;
+        self.unreported_loss = false;
         self.wrote = false;
     }
 
@@ -346,21 +346,21 @@ impl Storm {
         for at in 0..SECTORS / 4 {
             self.next += 1;
             let may = (0..4).map(|i| self.sectors[(at * 4 + i) as usize].now.clone()).collect();
-            self.under_way.insert(self.next, What::Read { at: at * 4, may });
+            self.under_way.insert(self.next, Operation::Read { at: at * 4, may });
             let (tag, data) = (self.next, self.w.buffer(4 * SECTOR as usize));
             self.w.start(self.edge, tag, |bio| range(bio, Op::Read, at * 4 * SECTOR, data));
         }
         self.drain();
         assert_eq!(self.ended, self.next, "seed {}: each ends once", self.seed);
-        (self.ended, self.failed, self.cuts, self.lost)
+        (self.ended, self.failed, self.power_cuts, self.lost)
     }
 }
 
-impl What {
+impl Operation {
     /// The sectors of a read, each with the values that it may hold.
     fn reads(&mut self) -> impl Iterator<Item = (u64, &mut BTreeSet<u64>)> {
         let (at, may) = match self {
-            What::Read { at, may } => (*at, may.as_mut_slice()),
+            Operation::Read { at, may } => (*at, may.as_mut_slice()),
             _ => (0, &mut [][..]),
         };
         may.iter_mut().enumerate().map(move |(i, may)| (at + i as u64, may))

@@ -32,7 +32,7 @@ fn text(w: &mut World, name: &str, params: Value) -> String {
 }
 
 fn refused(w: &mut World, name: &str, params: Value) -> String {
-    verb(w, name, params).unwrap_err().what
+    verb(w, name, params).unwrap_err().message
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn raw_commands_obey_the_queueing_rules_of_the_disk() {
         }
         assert_eq!(hba.overlaps(0), 0, "N1, {transport:?}");
         let unit = w.buses[0].devices()[0].0.clone();
-        let (made, released) = unit.look(|device| device.freezes());
-        assert_eq!((made, unit.look(|device| device.live())), (released, 0));
+        let (made, released) = unit.inspect(|device| device.freezes());
+        assert_eq!((made, unit.inspect(|device| device.live())), (released, 0));
     }
 }
 
@@ -162,11 +162,11 @@ fn a_failed_raw_command_is_reported_and_leaves_no_freeze() {
     let much = json!({ "cdb": "12 0 0 0 24 0", "receive": 2 << 20 });
     assert!(refused(&mut w, "cmd", much).contains("1048576"));
     let unit = w.buses[0].devices()[0].0.clone();
-    let before = unit.look(|device| (device.freezes(), device.counts().retries));
+    let before = unit.inspect(|device| (device.freezes(), device.counts().retries));
     hba.resize(0, 2 << 30);
     let what = refused(&mut w, "cmd", json!({ "cdb": "0 0 0 0 0 0" }));
     assert!(what.contains("CAPACITY DATA HAS CHANGED"), "N2: it is not retried: {what}");
-    let ((made, _), retries) = unit.look(|device| (device.freezes(), device.counts().retries));
+    let ((made, _), retries) = unit.inspect(|device| (device.freezes(), device.counts().retries));
     assert_eq!((made - 1, retries), (before.0.0, before.1), "D11: one for the check alone");
     hba.stop(0);
     assert!(refused(&mut w, "cmd", json!({ "cdb": "0 0 0 0 0 0" })).contains("(2/04/02)"));
@@ -174,7 +174,7 @@ fn a_failed_raw_command_is_reported_and_leaves_no_freeze() {
     assert!(verb(&mut w, "cmd", helped).is_ok(), "it is started");
     hba.set_faults(0, Faults { hangs: 100, ..Faults::default() });
     let e = verb(&mut w, "cmd", json!({ "cdb": "0 0 0 0 0 0", "timeout": 100 })).unwrap_err();
-    assert!(e.kind == Errno::TimedOut && e.what.contains("timed out"), "{}", e.what);
+    assert!(e.kind == Errno::TimedOut && e.message.contains("timed out"), "{}", e.message);
 }
 
 #[test]

@@ -91,7 +91,7 @@ pass0: 600.000MB/s transfers, Command Queueing Enabled
         ("reportluns", "da0", json!({ "count": true, "luns": true }), "-c and -l"),
         ("reportluns", "ada0", json!({}), "speaks ATA"),
     ] {
-        let what = verb(&mut w, name, on, params).unwrap_err().what;
+        let what = verb(&mut w, name, on, params).unwrap_err().message;
         assert!(what.contains(word), "{what}");
     }
     let said = text(&mut w, "identify", "ada0");
@@ -123,9 +123,9 @@ fn buses_can_be_listed_and_rescanned_singly_or_all() {
     let both = "Re-scan of 0:1:0 was successful\nRe-scan of 1:0 was successful";
     assert_eq!(places["message"], both);
     let e = verb(&mut w, "rescan", "", json!({ "buses": ["0:1:0:0"] })).unwrap_err();
-    assert!(e.what.contains("no bus 0:1:0:0"), "{e}");
+    assert!(e.message.contains("no bus 0:1:0:0"), "{e}");
     let e = verb(&mut w, "rescan", "", json!({ "buses": ["7"] })).unwrap_err();
-    assert!(e.kind == Errno::NoEnt && e.what.contains("devlist -b"), "{e}");
+    assert!(e.kind == Errno::NoEnt && e.message.contains("devlist -b"), "{e}");
     let mut tags = |params: Value| {
         let said = verb(&mut w, "tags", "da0", params).unwrap();
         said["text"].as_str().unwrap().to_owned()
@@ -162,14 +162,14 @@ fn reset_messages_are_those_of_camcontrol() {
     }
     for (on, why) in [("7", "devlist -v"), ("0:9:0", "devlist -v"), ("0:1:0:0", "devlist")] {
         let e = said(&mut w, on).unwrap_err();
-        assert!(e.kind == Errno::NoEnt && e.what.contains(why), "{on}: {e}");
+        assert!(e.kind == Errno::NoEnt && e.message.contains(why), "{on}: {e}");
     }
     let e = verb(&mut w, "reset", "0", json!({ "port": 1 })).unwrap_err();
-    assert!(e.what.starts_with("port: 0 is no multiplier"), "{e}");
+    assert!(e.message.starts_with("port: 0 is no multiplier"), "{e}");
     // Each unit's freeze is back.
     w.turn(1_000_000_000);
     for (unit, ..) in w.cam.buses()[0].devices() {
-        let (made, released) = unit.look(|device| device.freezes());
+        let (made, released) = unit.inspect(|device| device.freezes());
         assert!(made == released && made > 0, "{made} {released}");
     }
 }
@@ -250,7 +250,7 @@ fn verbs_for_silent_devices_do_not_delay_other_verbs() {
     assert_eq!(e.kind, Errno::Canceled, "an answer is whose it is: {e}");
     for (name, on, again) in asked {
         let e = w.verb(name, on, &again).unwrap_err();
-        assert!(e.what.contains("timed out"), "{name} {on}: {e}");
+        assert!(e.message.contains("timed out"), "{name} {on}: {e}");
     }
 }
 
@@ -264,7 +264,7 @@ fn unfetched_answers_expire_but_hanging_verbs_keep_their_place() {
         assert!(asked.get("unfinished").is_some(), "{asked}");
     }
     let e = verb(&mut w, "cmd", "da1", ready.clone()).unwrap_err();
-    assert!(e.kind == Errno::Busy && e.what.contains("cam reset"), "{e}");
+    assert!(e.kind == Errno::Busy && e.message.contains("cam reset"), "{e}");
     w.turn(600_000_000_000);
     verb(&mut w, "cmd", "da1", ready).unwrap();
 }
@@ -274,7 +274,7 @@ fn invalid_requests_are_refused_with_a_hint() {
     let mut w = attached();
     let mut refused = |name: &str, on: &str, params: Value| {
         let e = verb(&mut w, name, on, params).unwrap_err();
-        (e.kind, e.what)
+        (e.kind, e.message)
     };
     for (name, on, params, kind, word) in [
         ("inquiry", "da9", json!({}), Errno::NoEnt, "devlist"),
@@ -300,7 +300,7 @@ fn an_hba_can_be_detached_only_when_its_disks_are_unused() {
     let mut w = attached();
     let (user, edge) = w.open("da1");
     let e = verb(&mut w, "detach", "mps0", json!({})).unwrap_err();
-    assert!(e.kind == Errno::Busy && e.what.contains("da1"));
+    assert!(e.kind == Errno::Busy && e.message.contains("da1"));
     assert_eq!(w.write(edge, 0, &[1; 512], Flags::NONE), Ok(()));
     w.control
         .call(|t| {
@@ -347,7 +347,7 @@ fn the_fault_verb_sets_and_clears_faults() {
         ("mps0:0", json!({ "pull": true, "push": true }), "not both"),
     ] {
         let e = verb(&mut w, "fault", on, params).unwrap_err();
-        assert!(e.what.contains(word), "{on}: {}", e.what);
+        assert!(e.message.contains(word), "{on}: {}", e.message);
     }
 }
 
@@ -389,7 +389,7 @@ fn the_fault_verb_sets_bad_blocks_and_forged_answers() {
         (json!({ "forge": "" }), "hexadecimal"),
     ] {
         let e = verb(&mut w, "fault", "da0", params.clone()).unwrap_err();
-        assert!(e.what.contains(word), "{params}: {}", e.what);
+        assert!(e.message.contains(word), "{params}: {}", e.message);
     }
 }
 
@@ -406,6 +406,6 @@ fn a_virtual_bus_can_have_optical_drives() {
         (json!({ "drives": 2, "enclosure": 2 }), "from 3"),
     ] {
         let e = verb(&mut w, "attach", "mps1", asked(params.clone())).unwrap_err();
-        assert!(e.what.contains(word), "{params}: {}", e.what);
+        assert!(e.message.contains(word), "{params}: {}", e.message);
     }
 }

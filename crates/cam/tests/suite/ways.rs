@@ -22,11 +22,11 @@ struct Way {
     hba: Arc<VirtualHba>,
     io_max_bytes: u32,
     /// The answer of the port to medium commands, in place of the disk's.
-    says: Mutex<Option<Outcome>>,
+    outcome: Mutex<Option<Outcome>>,
     /// READ CAPACITY(16) ends so.
     sizes: Mutex<Option<Outcome>>,
     /// Commands about the medium that came, and the longest of their transfers.
-    came: AtomicU32,
+    command_count: AtomicU32,
     longest: AtomicU32,
 }
 
@@ -40,20 +40,20 @@ impl Way {
         Arc::new(Way {
             hba,
             io_max_bytes,
-            says: Mutex::default(),
+            outcome: Mutex::default(),
             sizes: Mutex::default(),
-            came,
+            command_count: came,
             longest,
         })
     }
 
-    fn says(&self, outcome: Option<Outcome>) {
-        *self.says.lock().unwrap() = outcome;
-        self.came.store(0, Relaxed);
+    fn set_outcome(&self, outcome: Option<Outcome>) {
+        *self.outcome.lock().unwrap() = outcome;
+        self.command_count.store(0, Relaxed);
     }
 
     /// Answers READ CAPACITY(16) with so many blocks of 512 bytes.
-    fn lies(&self, blocks: u64) {
+    fn report_capacity(&self, blocks: u64) {
         let said = wire::scsi::Capacity { blocks, block_len: 512, ..Default::default() };
         self.forges(&wire::scsi::read_capacity16(&said));
     }
@@ -80,9 +80,9 @@ impl Sim for Way {
         }
         // TEST UNIT READY, READ, WRITE; ATA commands have no CDB.
         if matches!(op, 0x00 | 0x28 | 0x2a | 0x88 | 0x8a) && (!cdb.is_empty() || ccb.length > 512) {
-            self.came.fetch_add(1, Relaxed);
+            self.command_count.fetch_add(1, Relaxed);
             self.longest.fetch_max(ccb.length, Relaxed);
-            if let Some(outcome) = *self.says.lock().unwrap() {
+            if let Some(outcome) = *self.outcome.lock().unwrap() {
                 return Begun::Ended(outcome);
             }
         }
@@ -168,24 +168,24 @@ fn requests_avoid_a_path_in_transition() {
         let (mut w, [near, far], edge) = two_ways(Value::Null);
         w.write(edge, 0, &[1; 512], Flags::NONE).unwrap();
         assert_eq!(
-            (near.came.load(Relaxed) > 0, far.says.lock().unwrap().is_some()),
+            (near.command_count.load(Relaxed) > 0, far.outcome.lock().unwrap().is_some()),
             (true, false)
         );
-        near.says(Some(outcome));
-        far.says(None);
+        near.set_outcome(Some(outcome));
+        far.set_outcome(None);
         let start = w.now();
         assert_eq!(w.write(edge, 512, &[2; 512], Flags::NONE), Ok(()), "{outcome:?}");
         assert!(w.now() - start < 50_000_000, "{outcome:?}: it waited {} ns", w.now() - start);
-        assert_eq!(far.came.load(Relaxed), 1, "by the other way");
+        assert_eq!(far.command_count.load(Relaxed), 1, "by the other way");
         // The next one does not even try.
-        near.says(Some(outcome));
+        near.set_outcome(Some(outcome));
         assert_eq!(w.write(edge, 1024, &[3; 512], Flags::NONE), Ok(()));
-        assert_eq!((near.came.load(Relaxed), far.came.load(Relaxed)), (0, 2));
+        assert_eq!((near.command_count.load(Relaxed), far.command_count.load(Relaxed)), (0, 2));
         assert_eq!(words(&w), ["da0 TRANSITION", "da1 ACTIVE"], "{outcome:?}");
         // While it lasts; then it is as it was, without a hand.
         (0..20).for_each(|_| w.turn(1_000_000_000));
         assert_eq!(words(&w), ["da0 TRANSITION", "da1 ACTIVE"], "{outcome:?}");
-        near.says(None);
+        near.set_outcome(None);
         (0..90).for_each(|_| w.turn(1_000_000_000));
         assert_eq!(words(&w), ["da0 PASSIVE", "da1 ACTIVE"], "{outcome:?}");
     }
@@ -210,17 +210,17 @@ fn words(w: &World) -> Vec<String> {
 fn a_request_moves_when_its_path_closes_while_becoming_ready() {
     let (mut w, [near, far], edge) = two_ways(Value::Null);
     let not_ready = |ascq| Outcome::check(Sense::new(Asc::new(Key::NotReady, 0x04, ascq)));
-    near.says(Some(not_ready(0x01)));
+    near.set_outcome(Some(not_ready(0x01)));
     let data = w.buffer(512);
     w.start(edge, 1, |bio| world::range(bio, bio::Op::Write, 0, data));
     w.turn(3_000_000_000);
     assert!(w.ended().is_empty(), "it is waited for");
-    near.says(Some(not_ready(0x0b)));
-    far.says(None);
+    near.set_outcome(Some(not_ready(0x0b)));
+    far.set_outcome(None);
     w.turn(3_000_000_000);
     let ended = w.ended();
     assert_eq!(ended.iter().map(|e| e.status).collect::<Vec<_>>(), [Ok(())]);
-    assert_eq!(far.came.load(Relaxed), 1);
+    assert_eq!(far.command_count.load(Relaxed), 1);
 }
 
 #[test]
@@ -229,11 +229,11 @@ fn requests_wait_when_all_paths_are_in_transition() {
         let params = if queue { json!({ "queue": 300, "checker": 1 }) } else { Value::Null };
         let (mut w, ways, edge) = two_ways(params);
         let busy = Outcome::scsi(Status::Busy);
-        ways.iter().for_each(|way| way.says(Some(busy)));
+        ways.iter().for_each(|way| way.set_outcome(Some(busy)));
         let data = w.buffer(512);
         w.start(edge, 1, |bio| world::range(bio, bio::Op::Write, 0, data));
         (0..30).for_each(|_| w.turn(1_000_000_000));
-        ways.iter().for_each(|way| way.says(None));
+        ways.iter().for_each(|way| way.set_outcome(None));
         (0..30).for_each(|_| w.turn(1_000_000_000));
         let ended: Vec<_> = w.ended().iter().map(|e| e.status).collect();
         assert_eq!(ended, [Ok(())], "queue: {queue}");
@@ -252,7 +252,7 @@ fn a_missing_or_malformed_capacity_keeps_the_known_one() {
         w.turn(1_000_000_000);
         assert_eq!(size(&w, "da0"), MIB as u64, "{forged:?}");
         assert!(w.read(edge, 0, 512).is_ok());
-        way.hba.mend(0);
+        way.hba.clear_injected_faults(0);
     }
     // A failed READ CAPACITY does not hide a later change of the size.
     let failure = Sense::new(Asc::new(Key::HardwareError, 0x44, 0));
@@ -293,17 +293,17 @@ fn a_changed_block_length_makes_a_different_disk() {
 fn a_wrong_capacity_of_one_path_does_not_resize_the_multipath_device() {
     for shrunk in [512, 1024, 4096] {
         let (mut w, [near, far], edge) = two_ways(Value::Null);
-        near.lies(shrunk);
+        near.report_capacity(shrunk);
         near.hba.resize(0, MIB as u64);
         w.write(edge, 0, &[1; 512], Flags::NONE).unwrap();
         (0..20).for_each(|_| w.turn(100_000_000));
         assert_eq!(size(&w, "da0"), shrunk * 512, "its way believes it");
         assert_eq!(size(&w, "multipath/m"), MIB as u64);
-        far.says(None);
+        far.set_outcome(None);
         assert_eq!(w.write(edge, MIB as u64 - 512, &[2; 512], Flags::NONE), Ok(()));
-        assert_eq!(far.came.load(Relaxed), 1, "by the way that is right");
+        assert_eq!(far.command_count.load(Relaxed), 1, "by the way that is right");
         // Both say so: it is true.
-        far.lies(shrunk);
+        far.report_capacity(shrunk);
         far.hba.resize(0, shrunk * 512);
         w.write(edge, 0, &[1; 512], Flags::NONE).unwrap();
         (0..20).for_each(|_| w.turn(100_000_000));

@@ -1,14 +1,14 @@
 //! Scan of the first sector: FAT, NTFS and exFAT share it with MBR, and with it the bytes 55 AA.
 
-use super::scan::{Finding, Standing};
+use super::scan::{Finding, FindingRole};
 use super::signatures::Depth;
 use crate::part::{Scheme, Table, is_fat};
-use crate::probe::{Sectors, Stop, byte, le16, le32, le64, span};
+use crate::probe::{ProbeStop, Sectors, byte, le16, le32, le64, span};
 
 /// The content of a file system's boot sector.
 pub(super) struct Boot {
     kind: &'static str,
-    what: &'static str,
+    description: &'static str,
     class: &'static str,
     /// Where the type is written, and how long.
     text: (u64, u64),
@@ -23,12 +23,12 @@ fn boot(block: &[u8]) -> Option<Boot> {
     if span(block, 3, 8) == b"NTFS    " && power(unit) {
         let second = le64(block, 0x28).checked_mul(unit);
         let (kind, what) = ("ntfs", "NTFS");
-        return Some(Boot { kind, what, class: "label", text: (3, 8), second });
+        return Some(Boot { kind, description: what, class: "label", text: (3, 8), second });
     }
     if span(block, 3, 8) == b"EXFAT   " {
         let second = 12_u64.checked_shl(u32::from(byte(block, 108)));
         let (kind, what) = ("exfat", "exFAT");
-        return Some(Boot { kind, what, class: "linux", text: (3, 8), second });
+        return Some(Boot { kind, description: what, class: "linux", text: (3, 8), second });
     }
     let clusters = byte(block, 13).is_power_of_two();
     let sane = power(unit) && clusters && le16(block, 14) != 0 && matches!(byte(block, 16), 1..=4);
@@ -39,7 +39,7 @@ fn boot(block: &[u8]) -> Option<Boot> {
     if span(block, 82, 8) == b"FAT32   " {
         let at = u64::from(le16(block, 50));
         let second = (1..0xffff).contains(&at).then(|| at * unit);
-        return Some(Boot { kind, what: "FAT32", class, text: (82, 8), second });
+        return Some(Boot { kind, description: "FAT32", class, text: (82, 8), second });
     }
     let text = span(block, 54, 8);
     let text = match text.starts_with(b"FAT") {
@@ -50,21 +50,21 @@ fn boot(block: &[u8]) -> Option<Boot> {
         false if span(block, 510, 2) == [0x55, 0xaa] => (510, 2),
         false => return None,
     };
-    Some(Boot { kind, what: "FAT", class, text, second: None })
+    Some(Boot { kind, description: "FAT", class, text, second: None })
 }
 
-fn push(out: &mut Vec<Finding>, boot: &Boot, base: u64, block: &[u8], standing: Standing) {
+fn push(out: &mut Vec<Finding>, boot: &Boot, base: u64, block: &[u8], standing: FindingRole) {
     let mut add = |at: u64, len: u64, what: String| {
         let (offset, depth) = (base.saturating_add(at), Depth::Content);
         let (kind, class) = (boot.kind, boot.class);
         out.push(Finding::new((kind, class), what, (offset, len), standing, depth));
     };
-    add(boot.text.0, boot.text.1, format!("{} boot sector", boot.what));
+    add(boot.text.0, boot.text.1, format!("{} boot sector", boot.description));
     if boot.text.0 != 0 && matches!(byte(block, 0), 0xeb | 0xe9) {
-        add(0, 1, format!("{} boot sector: its jump", boot.what));
+        add(0, 1, format!("{} boot sector: its jump", boot.description));
     }
     if boot.text.0 != 510 && span(block, 510, 2) == [0x55, 0xaa] {
-        add(510, 2, format!("{} boot sector: its end", boot.what));
+        add(510, 2, format!("{} boot sector: its end", boot.description));
     }
 }
 
@@ -73,16 +73,16 @@ pub(super) fn find(
     sectors: &Sectors,
     table: Option<&Table>,
     out: &mut Vec<Finding>,
-) -> Result<(), Stop> {
+) -> Result<(), ProbeStop> {
     let Some(block) = sectors.get(0, 512)? else { return Ok(()) };
     let mut found = Vec::new();
     if let Some(boot) = boot(block) {
-        push(&mut found, &boot, 0, block, Standing::Main);
+        push(&mut found, &boot, 0, block, FindingRole::Main);
         let copy = boot.second.map(|at| sectors.get(at, 512).map(|b| (at, b))).transpose()?;
         if let Some((at, Some(copy))) = copy
             && copy.get(..90) == block.get(..90)
         {
-            push(&mut found, &boot, at, copy, Standing::Backup);
+            push(&mut found, &boot, at, copy, FindingRole::Backup);
         }
     }
     // Remains of a volume in the boot code of a partitioned disk do not hide the partitions.
@@ -113,6 +113,6 @@ fn record(block: &[u8], ours: bool) -> Option<Finding> {
         }
         _ => ("boot", "linux", "boot sector (55 AA)".to_owned()),
     };
-    let standing = if kind == "pmbr" { Standing::Guard } else { Standing::Main };
+    let standing = if kind == "pmbr" { FindingRole::Guard } else { FindingRole::Main };
     Some(Finding::new((kind, class), what, (510, 2), standing, Depth::Table))
 }

@@ -1,15 +1,15 @@
 //! Class of the signature scan: no geoms of its own, only the verbs `scan` and `wipe`.
 
 use bio::Errno;
-use geom::{Class, Control, Edge, Error};
+use geom::{Class, Edge, Error, GraphControl};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::scan::{Finding, Report, Standing, step};
-use crate::conversation::drive;
+use super::scan::{Finding, FindingRole, InspectReport, step};
 use crate::members::provider_access;
-use crate::part::{self, Place};
+use crate::part::{self, TableContext};
 use crate::probe::Sectors;
+use crate::probe_io::drive;
 
 /// Name of the class.
 const NAME: &str = "inspect";
@@ -40,7 +40,7 @@ impl Class for InspectClass {
 
     fn verb(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         verb: &str,
         on: &str,
         params: &Value,
@@ -66,13 +66,15 @@ impl Class for InspectClass {
 }
 
 /// Looks at a provider.
-pub(crate) fn report(control: &mut Control, name: &str) -> Result<Report, Error> {
+pub(crate) fn report(control: &mut GraphControl, name: &str) -> Result<InspectReport, Error> {
     let place = place(control, name)?;
-    provider_access::reading(control, NAME, name, |control, edge| scan(control, name, edge, place))
+    provider_access::with_read_access(control, NAME, name, |control, edge| {
+        scan(control, name, edge, place)
+    })
 }
 
 /// The place of a provider among partition tables.
-fn place(control: &Control, name: &str) -> Result<Place, Error> {
+fn place(control: &GraphControl, name: &str) -> Result<TableContext, Error> {
     let on = provider_access::find(control, name)?;
     let attr = |name: &str| control.topology.attr(on, name);
     let text = |name: &str| match attr(name) {
@@ -87,7 +89,12 @@ fn place(control: &Control, name: &str) -> Result<Place, Error> {
     Ok(part::place(text, int).unwrap_or_default())
 }
 
-fn scan(control: &mut Control, name: &str, edge: Edge, place: Place) -> Result<Report, Error> {
+fn scan(
+    control: &mut GraphControl,
+    name: &str,
+    edge: Edge,
+    place: TableContext,
+) -> Result<InspectReport, Error> {
     let on = provider_access::find(control, name)?;
     let (sector, media) = provider_access::sizes(control, on);
     let seen = control.run_on_core("looking at the media", move |core| {
@@ -111,7 +118,7 @@ fn is_meant(only: &[String], finding: &Finding) -> bool {
     })
 }
 
-fn chosen<'a>(report: &'a Report, params: &Wipe) -> Vec<&'a Finding> {
+fn chosen<'a>(report: &'a InspectReport, params: &Wipe) -> Vec<&'a Finding> {
     let all = report.findings.iter();
     let mut out: Vec<&Finding> = match params.only.is_empty() {
         true => all.filter(|f| f.is_of_the_whole()).collect(),
@@ -122,7 +129,7 @@ fn chosen<'a>(report: &'a Report, params: &Wipe) -> Vec<&'a Finding> {
     out
 }
 
-fn wipe(control: &mut Control, name: &str, params: &Wipe) -> Result<Value, Error> {
+fn wipe(control: &mut GraphControl, name: &str, params: &Wipe) -> Result<Value, Error> {
     let place = place(control, name)?;
     let report = report(control, name)?;
     let first = chosen(&report, params);
@@ -152,9 +159,9 @@ fn wipe(control: &mut Control, name: &str, params: &Wipe) -> Result<Value, Error
         let what = format!("{name} is in use: {users}; stop that first. Nothing was cleared");
         return Err(Error::new(Errno::Busy, what));
     }
-    let agreed = |_: &mut Control, _: Edge| Ok(());
+    let agreed = |_: &mut GraphControl, _: Edge| Ok(());
     let (cleared, left) =
-        provider_access::writing(control, NAME, name, agreed, |control, edge| {
+        provider_access::with_write_access(control, NAME, name, agreed, |control, edge| {
             let mut cleared: Vec<Finding> = Vec::new();
             let mut report = report.clone();
             for _ in 0..ROUNDS {
@@ -180,7 +187,12 @@ fn wipe(control: &mut Control, name: &str, params: &Wipe) -> Result<Value, Error
 }
 
 /// Zeroes over one signature, flushed; the rest of its sectors stays.
-fn clear(control: &mut Control, name: &str, edge: Edge, finding: &Finding) -> Result<(), Error> {
+fn clear(
+    control: &mut GraphControl,
+    name: &str,
+    edge: Edge,
+    finding: &Finding,
+) -> Result<(), Error> {
     let on = provider_access::find(control, name)?;
     let unit = u64::from(provider_access::sizes(control, on).0).max(1);
     let from = finding.offset / unit * unit;
@@ -196,7 +208,7 @@ fn clear(control: &mut Control, name: &str, edge: Edge, finding: &Finding) -> Re
 }
 
 /// The geoms that have a provider open, and their access counts; `None` if it is not open.
-fn users(control: &Control, name: &str) -> Option<String> {
+fn users(control: &GraphControl, name: &str) -> Option<String> {
     let mut all = Vec::new();
     for geom in control.topology.view(0) {
         for consumer in &geom.consumers {
@@ -211,7 +223,18 @@ fn users(control: &Control, name: &str) -> Option<String> {
 }
 
 fn show(finding: &Finding) -> Value {
-    let Finding { offset, len, kind, class, what, why, standing, inside, shown_on, .. } = finding;
+    let Finding {
+        offset,
+        len,
+        kind,
+        class,
+        description: what,
+        reason: why,
+        role: standing,
+        inside,
+        shown_on,
+        ..
+    } = finding;
     json!({
         "offset": offset,
         "bytes": len,
@@ -226,13 +249,18 @@ fn show(finding: &Finding) -> Value {
 }
 
 /// The answer for a report, with the results of the classes' tasting.
-fn answer(control: &Control, name: &str, report: &Report, would: &[u64]) -> Result<Value, Error> {
+fn answer(
+    control: &GraphControl,
+    name: &str,
+    report: &InspectReport,
+    would: &[u64],
+) -> Result<Value, Error> {
     let on = provider_access::find(control, name)?;
     let (sector, media) = provider_access::sizes(control, on);
     let view = control.topology.view(0);
     let seen = view.iter().flat_map(|g| &g.providers).find(|p| p.id == on);
     let verdicts: Vec<(&str, &str)> = seen
-        .map(|p| p.verdicts.iter().map(|(class, why)| (*class, why.as_str())).collect())
+        .map(|p| p.taste_outcomes.iter().map(|(class, why)| (*class, why.as_str())).collect())
         .unwrap_or_default();
     let verdict = |f: &Finding| verdicts.iter().find(|(class, _)| *class == f.class);
     let holders: Vec<&geom::GeomView> = view
@@ -246,7 +274,7 @@ fn answer(control: &Control, name: &str, report: &Report, would: &[u64]) -> Resu
             let mut said = show(f);
             // The class itself knows better than the frame of its record.
             if let Some((_, why)) = verdict(f)
-                && f.standing == Standing::Main
+                && f.role == FindingRole::Main
                 && f.shown_on.is_none()
                 && f.class != "label"
             {

@@ -1,7 +1,7 @@
 //! The scan of a medium that is not in the graph.
 
-use super::scan::{Report, step};
-use crate::part::Place;
+use super::scan::{InspectReport, step};
+use crate::part::TableContext;
 use crate::probe::{Sectors, Step};
 
 /// Everything found on a medium of so many bytes. `read` gives the bytes of a range (offset,
@@ -10,17 +10,19 @@ pub fn image(
     sector_bytes: u32,
     bytes: u64,
     read: impl Fn(u64, usize) -> Option<Vec<u8>>,
-) -> Report {
+) -> InspectReport {
     let mut sectors = Sectors::new(sector_bytes, bytes);
     loop {
-        match step(&sectors, &Place::default()) {
+        match step(&sectors, &TableContext::default()) {
             Step::Read { offset, len } => match read(offset, len) {
                 Some(bytes) => sectors.insert(offset, bytes),
                 None => sectors.fail(offset),
             },
             Step::Done(report) => return report,
             // Too much to read: as a range that cannot be read.
-            Step::No(why) => return Report { unread: vec![(why.at, 0)], ..Report::default() },
+            Step::No(why) => {
+                return InspectReport { unread: vec![(why.at, 0)], ..InspectReport::default() };
+            }
         }
     }
 }

@@ -24,6 +24,6 @@ mod varied;
 pub use class::InspectClass;
 pub(crate) use class::report;
 pub use image::image;
-pub use scan::{Finding, Report, Standing, step};
+pub use scan::{Finding, FindingRole, InspectReport, step};
 pub(crate) use scan::{leftover, membership};
-pub use signatures::{At, SIGNS, Sign};
+pub use signatures::{MagicLocation, SIGNATURES, Signature};

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::signatures::{At, Depth, INTEL, SIGNS, Sign};
+use super::signatures::{Depth, INTEL, MagicLocation, SIGNATURES, Signature};
 use super::{backups, boot, varied};
 use crate::label;
 use crate::members::{frame, relocate};
-use crate::part::{self, Place, Table};
-use crate::probe::{Reason, Sectors, Step, Stop, array, le32, le64, span};
+use crate::part::{self, Table, TableContext};
+use crate::probe::{ProbeStop, Reason, Sectors, Step, array, le32, le64, span};
 use crate::registry::{self, label_of};
 
 /// Bytes at each end that are searched, 512 at a time, for metadata outside its regular place:
@@ -44,7 +44,7 @@ pub(crate) fn leftover(sector: &[u8], class: &str, bytes: u64) -> Option<&'stati
 
 /// The role of a finding within its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum FindingRole {
     /// Protects another: the MBR of a GPT.
     Guard,
     /// Left behind: outside the regular places on media of this size.
@@ -55,13 +55,13 @@ pub enum Standing {
     Main,
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for FindingRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Standing::Guard => "guard",
-            Standing::Stale => "stale",
-            Standing::Backup => "backup",
-            Standing::Main => "main",
+            FindingRole::Guard => "guard",
+            FindingRole::Stale => "stale",
+            FindingRole::Backup => "backup",
+            FindingRole::Main => "main",
         })
     }
 }
@@ -78,11 +78,11 @@ pub struct Finding {
     /// The class that would claim it; see [`Sign::class`].
     pub class: &'static str,
     /// In words.
-    pub what: String,
+    pub description: String,
     /// Why it would be claimed or not, as far as the media shows.
-    pub why: String,
+    pub reason: String,
     /// Whether it is the first, a copy, or left behind.
-    pub standing: Standing,
+    pub role: FindingRole,
     /// The partition in whose range it lies.
     pub inside: Option<u32>,
     /// The layer that shows it, of which this is a member: its own tools look after it.
@@ -95,28 +95,39 @@ impl Finding {
         (kind, class): (&'static str, &'static str),
         what: impl Into<String>,
         (offset, len): (u64, u64),
-        standing: Standing,
+        standing: FindingRole,
         depth: Depth,
     ) -> Finding {
         let (what, why, inside, shown_on) = (what.into(), String::new(), None, None);
-        Finding { offset, len, kind, class, what, why, standing, inside, shown_on, depth }
+        Finding {
+            offset,
+            len,
+            kind,
+            class,
+            description: what,
+            reason: why,
+            role: standing,
+            inside,
+            shown_on,
+            depth,
+        }
     }
 
     /// The place in the order of clearing (I3).
-    pub(super) fn rank(&self) -> (Depth, Standing, u64) {
-        (self.depth, self.standing, self.offset)
+    pub(super) fn rank(&self) -> (Depth, FindingRole, u64) {
+        (self.depth, self.role, self.offset)
     }
 
     /// Whether clearing everything clears this: copies and leftovers inside a partition are
     /// that partition's.
     pub fn is_of_the_whole(&self) -> bool {
-        self.inside.is_none() || self.standing == Standing::Main
+        self.inside.is_none() || self.role == FindingRole::Main
     }
 }
 
 /// Everything found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct InspectReport {
     /// By offset.
     pub findings: Vec<Finding>,
     /// Byte ranges (offset, length) near the ends that could not be read whole.
@@ -124,18 +135,18 @@ pub struct Report {
 }
 
 /// Look at everything. `place` is the place of the media among partition tables.
-pub fn step(sectors: &Sectors, place: &Place) -> Step<Report> {
+pub fn step(sectors: &Sectors, place: &TableContext) -> Step<InspectReport> {
     scan(sectors, place).into()
 }
 
-fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
-    let mut report = Report::default();
+fn scan(sectors: &Sectors, place: &TableContext) -> Result<InspectReport, ProbeStop> {
+    let mut report = InspectReport::default();
     let mut leftovers = Vec::new();
     sweep(sectors, &mut leftovers, &mut report.unread)?;
     let layer = layer(sectors)?;
     let whole = layer.as_ref().map_or(sectors, |(_, front)| front);
     let (table, table_why) = match part::step(whole, place) {
-        Step::Read { offset, len } => return Err(Stop::Read { offset, len }),
+        Step::Read { offset, len } => return Err(ProbeStop::Read { offset, len }),
         Step::Done(table) => {
             let on = layer.as_ref().map(|(name, _)| name.as_str());
             let why = part::describe(&table, on.unwrap_or("it"));
@@ -145,7 +156,7 @@ fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
     };
     let found = &mut report.findings;
     boot::find(sectors, table.as_ref(), found)?;
-    for sign in SIGNS {
+    for sign in SIGNATURES {
         found.extend(signature(sectors, sign)?);
     }
     varied::find(sectors, found)?;
@@ -163,7 +174,7 @@ fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
     let mut kinds = Vec::new();
     for kind in label::KINDS {
         match label::step(kind, sectors) {
-            Step::Read { offset, len } => return Err(Stop::Read { offset, len }),
+            Step::Read { offset, len } => return Err(ProbeStop::Read { offset, len }),
             Step::Done(f) => {
                 let names: Vec<&str> = f.providers().collect();
                 kinds.push((kind.prefix, format!("shown as {}", names.join(" and "))));
@@ -176,7 +187,7 @@ fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
         finding.inside = inside(table.as_ref(), finding);
         let on = layer.as_ref().filter(|_| finding.class == "part");
         finding.shown_on = on.map(|(name, _)| name.clone());
-        finding.why = match finding.class {
+        finding.reason = match finding.class {
             "part" => table_why.clone(),
             "label" => {
                 let said = kinds.iter().find(|(prefix, _)| *prefix == prefix_of(finding.kind));
@@ -188,20 +199,20 @@ fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
             "other" => "no class here claims it; other systems do".into(),
             _ => record(sectors, finding)?,
         };
-        if let (Standing::Stale, Some(was)) = (finding.standing, left_behind(sectors, finding)?) {
+        if let (FindingRole::Stale, Some(was)) = (finding.role, old_media_size(sectors, finding)?) {
             let class = finding.class;
-            finding.why = format!(
+            finding.reason = format!(
                 "it ended here when it had {was} bytes, and has grown: `ashlar {class} follow \
                  PROVIDER --was {was}` brings the label to its end"
             );
         } else if let Some(unit) = other_sectors(sectors, finding)? {
             let here = sectors.sector_size();
-            finding.why = format!(
+            finding.reason = format!(
                 "written with sectors of {unit} bytes, and this disk is read with {here}; next: \
                  set `sector_size = {unit}` of the disk (kind `file`) in ashlar.toml"
             );
-        } else if finding.standing == Standing::Stale {
-            finding.why = "nobody looks there on media of this size; it would be found by a \
+        } else if finding.role == FindingRole::Stale {
+            finding.reason = "nobody looks there on media of this size; it would be found by a \
                            partition or a disk that ends or begins there"
                 .into();
         }
@@ -211,8 +222,8 @@ fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
 
 /// The layer whose record is in the last sector and that shows the media up to there, and the
 /// sectors that it shows: tables belong to it and end where it ends.
-fn layer(sectors: &Sectors) -> Result<Option<(String, Sectors)>, Stop> {
-    for sign in SIGNS.iter().filter(|s| ["mirror", "multipath", "label"].contains(&s.kind)) {
+fn layer(sectors: &Sectors) -> Result<Option<(String, Sectors)>, ProbeStop> {
+    for sign in SIGNATURES.iter().filter(|s| ["mirror", "multipath", "label"].contains(&s.kind)) {
         let Some(found) = signature(sectors, sign)? else { continue };
         let Some(bytes) = sectors.get(found.offset, 64)? else { continue };
         let name = String::from_utf8_lossy(label::until_nul(span(bytes, 20, 16))).into_owned();
@@ -232,7 +243,7 @@ fn prefix_of(kind: &str) -> &str {
 }
 
 /// The frame of a member's record: its version and its name.
-fn record(sectors: &Sectors, finding: &Finding) -> Result<String, Stop> {
+fn record(sectors: &Sectors, finding: &Finding) -> Result<String, ProbeStop> {
     if finding.class == "raid" {
         return Ok("the array's records on all its disks decide".into());
     }
@@ -244,24 +255,24 @@ fn record(sectors: &Sectors, finding: &Finding) -> Result<String, Stop> {
 }
 
 /// The size for which a label was written that is no longer in the last sector.
-fn left_behind(sectors: &Sectors, finding: &Finding) -> Result<Option<u64>, Stop> {
+fn old_media_size(sectors: &Sectors, finding: &Finding) -> Result<Option<u64>, ProbeStop> {
     let unit = sectors.sector_size();
     let Some(read) = label_of(finding.class) else {
         if finding.kind != "imsm" {
             return Ok(None);
         }
         let bytes = sectors.get(finding.offset, unit as usize)?;
-        return Ok(bytes.and_then(|bytes| registry::left_behind(bytes, finding.offset)));
+        return Ok(bytes.and_then(|bytes| registry::old_disk_size(bytes, finding.offset)));
     };
     let bytes = sectors.get(finding.offset, unit as usize)?;
     let placed = bytes.and_then(|bytes| read(bytes).ok());
-    let behind = placed.filter(|p| relocate::is_left_behind(p, unit, finding.offset));
+    let behind = placed.filter(|p| relocate::is_at_old_end(p, unit, finding.offset));
     Ok(behind.map(|p| p.provider_bytes))
 }
 
 /// The size of sectors, other than these, with which a GPT header is where it says.
-fn other_sectors(sectors: &Sectors, finding: &Finding) -> Result<Option<u32>, Stop> {
-    if (finding.kind, finding.standing) != ("gpt", Standing::Stale) {
+fn other_sectors(sectors: &Sectors, finding: &Finding) -> Result<Option<u32>, ProbeStop> {
+    if (finding.kind, finding.role) != ("gpt", FindingRole::Stale) {
         return Ok(None);
     }
     let Some(header) = sectors.get(finding.offset, 512)? else { return Ok(None) };
@@ -275,7 +286,7 @@ fn other_sectors(sectors: &Sectors, finding: &Finding) -> Result<Option<u32>, St
 
 fn inside(table: Option<&Table>, finding: &Finding) -> Option<u32> {
     let table = table?;
-    if finding.class == "part" && finding.standing != Standing::Stale {
+    if finding.class == "part" && finding.role != FindingRole::Stale {
         return None;
     }
     let unit = u64::from(table.media().sector_size).max(1);
@@ -285,8 +296,8 @@ fn inside(table: Option<&Table>, finding: &Finding) -> Option<u32> {
 }
 
 /// Where the record of a member of a larger whole is: an array, a stripe, a volume group.
-pub(crate) fn membership(sectors: &Sectors) -> Result<Option<u64>, Stop> {
-    for sign in SIGNS.iter().filter(|s| matches!(s.depth, Depth::Member | Depth::Container)) {
+pub(crate) fn membership(sectors: &Sectors) -> Result<Option<u64>, ProbeStop> {
+    for sign in SIGNATURES.iter().filter(|s| matches!(s.depth, Depth::Member | Depth::Container)) {
         if let Some(found) = signature(sectors, sign)? {
             return Ok(Some(found.offset));
         }
@@ -294,7 +305,7 @@ pub(crate) fn membership(sectors: &Sectors) -> Result<Option<u64>, Stop> {
     Ok(None)
 }
 
-fn signature(sectors: &Sectors, sign: &Sign) -> Result<Option<Finding>, Stop> {
+fn signature(sectors: &Sectors, sign: &Signature) -> Result<Option<Finding>, ProbeStop> {
     let unit = u64::from(sectors.sector_size());
     let Some(at) = sign.at.offset(sectors.media_len(), unit) else { return Ok(None) };
     if sectors.get(at, sign.magic.len())? != Some(sign.magic) {
@@ -306,31 +317,33 @@ fn signature(sectors: &Sectors, sign: &Sign) -> Result<Option<Finding>, Stop> {
         return Ok(None);
     }
     // A record of ours goes whole: its class takes a sector with anything in it for another's.
-    let ours = sign.at == At::Last(0, 0) && sign.class != "geom" && sign.magic.starts_with(b"GEOM");
+    let ours = sign.at == MagicLocation::Last(0, 0)
+        && sign.class != "geom"
+        && sign.magic.starts_with(b"GEOM");
     let magic = u64::try_from(sign.magic.len()).unwrap_or(0);
     let len = if ours { unit } else { magic };
-    let standing = if sign.copy { Standing::Backup } else { Standing::Main };
+    let standing = if sign.copy { FindingRole::Backup } else { FindingRole::Main };
     let of = (sign.kind, sign.class);
-    Ok(Some(Finding::new(of, sign.what, (at, len), standing, sign.depth)))
+    Ok(Some(Finding::new(of, sign.description, (at, len), standing, sign.depth)))
 }
 
 /// Both headers of a GPT: in sector 1, where that one says that the other is, in the last sector.
-fn gpt(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
+fn gpt(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), ProbeStop> {
     let unit = u64::from(sectors.sector_size());
     let end = sectors.media_sectors().saturating_sub(1);
     let head = sectors.get(unit, 512)?;
     let head = head.filter(|h| h.starts_with(b"EFI PART"));
     let other = head.map_or(end, |h| le64(h, 32));
     let places = [
-        (1, "GPT header", Standing::Main),
-        (other, "GPT header, second copy", Standing::Backup),
-        (end, "GPT header, second copy", Standing::Backup),
+        (1, "GPT header", FindingRole::Main),
+        (other, "GPT header, second copy", FindingRole::Backup),
+        (end, "GPT header, second copy", FindingRole::Backup),
     ];
     for (sector, what, standing) in places {
         let Some(at) = sector.checked_mul(unit).filter(|at| *at > 0) else { continue };
         if sectors.get(at, 8)?.and_then(|b| array(b, 0)) == Some(*b"EFI PART") {
             let what = match (standing, sector == end) {
-                (Standing::Backup, false) => format!("{what}, not in the last sector"),
+                (FindingRole::Backup, false) => format!("{what}, not in the last sector"),
                 _ => what.to_owned(),
             };
             out.push(Finding::new(("gpt", "part"), what, (at, 8), standing, Depth::Table));
@@ -344,7 +357,7 @@ fn sweep(
     sectors: &Sectors,
     out: &mut Vec<Finding>,
     unread: &mut Vec<(u64, u64)>,
-) -> Result<(), Stop> {
+) -> Result<(), ProbeStop> {
     let unit = u64::from(sectors.sector_size()).max(1);
     let len = sectors.media_len();
     let tail = len.saturating_sub(SWEEP).max(SWEEP.min(len)) / unit * unit;
@@ -373,7 +386,7 @@ fn chunk(bytes: &[u8], base: u64, out: &mut Vec<Finding>) {
                 "label" => Depth::Name,
                 _ => Depth::Member,
             };
-            out.push(Finding::new((kind, class), *what, (at, len), Standing::Stale, depth));
+            out.push(Finding::new((kind, class), *what, (at, len), FindingRole::Stale, depth));
         }
     }
 }

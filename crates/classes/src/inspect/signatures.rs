@@ -1,11 +1,11 @@
 //! Table of signatures: magic number, place and class of each.
 
 use super::{firmware, validate};
-use crate::probe::{Sectors, Stop};
+use crate::probe::{ProbeStop, Sectors};
 
 /// Place of a magic number on media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum At {
+pub enum MagicLocation {
     /// Bytes from the start.
     Start(u64),
     /// Bytes before the end.
@@ -20,19 +20,21 @@ pub enum At {
     Md10,
 }
 
-impl At {
+impl MagicLocation {
     /// The byte offset on media of `len` bytes with sectors of `sector`; none when too small.
     pub fn offset(self, len: u64, sector: u64) -> Option<u64> {
         match self {
-            At::Start(at) => Some(at),
-            At::Back(back) => len.checked_sub(back),
-            At::Last(back, at) => {
+            MagicLocation::Start(at) => Some(at),
+            MagicLocation::Back(back) => len.checked_sub(back),
+            MagicLocation::Last(back, at) => {
                 let last = len.checked_div(sector)?.checked_sub(back.checked_add(1)?)?;
                 last.checked_mul(sector)?.checked_add(at)
             }
-            At::Tail(back, at) => (len / 512).checked_sub(back)?.checked_mul(512)?.checked_add(at),
-            At::Md090 => (len & !0xffff).checked_sub(0x1_0000),
-            At::Md10 => Some(((len / 512).checked_sub(16)? & !7) * 512),
+            MagicLocation::Tail(back, at) => {
+                (len / 512).checked_sub(back)?.checked_mul(512)?.checked_add(at)
+            }
+            MagicLocation::Md090 => (len & !0xffff).checked_sub(0x1_0000),
+            MagicLocation::Md10 => Some(((len / 512).checked_sub(16)? & !7) * 512),
         }
     }
 }
@@ -48,19 +50,19 @@ pub(crate) enum Depth {
 }
 
 /// Looks whether a magic number at that offset is more than chance.
-pub(crate) type Check = fn(&Sectors, u64) -> Result<bool, Stop>;
+pub(crate) type Check = fn(&Sectors, u64) -> Result<bool, ProbeStop>;
 
 /// A signature.
-pub struct Sign {
+pub struct Signature {
     /// Short word, for `--only`.
     pub kind: &'static str,
     /// In words.
-    pub what: &'static str,
+    pub description: &'static str,
     /// The class that would claim it; `linux`, `geom`, `firmware` or `other` when none of ours
     /// would.
     pub class: &'static str,
     /// Where.
-    pub at: At,
+    pub at: MagicLocation,
     /// The bytes.
     pub magic: &'static [u8],
     pub(crate) depth: Depth,
@@ -68,13 +70,13 @@ pub struct Sign {
     pub(crate) copy: bool,
 }
 
-impl Sign {
-    const fn checked(mut self, check: Check) -> Sign {
+impl Signature {
+    const fn checked(mut self, check: Check) -> Signature {
         self.check = Some(check);
         self
     }
 
-    const fn copy(mut self) -> Sign {
+    const fn copy(mut self) -> Signature {
         self.copy = true;
         self
     }
@@ -83,53 +85,69 @@ impl Sign {
 const fn sign(
     (kind, what, class): (&'static str, &'static str, &'static str),
     depth: Depth,
-    at: At,
+    at: MagicLocation,
     magic: &'static [u8],
-) -> Sign {
-    Sign { kind, what, class, at, magic, depth, check: None, copy: false }
+) -> Signature {
+    Signature { kind, description: what, class, at, magic, depth, check: None, copy: false }
 }
 
-const fn fs(kind: &'static str, what: &'static str, at: u64, magic: &'static [u8]) -> Sign {
-    sign((kind, what, "linux"), Depth::Content, At::Start(at), magic)
+const fn fs(kind: &'static str, what: &'static str, at: u64, magic: &'static [u8]) -> Signature {
+    sign((kind, what, "linux"), Depth::Content, MagicLocation::Start(at), magic)
 }
 
-const fn named(kind: &'static str, what: &'static str, at: u64, magic: &'static [u8]) -> Sign {
-    sign((kind, what, "label"), Depth::Content, At::Start(at), magic)
+const fn named(kind: &'static str, what: &'static str, at: u64, magic: &'static [u8]) -> Signature {
+    sign((kind, what, "label"), Depth::Content, MagicLocation::Start(at), magic)
 }
 
-const fn holder(kind: &'static str, what: &'static str, at: At, magic: &'static [u8]) -> Sign {
+const fn holder(
+    kind: &'static str,
+    what: &'static str,
+    at: MagicLocation,
+    magic: &'static [u8],
+) -> Signature {
     sign((kind, what, "linux"), Depth::Container, at, magic)
 }
 
-const fn server(what: &'static str, magic: &'static [u8]) -> Sign {
-    sign(("fs", what, "fs"), Depth::Container, At::Start(0), magic).checked(validate::sealed)
+const fn server(what: &'static str, magic: &'static [u8]) -> Signature {
+    sign(("fs", what, "fs"), Depth::Container, MagicLocation::Start(0), magic)
+        .checked(validate::sealed)
 }
 
-const fn member(kind: &'static str, what: &'static str, at: At, magic: &'static [u8]) -> Sign {
+const fn member(
+    kind: &'static str,
+    what: &'static str,
+    at: MagicLocation,
+    magic: &'static [u8],
+) -> Signature {
     sign((kind, what, "linux"), Depth::Member, at, magic)
 }
 
 /// A record of GEOM in the last sector; `class` is `geom` for classes that are not here.
-const fn geom(class: &'static str, what: &'static str, magic: &'static [u8]) -> Sign {
-    sign((class, what, class), Depth::Member, At::Last(0, 0), magic)
+const fn geom(class: &'static str, what: &'static str, magic: &'static [u8]) -> Signature {
+    sign((class, what, class), Depth::Member, MagicLocation::Last(0, 0), magic)
 }
 
-const fn bios(kind: &'static str, what: &'static str, at: At, magic: &'static [u8]) -> Sign {
+const fn bios(
+    kind: &'static str,
+    what: &'static str,
+    at: MagicLocation,
+    magic: &'static [u8],
+) -> Signature {
     sign((kind, what, "firmware"), Depth::Member, at, magic)
 }
 
 /// A DDF anchor at a place that libblkid counts in units of 512 bytes.
-const fn ddf(at: At, magic: &'static [u8]) -> Sign {
+const fn ddf(at: MagicLocation, magic: &'static [u8]) -> Signature {
     sign(("ddf", "DDF anchor", "raid"), Depth::Member, at, magic).checked(firmware::ddf)
 }
 
 /// A record of Promise's firmware, which has one of thirteen places before the end.
-const fn promise(back: u64) -> Sign {
-    bios("promise", "Promise RAID", At::Tail(back, 0), b"Promise Technology, Inc.")
+const fn promise(back: u64) -> Signature {
+    bios("promise", "Promise RAID", MagicLocation::Tail(back, 0), b"Promise Technology, Inc.")
 }
 
 /// The private header of a dynamic disk. Its database is in the last MiB.
-const fn windows(what: &'static str, at: At) -> Sign {
+const fn windows(what: &'static str, at: MagicLocation) -> Signature {
     sign(("ldm", what, "other"), Depth::Container, at, b"PRIVHEAD").checked(validate::ldm)
 }
 
@@ -149,7 +167,7 @@ pub(crate) const INTEL: &[u8] = b"Intel Raid ISM Cfg Sig. ";
 
 /// Every signature at a fixed place. FAT, NTFS, exFAT and MBR share a sector and GPT needs its
 /// copies: they are looked for apart.
-pub const SIGNS: &[Sign] = &[
+pub const SIGNATURES: &[Signature] = &[
     named("ext", "ext2, ext3 or ext4", 0x438, b"\x53\xef").checked(validate::ext),
     fs("jbd", "external journal of ext3 or ext4", 0x438, b"\x53\xef").checked(validate::jbd),
     named("xfs", "XFS", 0, b"XFSB"),
@@ -202,7 +220,7 @@ pub const SIGNS: &[Sign] = &[
     fs("f2fs", "F2FS", 0x400, b"\x10\x20\xf5\xf2"),
     fs("f2fs", "F2FS", 0x1400, b"\x10\x20\xf5\xf2").copy(),
     fs("nilfs2", "NILFS2", 0x406, b"\x34\x34").checked(validate::nilfs),
-    sign(("nilfs2", "NILFS2", "linux"), Depth::Content, At::Back(0xffa), b"\x34\x34")
+    sign(("nilfs2", "NILFS2", "linux"), Depth::Content, MagicLocation::Back(0xffa), b"\x34\x34")
         .checked(validate::nilfs)
         .copy(),
     fs("squashfs", "SquashFS", 0, b"hsqs"),
@@ -257,69 +275,124 @@ pub const SIGNS: &[Sign] = &[
     fs("vmfs", "VMFS volume", 0x10_0000, b"\x0d\xd0\x01\xc0"),
     fs("bluestore", "Ceph BlueStore", 0, b"bluestore block device"),
     fs("exfs", "EXFS", 0, b"EXFS"),
-    holder("bitlocker", "BitLocker of Vista", At::Start(0), b"\xeb\x52\x90-FVE-FS-"),
-    holder("bitlocker", "BitLocker", At::Start(0), b"\xeb\x58\x90-FVE-FS-")
+    holder("bitlocker", "BitLocker of Vista", MagicLocation::Start(0), b"\xeb\x52\x90-FVE-FS-"),
+    holder("bitlocker", "BitLocker", MagicLocation::Start(0), b"\xeb\x58\x90-FVE-FS-")
         .checked(validate::bitlocker),
-    holder("bitlocker", "BitLocker To Go", At::Start(0), b"\xeb\x58\x90MSWIN4.1")
+    holder("bitlocker", "BitLocker To Go", MagicLocation::Start(0), b"\xeb\x58\x90MSWIN4.1")
         .checked(validate::bitlocker),
-    holder("luks", "LUKS", At::Start(0), b"LUKS\xba\xbe"),
-    holder("luks", "LUKS2", At::Start(0x4000), b"SKUL\xba\xbe").copy(),
-    holder("luks", "LUKS2", At::Start(0x8000), b"SKUL\xba\xbe").copy(),
-    holder("luks", "LUKS2", At::Start(0x1_0000), b"SKUL\xba\xbe").copy(),
-    holder("luks", "LUKS2", At::Start(0x2_0000), b"SKUL\xba\xbe").copy(),
-    holder("luks", "LUKS2", At::Start(0x4_0000), b"SKUL\xba\xbe").copy(),
-    holder("luks", "LUKS2", At::Start(0x8_0000), b"SKUL\xba\xbe").copy(),
-    holder("luks", "LUKS2", At::Start(0x10_0000), b"SKUL\xba\xbe").copy(),
-    holder("luks", "LUKS2", At::Start(0x20_0000), b"SKUL\xba\xbe").copy(),
-    holder("luks", "LUKS2", At::Start(0x40_0000), b"SKUL\xba\xbe").copy(),
-    holder("lvm2", "LVM2 physical volume", At::Start(0x18), b"LVM2 001").checked(validate::lvm2),
-    holder("lvm2", "LVM2 physical volume", At::Start(0x218), b"LVM2 001").checked(validate::lvm2),
-    holder("lvm2", "LVM2 physical volume", At::Start(0x418), b"LVM2 001").checked(validate::lvm2),
-    holder("lvm2", "LVM2 physical volume", At::Start(0x618), b"LVM2 001").checked(validate::lvm2),
-    holder("lvm1", "LVM1 physical volume", At::Start(0), b"HM").checked(validate::lvm1),
-    holder("snapshot", "a snapshot's copies (dm)", At::Start(0), b"SnAp"),
-    holder("integrity", "dm-integrity", At::Start(0), b"integrt\0"),
-    holder("verity", "dm-verity hashes", At::Start(0), b"verity\0\0"),
-    holder("vdo", "VDO", At::Start(0), b"dmvdo001"),
-    holder("stratis", "Stratis", At::Start(0x204), b"!Stra0tis\x86\xff\x02^Arh"),
-    holder("stratis", "Stratis", At::Start(0x1204), b"!Stra0tis\x86\xff\x02^Arh").copy(),
-    holder("ubi", "UBI", At::Start(0), b"UBI#").checked(validate::ubi),
-    holder("bcache", "bcache", At::Start(0x1018), BCACHE).checked(validate::bcache),
-    holder("bcachefs", "bcachefs", At::Start(0x1018), BCACHE).checked(validate::bcachefs),
-    holder("bcachefs", "bcachefs", At::Start(0x1018), BCACHEFS).checked(validate::bcachefs),
-    member("drbd", "DRBD 8", At::Back(0xfc4), b"\x83\x74\x02\x6b").checked(validate::drbd),
-    member("drbd", "DRBD 8, unclean", At::Back(0xfc4), b"\x83\x74\x02\x6c").checked(validate::drbd),
-    member("drbd", "DRBD 9", At::Back(0xfc4), b"\x83\x74\x02\x6d").checked(validate::drbd),
+    holder("luks", "LUKS", MagicLocation::Start(0), b"LUKS\xba\xbe"),
+    holder("luks", "LUKS2", MagicLocation::Start(0x4000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", MagicLocation::Start(0x8000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", MagicLocation::Start(0x1_0000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", MagicLocation::Start(0x2_0000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", MagicLocation::Start(0x4_0000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", MagicLocation::Start(0x8_0000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", MagicLocation::Start(0x10_0000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", MagicLocation::Start(0x20_0000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", MagicLocation::Start(0x40_0000), b"SKUL\xba\xbe").copy(),
+    holder("lvm2", "LVM2 physical volume", MagicLocation::Start(0x18), b"LVM2 001")
+        .checked(validate::lvm2),
+    holder("lvm2", "LVM2 physical volume", MagicLocation::Start(0x218), b"LVM2 001")
+        .checked(validate::lvm2),
+    holder("lvm2", "LVM2 physical volume", MagicLocation::Start(0x418), b"LVM2 001")
+        .checked(validate::lvm2),
+    holder("lvm2", "LVM2 physical volume", MagicLocation::Start(0x618), b"LVM2 001")
+        .checked(validate::lvm2),
+    holder("lvm1", "LVM1 physical volume", MagicLocation::Start(0), b"HM").checked(validate::lvm1),
+    holder("snapshot", "a snapshot's copies (dm)", MagicLocation::Start(0), b"SnAp"),
+    holder("integrity", "dm-integrity", MagicLocation::Start(0), b"integrt\0"),
+    holder("verity", "dm-verity hashes", MagicLocation::Start(0), b"verity\0\0"),
+    holder("vdo", "VDO", MagicLocation::Start(0), b"dmvdo001"),
+    holder("stratis", "Stratis", MagicLocation::Start(0x204), b"!Stra0tis\x86\xff\x02^Arh"),
+    holder("stratis", "Stratis", MagicLocation::Start(0x1204), b"!Stra0tis\x86\xff\x02^Arh").copy(),
+    holder("ubi", "UBI", MagicLocation::Start(0), b"UBI#").checked(validate::ubi),
+    holder("bcache", "bcache", MagicLocation::Start(0x1018), BCACHE).checked(validate::bcache),
+    holder("bcachefs", "bcachefs", MagicLocation::Start(0x1018), BCACHE)
+        .checked(validate::bcachefs),
+    holder("bcachefs", "bcachefs", MagicLocation::Start(0x1018), BCACHEFS)
+        .checked(validate::bcachefs),
+    member("drbd", "DRBD 8", MagicLocation::Back(0xfc4), b"\x83\x74\x02\x6b")
+        .checked(validate::drbd),
+    member("drbd", "DRBD 8, unclean", MagicLocation::Back(0xfc4), b"\x83\x74\x02\x6c")
+        .checked(validate::drbd),
+    member("drbd", "DRBD 9", MagicLocation::Back(0xfc4), b"\x83\x74\x02\x6d")
+        .checked(validate::drbd),
     server("device of a file server's WORM", b"ASHW"),
     server("cache device of a file server", b"ASHC"),
-    holder("drbdmanage", "DRBD Manage control volume", At::Start(0), b"$DRBDmgr=q")
+    holder("drbdmanage", "DRBD Manage control volume", MagicLocation::Start(0), b"$DRBDmgr=q")
         .checked(validate::drbdmanage),
-    holder("drbdproxy", "DRBD Proxy data log", At::Start(0), b"DRBDdlh*"),
-    windows("Windows dynamic disk (LDM)", At::Start(0xc00)),
-    windows("Windows dynamic disk (LDM), second copy", At::Tail(192, 0)).copy(),
-    windows("Windows dynamic disk (LDM), last copy", At::Tail(1, 0)).copy(),
-    member("md", "Linux md 0.90", At::Md090, MD_LITTLE).checked(validate::md_090),
-    member("md", "Linux md 0.90, other byte order", At::Md090, MD_BIG).checked(validate::md_090),
-    member("md", "Linux md 1.0", At::Md10, MD_LITTLE).checked(validate::md_1),
-    member("md", "Linux md 1.1", At::Start(0), MD_LITTLE).checked(validate::md_1),
-    member("md", "Linux md 1.2", At::Start(0x1000), MD_LITTLE).checked(validate::md_1),
-    sign(("sun", "Sun disk label", "other"), Depth::Table, At::Start(0x1fc), b"\xda\xbe")
-        .checked(validate::sun),
-    sign(("sgi", "SGI disk label", "other"), Depth::Table, At::Start(0), b"\x0b\xe5\xa9\x41"),
-    sign(("apm", "Apple partition map", "other"), Depth::Table, At::Start(0), b"ER")
+    holder("drbdproxy", "DRBD Proxy data log", MagicLocation::Start(0), b"DRBDdlh*"),
+    windows("Windows dynamic disk (LDM)", MagicLocation::Start(0xc00)),
+    windows("Windows dynamic disk (LDM), second copy", MagicLocation::Tail(192, 0)).copy(),
+    windows("Windows dynamic disk (LDM), last copy", MagicLocation::Tail(1, 0)).copy(),
+    member("md", "Linux md 0.90", MagicLocation::Md090, MD_LITTLE).checked(validate::md_090),
+    member("md", "Linux md 0.90, other byte order", MagicLocation::Md090, MD_BIG)
+        .checked(validate::md_090),
+    member("md", "Linux md 1.0", MagicLocation::Md10, MD_LITTLE).checked(validate::md_1),
+    member("md", "Linux md 1.1", MagicLocation::Start(0), MD_LITTLE).checked(validate::md_1),
+    member("md", "Linux md 1.2", MagicLocation::Start(0x1000), MD_LITTLE).checked(validate::md_1),
+    sign(
+        ("sun", "Sun disk label", "other"),
+        Depth::Table,
+        MagicLocation::Start(0x1fc),
+        b"\xda\xbe",
+    )
+    .checked(validate::sun),
+    sign(
+        ("sgi", "SGI disk label", "other"),
+        Depth::Table,
+        MagicLocation::Start(0),
+        b"\x0b\xe5\xa9\x41",
+    ),
+    sign(("apm", "Apple partition map", "other"), Depth::Table, MagicLocation::Start(0), b"ER")
         .checked(validate::apple),
-    sign(("apm", "Apple partition map", "other"), Depth::Table, At::Start(512), b"PM\0\0"),
-    sign(("aix", "AIX disk", "other"), Depth::Table, At::Start(0), b"\xc9\xc2\xd4\xc1"),
-    sign(("ultrix", "Ultrix disk label", "other"), Depth::Table, At::Start(0x3fb8), ULTRIX),
-    sign(("bsd", "BSD disklabel", "part"), Depth::Table, At::Start(512), b"\x57\x45\x56\x82")
-        .checked(validate::bsd),
-    sign(("bsd", "BSD disklabel", "part"), Depth::Table, At::Start(4096), b"\x57\x45\x56\x82")
-        .checked(validate::bsd),
-    sign(("bsd", "BSD disklabel", "other"), Depth::Table, At::Start(64), b"\x57\x45\x56\x82")
-        .checked(validate::bsd),
-    sign(("bsd", "BSD disklabel", "other"), Depth::Table, At::Start(128), b"\x57\x45\x56\x82")
-        .checked(validate::bsd),
-    sign(("label", "GEOM label", "label"), Depth::Name, At::Last(0, 0), b"GEOM::LABEL\0"),
+    sign(
+        ("apm", "Apple partition map", "other"),
+        Depth::Table,
+        MagicLocation::Start(512),
+        b"PM\0\0",
+    ),
+    sign(("aix", "AIX disk", "other"), Depth::Table, MagicLocation::Start(0), b"\xc9\xc2\xd4\xc1"),
+    sign(
+        ("ultrix", "Ultrix disk label", "other"),
+        Depth::Table,
+        MagicLocation::Start(0x3fb8),
+        ULTRIX,
+    ),
+    sign(
+        ("bsd", "BSD disklabel", "part"),
+        Depth::Table,
+        MagicLocation::Start(512),
+        b"\x57\x45\x56\x82",
+    )
+    .checked(validate::bsd),
+    sign(
+        ("bsd", "BSD disklabel", "part"),
+        Depth::Table,
+        MagicLocation::Start(4096),
+        b"\x57\x45\x56\x82",
+    )
+    .checked(validate::bsd),
+    sign(
+        ("bsd", "BSD disklabel", "other"),
+        Depth::Table,
+        MagicLocation::Start(64),
+        b"\x57\x45\x56\x82",
+    )
+    .checked(validate::bsd),
+    sign(
+        ("bsd", "BSD disklabel", "other"),
+        Depth::Table,
+        MagicLocation::Start(128),
+        b"\x57\x45\x56\x82",
+    )
+    .checked(validate::bsd),
+    sign(
+        ("label", "GEOM label", "label"),
+        Depth::Name,
+        MagicLocation::Last(0, 0),
+        b"GEOM::LABEL\0",
+    ),
     geom("mirror", "member of a mirror", b"GEOM::MIRROR\0"),
     geom("stripe", "member of a stripe", b"GEOM::STRIPE\0"),
     geom("concat", "member of a concatenation", b"GEOM::CONCAT\0"),
@@ -330,15 +403,25 @@ pub const SIGNS: &[Sign] = &[
     geom("geom", "GEOM journal", b"GEOM::JOURNAL\0"),
     geom("geom", "GEOM cache", b"GEOM::CACHE\0"),
     geom("geom", "GEOM shared secret", b"GEOM::SHSEC\0"),
-    sign(("imsm", "Intel RAID", "raid"), Depth::Member, At::Last(1, 0), INTEL),
-    sign(("ddf", "DDF anchor", "raid"), Depth::Member, At::Last(0, 0), b"\xde\x11\xde\x11")
-        .checked(firmware::ddf),
-    sign(("ddf", "DDF anchor", "raid"), Depth::Member, At::Last(0, 0), b"\x11\xde\x11\xde")
-        .checked(firmware::ddf),
-    ddf(At::Tail(1, 0), b"\xde\x11\xde\x11"),
-    ddf(At::Tail(1, 0), b"\x11\xde\x11\xde"),
-    ddf(At::Tail(257, 0), b"\xde\x11\xde\x11"),
-    ddf(At::Tail(257, 0), b"\x11\xde\x11\xde"),
+    sign(("imsm", "Intel RAID", "raid"), Depth::Member, MagicLocation::Last(1, 0), INTEL),
+    sign(
+        ("ddf", "DDF anchor", "raid"),
+        Depth::Member,
+        MagicLocation::Last(0, 0),
+        b"\xde\x11\xde\x11",
+    )
+    .checked(firmware::ddf),
+    sign(
+        ("ddf", "DDF anchor", "raid"),
+        Depth::Member,
+        MagicLocation::Last(0, 0),
+        b"\x11\xde\x11\xde",
+    )
+    .checked(firmware::ddf),
+    ddf(MagicLocation::Tail(1, 0), b"\xde\x11\xde\x11"),
+    ddf(MagicLocation::Tail(1, 0), b"\x11\xde\x11\xde"),
+    ddf(MagicLocation::Tail(257, 0), b"\xde\x11\xde\x11"),
+    ddf(MagicLocation::Tail(257, 0), b"\x11\xde\x11\xde"),
     promise(63),
     promise(255),
     promise(256),
@@ -352,19 +435,30 @@ pub const SIGNS: &[Sign] = &[
     promise(991),
     promise(951),
     promise(3087),
-    bios("promise", "Promise RAID, as FreeBSD's ata", At::Tail(63, 0), b"FreeBSD ATA driver RAID "),
-    bios("nvidia", "NVIDIA RAID", At::Tail(2, 0), b"NVIDIA  "),
-    bios("jmicron", "JMicron RAID", At::Tail(1, 0), b"JM").checked(firmware::jmicron),
-    bios("highpoint", "HighPoint RAID", At::Start(0x1220), b"\xf0\x16\x78\x5a"),
-    bios("highpoint", "HighPoint RAID", At::Start(0x1220), b"\xf3\x16\x78\x5a"),
-    bios("highpoint", "HighPoint RAID, broken", At::Start(0x1220), b"\xfd\x16\x78\x5a"),
-    bios("highpoint", "HighPoint RAID 45x", At::Tail(11, 0), b"\xf3\x16\x78\x5a")
+    bios(
+        "promise",
+        "Promise RAID, as FreeBSD's ata",
+        MagicLocation::Tail(63, 0),
+        b"FreeBSD ATA driver RAID ",
+    ),
+    bios("nvidia", "NVIDIA RAID", MagicLocation::Tail(2, 0), b"NVIDIA  "),
+    bios("jmicron", "JMicron RAID", MagicLocation::Tail(1, 0), b"JM").checked(firmware::jmicron),
+    bios("highpoint", "HighPoint RAID", MagicLocation::Start(0x1220), b"\xf0\x16\x78\x5a"),
+    bios("highpoint", "HighPoint RAID", MagicLocation::Start(0x1220), b"\xf3\x16\x78\x5a"),
+    bios("highpoint", "HighPoint RAID, broken", MagicLocation::Start(0x1220), b"\xfd\x16\x78\x5a"),
+    bios("highpoint", "HighPoint RAID 45x", MagicLocation::Tail(11, 0), b"\xf3\x16\x78\x5a")
         .checked(firmware::highpoint),
-    bios("highpoint", "HighPoint RAID 45x, broken", At::Tail(11, 0), b"\xfd\x16\x78\x5a")
-        .checked(firmware::highpoint),
-    bios("adaptec", "Adaptec RAID", At::Tail(1, 0), b"\x37\xfc\x4d\x1e").checked(firmware::adaptec),
-    bios("lsi", "LSI MegaRAID", At::Tail(1, 0), b"$XIDE$"),
-    bios("via", "VIA RAID", At::Tail(1, 0), b"\x55\xaa").checked(firmware::via),
-    bios("silicon", "Silicon Image Medley RAID", At::Tail(1, 0x60), b"\0\0\0\x2f")
+    bios(
+        "highpoint",
+        "HighPoint RAID 45x, broken",
+        MagicLocation::Tail(11, 0),
+        b"\xfd\x16\x78\x5a",
+    )
+    .checked(firmware::highpoint),
+    bios("adaptec", "Adaptec RAID", MagicLocation::Tail(1, 0), b"\x37\xfc\x4d\x1e")
+        .checked(firmware::adaptec),
+    bios("lsi", "LSI MegaRAID", MagicLocation::Tail(1, 0), b"$XIDE$"),
+    bios("via", "VIA RAID", MagicLocation::Tail(1, 0), b"\x55\xaa").checked(firmware::via),
+    bios("silicon", "Silicon Image Medley RAID", MagicLocation::Tail(1, 0x60), b"\0\0\0\x2f")
         .checked(firmware::silicon),
 ];

@@ -1,24 +1,24 @@
 //! Signatures whose place or bytes are not fixed: the external log of XFS and Atari's table.
 
-use super::scan::{Finding, Standing};
+use super::scan::{Finding, FindingRole};
 use super::signatures::Depth;
 use super::validate::be32;
-use crate::probe::{Sectors, Stop, byte, span};
+use crate::probe::{ProbeStop, Sectors, byte, span};
 
 /// Bytes at the start in which the log of XFS has a record, and of one read of them.
 const LOG: u64 = 256 << 10;
 const CHUNK: u64 = 64 << 10;
 
-pub(super) fn find(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
+pub(super) fn find(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), ProbeStop> {
     xfs_log(sectors, out)?;
     atari(sectors, out)
 }
 
 /// Every record in front: whichever is left is taken for the log.
-fn xfs_log(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
+fn xfs_log(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), ProbeStop> {
     let (kind, class, what) = ("xfslog", "linux", "external log of XFS, a record");
     let unit = u64::from(sectors.sector_size()).max(1);
-    let mut standing = Standing::Main;
+    let mut standing = FindingRole::Main;
     let mut base = 0;
     while base < LOG.min(sectors.media_len()) {
         let size = CHUNK.max(unit).min(sectors.media_len() - base);
@@ -31,7 +31,7 @@ fn xfs_log(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
             if log_record(block) {
                 let place = (at, 4);
                 out.push(Finding::new((kind, class), what, place, standing, Depth::Content));
-                standing = Standing::Backup;
+                standing = FindingRole::Backup;
             }
         }
         base = base.saturating_add(size);
@@ -53,7 +53,7 @@ const ATARI: usize = 0x1c6;
 const ENTRY: usize = 12;
 
 /// Atari's table has no magic number: sizes must fit, and a used entry has a name of three.
-fn atari(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
+fn atari(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), ProbeStop> {
     let units = sectors.media_len() / 512;
     let Some(block) = sectors.get(0, 512)?.filter(|_| sectors.sector_size() == 512) else {
         return Ok(());
@@ -75,7 +75,7 @@ fn atari(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
         if byte(block, at) & 1 != 0 && named && within(at + 4) {
             let (of, what) = (("atari", "other"), "Atari partition table");
             let offset = u64::try_from(at).unwrap_or(0);
-            out.push(Finding::new(of, what, (offset, 4), Standing::Main, Depth::Table));
+            out.push(Finding::new(of, what, (offset, 4), FindingRole::Main, Depth::Table));
         }
     }
     Ok(())

@@ -2,16 +2,16 @@
 
 use bio::Errno;
 use geom::{
-    ClassVerb, Create, Error, GeomId, Local, MADE_BY_HAND, ProviderId, Taster, Topology, Typed,
-    Verdict,
+    ClassVerb, Create, Error, GeomId, Local, MADE_BY_VERB, ProviderId, TasteOutcome, Taster,
+    Topology, Typed,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::geom::{KIND_ATTR, Label, LabelGeom};
 use super::{Found, clean, gpt_names, step_all, verbs};
-use crate::conversation::drive;
 use crate::probe::Sectors;
+use crate::probe_io::drive;
 
 /// Name of the class.
 pub(super) const NAME: &str = "label";
@@ -28,19 +28,22 @@ pub struct LabelClass;
 pub struct LabelParams {}
 
 /// Everything that names a provider, with the verdict's words for the rest.
-fn names_of(disk: &Taster, all: Vec<(&super::Kind, Result<Found, crate::probe::Why>)>) -> Names {
+fn names_of(
+    disk: &Taster,
+    all: Vec<(&super::Kind, Result<Found, crate::probe::ProbeError>)>,
+) -> Names {
     let mut names = Names::default();
     if disk.text("PART::scheme") == Some("GPT") {
         let (name, uuid) = (disk.text("PART::label"), disk.text("PART::uuid"));
         match gpt_names(name.unwrap_or(""), uuid.unwrap_or(""), disk.media_bytes) {
             Ok(found) => names.found.push(found),
-            Err(why) => names.not.push(why.to_string()),
+            Err(why) => names.rejected.push(why.to_string()),
         }
     }
     for (kind, found) in all {
         match found {
             Ok(found) => names.found.push(found),
-            Err(why) => names.not.push(format!("{}: {why}", kind.what)),
+            Err(why) => names.rejected.push(format!("{}: {why}", kind.description)),
         }
     }
     names
@@ -49,23 +52,23 @@ fn names_of(disk: &Taster, all: Vec<(&super::Kind, Result<Found, crate::probe::W
 #[derive(Default)]
 struct Names {
     found: Vec<Found>,
-    not: Vec<String>,
+    rejected: Vec<String>,
 }
 
 impl Names {
-    fn verdict(self) -> Verdict<Vec<Found>> {
+    fn into_verdict(self) -> TasteOutcome<Vec<Found>> {
         if self.found.is_empty() {
-            return Verdict::No(self.not.join("; "));
+            return TasteOutcome::No(self.rejected.join("; "));
         }
         let words: Vec<String> = self
             .found
             .iter()
             .map(|found| {
                 let names: Vec<&str> = found.providers().collect();
-                format!("{}: {}", found.what, names.join(", "))
+                format!("{}: {}", found.description, names.join(", "))
             })
             .collect();
-        Verdict::Yes(words.join("; "), self.found)
+        TasteOutcome::Yes(words.join("; "), self.found)
     }
 }
 
@@ -80,16 +83,16 @@ impl Typed for LabelClass {
     type Claim = Vec<Found>;
     type Geom = LabelGeom;
 
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Vec<Found>>> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, TasteOutcome<Vec<Found>>> {
         Box::pin(async move {
             if disk.text(KIND_ATTR).is_some() {
-                return Verdict::No("it is itself a name for another provider".into());
+                return TasteOutcome::No("it is itself a name for another provider".into());
             }
             let mut sectors = Sectors::new(disk.sector_bytes, disk.media_bytes);
             let read = async |offset, len| disk.read(offset, len).await;
             match drive(&mut sectors, read, step_all).await {
-                Ok(all) => names_of(disk, all).verdict(),
-                Err(why) => Verdict::No(why.to_string()),
+                Ok(all) => names_of(disk, all).into_verdict(),
+                Err(why) => TasteOutcome::No(why.to_string()),
             }
         })
     }
@@ -105,9 +108,9 @@ impl Typed for LabelClass {
         for found in &all {
             for name in found.providers() {
                 let nests = name.starts_with(OWN_PREFIX) && name.get(5..6) == Some("/");
-                let label = Label { name, what: found.what, len: found.len, nests };
-                if let Err(error) = LabelGeom::place(topology, on, found.what, &label) {
-                    refused.push(error.what);
+                let label = Label { name, description: found.description, len: found.len, nests };
+                if let Err(error) = LabelGeom::place(topology, on, found.description, &label) {
+                    refused.push(error.message);
                 }
             }
         }
@@ -131,11 +134,11 @@ impl Typed for LabelClass {
             Error::inval(format!("{given:?} cannot be a name; use letters and digits"))
         })?;
         let len = topology.limits(*on).map_or(0, |limits| limits.media_bytes);
-        let label = Label { name: &name, what: "named by hand", len, nests: true };
-        LabelGeom::place(topology, *on, MADE_BY_HAND, &label)
+        let label = Label { name: &name, description: "named by hand", len, nests: true };
+        LabelGeom::place(topology, *on, MADE_BY_VERB, &label)
     }
 
-    fn take_apart(&self, topology: &mut Topology, geom: GeomId) {
+    fn disassemble(&self, topology: &mut Topology, geom: GeomId) {
         LabelGeom::abandon(topology, geom);
     }
 }

@@ -8,7 +8,7 @@
 //! ```
 
 use super::Volume;
-use crate::probe::{Reason, Sectors, Stop, byte, le16, le32, span};
+use crate::probe::{ProbeStop, Reason, Sectors, byte, le16, le32, span};
 
 /// The name of a volume without one.
 const NO_NAME: &[u8] = b"NO NAME    ";
@@ -17,14 +17,14 @@ const ROOT_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of a directory entry.
 const ENTRY: usize = 32;
 
-pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, Stop> {
+pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {
     const FIELD: &str = "FAT boot sector";
     let boot = super::magic(sectors, 0, 512, (510, &[0x55, 0xaa]), FIELD)?;
     let wide = span(boot, 82, 3) == b"FAT";
     if !wide && span(boot, 54, 3) != b"FAT" {
-        return Err(Stop::no(Reason::Signature, 54, FIELD));
+        return Err(ProbeStop::no(Reason::Signature, 54, FIELD));
     }
-    let layout = Layout::read(boot, wide).ok_or(Stop::no(Reason::Value, 11, FIELD))?;
+    let layout = Layout::read(boot, wide).ok_or(ProbeStop::no(Reason::Value, 11, FIELD))?;
     let (serial, label) = if wide { (67, 71) } else { (39, 43) };
     let mut label = span(boot, label, 11).to_vec();
     if label == NO_NAME || label.iter().all(|&byte| matches!(byte, 0 | b' ')) {
@@ -67,7 +67,7 @@ impl Layout {
     }
 
     /// The name of the volume entry; empty when there is none, or it cannot be read.
-    fn root_label(&self, sectors: &Sectors) -> Result<Vec<u8>, Stop> {
+    fn root_label(&self, sectors: &Sectors) -> Result<Vec<u8>, ProbeStop> {
         let len = usize::try_from(self.len).unwrap_or(0);
         let Some(root) = sectors.get(self.root, len)? else {
             return Ok(Vec::new());

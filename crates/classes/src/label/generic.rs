@@ -7,7 +7,7 @@
 //! the same sector (the disk and its last partition).
 
 use super::Volume;
-use crate::probe::{Reason, Sectors, Stop, le32, le64, put, span};
+use crate::probe::{ProbeStop, Reason, Sectors, le32, le64, put, span};
 
 /// First field, padded to 16 bytes with NUL.
 const MAGIC: &[u8] = b"GEOM::LABEL\0\0\0\0\0";
@@ -78,20 +78,24 @@ pub(crate) fn is_label(sector: &[u8]) -> bool {
     sector.starts_with(MAGIC)
 }
 
-pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, Stop> {
+pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {
     const FIELD: &str = "GEOM label";
     let size = sectors.sector_size();
     let Some(offset) = place(size, sectors.media_len()) else {
-        return Err(Stop::no(Reason::Media, 0, FIELD));
+        return Err(ProbeStop::no(Reason::Media, 0, FIELD));
     };
     let sector = super::magic(sectors, offset, size as usize, (0, MAGIC), FIELD)?;
     let version = le32(sector, 16);
     if version == 0 || version > VERSION {
-        return Err(Stop::no(Reason::Value, offset + 16, "version of the GEOM label"));
+        return Err(ProbeStop::no(Reason::Value, offset + 16, "version of the GEOM label"));
     }
     let recorded = if version >= 2 { le64(sector, 36) } else { 0 };
     if recorded != 0 && recorded != sectors.media_len() {
-        return Err(Stop::no(Reason::Foreign, offset + 36, "GEOM label of media of another size"));
+        return Err(ProbeStop::no(
+            Reason::Foreign,
+            offset + 36,
+            "GEOM label of media of another size",
+        ));
     }
     let name = super::until_nul(span(sector, 20, NAME));
     Ok(Volume { label: name.to_vec(), uuid: None, len: offset })

@@ -22,7 +22,7 @@ pub(super) struct Label<'a> {
     /// Of the geom and of its provider: `ext2fs/root`.
     pub(super) name: &'a str,
     /// Description of the label found.
-    pub(super) what: &'a str,
+    pub(super) description: &'a str,
     /// Bytes from the start of the provider below.
     pub(super) len: u64,
     /// Whether a partition table may be inside.
@@ -77,7 +77,7 @@ impl LabelGeom {
             .attach_new(geom, on)
             .map_err(|e| Error::of(e, &format!("attach to {below}")))?;
         let (stripe_bytes, stripe_offset) = topology.stripe(on);
-        let mut attrs = vec![(KIND_ATTR, Attr::Text(label.what.into()))];
+        let mut attrs = vec![(KIND_ATTR, Attr::Text(label.description.into()))];
         if !label.nests {
             attrs.push(("PART::isleaf", Attr::Int(1)));
         }
@@ -134,6 +134,6 @@ impl Geom for LabelGeom {
         if name == "GEOM::media" && !used {
             return Self::abandon(topology, me);
         }
-        topology.hand_on_attr(me, name);
+        topology.pass_up_attr(me, name);
     }
 }

@@ -1,13 +1,13 @@
 //! Names from a partition's entry in a GPT; nothing is read.
 
 use super::Found;
-use crate::probe::Why;
+use crate::probe::ProbeError;
 
 /// `gpt/NAME` and `gptid/UUID` of a partition of `len` bytes with this name and unique id.
 ///
 /// # Errors
 /// When neither makes a provider's name.
-pub fn gpt_names(name: &str, uuid: &str, len: u64) -> Result<Found, Why> {
+pub fn gpt_names(name: &str, uuid: &str, len: u64) -> Result<Found, ProbeError> {
     let id = (!uuid.bytes().all(|byte| matches!(byte, b'0' | b'-'))).then_some(uuid);
     Found::new("GPT entry", ("gpt", name.as_bytes()), ("gptid", id), len)
 }

@@ -3,14 +3,14 @@
 //! as Linux tools have it.
 
 use super::Volume;
-use crate::probe::{Sectors, Stop, span};
+use crate::probe::{ProbeStop, Sectors, span};
 
 /// Byte offset of the descriptor.
 const AT: u64 = 0x8000;
 /// Bytes of it.
 const LEN: usize = 2048;
 
-pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, Stop> {
+pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {
     let wanted = b"\x01CD001\x01\0";
     let block = super::magic(sectors, AT, LEN, (0, wanted), "ISO 9660 volume descriptor")?;
     let time = |at| stamp(span(block, at, 16));

@@ -23,7 +23,7 @@ pub use crate::provider_name::{NAME_MAX, clean};
 pub use class::LabelClass;
 pub use gpt::gpt_names;
 
-use crate::probe::{Reason, Sectors, Step, Stop, Why};
+use crate::probe::{ProbeError, ProbeStop, Reason, Sectors, Step};
 
 /// The result of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,8 +50,8 @@ pub struct Kind {
     /// Directory of the provider named by the unique id; empty when there is none.
     pub id_prefix: &'static str,
     /// Description of the label that it looks for.
-    pub what: &'static str,
-    probe: fn(&Sectors) -> Result<Volume, Stop>,
+    pub description: &'static str,
+    probe: fn(&Sectors) -> Result<Volume, ProbeStop>,
 }
 
 /// Every kind, in the order in which they are tried.
@@ -59,28 +59,38 @@ pub const KINDS: &[Kind] = &[
     Kind {
         prefix: "iso9660",
         id_prefix: "iso9660id",
-        what: "ISO 9660 volume",
+        description: "ISO 9660 volume",
         probe: iso9660::probe,
     },
-    Kind { prefix: "msdosfs", id_prefix: "msdosfsid", what: "FAT volume", probe: fat::probe },
-    Kind { prefix: "ext2fs", id_prefix: "ext2fsid", what: "ext2, ext3, ext4", probe: ext::probe },
-    Kind { prefix: "xfs", id_prefix: "xfsid", what: "XFS", probe: xfs::probe },
-    Kind { prefix: "btrfs", id_prefix: "btrfsid", what: "Btrfs", probe: btrfs::probe },
-    Kind { prefix: "ntfs", id_prefix: "ntfsid", what: "NTFS", probe: ntfs::probe },
+    Kind {
+        prefix: "msdosfs",
+        id_prefix: "msdosfsid",
+        description: "FAT volume",
+        probe: fat::probe,
+    },
+    Kind {
+        prefix: "ext2fs",
+        id_prefix: "ext2fsid",
+        description: "ext2, ext3, ext4",
+        probe: ext::probe,
+    },
+    Kind { prefix: "xfs", id_prefix: "xfsid", description: "XFS", probe: xfs::probe },
+    Kind { prefix: "btrfs", id_prefix: "btrfsid", description: "Btrfs", probe: btrfs::probe },
+    Kind { prefix: "ntfs", id_prefix: "ntfsid", description: "NTFS", probe: ntfs::probe },
     Kind {
         prefix: "swaplinux",
         id_prefix: "swaplinuxid",
-        what: "Linux swap space",
+        description: "Linux swap space",
         probe: swap::probe,
     },
-    Kind { prefix: "label", id_prefix: "", what: "GEOM label", probe: generic::probe },
+    Kind { prefix: "label", id_prefix: "", description: "GEOM label", probe: generic::probe },
 ];
 
 /// What one kind of label makes of the media.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// Description of the label found.
-    pub what: &'static str,
+    pub description: &'static str,
     /// Provider named by the label, `ext2fs/home`; none when unnamed or not usable.
     pub by_name: Option<String>,
     /// Provider named by the unique id, `ext2fsid/0c5e...`; none where there is none.
@@ -88,7 +98,7 @@ pub struct Found {
     /// Bytes that these providers have, from the start of the media.
     pub len: u64,
     /// Why there is no provider by name.
-    pub unnamed: Option<Why>,
+    pub unnamed: Option<ProbeError>,
 }
 
 impl Found {
@@ -97,14 +107,18 @@ impl Found {
         (prefix, label): (&str, &[u8]),
         (id_prefix, uuid): (&str, Option<&str>),
         len: u64,
-    ) -> Result<Found, Why> {
-        let named = clean(prefix, label).map_err(|reason| Why::new(reason, 0, what));
+    ) -> Result<Found, ProbeError> {
+        let named = clean(prefix, label).map_err(|reason| ProbeError::new(reason, 0, what));
         let by_id = uuid.filter(|_| !id_prefix.is_empty());
         let by_id = by_id.and_then(|uuid| clean(id_prefix, uuid.as_bytes()).ok());
         match named {
             Err(why) if by_id.is_none() => Err(why),
-            Ok(name) => Ok(Found { what, by_name: Some(name), by_id, len, unnamed: None }),
-            Err(why) => Ok(Found { what, by_name: None, by_id, len, unnamed: Some(why) }),
+            Ok(name) => {
+                Ok(Found { description: what, by_name: Some(name), by_id, len, unnamed: None })
+            }
+            Err(why) => {
+                Ok(Found { description: what, by_name: None, by_id, len, unnamed: Some(why) })
+            }
         }
     }
 
@@ -119,7 +133,8 @@ pub fn step(kind: &Kind, sectors: &Sectors) -> Step<Found> {
     let volume = (kind.probe)(sectors);
     let found = volume.and_then(|volume| {
         let id = (kind.id_prefix, volume.uuid.as_deref());
-        Found::new(kind.what, (kind.prefix, &volume.label), id, volume.len).map_err(Stop::No)
+        Found::new(kind.description, (kind.prefix, &volume.label), id, volume.len)
+            .map_err(ProbeStop::No)
     });
     found.into()
 }
@@ -127,7 +142,7 @@ pub fn step(kind: &Kind, sectors: &Sectors) -> Step<Found> {
 /// Look for every kind of label on the same sectors, each within its own limits. Returns the label
 /// found or the reason against it, by kind in the order of [`KINDS`], once no more reads are
 /// wanted.
-pub fn step_all(sectors: &Sectors) -> Step<Vec<(&'static Kind, Result<Found, Why>)>> {
+pub fn step_all(sectors: &Sectors) -> Step<Vec<(&'static Kind, Result<Found, ProbeError>)>> {
     let mut all = Vec::with_capacity(KINDS.len());
     for kind in KINDS {
         match step(kind, sectors) {
@@ -166,11 +181,11 @@ pub(crate) fn magic<'a>(
     len: usize,
     (place, wanted): (usize, &[u8]),
     field: &'static str,
-) -> Result<&'a [u8], Stop> {
+) -> Result<&'a [u8], ProbeStop> {
     let bytes = sectors.need(at, len, field)?;
     if crate::probe::span(bytes, place, wanted.len()) != wanted {
         let place = u64::try_from(place).unwrap_or(0);
-        return Err(Stop::no(Reason::Signature, at.saturating_add(place), field));
+        return Err(ProbeStop::no(Reason::Signature, at.saturating_add(place), field));
     }
     Ok(bytes)
 }

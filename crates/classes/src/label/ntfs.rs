@@ -9,7 +9,7 @@
 //! ```
 
 use super::Volume;
-use crate::probe::{Reason, Sectors, Stop, byte, le16, le32, le64, put, span};
+use crate::probe::{ProbeStop, Reason, Sectors, byte, le16, le32, le64, put, span};
 
 /// Record of the volume's name.
 const RECORD: u64 = 3;
@@ -18,10 +18,10 @@ const ATTRIBUTES_MAX: usize = 64;
 /// Largest record; a larger one is refused.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
 
-pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, Stop> {
+pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {
     const FIELD: &str = "NTFS boot sector";
     let boot = super::magic(sectors, 0, 512, (3, b"NTFS    "), FIELD)?;
-    let (at, len) = record_place(boot).ok_or(Stop::no(Reason::Value, 11, FIELD))?;
+    let (at, len) = record_place(boot).ok_or(ProbeStop::no(Reason::Value, 11, FIELD))?;
     let serial = le64(boot, 72);
     let id = (serial != 0).then(|| format!("{serial:016X}"));
     // A volume whose record cannot be read still has its serial number.

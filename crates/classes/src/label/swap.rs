@@ -2,14 +2,14 @@
 //! the first page, whose size is the machine's that made it.
 
 use super::Volume;
-use crate::probe::{Reason, Sectors, Stop, le32, span};
+use crate::probe::{ProbeStop, Reason, Sectors, le32, span};
 
 /// Page sizes that machines have.
 const PAGES: [u64; 5] = [4096, 8192, 16_384, 32_768, 65_536];
 /// The signature at the end of the first page.
 const MAGIC: &[u8] = b"SWAPSPACE2";
 
-pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, Stop> {
+pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, ProbeStop> {
     const FIELD: &str = "swap signature (SWAPSPACE2)";
     let mut found = false;
     for page in PAGES {
@@ -19,11 +19,11 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, Stop> {
         }
     }
     if !found {
-        return Err(Stop::no(Reason::Signature, 4086, FIELD));
+        return Err(ProbeStop::no(Reason::Signature, 4086, FIELD));
     }
     let head = sectors.need(1024, 512, "swap header")?;
     if le32(head, 0) != 1 {
-        return Err(Stop::no(Reason::Value, 1024, "version of the swap space"));
+        return Err(ProbeStop::no(Reason::Value, 1024, "version of the swap space"));
     }
     Ok(Volume::whole(sectors, span(head, 28, 16), super::uuid(span(head, 12, 16))))
 }

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use geom::{GeomId, Severity, Topology};
 
 /// How a part of a geom is: the whole, a volume, a member.
-pub(crate) struct Fact {
+pub(crate) struct ComponentState {
     /// The subject: the name that users know.
-    pub(crate) about: String,
-    pub(crate) grade: Severity,
+    pub(crate) subject: String,
+    pub(crate) severity: Severity,
     /// Its state, as lists have it.
-    pub(crate) words: String,
+    pub(crate) state: String,
 }
 
 /// The last words written, by their subject.
 #[derive(Default)]
-pub(crate) struct Said(BTreeMap<String, String>);
+pub(crate) struct EventLog(BTreeMap<String, String>);
 
-impl Said {
+impl EventLog {
     /// Whether anything was written.
     pub(crate) fn has_begun(&self) -> bool {
         !self.0.is_empty()
@@ -25,10 +25,10 @@ impl Said {
 
     /// Writes the new ones of `facts` to the journal. The first fact is about the whole geom. Of
     /// the facts that are first reported together with it, only those that are not good get a line.
-    pub(crate) fn report(&mut self, t: &mut Topology, geom: GeomId, facts: &[Fact]) {
+    pub(crate) fn report(&mut self, t: &mut Topology, geom: GeomId, facts: &[ComponentState]) {
         let first = self.0.is_empty();
         for (at, fact) in facts.iter().enumerate() {
-            let Fact { about, grade, words } = fact;
+            let ComponentState { subject: about, severity: grade, state: words } = fact;
             match self.0.insert(about.clone(), words.clone()) {
                 Some(was) if was == *words => {}
                 Some(was) => t.remark(geom, *grade, &format!("{about}: {words}, was {was}")),
@@ -37,7 +37,7 @@ impl Said {
             }
         }
         let gone: Vec<String> =
-            self.0.keys().filter(|k| facts.iter().all(|f| f.about != **k)).cloned().collect();
+            self.0.keys().filter(|k| facts.iter().all(|f| f.subject != **k)).cloned().collect();
         for about in gone {
             let was = self.0.remove(&about).unwrap_or_default();
             t.remark(geom, Severity::Degraded, &format!("{about} is gone, was {was}"));
@@ -52,7 +52,7 @@ mod tests {
     use bio::sync::Mutex;
 
     use super::*;
-    use crate::members::Unborn;
+    use crate::members::PlaceholderGeom;
 
     #[test]
     fn each_change_is_reported_once() {
@@ -60,17 +60,17 @@ mod tests {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let log = heard.clone();
         t.set_listener(Box::new(move |r| {
-            let line = format!("{} {} {:?} {}", r.class, r.name, r.grade, r.text);
+            let line = format!("{} {} {:?} {}", r.class, r.name, r.severity, r.text);
             log.lock().push(line);
         }));
         t.load(geom::filter_class::<crate::nop::Nop>()).expect("a class");
-        let geom = t.new_geom("nop", "m", "test", Box::new(Unborn)).expect("a geom");
-        let fact = |about: &str, grade, words: &str| Fact {
-            about: about.into(),
-            grade,
-            words: words.into(),
+        let geom = t.new_geom("nop", "m", "test", Box::new(PlaceholderGeom)).expect("a geom");
+        let fact = |about: &str, grade, words: &str| ComponentState {
+            subject: about.into(),
+            severity: grade,
+            state: words.into(),
         };
-        let mut said = Said::default();
+        let mut said = EventLog::default();
         let whole = || fact("mirror/m", Severity::Good, "COMPLETE");
         said.report(&mut t, geom, &[whole(), fact("d0", Severity::Good, "ACTIVE")]);
         said.report(&mut t, geom, &[whole(), fact("d0", Severity::Good, "ACTIVE")]);

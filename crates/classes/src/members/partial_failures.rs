@@ -21,60 +21,60 @@ use std::collections::BTreeMap;
 use super::sync::{Mutex, MutexGuard};
 
 /// A case's number.
-pub(crate) type Number = u64;
+pub(crate) type FailureId = u64;
 
-struct Case<W> {
+struct FailedWrite<W> {
     /// Members that failed (a bit each).
     failed: u64,
-    heard: bool,
-    who: W,
+    reported: bool,
+    waiter: W,
 }
 
-struct Cases<W> {
-    all: BTreeMap<Number, Case<W>>,
-    last: Number,
+struct FailedWrites<W> {
+    all: BTreeMap<FailureId, FailedWrite<W>>,
+    last: FailureId,
     closed: bool,
 }
 
 /// See the module. `W` is the data that is needed to answer a waiting write.
-pub(crate) struct PartialFailures<W>(Mutex<Cases<W>>);
+pub(crate) struct PartialFailures<W>(Mutex<FailedWrites<W>>);
 
 impl<W> Default for PartialFailures<W> {
     fn default() -> Self {
-        PartialFailures(Mutex::new(Cases { all: BTreeMap::new(), last: 0, closed: false }))
+        PartialFailures(Mutex::new(FailedWrites { all: BTreeMap::new(), last: 0, closed: false }))
     }
 }
 
 impl<W> PartialFailures<W> {
-    fn cases(&self) -> MutexGuard<'_, Cases<W>> {
+    fn lock(&self) -> MutexGuard<'_, FailedWrites<W>> {
         self.0.lock()
     }
 
     /// Enters a write that waits for a decision on the members in `failed` (a bit each). The
     /// members are accused after this, and then the geom is sent the number (C1). `None`: the list
     /// is closed.
-    pub(crate) fn open(&self, failed: u64, who: W) -> Option<Number> {
-        let mut cases = self.cases();
+    pub(crate) fn open(&self, failed: u64, who: W) -> Option<FailureId> {
+        let mut cases = self.lock();
         if cases.closed {
             return None;
         }
         cases.last += 1;
         let number = cases.last;
-        cases.all.insert(number, Case { failed, heard: false, who });
+        cases.all.insert(number, FailedWrite { failed, reported: false, waiter: who });
         Some(number)
     }
 
     /// The geom has received all accusations of a case.
-    pub(crate) fn heard(&self, number: Number) {
-        if let Some(case) = self.cases().all.get_mut(&number) {
-            case.heard = true;
+    pub(crate) fn set_reported(&self, number: FailureId) {
+        if let Some(case) = self.lock().all.get_mut(&number) {
+            case.reported = true;
         }
     }
 
     /// Takes out the writes that wait for none of the members still `open` (a bit each; C2).
     #[must_use]
     pub(crate) fn released(&self, open: u64) -> Vec<W> {
-        self.take(|case| case.heard && case.failed & open == 0)
+        self.take(|case| case.reported && case.failed & open == 0)
     }
 
     /// Takes out the writes that wait for one of these members (a bit each), which stay.
@@ -86,12 +86,12 @@ impl<W> PartialFailures<W> {
     /// Closes the list and returns all waiting writes.
     #[must_use]
     pub(crate) fn closed(&self) -> Vec<W> {
-        self.cases().closed = true;
+        self.lock().closed = true;
         self.take(|_| true)
     }
 
-    fn take(&self, goes: impl Fn(&Case<W>) -> bool) -> Vec<W> {
-        let mut cases = self.cases();
-        cases.all.extract_if(.., |_, case| goes(case)).map(|(_, case)| case.who).collect()
+    fn take(&self, goes: impl Fn(&FailedWrite<W>) -> bool) -> Vec<W> {
+        let mut cases = self.lock();
+        cases.all.extract_if(.., |_, case| goes(case)).map(|(_, case)| case.waiter).collect()
     }
 }

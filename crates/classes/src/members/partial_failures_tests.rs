@@ -15,7 +15,7 @@ fn c2_write_is_not_released_before_the_geom_received_it() {
     let early = failures.open(0b01, 'a').expect("open");
     // The geom handles another message first: it doubts no member yet.
     assert_eq!(failures.released(0), []);
-    failures.heard(early);
+    failures.set_reported(early);
     assert_eq!(failures.released(0b01), [], "it is doubted now");
     failures.open(0b100, 'b').expect("open");
     assert_eq!(failures.released(0b10), ['a'], "and that one is out");
@@ -27,9 +27,9 @@ fn c3_closing_answers_every_waiting_write() {
     let failures = PartialFailures::default();
     let heard = failures.open(1, 'a').expect("open");
     failures.open(2, 'b').expect("open");
-    failures.heard(heard);
+    failures.set_reported(heard);
     assert_eq!(failures.closed(), ['a', 'b']);
     assert_eq!(failures.open(1, 'c'), None);
-    failures.heard(heard);
+    failures.set_reported(heard);
     assert_eq!(failures.closed(), []);
 }

@@ -27,7 +27,7 @@ use bio::Owned;
 use super::sync::{AtomicU64, Mutex, MutexGuard, Relaxed, SeqCst};
 
 /// The private state of a core.
-pub(crate) trait Own: Default + Send {
+pub(crate) trait CoreLocal: Default + Send {
     /// The table that the core uses.
     type Table: Default + Send + Sync;
     /// What others leave with it.
@@ -41,52 +41,52 @@ pub(crate) trait Own: Default + Send {
 }
 
 /// Data left with a core by other threads.
-pub(crate) struct Left<O: Own> {
+pub(crate) struct CoreInbox<O: CoreLocal> {
     pub(crate) table: Arc<O::Table>,
-    pub(crate) other: O::Left,
+    pub(crate) posted: O::Left,
 }
 
 /// One core's own, and how many tables it has seen.
 #[derive(Default)]
-struct Seat<O> {
-    seen: u64,
-    own: O,
+struct LocalState<O> {
+    tables_seen: u64,
+    state: O,
 }
 
 /// On cache lines of its own.
 #[repr(align(128))]
-struct CoreSlot<O: Own> {
+struct CoreSlot<O: CoreLocal> {
     /// The open part of the short path (N3).
     open: AtomicU64,
-    short: O::Short,
-    seat: Owned<Seat<O>>,
+    fast_path: O::Short,
+    local: Owned<LocalState<O>>,
     /// Tables that were left here.
     tables: AtomicU64,
     /// Writes that passed on this core.
     writes: AtomicU64,
-    left: Mutex<Left<O>>,
+    inbox: Mutex<CoreInbox<O>>,
 }
 
 /// See the module.
-pub(crate) struct PerCore<O: Own>(Box<[CoreSlot<O>]>);
+pub(crate) struct PerCore<O: CoreLocal>(Box<[CoreSlot<O>]>);
 
-impl<O: Own> PerCore<O> {
+impl<O: CoreLocal> PerCore<O> {
     /// For so many cores, with a table that is empty.
     pub(crate) fn new(cores: usize) -> PerCore<O> {
         let lane = |_| CoreSlot {
             open: AtomicU64::new(0),
-            short: O::Short::default(),
-            seat: Owned::default(),
+            fast_path: O::Short::default(),
+            local: Owned::default(),
             // One is there from the start, so that N2 holds from the start.
             tables: AtomicU64::new(1),
             writes: AtomicU64::new(0),
-            left: Mutex::new(Left { table: Arc::default(), other: O::Left::default() }),
+            inbox: Mutex::new(CoreInbox { table: Arc::default(), posted: O::Left::default() }),
         };
         PerCore((0..cores.max(1)).map(lane).collect())
     }
 
     #[inline]
-    fn lane(&self, core: usize) -> &CoreSlot<O> {
+    fn core_slot(&self, core: usize) -> &CoreSlot<O> {
         // There are as many as cores; a remainder would cost more than all else here.
         self.0.get(core).unwrap_or(&self.0[0])
     }
@@ -94,41 +94,41 @@ impl<O: Own> PerCore<O> {
     /// The core's own state, which uses the newest table (N1). For that core's thread, for a few
     /// instructions.
     #[inline]
-    pub(crate) fn own(&self, core: usize) -> RefMut<'_, O> {
-        let lane = self.lane(core);
-        let mut seat = lane.seat.get();
-        if seat.seen != lane.tables.load(SeqCst) {
+    pub(crate) fn local(&self, core: usize) -> RefMut<'_, O> {
+        let lane = self.core_slot(core);
+        let mut seat = lane.local.get();
+        if seat.tables_seen != lane.tables.load(SeqCst) {
             lane.take_over(&mut seat);
         }
-        RefMut::map(seat, |seat| &mut seat.own)
+        RefMut::map(seat, |seat| &mut seat.state)
     }
 
     /// The open members of the core's short path by the newest table (N3), and the data of that
     /// path. `None` when nothing is open: then the caller uses [`PerCore::own`].
     #[inline(always)]
-    pub(crate) fn short(&self, core: usize) -> Option<(u64, &O::Short)> {
+    pub(crate) fn fast_path(&self, core: usize) -> Option<(u64, &O::Short)> {
         let lane = self.0.get(core)?;
         match lane.open.load(SeqCst) {
             0 => None,
-            open => Some((open, &lane.short)),
+            open => Some((open, &lane.fast_path)),
         }
     }
 
     /// The core's own counters, independent of the table: for that core's thread.
     #[inline(always)]
     pub(crate) fn counters(&self, core: usize) -> &O::Short {
-        &self.lane(core).short
+        &self.core_slot(core).fast_path
     }
 
     /// Closes the core's short path until the next table: for that core's thread.
     pub(crate) fn close(&self, core: usize) {
-        self.lane(core).open.store(0, SeqCst);
+        self.core_slot(core).open.store(0, SeqCst);
     }
 
     /// A write passed on this core: for that core's thread.
     #[inline]
     pub(crate) fn count_write(&self, core: usize) {
-        let writes = &self.lane(core).writes;
+        let writes = &self.core_slot(core).writes;
         writes.store(writes.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
@@ -138,13 +138,13 @@ impl<O: Own> PerCore<O> {
     }
 
     /// The data left with a core; from any thread.
-    pub(crate) fn left(&self, core: usize) -> MutexGuard<'_, Left<O>> {
-        self.lane(core).left()
+    pub(crate) fn inbox(&self, core: usize) -> MutexGuard<'_, CoreInbox<O>> {
+        self.core_slot(core).inbox()
     }
 
     /// The data left with each core.
-    pub(crate) fn all_left(&self) -> impl Iterator<Item = MutexGuard<'_, Left<O>>> {
-        self.0.iter().map(CoreSlot::left)
+    pub(crate) fn inboxes(&self) -> impl Iterator<Item = MutexGuard<'_, CoreInbox<O>>> {
+        self.0.iter().map(CoreSlot::inbox)
     }
 
     /// Leaves a new table with every core (N1). Each core gets a copy of its own, so that no
@@ -155,9 +155,9 @@ impl<O: Own> PerCore<O> {
         mut other: impl FnMut(usize, &mut O::Left),
     ) {
         for (core, lane) in self.0.iter().enumerate() {
-            let mut left = lane.left();
+            let mut left = lane.inbox();
             left.table = Arc::new(table());
-            other(core, &mut left.other);
+            other(core, &mut left.posted);
             lane.tables.fetch_add(1, SeqCst);
             // N3
             lane.open.store(0, SeqCst);
@@ -165,16 +165,16 @@ impl<O: Own> PerCore<O> {
     }
 }
 
-impl<O: Own> CoreSlot<O> {
-    fn left(&self) -> MutexGuard<'_, Left<O>> {
-        self.left.lock()
+impl<O: CoreLocal> CoreSlot<O> {
+    fn inbox(&self) -> MutexGuard<'_, CoreInbox<O>> {
+        self.inbox.lock()
     }
 
     #[cold]
-    fn take_over(&self, seat: &mut Seat<O>) {
-        let left = self.left();
-        seat.seen = self.tables.load(SeqCst);
-        let open = seat.own.take_over(left.table.clone(), &self.short);
+    fn take_over(&self, seat: &mut LocalState<O>) {
+        let left = self.inbox();
+        seat.tables_seen = self.tables.load(SeqCst);
+        let open = seat.state.take_over(left.table.clone(), &self.fast_path);
         // N3: the lock is held, so no other table can be left meanwhile.
         self.open.store(open, SeqCst);
     }

@@ -1,15 +1,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::per_core::{Own, PerCore};
+use super::per_core::{CoreLocal, PerCore};
 
 #[derive(Default)]
-struct One {
+struct TestState {
     table: Arc<u32>,
     taken: u32,
 }
 
-impl Own for One {
+impl CoreLocal for TestState {
     type Table = u32;
     type Left = Vec<u32>;
     type Short = AtomicU64;
@@ -23,27 +23,27 @@ impl Own for One {
 }
 
 /// The open members of a core's short path, and the value beside them.
-fn open(lanes: &PerCore<One>, core: usize) -> Option<(u64, u64)> {
-    lanes.short(core).map(|(open, beside)| (open, beside.load(Relaxed)))
+fn open(lanes: &PerCore<TestState>, core: usize) -> Option<(u64, u64)> {
+    lanes.fast_path(core).map(|(open, beside)| (open, beside.load(Relaxed)))
 }
 
 #[test]
 fn each_core_takes_over_a_new_table_once() {
-    let lanes = PerCore::<One>::new(2);
+    let lanes = PerCore::<TestState>::new(2);
     let seen = |core: usize| {
-        let own = lanes.own(core);
+        let own = lanes.local(core);
         (*own.table, own.taken)
     };
     assert_eq!(open(&lanes, 0), None, "there is a table to take over");
     assert_eq!(seen(0), (0, 1));
     assert_eq!(open(&lanes, 0), None, "by this table nothing is open");
-    assert!(Arc::ptr_eq(&lanes.left(0).table, &lanes.own(0).table), "N2");
+    assert!(Arc::ptr_eq(&lanes.inbox(0).table, &lanes.local(0).table), "N2");
     lanes.set(|| 5, |core, left| left.push(core as u32));
     lanes.set(|| 6, |core, left| left.push(core as u32));
     for (core, taken) in [(0, 2), (1, 1)] {
         assert_eq!((seen(core), seen(core)), ((6, taken), (6, taken)));
-        assert_eq!(lanes.left(core).other, vec![core as u32; 2]);
-        assert!(Arc::ptr_eq(&lanes.left(core).table, &lanes.own(core).table), "N2");
+        assert_eq!(lanes.inbox(core).posted, vec![core as u32; 2]);
+        assert!(Arc::ptr_eq(&lanes.inbox(core).table, &lanes.local(core).table), "N2");
         assert_eq!(open(&lanes, core), Some((6, 106)), "N3");
     }
     lanes.close(0);
@@ -57,15 +57,15 @@ fn each_core_takes_over_a_new_table_once() {
 
 #[test]
 fn new_table_is_used_by_the_core_once_set_has_returned() {
-    let lanes = PerCore::<One>::new(1);
+    let lanes = PerCore::<TestState>::new(1);
     for n in 1..200 {
         std::thread::scope(|s| {
             s.spawn(|| lanes.set(|| n, |_, _| ()));
-            let seen = *lanes.own(0).table;
+            let seen = *lanes.local(0).table;
             assert!(seen == n || seen + 1 == n);
         });
         let (open, n) = (open(&lanes, 0), u64::from(n));
         assert!(open.is_none_or(|open| open == (n, n + 100)), "N3");
-        assert_eq!(u64::from(*lanes.own(0).table), n, "N1");
+        assert_eq!(u64::from(*lanes.local(0).table), n, "N1");
     }
 }

@@ -5,9 +5,9 @@ use bio::Errno;
 use geom::{Access, Geom, GeomId, ProviderId, Topology};
 
 /// See the module.
-pub(crate) struct Unborn;
+pub(crate) struct PlaceholderGeom;
 
-impl Geom for Unborn {
+impl Geom for PlaceholderGeom {
     fn access(
         &mut self,
         _: &mut Topology,

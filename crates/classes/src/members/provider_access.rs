@@ -2,12 +2,12 @@
 //! them again.
 
 use bio::Errno;
-use geom::{Access, Control, Edge, Error, ProviderId};
+use geom::{Access, Edge, Error, GraphControl, ProviderId};
 
-use super::{Unborn, frame};
+use super::{PlaceholderGeom, frame};
 
 /// A provider named in a verb.
-pub(crate) fn find(control: &Control, name: &str) -> Result<ProviderId, Error> {
+pub(crate) fn find(control: &GraphControl, name: &str) -> Result<ProviderId, Error> {
     let missing = || {
         let what = format!("no provider is called {name}; `ashlar list` names them");
         Error::new(Errno::NoEnt, what)
@@ -16,7 +16,7 @@ pub(crate) fn find(control: &Control, name: &str) -> Result<ProviderId, Error> {
 }
 
 /// Every provider is tasted again.
-pub(crate) fn look_again(control: &mut Control) -> Result<(), Error> {
+pub(crate) fn taste_all_again(control: &mut GraphControl) -> Result<(), Error> {
     let all: Vec<ProviderId> = {
         let view = control.topology.view(0);
         view.iter().flat_map(|g| g.providers.iter().map(|p| p.id)).collect()
@@ -28,7 +28,7 @@ pub(crate) fn look_again(control: &mut Control) -> Result<(), Error> {
 }
 
 /// Sector size and size of a provider, bytes; zeroes when it is gone.
-pub(crate) fn sizes(control: &Control, on: ProviderId) -> (u32, u64) {
+pub(crate) fn sizes(control: &GraphControl, on: ProviderId) -> (u32, u64) {
     control.topology.limits(on).map_or((0, 0), |l| (l.sector_bytes, l.media_bytes))
 }
 
@@ -40,17 +40,21 @@ pub(super) fn busy(name: &str, e: Errno) -> Error {
 }
 
 /// Attaches to a provider, runs `f` with the consumer, leaves.
-fn attached<R>(
-    control: &mut Control,
+fn with_consumer<R>(
+    control: &mut GraphControl,
     class: &str,
     name: &str,
-    f: impl FnOnce(&mut Control, geom::ConsumerId) -> Result<R, Error>,
+    f: impl FnOnce(&mut GraphControl, geom::ConsumerId) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let on = find(control, name)?;
     let (geom, consumer) = control.call(|topology| {
-        let hand =
-            topology.new_geom(class, &format!("hand on {name}"), "a verb", Box::new(Unborn))?;
-        topology.set_hand(hand);
+        let hand = topology.new_geom(
+            class,
+            &format!("hand on {name}"),
+            "a verb",
+            Box::new(PlaceholderGeom),
+        )?;
+        topology.set_verb_access(hand);
         match topology.attach_new(hand, on) {
             Ok(consumer) => Ok((hand, consumer)),
             Err(e) => {
@@ -71,13 +75,13 @@ fn attached<R>(
 }
 
 /// Opens a provider for reading, runs `f`, closes it. Other users are not disturbed.
-pub(crate) fn reading<R>(
-    control: &mut Control,
+pub(crate) fn with_read_access<R>(
+    control: &mut GraphControl,
     class: &str,
     name: &str,
-    f: impl FnOnce(&mut Control, Edge) -> Result<R, Error>,
+    f: impl FnOnce(&mut GraphControl, Edge) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    attached(control, class, name, |control, consumer| {
+    with_consumer(control, class, name, |control, consumer| {
         let edge = control.topology.edge(consumer);
         control.call(|t| t.access(consumer, Access::READ).map_err(|e| busy(name, e)))?;
         f(control, edge)
@@ -86,16 +90,16 @@ pub(crate) fn reading<R>(
 
 /// Opens a provider for reading and runs `check`. If that succeeds, opens it for writing alone,
 /// runs `f` and closes it, so that it is tasted again. A refusal does not disturb other users.
-pub(crate) fn writing<R>(
-    control: &mut Control,
+pub(crate) fn with_write_access<R>(
+    control: &mut GraphControl,
     class: &str,
     name: &str,
-    check: impl FnOnce(&mut Control, Edge) -> Result<(), Error>,
-    f: impl FnOnce(&mut Control, Edge) -> Result<R, Error>,
+    check: impl FnOnce(&mut GraphControl, Edge) -> Result<(), Error>,
+    f: impl FnOnce(&mut GraphControl, Edge) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    attached(control, class, name, |control, consumer| {
+    with_consumer(control, class, name, |control, consumer| {
         let edge = control.topology.edge(consumer);
-        let open = |control: &mut Control, delta| {
+        let open = |control: &mut GraphControl, delta| {
             control.call(|t| t.access(consumer, delta).map_err(|e| busy(name, e)))
         };
         open(control, Access::READ)?;
@@ -107,7 +111,7 @@ pub(crate) fn writing<R>(
 
 /// Reads bytes of an open provider.
 pub(crate) fn read(
-    control: &mut Control,
+    control: &mut GraphControl,
     name: &str,
     edge: Edge,
     at: u64,
@@ -121,7 +125,7 @@ pub(crate) fn read(
 
 /// Writes bytes to an open provider, and has them on stable storage before it returns.
 pub(crate) fn write(
-    control: &mut Control,
+    control: &mut GraphControl,
     name: &str,
     edge: Edge,
     at: u64,
@@ -137,7 +141,11 @@ pub(crate) fn write(
 }
 
 /// The last sector of an open provider and where it is.
-pub(crate) fn last(control: &mut Control, name: &str, edge: Edge) -> Result<(u64, Vec<u8>), Error> {
+pub(crate) fn read_last_sector(
+    control: &mut GraphControl,
+    name: &str,
+    edge: Edge,
+) -> Result<(u64, Vec<u8>), Error> {
     let on = find(control, name)?;
     let (sector, media) = sizes(control, on);
     let Some(at) = frame::last_sector(sector, media) else {

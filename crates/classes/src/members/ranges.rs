@@ -37,18 +37,18 @@ pub(crate) enum Waiter {
 
 /// What [`RangeLocks::lock`] answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Locked {
+pub(crate) enum LockResult {
     /// The range is held.
-    Now(Held),
+    Now(LockId),
     /// The waiter is woken when it is granted: the number names the lock that it then holds.
-    Later(Held),
+    Later(LockId),
 }
 
 /// The number of a lock, held or waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub(crate) struct Held(u64);
+pub(crate) struct LockId(u64);
 
-impl Held {
+impl LockId {
     fn shard(self) -> usize {
         (self.0 % SHARDS as u64) as usize
     }
@@ -60,7 +60,7 @@ struct Entry {
     range: Range<u64>,
     /// The ranges, when they are several, in order.
     parts: Box<[Range<u64>]>,
-    alone: bool,
+    exclusive: bool,
 }
 
 fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
@@ -69,8 +69,8 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 
 impl Entry {
     #[inline]
-    fn minds(&self, other: &Entry) -> bool {
-        (self.alone || other.alone)
+    fn conflicts_with(&self, other: &Entry) -> bool {
+        (self.exclusive || other.exclusive)
             && overlap(&self.range, &other.range)
             && (self.parts.is_empty() && other.parts.is_empty() || self.shares_bytes(other))
     }
@@ -105,7 +105,7 @@ struct Shard {
 
 impl Shard {
     fn free(&self, wanted: &Entry) -> bool {
-        !self.held.iter().any(|e| e.minds(wanted))
+        !self.held.iter().any(|e| e.conflicts_with(wanted))
     }
 }
 
@@ -152,7 +152,7 @@ impl RangeLocks {
         range: Range<u64>,
         alone: bool,
         waiter: impl FnOnce() -> Waiter,
-    ) -> Locked {
+    ) -> LockResult {
         self.enter((range, Box::default()), alone, waiter)
     }
 
@@ -162,7 +162,7 @@ impl RangeLocks {
         parts: Box<[Range<u64>]>,
         alone: bool,
         waiter: impl FnOnce() -> Waiter,
-    ) -> Locked {
+    ) -> LockResult {
         debug_assert!(self.stride == 0 && parts.is_sorted_by(|a, b| a.end <= b.start));
         let bounds = parts.first().map(|r| r.start).zip(parts.last().map(|r| r.end));
         let (start, end) = bounds.unwrap_or_default();
@@ -174,34 +174,34 @@ impl RangeLocks {
         (range, parts): (Range<u64>, Box<[Range<u64>]>),
         alone: bool,
         waiter: impl FnOnce() -> Waiter,
-    ) -> Locked {
+    ) -> LockResult {
         let index = self.index(&range);
         let mut shard = self.shard(index);
         let number = shard.next * SHARDS as u64 + index as u64;
         shard.next += 1;
-        let entry = Entry { number, range, parts, alone };
-        let first = !shard.waiting.iter().any(|(e, _)| e.minds(&entry));
+        let entry = Entry { number, range, parts, exclusive: alone };
+        let first = !shard.waiting.iter().any(|(e, _)| e.conflicts_with(&entry));
         let now = first && shard.free(&entry);
         match now {
             true => {
                 shard.held.push(entry);
-                Locked::Now(Held(number))
+                LockResult::Now(LockId(number))
             }
             false => {
                 let waiter = waiter();
                 shard.waiting.push_back((entry, Some(waiter)));
-                Locked::Later(Held(number))
+                LockResult::Later(LockId(number))
             }
         }
     }
 
     /// True once a lock that was to be waited for is held. A task asks again when it is woken.
-    pub(crate) fn is_held(&self, lock: Held) -> bool {
+    pub(crate) fn is_held(&self, lock: LockId) -> bool {
         self.shard(lock.shard()).held.iter().any(|e| e.number == lock.0)
     }
 
     /// Releases a lock, held or still waited for, and wakes the waiters that are granted by this.
-    pub(crate) fn unlock(&self, lock: Held) {
+    pub(crate) fn unlock(&self, lock: LockId) {
         let mut woken = Vec::new();
         {
             let mut shard = self.shard(lock.shard());
@@ -224,7 +224,7 @@ impl RangeLocks {
     fn grant(shard: &mut Shard, woken: &mut Vec<Waiter>) {
         let mut still: VecDeque<(Entry, Option<Waiter>)> = VecDeque::new();
         for (entry, waiter) in std::mem::take(&mut shard.waiting) {
-            let blocked = still.iter().any(|(e, _)| e.minds(&entry));
+            let blocked = still.iter().any(|(e, _)| e.conflicts_with(&entry));
             if blocked || !shard.free(&entry) {
                 still.push_back((entry, waiter));
                 continue;
@@ -236,23 +236,23 @@ impl RangeLocks {
     }
 
     /// A lock for a task: waits for it. Dropped before it is granted, it is given back.
-    pub(crate) async fn lock_task(&self, range: Range<u64>, alone: bool) -> Held {
+    pub(crate) async fn lock_task(&self, range: Range<u64>, alone: bool) -> LockId {
         self.task(|waiter| self.lock(range.clone(), alone, waiter)).await
     }
 
     /// The same for several ranges ([`RangeLocks::lock_all`]).
-    pub(crate) async fn lock_all_task(&self, parts: &[Range<u64>], alone: bool) -> Held {
+    pub(crate) async fn lock_all_task(&self, parts: &[Range<u64>], alone: bool) -> LockId {
         self.task(|waiter| self.lock_all(parts.into(), alone, waiter)).await
     }
 
-    async fn task(&self, ask: impl Fn(&mut dyn FnMut() -> Waiter) -> Locked) -> Held {
-        let mut asked: Option<Asked<'_>> = None;
+    async fn task(&self, ask: impl Fn(&mut dyn FnMut() -> Waiter) -> LockResult) -> LockId {
+        let mut asked: Option<PendingLock<'_>> = None;
         std::future::poll_fn(move |cx| {
             let Some(lock) = &asked else {
                 return match ask(&mut || Waiter::Task(cx.waker().clone())) {
-                    Locked::Now(lock) => std::task::Poll::Ready(lock),
-                    Locked::Later(lock) => {
-                        asked = Some(Asked { locks: self, lock: Some(lock) });
+                    LockResult::Now(lock) => std::task::Poll::Ready(lock),
+                    LockResult::Later(lock) => {
+                        asked = Some(PendingLock { locks: self, lock: Some(lock) });
                         std::task::Poll::Pending
                     }
                 };
@@ -272,12 +272,12 @@ impl RangeLocks {
 }
 
 /// Releases a lock whose waiter was dropped.
-struct Asked<'a> {
+struct PendingLock<'a> {
     locks: &'a RangeLocks,
-    lock: Option<Held>,
+    lock: Option<LockId>,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingLock<'_> {
     fn drop(&mut self) {
         if let Some(lock) = self.lock.take() {
             self.locks.unlock(lock);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bio::Ticket;
 use bio::sync::Mutex;
 
-use super::ranges::{Held, Locked, RangeLocks, Waiter};
+use super::ranges::{LockId, LockResult, RangeLocks, Waiter};
 
 type Woken = Arc<Mutex<Vec<u64>>>;
 
@@ -24,17 +24,17 @@ fn taken(woken: &Woken) -> Vec<u64> {
     std::mem::take(&mut *woken.lock())
 }
 
-fn now(locked: Locked) -> Held {
+fn now(locked: LockResult) -> LockId {
     match locked {
-        Locked::Now(held) => held,
-        Locked::Later(_) => panic!("it had to wait"),
+        LockResult::Now(held) => held,
+        LockResult::Later(_) => panic!("it had to wait"),
     }
 }
 
-fn later(locked: Locked) -> Held {
+fn later(locked: LockResult) -> LockId {
     match locked {
-        Locked::Later(held) => held,
-        Locked::Now(_) => panic!("it did not wait"),
+        LockResult::Later(held) => held,
+        LockResult::Now(_) => panic!("it did not wait"),
     }
 }
 
@@ -81,7 +81,7 @@ fn abandoned_wait_lets_later_locks_proceed() {
 #[test]
 fn random_locks_and_unlocks_match_the_model() {
     struct Known {
-        held: Held,
+        held: LockId,
         range: Range<u64>,
         alone: bool,
         granted: bool,
@@ -107,8 +107,8 @@ fn random_locks_and_unlocks_match_the_model() {
                 let alone = random(3) == 0;
                 let locked = locks.lock(range.clone(), alone, || bio(step));
                 let (held, granted) = match locked {
-                    Locked::Now(held) => (held, true),
-                    Locked::Later(held) => (held, false),
+                    LockResult::Now(held) => (held, true),
+                    LockResult::Later(held) => (held, false),
                 };
                 let new = Known { held, range, alone, granted, number: step };
                 let in_the_way = all.iter().any(|k| minds(k, &new));

@@ -15,13 +15,13 @@
 //! A power cut before the new label is durable leaves the old label, and the move is repeated.
 
 use bio::Errno;
-use geom::{Carry, Control, Edge, Error, Left, Taster, Verdict};
+use geom::{Edge, Error, FoundLabel, GraphControl, TasteOutcome, Taster, WriteLabel};
 use serde_json::{Value, json};
 
 use super::frame::{self, FrameError};
 use super::provider_access;
-use crate::conversation::carry_out;
 use crate::inspect;
+use crate::probe_io::carry_out;
 use crate::write_plan::WritePlan;
 
 /// Bytes before the end that are searched for a label when no old size is given: the same that
@@ -31,58 +31,66 @@ pub(crate) const SWEEP: u64 = 1 << 20;
 const CHUNK: u64 = 64 << 10;
 
 /// A label that can be brought elsewhere.
-pub(crate) struct Placed {
+pub(crate) struct MovableLabel {
     /// Size of the provider that it was written for, bytes; zero if the label has no size.
     pub(crate) provider_bytes: u64,
     /// Bytes right before its sector that go with it.
-    pub(crate) ahead: u64,
+    pub(crate) leading_bytes: u64,
     /// It stays where it is, though the provider has grown, and why.
-    pub(crate) stays: Option<&'static str>,
+    pub(crate) fixed_reason: Option<&'static str>,
     /// The same label for a provider of another size.
-    pub(crate) renewed: Renew,
+    pub(crate) rewrite: RewriteLabel,
     /// The same, without the data that belongs to the label. Absent if there is no such data.
-    pub(crate) alone: Option<Renew>,
+    pub(crate) rewrite_alone: Option<RewriteLabel>,
 }
 
 /// A label for a provider of so many bytes.
-pub(crate) type Renew = Box<dyn FnOnce(u64) -> Vec<u8>>;
+pub(crate) type RewriteLabel = Box<dyn FnOnce(u64) -> Vec<u8>>;
 
 /// Reads a label.
-pub(crate) type Read = fn(&[u8]) -> Result<Placed, FrameError>;
+pub(crate) type DecodeLabel = fn(&[u8]) -> Result<MovableLabel, FrameError>;
 
 /// The arguments of the verb.
-pub(crate) struct Ask<'a> {
+pub(crate) struct RelocateParams<'a> {
     pub(crate) class: &'static str,
     pub(crate) member: &'a str,
     /// The size that the provider had, bytes.
-    pub(crate) was: Option<u64>,
+    pub(crate) old_bytes: Option<u64>,
     pub(crate) force: bool,
-    pub(crate) read: Read,
+    pub(crate) read: DecodeLabel,
 }
 
 /// Carries the verb out.
-pub(crate) fn follow(control: &mut Control, ask: &Ask<'_>) -> Result<Value, Error> {
+pub(crate) fn relocate(
+    control: &mut GraphControl,
+    ask: &RelocateParams<'_>,
+) -> Result<Value, Error> {
     let on = provider_access::find(control, ask.member)?;
     let (sector, media) = provider_access::sizes(control, on);
     let to = frame::last_sector(sector, media).unwrap_or(0);
-    let from = provider_access::reading(control, ask.class, ask.member, |control, edge| {
-        check_end(control, edge, ask)?;
-        search(control, edge, ask, (sector, media))
-    })?;
-    let agreed = |_: &mut Control, _: Edge| Ok(());
-    provider_access::writing(control, ask.class, ask.member, agreed, |control, edge| {
-        carry(control, edge, ask, (sector, media), from)
+    let from =
+        provider_access::with_read_access(control, ask.class, ask.member, |control, edge| {
+            check_end(control, edge, ask)?;
+            search(control, edge, ask, (sector, media))
+        })?;
+    let agreed = |_: &mut GraphControl, _: Edge| Ok(());
+    provider_access::with_write_access(control, ask.class, ask.member, agreed, |control, edge| {
+        move_label(control, edge, ask, (sector, media), from)
     })?;
     // The same disk may be seen by other paths.
-    provider_access::look_again(control)?;
+    provider_access::taste_all_again(control)?;
     control.settle()?;
     let message = format!("{}: its label was at byte {from} and is at byte {to} now", ask.member);
     Ok(json!({ "message": message, "from": from, "to": to }))
 }
 
 /// Checks that the current last sector is empty or may be overwritten.
-fn check_end(control: &mut Control, edge: Edge, ask: &Ask<'_>) -> Result<(), Error> {
-    let (_, last) = provider_access::last(control, ask.member, edge)?;
+fn check_end(
+    control: &mut GraphControl,
+    edge: Edge,
+    ask: &RelocateParams<'_>,
+) -> Result<(), Error> {
+    let (_, last) = provider_access::read_last_sector(control, ask.member, edge)?;
     let name = ask.member;
     if let Ok(placed) = (ask.read)(&last) {
         let size = placed.provider_bytes;
@@ -101,15 +109,15 @@ fn check_end(control: &mut Control, edge: Edge, ask: &Ask<'_>) -> Result<(), Err
 
 /// Where the label is that was left behind.
 fn search(
-    control: &mut Control,
+    control: &mut GraphControl,
     edge: Edge,
-    ask: &Ask<'_>,
+    ask: &RelocateParams<'_>,
     (sector, media): (u32, u64),
 ) -> Result<u64, Error> {
     let (name, class) = (ask.member, ask.class);
     let unit = u64::from(sector).max(1);
     let end = frame::last_sector(sector, media).unwrap_or(0);
-    if let Some(was) = ask.was {
+    if let Some(was) = ask.old_bytes {
         let at = frame::last_sector(sector, was).filter(|at| *at < end).ok_or_else(|| {
             let what = format!("{name} has {media} bytes; --was is a smaller size");
             Error::inval(what)
@@ -136,7 +144,7 @@ fn search(
         for (number, bytes) in bytes.chunks(sector as usize).enumerate().rev() {
             let at = from + number as u64 * unit;
             let Ok(placed) = (ask.read)(bytes) else { continue };
-            if is_left_behind(&placed, sector, at) {
+            if is_at_old_end(&placed, sector, at) {
                 return Ok(at);
             }
         }
@@ -150,14 +158,14 @@ fn search(
 }
 
 /// Whether the label at this byte was written for a provider whose last sector is here.
-pub(crate) fn is_left_behind(placed: &Placed, sector: u32, at: u64) -> bool {
+pub(crate) fn is_at_old_end(placed: &MovableLabel, sector: u32, at: u64) -> bool {
     frame::last_sector(sector, placed.provider_bytes) == Some(at)
 }
 
-fn carry(
-    control: &mut Control,
+fn move_label(
+    control: &mut GraphControl,
     edge: Edge,
-    ask: &Ask<'_>,
+    ask: &RelocateParams<'_>,
     (sector, media): (u32, u64),
     from: u64,
 ) -> Result<(), Error> {
@@ -165,12 +173,12 @@ fn carry(
     let old = provider_access::read(control, name, edge, from, len)?;
     let wrong = |e: FrameError| Error::inval(format!("{name}: {e}"));
     let placed = (ask.read)(&old).map_err(wrong)?;
-    if let Some(why) = placed.stays {
+    if let Some(why) = placed.fixed_reason {
         let was = from + u64::from(sector);
-        return Err(Error::inval(format!("{name}: {}", as_it_was(why, was))));
+        return Err(Error::inval(format!("{name}: {}", old_size_hint(why, was))));
     }
-    let ahead = match placed.place_ahead(from) {
-        Some(at) => provider_access::read(control, name, edge, at, placed.ahead as usize)?,
+    let ahead = match placed.leading_offset(from) {
+        Some(at) => provider_access::read(control, name, edge, at, placed.leading_bytes as usize)?,
         None => Vec::new(),
     };
     let (mut plan, is_over) = placed.plan((sector, media), from, ahead);
@@ -184,15 +192,15 @@ fn carry(
     done.map_err(|e| Error::new(e, format!("{name}: {}", e.text())))
 }
 
-fn as_it_was(why: &str, was: u64) -> String {
+fn old_size_hint(why: &str, was: u64) -> String {
     format!("{why}; a nop on it with a size of {was} bytes shows it as it was")
 }
 
-impl Placed {
+impl MovableLabel {
     /// The byte at which the data of a label at byte `from` begins; `None` when there is no such
     /// data.
-    fn place_ahead(&self, from: u64) -> Option<u64> {
-        from.checked_sub(self.ahead).filter(|_| self.ahead > 0)
+    fn leading_offset(&self, from: u64) -> Option<u64> {
+        from.checked_sub(self.leading_bytes).filter(|_| self.leading_bytes > 0)
     }
 
     /// The writes that move the label at `from` to the end of a provider of this size, and whether
@@ -212,49 +220,49 @@ impl Placed {
         // The data of the label overwrites the label's old place. The label is therefore written to
         // its new place first, without the data.
         let is_over = place.is_some_and(|place| (place..to).contains(&from));
-        if let Some(alone) = self.alone.filter(|_| is_over) {
+        if let Some(alone) = self.rewrite_alone.filter(|_| is_over) {
             put(to, padded(alone(media)));
         }
         if let Some(place) = place {
             put(place, ahead);
         }
-        put(to, padded((self.renewed)(media)));
+        put(to, padded((self.rewrite)(media)));
         (plan, is_over)
     }
 }
 
 /// A label that is where a provider ended that is known by it ([`Taster::ended`]).
-pub(crate) struct Behind {
+pub(crate) struct OldLabel {
     /// The size that the provider had, bytes.
-    was: u64,
+    old_bytes: u64,
     /// Byte offset of the old label, its sector, and its decoded content.
     from: u64,
     pub(crate) label: Vec<u8>,
-    placed: Placed,
+    placed: MovableLabel,
     /// The content of the last sector, and its byte offset.
     last: Vec<u8>,
     to: u64,
 }
 
 /// Looks where a provider ended, if its end can be read and has no label that is its own.
-pub(crate) async fn behind(disk: &Taster, read: Read) -> Option<Behind> {
+pub(crate) async fn find_old_label(disk: &Taster, read: DecodeLabel) -> Option<OldLabel> {
     let len = disk.sector_bytes as usize;
     let end = |bytes| frame::last_sector(disk.sector_bytes, bytes);
-    let to = end(disk.media_bytes).filter(|_| !disk.ended.is_empty())?;
+    let to = end(disk.media_bytes).filter(|_| !disk.former_sizes.is_empty())?;
     let last = disk.read(to, len).await.ok()?;
     // The sector can hold a label for another size: one that was left on a member of this provider
     // as that member grew.
     if read(&last).is_ok_and(|placed| frame::is_of_size(placed.provider_bytes, disk.media_bytes)) {
         return None;
     }
-    for was in disk.ended.iter().copied() {
+    for was in disk.former_sizes.iter().copied() {
         let Some(from) = end(was).filter(|from| *from < to) else { continue };
         // Two identical labels mean that one is a copy, and it is unknown which one is valid.
         let Some(label) = disk.read(from, len).await.ok().filter(|label| *label != last) else {
             continue;
         };
         if let Some(placed) = read(&label).ok().filter(|p| p.provider_bytes == was) {
-            return Some(Behind { was, from, label, placed, last, to });
+            return Some(OldLabel { old_bytes: was, from, label, placed, last, to });
         }
     }
     None
@@ -262,49 +270,67 @@ pub(crate) async fn behind(disk: &Taster, read: Read) -> Option<Behind> {
 
 /// The verdict of a class on a provider that has no label of the class in its last sector (`why`).
 /// If the class left a label at a former end, that label is moved to the current end instead.
-pub(crate) async fn left<C>(disk: &Taster, class: &str, read: Read, why: String) -> Verdict<C> {
-    match behind(disk, read).await {
-        Some(behind) => behind.bring(disk, class).await,
-        None => Verdict::No(why),
+pub(crate) async fn taste_old_end<C>(
+    disk: &Taster,
+    class: &str,
+    read: DecodeLabel,
+    why: String,
+) -> TasteOutcome<C> {
+    match find_old_label(disk, read).await {
+        Some(behind) => behind.move_to_end(disk, class).await,
+        None => TasteOutcome::No(why),
     }
 }
 
-impl Behind {
+impl OldLabel {
     /// Why it stays where it is, if it does.
-    pub(crate) fn stays(&self) -> Option<&'static str> {
-        self.placed.stays
+    pub(crate) fn fixed_reason(&self) -> Option<&'static str> {
+        self.placed.fixed_reason
     }
 
     /// In words.
-    pub(crate) fn words(&self) -> String {
-        format!("its label is where it ended when it had {} bytes", self.was)
+    pub(crate) fn describe(&self) -> String {
+        format!("its label is where it ended when it had {} bytes", self.old_bytes)
     }
 
     /// Moves the label to the end, unless data there must not be lost.
-    pub(crate) async fn bring<C>(self, disk: &Taster, class: &str) -> Verdict<C> {
-        let (words, was) = (self.words(), self.was);
-        let Behind { from, label, placed, last, to, .. } = self;
-        let (key, by_hand) = (label.clone(), by_hand(class, &disk.name, was));
+    pub(crate) async fn move_to_end<C>(self, disk: &Taster, class: &str) -> TasteOutcome<C> {
+        let (words, was) = (self.describe(), self.old_bytes);
+        let OldLabel { from, label, placed, last, to, .. } = self;
+        let (key, by_hand) = (label.clone(), relocate_command(class, &disk.name, was));
         if let Some(what) = inspect::leftover(&last, class, disk.media_bytes) {
             let carry = Err(occupied(what, &by_hand));
-            return Verdict::Left(words, Left { was, key, carry, by_hand });
+            return TasteOutcome::FormerEnd(
+                words,
+                FoundLabel {
+                    former_bytes: was,
+                    identity: key,
+                    write: carry,
+                    manual_command: by_hand,
+                },
+            );
         }
-        let ahead = match placed.place_ahead(from) {
-            Some(at) => disk.read(at, placed.ahead as usize).await,
+        let ahead = match placed.leading_offset(from) {
+            Some(at) => disk.read(at, placed.leading_bytes as usize).await,
             None => Ok(Vec::new()),
         };
         let ahead = match ahead {
             Ok(ahead) => ahead,
-            Err(e) => return Verdict::No(format!("{words}, and what is before it: {}", e.text())),
+            Err(e) => {
+                return TasteOutcome::No(format!("{words}, and what is before it: {}", e.text()));
+            }
         };
         let (plan, _) = placed.plan((disk.sector_bytes, disk.media_bytes), from, ahead);
-        let carry = Ok(carry_if(plan, vec![(to, last), (from, label)]));
-        Verdict::Left(words, Left { was, key, carry, by_hand })
+        let carry = Ok(carry_if_unchanged(plan, vec![(to, last), (from, label)]));
+        TasteOutcome::FormerEnd(
+            words,
+            FoundLabel { former_bytes: was, identity: key, write: carry, manual_command: by_hand },
+        )
     }
 }
 
 /// What to type so that a label is brought along.
-pub(crate) fn by_hand(class: &str, provider: &str, was: u64) -> String {
+pub(crate) fn relocate_command(class: &str, provider: &str, was: u64) -> String {
     format!("`ashlar {class} follow {provider} --was {was}`")
 }
 
@@ -315,7 +341,7 @@ pub(crate) fn occupied(what: &str, by_hand: &str) -> String {
 }
 
 /// Carries a plan out if all this is still there.
-pub(crate) fn carry_if(plan: WritePlan, seen: Vec<(u64, Vec<u8>)>) -> Carry {
+pub(crate) fn carry_if_unchanged(plan: WritePlan, seen: Vec<(u64, Vec<u8>)>) -> WriteLabel {
     Box::new(move |core, edge| {
         Box::pin(async move {
             let failed = |e: Errno| e.text().to_owned();

@@ -27,23 +27,23 @@ impl Stopped {
     }
 
     /// The verdict about a member of a geom that was stopped.
-    pub(crate) fn says(class: &str, name: &str) -> String {
+    pub(crate) fn refusal_text(class: &str, name: &str) -> String {
         format!("{class} {name} was stopped by hand: `ashlar {class} start {name}` starts it")
     }
 
     /// The verdict about a member of it, if it was stopped.
-    pub(crate) fn verdict(&self, class: &str, name: &str) -> Option<String> {
-        self.names().contains(name).then(|| Stopped::says(class, name))
+    pub(crate) fn refusal(&self, class: &str, name: &str) -> Option<String> {
+        self.names().contains(name).then(|| Stopped::refusal_text(class, name))
     }
 
     /// All of them; see [`geom::Class::stopped_geoms`].
     pub(crate) fn all(&self, class: &str) -> Vec<(String, String)> {
-        self.names().iter().map(|name| (name.clone(), Stopped::says(class, name))).collect()
+        self.names().iter().map(|name| (name.clone(), Stopped::refusal_text(class, name))).collect()
     }
 
     /// The same for classes whose members look like the whole. As the refusal of a claim, it hides
     /// other content of the member ([`geom::Class::hides_what_it_refuses`]).
     pub(crate) fn refuse(&self, class: &str, name: &str) -> Result<(), Error> {
-        self.verdict(class, name).map_or(Ok(()), |why| Err(Error::new(Errno::Busy, why)))
+        self.refusal(class, name).map_or(Ok(()), |why| Err(Error::new(Errno::Busy, why)))
     }
 }

@@ -6,7 +6,7 @@ use geom::Core;
 
 /// Waits until `bytes` more may be handled, at `rate` bytes a second (zero: no limit); returns the
 /// time up to which has been paid.
-pub(crate) async fn pay(core: &Rc<Core>, rate: u64, paid: u64, bytes: u64) -> u64 {
+pub(crate) async fn wait_for_rate(core: &Rc<Core>, rate: u64, paid: u64, bytes: u64) -> u64 {
     let now = core.reactor().fresh_now();
     if rate == 0 {
         return now;

@@ -1,34 +1,39 @@
 //! Common parts of the verbs of classes with members: names, numbers, refusals.
 
 use bio::Errno;
-use geom::{ConsumerId, Control, Error, GeomId, ProviderId, Taster, Topology, Transient};
+use geom::{ConsumerId, Error, GeomId, GraphControl, ProviderId, Taster, Topology, Transient};
 use serde_json::{Value, json};
 
 use super::frame::FrameError;
 use super::{Stopped, frame, provider_access};
 
 /// The command that removes the provider under one of its consumers from a geom.
-pub(crate) fn to_remove(class: &str, t: &Topology, me: GeomId, on: ConsumerId) -> Option<String> {
+pub(crate) fn remove_command(
+    class: &str,
+    t: &Topology,
+    me: GeomId,
+    on: ConsumerId,
+) -> Option<String> {
     let below = t.below(on)?;
     Some(format!("ashlar {class} remove {} {}", t.geom_name(me), t.provider_name(below)))
 }
 
 /// What to type so that a geom lets go of all of them.
-pub(crate) fn to_stop(class: &str, t: &Topology, me: GeomId) -> Option<String> {
+pub(crate) fn stop_command(class: &str, t: &Topology, me: GeomId) -> Option<String> {
     Some(format!("ashlar {class} stop {}", t.geom_name(me)))
 }
 
 /// The rate of rebuilds that `configure` set; zero: none.
 pub(crate) fn sync_rate(class: &str, name: &str, rate: u64) -> Option<Transient> {
     (rate > 0).then(|| Transient {
-        what: format!("rebuilds copy at most {rate} bytes a second"),
+        setting: format!("rebuilds copy at most {rate} bytes a second"),
         undo: format!("ashlar {class} configure --sync-rate 0 {name}"),
     })
 }
 
 /// A number for a new geom, from the present providers and the time. Two geoms labelled in one
 /// daemon differ; two labelled anywhere differ with the probability that 32 bits give.
-pub(crate) fn new_id(control: &Control, name: &str) -> u32 {
+pub(crate) fn new_id(control: &GraphControl, name: &str) -> u32 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64 ^ control.now_ns();
     for byte in name.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -50,14 +55,14 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
 /// Checks that a provider may be labelled: not in use, and nothing in its last sector that would be
 /// lost. `is_own` recognizes records of the class itself.
 pub(crate) fn check_member(
-    control: &mut Control,
+    control: &mut GraphControl,
     class: &str,
     name: &str,
     force: bool,
     is_own: impl Fn(&[u8]) -> bool,
 ) -> Result<(), Error> {
-    provider_access::reading(control, class, name, |control, edge| {
-        let (_, bytes) = provider_access::last(control, name, edge)?;
+    provider_access::with_read_access(control, class, name, |control, edge| {
+        let (_, bytes) = provider_access::read_last_sector(control, name, edge)?;
         if force || bytes.iter().all(|b| *b == 0) || is_own(&bytes) {
             return Ok(());
         }
@@ -71,12 +76,12 @@ pub(crate) fn check_member(
         Err(Error::new(Errno::Exist, what).destroying(vec![name.to_owned()]))
     })?;
     // Labelling needs the provider to be opened for writing for a moment.
-    provider_access::writing(control, class, name, |_, _| Ok(()), |_, _| Ok(()))
+    provider_access::with_write_access(control, class, name, |_, _| Ok(()), |_, _| Ok(()))
 }
 
 /// The answer once the provider is there, or else the reasons that tasting gave for the members.
-pub(crate) fn up(
-    control: &mut Control,
+pub(crate) fn wait_for_provider(
+    control: &mut GraphControl,
     class: &str,
     name: &str,
     members: &[String],
@@ -89,7 +94,7 @@ pub(crate) fn up(
     let view = control.topology.view(0);
     let said = members.iter().filter_map(|m| {
         let found = view.iter().flat_map(|g| &g.providers).find(|p| p.name == *m)?;
-        let (_, why) = found.verdicts.iter().find(|(c, _)| *c == class)?;
+        let (_, why) = found.taste_outcomes.iter().find(|(c, _)| *c == class)?;
         Some(format!("{m}: {why}"))
     });
     let said: Vec<String> = said.collect();
@@ -98,7 +103,7 @@ pub(crate) fn up(
 
 /// Has every provider tasted again, so that a stopped geom is found.
 pub(crate) fn start(
-    control: &mut Control,
+    control: &mut GraphControl,
     class: &str,
     stopped: &Stopped,
     on: &str,
@@ -108,7 +113,7 @@ pub(crate) fn start(
         let what = format!("{class} {name} was not stopped; `ashlar {class} status` shows all");
         return Err(Error::new(Errno::NoEnt, what));
     }
-    provider_access::look_again(control)?;
+    provider_access::taste_all_again(control)?;
     match control.topology.find(&format!("{class}/{name}")) {
         Some(_) => Ok(json!({ "message": format!("{class}/{name} is there") })),
         None => {
@@ -130,9 +135,9 @@ pub(crate) fn start(
 /// Refuses a provider that is the geom `of` itself or is stacked on it. Such a provider is not a
 /// member: its data can contain a member's label, at the place where that member ended before it
 /// grew.
-pub(crate) fn check_circle(t: &Topology, on: ProviderId, of: Option<GeomId>) -> Result<(), Error> {
+pub(crate) fn check_cycle(t: &Topology, on: ProviderId, of: Option<GeomId>) -> Result<(), Error> {
     let what = "it uses what it would be a member of: that would make a cycle";
-    match of.is_some_and(|geom| t.stands_on(on, geom)) {
+    match of.is_some_and(|geom| t.is_based_on(on, geom)) {
         true => Err(Error::new(Errno::NoDev, what)),
         false => Ok(()),
     }
@@ -157,13 +162,13 @@ pub(crate) async fn tasted<R>(
 /// The record of a class in the last sector of a provider, for a verb. ENODEV if there is no record
 /// or it is invalid.
 pub(crate) fn read<R>(
-    control: &mut Control,
+    control: &mut GraphControl,
     class: &str,
     member: &str,
     decode: impl Fn(&[u8]) -> Result<R, FrameError>,
 ) -> Result<R, Error> {
-    let bytes = provider_access::reading(control, class, member, |control, edge| {
-        Ok(provider_access::last(control, member, edge)?.1)
+    let bytes = provider_access::with_read_access(control, class, member, |control, edge| {
+        Ok(provider_access::read_last_sector(control, member, edge)?.1)
     })?;
     let next = format!("`ashlar inspect {member}` says what it holds");
     decode(&bytes).map_err(|e| Error::new(Errno::NoDev, format!("{member}: {e}; {next}")))
@@ -172,15 +177,15 @@ pub(crate) fn read<R>(
 /// Zeroes the last sector of each provider that has a record of the class there, including damaged
 /// records and other versions. A provider without one is refused; `noun` names the missing record.
 pub(crate) fn clear<R>(
-    control: &mut Control,
+    control: &mut GraphControl,
     class: &str,
     members: &[String],
     noun: &str,
     decode: impl Fn(&[u8]) -> Result<R, FrameError>,
 ) -> Result<Value, Error> {
     for member in members {
-        let check = |control: &mut Control, edge| {
-            let (_, bytes) = provider_access::last(control, member, edge)?;
+        let check = |control: &mut GraphControl, edge| {
+            let (_, bytes) = provider_access::read_last_sector(control, member, edge)?;
             match decode(&bytes) {
                 Err(FrameError::Foreign) => {
                     let what = format!(
@@ -192,8 +197,8 @@ pub(crate) fn clear<R>(
                 _ => Ok(()),
             }
         };
-        provider_access::writing(control, class, member, check, |control, edge| {
-            let (at, bytes) = provider_access::last(control, member, edge)?;
+        provider_access::with_write_access(control, class, member, check, |control, edge| {
+            let (at, bytes) = provider_access::read_last_sector(control, member, edge)?;
             provider_access::write(control, member, edge, at, vec![0; bytes.len()])
         })?;
     }

@@ -1,38 +1,44 @@
 //! Verbs that are the same in every class whose members have labels: `stop`, `destroy`, `clear`,
 //! `dump`; and `start`, `follow` where the labels are in last sectors.
 
-use geom::{Bytes, Class, Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Bytes, Class, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::frame::FrameError;
-use super::relocate::{self, Ask, Placed};
+use super::relocate::{self, MovableLabel, RelocateParams};
 use super::{Stopped, verb_util};
-use crate::words::{Force, Members, each};
+use crate::shared_args::{Force, Members, each};
 
 /// A class whose members carry labels.
-pub(crate) trait Labelled: Class + Sized + 'static {
+pub(crate) trait LabelledClass: Class + Sized + 'static {
     /// What `stop` does besides, for the manual.
     const STOPPED: &'static str = "";
     /// One sentence of `destroy`, and whether it writes.
     const DESTROY: (&'static str, bool) = ("The same as stop", false);
 
     /// Takes one apart; labels stay.
-    fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error>;
+    fn take_apart(&self, control: &mut GraphControl, on: &str, force: bool)
+    -> Result<Value, Error>;
 
     /// Takes one apart for good, where that is something else.
-    fn take_away(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
+    fn destroy_geom(
+        &self,
+        control: &mut GraphControl,
+        on: &str,
+        force: bool,
+    ) -> Result<Value, Error> {
         self.take_apart(control, on, force)
     }
 
     /// Removes the labels of members; a provider without one is refused.
-    fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error>;
+    fn clear(control: &mut GraphControl, members: &[String]) -> Result<Value, Error>;
 
     /// Shows the content of the providers' labels.
-    fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error>;
+    fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error>;
 }
 
 /// A class whose labels are in last sectors.
-pub(crate) trait LastSector: Labelled {
+pub(crate) trait LastSectorClass: LabelledClass {
     /// Its name.
     const CLASS: &'static str;
 
@@ -40,10 +46,10 @@ pub(crate) trait LastSector: Labelled {
     fn stopped(&self) -> &Stopped;
 
     /// A stopped geom is to be found again.
-    fn starts(&self, _name: &str) {}
+    fn clear_stopped(&self, _name: &str) {}
 
     /// A member's label, from its last sector.
-    fn placed(sector: &[u8]) -> Result<Placed, FrameError>;
+    fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError>;
 }
 
 /// Stop it; labels stay, so `start` assembles it again
@@ -56,13 +62,13 @@ pub(crate) struct Stop {
     force: Force,
 }
 
-impl<C: Labelled> Verb<C> for Stop {
+impl<C: LabelledClass> Verb<C> for Stop {
     const NAME: &'static str = "stop";
     const DETAIL: &'static str = C::STOPPED;
     const EXAMPLE: &'static str = "stop data";
     type Answer = Value;
 
-    fn run(self, class: &C, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &C, control: &mut GraphControl) -> Result<Value, Error> {
         each("", &self.names, |on| class.take_apart(control, on, self.force.0))
     }
 }
@@ -72,15 +78,15 @@ impl<C: Labelled> Verb<C> for Stop {
 #[serde(transparent)]
 pub(crate) struct Destroy(Stop);
 
-impl<C: Labelled> Verb<C> for Destroy {
+impl<C: LabelledClass> Verb<C> for Destroy {
     const NAME: &'static str = "destroy";
     const DOC: &'static str = C::DESTROY.0;
     const EXAMPLE: &'static str = "destroy data";
     const WRITES: bool = C::DESTROY.1;
     type Answer = Value;
 
-    fn run(self, class: &C, control: &mut Control) -> Result<Value, Error> {
-        each("", &self.0.names, |on| class.take_away(control, on, self.0.force.0))
+    fn run(self, class: &C, control: &mut GraphControl) -> Result<Value, Error> {
+        each("", &self.0.names, |on| class.destroy_geom(control, on, self.0.force.0))
     }
 }
 
@@ -91,13 +97,13 @@ pub(crate) struct Start {
     name: String,
 }
 
-impl<C: LastSector> Verb<C> for Start {
+impl<C: LastSectorClass> Verb<C> for Start {
     const NAME: &'static str = "start";
     const EXAMPLE: &'static str = "start data";
     type Answer = Value;
 
-    fn run(self, class: &C, control: &mut Control) -> Result<Value, Error> {
-        class.starts(geom::bare_name(C::CLASS, &self.name));
+    fn run(self, class: &C, control: &mut GraphControl) -> Result<Value, Error> {
+        class.clear_stopped(geom::bare_name(C::CLASS, &self.name));
         verb_util::start(control, C::CLASS, class.stopped(), &self.name)
     }
 }
@@ -110,13 +116,13 @@ pub(crate) struct Clear {
     members: Members,
 }
 
-impl<C: Labelled> Verb<C> for Clear {
+impl<C: LabelledClass> Verb<C> for Clear {
     const NAME: &'static str = "clear";
     const EXAMPLE: &'static str = "clear d0 d1";
     const WRITES: bool = true;
     type Answer = Value;
 
-    fn run(self, _: &C, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, _: &C, control: &mut GraphControl) -> Result<Value, Error> {
         C::clear(control, &self.members.0)
     }
 }
@@ -127,12 +133,12 @@ pub(crate) struct Dump {
     members: Members,
 }
 
-impl<C: Labelled> Verb<C> for Dump {
+impl<C: LabelledClass> Verb<C> for Dump {
     const NAME: &'static str = "dump";
     const EXAMPLE: &'static str = "dump d0";
     type Answer = Value;
 
-    fn run(self, _: &C, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, _: &C, control: &mut GraphControl) -> Result<Value, Error> {
         C::dump(control, &self.members.0)
     }
 }
@@ -154,17 +160,23 @@ pub(crate) struct Follow {
     force: Force,
 }
 
-impl<C: LastSector> Verb<C> for Follow {
+impl<C: LastSectorClass> Verb<C> for Follow {
     const NAME: &'static str = "follow";
     const POSITIONAL: &'static [&'static str] = &["member"];
     const EXAMPLE: &'static str = "follow d0 --was 10GiB";
     const WRITES: bool = true;
     type Answer = Value;
 
-    fn run(self, _: &C, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, _: &C, control: &mut GraphControl) -> Result<Value, Error> {
         let Follow { member, was, force } = self;
         let (was, force) = (was.map(|bytes| bytes.0), force.0);
-        let ask = Ask { class: C::CLASS, member: &member, was, force, read: C::placed };
-        relocate::follow(control, &ask)
+        let ask = RelocateParams {
+            class: C::CLASS,
+            member: &member,
+            old_bytes: was,
+            force,
+            read: C::placed,
+        };
+        relocate::relocate(control, &ask)
     }
 }

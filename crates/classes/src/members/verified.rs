@@ -5,33 +5,33 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 /// Places kept for lists; further ones are only counted.
-pub(crate) const PLACES_MAX: usize = 16;
+pub(crate) const MISMATCHES_MAX: usize = 16;
 
 /// The fault of a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ill {
+pub(crate) enum MismatchKind {
     /// It differs from the data that it is compared with.
     Differs,
     /// Data that differs from the value on which two parities agree.
     Located,
     /// Two parities that do not agree on a single wrong member.
-    Untold,
+    Ambiguous,
     /// It could not be read.
     Unreadable,
 }
 
 /// Something on a member that is not as it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Mismatch {
     pub(crate) slot: usize,
     /// Bytes, in the offsets of the comparison.
     pub(crate) range: Range<u64>,
-    pub(crate) ill: Ill,
+    pub(crate) kind: MismatchKind,
 }
 
 /// Progress and results of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct VerifyReport {
     /// Number of the run; zero: there was none.
     pub(crate) round: u64,
     pub(crate) running: bool,
@@ -44,13 +44,13 @@ pub(crate) struct Report {
     /// Sectors that differ, those of them whose wrong member is unknown, those that could not be
     /// read, and those that were rewritten.
     pub(crate) differ: u64,
-    pub(crate) untold: u64,
+    pub(crate) ambiguous: u64,
     pub(crate) unreadable: u64,
     pub(crate) repaired: u64,
-    pub(crate) places: Vec<Place>,
+    pub(crate) mismatches: Vec<Mismatch>,
 }
 
-impl Report {
+impl VerifyReport {
     /// In one line.
     pub(crate) fn line(&self) -> String {
         let whole = self.media_bytes.max(1);
@@ -62,11 +62,11 @@ impl Report {
         };
         let (differ, unreadable) = (self.differ, self.unreadable);
         let mut line = format!("{end}; {differ} sectors differ, {unreadable} cannot be read");
-        if self.untold > 0 {
+        if self.ambiguous > 0 {
             line += &format!(
                 ", {} of parity that agrees on no strip: more than one is wrong, and which cannot \
                  be told",
-                self.untold
+                self.ambiguous
             );
         }
         if self.repair {
@@ -77,38 +77,38 @@ impl Report {
 
     /// For programs; `name` returns the name of the member in a slot.
     pub(crate) fn value(&self, name: impl Fn(usize) -> String) -> Value {
-        let place = |p: &Place| {
+        let place = |p: &Mismatch| {
             json!({
                 "provider": name(p.slot), "from": p.range.start, "to": p.range.end,
-                "unreadable": p.ill == Ill::Unreadable, "untold": p.ill == Ill::Untold,
+                "unreadable": p.kind == MismatchKind::Unreadable, "untold": p.kind == MismatchKind::Ambiguous,
             })
         };
         json!({
             "running": self.running, "fault": self.fault, "repair": self.repair,
             "compared_bytes": self.at, "media_bytes": self.media_bytes,
-            "differing_sectors": self.differ, "untold_sectors": self.untold,
+            "differing_sectors": self.differ, "untold_sectors": self.ambiguous,
             "unreadable_sectors": self.unreadable,
             "repaired_sectors": self.repaired,
-            "places": self.places.iter().map(place).collect::<Vec<_>>(),
+            "places": self.mismatches.iter().map(place).collect::<Vec<_>>(),
         })
     }
 
     /// Something was found; runs that touch are one place.
-    pub(crate) fn note(&mut self, place: Place, sector: u64) {
+    pub(crate) fn add_mismatch(&mut self, place: Mismatch, sector: u64) {
         let sectors = (place.range.end - place.range.start) / sector.max(1);
-        match place.ill {
-            Ill::Unreadable => self.unreadable += sectors,
+        match place.kind {
+            MismatchKind::Unreadable => self.unreadable += sectors,
             _ => self.differ += sectors,
         }
-        self.untold += if place.ill == Ill::Untold { sectors } else { 0 };
-        if let Some(last) = self.places.last_mut()
+        self.ambiguous += if place.kind == MismatchKind::Ambiguous { sectors } else { 0 };
+        if let Some(last) = self.mismatches.last_mut()
             && last.slot == place.slot
-            && last.ill == place.ill
+            && last.kind == place.kind
             && last.range.end == place.range.start
         {
             last.range.end = place.range.end;
-        } else if self.places.len() < PLACES_MAX {
-            self.places.push(place);
+        } else if self.mismatches.len() < MISMATCHES_MAX {
+            self.mismatches.push(place);
         }
     }
 }
@@ -148,17 +148,17 @@ mod tests {
 
     #[test]
     fn adjacent_differences_are_merged_and_the_list_is_bounded() {
-        let mut report = Report::default();
+        let mut report = VerifyReport::default();
         for at in 0..4u64 {
             let range = at * 512..(at + 1) * 512;
-            report.note(Place { slot: 1, range, ill: Ill::Differs }, 512);
+            report.add_mismatch(Mismatch { slot: 1, range, kind: MismatchKind::Differs }, 512);
         }
-        assert_eq!(report.places.len(), 1);
-        for at in 0..2 * PLACES_MAX as u64 {
+        assert_eq!(report.mismatches.len(), 1);
+        for at in 0..2 * MISMATCHES_MAX as u64 {
             let range = at * 4096..at * 4096 + 512;
-            report.note(Place { slot: 0, range, ill: Ill::Unreadable }, 512);
+            report.add_mismatch(Mismatch { slot: 0, range, kind: MismatchKind::Unreadable }, 512);
         }
-        assert_eq!((report.differ, report.unreadable), (4, 2 * PLACES_MAX as u64));
-        assert_eq!(report.places.len(), PLACES_MAX);
+        assert_eq!((report.differ, report.unreadable), (4, 2 * MISMATCHES_MAX as u64));
+        assert_eq!(report.mismatches.len(), MISMATCHES_MAX);
     }
 }

@@ -18,12 +18,12 @@ use geom::{ConsumerId, GeomId, Topology};
 
 /// The order of two entries: the depth of the stack below, as far as it was found, and bytes. A
 /// geom that is above another is higher or, as long as that is unknown, smaller.
-type Place = (usize, Reverse<u64>);
+type WaitOrder = (usize, Reverse<u64>);
 
 struct Entry {
-    place: Place,
+    order: WaitOrder,
     /// One that may be below it has started since it was asked last.
-    news: bool,
+    below_started: bool,
 }
 
 /// See the module.
@@ -41,25 +41,25 @@ impl<K: Ord> Waiting<K> {
     }
 
     /// One waits, or something more was found of it.
-    pub(crate) fn waits(&self, geom: K, depth: usize, media_bytes: u64) {
+    pub(crate) fn add(&self, geom: K, depth: usize, media_bytes: u64) {
         let place = (depth, Reverse(media_bytes));
-        let new = Entry { place, news: false };
-        self.all().entry(geom).or_insert(new).place = place;
+        let new = Entry { order: place, below_started: false };
+        self.all().entry(geom).or_insert(new).order = place;
     }
 
     /// Ends the wait of a geom: it starts, or it is gone.
-    pub(crate) fn over(&self, geom: K) {
+    pub(crate) fn remove(&self, geom: K) {
         let mut all = self.all();
         let Some(gone) = all.remove(&geom) else { return };
-        all.values_mut().for_each(|other| other.news |= gone.place < other.place);
+        all.values_mut().for_each(|other| other.below_started |= gone.order < other.order);
     }
 
     /// Whether this one, whose time is up, waits on (W1).
-    pub(crate) fn puts_off(&self, geom: K) -> bool {
+    pub(crate) fn must_wait(&self, geom: K) -> bool {
         let mut all = self.all();
         let Some(own) = all.get_mut(&geom) else { return false };
-        let (place, news) = (own.place, std::mem::take(&mut own.news));
-        news || all.values().any(|other| other.place < place)
+        let (place, news) = (own.order, std::mem::take(&mut own.below_started));
+        news || all.values().any(|other| other.order < place)
     }
 }
 
@@ -85,18 +85,18 @@ mod tests {
     fn w2_one_of_two_waiting_geoms_starts_first_and_equal_ones_both() {
         let (a, b, c) = ('a', 'b', 'c');
         let waiting: Waiting<char> = Waiting::default();
-        waiting.waits(a, 1, 1000);
-        assert!(!waiting.puts_off(a), "alone");
-        waiting.waits(b, 1, 999);
-        waiting.waits(c, 2, 5000);
-        assert!(!waiting.puts_off(a));
-        assert!(waiting.puts_off(b), "it is smaller: it may stand on the other");
-        assert!(waiting.puts_off(c), "it stands on something");
-        waiting.over(a);
-        assert!(waiting.puts_off(b), "what has just started is looked at first");
-        assert!(!waiting.puts_off(b));
-        waiting.waits(c, 1, 999);
-        assert!(waiting.puts_off(c), "it has not heard of that one yet");
-        assert!(!waiting.puts_off(b) && !waiting.puts_off(c), "alike: neither is on the other");
+        waiting.add(a, 1, 1000);
+        assert!(!waiting.must_wait(a), "alone");
+        waiting.add(b, 1, 999);
+        waiting.add(c, 2, 5000);
+        assert!(!waiting.must_wait(a));
+        assert!(waiting.must_wait(b), "it is smaller: it may stand on the other");
+        assert!(waiting.must_wait(c), "it stands on something");
+        waiting.remove(a);
+        assert!(waiting.must_wait(b), "what has just started is looked at first");
+        assert!(!waiting.must_wait(b));
+        waiting.add(c, 1, 999);
+        assert!(waiting.must_wait(c), "it has not heard of that one yet");
+        assert!(!waiting.must_wait(b) && !waiting.must_wait(c), "alike: neither is on the other");
     }
 }

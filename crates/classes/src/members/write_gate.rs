@@ -36,16 +36,16 @@ const GONE: u8 = 2;
 
 /// A message of the gate to its geom; see [`WriteGate::new`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum GateWord {
+pub(crate) enum GateNotice {
     /// A write waits, the first since the gate was shut.
-    Knock,
+    WriteWaiting,
     /// No write is inside, the gate having been shut.
     Drained,
 }
 
 /// The answer to a write that arrives at the gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Entry {
+pub(crate) enum GateEntry {
     /// Go on; call [`WriteGate::leave`] when it has ended.
     Pass,
     /// Answer `Flow::Wait`: the ticket is used when the gate opens. Then enter again.
@@ -58,9 +58,9 @@ pub(crate) enum Entry {
 struct CoreSlot(AtomicU32);
 
 #[derive(Default)]
-struct Hall {
+struct GateQueue {
     waiting: Vec<(usize, Ticket)>,
-    knocked: bool,
+    notified: bool,
     /// A shut that has not been answered by `Drained`.
     draining: bool,
 }
@@ -68,9 +68,9 @@ struct Hall {
 /// See the module.
 pub(crate) struct WriteGate {
     phase: AtomicU8,
-    lanes: Box<[CoreSlot]>,
-    hall: Mutex<Hall>,
-    tell: Box<dyn Fn(GateWord) + Send + Sync>,
+    core_slots: Box<[CoreSlot]>,
+    queue: Mutex<GateQueue>,
+    notify: Box<dyn Fn(GateNotice) + Send + Sync>,
     restart: Box<dyn Fn(usize, Ticket) + Send + Sync>,
 }
 
@@ -79,44 +79,44 @@ impl WriteGate {
     /// geom, and `restart` wakes a Bio on its core. Neither may call back into the gate.
     pub(crate) fn new(
         cores: usize,
-        tell: impl Fn(GateWord) + Send + Sync + 'static,
+        tell: impl Fn(GateNotice) + Send + Sync + 'static,
         restart: impl Fn(usize, Ticket) + Send + Sync + 'static,
     ) -> WriteGate {
         WriteGate {
             phase: AtomicU8::new(SHUT),
-            lanes: (0..cores.max(1)).map(|_| CoreSlot::default()).collect(),
-            hall: Mutex::default(),
-            tell: Box::new(tell),
+            core_slots: (0..cores.max(1)).map(|_| CoreSlot::default()).collect(),
+            queue: Mutex::default(),
+            notify: Box::new(tell),
             restart: Box::new(restart),
         }
     }
 
-    fn hall(&self) -> MutexGuard<'_, Hall> {
-        self.hall.lock()
+    fn queue(&self) -> MutexGuard<'_, GateQueue> {
+        self.queue.lock()
     }
 
-    fn lane(&self, core: usize) -> &AtomicU32 {
+    fn core_counter(&self, core: usize) -> &AtomicU32 {
         // A core with a higher number shares a lane: only the sum of the lanes matters.
-        &self.lanes.get(core).unwrap_or(&self.lanes[0]).0
+        &self.core_slots.get(core).unwrap_or(&self.core_slots[0]).0
     }
 
     /// A write on `core` wants to pass; `ticket` is made only if it has to wait.
     #[inline]
-    pub(crate) fn enter(&self, core: usize, ticket: impl FnOnce() -> Ticket) -> Entry {
-        self.lane(core).fetch_add(1, SeqCst);
+    pub(crate) fn enter(&self, core: usize, ticket: impl FnOnce() -> Ticket) -> GateEntry {
+        self.core_counter(core).fetch_add(1, SeqCst);
         if self.phase.load(SeqCst) == OPEN {
-            return Entry::Pass;
+            return GateEntry::Pass;
         }
-        self.turn_back(core, ticket)
+        self.enqueue(core, ticket)
     }
 
     #[cold]
-    fn turn_back(&self, core: usize, ticket: impl FnOnce() -> Ticket) -> Entry {
+    fn enqueue(&self, core: usize, ticket: impl FnOnce() -> Ticket) -> GateEntry {
         let knock = {
-            let mut hall = self.hall();
+            let mut hall = self.queue();
             // The phase changes only under this lock.
             if self.phase.load(SeqCst) == OPEN {
-                return Entry::Pass;
+                return GateEntry::Pass;
             }
             let ticket = ticket();
             if self.phase.load(SeqCst) == GONE {
@@ -124,41 +124,41 @@ impl WriteGate {
                 drop(hall);
                 self.leave(core);
                 (self.restart)(core, ticket);
-                return Entry::Wait;
+                return GateEntry::Wait;
             }
             hall.waiting.push((core, ticket));
-            !std::mem::replace(&mut hall.knocked, true)
+            !std::mem::replace(&mut hall.notified, true)
         };
         self.leave(core);
         if knock {
-            (self.tell)(GateWord::Knock);
+            (self.notify)(GateNotice::WriteWaiting);
         }
-        Entry::Wait
+        GateEntry::Wait
     }
 
     /// A write that had passed has ended.
     #[inline]
     pub(crate) fn leave(&self, core: usize) {
-        self.lane(core).fetch_sub(1, SeqCst);
+        self.core_counter(core).fetch_sub(1, SeqCst);
         if self.phase.load(SeqCst) == SHUT {
-            self.say_drained();
+            self.notify_drained();
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.0.load(SeqCst) == 0)
+        self.core_slots.iter().all(|lane| lane.0.load(SeqCst) == 0)
     }
 
     #[cold]
-    fn say_drained(&self) {
+    fn notify_drained(&self) {
         let said = {
-            let mut hall = self.hall();
+            let mut hall = self.queue();
             let now = hall.draining && self.phase.load(SeqCst) == SHUT && self.is_empty();
             hall.draining &= !now;
             now
         };
         if said {
-            (self.tell)(GateWord::Drained);
+            (self.notify)(GateNotice::Drained);
         }
     }
 
@@ -166,27 +166,27 @@ impl WriteGate {
     /// not sent again for a gate that is already shut and empty.
     pub(crate) fn shut(&self) {
         {
-            let mut hall = self.hall();
+            let mut hall = self.queue();
             if self.phase.load(SeqCst) != OPEN {
                 return;
             }
             self.phase.store(SHUT, SeqCst);
-            hall.knocked = false;
+            hall.notified = false;
             hall.draining = true;
         }
-        self.say_drained();
+        self.notify_drained();
     }
 
     /// Writes pass again, those that wait first.
     pub(crate) fn open(&self) {
         let waiting = {
-            let mut hall = self.hall();
+            let mut hall = self.queue();
             if self.phase.load(SeqCst) == GONE {
                 return;
             }
             self.phase.store(OPEN, SeqCst);
             hall.draining = false;
-            hall.knocked = false;
+            hall.notified = false;
             std::mem::take(&mut hall.waiting)
         };
         for (core, ticket) in waiting {
@@ -202,13 +202,13 @@ impl WriteGate {
     /// Writes inside now, of all cores; exact only while the gate is shut.
     #[cfg(test)]
     pub(crate) fn inside(&self) -> u32 {
-        self.lanes.iter().map(|lane| lane.0.load(SeqCst)).sum()
+        self.core_slots.iter().map(|lane| lane.0.load(SeqCst)).sum()
     }
 
     /// Takes out the requests that wait at a gate that will not open again because its geom goes.
     /// Later requests are restarted at once (G5).
-    pub(crate) fn evict(&self) -> Vec<(usize, Ticket)> {
-        let mut hall = self.hall();
+    pub(crate) fn close(&self) -> Vec<(usize, Ticket)> {
+        let mut hall = self.queue();
         self.phase.store(GONE, SeqCst);
         hall.draining = false;
         std::mem::take(&mut hall.waiting)
@@ -216,10 +216,10 @@ impl WriteGate {
 
     /// Restarts all waiting writes, so that they check the state of their geom. The next one to
     /// arrive sends `Knock`.
-    pub(crate) fn turn_away(&self) {
+    pub(crate) fn restart_waiting(&self) {
         let waiting = {
-            let mut hall = self.hall();
-            hall.knocked = false;
+            let mut hall = self.queue();
+            hall.notified = false;
             std::mem::take(&mut hall.waiting)
         };
         for (core, ticket) in waiting {

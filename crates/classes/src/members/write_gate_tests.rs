@@ -5,7 +5,7 @@ use std::thread;
 use bio::Ticket;
 use bio::sync::Mutex;
 
-use super::write_gate::{Entry, GateWord, WriteGate};
+use super::write_gate::{GateEntry, GateNotice, WriteGate};
 
 fn ticket(n: u32) -> Ticket {
     Ticket::from_words(n, u64::from(n))
@@ -13,7 +13,7 @@ fn ticket(n: u32) -> Ticket {
 
 struct Message {
     gate: WriteGate,
-    words: Arc<Mutex<Vec<GateWord>>>,
+    words: Arc<Mutex<Vec<GateNotice>>>,
     woken: Arc<Mutex<Vec<(usize, Ticket)>>>,
 }
 
@@ -29,7 +29,7 @@ fn gate(cores: usize) -> Message {
 }
 
 impl Message {
-    fn words(&self) -> Vec<GateWord> {
+    fn words(&self) -> Vec<GateNotice> {
         std::mem::take(&mut *self.words.lock())
     }
 
@@ -41,13 +41,13 @@ impl Message {
 #[test]
 fn first_waiting_write_notifies_the_geom_and_open_wakes_all() {
     let t = gate(2);
-    assert_eq!(t.gate.enter(0, || ticket(1)), Entry::Wait);
-    assert_eq!(t.gate.enter(1, || ticket(2)), Entry::Wait);
-    assert_eq!(t.words(), [GateWord::Knock], "once");
+    assert_eq!(t.gate.enter(0, || ticket(1)), GateEntry::Wait);
+    assert_eq!(t.gate.enter(1, || ticket(2)), GateEntry::Wait);
+    assert_eq!(t.words(), [GateNotice::WriteWaiting], "once");
     assert!(!t.gate.is_open());
     t.gate.open();
     assert_eq!(t.woken(), [(0, ticket(1)), (1, ticket(2))], "in order of arrival");
-    assert_eq!(t.gate.enter(0, || panic!("no ticket is needed")), Entry::Pass);
+    assert_eq!(t.gate.enter(0, || panic!("no ticket is needed")), GateEntry::Pass);
     assert_eq!(t.gate.inside(), 1);
 }
 
@@ -55,27 +55,27 @@ fn first_waiting_write_notifies_the_geom_and_open_wakes_all() {
 fn shut_reports_drained_when_the_last_write_leaves() {
     let t = gate(2);
     t.gate.open();
-    assert_eq!(t.gate.enter(0, || ticket(1)), Entry::Pass);
-    assert_eq!(t.gate.enter(1, || ticket(2)), Entry::Pass);
+    assert_eq!(t.gate.enter(0, || ticket(1)), GateEntry::Pass);
+    assert_eq!(t.gate.enter(1, || ticket(2)), GateEntry::Pass);
     t.gate.shut();
-    assert_eq!(t.gate.enter(1, || ticket(3)), Entry::Wait);
-    assert_eq!(t.words(), [GateWord::Knock]);
+    assert_eq!(t.gate.enter(1, || ticket(3)), GateEntry::Wait);
+    assert_eq!(t.words(), [GateNotice::WriteWaiting]);
     t.gate.leave(0);
     assert!(t.words().is_empty());
     t.gate.leave(1);
-    assert_eq!(t.words(), [GateWord::Drained]);
+    assert_eq!(t.words(), [GateNotice::Drained]);
     t.gate.shut();
     assert!(t.words().is_empty(), "it was shut already");
     t.gate.open();
     t.gate.shut();
-    assert_eq!(t.words(), [GateWord::Drained], "nobody was inside");
+    assert_eq!(t.words(), [GateNotice::Drained], "nobody was inside");
 }
 
 #[test]
 fn waiting_writes_are_evicted_when_the_geom_is_removed() {
     let t = gate(1);
-    assert_eq!(t.gate.enter(0, || ticket(7)), Entry::Wait);
-    assert_eq!(t.gate.evict(), [(0, ticket(7))]);
+    assert_eq!(t.gate.enter(0, || ticket(7)), GateEntry::Wait);
+    assert_eq!(t.gate.close(), [(0, ticket(7))]);
     t.gate.open();
     assert!(t.woken().is_empty());
 }
@@ -91,7 +91,7 @@ fn no_write_is_inside_between_drained_and_open() {
     let gate = Arc::new(WriteGate::new(
         WRITERS,
         move |word| {
-            if word == GateWord::Drained {
+            if word == GateNotice::Drained {
                 d.store(true, SeqCst);
             }
         },
@@ -105,7 +105,7 @@ fn no_write_is_inside_between_drained_and_open() {
             let (woken, passed) = (woken.clone(), passed.clone());
             thread::spawn(move || {
                 while !stop.load(SeqCst) {
-                    if gate.enter(core, || ticket(core as u32)) == Entry::Pass {
+                    if gate.enter(core, || ticket(core as u32)) == GateEntry::Pass {
                         inside.fetch_add(1, SeqCst);
                         passed.fetch_add(1, SeqCst);
                         inside.fetch_sub(1, SeqCst);

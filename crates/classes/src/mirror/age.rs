@@ -1,14 +1,14 @@
 //! Choice of the valid members, by the evidence in their records (M12, M13 of `state`).
 
-use super::lineage::{Kin, Lineage};
+use super::lineage::{Lineage, Relation};
 use super::metadata::{Metadata, disk_flags, mirror_flags};
 use super::state::{Member, Mirror, Role};
 
 impl Mirror {
     /// Why a member cannot be taken into a mirror that runs, if so.
-    pub(super) fn too_late(&self, record: &Metadata, kin: Kin, newer: bool) -> Option<String> {
+    pub(super) fn too_late(&self, record: &Metadata, kin: Relation, newer: bool) -> Option<String> {
         let (name, genid, syncid) = (&self.name, self.genid, self.syncid);
-        if kin == Kin::Apart {
+        if kin == Relation::Apart {
             return Some(format!(
                 "split brain: it was used without those that run, and they without it. To keep \
                  what runs: `ashlar mirror clear` it, then `ashlar mirror insert {name}` it. To \
@@ -35,13 +35,13 @@ impl Mirror {
 
     /// Whether a record counts as the newest do.
     pub(super) fn is_current(&self, record: &Metadata) -> bool {
-        let kin = record.lineage.kin(&self.lineage);
-        record.syncid == self.syncid && matches!(kin, Kin::Same | Kin::Unknown)
+        let kin = record.lineage.relation_to(&self.lineage);
+        record.syncid == self.syncid && matches!(kin, Relation::Same | Relation::Unknown)
     }
 
     /// The state of the newest members.
-    pub(super) fn newest(&self) -> Newest {
-        Newest {
+    pub(super) fn newest(&self) -> NewestState {
+        NewestState {
             syncid: self.syncid,
             lineage: self.lineage.clone(),
             slack: u64::from(self.flags & mirror_flags::NOFAILSYNC != 0),
@@ -69,7 +69,9 @@ impl Mirror {
     /// Whether two members each went on without the other (M12).
     pub(super) fn is_split(&self) -> bool {
         let all: Vec<&Lineage> = self.members().map(|(_, m)| &m.record.lineage).collect();
-        all.iter().enumerate().any(|(i, a)| all.iter().skip(i + 1).any(|b| a.kin(b) == Kin::Apart))
+        all.iter()
+            .enumerate()
+            .any(|(i, a)| all.iter().skip(i + 1).any(|b| a.relation_to(b) == Relation::Apart))
     }
 
     /// M12: keeps the data of this member, before the start. Members that went on without it are
@@ -77,21 +79,22 @@ impl Mirror {
     pub(super) fn keep(&mut self, slot: usize) {
         let Some(kept) = self.member(slot).map(|m| m.record.clone()) else { return };
         let all: Vec<Metadata> = self.members().map(|(_, m)| m.record.clone()).collect();
-        self.follow(&kept);
+        self.adopt_record(&kept);
         self.genid = all.iter().map(|r| r.genid).max().unwrap_or(self.genid);
         self.syncid = all.iter().map(|r| r.syncid).max().unwrap_or(self.syncid).wrapping_add(1);
-        for record in all.iter().filter(|r| r.lineage.kin(&kept.lineage) == Kin::Apart) {
+        for record in all.iter().filter(|r| r.lineage.relation_to(&kept.lineage) == Relation::Apart)
+        {
             self.lineage.outrank(&record.lineage);
         }
         let (genid, syncid, lineage) = (self.genid, self.syncid, self.lineage.clone());
         for Member { record, .. } in self.slots.iter_mut().flatten() {
-            match record.lineage.kin(&kept.lineage) {
-                Kin::Same if record.syncid == kept.syncid => {
+            match record.lineage.relation_to(&kept.lineage) {
+                Relation::Same if record.syncid == kept.syncid => {
                     let events = record.lineage.events;
                     record.lineage = Lineage { events, ..lineage.clone() };
                     (record.genid, record.syncid) = (genid, syncid);
                 }
-                Kin::Apart => {
+                Relation::Apart => {
                     record.lineage = Lineage::default();
                     (record.genid, record.syncid, record.sync_offset) = (genid, 0, 0);
                     record.disk_flags |= disk_flags::FORCE_SYNC;
@@ -103,23 +106,23 @@ impl Mirror {
 }
 
 /// The records of the newest members, with which the others are compared.
-pub(super) struct Newest {
+pub(super) struct NewestState {
     syncid: u32,
     lineage: Lineage,
     /// Events that may be lacking: with NOFAILSYNC one, for then members are taken as they are.
     slack: u64,
 }
 
-impl Newest {
+impl NewestState {
     fn is_like(&self, record: &Metadata, lacking: u64) -> bool {
-        let kin = record.lineage.kin(&self.lineage);
+        let kin = record.lineage.relation_to(&self.lineage);
         record.syncid == self.syncid
-            && matches!(kin, Kin::Same | Kin::Unknown)
+            && matches!(kin, Relation::Same | Relation::Unknown)
             && record.lineage.events.saturating_add(lacking) >= self.lineage.events
     }
 
     /// Has all of the mirror's data but, perhaps, that of the last moments before a crash.
-    pub(super) fn is_had_by(&self, member: &Member) -> bool {
+    pub(super) fn is_complete_in(&self, member: &Member) -> bool {
         self.is_like(&member.record, self.slack) && !is_copied(member)
     }
 

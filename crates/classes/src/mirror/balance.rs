@@ -43,7 +43,7 @@ pub(super) fn choose(
     length: u64,
     tried: u32,
 ) -> Option<(usize, Edge)> {
-    let CoreState { table, turn, .. } = lane;
+    let CoreState { table, round_robin_slot: turn, .. } = lane;
     let mut free = table.active().filter(|(slot, _)| tried >> slot & 1 == 0);
     let slot = match table.balance {
         Balance::Load => {

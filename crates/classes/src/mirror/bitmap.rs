@@ -139,7 +139,7 @@ impl Image {
     }
 
     /// Whether so many bits are set that a crash would cost much: an eighth of all.
-    pub(super) fn is_crowded(&self, media_bytes: u64) -> bool {
+    pub(super) fn is_mostly_set(&self, media_bytes: u64) -> bool {
         self.count() > media_bytes.div_ceil(self.shape.region()) / 8
     }
 
@@ -165,12 +165,12 @@ impl Image {
 
 /// Writes that wait for bits.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct MarkQueue {
     /// Ranges to mark, bytes, and the waiting writes.
     pub(super) wanted: Vec<(u64, u64)>,
     pub(super) waiting: Vec<(usize, Ticket)>,
     /// The geom goes: no request waits any more.
-    pub(super) over: bool,
+    pub(super) closed: bool,
 }
 
 #[cfg(test)]

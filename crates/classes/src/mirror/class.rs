@@ -10,8 +10,8 @@ use super::{NAME, verbs};
 use crate::members::{Stopped, Waiting, frame, relocate, verb_util};
 use bio::Errno;
 use geom::{
-    ClassVerb, Control, Create, Error, GeomId, Local, ProviderId, Redeclare, Settings, Taster,
-    Topology, Typed, Verdict,
+    ClassVerb, Create, Error, GeomId, GraphControl, Local, ProviderId, Redeclare, Settings,
+    TasteOutcome, Taster, Topology, Typed,
 };
 
 /// The class.
@@ -50,7 +50,7 @@ impl Default for Tunables {
 }
 
 /// The data read from a member.
-pub struct Seen {
+pub struct TastedMember {
     pub(super) record: Metadata,
     pub(super) bits: Vec<u8>,
 }
@@ -73,11 +73,17 @@ impl MirrorClass {
     }
 
     /// A member was found: it is taken in, or refused.
-    fn admit(&self, t: &mut Topology, on: ProviderId, why: &str, seen: Seen) -> Result<(), Error> {
+    fn admit(
+        &self,
+        t: &mut Topology,
+        on: ProviderId,
+        why: &str,
+        seen: TastedMember,
+    ) -> Result<(), Error> {
         // A refusal, so that nothing is found on a half meanwhile: it would pass for the whole's.
         self.stopped.refuse(NAME, &seen.record.name)?;
         let known = t.find_geom(NAME, &seen.record.name);
-        verb_util::check_circle(t, on, known)?;
+        verb_util::check_cycle(t, on, known)?;
         let geom = match known {
             Some(geom) => geom,
             None => self.place(t, Mirror::of(&seen.record), why)?,
@@ -87,7 +93,7 @@ impl MirrorClass {
             .with(geom, |g: &mut MirrorGeom, t| g.take_in(t, geom, on, seen))
             .unwrap_or_else(going);
         if taken.is_err() && known.is_none() {
-            self.waiting.over(geom);
+            self.waiting.remove(geom);
             t.wither_geom(geom, Errno::NxIo);
         }
         taken
@@ -99,39 +105,41 @@ impl Typed for MirrorClass {
     const DOC: &'static str = "RAID1: every member has a complete copy.";
     const VERBS: &'static [ClassVerb<MirrorClass>] = verbs::VERBS;
     const TASTES: bool = true;
-    const HIDES_WHAT_IT_REFUSES: bool = true;
-    const KNOWS_ENDS: bool = true;
+    const HIDES_REFUSED: bool = true;
+    const HAS_END_METADATA: bool = true;
     const KEEPS_RECORDS: bool = true;
     type Params = MirrorParams;
-    type Claim = Seen;
+    type Claim = TastedMember;
     type Geom = MirrorGeom;
 
     fn stopped_geoms(&self) -> Vec<(String, String)> {
         self.stopped.all(NAME)
     }
 
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Seen>> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, TasteOutcome<TastedMember>> {
         Box::pin(async move {
             let record = match verb_util::tasted(disk, "record", Metadata::decode).await {
                 Ok(record) => record,
-                Err(why) => return relocate::left(disk, NAME, Metadata::placed, why).await,
+                Err(why) => {
+                    return relocate::taste_old_end(disk, NAME, Metadata::placed, why).await;
+                }
             };
             if !frame::is_at_home(&record.home, &disk.name) {
-                return Verdict::No(format!("its record belongs on {}, by name", record.home));
+                return TasteOutcome::No(format!("its record belongs on {}, by name", record.home));
             }
             if !frame::is_of_size(record.provider_bytes, disk.media_bytes) {
                 let why = format!(
                     "its record was written for a provider of {} bytes, and this one has {}",
                     record.provider_bytes, disk.media_bytes
                 );
-                return relocate::left(disk, NAME, Metadata::placed, why).await;
+                return relocate::taste_old_end(disk, NAME, Metadata::placed, why).await;
             }
             let Metadata { name, id, all, genid, syncid, .. } = &record;
             let words = format!(
                 "one of {all} members of mirror/{name} (id {id}, genid {genid}, syncid {syncid})"
             );
             let bits = bits(disk, &record).await;
-            Verdict::Yes(words, Seen { record, bits })
+            TasteOutcome::Yes(words, TastedMember { record, bits })
         })
     }
 
@@ -140,7 +148,7 @@ impl Typed for MirrorClass {
         topology: &mut Topology,
         on: ProviderId,
         why: &str,
-        seen: Seen,
+        seen: TastedMember,
     ) -> Result<(), Error> {
         self.admit(topology, on, why, seen)
     }
@@ -156,7 +164,7 @@ impl Typed for MirrorClass {
 
     fn declare(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         request: &Create<'_, MirrorParams>,
         consent: &[String],
     ) -> Result<(), Error> {
@@ -167,13 +175,13 @@ impl Typed for MirrorClass {
         Ok(params.settings()?.keys())
     }
 
-    fn may_become(&self, _: &[String], _: &[String]) -> bool {
+    fn can_replace_members(&self, _: &[String], _: &[String]) -> bool {
         true
     }
 
-    fn foresee(
+    fn check_redeclare(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         request: &Redeclare<'_, MirrorParams>,
     ) -> Result<(), Error> {
         verbs::foresee(control, request)
@@ -181,14 +189,14 @@ impl Typed for MirrorClass {
 
     fn redeclare(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         request: &Redeclare<'_, MirrorParams>,
         consent: &[String],
     ) -> Result<(), Error> {
         verbs::redeclare(control, request, consent)
     }
 
-    fn take_apart(&self, topology: &mut Topology, geom: GeomId) {
+    fn disassemble(&self, topology: &mut Topology, geom: GeomId) {
         let name = topology.geom_name(geom).to_owned();
         let manual = topology.with(geom, |g: &mut MirrorGeom, t| {
             let manual = g.mirror.manual;

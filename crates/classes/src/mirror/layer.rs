@@ -29,11 +29,11 @@ use bio::{Bio, Errno, Op};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::balance::{self, choose};
-use super::shared::{Failed, Faults, Path, Shared};
-use crate::members::{Entry, Locked, Waiter};
+use super::shared::{Faults, MemberFailure, MirrorShared, Path};
+use crate::members::{GateEntry, LockResult, Waiter};
 
 /// The layer.
-pub(super) struct MirrorLayer(pub(super) Arc<Shared>);
+pub(super) struct MirrorLayer(pub(super) Arc<MirrorShared>);
 
 /// A frame's word. Reads that went down: the slot in 32..40. All: bits of slots that failed below
 /// 32, and whether some member did it. Writes: whether one does not take WRITE ZEROES.
@@ -53,7 +53,7 @@ impl MirrorLayer {
     /// The path of nearly every read, without a call. `None`: the caller uses [`Self::read`].
     #[inline(always)]
     fn read_at_once(&self, bio: &Bio, core: &Core) -> Option<Flow> {
-        let (among, loads) = self.0.short(core.id() as usize)?;
+        let (among, loads) = self.0.fast_path(core.id() as usize)?;
         // The end of an admitted request fits in a word.
         let slot = loads.take(among, bio.offset, bio.offset.wrapping_add(bio.length));
         Some(Flow::Down(loads.way(slot).0, (slot as u64) << SLOT_SHIFT))
@@ -61,7 +61,7 @@ impl MirrorLayer {
 
     #[inline(never)]
     fn read(&self, bio: &mut Bio, core: &Core, tried: u32) -> Flow {
-        let mut lane = self.0.lane(core.id() as usize);
+        let mut lane = self.0.core_state(core.id() as usize);
         if tried == 0
             && let Some(parts) = balance::parts(&lane, bio.length)
         {
@@ -80,10 +80,10 @@ impl MirrorLayer {
     /// A write at the gate.
     fn admit(&self, bio: &mut Bio, core: &Core) -> Flow {
         let at = core.id() as usize;
-        if self.0.sick.load(Relaxed) {
+        if self.0.records_failed.load(Relaxed) {
             return Flow::Done(Err(Errno::Io));
         }
-        if self.0.gate.enter(at, || bio.ticket()) == Entry::Wait {
+        if self.0.gate.enter(at, || bio.ticket()) == GateEntry::Wait {
             return Flow::Wait;
         }
         self.0.count_write(at);
@@ -95,9 +95,9 @@ impl MirrorLayer {
             let range = bio.offset..bio.offset.saturating_add(bio.length);
             self.0.ranges.lock(range, true, || Waiter::Bio(at, bio.ticket()))
         };
-        let (Locked::Now(held) | Locked::Later(held)) = locked;
-        self.0.lane(at).held.push((bio.id().to_word(), held));
-        if matches!(locked, Locked::Later(_)) {
+        let (LockResult::Now(held) | LockResult::Later(held)) = locked;
+        self.0.core_state(at).held.push((bio.id().to_word(), held));
+        if matches!(locked, LockResult::Later(_)) {
             return Flow::Wait;
         }
         self.send(bio, core)
@@ -107,19 +107,19 @@ impl MirrorLayer {
     #[cold]
     fn await_bits(&self, bio: &mut Bio, core: &Core) -> Flow {
         let at = core.id() as usize;
-        self.0.lane(at).marking.insert(bio.id().to_word());
+        self.0.core_state(at).marking.insert(bio.id().to_word());
         let places = bio.ranges().map(|r| (r.start, r.end - r.start));
         if self.0.await_bits(at, bio.ticket(), places) {
             return Flow::Wait;
         }
-        self.0.lane(at).marking.remove(&bio.id().to_word());
+        self.0.core_state(at).marking.remove(&bio.id().to_word());
         self.release(bio, core);
         Flow::Done(Err(Errno::NxIo))
     }
 
     /// To every member that takes it.
     fn send(&self, bio: &mut Bio, core: &Core) -> Flow {
-        let table = self.0.lane(core.id() as usize).table.clone();
+        let table = self.0.core_state(core.id() as usize).table.clone();
         if Self::is_gated(bio.op)
             && let Some(bits) = &table.bits
             && !bio.ranges().all(|r| bits.covers(r.start, r.end - r.start))
@@ -133,7 +133,7 @@ impl MirrorLayer {
         for (slot, path) in table.all().filter(|(_, p)| takes(p)) {
             let wipes = wipes(path);
             core.fork_with(bio, path.edge, |bio, child| {
-                child.name_as(bio);
+                child.copy_range_from(bio);
                 if bio.op.has_data() {
                     let _all = bio.data.slice_into(0, bio.data.len(), &mut child.data);
                 }
@@ -159,7 +159,7 @@ impl MirrorLayer {
             return;
         }
         let at = core.id() as usize;
-        let held = self.0.lane(at).gives_back(bio.id().to_word());
+        let held = self.0.core_state(at).take_held_range(bio.id().to_word());
         if let Some(held) = held {
             self.0.ranges.unlock(held);
         }
@@ -172,7 +172,7 @@ impl MirrorLayer {
             Op::Read => self.read(bio, core, 0),
             Op::Flush => self.send(bio, core),
             Op::Map => {
-                let lane = self.0.lane(core.id() as usize);
+                let lane = self.0.core_state(core.id() as usize);
                 let edge = lane.table.active().next().map(|(_, path)| path.edge);
                 edge.map_or(Flow::Done(Err(Errno::NxIo)), |edge| Flow::Down(edge, 0))
             }
@@ -195,15 +195,15 @@ impl MirrorLayer {
         }
     }
 
-    fn tell(&self, slot: usize, error: Errno) {
+    fn report_failure(&self, slot: usize, error: Errno) {
         let gone = error == Errno::NxIo;
-        self.0.post(super::shared::Message::Failed(Failed { slot, gone }));
+        self.0.post(super::shared::Message::Failed(MemberFailure { slot, gone }));
     }
 
     /// A member failed a write: it is accused when that has ended.
     #[cold]
-    pub(super) fn blame(&self, bio: &Bio, slot: u32, error: Errno, core: &Core) {
-        let mut lane = self.0.lane(core.id() as usize);
+    pub(super) fn record_failure(&self, bio: &Bio, slot: u32, error: Errno, core: &Core) {
+        let mut lane = self.0.core_state(core.id() as usize);
         let faults: &mut Faults = lane.faults.entry(bio.id().to_word()).or_default();
         let bit = 1u32.checked_shl(slot).unwrap_or(0);
         match error {
@@ -217,7 +217,7 @@ impl MirrorLayer {
         self.0.loads(core.id() as usize).ended(slot);
         match bio.status {
             Err(e) if is_members_fault(e) => {
-                self.tell(slot, e);
+                self.report_failure(slot, e);
                 self.retry(bio, core, word as u32 | 1 << slot)
             }
             _ => Back::Up,
@@ -242,12 +242,12 @@ impl MirrorLayer {
         let at = core.id() as usize;
         let faults = match failed {
             0 => None,
-            _ => self.0.lane(at).faults.remove(&bio.id().to_word()),
+            _ => self.0.core_state(at).faults.remove(&bio.id().to_word()),
         };
         let mut faults = faults.unwrap_or_default();
         if bio.status == Err(Errno::NotSup) {
             // The sender of the request does it in another way.
-            self.0.accuse(faults);
+            self.0.report_failures(faults);
             self.release(bio, core);
             return Back::Up;
         }
@@ -258,11 +258,11 @@ impl MirrorLayer {
                 bio.status = Ok(());
             }
             // L1
-            if self.0.await_verdict((at, bio.ticket()), failed, faults) {
+            if self.0.await_decision((at, bio.ticket()), failed, faults) {
                 return Back::Go(Flow::Wait);
             }
         } else {
-            self.0.accuse(faults);
+            self.0.report_failures(faults);
         }
         if failed != 0 && bio.status.is_ok() {
             bio.status = Err(Errno::Io);
@@ -315,7 +315,7 @@ impl Layer for MirrorLayer {
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
         let (at, id) = (core.id() as usize, bio.id().to_word());
         let word = bio.frames.top_mut().map_or(0, |top| top.word);
-        let marked = self.0.lane(at).marking.remove(&id);
+        let marked = self.0.core_state(at).marking.remove(&id);
         if marked {
             let refused = self.0.was_refused(at, id);
             if refused {
@@ -329,7 +329,7 @@ impl Layer for MirrorLayer {
             self.release(bio, core);
             return Flow::Done(if refused { Err(Errno::Io) } else { Ok(()) });
         }
-        let has_range = self.0.lane(at).held.iter().any(|(of, _)| *of == id);
+        let has_range = self.0.core_state(at).held.iter().any(|(of, _)| *of == id);
         match has_range {
             true => self.send(bio, core),
             false => self.admit(bio, core),
@@ -339,7 +339,7 @@ impl Layer for MirrorLayer {
     fn child_done(&self, parent: &mut Bio, child: &mut Bio, core: &Core) {
         let slot = child.mark;
         let member = {
-            let lane = self.0.lane(core.id() as usize);
+            let lane = self.0.core_state(core.id() as usize);
             lane.table.paths.get(slot as usize).copied().flatten()
         };
         let mut bits = 0;
@@ -365,9 +365,9 @@ impl Layer for MirrorLayer {
                 bits = 1 << slot;
                 match parent.op {
                     _ if member.is_none() => {}
-                    Op::Read => self.tell(slot as usize, e),
+                    Op::Read => self.report_failure(slot as usize, e),
                     // L5
-                    _ => self.blame(parent, slot, e, core),
+                    _ => self.record_failure(parent, slot, e, core),
                 }
             }
             Err(e) => {

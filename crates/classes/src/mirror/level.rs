@@ -30,8 +30,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::Errno;
 use geom::{Core, Edge};
 
-use super::shared::{Failed, Message, Shared};
-use crate::members::{differences, pay};
+use super::shared::{MemberFailure, Message, MirrorShared};
+use crate::members::{differences, wait_for_rate};
 
 /// What becomes of a growth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -85,7 +85,7 @@ impl Growth {
 }
 
 /// Makes the members equal beyond the end of the mirror, for the growth of this number.
-pub(super) fn begin(shared: &Arc<Shared>, round: u64) {
+pub(super) fn begin(shared: &Arc<MirrorShared>, round: u64) {
     let (shared, notifier) = (shared.clone(), shared.notifier.clone());
     notifier.call(
         0,
@@ -93,7 +93,7 @@ pub(super) fn begin(shared: &Arc<Shared>, round: u64) {
             let (on, core) = (core, core.clone());
             let name = shared.name.clone();
             on.spawn_for("mirror growth", &name, async move {
-                if (Run { core: &core, shared: &shared, round }).all().await {
+                if (LevelRun { core: &core, shared: &shared, round }).all().await {
                     shared.post(Message::Levelled(round));
                 }
             });
@@ -101,16 +101,16 @@ pub(super) fn begin(shared: &Arc<Shared>, round: u64) {
     );
 }
 
-struct Run<'a> {
+struct LevelRun<'a> {
     core: &'a Rc<Core>,
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<MirrorShared>,
     round: u64,
 }
 
 /// One member that takes part: slot, whether it is complete, the edge to it.
-type Party = (usize, bool, Edge);
+type Participant = (usize, bool, Edge);
 
-impl Run<'_> {
+impl LevelRun<'_> {
     /// The growth as it is, while it is this one's.
     fn wanted(&self) -> Option<Growth> {
         let growth = *self.shared.growth();
@@ -118,7 +118,7 @@ impl Run<'_> {
         own.then_some(growth)
     }
 
-    fn say(&self, f: impl FnOnce(&mut Growth)) {
+    fn update_growth(&self, f: impl FnOnce(&mut Growth)) {
         let mut growth = self.shared.growth();
         if growth.round == self.round && growth.stage == Stage::Levelling {
             f(&mut growth);
@@ -126,8 +126,8 @@ impl Run<'_> {
     }
 
     /// Complete members first, ordered by descending priority.
-    fn members(&self) -> Vec<Party> {
-        let lane = self.shared.lane(self.core.id() as usize);
+    fn members(&self) -> Vec<Participant> {
+        let lane = self.shared.core_state(self.core.id() as usize);
         let mut all: Vec<_> = lane.table.all().map(|(slot, path)| (slot, *path)).collect();
         all.sort_by_key(|(_, path)| (!path.active, u8::MAX - path.priority));
         all.into_iter().map(|(slot, path)| (slot, path.active, path.edge)).collect()
@@ -144,11 +144,11 @@ impl Run<'_> {
             let len = self.shared.tunables.slab_bytes.min(growth.to - growth.at);
             if !self.slab(growth.at, len as usize).await {
                 let why = "no member that has everything can be read there";
-                self.say(|growth| growth.stage = Stage::Failed(why));
+                self.update_growth(|growth| growth.stage = Stage::Failed(why));
                 return false;
             }
-            self.say(|growth| growth.at += len);
-            paid = pay(self.core, self.shared.sync_rate.load(Relaxed), paid, len).await;
+            self.update_growth(|growth| growth.at += len);
+            paid = wait_for_rate(self.core, self.shared.sync_rate.load(Relaxed), paid, len).await;
         }
         false
     }
@@ -161,12 +161,12 @@ impl Run<'_> {
                 Ok(bytes) if bytes.len() == len => bytes,
                 Ok(_) => continue,
                 Err(e) => {
-                    self.accuse(slot, e);
+                    self.report_failure(slot, e);
                     continue;
                 }
             };
             match &good {
-                Some(good) => self.mend((slot, edge), at, good, &read).await,
+                Some(good) => self.copy_differences((slot, edge), at, good, &read).await,
                 None if active => good = Some(read),
                 None => return false,
             }
@@ -174,13 +174,19 @@ impl Run<'_> {
         good.is_some()
     }
 
-    async fn mend(&self, (slot, edge): (usize, Edge), at: u64, good: &[u8], other: &[u8]) {
-        let sector = self.shared.lane(self.core.id() as usize).table.sector;
+    async fn copy_differences(
+        &self,
+        (slot, edge): (usize, Edge),
+        at: u64,
+        good: &[u8],
+        other: &[u8],
+    ) {
+        let sector = self.shared.core_state(self.core.id() as usize).table.sector;
         for range in differences(good, other, sector as usize) {
             let from = at + range.start as u64;
             let Some(bytes) = good.get(range) else { continue };
             if let Err(e) = self.core.write(edge, from, bytes).await {
-                return self.accuse(slot, e);
+                return self.report_failure(slot, e);
             }
         }
     }
@@ -189,12 +195,12 @@ impl Run<'_> {
         for (slot, _, edge) in self.members() {
             match self.core.flush(edge).await {
                 Ok(()) | Err(Errno::NotSup) => {}
-                Err(e) => self.accuse(slot, e),
+                Err(e) => self.report_failure(slot, e),
             }
         }
     }
 
-    fn accuse(&self, slot: usize, error: Errno) {
-        self.shared.post(Message::Failed(Failed { slot, gone: error == Errno::NxIo }));
+    fn report_failure(&self, slot: usize, error: Errno) {
+        self.shared.post(Message::Failed(MemberFailure { slot, gone: error == Errno::NxIo }));
     }
 }

@@ -46,12 +46,12 @@ pub(super) struct Lineage {
     /// When the record was written, seconds since 1970.
     pub(super) written_s: u64,
     /// Lines before, newest first.
-    pub(super) before: Vec<u64>,
+    pub(super) earlier_lines: Vec<u64>,
 }
 
 /// How one record's line is related to another's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kin {
+pub(super) enum Relation {
     /// The same line.
     Same,
     /// The other went on without it.
@@ -71,15 +71,17 @@ impl Lineage {
     }
 
     /// The relation to another lineage.
-    pub(super) fn kin(&self, other: &Lineage) -> Kin {
-        let has = |a: &Lineage, line: u64| a.before.contains(&line);
+    pub(super) fn relation_to(&self, other: &Lineage) -> Relation {
+        let has = |a: &Lineage, line: u64| a.earlier_lines.contains(&line);
         match (self.line, other.line) {
-            (0, _) | (_, 0) => Kin::Unknown,
-            (a, b) if a == b => Kin::Same,
-            (a, _) if has(other, a) => Kin::Older,
-            (_, b) if has(self, b) => Kin::Newer,
-            _ if self.before.len().max(other.before.len()) >= BEFORE_MAX => Kin::Unknown,
-            _ => Kin::Apart,
+            (0, _) | (_, 0) => Relation::Unknown,
+            (a, b) if a == b => Relation::Same,
+            (a, _) if has(other, a) => Relation::Older,
+            (_, b) if has(self, b) => Relation::Newer,
+            _ if self.earlier_lines.len().max(other.earlier_lines.len()) >= BEFORE_MAX => {
+                Relation::Unknown
+            }
+            _ => Relation::Apart,
         }
     }
 
@@ -100,7 +102,7 @@ impl Lineage {
 
     /// What another has is given up for this one's: it counts as older from now on.
     pub(super) fn outrank(&mut self, other: &Lineage) {
-        for line in other.before.iter().rev().chain([&other.line]) {
+        for line in other.earlier_lines.iter().rev().chain([&other.line]) {
             if *line != self.line && *line != 0 {
                 self.remember(*line);
             }
@@ -108,9 +110,9 @@ impl Lineage {
     }
 
     fn remember(&mut self, line: u64) {
-        self.before.retain(|l| *l != line);
-        self.before.insert(0, line);
-        self.before.truncate(BEFORE_MAX);
+        self.earlier_lines.retain(|l| *l != line);
+        self.earlier_lines.insert(0, line);
+        self.earlier_lines.truncate(BEFORE_MAX);
     }
 
     /// Reads the lineage behind a record; the default (unknown) when it is damaged or belongs to
@@ -134,7 +136,7 @@ impl Lineage {
             return None;
         }
         let (line, events, written_s) = (word(19)?, word(27)?, word(35)?);
-        Some(Lineage { line, held_by, events, written_s, before })
+        Some(Lineage { line, held_by, events, written_s, earlier_lines: before })
     }
 
     /// Appends itself to a record; nothing when it is not known.
@@ -144,8 +146,8 @@ impl Lineage {
         }
         let from = record.len();
         record.extend(MAGIC);
-        record.extend([VERSION, self.held_by, self.before.len() as u8]);
-        for word in [self.line, self.events, self.written_s].iter().chain(&self.before) {
+        record.extend([VERSION, self.held_by, self.earlier_lines.len() as u8]);
+        for word in [self.line, self.events, self.written_s].iter().chain(&self.earlier_lines) {
             record.extend(word.to_le_bytes());
         }
         let (freebsd, ours) = record.split_at(from);
@@ -179,19 +181,31 @@ mod tests {
     fn l1_l2_lineages_compare_as_same_older_newer_or_apart() {
         let both = Lineage::first(7);
         let (one, two) = (forked(&both, &[1]), forked(&both, &[2]));
-        assert_eq!((both.kin(&both), both.kin(&one), one.kin(&both)), same_older_newer());
-        assert_eq!((one.kin(&two), two.kin(&one)), (Kin::Apart, Kin::Apart));
+        assert_eq!(
+            (both.relation_to(&both), both.relation_to(&one), one.relation_to(&both)),
+            same_older_newer()
+        );
+        assert_eq!(
+            (one.relation_to(&two), two.relation_to(&one)),
+            (Relation::Apart, Relation::Apart)
+        );
         let on = forked(&one, &[1]);
-        assert_eq!((both.kin(&on), on.kin(&two)), (Kin::Older, Kin::Apart));
+        assert_eq!(
+            (both.relation_to(&on), on.relation_to(&two)),
+            (Relation::Older, Relation::Apart)
+        );
         let mut kept = one.clone();
         kept.outrank(&two);
-        assert_eq!((two.kin(&kept), both.kin(&kept)), (Kin::Older, Kin::Older));
+        assert_eq!(
+            (two.relation_to(&kept), both.relation_to(&kept)),
+            (Relation::Older, Relation::Older)
+        );
         assert_eq!(forked(&both, &[2, 1]), forked(&both, &[1, 2]), "in any order");
-        assert_eq!(Lineage::default().kin(&one), Kin::Unknown);
+        assert_eq!(Lineage::default().relation_to(&one), Relation::Unknown);
     }
 
-    fn same_older_newer() -> (Kin, Kin, Kin) {
-        (Kin::Same, Kin::Older, Kin::Newer)
+    fn same_older_newer() -> (Relation, Relation, Relation) {
+        (Relation::Same, Relation::Older, Relation::Newer)
     }
 
     #[test]
@@ -199,7 +213,10 @@ mod tests {
         let both = Lineage::first(7);
         let mut far = both.clone();
         (0..=BEFORE_MAX as u32).for_each(|n| far.fork([1, n].into_iter(), (0, n)));
-        assert_eq!((both.kin(&far), far.kin(&both)), (Kin::Unknown, Kin::Unknown));
+        assert_eq!(
+            (both.relation_to(&far), far.relation_to(&both)),
+            (Relation::Unknown, Relation::Unknown)
+        );
     }
 
     #[test]

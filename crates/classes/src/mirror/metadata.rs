@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::bitmap;
 use super::lineage::Lineage;
 use crate::members::frame::{Fields, FrameError, Record};
-use crate::members::relocate::Placed;
+use crate::members::relocate::MovableLabel;
 
 const MAGIC: &str = "GEOM::MIRROR";
 /// The version that FreeBSD writes.
@@ -35,14 +35,14 @@ pub(super) enum Balance {
 
 impl Balance {
     /// In the order of their numbers in the record.
-    pub(super) const WORDS: &'static [&'static str] =
+    pub(super) const KEYS: &'static [&'static str] =
         &["none", "round-robin", "load", "split", "prefer"];
     const ALL: [Balance; 5] =
         [Balance::None, Balance::RoundRobin, Balance::Load, Balance::Split, Balance::Prefer];
 
     /// As people write it.
-    pub(super) fn word(self) -> &'static str {
-        Self::WORDS.get(self as usize).copied().unwrap_or("")
+    pub(super) fn as_str(self) -> &'static str {
+        Self::KEYS.get(self as usize).copied().unwrap_or("")
     }
 }
 
@@ -226,17 +226,17 @@ impl Metadata {
     }
 
     /// The record, as a label that can be moved.
-    pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+    pub(crate) fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError> {
         let record = Metadata::decode(sector)?;
         let alone = record.clone();
-        Ok(Placed {
+        Ok(MovableLabel {
             provider_bytes: record.provider_bytes,
-            ahead: record.bitmap.map_or(0, |s| u64::from(s.bytes)),
-            stays: None,
-            alone: Some(Box::new(move |bytes| {
+            leading_bytes: record.bitmap.map_or(0, |s| u64::from(s.bytes)),
+            fixed_reason: None,
+            rewrite_alone: Some(Box::new(move |bytes| {
                 Metadata { provider_bytes: bytes, ..alone.without_bitmap() }.encode()
             })),
-            renewed: Box::new(move |bytes| Metadata { provider_bytes: bytes, ..record }.encode()),
+            rewrite: Box::new(move |bytes| Metadata { provider_bytes: bytes, ..record }.encode()),
         })
     }
 

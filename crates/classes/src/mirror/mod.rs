@@ -26,13 +26,13 @@ mod zero;
 pub use class::{MirrorClass, Tunables};
 
 use crate::members::frame::FrameError;
-use crate::members::relocate::Placed;
+use crate::members::relocate::MovableLabel;
 
 /// Name of the class, and of its providers before the stroke.
 const NAME: &str = "mirror";
 
 /// A record, as a label that can be brought elsewhere.
-pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+pub(crate) fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError> {
     metadata::Metadata::placed(sector)
 }
 

@@ -6,7 +6,7 @@
 //!  S2  The section of a declared mirror sets all of them, at a start and at a change: an absent
 //!      key has its default, regardless of the records.
 
-use geom::{Error, Params};
+use geom::{ClassParams, Error};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -40,7 +40,7 @@ impl Default for MirrorParams {
     }
 }
 
-impl Params for MirrorParams {}
+impl ClassParams for MirrorParams {}
 
 impl MirrorParams {
     /// The same as a mirror has it.
@@ -91,7 +91,7 @@ impl Settings {
     pub(super) fn keys(&self) -> geom::Settings {
         let has = |flag: u64| json!(self.flags & flag != 0);
         let all = [
-            ("balance", json!(self.balance.word())),
+            ("balance", json!(self.balance.as_str())),
             ("slice", json!(self.slice)),
             ("no_failsync", has(mirror_flags::NOFAILSYNC)),
             ("no_autosync", has(mirror_flags::NOAUTOSYNC)),

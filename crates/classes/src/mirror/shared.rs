@@ -17,12 +17,13 @@ use bio::sync::{Mutex, MutexGuard};
 use geom::{Edge, GeomId, Notifier};
 
 use super::balance;
-use super::bitmap::{Bits, Queue};
+use super::bitmap::{Bits, MarkQueue};
 use super::class::Tunables;
 use super::level::Growth;
 use super::metadata::Balance;
 use crate::members::{
-    GateWord, Held, Loads, Number, Own, PartialFailures, PerCore, RangeLocks, Report, WriteGate,
+    CoreLocal, FailureId, GateNotice, Loads, LockId, PartialFailures, PerCore, RangeLocks,
+    VerifyReport, WriteGate,
 };
 
 /// One member, as the data path sees it.
@@ -72,9 +73,9 @@ impl Table {
 pub(super) struct CoreState {
     pub(super) table: Arc<Table>,
     /// The slot read last, for round-robin.
-    pub(super) turn: usize,
+    pub(super) round_robin_slot: usize,
     /// Ranges that writes of this core have, or wait for, by the Bio's number.
-    pub(super) held: Vec<(u64, Held)>,
+    pub(super) held: Vec<(u64, LockId)>,
     /// Numbers of writes that wait for bits.
     pub(super) marking: BTreeSet<u64>,
     /// Faults of members in a write in flight, by the Bio's number.
@@ -85,13 +86,13 @@ pub(super) struct CoreState {
 
 impl CoreState {
     /// The range that a write has, no longer kept here.
-    pub(super) fn gives_back(&mut self, write: u64) -> Option<Held> {
+    pub(super) fn take_held_range(&mut self, write: u64) -> Option<LockId> {
         let at = self.held.iter().position(|(of, _)| *of == write)?;
         Some(self.held.swap_remove(at).1)
     }
 }
 
-impl Own for CoreState {
+impl CoreLocal for CoreState {
     type Table = Table;
     /// Numbers of writes that waited for a verdict, or for bits, and must not be acknowledged.
     type Left = BTreeSet<u64>;
@@ -110,7 +111,7 @@ impl Own for CoreState {
 
 /// A rebuild of a member.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Round {
+pub(super) struct RebuildRound {
     number: u64,
     /// All data up to there is copied, bytes; zero when the rebuild does not follow the order of
     /// the disk.
@@ -127,7 +128,7 @@ pub(super) struct Faults {
 
 /// A member failed a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Failed {
+pub(super) struct MemberFailure {
     pub(super) slot: usize,
     /// The device is gone, and did not just answer with an error.
     pub(super) gone: bool,
@@ -136,12 +137,12 @@ pub(super) struct Failed {
 /// A message to a mirror's geom.
 #[derive(Debug)]
 pub(super) enum Message {
-    Gate(GateWord),
-    Failed(Failed),
+    Gate(GateNotice),
+    Failed(MemberFailure),
     /// A write waits for bits.
     Mark,
     /// All accusations of a write that waits for the verdict have been sent.
-    Judge(Number),
+    AllReported(FailureId),
     /// The time since the last look is up: has anything been written?
     Idle,
     /// The time to wait for further members is up.
@@ -149,9 +150,9 @@ pub(super) enum Message {
     /// Every core has the present members.
     Launch,
     /// Records may be tried again.
-    Well,
+    RetryRecords,
     /// Every core has the members that were attached before.
-    Known(usize),
+    CoresUpdated(usize),
     /// Records were written, except those of these members.
     Written(Vec<usize>),
     /// Progress of a rebuild, bytes; flushed.
@@ -170,21 +171,21 @@ pub(super) enum Message {
     Rebuilt {
         slot: usize,
         round: u64,
-        result: Result<(), Halt>,
+        result: Result<(), RebuildHalt>,
     },
 }
 
 /// Why a rebuild came to no end.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Halt {
+pub(super) enum RebuildHalt {
     /// The member that was rebuilt failed.
-    Target(Failed),
+    Target(MemberFailure),
     /// No member that has everything could be read.
     Source,
 }
 
 /// Between the geom and its layers and tasks.
-pub(super) struct Shared {
+pub(super) struct MirrorShared {
     /// The mirror's name, which distinguishes its passes from others.
     pub(super) name: String,
     pub(super) gate: WriteGate,
@@ -192,16 +193,16 @@ pub(super) struct Shared {
     /// Something is still to be done to the members: verbs wait for it.
     pub(super) busy: AtomicBool,
     /// The rebuild that may go on, by slot; another number, and it ends.
-    pub(super) rounds: Mutex<BTreeMap<usize, Round>>,
+    pub(super) rounds: Mutex<BTreeMap<usize, RebuildRound>>,
     /// Bytes a second that a rebuild may copy; zero: no limit.
     pub(super) sync_rate: AtomicU64,
-    verified: Mutex<Report>,
+    verified: Mutex<VerifyReport>,
     growth: Mutex<Growth>,
-    marks: Mutex<Queue>,
+    marks: Mutex<MarkQueue>,
     /// Records can be written to no member that has everything: writes end with EIO instead of
     /// waiting for ever.
-    pub(super) sick: AtomicBool,
-    lanes: PerCore<CoreState>,
+    pub(super) records_failed: AtomicBool,
+    per_core: PerCore<CoreState>,
     /// Writes that were done by some members and failed by others.
     failures: PartialFailures<(usize, Ticket)>,
     pub(super) notifier: Notifier,
@@ -209,16 +210,16 @@ pub(super) struct Shared {
     pub(super) tunables: Tunables,
 }
 
-impl Shared {
+impl MirrorShared {
     pub(super) fn new(
         name: &str,
         notifier: Notifier,
         geom: GeomId,
         tunables: Tunables,
-    ) -> Arc<Shared> {
+    ) -> Arc<MirrorShared> {
         let cores = notifier.cores().max(1);
         let (tell, wake, free) = (notifier.clone(), notifier.clone(), notifier.clone());
-        Arc::new(Shared {
+        Arc::new(MirrorShared {
             name: name.to_owned(),
             gate: WriteGate::new(
                 cores,
@@ -232,8 +233,8 @@ impl Shared {
             verified: Mutex::default(),
             growth: Mutex::default(),
             marks: Mutex::default(),
-            sick: AtomicBool::new(false),
-            lanes: PerCore::new(cores),
+            records_failed: AtomicBool::new(false),
+            per_core: PerCore::new(cores),
             failures: PartialFailures::default(),
             notifier,
             geom,
@@ -248,30 +249,30 @@ impl Shared {
 
     /// The core's own, for that core's thread: held for a few instructions.
     #[inline]
-    pub(super) fn lane(&self, core: usize) -> RefMut<'_, CoreState> {
-        self.lanes.own(core)
+    pub(super) fn core_state(&self, core: usize) -> RefMut<'_, CoreState> {
+        self.per_core.local(core)
     }
 
     /// How busy the members have been, and among which of them a read may choose by that alone.
     #[inline(always)]
-    pub(super) fn short(&self, core: usize) -> Option<(u64, &Loads)> {
-        self.lanes.short(core)
+    pub(super) fn fast_path(&self, core: usize) -> Option<(u64, &Loads)> {
+        self.per_core.fast_path(core)
     }
 
     /// How busy the members have been with reads of this core: for its thread.
     #[inline(always)]
     pub(super) fn loads(&self, core: usize) -> &Loads {
-        self.lanes.counters(core)
+        self.per_core.counters(core)
     }
 
     /// Whether a write that waited, by its number, must not be acknowledged. The entry is removed.
     pub(super) fn was_refused(&self, core: usize, number: u64) -> bool {
-        self.lanes.left(core).other.remove(&number)
+        self.per_core.inbox(core).posted.remove(&number)
     }
 
     /// Gives every core a new table (T1).
     pub(super) fn set(&self, table: &Table) {
-        self.lanes.set(|| table.clone(), |_, _| ());
+        self.per_core.set(|| table.clone(), |_, _| ());
     }
 
     /// Whether this round of a slot's rebuild is still wanted.
@@ -299,13 +300,13 @@ impl Shared {
     /// A slot's rebuild gets a number; the one before ends. `None`: there is to be none.
     pub(super) fn want(&self, slot: usize, round: Option<u64>) {
         match round {
-            Some(number) => self.rounds.lock().insert(slot, Round { number, copied: 0 }),
+            Some(number) => self.rounds.lock().insert(slot, RebuildRound { number, copied: 0 }),
             None => self.rounds.lock().remove(&slot),
         };
     }
 
     /// The comparison of the members that runs, or the last one.
-    pub(super) fn verified(&self) -> MutexGuard<'_, Report> {
+    pub(super) fn verified(&self) -> MutexGuard<'_, VerifyReport> {
         self.verified.lock()
     }
 
@@ -316,12 +317,12 @@ impl Shared {
 
     /// A write passed on this core: the mirror is not idle.
     pub(super) fn count_write(&self, core: usize) {
-        self.lanes.count_write(core);
+        self.per_core.count_write(core);
     }
 
     /// Writes that passed so far, of all cores.
     pub(super) fn writes(&self) -> u64 {
-        self.lanes.writes()
+        self.per_core.writes()
     }
 
     /// A write waits until its bits are durable. False when the geom is gone.
@@ -333,7 +334,7 @@ impl Shared {
     ) -> bool {
         let first = {
             let mut marks = self.marks.lock();
-            if marks.over {
+            if marks.closed {
                 return false;
             }
             marks.wanted.extend(places);
@@ -347,7 +348,7 @@ impl Shared {
     }
 
     /// Takes the regions to mark and the writes that wait for them.
-    pub(super) fn take_marks(&self) -> Queue {
+    pub(super) fn take_marks(&self) -> MarkQueue {
         std::mem::take(&mut *self.marks.lock())
     }
 
@@ -355,25 +356,25 @@ impl Shared {
     pub(super) fn restart(&self, waiting: Vec<(usize, Ticket)>, well: bool) {
         for (core, ticket) in waiting {
             if !well {
-                self.lanes.left(core).other.insert(ticket.id().to_word());
+                self.per_core.inbox(core).posted.insert(ticket.id().to_word());
             }
             self.notifier.restart(core, ticket);
         }
     }
 
     /// Reports the faults of members to the geom.
-    pub(super) fn accuse(&self, faults: Faults) {
+    pub(super) fn report_failures(&self, faults: Faults) {
         for slot in 0..u32::BITS as usize {
             let of = |bits: u32| bits >> slot & 1 == 1;
             if of(faults.broken | faults.gone) {
-                self.post(Message::Failed(Failed { slot, gone: !of(faults.broken) }));
+                self.post(Message::Failed(MemberFailure { slot, gone: !of(faults.broken) }));
             }
         }
     }
 
     /// Lets a write wait until the members of `failed` (a bit a slot) are judged; those of them in
     /// `faults` are accused. False when the list is closed.
-    pub(super) fn await_verdict(
+    pub(super) fn await_decision(
         &self,
         (core, ticket): (usize, Ticket),
         failed: u32,
@@ -381,33 +382,33 @@ impl Shared {
     ) -> bool {
         // V1
         let Some(number) = self.failures.open(failed.into(), (core, ticket)) else { return false };
-        self.accuse(faults);
-        self.post(Message::Judge(number));
+        self.report_failures(faults);
+        self.post(Message::AllReported(number));
         true
     }
 
     /// The geom has received all accusations of a write.
-    pub(super) fn heard(&self, number: Number) {
-        self.failures.heard(number);
+    pub(super) fn set_reported(&self, number: FailureId) {
+        self.failures.set_reported(number);
     }
 
     /// Lets those go that wait for none of the slots still `open` (a bit a slot).
-    pub(super) fn verdict(&self, open: u32) {
+    pub(super) fn release_decided(&self, open: u32) {
         self.restart(self.failures.released(open.into()), true);
     }
 
     /// Ends requests that wait for one of these slots (a bit a slot) with an error: no record
     /// states that those members lack the written data.
-    pub(super) fn refuse(&self, slots: u32) {
+    pub(super) fn fail_waiting(&self, slots: u32) {
         self.restart(self.failures.refused(slots.into()), false);
     }
 
     /// The geom goes: all waiting and later requests end with an error.
-    pub(super) fn adjourn(&self) {
+    pub(super) fn end_all_waiting(&self) {
         self.restart(self.failures.closed(), false);
         let waiting = {
             let mut marks = self.marks.lock();
-            marks.over = true;
+            marks.closed = true;
             std::mem::take(&mut marks.waiting)
         };
         self.restart(waiting, false);

@@ -8,18 +8,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::Errno;
 use geom::{Core, Edge};
 
-use super::shared::{Failed, Halt, Message, Shared};
-use crate::conversation::flush;
-use crate::members::{pay, sparse};
+use super::shared::{MemberFailure, Message, MirrorShared, RebuildHalt};
+use crate::members::{sparse, wait_for_rate};
+use crate::probe_io::flush;
 
 /// One record to write.
-pub(super) struct Note {
+pub(super) struct RecordWrite {
     pub(super) slot: usize,
     pub(super) edge: Edge,
     pub(super) at: u64,
     pub(super) sector: Vec<u8>,
     /// It was elsewhere before its provider grew.
-    pub(super) moves: Option<Move>,
+    pub(super) moves: Option<RecordMove>,
     /// Its bitmap, and where that is, bytes: written first. Without a `sector` it is all there is.
     pub(super) bitmap: Option<(u64, Vec<u8>)>,
     /// It has everything: such are written first, and the others only if one of them was.
@@ -27,17 +27,17 @@ pub(super) struct Note {
 }
 
 /// A record that moves from an old place.
-pub(super) struct Move {
+pub(super) struct RecordMove {
     /// Where it was, bytes.
     pub(super) from: u64,
     /// That place is cleared, so that the old record is not found. It is not cleared if it is
     /// inside the mirror, or inside the range that is being made equal (G6 of `level`).
     pub(super) clears: bool,
     /// The record without its bitmap.
-    pub(super) alone: Vec<u8>,
+    pub(super) without_bitmap: Vec<u8>,
 }
 
-impl Note {
+impl RecordWrite {
     /// Whether the place of the record that moves is the new one of the bitmap.
     fn is_under_bitmap(&self, at: u64) -> bool {
         let bitmap = self.bitmap.as_ref();
@@ -49,7 +49,7 @@ impl Note {
 
 /// Writes records, each durable, and reports those that could not be written. With `settle`, all
 /// earlier writes to the members are made durable first: a member marked clean has all data.
-pub(super) fn write_records(shared: &Arc<Shared>, notes: Vec<Note>, settle: bool) {
+pub(super) fn write_records(shared: &Arc<MirrorShared>, notes: Vec<RecordWrite>, settle: bool) {
     let (shared, notifier) = (shared.clone(), shared.notifier.clone());
     notifier.call(
         0,
@@ -66,7 +66,7 @@ pub(super) fn write_records(shared: &Arc<Shared>, notes: Vec<Note>, settle: bool
                         }
                     }
                 }
-                let flushed: Vec<&Note> =
+                let flushed: Vec<&RecordWrite> =
                     notes.iter().filter(|n| !failed.contains(&n.slot)).collect();
                 let mut on_record = false;
                 for note in flushed {
@@ -85,13 +85,13 @@ pub(super) fn write_records(shared: &Arc<Shared>, notes: Vec<Note>, settle: bool
 }
 
 /// B4: one record is on the disk at any time, and none beside a bitmap that is not there.
-async fn write_one(core: &Rc<Core>, note: &Note) -> Result<(), Errno> {
-    core.reaches(note.edge, note.at + note.sector.len() as u64).await;
+async fn write_one(core: &Rc<Core>, note: &RecordWrite) -> Result<(), Errno> {
+    core.wait_for_size(note.edge, note.at + note.sector.len() as u64).await;
     let over = note.moves.as_ref().filter(|moves| note.is_under_bitmap(moves.from));
     if let Some(moves) = over
         && !note.sector.is_empty()
     {
-        core.write(note.edge, note.at, &moves.alone).await?;
+        core.write(note.edge, note.at, &moves.without_bitmap).await?;
         flush(core, note.edge).await?;
     }
     if let Some((at, bytes)) = &note.bitmap {
@@ -115,7 +115,7 @@ async fn write_one(core: &Rc<Core>, note: &Note) -> Result<(), Errno> {
 }
 
 /// Says something to the geom after a while.
-pub(super) fn after(shared: &Arc<Shared>, ns: u64, message: Message) {
+pub(super) fn post_after(shared: &Arc<MirrorShared>, ns: u64, message: Message) {
     let (shared, notifier) = (shared.clone(), shared.notifier.clone());
     notifier.call(
         0,
@@ -143,7 +143,7 @@ pub(super) struct Rebuild {
 }
 
 /// Copies from the members that have everything to one that has not.
-pub(super) fn rebuild(shared: &Arc<Shared>, job: Rebuild) {
+pub(super) fn rebuild(shared: &Arc<MirrorShared>, job: Rebuild) {
     let (shared, notifier) = (shared.clone(), shared.notifier.clone());
     notifier.call(
         0,
@@ -164,13 +164,13 @@ pub(super) fn rebuild(shared: &Arc<Shared>, job: Rebuild) {
 /// `None` when the rebuild is no longer wanted.
 async fn copy_all(
     core: &Rc<Core>,
-    shared: &Arc<Shared>,
+    shared: &Arc<MirrorShared>,
     job: &Rebuild,
-) -> Option<Result<(), Halt>> {
+) -> Option<Result<(), RebuildHalt>> {
     let reactor = core.reactor();
     let mut saved = reactor.fresh_now();
     let mut paid = saved;
-    let failed = |e| Halt::Target(Failed { slot: job.slot, gone: e == Errno::NxIo });
+    let failed = |e| RebuildHalt::Target(MemberFailure { slot: job.slot, gone: e == Errno::NxIo });
     for run in &job.runs {
         let mut at = run.start;
         while at < run.end {
@@ -198,7 +198,7 @@ async fn copy_all(
                 shared.post(Message::Progress { slot, offset: at, round });
                 saved = now;
             }
-            paid = pay(core, shared.sync_rate.load(Relaxed), paid, len).await;
+            paid = wait_for_rate(core, shared.sync_rate.load(Relaxed), paid, len).await;
         }
     }
     Some(flush(core, job.target).await.map_err(failed))
@@ -206,13 +206,13 @@ async fn copy_all(
 
 async fn copy(
     core: &Rc<Core>,
-    shared: &Arc<Shared>,
+    shared: &Arc<MirrorShared>,
     job: &Rebuild,
     at: u64,
     len: usize,
-) -> Result<(), Halt> {
+) -> Result<(), RebuildHalt> {
     let sources: Vec<(usize, Edge)> = {
-        let lane = shared.lane(core.id() as usize);
+        let lane = shared.core_state(core.id() as usize);
         lane.table.active().map(|(slot, path)| (slot, path.edge)).collect()
     };
     let (mut bytes, mut failed) = (None, Vec::new());
@@ -223,12 +223,12 @@ async fn copy(
                 break;
             }
             Ok(_) => {}
-            Err(e) => failed.push(Failed { slot, gone: e == Errno::NxIo }),
+            Err(e) => failed.push(MemberFailure { slot, gone: e == Errno::NxIo }),
         }
     }
     // Without a source the target keeps its role and is let go. No member is accused: the last one
     // stays regardless of its failures, and the rebuild would restart and fail for ever.
-    let Some(bytes) = bytes else { return Err(Halt::Source) };
+    let Some(bytes) = bytes else { return Err(RebuildHalt::Source) };
     failed.into_iter().for_each(|failed| shared.post(Message::Failed(failed)));
     let has = job.keeps_zeroes && sparse::is_zero(&bytes);
     if has && sparse::has_zeroes(core, job.target, at, len).await {
@@ -236,5 +236,5 @@ async fn copy(
     }
     core.write(job.target, at, &bytes)
         .await
-        .map_err(|e| Halt::Target(Failed { slot: job.slot, gone: e == Errno::NxIo }))
+        .map_err(|e| RebuildHalt::Target(MemberFailure { slot: job.slot, gone: e == Errno::NxIo }))
 }

@@ -20,22 +20,22 @@ use std::sync::Arc;
 use bio::Errno;
 use geom::{Core, Edge};
 
-use super::shared::{Failed, Message, Shared};
-use crate::members::{Ill, Place, Report, differences, pay};
+use super::shared::{MemberFailure, Message, MirrorShared};
+use crate::members::{Mismatch, MismatchKind, VerifyReport, differences, wait_for_rate};
 
 /// The options of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Ask {
+pub(super) struct VerifyOptions {
     /// Differences are overwritten.
     pub(super) repair: bool,
     /// The slot of the member that is right.
-    pub(super) right: usize,
+    pub(super) reference_slot: usize,
     /// Bytes a second; zero: no limit.
     pub(super) rate: u64,
 }
 
 /// Compares everything, as [`Report`] of the shared state was set up to.
-pub(super) fn begin(shared: &Arc<Shared>, ask: Ask, sector: u64) {
+pub(super) fn begin(shared: &Arc<MirrorShared>, ask: VerifyOptions, sector: u64) {
     let (shared, notifier) = (shared.clone(), shared.notifier.clone());
     let (round, media_bytes) = {
         let report = shared.verified();
@@ -47,7 +47,7 @@ pub(super) fn begin(shared: &Arc<Shared>, ask: Ask, sector: u64) {
             let (on, core) = (core, core.clone());
             let name = shared.name.clone();
             on.spawn_for("mirror verify", &name, async move {
-                let run = Run { core: &core, shared: &shared, ask, sector, round };
+                let run = VerifyRun { core: &core, shared: &shared, options: ask, sector, round };
                 run.all(media_bytes).await;
                 shared.post(Message::Verified(round));
             });
@@ -55,17 +55,17 @@ pub(super) fn begin(shared: &Arc<Shared>, ask: Ask, sector: u64) {
     );
 }
 
-struct Run<'a> {
+struct VerifyRun<'a> {
     core: &'a Rc<Core>,
-    shared: &'a Arc<Shared>,
-    ask: Ask,
+    shared: &'a Arc<MirrorShared>,
+    options: VerifyOptions,
     sector: u64,
     round: u64,
 }
 
-impl Run<'_> {
+impl VerifyRun<'_> {
     /// Changes the report; false when this run is not wanted any more.
-    fn say(&self, f: impl FnOnce(&mut Report)) -> bool {
+    fn update_report(&self, f: impl FnOnce(&mut VerifyReport)) -> bool {
         let mut report = self.shared.verified();
         let wanted = report.round == self.round && report.running;
         if wanted {
@@ -81,27 +81,28 @@ impl Run<'_> {
             let len = self.shared.tunables.slab_bytes.min(media_bytes - at);
             let held = self.shared.ranges.lock_task(at..at + len, true).await;
             // The last word of the run before is not this one's.
-            let wanted = self.say(|_| ());
+            let wanted = self.update_report(|_| ());
             let done = if wanted { self.slab(at, len).await } else { Ok(()) };
             self.shared.ranges.unlock(held);
             if let Err(why) = done {
-                self.say(|report| report.fault = Some(why));
+                self.update_report(|report| report.fault = Some(why));
                 return;
             }
             at += len;
-            if !self.say(|report| report.at = at) {
+            if !self.update_report(|report| report.at = at) {
                 return;
             }
-            paid = pay(self.core, self.ask.rate, paid, len).await;
+            paid = wait_for_rate(self.core, self.options.rate, paid, len).await;
         }
     }
 
     async fn slab(&self, at: u64, len: u64) -> Result<(), &'static str> {
         let members: Vec<(usize, Edge)> = {
-            let lane = self.shared.lane(self.core.id() as usize);
+            let lane = self.shared.core_state(self.core.id() as usize);
             lane.table.active().map(|(slot, path)| (slot, path.edge)).collect()
         };
-        let Some((right, _)) = members.iter().find(|(slot, _)| *slot == self.ask.right).copied()
+        let Some((right, _)) =
+            members.iter().find(|(slot, _)| *slot == self.options.reference_slot).copied()
         else {
             return Err("the member to compare with is no longer there");
         };
@@ -123,7 +124,7 @@ impl Run<'_> {
                 let place = at + range.start as u64..at + range.end as u64;
                 self.note(*slot, place, bytes.is_err());
             }
-            if self.ask.repair && !wrong.is_empty() {
+            if self.options.repair && !wrong.is_empty() {
                 self.repair((*slot, *edge), at, good, &wrong).await;
             }
         }
@@ -131,15 +132,17 @@ impl Run<'_> {
     }
 
     fn note(&self, slot: usize, range: Range<u64>, unreadable: bool) {
-        let ill = if unreadable { Ill::Unreadable } else { Ill::Differs };
-        self.say(|report| report.note(Place { slot, range, ill }, self.sector));
+        let ill = if unreadable { MismatchKind::Unreadable } else { MismatchKind::Differs };
+        self.update_report(|report| {
+            report.add_mismatch(Mismatch { slot, range, kind: ill }, self.sector)
+        });
     }
 
     async fn read(&self, slot: usize, edge: Edge, at: u64, len: u64) -> Result<Vec<u8>, Errno> {
         let read = self.core.read(edge, at, len as usize).await;
         let read = read.and_then(|b| if b.len() as u64 == len { Ok(b) } else { Err(Errno::Io) });
         if read == Err(Errno::NxIo) {
-            self.shared.post(Message::Failed(Failed { slot, gone: true }));
+            self.shared.post(Message::Failed(MemberFailure { slot, gone: true }));
         }
         read
     }
@@ -151,15 +154,19 @@ impl Run<'_> {
         for range in wrong {
             let Some(bytes) = good.get(range.clone()) else { continue };
             if let Err(e) = self.core.write(edge, at + range.start as u64, bytes).await {
-                return self.shared.post(Message::Failed(Failed { slot, gone: e == Errno::NxIo }));
+                return self
+                    .shared
+                    .post(Message::Failed(MemberFailure { slot, gone: e == Errno::NxIo }));
             }
             sectors += bytes.len() as u64 / self.sector.max(1);
         }
         match self.core.flush(edge).await {
             Ok(()) | Err(Errno::NotSup) => {
-                self.say(|report| report.repaired += sectors);
+                self.update_report(|report| report.repaired += sectors);
             }
-            Err(e) => self.shared.post(Message::Failed(Failed { slot, gone: e == Errno::NxIo })),
+            Err(e) => {
+                self.shared.post(Message::Failed(MemberFailure { slot, gone: e == Errno::NxIo }))
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ impl MirrorLayer {
     /// A member does not take it.
     #[cold]
     pub(super) fn unable(&self, bio: &Bio, slot: u32, core: &Core) {
-        let mut lane = self.0.lane(core.id() as usize);
+        let mut lane = self.0.core_state(core.id() as usize);
         let bit = 1u32.checked_shl(slot).unwrap_or(0);
         *lane.unable.entry(bio.id().to_word()).or_default() |= bit;
     }
@@ -23,13 +23,13 @@ impl MirrorLayer {
     #[cold]
     pub(super) fn zero_others(&self, bio: &mut Bio, word: &mut u64, core: &Core) -> Option<Flow> {
         let at = core.id() as usize;
-        let unable = self.0.lane(at).unable.remove(&bio.id().to_word()).unwrap_or(0);
+        let unable = self.0.core_state(at).unable.remove(&bio.id().to_word()).unwrap_or(0);
         *word &= !UNABLE;
-        let table = self.0.lane(at).table.clone();
+        let table = self.0.core_state(at).table.clone();
         let (ranges, mut sent) = (bio.ranges().collect::<Vec<_>>(), false);
         for (slot, path) in table.all().filter(|(slot, _)| unable >> slot & 1 != 0) {
             let Some(zeroes) = zero_page() else {
-                self.blame(bio, slot as u32, Errno::Io, core);
+                self.record_failure(bio, slot as u32, Errno::Io, core);
                 *word |= 1 << slot;
                 continue;
             };

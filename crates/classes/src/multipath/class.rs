@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use bio::Errno;
 use bio::sync::Mutex;
 use geom::{
-    ClassVerb, Control, Create, Error, GeomId, Local, MADE_BY_HAND, ProviderId, Redeclare,
-    Settings, Taster, Topology, Typed, Verdict,
+    ClassVerb, Create, Error, GeomId, GraphControl, Local, MADE_BY_VERB, ProviderId, Redeclare,
+    Settings, TasteOutcome, Taster, Topology, Typed,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::geom::MultipathGeom;
-use super::identity::Nature;
+use super::identity::Identity;
 use super::metadata::{Metadata, Mode};
 use super::options::Options;
 use super::{NAME, verbs};
@@ -25,7 +25,7 @@ pub struct MultipathClass {
     pub(super) stopped: Stopped,
     /// Uuids that were stopped, with the names they had: two disks may have the same in their
     /// records.
-    resting: Mutex<BTreeMap<String, String>>,
+    stopped_uuids: Mutex<BTreeMap<String, String>>,
     /// The geoms by their uuids.
     known: Mutex<BTreeMap<String, GeomId>>,
 }
@@ -76,14 +76,14 @@ impl MultipathClass {
     }
 
     /// One that was stopped may be found again.
-    pub(super) fn wake(&self, name: &str) {
-        self.resting.lock().retain(|_, stopped| stopped != name);
+    pub(super) fn clear_stopped(&self, name: &str) {
+        self.stopped_uuids.lock().retain(|_, stopped| stopped != name);
     }
 
     fn place(&self, t: &mut Topology, record: &Metadata, why: &str) -> Result<GeomId, Error> {
         let taken = t.find_geom(NAME, &record.name).is_some();
         let name = if taken { other_name(record) } else { record.name.clone() };
-        let geom = MultipathGeom::place(t, &name, (Nature::of(record), record.options), why)?;
+        let geom = MultipathGeom::place(t, &name, (Identity::of(record), record.options), why)?;
         let mut known = self.known.lock();
         known.retain(|_, geom| t.geom_is_live(*geom));
         known.insert(record.uuid.clone(), geom);
@@ -96,7 +96,7 @@ impl Typed for MultipathClass {
     const DOC: &'static str = "Several paths to one disk.";
     const VERBS: &'static [ClassVerb<MultipathClass>] = verbs::VERBS;
     const TASTES: bool = true;
-    const KNOWS_ENDS: bool = true;
+    const HAS_END_METADATA: bool = true;
     type Params = MultipathParams;
     type Claim = Metadata;
     type Geom = MultipathGeom;
@@ -105,9 +105,9 @@ impl Typed for MultipathClass {
         declared(params).map(|(mode, options)| options.settings(mode))
     }
 
-    fn work_as(
+    fn apply_settings(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         name: &str,
         params: &MultipathParams,
     ) -> Result<(), Error> {
@@ -115,13 +115,13 @@ impl Typed for MultipathClass {
         verbs::work_as(control, name, false, |_| (mode, options))
     }
 
-    fn may_become(&self, from: &[String], to: &[String]) -> bool {
+    fn can_replace_members(&self, from: &[String], to: &[String]) -> bool {
         from.iter().any(|member| to.contains(member))
     }
 
-    fn foresee(
+    fn check_redeclare(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         request: &Redeclare<'_, MultipathParams>,
     ) -> Result<(), Error> {
         verbs::foresee(control, request)
@@ -129,26 +129,28 @@ impl Typed for MultipathClass {
 
     fn redeclare(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         request: &Redeclare<'_, MultipathParams>,
         _: &[String],
     ) -> Result<(), Error> {
         verbs::redeclare(control, request)?;
-        Typed::work_as(self, control, request.name, request.params)
+        Typed::apply_settings(self, control, request.name, request.params)
     }
 
     fn stopped_geoms(&self) -> Vec<(String, String)> {
         self.stopped.all(NAME)
     }
 
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Metadata>> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, TasteOutcome<Metadata>> {
         Box::pin(async move {
             let record = match verb_util::tasted(disk, "record", Metadata::decode).await {
                 Ok(record) => record,
-                Err(why) => return relocate::left(disk, NAME, Metadata::placed, why).await,
+                Err(why) => {
+                    return relocate::taste_old_end(disk, NAME, Metadata::placed, why).await;
+                }
             };
-            if let Some(name) = self.resting.lock().get(&record.uuid) {
-                return Verdict::No(Stopped::says(NAME, name));
+            if let Some(name) = self.stopped_uuids.lock().get(&record.uuid) {
+                return TasteOutcome::No(Stopped::refusal_text(NAME, name));
             }
             let Metadata { name, uuid, sector_bytes, provider_bytes, .. } = &record;
             if (*sector_bytes, *provider_bytes) != (disk.sector_bytes, disk.media_bytes) {
@@ -157,10 +159,10 @@ impl Typed for MultipathClass {
                      {sector_bytes}, and this one has {} in sectors of {}",
                     disk.media_bytes, disk.sector_bytes
                 );
-                return relocate::left(disk, NAME, Metadata::placed, why).await;
+                return relocate::taste_old_end(disk, NAME, Metadata::placed, why).await;
             }
             let words = format!("a path to multipath/{name} ({uuid})");
-            Verdict::Yes(words, record)
+            TasteOutcome::Yes(words, record)
         })
     }
 
@@ -172,7 +174,7 @@ impl Typed for MultipathClass {
         record: Metadata,
     ) -> Result<(), Error> {
         let known = self.geom_of(topology, &record.uuid);
-        verb_util::check_circle(topology, on, known)?;
+        verb_util::check_cycle(topology, on, known)?;
         let geom = match known {
             Some(geom) => geom,
             None => self.place(topology, &record, why)?,
@@ -195,14 +197,14 @@ impl Typed for MultipathClass {
         let (mode, options) = declared(request.params)?;
         let limits = request.members.first().and_then(|p| topology.limits(*p));
         let Some(limits) = limits else { return Err(wrong("it takes at least one path")) };
-        let nature = Nature {
+        let nature = Identity {
             uuid: None,
             label: request.name.to_owned(),
             mode,
             sector_bytes: limits.sector_bytes,
             provider_bytes: limits.media_bytes,
         };
-        let geom = MultipathGeom::place(topology, request.name, (nature, options), MADE_BY_HAND)?;
+        let geom = MultipathGeom::place(topology, request.name, (nature, options), MADE_BY_VERB)?;
         let made = topology.with(geom, |g: &mut MultipathGeom, t| {
             let taken = request.members.iter().try_for_each(|on| g.take_in(t, geom, *on));
             if taken.is_err() {
@@ -213,15 +215,15 @@ impl Typed for MultipathClass {
         made.unwrap_or_else(|| Err(wrong("it is going"))).map(|()| geom)
     }
 
-    fn take_apart(&self, topology: &mut Topology, geom: GeomId) {
+    fn disassemble(&self, topology: &mut Topology, geom: GeomId) {
         let name = topology.geom_name(geom).to_owned();
         let uuid = topology.with(geom, |g: &mut MultipathGeom, t| {
             MultipathGeom::take_apart(t, geom, g);
-            g.nature.uuid.clone()
+            g.identity.uuid.clone()
         });
         if let Some(Some(uuid)) = uuid {
             self.stopped.stop(&name);
-            self.resting.lock().insert(uuid, name);
+            self.stopped_uuids.lock().insert(uuid, name);
         }
     }
 }

@@ -18,14 +18,14 @@ use geom::{
 };
 
 use super::NAME;
-use super::identity::Nature;
+use super::identity::Identity;
 use super::layer::MultipathLayer;
 use super::options::Options;
-use super::paths::{PATHS_MAX, Paths, State};
-use super::shared::{Message, Path, Shared, Table};
-use super::tasks::{self, Note};
+use super::paths::{PATHS_MAX, PathState, Paths};
+use super::shared::{Message, MultipathShared, Path, Table};
+use super::tasks::{self, RecordWrite};
 use super::timers::Timers;
-use crate::members::{Said, Unborn, attributes, frame, verb_util};
+use crate::members::{EventLog, PlaceholderGeom, attributes, frame, verb_util};
 
 /// Attributes of the disk that are the same on each path.
 const OF_THE_DISK: [&str; 3] = ["GEOM::ident", "GEOM::descr", "GEOM::attachment"];
@@ -37,10 +37,10 @@ const REMOVED_MAX: usize = 64;
 
 /// The geom.
 pub struct MultipathGeom {
-    pub(super) nature: Nature,
+    pub(super) identity: Identity,
     pub(super) options: Options,
     pub(super) paths: Paths,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<MultipathShared>,
     /// By slot.
     pub(super) consumers: BTreeMap<usize, ConsumerId>,
     /// Provider of the path that was preferred by hand.
@@ -48,12 +48,12 @@ pub struct MultipathGeom {
     /// Providers of paths that were removed by hand: tasting does not bring them back.
     removed: VecDeque<String>,
     /// Slots that the checker looks at, a bit a slot.
-    pub(super) looking: u32,
+    pub(super) checking: u32,
     pub(super) timers: Timers,
     /// Requests have waited long enough: no more do, until there is a path.
     pub(super) expired: bool,
     pub(super) fault: Option<String>,
-    pub(super) story: Said,
+    pub(super) event_log: EventLog,
 }
 
 /// Whether a serial number is the disk's own. Disks without one get sixteen hexadecimal digits
@@ -68,24 +68,24 @@ impl MultipathGeom {
     pub(super) fn place(
         t: &mut Topology,
         name: &str,
-        (nature, options): (Nature, Options),
+        (nature, options): (Identity, Options),
         why: &str,
     ) -> Result<GeomId, Error> {
         let notifier = t.notifier();
-        let geom = t.new_geom(NAME, name, why, Box::new(Unborn))?;
+        let geom = t.new_geom(NAME, name, why, Box::new(PlaceholderGeom))?;
         let born = MultipathGeom {
-            nature,
+            identity: nature,
             options,
             paths: Paths::default(),
-            shared: Shared::new(name, notifier, geom),
+            shared: MultipathShared::new(name, notifier, geom),
             consumers: BTreeMap::new(),
             preferred: None,
             removed: VecDeque::new(),
-            looking: 0,
+            checking: 0,
             timers: Timers::default(),
             expired: false,
             fault: None,
-            story: Said::default(),
+            event_log: EventLog::default(),
         };
         t.set_ops(geom, Box::new(born));
         Ok(geom)
@@ -114,10 +114,10 @@ impl MultipathGeom {
 
     /// Why a provider with the right uuid in its record leads to another disk all the same: a copy.
     fn other_disk(&self, t: &Topology, on: ProviderId, label: &str) -> Option<String> {
-        if label != self.nature.label {
+        if label != self.identity.label {
             return Some(format!(
                 "its record says {label}, that of the other paths {}: it is not the same disk",
-                self.nature.label
+                self.identity.label
             ));
         }
         if let Some(why) = self.other_id(t, on) {
@@ -159,11 +159,11 @@ impl MultipathGeom {
             return Err(Error::new(Errno::NxIo, format!("{name} is gone")));
         };
         let (sector, media) = (limits.sector_bytes, limits.media_bytes);
-        if (sector, media) != (self.nature.sector_bytes, self.nature.provider_bytes) {
+        if (sector, media) != (self.identity.sector_bytes, self.identity.provider_bytes) {
             return refused(format!(
                 "{name} has {media} bytes in sectors of {sector}, and the other paths have {} in \
                  sectors of {}: it is not the same disk",
-                self.nature.provider_bytes, self.nature.sector_bytes
+                self.identity.provider_bytes, self.identity.sector_bytes
             ));
         }
         if let Some(why) = self.other_id(t, on) {
@@ -191,7 +191,7 @@ impl MultipathGeom {
             return Err(Error::inval(what));
         };
         self.consumers.insert(slot, consumer);
-        self.paths.rerank(slot, self.standing(t, slot));
+        self.paths.rerank(slot, self.path_rank(t, slot));
         self.removed.retain(|removed| *removed != name);
         if !t.providers_of(me).is_empty() {
             let round = self.paths.of(slot).map_or(0, |p| p.round);
@@ -214,8 +214,8 @@ impl MultipathGeom {
         let first = self.providers(t).first().copied();
         let (stripe_bytes, stripe_offset) = first.map_or((0, 0), |p| t.stripe(p));
         let limits = Limits {
-            media_bytes: self.nature.media_bytes(),
-            sector_bytes: self.nature.sector_bytes,
+            media_bytes: self.identity.media_bytes(),
+            sector_bytes: self.identity.sector_bytes,
             io_max_bytes: 0,
             delete_max_bytes: 0,
         };
@@ -262,22 +262,22 @@ impl MultipathGeom {
 
     /// After every change: timers start or are called off, the cores get the new table.
     pub(super) fn changed(&mut self, t: &mut Topology, me: GeomId) {
-        self.wind();
-        let path = |one: &super::paths::One| {
+        self.update_timers();
+        let path = |one: &super::paths::PathEntry| {
             let edge = t.edge(*self.consumers.get(&one.slot)?);
-            let good = one.state == State::Good;
-            (one.state != State::New).then_some(Path {
+            let good = one.state == PathState::Good;
+            (one.state != PathState::New).then_some(Path {
                 slot: one.slot,
                 edge,
                 good,
-                in_transition: one.state == State::Transition,
+                in_transition: one.state == PathState::Transition,
                 best: self.paths.is_best(one.slot),
                 round: one.round,
             })
         };
         self.shared.set(&Table {
             paths: self.paths.all().iter().filter_map(path).collect(),
-            mode: self.nature.mode,
+            mode: self.identity.mode,
             active: self.paths.active(),
             queues: self.queues(),
             checked: self.options.checker_ns > 0,
@@ -296,7 +296,7 @@ impl MultipathGeom {
                 self.changed(t, me);
             }
             Message::Left { slot, round } if round_of(self, slot) == Some(round) => {
-                self.paths.leave(slot);
+                self.paths.set_transition(slot);
                 self.changed(t, me);
             }
             Message::Known { slot, round } if round_of(self, slot) == Some(round) => {
@@ -305,21 +305,21 @@ impl MultipathGeom {
                 self.renew(t, me);
             }
             Message::Works { slot, round } => {
-                self.looked(slot);
+                self.path_checked(slot);
                 if round_of(self, slot) == Some(round) {
                     self.paths.restore(slot);
                     self.changed(t, me);
                 }
             }
-            Message::StillBad { slot } => self.looked(slot),
+            Message::StillBad { slot } => self.path_checked(slot),
             Message::Failed { .. } | Message::Left { .. } | Message::Known { .. } => {}
-            Message::Time(timer, number) => self.time(t, me, timer, number),
+            Message::Time(timer, number) => self.timer_expired(t, me, timer, number),
             Message::Written(done) => self.written(t, me, done),
         }
     }
 
-    fn looked(&mut self, slot: usize) {
-        self.looking &= !1u32.checked_shl(slot as u32).unwrap_or(0);
+    fn path_checked(&mut self, slot: usize) {
+        self.checking &= !1u32.checked_shl(slot as u32).unwrap_or(0);
     }
 
     pub(super) fn written(&mut self, t: &mut Topology, me: GeomId, done: Result<(), Errno>) {
@@ -328,7 +328,7 @@ impl MultipathGeom {
         if self.fault.is_none()
             && let Some(provider) = t.providers_of(me).first()
         {
-            t.post(Event::Resize(*provider, self.nature.media_bytes()));
+            t.post(Event::Resize(*provider, self.identity.media_bytes()));
         }
     }
 
@@ -343,27 +343,28 @@ impl MultipathGeom {
 
     /// Has the record written as things are; `old` is where it was, if elsewhere.
     pub(super) fn write_record(&mut self, t: &mut Topology, me: GeomId, old: Option<u64>) {
-        let Some(record) = self.nature.record(self.options) else { return };
+        let Some(record) = self.identity.record(self.options) else { return };
         let Some(at) = frame::last_sector(record.sector_bytes, record.provider_bytes) else {
             return;
         };
-        let note = Note { ways: self.ways(t), at, sector: record.sector(), old };
+        let note = RecordWrite { edges: self.path_edges(t), at, sector: record.sector(), old };
         t.converse(me, "multipath record", tasks::write(note));
     }
 
     /// Ways to the disk: the active one first, failed ones last.
-    pub(super) fn ways(&self, t: &Topology) -> Vec<Edge> {
-        let mut all: Vec<_> = self.paths.all().iter().filter(|p| p.state != State::New).collect();
-        all.sort_by_key(|p| (self.paths.active() != Some(p.slot), p.state != State::Good));
+    pub(super) fn path_edges(&self, t: &Topology) -> Vec<Edge> {
+        let mut all: Vec<_> =
+            self.paths.all().iter().filter(|p| p.state != PathState::New).collect();
+        all.sort_by_key(|p| (self.paths.active() != Some(p.slot), p.state != PathState::Good));
         all.iter().filter_map(|p| Some(t.edge(*self.consumers.get(&p.slot)?))).collect()
     }
 
     /// Removes a path, by hand or because its provider left. Requests in flight there end there.
-    pub(super) fn let_go(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
+    pub(super) fn detach_path(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
         let Some(consumer) = self.consumers.remove(&slot) else { return };
         let queues = self.queues();
         self.paths.remove(slot, queues);
-        self.looked(slot);
+        self.path_checked(slot);
         self.changed(t, me);
         t.leave(consumer);
         if !self.paths.all().is_empty() {
@@ -388,7 +389,7 @@ impl MultipathGeom {
         if self.removed.len() > REMOVED_MAX {
             self.removed.pop_front();
         }
-        self.let_go(t, me, slot);
+        self.detach_path(t, me, slot);
     }
 
     /// Makes a path active and the preferred one, on request of a verb.
@@ -458,7 +459,7 @@ impl Geom for MultipathGeom {
 
     fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, _: Errno) {
         match self.slot_of(consumer) {
-            Some(slot) => self.let_go(t, me, slot),
+            Some(slot) => self.detach_path(t, me, slot),
             None => t.leave(consumer),
         }
     }
@@ -476,7 +477,7 @@ impl Geom for MultipathGeom {
             let slot = self.slot_of(below);
             let new = slot.filter(|s| self.reranked(t, *s));
             if let Some(slot) = new {
-                self.paths.arrive(slot);
+                self.paths.end_new(slot);
                 self.changed(t, me);
             }
             return;
@@ -503,21 +504,22 @@ impl Geom for MultipathGeom {
         self.providers(t).iter().find_map(|p| t.attr(*p, name)).filter(|_| is_the_disks)
     }
 
-    fn keeps(&self, t: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
+    fn release_command(&self, t: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
         match t.consumers_of(me).len() {
-            0 | 1 => verb_util::to_stop(NAME, t, me),
-            _ => verb_util::to_remove(NAME, t, me, consumer),
+            0 | 1 => verb_util::stop_command(NAME, t, me),
+            _ => verb_util::remove_command(NAME, t, me, consumer),
         }
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
-        let kind = if self.nature.uuid.is_some() { "AUTOMATIC" } else { "MANUAL" };
+        let kind = if self.identity.uuid.is_some() { "AUTOMATIC" } else { "MANUAL" };
         let state = match &self.fault {
             Some(fault) => format!("{} ({fault})", self.paths.state()),
             None => self.paths.state().to_owned(),
         };
-        let mut out = vec![("Type", kind.to_owned()), ("Mode", self.nature.mode.word().to_owned())];
-        if let Some(uuid) = &self.nature.uuid {
+        let mut out =
+            vec![("Type", kind.to_owned()), ("Mode", self.identity.mode.as_str().to_owned())];
+        if let Some(uuid) = &self.identity.uuid {
             out.push(("UUID", uuid.clone()));
         }
         out.push(("State", state));
@@ -531,12 +533,12 @@ impl Geom for MultipathGeom {
     fn settings(&self, t: &Topology, me: GeomId) -> Settings {
         match t.providers_of(me).is_empty() {
             true => Settings::new(),
-            false => self.options.settings(self.nature.mode),
+            false => self.options.settings(self.identity.mode),
         }
     }
 
     fn troubles(&self, t: &Topology, me: GeomId) -> Vec<Trouble> {
-        self.ills(t, t.geom_name(me))
+        self.health_findings(t, t.geom_name(me))
     }
 
     fn show_consumer(
@@ -546,7 +548,8 @@ impl Geom for MultipathGeom {
         consumer: ConsumerId,
     ) -> Vec<(&'static str, String)> {
         let Some(slot) = self.slot_of(consumer) else { return vec![("State", "LOST".into())] };
-        let mut lines = vec![("State", self.paths.word(slot, self.nature.mode).to_owned())];
+        let mut lines =
+            vec![("State", self.paths.path_state_str(slot, self.identity.mode).to_owned())];
         let access = self.access_of(t, slot);
         if !access.is_empty() {
             lines.push(("Access", access));

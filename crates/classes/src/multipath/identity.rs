@@ -5,7 +5,7 @@ use super::options::Options;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Nature {
+pub(super) struct Identity {
     /// Absent: made by hand, and without a record.
     pub(super) uuid: Option<String>,
     /// Its name in the record: its own may be another.
@@ -16,10 +16,10 @@ pub(super) struct Nature {
     pub(super) provider_bytes: u64,
 }
 
-impl Nature {
+impl Identity {
     /// The properties in a record.
-    pub(super) fn of(record: &Metadata) -> Nature {
-        Nature {
+    pub(super) fn of(record: &Metadata) -> Identity {
+        Identity {
             uuid: Some(record.uuid.clone()),
             label: record.name.clone(),
             mode: record.mode,

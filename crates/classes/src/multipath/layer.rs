@@ -25,21 +25,21 @@ use bio::{Bio, Errno, Flags, Op};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::metadata::Mode;
-use super::shared::{CoreState, HASTY, Message, Path, Shared};
+use super::shared::{CoreState, HASTY, Message, MultipathShared, Path};
 
 /// The layer.
-pub(super) struct MultipathLayer(pub(super) Arc<Shared>);
+pub(super) struct MultipathLayer(pub(super) Arc<MultipathShared>);
 
 /// A frame's word: in 0..32 the paths that were tried, a bit a slot; in 32..37 the slot of the
 /// present path; in 37..40 how many the request left with EAGAIN; in 40..56 the round of the
 /// present path; then flags.
 #[derive(Clone, Copy)]
-struct Word(u64);
+struct PathFrame(u64);
 
 /// It is counted in the path's load.
 const COUNTED: u64 = 1 << 56;
 /// The path was not good when it was chosen.
-const LAST_HOPE: u64 = 1 << 57;
+const LAST_RESORT: u64 = 1 << 57;
 /// The request has waited for a path.
 const WAITED: u64 = 1 << 58;
 /// L4: one path left. After [`LEFT_MOST`] the request is no longer sent fail-fast. Paths that are
@@ -49,9 +49,9 @@ const LEFT_MOST: u64 = 7 * LEFT;
 /// The bits that stay with the request.
 const KEPT: u64 = WAITED | LEFT_MOST;
 
-impl Word {
-    fn new(path: &Path, tried: u32, flags: u64) -> Word {
-        Word(u64::from(tried) | path.in_frame() | flags)
+impl PathFrame {
+    fn new(path: &Path, tried: u32, flags: u64) -> PathFrame {
+        PathFrame(u64::from(tried) | path.in_frame() | flags)
     }
 
     fn tried(self) -> u32 {
@@ -73,7 +73,7 @@ impl Word {
 
 /// The state of a request for the choice of a path.
 #[derive(Clone, Copy)]
-struct Way {
+struct PathChoice {
     /// Paths it has tried, a bit a slot.
     tried: u32,
     /// Of [`KEPT`].
@@ -82,16 +82,16 @@ struct Way {
     is_hasty: bool,
 }
 
-impl Way {
-    fn new(bio: &Bio, tried: u32, kept: u64) -> Way {
-        Way { tried, kept, is_hasty: bio.flags.has(Flags::FAIL_FAST) }
+impl PathChoice {
+    fn new(bio: &Bio, tried: u32, kept: u64) -> PathChoice {
+        PathChoice { tried, kept, is_hasty: bio.flags.has(Flags::FAIL_FAST) }
     }
 }
 
 /// The path for a request that has not tried it.
-fn choose(lane: &mut CoreState, op: Op, way: Way) -> Option<(Edge, Word)> {
-    let CoreState { table, bad, left, loads, choices } = lane;
-    let Way { tried, kept, is_hasty } = way;
+fn choose(lane: &mut CoreState, op: Op, way: PathChoice) -> Option<(Edge, PathFrame)> {
+    let CoreState { table, bad, left_with_eagain: left, loads, choices } = lane;
+    let PathChoice { tried, kept, is_hasty } = way;
     let not = *bad | tried;
     let spreads = match table.mode {
         Mode::Passive => false,
@@ -110,7 +110,7 @@ fn choose(lane: &mut CoreState, op: Op, way: Way) -> Option<(Edge, Word)> {
         }
         least.map(|(path, _)| path)
     } else {
-        table.straight(not)
+        table.direct_path(not)
     };
     if let Some(path) = chosen {
         let mut flags = kept;
@@ -122,18 +122,18 @@ fn choose(lane: &mut CoreState, op: Op, way: Way) -> Option<(Edge, Word)> {
             *load = super::shared::Load { in_flight: load.in_flight + 1, chosen: *choices };
             flags |= COUNTED;
         }
-        return Some((path.edge, Word::new(path, tried, flags)));
+        return Some((path.edge, PathFrame::new(path, tried, flags)));
     }
     // Nothing good is left: one that is in transition (L4), or failed, may serve it all the same.
     let mut others = table.paths.iter().filter(|p| tried & p.bit() == 0);
     let soon = |p: &&Path| p.in_transition || *left & p.bit() != 0;
     let any = !(table.queues && table.checked);
     let path = others.clone().find(soon).or_else(|| others.next().filter(|_| any))?;
-    Some((path.edge, Word::new(path, tried, kept | LAST_HOPE)))
+    Some((path.edge, PathFrame::new(path, tried, kept | LAST_RESORT)))
 }
 
 /// As a path was chosen.
-fn down(bio: &mut Bio, (edge, word): (Edge, Word)) -> Flow {
+fn down(bio: &mut Bio, (edge, word): (Edge, PathFrame)) -> Flow {
     if word.has(HASTY) {
         bio.flags |= Flags::FAIL_FAST;
     }
@@ -144,7 +144,7 @@ impl MultipathLayer {
     /// The path of nearly every request that is not spread, without a call; else [`Self::send`].
     #[inline(always)]
     fn send_at_once(&self, bio: &mut Bio, core: &Core) -> Option<Flow> {
-        let path = self.0.straight(core.id() as usize)?;
+        let path = self.0.direct_path(core.id() as usize)?;
         let word = path.in_frame();
         if word & HASTY != 0 {
             if bio.flags.has(Flags::FAIL_FAST) {
@@ -158,21 +158,21 @@ impl MultipathLayer {
     /// Sends it on, has it wait, or gives up with `error`.
     #[inline(never)]
     fn send(&self, bio: &mut Bio, core: &Core, tried: u32, kept: u64, error: Errno) -> Flow {
-        let way = Way::new(bio, tried, kept);
-        let chosen = choose(&mut self.0.lane(core.id() as usize), bio.op, way);
+        let way = PathChoice::new(bio, tried, kept);
+        let chosen = choose(&mut self.0.core_state(core.id() as usize), bio.op, way);
         match chosen {
             Some(chosen) => down(bio, chosen),
-            None => self.without(bio, core, way, error),
+            None => self.without_path(bio, core, way, error),
         }
     }
 
     /// There is no path for it.
     #[cold]
-    fn without(&self, bio: &mut Bio, core: &Core, way: Way, error: Errno) -> Flow {
+    fn without_path(&self, bio: &mut Bio, core: &Core, way: PathChoice, error: Errno) -> Flow {
         let at = core.id() as usize;
         let waited = way.kept & WAITED != 0;
         let table = {
-            let mut lane = self.0.lane(at);
+            let mut lane = self.0.core_state(at);
             if !lane.table.queues || (waited && error != Errno::NxIo) {
                 return Flow::Done(Err(error));
             }
@@ -181,7 +181,8 @@ impl MultipathLayer {
                     return Flow::Done(Err(error));
                 }
                 // One that it had tried is back already. L1
-                let chosen = choose(&mut lane, bio.op, Way { tried: 0, kept: WAITED, ..way });
+                let chosen =
+                    choose(&mut lane, bio.op, PathChoice { tried: 0, kept: WAITED, ..way });
                 return match chosen {
                     Some(chosen) => down(bio, chosen),
                     None => Flow::Done(Err(error)),
@@ -198,16 +199,16 @@ impl MultipathLayer {
 
     /// A request failed on a path, or left it. The geom is notified, this core avoids the path, and
     /// the request continues.
-    fn failed(&self, bio: &mut Bio, word: Word, core: &Core, error: Errno) -> Back {
+    fn failed(&self, bio: &mut Bio, word: PathFrame, core: &Core, error: Errno) -> Back {
         let (slot, round) = (word.slot(), word.round());
         let (is_left, mut kept) = (error == Errno::Again, word.0 & KEPT);
         self.0.close(core.id() as usize);
         let tried = {
-            let mut lane = self.0.lane(core.id() as usize);
+            let mut lane = self.0.core_state(core.id() as usize);
             let bit = 1u32.checked_shl(slot as u32).unwrap_or(0);
             if lane.table.paths.iter().any(|p| p.slot == slot && p.round == round) {
                 lane.bad |= bit;
-                lane.left |= if is_left { bit } else { 0 };
+                lane.left_with_eagain |= if is_left { bit } else { 0 };
             }
             word.tried() | if is_left { 0 } else { bit }
         };
@@ -230,9 +231,9 @@ impl MultipathLayer {
     /// Ends a returned request: updates the counts, reports the state of its path, and decides on
     /// its error.
     #[inline(never)]
-    fn end(&self, bio: &mut Bio, word: Word, core: &Core) -> Back {
+    fn end(&self, bio: &mut Bio, word: PathFrame, core: &Core) -> Back {
         if word.has(COUNTED) {
-            let mut lane = self.0.lane(core.id() as usize);
+            let mut lane = self.0.core_state(core.id() as usize);
             if let Some(load) = lane.loads.get_mut(word.slot()) {
                 load.in_flight = load.in_flight.saturating_sub(1);
             }
@@ -243,7 +244,7 @@ impl MultipathLayer {
             }
             Err(error @ Errno::Again) if word.has(HASTY) => self.failed(bio, word, core, error),
             _ => {
-                if word.has(LAST_HOPE) {
+                if word.has(LAST_RESORT) {
                     self.0.post(Message::Works { slot: word.slot(), round: word.round() });
                 }
                 Back::Up
@@ -273,9 +274,9 @@ impl Layer for MultipathLayer {
         if word & HASTY != 0 {
             bio.flags = bio.flags.without(Flags::FAIL_FAST);
         }
-        if bio.status.is_ok() && !Word(word).has(COUNTED | LAST_HOPE) {
+        if bio.status.is_ok() && !PathFrame(word).has(COUNTED | LAST_RESORT) {
             return Back::Up;
         }
-        self.end(bio, Word(word), core)
+        self.end(bio, PathFrame(word), core)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::options::Options;
 use crate::members::frame::{Fields, FrameError, Record};
-use crate::members::relocate::Placed;
+use crate::members::relocate::MovableLabel;
 
 const MAGIC: &str = "GEOM::MULTIPATH";
 const VERSION: u32 = 1;
@@ -25,7 +25,7 @@ impl Mode {
     const ALL: [Mode; 3] = [Mode::Passive, Mode::Active, Mode::Read];
 
     /// As lists have it.
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Mode::Passive => "Active/Passive",
             Mode::Active => "Active/Active",
@@ -105,14 +105,14 @@ impl Metadata {
     }
 
     /// The record, as a label that can be moved.
-    pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+    pub(crate) fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError> {
         let record = Metadata::decode(sector)?;
-        Ok(Placed {
+        Ok(MovableLabel {
             provider_bytes: record.provider_bytes,
-            ahead: 0,
-            alone: None,
-            stays: None,
-            renewed: Box::new(move |bytes| {
+            leading_bytes: 0,
+            rewrite_alone: None,
+            fixed_reason: None,
+            rewrite: Box::new(move |bytes| {
                 Metadata { provider_bytes: bytes, ..record }.with_options()
             }),
         })

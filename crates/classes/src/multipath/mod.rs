@@ -7,6 +7,7 @@
 
 mod class;
 mod geom;
+mod health;
 mod identity;
 mod layer;
 mod metadata;
@@ -16,19 +17,18 @@ mod shared;
 mod size;
 mod tasks;
 mod timers;
-mod troubles;
 mod verbs;
 
 pub use class::MultipathClass;
 
 use crate::members::frame::FrameError;
-use crate::members::relocate::Placed;
+use crate::members::relocate::MovableLabel;
 
 /// Name of the class, and of its providers before the stroke.
 const NAME: &str = "multipath";
 
 /// A record, as a label that can be brought elsewhere.
-pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+pub(crate) fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError> {
     metadata::Metadata::placed(sector)
 }
 

@@ -29,7 +29,7 @@ pub(super) const PATHS_MAX: usize = 32;
 
 /// The state of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum PathState {
     /// The cores do not have it yet.
     New,
     Good,
@@ -55,10 +55,10 @@ pub(super) const OTHER_SIZE: u8 = 5;
 
 /// One path.
 #[derive(Clone, Debug)]
-pub(super) struct One {
+pub(super) struct PathEntry {
     /// Its number, in 0..[`PATHS_MAX`], unique among the paths.
     pub(super) slot: usize,
-    pub(super) state: State,
+    pub(super) state: PathState,
     /// Grows with every change of its state (P2).
     pub(super) round: u16,
     /// Its provider's name.
@@ -70,7 +70,7 @@ pub(super) struct One {
 /// All paths of a disk, the oldest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Paths {
-    list: Vec<One>,
+    list: Vec<PathEntry>,
     active: Option<usize>,
     /// `active` was made so by hand.
     by_hand: bool,
@@ -85,17 +85,17 @@ fn bit(slot: usize) -> u32 {
 
 impl Paths {
     /// All, the oldest first.
-    pub(super) fn all(&self) -> &[One] {
+    pub(super) fn all(&self) -> &[PathEntry] {
         &self.list
     }
 
     /// By slot.
-    pub(super) fn of(&self, slot: usize) -> Option<&One> {
+    pub(super) fn of(&self, slot: usize) -> Option<&PathEntry> {
         self.list.iter().find(|p| p.slot == slot)
     }
 
     /// By its provider's name.
-    pub(super) fn called(&self, name: &str) -> Option<&One> {
+    pub(super) fn called(&self, name: &str) -> Option<&PathEntry> {
         self.list.iter().find(|p| p.name == name)
     }
 
@@ -106,14 +106,14 @@ impl Paths {
 
     /// Good paths there are.
     pub(super) fn good(&self) -> usize {
-        self.list.iter().filter(|p| p.state == State::Good).count()
+        self.list.iter().filter(|p| p.state == PathState::Good).count()
     }
 
     fn is_good(&self, slot: usize) -> bool {
-        self.of(slot).is_some_and(|p| p.state == State::Good)
+        self.of(slot).is_some_and(|p| p.state == PathState::Good)
     }
 
-    fn put(&mut self, slot: usize, state: State) {
+    fn put(&mut self, slot: usize, state: PathState) {
         self.rounds = self.rounds.wrapping_add(1);
         let round = self.rounds;
         if let Some(one) = self.list.iter_mut().find(|p| p.slot == slot) {
@@ -124,7 +124,7 @@ impl Paths {
 
     /// Rank of the best good paths.
     fn best(&self) -> Option<u8> {
-        self.list.iter().filter(|p| p.state == State::Good).map(|p| p.rank).min()
+        self.list.iter().filter(|p| p.state == PathState::Good).map(|p| p.rank).min()
     }
 
     /// No good path has a better access state.
@@ -137,7 +137,7 @@ impl Paths {
     fn choose(&mut self) {
         let stays = |slot: usize| self.is_good(slot) && (self.by_hand || self.is_best(slot));
         if !self.active.is_some_and(stays) {
-            let good = |p: &&One| p.state == State::Good && self.is_best(p.slot);
+            let good = |p: &&PathEntry| p.state == PathState::Good && self.is_best(p.slot);
             self.active = self.list.iter().find(good).map(|p| p.slot);
             self.by_hand = false;
         }
@@ -159,9 +159,9 @@ impl Paths {
         let next = (1..=PATHS_MAX).map(|i| (self.last + i) % PATHS_MAX);
         let slot = next.into_iter().find(|slot| self.of(*slot).is_none())?;
         self.last = slot;
-        let (state, name) = (State::New, name.to_owned());
-        self.list.push(One { slot, state, round: 0, name, rank: 0 });
-        self.put(slot, State::New);
+        let (state, name) = (PathState::New, name.to_owned());
+        self.list.push(PathEntry { slot, state, round: 0, name, rank: 0 });
+        self.put(slot, PathState::New);
         Some(slot)
     }
 
@@ -179,8 +179,10 @@ impl Paths {
     pub(super) fn restore(&mut self, slot: usize) -> bool {
         match self.of(slot).map(|p| p.state) {
             None => return false,
-            Some(State::Good) => {}
-            Some(State::New | State::Transition | State::Fail) => self.put(slot, State::Good),
+            Some(PathState::Good) => {}
+            Some(PathState::New | PathState::Transition | PathState::Fail) => {
+                self.put(slot, PathState::Good)
+            }
         }
         self.choose();
         true
@@ -190,11 +192,11 @@ impl Paths {
     /// requests may wait without a path.
     pub(super) fn fail(&mut self, slot: usize, tried: u32, queues: bool) {
         match self.of(slot).map(|p| p.state) {
-            Some(State::Good) => {
-                self.put(slot, State::Fail);
+            Some(PathState::Good) => {
+                self.put(slot, PathState::Fail);
                 self.revive(tried | bit(slot), queues);
             }
-            Some(State::Transition) => self.put(slot, State::Fail),
+            Some(PathState::Transition) => self.put(slot, PathState::Fail),
             _ => {}
         }
         self.choose();
@@ -202,18 +204,18 @@ impl Paths {
 
     /// A request used another path because it would have waited on this one. A path that is only a
     /// last resort keeps its state: no request uses it.
-    pub(super) fn leave(&mut self, slot: usize) {
+    pub(super) fn set_transition(&mut self, slot: usize) {
         // P4
         if self.is_good(slot) && self.good() > 1 && self.is_best(slot) {
-            self.put(slot, State::Transition);
+            self.put(slot, PathState::Transition);
         }
         self.choose();
     }
 
     /// The access state that the path reports is used from now on.
-    pub(super) fn arrive(&mut self, slot: usize) {
-        if self.of(slot).is_some_and(|p| p.state == State::Transition) {
-            self.put(slot, State::Good);
+    pub(super) fn end_new(&mut self, slot: usize) {
+        if self.of(slot).is_some_and(|p| p.state == PathState::Transition) {
+            self.put(slot, PathState::Good);
             self.choose();
         }
     }
@@ -224,18 +226,18 @@ impl Paths {
             return;
         }
         let alone = self.list.len() == 1 && !queues;
-        let may = |p: &&One| match p.state {
-            State::Transition => true,
-            State::Fail => alone || tried & bit(p.slot) == 0,
-            State::New | State::Good => false,
+        let may = |p: &&PathEntry| match p.state {
+            PathState::Transition => true,
+            PathState::Fail => alone || tried & bit(p.slot) == 0,
+            PathState::New | PathState::Good => false,
         };
         let again: Vec<usize> = self.list.iter().filter(may).map(|p| p.slot).collect();
         for one in self.list.iter_mut().filter(|p| again.contains(&p.slot)) {
-            if one.state == State::Fail {
+            if one.state == PathState::Fail {
                 self.rounds = self.rounds.wrapping_add(1);
                 one.round = self.rounds;
             }
-            one.state = State::Good;
+            one.state = PathState::Good;
         }
     }
 
@@ -244,7 +246,7 @@ impl Paths {
         let at = self.active.and_then(|slot| self.list.iter().position(|p| p.slot == slot));
         let Some(at) = at else { return false };
         let (before, after) = self.list.split_at(at + 1);
-        let next = after.iter().chain(before).find(|p| p.state == State::Good);
+        let next = after.iter().chain(before).find(|p| p.state == PathState::Good);
         let was = self.active;
         self.active = next.map(|p| p.slot);
         self.by_hand = true;
@@ -262,7 +264,7 @@ impl Paths {
     }
 
     /// The same, going back to it by itself.
-    pub(super) fn go_back(&mut self, slot: usize) {
+    pub(super) fn fail_back(&mut self, slot: usize) {
         if self.is_good(slot) && self.is_best(slot) {
             self.active = Some(slot);
             self.by_hand = false;
@@ -270,16 +272,16 @@ impl Paths {
     }
 
     /// As lists show a path.
-    pub(super) fn word(&self, slot: usize, mode: Mode) -> &'static str {
+    pub(super) fn path_state_str(&self, slot: usize, mode: Mode) -> &'static str {
         match self.of(slot).map(|p| p.state) {
             None => "LOST",
-            Some(State::New) => "NEW",
-            Some(State::Fail) => "FAIL",
-            Some(State::Transition) => "TRANSITION",
-            Some(State::Good) if self.active == Some(slot) => "ACTIVE",
-            Some(State::Good) if mode == Mode::Active && self.is_best(slot) => "ACTIVE",
-            Some(State::Good) if mode == Mode::Read && self.is_best(slot) => "READ",
-            Some(State::Good) => "PASSIVE",
+            Some(PathState::New) => "NEW",
+            Some(PathState::Fail) => "FAIL",
+            Some(PathState::Transition) => "TRANSITION",
+            Some(PathState::Good) if self.active == Some(slot) => "ACTIVE",
+            Some(PathState::Good) if mode == Mode::Active && self.is_best(slot) => "ACTIVE",
+            Some(PathState::Good) if mode == Mode::Read && self.is_best(slot) => "READ",
+            Some(PathState::Good) => "PASSIVE",
         }
     }
 
@@ -302,7 +304,7 @@ mod tests {
         let mut paths = Paths::default();
         let slots = ["a", "b", "c"].map(|name| {
             let slot = paths.add(name).expect("room");
-            assert_eq!(paths.word(slot, Mode::Passive), "NEW");
+            assert_eq!(paths.path_state_str(slot, Mode::Passive), "NEW");
             assert!(paths.restore(slot));
             slot
         });
@@ -322,9 +324,12 @@ mod tests {
         assert!(p.rotate(), "round to the first");
         assert_eq!(p.active(), Some(a));
         assert!(p.prefer(b));
-        assert_eq!([a, b, c].map(|s| p.word(s, Mode::Passive)), ["PASSIVE", "ACTIVE", "PASSIVE"]);
-        assert_eq!([a, b, c].map(|s| p.word(s, Mode::Read)), ["READ", "ACTIVE", "READ"]);
-        assert_eq!([a, b, c].map(|s| p.word(s, Mode::Active)), ["ACTIVE"; 3]);
+        assert_eq!(
+            [a, b, c].map(|s| p.path_state_str(s, Mode::Passive)),
+            ["PASSIVE", "ACTIVE", "PASSIVE"]
+        );
+        assert_eq!([a, b, c].map(|s| p.path_state_str(s, Mode::Read)), ["READ", "ACTIVE", "READ"]);
+        assert_eq!([a, b, c].map(|s| p.path_state_str(s, Mode::Active)), ["ACTIVE"; 3]);
         p.fail(c, 0, false);
         assert!(!p.prefer(c) && p.active() == Some(b));
     }
@@ -335,10 +340,10 @@ mod tests {
         assert!(p.rerank(a, rank("non-optimized")));
         assert!(!p.rerank(a, rank("non-optimized")), "nothing new");
         assert_eq!(p.active(), Some(b), "a better one is there");
-        let words = |p: &Paths, mode| [a, b, c].map(|s| p.word(s, mode));
+        let words = |p: &Paths, mode| [a, b, c].map(|s| p.path_state_str(s, mode));
         assert_eq!(words(&p, Mode::Active), ["PASSIVE", "ACTIVE", "ACTIVE"]);
         assert_eq!(words(&p, Mode::Read), ["PASSIVE", "ACTIVE", "READ"]);
-        p.go_back(a);
+        p.fail_back(a);
         assert_eq!(p.active(), Some(b), "nobody goes back to a worse one");
         p.fail(b, 0, false);
         p.fail(c, bit(b), false);
@@ -360,7 +365,7 @@ mod tests {
         p.fail(a, 0, false);
         p.fail(b, 0, false);
         p.fail(c, bit(b), false);
-        let words = [a, b, c].map(|s| p.word(s, Mode::Passive));
+        let words = [a, b, c].map(|s| p.path_state_str(s, Mode::Passive));
         assert_eq!(words, ["ACTIVE", "FAIL", "FAIL"], "b failed the same request");
         p.remove(a, false);
         assert_eq!(p.active(), Some(b), "gone, and not failed: the failed ones are all there is");
@@ -369,11 +374,11 @@ mod tests {
     #[test]
     fn path_in_transition_is_used_when_no_other_is_left() {
         let (mut p, [a, b, c]) = three();
-        let words = |p: &Paths| [a, b, c].map(|s| p.word(s, Mode::Passive));
-        p.leave(a);
+        let words = |p: &Paths| [a, b, c].map(|s| p.path_state_str(s, Mode::Passive));
+        p.set_transition(a);
         assert_eq!((words(&p), p.state()), (["TRANSITION", "ACTIVE", "PASSIVE"], "DEGRADED"));
-        p.leave(b);
-        p.leave(c);
+        p.set_transition(b);
+        p.set_transition(c);
         assert_eq!(words(&p), ["TRANSITION", "TRANSITION", "ACTIVE"], "P4");
         p.fail(a, 0, false);
         assert_eq!(words(&p), ["FAIL", "TRANSITION", "ACTIVE"], "it fails as a good one does");
@@ -381,22 +386,22 @@ mod tests {
         p.fail(c, bit(a) | bit(b), false);
         assert_eq!(words(&p), ["FAIL", "ACTIVE", "FAIL"], "P3");
         p.restore(c);
-        p.leave(b);
+        p.set_transition(b);
         p.remove(c, true);
-        assert_eq!([a, b].map(|s| p.word(s, Mode::Passive)), ["ACTIVE", "PASSIVE"]);
+        assert_eq!([a, b].map(|s| p.path_state_str(s, Mode::Passive)), ["ACTIVE", "PASSIVE"]);
     }
 
     #[test]
     fn reported_access_state_ends_the_transition_of_a_path() {
         let (mut p, [a, b, _]) = three();
-        p.leave(a);
+        p.set_transition(a);
         p.rerank(a, rank("standby"));
-        p.arrive(a);
-        assert_eq!((p.word(a, Mode::Active), p.active()), ("PASSIVE", Some(b)));
-        p.leave(a);
-        assert_eq!(p.word(a, Mode::Active), "PASSIVE", "nothing goes that way already");
-        p.arrive(b);
-        assert_eq!(p.word(b, Mode::Active), "ACTIVE");
+        p.end_new(a);
+        assert_eq!((p.path_state_str(a, Mode::Active), p.active()), ("PASSIVE", Some(b)));
+        p.set_transition(a);
+        assert_eq!(p.path_state_str(a, Mode::Active), "PASSIVE", "nothing goes that way already");
+        p.end_new(b);
+        assert_eq!(p.path_state_str(b, Mode::Active), "ACTIVE");
     }
 
     #[test]
@@ -406,7 +411,7 @@ mod tests {
             let a = p.add("a").expect("room");
             p.restore(a);
             p.fail(a, bit(a), queues);
-            assert_eq!(p.word(a, Mode::Passive), word);
+            assert_eq!(p.path_state_str(a, Mode::Passive), word);
         }
     }
 

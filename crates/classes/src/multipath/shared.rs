@@ -15,7 +15,7 @@ use geom::{Edge, GeomId, Notifier};
 use super::metadata::Mode;
 use super::paths::PATHS_MAX;
 use super::timers::Timer;
-use crate::members::{Own, PerCore};
+use crate::members::{CoreLocal, PerCore};
 
 /// One path, as the data path sees it.
 #[derive(Clone, Copy, Debug)]
@@ -49,16 +49,16 @@ pub(super) const HASTY: u64 = 1 << 59;
 /// A path in a word: its edge in 0..32, above it the bits of [`Path::in_frame`], [`HASTY`] if
 /// another one is good too, and [`Straight::IS`].
 #[derive(Clone, Copy)]
-pub(super) struct Straight(u64);
+pub(super) struct DirectPath(u64);
 
-impl Straight {
+impl DirectPath {
     /// No path's word is zero.
     const IS: u64 = 1 << 63;
     const EDGE: u64 = u32::MAX as u64;
 
-    fn word(table: &Table, path: &Path) -> u64 {
+    fn pack(table: &Table, path: &Path) -> u64 {
         let hasty = if table.has_other(path, 0) { HASTY } else { 0 };
-        Straight::IS | hasty | path.in_frame() | u64::from(path.edge.0)
+        DirectPath::IS | hasty | path.in_frame() | u64::from(path.edge.0)
     }
 
     #[inline(always)]
@@ -68,7 +68,7 @@ impl Straight {
 
     #[inline(always)]
     pub(super) fn in_frame(self) -> u64 {
-        self.0 & !(Straight::IS | Straight::EDGE)
+        self.0 & !(DirectPath::IS | DirectPath::EDGE)
     }
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Table {
 impl Table {
     /// The path for a request that is not spread, of those that are good and not of `not` (a bit
     /// a slot).
-    pub(super) fn straight(&self, not: u32) -> Option<&Path> {
+    pub(super) fn direct_path(&self, not: u32) -> Option<&Path> {
         let mut good = self.paths.iter().filter(|p| p.good && not & p.bit() == 0);
         let is_active = |p: &&Path| Some(p.slot) == self.active;
         let first = good.clone().find(is_active).or_else(|| good.clone().find(|p| p.best));
@@ -118,14 +118,14 @@ pub(super) struct CoreState {
     /// Paths that failed a request of this core, a bit a slot, until the geom has decided.
     pub(super) bad: u32,
     /// Those of them that were only left with EAGAIN.
-    pub(super) left: u32,
+    pub(super) left_with_eagain: u32,
     /// By slot.
     pub(super) loads: Vec<Load>,
     /// Choices made.
     pub(super) choices: u64,
 }
 
-impl Own for CoreState {
+impl CoreLocal for CoreState {
     type Table = Table;
     /// Requests that wait for a path: up to all requests in flight above.
     type Left = Vec<Ticket>;
@@ -138,10 +138,10 @@ impl Own for CoreState {
         if self.loads.len() < slots {
             self.loads.resize(slots, Load::default());
         }
-        (self.bad, self.left) = (0, 0);
+        (self.bad, self.left_with_eagain) = (0, 0);
         let passive = table.mode == Mode::Passive;
-        let straight = table.straight(0).filter(|_| passive);
-        let straight = straight.map_or(0, |path| Straight::word(&table, path));
+        let straight = table.direct_path(0).filter(|_| passive);
+        let straight = straight.map_or(0, |path| DirectPath::pack(&table, path));
         self.table = table;
         straight
     }
@@ -167,18 +167,18 @@ pub(super) enum Message {
 }
 
 /// Between the geom and its layer and tasks.
-pub(super) struct Shared {
+pub(super) struct MultipathShared {
     /// The device's name, which distinguishes its path checks from others.
     pub(super) name: String,
-    lanes: PerCore<CoreState>,
+    per_core: PerCore<CoreState>,
     pub(super) notifier: Notifier,
     pub(super) geom: GeomId,
 }
 
-impl Shared {
-    pub(super) fn new(name: &str, notifier: Notifier, geom: GeomId) -> Arc<Shared> {
+impl MultipathShared {
+    pub(super) fn new(name: &str, notifier: Notifier, geom: GeomId) -> Arc<MultipathShared> {
         let name = name.to_owned();
-        Arc::new(Shared { name, lanes: PerCore::new(notifier.cores()), notifier, geom })
+        Arc::new(MultipathShared { name, per_core: PerCore::new(notifier.cores()), notifier, geom })
     }
 
     /// Says something to the geom.
@@ -188,28 +188,28 @@ impl Shared {
 
     /// The core's own, for that core's thread: held for a few instructions.
     #[inline]
-    pub(super) fn lane(&self, core: usize) -> RefMut<'_, CoreState> {
-        self.lanes.own(core)
+    pub(super) fn core_state(&self, core: usize) -> RefMut<'_, CoreState> {
+        self.per_core.local(core)
     }
 
     /// The path of requests that are not spread, if there is nothing else to look at.
     #[inline(always)]
-    pub(super) fn straight(&self, core: usize) -> Option<Straight> {
-        self.lanes.short(core).map(|(open, ())| Straight(open))
+    pub(super) fn direct_path(&self, core: usize) -> Option<DirectPath> {
+        self.per_core.fast_path(core).map(|(open, ())| DirectPath(open))
     }
 
     /// A path failed a request of this core: until the geom has decided every request looks.
     pub(super) fn close(&self, core: usize) {
-        self.lanes.close(core);
+        self.per_core.close(core);
     }
 
     /// Has a request wait for a path (T2). False, and it does not, when `table` is not the core's
     /// table any more.
     pub(super) fn wait(&self, core: usize, table: &Arc<Table>, ticket: Ticket) -> bool {
-        let mut left = self.lanes.left(core);
+        let mut left = self.per_core.inbox(core);
         let same = Arc::ptr_eq(&left.table, table);
         if same {
-            left.other.push(ticket);
+            left.posted.push(ticket);
         }
         same
     }
@@ -224,12 +224,12 @@ impl Shared {
                 freed.extend(waiting.drain(..).map(|ticket| (core, ticket)));
             }
         };
-        self.lanes.set(|| table.clone(), free);
+        self.per_core.set(|| table.clone(), free);
         freed.into_iter().for_each(|(core, ticket)| self.notifier.restart(core, ticket));
     }
 
     /// Requests that wait for a path, of all cores.
     pub(super) fn waiting(&self) -> usize {
-        self.lanes.all_left().map(|left| left.other.len()).sum()
+        self.per_core.inboxes().map(|left| left.posted.len()).sum()
     }
 }

@@ -14,16 +14,16 @@ impl MultipathGeom {
     }
 
     /// The rank of a path: zero is best (M3).
-    pub(super) fn standing(&self, t: &Topology, slot: usize) -> u8 {
+    pub(super) fn path_rank(&self, t: &Topology, slot: usize) -> u8 {
         match self.bytes_by(t, slot) {
-            Some(bytes) if bytes != self.nature.provider_bytes => OTHER_SIZE,
+            Some(bytes) if bytes != self.identity.provider_bytes => OTHER_SIZE,
             _ => rank(&self.access_of(t, slot)),
         }
     }
 
     /// Updates the rank of a path. False when it is unchanged.
     pub(super) fn reranked(&mut self, t: &Topology, slot: usize) -> bool {
-        let standing = self.standing(t, slot);
+        let standing = self.path_rank(t, slot);
         self.paths.rerank(slot, standing)
     }
 
@@ -47,15 +47,15 @@ impl MultipathGeom {
     }
 
     fn set_size(&mut self, t: &mut Topology, me: GeomId, size: u64) {
-        let was = std::mem::replace(&mut self.nature.provider_bytes, size);
+        let was = std::mem::replace(&mut self.identity.provider_bytes, size);
         if size == was {
             return;
         }
-        let sector = self.nature.sector_bytes;
+        let sector = self.identity.sector_bytes;
         if frame::last_sector(sector, size).is_none() {
             return Self::take_apart(t, me, self);
         }
-        if self.nature.uuid.is_none() || size < was {
+        if self.identity.uuid.is_none() || size < was {
             self.written(t, me, Ok(()));
         }
         let old = frame::last_sector(sector, was).filter(|_| size > was);

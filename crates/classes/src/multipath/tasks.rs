@@ -6,11 +6,11 @@ use std::sync::Arc;
 use bio::Errno;
 use geom::{Core, Edge, Local, Notice};
 
-use super::shared::{Message, Shared};
-use crate::conversation::flush;
+use super::shared::{Message, MultipathShared};
+use crate::probe_io::flush;
 
 /// Says something to the geom after a while.
-pub(super) fn after(shared: &Arc<Shared>, ns: u64, message: Message) {
+pub(super) fn post_after(shared: &Arc<MultipathShared>, ns: u64, message: Message) {
     let (shared, notifier) = (shared.clone(), shared.notifier.clone());
     notifier.call(
         0,
@@ -25,7 +25,13 @@ pub(super) fn after(shared: &Arc<Shared>, ns: u64, message: Message) {
 }
 
 /// Reads the first sector through a path and reports whether that succeeded.
-pub(super) fn look(shared: &Arc<Shared>, edge: Edge, sector: usize, slot: usize, round: u16) {
+pub(super) fn check_path(
+    shared: &Arc<MultipathShared>,
+    edge: Edge,
+    sector: usize,
+    slot: usize,
+    round: u16,
+) {
     let (shared, notifier) = (shared.clone(), shared.notifier.clone());
     notifier.call(
         0,
@@ -44,9 +50,9 @@ pub(super) fn look(shared: &Arc<Shared>, edge: Edge, sector: usize, slot: usize,
 }
 
 /// A record to write and its place, before and after.
-pub(super) struct Note {
+pub(super) struct RecordWrite {
     /// Ways to the disk, the best first.
-    pub(super) ways: Vec<Edge>,
+    pub(super) edges: Vec<Edge>,
     pub(super) at: u64,
     pub(super) sector: Vec<u8>,
     /// The place of the old record, if another: cleared when the new one is durable.
@@ -54,11 +60,11 @@ pub(super) struct Note {
 }
 
 /// Writes the record through the first path that accepts it, and notifies the geom.
-pub(super) fn write(note: Note) -> geom::Task {
+pub(super) fn write(note: RecordWrite) -> geom::Task {
     Box::new(move |core: &Rc<Core>| -> Local<'_, Notice> {
         Box::pin(async move {
             let mut done = Err(Errno::NxIo);
-            for edge in &note.ways {
+            for edge in &note.edges {
                 done = write_by(core, *edge, &note).await;
                 if done.is_ok() {
                     break;
@@ -70,7 +76,7 @@ pub(super) fn write(note: Note) -> geom::Task {
     })
 }
 
-async fn write_by(core: &Rc<Core>, edge: Edge, note: &Note) -> Result<(), Errno> {
+async fn write_by(core: &Rc<Core>, edge: Edge, note: &RecordWrite) -> Result<(), Errno> {
     core.write(edge, note.at, &note.sector).await?;
     flush(core, edge).await?;
     if let Some(old) = note.old {

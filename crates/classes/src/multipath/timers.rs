@@ -13,7 +13,7 @@
 use geom::{GeomId, Topology};
 
 use super::geom::MultipathGeom;
-use super::paths::{One, State};
+use super::paths::{PathEntry, PathState};
 use super::shared::Message;
 use super::tasks;
 
@@ -56,70 +56,76 @@ impl Timers {
         Some(self.last)
     }
 
-    fn call_off(&mut self, timer: Timer) {
+    fn cancel(&mut self, timer: Timer) {
         *self.of(timer) = None;
     }
 
     /// Whether it was the one that counts.
-    fn ran_out(&mut self, timer: Timer, number: u64) -> bool {
+    fn is_current(&mut self, timer: Timer, number: u64) -> bool {
         self.of(timer).take_if(|running| *running == number).is_some()
     }
 }
 
-fn is_ill(one: &One) -> bool {
-    one.state == State::Fail || one.rank > 0
+fn is_bad(one: &PathEntry) -> bool {
+    one.state == PathState::Fail || one.rank > 0
 }
 
-fn is_in_transition(one: &One) -> bool {
-    one.state == State::Transition
+fn is_in_transition(one: &PathEntry) -> bool {
+    one.state == PathState::Transition
 }
 
 impl MultipathGeom {
     fn run(&mut self, timer: Timer, ns: u64) {
         if let Some(number) = self.timers.start(timer) {
-            tasks::after(&self.shared, ns, Message::Time(timer, number));
+            tasks::post_after(&self.shared, ns, Message::Time(timer, number));
         }
     }
 
     /// After a change of the paths: those that are needed run, the others are called off.
-    pub(super) fn wind(&mut self) {
+    pub(super) fn update_timers(&mut self) {
         if self.paths.good() > 0 {
             self.expired = false;
-            self.timers.call_off(Timer::NoPath);
+            self.timers.cancel(Timer::NoPath);
         } else if self.queues() {
             self.run(Timer::NoPath, self.options.queue_ns);
         }
         // A path with a worse access state is idle, and a better state shows only in a check.
-        match self.paths.all().iter().any(is_ill) && self.options.checker_ns > 0 {
+        match self.paths.all().iter().any(is_bad) && self.options.checker_ns > 0 {
             true => self.run(Timer::Check, self.options.checker_ns),
-            false => self.timers.call_off(Timer::Check),
+            false => self.timers.cancel(Timer::Check),
         }
         match self.paths.all().iter().any(is_in_transition) {
             true => self.run(Timer::Again, TRANSITION_NS),
-            false => self.timers.call_off(Timer::Again),
+            false => self.timers.cancel(Timer::Again),
         }
         let wanted = self.preferred().filter(|slot| self.paths.active() != Some(*slot));
         match (wanted, self.options.failback_ns) {
             (Some(slot), Some(0)) => {
-                self.timers.call_off(Timer::Failback);
-                self.paths.go_back(slot);
+                self.timers.cancel(Timer::Failback);
+                self.paths.fail_back(slot);
             }
             (Some(_), Some(ns)) => self.run(Timer::Failback, ns),
-            _ => self.timers.call_off(Timer::Failback),
+            _ => self.timers.cancel(Timer::Failback),
         }
     }
 
     /// A timer has run out.
-    pub(super) fn time(&mut self, t: &mut Topology, me: GeomId, timer: Timer, number: u64) {
-        if !self.timers.ran_out(timer, number) {
+    pub(super) fn timer_expired(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        timer: Timer,
+        number: u64,
+    ) {
+        if !self.timers.is_current(timer, number) {
             return;
         }
         match timer {
-            Timer::Check => self.look_at(t, is_ill),
-            Timer::Again => self.look_at(t, is_in_transition),
+            Timer::Check => self.check_paths(t, is_bad),
+            Timer::Again => self.check_paths(t, is_in_transition),
             Timer::Failback => {
                 if let Some(slot) = self.preferred() {
-                    self.paths.go_back(slot);
+                    self.paths.fail_back(slot);
                 }
             }
             Timer::NoPath => self.expired = true,
@@ -138,18 +144,18 @@ impl MultipathGeom {
             Some(name) => self.paths.called(name),
             None => self.paths.all().first(),
         };
-        one.filter(|p| p.state == State::Good && self.paths.is_best(p.slot)).map(|p| p.slot)
+        one.filter(|p| p.state == PathState::Good && self.paths.is_best(p.slot)).map(|p| p.slot)
     }
 
-    fn look_at(&mut self, t: &Topology, which: fn(&One) -> bool) {
-        let sector = self.nature.sector_bytes as usize;
+    fn check_paths(&mut self, t: &Topology, which: fn(&PathEntry) -> bool) {
+        let sector = self.identity.sector_bytes as usize;
         for one in self.paths.all().iter().filter(|one| which(one)) {
             let bit = 1u32.checked_shl(one.slot as u32).unwrap_or(0);
             let Some(consumer) = self.consumers.get(&one.slot) else { continue };
             // One that hangs is not asked again before it has answered.
-            if self.looking & bit == 0 {
-                self.looking |= bit;
-                tasks::look(&self.shared, t.edge(*consumer), sector, one.slot, one.round);
+            if self.checking & bit == 0 {
+                self.checking |= bit;
+                tasks::check_path(&self.shared, t.edge(*consumer), sector, one.slot, one.round);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::error::{PartError, PartErrorKind};
 use super::params::Attribute;
-use super::table::{Body, Scheme, Table};
+use super::table::{Scheme, SchemeData, Table};
 use super::types::Kind;
 
 /// A named bit of an entry.
@@ -48,9 +48,9 @@ impl Table {
         let bad = || PartError::new(PartErrorKind::BadAttribute, op, format!("attribute {name}"));
         let mut table = self.clone();
         let Some(index) = spec.index else {
-            let done = match &mut table.body {
-                Body::Gpt(gpt) => gpt.set_pmbr_attribute(&name, on),
-                Body::Mbr(_) | Body::Ebr(_) | Body::Bsd(_) => false,
+            let done = match &mut table.scheme_data {
+                SchemeData::Gpt(gpt) => gpt.set_pmbr_attribute(&name, on),
+                SchemeData::Mbr(_) | SchemeData::Ebr(_) | SchemeData::Bsd(_) => false,
             };
             return if done { Ok(table) } else { Err(bad()) };
         };

@@ -14,7 +14,7 @@
 use super::attributes::bits_of;
 use super::ebr;
 use super::error::{PartError, PartErrorKind};
-use super::table::{Body, Entry, Scheme, Table};
+use super::table::{Entry, Scheme, SchemeData, Table};
 use super::types::Kind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,10 +95,10 @@ impl Table {
     /// What makes this table again.
     pub fn backup(&self) -> Backup {
         let scheme = self.scheme();
-        let id = match &self.body {
-            Body::Gpt(gpt) => Some(gpt.disk_guid.to_string()),
-            Body::Mbr(mbr) => Some(format!("{:#010x}", mbr.serial())),
-            Body::Ebr(_) | Body::Bsd(_) => None,
+        let id = match &self.scheme_data {
+            SchemeData::Gpt(gpt) => Some(gpt.disk_guid.to_string()),
+            SchemeData::Mbr(mbr) => Some(format!("{:#010x}", mbr.serial())),
+            SchemeData::Ebr(_) | SchemeData::Bsd(_) => None,
         };
         let mut backup = Backup {
             scheme: scheme.name().to_owned(),

@@ -16,12 +16,12 @@
 use std::collections::BTreeSet;
 
 use bio::Errno;
-use geom::{Control, Error};
+use geom::{Error, GraphControl};
 
 use super::error::{PartError, PartErrorKind as K};
 use super::geom::PartGeom;
 use super::request::Bootcode;
-use super::table::{Body, Scheme, Table};
+use super::table::{Scheme, SchemeData, Table};
 use super::{bsd, gpt, mbr, verbs};
 use crate::probe::array;
 use crate::write_plan::WritePlan;
@@ -51,7 +51,7 @@ pub(crate) fn signed(code: &[u8]) -> Result<(), PartError> {
 
 /// Code for a partition does not overwrite recognized content unless the provider is named: the
 /// type of a partition gives its purpose, not its content.
-pub(super) fn may_write(control: &mut Control, asked: &Bootcode) -> Result<(), Error> {
+pub(super) fn may_write(control: &mut GraphControl, asked: &Bootcode) -> Result<(), Error> {
     let Bootcode { geom, partcode: Some(_), index: Some(index), yes_destroy, .. } = asked else {
         return Ok(());
     };
@@ -62,8 +62,8 @@ pub(super) fn may_write(control: &mut Control, asked: &Bootcode) -> Result<(), E
     let Ok(mut report) = inspect::report(control, &name) else { return Ok(()) };
     // Existing boot code is replaced: this was requested.
     report.findings.retain(|finding| finding.kind != "boot");
-    let by = guard::By { class: "", geom: &name, force: false };
-    match guard::in_words(&report, by).filter(|_| !yes_destroy.contains(&name)) {
+    let by = guard::Requester { class: "", geom: &name, force: false };
+    match guard::describe(&report, by).filter(|_| !yes_destroy.contains(&name)) {
         None => Ok(()),
         Some(held) => {
             let what = format!("{name} holds {held}");
@@ -99,14 +99,16 @@ impl Table {
             return Err(bad("bootcode of 0 bytes"));
         }
         let mut table = self.clone();
-        match &mut table.body {
-            Body::Gpt(body) => gpt::put_code(&self.media, body, code, take_serial)?,
-            Body::Mbr(body) => mbr::put_code(&mut body.sector, code, take_serial)?,
-            Body::Bsd(body) => {
+        match &mut table.scheme_data {
+            SchemeData::Gpt(body) => gpt::put_code(&self.media, body, code, take_serial)?,
+            SchemeData::Mbr(body) => mbr::put_code(&mut body.sector, code, take_serial)?,
+            SchemeData::Bsd(body) => {
                 bsd::code_fits(self, code, written)?;
                 bsd::put_code(body, code, self.media.sector_size);
             }
-            Body::Ebr(_) => return Err(PartError::new(K::Unsupported, OP, "bootcode of an EBR")),
+            SchemeData::Ebr(_) => {
+                return Err(PartError::new(K::Unsupported, OP, "bootcode of an EBR"));
+            }
         }
         Ok(table)
     }

@@ -17,9 +17,9 @@ use std::collections::BTreeSet;
 use super::bootcode;
 use super::error::{PartError, PartErrorKind};
 use super::mbr::{TRACK, last_usable};
-use super::table::{Body, Entry, Media, Table};
+use super::table::{Entry, Media, SchemeData, Table};
 use super::types::{Guid, Kind};
-use crate::probe::{Allowed, Reason, Sectors, Stop, byte, le16, le32, put, span};
+use crate::probe::{Allowed, ProbeStop, Reason, Sectors, byte, le16, le32, put, span};
 use crate::write_plan::WritePlan;
 
 const MAGIC: u32 = 0x8256_4557;
@@ -41,7 +41,7 @@ const ROOMY: [u8; 2] = [7, 27];
 
 /// Parts of a label besides its entries: the original sector.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BsdBody {
+pub(crate) struct BsdData {
     pub(crate) sector: Vec<u8>,
     /// Boot code to be written, as in its file: from the first byte on, without the content of
     /// sector 1. Empty to keep the present code.
@@ -63,19 +63,19 @@ pub(crate) fn first(media: &Media, lowest: Option<u64>) -> u64 {
 }
 
 /// Look for a label.
-pub(crate) fn probe(sectors: &Sectors) -> Result<Table, Stop> {
+pub(crate) fn probe(sectors: &Sectors) -> Result<Table, ProbeStop> {
     const FIELD: &str = "BSD disklabel";
     let size = sectors.sector_size();
     let place = u64::from(size);
     if !(512..=4096).contains(&size) {
-        return Err(Stop::no(Reason::Media, 0, FIELD));
+        return Err(ProbeStop::no(Reason::Media, 0, FIELD));
     }
     let sector = sectors.need(place, size as usize, FIELD)?;
     if le32(sector, 0) != MAGIC || le32(sector, 132) != MAGIC {
-        return Err(Stop::no(Reason::Signature, place, FIELD));
+        return Err(ProbeStop::no(Reason::Signature, place, FIELD));
     }
     let bad = |at, field, value, low, high| {
-        Err(Stop::value(place + at, field, value, Allowed::Range(low, high)))
+        Err(ProbeStop::value(place + at, field, value, Allowed::Range(low, high)))
     };
     if le32(sector, 40) != size {
         let (found, size) = (le32(sector, 40).into(), size.into());
@@ -102,7 +102,11 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Table, Stop> {
         let Some(start) = start.checked_sub(base).filter(|_| len != 0) else { continue };
         let end = start.saturating_add(u64::from(len)).saturating_sub(1);
         if end >= media.sectors {
-            return Err(Stop::no(Reason::Beyond, media.offset(start), "partition of the label"));
+            return Err(ProbeStop::no(
+                Reason::Beyond,
+                media.offset(start),
+                "partition of the label",
+            ));
         }
         entries.push(Entry {
             index,
@@ -123,7 +127,7 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Table, Stop> {
         entries,
         capacity: count,
         damage: Vec::new(),
-        body: Body::Bsd(BsdBody { sector: sector.to_vec(), code: Vec::new() }),
+        scheme_data: SchemeData::Bsd(BsdData { sector: sector.to_vec(), code: Vec::new() }),
     })
 }
 
@@ -168,7 +172,7 @@ pub(crate) fn create(media: Media, count: Option<u32>) -> Result<Table, PartErro
         entries: Vec::new(),
         capacity: count,
         damage: Vec::new(),
-        body: Body::Bsd(BsdBody { sector, code: Vec::new() }),
+        scheme_data: SchemeData::Bsd(BsdData { sector, code: Vec::new() }),
     })
 }
 
@@ -181,7 +185,7 @@ fn sum(sector: &mut [u8], count: u32) {
 }
 
 /// The sector as it must be.
-pub(crate) fn encode(table: &Table, body: &BsdBody) -> Result<Vec<u8>, PartError> {
+pub(crate) fn encode(table: &Table, body: &BsdData) -> Result<Vec<u8>, PartError> {
     let mut sector = body.sector.clone();
     sector.resize(table.media.sector_size as usize, 0);
     let base = base(&sector);
@@ -244,7 +248,7 @@ pub(crate) fn code_fits(
 
 /// Code of at most 512 bytes is a first stage, and the second stays; longer code is both, to the
 /// end of the area.
-pub(crate) fn put_code(body: &mut BsdBody, code: &[u8], sector_size: u32) {
+pub(crate) fn put_code(body: &mut BsdData, code: &[u8], sector_size: u32) {
     let sector = sector_size as usize;
     body.code = code.to_vec();
     if code.len() > FIRST_STAGE {
@@ -258,7 +262,7 @@ pub(crate) fn put_code(body: &mut BsdBody, code: &[u8], sector_size: u32) {
 
 /// B1. New boot code: the second stage is written first, so that a new first stage never precedes
 /// an incomplete second. The first stage and the label follow.
-pub(crate) fn plan(table: &Table, body: &BsdBody) -> Result<WritePlan, PartError> {
+pub(crate) fn plan(table: &Table, body: &BsdData) -> Result<WritePlan, PartError> {
     let mut plan = WritePlan::default();
     let sector = table.media.sector_size as usize;
     if let Some(second) = body.code.get(sector.saturating_mul(2)..).filter(|c| !c.is_empty()) {

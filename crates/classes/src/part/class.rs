@@ -2,13 +2,14 @@
 
 use bio::Errno;
 use geom::{
-    Control, Create, Error, GeomId, Local, NoParams, ProviderId, Taster, Topology, Typed, Verdict,
+    Create, Error, GeomId, GraphControl, Local, NoParams, ProviderId, TasteOutcome, Taster,
+    Topology, Typed,
 };
 
-use super::geom::{PartGeom, Stands};
-use super::{DEPTH_MAX, Kind, PartError, PartErrorKind, Place, Scheme, Table, step};
-use crate::conversation::drive;
+use super::geom::{PartGeom, TableLocation};
+use super::{DEPTH_MAX, Kind, PartError, PartErrorKind, Scheme, Table, TableContext, step};
 use crate::probe::Sectors;
+use crate::probe_io::drive;
 
 /// Name of the class.
 pub(super) const NAME: &str = "part";
@@ -26,7 +27,7 @@ pub struct Found {
 pub(crate) fn place(
     text: impl Fn(&str) -> Option<String>,
     int: impl Fn(&str) -> Option<u64>,
-) -> Result<Place, String> {
+) -> Result<TableContext, String> {
     if int("PART::isleaf").unwrap_or(0) != 0 {
         return Err("it is a leaf: no partition table may stand in it".into());
     }
@@ -40,7 +41,7 @@ pub(crate) fn place(
     let scheme = text("PART::scheme").and_then(|name| Scheme::by_name(&name));
     let kind = text("PART::type");
     let kind = scheme.zip(kind).and_then(|(s, k)| Kind::parse(s, &k, "taste").ok());
-    Ok(Place { scheme, kind, depth, ..Place::default() })
+    Ok(TableContext { scheme, kind, depth, ..TableContext::default() })
 }
 
 /// Description of a table that was found.
@@ -84,29 +85,29 @@ impl Typed for PartClass {
     const NAME: &'static str = NAME;
     const DOC: &'static str =
         "Shows the partitions of a table (GPT, MBR, EBR) as providers, and edits the table.";
-    const BY_HAND: bool = false;
+    const CREATABLE: bool = false;
     const TASTES: bool = true;
     const ONLY_SHOWS: bool = true;
-    const NAMES_AFTER: bool = true;
+    const NAMED_AFTER_PROVIDER: bool = true;
     type Params = NoParams;
     type Claim = Found;
     type Geom = PartGeom;
 
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Found>> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, TasteOutcome<Found>> {
         Box::pin(async move {
             let text = |name: &str| disk.text(name).map(str::to_owned);
             let place = match place(text, |name| disk.int(name)) {
                 Ok(place) => place,
-                Err(why) => return Verdict::No(why),
+                Err(why) => return TasteOutcome::No(why),
             };
             let mut sectors = Sectors::new(disk.sector_bytes, disk.media_bytes);
             let read = async |offset, len| disk.read(offset, len).await;
             match drive(&mut sectors, read, |s| step(s, &place)).await {
                 Ok(table) => {
                     let why = describe(&table, &disk.name);
-                    Verdict::Yes(why, Found { table, depth: place.depth })
+                    TasteOutcome::Yes(why, Found { table, depth: place.depth })
                 }
-                Err(why) => Verdict::No(why.to_string()),
+                Err(why) => TasteOutcome::No(why.to_string()),
             }
         })
     }
@@ -123,7 +124,7 @@ impl Typed for PartClass {
         let table = table.with_stripe(stripe, offset);
         let filled = topology.with::<PartGeom, _>(geom, |part, topology| {
             part.found(table);
-            part.sync(topology, geom, Stands::OnMedia)
+            part.sync(topology, geom, TableLocation::OnMedia)
         });
         let filled = filled.unwrap_or_else(|| Err(Error::of(Errno::NxIo, "claim")));
         if filled.is_err() {
@@ -140,13 +141,13 @@ impl Typed for PartClass {
         Err(Error::new(Errno::NotSup, what))
     }
 
-    fn take_apart(&self, topology: &mut Topology, geom: GeomId) {
+    fn disassemble(&self, topology: &mut Topology, geom: GeomId) {
         PartGeom::abandon(topology, geom, Errno::NxIo);
     }
 
     fn verb(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         verb: &str,
         on: &str,
         params: &serde_json::Value,

@@ -9,10 +9,10 @@
 use std::collections::BTreeSet;
 
 use bio::Errno;
-use geom::{Access, Control, Error, Event, GeomId};
+use geom::{Access, Error, Event, GeomId, GraphControl};
 
 use super::class::refusal;
-use super::geom::{Edits, PartGeom, Stands};
+use super::geom::{Edits, PartGeom, TableLocation};
 use super::verbs::with;
 use super::{PartError, Scheme, Table, committed, destroy_plan, plan};
 use crate::slice;
@@ -59,7 +59,7 @@ fn table_plan(
 }
 
 /// Writes the edits and closes the disk.
-pub(super) fn commit(control: &mut Control, geom: GeomId) -> Result<(), Error> {
+pub(super) fn commit(control: &mut GraphControl, geom: GeomId) -> Result<(), Error> {
     let name = control.topology.geom_name(geom).to_owned();
     let nothing = || {
         let what = format!(
@@ -83,7 +83,7 @@ pub(super) fn commit(control: &mut Control, geom: GeomId) -> Result<(), Error> {
         let what = format!(
             "{name}: {}; it holds the old table or the new one: `part commit {name}` tries again, \
              `part undo {name}` looks what is there",
-            error.what
+            error.message
         );
         return Err(Error::new(error.kind, what));
     }
@@ -92,7 +92,7 @@ pub(super) fn commit(control: &mut Control, geom: GeomId) -> Result<(), Error> {
             let edits = part.edits.take().unwrap_or_default();
             part.media = after.clone();
             part.table = after;
-            let synced = part.sync(topology, geom, Stands::OnMedia);
+            let synced = part.sync(topology, geom, TableLocation::OnMedia);
             let open = part.open(topology);
             let told = edits.touched.difference(&open).copied().collect();
             for provider in part.providers(&told) {
@@ -109,7 +109,7 @@ pub(super) fn commit(control: &mut Control, geom: GeomId) -> Result<(), Error> {
 }
 
 /// Forgets the edits and closes the disk.
-pub(super) fn undo(control: &mut Control, geom: GeomId) -> Result<(), Error> {
+pub(super) fn undo(control: &mut GraphControl, geom: GeomId) -> Result<(), Error> {
     let name = control.topology.geom_name(geom).to_owned();
     control.call(|topology| {
         let again = with(topology, geom, |part, topology| {
@@ -125,7 +125,7 @@ pub(super) fn undo(control: &mut Control, geom: GeomId) -> Result<(), Error> {
             }
             part.refuses(topology, geom, part.media.as_ref())?;
             let edited = std::mem::replace(&mut part.table, part.media.clone());
-            if let Err(error) = part.sync(topology, geom, Stands::OnMedia) {
+            if let Err(error) = part.sync(topology, geom, TableLocation::OnMedia) {
                 part.table = edited;
                 return Err(error);
             }
@@ -147,7 +147,7 @@ fn close(topology: &mut geom::Topology, geom: GeomId) {
 }
 
 /// C1.
-fn write(control: &mut Control, geom: GeomId, plan: WritePlan) -> Result<(), Error> {
+fn write(control: &mut GraphControl, geom: GeomId, plan: WritePlan) -> Result<(), Error> {
     let gone = || Error::new(Errno::NxIo, "the disk is gone");
     let consumer = *control.topology.consumers_of(geom).first().ok_or_else(gone)?;
     let edge = control.topology.edge(consumer);

@@ -3,17 +3,17 @@
 use std::cell::Cell;
 
 use bio::Errno;
-use geom::{Access, Control, Error, GeomId, ProviderId};
+use geom::{Access, Error, GeomId, GraphControl, ProviderId};
 
 use super::class::{NAME, describe, place, refusal};
 use super::commit::commit;
 use super::geom::PartGeom;
-use super::request::{self, Answer};
+use super::request::{self, PartAnswer};
 use super::verbs::{Change, answer, apply, with};
-use super::{Entry, Media, PartError, Place, Scheme, Table, params, step};
-use crate::conversation::drive;
-use crate::inspect::{self, Report};
+use super::{Entry, Media, PartError, Scheme, Table, TableContext, params, step};
+use crate::inspect::{self, InspectReport};
 use crate::probe::Sectors;
+use crate::probe_io::drive;
 use crate::write_plan::WritePlan;
 use crate::{guard, slice};
 
@@ -22,7 +22,7 @@ use crate::{guard, slice};
 const WIPE_BYTES: u64 = 128 << 10;
 
 /// A table to be made.
-pub(super) struct Making<'a> {
+pub(super) struct NewTable<'a> {
     /// What kind.
     pub(super) scheme: Scheme,
     /// Whether a partition table that is there may be lost.
@@ -34,7 +34,7 @@ pub(super) struct Making<'a> {
     /// Participle for the message at the end: "created".
     pub(super) done: &'static str,
     /// Blocks of chance that are wanted.
-    pub(super) chances: usize,
+    pub(super) random_blocks: usize,
     /// Makes it, as the steps by which it is written.
     pub(super) tables: Tables<'a>,
 }
@@ -44,10 +44,10 @@ type Tables<'a> = &'a dyn Fn(Media, &[[u8; 16]]) -> Result<Vec<Table>, PartError
 
 /// Makes an empty table.
 pub(super) fn create(
-    control: &mut Control,
+    control: &mut GraphControl,
     asked: &request::Create,
     now: bool,
-) -> Result<Answer, Error> {
+) -> Result<PartAnswer, Error> {
     let request::Create { provider: name, scheme, entries, overwrite } = asked;
     let (entries, overwrite) = (*entries, *overwrite);
     let scheme = Scheme::by_name(scheme).ok_or_else(|| {
@@ -60,7 +60,8 @@ pub(super) fn create(
     };
     let (consent, done) = (["create with overwrite"; 2], "created");
     let replace = overwrite;
-    let making = Making { scheme, replace, overwrite, consent, done, chances: 1, tables: &tables };
+    let making =
+        NewTable { scheme, replace, overwrite, consent, done, random_blocks: 1, tables: &tables };
     let geom = begin(control, name, &making)?;
     if now {
         finish(control, geom)?;
@@ -70,7 +71,7 @@ pub(super) fn create(
 
 /// Commits a table just made. The geom of one that cannot be put on the media goes again, unless
 /// its edits wait for another try.
-pub(super) fn finish(control: &mut Control, geom: GeomId) -> Result<(), Error> {
+pub(super) fn finish(control: &mut GraphControl, geom: GeomId) -> Result<(), Error> {
     let done = commit(control, geom);
     if done.is_err() {
         drop_empty(control, geom)?;
@@ -79,7 +80,7 @@ pub(super) fn finish(control: &mut Control, geom: GeomId) -> Result<(), Error> {
 }
 
 /// A geom without a table and without edits goes.
-fn drop_empty(control: &mut Control, geom: GeomId) -> Result<(), Error> {
+fn drop_empty(control: &mut GraphControl, geom: GeomId) -> Result<(), Error> {
     let empty = |part: &mut PartGeom, _: &mut geom::Topology| {
         part.edits.is_none() && part.table.is_none() && part.media.is_none()
     };
@@ -94,15 +95,15 @@ fn drop_empty(control: &mut Control, geom: GeomId) -> Result<(), Error> {
 
 /// Makes a table in memory.
 pub(super) fn begin(
-    control: &mut Control,
+    control: &mut GraphControl,
     name: &str,
-    making: &Making<'_>,
+    making: &NewTable<'_>,
 ) -> Result<GeomId, Error> {
     let on = control.topology.find(name).ok_or_else(|| {
         let what = format!("no provider is called {name}; `ashlar list` names them");
         Error::new(Errno::NoEnt, what)
     })?;
-    let place = may_stand(control, name, on, making.scheme)?;
+    let place = check_allowed(control, name, on, making.scheme)?;
     let old = control.topology.find_geom(NAME, name);
     if let Some(geom) = old {
         may_replace(control, geom, name, making)?;
@@ -122,12 +123,12 @@ pub(super) fn begin(
 }
 
 /// Checks that a table of this scheme is allowed on the provider, and returns its place.
-fn may_stand(
-    control: &Control,
+fn check_allowed(
+    control: &GraphControl,
     name: &str,
     on: ProviderId,
     scheme: Scheme,
-) -> Result<Place, Error> {
+) -> Result<TableContext, Error> {
     let attr = |name: &str| control.topology.attr(on, name);
     let text = |name: &str| match attr(name) {
         Some(bio::Attr::Text(text)) => Some(text),
@@ -157,10 +158,10 @@ fn may_stand(
 }
 
 fn may_replace(
-    control: &mut Control,
+    control: &mut GraphControl,
     geom: GeomId,
     name: &str,
-    making: &Making<'_>,
+    making: &NewTable<'_>,
 ) -> Result<(), Error> {
     with(&mut control.topology, geom, |part, topology| {
         let Some(table) = &part.table else {
@@ -179,21 +180,21 @@ fn may_replace(
 }
 
 /// The contents of the media, and random blocks of sixteen bytes.
-struct Look {
+struct MediaContents {
     table: Option<String>,
-    report: Report,
+    report: InspectReport,
     /// A range that could not be read: its content is unknown.
     unread: Option<(u64, Errno)>,
     random: Vec<[u8; 16]>,
 }
 
-fn look(
-    control: &mut Control,
+fn read_media(
+    control: &mut GraphControl,
     geom: GeomId,
     media: Media,
-    place: Place,
+    place: TableContext,
     chances: usize,
-) -> Result<Look, Error> {
+) -> Result<MediaContents, Error> {
     let gone = || Error::new(Errno::NxIo, "the disk is gone");
     let consumer = *control.topology.consumers_of(geom).first().ok_or_else(gone)?;
     let edge = control.topology.edge(consumer);
@@ -215,7 +216,7 @@ fn look(
             random.iter_mut().for_each(|block| core.reactor().fill_random(block));
             let table = table.ok().map(|table| describe(&table, ""));
             let report = report.unwrap_or_default();
-            Look { table, report, unread: unread.get(), random }
+            MediaContents { table, report, unread: unread.get(), random }
         })
     });
     control.call(|topology| {
@@ -225,23 +226,23 @@ fn look(
 }
 
 fn fill(
-    control: &mut Control,
+    control: &mut GraphControl,
     geom: GeomId,
     (name, on): (&str, ProviderId),
-    making: &Making<'_>,
-    place: &Place,
+    making: &NewTable<'_>,
+    place: &TableContext,
 ) -> Result<(), Error> {
     let gone = || Error::new(Errno::NxIo, format!("{name} is gone"));
     let limits = control.topology.limits(on).ok_or_else(gone)?;
     let (stripe_size, stripe_offset) = control.topology.stripe(on);
     let sectors = limits.media_bytes.checked_div(u64::from(limits.sector_bytes)).unwrap_or(0);
     let media = Media { sectors, sector_size: limits.sector_bytes, stripe_size, stripe_offset };
-    let seen = look(control, geom, media, *place, making.chances)?;
+    let seen = read_media(control, geom, media, *place, making.random_blocks)?;
     let known = with(&mut control.topology, geom, |part, _| part.media.is_some())?;
     // A table of this geom was spoken about before, or may be lost: its class does not count then.
     let spoken = known || making.replace;
     let class = if spoken { NAME } else { "" };
-    let signs = guard::in_words(&seen.report, guard::By { class, geom: name, force: false });
+    let signs = guard::describe(&seen.report, guard::Requester { class, geom: name, force: false });
     let there: Vec<String> = seen.table.filter(|_| !spoken).into_iter().chain(signs).collect();
     let is_foreign = seen.report.findings.iter().any(|f| f.class != NAME);
     let (overwrite, [_, consent]) = (making.overwrite, making.consent);
@@ -270,7 +271,7 @@ fn fill(
         apply(
             control,
             geom,
-            Change { table: Some(table), touched: None, fresh, code: None, said },
+            Change { table: Some(table), touched: None, fresh, code: None, message: said },
         )?;
         said = String::new();
     }

@@ -17,9 +17,9 @@
 
 use super::error::{PartError, PartErrorKind};
 use super::mbr::{self, Slot, TRACK};
-use super::table::{Body, Damage, Entry, Media, Scheme, Table};
+use super::table::{Damage, Entry, Media, Scheme, SchemeData, Table};
 use super::types::{Guid, Kind};
-use crate::probe::{Reason, Sectors, Stop};
+use crate::probe::{ProbeStop, Reason, Sectors};
 use crate::write_plan::WritePlan;
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub const LOGICALS_MAX: u32 = 256;
 
 /// Parts of a chain besides its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EbrBody {
+pub(crate) struct EbrData {
     /// Records in chain order as (sector, the sector's bytes). The first is sector 0.
     pub(crate) records: Vec<(u64, Vec<u8>)>,
 }
@@ -50,16 +50,17 @@ pub(crate) fn index_at(at: u64, others: &[Entry]) -> u32 {
 }
 
 /// Look for a chain on an extended partition.
-pub(crate) fn probe(sectors: &Sectors) -> Result<Table, Stop> {
+pub(crate) fn probe(sectors: &Sectors) -> Result<Table, ProbeStop> {
     let size = sectors.sector_size();
     if !(512..=4096).contains(&size) {
-        return Err(Stop::no(Reason::Media, 0, "extended boot record"));
+        return Err(ProbeStop::no(Reason::Media, 0, "extended boot record"));
     }
     let media = Media::plain(sectors.media_sectors(), size);
-    let mut walk = Walk { media, entries: Vec::new(), records: Vec::new(), damage: Vec::new() };
+    let mut walk =
+        ChainWalk { media, entries: Vec::new(), records: Vec::new(), damage: Vec::new() };
     let head = sectors.need(0, size as usize, "extended boot record")?;
     if !mbr::signed(head) {
-        return Err(Stop::no(Reason::Signature, 510, "extended boot record (55 AA)"));
+        return Err(ProbeStop::no(Reason::Signature, 510, "extended boot record (55 AA)"));
     }
     let mut at = 0;
     while let Some(next) = walk.record(sectors, at)? {
@@ -81,20 +82,20 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Table, Stop> {
         entries: walk.entries,
         capacity: LOGICALS_MAX,
         damage: walk.damage,
-        body: Body::Ebr(EbrBody { records: walk.records }),
+        scheme_data: SchemeData::Ebr(EbrData { records: walk.records }),
     })
 }
 
-struct Walk {
+struct ChainWalk {
     media: Media,
     entries: Vec<Entry>,
     records: Vec<(u64, Vec<u8>)>,
     damage: Vec<Damage>,
 }
 
-impl Walk {
+impl ChainWalk {
     /// Take in the record at sector `at`; answers the sector of the next one.
-    fn record(&mut self, sectors: &Sectors, at: u64) -> Result<Option<u64>, Stop> {
+    fn record(&mut self, sectors: &Sectors, at: u64) -> Result<Option<u64>, ProbeStop> {
         let size = self.media.sector_size as usize;
         let held = if at >= self.media.sectors {
             None
@@ -152,13 +153,13 @@ pub(crate) fn create(media: Media) -> Result<Table, PartError> {
         entries: Vec::new(),
         capacity: LOGICALS_MAX,
         damage: Vec::new(),
-        body: Body::Ebr(EbrBody { records: vec![(0, sector)] }),
+        scheme_data: SchemeData::Ebr(EbrData { records: vec![(0, sector)] }),
     })
 }
 
 /// The order of the chain for `entries`: as it was, without records no longer needed, and with
 /// new ones put behind the last that lies before them. Sector 0 always leads.
-pub(crate) fn chain(body: &EbrBody, entries: &[Entry]) -> Vec<u64> {
+pub(crate) fn chain(body: &EbrData, entries: &[Entry]) -> Vec<u64> {
     let mut order: Vec<u64> = body
         .records
         .iter()
@@ -179,7 +180,7 @@ pub(crate) fn chain(body: &EbrBody, entries: &[Entry]) -> Vec<u64> {
 }
 
 /// The bytes of every record of `table`, in chain order.
-pub(crate) fn encode(table: &Table, body: &EbrBody) -> Result<Vec<(u64, Vec<u8>)>, PartError> {
+pub(crate) fn encode(table: &Table, body: &EbrData) -> Result<Vec<(u64, Vec<u8>)>, PartError> {
     let order = chain(body, &table.entries);
     let base = table.media.stripe_offset / u64::from(table.media.sector_size).max(1);
     let size = table.media.sector_size as usize;
@@ -227,10 +228,10 @@ pub(crate) fn encode(table: &Table, body: &EbrBody) -> Result<Vec<(u64, Vec<u8>)
 pub(crate) fn plan(
     before: Option<&Table>,
     after: &Table,
-    body: &EbrBody,
+    body: &EbrData,
 ) -> Result<WritePlan, PartError> {
     let mut held = BTreeMap::new();
-    if let Some(Table { body: Body::Ebr(old), .. }) = before {
+    if let Some(Table { scheme_data: SchemeData::Ebr(old), .. }) = before {
         held.extend(old.records.iter().map(|(at, bytes)| (*at, bytes)));
     }
     let wanted = encode(after, body)?;

@@ -2,8 +2,8 @@
 
 use super::error::{PartError, PartErrorKind as K};
 use super::params::{Add, Create, Modify, Resize};
-use super::space::{self, Alignment, Gap, Wish};
-use super::table::{Body, Entry, Media, Scheme, Table};
+use super::space::{self, Alignment, Gap, SpaceRequest};
+use super::table::{Entry, Media, Scheme, SchemeData, Table};
 use super::types::{EBR_TYPES, Guid, Kind};
 use super::{bsd, ebr, gpt, mbr};
 use std::collections::BTreeSet;
@@ -49,9 +49,9 @@ impl Table {
             Kind::Guid(_) => Guid::random(random),
             Kind::Byte(_) | Kind::Bsd(_) => Guid::ZERO,
         };
-        let tail = match &self.body {
-            Body::Gpt(gpt) => vec![0; gpt.tail_len()],
-            Body::Mbr(_) | Body::Ebr(_) | Body::Bsd(_) => Vec::new(),
+        let tail = match &self.scheme_data {
+            SchemeData::Gpt(gpt) => vec![0; gpt.tail_len()],
+            SchemeData::Mbr(_) | SchemeData::Ebr(_) | SchemeData::Bsd(_) => Vec::new(),
         };
         let (start, end) = (place.start, place.end);
         let entry = Entry { index, start, end, data, kind, guid, attributes: 0, name, tail };
@@ -121,7 +121,7 @@ impl Table {
         let lead = old.data - old.start;
         let size = size.map(|size| if size == 0 { 0 } else { size.saturating_add(lead) });
         let free = space::gaps(self, Some(old.index));
-        let wish = Wish { start: Some(old.start), size, align, strict: false };
+        let wish = SpaceRequest { start: Some(old.start), size, align, strict: false };
         let wanted = || size.map_or("all free".to_owned(), |n: u64| n.to_string());
         let at = || format!("index {} to {} sectors", old.index, wanted());
         let place = space::fit(&free, wish).ok_or_else(|| PartError::new(K::NoSpace, OP, at()))?;
@@ -146,7 +146,7 @@ impl Table {
         }
         let mut table = self.clone();
         table.damage.clear();
-        if matches!(table.body, Body::Gpt(_)) {
+        if matches!(table.scheme_data, SchemeData::Gpt(_)) {
             gpt::settle(&mut table, "recover")?;
         }
         let sound = table.check();
@@ -163,9 +163,11 @@ impl Table {
         self.editable(OP)?;
         let mut table = self.clone();
         table.media.sectors = sectors;
-        match table.body {
-            Body::Gpt(_) => gpt::settle(&mut table, OP)?,
-            Body::Mbr(_) | Body::Ebr(_) | Body::Bsd(_) => table.last = mbr::last_usable(sectors),
+        match table.scheme_data {
+            SchemeData::Gpt(_) => gpt::settle(&mut table, OP)?,
+            SchemeData::Mbr(_) | SchemeData::Ebr(_) | SchemeData::Bsd(_) => {
+                table.last = mbr::last_usable(sectors)
+            }
         }
         let sound = table.check();
         sound.map_err(|why| PartError::new(K::OutOfRange, OP, why.to_string()))?;
@@ -254,7 +256,7 @@ impl Table {
             None => size,
         });
         let size = size.map(|size| if size == 0 { 0 } else { size.saturating_add(lead) });
-        let wish = Wish { start, size, align, strict: given.is_some() };
+        let wish = SpaceRequest { start, size, align, strict: given.is_some() };
         let free = space::gaps(self, None);
         if let Some(place) = space::fit(&free, wish) {
             return Ok(place);

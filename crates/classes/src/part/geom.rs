@@ -37,7 +37,7 @@ pub(super) struct Edits {
     /// The table after each edit, oldest first.
     pub(super) steps: Vec<Table>,
     /// A message for each of them: "ada0p3 added".
-    pub(super) said: Vec<String>,
+    pub(super) messages: Vec<String>,
     /// Indexes whose label, type, attributes or size were changed.
     pub(super) touched: BTreeSet<u32>,
     /// The disk has a new size; undoing means to look at the media again.
@@ -54,7 +54,7 @@ pub(super) struct Edits {
 
 /// Location of the table that the providers are to follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stands {
+pub(super) enum TableLocation {
     /// In memory, and it may be undone.
     InMemory,
     OnMedia,
@@ -185,7 +185,7 @@ impl PartGeom {
         &mut self,
         topology: &mut Topology,
         me: GeomId,
-        stands: Stands,
+        stands: TableLocation,
     ) -> Result<(), Error> {
         let table = self.table.take();
         let done = self.sync_to(topology, me, table.as_ref(), stands);
@@ -198,7 +198,7 @@ impl PartGeom {
         topology: &mut Topology,
         me: GeomId,
         table: Option<&Table>,
-        stands: Stands,
+        stands: TableLocation,
     ) -> Result<(), Error> {
         self.refuses(topology, me, table)?;
         let base = topology.geom_name(me).to_owned();
@@ -225,7 +225,8 @@ impl PartGeom {
                 Some(part) => {
                     topology.set_attrs(part.provider, attrs);
                     // G4
-                    if new.len < part.len || new.len > part.len && stands == Stands::OnMedia {
+                    if new.len < part.len || new.len > part.len && stands == TableLocation::OnMedia
+                    {
                         part.len = new.len;
                         topology.post(Event::Resize(part.provider, new.len));
                     }
@@ -305,7 +306,12 @@ impl PartGeom {
     }
 
     /// The disk below has `sectors` now: the table follows in memory, when it can.
-    fn follow(&mut self, topology: &mut Topology, me: GeomId, sectors: u64) -> Result<(), Error> {
+    fn resize_table(
+        &mut self,
+        topology: &mut Topology,
+        me: GeomId,
+        sectors: u64,
+    ) -> Result<(), Error> {
         let Some(table) = &self.table else {
             return Ok(());
         };
@@ -316,7 +322,7 @@ impl PartGeom {
         let edits = self.edits.get_or_insert_default();
         edits.steps.push(next.clone());
         edits.resized = true;
-        edits.said.push(format!("the table follows the disk to {sectors} sectors"));
+        edits.messages.push(format!("the table follows the disk to {sectors} sectors"));
         self.table = Some(next);
         Ok(())
     }
@@ -380,7 +386,7 @@ impl Geom for PartGeom {
         let limits = topology.below(consumer).and_then(|p| topology.limits(p));
         let Some(limits) = limits else { return };
         let sectors = limits.media_bytes.checked_div(u64::from(limits.sector_bytes)).unwrap_or(0);
-        let followed = self.follow(topology, me, sectors);
+        let followed = self.resize_table(topology, me, sectors);
         // A damaged table, one that no longer fits, one whose disk others hold: the media is
         // looked at again, by the tasting that ends the event.
         let fits = self.table.as_ref().is_some_and(|t| t.last() < sectors);
@@ -397,7 +403,7 @@ impl Geom for PartGeom {
                 topology.set_attrs(part.provider, attrs);
             }
         }
-        topology.hand_on_attr(me, name);
+        topology.pass_up_attr(me, name);
     }
 
     fn attr(&self, topology: &Topology, me: GeomId, _: ProviderId, name: &str) -> Option<Attr> {
@@ -440,7 +446,7 @@ impl Geom for PartGeom {
             };
             let note = format!("{what}: `part commit {name}` or `part undo {name}`");
             lines.push(("note", note));
-            lines.extend(edits.said.iter().map(|said| ("pending", said.clone())));
+            lines.extend(edits.messages.iter().map(|said| ("pending", said.clone())));
         }
         for entry in table.entries() {
             lines.push(("partition", self.line(topology, me, table, entry)));

@@ -21,13 +21,13 @@
 //!  G6  A primary copy of a larger disk counts when there is no backup that fits this one, and
 //!      nothing says that this disk is a member of a larger whole. Its partitions are read only.
 
-use super::gpt_fit::{Bad, plausible, usable};
+use super::gpt_fit::{BadField, plausible, usable};
 use super::mbr::{self, Slot};
-use super::table::{Body, Damage, Entry, Health, Media, Table};
+use super::table::{Damage, Entry, Health, Media, SchemeData, Table};
 use super::types::{Guid, Kind};
 use crate::crc::crc32;
 use crate::inspect;
-use crate::probe::{Reason, Sectors, Stop, Why, array, le16, le32, le64, span};
+use crate::probe::{ProbeError, ProbeStop, Reason, Sectors, array, le16, le32, le64, span};
 
 pub(crate) use super::gpt_write::{
     create, destroy, plan, put_code, sector_zero, settle, table_sectors,
@@ -53,7 +53,7 @@ pub(crate) enum Source {
 
 /// Parts of a GPT besides its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GptBody {
+pub(crate) struct GptData {
     pub(crate) disk_guid: Guid,
     pub(crate) entry_size: u32,
     /// Sector of the primary table.
@@ -67,7 +67,7 @@ pub(crate) struct GptBody {
     pub(crate) present: Vec<u64>,
 }
 
-impl GptBody {
+impl GptData {
     pub(crate) fn tail_len(&self) -> usize {
         (self.entry_size as usize).saturating_sub(ENTRY)
     }
@@ -113,7 +113,7 @@ struct Found {
     header: Result<Header, Health>,
     table: Result<Vec<u8>, Health>,
     /// Why the header is `Invalid`.
-    bad: Option<Bad>,
+    bad: Option<BadField>,
     /// The header is that of a larger disk.
     larger: bool,
 }
@@ -134,11 +134,11 @@ pub(crate) enum Claim {
 }
 
 /// Look for a GPT. With `check` off a table whose partitions overlap is damaged, not refused.
-pub(crate) fn probe(sectors: &Sectors, check: bool) -> Result<(Table, Claim), Stop> {
+pub(crate) fn probe(sectors: &Sectors, check: bool) -> Result<(Table, Claim), ProbeStop> {
     let size = sectors.sector_size() as usize;
     let media = Media::plain(sectors.media_sectors(), sectors.sector_size());
     if size < 512 || !size.is_power_of_two() || media.sectors < 6 {
-        return Err(Stop::no(Reason::Media, 0, "GPT"));
+        return Err(ProbeStop::no(Reason::Media, 0, "GPT"));
     }
     let end = media.sectors - 1;
     let pmbr = sectors.get(0, size)?.map_or_else(|| vec![0; size], <[u8]>::to_vec);
@@ -160,13 +160,17 @@ pub(crate) fn probe(sectors: &Sectors, check: bool) -> Result<(Table, Claim), St
     if was.is_some()
         && let Some(at) = inspect::membership(sectors)?
     {
-        return Err(Stop::no(Reason::Foreign, at, "GPT of a whole that this disk is a member of"));
+        return Err(ProbeStop::no(
+            Reason::Foreign,
+            at,
+            "GPT of a whole that this disk is a member of",
+        ));
     }
     let (source, header, bytes) = match (primary.whole(), secondary.whole()) {
         (Some((header, bytes)), _) => (Source::Primary, *header, bytes),
         (None, Some((header, bytes))) => (Source::Secondary, *header, bytes),
         (None, None) => {
-            return Err(Stop::No(neither(&media, &primary, (&secondary, backup_at))));
+            return Err(ProbeStop::No(no_table_reason(&media, &primary, (&secondary, backup_at))));
         }
     };
     let claim = claim(&pmbr);
@@ -191,7 +195,7 @@ pub(crate) fn probe(sectors: &Sectors, check: bool) -> Result<(Table, Claim), St
         entries,
         capacity: header.count,
         damage,
-        body: Body::Gpt(GptBody {
+        scheme_data: SchemeData::Gpt(GptData {
             disk_guid: header.disk_guid,
             entry_size: header.entry_size,
             table_at,
@@ -203,9 +207,9 @@ pub(crate) fn probe(sectors: &Sectors, check: bool) -> Result<(Table, Claim), St
     };
     if let Err(why) = table.check() {
         if check {
-            return Err(Stop::No(match was {
+            return Err(ProbeStop::No(match was {
                 Some(_) => {
-                    Why { field: "a sector of a partition in a GPT of a larger disk", ..why }
+                    ProbeError { field: "a sector of a partition in a GPT of a larger disk", ..why }
                 }
                 None => why,
             }));
@@ -242,23 +246,27 @@ fn claim(pmbr: &[u8]) -> Claim {
 }
 
 /// Why there is no table, in the most telling words.
-fn neither(media: &Media, primary: &Found, (secondary, backup_at): (&Found, u64)) -> Why {
+fn no_table_reason(
+    media: &Media,
+    primary: &Found,
+    (secondary, backup_at): (&Found, u64),
+) -> ProbeError {
     let at = media.offset(1);
     let missing = |found: &Found| found.header == Err(Health::Missing);
     if missing(primary) && missing(secondary) {
-        return Why::new(Reason::Signature, at, "GPT header (EFI PART), primary or backup,");
+        return ProbeError::new(Reason::Signature, at, "GPT header (EFI PART), primary or backup,");
     }
     match (primary.bad, secondary.bad) {
-        (Some(bad), _) => return bad.why(at),
-        (None, Some(bad)) => return bad.why(media.offset(backup_at)),
+        (Some(bad), _) => return bad.to_probe_error(at),
+        (None, Some(bad)) => return bad.to_probe_error(media.offset(backup_at)),
         (None, None) => {}
     }
     match (&primary.header, &primary.table) {
         (Ok(header), _) => {
             let at = media.offset(header.table);
-            Why::new(Reason::Checksum, at, "GPT table (backup no better)")
+            ProbeError::new(Reason::Checksum, at, "GPT table (backup no better)")
         }
-        _ => Why::new(Reason::Checksum, at, "both copies of the GPT"),
+        _ => ProbeError::new(Reason::Checksum, at, "both copies of the GPT"),
     }
 }
 
@@ -284,7 +292,7 @@ fn damage(primary: &Found, secondary: &Found, backup_at: u64, end: u64) -> Vec<D
     damage
 }
 
-fn copy_at(sectors: &Sectors, media: &Media, at: u64) -> Result<Found, Stop> {
+fn copy_at(sectors: &Sectors, media: &Media, at: u64) -> Result<Found, ProbeStop> {
     let (mut larger, mut bad) = (false, None);
     let header = header_at(sectors, media, at)?;
     let header = header.and_then(|header| match plausible(&header, media, at) {
@@ -305,7 +313,7 @@ fn copy_at(sectors: &Sectors, media: &Media, at: u64) -> Result<Found, Stop> {
         let size = media.sector_size as usize;
         let frame = sectors.get(media.offset(at), size)?.unwrap_or(&[]);
         let (len, revision) = (le32(frame, 12).into(), le32(frame, 8).into());
-        bad = Some(Bad::of_frame(len, revision, media.sector_size.into()));
+        bad = Some(BadField::of_frame(len, revision, media.sector_size.into()));
     }
     Ok(Found { header, table, bad, larger })
 }
@@ -331,7 +339,11 @@ fn whole_header(sector: &[u8]) -> Result<(), Health> {
 }
 
 /// The header in sector `at`, or its state. Its values are not looked at.
-fn header_at(sectors: &Sectors, media: &Media, at: u64) -> Result<Result<Header, Health>, Stop> {
+fn header_at(
+    sectors: &Sectors,
+    media: &Media,
+    at: u64,
+) -> Result<Result<Header, Health>, ProbeStop> {
     let size = media.sector_size as usize;
     let Some(sector) = sectors.get(media.offset(at), size)? else {
         return Ok(Err(Health::Missing));
@@ -357,7 +369,7 @@ fn table_of(
     sectors: &Sectors,
     media: &Media,
     header: &Header,
-) -> Result<Result<Vec<u8>, Health>, Stop> {
+) -> Result<Result<Vec<u8>, Health>, ProbeStop> {
     let bytes = header.table_bytes();
     if bytes > TABLE_BYTES_MAX {
         return Ok(Err(Health::Invalid));

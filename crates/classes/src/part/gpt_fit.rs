@@ -5,81 +5,89 @@
 
 use super::gpt::{Header, TABLE_BYTES_MAX};
 use super::table::{Entry, Media};
-use crate::probe::{Allowed, Reason, Why};
+use crate::probe::{Allowed, ProbeError, Reason};
 
 /// A value of a header that cannot be right, and where it is in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Bad {
+pub(super) struct BadField {
     at: u64,
     field: &'static str,
     value: u64,
     allowed: Allowed,
 }
 
-impl Bad {
-    fn range(at: u64, field: &'static str, value: u64, low: u64, high: u64) -> Bad {
-        Bad { at, field, value, allowed: Allowed::Range(low, high) }
+impl BadField {
+    fn range(at: u64, field: &'static str, value: u64, low: u64, high: u64) -> BadField {
+        BadField { at, field, value, allowed: Allowed::Range(low, high) }
     }
 
-    fn text(at: u64, field: &'static str, value: u64, text: &'static str) -> Bad {
-        Bad { at, field, value, allowed: Allowed::Text(text) }
+    fn text(at: u64, field: &'static str, value: u64, text: &'static str) -> BadField {
+        BadField { at, field, value, allowed: Allowed::Text(text) }
     }
 
     /// As the reason why there is no table, for a header that begins at this byte.
-    pub(super) fn why(&self, header: u64) -> Why {
+    pub(super) fn to_probe_error(&self, header: u64) -> ProbeError {
         let at = header.saturating_add(self.at);
-        Why::new(Reason::Value, at, self.field).with(self.value, self.allowed)
+        ProbeError::new(Reason::Value, at, self.field).with(self.value, self.allowed)
     }
 
     /// Of a header with this length and revision, in a sector of `size` bytes.
-    pub(super) fn of_frame(len: u64, revision: u64, size: u64) -> Bad {
+    pub(super) fn of_frame(len: u64, revision: u64, size: u64) -> BadField {
         match len >= 92 && len <= size {
-            true => Bad::range(8, "revision of the GPT header", revision, 0x1_0000, 0xffff_ffff),
-            false => Bad::range(12, "length of the GPT header", len, 92, size),
+            true => {
+                BadField::range(8, "revision of the GPT header", revision, 0x1_0000, 0xffff_ffff)
+            }
+            false => BadField::range(12, "length of the GPT header", len, 92, size),
         }
     }
 }
 
 /// Looks at the values of a header in sector `at`. True when they are those of a larger disk: the
 /// second copy, or some usable sectors, were behind the end of this one.
-pub(super) fn plausible(header: &Header, media: &Media, at: u64) -> Result<bool, Bad> {
+pub(super) fn plausible(header: &Header, media: &Media, at: u64) -> Result<bool, BadField> {
     let end = media.sectors.saturating_sub(1);
     if header.own != at {
-        return Err(Bad::range(24, "own sector of the GPT header", header.own, at, at));
+        return Err(BadField::range(24, "own sector of the GPT header", header.own, at, at));
     }
     if header.entry_size < 128 || !header.entry_size.is_multiple_of(8) {
         let (size, text) = (header.entry_size.into(), "a multiple of 8, at least 128");
-        return Err(Bad::text(84, "bytes of a GPT entry", size, text));
+        return Err(BadField::text(84, "bytes of a GPT entry", size, text));
     }
     let most = u64::try_from(TABLE_BYTES_MAX).unwrap_or(0) / u64::from(header.entry_size);
     if !(1..=most).contains(&u64::from(header.count)) {
-        return Err(Bad::range(80, "number of GPT entries", header.count.into(), 1, most));
+        return Err(BadField::range(80, "number of GPT entries", header.count.into(), 1, most));
     }
     let length = header.table_sectors(media);
     let behind = end.saturating_sub(length);
     let over = (header.table..header.table.saturating_add(length)).contains(&at);
     if !(2..=behind).contains(&header.table) {
-        return Err(Bad::range(72, "first sector of the GPT entries", header.table, 2, behind));
+        return Err(BadField::range(
+            72,
+            "first sector of the GPT entries",
+            header.table,
+            2,
+            behind,
+        ));
     }
     if over {
         let text = "a place that does not cover the header";
-        return Err(Bad::text(72, "first sector of the GPT entries", header.table, text));
+        return Err(BadField::text(72, "first sector of the GPT entries", header.table, text));
     }
     if header.first == 0 || header.first > header.last.min(end) {
         let high = header.last.min(end);
-        return Err(Bad::range(40, "first usable sector of the GPT", header.first, 1, high));
+        return Err(BadField::range(40, "first usable sector of the GPT", header.first, 1, high));
     }
     if header.alternate == at {
         let text = "another sector than the header's own";
-        return Err(Bad::text(32, "sector of the other GPT header", at, text));
+        return Err(BadField::text(32, "sector of the other GPT header", at, text));
     }
     let larger = header.alternate > end || header.last > end;
     // Only the first copy is where it was when the end of the disk moves.
     if larger && at != 1 {
         return Err(match header.alternate > end {
-            true => Bad::range(32, "sector of the other GPT header", header.alternate, 1, end),
+            true => BadField::range(32, "sector of the other GPT header", header.alternate, 1, end),
             false => {
-                Bad::range(48, "last usable sector of the GPT", header.last, header.first, end)
+                BadField::range(48, "last usable sector of the GPT", header.last, header.first, end)
             }
         });
     }

@@ -14,9 +14,9 @@
 
 use super::bootcode;
 use super::error::{PartError, PartErrorKind};
-use super::gpt::{ENTRY, GptBody, HEADER, SIGNATURE, Source, TABLE_BYTES_MAX};
+use super::gpt::{ENTRY, GptData, HEADER, SIGNATURE, Source, TABLE_BYTES_MAX};
 use super::mbr::{self, Slot};
-use super::table::{Body, Media, Table};
+use super::table::{Media, SchemeData, Table};
 use super::types::{Guid, Kind};
 use crate::crc::crc32;
 use crate::probe::put;
@@ -71,7 +71,7 @@ pub(crate) fn create(
         entries: Vec::new(),
         capacity: count,
         damage: Vec::new(),
-        body: Body::Gpt(GptBody {
+        scheme_data: SchemeData::Gpt(GptData {
             disk_guid: Guid::random(random),
             entry_size: ENTRY as u32,
             table_at: 2,
@@ -103,7 +103,7 @@ fn covered(media: &Media) -> u32 {
 /// shrinks below what partitions use.
 pub(crate) fn settle(table: &mut Table, op: &'static str) -> Result<(), PartError> {
     let media = table.media;
-    let Body::Gpt(body) = &mut table.body else {
+    let SchemeData::Gpt(body) = &mut table.scheme_data else {
         return Ok(());
     };
     let length = table_sectors(&media, table.capacity, body.entry_size);
@@ -158,7 +158,7 @@ fn cover_media(pmbr: &mut Vec<u8>, media: &Media) {
 /// without a signature would never run.
 pub(crate) fn put_code(
     media: &Media,
-    body: &mut GptBody,
+    body: &mut GptData,
     code: &[u8],
     take_serial: bool,
 ) -> Result<(), PartError> {
@@ -172,7 +172,7 @@ pub(crate) fn put_code(
 /// Sector 0 as it must be beside these entries. Where it is the hybrid that Boot Camp makes (a
 /// protective entry from sector 1, then an Apple one), its entries follow those of the table
 /// that have the same number; any other sector 0 is kept as it is.
-pub(crate) fn sector_zero(table: &Table, body: &GptBody) -> Vec<u8> {
+pub(crate) fn sector_zero(table: &Table, body: &GptData) -> Vec<u8> {
     let mut sector = body.pmbr.clone();
     let (guard, apple) = (Slot::read(&sector, 0), Slot::read(&sector, 1));
     let hybrid = guard.kind == mbr::PROTECTIVE && guard.start == 1 && apple.kind == APPLE_HFS;
@@ -198,7 +198,7 @@ pub(crate) fn sector_zero(table: &Table, body: &GptBody) -> Vec<u8> {
     sector
 }
 
-impl GptBody {
+impl GptData {
     /// Attributes of the protective MBR that are set.
     pub(crate) fn pmbr_attributes(&self) -> Vec<&'static str> {
         let slots = (0..mbr::SLOTS).map(|slot| (slot, Slot::read(&self.pmbr, slot)));
@@ -246,14 +246,14 @@ impl GptBody {
 }
 
 /// Where a copy is written.
-struct Place {
+struct CopyLocation {
     header: u64,
     alternate: u64,
     table: u64,
 }
 
 /// The entries as they are stored.
-fn encode(table: &Table, body: &GptBody) -> Result<Vec<u8>, PartError> {
+fn encode(table: &Table, body: &GptData) -> Result<Vec<u8>, PartError> {
     let size = (body.entry_size as usize).max(ENTRY);
     let bytes = size.saturating_mul(table.capacity as usize);
     let refuse = |kind, at: String| PartError::new(kind, "commit", at);
@@ -287,8 +287,8 @@ fn encode(table: &Table, body: &GptBody) -> Result<Vec<u8>, PartError> {
 fn write_copy(
     plan: &mut WritePlan,
     table: &Table,
-    body: &GptBody,
-    place: &Place,
+    body: &GptData,
+    place: &CopyLocation,
 ) -> Result<(), PartError> {
     let media = &table.media;
     let mut entries = encode(table, body)?;
@@ -320,19 +320,19 @@ fn write_copy(
 pub(crate) fn plan(
     before: Option<&Table>,
     after: &Table,
-    body: &GptBody,
+    body: &GptData,
 ) -> Result<WritePlan, PartError> {
     let mut plan = WritePlan::default();
-    let old = before.and_then(|table| match &table.body {
-        Body::Gpt(old) => Some((table, old)),
-        Body::Mbr(_) | Body::Ebr(_) | Body::Bsd(_) => None,
+    let old = before.and_then(|table| match &table.scheme_data {
+        SchemeData::Gpt(old) => Some((table, old)),
+        SchemeData::Mbr(_) | SchemeData::Ebr(_) | SchemeData::Bsd(_) => None,
     });
     if let Some((table, old)) = old
         && old.source == Source::Secondary
     {
         // W2: the only good copy is about to be rewritten, perhaps elsewhere. Make the primary
         // its twin first, pointing at where it is now.
-        let at = Place { header: 1, alternate: old.backup_at, table: body.table_at };
+        let at = CopyLocation { header: 1, alternate: old.backup_at, table: body.table_at };
         write_copy(&mut plan, table, old, &at)?;
     }
     let end = after.media.sectors.saturating_sub(1);
@@ -342,8 +342,8 @@ pub(crate) fn plan(
         let at = format!("backup behind sector {}", after.last);
         return Err(PartError::new(PartErrorKind::OutOfRange, "commit", at));
     };
-    write_copy(&mut plan, after, body, &Place { header: end, alternate: 1, table: backup })?;
-    let primary = Place { header: 1, alternate: end, table: body.table_at };
+    write_copy(&mut plan, after, body, &CopyLocation { header: end, alternate: 1, table: backup })?;
+    let primary = CopyLocation { header: 1, alternate: end, table: body.table_at };
     write_copy(&mut plan, after, body, &primary)?;
     let sector = sector_zero(after, body);
     if old.is_none_or(|(_, old)| old.pmbr != sector) {
@@ -355,7 +355,7 @@ pub(crate) fn plan(
 
 /// The writes that remove a table: first sector 0 if it protects one, so that the remains after a
 /// cut are never taken for an MBR; then the existing headers.
-pub(crate) fn destroy(media: &Media, body: &GptBody) -> WritePlan {
+pub(crate) fn destroy(media: &Media, body: &GptData) -> WritePlan {
     let mut plan = WritePlan::default();
     let zeros = || vec![0; media.sector_size as usize];
     let guards = (0..mbr::SLOTS).any(|slot| Slot::read(&body.pmbr, slot).kind == mbr::PROTECTIVE);

@@ -9,9 +9,9 @@
 
 use super::bootcode;
 use super::error::{PartError, PartErrorKind};
-use super::table::{Body, Entry, Media, Scheme, Table};
+use super::table::{Entry, Media, Scheme, SchemeData, Table};
 use super::types::{EBR_TYPES, Guid, Kind};
-use crate::probe::{Allowed, Reason, Sectors, Stop, array, byte, le16, le32, put, span};
+use crate::probe::{Allowed, ProbeStop, Reason, Sectors, array, byte, le16, le32, put, span};
 use crate::write_plan::WritePlan;
 
 /// Bytes of boot code, the serial number among them.
@@ -42,11 +42,11 @@ pub(crate) const PROTECTIVE: u8 = 0xee;
 
 /// What an MBR keeps besides its entries: the sector as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MbrBody {
+pub(crate) struct MbrData {
     pub(crate) sector: Vec<u8>,
 }
 
-impl MbrBody {
+impl MbrData {
     pub(crate) fn serial(&self) -> u32 {
         le32(&self.sector, SERIAL_AT)
     }
@@ -174,30 +174,34 @@ pub(crate) fn last_usable(sectors: u64) -> u64 {
 }
 
 /// Look for an MBR. `parent` is the scheme of the table that the media is a partition of.
-pub(crate) fn probe(sectors: &Sectors, parent: Option<Scheme>) -> Result<Table, Stop> {
+pub(crate) fn probe(sectors: &Sectors, parent: Option<Scheme>) -> Result<Table, ProbeStop> {
     const FIELD: &str = "master boot record";
     let size = sectors.sector_size();
     if !(512..=4096).contains(&size) {
-        return Err(Stop::no(Reason::Media, 0, FIELD));
+        return Err(ProbeStop::no(Reason::Media, 0, FIELD));
     }
     if matches!(parent, Some(Scheme::Mbr | Scheme::Ebr)) {
-        return Err(Stop::no(Reason::Nesting, 0, FIELD));
+        return Err(ProbeStop::no(Reason::Nesting, 0, FIELD));
     }
     let sector = sectors.need(0, size as usize, FIELD)?;
     if !signed(sector) {
-        return Err(Stop::no(Reason::Signature, 510, "master boot record (55 AA)"));
+        return Err(ProbeStop::no(Reason::Signature, 510, "master boot record (55 AA)"));
     }
     let slots: Vec<Slot> = (0..SLOTS).map(|slot| Slot::read(sector, slot)).collect();
     let odd = (446..).step_by(ENTRY).zip(&slots).find(|(_, s)| s.flag != 0 && s.flag != ACTIVE);
     if let Some((at, slot)) = odd {
         let allowed = Allowed::Text("0 or 128");
-        return Err(Stop::value(at, "flag of an MBR entry", slot.flag.into(), allowed));
+        return Err(ProbeStop::value(at, "flag of an MBR entry", slot.flag.into(), allowed));
     }
     if boot_sector(sector) {
-        return Err(Stop::no(Reason::Foreign, 0, "boot sector of a file system"));
+        return Err(ProbeStop::no(Reason::Foreign, 0, "boot sector of a file system"));
     }
     if slots.iter().any(|slot| slot.kind == PROTECTIVE) && !slots.iter().any(Slot::used) {
-        return Err(Stop::no(Reason::Foreign, 446, "protective MBR of a GPT that is not there"));
+        return Err(ProbeStop::no(
+            Reason::Foreign,
+            446,
+            "protective MBR of a GPT that is not there",
+        ));
     }
     let entries: Vec<Entry> = (1..)
         .zip(&slots)
@@ -213,7 +217,7 @@ pub(crate) fn probe(sectors: &Sectors, parent: Option<Scheme>) -> Result<Table, 
         entries,
         capacity: 4,
         damage: Vec::new(),
-        body: Body::Mbr(MbrBody { sector: sector.to_vec() }),
+        scheme_data: SchemeData::Mbr(MbrData { sector: sector.to_vec() }),
     })
 }
 
@@ -250,7 +254,7 @@ pub(crate) fn create(media: Media, random: [u8; 16]) -> Result<Table, PartError>
         entries: Vec::new(),
         capacity: 4,
         damage: Vec::new(),
-        body: Body::Mbr(MbrBody { sector }),
+        scheme_data: SchemeData::Mbr(MbrData { sector }),
     })
 }
 
@@ -269,7 +273,7 @@ pub(crate) fn slot_of(entry: &Entry, base: u64) -> Option<Slot> {
 }
 
 /// The sector as it must be.
-pub(crate) fn encode(table: &Table, body: &MbrBody) -> Result<Vec<u8>, PartError> {
+pub(crate) fn encode(table: &Table, body: &MbrData) -> Result<Vec<u8>, PartError> {
     let mut sector = body.sector.clone();
     sector.resize(table.media.sector_size as usize, 0);
     for slot in 0..SLOTS {
@@ -314,7 +318,7 @@ pub(crate) fn put_code(sector: &mut [u8], code: &[u8], take_serial: bool) -> Res
 }
 
 /// One write of one sector.
-pub(crate) fn plan(table: &Table, body: &MbrBody) -> Result<WritePlan, PartError> {
+pub(crate) fn plan(table: &Table, body: &MbrData) -> Result<WritePlan, PartError> {
     let mut plan = WritePlan::default();
     plan.write(0, encode(table, body)?);
     plan.flush();

@@ -45,22 +45,22 @@ pub use ebr::LOGICALS_MAX;
 pub use error::{PartError, PartErrorKind};
 pub(crate) use gpt::is_header;
 pub(crate) use mbr::is_fat;
-pub use restore::Take;
+pub use restore::RestoreOptions;
 pub use show::{Column, Row, human};
 pub use space::{Alignment, Gap, gaps};
 pub use table::{Damage, Entry, Health, Media, Scheme, Table};
 pub use types::{ALIASES, Alias, Guid, Kind};
 
-use crate::probe::{Reason, Sectors, Step, Stop, Why};
+use crate::probe::{ProbeError, ProbeStop, Reason, Sectors, Step};
 use crate::write_plan::WritePlan;
-use table::Body;
+use table::SchemeData;
 
 /// Tables within tables; deeper ones are not looked at.
 pub const DEPTH_MAX: u32 = 4;
 
 /// The place of the media among partition tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct TableContext {
     /// Scheme of the table that the media is a partition of; none for a whole disk.
     pub scheme: Option<Scheme>,
     /// Type of that partition.
@@ -72,7 +72,7 @@ pub struct Place {
     pub check_integrity: bool,
 }
 
-impl Default for Place {
+impl Default for TableContext {
     fn default() -> Self {
         Self { scheme: None, kind: None, depth: 0, check_integrity: true }
     }
@@ -81,13 +81,13 @@ impl Default for Place {
 /// Look for a partition table. A GPT with its protective MBR is strongest; an MBR beats a GPT
 /// without (it was written over it); a chain of logical partitions is looked for in an extended
 /// partition only, and nothing else there.
-pub fn step(sectors: &Sectors, place: &Place) -> Step<Table> {
+pub fn step(sectors: &Sectors, place: &TableContext) -> Step<Table> {
     find(sectors, place).into()
 }
 
-fn find(sectors: &Sectors, place: &Place) -> Result<Table, Stop> {
+fn find(sectors: &Sectors, place: &TableContext) -> Result<Table, ProbeStop> {
     if place.depth >= DEPTH_MAX {
-        return Err(Stop::no(Reason::Nesting, 0, "a table this deep"));
+        return Err(ProbeStop::no(Reason::Nesting, 0, "a table this deep"));
     }
     if ebr::fits(place.scheme, place.kind) {
         return accept(ebr::probe(sectors)?, place);
@@ -95,38 +95,38 @@ fn find(sectors: &Sectors, place: &Place) -> Result<Table, Stop> {
     let gpt = match gpt::probe(sectors, place.check_integrity) {
         Ok((table, gpt::Claim::Protected)) => return Ok(table),
         Ok((table, gpt::Claim::Open)) => Ok(table),
-        Err(Stop::No(why)) => Err(why),
+        Err(ProbeStop::No(why)) => Err(why),
         Err(stop) => return Err(stop),
     };
     // As strong as a GPT, and in the same sector.
     let gpt = match bsd::probe(sectors).and_then(|table| accept(table, place)) {
         Ok(table) => return Ok(table),
-        Err(Stop::No(why)) if !matches!(why.reason, Reason::Signature | Reason::Media) => {
+        Err(ProbeStop::No(why)) if !matches!(why.reason, Reason::Signature | Reason::Media) => {
             gpt.map_err(|_| why)
         }
-        Err(Stop::No(_)) => gpt,
+        Err(ProbeStop::No(_)) => gpt,
         Err(stop) => return Err(stop),
     };
     let mbr = mbr::probe(sectors, place.scheme).and_then(|table| accept(table, place));
     match (mbr, gpt) {
         (Ok(table), _) => Ok(table),
-        (Err(Stop::No(_)), Ok(table)) => Ok(table),
-        (Err(Stop::No(mbr)), Err(gpt)) => Err(Stop::No(telling(mbr, gpt))),
+        (Err(ProbeStop::No(_)), Ok(table)) => Ok(table),
+        (Err(ProbeStop::No(mbr)), Err(gpt)) => Err(ProbeStop::No(more_specific(mbr, gpt))),
         (Err(stop), _) => Err(stop),
     }
 }
 
 /// Of two reasons the one that says more: a missing signature says least.
-fn telling(mbr: Why, gpt: Why) -> Why {
+fn more_specific(mbr: ProbeError, gpt: ProbeError) -> ProbeError {
     match (mbr.reason, gpt.reason) {
         (_, Reason::Signature | Reason::Media) => mbr,
         _ => gpt,
     }
 }
 
-fn accept(mut table: Table, place: &Place) -> Result<Table, Stop> {
+fn accept(mut table: Table, place: &TableContext) -> Result<Table, ProbeStop> {
     match table.check() {
-        Err(why) if place.check_integrity => return Err(Stop::No(why)),
+        Err(why) if place.check_integrity => return Err(ProbeStop::No(why)),
         Err(_) => table.damage.push(Damage::Integrity),
         Ok(()) => {}
     }
@@ -140,20 +140,20 @@ fn accept(mut table: Table, place: &Place) -> Result<Table, Stop> {
 /// # Errors
 /// When `after` cannot be stored, which an edited table always can.
 pub fn plan(before: Option<&Table>, after: &Table) -> Result<WritePlan, PartError> {
-    match &after.body {
-        Body::Gpt(body) => gpt::plan(before, after, body),
-        Body::Mbr(body) => mbr::plan(after, body),
-        Body::Ebr(body) => ebr::plan(before, after, body),
-        Body::Bsd(body) => bsd::plan(after, body),
+    match &after.scheme_data {
+        SchemeData::Gpt(body) => gpt::plan(before, after, body),
+        SchemeData::Mbr(body) => mbr::plan(after, body),
+        SchemeData::Ebr(body) => ebr::plan(before, after, body),
+        SchemeData::Bsd(body) => bsd::plan(after, body),
     }
 }
 
 /// The writes that remove `table` from the media. The contents of the partitions are kept.
 pub fn destroy_plan(table: &Table) -> WritePlan {
-    match &table.body {
-        Body::Gpt(body) => gpt::destroy(&table.media, body),
-        Body::Mbr(_) | Body::Ebr(_) => mbr::destroy(&table.media),
-        Body::Bsd(_) => bsd::destroy(&table.media),
+    match &table.scheme_data {
+        SchemeData::Gpt(body) => gpt::destroy(&table.media, body),
+        SchemeData::Mbr(_) | SchemeData::Ebr(_) => mbr::destroy(&table.media),
+        SchemeData::Bsd(_) => bsd::destroy(&table.media),
     }
 }
 
@@ -164,16 +164,16 @@ pub fn destroy_plan(table: &Table) -> WritePlan {
 pub fn committed(after: &Table) -> Result<Table, PartError> {
     let mut table = after.clone();
     table.damage.clear();
-    match &mut table.body {
-        Body::Gpt(body) => {
+    match &mut table.scheme_data {
+        SchemeData::Gpt(body) => {
             body.pmbr = gpt::sector_zero(after, body);
             body.source = gpt::Source::Primary;
             body.backup_at = after.media.sectors.saturating_sub(1);
             body.present = vec![1, body.backup_at];
         }
-        Body::Mbr(body) => body.sector = mbr::encode(after, &body.clone())?,
-        Body::Ebr(body) => body.records = ebr::encode(after, &body.clone())?,
-        Body::Bsd(body) => {
+        SchemeData::Mbr(body) => body.sector = mbr::encode(after, &body.clone())?,
+        SchemeData::Ebr(body) => body.records = ebr::encode(after, &body.clone())?,
+        SchemeData::Bsd(body) => {
             body.sector = bsd::encode(after, &body.clone())?;
             body.code.clear();
         }

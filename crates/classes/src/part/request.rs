@@ -269,7 +269,7 @@ pub struct Restore {
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct One {
+pub struct TableName {
     /// The provider with the table.
     pub geom: String,
 }
@@ -293,7 +293,7 @@ pub enum Request {
     /// Change the size.
     Resize(Resize),
     /// Rewrite every copy of a damaged table from the good one.
-    Recover(One),
+    Recover(TableName),
     /// Set an attribute.
     Set(Attribute),
     /// Unset an attribute.
@@ -301,13 +301,13 @@ pub enum Request {
     /// Write boot code.
     Bootcode(Bootcode),
     /// Back up the table; the answer is a [`super::Backup`].
-    Backup(One),
+    Backup(TableName),
     /// Restore the table of a backup.
     Restore(Restore),
     /// Write the changes made with `commit: false`.
-    Commit(One),
+    Commit(TableName),
     /// Discard the changes made with `commit: false`.
-    Undo(One),
+    Undo(TableName),
 }
 
 impl Request {
@@ -348,7 +348,7 @@ impl Request {
 /// The answer to a [`Request`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Answer {
+pub struct PartAnswer {
     /// Description of the change: "ada0p3 added"; empty for `show`.
     pub message: String,
     /// Warnings for the user (alignment).

@@ -10,7 +10,7 @@ use super::attributes::bits_of;
 use super::backup::{Backup, OP, Saved, Source};
 use super::error::{PartError, PartErrorKind as K};
 use super::params::Create;
-use super::table::{Body, Entry, Media, Scheme, Table};
+use super::table::{Entry, Media, Scheme, SchemeData, Table};
 use super::types::{Guid, Kind};
 use super::{bsd, ebr, mbr};
 
@@ -19,7 +19,7 @@ const GPT_SLOTS: u32 = 128;
 
 /// Parts taken from a backup in addition to the partitions themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Take {
+pub struct RestoreOptions {
     /// Labels, where the scheme has them.
     pub labels: bool,
     /// Unique ids of the disk and of the partitions.
@@ -42,7 +42,7 @@ impl Source {
     }
 
     /// Blocks of chance that [`Source::table`] wants: one for the disk, one a partition.
-    pub fn chances(&self) -> usize {
+    pub fn random_blocks(&self) -> usize {
         self.backup.partitions.len().saturating_add(1)
     }
 
@@ -51,7 +51,12 @@ impl Source {
     /// # Errors
     /// `BadMedia`, `BadValue`, `BadType`, `BadLabel`, `BadAttribute`, `IndexTaken`, `Overlap`,
     /// `OutOfRange`, each naming the line and the field.
-    pub fn table(&self, media: Media, take: Take, random: &[[u8; 16]]) -> Result<Table, PartError> {
+    pub fn table(
+        &self,
+        media: Media,
+        take: RestoreOptions,
+        random: &[[u8; 16]],
+    ) -> Result<Table, PartError> {
         let mut table = self.empty(media, take, random.first().copied().unwrap_or_default())?;
         for (at, saved) in self.backup.partitions.iter().enumerate() {
             let chance = random.get(at.saturating_add(1)).copied().unwrap_or_default();
@@ -65,7 +70,12 @@ impl Source {
     }
 
     /// The table without its partitions, with room for them.
-    fn empty(&self, media: Media, take: Take, random: [u8; 16]) -> Result<Table, PartError> {
+    fn empty(
+        &self,
+        media: Media,
+        take: RestoreOptions,
+        random: [u8; 16],
+    ) -> Result<Table, PartError> {
         let backup = &self.backup;
         let scheme = self.scheme()?;
         let head = |what: String| bad(K::BadValue, format!("{}, {what}", self.head()));
@@ -94,7 +104,7 @@ impl Source {
         let made = Table::create(media, &Create { scheme, entries }, random);
         let mut table = made.map_err(|e| bad(e.kind, format!("{}, {}", self.head(), e.at)))?;
         self.range(&mut table);
-        if let Body::Gpt(gpt) = &mut table.body {
+        if let SchemeData::Gpt(gpt) = &mut table.scheme_data {
             table.capacity = slots.unwrap_or(table.capacity).min(table.capacity);
             if let (true, Some(id)) = (take.ids, &backup.id) {
                 gpt.disk_guid = Guid::parse(id).ok_or_else(|| head(format!("id {id:?}")))?;
@@ -116,8 +126,8 @@ impl Source {
         let lowest = backup.partitions.iter().map(|p| p.start).min();
         let ends = backup.partitions.iter().map(|p| p.start.saturating_add(p.count));
         let highest = ends.max().map(|end| end.saturating_sub(1));
-        match &table.body {
-            Body::Gpt(gpt) => {
+        match &table.scheme_data {
+            SchemeData::Gpt(gpt) => {
                 let sectors =
                     super::gpt::table_sectors(&table.media, table.capacity, gpt.entry_size);
                 let lead = gpt.table_at.saturating_add(sectors);
@@ -129,9 +139,9 @@ impl Source {
                 table.first = first.unwrap_or(low).max(lead);
                 table.last = last.unwrap_or(high).min(end);
             }
-            Body::Mbr(_) => table.first = mbr::first(lowest),
-            Body::Bsd(_) => table.first = bsd::first(&table.media, lowest),
-            Body::Ebr(_) => {}
+            SchemeData::Mbr(_) => table.first = mbr::first(lowest),
+            SchemeData::Bsd(_) => table.first = bsd::first(&table.media, lowest),
+            SchemeData::Ebr(_) => {}
         }
     }
 
@@ -140,7 +150,7 @@ impl Source {
         table: &Table,
         at: usize,
         saved: &Saved,
-        take: Take,
+        take: RestoreOptions,
         random: [u8; 16],
     ) -> Result<Entry, PartError> {
         let scheme = table.scheme();

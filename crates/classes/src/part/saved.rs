@@ -1,20 +1,20 @@
 //! The verbs `backup` and `restore`.
 
 use bio::Errno;
-use geom::{Control, Error, GeomId};
+use geom::{Error, GeomId, GraphControl};
 
 use super::backup::Backup;
 use super::class::refusal;
 use super::commit::{commit, undo};
-use super::create::{Making, begin};
+use super::create::{NewTable, begin};
 use super::geom::PartGeom;
-use super::request::{Answer, Restore};
-use super::restore::{Take, steps};
+use super::request::{PartAnswer, Restore};
+use super::restore::{RestoreOptions, steps};
 use super::verbs::{answer, find, with};
 use super::{Media, class::NAME};
 
 /// What makes the table of `name` again: as it is on the media, whatever waits.
-pub(super) fn backup(control: &mut Control, name: &str) -> Result<Backup, Error> {
+pub(super) fn backup(control: &mut GraphControl, name: &str) -> Result<Backup, Error> {
     let geom = find(control, name)?;
     let waits = || {
         let what = format!("{name} carries no table yet; `part commit {name}` writes it");
@@ -31,9 +31,13 @@ pub(super) fn backup(control: &mut Control, name: &str) -> Result<Backup, Error>
 /// Makes the table of a backup on every provider: in memory on all of them first, so that a
 /// refusal leaves all as they were. A partition table gives way by force, other contents only on
 /// the providers that are named for it.
-pub(super) fn restore(control: &mut Control, asked: &Restore, now: bool) -> Result<Answer, Error> {
+pub(super) fn restore(
+    control: &mut GraphControl,
+    asked: &Restore,
+    now: bool,
+) -> Result<PartAnswer, Error> {
     let Restore { geoms: names, labels, force: replace, yes_destroy: consent, ids, backup } = asked;
-    let take = Take { labels: *labels, ids: *ids };
+    let take = RestoreOptions { labels: *labels, ids: *ids };
     let lacks = || Error::inval("part restore: `backup` is missing");
     let source = Backup::read(backup.as_ref().ok_or_else(lacks)?).map_err(refusal)?;
     let scheme = source.scheme().map_err(refusal)?;
@@ -49,13 +53,13 @@ pub(super) fn restore(control: &mut Control, asked: &Restore, now: bool) -> Resu
     let mut begun: Vec<GeomId> = Vec::new();
     for name in names {
         let overwrite = consent.contains(name);
-        let making = Making {
+        let making = NewTable {
             scheme,
             replace: *replace || overwrite,
             overwrite,
             consent: ["restore with --force", "name it with --yes-destroy"],
             done: "restored",
-            chances: source.chances(),
+            random_blocks: source.random_blocks(),
             tables: &tables,
         };
         let geom = no_edits(control, name).and_then(|()| begin(control, name, &making));
@@ -69,7 +73,7 @@ pub(super) fn restore(control: &mut Control, asked: &Restore, now: bool) -> Resu
             }
         }
     }
-    let mut done = Answer::default();
+    let mut done = PartAnswer::default();
     let mut said = Vec::new();
     let mut failed = None;
     for (name, geom) in names.iter().zip(begun) {
@@ -96,14 +100,14 @@ pub(super) fn restore(control: &mut Control, asked: &Restore, now: bool) -> Resu
         }
         Some(error) if said.is_empty() => Err(error),
         Some(error) => {
-            let what = format!("{}; before that: {}", error.what, said.join(", "));
+            let what = format!("{}; before that: {}", error.message, said.join(", "));
             Err(Error::new(error.kind, what))
         }
     }
 }
 
 /// Edits that wait are not thrown away by the way.
-fn no_edits(control: &mut Control, name: &str) -> Result<(), Error> {
+fn no_edits(control: &mut GraphControl, name: &str) -> Result<(), Error> {
     let Some(geom) = control.topology.find_geom(NAME, name) else { return Ok(()) };
     let waits = |part: &mut PartGeom, _: &mut geom::Topology| part.edits.is_some();
     if with(&mut control.topology, geom, waits)? {

@@ -73,7 +73,7 @@ pub fn gaps(table: &Table, skip: Option<u32>) -> Vec<Gap> {
 
 /// A wish for space: where known, else the first gap that serves.
 #[derive(Debug, Clone, Copy)]
-pub struct Wish {
+pub struct SpaceRequest {
     /// First sector, when the user gave one.
     pub start: Option<u64>,
     /// Length in sectors, when the user gave one.
@@ -85,11 +85,11 @@ pub struct Wish {
 }
 
 /// The range that fulfils `wish` among `free`, both ends inclusive.
-pub fn fit(free: &[Gap], wish: Wish) -> Option<Gap> {
+pub fn fit(free: &[Gap], wish: SpaceRequest) -> Option<Gap> {
     free.iter().find_map(|&gap| fit_gap(gap, wish))
 }
 
-fn fit_gap(gap: Gap, wish: Wish) -> Option<Gap> {
+fn fit_gap(gap: Gap, wish: SpaceRequest) -> Option<Gap> {
     let start = match wish.start {
         Some(start) if start < gap.start || start > gap.end => return None,
         Some(start) if wish.strict => wish.align.up(start)?,
@@ -124,7 +124,8 @@ mod tests {
         want: Option<(u64, u64)>,
     ) {
         let align = Alignment { sectors: align, offset: 0 };
-        let got = fit(&FREE, Wish { start, size, align, strict }).map(|gap| (gap.start, gap.end));
+        let got =
+            fit(&FREE, SpaceRequest { start, size, align, strict }).map(|gap| (gap.start, gap.end));
         assert_eq!(got, want, "{start:?} {size:?} {align:?}");
     }
 

@@ -7,13 +7,13 @@
 //!  T3  An edit changes only the parts that it names: names, attributes, unique ids, boot code and
 //!      entries of unknown type are kept.
 
-use super::bsd::BsdBody;
-use super::ebr::EbrBody;
+use super::bsd::BsdData;
+use super::ebr::EbrData;
 use super::error::{PartError, PartErrorKind};
-use super::gpt::GptBody;
-use super::mbr::MbrBody;
+use super::gpt::GptData;
+use super::mbr::MbrData;
 use super::types::{Guid, Kind};
-use crate::probe::{Allowed, Reason, Why};
+use crate::probe::{Allowed, ProbeError, Reason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -195,11 +195,11 @@ impl Entry {
 
 /// What only one scheme has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Body {
-    Gpt(GptBody),
-    Mbr(MbrBody),
-    Ebr(EbrBody),
-    Bsd(BsdBody),
+pub(crate) enum SchemeData {
+    Gpt(GptData),
+    Mbr(MbrData),
+    Ebr(EbrData),
+    Bsd(BsdData),
 }
 
 /// A partition table.
@@ -211,17 +211,17 @@ pub struct Table {
     pub(crate) entries: Vec<Entry>,
     pub(crate) capacity: u32,
     pub(crate) damage: Vec<Damage>,
-    pub(crate) body: Body,
+    pub(crate) scheme_data: SchemeData,
 }
 
 impl Table {
     /// Kind of table.
     pub fn scheme(&self) -> Scheme {
-        match self.body {
-            Body::Gpt(_) => Scheme::Gpt,
-            Body::Mbr(_) => Scheme::Mbr,
-            Body::Ebr(_) => Scheme::Ebr,
-            Body::Bsd(_) => Scheme::Bsd,
+        match self.scheme_data {
+            SchemeData::Gpt(_) => Scheme::Gpt,
+            SchemeData::Mbr(_) => Scheme::Mbr,
+            SchemeData::Ebr(_) => Scheme::Ebr,
+            SchemeData::Bsd(_) => Scheme::Bsd,
         }
     }
 
@@ -280,25 +280,25 @@ impl Table {
 
     /// Unique id of the disk (GPT).
     pub fn disk_guid(&self) -> Option<Guid> {
-        match &self.body {
-            Body::Gpt(gpt) => Some(gpt.disk_guid),
-            Body::Mbr(_) | Body::Ebr(_) | Body::Bsd(_) => None,
+        match &self.scheme_data {
+            SchemeData::Gpt(gpt) => Some(gpt.disk_guid),
+            SchemeData::Mbr(_) | SchemeData::Ebr(_) | SchemeData::Bsd(_) => None,
         }
     }
 
     /// Serial number of the disk (MBR).
     pub fn disk_serial(&self) -> Option<u32> {
-        match &self.body {
-            Body::Mbr(mbr) => Some(mbr.serial()),
-            Body::Gpt(_) | Body::Ebr(_) | Body::Bsd(_) => None,
+        match &self.scheme_data {
+            SchemeData::Mbr(mbr) => Some(mbr.serial()),
+            SchemeData::Gpt(_) | SchemeData::Ebr(_) | SchemeData::Bsd(_) => None,
         }
     }
 
     /// Names of the attributes of the table itself that are set.
     pub fn attribute_names(&self) -> Vec<&'static str> {
-        match &self.body {
-            Body::Gpt(gpt) => gpt.pmbr_attributes(),
-            Body::Mbr(_) | Body::Ebr(_) | Body::Bsd(_) => Vec::new(),
+        match &self.scheme_data {
+            SchemeData::Gpt(gpt) => gpt.pmbr_attributes(),
+            SchemeData::Mbr(_) | SchemeData::Ebr(_) | SchemeData::Bsd(_) => Vec::new(),
         }
     }
 
@@ -321,7 +321,7 @@ impl Table {
     /// EBR: the number by which others know the partition: 5 for the first in the chain, and
     /// so on. `None` for other schemes.
     pub fn logical_number(&self, entry: &Entry) -> Option<u32> {
-        let Body::Ebr(ebr) = &self.body else {
+        let SchemeData::Ebr(ebr) = &self.scheme_data else {
             return None;
         };
         let chain = super::ebr::chain(ebr, &self.entries);
@@ -331,9 +331,9 @@ impl Table {
     }
 
     /// T1, for a table just read: why it cannot be accepted.
-    pub(crate) fn check(&self) -> Result<(), Why> {
+    pub(crate) fn check(&self) -> Result<(), ProbeError> {
         let no = |at: u64, field, value, low, high| {
-            let why = Why::new(Reason::Integrity, self.media.offset(at), field);
+            let why = ProbeError::new(Reason::Integrity, self.media.offset(at), field);
             why.with(value, Allowed::Range(low, high))
         };
         let end = self.media.sectors.saturating_sub(1);

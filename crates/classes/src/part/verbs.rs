@@ -8,22 +8,22 @@ use crate::write_plan::WritePlan;
 use std::collections::BTreeSet;
 
 use bio::Errno;
-use geom::{Access, Control, Error, GeomId, Topology};
+use geom::{Access, Error, GeomId, GraphControl, Topology};
 use serde_json::Value;
 
 use super::class::{NAME, damages, refusal};
 use super::commit::{commit, undo};
-use super::geom::{PartGeom, Stands};
+use super::geom::{PartGeom, TableLocation};
 use super::request::{
-    Add, Answer, Attribute, Bootcode, Delete, Destroy, EntryView, Modify, One, Request, Resize,
-    TableView,
+    Add, Attribute, Bootcode, Delete, Destroy, EntryView, Modify, PartAnswer, Request, Resize,
+    TableName, TableView,
 };
 use super::{Table, bootcode, create, params, saved};
 use crate::slice;
 
 /// Carries out a verb. See [`Request`] for the parameters and [`Answer`] for the answer.
 pub(super) fn run(
-    control: &mut Control,
+    control: &mut GraphControl,
     verb: &str,
     on: &str,
     given: &Value,
@@ -37,12 +37,12 @@ pub(super) fn run(
             return serde_json::to_value(backup).map_err(|e| Error::inval(e.to_string()));
         }
         Request::Restore(of) => saved::restore(control, &of, now)?,
-        Request::Commit(One { geom }) => {
+        Request::Commit(TableName { geom }) => {
             let id = find(control, &geom)?;
             commit(control, id)?;
             answer(control, &geom, format!("{geom} committed"), Vec::new())
         }
-        Request::Undo(One { geom }) => {
+        Request::Undo(TableName { geom }) => {
             let id = find(control, &geom)?;
             undo(control, id)?;
             answer(control, &geom, format!("{geom} undone"), Vec::new())
@@ -58,7 +58,7 @@ pub(super) fn run(
 }
 
 /// The geom of the table on the provider of that name.
-pub(super) fn find(control: &Control, name: &str) -> Result<GeomId, Error> {
+pub(super) fn find(control: &GraphControl, name: &str) -> Result<GeomId, Error> {
     if let Some(geom) = control.topology.find_geom(NAME, name) {
         return Ok(geom);
     }
@@ -69,7 +69,7 @@ pub(super) fn find(control: &Control, name: &str) -> Result<GeomId, Error> {
     let mut verdict = String::new();
     let view = control.topology.view(0);
     let seen = view.iter().flat_map(|g| &g.providers).find(|p| p.id == on);
-    for (class, said) in seen.map(|p| p.verdicts.as_slice()).unwrap_or_default() {
+    for (class, said) in seen.map(|p| p.taste_outcomes.as_slice()).unwrap_or_default() {
         if *class == NAME {
             verdict = format!(" ({said})");
         }
@@ -100,7 +100,7 @@ pub(super) struct Change {
     /// Boot code of the partition.
     pub(super) code: Option<super::PartCode>,
     /// A message for each change, one per line: "ada0p3 added".
-    pub(super) said: String,
+    pub(super) message: String,
 }
 
 /// Indexes of partitions that are in use.
@@ -113,11 +113,11 @@ struct Uses {
 
 impl Change {
     fn of(table: Table, touched: Option<u32>, said: String) -> Change {
-        Change { table: Some(table), touched, fresh: None, code: None, said }
+        Change { table: Some(table), touched, fresh: None, code: None, message: said }
     }
 }
 
-fn edit(control: &mut Control, request: Request, now: bool) -> Result<Answer, Error> {
+fn edit(control: &mut GraphControl, request: Request, now: bool) -> Result<PartAnswer, Error> {
     let name = match &request {
         Request::Add(of) => &of.geom,
         Request::Delete(of) => &of.geom,
@@ -148,7 +148,7 @@ fn edit(control: &mut Control, request: Request, now: bool) -> Result<Answer, Er
     };
     let change = changed(&name, &table, &uses, request, random)?;
     let warnings = change.table.as_ref().and_then(|t| misaligned(&name, t, &change));
-    let done = change.said.clone();
+    let done = change.message.clone();
     apply(control, geom, change)?;
     if now {
         commit(control, geom)?;
@@ -208,7 +208,7 @@ fn changed(
         Request::Destroy(Destroy { force, .. }) => {
             table.may_destroy(force, open).map_err(refusal)?;
             let said = format!("{name} destroyed");
-            Ok(Change { table: None, touched: None, fresh: None, code: None, said })
+            Ok(Change { table: None, touched: None, fresh: None, code: None, message: said })
         }
         Request::Set(of) => attribute(of, true),
         Request::Unset(of) => attribute(of, false),
@@ -269,7 +269,7 @@ fn binary(field: &str, text: &str) -> Result<Vec<u8>, Error> {
 }
 
 /// Takes an edit into memory, with the disk held and the providers as the table has them.
-pub(super) fn apply(control: &mut Control, geom: GeomId, change: Change) -> Result<(), Error> {
+pub(super) fn apply(control: &mut GraphControl, geom: GeomId, change: Change) -> Result<(), Error> {
     let editing = with(&mut control.topology, geom, |part, topology| {
         part.refuses(topology, geom, change.table.as_ref())?;
         Ok(part.edits.is_some())
@@ -280,7 +280,7 @@ pub(super) fn apply(control: &mut Control, geom: GeomId, change: Change) -> Resu
     let done = control.call(|topology| {
         with(topology, geom, |part, topology| {
             let before = std::mem::replace(&mut part.table, change.table.clone());
-            if let Err(error) = part.sync(topology, geom, Stands::InMemory) {
+            if let Err(error) = part.sync(topology, geom, TableLocation::InMemory) {
                 part.table = before;
                 return Err(error);
             }
@@ -292,7 +292,7 @@ pub(super) fn apply(control: &mut Control, geom: GeomId, change: Change) -> Resu
                 edits.fresh = true;
             }
             edits.steps.extend(change.table);
-            edits.said.extend(change.said.lines().map(str::to_owned));
+            edits.messages.extend(change.message.lines().map(str::to_owned));
             if let Some(code) = change.code {
                 edits.touched.insert(code.index());
                 edits.code.retain(|old| old.index() != code.index());
@@ -312,7 +312,7 @@ pub(super) fn apply(control: &mut Control, geom: GeomId, change: Change) -> Resu
 }
 
 /// Opens the disk for editing.
-fn hold(control: &mut Control, geom: GeomId) -> Result<(), Error> {
+fn hold(control: &mut GraphControl, geom: GeomId) -> Result<(), Error> {
     let name = control.topology.geom_name(geom).to_owned();
     control.call(|topology| {
         slice::pass(topology, geom, Access::EXCLUSIVE).map_err(|error| {
@@ -341,7 +341,7 @@ fn holders(topology: &Topology, name: &str) -> String {
 }
 
 /// Sixteen bytes of chance for a unique id.
-fn random(control: &mut Control) -> Result<[u8; 16], Error> {
+fn random(control: &mut GraphControl) -> Result<[u8; 16], Error> {
     control.run_on_core("part: a unique id", |core| {
         Box::pin(async move {
             let mut out = [0; 16];
@@ -367,17 +367,17 @@ fn misaligned(name: &str, table: &Table, change: &Change) -> Option<String> {
 
 /// The answer after a change, with the table as it is now.
 pub(super) fn answer(
-    control: &mut Control,
+    control: &mut GraphControl,
     name: &str,
     message: String,
     warnings: Vec<String>,
-) -> Answer {
+) -> PartAnswer {
     let geom = control.topology.find_geom(NAME, name);
     let tables = geom.and_then(|geom| view(&mut control.topology, geom)).into_iter().collect();
-    Answer { message, warnings, tables }
+    PartAnswer { message, warnings, tables }
 }
 
-fn show(control: &mut Control, names: &[String]) -> Result<Answer, Error> {
+fn show(control: &mut GraphControl, names: &[String]) -> Result<PartAnswer, Error> {
     let mut geoms = Vec::new();
     for name in names {
         geoms.push(find(control, name)?);
@@ -386,7 +386,7 @@ fn show(control: &mut Control, names: &[String]) -> Result<Answer, Error> {
         geoms.extend(control.topology.class_view(NAME, 0).iter().map(|g| g.id));
     }
     let tables = geoms.into_iter().filter_map(|g| view(&mut control.topology, g)).collect();
-    Ok(Answer { tables, ..Answer::default() })
+    Ok(PartAnswer { tables, ..PartAnswer::default() })
 }
 
 fn view(topology: &mut Topology, geom: GeomId) -> Option<TableView> {
@@ -420,7 +420,7 @@ fn view(topology: &mut Topology, geom: GeomId) -> Option<TableView> {
             last: table.last(),
             entries,
             modified: part.edits.is_some(),
-            pending: part.edits.as_ref().map(|edits| edits.said.clone()).unwrap_or_default(),
+            pending: part.edits.as_ref().map(|edits| edits.messages.clone()).unwrap_or_default(),
         })
     })?
 }

@@ -3,10 +3,10 @@
 use bio::Errno;
 use geom::{Access, ConsumerId, Error, GeomId, ProviderId, Severity, Topology};
 
-use super::assemble::{Found, Judged, judge};
+use super::assemble::{Found, RecordChoice, choose_record};
 use super::geom::{Attached, Job, Message, RaidGeom};
-use super::members::{Set, Tag};
-use super::metadata::Book;
+use super::members::{MemberSet, Tag};
+use super::metadata::MetadataState;
 use super::model::{Array, DiskState, Identity, Volume, VolumeState};
 use super::records::{self};
 use super::volume::Role;
@@ -34,11 +34,13 @@ impl RaidGeom {
             return Err(Error::new(Errno::Exist, what));
         }
         if let Some((kind, why)) =
-            self.why_not(&name, &found, limits.sector_bytes, limits.media_bytes)
+            self.refusal_reason(&name, &found, limits.sector_bytes, limits.media_bytes)
         {
-            if kind == Errno::Exist && self.twins.len() < REFUSALS_MAX && !self.twins.contains(&on)
+            if kind == Errno::Exist
+                && self.duplicates.len() < REFUSALS_MAX
+                && !self.duplicates.contains(&on)
             {
-                self.twins.push(on);
+                self.duplicates.push(on);
             }
             self.refuse(t, &name, &why);
             return Err(Error::new(kind, why));
@@ -54,7 +56,7 @@ impl RaidGeom {
         let disk = Attached { consumer, found, key, name, media_bytes, grown, errors, holds, held };
         self.disks.insert(tag, disk);
         match self.set.is_some() {
-            true => t.barrier(me, Box::new(Message::Known(tag))),
+            true => t.barrier(me, Box::new(Message::CoresUpdated(tag))),
             false => {
                 self.waits(t, me);
                 if self.disks.len() == 1 {
@@ -70,24 +72,24 @@ impl RaidGeom {
     fn waits(&self, t: &Topology, me: GeomId) {
         let depth = waiting::depth(t, self.disks.values().map(|disk| disk.consumer));
         let volumes = |disk: &Attached| {
-            let (array, _) = Book::open(&[&disk.found], 0, self.sector).ok()?;
+            let (array, _) = MetadataState::open(&[&disk.found], 0, self.sector).ok()?;
             array.volumes.iter().map(|volume| volume.bytes).max()
         };
         let bytes = self.disks.values().filter_map(volumes).max();
-        self.starting.waits(me, depth, bytes.unwrap_or(0));
+        self.starting.add(me, depth, bytes.unwrap_or(0));
     }
 
     /// The time to wait for further disks is up, unless missing disks may be about to arrive (W1 of
     /// `members::waiting`).
     pub(super) fn due(&mut self, t: &mut Topology, me: GeomId) {
-        if self.set.is_none() && self.starting.puts_off(me) {
+        if self.set.is_none() && self.starting.must_wait(me) {
             return self.after(t, self.tunables.start_ns / 4, Message::Due);
         }
         t.barrier(me, Box::new(Message::Launch(true)));
     }
 
     /// Why a disk cannot be taken in, if so.
-    fn why_not(
+    fn refusal_reason(
         &self,
         name: &str,
         found: &Found,
@@ -116,50 +118,55 @@ impl RaidGeom {
         {
             return Some((Errno::Inval, why));
         }
-        if let Some(why) = self.is_around(found, media) {
+        if let Some(why) = self.encloses_member(found, media) {
             return Some((Errno::NoDev, why));
         }
-        self.stranger(name, found, media).map(|why| (Errno::Inval, why))
+        self.foreign_reason(name, found, media).map(|why| (Errno::Inval, why))
     }
 
     /// Why a disk is no member, but a partition at its end may be, which ends where the disk does:
     /// the array knows a smaller one by that name.
-    fn is_around(&self, found: &Found, media: u64) -> Option<String> {
-        if let (Some(set), Some(book)) = (&self.set, &self.book) {
-            return self.surrounds((set, book), found, media);
+    fn encloses_member(&self, found: &Found, media: u64) -> Option<String> {
+        if let (Some(set), Some(book)) = (&self.set, &self.metadata) {
+            return self.enclosure_reason((set, book), found, media);
         }
         let all: Vec<&Found> = self.disks.values().map(|disk| &disk.found).collect();
         let (set, book) = self.probe(&all)?;
-        self.surrounds((&set, &book), found, media)
+        self.enclosure_reason((&set, &book), found, media)
     }
 
     /// The array as the newest of these has it.
-    fn probe(&self, found: &[&Found]) -> Option<(Set, Book)> {
-        let judged = judge(found, self.sector, None)?;
-        let (array, book) = Book::open(found, judged.winner, self.sector).ok()?;
-        Some((Set::start(array, Vec::new()), book))
+    fn probe(&self, found: &[&Found]) -> Option<(MemberSet, MetadataState)> {
+        let judged = choose_record(found, self.sector, None)?;
+        let (array, book) = MetadataState::open(found, judged.winner, self.sector).ok()?;
+        Some((MemberSet::start(array, Vec::new()), book))
     }
 
-    fn surrounds(&self, (set, book): (&Set, &Book), found: &Found, media: u64) -> Option<String> {
+    fn enclosure_reason(
+        &self,
+        (set, book): (&MemberSet, &MetadataState),
+        found: &Found,
+        media: u64,
+    ) -> Option<String> {
         let index = book.find(&set.array, &found.key())?;
         let known = set.array.disks.get(index)?.bytes;
-        other_size(set, index, media).filter(|_| known < media && !self.says_so(found, media))
+        other_size(set, index, media).filter(|_| known < media && !self.records_size(found, media))
     }
 
     /// One that is there and is no member, but around one. A torn record does not say for how large
     /// a disk it was written; those of the others do.
-    fn one_around(&self, found: &[&Found]) -> Option<(Tag, String)> {
+    fn enclosing_disk(&self, found: &[&Found]) -> Option<(Tag, String)> {
         let (set, book) = self.probe(found)?;
         let mut fixed = self.disks.iter().filter(|(_, disk)| !disk.grown);
         fixed.find_map(|(tag, disk)| {
-            let why = self.surrounds((&set, &book), &disk.found, disk.media_bytes)?;
+            let why = self.enclosure_reason((&set, &book), &disk.found, disk.media_bytes)?;
             Some((*tag, why))
         })
     }
 
     /// Why a disk cannot be of the running array, if so.
-    fn stranger(&self, name: &str, found: &Found, media: u64) -> Option<String> {
-        let (Some(set), Some(book)) = (&self.set, &self.book) else { return None };
+    fn foreign_reason(&self, name: &str, found: &Found, media: u64) -> Option<String> {
+        let (Some(set), Some(book)) = (&self.set, &self.metadata) else { return None };
         let key = found.key();
         let Some(index) = book.find(&set.array, &key) else {
             return match found.is_spare() {
@@ -174,11 +181,11 @@ impl RaidGeom {
         if matches!(known.state, DiskState::Failed | DiskState::Disabled) {
             return Some(self.why_failed(&key, name));
         }
-        let other = || other_size(set, index, media).filter(|_| !self.says_so(found, media));
+        let other = || other_size(set, index, media).filter(|_| !self.records_size(found, media));
         if let Some(why) = too_small(set, index, media).or_else(other) {
             return Some(why);
         }
-        if found.is_torn() && !self.was_with(&key, found.generation()) {
+        if found.is_torn() && !self.has_seen(&key, found.generation()) {
             return Some(
                 "its record is torn, and newer than what the array started with: it may have been \
                  used without the disks that the array runs on. `clear` it and `insert` it"
@@ -188,7 +195,7 @@ impl RaidGeom {
         // The disk was used without these disks. If they include all disks here that have
         // everything, it may have data that they lack.
         let good: Vec<&Attached> = self.good().collect();
-        let without = |disk: &&Attached| found.is_apart(&disk.key, self.sector);
+        let without = |disk: &&Attached| found.was_without(&disk.key, self.sector);
         if !found.is_spare() && !good.is_empty() && good.iter().all(without) {
             return Some(
                 "split brain: it was used without the disks that the array runs on: each may \
@@ -203,15 +210,15 @@ impl RaidGeom {
 
     /// Whether a disk's own record says that it has so many bytes: it has grown, and the others'
     /// records do not say so yet.
-    fn says_so(&self, found: &Found, media: u64) -> bool {
+    fn records_size(&self, found: &Found, media: u64) -> bool {
         found.disk_bytes(self.sector) == Some(media)
     }
 
     /// Whether the array has seen everything that a disk had seen whose records were whole up to a
     /// generation.
-    fn was_with(&self, key: &str, generation: u32) -> bool {
-        let left = self.left.iter().find(|(left, _)| left == key);
-        generation <= self.believed || left.is_some_and(|(_, held)| generation <= *held)
+    fn has_seen(&self, key: &str, generation: u32) -> bool {
+        let left = self.departed.iter().find(|(left, _)| left == key);
+        generation <= self.start_generation || left.is_some_and(|(_, held)| generation <= *held)
     }
 
     /// Disks that have everything of some redundant volume.
@@ -229,11 +236,11 @@ impl RaidGeom {
     }
 
     pub(super) fn after(&self, t: &Topology, ns: u64, told: Message) {
-        records::after(t.notifier(), self.me, ns, told);
+        records::post_after(t.notifier(), self.me, ns, told);
     }
 
     /// Why disks that are there are not to be used together, unless that is forced.
-    fn apart(&self, judged: &Judged, tags: &[Tag]) -> Option<String> {
+    fn split_reason(&self, judged: &RecordChoice, tags: &[Tag]) -> Option<String> {
         let name = |at: &usize| {
             let disk = tags.get(*at).and_then(|tag| self.disks.get(tag));
             disk.map_or(String::new(), |disk| disk.name.clone())
@@ -266,24 +273,24 @@ impl RaidGeom {
         }
         let tags: Vec<Tag> = self.disks.keys().copied().collect();
         let found: Vec<&Found> = self.disks.values().map(|disk| &disk.found).collect();
-        let kept = |disk: &Attached| self.keep.as_ref() == Some(&disk.name);
+        let kept = |disk: &Attached| self.trusted_disk.as_ref() == Some(&disk.name);
         let kept = self.disks.values().position(kept).filter(|_| force);
-        let Some(judged) = judge(&found, self.sector, kept) else {
+        let Some(judged) = choose_record(&found, self.sector, kept) else {
             return self.set_fault(t, Some(SPARES.into()));
         };
-        if let Some((tag, why)) = self.one_around(&found) {
+        if let Some((tag, why)) = self.enclosing_disk(&found) {
             // The partition is found after the disk is released: no start happens before that.
-            self.let_go(t, tag, Some(&why));
+            self.detach_disk(t, tag, Some(&why));
             return match force {
                 true => self.launch(t, me, due, force),
                 false => t.barrier(me, Box::new(Message::Launch(due))),
             };
         }
-        if let Some(why) = self.apart(&judged, &tags).filter(|_| !force) {
+        if let Some(why) = self.split_reason(&judged, &tags).filter(|_| !force) {
             return self.set_fault(t, Some(why));
         }
         let winner = found.get(judged.winner);
-        let keys = waited_for(&found, winner, self.sector);
+        let keys = not_waited_for(&found, winner, self.sector);
         if !due && !winner.is_some_and(|w| w.is_complete(&keys, self.sector)) {
             return;
         }
@@ -295,18 +302,18 @@ impl RaidGeom {
         }
         let believed = winner.map_or(0, |winner| winner.generation());
         let above = found.iter().filter(|f| !f.is_spare()).map(|f| f.generation()).max();
-        let opened = Book::open(&found, judged.winner, self.sector);
+        let opened = MetadataState::open(&found, judged.winner, self.sector);
         let checked = opened.and_then(|(array, book)| array.check().map(|()| (array, book)));
         let (mut array, book) = match checked {
             Ok(opened) => opened,
             Err(fault) => return self.set_fault(t, Some(fault.to_string())),
         };
-        self.above = above.unwrap_or(0);
-        self.believed = believed;
+        self.highest_generation = above.unwrap_or(0);
+        self.start_generation = believed;
         self.fault = None;
         let ahead: Vec<Tag> = judged.ahead.iter().filter_map(|at| tags.get(*at)).copied().collect();
         let (mut here, mut aged) = (vec![None; array.disks.len()], Vec::new());
-        let probe = Set::start(array.clone(), Vec::new());
+        let probe = MemberSet::start(array.clone(), Vec::new());
         for tag in tags {
             let Some(disk) = self.disks.get(&tag) else { continue };
             let index = book.find(&array, &disk.key);
@@ -321,16 +328,16 @@ impl RaidGeom {
             };
             let media = disk.media_bytes;
             let is_other = || other_size(&probe, index?, media);
-            let grown = disk.grown || self.says_so(&disk.found, media) && is_other().is_some();
+            let grown = disk.grown || self.records_size(&disk.found, media) && is_other().is_some();
             let other = || is_other().filter(|_| !grown);
             let small = || too_small(&probe, index?, media).or_else(other);
             let two = || contradicting.iter().find(|(t, _)| *t == tag).map(|(_, why)| why.clone());
             match (why.or_else(two).or_else(small), index) {
-                (Some(why), _) => self.let_go(t, tag, Some(&why)),
+                (Some(why), _) => self.detach_disk(t, tag, Some(&why)),
                 (None, Some(index)) => {
                     book.name(&mut array, index, &disk.key);
                     if disk.found.is_spare() {
-                        has_nothing(&mut array, index);
+                        mark_empty(&mut array, index);
                     }
                     if disk.found.is_older_copy(believed) {
                         aged.push((tag, index));
@@ -343,13 +350,13 @@ impl RaidGeom {
                 (None, None) => {}
             }
         }
-        self.set_aside(t, &mut array, &here, &aged);
-        self.begin(t, me, Set::start(array, here), book);
+        self.mark_outdated(t, &mut array, &here, &aged);
+        self.begin(t, me, MemberSet::start(array, here), book);
     }
 
     /// A6: members whose records are older copies are filled anew, unless a volume cannot do
     /// without one of them.
-    fn set_aside(
+    fn mark_outdated(
         &self,
         t: &mut Topology,
         array: &mut Array,
@@ -357,23 +364,25 @@ impl RaidGeom {
         aged: &[(Tag, usize)],
     ) {
         let mut without = array.clone();
-        aged.iter().for_each(|(_, index)| has_nothing(&mut without, *index));
-        let (now, then) =
-            (Set::start(array.clone(), here.to_vec()), Set::start(without.clone(), here.to_vec()));
+        aged.iter().for_each(|(_, index)| mark_empty(&mut without, *index));
+        let (now, then) = (
+            MemberSet::start(array.clone(), here.to_vec()),
+            MemberSet::start(without.clone(), here.to_vec()),
+        );
         let is_lost = |at: usize| {
             now.state(at) > VolumeState::Broken && then.state(at) == VolumeState::Broken
         };
-        let lost = (0..now.vols.len()).any(is_lost);
+        let lost = (0..now.volume_status.len()).any(is_lost);
         let mut words = Vec::new();
         for (tag, index) in aged {
             let Some(disk) = self.disks.get(tag) else { continue };
             let changed = |at: usize| now.array.volumes.get(at) != then.array.volumes.get(at);
             let of = |v: &Volume| v.members.iter().any(|m| m.disk == *index);
             let of = |at: usize| now.array.volumes.get(at).is_some_and(of);
-            if !(0..now.vols.len()).any(|at| of(at) && changed(at)) {
+            if !(0..now.volume_status.len()).any(|at| of(at) && changed(at)) {
                 continue;
             }
-            let (own, newest) = (disk.found.generation(), self.believed);
+            let (own, newest) = (disk.found.generation(), self.start_generation);
             words.push(format!(
                 "{} is older than the array (generation {own}, newest {newest})",
                 disk.name
@@ -392,14 +401,14 @@ impl RaidGeom {
     }
 
     /// It runs from now on.
-    fn begin(&mut self, t: &mut Topology, me: GeomId, mut set: Set, book: Book) {
-        let torn = set.here.iter().flatten().filter_map(|tag| self.disks.get(tag));
+    fn begin(&mut self, t: &mut Topology, me: GeomId, mut set: MemberSet, book: MetadataState) {
+        let torn = set.attached.iter().flatten().filter_map(|tag| self.disks.get(tag));
         let torn = torn.into_iter().any(|disk| disk.found.is_torn() || disk.grown);
         let spares = set.take_spares();
-        let filling = (0..set.vols.len()).any(|at| set.is_filling(at));
-        self.starting.over(me);
+        let filling = (0..set.volume_status.len()).any(|at| set.is_filling(at));
+        self.starting.remove(me);
         self.set = Some(set);
-        self.book = Some(book);
+        self.metadata = Some(book);
         self.start_volumes(t, me);
         let grown = self.disks.iter().filter(|(_, disk)| disk.grown);
         let grown: Vec<Tag> = grown.map(|(tag, _)| *tag).collect();
@@ -414,14 +423,14 @@ impl RaidGeom {
 
 /// Keys of disks that need not be waited for any more: not of a spare that is said to have
 /// everything, for it was cleared since that was said.
-fn waited_for(found: &[&Found], winner: Option<&&Found>, sector: u32) -> Vec<String> {
+fn not_waited_for(found: &[&Found], winner: Option<&&Found>, sector: u32) -> Vec<String> {
     let is_there =
         |f: &&&Found| !f.is_spare() || winner.is_some_and(|w| w.excludes(&f.key(), sector));
     found.iter().filter(is_there).map(|f| f.key()).collect()
 }
 
 /// A2: a spare is no member in order, whatever others say of it.
-fn has_nothing(array: &mut Array, index: usize) {
+fn mark_empty(array: &mut Array, index: usize) {
     let known = array.disks.get_mut(index).filter(|known| known.state == DiskState::Active);
     if let Some(known) = known {
         known.state = DiskState::Missing;
@@ -435,7 +444,7 @@ const AHEAD: &str = "its record is torn, and newer than what was believed: `clea
                      `insert` takes it in anew";
 
 /// Why a disk of so many bytes is too small for its place, if it is.
-fn too_small(set: &Set, index: usize, media: u64) -> Option<String> {
+fn too_small(set: &MemberSet, index: usize, media: u64) -> Option<String> {
     let members = set.array.volumes.iter().flat_map(|v| &v.members);
     let ends = members.filter(|m| m.disk == index).map(|m| m.offset.saturating_add(m.bytes));
     let need = ends.max().unwrap_or(0);
@@ -444,7 +453,7 @@ fn too_small(set: &Set, index: usize, media: u64) -> Option<String> {
 
 /// Why a disk of another size is not the one in Intel's record. DDF records only the size of the
 /// used part of a disk.
-pub(super) fn other_size(set: &Set, index: usize, media: u64) -> Option<String> {
+pub(super) fn other_size(set: &MemberSet, index: usize, media: u64) -> Option<String> {
     let known = set.array.disks.get(index).map_or(0, |disk| disk.bytes);
     let intel = matches!(set.array.identity, Identity::Intel { .. });
     other_bytes(known, media).filter(|_| intel && known != 0)

@@ -52,12 +52,12 @@ pub enum Found {
 }
 
 /// The entry in a record of a disk that has a place in a volume.
-struct Place {
+struct RecordedMember {
     key: String,
     /// It was with the others.
-    there: bool,
+    present: bool,
     /// It had everything.
-    whole: bool,
+    complete: bool,
 }
 
 /// Whether a record's serial number is that of a disk.
@@ -67,7 +67,7 @@ pub(crate) fn is_serial(known: &str, own: &str) -> bool {
 
 /// Whether two lists of a volume's disks by slot have a common disk in different slots. A disk in
 /// only one of them has been added or removed, which happens to disks that part.
-fn seats_differ<K: PartialEq>(one: &[Option<K>], two: &[Option<K>]) -> bool {
+fn slots_differ<K: PartialEq>(one: &[Option<K>], two: &[Option<K>]) -> bool {
     let slots = |list: &[Option<K>], who: &K| -> Vec<usize> {
         let is = |slot: &usize| list.get(*slot).and_then(Option::as_ref) == Some(who);
         (0..list.len()).filter(is).collect()
@@ -90,7 +90,7 @@ fn intel_differs(one: &Record, two: &Record, sector: u32) -> Option<String> {
         let serial = |m: &Member| Some(array.disks.get(m.disk)?.serial.clone());
         v.members.iter().map(|m| serial(m).filter(|s| !s.is_empty())).collect::<Vec<_>>()
     };
-    let seats = |a: &Volume, b: &Volume| seats_differ(&who(&one, a), &who(&two, b));
+    let seats = |a: &Volume, b: &Volume| slots_differ(&who(&one, a), &who(&two, b));
     let unlike = |a: &Volume, b: &Volume| shape(a) != shape(b) || seats(a, b);
     let differs = |v: &&Volume| two.volumes.iter().any(|other| same(v, other) && unlike(v, other));
     one.volumes.iter().find(differs).map(|v| v.name.clone())
@@ -107,7 +107,7 @@ fn ddf_differs(one: &Meta, two: &Meta) -> Option<String> {
         let known = |reference: u32| meta.disks.iter().any(|d| d.reference == reference);
         c.elements.iter().map(|(disk, _)| Some(*disk).filter(|d| known(*d))).collect::<Vec<_>>()
     };
-    let seats = |a: &Config, b: &Config| seats_differ(&who(one, a), &who(two, b));
+    let seats = |a: &Config, b: &Config| slots_differ(&who(one, a), &who(two, b));
     let unlike = |a: &Config, b: &Config| shape(a) != shape(b) || seats(a, b);
     let differs = |c: &&Config| two.configs.iter().any(|other| same(c, other) && unlike(c, other));
     let guid = one.configs.iter().find(differs)?.guid;
@@ -136,7 +136,7 @@ impl Found {
     }
 
     /// True for a disk that speaks for itself and the others.
-    fn is_heard(&self) -> bool {
+    fn describes_array(&self) -> bool {
         !self.is_spare() && !self.is_torn()
     }
 
@@ -152,7 +152,7 @@ impl Found {
     /// Whether this record proves that its disk is an older copy of a member: a record is written
     /// only when all disks have the one before, so a crash leaves one behind by one, never by two.
     pub(crate) fn is_older_copy(&self, newest: u32) -> bool {
-        self.is_heard() && self.generation().saturating_add(1) < newest
+        self.describes_array() && self.generation().saturating_add(1) < newest
     }
 
     /// The size of this disk in the record, bytes; DDF does not record it.
@@ -171,7 +171,7 @@ impl Found {
     }
 
     /// Disks in slots of this record.
-    fn members(&self, sector: u32) -> Vec<Place> {
+    fn members(&self, sector: u32) -> Vec<RecordedMember> {
         match self {
             Found::Torn { .. } => Vec::new(),
             Found::Intel { record, .. } => {
@@ -187,7 +187,11 @@ impl Found {
                 let all = array.disks.iter().enumerate().filter(|(index, _)| used(index));
                 all.map(|(i, disk)| {
                     let there = disk.state == DiskState::Active;
-                    Place { key: disk.serial.clone(), there, whole: there && whole(i) }
+                    RecordedMember {
+                        key: disk.serial.clone(),
+                        present: there,
+                        complete: there && whole(i),
+                    }
                 })
                 .collect()
             }
@@ -196,7 +200,11 @@ impl Found {
                 used.map(|d| {
                     let there = d.state & (disk_state::FAILED | disk_state::MISSING) == 0;
                     let whole = there && d.state & disk_state::REBUILD == 0;
-                    Place { key: format!("{:08x}", d.reference), there, whole }
+                    RecordedMember {
+                        key: format!("{:08x}", d.reference),
+                        present: there,
+                        complete: whole,
+                    }
                 })
                 .collect()
             }
@@ -207,17 +215,17 @@ impl Found {
     pub(crate) fn excludes(&self, key: &str, sector: u32) -> bool {
         let all = self.members(sector);
         match all.iter().find(|member| is_serial(&member.key, key)) {
-            Some(member) => !member.whole,
+            Some(member) => !member.complete,
             // It was replaced.
             None => !all.is_empty(),
         }
     }
 
     /// Whether this record was made without a disk: not even as one that was being filled.
-    pub(crate) fn is_apart(&self, key: &str, sector: u32) -> bool {
+    pub(crate) fn was_without(&self, key: &str, sector: u32) -> bool {
         let all = self.members(sector);
         match all.iter().find(|member| is_serial(&member.key, key)) {
-            Some(member) => !member.there,
+            Some(member) => !member.present,
             None => !all.is_empty(),
         }
     }
@@ -246,7 +254,7 @@ impl Found {
 
     /// Whether another's record is one of those that this array went on from: its disk was dropped
     /// with it, or a later one, and was not used since.
-    fn went_on_from(&self, other: &Found) -> bool {
+    fn has_dropped(&self, other: &Found) -> bool {
         let (Found::Ddf(meta), Found::Ddf(theirs)) = (self, other) else { return false };
         let was = |(of, last): &(u32, u32)| {
             *of == theirs.data.reference && theirs.header.sequence <= *last
@@ -255,7 +263,7 @@ impl Found {
     }
 
     /// Whether this record has a place for a disk.
-    fn knows(&self, key: &str, sector: u32) -> bool {
+    fn lists(&self, key: &str, sector: u32) -> bool {
         self.members(sector).iter().any(|member| is_serial(&member.key, key))
     }
 
@@ -263,7 +271,7 @@ impl Found {
     /// filled may have been finished since, and may know that this one was left behind.
     pub(crate) fn wanted(&self, sector: u32) -> Vec<String> {
         let all = self.members(sector).into_iter();
-        all.filter(|member| member.there).map(|member| member.key).collect()
+        all.filter(|member| member.present).map(|member| member.key).collect()
     }
 
     /// True when every disk that is wanted is among `here`.
@@ -274,7 +282,7 @@ impl Found {
 
 /// Choice among the records of several disks of one array.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Judged {
+pub(crate) struct RecordChoice {
     /// Whose record is in force.
     pub(crate) winner: usize,
     /// Disks that lived on without the winner and all it lived on with, as these did without them:
@@ -289,8 +297,12 @@ pub(crate) struct Judged {
 /// record that leaves a disk out is believed over one that does not know of that, even if the
 /// latter is newer by number: a crash amid updates makes numbers differ, not data. A newer one of a
 /// disk that is being filled knows. With `kept` that disk's, whatever the others say.
-pub(crate) fn judge(found: &[&Found], sector: u32, kept: Option<usize>) -> Option<Judged> {
-    let members: Vec<usize> = (0..found.len()).filter(|at| found[*at].is_heard()).collect();
+pub(crate) fn choose_record(
+    found: &[&Found],
+    sector: u32,
+    kept: Option<usize>,
+) -> Option<RecordChoice> {
+    let members: Vec<usize> = (0..found.len()).filter(|at| found[*at].describes_array()).collect();
     let keys: Vec<String> = found.iter().map(|f| f.key()).collect();
     let without = |a: usize, b: usize| found[a].excludes(&keys[b], sector);
     let disowned = |x: usize| {
@@ -308,15 +320,15 @@ pub(crate) fn judge(found: &[&Found], sector: u32, kept: Option<usize>) -> Optio
     // come since. It has nothing of its own if one that it lived with went on without it; and if
     // the winner does not know it either, nothing will be done to it.
     let is_left = |x: usize| members.iter().any(|y| without(*y, x) && !without(x, *y));
-    let knows = |a: usize, b: usize| found[a].knows(&keys[b], sector);
+    let knows = |a: usize, b: usize| found[a].lists(&keys[b], sector);
     let is_strange = |x: usize| !knows(winner, x) && !good.iter().any(|y| knows(x, *y));
     // One that was being filled by its own record has nothing that its source has not, which speaks
     // for itself when it comes.
     let has_own = |x: usize| !without(x, x);
     let is_split = |x: &usize| {
-        let apart = |y: &usize| found[*x].is_apart(&keys[*y], sector);
+        let apart = |y: &usize| found[*x].was_without(&keys[*y], sector);
         let apart = *x != winner && without(winner, *x) && good.iter().all(apart);
-        let is_past = found[winner].went_on_from(found[*x]);
+        let is_past = found[winner].has_dropped(found[*x]);
         apart && has_own(*x) && !is_left(*x) && !is_strange(*x) && !is_past
     };
     let split = members.iter().copied().filter(is_split).collect();
@@ -325,5 +337,5 @@ pub(crate) fn judge(found: &[&Found], sector: u32, kept: Option<usize>) -> Optio
     let newest = found[winner].generation();
     let is_ahead = |x: &usize| found[*x].is_torn() && found[*x].generation() > newest;
     let ahead = (0..found.len()).filter(is_ahead).collect();
-    Some(Judged { winner, split, ahead })
+    Some(RecordChoice { winner, split, ahead })
 }

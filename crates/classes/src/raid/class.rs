@@ -6,16 +6,16 @@ use std::sync::Arc;
 use bio::Errno;
 use bio::sync::Mutex;
 use geom::{
-    ClassVerb, Error, GeomId, Local, NoParams, ProviderId, Taster, Topology, Typed, Verdict,
+    ClassVerb, Error, GeomId, Local, NoParams, ProviderId, TasteOutcome, Taster, Topology, Typed,
 };
 
 use super::arrival::other_bytes;
 use super::assemble::{Found, SetId};
 use super::geom::{NAME, RaidGeom};
 use super::{ddf, imsm, relocate, verbs};
-use crate::conversation::drive;
 use crate::members::{Stopped, Waiting, verb_util};
 use crate::probe::Sectors;
+use crate::probe_io::drive;
 
 /// Spares and disks with torn records that are remembered while no array is there; further ones
 /// wait for the next look at them.
@@ -73,13 +73,13 @@ impl RaidClass {
 
     /// The array that a spare goes to: one that it was just inserted into, one that knows it, or
     /// the first.
-    fn home(&self, t: &mut Topology, found: &Found) -> Option<GeomId> {
+    fn array_for_spare(&self, t: &mut Topology, found: &Found) -> Option<GeomId> {
         let key = found.key();
         let claims = |g: &mut RaidGeom| {
             if g.awaited.as_ref() == Some(&key) {
                 return Some(0);
             }
-            let (set, book) = (g.set.as_ref()?, g.book.as_ref()?);
+            let (set, book) = (g.set.as_ref()?, g.metadata.as_ref()?);
             book.find(&set.array, &key).map(|_| 1)
         };
         let intel = self.geoms(t).into_iter().filter(|(id, _)| matches!(id, SetId::Intel(_)));
@@ -88,7 +88,7 @@ impl RaidClass {
     }
 
     /// A disk that is of no use until an array is there is looked at again then.
-    fn remember(&self, on: ProviderId, why: &str) -> Error {
+    fn defer(&self, on: ProviderId, why: &str) -> Error {
         let mut all = self.waiting.lock();
         if all.len() < WAITING_MAX && !all.contains(&on) {
             all.push(on);
@@ -117,7 +117,7 @@ impl RaidClass {
 }
 
 /// The record on a disk, of either format, as if it had `bytes` bytes; otherwise why there is none.
-pub(super) async fn look(disk: &Taster, bytes: u64) -> Result<Found, String> {
+pub(super) async fn read_record(disk: &Taster, bytes: u64) -> Result<Found, String> {
     let read = async |at, len| disk.read(at, len).await;
     let mut sectors = Sectors::new(disk.sector_bytes, bytes);
     let serial = disk.text("GEOM::ident").filter(|ident| !ident.is_empty());
@@ -144,10 +144,10 @@ impl Typed for RaidClass {
     const NAME: &'static str = NAME;
     const DOC: &'static str = "RAID with firmware metadata: Intel (IMSM) and SNIA DDF.";
     const VERBS: &'static [ClassVerb<RaidClass>] = verbs::VERBS;
-    const BY_HAND: bool = false;
+    const CREATABLE: bool = false;
     const TASTES: bool = true;
-    const HIDES_WHAT_IT_REFUSES: bool = true;
-    const KNOWS_ENDS: bool = true;
+    const HIDES_REFUSED: bool = true;
+    const HAS_END_METADATA: bool = true;
     type Params = NoParams;
     type Claim = Found;
     type Geom = RaidGeom;
@@ -156,15 +156,15 @@ impl Typed for RaidClass {
         self.stopped.all(NAME)
     }
 
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Found>> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, TasteOutcome<Found>> {
         Box::pin(async move {
-            let found = match look(disk, disk.media_bytes).await {
+            let found = match read_record(disk, disk.media_bytes).await {
                 Ok(found) if !found.is_torn() => found,
                 // The power may have gone while it was written there for the first time.
-                none => match (relocate::left(disk).await, none) {
+                none => match (relocate::taste_old_end(disk).await, none) {
                     (Some(left), _) => return left,
                     (None, Ok(torn)) => torn,
-                    (None, Err(why)) => return Verdict::No(why),
+                    (None, Err(why)) => return TasteOutcome::No(why),
                 },
             };
             let (id, key) = (found.set(), found.key());
@@ -173,7 +173,7 @@ impl Typed for RaidClass {
             let said = found.disk_bytes(disk.sector_bytes).filter(smaller);
             if let Some(why) = said.and_then(|said| other_bytes(said, disk.media_bytes)) {
                 let why = format!("disk {key} of {}: {why}", id.name());
-                return relocate::left(disk).await.unwrap_or(Verdict::No(why));
+                return relocate::taste_old_end(disk).await.unwrap_or(TasteOutcome::No(why));
             }
             let (of, generation) = (id.name(), found.generation());
             let words = match () {
@@ -183,7 +183,7 @@ impl Typed for RaidClass {
                 }
                 () => format!("disk {key} of {of} (generation {generation})"),
             };
-            Verdict::Yes(words, found)
+            TasteOutcome::Yes(words, found)
         })
     }
 
@@ -196,18 +196,18 @@ impl Typed for RaidClass {
     ) -> Result<(), Error> {
         // A refusal, so that nothing is found on a member meanwhile: it would pass for the whole's.
         self.stopped.refuse(NAME, &found.set().name())?;
-        verb_util::check_circle(topology, on, topology.find_geom(NAME, &found.set().name()))?;
+        verb_util::check_cycle(topology, on, topology.find_geom(NAME, &found.set().name()))?;
         let gone = || Error::new(Errno::NxIo, "the disk is gone");
         let sector = topology.limits(on).ok_or_else(gone)?.sector_bytes;
         let (geom, new) = if found.is_spare() {
-            let home = self.home(topology, &found);
-            (home.ok_or_else(|| self.remember(on, "a spare, and no array is there"))?, false)
+            let home = self.array_for_spare(topology, &found);
+            (home.ok_or_else(|| self.defer(on, "a spare, and no array is there"))?, false)
         } else if found.is_torn() {
             let home = topology.find_geom(NAME, &found.set().name());
             let why = "its record is torn, and no other disk of the array is there. If it has no \
                        other, `clear` it and `label` and `add` its volumes as they were, with \
                        --assume-same: what is on them has not moved";
-            (home.ok_or_else(|| self.remember(on, why))?, false)
+            (home.ok_or_else(|| self.defer(on, why))?, false)
         } else {
             self.geom_for(topology, &found, sector, why)?
         };
@@ -216,13 +216,13 @@ impl Typed for RaidClass {
             .with(geom, |g: &mut RaidGeom, t| g.take_in(t, geom, on, found))
             .unwrap_or_else(going);
         if taken.is_err() && new {
-            self.starting.over(geom);
+            self.starting.remove(geom);
             topology.wither_geom(geom, Errno::NxIo);
         }
         taken.map(drop)
     }
 
-    fn take_apart(&self, topology: &mut Topology, geom: GeomId) {
+    fn disassemble(&self, topology: &mut Topology, geom: GeomId) {
         // Before its disks are let go, and looked at again.
         self.stopped.stop(topology.geom_name(geom));
         topology.with(geom, |g: &mut RaidGeom, t| RaidGeom::take_apart(t, geom, g));

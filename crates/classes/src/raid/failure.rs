@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use geom::{GeomId, Severity, Topology};
 
 use super::geom::{Job, LEFT_MAX, Loss, Message, RaidGeom, SICK_NS, bit};
-use super::members::{Set, Tag};
+use super::members::{MemberSet, Tag};
 use super::model::DiskState;
-use super::verbs::again;
+use super::verbs::readd_command;
 use super::volume::Role;
 use super::volume::log::Log;
 
@@ -18,14 +18,14 @@ impl RaidGeom {
     pub(super) fn lose(&mut self, t: &mut Topology, me: GeomId, tag: Tag, loss: Loss) -> bool {
         let Some(set) = &self.set else { return false };
         let Some(index) = set.disk(tag) else {
-            self.judged(t);
+            self.release_decided(t);
             return false;
         };
         if loss != Loss::Gone && self.is_needed(index) {
             match loss {
                 // It has failed nothing.
-                Loss::ByHand | Loss::Removed => self.judged(t),
-                _ => self.stays(t, tag),
+                Loss::ByHand | Loss::Removed => self.release_decided(t),
+                _ => self.keep_failed_disk(t, tag),
             }
             return false;
         }
@@ -40,19 +40,19 @@ impl RaidGeom {
             self.why_failed(&key, &name)
         });
         let Some(set) = &mut self.set else { return false };
-        set.leave(index, state);
+        set.mark_absent(index, state);
         for (key, slot) in slots {
             let dirty = set.volume(key).and_then(|at| set.array.volumes.get(at));
-            if let Some(up) = self.ups.get_mut(&key)
+            if let Some(up) = self.running_volumes.get_mut(&key)
                 && dirty.is_some_and(|volume| volume.dirty)
             {
                 up.unrecorded |= bit(slot);
             }
         }
-        self.let_go(t, tag, why.as_deref());
+        self.detach_disk(t, tag, why.as_deref());
         self.halt_passes();
-        self.set.iter_mut().for_each(Set::replay_again);
-        let took = self.set.as_mut().is_some_and(Set::take_spares);
+        self.set.iter_mut().for_each(MemberSet::replay_again);
+        let took = self.set.as_mut().is_some_and(MemberSet::take_spares);
         self.start_volumes(t, me);
         self.start_passes();
         if self.disks.is_empty() {
@@ -61,13 +61,13 @@ impl RaidGeom {
             return false;
         }
         // J4; and while nothing is written the record can wait for the first write.
-        let dirty = self.set.iter().flat_map(|s| s.vols.iter().zip(&s.array.volumes));
+        let dirty = self.set.iter().flat_map(|s| s.volume_status.iter().zip(&s.array.volumes));
         let written = dirty.filter(|(vol, _)| vol.up).any(|(_, volume)| volume.dirty);
-        let any = !self.ups.is_empty();
+        let any = !self.running_volumes.is_empty();
         let certain = matches!(loss, Loss::Gone | Loss::Absent);
         let needed = any && (written || took || !certain);
         if !needed {
-            self.judged(t);
+            self.release_decided(t);
         }
         needed
     }
@@ -88,7 +88,7 @@ impl RaidGeom {
             Some(_) => "it failed a request",
             None => "the records call it failed, by a request or by hand",
         };
-        format!("{what}: {}", again(name, &self.id.name()))
+        format!("{what}: {}", readd_command(name, &self.id.name()))
     }
 
     /// Whether a volume cannot do without a disk, nor without those that are known to be gone.
@@ -98,14 +98,14 @@ impl RaidGeom {
             if let Job::Out(tag, Loss::Gone) = job
                 && let Some(gone) = set.disk(*tag).filter(|gone| *gone != index)
             {
-                set.leave(gone, DiskState::Missing);
+                set.mark_absent(gone, DiskState::Missing);
             }
         }
         !set.breaks(index).is_empty()
     }
 
     /// J3: the data of a failed request is on no other disk, or on some and not on others.
-    fn stays(&mut self, t: &mut Topology, tag: Tag) {
+    fn keep_failed_disk(&mut self, t: &mut Topology, tag: Tag) {
         let name = self.disks.get(&tag).map_or("a disk", |disk| &disk.name);
         let why = format!("{name} failed a request, and a volume cannot do without it: it stays");
         t.remark(self.me, Severity::Failed, &why);
@@ -113,51 +113,53 @@ impl RaidGeom {
             // First: a released request then sees that copies and parity may differ.
             match self.is_in_order(key, slot) {
                 true => self.halt_pass(key),
-                false => self.disturb(t, key),
+                false => self.mark_inconsistent(t, key),
             }
-            let Some(up) = self.ups.get(&key) else { continue };
-            up.shared.refuse(bit(slot));
+            let Some(up) = self.running_volumes.get(&key) else { continue };
+            up.shared.fail_waiting(bit(slot));
         }
         for (key, open) in self.open_slots() {
-            if let Some(up) = self.ups.get(&key) {
+            if let Some(up) = self.running_volumes.get(&key) {
                 up.shared.release(open);
             }
         }
         // Not at once: it would fail at once.
-        self.after(t, SICK_NS, Message::Well);
+        self.after(t, SICK_NS, Message::RetryRecords);
     }
 
     /// J8: whether whatever a member failed that stays left the rows of a volume in order.
     fn is_in_order(&self, key: u32, slot: usize) -> bool {
-        let (Some(up), Some(set)) = (self.ups.get(&key), &self.set) else { return false };
+        let (Some(up), Some(set)) = (self.running_volumes.get(&key), &self.set) else {
+            return false;
+        };
         // A member that is being filled lacks the data that it failed.
         let good = set.volume(key).and_then(|at| set.role(at, slot));
         let good = good.is_some_and(|(_, role)| role == Role::Good);
-        good && up.shared.shape.parities() > 0 && up.doubt & bit(slot) == 0
+        good && up.shared.shape.parities() > 0 && up.in_doubt & bit(slot) == 0
     }
 
     /// J8: a disk could not make its written data stable, and stays.
-    pub(super) fn doubt_if_needed(&mut self, t: &mut Topology, tag: Tag) {
+    pub(super) fn mark_doubtful_if_needed(&mut self, t: &mut Topology, tag: Tag) {
         let index = self.set.as_ref().and_then(|set| set.disk(tag));
         if index.is_some_and(|index| self.is_needed(index)) {
-            self.slots(tag).into_iter().for_each(|(key, _)| self.disturb(t, key));
+            self.slots(tag).into_iter().for_each(|(key, _)| self.mark_inconsistent(t, key));
         }
     }
 
     /// Copies or parity of a volume may differ anywhere.
-    pub(super) fn disturb(&mut self, t: &mut Topology, key: u32) {
+    pub(super) fn mark_inconsistent(&mut self, t: &mut Topology, key: u32) {
         self.halt_pass(key);
-        if let Some(up) = self.ups.get_mut(&key) {
-            up.doubt = 0;
+        if let Some(up) = self.running_volumes.get_mut(&key) {
+            up.in_doubt = 0;
         }
         let Some(set) = &mut self.set else { return };
         let Some(at) = set.volume(key) else { return };
-        set.disturb(at);
-        if let (Some(up), Some(vol)) = (self.ups.get(&key), set.vols.get(at)) {
-            up.shared.even.store(vol.even, SeqCst);
+        set.mark_inconsistent(at);
+        if let (Some(up), Some(vol)) = (self.running_volumes.get(&key), set.volume_status.get(at)) {
+            up.shared.consistent_to.store(vol.consistent_to, SeqCst);
             if let Some(log) = up.shared.log() {
-                log.doubt();
-                Log::touch(&up.shared);
+                log.set_doubt();
+                Log::write_doubt(&up.shared);
             }
             if set.is_doubtful(at) {
                 let why = "its parity may be wrong for what is missing: dirty until it is whole";
@@ -170,7 +172,7 @@ impl RaidGeom {
     fn slots(&self, tag: Tag) -> Vec<(u32, usize)> {
         let Some(set) = &self.set else { return Vec::new() };
         let Some(index) = set.disk(tag) else { return Vec::new() };
-        let of = set.vols.iter().zip(&set.array.volumes);
+        let of = set.volume_status.iter().zip(&set.array.volumes);
         of.flat_map(|(vol, volume)| {
             let slots = volume.members.iter().enumerate().filter(|(_, m)| m.disk == index);
             slots.map(|(slot, _)| (vol.key, slot)).collect::<Vec<_>>()
@@ -181,7 +183,7 @@ impl RaidGeom {
     /// Slots about which nothing has been decided, by volume.
     fn open_slots(&self) -> BTreeMap<u32, u64> {
         let mut open: BTreeMap<u32, u64> =
-            self.ups.iter().map(|(key, up)| (*key, up.unrecorded)).collect();
+            self.running_volumes.iter().map(|(key, up)| (*key, up.unrecorded)).collect();
         for job in &self.queue {
             if let Job::Out(tag, _) = job {
                 for (key, slot) in self.slots(*tag) {
@@ -193,9 +195,9 @@ impl RaidGeom {
     }
 
     /// Releases the writes that do not wait for a member with a pending decision.
-    pub(super) fn judged(&mut self, _: &Topology) {
+    pub(super) fn release_decided(&mut self, _: &Topology) {
         for (key, open) in self.open_slots() {
-            if let Some(up) = self.ups.get(&key) {
+            if let Some(up) = self.running_volumes.get(&key) {
                 up.shared.release(open);
             }
         }

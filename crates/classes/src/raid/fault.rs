@@ -1,6 +1,6 @@
 //! Faults of metadata: wrong values, and values that a format cannot express.
 
-use crate::probe::{Reason, Why};
+use crate::probe::{ProbeError, Reason};
 use std::fmt;
 
 /// A field and its problem.
@@ -11,12 +11,12 @@ pub struct Fault {
     /// The field, in words of the format's description.
     pub field: &'static str,
     /// The problem, for people.
-    pub what: String,
+    pub problem: String,
 }
 
 impl Fault {
     pub(crate) fn new(reason: Reason, field: &'static str, what: impl Into<String>) -> Self {
-        Self { reason, field, what: what.into() }
+        Self { reason, field, problem: what.into() }
     }
 
     pub(crate) fn value(field: &'static str, what: impl Into<String>) -> Self {
@@ -24,14 +24,14 @@ impl Fault {
     }
 
     /// The same as a probe says it, about byte `at` of the media.
-    pub(crate) fn why(&self, at: u64) -> Why {
-        Why::new(self.reason, at, self.field)
+    pub(crate) fn to_probe_error(&self, at: u64) -> ProbeError {
+        ProbeError::new(self.reason, at, self.field)
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.field, self.what)
+        write!(f, "{} {}", self.field, self.problem)
     }
 }
 

@@ -41,12 +41,12 @@ use geom::{ConsumerId, GeomId, ProviderId, Topology};
 
 use super::assemble::{Found, SetId};
 use super::class::Tunables;
-use super::members::{Set, Tag};
-use super::metadata::Book;
+use super::members::{MemberSet, Tag};
+use super::metadata::MetadataState;
 use super::volume::replay::Replayed;
-use super::volume::{Leaves, sweep};
-use super::volumes::Up;
-use crate::members::{GateWord, Number, Refusals, Said, Waiting};
+use super::volume::{FailureEffect, sweep};
+use super::volumes::RunningVolume;
+use crate::members::{EventLog, FailureId, GateNotice, Refusals, Waiting};
 
 /// Name of the class, and of its providers before the stroke.
 pub(super) const NAME: &str = "raid";
@@ -59,16 +59,16 @@ pub(super) const LEFT_MAX: usize = 64;
 /// A message to an array's geom.
 #[derive(Debug)]
 pub(super) enum Message {
-    Gate(u32, GateWord),
+    Gate(u32, GateNotice),
     /// A member failed a request.
     Failed {
         volume: u32,
         slot: usize,
         gone: bool,
-        leaves: Leaves,
+        leaves: FailureEffect,
     },
     /// Of a row of this volume it is not known whether its parity is right.
-    Uneven(u32),
+    RowInconsistent(u32),
     /// A member could not be read.
     Unread {
         volume: u32,
@@ -77,9 +77,9 @@ pub(super) enum Message {
         mended: bool,
     },
     /// All accusations of a write that waits for the decision have been sent.
-    Judge {
+    AllReported {
         volume: u32,
-        number: Number,
+        number: FailureId,
     },
     /// The time since the last look is up: has anything been written?
     Idle(u32),
@@ -88,9 +88,9 @@ pub(super) enum Message {
     /// Every core knows the disks that there are; with true, no further ones are waited for.
     Launch(bool),
     /// Every core knows the disks that were attached before.
-    Known(Tag),
+    CoresUpdated(Tag),
     /// Records may be tried again.
-    Well,
+    RetryRecords,
     /// Earlier writes could not be made durable on these disks: no record was written.
     Unsettled(Vec<(Tag, Errno)>),
     /// Records were written; the disks whose record could not be written, with their errors.
@@ -108,7 +108,7 @@ pub(super) enum Message {
     Passed {
         volume: u32,
         round: u64,
-        result: Result<(), sweep::Halt>,
+        result: Result<(), sweep::PassHalt>,
     },
     /// A volume's logs have been replayed, or why not.
     Replayed {
@@ -154,7 +154,7 @@ pub(super) enum Job {
     Policy(u32, bool),
 }
 
-pub(super) enum Doing {
+pub(super) enum JobPhase {
     Draining(Job, u32),
     Writing(Job),
 }
@@ -181,29 +181,29 @@ pub struct RaidGeom {
     pub(super) id: SetId,
     pub(super) sector: u32,
     /// Once it runs.
-    pub(super) set: Option<Set>,
-    pub(super) book: Option<Book>,
+    pub(super) set: Option<MemberSet>,
+    pub(super) metadata: Option<MetadataState>,
     pub(super) disks: BTreeMap<Tag, Attached>,
     /// By number of the volume.
-    pub(super) ups: BTreeMap<u32, Up>,
+    pub(super) running_volumes: BTreeMap<u32, RunningVolume>,
     /// Highest generation found on a disk: the next records go beyond it, and beyond their last.
-    pub(super) above: u32,
+    pub(super) highest_generation: u32,
     /// That of the record which was believed at the start.
-    pub(super) believed: u32,
+    pub(super) start_generation: u32,
     /// Disks that left while it ran, by key, with the generations that they held.
-    pub(super) left: VecDeque<(String, u32)>,
+    pub(super) departed: VecDeque<(String, u32)>,
     /// Disks that failed while it ran, by key: of themselves, or by hand.
     pub(super) failed: VecDeque<(String, Loss)>,
     /// Disks whose records are being written, with the bytes that they have by those.
     pub(super) noted: Vec<(Tag, u64)>,
     pub(super) fault: Option<String>,
     /// The disk whose record is believed at a start that is forced, by its provider's name.
-    pub(super) keep: Option<String>,
-    pub(super) story: Said,
+    pub(super) trusted_disk: Option<String>,
+    pub(super) event_log: EventLog,
     pub(super) refused: Refusals,
     /// Providers that were refused because a disk of their name in the records was there: it may
     /// have been on its way out. They are looked at again when a disk has gone.
-    pub(super) twins: Vec<ProviderId>,
+    pub(super) duplicates: Vec<ProviderId>,
     pub(super) rate: Arc<AtomicU64>,
     /// Something is still to be done: verbs wait for it.
     pub(super) busy: Arc<AtomicU64>,
@@ -211,7 +211,7 @@ pub struct RaidGeom {
     pub(super) tags: Tag,
     pub(super) rounds: u64,
     pub(super) queue: VecDeque<Job>,
-    pub(super) doing: Option<Doing>,
+    pub(super) job_phase: Option<JobPhase>,
     /// It does not wait for further disks any more.
     pub(super) due: bool,
     /// Key of a disk that `insert` is writing a record to: this array takes it, even if others know
@@ -234,26 +234,26 @@ impl RaidGeom {
             id,
             sector,
             set: None,
-            book: None,
+            metadata: None,
             disks: BTreeMap::new(),
-            ups: BTreeMap::new(),
-            above: 0,
-            keep: None,
-            believed: 0,
-            left: VecDeque::new(),
+            running_volumes: BTreeMap::new(),
+            highest_generation: 0,
+            trusted_disk: None,
+            start_generation: 0,
+            departed: VecDeque::new(),
             failed: VecDeque::new(),
             noted: Vec::new(),
             fault: None,
-            story: Said::default(),
+            event_log: EventLog::default(),
             refused: Refusals::default(),
-            twins: Vec::new(),
+            duplicates: Vec::new(),
             rate: Arc::new(AtomicU64::new(0)),
             busy: Arc::new(AtomicU64::new(0)),
             over: false,
             tags: 0,
             rounds: 0,
             queue: VecDeque::new(),
-            doing: None,
+            job_phase: None,
             due: false,
             awaited: None,
             tunables,
@@ -266,33 +266,33 @@ impl RaidGeom {
     }
 
     /// A disk is let go of; with a reason it is refused.
-    pub(super) fn let_go(&mut self, t: &mut Topology, tag: Tag, why: Option<&str>) {
+    pub(super) fn detach_disk(&mut self, t: &mut Topology, tag: Tag, why: Option<&str>) {
         if let Some(disk) = self.disks.remove(&tag) {
             if let Some(held) = disk.holds.filter(|_| self.set.is_some()) {
-                self.left.retain(|(key, _)| *key != disk.key);
-                if self.left.len() == LEFT_MAX {
-                    self.left.pop_front();
+                self.departed.retain(|(key, _)| *key != disk.key);
+                if self.departed.len() == LEFT_MAX {
+                    self.departed.pop_front();
                 }
-                self.left.push_back((disk.key.clone(), held));
+                self.departed.push_back((disk.key.clone(), held));
             }
-            if let (Some(held), Some(_), Some(book)) = (disk.held, &self.set, &mut self.book) {
-                book.departs(&disk.key, held);
+            if let (Some(held), Some(_), Some(book)) = (disk.held, &self.set, &mut self.metadata) {
+                book.add_departed(&disk.key, held);
             }
             if let Some(why) = why {
                 self.refuse(t, &disk.name, why);
             }
             t.abandon(disk.consumer);
         }
-        std::mem::take(&mut self.twins).into_iter().for_each(|twin| t.retaste(twin));
+        std::mem::take(&mut self.duplicates).into_iter().for_each(|twin| t.retaste(twin));
     }
 
     /// Disks are let go, providers wither, whatever waits ends.
     pub(super) fn take_apart(t: &mut Topology, me: GeomId, g: &mut RaidGeom) {
         g.over = true;
-        g.starting.over(me);
+        g.starting.remove(me);
         g.busy.store(0, Relaxed);
         g.queue.clear();
-        let keys: Vec<u32> = g.ups.keys().copied().collect();
+        let keys: Vec<u32> = g.running_volumes.keys().copied().collect();
         keys.into_iter().for_each(|key| g.stop_volume(t, key));
         for (_, disk) in std::mem::take(&mut g.disks) {
             t.leave(disk.consumer);

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use geom::{GeomId, Topology};
 
 use super::arrival::other_size;
-use super::geom::{Doing, Job, Message, RaidGeom, bit};
-use super::members::{ALL, Replay, Set, Tag};
+use super::geom::{Job, JobPhase, Message, RaidGeom, bit};
+use super::members::{ALL, MemberSet, Replay, Tag};
 use super::model::DiskState;
-use super::records::{self, Work};
+use super::records::{self, RecordBatch};
 
 impl RaidGeom {
     /// Queues a job and goes on.
@@ -22,8 +22,8 @@ impl RaidGeom {
 
     /// A job that comes before all others: the one that waits for a gate waits on behind it.
     pub(super) fn urgent(&mut self, t: &mut Topology, me: GeomId, job: Job) {
-        if let Some(Doing::Draining(waits, _)) = self.doing {
-            self.doing = None;
+        if let Some(JobPhase::Draining(waits, _)) = self.job_phase {
+            self.job_phase = None;
             self.queue.push_front(waits);
         }
         self.queue.retain(|other| *other != job);
@@ -32,25 +32,26 @@ impl RaidGeom {
     }
 
     pub(super) fn go_on(&mut self, t: &mut Topology, me: GeomId) {
-        while self.doing.is_none() && !self.over {
+        while self.job_phase.is_none() && !self.over {
             let Some(job) = self.next() else { break };
             let gate = match job {
                 Job::Clean(key) | Job::Policy(key, _) => {
-                    self.ups.get(&key).filter(|up| !up.drained).map(|_| key)
+                    self.running_volumes.get(&key).filter(|up| !up.drained).map(|_| key)
                 }
                 _ => None,
             };
-            match gate.and_then(|key| self.ups.get(&key)) {
+            match gate.and_then(|key| self.running_volumes.get(&key)) {
                 Some(up) => {
                     let (shared, key) = (up.shared.clone(), up.shared.key);
-                    self.doing = Some(Doing::Draining(job, key));
+                    self.job_phase = Some(JobPhase::Draining(job, key));
                     shared.gate.shut();
                 }
                 None => self.carry_out(t, me, job),
             }
         }
-        let replays = |set: &Set| set.vols.iter().any(|vol| vol.replay == Replay::Runs);
-        let busy = self.doing.is_some() || !self.queue.is_empty();
+        let replays =
+            |set: &MemberSet| set.volume_status.iter().any(|vol| vol.replay == Replay::Runs);
+        let busy = self.job_phase.is_some() || !self.queue.is_empty();
         let busy = busy || self.set.as_ref().is_some_and(replays);
         self.busy.store(u64::from(busy && !self.over), Relaxed);
         self.report(t, me);
@@ -61,20 +62,25 @@ impl RaidGeom {
             return Some(job);
         }
         // A request arrived while the gate was shut for another reason.
-        let knocked = self.ups.iter_mut().find(|(_, up)| up.knocked);
+        let knocked = self.running_volumes.iter_mut().find(|(_, up)| up.write_waiting);
         let (key, up) = knocked?;
-        up.knocked = false;
+        up.write_waiting = false;
         Some(Job::Dirty(*key))
     }
 
     pub(super) fn set_dirty(&mut self, key: u32, dirty: bool) -> bool {
         let Some(set) = &mut self.set else { return false };
         let Some(at) = set.volume(key) else { return false };
-        let even = set.vols.get(at).is_none_or(|vol| vol.even == ALL || vol.raw);
+        let even = set
+            .volume_status
+            .get(at)
+            .is_none_or(|vol| vol.consistent_to == ALL || vol.never_synced);
         // J8
-        let even = even && self.ups.get(&key).is_none_or(|up| up.shared.is_settled());
+        let even = even && self.running_volumes.get(&key).is_none_or(|up| up.shared.is_settled());
         // Members left out by force are unchanged until something is written.
-        let even = even && (set.is_said_dirty(at) || set.vols.get(at).is_none_or(|v| !v.as_it_is));
+        let even = even
+            && (set.is_recorded_dirty(at)
+                || set.volume_status.get(at).is_none_or(|v| !v.accepted_parity));
         let Some(volume) = set.array.volumes.get_mut(at) else { return false };
         if !dirty && !even {
             return false;
@@ -88,10 +94,10 @@ impl RaidGeom {
         if self.over || self.set.is_none() {
             return true;
         }
-        if self.doing.is_some() || !self.queue.is_empty() {
+        if self.job_phase.is_some() || !self.queue.is_empty() {
             return false;
         }
-        let keys: Vec<u32> = self.ups.keys().copied().collect();
+        let keys: Vec<u32> = self.running_volumes.keys().copied().collect();
         let dirty: Vec<u32> = keys.into_iter().filter(|key| self.may_become_clean(*key)).collect();
         let is_clean = dirty.is_empty();
         dirty.into_iter().for_each(|key| self.push(t, me, Job::Clean(key)));
@@ -103,12 +109,13 @@ impl RaidGeom {
     fn may_become_clean(&self, key: u32) -> bool {
         let Some(set) = &self.set else { return false };
         let Some(at) = set.volume(key) else { return false };
-        let (Some(vol), Some(volume)) = (set.vols.get(at), set.array.volumes.get(at)) else {
+        let (Some(vol), Some(volume)) = (set.volume_status.get(at), set.array.volumes.get(at))
+        else {
             return false;
         };
-        let even = vol.even == ALL || vol.raw;
+        let even = vol.consistent_to == ALL || vol.never_synced;
         let marked = volume.level.redundant() && volume.dirty;
-        marked && even && (set.is_said_dirty(at) || !vol.as_it_is)
+        marked && even && (set.is_recorded_dirty(at) || !vol.accepted_parity)
     }
 
     /// The state changes; then records are written, or nothing is left to do.
@@ -116,7 +123,7 @@ impl RaidGeom {
         let mut settle = false;
         match job {
             Job::Dirty(key) => {
-                let Some(up) = self.ups.get(&key) else { return };
+                let Some(up) = self.running_volumes.get(&key) else { return };
                 if up.shared.gate.is_open() {
                     return;
                 }
@@ -152,21 +159,21 @@ impl RaidGeom {
             Job::Passed(key) => {
                 let Some(set) = &mut self.set else { return };
                 let Some(at) = set.volume(key) else { return };
-                let made = set.vols.get(at).is_some_and(|vol| vol.even != ALL);
+                let made = set.volume_status.get(at).is_some_and(|vol| vol.consistent_to != ALL);
                 let filled = set.filled(at).into_iter().fold(0, |all, slot| all | bit(slot));
                 set.passed(at);
-                self.ups.entry(key).and_modify(|up| {
+                self.running_volumes.entry(key).and_modify(|up| {
                     up.fresh |= filled;
                     up.ending = Some(if filled == 0 { "synchronised" } else { "rebuild" });
                 });
-                let shut = self.ups.get(&key).is_some_and(|up| up.drained);
+                let shut = self.running_volumes.get(&key).is_some_and(|up| up.drained);
                 if shut {
                     settle = self.set_dirty(key, false);
                 }
                 self.drop_unused();
                 self.set_tables(t);
-                if let Some(up) = self.ups.get(&key).filter(|_| made) {
-                    up.shared.trust();
+                if let Some(up) = self.running_volumes.get(&key).filter(|_| made) {
+                    up.shared.mark_parity_valid();
                 }
             }
             Job::Rewrite => {
@@ -177,18 +184,22 @@ impl RaidGeom {
         if self.over {
             return;
         }
-        match self.notes(t) {
+        match self.record_writes(t) {
             Ok(notes) => {
-                self.doing = Some(Doing::Writing(job));
+                self.job_phase = Some(JobPhase::Writing(job));
                 let logs = if let Job::Dirty(key) = job { self.logs(key) } else { Vec::new() };
-                let calm = self.to_calm(job);
+                let calm = self.volumes_to_quiesce(job);
                 settle |= !calm.is_empty();
                 let of = t.geom_name(me).to_owned();
-                records::write(t.notifier(), me, Work { of, notes, settle, logs, calm });
+                records::write(
+                    t.notifier(),
+                    me,
+                    RecordBatch { of, notes, settle, logs, quiesce: calm },
+                );
             }
             Err(why) => {
                 self.set_fault(t, Some(why));
-                self.sicken(t, job);
+                self.fail_writes(t, job);
             }
         }
     }
@@ -196,7 +207,7 @@ impl RaidGeom {
     pub(super) fn drop_unused(&mut self) {
         let Some(set) = &mut self.set else { return };
         for index in (0..set.array.disks.len()).rev() {
-            let here = set.here.get(index).copied().flatten().is_some();
+            let here = set.attached.get(index).copied().flatten().is_some();
             let gone = set.array.disks.get(index).map(|disk| disk.state);
             if !here && matches!(gone, Some(DiskState::Missing | DiskState::Failed)) {
                 set.drop_disk(index);
@@ -207,7 +218,7 @@ impl RaidGeom {
     /// A disk that came is used. False when nothing is to be written for it.
     pub(super) fn use_disk(&mut self, t: &mut Topology, me: GeomId, tag: Tag) -> bool {
         let (Some(disk), Some(set), Some(book)) =
-            (self.disks.get(&tag), &mut self.set, &mut self.book)
+            (self.disks.get(&tag), &mut self.set, &mut self.metadata)
         else {
             return false;
         };
@@ -215,11 +226,12 @@ impl RaidGeom {
         let outdated = disk.holds != Some(set.array.generation);
         // A copy that was made before: the disk that left had a newer record.
         let newer = |(left, held): &(String, u32)| *left == key && found.generation() < *held;
-        let copy = !found.is_torn() && self.left.iter().any(newer);
+        let copy = !found.is_torn() && self.departed.iter().any(newer);
         // A6
-        let copy = copy || found.is_older_copy(self.believed);
-        book.enter(&found);
-        self.above = self.above.max(if found.is_spare() { 0 } else { found.generation() });
+        let copy = copy || found.is_older_copy(self.start_generation);
+        book.add_record(&found);
+        self.highest_generation =
+            self.highest_generation.max(if found.is_spare() { 0 } else { found.generation() });
         let mut grew = false;
         let trusted = match book.find(&set.array, &key) {
             Some(index) => {
@@ -230,7 +242,7 @@ impl RaidGeom {
             None => {
                 // It was removed from the list while it arrived: it keeps its identity.
                 set.array.disks.push(book.same_disk(&found, media, self.sector));
-                set.here.push(Some(tag));
+                set.attached.push(Some(tag));
                 false
             }
         };
@@ -253,15 +265,15 @@ impl RaidGeom {
             // First those go whose record could not be written.
             Job::Dirty(key) => self.queue.push_back(Job::Dirty(key)),
             Job::Passed(key) => {
-                self.ups.entry(key).and_modify(|up| up.ending = None);
+                self.running_volumes.entry(key).and_modify(|up| up.ending = None);
                 self.reopen(key);
             }
             Job::Clean(key) => {
                 let set = self.set.as_ref();
-                let vol = set.and_then(|set| set.vols.get(set.volume(key)?));
-                let even = vol.is_some_and(|vol| vol.even == ALL);
-                if let Some(up) = self.ups.get(&key).filter(|_| even) {
-                    up.shared.trust();
+                let vol = set.and_then(|set| set.volume_status.get(set.volume(key)?));
+                let even = vol.is_some_and(|vol| vol.consistent_to == ALL);
+                if let Some(up) = self.running_volumes.get(&key).filter(|_| even) {
+                    up.shared.mark_parity_valid();
                 }
             }
             Job::Out(..) | Job::In(_) | Job::Rewrite | Job::Policy(..) => {}
@@ -273,7 +285,7 @@ impl RaidGeom {
     pub(super) fn reopen(&mut self, key: u32) {
         let said = self.set.as_ref().is_some_and(|set| {
             let at = set.volume(key);
-            at.is_some_and(|at| set.is_said_dirty(at))
+            at.is_some_and(|at| set.is_recorded_dirty(at))
         });
         if said {
             self.open(key);
@@ -281,14 +293,14 @@ impl RaidGeom {
     }
 
     pub(super) fn open(&mut self, key: u32) {
-        let Some(up) = self.ups.get_mut(&key) else { return };
-        up.knocked = false;
+        let Some(up) = self.running_volumes.get_mut(&key) else { return };
+        up.write_waiting = false;
         up.drained = false;
         up.shared.gate.open();
         if !std::mem::replace(&mut up.watching, true) {
             up.written = up.shared.writes();
             let (notifier, me) = (up.shared.notifier.clone(), up.shared.geom);
-            records::after(notifier, me, self.tunables.idle_ns, Message::Idle(key));
+            records::post_after(notifier, me, self.tunables.idle_ns, Message::Idle(key));
         }
     }
 }

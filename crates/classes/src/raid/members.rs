@@ -33,22 +33,22 @@ pub(crate) const ALL: u64 = u64::MAX;
 
 /// One volume, beside its description in the array.
 #[derive(Clone, Debug)]
-pub(crate) struct Vol {
+pub(crate) struct VolumeStatus {
     pub(crate) key: u32,
     /// It is offered.
     pub(crate) up: bool,
     /// Started although parity may be wrong (A3).
     pub(crate) forced: bool,
     /// It was started so, and parity defines the data of a missing member.
-    pub(crate) as_it_is: bool,
+    pub(crate) accepted_parity: bool,
     /// Copies agree and parity is right below this byte of the volume.
-    pub(crate) even: u64,
+    pub(crate) consistent_to: u64,
     /// Members being filled have everything below this byte of the volume.
     pub(crate) filled: u64,
     /// Its members were never brought in line.
-    pub(crate) raw: bool,
+    pub(crate) never_synced: bool,
     /// Why its last pass came to no end.
-    pub(crate) halt: Option<sweep::Halt>,
+    pub(crate) halt: Option<sweep::PassHalt>,
     /// What becomes of its logs.
     pub(crate) replay: Replay,
     /// Why they were not believed.
@@ -72,14 +72,14 @@ pub(crate) enum Replay {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(crate) struct Set {
+pub(crate) struct MemberSet {
     pub(crate) array: Array,
     /// As the records on the disks say it.
-    pub(crate) said: Array,
+    pub(crate) recorded: Array,
     /// By disk: which attached one it is.
-    pub(crate) here: Vec<Option<Tag>>,
+    pub(crate) attached: Vec<Option<Tag>>,
     /// By volume.
-    pub(crate) vols: Vec<Vol>,
+    pub(crate) volume_status: Vec<VolumeStatus>,
     keys: u32,
 }
 
@@ -87,17 +87,18 @@ fn is_good(state: SubdiskState) -> bool {
     matches!(state, SubdiskState::Active | SubdiskState::Uninitialized | SubdiskState::Resync)
 }
 
-impl Set {
+impl MemberSet {
     /// An array that starts with the disks that are `here`.
-    pub(crate) fn start(array: Array, here: Vec<Option<Tag>>) -> Set {
+    pub(crate) fn start(array: Array, here: Vec<Option<Tag>>) -> MemberSet {
         let said = array.clone();
-        let mut set = Set { array, said, here, vols: Vec::new(), keys: 0 };
-        set.here.resize(set.array.disks.len(), None);
+        let mut set =
+            MemberSet { array, recorded: said, attached: here, volume_status: Vec::new(), keys: 0 };
+        set.attached.resize(set.array.disks.len(), None);
         for index in 0..set.array.disks.len() {
-            if set.here.get(index).copied().flatten().is_none() {
-                set.leave(index, DiskState::Missing);
+            if set.attached.get(index).copied().flatten().is_none() {
+                set.mark_absent(index, DiskState::Missing);
             } else {
-                set.come(index);
+                set.mark_present(index);
             }
         }
         for index in 0..set.array.volumes.len() {
@@ -115,7 +116,7 @@ impl Set {
     }
 
     /// A disk is not there, or not to be used, from now on.
-    pub(crate) fn leave(&mut self, index: usize, state: DiskState) {
+    pub(crate) fn mark_absent(&mut self, index: usize, state: DiskState) {
         let member = match state {
             DiskState::Failed | DiskState::Disabled => SubdiskState::Failed,
             _ => SubdiskState::None,
@@ -127,13 +128,13 @@ impl Set {
             disk.state = state;
             self.set_members(index, member);
         }
-        if let Some(place) = self.here.get_mut(index) {
+        if let Some(place) = self.attached.get_mut(index) {
             *place = None;
         }
     }
 
     /// A disk that is there: one that the records call missing has missed writes.
-    fn come(&mut self, index: usize) {
+    fn mark_present(&mut self, index: usize) {
         let Some(disk) = self.array.disks.get_mut(index) else { return };
         if disk.state == DiskState::Missing {
             disk.state = DiskState::Active;
@@ -184,10 +185,21 @@ impl Set {
         let replay = if logged { Replay::Wanted } else { Replay::None };
         let (up, forced, halt, unread) = (false, false, None, None);
         let as_it_is = false;
-        let vol = Vol { key, up, forced, as_it_is, even, filled, raw, halt, replay, unread };
-        match self.vols.get_mut(index) {
+        let vol = VolumeStatus {
+            key,
+            up,
+            forced,
+            accepted_parity: as_it_is,
+            consistent_to: even,
+            filled,
+            never_synced: raw,
+            halt,
+            replay,
+            unread,
+        };
+        match self.volume_status.get_mut(index) {
             Some(old) => *old = vol,
-            None => self.vols.push(vol),
+            None => self.volume_status.push(vol),
         }
     }
 
@@ -199,21 +211,21 @@ impl Set {
 
     /// Members have been added or removed: a running replay is repeated.
     pub(crate) fn replay_again(&mut self) {
-        for vol in self.vols.iter_mut().filter(|vol| vol.replay == Replay::Runs) {
+        for vol in self.volume_status.iter_mut().filter(|vol| vol.replay == Replay::Runs) {
             vol.replay = Replay::Again;
         }
     }
 
     /// The logs of a volume have been replayed, or not. False when it is to be done again.
     pub(crate) fn replayed(&mut self, index: usize, why_not: Option<String>) -> bool {
-        let Some(vol) = self.vols.get_mut(index) else { return false };
+        let Some(vol) = self.volume_status.get_mut(index) else { return false };
         if vol.replay != Replay::Runs {
             vol.replay = Replay::Wanted;
             return false;
         }
         vol.replay = if why_not.is_none() { Replay::Done } else { Replay::None };
         if why_not.is_none() {
-            vol.even = ALL;
+            vol.consistent_to = ALL;
         }
         vol.unread = why_not;
         true
@@ -221,18 +233,18 @@ impl Set {
 
     /// The index of a volume by its number.
     pub(crate) fn volume(&self, key: u32) -> Option<usize> {
-        self.vols.iter().position(|vol| vol.key == key)
+        self.volume_status.iter().position(|vol| vol.key == key)
     }
 
     /// The index of a disk by its tag.
     pub(crate) fn disk(&self, tag: Tag) -> Option<usize> {
-        self.here.iter().position(|here| *here == Some(tag))
+        self.attached.iter().position(|here| *here == Some(tag))
     }
 
     /// The role of a volume's member in a slot; `None`: not used.
     pub(crate) fn role(&self, volume: usize, slot: usize) -> Option<(Tag, Role)> {
         let member = self.array.volumes.get(volume)?.members.get(slot)?;
-        let tag = self.here.get(member.disk).copied().flatten()?;
+        let tag = self.attached.get(member.disk).copied().flatten()?;
         match member.state {
             state if is_good(state) => Some((tag, Role::Good)),
             SubdiskState::Rebuild | SubdiskState::New => Some((tag, Role::Filling)),
@@ -261,13 +273,13 @@ impl Set {
     }
 
     /// Whether the records say that a volume is dirty, and list its absent members.
-    pub(crate) fn is_said_dirty(&self, at: usize) -> bool {
-        let (Some(now), Some(said)) = (self.array.volumes.get(at), self.said.volumes.get(at))
+    pub(crate) fn is_recorded_dirty(&self, at: usize) -> bool {
+        let (Some(now), Some(said)) = (self.array.volumes.get(at), self.recorded.volumes.get(at))
         else {
             return false;
         };
         let is_said = |(slot, member): (usize, &Member)| {
-            let state = self.said.disks.get(member.disk).map(|disk| disk.state);
+            let state = self.recorded.disks.get(member.disk).map(|disk| disk.state);
             let said = said.members.get(slot).map(|member| member.state);
             self.role(at, slot).is_some()
                 || state != Some(DiskState::Active)
@@ -281,25 +293,25 @@ impl Set {
     pub(crate) fn is_doubtful(&self, index: usize) -> bool {
         let level = self.array.volumes.get(index).map(|volume| volume.level);
         let parity = matches!(level, Some(Level::Raid4 | Level::Raid5(_) | Level::Raid6(_)));
-        let even = self.vols.get(index).is_none_or(|vol| vol.even == ALL);
+        let even = self.volume_status.get(index).is_none_or(|vol| vol.consistent_to == ALL);
         parity && !even && !self.is_whole(index)
     }
 
     /// A3: a volume that is offered though its parity may be wrong.
-    pub(crate) fn take_as_it_is(&mut self, index: usize) {
+    pub(crate) fn accept_parity(&mut self, index: usize) {
         let volume = self.array.volumes.get(index);
         let parities = volume.map_or(0, |volume| Shape::of(volume).parities());
         let lost = self.roles(index).filter(|role| *role != Some(Role::Good)).count();
         let is_spent = self.is_doubtful(index) && lost >= parities;
-        if let Some(vol) = self.vols.get_mut(index).filter(|_| is_spent) {
-            (vol.even, vol.as_it_is) = (ALL, true);
+        if let Some(vol) = self.volume_status.get_mut(index).filter(|_| is_spent) {
+            (vol.consistent_to, vol.accepted_parity) = (ALL, true);
         }
     }
 
     /// Whether the data of a missing member of a volume may differ from the result of parity,
     /// though parity was accepted for it (A3).
     pub(crate) fn may_be_wrong(&self, index: usize) -> bool {
-        let taken = self.vols.get(index).is_some_and(|vol| vol.as_it_is);
+        let taken = self.volume_status.get(index).is_some_and(|vol| vol.accepted_parity);
         self.is_doubtful(index) || taken && !self.is_whole(index)
     }
 
@@ -312,7 +324,7 @@ impl Set {
                 member.state = member.state.min(SubdiskState::Failed);
             }
         }
-        let even = self.vols.get(volume).is_none_or(|vol| vol.even == ALL);
+        let even = self.volume_status.get(volume).is_none_or(|vol| vol.consistent_to == ALL);
         match now.state() {
             VolumeState::Optimal if !even => VolumeState::Suboptimal,
             state => state,
@@ -324,7 +336,8 @@ impl Set {
     /// # Errors
     /// Why not, and what to do.
     pub(crate) fn can_start(&self, index: usize, name: &str) -> Result<(), String> {
-        let (Some(volume), Some(vol)) = (self.array.volumes.get(index), self.vols.get(index))
+        let (Some(volume), Some(vol)) =
+            (self.array.volumes.get(index), self.volume_status.get(index))
         else {
             return Err("no such volume".into());
         };
@@ -354,34 +367,35 @@ impl Set {
     /// Volumes that are up and would break without a disk.
     pub(crate) fn breaks(&self, index: usize) -> Vec<usize> {
         let mut without = self.clone();
-        without.leave(index, DiskState::Missing);
-        let up = (0..self.vols.len()).filter(|at| self.vols.get(*at).is_some_and(|vol| vol.up));
+        without.mark_absent(index, DiskState::Missing);
+        let up = (0..self.volume_status.len())
+            .filter(|at| self.volume_status.get(*at).is_some_and(|vol| vol.up));
         up.filter(|at| without.state(*at) == VolumeState::Broken).collect()
     }
 
     /// A disk of the array has come while it runs; `spare` when its own record calls it one, or
     /// is an older copy. True when it was taken as it is.
     pub(crate) fn arrive(&mut self, index: usize, tag: Tag, spare: bool) -> bool {
-        if let Some(place) = self.here.get_mut(index) {
+        if let Some(place) = self.attached.get_mut(index) {
             *place = Some(tag);
         }
-        let said = self.said.disks.get(index).map(|disk| disk.state);
+        let said = self.recorded.disks.get(index).map(|disk| disk.state);
         let mut trusted = matches!(said, Some(DiskState::Active));
         let member = self.array.volumes.iter().flat_map(|v| &v.members).any(|m| m.disk == index);
         if let Some(disk) = self.array.disks.get_mut(index) {
             disk.state = if member { DiskState::Active } else { DiskState::Spare };
         }
         for at in 0..self.array.volumes.len() {
-            let up = self.vols.get(at).is_some_and(|vol| vol.up);
-            let clean = self.said.volumes.get(at).is_none_or(|volume| !volume.dirty)
-                && self.vols.get(at).is_none_or(|vol| vol.even == ALL);
+            let up = self.volume_status.get(at).is_some_and(|vol| vol.up);
+            let clean = self.recorded.volumes.get(at).is_none_or(|volume| !volume.dirty)
+                && self.volume_status.get(at).is_none_or(|vol| vol.consistent_to == ALL);
             let Some(volume) = self.array.volumes.get_mut(at) else { continue };
             let redundant = volume.level.redundant();
             for (slot, member) in volume.members.iter_mut().enumerate() {
                 if member.disk != index {
                     continue;
                 }
-                let before = self.said.volumes.get(at).and_then(|v| v.members.get(slot));
+                let before = self.recorded.volumes.get(at).and_then(|v| v.members.get(slot));
                 let before = before.filter(|m| m.disk == index).map(|m| m.state);
                 let known = said == Some(DiskState::Active) && !spare;
                 // A2; a volume that is not up was not written.
@@ -392,7 +406,7 @@ impl Set {
                 };
                 if member.state == SubdiskState::New {
                     trusted = false;
-                    if let Some(vol) = self.vols.get_mut(at) {
+                    if let Some(vol) = self.volume_status.get_mut(at) {
                         vol.filled = 0;
                         vol.halt = None;
                     }
@@ -406,13 +420,13 @@ impl Set {
     pub(crate) fn take_spares(&mut self) -> bool {
         let mut took = false;
         loop {
-            let out = (0..self.array.disks.len()).find(|disk| self.is_wanting(*disk));
+            let out = (0..self.array.disks.len()).find(|disk| self.needs_replacement(*disk));
             let Some(out) = out else { return took };
             let ends = self.array.volumes.iter().flat_map(|v| &v.members);
             let ends = ends.filter(|m| m.disk == out).map(|m| m.offset.saturating_add(m.bytes));
             let need = ends.max().unwrap_or(0);
             let fits = |(index, disk): &(usize, &Disk)| {
-                let there = self.here.get(*index).copied().flatten().is_some();
+                let there = self.attached.get(*index).copied().flatten().is_some();
                 there && disk.state == DiskState::Spare && disk.bytes >= need
             };
             let spare = self.array.disks.iter().enumerate().find(fits).map(|(index, _)| index);
@@ -423,8 +437,8 @@ impl Set {
     }
 
     /// A disk that is away, with a place in a volume that can do with another.
-    fn is_wanting(&self, disk: usize) -> bool {
-        if self.here.get(disk).copied().flatten().is_some() {
+    fn needs_replacement(&self, disk: usize) -> bool {
+        if self.attached.get(disk).copied().flatten().is_some() {
             return false;
         }
         let member = |v: &Volume| v.members.iter().any(|m| m.disk == disk);
@@ -443,7 +457,7 @@ impl Set {
             for member in volume.members.iter_mut().filter(|m| m.disk == out) {
                 member.disk = spare;
                 member.state = SubdiskState::New;
-                if let Some(vol) = self.vols.get_mut(at) {
+                if let Some(vol) = self.volume_status.get_mut(at) {
                     (vol.filled, vol.halt) = (0, None);
                 }
             }
@@ -458,15 +472,15 @@ impl Set {
             return;
         }
         self.array.disks.remove(out);
-        if out < self.here.len() {
-            self.here.remove(out);
+        if out < self.attached.len() {
+            self.attached.remove(out);
         }
         let members = self.array.volumes.iter_mut().flat_map(|v| &mut v.members);
         members.filter(|m| m.disk > out).for_each(|m| m.disk -= 1);
         // The last written state uses the old indexes: it is written anew before it is used.
-        if out < self.said.disks.len() {
-            self.said.disks.remove(out);
-            for member in self.said.volumes.iter_mut().flat_map(|v| &mut v.members) {
+        if out < self.recorded.disks.len() {
+            self.recorded.disks.remove(out);
+            for member in self.recorded.volumes.iter_mut().flat_map(|v| &mut v.members) {
                 match member.disk.cmp(&out) {
                     std::cmp::Ordering::Greater => member.disk -= 1,
                     std::cmp::Ordering::Equal => member.disk = usize::MAX,
@@ -478,17 +492,18 @@ impl Set {
 
     /// Where a pass over a volume has to begin; `None`: there is nothing to do.
     pub(crate) fn pass_from(&self, index: usize) -> Option<u64> {
-        let (volume, vol) = (self.array.volumes.get(index)?, self.vols.get(index)?);
+        let (volume, vol) = (self.array.volumes.get(index)?, self.volume_status.get(index)?);
         if !vol.up || vol.halt.is_some() || !volume.level.redundant() {
             return None;
         }
         let parity = Shape::of(volume).parities() > 0;
         let filling = self.is_filling(index);
-        let uneven = vol.even != ALL && (!parity || self.roles(index).all(|role| role.is_some()));
+        let uneven =
+            vol.consistent_to != ALL && (!parity || self.roles(index).all(|role| role.is_some()));
         match (filling, uneven) {
-            (true, true) => Some(vol.filled.min(vol.even)),
+            (true, true) => Some(vol.filled.min(vol.consistent_to)),
             (true, false) => Some(vol.filled),
-            (false, true) => Some(vol.even),
+            (false, true) => Some(vol.consistent_to),
             (false, false) => None,
         }
     }
@@ -496,12 +511,12 @@ impl Set {
     /// A pass over a volume has come so far.
     pub(crate) fn passed_to(&mut self, index: usize, done: u64) {
         let filling = self.is_filling(index);
-        if let Some(vol) = self.vols.get_mut(index) {
+        if let Some(vol) = self.volume_status.get_mut(index) {
             if filling {
                 vol.filled = vol.filled.max(done);
             }
-            if vol.even != ALL {
-                vol.even = vol.even.max(done);
+            if vol.consistent_to != ALL {
+                vol.consistent_to = vol.consistent_to.max(done);
             }
         }
     }
@@ -509,24 +524,24 @@ impl Set {
     /// A pass over a volume has done all of it.
     pub(crate) fn passed(&mut self, index: usize) {
         let Some(volume) = self.array.volumes.get_mut(index) else { return };
-        let here = &self.here;
+        let here = &self.attached;
         for member in &mut volume.members {
             let there = here.get(member.disk).copied().flatten().is_some();
             if there && member.state >= SubdiskState::New {
                 member.state = SubdiskState::Active;
             }
         }
-        if let Some(vol) = self.vols.get_mut(index) {
-            (vol.even, vol.filled, vol.raw) = (ALL, 0, false);
-            (vol.forced, vol.as_it_is) = (false, false);
+        if let Some(vol) = self.volume_status.get_mut(index) {
+            (vol.consistent_to, vol.filled, vol.never_synced) = (ALL, 0, false);
+            (vol.forced, vol.accepted_parity) = (false, false);
         }
     }
 
     /// Copies or parity of a volume may have come to differ anywhere.
-    pub(crate) fn disturb(&mut self, index: usize) {
+    pub(crate) fn mark_inconsistent(&mut self, index: usize) {
         let redundant = self.array.volumes.get(index).is_some_and(|v| v.level.redundant());
-        if let Some(vol) = self.vols.get_mut(index).filter(|_| redundant) {
-            (vol.even, vol.filled, vol.halt) = (0, 0, None);
+        if let Some(vol) = self.volume_status.get_mut(index).filter(|_| redundant) {
+            (vol.consistent_to, vol.filled, vol.halt) = (0, 0, None);
         }
     }
 
@@ -534,26 +549,28 @@ impl Set {
     pub(crate) fn record(&self) -> Array {
         let mut array = self.array.clone();
         for (index, volume) in array.volumes.iter_mut().enumerate() {
-            let Some(vol) = self.vols.get(index) else { continue };
+            let Some(vol) = self.volume_status.get(index) else { continue };
             let shape = Shape::of(volume);
             let filling = self.is_filling(index);
-            let uneven = vol.even != ALL;
+            let uneven = vol.consistent_to != ALL;
             for member in &mut volume.members {
                 member.state = match member.state {
                     SubdiskState::New if vol.up => SubdiskState::Rebuild,
-                    SubdiskState::Active if vol.raw && uneven => SubdiskState::Uninitialized,
+                    SubdiskState::Active if vol.never_synced && uneven => {
+                        SubdiskState::Uninitialized
+                    }
                     state => state,
                 };
             }
             // A4
-            volume.dirty |= uneven && (filling || !vol.raw);
-            volume.migration = match (filling && vol.up, uneven && vol.raw) {
+            volume.dirty |= uneven && (filling || !vol.never_synced);
+            volume.migration = match (filling && vol.up, uneven && vol.never_synced) {
                 (true, _) => {
                     let done = shape.to_member(vol.filled);
                     Some(Migration { kind: MigrationKind::Rebuild, done })
                 }
                 (false, true) => {
-                    let done = shape.to_member(vol.even);
+                    let done = shape.to_member(vol.consistent_to);
                     Some(Migration { kind: MigrationKind::Init, done })
                 }
                 (false, false) => None,

@@ -1,8 +1,8 @@
 //! Tests of the choice of records, the use of members and the written records, without any I/O.
 
-use super::assemble::{Found, judge};
-use super::members::{ALL, Set};
-use super::metadata::{Book, Here};
+use super::assemble::{Found, choose_record};
+use super::members::{ALL, MemberSet};
+use super::metadata::{MetadataState, PresentDisk};
 use super::model::{
     Array, Disk, DiskState, Identity, Layout, Level, Member, Migration, MigrationKind,
     SubdiskState, Volume, VolumeState,
@@ -43,7 +43,13 @@ fn array(level: Level, count: usize) -> Array {
 const FIVE: Level = Level::Raid5(Layout::LeftAsymmetric);
 
 /// A disk's record when these were left out, in a generation.
-fn says(level: Level, count: usize, own: usize, without: &[usize], generation: u32) -> Found {
+fn record_without(
+    level: Level,
+    count: usize,
+    own: usize,
+    without: &[usize],
+    generation: u32,
+) -> Found {
     let mut array = array(level, count);
     array.generation = generation;
     for out in without {
@@ -61,7 +67,7 @@ fn record(array: &Array, own: usize) -> Found {
 
 fn judged(all: &[Found]) -> (usize, Vec<usize>) {
     let all: Vec<&Found> = all.iter().collect();
-    let judged = judge(&all, 512, None).expect("somebody");
+    let judged = choose_record(&all, 512, None).expect("somebody");
     (judged.winner, judged.split)
 }
 
@@ -69,19 +75,31 @@ fn judged(all: &[Found]) -> (usize, Vec<usize>) {
 fn surviving_disk_wins_regardless_of_generation() {
     let one = Level::Raid1;
     // 1 lived on without 0, which got ahead by number in a crash.
-    let (a, b) = (says(one, 2, 0, &[], 9), says(one, 2, 1, &[0], 8));
+    let (a, b) = (record_without(one, 2, 0, &[], 9), record_without(one, 2, 1, &[0], 8));
     assert_eq!(judged(&[a.clone(), b.clone()]), (1, vec![]));
     assert_eq!(judged(&[b, a]), (0, vec![]), "in any order");
     // None was left out: the newest.
-    assert_eq!(judged(&[says(one, 2, 0, &[], 4), says(one, 2, 1, &[], 5)]), (1, vec![]));
+    assert_eq!(
+        judged(&[record_without(one, 2, 0, &[], 4), record_without(one, 2, 1, &[], 5)]),
+        (1, vec![])
+    );
     // Each lived on without the other.
-    let (winner, split) = judged(&[says(one, 2, 0, &[1], 8), says(one, 2, 1, &[0], 9)]);
+    let (winner, split) =
+        judged(&[record_without(one, 2, 0, &[1], 8), record_without(one, 2, 1, &[0], 9)]);
     assert_eq!((winner, split), (1, vec![0]));
     // Two that were left out one after the other are no split.
-    let all = [says(one, 3, 0, &[], 5), says(one, 3, 1, &[0], 7), says(one, 3, 2, &[0, 1], 8)];
+    let all = [
+        record_without(one, 3, 0, &[], 5),
+        record_without(one, 3, 1, &[0], 7),
+        record_without(one, 3, 2, &[0, 1], 8),
+    ];
     assert_eq!(judged(&all), (2, vec![]));
     // An old record that leaves out one that is back since then: both are with the newest.
-    let all = [says(one, 3, 0, &[2], 12), says(one, 3, 1, &[2], 12), says(one, 3, 2, &[0], 8)];
+    let all = [
+        record_without(one, 3, 0, &[2], 12),
+        record_without(one, 3, 1, &[2], 12),
+        record_without(one, 3, 2, &[0], 8),
+    ];
     assert_eq!(judged(&all), (0, vec![]), "2 was with 1 when it left 0 out");
 }
 
@@ -93,9 +111,9 @@ fn torn_record_yields_to_other_records_unless_it_is_newer() {
     };
     let ahead = |all: &[Found]| {
         let all: Vec<&Found> = all.iter().collect();
-        judge(&all, 512, None).map(|judged| (judged.winner, judged.split, judged.ahead))
+        choose_record(&all, 512, None).map(|judged| (judged.winner, judged.split, judged.ahead))
     };
-    let other = says(FIVE, 3, 0, &[], 8);
+    let other = record_without(FIVE, 3, 0, &[], 8);
     for generation in [7, 8] {
         assert_eq!(ahead(&[torn(1, generation), other.clone()]), Some((1, vec![], vec![])));
     }
@@ -106,11 +124,11 @@ fn torn_record_yields_to_other_records_unless_it_is_newer() {
     assert!(other.is_complete(&["SERIAL-000000".into(), torn.key(), "SERIAL-000002".into()], 512));
 }
 
-fn start(array: Array, here: &[usize]) -> Set {
+fn start(array: Array, here: &[usize]) -> MemberSet {
     let tags = (0..array.disks.len()).map(|i| here.contains(&i).then_some(i as u32 + 1));
     let tags = tags.collect();
-    let mut set = Set::start(array, tags);
-    set.vols[0].up = set.can_start(0, "a").is_ok();
+    let mut set = MemberSet::start(array, tags);
+    set.volume_status[0].up = set.can_start(0, "a").is_ok();
     set
 }
 
@@ -118,12 +136,12 @@ fn start(array: Array, here: &[usize]) -> Set {
 fn late_disk_is_trusted_if_nothing_was_written() {
     for (written, trusted) in [(false, true), (true, false)] {
         let mut set = start(array(FIVE, 3), &[0, 1]);
-        assert!(set.vols[0].up);
+        assert!(set.volume_status[0].up);
         assert_eq!(set.state(0), VolumeState::Degraded);
         if written {
             set.array.volumes[0].dirty = true;
-            set.said = set.record();
-            assert_eq!(set.said.volumes[0].members[2].state, SubdiskState::None);
+            set.recorded = set.record();
+            assert_eq!(set.recorded.volumes[0].members[2].state, SubdiskState::None);
         }
         assert_eq!(set.arrive(2, 9, false), trusted);
         let role = set.role(0, 2).map(|(_, role)| role);
@@ -137,8 +155,8 @@ fn late_disk_is_trusted_if_nothing_was_written() {
 fn late_disk_is_rebuilt_if_the_volume_is_recorded_as_dirty() {
     for dirty in [false, true] {
         let mut set = start(array(FIVE, 3), &[0, 1]);
-        set.said.volumes[0].dirty = dirty;
-        assert_eq!(set.said.volumes[0].members[2].state, SubdiskState::Active);
+        set.recorded.volumes[0].dirty = dirty;
+        assert_eq!(set.recorded.volumes[0].members[2].state, SubdiskState::Active);
         assert_eq!(set.arrive(2, 9, false), !dirty);
         let role = set.role(0, 2).map(|(_, role)| role);
         assert_eq!(role, Some(if dirty { Role::Filling } else { Role::Good }));
@@ -149,16 +167,16 @@ fn late_disk_is_rebuilt_if_the_volume_is_recorded_as_dirty() {
 fn dirty_degraded_parity_volume_is_refused_unless_forced() {
     let mut torn = array(FIVE, 3);
     torn.volumes[0].dirty = true;
-    assert!(start(torn.clone(), &[0, 1, 2]).vols[0].up, "whole: parity is made right");
+    assert!(start(torn.clone(), &[0, 1, 2]).volume_status[0].up, "whole: parity is made right");
     let mut set = start(torn, &[0, 2]);
     let why = set.can_start(0, "Intel-7").expect_err("refused");
     assert!(why.contains("raid start --force Intel-7"), "{why}");
-    set.vols[0].forced = true;
+    set.volume_status[0].forced = true;
     assert_eq!(set.can_start(0, "Intel-7"), Ok(()));
     let mut copies = array(Level::Raid1, 2);
     copies.volumes[0].dirty = true;
-    assert!(start(copies, &[1]).vols[0].up, "a copy is whole in itself");
-    assert!(!start(array(FIVE, 3), &[1]).vols[0].up, "too few");
+    assert!(start(copies, &[1]).volume_status[0].up, "a copy is whole in itself");
+    assert!(!start(array(FIVE, 3), &[1]).volume_status[0].up, "too few");
 }
 
 #[test]
@@ -186,7 +204,7 @@ fn unsynchronised_volume_stays_dirty_or_uninitialised_on_record() {
     set.array.volumes[0].dirty = false;
     assert!(set.record().volumes[0].dirty, "until the pass is over");
     set.passed(0);
-    assert!(!set.record().volumes[0].dirty && set.vols[0].even == ALL);
+    assert!(!set.record().volumes[0].dirty && set.volume_status[0].consistent_to == ALL);
     let mut raw = array(FIVE, 3);
     raw.volumes[0].members.iter_mut().for_each(|m| m.state = SubdiskState::Uninitialized);
     let mut set = start(raw, &[0, 1, 2]);
@@ -211,7 +229,7 @@ fn spare_replaces_a_failed_disk_which_is_removed_from_the_array() {
     array.disks.push(spare);
     let mut set = start(array, &[0, 1, 2, 3]);
     assert!(!set.take_spares(), "nobody is missing");
-    set.leave(0, DiskState::Failed);
+    set.mark_absent(0, DiskState::Failed);
     assert!(set.take_spares());
     assert_eq!(set.array.disks.len(), 3);
     let members: Vec<&str> = set.array.volumes[0]
@@ -229,9 +247,9 @@ fn spare_replaces_a_failed_disk_which_is_removed_from_the_array() {
 #[test]
 fn raid0_is_broken_without_a_disk_and_optimal_with_it_again() {
     let mut set = start(array(Level::Raid0, 2), &[0, 1]);
-    set.leave(1, DiskState::Missing);
+    set.mark_absent(1, DiskState::Missing);
     assert_eq!(set.state(0), VolumeState::Broken);
-    set.vols[0].up = false;
+    set.volume_status[0].up = false;
     assert!(!set.take_spares());
     assert!(set.arrive(1, 8, false));
     assert_eq!(set.state(0), VolumeState::Optimal);
@@ -241,7 +259,7 @@ fn raid0_is_broken_without_a_disk_and_optimal_with_it_again() {
 fn disk_left_out_before_a_spare_replaced_it_is_no_split() {
     let one = Level::Raid1;
     // 0 and 1; then 2 took the place of 1, and 0 failed.
-    let alone = says(one, 2, 1, &[], 4);
+    let alone = record_without(one, 2, 1, &[], 4);
     let mut later = [array(one, 2), array(one, 2)];
     for (at, array) in later.iter_mut().enumerate() {
         array.disks[1].serial = "SERIAL-000002".into();
@@ -257,7 +275,7 @@ fn disk_left_out_before_a_spare_replaced_it_is_no_split() {
     let mut other = array(one, 2);
     other.generation = 9;
     other.disks[0].serial = "SERIAL-000003".into();
-    assert_eq!(judged(&[record(&other, 1), says(one, 2, 0, &[1], 10)]), (1, vec![0]));
+    assert_eq!(judged(&[record(&other, 1), record_without(one, 2, 0, &[1], 10)]), (1, vec![0]));
 }
 
 #[test]
@@ -266,7 +284,7 @@ fn source_left_out_with_a_rebuild_on_record_is_no_split() {
     filling.generation = 23;
     filling.volumes[0].members[1].state = SubdiskState::Rebuild;
     filling.volumes[0].migration = Some(Migration { kind: MigrationKind::Rebuild, done: 0 });
-    let filled = says(Level::Raid1, 2, 1, &[0], 27);
+    let filled = record_without(Level::Raid1, 2, 1, &[0], 27);
     assert_eq!(judged(&[record(&filling, 0), filled]), (1, vec![]));
 }
 
@@ -279,13 +297,13 @@ fn disk_in_rebuild_may_have_the_newest_record() {
     filling.volumes[0].migration = Some(Migration { kind: MigrationKind::Rebuild, done: 0 });
     let left = imsm::Torn { set: 7, generation: 14, first: Vec::new() };
     let torn = Found::Torn { serial: "SERIAL-000002".into(), left };
-    let all = [says(FIVE, 3, 0, &[1], 13), record(&filling, 1), torn];
+    let all = [record_without(FIVE, 3, 0, &[1], 13), record(&filling, 1), torn];
     let all: Vec<&Found> = all.iter().collect();
-    let judged = judge(&all, 512, None).expect("somebody");
+    let judged = choose_record(&all, 512, None).expect("somebody");
     assert_eq!((judged.winner, judged.split, judged.ahead), (1, vec![], vec![]));
     // An older one of its kind was left behind.
     filling.generation = 12;
-    let all = [says(FIVE, 3, 0, &[1], 13), record(&filling, 1)];
+    let all = [record_without(FIVE, 3, 0, &[1], 13), record(&filling, 1)];
     assert_eq!(self::judged(&all), (0, vec![]));
 }
 
@@ -325,12 +343,12 @@ fn array_is_incomplete_without_its_disk_in_rebuild() {
     let keys = ["SERIAL-000000".to_owned(), "SERIAL-000001".to_owned()];
     assert!(found.excludes(&keys[1], 512), "it lacks something");
     assert!(!found.is_complete(&keys[..1], 512) && found.is_complete(&keys, 512));
-    assert!(says(Level::Raid1, 2, 0, &[1], 5).is_complete(&keys[..1], 512), "it is gone");
+    assert!(record_without(Level::Raid1, 2, 0, &[1], 5).is_complete(&keys[..1], 512), "it is gone");
 }
 
 /// What its disks say of an array of DDF's.
 fn of_ddf(array: &Array) -> Vec<Found> {
-    let place = ddf::Place {
+    let place = ddf::TargetDisk {
         sector_size: 512,
         media_sectors: (100 << 20) / 512,
         time: 0,
@@ -353,20 +371,21 @@ fn taken(known: bool) {
     }
     let found = of_ddf(&array);
     let all: Vec<&Found> = found.iter().collect();
-    let (mut array, mut book) = Book::open(&all, 0, 512).expect("an array");
+    let (mut array, mut book) = MetadataState::open(&all, 0, 512).expect("an array");
     if !known {
         array.disks.push(spare);
     }
     array.disks.remove(3);
     array.disks[3].state = DiskState::Active;
-    let here = [0, 1, 2, 3].map(|index| Here { index, sectors: (100 << 20) / 512, moved: false });
+    let here =
+        [0, 1, 2, 3].map(|index| PresentDisk { index, sectors: (100 << 20) / 512, moved: false });
     book.write(&mut array, &here, 5, 512).expect("records");
-    let Book::Ddf { own, .. } = book else { panic!("another format") };
+    let MetadataState::Ddf { own, .. } = book else { panic!("another format") };
     // The other of the pair does not come, and the one that was replaced comes first.
     let now = |key: &str| Found::Ddf(Box::new(own[key].clone()));
     let all = [found[3].clone(), now("00000000"), now("00000001"), now("00000004")];
     let all: Vec<&Found> = all.iter().collect();
-    let (array, _) = Book::open(&all, 1, 512).expect("an array");
+    let (array, _) = MetadataState::open(&all, 1, 512).expect("an array");
     let volume = &array.volumes[0];
     let who: Vec<u32> = volume.members.iter().map(|m| array.disks[m.disk].reference).collect();
     assert_eq!(who, [0, 1, 2, 4], "known {known}");
@@ -394,10 +413,11 @@ fn returning_ddf_disk_gets_the_sequence_number_of_the_others() {
         meta.configs.iter_mut().for_each(|config| config.sequence += 5);
     }
     let all: Vec<&Found> = found.iter().collect();
-    let (mut array, mut book) = Book::open(&all, 0, 512).expect("an array");
-    let here = [0, 1, 2].map(|index| Here { index, sectors: (100 << 20) / 512, moved: false });
+    let (mut array, mut book) = MetadataState::open(&all, 0, 512).expect("an array");
+    let here =
+        [0, 1, 2].map(|index| PresentDisk { index, sectors: (100 << 20) / 512, moved: false });
     book.write(&mut array, &here, 5, 512).expect("records");
-    let Book::Ddf { own, .. } = book else { panic!("another format") };
+    let MetadataState::Ddf { own, .. } = book else { panic!("another format") };
     let numbers = own.values().map(|meta| meta.configs[0].sequence).collect::<Vec<_>>();
     let Found::Ddf(before) = &found[0] else { panic!("another format") };
     assert_eq!(numbers, [before.configs[0].sequence; 3]);

@@ -4,21 +4,21 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use geom::{ConsumerId, Edge, GeomId, ProviderId, Topology};
 
-use super::geom::{Doing, Job, Loss, Message, RaidGeom, bit};
+use super::geom::{Job, JobPhase, Loss, Message, RaidGeom, bit};
 use super::members::Tag;
-use super::metadata::Book;
+use super::metadata::MetadataState;
 use super::model::SubdiskState;
 use super::records;
 use super::volume::replay::Replayed;
-use super::volume::{Leaves, settle, sweep};
-use crate::members::GateWord;
+use super::volume::{FailureEffect, settle, sweep};
+use crate::members::GateNotice;
 
 /// Read errors of a disk that are mended before it is taken for broken.
 const READ_ERRORS_MAX: u32 = 10;
 
 impl RaidGeom {
     fn idle(&mut self, t: &mut Topology, me: GeomId, key: u32) {
-        let Some(up) = self.ups.get_mut(&key) else { return };
+        let Some(up) = self.running_volumes.get_mut(&key) else { return };
         up.watching = false;
         if !up.shared.gate.is_open() {
             return;
@@ -31,7 +31,7 @@ impl RaidGeom {
             up.watching = false;
             return self.push(t, me, Job::Clean(key));
         }
-        records::after(notifier, geom, self.tunables.idle_ns, Message::Idle(key));
+        records::post_after(notifier, geom, self.tunables.idle_ns, Message::Idle(key));
     }
 
     /// A member failed: its job is first in the queue.
@@ -48,14 +48,14 @@ impl RaidGeom {
     }
 
     /// R8 of `volume::stripes`
-    fn uneven(&mut self, t: &mut Topology, key: u32) {
-        let Some(up) = self.ups.get(&key) else { return };
-        up.shared.uneven.store(false, SeqCst);
-        self.disturb(t, key);
+    fn row_inconsistent(&mut self, t: &mut Topology, key: u32) {
+        let Some(up) = self.running_volumes.get(&key) else { return };
+        up.shared.row_inconsistent.store(false, SeqCst);
+        self.mark_inconsistent(t, key);
         self.start_passes();
     }
 
-    fn unread(&mut self, t: &mut Topology, me: GeomId, told: (u32, usize, bool, bool)) {
+    fn member_unread(&mut self, t: &mut Topology, me: GeomId, told: (u32, usize, bool, bool)) {
         let (volume, slot, gone, mended) = told;
         let set = self.set.as_ref();
         let tag = set.and_then(|set| Some(set.role(set.volume(volume)?, slot)?.0));
@@ -68,47 +68,49 @@ impl RaidGeom {
 
     pub(super) fn on_message(&mut self, t: &mut Topology, me: GeomId, message: Message) {
         match message {
-            Message::Gate(key, GateWord::Knock) => {
-                if let Some(up) = self.ups.get_mut(&key) {
-                    up.knocked = true;
+            Message::Gate(key, GateNotice::WriteWaiting) => {
+                if let Some(up) = self.running_volumes.get_mut(&key) {
+                    up.write_waiting = true;
                 }
                 self.go_on(t, me);
             }
-            Message::Gate(key, GateWord::Drained) => {
-                if let Some(up) = self.ups.get_mut(&key) {
+            Message::Gate(key, GateNotice::Drained) => {
+                if let Some(up) = self.running_volumes.get_mut(&key) {
                     up.drained = true;
                 }
-                if let Some(Doing::Draining(job, of)) = self.doing
+                if let Some(JobPhase::Draining(job, of)) = self.job_phase
                     && of == key
                 {
-                    self.doing = None;
+                    self.job_phase = None;
                     self.carry_out(t, me, job);
                 }
                 self.go_on(t, me);
             }
             Message::Failed { volume, slot, gone, leaves } => {
-                if let Some(up) = self.ups.get_mut(&volume).filter(|_| leaves == Leaves::Doubt) {
-                    up.doubt |= bit(slot);
+                if let Some(up) =
+                    self.running_volumes.get_mut(&volume).filter(|_| leaves == FailureEffect::Doubt)
+                {
+                    up.in_doubt |= bit(slot);
                 }
                 self.failed(t, me, volume, slot, gone);
             }
-            Message::Uneven(volume) => self.uneven(t, volume),
+            Message::RowInconsistent(volume) => self.row_inconsistent(t, volume),
             Message::Unread { volume, slot, gone, mended } => {
-                self.unread(t, me, (volume, slot, gone, mended));
+                self.member_unread(t, me, (volume, slot, gone, mended));
             }
-            Message::Judge { volume, number } => {
-                if let Some(up) = self.ups.get(&volume) {
-                    up.shared.heard(number);
+            Message::AllReported { volume, number } => {
+                if let Some(up) = self.running_volumes.get(&volume) {
+                    up.shared.set_reported(number);
                 }
-                self.judged(t);
+                self.release_decided(t);
             }
             Message::Idle(key) => self.idle(t, me, key),
             Message::Due => self.due(t, me),
             Message::Launch(due) => self.launch(t, me, due, false),
-            Message::Known(tag) => self.push(t, me, Job::In(tag)),
-            Message::Well => {
-                for up in self.ups.values() {
-                    up.shared.sick.store(false, Relaxed);
+            Message::CoresUpdated(tag) => self.push(t, me, Job::In(tag)),
+            Message::RetryRecords => {
+                for up in self.running_volumes.values() {
+                    up.shared.records_failed.store(false, Relaxed);
                     settle(&up.shared);
                 }
                 self.start_passes();
@@ -116,7 +118,7 @@ impl RaidGeom {
                 self.urgent(t, me, Job::Rewrite);
             }
             Message::Written { failed, left } => self.written(t, me, failed, left),
-            Message::Unsettled(failed) => self.unsettled(t, me, failed),
+            Message::Unsettled(failed) => self.flush_failed(t, me, failed),
             Message::Progress { volume, round, done } => self.progress(t, me, volume, round, done),
             Message::Passed { volume, round, result } => self.passed(t, me, volume, round, result),
             Message::Replayed { volume, result } => self.replayed(t, me, volume, result),
@@ -124,7 +126,7 @@ impl RaidGeom {
     }
 
     fn is_round(&self, volume: u32, round: u64) -> bool {
-        self.ups.get(&volume).is_some_and(|up| up.shared.round.load(SeqCst) == round)
+        self.running_volumes.get(&volume).is_some_and(|up| up.shared.round.load(SeqCst) == round)
     }
 
     fn progress(&mut self, t: &mut Topology, me: GeomId, volume: u32, round: u64, done: u64) {
@@ -134,7 +136,7 @@ impl RaidGeom {
         let Some(set) = &mut self.set else { return };
         let Some(at) = set.volume(volume) else { return };
         set.passed_to(at, done);
-        if self.book.as_ref().is_some_and(Book::keeps_progress) {
+        if self.metadata.as_ref().is_some_and(MetadataState::keeps_progress) {
             self.push(t, me, Job::Rewrite);
         }
     }
@@ -145,7 +147,7 @@ impl RaidGeom {
         me: GeomId,
         volume: u32,
         round: u64,
-        result: Result<(), sweep::Halt>,
+        result: Result<(), sweep::PassHalt>,
     ) {
         if !self.is_round(volume, round) {
             return;
@@ -157,7 +159,7 @@ impl RaidGeom {
             Err(halt) => {
                 if let Some(set) = &mut self.set
                     && let Some(at) = set.volume(volume)
-                    && let Some(vol) = set.vols.get_mut(at)
+                    && let Some(vol) = set.volume_status.get_mut(at)
                 {
                     vol.halt = Some(halt);
                 }
@@ -177,7 +179,7 @@ impl RaidGeom {
         let Some(at) = set.volume(volume) else { return };
         let is_even = set.replayed(at, result.err());
         self.start_volumes(t, me);
-        if is_even && self.ups.contains_key(&volume) {
+        if is_even && self.running_volumes.contains_key(&volume) {
             self.push(t, me, Job::Clean(volume));
         }
         self.start_passes();
@@ -189,7 +191,7 @@ impl RaidGeom {
         let tag = self.disks.iter().find(|(_, d)| d.consumer == consumer).map(|(tag, _)| *tag);
         let Some(tag) = tag else { return t.leave(consumer) };
         if self.set.is_none() {
-            self.let_go(t, tag, None);
+            self.detach_disk(t, tag, None);
             match self.disks.is_empty() {
                 true => Self::take_apart(t, me, self),
                 // What spoke against a start may be gone.
@@ -203,7 +205,7 @@ impl RaidGeom {
     }
 
     /// A disk may have grown: records are sought at its end.
-    pub(super) fn grew(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId) {
+    pub(super) fn disk_resized(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId) {
         let bytes = t.below(consumer).and_then(|p| t.limits(p)).map(|l| l.media_bytes);
         let disk = self.disks.iter_mut().find(|(_, disk)| disk.consumer == consumer);
         let (Some(bytes), Some((tag, disk))) = (bytes, disk) else { return };
@@ -221,7 +223,7 @@ impl RaidGeom {
     /// The array's record says how large a disk is (Intel), or what of it may be used (DDF, which
     /// does not change).
     pub(super) fn note_size(&mut self, tag: Tag) {
-        let (Some(set), Some(book)) = (&mut self.set, &self.book) else { return };
+        let (Some(set), Some(book)) = (&mut self.set, &self.metadata) else { return };
         let Some(bytes) = self.disks.get(&tag).map(|disk| disk.media_bytes) else { return };
         let index = set.disk(tag).filter(|_| book.counts_whole_disks());
         if let Some(disk) = index.and_then(|index| set.array.disks.get_mut(index)) {
@@ -230,8 +232,17 @@ impl RaidGeom {
     }
 
     /// The last writer of a provider has gone.
-    pub(super) fn unwritten(&mut self, t: &mut Topology, me: GeomId, provider: ProviderId) {
-        let key = self.ups.iter().find(|(_, up)| up.provider == provider).map(|(key, _)| *key);
+    pub(super) fn last_writer_closed(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        provider: ProviderId,
+    ) {
+        let key = self
+            .running_volumes
+            .iter()
+            .find(|(_, up)| up.provider == provider)
+            .map(|(key, _)| *key);
         if let Some(key) = key {
             self.push(t, me, Job::Clean(key));
         }
@@ -249,24 +260,24 @@ impl RaidGeom {
     }
 
     /// A disk that was to be inserted did not come.
-    pub(super) fn expect_no_more(&mut self, key: &str) {
-        let (Some(set), Some(book)) = (&mut self.set, &self.book) else { return };
+    pub(super) fn cancel_insert(&mut self, key: &str) {
+        let (Some(set), Some(book)) = (&mut self.set, &self.metadata) else { return };
         let Some(index) = book.find(&set.array, key) else { return };
-        if set.here.get(index).copied().flatten().is_none() {
+        if set.attached.get(index).copied().flatten().is_none() {
             set.drop_disk(index);
         }
     }
 
     /// A volume is no more.
     pub(super) fn forget(&mut self, key: u32) {
-        let (Some(set), Some(book)) = (&mut self.set, &mut self.book) else { return };
+        let (Some(set), Some(book)) = (&mut self.set, &mut self.metadata) else { return };
         if let Some(at) = set.volume(key) {
             let volume = set.array.volumes.remove(at);
-            set.vols.remove(at);
-            if at < set.said.volumes.len() {
-                set.said.volumes.remove(at);
+            set.volume_status.remove(at);
+            if at < set.recorded.volumes.len() {
+                set.recorded.volumes.remove(at);
             }
-            book.strike(volume.id);
+            book.delete_volume(volume.id);
         }
     }
 
@@ -275,7 +286,7 @@ impl RaidGeom {
         let Some(set) = &self.set else { return Vec::new() };
         let Some(index) = set.disk(tag) else { return Vec::new() };
         let mut out = Vec::new();
-        for (vol, volume) in set.vols.iter().zip(&set.array.volumes) {
+        for (vol, volume) in set.volume_status.iter().zip(&set.array.volumes) {
             for (slot, member) in volume.members.iter().enumerate() {
                 if member.disk == index {
                     out.push((vol.key, slot, member.state));

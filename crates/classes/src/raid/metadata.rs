@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use super::Fault;
 use super::assemble::{Found, is_serial};
 use super::ddf::{self, Change, Config, Meta, disk_state};
-use super::imsm::{self, Over, Record, serial_of};
+use super::imsm::{self, PriorContent, Record, serial_of};
 use super::model::{Array, Disk, DiskState, SubdiskState};
 use crate::probe::Reason;
 use crate::write_plan::WritePlan;
 
 /// A disk that is there, and is to be written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Here {
+pub(crate) struct PresentDisk {
     /// Its index in the array.
     pub(crate) index: usize,
     /// Its size.
@@ -24,10 +24,14 @@ pub(crate) struct Here {
 
 /// State needed to write records, in one format.
 #[derive(Clone, Debug)]
-pub(crate) enum Book {
+pub(crate) enum MetadataState {
     /// One record is the same on all disks. By key: the known content of each disk, and the content
     /// being written.
-    Intel { base: Box<Record>, on: BTreeMap<String, Over>, next: BTreeMap<String, Over> },
+    Intel {
+        base: Box<Record>,
+        on: BTreeMap<String, PriorContent>,
+        next: BTreeMap<String, PriorContent>,
+    },
     /// Each disk has its own; by key.
     Ddf {
         newest: Box<Meta>,
@@ -38,14 +42,14 @@ pub(crate) enum Book {
     },
 }
 
-impl Book {
+impl MetadataState {
     /// The array of some disks of which one's record is in force, and its books. Disks not given
     /// are missing.
     pub(crate) fn open(
         found: &[&Found],
         winner: usize,
         sector: u32,
-    ) -> Result<(Array, Book), Fault> {
+    ) -> Result<(Array, MetadataState), Fault> {
         match found.get(winner) {
             Some(Found::Intel { record, .. }) => {
                 let mut array = record.array(sector)?;
@@ -58,8 +62,8 @@ impl Book {
                     }
                 }
                 let (base, on, next) = (record.clone(), BTreeMap::new(), BTreeMap::new());
-                let mut book = Book::Intel { base, on, next };
-                found.iter().for_each(|one| book.enter(one));
+                let mut book = MetadataState::Intel { base, on, next };
+                found.iter().for_each(|one| book.add_record(one));
                 Ok((array, book))
             }
             Some(Found::Ddf(newest)) => {
@@ -81,7 +85,7 @@ impl Book {
                 let key = |meta: &Meta| format!("{:08x}", meta.data.reference);
                 let own = metas.iter().map(|meta| (key(meta), meta.clone())).collect();
                 let (newest, deleted, departed) = (newest.clone(), Vec::new(), newest.departed());
-                Ok((array, Book::Ddf { newest, own, deleted, departed }))
+                Ok((array, MetadataState::Ddf { newest, own, deleted, departed }))
             }
             Some(Found::Torn { .. }) | None => {
                 Err(Fault::new(Reason::Signature, "array", "is on none of these disks"))
@@ -92,16 +96,16 @@ impl Book {
     /// A disk's key.
     pub(crate) fn key(&self, disk: &Disk) -> String {
         match self {
-            Book::Intel { .. } => disk.serial.clone(),
-            Book::Ddf { .. } => format!("{:08x}", disk.reference),
+            MetadataState::Intel { .. } => disk.serial.clone(),
+            MetadataState::Ddf { .. } => format!("{:08x}", disk.reference),
         }
     }
 
     /// The disk of an array with a key.
     pub(crate) fn find(&self, array: &Array, key: &str) -> Option<usize> {
         let same = |disk: &Disk| match self {
-            Book::Intel { .. } => is_serial(&disk.serial, key),
-            Book::Ddf { .. } => self.key(disk) == key,
+            MetadataState::Intel { .. } => is_serial(&disk.serial, key),
+            MetadataState::Ddf { .. } => self.key(disk) == key,
         };
         array.disks.iter().position(same)
     }
@@ -109,7 +113,7 @@ impl Book {
     /// A disk that was gone is called by its whole serial number again, and has an id: readers of
     /// the record take a disk without an id for missing.
     pub(crate) fn name(&self, array: &mut Array, index: usize, key: &str) {
-        if let (Book::Intel { .. }, Some(disk)) = (self, array.disks.get_mut(index)) {
+        if let (MetadataState::Intel { .. }, Some(disk)) = (self, array.disks.get_mut(index)) {
             key.clone_into(&mut disk.serial);
             if disk.reference == u32::MAX {
                 disk.reference = index as u32;
@@ -118,17 +122,17 @@ impl Book {
     }
 
     /// A further disk's own record is known from now on.
-    pub(crate) fn enter(&mut self, found: &Found) {
+    pub(crate) fn add_record(&mut self, found: &Found) {
         match (self, found) {
-            (Book::Ddf { own, departed, .. }, Found::Ddf(meta)) => {
+            (MetadataState::Ddf { own, departed, .. }, Found::Ddf(meta)) => {
                 departed.retain(|(of, _)| *of != meta.data.reference);
                 own.insert(found.key(), (**meta).clone());
             }
-            (Book::Intel { on, .. }, Found::Intel { record, .. }) => {
-                on.extend(Over::whole(record).map(|over| (found.key(), over)));
+            (MetadataState::Intel { on, .. }, Found::Intel { record, .. }) => {
+                on.extend(PriorContent::whole(record).map(|over| (found.key(), over)));
             }
-            (Book::Intel { on, .. }, Found::Torn { left, .. }) => {
-                on.insert(found.key(), Over::Torn(left.first.clone()));
+            (MetadataState::Intel { on, .. }, Found::Torn { left, .. }) => {
+                on.insert(found.key(), PriorContent::Torn(left.first.clone()));
             }
             _ => {}
         }
@@ -136,7 +140,7 @@ impl Book {
 
     /// A disk's record was written, or may be torn.
     pub(crate) fn written(&mut self, key: &str, whole: bool, sector: u32) {
-        let Book::Intel { on, next, .. } = self else { return };
+        let MetadataState::Intel { on, next, .. } = self else { return };
         let Some(new) = next.remove(key) else { return };
         let now = match whole {
             true => Some(new),
@@ -146,8 +150,9 @@ impl Book {
     }
 
     /// The array goes on without a disk whose last record is known: Intel's has no room for that.
-    pub(crate) fn departs(&mut self, key: &str, generation: u32) {
-        let (Book::Ddf { departed, .. }, Ok(reference)) = (self, u32::from_str_radix(key, 16))
+    pub(crate) fn add_departed(&mut self, key: &str, generation: u32) {
+        let (MetadataState::Ddf { departed, .. }, Ok(reference)) =
+            (self, u32::from_str_radix(key, 16))
         else {
             return;
         };
@@ -159,40 +164,40 @@ impl Book {
     /// The controller that made the array (DDF).
     pub(crate) fn controller(&self) -> [u8; 24] {
         match self {
-            Book::Intel { .. } => [0; 24],
-            Book::Ddf { newest, .. } => controller_of(newest),
+            MetadataState::Intel { .. } => [0; 24],
+            MetadataState::Ddf { newest, .. } => controller_of(newest),
         }
     }
 
     /// A volume is not to be listed any more.
-    pub(crate) fn strike(&mut self, volume: [u8; 24]) {
-        if let Book::Ddf { deleted, .. } = self {
+    pub(crate) fn delete_volume(&mut self, volume: [u8; 24]) {
+        if let MetadataState::Ddf { deleted, .. } = self {
             deleted.push(volume);
         }
     }
 
     /// True when the format keeps how far a rebuild is.
     pub(crate) fn keeps_progress(&self) -> bool {
-        matches!(self, Book::Intel { .. })
+        matches!(self, MetadataState::Intel { .. })
     }
 
     /// True when the format says how large disks are; otherwise, what of them may be used.
     pub(crate) fn counts_whole_disks(&self) -> bool {
-        matches!(self, Book::Intel { .. })
+        matches!(self, MetadataState::Intel { .. })
     }
 
     /// What Linux keeps beside a volume against the write hole, if it does.
-    pub(crate) fn guard(&self, volume: [u8; 24]) -> Option<&'static str> {
+    pub(crate) fn write_hole_policy(&self, volume: [u8; 24]) -> Option<&'static str> {
         match self {
-            Book::Intel { base, .. } => base.guard_of(volume),
-            Book::Ddf { .. } => None,
+            MetadataState::Intel { base, .. } => base.write_hole_policy_of(volume),
+            MetadataState::Ddf { .. } => None,
         }
     }
 
     /// A volume has no guard from its next record on.
-    pub(crate) fn unguard(&mut self, volume: [u8; 24]) {
-        if let Book::Intel { base, .. } = self {
-            base.unguard(volume);
+    pub(crate) fn clear_write_hole_policy(&mut self, volume: [u8; 24]) {
+        if let MetadataState::Intel { base, .. } = self {
+            base.clear_write_hole_policy(volume);
         }
     }
 
@@ -202,13 +207,13 @@ impl Book {
         crate::probe::put(&mut guid, 0, b"ASHLAR  ");
         crate::probe::put(&mut guid, 8, format!("{number:08x}").as_bytes());
         let (bytes, text) = match self {
-            Book::Intel { .. } => (media, serial_of(serial)),
-            Book::Ddf { .. } => {
+            MetadataState::Intel { .. } => (media, serial_of(serial)),
+            MetadataState::Ddf { .. } => {
                 let usable = ddf::usable_bytes(media);
                 (usable - usable % u64::from(sector.max(1)), String::from_utf8_lossy(&guid).into())
             }
         };
-        let intel = matches!(self, Book::Intel { .. });
+        let intel = matches!(self, MetadataState::Intel { .. });
         Disk {
             serial: text,
             reference: if intel { 0 } else { number },
@@ -238,17 +243,17 @@ impl Book {
     pub(crate) fn write(
         &mut self,
         array: &mut Array,
-        here: &[Here],
+        here: &[PresentDisk],
         above: u32,
         sector: u32,
     ) -> Result<Vec<(usize, WritePlan)>, Fault> {
         match self {
-            Book::Intel { base, on, next } => {
+            MetadataState::Intel { base, on, next } => {
                 let mut old = (**base).clone();
                 old.generation = old.generation.max(above);
                 let record = imsm::update(&old, array, sector)?;
                 let mut all = Vec::with_capacity(here.len());
-                for Here { index, sectors, .. } in here.iter().copied() {
+                for PresentDisk { index, sectors, .. } in here.iter().copied() {
                     let Some(disk) = array.disks.get(index) else { continue };
                     let spare = match disk.state {
                         DiskState::Spare => Some(imsm::spare(disk, sector)?),
@@ -256,18 +261,18 @@ impl Book {
                     };
                     let (own, over) = (spare.as_ref().unwrap_or(&record), on.get(&disk.serial));
                     all.push((index, imsm::plan_over(own, over, sectors, sector)?));
-                    next.extend(Over::whole(own).map(|new| (disk.serial.clone(), new)));
+                    next.extend(PriorContent::whole(own).map(|new| (disk.serial.clone(), new)));
                 }
                 array.generation = record.generation;
-                **base = record.guarded_as(&old);
+                **base = record.with_policies_of(&old);
                 Ok(all)
             }
-            Book::Ddf { newest, own, deleted, departed } => {
+            MetadataState::Ddf { newest, own, deleted, departed } => {
                 let sequence = newest.header.sequence.max(above).wrapping_add(1);
                 let change = Change { time: newest.header.time, deleted };
                 array.generation = sequence;
                 let (mut all, mut written) = (Vec::with_capacity(here.len()), Vec::new());
-                for Here { index, sectors, moved } in here.iter().copied() {
+                for PresentDisk { index, sectors, moved } in here.iter().copied() {
                     let Some(disk) = array.disks.get(index) else { continue };
                     let key = format!("{:08x}", disk.reference);
                     let known = own.get(&key).cloned();
@@ -275,7 +280,7 @@ impl Book {
                     let base = match known {
                         Some(meta) => meta,
                         None => {
-                            let place = ddf::Place {
+                            let place = ddf::TargetDisk {
                                 sector_size: sector,
                                 media_sectors: sectors,
                                 time: newest.header.time,

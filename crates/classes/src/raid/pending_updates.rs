@@ -6,40 +6,40 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::Errno;
 use geom::{GeomId, Severity, Topology};
 
-use super::geom::{Doing, Job, Loss, Message, RaidGeom, SICK_NS};
+use super::geom::{Job, JobPhase, Loss, Message, RaidGeom, SICK_NS};
 use super::members::Tag;
-use super::metadata::Here;
-use super::records::Note;
+use super::metadata::PresentDisk;
+use super::records::RecordWrite;
 
 impl RaidGeom {
     /// The records to be written to the disks.
-    pub(super) fn notes(&mut self, t: &Topology) -> Result<Vec<Note>, String> {
-        let (Some(set), Some(book)) = (&mut self.set, &mut self.book) else {
+    pub(super) fn record_writes(&mut self, t: &Topology) -> Result<Vec<RecordWrite>, String> {
+        let (Some(set), Some(book)) = (&mut self.set, &mut self.metadata) else {
             return Ok(Vec::new());
         };
         let mut array = set.record();
         let mut here = Vec::new();
-        for (index, tag) in set.here.iter().enumerate() {
+        for (index, tag) in set.attached.iter().enumerate() {
             if let Some(disk) = tag.and_then(|tag| self.disks.get(&tag)) {
                 let sectors = disk.media_bytes / u64::from(self.sector.max(1));
-                here.push(Here { index, sectors, moved: disk.grown });
+                here.push(PresentDisk { index, sectors, moved: disk.grown });
             }
         }
-        let plans = book.write(&mut array, &here, self.above, self.sector);
+        let plans = book.write(&mut array, &here, self.highest_generation, self.sector);
         let plans = plans.map_err(|fault| fault.to_string())?;
         set.array.generation = array.generation;
-        set.said = array;
+        set.recorded = array;
         let note = |(index, plan)| {
-            let tag = set.here.get(index).copied().flatten()?;
+            let tag = set.attached.get(index).copied().flatten()?;
             let disk = self.disks.get(&tag)?;
             // J5; a spare that takes a place is written last: disks that do not know it would
             // reject it.
             let order = (disk.found.is_spare() && disk.holds.is_none(), disk.holds);
-            Some((order, Note { tag, edge: t.edge(disk.consumer), plan }))
+            Some((order, RecordWrite { tag, edge: t.edge(disk.consumer), plan }))
         };
         let mut notes: Vec<_> = plans.into_iter().filter_map(note).collect();
         notes.sort_by_key(|(order, _)| *order);
-        let notes: Vec<Note> = notes.into_iter().map(|(_, note)| note).collect();
+        let notes: Vec<RecordWrite> = notes.into_iter().map(|(_, note)| note).collect();
         let size = |tag: Tag| self.disks.get(&tag).map_or(0, |disk| disk.media_bytes);
         self.noted = notes.iter().map(|note| (note.tag, size(note.tag))).collect();
         Ok(notes)
@@ -54,7 +54,7 @@ impl RaidGeom {
                 disk.held = disk.holds.or(disk.held);
                 // It may have grown meanwhile: that record is no longer at its end.
                 disk.grown &= failed.contains(&tag) || disk.media_bytes > bytes;
-                if let Some(book) = &mut self.book {
+                if let Some(book) = &mut self.metadata {
                     book.written(&disk.key, !failed.contains(&tag), self.sector);
                 }
             }
@@ -69,23 +69,23 @@ impl RaidGeom {
         failed: Vec<(Tag, Errno)>,
         left: Option<Tag>,
     ) {
-        let Some(Doing::Writing(job)) = self.doing.take() else { return };
+        let Some(JobPhase::Writing(job)) = self.job_phase.take() else { return };
         let torn: Vec<Tag> = failed.iter().map(|(tag, _)| *tag).collect();
         self.noted.retain(|(tag, _)| Some(*tag) != left);
         self.note_held(&torn);
         if left.is_some() {
-            return self.put_off(t, me, job, &failed);
+            return self.requeue(t, me, job, &failed);
         }
         let some = self.disks.keys().any(|tag| !torn.contains(tag));
-        if !some || self.blame(&failed) {
-            self.sicken(t, job);
+        if !some || self.drop_failed(&failed) {
+            self.fail_writes(t, job);
         } else {
-            for up in self.ups.values_mut() {
+            for up in self.running_volumes.values_mut() {
                 (up.unrecorded, up.fresh) = (0, 0);
-                up.shared.sick.store(false, Relaxed);
+                up.shared.records_failed.store(false, Relaxed);
             }
             self.set_tables(t);
-            self.judged(t);
+            self.release_decided(t);
             self.finish(job, failed.is_empty());
             self.start_passes();
         }
@@ -93,35 +93,35 @@ impl RaidGeom {
     }
 
     /// J7: the volume is still dirty; the disks that failed are out first.
-    pub(super) fn unsettled(&mut self, t: &mut Topology, me: GeomId, failed: Vec<(Tag, Errno)>) {
-        let Some(Doing::Writing(job)) = self.doing.take() else { return };
+    pub(super) fn flush_failed(&mut self, t: &mut Topology, me: GeomId, failed: Vec<(Tag, Errno)>) {
+        let Some(JobPhase::Writing(job)) = self.job_phase.take() else { return };
         self.noted.clear();
         if let Job::Clean(key) | Job::Passed(key) = job {
             // J8: a member that stays may have lost data that it was to keep.
             for (tag, _) in &failed {
-                self.doubt_if_needed(t, *tag);
+                self.mark_doubtful_if_needed(t, *tag);
             }
             self.set_dirty(key, true);
             if let Some(set) = &mut self.set
                 && let Some(at) = set.volume(key)
-                && let Some(said) = set.said.volumes.get_mut(at)
+                && let Some(said) = set.recorded.volumes.get_mut(at)
             {
                 said.dirty = true;
             }
         }
-        self.put_off(t, me, job, &failed);
+        self.requeue(t, me, job, &failed);
     }
 
     /// The result of a job is in no record: the job is still to be done.
-    pub(super) fn put_off(
+    pub(super) fn requeue(
         &mut self,
         t: &mut Topology,
         me: GeomId,
         job: Job,
         failed: &[(Tag, Errno)],
     ) {
-        match self.blame(failed) {
-            true => self.sicken(t, job),
+        match self.drop_failed(failed) {
+            true => self.fail_writes(t, job),
             // The lost disk has left: only the records are still to be written.
             false if matches!(job, Job::Out(..)) => self.queue.push_back(Job::Rewrite),
             // The requester is notified of the failure.
@@ -132,7 +132,7 @@ impl RaidGeom {
     }
 
     /// Those that failed what their records needed are out next; true when one has to stay.
-    pub(super) fn blame(&mut self, failed: &[(Tag, Errno)]) -> bool {
+    pub(super) fn drop_failed(&mut self, failed: &[(Tag, Errno)]) -> bool {
         let mut stays = false;
         for (tag, error) in failed {
             let index = self.set.as_ref().and_then(|set| set.disk(*tag));
@@ -148,24 +148,24 @@ impl RaidGeom {
     }
 
     /// Records could not be written: nothing is acknowledged until they can.
-    pub(super) fn sicken(&mut self, t: &mut Topology, job: Job) {
+    pub(super) fn fail_writes(&mut self, t: &mut Topology, job: Job) {
         self.undo_policy(job);
-        if self.ups.values().any(|up| !up.shared.sick.load(Relaxed)) {
+        if self.running_volumes.values().any(|up| !up.shared.records_failed.load(Relaxed)) {
             let why = "records could not be written: writes wait until they can";
             t.remark(self.me, Severity::Failed, why);
         }
-        let keys: Vec<u32> = self.ups.keys().copied().collect();
+        let keys: Vec<u32> = self.running_volumes.keys().copied().collect();
         for key in keys {
-            let Some(up) = self.ups.get_mut(&key) else { continue };
-            up.shared.sick.store(true, Relaxed);
-            up.knocked = false;
+            let Some(up) = self.running_volumes.get_mut(&key) else { continue };
+            up.shared.records_failed.store(true, Relaxed);
+            up.write_waiting = false;
             let (open, unrecorded) = (up.shared.gate.is_open(), up.unrecorded);
-            up.shared.refuse(unrecorded);
-            up.shared.gate.turn_away();
+            up.shared.fail_waiting(unrecorded);
+            up.shared.gate.restart_waiting();
             if !open && job == Job::Dirty(key) {
                 self.set_dirty(key, false);
             }
         }
-        self.after(t, SICK_NS, Message::Well);
+        self.after(t, SICK_NS, Message::RetryRecords);
     }
 }

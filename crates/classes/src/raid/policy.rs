@@ -10,17 +10,17 @@ use geom::Error;
 
 use super::geom::{Job, RaidGeom};
 use super::imsm::ppl;
-use super::members::Set;
+use super::members::MemberSet;
 use super::model::{Identity, Layout, Level, LogArea, Volume, VolumeState};
-use super::show::state_word;
-use super::volume::log::Place;
+use super::show::state_str;
+use super::volume::log::LogLocation;
 use super::volume::map::Shape;
 
 /// Bytes at the end of a disk that a log leaves for Intel's record; of small disks a sixteenth.
 const RECORD_BYTES: u64 = 1 << 20;
 
 /// The name of a volume's policy.
-pub(super) fn word(volume: &Volume) -> &'static str {
+pub(super) fn policy_name(volume: &Volume) -> &'static str {
     match (volume.log, volume.level.redundant()) {
         (Some(_), _) => "ppl",
         (None, true) => "resync",
@@ -35,7 +35,7 @@ fn end_of_rows(volume: &Volume) -> u64 {
 }
 
 /// How much room a log of partial parity has behind the rows of a volume; why none can be kept.
-fn room(set: &Set, at: usize) -> Result<u64, String> {
+fn log_space(set: &MemberSet, at: usize) -> Result<u64, String> {
     let Some(volume) = set.array.volumes.get(at) else { return Err("there is no volume".into()) };
     let intel = matches!(set.array.identity, Identity::Intel { .. });
     if !intel || volume.level != Level::Raid5(Layout::LeftAsymmetric) {
@@ -55,38 +55,40 @@ fn room(set: &Set, at: usize) -> Result<u64, String> {
 
 impl RaidGeom {
     /// Where the logs of a volume would be that keeps none.
-    pub(super) fn log_room(&self, at: usize) -> Option<Place> {
+    pub(super) fn free_log_location(&self, at: usize) -> Option<LogLocation> {
         let set = self.set.as_ref()?;
         let volume = set.array.volumes.get(at)?;
         let Identity::Intel { original, .. } = set.array.identity else { return None };
         // How much room there is can change while the volume is in use: it is looked at then.
-        room(set, at).ok()?;
-        Some(Place { at: end_of_rows(volume), bytes: ppl::AREA, signature: original })
+        log_space(set, at).ok()?;
+        Some(LogLocation { at: end_of_rows(volume), bytes: ppl::AREA, signature: original })
     }
 
     /// Whether a volume's policy is to be changed; why it cannot be.
     pub(super) fn may_change(&self, at: usize, keep: bool) -> Result<bool, Error> {
         let Some(set) = &self.set else { return Ok(false) };
-        let (Some(vol), Some(volume)) = (set.vols.get(at), set.array.volumes.get(at)) else {
+        let (Some(vol), Some(volume)) = (set.volume_status.get(at), set.array.volumes.get(at))
+        else {
             return Ok(false);
         };
-        let guarded = self.book.as_ref().is_some_and(|book| book.guard(volume.id).is_some());
+        let guarded =
+            self.metadata.as_ref().is_some_and(|book| book.write_hole_policy(volume.id).is_some());
         if keep == volume.log.is_some() && (keep || !guarded) {
             return Ok(false);
         }
         let name = &volume.name;
-        let up = self.ups.get(&vol.key);
+        let up = self.running_volumes.get(&vol.key);
         let state = set.state(at);
         let Some(up) = up.filter(|_| state == VolumeState::Optimal) else {
             let what = format!(
                 "volume {name} is {}: its policy is changed while it is in order; `ashlar raid \
                  list {}` says what goes on",
-                state_word(state),
+                state_str(state),
                 self.id.name()
             );
             return Err(Error::new(Errno::Busy, what));
         };
-        let (has, place) = (room(set, at), up.shared.log_place());
+        let (has, place) = (log_space(set, at), up.shared.log_place());
         match (keep, has, place) {
             (false, ..) => Ok(true),
             (true, Ok(has), Some(place)) if has >= place.bytes => Ok(true),
@@ -102,7 +104,9 @@ impl RaidGeom {
 
     /// J9. False when it cannot be now: the volume is as it was.
     pub(super) fn change_policy(&mut self, key: u32, keep: bool) -> bool {
-        let (Some(set), Some(up)) = (&self.set, self.ups.get(&key)) else { return false };
+        let (Some(set), Some(up)) = (&self.set, self.running_volumes.get(&key)) else {
+            return false;
+        };
         let Some(at) = set.volume(key) else { return false };
         let dirty = set.array.volumes.get(at).is_none_or(|volume| volume.dirty);
         if dirty || !up.drained || !self.may_change(at, keep).unwrap_or(false) {
@@ -120,7 +124,8 @@ impl RaidGeom {
     }
 
     fn set_policy(&mut self, key: u32, keep: bool) {
-        let (Some(set), Some(book), Some(up)) = (&mut self.set, &mut self.book, self.ups.get(&key))
+        let (Some(set), Some(book), Some(up)) =
+            (&mut self.set, &mut self.metadata, self.running_volumes.get(&key))
         else {
             return;
         };
@@ -136,7 +141,7 @@ impl RaidGeom {
                 let end = place.at.saturating_add(place.bytes);
                 volume.members.iter_mut().for_each(|m| m.bytes = m.bytes.max(end));
             }
-            false => book.unguard(volume.id),
+            false => book.clear_write_hole_policy(volume.id),
         }
         up.shared.keep_log(keep);
     }

@@ -7,12 +7,12 @@ use geom::{Edge, GeomId, Notifier};
 
 use super::geom::Message;
 use super::members::Tag;
-use super::volume::Shared;
-use crate::conversation::{carry_out, flush};
+use super::volume::VolumeShared;
+use crate::probe_io::{carry_out, flush};
 use crate::write_plan::WritePlan;
 
 /// What one disk shall say.
-pub(super) struct Note {
+pub(super) struct RecordWrite {
     pub(super) tag: Tag,
     pub(super) edge: Edge,
     pub(super) plan: WritePlan,
@@ -20,28 +20,28 @@ pub(super) struct Note {
 
 /// Logs that are begun before a record says that their volume is dirty, and the disks they are on,
 /// by slot.
-pub(super) struct Logs {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct LogStart {
+    pub(super) shared: Arc<VolumeShared>,
     pub(super) tags: Vec<Option<Tag>>,
 }
 
 /// Work of one write of records.
-pub(super) struct Work {
+pub(super) struct RecordBatch {
     /// The array's name.
     pub(super) of: String,
-    pub(super) notes: Vec<Note>,
+    pub(super) notes: Vec<RecordWrite>,
     /// Everything written to the disks before is made durable first, and nothing is written if this
     /// fails: data marked clean is complete.
     pub(super) settle: bool,
-    pub(super) logs: Vec<Logs>,
+    pub(super) logs: Vec<LogStart>,
     /// Volumes with a log whose rows under way end first (L6 of `volume::log`).
-    pub(super) calm: Vec<Arc<Shared>>,
+    pub(super) quiesce: Vec<Arc<VolumeShared>>,
 }
 
 /// Writes records, each durable. Reports the disks that failed, with their errors, and the disk
 /// whose record was left unchanged.
-pub(super) fn write(notifier: Notifier, geom: GeomId, work: Work) {
-    let Work { of, notes, settle, logs, calm } = work;
+pub(super) fn write(notifier: Notifier, geom: GeomId, work: RecordBatch) {
+    let RecordBatch { of, notes, settle, logs, quiesce: calm } = work;
     let back = notifier.clone();
     notifier.call(
         0,
@@ -49,7 +49,7 @@ pub(super) fn write(notifier: Notifier, geom: GeomId, work: Work) {
             let (on, core) = (core, core.clone());
             on.spawn_for("raid records", &of, async move {
                 let mut failed = Vec::new();
-                for Logs { shared, tags } in &logs {
+                for LogStart { shared, tags } in &logs {
                     let Some(log) = shared.log() else { continue };
                     for (slot, error) in log.ready(&core, shared).await {
                         let tag = tags.get(slot).copied().flatten();
@@ -57,7 +57,7 @@ pub(super) fn write(notifier: Notifier, geom: GeomId, work: Work) {
                     }
                 }
                 for log in calm.iter().filter_map(|shared| shared.log()) {
-                    log.calm().await;
+                    log.quiesce().await;
                 }
                 for note in notes.iter().filter(|_| settle) {
                     if let Err(e) = flush(&core, note.edge).await {
@@ -84,7 +84,7 @@ pub(super) fn write(notifier: Notifier, geom: GeomId, work: Work) {
 }
 
 /// Says something to the geom after a while.
-pub(super) fn after(notifier: Notifier, geom: GeomId, ns: u64, message: Message) {
+pub(super) fn post_after(notifier: Notifier, geom: GeomId, ns: u64, message: Message) {
     let back = notifier.clone();
     notifier.call(
         0,

@@ -14,16 +14,16 @@
 //! record is therefore not moved by less than its own length, where the new one overlaps the old.
 
 use bio::Errno;
-use geom::{Control, Edge, Error, Left, Taster, Verdict};
+use geom::{Edge, Error, FoundLabel, GraphControl, TasteOutcome, Taster};
 
 use super::assemble::{Found, is_serial};
-use super::class::look;
+use super::class::read_record;
 use super::geom::NAME;
 use super::verbs::probe_as;
 use super::{ddf, imsm};
 use crate::inspect;
 use crate::members::provider_access;
-use crate::members::relocate::{SWEEP, by_hand, carry_if, occupied};
+use crate::members::relocate::{SWEEP, carry_if_unchanged, occupied, relocate_command};
 use crate::write_plan::WritePlan;
 
 /// Bytes of one read of a sweep.
@@ -45,7 +45,7 @@ impl Disk<'_> {
     /// A record for a disk of so many bytes, which says so itself if its format does.
     pub(super) fn found(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         edge: Edge,
         was: u64,
     ) -> Result<Found, Error> {
@@ -65,7 +65,7 @@ impl Disk<'_> {
     /// The new end must be empty, or its content may be lost.
     pub(super) fn check_end(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         edge: Edge,
         force: bool,
     ) -> Result<(), Error> {
@@ -88,7 +88,11 @@ impl Disk<'_> {
     }
 
     /// The record that was left behind, and the size that the disk had.
-    pub(super) fn search(&self, control: &mut Control, edge: Edge) -> Result<(Found, u64), Error> {
+    pub(super) fn search(
+        &self,
+        control: &mut GraphControl,
+        edge: Edge,
+    ) -> Result<(Found, u64), Error> {
         let unit = self.unit();
         let start = self.media.saturating_sub(SWEEP + 2 * unit);
         let mut to = self.media - self.media % unit;
@@ -160,10 +164,10 @@ impl Disk<'_> {
 
 /// The remains of a record at the old end of a disk ([`Taster::ended`]), and how it is moved to the
 /// new end; `None` if there are none.
-pub(super) async fn left(taster: &Taster) -> Option<Verdict<Found>> {
+pub(super) async fn taste_old_end(taster: &Taster) -> Option<TasteOutcome<Found>> {
     let (sector, media) = (taster.sector_bytes, taster.media_bytes);
-    for was in taster.ended.iter().copied() {
-        let Ok(found) = look(taster, was).await else { continue };
+    for was in taster.former_sizes.iter().copied() {
+        let Ok(found) = read_record(taster, was).await else { continue };
         let serial = match &found {
             Found::Intel { serial, .. } if found.disk_bytes(sector) == Some(was) => serial.clone(),
             Found::Ddf(_) => String::new(),
@@ -173,7 +177,7 @@ pub(super) async fn left(taster: &Taster) -> Option<Verdict<Found>> {
         let disk = Disk { name: &taster.name, serial, sector, media };
         let (plan, _) = match disk.plans(&found, was) {
             Ok(plans) => plans,
-            Err(e) => return Some(Verdict::No(format!("{words}: {}", e.what))),
+            Err(e) => return Some(TasteOutcome::No(format!("{words}: {}", e.message))),
         };
         // Intel's record ends before the last sector.
         let two = 2 * disk.unit();
@@ -184,7 +188,7 @@ pub(super) async fn left(taster: &Taster) -> Option<Verdict<Found>> {
         let (last, label) = (read(media).await?, read(was).await?);
         // Anchors of DDF are alike on all disks of an array.
         let key = [label.1.as_slice(), found.key().as_bytes()].concat();
-        let by_hand = by_hand(NAME, &taster.name, was);
+        let by_hand = relocate_command(NAME, &taster.name, was);
         // Two equal records are the result of a copy by hand.
         if last.1 == label.1 {
             continue;
@@ -192,10 +196,21 @@ pub(super) async fn left(taster: &Taster) -> Option<Verdict<Found>> {
         let known = |sector: &[u8]| inspect::leftover(sector, NAME, media);
         if let Some(what) = last.1.chunks(disk.unit() as usize).find_map(known) {
             let carry = Err(occupied(what, &by_hand));
-            return Some(Verdict::Left(words, Left { was, key, carry, by_hand }));
+            return Some(TasteOutcome::FormerEnd(
+                words,
+                FoundLabel {
+                    former_bytes: was,
+                    identity: key,
+                    write: carry,
+                    manual_command: by_hand,
+                },
+            ));
         }
-        let carry = Ok(carry_if(plan, vec![last, label]));
-        return Some(Verdict::Left(words, Left { was, key, carry, by_hand }));
+        let carry = Ok(carry_if_unchanged(plan, vec![last, label]));
+        return Some(TasteOutcome::FormerEnd(
+            words,
+            FoundLabel { former_bytes: was, identity: key, write: carry, manual_command: by_hand },
+        ));
     }
     None
 }

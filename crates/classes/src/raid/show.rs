@@ -17,10 +17,10 @@ use super::name;
 use super::volume::Role;
 use super::volume::log::Log;
 use super::volume::map::Shape;
-use crate::members::{Ill, Unborn, Waiting, verb_util};
+use crate::members::{MismatchKind, PlaceholderGeom, Waiting, verb_util};
 
 /// Levels as they are typed and shown.
-pub(super) fn level_word(level: Level) -> String {
+pub(super) fn level_str(level: Level) -> String {
     let order = |layout| match layout {
         Layout::LeftAsymmetric => "LA",
         Layout::LeftSymmetric => "LS",
@@ -45,7 +45,7 @@ pub(super) fn volumes(count: usize) -> String {
     if count == 1 { "1 volume".into() } else { format!("{count} volumes") }
 }
 
-pub(super) fn state_word(state: VolumeState) -> &'static str {
+pub(super) fn state_str(state: VolumeState) -> &'static str {
     match state {
         VolumeState::Broken => "BROKEN",
         VolumeState::Degraded => "DEGRADED",
@@ -54,7 +54,7 @@ pub(super) fn state_word(state: VolumeState) -> &'static str {
     }
 }
 
-pub(super) fn member_word(state: SubdiskState) -> &'static str {
+pub(super) fn member_state_str(state: SubdiskState) -> &'static str {
     match state {
         SubdiskState::None => "NONE",
         SubdiskState::Failed => "FAILED",
@@ -76,7 +76,7 @@ impl RaidGeom {
         why: &str,
         (tunables, starting): (Tunables, Arc<Waiting>),
     ) -> Result<GeomId, Error> {
-        let geom = t.new_geom(NAME, &id.name(), why, Box::new(Unborn))?;
+        let geom = t.new_geom(NAME, &id.name(), why, Box::new(PlaceholderGeom))?;
         t.set_ops(geom, Box::new(RaidGeom::new(geom, id, sector, (tunables, starting))));
         Ok(geom)
     }
@@ -90,34 +90,35 @@ impl RaidGeom {
 
     fn worst(&self) -> Option<VolumeState> {
         let set = self.set.as_ref()?;
-        (0..set.vols.len()).map(|at| set.state(at)).min()
+        (0..set.volume_status.len()).map(|at| set.state(at)).min()
     }
 
     fn show_volume(&self, at: usize, out: &mut Vec<(&'static str, String)>) {
         let Some(set) = &self.set else { return };
-        let (Some(vol), Some(volume)) = (set.vols.get(at), set.array.volumes.get(at)) else {
+        let (Some(vol), Some(volume)) = (set.volume_status.get(at), set.array.volumes.get(at))
+        else {
             return;
         };
-        let up = self.ups.get(&vol.key);
+        let up = self.running_volumes.get(&vol.key);
         let name = up.map_or("-", |up| up.name.as_str());
         let shape = Shape::of(volume);
         let mut line = format!(
             "{name} {} {} {} bytes, strip {}, {} members",
             volume.name,
-            level_word(volume.level),
+            level_str(volume.level),
             volume.bytes,
             volume.strip,
             volume.members.len(),
         );
-        line += &format!(", {}", state_word(set.state(at)));
+        line += &format!(", {}", state_str(set.state(at)));
         if volume.dirty {
             line += ", dirty";
         }
         let done = |at: u64| u128::from(at) * 100 / u128::from(shape.bytes.max(1));
         if set.is_filling(at) {
             line += &format!(", rebuild {}%", done(vol.filled));
-        } else if vol.even < shape.bytes {
-            line += &format!(", synchronised {}%", done(vol.even));
+        } else if vol.consistent_to < shape.bytes {
+            line += &format!(", synchronised {}%", done(vol.consistent_to));
         } else if let Some(what) = up.and_then(|up| up.ending) {
             line += &format!(", {what} 100%");
         }
@@ -126,11 +127,13 @@ impl RaidGeom {
             if let Some(why) = &vol.unread {
                 line += &format!(" (not believed at the start: {why})");
             }
-        } else if let Some(guard) = self.book.as_ref().and_then(|book| book.guard(volume.id)) {
+        } else if let Some(guard) =
+            self.metadata.as_ref().and_then(|book| book.write_hole_policy(volume.id))
+        {
             let now = if volume.dirty { "off while it is dirty" } else { "not used here" };
             line += &format!(", {guard} of Linux ({now})");
         }
-        let log = self.ups.get(&vol.key).and_then(|up| up.shared.log());
+        let log = self.running_volumes.get(&vol.key).and_then(|up| up.shared.log());
         if set.may_be_wrong(at) {
             line += ", parity may be wrong for what is missing";
         } else if log.is_some_and(Log::is_in_doubt) {
@@ -145,11 +148,11 @@ impl RaidGeom {
             .iter()
             .enumerate()
             .map(|(slot, member)| {
-                let tag = set.here.get(member.disk).copied().flatten();
+                let tag = set.attached.get(member.disk).copied().flatten();
                 let disk = tag.and_then(|tag| self.disks.get(&tag));
                 let name = disk.map_or("-", |disk| disk.name.as_str());
                 let filling = matches!(set.role(at, slot), Some((_, Role::Filling)));
-                let state = if filling { "REBUILD" } else { member_word(member.state) };
+                let state = if filling { "REBUILD" } else { member_state_str(member.state) };
                 format!("{name} ({state})")
             })
             .collect();
@@ -158,16 +161,16 @@ impl RaidGeom {
             return;
         };
         out.push(("Verify", report.line()));
-        for place in &report.places {
+        for place in &report.mismatches {
             let (from, to) = (place.range.start, place.range.end);
-            let what = match (place.ill, shape.parities()) {
-                (Ill::Unreadable, _) => "cannot be read",
-                (Ill::Located, _) => "data is not what both parities of its row say",
-                (Ill::Untold, _) => {
+            let what = match (place.kind, shape.parities()) {
+                (MismatchKind::Unreadable, _) => "cannot be read",
+                (MismatchKind::Located, _) => "data is not what both parities of its row say",
+                (MismatchKind::Ambiguous, _) => {
                     "parity is not that of its row; which strips are wrong cannot be told"
                 }
-                (Ill::Differs, 0) => "differs from the first copy",
-                (Ill::Differs, _) => "parity is not that of its row",
+                (MismatchKind::Differs, 0) => "differs from the first copy",
+                (MismatchKind::Differs, _) => "parity is not that of its row",
             };
             let name = self.member_name(at, place.slot);
             out.push(("Difference", format!("{name}, bytes {from} to {to}: {what}")));
@@ -185,12 +188,12 @@ impl Geom for RaidGeom {
     ) -> Result<(), Errno> {
         let after = t.counts(provider).plus(delta);
         if delta.w < 0 && after.w == 0 {
-            self.unwritten(t, me, provider);
+            self.last_writer_closed(t, me, provider);
         }
         Ok(())
     }
 
-    fn rest(&mut self, t: &mut Topology, me: GeomId) -> bool {
+    fn clean_records(&mut self, t: &mut Topology, me: GeomId) -> bool {
         self.clean_up(t, me)
     }
 
@@ -204,7 +207,7 @@ impl Geom for RaidGeom {
 
     fn resized(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId) {
         if !self.over {
-            self.grew(t, me, consumer);
+            self.disk_resized(t, me, consumer);
         }
     }
 
@@ -221,27 +224,28 @@ impl Geom for RaidGeom {
         None
     }
 
-    fn keeps(&self, t: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
+    fn release_command(&self, t: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
         let (tag, _) = self.disks.iter().find(|(_, disk)| disk.consumer == consumer)?;
         let set = self.set.as_ref();
         let needed = set.is_none_or(|s| s.disk(*tag).is_some_and(|at| !s.breaks(at).is_empty()));
         match needed {
-            true => verb_util::to_stop(NAME, t, me),
-            false => verb_util::to_remove(NAME, t, me, consumer),
+            true => verb_util::stop_command(NAME, t, me),
+            false => verb_util::remove_command(NAME, t, me, consumer),
         }
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
         let state = match (&self.fault, self.worst()) {
             (None, None) => "STARTING".to_owned(),
-            (None, Some(state)) => state_word(state).to_owned(),
+            (None, Some(state)) => state_str(state).to_owned(),
             (Some(fault), None) => format!("STARTING ({fault})"),
-            (Some(fault), Some(state)) => format!("{} ({fault})", state_word(state)),
+            (Some(fault), Some(state)) => format!("{} ({fault})", state_str(state)),
         };
         let mut out = vec![("State", state), ("Metadata", self.id.format().to_owned())];
-        let generation = self.set.as_ref().map_or(self.above, |set| set.array.generation);
+        let generation =
+            self.set.as_ref().map_or(self.highest_generation, |set| set.array.generation);
         out.push(("Generation", generation.to_string()));
-        let count = self.set.as_ref().map_or(0, |set| set.vols.len());
+        let count = self.set.as_ref().map_or(0, |set| set.volume_status.len());
         (0..count).for_each(|at| self.show_volume(at, &mut out));
         out.extend(self.refused.lines());
         out
@@ -253,7 +257,7 @@ impl Geom for RaidGeom {
     }
 
     fn troubles(&self, t: &Topology, _: GeomId) -> Vec<Trouble> {
-        self.ills(t)
+        self.health_findings(t)
     }
 
     fn show_consumer(
@@ -275,11 +279,11 @@ impl Geom for RaidGeom {
             Some(DiskState::Missing) => "OFFLINE",
         };
         let members = self.states(*tag);
-        let words: Vec<&str> = members.iter().map(|(.., state)| member_word(*state)).collect();
+        let words: Vec<&str> = members.iter().map(|(.., state)| member_state_str(*state)).collect();
         let words =
             if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) };
         let place = |(key, slot, _): &(u32, usize, SubdiskState)| {
-            let name = self.ups.get(key).map_or("-", |up| name::short(&up.name));
+            let name = self.running_volumes.get(key).map_or("-", |up| name::short(&up.name));
             format!("{name}:{slot}")
         };
         let places: Vec<String> = members.iter().map(place).collect();

@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering::SeqCst;
 use bio::{Attr, Errno};
 use geom::{Deletes, Error, GeomId, Limits, NewProvider, ProviderId, Topology};
 
-use super::geom::{Doing, Job, RaidGeom};
-use super::members::{ALL, Replay, Set};
+use super::geom::{Job, JobPhase, RaidGeom};
+use super::members::{ALL, MemberSet, Replay};
 use super::model::{Identity, Level, SubdiskState, VolumeState};
 use super::name;
-use super::records::Logs;
-use super::volume::log::{Log, Place};
+use super::records::LogStart;
+use super::volume::log::{Log, LogLocation};
 use super::volume::map::Shape;
-use super::volume::{Kind, Path, Role, Shared, Table, layer, replay, sweep};
+use super::volume::{Path, Role, Table, VolumeShared, VolumeSpec, layer, replay, sweep};
 use crate::members::{attributes, largest_stripe, sparse, zeroes};
 
 /// Largest request that a volume takes at once, bytes; the dispatcher cuts longer ones.
@@ -26,12 +26,12 @@ const STRIPS_MAX: u64 = 1024;
 const ROWS_MAX: u64 = 64;
 
 /// A volume that is up.
-pub(super) struct Up {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct RunningVolume {
+    pub(super) shared: Arc<VolumeShared>,
     pub(super) provider: ProviderId,
     /// What its provider is called.
     pub(super) name: String,
-    pub(super) knocked: bool,
+    pub(super) write_waiting: bool,
     /// The gate is shut, and no request is inside.
     pub(super) drained: bool,
     pub(super) written: u64,
@@ -42,7 +42,7 @@ pub(super) struct Up {
     pub(super) fresh: u64,
     /// Slots of members that failed something after which copies or parity may differ (a bit a
     /// slot): it counts if they stay.
-    pub(super) doubt: u64,
+    pub(super) in_doubt: u64,
     pub(super) passing: bool,
     /// The pass is complete, but its result is not in the records yet: the text for lists.
     pub(super) ending: Option<&'static str>,
@@ -53,9 +53,10 @@ impl RaidGeom {
     pub(super) fn start_volumes(&mut self, t: &mut Topology, me: GeomId) {
         let Some(set) = &self.set else { return };
         let mut faults = Vec::new();
-        for at in 0..set.vols.len() {
+        for at in 0..set.volume_status.len() {
             let Some(set) = &self.set else { return };
-            let (Some(vol), Some(volume)) = (set.vols.get(at), set.array.volumes.get(at)) else {
+            let (Some(vol), Some(volume)) = (set.volume_status.get(at), set.array.volumes.get(at))
+            else {
                 continue;
             };
             let (key, up, replay) = (vol.key, vol.up, vol.replay);
@@ -78,14 +79,14 @@ impl RaidGeom {
                 Ok(()) if up => self.set_table(t, at),
                 Ok(()) => {
                     if let Err(e) = self.start_volume(t, me, at) {
-                        faults.push(e.what);
+                        faults.push(e.message);
                     }
                 }
                 Err(why) if !up => {
                     let kept = volume.log.is_some();
-                    let book = self.book.as_ref().filter(|_| set.is_doubtful(at) && !kept);
+                    let book = self.metadata.as_ref().filter(|_| set.is_doubtful(at) && !kept);
                     let guard = book
-                        .and_then(|book| book.guard(volume.id))
+                        .and_then(|book| book.write_hole_policy(volume.id))
                         .map_or_else(String::new, |guard| {
                             format!("; Linux may know: assembled there it reads its {guard}")
                         });
@@ -101,28 +102,28 @@ impl RaidGeom {
     }
 
     /// Where a volume's logs are, if they are kept.
-    fn log_place(&self, at: usize) -> Option<Place> {
+    fn log_place(&self, at: usize) -> Option<LogLocation> {
         let set = self.set.as_ref()?;
         let area = set.array.volumes.get(at)?.log?;
         let Identity::Intel { original, .. } = set.array.identity else { return None };
-        Some(Place { at: area.at, bytes: area.bytes, signature: original })
+        Some(LogLocation { at: area.at, bytes: area.bytes, signature: original })
     }
 
     /// The logs of a volume, with its disks by slot.
-    pub(super) fn logs(&self, key: u32) -> Vec<Logs> {
-        let up = self.ups.get(&key).filter(|up| up.shared.log().is_some());
+    pub(super) fn logs(&self, key: u32) -> Vec<LogStart> {
+        let up = self.running_volumes.get(&key).filter(|up| up.shared.log().is_some());
         let (Some(up), Some(set)) = (up, &self.set) else { return Vec::new() };
         let Some(at) = set.volume(key) else { return Vec::new() };
         let slots = set.array.volumes.get(at).map_or(0, |v| v.members.len());
         let tags = (0..slots).map(|slot| set.role(at, slot).map(|(tag, _)| tag)).collect();
-        vec![Logs { shared: up.shared.clone(), tags }]
+        vec![LogStart { shared: up.shared.clone(), tags }]
     }
 
     /// Volumes with a log of which the next record says that others are members (L6 of
     /// `volume::log`).
-    pub(super) fn to_calm(&self, job: Job) -> Vec<Arc<Shared>> {
-        let changes = |key: u32, up: &Up| up.unrecorded != 0 || job == Job::Passed(key);
-        let ups = self.ups.iter().filter(|(key, up)| changes(**key, up));
+    pub(super) fn volumes_to_quiesce(&self, job: Job) -> Vec<Arc<VolumeShared>> {
+        let changes = |key: u32, up: &RunningVolume| up.unrecorded != 0 || job == Job::Passed(key);
+        let ups = self.running_volumes.iter().filter(|(key, up)| changes(**key, up));
         ups.map(|(_, up)| up.shared.clone()).filter(|shared| shared.log().is_some()).collect()
     }
 
@@ -137,7 +138,8 @@ impl RaidGeom {
             Some((t.edge(disk.consumer), offset))
         };
         let members = (0..slots).map(member).collect();
-        let (Some(vol), Some(volume)) = (set.vols.get_mut(at), set.array.volumes.get(at)) else {
+        let (Some(vol), Some(volume)) = (set.volume_status.get_mut(at), set.array.volumes.get(at))
+        else {
             return;
         };
         let Some(place) = place else {
@@ -152,10 +154,11 @@ impl RaidGeom {
     }
 
     fn start_volume(&mut self, t: &mut Topology, me: GeomId, at: usize) -> Result<(), Error> {
-        let place = self.log_place(at).or_else(|| self.log_room(at));
+        let place = self.log_place(at).or_else(|| self.free_log_location(at));
         let Some(set) = &mut self.set else { return Ok(()) };
-        set.take_as_it_is(at);
-        let (Some(volume), Some(vol)) = (set.array.volumes.get(at), set.vols.get_mut(at)) else {
+        set.accept_parity(at);
+        let (Some(volume), Some(vol)) = (set.array.volumes.get(at), set.volume_status.get_mut(at))
+        else {
             return Ok(());
         };
         let shape = Shape::of(volume);
@@ -164,8 +167,8 @@ impl RaidGeom {
         let (notifier, sector) = (t.notifier(), u64::from(self.sector));
         let key = vol.key;
         let name = name::provider(self.id, &set.array.volumes, at);
-        let of = Kind { key, name: name.clone(), shape: shape.clone(), sector, log };
-        let shared = Shared::new(notifier, me, of, self.tunables, self.rate.clone());
+        let of = VolumeSpec { key, name: name.clone(), shape: shape.clone(), sector, log };
+        let shared = VolumeShared::new(notifier, me, of, self.tunables, self.rate.clone());
         let strips = !matches!(volume.level, Level::Raid1 | Level::Single | Level::Concat);
         // Where there are no strips blocks begin where the disk's do.
         let first = volume.members.first().map_or(0, |m| m.offset);
@@ -215,27 +218,27 @@ impl RaidGeom {
         let provider = match made {
             Ok(provider) => provider,
             Err(e) => {
-                if let Some(vol) = self.set.as_mut().and_then(|set| set.vols.get_mut(at)) {
+                if let Some(vol) = self.set.as_mut().and_then(|set| set.volume_status.get_mut(at)) {
                     vol.up = false;
                 }
                 return Err(e);
             }
         };
-        let up = Up {
+        let up = RunningVolume {
             shared,
             provider,
             name,
-            knocked: false,
+            write_waiting: false,
             drained: true,
             written: 0,
             watching: false,
             unrecorded: 0,
             fresh: 0,
-            doubt: 0,
+            in_doubt: 0,
             passing: false,
             ending: None,
         };
-        self.ups.insert(key, up);
+        self.running_volumes.insert(key, up);
         self.set_table(t, at);
         Ok(())
     }
@@ -246,12 +249,13 @@ impl RaidGeom {
         &self,
         at: usize,
         named: bool,
-    ) -> Result<Option<(usize, &Up, VolumeState)>, Error> {
+    ) -> Result<Option<(usize, &RunningVolume, VolumeState)>, Error> {
         let Some(set) = &self.set else { return Ok(None) };
-        let (Some(vol), Some(volume)) = (set.vols.get(at), set.array.volumes.get(at)) else {
+        let (Some(vol), Some(volume)) = (set.volume_status.get(at), set.array.volumes.get(at))
+        else {
             return Ok(None);
         };
-        let up = self.ups.get(&vol.key);
+        let up = self.running_volumes.get(&vol.key);
         if named && !volume.level.redundant() {
             let what = format!("volume {} has neither copies nor parity", volume.name);
             return Err(Error::inval(what));
@@ -270,10 +274,13 @@ impl RaidGeom {
 
     /// What DELETE is like over a volume: of levels with parity whole rows are given up.
     pub(super) fn granules(&self, t: &Topology, provider: ProviderId) -> Deletes {
-        let known = |set: &super::members::Set| {
-            let key =
-                self.ups.iter().find(|(_, up)| up.provider == provider).map(|(key, _)| *key)?;
-            let at = set.vols.iter().position(|vol| vol.key == key)?;
+        let known = |set: &super::members::MemberSet| {
+            let key = self
+                .running_volumes
+                .iter()
+                .find(|(_, up)| up.provider == provider)
+                .map(|(key, _)| *key)?;
+            let at = set.volume_status.iter().position(|vol| vol.key == key)?;
             let volume = set.array.volumes.get(at)?;
             let (shape, mut base) = (Shape::of(volume), 0u64);
             let members = volume.members.iter().enumerate().filter_map(|(slot, member)| {
@@ -301,7 +308,7 @@ impl RaidGeom {
 
     /// A volume is not offered any more.
     pub(super) fn stop_volume(&mut self, t: &mut Topology, key: u32) {
-        if let Some(up) = self.ups.remove(&key) {
+        if let Some(up) = self.running_volumes.remove(&key) {
             up.shared.close();
             t.wither_provider(up.provider, Errno::NxIo);
         }
@@ -310,9 +317,9 @@ impl RaidGeom {
         {
             if set.array.volumes.get(at).is_some_and(|volume| volume.dirty) {
                 // Writes in progress are on some members and not on others.
-                set.disturb(at);
+                set.mark_inconsistent(at);
             }
-            if let Some(vol) = set.vols.get_mut(at) {
+            if let Some(vol) = set.volume_status.get_mut(at) {
                 vol.up = false;
             }
         }
@@ -321,8 +328,8 @@ impl RaidGeom {
             _ => false,
         };
         self.queue.retain(|job| !of(job));
-        if matches!(self.doing, Some(Doing::Draining(_, of)) if of == key)
-            && let Some(Doing::Draining(job, _)) = self.doing.take()
+        if matches!(self.job_phase, Some(JobPhase::Draining(_, of)) if of == key)
+            && let Some(JobPhase::Draining(job, _)) = self.job_phase.take()
             && !of(&job)
         {
             self.queue.push_front(job);
@@ -332,10 +339,11 @@ impl RaidGeom {
     /// Every core goes by the members of a volume as they are.
     pub(super) fn set_table(&self, t: &Topology, at: usize) {
         let Some(set) = &self.set else { return };
-        let (Some(volume), Some(vol)) = (set.array.volumes.get(at), set.vols.get(at)) else {
+        let (Some(volume), Some(vol)) = (set.array.volumes.get(at), set.volume_status.get(at))
+        else {
             return;
         };
-        let Some(up) = self.ups.get(&vol.key) else { return };
+        let Some(up) = self.running_volumes.get(&vol.key) else { return };
         let (unrecorded, fresh) = (up.unrecorded, up.fresh);
         let mut table = Table { unrecorded, fresh, ..Table::default() };
         for (slot, member) in volume.members.iter().enumerate() {
@@ -353,41 +361,43 @@ impl RaidGeom {
             });
             table.paths.push(path);
         }
-        up.shared.even.store(vol.even, SeqCst);
-        if let Some(log) = up.shared.log().filter(|_| vol.even != ALL) {
-            log.doubt();
+        up.shared.consistent_to.store(vol.consistent_to, SeqCst);
+        if let Some(log) = up.shared.log().filter(|_| vol.consistent_to != ALL) {
+            log.set_doubt();
         }
         up.shared.set(&table);
     }
 
     pub(super) fn set_tables(&self, t: &Topology) {
-        let count = self.set.as_ref().map_or(0, |set| set.vols.len());
+        let count = self.set.as_ref().map_or(0, |set| set.volume_status.len());
         (0..count).for_each(|at| self.set_table(t, at));
     }
 
     /// Whether all records say which members of a volume are being filled (J6).
-    fn is_on_record(&self, set: &Set, at: usize) -> bool {
+    fn is_on_record(&self, set: &MemberSet, at: usize) -> bool {
         let filled = set.filled(at);
         let said = |slot: &usize| {
             let now = set.array.volumes.get(at).and_then(|v| v.members.get(*slot));
-            let said = set.said.volumes.get(at).and_then(|v| v.members.get(*slot));
+            let said = set.recorded.volumes.get(at).and_then(|v| v.members.get(*slot));
             let filling = [SubdiskState::New, SubdiskState::Rebuild];
             said.is_some_and(|s| {
                 now.is_some_and(|n| n.disk == s.disk) && filling.contains(&s.state)
             })
         };
         let held = Some(set.array.generation);
-        let here = set.here.iter().flatten().filter_map(|tag| self.disks.get(tag));
+        let here = set.attached.iter().flatten().filter_map(|tag| self.disks.get(tag));
         filled.is_empty() || filled.iter().all(said) && here.into_iter().all(|d| d.holds == held)
     }
 
     /// Passes that are needed and do not run begin.
     pub(super) fn start_passes(&mut self) {
         let Some(set) = &self.set else { return };
-        for at in 0..set.vols.len() {
-            let Some(key) = set.vols.get(at).map(|vol| vol.key) else { continue };
+        for at in 0..set.volume_status.len() {
+            let Some(key) = set.volume_status.get(at).map(|vol| vol.key) else { continue };
             let from = set.pass_from(at).filter(|_| self.is_on_record(set, at));
-            let Some(up) = self.ups.get_mut(&key).filter(|up| !up.passing) else { continue };
+            let Some(up) = self.running_volumes.get_mut(&key).filter(|up| !up.passing) else {
+                continue;
+            };
             if let Some(from) = from {
                 self.rounds += 1;
                 up.passing = true;
@@ -401,18 +411,18 @@ impl RaidGeom {
         self.queue.retain(|job| *job != Job::Passed(key));
         if let Some(set) = &mut self.set
             && let Some(at) = set.volume(key)
-            && let Some(vol) = set.vols.get_mut(at)
+            && let Some(vol) = set.volume_status.get_mut(at)
         {
             vol.halt = None;
         }
-        if let Some(up) = self.ups.get_mut(&key) {
+        if let Some(up) = self.running_volumes.get_mut(&key) {
             up.passing = false;
             up.shared.round.store(0, SeqCst);
         }
     }
 
     pub(super) fn halt_passes(&mut self) {
-        let keys: Vec<u32> = self.ups.keys().copied().collect();
+        let keys: Vec<u32> = self.running_volumes.keys().copied().collect();
         keys.into_iter().for_each(|key| self.halt_pass(key));
     }
 }

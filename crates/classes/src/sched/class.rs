@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    ClassVerb, Control, Create, Error, GeomId, Limits, MADE_BY_HAND, NewProvider, NoClaim,
+    ClassVerb, Create, Error, GeomId, GraphControl, Limits, MADE_BY_VERB, NewProvider, NoClaim,
     Settings, Topology, Typed,
 };
 use schemars::JsonSchema;
@@ -14,9 +14,9 @@ use serde_json::Value;
 use super::algorithms::Algorithm;
 use super::clients::Classify;
 use super::geom::SchedGeom;
-use super::layer::{SchedLayer, Shared, attend};
+use super::layer::{SchedLayer, SchedShared, start_tasks};
 use super::options::{self, Options, ShareOption};
-use super::queue::Hub;
+use super::queue::DiskQueue;
 use super::{NAME, algorithms, queue, verbs};
 
 /// The class.
@@ -37,7 +37,7 @@ pub struct SchedParams {
 
 pub(super) fn classify(word: Option<&str>) -> Result<Option<Classify>, Error> {
     let Some(word) = word else { return Ok(None) };
-    let none = || Error::inval(format!("classify by {word}: use {}", Classify::WORDS.join(" or ")));
+    let none = || Error::inval(format!("classify by {word}: use {}", Classify::KEYS.join(" or ")));
     Classify::of(word).map(Some).ok_or_else(none)
 }
 
@@ -58,11 +58,11 @@ fn declared(params: &SchedParams) -> Result<Declared, Error> {
 
 /// The settings of a scheduler, as a section has them. Options that have their defaults are left
 /// out.
-pub(super) fn settings(hub: &Hub) -> Settings {
+pub(super) fn settings(hub: &DiskQueue) -> Settings {
     let all = [
         ("algorithm", Value::from(hub.algorithm_name)),
         ("options", options::text(hub).map_or(Value::Null, Value::from)),
-        ("classify", hub.classify.word().into()),
+        ("classify", hub.classify.as_str().into()),
     ];
     all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
@@ -77,14 +77,14 @@ impl Typed for SchedClass {
 
     fn settings(&self, params: &SchedParams) -> Result<Settings, Error> {
         let Declared { made, classify, shares } = declared(params)?;
-        let mut hub = Hub::new(made, classify, (1, Arc::default()));
+        let mut hub = DiskQueue::new(made, classify, (1, Arc::default()));
         options::set_shares(&mut hub, &shares)?;
         Ok(settings(&hub))
     }
 
-    fn work_as(
+    fn apply_settings(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         name: &str,
         params: &SchedParams,
     ) -> Result<(), Error> {
@@ -119,17 +119,17 @@ impl Typed for SchedClass {
             return Err(Error::new(Errno::NxIo, "the provider below is gone"));
         };
         let notifier = topology.notifier();
-        let mut hub = Hub::new(made, classify, (notifier.cores(), topology.origins()));
+        let mut hub = DiskQueue::new(made, classify, (notifier.cores(), topology.origins()));
         options::set_shares(&mut hub, &shares)?;
-        let shared = Arc::new(Shared::new(hub, notifier.cores()));
+        let shared = Arc::new(SchedShared::new(hub, notifier.cores()));
         let geom = SchedGeom { shared: shared.clone(), inserted: false };
-        let id = topology.new_geom(NAME, request.name, MADE_BY_HAND, Box::new(geom))?;
+        let id = topology.new_geom(NAME, request.name, MADE_BY_VERB, Box::new(geom))?;
         let (stripe_bytes, stripe_offset) = topology.stripe(below);
         let placed = match topology.attach_new(id, below) {
             Ok(consumer) => {
                 let layer = SchedLayer { shared: shared.clone(), below: topology.edge(consumer) };
                 // Started after the layer, which ends these tasks.
-                attend(&shared, &notifier);
+                start_tasks(&shared, &notifier);
                 topology.new_provider(
                     id,
                     NewProvider {

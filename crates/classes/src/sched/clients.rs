@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bio::Origin;
-use geom::{Origins, Who};
+use geom::{Originator, Origins};
 
 use super::algorithms::{Algorithm, Share};
 
@@ -75,18 +75,18 @@ impl Name {
 }
 
 impl Classify {
-    pub(super) const WORDS: &'static [&'static str] =
+    pub(super) const KEYS: &'static [&'static str] =
         &["initiator", "session", "lun", "process", "task", "none"];
 
     pub(super) fn of(word: &str) -> Option<Classify> {
         ALL.iter().find(|(w, _)| *w == word).map(|(_, classify)| *classify)
     }
 
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         ALL.iter().find(|(_, classify)| *classify == self).map_or("", |(word, _)| word)
     }
 
-    fn name(self, origin: Origin, who: Option<&Who>) -> Name {
+    fn name(self, origin: Origin, who: Option<&Originator>) -> Name {
         let Some(who) = who else {
             return match (self, origin.0) {
                 (Classify::None, _) => Name::both("all"),
@@ -117,7 +117,7 @@ impl Classify {
 
 /// The service that a client received.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub(super) struct Got {
+pub(super) struct Service {
     pub(super) requests: u64,
     pub(super) read_bytes: u64,
     pub(super) written_bytes: u64,
@@ -126,8 +126,8 @@ pub(super) struct Got {
     pub(super) wait_max_ns: u64,
 }
 
-impl Got {
-    pub(super) fn add(&mut self, other: &Got) {
+impl Service {
+    pub(super) fn add(&mut self, other: &Service) {
         self.requests += other.requests;
         self.read_bytes += other.read_bytes;
         self.written_bytes += other.written_bytes;
@@ -144,7 +144,7 @@ pub(super) struct Client {
     /// Waiting or in the disk.
     pub(super) inside: u32,
     last_ns: u64,
-    pub(super) got: Got,
+    pub(super) service: Service,
 }
 
 /// All of them.
@@ -158,21 +158,21 @@ pub(super) struct Clients {
     /// The newest answer: requests come in runs.
     recent: Option<(u32, u16)>,
     /// Of those that lost their places.
-    gone: Got,
+    past_service: Service,
     share: Share,
     shares: BTreeMap<String, Share>,
 }
 
 impl Clients {
     pub(super) fn new(origins: Arc<Origins>) -> Clients {
-        let others = Client { name: None, inside: 0, last_ns: 0, got: Got::default() };
+        let others = Client { name: None, inside: 0, last_ns: 0, service: Service::default() };
         Clients {
             origins,
             all: vec![others],
             places: BTreeMap::new(),
             seen: BTreeMap::new(),
             recent: None,
-            gone: Got::default(),
+            past_service: Service::default(),
             share: Share::default(),
             shares: BTreeMap::new(),
         }
@@ -204,7 +204,7 @@ impl Clients {
             Some((recent, place)) if recent == origin.0 => place,
             _ => match self.seen.get(&origin.0) {
                 Some(place) => *place,
-                None => self.meet(origin, classify, algorithm),
+                None => self.resolve(origin, classify, algorithm),
             },
         };
         if place != OTHERS {
@@ -214,22 +214,27 @@ impl Clients {
     }
 
     /// So much of a client's has passed by.
-    pub(super) fn passed(
+    pub(super) fn add_bypassed(
         &mut self,
         by: (Origin, Classify),
-        got: &Got,
+        got: &Service,
         algorithm: &mut dyn Algorithm,
     ) {
         let place = self.place_of(by, algorithm);
         if let Some(client) = self.all.get_mut(usize::from(place)) {
-            client.got.add(got);
+            client.service.add(got);
         }
     }
 
     /// The place of an origin that was not seen before.
     #[cold]
-    fn meet(&mut self, origin: Origin, classify: Classify, algorithm: &mut dyn Algorithm) -> u16 {
-        let name = classify.name(origin, self.origins.who(origin).as_deref());
+    fn resolve(
+        &mut self,
+        origin: Origin,
+        classify: Classify,
+        algorithm: &mut dyn Algorithm,
+    ) -> u16 {
+        let name = classify.name(origin, self.origins.originator(origin).as_deref());
         let place = match self.places.get(&name.label) {
             Some(place) => *place,
             None => self.admit(name, algorithm),
@@ -245,7 +250,8 @@ impl Clients {
 
     fn admit(&mut self, name: Name, algorithm: &mut dyn Algorithm) -> u16 {
         let name = Arc::new(name);
-        let new = Client { name: Some(name.clone()), inside: 0, last_ns: 0, got: Got::default() };
+        let new =
+            Client { name: Some(name.clone()), inside: 0, last_ns: 0, service: Service::default() };
         let place = if self.all.len() < CLIENTS_MAX {
             self.all.push(new.clone());
             self.all.len() - 1
@@ -262,7 +268,7 @@ impl Clients {
             if let Some(old_name) = old.name.filter(|old| *old != name) {
                 self.places.remove(&old_name.label);
                 self.seen.retain(|_, place| *place != number);
-                self.gone.add(&old.got);
+                self.past_service.add(&old.service);
             }
         }
         self.recent = None;
@@ -274,8 +280,8 @@ impl Clients {
     /// One of its requests goes to the disk.
     pub(super) fn started(&mut self, place: u16, wait_ns: u64) {
         if let Some(client) = self.all.get_mut(usize::from(place)) {
-            client.got.wait_ns += wait_ns;
-            client.got.wait_max_ns = client.got.wait_max_ns.max(wait_ns);
+            client.service.wait_ns += wait_ns;
+            client.service.wait_max_ns = client.service.wait_max_ns.max(wait_ns);
         }
     }
 
@@ -283,9 +289,9 @@ impl Clients {
     pub(super) fn leave(&mut self, place: u16, read: u64, written: u64) {
         if let Some(client) = self.all.get_mut(usize::from(place)) {
             client.inside = client.inside.saturating_sub(1);
-            client.got.requests += 1;
-            client.got.read_bytes += read;
-            client.got.written_bytes += written;
+            client.service.requests += 1;
+            client.service.read_bytes += read;
+            client.service.written_bytes += written;
         }
     }
 
@@ -310,17 +316,17 @@ impl Clients {
             None => self.share = share,
             Some(c) => drop(self.shares.insert(c.to_owned(), share)),
         }
-        self.tell(algorithm, false);
+        self.pass_shares(algorithm, false);
     }
 
     /// Returns a client to the default share. A client without values of its own already has it.
     pub(super) fn unset_share(&mut self, client: &str, algorithm: &mut dyn Algorithm) {
         self.shares.remove(client);
-        self.tell(algorithm, false);
+        self.pass_shares(algorithm, false);
     }
 
     /// Passes the shares of all clients to an algorithm.
-    pub(super) fn tell(&self, algorithm: &mut dyn Algorithm, is_new: bool) {
+    pub(super) fn pass_shares(&self, algorithm: &mut dyn Algorithm, is_new: bool) {
         for (place, client) in (0u16..).zip(&self.all) {
             algorithm.client(place, self.share_of(client.name.as_deref()), is_new);
         }
@@ -333,16 +339,16 @@ impl Clients {
         self.seen.clear();
         self.recent = None;
         for client in self.all.iter_mut().skip(1) {
-            self.gone.add(&client.got);
-            client.got = Got::default();
+            self.past_service.add(&client.service);
+            client.service = Service::default();
             client.name = None;
         }
     }
 
     /// The counters start again.
     pub(super) fn reset(&mut self) {
-        self.gone = Got::default();
-        self.all.iter_mut().for_each(|c| c.got = Got::default());
+        self.past_service = Service::default();
+        self.all.iter_mut().for_each(|c| c.service = Service::default());
     }
 
     /// The default share, and all clients with a share of their own, whether present or not.
@@ -352,14 +358,14 @@ impl Clients {
 
     /// The clients that are present, with their shares.
     pub(super) fn all(&self) -> impl Iterator<Item = (&Client, Share)> {
-        let known = self.all.iter().filter(|c| c.name.is_some() || c.got != Got::default());
+        let known = self.all.iter().filter(|c| c.name.is_some() || c.service != Service::default());
         known.map(|c| (c, self.share_of(c.name.as_deref())))
     }
 
     /// Sum over all clients.
-    pub(super) fn sum(&self) -> Got {
-        let mut sum = self.gone;
-        self.all.iter().for_each(|c| sum.add(&c.got));
+    pub(super) fn sum(&self) -> Service {
+        let mut sum = self.past_service;
+        self.all.iter().for_each(|c| sum.add(&c.service));
         sum
     }
 }
@@ -419,20 +425,20 @@ mod tests {
     #[test]
     fn clients_are_classified_as_configured_and_named() {
         let origins = Arc::new(Origins::default());
-        let of = |initiator: &str, session, lun| Who {
+        let of = |initiator: &str, session, lun| Originator {
             initiator: initiator.into(),
             session: Some(session),
             lun: Some(lun),
-            ..Who::default()
+            ..Originator::default()
         };
-        let local = Who { process: Some(77), ..of("local", 9, 0) };
+        let local = Originator { process: Some(77), ..of("local", 9, 0) };
         let whos = [
             of("iqn.a", 1, 0),
             of("iqn.a", 1, 3),
             of("iqn.a", 2, 3),
             of("iqn.b", 4, 3),
             local,
-            Who::task("mirror rebuild"),
+            Originator::task("mirror rebuild"),
         ];
         let entries = whos.map(|who| origins.enter(who));
         let all = entries.iter().map(|e| e.origin()).chain([Origin(0)]);
@@ -470,7 +476,7 @@ mod tests {
             ("none", vec!["all"]),
         ] {
             let classify = Classify::of(word).expect("a word");
-            assert_eq!(classify.word(), word);
+            assert_eq!(classify.as_str(), word);
             let mut a = algorithms::make("rr").expect("it is there").1;
             let mut clients = Clients::new(origins.clone());
             for _ in 0..2 {
@@ -481,6 +487,6 @@ mod tests {
             let names = clients.all().filter_map(|(c, _)| Some(c.name.as_ref()?.label.clone()));
             assert_eq!(names.collect::<Vec<_>>(), want, "{word}");
         }
-        assert_eq!(Classify::WORDS.len(), ALL.len());
+        assert_eq!(Classify::KEYS.len(), ALL.len());
     }
 }

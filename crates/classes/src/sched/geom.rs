@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 use super::algorithms::{about, shares};
 use super::class;
 use super::clients::Client;
-use super::layer::Shared;
+use super::layer::SchedShared;
 
 /// One scheduler.
 pub struct SchedGeom {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SchedShared>,
     /// It was slipped in; taking it out is the way it goes.
     pub(super) inserted: bool,
 }
@@ -31,13 +31,13 @@ fn called(client: &Client) -> &str {
 impl SchedGeom {
     /// All that is known of it, as a value.
     pub(super) fn stats(&self, name: &str) -> Value {
-        self.shared.look(|hub| {
+        self.shared.with_queue(|hub| {
             let numbers = |all: Vec<(&'static str, u64)>| {
                 all.into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect::<Map<_, _>>()
             };
-            let standing = hub.standing();
+            let standing = hub.counts();
             let clients = hub.clients.all().map(|(client, share)| {
-                let got = &client.got;
+                let got = &client.service;
                 let mut all = numbers(share.numbers().to_vec());
                 for (key, value) in [
                     ("client", json!(called(client))),
@@ -62,7 +62,7 @@ impl SchedGeom {
                 "name": name,
                 "algorithm": hub.algorithm_name,
                 "about": about(hub.algorithm_name),
-                "classify": hub.classify.word(),
+                "classify": hub.classify.as_str(),
                 "inserted": self.inserted,
                 "options": numbers(hub.algorithm().knobs().all().collect()),
                 "counters": numbers(hub.algorithm().counters()),
@@ -92,12 +92,12 @@ impl Geom for SchedGeom {
     }
 
     /// Q6.
-    fn hurry(&mut self, hurry: bool) {
-        self.shared.change(|hub| hub.set_hurry(hurry));
+    fn set_draining(&mut self, hurry: bool) {
+        self.shared.update(|hub| hub.set_draining(hurry));
     }
 
-    fn shares(&self) -> bool {
-        self.shared.look(|hub| shares(hub.algorithm_name))
+    fn schedules_clients(&self) -> bool {
+        self.shared.with_queue(|hub| shares(hub.algorithm_name))
     }
 
     fn resizes(&self) -> bool {
@@ -113,19 +113,19 @@ impl Geom for SchedGeom {
     }
 
     fn attr_changed(&mut self, topology: &mut Topology, me: GeomId, _: ConsumerId, name: &str) {
-        topology.hand_on_attr(me, name);
+        topology.pass_up_attr(me, name);
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
-        self.shared.look(|hub| {
+        self.shared.with_queue(|hub| {
             let knobs: Vec<_> = hub.algorithm().knobs().all().collect();
-            let (standing, sum) = (hub.standing(), hub.clients.sum());
+            let (standing, sum) = (hub.counts(), hub.clients.sum());
             let mut out = vec![
                 ("algorithm", hub.algorithm_name.to_owned()),
                 ("about", about(hub.algorithm_name).to_owned()),
                 ("options", words(&knobs)),
                 ("counters", words(&hub.algorithm().counters())),
-                ("clients by", hub.classify.word().to_owned()),
+                ("clients by", hub.classify.as_str().to_owned()),
                 ("share", words(&hub.clients.shares().0.numbers())),
                 ("inserted", if self.inserted { "yes" } else { "no" }.to_owned()),
                 ("waiting", standing.waiting.to_string()),
@@ -139,7 +139,7 @@ impl Geom for SchedGeom {
                 ("share of", format!("{client}: {}", words(&share.numbers())))
             }));
             out.extend(hub.clients.all().map(|(client, _)| {
-                let got = &client.got;
+                let got = &client.service;
                 let mean = got.wait_ns.checked_div(got.requests).unwrap_or_default() / 1000;
                 let line = format!(
                     "{}: {} requests, {} bytes read, {} written, waited {mean} us, at most {} us",
@@ -156,6 +156,6 @@ impl Geom for SchedGeom {
     }
 
     fn settings(&self, _: &Topology, _: GeomId) -> Settings {
-        self.shared.look(|hub| class::settings(hub))
+        self.shared.with_queue(|hub| class::settings(hub))
     }
 }

@@ -17,8 +17,8 @@ use bio::sync::{Mutex, MutexGuard};
 use bio::{Bio, Errno, Flags, Op, Origin};
 use geom::{Back, Core, Edge, Flow, Layer, Notifier};
 
-use super::clients::Got;
-use super::queue::{Arrival, Hub, Manner};
+use super::clients::Service;
+use super::queue::{Arrival, DiskQueue, Dispatch};
 
 /// The word of a request that the hub does not know.
 const PASS: u64 = u64::MAX;
@@ -29,26 +29,30 @@ const SMALL: u64 = 4096;
 
 /// Places in which a core counts requests that bypass the hub, by the number of their origin. If
 /// two origins share a place, their counts are passed to the hub at each alternation.
-const LOTS: usize = 64;
+const ORIGIN_SLOTS: usize = 64;
 /// The number of no origin.
-const NOBODY: u32 = u32::MAX;
+const NO_ORIGIN: u32 = u32::MAX;
 
 /// Requests of one origin that bypassed the hub on one core (Q9). Only that core counts and checks
 /// the origin. The origin and the counts already passed to the hub change under the hub's lock.
-struct Lot {
+struct OriginCounts {
     origin: AtomicU32,
     /// Requests, bytes read, bytes written.
     counts: [AtomicU64; 3],
-    told: [AtomicU64; 3],
+    reported: [AtomicU64; 3],
 }
 
-impl Default for Lot {
-    fn default() -> Lot {
-        Lot { origin: AtomicU32::new(NOBODY), counts: Default::default(), told: Default::default() }
+impl Default for OriginCounts {
+    fn default() -> OriginCounts {
+        OriginCounts {
+            origin: AtomicU32::new(NO_ORIGIN),
+            counts: Default::default(),
+            reported: Default::default(),
+        }
     }
 }
 
-impl Lot {
+impl OriginCounts {
     #[inline]
     fn count(&self, bio: &Bio) {
         let [requests, read, written] = &self.counts;
@@ -62,8 +66,8 @@ impl Lot {
     }
 
     /// Passes new counts to the hub.
-    fn tell(&self, hub: &mut Hub) {
-        let new = |at: usize| match (self.counts.get(at), self.told.get(at)) {
+    fn report_counts(&self, hub: &mut DiskQueue) {
+        let new = |at: usize| match (self.counts.get(at), self.reported.get(at)) {
             (Some(count), Some(told)) => {
                 let is = count.load(Relaxed);
                 is.wrapping_sub(told.swap(is, Relaxed))
@@ -72,99 +76,99 @@ impl Lot {
         };
         let [requests, read_bytes, written_bytes] = [new(0), new(1), new(2)];
         if requests != 0 {
-            let got = Got { requests, read_bytes, written_bytes, ..Got::default() };
-            hub.passed(Origin(self.origin.load(Relaxed)), &got);
+            let got = Service { requests, read_bytes, written_bytes, ..Service::default() };
+            hub.add_bypassed(Origin(self.origin.load(Relaxed)), &got);
         }
     }
 }
 
 /// The lots of one core.
 #[repr(align(128))]
-struct Passed([Lot; LOTS]);
+struct CoreBypass([OriginCounts; ORIGIN_SLOTS]);
 
 /// What all cores and the control thread share.
-pub(super) struct Shared {
-    hub: Mutex<Hub>,
+pub(super) struct SchedShared {
+    queue: Mutex<DiskQueue>,
     /// Q9. Changed under the hub's lock.
-    by: AtomicBool,
-    passed: Box<[Passed]>,
+    bypass: AtomicBool,
+    bypassed: Box<[CoreBypass]>,
 }
 
-impl Shared {
-    pub(super) fn new(hub: Hub, cores: usize) -> Shared {
-        let by = AtomicBool::new(hub.may_be_passed());
-        let lots = |_| Passed(std::array::from_fn(|_| Lot::default()));
+impl SchedShared {
+    pub(super) fn new(hub: DiskQueue, cores: usize) -> SchedShared {
+        let by = AtomicBool::new(hub.may_bypass());
+        let lots = |_| CoreBypass(std::array::from_fn(|_| OriginCounts::default()));
         let passed = (0..cores.max(1)).map(lots).collect();
-        Shared { hub: Mutex::new(hub), by, passed }
+        SchedShared { queue: Mutex::new(hub), bypass: by, bypassed: passed }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Hub> {
-        self.hub.lock()
+    fn lock(&self) -> MutexGuard<'_, DiskQueue> {
+        self.queue.lock()
     }
 
     /// The hub, which knows of all that passed by.
-    fn informed(&self) -> MutexGuard<'_, Hub> {
+    fn lock_updated(&self) -> MutexGuard<'_, DiskQueue> {
         let mut hub = self.lock();
-        self.passed.iter().flat_map(|p| &p.0).for_each(|lot| lot.tell(&mut hub));
+        self.bypassed.iter().flat_map(|p| &p.0).for_each(|lot| lot.report_counts(&mut hub));
         hub
     }
 
     /// Looks, without changing what may go.
-    pub(super) fn look<R>(&self, f: impl FnOnce(&mut Hub) -> R) -> R {
-        f(&mut self.informed())
+    pub(super) fn with_queue<R>(&self, f: impl FnOnce(&mut DiskQueue) -> R) -> R {
+        f(&mut self.lock_updated())
     }
 
     /// Q9: one passes by, on this core.
     #[inline]
-    fn pass_by(&self, bio: &Bio, core: &Core) {
-        let Some(passed) = self.passed.get(core.id() as usize) else { return };
+    fn count_bypass(&self, bio: &Bio, core: &Core) {
+        let Some(passed) = self.bypassed.get(core.id() as usize) else { return };
         let origin = bio.origin;
-        let Some(lot) = passed.0.get(origin.0 as usize % LOTS) else { return };
+        let Some(lot) = passed.0.get(origin.0 as usize % ORIGIN_SLOTS) else { return };
         if lot.origin.load(Relaxed) != origin.0 {
-            self.give(lot, origin);
+            self.assign_origin(lot, origin);
         }
         lot.count(bio);
     }
 
     #[cold]
-    fn give(&self, lot: &Lot, origin: Origin) {
+    fn assign_origin(&self, lot: &OriginCounts, origin: Origin) {
         let mut hub = self.lock();
-        lot.tell(&mut hub);
+        lot.report_counts(&mut hub);
         // The origin is resolved now, because it may be gone when the counts are passed to the hub.
-        hub.passed(origin, &Got::default());
+        hub.add_bypassed(origin, &Service::default());
         lot.origin.store(origin.0, Relaxed);
     }
 
     /// Changes something from the control thread.
-    pub(super) fn change<R>(&self, f: impl FnOnce(&mut Hub) -> R) -> R {
-        let mut hub = self.informed();
-        self.by.store(false, Release);
+    pub(super) fn update<R>(&self, f: impl FnOnce(&mut DiskQueue) -> R) -> R {
+        let mut hub = self.lock_updated();
+        self.bypass.store(false, Release);
         let done = f(&mut hub);
-        self.settle(&hub);
+        self.update_bypass(&hub);
         drop(hub);
-        self.ring();
+        self.wake_cores();
         done
     }
 
     pub(super) fn reset(&self) {
-        self.look(|hub| hub.clients.reset());
+        self.with_queue(|hub| hub.clients.reset());
     }
 
-    fn settle(&self, hub: &Hub) {
-        if hub.may_be_passed() {
-            self.by.store(true, Release);
+    fn update_bypass(&self, hub: &DiskQueue) {
+        if hub.may_bypass() {
+            self.bypass.store(true, Release);
         }
     }
 
-    fn ring(&self) {
+    fn wake_cores(&self) {
         loop {
-            let Some(waker) = self.lock().bell() else { return };
+            let Some(waker) = self.lock().next_waker() else { return };
             waker.wake();
         }
     }
 
     /// Calls those of this core that may go, and rings for the others.
-    fn kick(&self, core: &Core) {
+    fn restart_called(&self, core: &Core) {
         let me = core.id() as usize;
         loop {
             let Some((id, ticket)) = self.lock().call(me) else { break };
@@ -172,32 +176,32 @@ impl Shared {
                 self.lock().lost(id, me, core.now());
             }
         }
-        self.ring();
+        self.wake_cores();
     }
 
     /// Ends a look at the hub: whether there is anything to do outside the lock.
-    fn leave(&self, hub: MutexGuard<'_, Hub>, core: &Core) {
-        let more = hub.has_calls(core.id() as usize) || hub.has_bells();
-        self.settle(&hub);
+    fn unlock(&self, hub: MutexGuard<'_, DiskQueue>, core: &Core) {
+        let more = hub.has_calls(core.id() as usize) || hub.has_pending_wakers();
+        self.update_bypass(&hub);
         drop(hub);
         if more {
-            self.kick(core);
+            self.restart_called(core);
         }
     }
 }
 
 /// Starts the tasks of a layer on all cores.
-pub(super) fn attend(shared: &Arc<Shared>, notifier: &Notifier) {
+pub(super) fn start_tasks(shared: &Arc<SchedShared>, notifier: &Notifier) {
     for core in 0..notifier.cores() {
         let shared = shared.clone();
         let start = move |core: &Rc<Core>| {
-            core.reactor().spawn("sched", watch(shared, core.clone()));
+            core.reactor().spawn("sched", core_task(shared, core.clone()));
         };
         notifier.call(core, Box::new(start));
     }
 }
 
-async fn watch(shared: Arc<Shared>, core: Rc<Core>) {
+async fn core_task(shared: Arc<SchedShared>, core: Rc<Core>) {
     let me = core.id() as usize;
     loop {
         let due = {
@@ -205,8 +209,8 @@ async fn watch(shared: Arc<Shared>, core: Rc<Core>) {
             if hub.closed {
                 return;
             }
-            let due = hub.attend(me, core.now());
-            shared.leave(hub, &core);
+            let due = hub.poll_core(me, core.now());
+            shared.unlock(hub, &core);
             due
         };
         let time = async {
@@ -217,7 +221,7 @@ async fn watch(shared: Arc<Shared>, core: Rc<Core>) {
         };
         let mut time = pin!(time);
         poll_fn(|cx| {
-            let heard = shared.lock().heard(me, cx.waker());
+            let heard = shared.lock().poll_signal(me, cx.waker());
             if heard { Poll::Ready(()) } else { time.as_mut().poll(cx) }
         })
         .await;
@@ -226,24 +230,24 @@ async fn watch(shared: Arc<Shared>, core: Rc<Core>) {
 
 /// See the module.
 pub(super) struct SchedLayer {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SchedShared>,
     pub(super) below: Edge,
 }
 
 impl Drop for SchedLayer {
     fn drop(&mut self) {
-        self.shared.look(Hub::close);
-        self.shared.ring();
+        self.shared.with_queue(DiskQueue::close);
+        self.shared.wake_cores();
     }
 }
 
 /// What becomes of a request; `None`: it is none that keeps a disk busy.
-fn manner(bio: &Bio) -> Option<Manner> {
+fn dispatch(bio: &Bio) -> Option<Dispatch> {
     match bio.op {
         Op::GetAttr => None,
-        _ if bio.flags.has(Flags::ORDERED) => Some(Manner::Fence),
-        Op::Read | Op::Write | Op::WriteZeroes | Op::Delete => Some(Manner::Queue),
-        Op::Flush | Op::Map => Some(Manner::Aside),
+        _ if bio.flags.has(Flags::ORDERED) => Some(Dispatch::Fence),
+        Op::Read | Op::Write | Op::WriteZeroes | Op::Delete => Some(Dispatch::Queue),
+        Op::Flush | Op::Map => Some(Dispatch::Direct),
     }
 }
 
@@ -251,16 +255,16 @@ impl SchedLayer {
     #[inline(never)]
     fn queue(&self, bio: &mut Bio, core: &Core) -> Flow {
         let pass = Flow::Down(self.below, PASS);
-        let Some(manner) = manner(bio) else { return pass };
+        let Some(manner) = dispatch(bio) else { return pass };
         let (me, now) = (core.id() as usize, core.now());
         let mut hub = self.shared.lock();
-        if manner == Manner::Aside && hub.is_unfenced() {
+        if manner == Dispatch::Direct && hub.is_unfenced() {
             return pass;
         }
         let arrival = Arrival {
             core: me,
             ticket: bio.ticket(),
-            manner,
+            dispatch: manner,
             origin: bio.origin,
             write: bio.op.needs_write(),
             offset: bio.offset,
@@ -268,7 +272,7 @@ impl SchedLayer {
             cost: if bio.op == Op::Delete { SMALL } else { bio.length },
         };
         let Some((id, goes)) = hub.arrive(arrival, now) else { return pass };
-        self.shared.leave(hub, core);
+        self.shared.unlock(hub, core);
         match goes {
             true => Flow::Down(self.below, u64::from(id)),
             false => Flow::Wait,
@@ -276,7 +280,7 @@ impl SchedLayer {
     }
 
     #[inline(never)]
-    fn came_back(&self, bio: &Bio, word: u64, core: &Core) {
+    fn completed(&self, bio: &Bio, word: u64, core: &Core) {
         let Ok(id) = u32::try_from(word) else { return };
         let moved = match bio.op {
             Op::Read => (bio.completed, 0),
@@ -285,7 +289,7 @@ impl SchedLayer {
         };
         let mut hub = self.shared.lock();
         hub.ended(id, moved, core.id() as usize, core.now());
-        self.shared.leave(hub, core);
+        self.shared.unlock(hub, core);
     }
 }
 
@@ -296,23 +300,23 @@ impl Layer for SchedLayer {
 
     #[inline]
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
-        if !self.shared.by.load(Acquire) {
+        if !self.shared.bypass.load(Acquire) {
             return self.queue(bio, core);
         }
-        self.shared.pass_by(bio, core);
+        self.shared.count_bypass(bio, core);
         Flow::Down(self.below, PASS)
     }
 
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
         let mut hub = self.shared.lock();
-        let id = hub.comes(bio.id(), core.id() as usize, core.now());
-        self.shared.leave(hub, core);
+        let id = hub.take_called(bio.id(), core.id() as usize, core.now());
+        self.shared.unlock(hub, core);
         Flow::Down(self.below, id.map_or(PASS, u64::from))
     }
 
     fn done(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
         if word != PASS {
-            self.came_back(bio, word, core);
+            self.completed(bio, word, core);
         }
         Back::Up
     }

@@ -64,8 +64,8 @@ mod clients;
 mod geom;
 mod layer;
 mod options;
-mod parts;
 mod queue;
+mod region_counts;
 mod verbs;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use geom::Error;
 
 use super::algorithms::{self, Share};
 use super::clients::SHARES_MAX;
-use super::queue::Hub;
+use super::queue::DiskQueue;
 
 /// Options of a single client.
 const SHARES: &[&str] = &["weight", "iops", "kbps", BURST];
@@ -121,8 +121,8 @@ fn checked(name: &'static str, value: u64) -> Result<&'static str, Error> {
 }
 
 /// Sets the shares of clients, all or none. Callers that change more check [`has_room`] before.
-pub(super) fn set_shares(hub: &mut Hub, shares: &[ShareOption]) -> Result<(), Error> {
-    has_room(hub, shares)?;
+pub(super) fn set_shares(hub: &mut DiskQueue, shares: &[ShareOption]) -> Result<(), Error> {
+    check_share_limit(hub, shares)?;
     hub.configure(|algorithm, clients| {
         for option in shares {
             match option {
@@ -143,7 +143,7 @@ pub(super) fn set_shares(hub: &mut Hub, shares: &[ShareOption]) -> Result<(), Er
 }
 
 /// Sets what clients may have to these shares alone.
-pub(super) fn only_shares(hub: &mut Hub, shares: &[ShareOption]) -> Result<(), Error> {
+pub(super) fn only_shares(hub: &mut DiskQueue, shares: &[ShareOption]) -> Result<(), Error> {
     hub.configure(|algorithm, clients| {
         let own: Vec<String> = clients.shares().1.map(|(client, _)| client.to_owned()).collect();
         own.iter().for_each(|client| clients.unset_share(client, algorithm));
@@ -153,7 +153,7 @@ pub(super) fn only_shares(hub: &mut Hub, shares: &[ShareOption]) -> Result<(), E
 }
 
 /// The option string from which [`read`] makes the current options. `None` if all are defaults.
-pub(super) fn text(hub: &Hub) -> Option<String> {
+pub(super) fn text(hub: &DiskQueue) -> Option<String> {
     let usual: Vec<_> = match algorithms::make(hub.algorithm_name) {
         Ok((_, made)) => made.knobs().all().collect(),
         Err(_) => Vec::new(),
@@ -179,7 +179,7 @@ pub(super) fn text(hub: &Hub) -> Option<String> {
 }
 
 /// Whether so many clients may have shares of their own, at each step.
-pub(super) fn has_room(hub: &Hub, shares: &[ShareOption]) -> Result<(), Error> {
+pub(super) fn check_share_limit(hub: &DiskQueue, shares: &[ShareOption]) -> Result<(), Error> {
     let mut own: BTreeSet<&str> = hub.clients.shares().1.map(|(client, _)| client).collect();
     for option in shares {
         match option {

@@ -13,24 +13,24 @@ use bio::{BioId, Origin, Ticket};
 use geom::Origins;
 
 use super::algorithms::{self, Algorithm, Request, Step};
-use super::clients::{Classify, Clients, Got};
-use super::parts::Parts;
+use super::clients::{Classify, Clients, Service};
+use super::region_counts::RegionCounts;
 
 /// The end of a chain.
 const NONE: u32 = u32::MAX;
 /// What becomes of a kind of request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Manner {
+pub(super) enum Dispatch {
     /// The algorithm says when it goes.
     Queue,
     /// Q2.
     Fence,
     /// It goes at once, but never past a fence.
-    Aside,
+    Direct,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum RequestState {
     Free,
     /// With the algorithm.
     Queued,
@@ -51,7 +51,7 @@ enum State {
 pub(super) struct Arrival {
     pub(super) core: usize,
     pub(super) ticket: Ticket,
-    pub(super) manner: Manner,
+    pub(super) dispatch: Dispatch,
     pub(super) origin: Origin,
     pub(super) write: bool,
     pub(super) offset: u64,
@@ -62,8 +62,8 @@ pub(super) struct Arrival {
 
 #[derive(Clone, Copy)]
 struct Slot {
-    state: State,
-    manner: Manner,
+    state: RequestState,
+    dispatch: Dispatch,
     core: usize,
     ticket: Ticket,
     request: Request,
@@ -86,21 +86,21 @@ struct CoreSlot {
     called: VecDeque<u32>,
     waker: Option<Waker>,
     /// Its task has something to do.
-    rung: bool,
+    signalled: bool,
     /// And was not woken for it yet.
     to_wake: bool,
 }
 
 /// Number of requests by state, for lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct QueueCounts {
     pub(super) waiting: u32,
     pub(super) in_flight: u32,
     pub(super) fenced: usize,
 }
 
 /// See the module.
-pub(super) struct Hub {
+pub(super) struct DiskQueue {
     algorithm: Box<dyn Algorithm>,
     /// The last answer of the algorithm's `is_transparent`, read when it was configured.
     is_transparent: bool,
@@ -113,8 +113,8 @@ pub(super) struct Hub {
     fences: VecDeque<u32>,
     /// The first of them has been decided, and has not gone down.
     fence_out: bool,
-    lanes: Box<[CoreSlot]>,
-    parts: Parts,
+    core_slots: Box<[CoreSlot]>,
+    region_counts: RegionCounts,
     /// Queued or Held.
     queued: u32,
     /// Of the algorithm's: decided, called or below.
@@ -122,21 +122,21 @@ pub(super) struct Hub {
     /// Decided or called.
     pending: u32,
     serial: u64,
-    hurry: bool,
+    draining: bool,
     /// Q5: the time of the next question to the algorithm, and the core that asks it.
     due: Option<(u64, usize)>,
     /// Bells that have not been rung.
-    bells: bool,
+    wakers_pending: bool,
     pub(super) closed: bool,
 }
 
-impl Hub {
+impl DiskQueue {
     pub(super) fn new(
         (name, algorithm): (&'static str, Box<dyn Algorithm>),
         classify: Classify,
         (cores, origins): (usize, Arc<Origins>),
-    ) -> Hub {
-        Hub {
+    ) -> DiskQueue {
+        DiskQueue {
             is_transparent: algorithm.is_transparent(),
             algorithm,
             algorithm_name: name,
@@ -146,15 +146,15 @@ impl Hub {
             free: Vec::new(),
             fences: VecDeque::new(),
             fence_out: false,
-            lanes: (0..cores.max(1)).map(|_| CoreSlot::default()).collect(),
-            parts: Parts::new(),
+            core_slots: (0..cores.max(1)).map(|_| CoreSlot::default()).collect(),
+            region_counts: RegionCounts::new(),
             queued: 0,
             in_flight: 0,
             pending: 0,
             serial: 0,
-            hurry: false,
+            draining: false,
             due: None,
-            bells: false,
+            wakers_pending: false,
             closed: false,
         }
     }
@@ -163,9 +163,9 @@ impl Hub {
         &*self.algorithm
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn counts(&self) -> QueueCounts {
         let fenced = self.fences.len();
-        Standing { waiting: self.queued, in_flight: self.in_flight, fenced }
+        QueueCounts { waiting: self.queued, in_flight: self.in_flight, fenced }
     }
 
     /// True when requests that are not queued may go at once.
@@ -174,30 +174,30 @@ impl Hub {
     }
 
     /// Q9: nothing is inside that a request which passes by could pass.
-    pub(super) fn may_be_passed(&self) -> bool {
+    pub(super) fn may_bypass(&self) -> bool {
         self.is_transparent && !self.is_busy()
     }
 
     /// Q9: counts requests of one origin that bypassed the hub.
-    pub(super) fn passed(&mut self, origin: Origin, got: &Got) {
-        self.clients.passed((origin, self.classify), got, &mut *self.algorithm);
+    pub(super) fn add_bypassed(&mut self, origin: Origin, got: &Service) {
+        self.clients.add_bypassed((origin, self.classify), got, &mut *self.algorithm);
     }
 
     /// Takes one in; whether it goes at once. `None` when the core is none of ours, and it has to
     /// go down unqueued.
     pub(super) fn arrive(&mut self, a: Arrival, now: u64) -> Option<(u32, bool)> {
-        let is_alone = a.manner == Manner::Queue && !self.is_busy();
+        let is_alone = a.dispatch == Dispatch::Queue && !self.is_busy();
         let id = self.place(&a, now)?;
         if is_alone {
-            return Some((id, self.goes_alone(id, a.core, now)));
+            return Some((id, self.start_alone(id, a.core, now)));
         }
-        if a.manner == Manner::Fence || !self.fences.is_empty() {
+        if a.dispatch == Dispatch::Fence || !self.fences.is_empty() {
             self.fences.push_back(id);
         } else {
             self.admit(id, now);
         }
         self.step(a.core, now);
-        Some((id, self.goes(id, a.core, now)))
+        Some((id, self.take_decided(id, a.core, now)))
     }
 
     /// A request waits, or was named and has not been sent down.
@@ -207,27 +207,27 @@ impl Hub {
 
     /// A request that arrived while none waited. It cannot pass or overlap another one, and if the
     /// algorithm names a request it is this one.
-    fn goes_alone(&mut self, id: u32, me: usize, now: u64) -> bool {
+    fn start_alone(&mut self, id: u32, me: usize, now: u64) -> bool {
         let Some(slot) = self.slots.get_mut(id as usize) else { return false };
-        slot.state = State::Queued;
+        slot.state = RequestState::Queued;
         let slot = *slot;
         self.algorithm.arrived(slot.request, now);
-        let step = self.algorithm.next(now, self.hurry);
+        let step = self.algorithm.next(now, self.draining);
         if step == Step::Start(id) {
             self.in_flight += 1;
-            self.set_state(id, State::Started);
+            self.set_state(id, RequestState::Started);
             self.clients.started(slot.request.client, 0);
             return true;
         }
         self.queued += 1;
-        self.parts.change(slot.place(), true);
+        self.region_counts.change(slot.place(), true);
         self.waits_until(step, me);
         false
     }
 
     /// A place for one that arrives.
     fn place(&mut self, a: &Arrival, now: u64) -> Option<u32> {
-        self.lanes.get(a.core)?;
+        self.core_slots.get(a.core)?;
         let client = self.clients.enter((a.origin, self.classify), now, &mut *self.algorithm);
         let id = match self.free.pop() {
             Some(id) => id,
@@ -235,11 +235,18 @@ impl Hub {
         };
         self.serial += 1;
         let (serial, bytes, came_ns) = (self.serial, a.cost, now);
-        let request =
-            Request { id, serial, client, write: a.write, offset: a.offset, bytes, came_ns };
+        let request = Request {
+            id,
+            serial,
+            client,
+            write: a.write,
+            offset: a.offset,
+            bytes,
+            arrived_ns: came_ns,
+        };
         let slot = Slot {
-            state: State::Fenced,
-            manner: a.manner,
+            state: RequestState::Fenced,
+            dispatch: a.dispatch,
             core: a.core,
             ticket: a.ticket,
             request,
@@ -258,7 +265,7 @@ impl Hub {
         self.slots.get(id as usize)
     }
 
-    fn set_state(&mut self, id: u32, state: State) {
+    fn set_state(&mut self, id: u32, state: RequestState) {
         if let Some(slot) = self.slots.get_mut(id as usize) {
             slot.state = state;
         }
@@ -267,17 +274,20 @@ impl Hub {
     /// One that no fence keeps: to the algorithm, behind one it overlaps, or straight on.
     fn admit(&mut self, id: u32, now: u64) {
         let Some(slot) = self.slot(id).copied() else { return };
-        if slot.manner != Manner::Queue {
+        if slot.dispatch != Dispatch::Queue {
             return self.decide(id);
         }
         self.queued += 1;
-        let before =
-            if self.parts.may_overlap(slot.place()) { self.overlapped(&slot) } else { None };
-        self.parts.change(slot.place(), true);
+        let before = if self.region_counts.may_overlap(slot.place()) {
+            self.overlapped(&slot)
+        } else {
+            None
+        };
+        self.region_counts.change(slot.place(), true);
         match before {
-            Some(before) => self.follow(before, id),
+            Some(before) => self.queue_behind(before, id),
             None => {
-                self.set_state(id, State::Queued);
+                self.set_state(id, RequestState::Queued);
                 self.algorithm.arrived(slot.request, now);
             }
         }
@@ -287,10 +297,15 @@ impl Hub {
     fn overlapped(&self, new: &Slot) -> Option<u32> {
         let (start, end) = (new.request.offset, new.request.offset.saturating_add(new.length));
         let waits = |s: &&Slot| {
-            let waits =
-                matches!(s.state, State::Queued | State::Held | State::Decided | State::Called);
+            let waits = matches!(
+                s.state,
+                RequestState::Queued
+                    | RequestState::Held
+                    | RequestState::Decided
+                    | RequestState::Called
+            );
             waits
-                && s.manner == Manner::Queue
+                && s.dispatch == Dispatch::Queue
                 && s.request.serial < new.request.serial
                 && (s.request.write || new.request.write)
                 && s.request.offset < end
@@ -299,21 +314,21 @@ impl Hub {
         self.slots.iter().filter(waits).max_by_key(|s| s.request.serial).map(|s| s.request.id)
     }
 
-    fn follow(&mut self, before: u32, id: u32) {
+    fn queue_behind(&mut self, before: u32, id: u32) {
         let Some(first) = self.slots.get_mut(before as usize) else { return };
         let next = std::mem::replace(&mut first.followers, id);
         if let Some(slot) = self.slots.get_mut(id as usize) {
-            (slot.state, slot.next) = (State::Held, next);
+            (slot.state, slot.next) = (RequestState::Held, next);
         }
     }
 
     /// It goes down as soon as its core gets to it.
     fn decide(&mut self, id: u32) {
         let Some(slot) = self.slots.get_mut(id as usize) else { return };
-        slot.state = State::Decided;
+        slot.state = RequestState::Decided;
         let core = slot.core;
         self.pending += 1;
-        if let Some(lane) = self.lanes.get_mut(core) {
+        if let Some(lane) = self.core_slots.get_mut(core) {
             lane.decided.push_back(id);
         }
     }
@@ -321,18 +336,18 @@ impl Hub {
     /// Asks for the next request, on behalf of core `me`, until no further one may go.
     pub(super) fn step(&mut self, me: usize, now: u64) {
         let decided = self.pending;
-        while !self.fence_out && (self.ask(me, now) || self.pass_fence(now)) {}
+        while !self.fence_out && (self.poll_algorithm(me, now) || self.pass_fence(now)) {}
         if self.pending != decided {
-            self.ring_others(me);
+            self.signal_others(me);
         }
     }
 
     /// Lets the algorithm name one.
-    fn ask(&mut self, me: usize, now: u64) -> bool {
+    fn poll_algorithm(&mut self, me: usize, now: u64) -> bool {
         if self.queued == 0 {
             return false;
         }
-        let hurry = self.hurry || !self.fences.is_empty();
+        let hurry = self.draining || !self.fences.is_empty();
         let step = self.algorithm.next(now, hurry);
         if let Step::Start(id) = step {
             self.queued = self.queued.saturating_sub(1);
@@ -350,7 +365,7 @@ impl Hub {
             && self.due.is_none_or(|(due, _)| at < due)
         {
             self.due = Some((at, me));
-            self.ring(me);
+            self.signal(me);
         }
     }
 
@@ -360,12 +375,12 @@ impl Hub {
             return false;
         };
         let id = slot.request.id;
-        if slot.manner != Manner::Fence {
+        if slot.dispatch != Dispatch::Fence {
             self.fences.pop_front();
             self.admit(id, now);
             return true;
         }
-        let lane = self.lanes.get(slot.core);
+        let lane = self.core_slots.get(slot.core);
         let gone = lane.is_none_or(|l| l.decided.is_empty() && l.called.is_empty());
         if self.queued == 0 && gone {
             self.fence_out = true;
@@ -377,26 +392,26 @@ impl Hub {
     /// It goes down now.
     fn pass(&mut self, id: u32, now: u64) {
         let Some(slot) = self.slots.get_mut(id as usize) else { return };
-        slot.state = State::Started;
+        slot.state = RequestState::Started;
         let mut follower = std::mem::replace(&mut slot.followers, NONE);
         let slot = *slot;
         self.pending = self.pending.saturating_sub(1);
-        self.clients.started(slot.request.client, now.saturating_sub(slot.request.came_ns));
-        match slot.manner {
-            Manner::Fence => {
+        self.clients.started(slot.request.client, now.saturating_sub(slot.request.arrived_ns));
+        match slot.dispatch {
+            Dispatch::Fence => {
                 self.fences.pop_front();
                 self.fence_out = false;
             }
-            Manner::Queue => self.parts.change(slot.place(), false),
-            Manner::Aside => {}
+            Dispatch::Queue => self.region_counts.change(slot.place(), false),
+            Dispatch::Direct => {}
         }
         while let Some(next) = self.slot(follower).copied() {
             // It is counted and found again.
             self.queued = self.queued.saturating_sub(1);
-            self.parts.change(next.place(), false);
+            self.region_counts.change(next.place(), false);
             if let Some(slot) = self.slots.get_mut(follower as usize) {
                 slot.next = NONE;
-                slot.state = State::Fenced;
+                slot.state = RequestState::Fenced;
             }
             self.admit(follower, now);
             follower = next.next;
@@ -404,11 +419,11 @@ impl Hub {
     }
 
     /// Whether one of core `me`, which arrived a moment ago, goes down at once.
-    fn goes(&mut self, id: u32, me: usize, now: u64) -> bool {
-        if self.slot(id).is_none_or(|s| s.state != State::Decided) {
+    fn take_decided(&mut self, id: u32, me: usize, now: u64) -> bool {
+        if self.slot(id).is_none_or(|s| s.state != RequestState::Decided) {
             return false;
         }
-        if let Some(lane) = self.lanes.get_mut(me)
+        if let Some(lane) = self.core_slots.get_mut(me)
             && let Some(at) = lane.decided.iter().rposition(|d| *d == id)
         {
             lane.decided.remove(at);
@@ -420,21 +435,21 @@ impl Hub {
 
     /// The next one that core `me` has to call, if it is there to be called.
     pub(super) fn call(&mut self, me: usize) -> Option<(u32, Ticket)> {
-        let lane = self.lanes.get_mut(me)?;
+        let lane = self.core_slots.get_mut(me)?;
         let id = lane.decided.pop_front()?;
         lane.called.push_back(id);
-        self.set_state(id, State::Called);
+        self.set_state(id, RequestState::Called);
         self.slot(id).map(|slot| (id, slot.ticket))
     }
 
     /// Whether core `me` has a request to call.
     pub(super) fn has_calls(&self, me: usize) -> bool {
-        self.lanes.get(me).is_some_and(|l| !l.decided.is_empty())
+        self.core_slots.get(me).is_some_and(|l| !l.decided.is_empty())
     }
 
     /// One that was called has come to core `me`; it goes down.
-    pub(super) fn comes(&mut self, bio: BioId, me: usize, now: u64) -> Option<u32> {
-        let lane = self.lanes.get_mut(me)?;
+    pub(super) fn take_called(&mut self, bio: BioId, me: usize, now: u64) -> Option<u32> {
+        let lane = self.core_slots.get_mut(me)?;
         let slots = &self.slots;
         let is = |id: &u32| slots.get(*id as usize).is_some_and(|s| s.ticket.id() == bio);
         let at = lane.called.iter().position(is)?;
@@ -446,7 +461,7 @@ impl Hub {
 
     /// A called request no longer exists: it was ended elsewhere.
     pub(super) fn lost(&mut self, id: u32, me: usize, now: u64) {
-        let Some(lane) = self.lanes.get_mut(me) else { return };
+        let Some(lane) = self.core_slots.get_mut(me) else { return };
         let Some(at) = lane.called.iter().position(|c| *c == id) else { return };
         lane.called.remove(at);
         self.pass(id, now);
@@ -455,31 +470,31 @@ impl Hub {
 
     /// One has come back from below.
     pub(super) fn ended(&mut self, id: u32, (read, written): (u64, u64), me: usize, now: u64) {
-        let Some(slot) = self.slot(id).copied().filter(|s| s.state == State::Started) else {
+        let Some(slot) = self.slot(id).copied().filter(|s| s.state == RequestState::Started) else {
             return;
         };
         self.clients.leave(slot.request.client, read, written);
-        if slot.manner == Manner::Queue {
+        if slot.dispatch == Dispatch::Queue {
             self.in_flight = self.in_flight.saturating_sub(1);
             self.algorithm.ended(&slot.request, now);
         }
-        self.set_state(id, State::Free);
+        self.set_state(id, RequestState::Free);
         self.free.push(id);
         self.step(me, now);
     }
 
     /// Q7. The waiting requests are passed to the new algorithm in their order of arrival.
     pub(super) fn change(&mut self, (name, mut new): (&'static str, Box<dyn Algorithm>), now: u64) {
-        self.clients.tell(&mut *new, true);
+        self.clients.pass_shares(&mut *new, true);
         new.adopt(self.in_flight);
-        let queued = self.slots.iter().filter(|s| s.state == State::Queued);
+        let queued = self.slots.iter().filter(|s| s.state == RequestState::Queued);
         let mut queued: Vec<Request> = queued.map(|s| s.request).collect();
         queued.sort_unstable_by_key(|r| r.serial);
         queued.into_iter().for_each(|r| new.arrived(r, now));
         self.is_transparent = new.is_transparent();
         self.algorithm = new;
         self.algorithm_name = name;
-        self.ring(0);
+        self.signal(0);
     }
 
     /// Sets knobs and shares; the algorithm is then asked anew.
@@ -489,7 +504,7 @@ impl Hub {
     ) -> R {
         let done = change(&mut *self.algorithm, &mut self.clients);
         self.is_transparent = self.algorithm.is_transparent();
-        self.ring(0);
+        self.signal(0);
         done
     }
 
@@ -502,21 +517,21 @@ impl Hub {
     }
 
     /// Q6.
-    pub(super) fn set_hurry(&mut self, hurry: bool) {
-        self.hurry = hurry;
-        self.ring(0);
+    pub(super) fn set_draining(&mut self, hurry: bool) {
+        self.draining = hurry;
+        self.signal(0);
     }
 
-    fn ring(&mut self, core: usize) {
-        if let Some(lane) = self.lanes.get_mut(core) {
-            (lane.rung, lane.to_wake, self.bells) = (true, true, true);
+    fn signal(&mut self, core: usize) {
+        if let Some(lane) = self.core_slots.get_mut(core) {
+            (lane.signalled, lane.to_wake, self.wakers_pending) = (true, true, true);
         }
     }
 
-    fn ring_others(&mut self, me: usize) {
-        for (core, lane) in self.lanes.iter_mut().enumerate() {
-            if core != me && !lane.decided.is_empty() && !lane.rung {
-                (lane.rung, lane.to_wake, self.bells) = (true, true, true);
+    fn signal_others(&mut self, me: usize) {
+        for (core, lane) in self.core_slots.iter_mut().enumerate() {
+            if core != me && !lane.decided.is_empty() && !lane.signalled {
+                (lane.signalled, lane.to_wake, self.wakers_pending) = (true, true, true);
             }
         }
     }
@@ -524,20 +539,20 @@ impl Hub {
     /// The end: every lane's task looks.
     pub(super) fn close(&mut self) {
         self.closed = true;
-        (0..self.lanes.len()).for_each(|core| self.ring(core));
+        (0..self.core_slots.len()).for_each(|core| self.signal(core));
     }
 
     /// Whether there are bells to be rung.
-    pub(super) fn has_bells(&self) -> bool {
-        self.bells
+    pub(super) fn has_pending_wakers(&self) -> bool {
+        self.wakers_pending
     }
 
     /// A bell to be rung, when the lock is free again.
-    pub(super) fn bell(&mut self) -> Option<Waker> {
-        if !self.bells {
+    pub(super) fn next_waker(&mut self) -> Option<Waker> {
+        if !self.wakers_pending {
             return None;
         }
-        for lane in &mut self.lanes {
+        for lane in &mut self.core_slots {
             if lane.to_wake {
                 lane.to_wake = false;
                 if lane.waker.is_some() {
@@ -545,48 +560,48 @@ impl Hub {
                 }
             }
         }
-        self.bells = false;
+        self.wakers_pending = false;
         None
     }
 
     /// The task of core `me` looks, and asks the algorithm if it was its turn. Returns the time of
     /// the next look, ns.
-    pub(super) fn attend(&mut self, me: usize, now: u64) -> Option<u64> {
-        if let Some(lane) = self.lanes.get_mut(me) {
-            (lane.rung, lane.to_wake) = (false, false);
+    pub(super) fn poll_core(&mut self, me: usize, now: u64) -> Option<u64> {
+        if let Some(lane) = self.core_slots.get_mut(me) {
+            (lane.signalled, lane.to_wake) = (false, false);
         }
         if self.due.is_some_and(|(due, core)| core == me && due <= now) {
             self.due = None;
         }
         self.step(me, now);
-        if let Some(lane) = self.lanes.get_mut(me) {
+        if let Some(lane) = self.core_slots.get_mut(me) {
             // This call processes all bells rung for this core so far.
-            (lane.rung, lane.to_wake) = (false, false);
+            (lane.signalled, lane.to_wake) = (false, false);
         }
         self.due.filter(|(_, core)| *core == me).map(|(due, _)| due)
     }
 
     /// Whether the task of core `me` has to look; otherwise stores its waker.
-    pub(super) fn heard(&mut self, me: usize, waker: &Waker) -> bool {
-        let Some(lane) = self.lanes.get_mut(me) else { return true };
+    pub(super) fn poll_signal(&mut self, me: usize, waker: &Waker) -> bool {
+        let Some(lane) = self.core_slots.get_mut(me) else { return true };
         if !lane.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
             lane.waker = Some(waker.clone());
         }
-        lane.rung || self.closed || !lane.decided.is_empty()
+        lane.signalled || self.closed || !lane.decided.is_empty()
     }
 
     /// Q1: every place is in one state, and counted right. For tests.
     #[cfg(test)]
     pub(super) fn check(&self) {
-        let count = |state: State| self.slots.iter().filter(|s| s.state == state).count();
-        let lanes = |f: fn(&CoreSlot) -> usize| self.lanes.iter().map(f).sum::<usize>();
-        assert_eq!(count(State::Free), self.free.len());
-        assert_eq!(count(State::Queued) + count(State::Held), self.queued as usize);
-        assert_eq!(count(State::Decided), lanes(|l| l.decided.len()));
-        assert_eq!(count(State::Called), lanes(|l| l.called.len()));
+        let count = |state: RequestState| self.slots.iter().filter(|s| s.state == state).count();
+        let lanes = |f: fn(&CoreSlot) -> usize| self.core_slots.iter().map(f).sum::<usize>();
+        assert_eq!(count(RequestState::Free), self.free.len());
+        assert_eq!(count(RequestState::Queued) + count(RequestState::Held), self.queued as usize);
+        assert_eq!(count(RequestState::Decided), lanes(|l| l.decided.len()));
+        assert_eq!(count(RequestState::Called), lanes(|l| l.called.len()));
         assert_eq!(lanes(|l| l.called.len() + l.decided.len()), self.pending as usize);
         let out = usize::from(self.fence_out);
-        assert_eq!(count(State::Fenced) + out, self.fences.len());
+        assert_eq!(count(RequestState::Fenced) + out, self.fences.len());
     }
 }
 

@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use geom::{
-    ClassVerb, Control, Create, Error, GeomId, Local, ProviderId, Redeclare, Taster, Topology,
-    Typed, Verdict,
+    ClassVerb, Create, Error, GeomId, GraphControl, Local, ProviderId, Redeclare, TasteOutcome,
+    Taster, Topology, Typed,
 };
 
 use super::geom::SpanGeom;
@@ -25,23 +25,23 @@ impl<S> Default for SpanClass<S> {
 
 impl<S: Span> SpanClass<S> {
     /// The verdict on a provider without a label at its end.
-    async fn behind(&self, disk: &Taster, why: String) -> Verdict<SpanLabel> {
-        let Some(behind) = relocate::behind(disk, verbs::placed::<S>).await else {
-            return Verdict::No(why);
+    async fn taste_old_end(&self, disk: &Taster, why: String) -> TasteOutcome<SpanLabel> {
+        let Some(behind) = relocate::find_old_label(disk, verbs::placed::<S>).await else {
+            return TasteOutcome::No(why);
         };
-        let (Some(stays), Ok(label)) = (behind.stays(), S::decode(&behind.label)) else {
-            return behind.bring(disk, S::NAME).await;
+        let (Some(stays), Ok(label)) = (behind.fixed_reason(), S::decode(&behind.label)) else {
+            return behind.move_to_end(disk, S::NAME).await;
         };
         if let Some(why) = self.refusal(&label, &disk.name, label.provider_bytes) {
-            return Verdict::No(why);
+            return TasteOutcome::No(why);
         }
-        let words = format!("{}; {}: {stays}", words(S::NAME, &label), behind.words());
-        Verdict::Stays(words, label)
+        let words = format!("{}; {}: {stays}", words(S::NAME, &label), behind.describe());
+        TasteOutcome::FormerEndKept(words, label)
     }
 
     /// The reason why a label on a provider of this size is not used.
     fn refusal(&self, label: &SpanLabel, provider: &str, media_bytes: u64) -> Option<String> {
-        let stopped = self.stopped.verdict(S::NAME, &label.name);
+        let stopped = self.stopped.refusal(S::NAME, &label.name);
         stopped.or_else(|| misplaced(label, provider, media_bytes))
     }
 }
@@ -51,7 +51,7 @@ impl<S: Span> Typed for SpanClass<S> {
     const DOC: &'static str = S::DOC;
     const VERBS: &'static [ClassVerb<SpanClass<S>>] = S::VERBS;
     const TASTES: bool = true;
-    const KNOWS_ENDS: bool = true;
+    const HAS_END_METADATA: bool = true;
     type Params = S::Params;
     type Claim = SpanLabel;
     type Geom = SpanGeom<S>;
@@ -60,18 +60,18 @@ impl<S: Span> Typed for SpanClass<S> {
         self.stopped.all(S::NAME)
     }
 
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<SpanLabel>> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, TasteOutcome<SpanLabel>> {
         Box::pin(async move {
             let label = match verb_util::tasted(disk, "label", S::decode).await {
                 Ok(label) => label,
-                Err(why) => return self.behind(disk, why).await,
+                Err(why) => return self.taste_old_end(disk, why).await,
             };
             match self.refusal(&label, &disk.name, disk.media_bytes) {
                 Some(why) if !frame::is_of_size(label.provider_bytes, disk.media_bytes) => {
-                    self.behind(disk, why).await
+                    self.taste_old_end(disk, why).await
                 }
-                Some(why) => Verdict::No(why),
-                None => Verdict::Yes(words(S::NAME, &label), label),
+                Some(why) => TasteOutcome::No(why),
+                None => TasteOutcome::Yes(words(S::NAME, &label), label),
             }
         })
     }
@@ -86,13 +86,13 @@ impl<S: Span> Typed for SpanClass<S> {
         SpanGeom::<S>::claim(topology, on, why, label)
     }
 
-    fn may_become(&self, from: &[String], to: &[String]) -> bool {
+    fn can_replace_members(&self, from: &[String], to: &[String]) -> bool {
         from == to || S::APPENDS && to.starts_with(from)
     }
 
-    fn foresee(
+    fn check_redeclare(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         request: &Redeclare<'_, S::Params>,
     ) -> Result<(), Error> {
         verbs::append::foresee::<S>(control, request)
@@ -100,7 +100,7 @@ impl<S: Span> Typed for SpanClass<S> {
 
     fn redeclare(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         request: &Redeclare<'_, S::Params>,
         consent: &[String],
     ) -> Result<(), Error> {
@@ -120,7 +120,7 @@ impl<S: Span> Typed for SpanClass<S> {
         SpanGeom::<S>::by_hand(topology, request.name, request.members, strip)
     }
 
-    fn take_apart(&self, topology: &mut Topology, geom: GeomId) {
+    fn disassemble(&self, topology: &mut Topology, geom: GeomId) {
         let name = topology.geom_name(geom).to_owned();
         let manual = topology.with(geom, |g: &mut SpanGeom<S>, _| g.is_manual());
         if manual == Some(false) {

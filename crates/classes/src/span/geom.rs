@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    Access, ConsumerId, Deletes, Edge, Error, Event, Geom, GeomId, Limits, MADE_BY_HAND,
+    Access, ConsumerId, Deletes, Edge, Error, Event, Geom, GeomId, Limits, MADE_BY_VERB,
     NewProvider, Notice, ProviderId, Severity, Topology, Trouble,
 };
 
 use super::map::SpanLayer;
-use super::moved::{self, Moved};
+use super::moved::{self, LabelMoved};
 use super::{Span, SpanLabel};
-use crate::members::{Divisor, Fact, Refusals, Said, attributes, verb_util, zeroes};
+use crate::members::{ComponentState, Divisor, EventLog, Refusals, attributes, verb_util, zeroes};
 
 /// One that has its place.
 struct Member {
@@ -30,7 +30,7 @@ impl Member {
 }
 
 /// The edge to a member, with the member's data.
-pub(super) struct Way {
+pub(super) struct MemberEdge {
     /// Its slot.
     pub(super) number: usize,
     pub(super) edge: Edge,
@@ -48,15 +48,15 @@ pub struct SpanGeom<S> {
     strip: u64,
     slots: Vec<Option<Member>>,
     /// A provider that becomes a further member when the labels have it (S5).
-    coming: Option<Member>,
+    appending: Option<Member>,
     /// When it started, it reported that deleted blocks read as zeroes.
     zeroes: bool,
     /// Members whose labels could not be written at their new end, and why.
-    unmoved: Option<String>,
+    unmoved_labels: Option<String>,
     /// Why it is not up although every slot is filled.
     fault: Option<String>,
     refused: Refusals,
-    story: Said,
+    event_log: EventLog,
     of: PhantomData<fn() -> S>,
 }
 
@@ -94,12 +94,12 @@ impl<S: Span> SpanGeom<S> {
             manual,
             strip,
             slots,
-            coming: None,
+            appending: None,
             zeroes: false,
-            unmoved: None,
+            unmoved_labels: None,
             fault: None,
             refused: Refusals::default(),
-            story: Said::default(),
+            event_log: EventLog::default(),
             of: PhantomData,
         }
     }
@@ -120,11 +120,11 @@ impl<S: Span> SpanGeom<S> {
     }
 
     /// The edges to all members, and to the provider that becomes one.
-    pub(super) fn ways(&self, t: &Topology) -> Vec<Way> {
+    pub(super) fn member_edges(&self, t: &Topology) -> Vec<MemberEdge> {
         let way = |number: usize, m: &Member| {
             let below = t.below(m.consumer)?;
             let limits = t.limits(below)?;
-            Some(Way {
+            Some(MemberEdge {
                 number,
                 edge: t.edge(m.consumer),
                 name: t.provider_name(below).to_owned(),
@@ -132,7 +132,7 @@ impl<S: Span> SpanGeom<S> {
                 bytes: m.bytes,
             })
         };
-        let all = self.slots.iter().map(Option::as_ref).chain([self.coming.as_ref()]);
+        let all = self.slots.iter().map(Option::as_ref).chain([self.appending.as_ref()]);
         all.enumerate().filter_map(|(number, m)| way(number, m?)).collect()
     }
 
@@ -144,7 +144,7 @@ impl<S: Span> SpanGeom<S> {
         label: SpanLabel,
     ) -> Result<(), Error> {
         let known = t.find_geom(S::NAME, &label.name);
-        verb_util::check_circle(t, on, known)?;
+        verb_util::check_cycle(t, on, known)?;
         let geom = match known {
             Some(geom) => geom,
             None => {
@@ -157,7 +157,7 @@ impl<S: Span> SpanGeom<S> {
                 let (name, joined) = (t.provider_name(on).to_owned(), g.join(t, geom, on, &label));
                 match &joined {
                     Ok(()) => g.refused.forget(&name),
-                    Err(e) => g.refused.note(t, geom, &name, &e.what),
+                    Err(e) => g.refused.note(t, geom, &name, &e.message),
                 }
                 joined
             })
@@ -184,7 +184,7 @@ impl<S: Span> SpanGeom<S> {
                 self.id, label.id
             ));
         }
-        self.agree(t, me, label)?;
+        self.check_label(t, me, label)?;
         let Some(slot) = self.slots.get_mut(usize::from(label.number)) else {
             return Err(Error::inval("a slot beyond the last"));
         };
@@ -225,7 +225,7 @@ impl<S: Span> SpanGeom<S> {
             return Err(Error::inval(what));
         }
         let new = Self::new(0, true, strip, members.len());
-        let geom = t.new_geom(S::NAME, name, MADE_BY_HAND, Box::new(new))?;
+        let geom = t.new_geom(S::NAME, name, MADE_BY_VERB, Box::new(new))?;
         let made = t.with(geom, |g: &mut Self, t| {
             for (slot, on) in members.iter().enumerate() {
                 let bytes = t.limits(*on).ok_or_else(|| gone(name))?.media_bytes;
@@ -246,7 +246,12 @@ impl<S: Span> SpanGeom<S> {
     }
 
     /// Whether a label fits those of the members that are there (S5).
-    fn agree(&mut self, t: &mut Topology, me: GeomId, label: &SpanLabel) -> Result<(), Error> {
+    fn check_label(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        label: &SpanLabel,
+    ) -> Result<(), Error> {
         let (count, slots) = (usize::from(label.count), self.slots.len());
         if count == slots && label.strip == self.strip {
             return Ok(());
@@ -288,7 +293,7 @@ impl<S: Span> SpanGeom<S> {
     ) -> Result<(), Error> {
         self.may_admit(t, me, on)?;
         let consumer = attach(t, me, on)?;
-        self.coming = Some(Member::new(consumer, bytes));
+        self.appending = Some(Member::new(consumer, bytes));
         Ok(())
     }
 
@@ -308,7 +313,7 @@ impl<S: Span> SpanGeom<S> {
             );
             return Err(Error::inval(what));
         }
-        if self.coming.is_some() || self.slots.iter().flatten().any(|m| m.moving) {
+        if self.appending.is_some() || self.slots.iter().flatten().any(|m| m.moving) {
             return Err(Error::new(Errno::Busy, "its labels are being written; try again"));
         }
         Ok(())
@@ -316,7 +321,7 @@ impl<S: Span> SpanGeom<S> {
 
     /// The labels are written: the new provider becomes a member.
     pub(super) fn append(&mut self, t: &mut Topology, me: GeomId) -> Result<(), Error> {
-        let member = self.coming.take().ok_or_else(|| gone("the new member"))?;
+        let member = self.appending.take().ok_or_else(|| gone("the new member"))?;
         let consumer = member.consumer;
         self.slots.push(Some(member));
         self.grow(t, me);
@@ -326,8 +331,8 @@ impl<S: Span> SpanGeom<S> {
     }
 
     /// Drops the provider that was to become a member.
-    pub(super) fn dismiss(&mut self, t: &mut Topology, me: GeomId) {
-        if let Some(member) = self.coming.take() {
+    pub(super) fn drop_appending(&mut self, t: &mut Topology, me: GeomId) {
+        if let Some(member) = self.appending.take() {
             t.leave(member.consumer);
         }
         let last = self.slots.last().and_then(|s| s.as_ref()).map(|m| m.consumer);
@@ -337,11 +342,11 @@ impl<S: Span> SpanGeom<S> {
     }
 
     /// A labelled member grew that is not the last: its label stays where it is.
-    fn stays(&mut self, t: &Topology, place: usize) {
+    fn note_fixed_label(&mut self, t: &Topology, place: usize) {
         let Some(Some(member)) = self.slots.get(place).filter(|_| !self.manual) else { return };
         let Some(below) = t.below(member.consumer) else { return };
         let sector = t.limits(below).map_or(0, |l| u64::from(l.sector_bytes));
-        self.unmoved = Some(format!(
+        self.unmoved_labels = Some(format!(
             "{} grew, but it is not the last: give it {} bytes again, or no other daemon than \
              this one finds it",
             t.provider_name(below),
@@ -390,7 +395,7 @@ impl<S: Span> SpanGeom<S> {
             return Ok(());
         }
         let started = self.start(t, me);
-        self.fault = started.as_ref().err().map(|e| e.what.clone());
+        self.fault = started.as_ref().err().map(|e| e.message.clone());
         self.report(t, me);
         started
     }
@@ -436,7 +441,7 @@ impl<S: Span> SpanGeom<S> {
                 }
             }
             Ok(_) => {}
-            Err(e) => self.fault = Some(e.what),
+            Err(e) => self.fault = Some(e.message),
         }
     }
 
@@ -454,11 +459,11 @@ impl<S: Span> SpanGeom<S> {
     /// The journal gets a line when it goes up, and when it goes down again.
     fn report(&mut self, t: &mut Topology, me: GeomId) {
         let up = !t.providers_of(me).is_empty() && self.fault.is_none();
-        if up || self.story.has_begun() {
+        if up || self.event_log.has_begun() {
             let about = format!("{}/{}", S::NAME, t.geom_name(me));
             let grade = if up { Severity::Good } else { Severity::Failed };
-            let fact = Fact { about, grade, words: self.state(t, me) };
-            self.story.report(t, me, &[fact]);
+            let fact = ComponentState { subject: about, severity: grade, state: self.state(t, me) };
+            self.event_log.report(t, me, &[fact]);
         }
     }
 
@@ -513,8 +518,8 @@ impl<S: Span> Geom for SpanGeom<S> {
         match lost {
             Some(slot) => *slot = None,
             None => {
-                if self.coming.as_ref().is_some_and(|m| m.consumer == consumer) {
-                    self.coming = None;
+                if self.appending.as_ref().is_some_and(|m| m.consumer == consumer) {
+                    self.appending = None;
                 }
                 return t.leave(consumer);
             }
@@ -531,8 +536,8 @@ impl<S: Span> Geom for SpanGeom<S> {
         }
     }
 
-    fn keeps(&self, t: &Topology, me: GeomId, _: ConsumerId) -> Option<String> {
-        verb_util::to_stop(S::NAME, t, me)
+    fn release_command(&self, t: &Topology, me: GeomId, _: ConsumerId) -> Option<String> {
+        verb_util::stop_command(S::NAME, t, me)
     }
 
     fn resizes(&self) -> bool {
@@ -544,12 +549,12 @@ impl<S: Span> Geom for SpanGeom<S> {
         let last = self.slots.len().saturating_sub(1);
         let at = |s: &Option<Member>| s.as_ref().is_some_and(|m| m.consumer == consumer);
         let Some(place) = self.slots.iter().position(at) else { return };
-        if self.coming.is_some() {
+        if self.appending.is_some() {
             // Its label is being written; this is asked again afterwards.
             return;
         }
         if self.strip == 0 && place != last {
-            return self.stays(t, place);
+            return self.note_fixed_label(t, place);
         }
         let bytes = t.below(consumer).and_then(|p| t.limits(p)).map(|l| l.media_bytes);
         let (Some(Some(member)), Some(bytes)) = (self.slots.get_mut(place), bytes) else { return };
@@ -557,24 +562,24 @@ impl<S: Span> Geom for SpanGeom<S> {
             member.bytes = member.bytes.max(bytes);
             self.grow(t, me);
         } else if !member.moving {
-            member.moving = moved::follow::<S>(t, me, consumer, member.bytes);
+            member.moving = moved::move_label::<S>(t, me, consumer, member.bytes);
         }
     }
 
     fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
-        let Ok(moved) = notice.downcast::<Moved>() else { return };
+        let Ok(moved) = notice.downcast::<LabelMoved>() else { return };
         let of = |m: &&mut Member| m.consumer == moved.consumer;
         let Some(member) = self.slots.iter_mut().flatten().find(of) else { return };
         member.moving = false;
         match moved.done {
             Ok(bytes) => {
                 member.bytes = bytes;
-                self.unmoved = None;
+                self.unmoved_labels = None;
                 self.grow(t, me);
                 // It may have grown again meanwhile.
                 self.resized(t, me, moved.consumer);
             }
-            Err(why) => self.unmoved = Some(why),
+            Err(why) => self.unmoved_labels = Some(why),
         }
     }
 
@@ -595,7 +600,7 @@ impl<S: Span> Geom for SpanGeom<S> {
         if !self.manual {
             out.push(("ID", self.id.to_string()));
         }
-        if let Some(why) = &self.unmoved {
+        if let Some(why) = &self.unmoved_labels {
             out.push(("Label", why.clone()));
         }
         out.extend(self.refused.lines());
@@ -617,7 +622,7 @@ impl<S: Span> Geom for SpanGeom<S> {
             let action = "Bring the disk back: it goes up by itself when all members are there.";
             out.push(Trouble::failed(why, action));
         }
-        if let Some(why) = &self.unmoved {
+        if let Some(why) = &self.unmoved_labels {
             let action = format!("See `ashlar {class} list {name}`, and `{class} follow --help`.");
             out.push(Trouble::degraded(why.clone(), action));
         }

@@ -60,7 +60,8 @@ impl<S: Span> SpanLayer<S> {
     #[inline]
     fn only(&self, bio: &Bio) -> Option<Piece> {
         let (strip, count) = self.divisors;
-        S::one(strip, (&self.sizes, count), bio.offset, bio.length).or_else(|| self.sole(bio))
+        S::single_piece(strip, (&self.sizes, count), bio.offset, bio.length)
+            .or_else(|| self.sole(bio))
     }
 
     #[cold]
@@ -77,7 +78,7 @@ impl<S: Span> SpanLayer<S> {
     #[inline(always)]
     fn pass(&self, bio: &mut Bio) -> Option<Flow> {
         let (strip, count) = self.divisors;
-        let piece = S::one(strip, (&self.sizes, count), bio.offset, bio.length)?;
+        let piece = S::single_piece(strip, (&self.sizes, count), bio.offset, bio.length)?;
         let edge = self.edge(piece.member)?;
         let was = std::mem::replace(&mut bio.offset, piece.offset);
         Some(Flow::Down(edge, was))

@@ -42,7 +42,7 @@ pub use map::Piece;
 pub(crate) use label::{pack, unpack};
 pub(crate) use verbs::placed;
 
-use ::geom::{ClassVerb, Error, Params};
+use ::geom::{ClassParams, ClassVerb, Error};
 
 use crate::members::{Divisor, frame::FrameError};
 
@@ -64,7 +64,7 @@ pub trait Span: Sized + Send + Sync + 'static {
     const APPENDS: bool;
 
     /// The parameters of its creation, besides name and members.
-    type Params: Params;
+    type Params: ClassParams;
 
     /// The strip size, bytes; zero for a class without strips.
     fn strip(params: &Self::Params) -> u64;
@@ -90,7 +90,12 @@ pub trait Span: Sized + Send + Sync + 'static {
 
     /// The piece of a range inside one strip, or on one member where there are no strips. The
     /// members are given with their number.
-    fn one(strip: Divisor, members: (&[u64], Divisor), offset: u64, length: u64) -> Option<Piece>;
+    fn single_piece(
+        strip: Divisor,
+        members: (&[u64], Divisor),
+        offset: u64,
+        length: u64,
+    ) -> Option<Piece>;
 
     /// Calls `f` for the bytes of a member's piece, with offset in the request and length, in their
     /// order on the member.

@@ -13,17 +13,17 @@ use bio::Errno;
 use geom::{ConsumerId, Core, Edge, GeomId, Topology};
 
 use super::Span;
-use crate::conversation::flush;
 use crate::members::frame;
+use crate::probe_io::flush;
 
 /// A message to the geom.
-pub(super) struct Moved {
+pub(super) struct LabelMoved {
     pub(super) consumer: ConsumerId,
     /// Bytes that the member gives now, or why its label stays where it was.
     pub(super) done: Result<u64, String>,
 }
 
-struct Move {
+struct LabelMove {
     edge: Edge,
     /// Where the label is, and where it is to be, bytes.
     from: u64,
@@ -33,7 +33,12 @@ struct Move {
 }
 
 /// Rewrites the label of a member, stored at `from` until now. False when the end has not moved.
-pub(super) fn follow<S: Span>(t: &Topology, me: GeomId, consumer: ConsumerId, from: u64) -> bool {
+pub(super) fn move_label<S: Span>(
+    t: &Topology,
+    me: GeomId,
+    consumer: ConsumerId,
+    from: u64,
+) -> bool {
     let below = t.below(consumer);
     let Some((below, limits)) = below.and_then(|p| Some((p, t.limits(p)?))) else { return false };
     let (sector_bytes, media_bytes) = (limits.sector_bytes, limits.media_bytes);
@@ -41,7 +46,7 @@ pub(super) fn follow<S: Span>(t: &Topology, me: GeomId, consumer: ConsumerId, fr
     let Some(to) = to else { return false };
     let name = t.provider_name(below).to_owned();
     let (job, notifier) =
-        (Move { edge: t.edge(consumer), from, to, sector_bytes, media_bytes }, t.notifier());
+        (LabelMove { edge: t.edge(consumer), from, to, sector_bytes, media_bytes }, t.notifier());
     let answers = notifier.clone();
     notifier.call(
         0,
@@ -51,16 +56,16 @@ pub(super) fn follow<S: Span>(t: &Topology, me: GeomId, consumer: ConsumerId, fr
                 let done = carry::<S>(&core, &job).await.map(|()| job.to).map_err(|e| {
                     format!("that of {name} cannot be written at its new end: {}", e.text())
                 });
-                answers.post(me, Box::new(Moved { consumer, done }));
+                answers.post(me, Box::new(LabelMoved { consumer, done }));
             });
         }),
     );
     true
 }
 
-async fn carry<S: Span>(core: &Rc<Core>, job: &Move) -> Result<(), Errno> {
+async fn carry<S: Span>(core: &Rc<Core>, job: &LabelMove) -> Result<(), Errno> {
     let len = job.sector_bytes as usize;
-    core.reaches(job.edge, job.media_bytes).await;
+    core.wait_for_size(job.edge, job.media_bytes).await;
     let old = core.read(job.edge, job.from, len).await?;
     let mut label = S::decode(&old).map_err(|_| Errno::Inval)?;
     label.provider_bytes = job.media_bytes;

@@ -95,7 +95,7 @@ fn covers<S: Span>(strip: u64, members: &[u64], offset: u64, length: u64) {
     let mut seen = vec![0u8; length as usize];
     let mut met = Vec::new();
     let divisors = [strip, members.len() as u64].map(Divisor::new);
-    let one = S::one(divisors[0], (members, divisors[1]), offset, length);
+    let one = S::single_piece(divisors[0], (members, divisors[1]), offset, length);
     S::pieces(strip, members, offset, length, &mut |piece: Piece| {
         assert!(one.is_none_or(|one| one == piece), "what is one piece is the only one");
         let crosses = strip != 0 && piece.offset % strip + piece.length > strip;

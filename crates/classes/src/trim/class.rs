@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, ClassVerb, Control, Create, Error, Geom, GeomId, Limits, MADE_BY_HAND, NewProvider,
-    NoClaim, Params, ProviderId, Settings, Topology, Typed,
+    Access, ClassParams, ClassVerb, Create, Error, Geom, GeomId, GraphControl, Limits,
+    MADE_BY_VERB, NewProvider, NoClaim, ProviderId, Settings, Topology, Typed,
 };
 use space::trim::Queue;
 
 use super::geom::TrimGeom;
 use super::layer::TrimLayer;
 use super::params::{TrimParams, Zeroes};
-use super::shared::Shared;
+use super::shared::TrimShared;
 use super::{NAME, issuer, verbs};
 
 /// The class.
 pub struct TrimClass;
 
 /// Placeholder for a geom that has no number yet.
-struct Unmade;
+struct PlaceholderGeom;
 
-impl Geom for Unmade {
+impl Geom for PlaceholderGeom {
     fn access(
         &mut self,
         _: &mut Topology,
@@ -33,7 +33,7 @@ impl Geom for Unmade {
     }
 }
 
-pub(super) fn says(t: &Topology, provider: ProviderId, name: &str) -> bool {
+pub(super) fn is_set(t: &Topology, provider: ProviderId, name: &str) -> bool {
     t.attr(provider, name) == Some(Attr::Int(1))
 }
 
@@ -49,10 +49,10 @@ fn build(
     };
     let stripe = t.stripe(below);
     let queue = Queue::new(params.limits(&limits, t.deletes(below))?, params.policy());
-    let defers = says(t, below, "GEOM::candelete") && params.zeroes != Some(Zeroes::Keep);
+    let defers = is_set(t, below, "GEOM::candelete") && params.zeroes != Some(Zeroes::Keep);
     let consumer = t.attach_new(me, below).map_err(|e| Error::of(e, "attach trim"))?;
     let place = (t.notifier(), me, t.edge(consumer));
-    let shared = Shared::new(name, place, limits.media_bytes, queue, params.pacing(), defers);
+    let shared = TrimShared::new(name, place, limits.media_bytes, queue, params.pacing(), defers);
     let ops =
         TrimGeom { shared: shared.clone(), consumer, params, open: Access::NONE, holds: false };
     t.set_ops(me, Box::new(ops));
@@ -90,7 +90,7 @@ impl Typed for TrimClass {
         let &[below] = request.members else {
             return Err(Error::inval("trim is made on exactly one provider"));
         };
-        let me = t.new_geom(NAME, request.name, MADE_BY_HAND, Box::new(Unmade))?;
+        let me = t.new_geom(NAME, request.name, MADE_BY_VERB, Box::new(PlaceholderGeom))?;
         match build(t, me, request.name, below, request.params.clone()) {
             Ok(()) => Ok(me),
             Err(e) => {
@@ -105,7 +105,12 @@ impl Typed for TrimClass {
         Ok(params.settings())
     }
 
-    fn work_as(&self, control: &mut Control, name: &str, params: &TrimParams) -> Result<(), Error> {
+    fn apply_settings(
+        &self,
+        control: &mut GraphControl,
+        name: &str,
+        params: &TrimParams,
+    ) -> Result<(), Error> {
         params.check()?;
         verbs::work_as(control, name, |now| {
             // The parameters fixed at creation stay.

@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    Access, ConsumerId, DELETES, Deletes, Event, Geom, GeomId, Notice, Params, ProviderId,
+    Access, ClassParams, ConsumerId, DELETES, Deletes, Event, Geom, GeomId, Notice, ProviderId,
     Settings, Topology, Trouble,
 };
 
 use super::params::TrimParams;
-use super::shared::{Message, Shared};
+use super::shared::{Message, TrimShared};
 
 /// See the module.
 pub struct TrimGeom {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<TrimShared>,
     pub(super) consumer: ConsumerId,
     pub(super) params: TrimParams,
     /// Access counts of the consumers above.
@@ -101,7 +101,7 @@ impl Geom for TrimGeom {
 
     /// Limits are looked at again: a layer or a member came or went below.
     fn attr_changed(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, name: &str) {
-        t.hand_on_attr(me, name);
+        t.pass_up_attr(me, name);
         let below = t.below(consumer).filter(|_| name == DELETES);
         let Some((below, numbers)) = below.and_then(|p| Some((p, t.limits(p)?))) else { return };
         // If a granule set by hand does not fit any more, the old limits stay.
@@ -119,7 +119,7 @@ impl Geom for TrimGeom {
         }
     }
 
-    fn keeps(&self, t: &Topology, me: GeomId, _: ConsumerId) -> Option<String> {
+    fn release_command(&self, t: &Topology, me: GeomId, _: ConsumerId) -> Option<String> {
         Some(format!("ashlar trim destroy {}", t.geom_name(me)))
     }
 

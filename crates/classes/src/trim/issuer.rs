@@ -11,10 +11,10 @@ use geom::Core;
 use space::trim::{Command, Outcome};
 
 use super::queue::Step;
-use super::shared::{Message, Shared};
+use super::shared::{Message, TrimShared};
 
 /// Starts it; it ends when the delete queue is stopped.
-pub(super) fn start(shared: &Arc<Shared>) {
+pub(super) fn start(shared: &Arc<TrimShared>) {
     let (own, notifier) = (shared.clone(), shared.notifier.clone());
     notifier.call(
         0,
@@ -25,7 +25,7 @@ pub(super) fn start(shared: &Arc<Shared>) {
     );
 }
 
-async fn issue(core: &Rc<Core>, shared: &Shared) {
+async fn issue(core: &Rc<Core>, shared: &TrimShared) {
     loop {
         let now = core.reactor().fresh_now();
         let step = shared.delete_queue.step(now, shared.load());
@@ -34,10 +34,11 @@ async fn issue(core: &Rc<Core>, shared: &Shared) {
         }
         match step {
             Step::Stop => return,
-            Step::Rest => shared.heard().await,
+            Step::Rest => shared.wait_for_wakeup().await,
             Step::Until(at) => {
                 // Either will do.
-                let _ = geom::deadline(core, at.saturating_sub(now), shared.heard()).await;
+                let _ =
+                    geom::deadline(core, at.saturating_sub(now), shared.wait_for_wakeup()).await;
             }
             Step::Send(command) => {
                 let outcome = send(core, shared, &command).await;
@@ -48,7 +49,7 @@ async fn issue(core: &Rc<Core>, shared: &Shared) {
     }
 }
 
-async fn send(core: &Rc<Core>, shared: &Shared, command: &Command) -> Outcome {
+async fn send(core: &Rc<Core>, shared: &TrimShared, command: &Command) -> Outcome {
     let mut named = false;
     let ask = |bio: &mut Bio| {
         bio.op = Op::Delete;

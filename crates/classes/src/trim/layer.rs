@@ -20,11 +20,11 @@ use std::sync::Arc;
 use bio::{Bio, Errno, Flags, Op};
 use geom::{Back, Core, Flow, Layer};
 
-use super::queue::{Entry, Kept};
-use super::shared::Shared;
+use super::queue::{DeleteDecision, Entry};
+use super::shared::TrimShared;
 
 /// The layer.
-pub(super) struct TrimLayer(pub(super) Arc<Shared>);
+pub(super) struct TrimLayer(pub(super) Arc<TrimShared>);
 
 impl TrimLayer {
     #[inline]
@@ -58,7 +58,9 @@ impl Layer for TrimLayer {
             Op::Write | Op::WriteZeroes => self.write(bio, core),
             Op::Delete => {
                 let defers = self.0.defers && !bio.flags.has(Flags::ORDERED);
-                match defers && self.0.delete_queue.delete(bio.ranges(), core.now()) == Kept::Queued
+                match defers
+                    && self.0.delete_queue.delete(bio.ranges(), core.now())
+                        == DeleteDecision::Queued
                 {
                     true => Flow::Done(Ok(())),
                     false => self.write(bio, core),

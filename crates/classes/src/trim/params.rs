@@ -1,6 +1,6 @@
 //! Parameters of a queue: at its creation, and while it exists.
 
-use geom::{Deletes, Error, Params};
+use geom::{ClassParams, Deletes, Error};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use space::trim::{Limits, Pacing, Policy};
@@ -55,7 +55,7 @@ pub struct TrimParams {
     pub zeroes: Option<Zeroes>,
 }
 
-impl Params for TrimParams {
+impl ClassParams for TrimParams {
     const FIXED: &'static [&'static str] = &["granule", "zeroes"];
 }
 

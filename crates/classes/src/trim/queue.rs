@@ -27,7 +27,9 @@
 use std::ops::Range;
 
 use bio::Ticket;
-use space::trim::{Command, Limits, Load, Outcome, Pace, Pacing, Policy, Queue, Totals, Written};
+use space::trim::{
+    Command, Limits, Load, Outcome, Pace, Pacing, Policy, Queue, Totals, WriteCheck,
+};
 
 use super::sync::{AtomicU32, Mutex, MutexGuard, SeqCst};
 
@@ -48,7 +50,7 @@ pub(crate) enum Entry {
 
 /// What becomes of a delete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kept {
+pub(crate) enum DeleteDecision {
     /// The delete is acknowledged to its sender.
     Queued,
     /// The queue takes none: the delete goes down by itself, as a write does.
@@ -70,7 +72,7 @@ pub(crate) enum Step {
 
 /// How full the queue is: ranges and bytes each.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fill {
+pub(crate) struct FillLevel {
     pub(crate) queued: (usize, u64),
     pub(crate) stale: (usize, u64),
     pub(crate) in_flight: (usize, u64),
@@ -80,15 +82,15 @@ pub(crate) struct Fill {
     pub(crate) spent_ns: u64,
     pub(crate) off: bool,
     /// Everything is being sent on request.
-    pub(crate) urged: bool,
+    pub(crate) sending_all: bool,
     /// All deletes of the last request have been sent to the device.
-    pub(crate) told: bool,
+    pub(crate) all_sent: bool,
     /// Then: bytes of it that are done, and of all of it.
     pub(crate) done: (u64, u64),
     pub(crate) in_doubt: bool,
 }
 
-struct Inside {
+struct QueueState {
     queue: Queue,
     pace: Pace,
     /// The words as they were set last.
@@ -106,7 +108,7 @@ struct Inside {
 }
 
 /// Rings the issuer's bell.
-type Ring = Box<dyn Fn() + Send + Sync>;
+type WakeIssuer = Box<dyn Fn() + Send + Sync>;
 /// Wakes a Bio on its core.
 type Restart = Box<dyn Fn(usize, Ticket) + Send + Sync>;
 
@@ -114,8 +116,8 @@ type Restart = Box<dyn Fn(usize, Ticket) + Send + Sync>;
 pub(crate) struct DeleteQueue {
     words: Box<[AtomicU32]>,
     shift: u32,
-    inside: Mutex<Inside>,
-    ring: Ring,
+    state: Mutex<QueueState>,
+    wake_issuer: WakeIssuer,
     restart: Restart,
 }
 
@@ -125,14 +127,14 @@ impl DeleteQueue {
         media: u64,
         queue: Queue,
         pacing: Pacing,
-        ring: Ring,
+        ring: WakeIssuer,
         restart: Restart,
     ) -> DeleteQueue {
         let shift = media.div_ceil(REGIONS).checked_next_power_of_two().unwrap_or(1 << 63);
         DeleteQueue {
             words: (0..WORDS).map(|_| AtomicU32::new(0)).collect(),
             shift: shift.trailing_zeros(),
-            inside: Mutex::new(Inside {
+            state: Mutex::new(QueueState {
                 queue,
                 pace: Pace::new(pacing),
                 words: [0; WORDS],
@@ -143,13 +145,13 @@ impl DeleteQueue {
                 closing: false,
                 sleeps_until: 0,
             }),
-            ring,
+            wake_issuer: ring,
             restart,
         }
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock()
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock()
     }
 
     /// The regions of a range; bytes behind the last region belong to it.
@@ -173,7 +175,7 @@ impl DeleteQueue {
         })
     }
 
-    fn put_bit(&self, inside: &mut Inside, region: u64, set: bool) {
+    fn put_bit(&self, inside: &mut QueueState, region: u64, set: bool) {
         let (at, bit) = ((region / BITS) as usize, 1u32 << (region % BITS));
         let (Some(own), Some(word)) = (inside.words.get_mut(at), self.words.get(at)) else {
             return;
@@ -186,7 +188,7 @@ impl DeleteQueue {
     }
 
     /// Clears the bits of regions in which the queue has no entry.
-    fn clear(&self, inside: &mut Inside, regions: impl Iterator<Item = u64>) {
+    fn clear(&self, inside: &mut QueueState, regions: impl Iterator<Item = u64>) {
         for region in regions {
             let own = inside.words.get((region / BITS) as usize).copied().unwrap_or(0);
             if own >> (region % BITS) & 1 == 1 && !inside.queue.tracks(&self.region(region)) {
@@ -195,8 +197,9 @@ impl DeleteQueue {
         }
     }
 
-    fn clear_all(&self, inside: &mut Inside) {
-        let set = |inside: &Inside, w: &u64| inside.words.get(*w as usize).is_some_and(|w| *w != 0);
+    fn clear_all(&self, inside: &mut QueueState) {
+        let set =
+            |inside: &QueueState, w: &u64| inside.words.get(*w as usize).is_some_and(|w| *w != 0);
         let words: Vec<u64> = (0..WORDS as u64).filter(|w| set(inside, w)).collect();
         let bits = words.into_iter().flat_map(|w| w * BITS..(w + 1) * BITS);
         self.clear(inside, bits);
@@ -210,10 +213,10 @@ impl DeleteQueue {
         core: usize,
         ticket: impl FnOnce() -> Ticket,
     ) -> Entry {
-        let mut inside = self.inside();
-        let said = inside.queue.written(range);
+        let mut inside = self.state();
+        let said = inside.queue.before_write(range);
         self.clear(&mut inside, self.regions(range));
-        if said == Written::Clear {
+        if said == WriteCheck::Clear {
             return Entry::Pass;
         }
         inside.waiting.push((core, ticket()));
@@ -221,11 +224,15 @@ impl DeleteQueue {
     }
 
     /// Queues these ranges for deletion: all of them, or none.
-    pub(crate) fn delete(&self, ranges: impl Iterator<Item = Range<u64>>, now: u64) -> Kept {
+    pub(crate) fn delete(
+        &self,
+        ranges: impl Iterator<Item = Range<u64>>,
+        now: u64,
+    ) -> DeleteDecision {
         let rings = {
-            let mut inside = self.inside();
-            if !inside.open || inside.queue.is_off() {
-                return Kept::Pass;
+            let mut inside = self.state();
+            if !inside.open || inside.queue.is_unsupported() {
+                return DeleteDecision::Pass;
             }
             for range in ranges {
                 inside.queue.free(range.clone(), now);
@@ -237,15 +244,15 @@ impl DeleteQueue {
             inside.is_late(now)
         };
         if rings {
-            (self.ring)();
+            (self.wake_issuer)();
         }
-        Kept::Queued
+        DeleteDecision::Queued
     }
 
     /// The issuer's next action.
     pub(crate) fn step(&self, now: u64, load: Load) -> Step {
         let (step, freed) = {
-            let mut inside = self.inside();
+            let mut inside = self.state();
             inside.sleeps_until = 0;
             inside.queue.expire(now);
             let freed = inside.released();
@@ -254,18 +261,18 @@ impl DeleteQueue {
             }
             (inside.step(now, load), freed)
         };
-        self.go_on(freed);
+        self.restart_writes(freed);
         step
     }
 
     /// A command of [`DeleteQueue::step`] has ended.
     pub(crate) fn ended(&self, number: u64, outcome: Outcome, now: u64, load: Load) {
         let freed = {
-            let mut inside = self.inside();
+            let mut inside = self.state();
             let units = inside.queue.in_flight().1;
             inside.pace.end(now, load, units);
             inside.queue.ended(number, outcome, now);
-            if inside.queue.is_off() {
+            if inside.queue.is_unsupported() {
                 // The entries will never be used again.
                 inside.queue.forget();
             }
@@ -276,10 +283,10 @@ impl DeleteQueue {
             self.clear_all(&mut inside);
             inside.released()
         };
-        self.go_on(freed);
+        self.restart_writes(freed);
     }
 
-    fn go_on(&self, freed: Vec<(usize, Ticket)>) {
+    fn restart_writes(&self, freed: Vec<(usize, Ticket)>) {
         for (core, ticket) in freed {
             (self.restart)(core, ticket);
         }
@@ -288,7 +295,7 @@ impl DeleteQueue {
     /// Opens it (E4), or shuts it and drops all waiting deletes. True when a command is in flight:
     /// [`DeleteQueue::drained`] reports its end.
     pub(crate) fn set_open(&self, open: bool) -> bool {
-        let mut inside = self.inside();
+        let mut inside = self.state();
         inside.open = open;
         if open {
             inside.closing = false;
@@ -302,7 +309,7 @@ impl DeleteQueue {
 
     /// True once after it was shut, when nothing is in flight any more.
     pub(crate) fn drained(&self) -> bool {
-        let mut inside = self.inside();
+        let mut inside = self.state();
         let now = inside.closing && inside.queue.in_flight().0 == 0;
         inside.closing &= !now;
         now
@@ -310,27 +317,27 @@ impl DeleteQueue {
 
     /// The issuer ends.
     pub(crate) fn stop(&self) {
-        self.inside().stop = true;
-        (self.ring)();
+        self.state().stop = true;
+        (self.wake_issuer)();
     }
 
     /// Sends everything, including stale and short ranges.
-    pub(crate) fn all(&self, now: u64) {
+    pub(crate) fn send_all(&self, now: u64) {
         {
-            let mut inside = self.inside();
-            inside.queue.all(now);
-            inside.wanted = inside.queue.to_send();
+            let mut inside = self.state();
+            inside.queue.start_full_trim(now);
+            inside.wanted = inside.queue.full_trim_left();
         }
-        (self.ring)();
+        (self.wake_issuer)();
     }
 
     /// Ends the request to send everything: the remaining entries wait as before. True when there
     /// was one.
-    pub(crate) fn end_all(&self) -> bool {
-        let mut inside = self.inside();
-        let was = inside.queue.is_urged();
+    pub(crate) fn end_send_all(&self) -> bool {
+        let mut inside = self.state();
+        let was = inside.queue.is_full_trim_active();
         if was {
-            inside.queue.end_all();
+            inside.queue.end_full_trim();
         }
         was
     }
@@ -338,61 +345,61 @@ impl DeleteQueue {
     /// Sets new limits for the commands that the provider below takes.
     pub(crate) fn set_limits(&self, limits: Limits) {
         {
-            let mut inside = self.inside();
-            if inside.queue.limits() == limits.sane() && !inside.queue.is_off() {
+            let mut inside = self.state();
+            if inside.queue.limits() == limits.sane() && !inside.queue.is_unsupported() {
                 return;
             }
             inside.queue.set_limits(limits);
             self.clear_all(&mut inside);
         }
-        (self.ring)();
+        (self.wake_issuer)();
     }
 
     /// Another policy and share.
     pub(crate) fn configure(&self, policy: Policy, pacing: Pacing) {
         {
-            let mut inside = self.inside();
+            let mut inside = self.state();
             inside.queue.set_policy(policy);
             inside.pace.set(pacing);
             self.clear_all(&mut inside);
         }
-        (self.ring)();
+        (self.wake_issuer)();
     }
 
     /// The medium ends there from now on.
     pub(crate) fn cut_off(&self, size: u64) {
-        let mut inside = self.inside();
+        let mut inside = self.state();
         inside.queue.cut_off(size);
         self.clear_all(&mut inside);
     }
 
     /// What one command may hold.
     pub(crate) fn limits(&self) -> Limits {
-        self.inside().queue.limits()
+        self.state().queue.limits()
     }
 
     /// How it is.
-    pub(crate) fn fill(&self) -> Fill {
-        let inside = self.inside();
+    pub(crate) fn fill(&self) -> FillLevel {
+        let inside = self.state();
         let (q, pace) = (&inside.queue, &inside.pace);
-        let wanted = inside.wanted.max(q.to_send());
-        Fill {
+        let wanted = inside.wanted.max(q.full_trim_left());
+        FillLevel {
             queued: q.queued(),
             stale: q.stale(),
             in_flight: q.in_flight(),
             last_ns: pace.last_ns(),
             spent_ns: pace.spent_ns(),
-            off: q.is_off(),
-            urged: q.is_urged(),
-            told: q.is_told(),
-            done: (wanted - q.to_send(), wanted),
+            off: q.is_unsupported(),
+            sending_all: q.is_full_trim_active(),
+            all_sent: q.is_fully_trimmed(),
+            done: (wanted - q.full_trim_left(), wanted),
             in_doubt: q.in_doubt(),
         }
     }
 
     /// The totals; with `reset` they restart from zero.
     pub(crate) fn totals(&self, reset: bool) -> Totals {
-        let mut inside = self.inside();
+        let mut inside = self.state();
         let totals = inside.queue.totals();
         if reset {
             inside.queue.reset_totals();
@@ -401,7 +408,7 @@ impl DeleteQueue {
     }
 }
 
-impl Inside {
+impl QueueState {
     /// The queue is nearly full: all eligible deletes are sent.
     fn press(&mut self) {
         let max = self.queue.policy().queued_max;
@@ -427,7 +434,7 @@ impl Inside {
         }
         let mut at = self.queue.next_at(now);
         if self.open && self.queue.wants(now) {
-            match self.pace.may(now, load) {
+            match self.pace.may_send(now, load) {
                 Ok(()) => {
                     if let Some(command) = self.queue.take(now) {
                         self.pace.begin(now, load);

@@ -21,7 +21,7 @@ struct CoreSlot {
 
 /// A wakeup flag that is consumed once, also if it was set before a waiter registered.
 #[derive(Default)]
-struct Bell {
+struct WakeFlag {
     rung: bool,
     waker: Option<Waker>,
 }
@@ -34,7 +34,7 @@ pub(super) enum Message {
 }
 
 /// See the module.
-pub(super) struct Shared {
+pub(super) struct TrimShared {
     /// The queue's name, which distinguishes its sender from others.
     pub(super) name: String,
     pub(super) delete_queue: DeleteQueue,
@@ -43,11 +43,11 @@ pub(super) struct Shared {
     pub(super) below: Edge,
     pub(super) geom: GeomId,
     pub(super) notifier: Notifier,
-    lanes: Box<[CoreSlot]>,
-    bell: Arc<Mutex<Bell>>,
+    core_slots: Box<[CoreSlot]>,
+    wake_flag: Arc<Mutex<WakeFlag>>,
 }
 
-fn ring(bell: &Mutex<Bell>) {
+fn wake(bell: &Mutex<WakeFlag>) {
     let waker = {
         let mut bell = bell.lock();
         bell.rung = true;
@@ -58,7 +58,7 @@ fn ring(bell: &Mutex<Bell>) {
     }
 }
 
-impl Shared {
+impl TrimShared {
     pub(super) fn new(
         name: &str,
         (notifier, geom, below): (Notifier, GeomId, Edge),
@@ -66,56 +66,57 @@ impl Shared {
         queue: Queue,
         pacing: Pacing,
         defers: bool,
-    ) -> Arc<Shared> {
-        let bell = Arc::<Mutex<Bell>>::default();
+    ) -> Arc<TrimShared> {
+        let bell = Arc::<Mutex<WakeFlag>>::default();
         let (rings, wakes) = (bell.clone(), notifier.clone());
         let restart = move |core: usize, ticket: Ticket| wakes.restart(core, ticket);
-        let ring = Box::new(move || ring(&rings));
+        let ring = Box::new(move || wake(&rings));
         let lanes = (0..notifier.cores().max(1)).map(|_| CoreSlot::default()).collect();
         let delete_queue = DeleteQueue::new(media, queue, pacing, ring, Box::new(restart));
-        Arc::new(Shared {
+        Arc::new(TrimShared {
             name: name.to_owned(),
             delete_queue,
             defers,
             below,
             geom,
             notifier,
-            lanes,
-            bell,
+            core_slots: lanes,
+            wake_flag: bell,
         })
     }
 
-    fn lane(&self, core: usize) -> &CoreSlot {
-        &self.lanes[core % self.lanes.len()]
+    fn core_slot(&self, core: usize) -> &CoreSlot {
+        &self.core_slots[core % self.core_slots.len()]
     }
 
     /// A request goes down on this core.
     #[inline]
     pub(super) fn begins(&self, core: usize) {
-        let begun = &self.lane(core).begun;
+        let begun = &self.core_slot(core).begun;
         begun.store(begun.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
     /// It came back.
     #[inline]
     pub(super) fn ends(&self, core: usize) {
-        let ended = &self.lane(core).ended;
+        let ended = &self.core_slot(core).ended;
         ended.store(ended.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
     /// Requests of others so far.
     pub(super) fn load(&self) -> Load {
-        let sum =
-            |f: fn(&CoreSlot) -> &AtomicU64| self.lanes.iter().map(|l| f(l).load(Relaxed)).sum();
+        let sum = |f: fn(&CoreSlot) -> &AtomicU64| {
+            self.core_slots.iter().map(|l| f(l).load(Relaxed)).sum()
+        };
         // Ended first, so that none seems to have ended before it began.
         let ended = sum(|l| &l.ended);
         Load { begun: sum(|l| &l.begun), ended }
     }
 
     /// Until the bell rings.
-    pub(super) async fn heard(&self) {
+    pub(super) async fn wait_for_wakeup(&self) {
         std::future::poll_fn(|cx| {
-            let mut bell = self.bell.lock();
+            let mut bell = self.wake_flag.lock();
             if std::mem::take(&mut bell.rung) {
                 return Poll::Ready(());
             }

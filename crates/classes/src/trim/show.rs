@@ -3,16 +3,16 @@
 use serde_json::{Value, json};
 
 use super::params::TrimParams;
-use super::shared::Shared;
+use super::shared::TrimShared;
 
 /// Lines for lists.
-pub(super) fn lines(shared: &Shared, params: &TrimParams) -> Vec<(&'static str, String)> {
+pub(super) fn lines(shared: &TrimShared, params: &TrimParams) -> Vec<(&'static str, String)> {
     let (fill, totals) = (shared.delete_queue.fill(), shared.delete_queue.totals(false));
     let policy = params.policy();
     let mode = match (shared.defers, fill.off) {
         (false, _) => "passes deletes on as they come",
         (true, true) => "off: the device takes no deletes",
-        (true, false) if fill.urged => "sends everything",
+        (true, false) if fill.sending_all => "sends everything",
         (true, false) => "queues",
     };
     let mut out = vec![
@@ -31,7 +31,7 @@ pub(super) fn lines(shared: &Shared, params: &TrimParams) -> Vec<(&'static str, 
         ("trimmed bytes", totals.trimmed.to_string()),
         ("commands", totals.commands.to_string()),
     ];
-    if fill.urged {
+    if fill.sending_all {
         let (done, all) = fill.done;
         let percent = u128::from(done) * 100 / u128::from(all.max(1));
         out.push(("full trim", format!("{percent}%, {done} of {all} bytes")));
@@ -47,7 +47,7 @@ pub(super) fn lines(shared: &Shared, params: &TrimParams) -> Vec<(&'static str, 
 }
 
 /// The answer of `stats`; with `reset` its counters restart.
-pub(super) fn stats(shared: &Shared, reset: bool) -> Value {
+pub(super) fn stats(shared: &TrimShared, reset: bool) -> Value {
     let (fill, totals) = (shared.delete_queue.fill(), shared.delete_queue.totals(reset));
     let figures = [
         ("deletes", totals.freed_calls),
@@ -65,8 +65,8 @@ pub(super) fn stats(shared: &Shared, reset: bool) -> Value {
         ("stale_ranges", fill.stale.0 as u64),
         ("stale_bytes", fill.stale.1),
         ("in_flight_bytes", fill.in_flight.1),
-        ("full_trim_done_bytes", if fill.urged { fill.done.0 } else { 0 }),
-        ("full_trim_bytes", if fill.urged { fill.done.1 } else { 0 }),
+        ("full_trim_done_bytes", if fill.sending_all { fill.done.0 } else { 0 }),
+        ("full_trim_bytes", if fill.sending_all { fill.done.1 } else { 0 }),
         ("device_ns", fill.spent_ns),
         ("last_command_ns", fill.last_ns.unwrap_or(0)),
     ];

@@ -7,35 +7,35 @@ use bio::Ticket;
 use shuttle::thread::{self, JoinHandle};
 
 use crate::write_gate::{Entry, GateWord, WriteGate};
-use crate::{Bell, everything};
+use crate::{Wakeup, everything};
 
 /// A gate, writes on cores of their own, and the notifications that the geom received.
-struct Place {
+struct GateTest {
     gate: WriteGate,
     /// One a core: rung when its request is restarted.
-    bells: Arc<Vec<Bell>>,
-    drained: Arc<Bell>,
-    knocks: Arc<AtomicU32>,
+    wakeups: Arc<Vec<Wakeup>>,
+    drained: Arc<Wakeup>,
+    notifications: Arc<AtomicU32>,
     /// From `Drained` to the next `open`: no write may be inside.
     closed: AtomicBool,
     inside: AtomicU32,
     evicted: Mutex<Vec<usize>>,
 }
 
-impl Place {
-    fn new(cores: usize) -> Arc<Place> {
-        let bells: Arc<Vec<Bell>> = Arc::new((0..cores).map(|_| Bell::default()).collect());
-        let (drained, knocks) = (Arc::new(Bell::default()), Arc::new(AtomicU32::new(0)));
+impl GateTest {
+    fn new(cores: usize) -> Arc<GateTest> {
+        let bells: Arc<Vec<Wakeup>> = Arc::new((0..cores).map(|_| Wakeup::default()).collect());
+        let (drained, knocks) = (Arc::new(Wakeup::default()), Arc::new(AtomicU32::new(0)));
         let (b, d, k) = (bells.clone(), drained.clone(), knocks.clone());
         let tell = move |word| match word {
             GateWord::Drained => d.ring(),
             GateWord::Knock => drop(k.fetch_add(1, SeqCst)),
         };
-        Arc::new(Place {
+        Arc::new(GateTest {
             gate: WriteGate::new(cores, tell, move |core, _| b[core].ring()),
-            bells,
+            wakeups: bells,
             drained,
-            knocks,
+            notifications: knocks,
             closed: AtomicBool::new(false),
             inside: AtomicU32::new(0),
             evicted: Mutex::default(),
@@ -55,7 +55,7 @@ impl Place {
                 self.gate.leave(core);
                 return Some(waits);
             }
-            self.bells[core].wait();
+            self.wakeups[core].wait();
             if self.evicted.lock().expect("list").contains(&core) {
                 return None;
             }
@@ -64,7 +64,7 @@ impl Place {
         None
     }
 
-    fn writers(self: &Arc<Place>, cores: usize) -> Vec<JoinHandle<Option<u32>>> {
+    fn writers(self: &Arc<GateTest>, cores: usize) -> Vec<JoinHandle<Option<u32>>> {
         let writer = |core| {
             let place = self.clone();
             thread::spawn(move || place.write(core))
@@ -85,12 +85,12 @@ impl Place {
 }
 
 fn shut_between_writes(cores: usize) {
-    let place = Place::new(cores);
+    let place = GateTest::new(cores);
     place.gate.open();
     let writers = place.writers(cores);
     place.shut_and_open();
     let waits: u32 = writers.into_iter().map(|w| w.join().expect("a write").expect("G3")).sum();
-    let knocks = place.knocks.load(SeqCst);
+    let knocks = place.notifications.load(SeqCst);
     assert_eq!(knocks, waits.min(1), "G4: one knock a shut, if anybody waited");
 }
 
@@ -106,13 +106,13 @@ fn g1_to_g4_hold_when_the_gate_shuts_during_three_writes() {
 
 /// A gate that is shut at first: as a mirror's before its first write.
 fn first_writes(cores: usize) {
-    let place = Place::new(cores);
+    let place = GateTest::new(cores);
     let writers = place.writers(cores);
     place.gate.open();
     for writer in writers {
         assert!(writer.join().expect("a write").is_some(), "G3");
     }
-    assert!(place.knocks.load(SeqCst) <= 1, "G4");
+    assert!(place.notifications.load(SeqCst) <= 1, "G4");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn g3_two_writes_that_arrive_as_the_gate_opens_are_admitted() {
 #[test]
 fn g2_drained_is_sent_when_two_writes_leave_at_once() {
     everything("two leave", 4, 5_000, || {
-        let place = Place::new(2);
+        let place = GateTest::new(2);
         place.gate.open();
         for core in 0..2 {
             assert_eq!(place.gate.enter(core, || unreachable!("it is open")), Entry::Pass);
@@ -149,18 +149,18 @@ fn g2_drained_is_sent_when_two_writes_leave_at_once() {
 #[test]
 fn g5_no_write_waits_at_the_gate_of_a_removed_geom() {
     everything("write, evict", 8, 60, || {
-        let place = Place::new(1);
+        let place = GateTest::new(1);
         let (comes, gone) = (place.clone(), Arc::new(AtomicBool::new(false)));
         let is_gone = gone.clone();
         let writer = thread::spawn(move || {
             let ticket = || Ticket::from_words(1, 1);
             assert_eq!(comes.gate.enter(0, ticket), Entry::Wait, "it was never open");
-            comes.bells[0].wait();
+            comes.wakeups[0].wait();
             assert!(is_gone.load(SeqCst), "woken for nothing");
         });
         gone.store(true, SeqCst);
         for (core, _) in place.gate.evict() {
-            place.bells[core].ring();
+            place.wakeups[core].ring();
         }
         writer.join().expect("a write");
     });
@@ -170,13 +170,13 @@ fn g5_no_write_waits_at_the_gate_of_a_removed_geom() {
 #[test]
 fn g4_a_write_that_is_sent_back_enters_again() {
     everything("write, turn away, open", 6, 500, || {
-        let place = Place::new(1);
+        let place = GateTest::new(1);
         let writers = place.writers(1);
         place.gate.turn_away();
         place.gate.open();
         for writer in writers {
             let waits = writer.join().expect("a write").expect("G3");
-            assert_eq!(place.knocks.load(SeqCst), waits, "G4");
+            assert_eq!(place.notifications.load(SeqCst), waits, "G4");
         }
     });
 }

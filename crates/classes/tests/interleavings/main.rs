@@ -6,13 +6,13 @@
 //! wait for ever is a failure, too. `ASHLAR_INTERRUPTIONS=N` allows more or fewer everywhere. This
 //! is a binary of its own, because those files name the root of their crate.
 
-mod bell;
 mod gate_orders;
 mod partial_failure_orders;
 mod per_core_orders;
 mod ranges_orders;
 mod scheduler;
 mod trim_orders;
+mod wakeup;
 
 /// Instead of the types of `members::sync` and `trim::sync`.
 mod sync {
@@ -55,5 +55,5 @@ mod ranges;
 #[path = "../../src/members/write_gate.rs"]
 mod write_gate;
 
-use bell::Bell;
 use scheduler::everything;
+use wakeup::Wakeup;

@@ -9,14 +9,14 @@ use crate::everything;
 use crate::partial_failures::PartialFailures;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Answer {
+enum WriteResult {
     Good,
     Failed,
 }
 
-enum Word {
+enum Message {
     Accused,
-    AllSaid(u64),
+    AllReported(u64),
 }
 
 /// Writes that a member failed, and a geom that decides whether the member stays (`stays`). With
@@ -29,11 +29,11 @@ fn judged(writes: usize, stays: bool, goes: bool) {
         .map(|who| {
             let (failures, say, answers) = (failures.clone(), say.clone(), answers.clone());
             thread::spawn(move || match failures.open(1, who) {
-                None => answers.lock().expect("list")[who] = Some(Answer::Failed),
+                None => answers.lock().expect("list")[who] = Some(WriteResult::Failed),
                 Some(number) => {
                     // The geom may have gone.
-                    let _ = say.send(Word::Accused);
-                    let _ = say.send(Word::AllSaid(number));
+                    let _ = say.send(Message::Accused);
+                    let _ = say.send(Message::AllReported(number));
                 }
             })
         })
@@ -48,16 +48,16 @@ fn judged(writes: usize, stays: bool, goes: bool) {
     let mut doubted = 0;
     for (n, word) in hears.iter().enumerate() {
         match word {
-            Word::Accused if stays => {
-                answer(failures.refused(1), Answer::Failed);
+            Message::Accused if stays => {
+                answer(failures.refused(1), WriteResult::Failed);
             }
             // It is doubted until its record says that it is out: that is when all is said.
-            Word::Accused => doubted = 1,
-            Word::AllSaid(number) => {
+            Message::Accused => doubted = 1,
+            Message::AllReported(number) => {
                 failures.heard(number);
-                answer(failures.released(doubted), Answer::Good);
+                answer(failures.released(doubted), WriteResult::Good);
                 doubted = 0;
-                answer(failures.released(0), Answer::Good);
+                answer(failures.released(0), WriteResult::Good);
             }
         }
         if goes && n == 1 {
@@ -65,11 +65,11 @@ fn judged(writes: usize, stays: bool, goes: bool) {
         }
     }
     drop(hears);
-    answer(failures.closed(), Answer::Failed);
+    answer(failures.closed(), WriteResult::Failed);
     threads.into_iter().for_each(|t| t.join().expect("a write"));
     for (who, one) in answers.lock().expect("list").iter().enumerate() {
         let one = one.unwrap_or_else(|| panic!("C3: write {who} has no answer"));
-        assert!(!(stays && one == Answer::Good), "C1: good, and a member that stays lacks it");
+        assert!(!(stays && one == WriteResult::Good), "C1: good, and a member that stays lacks it");
     }
 }
 

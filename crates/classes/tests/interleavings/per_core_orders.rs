@@ -9,7 +9,7 @@ use crate::everything;
 use crate::per_core::{Own, PerCore};
 
 #[derive(Default)]
-struct One(Arc<u64>);
+struct TableState(Arc<u64>);
 
 /// The data beside the open state: the table that it belongs to.
 struct Beside(AtomicU64);
@@ -20,7 +20,7 @@ impl Default for Beside {
     }
 }
 
-impl Own for One {
+impl Own for TableState {
     type Table = u64;
     type Left = ();
     type Short = Beside;
@@ -33,7 +33,7 @@ impl Own for One {
 }
 
 /// Returns the table that a core uses: of the short way, or of the long one if that is closed.
-fn goes_by(lanes: &PerCore<One>) -> u64 {
+fn table_of_core(lanes: &PerCore<TableState>) -> u64 {
     match lanes.short(0) {
         Some((open, beside)) => {
             assert_eq!(open, beside.0.load(SeqCst), "N3: of one table");
@@ -46,7 +46,7 @@ fn goes_by(lanes: &PerCore<One>) -> u64 {
 /// A geom sets tables 1, 2 and so on. A core reads now and then, and never uses a table that is
 /// older than one that was published before the read.
 fn tables(sets: u64, reads: usize) {
-    let lanes = Arc::new(PerCore::<One>::new(1));
+    let lanes = Arc::new(PerCore::<TableState>::new(1));
     let heard = Arc::new(AtomicU64::new(0));
     let geom = {
         let (lanes, heard) = (lanes.clone(), heard.clone());
@@ -59,11 +59,11 @@ fn tables(sets: u64, reads: usize) {
     };
     for _ in 0..reads {
         let known = heard.load(SeqCst);
-        let by = goes_by(&lanes);
+        let by = table_of_core(&lanes);
         assert!(by >= known, "N1, N3: by table {by}, and {known} is set");
     }
     geom.join().expect("the geom");
-    assert_eq!((goes_by(&lanes), goes_by(&lanes)), (sets, sets));
+    assert_eq!((table_of_core(&lanes), table_of_core(&lanes)), (sets, sets));
     // Setting a table closes only lanes of older tables. A lane closed without the core's knowledge
     // would stay closed.
     assert_eq!(lanes.short(0).map(|(open, _)| open), Some(sets), "N3: open again");

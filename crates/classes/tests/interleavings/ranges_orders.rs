@@ -7,21 +7,21 @@ use bio::Ticket;
 use shuttle::thread;
 
 use crate::ranges::{Locked, RangeLocks, Waiter};
-use crate::{Bell, everything};
+use crate::{Wakeup, everything};
 
-struct Place {
+struct RangesTest {
     locks: RangeLocks,
-    bells: Arc<Vec<Bell>>,
+    wakeups: Arc<Vec<Wakeup>>,
     /// Ranges that are held, and whether alone.
     held: Mutex<Vec<(usize, Range<u64>, bool)>>,
 }
 
-impl Place {
-    fn new(stride: u64, users: usize) -> Arc<Place> {
-        let bells: Arc<Vec<Bell>> = Arc::new((0..users).map(|_| Bell::default()).collect());
+impl RangesTest {
+    fn new(stride: u64, users: usize) -> Arc<RangesTest> {
+        let bells: Arc<Vec<Wakeup>> = Arc::new((0..users).map(|_| Wakeup::default()).collect());
         let b = bells.clone();
         let locks = RangeLocks::new(stride, move |core, _| b[core].ring());
-        Arc::new(Place { locks, bells, held: Mutex::default() })
+        Arc::new(RangesTest { locks, wakeups: bells, held: Mutex::default() })
     }
 
     /// Holds a range for a moment.
@@ -30,7 +30,7 @@ impl Place {
         let lock = match self.locks.lock(range.clone(), alone, bio) {
             Locked::Now(lock) => lock,
             Locked::Later(lock) => {
-                self.bells[who].wait();
+                self.wakeups[who].wait();
                 assert!(self.locks.is_held(lock), "R3: woken too early");
                 lock
             }
@@ -51,7 +51,7 @@ impl Place {
 
 /// Each does its locks one after another; all of them at once.
 fn together(stride: u64, all: &[&[(Range<u64>, bool)]]) {
-    let place = Place::new(stride, all.len());
+    let place = RangesTest::new(stride, all.len());
     let threads: Vec<_> = all
         .iter()
         .enumerate()
@@ -106,7 +106,7 @@ fn three_users_and_a_rebuild_are_all_served() {
 #[test]
 fn a_cancelled_waiter_blocks_no_later_request() {
     everything("gives up", 6, 300, || {
-        let place = Place::new(0, 2);
+        let place = RangesTest::new(0, 2);
         let (holds, quits) = (place.clone(), place.clone());
         let holder = thread::spawn(move || holds.hold(0, 0..8, true));
         let quitter = thread::spawn(move || {

@@ -50,9 +50,9 @@ impl Scheduler for Exhausting {
 }
 
 /// Prints the run that failed.
-struct Tell<'a>(&'a str, Arc<Mutex<Vec<usize>>>);
+struct FailureReport<'a>(&'a str, Arc<Mutex<Vec<usize>>>);
 
-impl Drop for Tell<'_> {
+impl Drop for FailureReport<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}: choices {:?}", self.0, self.1.lock());
@@ -72,7 +72,7 @@ pub fn everything(
     let (runs, taken) = (Arc::new(AtomicU64::new(0)), Arc::<Mutex<Vec<usize>>>::default());
     let orders = Orders::new(interruptions);
     let scheduler = Exhausting { orders, runs: runs.clone(), taken: taken.clone() };
-    let tell = Tell(what, taken);
+    let tell = FailureReport(what, taken);
     Runner::new(scheduler, Config::default()).run(scenario);
     drop(tell);
     let runs = runs.load(SeqCst);

@@ -10,7 +10,7 @@ use shuttle::thread;
 use space::trim::{Limits, Load, Outcome, Pacing, Policy, Queue};
 
 use crate::queue::{DeleteQueue, Entry, Kept, Step};
-use crate::{Bell, everything};
+use crate::{Wakeup, everything};
 
 /// The content of a trimmed block as a reader finds it.
 const GARBAGE: u8 = 0xee;
@@ -23,21 +23,21 @@ enum Act {
 }
 use Act::{Delete, Write};
 
-struct Place {
+struct TrimTest {
     delete_queue: DeleteQueue,
     media: Mutex<[u8; 4]>,
     /// Blocks that a command in flight covers, a bit each.
     flies: AtomicU32,
-    bells: Arc<Vec<Bell>>,
-    issuer: Arc<Bell>,
+    wakeups: Arc<Vec<Wakeup>>,
+    issuer: Arc<Wakeup>,
 }
 
 fn bits(range: &Range<u64>) -> u32 {
     range.clone().fold(0, |all, b| all | 1 << b)
 }
 
-impl Place {
-    fn new(users: usize) -> Arc<Place> {
+impl TrimTest {
+    fn new(users: usize) -> Arc<TrimTest> {
         let limits = Limits { granule: 1, offset: 0, ranges: 4, range_max: 4, command_max: 4 };
         let policy = Policy {
             short: 0,
@@ -50,8 +50,8 @@ impl Place {
             retry_ns: 0,
             doubt_ns: 1,
         };
-        let bells: Arc<Vec<Bell>> = Arc::new((0..users).map(|_| Bell::default()).collect());
-        let issuer = Arc::new(Bell::default());
+        let bells: Arc<Vec<Wakeup>> = Arc::new((0..users).map(|_| Wakeup::default()).collect());
+        let issuer = Arc::new(Wakeup::default());
         let (b, i) = (bells.clone(), issuer.clone());
         let ring = Box::new(move || i.ring());
         let restart = Box::new(move |core: usize, _| b[core].ring());
@@ -59,7 +59,7 @@ impl Place {
         let delete_queue = DeleteQueue::new(4, queue, Pacing { share: 100 }, ring, restart);
         delete_queue.set_open(true);
         let (media, flies) = (Mutex::new([1; 4]), AtomicU32::new(0));
-        Arc::new(Place { delete_queue, media, flies, bells, issuer })
+        Arc::new(TrimTest { delete_queue, media, flies, wakeups: bells, issuer })
     }
 
     fn user(&self, core: usize, acts: &[Act]) {
@@ -87,7 +87,7 @@ impl Place {
         while self.delete_queue.near(range)
             && self.delete_queue.write(range, core, ticket) == Entry::Wait
         {
-            self.bells[core].wait();
+            self.wakeups[core].wait();
         }
     }
 
@@ -122,7 +122,7 @@ impl Place {
 
 /// Users at once beside an issuer; in the end the media is `wanted`, where that is said.
 fn scene(users: &[&[Act]], fails: u32, wanted: [Option<u8>; 4]) {
-    let place = Place::new(users.len());
+    let place = TrimTest::new(users.len());
     let own = place.clone();
     let issuer = thread::spawn(move || own.issue(fails));
     let threads: Vec<_> = users
@@ -186,7 +186,7 @@ fn writes_of_two_users_are_kept_when_their_deletes_merge() {
 #[test]
 fn e4_shutting_the_queue_waits_for_deletes_in_flight_and_sends_no_more() {
     everything("shut", 3, 500, || {
-        let place = Place::new(1);
+        let place = TrimTest::new(1);
         let (own, user) = (place.clone(), place.clone());
         let issuer = thread::spawn(move || own.issue(0));
         let user = thread::spawn(move || user.user(0, &[Delete(0..4), Write(1..3, 7)]));

@@ -85,7 +85,7 @@ fn layers_above_learn_that_a_scheduler_shares_the_disk() {
         |w: &World| ["d0", "d0p1", "mirror/a"].map(|name| w.control.topology.shares(w.find(name)));
     assert_eq!(shares(&world), [false; 3]);
     let user = world.watch("mirror/a");
-    let told = |w: &mut World| w.heard(&user).contains(&DELETES.to_owned());
+    let told = |w: &mut World| w.take_notifications(&user).contains(&DELETES.to_owned());
     insert(&mut world, "d0");
     assert!(told(&mut world));
     assert_eq!(shares(&world), [true, true, false], "not of the other half");

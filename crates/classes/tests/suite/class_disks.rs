@@ -49,7 +49,7 @@ fn an_image_file_can_be_partitioned_and_written() {
             w.write(&part, n as u64 * MIB, piece).expect("write");
         }
         w.close(part);
-        assert!(w.has("ext2fs/root"), "{:?} {}", w.names(), w.verdict("ada0p2", "label"));
+        assert!(w.has("ext2fs/root"), "{:?} {}", w.names(), w.taste_outcome("ada0p2", "label"));
         let name = w.open("ext2fs/root", Access::READ);
         assert_eq!(w.read(&name, 0, 65536), Ok(image[..65536].to_vec()));
         w.close(name);
@@ -83,6 +83,6 @@ fn a_committed_table_survives_the_loss_of_the_disk_cache() {
     let writer = w.open("ada0", Access::WRITE);
     assert_eq!(w.names(), ["ada0"]);
     w.close(writer);
-    assert!(w.has("ada0p1"), "{:?} {}", w.names(), w.verdict("ada0", "part"));
+    assert!(w.has("ada0p1"), "{:?} {}", w.names(), w.taste_outcome("ada0", "part"));
     assert_eq!(w.show("part", "ada0", "state"), ["OK"]);
 }

@@ -136,7 +136,7 @@ fn mirror_3_to_7_data_stays_correct_as_members_are_removed_one_by_one() {
         assert_eq!(error.expect_err("the last").kind, Errno::Busy);
         assert!(read_all(&mut world) == bytes);
         let error = world.verb("mirror", "dump", "", json!({ "members": ["d0"] }));
-        assert!(error.expect_err("cleared").what.contains("no metadata"));
+        assert!(error.expect_err("cleared").message.contains("no metadata"));
         world.verb("mirror", "stop", "m", json!({})).expect("stopped");
         assert!(!world.has("mirror/m"), "and it is gone");
     }
@@ -215,7 +215,7 @@ fn mirror_10_eio_on_read_is_retried_elsewhere_and_drops_the_member() {
     };
     world.control.call(look).expect("looked at");
     assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"], "it failed once");
-    assert!(world.verdict("d1", "mirror").contains("it failed once"));
+    assert!(world.taste_outcome("d1", "mirror").contains("it failed once"));
     world.verb("mirror", "forget", "m", json!({})).expect("forgotten");
     world.verb("mirror", "insert", "m", json!({ "members": ["d1"] })).expect("taken in anew");
     complete(&mut world);
@@ -293,9 +293,9 @@ fn deactivated_members_wait_and_activated_ones_are_rebuilt() {
     world.verb("mirror", "deactivate", "m", json!({ "members": ["d1"] })).expect("out");
     assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"]);
     assert!(
-        world.verdict("d1", "mirror").contains("deactivated"),
+        world.taste_outcome("d1", "mirror").contains("deactivated"),
         "{}",
-        world.verdict("d1", "mirror")
+        world.taste_outcome("d1", "mirror")
     );
     let bytes = write_all(&mut world, 11);
     world.verb("mirror", "activate", "m", json!({ "members": ["d1"] })).expect("in");
@@ -308,17 +308,17 @@ fn refusals_give_the_reason() {
     let (mut world, disks) = mirror(2, json!({}));
     let as_it_was = disks[0].bytes();
     let copy = world.disk("copy", as_it_was.clone(), 512);
-    assert!(world.verdict("copy", "mirror").contains("there already"));
+    assert!(world.taste_outcome("copy", "mirror").contains("there already"));
     assert!(copy.bytes() == as_it_was, "nothing is written to it");
     world.disk("d5", vec![0; MIB / 2], 512);
     let error = world.verb("mirror", "insert", "m", json!({ "members": ["d5"] }));
-    assert!(error.expect_err("small").what.contains("it needs 1048576"));
+    assert!(error.expect_err("small").message.contains("it needs 1048576"));
     let error = world.verb("mirror", "configure", "m", json!({ "balance": "best" }));
-    let said = error.expect_err("no such").what;
+    let said = error.expect_err("no such").message;
     assert!(said.contains("`balance`") && said.contains("`best`"), "{said}");
     world.lose("d1");
     let error = world.verb("mirror", "remove", "m", json!({ "members": ["d0"] }));
-    assert!(error.expect_err("missing").what.contains("ashlar mirror forget m"));
+    assert!(error.expect_err("missing").message.contains("ashlar mirror forget m"));
     let held = world.try_open("d0", Access::WRITE).err().expect("held");
     assert_eq!(held.kind, Errno::Perm);
 }
@@ -368,7 +368,7 @@ fn verify_runs_during_writes_and_can_be_ended() {
     let (mut world, disks) = mirror(2, json!({}));
     world.verb("mirror", "verify", "m", json!({ "rate": 1 << 20 })).expect("begun");
     let again = world.verb("mirror", "verify", "m", json!({}));
-    assert!(again.expect_err("one at a time").what.contains("--end"));
+    assert!(again.expect_err("one at a time").message.contains("--end"));
     let open = world.open("mirror/m", Access::WRITE);
     world.write(&open, 4096, &[5; 4096]).expect("written");
     assert!(disks.iter().all(|d| d.bytes()[4096..8192] == [5; 4096]));
@@ -378,7 +378,7 @@ fn verify_runs_during_writes_and_can_be_ended() {
     assert_eq!(verified(&mut world), "done; 0 sectors differ, 0 cannot be read");
     world.lose("d1");
     let alone = world.verb("mirror", "verify", "m", json!({}));
-    assert!(alone.expect_err("alone").what.contains("no two members"));
+    assert!(alone.expect_err("alone").message.contains("no two members"));
 }
 
 #[test]
@@ -407,10 +407,10 @@ fn a_bitmap_reduces_the_size_and_raises_the_metadata_version() {
     assert!(disks.iter().all(|d| version(d) == 5 && bit(d) == 1 << 5));
     world.close(open);
     let wrong = world.verb("mirror", "configure", "m", json!({ "region": 1000 }));
-    assert!(wrong.expect_err("no power of two").what.contains("power of two"));
+    assert!(wrong.expect_err("no power of two").message.contains("power of two"));
     let (mut full, _) = mirror(2, json!({}));
     let refused = full.verb("mirror", "configure", "m", on).expect_err("no room");
-    assert!(refused.what.contains("no room for a bitmap"), "{}", refused.what);
+    assert!(refused.message.contains("no room for a bitmap"), "{}", refused.message);
 }
 
 /// Which disks take WRITE ZEROES.

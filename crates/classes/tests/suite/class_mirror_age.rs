@@ -77,7 +77,7 @@ fn a_half_that_was_used_alone_is_refused_by_a_running_mirror() {
     let kept = write_all(&mut world, 43);
     let late = world.disk("d1", second.bytes(), 512);
     world.control.settle().expect("at rest");
-    assert!(world.verdict("d1", "mirror").contains("split brain"));
+    assert!(world.taste_outcome("d1", "mirror").contains("split brain"));
     assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"]);
     assert!(late.bytes()[..MIB - 512] == had_second, "it is as it was");
     // The way that the message names.

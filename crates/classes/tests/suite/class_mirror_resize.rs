@@ -21,7 +21,7 @@ fn resize_grows_the_mirror_to_the_present_size_of_its_members() {
         world.verb("mirror", "resize", "m", json!({ "size": size }))
     };
     let error = resize(&mut world, 2 * MIB).expect_err("too large");
-    assert!(error.what.contains("can have up to 1048064 bytes"), "{error}");
+    assert!(error.message.contains("can have up to 1048064 bytes"), "{error}");
     // The smaller disk becomes as large as the other; the mirror grows only when `resize` is
     // called.
     world.grow("d0", &disks[0], 2 * MIB);
@@ -29,7 +29,7 @@ fn resize_grows_the_mirror_to_the_present_size_of_its_members() {
     assert_eq!(world.size("mirror/m"), (MIB - 512) as u64, "not by itself");
     for wrong in [0, MIB + 1, 2 * MIB] {
         let error = resize(&mut world, wrong).expect_err("not so");
-        assert!(error.what.contains("can have up to 2096640 bytes"), "{error}");
+        assert!(error.message.contains("can have up to 2096640 bytes"), "{error}");
     }
     for (asked, size) in [(Some(MIB + 4096), MIB + 4096), (None, 2 * MIB - 512)] {
         let said = match asked {
@@ -63,7 +63,7 @@ fn insert_refuses_a_disk_with_larger_sectors_and_writes_nothing() {
     for force in [false, true] {
         let insert = json!({ "members": ["large"], "force": force });
         let error = world.verb("mirror", "insert", "m", insert).expect_err("larger sectors");
-        assert!(error.what.contains("large: its sectors have 4096 bytes"), "{error}");
+        assert!(error.message.contains("large: its sectors have 4096 bytes"), "{error}");
     }
     assert!(large.bytes() == vec![0; 2 * MIB], "it was written to");
     complete(&mut world);
@@ -79,7 +79,7 @@ fn resize_shrinks_a_closed_mirror_so_that_a_smaller_disk_fits() {
     let small = world.disk("small", vec![0; half + 512], 512);
     let insert = json!({ "members": ["small"] });
     let error = world.verb("mirror", "insert", "m", insert.clone()).expect_err("too small");
-    assert!(error.what.contains("it needs"), "{error}");
+    assert!(error.message.contains("it needs"), "{error}");
     let open = world.open("mirror/m", Access::WRITE);
     let error = resize(&mut world).expect_err("open");
     assert_eq!((error.kind, world.size("mirror/m")), (Errno::Busy, (MIB - 512) as u64), "{error}");
@@ -125,7 +125,7 @@ fn resize_makes_added_space_equal_before_the_size_grows() {
     assert!(said["message"].as_str().expect("words").contains("when its members hold the same"));
     assert_eq!(world.size("mirror/m") as usize, was, "not yet");
     let error = world.verb("mirror", "configure", "m", json!({ "no_bitmap": true }));
-    assert!(error.expect_err("growing").what.contains("is growing"));
+    assert!(error.expect_err("growing").message.contains("is growing"));
     let line = world.show("mirror", "m", "Resize");
     assert!(line[0].contains("%, to "), "{line:?}");
     // Ended, and begun again.

@@ -27,10 +27,13 @@ fn hardcoded_names_can_be_stored_and_removed_without_a_rebuild() {
     assert_eq!(world.show("mirror", "h", "State"), ["DEGRADED"]);
     assert_eq!(world.show("mirror", "h", "Flags"), ["NOAUTOSYNC"]);
     let stored = world.verb("mirror", "configure", "h", json!({ "hardcode": true }));
-    assert!(stored.expect_err("no records").what.contains("made by hand"));
+    assert!(stored.expect_err("no records").message.contains("made by hand"));
     let two = json!({ "names": ["h", "n"] });
     let error = world.verb("mirror", "stop", "", two).expect_err("no n");
-    assert!(error.what.contains("no mirror n") && error.what.contains("h stopped"), "{error}");
+    assert!(
+        error.message.contains("no mirror n") && error.message.contains("h stopped"),
+        "{error}"
+    );
 }
 
 /// S1: the one that was away comes back with the record of before, in either order.
@@ -72,7 +75,7 @@ fn changes_that_absent_members_would_lack_are_refused() {
         let error =
             world.verb("mirror", "configure", "m", params.clone()).expect_err("one is away");
         assert_eq!(error.kind, Errno::Busy, "{params}: {error}");
-        assert!(error.what.contains("not all members of m are in use"), "{params}: {error}");
+        assert!(error.message.contains("not all members of m are in use"), "{params}: {error}");
     }
     assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"]);
 }
@@ -106,10 +109,10 @@ fn redeclare(
     let (from, to) = (own(from), own(to));
     let request = Redeclare { name: "m", from: &from, to: &to, params };
     let class = world.control.topology.class("mirror").expect("the class");
-    let foreseen = class.foresee(&mut world.control, &request);
+    let foreseen = class.check_redeclare(&mut world.control, &request);
     let done = class.redeclare(&mut world.control, &request, &own(consent));
     match (&foreseen, &done) {
-        (Err(foreseen), Err(done)) => assert_eq!(foreseen.what, done.what),
+        (Err(foreseen), Err(done)) => assert_eq!(foreseen.message, done.message),
         (Err(foreseen), Ok(())) => panic!("foreseen, and done: {foreseen}"),
         (Ok(()), Err(done)) if done.destroys.is_empty() => panic!("not foreseen: {done}"),
         (Ok(()), _) => {}
@@ -158,7 +161,7 @@ fn foresee_and_redeclare_refuse_member_changes_that_would_lose_data() {
     let both = ["d0", "d1"];
     let refused = |world: &mut World, from: &[&str], to: &[&str], why: &str| {
         let error = redeclare(world, (from, to), &none, &[]).expect_err(why);
-        assert!(error.what.contains(why), "{error}");
+        assert!(error.message.contains(why), "{error}");
         error
     };
     refused(&mut world, &both, &["d2"], "no member that has everything would be left");

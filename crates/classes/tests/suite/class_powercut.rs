@@ -42,7 +42,7 @@ fn cut(image: &[u8], size: u32, on: &str, verb: &str, params: &Value) -> usize {
         arm(&disk, Some(at));
         let error = w.verb("part", verb, on, params.clone()).expect_err("the power is gone");
         assert_eq!(error.kind, Errno::Io, "{error}");
-        assert!(error.what.contains("part commit"), "what to do is said: {error}");
+        assert!(error.message.contains("part commit"), "what to do is said: {error}");
         let (kept, lost) = {
             let media = disk.0.lock().expect("media");
             (media.bytes.clone(), media.durable.clone())

@@ -12,15 +12,15 @@ use crate::world::World;
 const MIB: usize = 1 << 20;
 
 /// Stripe bytes and offset, turns a minute, DELETE, zeroes.
-type Said = ((u64, u64), u64, u64, u64);
+type Properties = ((u64, u64), u64, u64, u64);
 
-const SPINS: Said = ((4096, 512), 7200, 1, 1);
+const SPINS: Properties = ((4096, 512), 7200, 1, 1);
 /// Not reported at all.
 const NONE: u64 = u64::MAX;
 /// Another disk: it turns more slowly, takes no DELETE, and its blocks lie otherwise.
-const OTHER: Said = ((8192, 0), 5400, 0, 0);
+const OTHER: Properties = ((8192, 0), 5400, 0, 0);
 
-fn world(disks: &[Said]) -> World {
+fn world(disks: &[Properties]) -> World {
     let mut bench = World::new();
     let mut world = World::new();
     for (i, (stripe, rate, deletes, zeroes)) in disks.iter().enumerate() {
@@ -42,7 +42,7 @@ fn world(disks: &[Said]) -> World {
 }
 
 /// The properties that a provider reports.
-fn said(world: &World, name: &str) -> Said {
+fn properties(world: &World, name: &str) -> Properties {
     let int = |attr| world.text(name, attr).and_then(|text| text.parse().ok()).unwrap_or(NONE);
     (
         world.control.topology.stripe(world.find(name)),
@@ -92,7 +92,7 @@ fn make(world: &mut World, class: &str, with: &Value) -> String {
 }
 
 /// Class, parameters, properties on disks that agree, and properties on disks that differ.
-fn rows() -> Vec<(&'static str, Value, Said, Said)> {
+fn rows() -> Vec<(&'static str, Value, Properties, Properties)> {
     let two = json!(["d0", "d1"]);
     let raid = |level: &str| {
         json!({ "format": "Intel", "level": level, "members": two, "strip": 16384,
@@ -122,7 +122,7 @@ fn properties_of_members_are_reported_upward() {
         for (disks, wanted) in [([SPINS, SPINS], same), ([SPINS, OTHER], mixed)] {
             let mut world = world(&disks);
             let name = make(&mut world, class, &with);
-            let found = said(&world, &name);
+            let found = properties(&world, &name);
             if found != wanted {
                 wrong.push(format!("{name} on {disks:?}: {found:?}, wanted {wanted:?}"));
             }
@@ -151,7 +151,7 @@ fn properties_of_one_disk_pass_through_a_layer() {
             // Blocks whose delete `trim` defers read as before until it is sent.
             let zeroes = if class == "trim" { 0 } else { zeroes };
             let wanted = ((bytes, (offset + begins) % bytes), rate, deletes, zeroes);
-            let found = said(&world, &name);
+            let found = properties(&world, &name);
             let ident = world.text(&name, "GEOM::ident");
             if found != wanted || ident.as_deref() != Some("serial-0") {
                 wrong.push(format!("{name} on {disk:?}: {found:?} {ident:?}, wanted {wanted:?}"));
@@ -179,7 +179,7 @@ fn attribute_changes_below_a_layer_are_reported_above_it() {
                 Ok(())
             });
             told.expect("told");
-            assert_eq!(world.heard(&user), [attr], "{name}");
+            assert_eq!(world.take_notifications(&user), [attr], "{name}");
             let now = world.text(&name, attr).unwrap_or_default();
             assert!(now.starts_with("bay/9"), "{name}: {attr} is {now}");
         }

@@ -225,7 +225,7 @@ fn a_dirty_parity_volume_without_a_disk_starts_only_by_force() {
         raid.world.verb("raid", "start", &raid.set.clone(), json!({ "force": force }))
     };
     let refused = start(&mut again, false).expect_err("its parity may be wrong");
-    assert!(refused.what.contains("raid start --force"), "{}", refused.what);
+    assert!(refused.message.contains("raid start --force"), "{}", refused.message);
     start(&mut again, true).expect("by force");
     assert_eq!(again.state(), "DEGRADED");
     assert!(again.show("Volume").contains("parity may be wrong"), "{}", again.show("Volume"));
@@ -274,7 +274,7 @@ fn a_torn_record_is_repaired_from_the_other_disks() {
         for which in [[0, 1, 2], [2, 1, 0]] {
             tear(&raid, which[0]);
             let alone = raid.reborn_with(&which[..1]);
-            let said = alone.world.verdict(&format!("d{}", which[0]), "raid");
+            let said = alone.world.taste_outcome(&format!("d{}", which[0]), "raid");
             assert!(said.contains("its record is torn"), "{said}");
             // It is looked at first, and waits for the others.
             let mut again = raid.reborn_with(&[&which[..], &[3][..count - 3]].concat());
@@ -403,7 +403,7 @@ fn several_volumes_share_one_set_of_disks() {
     raid.world.close(open);
     let third = json!({ "label": "third", "level": "RAID0" });
     let error = raid.world.verb("raid", "add", &raid.set, third).expect_err("two is the most");
-    assert!(!error.what.is_empty());
+    assert!(!error.message.is_empty());
     assert!(raid.read_all() == raid.model);
     let one = json!({ "volume": "more" });
     raid.world.verb("raid", "delete", &raid.set, one).expect("deleted");
@@ -437,7 +437,7 @@ fn bad_input_is_refused_with_the_reason_and_nothing_is_written() {
     let mut raid = Raid::label(INTEL, "RAID1", 2, json!({}));
     let before: Vec<Vec<u8>> = raid.disks.iter().map(|d| d.bytes()).collect();
     let copy = raid.world.disk("copy", before[0].clone(), 512);
-    assert!(raid.world.verdict("copy", "raid").contains("the array"), "not ours by serial");
+    assert!(raid.world.taste_outcome("copy", "raid").contains("the array"), "not ours by serial");
     assert!(copy.bytes() == before[0]);
     let cases = [
         (json!({ "format": "Promise", "level": "RAID1", "members": ["x0"] }), "no format"),
@@ -466,7 +466,7 @@ fn bad_input_is_refused_with_the_reason_and_nothing_is_written() {
     for (params, why) in cases {
         let error = raid.world.verb("raid", "label", "other", params.clone());
         let error = error.expect_err("refused");
-        assert!(error.what.contains(why), "{params}: {}", error.what);
+        assert!(error.message.contains(why), "{params}: {}", error.message);
         assert!(spare.iter().all(|disk| disk.bytes().iter().all(|b| *b == 0)), "{params}");
     }
     for (disk, before) in raid.disks.iter().zip(before) {
@@ -571,7 +571,7 @@ fn the_same_disk_by_another_name_is_refused() {
     let mut raid = Raid::label(DDF, "RAID1", 2, json!({}));
     let twin = raid.world.disk("twin", raid.disks[0].bytes(), 512);
     let before = twin.bytes();
-    assert!(raid.world.verdict("twin", "raid").contains("there already"));
+    assert!(raid.world.taste_outcome("twin", "raid").contains("there already"));
     assert!(raid.show("Refused").starts_with("twin: d0 is there already"));
     assert!(twin.bytes() == before);
     assert_eq!(raid.state(), "OPTIMAL");

@@ -84,8 +84,8 @@ fn delete_names_a_disk_it_cannot_clear_and_the_command_to_clear_it() {
         raid.write(0, &noise(4, raid.size()));
         let refused = delete(&mut raid).expect_err("d1 cannot be written");
         assert_eq!(refused.kind, Errno::Io, "{refused}");
-        assert!(refused.what.contains("the record of d1 stays"), "{refused}");
-        assert!(refused.what.contains("`ashlar raid clear d1`"), "{refused}");
+        assert!(refused.message.contains("the record of d1 stays"), "{refused}");
+        assert!(refused.message.contains("`ashlar raid clear d1`"), "{refused}");
         raid.disks[1].0.lock().expect("media").cut_at = None;
         raid.world.verb("raid", "clear", "", json!({ "members": ["d1"] })).expect("cleared");
         assert_eq!(ghosts(&raid), [""; 0], "{format} {level}");
@@ -130,10 +130,10 @@ fn the_half_that_the_operator_names_is_kept_after_a_split_brain() {
             assert!(raid.disks[0].bytes() == other);
             let keep = json!({ "keep": format!("d{kept}") });
             let wrong = both.world.verb("raid", "start", &set, json!({ "keep": "d9" }));
-            assert!(wrong.expect_err("no disk of it").what.contains("d9"));
+            assert!(wrong.expect_err("no disk of it").message.contains("d9"));
             if kept == 0 {
                 let runs = both.world.verb("raid", "start", &set, keep.clone());
-                assert!(runs.expect_err("the other half").what.contains("runs already"));
+                assert!(runs.expect_err("the other half").message.contains("runs already"));
             }
             both.stop();
             both.world.verb("raid", "start", &set, keep).expect("chosen");

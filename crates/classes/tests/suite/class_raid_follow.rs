@@ -148,7 +148,7 @@ fn follow_moves_only_the_record_of_a_smaller_disk() {
         (json!({ "was": 8 * MIB }), "--was is a smaller size"),
     ] {
         let error = follow(world, "d0", with).expect_err("not there");
-        assert!(error.what.contains(words), "{error}");
+        assert!(error.message.contains(words), "{error}");
     }
     // `inspect` prints the command.
     let said = world.verb("inspect", "scan", "d0", json!({})).expect("scanned").to_string();
@@ -158,7 +158,7 @@ fn follow_moves_only_the_record_of_a_smaller_disk() {
     again.disks[0].put(end, &[1; 50]);
     let before = again.disks[0].bytes();
     let error = follow(&mut again.world, "d0", json!({})).expect_err("occupied");
-    assert!(error.kind == Errno::Exist && error.what.contains("--force"), "{error}");
+    assert!(error.kind == Errno::Exist && error.message.contains("--force"), "{error}");
     assert!(again.disks[0].bytes() == before, "nothing is written");
     follow(&mut again.world, "d0", json!({ "force": true })).expect("forced");
     // A record of another disk, copied: its own size is not said there.
@@ -172,6 +172,6 @@ fn follow_moves_only_the_record_of_a_smaller_disk() {
     let mut again = raid.reborn();
     let before = again.disks[0].bytes();
     let error = follow(&mut again.world, "d0", json!({})).expect_err("too little");
-    assert!(error.what.contains("a power cut could lose both"), "{error}");
+    assert!(error.message.contains("a power cut could lose both"), "{error}");
     assert!(again.disks[0].bytes() == before, "nothing is written");
 }

@@ -42,7 +42,7 @@ fn cut_with(which: &[usize], spoil: impl Fn(&Raid)) -> Raid {
 
 fn start(raid: &mut Raid, force: bool) -> Result<(), String> {
     let start = raid.world.verb("raid", "start", &raid.set.clone(), json!({ "force": force }));
-    start.map(drop).map_err(|e| e.what)
+    start.map(drop).map_err(|e| e.message)
 }
 
 /// Where the logs are.
@@ -172,6 +172,6 @@ fn a_log_is_accepted_only_for_intel_raid5() {
             "format": format, "level": level, "members": ["d0", "d1", "d2"], "consistency": "ppl",
         });
         let refused = world.verb("raid", "label", "data", with).expect_err("refused");
-        assert!(refused.what.contains("Intel's RAID5"), "{}", refused.what);
+        assert!(refused.message.contains("Intel's RAID5"), "{}", refused.message);
     }
 }

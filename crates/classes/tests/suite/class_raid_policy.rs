@@ -121,21 +121,21 @@ fn ppl_is_refused_without_support_or_room_or_when_degraded() {
         let mut raid = Raid::label(format, level, disks, json!({ "strip": STRIP }));
         assert_eq!(raid.policy(), "resync");
         let refused = raid.consistency(json!({ "policy": "ppl" })).expect_err("refused");
-        assert!(refused.what.contains("Intel's RAID5"), "{refused:?}");
+        assert!(refused.message.contains("Intel's RAID5"), "{refused:?}");
         raid.consistency(json!({ "policy": "resync" })).expect("as it is");
     }
     let mut narrow = raid5(false);
     let before = narrow.disks[0].bytes();
     let refused = narrow.consistency(json!({ "policy": "ppl" })).expect_err("refused");
-    assert!(refused.what.contains("1048576 bytes behind the data"), "{refused:?}");
+    assert!(refused.message.contains("1048576 bytes behind the data"), "{refused:?}");
     assert!(narrow.disks[0].bytes() == before, "nothing is written");
 
     let mut less = raid5(true);
     less.lose(1);
     let refused = less.consistency(json!({ "policy": "ppl" })).expect_err("refused");
     assert_eq!(refused.kind, Errno::Busy);
-    assert!(refused.what.contains("DEGRADED"), "{refused:?}");
+    assert!(refused.message.contains("DEGRADED"), "{refused:?}");
     assert_eq!(less.policy(), "resync");
     let refused = less.consistency(json!({ "policy": "bitmap" })).expect_err("refused");
-    assert!(refused.what.contains("expected `resync` or `ppl`"), "{refused:?}");
+    assert!(refused.message.contains("expected `resync` or `ppl`"), "{refused:?}");
 }

@@ -187,7 +187,7 @@ fn records_are_clean_after_rest_of_complete_and_degraded_volumes() {
             let open = raid.open(Access::WRITE);
             raid.world.write(&open, 0, &noise(5, 65536)).expect("written");
             raid.model[..65536].copy_from_slice(&noise(5, 65536));
-            let late = raid.world.control.rest(geom::REST_DEADLINE, |_, _| true);
+            let late = raid.world.control.clean_records(geom::CLEAN_RECORDS_DEADLINE, |_, _| true);
             assert_eq!(late, [""; 0], "{what}");
             let mut again = raid.reborn_with(&left);
             again.settle();

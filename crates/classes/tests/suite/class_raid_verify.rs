@@ -217,7 +217,7 @@ fn verify_runs_during_writes_and_can_be_ended() {
         let what = format!("{format} {level} of {disks}");
         raid.begin(json!({ "rate": 8 << 20, "repair": true })).expect("begun");
         let again = raid.begin(json!({})).expect_err("it runs");
-        assert!(again.kind == Errno::Busy && again.what.contains("--end"), "{again}");
+        assert!(again.kind == Errno::Busy && again.message.contains("--end"), "{again}");
         let mut writes = 0;
         let bytes = noise(8, raid.size());
         while raid.is_compared() {
@@ -256,16 +256,16 @@ fn only_complete_redundant_volumes_are_compared() {
         let said = raid.show("Verify");
         assert!(said.contains("a member is missing or being filled"), "{level}: {said}");
         let refused = raid.begin(json!({})).expect_err("degraded");
-        assert!(refused.kind == Errno::Busy && refused.what.contains("DEGRADED"), "{refused}");
+        assert!(refused.kind == Errno::Busy && refused.message.contains("DEGRADED"), "{refused}");
         raid.back(1);
         raid.complete();
         assert_eq!(raid.verify(false), NOTHING, "{level}");
     }
     let mut raid = Raid::label(INTEL, "RAID0", 2, json!({ "size": 1 << 20 }));
     let refused = raid.begin(json!({})).expect_err("nothing to compare");
-    assert!(refused.what.contains("copies or parity"), "{refused}");
+    assert!(refused.message.contains("copies or parity"), "{refused}");
     let refused = raid.begin(json!({ "volume": "data" })).expect_err("nothing to compare");
-    assert!(refused.what.contains("neither copies nor parity"), "{refused}");
+    assert!(refused.message.contains("neither copies nor parity"), "{refused}");
     // Of several volumes those that have something to compare, or the one that is named.
     let more = json!({ "label": "more", "level": "RAID1", "size": 65536 });
     raid.world.verb("raid", "add", &raid.set, more).expect("added");

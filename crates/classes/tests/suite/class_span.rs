@@ -157,9 +157,9 @@ fn a_second_disk_for_the_same_slot_is_refused_and_not_written() {
     let (mut world, made) = whole("stripe", "label", &[1, 1], json!({}));
     let copy = world.disk("copy", made[0].bytes(), 512);
     assert!(
-        world.verdict("copy", "stripe").contains("d0 has slot 0"),
+        world.taste_outcome("copy", "stripe").contains("d0 has slot 0"),
         "{}",
-        world.verdict("copy", "stripe")
+        world.taste_outcome("copy", "stripe")
     );
     assert!(copy.bytes() == made[0].bytes());
     let line = world.show("stripe", "w", "Refused").concat();
@@ -175,14 +175,14 @@ fn a_second_disk_for_the_same_slot_is_refused_and_not_written() {
     let at = other.len() - 512 + 36;
     other[at] ^= 0x55;
     world.disk("alien", other, 512);
-    assert!(world.verdict("alien", "stripe").contains("another stripe/w is there"));
+    assert!(world.taste_outcome("alien", "stripe").contains("another stripe/w is there"));
     // A label copied to a disk of another size.
     let mut large = made[0].bytes();
     large.resize(2 * MIB, 0);
     let label = made[0].bytes()[MIB - 512..].to_vec();
     large[2 * MIB - 512..].copy_from_slice(&label);
     world.disk("large", large, 512);
-    assert!(world.verdict("large", "stripe").contains("for a provider of 1048576 bytes"));
+    assert!(world.taste_outcome("large", "stripe").contains("for a provider of 1048576 bytes"));
     assert_eq!(world.show("stripe", "w", "State"), ["UP"]);
 }
 
@@ -195,11 +195,13 @@ fn labels_that_contradict_each_other_are_refused() {
     let mut world = World::new();
     world.attach("d0", &made[0], 512, (0, 0));
     world.disk("d1", strip, 512);
-    assert!(world.verdict("d1", "stripe").contains("one of them was not written with the rest"));
+    assert!(
+        world.taste_outcome("d1", "stripe").contains("one of them was not written with the rest")
+    );
     let mut newer = made[1].bytes();
     newer[MIB - 512 + 16] = 9;
     let disk = world.disk("d2", newer.clone(), 512);
-    assert!(world.verdict("d2", "stripe").contains("newer than 3"));
+    assert!(world.taste_outcome("d2", "stripe").contains("newer than 3"));
     assert!(disk.bytes() == newer, "nothing is written to what is not understood");
     assert!(!world.has("stripe/w"));
 }
@@ -229,10 +231,10 @@ fn members_are_protected_until_the_geom_is_stopped() {
     let error = world.verb("concat", "stop", "w", json!({})).expect_err("open");
     assert_eq!(error.kind, Errno::Busy);
     let error = world.verb("concat", "clear", "", json!({ "members": ["d0"] })).expect_err("held");
-    assert!(error.what.contains("in use"), "{}", error.what);
+    assert!(error.message.contains("in use"), "{}", error.message);
     world.close(open);
     world.verb("concat", "stop", "w", json!({})).expect("stopped");
-    assert!(world.verdict("d0", "concat").contains("ashlar concat start w"));
+    assert!(world.taste_outcome("d0", "concat").contains("ashlar concat start w"));
     let text = world.verb("concat", "dump", "", json!({ "members": ["d0", "d1"] })).expect("dump");
     assert!(text["text"].as_str().expect("text").contains("    name: w\n"));
     world.verb("concat", "clear", "", json!({ "members": ["d0", "d1"] })).expect("cleared");
@@ -250,7 +252,7 @@ fn label_refuses_to_overwrite_data_and_rejects_bad_parameters() {
     let before = made[1].bytes();
     let two = json!({ "members": ["d0", "d1"] });
     let error = world.verb("stripe", "label", "w", two.clone()).expect_err("something is there");
-    assert!(error.what.contains("the last sector of d1 holds something"), "{}", error.what);
+    assert!(error.message.contains("the last sector of d1 holds something"), "{}", error.message);
     assert!(made[1].bytes() == before && made[0].bytes().iter().all(|b| *b == 0));
     for (name, params, why) in [
         ("w", json!({ "members": ["d0"] }), "at least 2"),
@@ -261,7 +263,7 @@ fn label_refuses_to_overwrite_data_and_rejects_bad_parameters() {
         ("w", json!({ "members": ["d0", "d1"], "force": true, "strip": 1000 }), "power of two"),
     ] {
         let error = world.verb("stripe", "label", name, params).expect_err(why);
-        assert!(error.what.contains(why), "{}", error.what);
+        assert!(error.message.contains(why), "{}", error.message);
         assert!(!world.has("stripe/w"));
     }
     let forced = json!({ "members": ["d0", "d1"], "force": true });
@@ -311,7 +313,7 @@ fn concat_append_interrupted_by_a_power_cut_leaves_the_old_concat() {
             assert!(again.has("concat/w"), "{written:03b} {order:?}");
             assert_eq!(again.size("concat/w"), members * each, "{written:03b} {order:?}");
             if written != 7 && written & 4 != 0 {
-                let verdict = again.verdict("d2", "concat");
+                let verdict = again.taste_outcome("d2", "concat");
                 assert!(verdict.contains("append"), "{written:03b} {order:?}: {verdict}");
                 let done = again.verb("concat", "append", "w", json!({ "member": "d2" }));
                 done.expect("appended again");
@@ -331,7 +333,7 @@ fn concat_append_that_cannot_write_a_label_changes_nothing() {
     let steps = disks[0].0.lock().expect("media").steps;
     disks[0].0.lock().expect("media").cut_at = Some(steps);
     let refused = world.verb("concat", "append", "w", json!({ "member": "d2" }));
-    assert!(refused.expect_err("no label").what.contains("d0"));
+    assert!(refused.expect_err("no label").message.contains("d0"));
     disks[0].0.lock().expect("media").cut_at = None;
     assert_eq!(world.size("concat/w"), size);
     assert!(disks[1].bytes() == old, "put back");

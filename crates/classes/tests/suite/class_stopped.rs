@@ -41,10 +41,10 @@ fn no_content_of_a_stopped_geom_is_found_on_its_members() {
         world.verb(class, "stop", &name, json!({ "force": true })).expect("stopped");
         assert_eq!(world.names(), ["d0", "d1", "d2"], "{class}");
         for disk in ["d0", "d1"] {
-            let why = world.verdict(disk, class);
+            let why = world.taste_outcome(disk, class);
             let start = format!("`ashlar {class} start {name}`");
             assert!(why.contains("was stopped by hand") && why.contains(&start), "{why}");
-            let table = world.verdict(disk, "part");
+            let table = world.taste_outcome(disk, "part");
             assert!(table.contains("GPT") && table.contains("member"), "{table}");
         }
         world.verb(class, "start", &name, json!({})).expect("started");
@@ -63,7 +63,7 @@ fn a_cleared_member_of_a_stopped_geom_is_tasted_by_itself() {
         let (_, name) = stacked(&mut world, class, &with);
         world.verb(class, "stop", &name, json!({ "force": true })).expect("stopped");
         world.verb(class, "clear", "", json!({ "members": ["d0"] })).expect("cleared");
-        let why = (world.verdict("d0", class), world.verdict("d0", "part"));
+        let why = (world.taste_outcome("d0", class), world.taste_outcome("d0", "part"));
         assert!(world.has("d0p1") && !world.has("d1p1"), "{class}: {why:?}");
     }
 }

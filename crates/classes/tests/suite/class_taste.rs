@@ -66,22 +66,22 @@ fn every_class_reports_why_it_claimed_or_refused() {
     let scratch = Scratch::new("class-why");
     let (mut world, _) = World::with("ada0", real_disk(&scratch, 512), 512);
     world.disk("empty", vec![0; MIB], 512);
-    assert_eq!(world.verdict("ada0", "part"), "claimed: GPT with 3 partitions");
-    assert!(world.verdict("ada0", "label").contains("no ext2"), "every kind says why not");
-    let said = world.verdict("ada0p2", "label");
+    assert_eq!(world.taste_outcome("ada0", "part"), "claimed: GPT with 3 partitions");
+    assert!(world.taste_outcome("ada0", "label").contains("no ext2"), "every kind says why not");
+    let said = world.taste_outcome("ada0p2", "label");
     assert!(said.starts_with("claimed: GPT entry: gpt/wurzel"), "{said}");
     assert!(said.contains("ext2, ext3, ext4: ext2fs/root"), "{said}");
-    assert!(!world.verdict("ada0p2", "part").is_empty());
-    assert!(world.verdict("ext2fs/root", "label").contains("itself a name"));
-    assert!(world.verdict("ext2fs/root", "part").contains("leaf"));
+    assert!(!world.taste_outcome("ada0p2", "part").is_empty());
+    assert!(world.taste_outcome("ext2fs/root", "label").contains("itself a name"));
+    assert!(world.taste_outcome("ext2fs/root", "part").contains("leaf"));
     for class in ["part", "label"] {
-        assert!(world.verdict("empty", class).contains("no "), "{class}");
+        assert!(world.taste_outcome("empty", class).contains("no "), "{class}");
     }
     // The same image again: names are taken, partitions are not.
     let copy = real_disk_copy(&scratch);
     world.disk("copy", copy, 512);
     assert!(world.has("copyp2"));
-    let said = world.verdict("copyp2", "label");
+    let said = world.taste_outcome("copyp2", "label");
     assert!(said.contains("refused") && said.contains("ext2fs/root is there already"), "{said}");
     assert!(said.contains("of ada0p2"), "{said}");
 }
@@ -145,7 +145,7 @@ fn opening_the_disk_for_writing_removes_its_partitions_until_close() {
     world.write(&writer, len as u64 - 33 * 512, &vec![0; 33 * 512]).expect("wipe");
     world.close(writer);
     assert_eq!(world.names(), ["ada0"]);
-    assert!(world.verdict("ada0", "part").contains("no "));
+    assert!(world.taste_outcome("ada0", "part").contains("no "));
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn damaged_tables_are_found_and_reported_as_corrupt() {
     let (world, _) = World::with("ada0", one, 512);
     assert!(world.has("ada0p2"));
     assert_eq!(world.show("part", "ada0", "state"), ["CORRUPT"]);
-    let said = world.verdict("ada0", "part");
+    let said = world.taste_outcome("ada0", "part");
     assert!(said.contains("primary header") && said.contains("part recover ada0"), "{said}");
     let mut both = bytes.clone();
     both[512..1024].fill(0);

@@ -1,7 +1,7 @@
 //! The verbs of part, through a real core, on media that other tools check.
 
 use bio::Errno;
-use classes::part::request::Answer;
+use classes::part::request::PartAnswer;
 use geom::Access;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -36,7 +36,7 @@ fn bytes(n: usize) -> Value {
 
 fn table(world: &mut World, name: &str) -> classes::part::request::TableView {
     let answer = world.verb("part", "show", name, json!({})).expect("show");
-    let answer: Answer = serde_json::from_value(answer).expect("the contract");
+    let answer: PartAnswer = serde_json::from_value(answer).expect("the contract");
     answer.tables.into_iter().next().expect("a table")
 }
 
@@ -291,7 +291,7 @@ fn create_overwrites_existing_content_only_on_request() {
     run_on(&volume, 512, "mkfs.btrfs", &["-q", "-f", "-L", "data", "--mixed", "@"], "");
     let bytes = std::fs::read(&volume).expect("volume");
     let (mut w, disk) = World::with("ada0", bytes.clone(), 512);
-    assert!(w.has("btrfs/data"), "{}", w.verdict("ada0", "label"));
+    assert!(w.has("btrfs/data"), "{}", w.taste_outcome("ada0", "label"));
     let (kind, what) = w.refused("create", "ada0", json!({ "scheme": "mbr" }));
     assert!(kind == Errno::Exist && what.contains("Btrfs"), "{what}");
     assert!(what.contains("overwrite"), "{what}");
@@ -396,7 +396,7 @@ fn a_disk_that_shrinks_under_a_partition_loses_the_table() {
     assert_eq!(w.names(), ["ada0"], "the table names sectors that are gone");
     assert!(open.orphaned());
     w.close(open);
-    let said = w.verdict("ada0", "part");
+    let said = w.taste_outcome("ada0", "part");
     assert!(!said.is_empty() && !said.contains("claimed"), "{said}");
     // Free space may go.
     let (mut w, disk) = two_partitions(512);
@@ -441,7 +441,7 @@ fn requests_in_the_form_of_the_control_path_are_accepted() {
     let destroy = json!({ "op": "destroy", "geom": "ada0", "force": true });
     assert_eq!(send(destroy).expect("destroy")["tables"], json!([]));
     let error = send(json!({ "op": "add", "geom": "ada0" })).expect_err("its type is missing");
-    assert!(error.what.contains("`type`"), "{error}");
+    assert!(error.message.contains("`type`"), "{error}");
 }
 
 #[test]

@@ -41,13 +41,13 @@ fn let_go(w: &mut World) {
     }
 }
 
-fn born(image: &[u8], sector: u32) -> (World, world::Disk) {
+fn world_of(image: &[u8], sector: u32) -> (World, world::Disk) {
     World::with("d0", image.to_vec(), sector)
 }
 
 /// The reported remaining signatures are those on the disk.
 fn judge(image: &[u8], sector: u32, all: &[Sign], left: &[&[Sign]], names: &[String]) {
-    let (mut w, disk) = born(image, sector);
+    let (mut w, disk) = world_of(image, sector);
     let now = scan(&mut w);
     let new: Vec<String> = w.names().into_iter().filter(|n| !names.contains(n)).collect();
     assert_eq!(new, Vec::<String>::new(), "nothing shows up that was not there");
@@ -76,7 +76,7 @@ fn judge(image: &[u8], sector: u32, all: &[Sign], left: &[&[Sign]], names: &[Str
 
 /// Cuts a wipe of everything at each of its writes and flushes.
 fn cut_everywhere(what: &str, image: &[u8], sector: u32, kinds: &[&str]) {
-    let (mut w, disk) = born(image, sector);
+    let (mut w, disk) = world_of(image, sector);
     let all = scan(&mut w);
     let has = |kind: &&str| all.iter().any(|(_, found)| found == kind);
     assert!(kinds.iter().all(has), "{what}: {kinds:?} in {all:?}");
@@ -92,7 +92,7 @@ fn cut_everywhere(what: &str, image: &[u8], sector: u32, kinds: &[&str]) {
         all.iter().filter(|f| !gone.contains(f)).cloned().collect()
     };
     for at in 0..steps {
-        let (mut w, disk) = born(image, sector);
+        let (mut w, disk) = world_of(image, sector);
         let_go(&mut w);
         {
             let mut media = disk.0.lock().expect("media");

@@ -1,7 +1,7 @@
 //! Signatures that few tools write: images made by those of this machine, else by the layout of
 //! the format; `wipefs` must find and name the same.
 
-use classes::inspect::Standing;
+use classes::inspect::FindingRole;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -273,9 +273,9 @@ fn every_record_of_an_xfs_log_is_found() {
         write(&path, at, &block(512, &parts));
     }
     let found = look(&path, 512);
-    let all: Vec<_> = found.iter().map(|f| (f.offset / 512, f.standing)).collect();
-    let copy = Standing::Backup;
-    assert_eq!(all, [(0, Standing::Main), (1, copy), (40, copy), (511, copy)]);
+    let all: Vec<_> = found.iter().map(|f| (f.offset / 512, f.role)).collect();
+    let copy = FindingRole::Backup;
+    assert_eq!(all, [(0, FindingRole::Main), (1, copy), (40, copy), (511, copy)]);
     judge_as(&path, 512, "xfslog", "xfs_external_log");
 }
 
@@ -374,9 +374,9 @@ fn windows_dynamic_disks() {
     let path = scratch.image("image", SIZE);
     parts.iter().for_each(|(at, bytes)| write(&path, *at, bytes));
     let found = look(&path, 512);
-    let all: Vec<_> = found.iter().map(|f| (f.offset, f.kind, f.standing)).collect();
-    let copy = Standing::Backup;
-    let want = [(0xc00, Standing::Main), (tail(192), copy), (tail(1), copy)];
+    let all: Vec<_> = found.iter().map(|f| (f.offset, f.kind, f.role)).collect();
+    let copy = FindingRole::Backup;
+    let want = [(0xc00, FindingRole::Main), (tail(192), copy), (tail(1), copy)];
     assert_eq!(all, want.map(|(at, standing)| (at, "ldm", standing)));
     clear(&path, &found);
     clean(&path, 512);

@@ -2,7 +2,7 @@
 //! cleared, `wipefs`, `blkid` and `sgdisk` find nothing.
 
 use bio::Errno;
-use classes::inspect::Standing;
+use classes::inspect::FindingRole;
 use geom::Access;
 use serde_json::{Value, json};
 use std::os::unix::fs::FileExt;
@@ -50,7 +50,7 @@ fn copies_of_superblocks_are_found_where_the_format_keeps_them() {
         let path = scratch.image(kind, mib * MIB);
         run_on(&path, 512, tool, &[args, &["@"]].concat(), "");
         let found = look(&path, 512);
-        let copies = found.iter().filter(|f| f.standing == Standing::Backup).count();
+        let copies = found.iter().filter(|f| f.role == FindingRole::Backup).count();
         assert!(copies >= least, "{kind}: {found:#x?}");
     }
 }
@@ -65,7 +65,7 @@ fn tables() {
         let all: Vec<(u64, &str)> = found.iter().map(|f| (f.offset, f.kind)).collect();
         let unit = u64::from(sector);
         assert_eq!(all, [(510, "pmbr"), (unit, "gpt"), (64 * MIB - unit, "gpt")]);
-        assert!(found.iter().all(|f| f.why.starts_with("GPT with 2 partitions")), "{found:?}");
+        assert!(found.iter().all(|f| f.reason.starts_with("GPT with 2 partitions")), "{found:?}");
         judge(&path, sector, "gpt");
         let path = scratch.image("mbr", 64 * MIB);
         let script = "label: dos\nsize=8MiB,type=83\ntype=a5\n";
@@ -84,15 +84,15 @@ fn tables_of_smaller_disks_and_other_sector_sizes_are_found() {
     file.set_len(64 * MIB + 512 * 1024).expect("grown");
     file.write_all_at(&[0; 1024], 0).expect("lost");
     let found = look(&path, 512);
-    let all: Vec<_> = found.iter().map(|f| (f.offset, f.standing)).collect();
-    assert_eq!(all, [(64 * MIB - 512, Standing::Stale)], "{found:?}");
+    let all: Vec<_> = found.iter().map(|f| (f.offset, f.role)).collect();
+    assert_eq!(all, [(64 * MIB - 512, FindingRole::Stale)], "{found:?}");
     let path = scratch.image("sectors", 64 * MIB);
     run_on(&path, 4096, "sgdisk", &["-n", "1:0:0", "@"], "");
     let found = look(&path, 512);
-    let stale = |at| found.iter().any(|f| f.offset == at && f.standing == Standing::Stale);
+    let stale = |at| found.iter().any(|f| f.offset == at && f.role == FindingRole::Stale);
     assert!(stale(4096) && stale(64 * MIB - 4096), "{found:?}");
     let hints = |found: &[classes::inspect::Finding], size: &str| {
-        found.iter().filter(|f| f.kind == "gpt" && f.why.contains(size)).count()
+        found.iter().filter(|f| f.kind == "gpt" && f.reason.contains(size)).count()
     };
     assert_eq!(hints(&found, "`sector_size = 4096`"), 2, "{found:#?}");
     // The other way round, and a header at no place of any disk.
@@ -164,7 +164,7 @@ fn wipe_requires_consent_refuses_open_disks_and_clears_the_rest() {
         let open = w.open("ada0p1", Access::WRITE);
         let refused = w.verb("inspect", "wipe", "ada0", json!({ "force": true }));
         let refused = refused.expect_err("in use");
-        assert!(refused.kind == Errno::Busy && refused.what.contains("part ada0"), "{refused}");
+        assert!(refused.kind == Errno::Busy && refused.message.contains("part ada0"), "{refused}");
         assert!(disk.bytes() == bytes && w.has("ada0p2"), "nothing changes");
         w.close(open);
         let refused = w.verb("inspect", "wipe", "ada0", json!({ "only": ["xfs"] }));
@@ -255,7 +255,7 @@ fn partitions_cannot_be_added_over_a_fat_volume() {
     assert_eq!(refused.expect_err("there is no table").kind, Errno::NoEnt);
     let refused = w.verb("part", "create", "ada0", json!({ "scheme": "mbr" }));
     let refused = refused.expect_err("there is a volume");
-    assert!(refused.what.contains("FAT"), "{refused}");
+    assert!(refused.message.contains("FAT"), "{refused}");
     assert!(disk.bytes() == bytes, "nothing changes");
 }
 

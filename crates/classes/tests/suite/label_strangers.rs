@@ -2,7 +2,7 @@
 //! media with sectors of 512 and of 4096 bytes.
 
 use classes::label::{self, Found, KINDS};
-use classes::probe::{Reason, Why};
+use classes::probe::{ProbeError, Reason};
 use std::path::Path;
 
 use crate::support::{self, Scratch, apply_to, damage_file, probe_file, run, run_on, try_run};
@@ -11,7 +11,7 @@ const SIZES: [u32; 2] = [512, 4096];
 const MIB: u64 = 1 << 20;
 
 /// Probes an image with the kind of that prefix.
-fn look(path: &Path, sector_size: u32, prefix: &str) -> Result<Found, Why> {
+fn look(path: &Path, sector_size: u32, prefix: &str) -> Result<Found, ProbeError> {
     let kind = KINDS.iter().find(|kind| kind.prefix == prefix).expect("a kind");
     probe_file(path, sector_size, |sectors| label::step(kind, sectors))
 }

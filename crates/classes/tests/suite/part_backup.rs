@@ -2,7 +2,7 @@
 //! tools. An error in a backup is reported with its line, and nothing is written.
 
 use bio::Errno;
-use classes::part::{self, Backup, Media, Scheme, Table, Take};
+use classes::part::{self, Backup, Media, RestoreOptions, Scheme, Table};
 use geom::Access;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -206,12 +206,12 @@ fn errors_name_line_and_field_and_nothing_is_written() {
             let take = json!({ "labels": true, "force": true });
             let error = restore(&mut w, "ada0", &text, take).expect_err(&text);
             assert_eq!(error.kind, *kind, "{text}: {error}");
-            assert!(words.iter().all(|word| error.what.contains(word)), "{text}: {error}");
+            assert!(words.iter().all(|word| error.message.contains(word)), "{text}: {error}");
             assert!(disk.bytes() == bytes && w.names() == names, "{text}: nothing changes");
         }
         // Ids of text are none.
         let error = restore(&mut w, "ada0", head, json!({ "ids": true, "force": true }));
-        assert!(error.is_err_and(|e| e.what.contains("line 2, the uuid")));
+        assert!(error.is_err_and(|e| e.message.contains("line 2, the uuid")));
         assert!(disk.bytes() == bytes && w.names() == names);
     }
 }
@@ -224,7 +224,7 @@ fn restore_overwrites_only_with_force_and_never_an_open_partition() {
     let bytes = disk.bytes();
     let other = "MBR 4\n1 linux-data 2048 4096\n";
     let error = restore(&mut w, "ada0", other, json!({})).expect_err("a table is there");
-    assert!(error.kind == Errno::Exist && error.what.contains("force"), "{error}");
+    assert!(error.kind == Errno::Exist && error.message.contains("force"), "{error}");
     let open = w.open("ada0p2", Access::READ);
     let error = restore(&mut w, "ada0", other, json!({ "force": true })).expect_err("open");
     assert_eq!(error.kind, Errno::Busy, "{error}");
@@ -233,7 +233,7 @@ fn restore_overwrites_only_with_force_and_never_an_open_partition() {
     // Edits that wait are neither lost nor written by the way.
     w.part("delete", "ada0", json!({ "index": 1, "commit": false }));
     let error = restore(&mut w, "ada0", other, json!({ "force": true })).expect_err("edits");
-    assert!(error.kind == Errno::Busy && error.what.contains("undo"), "{error}");
+    assert!(error.kind == Errno::Busy && error.message.contains("undo"), "{error}");
     // The backup of a table with pending edits contains the table on the disk.
     assert_eq!(backup(&mut w, "ada0").0.lines().count(), 3);
     w.part("undo", "ada0", json!({}));
@@ -257,12 +257,12 @@ fn restore_changes_all_named_providers_or_none() {
     w.attach("da2", &two, 512, (0, 0));
     let params = json!({ "geoms": ["da1", "da2"], "backup": text });
     let error = w.verb("part", "restore", "", params.clone()).expect_err("too small");
-    assert!(error.what.contains("line 2, size 20000"), "{error}");
+    assert!(error.message.contains("line 2, size 20000"), "{error}");
     assert!(one.bytes().iter().chain(&two.bytes()).all(|b| *b == 0), "neither was written");
     assert_eq!(w.names(), ["da1", "da2"]);
     let mut ids = params.clone();
     ids["ids"] = true.into();
-    assert!(w.verb("part", "restore", "", ids).is_err_and(|e| e.what.contains("one provider")));
+    assert!(w.verb("part", "restore", "", ids).is_err_and(|e| e.message.contains("one provider")));
     let mut fits = params;
     fits["backup"] = "GPT 128\n1 linux-data 2048 2000\n".into();
     let answer = w.verb("part", "restore", "", fits).expect("on both");
@@ -286,7 +286,7 @@ fn restore_keeps_the_data_of_a_partition_whose_table_was_lost() {
     let (mut w, disk) = World::with("ada0", bytes, 512);
     let text = "MBR 4\n1 linux-data 63 30000\n";
     let error = restore(&mut w, "ada0", text, json!({})).expect_err("swap is there");
-    assert!(error.kind == Errno::Exist && error.what.contains("Linux swap space"), "{error}");
+    assert!(error.kind == Errno::Exist && error.message.contains("Linux swap space"), "{error}");
     let error = restore(&mut w, "ada0", text, json!({ "force": true })).expect_err("no table");
     assert_eq!(error.destroys, ["ada0"], "{error}");
     restore(&mut w, "ada0", text, json!({ "yes_destroy": ["ada0"] })).expect("restored");
@@ -326,12 +326,13 @@ fn any_table_equals_its_restored_backup() {
         let backup = table.backup();
         let json = serde_json::to_string(&backup).expect("JSON");
         let source = Backup::read(&json).expect("read");
-        let take = Take { labels: true, ids: true };
+        let take = RestoreOptions { labels: true, ids: true };
         let again = source.table(media, take, &[]).unwrap_or_else(|e| panic!("{e}: {json}"));
         assert_eq!(again.backup(), backup);
         assert_eq!(plan(&again), plan(&table), "to the byte\n{}", backup.text);
         let source = Backup::read(&backup.text).expect("read");
-        let again = source.table(media, Take { labels: true, ids: false }, &[[7; 16]; 20]);
+        let again =
+            source.table(media, RestoreOptions { labels: true, ids: false }, &[[7; 16]; 20]);
         let again = again.unwrap_or_else(|e| panic!("{e}: {}", backup.text));
         assert_eq!(again.backup().text, backup.text);
     }
@@ -362,7 +363,7 @@ fn a_damaged_backup_is_refused_or_gives_a_valid_table() {
             }
         }
         let text = String::from_utf8_lossy(&bytes);
-        let take = Take { labels: seed.below(2) == 0, ids: false };
+        let take = RestoreOptions { labels: seed.below(2) == 0, ids: false };
         let Ok(table) = Backup::read(&text).and_then(|read| read.table(media, take, &[])) else {
             continue;
         };

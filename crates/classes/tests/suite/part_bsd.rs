@@ -1,7 +1,7 @@
 //! BSD disklabels: other tools read ours, we read theirs; cascaded inside an MBR; torn.
 
 use classes::part::params::{Add, Amount, Create, Resize};
-use classes::part::{self, Media, Place, Scheme, Table};
+use classes::part::{self, Media, Scheme, Table, TableContext};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -100,7 +100,7 @@ fn offsets_relative_to_the_start_of_the_disk_are_read_and_kept() {
         label[at + 4..at + 8].copy_from_slice(&start.to_le_bytes());
     }
     image.put(1, &label);
-    let read = image.probe(&Place::default()).expect("an old label");
+    let read = image.probe(&TableContext::default()).expect("an old label");
     assert_eq!(read.entries()[0].start, 100);
     let resize = Resize { index: 1, align: None, size: Some(Amount::Sectors(70)) };
     let next = read.resize(&resize, &BTreeSet::new()).expect("resized");
@@ -110,7 +110,7 @@ fn offsets_relative_to_the_start_of_the_disk_are_read_and_kept() {
     let words = label[..148 + 8 * 16].chunks(2);
     let sum = words.fold(0, |sum, w| sum ^ u16::from_le_bytes([w[0], w[1]]));
     assert_eq!(sum, 0, "the checksum is right again");
-    assert_eq!(image.probe(&Place::default()).expect("ours").entries()[0].end, 169);
+    assert_eq!(image.probe(&TableContext::default()).expect("ours").entries()[0].end, 169);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn invalid_indexes_types_and_entry_counts_are_refused() {
         let mut bad = good.clone();
         bad[at] ^= 0xff;
         image.put(1, &bad);
-        assert!(image.probe(&Place::default()).is_err(), "byte {at}");
+        assert!(image.probe(&TableContext::default()).is_err(), "byte {at}");
     }
 }
 
@@ -147,7 +147,7 @@ fn a_power_cut_leaves_the_old_or_the_new_label() {
         let (new, _) = add(&old, "freebsd-swap", None, 500);
         let plan = part::plan(Some(&old), &new).expect("a plan");
         let cuts = power_cuts(&image, &plan, 1, |left| {
-            let seen = left.probe(&Place::default()).expect("a label");
+            let seen = left.probe(&TableContext::default()).expect("a label");
             assert!([old.entries(), new.entries()].contains(&seen.entries()));
         });
         assert!(cuts >= 2);

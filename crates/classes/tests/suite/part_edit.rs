@@ -1,7 +1,9 @@
 //! Edits and their refusals, the output of `show`, and the choice between two tables.
 
 use classes::part::params::{Add, Amount, Attribute, Create, Modify, Resize};
-use classes::part::{self, Column, Damage, Kind, Media, PartErrorKind as K, Place, Scheme, Table};
+use classes::part::{
+    self, Column, Damage, Kind, Media, PartErrorKind as K, Scheme, Table, TableContext,
+};
 use classes::probe::Reason;
 use std::collections::BTreeSet;
 
@@ -185,7 +187,7 @@ fn written(table: &Table) -> Image {
 fn an_mbr_written_over_a_gpt_is_used_but_a_protective_mbr_is_not() {
     let gpt = with(&create(10_000, 512, Scheme::Gpt), &add("efi", None, Some(100)));
     let mut image = written(&gpt);
-    let scheme = |image: &Image| image.probe(&Place::default()).map(|table| table.scheme());
+    let scheme = |image: &Image| image.probe(&TableContext::default()).map(|table| table.scheme());
     assert_eq!(scheme(&image), Ok(Scheme::Gpt));
     let mbr = with(&create(10_000, 512, Scheme::Mbr), &add("ntfs", None, Some(100)));
     let guard = image.held[&0].clone();
@@ -197,7 +199,7 @@ fn an_mbr_written_over_a_gpt_is_used_but_a_protective_mbr_is_not() {
     for at in [1, 9_999] {
         image.put(at, &[0; 512]);
     }
-    let why = image.probe(&Place::default()).expect_err("no GPT, and no MBR either");
+    let why = image.probe(&TableContext::default()).expect_err("no GPT, and no MBR either");
     assert_eq!(why.reason, Reason::Foreign);
     assert!(why.to_string().contains("protective MBR"), "{why}");
 }
@@ -206,8 +208,8 @@ fn an_mbr_written_over_a_gpt_is_used_but_a_protective_mbr_is_not() {
 fn invalid_tables_are_refused_with_the_reason() {
     let mut image = Image::new(10_000, 512);
     let reason =
-        |image: &Image, place: &Place| image.probe(place).map(|_| ()).map_err(|w| w.reason);
-    let plain = Place::default();
+        |image: &Image, place: &TableContext| image.probe(place).map(|_| ()).map_err(|w| w.reason);
+    let plain = TableContext::default();
     assert_eq!(reason(&image, &plain), Err(Reason::Signature));
     // A FAT boot sector: signature, parameters, no partitions.
     let mut boot = [0; 512];
@@ -217,9 +219,10 @@ fn invalid_tables_are_refused_with_the_reason() {
     assert_eq!(reason(&image, &plain), Err(Reason::Foreign));
     let mbr = with(&create(10_000, 512, Scheme::Mbr), &add("ntfs", None, Some(100)));
     let mut image = written(&mbr);
-    let nested = Place { scheme: Some(Scheme::Mbr), kind: Some(Kind::Byte(7)), depth: 1, ..plain };
+    let nested =
+        TableContext { scheme: Some(Scheme::Mbr), kind: Some(Kind::Byte(7)), depth: 1, ..plain };
     assert_eq!(reason(&image, &nested), Err(Reason::Nesting));
-    assert_eq!(reason(&image, &Place { depth: 4, ..plain }), Err(Reason::Nesting));
+    assert_eq!(reason(&image, &TableContext { depth: 4, ..plain }), Err(Reason::Nesting));
     let mut sector = image.held[&0].clone();
     sector[446] = 1;
     image.put(0, &sector);
@@ -229,7 +232,7 @@ fn invalid_tables_are_refused_with_the_reason() {
     sector[458..462].copy_from_slice(&20_000_u32.to_le_bytes());
     image.put(0, &sector);
     assert_eq!(reason(&image, &plain), Err(Reason::Integrity));
-    let lenient = image.probe(&Place { check_integrity: false, ..plain }).expect("a table");
+    let lenient = image.probe(&TableContext { check_integrity: false, ..plain }).expect("a table");
     assert_eq!(lenient.damage(), &[Damage::Integrity]);
     assert_eq!(lenient.recover().map(|_| ()).map_err(|e| e.kind), Err(K::OutOfRange));
 }
@@ -242,17 +245,18 @@ fn a_gpt_inside_a_partition() {
     let mbr = Table::create(inner, &spec, [1; 16]).expect("create");
     let mbr = with(&mbr, &add("linux-data", None, None));
     let kind = Some(gpt.entries()[0].kind);
-    let place = Place { scheme: Some(Scheme::Gpt), kind, depth: 1, ..Place::default() };
+    let place =
+        TableContext { scheme: Some(Scheme::Gpt), kind, depth: 1, ..TableContext::default() };
     assert_eq!(written(&mbr).probe(&place).map(|table| table.scheme()), Ok(Scheme::Mbr));
 }
 
 #[test]
 fn logical_chains_with_loops_or_broken_links_are_reported_and_repaired() {
-    let place = Place {
+    let place = TableContext {
         scheme: Some(Scheme::Mbr),
         kind: Some(Kind::Byte(5)),
         depth: 1,
-        ..Place::default()
+        ..TableContext::default()
     };
     let chain = create(10_000, 512, Scheme::Ebr);
     let chain = with(&chain, &add("linux-data", Some(0), Some(100)));
@@ -295,7 +299,7 @@ fn fields_that_an_edit_does_not_name_are_kept() {
     sector[..440].fill(0xc3);
     sector[447..450].copy_from_slice(&[9, 9, 9]);
     image.put(0, &sector);
-    let read = image.probe(&Place::default()).expect("a table");
+    let read = image.probe(&TableContext::default()).expect("a table");
     let new = with(&read, &add("linux-data", Some(200), Some(10)));
     image.apply(&part::plan(Some(&read), &new).expect("plan"));
     let now = &image.held[&0];
@@ -321,7 +325,7 @@ fn a_hybrid_mbr_is_updated_and_any_other_first_sector_is_kept() {
     slot(1, 0xaf, 200, 100);
     slot(2, 0x07, 400, 100);
     image.put(0, &sector);
-    let read = image.probe(&Place::default()).expect("a GPT");
+    let read = image.probe(&TableContext::default()).expect("a GPT");
     assert_eq!((read.scheme(), read.damage()), (Scheme::Gpt, &[][..]));
     let size = Some(Amount::Sectors(50));
     let new = read.resize(&Resize { index: 2, size, align: None }, OPEN).expect("resize");
@@ -331,13 +335,13 @@ fn a_hybrid_mbr_is_updated_and_any_other_first_sector_is_kept() {
     assert_eq!(now[..462], sector[..462], "boot code and the protective entry");
     assert_eq!(now[470..478], [200, 0, 0, 0, 50, 0, 0, 0]);
     assert_eq!(now[478..494], [0; 16]);
-    let read = image.probe(&Place::default()).expect("a GPT");
+    let read = image.probe(&TableContext::default()).expect("a GPT");
     assert_eq!(part::committed(&new).as_ref(), Ok(&read));
     // Not of that form: kept, whatever is in it.
     let mut other = now.clone();
     other[466] = 0x0c;
     image.put(0, &other);
-    let read = image.probe(&Place::default()).expect("a GPT");
+    let read = image.probe(&TableContext::default()).expect("a GPT");
     let new = read.delete(2, OPEN).expect("delete");
     image.apply(&part::plan(Some(&read), &new).expect("plan"));
     assert_eq!(image.held[&0], other);

@@ -4,7 +4,7 @@
 //! six: the first usable sector is 40 here, on a boundary of 4 KiB, as in FreeBSD's own `gpart`.
 
 use bio::Errno;
-use classes::part::request::Answer;
+use classes::part::request::PartAnswer;
 use geom::Access;
 use serde_json::{Value, json};
 
@@ -25,11 +25,11 @@ const LAST: u64 = 983;
 /// The result of a request.
 #[derive(Debug)]
 enum Ends {
-    Says(&'static str),
+    Message(&'static str),
     /// The kind of error, and a word that the refusal contains.
     Refused(Errno, &'static str),
 }
-use Ends::{Refused, Says};
+use Ends::{Message, Refused};
 
 /// Number, verb, the geom or provider, the rest.
 type Row = (u16, &'static str, &'static str, Value, Ends);
@@ -39,9 +39,11 @@ fn run(world: &mut World, rows: Vec<Row>) {
         let before = world.names();
         let said = world.verb("part", verb, on, with);
         match (said, &ends) {
-            (Ok(answer), Says(wanted)) => assert_eq!(answer["message"], json!(wanted), "{number}"),
+            (Ok(answer), Message(wanted)) => {
+                assert_eq!(answer["message"], json!(wanted), "{number}")
+            }
             (Err(e), Refused(kind, words)) => {
-                assert!(e.kind == *kind && e.what.contains(words), "{number}: {:?} {e}", e.kind);
+                assert!(e.kind == *kind && e.message.contains(words), "{number}: {:?} {e}", e.kind);
                 assert_eq!(world.names(), before, "{number}: a refusal changes nothing");
             }
             (other, _) => panic!("{number}: {other:?}, not {ends:?}"),
@@ -65,7 +67,7 @@ fn at(kind: &str, start: u64, end: u64, index: u32) -> Value {
 /// Upstream's `conf`: the disk's partitions in the graph. Index, first and last sector, type.
 fn conf(world: &mut World) -> Vec<(u32, u64, u64, String)> {
     let answer = world.verb("part", "show", "md0", json!({})).expect("shown");
-    let answer: Answer = serde_json::from_value(answer).expect("the contract");
+    let answer: PartAnswer = serde_json::from_value(answer).expect("the contract");
     let table = answer.tables.into_iter().next().expect("a table");
     assert_eq!((table.first, table.last, table.scheme.as_str()), (34 + SHIFT, LAST, "gpt"));
     let entry = |e: &classes::part::request::EntryView| {
@@ -86,7 +88,7 @@ fn gctl_000_to_025_verbs_and_create() {
             (10, "create", "", json!({ "scheme": "gpt" }), Refused(Errno::Inval, "provider")),
             (11, "create", "bogus", json!({ "scheme": "gpt" }), Refused(Errno::NoEnt, "bogus")),
             (21, "create", "md0", entries(-1), Refused(Errno::Inval, "-1")),
-            (22, "create", "md0", entries(128), Says("md0 created")),
+            (22, "create", "md0", entries(128), Message("md0 created")),
             (23, "create", "md0", json!({ "scheme": "gpt" }), Refused(Errno::Exist, "md0")),
             (24, "modify", "md0", json!({}), Refused(Errno::Inval, "index")),
         ],
@@ -112,29 +114,29 @@ fn gctl_030_to_054_add_and_remove() {
             (32, "add", "md0", json!({}), Refused(Errno::Inval, "`type`")),
             (33, "add", "md0", json!({ "kind": "bogus" }), Refused(Errno::Inval, "bogus")),
             // Upstream demands a start: here it is the first gap's, and the size all of the gap.
-            (34, "add", "md0", json!({ "kind": ONE }), Says("md0p1 added")),
+            (34, "add", "md0", json!({ "kind": ONE }), Message("md0p1 added")),
         ],
     );
     assert_eq!(conf(&mut w), [(1, 34, LAST - SHIFT, ONE.to_owned())], "34");
     run(
         &mut w,
         vec![
-            (34, "delete", "md0", json!({ "index": 1 }), Says("md0p1 deleted")),
+            (34, "delete", "md0", json!({ "index": 1 }), Message("md0p1 deleted")),
             (35, "add", "md0", start(1), Refused(Errno::NoSpc, "usable")),
             // Upstream demands an end: here it is the gap's.
-            (36, "add", "md0", start(34), Says("md0p1 added")),
-            (36, "delete", "md0", json!({ "index": 1 }), Says("md0p1 deleted")),
+            (36, "add", "md0", start(34), Message("md0p1 added")),
+            (36, "delete", "md0", json!({ "index": 1 }), Message("md0p1 deleted")),
             (37, "add", "md0", span(ONE, 34, 12_345_678), Refused(Errno::NoSpc, "")),
             (38, "add", "md0", at(ONE, 162, 417, 129), Refused(Errno::Inval, "129")),
             // Upstream answers the index as a parameter of the request: here it is said.
-            (39, "add", "md0", at(ONE, 162, 417, 5), Says("md0p5 added")),
+            (39, "add", "md0", at(ONE, 162, 417, 5), Message("md0p5 added")),
             (40, "add", "md0", at(TWO, 34, 161, 5), Refused(Errno::Exist, "5")),
             (41, "add", "md0", span(TWO, 34, 546), Refused(Errno::NoSpc, "")),
             (42, "add", "md0", span(TWO, 162, 417), Refused(Errno::NoSpc, "")),
             (43, "add", "md0", span(TWO, 100, 300), Refused(Errno::NoSpc, "")),
             (44, "add", "md0", span(TWO, 300, 500), Refused(Errno::NoSpc, "")),
-            (45, "add", "md0", span(TWO, 34, 161), Says("md0p1 added")),
-            (46, "add", "md0", span(THREE, 418, 546), Says("md0p2 added")),
+            (45, "add", "md0", span(TWO, 34, 161), Message("md0p1 added")),
+            (46, "add", "md0", span(THREE, 418, 546), Message("md0p2 added")),
         ],
     );
     let all = [(1, 34, 161, TWO), (2, 418, 546, THREE), (5, 162, 417, ONE)];
@@ -148,9 +150,9 @@ fn gctl_030_to_054_add_and_remove() {
     run(
         &mut w,
         vec![
-            (50, "delete", "md0", index(5), Says("md0p5 deleted")),
-            (51, "delete", "md0", index(2), Says("md0p2 deleted")),
-            (52, "delete", "md0", index(1), Says("md0p1 deleted")),
+            (50, "delete", "md0", index(5), Message("md0p5 deleted")),
+            (51, "delete", "md0", index(2), Message("md0p2 deleted")),
+            (52, "delete", "md0", index(1), Message("md0p1 deleted")),
             (53, "delete", "md0", index(1), Refused(Errno::NoEnt, "1")),
         ],
     );
@@ -160,14 +162,14 @@ fn gctl_030_to_054_add_and_remove() {
 #[test]
 fn gctl_060_to_065_a_partition_in_use_stays() {
     let mut w = created();
-    run(&mut w, vec![(60, "add", "md0", span(UFS, 34, 546), Says("md0p1 added"))]);
+    run(&mut w, vec![(60, "add", "md0", span(UFS, 34, 546), Message("md0p1 added"))]);
     // Upstream makes a file system and mounts it: for the graph that is a writer.
     let mounted = w.open("md0p1", Access::WRITE);
     let index = || json!({ "index": 1 });
     run(&mut w, vec![(62, "delete", "md0", index(), Refused(Errno::Busy, "index 1"))]);
     assert!(w.read(&mounted, 0, 512).is_ok(), "62: nobody has lost anything");
     w.close(mounted);
-    run(&mut w, vec![(64, "delete", "md0", index(), Says("md0p1 deleted"))]);
+    run(&mut w, vec![(64, "delete", "md0", index(), Message("md0p1 deleted"))]);
     assert_eq!(conf(&mut w), [], "65");
     assert_eq!(w.names(), ["md0"], "65");
 }
@@ -189,7 +191,7 @@ fn gctl_100_to_120_a_gpt_without_its_backup_is_not_edited() {
     assert!(disk.bytes() == before, "111: nothing is written");
     // Upstream stops here; this is the way out that the refusal names.
     assert_eq!(w.part("recover", "md0", json!({})), "md0 recovered");
-    run(&mut w, vec![(111, "add", "md0", add, Says("md0p1 added"))]);
+    run(&mut w, vec![(111, "add", "md0", add, Message("md0p1 added"))]);
     w.lose("md0");
     w.control.settle().expect("at rest");
     assert_eq!(w.names(), Vec::<String>::new(), "120");
@@ -207,7 +209,7 @@ fn table_of_a_shorter_disk_is_shown_and_recovered() {
     assert!(w.has("md0p1"), "{:?}", w.names());
     let add = json!({ "kind": "linux-data" });
     let refused = w.verb("part", "add", "md0", add.clone()).expect_err("damaged");
-    assert!(refused.kind == Errno::Perm && refused.what.contains("recover"), "{refused}");
+    assert!(refused.kind == Errno::Perm && refused.message.contains("recover"), "{refused}");
     let open = w.open("md0p1", Access::READ);
     w.close(open);
     let refused = w.try_open("md0p1", Access::WRITE).err().map(|e| e.kind);

@@ -1,7 +1,7 @@
 //! W1 to W5 of write_plan.rs: no power cut turns a table into no table or a mixture.
 
 use classes::part::params::{Add, Amount, Create, Modify, Resize};
-use classes::part::{self, Damage, Health, Kind, Media, Place, Scheme, Table};
+use classes::part::{self, Damage, Health, Kind, Media, Scheme, Table, TableContext};
 use classes::write_plan::WriteStep;
 use std::collections::BTreeSet;
 
@@ -22,7 +22,13 @@ fn meaning(table: &Table) -> String {
 }
 
 /// Tries one change. `parent` gives the place of the media; `none` allows that no table is found.
-fn check(image: &mut Image, place: &Place, old: Option<&Table>, new: &Table, none: bool) -> u64 {
+fn check(
+    image: &mut Image,
+    place: &TableContext,
+    old: Option<&Table>,
+    new: &Table,
+    none: bool,
+) -> u64 {
     let plan = part::plan(old, new).expect("a plan");
     let right = [old.map(meaning), Some(meaning(new))];
     let mut seen = BTreeSet::new();
@@ -54,7 +60,7 @@ fn check(image: &mut Image, place: &Place, old: Option<&Table>, new: &Table, non
     cuts
 }
 
-fn edits(image: &mut Image, place: &Place, table: Table) -> u64 {
+fn edits(image: &mut Image, place: &TableContext, table: Table) -> u64 {
     let mut cuts = 0;
     let mut now = table;
     let gpt = now.scheme() == Scheme::Gpt;
@@ -94,7 +100,7 @@ fn created(media: Media, scheme: Scheme) -> Table {
 fn gpt_edits_leave_old_or_new() {
     for (sectors, size) in [(2048, 512), (1536, 4096)] {
         let mut image = Image::new(sectors, size);
-        let place = Place::default();
+        let place = TableContext::default();
         let table = created(Media::plain(sectors, size), Scheme::Gpt);
         let mut cuts = check(&mut image, &place, None, &table, true);
         let table = image.probe(&place).expect("created");
@@ -144,9 +150,9 @@ fn small_gpt_edits_survive_every_subset_of_unflushed_writes() {
     for size in [512, 4096] {
         let mut image = Image::new(2048, size);
         small_gpt(&mut image);
-        let table = image.probe(&Place::default()).expect("the small table");
+        let table = image.probe(&TableContext::default()).expect("the small table");
         assert_eq!((table.capacity(), table.damage()), (4, &[][..]));
-        assert!(edits(&mut image, &Place::default(), table) > 50);
+        assert!(edits(&mut image, &TableContext::default(), table) > 50);
     }
 }
 
@@ -158,7 +164,7 @@ fn recovery_of_every_damage_survives_a_cut() {
             for broken in 0..16_u32 {
                 let mut image = Image::new(2048, size);
                 small_gpt(&mut image);
-                let place = Place::default();
+                let place = TableContext::default();
                 let base = image.probe(&place).expect("base");
                 let (table, _) = base.add(&spec("efi", 100, 10), [1; 16]).expect("add");
                 image.apply(&part::plan(Some(&base), &table).expect("plan"));
@@ -199,7 +205,7 @@ fn edits_and_growth_in_one_commit_survive_a_power_cut() {
         for grown in [1, 2, 40, 700] {
             let mut image = Image::new(2048, size);
             small_gpt(&mut image);
-            let place = Place::default();
+            let place = TableContext::default();
             let base = image.probe(&place).expect("base");
             image.sectors += grown;
             let wide = base.media_resized(2048 + grown).expect("resized");
@@ -217,16 +223,16 @@ fn destroy_leaves_the_old_table_or_none() {
         let mut image = Image::new(2048, size);
         let table = created(Media::plain(2048, size), scheme);
         image.apply(&part::plan(None, &table).expect("plan"));
-        let table = image.probe(&Place::default()).expect("table");
+        let table = image.probe(&TableContext::default()).expect("table");
         let old = meaning(&table);
         let plan = part::destroy_plan(&table);
         power_cuts(&image, &plan, 3, |cut| {
-            if let Ok(left) = cut.probe(&Place::default()) {
+            if let Ok(left) = cut.probe(&TableContext::default()) {
                 assert_eq!(meaning(&left), old);
             }
         });
         image.apply(&plan);
-        assert!(image.probe(&Place::default()).is_err());
+        assert!(image.probe(&TableContext::default()).is_err());
     }
 }
 
@@ -235,14 +241,14 @@ fn mbr_and_logical_edits_leave_old_or_new() {
     for size in [512, 4096] {
         let media = Media::plain(4096, size);
         for (scheme, place) in [
-            (Scheme::Mbr, Place::default()),
+            (Scheme::Mbr, TableContext::default()),
             (
                 Scheme::Ebr,
-                Place {
+                TableContext {
                     scheme: Some(Scheme::Mbr),
                     kind: Some(Kind::Byte(5)),
                     depth: 1,
-                    ..Place::default()
+                    ..TableContext::default()
                 },
             ),
         ] {
@@ -265,14 +271,14 @@ fn a_power_cut_during_boot_code_keeps_the_label_and_matching_stages() {
             .add(&spec("freebsd-ufs", 100, 50), [0; 16])
             .expect("add");
         image.apply(&part::plan(None, &label).expect("plan"));
-        let old = image.probe(&Place::default()).expect("a label");
+        let old = image.probe(&TableContext::default()).expect("a label");
         let mut code = vec![0x90; 8192];
         code[510..512].copy_from_slice(&[0x55, 0xaa]);
         let new = old.boot_code(&code, false, OPEN).expect("boot code");
         let plan = part::plan(Some(&old), &new).expect("plan");
         let (mut seen, behind) = ([0; 2], 2 * size as usize);
         power_cuts(&image, &plan, 5, |cut| {
-            let left = cut.probe(&Place::default()).expect("a label");
+            let left = cut.probe(&TableContext::default()).expect("a label");
             assert_eq!(meaning(&left), meaning(&old));
             let area = cut.read(0, 8192.max(behind));
             let first = area[0] == 0x90;
@@ -280,7 +286,7 @@ fn a_power_cut_during_boot_code_keeps_the_label_and_matching_stages() {
             seen[usize::from(first)] += 1;
         });
         assert!(seen[0] > 1 && seen[1] > 0, "{seen:?}");
-        check(&mut image, &Place::default(), Some(&old), &new, false);
+        check(&mut image, &TableContext::default(), Some(&old), &new, false);
     }
 }
 
@@ -290,10 +296,10 @@ fn a_power_cut_during_boot_code_keeps_the_label_and_matching_stages() {
 fn partition_code_is_written_after_its_table() {
     let mut image = Image::new(2048, 512);
     small_gpt(&mut image);
-    let base = image.probe(&Place::default()).expect("base");
+    let base = image.probe(&TableContext::default()).expect("base");
     let (old, data) = base.add(&spec("linux-data", 100, 200), [1; 16]).expect("add");
     image.apply(&part::plan(Some(&base), &old).expect("plan"));
-    let old = image.probe(&Place::default()).expect("old");
+    let old = image.probe(&TableContext::default()).expect("old");
     (100..300).for_each(|at| image.put(at, &[0xda; 512]));
     let bare = old.delete(data, OPEN).expect("delete");
     let (new, boot) = bare.add(&spec("freebsd-boot", 100, 150), [2; 16]).expect("add");
@@ -302,7 +308,7 @@ fn partition_code_is_written_after_its_table() {
         part::plan(Some(&old), &new).expect("plan").then(code.plan(&new, OPEN).expect("fits"));
     let mut seen = [0; 2];
     power_cuts(&image, &plan, 9, |cut| {
-        let found = cut.probe(&Place::default()).expect("a table");
+        let found = cut.probe(&TableContext::default()).expect("a table");
         let was = meaning(&found) == meaning(&old);
         assert!(was || meaning(&found) == meaning(&new));
         assert!(!was || cut.read(100 * 512, 200 * 512).iter().all(|b| *b == 0xda), "lost");
@@ -316,11 +322,11 @@ fn partition_code_is_written_after_its_table() {
 
 #[test]
 fn random_edits_of_logical_partitions_survive_a_power_cut() {
-    let place = Place {
+    let place = TableContext {
         scheme: Some(Scheme::Mbr),
         kind: Some(Kind::Byte(15)),
         depth: 1,
-        ..Place::default()
+        ..TableContext::default()
     };
     for seed in 0..40 {
         let mut chance = Seed(seed);
@@ -358,7 +364,7 @@ fn a_differing_backup_is_reported_and_the_primary_is_used() {
     let mut image = Image::new(2048, 512);
     let base = created(Media::plain(2048, 512), Scheme::Gpt);
     image.apply(&part::plan(None, &base).expect("plan"));
-    let base = image.probe(&Place::default()).expect("base");
+    let base = image.probe(&TableContext::default()).expect("base");
     let (new, _) = base.add(&spec("efi", 100, 10), [1; 16]).expect("add");
     let plan = part::plan(Some(&base), &new).expect("plan");
     // Only the first flush is reached: the backup is new.
@@ -371,11 +377,11 @@ fn a_differing_backup_is_reported_and_the_primary_is_used() {
             }
         }
     }
-    let found = cut.probe(&Place::default()).expect("old");
+    let found = cut.probe(&TableContext::default()).expect("old");
     assert_eq!(meaning(&found), meaning(&base));
     assert_eq!(found.damage(), &[Damage::CopiesDisagree]);
     cut.put(2, &[1; 512]);
-    let found = cut.probe(&Place::default()).expect("new");
+    let found = cut.probe(&TableContext::default()).expect("new");
     assert_eq!(meaning(&found), meaning(&new));
     assert_eq!(found.damage(), &[Damage::PrimaryTable(Health::Corrupt)]);
 }

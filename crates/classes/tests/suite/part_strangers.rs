@@ -1,7 +1,7 @@
 //! Tables of ours read by other tools, and theirs by us.
 
 use classes::part::params::{Add, Amount, Attribute, Create, Modify, Resize};
-use classes::part::{self, Damage, Health, Kind, Media, Place, Scheme, Table};
+use classes::part::{self, Damage, Health, Kind, Media, Scheme, Table, TableContext};
 use classes::probe::Reason;
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
@@ -269,11 +269,11 @@ fn mbr_with_logical_partitions_is_read_and_accepted() {
         let outer = mbr.entry(3).expect("extended").clone();
         assert_eq!(outer.kind.to_string(), "ebr");
         let window = Window::new(&path, outer.start * unit, outer.data_sectors() * unit);
-        let place = Place {
+        let place = TableContext {
             scheme: Some(Scheme::Mbr),
             kind: Some(outer.kind),
             depth: 1,
-            ..Place::default()
+            ..TableContext::default()
         };
         let ebr = window.probe(size, &place).expect("a chain");
         assert_eq!((ebr.scheme(), ebr.damage()), (Scheme::Ebr, &[][..]));

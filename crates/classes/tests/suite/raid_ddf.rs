@@ -1,17 +1,17 @@
 //! SNIA DDF metadata: it reads back as written, damage is named, no power cut loses an array.
 
-use classes::probe::{Reason, Sectors, Step, Why};
-use classes::raid::ddf::{self, Change, Copy, Limits, Meta, Order, Place};
+use classes::probe::{ProbeError, Reason, Sectors, Step};
+use classes::raid::ddf::{self, Change, Copy, Limits, Meta, Order, TargetDisk};
 use classes::raid::{Array, DiskState, Layout, Level, SubdiskState, VolumeState};
 use testkit::Seeds;
 
-use crate::raid_world::{self, DISK_BYTES, SNIA, ddf as any, one};
+use crate::raid_world::{self, DISK_BYTES, SNIA, ddf as any, with_one_volume};
 use crate::support::{Image, Seed, power_cuts};
 
 const LATER: Change = Change { time: 99, deleted: &[] };
 
-fn place(sector_size: u32, order: Order) -> Place {
-    Place {
+fn place(sector_size: u32, order: Order) -> TargetDisk {
+    TargetDisk {
         sector_size,
         media_sectors: DISK_BYTES / u64::from(sector_size),
         time: 12345,
@@ -21,7 +21,7 @@ fn place(sector_size: u32, order: Order) -> Place {
     }
 }
 
-fn probe(image: &Image) -> Result<Meta, Why> {
+fn probe(image: &Image) -> Result<Meta, ProbeError> {
     let mut sectors = Sectors::new(image.sector_size, image.sectors * image.sector_size as u64);
     sectors.drive(|offset, len| Some(image.read(offset, len)), ddf::step)
 }
@@ -33,7 +33,7 @@ fn written(meta: &Meta, sector_size: u32) -> Image {
     image
 }
 
-fn metas(array: &Array, at: &Place) -> Vec<Meta> {
+fn metas(array: &Array, at: &TargetDisk) -> Vec<Meta> {
     let indices = (0..array.disks.len()).filter(|i| array.disks[*i].state != DiskState::Missing);
     indices.map(|index| ddf::create(array, index, at).expect("a disk's metadata")).collect()
 }
@@ -63,7 +63,7 @@ fn any_array_reads_back_as_it_was_written() {
 
 #[test]
 fn an_update_increments_the_sequence_and_keeps_unknown_fields() {
-    let mut array = one(SNIA, Level::Raid1, 2);
+    let mut array = with_one_volume(SNIA, Level::Raid1, 2);
     array.volumes[0].id = *b"ASHLAR  VOL 000000000001";
     let at = place(512, Order::BIG);
     let mut meta = ddf::create(&array, 0, &at).expect("metadata");
@@ -95,7 +95,7 @@ fn an_update_increments_the_sequence_and_keeps_unknown_fields() {
 #[test]
 fn a_power_cut_always_leaves_one_complete_copy() {
     for source in [Copy::Primary, Copy::Secondary] {
-        let mut array = one(SNIA, Level::Raid10, 4);
+        let mut array = with_one_volume(SNIA, Level::Raid10, 4);
         let at = place(512, Order::BIG);
         let old = ddf::create(&array, 2, &at).expect("metadata");
         let mut image = written(&old, 512);
@@ -132,7 +132,7 @@ fn a_power_cut_always_leaves_one_complete_copy() {
 
 #[test]
 fn damage_is_reported_and_the_other_copy_is_used() {
-    let mut array = one(SNIA, Level::Raid5(Layout::LeftSymmetric), 3);
+    let mut array = with_one_volume(SNIA, Level::Raid5(Layout::LeftSymmetric), 3);
     array.volumes[0].id = *b"ASHLAR  VOL 000000000001";
     let meta = ddf::create(&array, 0, &place(512, Order::BIG)).expect("metadata");
     let image = written(&meta, 512);
@@ -177,7 +177,7 @@ fn damage_is_reported_and_the_other_copy_is_used() {
 
 #[test]
 fn contradictory_metadata_is_refused_with_the_field_name() {
-    let array = one(SNIA, Level::Raid1, 2);
+    let array = with_one_volume(SNIA, Level::Raid1, 2);
     let at = place(512, Order::BIG);
     let all = metas(&array, &at);
     let fails = |all: &[Meta]| ddf::assemble(all, 512).expect_err("refused").field;
@@ -192,7 +192,7 @@ fn contradictory_metadata_is_refused_with_the_field_name() {
     assert_eq!(fails(&two), "DDF primary level");
     two.iter_mut().for_each(|meta| meta.configs[0].secondary = (2, 0, 1));
     assert_eq!(fails(&two), "DDF secondary level");
-    let mut striped = metas(&one(SNIA, Level::Raid0, 2), &at);
+    let mut striped = metas(&with_one_volume(SNIA, Level::Raid0, 2), &at);
     striped.iter_mut().for_each(|meta| meta.configs[0].strip = 255);
     assert_eq!(fails(&striped), "DDF stripe size");
     // Copies have no strips: mdadm says 255 there, and that stays.
@@ -203,11 +203,11 @@ fn contradictory_metadata_is_refused_with_the_field_name() {
     let next = ddf::update(&two[0], &found.array, 0, &LATER, 512).expect("an update");
     assert_eq!(next.configs[0].strip, 255);
     let refused = |array: &Array| ddf::create(array, 0, &at).expect_err("refused").field;
-    assert_eq!(refused(&one(SNIA, Level::Raid6(Layout::RightSymmetric), 4)), "level");
-    let mut many = one(SNIA, Level::Raid0, 2);
+    assert_eq!(refused(&with_one_volume(SNIA, Level::Raid6(Layout::RightSymmetric), 4)), "level");
+    let mut many = with_one_volume(SNIA, Level::Raid0, 2);
     many.volumes = (1..20).map(|_| many.volumes[0].clone()).collect();
     assert_eq!(refused(&many), "DDF configurations");
-    assert_eq!(refused(&one(SNIA, Level::Raid0, 65)), "members");
+    assert_eq!(refused(&with_one_volume(SNIA, Level::Raid0, 65)), "members");
     let mut small = at;
     small.media_sectors = 65536;
     assert_eq!(ddf::create(&array, 0, &small).expect_err("too small").field, "disk size");
@@ -215,7 +215,7 @@ fn contradictory_metadata_is_refused_with_the_field_name() {
 
 #[test]
 fn the_newest_sequence_is_used_and_absent_disks_are_missing() {
-    let mut array = one(SNIA, Level::Raid10, 4);
+    let mut array = with_one_volume(SNIA, Level::Raid10, 4);
     array.disks.push(raid_world::disk(4));
     array.disks[4].state = DiskState::Spare;
     let old = metas(&array, &place(512, Order::BIG));

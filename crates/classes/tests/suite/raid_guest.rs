@@ -30,7 +30,7 @@ const USED: usize = 8 << 20;
 /// The maker of an array.
 enum Maker {
     /// This class, with `--level` as written.
-    Here(&'static str),
+    Ours(&'static str),
     /// mdadm, with the level of its own.
     Md(&'static str),
 }
@@ -43,12 +43,12 @@ struct Case {
 
 impl Case {
     fn redundant(&self) -> bool {
-        !matches!(self.maker, Maker::Here("RAID0") | Maker::Md("0"))
+        !matches!(self.maker, Maker::Ours("RAID0") | Maker::Md("0"))
     }
 }
 
-const fn here(level: &'static str, disks: usize) -> Case {
-    Case { maker: Maker::Here(level), disks }
+const fn ours(level: &'static str, disks: usize) -> Case {
+    Case { maker: Maker::Ours(level), disks }
 }
 
 const fn md(level: &'static str, disks: usize) -> Case {
@@ -71,10 +71,10 @@ const INTEL: Family = Family {
     metadata: "imsm",
     bytes: 24 << 20,
     cases: &[
-        here("RAID0", 2),
-        here("RAID1", 2),
-        here("RAID5", 3),
-        here("RAID10", 4),
+        ours("RAID0", 2),
+        ours("RAID1", 2),
+        ours("RAID5", 3),
+        ours("RAID10", 4),
         md("0", 2),
         md("1", 2),
         md("5", 3),
@@ -87,11 +87,11 @@ const DDF: Family = Family {
     metadata: "ddf",
     bytes: 48 << 20,
     cases: &[
-        here("RAID0", 2),
-        here("RAID1", 2),
-        here("RAID5-LS", 3),
-        here("RAID5-LA", 3),
-        here("RAID10", 4),
+        ours("RAID0", 2),
+        ours("RAID1", 2),
+        ours("RAID5-LS", 3),
+        ours("RAID5-LA", 3),
+        ours("RAID10", 4),
         md("0", 2),
         md("1", 2),
         md("5", 3),
@@ -128,7 +128,7 @@ impl Array {
     }
 
     /// Everything that is shown of it.
-    fn story(&self) -> String {
+    fn shown_state(&self) -> String {
         let view = self.world.control.topology.view(0);
         view.iter().map(|g| format!("{:?}\n", g.show)).collect()
     }
@@ -136,7 +136,7 @@ impl Array {
     /// Waits until the volume is there and in order.
     fn in_order(&mut self) {
         let came = self.world.control.wait_until(Duration::from_secs(40), has_volume);
-        assert!(came, "{}", self.story());
+        assert!(came, "{}", self.shown_state());
         for _ in 0..4000 {
             let view = self.world.control.topology.view(0);
             let geom = view.iter().find(|g| g.class == "raid" && !g.withering).expect("an array");
@@ -147,7 +147,7 @@ impl Array {
             }
             self.world.control.wait_until(Duration::from_millis(5), |_| false);
         }
-        panic!("{}", self.story());
+        panic!("{}", self.shown_state());
     }
 
     fn write(&mut self, at: usize, bytes: &[u8]) {
@@ -162,7 +162,7 @@ impl Array {
         let open = self.world.open(&self.world.volume(), Access::READ);
         for (number, at) in PLACES.iter().enumerate().take(count) {
             let bytes = self.world.read(&open, *at as u64, BYTES).expect("read");
-            assert!(bytes == piece(number), "{what}: piece {number}\n{}", self.story());
+            assert!(bytes == piece(number), "{what}: piece {number}\n{}", self.shown_state());
         }
         self.world.close(open);
     }
@@ -242,7 +242,7 @@ fn write(number: usize) -> String {
 fn first_boot(family: &Family, case: &Case, devices: &str) -> String {
     let (metadata, count) = (family.metadata, case.disks);
     match case.maker {
-        Maker::Here(_) => {
+        Maker::Ours(_) => {
             format!("{}{}{}{}{STOP}", assemble(devices), compare(1), write(1), compare(2))
         }
         Maker::Md(level) => {
@@ -295,7 +295,7 @@ fn to_and_fro(family: &Family) {
     for case in family.cases {
         let first = images.len();
         let (who, disks) = match case.maker {
-            Maker::Here(level) => (
+            Maker::Ours(level) => (
                 format!("{} {level} made here", family.format),
                 make(family, level, case.disks, first),
             ),

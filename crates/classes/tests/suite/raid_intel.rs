@@ -1,21 +1,21 @@
 //! Intel's metadata: it reads back as written, damage is named, no power cut loses an array.
 
-use classes::probe::{Reason, Sectors, Step, Why};
-use classes::raid::imsm::{self, Names, Over, Record, Torn};
+use classes::probe::{ProbeError, Reason, Sectors, Step};
+use classes::raid::imsm::{self, Names, PriorContent, Record, Torn};
 use classes::raid::{Array, DiskState, Layout, Level, SubdiskState, VolumeState};
 use testkit::Seeds;
 
-use crate::raid_world::{self, DISK_BYTES, INTEL, INTEL_LEVELS, intel, one, volume};
+use crate::raid_world::{self, DISK_BYTES, INTEL, INTEL_LEVELS, intel, volume, with_one_volume};
 use crate::support::{Image, Seed, power_cuts};
 
 const NAMES: Names = Names { time: 1_700_000_000 };
 
-fn probe(image: &Image) -> Result<Record, Why> {
+fn probe(image: &Image) -> Result<Record, ProbeError> {
     let mut sectors = Sectors::new(image.sector_size, image.sectors * image.sector_size as u64);
     sectors.drive(|offset, len| Some(image.read(offset, len)), imsm::step)
 }
 
-fn leftover(image: &Image, serial: &str) -> Result<Torn, Why> {
+fn leftover(image: &Image, serial: &str) -> Result<Torn, ProbeError> {
     let mut sectors = Sectors::new(image.sector_size, image.sectors * image.sector_size as u64);
     sectors.drive(|offset, len| Some(image.read(offset, len)), |s| imsm::torn(s, serial))
 }
@@ -53,7 +53,7 @@ fn any_array_reads_back_as_it_was_written() {
 
 #[test]
 fn an_update_increments_the_generation_and_keeps_unknown_fields() {
-    let array = one(INTEL, Level::Raid1, 2);
+    let array = with_one_volume(INTEL, Level::Raid1, 2);
     let mut record = imsm::create(&array, &NAMES, 512).expect("a record");
     record.cycles = 99;
     record.disks[1].rest = [7; 12];
@@ -80,21 +80,21 @@ fn the_version_is_the_lowest_that_supports_the_array() {
         let record = imsm::create(array, &NAMES, 512).expect("a record");
         String::from_utf8(record.version.to_vec()).expect("digits")
     };
-    let levels = INTEL_LEVELS.map(|(level, disks)| version(&one(INTEL, level, disks)));
+    let levels = INTEL_LEVELS.map(|(level, disks)| version(&with_one_volume(INTEL, level, disks)));
     let expected =
         ["1.0.00", "1.0.00", "1.2.04", "1.1.00", "1.2.01", "1.2.01", "1.3.00", "1.2.02", "1.2.04"];
     assert_eq!(levels, expected);
-    let mut two = one(INTEL, Level::Raid0, 2);
+    let mut two = with_one_volume(INTEL, Level::Raid0, 2);
     two.volumes.push(volume(2, Level::Raid1, 2, 64 << 20, 8 << 20, 65536));
     assert_eq!(version(&two), "1.2.00");
-    let mut large = one(INTEL, Level::Raid1, 2);
+    let mut large = with_one_volume(INTEL, Level::Raid1, 2);
     large.disks.iter_mut().for_each(|disk| disk.bytes = 4 << 40);
     assert_eq!(version(&large), "1.3.00");
 }
 
 #[test]
 fn failed_and_missing_disks_are_marked_in_the_record() {
-    let mut array = one(INTEL, Level::Raid10, 4);
+    let mut array = with_one_volume(INTEL, Level::Raid10, 4);
     array.disks[1].state = DiskState::Failed;
     array.disks[2].state = DiskState::Missing;
     array.disks[2].serial = "0123456789ABCDEF".into();
@@ -114,26 +114,27 @@ fn failed_and_missing_disks_are_marked_in_the_record() {
 #[test]
 fn arrays_that_the_format_cannot_describe_are_refused() {
     let refused = |array: &Array| imsm::create(array, &NAMES, 512).expect_err("refused").field;
-    assert_eq!(refused(&one(INTEL, Level::Raid4, 3)), "level");
-    assert_eq!(refused(&one(INTEL, Level::Concat, 3)), "level");
-    let mut array = one(INTEL, Level::Raid0, 2);
+    assert_eq!(refused(&with_one_volume(INTEL, Level::Raid4, 3)), "level");
+    assert_eq!(refused(&with_one_volume(INTEL, Level::Concat, 3)), "level");
+    let mut array = with_one_volume(INTEL, Level::Raid0, 2);
     array.volumes[0].members[1].offset += 512;
     assert_eq!(refused(&array), "members");
-    let mut array = one(INTEL, Level::Raid0, 2);
+    let mut array = with_one_volume(INTEL, Level::Raid0, 2);
     array.volumes[0].name = "longer than sixteen".into();
     assert_eq!(refused(&array), "volume name");
-    let mut array = one(INTEL, Level::Raid0, 2);
+    let mut array = with_one_volume(INTEL, Level::Raid0, 2);
     array.volumes =
         (1..4).map(|n| volume(n, Level::Raid0, 2, u64::from(n) << 24, 1 << 20, 4096)).collect();
     assert_eq!(refused(&array), "Intel total volumes");
-    let mut array = one(INTEL, Level::Raid1, 2);
+    let mut array = with_one_volume(INTEL, Level::Raid1, 2);
     array.disks[0].state = DiskState::Spare;
     assert_eq!(refused(&array), "member");
 }
 
 /// A good record with a word changed and the checksum made right again.
 fn forged(at: usize, byte: u8) -> Result<Array, &'static str> {
-    let record = imsm::create(&one(INTEL, Level::Raid1, 2), &NAMES, 512).expect("a record");
+    let record =
+        imsm::create(&with_one_volume(INTEL, Level::Raid1, 2), &NAMES, 512).expect("a record");
     let mut bytes = record.encode().expect("bytes");
     bytes[at] = byte;
     let words = bytes.chunks_exact(4).enumerate().filter(|(n, _)| *n != 8);
@@ -163,7 +164,8 @@ fn contradictory_records_are_refused_with_the_field_name() {
     assert_eq!(forged(312 + 21, 1), Err("volume size"));
     assert_eq!(forged(472, 2), Err("Intel disk index"));
     assert_eq!(forged(472, 1), Err("disk index"), "one disk in two slots");
-    let record = imsm::create(&one(INTEL, Level::Raid1, 2), &NAMES, 512).expect("a record");
+    let record =
+        imsm::create(&with_one_volume(INTEL, Level::Raid1, 2), &NAMES, 512).expect("a record");
     let bytes = record.encode().expect("bytes");
     for len in 0..bytes.len() {
         let fault = Record::decode(&bytes[..len]).expect_err("too short");
@@ -178,7 +180,7 @@ fn contradictory_records_are_refused_with_the_field_name() {
 
 #[test]
 fn volumes_that_overlap_are_refused() {
-    let mut array = one(INTEL, Level::Raid1, 2);
+    let mut array = with_one_volume(INTEL, Level::Raid1, 2);
     array.volumes.push(volume(2, Level::Raid0, 2, 8 << 20, 8 << 20, 65536));
     let fault = array.check().expect_err("they overlap");
     assert_eq!((fault.reason, fault.field), (Reason::Integrity, "member offset"));
@@ -190,7 +192,7 @@ fn volumes_that_overlap_are_refused() {
 
 #[test]
 fn the_newest_record_is_used_and_absent_disks_are_missing() {
-    let array = one(INTEL, Level::Raid5(classes::raid::Layout::LeftAsymmetric), 4);
+    let array = with_one_volume(INTEL, Level::Raid5(classes::raid::Layout::LeftAsymmetric), 4);
     let old = imsm::create(&array, &NAMES, 512).expect("a record");
     let mut changed = array.clone();
     changed.volumes[0].dirty = true;
@@ -213,7 +215,7 @@ fn the_newest_record_is_used_and_absent_disks_are_missing() {
 
 #[test]
 fn copies_of_a_disk_and_split_brains_are_refused() {
-    let array = one(INTEL, Level::Raid1, 2);
+    let array = with_one_volume(INTEL, Level::Raid1, 2);
     let record = imsm::create(&array, &NAMES, 512).expect("a record");
     let mut all = found(&array, &record);
     all[1].1.cycles += 1;
@@ -225,7 +227,7 @@ fn copies_of_a_disk_and_split_brains_are_refused() {
 
 #[test]
 fn no_power_cut_loses_the_array() {
-    let mut array = one(INTEL, Level::Raid10, 6);
+    let mut array = with_one_volume(INTEL, Level::Raid10, 6);
     array.volumes.push(volume(2, Level::Raid10, 6, 64 << 20, 8 << 20, 65536));
     let old = imsm::create(&array, &NAMES, 512).expect("a record");
     assert!(old.encode().expect("bytes").len() > 512, "longer than a sector");
@@ -262,9 +264,11 @@ fn no_power_cut_loses_the_array() {
     });
     assert!(cuts >= 4 && torn > 0, "{cuts} cuts, {torn} torn");
     let mut small = blank(512);
-    let single = imsm::create(&one(INTEL, Level::Raid1, 2), &NAMES, 512).expect("a record");
+    let single =
+        imsm::create(&with_one_volume(INTEL, Level::Raid1, 2), &NAMES, 512).expect("a record");
     small.apply(&imsm::plan(&single, small.sectors, 512).expect("a plan"));
-    let next = imsm::update(&single, &one(INTEL, Level::Raid1, 2), 512).expect("a record");
+    let next =
+        imsm::update(&single, &with_one_volume(INTEL, Level::Raid1, 2), 512).expect("a record");
     let plan = imsm::plan(&next, small.sectors, 512).expect("a plan");
     power_cuts(&small, &plan, 2, |image| {
         let seen = probe(image).expect("one sector is never torn");
@@ -273,7 +277,7 @@ fn no_power_cut_loses_the_array() {
 }
 
 /// Records that a power cut may leave while one is written over another, that are neither.
-fn thirds(image: &Image, two: [&Record; 2], over: Option<&Over>, serial: &str) -> usize {
+fn thirds(image: &Image, two: [&Record; 2], over: Option<&PriorContent>, serial: &str) -> usize {
     let plan = imsm::plan_over(two[1], over, image.sectors, 512).expect("a plan");
     let mut thirds = 0;
     power_cuts(image, &plan, 3, |image| match probe(image) {
@@ -297,7 +301,7 @@ fn a_power_cut_never_leaves_a_mixed_record_with_a_valid_checksum() {
     for seed in Seeds::of(300) {
         let mut chance = Seed(seed);
         let disks = 3 + chance.below(12) as usize;
-        let mut array = one(INTEL, Level::Raid5(Layout::LeftAsymmetric), disks);
+        let mut array = with_one_volume(INTEL, Level::Raid5(Layout::LeftAsymmetric), disks);
         let serial = array.disks[0].serial.clone();
         let old = imsm::create(&array, &NAMES, 512).expect("a record");
         let mut image = blank(512);
@@ -308,7 +312,7 @@ fn a_power_cut_never_leaves_a_mixed_record_with_a_valid_checksum() {
         (members[one].disk, members[two].disk) = (members[two].disk, members[one].disk);
         array.volumes[0].dirty = chance.below(2) == 0;
         let new = imsm::update(&old, &array, 512).expect("a record");
-        let over = Over::whole(&old).expect("it can be said");
+        let over = PriorContent::whole(&old).expect("it can be said");
         found += thirds(&image, [&old, &new], None, &serial);
         careful += usize::from(thirds(&image, [&old, &new], Some(&over), &serial) == 0);
         // One that is torn already, and of which only the first sector is known.
@@ -316,8 +320,8 @@ fn a_power_cut_never_leaves_a_mixed_record_with_a_valid_checksum() {
         let sector = torn.read((torn.sectors - 3) * 512, 512);
         let half: Vec<u8> = sector.iter().map(|byte| byte ^ 0x11).collect();
         torn.put(torn.sectors - 3, &half);
-        let Over::Torn(first) = over.torn(512) else { panic!("torn") };
-        let over = Over::Torn(first);
+        let PriorContent::Torn(first) = over.torn(512) else { panic!("torn") };
+        let over = PriorContent::Torn(first);
         assert_eq!(thirds(&torn, [&old, &new], Some(&over), &serial), 0, "{seed}");
     }
     assert!(found > 0, "without care some are believed");
@@ -326,7 +330,8 @@ fn a_power_cut_never_leaves_a_mixed_record_with_a_valid_checksum() {
 
 #[test]
 fn only_an_inconsistent_record_of_several_sectors_is_reported_as_torn() {
-    let record = imsm::create(&one(INTEL, Level::Raid1e, 3), &NAMES, 512).expect("a record");
+    let record =
+        imsm::create(&with_one_volume(INTEL, Level::Raid1e, 3), &NAMES, 512).expect("a record");
     let mut whole = blank(512);
     whole.apply(&imsm::plan(&record, whole.sectors, 512).expect("a plan"));
     let (anchor, serial) = (whole.sectors - 2, "SERIAL-000000");
@@ -352,7 +357,8 @@ fn only_an_inconsistent_record_of_several_sectors_is_reported_as_torn() {
         assert!(leftover(&newer, serial).is_err(), "{at}");
     }
     // One sector is as it was written, or it is none of ours.
-    let small = imsm::create(&one(INTEL, Level::Raid1, 2), &NAMES, 512).expect("a record");
+    let small =
+        imsm::create(&with_one_volume(INTEL, Level::Raid1, 2), &NAMES, 512).expect("a record");
     let mut image = blank(512);
     image.apply(&imsm::plan(&small, image.sectors, 512).expect("a plan"));
     change(&mut image, 300, 1);
@@ -364,7 +370,8 @@ fn only_an_inconsistent_record_of_several_sectors_is_reported_as_torn() {
 
 #[test]
 fn an_erased_record_is_not_found_and_too_small_disks_are_refused() {
-    let record = imsm::create(&one(INTEL, Level::Raid1, 2), &NAMES, 512).expect("a record");
+    let record =
+        imsm::create(&with_one_volume(INTEL, Level::Raid1, 2), &NAMES, 512).expect("a record");
     let mut image = blank(512);
     image.apply(&imsm::plan(&record, image.sectors, 512).expect("a plan"));
     image.apply(&imsm::erase(image.sectors, 512));

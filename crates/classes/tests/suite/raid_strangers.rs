@@ -1,11 +1,13 @@
 //! Arrays of ours as mdadm, blkid and wipefs see them. Each disk is a loop device.
 
-use classes::raid::ddf::{self, Limits, Order, Place};
+use classes::raid::ddf::{self, Limits, Order, TargetDisk};
 use classes::raid::imsm::{self, Names};
 use classes::raid::{Array, DiskState, Level, Migration, MigrationKind, SubdiskState};
 use std::path::Path;
 
-use crate::raid_world::{self, DDF_LEVELS, DISK_BYTES, INTEL, INTEL_LEVELS, SNIA, one, volume};
+use crate::raid_world::{
+    self, DDF_LEVELS, DISK_BYTES, INTEL, INTEL_LEVELS, SNIA, volume, with_one_volume,
+};
 use crate::support::{Loop, Scratch, apply_to, run};
 
 /// The output of `mdadm --examine`, line by line: key and value.
@@ -49,7 +51,7 @@ fn mdadm_reads_every_level_of_intel() {
         let image = scratch.image("disk", DISK_BYTES);
         let disk = Loop::disk(&image, size);
         for (level, members) in INTEL_LEVELS {
-            let mut array = one(INTEL, level, members);
+            let mut array = with_one_volume(INTEL, level, members);
             let said = intel(&mut array, &disk, size);
             let volume = &array.volumes[0];
             let name = match level {
@@ -85,7 +87,7 @@ fn mdadm_reads_the_states_of_an_intel_array() {
     let disk = Loop::disk(&image, 512);
     let raid5 = Level::Raid5(classes::raid::Layout::LeftAsymmetric);
     for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (raid5, 4)] {
-        let mut array = one(INTEL, level, members);
+        let mut array = with_one_volume(INTEL, level, members);
         array.volumes[0].dirty = true;
         array.disks[1].state = DiskState::Failed;
         array.volumes[0].members[1].state = SubdiskState::Failed;
@@ -137,7 +139,7 @@ fn mdadm_reads_two_volumes_spares_and_long_records() {
     let scratch = Scratch::new("raid-intel-two");
     let image = scratch.image("disk", DISK_BYTES);
     let disk = Loop::disk(&image, 512);
-    let mut array = one(INTEL, Level::Raid10, 6);
+    let mut array = with_one_volume(INTEL, Level::Raid10, 6);
     array.volumes.push(volume(2, Level::Raid0, 6, 64 << 20, 8 << 20, 131_072));
     array.disks[5].bad = vec![(70 << 20, 4096)];
     let said = intel(&mut array, &disk, 512);
@@ -163,7 +165,7 @@ fn mdadm_reads_every_level_of_ddf() {
     let scratch = Scratch::new("raid-ddf");
     let image = scratch.image("disk", DISK_BYTES);
     let disk = Loop::disk(&image, 512);
-    let place = Place {
+    let place = TargetDisk {
         sector_size: 512,
         media_sectors: DISK_BYTES / 512,
         time: 1_300_000_000,
@@ -172,7 +174,7 @@ fn mdadm_reads_every_level_of_ddf() {
         order: Order::LINUX,
     };
     for (level, members) in DDF_LEVELS {
-        let mut array = one(SNIA, level, members);
+        let mut array = with_one_volume(SNIA, level, members);
         array.disks.iter_mut().for_each(|disk| disk.bytes = ddf::usable_bytes(DISK_BYTES));
         array.volumes[0].id = *b"ASHLAR  VOL 000000000001";
         assert_eq!(array.check(), Ok(()));

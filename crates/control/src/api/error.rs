@@ -245,7 +245,7 @@ impl Error {
     }
 
     /// The reason has a command or an option in it: general advice beside it would mislead.
-    fn says_what_to_type(&self) -> bool {
+    fn names_command(&self) -> bool {
         ["`ashlar ", "give --force"].iter().any(|words| self.source.contains(words))
     }
 
@@ -262,7 +262,7 @@ impl fmt::Display for Error {
             write!(f, "{}: ", self.at)?;
         }
         writeln!(f, "{}", self.source.trim_end())?;
-        if self.next.is_some() || !self.says_what_to_type() {
+        if self.next.is_some() || !self.names_command() {
             writeln!(f, "  next: {}", self.advice())?;
         }
         write!(f, "  more: ashlar explain {}", self.kind.code())

@@ -21,7 +21,7 @@ pub struct CertificateState {
 
 impl CertificateState {
     /// Certificates that expire within this time are reported.
-    pub const SOON_S: i64 = 30 * 24 * 3600;
+    pub const EXPIRY_WARNING_S: i64 = 30 * 24 * 3600;
 
     /// Says that it has expired or expires soon; `None` when neither is so.
     pub fn warning(&self) -> Option<String> {
@@ -30,7 +30,7 @@ impl CertificateState {
         let days = format!("{days} day{}", if days == 1 { "" } else { "s" });
         match self.expires_s {
             ..0 => Some(format!("{key} {path} expired {days} ago")),
-            0..=Self::SOON_S => Some(format!("{key} {path} expires in {days}")),
+            0..=Self::EXPIRY_WARNING_S => Some(format!("{key} {path} expires in {days}")),
             _ => None,
         }
     }

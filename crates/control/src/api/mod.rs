@@ -10,19 +10,17 @@ mod state;
 mod stats;
 mod target;
 
-pub use classes::part::request::{
-    Answer as PartAnswer, EntryView as PartEntry, TableView as PartTable,
-};
+pub use classes::part::request::{EntryView as PartEntry, PartAnswer, TableView as PartTable};
 pub use error::{Error, Exit, Kind, Result};
 pub use event::{Event, Level, ProgressLine, ProgressUnit};
 pub use files::{CertificateState, ChangedFilesState};
 pub use state::{
     BusState, ConsumerState, CoreState, Daemon, DeviceErrorState, DeviceState, DiskMode, DiskState,
-    FormerNameState, GeomState, Health, Memory, ProviderState, SCHEMA_VERSION, State, StoppedState,
-    TransientState, TroubleState, WhyNot,
+    FormerNameState, GeomState, Health, Memory, ProviderState, SCHEMA_VERSION, StoppedState,
+    SystemState, TasteRejection, TransientState, TroubleState,
 };
 pub use stats::{Bucket, Histogram, OpStats, Stats};
 pub use target::{
-    AttachedState, AwaitedState, Denied, Digests, GroupState, LunState, PortGroupState,
+    AttachedState, Denied, Digests, GroupState, LunState, PendingLunState, PortGroupState,
     RegistrantState, ReservationState, RivalsState, SessionState, TargetHealth, TargetState,
 };

@@ -27,7 +27,7 @@ pub enum Health {
 
 impl Health {
     /// The word printed in tables.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Health::Ok => "ok",
             Health::Degraded => "degraded",
@@ -39,7 +39,7 @@ impl Health {
 /// Snapshot of the daemon's state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct State {
+pub struct SystemState {
     /// [`SCHEMA_VERSION`] of the daemon that wrote the snapshot.
     pub schema_version: u32,
     /// Worst health of all objects in the snapshot.
@@ -99,7 +99,7 @@ pub struct FormerNameState {
     pub provider: String,
 }
 
-impl State {
+impl SystemState {
     /// Disks that buses found, each with its bus.
     pub fn bus_disks(&self) -> impl Iterator<Item = (&BusState, &DeviceState)> {
         let all = self.buses.iter().flat_map(|bus| bus.devices.iter().map(move |d| (bus, d)));
@@ -370,7 +370,7 @@ pub struct ConsumerState {
 
 /// Reason why a class did not claim a provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct WhyNot {
+pub struct TasteRejection {
     /// Name of the class.
     pub class: String,
     /// The reason, in one sentence.
@@ -403,12 +403,12 @@ pub struct ProviderState {
     /// Counters of the provider.
     pub stats: Stats,
     /// Classes that tasted the provider but did not claim it, with their reasons.
-    pub why_not: Vec<WhyNot>,
+    pub why_not: Vec<TasteRejection>,
 }
 
 impl ProviderState {
     /// The access counts in GEOM's notation: `r1w1e0`.
-    pub fn mode(&self) -> String {
+    pub fn access_counts(&self) -> String {
         format!("r{}w{}e{}", self.r, self.w, self.e)
     }
 }

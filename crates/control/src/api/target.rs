@@ -105,12 +105,12 @@ pub struct GroupState {
     pub luns: Vec<LunState>,
     /// LUNs whose provider is not present yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub awaited: Vec<AwaitedState>,
+    pub awaited: Vec<PendingLunState>,
 }
 
 /// A LUN whose provider was not present when the daemon started and is not present yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct AwaitedState {
+pub struct PendingLunState {
     /// Number of the LUN.
     pub lun: u64,
     /// Name of the missing provider.

@@ -1,7 +1,7 @@
 //! Verbs to clap commands: one argument, one option.
 
 use super::classes::ClassVerbs;
-use super::words::with_words;
+use super::words::with_common_verbs;
 use crate::api::Exit;
 use crate::verbs::{Entry, GROUPS, VERBS};
 use clap::builder::PossibleValuesParser;
@@ -18,7 +18,7 @@ pub fn command(classes: &[ClassVerbs]) -> Command {
             "`ashlar help --all` prints the help of all commands.\n\n{}",
             exit_codes()
         ))
-        .args(common());
+        .args(common_options());
     for verb in VERBS.iter().filter(|v| !v.name.contains('.')) {
         root = root.subcommand(subcommand(verb));
     }
@@ -33,7 +33,7 @@ pub fn command(classes: &[ClassVerbs]) -> Command {
                 of = of.subcommand(subcommand(verb));
             }
         }
-        root = root.subcommand(if *group == "part" { with_words(of) } else { of });
+        root = root.subcommand(if *group == "part" { with_common_verbs(of) } else { of });
     }
     classes.iter().fold(root, |root, class| root.subcommand(class.command()))
 }
@@ -44,7 +44,7 @@ pub(super) fn exit_codes() -> String {
 }
 
 /// Options of every verb.
-pub fn common() -> Vec<Arg> {
+pub fn common_options() -> Vec<Arg> {
     vec![
         Arg::new("json")
             .long("json")
@@ -73,20 +73,20 @@ pub fn common() -> Vec<Arg> {
 
 /// The options of every verb, for a verb that has some arguments already: one of these that it has
 /// itself is left as it has it.
-pub(super) fn common_beside(of: &Command) -> Vec<Arg> {
+pub(super) fn missing_options(of: &Command) -> Vec<Arg> {
     let has = |arg: &Arg| of.get_arguments().any(|own| own.get_id() == arg.get_id());
-    common().into_iter().filter(|arg| !has(arg)).collect()
+    common_options().into_iter().filter(|arg| !has(arg)).collect()
 }
 
 /// One verb of the table.
 pub fn subcommand(verb: &Entry) -> Command {
     let name = verb.name.rsplit('.').next().unwrap_or(verb.name);
     let examples: Vec<String> = verb.examples.iter().map(|e| (*e).to_owned()).collect();
-    one_verb(name, (verb.doc, verb.detail), &examples, verb.args())
+    verb_command(name, (verb.doc, verb.detail), &examples, verb.args())
 }
 
 /// A verb: its words for people, and its arguments, those by position in their order.
-pub(super) fn one_verb<'a>(
+pub(super) fn verb_command<'a>(
     name: &'static str,
     (doc, detail): (&'static str, &str),
     examples: &[String],
@@ -108,7 +108,7 @@ pub(super) fn one_verb<'a>(
         let help = Arg::new("help").long("help").action(ArgAction::Help);
         out = out.disable_help_flag(true).arg(help.help("Print help"));
     }
-    for general in common() {
+    for general in common_options() {
         let letter = general.get_short();
         if letter.is_some() && args.iter().any(|arg| arg.short == letter) {
             // The same of a letter that every verb has otherwise: its word stays.
@@ -117,7 +117,7 @@ pub(super) fn one_verb<'a>(
     }
     let mut place = 0;
     for arg in args {
-        if matches!(arg.kind, ArgKind::Name | ArgKind::Maybe | ArgKind::Names(_)) {
+        if matches!(arg.kind, ArgKind::Name | ArgKind::OptionalName | ArgKind::Names(_)) {
             place += 1;
         }
         out = out.arg(argument(arg, place));
@@ -134,7 +134,7 @@ fn argument(spec: &ArgSpec, place: usize) -> Arg {
     };
     match spec.kind {
         ArgKind::Name => arg.index(place).required(true).value_name(value),
-        ArgKind::Maybe => arg.index(place).value_name(value),
+        ArgKind::OptionalName => arg.index(place).value_name(value),
         ArgKind::Names(least) => arg
             .index(place)
             .required(least > 0)

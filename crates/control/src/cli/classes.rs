@@ -3,9 +3,9 @@
 //!
 //! `ashlar mirror label data d0 d1 --balance load` is `ashlar geom mirror label name=data ...`.
 
-use super::build::{common_beside, one_verb};
+use super::build::{missing_options, verb_command};
 use super::values::params;
-use super::words::with_words;
+use super::words::with_common_verbs;
 use crate::api::Result;
 use clap::{ArgMatches, Command};
 use geom::{ArgKind, ArgSpec, VerbSpec};
@@ -23,7 +23,7 @@ pub struct ClassVerbs {
 }
 
 /// The verbs that every class has.
-const EVERY: &[VerbSpec] = &[
+const COMMON_VERBS: &[VerbSpec] = &[
     VerbSpec {
         name: "status",
         doc: "Show each provider of the class, its state and its components",
@@ -82,7 +82,7 @@ const EVERY: &[VerbSpec] = &[
 
 /// GEOM's option of every verb that changes something. `geom` removes it from the request to the
 /// class, so it has a name that no class may use.
-const LISTED: ArgSpec = ArgSpec {
+const LISTED_ARG: ArgSpec = ArgSpec {
     name: "listed",
     short: Some('v'),
     kind: ArgKind::Flag,
@@ -91,16 +91,16 @@ const LISTED: ArgSpec = ArgSpec {
 
 /// The arguments of a verb: its own, and [`LISTED`] where there is something to show.
 fn arguments(verb: &VerbSpec) -> impl Iterator<Item = &ArgSpec> {
-    let shows = EVERY.iter().any(|v| v.name == verb.name);
-    let taken = verb.args.iter().any(|a| a.name == LISTED.name || a.short == LISTED.short);
-    verb.args.iter().chain((!shows && !taken).then_some(&LISTED))
+    let shows = COMMON_VERBS.iter().any(|v| v.name == verb.name);
+    let taken = verb.args.iter().any(|a| a.name == LISTED_ARG.name || a.short == LISTED_ARG.short);
+    verb.args.iter().chain((!shows && !taken).then_some(&LISTED_ARG))
 }
 
 impl ClassVerbs {
     /// Its verbs, with those of every class that it does not have itself.
-    pub fn all(&self) -> impl Iterator<Item = &'static VerbSpec> {
+    pub fn all_verbs(&self) -> impl Iterator<Item = &'static VerbSpec> {
         let own = self.verbs;
-        let others = EVERY.iter().filter(|v| !own.iter().any(|o| o.name == v.name));
+        let others = COMMON_VERBS.iter().filter(|v| !own.iter().any(|o| o.name == v.name));
         own.iter().chain(others)
     }
 
@@ -111,10 +111,10 @@ impl ClassVerbs {
             .subcommand_required(true)
             .arg_required_else_help(true)
             .disable_help_subcommand(true);
-        for verb in self.all() {
+        for verb in self.all_verbs() {
             of = of.subcommand(self.subcommand(verb));
         }
-        with_words(of)
+        with_common_verbs(of)
     }
 
     /// A command line that works.
@@ -127,7 +127,7 @@ impl ClassVerbs {
 
     /// One verb.
     pub fn subcommand(&self, verb: &VerbSpec) -> Command {
-        one_verb(verb.name, (verb.doc, verb.detail), &[self.example(verb)], arguments(verb))
+        verb_command(verb.name, (verb.doc, verb.detail), &[self.example(verb)], arguments(verb))
     }
 }
 
@@ -139,7 +139,7 @@ pub fn call(classes: &[ClassVerbs], matches: &ArgMatches) -> Option<Result<Value
     let (class, of) = matches.subcommand()?;
     let found = classes.iter().find(|c| c.name == class)?;
     let (verb, of) = of.subcommand()?;
-    let spec = found.all().find(|v| v.name == verb)?;
+    let spec = found.all_verbs().find(|v| v.name == verb)?;
     let value = params(&format!("{class} {verb}"), arguments(spec), of);
     Some(value.map(|value| json!({ "class": class, "verb": verb, "value": value })))
 }
@@ -148,11 +148,11 @@ pub fn call(classes: &[ClassVerbs], matches: &ArgMatches) -> Option<Result<Value
 pub fn pages(classes: &[ClassVerbs]) -> Vec<(String, Command, String)> {
     let mut out = Vec::new();
     for class in classes {
-        for verb in class.all() {
+        for verb in class.all_verbs() {
             let title = format!("ashlar-{}-{}", class.name, verb.name);
             let words = format!("ashlar {} {}", class.name, verb.name);
             let command = class.subcommand(verb);
-            let general = common_beside(&command);
+            let general = missing_options(&command);
             let command = command.args(general).name(title.clone()).bin_name(words);
             out.push((format!("{title}.8"), command, class.example(verb)));
         }

@@ -6,14 +6,14 @@ mod progress;
 mod values;
 mod words;
 
-pub use build::{command, common, subcommand};
+pub use build::{command, common_options, subcommand};
 pub use classes::{ClassVerbs, pages as class_pages};
 
 use crate::api::{Error, Exit, Kind, Result};
 use crate::client::{Client, default_socket};
 use crate::verbs::{self, Entry, Local, Run};
 use clap::{ArgMatches, Command};
-use progress::{Meter, Mode};
+use progress::{ProgressMeter, ProgressMode};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::Write;
@@ -34,15 +34,15 @@ pub struct App {
 
 /// How an answer is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum OutputFormat {
     Table,
     Json,
 }
 
-impl Form {
-    fn of(matches: &ArgMatches) -> Form {
+impl OutputFormat {
+    fn of(matches: &ArgMatches) -> OutputFormat {
         let asked = matches.get_one::<String>("output").is_some_and(|form| form == "json");
-        if matches.get_flag("json") || asked { Form::Json } else { Form::Table }
+        if matches.get_flag("json") || asked { OutputFormat::Json } else { OutputFormat::Table }
     }
 }
 
@@ -56,7 +56,7 @@ pub fn run(
     let words: Vec<OsString> = std::iter::once(OsString::from("ashlar")).chain(args).collect();
     let classes = (app.classes)();
     if words.iter().skip(1).eq(["help", "--all"].iter()) {
-        let wrote = out.write_all(help_of_all(command(&classes)).as_bytes());
+        let wrote = out.write_all(full_help(command(&classes)).as_bytes());
         return if wrote.is_ok() { Exit::Done } else { Exit::Failed };
     }
     let matches = match command(&classes).version(app.version).try_get_matches_from(words) {
@@ -74,24 +74,24 @@ pub fn run(
     };
     if let Some(answer) = words::answer(&classes, &command(&classes), &matches) {
         let inner = matches.subcommand().and_then(|(_, of)| of.subcommand());
-        let form = inner.map_or(Form::Table, |(_, of)| Form::of(of));
+        let form = inner.map_or(OutputFormat::Table, |(_, of)| OutputFormat::of(of));
         let done = answer.and_then(|(value, text)| print(form, &value, || Ok(text), out));
-        return done.map_or_else(|error| failed(&error, form, out, err), |()| Exit::Done);
+        return done.map_or_else(|error| print_error(&error, form, out, err), |()| Exit::Done);
     }
-    let Some((entry, of)) = values::chosen(&classes, &matches) else { return Exit::Usage };
-    let form = Form::of(of);
-    let mode = Mode::of(of.get_one::<String>("progress").map(String::as_str));
+    let Some((entry, of)) = values::typed_verb(&classes, &matches) else { return Exit::Usage };
+    let form = OutputFormat::of(of);
+    let mode = ProgressMode::of(of.get_one::<String>("progress").map(String::as_str));
     let params = classes::call(&classes, &matches)
         .unwrap_or_else(|| values::params(&entry.words(), entry.args(), of));
     let done = params.and_then(|params| {
-        let socket = socket(of.get_one::<String>("socket"), entry, &params);
-        one(app, entry, params, &socket, form, mode, out, err)
+        let socket = socket_path(of.get_one::<String>("socket"), entry, &params);
+        run_verb(app, entry, params, &socket, form, mode, out, err)
     });
-    done.unwrap_or_else(|error| failed(&error, form, out, err))
+    done.unwrap_or_else(|error| print_error(&error, form, out, err))
 }
 
 /// The help of every command, one after the other.
-fn help_of_all(mut root: Command) -> String {
+fn full_help(mut root: Command) -> String {
     fn add(command: &mut Command, path: &str, out: &mut String) {
         out.push_str(&format!("# {path}\n\n{}\n", command.render_long_help()));
         for of in command.get_subcommands_mut().filter(|of| of.get_name() != "help") {
@@ -105,27 +105,32 @@ fn help_of_all(mut root: Command) -> String {
 }
 
 /// Prints an error.
-fn failed(error: &Error, form: Form, out: &mut dyn Write, err: &mut dyn Write) -> Exit {
+fn print_error(
+    error: &Error,
+    form: OutputFormat,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Exit {
     // A failed write cannot be reported.
     let _ = match form {
-        Form::Json => {
+        OutputFormat::Json => {
             writeln!(out, "{}", crate::text::json(&json!({ "error": error }).to_string()))
         }
-        Form::Table => writeln!(err, "{}", crate::text::plain(&error.to_string())),
+        OutputFormat::Table => writeln!(err, "{}", crate::text::escape_text(&error.to_string())),
     };
     error.kind.exit()
 }
 
 /// Prints an answer.
 fn print(
-    form: Form,
+    form: OutputFormat,
     answer: &Value,
     table: impl FnOnce() -> Result<String>,
     out: &mut dyn Write,
 ) -> Result<()> {
     let text = match form {
-        Form::Json => crate::text::json(&format!("{answer:#}\n")).into_owned(),
-        Form::Table => crate::text::plain(&table()?).into_owned(),
+        OutputFormat::Json => crate::text::json(&format!("{answer:#}\n")).into_owned(),
+        OutputFormat::Table => crate::text::escape_text(&table()?).into_owned(),
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // `ashlar list | head -1` is no failure.
@@ -138,7 +143,7 @@ fn print(
 
 /// The daemon's socket: the flag; $ASHLAR_SOCKET; the path in the configuration at hand, if there
 /// is one; the default.
-fn socket(flag: Option<&String>, entry: &Entry, params: &Value) -> PathBuf {
+fn socket_path(flag: Option<&String>, entry: &Entry, params: &Value) -> PathBuf {
     if let Some(path) = flag {
         return PathBuf::from(path);
     }
@@ -148,12 +153,12 @@ fn socket(flag: Option<&String>, entry: &Entry, params: &Value) -> PathBuf {
     }
     let typed = params.get("file").and_then(Value::as_str).map(str::to_owned);
     let files = typed.into_iter().chain([verbs::plan::default_file()]);
-    let named = files.filter_map(|file| socket_in(&file)).find(|path| path.exists());
+    let named = files.filter_map(|file| configured_socket(&file)).find(|path| path.exists());
     named.unwrap_or_else(default_socket)
 }
 
 /// `[daemon] socket` of a file, when there is such a file and it can be read so far.
-fn socket_in(file: &str) -> Option<PathBuf> {
+fn configured_socket(file: &str) -> Option<PathBuf> {
     let about = std::fs::metadata(file).ok()?;
     let most = u64::try_from(crate::config::CONFIG_BYTES_MAX).ok()?;
     if !about.is_file() || about.len() > most {
@@ -165,13 +170,13 @@ fn socket_in(file: &str) -> Option<PathBuf> {
 
 /// Runs one verb and prints its answer.
 #[allow(clippy::too_many_arguments)]
-fn one(
+fn run_verb(
     app: &App,
     entry: &Entry,
     params: Value,
     socket: &Path,
-    form: Form,
-    mode: Mode,
+    form: OutputFormat,
+    mode: ProgressMode,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> Result<Exit> {
@@ -179,11 +184,11 @@ fn one(
     let params = (entry.prepare)(params, app)?;
     let answer = match entry.run {
         Run::Daemon(_) => {
-            let mut meter = Meter::new(mode, err);
+            let mut meter = ProgressMeter::new(mode, err);
             client.verb(entry.name, &params, &mut |line| meter.show(&line))?
         }
         Run::Local(run) => {
-            let json = form == Form::Json;
+            let json = form == OutputFormat::Json;
             run(&mut Local { client: &client, app, json, out: &mut *out }, params)?
         }
     };

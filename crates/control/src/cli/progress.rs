@@ -9,11 +9,11 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// How long a verb may take before it has to show how far it is.
-const QUIET: Duration = Duration::from_secs(1);
+const QUIET_TIME: Duration = Duration::from_secs(1);
 
 /// How it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum ProgressMode {
     /// A bar that moves.
     Bar,
     /// A line a second.
@@ -24,49 +24,49 @@ pub enum Mode {
     None,
 }
 
-impl Mode {
+impl ProgressMode {
     /// From the option, else from what standard error is.
-    pub fn of(word: Option<&str>) -> Mode {
+    pub fn of(word: Option<&str>) -> ProgressMode {
         match word {
-            Some("bar") => Mode::Bar,
-            Some("plain") => Mode::Plain,
-            Some("json") => Mode::Json,
-            Some(_) => Mode::None,
-            None if std::io::stderr().is_terminal() => Mode::Bar,
-            None => Mode::Plain,
+            Some("bar") => ProgressMode::Bar,
+            Some("plain") => ProgressMode::Plain,
+            Some("json") => ProgressMode::Json,
+            Some(_) => ProgressMode::None,
+            None if std::io::stderr().is_terminal() => ProgressMode::Bar,
+            None => ProgressMode::Plain,
         }
     }
 }
 
 /// Shows progress until it is dropped.
-pub struct Meter<'a> {
-    mode: Mode,
+pub struct ProgressMeter<'a> {
+    mode: ProgressMode,
     err: &'a mut dyn Write,
     next: Instant,
     bar: Option<ProgressBar>,
 }
 
-impl<'a> Meter<'a> {
+impl<'a> ProgressMeter<'a> {
     /// A meter that begins now.
-    pub fn new(mode: Mode, err: &'a mut dyn Write) -> Meter<'a> {
-        Meter { mode, err, next: Instant::now() + QUIET, bar: None }
+    pub fn new(mode: ProgressMode, err: &'a mut dyn Write) -> ProgressMeter<'a> {
+        ProgressMeter { mode, err, next: Instant::now() + QUIET_TIME, bar: None }
     }
 
     /// Takes note of one line.
     pub fn show(&mut self, line: &ProgressLine) {
         let now = Instant::now();
         match self.mode {
-            Mode::None => {}
-            Mode::Json => {
+            ProgressMode::None => {}
+            ProgressMode::Json => {
                 // Progress that cannot be shown is no reason to fail.
                 let _ = writeln!(self.err, "{}", serde_json::json!({ "progress": line }));
             }
-            Mode::Plain if now >= self.next => {
-                self.next = now + QUIET;
+            ProgressMode::Plain if now >= self.next => {
+                self.next = now + QUIET_TIME;
                 let _ = writeln!(self.err, "{}", text(line));
             }
-            Mode::Bar if now >= self.next => self.draw(line),
-            Mode::Plain | Mode::Bar => {}
+            ProgressMode::Bar if now >= self.next => self.draw(line),
+            ProgressMode::Plain | ProgressMode::Bar => {}
         }
     }
 
@@ -83,7 +83,7 @@ impl<'a> Meter<'a> {
     }
 }
 
-impl Drop for Meter<'_> {
+impl Drop for ProgressMeter<'_> {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -130,17 +130,17 @@ mod tests {
     #[test]
     fn plain_progress_starts_after_a_second_and_json_at_once() {
         let mut out = Vec::new();
-        Meter::new(Mode::Plain, &mut out).show(&line(1, 2, ProgressUnit::Steps));
+        ProgressMeter::new(ProgressMode::Plain, &mut out).show(&line(1, 2, ProgressUnit::Steps));
         assert!(out.is_empty());
-        let mut meter = Meter::new(Mode::Plain, &mut out);
+        let mut meter = ProgressMeter::new(ProgressMode::Plain, &mut out);
         meter.next = Instant::now();
         meter.show(&line(1, 2, ProgressUnit::Steps));
         meter.show(&line(2, 2, ProgressUnit::Steps));
         drop(meter);
         assert_eq!(out, b"1/2 copy\n", "one line a second");
         out.clear();
-        Meter::new(Mode::Json, &mut out).show(&line(1, 2, ProgressUnit::Steps));
+        ProgressMeter::new(ProgressMode::Json, &mut out).show(&line(1, 2, ProgressUnit::Steps));
         assert!(out.starts_with(b"{\"progress\":{"));
-        assert_eq!(Mode::of(Some("none")), Mode::None);
+        assert_eq!(ProgressMode::of(Some("none")), ProgressMode::None);
     }
 }

@@ -7,11 +7,12 @@ mod words;
 
 use super::*;
 use crate::api::{
-    Denied, Digests, Health, PartEntry, PartTable, SessionState, State, TargetState, TroubleState,
+    Denied, Digests, Health, PartEntry, PartTable, SessionState, SystemState, TargetState,
+    TroubleState,
 };
 use crate::fake::geom_state;
 use crate::verbs::VERBS;
-use daemon::{Daemon, TOY, say};
+use daemon::{Daemon, TOY, run_words};
 use std::path::PathBuf;
 
 const FIRST: &str = "[[disk]]
@@ -40,7 +41,7 @@ fn plan_apply_export_and_undo_match_the_transcript() {
     let daemon = Daemon::start();
     daemon.write("a.toml", FIRST);
     assert_eq!(
-        daemon.ends("plan @a.toml", Exit::Pending),
+        daemon.expect_exit("plan @a.toml", Exit::Pending),
         "step                             risk  why\n\
          + create disk d0 (file)          safe  in the configuration, not running\n\
          + create disk m0 (memory)        safe  in the configuration, not running\n\
@@ -48,24 +49,24 @@ fn plan_apply_export_and_undo_match_the_transcript() {
          + create group hosts of iqn.a:t  safe  in the configuration, not running\n\
          4 steps, at worst safe; `ashlar apply` does it\n"
     );
-    assert!(daemon.ends("apply @a.toml --dry-run", Exit::Done).ends_with("(dry run)\n"));
+    assert!(daemon.expect_exit("apply @a.toml --dry-run", Exit::Done).ends_with("(dry run)\n"));
     assert_eq!(daemon.plant.calls(), 0, "a dry run changes nothing");
-    let said = daemon.ends("apply @a.toml", Exit::Done);
+    let said = daemon.expect_exit("apply @a.toml", Exit::Done);
     assert!(said.ends_with("4 steps done, generation 1\n"), "{said}");
-    assert_eq!(daemon.ends("plan @a.toml", Exit::Done), "no changes\n");
-    assert_eq!(daemon.ends("apply @a.toml", Exit::Done), "no changes\n");
-    let exported = daemon.ends("export", Exit::Done);
+    assert_eq!(daemon.expect_exit("plan @a.toml", Exit::Done), "no changes\n");
+    assert_eq!(daemon.expect_exit("apply @a.toml", Exit::Done), "no changes\n");
+    let exported = daemon.expect_exit("export", Exit::Done);
     daemon.write("b.toml", &exported);
-    assert_eq!(daemon.ends("plan @b.toml", Exit::Done), "no changes\n");
+    assert_eq!(daemon.expect_exit("plan @b.toml", Exit::Done), "no changes\n");
     daemon.write("b.toml", &FIRST.replace("/srv/d0", "/srv/d1").replace("iqn.h:*", "iqn.i:*"));
-    let said = daemon.ends("apply @b.toml", Exit::Done);
+    let said = daemon.expect_exit("apply @b.toml", Exit::Done);
     assert!(said.contains("path \"/srv/d0\" -> \"/srv/d1\""), "{said}");
-    let said = daemon.ends("undo", Exit::Done);
+    let said = daemon.expect_exit("undo", Exit::Done);
     assert!(said.contains("note: configuration 1 of history"), "{said}");
-    assert_eq!(daemon.ends("plan @a.toml", Exit::Done), "no changes\n");
-    let history = daemon.ends("history", Exit::Done);
+    assert_eq!(daemon.expect_exit("plan @a.toml", Exit::Done), "no changes\n");
+    let history = daemon.expect_exit("history", Exit::Done);
     assert_eq!(history.lines().count(), 4, "head and three\n{history}");
-    let error = daemon.ends("undo --to 77", Exit::Failed);
+    let error = daemon.expect_exit("undo --to 77", Exit::Failed);
     assert!(error.contains("ASH-0035"), "{error}");
 }
 
@@ -73,17 +74,17 @@ fn plan_apply_export_and_undo_match_the_transcript() {
 fn apply_refuses_to_destroy_data_without_confirmation() {
     let daemon = Daemon::start();
     daemon.write("a.toml", FIRST);
-    daemon.ends("apply @a.toml", Exit::Done);
+    daemon.expect_exit("apply @a.toml", Exit::Done);
     let less = FIRST.replace("[[disk]]\nname = \"m0\"\nkind = \"memory\"\n", "");
     daemon.write("b.toml", &less.replace(", 1 = { provider = \"m0\", mode = \"ro\" }", ""));
     assert_eq!(
-        daemon.ends("apply @b.toml", Exit::Refused),
+        daemon.expect_exit("apply @b.toml", Exit::Refused),
         "error[ASH-0030]: apply: what is on m0 would be lost\n  \
          next: Repeat the command with --yes-destroy m0.\n  \
          more: ashlar explain ASH-0030\n"
     );
-    daemon.ends("apply @b.toml --yes-destroy d0", Exit::Refused);
-    let said = daemon.ends("apply @b.toml --yes-destroy m0", Exit::Done);
+    daemon.expect_exit("apply @b.toml --yes-destroy d0", Exit::Refused);
+    let said = daemon.expect_exit("apply @b.toml --yes-destroy m0", Exit::Done);
     assert!(said.contains("- remove disk m0 (memory)        destroys"), "{said}");
 }
 
@@ -91,26 +92,26 @@ fn apply_refuses_to_destroy_data_without_confirmation() {
 fn apply_with_an_error_changes_nothing() {
     let daemon = Daemon::start();
     daemon.write("a.toml", &FIRST.replace("path =", "paht ="));
-    let error = daemon.ends("apply @a.toml", Exit::Usage);
+    let error = daemon.expect_exit("apply @a.toml", Exit::Usage);
     assert!(error.contains("@a.toml:4:1: unknown key `paht`; did you mean `path`?"), "{error}");
     daemon.write("a.toml", &FIRST.replace("\"m0\", mode", "\"m9\", mode"));
-    let error = daemon.ends("apply @a.toml", Exit::Failed);
+    let error = daemon.expect_exit("apply @a.toml", Exit::Failed);
     assert!(error.contains("ASH-0033") && error.contains("no provider m9"), "{error}");
-    assert!(daemon.plant.config().same(&Default::default()), "taken back");
+    assert!(daemon.plant.config().is_equivalent(&Default::default()), "taken back");
     daemon.write("a.toml", FIRST);
-    let error = daemon.ends("apply @a.toml --if-generation 5", Exit::Failed);
+    let error = daemon.expect_exit("apply @a.toml --if-generation 5", Exit::Failed);
     assert!(error.contains("ASH-0031"), "{error}");
-    let error = daemon.ends("plan @nowhere.toml", Exit::Failed);
+    let error = daemon.expect_exit("plan @nowhere.toml", Exit::Failed);
     assert!(error.contains("ASH-0050") && error.contains("@nowhere.toml"), "{error}");
-    let json = daemon.ends("plan @nowhere.toml --json", Exit::Failed);
+    let json = daemon.expect_exit("plan @nowhere.toml --json", Exit::Failed);
     let value: Value = serde_json::from_str(&json).expect("JSON also when it fails");
     assert_eq!(value["error"]["kind"], "system");
 }
 
 fn busy(daemon: &Daemon) {
     daemon.write("a.toml", FIRST);
-    daemon.ends("apply @a.toml", Exit::Done);
-    let mut state = State::default();
+    daemon.expect_exit("apply @a.toml", Exit::Done);
+    let mut state = SystemState::default();
     state.daemon.uptime_ns = 90_000_000_000;
     state.geoms = vec![
         geom_state("disk", "d0", 1, &[], "d0"),
@@ -143,7 +144,7 @@ fn busy(daemon: &Daemon) {
         times: 3,
         ..Denied::default()
     }];
-    daemon.plant.show(state);
+    daemon.plant.set_extra(state);
 }
 
 #[test]
@@ -151,7 +152,7 @@ fn tree_shows_everything_from_disk_to_session() {
     let daemon = Daemon::start();
     busy(&daemon);
     assert_eq!(
-        daemon.ends("tree", Exit::Done),
+        daemon.expect_exit("tree", Exit::Done),
         "d0  64M  r0w0e0  file  (configured)\n\
          |- d0  part  (tasted from d0)\n\
          |  `- d0p1  64M  r0w0e0\n\
@@ -162,37 +163,37 @@ fn tree_shows_everything_from_disk_to_session() {
          `- iqn.h:one  10.0.0.1:4000  since 30.0s\n"
     );
     assert_eq!(
-        daemon.ends("tree --down iqn.h:one", Exit::Done),
+        daemon.expect_exit("tree --down iqn.h:one", Exit::Done),
         "iqn.h:one  10.0.0.1:4000  at iqn.a:t\n\
          |- LUN 0  rw\n\
          |  `- d0  64M  r0w0e0  file  (configured)\n\
          `- LUN 1  ro\n   \
          `- m0  64M  r0w0e0  memory  (configured)\n"
     );
-    assert!(daemon.ends("tree --down d0p1", Exit::Done).starts_with("d0p1  64M"));
-    assert_eq!(daemon.ends("tree --up d0p1", Exit::Done), "d0p1  64M  r0w0e0\n");
-    assert!(daemon.ends("tree --up x", Exit::Failed).contains("ASH-0020"));
-    assert!(daemon.ends("tree --up a --down b", Exit::Usage).contains("not both"));
+    assert!(daemon.expect_exit("tree --down d0p1", Exit::Done).starts_with("d0p1  64M"));
+    assert_eq!(daemon.expect_exit("tree --up d0p1", Exit::Done), "d0p1  64M  r0w0e0\n");
+    assert!(daemon.expect_exit("tree --up x", Exit::Failed).contains("ASH-0020"));
+    assert!(daemon.expect_exit("tree --up a --down b", Exit::Usage).contains("not both"));
 }
 
 #[test]
 fn access_check_lists_the_luns_of_an_initiator() {
     let daemon = Daemon::start();
     busy(&daemon);
-    let seen = daemon.ends("access check IQN.H:new", Exit::Done);
+    let seen = daemon.expect_exit("access check IQN.H:new", Exit::Done);
     assert_eq!(
         seen,
         "target   group  lun  provider  mode        why\n\
          iqn.a:t  hosts    0  d0        read write  matches iqn.h:*\n\
          iqn.a:t  hosts    1  m0        read only   matches iqn.h:*\n"
     );
-    let nothing = daemon.ends("access check iqn.x", Exit::Done);
+    let nothing = daemon.expect_exit("access check iqn.x", Exit::Done);
     assert!(nothing.contains("nothing  no group matches; the default is deny"), "{nothing}");
-    let who = daemon.ends("access who m0", Exit::Done);
+    let who = daemon.expect_exit("access who m0", Exit::Done);
     assert!(who.ends_with("hosts    1  m0        read only  iqn.h:*  iqn.h:one\n"), "{who}");
-    assert_eq!(daemon.ends("access who d0p1", Exit::Done), "no initiator\n");
-    assert!(daemon.ends("access who d0p9", Exit::Failed).contains("ASH-0020"));
-    let sessions = daemon.ends("sessions --denied", Exit::Done);
+    assert_eq!(daemon.expect_exit("access who d0p1", Exit::Done), "no initiator\n");
+    assert!(daemon.expect_exit("access who d0p9", Exit::Failed).contains("ASH-0020"));
+    let sessions = daemon.expect_exit("sessions --denied", Exit::Done);
     assert!(
         sessions.contains("iqn.h:one  10.0.0.1:4000  iqn.a:t  hosts  0,1   chap"),
         "{sessions}"
@@ -207,15 +208,15 @@ fn access_check_lists_the_luns_of_an_initiator() {
 fn status_shows_health_first() {
     let daemon = Daemon::start();
     busy(&daemon);
-    let ok = daemon.ends("status", Exit::Done);
+    let ok = daemon.expect_exit("status", Exit::Done);
     assert!(ok.starts_with(" state: OK\ndaemon: version"), "{ok}");
     assert!(ok.contains("2 disks, 3 geoms, 1 target, 1 group, 1 session"), "{ok}");
     let mut state = daemon.client().state().expect("a state");
     state.disks[0].health = Health::Failed;
     state.disks[0].health_why = "EIO on every read".to_owned();
     state.geoms.retain(|g| g.name != "m0");
-    daemon.plant.show(state.clone());
-    let bad = daemon.ends("status", Exit::Degraded);
+    daemon.plant.set_extra(state.clone());
+    let bad = daemon.expect_exit("status", Exit::Degraded);
     assert!(bad.starts_with(" state: FAILED\n"), "{bad}");
     assert!(
         bad.contains(
@@ -226,7 +227,7 @@ fn status_shows_health_first() {
         ),
         "{bad}"
     );
-    let list = daemon.ends("list disks", Exit::Done);
+    let list = daemon.expect_exit("list disks", Exit::Done);
     assert!(list.contains("d0    file     64M     -     512  failed"), "{list}");
     // A disk that fills up.
     for disk in state.disks.iter_mut().filter(|d| d.name == "d0") {
@@ -242,16 +243,16 @@ fn status_shows_health_first() {
         disk.path = Some("/srv/d0.img".to_owned());
         (disk.used_bytes, disk.free_bytes) = (Some(85 << 20), Some(15 << 20));
     }
-    daemon.plant.show(state);
-    let full = daemon.ends("status", Exit::Degraded);
+    daemon.plant.set_extra(state);
+    let full = daemon.expect_exit("status", Exit::Degraded);
     assert!(
         full.contains("action: Make room where it lies, `df -h /srv/d0.img`; or let"),
         "{full}"
     );
     assert!(full.contains("why: d0.img was removed\naction: Save it with `cp`.\n"), "{full}");
-    assert!(daemon.ends("list disks", Exit::Done).contains("64M   85%     512  degraded"));
-    assert!(daemon.ends("list luns d0", Exit::Done).contains("iqn.a:t"));
-    assert!(daemon.ends("list disks nothing", Exit::Failed).contains("ASH-0020"));
+    assert!(daemon.expect_exit("list disks", Exit::Done).contains("64M   85%     512  degraded"));
+    assert!(daemon.expect_exit("list luns d0", Exit::Done).contains("iqn.a:t"));
+    assert!(daemon.expect_exit("list disks nothing", Exit::Failed).contains("ASH-0020"));
 }
 
 #[test]
@@ -276,48 +277,52 @@ fn part_verbs_match_the_transcript() {
         ..PartTable::default()
     }]);
     assert_eq!(
-        daemon.ends("part show", Exit::Done),
+        daemon.expect_exit("part show", Exit::Done),
         "=>    2048      6144  d0  GPT  (3.0M)\n      \
          2048      2048   1  linux-data  (1.0M)\n      \
          4096      4096      - free -  (2.0M)\n\n"
     );
     boot_code(&daemon);
-    let refused = daemon.ends("part delete d0 --index 1", Exit::Refused);
+    let refused = daemon.expect_exit("part delete d0 --index 1", Exit::Refused);
     assert!(refused.contains("--yes-destroy d0p1"), "{refused}");
-    let done = daemon.ends("part delete d0 --index 1 --yes-destroy d0p1", Exit::Done);
+    let done = daemon.expect_exit("part delete d0 --index 1 --yes-destroy d0p1", Exit::Done);
     assert_eq!(done, "d0p1 deleted\n");
-    assert!(daemon.ends("part delete d0 --index 1", Exit::Failed).contains("ASH-0020"));
-    let add = daemon.ends("part add d0 --type linux-data --size 1G --start 2048", Exit::Done);
+    assert!(daemon.expect_exit("part delete d0 --index 1", Exit::Failed).contains("ASH-0020"));
+    let add =
+        daemon.expect_exit("part add d0 --type linux-data --size 1G --start 2048", Exit::Done);
     assert!(add.contains("\"size\":{\"bytes\":1073741824}"), "{add}");
     assert!(add.contains("\"start\":{\"sectors\":2048}"), "{add}");
-    assert!(daemon.ends("part add d0 --type x --size 1Q", Exit::Usage).contains("1Q"));
-    assert!(daemon.ends("part destroy d0", Exit::Refused).contains("--yes-destroy d0"));
-    let force = daemon.ends("part destroy -F d0", Exit::Done);
+    assert!(daemon.expect_exit("part add d0 --type x --size 1Q", Exit::Usage).contains("1Q"));
+    assert!(daemon.expect_exit("part destroy d0", Exit::Refused).contains("--yes-destroy d0"));
+    let force = daemon.expect_exit("part destroy -F d0", Exit::Done);
     assert!(force.contains("\"commit\":true,\"force\":true"), "{force}");
     // As a gpart user types it.
-    let waits = daemon.ends("part add -t efi -a 1M -s 64M -i 3 -l esp --no-commit d0", Exit::Done);
+    let waits =
+        daemon.expect_exit("part add -t efi -a 1M -s 64M -i 3 -l esp --no-commit d0", Exit::Done);
     assert!(waits.contains("\"index\":3,\"label\":\"esp\"") && waits.contains("\"commit\":false"));
     for line in ["part set -a bootme -i 1 d0", "part set d0 bootme --index 1"] {
-        let set = daemon.ends(line, Exit::Done);
+        let set = daemon.expect_exit(line, Exit::Done);
         assert!(set.contains("\"attribute\":\"bootme\"") && set.contains("\"index\":1"), "{set}");
     }
-    assert!(daemon.ends("part set -i 1 d0", Exit::Usage).contains("-a bootme"));
-    assert!(daemon.ends("part unset -a bootme d0 bootme", Exit::Usage).contains("twice"));
-    assert_eq!(daemon.ends("part backup d0", Exit::Done), "GPT 128\n");
-    assert!(daemon.ends("part backup d0 --json", Exit::Done).contains("\"scheme\": \"GPT\""));
-    assert!(daemon.ends("part restore -l -F", Exit::Usage).contains("on which provider"));
+    assert!(daemon.expect_exit("part set -i 1 d0", Exit::Usage).contains("-a bootme"));
+    assert!(daemon.expect_exit("part unset -a bootme d0 bootme", Exit::Usage).contains("twice"));
+    assert_eq!(daemon.expect_exit("part backup d0", Exit::Done), "GPT 128\n");
+    assert!(
+        daemon.expect_exit("part backup d0 --json", Exit::Done).contains("\"scheme\": \"GPT\"")
+    );
+    assert!(daemon.expect_exit("part restore -l -F", Exit::Usage).contains("on which provider"));
     let params = json!({ "geoms": ["d0", "d1"], "labels": true, "backup": "MBR 4\n" });
     let said = daemon.client().verb("part.restore", &params, &mut |_| {}).expect("restored");
     let said = said["message"].as_str().expect("a message");
     assert!(said.contains("\"backup\":\"MBR 4\\n\"") && said.contains("\"commit\":true"), "{said}");
-    let commit = daemon.ends("part commit d0", Exit::Done);
+    let commit = daemon.expect_exit("part commit d0", Exit::Done);
     assert!(commit.contains("\"geom\":\"d0\""), "{commit}");
-    assert!(daemon.ends("part undo d0", Exit::Done).contains("\"geom\":\"d0\""));
-    let create = daemon.ends("part create d0 --scheme gpt", Exit::Refused);
+    assert!(daemon.expect_exit("part undo d0", Exit::Done).contains("\"geom\":\"d0\""));
+    let create = daemon.expect_exit("part create d0 --scheme gpt", Exit::Refused);
     assert!(create.contains("part d0 is on it"), "{create}");
-    let create = daemon.ends("part create m0 --scheme gpt", Exit::Done);
+    let create = daemon.expect_exit("part create m0 --scheme gpt", Exit::Done);
     assert!(create.contains("\"overwrite\":false"), "{create}");
-    let geom = daemon.ends("geom nop configure name=x delay_us=4k", Exit::Done);
+    let geom = daemon.expect_exit("geom nop configure name=x delay_us=4k", Exit::Done);
     assert!(geom.contains("\"delay_us\": 4096"), "{geom}");
 }
 
@@ -326,21 +331,21 @@ fn part_verbs_match_the_transcript() {
 fn boot_code(daemon: &Daemon) {
     daemon.write("pmbr", "Hi!");
     daemon.write("empty", "");
-    let said = daemon.ends("part bootcode -b @pmbr -N -f x d0", Exit::Done);
+    let said = daemon.expect_exit("part bootcode -b @pmbr -N -f x d0", Exit::Done);
     for part in ["\"bootcode\":\"0bSGkh\"", "\"skip_serial\":true", "\"commit\":false"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let refused = daemon.ends("part bootcode -p @pmbr -i 1 d0", Exit::Refused);
+    let refused = daemon.expect_exit("part bootcode -p @pmbr -i 1 d0", Exit::Refused);
     assert!(refused.contains("--yes-destroy d0p1") && refused.contains("linux-data"), "{refused}");
-    let said = daemon.ends("part bootcode -p @pmbr -i 1 d0 --yes-destroy d0p1", Exit::Done);
+    let said = daemon.expect_exit("part bootcode -p @pmbr -i 1 d0 --yes-destroy d0p1", Exit::Done);
     assert!(said.contains("\"partcode\":\"0bSGkh\"") && said.contains("\"index\":1"), "{said}");
-    daemon.ends("part bootcode -p @pmbr -i 7 d0", Exit::Failed);
+    daemon.expect_exit("part bootcode -p @pmbr -i 7 d0", Exit::Failed);
     for (line, exit, words) in [
         ("-b @empty", Exit::Usage, "-b: the file is empty"),
         ("-p @nowhere -i 1", Exit::Failed, "-p: No such file"),
         ("-b /dev/zero", Exit::Usage, "-b: it is not a regular file"),
     ] {
-        let said = daemon.ends(&format!("part bootcode {line} d0"), exit);
+        let said = daemon.expect_exit(&format!("part bootcode {line} d0"), exit);
         assert!(said.contains(words), "{said}");
     }
 }
@@ -371,7 +376,7 @@ fn daemon_verbs_answer_json_as_their_schemas_describe() {
         "top --interval 10ms",
         "undo --to 1",
     ] {
-        let said = daemon.say(&format!("{line} --json"));
+        let said = daemon.run_line(&format!("{line} --json"));
         let value: Value = serde_json::from_str(&said.out)
             .unwrap_or_else(|e| panic!("{line}: {e}\n{}{}", said.out, said.err));
         let words: Vec<&str> = line.split(' ').collect();
@@ -382,7 +387,7 @@ fn daemon_verbs_answer_json_as_their_schemas_describe() {
         for key in value.as_object().expect("an object").keys() {
             assert!(known.contains_key(key), "{line}: {key}");
         }
-        assert_eq!(daemon.say(&format!("{line} -o json")).exit, said.exit, "{line}");
+        assert_eq!(daemon.run_line(&format!("{line} -o json")).exit, said.exit, "{line}");
     }
 }
 
@@ -455,7 +460,7 @@ fn bad_requests_do_not_disturb_other_clients() {
     assert!(text.contains("429") && text.contains("\"kind\":\"limit\""), "{text}");
     let long = format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "x".repeat(100_000));
     assert!(raw(&daemon, long.as_bytes()).contains("414"));
-    assert_eq!(daemon.say("status").exit, Exit::Done);
+    assert_eq!(daemon.run_line("status").exit, Exit::Done);
 }
 
 #[test]
@@ -463,11 +468,11 @@ fn plan_reports_steps_that_apply_would_refuse() {
     let daemon = Daemon::start();
     daemon.write("a.toml", FIRST);
     daemon.plant.refuse(Error::new(Kind::NotFound, "export", "no such provider").at("d9"));
-    let said = daemon.ends("plan @a.toml", Exit::Failed);
+    let said = daemon.expect_exit("plan @a.toml", Exit::Failed);
     let why = "`apply` refuses, and nothing of 4 steps is done, for these cannot be:\n  \
         create disk d0 (file): d9: no such provider\n";
     assert!(said.starts_with(why), "no table of what is not done: {said}");
-    assert!(daemon.ends("apply @a.toml", Exit::Failed).contains("ASH-0032"));
+    assert!(daemon.expect_exit("apply @a.toml", Exit::Failed).contains("ASH-0032"));
 }
 
 /// A command that waits too long is spoken of, with its age.
@@ -475,16 +480,16 @@ fn plan_reports_steps_that_apply_would_refuse() {
 fn status_reports_a_stuck_command_with_its_age() {
     let daemon = Daemon::start();
     busy(&daemon);
-    let mut state = daemon.plant.state_shown();
+    let mut state = daemon.plant.extra_state();
     for session in state.targets.iter_mut().flat_map(|t| &mut t.sessions) {
         session.commands_outstanding = 3;
         session.oldest_command_ns = 23_000_000_000;
     }
-    daemon.plant.show(state);
-    let said = daemon.ends("status", Exit::Degraded);
+    daemon.plant.set_extra(state);
+    let said = daemon.expect_exit("status", Exit::Degraded);
     assert!(said.starts_with(" state: DEGRADED"), "{said}");
     assert!(said.contains("why: 3 commands outstanding, the oldest for 23"), "{said}");
-    let sessions = daemon.ends("sessions", Exit::Done);
+    let sessions = daemon.expect_exit("sessions", Exit::Done);
     assert!(
         sessions.contains("in flight  waiting  window  oldest") && sessions.contains("   23"),
         "{sessions}"
@@ -496,14 +501,15 @@ fn list_reports_why_no_class_claimed_a_provider() {
     let daemon = Daemon::start();
     let mut geom = geom_state("disk", "d7", 1, &[], "d7");
     let why = "no master boot record at byte 510".to_owned();
-    let not = |class: &str| crate::api::WhyNot { class: class.to_owned(), why: why.clone() };
+    let not =
+        |class: &str| crate::api::TasteRejection { class: class.to_owned(), why: why.clone() };
     geom.providers[0].why_not = vec![not("part"), not("label")];
     let label = geom_state("label", "ext/x", 2, &["d7"], "ext/x");
-    daemon.plant.show(State { geoms: vec![geom.clone()], ..State::default() });
-    let alone = daemon.ends("list", Exit::Done);
+    daemon.plant.set_extra(SystemState { geoms: vec![geom.clone()], ..SystemState::default() });
+    let alone = daemon.expect_exit("list", Exit::Done);
     assert!(alone.contains("d7          part      no master boot record at byte 510"), "{alone}");
-    daemon.plant.show(State { geoms: vec![geom, label], ..State::default() });
-    let claimed = daemon.ends("list providers d7", Exit::Done);
+    daemon.plant.set_extra(SystemState { geoms: vec![geom, label], ..SystemState::default() });
+    let claimed = daemon.expect_exit("list providers d7", Exit::Done);
     assert!(claimed.contains("d7          part      no master"), "{claimed}");
     assert!(!claimed.contains("d7          label"), "it stands on it: {claimed}");
 }
@@ -515,13 +521,13 @@ fn socket_path_is_read_from_the_configuration_file() {
     let daemon = Daemon::start();
     let text = format!("[daemon]\nsocket = \"{}\"\n", daemon.path("a.sock"));
     let file = daemon.write("own.toml", &text);
-    assert_eq!(socket_in(&file), Some(PathBuf::from(daemon.path("a.sock"))));
-    assert_eq!(socket_in(&daemon.write("none.toml", "")), None);
-    assert_eq!(socket_in(&daemon.write("bad.toml", "[[[")), None);
+    assert_eq!(configured_socket(&file), Some(PathBuf::from(daemon.path("a.sock"))));
+    assert_eq!(configured_socket(&daemon.write("none.toml", "")), None);
+    assert_eq!(configured_socket(&daemon.write("bad.toml", "[[[")), None);
     let faulty = daemon.write("faulty.toml", "[[disk]]\nnam = \"x\"\n");
     for verb in ["plan", "apply"] {
         let words = [verb, &faulty, "--socket", "/nonexistent/a.sock"];
-        let said = say(words.iter().map(OsString::from).collect());
+        let said = run_words(words.iter().map(OsString::from).collect());
         assert_eq!(said.exit, Exit::Usage, "{}", said.err);
         assert!(said.err.contains("`name` is missing"), "{}", said.err);
     }
@@ -530,14 +536,14 @@ fn socket_path_is_read_from_the_configuration_file() {
 #[test]
 fn missing_daemon_is_reported_as_unreachable() {
     let words = ["status", "--socket", "/nonexistent/a.sock"];
-    let said = say(words.iter().map(OsString::from).collect());
+    let said = run_words(words.iter().map(OsString::from).collect());
     assert_eq!(said.exit, Exit::Unreachable);
     assert!(said.err.contains("ASH-0040") && said.err.contains("ashlar serve"), "{}", said.err);
 }
 
 #[test]
 fn help_exits_with_success_and_wrong_arguments_with_usage() {
-    let said = |line: &str| say(line.split(' ').map(OsString::from).collect());
+    let said = |line: &str| run_words(line.split(' ').map(OsString::from).collect());
     assert_eq!(said("--help").exit, Exit::Done);
     assert!(said("--help").out.contains("  6  changes are pending (plan)"));
     assert_eq!(said("help").exit, Exit::Done);
@@ -581,7 +587,7 @@ fn every_verb_has_json_manual_page_completions_and_example() {
             let words: Vec<String> = line.map(|w| w.replace('\'', "")).collect();
             let matches = whole.clone().try_get_matches_from(&words);
             let matches = matches.unwrap_or_else(|e| panic!("{example}: {e}"));
-            let (entry, _) = values::chosen(&[], &matches).expect("a verb");
+            let (entry, _) = values::typed_verb(&[], &matches).expect("a verb");
             assert_eq!(entry.name, name, "{example}");
         }
         let mut json = whole.clone();
@@ -605,7 +611,7 @@ fn every_verb_has_json_manual_page_completions_and_example() {
             assert!(schema["properties"].get(place).is_some(), "{name}: no field {place}");
         }
         for (key, property) in schema["properties"].as_object().into_iter().flatten() {
-            let inner = verbs::schema::follow(&schema, property);
+            let inner = verbs::schema::follow_ref(&schema, property);
             let doc = property.get("description").or(inner.get("description"));
             assert!(doc.is_some(), "{name}: {key} says nothing about itself");
         }
@@ -623,7 +629,7 @@ fn class_verb_is_a_command_with_manual_page_and_completions() {
         "name": "data", "providers": ["d0", "d1"], "size": 4096, "force": true, "balance": "load"
     });
     assert_eq!(call, json!({ "class": "toy", "verb": "label", "value": value }));
-    let (entry, _) = values::chosen(&[TOY], &matches).expect("an entry");
+    let (entry, _) = values::typed_verb(&[TOY], &matches).expect("an entry");
     assert_eq!(entry.name, "geom");
     for wrong in ["toy label data", "toy label -b some data d0 d1", "toy forget data"] {
         let words = format!("ashlar {wrong}");
@@ -640,8 +646,8 @@ fn class_verb_is_a_command_with_manual_page_and_completions() {
 #[test]
 fn man_writes_all_pages() {
     let daemon = Daemon::start();
-    let files = daemon.ends("man --out @man", Exit::Done);
-    let toy = TOY.all().count() + 1;
+    let files = daemon.expect_exit("man --out @man", Exit::Done);
+    let toy = TOY.all_verbs().count() + 1;
     assert_eq!(files.lines().count(), VERBS.len() + verbs::GROUPS.len() + 2 + toy);
     assert!(files.contains("@man/ashlar.toml.5"), "{files}");
     assert!(files.contains("@man/ashlar-toy-label.8"), "{files}");

@@ -8,7 +8,7 @@ use geom::{ArgKind, ArgSpec};
 use serde_json::{Map, Value};
 
 /// The typed verb and its arguments. A class's verb is a call of `geom`.
-pub fn chosen<'a>(
+pub fn typed_verb<'a>(
     classes: &[ClassVerbs],
     matches: &'a ArgMatches,
 ) -> Option<(&'static Entry, &'a ArgMatches)> {

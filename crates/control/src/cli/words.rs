@@ -1,21 +1,21 @@
 //! Words that GEOM's tools have for every class, answered without a daemon. `help` prints the
 //! arguments of a class's verbs; `load` and `unload` report that there is nothing to load.
 
-use super::build::common;
+use super::build::common_options;
 use super::classes::ClassVerbs;
 use crate::api::{Error, Kind, Result};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
 /// A class that has commands of its own in the table of verbs.
-const OWN: &str = "part";
+const OWN_CLASS: &str = "part";
 
 fn is_class(classes: &[ClassVerbs], name: &str) -> bool {
-    name == OWN || classes.iter().any(|class| class.name == name)
+    name == OWN_CLASS || classes.iter().any(|class| class.name == name)
 }
 
 /// The group of a class's commands with the words that every class has.
-pub(super) fn with_words(group: Command) -> Command {
+pub(super) fn with_common_verbs(group: Command) -> Command {
     let verbose = || Arg::new("verbose").short('v').action(ArgAction::SetTrue);
     let verbose = || verbose().help("Accepted, as GEOM's tools have it; nothing more is said");
     let name = group.get_name().to_owned();
@@ -49,7 +49,7 @@ pub(super) fn answer(
 ) -> Option<Result<(Value, String)>> {
     let (class, of) = matches.subcommand().filter(|(name, _)| is_class(classes, name))?;
     let (word, of) = of.subcommand()?;
-    let has = |c: &ClassVerbs| c.name == class && c.all().any(|verb| verb.name == word);
+    let has = |c: &ClassVerbs| c.name == class && c.all_verbs().any(|verb| verb.name == word);
     if classes.iter().any(has) {
         return None;
     }
@@ -92,7 +92,7 @@ fn about(command: &Command) -> String {
 /// The line of a verb as GEOM's tools write it: `ashlar stripe label [-hv] [-s STRIP] NAME
 /// MEMBERS...`; of an option with a letter the letter.
 fn usage(class: &str, verb: &Command) -> String {
-    let general: Vec<_> = common().iter().map(|arg| arg.get_id().clone()).collect();
+    let general: Vec<_> = common_options().iter().map(|arg| arg.get_id().clone()).collect();
     let own = || verb.get_arguments().filter(|arg| !general.contains(arg.get_id()));
     let mut flags = String::new();
     let (mut options, mut places) = (String::new(), String::new());

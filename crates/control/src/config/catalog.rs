@@ -67,7 +67,7 @@ pub struct Catalog {
     /// Drivers of `[[target]]`.
     pub drivers: Vec<Entry>,
     /// Whether the driver of a target would take it, with the files that it names.
-    pub judge: Option<Judge>,
+    pub check_target: Option<CheckTarget>,
     /// The settings of a section that can change while its geom is used, all of them; none for a
     /// section that its class refuses.
     pub settings: Option<SettingsOf>,
@@ -77,7 +77,7 @@ pub struct Catalog {
 }
 
 /// See [`Catalog::judge`].
-pub type Judge = fn(&TargetConfig) -> Result<()>;
+pub type CheckTarget = fn(&TargetConfig) -> Result<()>;
 
 /// See [`Catalog::settings`].
 pub type SettingsOf = fn(&GeomConfig) -> Map<String, Value>;

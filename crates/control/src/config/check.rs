@@ -4,7 +4,7 @@
 use super::suggest::suggest;
 use super::types::{AccessConfig, Config, TargetConfig};
 use crate::api::Kind;
-use crate::plan::rests_on;
+use crate::plan::name_depends_on;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -46,7 +46,7 @@ pub fn check(config: &Config) -> Vec<Problem> {
     ids(config, &mut problems);
     port_groups(config, &mut problems);
     groups(config, &mut problems);
-    overlaps(config, &mut problems);
+    access_overlaps(config, &mut problems);
     problems
 }
 
@@ -161,7 +161,7 @@ fn cycles(config: &Config, out: &mut Vec<Problem>) {
             .iter()
             .copied()
             .filter(|&i| {
-                let below = config.geom.get(i).into_iter().flat_map(|g| g.below());
+                let below = config.geom.get(i).into_iter().flat_map(|g| g.provider_names());
                 below.filter_map(|b| index.get(b)).all(|b| !left.contains(b))
             })
             .collect();
@@ -210,7 +210,7 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
             let p = problem("target", i, "listen", Kind::ConfigValue, text);
             out.push(Problem { element: Some(k), ..p });
         }
-        if let Some(text) = other_tls(config.target.get(..i).unwrap_or_default(), target) {
+        if let Some(text) = tls_mismatch(config.target.get(..i).unwrap_or_default(), target) {
             out.push(problem("target", i, "listen", Kind::ConfigValue, text));
         }
         if let (Some(chap), Some(mutual)) = (&target.chap, &target.mutual_chap)
@@ -227,7 +227,7 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
 }
 
 /// The TLS settings of a target; settings that are off or empty count as absent.
-fn tls_of(target: &TargetConfig) -> BTreeMap<&str, &Value> {
+fn tls_settings(target: &TargetConfig) -> BTreeMap<&str, &Value> {
     let said = target.params.iter().filter(|(key, value)| {
         key.starts_with("tls") && !value.as_str().is_some_and(|v| v.is_empty() || v == "off")
     });
@@ -235,11 +235,11 @@ fn tls_of(target: &TargetConfig) -> BTreeMap<&str, &Value> {
 }
 
 /// TLS begins before a peer has named its target: targets at one address have to agree about it.
-fn other_tls(before: &[TargetConfig], target: &TargetConfig) -> Option<String> {
+fn tls_mismatch(before: &[TargetConfig], target: &TargetConfig) -> Option<String> {
     let mut same_driver = before.iter().filter(|t| t.driver == target.driver);
     same_driver.find_map(|other| {
         let address = target.listen.iter().find(|at| other.listen.contains(at))?;
-        (tls_of(other) != tls_of(target)).then(|| {
+        (tls_settings(other) != tls_settings(target)).then(|| {
             format!(
                 "target `{}` listens at {address} too, with other TLS parameters; give both the \
                  same `tls`, `tls_certificate`, `tls_key` and `tls_client_ca`, or this one \
@@ -278,7 +278,7 @@ fn units(config: &Config, out: &mut Vec<Problem>) {
 
 /// Sections of a document that say something of nothing: a name that was mistyped. Between the
 /// steps of a plan such a section is no fault.
-pub(super) fn idle(config: &Config) -> Vec<Problem> {
+pub(super) fn unused_sections(config: &Config) -> Vec<Problem> {
     let mut out = Vec::new();
     for (i, unit) in config.unit.iter().enumerate() {
         let name = unit.provider.as_str();
@@ -288,7 +288,7 @@ pub(super) fn idle(config: &Config) -> Vec<Problem> {
         names.extend(config.geom.iter().map(|g| g.name.as_str()));
         // Disks of buses, and providers named by a label, are known when they are found.
         let found = name.contains('/') || !config.bus.is_empty();
-        if found || names.iter().any(|owner| rests_on(name, owner)) {
+        if found || names.iter().any(|owner| name_depends_on(name, owner)) {
             continue;
         }
         let meant = suggest(name, names);
@@ -304,7 +304,7 @@ const IDS: [(&str, &str); 4] =
     [("serial", "serial number"), ("naa", "NAA name"), ("uuid", "UUID"), ("eui64", "EUI-64")];
 
 /// A name that is configured for a unit: where, and of which provider.
-struct Said<'c> {
+struct UnitId<'c> {
     section: &'static str,
     index: usize,
     provider: &'c str,
@@ -321,19 +321,19 @@ fn ids(config: &Config, out: &mut Vec<Problem>) {
         .map(|lun| lun.provider.as_str())
         .collect();
     for (key, what) in IDS {
-        let mut all = said(config, key, &shown);
-        all.retain(|said| match misread(key, said.text) {
+        let mut all = unit_ids(config, key, &shown);
+        all.retain(|said| match id_fault(key, said.text) {
             None => true,
             Some(text) => {
                 out.push(problem(said.section, said.index, key, Kind::ConfigValue, text));
                 false
             }
         });
-        alike(&all, (key, what), out);
+        duplicate_ids(&all, (key, what), out);
     }
 }
 
-fn said<'c>(config: &'c Config, key: &str, shown: &HashSet<&str>) -> Vec<Said<'c>> {
+fn unit_ids<'c>(config: &'c Config, key: &str, shown: &HashSet<&str>) -> Vec<UnitId<'c>> {
     let units = config.unit.iter().enumerate().filter_map(|(index, unit)| {
         let text = match key {
             "serial" => &unit.serial,
@@ -341,26 +341,26 @@ fn said<'c>(config: &'c Config, key: &str, shown: &HashSet<&str>) -> Vec<Said<'c
             "uuid" => &unit.uuid,
             _ => &unit.eui64,
         };
-        Some(Said { section: "unit", index, provider: &unit.provider, text: text.as_deref()? })
+        Some(UnitId { section: "unit", index, provider: &unit.provider, text: text.as_deref()? })
     });
     let groups = config.access.iter().enumerate().filter(|_| key == "serial");
     let luns = groups.flat_map(|(index, access)| {
         access.luns.values().filter_map(move |lun| {
             let text = lun.serial.as_deref()?;
-            Some(Said { section: "access", index, provider: &lun.provider, text })
+            Some(UnitId { section: "access", index, provider: &lun.provider, text })
         })
     });
     // Paths of one disk have one serial number, and are not shown.
     let disks = config.disk.iter().enumerate().filter_map(|(index, disk)| {
         let text = disk.params.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())?;
         let counts = key != "serial" || shown.contains(disk.name.as_str());
-        counts.then_some(Said { section: "disk", index, provider: &disk.name, text })
+        counts.then_some(UnitId { section: "disk", index, provider: &disk.name, text })
     });
     units.chain(luns).chain(disks).collect()
 }
 
 /// The fault in the form of a name.
-fn misread(key: &str, text: &str) -> Option<String> {
+fn id_fault(key: &str, text: &str) -> Option<String> {
     match key {
         "naa" => parse_naa(text).err(),
         "uuid" => parse_uuid(text).err(),
@@ -369,7 +369,7 @@ fn misread(key: &str, text: &str) -> Option<String> {
     }
 }
 
-fn alike(all: &[Said<'_>], (key, what): (&'static str, &str), out: &mut Vec<Problem>) {
+fn duplicate_ids(all: &[UnitId<'_>], (key, what): (&'static str, &str), out: &mut Vec<Problem>) {
     let (mut of, mut whose) = (HashMap::new(), HashMap::new());
     for said in all {
         // A setting of the unit overrides the same setting of its disk.
@@ -446,7 +446,7 @@ fn groups(config: &Config, out: &mut Vec<Problem>) {
             }
         }
         for (k, pattern) in access.initiators.iter().enumerate() {
-            if let Some(why) = no_address(config, access, pattern) {
+            if let Some(why) = bad_address_pattern(config, access, pattern) {
                 let p = problem("access", i, "initiators", Kind::ConfigValue, why);
                 out.push(Problem { element: Some(k), ..p });
             }
@@ -466,7 +466,7 @@ fn groups(config: &Config, out: &mut Vec<Problem>) {
 
 /// Why a pattern of an address matches no initiator, if it does not: initiators of other protocols
 /// than NBD have names, and addresses are no networks.
-fn no_address(config: &Config, access: &AccessConfig, pattern: &str) -> Option<String> {
+fn bad_address_pattern(config: &Config, access: &AccessConfig, pattern: &str) -> Option<String> {
     let address = pattern.strip_prefix("ip:")?;
     let driver = config.target(&access.target)?.driver.as_str();
     if driver != "nbd" {
@@ -526,17 +526,17 @@ pub(crate) fn interface(text: &str) -> Option<&str> {
 }
 
 /// True when an initiator could reach a portal of both groups.
-fn portals_meet(a: &AccessConfig, b: &AccessConfig) -> bool {
+fn portals_overlap(a: &AccessConfig, b: &AccessConfig) -> bool {
     let rules = |g: &AccessConfig| -> Vec<PortalRule> {
         g.portals.iter().filter_map(|r| PortalRule::new(r)).collect()
     };
     any_overlaps(&rules(a), &rules(b))
 }
 
-fn overlaps(config: &Config, out: &mut Vec<Problem>) {
+fn access_overlaps(config: &Config, out: &mut Vec<Problem>) {
     for (i, later) in config.access.iter().enumerate() {
         for earlier in config.access.iter().take(i).filter(|a| a.target == later.target) {
-            if earlier.group == later.group || !portals_meet(earlier, later) {
+            if earlier.group == later.group || !portals_overlap(earlier, later) {
                 continue;
             }
             let pairs = later.initiators.iter().enumerate();

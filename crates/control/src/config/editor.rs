@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::Catalog;
 
 /// Place of shared schemas in a JSON Schema.
-const SHARED: &str = "$defs";
+const DEFS: &str = "$defs";
 
 /// `whole`: the schema of the sections, whose entries leave open the keys of their kind.
 pub fn for_editors(whole: Value, catalog: &Catalog) -> Value {
@@ -23,31 +23,31 @@ pub fn for_editors(whole: Value, catalog: &Catalog) -> Value {
             let prefix = format!("{section}.{}.", entry.name);
             let mut own = entry.schema.clone();
             rename(&mut own, &prefix);
-            let shared = take(&mut own, SHARED);
-            let of_section = shared_of(&root, section);
-            forms.push(form(of_section, &own, (key, &entry.name, &entry.doc)));
+            let shared = take_object(&mut own, DEFS);
+            let of_section = shared_schema(&root, section);
+            forms.push(kind_schema(of_section, &own, (key, &entry.name, &entry.doc)));
             add(&mut root, shared, &prefix);
         }
-        let place = root.get_mut(SHARED).and_then(|all| all.get_mut(section));
+        let place = root.get_mut(DEFS).and_then(|all| all.get_mut(section));
         if let Some(place) = place {
             *place = json!({ "oneOf": forms });
         }
     }
-    texts_for_numbers(&mut root);
+    accept_unit_texts(&mut root);
     root
 }
 
-fn shared_of(root: &Value, name: &str) -> Value {
-    root.get(SHARED).and_then(|all| all.get(name)).cloned().unwrap_or_default()
+fn shared_schema(root: &Value, name: &str) -> Value {
+    root.get(DEFS).and_then(|all| all.get(name)).cloned().unwrap_or_default()
 }
 
-fn take(of: &mut Value, key: &str) -> Map<String, Value> {
+fn take_object(of: &mut Value, key: &str) -> Map<String, Value> {
     let taken = of.as_object_mut().and_then(|of| of.remove(key));
     taken.and_then(|value| value.as_object().cloned()).unwrap_or_default()
 }
 
 /// One kind of a section: the keys of both, and no others.
-fn form(section: Value, own: &Value, (key, name, doc): (&str, &str, &str)) -> Value {
+fn kind_schema(section: Value, own: &Value, (key, name, doc): (&str, &str, &str)) -> Value {
     let part = |of: &Value, part: &str| of.get(part).cloned().unwrap_or_default();
     let mut keys = part(&section, "properties").as_object().cloned().unwrap_or_default();
     keys.extend(part(own, "properties").as_object().cloned().unwrap_or_default());
@@ -85,13 +85,13 @@ fn rename(value: &mut Value, prefix: &str) {
 }
 
 fn add(root: &mut Value, shared: Map<String, Value>, prefix: &str) {
-    if let Some(all) = root.get_mut(SHARED).and_then(Value::as_object_mut) {
+    if let Some(all) = root.get_mut(DEFS).and_then(Value::as_object_mut) {
         all.extend(shared.into_iter().map(|(name, schema)| (format!("{prefix}{name}"), schema)));
     }
 }
 
 /// Where a whole number is wanted a text with a unit is accepted, too.
-fn texts_for_numbers(value: &mut Value) {
+fn accept_unit_texts(value: &mut Value) {
     if let Value::Object(all) = value {
         let kind = all.get_mut("type");
         match kind {
@@ -103,9 +103,9 @@ fn texts_for_numbers(value: &mut Value) {
             }
             _ => {}
         }
-        all.values_mut().for_each(texts_for_numbers);
+        all.values_mut().for_each(accept_unit_texts);
     } else if let Value::Array(all) = value {
-        all.iter_mut().for_each(texts_for_numbers);
+        all.iter_mut().for_each(accept_unit_texts);
     }
 }
 

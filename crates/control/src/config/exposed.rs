@@ -21,8 +21,8 @@ pub fn exposures(config: &Config) -> Vec<Exposure> {
     for target in &config.target {
         let groups: Vec<&AccessConfig> =
             config.access.iter().filter(|a| a.target == target.name).collect();
-        out.extend(open(target, &groups));
-        out.extend(shared(target, &groups));
+        out.extend(unauthenticated(target, &groups));
+        out.extend(shared_account(target, &groups));
     }
     out
 }
@@ -42,7 +42,7 @@ fn has_tls(target: &TargetConfig) -> bool {
 }
 
 /// Any host on the network is let in, without proof.
-fn open(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Exposure> {
+fn unauthenticated(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Exposure> {
     let proves = |a: &&&AccessConfig| target.chap.is_some() || a.accounts().next().is_some();
     let all = |a: &&&AccessConfig| a.initiators.iter().any(|p| p == "*") && !a.luns.is_empty();
     let open = groups.iter().find(|a| all(a) && !proves(a))?;
@@ -67,7 +67,7 @@ fn open(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Exposure> {
 
 /// Several groups, and one account for them all: a host that knows it can take the name of any
 /// other.
-fn shared(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Exposure> {
+fn shared_account(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Exposure> {
     let account = target.chap.as_ref()?;
     let sharing: Vec<&str> =
         groups.iter().filter(|a| a.accounts().next().is_none()).map(|a| a.group.as_str()).collect();

@@ -10,7 +10,7 @@ mod catalog;
 mod check;
 mod editor;
 mod exposed;
-mod places;
+mod paths;
 mod read;
 pub mod schema;
 pub mod secret;
@@ -21,12 +21,12 @@ mod write;
 
 pub use geom::units;
 
-pub use catalog::{Catalog, Entry, Judge, SettingsOf};
+pub use catalog::{Catalog, CheckTarget, Entry, SettingsOf};
 pub(crate) use check::interface;
 pub use check::{LUN_MAX, check};
 pub use editor::for_editors;
 pub use exposed::{Exposure, exposures};
-pub use read::{CONFIG_BYTES_MAX, read, read_words};
+pub use read::{CONFIG_BYTES_MAX, read, read_arguments};
 pub use suggest::suggest;
 pub use tree::is_value;
 pub use types::{

@@ -2,11 +2,11 @@
 //! catalog. All faults are found in one pass, each with its line.
 
 use super::catalog::{Catalog, Entry};
-use super::check::{Problem, check, idle};
-use super::places::anchor;
-use super::schema::{Checker, Fault, unknown};
+use super::check::{Problem, check, unused_sections};
+use super::paths::make_absolute;
+use super::schema::{Checker, Fault, unknown_key};
 use super::suggest::suggest;
-use super::tree::{Field, Node, Span, Tree, caret, parse, place};
+use super::tree::{Field, Node, Span, Tree, caret, line_and_column, parse};
 use super::types::{
     AccessConfig, AluaConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig,
     TargetConfig, UnitConfig,
@@ -31,7 +31,7 @@ const SECTIONS: [&str; 8] = ["daemon", "bus", "disk", "geom", "unit", "alua", "t
 /// [`Kind::ConfigSyntax`], [`Kind::ConfigKey`], [`Kind::ConfigValue`], [`Kind::ConfigName`],
 /// [`Kind::AccessOverlap`]: the kind of the first fault; the text shows all of them.
 pub fn read(text: &str, file: &str, catalog: &Catalog) -> Result<Config> {
-    read_and(text, file, catalog, report).map(|config| anchor(config, file))
+    read_with(text, file, catalog, report).map(|config| make_absolute(config, file))
 }
 
 /// Reads a section that was made of words `KEY=VALUE` on a command line, one to a line below its
@@ -39,14 +39,14 @@ pub fn read(text: &str, file: &str, catalog: &Catalog) -> Result<Config> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_words(text: &str, op: &str, catalog: &Catalog) -> Result<Config> {
-    read_and(text, op, catalog, report_words)
+pub fn read_arguments(text: &str, op: &str, catalog: &Catalog) -> Result<Config> {
+    read_with(text, op, catalog, report_arguments)
 }
 
 /// How faults of a text, which came from there, become an error.
-type Report = fn(&str, &str, Vec<Fault>) -> Error;
+type ReportFaults = fn(&str, &str, Vec<Fault>) -> Error;
 
-fn read_and(text: &str, file: &str, catalog: &Catalog, report: Report) -> Result<Config> {
+fn read_with(text: &str, file: &str, catalog: &Catalog, report: ReportFaults) -> Result<Config> {
     let op = "read configuration";
     if text.len() > CONFIG_BYTES_MAX {
         let why = format!("longer than {CONFIG_BYTES_MAX} bytes");
@@ -58,7 +58,7 @@ fn read_and(text: &str, file: &str, catalog: &Catalog, report: Report) -> Result
     })?;
     let (document, mut faults) = sections(&root, catalog);
     let refused = |faults: Vec<Fault>| {
-        let next = what_may_be_there(&root, &faults);
+        let next = schema_hint(&root, &faults);
         let error = report(text, file, faults);
         match next {
             Some(next) => error.next(next),
@@ -71,8 +71,8 @@ fn read_and(text: &str, file: &str, catalog: &Catalog, report: Report) -> Result
     let mut config: Config = serde_json::from_value(document).map_err(|e| {
         Error::new(Kind::Internal, op, format!("accepted by its schema, but {e}")).at(file)
     })?;
-    one_case(&mut config);
-    let problems = check(&config).into_iter().chain(idle(&config));
+    normalise_names(&mut config);
+    let problems = check(&config).into_iter().chain(unused_sections(&config));
     faults.extend(problems.map(|p| locate(&root, p)));
     if faults.is_empty() { Ok(config) } else { Err(refused(faults)) }
 }
@@ -80,7 +80,7 @@ fn read_and(text: &str, file: &str, catalog: &Catalog, report: Report) -> Result
 /// Names of iSCSI targets in the one form in which they are sent, whatever is typed (RFC 3722, RFC
 /// 7143 4.2.7.1). An NQN stays as typed: its letters have a case (NVMe base specification 2.0,
 /// 4.5).
-fn one_case(config: &mut Config) {
+fn normalise_names(config: &mut Config) {
     let folded = |name: &str| wire::iscsi::normalise_name(name).ok();
     let iscsi = config.target.iter_mut().filter(|t| t.driver == "iscsi");
     for target in iscsi {
@@ -107,22 +107,24 @@ fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {
             "daemon" => daemon(field, &mut faults),
             "bus" => {
                 let core = schemars::schema_for!(BusConfig).to_value();
-                let of = Of { core: &core, word: "kind", entries: &catalog.buses };
+                let of = SectionSchema { core: &core, entry_key: "kind", entries: &catalog.buses };
                 list(field, &mut faults, |n, f| of.section(n, f))
             }
             "disk" => {
                 let core = schemars::schema_for!(DiskConfig).to_value();
-                let of = Of { core: &core, word: "kind", entries: &catalog.disks };
+                let of = SectionSchema { core: &core, entry_key: "kind", entries: &catalog.disks };
                 list(field, &mut faults, |n, f| of.section(n, f))
             }
             "geom" => {
                 let core = schemars::schema_for!(GeomConfig).to_value();
-                let of = Of { core: &core, word: "class", entries: &catalog.classes };
+                let of =
+                    SectionSchema { core: &core, entry_key: "class", entries: &catalog.classes };
                 list(field, &mut faults, |n, f| of.section(n, f))
             }
             "target" => {
                 let core = schemars::schema_for!(TargetConfig).to_value();
-                let of = Of { core: &core, word: "driver", entries: &catalog.drivers };
+                let of =
+                    SectionSchema { core: &core, entry_key: "driver", entries: &catalog.drivers };
                 list(field, &mut faults, |n, f| of.section(n, f))
             }
             "unit" => {
@@ -141,7 +143,7 @@ fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {
                 })
             }
             other => {
-                let text = unknown(other, SECTIONS.into_iter());
+                let text = unknown_key(other, SECTIONS.into_iter());
                 faults.push(Fault { span: field.key_span.clone(), kind: Kind::ConfigKey, text });
                 Value::Null
             }
@@ -212,13 +214,13 @@ fn list(
 }
 
 /// A section whose keys come from two schemas: this crate's and that of the entry it names.
-struct Of<'a> {
+struct SectionSchema<'a> {
     core: &'a Value,
-    word: &'a str,
+    entry_key: &'a str,
     entries: &'a [Entry],
 }
 
-impl Of<'_> {
+impl SectionSchema<'_> {
     fn section(&self, node: &Node, faults: &mut Vec<Fault>) -> Value {
         let Tree::Table(fields) = &node.value else {
             faults.push(not_a_table(node));
@@ -247,7 +249,7 @@ impl Of<'_> {
 
     /// The entry that the section names.
     fn entry(&self, node: &Node, faults: &mut Vec<Fault>) -> Option<&Entry> {
-        let field = node.get(self.word)?;
+        let field = node.get(self.entry_key)?;
         let name = field.node.text()?;
         let usable = |e: &&Entry| e.configurable;
         let names = || self.entries.iter().filter(usable).map(|e| e.name.as_str());
@@ -256,11 +258,11 @@ impl Of<'_> {
             Some(_) => format!("`{name}` is found by tasting and not configured"),
             None => match suggest(name, names()) {
                 Some(meant) => {
-                    format!("unknown {} `{name}`; did you mean `{meant}`?", self.word)
+                    format!("unknown {} `{name}`; did you mean `{meant}`?", self.entry_key)
                 }
                 None => {
                     let known = names().collect::<Vec<_>>().join(", ");
-                    format!("unknown {} `{name}`; known: {known}", self.word)
+                    format!("unknown {} `{name}`; known: {known}", self.entry_key)
                 }
             },
         };
@@ -271,7 +273,7 @@ impl Of<'_> {
 
 /// The command that shows the keys of the section of the first fault, when that is about keys or
 /// values.
-fn what_may_be_there(root: &Node, faults: &[Fault]) -> Option<String> {
+fn schema_hint(root: &Node, faults: &[Fault]) -> Option<String> {
     let first = faults.iter().min_by_key(|f| f.span.start)?;
     if !matches!(first.kind, Kind::ConfigKey | Kind::ConfigValue) {
         return None;
@@ -320,11 +322,11 @@ fn report(text: &str, file: &str, mut faults: Vec<Fault>) -> Error {
         kind: Kind::Internal,
         text: "no fault to report".to_owned(),
     });
-    let (line, column) = place(text, first.span.start);
+    let (line, column) = line_and_column(text, first.span.start);
     let mut source = String::new();
     for (i, fault) in faults.iter().take(FAULTS_SHOWN).enumerate() {
         if i > 0 {
-            let (line, column) = place(text, fault.span.start);
+            let (line, column) = line_and_column(text, fault.span.start);
             source.push_str(&format!("{file}:{line}:{column}: "));
         }
         source.push_str(&format!("{}\n{}\n", fault.text, caret(text, &fault.span)));
@@ -337,7 +339,7 @@ fn report(text: &str, file: &str, mut faults: Vec<Fault>) -> Error {
 }
 
 /// The same of words: each with its key, where it is about one that is there.
-fn report_words(text: &str, op: &str, mut faults: Vec<Fault>) -> Error {
+fn report_arguments(text: &str, op: &str, mut faults: Vec<Fault>) -> Error {
     faults.sort_by_key(|f| f.span.start);
     let kind = faults.first().map_or(Kind::Internal, |f| f.kind);
     let said = |fault: &Fault| {

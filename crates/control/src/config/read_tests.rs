@@ -65,7 +65,7 @@ pub fn catalog() -> Catalog {
             Entry::of::<NoParams>("part", "Partitions.").tasted_only(),
         ],
         drivers: vec![Entry::of::<NoParams>("iscsi", "iSCSI.")],
-        judge: None,
+        check_target: None,
         settings: None,
         may_become: None,
     }
@@ -448,7 +448,7 @@ fn errors_in_command_arguments_name_the_argument() {
     let said = |lines: &str| {
         let text = format!("[[bus]]\nname = \"v0\"\n{lines}");
         let catalog = crate::fake::catalog();
-        let error = read_words(&text, "cam attach", &catalog).expect_err("it is wrong");
+        let error = read_arguments(&text, "cam attach", &catalog).expect_err("it is wrong");
         assert_eq!(error.op, "cam attach");
         assert!(!error.source.contains("[[bus]]") && !error.source.contains('\n'), "{error:?}");
         error.source
@@ -458,5 +458,5 @@ fn errors_in_command_arguments_name_the_argument() {
     assert!(two.starts_with("foo: unknown key `foo`") && two.contains("; size_bytes: "), "{two}");
     let good = "[[bus]]\nname = \"v0\"\nkind = \"virtual\"\nsize_bytes = 4096\n";
     let catalog = crate::fake::catalog();
-    assert_eq!(read_words(good, "cam attach", &catalog).expect("well").bus.len(), 1);
+    assert_eq!(read_arguments(good, "cam attach", &catalog).expect("well").bus.len(), 1);
 }

@@ -36,7 +36,7 @@ pub struct Checker<'a> {
 
 /// Context of the value under check, besides its schema.
 #[derive(Clone, Copy)]
-struct At<'a> {
+struct ValueContext<'a> {
     key: &'a str,
     depth: usize,
 }
@@ -50,7 +50,7 @@ impl<'a> Checker<'a> {
     /// Checks a table; other code checks its `known` keys.
     pub fn table(&mut self, span: &Span, fields: &[super::tree::Field], known: &[&str]) -> Value {
         let root = self.root;
-        self.object(span, fields, root, known, At { key: "", depth: 0 })
+        self.object(span, fields, root, known, ValueContext { key: "", depth: 0 })
     }
 
     fn fault(&mut self, span: &Span, kind: Kind, text: String) -> Value {
@@ -73,11 +73,11 @@ impl<'a> Checker<'a> {
         schema
     }
 
-    fn value(&mut self, node: &Node, schema: &'a Value, at: At<'_>) -> Value {
+    fn value(&mut self, node: &Node, schema: &'a Value, at: ValueContext<'_>) -> Value {
         if at.depth > DEPTH_MAX {
             return self.fault(&node.span, Kind::ConfigValue, "nested too deep".to_owned());
         }
-        let at = At { depth: at.depth + 1, ..at };
+        let at = ValueContext { depth: at.depth + 1, ..at };
         let schema = self.resolve(schema);
         for word in ["oneOf", "anyOf"] {
             if let Some(branches) = schema.get(word).and_then(Value::as_array) {
@@ -87,12 +87,12 @@ impl<'a> Checker<'a> {
         if let Some([only]) = schema.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
             return self.value(node, only, at);
         }
-        if let Some(words) = words_of(schema) {
-            return self.word(node, &words);
+        if let Some(words) = enum_values(schema) {
+            return self.enum_value(node, &words);
         }
         let types = types_of(schema);
         match &node.value {
-            _ if types.is_empty() => plain(node),
+            _ if types.is_empty() => node_json(node),
             Tree::Table(fields) if types.contains(&"object") => {
                 self.object(&node.span, fields, schema, &[], at)
             }
@@ -117,12 +117,12 @@ impl<'a> Checker<'a> {
     }
 
     /// The first branch without faults; otherwise the faults of the branch that comes nearest.
-    fn branches(&mut self, node: &Node, branches: &'a [Value], at: At<'_>) -> Value {
+    fn branches(&mut self, node: &Node, branches: &'a [Value], at: ValueContext<'_>) -> Value {
         let resolved: Vec<&Value> = branches.iter().map(|b| self.resolve(b)).collect();
-        let words: Vec<Value> = resolved.iter().filter_map(|b| words_of(b)).flatten().collect();
-        let only_words = resolved.iter().all(|b| words_of(b).is_some() || is_null(b));
+        let words: Vec<Value> = resolved.iter().filter_map(|b| enum_values(b)).flatten().collect();
+        let only_words = resolved.iter().all(|b| enum_values(b).is_some() || is_null(b));
         if only_words && !words.is_empty() {
-            return self.word(node, &words);
+            return self.enum_value(node, &words);
         }
         let mut best: Option<(usize, Vec<Fault>)> = None;
         for (schema, branch) in resolved.iter().zip(branches) {
@@ -143,8 +143,8 @@ impl<'a> Checker<'a> {
         Value::Null
     }
 
-    fn word(&mut self, node: &Node, words: &[Value]) -> Value {
-        let value = plain(node);
+    fn enum_value(&mut self, node: &Node, words: &[Value]) -> Value {
+        let value = node_json(node);
         if words.contains(&value) {
             return value;
         }
@@ -161,7 +161,7 @@ impl<'a> Checker<'a> {
         fields: &[super::tree::Field],
         schema: &'a Value,
         known: &[&str],
-        at: At<'_>,
+        at: ValueContext<'_>,
     ) -> Value {
         let schema = self.resolve(schema);
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -173,7 +173,7 @@ impl<'a> Checker<'a> {
         let others = schema.get("additionalProperties").filter(|v| **v != json!(false));
         let mut out = Map::new();
         for field in fields.iter().filter(|f| !known.contains(&f.key.as_str())) {
-            let inner = At { key: &field.key, depth: at.depth };
+            let inner = ValueContext { key: &field.key, depth: at.depth };
             let value = if let Some(schema) = properties.and_then(|p| p.get(&field.key)) {
                 self.value(&field.node, schema, inner)
             } else if let Some(schema) = digits.filter(|_| field.key.parse::<u64>().is_ok()) {
@@ -186,7 +186,7 @@ impl<'a> Checker<'a> {
             } else {
                 let keys = properties.into_iter().flat_map(|p| p.keys()).map(String::as_str);
                 let keys = keys.chain(known.iter().copied());
-                let text = unknown(&field.key, keys);
+                let text = unknown_key(&field.key, keys);
                 self.fault(&field.key_span, Kind::ConfigKey, text)
             };
             out.insert(field.key.clone(), value);
@@ -200,13 +200,19 @@ impl<'a> Checker<'a> {
         Value::Object(out)
     }
 
-    fn array(&mut self, node: &Node, list: &[Node], schema: &'a Value, at: At<'_>) -> Value {
+    fn array(
+        &mut self,
+        node: &Node,
+        list: &[Node],
+        schema: &'a Value,
+        at: ValueContext<'_>,
+    ) -> Value {
         let length = i128::try_from(list.len()).unwrap_or(i128::MAX);
         self.bounds(node, length, schema, "minItems", "maxItems", "elements");
         let items = schema.get("items");
         let one = |n: &Node| match items {
             Some(items) => self.value(n, items, at),
-            None => plain(n),
+            None => node_json(n),
         };
         Value::Array(list.iter().map(one).collect())
     }
@@ -217,7 +223,13 @@ impl<'a> Checker<'a> {
         Value::String(text.to_owned())
     }
 
-    fn with_unit(&mut self, node: &Node, text: &str, schema: &Value, at: At<'_>) -> Value {
+    fn with_unit(
+        &mut self,
+        node: &Node,
+        text: &str,
+        schema: &Value,
+        at: ValueContext<'_>,
+    ) -> Value {
         const TIMES: [(&str, u64); 4] =
             [("_ns", 1), ("_us", 1_000), ("_ms", 1_000_000), ("_s", 1_000_000_000)];
         let time = TIMES.iter().find(|(suffix, _)| at.key.ends_with(suffix));
@@ -290,7 +302,7 @@ impl<'a> Checker<'a> {
 }
 
 /// The sentence about an unknown key.
-pub fn unknown<'k>(key: &str, keys: impl Iterator<Item = &'k str>) -> String {
+pub fn unknown_key<'k>(key: &str, keys: impl Iterator<Item = &'k str>) -> String {
     let mut keys: Vec<&str> = keys.collect();
     keys.sort_unstable();
     keys.dedup();
@@ -301,12 +313,12 @@ pub fn unknown<'k>(key: &str, keys: impl Iterator<Item = &'k str>) -> String {
 }
 
 /// The node as JSON, unchecked.
-pub fn plain(node: &Node) -> Value {
+pub fn node_json(node: &Node) -> Value {
     match &node.value {
         Tree::Table(fields) => {
-            Value::Object(fields.iter().map(|f| (f.key.clone(), plain(&f.node))).collect())
+            Value::Object(fields.iter().map(|f| (f.key.clone(), node_json(&f.node))).collect())
         }
-        Tree::Array(list) => Value::Array(list.iter().map(plain).collect()),
+        Tree::Array(list) => Value::Array(list.iter().map(node_json).collect()),
         Tree::Text(text) | Tree::Date(text) => Value::String(text.clone()),
         Tree::Int(n) => json!(n),
         Tree::Float(x) => json!(x),
@@ -322,7 +334,7 @@ fn show(value: &Value) -> String {
 }
 
 /// The words of an enumeration, in either of the forms in which they are written.
-pub fn words_of(schema: &Value) -> Option<Vec<Value>> {
+pub fn enum_values(schema: &Value) -> Option<Vec<Value>> {
     let several = schema.get("enum").and_then(Value::as_array).cloned();
     several.or_else(|| schema.get("const").map(|v| vec![v.clone()]))
 }

@@ -143,7 +143,7 @@ fn value(from: &Value, near: &Span) -> Node {
 }
 
 /// Line and column, both from 1, of a byte of `text`; columns count characters.
-pub fn place(text: &str, byte: usize) -> (usize, usize) {
+pub fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     let mut end = byte.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -161,7 +161,7 @@ pub fn place(text: &str, byte: usize) -> (usize, usize) {
 ///   | ^^^^^^
 /// ```
 pub fn caret(text: &str, span: &Span) -> String {
-    let (line, column) = place(text, span.start);
+    let (line, column) = line_and_column(text, span.start);
     let content = text.lines().nth(line - 1).unwrap_or("");
     let shown: String = content.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
     let rest = shown.chars().count().saturating_sub(column - 1).max(1);
@@ -183,7 +183,7 @@ mod tests {
         let root = parse(text).expect("well-formed");
         let disk = root.get("disk").and_then(|d| d.node.element(0)).expect("a disk");
         let field = disk.get("blance").expect("the key");
-        assert_eq!(place(text, field.key_span.start), (3, 2));
+        assert_eq!(line_and_column(text, field.key_span.start), (3, 2));
         assert_eq!(caret(text, &field.key_span), "  |\n3 |  blance = \"loäd\" # x\n  |  ^^^^^^");
         assert_eq!(
             caret(text, &field.node.span),

@@ -152,7 +152,7 @@ const LIVE_KEYS: &[(&str, &[&str])] = &[
 impl BusConfig {
     /// Whether a running bus becomes another one without letting go of its disks: what differs are
     /// keys that it takes over while it runs.
-    pub fn becomes(&self, to: &BusConfig) -> bool {
+    pub fn can_become(&self, to: &BusConfig) -> bool {
         let bare = |bus: &BusConfig| {
             let mut bare = bus.clone();
             (bare.timeout_s, bare.retries, bare.request_deadline_s) = (None, None, None);
@@ -203,7 +203,7 @@ pub struct GeomConfig {
 
 impl GeomConfig {
     /// All providers that it uses.
-    pub fn below(&self) -> impl Iterator<Item = &str> {
+    pub fn provider_names(&self) -> impl Iterator<Item = &str> {
         self.provider.iter().chain(&self.members).map(String::as_str)
     }
 
@@ -608,9 +608,9 @@ impl Config {
 
     /// Names of providers that LUNs and geoms use; a provider with several users occurs several
     /// times.
-    pub fn called(&self) -> impl Iterator<Item = &str> {
+    pub fn used_names(&self) -> impl Iterator<Item = &str> {
         let luns = self.access.iter().flat_map(|a| a.luns.values());
-        let geoms = self.geom.iter().flat_map(GeomConfig::below);
+        let geoms = self.geom.iter().flat_map(GeomConfig::provider_names);
         luns.map(|lun| lun.provider.as_str()).chain(geoms)
     }
 
@@ -630,7 +630,7 @@ impl Config {
     }
 
     /// Whether both describe the same system. The order of sections carries no meaning.
-    pub fn same(&self, other: &Config) -> bool {
+    pub fn is_equivalent(&self, other: &Config) -> bool {
         // The same order is the usual case; sections in another order are searched for.
         fn all<T: PartialEq>(a: &[T], b: &[T]) -> bool {
             a == b || a.len() == b.len() && a.iter().all(|x| b.contains(x))

@@ -41,7 +41,7 @@ pub fn write(config: &Config) -> String {
 }
 
 /// Keys that are first in their section, in this order; the others follow by name.
-const FIRST: [&str; 13] = [
+const LEADING_KEYS: [&str; 13] = [
     "target",
     "group",
     "class",
@@ -60,12 +60,12 @@ const FIRST: [&str; 13] = [
 fn section_table(name: &str, section: &Value) -> Table {
     let mut table = Table::new();
     let Some(fields) = section.as_object() else { return table };
-    for key in FIRST {
+    for key in LEADING_KEYS {
         if let Some(value) = fields.get(key) {
-            put(&mut table, key, &brief(key, value));
+            put(&mut table, key, &short_lun(key, value));
         }
     }
-    for (key, value) in fields.iter().filter(|(key, _)| !FIRST.contains(&key.as_str())) {
+    for (key, value) in fields.iter().filter(|(key, _)| !LEADING_KEYS.contains(&key.as_str())) {
         // The default digest policy of a target is left out.
         let usual = match name {
             "target" => key.ends_with("_digest") && value == "allow",
@@ -95,7 +95,7 @@ fn put(table: &mut Table, key: &str, value: &Value) {
 }
 
 /// A LUN that says nothing but its provider is written as that.
-fn brief(key: &str, value: &Value) -> Value {
+fn short_lun(key: &str, value: &Value) -> Value {
     let (true, Some(luns)) = (key == "luns", value.as_object()) else {
         return value.clone();
     };

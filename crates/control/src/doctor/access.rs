@@ -1,13 +1,13 @@
 //! Check for hosts that are let in without proof, or under the name of another host.
 
-use super::{Check, Facts, Finding, Severity, bad, ok};
+use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::config::exposures;
 
 /// See the module.
-pub const CHECK: Check = Check { id: "access", doc: "who is let in without proof", look };
+pub const CHECK: Check = Check { id: "access", doc: "who is let in without proof", findings: look };
 
-fn look(facts: &Facts) -> Vec<Finding> {
-    let Some(config) = facts.good() else { return ok("no configuration to look at") };
+fn findings(facts: &Facts) -> Vec<CheckFinding> {
+    let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };
     let all = exposures(config);
     if all.is_empty() {
         return ok("no target is open to every host");

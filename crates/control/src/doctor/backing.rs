@@ -1,6 +1,6 @@
 //! Check that the files and devices behind the disks exist and fit.
 
-use super::{Check, Facts, Finding, Severity, bad, ok};
+use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::{DiskState, Health};
 use crate::config::DiskConfig;
 use rustix::fs::{FsWord, statfs};
@@ -20,11 +20,14 @@ const PUNCH_HOLES: [FsWord; 7] =
 const SECTOR_BYTES_MIN: u64 = 512;
 
 /// See the module.
-pub const CHECK: Check =
-    Check { id: "backing", doc: "whether what is behind the disks is there and fits", look };
+pub const CHECK: Check = Check {
+    id: "backing",
+    doc: "whether what is behind the disks is there and fits",
+    findings: look,
+};
 
-fn look(facts: &Facts) -> Vec<Finding> {
-    let Some(config) = facts.good() else { return ok("no configuration to look at") };
+fn findings(facts: &Facts) -> Vec<CheckFinding> {
+    let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };
     let mounts = std::fs::read_to_string(facts.proc.join("mounts")).unwrap_or_default();
     let mut out = Vec::new();
     let mut seen = 0;
@@ -36,7 +39,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
             let served = disks.iter().find(|d| d.name == disk.name && d.health != Health::Failed);
             match served.filter(|_| !path.exists()) {
                 Some(served) => out.push(removed(served, path)),
-                None => out.extend(one(disk, path, &mounts)),
+                None => out.extend(check_file(disk, path, &mounts)),
             }
         }
     }
@@ -44,7 +47,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
 }
 
 /// The file is gone while the daemon has the disk: `create = true` would make an empty one.
-fn removed(disk: &DiskState, path: &Path) -> Finding {
+fn removed(disk: &DiskState, path: &Path) -> CheckFinding {
     let action = disk.troubles.first().map(|trouble| trouble.action.clone());
     bad(
         Severity::Fail,
@@ -54,14 +57,14 @@ fn removed(disk: &DiskState, path: &Path) -> Finding {
     )
 }
 
-fn one(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<Finding> {
+fn check_file(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<CheckFinding> {
     let (name, shown) = (&disk.name, path.display());
     let Ok(about) = std::fs::metadata(path) else {
         // A file that is to be made with a size needs only its folder.
         let made = disk.params.keys().any(|k| k.contains("size"));
         let folder = path.parent().unwrap_or(Path::new("/"));
         if made && folder.is_dir() {
-            return place(disk, folder);
+            return check_file_system(disk, folder);
         }
         let fix = if made {
             format!("mkdir -p {}", folder.display())
@@ -103,11 +106,11 @@ fn one(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<Finding> {
             format!("truncate -s SIZE {shown}, or set `size`"),
         )];
     }
-    if device { Vec::new() } else { place(disk, path) }
+    if device { Vec::new() } else { check_file_system(disk, path) }
 }
 
 /// Findings about the file system under a disk's file.
-fn place(disk: &DiskConfig, path: &Path) -> Vec<Finding> {
+fn check_file_system(disk: &DiskConfig, path: &Path) -> Vec<CheckFinding> {
     let Ok(about) = statfs(path) else { return Vec::new() };
     let (name, shown) = (&disk.name, path.display());
     if IN_MEMORY.contains(&about.f_type) {

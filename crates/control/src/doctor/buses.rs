@@ -1,19 +1,19 @@
 //! Check of the buses: whether they reach the expected disks.
 
-use super::{Check, Facts, Finding, Severity, bad, ok};
+use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::{BusState, Health};
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "buses", doc: "whether the buses reach what they should", look };
+    Check { id: "buses", doc: "whether the buses reach what they should", findings: look };
 
-fn look(facts: &Facts) -> Vec<Finding> {
+fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Ok(state) = &facts.daemon else { return ok("no daemon runs: no bus is asked") };
-    let out: Vec<Finding> = state.buses.iter().flat_map(troubles).collect();
+    let out: Vec<CheckFinding> = state.buses.iter().flat_map(troubles).collect();
     if out.is_empty() { ok(format!("{} looked at", state.buses.len())) } else { out }
 }
 
-fn troubles(bus: &BusState) -> impl Iterator<Item = Finding> {
+fn troubles(bus: &BusState) -> impl Iterator<Item = CheckFinding> {
     bus.troubles.iter().filter(|t| t.health != Health::Ok).map(|trouble| {
         let consequence = match bus.devices.is_empty() {
             true => "none of its disks is there, nor anything on them",

@@ -1,7 +1,7 @@
 //! Check of the files that targets and file servers name for TLS: whether they can be read and when
 //! they expire.
 
-use super::{Check, Facts, Finding, Severity, bad, ok};
+use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::CertificateState;
 use std::io::Read;
 use std::path::Path;
@@ -9,13 +9,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "certificates", doc: "whether certificates in use are valid", look };
+    Check { id: "certificates", doc: "whether certificates in use are valid", findings: look };
 
 /// Longest part of a file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-fn look(facts: &Facts) -> Vec<Finding> {
-    let Some(config) = facts.good() else { return ok("no configuration to look at") };
+fn findings(facts: &Facts) -> Vec<CheckFinding> {
+    let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };
     let mut out = Vec::new();
     let mut seen = 0;
     let targets = config.target.iter().map(|t| (format!("target {}", t.name), &t.params));
@@ -33,7 +33,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
     if out.is_empty() { ok(format!("{seen} files looked at, all valid")) } else { out }
 }
 
-fn file(at: &str, key: &str, path: &str) -> Option<Finding> {
+fn file(at: &str, key: &str, path: &str) -> Option<CheckFinding> {
     let contents = match contents(Path::new(path)) {
         Ok(contents) => contents,
         Err(e) => {
@@ -61,7 +61,7 @@ fn file(at: &str, key: &str, path: &str) -> Option<Finding> {
 }
 
 /// The finding about a certificate that has expired or expires soon.
-pub(super) fn validity(file: &CertificateState) -> Option<Finding> {
+pub(super) fn validity(file: &CertificateState) -> Option<CheckFinding> {
     let grade = if file.expires_s < 0 { Severity::Fail } else { Severity::Warn };
     Some(bad(
         grade,

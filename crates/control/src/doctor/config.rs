@@ -1,33 +1,36 @@
 //! Check that the configuration can be read, and that the running daemon can carry it out.
 
-use super::{Check, Facts, Finding, Severity, bad, ok};
+use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::Error;
 use crate::config::TargetConfig;
 
 /// See the module.
-pub const CHECK: Check =
-    Check { id: "config", doc: "whether the configuration can be read and carried out", look };
+pub const CHECK: Check = Check {
+    id: "config",
+    doc: "whether the configuration can be read and carried out",
+    findings: look,
+};
 
 /// A target that its driver would refuse.
-fn told(e: Error) -> Finding {
+fn target_refusal(e: Error) -> CheckFinding {
     let next = e.next.unwrap_or_else(|| "Correct it, then run `ashlar plan`.".to_owned());
     bad(Severity::Fail, format!("{}: {}", e.at, e.source), "apply refuses it", next)
 }
 
 /// A step that the daemon would refuse.
-fn planned(why: &str) -> Finding {
+fn step_refusal(why: &str) -> CheckFinding {
     let next = "Correct the file, then run `ashlar plan`.";
     bad(Severity::Fail, why.to_string(), "plan and apply refuse it", next)
 }
 
-fn look(facts: &Facts) -> Vec<Finding> {
+fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let file = facts.file.display();
     match &facts.config {
         Some(Ok(config)) => {
-            let judged = |t: &TargetConfig| facts.judge.and_then(|judge| judge(t).err());
-            let refused = config.target.iter().filter_map(judged).map(told);
-            let refused: Vec<Finding> =
-                refused.chain(facts.refused.iter().map(|why| planned(why))).collect();
+            let judged = |t: &TargetConfig| facts.check_target.and_then(|judge| judge(t).err());
+            let refused = config.target.iter().filter_map(judged).map(target_refusal);
+            let refused: Vec<CheckFinding> =
+                refused.chain(facts.refused_steps.iter().map(|why| step_refusal(why))).collect();
             match refused.is_empty() {
                 true => ok(format!("{file} is good")),
                 false => refused,

@@ -1,15 +1,18 @@
 //! Check that there are file descriptors for many connections.
 
-use super::{Check, Facts, Finding, Severity, bad, ok};
+use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 
 /// File descriptors below which a busy target runs out.
 const FDS_MIN: u64 = 4096;
 
 /// See the module.
-pub const CHECK: Check =
-    Check { id: "fds", doc: "whether there are file descriptors for many connections", look };
+pub const CHECK: Check = Check {
+    id: "fds",
+    doc: "whether there are file descriptors for many connections",
+    findings: look,
+};
 
-fn look(facts: &Facts) -> Vec<Finding> {
+fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Some((soft, hard)) = facts.limit("Max open files") else {
         return ok("the kernel tells no limit");
     };

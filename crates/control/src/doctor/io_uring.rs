@@ -1,11 +1,12 @@
 //! Check that the kernel allows io_uring.
 
-use super::{Check, Facts, Finding, Severity, bad, ok};
+use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 
 /// See the module.
-pub const CHECK: Check = Check { id: "io_uring", doc: "whether the kernel allows io_uring", look };
+pub const CHECK: Check =
+    Check { id: "io_uring", doc: "whether the kernel allows io_uring", findings: look };
 
-fn look(facts: &Facts) -> Vec<Finding> {
+fn findings(facts: &Facts) -> Vec<CheckFinding> {
     // The choice of a running daemon is better evidence than a sysctl.
     if let Ok(state) = &facts.daemon
         && let Some(core) = state.daemon.cores.first()

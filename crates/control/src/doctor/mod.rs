@@ -13,8 +13,8 @@ mod secrets;
 mod socket;
 mod version;
 
-use crate::api::{Error, State};
-use crate::config::{Config, Judge};
+use crate::api::{Error, SystemState};
+use crate::config::{CheckTarget, Config};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub enum Severity {
 
 impl Severity {
     /// The word printed.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Severity::Ok => "ok",
             Severity::Warn => "warn",
@@ -45,7 +45,7 @@ impl Severity {
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Finding {
+pub struct CheckFinding {
     /// Which check.
     pub check: String,
     /// How bad it is.
@@ -67,20 +67,20 @@ pub struct Facts {
     /// Its content; `None` when there is no such file.
     pub config: Option<Result<Config, Error>>,
     /// The drivers' check of a target.
-    pub judge: Option<Judge>,
+    pub check_target: Option<CheckTarget>,
     /// The daemon's socket.
     pub socket: PathBuf,
     /// The state that the daemon reports.
-    pub daemon: Result<State, Error>,
+    pub daemon: Result<SystemState, Error>,
     /// Steps of a plan for the configuration that the daemon would refuse, each with why.
-    pub refused: Vec<String>,
+    pub refused_steps: Vec<String>,
     /// Version of this binary.
     pub version: String,
 }
 
 impl Facts {
     /// The configuration, when there is a good one.
-    fn good(&self) -> Option<&Config> {
+    fn valid_config(&self) -> Option<&Config> {
         self.config.as_ref().and_then(|c| c.as_ref().ok())
     }
 
@@ -100,14 +100,14 @@ pub struct Check {
     pub id: &'static str,
     /// The subject of the check.
     pub doc: &'static str,
-    look: fn(&Facts) -> Vec<Finding>,
+    findings: fn(&Facts) -> Vec<CheckFinding>,
 }
 
 impl Check {
     /// Runs the check, and puts its id into the findings.
-    pub fn run(&self, facts: &Facts) -> Vec<Finding> {
-        let found = (self.look)(facts);
-        found.into_iter().map(|f| Finding { check: self.id.to_owned(), ..f }).collect()
+    pub fn run(&self, facts: &Facts) -> Vec<CheckFinding> {
+        let found = (self.findings)(facts);
+        found.into_iter().map(|f| CheckFinding { check: self.id.to_owned(), ..f }).collect()
     }
 }
 
@@ -127,8 +127,8 @@ pub const CHECKS: &[Check] = &[
     version::CHECK,
 ];
 
-fn ok(finding: impl Into<String>) -> Vec<Finding> {
-    vec![Finding { finding: finding.into(), ..Finding::default() }]
+fn ok(finding: impl Into<String>) -> Vec<CheckFinding> {
+    vec![CheckFinding { finding: finding.into(), ..CheckFinding::default() }]
 }
 
 fn bad(
@@ -136,9 +136,9 @@ fn bad(
     finding: impl Into<String>,
     consequence: impl Into<String>,
     fix: impl Into<String>,
-) -> Finding {
+) -> CheckFinding {
     let check = String::new();
-    Finding {
+    CheckFinding {
         check,
         grade,
         finding: finding.into(),

@@ -2,42 +2,47 @@
 //! when the first one is away at a start. The daemon keeps the names of disks that report an
 //! identity; others are known by their places.
 
-use super::{Check, Facts, Finding, Severity, bad, ok};
+use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::{BusState, DeviceState};
 use crate::config::Config;
 
 /// See the module.
-pub const CHECK: Check =
-    Check { id: "names", doc: "whether names of disks depend on who answers first", look };
+pub const CHECK: Check = Check {
+    id: "names",
+    doc: "whether names of disks depend on who answers first",
+    findings: look,
+};
 
-fn look(facts: &Facts) -> Vec<Finding> {
+fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Ok(state) = &facts.daemon else { return ok("no daemon runs: no disk has a name") };
-    let Some(config) = facts.good() else { return ok("no configuration calls a disk by a name") };
+    let Some(config) = facts.valid_config() else {
+        return ok("no configuration calls a disk by a name");
+    };
     let all = || state.buses.iter().flat_map(|bus| bus.devices.iter().map(move |d| (bus, d)));
-    let out: Vec<Finding> = all()
-        .filter(|(bus, disk)| goes_by_order(bus, disk, config))
+    let out: Vec<CheckFinding> = all()
+        .filter(|(bus, disk)| is_named_by_order(bus, disk, config))
         .filter(|(_, disk)| {
-            all().filter(|(_, d)| prefix(&d.name) == prefix(&disk.name)).count() > 1
+            all().filter(|(_, d)| name_letters(&d.name) == name_letters(&disk.name)).count() > 1
         })
-        .filter(|(_, disk)| config.called().any(|name| name == disk.name))
-        .map(|(bus, disk)| told(bus, disk))
+        .filter(|(_, disk)| config.used_names().any(|name| name == disk.name))
+        .map(|(bus, disk)| unstable_name(bus, disk))
         .collect();
     if out.is_empty() { ok("no disk that is used goes by the order of discovery") } else { out }
 }
 
 /// The letters of a name.
-fn prefix(name: &str) -> &str {
+fn name_letters(name: &str) -> &str {
     name.trim_end_matches(|c: char| c.is_ascii_digit())
 }
 
 /// Whether no identity or configuration assigns this name to the disk.
-fn goes_by_order(bus: &BusState, disk: &DeviceState, config: &Config) -> bool {
+fn is_named_by_order(bus: &BusState, disk: &DeviceState, config: &Config) -> bool {
     let section = config.bus.iter().find(|b| b.name == bus.name);
     let ordered = section.is_some_and(|b| !b.names.contains_key(&disk.name));
     ordered && !disk.kept && !disk.name.is_empty() && !disk.lost
 }
 
-fn told(bus: &BusState, disk: &DeviceState) -> Finding {
+fn unstable_name(bus: &BusState, disk: &DeviceState) -> CheckFinding {
     let name = &disk.name;
     bad(
         Severity::Warn,

@@ -1,6 +1,6 @@
 //! Check that the addresses of the targets are free.
 
-use super::{Check, Facts, Finding, Severity, bad, ok};
+use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
@@ -9,10 +9,10 @@ use std::path::Path;
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "ports", doc: "whether the addresses of the targets are free", look };
+    Check { id: "ports", doc: "whether the addresses of the targets are free", findings: look };
 
-fn look(facts: &Facts) -> Vec<Finding> {
-    let Some(config) = facts.good() else { return ok("no configuration to look at") };
+fn findings(facts: &Facts) -> Vec<CheckFinding> {
+    let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };
     let ours: BTreeSet<&String> = match &facts.daemon {
         Ok(state) => state.targets.iter().flat_map(|t| &t.portals).collect(),
         Err(_) => BTreeSet::new(),
@@ -67,7 +67,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
 
 /// Obstacles to listening at the path of a Unix socket. The daemon removes a socket that has no
 /// listener.
-fn unix(address: &str, path: &Path) -> Option<Finding> {
+fn unix(address: &str, path: &Path) -> Option<CheckFinding> {
     let fail = |what: String, fix: String| {
         let finding = format!("{address} cannot be listened on: {what}");
         Some(bad(Severity::Fail, finding, "the target cannot be served there", fix))

@@ -1,14 +1,14 @@
 //! Check that secrets can be read, are long enough, and are private.
 
-use super::{Check, Facts, Finding, Severity, bad, ok};
+use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::config::secret;
 use std::os::unix::fs::MetadataExt;
 
 /// See the module.
-pub const CHECK: Check = Check { id: "secrets", doc: "whether secrets are secret", look };
+pub const CHECK: Check = Check { id: "secrets", doc: "whether secrets are secret", findings: look };
 
-fn look(facts: &Facts) -> Vec<Finding> {
-    let Some(config) = facts.good() else { return ok("no configuration to look at") };
+fn findings(facts: &Facts) -> Vec<CheckFinding> {
+    let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };
     let mut out = Vec::new();
     let mut literal = false;
     let targets = config.target.iter();
@@ -55,8 +55,8 @@ fn look(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Private keys of targets that other users can read.
-fn keys(facts: &Facts) -> Vec<Finding> {
-    let targets = facts.good().into_iter().flat_map(|config| &config.target);
+fn keys(facts: &Facts) -> Vec<CheckFinding> {
+    let targets = facts.valid_config().into_iter().flat_map(|config| &config.target);
     let keys = targets.filter_map(|t| Some((&t.name, t.params.get("tls_key")?.as_str()?)));
     let open = keys.filter_map(|(target, path)| {
         let mode = std::fs::metadata(path).ok()?.mode();

@@ -1,14 +1,14 @@
 //! Check that the control socket is alive and private.
 
-use super::{Check, Facts, Finding, Severity, bad, ok};
+use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::Kind;
 use std::os::unix::fs::MetadataExt;
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "socket", doc: "whether the control socket is alive and private", look };
+    Check { id: "socket", doc: "whether the control socket is alive and private", findings: look };
 
-fn look(facts: &Facts) -> Vec<Finding> {
+fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let path = facts.socket.display();
     let about = std::fs::symlink_metadata(&facts.socket);
     let mode = about.as_ref().map_or(0, |m| m.mode());

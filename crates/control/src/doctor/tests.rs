@@ -33,10 +33,10 @@ impl Machine {
             proc: self.0.clone(),
             file,
             config: document.map(|text| read(text, "ashlar.toml", &catalog())),
-            judge: None,
+            check_target: None,
             socket: self.0.join("ashlar.sock"),
             daemon: Err(Error::new(Kind::Unreachable, "connect", "nobody")),
-            refused: Vec::new(),
+            refused_steps: Vec::new(),
             version: "1.2.3".to_owned(),
         }
     }
@@ -69,14 +69,14 @@ fn kernel_settings_and_limits_are_graded() {
         machine.write("sys/kernel/io_uring_disabled", text);
         assert_eq!(grades("io_uring", &facts), [grade]);
     }
-    let mut state = State::default();
+    let mut state = SystemState::default();
     state.daemon.cores = vec![CoreState { port_kind: "uring".to_owned(), ..CoreState::default() }];
     facts.daemon = Ok(state);
     assert_eq!(grades("io_uring", &facts), [Severity::Ok], "what runs says more");
     let core =
         |why: &str| CoreState { port_kind: "poll".to_owned(), why: why.to_owned(), busy_ns: 0 };
     for (why, grade) in [("poll, as configured", Severity::Ok), ("poll, refused", Severity::Warn)] {
-        let mut state = State::default();
+        let mut state = SystemState::default();
         state.daemon.cores = vec![core(why)];
         facts.daemon = Ok(state);
         assert_eq!(grades("io_uring", &facts), [grade], "{why}");
@@ -178,7 +178,7 @@ fn ports_socket_and_version_are_graded() {
     assert_eq!(grades("socket", &facts), [Severity::Ok], "no daemon runs");
     machine.write("ashlar.sock", "");
     assert_eq!(grades("socket", &facts), [Severity::Warn], "stale");
-    let mut state = State { schema_version: 1, ..State::default() };
+    let mut state = SystemState { schema_version: 1, ..SystemState::default() };
     state.targets = vec![TargetState { portals: vec![address], ..TargetState::default() }];
     state.daemon.version = "1.2.3".to_owned();
     facts.daemon = Ok(state.clone());
@@ -187,7 +187,7 @@ fn ports_socket_and_version_are_graded() {
     state.daemon.version = "1.0.0".to_owned();
     facts.daemon = Ok(state.clone());
     assert_eq!(grades("version", &facts), [Severity::Warn]);
-    facts.daemon = Ok(State { schema_version: 9, ..state });
+    facts.daemon = Ok(SystemState { schema_version: 9, ..state });
     assert_eq!(grades("version", &facts), [Severity::Fail]);
 }
 
@@ -230,7 +230,7 @@ fn bus_troubles_are_graded() {
         ..BusState::default()
     };
     let none = BusState { troubles: vec![why(2), why(3)], devices: Vec::new(), ..one.clone() };
-    let state = |buses| Ok(State { buses, ..State::default() });
+    let state = |buses| Ok(SystemState { buses, ..SystemState::default() });
     facts.daemon = state(vec![well.clone()]);
     assert_eq!(grades("buses", &facts), [Severity::Ok]);
     facts.daemon = state(vec![well, one, none]);
@@ -258,7 +258,7 @@ fn disk_names_that_depend_on_scan_order_are_warned_about() {
         let bus = BusState { name: "iscsi0".into(), devices, ..BusState::default() };
         let mut facts = machine.facts(Some(text));
         assert!(matches!(facts.config, Some(Ok(_))), "{text}");
-        facts.daemon = Ok(State { buses: vec![bus], ..State::default() });
+        facts.daemon = Ok(SystemState { buses: vec![bus], ..SystemState::default() });
         facts
     };
     let by_order = document("", "da1");

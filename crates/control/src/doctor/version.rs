@@ -1,13 +1,13 @@
 //! Check that the command and the daemon have the same version.
 
-use super::{Check, Facts, Finding, Severity, bad, ok};
+use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::SCHEMA_VERSION;
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "version", doc: "whether command and daemon are of one version", look };
+    Check { id: "version", doc: "whether command and daemon are of one version", findings: look };
 
-fn look(facts: &Facts) -> Vec<Finding> {
+fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Ok(state) = &facts.daemon else { return ok(format!("this is {}", facts.version)) };
     let (theirs, ours) = (&state.daemon.version, &facts.version);
     if state.schema_version != SCHEMA_VERSION {

@@ -1,7 +1,7 @@
 //! The state as Prometheus text: prefix `ashlar_`, base units (seconds, bytes), `_total` for what
 //! only grows.
 
-use crate::api::{Health, Histogram, LunState, State, Stats, TargetHealth, TargetState};
+use crate::api::{Health, Histogram, LunState, Stats, SystemState, TargetHealth, TargetState};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -103,7 +103,7 @@ impl Page {
     fn health(&mut self, name: &'static str, labels: &[(&str, &str)], health: Health) {
         for state in [Health::Ok, Health::Degraded, Health::Failed] {
             let mut labels = labels.to_vec();
-            labels.push(("state", state.word()));
+            labels.push(("state", state.label()));
             self.add(name, &labels, u8::from(health == state));
         }
     }
@@ -158,7 +158,7 @@ impl Page {
     }
 }
 
-fn daemon(state: &State, page: &mut Page) {
+fn daemon(state: &SystemState, page: &mut Page) {
     let d = &state.daemon;
     page.add("ashlar_build_info", &[("version", &d.version)], 1);
     page.add("ashlar_uptime_seconds", &[], seconds(d.uptime_ns));
@@ -175,12 +175,12 @@ fn daemon(state: &State, page: &mut Page) {
 }
 
 /// Commands not answered, and of each kind of operation its requests and bytes.
-type Sum<'a> = (u64, [(&'a str, u64, u64); 5]);
+type SessionSum<'a> = (u64, [(&'a str, u64, u64); 5]);
 
 /// Sessions of a target. Sessions with the same initiator and address are counted as one: clients
 /// of a Unix socket have no address of their own, and a sample may occur only once.
 fn sessions(target: &TargetState, page: &mut Page) {
-    let mut all: BTreeMap<(&str, &str), Sum<'_>> = BTreeMap::new();
+    let mut all: BTreeMap<(&str, &str), SessionSum<'_>> = BTreeMap::new();
     let mut windows: BTreeMap<(&str, &str), (u64, Option<u64>)> = BTreeMap::new();
     for s in &target.sessions {
         let kinds = s.stats.kinds().map(|(op, stats)| (op, stats.ops, stats.bytes));
@@ -215,7 +215,7 @@ fn sessions(target: &TargetState, page: &mut Page) {
 }
 
 /// The page.
-pub fn render(state: &State) -> String {
+pub fn render(state: &SystemState) -> String {
     let mut page = Page::default();
     daemon(state, &mut page);
     for disk in &state.disks {
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn metrics_page_matches_the_expected_text() {
-        let mut state = State::default();
+        let mut state = SystemState::default();
         let mut geom = geom_state("part", "d\"0", 2, &[], "d0p1");
         let read = &mut geom.providers[0].stats.read;
         read.ops = 3;
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn all_series_of_a_histogram_have_the_same_buckets() {
-        let mut state = State::default();
+        let mut state = SystemState::default();
         for (name, upper_ns) in [("d0", 900), ("d1", 3_000_000), ("d2", u64::MAX)] {
             let mut geom = geom_state("disk", name, 0, &[], name);
             let write = &mut geom.providers[0].stats.write;

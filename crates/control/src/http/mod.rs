@@ -18,4 +18,4 @@ mod server;
 mod socket;
 
 pub use server::serve;
-pub use socket::Listening;
+pub use socket::BoundSocket;

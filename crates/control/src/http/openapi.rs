@@ -1,34 +1,34 @@
 //! OpenAPI 3.1, written from the table of verbs.
 
-use crate::api::{Error, SCHEMA_VERSION, State};
+use crate::api::{Error, SCHEMA_VERSION, SystemState};
 use crate::verbs::{Run, VERBS};
 use serde_json::{Map, Value, json};
 
 /// Moves the `$defs` of a schema to the document's components and points the references there.
-fn settle(schema: Value, components: &mut Map<String, Value>) -> Value {
+fn move_defs(schema: Value, components: &mut Map<String, Value>) -> Value {
     match schema {
         Value::Object(mut fields) => {
             fields.remove("$schema");
             if let Some(Value::Object(defs)) = fields.remove("$defs") {
                 for (name, def) in defs {
-                    let def = settle(def, components);
+                    let def = move_defs(def, components);
                     components.insert(name, def);
                 }
             }
             if let Some(Value::String(path)) = fields.get_mut("$ref") {
                 *path = path.replace("#/$defs/", "#/components/schemas/");
             }
-            let rest = fields.into_iter().map(|(k, v)| (k, settle(v, components)));
+            let rest = fields.into_iter().map(|(k, v)| (k, move_defs(v, components)));
             Value::Object(rest.collect())
         }
         Value::Array(list) => {
-            Value::Array(list.into_iter().map(|v| settle(v, components)).collect())
+            Value::Array(list.into_iter().map(|v| move_defs(v, components)).collect())
         }
         other => other,
     }
 }
 
-fn answers(schema: Value, kind: &str) -> Value {
+fn responses(schema: Value, kind: &str) -> Value {
     json!({
         "200": { "description": "Done.", "content": { kind: { "schema": schema } } },
         "default": {
@@ -46,20 +46,20 @@ pub fn document() -> Value {
     let mut components = Map::new();
     let mut paths = Map::new();
     for verb in VERBS.iter().filter(|v| matches!(v.run, Run::Daemon(_))) {
-        let params = settle((verb.params)(), &mut components);
-        let answer = settle((verb.answer)(), &mut components);
+        let params = move_defs((verb.params)(), &mut components);
+        let answer = move_defs((verb.answer)(), &mut components);
         let operation = json!({
             "operationId": verb.name,
             "summary": verb.doc,
             "description": verb.detail,
             "requestBody": { "content": { "application/json": { "schema": params } } },
-            "responses": answers(answer, "application/json"),
+            "responses": responses(answer, "application/json"),
         });
         paths.insert(format!("/v1/verbs/{}", verb.name), json!({ "post": operation }));
     }
-    let error = settle(schemars::schema_for!(Error).to_value(), &mut components);
+    let error = move_defs(schemars::schema_for!(Error).to_value(), &mut components);
     components.insert("Error".to_owned(), error);
-    let state = settle(schemars::schema_for!(State).to_value(), &mut components);
+    let state = move_defs(schemars::schema_for!(SystemState).to_value(), &mut components);
     let text = json!({ "type": "string" });
     for (path, doc, schema, kind) in [
         ("/v1/state", "Everything, now", state, "application/json"),
@@ -67,7 +67,7 @@ pub fn document() -> Value {
         ("/metrics", "Counters for Prometheus", text, "text/plain"),
         ("/openapi.json", "This document", json!({ "type": "object" }), "application/json"),
     ] {
-        let operation = json!({ "summary": doc, "responses": answers(schema, kind) });
+        let operation = json!({ "summary": doc, "responses": responses(schema, kind) });
         paths.insert(path.to_owned(), json!({ "get": operation }));
     }
     json!({

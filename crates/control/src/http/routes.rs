@@ -24,10 +24,10 @@ const REQUEST_MAX: Duration = Duration::from_secs(30);
 const LINES_MAX: usize = 64;
 
 /// Interval at which the journal is read for listening clients.
-const EVENTS_EVERY: Duration = Duration::from_millis(250);
+const EVENTS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Events sent at once.
-const EVENTS_AT_ONCE: usize = 1000;
+const EVENTS_MAX: usize = 1000;
 
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
@@ -43,7 +43,7 @@ pub async fn route(
     } else {
         Err(Error::new(Kind::Forbidden, "ask", "you are neither root nor the daemon's user"))
     };
-    Ok(answer.unwrap_or_else(|e| refusal(&e)))
+    Ok(answer.unwrap_or_else(|e| error_response(&e)))
 }
 
 async fn dispatch(request: Request<Incoming>, control: Arc<Control>) -> Result<Response<Body>> {
@@ -69,13 +69,13 @@ async fn dispatch(request: Request<Incoming>, control: Arc<Control>) -> Result<R
         }
         (&Method::POST, _) => match path.strip_prefix("/v1/verbs/") {
             Some(name) => verb(name.to_owned(), request, control).await,
-            None => Err(lost(&path)),
+            None => Err(unknown_route(&path)),
         },
-        _ => Err(lost(&path)),
+        _ => Err(unknown_route(&path)),
     }
 }
 
-fn lost(path: &str) -> Error {
+fn unknown_route(path: &str) -> Error {
     let next = "GET /openapi.json lists the routes.";
     Error::new(Kind::NotFound, "ask", "there is no such route").at(path).next(next)
 }
@@ -103,7 +103,7 @@ fn content(response: &mut Response<Body>, kind: &str) {
     }
 }
 
-fn refusal(error: &Error) -> Response<Body> {
+fn error_response(error: &Error) -> Response<Body> {
     let mut response = reply(JSON, json!({ "error": error }).to_string());
     let status = StatusCode::from_u16(error.kind.http());
     *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -180,7 +180,7 @@ fn events(control: Arc<Control>, after: u64) -> Response<Body> {
         let mut after = after;
         while !sender.is_closed() {
             let from = control.clone();
-            let news = blocking(move || Ok(from.plant().journal(after, EVENTS_AT_ONCE))).await;
+            let news = blocking(move || Ok(from.plant().journal(after, EVENTS_MAX))).await;
             for event in news.unwrap_or_default() {
                 after = after.max(event.id);
                 let text = format!("id: {}\ndata: {}\n\n", event.id, json!(event));
@@ -188,7 +188,7 @@ fn events(control: Arc<Control>, after: u64) -> Response<Body> {
                     return;
                 }
             }
-            tokio::time::sleep(EVENTS_EVERY).await;
+            tokio::time::sleep(EVENTS_INTERVAL).await;
         }
     });
     let mut response = Response::new(Body::Lines(receiver));

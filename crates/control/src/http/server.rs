@@ -2,7 +2,7 @@
 //! to the routes.
 
 use super::routes::route;
-use super::socket::Listening;
+use super::socket::BoundSocket;
 use crate::api::{Error, Kind, Result};
 use crate::service::Control;
 use hyper::server::conn::http1;
@@ -20,14 +20,14 @@ const CONNECTIONS_MAX: usize = 128;
 const HEAD_MAX: Duration = Duration::from_secs(10);
 
 /// How long running requests may take once the daemon is to stop.
-const GRACE: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest wait after `accept` failed (no file descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-struct Place(Arc<AtomicUsize>);
+struct ConnectionSlot(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -38,7 +38,7 @@ impl Drop for Place {
 /// # Errors
 /// [`Kind::System`] when the socket cannot be listened on.
 pub async fn serve(
-    mut listening: Listening,
+    mut listening: BoundSocket,
     control: Arc<Control>,
     stop: impl Future<Output = ()>,
 ) -> Result<()> {
@@ -66,7 +66,7 @@ pub async fn serve(
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    if tokio::time::timeout(GRACE, ended).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {
         tracing::warn!("control requests still ran when the daemon stopped");
     }
     Ok(())
@@ -78,7 +78,7 @@ fn admit(stream: UnixStream, control: &Arc<Control>, open: &Arc<AtomicUsize>) {
         tracing::warn!("control connection refused: {CONNECTIONS_MAX} are open");
         return;
     }
-    let place = Place(open.clone());
+    let place = ConnectionSlot(open.clone());
     let allowed = match stream.peer_cred() {
         Ok(peer) => peer.uid() == 0 || peer.uid() == rustix::process::geteuid().as_raw(),
         Err(e) => {

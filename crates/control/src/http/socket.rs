@@ -18,18 +18,18 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 /// A bound socket that goes away with this value.
-pub struct Listening {
+pub struct BoundSocket {
     path: PathBuf,
     listener: Option<UnixListener>,
     _lock: fs::File,
 }
 
-impl Listening {
+impl BoundSocket {
     /// Takes the place.
     ///
     /// # Errors
     /// [`Kind::AlreadyRunning`], [`Kind::System`].
-    pub fn at(path: &Path) -> Result<Listening> {
+    pub fn at(path: &Path) -> Result<BoundSocket> {
         let name = path.display().to_string();
         let fail = |op: &'static str| {
             let name = name.clone();
@@ -64,7 +64,7 @@ impl Listening {
         let mode = fs::Permissions::from_mode(0o600);
         fs::set_permissions(path, mode).map_err(fail("protect the socket"))?;
         listener.set_nonblocking(true).map_err(fail("prepare the socket"))?;
-        Ok(Listening { path: path.to_owned(), listener: Some(listener), _lock: lock })
+        Ok(BoundSocket { path: path.to_owned(), listener: Some(listener), _lock: lock })
     }
 
     /// Where it is.
@@ -78,7 +78,7 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for BoundSocket {
     fn drop(&mut self) {
         // It may have been removed by hand; then there is nothing left to do.
         let _ = fs::remove_file(&self.path);
@@ -96,14 +96,14 @@ mod tests {
     #[test]
     fn second_daemon_on_one_socket_is_refused() {
         let path = scratch("one");
-        let first = Listening::at(&path).expect("free");
+        let first = BoundSocket::at(&path).expect("free");
         let mode = fs::metadata(&path).expect("bound").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let second = Listening::at(&path).err().expect("taken");
+        let second = BoundSocket::at(&path).err().expect("taken");
         assert_eq!(second.kind, Kind::AlreadyRunning);
         drop(first);
         assert!(!path.exists(), "it goes away with the daemon");
-        drop(Listening::at(&path).expect("free again"));
+        drop(BoundSocket::at(&path).expect("free again"));
         fs::remove_dir_all(path.parent().expect("a folder")).expect("scratch");
     }
 
@@ -112,13 +112,13 @@ mod tests {
         let path = scratch("stale");
         fs::create_dir_all(path.parent().expect("a folder")).expect("scratch");
         let live = UnixListener::bind(&path).expect("bound");
-        let refused = Listening::at(&path).err().expect("it answers");
+        let refused = BoundSocket::at(&path).err().expect("it answers");
         assert_eq!(refused.kind, Kind::AlreadyRunning);
         drop(live);
         assert!(path.exists(), "what a killed daemon leaves");
-        drop(Listening::at(&path).expect("stale"));
+        drop(BoundSocket::at(&path).expect("stale"));
         fs::write(&path, "x").expect("a file");
-        let refused = Listening::at(&path).err().expect("a file is not removed");
+        let refused = BoundSocket::at(&path).err().expect("a file is not removed");
         assert_eq!(refused.kind, Kind::System);
         assert!(path.exists());
         fs::remove_dir_all(path.parent().expect("a folder")).expect("scratch");

@@ -1,7 +1,7 @@
 //! One change, as a value: its effect on a configuration, and its inverse.
 
 use super::rename::rename;
-use super::renew::FilesOf;
+use super::renew::FileSection;
 use crate::config::{
     AccessConfig, AluaConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig,
     TargetConfig, UnitConfig, UnitProtection,
@@ -27,7 +27,7 @@ pub enum Risk {
 
 impl Risk {
     /// The word printed in plans.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Risk::Safe => "safe",
             Risk::Disruptive => "disruptive",
@@ -170,7 +170,7 @@ pub enum Action {
     /// reads them once more.
     Renew {
         /// Whose.
-        of: FilesOf,
+        of: FileSection,
     },
 }
 
@@ -203,7 +203,7 @@ impl Action {
     }
 
     /// The names to give as consent where it destroys something.
-    pub fn destroyed(&self) -> Vec<String> {
+    pub fn consent_names(&self) -> Vec<String> {
         match self {
             Action::Units { from, to } => {
                 newly_protected(from, to).map(|unit| unit.provider.clone()).collect()
@@ -294,7 +294,7 @@ impl Action {
     }
 
     /// One line for people.
-    pub fn what(&self) -> String {
+    pub fn summary(&self) -> String {
         match self {
             Action::Daemon { .. } => "change settings of the daemon".to_owned(),
             Action::CreateBus { bus } => format!("create bus {} ({})", bus.name, bus.kind),
@@ -386,15 +386,15 @@ pub struct Step {
 impl Step {
     /// A step for `action`.
     pub fn new(action: Action, why: impl Into<String>, risk: Risk) -> Step {
-        let (what, why, inverse) = (action.what(), why.into(), action.inverse());
+        let (what, why, inverse) = (action.summary(), why.into(), action.inverse());
         Step { what, why, risk, hosts: Vec::new(), action, inverse, may_wait: false }
     }
 }
 
 impl Step {
     /// The risk in words, with whom it concerns.
-    pub fn risk_words(&self) -> String {
-        let word = self.risk.word();
+    pub fn risk_text(&self) -> String {
+        let word = self.risk.label();
         let more = self.hosts.len().saturating_sub(HOSTS_SHOWN);
         let mut hosts = self.hosts.iter().take(HOSTS_SHOWN).cloned().collect::<Vec<_>>().join(", ");
         if more > 0 {

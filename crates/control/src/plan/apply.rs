@@ -14,7 +14,7 @@
 //! the daemon is notified that it is wanted.
 
 use super::action::{Action, Risk, Step};
-use crate::api::{Error, Kind, ProgressLine, Result, State};
+use crate::api::{Error, Kind, ProgressLine, Result, SystemState};
 use crate::config::Config;
 use crate::plant::{Plant, Progress};
 
@@ -24,18 +24,18 @@ pub struct Applied {
     /// Notes for the user; usually none.
     pub notes: Vec<String>,
     /// Parts that could not be carried out and did not have to be.
-    pub left_out: Vec<LeftOut>,
+    pub deferred: Vec<Deferred>,
 }
 
 /// A part of the configuration that could not be carried out. It is wanted still.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LeftOut {
+pub struct Deferred {
     /// What: "create disk d0 (file)".
-    pub what: String,
+    pub subject: String,
     /// Why not.
     pub why: String,
     /// The step that it was; of a LUN that could not be exported, its provider.
-    pub of: Undone,
+    pub part: DeferredPart,
     /// Kind of the error.
     pub kind: Kind,
     /// Advice.
@@ -44,35 +44,39 @@ pub struct LeftOut {
 
 /// See `LeftOut::of`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Undone {
+pub enum DeferredPart {
     /// A step.
     Step(Box<Action>),
     /// The export of a provider.
     Export(String),
 }
 
-impl LeftOut {
+impl Deferred {
     /// A step that was refused or failed.
-    pub fn new(step: &Step, cause: Error) -> LeftOut {
-        let of = Undone::Step(Box::new(step.action.clone()));
-        LeftOut::of(step.what.clone(), of, cause)
+    pub fn new(step: &Step, cause: Error) -> Deferred {
+        let of = DeferredPart::Step(Box::new(step.action.clone()));
+        Deferred::with_part(step.what.clone(), of, cause)
     }
 
     /// The export of a provider that failed.
-    pub fn export(provider: &str, cause: Error) -> LeftOut {
-        LeftOut::of(format!("export {provider}"), Undone::Export(provider.to_owned()), cause)
+    pub fn export(provider: &str, cause: Error) -> Deferred {
+        Deferred::with_part(
+            format!("export {provider}"),
+            DeferredPart::Export(provider.to_owned()),
+            cause,
+        )
     }
 
-    fn of(what: String, of: Undone, cause: Error) -> LeftOut {
+    fn with_part(what: String, of: DeferredPart, cause: Error) -> Deferred {
         let is_named = cause.at.is_empty() || what.contains(&cause.at);
         let place = if is_named { String::new() } else { format!("{}: ", cause.at) };
         let why = format!("{place}{}", cause.source);
-        LeftOut { what, why, of, kind: cause.kind, next: cause.next }
+        Deferred { subject: what, why, part: of, kind: cause.kind, next: cause.next }
     }
 
     /// The object for which `status` has an entry of its own.
-    pub fn place(&self) -> Option<String> {
-        let Undone::Step(action) = &self.of else { return None };
+    pub fn status_entry(&self) -> Option<String> {
+        let DeferredPart::Step(action) = &self.part else { return None };
         match &**action {
             Action::CreateDisk { disk } => Some(format!("disk {}", disk.name)),
             Action::CreateGeom { geom } => Some(format!("{} {}", geom.class, geom.name)),
@@ -82,10 +86,10 @@ impl LeftOut {
     }
 
     /// Whether it is there by now: `running` is what of the configuration is.
-    pub fn is_over(&self, running: &Config, state: &State) -> bool {
-        match &self.of {
-            Undone::Step(action) => action.is_in(running),
-            Undone::Export(name) => {
+    pub fn is_resolved(&self, running: &Config, state: &SystemState) -> bool {
+        match &self.part {
+            DeferredPart::Step(action) => action.is_in(running),
+            DeferredPart::Export(name) => {
                 let groups = state.targets.iter().flat_map(|t| &t.groups);
                 groups.flat_map(|g| &g.luns).any(|lun| lun.provider == *name)
             }
@@ -110,18 +114,18 @@ pub fn apply(
         match plant.check(step, before) {
             Ok(()) => {}
             Err(e) if step.may_wait => *refused = Some(e),
-            Err(e) => return Err(wrap(Kind::CannotCarryOut, &step.what, e, "")),
+            Err(e) => return Err(wrap_error(Kind::CannotCarryOut, &step.what, e, "")),
         }
     }
     if let Some((i, e)) = plant.clash(steps) {
         let what = steps.get(i).map_or("", |step| &step.what);
-        return Err(wrap(Kind::CannotCarryOut, what, e, ""));
+        return Err(wrap_error(Kind::CannotCarryOut, what, e, ""));
     }
     let total = u64::try_from(steps.len()).unwrap_or(u64::MAX);
     let mut applied = Applied::default();
     let mut done: Vec<&Step> = Vec::with_capacity(steps.len());
     for ((i, step), refused) in (0u64..).zip(steps).zip(refused) {
-        progress(line(&step.what, i, total));
+        progress(progress_line(&step.what, i, total));
         let result = match refused {
             Some(e) => Err(e),
             None => plant.carry_out(&step.action, progress),
@@ -130,26 +134,26 @@ pub fn apply(
             Ok(outcome) => {
                 step.action.apply_to(running);
                 applied.notes.extend(outcome.notes);
-                applied.left_out.extend(outcome.left_out);
+                applied.deferred.extend(outcome.deferred);
                 done.push(step);
             }
             Err(e) if step.may_wait => {
-                plant.want(&step.action);
-                applied.left_out.push(LeftOut::new(step, e));
+                plant.retry_later(&step.action);
+                applied.deferred.push(Deferred::new(step, e));
             }
-            Err(e) => return Err(take_back(plant, &done, step, e, running, progress)),
+            Err(e) => return Err(roll_back(plant, &done, step, e, running, progress)),
         }
     }
-    progress(line("done", total, total));
+    progress(progress_line("done", total, total));
     Ok(applied)
 }
 
-fn line(what: &str, done: u64, total: u64) -> ProgressLine {
+fn progress_line(what: &str, done: u64, total: u64) -> ProgressLine {
     ProgressLine { what: what.to_owned(), done, total, ..ProgressLine::default() }
 }
 
 /// The plant's error about one step, as an error of the whole.
-fn wrap(kind: Kind, what: &str, cause: Error, more: &str) -> Error {
+fn wrap_error(kind: Kind, what: &str, cause: Error, more: &str) -> Error {
     let place = if cause.at.is_empty() { String::new() } else { format!("{}: ", cause.at) };
     let code = cause.kind.code();
     let source = format!("{place}{} ({code}){more}", cause.source);
@@ -161,7 +165,7 @@ fn wrap(kind: Kind, what: &str, cause: Error, more: &str) -> Error {
 }
 
 /// Inverts the steps that were done, newest first, and reports the result.
-fn take_back(
+fn roll_back(
     plant: &dyn Plant,
     done: &[&Step],
     failed: &Step,
@@ -176,7 +180,7 @@ fn take_back(
             Err(second) => {
                 let more =
                     format!("; then taking back \"{}\" failed too: {}", step.what, second.source);
-                return wrap(Kind::HalfDone, &failed.what, cause, &more);
+                return wrap_error(Kind::HalfDone, &failed.what, cause, &more);
             }
         }
     }
@@ -186,5 +190,5 @@ fn take_back(
         [] => String::new(),
         names => format!("; what was on {} is lost", names.join(", ")),
     };
-    wrap(Kind::RolledBack, &failed.what, cause, &more)
+    wrap_error(Kind::RolledBack, &failed.what, cause, &more)
 }

@@ -1,7 +1,7 @@
 //! Geoms that change while they are used, in plans.
 
-use super::{Foreseen, plan};
-use crate::api::{ConsumerState, GeomState, ProviderState, State};
+use super::{PredictedSerials, plan};
+use crate::api::{ConsumerState, GeomState, ProviderState, SystemState};
 use crate::config::{Config, GeomConfig, read};
 use crate::fake::catalog;
 
@@ -26,7 +26,7 @@ fn document(disks: &[(&str, &str)], members: &[&str], balance: Option<&str>) -> 
 }
 
 /// The running state: disks, and the mirror on those of its members that are there.
-fn state(config: &Config, on: &[&str]) -> State {
+fn state(config: &Config, on: &[&str]) -> SystemState {
     let provider = |name: &str| ProviderState { name: name.into(), ..Default::default() };
     let disk = |name: &str| GeomState {
         class: "disk".into(),
@@ -46,11 +46,11 @@ fn state(config: &Config, on: &[&str]) -> State {
         ..Default::default()
     };
     let disks = config.disk.iter().map(|d| disk(&d.name));
-    State { geoms: disks.chain([mirror]).collect(), ..State::default() }
+    SystemState { geoms: disks.chain([mirror]).collect(), ..SystemState::default() }
 }
 
 fn steps(from: &Config, to: &Config, on: &[&str]) -> Vec<String> {
-    let steps = plan(from, to, (&state(from, on), &Foreseen::new()), &catalog());
+    let steps = plan(from, to, (&state(from, on), &PredictedSerials::new()), &catalog());
     steps.into_iter().map(|s| s.what).collect()
 }
 
@@ -105,7 +105,7 @@ fn a_partition_with_a_letter_follows_its_renamed_disk() {
         read(&text, "a.toml", &catalog()).expect("well-formed")
     };
     let (from, to) = (config("d0"), config("data"));
-    let steps = plan(&from, &to, (&State::default(), &Foreseen::new()), &catalog());
+    let steps = plan(&from, &to, (&SystemState::default(), &PredictedSerials::new()), &catalog());
     let what: Vec<&str> = steps.iter().map(|s| s.what.as_str()).collect();
     assert_eq!(what, ["rename disk d0 to data"]);
 }

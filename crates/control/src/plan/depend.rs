@@ -3,17 +3,17 @@
 //! A reference in a configuration may name a provider that tasting makes (`d0p1`, `gpt/root`), so
 //! two sources are used: the graph, for what exists; the form of the name, for what does not yet.
 
-use super::apply::{LeftOut, Undone};
-use super::by_hand::members;
+use super::apply::{Deferred, DeferredPart};
+use super::manual_changes::members;
 use super::rename::is_bsd_letter;
-use crate::api::{State, TargetHealth, TargetState};
+use crate::api::{SystemState, TargetHealth, TargetState};
 use crate::config::{AccessConfig, Config, GeomConfig};
 use std::collections::{HashMap, HashSet};
 
 /// Whether a provider of that name comes, by the form of the name, from the disk or geom `owner`:
 /// the same name, `owner` behind a class and a slash, or `owner` with `p1`, `s1`, `.suffix` or
 /// `/suffix` appended; a letter (BSD) where `owner` ends in a digit.
-pub fn rests_on(reference: &str, owner: &str) -> bool {
+pub fn name_depends_on(reference: &str, owner: &str) -> bool {
     let bare = match reference.split_once('/') {
         Some((_, tail)) if tail.starts_with(owner) => tail,
         _ => reference,
@@ -32,13 +32,13 @@ pub fn rests_on(reference: &str, owner: &str) -> bool {
 
 /// The buses, disks and geoms below every provider of the running graph, through any number of
 /// layers.
-pub struct Ground {
+pub struct DependencyGraph {
     below: HashMap<String, HashSet<String>>,
 }
 
-impl Ground {
+impl DependencyGraph {
     /// From a snapshot.
-    pub fn new(state: &State) -> Ground {
+    pub fn new(state: &SystemState) -> DependencyGraph {
         let mut below: HashMap<String, HashSet<String>> = HashMap::new();
         let mut geoms: Vec<_> = state.geoms.iter().collect();
         geoms.sort_by_key(|g| g.rank);
@@ -61,27 +61,28 @@ impl Ground {
         for disk in &state.disks {
             below.entry(disk.name.clone()).or_default().insert(disk.name.clone());
         }
-        Ground { below }
+        DependencyGraph { below }
     }
 
     /// Whether the provider `reference` depends on the disk or geom `owner`. For existing providers
     /// the graph decides and not the names: `mirror/r0` need not depend on a disk `r0`.
-    pub fn rests(&self, reference: &str, owner: &str) -> bool {
+    pub fn depends_on(&self, reference: &str, owner: &str) -> bool {
         let known = self.below.get(reference).map(|names| names.contains(owner));
-        reference == owner || known.unwrap_or_else(|| rests_on(reference, owner))
+        reference == owner || known.unwrap_or_else(|| name_depends_on(reference, owner))
     }
 }
 
 /// The geoms of `config`, those below first. Where names show no dependency, the order of the
 /// document stays.
-pub fn bottom_up<'c>(config: &'c Config, ground: &Ground) -> Vec<&'c GeomConfig> {
+pub fn bottom_up<'c>(config: &'c Config, ground: &DependencyGraph) -> Vec<&'c GeomConfig> {
     let mut left: Vec<&GeomConfig> = config.geom.iter().collect();
     let mut out = Vec::with_capacity(left.len());
     while !left.is_empty() {
         let free = left.iter().position(|geom| {
             let others = left.iter().filter(|o| o.name != geom.name);
-            let mut below = others.flat_map(|o| geom.below().map(move |b| (b, o.name.as_str())));
-            !below.any(|(reference, owner)| ground.rests(reference, owner))
+            let mut below =
+                others.flat_map(|o| geom.provider_names().map(move |b| (b, o.name.as_str())));
+            !below.any(|(reference, owner)| ground.depends_on(reference, owner))
         });
         // Names that seem to form a ring: the document's order is as good as any.
         out.push(left.remove(free.unwrap_or(0)));
@@ -91,7 +92,7 @@ pub fn bottom_up<'c>(config: &'c Config, ground: &Ground) -> Vec<&'c GeomConfig>
 
 /// The part of `config`, the configuration carried out last, that still exists. A bus, disk, geom
 /// or target that went away on its own is left out, so that a plan brings it back.
-pub fn running(config: &Config, state: &State) -> Config {
+pub fn running_config(config: &Config, state: &SystemState) -> Config {
     let mut left = config.clone();
     // A disk that lost its medium is listed, and has no provider.
     let listed: HashSet<&str> = state.disks.iter().map(|d| d.name.as_str()).collect();
@@ -115,11 +116,11 @@ pub fn running(config: &Config, state: &State) -> Config {
 
 /// Members of geoms that were found by their records although their sections were refused: in
 /// `base` they are as the records say.
-pub fn found(base: &mut Config, left_out: &[LeftOut], state: &State) {
+pub fn adopt_found_members(base: &mut Config, left_out: &[Deferred], state: &SystemState) {
     let was_refused = |geom: &GeomConfig| {
-        let of = left_out.iter().filter_map(|left| match &left.of {
-            Undone::Step(action) => action.geom(),
-            Undone::Export(_) => None,
+        let of = left_out.iter().filter_map(|left| match &left.part {
+            DeferredPart::Step(action) => action.geom(),
+            DeferredPart::Export(_) => None,
         });
         of.into_iter().any(|refused| refused == geom)
     };
@@ -133,7 +134,7 @@ pub fn found(base: &mut Config, left_out: &[LeftOut], state: &State) {
 
 /// Puts back into `base`, which is what of `config` is there, whatever is lost and not `wanted` any
 /// more: a plan takes it out, lest it come back by itself.
-pub fn keep_lost(base: &mut Config, config: &Config, wanted: &Config) {
+pub fn keep_lost_objects(base: &mut Config, config: &Config, wanted: &Config) {
     fn keep<T: Clone>(base: &mut Vec<T>, all: &[T], wanted: &[T], same: fn(&T, &T) -> bool) {
         let lacks = |list: &[T], one: &T| !list.iter().any(|other| same(other, one));
         let lost = all.iter().filter(|one| lacks(wanted, one) && lacks(base, one));
@@ -173,10 +174,13 @@ mod tests {
             geom("r1", 1, &[], "r1"),
             geom("one", 2, &["r1"], "mirror/r0"),
         ];
-        let ground = Ground::new(&State { geoms, ..State::default() });
-        assert!(!ground.rests("mirror/r0", "r0"), "a disk that is called alike");
-        assert!(ground.rests("mirror/r0", "r1") && ground.rests("mirror/r0", "one"));
-        assert!(ground.rests("r0", "r0") && ground.rests("mirror/r0p1", "r0"), "as names tell");
+        let ground = DependencyGraph::new(&SystemState { geoms, ..SystemState::default() });
+        assert!(!ground.depends_on("mirror/r0", "r0"), "a disk that is called alike");
+        assert!(ground.depends_on("mirror/r0", "r1") && ground.depends_on("mirror/r0", "one"));
+        assert!(
+            ground.depends_on("r0", "r0") && ground.depends_on("mirror/r0p1", "r0"),
+            "as names tell"
+        );
     }
 
     #[test]
@@ -197,7 +201,7 @@ mod tests {
             ("gpt/root", "d0", false),
             ("d", "d0", false),
         ] {
-            assert_eq!(rests_on(reference, owner), rests, "{reference} on {owner}");
+            assert_eq!(name_depends_on(reference, owner), rests, "{reference} on {owner}");
         }
     }
 }

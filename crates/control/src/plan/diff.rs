@@ -3,13 +3,13 @@
 //! targets and LUNs are brought from the bottom up.
 
 use super::action::{Action, Step};
-use super::by_hand::{BY_RECORD, members};
-use super::depend::{Ground, bottom_up};
-use super::identity::{Foreseen, Identities};
+use super::depend::{DependencyGraph, bottom_up};
+use super::identity::{Identities, PredictedSerials};
+use super::manual_changes::{RECORD_CLASS, members};
 use super::rename::{rename, renamed};
-use super::risk::{Scene, risk};
-use super::settings::{self, changes_in_use, differ_in_settings, same};
-use crate::api::State;
+use super::risk::{RiskContext, risk};
+use super::settings::{self, changes_in_use, differ_in_settings, same_settings};
+use crate::api::SystemState;
 use crate::config::{
     AccessConfig, AluaConfig, Catalog, Config, DiskConfig, GeomConfig, TargetConfig, UnitConfig,
 };
@@ -22,26 +22,26 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 pub fn plan(
     running: &Config,
     desired: &Config,
-    (state, foreseen): (&State, &Foreseen),
+    (state, foreseen): (&SystemState, &PredictedSerials),
     catalog: &Catalog,
 ) -> Vec<Step> {
-    let ground = Ground::new(state);
+    let ground = DependencyGraph::new(state);
     let names = renamed(running, desired);
     let mut called = running.clone();
     names.iter().for_each(|(from, to)| rename(&mut called, &from.name, to));
     let identities = Identities::new(&called, desired, (state, &names), foreseen);
-    let scene = Scene { state, catalog, running: &called, identities };
-    let mut planner = Planner { now: running.clone(), steps: Vec::new(), scene };
+    let scene = RiskContext { state, catalog, running: &called, identities };
+    let mut planner = Planner { now: running.clone(), steps: Vec::new(), context: scene };
     for (from, to) in names {
-        let why = match planner.scene.identities.shown_as(&to.name) {
+        let why = match planner.context.identities.current_serial(&to.name) {
             Some(serial) => format!("the same disk for hosts: serial number {serial}"),
             None => "it is the same disk".to_owned(),
         };
         planner.step(Action::RenameDisk { from, to }, why);
     }
     let running = &called;
-    let gone = gone((running, desired), &ground, state, catalog);
-    let other = other_units(running, desired);
+    let gone = removals((running, desired), &ground, state, catalog);
+    let other = changed_units(running, desired);
     planner.withdraw(running, desired, &gone, &other, &ground);
     planner.remove(running, desired, &gone, &ground);
     if running.daemon != desired.daemon {
@@ -49,9 +49,9 @@ pub fn plan(
         let (from, to) = (running.daemon.clone(), desired.daemon.clone());
         planner.step(Action::Daemon { from, to }, why);
     }
-    planner.describe(running, desired);
-    planner.bring(running, desired, &gone, &ground);
-    planner.forget(desired);
+    planner.apply_units(running, desired);
+    planner.create(running, desired, &gone, &ground);
+    planner.drop_port_groups(desired);
     planner.grant(desired);
     planner.grow(desired, &gone);
     planner.steps
@@ -59,7 +59,7 @@ pub fn plan(
 
 /// Whether the one difference is that an image file becomes larger, or that the size which it has
 /// is written down: nothing above has to let go for that.
-fn grows(from: &DiskConfig, to: &DiskConfig, state: &State) -> bool {
+fn only_grows(from: &DiskConfig, to: &DiskConfig, state: &SystemState) -> bool {
     let size = |d: &DiskConfig| d.params.get("size").and_then(Value::as_u64);
     let now = state.disks.iter().find(|d| d.name == from.name).map(|d| d.size_bytes);
     let mut same = from.clone();
@@ -79,9 +79,9 @@ fn grows(from: &DiskConfig, to: &DiskConfig, state: &State) -> bool {
 
 /// Buses, disks and geoms that have to go, and geoms that change instead.
 #[derive(Default)]
-struct Gone {
+struct Removals {
     /// Names with the reason.
-    why: BTreeMap<String, String>,
+    reasons: BTreeMap<String, String>,
     /// Geoms that change while they are used.
     changed: BTreeSet<String>,
     /// Disks of members that such geoms give up: they go after that.
@@ -90,41 +90,43 @@ struct Gone {
     dropped: BTreeSet<String>,
 }
 
-impl Gone {
+impl Removals {
     /// The removed or changed section below a provider that takes the provider with it.
-    fn below(&self, reference: &str, ground: &Ground) -> Option<&String> {
-        let dropped = self.dropped.iter().find(|gone| ground.rests(reference, gone));
+    fn removed_below(&self, reference: &str, ground: &DependencyGraph) -> Option<&String> {
+        let dropped = self.dropped.iter().find(|gone| ground.depends_on(reference, gone));
         if dropped.is_some() {
             return dropped;
         }
-        let kept = || self.changed.iter().any(|geom| ground.rests(reference, geom));
-        let mut all = self.why.keys().filter(|gone| ground.rests(reference, gone));
+        let kept = || self.changed.iter().any(|geom| ground.depends_on(reference, geom));
+        let mut all = self.reasons.keys().filter(|gone| ground.depends_on(reference, gone));
         all.find(|gone| !self.late.contains(*gone) || !kept())
     }
 }
 
 /// Which buses, disks and geoms have to go.
-fn gone(
+fn removals(
     (running, desired): (&Config, &Config),
-    ground: &Ground,
-    state: &State,
+    ground: &DependencyGraph,
+    state: &SystemState,
     catalog: &Catalog,
-) -> Gone {
+) -> Removals {
     let absent = "no longer in the configuration".to_owned();
-    let mut gone = Gone::default();
-    let wanted = disks_of(desired);
+    let mut gone = Removals::default();
+    let wanted = disks_by_name(desired);
     for bus in &running.bus {
         match desired.bus(&bus.name) {
-            None => gone.why.insert(bus.name.clone(), absent.clone()),
-            Some(to) if !bus.becomes(to) => gone.why.insert(bus.name.clone(), changes(bus, to)),
+            None => gone.reasons.insert(bus.name.clone(), absent.clone()),
+            Some(to) if !bus.can_become(to) => {
+                gone.reasons.insert(bus.name.clone(), changes(bus, to))
+            }
             Some(_) => None,
         };
     }
     for disk in &running.disk {
         match wanted.get(disk.name.as_str()).copied() {
-            None => gone.why.insert(disk.name.clone(), absent.clone()),
-            Some(to) if to != disk && !grows(disk, to, state) => {
-                gone.why.insert(disk.name.clone(), changes(disk, to))
+            None => gone.reasons.insert(disk.name.clone(), absent.clone()),
+            Some(to) if to != disk && !only_grows(disk, to, state) => {
+                gone.reasons.insert(disk.name.clone(), changes(disk, to))
             }
             Some(_) => None,
         };
@@ -132,7 +134,9 @@ fn gone(
     for geom in bottom_up(running, ground) {
         let to = desired.geom(&geom.name);
         let scene = (running, desired, ground, (state, catalog));
-        if let Some((to, late)) = to.and_then(|to| Some((to, lets_go(geom, to, scene, &gone)?))) {
+        if let Some((to, late)) =
+            to.and_then(|to| Some((to, in_place_change(geom, to, scene, &gone)?)))
+        {
             gone.changed.insert(geom.name.clone());
             gone.late.extend(late);
             gone.dropped.extend(geom.dropped_disks(to).map(str::to_owned));
@@ -140,14 +144,14 @@ fn gone(
         }
         let why = match to {
             None => Some(absent.clone()),
-            Some(to) if !says_as_much(geom, to, state, catalog) => Some(changes(geom, to)),
+            Some(to) if !is_unchanged(geom, to, state, catalog) => Some(changes(geom, to)),
             Some(_) => {
-                let below = geom.below().find_map(|b| gone.below(b, ground));
+                let below = geom.provider_names().find_map(|b| gone.removed_below(b, ground));
                 below.map(|below| format!("{below} below it changes"))
             }
         };
         if let Some(why) = why {
-            gone.why.insert(geom.name.clone(), why);
+            gone.reasons.insert(geom.name.clone(), why);
         }
     }
     gone
@@ -156,25 +160,33 @@ fn gone(
 /// Whether a geom can change while it is used, with the disks that it lets go of and that go. Not
 /// one that has not started, nor one whose new member is on a removed section or has the image of a
 /// removed disk.
-fn lets_go(
+fn in_place_change(
     from: &GeomConfig,
     to: &GeomConfig,
-    (running, desired, ground, (state, catalog)): (&Config, &Config, &Ground, (&State, &Catalog)),
-    gone: &Gone,
+    (running, desired, ground, (state, catalog)): (
+        &Config,
+        &Config,
+        &DependencyGraph,
+        (&SystemState, &Catalog),
+    ),
+    gone: &Removals,
 ) -> Option<Vec<String>> {
-    let alike = from.class == BY_RECORD && to.class == from.class && to.provider == from.provider
-        || changes_in_use(from, to, state, catalog);
-    if !alike || settings::running(from, state).is_none() || says_as_much(from, to, state, catalog)
+    let alike =
+        from.class == RECORD_CLASS && to.class == from.class && to.provider == from.provider
+            || changes_in_use(from, to, state, catalog);
+    if !alike
+        || settings::running_geom(from, state).is_none()
+        || is_unchanged(from, to, state, catalog)
     {
         return None;
     }
-    if to.below().any(|member| gone.below(member, ground).is_some()) {
+    if to.provider_names().any(|member| gone.removed_below(member, ground).is_some()) {
         return None;
     }
     let dropped: Vec<&String> =
         from.members.iter().filter(|member| !to.members.contains(member)).collect();
-    let is_below = |name: &&String| dropped.iter().any(|member| ground.rests(member, name));
-    let late: Vec<String> = gone.why.keys().filter(is_below).cloned().collect();
+    let is_below = |name: &&String| dropped.iter().any(|member| ground.depends_on(member, name));
+    let late: Vec<String> = gone.reasons.keys().filter(is_below).cloned().collect();
     let path = |disk: &DiskConfig| disk.params.get("path").cloned();
     let frees = |name: &String| {
         let Some(disk) = running.disk.iter().find(|d| d.name == *name) else { return false };
@@ -186,14 +198,19 @@ fn lets_go(
 
 /// Whether a geom stays as it is: the sections say the same in other words, or the second names
 /// the members that the geom has by now.
-fn says_as_much(from: &GeomConfig, to: &GeomConfig, state: &State, catalog: &Catalog) -> bool {
+fn is_unchanged(
+    from: &GeomConfig,
+    to: &GeomConfig,
+    state: &SystemState,
+    catalog: &Catalog,
+) -> bool {
     let named = GeomConfig { members: from.members.clone(), ..to.clone() };
-    same(from, to, state, catalog)
+    same_settings(from, to, state, catalog)
         || named == *from && members(from, state).is_some_and(|now| now == to.members)
 }
 
 /// The disks by name: there may be many thousands.
-fn disks_of(config: &Config) -> HashMap<&str, &DiskConfig> {
+fn disks_by_name(config: &Config) -> HashMap<&str, &DiskConfig> {
     config.disk.iter().map(|d| (d.name.as_str(), d)).collect()
 }
 
@@ -201,13 +218,13 @@ struct Planner<'a> {
     /// The configuration after the steps so far.
     now: Config,
     steps: Vec<Step>,
-    scene: Scene<'a>,
+    context: RiskContext<'a>,
 }
 
 impl Planner<'_> {
     fn step(&mut self, action: Action, why: impl Into<String>) {
         action.apply_to(&mut self.now);
-        let judged = risk(&action, &self.scene);
+        let judged = risk(&action, &self.context);
         let step = Step::new(action, why, judged.risk);
         self.steps.push(Step { hosts: judged.hosts, ..step });
     }
@@ -219,20 +236,21 @@ impl Planner<'_> {
         &mut self,
         running: &Config,
         desired: &Config,
-        gone: &Gone,
+        gone: &Removals,
         other: &BTreeSet<&str>,
-        ground: &Ground,
+        ground: &DependencyGraph,
     ) {
         // A geom that is made may open its members exclusively: LUNs on them go first. A member
         // that the new configuration exports as well keeps its LUNs.
         let comes =
-            |g: &&GeomConfig| running.geom(&g.name).is_none() || gone.why.contains_key(&g.name);
+            |g: &&GeomConfig| running.geom(&g.name).is_none() || gone.reasons.contains_key(&g.name);
         let mut taken: HashSet<&str> =
-            desired.geom.iter().filter(comes).flat_map(GeomConfig::below).collect();
+            desired.geom.iter().filter(comes).flat_map(GeomConfig::provider_names).collect();
         for geom in desired.geom.iter().filter(|g| gone.changed.contains(&g.name)) {
             let had = running.geom(&geom.name);
-            let new = |member: &&str| had.is_none_or(|had| had.below().all(|b| b != *member));
-            taken.extend(geom.below().filter(new));
+            let new =
+                |member: &&str| had.is_none_or(|had| had.provider_names().all(|b| b != *member));
+            taken.extend(geom.provider_names().filter(new));
         }
         for lun in desired.access.iter().flat_map(|a| a.luns.values()) {
             taken.remove(lun.provider.as_str());
@@ -241,7 +259,7 @@ impl Planner<'_> {
             let target = running.target(&access.target);
             let kept = desired.target(&access.target);
             let target_stays = match (target, kept) {
-                (Some(a), Some(b)) => self.new_port(a, b).is_none(),
+                (Some(a), Some(b)) => self.port_change(a, b).is_none(),
                 _ => false,
             };
             if !target_stays {
@@ -253,7 +271,7 @@ impl Planner<'_> {
             less.luns.retain(|_, lun| {
                 let changes =
                     other.contains(lun.provider.as_str()) || taken.contains(lun.provider.as_str());
-                !changes && gone.below(&lun.provider, ground).is_none()
+                !changes && gone.removed_below(&lun.provider, ground).is_none()
             });
             if less != *access {
                 let why = "what is behind a LUN changes";
@@ -263,14 +281,14 @@ impl Planner<'_> {
     }
 
     /// Why a target cannot become another while its port stays.
-    fn new_port(&self, from: &TargetConfig, to: &TargetConfig) -> Option<&'static str> {
+    fn port_change(&self, from: &TargetConfig, to: &TargetConfig) -> Option<&'static str> {
         if from.driver != to.driver {
             return Some("its driver changes");
         }
         let has = |id: u16| {
             from.port_id == Some(id)
                 || self
-                    .scene
+                    .context
                     .state
                     .targets
                     .iter()
@@ -280,8 +298,8 @@ impl Planner<'_> {
     }
 
     /// Applies the settings of units whose LUNs are withdrawn, and adds port groups.
-    fn describe(&mut self, running: &Config, desired: &Config) {
-        if !same_but_order(&running.unit, &desired.unit) {
+    fn apply_units(&mut self, running: &Config, desired: &Config) {
+        if !same_elements(&running.unit, &desired.unit) {
             let (from, to) = (running.unit.clone(), desired.unit.clone());
             let why = format!("{} now, {} then", from.len(), to.len());
             self.step(Action::Units { from, to }, why);
@@ -303,22 +321,28 @@ impl Planner<'_> {
     }
 
     /// Port groups that no target has any more.
-    fn forget(&mut self, desired: &Config) {
+    fn drop_port_groups(&mut self, desired: &Config) {
         self.port_groups(desired.alua.clone(), "no target has them any more");
     }
 
     fn port_groups(&mut self, to: Vec<AluaConfig>, why: &str) {
         let from = self.now.alua.clone();
-        if !same_but_order(&from, &to) {
+        if !same_elements(&from, &to) {
             self.step(Action::PortGroups { from, to }, why);
         }
     }
 
-    fn remove(&mut self, running: &Config, desired: &Config, gone: &Gone, ground: &Ground) {
+    fn remove(
+        &mut self,
+        running: &Config,
+        desired: &Config,
+        gone: &Removals,
+        ground: &DependencyGraph,
+    ) {
         for target in &running.target {
             let why = match desired.target(&target.name) {
                 None => "no longer in the configuration",
-                Some(to) => match self.new_port(target, to) {
+                Some(to) => match self.port_change(target, to) {
                     Some(why) => why,
                     None => continue,
                 },
@@ -326,24 +350,31 @@ impl Planner<'_> {
             self.step(Action::RemoveTarget { target: target.clone() }, why);
         }
         for geom in bottom_up(running, ground).into_iter().rev() {
-            if let Some(why) = gone.why.get(&geom.name) {
+            if let Some(why) = gone.reasons.get(&geom.name) {
                 self.step(Action::RemoveGeom { geom: geom.clone() }, why);
             }
         }
         for disk in running.disk.iter().rev() {
-            if let Some(why) = gone.why.get(&disk.name).filter(|_| !gone.late.contains(&disk.name))
+            if let Some(why) =
+                gone.reasons.get(&disk.name).filter(|_| !gone.late.contains(&disk.name))
             {
                 self.step(Action::RemoveDisk { disk: disk.clone() }, why);
             }
         }
         for bus in running.bus.iter().rev() {
-            if let Some(why) = gone.why.get(&bus.name) {
+            if let Some(why) = gone.reasons.get(&bus.name) {
                 self.step(Action::RemoveBus { bus: bus.clone() }, why);
             }
         }
     }
 
-    fn bring(&mut self, running: &Config, desired: &Config, gone: &Gone, ground: &Ground) {
+    fn create(
+        &mut self,
+        running: &Config,
+        desired: &Config,
+        gone: &Removals,
+        ground: &DependencyGraph,
+    ) {
         let new = "in the configuration, not running".to_owned();
         for bus in &desired.bus {
             if let Some(from) = self.now.bus(&bus.name).filter(|from| *from != bus).cloned() {
@@ -351,29 +382,29 @@ impl Planner<'_> {
                 self.step(Action::ModifyBus { from, to: bus.clone() }, why);
             }
             if self.now.bus(&bus.name).is_none() {
-                let why = gone.why.get(&bus.name).unwrap_or(&new).clone();
+                let why = gone.reasons.get(&bus.name).unwrap_or(&new).clone();
                 self.step(Action::CreateBus { bus: bus.clone() }, why);
             }
         }
         let here: HashSet<String> = self.now.disk.iter().map(|d| d.name.clone()).collect();
         for disk in &desired.disk {
             if !here.contains(&disk.name) {
-                let why = gone.why.get(&disk.name).unwrap_or(&new).clone();
+                let why = gone.reasons.get(&disk.name).unwrap_or(&new).clone();
                 self.step(Action::CreateDisk { disk: disk.clone() }, why);
             }
         }
         for geom in bottom_up(desired, ground) {
             if self.now.geom(&geom.name).is_none() {
-                let why = gone.why.get(&geom.name).unwrap_or(&new).clone();
+                let why = gone.reasons.get(&geom.name).unwrap_or(&new).clone();
                 self.step(Action::CreateGeom { geom: geom.clone() }, why);
             }
             let from = self.now.geom(&geom.name).filter(|_| gone.changed.contains(&geom.name));
-            if let Some(from) = from.filter(|from| self.can_be_taken_back(from, geom)).cloned() {
+            if let Some(from) = from.filter(|from| self.is_reversible(from, geom)).cloned() {
                 self.modify(from, geom);
             }
         }
         for disk in running.disk.iter().filter(|disk| gone.late.contains(&disk.name)) {
-            let why = gone.why.get(&disk.name).cloned().unwrap_or_default();
+            let why = gone.reasons.get(&disk.name).cloned().unwrap_or_default();
             self.step(Action::RemoveDisk { disk: disk.clone() }, why);
         }
         for target in &desired.target {
@@ -389,23 +420,23 @@ impl Planner<'_> {
         for target in chosen.into_iter().chain(others) {
             if self.now.target(&target.name).is_none() {
                 let was = running.target(&target.name);
-                let why = was.and_then(|was| self.new_port(was, target)).unwrap_or(&new);
+                let why = was.and_then(|was| self.port_change(was, target)).unwrap_or(&new);
                 self.step(Action::CreateTarget { target: target.clone() }, why);
             }
         }
     }
 
     /// How two groups differ, and which LUNs are another disk for hosts than before the plan.
-    fn grants(&self, from: &AccessConfig, to: &AccessConfig) -> String {
-        let mut words = vec![grants(from, to)];
-        let was = self.scene.running.access(&to.target, &to.group);
+    fn access_changes(&self, from: &AccessConfig, to: &AccessConfig) -> String {
+        let mut words = vec![group_changes(from, to)];
+        let was = self.context.running.access(&to.target, &to.group);
         let was = was.map(|access| &access.luns);
         for (lun, is) in &to.luns {
             let Some(was) = was.and_then(|luns| luns.get(lun)) else { continue };
-            let identities = &self.scene.identities;
-            if let Some(why) = identities.another(was, is) {
+            let identities = &self.context.identities;
+            if let Some(why) = identities.serial_conflict(was, is) {
                 words.push(format!("LUN {lun} is another disk for hosts: {why}"));
-            } else if let Some(serial) = identities.same(was, is) {
+            } else if let Some(serial) = identities.kept_serial(was, is) {
                 words.push(format!("LUN {lun} is the same disk for hosts: serial number {serial}"));
             }
         }
@@ -413,13 +444,13 @@ impl Planner<'_> {
     }
 
     /// Whether a geom that gets the members of another section could get back those that it has.
-    fn can_be_taken_back(&self, from: &GeomConfig, to: &GeomConfig) -> bool {
-        from.members == to.members || self.scene.catalog.may_become(to, from)
+    fn is_reversible(&self, from: &GeomConfig, to: &GeomConfig) -> bool {
+        from.members == to.members || self.context.catalog.may_become(to, from)
     }
 
     fn modify(&mut self, mut from: GeomConfig, to: &GeomConfig) {
         let why = changes(&from, to);
-        if differ_in_settings(&from, to, self.scene.state, self.scene.catalog) {
+        if differ_in_settings(&from, to, self.context.state, self.context.catalog) {
             // They are the members that it has by now.
             from.members.clone_from(&to.members);
         }
@@ -428,16 +459,17 @@ impl Planner<'_> {
 
     /// Last, because a geom that got a further member keeps it, and a grown file is not made
     /// smaller again, when a later step fails.
-    fn grow(&mut self, desired: &Config, gone: &Gone) {
+    fn grow(&mut self, desired: &Config, gone: &Removals) {
         for geom in desired.geom.iter().filter(|geom| gone.changed.contains(&geom.name)) {
             let from = self.now.geom(&geom.name).filter(|from| *from != geom);
-            if let Some(from) = from.filter(|from| !self.can_be_taken_back(from, geom)).cloned() {
+            if let Some(from) = from.filter(|from| !self.is_reversible(from, geom)).cloned() {
                 self.modify(from, geom);
             }
         }
-        let here = disks_of(&self.now);
+        let here = disks_by_name(&self.now);
         let pairs = desired.disk.iter().filter_map(|to| Some((*here.get(to.name.as_str())?, to)));
-        let grown = pairs.filter(|(from, to)| *from != *to && grows(from, to, self.scene.state));
+        let grown =
+            pairs.filter(|(from, to)| *from != *to && only_grows(from, to, self.context.state));
         let grown: Vec<_> = grown.map(|(from, to)| (from.clone(), to.clone())).collect();
         for (from, to) in grown {
             let why = changes(&from, &to);
@@ -465,7 +497,9 @@ impl Planner<'_> {
                 let mut why: Vec<String> = lost.iter().map(|a| format!("-{}", a.group)).collect();
                 why.extend(new.iter().map(|a| format!("+{}", a.group)));
                 why.extend(
-                    changed.iter().map(|(f, t)| format!("{}: {}", t.group, self.grants(f, t))),
+                    changed
+                        .iter()
+                        .map(|(f, t)| format!("{}: {}", t.group, self.access_changes(f, t))),
                 );
                 let (why, target) = (why.join("; "), target.name.clone());
                 self.step(Action::Regroup { target, from: from.clone(), to: to.clone() }, why);
@@ -476,7 +510,7 @@ impl Planner<'_> {
                 self.step(Action::RemoveAccess { access: access.clone() }, why);
             }
             for (from, to) in changed {
-                let why = self.grants(from, to);
+                let why = self.access_changes(from, to);
                 self.step(Action::ModifyAccess { from: from.clone(), to: to.clone() }, why);
             }
             for access in new {
@@ -488,13 +522,13 @@ impl Planner<'_> {
 }
 
 /// Whether two short lists without repetitions have the same in them.
-fn same_but_order<T: PartialEq>(a: &[T], b: &[T]) -> bool {
+fn same_elements<T: PartialEq>(a: &[T], b: &[T]) -> bool {
     a == b || a.len() == b.len() && a.iter().all(|x| b.contains(x))
 }
 
 /// Providers whose units are shown in another way from now on, so that their LUNs have to be
 /// withdrawn. Thresholds and the names of a unit change without that.
-fn other_units<'c>(running: &'c Config, desired: &'c Config) -> BTreeSet<&'c str> {
+fn changed_units<'c>(running: &'c Config, desired: &'c Config) -> BTreeSet<&'c str> {
     let by_name = |c: &'c Config| -> HashMap<&'c str, UnitConfig> {
         let bare = |u: &UnitConfig| UnitConfig {
             thresholds: None,
@@ -525,7 +559,7 @@ fn other_units<'c>(running: &'c Config, desired: &'c Config) -> BTreeSet<&'c str
 }
 
 /// How two groups differ, in a few words.
-fn grants(from: &AccessConfig, to: &AccessConfig) -> String {
+fn group_changes(from: &AccessConfig, to: &AccessConfig) -> String {
     let mut words = Vec::new();
     let new = to.initiators.iter().filter(|p| !from.initiators.contains(p));
     words.extend(new.map(|p| format!("+{p}")));

@@ -1,27 +1,27 @@
 //! The disks that hosts see behind a LUN before and after a plan. Hosts do not know a disk by the
 //! name of its section or the path of its file.
 
-use super::rename::{follow, given};
-use crate::api::{LunState, State};
+use super::rename::{given_names, rename_reference};
+use crate::api::{LunState, SystemState};
 use crate::config::{Config, DiskConfig, LunConfig};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 
 /// Serial numbers of units on disks that a plan makes, by the name of the disk. Empty: the disk
 /// gets a new one, which no host knows. Not in it: nothing is known of the disk.
-pub type Foreseen = BTreeMap<String, String>;
+pub type PredictedSerials = BTreeMap<String, String>;
 
 /// Serial number, NAA name, UUID and EUI-64 that are configured.
-type Names<'c> = [Option<&'c str>; 4];
+type UnitIds<'c> = [Option<&'c str>; 4];
 
 const KEYS: [&str; 4] = ["serial", "naa", "uuid", "eui64"];
 
 /// See the module.
 pub struct Identities<'a> {
     shown: HashMap<String, &'a LunState>,
-    running: HashMap<&'a str, Names<'a>>,
-    desired: HashMap<&'a str, Names<'a>>,
-    foreseen: &'a Foreseen,
+    running: HashMap<&'a str, UnitIds<'a>>,
+    desired: HashMap<&'a str, UnitIds<'a>>,
+    foreseen: &'a PredictedSerials,
 }
 
 impl<'a> Identities<'a> {
@@ -29,27 +29,29 @@ impl<'a> Identities<'a> {
     pub fn new(
         running: &'a Config,
         desired: &'a Config,
-        (state, renames): (&'a State, &[(DiskConfig, DiskConfig)]),
-        foreseen: &'a Foreseen,
+        (state, renames): (&'a SystemState, &[(DiskConfig, DiskConfig)]),
+        foreseen: &'a PredictedSerials,
     ) -> Identities<'a> {
         let groups = state.targets.iter().flat_map(|t| &t.groups);
         let luns = groups.flat_map(|g| &g.luns).filter(|lun| !lun.serial.is_empty());
-        let taken = given(running);
+        let taken = given_names(running);
         let called = |lun: &LunState| {
             let mut name = lun.provider.clone();
-            renames.iter().for_each(|(from, to)| follow(&mut name, &from.name, &to.name, &taken));
+            renames
+                .iter()
+                .for_each(|(from, to)| rename_reference(&mut name, &from.name, &to.name, &taken));
             name
         };
         Identities {
             shown: luns.map(|lun| (called(lun), lun)).collect(),
-            running: names(running),
-            desired: names(desired),
+            running: unit_ids(running),
+            desired: unit_ids(desired),
             foreseen,
         }
     }
 
     /// The serial number that hosts see of a provider now.
-    pub fn shown_as(&self, provider: &str) -> Option<&str> {
+    pub fn current_serial(&self, provider: &str) -> Option<&str> {
         self.shown.get(provider).map(|lun| lun.serial.as_str())
     }
 
@@ -69,7 +71,7 @@ impl<'a> Identities<'a> {
     }
 
     /// Why a host that goes on under a LUN's number would write its old blocks to another disk.
-    pub fn another(&self, was: &LunConfig, is: &LunConfig) -> Option<String> {
+    pub fn serial_conflict(&self, was: &LunConfig, is: &LunConfig) -> Option<String> {
         let (was, is) = (was.provider.as_str(), is.provider.as_str());
         let (now, then) = self.serials(was, is);
         match (now, then) {
@@ -81,7 +83,8 @@ impl<'a> Identities<'a> {
             _ if was != is => return Some(format!("provider {was} -> {is}")),
             _ => {}
         }
-        let of = |all: &HashMap<&str, Names<'a>>, name| all.get(name).copied().unwrap_or_default();
+        let of =
+            |all: &HashMap<&str, UnitIds<'a>>, name| all.get(name).copied().unwrap_or_default();
         let (before, after) = (of(&self.running, was), of(&self.desired, is));
         let known = now.is_some() && then.is_some();
         // A serial number that is known was compared as hosts see it; of it the case counts.
@@ -94,22 +97,22 @@ impl<'a> Identities<'a> {
         };
         let at = (0..KEYS.len()).find(differs)?;
         let show =
-            |names: Names<'_>| names.get(at).copied().flatten().unwrap_or("default").to_owned();
+            |names: UnitIds<'_>| names.get(at).copied().flatten().unwrap_or("default").to_owned();
         let key = KEYS.get(at).copied().unwrap_or_default();
         Some(format!("{key} {} -> {}", show(before), show(after)))
     }
 
     /// The serial number by which hosts know the disk behind a LUN, whose provider has another name
     /// now.
-    pub fn same(&self, was: &LunConfig, is: &LunConfig) -> Option<&str> {
+    pub fn kept_serial(&self, was: &LunConfig, is: &LunConfig) -> Option<&str> {
         let (now, _) = self.serials(&was.provider, &is.provider);
-        now.filter(|_| was.provider != is.provider && self.another(was, is).is_none())
+        now.filter(|_| was.provider != is.provider && self.serial_conflict(was, is).is_none())
     }
 }
 
 /// Names that are configured for providers; those of a unit count before those of its disk.
-fn names(config: &Config) -> HashMap<&str, Names<'_>> {
-    let mut all: HashMap<&str, Names<'_>> = HashMap::new();
+fn unit_ids(config: &Config) -> HashMap<&str, UnitIds<'_>> {
+    let mut all: HashMap<&str, UnitIds<'_>> = HashMap::new();
     for unit in &config.unit {
         let own = [&unit.serial, &unit.naa, &unit.uuid, &unit.eui64];
         all.insert(&unit.provider, own.map(Option::as_deref));

@@ -10,13 +10,13 @@
 
 mod action;
 mod apply;
-mod by_hand;
 #[cfg(test)]
 mod changed_tests;
 mod depend;
 mod diff;
-mod edited;
 mod identity;
+mod manual_changes;
+mod mirror_edits;
 mod rename;
 mod renew;
 mod risk;
@@ -26,15 +26,15 @@ mod sizes;
 mod tests;
 
 pub use action::{Action, Risk, Step};
-pub use apply::{Applied, LeftOut, Undone, apply};
-pub use by_hand::{by_hand, inserted, members};
-pub(crate) use depend::Ground;
-pub(crate) use depend::keep_lost;
-pub use depend::{found, rests_on, running};
+pub use apply::{Applied, Deferred, DeferredPart, apply};
+pub(crate) use depend::DependencyGraph;
+pub(crate) use depend::keep_lost_objects;
+pub use depend::{adopt_found_members, name_depends_on, running_config};
 pub use diff::plan;
-pub use edited::{edited, leaves_one_copy};
-pub use identity::Foreseen;
-pub use renew::FilesOf;
+pub use identity::PredictedSerials;
+pub use manual_changes::{inserted, manual_changes, members};
+pub use mirror_edits::{defer_mirror_edits, leaves_one_copy};
+pub use renew::FileSection;
 pub(crate) use renew::renew;
-pub use settings::{as_it_works, say, settings};
-pub use sizes::{larger, then_resize};
+pub use settings::{adopt_settings, set_params, settings};
+pub use sizes::{grown_disks, resize_commands};

@@ -30,7 +30,12 @@ pub(super) fn renamed(running: &Config, desired: &Config) -> Vec<(DiskConfig, Di
 
 /// Renames `reference` when the disk `from` becomes `to`: that disk, or a partition of it; anything
 /// else stays as it was. `taken`: names that the configuration gives.
-pub(super) fn follow(reference: &mut String, from: &str, to: &str, taken: &BTreeSet<String>) {
+pub(super) fn rename_reference(
+    reference: &mut String,
+    from: &str,
+    to: &str,
+    taken: &BTreeSet<String>,
+) {
     let Some(rest) = reference.strip_prefix(from) else { return };
     let mut letters = rest.chars();
     let is_part = matches!(letters.next(), Some('p' | 's'))
@@ -48,7 +53,7 @@ pub(super) fn is_bsd_letter(rest: &str) -> bool {
 }
 
 /// Names that a configuration gives to buses' disks, disks and geoms.
-pub(super) fn given(config: &Config) -> BTreeSet<String> {
+pub(super) fn given_names(config: &Config) -> BTreeSet<String> {
     let aliases = config.bus.iter().flat_map(|b| b.names.keys().cloned());
     let disks = config.disk.iter().map(|d| d.name.clone());
     aliases.chain(disks).chain(config.geom.iter().map(|g| g.name.clone())).collect()
@@ -56,12 +61,15 @@ pub(super) fn given(config: &Config) -> BTreeSet<String> {
 
 /// The disk `from` is called `to` in all of a configuration.
 pub(super) fn rename(config: &mut Config, from: &str, to: &DiskConfig) {
-    let taken = given(config);
+    let taken = given_names(config);
     config.disk.iter_mut().filter(|d| d.name == from).for_each(|d| *d = to.clone());
     let layers = config.geom.iter_mut().flat_map(|g| g.provider.iter_mut().chain(&mut g.members));
     let luns = config.access.iter_mut().flat_map(|a| a.luns.values_mut().map(|l| &mut l.provider));
     let units = config.unit.iter_mut().map(|u| &mut u.provider);
-    layers.chain(luns).chain(units).for_each(|reference| follow(reference, from, &to.name, &taken));
+    layers
+        .chain(luns)
+        .chain(units)
+        .for_each(|reference| rename_reference(reference, from, &to.name, &taken));
 }
 
 #[cfg(test)]
@@ -108,7 +116,7 @@ mod tests {
             ("gpt/d0", "gpt/d0"),
         ] {
             let mut name = reference.to_owned();
-            follow(&mut name, "d0", "x", &taken);
+            rename_reference(&mut name, "d0", "x", &taken);
             assert_eq!(name, then, "{reference}");
         }
     }

@@ -4,14 +4,14 @@
 
 use super::action::{Action, Risk, Step};
 use crate::config::Config;
-use crate::plant::Stale;
+use crate::plant::StaleFiles;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A section of the configuration that names files.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", content = "name", rename_all = "snake_case")]
-pub enum FilesOf {
+pub enum FileSection {
     /// A bus: secrets.
     Bus(String),
     /// A file server: certificates and keys.
@@ -20,40 +20,40 @@ pub enum FilesOf {
     Target(String),
 }
 
-impl FilesOf {
+impl FileSection {
     /// The name of the section.
     pub fn name(&self) -> &str {
         match self {
-            FilesOf::Bus(name) | FilesOf::Fs(name) | FilesOf::Target(name) => name,
+            FileSection::Bus(name) | FileSection::Fs(name) | FileSection::Target(name) => name,
         }
     }
 
     /// Whether a configuration has it.
     pub fn is_in(&self, config: &Config) -> bool {
         match self {
-            FilesOf::Bus(name) => config.bus(name).is_some(),
-            FilesOf::Fs(name) => config.geom(name).is_some(),
-            FilesOf::Target(name) => config.target(name).is_some(),
+            FileSection::Bus(name) => config.bus(name).is_some(),
+            FileSection::Fs(name) => config.geom(name).is_some(),
+            FileSection::Target(name) => config.target(name).is_some(),
         }
     }
 
     /// Whether an action makes it, which reads its files.
     fn is_made_by(&self, action: &Action) -> bool {
         match (self, action) {
-            (FilesOf::Bus(name), Action::CreateBus { bus }) => bus.name == *name,
-            (FilesOf::Fs(name), Action::CreateGeom { geom }) => geom.name == *name,
-            (FilesOf::Target(name), Action::CreateTarget { target }) => target.name == *name,
+            (FileSection::Bus(name), Action::CreateBus { bus }) => bus.name == *name,
+            (FileSection::Fs(name), Action::CreateGeom { geom }) => geom.name == *name,
+            (FileSection::Target(name), Action::CreateTarget { target }) => target.name == *name,
             _ => false,
         }
     }
 }
 
-impl std::fmt::Display for FilesOf {
+impl std::fmt::Display for FileSection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self {
-            FilesOf::Bus(_) => "bus",
-            FilesOf::Fs(_) => "fs",
-            FilesOf::Target(_) => "target",
+            FileSection::Bus(_) => "bus",
+            FileSection::Fs(_) => "fs",
+            FileSection::Target(_) => "target",
         };
         write!(f, "{kind} {}", self.name())
     }
@@ -61,10 +61,10 @@ impl std::fmt::Display for FilesOf {
 
 /// Adds one step for each section of `stale` that the other steps leave in place. A disk is grown
 /// after them, because that is not taken back when a later step fails.
-pub fn renew(steps: &mut Vec<Step>, stale: Vec<Stale>, desired: &Config) {
-    let is_made = |of: &FilesOf| steps.iter().any(|step| of.is_made_by(&step.action));
-    let stays = |s: &Stale| s.of.is_in(desired) && !is_made(&s.of);
-    let step = |s: Stale| Step::new(Action::Renew { of: s.of }, s.why, Risk::Safe);
+pub fn renew(steps: &mut Vec<Step>, stale: Vec<StaleFiles>, desired: &Config) {
+    let is_made = |of: &FileSection| steps.iter().any(|step| of.is_made_by(&step.action));
+    let stays = |s: &StaleFiles| s.of.is_in(desired) && !is_made(&s.of);
+    let step = |s: StaleFiles| Step::new(Action::Renew { of: s.of }, s.why, Risk::Safe);
     let more: Vec<Step> = stale.into_iter().filter(stays).map(step).collect();
     let grows = |step: &Step| matches!(step.action, Action::GrowDisk { .. });
     let at = steps.iter().position(grows).unwrap_or(steps.len());

@@ -1,18 +1,18 @@
 //! Risk of a change for the connected hosts, and the list of those hosts.
 
 use super::action::{Action, Risk, newly_protected};
-use super::edited::leaves_one_copy;
 use super::identity::Identities;
-use crate::api::{ProviderState, SessionState, State};
+use super::mirror_edits::leaves_one_copy;
+use crate::api::{ProviderState, SessionState, SystemState};
 use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog, Config, LunConfig};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use wire::portal::{Place, PortalRule, any_matches};
+use wire::portal::{LocalAddress, PortalRule, any_matches};
 
 /// The data by which the risk of a change is judged.
-pub struct Scene<'a> {
+pub struct RiskContext<'a> {
     /// The running state, with the connected sessions.
-    pub state: &'a State,
+    pub state: &'a SystemState,
     /// Which disks forget.
     pub catalog: &'a Catalog,
     /// The configuration before the whole plan, as hosts see it now.
@@ -23,32 +23,33 @@ pub struct Scene<'a> {
 
 /// The verdict on one change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Judged {
+pub struct RiskAssessment {
     /// How dangerous it is.
     pub risk: Risk,
     /// Initiators that it concerns, by name, each once; empty when no initiator notices it.
     pub hosts: Vec<String>,
 }
 
-impl Judged {
-    fn of(risk: Risk) -> Judged {
-        Judged { risk, hosts: Vec::new() }
+impl RiskAssessment {
+    fn of(risk: Risk) -> RiskAssessment {
+        RiskAssessment { risk, hosts: Vec::new() }
     }
 
     /// Disruptive for these; safe when there are none.
-    fn for_them<'s>(hosts: impl Iterator<Item = &'s SessionState>) -> Judged {
+    fn for_sessions<'s>(hosts: impl Iterator<Item = &'s SessionState>) -> RiskAssessment {
         let mut hosts: Vec<String> = hosts.map(|s| s.initiator.clone()).collect();
         hosts.sort();
         hosts.dedup();
         let risk = if hosts.is_empty() { Risk::Safe } else { Risk::Disruptive };
-        Judged { risk, hosts }
+        RiskAssessment { risk, hosts }
     }
 }
 
 /// The risk of one change, given what runs.
-pub fn risk(action: &Action, scene: &Scene<'_>) -> Judged {
+pub fn risk(action: &Action, scene: &RiskContext<'_>) -> RiskAssessment {
     let (state, catalog) = (scene.state, scene.catalog);
-    let disruptive = |yes: bool| Judged::of(if yes { Risk::Disruptive } else { Risk::Safe });
+    let disruptive =
+        |yes: bool| RiskAssessment::of(if yes { Risk::Disruptive } else { Risk::Safe });
     match action {
         Action::Daemon { .. }
         | Action::CreateBus { .. }
@@ -59,19 +60,19 @@ pub fn risk(action: &Action, scene: &Scene<'_>) -> Judged {
         | Action::RenameDisk { .. }
         | Action::CreateGeom { .. }
         | Action::CreateTarget { .. }
-        | Action::Renew { .. } => Judged::default(),
+        | Action::Renew { .. } => RiskAssessment::default(),
         Action::ModifyGeom { from, to } => {
             let dropped: Vec<&str> =
                 from.dropped_disks(to).filter(|disk| provider_is_open(state, disk)).collect();
             if dropped.iter().any(|name| to.disks().any(|(disk, _)| disk == *name)) {
                 // Its users would go on with another file.
-                return Judged::of(Risk::Destroys);
+                return RiskAssessment::of(Risk::Destroys);
             }
             disruptive(!dropped.is_empty() || leaves_one_copy(from, to, state))
         }
         Action::Units { from, to } => match newly_protected(from, to).next() {
-            Some(_) => Judged::of(Risk::Destroys),
-            None => Judged::default(),
+            Some(_) => RiskAssessment::of(Risk::Destroys),
+            None => RiskAssessment::default(),
         },
         Action::PortGroups { from, to } => {
             let loses = |g: &AluaConfig| {
@@ -79,29 +80,29 @@ pub fn risk(action: &Action, scene: &Scene<'_>) -> Judged {
                 was != Some(g.state) && !is_active(g.state)
             };
             let hosts = state.sessions().filter(|_| to.iter().any(loses));
-            Judged::for_them(hosts.map(|(_, session)| session))
+            RiskAssessment::for_sessions(hosts.map(|(_, session)| session))
         }
-        Action::RemoveBus { bus } if catalog.volatile_bus(&bus.kind) => Judged::of(Risk::Destroys),
+        Action::RemoveBus { bus } if catalog.volatile_bus(&bus.kind) => RiskAssessment::of(Risk::Destroys),
         Action::RemoveBus { bus } => {
             let buses = state.buses.iter().filter(|b| b.name == bus.name);
-            disruptive(buses.flat_map(|b| &b.devices).any(|device| open(state, &device.name)))
+            disruptive(buses.flat_map(|b| &b.devices).any(|device| geom_is_open(state, &device.name)))
         }
-        Action::RemoveDisk { disk } if catalog.volatile(&disk.kind) => Judged::of(Risk::Destroys),
-        Action::RemoveDisk { disk } => disruptive(open(state, &disk.name)),
-        Action::RemoveGeom { geom } => disruptive(open(state, &geom.name)),
-        Action::RemoveTarget { target } => Judged::for_them(sessions(state, &target.name)),
+        Action::RemoveDisk { disk } if catalog.volatile(&disk.kind) => RiskAssessment::of(Risk::Destroys),
+        Action::RemoveDisk { disk } => disruptive(geom_is_open(state, &disk.name)),
+        Action::RemoveGeom { geom } => disruptive(geom_is_open(state, &geom.name)),
+        Action::RemoveTarget { target } => RiskAssessment::for_sessions(sessions(state, &target.name)),
         Action::ModifyTarget { from, to } => {
             let lost = |s: &&SessionState| {
-                reached(&s.portal, &from.listen) && !reached(&s.portal, &to.listen)
+                is_listening(&s.portal, &from.listen) && !is_listening(&s.portal, &to.listen)
             };
-            Judged::for_them(sessions(state, &to.name).filter(lost))
+            RiskAssessment::for_sessions(sessions(state, &to.name).filter(lost))
         }
-        Action::CreateAccess { access } => regrouped(scene, &[], std::slice::from_ref(access)),
-        Action::RemoveAccess { access } => regrouped(scene, std::slice::from_ref(access), &[]),
+        Action::CreateAccess { access } => regroup_risk(scene, &[], std::slice::from_ref(access)),
+        Action::RemoveAccess { access } => regroup_risk(scene, std::slice::from_ref(access), &[]),
         Action::ModifyAccess { from, to } => {
-            regrouped(scene, std::slice::from_ref(from), std::slice::from_ref(to))
+            regroup_risk(scene, std::slice::from_ref(from), std::slice::from_ref(to))
         }
-        Action::Regroup { from, to, .. } => regrouped(scene, from, to),
+        Action::Regroup { from, to, .. } => regroup_risk(scene, from, to),
     }
 }
 
@@ -110,12 +111,12 @@ fn is_active(state: AluaState) -> bool {
 }
 
 /// Whether anything that the geom offers is open.
-fn open(state: &State, geom: &str) -> bool {
+fn geom_is_open(state: &SystemState, geom: &str) -> bool {
     let mut providers = state.geoms.iter().filter(|g| g.name == geom).flat_map(|g| &g.providers);
     providers.any(is_open)
 }
 
-fn provider_is_open(state: &State, name: &str) -> bool {
+fn provider_is_open(state: &SystemState, name: &str) -> bool {
     state.provider(name).is_some_and(|(_, provider)| is_open(provider))
 }
 
@@ -123,12 +124,12 @@ fn is_open(provider: &ProviderState) -> bool {
     provider.r > 0 || provider.w > 0 || provider.e > 0
 }
 
-fn sessions<'s>(state: &'s State, target: &str) -> impl Iterator<Item = &'s SessionState> {
+fn sessions<'s>(state: &'s SystemState, target: &str) -> impl Iterator<Item = &'s SessionState> {
     state.targets.iter().filter(move |t| t.name == target).flat_map(|t| &t.sessions)
 }
 
 /// Whether an address of ours, which a session uses, is one of those that are listened at.
-fn reached(portal: &str, listen: &[String]) -> bool {
+fn is_listening(portal: &str, listen: &[String]) -> bool {
     let same = |at: &String| {
         let (Ok(at), Ok(portal)) = (at.parse::<SocketAddr>(), portal.parse::<SocketAddr>()) else {
             return at == portal;
@@ -146,13 +147,17 @@ fn admits(access: &AccessConfig, session: &SessionState) -> bool {
     let rules: Vec<PortalRule> = access.portals.iter().filter_map(|r| PortalRule::new(r)).collect();
     let named = access.initiators.iter().any(|p| wire::pattern::matches(p, &session.initiator));
     // Where it came to is not known of every session: only its name counts then.
-    named && Place::parse(&session.portal).is_none_or(|at| any_matches(&rules, at))
+    named && LocalAddress::parse(&session.portal).is_none_or(|at| any_matches(&rules, at))
 }
 
 /// The groups `from` of a target become `to`: who loses a LUN, or finds another disk behind one.
-fn regrouped(scene: &Scene<'_>, from: &[AccessConfig], to: &[AccessConfig]) -> Judged {
+fn regroup_risk(
+    scene: &RiskContext<'_>,
+    from: &[AccessConfig],
+    to: &[AccessConfig],
+) -> RiskAssessment {
     let Some(target) = from.iter().chain(to).map(|a| a.target.as_str()).next() else {
-        return Judged::default();
+        return RiskAssessment::default();
     };
     let none = BTreeMap::new();
     let (mut lose, mut swapped) = (Vec::new(), Vec::new());
@@ -167,7 +172,7 @@ fn regrouped(scene: &Scene<'_>, from: &[AccessConfig], to: &[AccessConfig]) -> J
         let now = scene.running.access(target, group).map_or(&none, |a| &a.luns);
         let is_another = |(lun, was): (&u64, &LunConfig)| {
             let is = after.luns.get(lun);
-            is.is_some_and(|is| scene.identities.another(was, is).is_some())
+            is.is_some_and(|is| scene.identities.serial_conflict(was, is).is_some())
         };
         if now.iter().any(is_another) {
             swapped.push(session);
@@ -176,6 +181,7 @@ fn regrouped(scene: &Scene<'_>, from: &[AccessConfig], to: &[AccessConfig]) -> J
         }
     }
     let risk = if swapped.is_empty() { None } else { Some(Risk::Destroys) };
-    let judged = Judged::for_them(if risk.is_some() { swapped } else { lose }.into_iter());
-    Judged { risk: risk.unwrap_or(judged.risk), ..judged }
+    let judged =
+        RiskAssessment::for_sessions(if risk.is_some() { swapped } else { lose }.into_iter());
+    RiskAssessment { risk: risk.unwrap_or(judged.risk), ..judged }
 }

@@ -3,14 +3,18 @@
 
 use serde_json::{Map, Value};
 
-use super::by_hand::members;
-use crate::api::{GeomState, State};
+use super::manual_changes::members;
+use crate::api::{GeomState, SystemState};
 use crate::config::{Catalog, Config, GeomConfig};
 
 /// The settings of a geom that are others than its section gives; null: the section needs no such
 /// key.
-pub fn settings(geom: &GeomConfig, state: &State, catalog: &Catalog) -> Option<Map<String, Value>> {
-    let here = running(geom, state)?;
+pub fn settings(
+    geom: &GeomConfig,
+    state: &SystemState,
+    catalog: &Catalog,
+) -> Option<Map<String, Value>> {
+    let here = running_geom(geom, state)?;
     let given = catalog.settings(geom);
     // A key of which only one of them speaks cannot be compared.
     let now = |(key, given): (&String, &Value)| {
@@ -22,7 +26,7 @@ pub fn settings(geom: &GeomConfig, state: &State, catalog: &Catalog) -> Option<M
 }
 
 /// The geom of a section, if it runs: it has providers, or settings that it works with.
-pub(super) fn running<'s>(geom: &GeomConfig, state: &'s State) -> Option<&'s GeomState> {
+pub(super) fn running_geom<'s>(geom: &GeomConfig, state: &'s SystemState) -> Option<&'s GeomState> {
     let is = |g: &&GeomState| g.class == geom.class && g.name == geom.name && !g.withering;
     let runs = |g: &&GeomState| !g.providers.is_empty() || !g.settings.is_empty();
     state.geoms.iter().find(is).filter(runs)
@@ -41,7 +45,7 @@ fn toml(value: &Value) -> String {
 }
 
 /// Settings as a section says them.
-pub(super) fn words(settings: &Map<String, Value>) -> String {
+pub(super) fn settings_text(settings: &Map<String, Value>) -> String {
     let word = |(key, value): (&String, &Value)| match value {
         Value::Null => format!("no {key}"),
         value => format!("{key} = {}", toml(value)),
@@ -50,7 +54,7 @@ pub(super) fn words(settings: &Map<String, Value>) -> String {
 }
 
 /// The section says these settings from now on.
-pub fn say(geom: &mut GeomConfig, settings: Map<String, Value>) {
+pub fn set_params(geom: &mut GeomConfig, settings: Map<String, Value>) {
     for (key, value) in settings {
         match value {
             Value::Null => drop(geom.params.remove(&key)),
@@ -60,12 +64,16 @@ pub fn say(geom: &mut GeomConfig, settings: Map<String, Value>) {
 }
 
 /// Sections say what their geoms work with. The answer is what those said that are others now.
-pub fn as_it_works(config: &mut Config, state: &State, catalog: &Catalog) -> Vec<GeomConfig> {
+pub fn adopt_settings(
+    config: &mut Config,
+    state: &SystemState,
+    catalog: &Catalog,
+) -> Vec<GeomConfig> {
     let mut said = Vec::new();
     for geom in &mut config.geom {
         if let Some(now) = settings(geom, state, catalog) {
             said.push(geom.clone());
-            say(geom, now);
+            set_params(geom, now);
         }
     }
     said
@@ -73,7 +81,7 @@ pub fn as_it_works(config: &mut Config, state: &State, catalog: &Catalog) -> Vec
 
 /// Whether two sections differ at most in members and in settings that can change while the geom
 /// is used.
-fn alike(from: &GeomConfig, to: &GeomConfig, catalog: &Catalog) -> bool {
+fn same_structure(from: &GeomConfig, to: &GeomConfig, catalog: &Catalog) -> bool {
     let rest = |geom: &GeomConfig, settings: &Map<String, Value>| {
         let mut params = geom.params.clone();
         params.retain(|key, _| !settings.contains_key(key));
@@ -89,27 +97,34 @@ fn alike(from: &GeomConfig, to: &GeomConfig, catalog: &Catalog) -> bool {
 pub(super) fn differ_in_settings(
     from: &GeomConfig,
     to: &GeomConfig,
-    state: &State,
+    state: &SystemState,
     catalog: &Catalog,
 ) -> bool {
     let members = from.members == to.members || members(from, state).as_ref() == Some(&to.members);
     let known = !catalog.settings(from).is_empty();
-    known && members && alike(from, to, catalog)
+    known && members && same_structure(from, to, catalog)
 }
 
 /// Whether the geom of a section becomes that of another one while it is used.
 pub(super) fn changes_in_use(
     from: &GeomConfig,
     to: &GeomConfig,
-    state: &State,
+    state: &SystemState,
     catalog: &Catalog,
 ) -> bool {
     differ_in_settings(from, to, state, catalog)
-        || from.members != to.members && catalog.may_become(from, to) && alike(from, to, catalog)
+        || from.members != to.members
+            && catalog.may_become(from, to)
+            && same_structure(from, to, catalog)
 }
 
 /// Whether two sections say the same in other words, such as a setting and its default.
-pub(super) fn same(from: &GeomConfig, to: &GeomConfig, state: &State, catalog: &Catalog) -> bool {
+pub(super) fn same_settings(
+    from: &GeomConfig,
+    to: &GeomConfig,
+    state: &SystemState,
+    catalog: &Catalog,
+) -> bool {
     from == to
         || differ_in_settings(from, to, state, catalog)
             && catalog.settings(from) == catalog.settings(to)

@@ -1,13 +1,13 @@
 //! Disks that are larger than the configuration says: they were made larger by hand.
 
 use super::{Action, Step};
-use crate::api::{GeomState, State};
+use crate::api::{GeomState, SystemState};
 use crate::config::Config;
 use crate::config::units::exact;
 
 /// A disk that is larger than its `size`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Larger {
+pub struct GrownDisk {
     /// Its name.
     pub disk: String,
     /// The bytes that it has.
@@ -19,11 +19,11 @@ pub struct Larger {
 }
 
 /// All of them.
-pub fn larger(config: &Config, state: &State) -> Vec<Larger> {
+pub fn grown_disks(config: &Config, state: &SystemState) -> Vec<GrownDisk> {
     let one = |disk: &crate::config::DiskConfig| {
         let wanted = disk.params.get("size")?.as_u64()?;
         let has = state.disks.iter().find(|d| d.name == disk.name)?.size_bytes;
-        (has > wanted).then(|| Larger {
+        (has > wanted).then(|| GrownDisk {
             disk: disk.name.clone(),
             bytes: has,
             why: format!(
@@ -38,7 +38,7 @@ pub fn larger(config: &Config, state: &State) -> Vec<Larger> {
 }
 
 /// What a user has to type before a mirror uses disks that steps make larger.
-pub fn then_resize(steps: &[Step], state: &State) -> Vec<String> {
+pub fn resize_commands(steps: &[Step], state: &SystemState) -> Vec<String> {
     let grown = |name: Option<&String>| {
         let grows =
             |s: &Step| matches!(&s.action, Action::GrowDisk { to, .. } if Some(&to.name) == name);
@@ -67,12 +67,12 @@ mod tests {
         let text = "[[disk]]\nname='a'\nkind='memory'\nsize_bytes='1MiB'\n";
         let mut config = read(text, "a.toml", &crate::fake::catalog()).expect("well-formed");
         config.disk[0].params.insert("size".into(), (16u64 << 20).into());
-        let state = |size_bytes| State {
+        let state = |size_bytes| SystemState {
             disks: vec![DiskState { name: "a".into(), size_bytes, ..DiskState::default() }],
-            ..State::default()
+            ..SystemState::default()
         };
-        assert!(larger(&config, &state(16 << 20)).is_empty());
-        let found = larger(&config, &state(32 << 20));
+        assert!(grown_disks(&config, &state(16 << 20)).is_empty());
+        let found = grown_disks(&config, &state(32 << 20));
         assert_eq!(found.len(), 1);
         assert!(found[0].why.contains("32MiB") && found[0].fix.contains("size = \"32MiB\""));
     }

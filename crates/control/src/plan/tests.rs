@@ -1,17 +1,17 @@
 //! Tests of the laws L1 to L5 of planning, over seeded random configurations.
 
 use super::*;
-use crate::api::{Error, Kind, State};
+use crate::api::{Error, Kind, SystemState};
 use crate::config::{
     AccessConfig, AluaConfig, AluaState, BusConfig, Catalog, Config, DiskConfig, GeomConfig,
     LunAddressing, LunConfig, LunMode, TargetConfig, UnitConfig, check,
 };
 use crate::fake::{FakePlant, catalog};
-use crate::plant::{Plant, Stale};
+use crate::plant::{Plant, StaleFiles};
 
 /// Nothing is known of disks that are made.
-fn plan(running: &Config, desired: &Config, state: &State, catalog: &Catalog) -> Vec<Step> {
-    super::plan(running, desired, (state, &Foreseen::new()), catalog)
+fn plan(running: &Config, desired: &Config, state: &SystemState, catalog: &Catalog) -> Vec<Step> {
+    super::plan(running, desired, (state, &PredictedSerials::new()), catalog)
 }
 
 /// Small seeded generator; a failing seed prints itself.
@@ -208,10 +208,10 @@ fn plan_of_the_running_configuration_is_empty() {
     for seed in 0..SEEDS {
         let config = random(&mut Dice::new(seed));
         let (plant, running) = plant_with(&config, &catalog());
-        assert!(running.same(&config), "seed {seed}");
+        assert!(running.is_equivalent(&config), "seed {seed}");
         let steps = plan(&running, &config, &plant.state(), &catalog());
         assert_eq!(steps, [], "seed {seed}");
-        assert_eq!(plan(&config, &config, &State::default(), &catalog()), [], "seed {seed}");
+        assert_eq!(plan(&config, &config, &SystemState::default(), &catalog()), [], "seed {seed}");
     }
 }
 
@@ -226,13 +226,13 @@ fn random_plans_apply_and_revert_without_refusals() {
         steps_seen += steps.len();
         apply(&plant, &steps, &mut running, &mut nothing())
             .unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-        assert!(running.same(&b) && plant.config().same(&b), "seed {seed}");
+        assert!(running.is_equivalent(&b) && plant.config().is_equivalent(&b), "seed {seed}");
         for step in steps.iter().rev() {
             plant
                 .carry_out(&step.inverse, &mut nothing())
                 .unwrap_or_else(|e| panic!("seed {seed}: back: {}: {e}", step.what));
         }
-        assert!(plant.config().same(&a), "seed {seed}");
+        assert!(plant.config().is_equivalent(&a), "seed {seed}");
     }
     assert!(steps_seen > 1000, "{steps_seen}");
 }
@@ -259,7 +259,7 @@ fn stale_files_are_read_again_before_a_disk_grows() {
     let made = Action::CreateTarget { target: config.target[1].clone() };
     let mut steps = vec![Step::new(made, "", Risk::Safe), grown("1", "2")];
     let why = "it has changed";
-    let stale = |name: &str| Stale { of: FilesOf::Target(name.into()), why: why.into() };
+    let stale = |name: &str| StaleFiles { of: FileSection::Target(name.into()), why: why.into() };
     let all = ["iqn.a:stays", "iqn.a:new", "iqn.a:gone"].map(stale).to_vec();
     renew(&mut steps, all, &config);
     let what: Vec<&str> = steps.iter().map(|s| s.what.as_str()).collect();
@@ -284,7 +284,7 @@ fn plan_after_an_interruption_at_any_step_completes() {
             let rest = plan(&running, &b, &plant.state(), &catalog());
             apply(&plant, &rest, &mut running, &mut nothing())
                 .unwrap_or_else(|e| panic!("seed {seed}, cut after {cut}: {e}"));
-            assert!(plant.config().same(&b), "seed {seed}, cut after {cut}");
+            assert!(plant.config().is_equivalent(&b), "seed {seed}, cut after {cut}");
         }
     }
 }
@@ -303,7 +303,10 @@ fn failed_step_rolls_back_all_steps() {
             let error = apply(&plant, &steps, &mut running, &mut nothing()).expect_err("it fails");
             assert_eq!(error.kind, Kind::RolledBack, "{error}");
             assert_eq!(error.at, steps[k].what);
-            assert!(plant.config().same(&a) && running.same(&a), "seed {seed}, step {k}");
+            assert!(
+                plant.config().is_equivalent(&a) && running.is_equivalent(&a),
+                "seed {seed}, step {k}"
+            );
             failed += 1;
         }
     }
@@ -323,10 +326,13 @@ fn failed_rollback_is_completed_by_a_new_plan() {
         plant.fail_after(1 + dice.below(steps.len() - 1), 2);
         let error = apply(&plant, &steps, &mut running, &mut nothing()).expect_err("it fails");
         assert_eq!(error.kind, Kind::HalfDone, "{error}");
-        assert!(plant.config().same(&running), "seed {seed}: `running` knows where it stands");
+        assert!(
+            plant.config().is_equivalent(&running),
+            "seed {seed}: `running` knows where it stands"
+        );
         let rest = plan(&running, &b, &plant.state(), &catalog());
         apply(&plant, &rest, &mut running, &mut nothing()).expect("the failure is over");
-        assert!(plant.config().same(&b), "seed {seed}");
+        assert!(plant.config().is_equivalent(&b), "seed {seed}");
     }
 }
 
@@ -365,8 +371,8 @@ fn missing_configured_disk_is_recreated() {
     let disk = DiskConfig { name: "n".into(), kind: "null".into(), params: Default::default() };
     let a = Config { disk: vec![disk], ..Config::default() };
     let (_, configured) = plant_with(&a, &catalog());
-    let left = running(&configured, &State::default());
-    let steps = plan(&left, &a, &State::default(), &catalog());
+    let left = running_config(&configured, &SystemState::default());
+    let steps = plan(&left, &a, &SystemState::default(), &catalog());
     assert_eq!(steps.iter().map(|s| s.what.as_str()).collect::<Vec<_>>(), ["create disk n (null)"]);
 }
 
@@ -385,7 +391,7 @@ fn access(group: &str, initiators: &[&str], luns: &[(u64, &str)]) -> AccessConfi
 }
 
 /// Two disks at a target, these groups, and a session of `iqn.h:1` in the first of them.
-fn hosted(groups: Vec<AccessConfig>) -> (Config, State) {
+fn hosted(groups: Vec<AccessConfig>) -> (Config, SystemState) {
     let mut dice = Dice::new(0);
     let mut config = Config { access: groups, ..Config::default() };
     while config.target.is_empty() {
@@ -465,7 +471,7 @@ fn hosts_that_lose_access_are_named() {
         let steps = plan(&config, &to, &state, &catalog());
         let worst = steps.iter().max_by_key(|s| s.risk).expect("a step");
         assert!(worst.hosts.len() < 2, "{worst:?}");
-        worst.risk_words()
+        worst.risk_text()
     };
     let groups = |access: Vec<AccessConfig>| Config { access, ..config.clone() };
     let less = groups(vec![access("g", &["iqn.h:*"], &[(0, "a")])]);
@@ -555,7 +561,7 @@ fn image_files_grow_in_place() {
             .unwrap_or_default(),
     };
     let config = |disk| Config { disk: vec![disk], ..Config::default() };
-    let state = State::default();
+    let state = SystemState::default();
     let steps = |from, to| {
         let steps = plan(&config(from), &config(to), &state, &catalog());
         steps.into_iter().map(|s| (s.what, s.risk)).collect::<Vec<_>>()

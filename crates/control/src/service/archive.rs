@@ -26,14 +26,14 @@ pub struct Archived {
 /// See the module.
 pub struct Archive {
     folder: PathBuf,
-    kept: usize,
+    kept_max: usize,
 }
 
 impl Archive {
     /// An archive in `folder`, which is made when first needed, of the newest `kept`.
     pub fn new(folder: &Path, kept: u32) -> Archive {
         let kept = usize::try_from(kept).unwrap_or(usize::MAX).max(1);
-        Archive { folder: folder.to_owned(), kept }
+        Archive { folder: folder.to_owned(), kept_max: kept }
     }
 
     fn fail(&self, e: std::io::Error) -> Error {
@@ -93,7 +93,7 @@ impl Archive {
             path: path.display().to_string(),
         };
         list.push(archived.clone());
-        let beyond = list.len().saturating_sub(self.kept);
+        let beyond = list.len().saturating_sub(self.kept_max);
         for old in list.iter().take(beyond) {
             fs::remove_file(&old.path).map_err(|e| self.fail(e))?;
         }

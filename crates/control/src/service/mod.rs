@@ -11,9 +11,9 @@ mod archive;
 
 pub use archive::{Archive, Archived};
 
-use crate::api::{Error, Kind, ProgressLine, Result, State};
+use crate::api::{Error, Kind, ProgressLine, Result, SystemState};
 use crate::config::{Catalog, Config, DiskConfig, GeomConfig, check};
-use crate::plan::{self, Action, Applied, LeftOut, Risk, Step};
+use crate::plan::{self, Action, Applied, Deferred, Risk, Step};
 use crate::plant::{Plant, Progress};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub struct Control {
     archive: Archive,
     running: Mutex<Running>,
     changing: Mutex<()>,
-    left_out: Mutex<Vec<LeftOut>>,
+    deferred: Mutex<Vec<Deferred>>,
     /// How far the start is; `None` once it is over.
     start: Mutex<Option<ProgressLine>>,
 }
@@ -46,7 +46,7 @@ pub struct Plan {
     pub generation: u64,
     base: Config,
     /// Sections of geoms that work with other settings: `base` has those.
-    said: Vec<GeomConfig>,
+    declared: Vec<GeomConfig>,
     /// At a start: the configuration that was carried out last before it.
     before: Option<Config>,
 }
@@ -54,9 +54,9 @@ pub struct Plan {
 impl Plan {
     /// A configuration that was reached from here, where geoms that no step has changed still have
     /// the sections that they were declared with.
-    fn as_said(&self, mut reached: Config) -> Config {
+    fn as_declared(&self, mut reached: Config) -> Config {
         for geom in &mut reached.geom {
-            let said = self.said.iter().find(|said| said.name == geom.name);
+            let said = self.declared.iter().find(|said| said.name == geom.name);
             if let Some(said) = said.filter(|_| self.base.geom(&geom.name) == Some(&*geom)) {
                 *geom = said.clone();
             }
@@ -98,7 +98,7 @@ impl Control {
             archive,
             running,
             changing: Mutex::new(()),
-            left_out: Mutex::default(),
+            deferred: Mutex::default(),
             start: Mutex::default(),
         }
     }
@@ -140,7 +140,7 @@ impl Control {
     }
 
     /// Everything, now.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> SystemState {
         self.plant.state()
     }
 
@@ -151,8 +151,8 @@ impl Control {
     }
 
     /// The parts that could not be carried out at the last try, and are still missing.
-    pub fn left_out(&self) -> Vec<LeftOut> {
-        lock(&self.left_out).clone()
+    pub fn deferred(&self) -> Vec<Deferred> {
+        lock(&self.deferred).clone()
     }
 
     /// How far the start is; `None` once it is over.
@@ -161,7 +161,7 @@ impl Control {
     }
 
     /// The daemon is starting, or has started.
-    pub fn is_starting(&self, starts: bool) {
+    pub fn set_starting(&self, starts: bool) {
         *lock(&self.start) = starts.then(ProgressLine::default);
     }
 
@@ -175,11 +175,11 @@ impl Control {
         }
         let (config, generation) = self.config();
         let state = self.state();
-        let mut base = plan::running(&config, &state);
-        plan::found(&mut base, &lock(&self.left_out), &state);
-        plan::keep_lost(&mut base, &config, desired);
-        let said = plan::as_it_works(&mut base, &state, &self.catalog);
-        let foreseen = self.foreseen(&base, desired);
+        let mut base = plan::running_config(&config, &state);
+        plan::adopt_found_members(&mut base, &lock(&self.deferred), &state);
+        plan::keep_lost_objects(&mut base, &config, desired);
+        let said = plan::adopt_settings(&mut base, &state, &self.catalog);
+        let foreseen = self.predict_serials(&base, desired);
         let mut steps = plan::plan(&base, desired, (&state, &foreseen), &self.catalog);
         plan::renew(&mut steps, self.plant.stale(), desired);
         for at in 0..steps.len() {
@@ -187,7 +187,7 @@ impl Control {
             // At a start nobody reads the risks: disks are looked at when they are there.
             let before = if self.start_progress().is_some() { &[] } else { &*before };
             let Some(step) = rest.first_mut() else { continue };
-            if let Some(lost) = self.plant.loses(&step.action, before) {
+            if let Some(lost) = self.plant.data_lost(&step.action, before) {
                 step.risk = Risk::Destroys;
                 step.why = lost;
             }
@@ -205,30 +205,30 @@ impl Control {
                     &format!("; one copy until the rebuild ends (ashlar mirror status {name})");
             }
         }
-        Ok(Plan { steps, generation, base, said, before: None })
+        Ok(Plan { steps, generation, base, declared: said, before: None })
     }
 
     /// The identities by which hosts would know the disks that a plan makes; empty when no LUN has
     /// been exported, as at a start.
-    fn foreseen(&self, base: &Config, desired: &Config) -> plan::Foreseen {
+    fn predict_serials(&self, base: &Config, desired: &Config) -> plan::PredictedSerials {
         if base.access.is_empty() {
-            return plan::Foreseen::new();
+            return plan::PredictedSerials::new();
         }
         let here: HashMap<&str, &DiskConfig> =
             base.disk.iter().map(|d| (d.name.as_str(), d)).collect();
         let is_new = |disk: &&DiskConfig| here.get(disk.name.as_str()) != Some(disk);
         let made: Vec<DiskConfig> = desired.disk.iter().filter(is_new).cloned().collect();
         if made.is_empty() {
-            return plan::Foreseen::new();
+            return plan::PredictedSerials::new();
         }
         let stay: HashSet<&str> = desired.disk.iter().map(|d| d.name.as_str()).collect();
         let gone = here.keys().filter(|name| !stay.contains(*name));
-        self.plant.foreseen(&made, &gone.map(|name| (*name).to_owned()).collect())
+        self.plant.predict_serials(&made, &gone.map(|name| (*name).to_owned()).collect())
     }
 
     /// Steps of a plan that the daemon would refuse, each with why: those for which it refuses the
     /// whole, and those that it leaves out and waits for.
-    pub fn refused(&self, plan: &Plan) -> (Vec<String>, Vec<String>) {
+    pub fn refused_steps(&self, plan: &Plan) -> (Vec<String>, Vec<String>) {
         let (mut refused, mut awaited) = (Vec::new(), Vec::new());
         let why = |step: &Step, error: Error| {
             let at = if error.at.is_empty() { String::new() } else { format!("{}: ", error.at) };
@@ -263,20 +263,20 @@ impl Control {
             let why = format!("planned against generation {wanted}, now {}", plan.generation);
             return Err(Error::new(Kind::Stale, "apply", why));
         }
-        agreed(&plan.steps, consent)?;
+        check_consent(&plan.steps, consent)?;
         if consent.dry_run {
             for (i, step) in plan.steps.iter().enumerate().filter(|(_, s)| !s.may_wait) {
                 let before = plan.steps.get(..i).unwrap_or_default();
-                self.plant.check(step, before).map_err(|e| placed(e, &step.what))?;
+                self.plant.check(step, before).map_err(|e| with_step(e, &step.what))?;
             }
             if let Some((i, e)) = self.plant.clash(&plan.steps) {
-                return Err(placed(e, plan.steps.get(i).map_or("", |step| &step.what)));
+                return Err(with_step(e, plan.steps.get(i).map_or("", |step| &step.what)));
             }
             return Ok((plan, Applied::default()));
         }
         let mut applied = self.carry_out(&plan, desired, &consent.destroy, progress)?;
-        let still = |l: &LeftOut| format!("{}: not yet: {}; it is waited for", l.what, l.why);
-        applied.notes.extend(applied.left_out.iter().map(still));
+        let still = |l: &Deferred| format!("{}: not yet: {}; it is waited for", l.subject, l.why);
+        applied.notes.extend(applied.deferred.iter().map(still));
         Ok((plan, applied))
     }
 
@@ -292,7 +292,7 @@ impl Control {
         let (mut steps, none) = (Vec::new(), Consent::default());
         for step in plan.steps {
             let brought_back = matches!(step.action, Action::Units { .. });
-            match agreed([&step], &none) {
+            match check_consent([&step], &none) {
                 Err(e) if !brought_back => refused.push((step, e)),
                 _ => steps.push(Step { may_wait: true, ..step }),
             }
@@ -307,9 +307,9 @@ impl Control {
         plan.before = self.archive.newest(&self.catalog);
         let mut applied = self.carry_out(&plan, desired, &[], &mut progress)?;
         // Not wanted by itself: `apply` asks for the consent that it needs.
-        let destroys = |(step, e): (Step, Error)| LeftOut::new(&step, e);
-        applied.left_out.extend(refused.into_iter().map(destroys));
-        lock(&self.left_out).clone_from(&applied.left_out);
+        let destroys = |(step, e): (Step, Error)| Deferred::new(&step, e);
+        applied.deferred.extend(refused.into_iter().map(destroys));
+        lock(&self.deferred).clone_from(&applied.deferred);
         Ok(applied)
     }
 
@@ -321,17 +321,17 @@ impl Control {
         progress: &mut Progress<'_>,
     ) -> Result<Applied> {
         let mut reached = plan.base.clone();
-        self.plant.intend(desired, consent);
+        self.plant.set_desired(desired, consent);
         let result = plan::apply(self.plant.as_ref(), &plan.steps, &mut reached, progress);
-        let reached = plan.as_said(reached);
+        let reached = plan.as_declared(reached);
         if result.is_err() {
-            self.plant.intend(&reached, &[]);
+            self.plant.set_desired(&reached, &[]);
         }
         let mut desired = desired.clone();
         let result = result.map(|mut applied| {
             if let Some(before) = &plan.before {
-                let edited = plan::edited(before, &mut desired, &self.state());
-                applied.left_out.extend(edited);
+                let edited = plan::defer_mirror_edits(before, &mut desired, &self.state());
+                applied.deferred.extend(edited);
             }
             applied
         });
@@ -340,13 +340,13 @@ impl Control {
             // A section may describe settings that a geom already works with: no step is needed for
             // that.
             let said = if result.is_ok() { &desired } else { &reached };
-            let changed = [&reached, said].iter().any(|to| !running.config.same(to));
+            let changed = [&reached, said].iter().any(|to| !running.config.is_equivalent(to));
             running.config = said.clone();
             running.generation += u64::from(changed);
             changed
         };
         let mut applied = result?;
-        lock(&self.left_out).clone_from(&applied.left_out);
+        lock(&self.deferred).clone_from(&applied.deferred);
         if changed && let Err(e) = self.archive.keep(&desired) {
             applied.notes.push(format!("the configuration could not be archived: {}", e.source));
         }
@@ -355,17 +355,17 @@ impl Control {
 }
 
 /// An error of a step, in the words of a plan.
-fn placed(e: Error, what: &str) -> Error {
+fn with_step(e: Error, what: &str) -> Error {
     let at = if e.at.is_empty() { what.to_owned() } else { format!("{what}: {}", e.at) };
     e.at(at)
 }
 
 /// Every step that destroys has been consented to by name.
-fn agreed<'a>(steps: impl IntoIterator<Item = &'a Step>, consent: &Consent) -> Result<()> {
+fn check_consent<'a>(steps: impl IntoIterator<Item = &'a Step>, consent: &Consent) -> Result<()> {
     let names = &consent.destroy;
     let lost = steps.into_iter().filter(|s| s.risk == Risk::Destroys);
     let missing: Vec<String> =
-        lost.flat_map(|s| s.action.destroyed()).filter(|n| !names.contains(n)).collect();
+        lost.flat_map(|s| s.action.consent_names()).filter(|n| !names.contains(n)).collect();
     if missing.is_empty() {
         return Ok(());
     }

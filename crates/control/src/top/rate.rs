@@ -1,7 +1,7 @@
 //! Rates of every provider between two states.
 
 use super::view::View;
-use crate::api::{OpStats, State};
+use crate::api::{OpStats, SystemState};
 use crate::verbs::top::Sort;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ fn op(delta: &OpStats, seconds: f64) -> OpRate {
 
 /// Rates of every provider between two states of the same daemon. The counters of new providers
 /// start at zero. After a restart of the daemon (its uptime shrank) all of them do.
-pub fn rates(before: &State, now: &State, view: &View) -> Vec<Rate> {
+pub fn rates(before: &SystemState, now: &SystemState, view: &View) -> Vec<Rate> {
     let restarted = now.daemon.uptime_ns < before.daemon.uptime_ns;
     let start = if restarted { 0 } else { before.daemon.uptime_ns };
     let span_ns = now.daemon.uptime_ns.saturating_sub(start).max(1);
@@ -71,7 +71,7 @@ pub fn rates(before: &State, now: &State, view: &View) -> Vec<Rate> {
         .collect();
     let mut out = Vec::new();
     for geom in &now.geoms {
-        for provider in geom.providers.iter().filter(|p| view.wants(&p.name)) {
+        for provider in geom.providers.iter().filter(|p| view.shows(&p.name)) {
             let nothing = crate::api::Stats::default();
             let was = earlier.get(provider.name.as_str()).copied().unwrap_or(&nothing);
             let delta = provider.stats.since(was);

@@ -1,7 +1,7 @@
 //! The terminal: a table that is drawn anew, and its keys.
 
 use super::rate::Rate;
-use super::view::{View, head};
+use super::view::{View, heading};
 use crate::api::{Error, Kind, Result};
 use crate::verbs::top::Sort;
 use ratatui::Frame;
@@ -28,7 +28,7 @@ fn fail(e: std::io::Error) -> Error {
 
 impl Screen {
     /// Whether there is a terminal to draw on and to read keys from.
-    pub fn possible() -> bool {
+    pub fn is_terminal() -> bool {
         std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
     }
 
@@ -69,7 +69,7 @@ impl Screen {
             return Ok(false);
         }
         match event::read().map_err(fail)? {
-            Event::Key(key) if key.kind == KeyEventKind::Press => Ok(press(key, view)),
+            Event::Key(key) if key.kind == KeyEventKind::Press => Ok(handle_key(key, view)),
             _ => Ok(false),
         }
     }
@@ -82,7 +82,7 @@ impl Drop for Screen {
 }
 
 /// Applies a key to the view. True: leave.
-pub fn press(key: KeyEvent, view: &mut View) -> bool {
+pub fn handle_key(key: KeyEvent, view: &mut View) -> bool {
     if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
         return true;
     }
@@ -142,7 +142,7 @@ fn colour(busy: f64) -> Style {
 pub fn draw(frame: &mut Frame<'_>, interval_ns: u64, rates: &[Rate], view: &View) {
     let parts = [Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)];
     let [top, middle, bottom] = Layout::vertical(parts).areas(frame.area());
-    frame.render_widget(Line::from(head(interval_ns, view)), top);
+    frame.render_widget(Line::from(heading(interval_ns, view)), top);
     frame.render_widget(Line::from(footer(view)), bottom);
     let columns = view.columns();
     let rows: Vec<Vec<String>> = rates.iter().map(|r| view.row(r)).collect();

@@ -1,7 +1,7 @@
 //! Snapshots of the screen, and the keys.
 
 use super::*;
-use crate::api::{Bucket, Histogram, OpStats, State};
+use crate::api::{Bucket, Histogram, OpStats, SystemState};
 use crate::fake::geom_state;
 use crate::top::{csv_head, csv_line, lines, rates};
 use ratatui::Terminal;
@@ -14,8 +14,8 @@ fn op(ops: u64, bytes: u64, ns: u64) -> OpStats {
 }
 
 /// Two states one second apart.
-fn two() -> (State, State) {
-    let mut before = State::default();
+fn two() -> (SystemState, SystemState) {
+    let mut before = SystemState::default();
     before.daemon.uptime_ns = 5_000_000_000;
     before.geoms =
         vec![geom_state("disk", "d0", 1, &[], "d0"), geom_state("part", "d0", 2, &["d0"], "d0p1")];
@@ -87,7 +87,7 @@ fn keys_change_the_view() {
     let mut view = View::default();
     let key = |c: char| KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE);
     for c in ['a', 'd', ' ', 's', '/', 'q'] {
-        assert!(!press(key(c), &mut view), "{c}: q is typed into the filter");
+        assert!(!handle_key(key(c), &mut view), "{c}: q is typed into the filter");
     }
     let typed = View {
         filter: "q".to_owned(),
@@ -98,7 +98,7 @@ fn keys_change_the_view() {
         typing: true,
     };
     assert_eq!(view, typed);
-    assert!(!press(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE), &mut view));
-    assert!(press(key('q'), &mut view));
-    assert!(press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), &mut view));
+    assert!(!handle_key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE), &mut view));
+    assert!(handle_key(key('q'), &mut view));
+    assert!(handle_key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), &mut view));
 }

@@ -23,7 +23,7 @@ pub struct View {
 
 impl View {
     /// Whether a provider of that name is shown.
-    pub fn wants(&self, name: &str) -> bool {
+    pub fn shows(&self, name: &str) -> bool {
         if self.filter.contains(['*', '?']) {
             wire::pattern::matches(&self.filter, name)
         } else {
@@ -82,7 +82,7 @@ fn op(rate: &OpRate) -> [String; 4] {
 }
 
 /// The head line of a table: what time it covers.
-pub fn head(interval_ns: u64, view: &View) -> String {
+pub fn heading(interval_ns: u64, view: &View) -> String {
     let filter =
         if view.filter.is_empty() { String::new() } else { format!("  filter: {}", view.filter) };
     format!("dT: {:.3}s{filter}", interval_ns as f64 / 1e9)
@@ -91,7 +91,7 @@ pub fn head(interval_ns: u64, view: &View) -> String {
 /// A table as text.
 pub fn lines(interval_ns: u64, rates: &[Rate], view: &View) -> String {
     let rows: Vec<_> = rates.iter().map(|r| view.row(r)).collect();
-    format!("{}\n{}", head(interval_ns, view), text::table(&view.columns(), &rows))
+    format!("{}\n{}", heading(interval_ns, view), text::table(&view.columns(), &rows))
 }
 
 /// The first line of CSV.

@@ -2,21 +2,23 @@
 //! groups.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{AwaitedState, Error, GroupState, Kind, LunState, Result, State, TargetState};
-use crate::plan::Ground;
+use crate::api::{
+    Error, GroupState, Kind, LunState, PendingLunState, Result, SystemState, TargetState,
+};
+use crate::plan::DependencyGraph;
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wire::portal::{Place, PortalRule, any_matches};
+use wire::portal::{LocalAddress, PortalRule, any_matches};
 
 /// Which LUNs an initiator would see.
-pub struct Check;
+pub struct AccessCheck;
 
 /// Parameters of `access check`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct CheckParams {
+pub struct AccessCheckParams {
     /// Name of the initiator.
     pub initiator: String,
     /// Check only this target.
@@ -29,7 +31,7 @@ pub struct CheckParams {
 
 /// LUNs of one target that an initiator sees.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Seen {
+pub struct VisibleLuns {
     /// The target.
     pub target: String,
     /// The matching access group; absent if none matches, and then no LUN is visible.
@@ -40,16 +42,16 @@ pub struct Seen {
     pub luns: Vec<LunState>,
     /// LUNs that become visible when their providers exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub awaited: Vec<AwaitedState>,
+    pub awaited: Vec<PendingLunState>,
 }
 
 /// Answer of `access check`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct CheckAnswer {
+pub struct AccessCheckAnswer {
     /// Name of the initiator, as given.
     pub initiator: String,
     /// Results for all targets.
-    pub targets: Vec<Seen>,
+    pub targets: Vec<VisibleLuns>,
 }
 
 /// The groups in which an initiator falls, with the pattern that says so. Without a portal these
@@ -57,7 +59,7 @@ pub struct CheckAnswer {
 pub fn groups_of<'g>(
     groups: &'g [GroupState],
     initiator: &str,
-    portal: Option<Place<'_>>,
+    portal: Option<LocalAddress<'_>>,
 ) -> Vec<(&'g GroupState, &'g str)> {
     let meant = |group: &GroupState| {
         let rules: Vec<PortalRule> =
@@ -71,13 +73,17 @@ pub fn groups_of<'g>(
     groups.iter().filter_map(member).collect()
 }
 
-fn seen_at(target: &TargetState, initiator: &str, portal: Option<Place<'_>>) -> Vec<Seen> {
+fn visible_luns(
+    target: &TargetState,
+    initiator: &str,
+    portal: Option<LocalAddress<'_>>,
+) -> Vec<VisibleLuns> {
     let seen = |(group, pattern): (&GroupState, &str)| {
         let mut why = format!("matches {pattern}");
         if !group.portals.is_empty() {
             why.push_str(&format!(", at {} only", group.portals.join(" ")));
         }
-        Seen {
+        VisibleLuns {
             target: target.name.clone(),
             group: Some(group.name.clone()),
             why,
@@ -96,13 +102,13 @@ fn seen_at(target: &TargetState, initiator: &str, portal: Option<Place<'_>>) -> 
         }
         None => "no group matches; the default is deny".to_owned(),
     };
-    vec![Seen { target: target.name.clone(), why, ..Seen::default() }]
+    vec![VisibleLuns { target: target.name.clone(), why, ..VisibleLuns::default() }]
 }
 
-fn check(state: &State, params: CheckParams) -> Result<CheckAnswer> {
+fn check(state: &SystemState, params: AccessCheckParams) -> Result<AccessCheckAnswer> {
     let portal = match &params.portal {
         None => None,
-        Some(text) => Some(Place::parse(text).ok_or_else(|| {
+        Some(text) => Some(LocalAddress::parse(text).ok_or_else(|| {
             let why = "ADDRESS:PORT, unix:PATH or ether:INTERFACE is wanted";
             Error::new(Kind::Usage, "access check", why).at(text)
         })?),
@@ -110,20 +116,20 @@ fn check(state: &State, params: CheckParams) -> Result<CheckAnswer> {
     let wanted =
         |name: &String| params.target.as_ref().is_none_or(|t| t.eq_ignore_ascii_case(name));
     let here = state.targets.iter().filter(|t| wanted(&t.name));
-    let targets = here.flat_map(|t| seen_at(t, &params.initiator, portal)).collect();
-    Ok(CheckAnswer { initiator: params.initiator, targets })
+    let targets = here.flat_map(|t| visible_luns(t, &params.initiator, portal)).collect();
+    Ok(AccessCheckAnswer { initiator: params.initiator, targets })
 }
 
 /// The mode of a LUN whose provider is not there.
-const MISSING: &str = "missing";
+const MISSING_MODE: &str = "missing";
 
 fn mode(lun: &LunState) -> &'static str {
     if lun.read_only { "read only" } else { "read write" }
 }
 
-impl Verb for Check {
-    type Params = CheckParams;
-    type Answer = CheckAnswer;
+impl Verb for AccessCheck {
+    type Params = AccessCheckParams;
+    type Answer = AccessCheckAnswer;
     const NAME: &'static str = "access.check";
     const DOC: &'static str = "Show which LUNs an initiator would see, and why";
     const DETAIL: &'static str = "The initiator is given by its name in the transport: an iSCSI \
@@ -135,7 +141,7 @@ impl Verb for Check {
     ];
     const POSITIONAL: &'static [&'static str] = &["initiator"];
 
-    fn table(answer: &CheckAnswer) -> String {
+    fn table(answer: &AccessCheckAnswer) -> String {
         let mut rows = Vec::new();
         for seen in &answer.targets {
             let head = |lun: String, provider: String, mode: String| {
@@ -147,8 +153,9 @@ impl Verb for Check {
             }
             let line = |l: &LunState| head(l.lun.to_string(), l.provider.clone(), mode(l).into());
             rows.extend(seen.luns.iter().map(line));
-            let missing =
-                |a: &AwaitedState| head(a.lun.to_string(), a.provider.clone(), MISSING.into());
+            let missing = |a: &PendingLunState| {
+                head(a.lun.to_string(), a.provider.clone(), MISSING_MODE.into())
+            };
             rows.extend(seen.awaited.iter().map(missing));
         }
         if rows.is_empty() {
@@ -158,29 +165,29 @@ impl Verb for Check {
     }
 }
 
-impl DaemonVerb for Check {
+impl DaemonVerb for AccessCheck {
     fn run(
         control: &Control,
-        params: CheckParams,
+        params: AccessCheckParams,
         _progress: &mut Progress<'_>,
-    ) -> Result<CheckAnswer> {
+    ) -> Result<AccessCheckAnswer> {
         check(&control.state(), params)
     }
 }
 
 /// Who may see a provider.
-pub struct Who;
+pub struct AccessWho;
 
 /// Parameters of `access who`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct WhoParams {
+pub struct AccessWhoParams {
     /// Name of a provider, or a LUN as TARGET/GROUP/NUMBER, or the serial number of a LUN.
     pub lun: String,
 }
 
 /// One LUN that gives access to a provider.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Way {
+pub struct LunAccess {
     /// The target.
     pub target: String,
     /// The group.
@@ -200,19 +207,19 @@ pub struct Way {
 
 /// Answer of `access who`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct WhoAnswer {
+pub struct AccessWhoAnswer {
     /// All LUNs that give access; empty if no initiator has access.
-    pub ways: Vec<Way>,
+    pub ways: Vec<LunAccess>,
 }
 
 /// A LUN that is not there yet, as far as it is known.
-fn absent(awaited: &AwaitedState) -> LunState {
-    let AwaitedState { lun, provider } = awaited.clone();
+fn pending_lun(awaited: &PendingLunState) -> LunState {
+    let PendingLunState { lun, provider } = awaited.clone();
     LunState { lun, provider, ..LunState::default() }
 }
 
-fn who(state: &State, wanted: &str) -> WhoAnswer {
-    let ground = Ground::new(state);
+fn exported_luns(state: &SystemState, wanted: &str) -> AccessWhoAnswer {
+    let ground = DependencyGraph::new(state);
     let is_provider =
         state.provider(wanted).is_some() || state.disks.iter().any(|d| d.name == wanted);
     let mut ways = Vec::new();
@@ -225,9 +232,9 @@ fn who(state: &State, wanted: &str) -> WhoAnswer {
             let meant = |l: &&LunState| {
                 l.provider == wanted || l.serial == wanted || path(l) == wanted
                     // A partition of it, or any other provider above it.
-                    || is_provider && ground.rests(&l.provider, wanted)
+                    || is_provider && ground.depends_on(&l.provider, wanted)
             };
-            let way = |lun: LunState, missing: bool| Way {
+            let way = |lun: LunState, missing: bool| LunAccess {
                 target: target.name.clone(),
                 group: group.name.clone(),
                 lun,
@@ -236,24 +243,24 @@ fn who(state: &State, wanted: &str) -> WhoAnswer {
                 portals: group.portals.clone(),
                 connected: connected.clone(),
             };
-            let awaited: Vec<LunState> = group.awaited.iter().map(absent).collect();
+            let awaited: Vec<LunState> = group.awaited.iter().map(pending_lun).collect();
             ways.extend(group.luns.iter().filter(meant).map(|lun| way(lun.clone(), false)));
             ways.extend(awaited.iter().filter(meant).map(|lun| way(lun.clone(), true)));
         }
     }
-    WhoAnswer { ways }
+    AccessWhoAnswer { ways }
 }
 
-fn may(way: &Way) -> String {
+fn initiators_text(way: &LunAccess) -> String {
     match way.portals.is_empty() {
         true => way.initiators.join(" "),
         false => format!("{} at {}", way.initiators.join(" "), way.portals.join(" ")),
     }
 }
 
-impl Verb for Who {
-    type Params = WhoParams;
-    type Answer = WhoAnswer;
+impl Verb for AccessWho {
+    type Params = AccessWhoParams;
+    type Answer = AccessWhoAnswer;
     const NAME: &'static str = "access.who";
     const DOC: &'static str = "Show which initiators may use a provider or LUN";
     const DETAIL: &'static str = "Also shows which initiators are connected now. For a disk or \
@@ -262,19 +269,19 @@ impl Verb for Who {
     const EXAMPLES: &'static [&'static str] = &["ashlar access who d0p1"];
     const POSITIONAL: &'static [&'static str] = &["lun"];
 
-    fn table(answer: &WhoAnswer) -> String {
+    fn table(answer: &AccessWhoAnswer) -> String {
         if answer.ways.is_empty() {
             return "no initiator\n".to_owned();
         }
-        let row = |w: &Way| {
+        let row = |w: &LunAccess| {
             vec![
                 w.target.clone(),
                 w.group.clone(),
                 w.lun.lun.to_string(),
                 w.lun.provider.clone(),
-                if w.missing { MISSING } else { mode(&w.lun) }.to_owned(),
-                may(w),
-                text::dash(&w.connected.join(" ")),
+                if w.missing { MISSING_MODE } else { mode(&w.lun) }.to_owned(),
+                initiators_text(w),
+                text::or_dash(&w.connected.join(" ")),
             ]
         };
         let rows: Vec<_> = answer.ways.iter().map(row).collect();
@@ -282,14 +289,14 @@ impl Verb for Who {
     }
 }
 
-impl DaemonVerb for Who {
+impl DaemonVerb for AccessWho {
     fn run(
         control: &Control,
-        params: WhoParams,
+        params: AccessWhoParams,
         _progress: &mut Progress<'_>,
-    ) -> Result<WhoAnswer> {
+    ) -> Result<AccessWhoAnswer> {
         let state = control.state();
-        let answer = who(&state, &params.lun);
+        let answer = exported_luns(&state, &params.lun);
         if answer.ways.is_empty() && state.provider(&params.lun).is_none() {
             let why = "no provider and no LUN is called so";
             return Err(Error::new(Kind::NotFound, "access who", why).at(params.lun));

@@ -11,20 +11,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// Which groups there are.
-pub struct Show;
+pub struct AluaShow;
 
 /// Parameters of `alua show`: none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct ShowParams {}
+pub struct AluaShowParams {}
 
 /// Answer of `alua show` and `alua set`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct AluaAnswer {
     /// The groups, by identifier.
     pub groups: Vec<PortGroupState>,
 }
 
-fn table(answer: &Answer) -> String {
+fn table(answer: &AluaAnswer) -> String {
     let yes = |b: bool| if b { "yes" } else { "-" }.to_owned();
     let row = |g: &PortGroupState| {
         vec![
@@ -33,46 +33,46 @@ fn table(answer: &Answer) -> String {
             g.state.clone(),
             yes(g.preferred),
             yes(g.explicit),
-            text::dash(&g.targets.join(" ")),
+            text::or_dash(&g.targets.join(" ")),
         ]
     };
     let rows: Vec<_> = answer.groups.iter().map(row).collect();
     text::table(&["group", ">id", "state", "preferred", "explicit", "targets"], &rows)
 }
 
-impl Verb for Show {
-    type Params = ShowParams;
-    type Answer = Answer;
+impl Verb for AluaShow {
+    type Params = AluaShowParams;
+    type Answer = AluaAnswer;
     const NAME: &'static str = "alua.show";
     const DOC: &'static str = "Show the groups of target ports and their access states";
     const EXAMPLES: &'static [&'static str] = &["ashlar alua show"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &AluaAnswer) -> String {
         table(answer)
     }
 }
 
-impl DaemonVerb for Show {
-    fn run(control: &Control, _: ShowParams, _: &mut Progress<'_>) -> Result<Answer> {
-        Ok(Answer { groups: control.state().port_groups })
+impl DaemonVerb for AluaShow {
+    fn run(control: &Control, _: AluaShowParams, _: &mut Progress<'_>) -> Result<AluaAnswer> {
+        Ok(AluaAnswer { groups: control.state().port_groups })
     }
 }
 
 /// Changes the state of a group.
-pub struct Set;
+pub struct AluaSet;
 
 /// Parameters of `alua set`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct SetParams {
+pub struct AluaSetParams {
     /// Name of the group.
     pub group: String,
     /// The new access state.
     pub state: AluaState,
 }
 
-impl Verb for Set {
-    type Params = SetParams;
-    type Answer = Answer;
+impl Verb for AluaSet {
+    type Params = AluaSetParams;
+    type Answer = AluaAnswer;
     const NAME: &'static str = "alua.set";
     const DOC: &'static str = "Change the access state of a group of target ports";
     const DETAIL: &'static str = "Before a group gives up access to its media, its running \
@@ -82,13 +82,17 @@ impl Verb for Set {
     const EXAMPLES: &'static [&'static str] = &["ashlar alua set default standby"];
     const POSITIONAL: &'static [&'static str] = &["group", "state"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &AluaAnswer) -> String {
         table(answer)
     }
 }
 
-impl DaemonVerb for Set {
-    fn run(control: &Control, params: SetParams, progress: &mut Progress<'_>) -> Result<Answer> {
+impl DaemonVerb for AluaSet {
+    fn run(
+        control: &Control,
+        params: AluaSetParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<AluaAnswer> {
         let groups = control.state().port_groups;
         if !groups.iter().any(|g| g.name == params.group) {
             let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
@@ -98,6 +102,6 @@ impl DaemonVerb for Set {
         }
         let value = json!({ "group": params.group, "state": params.state });
         control.change(|plant| plant.verb("alua", "set", &value, progress))?;
-        Ok(Answer { groups: control.state().port_groups })
+        Ok(AluaAnswer { groups: control.state().port_groups })
     }
 }

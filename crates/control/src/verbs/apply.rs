@@ -16,7 +16,7 @@ pub struct Apply;
 /// Parameters of `apply`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct ApplyParams {
     /// The configuration; `-` for standard input. Default: $ASHLAR_CONFIG, else
     /// /etc/ashlar/ashlar.toml.
     pub file: Option<String>,
@@ -33,7 +33,7 @@ pub struct Params {
 
 /// Answer of `apply` and `undo`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct ApplyAnswer {
     /// Version of the format of this answer.
     pub schema_version: u32,
     /// Whether anything was changed.
@@ -52,7 +52,7 @@ pub struct Answer {
 }
 
 /// The answer for people.
-pub fn table(answer: &Answer) -> String {
+pub fn table(answer: &ApplyAnswer) -> String {
     let notes = notes(&answer.notes);
     let count = text::count(answer.steps.len(), "step");
     match (answer.steps.is_empty(), answer.dry_run) {
@@ -81,11 +81,11 @@ pub fn carry_out(
     consent: &Consent,
     mut notes: Vec<String>,
     progress: &mut Progress<'_>,
-) -> Result<Answer> {
+) -> Result<ApplyAnswer> {
     let (plan, applied) = control.apply(config, consent, progress)?;
-    let waiting = applied.left_out.len().min(plan.steps.len());
+    let waiting = applied.deferred.len().min(plan.steps.len());
     notes.extend(applied.notes);
-    Ok(Answer {
+    Ok(ApplyAnswer {
         schema_version: SCHEMA_VERSION,
         changed: !plan.steps.is_empty() && !consent.dry_run,
         dry_run: consent.dry_run,
@@ -97,8 +97,8 @@ pub fn carry_out(
 }
 
 impl Verb for Apply {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = ApplyParams;
+    type Answer = ApplyAnswer;
     const NAME: &'static str = "apply";
     const DOC: &'static str = "Apply the configuration, completely or not at all";
     const DETAIL: &'static str = "Every step is checked before the first is done. If a step fails, \
@@ -108,17 +108,21 @@ impl Verb for Apply {
         &["ashlar apply", "ashlar apply new.toml --dry-run", "ashlar apply --yes-destroy scratch"];
     const POSITIONAL: &'static [&'static str] = &["file"];
 
-    fn prepare(params: &mut Params, app: &crate::App) -> Result<()> {
+    fn prepare(params: &mut ApplyParams, app: &crate::App) -> Result<()> {
         load(&mut params.file, &mut params.document, app)
     }
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &ApplyAnswer) -> String {
         table(answer)
     }
 }
 
 impl DaemonVerb for Apply {
-    fn run(control: &Control, params: Params, progress: &mut Progress<'_>) -> Result<Answer> {
+    fn run(
+        control: &Control,
+        params: ApplyParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<ApplyAnswer> {
         let (config, notes) = desired(control, &params.file, &params.document)?;
         let consent = Consent {
             destroy: params.yes_destroy,

@@ -15,7 +15,7 @@ pub struct Attach;
 /// Method that makes a LUN a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum By {
+pub enum AttachMethod {
     /// The kernel's network block device.
     Nbd,
     /// A loop device on a file served by FUSE.
@@ -32,21 +32,21 @@ pub struct AttachParams {
     pub target: Option<String>,
     /// Method: the kernel's NBD, or a loop device on a file served by FUSE. Default: `by` of the
     /// target, which is by default NBD if the kernel has it.
-    pub by: Option<By>,
+    pub by: Option<AttachMethod>,
     /// Show the attached LUNs; attach nothing.
     pub list: bool,
 }
 
 /// Answer of `attach` and `detach`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct AttachAnswer {
     /// The new block device; absent if none was requested.
     pub device: Option<String>,
     /// LUNs that are attached now.
     pub attached: Vec<AttachedState>,
 }
 
-fn table(answer: &Answer) -> String {
+fn table(answer: &AttachAnswer) -> String {
     let listing = super::list::attached(&answer.attached);
     let columns: Vec<&str> = listing.columns.iter().map(String::as_str).collect();
     match (&answer.device, listing.rows.is_empty()) {
@@ -58,7 +58,7 @@ fn table(answer: &Answer) -> String {
 
 impl Verb for Attach {
     type Params = AttachParams;
-    type Answer = Answer;
+    type Answer = AttachAnswer;
     const NAME: &'static str = "attach";
     const DOC: &'static str = "Attach a LUN as a block device of this machine";
     const DETAIL: &'static str = "The LUN must be one that an access group of a target with driver \
@@ -82,20 +82,24 @@ impl Verb for Attach {
     ];
     const POSITIONAL: &'static [&'static str] = &["lun"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &AttachAnswer) -> String {
         table(answer)
     }
 }
 
 impl DaemonVerb for Attach {
-    fn run(control: &Control, params: AttachParams, progress: &mut Progress<'_>) -> Result<Answer> {
+    fn run(
+        control: &Control,
+        params: AttachParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<AttachAnswer> {
         let Some(lun) = params.lun.filter(|_| !params.list) else {
-            return Ok(Answer { device: None, attached: control.state().attached });
+            return Ok(AttachAnswer { device: None, attached: control.state().attached });
         };
         let value = json!({ "lun": lun, "target": params.target, "by": params.by });
         let made = control.change(|plant| plant.verb("local", "attach", &value, progress))?;
         let device = made.get("device").and_then(|d| d.as_str()).map(str::to_owned);
-        Ok(Answer { device, attached: control.state().attached })
+        Ok(AttachAnswer { device, attached: control.state().attached })
     }
 }
 
@@ -117,7 +121,7 @@ pub struct DetachParams {
 
 impl Verb for Detach {
     type Params = DetachParams;
-    type Answer = Answer;
+    type Answer = AttachAnswer;
     const NAME: &'static str = "detach";
     const DOC: &'static str = "Detach the block device of a LUN";
     const DETAIL: &'static str = "Refused while the device is in use: mounted, swap, under another \
@@ -127,15 +131,19 @@ impl Verb for Detach {
         &["ashlar detach 0", "ashlar detach /dev/loop0", "ashlar detach 0 --force"];
     const POSITIONAL: &'static [&'static str] = &["name"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &AttachAnswer) -> String {
         table(answer)
     }
 }
 
 impl DaemonVerb for Detach {
-    fn run(control: &Control, params: DetachParams, progress: &mut Progress<'_>) -> Result<Answer> {
+    fn run(
+        control: &Control,
+        params: DetachParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<AttachAnswer> {
         let value = json!({ "lun": params.name, "target": params.target, "force": params.force });
         control.change(|plant| plant.verb("local", "detach", &value, progress))?;
-        Ok(Answer { device: None, attached: control.state().attached })
+        Ok(AttachAnswer { device: None, attached: control.state().attached })
     }
 }

@@ -24,14 +24,14 @@ pub enum Shell {
 
 /// Parameters of `completions`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Params {
+pub struct CompletionsParams {
     /// Shell of the completion script.
     pub shell: Shell,
 }
 
 /// Answer of `completions`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct CompletionsAnswer {
     /// The script.
     pub script: String,
 }
@@ -50,21 +50,21 @@ pub fn script(shell: Shell, classes: &[ClassVerbs]) -> String {
 }
 
 impl Verb for Completions {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = CompletionsParams;
+    type Answer = CompletionsAnswer;
     const NAME: &'static str = "completions";
     const DOC: &'static str = "Print a completion script for bash, zsh or fish";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar completions bash > /etc/bash_completion.d/ashlar"];
     const POSITIONAL: &'static [&'static str] = &["shell"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &CompletionsAnswer) -> String {
         answer.script.clone()
     }
 }
 
 impl LocalVerb for Completions {
-    fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
-        Ok(Answer { script: script(params.shell, &(local.app.classes)()) })
+    fn run(local: &mut Local<'_>, params: CompletionsParams) -> Result<CompletionsAnswer> {
+        Ok(CompletionsAnswer { script: script(params.shell, &(local.app.classes)()) })
     }
 }

@@ -5,7 +5,7 @@ use super::plan::{self, default_file};
 use crate::api::{Exit, Result};
 use crate::client::Client;
 use crate::config::{Catalog, Config, TargetConfig, read};
-use crate::doctor::{CHECKS, Facts, Finding, Severity};
+use crate::doctor::{CHECKS, CheckFinding, Facts, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -16,7 +16,7 @@ pub struct Doctor;
 /// Parameters of `doctor`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct DoctorParams {
     /// Run only this check.
     pub check: Option<String>,
     /// The configuration to check. Default: $ASHLAR_CONFIG, else /etc/ashlar/ashlar.toml.
@@ -25,26 +25,26 @@ pub struct Params {
 
 /// Answer of `doctor`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct DoctorAnswer {
     /// Findings of all checks, in order.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<CheckFinding>,
 }
 
 impl Verb for Doctor {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = DoctorParams;
+    type Answer = DoctorAnswer;
     const NAME: &'static str = "doctor";
     const DOC: &'static str = "Check for problems and print the command that fixes each";
     const DETAIL: &'static str = "Needs no daemon. Exit code 3 if something needs a fix.";
     const EXAMPLES: &'static [&'static str] = &["ashlar doctor", "ashlar doctor ports"];
     const POSITIONAL: &'static [&'static str] = &["check"];
 
-    fn table(answer: &Answer) -> String {
-        let one = |f: &Finding| match f.grade {
+    fn table(answer: &DoctorAnswer) -> String {
+        let one = |f: &CheckFinding| match f.grade {
             Severity::Ok => format!("ok     {}: {}\n", f.check, f.finding),
             grade => format!(
                 "{:<6} {}: {}\n       consequence: {}\n       fix: {}\n",
-                grade.word(),
+                grade.label(),
                 f.check,
                 f.finding,
                 f.consequence,
@@ -54,14 +54,14 @@ impl Verb for Doctor {
         answer.findings.iter().map(one).collect()
     }
 
-    fn exit(answer: &Answer) -> Exit {
+    fn exit(answer: &DoctorAnswer) -> Exit {
         let ok = answer.findings.iter().all(|f| f.grade == Severity::Ok);
         if ok { Exit::Done } else { Exit::Degraded }
     }
 }
 
 impl LocalVerb for Doctor {
-    fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
+    fn run(local: &mut Local<'_>, params: DoctorParams) -> Result<DoctorAnswer> {
         use crate::api::{Error, Kind};
         let known = |name: &String| CHECKS.iter().any(|c| c.id == name);
         if let Some(name) = params.check.as_ref().filter(|name| !known(name)) {
@@ -87,16 +87,16 @@ impl LocalVerb for Doctor {
         };
         let facts = Facts {
             proc: "/proc".into(),
-            judge: catalog.judge,
+            check_target: catalog.check_target,
             file: file.into(),
             config,
             socket: local.client.socket().to_owned(),
             daemon,
-            refused,
+            refused_steps: refused,
             version: local.app.version.to_owned(),
         };
         let wanted = CHECKS.iter().filter(|c| params.check.as_ref().is_none_or(|n| n == c.id));
-        Ok(Answer { findings: wanted.flat_map(|c| c.run(&facts)).collect() })
+        Ok(DoctorAnswer { findings: wanted.flat_map(|c| c.run(&facts)).collect() })
     }
 }
 
@@ -108,7 +108,7 @@ fn refusals(
     config: &Config,
     catalog: &Catalog,
 ) -> Vec<String> {
-    let bad = |t: &TargetConfig| catalog.judge.is_some_and(|judge| judge(t).is_err());
+    let bad = |t: &TargetConfig| catalog.check_target.is_some_and(|judge| judge(t).is_err());
     if config.target.iter().any(bad) {
         return Vec::new();
     }
@@ -116,6 +116,6 @@ fn refusals(
     let params = json!({ "file": whole.as_deref().unwrap_or(file), "document": document });
     // One that does not answer has a finding of its own.
     let answer = client.verb("plan", &params, &mut |_| {}).ok();
-    let answer = answer.and_then(|answer| serde_json::from_value::<plan::Answer>(answer).ok());
+    let answer = answer.and_then(|answer| serde_json::from_value::<plan::PlanAnswer>(answer).ok());
     answer.unwrap_or_default().refused
 }

@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::verbs::VERBS;
-use crate::verbs::schema::{follow, words};
+use crate::verbs::schema::{enum_names, follow_ref};
 use geom::ArgSpec;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -127,8 +127,8 @@ fn inlined(mut schema: Value) -> Value {
         schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
     {
         let (_, property) = property;
-        let inner = follow(&whole, property);
-        let (words, mut all) = (words(inner), inner.as_object().cloned().unwrap_or_default());
+        let inner = follow_ref(&whole, property);
+        let (words, mut all) = (enum_names(inner), inner.as_object().cloned().unwrap_or_default());
         all.extend(property.as_object().cloned().into_iter().flatten());
         if !words.is_empty() {
             all.insert("enum".into(), words.into());

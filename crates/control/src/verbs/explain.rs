@@ -11,7 +11,7 @@ pub struct Explain;
 /// Parameters of `explain`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct ExplainParams {
     /// Error code, as messages print it: ASH-0042. Absent: all codes.
     pub code: Option<String>,
 }
@@ -33,7 +33,7 @@ pub struct Meaning {
 
 /// Answer of `explain`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct ExplainAnswer {
     /// Meanings of the requested codes.
     pub meanings: Vec<Meaning>,
 }
@@ -49,14 +49,14 @@ fn meaning(kind: Kind) -> Meaning {
 }
 
 impl Verb for Explain {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = ExplainParams;
+    type Answer = ExplainAnswer;
     const NAME: &'static str = "explain";
     const DOC: &'static str = "Explain an error code and its cure";
     const EXAMPLES: &'static [&'static str] = &["ashlar explain ASH-0014", "ashlar explain"];
     const POSITIONAL: &'static [&'static str] = &["code"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &ExplainAnswer) -> String {
         let one = |m: &Meaning| {
             format!("{} (exit code {})\n  {}\n  {}\n", m.code, m.exit, m.title, m.next)
         };
@@ -65,13 +65,13 @@ impl Verb for Explain {
 }
 
 impl LocalVerb for Explain {
-    fn run(_local: &mut Local<'_>, params: Params) -> Result<Answer> {
+    fn run(_local: &mut Local<'_>, params: ExplainParams) -> Result<ExplainAnswer> {
         let Some(code) = params.code else {
             let meanings = Kind::ALL.iter().copied().map(meaning).collect();
-            return Ok(Answer { meanings });
+            return Ok(ExplainAnswer { meanings });
         };
         match Kind::by_code(&code) {
-            Some(kind) => Ok(Answer { meanings: vec![meaning(kind)] }),
+            Some(kind) => Ok(ExplainAnswer { meanings: vec![meaning(kind)] }),
             None => Err(Error::new(Kind::Usage, "explain", "there is no such number")
                 .at(code)
                 .next("Run `ashlar explain` to see all of them.")),

@@ -1,9 +1,9 @@
 //! export: the running configuration as a document.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{Error, Kind, Result, State};
+use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::{Config, secret, write};
-use crate::plan::{inserted, larger, members, say, settings};
+use crate::plan::{grown_disks, inserted, members, set_params, settings};
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ pub struct Export;
 
 /// Parameters of `export`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Params {
+pub struct ExportParams {
     /// Print secrets that are written out in the configuration.
     #[serde(default)]
     pub secrets: bool,
@@ -23,11 +23,11 @@ pub struct Params {
 
 /// Placeholder for a secret that is not shown. It is shorter than a secret may be, so `apply`
 /// refuses a document that contains it.
-const HIDDEN: &str = "(hidden)";
+const HIDDEN_SECRET: &str = "(hidden)";
 
 /// Answer of `export`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct ExportAnswer {
     /// Generation of the running configuration.
     pub generation: u64,
     /// The document, in the format that `apply` reads.
@@ -37,8 +37,8 @@ pub struct Answer {
 }
 
 impl Verb for Export {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = ExportParams;
+    type Answer = ExportAnswer;
     const NAME: &'static str = "export";
     const DOC: &'static str = "Print the running configuration as ashlar.toml";
     const DETAIL: &'static str = "`plan` and `apply` accept the text. References to secrets \
@@ -50,36 +50,40 @@ impl Verb for Export {
     const EXAMPLES: &'static [&'static str] =
         &["ashlar export > ashlar.toml", "ashlar export --secrets > ashlar.toml"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &ExportAnswer) -> String {
         answer.document.clone()
     }
 }
 
 impl DaemonVerb for Export {
-    fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+    fn run(
+        control: &Control,
+        params: ExportParams,
+        _progress: &mut Progress<'_>,
+    ) -> Result<ExportAnswer> {
         let (mut config, generation) = control.config();
         let state = control.state();
         let mut document = String::new();
         for layer in inserted(&state, control.catalog()) {
-            document.push_str(&format!("# {}: {}.\n", layer.at, layer.why));
+            document.push_str(&format!("# {}: {}.\n", layer.object, layer.why));
         }
         for geom in &mut config.geom {
             if let Some(now) = members(geom, &state) {
                 geom.members = now;
             }
-            say(geom, settings(geom, &state, control.catalog()).unwrap_or_default());
+            set_params(geom, settings(geom, &state, control.catalog()).unwrap_or_default());
         }
         keep_sizes(&mut config, &state);
-        keep_former(&mut config, &state);
-        let config = if params.secrets { config } else { hidden(&config)? };
+        keep_former_names(&mut config, &state);
+        let config = if params.secrets { config } else { without_secrets(&config)? };
         document.push_str(&write(&config));
-        Ok(Answer { generation, document, config })
+        Ok(ExportAnswer { generation, document, config })
     }
 }
 
 /// A disk that was made larger by hand has that size.
-fn keep_sizes(config: &mut Config, state: &State) {
-    for larger in larger(config, state) {
+fn keep_sizes(config: &mut Config, state: &SystemState) {
+    for larger in grown_disks(config, state) {
         let mut disks = config.disk.iter_mut();
         if let Some(disk) = disks.find(|disk| disk.name == larger.disk) {
             disk.params.insert("size".to_owned(), larger.bytes.into());
@@ -88,7 +92,7 @@ fn keep_sizes(config: &mut Config, state: &State) {
 }
 
 /// Names that units had are aliases of the NBD targets that have a LUN of theirs.
-fn keep_former(config: &mut Config, state: &State) {
+fn keep_former_names(config: &mut Config, state: &SystemState) {
     for former in &state.former_names {
         let access = config.access.iter();
         let of = access.filter(|a| a.luns.values().any(|lun| lun.provider == former.provider));
@@ -104,26 +108,26 @@ fn keep_former(config: &mut Config, state: &State) {
 }
 
 /// The configuration without secrets that are written out, wherever a section has one.
-fn hidden(config: &Config) -> Result<Config> {
+fn without_secrets(config: &Config) -> Result<Config> {
     let wrong = |e: serde_json::Error| Error::new(Kind::Internal, "export", e.to_string());
     let mut value = serde_json::to_value(config).map_err(wrong)?;
-    hide(&mut value);
+    hide_secrets(&mut value);
     serde_json::from_value(value).map_err(wrong)
 }
 
-fn hide(value: &mut Value) {
+fn hide_secrets(value: &mut Value) {
     match value {
         Value::Object(all) => {
             for (key, value) in all {
                 match value {
                     Value::String(text) if key == "secret" && secret::is_literal(text) => {
-                        *text = HIDDEN.to_owned();
+                        *text = HIDDEN_SECRET.to_owned();
                     }
-                    other => hide(other),
+                    other => hide_secrets(other),
                 }
             }
         }
-        Value::Array(all) => all.iter_mut().for_each(hide),
+        Value::Array(all) => all.iter_mut().for_each(hide_secrets),
         _ => {}
     }
 }
@@ -141,10 +145,10 @@ mod tests {
             chap={user='u',secret='correct horse battery'}\n\
             mutual_chap={user='m',secret='file:/etc/ashlar/m'}\n";
         let config = read(text, "a.toml", &catalog()).expect("well-formed");
-        let shown = write(&hidden(&config).expect("it is a configuration still"));
-        assert!(shown.contains(HIDDEN) && !shown.contains("correct horse"), "{shown}");
+        let shown = write(&without_secrets(&config).expect("it is a configuration still"));
+        assert!(shown.contains(HIDDEN_SECRET) && !shown.contains("correct horse"), "{shown}");
         assert!(shown.contains("file:/etc/ashlar/m"), "{shown}");
-        assert!(HIDDEN.len() < secret::CHAP_BYTES_MIN, "apply refuses it");
+        assert!(HIDDEN_SECRET.len() < secret::CHAP_BYTES_MIN, "apply refuses it");
         assert!(write(&config).contains("correct horse"));
     }
 }

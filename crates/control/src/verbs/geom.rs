@@ -15,7 +15,7 @@ pub struct Geom;
 
 /// Parameters of `geom`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Params {
+pub struct GeomParams {
     /// The class.
     pub class: String,
     /// The verb of the class.
@@ -34,7 +34,7 @@ pub struct Params {
 
 /// Answer of `geom`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct GeomAnswer {
     /// Answer of the class.
     pub answer: Value,
 }
@@ -52,8 +52,8 @@ fn value(text: &str) -> Value {
 }
 
 impl Verb for Geom {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = GeomParams;
+    type Answer = GeomAnswer;
     const NAME: &'static str = "geom";
     const DOC: &'static str = "Run a verb of a class";
     const DETAIL: &'static str = "`insert` puts a layer between a provider and its users while \
@@ -71,7 +71,7 @@ impl Verb for Geom {
     ];
     const POSITIONAL: &'static [&'static str] = &["class", "verb", "params"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &GeomAnswer) -> String {
         match &answer.answer {
             Value::Null => "done\n".to_owned(),
             Value::String(text) => format!("{text}\n"),
@@ -86,8 +86,12 @@ impl Verb for Geom {
 }
 
 impl DaemonVerb for Geom {
-    fn run(control: &Control, params: Params, progress: &mut Progress<'_>) -> Result<Answer> {
-        let Params { class, verb, params, yes_destroy, value: mut all } = params;
+    fn run(
+        control: &Control,
+        params: GeomParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<GeomAnswer> {
+        let GeomParams { class, verb, params, yes_destroy, value: mut all } = params;
         if !yes_destroy.is_empty() {
             all.insert("yes_destroy".to_owned(), yes_destroy.into());
         }
@@ -101,13 +105,13 @@ impl DaemonVerb for Geom {
             all.insert(key.to_owned(), value(text));
         }
         let listed = all.remove("listed") == Some(Value::Bool(true));
-        let named = names(&all);
+        let named = geom_names(&all);
         let all = Value::Object(all);
         let mut answer = control.change(|plant| plant.verb(&class, &verb, &all, progress))?;
         while let Some((line, again)) = unfinished(&answer) {
             progress(line);
             // Others get their turn.
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
             answer = control.change(|plant| plant.verb(&class, &verb, &again, progress))?;
         }
         if listed {
@@ -115,22 +119,22 @@ impl DaemonVerb for Geom {
                 let ask = json!({ "names": [name] });
                 // One that was taken apart is shown no more.
                 let listed = control.change(|plant| plant.verb(&class, "list", &ask, progress));
-                listed.into_iter().for_each(|listed| add(&mut answer, &listed));
+                listed.into_iter().for_each(|listed| append_list(&mut answer, &listed));
             }
         }
-        Ok(Answer { answer })
+        Ok(GeomAnswer { answer })
     }
 }
 
 /// Which geoms a verb is about.
-fn names(params: &Map<String, Value>) -> Vec<String> {
+fn geom_names(params: &Map<String, Value>) -> Vec<String> {
     let one = params.get("name").into_iter();
     let all = one.chain(params.get("names").and_then(Value::as_array).into_iter().flatten());
     all.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Appends the output of `list` to an answer.
-fn add(answer: &mut Value, listed: &Value) {
+fn append_list(answer: &mut Value, listed: &Value) {
     let Some(all) = answer.as_object_mut() else { return };
     let before = ["text", "message"].into_iter().find_map(|key| all.get(key)?.as_str());
     let mut text = before.map(|said| format!("{}\n", said.trim_end())).unwrap_or_default();
@@ -140,7 +144,7 @@ fn add(answer: &mut Value, listed: &Value) {
 }
 
 /// Between two questions to a class that is not done yet.
-const PAUSE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A class that answers how far it is wants to be asked again.
 fn unfinished(answer: &Value) -> Option<(ProgressLine, Value)> {

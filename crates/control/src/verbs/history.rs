@@ -13,23 +13,23 @@ pub struct History;
 
 /// Parameters of `history`: none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Params {}
+pub struct HistoryParams {}
 
 /// Answer of `history`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct HistoryAnswer {
     /// Configurations, oldest first; the last one is running.
     pub applied: Vec<Archived>,
 }
 
 impl Verb for History {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = HistoryParams;
+    type Answer = HistoryAnswer;
     const NAME: &'static str = "history";
     const DOC: &'static str = "List applied configurations, oldest first";
     const EXAMPLES: &'static [&'static str] = &["ashlar history"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &HistoryAnswer) -> String {
         let row = |a: &Archived| {
             vec![
                 a.number.to_string(),
@@ -44,7 +44,11 @@ impl Verb for History {
 }
 
 impl DaemonVerb for History {
-    fn run(control: &Control, _params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
-        Ok(Answer { applied: control.archive().list()? })
+    fn run(
+        control: &Control,
+        _params: HistoryParams,
+        _progress: &mut Progress<'_>,
+    ) -> Result<HistoryAnswer> {
+        Ok(HistoryAnswer { applied: control.archive().list()? })
     }
 }

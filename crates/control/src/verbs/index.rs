@@ -2,24 +2,24 @@
 //! thousand units.
 
 use crate::api::{DiskState, GeomState, GroupState, LunState, ProviderState};
-use crate::api::{SessionState, State, TargetState};
+use crate::api::{SessionState, SystemState, TargetState};
 use std::collections::HashMap;
 
 /// A LUN and where it is shown.
-pub(super) type Shown<'s> = (&'s TargetState, &'s GroupState, &'s LunState);
+pub(super) type ExportedLun<'s> = (&'s TargetState, &'s GroupState, &'s LunState);
 
 /// See the module. Everything keeps the order that it has in the state.
 pub(super) struct Index<'s> {
     disks: HashMap<&'s str, &'s DiskState>,
     providers: HashMap<&'s str, (&'s GeomState, &'s ProviderState)>,
     geoms: HashMap<&'s str, Vec<&'s GeomState>>,
-    luns: HashMap<&'s str, Vec<Shown<'s>>>,
+    luns: HashMap<&'s str, Vec<ExportedLun<'s>>>,
     /// By target, group and number.
     sessions: HashMap<(&'s str, &'s str, u64), Vec<&'s SessionState>>,
 }
 
 impl<'s> Index<'s> {
-    pub(super) fn new(state: &'s State) -> Index<'s> {
+    pub(super) fn new(state: &'s SystemState) -> Index<'s> {
         let mut out = Index {
             disks: state.disks.iter().map(|d| (d.name.as_str(), d)).collect(),
             providers: HashMap::new(),
@@ -70,17 +70,17 @@ impl<'s> Index<'s> {
     }
 
     /// Geoms that use a provider.
-    pub(super) fn on(&self, provider: &str) -> &[&'s GeomState] {
+    pub(super) fn users_of(&self, provider: &str) -> &[&'s GeomState] {
         self.geoms.get(provider).map_or(&[], Vec::as_slice)
     }
 
     /// LUNs that a provider is.
-    pub(super) fn luns(&self, provider: &str) -> &[Shown<'s>] {
+    pub(super) fn luns(&self, provider: &str) -> &[ExportedLun<'s>] {
         self.luns.get(provider).map_or(&[], Vec::as_slice)
     }
 
     /// Sessions that see a LUN.
-    pub(super) fn sessions(&self, (target, group, lun): Shown<'s>) -> &[&'s SessionState] {
+    pub(super) fn sessions(&self, (target, group, lun): ExportedLun<'s>) -> &[&'s SessionState] {
         let key = (target.name.as_str(), group.name.as_str(), lun.lun);
         self.sessions.get(&key).map_or(&[], Vec::as_slice)
     }

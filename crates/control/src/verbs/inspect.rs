@@ -43,7 +43,7 @@ pub struct WipeParams {
 /// One signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Finding {
+pub struct SignatureFinding {
     /// Byte offset of the signature.
     pub offset: u64,
     /// Length of the signature in bytes; only these bytes are cleared.
@@ -69,7 +69,7 @@ pub struct Finding {
 /// Result of the taste of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Said {
+pub struct TasteResult {
     /// The class.
     pub class: String,
     /// The result in words.
@@ -79,7 +79,7 @@ pub struct Said {
 /// A range of bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Range {
+pub struct ByteRange {
     /// Offset of the first byte.
     pub offset: u64,
     /// Length in bytes.
@@ -89,7 +89,7 @@ pub struct Range {
 /// Answer of `inspect` and `wipe`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Answer {
+pub struct InspectAnswer {
     /// Summary of the result of `wipe`; empty for `inspect`.
     pub message: String,
     /// The provider.
@@ -99,21 +99,21 @@ pub struct Answer {
     /// Sector size of the provider in bytes.
     pub sector_bytes: u32,
     /// Signatures found, by offset; after clearing, the remaining ones.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<SignatureFinding>,
     /// Cleared signatures, in the order of clearing.
-    pub cleared: Vec<Finding>,
+    pub cleared: Vec<SignatureFinding>,
     /// Result of the taste of each class.
-    pub verdicts: Vec<Said>,
+    pub verdicts: Vec<TasteResult>,
     /// Class and name of each geom on the provider.
     pub claimed_by: Vec<String>,
     /// Users that have the provider open; `wipe` is refused then.
     pub in_use: Option<String>,
     /// Ranges near the ends of the provider that cannot be read.
-    pub unread: Vec<Range>,
+    pub unread: Vec<ByteRange>,
 }
 
-fn rows(findings: &[Finding]) -> Vec<Vec<String>> {
-    let row = |f: &Finding| {
+fn rows(findings: &[SignatureFinding]) -> Vec<Vec<String>> {
+    let row = |f: &SignatureFinding| {
         let what = match (f.standing.as_str(), f.inside) {
             ("main", None) => f.what.clone(),
             (standing, None) => format!("{} ({standing})", f.what),
@@ -127,13 +127,13 @@ fn rows(findings: &[Finding]) -> Vec<Vec<String>> {
             f.kind.clone(),
             f.class.clone(),
             what,
-            text::dash(&f.why),
+            text::or_dash(&f.why),
         ]
     };
     findings.iter().map(row).collect()
 }
 
-fn table(answer: &Answer) -> String {
+fn table(answer: &InspectAnswer) -> String {
     let columns = [">offset", ">bytes", "kind", "claimed by", "what", "why"];
     let mut out = String::new();
     if !answer.message.is_empty() {
@@ -147,7 +147,7 @@ fn table(answer: &Answer) -> String {
         }
         out += "\nleft:\n";
     }
-    let Answer { provider, media_bytes, sector_bytes, .. } = answer;
+    let InspectAnswer { provider, media_bytes, sector_bytes, .. } = answer;
     let size = short(*media_bytes);
     if answer.findings.is_empty() {
         out += &format!("{provider} ({size}, sectors of {sector_bytes}): nothing found\n");
@@ -161,7 +161,7 @@ fn table(answer: &Answer) -> String {
     if let Some(users) = &answer.in_use {
         out += &format!("in use: {users}\n");
     }
-    for Range { offset, bytes } in &answer.unread {
+    for ByteRange { offset, bytes } in &answer.unread {
         out += &format!("cannot be read: {bytes} bytes at {offset:#x}\n");
     }
     out
@@ -169,7 +169,7 @@ fn table(answer: &Answer) -> String {
 
 impl Verb for Inspect {
     type Params = InspectParams;
-    type Answer = Answer;
+    type Answer = InspectAnswer;
     const NAME: &'static str = "inspect";
     const DOC: &'static str = "Show labels, tables and file systems on a provider";
     const DETAIL: &'static str = "Searches the places where the classes of this daemon, the \
@@ -180,7 +180,7 @@ impl Verb for Inspect {
     const EXAMPLES: &'static [&'static str] = &["ashlar inspect d0"];
     const POSITIONAL: &'static [&'static str] = &["provider"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &InspectAnswer) -> String {
         table(answer)
     }
 }
@@ -190,14 +190,14 @@ impl DaemonVerb for Inspect {
         control: &Control,
         params: InspectParams,
         progress: &mut Progress<'_>,
-    ) -> Result<Answer> {
+    ) -> Result<InspectAnswer> {
         control.verb(("inspect", "scan"), &json!({ "provider": params.provider }), progress)
     }
 }
 
 impl Verb for Wipe {
     type Params = WipeParams;
-    type Answer = Answer;
+    type Answer = InspectAnswer;
     const NAME: &'static str = "wipe";
     const DOC: &'static str = "Erase labels, tables and file systems of a provider";
     const DETAIL: &'static str = "Lists the signatures that would be cleared, and clears them only \
@@ -214,13 +214,17 @@ impl Verb for Wipe {
     ];
     const POSITIONAL: &'static [&'static str] = &["provider"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &InspectAnswer) -> String {
         table(answer)
     }
 }
 
 impl DaemonVerb for Wipe {
-    fn run(control: &Control, params: WipeParams, progress: &mut Progress<'_>) -> Result<Answer> {
+    fn run(
+        control: &Control,
+        params: WipeParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<InspectAnswer> {
         let WipeParams { provider, yes_destroy, force, only } = params;
         if let Some(other) = yes_destroy.iter().find(|name| **name != provider) {
             let why = format!("--yes-destroy names {other}, and {provider} is to be cleared");

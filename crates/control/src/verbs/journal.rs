@@ -18,22 +18,22 @@ pub struct Journal;
 /// Parameters of `journal`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct JournalParams {
     /// Show only events after the event with this number.
     pub after: u64,
     /// Largest number of events to show.
     pub limit: usize,
 }
 
-impl Default for Params {
-    fn default() -> Params {
-        Params { after: 0, limit: 1000 }
+impl Default for JournalParams {
+    fn default() -> JournalParams {
+        JournalParams { after: 0, limit: 1000 }
     }
 }
 
 /// Answer of `journal`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct JournalAnswer {
     /// Events, oldest first.
     pub events: Vec<Event>,
     /// Number of requested older events that are lost: the daemon keeps only the newest events.
@@ -42,14 +42,14 @@ pub struct Answer {
 }
 
 impl Verb for Journal {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = JournalParams;
+    type Answer = JournalAnswer;
     const NAME: &'static str = "journal";
     const DOC: &'static str = "List events since the daemon started";
     const DETAIL: &'static str = "The path /v1/events of the socket streams the same events live.";
     const EXAMPLES: &'static [&'static str] = &["ashlar journal", "ashlar journal --after 120"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &JournalAnswer) -> String {
         let level = |l: Level| match l {
             Level::Info => "info",
             Level::Warn => "warn",
@@ -60,7 +60,7 @@ impl Verb for Journal {
                 e.id.to_string(),
                 short_ns(e.at_ns),
                 level(e.level).to_owned(),
-                text::dash(&e.about),
+                text::or_dash(&e.about),
                 e.text.clone(),
             ]
         };
@@ -74,10 +74,14 @@ impl Verb for Journal {
 }
 
 impl DaemonVerb for Journal {
-    fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+    fn run(
+        control: &Control,
+        params: JournalParams,
+        _progress: &mut Progress<'_>,
+    ) -> Result<JournalAnswer> {
         let events = control.plant().journal(params.after, params.limit.min(EVENTS_MAX));
         let first = events.first().map_or(0, |e| e.id);
         let forgotten = first.saturating_sub(params.after).saturating_sub(1);
-        Ok(Answer { events, forgotten })
+        Ok(JournalAnswer { events, forgotten })
     }
 }

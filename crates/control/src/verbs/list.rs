@@ -3,7 +3,7 @@
 use super::entry::{DaemonVerb, Verb};
 use super::index::Index;
 use crate::api::{
-    BusState, DeviceState, DiskMode, Error, Health, Kind, Result, SCHEMA_VERSION, State,
+    BusState, DeviceState, DiskMode, Error, Health, Kind, Result, SCHEMA_VERSION, SystemState,
 };
 use crate::config::units::short;
 use crate::plant::Progress;
@@ -18,7 +18,7 @@ pub struct List;
 /// Kind of the listed objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum ListKind {
     /// Disks, geoms and targets.
     #[default]
     All,
@@ -39,9 +39,9 @@ pub enum What {
 /// Parameters of `list`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct ListParams {
     /// Kind of objects to list.
-    pub what: What,
+    pub what: ListKind,
     /// List only objects with this name, class or kind.
     pub name: Option<String>,
 }
@@ -59,12 +59,12 @@ pub struct Listing {
 
 /// Answer of `list`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct ListAnswer {
     /// Version of the format of this answer.
     pub schema_version: u32,
     /// Full state of the requested objects: disks, geoms (for providers too), targets (for LUNs
     /// too), attached LUNs, or all of these.
-    pub state: State,
+    pub state: SystemState,
     /// The same data as tables.
     pub listings: Vec<Listing>,
 }
@@ -74,7 +74,7 @@ fn listing(title: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Listing {
     Listing { title: title.to_owned(), columns, rows }
 }
 
-fn disks(state: &State) -> Listing {
+fn disks(state: &SystemState) -> Listing {
     let row = |d: &crate::api::DiskState| {
         let mode = match d.mode {
             DiskMode::Direct => "direct",
@@ -92,12 +92,12 @@ fn disks(state: &State) -> Listing {
             short(d.size_bytes),
             d.percent_full().map_or("-".to_owned(), |percent| format!("{percent}%")),
             d.sector_bytes.to_string(),
-            d.health.word().to_owned(),
+            d.health.label().to_owned(),
             mode.to_owned(),
             spins.to_owned(),
             if d.discard { "yes" } else { "no" }.to_owned(),
-            text::dash(&d.serial),
-            text::dash(d.path.as_deref().unwrap_or("")),
+            text::or_dash(&d.serial),
+            text::or_dash(d.path.as_deref().unwrap_or("")),
             match (d.health_why.as_str(), d.mode_why.as_str()) {
                 ("", "") => "configured".to_owned(),
                 ("", why) => format!("configured; {why}"),
@@ -115,7 +115,7 @@ fn disks(state: &State) -> Listing {
 }
 
 /// The row of a disk that a bus found.
-fn bus_disk(state: &State, bus: &BusState, device: &DeviceState) -> Vec<String> {
+fn bus_disk(state: &SystemState, bus: &BusState, device: &DeviceState) -> Vec<String> {
     let mut providers = state.geoms.iter().flat_map(|g| &g.providers);
     let provider = providers.find(|p| p.name == device.name);
     let gone = device.lost || provider.is_none();
@@ -130,7 +130,7 @@ fn bus_disk(state: &State, bus: &BusState, device: &DeviceState) -> Vec<String> 
         short(provider.map_or(0, |p| p.size_bytes)),
         dash(),
         provider.map_or(0, |p| p.sector_bytes).to_string(),
-        health.word().to_owned(),
+        health.label().to_owned(),
         dash(),
         dash(),
         dash(),
@@ -140,7 +140,7 @@ fn bus_disk(state: &State, bus: &BusState, device: &DeviceState) -> Vec<String> 
     ]
 }
 
-fn geoms(state: &State) -> Listing {
+fn geoms(state: &SystemState) -> Listing {
     let row = |g: &crate::api::GeomState| {
         let below: Vec<&str> = g.consumers.iter().filter_map(|c| c.provider.as_deref()).collect();
         let above: Vec<&str> = g.providers.iter().map(|p| p.name.as_str()).collect();
@@ -148,11 +148,11 @@ fn geoms(state: &State) -> Listing {
             g.name.clone(),
             g.class.clone(),
             g.rank.to_string(),
-            g.health.word().to_owned(),
-            text::dash(&g.state),
-            text::dash(&below.join(" ")),
-            text::dash(&above.join(" ")),
-            text::dash(if g.health_why.is_empty() { &g.why } else { &g.health_why }),
+            g.health.label().to_owned(),
+            text::or_dash(&g.state),
+            text::or_dash(&below.join(" ")),
+            text::or_dash(&above.join(" ")),
+            text::or_dash(if g.health_why.is_empty() { &g.why } else { &g.health_why }),
         ]
     };
     let columns = ["geom", "class", ">rank", "health", "state", "stands on", "offers", "why"];
@@ -160,13 +160,13 @@ fn geoms(state: &State) -> Listing {
 }
 
 /// Classes of the geoms that use a provider.
-fn standing<'s>(index: &Index<'s>, provider: &str) -> Vec<&'s str> {
-    let mut by: Vec<&str> = index.on(provider).iter().map(|g| g.class.as_str()).collect();
+fn using_classes<'s>(index: &Index<'s>, provider: &str) -> Vec<&'s str> {
+    let mut by: Vec<&str> = index.users_of(provider).iter().map(|g| g.class.as_str()).collect();
     by.dedup();
     by
 }
 
-fn providers(state: &State) -> Listing {
+fn providers(state: &SystemState) -> Listing {
     let index = Index::new(state);
     let mut rows = Vec::new();
     for geom in &state.geoms {
@@ -177,9 +177,9 @@ fn providers(state: &State) -> Listing {
                 short(p.size_bytes),
                 p.size_bytes.to_string(),
                 p.sector_bytes.to_string(),
-                p.mode(),
-                text::dash(p.error.as_deref().unwrap_or("")),
-                text::dash(&standing(&index, &p.name).join(" ")),
+                p.access_counts(),
+                text::or_dash(p.error.as_deref().unwrap_or("")),
+                text::or_dash(&using_classes(&index, &p.name).join(" ")),
             ]
         }));
     }
@@ -192,11 +192,11 @@ fn providers(state: &State) -> Listing {
 const REASON_CHARS_MAX: usize = 90;
 
 /// Findings of tasting on unclaimed providers: those that only LUNs use, or the one called `name`.
-fn left_alone(state: &State, name: Option<&str>) -> Listing {
+fn unclaimed_providers(state: &SystemState, name: Option<&str>) -> Listing {
     let index = Index::new(state);
     let mut rows = Vec::new();
     for p in state.geoms.iter().flat_map(|g| &g.providers) {
-        let by = standing(&index, &p.name);
+        let by = using_classes(&index, &p.name);
         let shown = name.map_or(by.iter().all(|c| *c == "lun"), |n| n == p.name);
         for not in p.why_not.iter().filter(|w| shown && !by.contains(&w.class.as_str())) {
             let why = match not.why.char_indices().nth(REASON_CHARS_MAX) {
@@ -211,16 +211,16 @@ fn left_alone(state: &State, name: Option<&str>) -> Listing {
     listing("provider left alone", &["left alone", "by class", "why"], rows)
 }
 
-fn targets(state: &State) -> Listing {
+fn targets(state: &SystemState) -> Listing {
     let row = |t: &crate::api::TargetState| {
         vec![
             t.name.clone(),
             t.driver.clone(),
             t.portals.join(" "),
-            t.health.word().to_owned(),
+            t.health.label().to_owned(),
             t.groups.len().to_string(),
             t.sessions.len().to_string(),
-            text::dash(&t.port_group),
+            text::or_dash(&t.port_group),
             if t.health_why.is_empty() { "configured".to_owned() } else { t.health_why.clone() },
         ]
     };
@@ -228,7 +228,7 @@ fn targets(state: &State) -> Listing {
     listing("targets", &columns, state.targets.iter().map(row).collect())
 }
 
-fn luns(state: &State) -> Listing {
+fn luns(state: &SystemState) -> Listing {
     let mut rows = Vec::new();
     for target in &state.targets {
         for group in &target.groups {
@@ -239,8 +239,8 @@ fn luns(state: &State) -> Listing {
                     if l.read_only { "ro" } else { "rw" }.to_owned(),
                     target.name.clone(),
                     group.name.clone(),
-                    text::dash(&l.serial),
-                    text::dash(&l.naa),
+                    text::or_dash(&l.serial),
+                    text::or_dash(&l.naa),
                     "configured".to_owned(),
                 ]
             }));
@@ -263,14 +263,14 @@ pub(super) fn attached(all: &[crate::api::AttachedState]) -> Listing {
         let there = !a.device.is_empty();
         vec![
             a.lun.to_string(),
-            text::dash(&a.unit),
+            text::or_dash(&a.unit),
             a.target.clone(),
-            text::dash(&a.device),
+            text::or_dash(&a.device),
             if there { short(a.size_bytes) } else { "-".to_owned() },
             if a.read_only { "ro" } else { "rw" }.to_owned(),
             match (there, a.users.is_empty()) {
                 (true, true) => "no process".to_owned(),
-                _ => text::dash(&a.users.join(", ")),
+                _ => text::or_dash(&a.users.join(", ")),
             },
             if a.why.is_empty() { "attached".to_owned() } else { a.why.clone() },
         ]
@@ -280,25 +280,25 @@ pub(super) fn attached(all: &[crate::api::AttachedState]) -> Listing {
 }
 
 /// The part of the state that was asked for: of many thousand units all of it is many megabytes.
-fn asked(mut state: State, what: What) -> State {
-    let all = what == What::All;
-    if !all && what != What::Disks {
+fn select_state(mut state: SystemState, what: ListKind) -> SystemState {
+    let all = what == ListKind::All;
+    if !all && what != ListKind::Disks {
         state.disks.clear();
     }
-    if !all && !matches!(what, What::Geoms | What::Providers) {
+    if !all && !matches!(what, ListKind::Geoms | ListKind::Providers) {
         state.geoms.clear();
     }
-    if !all && !matches!(what, What::Targets | What::Luns) {
+    if !all && !matches!(what, ListKind::Targets | ListKind::Luns) {
         state.targets.clear();
     }
-    if !all && what != What::Attached {
+    if !all && what != ListKind::Attached {
         state.attached.clear();
     }
     state
 }
 
 /// Rows in which a cell is the name; also such whose first words hold it as a list.
-fn only(mut listing: Listing, name: &Option<String>) -> Listing {
+fn filter_rows(mut listing: Listing, name: &Option<String>) -> Listing {
     if let Some(name) = name {
         let has = |cell: &String| cell == name || cell.split(' ').any(|word| word == name);
         listing.rows.retain(|row| row.iter().any(has));
@@ -307,8 +307,8 @@ fn only(mut listing: Listing, name: &Option<String>) -> Listing {
 }
 
 impl Verb for List {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = ListParams;
+    type Answer = ListAnswer;
     const NAME: &'static str = "list";
     const DOC: &'static str = "List disks, geoms, providers, targets or LUNs";
     const DETAIL: &'static str = "With --json the answer holds the full state of the requested \
@@ -318,7 +318,7 @@ impl Verb for List {
         &["ashlar list", "ashlar list providers d0", "ashlar list geoms part"];
     const POSITIONAL: &'static [&'static str] = &["what", "name"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &ListAnswer) -> String {
         let tables = answer.listings.iter().map(|l| {
             let columns: Vec<&str> = l.columns.iter().map(String::as_str).collect();
             if l.rows.is_empty() {
@@ -332,27 +332,36 @@ impl Verb for List {
 }
 
 impl DaemonVerb for List {
-    fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+    fn run(
+        control: &Control,
+        params: ListParams,
+        _progress: &mut Progress<'_>,
+    ) -> Result<ListAnswer> {
         let state = control.state();
         let name = params.name.as_deref();
         let listings = match params.what {
-            What::All => {
-                vec![disks(&state), geoms(&state), left_alone(&state, None), targets(&state)]
+            ListKind::All => {
+                vec![
+                    disks(&state),
+                    geoms(&state),
+                    unclaimed_providers(&state, None),
+                    targets(&state),
+                ]
             }
-            What::Disks => vec![disks(&state)],
-            What::Geoms => vec![geoms(&state)],
-            What::Providers => vec![providers(&state), left_alone(&state, name)],
-            What::Targets => vec![targets(&state)],
-            What::Attached => vec![attached(&state.attached)],
-            What::Luns => vec![luns(&state)],
+            ListKind::Disks => vec![disks(&state)],
+            ListKind::Geoms => vec![geoms(&state)],
+            ListKind::Providers => vec![providers(&state), unclaimed_providers(&state, name)],
+            ListKind::Targets => vec![targets(&state)],
+            ListKind::Attached => vec![attached(&state.attached)],
+            ListKind::Luns => vec![luns(&state)],
         };
-        let listings: Vec<_> = listings.into_iter().map(|l| only(l, &params.name)).collect();
+        let listings: Vec<_> = listings.into_iter().map(|l| filter_rows(l, &params.name)).collect();
         if let Some(name) = params.name.filter(|_| listings.iter().all(|l| l.rows.is_empty())) {
             return Err(
                 Error::new(Kind::NotFound, "list", "there is nothing of that name").at(name)
             );
         }
-        let state = asked(state, params.what);
-        Ok(Answer { schema_version: SCHEMA_VERSION, state, listings })
+        let state = select_state(state, params.what);
+        Ok(ListAnswer { schema_version: SCHEMA_VERSION, state, listings })
     }
 }

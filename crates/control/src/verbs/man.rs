@@ -4,7 +4,7 @@ use super::entry::{Entry, Local, LocalVerb, Verb};
 use super::schema::{rows, sections};
 use super::{GROUPS, VERBS};
 use crate::api::{Error, Exit, Kind, Result};
-use crate::cli::{ClassVerbs, class_pages, command, common, subcommand};
+use crate::cli::{ClassVerbs, class_pages, command, common_options, subcommand};
 use crate::config::Catalog;
 use clap_mangen::roff::{Roff, bold, roman};
 use schemars::JsonSchema;
@@ -18,14 +18,14 @@ pub struct Man;
 /// Parameters of `man`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct ManParams {
     /// Folder for the pages, created if absent. Without a folder, the overview is printed.
     pub out: Option<String>,
 }
 
 /// Answer of `man`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct ManAnswer {
     /// Files written.
     pub files: Vec<String>,
     /// The overview page, when no folder was given.
@@ -69,7 +69,7 @@ fn page(command: clap::Command, lines: &[&str]) -> Result<String> {
     if !lines.is_empty() {
         examples(&mut roff, lines);
     }
-    places(&mut roff);
+    files_section(&mut roff);
     roff.to_writer(&mut out).map_err(fail)?;
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
@@ -114,12 +114,12 @@ fn file_page(catalog: &Catalog) -> String {
         let title = format!("{} {}", section.to_uppercase(), entry.name);
         keys(&title, &entry.doc, Some(&entry.schema), &entry.example);
     }
-    places(&mut roff);
+    files_section(&mut roff);
     roff.to_roff()
 }
 
 /// Files, environment and other pages.
-fn places(roff: &mut Roff) {
+fn files_section(roff: &mut Roff) {
     let list = [
         (
             "FILES",
@@ -177,7 +177,7 @@ pub fn pages(classes: &[ClassVerbs]) -> Result<Vec<(String, String)>> {
     for verb in VERBS {
         let name = page_name(verb);
         let title = name.trim_end_matches(".8").to_owned();
-        let whole = subcommand(verb).args(common());
+        let whole = subcommand(verb).args(common_options());
         let named = whole.name(title).bin_name(format!("ashlar {}", verb.words()));
         out.push((name, page(named, verb.examples)?));
     }
@@ -188,14 +188,14 @@ pub fn pages(classes: &[ClassVerbs]) -> Result<Vec<(String, String)>> {
 }
 
 impl Verb for Man {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = ManParams;
+    type Answer = ManAnswer;
     const NAME: &'static str = "man";
     const DOC: &'static str = "Write the manual pages";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar man --out /usr/local/share/man/man8", "ashlar man | man -l -"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &ManAnswer) -> String {
         if answer.page.is_empty() {
             answer.files.iter().map(|f| format!("{f}\n")).collect()
         } else {
@@ -205,11 +205,11 @@ impl Verb for Man {
 }
 
 impl LocalVerb for Man {
-    fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
+    fn run(local: &mut Local<'_>, params: ManParams) -> Result<ManAnswer> {
         let mut pages = pages(&(local.app.classes)())?;
         let Some(folder) = params.out else {
             let page = pages.into_iter().next().map(|(_, text)| text).unwrap_or_default();
-            return Ok(Answer { files: Vec::new(), page });
+            return Ok(ManAnswer { files: Vec::new(), page });
         };
         let fail = |at: &Path, e| Error::new(Kind::System, "man", e).at(at.display().to_string());
         let folder = Path::new(&folder);
@@ -221,6 +221,6 @@ impl LocalVerb for Man {
             std::fs::write(&path, text).map_err(|e| fail(&path, e))?;
             files.push(path.display().to_string());
         }
-        Ok(Answer { files, page: String::new() })
+        Ok(ManAnswer { files, page: String::new() })
     }
 }

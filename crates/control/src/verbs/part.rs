@@ -6,7 +6,7 @@ use super::part_show;
 use crate::api::{Error, Kind, PartAnswer, PartEntry, Result};
 use crate::plant::Progress;
 use crate::service::Control;
-use classes::part::request::{self, Attribute, One};
+use classes::part::request::{self, Attribute, TableName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ impl<P> Edit<P> {
 
 /// A change that loses data.
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub struct Losing<P> {
+pub struct DestructiveEdit<P> {
     /// Parameters for the class.
     #[serde(flatten)]
     pub of: P,
@@ -48,7 +48,7 @@ pub struct Losing<P> {
 
 /// Parameters of `part set` and `part unset`.
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub struct Named {
+pub struct AttributeParams {
     /// Provider with the partition table.
     pub geom: String,
     /// The attribute: bootme, active, ...
@@ -64,7 +64,7 @@ pub struct Named {
     pub index: Option<u32>,
 }
 
-impl Named {
+impl AttributeParams {
     /// The attribute, given in one of two ways.
     fn attribute(self, op: &str) -> Result<Attribute> {
         let attribute = match (self.attribute, self.attrib) {
@@ -109,7 +109,7 @@ pub(super) fn entry(control: &Control, op: &str, geom: &str, index: u32) -> Resu
 }
 
 /// Data is lost only when its name was typed.
-pub(super) fn agreed(op: &str, name: &str, typed: &[String], what: &str) -> Result<()> {
+pub(super) fn check_consent(op: &str, name: &str, typed: &[String], what: &str) -> Result<()> {
     if typed.iter().any(|t| t == name) {
         return Ok(());
     }
@@ -154,12 +154,12 @@ macro_rules! part_verbs {
 }
 
 part_verbs! {
-    Create(Edit<Losing<request::Create>>), "part.create", "Create an empty partition table",
+    Create(Edit<DestructiveEdit<request::Create>>), "part.create", "Create an empty partition table",
     "The contents of the provider become unreachable; if a table, label or file system is found \
      there, --yes-destroy NAME is required.",
     ["ashlar part create ada0 --scheme gpt"], ["provider"],
     |control, p| {
-        let (Losing { of: mut create, yes_destroy }, now) = p.parts();
+        let (DestructiveEdit { of: mut create, yes_destroy }, now) = p.parts();
         create.overwrite = yes_destroy.contains(&create.provider);
         let state = control.state();
         // An export is not data: the daemon decides whether its provider may be changed. A label
@@ -170,7 +170,7 @@ part_verbs! {
         });
         if let Some(geom) = on_it {
             let what = format!("{} {} is on it", geom.class, geom.name);
-            agreed("part create", &create.provider, &yes_destroy, &what)?;
+            check_consent("part create", &create.provider, &yes_destroy, &what)?;
         }
         Ok((create, now))
     };
@@ -181,15 +181,15 @@ part_verbs! {
     ["ashlar part add ada0 --type linux-data --size 10G --align 1M --label root"], ["geom"],
     |_control, p| { Ok(p.parts()) };
 
-    Delete(Edit<Losing<request::Delete>>), "part.delete",
+    Delete(Edit<DestructiveEdit<request::Delete>>), "part.delete",
     "Delete a partition; its data becomes unreachable",
     "Requires --yes-destroy with the name of the partition's provider: --yes-destroy ada0p1.",
     ["ashlar part delete ada0 --index 1 --yes-destroy ada0p1"], ["geom"],
     |control, p| {
-        let (Losing { of: delete, yes_destroy }, now) = p.parts();
+        let (DestructiveEdit { of: delete, yes_destroy }, now) = p.parts();
         let entry = entry(control, "part delete", &delete.geom, delete.index)?;
         let what = format!("a partition of type {} is there", entry.kind);
-        agreed("part delete", &entry.name, &yes_destroy, &what)?;
+        check_consent("part delete", &entry.name, &yes_destroy, &what)?;
         Ok((delete, now))
     };
 
@@ -209,25 +209,25 @@ part_verbs! {
     ["ashlar part resize ada0 --index 2 --size 20G"], ["geom"],
     |_control, p| { Ok(p.parts()) };
 
-    Recover(Edit<One>), "part.recover", "Rewrite a damaged partition table from its good copy",
+    Recover(Edit<TableName>), "part.recover", "Rewrite a damaged partition table from its good copy",
     "",
     ["ashlar part recover ada0"], ["geom"],
     |_control, p| { Ok(p.parts()) };
 
-    Destroy(Edit<Losing<request::Destroy>>), "part.destroy", "Destroy a partition table",
+    Destroy(Edit<DestructiveEdit<request::Destroy>>), "part.destroy", "Destroy a partition table",
     "The partitions in the table are destroyed too, so --yes-destroy with the name of the provider \
      is required; --force is enough instead. A table with a partition in use is never destroyed.",
     ["ashlar part destroy ada0 --yes-destroy ada0", "ashlar part destroy -F ada0"], ["geom"],
     |_control, p| {
-        let (Losing { of: mut destroy, yes_destroy }, now) = p.parts();
+        let (DestructiveEdit { of: mut destroy, yes_destroy }, now) = p.parts();
         if !destroy.force {
-            agreed("part destroy", &destroy.geom, &yes_destroy, "its partitions would be gone")?;
+            check_consent("part destroy", &destroy.geom, &yes_destroy, "its partitions would be gone")?;
             destroy.force = true;
         }
         Ok((destroy, now))
     };
 
-    Set(Edit<Named>), "part.set", "Set an attribute of a partition or table",
+    Set(Edit<AttributeParams>), "part.set", "Set an attribute of a partition or table",
     "GPT: bootme, bootonce (which sets bootme too), bootfailed, legacy-boot, required, \
      no-block-io, read-only, hidden, no-automount of a partition, active and lenovofix of the \
      table. MBR, EBR: active of a partition.",
@@ -238,7 +238,7 @@ part_verbs! {
         Ok((named.attribute("part set")?, now))
     };
 
-    Unset(Edit<Named>), "part.unset", "Unset an attribute of a partition or table",
+    Unset(Edit<AttributeParams>), "part.unset", "Unset an attribute of a partition or table",
     "Accepts the same attributes as `part set`; unsetting bootonce leaves bootme as it is.",
     ["ashlar part unset ada0 bootme --index 2", "ashlar part unset -a bootonce -i 2 ada0"],
     ["geom", "attribute"],
@@ -247,7 +247,7 @@ part_verbs! {
         Ok((named.attribute("part unset")?, now))
     };
 
-    Commit(One), "part.commit", "Write the pending changes of a partition table",
+    Commit(TableName), "part.commit", "Write the pending changes of a partition table",
     "A verb with --no-commit leaves its change pending: its partitions exist, the disk is \
      unchanged, and no other user may write the table. `part show` lists the pending changes. A \
      verb without --no-commit writes them together with its own change. Pending changes are \
@@ -255,7 +255,7 @@ part_verbs! {
     ["ashlar part commit ada0"], ["geom"],
     |_control, p| { Ok((p, true)) };
 
-    Undo(One), "part.undo", "Discard the pending changes of a partition table",
+    Undo(TableName), "part.undo", "Discard the pending changes of a partition table",
     "The table is again as the disk has it. Refused while an open partition would be removed, \
      moved or shrunk. See `ashlar part commit`.",
     ["ashlar part undo ada0"], ["geom"],

@@ -6,7 +6,7 @@ use super::part_show;
 use crate::api::{Error, Kind, PartAnswer, Result};
 use crate::plant::Progress;
 use crate::service::Control;
-use classes::part::request::{self, One};
+use classes::part::request::{self, TableName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -33,7 +33,7 @@ pub struct BackupAnswer {
 }
 
 impl Verb for Backup {
-    type Params = One;
+    type Params = TableName;
     type Answer = BackupAnswer;
     const NAME: &'static str = "part.backup";
     const DOC: &'static str = "Print a partition table as text that `part restore` reads";
@@ -52,7 +52,11 @@ impl Verb for Backup {
 }
 
 impl DaemonVerb for Backup {
-    fn run(control: &Control, params: One, progress: &mut Progress<'_>) -> Result<BackupAnswer> {
+    fn run(
+        control: &Control,
+        params: TableName,
+        progress: &mut Progress<'_>,
+    ) -> Result<BackupAnswer> {
         let params = json!({ "geom": params.geom });
         control.verb(("part", "backup"), &params, progress)
     }

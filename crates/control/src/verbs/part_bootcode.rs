@@ -90,7 +90,7 @@ fn consent(control: &Control, params: &request::Bootcode) -> Result<()> {
         return Ok(());
     }
     let what = format!("a partition of type {} begins where the code goes", entry.kind);
-    part::agreed("part bootcode", &entry.name, &params.yes_destroy, &what)
+    part::check_consent("part bootcode", &entry.name, &params.yes_destroy, &what)
 }
 
 impl DaemonVerb for Bootcode {

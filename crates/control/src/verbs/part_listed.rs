@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// A line a partition.
-pub struct Status;
+pub struct PartStatus;
 
 /// Everything.
-pub struct List;
+pub struct PartList;
 
 /// Parameters of `part status`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct StatusParams {
+pub struct PartStatusParams {
     /// Providers with tables, or partitions; all when none is given.
     pub names: Vec<String>,
     /// For scripts: no header, name and state on every line.
@@ -34,7 +34,7 @@ pub struct StatusParams {
 /// Parameters of `part list`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct ListParams {
+pub struct PartListParams {
     /// Providers with tables, or partitions; all when none is given.
     pub names: Vec<String>,
     /// Include tables without a partition.
@@ -44,7 +44,7 @@ pub struct ListParams {
 
 /// Answer of `part status` and `part list`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct PartListAnswer {
     /// Text in the format of GEOM.
     pub text: String,
     /// The same data for programs.
@@ -52,44 +52,52 @@ pub struct Answer {
     pub geoms: Vec<Value>,
 }
 
-impl Verb for Status {
-    type Params = StatusParams;
-    type Answer = Answer;
+impl Verb for PartStatus {
+    type Params = PartStatusParams;
+    type Answer = PartListAnswer;
     const NAME: &'static str = "part.status";
     const DOC: &'static str = "Show partitions, the state of their table and its provider";
     const DETAIL: &'static str = "";
     const EXAMPLES: &'static [&'static str] = &["ashlar part status", "ashlar part status -s ada0"];
     const POSITIONAL: &'static [&'static str] = &["names"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &PartListAnswer) -> String {
         answer.text.clone()
     }
 }
 
-impl DaemonVerb for Status {
-    fn run(control: &Control, params: StatusParams, progress: &mut Progress<'_>) -> Result<Answer> {
-        let StatusParams { names, script, geoms, all } = params;
+impl DaemonVerb for PartStatus {
+    fn run(
+        control: &Control,
+        params: PartStatusParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<PartListAnswer> {
+        let PartStatusParams { names, script, geoms, all } = params;
         let params = json!({ "names": names, "script": script, "geoms": geoms, "all": all });
         control.verb(("part", "status"), &params, progress)
     }
 }
 
-impl Verb for List {
-    type Params = ListParams;
-    type Answer = Answer;
+impl Verb for PartList {
+    type Params = PartListParams;
+    type Answer = PartListAnswer;
     const NAME: &'static str = "part.list";
     const DOC: &'static str = "Show everything about partition tables and partitions";
     const DETAIL: &'static str = "";
     const EXAMPLES: &'static [&'static str] = &["ashlar part list", "ashlar part list ada0"];
     const POSITIONAL: &'static [&'static str] = &["names"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &PartListAnswer) -> String {
         answer.text.clone()
     }
 }
 
-impl DaemonVerb for List {
-    fn run(control: &Control, params: ListParams, progress: &mut Progress<'_>) -> Result<Answer> {
+impl DaemonVerb for PartList {
+    fn run(
+        control: &Control,
+        params: PartListParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<PartListAnswer> {
         control.verb(
             ("part", "list"),
             &json!({ "names": params.names, "all": params.all }),

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// See the module.
-pub struct Show;
+pub struct PartShow;
 
 /// Parameters of `part show`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct PartShowParams {
     /// Names of providers with tables; all when none is given.
     pub geoms: Vec<String>,
     /// Print labels instead of types.
@@ -31,19 +31,19 @@ pub struct Params {
 
 /// Answer of `part show`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct PartShowAnswer {
     /// The tables.
     pub tables: Vec<PartTable>,
     /// Named providers without a table, each with the reason.
     #[serde(default)]
     pub without: Vec<String>,
     /// Style of the printed tables.
-    pub style: Style,
+    pub style: TableStyle,
 }
 
 /// Contents of the columns of a printed table.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Style {
+pub struct TableStyle {
     /// Labels instead of types.
     pub labels: bool,
     /// Types as they are on the disk.
@@ -53,13 +53,13 @@ pub struct Style {
 }
 
 /// One printed line: start, count, index or name, the rest.
-struct Line(u64, u64, String, String);
+struct EntryLine(u64, u64, String, String);
 
 fn size(count: u64, table: &PartTable) -> String {
     short(count.saturating_mul(u64::from(table.sector_bytes)))
 }
 
-fn entry_line(entry: &PartEntry, table: &PartTable, style: Style) -> Line {
+fn entry_line(entry: &PartEntry, table: &PartTable, style: TableStyle) -> EntryLine {
     let id = if style.providers { entry.name.clone() } else { entry.index.to_string() };
     let kind = match (style.labels, style.raw) {
         (true, _) if entry.label.is_empty() => "(null)",
@@ -71,22 +71,27 @@ fn entry_line(entry: &PartEntry, table: &PartTable, style: Style) -> Line {
         [] => String::new(),
         all => format!("  [{}]", all.join(",")),
     };
-    Line(entry.start, entry.count, id, format!("{kind}{flags}  ({})", size(entry.count, table)))
+    EntryLine(
+        entry.start,
+        entry.count,
+        id,
+        format!("{kind}{flags}  ({})", size(entry.count, table)),
+    )
 }
 
 /// One table: the head line, then partitions and gaps in order of place.
-pub fn render(table: &PartTable, style: Style) -> String {
+pub fn render(table: &PartTable, style: TableStyle) -> String {
     let whole = table.last.saturating_sub(table.first).saturating_add(1);
     let corrupt = if table.corrupt { " [CORRUPT]" } else { "" };
     let waits = if table.modified { " [PENDING]" } else { "" };
     let scheme = table.scheme.to_uppercase();
     let head = format!("{scheme}  ({}){corrupt}{waits}", size(whole, table));
-    let mut lines = vec![Line(table.first, whole, table.geom.clone(), head)];
+    let mut lines = vec![EntryLine(table.first, whole, table.geom.clone(), head)];
     let mut next = table.first;
     let gap = |from: u64, to: u64| {
         let count = to.saturating_sub(from);
         let text = format!("- free -  ({})", size(count, table));
-        (count > 0).then(|| Line(from, count, String::new(), text))
+        (count > 0).then(|| EntryLine(from, count, String::new(), text))
     };
     for entry in &table.entries {
         lines.extend(gap(next, entry.start));
@@ -94,14 +99,14 @@ pub fn render(table: &PartTable, style: Style) -> String {
         next = next.max(entry.start.saturating_add(entry.count));
     }
     lines.extend(gap(next, table.last.saturating_add(1)));
-    let width = |f: &dyn Fn(&Line) -> usize| lines.iter().map(f).max().unwrap_or(0);
+    let width = |f: &dyn Fn(&EntryLine) -> usize| lines.iter().map(f).max().unwrap_or(0);
     let start = width(&|l| l.0.to_string().len()).max(8);
     let count = width(&|l| l.1.to_string().len()).max(8);
     let id = width(&|l| l.2.chars().count());
     let mut out = String::new();
     for (i, line) in lines.iter().enumerate() {
         let mark = if i == 0 { "=>" } else { "  " };
-        let Line(from, n, name, rest) = line;
+        let EntryLine(from, n, name, rest) = line;
         // The table's own name is left-aligned in its column, indexes are right-aligned.
         let name = if i == 0 { format!("{name:<id$}") } else { format!("{name:>id$}") };
         out.push_str(&format!("{mark}{from:>start$}  {n:>count$}  {name}  {rest}\n"));
@@ -121,7 +126,7 @@ pub fn render(table: &PartTable, style: Style) -> String {
 pub fn answer(answer: &PartAnswer) -> String {
     let mut out: String = answer.warnings.iter().map(|w| format!("warning: {w}\n")).collect();
     if answer.message.is_empty() {
-        out.extend(answer.tables.iter().map(|t| render(t, Style::default())));
+        out.extend(answer.tables.iter().map(|t| render(t, TableStyle::default())));
     } else {
         out.push_str(&answer.message);
         out.push('\n');
@@ -133,9 +138,9 @@ pub fn answer(answer: &PartAnswer) -> String {
     out
 }
 
-impl Verb for Show {
-    type Params = Params;
-    type Answer = Answer;
+impl Verb for PartShow {
+    type Params = PartShowParams;
+    type Answer = PartShowAnswer;
     const NAME: &'static str = "part.show";
     const DOC: &'static str = "Show partition tables with their gaps";
     const DETAIL: &'static str = "Columns: first sector, number of sectors, index, type, \
@@ -145,19 +150,23 @@ impl Verb for Show {
         &["ashlar part show", "ashlar part show ada0 --labels"];
     const POSITIONAL: &'static [&'static str] = &["geoms"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &PartShowAnswer) -> String {
         let tables = answer.tables.iter().map(|t| render(t, answer.style));
         tables.chain(answer.without.iter().map(|w| format!("{w}\n"))).collect()
     }
 }
 
-impl DaemonVerb for Show {
-    fn run(control: &Control, params: Params, progress: &mut Progress<'_>) -> Result<Answer> {
-        let Params { geoms, labels, raw, providers } = params;
+impl DaemonVerb for PartShow {
+    fn run(
+        control: &Control,
+        params: PartShowParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<PartShowAnswer> {
+        let PartShowParams { geoms, labels, raw, providers } = params;
         let asked = json!({ "geoms": geoms });
         let answer: PartAnswer = control.verb(("part", "show"), &asked, progress)?;
-        let style = Style { labels, raw, providers };
-        Ok(Answer { tables: answer.tables, without: answer.warnings, style })
+        let style = TableStyle { labels, raw, providers };
+        Ok(PartShowAnswer { tables: answer.tables, without: answer.warnings, style })
     }
 }
 
@@ -190,7 +199,7 @@ mod tests {
             ..PartTable::default()
         };
         assert_eq!(
-            render(&table, Style::default()),
+            render(&table, TableStyle::default()),
             "=>      34  20971453  ada0  GPT  (10G)\n        \
              34      1024     1  freebsd-boot  (512K)\n      \
              1058       990        - free -  (495K)\n      \
@@ -200,12 +209,12 @@ mod tests {
         let corrupt = PartTable { corrupt: true, entries: vec![], ..table.clone() };
         let pending = vec!["ada0p4 added".to_owned(), "ada0p1 deleted".to_owned()];
         let waits = PartTable { modified: true, pending, entries: vec![], ..table };
-        let text = render(&waits, Style::default());
+        let text = render(&waits, TableStyle::default());
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].ends_with("GPT  (10G) [PENDING]"), "{text}");
         assert_eq!(lines[2..4], ["   not written: ada0p4 added", "   not written: ada0p1 deleted"]);
         assert!(lines[4].contains("part commit ada0") && lines[4].contains("part undo ada0"));
-        let text = render(&corrupt, Style { labels: true, ..Style::default() });
+        let text = render(&corrupt, TableStyle { labels: true, ..TableStyle::default() });
         assert!(text.starts_with("=>      34  20971453  ada0  GPT  (10G) [CORRUPT]\n"), "{text}");
         assert!(text.contains("- free -  (10G)"), "{text}");
     }

@@ -3,7 +3,7 @@
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Exit, Kind, Result, SCHEMA_VERSION};
 use crate::config::{CONFIG_BYTES_MAX, exposures, read, secret};
-use crate::plan::{Risk, Step, by_hand, larger, then_resize};
+use crate::plan::{Risk, Step, grown_disks, manual_changes, resize_commands};
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
@@ -17,7 +17,7 @@ pub struct Plan;
 /// Parameters of `plan`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct PlanParams {
     /// The configuration; `-` for standard input. Default: $ASHLAR_CONFIG, else
     /// /etc/ashlar/ashlar.toml.
     pub file: Option<String>,
@@ -28,7 +28,7 @@ pub struct Params {
 
 /// Answer of `plan`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct PlanAnswer {
     /// Version of the format of this answer.
     pub schema_version: u32,
     /// Generation of the running configuration that the plan starts from.
@@ -122,14 +122,14 @@ pub fn lines(steps: &[Step]) -> String {
         Some("remove") => "-",
         _ => "~",
     };
-    let row = |s: &Step| vec![format!("{} {}", sign(s), s.what), s.risk_words(), s.why.clone()];
+    let row = |s: &Step| vec![format!("{} {}", sign(s), s.what), s.risk_text(), s.why.clone()];
     text::table(&["step", "risk", "why"], &steps.iter().map(row).collect::<Vec<_>>())
 }
 
 /// The options of `apply` that consent to each loss of data.
 fn consents(steps: &[Step]) -> String {
     let lost = steps.iter().filter(|s| s.risk == Risk::Destroys);
-    let names = lost.flat_map(|s| s.action.destroyed());
+    let names = lost.flat_map(|s| s.action.consent_names());
     names.map(|name| format!(" --yes-destroy {name}")).collect()
 }
 
@@ -139,8 +139,8 @@ pub fn notes(notes: &[String]) -> String {
 }
 
 impl Verb for Plan {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = PlanParams;
+    type Answer = PlanAnswer;
     const NAME: &'static str = "plan";
     const DOC: &'static str = "Show what apply would change, with the risk of each step";
     const DETAIL: &'static str = "Compares the configuration with the running one. Exit code 0 if \
@@ -150,17 +150,17 @@ impl Verb for Plan {
     const EXAMPLES: &'static [&'static str] = &["ashlar plan", "ashlar plan new.toml --json"];
     const POSITIONAL: &'static [&'static str] = &["file"];
 
-    fn prepare(params: &mut Params, app: &crate::App) -> Result<()> {
+    fn prepare(params: &mut PlanParams, app: &crate::App) -> Result<()> {
         load(&mut params.file, &mut params.document, app)
     }
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &PlanAnswer) -> String {
         let notes = notes(&answer.notes);
         if answer.steps.is_empty() {
             return format!("{notes}no changes\n");
         }
         let count = text::count(answer.steps.len(), "step");
-        let worst = answer.risk.unwrap_or_default().word();
+        let worst = answer.risk.unwrap_or_default().label();
         if !answer.refused.is_empty() {
             // No table of steps: none of them is done.
             let why: String = answer.refused.iter().map(|r| format!("  {r}\n")).collect();
@@ -176,7 +176,7 @@ impl Verb for Plan {
         )
     }
 
-    fn exit(answer: &Answer) -> Exit {
+    fn exit(answer: &PlanAnswer) -> Exit {
         match (answer.steps.is_empty(), answer.refused.is_empty()) {
             (true, _) => Exit::Done,
             (false, true) => Exit::Pending,
@@ -186,24 +186,28 @@ impl Verb for Plan {
 }
 
 impl DaemonVerb for Plan {
-    fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+    fn run(
+        control: &Control,
+        params: PlanParams,
+        _progress: &mut Progress<'_>,
+    ) -> Result<PlanAnswer> {
         let (config, mut notes) = desired(control, &params.file, &params.document)?;
         let state = control.state();
-        let larger = larger(&config, &state).into_iter();
+        let larger = grown_disks(&config, &state).into_iter();
         notes.extend(larger.map(|l| format!("disk {}: {}. {}", l.disk, l.why, l.fix)));
         let plan = control.plan(&config)?;
-        notes.extend(then_resize(&plan.steps, &state));
+        notes.extend(resize_commands(&plan.steps, &state));
         // A geom that a step changes does not keep the state that was made by hand.
         let changes = |at: &str| {
             let mut geoms = plan.steps.iter().filter_map(|step| step.action.geom());
             geoms.any(|geom| at == format!("{} {}", geom.class, geom.name))
         };
-        let by_hand = by_hand(&config, &state, control.catalog()).into_iter();
-        let by_hand = by_hand.filter(|h| !changes(&h.at));
-        notes.extend(by_hand.map(|h| format!("{}: {}. {}", h.at, h.why, h.fix)));
-        let (refused, awaited) = control.refused(&plan);
+        let by_hand = manual_changes(&config, &state, control.catalog()).into_iter();
+        let by_hand = by_hand.filter(|h| !changes(&h.object));
+        notes.extend(by_hand.map(|h| format!("{}: {}. {}", h.object, h.why, h.fix)));
+        let (refused, awaited) = control.refused_steps(&plan);
         notes.extend(awaited.into_iter().map(|why| format!("{why}; it is waited for")));
-        Ok(Answer {
+        Ok(PlanAnswer {
             schema_version: SCHEMA_VERSION,
             generation: plan.generation,
             risk: plan.steps.iter().map(|s| s.risk).max(),

@@ -15,7 +15,7 @@ pub struct Reservations;
 /// Parameters of `reservations`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct ReservationsParams {
     /// Show only the unit on this provider.
     pub provider: Option<String>,
     /// End all registrations and reservations of the unit.
@@ -26,7 +26,7 @@ pub struct Params {
 
 /// A unit with a reservation or registrations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Reserved {
+pub struct ReservedUnit {
     /// Provider of the unit.
     pub provider: String,
     /// Its reservation and registrations.
@@ -35,24 +35,24 @@ pub struct Reserved {
 
 /// Answer of `reservations`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct ReservationsAnswer {
     /// Units, by provider.
-    pub units: Vec<Reserved>,
+    pub units: Vec<ReservedUnit>,
     /// The unit that was cleared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleared: Option<String>,
 }
 
-fn rows(unit: &Reserved) -> Vec<Vec<String>> {
+fn rows(unit: &ReservedUnit) -> Vec<Vec<String>> {
     let of = &unit.reservation;
     let one = |r: &RegistrantState| {
         vec![
             unit.provider.clone(),
-            text::dash(of.kind.as_deref().unwrap_or("")),
+            text::or_dash(of.kind.as_deref().unwrap_or("")),
             if r.holds { "holder" } else { "registrant" }.to_owned(),
-            text::dash(&r.port),
+            text::or_dash(&r.port),
             r.target_port.to_string(),
-            text::dash(&r.key),
+            text::or_dash(&r.key),
             if r.connected { "yes" } else { "no" }.to_owned(),
             if of.persistent { "yes" } else { "no" }.to_owned(),
         ]
@@ -61,8 +61,8 @@ fn rows(unit: &Reserved) -> Vec<Vec<String>> {
 }
 
 impl Verb for Reservations {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = ReservationsParams;
+    type Answer = ReservationsAnswer;
     const NAME: &'static str = "reservations";
     const DOC: &'static str = "List or clear persistent reservations";
     const DETAIL: &'static str = "The reservation of a host that died keeps other hosts out until \
@@ -73,7 +73,7 @@ impl Verb for Reservations {
         &["ashlar reservations", "ashlar reservations --json"];
     const POSITIONAL: &'static [&'static str] = &["provider"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &ReservationsAnswer) -> String {
         if let Some(name) = &answer.cleared {
             return format!("{name}: registrations and reservations have ended\n");
         }
@@ -88,7 +88,11 @@ impl Verb for Reservations {
 }
 
 impl DaemonVerb for Reservations {
-    fn run(control: &Control, params: Params, progress: &mut Progress<'_>) -> Result<Answer> {
+    fn run(
+        control: &Control,
+        params: ReservationsParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<ReservationsAnswer> {
         let op = "reservations";
         if params.clear {
             let Some(name) = params.provider else {
@@ -101,7 +105,7 @@ impl DaemonVerb for Reservations {
             }
             let what = serde_json::json!({ "name": name });
             control.change(|plant| plant.verb("lun", "clear-reservations", &what, progress))?;
-            return Ok(Answer { units: Vec::new(), cleared: Some(name) });
+            return Ok(ReservationsAnswer { units: Vec::new(), cleared: Some(name) });
         }
         let state = control.state();
         let luns = state.targets.iter().flat_map(|t| &t.groups).flat_map(|g| &g.luns);
@@ -110,7 +114,7 @@ impl DaemonVerb for Reservations {
             .filter(|l| wanted(&l.provider))
             .filter_map(|l| Some((l.provider.clone(), l.reservation.clone()?)))
             .collect();
-        let unit = |(provider, reservation)| Reserved { provider, reservation };
-        Ok(Answer { units: units.into_iter().map(unit).collect(), cleared: None })
+        let unit = |(provider, reservation)| ReservedUnit { provider, reservation };
+        Ok(ReservationsAnswer { units: units.into_iter().map(unit).collect(), cleared: None })
     }
 }

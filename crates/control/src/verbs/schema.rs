@@ -2,8 +2,8 @@
 
 use super::entry::{Local, LocalVerb, Verb};
 use super::{VERBS, find};
-use crate::api::{Error, Kind, Result, State};
-use crate::config::schema::{types_of, words_of};
+use crate::api::{Error, Kind, Result, SystemState};
+use crate::config::schema::{enum_values, types_of};
 use crate::config::{
     AccessConfig, AluaConfig, BusConfig, Catalog, Config, DaemonConfig, DiskConfig, GeomConfig,
     LunConfig, TargetConfig, UnitConfig, for_editors, suggest,
@@ -19,7 +19,7 @@ pub struct Schema;
 /// Parameters of `schema`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct SchemaParams {
     /// A section (`disk`, `access`), a disk kind, a class, a driver, a verb, `config` or `state`;
     /// or a section and a kind of it. Absent: list the names.
     pub name: Vec<String>,
@@ -27,7 +27,7 @@ pub struct Params {
 
 /// One schema.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Named {
+pub struct NamedSchema {
     /// Its name.
     pub name: String,
     /// `disk`, `geom`, `target`, `verb`, `section` or `form`.
@@ -45,14 +45,14 @@ pub struct Named {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Names {
     /// Each with its name.
-    pub schemas: Vec<Named>,
+    pub schemas: Vec<NamedSchema>,
 }
 
 /// Answer of `schema`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(with = "Names")]
-pub enum Answer {
+pub enum SchemaAnswer {
     /// All but the following.
     Named(Names),
     /// `schema config --json`: the JSON Schema of `ashlar.toml` alone, as editors take it.
@@ -62,7 +62,7 @@ pub enum Answer {
 /// The object among the forms of a value that may be written in several.
 fn object(schema: &Value) -> &Value {
     let forms = schema.get("anyOf").and_then(Value::as_array);
-    let mut forms = forms.into_iter().flatten().map(|form| follow(schema, form));
+    let mut forms = forms.into_iter().flatten().map(|form| follow_ref(schema, form));
     forms.find(|form| form.get("properties").is_some()).unwrap_or(schema)
 }
 
@@ -76,8 +76,8 @@ pub(crate) fn rows(schema: &Value) -> Vec<Vec<String>> {
         .unwrap_or_default();
     let properties = keys.get("properties").and_then(Value::as_object);
     let row = |(key, property): (&String, &Value)| {
-        let inner = follow(schema, property);
-        let words = words(inner);
+        let inner = follow_ref(schema, property);
+        let words = enum_names(inner);
         let kind = if words.is_empty() { types_of(inner).join("|") } else { words.join("|") };
         let default = match property.get("default") {
             Some(Value::Null) | None if required.contains(&key.as_str()) => "required".to_owned(),
@@ -86,13 +86,13 @@ pub(crate) fn rows(schema: &Value) -> Vec<Vec<String>> {
         };
         let doc = property.get("description").or(inner.get("description"));
         let doc = doc.and_then(Value::as_str).unwrap_or("").replace('\n', " ");
-        vec![key.clone(), text::dash(&kind), default, doc]
+        vec![key.clone(), text::or_dash(&kind), default, doc]
     };
     properties.into_iter().flatten().map(row).collect()
 }
 
 /// The schema that a property refers to by `$ref` or by "this or null".
-pub fn follow<'s>(root: &'s Value, property: &'s Value) -> &'s Value {
+pub fn follow_ref<'s>(root: &'s Value, property: &'s Value) -> &'s Value {
     let mut at = property;
     for _ in 0..8 {
         let path = at.get("$ref").and_then(Value::as_str);
@@ -109,17 +109,17 @@ pub fn follow<'s>(root: &'s Value, property: &'s Value) -> &'s Value {
 }
 
 /// The words of an enumeration in any of its forms.
-pub fn words(schema: &Value) -> Vec<String> {
+pub fn enum_names(schema: &Value) -> Vec<String> {
     let all = match schema.get("oneOf").and_then(Value::as_array) {
-        Some(branches) => branches.iter().filter_map(words_of).flatten().collect(),
-        None => words_of(schema).unwrap_or_default(),
+        Some(branches) => branches.iter().filter_map(enum_values).flatten().collect(),
+        None => enum_values(schema).unwrap_or_default(),
     };
     all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 impl Verb for Schema {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = SchemaParams;
+    type Answer = SchemaAnswer;
     const NAME: &'static str = "schema";
     const DOC: &'static str = "Show the schema of ashlar.toml or of a verb";
     const DETAIL: &'static str = "A disk has the keys of the section `disk` and the keys of its \
@@ -129,14 +129,14 @@ impl Verb for Schema {
         &["ashlar schema", "ashlar schema access", "ashlar schema config --json"];
     const POSITIONAL: &'static [&'static str] = &["name"];
 
-    fn table(answer: &Answer) -> String {
-        let Answer::Named(Names { schemas }) = answer else { return String::new() };
+    fn table(answer: &SchemaAnswer) -> String {
+        let SchemaAnswer::Named(Names { schemas }) = answer else { return String::new() };
         if schemas.iter().all(|s| s.schema.is_none()) {
-            let row = |s: &Named| vec![s.section.clone(), s.name.clone(), s.doc.clone()];
+            let row = |s: &NamedSchema| vec![s.section.clone(), s.name.clone(), s.doc.clone()];
             let rows: Vec<_> = schemas.iter().map(row).collect();
             return text::table(&["section", "name", "is"], &rows);
         }
-        let one = |s: &Named| {
+        let one = |s: &NamedSchema| {
             let rows = s.schema.as_ref().map(rows).unwrap_or_default();
             let keys = if rows.is_empty() {
                 "no keys of its own\n".to_owned()
@@ -160,8 +160,8 @@ pub fn config(catalog: &Catalog) -> Value {
 }
 
 /// The sections of `ashlar.toml`, with the keys that do not depend on kind, class or driver.
-pub(crate) fn sections() -> Vec<Named> {
-    let section = |name: &str, doc: &str, example: &str, schema: schemars::Schema| Named {
+pub(crate) fn sections() -> Vec<NamedSchema> {
+    let section = |name: &str, doc: &str, example: &str, schema: schemars::Schema| NamedSchema {
         name: name.to_owned(),
         section: "section".to_owned(),
         doc: doc.to_owned(),
@@ -232,11 +232,11 @@ pub(crate) fn sections() -> Vec<Named> {
     ]
 }
 
-fn all(local: &Local<'_>) -> Vec<Named> {
+fn all(local: &Local<'_>) -> Vec<NamedSchema> {
     let catalog = (local.app.catalog)();
-    let mut out: Vec<Named> = catalog
+    let mut out: Vec<NamedSchema> = catalog
         .all()
-        .map(|(section, e)| Named {
+        .map(|(section, e)| NamedSchema {
             name: e.name.clone(),
             section: section.to_owned(),
             doc: e.doc.clone(),
@@ -244,7 +244,7 @@ fn all(local: &Local<'_>) -> Vec<Named> {
             schema: Some(e.schema.clone()),
         })
         .collect();
-    let form = |name: &str, doc: &str, schema: Value| Named {
+    let form = |name: &str, doc: &str, schema: Value| NamedSchema {
         name: name.to_owned(),
         section: "form".to_owned(),
         doc: doc.to_owned(),
@@ -254,9 +254,9 @@ fn all(local: &Local<'_>) -> Vec<Named> {
     let config = schemars::schema_for!(Config).to_value();
     out.push(form("config", "The whole of ashlar.toml", config));
     out.extend(sections());
-    let state = schemars::schema_for!(State).to_value();
+    let state = schemars::schema_for!(SystemState).to_value();
     out.push(form("state", "What the daemon says of itself", state));
-    out.extend(VERBS.iter().map(|v| Named {
+    out.extend(VERBS.iter().map(|v| NamedSchema {
         name: v.name.to_owned(),
         section: "verb".to_owned(),
         doc: v.doc.to_owned(),
@@ -267,14 +267,14 @@ fn all(local: &Local<'_>) -> Vec<Named> {
 }
 
 impl LocalVerb for Schema {
-    fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
+    fn run(local: &mut Local<'_>, params: SchemaParams) -> Result<SchemaAnswer> {
         if local.json && params.name == ["config"] {
-            return Ok(Answer::Config(config(&(local.app.catalog)())));
+            return Ok(SchemaAnswer::Config(config(&(local.app.catalog)())));
         }
         let mut all = all(local);
         if params.name.is_empty() {
             all.iter_mut().for_each(|s| s.schema = None);
-            return Ok(Answer::Named(Names { schemas: all }));
+            return Ok(SchemaAnswer::Named(Names { schemas: all }));
         }
         let name = params.name.join(".").replace(' ', ".");
         let names: Vec<String> = all.iter().map(|s| s.name.clone()).collect();
@@ -295,6 +295,6 @@ impl LocalVerb for Schema {
             let error = Error::new(Kind::NotFound, "schema", "nothing has that name").at(name);
             return Err(error.next(meant.unwrap_or("Run `ashlar schema` for the names.".into())));
         }
-        Ok(Answer::Named(Names { schemas: all }))
+        Ok(SchemaAnswer::Named(Names { schemas: all }))
     }
 }

@@ -8,12 +8,12 @@
 
 use super::entry::{Local, LocalVerb, Verb};
 use super::plan::default_file;
-use super::serve_signals::{Asked, Signals};
+use super::serve_signals::{SignalRequest, Signals};
 use crate::api::{Error, Kind, Result};
 use crate::config::{Catalog, Config, read};
-use crate::http::{self, Listening};
-use crate::logs::Lines;
-use crate::plan::{Action, LeftOut, Undone};
+use crate::http::{self, BoundSocket};
+use crate::logs::LogQueue;
+use crate::plan::{Action, Deferred, DeferredPart};
 use crate::service::{Archive, Consent, Control};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct Serve;
 /// Parameters of `serve`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct ServeParams {
     /// The configuration. Default: $ASHLAR_CONFIG, else /etc/ashlar/ashlar.toml.
     pub file: Option<String>,
     /// End if a part of the configuration cannot be carried out, and serve nothing. Without this
@@ -36,7 +36,7 @@ pub struct Params {
 
 /// Answer of `serve` when it has ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct ServeAnswer {
     /// The served socket.
     pub socket: String,
     /// Reason for the end.
@@ -44,25 +44,25 @@ pub struct Answer {
 }
 
 /// Starts the log. Answers the lines to be flushed at the end, if this is the process's first log.
-fn log(level: &str) -> Option<Lines> {
+fn start_log(level: &str) -> Option<LogQueue> {
     use tracing_subscriber::filter::Targets;
     use tracing_subscriber::layer::SubscriberExt;
     use tracing_subscriber::util::SubscriberInitExt;
     let filter = level.parse::<Targets>().unwrap_or_default();
-    let lines = Lines::start(std::io::stderr()).ok()?;
+    let lines = LogQueue::start(std::io::stderr()).ok()?;
     let writer = lines.clone();
     let layer = tracing_subscriber::fmt::layer();
     let layer = layer.with_writer(move || writer.clone()).with_ansi(false);
     // A second call (tests) keeps the first subscriber.
     let first = tracing_subscriber::registry().with(layer).with(filter).try_init();
-    lines.serves();
+    lines.set_daemon_log();
     first.is_ok().then_some(lines)
 }
 
 /// Has the log written when it goes, before the command says why it ended.
-struct Flushed(Option<Lines>);
+struct FlushOnDrop(Option<LogQueue>);
 
-impl Drop for Flushed {
+impl Drop for FlushOnDrop {
     fn drop(&mut self) {
         if let Some(lines) = &self.0 {
             lines.flush();
@@ -93,22 +93,23 @@ fn socket(local: &Local<'_>, config: &Config) -> PathBuf {
 /// # Errors
 /// Those of [`Control::start`]; the first that is left out when `strict` is set, or when no target
 /// has a portal that can be opened.
-pub fn bring_up(control: &Control, config: &Config, strict: bool) -> Result<()> {
+pub fn start_configured(control: &Control, config: &Config, strict: bool) -> Result<()> {
     let applied = control.start(config)?;
     applied.notes.iter().for_each(|n| tracing::warn!("{n}"));
     // Targets whose portals cannot be opened: another daemon has them, most of the time.
-    let is_shut = |l: &&LeftOut| {
-        let target = matches!(&l.of, Undone::Step(a) if matches!(**a, Action::CreateTarget { .. }));
+    let is_shut = |l: &&Deferred| {
+        let target =
+            matches!(&l.part, DeferredPart::Step(a) if matches!(**a, Action::CreateTarget { .. }));
         target && l.kind == Kind::System
     };
-    let shut = applied.left_out.iter().filter(is_shut).count();
+    let shut = applied.deferred.iter().filter(is_shut).count();
     let useless = shut > 0 && shut == config.target.len();
-    for left in &applied.left_out {
-        tracing::error!("left out: {}: {}", left.what, left.why);
+    for left in &applied.deferred {
+        tracing::error!("left out: {}: {}", left.subject, left.why);
     }
-    let first = applied.left_out.iter().find(|l| strict || (useless && is_shut(l)));
+    let first = applied.deferred.iter().find(|l| strict || (useless && is_shut(l)));
     first.map_or(Ok(()), |left| {
-        let error = Error::new(Kind::CannotCarryOut, "serve", &left.why).at(&left.what);
+        let error = Error::new(Kind::CannotCarryOut, "serve", &left.why).at(&left.subject);
         Err(match &left.next {
             Some(next) => error.next(next),
             None => error,
@@ -130,7 +131,7 @@ fn reload(control: &Control, catalog: fn() -> Catalog, file: &str) {
 
 /// A folder for what outlives the daemon, and the machine's next boot, when the configuration does
 /// not name one.
-fn lasting(socket: &Path, name: &str) -> PathBuf {
+fn persistent_path(socket: &Path, name: &str) -> PathBuf {
     match socket.starts_with("/run") || socket.starts_with("/var/run") {
         true => Path::new("/var/lib/ashlar").join(name),
         false => socket.with_file_name(name),
@@ -139,14 +140,14 @@ fn lasting(socket: &Path, name: &str) -> PathBuf {
 
 /// Where configurations are archived.
 fn archive(config: &Config, socket: &Path) -> Archive {
-    let lasting = || lasting(socket, "history");
+    let lasting = || persistent_path(socket, "history");
     let folder = config.daemon.history.as_ref().map_or_else(lasting, PathBuf::from);
     Archive::new(&folder, config.daemon.history_kept)
 }
 
 impl Verb for Serve {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = ServeParams;
+    type Answer = ServeAnswer;
     const NAME: &'static str = "serve";
     const DOC: &'static str = "Run the daemon until it is stopped";
     const DETAIL: &'static str = "Reads the configuration, carries it out, and serves. SIGTERM, \
@@ -161,17 +162,17 @@ impl Verb for Serve {
         &["ashlar serve", "ashlar serve ./ashlar.toml --socket ./ashlar.sock"];
     const POSITIONAL: &'static [&'static str] = &["file"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &ServeAnswer) -> String {
         format!("stopped by {}\n", answer.why)
     }
 }
 
 impl LocalVerb for Serve {
-    fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
+    fn run(local: &mut Local<'_>, params: ServeParams) -> Result<ServeAnswer> {
         let file = params.file.unwrap_or_else(default_file);
         let catalog = local.app.catalog;
         let config = load(catalog, &file)?;
-        let _log = Flushed(log(&config.daemon.log));
+        let _log = FlushOnDrop(start_log(&config.daemon.log));
         let path = socket(local, &config);
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().thread_name("control").build();
@@ -179,21 +180,24 @@ impl LocalVerb for Serve {
         // Before anything is open that a signal could leave behind.
         let signals = runtime.block_on(async { Signals::install() });
         let mut signals = signals.map_err(|e| Error::new(Kind::System, "handle signals", e))?;
-        let listening = Listening::at(&path)?;
+        let listening = BoundSocket::at(&path)?;
         let mut given = config.clone();
-        given.daemon.state.get_or_insert_with(|| lasting(&path, "units").display().to_string());
+        given
+            .daemon
+            .state
+            .get_or_insert_with(|| persistent_path(&path, "units").display().to_string());
         let plant = (local.app.launch)(&given)?;
         let archive = archive(&config, &path);
         let control = Arc::new(Control::new(plant, (local.app.catalog)(), &config, archive));
-        control.is_starting(true);
+        control.set_starting(true);
         let (mut why, mut failed) = ("", None);
         let stop = async {
             // Questions are answered meanwhile; signals and changes wait.
             let (starts, config, strict) = (control.clone(), config.clone(), params.strict);
             let start = move || {
-                bring_up(&starts, &config, strict)?;
+                start_configured(&starts, &config, strict)?;
                 starts.plant().open();
-                starts.is_starting(false);
+                starts.set_starting(false);
                 Ok(())
             };
             let ended = tokio::task::spawn_blocking(start).await;
@@ -205,12 +209,12 @@ impl LocalVerb for Serve {
             tracing::info!("serving {file} on {}", path.display());
             loop {
                 match signals.next().await {
-                    Asked::Stop(signal) => {
+                    SignalRequest::Stop(signal) => {
                         // Said before the socket goes: who waits for that finds the reason.
                         tracing::info!("stopping: {signal}");
                         break why = signal;
                     }
-                    Asked::Reload => {
+                    SignalRequest::Reload => {
                         let (control, file) = (control.clone(), file.clone());
                         let reload = move || reload(&control, catalog, &file);
                         if let Err(e) = tokio::task::spawn_blocking(reload).await {
@@ -229,7 +233,7 @@ impl LocalVerb for Serve {
             return Err(e);
         }
         served?;
-        Ok(Answer { socket: path.display().to_string(), why: why.to_owned() })
+        Ok(ServeAnswer { socket: path.display().to_string(), why: why.to_owned() })
     }
 }
 
@@ -239,7 +243,8 @@ mod tests {
 
     #[test]
     fn history_folder_survives_a_reboot() {
-        let folder = |socket: &str| lasting(Path::new(socket), "history").display().to_string();
+        let folder =
+            |socket: &str| persistent_path(Path::new(socket), "history").display().to_string();
         assert_eq!(folder("/run/ashlar/ashlar.sock"), "/var/lib/ashlar/history");
         assert_eq!(folder("/var/run/ashlar.sock"), "/var/lib/ashlar/history");
         assert_eq!(folder("/srv/a/ashlar.sock"), "/srv/a/history");
@@ -256,7 +261,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ashlar-renew-{}", std::process::id()));
         let archive = Archive::new(&folder, 2);
         let control = Control::new(Box::new(plant.clone()), catalog(), &Config::default(), archive);
-        bring_up(&control, &config, false).expect("served");
+        start_configured(&control, &config, false).expect("served");
         plant.stale("iqn.a:t", "tls_key /x has changed");
         let steps = control.plan(&config).expect("a plan").steps;
         let shown = steps.iter().map(|s| (s.what.as_str(), s.why.as_str()));
@@ -277,7 +282,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ashlar-unwanted-{}", std::process::id()));
         let archive = Archive::new(&folder, 2);
         let control = Control::new(Box::new(plant), catalog(), &Config::default(), archive);
-        bring_up(&control, &config(&format!("{target}{group}")), false).expect("what can be");
+        start_configured(&control, &config(&format!("{target}{group}")), false)
+            .expect("what can be");
         let steps = control.plan(&config(target)).expect("a plan").steps;
         let what: Vec<&str> = steps.iter().map(|s| s.what.as_str()).collect();
         assert_eq!(what, ["remove group g of iqn.a:t"], "or it would come with the next change");
@@ -296,15 +302,15 @@ mod tests {
         let archive = Archive::new(&folder, 2);
         let boxed = Box::new(plant.clone());
         let control = Control::new(boxed, catalog(), &Config::default(), archive);
-        let error = bring_up(&control, &config, true).expect_err("strict");
+        let error = start_configured(&control, &config, true).expect_err("strict");
         assert_eq!(error.at, "create geom lost (nop)");
-        bring_up(&control, &config, false).expect("what can be");
-        assert!(plant.intended().same(&config), "what is left out is intended");
+        start_configured(&control, &config, false).expect("what can be");
+        assert!(plant.desired().is_equivalent(&config), "what is left out is intended");
         let names: Vec<String> = plant.config().geom.iter().map(|g| g.name.clone()).collect();
         assert_eq!(names, ["good"]);
-        let left: Vec<String> = control.left_out().into_iter().map(|l| l.what).collect();
+        let left: Vec<String> = control.deferred().into_iter().map(|l| l.subject).collect();
         assert_eq!(left, ["create geom lost (nop)", "create geom above (nop)"]);
-        let answer = status::answer(&control);
+        let answer = status::status_answer(&control);
         let at: Vec<&str> = answer.findings.iter().map(|f| f.at.as_str()).collect();
         assert_eq!(at, left, "each once");
         assert_eq!(answer.health, crate::api::Health::Failed);

@@ -13,7 +13,7 @@ const IGNORED: [i32; 10] = [10, 12, 14, 26, 27, 29, 30, 16, 24, 25];
 
 /// Request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum SignalRequest {
     /// An orderly stop; the name of the signal.
     Stop(&'static str),
     /// `apply` of the configuration file.
@@ -46,12 +46,12 @@ impl Signals {
     }
 
     /// The next one that asks for something.
-    pub async fn next(&mut self) -> Asked {
+    pub async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.term.recv() => Asked::Stop("SIGTERM"),
-            _ = self.int.recv() => Asked::Stop("SIGINT"),
-            _ = self.quit.recv() => Asked::Stop("SIGQUIT"),
-            _ = self.hup.recv() => Asked::Reload,
+            _ = self.term.recv() => SignalRequest::Stop("SIGTERM"),
+            _ = self.int.recv() => SignalRequest::Stop("SIGINT"),
+            _ = self.quit.recv() => SignalRequest::Stop("SIGQUIT"),
+            _ = self.hup.recv() => SignalRequest::Reload,
         }
     }
 }

@@ -15,7 +15,7 @@ pub struct Sessions;
 /// Parameters of `sessions`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct SessionsParams {
     /// Show only sessions of this target.
     pub target: Option<String>,
     /// Show recently refused logins too.
@@ -24,7 +24,7 @@ pub struct Params {
 
 /// A session and its target.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Live {
+pub struct TargetSession {
     /// The target.
     pub target: String,
     /// Age of the session in nanoseconds.
@@ -35,9 +35,9 @@ pub struct Live {
 
 /// Answer of `sessions`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct SessionsAnswer {
     /// Live sessions.
-    pub sessions: Vec<Live>,
+    pub sessions: Vec<TargetSession>,
     /// Recently refused logins, newest last.
     pub denied: Vec<Denied>,
     /// Whether refused logins were requested.
@@ -52,7 +52,7 @@ fn window(s: &SessionState) -> String {
     }
 }
 
-fn row(live: &Live) -> Vec<String> {
+fn row(live: &TargetSession) -> Vec<String> {
     let s = &live.session;
     let digests = match (s.digests.header, s.digests.data) {
         (false, false) => "-",
@@ -72,9 +72,9 @@ fn row(live: &Live) -> Vec<String> {
         s.initiator.clone(),
         s.address.clone(),
         live.target.clone(),
-        text::dash(s.group.as_deref().unwrap_or("")),
-        text::dash(&luns),
-        text::dash(&s.auth),
+        text::or_dash(s.group.as_deref().unwrap_or("")),
+        text::or_dash(&luns),
+        text::or_dash(&s.auth),
         digests.to_owned(),
         s.commands_outstanding.saturating_sub(s.waiting).to_string(),
         s.waiting.to_string(),
@@ -87,7 +87,7 @@ fn row(live: &Live) -> Vec<String> {
 }
 
 /// Why a login was refused, and the section of `ashlar.toml` that would let it in.
-fn why(denied: &Denied) -> (&str, Option<&str>) {
+fn denial_reason(denied: &Denied) -> (&str, Option<&str>) {
     match denied.why.split_once('\n') {
         Some((why, section)) => (why, Some(section)),
         None => (&denied.why, None),
@@ -95,15 +95,15 @@ fn why(denied: &Denied) -> (&str, Option<&str>) {
 }
 
 impl Verb for Sessions {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = SessionsParams;
+    type Answer = SessionsAnswer;
     const NAME: &'static str = "sessions";
     const DOC: &'static str = "List sessions of initiators and clients";
     const DETAIL: &'static str = "With --denied, also lists recently refused logins and the values \
         that were expected instead.";
     const EXAMPLES: &'static [&'static str] = &["ashlar sessions", "ashlar sessions --denied"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &SessionsAnswer) -> String {
         let columns = [
             "initiator",
             "address",
@@ -133,19 +133,21 @@ impl Verb for Sessions {
                 vec![
                     d.initiator.clone(),
                     d.address.clone(),
-                    text::dash(&d.target),
+                    text::or_dash(&d.target),
                     d.times.to_string(),
-                    text::dash(why(d).0),
-                    text::dash(&d.expected),
+                    text::or_dash(denial_reason(d).0),
+                    text::or_dash(&d.expected),
                 ]
             };
             let rows: Vec<_> = answer.denied.iter().map(row).collect();
             out.push('\n');
             let columns = ["refused", "address", "target", ">times", "why", "expected"];
             out.push_str(&text::table(&columns, &rows));
-            for section in answer.denied.iter().filter_map(|d| why(d).1) {
+            for section in answer.denied.iter().filter_map(|d| denial_reason(d).1) {
                 out.push_str("\nTo let it in, add to ashlar.toml:\n");
-                section.lines().for_each(|line| out.push_str(&format!("  {}\n", text::line(line))));
+                section
+                    .lines()
+                    .for_each(|line| out.push_str(&format!("  {}\n", text::escape_line(line))));
             }
         }
         out
@@ -153,16 +155,21 @@ impl Verb for Sessions {
 }
 
 impl DaemonVerb for Sessions {
-    fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+    fn run(
+        control: &Control,
+        params: SessionsParams,
+        _progress: &mut Progress<'_>,
+    ) -> Result<SessionsAnswer> {
         let state = control.state();
         let now = state.daemon.uptime_ns;
         let wanted = |name: &str| params.target.as_ref().is_none_or(|t| t == name);
-        let sessions = state.sessions().filter(|(t, _)| wanted(&t.name)).map(|(target, s)| Live {
-            target: target.name.clone(),
-            age_ns: now.saturating_sub(s.since_ns),
-            session: s.clone(),
-        });
-        Ok(Answer {
+        let sessions =
+            state.sessions().filter(|(t, _)| wanted(&t.name)).map(|(target, s)| TargetSession {
+                target: target.name.clone(),
+                age_ns: now.saturating_sub(s.since_ns),
+                session: s.clone(),
+            });
+        Ok(SessionsAnswer {
             sessions: sessions.collect(),
             denied: state.denied.clone(),
             show_denied: params.denied,

@@ -2,12 +2,12 @@
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{
-    DiskState, Exit, GeomState, Health, ProgressLine, Result, RivalsState, SCHEMA_VERSION, State,
-    StoppedState, TargetHealth,
+    DiskState, Exit, GeomState, Health, ProgressLine, Result, RivalsState, SCHEMA_VERSION,
+    StoppedState, SystemState, TargetHealth,
 };
 use crate::config::units::{short, short_ns};
 use crate::config::{Catalog, Config, exposures};
-use crate::plan::{LeftOut, by_hand, found, larger, running};
+use crate::plan::{Deferred, adopt_found_members, grown_disks, manual_changes, running_config};
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text::count;
@@ -19,11 +19,11 @@ pub struct Status;
 
 /// Parameters of `status`: none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Params {}
+pub struct StatusParams {}
 
 /// One problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Finding {
+pub struct StatusFinding {
     /// Severity of the problem.
     pub health: Health,
     /// Affected object: "disk d0".
@@ -38,7 +38,7 @@ pub struct Finding {
 
 /// Answer of `status`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct StatusAnswer {
     /// Version of the format of this answer.
     pub schema_version: u32,
     /// Whether the daemon still carries out its first configuration; it serves when that is done.
@@ -46,7 +46,7 @@ pub struct Answer {
     /// The worst health of all objects.
     pub health: Health,
     /// Problems, the worst first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<StatusFinding>,
     /// One line about the daemon.
     pub daemon: String,
     /// One line about the served objects.
@@ -58,26 +58,28 @@ pub struct Answer {
 const STUCK_NS: u64 = 15_000_000_000;
 
 /// Commands that wait for longer than [`STUCK_NS`], one finding a session.
-fn stuck(state: &State) -> Vec<Finding> {
+fn stuck_commands(state: &SystemState) -> Vec<StatusFinding> {
     let waits = state.sessions().filter(|(_, s)| s.oldest_command_ns > STUCK_NS);
-    let finding = |(target, s): (&crate::api::TargetState, &crate::api::SessionState)| Finding {
-        health: Health::Degraded,
-        at: format!("session of {} at {}", s.initiator, target.name),
-        why: format!(
-            "{} outstanding, the oldest for {}",
-            count(usize::try_from(s.commands_outstanding).unwrap_or(usize::MAX), "command"),
-            short_ns(s.oldest_command_ns)
-        ),
-        action: "Find the disk with requests in flight and no operations: `ashlar top`.".to_owned(),
-        see: format!("ashlar tree --down {}", s.initiator),
-    };
+    let finding =
+        |(target, s): (&crate::api::TargetState, &crate::api::SessionState)| StatusFinding {
+            health: Health::Degraded,
+            at: format!("session of {} at {}", s.initiator, target.name),
+            why: format!(
+                "{} outstanding, the oldest for {}",
+                count(usize::try_from(s.commands_outstanding).unwrap_or(usize::MAX), "command"),
+                short_ns(s.oldest_command_ns)
+            ),
+            action: "Find the disk with requests in flight and no operations: `ashlar top`."
+                .to_owned(),
+            see: format!("ashlar tree --down {}", s.initiator),
+        };
     waits.map(finding).collect()
 }
 
 /// Hosts that have one name and end each other's sessions.
-fn rivals(state: &State) -> Vec<Finding> {
+fn rivals(state: &SystemState) -> Vec<StatusFinding> {
     let now = state.daemon.uptime_ns;
-    let finding = |r: &RivalsState| Finding {
+    let finding = |r: &RivalsState| StatusFinding {
         health: Health::Degraded,
         at: format!("initiator {} at {}", r.initiator, r.target),
         why: format!(
@@ -99,10 +101,10 @@ fn rivals(state: &State) -> Vec<Finding> {
 const ERROR_SHOWN_NS: u64 = 24 * 3600 * 1_000_000_000;
 
 /// Last errors of disks that buses found.
-fn last_errors(state: &State) -> Vec<Finding> {
+fn last_errors(state: &SystemState) -> Vec<StatusFinding> {
     let finding = |(_, device): (&crate::api::BusState, &crate::api::DeviceState)| {
         let error = device.last_error.as_ref().filter(|error| error.age_ns < ERROR_SHOWN_NS)?;
-        Some(Finding {
+        Some(StatusFinding {
             health: Health::Ok,
             at: format!("disk {}", device.name),
             why: format!(
@@ -120,9 +122,9 @@ fn last_errors(state: &State) -> Vec<Finding> {
 }
 
 /// Certificates that have expired or expire soon.
-fn certificates(state: &State) -> impl Iterator<Item = Finding> + '_ {
+fn certificates(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '_ {
     state.certificates.iter().filter_map(|file| {
-        Some(Finding {
+        Some(StatusFinding {
             health: if file.expires_s < 0 { Health::Degraded } else { Health::Ok },
             at: file.at.clone(),
             why: file.warning()?,
@@ -133,8 +135,8 @@ fn certificates(state: &State) -> impl Iterator<Item = Finding> + '_ {
 }
 
 /// Names under which NBD clients get a unit whose disk has another name now.
-fn former_names(state: &State) -> impl Iterator<Item = Finding> + '_ {
-    state.former_names.iter().map(|former| Finding {
+fn former_names(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '_ {
+    state.former_names.iter().map(|former| StatusFinding {
         health: Health::Ok,
         at: format!("export {}", former.name),
         why: format!("NBD clients that ask for it get {}, its name now", former.provider),
@@ -147,8 +149,8 @@ fn former_names(state: &State) -> impl Iterator<Item = Finding> + '_ {
 }
 
 /// Geoms that a verb stopped.
-fn stopped(state: &State) -> impl Iterator<Item = Finding> + '_ {
-    state.stopped.iter().map(|StoppedState { class, name }| Finding {
+fn stopped(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '_ {
+    state.stopped.iter().map(|StoppedState { class, name }| StatusFinding {
         health: Health::Ok,
         at: format!("{class} {name}"),
         why: "it was stopped by hand; its members wait".to_owned(),
@@ -158,8 +160,8 @@ fn stopped(state: &State) -> impl Iterator<Item = Finding> + '_ {
 }
 
 /// Files that were replaced and not read again yet.
-fn changed_files(state: &State) -> impl Iterator<Item = Finding> + '_ {
-    state.changed_files.iter().map(|changed| Finding {
+fn changed_files(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '_ {
+    state.changed_files.iter().map(|changed| StatusFinding {
         health: Health::Ok,
         at: changed.at.clone(),
         why: changed.why.clone(),
@@ -169,7 +171,7 @@ fn changed_files(state: &State) -> impl Iterator<Item = Finding> + '_ {
 }
 
 /// Advice for a disk that fills up.
-fn make_room(disk: &DiskState) -> String {
+fn free_space_advice(disk: &DiskState) -> String {
     let hosts = "let its hosts give back what they do not use: `fstrim -av` there";
     match &disk.path {
         Some(path) => format!("Make room where it lies, `df -h {path}`; or {hosts}."),
@@ -180,7 +182,7 @@ fn make_room(disk: &DiskState) -> String {
 }
 
 /// Disks that are not ok: each trouble by itself, but those of a disk that has failed.
-fn disks(state: &State) -> Vec<Finding> {
+fn disks(state: &SystemState) -> Vec<StatusFinding> {
     let mut out = Vec::new();
     for disk in state.disks.iter().filter(|d| d.health != Health::Ok) {
         let at = format!("disk {}", disk.name);
@@ -189,15 +191,15 @@ fn disks(state: &State) -> Vec<Finding> {
                 "Reconnect it: it is found by itself. Another in its place: `ashlar apply`.";
             let (health, why) = (disk.health, disk.health_why.clone());
             let see = format!("ashlar tree --up {}", disk.name);
-            out.push(Finding { health, at, why, action: again.to_owned(), see });
+            out.push(StatusFinding { health, at, why, action: again.to_owned(), see });
             continue;
         }
         let all = disk.troubles.iter().filter(|t| t.health != Health::Ok);
-        out.extend(all.map(|t| Finding {
+        out.extend(all.map(|t| StatusFinding {
             health: t.health,
             at: at.clone(),
             why: t.why.clone(),
-            action: if t.action.is_empty() { make_room(disk) } else { t.action.clone() },
+            action: if t.action.is_empty() { free_space_advice(disk) } else { t.action.clone() },
             see: format!("ashlar list disks {}", disk.name),
         }));
     }
@@ -205,11 +207,11 @@ fn disks(state: &State) -> Vec<Finding> {
 }
 
 /// The findings of a state.
-pub fn findings(state: &State, config: &Config, catalog: &Catalog) -> Vec<Finding> {
+pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<StatusFinding> {
     let mut out = disks(state);
     let mut add = |health, at: String, why: &str, action: &str, see: &str| {
         let (why, action, see) = (why.to_owned(), action.to_owned(), see.to_owned());
-        out.push(Finding { health, at, why, action, see });
+        out.push(StatusFinding { health, at, why, action, see });
     };
     for bus in &state.buses {
         for trouble in bus.troubles.iter().filter(|t| t.health != Health::Ok) {
@@ -271,10 +273,10 @@ pub fn findings(state: &State, config: &Config, catalog: &Catalog) -> Vec<Findin
         let action = format!("If it should be let in: `ashlar access check {}`.", last.initiator);
         add(Health::Ok, "access".to_owned(), &why, &action, "ashlar sessions --denied");
     }
-    for by_hand in by_hand(config, state, catalog) {
-        add(Health::Ok, by_hand.at, &by_hand.why, &by_hand.fix, "ashlar plan");
+    for by_hand in manual_changes(config, state, catalog) {
+        add(Health::Ok, by_hand.object, &by_hand.why, &by_hand.fix, "ashlar plan");
     }
-    for larger in larger(config, state) {
+    for larger in grown_disks(config, state) {
         let at = format!("disk {}", larger.disk);
         add(Health::Ok, at, &larger.why, &larger.fix, "ashlar plan");
     }
@@ -283,7 +285,7 @@ pub fn findings(state: &State, config: &Config, catalog: &Catalog) -> Vec<Findin
         let action = format!("In ashlar.toml: {}.", open.fix);
         add(Health::Ok, at, &open.why, &action, "ashlar doctor access");
     }
-    out.extend(stuck(state));
+    out.extend(stuck_commands(state));
     out.extend(rivals(state));
     out.extend(certificates(state));
     out.extend(changed_files(state));
@@ -295,8 +297,8 @@ pub fn findings(state: &State, config: &Config, catalog: &Catalog) -> Vec<Findin
 }
 
 /// Configured objects that were created and do not exist any more.
-fn missing(state: &State, config: &Config) -> Vec<(String, String)> {
-    let left = running(config, state);
+fn missing(state: &SystemState, config: &Config) -> Vec<(String, String)> {
+    let left = running_config(config, state);
     // A disk that is listed has its own finding.
     let listed = |name: &str| state.disks.iter().any(|s| s.name == name);
     let disks = config.disk.iter().filter(|d| left.disk(&d.name).is_none() && !listed(&d.name));
@@ -309,7 +311,7 @@ fn missing(state: &State, config: &Config) -> Vec<(String, String)> {
 }
 
 /// How far a start is; before the plan is made no number of steps is known.
-fn starts(line: &ProgressLine) -> String {
+fn start_text(line: &ProgressLine) -> String {
     match line.total {
         0 => format!("it starts: {}", line.what).trim_end_matches([' ', ':']).to_owned(),
         total => format!("it starts: step {} of {total}, {}", line.done + 1, line.what),
@@ -317,31 +319,31 @@ fn starts(line: &ProgressLine) -> String {
 }
 
 /// The whole answer, worst first.
-pub fn answer(control: &Control) -> Answer {
+pub fn status_answer(control: &Control) -> StatusAnswer {
     let state = &control.state();
     let config = control.config().0;
     let mut findings = findings(state, &config, control.catalog());
-    let mut there = running(&config, state);
-    found(&mut there, &control.left_out(), state);
-    let left = control.left_out().into_iter().filter(|left| !left.is_over(&there, state));
-    let left: Vec<LeftOut> = left.collect();
+    let mut there = running_config(&config, state);
+    adopt_found_members(&mut there, &control.deferred(), state);
+    let left = control.deferred().into_iter().filter(|left| !left.is_resolved(&there, state));
+    let left: Vec<Deferred> = left.collect();
     // Why it is not there says more than that it is not.
-    findings.retain(|f| left.iter().all(|left| left.place().is_none_or(|at| at != f.at)));
+    findings.retain(|f| left.iter().all(|left| left.status_entry().is_none_or(|at| at != f.at)));
     findings.splice(
         0..0,
-        left.into_iter().map(|left| Finding {
+        left.into_iter().map(|left| StatusFinding {
             health: Health::Failed,
-            at: left.what,
+            at: left.subject,
             why: format!("left out: {}", left.why),
             action: left.next.unwrap_or_else(|| "Mend it, then run `ashlar apply`.".to_owned()),
             see: "ashlar doctor".to_owned(),
         }),
     );
     let starting = control.start_progress();
-    findings.extend(starting.as_ref().map(|line| Finding {
+    findings.extend(starting.as_ref().map(|line| StatusFinding {
         health: Health::Degraded,
         at: "daemon".to_owned(),
-        why: starts(line),
+        why: start_text(line),
         action: "Wait: initiators are let in when this is done.".to_owned(),
         see: "ashlar journal".to_owned(),
     }));
@@ -367,27 +369,27 @@ pub fn answer(control: &Control) -> Answer {
     );
     let health = findings.iter().map(|f| f.health).max().unwrap_or_default().max(state.health);
     let starting = starting.is_some();
-    Answer { schema_version: SCHEMA_VERSION, starting, health, findings, daemon, serves }
+    StatusAnswer { schema_version: SCHEMA_VERSION, starting, health, findings, daemon, serves }
 }
 
 impl Verb for Status {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = StatusParams;
+    type Answer = StatusAnswer;
     const NAME: &'static str = "status";
     const DOC: &'static str = "Show health: what is wrong, why, and what to do";
     const DETAIL: &'static str = "Exit code 0 when everything is ok, 3 when anything is degraded \
         or failed.";
     const EXAMPLES: &'static [&'static str] = &["ashlar status", "ashlar status --json"];
 
-    fn table(answer: &Answer) -> String {
-        let word = answer.health.word().to_uppercase();
+    fn table(answer: &StatusAnswer) -> String {
+        let word = answer.health.label().to_uppercase();
         let mut out =
             format!(" state: {word}\ndaemon: {}\nserves: {}\n", answer.daemon, answer.serves);
         for f in &answer.findings {
             out.push_str(&format!(
                 "\n    at: {} ({})\n   why: {}\naction: {}\n   see: {}\n",
                 f.at,
-                f.health.word(),
+                f.health.label(),
                 f.why,
                 f.action,
                 f.see
@@ -396,13 +398,17 @@ impl Verb for Status {
         out
     }
 
-    fn exit(answer: &Answer) -> Exit {
+    fn exit(answer: &StatusAnswer) -> Exit {
         if answer.health == Health::Ok { Exit::Done } else { Exit::Degraded }
     }
 }
 
 impl DaemonVerb for Status {
-    fn run(control: &Control, _params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
-        Ok(answer(control))
+    fn run(
+        control: &Control,
+        _params: StatusParams,
+        _progress: &mut Progress<'_>,
+    ) -> Result<StatusAnswer> {
+        Ok(status_answer(control))
     }
 }

@@ -1,7 +1,7 @@
 //! top: what every provider does now, as gstat shows it, with latency percentiles.
 
 use super::entry::{Local, LocalVerb, Verb};
-use crate::api::{Error, Kind, Result, State};
+use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::units;
 use crate::top::{Rate, Screen, View, csv_head, csv_line, lines, rates};
 use schemars::JsonSchema;
@@ -33,7 +33,7 @@ pub enum Sort {
 /// Parameters of `top`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct TopParams {
     /// Time between two measurements, with a unit: 500ms, 1s.
     #[schemars(extend("x-short" = "I"))]
     pub interval: String,
@@ -59,9 +59,9 @@ pub struct Params {
     pub deletes: bool,
 }
 
-impl Default for Params {
-    fn default() -> Params {
-        Params {
+impl Default for TopParams {
+    fn default() -> TopParams {
+        TopParams {
             interval: "1s".to_owned(),
             batch: false,
             csv: false,
@@ -76,7 +76,7 @@ impl Default for Params {
 
 /// Answer of `top`: the last table.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct TopAnswer {
     /// Time between the two measurements, in nanoseconds.
     pub interval_ns: u64,
     /// One row for each provider.
@@ -86,8 +86,8 @@ pub struct Answer {
 }
 
 impl Verb for Top {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = TopParams;
+    type Answer = TopAnswer;
     const NAME: &'static str = "top";
     const DOC: &'static str = "Show live load and latency of every provider";
     const DETAIL: &'static str = "Columns: L(q) requests in flight now; ops/s; for reads (r), \
@@ -98,27 +98,27 @@ impl Verb for Top {
     const EXAMPLES: &'static [&'static str] =
         &["ashlar top", "ashlar top --filter 'd0*' --sort busy", "ashlar top -b -C --count 60"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &TopAnswer) -> String {
         answer.text.clone()
     }
 }
 
 /// Two looks and the time between them.
-struct Looks<'a, 'b> {
+struct StateSampler<'a, 'b> {
     local: &'a mut Local<'b>,
-    last: State,
+    last: SystemState,
     pause: Duration,
 }
 
-impl Looks<'_, '_> {
+impl StateSampler<'_, '_> {
     /// Waits and looks again.
     fn next(&mut self, view: &View) -> Result<(u64, Vec<Rate>)> {
         std::thread::sleep(self.pause);
-        self.look(view)
+        self.sample(view)
     }
 
     /// Looks again, however long the last look is ago.
-    fn look(&mut self, view: &View) -> Result<(u64, Vec<Rate>)> {
+    fn sample(&mut self, view: &View) -> Result<(u64, Vec<Rate>)> {
         let now = self.local.client.state()?;
         let span = now.daemon.uptime_ns.saturating_sub(self.last.daemon.uptime_ns);
         let rates = rates(&self.last, &now, view);
@@ -131,7 +131,7 @@ fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-fn batch(looks: &mut Looks<'_, '_>, params: &Params, view: &View) -> Result<Answer> {
+fn batch(looks: &mut StateSampler<'_, '_>, params: &TopParams, view: &View) -> Result<TopAnswer> {
     let fail = |e| Error::new(Kind::System, "top", e);
     if params.csv && !looks.local.json {
         writeln!(looks.local.out, "{}", csv_head(view)).map_err(fail)?;
@@ -148,7 +148,7 @@ fn batch(looks: &mut Looks<'_, '_>, params: &Params, view: &View) -> Result<Answ
             lines(interval_ns, &rates, view)
         };
         if last {
-            return Ok(Answer { interval_ns, rates, text });
+            return Ok(TopAnswer { interval_ns, rates, text });
         }
         if !looks.local.json {
             looks.local.out.write_all(text.as_bytes()).map_err(fail)?;
@@ -157,22 +157,22 @@ fn batch(looks: &mut Looks<'_, '_>, params: &Params, view: &View) -> Result<Answ
     }
 }
 
-fn live(looks: &mut Looks<'_, '_>, mut view: View) -> Result<Answer> {
+fn live(looks: &mut StateSampler<'_, '_>, mut view: View) -> Result<TopAnswer> {
     let mut screen = Screen::open()?;
     let (mut interval_ns, mut rows) = (0, Vec::new());
     loop {
         screen.draw(interval_ns, &rows, &view)?;
         if screen.wait(looks.pause, &mut view)? {
-            return Ok(Answer { interval_ns, rates: rows, text: String::new() });
+            return Ok(TopAnswer { interval_ns, rates: rows, text: String::new() });
         }
         if !view.paused && screen.due(looks.pause) {
-            (interval_ns, rows) = looks.look(&view)?;
+            (interval_ns, rows) = looks.sample(&view)?;
         }
     }
 }
 
 impl LocalVerb for Top {
-    fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
+    fn run(local: &mut Local<'_>, params: TopParams) -> Result<TopAnswer> {
         let wrong = |e| {
             let why = format!("`{}` is not an interval such as 1s: {e}", params.interval);
             Error::new(Kind::Usage, "top", why)
@@ -185,9 +185,9 @@ impl LocalVerb for Top {
             sort: params.sort,
             ..View::default()
         };
-        let quiet = params.batch || params.csv || local.json || !Screen::possible();
+        let quiet = params.batch || params.csv || local.json || !Screen::is_terminal();
         let last = local.client.state()?;
-        let mut looks = Looks { local, last, pause };
+        let mut looks = StateSampler { local, last, pause };
         if quiet { batch(&mut looks, &params, &view) } else { live(&mut looks, view) }
     }
 }

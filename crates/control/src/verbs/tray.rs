@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// Takes a medium out.
-pub struct Eject;
+pub struct TrayEject;
 
 /// Parameters of `tray eject`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct EjectParams {
+pub struct TrayEjectParams {
     /// Name of the unit, as in `list luns`.
     pub unit: String,
 }
 
 /// Answer of `tray eject` and `tray load`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct TrayAnswer {
     /// The unit.
     pub unit: String,
     /// Whether it has a medium now.
@@ -30,7 +30,7 @@ pub struct Answer {
     pub provider: Option<String>,
 }
 
-fn table(answer: &Answer) -> String {
+fn table(answer: &TrayAnswer) -> String {
     match (answer.loaded, &answer.provider) {
         (false, _) => format!("{}: the medium is out\n", answer.unit),
         (true, None) => format!("{}: the medium is in\n", answer.unit),
@@ -38,9 +38,9 @@ fn table(answer: &Answer) -> String {
     }
 }
 
-impl Verb for Eject {
-    type Params = EjectParams;
-    type Answer = Answer;
+impl Verb for TrayEject {
+    type Params = TrayEjectParams;
+    type Answer = TrayAnswer;
     const NAME: &'static str = "tray.eject";
     const DOC: &'static str = "Eject the medium of a drive or removable unit";
     const DETAIL: &'static str = "Refused while an initiator prevents it. Commands that need the \
@@ -48,25 +48,29 @@ impl Verb for Eject {
     const EXAMPLES: &'static [&'static str] = &["ashlar tray eject cd0"];
     const POSITIONAL: &'static [&'static str] = &["unit"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &TrayAnswer) -> String {
         table(answer)
     }
 }
 
-impl DaemonVerb for Eject {
-    fn run(control: &Control, params: EjectParams, progress: &mut Progress<'_>) -> Result<Answer> {
+impl DaemonVerb for TrayEject {
+    fn run(
+        control: &Control,
+        params: TrayEjectParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<TrayAnswer> {
         let value = json!({ "name": params.unit });
         control.change(|plant| plant.verb("lun", "eject", &value, progress))?;
-        Ok(Answer { unit: params.unit, ..Answer::default() })
+        Ok(TrayAnswer { unit: params.unit, ..TrayAnswer::default() })
     }
 }
 
 /// Puts a medium in.
-pub struct Load;
+pub struct TrayLoad;
 
 /// Parameters of `tray load`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct LoadParams {
+pub struct TrayLoadParams {
     /// Name of the unit, as in `list luns`.
     pub unit: String,
     /// Provider to load; absent: the medium that was ejected.
@@ -74,9 +78,9 @@ pub struct LoadParams {
     pub provider: Option<String>,
 }
 
-impl Verb for Load {
-    type Params = LoadParams;
-    type Answer = Answer;
+impl Verb for TrayLoad {
+    type Params = TrayLoadParams;
+    type Answer = TrayAnswer;
     const NAME: &'static str = "tray.load";
     const DOC: &'static str = "Load a medium into a drive or removable unit";
     const DETAIL: &'static str = "Initiators are notified that the medium may have changed. A \
@@ -86,15 +90,19 @@ impl Verb for Load {
         &["ashlar tray load cd0", "ashlar tray load cd0 disc2"];
     const POSITIONAL: &'static [&'static str] = &["unit", "provider"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &TrayAnswer) -> String {
         table(answer)
     }
 }
 
-impl DaemonVerb for Load {
-    fn run(control: &Control, params: LoadParams, progress: &mut Progress<'_>) -> Result<Answer> {
+impl DaemonVerb for TrayLoad {
+    fn run(
+        control: &Control,
+        params: TrayLoadParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<TrayAnswer> {
         let value = json!({ "name": params.unit, "provider": params.provider });
         control.change(|plant| plant.verb("lun", "load", &value, progress))?;
-        Ok(Answer { unit: params.unit, loaded: true, provider: params.provider })
+        Ok(TrayAnswer { unit: params.unit, loaded: true, provider: params.provider })
     }
 }

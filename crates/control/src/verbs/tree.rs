@@ -4,8 +4,10 @@
 //! under each of them, as `geom -t` prints it.
 
 use super::entry::{DaemonVerb, Verb};
-use super::index::{Index, Shown};
-use crate::api::{Error, GeomState, Health, Kind, Result, SCHEMA_VERSION, State, TargetHealth};
+use super::index::{ExportedLun, Index};
+use crate::api::{
+    Error, GeomState, Health, Kind, Result, SCHEMA_VERSION, SystemState, TargetHealth,
+};
 use crate::config::units::{short, short_ns};
 use crate::plant::Progress;
 use crate::service::Control;
@@ -25,7 +27,7 @@ pub struct Tree;
 /// Parameters of `tree`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct TreeParams {
     /// Show this disk, geom or provider and everything above it, up to the sessions.
     pub up: Option<String>,
     /// Show this provider, geom, target or initiator and everything below it, down to the disks.
@@ -49,34 +51,34 @@ pub struct Node {
 
 /// Answer of `tree`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct TreeAnswer {
     /// Version of the format of this answer.
     pub schema_version: u32,
     /// Root nodes.
     pub roots: Vec<Node>,
 }
 
-struct Drawer<'a> {
-    state: &'a State,
+struct TreeBuilder<'a> {
+    state: &'a SystemState,
     index: Index<'a>,
-    left: usize,
+    nodes_left: usize,
 }
 
 fn node(kind: &str, name: &str, about: String) -> Node {
     Node { kind: kind.to_owned(), name: name.to_owned(), about, ..Node::default() }
 }
 
-impl<'a> Drawer<'a> {
-    fn more(&mut self, depth: usize) -> bool {
-        self.left = self.left.saturating_sub(1);
-        self.left > 0 && depth < DEPTH_MAX
+impl<'a> TreeBuilder<'a> {
+    fn take_node(&mut self, depth: usize) -> bool {
+        self.nodes_left = self.nodes_left.saturating_sub(1);
+        self.nodes_left > 0 && depth < DEPTH_MAX
     }
 
     fn provider_node(&self, name: &str) -> Node {
         match self.index.provider(name) {
             Some((_, p)) => {
                 let error = p.error.as_ref().map(|e| format!("  {e}")).unwrap_or_default();
-                let text = format!("{}  {}{error}", short(p.size_bytes), p.mode());
+                let text = format!("{}  {}{error}", short(p.size_bytes), p.access_counts());
                 let health = if p.error.is_some() { Health::Failed } else { Health::Ok };
                 Node { health, ..node("provider", name, text) }
             }
@@ -100,7 +102,7 @@ impl<'a> Drawer<'a> {
     /// A geom, its providers, and their users.
     fn up_geom(&mut self, geom: &'a GeomState, depth: usize) -> Node {
         let mut out = self.geom_node(geom);
-        if !self.more(depth) {
+        if !self.take_node(depth) {
             out.children.push(node("more", "...", String::new()));
             return out;
         }
@@ -122,20 +124,20 @@ impl<'a> Drawer<'a> {
 
     fn up_provider(&mut self, name: &str, depth: usize) -> Node {
         let mut out = self.provider_node(name);
-        if !self.more(depth) {
+        if !self.take_node(depth) {
             out.children.push(node("more", "...", String::new()));
             return out;
         }
         // LUNs that a geom of class `lun` holds open are drawn below as LUNs, with their groups.
         let luns = self.index.luns(name).to_vec();
         let drawn = |g: &&GeomState| g.class != "lun" || luns.is_empty();
-        let above: Vec<_> = self.index.on(name).iter().copied().filter(drawn).collect();
+        let above: Vec<_> = self.index.users_of(name).iter().copied().filter(drawn).collect();
         out.children.extend(above.into_iter().map(|geom| self.up_geom(geom, depth + 1)));
         out.children.extend(luns.into_iter().map(|shown| self.lun(shown)));
         out
     }
 
-    fn lun(&self, shown: Shown<'a>) -> Node {
+    fn lun(&self, shown: ExportedLun<'a>) -> Node {
         let (target, group, lun) = shown;
         let mode = if lun.read_only { "ro" } else { "rw" };
         let about = format!("{mode}  group {} of {}", group.name, target.name);
@@ -163,7 +165,7 @@ impl<'a> Drawer<'a> {
     /// A provider and everything below it.
     fn down_provider(&mut self, name: &str, depth: usize) -> Node {
         let mut out = self.provider_node(name);
-        if !self.more(depth) {
+        if !self.take_node(depth) {
             out.children.push(node("more", "...", String::new()));
             return out;
         }
@@ -238,8 +240,8 @@ impl<'a> Drawer<'a> {
     }
 }
 
-fn draw(state: &State, params: &Params) -> Result<Vec<Node>> {
-    let mut drawer = Drawer { state, index: Index::new(state), left: NODES_MAX };
+fn draw(state: &SystemState, params: &TreeParams) -> Result<Vec<Node>> {
+    let mut drawer = TreeBuilder { state, index: Index::new(state), nodes_left: NODES_MAX };
     let lost = |name: &str| {
         Err(Error::new(Kind::NotFound, "tree", "there is nothing of that name").at(name))
     };
@@ -284,8 +286,8 @@ fn lines(node: &Node, first: &str, rest: &str, out: &mut String) {
 }
 
 impl Verb for Tree {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = TreeParams;
+    type Answer = TreeAnswer;
     const NAME: &'static str = "tree";
     const DOC: &'static str = "Draw the graph from disks to sessions";
     const DETAIL: &'static str = "Every line shows name, size, access counts (read, write, \
@@ -293,7 +295,7 @@ impl Verb for Tree {
     const EXAMPLES: &'static [&'static str] =
         &["ashlar tree", "ashlar tree --up d0", "ashlar tree --down iqn.1993-08.org.debian:01:a"];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &TreeAnswer) -> String {
         let mut out = String::new();
         answer.roots.iter().for_each(|root| lines(root, "", "", &mut out));
         if out.is_empty() { "nothing is configured\n".to_owned() } else { out }
@@ -301,8 +303,12 @@ impl Verb for Tree {
 }
 
 impl DaemonVerb for Tree {
-    fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+    fn run(
+        control: &Control,
+        params: TreeParams,
+        _progress: &mut Progress<'_>,
+    ) -> Result<TreeAnswer> {
         let roots = draw(&control.state(), &params)?;
-        Ok(Answer { schema_version: SCHEMA_VERSION, roots })
+        Ok(TreeAnswer { schema_version: SCHEMA_VERSION, roots })
     }
 }

@@ -1,6 +1,6 @@
 //! undo: back to a configuration of the archive.
 
-use super::apply::{Answer, carry_out, table};
+use super::apply::{ApplyAnswer, carry_out, table};
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, Result};
 use crate::plant::Progress;
@@ -14,7 +14,7 @@ pub struct Undo;
 /// Parameters of `undo`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Params {
+pub struct UndoParams {
     /// Number of the configuration in history. Default: the previous configuration.
     pub to: Option<u64>,
     /// Check everything, change nothing.
@@ -24,8 +24,8 @@ pub struct Params {
 }
 
 impl Verb for Undo {
-    type Params = Params;
-    type Answer = Answer;
+    type Params = UndoParams;
+    type Answer = ApplyAnswer;
     const NAME: &'static str = "undo";
     const DOC: &'static str = "Return to the previous configuration";
     const DETAIL: &'static str = "The archived configuration is planned and applied like any \
@@ -34,13 +34,17 @@ impl Verb for Undo {
     const EXAMPLES: &'static [&'static str] = &["ashlar undo", "ashlar undo --to 12 --dry-run"];
     const POSITIONAL: &'static [&'static str] = &[];
 
-    fn table(answer: &Answer) -> String {
+    fn table(answer: &ApplyAnswer) -> String {
         table(answer)
     }
 }
 
 impl DaemonVerb for Undo {
-    fn run(control: &Control, params: Params, progress: &mut Progress<'_>) -> Result<Answer> {
+    fn run(
+        control: &Control,
+        params: UndoParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<ApplyAnswer> {
         let list = control.archive().list()?;
         let before = list.iter().rev().nth(1).map(|a| a.number);
         let Some(number) = params.to.or(before) else {

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use drivers::local::{Grant, Life, Local, request_max};
+use drivers::local::{GrantedLun, Local, ServingState, request_max};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use super::Key;
+use super::LunKey;
 use super::host::{
-    CORE_LIMIT, Device, FOLDER, TOOL_LIMIT, Why, mounts, own_source, started, tool, wait, what,
+    CORE_LIMIT, Device, ErrorText, FOLDER, TOOL_LIMIT, describe_error, mounts, own_source,
+    run_tool, start_ticks, wait,
 };
 use super::openers::Openers;
 
@@ -20,37 +21,42 @@ use super::openers::Openers;
 const FILE_SYSTEM: &str = "fuse.ashlar";
 
 /// A LUN that is a loop device.
-pub struct Loop {
+pub struct LoopDevice {
     /// The device.
     pub device: Device,
     folder: PathBuf,
     file: PathBuf,
-    life: Arc<Life>,
+    life: Arc<ServingState>,
 }
 
-impl Loop {
+impl LoopDevice {
     /// Mounts, has a core serve the mount, and makes the loop device.
-    pub fn make(local: &Local, key: &Key, grant: &Grant) -> Result<Loop, Why> {
+    pub fn make(local: &Local, key: &LunKey, grant: &GrantedLun) -> Result<LoopDevice, ErrorText> {
         let folder = PathBuf::from(FOLDER).join(format!("{}.{}", key.target, key.lun));
         let channel = open_fuse()?;
         mount_at(&folder, &channel, request_max(&grant.entry.device))?;
-        let made = Loop::serve(local, grant, channel, &folder);
+        let made = LoopDevice::serve(local, grant, channel, &folder);
         if made.is_err() {
             unmount_at(&folder, true)?;
         }
         made
     }
 
-    fn serve(local: &Local, grant: &Grant, channel: OwnedFd, folder: &Path) -> Result<Loop, Why> {
-        let life = Arc::<Life>::default();
+    fn serve(
+        local: &Local,
+        grant: &GrantedLun,
+        channel: OwnedFd,
+        folder: &Path,
+    ) -> Result<LoopDevice, ErrorText> {
+        let life = Arc::<ServingState>::default();
         let (done, came) = sync_channel(1);
         local.serve(channel, grant.clone(), life.clone(), done);
         let answer = came.recv_timeout(CORE_LIMIT);
-        answer.map_err(|_| "its core does not answer".to_owned())?.map_err(|e| e.what)?;
+        answer.map_err(|_| "its core does not answer".to_owned())?.map_err(|e| e.message)?;
         let unit = &grant.entry.device;
         let file = folder.join(unit.name().replace('/', "-"));
         let device = make_loop(&file, unit.block_bytes(), grant.read_only)?;
-        Ok(Loop { device, folder: folder.to_owned(), file, life })
+        Ok(LoopDevice { device, folder: folder.to_owned(), file, life })
     }
 
     /// The file behind the device.
@@ -60,40 +66,40 @@ impl Loop {
 
     /// Its session has ended.
     pub fn is_over(&self) -> bool {
-        self.life.is_over()
+        self.life.has_ended()
     }
 
     /// Makes the kernel read the size again.
-    pub fn see_size(&self) -> Result<(), Why> {
+    pub fn update_size(&self) -> Result<(), ErrorText> {
         // Older kernels use their cached attributes of the file: so these are read first.
         fs::metadata(&self.file).map_err(|e| e.to_string())?;
-        tool("losetup", &["--set-capacity", &self.device.path()]).map(drop)
+        run_tool("losetup", &["--set-capacity", &self.device.path()]).map(drop)
     }
 
     /// Removes it; `force`: hides it now, and removes it when its last user has gone.
-    pub fn end(&self, force: bool, used: bool) -> Result<(), Why> {
+    pub fn end(&self, force: bool, used: bool) -> Result<(), ErrorText> {
         let cleared = clear(&self.device);
         if !force {
             cleared?;
         }
         unmount_at(&self.folder, force)?;
         if !used {
-            wait(CORE_LIMIT, || self.life.is_over());
+            wait(CORE_LIMIT, || self.life.has_ended());
         }
         Ok(())
     }
 }
 
 /// Opens the device through which the kernel asks.
-fn open_fuse() -> Result<OwnedFd, Why> {
+fn open_fuse() -> Result<OwnedFd, ErrorText> {
     let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
     let next = "load the kernel's module `fuse`";
-    opened.map(OwnedFd::from).map_err(|e| format!("{}; or {next}", what("/dev/fuse", &e)))
+    opened.map(OwnedFd::from).map_err(|e| format!("{}; or {next}", describe_error("/dev/fuse", &e)))
 }
 
 /// Makes the folder and mounts a file system that `channel` is asked for.
-fn mount_at(folder: &Path, channel: &OwnedFd, request_max: u32) -> Result<(), Why> {
-    fs::create_dir_all(folder).map_err(|e| what(&folder.display().to_string(), &e))?;
+fn mount_at(folder: &Path, channel: &OwnedFd, request_max: u32) -> Result<(), ErrorText> {
+    fs::create_dir_all(folder).map_err(|e| describe_error(&folder.display().to_string(), &e))?;
     let at = folder.to_string_lossy();
     if let Some(there) = mounts().into_iter().find(|m| m.at == at) {
         return Err(format!("{at} is taken: {} is mounted there", there.source));
@@ -103,11 +109,11 @@ fn mount_at(folder: &Path, channel: &OwnedFd, request_max: u32) -> Result<(), Wh
     let data = CString::new(data).map_err(|e| e.to_string())?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount(own_source(), folder, FILE_SYSTEM, flags, data.as_c_str())
-        .map_err(|e| what(&format!("mount {at}"), &e.into()))
+        .map_err(|e| describe_error(&format!("mount {at}"), &e.into()))
 }
 
 /// Unmounts a file system; `lazily`: hides it now, and unmounts it when its last user has gone.
-fn unmount_at(folder: &Path, lazily: bool) -> Result<(), Why> {
+fn unmount_at(folder: &Path, lazily: bool) -> Result<(), ErrorText> {
     let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     let flags = flags | UnmountFlags::NOFOLLOW;
     if let Err(e) = unmount(folder, flags)
@@ -122,7 +128,7 @@ fn unmount_at(folder: &Path, lazily: bool) -> Result<(), Why> {
 
 /// Makes one of a file. The kernel passes requests on without a cache of its own, or there is
 /// none: two caches of one disk hold twice the memory, and the second may wait for the first.
-fn make_loop(file: &Path, block_bytes: u32, read_only: bool) -> Result<Device, Why> {
+fn make_loop(file: &Path, block_bytes: u32, read_only: bool) -> Result<Device, ErrorText> {
     let (file, unit) = (file.to_string_lossy(), block_bytes.to_string());
     let mut words = vec!["--find", "--show", "--direct-io=on", "--partscan"];
     words.extend(["--sector-size", &unit]);
@@ -130,37 +136,37 @@ fn make_loop(file: &Path, block_bytes: u32, read_only: bool) -> Result<Device, W
         words.push("--read-only");
     }
     words.push(&file);
-    let path = tool("losetup", &words)
+    let path = run_tool("losetup", &words)
         .map_err(|e| format!("{e}: is the kernel's module `loop` there?"))?;
     let name = path.strip_prefix("/dev/").unwrap_or(&path).to_owned();
     let made = Device { name };
-    if made.fact("loop/dio").as_deref() != Some("1") {
-        let _ = tool("losetup", &["--detach", &made.path()]);
+    if made.sysfs_attr("loop/dio").as_deref() != Some("1") {
+        let _ = run_tool("losetup", &["--detach", &made.path()]);
         return Err(format!("{path}: the kernel refuses direct I/O on it"));
     }
     Ok(made)
 }
 
 /// The loop devices of files in a folder.
-fn loops_within(folder: &Path) -> Vec<Device> {
+fn loops_in(folder: &Path) -> Vec<Device> {
     let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let names = all.filter_map(|e| e.file_name().into_string().ok());
     let loops = names.filter(|n| n.starts_with("loop")).map(|name| Device { name });
-    loops.filter(|l| file_of(l).is_some_and(|f| Path::new(&f).starts_with(folder))).collect()
+    loops.filter(|l| backing_file(l).is_some_and(|f| Path::new(&f).starts_with(folder))).collect()
 }
 
 /// The file behind it; `None` when there is none any more.
-fn file_of(device: &Device) -> Option<String> {
-    device.fact("loop/backing_file")
+fn backing_file(device: &Device) -> Option<String> {
+    device.sysfs_attr("loop/backing_file")
 }
 
 /// Releases the file; an error when a process has the device open.
-fn clear(device: &Device) -> Result<(), Why> {
-    if file_of(device).is_none() {
+fn clear(device: &Device) -> Result<(), ErrorText> {
+    if backing_file(device).is_none() {
         return Ok(());
     }
-    tool("losetup", &["--detach", &device.path()])?;
-    match wait(TOOL_LIMIT / 5, || file_of(device).is_none()) {
+    run_tool("losetup", &["--detach", &device.path()])?;
+    match wait(TOOL_LIMIT / 5, || backing_file(device).is_none()) {
         true => Ok(()),
         false => Err(format!("{} is open; it goes when it is closed", device.path())),
     }
@@ -173,12 +179,12 @@ pub fn clean_up() -> Vec<String> {
     for mount in mounts().into_iter().filter(|m| m.kind == FILE_SYSTEM) {
         let owner = mount.source.strip_prefix("ashlar:").and_then(|s| s.split_once('.'));
         let Some((pid, began)) = owner else { continue };
-        if started(pid).is_some_and(|at| at.to_string() == began) {
+        if start_ticks(pid).is_some_and(|at| at.to_string() == began) {
             continue;
         }
         let folder = PathBuf::from(&mount.at);
-        for device in loops_within(&folder) {
-            let users = device.users(openers.get_or_insert_with(Openers::now));
+        for device in loops_in(&folder) {
+            let users = device.users(openers.get_or_insert_with(Openers::scan));
             match clear(&device) {
                 Ok(()) => lines.push(format!("{} of process {pid} taken away", device.path())),
                 Err(e) => lines.push(format!(

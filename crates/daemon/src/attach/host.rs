@@ -22,13 +22,13 @@ pub const CORE_LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Most bytes of a tool's output that are kept.
-const SAID_MAX: u64 = 4096;
+const OUTPUT_MAX: u64 = 4096;
 
 /// The text of an error, for people.
-pub type Why = String;
+pub type ErrorText = String;
 
 /// An error with the action that failed, and the right that it needs.
-pub fn what(doing: &str, e: &io::Error) -> Why {
+pub fn describe_error(doing: &str, e: &io::Error) -> ErrorText {
     match e.kind() {
         io::ErrorKind::PermissionDenied => {
             format!("{doing}: {e}: it needs root, or CAP_SYS_ADMIN: run the daemon with it")
@@ -52,7 +52,7 @@ pub fn wait(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
 }
 
 /// Runs a tool of util-linux; answers its output.
-pub fn tool(name: &str, words: &[&str]) -> Result<String, Why> {
+pub fn run_tool(name: &str, words: &[&str]) -> Result<String, ErrorText> {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(name);
     command.args(words).env("PATH", format!("{path}:/usr/sbin:/sbin:/usr/bin:/bin"));
@@ -70,8 +70,8 @@ pub fn tool(name: &str, words: &[&str]) -> Result<String, Why> {
     };
     let mut said = String::new();
     let taken = match status.success() {
-        true => child.stdout.take().map(|out| out.take(SAID_MAX).read_to_string(&mut said)),
-        false => child.stderr.take().map(|out| out.take(SAID_MAX).read_to_string(&mut said)),
+        true => child.stdout.take().map(|out| out.take(OUTPUT_MAX).read_to_string(&mut said)),
+        false => child.stderr.take().map(|out| out.take(OUTPUT_MAX).read_to_string(&mut said)),
     };
     match (status.success(), taken) {
         (true, Some(Ok(_))) => Ok(said.trim().to_owned()),
@@ -82,11 +82,11 @@ pub fn tool(name: &str, words: &[&str]) -> Result<String, Why> {
 /// The name under which this process mounts: another one sees by it whether it is still there.
 pub fn own_source() -> String {
     let pid = std::process::id();
-    format!("ashlar:{pid}.{}", started(&pid.to_string()).unwrap_or(0))
+    format!("ashlar:{pid}.{}", start_ticks(&pid.to_string()).unwrap_or(0))
 }
 
 /// When a process began, in ticks since the machine did; `None` when it is not there.
-pub fn started(pid: &str) -> Option<u64> {
+pub fn start_ticks(pid: &str) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name before it may hold anything.
     let (_, after) = stat.rsplit_once(')')?;
@@ -115,13 +115,13 @@ pub fn mounts() -> Vec<Mount> {
 fn parse_mount(line: &str) -> Option<Mount> {
     let (first, second) = line.split_once(" - ")?;
     let mut first = first.split(' ');
-    let (device, at) = (first.nth(2)?.to_owned(), plain(first.nth(1)?));
+    let (device, at) = (first.nth(2)?.to_owned(), unescape_mount(first.nth(1)?));
     let mut second = second.split(' ');
     Some(Mount { device, at, kind: second.next()?.to_owned(), source: second.next()?.to_owned() })
 }
 
 /// Takes the octal escapes of the table of mounts out.
-fn plain(text: &str) -> String {
+fn unescape_mount(text: &str) -> String {
     let (mut out, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((byte, after)) = rest.split_first() {
         let digits = after.get(..3).and_then(|d| std::str::from_utf8(d).ok());
@@ -153,7 +153,7 @@ impl Device {
     }
 
     /// The kernel's attribute of that name in `/sys/block`.
-    pub fn fact(&self, name: &str) -> Option<String> {
+    pub fn sysfs_attr(&self, name: &str) -> Option<String> {
         let path = format!("/sys/block/{}/{name}", self.name);
         fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
     }
@@ -216,16 +216,16 @@ impl Device {
 
     /// Writes the machine's cached data of the device.
     pub fn sync(&self) {
-        let told = |at: &str, done: Result<String, Why>| {
+        let told = |at: &str, done: Result<String, ErrorText>| {
             if let Err(e) = done {
                 tracing::warn!(target: "local", "{at}: not all is written: {e}");
             }
         };
         for at in self.mounted() {
-            told(&at, tool("sync", &["--file-system", &at]));
+            told(&at, run_tool("sync", &["--file-system", &at]));
         }
         // Data that was written to the device without a file system.
-        told(&self.path(), tool("sync", &[&self.path()]));
+        told(&self.path(), run_tool("sync", &[&self.path()]));
     }
 }
 
@@ -261,14 +261,14 @@ mod tests {
             .split_once('.')
             .map(|(a, b)| (a.to_owned(), b.to_owned()))
             .unwrap();
-        assert_eq!(started(&pid).unwrap().to_string(), began);
-        assert_eq!(started("0"), None);
+        assert_eq!(start_ticks(&pid).unwrap().to_string(), began);
+        assert_eq!(start_ticks("0"), None);
     }
 
     #[test]
     fn tool_output_is_the_error_text() {
-        let error = tool("losetup", &["--detach", "/dev/null"]).unwrap_err();
+        let error = run_tool("losetup", &["--detach", "/dev/null"]).unwrap_err();
         assert!(!error.is_empty());
-        assert!(tool("no-such-tool", &[]).unwrap_err().contains("no-such-tool"));
+        assert!(run_tool("no-such-tool", &[]).unwrap_err().contains("no-such-tool"));
     }
 }

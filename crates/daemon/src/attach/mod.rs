@@ -45,18 +45,18 @@ use openers::Openers;
 use worker::{Attached, Worker};
 
 /// Writes a line for people: about what, and the text; true when it is an error.
-pub type Tell = Arc<dyn Fn(&str, String, bool) + Send + Sync>;
+pub type LogFn = Arc<dyn Fn(&str, String, bool) + Send + Sync>;
 
 /// A LUN of a target.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub struct LunKey {
     /// The target.
     pub target: String,
     /// The LUN.
     pub lun: u64,
 }
 
-impl std::fmt::Display for Key {
+impl std::fmt::Display for LunKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "LUN {} of {}", self.lun, self.target)
     }
@@ -64,63 +64,63 @@ impl std::fmt::Display for Key {
 
 /// A request to the worker.
 enum Job {
-    Attach(Key, By),
+    Attach(LunKey, By),
     /// True: by force, even when it is in use.
-    Detach(Key, bool),
+    Detach(LunKey, bool),
     /// All LUNs of a target, even those in use.
-    Drop(String),
+    DropTarget(String),
     /// The daemon ends: what can wait for the next one is left to it.
-    Leave,
+    ShutDown,
 }
 
-type Place = Arc<Mutex<Option<std::result::Result<(), String>>>>;
+type JobResult = Arc<Mutex<Option<std::result::Result<(), String>>>>;
 
 /// Why something wanted is not there.
-struct Waiting {
+struct MissingLun {
     why: String,
     since: std::time::Instant,
     /// The last message to people about it.
-    said: Option<String>,
+    last_report: Option<String>,
 }
 
 #[derive(Default)]
-struct Table {
-    jobs: Vec<(Job, Place)>,
+struct AttachTable {
+    jobs: Vec<(Job, JobResult)>,
     /// Asked for by a verb.
-    asked: BTreeMap<Key, By>,
+    requested: BTreeMap<LunKey, By>,
     /// Detached by a verb, though the configuration wants it.
-    paused: BTreeSet<Key>,
-    attached: BTreeMap<Key, Attached>,
+    paused: BTreeSet<LunKey>,
+    attached: BTreeMap<LunKey, Attached>,
     /// Why something wanted is not there.
-    waiting: BTreeMap<Key, Waiting>,
+    missing: BTreeMap<LunKey, MissingLun>,
     /// Something may have changed.
-    look: bool,
-    ends: bool,
+    must_check: bool,
+    is_stopping: bool,
 }
 
 /// State that the worker and its callers share.
-struct Shared {
+struct WorkerState {
     local: Arc<Local>,
-    table: Mutex<Table>,
-    bell: Condvar,
+    table: Mutex<AttachTable>,
+    wakeup: Condvar,
     inbox: Arc<Inbox>,
-    tell: Tell,
+    log: LogFn,
 }
 
-impl Shared {
-    fn table(&self) -> MutexGuard<'_, Table> {
+impl WorkerState {
+    fn table(&self) -> MutexGuard<'_, AttachTable> {
         self.table.lock()
     }
 }
 
 /// The handle of those who ask.
 pub struct Attachments {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerState>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 /// A job under way.
-pub struct Ticket(Place);
+pub struct Ticket(JobResult);
 
 impl Ticket {
     /// How it went; `None` while it goes on.
@@ -131,53 +131,62 @@ impl Ticket {
 
 impl Attachments {
     /// Starts the thread; `inbox` is nudged when a job has ended.
-    pub fn start(local: Arc<Local>, inbox: Arc<Inbox>, tell: Tell) -> std::io::Result<Attachments> {
-        let shared =
-            Arc::new(Shared { local, table: Mutex::default(), bell: Condvar::new(), inbox, tell });
+    pub fn start(
+        local: Arc<Local>,
+        inbox: Arc<Inbox>,
+        tell: LogFn,
+    ) -> std::io::Result<Attachments> {
+        let shared = Arc::new(WorkerState {
+            local,
+            table: Mutex::default(),
+            wakeup: Condvar::new(),
+            inbox,
+            log: tell,
+        });
         let mut worker = Worker::new(shared.clone());
         let builder = std::thread::Builder::new().name("ashlar-local".into());
         let thread = builder.spawn(move || worker.run())?;
         Ok(Attachments { shared, thread: Some(thread) })
     }
 
-    fn order(&self, job: Job) -> Ticket {
-        let place = Place::default();
+    fn submit(&self, job: Job) -> Ticket {
+        let place = JobResult::default();
         self.shared.table().jobs.push((job, place.clone()));
-        self.shared.bell.notify_all();
+        self.shared.wakeup.notify_all();
         Ticket(place)
     }
 
     /// Makes the worker look for changes now.
-    pub fn look(&self) {
-        self.shared.table().look = true;
-        self.shared.bell.notify_all();
+    pub fn check_now(&self) {
+        self.shared.table().must_check = true;
+        self.shared.wakeup.notify_all();
     }
 
     /// Attaches a LUN until the daemon ends.
-    pub fn attach(&self, key: Key, by: By) -> Ticket {
-        self.order(Job::Attach(key, by))
+    pub fn attach(&self, key: LunKey, by: By) -> Ticket {
+        self.submit(Job::Attach(key, by))
     }
 
     /// The daemon ends: nothing more is attached, and network block devices in use are left to the
     /// next one.
-    pub fn leave(&self) -> Ticket {
-        self.order(Job::Leave)
+    pub fn shut_down(&self) -> Ticket {
+        self.submit(Job::ShutDown)
     }
 
     /// Detaches a LUN that is not in use; with `force` also one that is.
-    pub fn detach(&self, key: Key, force: bool) -> Ticket {
-        self.order(Job::Detach(key, force))
+    pub fn detach(&self, key: LunKey, force: bool) -> Ticket {
+        self.submit(Job::Detach(key, force))
     }
 
     /// Detaches all LUNs of a target, even those in use.
     pub fn drop_target(&self, target: &str) -> Ticket {
-        self.order(Job::Drop(target.to_owned()))
+        self.submit(Job::DropTarget(target.to_owned()))
     }
 
     /// True when something of the target is attached or shall be.
-    pub fn knows(&self, target: &str) -> bool {
+    pub fn has_target(&self, target: &str) -> bool {
         let table = self.shared.table();
-        table.attached.keys().chain(table.waiting.keys()).any(|k| k.target == target)
+        table.attached.keys().chain(table.missing.keys()).any(|k| k.target == target)
     }
 
     /// The attached LUNs, and the reason for each missing one.
@@ -192,13 +201,13 @@ impl Attachments {
     }
 
     /// The LUN that `what` names: a number, a unit's name, or a device.
-    pub fn find(&self, what: &str, target: Option<&str>) -> Result<Key> {
+    pub fn find(&self, what: &str, target: Option<&str>) -> Result<LunKey> {
         let targets = self.shared.local.targets();
         let view = self.view();
         let right = |t: &str| target.is_none_or(|wanted| wanted == t);
         let is = |a: &&AttachedState| right(&a.target) && (a.device == what || a.unit == what);
         if let Some(a) = view.iter().find(is) {
-            return Ok(Key { target: a.target.clone(), lun: a.lun });
+            return Ok(LunKey { target: a.target.clone(), lun: a.lun });
         }
         let mut names = targets.keys().filter(|t| right(t));
         let op = "attach";
@@ -213,10 +222,10 @@ impl Attachments {
             return Err(Error::new(Kind::NotFound, op, why).at(what).next(next));
         };
         if let Ok(lun) = what.parse() {
-            return Ok(Key { target: name.clone(), lun });
+            return Ok(LunKey { target: name.clone(), lun });
         }
         match self.shared.local.find_unit(name, what) {
-            Some(lun) => Ok(Key { target: name.clone(), lun }),
+            Some(lun) => Ok(LunKey { target: name.clone(), lun }),
             None => {
                 let why = format!("no LUN that {name} may have is called so");
                 let next = "Give the LUN's number; `ashlar list luns` shows names and numbers.";
@@ -226,13 +235,13 @@ impl Attachments {
     }
 }
 
-fn view(shared: &Shared) -> Vec<AttachedState> {
+fn view(shared: &WorkerState) -> Vec<AttachedState> {
     let any = !shared.table().attached.is_empty();
-    let openers = if any { Openers::for_list() } else { Openers::default() };
+    let openers = if any { Openers::scan_quickly() } else { Openers::default() };
     let table = shared.table();
     let states = table.attached.iter().map(|(k, a)| a.state(k, &openers));
     let mut out: Vec<AttachedState> = states.collect();
-    out.extend(table.waiting.iter().filter(|(k, _)| !table.attached.contains_key(k)).map(
+    out.extend(table.missing.iter().filter(|(k, _)| !table.attached.contains_key(k)).map(
         |(k, why)| AttachedState {
             target: k.target.clone(),
             lun: k.lun,
@@ -246,8 +255,8 @@ fn view(shared: &Shared) -> Vec<AttachedState> {
 
 impl Drop for Attachments {
     fn drop(&mut self) {
-        self.shared.table().ends = true;
-        self.shared.bell.notify_all();
+        self.shared.table().is_stopping = true;
+        self.shared.wakeup.notify_all();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {

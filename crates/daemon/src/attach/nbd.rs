@@ -26,17 +26,17 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use drivers::local::{Grant, Life, Local};
+use drivers::local::{GrantedLun, Local, ServingState};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::Key;
-use super::host::{CORE_LIMIT, Device, FOLDER, TOOL_LIMIT, Why, wait, what};
-use super::netlink::{Netlink, Wish};
+use super::LunKey;
+use super::host::{CORE_LIMIT, Device, ErrorText, FOLDER, TOOL_LIMIT, describe_error, wait};
+use super::netlink::{DeviceRequest, Netlink};
 use super::openers::Openers;
 
 /// How long the kernel waits, seconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Waits {
+pub struct NbdTimeouts {
     /// For a daemon, while there is none.
     pub reconnect: u32,
     /// For an answer; then it gives the socket up and sends the request by another.
@@ -58,7 +58,7 @@ const NODE_LIMIT: Duration = Duration::from_secs(2);
 /// A socket of a device.
 struct Socket {
     core: usize,
-    life: Arc<Life>,
+    life: Arc<ServingState>,
 }
 
 /// A LUN that is a network block device.
@@ -67,7 +67,7 @@ pub struct Nbd {
     pub device: Device,
     index: u32,
     backend: String,
-    waits: Waits,
+    waits: NbdTimeouts,
     sockets: Vec<Socket>,
     _lock: File,
 }
@@ -85,7 +85,7 @@ struct Backend {
 }
 
 impl Backend {
-    fn of(key: &Key, grant: &Grant, sockets: usize) -> Backend {
+    fn of(key: &LunKey, grant: &GrantedLun, sockets: usize) -> Backend {
         let device = &grant.entry.device;
         Backend {
             target: key.target.clone(),
@@ -120,41 +120,41 @@ impl Backend {
 }
 
 /// A device of ours that the kernel has, whichever process serves it.
-pub struct Known {
+pub struct KernelDevice {
     /// The device.
     pub device: Device,
     index: u32,
     backend: Backend,
 }
 
-impl Known {
+impl KernelDevice {
     /// The LUN that it was made of.
-    pub fn key(&self) -> Key {
-        Key { target: self.backend.target.clone(), lun: self.backend.lun }
+    pub fn key(&self) -> LunKey {
+        LunKey { target: self.backend.target.clone(), lun: self.backend.lun }
     }
 }
 
 /// Devices of ours that the kernel has.
-pub fn known() -> Vec<Known> {
+pub fn kernel_devices() -> Vec<KernelDevice> {
     let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let names = all.filter_map(|e| e.file_name().into_string().ok());
     let one = |name: String| {
         let index = name.strip_prefix("nbd")?.parse().ok()?;
         let device = Device { name };
-        let backend = Backend::parse(&device.fact("backend")?)?;
-        Some(Known { device, index, backend })
+        let backend = Backend::parse(&device.sysfs_attr("backend")?)?;
+        Some(KernelDevice { device, index, backend })
     };
-    let mut found: Vec<Known> = names.filter_map(one).collect();
+    let mut found: Vec<KernelDevice> = names.filter_map(one).collect();
     found.sort_by_key(|k| k.index);
     found
 }
 
 /// Takes the lock of a LUN (N1); an error when another process has it.
-fn lock(key: &Key) -> Result<File, Why> {
-    fs::create_dir_all(FOLDER).map_err(|e| what(FOLDER, &e))?;
+fn lock(key: &LunKey) -> Result<File, ErrorText> {
+    fs::create_dir_all(FOLDER).map_err(|e| describe_error(FOLDER, &e))?;
     let path = Path::new(FOLDER).join(format!("{}.{}.lock", key.target, key.lun));
     let opened = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = opened.map_err(|e| what(&path.display().to_string(), &e))?;
+    let file = opened.map_err(|e| describe_error(&path.display().to_string(), &e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(_) => Err(format!("another daemon has attached {key}")),
@@ -164,19 +164,20 @@ fn lock(key: &Key) -> Result<File, Why> {
 /// Ends left devices of our targets that are not wanted and not in use. Answers the devices in use,
 /// and a line for people about each ended one.
 pub fn clean_up(
-    ours: impl Fn(&Key) -> bool,
-    wanted: impl Fn(&Key) -> bool,
-) -> (Vec<Key>, Vec<String>) {
+    ours: impl Fn(&LunKey) -> bool,
+    wanted: impl Fn(&LunKey) -> bool,
+) -> (Vec<LunKey>, Vec<String>) {
     let (mut used, mut lines, mut openers) = (Vec::new(), Vec::new(), None);
-    for known in known().into_iter().filter(|k| ours(&k.key())) {
-        let key = known.key();
+    for known in kernel_devices().into_iter().filter(|k| ours(&k.key())) {
+        let key = kernel_devices.key();
         let Ok(_lock) = lock(&key) else { continue };
-        let openers = openers.get_or_insert_with(Openers::now);
-        if !known.device.users(openers).is_empty() {
+        let openers = openers.get_or_insert_with(Openers::scan);
+        if !kernel_devices.device.users(openers).is_empty() {
             used.push(key);
         } else if !wanted(&key) {
             let ended = Netlink::open().and_then(|mut n| {
-                n.disconnect(known.index).map_err(|e| format!("{}: {e}", known.device.path()))
+                n.disconnect(kernel_devices.index)
+                    .map_err(|e| format!("{}: {e}", known.device.path()))
             });
             lines.push(match ended {
                 Ok(()) => format!("{} of a daemon before taken away", known.device.path()),
@@ -189,7 +190,7 @@ pub fn clean_up(
 
 impl Nbd {
     /// Whether the kernel has network block devices, and such as this unit needs.
-    pub fn fits(grant: &Grant) -> Result<Netlink, Why> {
+    pub fn check_support(grant: &GrantedLun) -> Result<Netlink, ErrorText> {
         let block = grant.entry.device.block_bytes();
         if !BLOCKS.contains(&block) {
             return Err(format!("a network block device has no blocks of {block} bytes"));
@@ -200,23 +201,23 @@ impl Nbd {
     /// Takes over the device of this LUN that a daemon left, or makes one.
     pub fn make(
         local: &Local,
-        key: &Key,
-        grant: &Grant,
-        waits: Waits,
+        key: &LunKey,
+        grant: &GrantedLun,
+        waits: NbdTimeouts,
         mut netlink: Netlink,
-    ) -> Result<Nbd, Why> {
+    ) -> Result<Nbd, ErrorText> {
         let lock = lock(key)?;
-        for known in known().into_iter().filter(|k| k.key() == *key) {
-            let now = Backend::of(key, grant, known.backend.sockets);
-            if now == known.backend {
-                return Nbd::take_over(local, grant, waits, netlink, known, lock);
+        for known in kernel_devices().into_iter().filter(|k| k.key() == *key) {
+            let now = Backend::of(key, grant, kernel_devices.backend.sockets);
+            if now == kernel_devices.backend {
+                return Nbd::take_over(local, grant, waits, netlink, kernel_devices, lock);
             }
-            let users = known.device.users(&Openers::now());
+            let users = kernel_devices.device.users(&Openers::scan());
             if !users.is_empty() {
-                let (path, users) = (known.device.path(), users.join(", "));
+                let (path, users) = (kernel_devices.device.path(), users.join(", "));
                 return Err(format!("{path} is another unit's, or had other rights: {users}"));
             }
-            netlink.disconnect(known.index).map_err(|e| format!("netlink: {e}"))?;
+            netlink.disconnect(kernel_devices.index).map_err(|e| format!("netlink: {e}"))?;
         }
         let count = local.cores().clamp(1, SOCKETS_MAX);
         let backend = Backend::of(key, grant, count).text();
@@ -229,10 +230,10 @@ impl Nbd {
             _lock: lock,
         };
         let ends = (0..count).map(|core| nbd.open(local, grant, core));
-        let ends = ends.collect::<Result<Vec<OwnedFd>, Why>>()?;
+        let ends = ends.collect::<Result<Vec<OwnedFd>, ErrorText>>()?;
         nbd.index = netlink
-            .connect(&nbd.wish(grant, &ends))
-            .map_err(|e| what("the kernel makes no network block device", &e))?;
+            .connect(&nbd.device_request(grant, &ends))
+            .map_err(|e| describe_error("the kernel makes no network block device", &e))?;
         nbd.device.name = format!("nbd{}", nbd.index);
         wait(NODE_LIMIT, || Path::new(&nbd.device.path()).exists());
         // Shorter requests are slower, and as good.
@@ -243,46 +244,55 @@ impl Nbd {
 
     fn take_over(
         local: &Local,
-        grant: &Grant,
-        waits: Waits,
+        grant: &GrantedLun,
+        waits: NbdTimeouts,
         mut netlink: Netlink,
-        known: Known,
+        known: KernelDevice,
         lock: File,
-    ) -> Result<Nbd, Why> {
+    ) -> Result<Nbd, ErrorText> {
         let mut nbd = Nbd {
-            device: known.device,
-            index: known.index,
-            backend: known.backend.text(),
+            device: kernel_devices.device,
+            index: kernel_devices.index,
+            backend: kernel_devices.backend.text(),
             waits,
             sockets: Vec::new(),
             _lock: lock,
         };
-        let ends = (0..known.backend.sockets).map(|core| nbd.open(local, grant, core));
-        let ends = ends.collect::<Result<Vec<OwnedFd>, Why>>()?;
-        let taken = netlink.reconfigure(nbd.index, &nbd.wish(grant, &ends));
-        taken.map_err(|e| what(&format!("take {} over", nbd.device.path()), &e))?;
+        let ends = (0..kernel_devices.backend.sockets).map(|core| nbd.open(local, grant, core));
+        let ends = ends.collect::<Result<Vec<OwnedFd>, ErrorText>>()?;
+        let taken = netlink.reconfigure(nbd.index, &nbd.device_request(grant, &ends));
+        taken.map_err(|e| describe_error(&format!("take {} over", nbd.device.path()), &e))?;
         Ok(nbd)
     }
 
     /// Has a core serve a new socket; answers the kernel's end of it.
-    fn open(&mut self, local: &Local, grant: &Grant, core: usize) -> Result<OwnedFd, Why> {
+    fn open(
+        &mut self,
+        local: &Local,
+        grant: &GrantedLun,
+        core: usize,
+    ) -> Result<OwnedFd, ErrorText> {
         let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let (ours, kernels) = pair.map_err(|e| format!("socketpair: {e}"))?;
-        let life = Arc::<Life>::default();
+        let life = Arc::<ServingState>::default();
         let (done, came) = sync_channel(1);
         local.serve_socket(core, ours, grant.clone(), life.clone(), done);
         let answer = came.recv_timeout(CORE_LIMIT);
-        answer.map_err(|_| "a core does not answer".to_owned())?.map_err(|e| e.what)?;
+        answer.map_err(|_| "a core does not answer".to_owned())?.map_err(|e| e.message)?;
         self.sockets.push(Socket { core, life });
         Ok(kernels)
     }
 
-    fn wish<'a>(&'a self, grant: &Grant, sockets: &'a [OwnedFd]) -> Wish<'a> {
-        Wish {
+    fn device_request<'a>(
+        &'a self,
+        grant: &GrantedLun,
+        sockets: &'a [OwnedFd],
+    ) -> DeviceRequest<'a> {
+        DeviceRequest {
             size: grant.bytes(),
             block: u64::from(grant.entry.device.block_bytes()),
             timeout: u64::from(self.waits.resend),
-            dead: u64::from(self.waits.reconnect),
+            dead_timeout: u64::from(self.waits.reconnect),
             flags: u64::from(grant.flags()),
             sockets,
             backend: &self.backend,
@@ -291,57 +301,61 @@ impl Nbd {
 
     /// The kernel has it no longer: another process ended it.
     pub fn is_gone(&self) -> bool {
-        match self.device.fact("backend") {
+        match self.device.sysfs_attr("backend") {
             Some(text) => text != self.backend.trim(),
             // Before Linux 5.14 the kernel does not report it.
-            None => self.device.fact("pid").is_none(),
+            None => self.device.sysfs_attr("pid").is_none(),
         }
     }
 
     /// The kernel has it, and some socket has ended.
     pub fn is_broken(&self) -> bool {
-        self.sockets.iter().any(|s| s.life.is_over()) && !self.is_gone()
+        self.sockets.iter().any(|s| s.life.has_ended()) && !self.is_gone()
     }
 
     /// Opens sockets anew that have ended; answers how many.
-    pub fn mend(&mut self, local: &Local, grant: &Grant) -> Result<usize, Why> {
+    pub fn reopen_sockets(
+        &mut self,
+        local: &Local,
+        grant: &GrantedLun,
+    ) -> Result<usize, ErrorText> {
         let over: Vec<usize> =
-            self.sockets.iter().filter(|s| s.life.is_over()).map(|s| s.core).collect();
+            self.sockets.iter().filter(|s| s.life.has_ended()).map(|s| s.core).collect();
         if over.is_empty() {
             return Ok(0);
         }
-        self.sockets.retain(|s| !s.life.is_over());
+        self.sockets.retain(|s| !s.life.has_ended());
         let count = over.len();
         let opened = over.iter().map(|core| self.open(local, grant, *core));
-        let ends = opened.collect::<Result<Vec<OwnedFd>, Why>>()?;
+        let ends = opened.collect::<Result<Vec<OwnedFd>, ErrorText>>()?;
         let mut netlink = Netlink::open()?;
-        let told = netlink.reconfigure(self.index, &self.wish(grant, &ends));
-        told.map_err(|e| what(&self.device.path(), &e))?;
+        let told = netlink.reconfigure(self.index, &self.device_request(grant, &ends));
+        told.map_err(|e| describe_error(&self.device.path(), &e))?;
         Ok(count)
     }
 
     /// Passes the size to the kernel.
-    pub fn see_size(&self, grant: &Grant) -> Result<(), Why> {
-        let told = Netlink::open()?.reconfigure(self.index, &self.wish(grant, &[]));
-        told.map_err(|e| what(&self.device.path(), &e))
+    pub fn update_size(&self, grant: &GrantedLun) -> Result<(), ErrorText> {
+        let told = Netlink::open()?.reconfigure(self.index, &self.device_request(grant, &[]));
+        told.map_err(|e| describe_error(&self.device.path(), &e))
     }
 
     /// Takes it away.
-    pub fn end(&self, used: bool) -> Result<(), Why> {
+    pub fn end(&self, used: bool) -> Result<(), ErrorText> {
         if !self.is_gone() {
             let ended = Netlink::open()?.disconnect(self.index);
-            ended.map_err(|e| what(&self.device.path(), &e))?;
+            ended.map_err(|e| describe_error(&self.device.path(), &e))?;
         }
         if !used {
-            wait(CORE_LIMIT, || self.sockets.iter().all(|s| s.life.is_over()));
+            wait(CORE_LIMIT, || self.sockets.iter().all(|s| s.life.has_ended()));
         }
         Ok(())
     }
 
     /// Leaves it to the next daemon: requests that were read are answered, its users wait.
-    pub fn leave(&self, local: &Local) {
+    pub fn release(&self, local: &Local) {
         self.sockets.iter().for_each(|s| local.retire(&s.life));
-        wait(TOOL_LIMIT, || self.sockets.iter().all(|s| s.life.is_over()));
+        wait(TOOL_LIMIT, || self.sockets.iter().all(|s| s.life.has_ended()));
     }
 }
 

@@ -10,13 +10,13 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
 };
 use wire::netlink::{
-    MESSAGE_MAX, Message, Said, attribute_u16, attribute_u32, control, decode, nbd,
+    KernelMessage, MESSAGE_MAX, Message, attribute_u16, attribute_u32, control, decode, nbd,
 };
 
-use super::host::Why;
+use super::host::ErrorText;
 
 /// Longest wait for the kernel's word: it waits itself until requests under way have ended.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Messages read in answer to one; further ones are not waited for.
 const ANSWERS_MAX: u32 = 64;
@@ -32,7 +32,7 @@ pub struct Netlink {
 }
 
 /// A device to be made or changed.
-pub struct Wish<'a> {
+pub struct DeviceRequest<'a> {
     /// Bytes.
     pub size: u64,
     /// Bytes of a block.
@@ -40,7 +40,7 @@ pub struct Wish<'a> {
     /// Seconds after which a request is sent once more.
     pub timeout: u64,
     /// Seconds that requests wait while no socket is alive.
-    pub dead: u64,
+    pub dead_timeout: u64,
     /// Transmission flags.
     pub flags: u64,
     /// Sockets.
@@ -51,7 +51,7 @@ pub struct Wish<'a> {
 
 impl Netlink {
     /// Finds the family; an error names the missing part.
-    pub fn open() -> Result<Netlink, Why> {
+    pub fn open() -> Result<Netlink, ErrorText> {
         let plain = |e: rustix::io::Errno| format!("netlink: {e}");
         let socket = socket_with(
             AddressFamily::NETLINK,
@@ -60,13 +60,13 @@ impl Netlink {
             Some(GENERIC),
         )
         .map_err(plain)?;
-        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).map_err(plain)?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(REPLY_TIMEOUT)).map_err(plain)?;
         let mut netlink = Netlink { socket, family: control::FAMILY, sequence: 0 };
         let sequence = netlink.next();
         let mut ask = Message::new(control::FAMILY, control::GET_FAMILY, sequence);
         ask.text(control::FAMILY_NAME, nbd::FAMILY);
         let found = |attributes: &[u8]| attribute_u16(attributes, control::FAMILY_ID);
-        match netlink.ask(ask, sequence, found) {
+        match netlink.request(ask, sequence, found) {
             Ok(Some(family)) => netlink.family = family,
             Err(e) if e.raw_os_error() != Some(ENOENT) => return Err(format!("netlink: {e}")),
             _ => {
@@ -83,7 +83,7 @@ impl Netlink {
     }
 
     /// Sends a message; answers what `look` finds in a message before the acknowledgement.
-    fn ask<T>(
+    fn request<T>(
         &mut self,
         message: Message,
         sequence: u32,
@@ -102,13 +102,13 @@ impl Netlink {
                 rest = after;
                 match said {
                     _ if of != sequence => {}
-                    Said::Ended { errno: 0 } => return Ok(found),
-                    Said::Ended { errno } => {
+                    KernelMessage::Ended { errno: 0 } => return Ok(found),
+                    KernelMessage::Ended { errno } => {
                         let errno = i32::try_from(errno).unwrap_or(i32::MAX);
                         return Err(io::Error::from_raw_os_error(errno));
                     }
-                    Said::Message { attributes, .. } => found = look(attributes).or(found),
-                    Said::Other => {}
+                    KernelMessage::Message { attributes, .. } => found = look(attributes).or(found),
+                    KernelMessage::Other => {}
                 }
             }
         }
@@ -116,22 +116,22 @@ impl Netlink {
     }
 
     /// Makes a device of any number; answers the number.
-    pub fn connect(&mut self, wish: &Wish<'_>) -> io::Result<u32> {
+    pub fn connect(&mut self, wish: &DeviceRequest<'_>) -> io::Result<u32> {
         let sequence = self.next();
         let mut message = Message::new(self.family, nbd::CONNECT, sequence);
         message.u64(nbd::SERVER_FLAGS, wish.flags);
-        fill(&mut message, wish);
-        let made = self.ask(message, sequence, |a| attribute_u32(a, nbd::INDEX))?;
+        fill_message(&mut message, wish);
+        let made = self.request(message, sequence, |a| attribute_u32(a, nbd::INDEX))?;
         made.ok_or_else(|| io::Error::other("the kernel does not say which device it made"))
     }
 
     /// Gives a device sockets for those that are dead, and the size.
-    pub fn reconfigure(&mut self, index: u32, wish: &Wish<'_>) -> io::Result<()> {
+    pub fn reconfigure(&mut self, index: u32, wish: &DeviceRequest<'_>) -> io::Result<()> {
         let sequence = self.next();
         let mut message = Message::new(self.family, nbd::RECONFIGURE, sequence);
         message.u32(nbd::INDEX, index);
-        fill(&mut message, wish);
-        self.ask(message, sequence, |_| None::<()>).map(drop)
+        fill_message(&mut message, wish);
+        self.request(message, sequence, |_| None::<()>).map(drop)
     }
 
     /// Ends a device. Requests under way end first; those that no socket can answer end with
@@ -140,13 +140,13 @@ impl Netlink {
         let sequence = self.next();
         let mut message = Message::new(self.family, nbd::DISCONNECT, sequence);
         message.u32(nbd::INDEX, index);
-        self.ask(message, sequence, |_| None::<()>).map(drop)
+        self.request(message, sequence, |_| None::<()>).map(drop)
     }
 }
 
-fn fill(message: &mut Message, wish: &Wish<'_>) {
+fn fill_message(message: &mut Message, wish: &DeviceRequest<'_>) {
     message.u64(nbd::SIZE_BYTES, wish.size).u64(nbd::BLOCK_SIZE_BYTES, wish.block);
-    message.u64(nbd::TIMEOUT, wish.timeout).u64(nbd::DEAD_CONN_TIMEOUT, wish.dead);
+    message.u64(nbd::TIMEOUT, wish.timeout).u64(nbd::DEAD_CONN_TIMEOUT, wish.dead_timeout);
     message.text(nbd::BACKEND_IDENTIFIER, wish.backend);
     let fd = |s: &OwnedFd| u32::try_from(s.as_fd().as_raw_fd()).ok();
     let fds: Vec<u32> = wish.sockets.iter().filter_map(fd).collect();

@@ -24,17 +24,17 @@ pub struct Openers {
     /// By the device's number, `MAJOR:MINOR`: processes, for people.
     holders: BTreeMap<String, Vec<String>>,
     /// Not every process was looked at, in this time.
-    cut: Option<Duration>,
+    time_limit: Option<Duration>,
 }
 
 impl Openers {
     /// Looks at every process.
-    pub fn now() -> Openers {
+    pub fn scan() -> Openers {
         Openers::within(Path::new("/proc"), LOOK_LIMIT)
     }
 
     /// Looks at as many as do not keep others waiting.
-    pub fn for_list() -> Openers {
+    pub fn scan_quickly() -> Openers {
         Openers::within(Path::new("/proc"), LIST_LIMIT)
     }
 
@@ -42,9 +42,9 @@ impl Openers {
         let (mut out, end) = (Openers::default(), Instant::now() + limit);
         for process in fs::read_dir(root).into_iter().flatten().flatten() {
             if Instant::now() >= end {
-                out.cut = Some(limit);
+                out.time_limit = Some(limit);
             }
-            if out.cut.is_some() {
+            if out.time_limit.is_some() {
                 break;
             }
             let pid = process.file_name().to_string_lossy().into_owned();
@@ -60,7 +60,7 @@ impl Openers {
         // One that has ended, and one that may not be looked at, has nothing open.
         for open in fs::read_dir(process.join("fd")).into_iter().flatten().flatten() {
             if Instant::now() >= end {
-                self.cut = Some(limit);
+                self.time_limit = Some(limit);
                 break;
             }
             // Cached attributes are enough: a file server that does not answer is not asked.
@@ -94,7 +94,7 @@ impl Openers {
         if more > 0 {
             out.push(format!("open in {more} more processes"));
         }
-        if let Some(limit) = self.cut {
+        if let Some(limit) = self.time_limit {
             out.push(format!("not every process could be looked at in {limit:?}"));
         }
         out
@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn search_for_openers_over_its_time_limit_is_reported() {
-        let all = Openers::now();
-        assert!(all.cut.is_none());
+        let all = Openers::scan();
+        assert!(all.time_limit.is_none());
         let none = Openers::within(Path::new("/proc"), Duration::ZERO);
         assert!(none.holders.is_empty());
         assert!(none.of(std::iter::empty())[0].contains("not every process"));

@@ -8,17 +8,17 @@ use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 use rustix::process::{Resource, getrlimit};
 
 /// Never chosen when memory is short.
-const NEVER: &str = "-1000";
+const OOM_EXEMPT: &str = "-1000";
 
-const SCORE: &str = "/proc/self/oom_score_adj";
+const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
 
 /// The right to lock any memory: number of the bit in `CapEff`.
 const CAP_IPC_LOCK: u32 = 14;
 
 /// The changed settings, to be restored.
 #[derive(Default)]
-pub struct Guard {
-    on: bool,
+pub struct ReclaimGuard {
+    is_active: bool,
     locked: bool,
     score: Option<String>,
 }
@@ -32,7 +32,7 @@ fn may_lock() -> bool {
     unlimited || rights >> CAP_IPC_LOCK & 1 == 1
 }
 
-fn lock() -> Result<(), String> {
+fn lock_memory() -> Result<(), String> {
     if !may_lock() {
         return Err("there is a limit on locked memory".to_owned());
     }
@@ -41,22 +41,22 @@ fn lock() -> Result<(), String> {
     mlockall(all).map_err(|e| e.to_string())
 }
 
-impl Guard {
+impl ReclaimGuard {
     /// From now on; answers what could not be had, for people. Nothing when it holds already.
     pub fn hold(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
-        if std::mem::replace(&mut self.on, true) {
+        if std::mem::replace(&mut self.is_active, true) {
             return lines;
         }
-        match lock() {
+        match lock_memory() {
             Ok(()) => self.locked = true,
             Err(e) => lines.push(format!(
                 "memory is not locked ({e}): give the daemon CAP_IPC_LOCK or \
                  LimitMEMLOCK=infinity, or have no swap that its LUNs' users depend on"
             )),
         }
-        let was = fs::read_to_string(SCORE).map(|text| text.trim().to_owned());
-        match was.and_then(|was| fs::write(SCORE, NEVER).map(|()| was)) {
+        let was = fs::read_to_string(OOM_SCORE_FILE).map(|text| text.trim().to_owned());
+        match was.and_then(|was| fs::write(OOM_SCORE_FILE, OOM_EXEMPT).map(|()| was)) {
             Ok(was) => self.score = Some(was),
             Err(e) => lines.push(format!(
                 "the daemon may be ended when memory is short ({e}): give it CAP_SYS_RESOURCE, or \
@@ -68,16 +68,16 @@ impl Guard {
 
     /// Nothing is attached any more.
     pub fn release(&mut self) {
-        self.on = false;
+        self.is_active = false;
         if std::mem::take(&mut self.locked)
             && let Err(e) = munlockall()
         {
             tracing::warn!(target: "local", "memory stays locked: {e}");
         }
         if let Some(was) = self.score.take()
-            && let Err(e) = fs::write(SCORE, was)
+            && let Err(e) = fs::write(OOM_SCORE_FILE, was)
         {
-            tracing::warn!(target: "local", "{SCORE} stays at {NEVER}: {e}");
+            tracing::warn!(target: "local", "{OOM_SCORE_FILE} stays at {OOM_EXEMPT}: {e}");
         }
     }
 }

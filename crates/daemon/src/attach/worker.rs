@@ -5,35 +5,35 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use control::api::AttachedState;
-use drivers::local::{By, Grant, LocalParams};
+use drivers::local::{By, GrantedLun, LocalParams};
 
-use super::fuse::{self, Loop};
+use super::fuse::{self, LoopDevice};
 use super::host::{Device, wait};
-use super::nbd::{self, Nbd, Waits};
+use super::nbd::{self, Nbd, NbdTimeouts};
 use super::openers::Openers;
-use super::reclaim_guard::Guard;
-use super::{Job, Key, Place, Shared, Table, Waiting};
+use super::reclaim_guard::ReclaimGuard;
+use super::{AttachTable, Job, JobResult, LunKey, MissingLun, WorkerState};
 
 /// Interval of the checks for changes: sizes, ended sessions, groups.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How often something that failed is tried again.
-const RETRY: Duration = Duration::from_secs(3);
+const RETRY_PAUSE: Duration = Duration::from_secs(3);
 
 /// Longest wait for processes that only probe a device, as the device manager does when the device
 /// is closed.
-const GLANCE: Duration = Duration::from_secs(1);
+const PROBE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The kernel interface by which a LUN is a block device.
-enum Means {
+enum AttachedDevice {
     Nbd(Nbd),
-    Loop(Loop),
+    Loop(LoopDevice),
 }
 
 /// A LUN that is a block device.
 pub struct Attached {
-    grant: Grant,
-    means: Means,
+    grant: GrantedLun,
+    kind: AttachedDevice,
     /// The size that was last passed to the device, bytes.
     bytes: u64,
     /// A note for people about it.
@@ -42,17 +42,17 @@ pub struct Attached {
 
 impl Attached {
     fn device(&self) -> &Device {
-        match &self.means {
-            Means::Nbd(nbd) => &nbd.device,
-            Means::Loop(file) => &file.device,
+        match &self.kind {
+            AttachedDevice::Nbd(nbd) => &nbd.device,
+            AttachedDevice::Loop(file) => &file.device,
         }
     }
 
     /// For lists.
-    pub fn state(&self, key: &Key, openers: &Openers) -> AttachedState {
-        let (by, file) = match &self.means {
-            Means::Nbd(_) => ("nbd", String::new()),
-            Means::Loop(file) => ("fuse", file.file()),
+    pub fn state(&self, key: &LunKey, openers: &Openers) -> AttachedState {
+        let (by, file) = match &self.kind {
+            AttachedDevice::Nbd(_) => ("nbd", String::new()),
+            AttachedDevice::Loop(file) => ("fuse", file.file()),
         };
         AttachedState {
             target: key.target.clone(),
@@ -71,61 +71,61 @@ impl Attached {
 
     /// Its server has ended, and it cannot be repaired.
     fn is_over(&self) -> bool {
-        match &self.means {
-            Means::Nbd(nbd) => nbd.is_gone(),
-            Means::Loop(file) => file.is_over(),
+        match &self.kind {
+            AttachedDevice::Nbd(nbd) => nbd.is_gone(),
+            AttachedDevice::Loop(file) => file.is_over(),
         }
     }
 
-    fn see_size(&self) -> Result<(), String> {
-        match &self.means {
-            Means::Nbd(nbd) => nbd.see_size(&self.grant),
-            Means::Loop(file) => file.see_size(),
+    fn update_size(&self) -> Result<(), String> {
+        match &self.kind {
+            AttachedDevice::Nbd(nbd) => nbd.update_size(&self.grant),
+            AttachedDevice::Loop(file) => file.update_size(),
         }
     }
 
     fn end(&self, force: bool, used: bool) -> Result<(), String> {
-        match &self.means {
-            Means::Nbd(nbd) => nbd.end(used),
-            Means::Loop(file) => file.end(force, used),
+        match &self.kind {
+            AttachedDevice::Nbd(nbd) => nbd.end(used),
+            AttachedDevice::Loop(file) => file.end(force, used),
         }
     }
 }
 
 /// How one is detached.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
+enum DetachMode {
     /// Unless it is in use; a process that has it open for a moment is waited for.
-    Asked,
+    Requested,
     /// Unless it is in use at this moment.
-    Looking,
+    IfIdle,
     /// Even if it is in use: the machine's cached data is written first.
     Force,
 }
 
 /// The thread's own.
 pub struct Worker {
-    shared: Arc<Shared>,
-    tried: BTreeMap<Key, Instant>,
+    shared: Arc<WorkerState>,
+    tried: BTreeMap<LunKey, Instant>,
     cleaned: bool,
-    guard: Guard,
+    guard: ReclaimGuard,
     /// The daemon ends: nothing more is attached.
-    left: bool,
+    is_stopping: bool,
 }
 
-fn end(place: &Place, how: Result<(), String>) {
+fn finish_job(place: &JobResult, how: Result<(), String>) {
     *place.lock() = Some(how);
 }
 
 impl Worker {
     /// Nothing attached.
-    pub fn new(shared: Arc<Shared>) -> Worker {
+    pub fn new(shared: Arc<WorkerState>) -> Worker {
         Worker {
             shared,
             tried: BTreeMap::new(),
             cleaned: false,
-            guard: Guard::default(),
-            left: false,
+            guard: ReclaimGuard::default(),
+            is_stopping: false,
         }
     }
 
@@ -135,50 +135,50 @@ impl Worker {
             let (jobs, ends) = self.sleep();
             for (job, place) in jobs {
                 let how = self.job(job);
-                end(&place, how);
-                self.shared.inbox.nudge();
+                finish_job(&place, how);
+                self.shared.inbox.wake();
             }
             if ends {
-                self.leave();
-                self.all(|_| true);
+                self.hand_over();
+                self.detach_all(|_| true);
                 return;
             }
-            if !self.left {
-                self.look();
+            if !self.is_stopping {
+                self.check_all();
             }
-            self.watch_out();
+            self.update_guard();
         }
     }
 
     /// Waits for jobs, and no longer than until the next look. Without local targets there is
     /// nothing to look at.
-    fn sleep(&mut self) -> (Vec<(Job, Place)>, bool) {
+    fn sleep(&mut self) -> (Vec<(Job, JobResult)>, bool) {
         let idle = self.shared.local.targets().is_empty();
-        let limit = if idle { Duration::MAX } else { LOOK };
+        let limit = if idle { Duration::MAX } else { CHECK_INTERVAL };
         let shared = self.shared.clone();
         let table = shared.table();
-        let nothing = |t: &mut Table| t.jobs.is_empty() && !t.ends && !t.look;
-        let bell = &shared.bell;
+        let nothing = |t: &mut AttachTable| t.jobs.is_empty() && !t.is_stopping && !t.must_check;
+        let bell = &shared.wakeup;
         let mut table = match limit {
             Duration::MAX => bell.wait_while(table, nothing),
             _ => bell.wait_timeout_while(table, limit, nothing),
         };
-        if std::mem::take(&mut table.look) {
-            let waiting: Vec<Key> = table.waiting.keys().cloned().collect();
+        if std::mem::take(&mut table.must_check) {
+            let waiting: Vec<LunKey> = table.missing.keys().cloned().collect();
             self.tried.retain(|key, _| !waiting.contains(key));
         }
-        (std::mem::take(&mut table.jobs), table.ends)
+        (std::mem::take(&mut table.jobs), table.is_stopping)
     }
 
     fn job(&mut self, job: Job) -> Result<(), String> {
         match job {
             Job::Attach(key, by) => {
-                self.clean();
+                self.remove_remains();
                 let mut table = self.shared.table();
                 table.paused.remove(&key);
                 if let Some(there) = table.attached.get(&key) {
-                    return match (by, &there.means) {
-                        (By::Nbd, Means::Loop(_)) | (By::Fuse, Means::Nbd(_)) => {
+                    return match (by, &there.kind) {
+                        (By::Nbd, AttachedDevice::Loop(_)) | (By::Fuse, AttachedDevice::Nbd(_)) => {
                             Err(format!("it is {} already: detach it", there.device().path()))
                         }
                         _ => Ok(()),
@@ -186,26 +186,26 @@ impl Worker {
                 }
                 drop(table);
                 self.attach(&key, by)?;
-                self.shared.table().asked.insert(key, by);
+                self.shared.table().requested.insert(key, by);
                 Ok(())
             }
-            Job::Leave => {
-                self.leave();
+            Job::ShutDown => {
+                self.hand_over();
                 Ok(())
             }
             Job::Detach(key, force) => {
-                self.detach(&key, if force { How::Force } else { How::Asked })?;
+                self.detach(&key, if force { DetachMode::Force } else { DetachMode::Requested })?;
                 let mut table = self.shared.table();
-                table.asked.remove(&key);
-                table.waiting.remove(&key);
+                table.requested.remove(&key);
+                table.missing.remove(&key);
                 table.paused.insert(key);
                 Ok(())
             }
-            Job::Drop(target) => {
-                self.all(|k| k.target == target);
+            Job::DropTarget(target) => {
+                self.detach_all(|k| k.target == target);
                 let mut table = self.shared.table();
-                table.asked.retain(|k, _| k.target != target);
-                table.waiting.retain(|k, _| k.target != target);
+                table.requested.retain(|k, _| k.target != target);
+                table.missing.retain(|k, _| k.target != target);
                 table.paused.retain(|k| k.target != target);
                 Ok(())
             }
@@ -213,96 +213,96 @@ impl Worker {
     }
 
     /// Detaches by force.
-    fn all(&mut self, which: impl Fn(&Key) -> bool) {
-        let keys: Vec<Key> = self.shared.table().attached.keys().cloned().collect();
+    fn detach_all(&mut self, which: impl Fn(&LunKey) -> bool) {
+        let keys: Vec<LunKey> = self.shared.table().attached.keys().cloned().collect();
         for key in keys.into_iter().filter(which) {
-            if let Err(e) = self.detach(&key, How::Force) {
-                (self.shared.tell)(&key.target, format!("LUN {}: {e}", key.lun), true);
+            if let Err(e) = self.detach(&key, DetachMode::Force) {
+                (self.shared.log)(&key.target, format!("LUN {}: {e}", key.lun), true);
             }
         }
     }
 
     /// Removes the remains of an earlier daemon, once. Remains in use become LUNs to be attached.
-    fn clean(&mut self) {
+    fn remove_remains(&mut self) {
         if std::mem::replace(&mut self.cleaned, true) {
             return;
         }
         for line in fuse::clean_up() {
-            (self.shared.tell)("local", line, false);
+            (self.shared.log)("local", line, false);
         }
         let targets = self.shared.local.targets();
         let wanted = self.wanted();
         let (used, lines) =
             nbd::clean_up(|k| targets.contains_key(&k.target), |k| wanted.contains_key(k));
         for line in lines {
-            (self.shared.tell)("local", line, false);
+            (self.shared.log)("local", line, false);
         }
         let mut table = self.shared.table();
         for key in used.into_iter().filter(|k| !wanted.contains_key(k)) {
-            table.asked.insert(key, By::Nbd);
+            table.requested.insert(key, By::Nbd);
         }
     }
 
     /// The daemon ends: network block devices in use are left for the next one.
-    fn leave(&mut self) {
-        self.left = true;
-        let is_nbd = |(k, a): (&Key, &Attached)| match &a.means {
-            Means::Nbd(_) => Some(k.clone()),
-            Means::Loop(_) => None,
+    fn hand_over(&mut self) {
+        self.is_stopping = true;
+        let is_nbd = |(k, a): (&LunKey, &Attached)| match &a.kind {
+            AttachedDevice::Nbd(_) => Some(k.clone()),
+            AttachedDevice::Loop(_) => None,
         };
-        let keys: Vec<Key> = self.shared.table().attached.iter().filter_map(is_nbd).collect();
+        let keys: Vec<LunKey> = self.shared.table().attached.iter().filter_map(is_nbd).collect();
         let mut openers = None;
         for key in keys {
             let Some(attached) = self.shared.table().attached.remove(&key) else { continue };
-            let Means::Nbd(nbd) = &attached.means else { continue };
-            let users = nbd.device.users(openers.get_or_insert_with(Openers::now));
+            let AttachedDevice::Nbd(nbd) = &attached.kind else { continue };
+            let users = nbd.device.users(openers.get_or_insert_with(Openers::scan));
             if users.is_empty() || nbd.is_gone() {
                 self.shared.table().attached.insert(key, attached);
                 continue;
             }
             nbd.device.sync();
-            nbd.leave(&self.shared.local);
+            nbd.release(&self.shared.local);
             let (path, users) = (nbd.device.path(), users.join(", "));
             let line = format!("LUN {}: {path} waits for the next daemon: {users}", key.lun);
-            (self.shared.tell)(&key.target, line, false);
+            (self.shared.log)(&key.target, line, false);
         }
     }
 
     /// Keeps the machine from waiting for itself while something is attached.
-    fn watch_out(&mut self) {
+    fn update_guard(&mut self) {
         if self.shared.table().attached.is_empty() {
             return self.guard.release();
         }
         for line in self.guard.hold() {
-            (self.shared.tell)("local", line, true);
+            (self.shared.log)("local", line, true);
         }
     }
 
     /// The LUNs to be attached, and the method of each.
-    fn wanted(&self) -> BTreeMap<Key, By> {
+    fn wanted(&self) -> BTreeMap<LunKey, By> {
         let targets = self.shared.local.targets();
         let table = self.shared.table();
         let one = |(t, p): (&String, &LocalParams)| {
             let (target, by) = (t.clone(), p.by);
-            let key = move |l: &u64| (Key { target: target.clone(), lun: *l }, by);
-            p.attach.iter().map(key).collect::<Vec<(Key, By)>>()
+            let key = move |l: &u64| (LunKey { target: target.clone(), lun: *l }, by);
+            p.attach.iter().map(key).collect::<Vec<(LunKey, By)>>()
         };
         let configured = targets.iter().flat_map(one).filter(|(k, _)| !table.paused.contains(k));
-        configured.chain(table.asked.iter().map(|(k, by)| (k.clone(), *by))).collect()
+        configured.chain(table.requested.iter().map(|(k, by)| (k.clone(), *by))).collect()
     }
 
-    fn look(&mut self) {
+    fn check_all(&mut self) {
         if !self.shared.local.targets().is_empty() {
-            self.clean();
+            self.remove_remains();
         }
         let wanted = self.wanted();
-        let there: Vec<Key> = self.shared.table().attached.keys().cloned().collect();
+        let there: Vec<LunKey> = self.shared.table().attached.keys().cloned().collect();
         for key in &there {
-            self.look_at(key, wanted.contains_key(key));
+            self.check_attached(key, wanted.contains_key(key));
         }
-        self.shared.table().waiting.retain(|k, _| wanted.contains_key(k));
+        self.shared.table().missing.retain(|k, _| wanted.contains_key(k));
         for (key, by) in wanted {
-            let due = self.tried.get(&key).is_none_or(|at| at.elapsed() >= RETRY);
+            let due = self.tried.get(&key).is_none_or(|at| at.elapsed() >= RETRY_PAUSE);
             if !due || self.shared.table().attached.contains_key(&key) {
                 continue;
             }
@@ -315,36 +315,38 @@ impl Worker {
 
     /// Something wanted cannot be had. It is said when it stays so: a target comes before its
     /// groups, and a disk may come after them.
-    fn failed(&self, key: &Key, why: String) {
+    fn failed(&self, key: &LunKey, why: String) {
         let mut table = self.shared.table();
-        let since = table.waiting.get(key).map_or_else(Instant::now, |w| w.since);
-        let said = table.waiting.get(key).and_then(|w| w.said.clone());
-        let says = since.elapsed() >= RETRY && said.as_ref() != Some(&why);
+        let since = table.missing.get(key).map_or_else(Instant::now, |w| w.since);
+        let said = table.missing.get(key).and_then(|w| w.last_report.clone());
+        let says = since.elapsed() >= RETRY_PAUSE && said.as_ref() != Some(&why);
         let said = if says { Some(why.clone()) } else { said };
-        table.waiting.insert(key.clone(), Waiting { why: why.clone(), since, said });
+        table
+            .missing
+            .insert(key.clone(), MissingLun { why: why.clone(), since, last_report: said });
         drop(table);
         if says {
-            (self.shared.tell)(&key.target, format!("LUN {}: {why}", key.lun), true);
+            (self.shared.log)(&key.target, format!("LUN {}: {why}", key.lun), true);
         }
     }
 
     /// A network block device whose sockets have ended gets others.
-    fn mend(&self, key: &Key) {
+    fn reopen_sockets(&self, key: &LunKey) {
         let mut table = self.shared.table();
-        let broken = |a: &Attached| matches!(&a.means, Means::Nbd(nbd) if nbd.is_broken());
+        let broken = |a: &Attached| matches!(&a.kind, AttachedDevice::Nbd(nbd) if nbd.is_broken());
         if !table.attached.get(key).is_some_and(broken) {
             return;
         }
         let Some(mut attached) = table.attached.remove(key) else { return };
         drop(table);
-        let Attached { grant, means, why, .. } = &mut attached;
-        if let Means::Nbd(nbd) = means {
-            match nbd.mend(&self.shared.local, grant) {
+        let Attached { grant, kind: means, why, .. } = &mut attached;
+        if let AttachedDevice::Nbd(nbd) = means {
+            match nbd.reopen_sockets(&self.shared.local, grant) {
                 Ok(0) => {}
                 Ok(count) => {
                     why.clear();
                     let line = format!("LUN {}: {count} sockets opened anew", key.lun);
-                    (self.shared.tell)(&key.target, line, false);
+                    (self.shared.log)(&key.target, line, false);
                 }
                 Err(e) => *why = e,
             }
@@ -353,11 +355,11 @@ impl Worker {
     }
 
     /// Looks at one that is attached.
-    fn look_at(&mut self, key: &Key, wanted: bool) {
+    fn check_attached(&mut self, key: &LunKey, wanted: bool) {
         let mut table = self.shared.table();
         let Some(attached) = table.attached.get_mut(key) else { return };
         let found = self.shared.local.find(&key.target, key.lun);
-        let is_same = |now: &Grant| {
+        let is_same = |now: &GrantedLun| {
             let then = &attached.grant;
             Arc::ptr_eq(&now.entry.device, &then.entry.device) && now.read_only == then.read_only
         };
@@ -369,12 +371,12 @@ impl Worker {
         attached.bytes = bytes;
         drop(table);
         if over {
-            (self.shared.tell)(&key.target, format!("LUN {}: its session ended", key.lun), true);
+            (self.shared.log)(&key.target, format!("LUN {}: its session ended", key.lun), true);
             // The next look attaches it again, if it may.
             self.tried.remove(key);
         }
         if over || !wanted || !granted {
-            let done = self.detach(key, if over { How::Force } else { How::Looking });
+            let done = self.detach(key, if over { DetachMode::Force } else { DetachMode::IfIdle });
             let why = match &done {
                 Err(e) => format!("it shall go, but {e}"),
                 Ok(()) => return,
@@ -384,48 +386,48 @@ impl Worker {
             }
             return;
         }
-        self.mend(key);
+        self.reopen_sockets(key);
         if changed {
             let table = self.shared.table();
             let Some(attached) = table.attached.get(key) else { return };
-            let (told, path) = (attached.see_size(), attached.device().path());
+            let (told, path) = (attached.update_size(), attached.device().path());
             drop(table);
             let line = match &told {
                 Ok(()) => format!("LUN {}: {bytes} bytes now", key.lun),
                 Err(e) => format!("LUN {}: {path} keeps its old size: {e}", key.lun),
             };
-            (self.shared.tell)(&key.target, line, told.is_err());
+            (self.shared.log)(&key.target, line, told.is_err());
         }
     }
 
-    fn attach(&mut self, key: &Key, by: By) -> Result<(), String> {
+    fn attach(&mut self, key: &LunKey, by: By) -> Result<(), String> {
         let local = &self.shared.local;
-        let grant = local.find(&key.target, key.lun).map_err(|e| e.what)?;
+        let grant = local.find(&key.target, key.lun).map_err(|e| e.message)?;
         let params = local.targets().get(&key.target).cloned().unwrap_or_default();
         let by = if by == By::Auto { params.by } else { by };
-        let means = match (by, Nbd::fits(&grant)) {
+        let means = match (by, Nbd::check_support(&grant)) {
             (By::Auto | By::Nbd, Ok(netlink)) => {
-                let waits = Waits { reconnect: params.reconnect, resend: params.resend };
-                Means::Nbd(Nbd::make(local, key, &grant, waits, netlink)?)
+                let waits = NbdTimeouts { reconnect: params.reconnect, resend: params.resend };
+                AttachedDevice::Nbd(Nbd::make(local, key, &grant, waits, netlink)?)
             }
             (By::Nbd, Err(e)) => return Err(e),
-            (By::Auto | By::Fuse, _) => Means::Loop(Loop::make(local, key, &grant)?),
+            (By::Auto | By::Fuse, _) => AttachedDevice::Loop(LoopDevice::make(local, key, &grant)?),
         };
         let bytes = grant.bytes();
-        let attached = Attached { grant, means, bytes, why: String::new() };
+        let attached = Attached { grant, kind: means, bytes, why: String::new() };
         let (path, how) =
             (attached.device().path(), if attached.grant.read_only { "ro" } else { "rw" });
         let unit = attached.grant.entry.device.name();
         let line = format!("LUN {} ({unit}) is {path}, {how}", key.lun);
-        (self.shared.tell)(&key.target, line, false);
+        (self.shared.log)(&key.target, line, false);
         let mut table = self.shared.table();
-        table.waiting.remove(key);
+        table.missing.remove(key);
         table.attached.insert(key.clone(), attached);
         Ok(())
     }
 
     /// Detaches one.
-    fn detach(&mut self, key: &Key, how: How) -> Result<(), String> {
+    fn detach(&mut self, key: &LunKey, how: DetachMode) -> Result<(), String> {
         let mut table = self.shared.table();
         let Some(attached) = table.attached.remove(key) else {
             return Err(format!("{key} is not attached"));
@@ -438,12 +440,12 @@ impl Worker {
         done
     }
 
-    fn end(&self, key: &Key, attached: &Attached, how: How) -> Result<(), String> {
-        let (device, force) = (attached.device(), how == How::Force);
-        let mut users = device.users(&Openers::now());
-        if how == How::Asked && device.claims().is_empty() {
-            wait(GLANCE, || {
-                users = device.users(&Openers::now());
+    fn end(&self, key: &LunKey, attached: &Attached, how: DetachMode) -> Result<(), String> {
+        let (device, force) = (attached.device(), how == DetachMode::Force);
+        let mut users = device.users(&Openers::scan());
+        if how == DetachMode::Requested && device.claims().is_empty() {
+            wait(PROBE_WAIT_MAX, || {
+                users = device.users(&Openers::scan());
                 users.is_empty()
             });
         }
@@ -457,7 +459,7 @@ impl Worker {
         if !users.is_empty() {
             let line =
                 format!("LUN {}: {} goes under {}", key.lun, device.path(), users.join(", "));
-            (self.shared.tell)(&key.target, line, true);
+            (self.shared.log)(&key.target, line, true);
         }
         Ok(())
     }

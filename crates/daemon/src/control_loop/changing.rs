@@ -7,12 +7,12 @@ use geom::Redeclare;
 use serde_json::Value;
 
 use super::ControlLoop;
-use crate::errors::{from_geom, named};
-use crate::mailbox::Ahead;
+use crate::errors::{find_persistent, from_geom};
+use crate::mailbox::PriorSteps;
 
 /// The providers below a geom.
-fn below(geom: &GeomConfig) -> Vec<String> {
-    geom.below().map(str::to_owned).collect()
+fn provider_names(geom: &GeomConfig) -> Vec<String> {
+    geom.provider_names().map(str::to_owned).collect()
 }
 
 /// Members that the second section names and the first does not.
@@ -22,26 +22,26 @@ fn added<'a>(from: &'a GeomConfig, to: &'a GeomConfig) -> impl Iterator<Item = &
 
 impl ControlLoop {
     /// Why the change would be refused. `ahead`: what earlier steps of the plan do.
-    pub(super) fn foresee(
+    pub(super) fn check_modify(
         &mut self,
         from: &GeomConfig,
         to: &GeomConfig,
-        ahead: &Ahead,
+        ahead: &PriorSteps,
     ) -> Result<()> {
         let op = "change geom";
         // One that is made is asked only when it is found by its records.
-        if from.below().next().is_none() && !self.is_found(to) {
+        if from.provider_names().next().is_none() && !self.is_found(to) {
             return Ok(());
         }
         for name in added(from, to) {
-            if self.control.topology.find(name).is_some() || !ahead.brings(name) {
-                named(&self.control.topology, op, name)?;
+            if self.control.topology.find(name).is_some() || !ahead.may_provide(name) {
+                find_persistent(&self.control.topology, op, name)?;
             }
         }
         let (class, params) = (self.class(&to.class, op)?, Value::Object(to.params.clone()));
-        let (was, is) = (below(from), below(to));
+        let (was, is) = (provider_names(from), provider_names(to));
         let request = Redeclare { name: &to.name, from: &was, to: &is, params: &params };
-        let refused = class.foresee(&mut self.control, &request);
+        let refused = class.check_redeclare(&mut self.control, &request);
         refused.map_err(|e| from_geom(op, &to.name, e))
     }
 
@@ -53,14 +53,14 @@ impl ControlLoop {
     }
 
     /// The data that added members would lose.
-    pub(super) fn added_lose(&mut self, from: &GeomConfig, to: &GeomConfig) -> Option<String> {
+    pub(super) fn added_data_lost(&mut self, from: &GeomConfig, to: &GeomConfig) -> Option<String> {
         let view = self.control.topology.class_view(&to.class, 0);
         let geom = view.into_iter().find(|g| g.name == to.name);
         let below = geom.into_iter().flat_map(|g| g.consumers);
         let has: Vec<String> = below.filter_map(|consumer| consumer.provider).collect();
         let members = added(from, to).filter(|name| !has.contains(name)).cloned().collect();
-        let by = guard::By { class: &to.class, geom: &to.name, force: false };
-        let held = self.held(&GeomConfig { members, provider: None, ..to.clone() }, by)?;
+        let by = guard::Requester { class: &to.class, geom: &to.name, force: false };
+        let held = self.data_held(&GeomConfig { members, provider: None, ..to.clone() }, by)?;
         Some(format!("{held}: it is overwritten"))
     }
 
@@ -83,13 +83,13 @@ impl ControlLoop {
         }
         let (class, params) = (self.class(&to.class, op)?, Value::Object(to.params.clone()));
         let consent = self.consent.clone();
-        let (was, is) = (below(from), below(to));
+        let (was, is) = (provider_names(from), provider_names(to));
         let request = Redeclare { name: &to.name, from: &was, to: &is, params: &params };
         let done = class.redeclare(&mut self.control, &request, &consent);
         if done.is_ok() {
             self.keep_members(to);
-            if let Some(whole) = self.whole(to) {
-                self.wholes.keep(&to.class, &to.name, whole);
+            if let Some(whole) = self.layout_of(to) {
+                self.layouts.record(&to.class, &to.name, whole);
             }
         }
         done.map_err(|e| {

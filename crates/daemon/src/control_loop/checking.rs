@@ -5,8 +5,8 @@ use control::plan::{Action, Step};
 use geom::{GeomId, Topology};
 use serde_json::Value;
 
-use crate::errors::named;
-use crate::mailbox::Ahead;
+use crate::errors::find_persistent;
+use crate::mailbox::PriorSteps;
 
 /// Checks that no geom above keeps the object to be removed. A plan does not make a geom release
 /// it: the removal of a member from a mirror, for example, is a verb of the mirror.
@@ -14,7 +14,7 @@ fn is_free(topology: &Topology, class: &str, name: &str, going: &[(String, Strin
     let Some(geom) = topology.find_geom(class, name) else { return Ok(()) };
     let goes =
         |g: GeomId| going.iter().any(|(class, name)| topology.find_geom(class, name) == Some(g));
-    let Some((keeper, command)) = topology.kept(geom, &goes) else { return Ok(()) };
+    let Some((keeper, command)) = topology.held_open_by(geom, &goes) else { return Ok(()) };
     let why = format!("{keeper} uses it; type `{command}` first");
     Err(Error::new(Kind::Busy, "remove", why).at(name))
 }
@@ -25,12 +25,12 @@ fn is_free(topology: &Topology, class: &str, name: &str, going: &[(String, Strin
 pub fn check(
     topology: &Topology,
     step: &Step,
-    ahead: &Ahead,
+    ahead: &PriorSteps,
     may_wait: &dyn Fn(&str) -> bool,
 ) -> Result<()> {
     let need = |name: &str, op: &str| match topology.find(name) {
-        None if ahead.brings(name) => Ok(()),
-        _ => named(topology, op, name).map(drop),
+        None if ahead.may_provide(name) => Ok(()),
+        _ => find_persistent(topology, op, name).map(drop),
     };
     match &step.action {
         Action::CreateDisk { disk } => {
@@ -46,9 +46,13 @@ pub fn check(
             let next = "Create it, or give `size` to have it made.";
             Err(Error::new(Kind::NotFound, "create disk", why).at(&disk.name).next(next))
         }
-        Action::RemoveDisk { disk } => is_free(topology, "disk", &disk.name, &ahead.going),
-        Action::RemoveGeom { geom } => is_free(topology, &geom.class, &geom.name, &ahead.going),
-        Action::CreateGeom { geom } => geom.below().try_for_each(|name| need(name, "create geom")),
+        Action::RemoveDisk { disk } => is_free(topology, "disk", &disk.name, &ahead.removed_geoms),
+        Action::RemoveGeom { geom } => {
+            is_free(topology, &geom.class, &geom.name, &ahead.removed_geoms)
+        }
+        Action::CreateGeom { geom } => {
+            geom.provider_names().try_for_each(|name| need(name, "create geom"))
+        }
         Action::CreateAccess { .. } | Action::ModifyAccess { .. } | Action::Regroup { .. } => {
             // Nearly all are there; the missing ones are looked for in the whole graph.
             let luns = step.action.groups().flat_map(|access| access.luns.values());

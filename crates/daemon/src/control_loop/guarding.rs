@@ -11,18 +11,18 @@ use geom::Class;
 use serde_json::Value;
 
 use super::ControlLoop;
-use crate::wholes::{Member, Whole};
+use crate::geom_layouts::{GeomLayout, Member};
 
 impl ControlLoop {
     /// The data on a geom's members that would be lost if the geom were made now.
-    pub(super) fn loses(&mut self, geom: &GeomConfig) -> Option<String> {
-        if let Some(why) = self.scrambles(geom) {
+    pub(super) fn data_lost(&mut self, geom: &GeomConfig) -> Option<String> {
+        if let Some(why) = self.layout_conflict(geom) {
             return Some(why);
         }
-        if let Some(held) = self.made_over(geom) {
+        if let Some(held) = self.overwritten_data(geom) {
             return Some(format!("{held}: it is overwritten"));
         }
-        if let Some(why) = self.replaces(geom) {
+        if let Some(why) = self.replacement_conflict(geom) {
             return Some(why);
         }
         let class = self.control.topology.class(&geom.class)?;
@@ -31,22 +31,26 @@ impl ControlLoop {
         {
             return None;
         }
-        let by = guard::By { class: &geom.class, geom: &geom.name, force: false };
+        let by = guard::Requester { class: &geom.class, geom: &geom.name, force: false };
         if self.images.values().any(|image| image.is_member(by)) {
             // It is found by its records when the disks are there.
             return None;
         }
-        let held = self.held(geom, by)?;
+        let held = self.data_held(geom, by)?;
         Some(format!("{held}: it is overwritten"))
     }
 
     /// The data on a geom's members, in words.
-    pub(super) fn held(&mut self, geom: &GeomConfig, by: guard::By<'_>) -> Option<String> {
+    pub(super) fn data_held(
+        &mut self,
+        geom: &GeomConfig,
+        by: guard::Requester<'_>,
+    ) -> Option<String> {
         let mut held = Vec::new();
-        for name in geom.below() {
+        for name in geom.provider_names() {
             let holds = match self.control.topology.find(name) {
                 Some(_) => guard::holds(&mut self.control, by, name).ok().flatten(),
-                None => self.images.get(name).and_then(|image| image.holds(by)),
+                None => self.images.get(name).and_then(|image| image.contents(by)),
             };
             held.extend(holds.map(|what| format!("{name} holds {what}")));
         }
@@ -54,8 +58,8 @@ impl ControlLoop {
     }
 
     /// The data on providers whose end is to be overwritten, in words.
-    pub(super) fn held_by(&mut self, names: &[String]) -> Option<String> {
-        let by = guard::By { class: "", geom: "", force: false };
+    pub(super) fn data_at_ends(&mut self, names: &[String]) -> Option<String> {
+        let by = guard::Requester { class: "", geom: "", force: false };
         let held = names.iter().filter_map(|name| {
             self.control.topology.find(name)?;
             let words = guard::holds(&mut self.control, by, name).ok()??;
@@ -66,12 +70,12 @@ impl ControlLoop {
     }
 
     /// How a geom of the configuration is put together, if nothing but that says so.
-    pub(super) fn whole(&self, geom: &GeomConfig) -> Option<Whole> {
-        self.whole_with(geom, None)
+    pub(super) fn layout_of(&self, geom: &GeomConfig) -> Option<GeomLayout> {
+        self.layout_with_size(geom, None)
     }
 
     /// The same, as if a disk had so many bytes.
-    fn whole_with(&self, geom: &GeomConfig, disk: Option<(&str, u64)>) -> Option<Whole> {
+    fn layout_with_size(&self, geom: &GeomConfig, disk: Option<(&str, u64)>) -> Option<GeomLayout> {
         let topology = &self.control.topology;
         let now = |name: &str| {
             let limits = topology.find(name).and_then(|p| topology.limits(p));
@@ -82,21 +86,22 @@ impl ControlLoop {
             Some((disk, bytes)) if disk == name => bytes,
             _ => now(name),
         };
-        let bytes: Vec<u64> = geom.below().map(size).collect();
+        let bytes: Vec<u64> = geom.provider_names().map(size).collect();
         let class = topology.class(&geom.class)?;
         let layout = class.layout(&Value::Object(geom.params.clone()), &bytes)?;
-        let members = geom.below().map(|name| Member::of(topology, name)).collect();
-        Some(Whole { layout, members })
+        let members = geom.provider_names().map(|name| Member::of(topology, name)).collect();
+        Some(GeomLayout { layout, members })
     }
 
     /// Refuses to make a disk larger whose size says where the bytes of a geom above it are: the
     /// next start would not make that geom (W1 of `wholes`).
     pub(super) fn may_grow(&self, disk: &str, bytes: u64) -> Result<()> {
         let config = self.config();
-        let above = config.geom.iter().filter(|geom| geom.below().any(|name| name == disk));
+        let above =
+            config.geom.iter().filter(|geom| geom.provider_names().any(|name| name == disk));
         for geom in above {
-            let whole = self.whole_with(geom, Some((disk, bytes)));
-            let differs = |now| self.wholes.differs(&geom.class, &geom.name, &now);
+            let whole = self.layout_with_size(geom, Some((disk, bytes)));
+            let differs = |now| self.layouts.differs(&geom.class, &geom.name, &now);
             let Some(why) = whole.and_then(differs) else { continue };
             let why = format!("its bytes in {} {} would move: {why}", geom.class, geom.name);
             let next = "Make its last member larger, or append a disk to `members`.";
@@ -107,7 +112,7 @@ impl ControlLoop {
 
     /// Why a geom that is found by its records would be made anew in the place of another
     /// (W5 of `wholes`).
-    pub(super) fn replaces(&mut self, geom: &GeomConfig) -> Option<String> {
+    pub(super) fn replacement_conflict(&mut self, geom: &GeomConfig) -> Option<String> {
         let class = self.control.topology.class(&geom.class)?;
         // An error shows again when the geom is made.
         if !class.keeps_records() || self.control.settle().is_err() {
@@ -116,15 +121,16 @@ impl ControlLoop {
         let topology = &self.control.topology;
         let is_found = topology.find_geom(&geom.class, &geom.name).is_some();
         // Members that a step ahead of it makes are looked at when it is carried out.
-        if is_found || geom.below().any(|name| topology.find(name).is_none()) {
+        if is_found || geom.provider_names().any(|name| topology.find(name).is_none()) {
             return None;
         }
-        let was = self.wholes.left(&geom.class, &geom.name, &self.below(geom))?;
+        let was =
+            self.layouts.lost_members(&geom.class, &geom.name, &self.current_members(geom))?;
         Some(format!("it stood on {was}, and none of them is named: {} would be empty", geom.name))
     }
 
     /// The providers below a geom.
-    pub(super) fn has(&self, class: &str, name: &str) -> Vec<String> {
+    pub(super) fn providers_of(&self, class: &str, name: &str) -> Vec<String> {
         let topology = &self.control.topology;
         let geom = topology.find_geom(class, name);
         let consumers = geom.into_iter().flat_map(|geom| topology.consumers_of(geom)).rev();
@@ -133,8 +139,8 @@ impl ControlLoop {
     }
 
     /// The members that a section names, as they are now.
-    fn below(&self, geom: &GeomConfig) -> Vec<Member> {
-        geom.below().map(|name| Member::of(&self.control.topology, name)).collect()
+    fn current_members(&self, geom: &GeomConfig) -> Vec<Member> {
+        geom.provider_names().map(|name| Member::of(&self.control.topology, name)).collect()
     }
 
     /// Keeps which members a geom has that is found by its records. One that its section names and
@@ -142,12 +148,12 @@ impl ControlLoop {
     pub(super) fn keep_members(&mut self, geom: &GeomConfig) {
         let class = self.control.topology.class(&geom.class);
         if class.is_some_and(|class| class.keeps_records()) {
-            let has = self.has(&geom.class, &geom.name);
-            let mut members = self.below(geom);
+            let has = self.providers_of(&geom.class, &geom.name);
+            let mut members = self.current_members(geom);
             let is_there = |name: &str| self.control.topology.find(name).is_some();
             members.retain(|member| has.contains(&member.name) || !is_there(&member.name));
-            let whole = Whole { layout: "records".to_owned(), members };
-            self.wholes.keep(&geom.class, &geom.name, whole);
+            let whole = GeomLayout { layout: "records".to_owned(), members };
+            self.layouts.record(&geom.class, &geom.name, whole);
         }
     }
 
@@ -159,54 +165,56 @@ impl ControlLoop {
             return;
         }
         let name = on.strip_prefix(class).and_then(|rest| rest.strip_prefix('/')).unwrap_or(on);
-        let (config, members) = (self.config(), self.has(class, name));
+        let (config, members) = (self.config(), self.providers_of(class, name));
         let geom = config.geom.iter().find(|geom| geom.class == class && geom.name == name);
-        let Some(geom) = geom.filter(|geom| geom.below().count() < members.len()) else { return };
-        if geom.below().any(|name| !members.iter().any(|member| member == name)) {
+        let Some(geom) = geom.filter(|geom| geom.provider_names().count() < members.len()) else {
+            return;
+        };
+        if geom.provider_names().any(|name| !members.iter().any(|member| member == name)) {
             return;
         }
         let now = GeomConfig { members, provider: None, ..geom.clone() };
-        if let Some(whole) = self.whole(&now) {
-            self.wholes.keep(class, name, whole);
+        if let Some(whole) = self.layout_of(&now) {
+            self.layouts.record(class, name, whole);
         }
     }
 
     /// Why a geom would show other bytes than before, or why no record says how the data on its
     /// members belongs together (W1 of `wholes`).
-    pub(super) fn scrambles(&mut self, geom: &GeomConfig) -> Option<String> {
-        let whole = self.whole(geom)?;
+    pub(super) fn layout_conflict(&mut self, geom: &GeomConfig) -> Option<String> {
+        let whole = self.layout_of(geom)?;
         let is_known =
             |name| self.control.topology.find(name).is_some() || self.images.contains_key(name);
         // Other members that a step ahead of it makes are looked at when it is carried out.
-        if !geom.below().all(is_known) {
+        if !geom.provider_names().all(is_known) {
             return None;
         }
-        if self.wholes.knows(&geom.class, &geom.name) {
-            let differs = self.wholes.differs(&geom.class, &geom.name, &whole)?;
+        if self.layouts.has_record(&geom.class, &geom.name) {
+            let differs = self.layouts.differs(&geom.class, &geom.name, &whole)?;
             return self.appended(geom).map_or(Some(differs), |added| {
-                let by = guard::By { class: &geom.class, geom: &geom.name, force: false };
-                let held = self.held(&added, by)?;
+                let by = guard::Requester { class: &geom.class, geom: &geom.name, force: false };
+                let held = self.data_held(&added, by)?;
                 Some(format!("{held}, and is appended to {}", geom.name))
             });
         }
-        let inherits = self.wholes.inherits() && self.exports.is_starting();
+        let inherits = self.layouts.inherits() && self.exports.is_starting();
         if whole.members.len() < 2 || inherits {
             return None;
         }
-        let by = guard::By { class: &geom.class, geom: &geom.name, force: false };
-        let held = self.held(geom, by)?;
+        let by = guard::Requester { class: &geom.class, geom: &geom.name, force: false };
+        let held = self.data_held(geom, by)?;
         Some(format!("{held}, and nothing says how they were put together"))
     }
 
     /// The members that a section has at the end of those that its geom was made of, as a section;
     /// None: the members before them are others, or the bytes in them would move.
     fn appended(&self, geom: &GeomConfig) -> Option<GeomConfig> {
-        let count = self.wholes.count(&geom.class, &geom.name)?;
+        let count = self.layouts.count(&geom.class, &geom.name)?;
         let of = |members: &[String]| GeomConfig { members: members.to_vec(), ..geom.clone() };
         let (was, added) = (of(geom.members.get(..count)?), of(geom.members.get(count..)?));
         let class = self.control.topology.class(&geom.class)?;
-        let same = self.wholes.differs(&geom.class, &geom.name, &self.whole(&was)?).is_none();
-        (same && class.may_become(&was.members, &geom.members)).then_some(added)
+        let same = self.layouts.differs(&geom.class, &geom.name, &self.layout_of(&was)?).is_none();
+        (same && class.can_replace_members(&was.members, &geom.members)).then_some(added)
     }
 
     /// Devices of a file server that a verb makes anew, which the server itself has open.
@@ -242,23 +250,23 @@ impl ControlLoop {
 
     /// The data on the devices of a file server that would be made by itself, if none of them
     /// belongs to a file server yet.
-    pub(super) fn made_over(&mut self, geom: &GeomConfig) -> Option<String> {
+    pub(super) fn overwritten_data(&mut self, geom: &GeomConfig) -> Option<String> {
         if geom.class != FS_CLASS || geom.params.get("create") != Some(&Value::Bool(true)) {
             return None;
         }
         let is_served = |name: &str| match self.images.get(name) {
-            Some(image) => image.carries(FS_CLASS),
+            Some(image) => image.has_record(FS_CLASS),
             None => guard::carries(&mut self.control, FS_CLASS, name),
         };
-        if geom.below().any(is_served) {
+        if geom.provider_names().any(is_served) {
             return None;
         }
-        let by = guard::By { class: FS_CLASS, geom: &geom.name, force: false };
-        self.held(geom, by)
+        let by = guard::Requester { class: FS_CLASS, geom: &geom.name, force: false };
+        self.data_held(geom, by)
     }
 
     /// Calls the class, if the data that the verb would overwrite may be lost.
-    pub(super) fn guarded(
+    pub(super) fn call_guarded(
         &mut self,
         class: &Arc<dyn Class>,
         verb: &str,
@@ -266,7 +274,7 @@ impl ControlLoop {
         params: &Value,
     ) -> std::result::Result<Value, geom::Error> {
         let spec = class.verbs().iter().find(|spec| spec.name == verb);
-        let takes = spec.map(|spec| spec.takes(params)).unwrap_or_default();
+        let takes = spec.map(|spec| spec.overwritten_providers(params)).unwrap_or_default();
         let devices = self.devices(class.name(), verb, on, params);
         if takes.is_empty() && devices.is_empty() {
             return class.verb(&mut self.control, verb, on, params);
@@ -277,7 +285,7 @@ impl ControlLoop {
         let consent: Vec<String> =
             given.map_err(|e| geom::Error::inval(format!("yes_destroy: {e}")))?.unwrap_or_default();
         let force = params.get("force") == Some(&Value::Bool(true));
-        let by = guard::By { class: class.name(), geom: on, force };
+        let by = guard::Requester { class: class.name(), geom: on, force };
         guard::check(&mut self.control, by, &takes, &consent)?;
         guard::check_own(&mut self.control, by, &devices, &consent)?;
         if let Some(all) = params.as_object_mut().filter(|_| !consent.is_empty()) {

@@ -10,16 +10,16 @@ use crate::buses;
 
 impl ControlLoop {
     /// Keeps the names of disks that have come, as far as they are called.
-    pub(super) fn see_names(&mut self) {
-        if self.names.is_news(self.control.topology.generation()) {
-            self.keep_names();
+    pub(super) fn update_names(&mut self) {
+        if self.names.graph_changed(self.control.topology.generation()) {
+            self.store_names();
         }
     }
 
     /// Keeps the names that the configuration calls now.
-    pub(super) fn keep_names(&mut self) {
-        let shown = self.shown.lock();
-        let is_other = self.names.look(&shown.config, self.exports.is_starting());
+    pub(super) fn store_names(&mut self) {
+        let shown = self.published.lock();
+        let is_other = self.names.update(&shown.config, self.exports.is_starting());
         drop(shown);
         if is_other {
             self.names.store();
@@ -27,10 +27,10 @@ impl ControlLoop {
     }
 
     /// Says once of every disk that its medium has gone.
-    pub(super) fn see_losses(&mut self) {
+    pub(super) fn report_losses(&mut self) {
         let now = self.control.now_ns();
-        let shown = self.shown.lock();
-        let lost = self.returns.losses(&self.control.topology, &shown.config, now);
+        let shown = self.published.lock();
+        let lost = self.reattach.losses(&self.control.topology, &shown.config, now);
         drop(shown);
         for (name, why) in lost {
             self.note(Level::Error, &name, why);
@@ -38,16 +38,16 @@ impl ControlLoop {
     }
 
     /// Opens disks whose medium is back, then the geoms above them, then units.
-    pub(super) fn look_for_returns(&mut self) {
-        let is_looking = self.returns.is_looking() || self.exports.has_lost();
+    pub(super) fn reopen_returned(&mut self) {
+        let is_looking = self.reattach.has_missing() || self.exports.has_lost();
         let now = self.control.now_ns();
-        if !is_looking || !self.returns.is_time(now) {
+        if !is_looking || !self.reattach.is_due(now) {
             return;
         }
         let config = self.config();
-        for disk in self.returns.back(&config, now) {
+        for disk in self.reattach.returned_disks(&config, now) {
             let done = self.create_disk(&disk, true);
-            let said = self.returns.tried(&disk.name, &done, self.control.now_ns());
+            let said = self.reattach.record_attempt(&disk.name, &done, self.control.now_ns());
             match done {
                 Ok(()) => self.note(Level::Info, &disk.name, "its medium is back".to_owned()),
                 Err(_) => {
@@ -55,64 +55,64 @@ impl ControlLoop {
                 }
             }
         }
-        for geom in self.returns.geoms(&self.control.topology, &config) {
+        for geom in self.reattach.geoms(&self.control.topology, &config) {
             match self.create_geom(&geom) {
                 Ok(()) => {
-                    self.returns.well(&geom.name);
+                    self.reattach.clear_report(&geom.name);
                     self.note(Level::Info, &geom.name, "what it uses is back".to_owned());
                 }
                 Err(e) => {
-                    let said = self.returns.news(&geom.name, &e.source);
+                    let said = self.reattach.new_report(&geom.name, &e.source);
                     said.into_iter().for_each(|why| self.note(Level::Warn, &geom.name, why));
                 }
             }
         }
-        self.try_again();
-        self.see_returns();
+        self.retry_pending();
+        self.reopen_units();
     }
 
     /// A part of the configuration that could not be carried out is wanted all the same.
-    pub(super) fn want(&mut self, action: &Action) {
-        let mut shown = self.shown.lock();
+    pub(super) fn retry_later(&mut self, action: &Action) {
+        let mut shown = self.published.lock();
         if !action.is_in(&shown.config) {
             action.apply_to(&mut shown.config);
         }
         drop(shown);
-        self.returns.want(action, self.control.now_ns());
+        self.reattach.retry_later(action, self.control.now_ns());
     }
 
     /// Tries again what could not be carried out. A target gets its groups before a host is
     /// answered: between the two it would be refused for good (`target/registry/doors.rs` D1).
-    fn try_again(&mut self) {
-        for action in self.returns.undone(self.control.now_ns()) {
+    fn retry_pending(&mut self) {
+        for action in self.reattach.take_due(self.control.now_ns()) {
             let Action::CreateTarget { target } = &action else {
-                if self.returns.wants(&action) {
-                    self.try_one(&action);
+                if self.reattach.is_pending(&action) {
+                    self.retry_one(&action);
                 }
                 continue;
             };
             self.exports.pause();
-            if self.try_one(&action) {
-                let groups = self.returns.groups_of(&target.name);
+            if self.retry_one(&action) {
+                let groups = self.reattach.groups_of(&target.name);
                 for group in &groups {
-                    self.try_one(group);
+                    self.retry_one(group);
                 }
             }
             self.exports.resume();
         }
     }
 
-    fn try_one(&mut self, action: &Action) -> bool {
+    fn retry_one(&mut self, action: &Action) -> bool {
         self.exports.is_retrying = true;
         let done = self.step(action);
         self.exports.is_retrying = false;
         match done {
             Ok(_) => {
-                self.note(Level::Info, &action.name(), action.what());
+                self.note(Level::Info, &action.name(), action.summary());
                 true
             }
             Err(e) => {
-                let said = self.returns.news(&action.name(), &e.source);
+                let said = self.reattach.new_report(&action.name(), &e.source);
                 said.into_iter().for_each(|why| self.note(Level::Warn, &action.name(), why));
                 false
             }
@@ -120,44 +120,45 @@ impl ControlLoop {
     }
 
     /// Units whose provider is back are there again.
-    pub(super) fn see_returns(&mut self) {
+    pub(super) fn reopen_units(&mut self) {
         if !self.exports.has_lost() {
             return;
         }
         let config = self.config();
-        for (name, done) in self.exports.revive(&mut self.control, &config) {
+        for (name, done) in self.exports.reopen_lost(&mut self.control, &config) {
             match done {
                 Ok(()) => {
-                    self.returns.well(&name);
+                    self.reattach.clear_report(&name);
                     self.note(Level::Info, &name, "it is back; its LUNs answer".to_owned());
                 }
                 Err(e) => {
-                    let said = self.returns.news(&name, &e.source);
+                    let said = self.reattach.new_report(&name, &e.source);
                     said.into_iter().for_each(|why| self.note(Level::Error, &name, why));
                 }
             }
         }
-        for (target, names, done) in self.exports.fulfil(&mut self.control, &config) {
+        for (target, names, done) in self.exports.export_pending(&mut self.control, &config) {
             match done {
                 Ok(()) => {
-                    self.returns.well(&target.name);
+                    self.reattach.clear_report(&target.name);
                     self.note(Level::Info, &names, "it has come; its LUNs are exported".to_owned());
-                    buses::look_at_target(self, &target);
+                    buses::rescan_target(self, &target);
                 }
                 Err(e) => {
-                    let said = self.returns.news(&target.name, &format!("{names}: {}", e.source));
+                    let said =
+                        self.reattach.new_report(&target.name, &format!("{names}: {}", e.source));
                     said.into_iter().for_each(|why| self.note(Level::Error, &target.name, why));
                 }
             }
         }
-        let refused = self.exports.refused();
-        self.shown.lock().refused = refused;
+        let refused = self.exports.refused_luns();
+        self.published.lock().refused = refused;
     }
 
     /// Has the geom made when the provider that it needs has appeared.
-    pub(super) fn expect(&mut self, geom: &GeomConfig, on: &str) {
+    pub(super) fn wait_for_provider(&mut self, geom: &GeomConfig, on: &str) {
         let text = format!("it uses {on}, which is not there yet; it waits for it");
         self.note(Level::Warn, &geom.name, text);
-        self.returns.expect(&geom.name);
+        self.reattach.expect(&geom.name);
     }
 }

@@ -3,7 +3,7 @@
 
 use control::api::{Error, Kind, Result};
 use control::config::GeomConfig;
-use control::plan::FilesOf;
+use control::plan::FileSection;
 use fileserver::FsClass;
 
 use super::ControlLoop;
@@ -15,17 +15,17 @@ const OP: &str = "read files anew";
 
 impl ControlLoop {
     /// Reads the files of a section again.
-    pub(super) fn renew(&mut self, of: &FilesOf) -> Result<()> {
+    pub(super) fn renew(&mut self, of: &FileSection) -> Result<()> {
         let config = self.config();
         let none = || Error::new(Kind::NotFound, OP, "no such section").at(of.to_string());
         match of {
-            FilesOf::Target(name) => {
+            FileSection::Target(name) => {
                 self.exports.renew(config.target(name).ok_or_else(none)?, &config)
             }
-            FilesOf::Bus(name) => buses::renew(self, config.bus(name).ok_or_else(none)?),
-            FilesOf::Fs(name) => {
+            FileSection::Bus(name) => buses::renew(self, config.bus(name).ok_or_else(none)?),
+            FileSection::Fs(name) => {
                 let files = Files::of_fs(config.geom(name).ok_or_else(none)?);
-                let read = FsClass::renew(&mut self.control.topology, name);
+                let read = FsClass::reload_keys(&mut self.control.topology, name);
                 read.map_err(|e| from_geom(OP, name, e))?;
                 self.exports.files.set_own(of.clone(), files);
                 Ok(())
@@ -36,14 +36,14 @@ impl ControlLoop {
     /// Records the files with which a geom was made.
     pub(super) fn keep_files(&self, geom: &GeomConfig, files: Files) {
         if geom.class == "fs" {
-            self.exports.files.set_own(FilesOf::Fs(geom.name.clone()), files);
+            self.exports.files.set_own(FileSection::Fs(geom.name.clone()), files);
         }
     }
 
     /// A geom is removed.
     pub(super) fn forget_files(&self, geom: &GeomConfig) {
         if geom.class == "fs" {
-            self.exports.files.forget(FilesOf::Fs(geom.name.clone()));
+            self.exports.files.forget(FileSection::Fs(geom.name.clone()));
         }
     }
 }

@@ -4,22 +4,22 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use control::api::{Error, Kind, Result};
 use control::config::{AccessConfig, Config, DiskConfig, UnitConfig};
-use control::plan::{Action, Foreseen, Step};
+use control::plan::{Action, PredictedSerials, Step};
 use engine::Registry;
 use engine::ids::{Id, Ids};
 use geom::Topology;
 
 use super::specs::units_of;
-use crate::identities::Keeper;
+use crate::identities::IdentityKeeper;
 use crate::identity;
 
 /// Whether a step of a plan brings units to hosts and may not stay undone.
-pub fn is_asked(step: &Step) -> bool {
+pub fn must_export(step: &Step) -> bool {
     step.action.groups().next().is_some() && !step.may_wait
 }
 
 /// The identities by which hosts would know the disks that a plan makes.
-pub fn foreseen(steps: &[Step], identities: &Keeper) -> Foreseen {
+pub fn predict_serials(steps: &[Step], identities: &IdentityKeeper) -> PredictedSerials {
     let (mut made, mut gone) = (Vec::new(), BTreeSet::new());
     for step in steps {
         match &step.action {
@@ -28,14 +28,14 @@ pub fn foreseen(steps: &[Step], identities: &Keeper) -> Foreseen {
             _ => {}
         }
     }
-    identities.foreseen(&made, &gone)
+    identities.predict_serials(&made, &gone)
 }
 
 /// The state of units after some steps of a plan.
-struct Walk<'a> {
+struct ClashCheck<'a> {
     topology: &'a Topology,
     registry: &'a Registry,
-    foreseen: &'a Foreseen,
+    foreseen: &'a PredictedSerials,
     units: HashMap<&'a str, &'a UnitConfig>,
     disks: HashMap<&'a str, &'a DiskConfig>,
     /// Disks that the steps make.
@@ -43,7 +43,7 @@ struct Walk<'a> {
     /// Providers that some group gives up: their units are made anew.
     withdrawn: HashSet<&'a str>,
     /// Units that the steps make.
-    own: HashMap<Id, String>,
+    made_units: HashMap<Id, String>,
 }
 
 /// The first step of a plan after which hosts would take two units for one disk, as far as that is
@@ -52,17 +52,17 @@ pub fn find(
     (topology, registry): (&Topology, &Registry),
     config: &Config,
     steps: &[Step],
-    foreseen: &Foreseen,
+    foreseen: &PredictedSerials,
 ) -> Option<(usize, Error)> {
-    let mut walk = Walk {
+    let mut walk = ClashCheck {
         topology,
         registry,
-        foreseen,
+        predict_serials,
         units: by_provider(&config.unit),
         disks: config.disk.iter().map(|d| (d.name.as_str(), d)).collect(),
         made: HashSet::new(),
         withdrawn: HashSet::new(),
-        own: HashMap::new(),
+        made_units: HashMap::new(),
     };
     let mut all = steps.iter().enumerate();
     all.find_map(|(i, step)| Some((i, walk.step(step).err()?)))
@@ -72,7 +72,7 @@ fn by_provider(units: &[UnitConfig]) -> HashMap<&str, &UnitConfig> {
     units.iter().map(|u| (u.provider.as_str(), u)).collect()
 }
 
-impl<'a> Walk<'a> {
+impl<'a> ClashCheck<'a> {
     fn step(&mut self, step: &'a Step) -> Result<()> {
         let before: &[AccessConfig] = match &step.action {
             Action::Units { to, .. } => {
@@ -99,7 +99,7 @@ impl<'a> Walk<'a> {
             .map(|lun| lun.provider.as_str())
             .collect();
         self.withdrawn.extend(of(before).filter(|name| !stay.contains(name)));
-        if is_asked(step) { self.units_of(step) } else { Ok(()) }
+        if must_export(step) { self.units_of(step) } else { Ok(()) }
     }
 
     /// Checks that the units of a step's LUNs differ from each other, and from existing ones.
@@ -113,18 +113,18 @@ impl<'a> Walk<'a> {
             let there = || {
                 let is_there = !self.made.contains(name.as_str());
                 let provider = self.topology.find(&name).filter(|_| is_there)?;
-                let is_known = |serial: &str| self.registry.is_known(serial);
+                let is_known = |serial: &str| self.registry.is_known_serial(serial);
                 Some(identity::serial_of(self.topology, provider, is_known))
             };
             let foreseen = self.foreseen.get(&name).filter(|serial| !serial.is_empty());
-            let serial = spec.serial.or_else(|| foreseen.cloned()).or_else(there);
+            let serial = spec.serial.or_else(|| predict_serials.cloned()).or_else(there);
             // One that gets a new identity is like no other.
             let Some(serial) = serial else { continue };
-            let ids = Ids::new(&serial, spec.given).all();
+            let ids = Ids::new(&serial, spec.configured_ids).all();
             let is_there = |other: &String| !self.withdrawn.contains(other.as_str());
-            let other = |id: &Id| self.registry.known_by(id).filter(is_there);
-            clash(&ids, &name, |id| self.own.get(id).cloned().or_else(|| other(id)))?;
-            self.own.extend(ids.into_iter().map(|id| (id, name.clone())));
+            let other = |id: &Id| self.registry.unit_by_id(id).filter(is_there);
+            clash(&ids, &name, |id| self.made_units.get(id).cloned().or_else(|| other(id)))?;
+            self.made_units.extend(ids.into_iter().map(|id| (id, name.clone())));
         }
         Ok(())
     }
@@ -135,7 +135,7 @@ pub fn clash(ids: &[Id], name: &str, owner: impl Fn(&Id) -> Option<String>) -> R
     let other = |id: &Id| owner(id).filter(|other| other != name);
     let found = ids.iter().find_map(|id| Some((other(id)?, id)));
     let Some((other, id)) = found else { return Ok(()) };
-    let (what, value, key) = (id.what(), &id.value, id.key);
+    let (what, value, key) = (id.kind_name(), &id.value, id.key);
     let why = format!("{what} {value} is that of {other}: hosts would take the two for one disk");
     let next = format!(
         "Give it its own: [[unit]] provider = \"{name}\", {key} = \"...\". A copy of an image has \

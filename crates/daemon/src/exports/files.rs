@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bio::sync::Mutex;
-use control::Stale;
+use control::StaleFiles;
 use control::api::{CertificateState, ChangedFilesState};
 use control::config::{AccessConfig, BusConfig, Chap, GeomConfig, TargetConfig, secret};
-use control::plan::FilesOf;
+use control::plan::FileSection;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::vault::Tell;
+use crate::state_store::ReportFn;
 
 /// Longest part of a file that is looked at, in bytes. Longer ones are no certificates.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -140,13 +140,13 @@ impl Files {
 
 /// The files of one section.
 #[derive(Clone, Default)]
-struct Of {
+struct SectionFiles {
     own: Files,
     /// Of the groups of a target.
     groups: Files,
 }
 
-impl Of {
+impl SectionFiles {
     fn all(&self) -> impl Iterator<Item = &File> {
         self.own.0.iter().chain(&self.groups.0)
     }
@@ -156,36 +156,36 @@ impl Of {
     }
 
     /// The report about files that have changed.
-    fn stale(&self, of: &FilesOf, has_changed: impl Fn(&File) -> bool) -> Option<Stale> {
+    fn stale(&self, of: &FileSection, has_changed: impl Fn(&File) -> bool) -> Option<StaleFiles> {
         let changed = self.all().filter(|file| has_changed(file));
         let why: Vec<String> =
             changed.map(|file| format!("{} {} has changed", file.key, file.path)).collect();
-        (!why.is_empty()).then(|| Stale { of: of.clone(), why: why.join("; ") })
+        (!why.is_empty()).then(|| StaleFiles { of: of.clone(), why: why.join("; ") })
     }
 }
 
 #[derive(Default)]
-struct Inner {
-    all: BTreeMap<FilesOf, Of>,
+struct TrackedFiles {
+    all: BTreeMap<FileSection, SectionFiles>,
     /// Those of which the watch has seen other contents.
-    changed: Vec<Stale>,
+    changed: Vec<StaleFiles>,
     is_watched: bool,
 }
 
 /// The files that are in use, by section.
 #[derive(Clone)]
-pub struct InUse {
-    inner: Arc<Mutex<Inner>>,
-    tell: Arc<Tell>,
+pub struct FilesInUse {
+    inner: Arc<Mutex<TrackedFiles>>,
+    report: Arc<ReportFn>,
 }
 
-impl InUse {
+impl FilesInUse {
     /// An empty set; the callback receives the reports of changed files.
-    pub fn new(tell: Arc<Tell>) -> InUse {
-        InUse { inner: Arc::default(), tell }
+    pub fn new(tell: Arc<ReportFn>) -> FilesInUse {
+        FilesInUse { inner: Arc::default(), report: tell }
     }
 
-    fn set(&self, of: FilesOf, set: impl FnOnce(&mut Of)) {
+    fn set(&self, of: FileSection, set: impl FnOnce(&mut SectionFiles)) {
         let mut inner = self.inner.lock();
         inner.changed.retain(|stale| stale.of != of);
         let place = inner.all.entry(of.clone()).or_default();
@@ -194,32 +194,32 @@ impl InUse {
             inner.all.remove(&of);
         }
         if !inner.all.is_empty() && !inner.is_watched {
-            inner.is_watched = watch::begin(Arc::downgrade(&self.inner), self.tell.clone());
+            inner.is_watched = watch::begin(Arc::downgrade(&self.inner), self.report.clone());
         }
     }
 
     /// A target uses these now.
     pub(super) fn set_target(&self, target: &str, files: Files) {
-        self.set(FilesOf::Target(target.to_owned()), |of| of.own = files);
+        self.set(FileSection::Target(target.to_owned()), |of| of.own = files);
     }
 
     /// The groups of a target use these now.
     pub(super) fn set_groups(&self, target: &str, files: Files) {
-        self.set(FilesOf::Target(target.to_owned()), |of| of.groups = files);
+        self.set(FileSection::Target(target.to_owned()), |of| of.groups = files);
     }
 
     /// A section without groups uses these now.
-    pub fn set_own(&self, of: FilesOf, files: Files) {
+    pub fn set_own(&self, of: FileSection, files: Files) {
         self.set(of, |of| of.own = files);
     }
 
     /// A section is removed, with the groups of a target.
-    pub fn forget(&self, of: FilesOf) {
-        self.set(of, |of| *of = Of::default());
+    pub fn forget(&self, of: FileSection) {
+        self.set(of, |of| *of = SectionFiles::default());
     }
 
     /// Sections whose files have other contents now. Reads them.
-    pub fn stale(&self) -> Vec<Stale> {
+    pub fn stale(&self) -> Vec<StaleFiles> {
         // Files may be on a slow file system: not under the lock.
         let all = self.inner.lock().all.clone();
         all.iter().filter_map(|(of, files)| files.stale(of, File::has_changed)).collect()
@@ -227,8 +227,10 @@ impl InUse {
 
     /// The same, as the watch saw it last. Reads nothing.
     pub fn changed(&self) -> Vec<ChangedFilesState> {
-        let state =
-            |stale: &Stale| ChangedFilesState { at: stale.of.to_string(), why: stale.why.clone() };
+        let state = |stale: &StaleFiles| ChangedFilesState {
+            at: stale.of.to_string(),
+            why: stale.why.clone(),
+        };
         self.inner.lock().changed.iter().map(state).collect()
     }
 
@@ -238,7 +240,7 @@ impl InUse {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         let inner = self.inner.lock();
         let files = inner.all.iter().flat_map(|(of, files)| files.all().map(move |f| (of, f)));
-        let state = |(of, file): (&FilesOf, &File)| {
+        let state = |(of, file): (&FileSection, &File)| {
             let expires_at = file.expires?;
             Some(CertificateState {
                 at: of.to_string(),

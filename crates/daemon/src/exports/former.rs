@@ -8,7 +8,7 @@ use super::Exports;
 impl Exports {
     /// Units with a serial number that lose their names, as clients will ask for them. Only NBD
     /// has units by name.
-    pub(super) fn left_names(&self, names: &[(String, String)]) -> Vec<(String, Former)> {
+    pub(super) fn dropped_names(&self, names: &[(String, String)]) -> Vec<(String, Former)> {
         if !self.registry.view().targets.iter().any(|target| target.driver == "nbd") {
             return Vec::new();
         }
@@ -21,26 +21,26 @@ impl Exports {
 
     /// Passes the stored former names to the registry.
     pub(super) fn serve_former(&self) {
-        self.registry.set_former(self.by_hand.names().clone());
+        self.registry.set_former(self.overrides.names().clone());
     }
 
     /// Former names that something else has now are not served any more, nor those of a disk that
     /// is removed.
     pub fn drop_former(&mut self, topology: &Topology, removed: Option<&str>) {
-        if self.by_hand.names().is_empty() {
+        if self.overrides.names().is_empty() {
             return;
         }
         let goes = |unit: &Former| {
-            removed.is_some_and(|disk| control::plan::rests_on(&unit.provider, disk))
+            removed.is_some_and(|disk| control::plan::name_depends_on(&unit.provider, disk))
         };
-        if self.by_hand.forget_names(|name, unit| topology.find(name).is_some() || goes(unit)) {
+        if self.overrides.forget_names(|name, unit| topology.find(name).is_some() || goes(unit)) {
             self.serve_former();
         }
     }
 
     /// The operator ends a former name. False: there is none.
     pub fn forget_former(&mut self, name: &str) -> bool {
-        let done = self.by_hand.forget_names(|former, _| former == name);
+        let done = self.overrides.forget_names(|former, _| former == name);
         self.serve_former();
         done
     }

@@ -17,19 +17,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use control::api::{Error, Kind, Result};
 use control::config::{AccessConfig, BusConfig, Config, LunConfig, TargetConfig};
-use control::plan::{LeftOut, Undone, rests_on};
+use control::plan::{Deferred, DeferredPart, name_depends_on};
 use engine::lun::OpenSpec;
 use engine::registry::LunChange;
 use engine::{GroupSpec, LunSpec};
-use geom::Control;
+use geom::GraphControl;
 
 use super::Exports;
 use super::specs::{group_spec, lun_spec, units_of};
 
 /// Whether a bus of a configuration may bring a provider of that name: a disk that it names or that
 /// is named by its kind, or something that is found by its record (`CLASS/NAME`).
-pub fn may_come(buses: &[BusConfig], name: &str) -> bool {
-    let is_own = |own: &String| rests_on(name, own);
+pub fn bus_may_provide(buses: &[BusConfig], name: &str) -> bool {
+    let is_own = |own: &String| name_depends_on(name, own);
     let kinds = ["da", "ada", "cd"];
     let is_numbered = |kind: &&str| {
         name.strip_prefix(*kind).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -42,13 +42,13 @@ pub fn may_come(buses: &[BusConfig], name: &str) -> bool {
 
 /// Providers that are awaited.
 #[derive(Default)]
-pub(super) struct Awaited {
+pub(super) struct PendingLuns {
     by_target: BTreeMap<String, BTreeSet<String>>,
     /// Those that are there and could not be opened: why, and the graph's generation then.
     failed: BTreeMap<String, (String, u64)>,
 }
 
-impl Awaited {
+impl PendingLuns {
     pub(super) fn is_empty(&self) -> bool {
         self.by_target.is_empty()
     }
@@ -69,9 +69,9 @@ impl Awaited {
     }
 
     /// These could not be opened; they are tried again when the graph is another.
-    pub(super) fn failed(&mut self, left: &[LeftOut], generation: u64) {
+    pub(super) fn failed(&mut self, left: &[Deferred], generation: u64) {
         for left in left {
-            if let Undone::Export(name) = &left.of {
+            if let DeferredPart::Export(name) = &left.part {
                 self.failed.insert(name.clone(), (left.why.clone(), generation));
             }
         }
@@ -102,28 +102,31 @@ impl Awaited {
 impl Exports {
     /// Whether the configuration is still being carried out for the first time.
     pub fn is_starting(&self) -> bool {
-        self.registry.doors().are_shut()
+        self.registry.login_gate().is_shut()
     }
 
     /// Whether it is no mistake that a unit's provider is not there (W1, W3).
     pub fn may_wait(&self, provider: &str) -> bool {
         self.may_fail(provider)
             || self.registry.device(provider).is_some()
-            || may_come(&self.buses, provider)
+            || bus_may_provide(&self.buses, provider)
     }
 
     /// Whether a unit that cannot be opened keeps no other LUN from being served (W1).
     pub(super) fn may_fail(&self, provider: &str) -> bool {
-        self.is_starting() || self.is_retrying || self.awaited.has(provider)
+        self.is_starting() || self.is_retrying || self.pending_luns.has(provider)
     }
 
     /// Those of some providers that have no unit.
-    pub(super) fn unborn<'n>(&self, of: impl Iterator<Item = &'n String>) -> BTreeSet<String> {
+    pub(super) fn without_unit<'n>(
+        &self,
+        of: impl Iterator<Item = &'n String>,
+    ) -> BTreeSet<String> {
         of.filter(|name| self.registry.device(name).is_none()).cloned().collect()
     }
 
     /// The part of a group that initiators see (W2).
-    pub(super) fn shown(&self, access: &AccessConfig) -> Result<GroupSpec> {
+    pub(super) fn visible_spec(&self, access: &AccessConfig) -> Result<GroupSpec> {
         let mut spec = group_spec(access)?;
         let (here, away) =
             spec.luns.into_iter().partition(|lun| self.registry.device(&lun.device).is_some());
@@ -134,7 +137,7 @@ impl Exports {
     }
 
     /// The same of a change: an awaited LUN replaces the LUN of that number.
-    pub(super) fn shown_change(&self, lun: u64, to: &Option<LunConfig>) -> LunChange {
+    pub(super) fn visible_change(&self, lun: u64, to: &Option<LunConfig>) -> LunChange {
         match to {
             Some(to) if self.registry.device(&to.provider).is_some() => {
                 LunChange::Set(lun_spec(lun, to))
@@ -146,12 +149,16 @@ impl Exports {
 
     /// Whether some unit has lost its provider, or has none yet.
     pub fn has_lost(&self) -> bool {
-        !self.awaited.is_empty() || !self.registry.lost().is_empty()
+        !self.pending_luns.is_empty() || !self.registry.lost().is_empty()
     }
 
     /// Opens lost providers that have returned: answers their names, and the reason if one stays
     /// lost.
-    pub fn revive(&self, control: &mut Control, config: &Config) -> Vec<(String, Result<()>)> {
+    pub fn reopen_lost(
+        &self,
+        control: &mut GraphControl,
+        config: &Config,
+    ) -> Vec<(String, Result<()>)> {
         let lost: BTreeSet<String> = self.registry.lost().into_iter().collect();
         if lost.is_empty() {
             return Vec::new();
@@ -173,13 +180,13 @@ impl Exports {
 
     /// Exports awaited providers that have appeared. Answers the targets that have more LUNs now,
     /// and the providers.
-    pub fn fulfil(
+    pub fn export_pending(
         &mut self,
-        control: &mut Control,
+        control: &mut GraphControl,
         config: &Config,
     ) -> Vec<(TargetConfig, String, Result<()>)> {
         let generation = control.topology.generation();
-        let failed = &self.awaited.failed;
+        let failed = &self.pending_luns.failed;
         let is_here = |name: &&String| {
             let tried = failed.get(*name).is_some_and(|(_, when)| *when == generation);
             !tried && control.topology.find(name).is_some()
@@ -190,7 +197,7 @@ impl Exports {
             Some((target.clone(), here))
         };
         let came: Vec<(TargetConfig, Vec<String>)> =
-            self.awaited.by_target.iter().filter_map(came).collect();
+            self.pending_luns.by_target.iter().filter_map(came).collect();
         let mut out = Vec::new();
         for (target, mut here) in came {
             let left = match self.set_groups(control, &target, config, &[]) {
@@ -201,7 +208,7 @@ impl Exports {
                 }
             };
             for left in left {
-                let Undone::Export(name) = left.of else { continue };
+                let DeferredPart::Export(name) = left.part else { continue };
                 here.retain(|other| *other != name);
                 let why = Error::new(Kind::CannotCarryOut, "export", left.why);
                 out.push((target.clone(), name, Err(why)));
@@ -222,10 +229,10 @@ mod tests {
     fn pending_lun_may_wait_for_providers_of_a_bus() {
         let named = BTreeMap::from([("store".to_owned(), "0:0".to_owned())]);
         let bus = BusConfig { names: named, ..BusConfig::default() };
-        let comes = |name: &str| may_come(std::slice::from_ref(&bus), name);
+        let comes = |name: &str| bus_may_provide(std::slice::from_ref(&bus), name);
         for name in ["da0", "ada12p1", "cd0", "store", "storep2", "multipath/store", "mirror/m"] {
             assert!(comes(name), "{name}");
-            assert!(!may_come(&[], name), "{name}: there is no bus");
+            assert!(!bus_may_provide(&[], name), "{name}: there is no bus");
         }
         for name in ["dx0", "data", "d0", "other"] {
             assert!(!comes(name), "{name} is a mistake");

@@ -12,7 +12,7 @@ use control::api::{Error, Kind, Result};
 use control::config::TargetConfig;
 use drivers::{Driver, TargetSpec};
 use engine::Engine;
-use geom::{Control, Local, Message};
+use geom::{GraphControl, Local, Message};
 use reactor::Address;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
@@ -41,7 +41,7 @@ impl Exports {
     /// those that came through a portal that closes.
     pub fn modify_target(
         &mut self,
-        control: &mut Control,
+        control: &mut GraphControl,
         from: &TargetConfig,
         to: &TargetConfig,
     ) -> Result<()> {
@@ -72,11 +72,12 @@ impl Exports {
         }
         self.files.set_target(&to.name, files);
         let made = self.registry.set_target_at(&to.driver, &to.name, to.port_id);
-        made.and_then(|_| self.join(to)).map_err(|e| from_geom("change target", &to.name, e))?;
+        made.and_then(|_| self.set_port_group(to))
+            .map_err(|e| from_geom("change target", &to.name, e))?;
         for at in gone {
             self.close(control, &at, &to.name);
         }
-        self.attachments.look();
+        self.attachments.check_now();
         Ok(())
     }
 
@@ -90,7 +91,7 @@ impl Exports {
 
     pub(super) fn open(
         &mut self,
-        control: &mut Control,
+        control: &mut GraphControl,
         driver: &Arc<dyn Driver>,
         at: &Address,
         user: &str,
@@ -110,7 +111,7 @@ impl Exports {
             let why = format!("{at} overlaps {bound} of driver {owner}");
             return Err(Error::new(Kind::Busy, "open portal", why).at(user));
         }
-        if let Err(e) = nobody_listens(control, at, &here) {
+        if let Err(e) = check_unused(control, at, &here) {
             let error = Error::new(Kind::System, "open portal", e).at(at.to_string());
             return Err(error.next(next_for(at)));
         }
@@ -136,7 +137,7 @@ impl Exports {
         Ok(())
     }
 
-    pub(super) fn close(&mut self, control: &mut Control, at: &Address, user: &str) {
+    pub(super) fn close(&mut self, control: &mut GraphControl, at: &Address, user: &str) {
         let Some(portal) = self.portals.get_mut(at) else { return };
         if !portal.users.remove(user) || !portal.users.is_empty() {
             return;
@@ -150,7 +151,7 @@ impl Exports {
 
     pub(super) fn close_on(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         driver: Arc<dyn Driver>,
         at: Address,
         n: usize,
@@ -184,7 +185,7 @@ fn covers(a: SocketAddr, b: SocketAddr) -> bool {
 /// connection to the most specific listener, and of `0.0.0.0` and `[::]` one over IPv4 to the
 /// former. Only a part of the address that none of them occupies can be tried.
 /// Unix sockets are not shared with other processes: the driver finds out itself.
-fn nobody_listens(control: &mut Control, at: &Address, here: &[SocketAddr]) -> io::Result<()> {
+fn check_unused(control: &mut GraphControl, at: &Address, here: &[SocketAddr]) -> io::Result<()> {
     let Some(at) = at.inet().filter(|at| at.port() != 0) else { return Ok(()) };
     let is_v6_free = at.is_ipv6() && here.iter().all(SocketAddr::is_ipv4);
     if !here.is_empty() && !is_v6_free {
@@ -192,7 +193,7 @@ fn nobody_listens(control: &mut Control, at: &Address, here: &[SocketAddr]) -> i
     }
     let mut tries = 0;
     loop {
-        match try_alone(at, !here.is_empty()) {
+        match try_exclusive(at, !here.is_empty()) {
             Err(e) if e.kind() == io::ErrorKind::AddrInUse && tries < PORT_TRIES_MAX => {
                 tries += 1;
                 control.wait_until(PORT_PAUSE, |_| false);
@@ -203,7 +204,7 @@ fn nobody_listens(control: &mut Control, at: &Address, here: &[SocketAddr]) -> i
 }
 
 /// Listens at an address for a moment, without sharing it.
-fn try_alone(at: SocketAddr, only_v6: bool) -> io::Result<()> {
+fn try_exclusive(at: SocketAddr, only_v6: bool) -> io::Result<()> {
     let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -235,7 +236,7 @@ fn next_for(at: &Address) -> String {
 
 /// Runs a conversation on one core; `None` when it does not answer in time.
 fn on_core<R: Send + 'static>(
-    control: &mut Control,
+    control: &mut GraphControl,
     core: usize,
     job: impl FnOnce(Rc<Engine>) -> Local<'static, R> + Send + 'static,
 ) -> Option<R> {
@@ -248,7 +249,7 @@ fn on_core<R: Send + 'static>(
             core.reactor().spawn("portal", async move {
                 let out = job(engine).await;
                 *answer.lock() = Some(out);
-                inbox.nudge();
+                inbox.wake();
             });
         })),
     );

@@ -4,21 +4,21 @@
 
 use classes::guard;
 use control::api::{Error, Kind, Result};
-use engine::state_store::Kind as Record;
+use engine::state_store::RecordKind as Record;
 use engine::{PROTECTION_MAGIC, ProtectionSpec};
-use geom::Control;
+use geom::GraphControl;
 
 use super::Exports;
 
 /// The class in whose name the guard looks.
-const CLASS: &str = "lun";
+const GUARD_CLASS: &str = "lun";
 
 impl Exports {
     /// Refuses a unit whose protection information would be made now, over existing data at the end
     /// of its provider.
     pub(super) fn may_protect(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         name: &str,
         (serial, protection): (&str, ProtectionSpec),
     ) -> Result<()> {
@@ -29,13 +29,13 @@ impl Exports {
             return Ok(());
         }
         // Of a provider that has grown since the record says where it is.
-        let kept = self.registry.vault().load(serial, Record::Protection);
+        let kept = self.registry.state_store().load(serial, Record::Protection);
         if kept.is_ok_and(|record| record.is_some_and(|bytes| !bytes.is_empty()))
-            || guard::ends_with(control, CLASS, name, PROTECTION_MAGIC).is_ok_and(|is| is)
+            || guard::ends_with(control, GUARD_CLASS, name, PROTECTION_MAGIC).is_ok_and(|is| is)
         {
             return Ok(());
         }
-        let by = guard::By { class: CLASS, geom: name, force: false };
+        let by = guard::Requester { class: GUARD_CLASS, geom: name, force: false };
         let Ok(Some(held)) = guard::holds(control, by, name) else { return Ok(()) };
         let why = format!("it holds {held}, and protection information is written over its end");
         let next = format!(

@@ -11,10 +11,10 @@ use control::config::{
 };
 use drivers::TargetSpec;
 use engine::alua::{AccessState, PortGroupSpec};
-use engine::ids::Given;
+use engine::ids::ConfiguredIds;
 use engine::lun::OpenSpec;
 use engine::registry::Addressing;
-use engine::{Account, GroupSpec, LunSpec, Proof, Proofs, ProtectionSpec};
+use engine::{Account, ChapAccounts, GroupAuth, GroupSpec, LunSpec, ProtectionSpec};
 use reactor::Address;
 use wire::scsi::{ProtectionType, parse_eui64, parse_naa, parse_uuid};
 
@@ -39,7 +39,7 @@ pub fn units_of<'c>(
         let Some(spec) = out.get_mut(&unit.provider) else { continue };
         *spec = OpenSpec {
             serial: unit.serial.clone().or(spec.serial.take()),
-            given: given([&unit.naa, &unit.uuid, &unit.eui64].map(Option::as_deref)),
+            configured_ids: given([&unit.naa, &unit.uuid, &unit.eui64].map(Option::as_deref)),
             read_only: unit.read_only,
             is_only_read: spec.is_only_read,
             handler: Some(unit.handler.name().into()),
@@ -62,18 +62,18 @@ pub fn units_of<'c>(
         };
         spec.serial = spec.serial.take().or_else(|| text("serial").map(str::to_owned));
         let own = given([text("naa"), text("uuid"), text("eui64")]);
-        spec.given = Given {
-            naa: spec.given.naa.or(own.naa),
-            uuid: spec.given.uuid.or(own.uuid),
-            eui64: spec.given.eui64.or(own.eui64),
+        spec.configured_ids = ConfiguredIds {
+            naa: spec.configured_ids.naa.or(own.naa),
+            uuid: spec.configured_ids.uuid.or(own.uuid),
+            eui64: spec.configured_ids.eui64.or(own.eui64),
         };
     }
     out
 }
 
 /// An NAA name, a UUID and an EUI-64 that passed `config::check`.
-fn given([naa, uuid, eui64]: [Option<&str>; 3]) -> Given {
-    Given {
+fn given([naa, uuid, eui64]: [Option<&str>; 3]) -> ConfiguredIds {
+    ConfiguredIds {
         naa: naa.and_then(|text| parse_naa(text).ok()),
         uuid: uuid.and_then(|text| parse_uuid(text).ok()),
         eui64: eui64.and_then(|text| parse_eui64(text).ok()),
@@ -141,7 +141,7 @@ pub(super) fn group_spec(access: &AccessConfig) -> Result<GroupSpec> {
         initiators: access.initiators.clone(),
         portals: access.portals.clone(),
         addressing: addressing(access.addressing),
-        proofs: proofs(access)?,
+        auth: proofs(access)?,
         luns: access.luns.iter().map(|(number, lun)| lun_spec(*number, lun)).collect(),
         read_only_reserves: access.read_only_reserves,
         awaited: Vec::new(),
@@ -149,8 +149,8 @@ pub(super) fn group_spec(access: &AccessConfig) -> Result<GroupSpec> {
 }
 
 /// The accounts of a group, with their secrets.
-fn proofs(access: &AccessConfig) -> Result<Proofs> {
-    let mut out = Proofs::default();
+fn proofs(access: &AccessConfig) -> Result<GroupAuth> {
+    let mut out = GroupAuth::default();
     for (initiator, chap) in access.accounts() {
         let proof = proof(chap).map_err(|e| {
             let at = format!("{}/{}: {}", access.target, access.group, e.at);
@@ -167,7 +167,7 @@ fn proofs(access: &AccessConfig) -> Result<Proofs> {
     Ok(out)
 }
 
-fn proof(chap: &InitiatorChap) -> Result<Proof> {
+fn proof(chap: &InitiatorChap) -> Result<ChapAccounts> {
     let secret = secret::resolve(&chap.secret)?;
     let mutual = account(&chap.mutual)?;
     for bytes in [Some(&secret), mutual.as_ref().map(|m| &m.secret)].into_iter().flatten() {
@@ -183,7 +183,7 @@ fn proof(chap: &InitiatorChap) -> Result<Proof> {
         let error = Error::new(Kind::Secret, "read secret", why).at(&chap.user);
         return Err(error.next("Give `mutual` another secret."));
     }
-    Ok(Proof { account: Account { user: chap.user.clone(), secret }, mutual })
+    Ok(ChapAccounts { account: Account { user: chap.user.clone(), secret }, mutual })
 }
 
 pub(super) fn lun_spec(number: u64, lun: &LunConfig) -> LunSpec {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use control::config::{Config, DaemonConfig, Port, read};
-use control::plan::{by_hand, settings};
+use control::plan::{manual_changes, settings};
 use control::{Archive, Consent, Control};
 use daemon::{Daemon, catalog, class_verbs};
 use geom::{ArgKind, ArgSpec};
@@ -57,10 +57,10 @@ impl Site {
     }
 
     /// The reported changes of a geom.
-    fn told(&self, at: &str) -> Vec<String> {
+    fn reported(&self, at: &str) -> Vec<String> {
         let (config, state) = (self.control.config().0, self.control.plant().state());
-        let told = by_hand(&config, &state, self.control.catalog()).into_iter();
-        told.filter(|told| told.at == at)
+        let told = manual_changes(&config, &state, self.control.catalog()).into_iter();
+        told.filter(|told| told.object == at)
             .map(|told| format!("{}. {}", told.why, told.fix))
             .collect()
     }
@@ -75,7 +75,7 @@ impl Drop for Site {
 
 /// The form in which a change by a verb is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Told {
+enum ReportedAs {
     /// As a setting: also as a step of `plan`, and by `export`.
     Setting,
     /// As members that the section does not name.
@@ -83,7 +83,7 @@ enum Told {
     /// As a layer or geom that no section makes, or as something until the next start.
     Transient,
 }
-use Told::{Members, Setting, Transient};
+use ReportedAs::{Members, Setting, Transient};
 
 /// In the place of the name that an array gets when it is labelled.
 const ARRAY: &str = "raid ARRAY";
@@ -124,7 +124,7 @@ fn filters() -> Vec<(&'static str, &'static [ArgSpec])> {
 }
 
 /// Each setting of each of them, with a value that is not its default.
-fn filter_changes() -> Vec<(&'static str, &'static str, Value, &'static str, Told)> {
+fn filter_changes() -> Vec<(&'static str, &'static str, Value, &'static str, ReportedAs)> {
     let each = filters().into_iter().flat_map(|(class, args)| args.iter().map(move |a| (class, a)));
     each.map(|(class, arg)| {
         let value = match arg.kind {
@@ -142,7 +142,7 @@ fn filter_changes() -> Vec<(&'static str, &'static str, Value, &'static str, Tol
 }
 
 /// Class, verb, its arguments, the changed geom, and the form of the report.
-fn changes() -> Vec<(&'static str, &'static str, Value, &'static str, Told)> {
+fn changes() -> Vec<(&'static str, &'static str, Value, &'static str, ReportedAs)> {
     vec![
         ("sched", "configure", json!({ "name": "s", "algorithm": "fair" }), "sched s", Setting),
         ("sched", "configure", json!({ "name": "s", "options": "weight=9" }), "sched s", Setting),
@@ -293,7 +293,8 @@ fn every_class_setting_is_tested_or_listed_as_no_setting() {
     for class in class_verbs().into_iter().filter(|c| filters().iter().all(|f| f.0 != c.name)) {
         for verb in class.verbs {
             let called = format!("{} {}", class.name, verb.name);
-            let of = |c: &&(&str, &str, Value, &str, Told)| (c.0, c.1) == (class.name, verb.name);
+            let of =
+                |c: &&(&str, &str, Value, &str, ReportedAs)| (c.0, c.1) == (class.name, verb.name);
             let told: BTreeSet<&String> =
                 changes.iter().filter(of).flat_map(|c| keys(&c.2)).collect();
             if told.is_empty() && !others.contains(&called) {
@@ -354,7 +355,7 @@ fn manual_change_is_reported_exported_and_reverted() {
         }
         let what = format!("{class} {verb} {params}");
         site.verb(class, verb, &params);
-        let says = site.told(&at);
+        let says = site.reported(&at);
         assert_eq!(says.len(), 1, "{what}: {says:?}");
         let (config, state) = (site.control.config().0, site.control.plant().state());
         let now = |geom| settings(geom, &state, site.control.catalog());
@@ -377,11 +378,15 @@ fn manual_change_is_reported_exported_and_reverted() {
         let mut export = config.clone();
         for geom in &mut export.geom {
             let now = settings(geom, &state, site.control.catalog()).unwrap_or_default();
-            control::plan::say(geom, now);
+            control::plan::set_params(geom, now);
         }
         assert_eq!(plan(&export), [], "{what}");
         site.apply(&written);
-        assert_eq!((site.told(&at), plan(&written)), (Vec::new(), Vec::new()), "{what}: set back");
+        assert_eq!(
+            (site.reported(&at), plan(&written)),
+            (Vec::new(), Vec::new()),
+            "{what}: set back"
+        );
     }
 }
 
@@ -403,5 +408,5 @@ fn undo(site: &Site, said: &str, at: &str) {
         _ => json!({ "name": words[2], "what": words[3] }),
     };
     site.verb(class, verb, &params);
-    assert_eq!(site.told(at), Vec::<String>::new(), "{said}");
+    assert_eq!(site.reported(at), Vec::<String>::new(), "{said}");
 }

@@ -51,7 +51,7 @@ impl Dice {
         self.0.below(100) < percent
     }
 
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
         of[self.0.below(of.len() as u64) as usize]
     }
 }
@@ -72,20 +72,21 @@ fn recorded(dice: &mut Dice, add: &mut impl FnMut(&str, &[String]), units: &mut 
     if has("k0") && has("k1") && dice.chance(70) {
         let pairs = ["'k0', 'k1'", "'k0', 'k1'", "'k1', 'k0'", "'k0'"];
         let more = ["'k0', 'k2'", "'k0', 'k1', 'k2'", "'k2'", "'k2', 'k1'"];
-        let members = if has("k2") && dice.chance(50) { dice.one(&more) } else { dice.one(&pairs) };
-        let name = dice.one(&["r", "r", "r", "q"]);
-        let balance = dice.one(&["", "balance = 'prefer'", "no_failsync = true"]);
+        let members =
+            if has("k2") && dice.chance(50) { dice.pick(&more) } else { dice.pick(&pairs) };
+        let name = dice.pick(&["r", "r", "r", "q"]);
+        let balance = dice.pick(&["", "balance = 'prefer'", "no_failsync = true"]);
         let members = format!("members = [{members}]\n{balance}");
         add("geom", &[format!("class = 'mirror'\nname = '{name}'\n{members}")]);
         units.push(format!("mirror/{name}"));
     }
     if dice.chance(40) {
-        let (name, disks) = (dice.one(&["v", "w0"]), dice.one(&["1", "2"]));
+        let (name, disks) = (dice.pick(&["v", "w0"]), dice.pick(&["1", "2"]));
         add("bus", &[format!("name = '{name}'\nkind = 'virtual'\ndisks = {disks}\nsize = '1MiB'")]);
         units.push("da0".into());
     }
     if served && dice.chance(40) {
-        let at = dice.one(&["03:00", "never"]);
+        let at = dice.pick(&["03:00", "never"]);
         let more = format!("create = true\ndump_at = '{at}'");
         add(
             "geom",
@@ -103,7 +104,7 @@ fn document(dice: &mut Dice) -> String {
     let mut here = Vec::new();
     for name in ["m0", "m1", "m2"] {
         if dice.chance(70) {
-            let size = dice.one(&["1MiB", "2MiB"]);
+            let size = dice.pick(&["1MiB", "2MiB"]);
             let lines =
                 [format!("name = '{name}'"), "kind = 'memory'".into(), format!("size = '{size}'")];
             add("disk", &lines);
@@ -112,8 +113,8 @@ fn document(dice: &mut Dice) -> String {
     }
     // One image under one of two names, and one that may not be there.
     if dice.chance(70) {
-        let name = dice.one(&["f0", "g0"]);
-        let size = dice.one(&["1MiB", "1MiB", "2MiB"]);
+        let name = dice.pick(&["f0", "g0"]);
+        let size = dice.pick(&["1MiB", "1MiB", "2MiB"]);
         let more = "create = true\npath = 'image'";
         let lines = [format!("name = '{name}'"), format!("kind = 'file'\n{more}\nsize = '{size}'")];
         add("disk", &lines);
@@ -127,14 +128,14 @@ fn document(dice: &mut Dice) -> String {
     let mut units: Vec<String> = Vec::new();
     recorded(dice, &mut add, &mut units);
     if here.contains(&"m2") && dice.chance(50) {
-        let offset = dice.one(&["0", "4096", "0\ndelay_ms = 1"]);
+        let offset = dice.pick(&["0", "4096", "0\ndelay_ms = 1"]);
         add("geom", &[format!("class = 'nop'\nname = 'n'\nprovider = 'm2'\noffset = {offset}")]);
         here.retain(|name| *name != "m2");
         units.push("n".into());
     }
     if here.contains(&"m0") && here.contains(&"m1") && dice.chance(40) {
-        let order = dice.one(&["'m0', 'm1'", "'m1', 'm0'"]);
-        let class = dice.one(&["stripe", "concat"]);
+        let order = dice.pick(&["'m0', 'm1'", "'m1', 'm0'"]);
+        let class = dice.pick(&["stripe", "concat"]);
         add("geom", &[format!("class = '{class}'\nname = 'w'\nmembers = [{order}]")]);
         here.retain(|name| !["m0", "m1"].contains(name));
         units.push(format!("{class}/w"));
@@ -166,7 +167,7 @@ fn document(dice: &mut Dice) -> String {
                 }
             }
         }
-        let group = dice.one(&["g", "h"]);
+        let group = dice.pick(&["g", "h"]);
         let luns = luns.join(", ");
         add(
             "access",
@@ -190,12 +191,12 @@ fn client(control: &Control, dice: &mut Dice) -> Option<Client> {
     let state = control.plant().state();
     let target = state.targets.iter().find(|t| t.driver == "nbd")?;
     let at = target.portals.first()?.parse().ok()?;
-    Client::try_enter(at, dice.one(&["0", "1", "2"])).ok()?.ok()
+    Client::try_enter(at, dice.pick(&["0", "1", "2"])).ok()?.ok()
 }
 
 /// A member of the mirror is put out of use, as one that is away is. The last one is refused.
 fn degrade(control: &Control, dice: &mut Dice) {
-    let params = serde_json::json!({ "name": "r", "members": [dice.one(&["k0", "k1", "k2"])] });
+    let params = serde_json::json!({ "name": "r", "members": [dice.pick(&["k0", "k1", "k2"])] });
     let _ = control.change(|plant| plant.verb("mirror", "deactivate", &params, &mut |_| {}));
 }
 
@@ -204,7 +205,7 @@ fn configure(control: &Control, dice: &mut Dice) {
     let (class, name) = if dice.chance(50) { ("nop", "n") } else { ("mirror", "r") };
     let params = match class {
         "nop" => serde_json::json!({ "name": name, "delay_ms": dice.0.below(3) }),
-        _ => serde_json::json!({ "name": name, "balance": dice.one(&["load", "split"]) }),
+        _ => serde_json::json!({ "name": name, "balance": dice.pick(&["load", "split"]) }),
     };
     let _ = control.change(|plant| plant.verb(class, "configure", &params, &mut |_| {}));
 }
@@ -244,8 +245,9 @@ fn walk(seed: u64) -> [u32; 4] {
         desired.daemon = settings.clone();
         let at = |what: &str| format!("seed {seed}, step {step}: {what}\n{text}");
         let plan = control.plan(&desired).unwrap_or_else(|e| panic!("{}: {e}", at("no plan")));
-        let (refused, _) = control.refused(&plan);
-        let destroy: Vec<String> = plan.steps.iter().flat_map(|s| s.action.destroyed()).collect();
+        let (refused, _) = control.refused_steps(&plan);
+        let destroy: Vec<String> =
+            plan.steps.iter().flat_map(|s| s.action.consent_names()).collect();
         let consent = Consent { destroy, ..Consent::default() };
         let before = control.config().0;
         let done = control.apply(&desired, &consent, &mut |_| {});

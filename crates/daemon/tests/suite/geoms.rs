@@ -57,7 +57,7 @@ fn a_member_whose_growth_would_move_bytes_does_not_grow() {
         "{refused:?}"
     );
     let plan = site.control.plan(&site.read(&config("8MiB"))).expect("a plan");
-    assert_eq!(site.control.refused(&plan).0.len(), 1, "plan foretells it");
+    assert_eq!(site.control.refused_steps(&plan).0.len(), 1, "plan foretells it");
     let resize = json!({ "name": "d0", "size": 8 << 20 });
     let by_hand = site.control.change(|p| p.verb("disk", "resize", &resize, &mut |_| {}));
     assert_eq!(by_hand.expect_err("by hand neither").kind, Kind::Unsupported);
@@ -87,8 +87,8 @@ fn group_that_cannot_be_created_does_not_block_the_others() {
     let target = "[[target]]\ndriver = 'iscsi'\nname = 'iqn.2026-11.test:t'\n\
                   listen = ['127.0.0.1:0']\n";
     let text = disks("4MiB") + target + &group("db", "d0") + &group("web", "d1");
-    let left = site.control.start(&site.read(&text)).expect("all that can be").left_out;
-    let left: Vec<String> = left.into_iter().map(|left| left.what).collect();
+    let left = site.control.start(&site.read(&text)).expect("all that can be").deferred;
+    let left: Vec<String> = left.into_iter().map(|left| left.subject).collect();
     assert_eq!(left, ["create group db of iqn.2026-11.test:t"]);
     let state = site.control.plant().state();
     let groups = state.targets.iter().flat_map(|target| &target.groups);

@@ -40,7 +40,7 @@ const BLOCKS: u64 = BYTES / 512;
 /// At the end of a mirror's member: its record.
 const RECORD_BLOCKS: u64 = 32;
 /// The members of the mirror, where there is one.
-const LEGS: [u64; 2] = [3, 4];
+const MEMBERS: [u64; 2] = [3, 4];
 /// Images.
 const IMAGES: u64 = 5;
 
@@ -137,9 +137,9 @@ impl Site {
         let nop = random.below(2) == 0;
         let mirror = random.below(2) == 0;
         if mirror {
-            units.push(Unit { copies: true, ..Unit::new("mirror/m", &LEGS) });
+            units.push(Unit { copies: true, ..Unit::new("mirror/m", &MEMBERS) });
         }
-        let end = if mirror { LEGS[0] } else { IMAGES };
+        let end = if mirror { MEMBERS[0] } else { IMAGES };
         for number in first..end {
             let provider = match nop && number == IMAGES - 1 {
                 true => "n".to_owned(),

@@ -30,7 +30,7 @@ pub(super) struct Unwritten {
 }
 
 /// The disk and its requests.
-pub(super) struct State {
+pub(super) struct ModelState {
     pub(super) disk: DiskModel,
     pub(super) rates: Vec<Rate>,
     /// Added to each request's time, ns.
@@ -55,9 +55,9 @@ fn kind_of(op: Op) -> Option<DiskOp> {
     }
 }
 
-impl State {
-    pub(super) fn new(disk: DiskModel, seed: u64) -> State {
-        State {
+impl ModelState {
+    pub(super) fn new(disk: DiskModel, seed: u64) -> ModelState {
+        ModelState {
             disk,
             rates: Vec::new(),
             extra_ns: 0,
@@ -148,7 +148,7 @@ impl State {
 }
 
 pub(super) struct ModelLayer {
-    pub(super) state: Arc<Mutex<State>>,
+    pub(super) state: Arc<Mutex<ModelState>>,
 }
 
 impl Layer for ModelLayer {

@@ -31,9 +31,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened};
-use crate::lasting::{given, of_other};
+use crate::lasting::{of_other, with_configured_serial};
 use crate::params;
-use layer::{ModelLayer, State};
+use layer::{ModelLayer, ModelState};
 use unit::ModelUnit;
 pub use unit::{DelayParams, FailOp, FailParams, LieParams};
 
@@ -148,7 +148,7 @@ impl Kind for Model {
         };
         let disk = DiskModel::new(shape, p.seed)
             .map_err(|e| params::refuse(kind, name, e, "such a disk cannot be"))?;
-        let state = Arc::new(Mutex::new(State::new(disk, p.seed)));
+        let state = Arc::new(Mutex::new(ModelState::new(disk, p.seed)));
         Ok(Opened {
             layer: Arc::new(ModelLayer { state: state.clone() }),
             limits: Limits {
@@ -159,7 +159,10 @@ impl Kind for Model {
             },
             stripe_bytes: 0,
             identity: Identity {
-                lasting: given(p.serial.as_deref(), of_other(request, kind, name, None)),
+                lasting: with_configured_serial(
+                    p.serial.as_deref(),
+                    of_other(request, kind, name, None),
+                ),
                 descr: "Ashlar modelled disk".into(),
                 physpath: String::new(),
                 rotation_rate: if p.latency == Latency::Spinning { 7200 } else { 1 },

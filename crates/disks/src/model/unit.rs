@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Latency;
-use super::layer::{Rate, State};
-use crate::kind::{Answer, Unit};
+use super::layer::{ModelState, Rate};
+use crate::kind::{Unit, VerbAnswer};
 
 /// Errors at a rate set at once on one disk; further ones are refused.
 const RATES_MAX: usize = 64;
@@ -77,7 +77,7 @@ pub struct LieParams {
 }
 
 pub(super) struct ModelUnit {
-    pub(super) state: Arc<Mutex<State>>,
+    pub(super) state: Arc<Mutex<ModelState>>,
     pub(super) latency: Latency,
 }
 
@@ -86,7 +86,7 @@ fn read<P: DeserializeOwned>(verb: &str, params: &Value) -> Result<P, Error> {
     serde_json::from_value(object).map_err(|e| Error::inval(format!("{verb}: {e}")))
 }
 
-fn fail(state: &mut State, p: &FailParams) -> Result<Answer, Error> {
+fn fail(state: &mut ModelState, p: &FailParams) -> Result<VerbAnswer, Error> {
     let size = state.disk.size();
     let length = p.length.unwrap_or(size.saturating_sub(p.offset));
     let range = Extent::new(p.offset, length).filter(|r| r.end() <= size && !r.is_empty());
@@ -120,7 +120,7 @@ fn fail(state: &mut State, p: &FailParams) -> Result<Answer, Error> {
         })?,
     }
     let (from, to) = (range.start(), range.end());
-    Ok(Answer::said(format!("{:?} of bytes {from} to {to} fails with {name}", p.op)))
+    Ok(VerbAnswer::message(format!("{:?} of bytes {from} to {to} fails with {name}", p.op)))
 }
 
 impl Unit for ModelUnit {
@@ -162,7 +162,7 @@ impl Unit for ModelUnit {
         ]
     }
 
-    fn verb(&mut self, verb: &str, params: &Value) -> Result<Answer, Error> {
+    fn verb(&mut self, verb: &str, params: &Value) -> Result<VerbAnswer, Error> {
         let mut state = self.state.lock();
         match verb {
             "power-cut" => {
@@ -170,34 +170,37 @@ impl Unit for ModelUnit {
                 let wake = state.power_cut();
                 let message = format!("the power went and came back; requests ended: {under_way}");
                 let value = json!({ "ended": under_way, "message": message });
-                Ok(Answer { value, wake })
+                Ok(VerbAnswer { value, wake })
             }
             "fail" => fail(&mut state, &read(verb, params)?),
             "heal" => {
-                state.disk.heal_all();
-                state.disk.lie_about_flushes(false);
+                state.disk.clear_faults();
+                state.disk.set_ignores_flushes(false);
                 state.rates.clear();
                 state.extra_ns = 0;
-                Ok(Answer::said("healed"))
+                Ok(VerbAnswer::message("healed"))
             }
             "hang" => {
                 state.hangs = true;
-                Ok(Answer::said("nothing ends until release or power-cut"))
+                Ok(VerbAnswer::message("nothing ends until release or power-cut"))
             }
             "release" => {
                 let wake = state.release();
                 let message = format!("requests released: {}", wake.len());
-                Ok(Answer { value: json!({ "released": wake.len(), "message": message }), wake })
+                Ok(VerbAnswer {
+                    value: json!({ "released": wake.len(), "message": message }),
+                    wake,
+                })
             }
             "delay" => {
                 let p: DelayParams = read(verb, params)?;
                 state.extra_ns = u64::from(p.delay_ms) * 1_000_000;
-                Ok(Answer::said(format!("{} ms more from now on", p.delay_ms)))
+                Ok(VerbAnswer::message(format!("{} ms more from now on", p.delay_ms)))
             }
             "lie" => {
                 let p: LieParams = read(verb, params)?;
-                state.disk.lie_about_flushes(p.lies);
-                Ok(Answer::said(if p.lies { "it lies" } else { "it tells the truth" }))
+                state.disk.set_ignores_flushes(p.lies);
+                Ok(VerbAnswer::message(if p.lies { "it lies" } else { "it tells the truth" }))
             }
             other => Err(Error::new(Errno::NotSup, format!("no verb {other}"))),
         }

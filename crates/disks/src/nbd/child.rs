@@ -28,9 +28,9 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Longest wait for a server to end after SIGTERM; then SIGKILL ends it.
-const END_MOST: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait for the messages of a server that could not be reached.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const FINAL_MESSAGES_TIMEOUT: Duration = Duration::from_secs(2);
 /// Lines of a server's messages that are kept for `status`, and longest line, bytes.
 const LINES_KEPT: usize = 5;
 const LINE_MAX: usize = 500;
@@ -38,27 +38,27 @@ const LINE_MAX: usize = 500;
 /// Gives the server standard input as its listening socket, number 3.
 const SCRIPT: &str = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" 3<&0 0</dev/null";
 
-struct Shared {
+struct ServerState {
     name: String,
-    words: Vec<String>,
+    argv: Vec<String>,
     folder: PathBuf,
     pid: Mutex<Option<Pid>>,
     /// Its last messages, escaped.
-    said: Mutex<VecDeque<String>>,
+    messages: Mutex<VecDeque<String>>,
     /// Its last end, in words.
     ended: Mutex<Option<String>>,
     /// Of `ended`: it has, and its messages are read.
     is_read: Condvar,
     is_over: AtomicBool,
     /// Ends that were not asked for.
-    deaths: AtomicU64,
+    unexpected_exits: AtomicU64,
     /// It was connected to since its start.
     has_served: AtomicBool,
 }
 
 /// See the module. Dropping it ends the server.
 pub(crate) struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     stop: Option<mpsc::Sender<()>>,
 }
 
@@ -69,16 +69,16 @@ impl Server {
             return Err("command is empty; next: command = [\"nbdkit\", ...]".to_owned());
         }
         let folder = folder().map_err(|e| format!("no folder for its socket: {e}"))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             name: name.to_owned(),
-            words: words.to_vec(),
+            argv: words.to_vec(),
             folder,
             pid: Mutex::default(),
-            said: Mutex::default(),
+            messages: Mutex::default(),
             ended: Mutex::default(),
             is_read: Condvar::default(),
             is_over: AtomicBool::new(false),
-            deaths: AtomicU64::new(0),
+            unexpected_exits: AtomicU64::new(0),
             has_served: AtomicBool::new(false),
         });
         let (stop, stopped) = mpsc::channel();
@@ -100,30 +100,30 @@ impl Server {
     }
 
     /// Its last messages.
-    pub(crate) fn said(&self) -> String {
-        let said = self.shared.said.lock();
+    pub(crate) fn messages(&self) -> String {
+        let said = self.shared.messages.lock();
         said.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
     }
 
     /// Its last messages, once it could not be reached. Waits for the messages of one that is
     /// ending.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn final_messages(&self) -> String {
         let ended = self.shared.ended.lock();
         if ended.is_none() {
-            drop(self.shared.is_read.wait_timeout(ended, LAST_WORDS));
+            drop(self.shared.is_read.wait_timeout(ended, FINAL_MESSAGES_TIMEOUT));
         } else {
             drop(ended);
         }
-        self.said()
+        self.messages()
     }
 
     /// Ends that were not asked for: data that the server had not stored then may be lost.
-    pub(crate) fn deaths(&self) -> u64 {
-        self.shared.deaths.load(Ordering::Acquire)
+    pub(crate) fn unexpected_exits(&self) -> u64 {
+        self.shared.unexpected_exits.load(Ordering::Acquire)
     }
 
     /// It was connected to: the next start comes soon after its end.
-    pub(crate) fn serves(&self) {
+    pub(crate) fn mark_connected(&self) {
         self.shared.has_served.store(true, Ordering::Relaxed);
     }
 
@@ -134,7 +134,7 @@ impl Server {
             (None, Some(ended)) => format!("none: {ended}"),
             (None, None) => "none".to_owned(),
         };
-        [("command", escaped(&self.shared.words.join(" "))), ("process", process)]
+        [("command", escaped(&self.shared.argv.join(" "))), ("process", process)]
     }
 }
 
@@ -147,7 +147,7 @@ impl Drop for Server {
         let (ended, over) = mpsc::channel::<()>();
         let wait = move || {
             // Nothing is sent: it is a pause that needs no clock.
-            let _late = over.recv_timeout(END_MOST);
+            let _late = over.recv_timeout(EXIT_TIMEOUT);
             own.signal(Signal::KILL);
             drop(ended);
         };
@@ -156,7 +156,7 @@ impl Drop for Server {
     }
 }
 
-impl Shared {
+impl ServerState {
     fn socket(&self) -> PathBuf {
         self.folder.join("socket")
     }
@@ -179,7 +179,7 @@ impl Shared {
             }
             None => Command::new("sh"),
         };
-        command.args(["-c", SCRIPT, "sh"]).args(&self.words);
+        command.args(["-c", SCRIPT, "sh"]).args(&self.argv);
         command.stdin(Stdio::from(OwnedFd::from(listener)));
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
     }
@@ -199,7 +199,7 @@ impl Shared {
                     if let Some(tell) = tell.take() {
                         let _gone = tell.send(Ok(()));
                     }
-                    self.attend(child)
+                    self.read_messages(child)
                 }
                 Err(e) => match tell.take() {
                     Some(tell) => {
@@ -212,7 +212,7 @@ impl Shared {
             if self.is_over.load(Ordering::Acquire) {
                 break;
             }
-            self.deaths.fetch_add(1, Ordering::AcqRel);
+            self.unexpected_exits.fetch_add(1, Ordering::AcqRel);
             if self.has_served.swap(false, Ordering::Relaxed) {
                 pause = PAUSE;
             }
@@ -229,20 +229,20 @@ impl Shared {
     }
 
     /// Reads its messages until it ends; answers how it ended.
-    fn attend(&self, mut child: Child) -> String {
+    fn read_messages(&self, mut child: Child) -> String {
         if let Some(mut messages) = child.stderr.take() {
             let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
             while let Ok(n @ 1..) = messages.read(&mut piece) {
                 for byte in piece.get(..n).unwrap_or(&[]) {
                     if *byte == b'\n' || bytes.len() >= LINE_MAX {
-                        self.hear(&std::mem::take(&mut bytes));
+                        self.log_message(&std::mem::take(&mut bytes));
                     }
                     if *byte != b'\n' {
                         bytes.push(*byte);
                     }
                 }
             }
-            self.hear(&bytes);
+            self.log_message(&bytes);
         }
         let status = self.reap(&mut child);
         status.map_or_else(|e| e.to_string(), |status| status.to_string())
@@ -260,13 +260,13 @@ impl Shared {
         child.wait()
     }
 
-    fn hear(&self, line: &[u8]) {
+    fn log_message(&self, line: &[u8]) {
         if line.is_empty() {
             return;
         }
         let line = escaped(&String::from_utf8_lossy(line));
         tracing::info!("disk {}: its server says: {line}", self.name);
-        let mut said = self.said.lock();
+        let mut said = self.messages.lock();
         if said.len() == LINES_KEPT {
             said.pop_front();
         }

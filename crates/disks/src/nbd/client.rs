@@ -21,16 +21,16 @@ use bio::{Errno, Seg, Segs};
 use geom::{Core, deadline};
 use reactor::{Address, TaskHandle};
 use wire::Kind;
-use wire::nbd::client::{Dial, Progress, Terms};
+use wire::nbd::client::{ClientHandshake, Progress, Terms};
 use wire::nbd::codes::kind;
 use wire::nbd::reply::{self, Piece};
 use wire::nbd::{Form, Request};
 
+use super::cross_core;
 use super::disk::Disk;
-use super::far;
-use super::job::{Broken, Job, Who};
-use super::line::Line;
-use crate::remote::{Ledger, Link, Outcome};
+use super::job::{Job, ProtocolViolation, RequestOwner};
+use super::tls_stream::TlsStream;
+use crate::remote::{Link, Outcome, RequestTable};
 
 /// Memory for replies' heads and small data, bytes. Longer data are received in their place.
 const REPLY_BYTES: usize = 64 * 1024;
@@ -48,7 +48,7 @@ const HANDSHAKE_NS: u64 = 5_000_000_000;
 /// The clock sleeps no longer, ns.
 const LOOK_NS: u64 = 500_000_000;
 /// Longest wait for the end of a connection that is closed in order, ns.
-const FAREWELL_NS: u64 = 600_000_000;
+const CLOSE_DEADLINE_NS: u64 = 600_000_000;
 /// Idle time after which the kernel asks a silent peer.
 const KEEPALIVE: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -62,8 +62,8 @@ thread_local! {
 pub(crate) struct Client {
     core: Weak<Core>,
     disk: Arc<Disk>,
-    ledger: RefCell<Ledger<Job>>,
-    line: RefCell<Option<Rc<Line>>>,
+    requests: RefCell<RequestTable<Job>>,
+    stream: RefCell<Option<Rc<TlsStream>>>,
     writer: RefCell<Option<Waker>>,
     /// The connection ends: its reader and its writer stop.
     ending: Cell<bool>,
@@ -85,8 +85,8 @@ fn open(disk: &Arc<Disk>, core: &Rc<Core>) -> Option<Rc<Client>> {
     let client = Rc::new(Client {
         core: Rc::downgrade(core),
         disk: disk.clone(),
-        ledger: RefCell::new(Ledger::new(disk.bounds, core.now())),
-        line: RefCell::default(),
+        requests: RefCell::new(RequestTable::new(disk.bounds, core.now())),
+        stream: RefCell::default(),
         writer: RefCell::default(),
         ending: Cell::default(),
         closing: Cell::default(),
@@ -110,36 +110,36 @@ pub(crate) fn close(disk: u64, core: &Rc<Core>) {
     client.wake_writer();
     let held = core.clone();
     drop(core.reactor().spawn("nbd farewell", async move {
-        let end = held.now() + FAREWELL_NS;
-        while client.line.borrow().is_some() && held.now() < end {
+        let end = held.now() + CLOSE_DEADLINE_NS;
+        while client.stream.borrow().is_some() && held.now() < end {
             held.reactor().sleep(5_000_000).await;
         }
-        client.hang_up();
-        client.ledger.borrow_mut().lose();
+        client.disconnect();
+        client.requests.borrow_mut().lose();
         client.expire(&held);
         client.tasks.take().iter().for_each(TaskHandle::abort);
     }));
 }
 
 /// Closes the connection of a disk on this core, so that a new one is made.
-pub(crate) fn renew(disk: u64, core: &Rc<Core>) {
+pub(crate) fn reconnect(disk: u64, core: &Rc<Core>) {
     let client = CLIENTS.with_borrow(|all| all.get(&(disk, core.id())).cloned());
     if let Some(client) = client {
-        client.hang_up();
+        client.disconnect();
     }
 }
 
 impl Client {
     /// Takes a request.
     pub(crate) fn begin(&self, job: Job, fail_fast: bool, now: u64) -> Result<u64, Errno> {
-        let cookie = self.ledger.borrow_mut().begin(job, fail_fast, now)?;
+        let cookie = self.requests.borrow_mut().begin(job, fail_fast, now)?;
         self.wake_writer();
         Ok(cookie)
     }
 
     /// Takes the result of a request of this core.
     pub(crate) fn take(&self, cookie: u64) -> Option<Outcome> {
-        self.ledger.borrow_mut().take(cookie).map(|(_, outcome)| outcome)
+        self.requests.borrow_mut().take(cookie).map(|(_, outcome)| outcome)
     }
 
     fn wake_writer(&self) {
@@ -147,61 +147,61 @@ impl Client {
         writer.into_iter().for_each(Waker::wake);
     }
 
-    fn hang_up(&self) {
+    fn disconnect(&self) {
         self.ending.set(true);
-        if let Some(line) = self.line.borrow().as_ref() {
+        if let Some(line) = self.stream.borrow().as_ref() {
             line.stream.close();
         }
         self.wake_writer();
     }
 
     /// Notifies the owner of a request that has ended.
-    fn tell(&self, core: &Core, cookie: u64) {
-        let who = self.ledger.borrow_mut().job(cookie).map(|job| {
-            if matches!(job.who, Who::Bio(_)) {
+    fn notify_owner(&self, core: &Core, cookie: u64) {
+        let who = self.requests.borrow_mut().job(cookie).map(|job| {
+            if matches!(job.owner, RequestOwner::Bio(_)) {
                 job.data.clear();
             }
-            job.who
+            job.owner
         });
         match who {
             // The Bio is not there any more.
-            Some(Who::Bio(ticket)) if !core.restart(ticket) => {
-                let _ended = self.ledger.borrow_mut().take(cookie);
+            Some(RequestOwner::Bio(ticket)) if !core.restart(ticket) => {
+                let _ended = self.requests.borrow_mut().take(cookie);
             }
-            Some(Who::Bio(_)) => {}
-            Some(Who::Far { core: at, number }) => {
-                let ended = self.ledger.borrow_mut().take(cookie);
+            Some(RequestOwner::Bio(_)) => {}
+            Some(RequestOwner::OtherCore { core: at, number }) => {
+                let ended = self.requests.borrow_mut().take(cookie);
                 if let Some((job, outcome)) = ended {
-                    far::answer(&self.disk, at, number, outcome, &job);
+                    cross_core::answer(&self.disk, at, number, outcome, &job);
                 }
             }
             None => {}
         }
     }
 
-    fn tell_all(&self, core: &Core, ended: Vec<u64>) {
-        ended.into_iter().for_each(|cookie| self.tell(core, cookie));
+    fn notify_owners(&self, core: &Core, ended: Vec<u64>) {
+        ended.into_iter().for_each(|cookie| self.notify_owner(core, cookie));
     }
 
     fn expire(&self, core: &Core) {
-        let ended = self.ledger.borrow_mut().expire(core.reactor().fresh_now());
-        self.tell_all(core, ended);
-        if self.ledger.borrow().link() == Link::Lost && !self.closing.get() {
+        let ended = self.requests.borrow_mut().expire(core.reactor().fresh_now());
+        self.notify_owners(core, ended);
+        if self.requests.borrow().link() == Link::Lost && !self.closing.get() {
             self.disk.watch.lost(Errno::NxIo);
         }
     }
 
-    async fn connect(&self, core: &Rc<Core>) -> Result<(Rc<Line>, Terms), String> {
+    async fn connect(&self, core: &Rc<Core>) -> Result<(Rc<TlsStream>, Terms), String> {
         let first = self.disk.first.lock().take();
         if let Some(first) = first {
-            let line = Line::new(core.reactor().adopt(first.fd), core.pool().clone());
+            let line = TlsStream::new(core.reactor().adopt(first.fd), core.pool().clone());
             if let Some(tls) = first.tls {
                 line.secure(tls).map_err(|e| e.to_string())?;
             }
             return Ok((Rc::new(line), first.terms));
         }
         let mut why = String::new();
-        for at in &self.disk.wanted.place.at {
+        for at in &self.disk.wanted.address.at {
             let stream = match at {
                 Address::Inet(at) => core.reactor().connect(*at).await,
                 Address::Unix(path) => core.reactor().connect_unix(path).await,
@@ -212,8 +212,8 @@ impl Client {
                     // A Unix socket has neither.
                     let _ = stream.nodelay(true);
                     let _ = stream.keepalive(KEEPALIVE);
-                    let line = Rc::new(Line::new(stream, core.pool().clone()));
-                    let terms = self.shake(&line, core).await?;
+                    let line = Rc::new(TlsStream::new(stream, core.pool().clone()));
+                    let terms = self.handshake(&line, core).await?;
                     return Ok((line, terms));
                 }
                 Err(e) => why = e.to_string(),
@@ -222,10 +222,10 @@ impl Client {
         Err(why)
     }
 
-    async fn shake(&self, line: &Line, core: &Core) -> Result<Terms, String> {
+    async fn handshake(&self, line: &TlsStream, core: &Core) -> Result<Terms, String> {
         let text = |e: std::io::Error| e.to_string();
         let wanted = &self.disk.wanted;
-        let mut dial = Dial::new(&wanted.export, wanted.keys.is_some());
+        let mut dial = ClientHandshake::new(&wanted.export, wanted.keys.is_some());
         let piece = core.pool().get(HEADS_BYTES).and_then(|buf| buf.seg(0, HEADS_BYTES));
         let piece = piece.ok_or("no memory")?;
         let (mut fresh, mut out) = (Vec::new(), Vec::new());
@@ -235,7 +235,7 @@ impl Client {
             if progress == Progress::StartTls {
                 line.send_bytes(&std::mem::take(&mut out)).await.map_err(text)?;
                 let keys = wanted.keys.as_ref().ok_or("TLS without keys")?;
-                line.secure(keys.begin(&wanted.place.host)?).map_err(text)?;
+                line.secure(keys.begin(&wanted.address.host)?).map_err(text)?;
                 dial.secured(&mut out);
             }
             if !out.is_empty() {
@@ -252,14 +252,14 @@ impl Client {
     }
 
     /// From a connection to its end; answers why it ended.
-    async fn converse(&self, core: &Rc<Core>) -> String {
+    async fn run_connection(&self, core: &Rc<Core>) -> String {
         let connected = deadline(core, HANDSHAKE_NS, self.connect(core)).await;
         let connected = connected.unwrap_or_else(|| Err("no answer within 5 s".to_owned()));
         let (line, terms) = match connected {
             Ok(connected) => connected,
             Err(why) => return why,
         };
-        if let Err(why) = self.disk.admits(&terms) {
+        if let Err(why) = self.disk.check_export(&terms) {
             return why;
         }
         let memory = |bytes: usize| core.pool().get(bytes).and_then(|buf| buf.seg(0, bytes));
@@ -267,12 +267,12 @@ impl Client {
             return "no memory for a connection".to_owned();
         };
         self.ending.set(false);
-        *self.line.borrow_mut() = Some(line.clone());
-        self.ledger.borrow_mut().connected();
+        *self.stream.borrow_mut() = Some(line.clone());
+        self.requests.borrow_mut().connected();
         self.disk.counts.connections.fetch_add(1, Relaxed);
-        self.disk.say(core.id(), None);
+        self.disk.set_trouble(core.id(), None);
         if let Some(server) = &self.disk.server {
-            server.serves();
+            server.mark_connected();
         }
         let mut reader = pin!(self.read(core, &line, &terms, &into));
         let mut writer = pin!(self.write(core, &line, terms.form, &heads));
@@ -285,24 +285,24 @@ impl Client {
                 {
                     over[0] = true;
                     why.get_or_insert(ended);
-                    self.hang_up();
+                    self.disconnect();
                 }
                 if !over[1]
                     && let Poll::Ready(ended) = writer.as_mut().poll(cx)
                 {
                     over[1] = true;
                     why.get_or_insert(ended);
-                    self.hang_up();
+                    self.disconnect();
                 }
             }
             if over == [true; 2] { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        *self.line.borrow_mut() = None;
+        *self.stream.borrow_mut() = None;
         why.unwrap_or_default()
     }
 
-    async fn write(&self, core: &Core, line: &Line, form: Form, heads: &Seg) -> String {
+    async fn write(&self, core: &Core, line: &TlsStream, form: Form, heads: &Seg) -> String {
         let (mut out, mut sent, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
         loop {
             poll_fn(|cx| {
@@ -310,7 +310,7 @@ impl Client {
                     return Poll::Ready(());
                 }
                 self.gather(core, form, heads, &mut bytes, &mut out, &mut sent);
-                let leaves = self.closing.get() && self.ledger.borrow().in_flight() == 0;
+                let leaves = self.closing.get() && self.requests.borrow().in_flight() == 0;
                 if leaves || !out.is_empty() || line.wants_write() {
                     return Poll::Ready(());
                 }
@@ -331,9 +331,9 @@ impl Client {
                 return e.to_string();
             }
             for cookie in sent.drain(..) {
-                let ended = self.ledger.borrow_mut().sent(cookie);
+                let ended = self.requests.borrow_mut().sent(cookie);
                 if ended {
-                    self.tell(core, cookie);
+                    self.notify_owner(core, cookie);
                 }
             }
         }
@@ -350,17 +350,17 @@ impl Client {
         sent: &mut Vec<u64>,
     ) {
         bytes.clear();
-        let (mut ledger, mut total, now) = (self.ledger.borrow_mut(), 0, core.reactor().now());
+        let (mut ledger, mut total, now) = (self.requests.borrow_mut(), 0, core.reactor().now());
         while sent.len() < BATCH_MAX && out.len() < BATCH_SEGS && total < BATCH_BYTES {
             let Some(cookie) = ledger.next(now) else { return };
             let Some(job) = ledger.job(cookie) else { return };
             job.renew();
             let from = bytes.len();
-            let mut flags = job.ask.flags;
-            if form == Form::Extended && job.ask.kind == kind::WRITE {
+            let mut flags = job.command.flags;
+            if form == Form::Extended && job.command.kind == kind::WRITE {
                 flags |= wire::nbd::codes::command_flag::PAYLOAD_LEN;
             }
-            let (kind, offset, len) = (job.ask.kind, job.ask.offset, job.ask.len);
+            let (kind, offset, len) = (job.command.kind, job.command.offset, job.command.len);
             Request { flags, kind, cookie, offset, len }.encode(form, bytes);
             let head = bytes.get(from..).unwrap_or(&[]);
             heads.copy_from(from, head);
@@ -373,7 +373,7 @@ impl Client {
         }
     }
 
-    async fn read(&self, core: &Core, line: &Line, terms: &Terms, into: &Seg) -> String {
+    async fn read(&self, core: &Core, line: &TlsStream, terms: &Terms, into: &Seg) -> String {
         let (mut start, mut end) = (0, 0);
         loop {
             let piece = into.with(|b| reply::piece(b.get(start..end).unwrap_or(&[])));
@@ -404,7 +404,7 @@ impl Client {
             };
             let data = match self.place(&piece) {
                 Ok(data) => data,
-                Err(Broken(why)) => return why.to_owned(),
+                Err(ProtocolViolation(why)) => return why.to_owned(),
             };
             if let Some(data) = data {
                 let buffered = data.len().min(end - start);
@@ -414,10 +414,10 @@ impl Client {
                     return e.to_string();
                 }
             }
-            match self.heard(&piece, terms.allocation) {
-                Ok(true) => self.tell(core, piece.cookie()),
+            match self.piece_received(&piece, terms.allocation) {
+                Ok(true) => self.notify_owner(core, piece.cookie()),
                 Ok(false) => {}
-                Err(Broken(why)) => return why.to_owned(),
+                Err(ProtocolViolation(why)) => return why.to_owned(),
             }
             if self.closing.get() {
                 self.wake_writer();
@@ -426,17 +426,17 @@ impl Client {
     }
 
     /// The memory for data that follow a piece.
-    fn place(&self, piece: &Piece) -> Result<Option<Segs>, Broken> {
-        let mut ledger = self.ledger.borrow_mut();
+    fn place(&self, piece: &Piece) -> Result<Option<Segs>, ProtocolViolation> {
+        let mut ledger = self.requests.borrow_mut();
         let cookie = piece.cookie();
-        if !ledger.is_asked(cookie) {
-            return Err(Broken("a reply to no request"));
+        if !ledger.is_sent(cookie) {
+            return Err(ProtocolViolation("a reply to no request"));
         }
         let Some(job) = ledger.job(cookie) else { return Ok(None) };
         let (offset, len) = match *piece {
             Piece::Data { offset, len, .. } => (offset, len),
-            Piece::Simple { error: None, .. } if job.ask.kind == kind::READ => {
-                (job.ask.offset, job.ask.len)
+            Piece::Simple { error: None, .. } if job.command.kind == kind::READ => {
+                (job.command.offset, job.command.len)
             }
             _ => return Ok(None),
         };
@@ -444,29 +444,33 @@ impl Client {
         let mut data = Segs::new();
         let fits = job.data.slice_into(at, usize::try_from(len).unwrap_or(usize::MAX), &mut data);
         job.cover(at as u64, len)?;
-        if fits { Ok(Some(data)) } else { Err(Broken("more data than were read")) }
+        if fits { Ok(Some(data)) } else { Err(ProtocolViolation("more data than were read")) }
     }
 
     /// A piece has arrived, with its data. True: its request has ended.
-    fn heard(&self, piece: &Piece, context: Option<u32>) -> Result<bool, Broken> {
-        let mut ledger = self.ledger.borrow_mut();
+    fn piece_received(
+        &self,
+        piece: &Piece,
+        context: Option<u32>,
+    ) -> Result<bool, ProtocolViolation> {
+        let mut ledger = self.requests.borrow_mut();
         let cookie = piece.cookie();
         if let Piece::Simple { error: Some(wire::nbd::Error::Shutdown), .. }
         | Piece::Failed { error: wire::nbd::Error::Shutdown, .. } = piece
         {
-            return Err(Broken("the server is ending"));
+            return Err(ProtocolViolation("the server is ending"));
         }
         let Some(job) = ledger.job(cookie) else { return Ok(false) };
         if !job.take(piece, context)? {
             return Ok(false);
         }
         let outcome = job.outcome()?;
-        ledger.answer(cookie, outcome).map_err(|()| Broken("a reply to no request"))
+        ledger.answer(cookie, outcome).map_err(|()| ProtocolViolation("a reply to no request"))
     }
 }
 
 /// Receives the rest of the data behind the first `from` bytes.
-async fn receive(line: &Line, data: &Segs, from: usize) -> std::io::Result<()> {
+async fn receive(line: &TlsStream, data: &Segs, from: usize) -> std::io::Result<()> {
     let mut rest = Segs::new();
     if from >= data.len() || !data.slice_into(from, data.len() - from, &mut rest) {
         return Ok(());
@@ -492,23 +496,23 @@ async fn run(client: Rc<Client>) {
     loop {
         let Some(core) = client.core.upgrade() else { return };
         let made = client.disk.counts.connections.load(Relaxed);
-        let why = client.converse(&core).await;
-        let was_up = client.ledger.borrow().link() == Link::Up;
-        let busy = client.ledger.borrow().in_flight() as u64;
-        let ended = client.ledger.borrow_mut().dropped(core.reactor().fresh_now());
+        let why = client.run_connection(&core).await;
+        let was_up = client.requests.borrow().link() == Link::Up;
+        let busy = client.requests.borrow().in_flight() as u64;
+        let ended = client.requests.borrow_mut().dropped(core.reactor().fresh_now());
         let back = busy.saturating_sub(ended.len() as u64);
-        client.tell_all(&core, ended);
+        client.notify_owners(&core, ended);
         if client.closing.get() || client.disk.is_closed.load(Acquire) {
             return;
         }
-        client.disk.say(core.id(), Some(why));
+        client.disk.set_trouble(core.id(), Some(why));
         if was_up {
             client.disk.counts.lost.fetch_add(1, Relaxed);
             client.disk.counts.replayed.fetch_add(back, Relaxed);
         }
         let came = client.disk.counts.connections.load(Relaxed) > made;
         pause = if came { PAUSE_NS } else { (pause * 2).min(PAUSE_NS_MAX) };
-        if client.ledger.borrow().link() == Link::Lost {
+        if client.requests.borrow().link() == Link::Lost {
             client.expire(&core);
             return;
         }
@@ -521,8 +525,8 @@ async fn clock(client: Rc<Client>) {
     loop {
         let Some(core) = client.core.upgrade() else { return };
         core.reactor().sleep(LOOK_NS).await;
-        if client.ledger.borrow().is_overdue(core.reactor().fresh_now()) {
-            client.hang_up();
+        if client.requests.borrow().is_overdue(core.reactor().fresh_now()) {
+            client.disconnect();
         }
         client.expire(&core);
     }

@@ -9,29 +9,29 @@ use std::time::Duration;
 use keys::ClientKeys;
 use reactor::Address;
 use rustls::ClientConnection;
-use wire::nbd::client::{Dial, Progress, Terms};
+use wire::nbd::client::{ClientHandshake, Progress, Terms};
 
-use super::place::Place;
+use super::server_address::ServerAddress;
 
 /// Longest wait for a connection.
-const CONNECT_MOST: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest wait for each piece of the handshake.
-pub(crate) const ANSWER_MOST: Duration = Duration::from_secs(3);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// The same of a server that was just started.
-pub(crate) const START_MOST: Duration = Duration::from_secs(10);
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Parameters of a connection to a server.
 #[derive(Clone)]
-pub(crate) struct Wanted {
-    pub(crate) place: Place,
+pub(crate) struct ConnectParams {
+    pub(crate) address: ServerAddress,
     pub(crate) export: String,
     pub(crate) keys: Option<ClientKeys>,
     /// Longest wait for each piece of the first handshake.
-    pub(crate) patience: Duration,
+    pub(crate) handshake_timeout: Duration,
 }
 
 /// A connection in transmission.
-pub(crate) struct First {
+pub(crate) struct OpenConnection {
     pub(crate) fd: OwnedFd,
     pub(crate) tls: Option<ClientConnection>,
     pub(crate) terms: Terms,
@@ -46,7 +46,7 @@ impl Socket {
     fn connect(at: &Address, patience: Duration) -> io::Result<Socket> {
         match at {
             Address::Inet(at) => {
-                let socket = TcpStream::connect_timeout(at, CONNECT_MOST)?;
+                let socket = TcpStream::connect_timeout(at, CONNECT_TIMEOUT)?;
                 socket.set_nodelay(true)?;
                 socket.set_read_timeout(Some(patience))?;
                 socket.set_write_timeout(Some(patience))?;
@@ -102,7 +102,7 @@ impl Write for Socket {
     }
 }
 
-fn said(e: &io::Error) -> String {
+fn io_error_text(e: &io::Error) -> String {
     match e.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),
         _ => e.to_string(),
@@ -110,35 +110,35 @@ fn said(e: &io::Error) -> String {
 }
 
 /// Connects and carries out the handshake. Blocks for a few seconds at the most.
-pub(crate) fn first(wanted: &Wanted) -> Result<First, String> {
+pub(crate) fn connect_and_handshake(wanted: &ConnectParams) -> Result<OpenConnection, String> {
     let mut why = String::new();
-    for at in &wanted.place.at {
-        match Socket::connect(at, wanted.patience) {
-            Ok(socket) => return shake(wanted, socket),
-            Err(e) => why = said(&e),
+    for at in &wanted.address.at {
+        match Socket::connect(at, wanted.handshake_timeout) {
+            Ok(socket) => return handshake(wanted, socket),
+            Err(e) => why = io_error_text(&e),
         }
     }
     Err(why)
 }
 
-fn shake(wanted: &Wanted, mut socket: Socket) -> Result<First, String> {
-    let mut dial = Dial::new(&wanted.export, wanted.keys.is_some());
+fn handshake(wanted: &ConnectParams, mut socket: Socket) -> Result<OpenConnection, String> {
+    let mut dial = ClientHandshake::new(&wanted.export, wanted.keys.is_some());
     let (mut fresh, mut out, mut tls) = (Vec::new(), Vec::new(), None);
     loop {
         let (used, progress) = dial.input(&fresh, &mut out).map_err(|e| e.to_string())?;
         fresh.drain(..used);
         if progress == Progress::StartTls {
-            send(&mut socket, tls.as_mut(), &mut out).map_err(|e| said(&e))?;
+            send(&mut socket, tls.as_mut(), &mut out).map_err(|e| io_error_text(&e))?;
             let keys = wanted.keys.as_ref().ok_or("TLS without keys")?;
-            let mut begun = keys.begin(&wanted.place.host)?;
-            begun.complete_io(&mut socket).map_err(|e| format!("TLS: {}", said(&e)))?;
+            let mut begun = keys.begin(&wanted.address.host)?;
+            begun.complete_io(&mut socket).map_err(|e| format!("TLS: {}", io_error_text(&e)))?;
             tls = Some(begun);
             dial.secured(&mut out);
         }
-        send(&mut socket, tls.as_mut(), &mut out).map_err(|e| said(&e))?;
+        send(&mut socket, tls.as_mut(), &mut out).map_err(|e| io_error_text(&e))?;
         if let Progress::Ready(terms) = progress {
-            let fd = socket.into_fd().map_err(|e| said(&e))?;
-            return Ok(First { fd, tls, terms });
+            let fd = socket.into_fd().map_err(|e| io_error_text(&e))?;
+            return Ok(OpenConnection { fd, tls, terms });
         }
         let mut piece = [0; 4096];
         let n = match tls.as_mut() {
@@ -146,7 +146,7 @@ fn shake(wanted: &Wanted, mut socket: Socket) -> Result<First, String> {
             Some(tls) => rustls::Stream::new(tls, &mut socket).read(&mut piece),
             None => socket.read(&mut piece),
         };
-        match n.map_err(|e| said(&e))? {
+        match n.map_err(|e| io_error_text(&e))? {
             0 => return Err("the server closes the connection".to_owned()),
             n => fresh.extend_from_slice(piece.get(..n).unwrap_or(&[])),
         }

@@ -11,13 +11,13 @@ use wire::nbd::client::Terms;
 use wire::nbd::codes::export_flag;
 
 use super::child::Server;
-use super::dial::{First, Wanted};
+use super::dial::{ConnectParams, OpenConnection};
 use crate::params;
 use crate::remote::Bounds;
 use crate::watch::Watch;
 
 /// Transmission flags that a server may not lose while the disk is in use.
-const KEPT: u16 = export_flag::SEND_FLUSH
+const REQUIRED_FLAGS: u16 = export_flag::SEND_FLUSH
     | export_flag::SEND_FUA
     | export_flag::SEND_TRIM
     | export_flag::SEND_WRITE_ZEROES;
@@ -34,13 +34,13 @@ pub(crate) struct Counts {
 pub(crate) struct Disk {
     /// Of this process's disks, for the connections of each core.
     pub(crate) number: u64,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: ConnectParams,
     /// The server, if it is our own.
     pub(crate) server: Option<Server>,
     /// Something was written that no FLUSH covers yet.
     dirty: AtomicBool,
     /// Ends of our own server that a FLUSH has failed for.
-    told: AtomicU64,
+    reported_exits: AtomicU64,
     /// Transmission flags at the start.
     pub(crate) flags: u16,
     pub(crate) sector: u32,
@@ -51,7 +51,7 @@ pub(crate) struct Disk {
     size: AtomicU64,
     pub(crate) bounds: Bounds,
     /// Cores with a connection: the first ones.
-    pub(crate) homes: u32,
+    pub(crate) connection_cores: u32,
     pub(crate) cores: usize,
     pub(crate) notifier: Notifier,
     pub(crate) watch: Arc<Watch>,
@@ -59,16 +59,16 @@ pub(crate) struct Disk {
     pub(crate) troubles: Mutex<BTreeMap<u32, String>>,
     pub(crate) counts: Counts,
     /// The connection by which the disk was opened, for the first core that needs one.
-    pub(crate) first: Mutex<Option<First>>,
+    pub(crate) first: Mutex<Option<OpenConnection>>,
     pub(crate) is_closed: AtomicBool,
 }
 
 impl Disk {
     pub(crate) fn new(
-        way: Way,
+        way: ServerPath,
         terms: &Terms,
         bounds: Bounds,
-        shape: Shape,
+        shape: ExportShape,
         notifier: Notifier,
         watch: Arc<Watch>,
     ) -> Disk {
@@ -78,7 +78,7 @@ impl Disk {
             wanted: way.wanted,
             server: way.server,
             dirty: AtomicBool::new(false),
-            told: AtomicU64::new(0),
+            reported_exits: AtomicU64::new(0),
             flags: terms.flags,
             sector: shape.sector,
             read_only: shape.read_only,
@@ -86,7 +86,7 @@ impl Disk {
             maps: terms.allocation.is_some(),
             size: AtomicU64::new(terms.size),
             bounds,
-            homes: shape.homes,
+            connection_cores: shape.connection_cores,
             cores: shape.cores,
             notifier,
             watch,
@@ -109,7 +109,7 @@ impl Disk {
 
     /// Looks at an export after a new connection: it must be the one that it was. A larger one is
     /// accepted, and the geoms above are notified.
-    pub(crate) fn admits(&self, terms: &Terms) -> Result<(), String> {
+    pub(crate) fn check_export(&self, terms: &Terms) -> Result<(), String> {
         let was = self.size.load(Ordering::Acquire);
         if terms.size < was {
             let now = terms.size;
@@ -118,11 +118,13 @@ impl Disk {
         if terms.has(export_flag::READ_ONLY) && !self.read_only {
             return Err("another export: it is read-only, and was not".to_owned());
         }
-        if self.flags & !terms.flags & KEPT != 0 || (self.maps && terms.allocation.is_none()) {
+        if self.flags & !terms.flags & REQUIRED_FLAGS != 0
+            || (self.maps && terms.allocation.is_none())
+        {
             let (was, now) = (self.flags, terms.flags);
             return Err(format!("another export: its flags are {now:#x}, and were {was:#x}"));
         }
-        if self.homes > 1 && !terms.has(export_flag::CAN_MULTI_CONN) {
+        if self.connection_cores > 1 && !terms.has(export_flag::CAN_MULTI_CONN) {
             return Err("another export: its connections do not share a cache".to_owned());
         }
         let minimum = terms.blocks.map_or(1, |b| b.minimum);
@@ -145,12 +147,12 @@ impl Disk {
 
     /// Ends of our own server that were not asked for: data that it had not stored may be lost
     /// then.
-    pub(crate) fn deaths(&self) -> u64 {
-        self.server.as_ref().map_or(0, Server::deaths)
+    pub(crate) fn unexpected_exits(&self) -> u64 {
+        self.server.as_ref().map_or(0, Server::unexpected_exits)
     }
 
     /// Something is written.
-    pub(crate) fn soils(&self) {
+    pub(crate) fn mark_dirty(&self) {
         if self.server.is_some() && !self.dirty.load(Ordering::Relaxed) {
             self.dirty.store(true, Ordering::Relaxed);
         }
@@ -159,24 +161,24 @@ impl Disk {
     /// A FLUSH begins: returns the number of deaths. It fails, once, when our own server has ended
     /// after it acknowledged data that no FLUSH covers.
     pub(crate) fn flush_begins(&self) -> Result<u64, Errno> {
-        let deaths = self.deaths();
-        let is_new = self.told.swap(deaths, Ordering::AcqRel) != deaths;
+        let deaths = self.unexpected_exits();
+        let is_new = self.reported_exits.swap(deaths, Ordering::AcqRel) != deaths;
         let was_dirty = self.dirty.swap(false, Ordering::AcqRel);
         if is_new && was_dirty { Err(Errno::Io) } else { Ok(deaths) }
     }
 
     /// A FLUSH has ended well: it covers the data that one server acknowledged.
     pub(crate) fn flush_ends(&self, began: u64) -> Result<(), Errno> {
-        let deaths = self.deaths();
+        let deaths = self.unexpected_exits();
         if deaths == began {
             return Ok(());
         }
-        self.told.store(deaths, Ordering::Release);
+        self.reported_exits.store(deaths, Ordering::Release);
         Err(Errno::Io)
     }
 
     /// Whether something is wrong with the connection of a core; `None`: it is well.
-    pub(crate) fn say(&self, core: u32, why: Option<String>) {
+    pub(crate) fn set_trouble(&self, core: u32, why: Option<String>) {
         let mut troubles = self.troubles.lock();
         match why {
             Some(why) => troubles.insert(core, why),
@@ -186,17 +188,17 @@ impl Disk {
 }
 
 /// The way to a server.
-pub(crate) struct Way {
-    pub(crate) wanted: Wanted,
+pub(crate) struct ServerPath {
+    pub(crate) wanted: ConnectParams,
     pub(crate) server: Option<Server>,
-    pub(crate) first: Option<First>,
+    pub(crate) first: Option<OpenConnection>,
 }
 
 /// Numbers of a disk that come from its parameters.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct ExportShape {
     pub(crate) sector: u32,
     pub(crate) read_only: bool,
-    pub(crate) homes: u32,
+    pub(crate) connection_cores: u32,
     pub(crate) cores: usize,
 }

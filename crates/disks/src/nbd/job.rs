@@ -8,25 +8,25 @@ use crate::remote::Outcome;
 
 /// The owner of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Who {
+pub(crate) enum RequestOwner {
     /// A Bio of this core.
     Bio(Ticket),
     /// One of another core: its number there.
-    Far { core: u32, number: u64 },
+    OtherCore { core: u32, number: u64 },
 }
 
 /// The fields of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct NbdCommand {
     pub(crate) kind: u16,
     pub(crate) flags: u16,
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }
 
-impl Ask {
+impl NbdCommand {
     /// `None`: an operation that is not sent.
-    pub(crate) fn of(op: Op, offset: u64, len: u64) -> Option<Ask> {
+    pub(crate) fn of(op: Op, offset: u64, len: u64) -> Option<NbdCommand> {
         let (kind, flags) = match op {
             Op::Read => (kind::READ, 0),
             Op::Write => (kind::WRITE, 0),
@@ -36,7 +36,7 @@ impl Ask {
             Op::Map => (kind::BLOCK_STATUS, command_flag::REQ_ONE),
             Op::GetAttr => return None,
         };
-        Some(Ask { kind, flags, offset, len })
+        Some(NbdCommand { kind, flags, offset, len })
     }
 }
 
@@ -45,11 +45,11 @@ const AHEAD_MAX: usize = 1024;
 
 /// A request with its memory.
 pub(crate) struct Job {
-    pub(crate) who: Who,
-    pub(crate) ask: Ask,
+    pub(crate) owner: RequestOwner,
+    pub(crate) command: NbdCommand,
     pub(crate) data: Segs,
     /// Bytes of a READ that have arrived from its start on.
-    got: u64,
+    received: u64,
     /// The pieces that have arrived behind those: first byte and end of each.
     ahead: Vec<(u64, u64)>,
     /// Its first error.
@@ -60,55 +60,67 @@ pub(crate) struct Job {
 
 /// A server that left the protocol.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Broken(pub(crate) &'static str);
+pub(crate) struct ProtocolViolation(pub(crate) &'static str);
 
 impl Job {
-    pub(crate) fn new(who: Who, ask: Ask, data: Segs) -> Job {
-        Job { who, ask, data, got: 0, ahead: Vec::new(), error: None, run: None }
+    pub(crate) fn new(who: RequestOwner, ask: NbdCommand, data: Segs) -> Job {
+        Job {
+            owner: who,
+            command: ask,
+            data,
+            received: 0,
+            ahead: Vec::new(),
+            error: None,
+            run: None,
+        }
     }
 
     /// It is sent again: an old reply does not count.
     pub(crate) fn renew(&mut self) {
-        (self.got, self.error, self.run) = (0, None, None);
+        (self.received, self.error, self.run) = (0, None, None);
         self.ahead.clear();
     }
 
     /// Counts the data that has arrived for a place in the buffer. Pieces arrive in any order and
     /// do not overlap: otherwise bytes that no piece contained would pass for read.
-    pub(crate) fn cover(&mut self, at: u64, len: u64) -> Result<(), Broken> {
+    pub(crate) fn cover(&mut self, at: u64, len: u64) -> Result<(), ProtocolViolation> {
         let end = at.saturating_add(len);
-        if at < self.got || self.ahead.iter().any(|(from, to)| at < *to && *from < end) {
-            return Err(Broken("data twice for one place"));
+        if at < self.received || self.ahead.iter().any(|(from, to)| at < *to && *from < end) {
+            return Err(ProtocolViolation("data twice for one place"));
         }
-        if at > self.got {
+        if at > self.received {
             if self.ahead.len() == AHEAD_MAX {
-                return Err(Broken("a reply in too many pieces"));
+                return Err(ProtocolViolation("a reply in too many pieces"));
             }
             self.ahead.push((at, end));
             return Ok(());
         }
-        self.got = end;
-        while let Some(next) = self.ahead.iter().position(|(from, _)| *from == self.got) {
-            self.got = self.ahead.swap_remove(next).1;
+        self.received = end;
+        while let Some(next) = self.ahead.iter().position(|(from, _)| *from == self.received) {
+            self.received = self.ahead.swap_remove(next).1;
         }
         Ok(())
     }
 
     /// Place in the data of the bytes of a reply.
-    pub(crate) fn place(&self, offset: u64, len: u64) -> Result<usize, Broken> {
-        let at = offset.checked_sub(self.ask.offset);
-        let fits = |at: &u64| at.checked_add(len).is_some_and(|end| end <= self.ask.len);
+    pub(crate) fn place(&self, offset: u64, len: u64) -> Result<usize, ProtocolViolation> {
+        let at = offset.checked_sub(self.command.offset);
+        let fits = |at: &u64| at.checked_add(len).is_some_and(|end| end <= self.command.len);
         match at.filter(fits) {
-            Some(at) if self.ask.kind == kind::READ => Ok(usize::try_from(at).unwrap_or(0)),
-            _ => Err(Broken("data for a place that was not read")),
+            Some(at) if self.command.kind == kind::READ => Ok(usize::try_from(at).unwrap_or(0)),
+            _ => Err(ProtocolViolation("data for a place that was not read")),
         }
     }
 
     /// Takes a piece of the reply without data. True: the reply has ended.
-    pub(crate) fn take(&mut self, piece: &Piece, context: Option<u32>) -> Result<bool, Broken> {
+    pub(crate) fn take(
+        &mut self,
+        piece: &Piece,
+        context: Option<u32>,
+    ) -> Result<bool, ProtocolViolation> {
         match piece {
             Piece::Simple { error, .. } => {
-                self.error = error.map(|e| errno(e, self.ask.kind));
+                self.error = error.map(|e| errno(e, self.command.kind));
                 Ok(true)
             }
             Piece::Data { last, .. } => Ok(*last),
@@ -119,18 +131,18 @@ impl Job {
                 Ok(*last)
             }
             Piece::Status { context: of, extents, last, .. } => {
-                if self.ask.kind != kind::BLOCK_STATUS || Some(*of) != context {
-                    return Err(Broken("extents that were not asked for"));
+                if self.command.kind != kind::BLOCK_STATUS || Some(*of) != context {
+                    return Err(ProtocolViolation("extents that were not asked for"));
                 }
                 let first = extents.first().filter(|e| e.len > 0);
-                let first = first.ok_or(Broken("an extent of no bytes"))?;
+                let first = first.ok_or(ProtocolViolation("an extent of no bytes"))?;
                 let hole = allocation::HOLE | allocation::ZERO;
                 let state = if first.flags & hole == hole { HOLE } else { MAPPED };
-                self.run = Some((first.len.min(self.ask.len), state));
+                self.run = Some((first.len.min(self.command.len), state));
                 Ok(*last)
             }
             Piece::Failed { error, last, .. } => {
-                self.error.get_or_insert(errno(*error, self.ask.kind));
+                self.error.get_or_insert(errno(*error, self.command.kind));
                 Ok(*last)
             }
             Piece::End { .. } => Ok(true),
@@ -138,13 +150,17 @@ impl Job {
     }
 
     /// Its result, once its reply has ended.
-    pub(crate) fn outcome(&self) -> Result<Outcome, Broken> {
+    pub(crate) fn outcome(&self) -> Result<Outcome, ProtocolViolation> {
         if let Some(error) = self.error {
             return Ok(Outcome::failed(error));
         }
-        match self.ask.kind {
-            kind::READ if self.got != self.ask.len => Err(Broken("a READ with bytes left out")),
-            kind::BLOCK_STATUS if self.run.is_none() => Err(Broken("no extents in a reply")),
+        match self.command.kind {
+            kind::READ if self.received != self.command.len => {
+                Err(ProtocolViolation("a READ with bytes left out"))
+            }
+            kind::BLOCK_STATUS if self.run.is_none() => {
+                Err(ProtocolViolation("no extents in a reply"))
+            }
             _ => Ok(Outcome { run: self.run, ..Outcome::GOOD }),
         }
     }
@@ -170,8 +186,8 @@ mod tests {
     use wire::nbd::chunk::Extent;
 
     fn job(op: Op) -> Job {
-        let who = Who::Far { core: 0, number: 0 };
-        Job::new(who, Ask::of(op, 4096, 1024).unwrap(), Segs::new())
+        let who = RequestOwner::OtherCore { core: 0, number: 0 };
+        Job::new(who, NbdCommand::of(op, 4096, 1024).unwrap(), Segs::new())
     }
 
     #[test]

@@ -18,8 +18,8 @@ use geom::{Core, Flow, Layer};
 use wire::nbd::codes::{command_flag, export_flag, kind};
 
 use super::disk::Disk;
-use super::job::{Ask, Job, Who};
-use super::{RANGE_BYTES_MAX, client, far};
+use super::job::{Job, NbdCommand, RequestOwner};
+use super::{RANGE_BYTES_MAX, client, cross_core};
 use crate::backing::{ZERO_PIECE_BYTES, zeroes};
 use crate::remote::Outcome;
 
@@ -28,21 +28,21 @@ pub(crate) struct NbdLayer {
 }
 
 impl NbdLayer {
-    fn send(&self, bio: &mut Bio, ask: Ask, core: &Core) -> Flow {
+    fn send(&self, bio: &mut Bio, ask: NbdCommand, core: &Core) -> Flow {
         let mut data = Segs::new();
         if matches!(ask.kind, kind::READ | kind::WRITE) {
             bio.data.iter().for_each(|seg| data.push(seg.clone()));
         }
         let fail_fast = bio.flags.has(Flags::FAIL_FAST);
-        if core.id() >= self.disk.homes {
-            let number = far::begin(&self.disk, bio, ask, &data, core);
+        if core.id() >= self.disk.connection_cores {
+            let number = cross_core::begin(&self.disk, bio, ask, &data, core);
             bio.value = Some(Attr::Int(number));
             return Flow::Wait;
         }
         let Some(client) = client::of(&self.disk, core) else {
             return self.failed(bio, Errno::NxIo);
         };
-        let job = Job::new(Who::Bio(bio.ticket()), ask, data);
+        let job = Job::new(RequestOwner::Bio(bio.ticket()), ask, data);
         match client.begin(job, fail_fast, core.now()) {
             Ok(cookie) => {
                 bio.value = Some(Attr::Int(cookie));
@@ -61,10 +61,10 @@ impl NbdLayer {
         Flow::Done(Err(error))
     }
 
-    fn ask(&self, bio: &Bio) -> Option<Ask> {
+    fn command_for(&self, bio: &Bio) -> Option<NbdCommand> {
         // A request without extended headers has room for 32 bits.
         let len = if bio.op == Op::Map { bio.length.min(RANGE_BYTES_MAX) } else { bio.length };
-        let mut ask = Ask::of(bio.op, bio.offset, len)?;
+        let mut ask = NbdCommand::of(bio.op, bio.offset, len)?;
         let writes = matches!(bio.op, Op::Write | Op::WriteZeroes);
         if writes && bio.flags.has(Flags::FUA) && self.disk.has(export_flag::SEND_FUA) {
             ask.flags |= command_flag::FUA;
@@ -81,7 +81,8 @@ impl NbdLayer {
         if !zeroes(bio, core, len as usize) {
             return self.failed(bio, Errno::NoMem);
         }
-        let mut ask = Ask { kind: kind::WRITE, flags: 0, offset: bio.offset + bio.completed, len };
+        let mut ask =
+            NbdCommand { kind: kind::WRITE, flags: 0, offset: bio.offset + bio.completed, len };
         if bio.flags.has(Flags::FUA) && self.disk.has(export_flag::SEND_FUA) {
             ask.flags |= command_flag::FUA;
         }
@@ -93,7 +94,7 @@ impl NbdLayer {
         bio.completed = bio.length;
         let durable = bio.flags.has(Flags::FUA) && !self.disk.has(export_flag::SEND_FUA);
         match durable && self.disk.has(export_flag::SEND_FLUSH) {
-            true => match Ask::of(Op::Flush, 0, 0) {
+            true => match NbdCommand::of(Op::Flush, 0, 0) {
                 Some(ask) => self.send(bio, ask, core),
                 None => Flow::Done(Ok(())),
             },
@@ -108,7 +109,7 @@ impl NbdLayer {
         if matches!(bio.op, Op::Write | Op::WriteZeroes | Op::Delete)
             || (bio.op == Op::Flush && outcome.status.is_err())
         {
-            self.disk.soils();
+            self.disk.mark_dirty();
         }
         if let Err(error) = outcome.status {
             return self.failed(bio, error);
@@ -153,7 +154,7 @@ impl NbdLayer {
 impl Layer for NbdLayer {
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         if matches!(bio.op, Op::Write | Op::WriteZeroes | Op::Delete) {
-            self.disk.soils();
+            self.disk.mark_dirty();
         }
         let flag = match bio.op {
             Op::Flush if !self.disk.has(export_flag::SEND_FLUSH) => return Flow::Done(Ok(())),
@@ -173,7 +174,7 @@ impl Layer for NbdLayer {
             },
             _ => 0,
         };
-        match self.ask(bio) {
+        match self.command_for(bio) {
             Some(ask) if flag => self.send(bio, ask, core),
             Some(_) => Flow::Done(Err(Errno::NotSup)),
             None => Flow::Done(Err(Errno::NoAttr)),
@@ -182,8 +183,8 @@ impl Layer for NbdLayer {
 
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
         let Some(Attr::Int(number)) = bio.value else { return self.failed(bio, Errno::NxIo) };
-        let outcome = match core.id() >= self.disk.homes {
-            true => far::take(number, bio),
+        let outcome = match core.id() >= self.disk.connection_cores {
+            true => cross_core::take(number, bio),
             false => client::of(&self.disk, core).and_then(|client| client.take(number)),
         };
         match outcome {

@@ -10,14 +10,14 @@
 
 mod child;
 mod client;
+mod cross_core;
 mod dial;
 mod disk;
-mod far;
 mod job;
 mod layer;
-mod line;
-mod place;
 mod probe;
+mod server_address;
+mod tls_stream;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,13 +33,13 @@ use wire::nbd::client::Terms;
 use wire::nbd::codes::export_flag;
 
 use self::child::Server;
-use self::dial::{ANSWER_MOST, First, START_MOST, Wanted};
-use self::disk::{Disk, Shape, Way};
+use self::dial::{ANSWER_TIMEOUT, ConnectParams, OpenConnection, START_TIMEOUT};
+use self::disk::{Disk, ExportShape, ServerPath};
 use self::layer::NbdLayer;
-use self::place::Place;
 use self::probe::Reached;
+use self::server_address::ServerAddress;
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit};
-use crate::lasting::{given, of_other};
+use crate::lasting::{of_other, with_configured_serial};
 use crate::params;
 use crate::remote::{self, Bounds};
 use crate::watch::Watch;
@@ -138,11 +138,11 @@ impl NbdParams {
     }
 
     /// Server, export and keys; reads files and looks up names.
-    fn wanted(&self, server: Option<&Server>) -> Result<Wanted, String> {
+    fn connect_params(&self, server: Option<&Server>) -> Result<ConnectParams, String> {
         let (address, export, tls) = match (&self.address, &self.uri, server) {
             (Some(address), None, None) => (address.clone(), String::new(), false),
             (None, Some(text), None) => {
-                let uri = place::uri(text).map_err(|e| format!("uri {text}: {e}"))?;
+                let uri = server_address::uri(text).map_err(|e| format!("uri {text}: {e}"))?;
                 (uri.address, uri.export, uri.tls)
             }
             (None, None, Some(server)) => {
@@ -150,7 +150,7 @@ impl NbdParams {
             }
             _ => return Err("one of `address`, `uri` and `command` is needed".to_owned()),
         };
-        let mut place = place::place(&address)?;
+        let mut place = server_address::resolve(&address)?;
         if let Some(name) = &self.tls_name {
             place.host = name.clone();
         }
@@ -172,8 +172,13 @@ impl NbdParams {
                 Some(keys)
             }
         };
-        let patience = if server.is_some() { START_MOST } else { ANSWER_MOST };
-        Ok(Wanted { place, export: self.export.clone().unwrap_or(export), keys, patience })
+        let patience = if server.is_some() { START_TIMEOUT } else { ANSWER_TIMEOUT };
+        Ok(ConnectParams {
+            address: place,
+            export: self.export.clone().unwrap_or(export),
+            keys,
+            handshake_timeout: patience,
+        })
     }
 }
 
@@ -198,15 +203,15 @@ impl Kind for Nbd {
          export = \"vol1\"\n"
     }
 
-    fn answers(&self, name: &str, params: &Value) -> Option<bool> {
-        Some(probe::answers(name, params))
+    fn is_reachable(&self, name: &str, params: &Value) -> Option<bool> {
+        Some(probe::is_reachable(name, params))
     }
 
     fn reach(&self, name: &str, params: &Value, most: Duration) -> Result<(), Error> {
         probe::wait(name, params, most)
     }
 
-    fn place(&self, params: &Value) -> Option<String> {
+    fn location(&self, params: &Value) -> Option<String> {
         let text = |key: &str| params.get(key).and_then(Value::as_str);
         if let Some(Value::Array(words)) = params.get("command") {
             let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
@@ -241,8 +246,8 @@ fn reach(name: &str, p: &NbdParams) -> Result<Reached, Error> {
     }
     let server = p.command.as_ref().map(|words| Server::start(name, words)).transpose();
     let server = server.map_err(|e| params::refuse("nbd", name, Errno::NxIo, e))?;
-    let wanted = p.wanted(server.as_ref()).map_err(refuse)?;
-    match dial::first(&wanted) {
+    let wanted = p.connect_params(server.as_ref()).map_err(refuse)?;
+    match dial::connect_and_handshake(&wanted) {
         Ok(first) => Ok(Reached { wanted, server, first }),
         Err(why) => Err(unreachable((name, p), &wanted, server.as_ref(), &why)),
     }
@@ -250,14 +255,14 @@ fn reach(name: &str, p: &NbdParams) -> Result<Reached, Error> {
 
 fn unreachable(
     (name, p): (&str, &NbdParams),
-    wanted: &Wanted,
+    wanted: &ConnectParams,
     server: Option<&Server>,
     why: &str,
 ) -> Error {
     let export = &wanted.export;
     let what = match (server, &p.command) {
         (Some(server), Some(words)) => {
-            let (words, said) = (words.join(" "), server.last_words());
+            let (words, said) = (words.join(" "), server.final_messages());
             let said = if said.is_empty() { "nothing".to_owned() } else { said };
             format!(
                 "server `{}`, export \"{export}\": {why}; it says: {said}; next: run it by hand",
@@ -267,7 +272,7 @@ fn unreachable(
         _ => format!(
             "server {}, export \"{export}\": {why}; next: see what it serves with \
              `nbdinfo --list`",
-            wanted.place.shown
+            wanted.address.text
         ),
     };
     params::refuse("nbd", name, Errno::NxIo, what)
@@ -277,7 +282,7 @@ fn unreachable(
 pub(crate) fn adopted(request: &Open<'_>, terms: &Terms) -> Result<Opened, Error> {
     let p: NbdParams = params::read("nbd", request.name, request.params)?;
     let wanted =
-        p.wanted(None).map_err(|e| params::refuse("nbd", request.name, Errno::Inval, e))?;
+        p.connect_params(None).map_err(|e| params::refuse("nbd", request.name, Errno::Inval, e))?;
     opened(request, &p, (wanted, None), *terms, None)
 }
 
@@ -302,9 +307,9 @@ fn sector(p: &NbdParams, terms: &Terms) -> Result<u32, String> {
 fn opened(
     request: &Open<'_>,
     p: &NbdParams,
-    (wanted, server): (Wanted, Option<Server>),
+    (wanted, server): (ConnectParams, Option<Server>),
     terms: Terms,
-    first: Option<First>,
+    first: Option<OpenConnection>,
 ) -> Result<Opened, Error> {
     let name = request.name;
     let refuse = |errno, what: String| Err(params::refuse("nbd", name, errno, what));
@@ -321,13 +326,13 @@ fn opened(
     let homes = p.connections.unwrap_or(most).min(most);
     let read_only = p.read_only || terms.has(export_flag::READ_ONLY);
     let at = p.command.as_ref().map(|words| words.join(" "));
-    let at = at.unwrap_or_else(|| wanted.place.shown.clone());
+    let at = at.unwrap_or_else(|| wanted.address.text.clone());
     let key = format!("{at}/{}", wanted.export);
     let watch = Watch::new(request.site.inbox.clone());
-    let shape = Shape { sector, read_only, homes, cores };
+    let shape = ExportShape { sector, read_only, connection_cores: homes, cores };
     let notifier = request.notifier.clone();
     let bounds = p.bounds();
-    let way = Way { wanted, server, first };
+    let way = ServerPath { wanted, server, first };
     let disk = Disk::new(way, &terms, bounds, shape, notifier, watch.clone());
     let disk = Arc::new(disk);
     if disk.size() == 0 {
@@ -346,7 +351,10 @@ fn opened(
         },
         stripe_bytes: if preferred > sector { u64::from(preferred) } else { 0 },
         identity: Identity {
-            lasting: given(p.serial.as_deref(), of_other(request, "nbd", &key, None)),
+            lasting: with_configured_serial(
+                p.serial.as_deref(),
+                of_other(request, "nbd", &key, None),
+            ),
             descr: "NBD export".into(),
             physpath: String::new(),
             rotation_rate: u16::from(!disk.is_rotational),
@@ -378,12 +386,12 @@ impl Unit for NbdUnit {
     /// Asks the server over a connection of its own: NBD has no other way to report a new size. A
     /// server that takes no further connection reports it at the next.
     fn size(&mut self) -> Result<u64, Errno> {
-        if let Ok(first) = dial::first(&self.disk.wanted)
+        if let Ok(first) = dial::connect_and_handshake(&self.disk.wanted)
             && self.disk.grown(first.terms.size)
         {
             let number = self.disk.number;
             for core in 0..self.disk.cores {
-                let renew = move |core: &std::rc::Rc<geom::Core>| client::renew(number, core);
+                let renew = move |core: &std::rc::Rc<geom::Core>| client::reconnect(number, core);
                 self.disk.notifier.call(core, Box::new(renew));
             }
         }
@@ -393,8 +401,8 @@ impl Unit for NbdUnit {
     fn troubles(&self) -> Vec<Trouble> {
         let troubles = self.disk.troubles.lock();
         let Some(why) = troubles.values().next() else { return Vec::new() };
-        let (at, export) = (&self.disk.wanted.place.shown, &self.disk.wanted.export);
-        let said = self.disk.server.as_ref().map(Server::said).filter(|said| !said.is_empty());
+        let (at, export) = (&self.disk.wanted.address.text, &self.disk.wanted.export);
+        let said = self.disk.server.as_ref().map(Server::messages).filter(|said| !said.is_empty());
         let said = said.map(|said| format!("; its server says: {said}")).unwrap_or_default();
         let why = format!("no connection to {at}, export \"{export}\": {why}{said}");
         let deadline_s = self.disk.bounds.deadline_ns / 1_000_000_000;
@@ -402,11 +410,11 @@ impl Unit for NbdUnit {
             "It is tried again by itself; the disk is lost after {deadline_s} s. See what the \
              server serves with `nbdinfo --list`."
         );
-        vec![Trouble { grade: Severity::Degraded, why, action }]
+        vec![Trouble { severity: Severity::Degraded, why, action }]
     }
 
     fn show(&self) -> Vec<(&'static str, String)> {
-        let Place { shown, .. } = &self.disk.wanted.place;
+        let ServerAddress { text: shown, .. } = &self.disk.wanted.address;
         let counts = &self.disk.counts;
         let load = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed).to_string();
         let own = self.disk.server.as_ref().map(Server::show);
@@ -417,7 +425,7 @@ impl Unit for NbdUnit {
             ("server", shown.clone()),
             ("export", self.disk.wanted.export.clone()),
             ("tls", if self.disk.wanted.keys.is_some() { "yes" } else { "no" }.into()),
-            ("connections", format!("{}{why}", self.disk.homes)),
+            ("connections", format!("{}{why}", self.disk.connection_cores)),
             ("connections made", load(&counts.connections)),
             ("connections lost", load(&counts.lost)),
             ("requests sent again", load(&counts.replayed)),

@@ -14,7 +14,7 @@ use geom::Error;
 use serde_json::Value;
 
 use super::child::Server;
-use super::dial::{First, Wanted};
+use super::dial::{ConnectParams, OpenConnection};
 use super::{NbdParams, reach};
 use crate::params;
 
@@ -23,9 +23,9 @@ const KEPT: Duration = Duration::from_secs(60);
 
 /// A server that was reached.
 pub(crate) struct Reached {
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: ConnectParams,
     pub(crate) server: Option<Server>,
-    pub(crate) first: First,
+    pub(crate) first: OpenConnection,
 }
 
 enum Probe {
@@ -40,7 +40,7 @@ static PROBES: Mutex<BTreeMap<String, Probe>> = Mutex::new(BTreeMap::new());
 static CHANGED: Condvar = Condvar::new();
 
 /// Whether the server of a disk answered; asks it otherwise.
-pub(crate) fn answers(name: &str, params: &Value) -> bool {
+pub(crate) fn is_reachable(name: &str, params: &Value) -> bool {
     let key = params.to_string();
     let mut probes = PROBES.lock();
     match probes.get(&key) {
@@ -59,7 +59,7 @@ pub(crate) fn answers(name: &str, params: &Value) -> bool {
 /// Why it has not, at most after `most`. The search goes on then.
 pub(crate) fn wait(name: &str, params: &Value, most: Duration) -> Result<(), Error> {
     let (key, end) = (params.to_string(), Instant::now() + most);
-    if answers(name, params) {
+    if is_reachable(name, params) {
         return Ok(());
     }
     let mut probes = PROBES.lock();

@@ -2,18 +2,18 @@
 
 use bio::Errno;
 
-use super::{Bounds, Ledger, Link, Outcome};
+use super::{Bounds, Link, Outcome, RequestTable};
 
 const S: u64 = 1_000_000_000;
 
-fn ledger() -> Ledger<u32> {
+fn ledger() -> RequestTable<u32> {
     let bounds =
         Bounds { deadline_ns: 20 * S, timeout_ns: 30 * S, retries: 4, request_deadline_ns: 60 * S };
-    Ledger::new(bounds, 0)
+    RequestTable::new(bounds, 0)
 }
 
 /// Sends all that may be sent; answers the jobs.
-fn send(l: &mut Ledger<u32>, now: u64) -> Vec<u32> {
+fn send(l: &mut RequestTable<u32>, now: u64) -> Vec<u32> {
     let mut out = Vec::new();
     while let Some(cookie) = l.next(now) {
         l.sent(cookie);
@@ -22,7 +22,7 @@ fn send(l: &mut Ledger<u32>, now: u64) -> Vec<u32> {
     out
 }
 
-fn fates(l: &mut Ledger<u32>, ended: Vec<u64>) -> Vec<(u32, Result<(), Errno>)> {
+fn fates(l: &mut RequestTable<u32>, ended: Vec<u64>) -> Vec<(u32, Result<(), Errno>)> {
     let fate = |cookie| l.take(cookie).map(|(job, outcome)| (job, outcome.status)).unwrap();
     ended.into_iter().map(fate).collect()
 }

@@ -3,13 +3,13 @@
 //! A kind of disk that is reached over a network keeps one [`Ledger`] for each connection. The
 //! names and meanings of the bounds are those of CAM's disks (`[[bus]]`).
 
-mod ledger;
 #[cfg(test)]
 mod ledger_tests;
+mod request_table;
 
 use bio::{Errno, Status};
 
-pub(crate) use ledger::{Ledger, Link};
+pub(crate) use request_table::{Link, RequestTable};
 
 const S: u64 = 1_000_000_000;
 

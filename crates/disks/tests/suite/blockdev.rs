@@ -148,7 +148,7 @@ fn mounted_device_is_refused_unless_forced() {
     let magic = opened.and_then(|(_, edge)| w.read(edge, 1024, 512));
     assert!(Command::new("umount").arg(&at).status().unwrap().success());
     let e = refused.unwrap_err();
-    assert!(e.kind == Errno::Busy && e.what.contains(&format!("mounted at {at}")), "{e}");
+    assert!(e.kind == Errno::Busy && e.message.contains(&format!("mounted at {at}")), "{e}");
     forced.unwrap();
     assert_eq!(magic.unwrap()[56..58], [0x53, 0xef], "the superblock's magic");
 }
@@ -163,11 +163,11 @@ fn read_only_devices_refuse_writers_and_wrong_paths_are_refused() {
     let (_, edge) = w.user("b0", Access::READ).unwrap();
     assert_eq!(w.read(edge, 0, 512), Ok(vec![0; 512]));
     let e = w.disk("blockdev", "b1", json!({ "path": disk.image })).unwrap_err();
-    assert!(e.kind == Errno::Inval && e.what.contains("use kind file"), "{e}");
+    assert!(e.kind == Errno::Inval && e.message.contains("use kind file"), "{e}");
     let e = w.disk("file", "b1", json!({ "path": disk.device })).unwrap_err();
-    assert!(e.kind == Errno::Inval && e.what.contains("use kind blockdev"), "{e}");
+    assert!(e.kind == Errno::Inval && e.message.contains("use kind blockdev"), "{e}");
     let e = w.disk("blockdev", "b1", json!({ "path": "/dev/no-such" })).unwrap_err();
-    assert!(e.kind == Errno::NoEnt && e.what.contains("lsblk"), "{e}");
+    assert!(e.kind == Errno::NoEnt && e.message.contains("lsblk"), "{e}");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn file_with_sectors_too_small_for_direct_io_is_reported() {
     let why = "O_DIRECT needs multiples of 4096 bytes here, and sector_size is 512";
     assert_eq!(auto.unwrap(), format!("buffered ({why})"));
     let e = forced.unwrap_err();
-    assert!(e.kind == Errno::NotSup && e.what.contains(why), "{e}");
+    assert!(e.kind == Errno::NotSup && e.message.contains(why), "{e}");
     assert_eq!(large.unwrap(), "direct");
 }
 
@@ -247,7 +247,7 @@ fn device_that_qemu_has_open_is_refused_unless_forced() {
     other.share_byte(101).unwrap();
     let mut w = World::new(PortChoice::Poll);
     let e = w.disk("blockdev", "b0", json!({ "path": disk.device })).unwrap_err();
-    assert!(e.kind == Errno::Busy && e.what.contains(&disk.device), "{e}");
-    assert!(e.what.contains("QEMU") && e.what.contains("`force`"), "{e}");
+    assert!(e.kind == Errno::Busy && e.message.contains(&disk.device), "{e}");
+    assert!(e.message.contains("QEMU") && e.message.contains("`force`"), "{e}");
     w.disk("blockdev", "b0", json!({ "path": disk.device, "force": true })).unwrap();
 }

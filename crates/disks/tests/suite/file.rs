@@ -88,7 +88,7 @@ fn unusable_files_are_refused_with_a_reason() {
     let path = folder.path("a.img");
     let mut refused = |params: serde_json::Value, kind: Errno, words: &str| {
         let e = w.disk("file", "f0", params).unwrap_err();
-        assert!(e.kind == kind && e.what.contains(words), "{e}");
+        assert!(e.kind == kind && e.message.contains(words), "{e}");
         assert!(w.control.topology.find("f0").is_none());
     };
     refused(json!({ "path": path }), Errno::NoEnt, "set create and size");
@@ -101,7 +101,7 @@ fn unusable_files_are_refused_with_a_reason() {
     std::fs::write(&path, vec![1; 10_000]).unwrap();
     w.disk("file", "f0", json!({ "path": path, "size": 16384 })).unwrap();
     let e = w.disk("file", "f1", json!({ "path": path })).unwrap_err();
-    assert!(e.kind == Errno::Busy && e.what.contains("is locked"), "{e}");
+    assert!(e.kind == Errno::Busy && e.message.contains("is locked"), "{e}");
     let (_, edge) = w.user("f0", Access::READ).unwrap();
     let found = w.read(edge, 0, 16384).unwrap();
     assert!(found[..10_000].iter().all(|b| *b == 1) && found[10_000..].iter().all(|b| *b == 0));

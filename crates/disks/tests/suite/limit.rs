@@ -101,7 +101,7 @@ fn rates_can_be_changed_under_load() {
     ] {
         let error = configure(&mut w, wrong.clone()).unwrap_err();
         assert_eq!(limit(&mut w, wrong).unwrap_err().kind, Errno::Inval);
-        assert!(error.what.contains(word), "{}", error.what);
+        assert!(error.message.contains(word), "{}", error.message);
         assert_eq!(error.kind, Errno::Inval);
     }
     assert!(took(&mut w, edge, Op::Read, &[512; 101])[100] >= 99, "a refusal changes nothing");

@@ -83,8 +83,8 @@ fn image_that_qemu_has_open_for_writing_is_refused() {
     let writer = Holder::new(&[&path]);
     for read_only in [false, true] {
         let e = w.disk("file", "f0", json!({ "path": path, "read_only": read_only })).unwrap_err();
-        assert!(e.kind == Errno::Busy && e.what.contains(&path), "{e}");
-        assert!(e.what.contains("QEMU"), "{e}");
+        assert!(e.kind == Errno::Busy && e.message.contains(&path), "{e}");
+        assert!(e.message.contains("QEMU"), "{e}");
     }
     drop(writer);
     let reader = Holder::new(&["-r", &path]);

@@ -108,15 +108,15 @@ fn refused_disks_report_a_remedy_and_leave_no_geom() {
         e
     };
     let e = refused("memorry", json!({}));
-    assert!(e.kind == Errno::NoEnt && e.what.contains("file, blockdev, memory"), "{e}");
+    assert!(e.kind == Errno::NoEnt && e.message.contains("file, blockdev, memory"), "{e}");
     let e = refused("memory", json!({ "size": 1000 }));
-    assert!(e.kind == Errno::Inval && e.what.contains("multiple of 512"), "{e}");
+    assert!(e.kind == Errno::Inval && e.message.contains("multiple of 512"), "{e}");
     let e = refused("memory", json!({ "size": 4096, "sector_size": 1024 }));
-    assert!(e.what.contains("512 or 4096"), "{e}");
+    assert!(e.message.contains("512 or 4096"), "{e}");
     let e = refused("memory", json!({ "size": 4096, "sizes": 1 }));
-    assert!(e.what.contains("sizes"), "{e}");
+    assert!(e.message.contains("sizes"), "{e}");
     let e = refused("null", json!({}));
-    assert!(e.what.contains("null disk d: missing field `size`"), "{e}");
+    assert!(e.message.contains("null disk d: missing field `size`"), "{e}");
     w.disk("null", "d", json!({ "size": 4096 })).unwrap();
     let e = w.disk("null", "d", json!({ "size": 4096 })).unwrap_err();
     assert_eq!(e.kind, Errno::Exist);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bio::{Attr, Errno, Flags, MAPPED, Op, Segs};
 use classes::nop::Nop;
-use geom::{Class, Create, Local, Taster, Verdict};
+use geom::{Class, Create, Local, TasteOutcome, Taster};
 use reactor::SeededRandom;
 use serde_json::json;
 
@@ -171,9 +171,9 @@ impl Class for Looks {
         true
     }
 
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, TasteOutcome> {
         Box::pin(async move {
-            Verdict::No(match disk.read(0, disk.sector_bytes as usize).await {
+            TasteOutcome::No(match disk.read(0, disk.sector_bytes as usize).await {
                 Ok(bytes) => format!("looked at {}", bytes.len()),
                 Err(e) => format!("{e}"),
             })
@@ -181,10 +181,10 @@ impl Class for Looks {
     }
 }
 
-fn verdict(w: &World, provider: &str) -> String {
+fn taste_outcome(w: &World, provider: &str) -> String {
     let view = w.control.topology.view(0);
     let all = view.iter().flat_map(|g| &g.providers);
-    let found = all.filter(|p| p.name == provider).flat_map(|p| &p.verdicts);
+    let found = all.filter(|p| p.name == provider).flat_map(|p| &p.taste_outcomes);
     found.filter(|(c, _)| *c == "looks").map(|(_, v)| v.clone()).collect()
 }
 
@@ -193,24 +193,28 @@ fn hung_disk_delays_only_its_own_tasting() {
     let mut w = World::simulated(9);
     w.control.topology.load(Arc::new(Looks)).unwrap();
     w.disk("model", "hung", json!({ "size": 1 << 20 })).unwrap();
-    assert_eq!(verdict(&w, "hung"), "looked at 512");
+    assert_eq!(taste_outcome(&w, "hung"), "looked at 512");
     w.verb("hang", "hung", json!({})).unwrap();
     let (hung, start) = (w.control.topology.find("hung").unwrap(), w.control.now_ns());
     w.control.topology.retaste(hung);
     w.control.pump();
     let disks = w.disks.clone();
     disks.add(&mut w.control.topology, "model", "fine", &json!({ "size": 1 << 20 })).unwrap();
-    w.until("the other's tasting", |w| verdict(w, "fine") == "looked at 512");
+    w.until("the other's tasting", |w| taste_outcome(w, "fine") == "looked at 512");
     assert!(w.control.now_ns() - start < 100_000_000, "no waiting for the one that hangs");
     assert!(w.control.settle().is_ok(), "the deadline of tasting ends the wait");
     let waited = w.control.now_ns() - start;
     assert!((4_900_000_000..6_000_000_000).contains(&waited), "{waited} ns");
-    assert!(verdict(&w, "hung").contains("did not answer in 5 s"), "{}", verdict(&w, "hung"));
+    assert!(
+        taste_outcome(&w, "hung").contains("did not answer in 5 s"),
+        "{}",
+        taste_outcome(&w, "hung")
+    );
     let said = w.verb("release", "hung", json!({})).unwrap();
     assert_eq!(said["released"], 1);
     w.control.topology.retaste(hung);
     w.control.settle().unwrap();
-    assert_eq!(verdict(&w, "hung"), "looked at 512");
+    assert_eq!(taste_outcome(&w, "hung"), "looked at 512");
     w.control.topology.check();
 }
 

@@ -219,9 +219,9 @@ fn nop_follows_a_resized_disk_unless_its_size_is_fixed() {
 }
 
 /// Notes the offset and length with which a request comes back.
-struct Place(Cell<(u64, u64)>);
+struct RangeRecorder(Cell<(u64, u64)>);
 
-impl Sink for Place {
+impl Sink for RangeRecorder {
     fn done(&self, _: u64, bio: &mut Bio, _: &Core) {
         assert_eq!(bio.status, Ok(()));
         self.0.set((bio.offset, bio.completed));
@@ -233,7 +233,7 @@ fn completed_request_has_its_original_offset() {
     let mut w = World::simulated(11);
     let params = json!({ "offset": 65536, "read_delay_percent": 100, "delay_ms": 1 });
     let edge = over_memory(&mut w, params);
-    let place = Rc::new(Place(Cell::new((0, 0))));
+    let place = Rc::new(RangeRecorder(Cell::new((0, 0))));
     let sink = w.core.add_sink(place.clone());
     for (op, wait) in [(Op::Delete, false), (Op::WriteZeroes, false), (Op::Read, true)] {
         place.0.set((0, 0));
@@ -327,7 +327,7 @@ impl Load {
 }
 
 /// Returns how many writes were started while layers were being put in or taken out.
-fn come_and_go(mut w: World, seed: u64) -> u64 {
+fn insert_and_remove(mut w: World, seed: u64) -> u64 {
     let edge = w.open("d0");
     let load = Load::start(&mut w, edge, seed);
     let below = w.control.topology.find("d0").unwrap();
@@ -363,7 +363,7 @@ fn n3_insertion_and_removal_under_load_lose_no_request() {
         let mut w = World::simulated(seed);
         let params = json!({ "size": 1 << 20, "latency": "spinning", "seed": seed });
         w.disk("model", "d0", params).unwrap();
-        meanwhile += come_and_go(w, seed);
+        meanwhile += insert_and_remove(w, seed);
     }
     assert!(meanwhile > 1000, "{meanwhile} writes met a closed gate or a moving graph");
 }
@@ -373,7 +373,7 @@ fn n3_insertion_and_removal_also_work_in_real_time() {
     for port in [PortChoice::Uring, PortChoice::Poll] {
         let mut w = World::new(port);
         w.disk("memory", "d0", json!({ "size": 1 << 20 })).unwrap();
-        come_and_go(w, 77);
+        insert_and_remove(w, 77);
     }
 }
 

@@ -36,7 +36,7 @@ fn trouble(w: &mut World, why: &str, action: &str) -> Trouble {
     let [one] = &all[..] else { panic!("{all:?}") };
     assert!(one.why.contains(why), "{}", one.why);
     assert!(one.action.contains(action), "{}", one.action);
-    assert_eq!(one.grade, Severity::Degraded);
+    assert_eq!(one.severity, Severity::Degraded);
     one.clone()
 }
 
@@ -140,8 +140,11 @@ fn immutable_file_is_reported_with_the_command_that_fixes_it() {
     let mut w = World::new(PortChoice::Poll);
     let refused = w.disk("file", "f0", json!({ "path": path })).unwrap_err();
     shell(&command(&said, "chattr"));
-    assert!(refused.kind == Errno::Perm && refused.what.contains(&path), "{refused}");
-    assert!(refused.what.contains("immutable") && refused.what.contains("chattr -i"), "{refused}");
+    assert!(refused.kind == Errno::Perm && refused.message.contains(&path), "{refused}");
+    assert!(
+        refused.message.contains("immutable") && refused.message.contains("chattr -i"),
+        "{refused}"
+    );
     // A folder.
     let inner = folder.path("inner");
     std::fs::create_dir(&inner).unwrap();
@@ -149,7 +152,7 @@ fn immutable_file_is_reported_with_the_command_that_fixes_it() {
     let params = json!({ "path": format!("{inner}/b.img"), "create": true, "size": 8192 });
     let refused = w.disk("file", "f0", params).unwrap_err();
     assert!(chattr("-i", &inner));
-    assert!(refused.what.contains(&format!("chattr -i {inner}")), "{refused}");
+    assert!(refused.message.contains(&format!("chattr -i {inner}")), "{refused}");
 }
 
 #[test]
@@ -164,8 +167,8 @@ fn file_that_cannot_be_created_is_removed() {
     for path in [&path, &link] {
         let params = json!({ "path": path, "create": true, "size": size });
         let e = w.disk("file", "f0", params).unwrap_err();
-        assert!(e.kind == Errno::NoSpc && e.what.contains(path.as_str()), "{e}");
-        assert!(e.what.contains(&size.to_string()) && e.what.contains("LimitFSIZE"), "{e}");
+        assert!(e.kind == Errno::NoSpc && e.message.contains(path.as_str()), "{e}");
+        assert!(e.message.contains(&size.to_string()) && e.message.contains("LimitFSIZE"), "{e}");
         assert!(!Path::new(path).exists());
     }
     w.disk("file", "f1", json!({ "path": link, "create": true, "size": 8192 })).unwrap();
@@ -246,9 +249,12 @@ fn full_file_system_is_reported() {
     Command::new("umount").arg(&place).status().unwrap();
     let full = made.pop().unwrap().unwrap_err();
     assert!(made.iter().all(|m| m.is_ok()));
-    assert!(full.kind == Errno::NoSpc && full.what.contains(&path("c")), "{full}");
-    assert!(full.what.contains("df -i"), "{full}");
+    assert!(full.kind == Errno::NoSpc && full.message.contains(&path("c")), "{full}");
+    assert!(full.message.contains("df -i"), "{full}");
     assert!(!remounted && busy.is_empty(), "the kernel refuses it while files are written");
     assert!(read_only && refused.kind == Errno::RoFs, "{refused}");
-    assert!(refused.what.contains(&path("a")) && refused.what.contains("findmnt"), "{refused}");
+    assert!(
+        refused.message.contains(&path("a")) && refused.message.contains("findmnt"),
+        "{refused}"
+    );
 }

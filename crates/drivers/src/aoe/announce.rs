@@ -9,25 +9,27 @@ use wire::aoe::{Address, BROADCAST, Header, Mac, VERSION, command};
 
 use super::NAME;
 use super::config::describe;
-use super::portal::{Portal, Seat};
+use super::portal::{Portal, VisibleSlot};
 
 /// Announcements that were sent.
 #[derive(Default)]
 pub(super) struct Announcer {
     /// Addresses to which a slot was announced, and the number of the unit that it had then; group
     /// addresses reach all initiators.
-    told: RefCell<BTreeMap<(Address, Mac), u32>>,
+    announced: RefCell<BTreeMap<(Address, Mac), u32>>,
 }
 
 impl Announcer {
     /// Announces devices that are present and were not announced yet.
-    pub fn look(&self, portal: &Portal) {
+    pub fn announce_new(&self, portal: &Portal) {
         let mut now = BTreeMap::new();
-        for shelf in portal.here.shared.targets_at(&portal.at) {
+        for shelf in portal.per_core.shared.targets_at(&portal.at) {
             if !shelf.params.announce {
                 continue;
             }
-            let Some(port) = portal.here.engine.find_target(NAME, &shelf.name) else { continue };
+            let Some(port) = portal.per_core.engine.find_target(NAME, &shelf.name) else {
+                continue;
+            };
             for group in port.groups().groups() {
                 for to in group.patterns.iter().map(|pattern| addressee(pattern.as_str())) {
                     for entry in group.luns().iter() {
@@ -37,30 +39,30 @@ impl Announcer {
                             continue;
                         }
                         now.insert((address, to), entry.device.number());
-                        let seat = Seat {
+                        let seat = VisibleSlot {
                             shelf: Arc::clone(&shelf),
                             port: port.clone(),
                             entry: entry.clone(),
                             address,
-                            slot: shelf.book.slot(slot),
+                            slot: shelf.config.slot(slot),
                         };
-                        self.tell(portal, &seat, to);
+                        self.announce(portal, &seat, to);
                     }
                 }
             }
         }
-        self.told.replace(now);
+        self.announced.replace(now);
     }
 
     /// Whether a slot was announced to initiators with the unit that it has now.
-    pub fn has_told(&self, seat: &Seat) -> bool {
-        let told = self.told.borrow();
+    pub fn has_announced(&self, seat: &VisibleSlot) -> bool {
+        let told = self.announced.borrow();
         let number = seat.entry.device.number();
         told.iter().any(|((of, _), unit)| *of == seat.address && *unit == number)
     }
 
-    fn tell(&self, portal: &Portal, seat: &Seat, to: Mac) {
-        let told = self.told.borrow().get(&(seat.address, to)).copied();
+    fn announce(&self, portal: &Portal, seat: &VisibleSlot, to: Mac) {
+        let told = self.announced.borrow().get(&(seat.address, to)).copied();
         if told == Some(seat.entry.device.number()) {
             return;
         }

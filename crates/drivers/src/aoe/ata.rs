@@ -10,8 +10,8 @@ use wire::nbd::Request;
 use wire::scsi::{Naa, naa_bytes};
 
 use super::portal::start;
-use super::replay_guard::{Deed, Held, Mark, Verdict, digest};
-use super::session::{Asked, Client, Session};
+use super::replay_guard::{HeldAction, HeldWrite, WriteDecision, WriteId, digest};
+use super::session::{AoeSession, AtaRequest, Client};
 use crate::blocks::Work;
 
 /// Most blocks of ranges in one TRIM: all commands that it becomes are under way at once.
@@ -21,14 +21,14 @@ const TRIM_BLOCKS_MAX: u8 = 1;
 const FAILED: u8 = status::READY | status::ERROR;
 
 /// A command with its data; `commands`: the sender may give any but IDENTIFY.
-pub(super) fn command(session: &Rc<Session>, tag: u32, body: &[u8], commands: bool) {
-    let front = &session.front;
+pub(super) fn command(session: &Rc<AoeSession>, tag: u32, body: &[u8], commands: bool) {
+    let front = &session.frontend;
     let Ok((ata, data)) = Ata::decode(body) else {
-        let asked = Asked { tag, command: 0, sectors: 0, extended: false };
+        let asked = AtaRequest { tag, command: 0, sectors: 0, extended: false };
         return front.refuse(&asked, aoe::ARGUMENT);
     };
     let Ata { command, sectors, extended, .. } = ata;
-    let asked = Asked { tag, command, sectors, extended };
+    let asked = AtaRequest { tag, command, sectors, extended };
     if command == op::IDENTIFY {
         return identify(session, &asked);
     }
@@ -65,8 +65,8 @@ fn lba(ata: &Ata) -> u64 {
     }
 }
 
-fn transfer(session: &Rc<Session>, asked: &Asked, ata: &Ata, work: Work, data: &[u8]) {
-    let front = &session.front;
+fn transfer(session: &Rc<AoeSession>, asked: &AtaRequest, ata: &Ata, work: Work, data: &[u8]) {
+    let front = &session.frontend;
     let (lba, sectors) = (lba(ata), usize::from(ata.sectors));
     let bytes = sectors * SECTOR;
     let verifies = matches!(ata.command, op::VERIFY | op::VERIFY_EXT);
@@ -87,49 +87,50 @@ fn transfer(session: &Rc<Session>, asked: &Asked, ata: &Ata, work: Work, data: &
         return front.refuse(asked, aoe::ARGUMENT);
     };
     let end = request.offset + request.len;
-    let mark = Mark { tag: asked.tag, start: request.offset, end, digest: digest(data) };
+    let mark = WriteId { tag: asked.tag, start: request.offset, end, digest: digest(data) };
     let deed = || {
-        let mut memory = front.portal.here.segs();
-        let got = front.portal.here.engine.room_for_data(&mut memory, bytes, false);
+        let mut memory = front.portal.per_core.segs();
+        let got = front.portal.per_core.engine.alloc_write_data(&mut memory, bytes, false);
         memory.copy_from(0, data);
-        got.then_some(Deed::Write(memory))
+        got.then_some(HeldAction::Write(memory))
     };
-    judged(session, asked, mark, lba, deed);
+    carry_out_decision(session, asked, mark, lba, deed);
 }
 
 /// Handles a write or trim by its decision (A2). Without memory the request is dropped, as if it
 /// had not arrived.
-fn judged(
-    session: &Rc<Session>,
-    asked: &Asked,
-    mark: Mark,
+fn carry_out_decision(
+    session: &Rc<AoeSession>,
+    asked: &AtaRequest,
+    mark: WriteId,
     lba: u64,
-    deed: impl FnOnce() -> Option<Deed>,
+    deed: impl FnOnce() -> Option<HeldAction>,
 ) {
-    let front = &session.front;
-    let now = front.portal.here.core.now();
-    let verdict = front.guard.judge(mark, now);
+    let front = &session.frontend;
+    let now = front.portal.per_core.core.now();
+    let verdict = front.guard.check(mark, now);
     match verdict {
-        Verdict::Double => {}
-        Verdict::Done(registers) => front.answer(asked, lba, registers, &Segs::new()),
-        Verdict::Go | Verdict::Wait => {
+        WriteDecision::Duplicate => {}
+        WriteDecision::Done(registers) => front.answer(asked, lba, registers, &Segs::new()),
+        WriteDecision::Start | WriteDecision::Wait => {
             let Some(deed) = deed() else {
-                if verdict == Verdict::Go {
-                    front.give_up(mark);
+                if verdict == WriteDecision::Start {
+                    front.abandon_write(mark);
                 }
                 return;
             };
-            let held = Held { mark, asked: *asked, session: session.clone(), deed };
+            let held =
+                HeldWrite { id: mark, request: *asked, session: session.clone(), action: deed };
             match verdict {
-                Verdict::Go => start(held),
+                WriteDecision::Start => start(held),
                 _ => front.guard.hold(held),
             }
         }
     }
 }
 
-fn data_set(session: &Rc<Session>, asked: &Asked, ata: &Ata, data: &[u8]) {
-    let front = &session.front;
+fn data_set(session: &Rc<AoeSession>, asked: &AtaRequest, ata: &Ata, data: &[u8]) {
+    let front = &session.frontend;
     let device = session.device();
     let aborted = || front.answer(asked, ata.registers, (FAILED, error::ABORT), &Segs::new());
     if ata.feature != FEATURE_TRIM || !trims(session) || ata.sectors > TRIM_BLOCKS_MAX {
@@ -151,27 +152,27 @@ fn data_set(session: &Rc<Session>, asked: &Asked, ata: &Ata, data: &[u8]) {
     if end > device.blocks().saturating_mul(unit) {
         return front.answer(asked, 0, (FAILED, error::NOT_FOUND), &Segs::new());
     }
-    let mark = Mark { tag: asked.tag, start, end, digest: digest(list) };
-    judged(session, asked, mark, 0, || Some(Deed::Trim(ranges)));
+    let mark = WriteId { tag: asked.tag, start, end, digest: digest(list) };
+    carry_out_decision(session, asked, mark, 0, || Some(HeldAction::Trim(ranges)));
 }
 
 /// Begins a trim: its ranges side by side, and a flush behind the last.
-pub(super) fn trim(session: &Session, request: Request, ranges: &[(u64, u64)]) {
+pub(super) fn trim(session: &AoeSession, request: Request, ranges: &[(u64, u64)]) {
     let parent = session.start_parent(request);
     session.parent_flushes(parent);
     let plain = Request { flags: 0, ..request };
     for (at, len) in ranges {
         session.start_part(plain, Work::Trim, *at, *len, parent);
     }
-    session.parent_whole(parent);
+    session.parent_all_issued(parent);
 }
 
-fn is_read_only(session: &Session) -> bool {
+fn is_read_only(session: &AoeSession) -> bool {
     let device = session.device();
     device.spec().read_only || device.mode().has(ModeBits::SWP) || session.is_read_only()
 }
 
-fn trims(session: &Session) -> bool {
+fn trims(session: &AoeSession) -> bool {
     session.device().spec().can_delete && !is_read_only(session)
 }
 
@@ -184,7 +185,7 @@ fn wwn(naa: &Naa) -> u64 {
 }
 
 /// The IDENTIFY data of the device.
-fn facts(session: &Session) -> Identify {
+fn facts(session: &AoeSession) -> Identify {
     let device: &Device = session.device();
     let (spec, label) = (device.spec(), device.label());
     let physical = spec.physical_bytes / SECTOR as u32;
@@ -201,8 +202,8 @@ fn facts(session: &Session) -> Identify {
         flush_ext: true,
         trim: trims(session).then(|| Trim {
             blocks_max: TRIM_BLOCKS_MAX.into(),
-            deterministic: device.freeing().reads_zero,
-            zeroes: device.freeing().reads_zero,
+            deterministic: device.provisioning().reads_zero,
+            zeroes: device.provisioning().reads_zero,
         }),
         rotation: spec.rotation.unwrap_or(0),
         wwn: wwn(&spec.ids().naa),
@@ -211,17 +212,17 @@ fn facts(session: &Session) -> Identify {
     }
 }
 
-fn identify(session: &Rc<Session>, asked: &Asked) {
-    let front: &Client = &session.front;
-    if !session.is_asked_who() {
+fn identify(session: &Rc<AoeSession>, asked: &AtaRequest) {
+    let front: &Client = &session.frontend;
+    if !session.confirm_identity() {
         // The initiator asks again, and then enters anew.
         return;
     }
     front.guard.forget(front.key.mac);
     let bytes = facts(session).encode();
-    let here = &front.portal.here;
+    let here = &front.portal.per_core;
     let mut data = here.segs();
-    if here.engine.room_for_data(&mut data, bytes.len(), false) {
+    if here.engine.alloc_write_data(&mut data, bytes.len(), false) {
         data.copy_from(0, &bytes);
         front.answer(asked, 0, (status::READY, 0), &data);
     }

@@ -6,15 +6,15 @@ use bio::{Errno, Segs};
 use wire::aoe::{Config, Header, Mac, Masks, Reserve, directive, error, mask, reserve as word};
 
 use super::frames::refuse;
-use super::portal::{Portal, Seat};
+use super::portal::{Portal, VisibleSlot};
 use super::target_config::{LIST_MAX, Rules};
 
 /// Firmware version in answers.
 const FIRMWARE: u16 = 1;
 
 /// The config response of a slot.
-pub(super) fn describe<'a>(portal: &Portal, seat: &Seat, string: &'a [u8]) -> Config<'a> {
-    Config::tell(seat.shelf.params.buffers, FIRMWARE, portal.sectors_of(&seat.entry), string)
+pub(super) fn describe<'a>(portal: &Portal, seat: &VisibleSlot, string: &'a [u8]) -> Config<'a> {
+    Config::response(seat.shelf.params.buffers, FIRMWARE, portal.sectors_of(&seat.entry), string)
 }
 
 fn answer(portal: &Portal, header: &Header, own: wire::aoe::Address, body: &[&[u8]]) {
@@ -23,13 +23,13 @@ fn answer(portal: &Portal, header: &Header, own: wire::aoe::Address, body: &[&[u
     portal.send(&bytes, &Segs::new());
 }
 
-fn tell(portal: &Portal, header: &Header, seat: &Seat, directive: u8, string: &[u8]) {
+fn send_config(portal: &Portal, header: &Header, seat: &VisibleSlot, directive: u8, string: &[u8]) {
     let config = Config { directive, ..describe(portal, seat, string) };
     answer(portal, header, seat.address, &[&config.encode(), string]);
 }
 
 /// Config string: reads, tests, sets. A test that fails is silence.
-pub(super) fn config(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[u8]) {
+pub(super) fn config(portal: &Rc<Portal>, header: &Header, seat: &VisibleSlot, body: &[u8]) {
     let Ok(asked) = Config::decode(body) else {
         return refuse(portal, header, seat.address, error::ARGUMENT);
     };
@@ -48,7 +48,7 @@ pub(super) fn config(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[
         _ => return refuse(portal, header, seat.address, error::ARGUMENT),
     };
     if tells {
-        tell(portal, header, seat, asked.directive, &string);
+        send_config(portal, header, seat, asked.directive, &string);
     }
 }
 
@@ -56,21 +56,21 @@ pub(super) fn config(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[
 /// way is not answered: the initiator sends it again.
 fn change(
     portal: &Rc<Portal>,
-    seat: &Seat,
+    seat: &VisibleSlot,
     make: impl FnOnce(&Rules) -> Option<Rules> + 'static,
-    end: impl FnOnce(&Portal, &Seat, bool) + 'static,
+    end: impl FnOnce(&Portal, &VisibleSlot, bool) + 'static,
 ) {
     let (portal, seat) = (portal.clone(), seat.clone());
-    let reactor = portal.here.reactor().clone();
+    let reactor = portal.per_core.reactor().clone();
     drop(reactor.spawn("aoe change", async move {
-        let vault = portal.here.shared.registry.vault();
+        let vault = portal.per_core.shared.registry.state_store();
         let slot = seat.address.slot;
-        let changed = seat.shelf.book.change(&*vault, slot, make).await;
+        let changed = seat.shelf.config.change(&*vault, slot, make).await;
         if let Err(e) = changed
             && e != Errno::Busy
         {
             let what = format_args!("{}: what was set cannot be kept: {e}", seat.address);
-            portal.here.log.warn(what);
+            portal.per_core.log.warn(what);
         }
         if changed != Err(Errno::Busy) {
             end(&portal, &seat, changed.is_ok());
@@ -79,7 +79,7 @@ fn change(
     }));
 }
 
-fn set(portal: &Rc<Portal>, header: &Header, seat: &Seat, asked: Config<'_>) {
+fn set(portal: &Rc<Portal>, header: &Header, seat: &VisibleSlot, asked: Config<'_>) {
     let (header, wanted, how) = (*header, asked.string.to_vec(), asked.directive);
     let string = wanted.clone();
     let make = move |rules: &Rules| {
@@ -90,14 +90,14 @@ fn set(portal: &Rc<Portal>, header: &Header, seat: &Seat, asked: Config<'_>) {
     change(portal, seat, make, move |portal, seat, kept| {
         let now = seat.slot.rules().string;
         match (kept, now == wanted) {
-            (true, true) => tell(portal, &header, seat, how, &now),
+            (true, true) => send_config(portal, &header, seat, how, &now),
             (true, false) => refuse(portal, &header, seat.address, error::CONFIG_PRESENT),
             (false, _) => refuse(portal, &header, seat.address, error::UNAVAILABLE),
         }
     });
 }
 
-fn list_masks(portal: &Portal, header: &Header, seat: &Seat, (command, error): (u8, u8)) {
+fn list_masks(portal: &Portal, header: &Header, seat: &VisibleSlot, (command, error): (u8, u8)) {
     let masks = seat.slot.rules().masks;
     let list: Vec<(u8, Mac)> = masks.into_iter().map(|mac| (mask::NOTHING, mac)).collect();
     answer(portal, header, seat.address, &[&Masks::encode(command, error, &list)]);
@@ -120,7 +120,7 @@ fn edit(list: &[Mac], directives: &[(u8, Mac)]) -> Result<Vec<Mac>, u8> {
 }
 
 /// MAC mask list: reads, edits.
-pub(super) fn masks(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[u8]) {
+pub(super) fn masks(portal: &Rc<Portal>, header: &Header, seat: &VisibleSlot, body: &[u8]) {
     let asked = match Masks::decode(body) {
         Ok(asked) => asked,
         Err(_) => return refuse(portal, header, seat.address, error::ARGUMENT),
@@ -144,19 +144,19 @@ pub(super) fn masks(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[u
     }
 }
 
-fn tell_reserved(portal: &Portal, header: &Header, seat: &Seat, command: u8) {
+fn send_reservation(portal: &Portal, header: &Header, seat: &VisibleSlot, command: u8) {
     let list = seat.slot.rules().reserved;
     answer(portal, header, seat.address, &[&Reserve::encode(command, &list)]);
 }
 
 /// Reservation: reads, sets, releases.
-pub(super) fn reserve(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[u8]) {
+pub(super) fn reserve(portal: &Rc<Portal>, header: &Header, seat: &VisibleSlot, body: &[u8]) {
     let Ok(asked) = Reserve::decode(body) else {
         return refuse(portal, header, seat.address, error::ARGUMENT);
     };
     let command = asked.command;
     match command {
-        word::READ => return tell_reserved(portal, header, seat, command),
+        word::READ => return send_reservation(portal, header, seat, command),
         word::SET if seat.slot.rules().refuses(header.from) => {
             return refuse(portal, header, seat.address, error::RESERVED);
         }
@@ -171,7 +171,7 @@ pub(super) fn reserve(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &
     }
     if seat.slot.rules().reserved == list {
         // It comes a second time, or changes nothing.
-        return tell_reserved(portal, header, seat, command);
+        return send_reservation(portal, header, seat, command);
     }
     let (header, wanted) = (*header, list.clone());
     let make = move |rules: &Rules| {
@@ -181,7 +181,7 @@ pub(super) fn reserve(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &
     };
     change(portal, seat, make, move |portal, seat, kept| {
         match (kept, seat.slot.rules().reserved == wanted) {
-            (true, true) => tell_reserved(portal, &header, seat, command),
+            (true, true) => send_reservation(portal, &header, seat, command),
             (true, false) => refuse(portal, &header, seat.address, error::RESERVED),
             (false, _) => refuse(portal, &header, seat.address, error::UNAVAILABLE),
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bio::Segs;
 use wire::aoe::{BROADCAST, Header, VERSION, command, error};
 
-use super::portal::{Key, Portal, Seat};
+use super::portal::{Portal, SessionKey, VisibleSlot};
 use super::{ata, config};
 
 /// Handles one frame that has come. Whatever is in it: an answer, an error, or silence.
@@ -19,28 +19,28 @@ pub(super) fn handle(portal: &Rc<Portal>, frame: &[u8]) {
         return;
     }
     if header.command == command::ATA && header.address.is_single() {
-        let key = Key { mac: header.from, address: header.address };
+        let key = SessionKey { mac: header.from, address: header.address };
         let Some(session) = portal.session(key) else { return };
-        let (comes, commands) = session.front.slot.lets(key.mac);
+        let (comes, commands) = session.frontend.slot.access_of(key.mac);
         if !comes {
             return;
         }
-        session.front.heard_ns.set(portal.here.core.now());
+        session.frontend.last_frame_ns.set(portal.per_core.core.now());
         if header.version != VERSION {
             return refuse(portal, &header, header.address, error::VERSION);
         }
         return ata::command(&session, header.tag, body, commands);
     }
-    for seat in portal.seats(header.from, header.address) {
+    for seat in portal.visible_slots(header.from, header.address) {
         if header.version != VERSION {
             refuse(portal, &header, seat.address, error::VERSION);
             continue;
         }
-        one(portal, &header, &seat, body);
+        handle_for_slot(portal, &header, &seat, body);
     }
 }
 
-fn one(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[u8]) {
+fn handle_for_slot(portal: &Rc<Portal>, header: &Header, seat: &VisibleSlot, body: &[u8]) {
     match header.command {
         // One command for many disks is a mistake of the initiator.
         command::ATA => refuse(portal, header, seat.address, error::ARGUMENT),

@@ -48,7 +48,7 @@ use reactor::Address;
 use crate::driver::{Driver, TargetSpec};
 use params::Checked;
 use per_core::CoreState;
-use shared::Shared;
+use shared::AoeGlobal;
 
 pub use params::AoeParams;
 pub use portal::NEXUSES_MAX;
@@ -58,13 +58,13 @@ pub const NAME: &str = "aoe";
 
 /// The driver.
 pub struct Aoe {
-    shared: Arc<Shared>,
+    shared: Arc<AoeGlobal>,
 }
 
 impl Aoe {
     /// Without targets.
     pub fn new(registry: Arc<Registry>) -> Aoe {
-        Aoe { shared: Shared::new(registry) }
+        Aoe { shared: AoeGlobal::new(registry) }
     }
 }
 
@@ -105,7 +105,7 @@ impl Driver for Aoe {
         Box::pin(async move {
             let not_here = "aoe was not installed on this core";
             let here = CoreState::find(&self.shared, &engine).ok_or(io::Error::other(not_here))?;
-            match self.shared.is_home(engine.core().id()) {
+            match self.shared.is_serving_core(engine.core().id()) {
                 true => portal::open(&here, at),
                 false => Ok(at),
             }

@@ -92,14 +92,14 @@ mod tests {
             (json!({"buffers": 1025}), "buffers"),
         ] {
             let error = Checked::new(spec(params)).err().unwrap();
-            assert!(error.what.contains(word), "{error}");
+            assert!(error.message.contains(word), "{error}");
         }
         assert!(Checked::new(spec(serde_json::Value::Null)).is_ok());
         let tcp = "127.0.0.1:1".parse().unwrap();
         let error = Checked::new(TargetSpec { listen: vec![tcp], ..spec(json!({})) });
-        assert!(error.err().unwrap().what.contains("ether:"));
+        assert!(error.err().unwrap().message.contains("ether:"));
         let chap = Some(Account { user: "u".into(), secret: vec![1] });
         let error = Checked::new(TargetSpec { chap, ..spec(json!({})) });
-        assert!(error.err().unwrap().what.contains("CHAP"));
+        assert!(error.err().unwrap().message.contains("CHAP"));
     }
 }

@@ -13,14 +13,14 @@ use transport::{Cores, PeerLog, key_of};
 
 use super::portal::Portal;
 use super::replay_guard::ReplayGuard;
-use super::shared::Shared;
+use super::shared::AoeGlobal;
 
 /// Empty lists kept for the next requests; further ones are given back.
 const SPARES_MAX: usize = 256;
 
 /// The driver on one core.
 pub(super) struct CoreState {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<AoeGlobal>,
     pub engine: Rc<Engine>,
     pub core: Rc<Core>,
     pub log: PeerLog,
@@ -34,32 +34,32 @@ thread_local! {
 }
 
 /// How long the core keeps the driver's value: until its tasks are dropped.
-async fn stay(here: Rc<CoreState>) {
-    let leave = Leave(here);
+async fn watch_loop(here: Rc<CoreState>) {
+    let leave = TeardownGuard(here);
     loop {
         let here = &leave.0;
-        here.core.reactor().sleep(super::portal::LOOK_NS).await;
-        here.log.turn();
+        here.core.reactor().sleep(super::portal::WATCH_NS).await;
+        here.log.end_period();
         let all: Vec<Rc<Portal>> = here.portals.borrow().values().cloned().collect();
-        all.iter().for_each(|portal| portal.look());
+        all.iter().for_each(|portal| portal.watch_tick());
         here.guards.borrow_mut().retain(|_, guard| Rc::strong_count(guard) > 1);
     }
 }
 
 /// Lets go of what holds the driver's value in turn.
-struct Leave(Rc<CoreState>);
+struct TeardownGuard(Rc<CoreState>);
 
-impl Drop for Leave {
+impl Drop for TeardownGuard {
     fn drop(&mut self) {
         let portals = self.0.portals.take();
-        portals.values().for_each(|portal| portal.let_go());
+        portals.values().for_each(|portal| portal.drop_references());
         self.0.guards.take();
     }
 }
 
 impl CoreState {
     /// Settles on a core.
-    pub fn install(shared: &Arc<Shared>, engine: &Rc<Engine>) {
+    pub fn install(shared: &Arc<AoeGlobal>, engine: &Rc<Engine>) {
         let core = engine.core().clone();
         shared.add_core(core.id());
         let here = Rc::new(CoreState {
@@ -75,11 +75,11 @@ impl CoreState {
             core: core.clone(),
         });
         CORES.with(|all| all.add(key_of(shared), core.id(), &here));
-        drop(core.reactor().spawn("aoe watch", stay(here)));
+        drop(core.reactor().spawn("aoe watch", watch_loop(here)));
     }
 
     /// The driver on the core of an engine.
-    pub fn find(shared: &Arc<Shared>, engine: &Rc<Engine>) -> Option<Rc<CoreState>> {
+    pub fn find(shared: &Arc<AoeGlobal>, engine: &Rc<Engine>) -> Option<Rc<CoreState>> {
         CORES.with(|all| all.find(key_of(shared), engine.core().id()))
     }
 

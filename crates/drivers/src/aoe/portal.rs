@@ -25,39 +25,39 @@ use wire::aoe::{self, ETHERTYPE, Mac, SECTOR};
 
 use super::announce::Announcer;
 use super::per_core::CoreState;
-use super::replay_guard::{Deed, Held};
-use super::session::{Client, Session, name};
+use super::replay_guard::{HeldAction, HeldWrite};
+use super::session::{AoeSession, Client, name};
 use super::shared::Shelf;
 use super::target_config::Slot;
 use super::{NAME, ata, frames};
-use crate::blocks::Blocks;
+use crate::blocks::BlockSession;
 
 /// How often interfaces and sessions are looked at, ns.
-pub(super) const LOOK_NS: u64 = 1_000_000_000;
+pub(super) const WATCH_NS: u64 = 1_000_000_000;
 
 /// Frames that are read before others of the core have their turn.
-const FRAMES_A_TURN: usize = 64;
+const FRAMES_PER_BATCH: usize = 64;
 
 /// Sessions of one interface; for a further one the idle one that was silent longest ends.
 pub const NEXUSES_MAX: usize = 4096;
 
 /// Time of silence after which a session ends, ns; the next frame of the initiator starts a new
 /// one.
-const SILENT_NS: u64 = 600_000_000_000;
+const IDLE_TIMEOUT_NS: u64 = 600_000_000_000;
 
 /// Most refusals that are noted in one watch period; unknown initiators may be many.
 const DENIALS_MAX: u32 = 8;
 
 /// The initiator of a session, and its slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Key {
+pub(super) struct SessionKey {
     pub mac: Mac,
     pub address: aoe::Address,
 }
 
 /// A slot that an initiator may see.
 #[derive(Clone)]
-pub(super) struct Seat {
+pub(super) struct VisibleSlot {
     pub shelf: Arc<Shelf>,
     pub port: Arc<TargetPort>,
     pub entry: Arc<LunEntry>,
@@ -67,17 +67,17 @@ pub(super) struct Seat {
 
 /// One interface.
 pub(super) struct Portal {
-    pub here: Rc<CoreState>,
+    pub per_core: Rc<CoreState>,
     pub at: Address,
     link: RefCell<Option<Link>>,
     facts: Cell<LinkFacts>,
-    sessions: RefCell<BTreeMap<Key, Rc<Session>>>,
+    sessions: RefCell<BTreeMap<SessionKey, Rc<AoeSession>>>,
     /// The session of the last frame, which is mostly that of the next one too.
-    last: RefCell<Option<Rc<Session>>>,
+    last: RefCell<Option<Rc<AoeSession>>>,
     /// Sessions to go on with.
-    listed: RefCell<Vec<Rc<Session>>>,
+    runnable: RefCell<Vec<Rc<AoeSession>>>,
     /// Writes whose turn has come.
-    released: RefCell<VecDeque<Held>>,
+    released: RefCell<VecDeque<HeldWrite>>,
     waker: RefCell<Option<Waker>>,
     /// The portal is at work and needs no wake-up.
     busy: Cell<bool>,
@@ -95,13 +95,13 @@ pub(super) fn open(here: &Rc<CoreState>, at: Address) -> io::Result<Address> {
     let link = here.reactor().link(interface, ETHERTYPE)?;
     let facts = link.facts()?;
     let portal = Rc::new(Portal {
-        here: here.clone(),
+        per_core: here.clone(),
         at: at.clone(),
         link: RefCell::new(Some(link)),
         facts: Cell::new(facts),
         sessions: RefCell::default(),
         last: RefCell::default(),
-        listed: RefCell::default(),
+        runnable: RefCell::default(),
         released: RefCell::default(),
         waker: RefCell::default(),
         busy: Cell::default(),
@@ -122,7 +122,7 @@ async fn run(portal: Rc<Portal>) {
             let error = portal.serve(&link).await;
             tracing::warn!(target: "aoe", "{}: {error}; it is looked for every second", portal.at);
         }
-        portal.here.reactor().sleep(LOOK_NS).await;
+        portal.per_core.reactor().sleep(WATCH_NS).await;
         portal.reopen();
     }
 }
@@ -157,13 +157,13 @@ impl Portal {
     }
 
     /// A session has something to go on with.
-    pub fn list(&self, session: Rc<Session>) {
-        self.listed.borrow_mut().push(session);
+    pub fn enqueue_session(&self, session: Rc<AoeSession>) {
+        self.runnable.borrow_mut().push(session);
         self.kick();
     }
 
     /// A write's turn has come.
-    pub fn release(&self, held: Held) {
+    pub fn release(&self, held: HeldWrite) {
         self.released.borrow_mut().push_back(held);
         self.kick();
     }
@@ -185,7 +185,7 @@ impl Portal {
                 let mut ready = pin!(link.ready());
                 poll_fn(|cx| {
                     self.watch(cx.waker());
-                    self.work(link);
+                    self.run_pending(link);
                     match ready.as_mut().poll(cx) {
                         Poll::Pending if link.queued() > 0 => Poll::Ready(Ok(())),
                         polled => polled,
@@ -194,7 +194,7 @@ impl Portal {
                 .await
             };
             let came = match came {
-                Ok(()) => self.take(link).await,
+                Ok(()) => self.receive_frames(link).await,
                 Err(e) => Err(e),
             };
             if came.is_ok() && link.queued() > 0 && link.writable().await.is_ok() {
@@ -206,21 +206,21 @@ impl Portal {
                 }
                 // Down: it says so once, and nothing comes until it is up again.
                 tracing::warn!(target: "aoe", "{}: {e}", self.at);
-                self.here.reactor().sleep(LOOK_NS).await;
+                self.per_core.reactor().sleep(WATCH_NS).await;
             }
         }
     }
 
     /// Receives frames and handles them.
-    async fn take(self: &Rc<Portal>, link: &Link) -> io::Result<()> {
+    async fn receive_frames(self: &Rc<Portal>, link: &Link) -> io::Result<()> {
         loop {
             self.busy.set(true);
-            let got = link.receive(FRAMES_A_TURN, &mut |frame| frames::handle(self, frame));
-            self.work(link);
-            if got? < FRAMES_A_TURN {
+            let got = link.receive(FRAMES_PER_BATCH, &mut |frame| frames::handle(self, frame));
+            self.run_pending(link);
+            if got? < FRAMES_PER_BATCH {
                 return Ok(());
             }
-            self.here.reactor().yield_now().await;
+            self.per_core.reactor().yield_now().await;
         }
     }
 
@@ -233,7 +233,7 @@ impl Portal {
     }
 
     /// Continues waiting work, and sends the answers.
-    fn work(self: &Rc<Portal>, link: &Link) {
+    fn run_pending(self: &Rc<Portal>, link: &Link) {
         self.busy.set(true);
         loop {
             let held = self.released.borrow_mut().pop_front();
@@ -241,12 +241,12 @@ impl Portal {
                 start(held);
                 continue;
             }
-            let session = self.listed.borrow_mut().pop();
+            let session = self.runnable.borrow_mut().pop();
             let Some(session) = session else { break };
-            session.front.listed.set(false);
-            session.go_on();
-            if session.front.is_over() {
-                self.leave(&session);
+            session.frontend.is_runnable.set(false);
+            session.issue_ready();
+            if session.frontend.is_over() {
+                self.end_session(&session);
             }
         }
         if link.queued() > 0 {
@@ -257,34 +257,35 @@ impl Portal {
     }
 
     /// The session of an initiator at a slot; None when the initiator may see nothing there.
-    pub fn session(self: &Rc<Portal>, key: Key) -> Option<Rc<Session>> {
+    pub fn session(self: &Rc<Portal>, key: SessionKey) -> Option<Rc<AoeSession>> {
         let last = self.last.borrow();
-        if let Some(last) = last.as_ref().filter(|s| s.front.key == key && !s.front.is_over()) {
+        if let Some(last) = last.as_ref().filter(|s| s.frontend.key == key && !s.frontend.is_over())
+        {
             return Some(last.clone());
         }
         drop(last);
         let known = self.sessions.borrow().get(&key).cloned();
         let session = match known {
-            Some(session) if session.front.is_over() => return None,
+            Some(session) if session.frontend.is_over() => return None,
             Some(session) => session,
-            None => self.enter(key)?,
+            None => self.log_in(key)?,
         };
         *self.last.borrow_mut() = Some(session.clone());
         Some(session)
     }
 
     /// The slots that an initiator may see among those that an address reaches.
-    pub fn seats(&self, mac: Mac, to: aoe::Address) -> Vec<Seat> {
+    pub fn visible_slots(&self, mac: Mac, to: aoe::Address) -> Vec<VisibleSlot> {
         let mut out = Vec::new();
-        for shelf in self.here.shared.targets_at(&self.at) {
+        for shelf in self.per_core.shared.targets_at(&self.at) {
             let number = shelf.params.shelf;
             if to.shelf != u16::MAX && to.shelf != number {
                 continue;
             }
-            let Some(port) = self.here.engine.find_target(NAME, &shelf.name) else { continue };
+            let Some(port) = self.per_core.engine.find_target(NAME, &shelf.name) else { continue };
             let decision = port.decide(&name(mac), &self.at);
             if !decision.grants() {
-                self.deny(&shelf, mac, to, decision.why);
+                self.note_denied(&shelf, mac, to, decision.reason);
                 continue;
             }
             for entry in decision.luns.iter() {
@@ -294,10 +295,10 @@ impl Portal {
                 if !address.is_single() || !to.reaches(address) || !sectors {
                     continue;
                 }
-                let slot = shelf.book.slot(slot);
-                if slot.lets(mac).0 {
+                let slot = shelf.config.slot(slot);
+                if slot.access_of(mac).0 {
                     let (shelf, port, entry) = (shelf.clone(), port.clone(), entry.clone());
-                    out.push(Seat { shelf, port, entry, address, slot });
+                    out.push(VisibleSlot { shelf, port, entry, address, slot });
                 }
             }
         }
@@ -306,13 +307,13 @@ impl Portal {
 
     /// Reports an initiator that asked for a shelf by its number and may see none of it;
     /// rate-limited.
-    fn deny(&self, shelf: &Shelf, mac: Mac, to: aoe::Address, text: String) {
+    fn note_denied(&self, shelf: &Shelf, mac: Mac, to: aoe::Address, text: String) {
         if !to.is_single() || self.denials.get() >= DENIALS_MAX {
             return;
         }
         self.denials.set(self.denials.get() + 1);
-        self.here.shared.registry.note_denied(Denied {
-            at_ns: self.here.core.now(),
+        self.per_core.shared.registry.note_denied(Denied {
+            at_ns: self.per_core.core.now(),
             driver: NAME.into(),
             target: shelf.name.clone(),
             initiator: name(mac),
@@ -321,18 +322,18 @@ impl Portal {
         });
     }
 
-    fn enter(self: &Rc<Portal>, key: Key) -> Option<Rc<Session>> {
-        let seat = self.seats(key.mac, key.address).into_iter().next()?;
-        if seat.shelf.params.announce && !self.announcer.has_told(&seat) {
+    fn log_in(self: &Rc<Portal>, key: SessionKey) -> Option<Rc<AoeSession>> {
+        let seat = self.visible_slots(key.mac, key.address).into_iter().next()?;
+        if seat.shelf.params.announce && !self.announcer.has_announced(&seat) {
             // Before the first command of an initiator, which asks again: it may think of a disk
             // that was here before.
-            self.announcer.look(self);
+            self.announcer.announce_new(self);
             return None;
         }
-        self.make_room();
+        self.evict_idle_session();
         let client = Client::new(self, key, &seat);
-        let session = Blocks::new(client, seat.entry.device.clone(), seat.entry.lun);
-        session.front.belongs_to(&session);
+        let session = BlockSession::new(client, seat.entry.device.clone(), seat.entry.lun);
+        session.frontend.set_session(&session);
         let login = Login {
             target: seat.port,
             initiator: name(key.mac),
@@ -345,31 +346,31 @@ impl Portal {
         };
         let transport: Rc<dyn Transport> = session.clone();
         // A refusal was noted, and is silence here (A3).
-        let nexus = self.here.engine.login(login, transport).ok()?;
+        let nexus = self.per_core.engine.login(login, transport).ok()?;
         session.attach(nexus);
         self.sessions.borrow_mut().insert(key, session.clone());
         Some(session)
     }
 
     /// A place for one more session: of those that do nothing the one that was silent longest ends.
-    fn make_room(self: &Rc<Portal>) {
+    fn evict_idle_session(self: &Rc<Portal>) {
         let oldest = {
             let sessions = self.sessions.borrow();
             if sessions.len() < NEXUSES_MAX {
                 return;
             }
             let idle = sessions.values().filter(|s| s.open() == 0);
-            idle.min_by_key(|s| s.front.heard_ns.get()).cloned()
+            idle.min_by_key(|s| s.frontend.last_frame_ns.get()).cloned()
         };
         if let Some(oldest) = oldest {
-            self.leave(&oldest);
+            self.end_session(&oldest);
         }
     }
 
     /// A session ends.
-    fn leave(self: &Rc<Portal>, session: &Rc<Session>) {
-        let key = session.front.key;
-        let mine = |s: &Rc<Session>| Rc::ptr_eq(s, session);
+    fn end_session(self: &Rc<Portal>, session: &Rc<AoeSession>) {
+        let key = session.frontend.key;
+        let mine = |s: &Rc<AoeSession>| Rc::ptr_eq(s, session);
         if self.last.borrow().as_ref().is_some_and(mine) {
             self.last.take();
         }
@@ -380,33 +381,33 @@ impl Portal {
         sessions.remove(&key);
         drop(sessions);
         let session = session.clone();
-        drop(self.here.reactor().spawn("aoe end", async move {
+        drop(self.per_core.reactor().spawn("aoe end", async move {
             session.finish().await;
-            session.front.abandon();
+            session.frontend.abandon_writes();
         }));
     }
 
     /// Once a watch period.
-    pub fn look(self: &Rc<Portal>) {
+    pub fn watch_tick(self: &Rc<Portal>) {
         self.denials.set(0);
         let link = self.link.borrow().clone();
         if let Some(facts) = link.as_ref().and_then(|link| link.facts().ok()) {
             self.facts.set(facts);
         }
-        let now = self.here.core.now();
-        let silent = |s: &&Rc<Session>| {
-            s.open() == 0 && now.saturating_sub(s.front.heard_ns.get()) > SILENT_NS
+        let now = self.per_core.core.now();
+        let silent = |s: &&Rc<AoeSession>| {
+            s.open() == 0 && now.saturating_sub(s.frontend.last_frame_ns.get()) > IDLE_TIMEOUT_NS
         };
         let silent: Vec<_> = self.sessions.borrow().values().filter(silent).cloned().collect();
-        silent.iter().for_each(|session| self.leave(session));
-        self.announcer.look(self);
+        silent.iter().for_each(|session| self.end_session(session));
+        self.announcer.announce_new(self);
         self.kick();
     }
 
     /// An interface that went away may be back.
     fn reopen(&self) {
         let Some(interface) = self.at.ether() else { return };
-        let Ok(link) = self.here.reactor().link(interface, ETHERTYPE) else { return };
+        let Ok(link) = self.per_core.reactor().link(interface, ETHERTYPE) else { return };
         if let Ok(facts) = link.facts() {
             self.facts.set(facts);
             *self.link.borrow_mut() = Some(link);
@@ -419,25 +420,25 @@ impl Portal {
         if let Some(task) = self.task.take() {
             task.abort();
         }
-        let all: Vec<Rc<Session>> = self.sessions.borrow().values().cloned().collect();
-        all.iter().for_each(|session| self.leave(session));
+        let all: Vec<Rc<AoeSession>> = self.sessions.borrow().values().cloned().collect();
+        all.iter().for_each(|session| self.end_session(session));
         self.link.take();
     }
 
     /// Drops what holds it in turn: the core ends.
-    pub fn let_go(&self) {
-        let held = (self.sessions.take(), self.last.take(), self.listed.take());
+    pub fn drop_references(&self) {
+        let held = (self.sessions.take(), self.last.take(), self.runnable.take());
         drop((held, self.released.take(), self.waker.take(), self.link.take(), self.task.take()));
     }
 }
 
 /// Begins a write whose turn has come.
-pub(super) fn start(held: Held) {
-    let Held { mark, asked, session, deed } = held;
-    session.front.marks(mark);
+pub(super) fn start(held: HeldWrite) {
+    let HeldWrite { id: mark, request: asked, session, action: deed } = held;
+    session.frontend.add_write(mark);
     let request = asked.request(true, mark.start, mark.end - mark.start);
     match deed {
-        Deed::Write(data) => session.start_write(request, mark.start, data, None),
-        Deed::Trim(ranges) => ata::trim(&session, request, &ranges),
+        HeldAction::Write(data) => session.start_write(request, mark.start, data, None),
+        HeldAction::Trim(ranges) => ata::trim(&session, request, &ranges),
     }
 }

@@ -26,7 +26,7 @@ use std::rc::Rc;
 use bio::Segs;
 use wire::aoe::Mac;
 
-use super::session::{Asked, Session};
+use super::session::{AoeSession, AtaRequest};
 
 /// Writes that are known again.
 pub(super) const RECENT_MAX: usize = 1024;
@@ -39,7 +39,7 @@ pub(super) type Registers = (u8, u8);
 
 /// Identity of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Mark {
+pub(super) struct WriteId {
     pub tag: u32,
     /// First byte.
     pub start: u64,
@@ -49,27 +49,27 @@ pub(super) struct Mark {
     pub digest: u64,
 }
 
-impl Mark {
-    fn overlaps(&self, other: &Mark) -> bool {
+impl WriteId {
+    fn overlaps(&self, other: &WriteId) -> bool {
         self.start < other.end && other.start < self.end
     }
 }
 
 /// Decision about a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum WriteDecision {
     /// It is under way from now on.
-    Go,
+    Start,
     /// Others of the same blocks come first: hand it over.
     Wait,
     /// It is under way or waits already.
-    Double,
+    Duplicate,
     /// It was answered, by these registers.
     Done(Registers),
 }
 
 /// Action of a write when its turn comes.
-pub(super) enum Deed {
+pub(super) enum HeldAction {
     /// Writes.
     Write(Segs),
     /// Trims: first byte and bytes of each range.
@@ -77,25 +77,25 @@ pub(super) enum Deed {
 }
 
 /// A write that waits.
-pub(super) struct Held {
-    pub mark: Mark,
-    pub asked: Asked,
-    pub session: Rc<Session>,
-    pub deed: Deed,
+pub(super) struct HeldWrite {
+    pub id: WriteId,
+    pub request: AtaRequest,
+    pub session: Rc<AoeSession>,
+    pub action: HeldAction,
 }
 
 #[derive(Clone, Copy)]
 struct Recent {
-    mark: Mark,
+    id: WriteId,
     answer: Registers,
     from: Mac,
     at_ns: u64,
 }
 
 #[derive(Default)]
-struct State {
-    under_way: Vec<Mark>,
-    waiting: VecDeque<Held>,
+struct GuardState {
+    under_way: Vec<WriteId>,
+    waiting: VecDeque<HeldWrite>,
     /// Tags of `recent`, in its order: looked through for every write.
     tags: Vec<u32>,
     recent: Vec<Recent>,
@@ -105,32 +105,32 @@ struct State {
 
 /// The writes of one unit.
 #[derive(Default)]
-pub(super) struct ReplayGuard(RefCell<State>);
+pub(super) struct ReplayGuard(RefCell<GuardState>);
 
 impl ReplayGuard {
     /// Judges a write that has come.
-    pub fn judge(&self, mark: Mark, now_ns: u64) -> Verdict {
+    pub fn check(&self, mark: WriteId, now_ns: u64) -> WriteDecision {
         let state = &mut *self.0.borrow_mut();
         let known = |(tag, r): (&u32, &Recent)| {
-            *tag == mark.tag && r.mark == mark && now_ns.saturating_sub(r.at_ns) < RECENT_NS
+            *tag == mark.tag && r.id == mark && now_ns.saturating_sub(r.at_ns) < RECENT_NS
         };
         let found = state.tags.iter().zip(&state.recent).find(|one| known(*one));
         if let Some((_, recent)) = found {
-            return Verdict::Done(recent.answer);
+            return WriteDecision::Done(recent.answer);
         }
-        if state.under_way.contains(&mark) || state.waiting.iter().any(|h| h.mark == mark) {
-            return Verdict::Double;
+        if state.under_way.contains(&mark) || state.waiting.iter().any(|h| h.id == mark) {
+            return WriteDecision::Duplicate;
         }
-        let before = state.waiting.iter().map(|h| &h.mark).chain(&state.under_way);
+        let before = state.waiting.iter().map(|h| &h.id).chain(&state.under_way);
         if before.into_iter().any(|other| other.overlaps(&mark)) {
-            return Verdict::Wait;
+            return WriteDecision::Wait;
         }
         state.under_way.push(mark);
-        Verdict::Go
+        WriteDecision::Start
     }
 
     /// Keeps a write until its turn (C1).
-    pub fn hold(&self, held: Held) {
+    pub fn hold(&self, held: HeldWrite) {
         self.0.borrow_mut().waiting.push_back(held);
     }
 
@@ -138,17 +138,17 @@ impl ReplayGuard {
     /// which are under way then.
     pub fn finish(
         &self,
-        (mark, from): (Mark, Mac),
+        (mark, from): (WriteId, Mac),
         answer: Option<Registers>,
         now_ns: u64,
-        release: &mut dyn FnMut(Held),
+        release: &mut dyn FnMut(HeldWrite),
     ) {
         let state = &mut *self.0.borrow_mut();
         if let Some(at) = state.under_way.iter().position(|m| *m == mark) {
             state.under_way.swap_remove(at);
         }
         if let Some(answer) = answer {
-            let one = Recent { mark, answer, from, at_ns: now_ns };
+            let one = Recent { id: mark, answer, from, at_ns: now_ns };
             match state.recent.get_mut(state.next) {
                 Some(place) => *place = one,
                 None => state.recent.push(one),
@@ -161,14 +161,14 @@ impl ReplayGuard {
         }
         let mut at = 0;
         while let Some(held) = state.waiting.get(at) {
-            let older = state.waiting.iter().take(at).map(|h| &h.mark);
-            let blocked = older.chain(&state.under_way).any(|m| m.overlaps(&held.mark));
+            let older = state.waiting.iter().take(at).map(|h| &h.id);
+            let blocked = older.chain(&state.under_way).any(|m| m.overlaps(&held.id));
             if blocked {
                 at += 1;
                 continue;
             }
             let Some(held) = state.waiting.remove(at) else { return };
-            state.under_way.push(held.mark);
+            state.under_way.push(held.id);
             release(held);
         }
     }
@@ -177,7 +177,7 @@ impl ReplayGuard {
     pub fn forget(&self, from: Mac) {
         let state = &mut *self.0.borrow_mut();
         for recent in state.recent.iter_mut().filter(|r| r.from == from) {
-            recent.mark.end = recent.mark.start;
+            recent.id.end = recent.id.start;
         }
     }
 }
@@ -203,13 +203,13 @@ mod tests {
 
     const ME: Mac = Mac([2, 0, 0, 0, 0, 1]);
 
-    fn mark(tag: u32, start: u64, end: u64) -> Mark {
-        Mark { tag, start, end, digest: 7 }
+    fn mark(tag: u32, start: u64, end: u64) -> WriteId {
+        WriteId { tag, start, end, digest: 7 }
     }
 
     const WELL: Option<Registers> = Some((0x40, 0));
 
-    fn done(guard: &ReplayGuard, mark: Mark, answer: Option<Registers>, now: u64) {
+    fn done(guard: &ReplayGuard, mark: WriteId, answer: Option<Registers>, now: u64) {
         guard.finish((mark, ME), answer, now, &mut |_| panic!("no request waits"));
     }
 
@@ -217,16 +217,16 @@ mod tests {
     fn answered_write_is_recognized_and_unanswered_one_is_new() {
         let guard = ReplayGuard::default();
         let one = mark(1, 0, 512);
-        assert_eq!(guard.judge(one, 0), Verdict::Go);
-        assert_eq!(guard.judge(one, 0), Verdict::Double);
+        assert_eq!(guard.check(one, 0), WriteDecision::Start);
+        assert_eq!(guard.check(one, 0), WriteDecision::Duplicate);
         done(&guard, one, None, 0);
-        assert_eq!(guard.judge(one, 0), Verdict::Go);
+        assert_eq!(guard.check(one, 0), WriteDecision::Start);
         done(&guard, one, Some((0x61, 4)), 5);
-        assert_eq!(guard.judge(one, 5), Verdict::Done((0x61, 4)));
-        assert_eq!(guard.judge(one, 5 + RECENT_NS), Verdict::Go, "too long ago");
+        assert_eq!(guard.check(one, 5), WriteDecision::Done((0x61, 4)));
+        assert_eq!(guard.check(one, 5 + RECENT_NS), WriteDecision::Start, "too long ago");
         done(&guard, one, WELL, 5 + RECENT_NS);
-        for other in [mark(2, 0, 512), mark(1, 512, 1024), Mark { digest: 8, ..one }] {
-            assert_eq!(guard.judge(other, 6 + RECENT_NS), Verdict::Go);
+        for other in [mark(2, 0, 512), mark(1, 512, 1024), WriteId { digest: 8, ..one }] {
+            assert_eq!(guard.check(other, 6 + RECENT_NS), WriteDecision::Start);
             done(&guard, other, None, 0);
         }
     }
@@ -234,25 +234,25 @@ mod tests {
     #[test]
     fn overlapping_write_waits() {
         let guard = ReplayGuard::default();
-        assert_eq!(guard.judge(mark(1, 0, 4096), 0), Verdict::Go);
-        assert_eq!(guard.judge(mark(2, 4096, 8192), 0), Verdict::Go);
-        assert_eq!(guard.judge(mark(3, 4095, 4097), 0), Verdict::Wait);
+        assert_eq!(guard.check(mark(1, 0, 4096), 0), WriteDecision::Start);
+        assert_eq!(guard.check(mark(2, 4096, 8192), 0), WriteDecision::Start);
+        assert_eq!(guard.check(mark(3, 4095, 4097), 0), WriteDecision::Wait);
     }
 
     #[test]
     fn oldest_entries_and_those_of_a_restarted_initiator_are_dropped() {
         let guard = ReplayGuard::default();
         for tag in 0..=RECENT_MAX as u32 {
-            assert_eq!(guard.judge(mark(tag, 0, 512), 0), Verdict::Go);
+            assert_eq!(guard.check(mark(tag, 0, 512), 0), WriteDecision::Start);
             done(&guard, mark(tag, 0, 512), WELL, 0);
         }
-        assert_eq!(guard.judge(mark(1, 0, 512), 1), Verdict::Done((0x40, 0)));
-        assert_eq!(guard.judge(mark(0, 0, 512), 1), Verdict::Go);
+        assert_eq!(guard.check(mark(1, 0, 512), 1), WriteDecision::Done((0x40, 0)));
+        assert_eq!(guard.check(mark(0, 0, 512), 1), WriteDecision::Start);
         done(&guard, mark(0, 0, 512), None, 1);
         guard.forget(Mac([9; 6]));
-        assert_eq!(guard.judge(mark(2, 0, 512), 1), Verdict::Done((0x40, 0)));
+        assert_eq!(guard.check(mark(2, 0, 512), 1), WriteDecision::Done((0x40, 0)));
         guard.forget(ME);
-        assert_eq!(guard.judge(mark(2, 0, 512), 1), Verdict::Go);
+        assert_eq!(guard.check(mark(2, 0, 512), 1), WriteDecision::Start);
     }
 
     #[test]

@@ -13,52 +13,52 @@ use wire::ata::{error, status};
 use wire::nbd::codes::{command_flag as flag, kind};
 use wire::nbd::{Error, Request};
 
-use super::portal::{Key, Portal, Seat};
-use super::replay_guard::{Held, Mark, Registers, ReplayGuard};
+use super::portal::{Portal, SessionKey, VisibleSlot};
+use super::replay_guard::{HeldWrite, Registers, ReplayGuard, WriteId};
 use super::target_config::Slot;
-use crate::blocks::{Blocks, Front, Over};
+use crate::blocks::{BlockSession, Frontend, SessionEnd};
 
 /// Bytes before the data of an answer.
 pub(super) const ATA_HEAD: usize = HEADER_LEN + ATA_LEN;
 
 /// An initiator's session at a slot.
-pub(super) type Session = Blocks<Client>;
+pub(super) type AoeSession = BlockSession<Client>;
 
 /// The front of a session.
 pub(super) struct Client {
     pub portal: Rc<Portal>,
     /// The initiator and its slot.
-    pub key: Key,
+    pub key: SessionKey,
     pub slot: Arc<Slot>,
     pub guard: Rc<ReplayGuard>,
     /// Requests under way at once.
     pub buffers: u32,
     /// When its last frame came, ns.
-    pub heard_ns: Cell<u64>,
+    pub last_frame_ns: Cell<u64>,
     /// It is in the portal's list of those to go on with.
-    pub listed: Cell<bool>,
+    pub is_runnable: Cell<bool>,
     over: Cell<bool>,
     /// The task that waits for the end of the session.
     waker: RefCell<Option<Waker>>,
-    me: RefCell<Weak<Session>>,
+    session: RefCell<Weak<AoeSession>>,
     /// Marks of writes at the engine.
-    marks: RefCell<Vec<Mark>>,
+    writes: RefCell<Vec<WriteId>>,
 }
 
 /// The fields of a request that its answer needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Asked {
+pub(super) struct AtaRequest {
     pub tag: u32,
     pub command: u8,
     pub sectors: u8,
     pub extended: bool,
 }
 
-impl Asked {
-    fn of(request: &Request) -> Asked {
+impl AtaRequest {
+    fn of(request: &Request) -> AtaRequest {
         let [t0, t1, t2, t3, command, sectors, extended, _] = request.cookie.to_le_bytes();
         let tag = u32::from_le_bytes([t0, t1, t2, t3]);
-        Asked { tag, command, sectors, extended: extended != 0 }
+        AtaRequest { tag, command, sectors, extended: extended != 0 }
     }
 
     /// As a request of some bytes; writes are on stable storage when they end (A1).
@@ -74,25 +74,25 @@ impl Asked {
 
 impl Client {
     /// A client for an initiator that may have a seat.
-    pub fn new(portal: &Rc<Portal>, key: Key, seat: &Seat) -> Client {
+    pub fn new(portal: &Rc<Portal>, key: SessionKey, seat: &VisibleSlot) -> Client {
         Client {
             portal: portal.clone(),
             key,
             slot: seat.slot.clone(),
-            guard: portal.here.guard(&seat.entry.device),
+            guard: portal.per_core.guard(&seat.entry.device),
             buffers: seat.shelf.params.buffers.into(),
-            heard_ns: Cell::new(portal.here.core.now()),
-            listed: Cell::default(),
+            last_frame_ns: Cell::new(portal.per_core.core.now()),
+            is_runnable: Cell::default(),
             over: Cell::default(),
             waker: RefCell::default(),
-            me: RefCell::default(),
-            marks: RefCell::default(),
+            session: RefCell::default(),
+            writes: RefCell::default(),
         }
     }
 
     /// Its session exists now.
-    pub fn belongs_to(&self, session: &Rc<Session>) {
-        *self.me.borrow_mut() = Rc::downgrade(session);
+    pub fn set_session(&self, session: &Rc<AoeSession>) {
+        *self.session.borrow_mut() = Rc::downgrade(session);
     }
 
     /// It is to be ended.
@@ -101,18 +101,18 @@ impl Client {
     }
 
     /// A write that was to go is as if it had never come.
-    pub fn give_up(&self, mark: Mark) {
-        let now = self.portal.here.core.now();
-        let mut release = |held: Held| self.portal.release(held);
+    pub fn abandon_write(&self, mark: WriteId) {
+        let now = self.portal.per_core.core.now();
+        let mut release = |held: HeldWrite| self.portal.release(held);
         self.guard.finish((mark, self.key.mac), None, now, &mut release);
     }
 
     /// A write goes to the engine.
-    pub fn marks(&self, mark: Mark) {
-        self.marks.borrow_mut().push(mark);
+    pub fn add_write(&self, mark: WriteId) {
+        self.writes.borrow_mut().push(mark);
     }
 
-    fn header(&self, asked: &Asked) -> Header {
+    fn header(&self, asked: &AtaRequest) -> Header {
         Header {
             to: self.key.mac,
             from: self.portal.mac(),
@@ -126,7 +126,7 @@ impl Client {
     }
 
     /// The end of a command: its registers, and data.
-    pub fn answer(&self, asked: &Asked, lba: u64, (status, error): Registers, data: &Segs) {
+    pub fn answer(&self, asked: &AtaRequest, lba: u64, (status, error): Registers, data: &Segs) {
         let ata = Ata {
             extended: asked.extended,
             feature: error,
@@ -143,27 +143,27 @@ impl Client {
     }
 
     /// The frame is refused.
-    pub fn refuse(&self, asked: &Asked, error: u8) {
+    pub fn refuse(&self, asked: &AtaRequest, error: u8) {
         let header = Header { error: Some(error), ..self.header(asked) };
         self.portal.send(&header.encode(), &Segs::new());
     }
 
     /// Gives up the writes at the engine when the session has ended.
-    pub fn abandon(&self) {
-        self.marks.take().into_iter().for_each(|mark| self.give_up(mark));
+    pub fn abandon_writes(&self) {
+        self.writes.take().into_iter().for_each(|mark| self.abandon_write(mark));
     }
 
     /// A write has ended: those that waited for it may go.
-    fn ended(&self, request: &Request, answer: Option<Registers>) {
-        let tag = Asked::of(request).tag;
+    fn write_ended(&self, request: &Request, answer: Option<Registers>) {
+        let tag = AtaRequest::of(request).tag;
         let mark = {
-            let mut marks = self.marks.borrow_mut();
-            let is = |m: &Mark| m.tag == tag && m.start == request.offset;
+            let mut marks = self.writes.borrow_mut();
+            let is = |m: &WriteId| m.tag == tag && m.start == request.offset;
             marks.iter().position(is).map(|at| marks.swap_remove(at))
         };
         let Some(mark) = mark else { return };
-        let now = self.portal.here.core.now();
-        let mut release = |held: Held| self.portal.release(held);
+        let now = self.portal.per_core.core.now();
+        let mut release = |held: HeldWrite| self.portal.release(held);
         self.guard.finish((mark, self.key.mac), answer, now, &mut release);
     }
 }
@@ -182,19 +182,19 @@ fn registers(command: u8, problem: Error) -> Option<Registers> {
     })
 }
 
-impl Front for Client {
+impl Frontend for Client {
     // The duplicate detection must know when a write can no longer reach the medium.
-    const LEAVES: bool = true;
-    const ASKS: bool = true;
+    const SILENT_ON_SHUTDOWN: bool = true;
+    const QUERIES_IDENTITY: bool = true;
 
     fn kick(&self) {
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();
         }
-        if !self.listed.replace(true)
-            && let Some(session) = self.me.borrow().upgrade()
+        if !self.is_runnable.replace(true)
+            && let Some(session) = self.session.borrow().upgrade()
         {
-            self.portal.list(session);
+            self.portal.enqueue_session(session);
         }
     }
 
@@ -203,23 +203,23 @@ impl Front for Client {
     }
 
     fn segs(&self) -> Segs {
-        self.portal.here.segs()
+        self.portal.per_core.segs()
     }
 
     fn put_segs(&self, segs: Segs) {
-        self.portal.here.put_segs(segs);
+        self.portal.per_core.put_segs(segs);
     }
 
     fn pool(&self) -> &Pool {
-        self.portal.here.core.pool()
+        self.portal.per_core.core.pool()
     }
 
     fn backlog(&self) -> usize {
         0
     }
 
-    fn over(&self, over: Over) {
-        if let Over::Closed(CloseReason::Kicked) = over {
+    fn session_over(&self, over: SessionEnd) {
+        if let SessionEnd::Closed(CloseReason::Kicked) = over {
             tracing::info!(target: "aoe", "{} at {}: its session was ended; it may come again",
                 self.key.mac, self.key.address);
         }
@@ -227,10 +227,10 @@ impl Front for Client {
         self.kick();
     }
 
-    fn data(session: &Session, tag: u32, data: &Segs) -> bool {
+    fn data(session: &AoeSession, tag: u32, data: &Segs) -> bool {
         let found = session.with(tag, |p| {
             p.begun = true;
-            (p.request, p.now)
+            (p.request, p.current_bytes)
         });
         let Some((request, now)) = found else { return false };
         if data.len() as u64 != now || request.len != now {
@@ -239,27 +239,27 @@ impl Front for Client {
             session.finish_request(tag, Some(Error::Io));
             return false;
         }
-        let asked = Asked::of(&request);
+        let asked = AtaRequest::of(&request);
         let lba = request.offset / SECTOR as u64;
         let none = Segs::new();
         let verifies = matches!(asked.command, op::VERIFY | op::VERIFY_EXT);
         let sent = if verifies { &none } else { data };
-        session.front.answer(&asked, lba, (status::READY, 0), sent);
+        session.frontend.answer(&asked, lba, (status::READY, 0), sent);
         true
     }
 
-    fn status(session: &Session, tag: u32, _: &Segs) {
+    fn status(session: &AoeSession, tag: u32, _: &Segs) {
         session.finish_request(tag, Some(Error::NotSup));
     }
 
-    fn reply(session: &Session, request: &Request, error: Option<Error>, begun: bool) {
-        let front = &session.front;
-        let asked = Asked::of(request);
+    fn reply(session: &AoeSession, request: &Request, error: Option<Error>, begun: bool) {
+        let front = &session.frontend;
+        let asked = AtaRequest::of(request);
         let answer = match error {
             None => Some((status::READY, 0)),
             Some(error) => registers(asked.command, error),
         };
-        front.ended(request, answer);
+        front.write_ended(request, answer);
         let lba = request.offset / SECTOR as u64;
         match error {
             _ if begun => {}

@@ -9,48 +9,48 @@ use geom::Error;
 use reactor::Address;
 
 use super::params::{AoeParams, Checked};
-use super::target_config::Book;
+use super::target_config::TargetConfig;
 
 /// A target.
 pub(super) struct Shelf {
     pub name: String,
     pub listen: Vec<Address>,
     pub params: AoeParams,
-    pub book: Arc<Book>,
+    pub config: Arc<TargetConfig>,
 }
 
 #[derive(Default)]
-struct State {
+struct AoeState {
     targets: BTreeMap<String, Arc<Shelf>>,
     /// Settings of targets, removed ones included: a target that is added again finds its own.
-    books: BTreeMap<String, Arc<Book>>,
+    configs: BTreeMap<String, Arc<TargetConfig>>,
     core_max: u32,
-    home: Option<u32>,
+    serving_core: Option<u32>,
 }
 
 /// State shared by all cores.
-pub(crate) struct Shared {
+pub(crate) struct AoeGlobal {
     pub registry: Arc<Registry>,
-    state: Mutex<State>,
+    state: Mutex<AoeState>,
 }
 
-impl Shared {
+impl AoeGlobal {
     /// Without targets.
-    pub fn new(registry: Arc<Registry>) -> Arc<Shared> {
-        Arc::new(Shared { registry, state: Mutex::default() })
+    pub fn new(registry: Arc<Registry>) -> Arc<AoeGlobal> {
+        Arc::new(AoeGlobal { registry, state: Mutex::default() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AoeState> {
         self.state.lock()
     }
 
     /// Makes or replaces a target. Refused when another has the same shelf at an interface of its.
     pub fn set_target(&self, target: Checked) -> Result<(), Error> {
         let Checked { spec, params } = target;
-        let known = self.state().books.get(&spec.name).cloned();
+        let known = self.state().configs.get(&spec.name).cloned();
         let book = match known {
             Some(book) => book,
-            None => Arc::new(Book::load(&*self.registry.vault(), &spec.name)?),
+            None => Arc::new(TargetConfig::load(&*self.registry.state_store(), &spec.name)?),
         };
         let mut state = self.state();
         let same = |other: &&Arc<Shelf>| {
@@ -65,8 +65,8 @@ impl Shared {
             );
             return Err(Error::inval(what));
         }
-        state.books.insert(spec.name.clone(), book.clone());
-        let shelf = Shelf { name: spec.name.clone(), listen: spec.listen, params, book };
+        state.configs.insert(spec.name.clone(), book.clone());
+        let shelf = Shelf { name: spec.name.clone(), listen: spec.listen, params, config: book };
         state.targets.insert(spec.name, Arc::new(shelf));
         Ok(())
     }
@@ -89,9 +89,9 @@ impl Shared {
     }
 
     /// Whether a core is the one that serves: the last, as the first has other duties.
-    pub fn is_home(&self, core: u32) -> bool {
+    pub fn is_serving_core(&self, core: u32) -> bool {
         let mut state = self.state();
         let last = state.core_max;
-        *state.home.get_or_insert(last) == core
+        *state.serving_core.get_or_insert(last) == core
     }
 }

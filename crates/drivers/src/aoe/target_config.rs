@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
-use engine::state_store::{Kind, Vault, ticket};
+use engine::state_store::{RecordKind, StateStore, save_channel};
 use geom::Error;
 use serde::{Deserialize, Serialize};
 use wire::aoe::{Mac, STRING_MAX};
@@ -53,27 +53,27 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    fn place(&self) -> MutexGuard<'_, Rules> {
+    fn lock_rules(&self) -> MutexGuard<'_, Rules> {
         self.rules.lock()
     }
 
     /// The settings of the slot.
     pub fn rules(&self) -> Rules {
-        self.place().clone()
+        self.lock_rules().clone()
     }
 
     /// Whether the initiator may see the slot, and whether it may give commands.
-    pub fn lets(&self, mac: Mac) -> (bool, bool) {
+    pub fn access_of(&self, mac: Mac) -> (bool, bool) {
         if !self.guarded.load(Ordering::Acquire) {
             return (true, true);
         }
-        let rules = self.place();
+        let rules = self.lock_rules();
         (rules.admits(mac), !rules.refuses(mac))
     }
 
     fn set(&self, rules: Rules) {
         let guarded = !rules.masks.is_empty() || !rules.reserved.is_empty();
-        *self.place() = rules;
+        *self.lock_rules() = rules;
         self.guarded.store(guarded, Ordering::Release);
     }
 }
@@ -81,7 +81,7 @@ impl Slot {
 /// The record of a slot in the vault.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct SlotRecord {
     slot: u8,
     string: Vec<u8>,
     masks: Vec<String>,
@@ -91,7 +91,7 @@ struct Kept {
 }
 
 /// The slots of a target.
-pub(super) struct Book {
+pub(super) struct TargetConfig {
     key: String,
     slots: Mutex<BTreeMap<u8, Arc<Slot>>>,
     /// A change is under way (K2).
@@ -99,20 +99,20 @@ pub(super) struct Book {
 }
 
 /// A change under way.
-struct Turn<'a>(&'a AtomicBool);
+struct ChangeGuard<'a>(&'a AtomicBool);
 
-impl Drop for Turn<'_> {
+impl Drop for ChangeGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
-impl Book {
+impl TargetConfig {
     /// As the vault has it. On the control thread.
-    pub fn load(vault: &dyn Vault, target: &str) -> Result<Book, Error> {
+    pub fn load(vault: &dyn StateStore, target: &str) -> Result<TargetConfig, Error> {
         let key = format!("aoe:{target}");
         let mut slots = BTreeMap::new();
-        if let Some(bytes) = vault.load(&key, Kind::Aoe)? {
+        if let Some(bytes) = vault.load(&key, RecordKind::Aoe)? {
             let bad = |what: String| {
                 let what = format!(
                     "aoe target {target}: its config strings, masks and reservations cannot be \
@@ -121,7 +121,8 @@ impl Book {
                 );
                 Error::inval(what)
             };
-            let all: Vec<Kept> = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
+            let all: Vec<SlotRecord> =
+                serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
             for kept in all {
                 let list = |texts: &[String]| -> Result<Vec<Mac>, Error> {
                     let macs: Result<Vec<Mac>, _> = texts.iter().map(|m| m.parse()).collect();
@@ -137,7 +138,7 @@ impl Book {
                 slots.insert(kept.slot, Arc::new(slot));
             }
         }
-        Ok(Book { key, slots: Mutex::new(slots), changing: AtomicBool::new(false) })
+        Ok(TargetConfig { key, slots: Mutex::new(slots), changing: AtomicBool::new(false) })
     }
 
     fn slots(&self) -> MutexGuard<'_, BTreeMap<u8, Arc<Slot>>> {
@@ -155,10 +156,10 @@ impl Book {
             self.slots().iter().map(|(n, slot)| (*n, slot.rules())).collect();
         all.insert(slot, rules.clone());
         let texts = |list: &[Mac]| list.iter().map(Mac::to_string).collect();
-        let kept: Vec<Kept> = all
+        let kept: Vec<SlotRecord> = all
             .into_iter()
             .filter(|(_, rules)| *rules != Rules::default())
-            .map(|(slot, rules)| Kept {
+            .map(|(slot, rules)| SlotRecord {
                 slot,
                 masks: texts(&rules.masks),
                 reserved: texts(&rules.reserved),
@@ -172,18 +173,18 @@ impl Book {
     /// leaves them unchanged. `Busy`: another change of the target is under way, nothing was done.
     pub async fn change(
         &self,
-        vault: &dyn Vault,
+        vault: &dyn StateStore,
         slot: u8,
         make: impl FnOnce(&Rules) -> Option<Rules>,
     ) -> Result<(), Errno> {
         if self.changing.swap(true, Ordering::AcqRel) {
             return Err(Errno::Busy);
         }
-        let _turn = Turn(&self.changing);
+        let _turn = ChangeGuard(&self.changing);
         let place = self.slot(slot);
         let Some(rules) = make(&place.rules()) else { return Ok(()) };
-        let (done, saved) = ticket();
-        vault.save(&self.key, Kind::Aoe, self.encode(slot, &rules), done);
+        let (done, saved) = save_channel();
+        vault.save(&self.key, RecordKind::Aoe, self.encode(slot, &rules), done);
         saved.await?;
         place.set(rules);
         Ok(())
@@ -193,7 +194,7 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::state_store::MemoryVault;
+    use engine::state_store::MemoryStore;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
@@ -211,32 +212,32 @@ mod tests {
 
     #[test]
     fn strings_masks_and_reservations_are_reloaded() {
-        let vault = MemoryVault::default();
-        let book = Book::load(&vault, "e1").unwrap();
+        let vault = MemoryStore::default();
+        let book = TargetConfig::load(&vault, "e1").unwrap();
         let mac = Mac([2, 0, 0, 0, 0, 9]);
         now(book.change(&vault, 3, named(b"mine"))).unwrap();
         let masked = |rules: &Rules| Some(Rules { masks: vec![mac], ..rules.clone() });
         now(book.change(&vault, 3, masked)).unwrap();
         let reserved = |rules: &Rules| Some(Rules { reserved: vec![mac], ..rules.clone() });
         now(book.change(&vault, 3, reserved)).unwrap();
-        assert_eq!(book.slot(3).lets(Mac([2; 6])), (false, false));
-        assert_eq!(book.slot(3).lets(mac), (true, true));
-        let again = Book::load(&vault, "e1").unwrap();
+        assert_eq!(book.slot(3).access_of(Mac([2; 6])), (false, false));
+        assert_eq!(book.slot(3).access_of(mac), (true, true));
+        let again = TargetConfig::load(&vault, "e1").unwrap();
         let kept = Rules { string: b"mine".to_vec(), masks: vec![mac], reserved: vec![mac] };
         assert_eq!(again.slot(3).rules(), kept);
-        assert_eq!(again.slot(3).lets(Mac([2; 6])), (false, false));
+        assert_eq!(again.slot(3).access_of(Mac([2; 6])), (false, false));
         let released = |rules: &Rules| Some(Rules { reserved: vec![], ..rules.clone() });
         now(again.change(&vault, 3, released)).unwrap();
-        let again = Book::load(&vault, "e1").unwrap().slot(3).rules();
+        let again = TargetConfig::load(&vault, "e1").unwrap().slot(3).rules();
         assert_eq!(again, Rules { reserved: vec![], ..kept });
-        let other = Book::load(&vault, "e2").unwrap().slot(3).rules();
+        let other = TargetConfig::load(&vault, "e2").unwrap().slot(3).rules();
         assert_eq!(other, Rules::default());
     }
 
     #[test]
     fn change_that_cannot_be_saved_has_no_effect() {
-        let vault = MemoryVault::default();
-        let book = Book::load(&vault, "e1").unwrap();
+        let vault = MemoryStore::default();
+        let book = TargetConfig::load(&vault, "e1").unwrap();
         vault.fail(Some(Errno::NoSpc));
         assert_eq!(now(book.change(&vault, 0, named(b"a"))), Err(Errno::NoSpc));
         assert_eq!(book.slot(0).rules(), Rules::default());
@@ -247,17 +248,17 @@ mod tests {
 
     #[test]
     fn record_without_reservations_is_read() {
-        let vault = MemoryVault::default();
+        let vault = MemoryStore::default();
         let old = b"[{\"slot\":1,\"string\":[97],\"masks\":[]}]";
-        vault.put("aoe:e1", Kind::Aoe, old.to_vec());
-        let rules = Book::load(&vault, "e1").unwrap().slot(1).rules();
+        vault.put("aoe:e1", RecordKind::Aoe, old.to_vec());
+        let rules = TargetConfig::load(&vault, "e1").unwrap().slot(1).rules();
         assert_eq!(rules, Rules { string: b"a".to_vec(), ..Rules::default() });
     }
 
     #[test]
     fn second_change_is_busy_while_one_is_saved() {
-        let vault = MemoryVault::default();
-        let book = Book::load(&vault, "e1").unwrap();
+        let vault = MemoryStore::default();
+        let book = TargetConfig::load(&vault, "e1").unwrap();
         vault.hold(true);
         let mut first = pin!(book.change(&vault, 0, named(b"a")));
         let mut cx = Context::from_waker(Waker::noop());
@@ -266,17 +267,17 @@ mod tests {
         vault.hold(false);
         assert_eq!(first.as_mut().poll(&mut cx), Poll::Ready(Ok(())));
         now(book.change(&vault, 1, named(b"b"))).unwrap();
-        let again = Book::load(&vault, "e1").unwrap();
+        let again = TargetConfig::load(&vault, "e1").unwrap();
         assert_eq!([again.slot(0).rules().string, again.slot(1).rules().string], [b"a", b"b"]);
     }
 
     #[test]
     fn invalid_record_is_reported() {
-        let vault = MemoryVault::default();
+        let vault = MemoryStore::default();
         for bad in ["{", "[{\"slot\":1,\"string\":[],\"masks\":[\"x\"]}]", "[{\"slot\":256}]"] {
-            vault.put("aoe:e1", Kind::Aoe, bad.as_bytes().to_vec());
-            let error = Book::load(&vault, "e1").err().unwrap();
-            assert!(error.what.contains("aoe:e1"), "{error}");
+            vault.put("aoe:e1", RecordKind::Aoe, bad.as_bytes().to_vec());
+            let error = TargetConfig::load(&vault, "e1").err().unwrap();
+            assert!(error.message.contains("aoe:e1"), "{error}");
         }
     }
 }

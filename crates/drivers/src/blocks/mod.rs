@@ -14,7 +14,7 @@ mod requests;
 mod session;
 
 pub(crate) use requests::Work;
-pub(crate) use session::{Blocks, Front, Over};
+pub(crate) use session::{BlockSession, Frontend, SessionEnd};
 
 /// How often a command that was ended by others (unit attention, reset) is sent once more; then
 /// the request ends with an error.

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use bio::Segs;
 use wire::nbd::Request;
 
-use super::session::{Blocks, Front};
+use super::session::{BlockSession, Frontend};
 
 /// New data for a part of a block.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +60,7 @@ pub(crate) fn inner(unit: u64, at: u64, len: u64) -> Option<(u64, u64)> {
     (len > 0).then_some((first, len))
 }
 
-impl<F: Front> Blocks<F> {
+impl<F: Frontend> BlockSession<F> {
     /// Begins a piece that writes `bytes` at `at`, within one block, of a request that has several.
     pub fn start_patch(&self, request: Request, at: u64, bytes: Rc<[u8]>, parent: u32) {
         let unit = u64::from(self.device().block_bytes());

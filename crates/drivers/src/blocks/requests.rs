@@ -52,16 +52,16 @@ impl Work {
 
 /// One place of the table.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct RequestSlot {
     pub open: bool,
     pub request: Request,
     pub work: Work,
     /// First byte of the command under way.
     pub at: u64,
     /// Bytes of the command under way.
-    pub now: u64,
+    pub current_bytes: u64,
     /// Bytes after it that no command was issued for.
-    pub left: u64,
+    pub remaining: u64,
     /// A flush follows the last piece.
     pub then_flush: bool,
     /// Write data (Q2).
@@ -73,7 +73,7 @@ pub(crate) struct Place {
     /// Of a parent: pieces that have not ended.
     pub pieces: u32,
     /// Of a parent: all pieces are on their way.
-    pub whole: bool,
+    pub all_issued: bool,
     /// Of a parent: the error of the first piece that failed.
     pub error: Option<Error>,
     pub tries: u8,
@@ -88,11 +88,11 @@ pub(crate) struct Place {
 /// The table; the place of a request is its tag at the engine.
 #[derive(Default)]
 pub(crate) struct Requests {
-    places: Vec<Place>,
+    slots: Vec<RequestSlot>,
     free: Vec<u32>,
     open: u32,
     /// The process whose requests come now; zero: not known.
-    pub speaker: u32,
+    pub current_process: u32,
 }
 
 impl Requests {
@@ -104,34 +104,41 @@ impl Requests {
     /// Takes a place; its lists are empty and keep their capacity.
     pub fn put(&mut self, request: Request, work: Work, at: u64, len: u64) -> u32 {
         let tag = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place::default());
-            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
+            self.slots.push(RequestSlot::default());
+            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         });
         self.open += 1;
-        let process = self.speaker;
+        let process = self.current_process;
         if let Some(place) = self.get(tag) {
             let data = std::mem::take(&mut place.data);
-            let new = Place { open: true, request, work, at, left: len, ..Place::default() };
-            *place = Place { data, process, ..new };
+            let new = RequestSlot {
+                open: true,
+                request,
+                work,
+                at,
+                remaining: len,
+                ..RequestSlot::default()
+            };
+            *place = RequestSlot { data, process, ..new };
         }
         tag
     }
 
     /// A place that is open.
-    pub fn get(&mut self, tag: u32) -> Option<&mut Place> {
-        let place = self.places.get_mut(usize::try_from(tag).ok()?)?;
+    pub fn get(&mut self, tag: u32) -> Option<&mut RequestSlot> {
+        let place = self.slots.get_mut(usize::try_from(tag).ok()?)?;
         Some(place)
     }
 
     /// A place that is open, to look at.
-    pub fn open_at(&mut self, tag: u32) -> Option<&mut Place> {
+    pub fn open_at(&mut self, tag: u32) -> Option<&mut RequestSlot> {
         self.get(tag).filter(|p| p.open)
     }
 
     /// The place of the request that the peer knows by that name.
     pub fn find(&self, cookie: u64) -> Option<u32> {
-        let is = |p: &Place| p.open && p.parent.is_none() && p.request.cookie == cookie;
-        (0u32..).zip(&self.places).find(|(_, p)| is(p)).map(|(tag, _)| tag)
+        let is = |p: &RequestSlot| p.open && p.parent.is_none() && p.request.cookie == cookie;
+        (0u32..).zip(&self.slots).find(|(_, p)| is(p)).map(|(tag, _)| tag)
     }
 
     /// Gives a place back.
@@ -147,7 +154,7 @@ impl Requests {
 
     /// Tags of all that are open.
     pub fn tags(&self) -> Vec<u32> {
-        let open = (0u32..).zip(&self.places).filter(|(_, p)| p.open);
+        let open = (0u32..).zip(&self.slots).filter(|(_, p)| p.open);
         open.map(|(tag, _)| tag).collect()
     }
 }

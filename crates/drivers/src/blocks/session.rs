@@ -23,7 +23,7 @@ use wire::scsi::{Key, Lun, Sense};
 
 use super::TRIES_MAX;
 use super::patch::Patch;
-use super::requests::{Place, Requests, Work};
+use super::requests::{RequestSlot, Requests, Work};
 
 /// Most bytes of one UNMAP or WRITE SAME; a longer request is carried out piece by piece. This is
 /// the limit of the disk handler at 512 bytes a block.
@@ -36,7 +36,7 @@ const STATUS_ALLOC: u32 = 16 * 1024;
 const DEPTH: u32 = 128;
 
 /// Why a session is over from our side.
-pub(crate) enum Over {
+pub(crate) enum SessionEnd {
     /// Another unit is behind the LUN now.
     Exchanged,
     /// The engine wants it to end.
@@ -44,14 +44,14 @@ pub(crate) enum Over {
 }
 
 /// The peer's side of a session: how it is answered, and what wakes its task.
-pub(crate) trait Front: Sized + 'static {
+pub(crate) trait Frontend: Sized + 'static {
     /// When the engine ends the session, writes that may still reach the medium have no answer: an
     /// error would say that they are over. When the daemon ends nothing has: the client asks the
     /// next one. Only where the end of the connection says the rest.
-    const LEAVES: bool = false;
+    const SILENT_ON_SHUTDOWN: bool = false;
     /// The peer asks for the identity of the unit, and must ask before it uses another unit than
     /// the one it knew. A peer whose protocol has no such question chose the unit by its name.
-    const ASKS: bool = false;
+    const QUERIES_IDENTITY: bool = false;
     /// Something that the task waits for has changed.
     fn kick(&self);
     /// `waker` is woken by `kick`.
@@ -65,26 +65,26 @@ pub(crate) trait Front: Sized + 'static {
     /// Bytes of answers that the peer has not taken yet.
     fn backlog(&self) -> usize;
     /// The session is over; the first reason counts.
-    fn over(&self, over: Over);
+    fn session_over(&self, over: SessionEnd);
     /// Handles the data of a READ; false when the request has ended by it.
-    fn data(session: &Blocks<Self>, tag: u32, data: &Segs) -> bool;
+    fn data(session: &BlockSession<Self>, tag: u32, data: &Segs) -> bool;
     /// Handles the answer to GET LBA STATUS; it is empty when the unit reports no status. Continues
     /// the request.
-    fn status(session: &Blocks<Self>, tag: u32, data: &Segs);
+    fn status(session: &BlockSession<Self>, tag: u32, data: &Segs);
     /// The end of a reply; `begun` when data of it is out.
-    fn reply(session: &Blocks<Self>, request: &Request, error: Option<Error>, begun: bool);
+    fn reply(session: &BlockSession<Self>, request: &Request, error: Option<Error>, begun: bool);
     /// The end of a request that was interrupted; nothing of its reply is out.
-    fn interrupted(session: &Blocks<Self>, request: &Request) {
+    fn interrupted(session: &BlockSession<Self>, request: &Request) {
         Self::reply(session, request, Some(Error::Shutdown), false);
     }
 }
 
 /// A session at one unit.
-pub(crate) struct Blocks<F> {
-    pub front: F,
+pub(crate) struct BlockSession<F> {
+    pub frontend: F,
     device: Arc<Device>,
     lun: [u8; 8],
-    nexus: RefCell<Option<Rc<engine::Session>>>,
+    nexus: RefCell<Option<Rc<engine::ItNexus>>>,
     requests: RefCell<Requests>,
     /// Tags to go on with: next pieces, and commands to be sent once more.
     ready: RefCell<VecDeque<u32>>,
@@ -96,11 +96,11 @@ pub(crate) struct Blocks<F> {
     ended: Cell<bool>,
 }
 
-impl<F: Front> Blocks<F> {
+impl<F: Frontend> BlockSession<F> {
     /// A session at a unit, which its peer knows by the LUN; the engine's side comes by `attach`.
-    pub fn new(front: F, device: Arc<Device>, lun: u64) -> Rc<Blocks<F>> {
-        Rc::new(Blocks {
-            front,
+    pub fn new(front: F, device: Arc<Device>, lun: u64) -> Rc<BlockSession<F>> {
+        Rc::new(BlockSession {
+            frontend: front,
             device,
             lun: lun_field(lun),
             nexus: RefCell::default(),
@@ -114,23 +114,23 @@ impl<F: Front> Blocks<F> {
     }
 
     /// The engine's side.
-    pub fn attach(&self, nexus: Rc<engine::Session>) {
+    pub fn attach(&self, nexus: Rc<engine::ItNexus>) {
         *self.nexus.borrow_mut() = Some(nexus);
-        if !F::ASKS {
-            self.is_asked_who();
+        if !F::QUERIES_IDENTITY {
+            self.confirm_identity();
         }
     }
 
     /// The peer asks which unit it has. False: the LUN has another one by now, for which this
     /// session must not answer, and the session is over.
-    pub fn is_asked_who(&self) -> bool {
+    pub fn confirm_identity(&self) -> bool {
         let (Some(nexus), Ok(lun)) = (self.nexus(), Lun::decode(self.lun)) else { return true };
-        let path = nexus.path_now(self.lun);
+        let path = nexus.refreshed_path_of(self.lun);
         if path.is_some_and(|path| !Arc::ptr_eq(path.device(), &self.device)) {
-            self.front.over(Over::Exchanged);
+            self.frontend.session_over(SessionEnd::Exchanged);
             return false;
         }
-        nexus.learn(u64::from(lun.number()));
+        nexus.record_identity(u64::from(lun.number()));
         true
     }
 
@@ -140,7 +140,7 @@ impl<F: Front> Blocks<F> {
     }
 
     /// The engine's side, until the session has ended.
-    pub fn nexus(&self) -> Option<Rc<engine::Session>> {
+    pub fn nexus(&self) -> Option<Rc<engine::ItNexus>> {
         self.nexus.borrow().clone()
     }
 
@@ -194,12 +194,12 @@ impl<F: Front> Blocks<F> {
     }
 
     /// Sets the process of this machine that sends the next requests; zero: not known.
-    pub fn speaks_for(&self, process: u32) {
-        self.requests.borrow_mut().speaker = process;
+    pub fn set_process(&self, process: u32) {
+        self.requests.borrow_mut().current_process = process;
     }
 
     /// Waits until the engine takes another command.
-    pub async fn shallow(&self) {
+    pub async fn wait_below_depth(&self) {
         let depth = self.nexus().map_or(DEPTH, |n| n.depth_hint()).min(DEPTH);
         poll_fn(|_| match self.running.get() >= depth {
             true => Poll::Pending,
@@ -209,7 +209,7 @@ impl<F: Front> Blocks<F> {
     }
 
     /// Waits until every request is answered.
-    pub async fn idle(&self) {
+    pub async fn wait_idle(&self) {
         poll_fn(|_| match self.requests.borrow().open() > 0 {
             true => Poll::Pending,
             false => Poll::Ready(()),
@@ -220,11 +220,11 @@ impl<F: Front> Blocks<F> {
     /// Refuses a request before anything was done for it.
     pub fn refuse(&self, request: &Request, error: Error) {
         F::reply(self, request, Some(error), false);
-        self.front.kick();
+        self.frontend.kick();
     }
 
     /// A request that came when the session was ending already.
-    fn comes_late(&self, request: &Request) {
+    fn refuse_late(&self, request: &Request) {
         if !self.silent.get() {
             self.refuse(request, Error::Shutdown);
         }
@@ -238,7 +238,7 @@ impl<F: Front> Blocks<F> {
     /// Like `start`, for `len` bytes from `at` on, which may differ from the request's range.
     pub fn start_at(&self, request: Request, work: Work, at: u64, len: u64) {
         if self.closing.get() {
-            return self.comes_late(&request);
+            return self.refuse_late(&request);
         }
         let tag = self.requests.borrow_mut().put(request, work, at, len);
         if work.writes() && request.has(flag::FUA) {
@@ -252,15 +252,15 @@ impl<F: Front> Blocks<F> {
     /// Begins a WRITE, or a piece of one.
     pub fn start_write(&self, request: Request, at: u64, data: Segs, parent: Option<u32>) {
         if self.closing.get() && parent.is_none() {
-            return self.comes_late(&request);
+            return self.refuse_late(&request);
         }
         let len = data.len() as u64;
         let tag = self.requests.borrow_mut().put(request, Work::Write, at, 0);
         let old = self.with(tag, |p| {
-            (p.now, p.parent) = (len, parent);
+            (p.current_bytes, p.parent) = (len, parent);
             std::mem::replace(&mut p.data, data)
         });
-        self.front.put_segs(old.unwrap_or_default());
+        self.frontend.put_segs(old.unwrap_or_default());
         if let Some(parent) = parent {
             self.with(parent, |p| p.pieces += 1);
         }
@@ -285,7 +285,7 @@ impl<F: Front> Blocks<F> {
     pub(super) fn start_fetch(&self, r: Request, at: u64, unit: u64, patch: Patch, parent: u32) {
         let tag = self.requests.borrow_mut().put(r, Work::Fetch, at, 0);
         self.with(tag, |p| {
-            (p.now, p.patch, p.parent) = (unit, Some(Box::new(patch)), Some(parent));
+            (p.current_bytes, p.patch, p.parent) = (unit, Some(Box::new(patch)), Some(parent));
         });
         self.with(parent, |p| p.pieces += 1);
         self.issue(tag);
@@ -302,29 +302,29 @@ impl<F: Front> Blocks<F> {
     }
 
     /// All pieces are on their way.
-    pub fn parent_whole(&self, tag: u32) {
-        self.with(tag, |p| p.whole = true);
-        self.parent_ends(tag);
+    pub fn parent_all_issued(&self, tag: u32) {
+        self.with(tag, |p| p.all_issued = true);
+        self.try_end_parent(tag);
     }
 
-    fn parent_ends(&self, tag: u32) {
-        let over = |p: &mut Place| {
+    fn try_end_parent(&self, tag: u32) {
+        let over = |p: &mut RequestSlot| {
             let flush = p.error.is_none() && std::mem::take(&mut p.then_flush);
             p.work = if flush { Work::Flush } else { p.work };
             (p.error, flush)
         };
-        let over = self.with(tag, |p| (p.whole && p.pieces == 0).then(|| over(p))).flatten();
+        let over = self.with(tag, |p| (p.all_issued && p.pieces == 0).then(|| over(p))).flatten();
         match over {
             None => {}
             Some((_, true)) => {
                 self.ready.borrow_mut().push_back(tag);
-                self.front.kick();
+                self.frontend.kick();
             }
             Some((error, false)) => self.finish_request(tag, error),
         }
     }
 
-    pub fn with<R>(&self, tag: u32, f: impl FnOnce(&mut Place) -> R) -> Option<R> {
+    pub fn with<R>(&self, tag: u32, f: impl FnOnce(&mut RequestSlot) -> R) -> Option<R> {
         self.requests.borrow_mut().open_at(tag).map(f)
     }
 
@@ -337,9 +337,9 @@ impl<F: Front> Blocks<F> {
             _ => u64::MAX,
         };
         self.with(tag, |p| {
-            p.at = p.at.saturating_add(p.now);
-            p.now = p.left.min(most(p.work).max(unit));
-            p.left -= p.now;
+            p.at = p.at.saturating_add(p.current_bytes);
+            p.current_bytes = p.remaining.min(most(p.work).max(unit));
+            p.remaining -= p.current_bytes;
             p.tries = 0;
         });
     }
@@ -357,23 +357,23 @@ impl<F: Front> Blocks<F> {
     }
 
     /// True when a request was interrupted; it has ended then.
-    fn ends_interrupted(&self, tag: u32) -> bool {
+    fn end_if_interrupted(&self, tag: u32) -> bool {
         let found = self.with(tag, |p| (p.interrupted && !p.begun).then_some(p.request)).flatten();
         let Some(request) = found else { return false };
         self.requests.borrow_mut().free(tag);
         F::interrupted(self, &request);
-        self.front.kick();
+        self.frontend.kick();
         true
     }
 
     fn issue(&self, tag: u32) {
         let Some(nexus) = self.nexus() else { return };
-        if self.ends_interrupted(tag) {
+        if self.end_if_interrupted(tag) {
             return;
         }
         let unit = self.unit();
-        let Some((work, at, now, fua, process)) =
-            self.with(tag, |p| (p.work, p.at, p.now, p.request.has(flag::FUA), p.process))
+        let Some((work, at, now, fua, process)) = self
+            .with(tag, |p| (p.work, p.at, p.current_bytes, p.request.has(flag::FUA), p.process))
         else {
             return;
         };
@@ -403,7 +403,7 @@ impl<F: Front> Blocks<F> {
             Work::Parent => return,
         };
         self.running.set(self.running.get() + 1);
-        nexus.speaks_for(process);
+        nexus.set_process(process);
         let next = nexus.command(&Command {
             tag,
             lun: self.lun,
@@ -414,13 +414,13 @@ impl<F: Front> Blocks<F> {
         });
         if let Next::Data { wanted } = next {
             let list = list.as_ref().map(|l| &l[..]);
-            self.give(&nexus, tag, wanted, list.or(swap.as_deref()));
+            self.submit_data(&nexus, tag, wanted, list.or(swap.as_deref()));
         }
     }
 
     /// Hands write data over; the request keeps it too (Q2).
-    fn give(&self, nexus: &engine::Session, tag: u32, wanted: u32, list: Option<&[u8]>) {
-        let front = &self.front;
+    fn submit_data(&self, nexus: &engine::ItNexus, tag: u32, wanted: u32, list: Option<&[u8]>) {
+        let front = &self.frontend;
         let mut data = front.segs();
         match list {
             Some(bytes) => {
@@ -439,7 +439,7 @@ impl<F: Front> Blocks<F> {
     }
 
     /// Goes on with requests whose command has ended.
-    pub fn go_on(&self) {
+    pub fn issue_ready(&self) {
         loop {
             let next = self.ready.borrow_mut().pop_front();
             let Some(tag) = next else { return };
@@ -450,8 +450,8 @@ impl<F: Front> Blocks<F> {
     /// One command has ended well: the next piece, the flush behind the last, or the end.
     fn piece_done(&self, tag: u32) {
         let Some((more, flush)) = self.with(tag, |p| {
-            let flush = p.left == 0 && std::mem::take(&mut p.then_flush);
-            (p.left > 0, flush)
+            let flush = p.remaining == 0 && std::mem::take(&mut p.then_flush);
+            (p.remaining > 0, flush)
         }) else {
             return;
         };
@@ -463,24 +463,24 @@ impl<F: Front> Blocks<F> {
             return self.finish_request(tag, None);
         }
         self.ready.borrow_mut().push_back(tag);
-        self.front.kick();
+        self.frontend.kick();
     }
 
     /// Another command follows for the same request.
     fn next_step(&self, tag: u32, work: Work) {
         self.with(tag, |p| (p.work, p.tries) = (work, 0));
         self.ready.borrow_mut().push_back(tag);
-        self.front.kick();
+        self.frontend.kick();
     }
 
     /// Sends a command once more, if it was not sent too often (T1).
-    fn again(&self, tag: u32) {
+    fn retry(&self, tag: u32) {
         let nexus = self.nexus();
         let path = nexus.as_ref().and_then(|n| n.path_of(self.lun));
         if let Some(path) = path
             && !Arc::ptr_eq(path.device(), &self.device)
         {
-            return self.front.over(Over::Exchanged);
+            return self.frontend.session_over(SessionEnd::Exchanged);
         }
         let tries = self.with(tag, |p| {
             p.tries = p.tries.saturating_add(1);
@@ -489,7 +489,7 @@ impl<F: Front> Blocks<F> {
         match tries {
             Some(tries) if tries < TRIES_MAX => {
                 self.ready.borrow_mut().push_back(tag);
-                self.front.kick();
+                self.frontend.kick();
             }
             Some(_) => self.finish_request(tag, Some(Error::Io)),
             None => {}
@@ -508,11 +508,11 @@ impl<F: Front> Blocks<F> {
                 p.pieces = p.pieces.saturating_sub(1);
                 p.error = p.error.or(error);
             });
-            self.parent_ends(parent);
+            self.try_end_parent(parent);
         } else {
             F::reply(self, &request, error, begun);
         }
-        self.front.kick();
+        self.frontend.kick();
     }
 
     /// The end: everything is aborted.
@@ -522,7 +522,7 @@ impl<F: Front> Blocks<F> {
         if let Some(nexus) = self.nexus() {
             nexus.close();
             poll_fn(|cx| {
-                self.front.watch(cx.waker());
+                self.frontend.watch(cx.waker());
                 if self.ended.get() { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
@@ -530,9 +530,9 @@ impl<F: Front> Blocks<F> {
         self.nexus.take();
     }
 
-    fn left_engine(&self) {
+    fn command_left_engine(&self) {
         self.running.set(self.running.get().saturating_sub(1));
-        self.front.kick();
+        self.frontend.kick();
     }
 }
 
@@ -545,9 +545,9 @@ fn lun_field(number: u64) -> [u8; 8] {
     lun.unwrap_or_default().encode()
 }
 
-impl<F: Front> Transport for Blocks<F> {
+impl<F: Frontend> Transport for BlockSession<F> {
     fn respond(&self, tag: u32, response: Response<'_>) {
-        self.left_engine();
+        self.command_left_engine();
         let Some(work) = self.with(tag, |p| p.work) else { return };
         let sense = Sense::decode(response.sense).ok();
         match command::outcome(response.status, sense, work.writes()) {
@@ -570,7 +570,7 @@ impl<F: Front> Transport for Blocks<F> {
             Outcome::Failed(_) if work == Work::Swap && is_miscompare(sense) => {
                 self.next_step(tag, Work::Fetch);
             }
-            Outcome::Again => self.again(tag),
+            Outcome::Again => self.retry(tag),
             // A unit that reports no status: everything may be data.
             Outcome::Failed(Error::NotSup | Error::Inval) if work == Work::Status => {
                 F::status(self, tag, &Segs::new());
@@ -580,42 +580,42 @@ impl<F: Front> Transport for Blocks<F> {
     }
 
     fn discard(&self, tag: u32) {
-        self.left_engine();
+        self.command_left_engine();
         match self.closing.get() {
             true => self.requests.borrow_mut().free(tag),
-            false if self.ends_interrupted(tag) => {}
+            false if self.end_if_interrupted(tag) => {}
             // Another initiator has reset the unit; the client has no way to hear of it.
-            false => self.again(tag),
+            false => self.retry(tag),
         }
     }
 
     fn unsent(&self) -> usize {
-        self.front.backlog()
+        self.frontend.backlog()
     }
 
     fn task_management_done(&self, _: u32, _: TmOutcome) {}
 
     fn close(&self, reason: CloseReason) {
         self.closing.set(true);
-        self.silent.set(F::LEAVES && reason == CloseReason::Stopping);
+        self.silent.set(F::SILENT_ON_SHUTDOWN && reason == CloseReason::Stopping);
         let open = self.requests.borrow().tags();
         // Requests at the engine are answered now; later results are dropped.
         for tag in open {
             // A piece has no reply of its own: its parent's comes too.
-            let silent = |p: &mut Place| {
+            let silent = |p: &mut RequestSlot| {
                 let writes = p.work.writes() || p.work == Work::Parent;
-                p.parent.is_some() || self.silent.get() || (writes && F::LEAVES)
+                p.parent.is_some() || self.silent.get() || (writes && F::SILENT_ON_SHUTDOWN)
             };
             match self.with(tag, silent) {
                 Some(true) => self.requests.borrow_mut().free(tag),
                 _ => self.finish_request(tag, Some(Error::Shutdown)),
             }
         }
-        self.front.over(Over::Closed(reason));
+        self.frontend.session_over(SessionEnd::Closed(reason));
     }
 
     fn ended(&self) {
         self.ended.set(true);
-        self.front.kick();
+        self.frontend.kick();
     }
 }

@@ -15,18 +15,18 @@ use bio::Segs;
 use cam::{CcbId, Outcome, Unit};
 
 /// How far it is.
-enum State {
+enum CcbState {
     Free,
     /// The engine is being called with it.
-    Boarding,
+    Submitting,
     /// It ended during the call of the engine.
-    Landed(Outcome),
-    Aloft,
+    Completed(Outcome),
+    Outstanding,
 }
 
 /// The transfer that a CCB asks for; needed at its end.
 #[derive(Clone, Copy)]
-pub(super) struct Wants {
+pub(super) struct Transfer {
     /// Bytes.
     pub length: u32,
     /// They come from the device.
@@ -34,11 +34,11 @@ pub(super) struct Wants {
 }
 
 /// One CCB.
-struct Flight {
-    state: State,
+struct InflightCcb {
+    state: CcbState,
     unit: Weak<Unit>,
     id: Option<CcbId>,
-    wants: Wants,
+    transfer: Transfer,
     /// Destination of the data that is read. The list is kept for the next command.
     data: Segs,
     /// CAM wants it no longer.
@@ -46,7 +46,7 @@ struct Flight {
 }
 
 /// The CCB to be completed at the end of a command.
-pub(super) struct Landing {
+pub(super) struct CompletedCcb {
     pub unit: Weak<Unit>,
     pub id: CcbId,
     pub aborted: bool,
@@ -54,42 +54,42 @@ pub(super) struct Landing {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Flights {
-    places: Vec<Flight>,
+pub(super) struct InflightCcbs {
+    slots: Vec<InflightCcb>,
     free: Vec<u32>,
 }
 
-impl Flights {
+impl InflightCcbs {
     /// A place for a CCB: its tag.
-    pub fn board(&mut self, unit: Weak<Unit>, id: CcbId, wants: Wants, data: &Segs) -> u32 {
+    pub fn insert(&mut self, unit: Weak<Unit>, id: CcbId, wants: Transfer, data: &Segs) -> u32 {
         let tag = self.free.pop().unwrap_or_else(|| {
-            let wants = Wants { length: 0, reads: false };
-            let (state, data) = (State::Free, Segs::new());
-            self.places.push(Flight {
+            let wants = Transfer { length: 0, reads: false };
+            let (state, data) = (CcbState::Free, Segs::new());
+            self.slots.push(InflightCcb {
                 state,
                 unit: Weak::new(),
                 id: None,
-                wants,
+                transfer: wants,
                 data,
                 aborted: false,
             });
-            self.places.len() as u32 - 1
+            self.slots.len() as u32 - 1
         });
-        if let Some(place) = self.places.get_mut(tag as usize) {
+        if let Some(place) = self.slots.get_mut(tag as usize) {
             if wants.reads {
                 data.iter().for_each(|seg| place.data.push(seg.clone()));
             }
-            place.state = State::Boarding;
-            (place.unit, place.id, place.wants, place.aborted) = (unit, Some(id), wants, false);
+            place.state = CcbState::Submitting;
+            (place.unit, place.id, place.transfer, place.aborted) = (unit, Some(id), wants, false);
         }
         tag
     }
 
     /// The call of the engine has returned: the outcome of a command that ended during the call.
-    pub fn arrive(&mut self, tag: u32) -> Option<Outcome> {
-        let place = self.places.get_mut(tag as usize)?;
-        match std::mem::replace(&mut place.state, State::Aloft) {
-            State::Landed(outcome) => {
+    pub fn submitted(&mut self, tag: u32) -> Option<Outcome> {
+        let place = self.slots.get_mut(tag as usize)?;
+        match std::mem::replace(&mut place.state, CcbState::Outstanding) {
+            CcbState::Completed(outcome) => {
                 self.clear(tag);
                 Some(outcome)
             }
@@ -98,41 +98,41 @@ impl Flights {
     }
 
     /// The transfer of a tag's CCB, and its destination.
-    pub fn data(&mut self, tag: u32) -> Option<(Wants, Segs)> {
-        let place = self.places.get_mut(tag as usize)?;
-        let lives = matches!(place.state, State::Boarding | State::Aloft);
-        lives.then(|| (place.wants, std::mem::take(&mut place.data)))
+    pub fn data(&mut self, tag: u32) -> Option<(Transfer, Segs)> {
+        let place = self.slots.get_mut(tag as usize)?;
+        let lives = matches!(place.state, CcbState::Submitting | CcbState::Outstanding);
+        lives.then(|| (place.transfer, std::mem::take(&mut place.data)))
     }
 
     /// Gives a list back for the next CCB of the tag.
-    pub fn keep(&mut self, tag: u32, mut data: Segs) {
+    pub fn return_list(&mut self, tag: u32, mut data: Segs) {
         data.clear();
-        if let Some(place) = self.places.get_mut(tag as usize) {
+        if let Some(place) = self.slots.get_mut(tag as usize) {
             place.data = data;
         }
     }
 
     /// The command of a tag has ended. `None`: no CCB is to be completed now.
-    pub fn land(&mut self, tag: u32, outcome: Outcome) -> Option<Landing> {
-        let place = self.places.get_mut(tag as usize)?;
+    pub fn complete(&mut self, tag: u32, outcome: Outcome) -> Option<CompletedCcb> {
+        let place = self.slots.get_mut(tag as usize)?;
         match place.state {
-            State::Boarding => {
-                place.state = State::Landed(outcome);
+            CcbState::Submitting => {
+                place.state = CcbState::Completed(outcome);
                 None
             }
-            State::Aloft => {
+            CcbState::Outstanding => {
                 let (unit, aborted) = (std::mem::take(&mut place.unit), place.aborted);
                 let id = place.id?;
                 self.clear(tag);
-                Some(Landing { unit, id, aborted })
+                Some(CompletedCcb { unit, id, aborted })
             }
-            State::Free | State::Landed(_) => None,
+            CcbState::Free | CcbState::Completed(_) => None,
         }
     }
 
     fn clear(&mut self, tag: u32) {
-        if let Some(place) = self.places.get_mut(tag as usize) {
-            place.state = State::Free;
+        if let Some(place) = self.slots.get_mut(tag as usize) {
+            place.state = CcbState::Free;
             place.data.clear();
             place.unit = Weak::new();
             place.id = None;
@@ -142,13 +142,13 @@ impl Flights {
 
     /// CAM wants a CCB no longer: its tag.
     pub fn abort(&mut self, unit: &Unit, id: CcbId) -> Option<u32> {
-        let mine = |f: &Flight| {
-            matches!(f.state, State::Aloft)
+        let mine = |f: &InflightCcb| {
+            matches!(f.state, CcbState::Outstanding)
                 && f.id == Some(id)
                 && std::ptr::eq(f.unit.as_ptr(), unit)
         };
-        let tag = self.places.iter().position(mine)?;
-        self.places.get_mut(tag)?.aborted = true;
+        let tag = self.slots.iter().position(mine)?;
+        self.slots.get_mut(tag)?.aborted = true;
         u32::try_from(tag).ok()
     }
 }

@@ -15,7 +15,7 @@ use super::sim::LocalBus;
 
 /// Which nexus a bus is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Faces {
+pub struct BusNexusId {
     /// Driver of the target.
     pub driver: String,
     /// Name of the target.
@@ -25,7 +25,7 @@ pub struct Faces {
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Params {
+struct LocalBusParams {
     /// Name of the target whose LUNs become disks here, as in its section. The target may be added
     /// later.
     target: String,
@@ -59,23 +59,26 @@ impl LocalKind {
     }
 
     /// The daemon ends: that the targets go is no news of their disks, which mirrors would note.
-    pub fn hush(&self) {
-        self.buses().iter().filter_map(|(_, bus)| bus.upgrade()).for_each(|bus| bus.hush());
+    pub fn stop_watching(&self) {
+        self.buses()
+            .iter()
+            .filter_map(|(_, bus)| bus.upgrade())
+            .for_each(|bus| bus.stop_watching());
     }
 
     /// Which nexus the bus of that name is; `None` for buses of other kinds.
-    pub fn faces(&self, bus: &str) -> Option<Faces> {
+    pub fn nexus_id(&self, bus: &str) -> Option<BusNexusId> {
         let buses = self.buses();
         let found = buses.iter().rev().find_map(|(name, b)| b.upgrade().filter(|_| name == bus));
-        found.map(|b| b.faces().clone())
+        found.map(|b| b.nexus_id().clone())
     }
 
     /// Names of the providers that a nexus reaches now.
-    pub fn reaches(&self, faces: &Faces) -> Vec<String> {
+    pub fn reachable_providers(&self, faces: &BusNexusId) -> Vec<String> {
         let Some(port) = self.registry.target(&faces.driver, &faces.target) else {
             return Vec::new();
         };
-        let luns = port.decide(&faces.initiator, &crate::local::place()).luns;
+        let luns = port.decide(&faces.initiator, &crate::local::local_address()).luns;
         luns.iter().map(|entry| entry.device.name()).collect()
     }
 }
@@ -98,7 +101,7 @@ impl SimKind for LocalKind {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(Params).to_value()
+        schemars::schema_for!(LocalBusParams).to_value()
     }
 
     fn example(&self) -> &'static str {
@@ -109,7 +112,8 @@ impl SimKind for LocalKind {
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
         let name = request.name;
         let refuse = |what: String| Error::inval(format!("bus {name}: {what}"));
-        let params = Params::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
+        let params =
+            LocalBusParams::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
         let initiator = match params.initiator.as_str() {
             "" => format!("local:{name}"),
             given => given.to_lowercase(),
@@ -122,8 +126,8 @@ impl SimKind for LocalKind {
         })?;
         let mut buses = self.buses();
         buses.retain(|(_, bus)| bus.strong_count() > 0);
-        let faces = Faces { driver: params.driver, target: params.target, initiator };
-        let other = buses.iter().find(|(_, b)| b.upgrade().is_some_and(|b| *b.faces() == faces));
+        let faces = BusNexusId { driver: params.driver, target: params.target, initiator };
+        let other = buses.iter().find(|(_, b)| b.upgrade().is_some_and(|b| *b.nexus_id() == faces));
         if let Some((other, _)) = other {
             return Err(refuse(format!(
                 "initiator: bus {other} is {} at this target already; two cannot be one port",

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use engine::{Engine, Registry};
 use geom::Core;
 
-pub use kind::{Faces, LocalKind};
+pub use kind::{BusNexusId, LocalKind};
 
 thread_local! {
     /// The engines of this thread's cores: one, but for simulations.

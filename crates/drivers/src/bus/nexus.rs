@@ -11,32 +11,32 @@ use std::sync::{Arc, Weak};
 use bio::Segs;
 use cam::{Begun, CamStatus, Ccb, CcbId, Command as Cam, Flags, Outcome, SenseData, Tag, Unit};
 use engine::{
-    CloseReason, Command, Login, Next, Refused, Residual, Response, Session, TaskAttribute,
+    CloseReason, Command, ItNexus, Login, Next, Refused, Residual, Response, TaskAttribute,
     TmFunction, TmOutcome, Transport,
 };
 use geom::Core;
 use transport::Cores;
 use wire::scsi::{Lun, Sense, Status, asc};
 
-use super::inflight::{Flights, Wants};
-use super::sim::Inner;
-use crate::local::place;
+use super::inflight::{InflightCcbs, Transfer};
+use super::sim::BusState;
+use crate::local::local_address;
 
 thread_local! {
-    static HERE: Cores<Nexus> = const { Cores::new() };
+    static NEXUSES: Cores<BusNexus> = const { Cores::new() };
 }
 
 /// The nexus that a bus has on a core.
-pub(super) fn find(bus: usize, core: &Core) -> Option<Rc<Nexus>> {
-    HERE.with(|all| all.find(bus, core.id()))
+pub(super) fn find(bus: usize, core: &Core) -> Option<Rc<BusNexus>> {
+    NEXUSES.with(|all| all.find(bus, core.id()))
 }
 
 /// See the module.
-pub(super) struct Nexus {
-    bus: Arc<Inner>,
+pub(super) struct BusNexus {
+    bus: Arc<BusState>,
     core: Rc<Core>,
-    session: RefCell<RcWeak<Session>>,
-    flights: RefCell<Flights>,
+    session: RefCell<RcWeak<ItNexus>>,
+    inflight: RefCell<InflightCcbs>,
     /// Handles of units by LUN.
     units: RefCell<BTreeMap<u64, Weak<Unit>>>,
     /// RESET_DEV CCBs by the tags of their functions.
@@ -46,12 +46,12 @@ pub(super) struct Nexus {
     leaving: Cell<bool>,
 }
 
-impl Nexus {
+impl BusNexus {
     /// The nexus of a bus on this core; logs in when it has none.
     ///
     /// # Errors
     /// The target does not answer, or an ending session is not at its end yet.
-    pub fn here(bus: &Arc<Inner>, core: &Core) -> Result<Rc<Nexus>, CamStatus> {
+    pub fn get_or_login(bus: &Arc<BusState>, core: &Core) -> Result<Rc<BusNexus>, CamStatus> {
         if let Some(nexus) = find(bus.number, core) {
             return match nexus.session().is_some_and(|s| !s.is_closing()) {
                 true => Ok(nexus),
@@ -62,40 +62,40 @@ impl Nexus {
             return Err(CamStatus::NotThere);
         }
         let engine = super::engine(&bus.registry, core).ok_or(CamStatus::NoHba)?;
-        let target = bus.registry.target(&bus.faces.driver, &bus.faces.target);
+        let target = bus.registry.target(&bus.nexus_id.driver, &bus.nexus_id.target);
         let target = target.ok_or(CamStatus::SelectionTimeout)?;
-        let nexus = Rc::new(Nexus {
+        let nexus = Rc::new(BusNexus {
             bus: bus.clone(),
             core: engine.core().clone(),
             session: RefCell::default(),
-            flights: RefCell::default(),
+            inflight: RefCell::default(),
             units: RefCell::default(),
             resets: RefCell::default(),
             last_tm: Cell::default(),
             leaving: Cell::default(),
         });
         // One that sees nothing is no intruder: it is not noted as a refused login.
-        if !target.decide(&bus.faces.initiator, &place()).grants() {
+        if !target.decide(&bus.nexus_id.initiator, &local_address()).grants() {
             return Err(CamStatus::SelectionTimeout);
         }
         let login = Login {
             target,
-            initiator: bus.faces.initiator.clone(),
+            initiator: bus.nexus_id.initiator.clone(),
             port_id: Vec::new(),
             transport_id: bus.id.bytes().to_vec(),
-            portal: place(),
-            from: place(),
+            portal: local_address(),
+            from: local_address(),
             reinstates: false,
             labels: vec![("bus", bus.name.clone())],
         };
         let session =
             engine.login(login, nexus.clone()).map_err(|_: Refused| CamStatus::SelectionTimeout)?;
         *nexus.session.borrow_mut() = Rc::downgrade(&session);
-        HERE.with(|all| all.add(bus.number, core.id(), &nexus));
+        NEXUSES.with(|all| all.add(bus.number, core.id(), &nexus));
         Ok(nexus)
     }
 
-    fn session(&self) -> Option<Rc<Session>> {
+    fn session(&self) -> Option<Rc<ItNexus>> {
         self.session.borrow().upgrade()
     }
 
@@ -125,38 +125,38 @@ impl Nexus {
         };
         let side = |flag| if ccb.flags.has(flag) { ccb.length } else { 0 };
         let (expect_in, expect_out) = (side(Flags::IN), side(Flags::OUT));
-        let wants = Wants { length: ccb.length, reads: expect_in > 0 };
+        let wants = Transfer { length: ccb.length, reads: expect_in > 0 };
         let handle = self.handle(unit);
-        let tag = self.flights.borrow_mut().board(handle, id, wants, data);
+        let tag = self.inflight.borrow_mut().insert(handle, id, wants, data);
         let next = session.command(&Command { tag, lun, cdb, attribute, expect_in, expect_out });
         if let Next::Data { wanted } = next {
             // L3
-            let taken = self.flights.borrow_mut().data(tag);
+            let taken = self.inflight.borrow_mut().data(tag);
             let mut list = taken.map(|(_, list)| list).unwrap_or_default();
             data.iter().for_each(|seg| list.push(seg.clone()));
             list.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
             session.data(tag, &mut list);
-            self.flights.borrow_mut().keep(tag, list);
+            self.inflight.borrow_mut().return_list(tag, list);
         }
-        let ended = self.flights.borrow_mut().arrive(tag);
+        let ended = self.inflight.borrow_mut().submitted(tag);
         let Some(outcome) = ended else { return Begun::Pending };
-        explain(unit, &outcome);
+        note_power_kept(unit, &outcome);
         Begun::Ended(outcome)
     }
 
     /// The command of a tag has ended.
     fn end(&self, tag: u32, outcome: Outcome) {
-        let landing = self.flights.borrow_mut().land(tag, outcome);
+        let landing = self.inflight.borrow_mut().complete(tag, outcome);
         let Some(landing) = landing else { return };
         if let Some(unit) = landing.unit.upgrade() {
-            explain(&unit, &outcome);
+            note_power_kept(&unit, &outcome);
             unit.done(landing.id, outcome, &self.core);
         }
     }
 
     /// ABORT TASK; false when the CCB is not here.
     pub fn abort(&self, unit: &Unit, id: CcbId) -> bool {
-        let tag = self.flights.borrow_mut().abort(unit, id);
+        let tag = self.inflight.borrow_mut().abort(unit, id);
         let (Some(tag), Some(session), Some(lun)) = (tag, self.session(), lun_of(unit)) else {
             return false;
         };
@@ -183,7 +183,7 @@ impl Nexus {
     }
 
     /// The bus has gone, or the target sends us away.
-    pub fn leave(&self) {
+    pub fn log_out(&self) {
         self.leaving.set(true);
         if let Some(session) = self.session() {
             session.close();
@@ -192,7 +192,7 @@ impl Nexus {
 }
 
 /// The engine says POWER ON, RESET to a new session and to others when one resets a unit (L5).
-fn explain(unit: &Unit, outcome: &Outcome) {
+fn note_power_kept(unit: &Unit, outcome: &Outcome) {
     if outcome.sense.bytes().is_empty() {
         return;
     }
@@ -208,7 +208,7 @@ fn lun_of(unit: &Unit) -> Option<[u8; 8]> {
 }
 
 /// Copies read data to its destination; answers the bytes.
-fn hand_over(from: &Segs, to: &Segs) -> usize {
+fn copy_read_data(from: &Segs, to: &Segs) -> usize {
     let mut at = 0;
     for seg in from.iter() {
         at += seg.with(|bytes| to.copy_from(at, bytes));
@@ -216,16 +216,16 @@ fn hand_over(from: &Segs, to: &Segs) -> usize {
     at
 }
 
-impl Transport for Nexus {
+impl Transport for BusNexus {
     fn respond(&self, tag: u32, response: Response<'_>) {
-        let taken = self.flights.borrow_mut().data(tag);
+        let taken = self.inflight.borrow_mut().data(tag);
         let Some((wants, list)) = taken else { return };
         let moved = match (wants.reads, response.residual) {
-            (true, _) => u32::try_from(hand_over(response.data, &list)).unwrap_or(u32::MAX),
+            (true, _) => u32::try_from(copy_read_data(response.data, &list)).unwrap_or(u32::MAX),
             (false, Residual::Under(less)) => wants.length.saturating_sub(less),
             (false, _) => wants.length,
         };
-        self.flights.borrow_mut().keep(tag, list);
+        self.inflight.borrow_mut().return_list(tag, list);
         let outcome = match response.status {
             status if status == Status::Good.code() => Outcome::good(moved),
             status => Outcome {
@@ -239,7 +239,7 @@ impl Transport for Nexus {
     }
 
     fn discard(&self, tag: u32) {
-        let landing = self.flights.borrow_mut().land(tag, Outcome::of(CamStatus::ResetSent));
+        let landing = self.inflight.borrow_mut().complete(tag, Outcome::of(CamStatus::ResetSent));
         let Some(landing) = landing else { return };
         // A command that other initiators aborted (a reset, PREEMPT AND ABORT) has no error of its
         // own.
@@ -266,7 +266,7 @@ impl Transport for Nexus {
     }
 
     fn close(&self, _: CloseReason) {
-        self.leave();
+        self.log_out();
     }
 
     fn ended(&self) {

@@ -13,8 +13,8 @@ use engine::registry::LunMap;
 use geom::{Core, Notifier};
 use wire::scsi::TransportId;
 
-use super::kind::Faces;
-use super::nexus::{self, Nexus};
+use super::kind::BusNexusId;
+use super::nexus::{self, BusNexus};
 
 /// Largest READ or WRITE, bytes; units whose limit is smaller say so themselves.
 const IO_MAX_BYTES: u32 = 1 << 20;
@@ -23,21 +23,21 @@ const IO_MAX_BYTES: u32 = 1 << 20;
 const WATCH_NS: u64 = 500_000_000;
 
 /// State that the cores of a bus share.
-pub(super) struct Inner {
+pub(super) struct BusState {
     /// Its number among all buses of this kind that ever were.
     pub number: usize,
     pub name: String,
-    pub faces: Faces,
+    pub nexus_id: BusNexusId,
     pub id: TransportId,
     pub registry: Arc<Registry>,
     pub closed: AtomicBool,
     /// The bus no longer watches for LUNs that appear or vanish.
-    quiet: AtomicBool,
+    watch_stopped: AtomicBool,
     /// Units by LUN: the newest last. One is looked for once by each core.
     units: Mutex<BTreeMap<u64, Vec<Weak<Unit>>>>,
 }
 
-impl Inner {
+impl BusState {
     fn units(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<Weak<Unit>>>> {
         self.units.lock()
     }
@@ -50,15 +50,15 @@ impl Inner {
     }
 
     /// The LUNs that the bus sees now; `None` without the target.
-    fn sees(&self) -> Option<Arc<LunMap>> {
-        let port = self.registry.target(&self.faces.driver, &self.faces.target)?;
-        Some(port.decide(&self.faces.initiator, &crate::local::place()).luns)
+    fn visible_luns(&self) -> Option<Arc<LunMap>> {
+        let port = self.registry.target(&self.nexus_id.driver, &self.nexus_id.target)?;
+        Some(port.decide(&self.nexus_id.initiator, &crate::local::local_address()).luns)
     }
 }
 
 /// See the module.
 pub(super) struct LocalBus {
-    inner: Arc<Inner>,
+    inner: Arc<BusState>,
     notifier: Notifier,
     cores: usize,
 }
@@ -66,34 +66,34 @@ pub(super) struct LocalBus {
 impl LocalBus {
     pub fn new(
         name: &str,
-        faces: Faces,
+        faces: BusNexusId,
         id: TransportId,
         registry: Arc<Registry>,
         (notifier, cores): (Notifier, usize),
     ) -> Arc<LocalBus> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let inner = Inner {
+        let inner = BusState {
             number,
             name: name.into(),
-            faces,
+            nexus_id: faces,
             id,
             registry,
             closed: AtomicBool::new(false),
-            quiet: AtomicBool::new(false),
+            watch_stopped: AtomicBool::new(false),
             units: Mutex::default(),
         };
         Arc::new(LocalBus { inner: Arc::new(inner), notifier, cores })
     }
 
     /// Stops the watch for LUNs that appear or vanish.
-    pub fn hush(&self) {
-        self.inner.quiet.store(true, Ordering::Release);
+    pub fn stop_watching(&self) {
+        self.inner.watch_stopped.store(true, Ordering::Release);
     }
 
     /// Which nexus it is.
-    pub fn faces(&self) -> &Faces {
-        &self.inner.faces
+    pub fn nexus_id(&self) -> &BusNexusId {
+        &self.inner.nexus_id
     }
 }
 
@@ -116,11 +116,11 @@ impl Sim for LocalBus {
                 let mut seen: Option<Arc<LunMap>> = None;
                 loop {
                     let Some(bus) = inner.upgrade() else { return };
-                    let ends = [&bus.closed, &bus.quiet];
+                    let ends = [&bus.closed, &bus.watch_stopped];
                     if ends.iter().any(|flag| flag.load(Ordering::Acquire)) {
                         return;
                     }
-                    let sees = bus.sees();
+                    let sees = bus.visible_luns();
                     let same = match (&seen, &sees) {
                         (Some(was), Some(is)) => Arc::ptr_eq(was, is),
                         (was, is) => was.is_none() && is.is_none(),
@@ -128,7 +128,7 @@ impl Sim for LocalBus {
                     drop(bus);
                     if !same {
                         seen = sees;
-                        rescan.wish();
+                        rescan.request_scan();
                     }
                     reactor.sleep(WATCH_NS).await;
                 }
@@ -142,7 +142,7 @@ impl Sim for LocalBus {
         let number = self.inner.number;
         for core in 0..self.cores {
             let leave = move |core: &Rc<Core>| {
-                nexus::find(number, core).into_iter().for_each(|nexus| nexus.leave());
+                nexus::find(number, core).into_iter().for_each(|nexus| nexus.log_out());
             };
             self.notifier.call(core, Box::new(leave));
         }
@@ -160,7 +160,7 @@ impl Sim for LocalBus {
             Command::Scsi { .. } | Command::Reset => {}
             _ => return Begun::Ended(Outcome::of(CamStatus::CannotProvide)),
         }
-        match Nexus::here(&self.inner, core) {
+        match BusNexus::get_or_login(&self.inner, core) {
             Ok(nexus) => nexus.begin(unit, id, ccb, data),
             Err(status) => Begun::Ended(Outcome::of(status)),
         }
@@ -191,7 +191,7 @@ impl Sim for LocalBus {
 
     fn reset(&self, unit: &Unit, core: &Core) {
         // The engine resets the unit for all cores, and for all other nexuses.
-        if let Ok(nexus) = Nexus::here(&self.inner, core) {
+        if let Ok(nexus) = BusNexus::get_or_login(&self.inner, core) {
             nexus.reset(unit, None);
         }
     }

@@ -13,10 +13,10 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bio::Segs;
-use engine::Eater;
+use engine::MemoryWaiter;
 
-use super::receive::Arrived;
-use super::session::Session;
+use super::receive::ReceivedCommand;
+use super::session::IscsiSession;
 use super::tasks::{Burst, Incoming};
 use crate::buffer_wait::{BufferWaiter, wait_for_buffers};
 
@@ -46,7 +46,7 @@ impl BurstLists {
     }
 }
 
-impl BufferWaiter for Session {
+impl BufferWaiter for IscsiSession {
     fn wake(&self) {
         self.conn.io.wake();
     }
@@ -55,14 +55,18 @@ impl BufferWaiter for Session {
         self.conn.core.segs.take()
     }
 
-    fn is_over(&self) -> bool {
-        self.nexus().is_some_and(|n| n.is_over_data())
+    fn is_over_share(&self) -> bool {
+        self.nexus().is_some_and(|n| n.is_over_data_share())
     }
 }
 
 /// Memory for the data of a command of which `now` bytes follow its header. False when there is
 /// none and the data is to be dropped.
-pub(crate) async fn memory_for(session: &Rc<Session>, now: usize, arrived: &mut Arrived) -> bool {
+pub(crate) async fn memory_for(
+    session: &Rc<IscsiSession>,
+    now: usize,
+    arrived: &mut ReceivedCommand,
+) -> bool {
     let expected = usize::try_from(arrived.expect_out).unwrap_or(usize::MAX);
     // Unsolicited data: with the command, and behind it when the PDU is not the last.
     let unasked = if arrived.header.last { 0 } else { session.first_burst().min(expected) };
@@ -72,20 +76,20 @@ pub(crate) async fn memory_for(session: &Rc<Session>, now: usize, arrived: &mut 
     let engine = &core.own.engine;
     let mut data = core.segs.take();
     let possible = !engine.is_beyond_pool(all);
-    let over = BufferWaiter::is_over(&**session);
-    if possible && !over && engine.room_for_data(&mut data, all, false) {
+    let over = BufferWaiter::is_over_share(&**session);
+    if possible && !over && engine.alloc_write_data(&mut data, all, false) {
         arrived.data = data;
         return true;
     }
-    if let Some(part) = engine.room_for_part(&mut data, first) {
+    if let Some(part) = engine.alloc_partial_data(&mut data, first) {
         arrived.data = data;
         arrived.part = Some(part);
         return true;
     }
-    if !possible || session.must_flow() {
+    if !possible || session.must_not_wait() {
         return false;
     }
-    let got = wait_for_buffers(session, engine, all, WAIT_NS, || session.must_flow()).await;
+    let got = wait_for_buffers(session, engine, all, WAIT_NS, || session.must_not_wait()).await;
     match got {
         Some(segs) => {
             arrived.data = segs;
@@ -95,10 +99,10 @@ pub(crate) async fn memory_for(session: &Rc<Session>, now: usize, arrived: &mut 
     }
 }
 
-impl Session {
+impl IscsiSession {
     /// True when commands that hold memory wait for later data of this connection: then it must not
     /// wait.
-    fn must_flow(&self) -> bool {
+    fn must_not_wait(&self) -> bool {
         let expects = |i: &Incoming| !i.bursts.is_empty();
         !self.held.borrow().is_empty()
             || self.tasks.borrow().values().any(|t| t.incoming.as_ref().is_some_and(expects))
@@ -109,7 +113,7 @@ impl Session {
     }
 
     /// Memory for all of a command's data; `fed` when it is the first in the line.
-    pub fn make_room(&self, incoming: &mut Incoming, fed: bool) -> bool {
+    pub fn grow_write_data(&self, incoming: &mut Incoming, fed: bool) -> bool {
         let wanted = usize::try_from(incoming.wanted).unwrap_or(usize::MAX);
         let missing = wanted.saturating_sub(incoming.data.len());
         if missing == 0 {
@@ -117,8 +121,8 @@ impl Session {
             return true;
         }
         let engine = &self.conn.core.own.engine;
-        let over = BufferWaiter::is_over(self);
-        let enough = !over && engine.room_for_data(&mut incoming.data, missing, fed);
+        let over = BufferWaiter::is_over_share(self);
+        let enough = !over && engine.alloc_write_data(&mut incoming.data, missing, fed);
         if enough {
             incoming.part = None;
             incoming.gathering.count(&self.gathering, incoming.data.len());
@@ -127,18 +131,18 @@ impl Session {
     }
 }
 
-impl Eater for Session {
-    fn feed(&self, tag: u64) -> bool {
-        u32::try_from(tag).map_or(true, |tag| self.ask(tag, true))
+impl MemoryWaiter for IscsiSession {
+    fn grant(&self, tag: u64) -> bool {
+        u32::try_from(tag).map_or(true, |tag| self.send_r2ts(tag, true))
     }
 
-    fn is_over(&self) -> bool {
-        BufferWaiter::is_over(self)
+    fn is_over_share(&self) -> bool {
+        BufferWaiter::is_over_share(self)
     }
 
-    fn starved(&self, tag: u64) {
+    fn wait_expired(&self, tag: u64) {
         if let Ok(tag) = u32::try_from(tag) {
-            self.give_up(tag);
+            self.fail_without_memory(tag);
         }
     }
 }

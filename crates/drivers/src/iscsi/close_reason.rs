@@ -57,9 +57,9 @@ impl Reason for CloseReason {
         }
     }
 
-    fn is_trouble(&self) -> bool {
+    fn is_warning(&self) -> bool {
         match self {
-            CloseReason::Common(reason) => reason.is_trouble(),
+            CloseReason::Common(reason) => reason.is_warning(),
             other => !matches!(
                 other,
                 CloseReason::Logout | CloseReason::Refused | CloseReason::Reinstated

@@ -11,9 +11,9 @@ use wire::iscsi::{
 
 use super::close_reason::CloseReason;
 use super::pdu_reader::PduReader;
-use super::receive::{Arrived, Lost};
-use super::session::Session;
-use super::tasks::{Burst, Incoming, Task, Verdict};
+use super::receive::{ImmediateDataError, ReceivedCommand};
+use super::session::IscsiSession;
+use super::tasks::{Burst, DataOutAction, Incoming, Task};
 
 /// Immediate commands beyond the depth of the session; a further one is rejected.
 const IMMEDIATE_MAX: usize = 32;
@@ -33,9 +33,9 @@ fn attribute(a: Attribute) -> TaskAttribute {
     }
 }
 
-impl Session {
+impl IscsiSession {
     /// Hands a command to the engine and sees to its write data.
-    pub fn command(&self, arrived: Arrived) -> Result<(), CloseReason> {
+    pub fn command(&self, arrived: ReceivedCommand) -> Result<(), CloseReason> {
         let header = arrived.header;
         let tag = header.task_tag;
         let Some(nexus) = self.nexus() else {
@@ -50,7 +50,7 @@ impl Session {
         if header.immediate && open >= usize::try_from(self.depth()).unwrap_or(0) + IMMEDIATE_MAX {
             return self.reject_command(RejectReason::TooManyImmediate, &header);
         }
-        if arrived.lost == Some(Lost::NoMemory) {
+        if arrived.lost == Some(ImmediateDataError::NoMemory) {
             self.full(tag, open, arrived.expect_in.max(arrived.expect_out));
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl Session {
     }
 
     /// Sets up the reception of a command's immediate and unsolicited data.
-    fn begin_data(&self, arrived: Arrived, wanted: u32) -> Incoming {
+    fn begin_data(&self, arrived: ReceivedCommand, wanted: u32) -> Incoming {
         let p = self.params.get();
         let here = arrived.immediate;
         let limit = p.first_burst.min(arrived.expect_out);
@@ -103,7 +103,7 @@ impl Session {
         incoming.data.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
         incoming.received = here.min(wanted);
         incoming.asked = here;
-        if let Some(Lost::Error(why)) = arrived.lost {
+        if let Some(ImmediateDataError::Error(why)) = arrived.lost {
             incoming.fail(why);
         }
         if here > 0 && (!p.immediate_data || here > limit) {
@@ -139,10 +139,10 @@ impl Session {
             result.and_then(|r| task.incoming.take().map(|i| (r, i)))
         };
         let Some((result, incoming)) = ended else {
-            if !self.ask(tag, false)
+            if !self.send_r2ts(tag, false)
                 && let Some(me) = self.handle()
             {
-                self.conn.core.own.engine.starve(me, u64::from(tag));
+                self.conn.core.own.engine.enqueue_memory_waiter(me, u64::from(tag));
             }
             return;
         };
@@ -161,7 +161,7 @@ impl Session {
     }
 
     /// Write data that waited for memory too long: the command ends BUSY.
-    pub fn give_up(&self, tag: u32) {
+    pub fn fail_without_memory(&self, tag: u32) {
         let taken = {
             let mut tasks = self.tasks.borrow_mut();
             let incoming = tasks.get_mut(&tag).map(|t| &mut t.incoming);
@@ -174,7 +174,7 @@ impl Session {
 
     /// Sends the R2Ts that may be sent now; false when there is no memory for the data. `fed` when
     /// it is the first of those that wait for it.
-    pub fn ask(&self, tag: u32, fed: bool) -> bool {
+    pub fn send_r2ts(&self, tag: u32, fed: bool) -> bool {
         let p = self.params.get();
         loop {
             let r2t = {
@@ -187,7 +187,7 @@ impl Session {
                 if incoming.bursts.front().is_some_and(|b| b.tag == TAG_NONE) {
                     return true;
                 }
-                if !self.make_room(incoming, fed) {
+                if !self.grow_write_data(incoming, fed) {
                     return false;
                 }
                 let Some((from, len)) = incoming.next_burst(p.max_outstanding_r2t, p.max_burst)
@@ -228,7 +228,7 @@ fn whole_cdb<'a>(first: &'a [u8; 16], rest: &[u8], long: &'a mut [u8; CDB_LEN_MA
 
 /// A Data-Out PDU.
 pub(crate) async fn data_out(
-    session: &Rc<Session>,
+    session: &Rc<IscsiSession>,
     reader: &mut PduReader,
     frame: &Frame,
     bhs: &Bhs,
@@ -239,16 +239,16 @@ pub(crate) async fn data_out(
         let mut tasks = session.tasks.borrow_mut();
         let incoming = tasks.get_mut(&tag).and_then(|t| t.incoming.as_mut());
         // Data of a command that has ended, was aborted or refused: on its way when that happened.
-        incoming.map_or(Verdict::Swallow, |i| i.admit(pdu))
+        incoming.map_or(DataOutAction::Discard, |i| i.admit(pdu))
     };
     match verdict {
-        Verdict::Stranger => {
+        DataOutAction::UnknownTag => {
             reader.drop_data(frame).await?;
             session.complain_of(bhs, "target transfer tag of no open R2T");
             return session.reject(RejectReason::Protocol, bhs);
         }
-        Verdict::Swallow => reader.drop_data(frame).await?,
-        Verdict::Store { len } => {
+        DataOutAction::Discard => reader.drop_data(frame).await?,
+        DataOutAction::Store { len } => {
             let Some(place) = session.place_for(pdu, len) else {
                 reader.drop_data(frame).await?;
                 session.progress(tag);
@@ -274,7 +274,7 @@ pub(crate) async fn data_out(
     Ok(())
 }
 
-impl Session {
+impl IscsiSession {
     /// The place of `len` bytes of a Data-Out PDU. It was made when the data was asked for, or when
     /// the command arrived; a command whose data has none fails.
     fn place_for(&self, pdu: &DataOut, len: u32) -> Option<Segs> {

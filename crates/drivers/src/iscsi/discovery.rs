@@ -9,7 +9,7 @@ use transport::advertised;
 
 use super::NAME;
 use super::params::Checked;
-use super::session::Session;
+use super::session::IscsiSession;
 
 /// Target portal group tag: all portals of a target are one group.
 pub(crate) const PORTAL_GROUP: u16 = 1;
@@ -19,7 +19,7 @@ const ANSWER_MAX: usize = 4 << 20;
 
 /// The answer to SendTargets; None when the value is not allowed in this session. Targets of
 /// which the initiator may see nothing are left out.
-pub(crate) fn send_targets(session: &Session, value: &str) -> Option<Vec<u8>> {
+pub(crate) fn send_targets(session: &IscsiSession, value: &str) -> Option<Vec<u8>> {
     let discovery = session.is_discovery();
     let own = session.target.as_ref().map(|t| t.spec.name.clone());
     let wanted = match (value, own) {
@@ -43,7 +43,7 @@ pub(crate) fn send_targets(session: &Session, value: &str) -> Option<Vec<u8>> {
             continue;
         }
         let Some(target) = session.conn.core.shared.own.targets.get(&port.name) else { continue };
-        if discovery && !may_hear_of(&target, session.user.as_deref()) {
+        if discovery && !is_visible_to(&target, session.user.as_deref()) {
             continue;
         }
         if out.len() > ANSWER_MAX {
@@ -56,12 +56,12 @@ pub(crate) fn send_targets(session: &Session, value: &str) -> Option<Vec<u8>> {
 }
 
 /// A target with a discovery account is shown only to an initiator that authenticated with it.
-fn may_hear_of(target: &Checked, user: Option<&str>) -> bool {
+fn is_visible_to(target: &Checked, user: Option<&str>) -> bool {
     let account = target.spec.discovery_chap.as_ref();
     account.is_none_or(|a| user == Some(a.user.as_str()))
 }
 
-fn describe(session: &Session, port: &TargetPort, target: &Arc<Checked>, out: &mut Vec<u8>) {
+fn describe(session: &IscsiSession, port: &TargetPort, target: &Arc<Checked>, out: &mut Vec<u8>) {
     let mut addresses = addresses(session, target);
     // A group may be limited to portals: portals that would refuse the initiator are left out.
     addresses.retain(|at| port.decide(&session.initiator, &(*at).into()).grants());
@@ -75,7 +75,7 @@ fn describe(session: &Session, port: &TargetPort, target: &Arc<Checked>, out: &m
 }
 
 /// Where a target is: the address asked first when it listens there, then its other portals.
-fn addresses(session: &Session, target: &Arc<Checked>) -> Vec<SocketAddr> {
+fn addresses(session: &IscsiSession, target: &Arc<Checked>) -> Vec<SocketAddr> {
     let conn = &session.conn;
     let Some(reached) = conn.local.inet() else { return Vec::new() };
     let mut out = Vec::new();

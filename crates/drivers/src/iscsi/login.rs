@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use engine::registry::{Asked, Denied};
+use engine::registry::{Denied, RequiredAuth};
 use engine::{CloseReason as EngineReason, Transport};
-use transport::About;
+use transport::LogSubject;
 use wire::iscsi::{
     Access, Algorithms, Auth, Bhs, CHALLENGE_LEN, Challenge, ChapAccount, ChapUser, Established,
     Grant, Login, LoginConfig, LoginReply, LoginStatus, Offer, PRE_LOGIN, SessionType, Step,
@@ -22,9 +22,9 @@ use super::close_reason::CloseReason;
 use super::discovery::PORTAL_GROUP;
 use super::params::Checked;
 use super::pdu_reader::PduReader;
-use super::protocol::{Connection, Order};
-use super::session::{Session, Start, WINDOW};
-use super::session_owners::{Key, Tsih};
+use super::protocol::{Connection, IscsiMessage};
+use super::session::{IscsiSession, LoginResult, WINDOW};
+use super::session_owners::{SessionKey, Tsih};
 use crate::driver::Account;
 use wire::scsi::TransportId;
 
@@ -53,8 +53,8 @@ impl Decision {
 pub(crate) async fn run(
     conn: &Rc<Connection>,
     reader: &mut PduReader,
-) -> Result<Rc<Session>, CloseReason> {
-    let challenge = draw(conn);
+) -> Result<Rc<IscsiSession>, CloseReason> {
+    let challenge = new_challenge(conn);
     let mut login = Login::new(config(conn, Offer::default(), false, challenge));
     let mut seen: Vec<(Bhs, Vec<u8>)> = Vec::new();
     let mut decided: Option<Decision> = None;
@@ -85,7 +85,7 @@ pub(crate) async fn run(
                 return enter(conn, *done, decision).await;
             }
             // D2.
-            Step::Refuse { .. } if conn.core.shared.own.registry.doors().are_closed() => {
+            Step::Refuse { .. } if conn.core.shared.own.registry.login_gate().is_closed() => {
                 return Err(CloseReason::Closed(EngineReason::Stopping));
             }
             Step::Refuse { reply, status, reason } => {
@@ -101,7 +101,7 @@ pub(crate) async fn run(
 }
 
 /// A challenge from a secure source (RFC 7143 section 9.2.1: never the same twice).
-fn draw(conn: &Connection) -> Challenge {
+fn new_challenge(conn: &Connection) -> Challenge {
     let mut bytes = [0; CHALLENGE_LEN];
     let mut id = [0];
     conn.core.reactor.fill_random(&mut bytes);
@@ -133,7 +133,7 @@ fn decide(conn: &Connection, query: &TargetQuery) -> Decision {
     if query.tsih != 0 {
         // Neither a second connection of a session nor the reinstatement of a connection: a
         // session has one, and it is replaced with all of the session (TSIH 0).
-        return Decision::deny(match owners.knows_tsih(query.tsih) {
+        return Decision::deny(match owners.has_tsih(query.tsih) {
             true => LoginStatus::CannotIncludeInSession,
             false => LoginStatus::SessionDoesNotExist,
         });
@@ -174,15 +174,15 @@ fn discovery(conn: &Connection, tsih: Tsih) -> Decision {
 
 /// The proof that an initiator has to give, and the expected account for the log: its own account,
 /// that of its group, or that of the target. A group with accounts refuses logins without one.
-fn proof(target: &Checked, asked: Asked) -> (Auth, String) {
+fn proof(target: &Checked, asked: RequiredAuth) -> (Auth, String) {
     let (user, mutual) = match asked {
-        Asked::NoAccount => {
+        RequiredAuth::NoAccount => {
             let why = "its group has accounts, and none for it: give it one in `initiator_chap`, \
                        or the group one in `chap`";
             return (Auth::Chap { accounts: Vec::new() }, why.into());
         }
-        Asked::Proof(proof) => (Some(proof.account), proof.mutual),
-        Asked::Nothing => (target.spec.chap.clone(), None),
+        RequiredAuth::Chap(proof) => (Some(proof.account), proof.mutual),
+        RequiredAuth::Nothing => (target.spec.chap.clone(), None),
     };
     let Some(user) = user else { return (Auth::None, String::new()) };
     let mutual = mutual.as_ref().or(target.spec.mutual_chap.as_ref());
@@ -202,7 +202,7 @@ fn normal(conn: &Connection, query: &TargetQuery, name: &str, tsih: Tsih) -> Dec
         let example = format!(
             "{}\n[[access]]\ntarget = \"{name}\"\n\
              group = \"NAME\"\ninitiators = [\"{}\"]\nluns = {{ 0 = \"PROVIDER\" }}",
-            access.why, query.initiator
+            access.reason, query.initiator
         );
         deny_note(conn, query, example);
         // As one that does not exist: names cannot be guessed.
@@ -214,7 +214,7 @@ fn normal(conn: &Connection, query: &TargetQuery, name: &str, tsih: Tsih) -> Dec
         let expected = String::new();
         return Decision { target: Some(target), tsih: None, access, md5: false, expected };
     }
-    let (auth, expected) = proof(&target, access.asked);
+    let (auth, expected) = proof(&target, access.required_auth);
     let alias = Some(target.params.alias.clone()).filter(|a| !a.is_empty());
     let access = grant(auth, &tsih, alias);
     let md5 = target.params.chap_md5;
@@ -254,7 +254,7 @@ fn note_refusal(
     let who = if query.initiator.is_empty() { "an initiator" } else { &query.initiator };
     let to = query.target.as_deref().unwrap_or("discovery");
     if matches!(status, LoginStatus::TargetMovedTemporarily | LoginStatus::TargetMovedPermanently) {
-        let about = About { peer: &conn.peer, name: who };
+        let about = LogSubject { peer: &conn.peer, name: who };
         conn.core.log.info_about(about, format_args!("{to}: {reason}, redirected"));
         return;
     }
@@ -278,12 +278,12 @@ async fn enter(
     conn: &Rc<Connection>,
     done: Established,
     decision: Decision,
-) -> Result<Rc<Session>, CloseReason> {
+) -> Result<Rc<IscsiSession>, CloseReason> {
     let Decision { target, tsih: Some(tsih), .. } = decision else {
         return Err(CloseReason::Protocol("a login without a TSIH"));
     };
     let query = &done.query;
-    let key = Key {
+    let key = SessionKey {
         initiator: query.initiator.clone(),
         target: query.target.clone().unwrap_or_default(),
         isid: query.isid,
@@ -295,7 +295,8 @@ async fn enter(
     if target.is_some() {
         reinstates = owners.is_owned(&key);
         let me = (conn.core.id, conn.number);
-        let end = |core, connection| shared.mailboxes.send(core, Order::Reinstated { connection });
+        let end =
+            |core, connection| shared.mailboxes.send(core, IscsiMessage::Reinstated { connection });
         let owned = poll_fn(|cx| match owners.claim(&key, me, cx.waker(), end) {
             Some(claim) => Poll::Ready(claim),
             None => Poll::Pending,
@@ -303,12 +304,12 @@ async fn enter(
         match conn.core.reactor.within(REINSTATE_NS, owned).await {
             Some(owned) => claim = Some(owned),
             None => {
-                old_session_hangs(conn, &done);
+                refuse_pending_reinstatement(conn, &done);
                 return Err(CloseReason::Refused);
             }
         }
     }
-    let start = Start {
+    let start = LoginResult {
         params: done.params,
         target: target.clone(),
         initiator: query.initiator.clone(),
@@ -319,12 +320,12 @@ async fn enter(
         tsih,
         claim,
     };
-    let session = Session::new(conn, start);
+    let session = IscsiSession::new(conn, start);
     if let Some(target) = &target {
         begin(conn, &session, target, &done, reinstates)?;
     }
     conn.enter(&session);
-    let about = About { peer: &conn.peer, name: &session.initiator };
+    let about = LogSubject { peer: &conn.peer, name: &session.initiator };
     let to = query.target.as_deref().unwrap_or("discovery");
     let more = if reinstates { ", in place of its former session" } else { "" };
     conn.core.log.info_about(about, format_args!("logged in to {to}{more}"));
@@ -335,7 +336,7 @@ async fn enter(
 /// Refuses a login while commands of the session that it replaces are still at a disk that does not
 /// answer. Writes of the old session could overwrite writes of the new one. The initiator must try
 /// again.
-fn old_session_hangs(conn: &Connection, done: &Established) {
+fn refuse_pending_reinstatement(conn: &Connection, done: &Established) {
     let status = LoginStatus::ServiceUnavailable;
     let reason = "commands of its former session still hang at a disk";
     note_refusal(conn, &done.query, status, (reason, ""));
@@ -348,7 +349,7 @@ fn old_session_hangs(conn: &Connection, done: &Established) {
 
 fn begin(
     conn: &Rc<Connection>,
-    session: &Rc<Session>,
+    session: &Rc<IscsiSession>,
     target: &Arc<Checked>,
     done: &Established,
     reinstates: bool,

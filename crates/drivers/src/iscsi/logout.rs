@@ -8,7 +8,7 @@ use std::task::Poll;
 use wire::iscsi::{LogoutAnswer, LogoutReason, LogoutRequest, LogoutResponse};
 
 use super::close_reason::CloseReason;
-use super::session::Session;
+use super::session::IscsiSession;
 
 /// How long commands that have all their data may go on after a logout, ns; then they are aborted.
 const GRACE_NS: u64 = 2_000_000_000;
@@ -20,7 +20,10 @@ const CLEANUP_NS: u64 = 10_000_000_000;
 const TIME2WAIT_S: u16 = 2;
 
 /// Carries out a logout.
-pub(crate) async fn run(session: &Rc<Session>, pdu: &LogoutRequest) -> Result<(), CloseReason> {
+pub(crate) async fn run(
+    session: &Rc<IscsiSession>,
+    pdu: &LogoutRequest,
+) -> Result<(), CloseReason> {
     let ours = pdu.reason == LogoutReason::Session || pdu.cid == session.cid;
     let refused = match pdu.reason {
         LogoutReason::Recovery => Some(LogoutAnswer::RecoveryUnsupported),
@@ -45,7 +48,7 @@ pub(crate) async fn run(session: &Rc<Session>, pdu: &LogoutRequest) -> Result<()
 }
 
 /// Waits until every command that has its data has been answered.
-async fn quiet(session: &Session) {
+async fn quiet(session: &IscsiSession) {
     poll_fn(|_| {
         let tasks = session.tasks.borrow();
         match tasks.values().all(|t| t.incoming.is_some()) {
@@ -56,7 +59,7 @@ async fn quiet(session: &Session) {
     .await;
 }
 
-fn answer_with(session: &Session, pdu: &LogoutRequest, answer: LogoutAnswer) {
+fn answer_with(session: &IscsiSession, pdu: &LogoutRequest, answer: LogoutAnswer) {
     let response = LogoutResponse {
         answer,
         task_tag: pdu.task_tag,

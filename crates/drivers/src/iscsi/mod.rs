@@ -44,17 +44,17 @@ use engine::{Engine, Registry};
 use crate::stream_target::StreamTarget;
 use crate::targets::Targets;
 use params::Checked;
-use protocol::{CoreState, IscsiProtocol, Shared};
+use protocol::{CoreState, IscsiGlobal, IscsiProtocol};
 
 pub use params::IscsiParams;
-pub use transport::{BACKLOG_MAX, CONNECTIONS_MAX, HANDSHAKES_MAX as LOGINS_MAX, SEND_PATIENCE_NS};
+pub use transport::{BACKLOG_MAX, CONNECTIONS_MAX, HANDSHAKES_MAX as LOGINS_MAX, SEND_TIMEOUT_NS};
 
 /// Name of the driver.
 pub const NAME: &str = "iscsi";
 
 /// The driver.
 pub struct Iscsi {
-    shared: Arc<Shared>,
+    shared: Arc<IscsiGlobal>,
 }
 
 impl Iscsi {
@@ -81,7 +81,7 @@ impl StreamTarget for Iscsi {
     const DOC: &'static str =
         "iSCSI over TCP (RFC 7143), one connection a session, CHAP, CRC32C digests.";
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<IscsiGlobal> {
         &self.shared
     }
 

@@ -4,12 +4,12 @@ use wire::iscsi::{NopIn, NopOut, TAG_NONE};
 
 use super::close_reason::CloseReason;
 use super::protocol::note_ping;
-use super::session::Session;
+use super::session::IscsiSession;
 
 /// Longest ping data that is echoed, bytes; a longer ping is rejected.
 pub(crate) const PING_MAX: usize = 64 * 1024;
 
-impl Session {
+impl IscsiSession {
     /// A NOP-Out: a ping is answered with as much of its data as the initiator takes in one PDU;
     /// an answer to a ping of ours, or an acknowledgement, needs none.
     pub fn nop_out(&self, pdu: &NopOut, data: &[u8]) -> Result<(), CloseReason> {

@@ -161,7 +161,7 @@ impl Checked {
         Offer {
             header_digest: digest(self.spec.header_digest),
             data_digest: digest(self.spec.data_digest),
-            params: wire::Params {
+            params: wire::SessionParams {
                 max_connections: 1,
                 initial_r2t: p.initial_r2t,
                 immediate_data: p.immediate_data,
@@ -172,8 +172,8 @@ impl Checked {
                 error_recovery_level: 0,
                 // Its default: at recovery level 0 nothing is retained whatever is agreed, and a
                 // key that the initiator did not bring up would cost one more round.
-                time2retain_s: wire::Params::default().time2retain_s,
-                ..wire::Params::default()
+                time2retain_s: wire::SessionParams::default().time2retain_s,
+                ..wire::SessionParams::default()
             },
             ..Offer::default()
         }
@@ -278,11 +278,11 @@ mod tests {
             (serde_json::json!({"max_burst_length": 100}), "max_burst_length"),
         ] {
             let error = Checked::new(spec(value)).err().unwrap();
-            assert!(error.what.contains(word), "{error}");
+            assert!(error.message.contains(word), "{error}");
         }
         for bad in ["a b", "10.0.0.2:", "10.0.0.2:0", "fd00::2", "[fd00::2", "x,y", ":3260"] {
             let error = Checked::new(spec(serde_json::json!({ "redirect": bad }))).err().unwrap();
-            assert!(error.what.contains("[:port]"), "{bad}: {error}");
+            assert!(error.message.contains("[:port]"), "{bad}: {error}");
         }
         for good in ["10.0.0.2", "host.example:3260,1", "[fd00::2]:3260", "[::1]"] {
             assert!(Checked::new(spec(serde_json::json!({ "redirect": good }))).is_ok(), "{good}");
@@ -291,7 +291,7 @@ mod tests {
             listen: vec!["10.0.0.1:3260".parse().unwrap()],
             ..spec(serde_json::json!({ "redirect": "10.0.0.1:3260,1" }))
         };
-        assert!(Checked::new(itself).err().unwrap().what.contains("own portal"));
+        assert!(Checked::new(itself).err().unwrap().message.contains("own portal"));
         let same = Account { user: "u".into(), secret: b"one secret of two".to_vec() };
         let reflected = TargetSpec {
             chap: Some(Account { user: "a".into(), secret: b"another secret!".to_vec() }),
@@ -299,11 +299,11 @@ mod tests {
             discovery_chap: Some(same),
             ..spec(serde_json::Value::Null)
         };
-        assert!(Checked::new(reflected).err().unwrap().what.contains("discovery_chap"));
+        assert!(Checked::new(reflected).err().unwrap().message.contains("discovery_chap"));
         let short = Account { user: "u".into(), secret: b"short".to_vec() };
         let with = TargetSpec { chap: Some(short), ..spec(serde_json::Value::Null) };
-        assert!(Checked::new(with).err().unwrap().what.contains("secret"));
+        assert!(Checked::new(with).err().unwrap().message.contains("secret"));
         let name = TargetSpec { name: "disk".into(), ..TargetSpec::default() };
-        assert!(Checked::new(name).err().unwrap().what.contains("iqn."));
+        assert!(Checked::new(name).err().unwrap().message.contains("iqn."));
     }
 }

@@ -12,7 +12,7 @@ use super::buffer_wait::BurstLists;
 use super::close_reason::CloseReason;
 use super::params::{Checked, IscsiParams};
 use super::pdu_reader::PduReader;
-use super::session::Session;
+use super::session::IscsiSession;
 use super::session_owners::Owners;
 use super::{login, receive};
 use crate::targets::Targets;
@@ -29,7 +29,7 @@ pub(crate) type Connection = transport::Connection<IscsiProtocol>;
 pub(crate) type PerCore = transport::PerCore<IscsiProtocol>;
 
 /// State that all cores share.
-pub(crate) type Shared = transport::Shared<IscsiProtocol>;
+pub(crate) type IscsiGlobal = transport::GlobalState<IscsiProtocol>;
 
 /// iSCSI's part of [`Shared`].
 pub(crate) struct Portals {
@@ -55,14 +55,14 @@ impl CoreState {
 
 /// iSCSI's part of a connection.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct IscsiConnState {
     /// When something was received last, ns, as far as ticks saw it.
     received: Cell<u64>,
     pinged: Cell<Option<u64>>,
 }
 
 /// Messages between cores.
-pub(crate) enum Order {
+pub(crate) enum IscsiMessage {
     /// Ends the session of a connection: a newer one replaces it.
     Reinstated {
         /// Number of the connection.
@@ -75,10 +75,10 @@ pub(crate) fn share(
     registry: Arc<Registry>,
     connections_max: usize,
     first_stat_sn: u32,
-) -> Arc<Shared> {
+) -> Arc<IscsiGlobal> {
     let (targets, owners) = Default::default();
     let own = Portals { registry, first_stat_sn, targets, owners };
-    Shared::new(own, connections_max)
+    IscsiGlobal::new(own, connections_max)
 }
 
 /// Notes a ping of ours.
@@ -92,19 +92,19 @@ impl Protocol for IscsiProtocol {
         portal: "iscsi portal",
         connection: "iscsi connection",
         watch: "iscsi watch",
-        orders: Some("iscsi orders"),
+        messages: Some("iscsi orders"),
     };
     const WARN: LogFn = |what| tracing::warn!(target: "iscsi", "{what}");
     const INFO: LogFn = |what| tracing::info!(target: "iscsi", "{what}");
     const LISTENS_AT: &'static str = "iSCSI listens at ADDRESS:PORT";
     const HANDSHAKE_S: u32 = IscsiParams::LOGIN_S;
 
-    type Shared = Portals;
+    type Global = Portals;
     type PerCore = CoreState;
-    type State = State;
-    type Session = Session;
+    type ConnState = IscsiConnState;
+    type PeerSession = IscsiSession;
     type Reason = CloseReason;
-    type Order = Order;
+    type CoreMessage = IscsiMessage;
 
     async fn serve(conn: &Rc<Connection>, rx: ReceiveBuffer) -> CloseReason {
         let mut reader = PduReader(rx);
@@ -114,20 +114,20 @@ impl Protocol for IscsiProtocol {
         }
     }
 
-    fn label(session: &Session) -> String {
+    fn label(session: &IscsiSession) -> String {
         session.initiator.clone()
     }
 
     /// Deadlines of requested data, and pings.
     fn tick(conn: &Rc<Connection>, tick: Tick) {
         let after = |since: u64, s: u32| tick.now.saturating_sub(since) > u64::from(s) * SECOND_NS;
-        let State { received, pinged } = &conn.own;
+        let IscsiConnState { received, pinged } = &conn.own;
         if tick.received {
             received.set(tick.now);
             pinged.set(None);
         }
         let Some(session) = conn.session() else { return };
-        if session.is_overdue(tick.now, tick.scarce) {
+        if session.is_overdue(tick.now, tick.memory_short) {
             return conn.io.close(CommonReason::DataOverdue.into());
         }
         let (interval_s, timeout_s) = session.ping_seconds();
@@ -138,23 +138,23 @@ impl Protocol for IscsiProtocol {
         }
     }
 
-    async fn finish(_: &Connection, session: Rc<Session>) {
+    async fn finish(_: &Connection, session: Rc<IscsiSession>) {
         session.finish().await;
     }
 
-    fn is_scarce(core: &PerCore) -> bool {
-        core.own.engine.is_hungry()
+    fn is_memory_short(core: &PerCore) -> bool {
+        core.own.engine.has_memory_waiters()
     }
 
     fn is_paused(core: &PerCore) -> bool {
-        core.shared.own.registry.doors().are_waited_at()
+        core.shared.own.registry.login_gate().holds_connections()
     }
 
-    fn portal_opened(shared: &Shared, at: &Address, local: &Address) {
+    fn portal_opened(shared: &IscsiGlobal, at: &Address, local: &Address) {
         shared.own.targets.portal_opened(at.clone(), local.clone());
     }
 
-    fn order(core: &Rc<PerCore>, Order::Reinstated { connection }: Order) {
+    fn handle_message(core: &Rc<PerCore>, IscsiMessage::Reinstated { connection }: IscsiMessage) {
         if let Some(conn) = core.get(connection) {
             conn.io.close(CloseReason::Reinstated);
         }

@@ -9,19 +9,19 @@ use wire::iscsi::{
 use std::rc::Rc;
 
 use bio::Segs;
-use engine::{DataError, Part};
+use engine::{DataError, PartialGrant};
 
 use super::close_reason::CloseReason;
 use super::nop::PING_MAX;
 use super::pdu_reader::PduReader;
-use super::session::Session;
+use super::session::IscsiSession;
 use super::tasks::Gathering;
 use super::{buffer_wait, data, logout};
 
 /// A request that is complete.
-pub(crate) enum Body {
+pub(crate) enum CompleteRequest {
     /// SCSI Command with its immediate data.
-    Command(Box<Arrived>),
+    Command(Box<ReceivedCommand>),
     /// Task management.
     Task(TaskRequest),
     /// Text with its data; None when the digest did not agree.
@@ -36,7 +36,7 @@ pub(crate) enum Body {
 
 /// A SCSI command that is complete.
 #[derive(Default)]
-pub(crate) struct Arrived {
+pub(crate) struct ReceivedCommand {
     pub header: ScsiCommand,
     /// CDB bytes after the sixteenth.
     pub cdb_rest: Vec<u8>,
@@ -46,18 +46,18 @@ pub(crate) struct Arrived {
     /// is at its beginning.
     pub data: Segs,
     /// `data` is a part.
-    pub part: Option<Part>,
+    pub part: Option<PartialGrant>,
     /// Counts `data` in the session's total.
     pub gathering: Gathering,
     /// Bytes of immediate data.
     pub immediate: u32,
     /// It did not come through.
-    pub lost: Option<Lost>,
+    pub lost: Option<ImmediateDataError>,
 }
 
 /// Why immediate data did not come through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lost {
+pub(crate) enum ImmediateDataError {
     /// Reported to the engine.
     Error(DataError),
     /// No buffers in time.
@@ -66,14 +66,14 @@ pub(crate) enum Lost {
 
 /// Place of a numbered request in the order of CmdSN.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    Now,
-    Later,
-    Outside,
+enum CmdSnPosition {
+    InOrder,
+    Ahead,
+    OutOfWindow,
 }
 
 /// Reads until the connection ends.
-pub(crate) async fn run(session: &Rc<Session>, reader: &mut PduReader) -> CloseReason {
+pub(crate) async fn run(session: &Rc<IscsiSession>, reader: &mut PduReader) -> CloseReason {
     loop {
         if let Err(reason) = step(session, reader).await {
             return reason;
@@ -81,8 +81,8 @@ pub(crate) async fn run(session: &Rc<Session>, reader: &mut PduReader) -> CloseR
     }
 }
 
-async fn step(session: &Rc<Session>, reader: &mut PduReader) -> Result<(), CloseReason> {
-    session.conn.io.room().await;
+async fn step(session: &Rc<IscsiSession>, reader: &mut PduReader) -> Result<(), CloseReason> {
+    session.conn.io.wait_for_space().await;
     let (frame, bhs, ahs) = reader.header(&session.framer()).await?;
     let request = match Request::decode(&bhs, &ahs) {
         Ok(request) => request,
@@ -91,47 +91,47 @@ async fn step(session: &Rc<Session>, reader: &mut PduReader) -> Result<(), Close
             return refuse(session, &bhs, error);
         }
     };
-    let (turn, cmd_sn) = match order_of(&request) {
-        Some((immediate, cmd_sn)) => (turn_of(session, immediate, cmd_sn), cmd_sn),
-        None => (Turn::Now, 0),
+    let (turn, cmd_sn) = match cmd_sn_of(&request) {
+        Some((immediate, cmd_sn)) => (cmd_sn_position(session, immediate, cmd_sn), cmd_sn),
+        None => (CmdSnPosition::InOrder, 0),
     };
-    if turn == Turn::Outside {
+    if turn == CmdSnPosition::OutOfWindow {
         tracing::debug!(target: "iscsi", "{}: CmdSN {cmd_sn:#x} ignored", session.conn.peer);
         return reader.drop_data(&frame).await;
     }
     let body = match request {
         Request::ScsiCommand(pdu) => {
-            let mut arrived = Arrived {
+            let mut arrived = ReceivedCommand {
                 header: pdu.header,
                 cdb_rest: pdu.cdb_rest.to_vec(),
                 expect_in: pdu.read_limit(),
                 expect_out: pdu.write_limit(),
-                ..Arrived::default()
+                ..ReceivedCommand::default()
             };
             if frame.data_len > 0 || !arrived.header.last {
                 immediate_data(session, reader, &frame, &bhs, &mut arrived).await?;
             }
-            if turn == Turn::Now {
+            if turn == CmdSnPosition::InOrder {
                 // The way of nearly all commands.
                 if !arrived.header.immediate {
                     session.advance();
                 }
                 session.command(arrived)?;
-                return catch_up(session).await;
+                return deliver_held(session).await;
             }
-            Body::Command(Box::new(arrived))
+            CompleteRequest::Command(Box::new(arrived))
         }
         Request::DataOut(pdu) => {
             return data::data_out(session, reader, &frame, &bhs, &pdu).await;
         }
-        Request::Task(pdu) => Body::Task(pdu),
-        Request::Logout(pdu) => Body::Logout(pdu),
+        Request::Task(pdu) => CompleteRequest::Task(pdu),
+        Request::Logout(pdu) => CompleteRequest::Logout(pdu),
         Request::NopOut(pdu) => match text(session, reader, &frame, &bhs, PING_MAX).await? {
-            Some(data) => Body::Nop(pdu, data),
+            Some(data) => CompleteRequest::Nop(pdu, data),
             None => return Ok(()),
         },
         Request::Text(pdu) => match text(session, reader, &frame, &bhs, TEXT_LEN_MAX).await? {
-            Some(data) => Body::Text(pdu, data),
+            Some(data) => CompleteRequest::Text(pdu, data),
             None => return Ok(()),
         },
         Request::Snack(_) => {
@@ -154,13 +154,13 @@ async fn step(session: &Rc<Session>, reader: &mut PduReader) -> Result<(), Close
 
 /// Acts on a request when its turn has come, and on those that waited for it (W1).
 async fn deliver(
-    session: &Rc<Session>,
-    turn: Turn,
+    session: &Rc<IscsiSession>,
+    turn: CmdSnPosition,
     counts: bool,
     cmd_sn: u32,
-    body: Body,
+    body: CompleteRequest,
 ) -> Result<(), CloseReason> {
-    if turn == Turn::Later {
+    if turn == CmdSnPosition::Ahead {
         // One that is there already keeps its place: the second copy is ignored.
         session.held.borrow_mut().entry(cmd_sn).or_insert(body);
         return Ok(());
@@ -168,12 +168,12 @@ async fn deliver(
     if counts {
         session.advance();
     }
-    act(session, body).await?;
-    catch_up(session).await
+    execute(session, body).await?;
+    deliver_held(session).await
 }
 
 /// Acts on requests whose turn has come.
-pub(crate) async fn catch_up(session: &Rc<Session>) -> Result<(), CloseReason> {
+pub(crate) async fn deliver_held(session: &Rc<IscsiSession>) -> Result<(), CloseReason> {
     loop {
         if session.held.borrow().is_empty() {
             return Ok(());
@@ -181,31 +181,35 @@ pub(crate) async fn catch_up(session: &Rc<Session>) -> Result<(), CloseReason> {
         let next = session.held.borrow_mut().remove(&session.exp_cmd_sn());
         let Some(body) = next else { return Ok(()) };
         session.advance();
-        act(session, body).await?;
+        execute(session, body).await?;
     }
 }
 
-async fn act(session: &Rc<Session>, body: Body) -> Result<(), CloseReason> {
+async fn execute(session: &Rc<IscsiSession>, body: CompleteRequest) -> Result<(), CloseReason> {
     match body {
-        Body::Command(arrived) => session.command(*arrived),
-        Body::Task(pdu) => session.function(&pdu),
-        Body::Text(pdu, text) => session.text_request(&pdu, &text),
-        Body::Nop(pdu, data) => session.nop_out(&pdu, &data),
-        Body::Logout(pdu) => logout::run(session, &pdu).await,
-        Body::Skipped => Ok(()),
+        CompleteRequest::Command(arrived) => session.command(*arrived),
+        CompleteRequest::Task(pdu) => session.function(&pdu),
+        CompleteRequest::Text(pdu, text) => session.text_request(&pdu, &text),
+        CompleteRequest::Nop(pdu, data) => session.nop_out(&pdu, &data),
+        CompleteRequest::Logout(pdu) => logout::run(session, &pdu).await,
+        CompleteRequest::Skipped => Ok(()),
     }
 }
 
-fn turn_of(session: &Session, immediate: bool, cmd_sn: u32) -> Turn {
+fn cmd_sn_position(session: &IscsiSession, immediate: bool, cmd_sn: u32) -> CmdSnPosition {
     if immediate || cmd_sn == session.exp_cmd_sn() {
         // A closed window is legal: then not even the next number is inside.
-        return if immediate || session.in_window(cmd_sn) { Turn::Now } else { Turn::Outside };
+        return if immediate || session.in_window(cmd_sn) {
+            CmdSnPosition::InOrder
+        } else {
+            CmdSnPosition::OutOfWindow
+        };
     }
-    if session.in_window(cmd_sn) { Turn::Later } else { Turn::Outside }
+    if session.in_window(cmd_sn) { CmdSnPosition::Ahead } else { CmdSnPosition::OutOfWindow }
 }
 
 /// The I bit and CmdSN of a request that has one.
-fn order_of(request: &Request<'_>) -> Option<(bool, u32)> {
+fn cmd_sn_of(request: &Request<'_>) -> Option<(bool, u32)> {
     match request {
         Request::ScsiCommand(p) => Some((p.header.immediate, p.header.cmd_sn)),
         Request::Task(p) => Some((p.immediate, p.cmd_sn)),
@@ -217,14 +221,14 @@ fn order_of(request: &Request<'_>) -> Option<(bool, u32)> {
 }
 
 /// True when the request consumes its CmdSN.
-fn numbered(body: &Body, bhs: &Bhs) -> bool {
-    let unanswered = matches!(body, Body::Nop(pdu, _) if pdu.task_tag == TAG_NONE);
+fn numbered(body: &CompleteRequest, bhs: &Bhs) -> bool {
+    let unanswered = matches!(body, CompleteRequest::Nop(pdu, _) if pdu.task_tag == TAG_NONE);
     !immediate_of(bhs) && !unanswered
 }
 
 /// The data of a text or a ping; None when it was refused.
 async fn text(
-    session: &Rc<Session>,
+    session: &Rc<IscsiSession>,
     reader: &mut PduReader,
     frame: &Frame,
     bhs: &Bhs,
@@ -247,21 +251,21 @@ async fn text(
 }
 
 async fn immediate_data(
-    session: &Rc<Session>,
+    session: &Rc<IscsiSession>,
     reader: &mut PduReader,
     frame: &Frame,
     bhs: &Bhs,
-    arrived: &mut Arrived,
+    arrived: &mut ReceivedCommand,
 ) -> Result<(), CloseReason> {
     arrived.immediate = u32::try_from(frame.data_len).unwrap_or(u32::MAX);
     if !buffer_wait::memory_for(session, frame.data_len, arrived).await {
-        arrived.lost = Some(Lost::NoMemory);
+        arrived.lost = Some(ImmediateDataError::NoMemory);
         return reader.drop_data(frame).await;
     }
     arrived.gathering.count(&session.gathering, arrived.data.len());
     if !session.conn.within(frame.data_len, reader.data(frame, &arrived.data)).await? {
         session.complain_of(bhs, "the digest of its immediate data does not agree");
-        arrived.lost = Some(Lost::Error(DataError::Digest));
+        arrived.lost = Some(ImmediateDataError::Error(DataError::Digest));
         session.reject(RejectReason::DataDigest, bhs)?;
     }
     Ok(())
@@ -269,13 +273,13 @@ async fn immediate_data(
 
 /// Refuses a request whose header is wrong. If it was the next in order its number is used up, or
 /// all later ones would wait for it for ever.
-fn refuse(session: &Rc<Session>, bhs: &Bhs, error: WireError) -> Result<(), CloseReason> {
+fn refuse(session: &Rc<IscsiSession>, bhs: &Bhs, error: WireError) -> Result<(), CloseReason> {
     session.complain_of(bhs, &format!("{error}"));
     consume_sync(session, bhs);
     session.reject(RejectReason::InvalidField, bhs)
 }
 
-fn consume_sync(session: &Session, bhs: &Bhs) {
+fn consume_sync(session: &IscsiSession, bhs: &Bhs) {
     let numbered = matches!(
         opcode_of(bhs),
         opcode::NOP_OUT
@@ -290,12 +294,12 @@ fn consume_sync(session: &Session, bhs: &Bhs) {
     }
 }
 
-async fn consume(session: &Rc<Session>, bhs: &Bhs) -> Result<(), CloseReason> {
+async fn consume(session: &Rc<IscsiSession>, bhs: &Bhs) -> Result<(), CloseReason> {
     consume_sync(session, bhs);
-    Box::pin(catch_up(session)).await
+    Box::pin(deliver_held(session)).await
 }
 
-impl Session {
+impl IscsiSession {
     /// A line in the log about a PDU; bounded.
     pub fn complain_of(&self, bhs: &Bhs, what: &str) {
         let opcode = opcode_of(bhs);

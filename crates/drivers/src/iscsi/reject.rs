@@ -3,12 +3,12 @@
 use wire::iscsi::{BHS_LEN, Bhs, Reject, RejectReason};
 
 use super::close_reason::CloseReason;
-use super::session::Session;
+use super::session::IscsiSession;
 
 /// Rejects of one session; a further one ends it, as the peer does not speak iSCSI.
 const REJECTS_MAX: u32 = 256;
 
-impl Session {
+impl IscsiSession {
     /// Sends a header back.
     pub fn reject(&self, reason: RejectReason, bhs: &Bhs) -> Result<(), CloseReason> {
         let pdu = Reject {

@@ -19,14 +19,14 @@ use bio::Seg;
 use engine::{CloseReason as EngineReason, Residual, Response, TmOutcome, Transport};
 use transport::is_late;
 use wire::iscsi::{
-    self as iscsi, AsyncEvent, AsyncMessage, BHS_LEN, Crc32c, DataIn, Framer, Numbers, Params, Pdu,
-    ScsiResponse, TAG_NONE,
+    self as iscsi, AsyncEvent, AsyncMessage, BHS_LEN, Crc32c, DataIn, Framer, Numbers, Pdu,
+    ScsiResponse, SessionParams, TAG_NONE,
 };
 
 use super::close_reason::CloseReason;
 use super::params::Checked;
 use super::protocol::Connection;
-use super::receive::Body;
+use super::receive::CompleteRequest;
 use super::session_owners::{Claim, Tsih};
 use super::tasks::Tasks;
 use super::text::TextState;
@@ -43,8 +43,8 @@ pub(crate) fn before(a: u32, b: u32) -> bool {
 }
 
 /// Result of a login.
-pub(crate) struct Start {
-    pub params: Params,
+pub(crate) struct LoginResult {
+    pub params: SessionParams,
     /// None in discovery.
     pub target: Option<Arc<Checked>>,
     pub initiator: String,
@@ -59,18 +59,18 @@ pub(crate) struct Start {
 }
 
 /// A session with its connection.
-pub(crate) struct Session {
-    me: Weak<Session>,
+pub(crate) struct IscsiSession {
+    weak_self: Weak<IscsiSession>,
     pub conn: Rc<Connection>,
-    pub params: Cell<Params>,
+    pub params: Cell<SessionParams>,
     pub target: Option<Arc<Checked>>,
     pub initiator: String,
     pub user: Option<String>,
     pub cid: u16,
-    pub nexus: RefCell<Option<Rc<engine::Session>>>,
+    pub nexus: RefCell<Option<Rc<engine::ItNexus>>>,
     pub tasks: RefCell<Tasks>,
     /// Requests behind a gap in the numbers.
-    pub held: RefCell<BTreeMap<u32, Body>>,
+    pub held: RefCell<BTreeMap<u32, CompleteRequest>>,
     /// Bytes of memory for write data that has not all come.
     pub gathering: Rc<Cell<usize>>,
     /// Task management functions under way.
@@ -86,11 +86,11 @@ pub(crate) struct Session {
     claim: Cell<Option<Claim>>,
 }
 
-impl Session {
+impl IscsiSession {
     /// A session whose last login response goes out next.
-    pub fn new(conn: &Rc<Connection>, start: Start) -> Rc<Session> {
-        Rc::new_cyclic(|me| Session {
-            me: me.clone(),
+    pub fn new(conn: &Rc<Connection>, start: LoginResult) -> Rc<IscsiSession> {
+        Rc::new_cyclic(|me| IscsiSession {
+            weak_self: me.clone(),
             conn: conn.clone(),
             params: Cell::new(start.params),
             target: start.target,
@@ -114,8 +114,8 @@ impl Session {
         })
     }
 
-    pub(crate) fn handle(&self) -> Option<Rc<Session>> {
-        self.me.upgrade()
+    pub(crate) fn handle(&self) -> Option<Rc<IscsiSession>> {
+        self.weak_self.upgrade()
     }
 
     /// Only asks which targets there are.
@@ -124,7 +124,7 @@ impl Session {
     }
 
     /// The engine's side.
-    pub fn nexus(&self) -> Option<Rc<engine::Session>> {
+    pub fn nexus(&self) -> Option<Rc<engine::ItNexus>> {
         self.nexus.borrow().clone()
     }
 
@@ -231,7 +231,7 @@ impl Session {
     fn send_data_in(&self, tag: u32, data: &[Seg], len: u32, status: Option<StatusOf>) -> u32 {
         let p = self.params.get();
         let (mut at, mut data_sn, mut burst) = (0u32, 0u32, p.max_burst);
-        let mut segs = Cursor { segs: data, at: 0 };
+        let mut segs = SegCursor { segs: data, at: 0 };
         while at < len {
             let n = (len - at).min(p.send_data_len_max).min(burst).max(1);
             burst -= n.min(burst);
@@ -302,12 +302,12 @@ impl Session {
 type StatusOf = (u8, iscsi::Residual);
 
 /// Walks over segments.
-struct Cursor<'a> {
+struct SegCursor<'a> {
     segs: &'a [Seg],
     at: usize,
 }
 
-impl Cursor<'_> {
+impl SegCursor<'_> {
     /// Hands out the next `len` bytes.
     fn take(&mut self, mut len: usize, mut f: impl FnMut(Seg)) {
         while len > 0 {
@@ -338,7 +338,7 @@ fn residual(r: Residual) -> iscsi::Residual {
     }
 }
 
-impl Transport for Session {
+impl Transport for IscsiSession {
     fn respond(&self, tag: u32, response: Response<'_>) {
         // W4
         let Some(task) = self.tasks.borrow_mut().remove(&tag) else { return };

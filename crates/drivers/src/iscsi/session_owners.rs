@@ -18,7 +18,7 @@ const WAITERS_MAX: usize = 64;
 
 /// Key of a session (RFC 7143 section 4.4.3.1, without the portal group: there is one).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Key {
+pub(crate) struct SessionKey {
     pub initiator: String,
     /// None in discovery.
     pub target: String,
@@ -29,23 +29,23 @@ struct Owner {
     core: u32,
     connection: u64,
     /// It was sent the order to end.
-    ordered: bool,
+    end_requested: bool,
     waiters: Vec<Waker>,
 }
 
 #[derive(Default)]
-struct State {
-    owners: BTreeMap<Key, Owner>,
+struct OwnersState {
+    owners: BTreeMap<SessionKey, Owner>,
     tsihs: BTreeSet<u16>,
     last_tsih: u16,
 }
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Owners(Mutex<State>);
+pub(crate) struct Owners(Mutex<OwnersState>);
 
 impl Owners {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, OwnersState> {
         self.0.lock()
     }
 
@@ -63,12 +63,12 @@ impl Owners {
     }
 
     /// True when a TSIH belongs to a session.
-    pub fn knows_tsih(&self, tsih: u16) -> bool {
+    pub fn has_tsih(&self, tsih: u16) -> bool {
         self.state().tsihs.contains(&tsih)
     }
 
     /// True when the session has an owner.
-    pub fn is_owned(&self, key: &Key) -> bool {
+    pub fn is_owned(&self, key: &SessionKey) -> bool {
         self.state().owners.contains_key(key)
     }
 
@@ -77,14 +77,14 @@ impl Owners {
     /// has ended.
     pub fn claim(
         self: &Arc<Self>,
-        key: &Key,
+        key: &SessionKey,
         (core, connection): (u32, u64),
         waker: &Waker,
         end: impl FnOnce(u32, u64) -> bool,
     ) -> Option<Claim> {
         let mut state = self.state();
         let Some(owner) = state.owners.get_mut(key) else {
-            let owner = Owner { core, connection, ordered: false, waiters: Vec::new() };
+            let owner = Owner { core, connection, end_requested: false, waiters: Vec::new() };
             state.owners.insert(key.clone(), owner);
             return Some(Claim { owners: self.clone(), key: key.clone() });
         };
@@ -95,12 +95,12 @@ impl Owners {
             owner.waiters.push(waker.clone());
         }
         let (core, connection) = (owner.core, owner.connection);
-        if !std::mem::replace(&mut owner.ordered, true)
+        if !std::mem::replace(&mut owner.end_requested, true)
             && !end(core, connection)
             && let Some(owner) = state.owners.get_mut(key)
         {
             // Its mailbox is full: the next login tries again.
-            owner.ordered = false;
+            owner.end_requested = false;
         }
         None
     }
@@ -121,7 +121,7 @@ impl Drop for Tsih {
 /// Owns a session (S1); gives it up when dropped.
 pub(crate) struct Claim {
     owners: Arc<Owners>,
-    key: Key,
+    key: SessionKey,
 }
 
 impl Drop for Claim {

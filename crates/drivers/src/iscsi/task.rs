@@ -4,8 +4,8 @@ use engine::{TmFunction, TmOutcome};
 use wire::iscsi::{Pdu, RejectReason, TaskAnswer, TaskRequest, TaskResponse, task_function};
 
 use super::close_reason::CloseReason;
-use super::receive::Body;
-use super::session::{Session, before};
+use super::receive::CompleteRequest;
+use super::session::{IscsiSession, before};
 
 /// Functions of one session under way at once; a further one is rejected.
 const FUNCTIONS_MAX: usize = 64;
@@ -38,7 +38,7 @@ fn answer_of(outcome: TmOutcome) -> TaskAnswer {
     }
 }
 
-impl Session {
+impl IscsiSession {
     /// A task management request.
     pub fn function(&self, pdu: &TaskRequest) -> Result<(), CloseReason> {
         let reject = |reason| {
@@ -86,29 +86,29 @@ impl Session {
             if self.tasks.borrow().contains_key(&pdu.referenced_tag) {
                 return false;
             }
-            let of_tag = |b: &Body| match b {
-                Body::Command(c) => c.header.task_tag == pdu.referenced_tag,
+            let of_tag = |b: &CompleteRequest| match b {
+                CompleteRequest::Command(c) => c.header.task_tag == pdu.referenced_tag,
                 _ => false,
             };
             if let Some(body) = held.values_mut().find(|b| of_tag(b)) {
-                *body = Body::Skipped;
+                *body = CompleteRequest::Skipped;
                 return true;
             }
             // RFC 7143 section 11.6.1: a command that has not come yet counts as received.
             let number = pdu.ref_cmd_sn;
             if self.in_window(number) && before(number, pdu.cmd_sn) {
-                held.insert(number, Body::Skipped);
+                held.insert(number, CompleteRequest::Skipped);
                 return true;
             }
             return false;
         }
         for (cmd_sn, body) in held.iter_mut() {
             let hit = match body {
-                Body::Command(c) => all_units || (of_unit && c.header.lun == pdu.lun),
+                CompleteRequest::Command(c) => all_units || (of_unit && c.header.lun == pdu.lun),
                 _ => false,
             };
             if hit && before(*cmd_sn, pdu.cmd_sn) {
-                *body = Body::Skipped;
+                *body = CompleteRequest::Skipped;
             }
         }
         false

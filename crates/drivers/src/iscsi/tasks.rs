@@ -19,7 +19,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 use bio::Segs;
-use engine::{DataError, Part};
+use engine::{DataError, PartialGrant};
 use wire::iscsi::{DataOut, TAG_NONE};
 
 /// A sequence of Data-Out that was allowed: unasked, or by one R2T.
@@ -77,7 +77,7 @@ pub(crate) struct Incoming {
     /// Open bursts, oldest first.
     pub bursts: VecDeque<Burst>,
     /// `data` is a part, and the rest is waited for.
-    pub part: Option<Part>,
+    pub part: Option<PartialGrant>,
     /// Counts `data` in the session's total.
     pub gathering: Gathering,
     /// The error in the data; reported once the open bursts have ended.
@@ -86,26 +86,26 @@ pub(crate) struct Incoming {
 
 /// Action for a Data-Out PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum DataOutAction {
     /// Store this many bytes at the offset; the rest of the PDU is beyond the wanted data.
     Store {
         /// Bytes to store.
         len: u32,
     },
     /// Its tag belongs to no open burst: Reject.
-    Stranger,
+    UnknownTag,
     /// Drop its data.
-    Swallow,
+    Discard,
 }
 
 impl Incoming {
     /// Checks a Data-Out PDU against the open bursts and counts it. Errors mark the command failed;
     /// they end the burst when no more of it can come.
-    pub fn admit(&mut self, pdu: &DataOut) -> Verdict {
+    pub fn admit(&mut self, pdu: &DataOut) -> DataOutAction {
         let Some(place) = self.bursts.iter().position(|b| b.tag == pdu.target_tag) else {
-            return Verdict::Stranger;
+            return DataOutAction::UnknownTag;
         };
-        let Some(burst) = self.bursts.get_mut(place) else { return Verdict::Stranger };
+        let Some(burst) = self.bursts.get_mut(place) else { return DataOutAction::UnknownTag };
         let end = pdu.offset.saturating_add(pdu.data_len);
         let solicited = burst.tag != TAG_NONE;
         let in_order = place == 0 && pdu.offset == burst.at && pdu.data_sn == burst.data_sn;
@@ -128,12 +128,12 @@ impl Incoming {
             self.bursts.remove(place);
         }
         if !good {
-            return Verdict::Swallow;
+            return DataOutAction::Discard;
         }
         if !solicited {
             self.asked = self.asked.max(end);
         }
-        Verdict::Store { len: self.wanted.saturating_sub(pdu.offset).min(pdu.data_len) }
+        DataOutAction::Store { len: self.wanted.saturating_sub(pdu.offset).min(pdu.data_len) }
     }
 
     /// Notes that the bytes up to `end` are there.
@@ -224,10 +224,10 @@ mod tests {
     #[test]
     fn a_burst_in_order_is_stored() {
         let mut i = asked(7, 0, 1000, 1000);
-        assert_eq!(i.admit(&pdu(7, 0, 0, 600, false)), Verdict::Store { len: 600 });
+        assert_eq!(i.admit(&pdu(7, 0, 0, 600, false)), DataOutAction::Store { len: 600 });
         i.stored(600);
         assert_eq!(i.outcome(), None);
-        assert_eq!(i.admit(&pdu(7, 1, 600, 400, true)), Verdict::Store { len: 400 });
+        assert_eq!(i.admit(&pdu(7, 1, 600, 400, true)), DataOutAction::Store { len: 400 });
         i.stored(1000);
         assert_eq!(i.outcome(), Some(Ok(())));
     }
@@ -242,15 +242,15 @@ mod tests {
             (pdu(7, 0, 0, 1004, true), DataError::Sequence),
         ] {
             let mut i = asked(7, 0, 1000, 1000);
-            assert_eq!(i.admit(&first), Verdict::Swallow, "{first:?}");
+            assert_eq!(i.admit(&first), DataOutAction::Discard, "{first:?}");
             if i.outcome().is_none() {
                 // The initiator does not know yet and goes on: dropped, up to its end.
-                assert_eq!(i.admit(&pdu(7, 1, 600, 400, true)), Verdict::Swallow);
+                assert_eq!(i.admit(&pdu(7, 1, 600, 400, true)), DataOutAction::Discard);
             }
             assert_eq!(i.outcome(), Some(Err(why)), "{first:?}");
         }
         let mut i = asked(7, 0, 1000, 1000);
-        assert_eq!(i.admit(&pdu(8, 0, 0, 1000, true)), Verdict::Stranger);
+        assert_eq!(i.admit(&pdu(8, 0, 0, 1000, true)), DataOutAction::UnknownTag);
         assert_eq!(i.outcome(), None, "the right data can still come");
     }
 
@@ -259,13 +259,13 @@ mod tests {
         let mut i = asked(TAG_NONE, 100, 1000, 5000);
         i.asked = 100;
         assert_eq!(i.next_burst(1, 1 << 20), None, "not while data comes unasked");
-        assert_eq!(i.admit(&pdu(TAG_NONE, 0, 100, 900, true)), Verdict::Store { len: 900 });
+        assert_eq!(i.admit(&pdu(TAG_NONE, 0, 100, 900, true)), DataOutAction::Store { len: 900 });
         assert_eq!(i.next_burst(1, 3000), Some((1000, 3000)));
         let mut i = asked(TAG_NONE, 100, 1000, 5000);
         i.admit(&pdu(TAG_NONE, 0, 100, 300, true));
         assert_eq!(i.outcome(), Some(Err(DataError::TooLittle)));
         let mut i = asked(TAG_NONE, 100, 1000, 5000);
-        assert_eq!(i.admit(&pdu(TAG_NONE, 0, 100, 901, true)), Verdict::Swallow);
+        assert_eq!(i.admit(&pdu(TAG_NONE, 0, 100, 901, true)), DataOutAction::Discard);
         assert_eq!(i.outcome(), Some(Err(DataError::Unexpected)));
     }
 
@@ -285,16 +285,16 @@ mod tests {
             tags += 1;
         }
         assert_eq!((i.bursts.len(), i.asked), (2, 800));
-        assert_eq!(i.admit(&pdu(11, 0, 400, 400, true)), Verdict::Swallow, "11 before 10");
-        assert_eq!(i.admit(&pdu(10, 0, 0, 400, true)), Verdict::Swallow);
+        assert_eq!(i.admit(&pdu(11, 0, 400, 400, true)), DataOutAction::Discard, "11 before 10");
+        assert_eq!(i.admit(&pdu(10, 0, 0, 400, true)), DataOutAction::Discard);
         assert_eq!(i.outcome(), Some(Err(DataError::Sequence)));
     }
 
     #[test]
     fn data_beyond_the_transfer_length_is_not_stored() {
         let mut i = asked(TAG_NONE, 0, 1000, 512);
-        assert_eq!(i.admit(&pdu(TAG_NONE, 0, 0, 500, false)), Verdict::Store { len: 500 });
-        assert_eq!(i.admit(&pdu(TAG_NONE, 1, 500, 500, true)), Verdict::Store { len: 12 });
+        assert_eq!(i.admit(&pdu(TAG_NONE, 0, 0, 500, false)), DataOutAction::Store { len: 500 });
+        assert_eq!(i.admit(&pdu(TAG_NONE, 1, 500, 500, true)), DataOutAction::Store { len: 12 });
         i.stored(1000);
         assert_eq!(i.outcome(), Some(Ok(())));
     }

@@ -13,7 +13,7 @@ use wire::iscsi::{
 
 use super::close_reason::CloseReason;
 use super::discovery::send_targets;
-use super::session::Session;
+use super::session::IscsiSession;
 
 /// Longest piece of text in one answer, bytes, whatever the initiator takes.
 const PIECE_MAX: usize = 64 * 1024;
@@ -32,7 +32,7 @@ impl Default for TextState {
     }
 }
 
-impl Session {
+impl IscsiSession {
     /// A text request with its data.
     pub fn text_request(&self, pdu: &TextRequest, data: &[u8]) -> Result<(), CloseReason> {
         let mut state = self.text.take();
@@ -48,7 +48,7 @@ impl Session {
             }
             return self.answer_text(state, pdu);
         }
-        match state.input.feed(data, pdu.more) {
+        match state.input.append(data, pdu.more) {
             Ok(None) => self.answer_text(state, pdu),
             Ok(Some(text)) => match self.act_on_text(&text) {
                 Ok(answer) => {

@@ -9,74 +9,74 @@ use wire::fuse::reply;
 use wire::nbd::codes::{allocation, kind};
 use wire::nbd::{Error, Request, command};
 
-use super::line::Line;
-use crate::blocks::{Blocks, Front, Over};
+use super::fuse_channel::FuseChannel;
+use crate::blocks::{BlockSession, Frontend, SessionEnd};
 
 /// A session of this machine at one unit.
-pub(super) type Session = Blocks<Client>;
+pub(super) type LocalSession = BlockSession<Client>;
 
 /// The kernel's side of a session. `cookie` of a request is the kernel's name for it. `flags` of
 /// READ holds the bytes before its first one in the first block; `flags` of BLOCK_STATUS holds the
 /// kind that is looked for.
 pub(super) struct Client {
-    pub line: Rc<Line>,
+    pub channel: Rc<FuseChannel>,
 }
 
 impl Client {
-    fn short(&self, fill: impl FnOnce(&mut Vec<u8>)) {
+    fn send_short(&self, fill: impl FnOnce(&mut Vec<u8>)) {
         let mut out = Vec::with_capacity(reply::REPLY_MAX);
         fill(&mut out);
-        self.line.send(&out, &Segs::new());
+        self.channel.send(&out, &Segs::new());
     }
 }
 
 /// Result of LSEEK from a reply to GET LBA STATUS.
-enum Sought {
+enum SeekResult {
     At(u64),
     Nothing,
 }
 
-fn seek(session: &Session, request: &Request, data: &Segs, at: u64, now: u64) -> Sought {
+fn seek(session: &LocalSession, request: &Request, data: &Segs, at: u64, now: u64) -> SeekResult {
     let device = session.device();
-    let zeroes = device.freeing().reads_zero;
+    let zeroes = device.provisioning().reads_zero;
     let list = command::extents(&data.to_vec(), device.block_bytes(), at, now, zeroes);
     let hole = |flags: u32| flags & allocation::HOLE != 0 && zeroes;
     let want_hole = u32::from(request.flags) == whence::HOLE;
     let mut from = at;
     for extent in list {
         if hole(extent.flags) == want_hole {
-            return Sought::At(from.max(request.offset));
+            return SeekResult::At(from.max(request.offset));
         }
         from = from.saturating_add(extent.len);
     }
     let end = at.saturating_add(now);
     match want_hole {
         // There is a hole behind the end, and a range without reported status is data.
-        true => Sought::At(end),
-        false if from >= end => Sought::Nothing,
-        false => Sought::At(from.max(request.offset)),
+        true => SeekResult::At(end),
+        false if from >= end => SeekResult::Nothing,
+        false => SeekResult::At(from.max(request.offset)),
     }
 }
 
-impl Front for Client {
+impl Frontend for Client {
     fn kick(&self) {
-        self.line.kick();
+        self.channel.kick();
     }
 
     fn watch(&self, waker: &Waker) {
-        self.line.watch(waker);
+        self.channel.watch(waker);
     }
 
     fn segs(&self) -> Segs {
-        self.line.segs()
+        self.channel.segs()
     }
 
     fn put_segs(&self, segs: Segs) {
-        self.line.put_segs(segs);
+        self.channel.put_segs(segs);
     }
 
     fn pool(&self) -> &Pool {
-        &self.line.pool
+        &self.channel.pool
     }
 
     fn backlog(&self) -> usize {
@@ -84,21 +84,21 @@ impl Front for Client {
         0
     }
 
-    fn over(&self, over: Over) {
-        self.line.end(match over {
-            Over::Exchanged => "the LUN is another unit now".to_owned(),
-            Over::Closed(reason) => format!("closed: {reason:?}"),
+    fn session_over(&self, over: SessionEnd) {
+        self.channel.end(match over {
+            SessionEnd::Exchanged => "the LUN is another unit now".to_owned(),
+            SessionEnd::Closed(reason) => format!("closed: {reason:?}"),
         });
     }
 
-    fn data(session: &Session, tag: u32, data: &Segs) -> bool {
+    fn data(session: &LocalSession, tag: u32, data: &Segs) -> bool {
         let Some((request, now)) = session.with(tag, |p| {
             p.begun = true;
-            (p.request, p.now)
+            (p.request, p.current_bytes)
         }) else {
             return false;
         };
-        let client = &session.front;
+        let client = &session.frontend;
         let (skip, len) = (usize::from(request.flags), usize::try_from(request.len).unwrap_or(0));
         if data.len() as u64 != now {
             // A unit that became smaller under way.
@@ -108,44 +108,44 @@ impl Front for Client {
         }
         let head = reply::head(request.cookie, len);
         if skip == 0 && len == data.len() {
-            client.line.send(&head, data);
+            client.channel.send(&head, data);
             return true;
         }
-        let mut part = client.line.segs();
+        let mut part = client.channel.segs();
         let fits = data.slice_into(skip, len, &mut part);
         match fits {
-            true => client.line.send(&head, &part),
-            false => client.line.send(&reply::error(request.cookie, errno::INVAL), &Segs::new()),
+            true => client.channel.send(&head, &part),
+            false => client.channel.send(&reply::error(request.cookie, errno::INVAL), &Segs::new()),
         }
-        client.line.put_segs(part);
+        client.channel.put_segs(part);
         true
     }
 
-    fn status(session: &Session, tag: u32, data: &Segs) {
+    fn status(session: &LocalSession, tag: u32, data: &Segs) {
         let Some((request, at, now)) = session.with(tag, |p| {
             p.begun = true;
-            (p.request, p.at, p.now)
+            (p.request, p.at, p.current_bytes)
         }) else {
             return;
         };
         match seek(session, &request, data, at, now) {
-            Sought::At(offset) => session.front.short(|out| {
+            SeekResult::At(offset) => session.frontend.send_short(|out| {
                 reply::offset(request.cookie, offset, out);
             }),
-            Sought::Nothing => {
+            SeekResult::Nothing => {
                 let error = reply::error(request.cookie, errno::NXIO);
-                session.front.line.send(&error, &Segs::new());
+                session.frontend.channel.send(&error, &Segs::new());
             }
         }
         session.finish_request(tag, None);
     }
 
-    fn interrupted(session: &Session, request: &Request) {
-        session.front.line.send(&reply::error(request.cookie, errno::INTR), &Segs::new());
+    fn interrupted(session: &LocalSession, request: &Request) {
+        session.frontend.channel.send(&reply::error(request.cookie, errno::INTR), &Segs::new());
     }
 
-    fn reply(session: &Session, request: &Request, error: Option<Error>, begun: bool) {
-        let line = &session.front.line;
+    fn reply(session: &LocalSession, request: &Request, error: Option<Error>, begun: bool) {
+        let line = &session.frontend.channel;
         match error {
             _ if begun => {}
             Some(error) => line.send(&reply::error(request.cookie, error.code()), &Segs::new()),

@@ -10,15 +10,15 @@ use bio::Errno;
 use geom::Error;
 
 use super::per_core::CoreState;
-use super::{Grant, Life};
+use super::{GrantedLun, ServingState};
 use crate::nbd::kernel::{self as nbd_kernel, Entered};
 
 /// Serves until it ends.
 pub(super) async fn run(
     here: Rc<CoreState>,
     fd: OwnedFd,
-    grant: Grant,
-    life: Arc<Life>,
+    grant: GrantedLun,
+    life: Arc<ServingState>,
     done: SyncSender<Result<(), Error>>,
 ) {
     let entered = match enter(&here, fd, &grant) {
@@ -38,7 +38,7 @@ pub(super) async fn run(
     life.end();
 }
 
-fn enter(here: &CoreState, fd: OwnedFd, grant: &Grant) -> Result<Entered, Error> {
+fn enter(here: &CoreState, fd: OwnedFd, grant: &GrantedLun) -> Result<Entered, Error> {
     here.writes_for_kernel();
     let stream = here.engine.core().reactor().adopt(fd);
     let entered =

@@ -16,8 +16,8 @@
 //! the file; what belongs to the machine (mounting, loop devices) is the daemon's.
 
 mod client;
+mod fuse_channel;
 mod kernel;
-mod line;
 mod params;
 mod per_core;
 mod processes;
@@ -39,9 +39,9 @@ use reactor::{Address, ChannelEnd, Mailer};
 
 use crate::driver::{Driver, TargetSpec};
 use crate::nbd;
-use per_core::{Note, Order, Peer};
+use per_core::{CoreMessage, Peer, ServeRequest};
 
-pub use line::Life;
+pub use fuse_channel::ServingState;
 pub use params::{By, LocalParams};
 pub use per_core::FILES_MAX;
 pub use serve::{REQUEST_MAX, request_max};
@@ -50,21 +50,21 @@ pub use serve::{REQUEST_MAX, request_max};
 pub const NAME: &str = "local";
 
 #[derive(Default)]
-struct State {
+struct LocalState {
     targets: BTreeMap<String, LocalParams>,
-    cores: Vec<Mailer<Note>>,
+    cores: Vec<Mailer<CoreMessage>>,
 }
 
 /// The driver.
 pub struct Local {
     registry: Arc<Registry>,
-    nbd: Arc<nbd::protocol::Shared>,
-    state: Mutex<State>,
+    nbd: Arc<nbd::protocol::NbdGlobal>,
+    state: Mutex<LocalState>,
 }
 
 /// A LUN as the machine may have it.
 #[derive(Clone)]
-pub struct Grant {
+pub struct GrantedLun {
     /// The target.
     pub port: Arc<TargetPort>,
     /// The LUN and its unit.
@@ -73,7 +73,7 @@ pub struct Grant {
     pub read_only: bool,
 }
 
-impl Grant {
+impl GrantedLun {
     /// Transmission flags of NBD: what may be done with the unit.
     pub fn flags(&self) -> u16 {
         nbd::kernel::flags(&self.entry)
@@ -92,7 +92,7 @@ pub fn initiator(target: &str) -> String {
 }
 
 /// Where this machine comes from and to.
-pub(crate) fn place() -> Address {
+pub(crate) fn local_address() -> Address {
     Address::Unix("local".into())
 }
 
@@ -104,7 +104,7 @@ impl Local {
         Local { registry, nbd, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LocalState> {
         self.state.lock()
     }
 
@@ -115,16 +115,16 @@ impl Local {
 
     /// The LUN that the groups of a target grant this machine; an error names the missing setting.
     /// Any thread.
-    pub fn find(&self, target: &str, lun: u64) -> Result<Grant, Error> {
+    pub fn find(&self, target: &str, lun: u64) -> Result<GrantedLun, Error> {
         let Some(port) = self.registry.target(NAME, target) else {
             let what = format!("no target {target} with driver = \"local\"");
             return Err(Error::new(Errno::NoEnt, what));
         };
-        let decision = port.decide(&initiator(target), &place());
+        let decision = port.decide(&initiator(target), &local_address());
         if !decision.grants() {
             let what = format!(
                 "{}: an [[access]] with target = \"{target}\" and initiators = [\"{}\"] grants it",
-                decision.why,
+                decision.reason,
                 initiator(target)
             );
             return Err(Error::new(Errno::Perm, what));
@@ -137,13 +137,13 @@ impl Local {
         let spec = entry.device.spec();
         let swp = entry.device.mode().has(ModeBits::SWP);
         let read_only = entry.read_only || spec.read_only || swp;
-        Ok(Grant { port, entry, read_only })
+        Ok(GrantedLun { port, entry, read_only })
     }
 
     /// The LUN under which a target may have a unit of that name. Any thread.
     pub fn find_unit(&self, target: &str, unit: &str) -> Option<u64> {
         let port = self.registry.target(NAME, target)?;
-        let luns = port.decide(&initiator(target), &place()).luns;
+        let luns = port.decide(&initiator(target), &local_address()).luns;
         let found = luns.iter().find(|e| e.device.name() == unit)?;
         Some(found.lun)
     }
@@ -159,12 +159,15 @@ impl Local {
     pub fn serve(
         &self,
         channel: impl Into<ChannelEnd>,
-        grant: Grant,
-        life: Arc<Life>,
+        grant: GrantedLun,
+        life: Arc<ServingState>,
         done: SyncSender<Result<(), Error>>,
     ) {
         let core = usize::try_from(grant.entry.device.number()).unwrap_or(0);
-        self.order(core, Order { peer: Peer::Fuse(channel.into()), grant, life, done });
+        self.send_serve_request(
+            core,
+            ServeRequest { peer: Peer::Fuse(channel.into()), grant, serving: life, done },
+        );
     }
 
     /// Serves a socket of the kernel's network block device, on the core of that number: a stream
@@ -174,14 +177,17 @@ impl Local {
         &self,
         core: usize,
         socket: OwnedFd,
-        grant: Grant,
-        life: Arc<Life>,
+        grant: GrantedLun,
+        life: Arc<ServingState>,
         done: SyncSender<Result<(), Error>>,
     ) {
-        self.order(core, Order { peer: Peer::Nbd(socket), grant, life, done });
+        self.send_serve_request(
+            core,
+            ServeRequest { peer: Peer::Nbd(socket), grant, serving: life, done },
+        );
     }
 
-    fn order(&self, core: usize, order: Order) {
+    fn send_serve_request(&self, core: usize, order: ServeRequest) {
         let cores = self.state().cores.clone();
         let Some(core) = cores.get(core.checked_rem(cores.len()).unwrap_or(0)) else {
             // The caller may have gone.
@@ -190,15 +196,15 @@ impl Local {
             return;
         };
         // A core that takes no more drops the order, and with it `done`.
-        drop(core.send(Note::Serve(Box::new(order))));
+        drop(core.send(CoreMessage::Serve(Box::new(order))));
     }
 
     /// No further request is read of the socket of that life; it ends when all before are answered.
     /// Any thread.
-    pub fn retire(&self, life: &Arc<Life>) {
+    pub fn retire(&self, life: &Arc<ServingState>) {
         for core in self.state().cores.clone() {
             // A core that ends has ended its sockets.
-            drop(core.send(Note::Retire(life.clone())));
+            drop(core.send(CoreMessage::Retire(life.clone())));
         }
     }
 }

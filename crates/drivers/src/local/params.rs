@@ -114,12 +114,12 @@ mod tests {
             ("a", json!({"resend": 601}), "resend"),
         ] {
             let error = check(&spec(name, params)).unwrap_err();
-            assert!(error.what.contains(word), "{error}");
+            assert!(error.message.contains(word), "{error}");
         }
         let (name, params) = check(&spec("here", json!({"attach": [0, 7]}))).unwrap();
         assert_eq!((name.as_str(), params.attach), ("here", vec![0, 7]));
         let chap = Some(Account { user: "u".into(), secret: vec![1] });
         let error = check(&TargetSpec { chap, ..spec("a", json!({})) }).unwrap_err();
-        assert!(error.what.contains("CHAP"), "{error}");
+        assert!(error.message.contains("CHAP"), "{error}");
     }
 }

@@ -11,7 +11,7 @@ use engine::{Engine, Login};
 use geom::Error;
 use reactor::{ChannelEnd, Mailbox, Mailer};
 
-use super::{Grant, Life, initiator, place};
+use super::{GrantedLun, ServingState, initiator, local_address};
 use super::{kernel, serve};
 use crate::{nbd, stream_target};
 
@@ -31,22 +31,22 @@ pub(crate) enum Peer {
 }
 
 /// Serve this.
-pub(crate) struct Order {
+pub(crate) struct ServeRequest {
     pub peer: Peer,
-    pub grant: Grant,
-    pub life: Arc<Life>,
+    pub grant: GrantedLun,
+    pub serving: Arc<ServingState>,
     pub done: SyncSender<Result<(), Error>>,
 }
 
 /// Message to a core.
-pub(crate) enum Note {
-    Serve(Box<Order>),
+pub(crate) enum CoreMessage {
+    Serve(Box<ServeRequest>),
     /// Read no further request of that socket; it ends when all are answered.
-    Retire(Arc<Life>),
+    Retire(Arc<ServingState>),
 }
 
 /// A socket that is served: its life, and what makes it retire.
-type Socket = (Arc<Life>, Box<dyn Fn()>);
+type Socket = (Arc<ServingState>, Box<dyn Fn()>);
 
 /// The driver on one core.
 pub(super) struct CoreState {
@@ -74,14 +74,14 @@ impl CoreState {
     }
 
     /// How this machine logs in.
-    pub fn login(&self, grant: &Grant) -> Login {
+    pub fn login(&self, grant: &GrantedLun) -> Login {
         Login {
             target: grant.port.clone(),
             initiator: initiator(&grant.port.name),
             port_id: grant.entry.lun.to_be_bytes().to_vec(),
             transport_id: Vec::new(),
-            portal: place(),
-            from: place(),
+            portal: local_address(),
+            from: local_address(),
             reinstates: false,
             labels: Vec::new(),
         }
@@ -89,7 +89,10 @@ impl CoreState {
 }
 
 /// Installs the driver on a core; answers the mailer for its orders.
-pub(super) fn install(shared: &Arc<nbd::protocol::Shared>, engine: &Rc<Engine>) -> Mailer<Note> {
+pub(super) fn install(
+    shared: &Arc<nbd::protocol::NbdGlobal>,
+    engine: &Rc<Engine>,
+) -> Mailer<CoreMessage> {
     let (mailer, mailbox) = engine.core().reactor().mailbox();
     let here = Rc::new(CoreState {
         engine: engine.clone(),
@@ -99,15 +102,15 @@ pub(super) fn install(shared: &Arc<nbd::protocol::Shared>, engine: &Rc<Engine>) 
         sockets: RefCell::default(),
         warned: Cell::default(),
     });
-    drop(engine.core().reactor().spawn("local", listen(here, mailbox)));
+    drop(engine.core().reactor().spawn("local", receive_messages(here, mailbox)));
     mailer
 }
 
-async fn listen(here: Rc<CoreState>, mailbox: Mailbox<Note>) {
+async fn receive_messages(here: Rc<CoreState>, mailbox: Mailbox<CoreMessage>) {
     while let Some(note) = mailbox.recv().await {
         let order = match note {
-            Note::Serve(order) => *order,
-            Note::Retire(life) => {
+            CoreMessage::Serve(order) => *order,
+            CoreMessage::Retire(life) => {
                 let sockets = here.sockets.borrow();
                 let found = sockets.iter().find(|(l, _)| Arc::ptr_eq(l, &life));
                 found.inspect(|(_, retire)| retire());
@@ -121,7 +124,7 @@ async fn listen(here: Rc<CoreState>, mailbox: Mailbox<Note>) {
             continue;
         }
         let reactor = here.engine.core().reactor().clone();
-        let Order { peer, grant, life, done } = order;
+        let ServeRequest { peer, grant, serving: life, done } = order;
         match peer {
             Peer::Fuse(fd) => {
                 let task = serve::run(here.clone(), fd, grant, life, done);

@@ -15,7 +15,7 @@ const THREADS_MAX: usize = 256;
 
 /// How long it is believed of a thread's number that it is the same process's, ns: numbers come
 /// again when all others have been given out.
-const BELIEVED_NS: u64 = 1_000_000_000;
+const CACHE_NS: u64 = 1_000_000_000;
 
 /// Bytes of a thread's status that are read: the wanted field is in its first part.
 const STATUS_MAX: u64 = 4096;
@@ -33,15 +33,15 @@ impl Processes {
     pub fn of(&self, thread: u32, now_ns: u64) -> u32 {
         let known = self.known.borrow().get(&thread).copied();
         match known {
-            Some((process, since)) if now_ns.saturating_sub(since) < BELIEVED_NS => process,
-            _ => self.look(thread, now_ns),
+            Some((process, since)) if now_ns.saturating_sub(since) < CACHE_NS => process,
+            _ => self.look_up(thread, now_ns),
         }
     }
 
     /// The kernel makes the content of `/proc` on the spot: without a disk, and without a lock held
     /// by a thread that waits for us.
     #[cold]
-    fn look(&self, thread: u32, now_ns: u64) -> u32 {
+    fn look_up(&self, thread: u32, now_ns: u64) -> u32 {
         let process = match thread {
             0 => 0,
             _ => status(thread).as_deref().and_then(process).unwrap_or(0),
@@ -88,8 +88,8 @@ mod tests {
         assert_eq!((all.of(own(), 0), all.of(0, 0)), (process, 0));
         // The thread has ended; its last process is assumed for a while.
         all.known.borrow_mut().insert(thread, (process, 5));
-        assert_eq!(all.of(thread, 5 + BELIEVED_NS - 1), process);
-        assert_eq!(all.of(thread, 5 + BELIEVED_NS), 0);
+        assert_eq!(all.of(thread, 5 + CACHE_NS - 1), process);
+        assert_eq!(all.of(thread, 5 + CACHE_NS), 0);
         for n in 1..=2 * THREADS_MAX as u32 {
             all.of(0x4000_0000 + n, 0);
         }

@@ -29,12 +29,12 @@ use wire::fuse::{Operation, REQUEST_HEAD, Request as Asked, WRITE_HEAD};
 use wire::nbd::codes::kind;
 use wire::nbd::{Error, Request};
 
-use super::client::{Client, Session};
-use super::line::Line;
+use super::client::{Client, LocalSession};
+use super::fuse_channel::FuseChannel;
 use super::per_core::CoreState;
 use super::processes::Processes;
-use super::{Grant, Life};
-use crate::blocks::{Blocks, Work};
+use super::{GrantedLun, ServingState};
+use crate::blocks::{BlockSession, Work};
 
 /// Longest READ or WRITE, bytes: the kernel cuts longer ones.
 pub const REQUEST_MAX: u32 = 512 * 1024;
@@ -60,12 +60,12 @@ pub fn request_max(device: &Device) -> u32 {
 }
 
 /// A file system under way.
-struct Files {
-    here: Rc<CoreState>,
+struct FuseServer {
+    per_core: Rc<CoreState>,
     processes: Processes,
-    line: Rc<Line>,
-    session: Rc<Session>,
-    grant: Grant,
+    channel: Rc<FuseChannel>,
+    session: Rc<LocalSession>,
+    grant: GrantedLun,
     name: Vec<u8>,
 }
 
@@ -73,8 +73,8 @@ struct Files {
 pub(super) async fn run(
     here: Rc<CoreState>,
     channel: ChannelEnd,
-    grant: Grant,
-    life: Arc<Life>,
+    grant: GrantedLun,
+    life: Arc<ServingState>,
     done: SyncSender<Result<(), GeomError>>,
 ) {
     let files = match enter(&here, channel, grant) {
@@ -91,49 +91,54 @@ pub(super) async fn run(
     tracing::info!(target: "local", "{unit}: attached");
     let why = files.drive(files.read()).await;
     tracing::info!(target: "local", "{unit}: no longer attached: {why}");
-    let Files { line, session, .. } = files;
+    let FuseServer { channel: line, session, .. } = files;
     session.finish().await;
     drop((session, line));
     here.files.set(here.files.get().saturating_sub(1));
     life.end();
 }
 
-fn enter(here: &Rc<CoreState>, end: ChannelEnd, grant: Grant) -> Result<Files, GeomError> {
+fn enter(
+    here: &Rc<CoreState>,
+    end: ChannelEnd,
+    grant: GrantedLun,
+) -> Result<FuseServer, GeomError> {
     let system = |e: io::Error| GeomError::new(Errno::Io, format!("/dev/fuse: {e}"));
     let channel = here.engine.core().reactor().channel(end).map_err(system)?;
     here.writes_for_kernel();
-    let line = Rc::new(Line::new(channel, here.pool.clone()));
+    let line = Rc::new(FuseChannel::new(channel, here.pool.clone()));
     let entry = grant.entry.clone();
-    let session = Blocks::new(Client { line: line.clone() }, entry.device.clone(), entry.lun);
+    let session =
+        BlockSession::new(Client { channel: line.clone() }, entry.device.clone(), entry.lun);
     let transport: Rc<dyn Transport> = session.clone();
     let nexus = here.engine.login(here.login(&grant), transport);
     session.attach(nexus.map_err(|refused| GeomError::new(Errno::Perm, refused.text))?);
     let name = entry.device.name().replace('/', "-").into_bytes();
     let (here, processes) = (here.clone(), Processes::default());
-    Ok(Files { here, processes, line, session, grant, name })
+    Ok(FuseServer { per_core: here, processes, channel: line, session, grant, name })
 }
 
-impl Files {
+impl FuseServer {
     /// Runs the reader until the file system ends; answers why.
     async fn drive(&self, reader: impl Future<Output = String>) -> String {
         let mut reader = pin!(reader);
         poll_fn(|cx| {
-            self.line.watch(cx.waker());
-            self.line.polling(true);
+            self.channel.watch(cx.waker());
+            self.channel.polling(true);
             let end = loop {
-                self.line.take_dirty();
-                if let Some(why) = self.line.over() {
+                self.channel.clear_needs_poll();
+                if let Some(why) = self.channel.end_reason() {
                     break Some(why);
                 }
                 if let Poll::Ready(why) = reader.as_mut().poll(cx) {
                     break Some(why);
                 }
-                self.session.go_on();
-                if !self.line.is_dirty() {
+                self.session.issue_ready();
+                if !self.channel.needs_poll() {
                     break None;
                 }
             };
-            self.line.polling(false);
+            self.channel.polling(false);
             end.map_or(Poll::Pending, Poll::Ready)
         })
         .await
@@ -145,24 +150,24 @@ impl Files {
         let mut rest = Segs::new();
         let room = usize::try_from(REQUEST_MAX).unwrap_or(usize::MAX);
         loop {
-            self.session.shallow().await;
+            self.session.wait_below_depth().await;
             // V2
-            poll_fn(|cx| match rest.grow(&self.line.pool, room.saturating_sub(rest.len())) {
+            poll_fn(|cx| match rest.grow(&self.channel.pool, room.saturating_sub(rest.len())) {
                 true => Poll::Ready(()),
                 false => {
-                    self.line.pool.wake_on_free(cx.waker());
+                    self.channel.pool.wake_on_free(cx.waker());
                     Poll::Pending
                 }
             })
             .await;
-            match self.line.channel.read(&mut head, &rest) {
+            match self.channel.fuse.read(&mut head, &rest) {
                 Ok(len) => {
                     if let Err(why) = self.message(&head, &mut rest, len) {
                         return why;
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    if let Err(e) = self.line.channel.ready().await {
+                    if let Err(e) = self.channel.fuse.ready().await {
                         return e.to_string();
                     }
                 }
@@ -192,8 +197,8 @@ impl Files {
         }
         match Asked::decode(bytes, len) {
             Ok(asked) => {
-                let now = self.here.engine.core().now();
-                self.session.speaks_for(self.processes.of(asked.header.pid, now));
+                let now = self.per_core.engine.core().now();
+                self.session.set_process(self.processes.of(asked.header.pid, now));
                 self.carry_out(&asked, rest);
                 Ok(())
             }
@@ -208,13 +213,13 @@ impl Files {
     }
 
     fn error(&self, unique: u64, errno: u32) {
-        self.line.send(&reply::error(unique, errno), &Segs::new());
+        self.channel.send(&reply::error(unique, errno), &Segs::new());
     }
 
     fn short(&self, fill: impl FnOnce(&mut Vec<u8>)) {
         let mut out = Vec::with_capacity(reply::REPLY_MAX);
         fill(&mut out);
-        self.line.send(&out, &Segs::new());
+        self.channel.send(&out, &Segs::new());
     }
 
     fn device(&self) -> &Arc<Device> {
@@ -236,7 +241,7 @@ impl Files {
 
     fn carry_out(&self, asked: &Asked<'_>, rest: &mut Segs) {
         let (unique, node) = (asked.header.unique, asked.header.node);
-        let ok = || self.line.send(&reply::head(unique, 0), &Segs::new());
+        let ok = || self.channel.send(&reply::head(unique, 0), &Segs::new());
         match asked.operation {
             Operation::Init { major, flags, readahead, .. } => {
                 self.init(unique, major, flags, readahead);
@@ -340,7 +345,7 @@ impl Files {
         let unit = u64::from(self.device().block_bytes());
         let end = offset.saturating_add(u64::from(size)).min(self.grant.bytes());
         if offset >= end {
-            return self.line.send(&reply::head(unique, 0), &Segs::new());
+            return self.channel.send(&reply::head(unique, 0), &Segs::new());
         }
         let first = offset / unit * unit;
         let most = first.saturating_add(u64::from(request_max(self.device())));
@@ -359,12 +364,12 @@ impl Files {
             return self.session.refuse(&request, error);
         }
         let len = usize::try_from(size).unwrap_or(usize::MAX);
-        let mut data = self.line.segs();
+        let mut data = self.channel.segs();
         if !rest.slice_into(0, len, &mut data) {
             return self.session.refuse(&request, Error::Inval);
         }
         // The segments with data belong to the request; the others are used again.
-        let mut left = self.line.segs();
+        let mut left = self.channel.segs();
         let mut at = 0usize;
         for seg in rest.iter() {
             if at >= len {
@@ -373,7 +378,7 @@ impl Files {
             at = at.saturating_add(seg.len());
         }
         std::mem::swap(rest, &mut left);
-        self.line.put_segs(left);
+        self.channel.put_segs(left);
         self.session.start_write(request, offset, data, None);
     }
 

@@ -5,7 +5,7 @@ use wire::nbd::codes::{ALLOCATION_ID, DONE, chunk_kind, command_flag as flag, ki
 use wire::nbd::{Error, Form, HEAD_MAX, Head, Request, chunk, command};
 
 use super::close_reason::CloseReason;
-use super::session::Session;
+use super::session::NbdSession;
 use super::unaligned;
 
 /// Shortest run of zeroes, in bytes, that is reported as a hole; shorter runs are sent.
@@ -58,7 +58,7 @@ fn text_of(error: Error) -> &'static str {
     }
 }
 
-impl Session {
+impl NbdSession {
     fn head(&self, head: &Head) {
         let mut bytes = [0; HEAD_MAX];
         let len = head.encode(self.form(), &mut bytes);
@@ -102,7 +102,7 @@ impl Session {
     pub(super) fn send_data(&self, tag: u32, data: &Segs) -> bool {
         let found = self.with(tag, |p| {
             let begun = std::mem::replace(&mut p.begun, true);
-            (p.request, p.at, p.now, p.left == 0, begun)
+            (p.request, p.at, p.current_bytes, p.remaining == 0, begun)
         });
         let Some((request, at, now, last, begun)) = found else { return false };
         if data.len() as u64 != now {
@@ -129,14 +129,14 @@ impl Session {
             data.iter().for_each(|seg| out.put_segment(seg.clone()));
             return;
         }
-        let mut runs = self.front.runs.take();
+        let mut runs = self.frontend.runs.take();
         runs.clear();
         match request.has(flag::DF) {
             true => runs.push((false, data.len() as u64)),
             false => find_runs(data, &mut runs),
         }
         self.send_runs(request, at, last, data, &runs);
-        self.front.runs.replace(runs);
+        self.frontend.runs.replace(runs);
     }
 
     fn send_runs(&self, r: &Request, at: u64, last: bool, data: &Segs, runs: &[(bool, u64)]) {
@@ -166,11 +166,12 @@ impl Session {
 
     /// Queues the answer to GET LBA STATUS, or reports that everything may be data.
     pub(super) fn send_status(&self, tag: u32, data: &Segs) {
-        let Some((request, at, now)) = self.with(tag, |p| (p.request, p.at, p.now)) else {
+        let Some((request, at, now)) = self.with(tag, |p| (p.request, p.at, p.current_bytes))
+        else {
             return;
         };
         let device = self.device();
-        let zeroes = device.freeing().reads_zero;
+        let zeroes = device.provisioning().reads_zero;
         let unit = device.block_bytes();
         let mut extents = command::extents(&data.to_vec(), unit, at, now, zeroes);
         if extents.is_empty() {

@@ -26,7 +26,7 @@ const PREFERRED: u32 = 4096;
 const UNIT_MAX: u32 = 64 << 10;
 
 /// A unit that an initiator may use.
-pub(crate) struct Found {
+pub(crate) struct FoundExport {
     pub target: Arc<Checked>,
     pub port: Arc<TargetPort>,
     pub entry: Arc<LunEntry>,
@@ -38,12 +38,12 @@ pub(crate) fn all(
     targets: &[Arc<Checked>],
     initiator: &str,
     portal: &Address,
-) -> Vec<Found> {
+) -> Vec<FoundExport> {
     let mut out = Vec::new();
     for target in targets {
         let Some(port) = engine.find_target(NAME, &target.spec.name) else { continue };
         let decision = port.decide(initiator, portal);
-        let one = |entry: &Arc<LunEntry>| Found {
+        let one = |entry: &Arc<LunEntry>| FoundExport {
             target: target.clone(),
             port: port.clone(),
             entry: entry.clone(),
@@ -54,9 +54,9 @@ pub(crate) fn all(
 }
 
 /// The meaning of a name.
-pub(crate) enum Search {
+pub(crate) enum ExportLookup {
     /// That export.
-    Found(Found),
+    Found(FoundExport),
     /// A unit that is configured for the initiator as this LUN, and not there yet.
     Awaited(u64),
     /// Nothing that the initiator sees.
@@ -71,16 +71,16 @@ pub(crate) fn find(
     initiator: &str,
     portal: &Address,
     name: &str,
-) -> Search {
+) -> ExportLookup {
     let mut awaited = None;
     let mut of_target = |t: &Arc<Checked>, name: &str| {
         let port = engine.find_target(NAME, &t.spec.name)?;
         let luns = port.decide(initiator, portal).luns;
         let Some(entry) = pick(engine, t, &luns, name).cloned() else {
-            awaited = awaited.or_else(|| waiting(engine, t, &luns, name));
+            awaited = awaited.or_else(|| awaited_lun(engine, t, &luns, name));
             return None;
         };
-        Some(Found { target: t.clone(), port, entry })
+        Some(FoundExport { target: t.clone(), port, entry })
     };
     let plain = targets.iter().find_map(|t| of_target(t, name));
     let found = plain.or_else(|| {
@@ -88,14 +88,14 @@ pub(crate) fn find(
         of_target(targets.iter().find(|t| t.spec.name == target)?, name)
     });
     match (found, awaited) {
-        (Some(found), _) => Search::Found(found),
-        (None, Some(lun)) => Search::Awaited(lun),
-        (None, None) => Search::Unknown,
+        (Some(found), _) => ExportLookup::Found(found),
+        (None, Some(lun)) => ExportLookup::Awaited(lun),
+        (None, None) => ExportLookup::Unknown,
     }
 }
 
 /// The number of a unit of that name that is not there yet.
-fn waiting(engine: &Engine, target: &Checked, luns: &LunMap, name: &str) -> Option<u64> {
+fn awaited_lun(engine: &Engine, target: &Checked, luns: &LunMap, name: &str) -> Option<u64> {
     let number = if name.is_empty() { Some(0) } else { name.parse().ok() };
     let former = || Some(engine.registry().former(name)?.provider);
     let unit = target.params.aliases.get(name).cloned().or_else(former);
@@ -124,9 +124,9 @@ fn pick<'a>(
 }
 
 /// Lines of LIST: the names of units, with their target's where there is another of that name.
-pub(crate) fn list(all: &[Found]) -> Vec<Listed> {
-    let name = |f: &Found| f.entry.device.name();
-    let line = |(i, f): (usize, &Found)| {
+pub(crate) fn list(all: &[FoundExport]) -> Vec<Listed> {
+    let name = |f: &FoundExport| f.entry.device.name();
+    let line = |(i, f): (usize, &FoundExport)| {
         let first = all.iter().position(|other| name(other) == name(f));
         let name = match first {
             Some(first) if first < i => format!("{}/{}", f.target.spec.name, name(f)),
@@ -137,14 +137,14 @@ pub(crate) fn list(all: &[Found]) -> Vec<Listed> {
     all.iter().enumerate().map(line).collect()
 }
 
-fn description(f: &Found) -> String {
+fn description(f: &FoundExport) -> String {
     let spec = f.entry.device.spec();
     format!("LUN {} of {}, serial number {}", f.entry.lun, f.target.spec.name, spec.serial)
 }
 
 /// Zeroes cost no writing of them.
 pub(crate) fn zeroes_fast(device: &Device) -> bool {
-    device.spec().can_delete && device.freeing().reads_zero
+    device.spec().can_delete && device.provisioning().reads_zero
 }
 
 /// Transmission flags of a unit, for its clients.
@@ -171,13 +171,13 @@ pub(crate) fn flags(entry: &LunEntry) -> u16 {
 }
 
 /// The description of an export for a client.
-pub(crate) fn describe(f: &Found) -> Export {
+pub(crate) fn describe(f: &FoundExport) -> Export {
     let device = &f.entry.device;
     let spec = device.spec();
     let min = device.block_bytes();
     let stripe = u32::try_from(spec.stripe_bytes).unwrap_or(0);
     // The protocol has no other word for where trims should begin and end.
-    let unit = u32::try_from(device.freeing().natural_unit()).unwrap_or(0);
+    let unit = u32::try_from(device.provisioning().natural_unit()).unwrap_or(0);
     let unit = if spec.can_delete && unit <= UNIT_MAX { unit } else { 0 };
     let best = [stripe, spec.physical_bytes.max(PREFERRED).max(unit), min];
     let fits = |b: &u32| b.is_power_of_two() && (min..=PAYLOAD_MAX).contains(b);

@@ -6,24 +6,24 @@ use std::sync::Arc;
 use engine::registry::Denied;
 use engine::{CloseReason as EngineReason, Login, Transport};
 use reactor::Address;
-use transport::{About, CommonReason, ReceiveBuffer, Tls as Encryption};
+use transport::{CommonReason, LogSubject, ReceiveBuffer, Tls as Encryption};
 use wire::nbd::{
     Agreed, Export, Exports, Form, Handshake, Listed, Settings, Step, Tls, Unavailable,
 };
 
 use super::close_reason::CloseReason;
-use super::exports::Search;
+use super::exports::ExportLookup;
 use super::params::{Checked, TlsPolicy};
 use super::protocol::Connection;
-use super::session::Session;
+use super::session::NbdSession;
 use super::{NAME, exports};
 
 /// The exports as one client sees them.
-struct Visible<'a> {
+struct ClientExports<'a> {
     conn: &'a Rc<Connection>,
     targets: Vec<Arc<Checked>>,
     initiator: String,
-    entered: Option<Rc<Session>>,
+    entered: Option<Rc<NbdSession>>,
 }
 
 /// The name by which access groups know a client without a certificate.
@@ -42,7 +42,7 @@ fn by_tls(name: String) -> String {
 pub(crate) async fn run(
     conn: &Rc<Connection>,
     rx: &mut ReceiveBuffer,
-) -> Result<Rc<Session>, CloseReason> {
+) -> Result<Rc<NbdSession>, CloseReason> {
     let targets = conn.core.shared.own.targets.at(&conn.at);
     let Some(first) = targets.first().cloned() else {
         return Err(CloseReason::Refused("no target listens here any more".into()));
@@ -56,16 +56,16 @@ pub(crate) async fn run(
     let mut out = Vec::new();
     let mut handshake = Handshake::new(Settings { tls }, &mut out);
     let initiator = name_of(&conn.peer);
-    let mut seen = Visible { conn, targets, initiator, entered: None };
+    let mut seen = ClientExports { conn, targets, initiator, entered: None };
     loop {
-        if conn.core.shared.own.registry.doors().are_closed() {
+        if conn.core.shared.own.registry.login_gate().is_closed() {
             // D2: a refusal in `out` is not meant.
             return Err(CloseReason::Closed(EngineReason::Stopping));
         }
         conn.io.tx.borrow_mut().put(&out);
         out.clear();
         conn.io.wake();
-        conn.io.room().await;
+        conn.io.wait_for_space().await;
         rx.fill(1).await?;
         let here = rx.arrived();
         let result = rx.peek(here, |b| handshake.input(b, &mut seen, &mut out));
@@ -105,18 +105,18 @@ pub(crate) async fn run(
     }
 }
 
-fn log(conn: &Connection, session: &Session, agreed: &Agreed) {
+fn log(conn: &Connection, session: &NbdSession, agreed: &Agreed) {
     let form = match agreed.form {
         Form::Simple => "simple replies",
         Form::Structured => "structured replies",
         Form::Extended => "extended headers",
     };
-    let about = About { peer: &conn.peer, name: &session.front.initiator };
+    let about = LogSubject { peer: &conn.peer, name: &session.frontend.initiator };
     let what = format_args!("export {:?} is {}, {form}", agreed.name, agreed.export.name);
     conn.core.log.info_about(about, what);
 }
 
-impl Visible<'_> {
+impl ClientExports<'_> {
     async fn start_tls(
         &mut self,
         target: &Checked,
@@ -161,7 +161,7 @@ impl Visible<'_> {
         let mut nobody = self.targets.iter().filter_map(|t| {
             let port = engine.find_target(NAME, &t.spec.name)?;
             let decision = port.decide(&self.initiator, &self.conn.local);
-            (!decision.grants()).then_some(decision.why)
+            (!decision.grants()).then_some(decision.reason)
         });
         let text = nobody.next().unwrap_or_else(|| {
             format!("no export is called {name:?} among those of {}", self.initiator)
@@ -172,14 +172,14 @@ impl Visible<'_> {
         Unavailable::Unknown(format!("no export of that name for {}", self.initiator))
     }
 
-    fn enter(&mut self, found: &exports::Found, name: &str) -> Result<(), Unavailable> {
+    fn enter(&mut self, found: &exports::FoundExport, name: &str) -> Result<(), Unavailable> {
         let conn = self.conn;
-        let Some(place) = found.target.place() else {
+        let Some(place) = found.target.claim_connection() else {
             let text = "too many connections at this target";
             self.note_denied(name, text.into());
             return Err(Unavailable::Denied(text.into()));
         };
-        let session = Session::enter(conn, &found.entry, self.initiator.clone(), Some(place));
+        let session = NbdSession::enter(conn, &found.entry, self.initiator.clone(), Some(place));
         let tls = conn.io.tls().map_or("none".into(), |t| t.label());
         let login = Login {
             target: found.port.clone(),
@@ -205,17 +205,17 @@ impl Visible<'_> {
     }
 }
 
-impl Exports for Visible<'_> {
+impl Exports for ClientExports<'_> {
     fn find(&mut self, name: &str, enter: bool) -> Result<Export, Unavailable> {
         let engine = &self.conn.core.own;
         let (who, at) = (&self.initiator, &self.conn.local);
         let found = match exports::find(engine, &self.targets, who, at, name) {
-            Search::Found(found) => found,
-            Search::Awaited(lun) => {
+            ExportLookup::Found(found) => found,
+            ExportLookup::Awaited(lun) => {
                 let text = format!("the disk of LUN {lun} is not there yet; try again");
                 return Err(Unavailable::Ending(text));
             }
-            Search::Unknown => return Err(self.unknown(name, enter)),
+            ExportLookup::Unknown => return Err(self.unknown(name, enter)),
         };
         if enter {
             self.enter(&found, name)?;

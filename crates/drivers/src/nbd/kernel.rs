@@ -8,11 +8,11 @@ use bio::Pool;
 use engine::registry::LunEntry;
 use engine::{Login, Refused, Transport};
 use reactor::Stream;
-use transport::Ends;
+use transport::Endpoints;
 
 use super::exports;
-use super::protocol::{Connection, PerCore, State, retire};
-use super::session::Session;
+use super::protocol::{Connection, NbdConnState, PerCore, retire};
+use super::session::NbdSession;
 
 /// A connection that is logged in, before its first request.
 pub(crate) struct Entered {
@@ -34,10 +34,10 @@ pub(crate) fn enter(
     data: Pool,
 ) -> Result<Entered, Refused> {
     let at = login.portal.clone();
-    let ends = Ends { peer: login.from.clone(), local: at.clone(), at };
-    let connection = Connection::new(core, stream, ends, State::with_pool(data));
+    let ends = Endpoints { peer: login.from.clone(), local: at.clone(), at };
+    let connection = Connection::new(core, stream, ends, NbdConnState::with_pool(data));
     login.port_id = connection.number.to_be_bytes().to_vec();
-    let session = Session::enter(&connection, entry, login.initiator.clone(), None);
+    let session = NbdSession::enter(&connection, entry, login.initiator.clone(), None);
     let transport: Rc<dyn Transport> = session.clone();
     session.attach(core.own.login(login, transport)?);
     connection.enter(&session);

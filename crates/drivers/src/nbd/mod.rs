@@ -40,19 +40,19 @@ use geom::Error;
 use crate::stream_target::StreamTarget;
 use crate::targets::Targets;
 use params::Checked;
-use protocol::{NbdProtocol, Shared};
+use protocol::{NbdGlobal, NbdProtocol};
 
 pub use crate::blocks::TRIES_MAX;
 pub use exports::PAYLOAD_MAX;
 pub use params::{NbdParams, TlsPolicy};
-pub use transport::{BACKLOG_MAX, CONNECTIONS_MAX, HANDSHAKES_MAX, SEND_PATIENCE_NS};
+pub use transport::{BACKLOG_MAX, CONNECTIONS_MAX, HANDSHAKES_MAX, SEND_TIMEOUT_NS};
 
 /// Name of the driver.
 pub const NAME: &str = "nbd";
 
 /// The driver.
 pub struct Nbd {
-    shared: Arc<Shared>,
+    shared: Arc<NbdGlobal>,
 }
 
 impl Nbd {
@@ -73,7 +73,7 @@ impl StreamTarget for Nbd {
     const DOC: &'static str =
         "NBD over TCP and Unix sockets: structured replies, extended headers, TLS.";
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<NbdGlobal> {
         &self.shared
     }
 

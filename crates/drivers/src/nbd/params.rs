@@ -123,7 +123,7 @@ impl Target for Checked {
         &self.spec
     }
 
-    fn disagrees(&self, other: &Checked) -> Option<&'static str> {
+    fn conflicting_param(&self, other: &Checked) -> Option<&'static str> {
         let tls = |t: &Checked| {
             let p = t.params.clone();
             (p.tls, p.tls_certificate, p.tls_key, p.tls_client_ca)
@@ -137,7 +137,7 @@ impl Target for Checked {
         (tls(self) != tls(other)).then_some("TLS parameters")
     }
 
-    fn succeed(&mut self, old: &Checked) {
+    fn inherit_from(&mut self, old: &Checked) {
         self.connections = old.connections.clone();
     }
 }
@@ -170,18 +170,18 @@ impl Checked {
     }
 
     /// One connection more; None when there are enough.
-    pub fn place(&self) -> Option<Place> {
+    pub fn claim_connection(&self) -> Option<ConnectionClaim> {
         let most = usize::try_from(self.params.connections_max).unwrap_or(usize::MAX);
         let one_more = |n: usize| (n < most).then_some(n + 1);
         let taken = self.connections.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        taken.is_ok().then(|| Place(self.connections.clone()))
+        taken.is_ok().then(|| ConnectionClaim(self.connections.clone()))
     }
 }
 
 /// A connection's place at a target; given back when dropped.
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct ConnectionClaim(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for ConnectionClaim {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -250,7 +250,7 @@ mod tests {
             ),
         ] {
             let error = Checked::new(spec(name, params)).err().unwrap();
-            assert!(error.what.contains(word), "{error}");
+            assert!(error.message.contains(word), "{error}");
         }
         assert!(Checked::new(spec("a", serde_json::Value::Null)).is_ok());
     }
@@ -258,9 +258,9 @@ mod tests {
     #[test]
     fn closed_connection_frees_its_place() {
         let c = Checked::new(spec("a", json!({"connections_max": 2}))).unwrap();
-        let (a, b) = (c.place(), c.place());
-        assert!(a.is_some() && b.is_some() && c.place().is_none());
+        let (a, b) = (c.claim_connection(), c.claim_connection());
+        assert!(a.is_some() && b.is_some() && c.claim_connection().is_none());
         drop(a);
-        assert!(c.place().is_some());
+        assert!(c.claim_connection().is_some());
     }
 }

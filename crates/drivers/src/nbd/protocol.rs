@@ -13,7 +13,7 @@ use transport::{LogFn, Protocol, ReceiveBuffer, TaskNames};
 
 use super::close_reason::CloseReason;
 use super::params::{Checked, NbdParams};
-use super::session::Session;
+use super::session::NbdSession;
 use super::{handshake, receive};
 use crate::targets::Targets;
 
@@ -27,7 +27,7 @@ pub(crate) type Connection = transport::Connection<NbdProtocol>;
 pub(crate) type PerCore = transport::PerCore<NbdProtocol>;
 
 /// State that all cores share.
-pub(crate) type Shared = transport::Shared<NbdProtocol>;
+pub(crate) type NbdGlobal = transport::GlobalState<NbdProtocol>;
 
 /// NBD's part of [`Shared`].
 pub(crate) struct Exporter {
@@ -37,7 +37,7 @@ pub(crate) struct Exporter {
 
 /// NBD's part of a connection.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct NbdConnState {
     /// For write data, where that is not the engine's: of a client on which other memory depends.
     pub data: Option<Pool>,
     /// Reads no further request; ends when all requests are answered.
@@ -46,10 +46,10 @@ pub(crate) struct State {
     pub gathering: Cell<usize>,
 }
 
-impl State {
+impl NbdConnState {
     /// For a connection with memory of its own.
-    pub fn with_pool(data: Pool) -> State {
-        State { data: Some(data), ..State::default() }
+    pub fn with_pool(data: Pool) -> NbdConnState {
+        NbdConnState { data: Some(data), ..NbdConnState::default() }
     }
 
     /// See [`retire`].
@@ -59,8 +59,8 @@ impl State {
 }
 
 /// The state of a driver without targets.
-pub(crate) fn share(registry: Arc<Registry>, connections_max: usize) -> Arc<Shared> {
-    Shared::new(Exporter { registry, targets: Targets::default() }, connections_max)
+pub(crate) fn share(registry: Arc<Registry>, connections_max: usize) -> Arc<NbdGlobal> {
+    NbdGlobal::new(Exporter { registry, targets: Targets::default() }, connections_max)
 }
 
 /// Makes a connection read no further request, answer those that were read, and end.
@@ -74,7 +74,7 @@ impl Protocol for NbdProtocol {
         portal: "nbd portal",
         connection: "nbd connection",
         watch: "nbd watch",
-        orders: None,
+        messages: None,
     };
     const WARN: LogFn = |what| tracing::warn!(target: "nbd", "{what}");
     const INFO: LogFn = |what| tracing::info!(target: "nbd", "{what}");
@@ -84,12 +84,12 @@ impl Protocol for NbdProtocol {
     const KEEPALIVE_S: Option<u64> = Some(30);
     const HANDSHAKE_S: u32 = NbdParams::HANDSHAKE_S;
 
-    type Shared = Exporter;
+    type Global = Exporter;
     type PerCore = Rc<Engine>;
-    type State = State;
-    type Session = Session;
+    type ConnState = NbdConnState;
+    type PeerSession = NbdSession;
     type Reason = CloseReason;
-    type Order = ();
+    type CoreMessage = ();
 
     async fn serve(conn: &Rc<Connection>, mut rx: ReceiveBuffer) -> CloseReason {
         let session = match conn.session() {
@@ -102,28 +102,28 @@ impl Protocol for NbdProtocol {
         receive::run(&session, &mut rx).await
     }
 
-    fn label(session: &Session) -> String {
-        session.front.initiator.clone()
+    fn label(session: &NbdSession) -> String {
+        session.frontend.initiator.clone()
     }
 
     #[inline]
-    fn turn(conn: &Connection) {
-        conn.with_session(|session| session.go_on());
+    fn run_pending(conn: &Connection) {
+        conn.with_session(|session| session.issue_ready());
     }
 
-    async fn finish(_: &Connection, session: Rc<Session>) {
+    async fn finish(_: &Connection, session: Rc<NbdSession>) {
         session.finish().await;
     }
 
-    fn is_scarce(core: &PerCore) -> bool {
-        core.own.is_hungry()
+    fn is_memory_short(core: &PerCore) -> bool {
+        core.own.has_memory_waiters()
     }
 
     fn is_paused(core: &PerCore) -> bool {
-        core.shared.own.registry.doors().are_waited_at()
+        core.shared.own.registry.login_gate().holds_connections()
     }
 
-    fn prepare_socket(shared: &Shared, at: &Address, path: &Path) -> io::Result<()> {
+    fn prepare_socket(shared: &NbdGlobal, at: &Address, path: &Path) -> io::Result<()> {
         let file = shared.own.targets.at(at).first().map(|t| t.file).unwrap_or_default();
         file.apply(path)
     }

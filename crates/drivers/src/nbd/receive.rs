@@ -6,14 +6,14 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bio::Segs;
-use engine::PATIENCE_NS;
+use engine::MEMORY_WAIT_NS;
 use transport::ReceiveBuffer;
 use wire::nbd::codes::{command_flag as flag, kind};
 use wire::nbd::{Error, Form, Request, request_len};
 
 use super::close_reason::CloseReason;
 use super::exports::{PAYLOAD_MAX, zeroes_fast};
-use super::session::Session;
+use super::session::NbdSession;
 use super::unaligned;
 use crate::blocks::Work;
 use crate::buffer_wait::{BufferWaiter, wait_for_buffers};
@@ -28,7 +28,7 @@ const OWN_PIECE: u64 = 512 << 10;
 const DROP_MAX: u64 = 64 << 20;
 
 /// Reads until the connection ends.
-pub(crate) async fn run(session: &Rc<Session>, rx: &mut ReceiveBuffer) -> CloseReason {
+pub(crate) async fn run(session: &Rc<NbdSession>, rx: &mut ReceiveBuffer) -> CloseReason {
     loop {
         if let Err(ending) = step(session, rx).await {
             return ending;
@@ -36,14 +36,14 @@ pub(crate) async fn run(session: &Rc<Session>, rx: &mut ReceiveBuffer) -> CloseR
     }
 }
 
-async fn step(session: &Rc<Session>, rx: &mut ReceiveBuffer) -> Result<(), CloseReason> {
-    session.room().await;
+async fn step(session: &Rc<NbdSession>, rx: &mut ReceiveBuffer) -> Result<(), CloseReason> {
+    session.wait_for_capacity().await;
     let form = session.form();
     let len = request_len(form);
     if rx.arrived() < len {
         next(session, rx).await?;
         // A request whose reception has begun must be completed.
-        awaited(session, len, rx.fill(len)).await?;
+        with_deadline(session, len, rx.fill(len)).await?;
     }
     let request = rx.peek(len, |b| Request::decode(form, b));
     let request =
@@ -52,7 +52,7 @@ async fn step(session: &Rc<Session>, rx: &mut ReceiveBuffer) -> Result<(), Close
     let payload = request.payload_len(form);
     match request.kind {
         kind::DISC => {
-            session.idle().await;
+            session.wait_idle().await;
             return Err(CloseReason::Disconnected);
         }
         kind::WRITE => return write(session, rx, request).await,
@@ -66,7 +66,9 @@ async fn step(session: &Rc<Session>, rx: &mut ReceiveBuffer) -> Result<(), Close
         }
         Ok(work) => match unaligned::span(session, &request, work) {
             (_, 0) if work == Work::Trim => session.answer(&request),
-            span if is_broken_up(session, work, span.1) => alone(session, request, span).await,
+            span if is_split_read(session, work, span.1) => {
+                read_alone(session, request, span).await
+            }
             (at, len) => session.start_at(request, work, at, len),
         },
     }
@@ -74,22 +76,22 @@ async fn step(session: &Rc<Session>, rx: &mut ReceiveBuffer) -> Result<(), Close
 }
 
 /// A READ whose data come in pieces and whose reply has none: nothing may come between them.
-fn is_broken_up(session: &Session, work: Work, len: u64) -> bool {
+fn is_split_read(session: &NbdSession, work: Work, len: u64) -> bool {
     let simple = session.form() == Form::Simple;
     simple && work == Work::Read && len > u64::from(session.device().transfer_max())
 }
 
 /// A READ with no other request beside it. To keep the others' replies back instead would keep the
 /// memory of their data, which the next piece may wait for.
-async fn alone(session: &Rc<Session>, request: Request, (at, len): (u64, u64)) {
-    session.idle().await;
+async fn read_alone(session: &Rc<NbdSession>, request: Request, (at, len): (u64, u64)) {
+    session.wait_idle().await;
     session.start_at(request, Work::Read, at, len);
-    session.idle().await;
+    session.wait_idle().await;
 }
 
 /// Waits for the first byte of the next request. A retiring connection receives no further request,
 /// and has ended when all earlier ones are answered and their replies are sent.
-async fn next(session: &Rc<Session>, rx: &mut ReceiveBuffer) -> Result<(), CloseReason> {
+async fn next(session: &Rc<NbdSession>, rx: &mut ReceiveBuffer) -> Result<(), CloseReason> {
     let conn = session.conn();
     let came = {
         let mut fill = pin!(rx.fill(1));
@@ -100,7 +102,7 @@ async fn next(session: &Rc<Session>, rx: &mut ReceiveBuffer) -> Result<(), Close
         .await
     };
     let Some(came) = came else {
-        session.idle().await;
+        session.wait_idle().await;
         conn.io.flushed().await;
         return Err(CloseReason::Retired);
     };
@@ -108,13 +110,13 @@ async fn next(session: &Rc<Session>, rx: &mut ReceiveBuffer) -> Result<(), Close
 }
 
 /// Reads `bytes` of a request, on which there is a deadline.
-async fn awaited<T>(session: &Session, bytes: usize, reads: impl Future<Output = T>) -> T {
+async fn with_deadline<T>(session: &NbdSession, bytes: usize, reads: impl Future<Output = T>) -> T {
     session.conn().within(bytes, reads).await
 }
 
 /// Reads a payload that is of no use.
 pub(super) async fn drop_payload(
-    session: &Session,
+    session: &NbdSession,
     rx: &mut ReceiveBuffer,
     len: u64,
 ) -> Result<(), CloseReason> {
@@ -122,13 +124,13 @@ pub(super) async fn drop_payload(
         return Err(CloseReason::Protocol("a payload too long to be dropped"));
     }
     let bytes = usize::try_from(len).unwrap_or(usize::MAX);
-    Ok(awaited(session, bytes, rx.skip(len, |_| {})).await?)
+    Ok(with_deadline(session, bytes, rx.skip(len, |_| {})).await?)
 }
 
 /// The data of a WRITE or of a piece of one: where it arrived when the unit takes it from there,
 /// else in memory of its own. None, and nothing taken, when there is none.
 pub(super) async fn payload(
-    session: &Rc<Session>,
+    session: &Rc<NbdSession>,
     rx: &mut ReceiveBuffer,
     len: u64,
 ) -> Result<Option<Segs>, CloseReason> {
@@ -136,7 +138,7 @@ pub(super) async fn payload(
     if session.device().spec().any_memory {
         let mut data = session.conn().core.segs.take();
         let lent = match rx.arrived() < bytes {
-            true => awaited(session, bytes, rx.lend(bytes, &mut data)).await?,
+            true => with_deadline(session, bytes, rx.lend(bytes, &mut data)).await?,
             false => rx.lend(bytes, &mut data).await?,
         };
         if lent {
@@ -148,7 +150,7 @@ pub(super) async fn payload(
     let conn = session.conn();
     conn.own.gathering.set(bytes);
     match rx.arrived() < bytes {
-        true => awaited(session, bytes, rx.read_into(&data, 0, bytes)).await?,
+        true => with_deadline(session, bytes, rx.read_into(&data, 0, bytes)).await?,
         false => rx.read_into(&data, 0, bytes).await?,
     }
     conn.own.gathering.set(0);
@@ -168,7 +170,7 @@ fn flags_of(kind: u16, form: Form) -> u16 {
 }
 
 /// Checks a request without payload and returns its work.
-fn admit(session: &Session, r: &Request, form: Form) -> Result<Work, Error> {
+fn admit(session: &NbdSession, r: &Request, form: Form) -> Result<Work, Error> {
     if r.flags & !flags_of(r.kind, form) != 0 {
         return Err(Error::Inval);
     }
@@ -179,7 +181,7 @@ fn admit(session: &Session, r: &Request, form: Form) -> Result<Work, Error> {
         kind::TRIM if device.spec().can_delete => Work::Trim,
         kind::CACHE => Work::Cache,
         kind::WRITE_ZEROES => Work::Zero(zeroes_fast(device) && !r.has(flag::NO_HOLE)),
-        kind::BLOCK_STATUS if session.tells_allocation() => Work::Status,
+        kind::BLOCK_STATUS if session.reports_allocation() => Work::Status,
         _ => return Err(Error::Inval),
     };
     session.check(r, work)?;
@@ -199,7 +201,7 @@ fn admit(session: &Session, r: &Request, form: Form) -> Result<Work, Error> {
 }
 
 /// Bytes of a WRITE that go to the medium together.
-pub(super) fn piece_max(session: &Session) -> u64 {
+pub(super) fn piece_max(session: &NbdSession) -> u64 {
     session.write_piece(match &session.conn().own.data {
         None => WRITE_PIECE,
         Some(_) => OWN_PIECE,
@@ -207,7 +209,7 @@ pub(super) fn piece_max(session: &Session) -> u64 {
 }
 
 async fn write(
-    session: &Rc<Session>,
+    session: &Rc<NbdSession>,
     rx: &mut ReceiveBuffer,
     r: Request,
 ) -> Result<(), CloseReason> {
@@ -238,7 +240,7 @@ async fn write(
     let mut done = 0;
     while done < r.len {
         let len = piece.min(r.len - done);
-        session.room().await;
+        session.wait_for_capacity().await;
         match payload(session, rx, len).await? {
             Some(data) => {
                 session.start_write(r, r.offset.saturating_add(done), data, Some(parent));
@@ -251,11 +253,11 @@ async fn write(
         }
         done += len;
     }
-    session.parent_whole(parent);
+    session.parent_all_issued(parent);
     Ok(())
 }
 
-impl BufferWaiter for Session {
+impl BufferWaiter for NbdSession {
     fn wake(&self) {
         self.conn().io.wake();
     }
@@ -264,14 +266,14 @@ impl BufferWaiter for Session {
         self.conn().core.segs.take()
     }
 
-    fn is_over(&self) -> bool {
-        self.nexus().is_some_and(|n| n.is_over_data())
+    fn is_over_share(&self) -> bool {
+        self.nexus().is_some_and(|n| n.is_over_data_share())
     }
 }
 
 /// Memory for write data. No holder of memory waits for later data on this connection, so the
 /// request may wait in the queue. None when there is no memory in time.
-async fn memory(session: &Rc<Session>, len: u64) -> Option<Segs> {
+async fn memory(session: &Rc<NbdSession>, len: u64) -> Option<Segs> {
     let core = &session.conn().core;
     let bytes = usize::try_from(len).ok()?;
     let mut data = core.segs.take();
@@ -287,12 +289,12 @@ async fn memory(session: &Rc<Session>, len: u64) -> Option<Segs> {
         .await;
         return Some(data);
     }
-    if !session.is_over() && core.own.room_for_data(&mut data, bytes, false) {
+    if !session.is_over_share() && core.own.alloc_write_data(&mut data, bytes, false) {
         return Some(data);
     }
     core.segs.put(data);
     if core.own.is_beyond_pool(bytes) {
         return None;
     }
-    wait_for_buffers(session, &core.own, bytes, 2 * PATIENCE_NS, || false).await
+    wait_for_buffers(session, &core.own, bytes, 2 * MEMORY_WAIT_NS, || false).await
 }

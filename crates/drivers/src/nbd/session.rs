@@ -12,10 +12,10 @@ use super::params;
 use super::protocol::Connection;
 use engine::registry::LunEntry;
 
-use crate::blocks::{Blocks, Front, Over, Work};
+use crate::blocks::{BlockSession, Frontend, SessionEnd, Work};
 
 /// A session with its connection.
-pub(crate) type Session = Blocks<Client>;
+pub(crate) type NbdSession = BlockSession<Client>;
 
 /// The connection's side of a session.
 pub(crate) struct Client {
@@ -26,17 +26,17 @@ pub(crate) struct Client {
     unaligned: Cell<bool>,
     /// Runs of zeroes and data of one reply, reused.
     pub runs: RefCell<Vec<(bool, u64)>>,
-    _place: Option<params::Place>,
+    _place: Option<params::ConnectionClaim>,
 }
 
-impl Session {
+impl NbdSession {
     /// A session at a unit; the engine's side comes by `attach`.
     pub fn enter(
         conn: &Rc<Connection>,
         entry: &LunEntry,
         initiator: String,
-        place: Option<params::Place>,
-    ) -> Rc<Session> {
+        place: Option<params::ConnectionClaim>,
+    ) -> Rc<NbdSession> {
         let client = Client {
             conn: conn.clone(),
             initiator,
@@ -46,19 +46,19 @@ impl Session {
             runs: RefCell::default(),
             _place: place,
         };
-        Blocks::new(client, entry.device.clone(), entry.lun)
+        BlockSession::new(client, entry.device.clone(), entry.lun)
     }
 
     /// Transmission begins.
     pub fn begin(&self, agreed: &Agreed) {
-        self.front.form.set(agreed.form);
-        self.front.allocation.set(agreed.allocation);
-        self.front.unaligned.set(agreed.export.unaligned && !agreed.sizes);
+        self.frontend.form.set(agreed.form);
+        self.frontend.allocation.set(agreed.allocation);
+        self.frontend.unaligned.set(agreed.export.unaligned && !agreed.sizes);
     }
 
     /// A request's range lies in the unit, and on its blocks where the client keeps to them.
     pub fn check(&self, r: &Request, work: Work) -> Result<(), Error> {
-        match self.front.unaligned.get() {
+        match self.frontend.unaligned.get() {
             true => self.check_bytes(r, work),
             false => self.check_range(r, work),
         }
@@ -67,33 +67,33 @@ impl Session {
     /// Ends a request for which there is nothing to be done.
     pub fn answer(&self, request: &Request) {
         self.reply(request, None, false);
-        self.front.conn.io.wake();
+        self.frontend.conn.io.wake();
     }
 
     /// The connection.
     pub fn conn(&self) -> &Rc<Connection> {
-        &self.front.conn
+        &self.frontend.conn
     }
 
     /// Which headers were agreed on.
     pub fn form(&self) -> Form {
-        self.front.form.get()
+        self.frontend.form.get()
     }
 
     /// `base:allocation` was agreed on.
-    pub fn tells_allocation(&self) -> bool {
-        self.front.allocation.get()
+    pub fn reports_allocation(&self) -> bool {
+        self.frontend.allocation.get()
     }
 
     /// Waits until another request may be read.
-    pub async fn room(&self) {
-        self.conn().io.room().await;
-        self.shallow().await;
+    pub async fn wait_for_capacity(&self) {
+        self.conn().io.wait_for_space().await;
+        self.wait_below_depth().await;
     }
 }
 
-impl Front for Client {
-    const LEAVES: bool = true;
+impl Frontend for Client {
+    const SILENT_ON_SHUTDOWN: bool = true;
 
     fn kick(&self) {
         self.conn.io.wake();
@@ -119,22 +119,22 @@ impl Front for Client {
         self.conn.io.backlog() + self.conn.own.gathering.get()
     }
 
-    fn over(&self, over: Over) {
+    fn session_over(&self, over: SessionEnd) {
         self.conn.io.close(match over {
-            Over::Exchanged => CloseReason::Exchanged,
-            Over::Closed(reason) => CloseReason::Closed(reason),
+            SessionEnd::Exchanged => CloseReason::Exchanged,
+            SessionEnd::Closed(reason) => CloseReason::Closed(reason),
         });
     }
 
-    fn data(session: &Session, tag: u32, data: &Segs) -> bool {
+    fn data(session: &NbdSession, tag: u32, data: &Segs) -> bool {
         session.send_data(tag, data)
     }
 
-    fn status(session: &Session, tag: u32, data: &Segs) {
+    fn status(session: &NbdSession, tag: u32, data: &Segs) {
         session.send_status(tag, data);
     }
 
-    fn reply(session: &Session, request: &Request, error: Option<Error>, begun: bool) {
+    fn reply(session: &NbdSession, request: &Request, error: Option<Error>, begun: bool) {
         session.reply(request, error, begun);
     }
 }

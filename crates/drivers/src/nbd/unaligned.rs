@@ -14,13 +14,13 @@ use wire::nbd::{Error, Request};
 
 use super::close_reason::CloseReason;
 use super::receive::{drop_payload, payload, piece_max};
-use super::session::Session;
+use super::session::NbdSession;
 use crate::blocks::Work;
 use crate::blocks::patch::{Part, inner, outer, part};
 
 /// First byte and bytes of the blocks that a request without payload works on; no bytes when there
 /// is nothing to be done.
-pub(super) fn span(session: &Session, r: &Request, work: Work) -> (u64, u64) {
+pub(super) fn span(session: &NbdSession, r: &Request, work: Work) -> (u64, u64) {
     let unit = u64::from(session.device().block_bytes());
     match work {
         _ if session.is_aligned(r) => (r.offset, r.len),
@@ -31,7 +31,7 @@ pub(super) fn span(session: &Session, r: &Request, work: Work) -> (u64, u64) {
 }
 
 /// The part of the data of a READ that the client asked for; None when it is all of it.
-pub(super) fn cut(session: &Session, r: &Request, at: u64, data: &Segs) -> Option<(u64, Segs)> {
+pub(super) fn cut(session: &NbdSession, r: &Request, at: u64, data: &Segs) -> Option<(u64, Segs)> {
     let end = at.saturating_add(data.len() as u64);
     let from = r.offset.max(at);
     let to = r.offset.saturating_add(r.len).min(end);
@@ -47,7 +47,7 @@ pub(super) fn cut(session: &Session, r: &Request, at: u64, data: &Segs) -> Optio
 }
 
 /// WRITE_ZEROES of a range that begins or ends within a block.
-pub(super) async fn zero(session: &Rc<Session>, r: Request, work: Work) {
+pub(super) async fn zero(session: &Rc<NbdSession>, r: Request, work: Work) {
     let unit = u64::from(session.device().block_bytes());
     let parent = session.start_parent(r);
     if r.has(flag::FUA) {
@@ -55,7 +55,7 @@ pub(super) async fn zero(session: &Rc<Session>, r: Request, work: Work) {
     }
     let mut done = 0;
     while done < r.len {
-        session.room().await;
+        session.wait_for_capacity().await;
         let at = r.offset.saturating_add(done);
         done += match part(unit, at, r.len - done) {
             Part::Blocks(len) => {
@@ -69,12 +69,12 @@ pub(super) async fn zero(session: &Rc<Session>, r: Request, work: Work) {
             }
         };
     }
-    session.parent_whole(parent);
+    session.parent_all_issued(parent);
 }
 
 /// WRITE of a range that begins or ends within a block.
 pub(super) async fn write(
-    session: &Rc<Session>,
+    session: &Rc<NbdSession>,
     rx: &mut ReceiveBuffer,
     r: Request,
 ) -> Result<(), CloseReason> {
@@ -83,7 +83,7 @@ pub(super) async fn write(
     let parent = session.start_parent(r);
     let mut done = 0;
     while done < r.len {
-        session.room().await;
+        session.wait_for_capacity().await;
         let at = r.offset.saturating_add(done);
         let next = part(unit, at, r.len - done);
         let len = match next {
@@ -104,6 +104,6 @@ pub(super) async fn write(
         }
         done += len;
     }
-    session.parent_whole(parent);
+    session.parent_all_issued(parent);
     Ok(())
 }

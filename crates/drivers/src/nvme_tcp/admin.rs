@@ -10,7 +10,7 @@ use wire::nvme::{Capabilities, Command, Configuration, Frame, Property, Sgl, Sta
 use super::close_reason::CloseReason;
 use super::events::Events;
 use super::features;
-use super::protocol::Order;
+use super::protocol::NvmeTcpMessage;
 use super::queue::Queue;
 use super::tasks::DEPTH;
 
@@ -22,9 +22,9 @@ pub(crate) struct Admin {
     /// KATO; 0 never.
     pub keep_alive_ms: Cell<u32>,
     /// Time of the host's last activity, ns.
-    heard: Cell<u64>,
+    last_active_ns: Cell<u64>,
     /// Commands whose end comes from other cores.
-    away: Cell<u16>,
+    remote_aborts: Cell<u16>,
 }
 
 impl Admin {
@@ -32,19 +32,19 @@ impl Admin {
         Admin {
             events: RefCell::default(),
             keep_alive_ms: Cell::new(keep_alive_ms),
-            heard: Cell::new(now),
-            away: Cell::new(0),
+            last_active_ns: Cell::new(now),
+            remote_aborts: Cell::new(0),
         }
     }
 
     /// Commands that have no answer yet.
     pub fn waiting(&self) -> u16 {
-        self.events.borrow().waiting() + self.away.get()
+        self.events.borrow().waiting() + self.remote_aborts.get()
     }
 }
 
 /// How an admin command ends at once.
-pub(crate) enum Answer {
+pub(crate) enum AdminAnswer {
     /// With a result, or an error.
     End(u64, Status),
     /// Well, with data.
@@ -53,9 +53,9 @@ pub(crate) enum Answer {
     None,
 }
 
-impl From<Status> for Answer {
-    fn from(status: Status) -> Answer {
-        Answer::End(0, status)
+impl From<Status> for AdminAnswer {
+    fn from(status: Status) -> AdminAnswer {
+        AdminAnswer::End(0, status)
     }
 }
 
@@ -68,7 +68,7 @@ impl Queue {
         command: Command,
     ) -> Result<(), CloseReason> {
         let Some(admin) = &self.admin else { return Ok(()) };
-        admin.heard.set(self.conn.core.reactor.now());
+        admin.last_active_ns.set(self.conn.core.reactor.now());
         if command.opcode == op::FABRICS {
             return self.fabrics_command(rx, frame, &command).await;
         }
@@ -79,7 +79,7 @@ impl Queue {
         };
         let enabled = self.controller.configuration().is_enabled();
         let answer = match command.opcode {
-            op::KEEP_ALIVE => Answer::End(0, Status::SUCCESS),
+            op::KEEP_ALIVE => AdminAnswer::End(0, Status::SUCCESS),
             _ if command.fuse() != 0 => Status::INVALID_FIELD.into(),
             _ if !enabled => Status::SEQUENCE.into(),
             op::IDENTIFY => self.identify(&command),
@@ -94,11 +94,11 @@ impl Queue {
         Ok(())
     }
 
-    fn answer(&self, command: &Command, answer: Answer) {
+    fn answer(&self, command: &Command, answer: AdminAnswer) {
         match answer {
-            Answer::None => {}
-            Answer::End(result, status) => self.end_command(command.id, result, status),
-            Answer::Data(bytes) => match data_for(command, bytes) {
+            AdminAnswer::None => {}
+            AdminAnswer::End(result, status) => self.end_command(command.id, result, status),
+            AdminAnswer::Data(bytes) => match data_for(command, bytes) {
                 Ok(bytes) => self.end_with_bytes(command.id, &bytes),
                 Err(status) => self.end_command(command.id, 0, status),
             },
@@ -128,7 +128,7 @@ impl Queue {
         Ok(())
     }
 
-    fn property_get(&self, command: &Command) -> Answer {
+    fn property_get(&self, command: &Command) -> AdminAnswer {
         let Some(property) = Property::decode(command) else { return Status::INVALID_FIELD.into() };
         let configuration = self.controller.configuration();
         let value = match (property.at, property.long) {
@@ -140,10 +140,10 @@ impl Queue {
             (property::STATUS, false) => u64::from(configuration.status()),
             _ => return Status::INVALID_FIELD.into(),
         };
-        Answer::End(value, Status::SUCCESS)
+        AdminAnswer::End(value, Status::SUCCESS)
     }
 
-    fn property_set(&self, command: &Command) -> Answer {
+    fn property_set(&self, command: &Command) -> AdminAnswer {
         let wish = Property::decode(command);
         let value = wish.and_then(|p| u32::try_from(p.value).ok()).map(Configuration);
         let is_cc = wish.is_some_and(|p| p.at == property::CONFIGURATION && !p.long);
@@ -157,10 +157,10 @@ impl Queue {
             admin.events.borrow_mut().reset();
         }
         self.controller.configure(new);
-        Answer::End(0, Status::SUCCESS)
+        AdminAnswer::End(0, Status::SUCCESS)
     }
 
-    fn abort_command(&self, admin: &Admin, command: &Command) -> Answer {
+    fn abort_command(&self, admin: &Admin, command: &Command) -> AdminAnswer {
         let [wish, ..] = command.dwords;
         let [a, b, c, d] = wish.to_le_bytes();
         let (queue, id) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
@@ -169,39 +169,39 @@ impl Queue {
             if found {
                 self.end_command(id, 0, Status::ABORT_REQUESTED);
             }
-            return Answer::End(u64::from(!found), Status::SUCCESS);
+            return AdminAnswer::End(u64::from(!found), Status::SUCCESS);
         }
-        let Some(seat) = self.controller.seat(queue) else {
+        let Some(seat) = self.controller.queue_location(queue) else {
             return Status::INVALID_FIELD.into();
         };
         let asker = (self.conn.core.id, self.conn.number, command.id);
-        let order = Order::Abort { connection: seat.connection, command: id, asker };
+        let order = NvmeTcpMessage::Abort { connection: seat.connection, command: id, asker };
         if !self.conn.core.shared.mailboxes.send(seat.core, order) {
-            return Answer::End(1, Status::SUCCESS);
+            return AdminAnswer::End(1, Status::SUCCESS);
         }
-        admin.away.set(admin.away.get() + 1);
-        Answer::None
+        admin.remote_aborts.set(admin.remote_aborts.get() + 1);
+        AdminAnswer::None
     }
 
     /// Reports the result of an Abort.
     pub fn aborted(&self, id: u16, done: bool) {
         if let Some(admin) = &self.admin {
-            admin.away.set(admin.away.get().saturating_sub(1));
+            admin.remote_aborts.set(admin.remote_aborts.get().saturating_sub(1));
             self.end_command(id, u64::from(!done), Status::SUCCESS);
         }
     }
 
     /// Once a watch period: keep alive, and events.
-    pub fn look(&self, now: u64, heard: bool) {
+    pub fn check_keep_alive(&self, now: u64, heard: bool) {
         let Some(admin) = &self.admin else { return };
         if heard {
-            admin.heard.set(now);
+            admin.last_active_ns.set(now);
         }
         let limit_ns = u64::from(admin.keep_alive_ms.get()) * MILLISECOND_NS;
-        if limit_ns > 0 && now.saturating_sub(admin.heard.get()) > limit_ns {
+        if limit_ns > 0 && now.saturating_sub(admin.last_active_ns.get()) > limit_ns {
             return self.conn.io.close(CloseReason::KeepAlive);
         }
-        self.see_changes();
+        self.check_changes();
     }
 }
 

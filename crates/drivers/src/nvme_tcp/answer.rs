@@ -27,7 +27,7 @@ impl Connection {
     }
 
     /// Queues an R2T.
-    pub fn ask_for(&self, wish: &Data) {
+    pub fn send_r2t(&self, wish: &Data) {
         self.header(&wire::nvme::r2t(wish, self.header_flag()));
     }
 

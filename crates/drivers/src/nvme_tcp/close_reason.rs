@@ -59,9 +59,9 @@ impl Reason for CloseReason {
         }
     }
 
-    fn is_trouble(&self) -> bool {
+    fn is_warning(&self) -> bool {
         match self {
-            CloseReason::Common(reason) => reason.is_trouble(),
+            CloseReason::Common(reason) => reason.is_warning(),
             other => !matches!(other, CloseReason::Disconnected | CloseReason::AssociationOver),
         }
     }
@@ -72,7 +72,7 @@ impl fmt::Display for CloseReason {
         match self {
             CloseReason::Disconnected => f.write_str("disconnected"),
             CloseReason::Common(reason) => reason.describe(&TERMS, f),
-            CloseReason::Fault(fault) => write!(f, "not served any further: {}", fault.what),
+            CloseReason::Fault(fault) => write!(f, "not served any further: {}", fault.description),
             CloseReason::Terminated(reason) => {
                 write!(f, "the host ended it: fatal error status {reason}")
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::registry::Denied;
 use engine::{CloseReason as EngineReason, Login, Transport};
-use transport::{About, ReceiveBuffer};
+use transport::{LogSubject, ReceiveBuffer};
 use wire::nvme::codes::{DISCOVERY_NQN, admin, fabrics, fatal, pdu as kind};
 use wire::nvme::{
     CONNECT_LEN, Command, Completion, Connect, ConnectData, DYNAMIC_CONTROLLER, Fault, Framer,
@@ -14,10 +14,10 @@ use wire::nvme::{
 
 use super::NAME;
 use super::close_reason::CloseReason;
-use super::controller::{Controller, Host, Seat};
+use super::controller::{Controller, Host, QueueLocation};
 use super::controllers::NUMBER_MAX;
 use super::data::{CAPSULE_MAX, HOST_DATA_MAX};
-use super::params::{Checked, Place};
+use super::params::{Checked, ConnectionClaim};
 use super::protocol::Connection;
 use super::queue::{Queue, Shape};
 use super::tasks::DEPTH;
@@ -26,9 +26,9 @@ use super::tasks::DEPTH;
 const PAUSE_NS: u64 = 5_000_000;
 
 /// A refused Connect: the status, the offset of the wrong field, and its place (data: true).
-struct No(Status, u16, bool);
+struct ConnectRefusal(Status, u16, bool);
 
-impl No {
+impl ConnectRefusal {
     fn result(&self) -> u64 {
         u64::from(self.1) | u64::from(self.2) << 16
     }
@@ -46,7 +46,7 @@ pub(crate) async fn run(
     conn.handshake_s.set(first.params.handshake_timeout);
     initialize(conn, rx, first).await?;
     loop {
-        conn.io.room().await;
+        conn.io.wait_for_space().await;
         let head = conn.head(rx).await?;
         if head.frame.common.kind != kind::COMMAND {
             let what = "not a command: there is no queue yet";
@@ -57,7 +57,7 @@ pub(crate) async fn run(
             return Err(conn.fault(&head, Fault::of(fatal::LIMIT, what)));
         }
         let data = conn.text(rx, &head.frame).await?;
-        if conn.core.shared.own.registry.doors().are_closed() {
+        if conn.core.shared.own.registry.login_gate().is_closed() {
             // D2: a stopping driver closes the connection and sends no refusal.
             return Err(CloseReason::Closed(EngineReason::Stopping));
         }
@@ -91,7 +91,9 @@ async fn initialize(
     let data_digest = Checked::digest(data, wish.data_digest);
     let (Some(header_digest), Some(data_digest)) = (header_digest, data_digest) else {
         let what = "digests are required here and the host wants none";
-        return Err(conn.fault(&head, Fault { reason: fatal::UNSUPPORTED, at: 11, what }));
+        return Err(
+            conn.fault(&head, Fault { reason: fatal::UNSUPPORTED, at: 11, description: what })
+        );
     };
     let answer = Initialize {
         response: true,
@@ -108,31 +110,37 @@ async fn initialize(
 }
 
 /// Reads the part of Connect that all queues have in common.
-fn read(command: &Command, data: Option<&[u8]>) -> Result<(Connect, ConnectData), No> {
+fn read(command: &Command, data: Option<&[u8]>) -> Result<(Connect, ConnectData), ConnectRefusal> {
     if command.opcode != admin::FABRICS || command.fabrics_type() != fabrics::CONNECT {
-        return Err(No(Status::SEQUENCE, 0, false));
+        return Err(ConnectRefusal(Status::SEQUENCE, 0, false));
     }
-    let data = data.ok_or(No(Status::TRANSPORT, 0, false))?;
+    let data = data.ok_or(ConnectRefusal(Status::TRANSPORT, 0, false))?;
     if command.sgl.kind != Sgl::IN_CAPSULE {
-        return Err(No(Status::SGL_TYPE, 0, false));
+        return Err(ConnectRefusal(Status::SGL_TYPE, 0, false));
     }
     let connect = Connect::decode(command);
     if connect.format != 0 {
-        return Err(No(Status::CONNECT_FORMAT, 0, false));
+        return Err(ConnectRefusal(Status::CONNECT_FORMAT, 0, false));
     }
-    let bytes = data.first_chunk::<CONNECT_LEN>().ok_or(No(Status::SGL_LENGTH, 0, false))?;
+    let bytes =
+        data.first_chunk::<CONNECT_LEN>().ok_or(ConnectRefusal(Status::SGL_LENGTH, 0, false))?;
     let whole = usize::try_from(command.sgl.len) == Ok(data.len()) && data.len() == CONNECT_LEN;
     if !whole {
-        return Err(No(Status::SGL_LENGTH, 0, false));
+        return Err(ConnectRefusal(Status::SGL_LENGTH, 0, false));
     }
-    let names = ConnectData::decode(bytes).map_err(|at| No(Status::CONNECT_PARAMETER, at, true))?;
+    let names = ConnectData::decode(bytes)
+        .map_err(|at| ConnectRefusal(Status::CONNECT_PARAMETER, at, true))?;
     if connect.size == 0 || connect.size >= DEPTH {
-        return Err(No(Status::CONNECT_PARAMETER, Connect::SIZE_AT, false));
+        return Err(ConnectRefusal(Status::CONNECT_PARAMETER, Connect::SIZE_AT, false));
     }
     Ok((connect, names))
 }
 
-async fn enter(conn: &Connection, command: &Command, data: Option<&[u8]>) -> Result<Rc<Queue>, No> {
+async fn enter(
+    conn: &Connection,
+    command: &Command,
+    data: Option<&[u8]>,
+) -> Result<Rc<Queue>, ConnectRefusal> {
     let (connect, names) = read(command, data)?;
     let shared = &conn.core.shared;
     let asked = names.controller;
@@ -142,12 +150,18 @@ async fn enter(conn: &Connection, command: &Command, data: Option<&[u8]>) -> Res
         false => Some(visible(conn, &host)?),
     };
     let place = match &target {
-        Some(target) => Some(target.place().ok_or(No(Status::CONNECT_BUSY, 0, false))?),
+        Some(target) => {
+            Some(target.claim_connection().ok_or(ConnectRefusal(Status::CONNECT_BUSY, 0, false))?)
+        }
         None => None,
     };
     let controller = if connect.queue == 0 {
         if asked != DYNAMIC_CONTROLLER {
-            return Err(No(Status::CONNECT_PARAMETER, ConnectData::CONTROLLER_AT, true));
+            return Err(ConnectRefusal(
+                Status::CONNECT_PARAMETER,
+                ConnectData::CONTROLLER_AT,
+                true,
+            ));
         }
         // S2
         while shared.own.is_leaving(&host) {
@@ -155,16 +169,20 @@ async fn enter(conn: &Connection, command: &Command, data: Option<&[u8]>) -> Res
         }
         let make = |number| Controller::new(number, host.clone(), target.clone(), shared);
         let numbers = target.as_ref().map_or(1..=NUMBER_MAX, |t| t.params.controllers());
-        shared.own.add_controller(numbers, make).ok_or(No(Status::CONNECT_BUSY, 0, false))?
+        shared.own.add_controller(numbers, make).ok_or(ConnectRefusal(
+            Status::CONNECT_BUSY,
+            0,
+            false,
+        ))?
     } else {
         associated(conn, &connect, asked, &host)?
     };
-    seat(conn, &connect, controller, place)
+    attach_queue(conn, &connect, controller, place)
 }
 
 /// The subsystem that a host names. One that is hidden from the host is answered like one that does
 /// not exist, so that names cannot be guessed.
-fn visible(conn: &Connection, host: &Host) -> Result<Arc<Checked>, No> {
+fn visible(conn: &Connection, host: &Host) -> Result<Arc<Checked>, ConnectRefusal> {
     let found = conn.core.shared.own.targets.get_at(&conn.at, &host.subsystem);
     let port = conn.core.own.find_target(NAME, &host.subsystem);
     let why = match (&found, port) {
@@ -175,8 +193,8 @@ fn visible(conn: &Connection, host: &Host) -> Result<Arc<Checked>, No> {
         (Some(target), Some(decision)) if decision.grants() => Ok(target),
         (_, decision) => {
             let missing = || format!("no subsystem {} at {}", host.subsystem, conn.at);
-            note_denied(conn, host, decision.map_or_else(missing, |d| d.why));
-            Err(No(Status::CONNECT_PARAMETER, ConnectData::SUBSYSTEM_AT, true))
+            note_denied(conn, host, decision.map_or_else(missing, |d| d.reason));
+            Err(ConnectRefusal(Status::CONNECT_PARAMETER, ConnectData::SUBSYSTEM_AT, true))
         }
     }
 }
@@ -187,37 +205,37 @@ fn associated(
     connect: &Connect,
     asked: u16,
     host: &Host,
-) -> Result<Arc<Controller>, No> {
-    let wrong = No(Status::CONNECT_PARAMETER, ConnectData::CONTROLLER_AT, true);
+) -> Result<Arc<Controller>, ConnectRefusal> {
+    let wrong = ConnectRefusal(Status::CONNECT_PARAMETER, ConnectData::CONTROLLER_AT, true);
     let controller = conn.core.shared.own.controller(asked).ok_or(wrong)?;
     if controller.host.id != host.id {
-        return Err(No(Status::CONNECT_PARAMETER, ConnectData::HOST_ID_AT, true));
+        return Err(ConnectRefusal(Status::CONNECT_PARAMETER, ConnectData::HOST_ID_AT, true));
     }
     if controller.host != *host {
-        return Err(No(Status::CONNECT_PARAMETER, ConnectData::HOST_AT, true));
+        return Err(ConnectRefusal(Status::CONNECT_PARAMETER, ConnectData::HOST_AT, true));
     }
     let Some(target) = &controller.target else {
-        return Err(No(Status::CONNECT_PARAMETER, Connect::QUEUE_AT, false));
+        return Err(ConnectRefusal(Status::CONNECT_PARAMETER, Connect::QUEUE_AT, false));
     };
     if connect.queue > target.params.queues_max {
-        return Err(No(Status::CONNECT_PARAMETER, Connect::QUEUE_AT, false));
+        return Err(ConnectRefusal(Status::CONNECT_PARAMETER, Connect::QUEUE_AT, false));
     }
     if !controller.configuration().is_enabled() {
-        return Err(No(Status::SEQUENCE, 0, false));
+        return Err(ConnectRefusal(Status::SEQUENCE, 0, false));
     }
     Ok(controller)
 }
 
 /// Takes the queue's place in its association and at the engine.
-fn seat(
+fn attach_queue(
     conn: &Connection,
     connect: &Connect,
     controller: Arc<Controller>,
-    place: Option<Place>,
-) -> Result<Rc<Queue>, No> {
-    let seat = Seat { core: conn.core.id, connection: conn.number };
+    place: Option<ConnectionClaim>,
+) -> Result<Rc<Queue>, ConnectRefusal> {
+    let seat = QueueLocation { core: conn.core.id, connection: conn.number };
     let claim = controller.claim(connect.queue, seat);
-    let claim = claim.ok_or(No(Status::CONNECT_PARAMETER, Connect::QUEUE_AT, false))?;
+    let claim = claim.ok_or(ConnectRefusal(Status::CONNECT_PARAMETER, Connect::QUEUE_AT, false))?;
     let target = controller.target.clone();
     let queue = Queue::new(conn, &controller, Shape::of(connect), claim, place);
     let Some(target) = target else {
@@ -228,7 +246,7 @@ fn seat(
     let digest = |on| if on { "CRC32C" } else { "none" }.to_owned();
     let engine = &conn.core.own;
     let Some(port) = engine.find_target(NAME, &target.spec.name) else {
-        return Err(No(Status::CONNECT_PARAMETER, ConnectData::SUBSYSTEM_AT, true));
+        return Err(ConnectRefusal(Status::CONNECT_PARAMETER, ConnectData::SUBSYSTEM_AT, true));
     };
     let login = Login {
         target: port,
@@ -248,10 +266,10 @@ fn seat(
     };
     let transport: Rc<dyn Transport> = queue.clone();
     // Refusals are noted by the engine.
-    let hidden = No(Status::CONNECT_PARAMETER, ConnectData::SUBSYSTEM_AT, true);
+    let hidden = ConnectRefusal(Status::CONNECT_PARAMETER, ConnectData::SUBSYSTEM_AT, true);
     let nexus = engine.login(login, transport).map_err(|_| hidden)?;
     queue.attach(nexus);
-    let about = About { peer: &conn.peer, name: &controller.host.name };
+    let about = LogSubject { peer: &conn.peer, name: &controller.host.name };
     let what = format_args!("controller {}, queue {}", controller.number, connect.queue);
     conn.core.log.info_about(about, what);
     Ok(queue)

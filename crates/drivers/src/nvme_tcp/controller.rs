@@ -15,7 +15,7 @@ use bio::sync::{Mutex, MutexGuard};
 use wire::nvme::Configuration;
 
 use super::params::Checked;
-use super::protocol::{Order, Shared};
+use super::protocol::{NvmeTcpGlobal, NvmeTcpMessage};
 
 /// Identity of a connected host, and the subsystem that it wants to use.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Host {
 
 /// Where a queue is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct QueueLocation {
     pub core: u32,
     pub connection: u64,
 }
@@ -42,14 +42,14 @@ pub(crate) struct Controller {
     pub host: Host,
     /// None: it answers discovery.
     pub target: Option<Arc<Checked>>,
-    shared: Arc<Shared>,
+    shared: Arc<NvmeTcpGlobal>,
     configuration: AtomicU32,
     /// ACRE: the host keeps to delays before it sends a command again.
     delays: AtomicBool,
     over: AtomicBool,
-    queues: Mutex<BTreeMap<u16, Seat>>,
+    queues: Mutex<BTreeMap<u16, QueueLocation>>,
     /// The units, by number, that the host takes the namespaces for.
-    known: Mutex<BTreeMap<u32, u32>>,
+    known_units: Mutex<BTreeMap<u32, u32>>,
 }
 
 /// A queue's place in its association; given back when dropped.
@@ -64,7 +64,7 @@ impl Controller {
         number: u16,
         host: Host,
         target: Option<Arc<Checked>>,
-        shared: &Arc<Shared>,
+        shared: &Arc<NvmeTcpGlobal>,
     ) -> Arc<Controller> {
         Arc::new(Controller {
             number,
@@ -75,11 +75,11 @@ impl Controller {
             delays: AtomicBool::new(false),
             over: AtomicBool::new(false),
             queues: Mutex::default(),
-            known: Mutex::default(),
+            known_units: Mutex::default(),
         })
     }
 
-    fn queues(&self) -> MutexGuard<'_, BTreeMap<u16, Seat>> {
+    fn queues(&self) -> MutexGuard<'_, BTreeMap<u16, QueueLocation>> {
         self.queues.lock()
     }
 
@@ -113,7 +113,7 @@ impl Controller {
     }
 
     /// Takes a queue's number; None when the number is in use, or the association is over.
-    pub fn claim(self: &Arc<Self>, queue: u16, seat: Seat) -> Option<Claim> {
+    pub fn claim(self: &Arc<Self>, queue: u16, seat: QueueLocation) -> Option<Claim> {
         let mut queues = self.queues();
         if self.is_over() || queues.contains_key(&queue) {
             return None;
@@ -123,30 +123,32 @@ impl Controller {
     }
 
     /// Where a queue is.
-    pub fn seat(&self, queue: u16) -> Option<Seat> {
+    pub fn queue_location(&self, queue: u16) -> Option<QueueLocation> {
         self.queues().get(&queue).copied()
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<u32, u32>> {
-        self.known.lock()
+    fn known_units(&self) -> MutexGuard<'_, BTreeMap<u32, u32>> {
+        self.known_units.lock()
     }
 
     /// Records that the host has learnt which unit a namespace is.
-    pub fn told(&self, namespace: u32, device: u32) {
-        self.known().insert(namespace, device);
+    pub fn record_known_unit(&self, namespace: u32, device: u32) {
+        self.known_units().insert(namespace, device);
     }
 
     /// The unit that the host takes a namespace for; the one given when it has asked for none.
-    pub fn takes_for(&self, namespace: u32, device: u32) -> u32 {
-        *self.known().entry(namespace).or_insert(device)
+    pub fn known_unit(&self, namespace: u32, device: u32) -> u32 {
+        *self.known_units().entry(namespace).or_insert(device)
     }
 
     fn end_queues(&self) {
-        let all: Vec<Seat> =
+        let all: Vec<QueueLocation> =
             self.queues().iter().filter(|(number, _)| **number > 0).map(|(_, s)| *s).collect();
         for seat in all {
             // A core that has stopped has no connections; others listen while they live.
-            self.shared.mailboxes.send(seat.core, Order::End { connection: seat.connection });
+            self.shared
+                .mailboxes
+                .send(seat.core, NvmeTcpMessage::End { connection: seat.connection });
         }
     }
 }

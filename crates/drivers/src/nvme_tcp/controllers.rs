@@ -17,14 +17,14 @@ use engine::Registry;
 
 use super::controller::{Controller, Host};
 use super::params::Checked;
-use super::protocol::Shared;
+use super::protocol::NvmeTcpGlobal;
 use crate::targets::Targets;
 
 /// Largest CNTLID; those above it are reserved.
 pub(crate) const NUMBER_MAX: u16 = 0xffef;
 
 #[derive(Default)]
-struct State {
+struct SubsystemsState {
     controllers: BTreeMap<u16, Weak<Controller>>,
     last: u16,
     /// Connections of a host that have ended for us, and not at the medium.
@@ -35,7 +35,7 @@ struct State {
 pub(crate) struct Subsystems {
     pub registry: Arc<Registry>,
     pub targets: Targets<Checked>,
-    state: Mutex<State>,
+    state: Mutex<SubsystemsState>,
 }
 
 impl Subsystems {
@@ -45,7 +45,7 @@ impl Subsystems {
         Subsystems { registry, targets, state }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SubsystemsState> {
         self.state.lock()
     }
 
@@ -89,13 +89,13 @@ impl Subsystems {
 /// A closed connection of a host, of which requests may still be in progress (S2), until it is
 /// dropped.
 pub(crate) struct Leaving {
-    shared: Arc<Shared>,
+    shared: Arc<NvmeTcpGlobal>,
     host: Host,
 }
 
 impl Leaving {
     /// For a connection that was just closed.
-    pub fn new(shared: &Arc<Shared>, host: &Host) -> Leaving {
+    pub fn new(shared: &Arc<NvmeTcpGlobal>, host: &Host) -> Leaving {
         *shared.own.state().leaving.entry(host.clone()).or_default() += 1;
         Leaving { shared: shared.clone(), host: host.clone() }
     }

@@ -12,7 +12,7 @@
 use std::rc::Rc;
 
 use bio::Segs;
-use engine::Eater;
+use engine::MemoryWaiter;
 use transport::{ReceiveBuffer, is_late};
 use wire::nvme::{Data, Frame, Status};
 
@@ -40,24 +40,24 @@ impl BufferWaiter for Queue {
         self.conn.core.segs.take()
     }
 
-    fn is_over(&self) -> bool {
-        self.nexus().is_some_and(|n| n.is_over_data())
+    fn is_over_share(&self) -> bool {
+        self.nexus().is_some_and(|n| n.is_over_data_share())
     }
 }
 
-impl Eater for Queue {
-    fn feed(&self, tag: u64) -> bool {
-        u32::try_from(tag).map_or(true, |tag| self.ask(tag, true))
+impl MemoryWaiter for Queue {
+    fn grant(&self, tag: u64) -> bool {
+        u32::try_from(tag).map_or(true, |tag| self.try_send_r2t(tag, true))
     }
 
-    fn is_over(&self) -> bool {
-        BufferWaiter::is_over(self)
+    fn is_over_share(&self) -> bool {
+        BufferWaiter::is_over_share(self)
     }
 
-    fn starved(&self, tag: u64) {
+    fn wait_expired(&self, tag: u64) {
         let Ok(tag) = u32::try_from(tag) else { return };
         // Another command may have the place by now.
-        if self.with(tag, |t| t.stage) == Some(Stage::Hungry) {
+        if self.with(tag, |t| t.stage) == Some(Stage::MemoryWait) {
             self.finish_task(tag, Status::INTERRUPTED);
         }
     }
@@ -96,40 +96,41 @@ impl Queue {
         let core = &self.conn.core;
         let engine = &core.own;
         let mut data = core.segs.take();
-        if !BufferWaiter::is_over(&**self) && engine.room_for_data(&mut data, bytes, false) {
+        if !BufferWaiter::is_over_share(&**self) && engine.alloc_write_data(&mut data, bytes, false)
+        {
             return Some(data);
         }
         core.segs.put(data);
-        if engine.is_beyond_pool(bytes) || self.must_flow() {
+        if engine.is_beyond_pool(bytes) || self.must_not_wait() {
             return None;
         }
-        wait_for_buffers(self, engine, bytes, WAIT_NS, || self.must_flow()).await
+        wait_for_buffers(self, engine, bytes, WAIT_NS, || self.must_not_wait()).await
     }
 
     /// Commands that hold memory wait for later data of this connection.
-    fn must_flow(&self) -> bool {
+    fn must_not_wait(&self) -> bool {
         self.tasks.borrow().gathering().next().is_some()
     }
 
     /// Asks for a command's data, or waits in line for the memory.
-    pub fn fetch(self: &Rc<Self>, tag: u32) {
-        if !self.ask(tag, false) {
-            let eater: Rc<dyn Eater> = self.clone();
-            self.conn.core.own.starve(eater, u64::from(tag));
+    pub fn request_data(self: &Rc<Self>, tag: u32) {
+        if !self.try_send_r2t(tag, false) {
+            let eater: Rc<dyn MemoryWaiter> = self.clone();
+            self.conn.core.own.enqueue_memory_waiter(eater, u64::from(tag));
         }
     }
 
     /// Sends an R2T for all data of a command; false when there is no memory. `fed` when it is the
     /// first of those that wait for it.
-    fn ask(&self, tag: u32, fed: bool) -> bool {
+    fn try_send_r2t(&self, tag: u32, fed: bool) -> bool {
         let core = &self.conn.core;
         let wish = {
             let mut tasks = self.tasks.borrow_mut();
-            let hungry = tasks.get(tag).filter(|t| t.stage == Stage::Hungry);
+            let hungry = tasks.get(tag).filter(|t| t.stage == Stage::MemoryWait);
             let Some(task) = hungry else { return true };
             let bytes = usize::try_from(task.wanted).unwrap_or(usize::MAX);
-            let over = BufferWaiter::is_over(self);
-            if over || !core.own.room_for_data(&mut task.data, bytes, fed) {
+            let over = BufferWaiter::is_over_share(self);
+            if over || !core.own.alloc_write_data(&mut task.data, bytes, fed) {
                 return false;
             }
             let ahead = self.gather(bytes);
@@ -138,13 +139,13 @@ impl Queue {
             let number = u16::try_from(tag).unwrap_or(u16::MAX);
             Data { command: task.command.id, tag: number, at: 0, len: task.wanted }
         };
-        self.conn.ask_for(&wish);
+        self.conn.send_r2t(&wish);
         self.conn.io.wake();
         true
     }
 
     /// True when data that was asked for should be here by now.
-    pub fn is_owed(&self, now: u64, scarce: bool) -> bool {
+    pub fn is_data_overdue(&self, now: u64, scarce: bool) -> bool {
         let late = |(since, ahead): (u64, usize)| is_late(now, since, ahead, scarce);
         self.tasks.borrow().gathering().any(late)
     }

@@ -14,13 +14,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::nvme::codes::event;
 use wire::nvme::{Command, Namespace, Status};
 
-use super::admin::{Admin, Answer};
+use super::admin::{Admin, AdminAnswer};
 use super::identify::{EVENT_REQUESTS, namespace};
 use super::io::namespace_of;
 use super::queue::Queue;
 
 /// The namespaces that the host knows: the unit of each, and its Identify data.
-type Sight = BTreeMap<u32, (u32, Namespace)>;
+type NamespaceView = BTreeMap<u32, (u32, Namespace)>;
 
 /// See the module.
 #[derive(Default)]
@@ -29,14 +29,14 @@ pub(crate) struct Events {
     requests: VecDeque<u16>,
     /// Feature 0Bh.
     wanted: u32,
-    sight: Sight,
+    namespaces: NamespaceView,
     /// In discovery: the records that the host knows.
     generation: u64,
     changed: BTreeSet<u32>,
     /// Something has changed that the host has not read.
-    news: bool,
+    has_unread: bool,
     /// A1
-    told: bool,
+    reported: bool,
 }
 
 impl Events {
@@ -54,7 +54,7 @@ impl Events {
 
     /// The controller was reset.
     pub fn reset(&mut self) {
-        (self.requests, self.wanted, self.told) = (VecDeque::new(), 0, false);
+        (self.requests, self.wanted, self.reported) = (VecDeque::new(), 0, false);
     }
 
     /// Feature 0Bh.
@@ -75,36 +75,36 @@ impl Events {
     /// The page was read.
     pub fn read(&mut self) {
         self.changed.clear();
-        (self.news, self.told) = (false, false);
+        (self.has_unread, self.reported) = (false, false);
     }
 
     /// Replaces the host's view by the current one and records the changes.
-    fn see(&mut self, now: Sight) {
-        let was = std::mem::replace(&mut self.sight, now);
-        let numbers = was.keys().chain(self.sight.keys());
-        let differs = |n: &&u32| was.get(n) != self.sight.get(n);
+    fn update_namespaces(&mut self, now: NamespaceView) {
+        let was = std::mem::replace(&mut self.namespaces, now);
+        let numbers = was.keys().chain(self.namespaces.keys());
+        let differs = |n: &&u32| was.get(n) != self.namespaces.get(n);
         let changed: Vec<u32> = numbers.filter(differs).copied().collect();
-        self.news |= !changed.is_empty();
+        self.has_unread |= !changed.is_empty();
         self.changed.extend(changed);
     }
 
-    fn see_records(&mut self, generation: u64) {
-        self.news |= std::mem::replace(&mut self.generation, generation) != generation;
+    fn update_records(&mut self, generation: u64) {
+        self.has_unread |= std::mem::replace(&mut self.generation, generation) != generation;
     }
 
     /// The request to be answered with the event now, if the event is to be reported.
-    fn tell(&mut self, bit: u32) -> Option<u16> {
-        if !self.news || self.told || self.wanted & bit == 0 {
+    fn take_reportable(&mut self, bit: u32) -> Option<u16> {
+        if !self.has_unread || self.reported || self.wanted & bit == 0 {
             return None;
         }
         let id = self.requests.pop_front()?;
-        self.told = true;
+        self.reported = true;
         Some(id)
     }
 }
 
 impl Queue {
-    fn sight(&self) -> Sight {
+    fn namespace_view(&self) -> NamespaceView {
         let map = self.nexus().map(|n| n.map());
         let of = |e: &std::sync::Arc<engine::registry::LunEntry>| {
             Some((namespace_of(e)?, (e.device.number(), namespace(e))))
@@ -119,39 +119,39 @@ impl Queue {
         let mut events = admin.events.borrow_mut();
         match discovers {
             true => events.generation = self.subsystems().0,
-            false => events.sight = self.sight(),
+            false => events.namespaces = self.namespace_view(),
         }
     }
 
     /// Looks for changes and reports them.
-    pub fn see_changes(&self) {
+    pub fn check_changes(&self) {
         let Some(admin) = &self.admin else { return };
         match self.controller.target.is_none() {
-            true => admin.events.borrow_mut().see_records(self.subsystems().0),
-            false => admin.events.borrow_mut().see(self.sight()),
+            true => admin.events.borrow_mut().update_records(self.subsystems().0),
+            false => admin.events.borrow_mut().update_namespaces(self.namespace_view()),
         }
-        self.tell(admin);
+        self.report_event(admin);
     }
 
-    fn tell(&self, admin: &Admin) {
+    fn report_event(&self, admin: &Admin) {
         let (bit, what) = match self.controller.target.is_none() {
             true => (event::DISCOVERY_BIT, event::DISCOVERY_CHANGED),
             false => (event::NAMESPACE_BIT, event::NAMESPACE_CHANGED),
         };
-        let told = admin.events.borrow_mut().tell(bit);
+        let told = admin.events.borrow_mut().take_reportable(bit);
         if let Some(id) = told {
             self.end_command(id, what.into(), Status::SUCCESS);
         }
     }
 
     /// An Asynchronous Event Request.
-    pub fn event_request(&self, admin: &Admin, command: &Command) -> Answer {
+    pub fn event_request(&self, admin: &Admin, command: &Command) -> AdminAnswer {
         if admin.events.borrow().requests.len() > usize::from(EVENT_REQUESTS) {
             return Status::EVENTS_EXCEEDED.into();
         }
         admin.events.borrow_mut().requests.push_back(command.id);
-        self.tell(admin);
-        Answer::None
+        self.report_event(admin);
+        AdminAnswer::None
     }
 }
 
@@ -159,7 +159,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn sight(blocks: &[u64]) -> Sight {
+    fn sight(blocks: &[u64]) -> NamespaceView {
         let one = |blocks: &u64| (1, Namespace { blocks: *blocks, ..Namespace::default() });
         (1u32..).zip(blocks.iter().map(one)).collect()
     }
@@ -167,19 +167,19 @@ mod tests {
     #[test]
     fn change_is_reported_once_until_it_is_read() {
         let bit = event::NAMESPACE_BIT;
-        let mut events = Events { wanted: bit, sight: sight(&[8, 9]), ..Events::default() };
-        events.see(sight(&[8, 9]));
+        let mut events = Events { wanted: bit, namespaces: sight(&[8, 9]), ..Events::default() };
+        events.update_namespaces(sight(&[8, 9]));
         events.requests.extend([3, 4]);
-        assert_eq!(events.tell(bit), None, "nothing has changed");
-        events.see(sight(&[8, 10, 11]));
-        assert_eq!(events.tell(bit), Some(3));
-        events.see(sight(&[7, 10, 11]));
-        assert_eq!(events.tell(bit), None, "A1");
+        assert_eq!(events.take_reportable(bit), None, "nothing has changed");
+        events.update_namespaces(sight(&[8, 10, 11]));
+        assert_eq!(events.take_reportable(bit), Some(3));
+        events.update_namespaces(sight(&[7, 10, 11]));
+        assert_eq!(events.take_reportable(bit), None, "A1");
         assert_eq!(events.changed(), [1, 2, 3]);
         events.read();
-        assert_eq!((events.tell(bit), events.changed()), (None, vec![]));
-        events.see(sight(&[]));
-        assert_eq!(events.tell(bit), Some(4));
+        assert_eq!((events.take_reportable(bit), events.changed()), (None, vec![]));
+        events.update_namespaces(sight(&[]));
+        assert_eq!(events.take_reportable(bit), Some(4));
         assert_eq!(events.changed(), [1, 2, 3]);
     }
 
@@ -187,13 +187,13 @@ mod tests {
     fn change_waits_for_a_request_and_an_enabled_event() {
         let bit = event::NAMESPACE_BIT;
         let mut events = Events::default();
-        events.see(sight(&[8]));
+        events.update_namespaces(sight(&[8]));
         events.requests.push_back(3);
-        assert_eq!(events.tell(bit), None);
+        assert_eq!(events.take_reportable(bit), None);
         events.want(bit);
         assert!(events.forget(3) && !events.forget(3));
-        assert_eq!(events.tell(bit), None, "A2");
+        assert_eq!(events.take_reportable(bit), None, "A2");
         events.requests.push_back(4);
-        assert_eq!(events.tell(bit), Some(4));
+        assert_eq!(events.take_reportable(bit), Some(4));
     }
 }

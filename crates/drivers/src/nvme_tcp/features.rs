@@ -4,7 +4,7 @@ use engine::ModeBits;
 use wire::nvme::codes::{admin as op, feature as id};
 use wire::nvme::{Command, Status};
 
-use super::admin::{Admin, Answer};
+use super::admin::{Admin, AdminAnswer};
 use super::queue::Queue;
 
 /// SV: the value is to be kept over a reset.
@@ -22,14 +22,14 @@ pub(super) fn has_data(command: &Command) -> bool {
 
 impl Queue {
     /// A Get Features command.
-    pub fn get_feature(&self, admin: &Admin, command: &Command) -> Answer {
+    pub fn get_feature(&self, admin: &Admin, command: &Command) -> AdminAnswer {
         let [first, ..] = command.dwords;
         let [feature, ..] = first.to_le_bytes();
         let discovers = self.controller.target.is_none();
         let value = match feature {
             id::EVENTS => admin.events.borrow().wanted(),
             id::KEEP_ALIVE => admin.keep_alive_ms.get(),
-            id::HOST_ID => return Answer::Data(self.controller.host.id.to_vec()),
+            id::HOST_ID => return AdminAnswer::Data(self.controller.host.id.to_vec()),
             _ if discovers => return Status::INVALID_FIELD.into(),
             id::ARBITRATION | id::POWER | id::TEMPERATURE | id::ERROR_RECOVERY | id::ATOMICITY => 0,
             id::WRITE_CACHE => u32::from(self.is_cached()),
@@ -37,15 +37,20 @@ impl Queue {
             id::HOST_BEHAVIOR => {
                 let mut data = vec![0; BEHAVIOR_LEN];
                 data.iter_mut().take(1).for_each(|acre| *acre = self.controller.delays().into());
-                return Answer::Data(data);
+                return AdminAnswer::Data(data);
             }
             _ => return Status::INVALID_FIELD.into(),
         };
-        Answer::End(value.into(), Status::SUCCESS)
+        AdminAnswer::End(value.into(), Status::SUCCESS)
     }
 
     /// A Set Features command; `data` came with it where it has some.
-    pub fn set_feature(&self, admin: &Admin, command: &Command, data: Option<&[u8]>) -> Answer {
+    pub fn set_feature(
+        &self,
+        admin: &Admin,
+        command: &Command,
+        data: Option<&[u8]>,
+    ) -> AdminAnswer {
         let [first, value, ..] = command.dwords;
         let [feature, ..] = first.to_le_bytes();
         if first & SAVE != 0 {
@@ -54,19 +59,19 @@ impl Queue {
         match feature {
             id::EVENTS => {
                 admin.events.borrow_mut().want(value);
-                self.see_changes();
-                Answer::End(0, Status::SUCCESS)
+                self.check_changes();
+                AdminAnswer::End(0, Status::SUCCESS)
             }
             id::KEEP_ALIVE => {
                 admin.keep_alive_ms.set(value);
-                Answer::End(0, Status::SUCCESS)
+                AdminAnswer::End(0, Status::SUCCESS)
             }
             id::QUEUES if self.controller.target.is_some() => {
                 let most = u32::from(u16::MAX);
                 if value & most == most || value >> 16 == most {
                     return Status::INVALID_FIELD.into();
                 }
-                Answer::End(self.granted(value).into(), Status::SUCCESS)
+                AdminAnswer::End(self.granted(value).into(), Status::SUCCESS)
             }
             id::HOST_BEHAVIOR if self.controller.target.is_some() => {
                 // ACRE; the other fields ask for features that are not supported.
@@ -74,7 +79,7 @@ impl Queue {
                     Some(acre @ (0 | 1)) => self.controller.set_delays(*acre == 1),
                     _ => return Status::INVALID_FIELD.into(),
                 }
-                Answer::End(0, Status::SUCCESS)
+                AdminAnswer::End(0, Status::SUCCESS)
             }
             id::ARBITRATION
             | id::POWER

@@ -11,7 +11,7 @@ use wire::nvme::{
 };
 use wire::scsi::LUN_MAX;
 
-use super::admin::Answer;
+use super::admin::AdminAnswer;
 use super::data::CAPSULE_MAX;
 use super::io::{TRANSFER_MAX, namespace_of};
 use super::queue::Queue;
@@ -34,7 +34,7 @@ const RETRY_DELAY: u16 = 150;
 
 impl Queue {
     /// An Identify command.
-    pub fn identify(&self, command: &Command) -> Answer {
+    pub fn identify(&self, command: &Command) -> AdminAnswer {
         let [what, set, ..] = command.dwords;
         let [what, ..] = what.to_le_bytes();
         let [.., set] = set.to_le_bytes();
@@ -45,11 +45,11 @@ impl Queue {
             return Status::INVALID_FIELD.into();
         }
         match what {
-            cns::CONTROLLER => Answer::Data(self.controller_data()),
+            cns::CONTROLLER => AdminAnswer::Data(self.controller_data()),
             _ if discovery => Status::INVALID_FIELD.into(),
             cns::ACTIVE_LIST | cns::SET_ACTIVE_LIST => self.active(command.nsid),
-            cns::COMMAND_SETS => Answer::Data(command_sets()),
-            cns::SET_CONTROLLER => Answer::Data(self.limits().encode()),
+            cns::COMMAND_SETS => AdminAnswer::Data(command_sets()),
+            cns::SET_CONTROLLER => AdminAnswer::Data(self.limits().encode()),
             cns::NAMESPACE | cns::SET_NAMESPACE | cns::INDEPENDENT | cns::DESCRIPTORS => {
                 self.namespace(what, command.nsid)
             }
@@ -57,7 +57,7 @@ impl Queue {
         }
     }
 
-    fn active(&self, after: u32) -> Answer {
+    fn active(&self, after: u32) -> AdminAnswer {
         if after >= NSID_ALL - 1 {
             return Status::INVALID_NAMESPACE.into();
         }
@@ -67,10 +67,10 @@ impl Queue {
         let awaited = map.awaited().filter_map(|(lun, _)| u32::try_from(lun + 1).ok());
         let all: BTreeSet<u32> =
             map.iter().filter_map(|e| namespace_of(e)).chain(awaited).collect();
-        Answer::Data(active_list(all.into_iter(), after))
+        AdminAnswer::Data(active_list(all.into_iter(), after))
     }
 
-    fn namespace(&self, what: u8, number: u32) -> Answer {
+    fn namespace(&self, what: u8, number: u32) -> AdminAnswer {
         let Some(nexus) = self.nexus() else { return Status::INTERNAL.into() };
         if number == 0 || number > LUN_MAX {
             return Status::INVALID_NAMESPACE.into();
@@ -82,17 +82,17 @@ impl Queue {
         let entry = map.get(u64::from(number - 1)).filter(|e| namespace_of(e) == Some(number));
         let Some(entry) = entry else {
             // Not an active one: all zeroes.
-            let empty = Answer::Data(vec![0; wire::nvme::IDENTIFY_LEN]);
+            let empty = AdminAnswer::Data(vec![0; wire::nvme::IDENTIFY_LEN]);
             return match what {
                 cns::NAMESPACE => empty,
                 _ => Status::INVALID_NAMESPACE.into(),
             };
         };
-        self.controller.told(number, entry.device.number());
+        self.controller.record_known_unit(number, entry.device.number());
         if matches!(what, cns::NAMESPACE | cns::DESCRIPTORS) {
-            nexus.learn(entry.lun);
+            nexus.record_identity(entry.lun);
         }
-        Answer::Data(match what {
+        AdminAnswer::Data(match what {
             cns::NAMESPACE => namespace(entry).encode(),
             // Neither protection information nor anything else of the command set's own.
             cns::SET_NAMESPACE => vec![0; wire::nvme::IDENTIFY_LEN],
@@ -164,7 +164,7 @@ pub(super) fn namespace(entry: &LunEntry) -> Namespace {
     let device = &entry.device;
     let (spec, block) = (device.spec(), device.block_bytes());
     let in_blocks = |bytes: u64| u32::try_from(bytes / u64::from(block)).unwrap_or(0);
-    let (freeing, unit) = (device.freeing(), in_blocks(u64::from(spec.physical_bytes)).max(1));
+    let (freeing, unit) = (device.provisioning(), in_blocks(u64::from(spec.physical_bytes)).max(1));
     let best = in_blocks(spec.stripe_bytes);
     // There is no word for units that begin elsewhere than with the namespace.
     let free_unit = if spec.can_delete { in_blocks(freeing.natural_unit()) } else { 0 };
@@ -177,6 +177,6 @@ pub(super) fn namespace(entry: &LunEntry) -> Namespace {
         frees: spec.can_delete,
         zeroes: spec.can_delete && freeing.reads_zero,
         read_only: is_read_only(entry),
-        eui64: spec.given.eui64,
+        eui64: spec.configured_ids.eui64,
     }
 }

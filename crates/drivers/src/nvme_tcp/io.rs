@@ -22,7 +22,7 @@ pub const TRANSFER_MAX: u32 = 1 << 20;
 const DEALLOCATE: u32 = 1 << 2;
 
 /// A SCSI command for a command.
-pub(crate) struct Wish {
+pub(crate) struct ScsiCommand {
     pub lun: [u8; 8],
     pub cdb: Cdb,
     pub expect_in: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Wish {
 
 impl Task {
     /// The next command for the engine.
-    pub fn wish(&self) -> Wish {
+    pub fn next_scsi_command(&self) -> ScsiCommand {
         let Extent { lba, blocks, fua, .. } = self.extent;
         let list = self.lists.front().map_or(0, Vec::len);
         let list = u16::try_from(list).unwrap_or(u16::MAX);
@@ -44,7 +44,7 @@ impl Task {
             Work::Free => (build::unmap(list), 0, u32::from(list)),
             Work::Flush => (build::flush(), 0, 0),
         };
-        Wish { lun: self.lun, cdb, expect_in, expect_out }
+        ScsiCommand { lun: self.lun, cdb, expect_in, expect_out }
     }
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn namespace_of(entry: &LunEntry) -> Option<u32> {
 }
 
 /// A command as the host sent it, before its data has arrived.
-struct Asked {
+struct HostRequest {
     work: Work,
     extent: Extent,
     /// Bytes of data, from or for the host.
@@ -70,7 +70,7 @@ struct Asked {
     from_host: bool,
 }
 
-fn asked(command: &Command, device: &Device) -> Result<Asked, Status> {
+fn parse_request(command: &Command, device: &Device) -> Result<HostRequest, Status> {
     let extent = Extent::of(command);
     let work = match command.opcode {
         op::READ => Work::Read,
@@ -99,11 +99,11 @@ fn asked(command: &Command, device: &Device) -> Result<Asked, Status> {
     let most = TRANSFER_MAX.min(device.transfer_max());
     let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= most);
     let bytes = bytes.ok_or(Status::INVALID_FIELD)?;
-    Ok(Asked { work, extent, bytes, from_host })
+    Ok(HostRequest { work, extent, bytes, from_host })
 }
 
 /// Checks SGL and capsule of a command; answers the bytes that the host sends.
-fn check_data(command: &Command, asked: &Asked, in_capsule: usize) -> Result<u32, Status> {
+fn check_data(command: &Command, asked: &HostRequest, in_capsule: usize) -> Result<u32, Status> {
     let sgl = &command.sgl;
     if asked.bytes == 0 {
         return if in_capsule == 0 { Ok(0) } else { Err(Status::SGL_LENGTH) };
@@ -160,7 +160,7 @@ impl Queue {
                     self.data_complete(tag);
                 }
             }
-            _ => self.fetch(tag),
+            _ => self.request_data(tag),
         }
         Ok(())
     }
@@ -175,10 +175,10 @@ impl Queue {
         }
         let namespace = command.nsid;
         let device = self.unit(namespace).ok_or_else(|| self.absent(namespace))?;
-        let asked = asked(command, &device)?;
+        let asked = parse_request(command, &device)?;
         let wanted = check_data(command, &asked, in_capsule)?;
         let task = Task {
-            stage: if in_capsule > 0 { Stage::Coming } else { Stage::Hungry },
+            stage: if in_capsule > 0 { Stage::CapsuleData } else { Stage::MemoryWait },
             command: *command,
             lun: lun_of(namespace),
             work: asked.work,

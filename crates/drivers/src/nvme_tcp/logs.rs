@@ -6,14 +6,14 @@ use wire::nvme::{
     supported_pages,
 };
 
-use super::admin::{Admin, Answer};
+use super::admin::{Admin, AdminAnswer};
 use super::queue::Queue;
 
 const MINUTE_NS: u64 = 60_000_000_000;
 
 impl Queue {
     /// A Get Log Page command.
-    pub fn log_page(&self, admin: &Admin, command: &Command) -> Answer {
+    pub fn log_page(&self, admin: &Admin, command: &Command) -> AdminAnswer {
         let [first, second, low, high, ..] = command.dwords;
         let ([id, ..], [upper_a, upper_b, ..]) = (first.to_le_bytes(), second.to_le_bytes());
         let dwords =
@@ -47,7 +47,7 @@ impl Queue {
         let Some(rest) = whole.get(from..) else { return Status::INVALID_FIELD.into() };
         let mut part = rest.get(..bytes).unwrap_or(rest).to_vec();
         part.resize(bytes, 0);
-        Answer::Data(part)
+        AdminAnswer::Data(part)
     }
 
     /// Statistics of the host's units; they include the requests of all hosts.

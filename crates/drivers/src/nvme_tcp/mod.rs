@@ -54,7 +54,7 @@ use engine::{Engine, Registry};
 use crate::stream_target::StreamTarget;
 use crate::targets::Targets;
 use params::Checked;
-use protocol::{NvmeTcpProtocol, Shared};
+use protocol::{NvmeTcpGlobal, NvmeTcpProtocol};
 
 pub use crate::blocks::TRIES_MAX;
 pub use data::HOST_DATA_MAX;
@@ -68,7 +68,7 @@ pub const NAME: &str = "nvme_tcp";
 
 /// The driver.
 pub struct NvmeTcp {
-    shared: Arc<Shared>,
+    shared: Arc<NvmeTcpGlobal>,
 }
 
 impl NvmeTcp {
@@ -83,7 +83,7 @@ impl StreamTarget for NvmeTcp {
     type Target = Checked;
     const DOC: &'static str = "NVMe over TCP: a target is a subsystem, its LUNs are namespaces.";
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<NvmeTcpGlobal> {
         &self.shared
     }
 

@@ -98,11 +98,11 @@ impl Target for Checked {
         &self.spec
     }
 
-    fn disagrees(&self, other: &Checked) -> Option<&'static str> {
+    fn conflicting_param(&self, other: &Checked) -> Option<&'static str> {
         (self.digests() != other.digests()).then_some("digests")
     }
 
-    fn succeed(&mut self, old: &Checked) {
+    fn inherit_from(&mut self, old: &Checked) {
         self.connections = old.connections.clone();
     }
 }
@@ -148,18 +148,18 @@ impl Checked {
     }
 
     /// One connection more; None when there are enough.
-    pub fn place(&self) -> Option<Place> {
+    pub fn claim_connection(&self) -> Option<ConnectionClaim> {
         let most = usize::try_from(self.params.connections_max).unwrap_or(usize::MAX);
         let one_more = |n: usize| (n < most).then_some(n + 1);
         let taken = self.connections.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        taken.is_ok().then(|| Place(self.connections.clone()))
+        taken.is_ok().then(|| ConnectionClaim(self.connections.clone()))
     }
 }
 
 /// A connection's place at a target; given back when dropped.
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct ConnectionClaim(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for ConnectionClaim {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -219,13 +219,13 @@ mod tests {
             (good, json!({"model": ""}), "model"),
         ] {
             let error = Checked::new(spec(name, params)).err().unwrap();
-            assert!(error.what.contains(word), "{error}");
+            assert!(error.message.contains(word), "{error}");
         }
         let unix = TargetSpec {
             listen: vec!["unix:/run/x".parse().unwrap()],
             ..spec(good, serde_json::Value::Null)
         };
-        assert!(Checked::new(unix).err().unwrap().what.contains("TCP"));
+        assert!(Checked::new(unix).err().unwrap().message.contains("TCP"));
         let checked = Checked::new(spec(good, serde_json::Value::Null)).unwrap();
         assert_eq!(checked.params.serial, serial_of(good));
     }

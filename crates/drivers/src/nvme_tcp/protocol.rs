@@ -26,7 +26,7 @@ pub(crate) struct NvmeTcpProtocol;
 pub(crate) type PerCore = transport::PerCore<NvmeTcpProtocol>;
 
 /// State that all cores share.
-pub(crate) type Shared = transport::Shared<NvmeTcpProtocol>;
+pub(crate) type NvmeTcpGlobal = transport::GlobalState<NvmeTcpProtocol>;
 
 /// A connection.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ impl Deref for Connection {
 
 /// NVMe's part of a connection.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct NvmeTcpConnState {
     /// The digests that were agreed on.
     pub framer: Cell<Framer>,
     /// HPDA: data for the host begins at multiples of so many dwords, less one.
@@ -52,7 +52,7 @@ pub(crate) struct State {
 }
 
 /// Messages between cores.
-pub(crate) enum Order {
+pub(crate) enum NvmeTcpMessage {
     /// Closes the connection of a queue: its association has ended.
     End {
         /// Number of the connection.
@@ -79,8 +79,8 @@ pub(crate) enum Order {
 }
 
 /// The state of a driver without targets.
-pub(crate) fn share(registry: Arc<Registry>) -> Arc<Shared> {
-    Shared::new(Subsystems::new(registry), CONNECTIONS_MAX)
+pub(crate) fn share(registry: Arc<Registry>) -> Arc<NvmeTcpGlobal> {
+    NvmeTcpGlobal::new(Subsystems::new(registry), CONNECTIONS_MAX)
 }
 
 impl Connection {
@@ -98,7 +98,7 @@ impl Protocol for NvmeTcpProtocol {
         portal: "nvme portal",
         connection: "nvme connection",
         watch: "nvme watch",
-        orders: Some("nvme orders"),
+        messages: Some("nvme orders"),
     };
     const WARN: LogFn = |what| tracing::warn!(target: "nvme_tcp", "{what}");
     const INFO: LogFn = |what| tracing::info!(target: "nvme_tcp", "{what}");
@@ -107,12 +107,12 @@ impl Protocol for NvmeTcpProtocol {
     const KEEPALIVE_S: Option<u64> = Some(30);
     const HANDSHAKE_S: u32 = NvmeTcpParams::HANDSHAKE_S;
 
-    type Shared = Subsystems;
+    type Global = Subsystems;
     type PerCore = Rc<Engine>;
-    type State = State;
-    type Session = Queue;
+    type ConnState = NvmeTcpConnState;
+    type PeerSession = Queue;
     type Reason = CloseReason;
-    type Order = Order;
+    type CoreMessage = NvmeTcpMessage;
 
     async fn serve(
         conn: &Rc<transport::Connection<NvmeTcpProtocol>>,
@@ -130,17 +130,17 @@ impl Protocol for NvmeTcpProtocol {
     }
 
     #[inline]
-    fn turn(conn: &transport::Connection<NvmeTcpProtocol>) {
-        conn.with_session(|queue| queue.go_on());
+    fn run_pending(conn: &transport::Connection<NvmeTcpProtocol>) {
+        conn.with_session(|queue| queue.issue_ready());
     }
 
     /// Deadlines of requested data, and keep alive.
     fn tick(conn: &Rc<transport::Connection<NvmeTcpProtocol>>, tick: Tick) {
         let Some(queue) = conn.session() else { return };
-        if queue.is_owed(tick.now, tick.scarce) {
+        if queue.is_data_overdue(tick.now, tick.memory_short) {
             conn.io.close(CommonReason::DataOverdue.into());
         }
-        queue.look(tick.now, tick.received);
+        queue.check_keep_alive(tick.now, tick.received);
     }
 
     fn closing(conn: &transport::Connection<NvmeTcpProtocol>, queue: &Rc<Queue>) {
@@ -154,32 +154,32 @@ impl Protocol for NvmeTcpProtocol {
         drop(conn.own.leaving.take());
     }
 
-    fn is_scarce(core: &PerCore) -> bool {
-        core.own.is_hungry()
+    fn is_memory_short(core: &PerCore) -> bool {
+        core.own.has_memory_waiters()
     }
 
     fn is_paused(core: &PerCore) -> bool {
-        core.shared.own.registry.doors().are_waited_at()
+        core.shared.own.registry.login_gate().holds_connections()
     }
 
-    fn portal_opened(shared: &Shared, at: &Address, local: &Address) {
+    fn portal_opened(shared: &NvmeTcpGlobal, at: &Address, local: &Address) {
         shared.own.targets.portal_opened(at.clone(), local.clone());
     }
 
-    fn order(core: &Rc<PerCore>, order: Order) {
+    fn handle_message(core: &Rc<PerCore>, order: NvmeTcpMessage) {
         let queue = |connection| core.get(connection).and_then(|conn| conn.session());
         match order {
-            Order::End { connection } => {
+            NvmeTcpMessage::End { connection } => {
                 if let Some(conn) = core.get(connection) {
                     conn.io.close(CloseReason::AssociationOver);
                 }
             }
-            Order::Abort { connection, command, asker: (from, asker, id) } => {
+            NvmeTcpMessage::Abort { connection, command, asker: (from, asker, id) } => {
                 let done = queue(connection).is_some_and(|q| q.abort(command));
-                let answer = Order::Aborted { connection: asker, id, done };
+                let answer = NvmeTcpMessage::Aborted { connection: asker, id, done };
                 core.shared.mailboxes.send(from, answer);
             }
-            Order::Aborted { connection, id, done } => {
+            NvmeTcpMessage::Aborted { connection, id, done } => {
                 if let Some(queue) = queue(connection) {
                     queue.aborted(id, done);
                 }

@@ -23,7 +23,7 @@ use super::TRIES_MAX;
 use super::admin::Admin;
 use super::close_reason::CloseReason;
 use super::controller::{Claim, Controller};
-use super::params::Place;
+use super::params::ConnectionClaim;
 use super::protocol::Connection;
 use super::tasks::{Stage, Task, Tasks, Work};
 
@@ -58,7 +58,7 @@ pub(crate) struct Queue {
     pub admin: Option<Admin>,
     shape: Shape,
     head: Cell<u16>,
-    nexus: RefCell<Option<Rc<engine::Session>>>,
+    nexus: RefCell<Option<Rc<engine::ItNexus>>>,
     /// Tags of commands that may go to the engine.
     ready: RefCell<VecDeque<u32>>,
     /// Commands there.
@@ -69,7 +69,7 @@ pub(crate) struct Queue {
     units: RefCell<BTreeMap<u32, u32>>,
     closing: Cell<bool>,
     ended: Cell<bool>,
-    _place: Option<Place>,
+    _place: Option<ConnectionClaim>,
     _claim: Claim,
 }
 
@@ -80,7 +80,7 @@ impl Queue {
         controller: &Arc<Controller>,
         shape: Shape,
         claim: Claim,
-        place: Option<Place>,
+        place: Option<ConnectionClaim>,
     ) -> Rc<Queue> {
         let now = conn.core.reactor.now();
         Rc::new(Queue {
@@ -105,13 +105,13 @@ impl Queue {
     }
 
     /// The engine's side.
-    pub fn attach(&self, nexus: Rc<engine::Session>) {
+    pub fn attach(&self, nexus: Rc<engine::ItNexus>) {
         *self.nexus.borrow_mut() = Some(nexus);
         self.began();
     }
 
     /// The engine's side, until the queue has ended; none in discovery.
-    pub fn nexus(&self) -> Option<Rc<engine::Session>> {
+    pub fn nexus(&self) -> Option<Rc<engine::ItNexus>> {
         self.nexus.borrow().clone()
     }
 
@@ -147,7 +147,7 @@ impl Queue {
         let number = device.number();
         let mut units = self.units.borrow_mut();
         let known = units.entry(namespace);
-        *known.or_insert_with(|| self.controller.takes_for(namespace, number)) == number
+        *known.or_insert_with(|| self.controller.known_unit(namespace, number)) == number
     }
 
     /// Ends a command that is not in the table, or has left it.
@@ -193,7 +193,7 @@ impl Queue {
     }
 
     /// Hands commands to the engine, as many as it takes.
-    pub fn go_on(&self) {
+    pub fn issue_ready(&self) {
         loop {
             let Some(nexus) = self.nexus() else { return };
             if self.running.get() >= nexus.depth_hint().min(super::DEPTH.into()) {
@@ -207,10 +207,10 @@ impl Queue {
         }
     }
 
-    fn issue(&self, nexus: &engine::Session, tag: u32) {
+    fn issue(&self, nexus: &engine::ItNexus, tag: u32) {
         let Some(wish) = self.with(tag, |t| {
             t.stage = Stage::Engine;
-            t.wish()
+            t.next_scsi_command()
         }) else {
             return;
         };
@@ -224,12 +224,12 @@ impl Queue {
             expect_out: wish.expect_out,
         });
         if let Next::Data { wanted } = next {
-            self.give(nexus, tag, wanted);
+            self.submit_data(nexus, tag, wanted);
         }
     }
 
     /// Hands write data over; the command keeps it too (Q2).
-    fn give(&self, nexus: &engine::Session, tag: u32, wanted: u32) {
+    fn submit_data(&self, nexus: &engine::ItNexus, tag: u32, wanted: u32) {
         let core = &self.conn.core;
         let mut data = core.segs.take();
         let list = self.with(tag, |t| match t.work {
@@ -291,7 +291,7 @@ impl Queue {
     }
 
     /// Sends a command once more, if it was not sent too often (T1).
-    fn again(&self, tag: u32) {
+    fn retry(&self, tag: u32) {
         let Some((namespace, lun, tries)) = self.with(tag, |t| {
             t.tries = t.tries.saturating_add(1);
             (t.command.nsid, t.lun, t.tries)
@@ -313,7 +313,7 @@ impl Queue {
         let Some(tag) = self.tasks.borrow().find(id) else { return false };
         let Some((stage, lun)) = self.with(tag, |t| (t.stage, t.lun)) else { return false };
         match (stage, self.nexus()) {
-            (Stage::Hungry | Stage::Ready, _) => {
+            (Stage::MemoryWait | Stage::Ready, _) => {
                 self.finish_task(tag, Status::ABORT_REQUESTED);
                 true
             }
@@ -351,7 +351,7 @@ impl Queue {
         }
     }
 
-    fn left_engine(&self) {
+    fn command_left_engine(&self) {
         self.running.set(self.running.get().saturating_sub(1));
         self.conn.io.wake();
     }
@@ -359,7 +359,7 @@ impl Queue {
 
 impl Transport for Queue {
     fn respond(&self, tag: u32, response: Response<'_>) {
-        self.left_engine();
+        self.command_left_engine();
         if self.closing.get() {
             return;
         }
@@ -368,18 +368,18 @@ impl Transport for Queue {
         match outcome(response.status, sense, work.writes()) {
             Outcome::Good if work == Work::Read => self.read_done(tag, response.data),
             Outcome::Good => self.step_done(tag),
-            Outcome::Again => self.again(tag),
+            Outcome::Again => self.retry(tag),
             Outcome::Failed(status) => self.finish_task(tag, status),
         }
     }
 
     fn discard(&self, tag: u32) {
-        self.left_engine();
+        self.command_left_engine();
         match self.with(tag, |t| t.aborted) {
             _ if self.closing.get() => {}
             Some(true) => self.finish_task(tag, Status::ABORT_REQUESTED),
             // Another initiator has reset the unit.
-            _ => self.again(tag),
+            _ => self.retry(tag),
         }
     }
 

@@ -22,7 +22,7 @@ pub(crate) async fn run(queue: &Rc<Queue>, rx: &mut ReceiveBuffer) -> CloseReaso
 
 async fn step(queue: &Rc<Queue>, rx: &mut ReceiveBuffer) -> Result<(), CloseReason> {
     let conn = &queue.conn;
-    conn.io.room().await;
+    conn.io.wait_for_space().await;
     let head = conn.head(rx).await?;
     match head.frame.common.kind {
         kind::COMMAND => command(queue, rx, &head).await,

@@ -54,9 +54,9 @@ pub(crate) enum Stage {
     #[default]
     Free,
     /// Waits for memory, then its data is asked for.
-    Hungry,
+    MemoryWait,
     /// Its data is behind it in the capsule.
-    Coming,
+    CapsuleData,
     /// Its data is on its way, allowed since, ns; behind so many bytes, its own among them.
     Gathering { since: u64, ahead: usize },
     /// May go to the engine.
@@ -226,7 +226,9 @@ mod tests {
 
     #[test]
     fn q3_command_accepts_data_only_while_gathering() {
-        for stage in [Stage::Hungry, Stage::Coming, Stage::Ready, Stage::Engine, Stage::Free] {
+        for stage in
+            [Stage::MemoryWait, Stage::CapsuleData, Stage::Ready, Stage::Engine, Stage::Free]
+        {
             let mut tasks = Tasks::default();
             tasks.put(Task { stage, ..asked(7, 4096) });
             let pdu = Data { command: 7, tag: 0, at: 0, len: 4096 };

@@ -12,7 +12,7 @@ use drivers::{Driver, TargetSpec};
 use engine::lun::{OpenSpec, open_device};
 use engine::{Engine, GroupSpec, LunSpec, Registry};
 use geom::{Runtime, RuntimeConfig};
-use reactor::{Address, Config, Link, LinkWay, PortChoice, Reactor};
+use reactor::{Address, Config, Link, LinkMode, PortChoice, Reactor};
 use serde_json::json;
 use wire::aoe::{self, Ata, ETHERTYPE, Header, Mac, VERSION, command};
 use wire::ata::command as op;
@@ -45,7 +45,7 @@ struct Cable {
 }
 
 impl Cable {
-    fn lay() -> Cable {
+    fn create() -> Cable {
         let name = |end| format!("al{}{end}", std::process::id() % 10_000_000);
         let cable = Cable { near: name('a'), far: name('b') };
         let (near, far) = (cable.near.as_str(), cable.far.as_str());
@@ -146,7 +146,7 @@ impl Client {
         let (name, port) = ("client".into(), PortChoice::Poll);
         let reactor = Reactor::start(Config { name, port, spin_ns: 0, cpu: None }).unwrap();
         let link = reactor.link(near, ETHERTYPE).unwrap();
-        let target = reactor.link_by(far, ETHERTYPE, LinkWay::Calls).unwrap();
+        let target = reactor.link_by(far, ETHERTYPE, LinkMode::Calls).unwrap();
         let to = Mac(target.facts().unwrap().mac);
         let pool = bio::Pool::new(bio::PoolConfig { limit_bytes: 1 << 20 });
         let data = Segs::alloc(&pool, 8704).unwrap();
@@ -166,7 +166,7 @@ impl Client {
     }
 
     /// Waits for so many answers, all good, with so many bytes.
-    fn hear(&mut self, mut answers: u32, bytes: usize) {
+    fn receive_answers(&mut self, mut answers: u32, bytes: usize) {
         while self.link.queued() > 0 {
             self.link.flush().unwrap();
         }
@@ -189,13 +189,13 @@ impl Client {
 
 #[test]
 fn reads_and_writes_over_aoe_allocate_nothing() {
-    let (cable, counter) = (Cable::lay(), Arc::new(AtomicU64::new(0)));
+    let (cable, counter) = (Cable::create(), Arc::new(AtomicU64::new(0)));
     let _server = Server::start(&cable.far, counter.clone());
     let mut c = Client::new(&cable.near, &cable.far);
     let ata =
         |command, write, sectors| Ata { extended: true, write, sectors, command, ..Ata::default() };
     c.send(ata(op::IDENTIFY, false, 1), 0);
-    c.hear(1, 512);
+    c.receive_answers(1, 512);
     assert!(settled(&counter) > 0, "allocations are not counted");
     for (name, ata, out, back) in [
         ("read of 4 KiB", ata(op::READ_EXT, false, 8), 0, 4096),
@@ -211,7 +211,7 @@ fn reads_and_writes_over_aoe_allocate_nothing() {
                     let registers = u64::from((n * DEPTH + k) % 64) * 17;
                     c.send(Ata { registers, ..ata }, out);
                 }
-                c.hear(DEPTH, back);
+                c.receive_answers(DEPTH, back);
             }
             settled(&counter) - before
         };

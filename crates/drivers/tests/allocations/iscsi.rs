@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use server::{Server, Shape};
-use testkit::iscsi::initiator::{Client, How};
+use testkit::iscsi::initiator::{Client, LoginOptions};
 
 /// Commands of a turn.
 const COMMANDS: u32 = 3000;
@@ -27,7 +27,7 @@ fn settled(counter: &AtomicU64) -> u64 {
 fn reads_and_writes_allocate_nothing() {
     let counter = Arc::new(AtomicU64::new(0));
     let server = Server::start(Shape { allocations: Some(counter.clone()), ..Shape::default() });
-    let mut c = Client::login(server.portal, &How::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     let data = vec![7; 48 * 1024];
     let small: fn(&mut Client, u32, &[u8]) = |c, lba, _| drop(c.read(0, lba, 8));

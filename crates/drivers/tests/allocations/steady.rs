@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::iscsi::server::{Server, Shape};
-use testkit::iscsi::initiator::{Client, How, rw10};
+use testkit::iscsi::initiator::{Client, LoginOptions, rw10};
 
 /// Commands sent ahead of their answers.
 const DEPTH: usize = 16;
@@ -53,7 +53,7 @@ fn readiness(client: &mut Client) {
 }
 
 /// Runs each phase twice and counts the second.
-fn check(server: &Server, how: &How) {
+fn check(server: &Server, how: &LoginOptions) {
     let mut client = Client::login(server.portal, how);
     client.ready(0);
     client.ready(1);
@@ -87,8 +87,8 @@ fn core_in_steady_state_allocates_nothing_per_command() {
     let server = Server::start(Shape::default());
     // The counter counts: a login makes a session.
     let before = made(&server);
-    Client::login(server.portal, &How::default()).logout();
+    Client::login(server.portal, &LoginOptions::default()).logout();
     assert!(made(&server) - before > FEW);
-    check(&server, &How::default());
-    check(&server, &How::default().digests(true, true));
+    check(&server, &LoginOptions::default());
+    check(&server, &LoginOptions::default().digests(true, true));
 }

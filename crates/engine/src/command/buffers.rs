@@ -29,52 +29,52 @@ use bio::{Pool, Segs};
 use crate::engine::Engine;
 
 /// How long a command waits for memory, ns; then it ends BUSY, before the initiator loses patience.
-pub const PATIENCE_NS: u64 = 15_000_000_000;
+pub const MEMORY_WAIT_NS: u64 = 15_000_000_000;
 
 /// A waiter for memory.
-pub trait Eater {
+pub trait MemoryWaiter {
     /// Tries again to get it for what `word` means; true when it was got, or is not wanted any
     /// more.
-    fn feed(&self, word: u64) -> bool;
+    fn grant(&self, word: u64) -> bool;
     /// It waited too long.
-    fn starved(&self, word: u64);
+    fn wait_expired(&self, word: u64);
     /// It holds more than its share: others go first (E7).
-    fn is_over(&self) -> bool {
+    fn is_over_share(&self) -> bool {
         false
     }
 }
 
 /// Places in the line that are looked at for one that is not over its share, each time memory comes
 /// back; those behind wait for the next time.
-const LOOK_MAX: usize = 1024;
+const SCAN_MAX: usize = 1024;
 
 #[derive(Clone)]
-struct Hungry {
-    eater: Rc<dyn Eater>,
-    word: u64,
+struct QueuedWaiter {
+    waiter: Rc<dyn MemoryWaiter>,
+    cookie: u64,
     since: u64,
 }
 
 /// The line of one core.
 #[derive(Default)]
-pub(crate) struct Memory {
-    line: RefCell<VecDeque<Hungry>>,
-    feeding: Cell<bool>,
+pub(crate) struct MemoryQueue {
+    waiters: RefCell<VecDeque<QueuedWaiter>>,
+    granting: Cell<bool>,
     /// All in the line are over their share.
-    over: Cell<bool>,
+    all_over_share: Cell<bool>,
     waker: RefCell<Option<Waker>>,
-    parts: Rc<Cell<usize>>,
+    partial_bytes: Rc<Cell<usize>>,
 }
 
 /// Bytes of a command that waits for the rest of its memory (E5).
-pub struct Part {
-    all: Rc<Cell<usize>>,
+pub struct PartialGrant {
+    total: Rc<Cell<usize>>,
     bytes: usize,
 }
 
-impl Drop for Part {
+impl Drop for PartialGrant {
     fn drop(&mut self) {
-        self.all.set(self.all.get().saturating_sub(self.bytes));
+        self.total.set(self.total.get().saturating_sub(self.bytes));
     }
 }
 
@@ -92,43 +92,47 @@ pub(crate) fn transfer_max(limit: usize) -> u32 {
 impl Engine {
     /// True while a command waits for memory: newcomers queue behind it (E3).
     #[inline]
-    pub fn is_hungry(&self) -> bool {
-        self.memory.feeding.get() && !self.memory.over.get()
+    pub fn has_memory_waiters(&self) -> bool {
+        self.memory.granting.get() && !self.memory.all_over_share.get()
     }
 
     /// Appends a waiter to the queue.
-    pub fn starve(self: &Rc<Self>, eater: Rc<dyn Eater>, word: u64) {
+    pub fn enqueue_memory_waiter(self: &Rc<Self>, eater: Rc<dyn MemoryWaiter>, word: u64) {
         let since = self.core().now();
-        self.memory.line.borrow_mut().push_back(Hungry { eater, word, since });
+        self.memory.waiters.borrow_mut().push_back(QueuedWaiter {
+            waiter: eater,
+            cookie: word,
+            since,
+        });
         if let Some(waker) = self.memory.waker.take() {
             waker.wake();
         }
-        if !self.memory.feeding.replace(true) {
-            drop(self.core().reactor().spawn("target memory", feed(self.clone())));
+        if !self.memory.granting.replace(true) {
+            drop(self.core().reactor().spawn("target memory", grant_loop(self.clone())));
         }
     }
 
     /// Memory for the last `missing` bytes of a command's write data (E4). `fed` is set when it is
     /// the first in the line.
     #[must_use]
-    pub fn room_for_data(&self, data: &mut Segs, missing: usize, fed: bool) -> bool {
+    pub fn alloc_write_data(&self, data: &mut Segs, missing: usize, fed: bool) -> bool {
         let pool = self.core().pool();
         let usage = pool.usage();
-        let others = usage.used_bytes.saturating_sub(self.memory.parts.get());
+        let others = usage.used_bytes.saturating_sub(self.memory.partial_bytes.get());
         let fits = usage.used_bytes.saturating_add(missing) <= data_max(usage.limit_bytes);
-        (fed || !self.is_hungry()) && (fits || others == 0) && data.grow(pool, missing)
+        (fed || !self.has_memory_waiters()) && (fits || others == 0) && data.grow(pool, missing)
     }
 
     /// Memory for the first `bytes` of a command's write data, which are on their way and cannot
     /// be kept back (E5).
-    pub fn room_for_part(&self, data: &mut Segs, bytes: usize) -> Option<Part> {
+    pub fn alloc_partial_data(&self, data: &mut Segs, bytes: usize) -> Option<PartialGrant> {
         let pool = self.core().pool();
-        let sum = self.memory.parts.get().checked_add(bytes)?;
+        let sum = self.memory.partial_bytes.get().checked_add(bytes)?;
         if sum > pool.usage().limit_bytes / 8 || !data.grow(pool, bytes) {
             return None;
         }
-        self.memory.parts.set(sum);
-        Some(Part { all: self.memory.parts.clone(), bytes })
+        self.memory.partial_bytes.set(sum);
+        Some(PartialGrant { total: self.memory.partial_bytes.clone(), bytes })
     }
 
     /// True when so many bytes of write data can never be held at once.
@@ -139,20 +143,20 @@ impl Engine {
 
 impl Engine {
     /// Gives memory to the waiters that can have it; true when one left the queue (E3, E7).
-    fn serve(&self) -> bool {
+    fn grant_waiters(&self) -> bool {
         let (mut at, mut left) = (0, false);
-        self.memory.over.set(false);
-        for _ in 0..LOOK_MAX {
+        self.memory.all_over_share.set(false);
+        for _ in 0..SCAN_MAX {
             // Only this task removes waiters, so positions do not move while one is served.
-            let next = self.memory.line.borrow().get(at).cloned();
-            let Some(Hungry { eater, word, .. }) = next else {
-                self.memory.over.set(true);
+            let next = self.memory.waiters.borrow().get(at).cloned();
+            let Some(QueuedWaiter { waiter: eater, cookie: word, .. }) = next else {
+                self.memory.all_over_share.set(true);
                 break;
             };
-            if eater.is_over() {
+            if eater.is_over_share() {
                 at += 1;
-            } else if eater.feed(word) {
-                self.memory.line.borrow_mut().remove(at);
+            } else if eater.grant(word) {
+                self.memory.waiters.borrow_mut().remove(at);
                 left = true;
             } else {
                 break;
@@ -163,14 +167,14 @@ impl Engine {
 }
 
 /// Gives memory to the waiters (E3, E6, E7).
-async fn feed(engine: Rc<Engine>) {
+async fn grant_loop(engine: Rc<Engine>) {
     loop {
-        let oldest = engine.memory.line.borrow().front().map(|h| h.since);
+        let oldest = engine.memory.waiters.borrow().front().map(|h| h.since);
         let Some(since) = oldest else { break };
         let waited = engine.core().now().saturating_sub(since);
-        let left = PATIENCE_NS.saturating_sub(waited);
+        let left = MEMORY_WAIT_NS.saturating_sub(waited);
         let served = poll_fn(|cx| {
-            if engine.serve() {
+            if engine.grant_waiters() {
                 return Poll::Ready(());
             }
             engine.core().wake_on_free(cx.waker());
@@ -178,12 +182,12 @@ async fn feed(engine: Rc<Engine>) {
             Poll::Pending
         });
         if geom::deadline(engine.core(), left, served).await.is_none() {
-            let starved = engine.memory.line.borrow_mut().pop_front();
-            if let Some(Hungry { eater, word, .. }) = starved {
-                eater.starved(word);
+            let starved = engine.memory.waiters.borrow_mut().pop_front();
+            if let Some(QueuedWaiter { waiter: eater, cookie: word, .. }) = starved {
+                eater.wait_expired(word);
             }
         }
     }
-    engine.memory.over.set(false);
-    engine.memory.feeding.set(false);
+    engine.memory.all_over_share.set(false);
+    engine.memory.granting.set(false);
 }

@@ -11,17 +11,18 @@ use std::sync::Arc;
 use bio::{End, Flags, Op, Origin, Segs};
 use wire::scsi::{Asc, Command as Cdb, Key, Status, asc};
 
-use crate::command::buffers::{Eater, data_max};
+use crate::command::buffers::{MemoryWaiter, data_max};
 use crate::command::gate;
 use crate::command::spc;
 use crate::command::status::{Ending, ending_of};
-use crate::command::{Command, CommandState, Next, Slot, Slots, TaskAttribute, word_of};
+use crate::command::{Command, CommandState, Next, Slot, Slots, TaskAttribute, slot_id_of};
 use crate::handlers::{
-    Ask, Blocks, Job, Medium, Plan, REPLY_MAX, Run, Tie, answer_none, parse, parse_none, plan_none,
+    Blocks, ImmediateCommand, Job, JobState, Medium, Plan, REPLY_MAX, Run, answer_none, parse,
+    parse_none, plan_none,
 };
 use crate::nexus::transport::{DataError, Residual};
 use crate::nexus::unit_attention::{flags, sense_of};
-use crate::nexus::{Path, Session};
+use crate::nexus::{ItNexus, Path};
 use crate::registry::{DEPTH_MAX, add};
 use crate::task_set::Span;
 use crate::task_set::aca;
@@ -30,7 +31,7 @@ use crate::unit::ModeBits;
 /// INVALID MESSAGE ERROR: a task attribute that cannot be here.
 const INVALID_ATTRIBUTE: Asc = Asc::new(Key::AbortedCommand, 0x49, 0x00);
 
-impl Session {
+impl ItNexus {
     /// A command arrives. Nothing is executed before all the write data that is wanted is there.
     /// A tag that is outstanding already is an error of the transport: the newcomer is answered
     /// OVERLAPPED COMMANDS ATTEMPTED.
@@ -48,7 +49,7 @@ impl Session {
             self.end_if_idle();
             return Next::Started;
         }
-        add(&self.facts.tally.commands, 1);
+        add(&self.facts.session_counters.commands, 1);
         if self.outstanding.get() >= DEPTH_MAX {
             self.refuse(command, Ending::Status(Status::TaskSetFull));
             return Next::Started;
@@ -66,7 +67,7 @@ impl Session {
         let outstanding = self.outstanding.get() + 1;
         self.outstanding.set(outstanding);
         self.held.set(self.held.get() + 1);
-        let depth_max = &self.facts.tally.depth_max;
+        let depth_max = &self.facts.session_counters.depth_max;
         if u64::from(outstanding) > depth_max.load(std::sync::atomic::Ordering::Relaxed) {
             depth_max.store(u64::from(outstanding), std::sync::atomic::Ordering::Relaxed);
         }
@@ -86,27 +87,27 @@ impl Session {
 
     /// Answers without taking a place.
     fn refuse(&self, command: &Command<'_>, ending: Ending) {
-        add(&self.facts.tally.errors, 1);
+        add(&self.facts.session_counters.errors, 1);
         let expected = command.expect_in.max(command.expect_out);
         let residual = Residual::of(0, expected);
-        self.tell(command.tag, ending, &mut Segs::new(), residual, false);
+        self.send_response(command.tag, ending, &mut Segs::new(), residual, false);
     }
 
     /// Everything that can be decided before data moves. Answers the bytes of write data wanted.
     fn accept(&self, place: u32, command: &Command<'_>) -> Result<u32, Ending> {
         let opcode = command.cdb.first().copied().unwrap_or(0);
         let path = self.path_of(command.lun);
-        let absent = self.absent(path.as_ref(), command.lun);
+        let absent = self.missing_lun_sense(path.as_ref(), command.lun);
         if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
             slot.path = path.clone();
-            slot.absent = absent;
+            slot.missing_lun_sense = absent;
             slot.origin = path.as_ref().map_or_else(Origin::default, |p| self.origin_of(p));
             self.note(place, slot);
         }
         if let Some(path) = &path {
             self.note_path(path);
         }
-        let word = path.as_ref().map_or(0, |p| self.word_of(p));
+        let word = path.as_ref().map_or(0, |p| self.flags_of(p));
         let runs = match &path {
             Some(path) if word & flags::ACA != 0 => aca::admit(path, command)?,
             _ => false,
@@ -127,10 +128,10 @@ impl Session {
         let (cdb, info) = parsed.map_err(Ending::Check)?;
         if word != 0 {
             gate::rights(word, info.access, command.cdb)?;
-            if word & flags::STRANGER != 0
+            if word & flags::IDENTITY_UNKNOWN != 0
                 && let Some(path) = &path
             {
-                self.introduce(path, info.access, command.cdb)?;
+                self.check_identity_known(path, info.access, command.cdb)?;
             }
         }
         let plan = match &path {
@@ -152,7 +153,8 @@ impl Session {
             return Err(Ending::check(asc::INTERNAL_FAILURE));
         };
         slot.command = cdb;
-        slot.bars = gate::barred_late(gate::barred(info.access, command.cdb), &plan);
+        slot.blocking_flags =
+            gate::late_blocking_flags(gate::blocking_flags(info.access, command.cdb), &plan);
         slot.plan = plan;
         slot.wanted = plan.out.min(command.expect_out);
         slot.data_ready = slot.wanted == 0;
@@ -175,7 +177,7 @@ impl Session {
     /// The needs of a command, or why it cannot run.
     fn plan(&self, path: &Path, cdb: &Cdb) -> Result<Plan, Ending> {
         if path.is_read_only() && !self.map.borrow().read_only_reserves() {
-            gate::spare_others(cdb)?;
+            gate::check_without_write_access(cdb)?;
         }
         plan(path, cdb)
     }
@@ -193,8 +195,8 @@ impl Session {
         }
         std::mem::swap(&mut slot.data, data);
         slot.data_ready = true;
-        slot.lent = slot.data.len();
-        self.lent.set(self.lent.get() + slot.lent);
+        slot.buffer_bytes = slot.data.len();
+        self.buffer_bytes.set(self.buffer_bytes.get() + slot.buffer_bytes);
         let complete = slot.data.len() == slot.wanted as usize;
         drop(slots);
         if complete {
@@ -254,37 +256,37 @@ impl Session {
             // Doomed: its abort ends it in a moment.
             return true;
         }
-        let barred = slot.path.as_ref().map_or(0, |p| p.nexus().flags() & slot.bars);
+        let barred = slot.path.as_ref().map_or(0, |p| p.nexus().flags() & slot.blocking_flags);
         if barred != 0 {
             // Reserved while it waited for data, its turn or memory: what runs after the answer
             // to a reservation of another respects it.
-            self.end(slots, place, gate::late(barred));
+            self.end(slots, place, gate::blocked_ending(barred));
             return true;
         }
         if !self.reserve(slot, fed) {
             slot.state = Some(CommandState::MemoryWait);
             self.note(place, slot);
-            let word = word_of(place, slot.generation);
+            let word = slot_id_of(place, slot.generation);
             drop(slots);
             if !fed && let Some(me) = self.handle() {
-                self.engine().starve(me, word);
+                self.engine().enqueue_memory_waiter(me, word);
             }
             return false;
         }
         let run = slot.plan.run;
         if let Run::Blocks(_) = run
-            && let Some(queue) = self.take_off(place, slot)
+            && let Some(queue) = self.dispatch(place, slot)
         {
             drop(slots);
-            self.queue(queue);
+            self.enqueue_command(queue);
             return true;
         }
         slot.state = Some(CommandState::Executing);
         self.note(place, slot);
         if let Run::Blocks(blocks) = run {
-            let launch = Launch::of(place, slot, blocks);
+            let launch = DispatchedCommand::of(place, slot, blocks);
             drop(slots);
-            self.launch(place, launch);
+            self.issue_request(place, launch);
             return true;
         }
         drop(slots);
@@ -311,12 +313,12 @@ impl Session {
         if bytes == 0 {
             return true;
         }
-        let first = fed || !self.engine().is_hungry() && !self.is_over();
+        let first = fed || !self.engine().has_memory_waiters() && !self.is_over_share();
         if !first || !slot.data.grow(self.engine().core().pool(), bytes) {
             return false;
         }
-        slot.lent = bytes;
-        self.lent.set(self.lent.get() + bytes);
+        slot.buffer_bytes = bytes;
+        self.buffer_bytes.set(self.buffer_bytes.get() + bytes);
         true
     }
 
@@ -324,25 +326,25 @@ impl Session {
         let (command, path, absent, limit) = {
             let slots = self.slots.borrow();
             let Some(slot) = slots.get(place) else { return };
-            (slot.command, slot.path.clone(), slot.absent, slot.plan.reply)
+            (slot.command, slot.path.clone(), slot.missing_lun_sense, slot.plan.reply)
         };
         let (map, engine) = (self.map(), self.engine().clone());
         if let (Some(path), Cdb::RequestSense { .. }) = (&path, &command) {
-            self.lend_attention(path);
+            self.move_attention(path);
         }
         let mut reply = self.engine().take_scratch();
-        let mut ask = Ask {
+        let mut ask = ImmediateCommand {
             command: &command,
             device: path.as_ref().map(|p| p.device()),
             nexus: path.as_ref().map(|p| p.nexus()),
             read_only: path.as_ref().is_none_or(|p| is_protected(p)),
             port: self.target(),
-            who: self.port(),
+            initiator_port: self.port(),
             luns: &map,
             registry: engine.registry(),
             core: engine.core(),
             reply: &mut reply,
-            told: None,
+            reported_attention: None,
         };
         let result = match &path {
             Some(path) => match spc::find(&command) {
@@ -351,9 +353,9 @@ impl Session {
             },
             None => answer_none(&mut ask, absent),
         };
-        let told = ask.told;
+        let told = ask.reported_attention;
         if let Some(attention) = told {
-            self.told(attention);
+            self.attention_reported(attention);
         }
         let ending = match result {
             Ok(()) => {
@@ -373,8 +375,8 @@ impl Session {
     }
 
     /// Sends a plain read or write below. No cell of the session is borrowed (N2).
-    pub(crate) fn launch(&self, place: u32, launch: Launch) {
-        let Launch { word, path, origin, blocks, mut data } = launch;
+    pub(crate) fn issue_request(&self, place: u32, launch: DispatchedCommand) {
+        let DispatchedCommand { slot_id: word, path, origin, blocks, mut data } = launch;
         let Some(path) = path else { return };
         let (device, length) = (path.device(), data.len() as u64);
         if length == 0 {
@@ -404,9 +406,10 @@ impl Session {
         let Some(me) = self.handle() else { return };
         let word = {
             let slots = self.slots.borrow();
-            slots.get(place).map_or(u64::MAX, |s| word_of(place, s.generation))
+            slots.get(place).map_or(u64::MAX, |s| slot_id_of(place, s.generation))
         };
-        let tie = Rc::new(Tie { session: Rc::downgrade(&me), word, ..Tie::default() });
+        let tie =
+            Rc::new(JobState { session: Rc::downgrade(&me), slot_id: word, ..JobState::default() });
         let Some(job) = self.job(place, &tie) else { return };
         let task = match spc::find(&job.command) {
             Some(own) => own.task(job),
@@ -414,7 +417,7 @@ impl Session {
         };
         drop(self.engine().core().reactor().spawn("scsi", async move {
             let ending = task.await;
-            let place = me.slots.borrow_mut().by_word(word).map(|(place, slot)| {
+            let place = me.slots.borrow_mut().by_slot_id(word).map(|(place, slot)| {
                 let mut reply = tie.reply.take();
                 if slot.plan.reply > 0 {
                     reply.truncate(slot.plan.reply as usize);
@@ -430,17 +433,17 @@ impl Session {
     }
 
     /// Context of the conversation of a command.
-    fn job(&self, place: u32, tie: &Rc<Tie>) -> Option<Job> {
+    fn job(&self, place: u32, tie: &Rc<JobState>) -> Option<Job> {
         let mut slots = self.slots.borrow_mut();
         let slot = slots.get_mut(place)?;
         let path = slot.path.clone()?;
-        slot.tie = Some(tie.clone());
+        slot.job_state = Some(tie.clone());
         let medium = Medium {
             device: path.device().clone(),
             core: self.engine().core().clone(),
             origin: slot.origin,
-            tie: tie.clone(),
-            seat: Some(path.seat().clone()),
+            state: tie.clone(),
+            qos_client: Some(path.qos_client().clone()),
             engine: Some(self.engine().clone()),
             may_claim: slot.plan.span() == Span::Nothing,
         };
@@ -469,17 +472,17 @@ impl Session {
 }
 
 /// The parts of a plain read or write that the layers below need, taken out of its place.
-pub(crate) struct Launch {
+pub(crate) struct DispatchedCommand {
     /// Place and generation, for the answer (C3).
-    word: u64,
+    slot_id: u64,
     path: Option<Rc<Path>>,
     origin: Origin,
     blocks: Blocks,
     data: Segs,
 }
 
-impl Launch {
-    pub(crate) fn of(place: u32, slot: &mut Slot, blocks: Blocks) -> Launch {
+impl DispatchedCommand {
+    pub(crate) fn of(place: u32, slot: &mut Slot, blocks: Blocks) -> DispatchedCommand {
         if blocks.op == Op::Write {
             // No byte beyond the sent data reaches the medium, and no part of a block does.
             let unit = slot.block_bytes() as usize;
@@ -488,9 +491,9 @@ impl Launch {
         } else {
             slot.needed = u64::from(slot.plan.reply);
         }
-        slot.asked = slot.data.len() as u64;
-        Launch {
-            word: word_of(place, slot.generation),
+        slot.requested_bytes = slot.data.len() as u64;
+        DispatchedCommand {
+            slot_id: slot_id_of(place, slot.generation),
             path: slot.path.clone(),
             origin: slot.origin,
             blocks,
@@ -499,30 +502,30 @@ impl Launch {
     }
 }
 
-impl Eater for Session {
-    fn feed(&self, word: u64) -> bool {
-        let place = self.slots.borrow_mut().by_word(word).map(|(place, _)| place);
+impl MemoryWaiter for ItNexus {
+    fn grant(&self, word: u64) -> bool {
+        let place = self.slots.borrow_mut().by_slot_id(word).map(|(place, _)| place);
         match place {
             Some(place) => self.begin_command(place, true),
             None => true,
         }
     }
 
-    fn is_over(&self) -> bool {
-        self.is_over_of(self.engine().core().pool().usage().limit_bytes)
+    fn is_over_share(&self) -> bool {
+        self.is_over_share_of(self.engine().core().pool().usage().limit_bytes)
     }
 
-    fn starved(&self, word: u64) {
-        let place = self.slots.borrow_mut().by_word(word).map(|(place, _)| place);
+    fn wait_expired(&self, word: u64) {
+        let place = self.slots.borrow_mut().by_slot_id(word).map(|(place, _)| place);
         if let Some(place) = place {
             self.complete(place, Ending::Status(Status::Busy));
         }
     }
 }
 
-impl Session {
+impl ItNexus {
     /// It holds more than its share of `limit` bytes (E7).
-    fn is_over_of(&self, limit: usize) -> bool {
+    fn is_over_share_of(&self, limit: usize) -> bool {
         let used = self.engine().core().pool().usage().used_bytes;
         let free = limit.saturating_sub(used);
         // The memory of a session is a part of the used memory.
@@ -531,8 +534,8 @@ impl Session {
 
     /// It holds more than its share of the memory for write data: its commands wait for memory, and
     /// those of others go past them (E7).
-    pub fn is_over_data(&self) -> bool {
-        self.is_over_of(data_max(self.engine().core().pool().usage().limit_bytes))
+    pub fn is_over_data_share(&self) -> bool {
+        self.is_over_share_of(data_max(self.engine().core().pool().usage().limit_bytes))
     }
 }
 

@@ -8,18 +8,18 @@ use geom::{Core, Sink};
 use wire::scsi::{Command as Cdb, Key, SENSE_LEN_MAX, Status, asc};
 
 use crate::command::status::{Ending, ending_at, ending_of};
-use crate::command::{AbortHow, CommandState, Slot, Slots, word_of};
-use crate::counters::Did;
+use crate::command::{AbortHow, CommandState, Slot, Slots, slot_id_of};
+use crate::counters::AccessKind;
 use crate::handlers::Run;
-use crate::nexus::Session;
+use crate::nexus::ItNexus;
 use crate::nexus::transport::{Residual, Response};
-use crate::qos::Landing;
+use crate::qos::Completion;
 use crate::qos::admission;
 use crate::registry::add;
 use crate::task_set::cross_core::key_of;
 use crate::unit::ModeBits;
 
-impl Session {
+impl ItNexus {
     /// A command has ended below; it is answered, or freed in silence when it was aborted.
     pub(crate) fn complete(&self, place: u32, ending: Ending) {
         self.end(self.slots.borrow_mut(), place, ending);
@@ -38,14 +38,15 @@ impl Session {
 
     pub(crate) fn finish(&self, mut slots: RefMut<'_, Slots>, place: u32, ending: Ending) {
         let Some(slot) = slots.get_mut(place) else { return };
-        let Answer { tag, mut data, residual, descriptor } = self.take_answer(place, slot, &ending);
+        let CommandResponse { tag, mut data, residual, descriptor } =
+            self.take_response(place, slot, &ending);
         slots.forget_tag(tag);
         drop(slots);
         if let Ending::Check(_) = ending {
-            self.blame(place);
+            self.handle_check_condition(place);
         }
         self.outstanding.set(self.outstanding.get().saturating_sub(1));
-        self.tell(tag, ending, &mut data, residual, descriptor);
+        self.send_response(tag, ending, &mut data, residual, descriptor);
         data.clear();
         let mut slots = self.slots.borrow_mut();
         if let Some(slot) = slots.get_mut(place) {
@@ -57,10 +58,10 @@ impl Session {
 
     /// Sends GOOD for a conversation that continues. The command leaves the order of its unit, but
     /// not its place: task management and the end of the session still wait for it.
-    pub(crate) fn answer_early(&self, word: u64) {
+    pub(crate) fn respond_early(&self, word: u64) {
         let (path, entry, waiters, answer) = {
             let mut slots = self.slots.borrow_mut();
-            let Some((place, slot)) = slots.by_word(word) else { return };
+            let Some((place, slot)) = slots.by_slot_id(word) else { return };
             let running = slot.state == Some(CommandState::Executing);
             if !running || slot.abort.is_some() || slot.answered {
                 return;
@@ -68,20 +69,20 @@ impl Session {
             slot.answered = true;
             // No function aborts it yet: the waiters are those of the task set.
             let waiters = std::mem::take(&mut slot.waiters);
-            let answer = self.take_answer(place, slot, &Ending::Good);
+            let answer = self.take_response(place, slot, &Ending::Good);
             slot.state = Some(CommandState::Executing);
             let out = (slot.path.clone(), std::mem::take(&mut slot.entry), waiters, answer);
             let tag = slot.tag;
             slots.forget_tag(tag);
             out
         };
-        let Answer { tag, mut data, residual, descriptor } = answer;
+        let CommandResponse { tag, mut data, residual, descriptor } = answer;
         self.outstanding.set(self.outstanding.get().saturating_sub(1));
-        self.tell(tag, Ending::Good, &mut data, residual, descriptor);
+        self.send_response(tag, Ending::Good, &mut data, residual, descriptor);
         if let Some(path) = path
             && entry != 0
         {
-            self.engine().part(path.device(), entry);
+            self.engine().leave_task_set(path.device(), entry);
         }
         for ticket in waiters {
             self.engine().tm_step(ticket);
@@ -89,11 +90,11 @@ impl Session {
     }
 
     /// Takes the contents of the answer out of a place and counts the command.
-    fn take_answer(&self, place: u32, slot: &mut Slot, ending: &Ending) -> Answer {
+    fn take_response(&self, place: u32, slot: &mut Slot, ending: &Ending) -> CommandResponse {
         slot.state = Some(CommandState::Responding);
         let mut data = std::mem::take(&mut slot.data);
-        let residual = answer_of(slot, ending, &mut data);
-        let tally = &self.facts.tally;
+        let residual = trim_to_expected(slot, ending, &mut data);
+        let tally = &self.facts.session_counters;
         if *ending != Ending::Good {
             add(&tally.errors, 1);
         }
@@ -105,23 +106,23 @@ impl Session {
             let counter = if blocks.op == Op::Read { &tally.reads } else { &tally.writes };
             add(counter, 1);
         }
-        self.note_use(place, slot, ending, data.len() as u64);
+        self.count_medium_use(place, slot, ending, data.len() as u64);
         let descriptor = match &slot.path {
             Some(path) => path.device().mode().has(ModeBits::D_SENSE),
             None => false,
         };
-        Answer { tag: slot.tag, data, residual, descriptor }
+        CommandResponse { tag: slot.tag, data, residual, descriptor }
     }
 
     /// Counts a command that used the medium for its unit's log pages.
     #[inline]
-    fn note_use(&self, place: u32, slot: &Slot, ending: &Ending, sent: u64) {
+    fn count_medium_use(&self, place: u32, slot: &Slot, ending: &Ending, sent: u64) {
         let Some(path) = &slot.path else { return };
         let (did, bytes) = match (slot.plan.run, &slot.command) {
-            (Run::Blocks(blocks), _) if blocks.op == Op::Read => (Did::Read, sent),
-            (Run::Blocks(_), _) => (Did::Write, u64::from(slot.wanted)),
-            (Run::Task, Cdb::Verify { .. }) => (Did::Verify, u64::from(slot.wanted)),
-            (Run::Task, _) if slot.plan.writes => (Did::Write, u64::from(slot.wanted)),
+            (Run::Blocks(blocks), _) if blocks.op == Op::Read => (AccessKind::Read, sent),
+            (Run::Blocks(_), _) => (AccessKind::Write, u64::from(slot.wanted)),
+            (Run::Task, Cdb::Verify { .. }) => (AccessKind::Verify, u64::from(slot.wanted)),
+            (Run::Task, _) if slot.plan.writes => (AccessKind::Write, u64::from(slot.wanted)),
             _ => return,
         };
         let failed = matches!(ending, Ending::Check(sense)
@@ -130,7 +131,7 @@ impl Session {
         path.nexus().counts().note(did, bytes, ns, failed);
     }
 
-    pub(crate) fn tell(
+    pub(crate) fn send_response(
         &self,
         tag: u32,
         ending: Ending,
@@ -155,22 +156,22 @@ impl Session {
     fn release(&self, mut slots: RefMut<'_, Slots>, place: u32) {
         let Some(slot) = slots.get_mut(place) else { return };
         let waiters = std::mem::take(&mut slot.waiters);
-        self.lent.set(self.lent.get().saturating_sub(slot.lent));
-        let called_off = (slot.flying.is_some() || slot.queued)
-            .then(|| (word_of(place, slot.generation), slot.flying));
+        self.buffer_bytes.set(self.buffer_bytes.get().saturating_sub(slot.buffer_bytes));
+        let called_off = (slot.inflight_cost.is_some() || slot.queued)
+            .then(|| (slot_id_of(place, slot.generation), slot.inflight_cost));
         let (path, entry, aca) = (slot.path.take(), slot.entry, slot.aca);
         slots.free(place);
         drop(slots);
         self.facts.clear(place);
         self.held.set(self.held.get().saturating_sub(1));
         if let (Some((word, flying)), Some(path)) = (called_off, &path) {
-            self.call_off(path, word, flying);
+            self.withdraw(path, word, flying);
         }
         if let Some(path) = path.filter(|_| aca || entry != 0) {
             if aca {
                 path.device().order().aca_ended(key_of(path.nexus()));
             }
-            self.engine().part(path.device(), entry);
+            self.engine().leave_task_set(path.device(), entry);
         }
         for ticket in waiters {
             self.engine().tm_step(ticket);
@@ -179,10 +180,10 @@ impl Session {
     }
 
     /// Keeps commands that are about to be aborted from starting when one before them goes.
-    pub(crate) fn doom(&self, words: &[u64], how: AbortHow) {
+    pub(crate) fn mark_for_abort(&self, words: &[u64], how: AbortHow) {
         let mut slots = self.slots.borrow_mut();
         for word in words {
-            if let Some((_, slot)) = slots.by_word(*word) {
+            if let Some((_, slot)) = slots.by_slot_id(*word) {
                 slot.abort = slot.abort.or(Some(how));
             }
         }
@@ -192,7 +193,7 @@ impl Session {
     /// `waiter` is notified then.
     pub(crate) fn abort(&self, word: u64, how: AbortHow, waiter: Option<u32>) -> bool {
         let mut slots = self.slots.borrow_mut();
-        let Some((place, slot)) = slots.by_word(word) else { return false };
+        let Some((place, slot)) = slots.by_slot_id(word) else { return false };
         match slot.state {
             Some(CommandState::Executing | CommandState::Aborting) => {}
             Some(CommandState::Responding) | None => return false,
@@ -205,7 +206,7 @@ impl Session {
         slot.abort = slot.abort.or(Some(how));
         slot.waiters.extend(waiter);
         self.note(place, slot);
-        let tie = slot.tie.clone();
+        let tie = slot.job_state.clone();
         drop(slots);
         if let Some(tie) = tie {
             tie.stop();
@@ -221,7 +222,7 @@ impl Session {
         slots.forget_tag(tag);
         drop(slots);
         self.outstanding.set(self.outstanding.get().saturating_sub(1));
-        add(&self.facts.tally.aborted, 1);
+        add(&self.facts.session_counters.aborted, 1);
         match how {
             AbortHow::Silent => {
                 if let Some(transport) = self.transport() {
@@ -230,33 +231,35 @@ impl Session {
             }
             AbortHow::Status => {
                 let ending = Ending::Status(Status::TaskAborted);
-                self.tell(tag, ending, &mut Segs::new(), Residual::None, false);
+                self.send_response(tag, ending, &mut Segs::new(), Residual::None, false);
             }
         }
         self.release(self.slots.borrow_mut(), place);
     }
 }
 
-impl Sink for Session {
+impl Sink for ItNexus {
     fn done(&self, tag: u64, bio: &mut Bio, core: &Core) {
         let mut slots = self.slots.borrow_mut();
-        let Some((place, slot)) = slots.by_word(tag) else { return };
+        let Some((place, slot)) = slots.by_slot_id(tag) else { return };
         std::mem::swap(&mut slot.data, &mut bio.data);
         let ending = ending_of_blocks(slot, bio);
         let now = core.now();
-        let landing = Landing { ns: now.saturating_sub(slot.began_ns), bytes: slot.asked };
-        let landed = slot.path.as_ref().zip(slot.flying.take());
-        let turn = landed.filter(|(path, cost)| admission::landed(path, *cost, landing, now));
+        let landing =
+            Completion { ns: now.saturating_sub(slot.began_ns), bytes: slot.requested_bytes };
+        let landed = slot.path.as_ref().zip(slot.inflight_cost.take());
+        let turn =
+            landed.filter(|(path, cost)| admission::request_completed(path, *cost, landing, now));
         let turn = turn.map(|(path, _)| path.clone());
         self.end(slots, place, ending);
         if let Some(path) = turn {
-            self.give_turn(&path);
+            self.dispatch_next(&path);
         }
     }
 }
 
 /// The answer to the initiator.
-struct Answer {
+struct CommandResponse {
     tag: u32,
     data: Segs,
     residual: Residual,
@@ -267,7 +270,7 @@ struct Answer {
 /// How a plain read or write ended.
 fn ending_of_blocks(slot: &Slot, bio: &Bio) -> Ending {
     match bio.status {
-        Ok(()) if bio.completed < slot.asked => Ending::check(asc::LBA_OUT_OF_RANGE),
+        Ok(()) if bio.completed < slot.requested_bytes => Ending::check(asc::LBA_OUT_OF_RANGE),
         Ok(()) => Ending::Good,
         Err(e) => match (&slot.path, slot.plan.run) {
             (Some(path), Run::Blocks(b)) => {
@@ -275,7 +278,7 @@ fn ending_of_blocks(slot: &Slot, bio: &Bio) -> Ending {
                     Some(Attr::Int(at)) => Some(at),
                     _ => None,
                 };
-                ending_at(e, bio.op, (b.lba, slot.asked), bad, path.device())
+                ending_at(e, bio.op, (b.lba, slot.requested_bytes), bad, path.device())
             }
             _ => ending_of(e, bio.op),
         },
@@ -283,7 +286,7 @@ fn ending_of_blocks(slot: &Slot, bio: &Bio) -> Ending {
 }
 
 /// Cuts the data to the expected length and computes the residual.
-fn answer_of(slot: &Slot, ending: &Ending, data: &mut Segs) -> Residual {
+fn trim_to_expected(slot: &Slot, ending: &Ending, data: &mut Segs) -> Residual {
     let inward = slot.expect_in > 0 || slot.plan.reply > 0;
     if *ending != Ending::Good {
         data.clear();

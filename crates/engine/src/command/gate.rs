@@ -13,7 +13,7 @@ use wire::scsi::{Access, Alua, Asc, Command as Cdb, Key, Persistent, PrOutAction
 
 use crate::command::status::Ending;
 use crate::handlers::Plan;
-use crate::nexus::unit_attention::{Nexus, flags};
+use crate::nexus::unit_attention::{ItlNexus, flags};
 
 /// LOGICAL UNIT NOT READY, by asymmetric access state.
 const TRANSITIONING: Asc = Asc::new(Key::NotReady, 0x04, 0x0A);
@@ -29,7 +29,7 @@ pub(crate) fn ignores_attentions(opcode: u8) -> bool {
 
 /// The unit attention that a command of this nexus ends with.
 #[cold]
-pub(crate) fn attention(nexus: &Nexus, opcode: u8) -> Option<Asc> {
+pub(crate) fn attention(nexus: &ItlNexus, opcode: u8) -> Option<Asc> {
     if nexus.flags() & flags::ATTENTION == 0 || ignores_attentions(opcode) {
         return None;
     }
@@ -39,7 +39,7 @@ pub(crate) fn attention(nexus: &Nexus, opcode: u8) -> Option<Asc> {
 /// Checks whether a command with these rules may run; its CDB is valid.
 #[cold]
 pub(crate) fn rights(word: u32, access: Access, cdb: &[u8]) -> Result<(), Ending> {
-    if word & barred(access, cdb) != 0 {
+    if word & blocking_flags(access, cdb) != 0 {
         return Err(Ending::Status(Status::ReservationConflict));
     }
     let state = (word & flags::ALUA) >> flags::ALUA_SHIFT;
@@ -50,7 +50,7 @@ pub(crate) fn rights(word: u32, access: Access, cdb: &[u8]) -> Result<(), Ending
 }
 
 /// The bits that stop a command.
-pub(crate) fn barred(access: Access, cdb: &[u8]) -> u32 {
+pub(crate) fn blocking_flags(access: Access, cdb: &[u8]) -> u32 {
     let options = cdb.get(4).copied().unwrap_or(0);
     let harmless = match access.persistent {
         Persistent::Always => true,
@@ -72,12 +72,12 @@ pub(crate) fn barred(access: Access, cdb: &[u8]) -> u32 {
 
 /// Whether a command touches the medium, or changes state that other initiators see: it has to wait
 /// until its initiator knows the unit's identity.
-pub(crate) fn needs_acquaintance(access: Access) -> bool {
+pub(crate) fn needs_known_identity(access: Access) -> bool {
     !matches!(access.persistent, Persistent::Always | Persistent::Release)
 }
 
 /// Whether a command asks for the unit's identity: standard INQUIRY and its page 83h.
-pub(crate) fn asks_who(cdb: &[u8]) -> bool {
+pub(crate) fn is_identity_query(cdb: &[u8]) -> bool {
     match cdb {
         [0x12, evpd, page, ..] => evpd & 1 == 0 || *page == 0x83,
         _ => false,
@@ -86,7 +86,7 @@ pub(crate) fn asks_who(cdb: &[u8]) -> bool {
 
 /// Admits the commands of an initiator without write access: those whose effects on a unit are not
 /// visible to others.
-pub(crate) fn spare_others(command: &Cdb) -> Result<(), Ending> {
+pub(crate) fn check_without_write_access(command: &Cdb) -> Result<(), Ending> {
     match command {
         Cdb::ModeSelect { .. }
         | Cdb::LogSelect { .. }
@@ -107,14 +107,14 @@ pub(crate) fn spare_others(command: &Cdb) -> Result<(), Ending> {
 
 /// The bits that stop a command which has waited for data, its turn or memory: those that barred it
 /// when it came, and what may have become of its unit since.
-pub(crate) fn barred_late(barred: u32, plan: &Plan) -> u32 {
+pub(crate) fn late_blocking_flags(barred: u32, plan: &Plan) -> u32 {
     let writes = if plan.writes { flags::PROTECTED } else { 0 };
     barred | writes | flags::GONE
 }
 
 /// How a command ends that waited and is stopped by these of its bits.
 #[cold]
-pub(crate) fn late(bits: u32) -> Ending {
+pub(crate) fn blocked_ending(bits: u32) -> Ending {
     if bits & flags::GONE != 0 {
         return Ending::check(asc::LUN_NOT_SUPPORTED);
     }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a3_inquiry_report_luns_and_request_sense_keep_unit_attentions() {
-        let n = Nexus::new(Arc::default(), 0, asc::POWER_ON_OR_RESET);
+        let n = ItlNexus::new(Arc::default(), 0, asc::POWER_ON_OR_RESET);
         for opcode in [0x03, 0x12, 0xA0] {
             assert_eq!(attention(&n, opcode), None);
         }

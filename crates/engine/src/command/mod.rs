@@ -39,7 +39,7 @@ use std::rc::Rc;
 use bio::{Origin, Segs};
 use wire::scsi::{Asc, Command as Cdb, asc};
 
-use crate::handlers::{Plan, Tie};
+use crate::handlers::{JobState, Plan};
 use crate::nexus::Path;
 use crate::task_set::aca;
 
@@ -152,7 +152,7 @@ pub(crate) struct Slot {
     pub tag: u32,
     pub path: Option<Rc<Path>>,
     /// Without a path: how the command ends.
-    pub absent: Asc,
+    pub missing_lun_sense: Asc,
     /// Origin of its requests, for the layers below.
     pub origin: Origin,
     pub command: Cdb,
@@ -169,15 +169,15 @@ pub(crate) struct Slot {
     /// NACA is set: its CHECK CONDITION establishes a contingent allegiance.
     pub naca: bool,
     /// The bits of its nexus's word that keep it from running: reservations of others.
-    pub bars: u32,
+    pub blocking_flags: u32,
     /// It is the command of the ACA attribute of an allegiance.
     pub aca: bool,
     /// Bytes of buffers that it was given to read into, or of its write data.
-    pub lent: usize,
+    pub buffer_bytes: usize,
     /// It waits for its turn at the unit (`qos/mod.rs`).
     pub queued: bool,
     /// Its cost in the layers below while it is there, since `began_ns`.
-    pub flying: Option<u32>,
+    pub inflight_cost: Option<u32>,
     pub began_ns: u64,
     pub abort: Option<AbortHow>,
     /// Its status was sent, it goes on ([`crate::handlers::Job::answer_early`]).
@@ -187,9 +187,9 @@ pub(crate) struct Slot {
     /// Bytes that the command would move if the initiator took all of them.
     pub needed: u64,
     /// Bytes asked for below: the dispatcher cuts a request at the end of a medium that shrank.
-    pub asked: u64,
+    pub requested_bytes: u64,
     /// State shared by a conversation and the engine.
-    pub tie: Option<Rc<Tie>>,
+    pub job_state: Option<Rc<JobState>>,
     /// Task management functions that wait for the end.
     pub waiters: Vec<u32>,
 }
@@ -201,7 +201,7 @@ impl Slot {
             state: None,
             tag: 0,
             path: None,
-            absent: asc::LUN_NOT_SUPPORTED,
+            missing_lun_sense: asc::LUN_NOT_SUPPORTED,
             origin: Origin::default(),
             command: Cdb::TestUnitReady,
             opcode: 0,
@@ -214,18 +214,18 @@ impl Slot {
             enabled: false,
             entry: 0,
             naca: false,
-            bars: 0,
+            blocking_flags: 0,
             aca: false,
-            lent: 0,
+            buffer_bytes: 0,
             queued: false,
-            flying: None,
+            inflight_cost: None,
             began_ns: 0,
             abort: None,
             answered: false,
             data: Segs::new(),
             needed: 0,
-            asked: 0,
-            tie: None,
+            requested_bytes: 0,
+            job_state: None,
             waiters: Vec::new(),
         }
     }
@@ -240,7 +240,7 @@ impl Slot {
         self.wanted = 0;
         self.needed = 0;
         self.plan = Plan::NOTHING;
-        self.bars = 0;
+        self.blocking_flags = 0;
     }
 
     /// Bytes of a block of its unit.
@@ -262,11 +262,11 @@ pub(crate) struct Slots {
 }
 
 /// Place and generation in one word, for the layers below (C3).
-pub(crate) fn word_of(slot: u32, generation: u32) -> u64 {
+pub(crate) fn slot_id_of(slot: u32, generation: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(slot)
 }
 
-fn home(tag: u32) -> usize {
+fn tag_hash(tag: u32) -> usize {
     (tag.wrapping_mul(0x9E37_79B1) >> 16) as usize % TAG_PLACES
 }
 
@@ -278,7 +278,7 @@ impl Slots {
     /// A free place under `tag`, in state `state`; `None` when the tag is in the table. The caller
     /// keeps below the depth limit, so that the table has empty places and the search ends.
     pub fn take(&mut self, tag: u32, state: CommandState) -> Option<(u32, &mut Slot)> {
-        let mut at = home(tag);
+        let mut at = tag_hash(tag);
         while let Some(other) = self.by_tag.get(at)?.checked_sub(1) {
             if self.slots.get(other as usize).is_some_and(|s| s.tag == tag) {
                 return None;
@@ -304,7 +304,7 @@ impl Slots {
     }
 
     fn entry_of(&self, tag: u32) -> Option<(usize, u32)> {
-        let mut at = home(tag);
+        let mut at = tag_hash(tag);
         for _ in 0..TAG_PLACES {
             let place = self.by_tag.get(at)?.checked_sub(1)?;
             if self.slots.get(place as usize).is_some_and(|s| s.tag == tag) {
@@ -325,7 +325,7 @@ impl Slots {
             let Some(slot) = entry.checked_sub(1).and_then(|p| self.slots.get(p as usize)) else {
                 break;
             };
-            let from = home(slot.tag);
+            let from = tag_hash(slot.tag);
             let stays =
                 if hole <= at { hole < from && from <= at } else { hole < from || from <= at };
             if !stays {
@@ -349,7 +349,7 @@ impl Slots {
     }
 
     /// The command that a word of [`word_of`] means, if it is still there.
-    pub fn by_word(&mut self, word: u64) -> Option<(u32, &mut Slot)> {
+    pub fn by_slot_id(&mut self, word: u64) -> Option<(u32, &mut Slot)> {
         let (place, generation) = (word as u32, (word >> 32) as u32);
         let slot = self.slots.get_mut(place as usize)?;
         (slot.generation == generation && slot.state.is_some()).then_some((place, slot))
@@ -363,15 +363,15 @@ impl Slots {
         slot.path = None;
         slot.abort = None;
         slot.answered = false;
-        slot.tie = None;
+        slot.job_state = None;
         slot.needed = 0;
         slot.data_ready = false;
         slot.enabled = false;
         slot.entry = 0;
         slot.aca = false;
-        slot.lent = 0;
+        slot.buffer_bytes = 0;
         slot.queued = false;
-        slot.flying = None;
+        slot.inflight_cost = None;
         slot.data.clear();
         slot.waiters.clear();
         self.free.push(place);
@@ -382,7 +382,7 @@ impl Slots {
         (0u32..)
             .zip(&self.slots)
             .filter(|(_, s)| s.state.is_some() && wanted(s))
-            .map(|(i, s)| word_of(i, s.generation))
+            .map(|(i, s)| slot_id_of(i, s.generation))
             .collect()
     }
 }
@@ -424,14 +424,14 @@ mod tests {
     fn c3_an_answer_to_the_former_command_of_a_slot_is_ignored() {
         let mut slots = Slots::new();
         let (place, _) = slots.take(7, CommandState::Executing).unwrap();
-        let word = word_of(place, slots.get(place).unwrap().generation);
-        assert!(slots.by_word(word).is_some());
+        let word = slot_id_of(place, slots.get(place).unwrap().generation);
+        assert!(slots.by_slot_id(word).is_some());
         slots.forget_tag(7);
         slots.free(place);
-        assert!(slots.by_word(word).is_none());
+        assert!(slots.by_slot_id(word).is_none());
         assert!(slots.take(8, CommandState::Executing).is_some());
         assert!(slots.take(8, CommandState::Executing).is_none());
-        assert!(slots.by_word(word).is_none());
+        assert!(slots.by_slot_id(word).is_none());
     }
 
     #[test]

@@ -39,16 +39,16 @@ impl From<Sense> for Ending {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
+enum SenseOrStatus {
     Sense(Asc),
     Status(Status),
 }
 
-use Fate::{Sense as S, Status as T};
+use SenseOrStatus::{Sense as S, Status as T};
 
 /// Errno, result for a command that reads, result for a command that writes. In the order of
 /// `Errno::ALL`; a test keeps it whole.
-const TABLE: &[(Errno, Fate, Fate)] = &[
+const TABLE: &[(Errno, SenseOrStatus, SenseOrStatus)] = &[
     (Errno::Perm, S(asc::NOT_READY), S(asc::WRITE_PROTECTED)),
     (Errno::NoEnt, S(asc::MANUAL_NEEDED), S(asc::MANUAL_NEEDED)),
     (Errno::Io, S(asc::READ_ERROR), S(asc::WRITE_ERROR)),

@@ -3,9 +3,9 @@
 use wire::scsi::{CopyForm, CopyList, ListUsage, Segment, SegmentAt, Sense, Status, asc};
 
 use super::LIMITS;
-use super::operations::{Name, Operation};
-use super::reach::{Place, resolve};
-use super::transfer::{Move, cancelled};
+use super::operations::{Operation, OperationId};
+use super::reach::{CopyUnit, resolve};
+use super::transfer::{BlockMove, cancelled};
 use crate::command::status::Ending;
 use crate::handlers::Job;
 
@@ -35,12 +35,12 @@ pub(crate) async fn copy(job: &Job, form: CopyForm) -> Result<(), Ending> {
     let bytes = job.data.to_vec();
     let Some(list) = CopyList::parse(form, &bytes, &LIMITS)? else { return Ok(()) };
     let operations = job.device.operations();
-    let name = (list.usage != ListUsage::None).then(|| Name::new(&job.nexus, list.id));
+    let name = (list.usage != ListUsage::None).then(|| OperationId::new(&job.nexus, list.id));
     let action = if form == CopyForm::Lid1 { 0 } else { 1 };
     let operation = operations.begin(name, action, job.core().now())?;
     if list.immed {
-        operation.go_behind();
-        job.answer_early();
+        operation.continue_in_background();
+        job.respond_early();
     }
     let result = segments(job, &list, &operation).await;
     let ending = result.err().unwrap_or(Ending::Good);
@@ -87,7 +87,7 @@ async fn segment(
     op: &Operation,
     at: &SegmentAt,
 ) -> Result<(), Stop> {
-    let find = |id: u16, field: u16| -> Result<Place, Stop> {
+    let find = |id: u16, field: u16| -> Result<CopyUnit, Stop> {
         resolve(job, &list.cscds, id).map_err(|code| Stop::Abort(code, Some(field)))
     };
     match at.segment {
@@ -116,8 +116,8 @@ async fn blocks(
     job: &Job,
     op: &Operation,
     segment: Segment,
-    source: &Place,
-    destination: &Place,
+    source: &CopyUnit,
+    destination: &CopyUnit,
 ) -> Result<(), Stop> {
     let Segment::Blocks { of_destination, blocks, source_lba, destination_lba, hold, .. } = segment
     else {
@@ -140,8 +140,8 @@ async fn offsets(
     job: &Job,
     op: &Operation,
     segment: Segment,
-    source: &Place,
-    destination: &Place,
+    source: &CopyUnit,
+    destination: &CopyUnit,
 ) -> Result<(), Stop> {
     let Segment::Bytes {
         bytes,
@@ -177,7 +177,7 @@ fn start(
     offset: u16,
     unit: u64,
     len: u64,
-    place: &Place,
+    place: &CopyUnit,
     field: u16,
 ) -> Result<u64, Stop> {
     let size = place.device().blocks().saturating_mul(unit);
@@ -191,8 +191,8 @@ fn start(
 async fn go(
     job: &Job,
     operation: &Operation,
-    source: &Place,
-    destination: &Place,
+    source: &CopyUnit,
+    destination: &CopyUnit,
     (from, to, len): (u64, u64, u64),
     hold: bool,
 ) -> Result<(), Stop> {
@@ -203,6 +203,16 @@ async fn go(
         return Err(Stop::Abort(asc::COPY_DEVICE_FAILURE, Some(DESTINATION_ID_AT)));
     }
     let still = || Ok(());
-    let all = Move { job, operation, source, destination, from, to, len, hold, still: &still };
+    let all = BlockMove {
+        job,
+        operation,
+        source,
+        destination,
+        from,
+        to,
+        len,
+        hold,
+        check_source: &still,
+    };
     Ok(all.run().await?)
 }

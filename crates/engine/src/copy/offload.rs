@@ -7,10 +7,10 @@ use wire::scsi::{
     BlockRange, Cscd, PopulateToken, RodToken, Sense, TOKEN_SECRET_LEN, WriteToken, asc,
 };
 
-use super::operations::{Name, Operation};
-use super::reach::Place;
+use super::operations::{Operation, OperationId};
+use super::reach::CopyUnit;
 use super::tokens::{Presented, Rod, Use};
-use super::transfer::{Move, cancelled};
+use super::transfer::{BlockMove, cancelled};
 use super::{CHUNK_BYTES, LIMITS};
 use crate::command::status::{Ending, ending_of};
 use crate::handlers::{Job, disk};
@@ -44,11 +44,11 @@ pub(crate) async fn populate(job: &Job, id: u32) -> Result<(), Ending> {
     let Some(list) = PopulateToken::parse(&bytes, &LIMITS)? else { return Ok(()) };
     let blocks = check(&list.ranges, &job.device)?;
     let operations = job.device.operations();
-    let name = Name::new(&job.nexus, id);
+    let name = OperationId::new(&job.nexus, id);
     let operation = operations.begin(Some(name), 0x10, job.core().now())?;
     if list.immed {
-        operation.go_behind();
-        job.answer_early();
+        operation.continue_in_background();
+        job.respond_early();
     }
     let result = make(job, list, blocks, &operation).await;
     let ending = result.err().unwrap_or(Ending::Good);
@@ -96,7 +96,7 @@ async fn arm(job: &Job, rod: &Rod, operation: &Operation) -> Result<(), Ending> 
         rod.arm();
         drop(guard);
     }
-    Ok(rod.still()?)
+    Ok(rod.check_valid()?)
 }
 
 fn new_token(job: &Job, blocks: u64) -> RodToken {
@@ -136,11 +136,11 @@ pub(crate) async fn write(job: &Job, id: u32) -> Result<(), Ending> {
         fits(job, &used.rod, list.offset, blocks)?;
     }
     let operations = job.device.operations();
-    let name = Name::new(&job.nexus, id);
+    let name = OperationId::new(&job.nexus, id);
     let operation = operations.begin(Some(name), 0x11, job.core().now())?;
     if list.immed {
-        operation.go_behind();
-        job.answer_early();
+        operation.continue_in_background();
+        job.respond_early();
     }
     let result = match presented {
         Presented::Zero => zero(job, &operation, &list.ranges).await,
@@ -180,12 +180,12 @@ async fn by_token(
     used: &Use,
 ) -> Result<(), Ending> {
     let rod = &used.rod;
-    let source = Place::mapped(job, &rod.device).ok_or(Ending::check(asc::TOKEN_UNKNOWN))?;
-    let destination = Place::own(job);
+    let source = CopyUnit::mapped(job, &rod.device).ok_or(Ending::check(asc::TOKEN_UNKNOWN))?;
+    let destination = CopyUnit::own(job);
     if !source.readable {
         return Err(Ending::check(asc::COPY_DEVICE_FAILURE));
     }
-    let still = || Ok(rod.still()?);
+    let still = || Ok(rod.check_valid()?);
     let theirs = u64::from(destination.device().block_bytes());
     let ours = u64::from(rod.device.block_bytes());
     let mut at = list.offset.saturating_mul(ours);
@@ -199,9 +199,19 @@ async fn by_token(
             let len = left.min(most);
             let (source, destination) = (&source, &destination);
             let hold = false;
-            Move { job, operation, source, destination, from, to, len, hold, still: &still }
-                .run()
-                .await?;
+            BlockMove {
+                job,
+                operation,
+                source,
+                destination,
+                from,
+                to,
+                len,
+                hold,
+                check_source: &still,
+            }
+            .run()
+            .await?;
             (at, to, left) = (at + len, to + len, left - len);
         }
         operation.end_segment();

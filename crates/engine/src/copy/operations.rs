@@ -26,35 +26,35 @@ use wire::scsi::{
 
 use super::LIMITS;
 use crate::command::status::Ending;
-use crate::nexus::unit_attention::Nexus;
+use crate::nexus::unit_attention::ItlNexus;
 
 /// How long the results of an ended copy can be asked for, ns.
 pub(crate) const RESULTS_KEEP_NS: u64 = 60_000_000_000;
 
 /// Milliseconds after which it is worth asking again how far a copy has come.
-const AGAIN_MS: u32 = 500;
+const POLL_INTERVAL_MS: u32 = 500;
 
 /// Who names an operation, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Name {
+pub(crate) struct OperationId {
     session: u64,
     lun: u64,
-    id: u32,
+    list_id: u32,
 }
 
-impl Name {
+impl OperationId {
     /// The name `id` of a nexus.
-    pub fn new(nexus: &Nexus, id: u32) -> Name {
-        Name { session: nexus.port().session, lun: nexus.lun(), id }
+    pub fn new(nexus: &ItlNexus, id: u32) -> OperationId {
+        OperationId { session: nexus.port().session, lun: nexus.lun(), list_id: id }
     }
 
-    fn is_of(&self, nexus: &Nexus) -> bool {
+    fn is_of(&self, nexus: &ItlNexus) -> bool {
         (self.session, self.lun) == (nexus.port().session, nexus.lun())
     }
 }
 
 #[derive(Default)]
-struct Facts {
+struct OperationState {
     state: CopyState,
     segments: u16,
     operations: u16,
@@ -73,12 +73,12 @@ struct Facts {
 pub(crate) struct Operation {
     action: u8,
     cancelled: AtomicBool,
-    facts: Mutex<Facts>,
+    state: Mutex<OperationState>,
 }
 
 impl Operation {
-    fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.facts.lock()
+    fn state(&self) -> MutexGuard<'_, OperationState> {
+        self.state.lock()
     }
 
     /// True when the operation was cancelled.
@@ -87,17 +87,17 @@ impl Operation {
     }
 
     fn is_running(&self) -> bool {
-        matches!(self.facts().state, CopyState::Foreground | CopyState::Background)
+        matches!(self.state().state, CopyState::Foreground | CopyState::Background)
     }
 
     /// Its status is sent, it goes on.
-    pub fn go_behind(&self) {
-        self.facts().state = CopyState::Background;
+    pub fn continue_in_background(&self) {
+        self.state().state = CopyState::Background;
     }
 
     /// A chunk is done.
     pub fn advance(&self, bytes: u64, blocks: u64) {
-        let mut facts = self.facts();
+        let mut facts = self.state();
         facts.operations = facts.operations.wrapping_add(1);
         facts.bytes = facts.bytes.saturating_add(bytes);
         facts.blocks = facts.blocks.saturating_add(blocks);
@@ -105,13 +105,13 @@ impl Operation {
 
     /// A segment is done.
     pub fn end_segment(&self) {
-        let mut facts = self.facts();
+        let mut facts = self.state();
         facts.segments = facts.segments.saturating_add(1);
     }
 
     /// Holds data for RECEIVE COPY DATA; the oldest data is dropped when there is too much.
     pub fn hold(&self, data: &[u8]) {
-        let mut facts = self.facts();
+        let mut facts = self.state();
         facts.held.extend(data);
         let most = LIMITS.held_len as usize;
         if let Some(over) = facts.held.len().checked_sub(most).filter(|n| *n > 0) {
@@ -122,11 +122,11 @@ impl Operation {
 
     /// The token that it made.
     pub fn made(&self, token: Box<[u8; ROD_TOKEN_LEN]>) {
-        self.facts().token = Some(token);
+        self.state().token = Some(token);
     }
 
     fn end(&self, ending: &Ending, now: u64) {
-        let mut facts = self.facts();
+        let mut facts = self.state();
         facts.state = match ending {
             Ending::Good => CopyState::Good,
             _ if self.is_cancelled() => CopyState::Aborted,
@@ -148,7 +148,7 @@ impl Operation {
     /// Ends when the operation has ended.
     pub async fn ended(&self) {
         poll_fn(|cx| {
-            let mut facts = self.facts();
+            let mut facts = self.state();
             if !matches!(facts.state, CopyState::Foreground | CopyState::Background) {
                 return Poll::Ready(());
             }
@@ -160,8 +160,12 @@ impl Operation {
         .await;
     }
 
-    fn with<T>(&self, in_blocks: bool, f: impl FnOnce(&CopyProgress<'_>, &Facts) -> T) -> T {
-        let facts = self.facts();
+    fn with<T>(
+        &self,
+        in_blocks: bool,
+        f: impl FnOnce(&CopyProgress<'_>, &OperationState) -> T,
+    ) -> T {
+        let facts = self.state();
         let progress = CopyProgress {
             status: facts.state,
             action: self.action,
@@ -169,7 +173,7 @@ impl Operation {
             operations: facts.operations,
             bytes: if in_blocks { facts.blocks } else { facts.bytes },
             held_lost: facts.held_lost,
-            again_ms: AGAIN_MS,
+            again_ms: POLL_INTERVAL_MS,
             ended: facts.ended,
             sense: &facts.sense,
         };
@@ -179,7 +183,7 @@ impl Operation {
 
 struct Entry {
     /// `None`: no command can ask for its result.
-    name: Option<Name>,
+    id: Option<OperationId>,
     operation: Arc<Operation>,
 }
 
@@ -197,7 +201,7 @@ impl Operations {
     /// Begins an operation, with a name when it has one (O1, O2).
     pub fn begin(
         &self,
-        name: Option<Name>,
+        name: Option<OperationId>,
         action: u8,
         now: u64,
     ) -> Result<Arc<Operation>, Ending> {
@@ -207,38 +211,38 @@ impl Operations {
             return Err(Ending::Status(Status::Busy));
         }
         if let Some(name) = name {
-            if let Some(i) = entries.iter().position(|e| e.name == Some(name)) {
+            if let Some(i) = entries.iter().position(|e| e.id == Some(name)) {
                 if entries.get(i).is_some_and(|e| e.operation.is_running()) {
                     return Err(Ending::check(asc::OPERATION_IN_PROGRESS));
                 }
                 entries.remove(i);
             }
-            make_room(&mut entries, name)?;
+            evict_oldest(&mut entries, name)?;
         }
         let operation = Arc::new(Operation {
             action,
             cancelled: AtomicBool::new(false),
-            facts: Mutex::default(),
+            state: Mutex::default(),
         });
-        entries.push(Entry { name, operation: operation.clone() });
+        entries.push(Entry { id: name, operation: operation.clone() });
         Ok(operation)
     }
 
     /// An operation has ended, and none of it touches a medium any more.
     pub fn end(&self, operation: &Arc<Operation>, ending: &Ending, now: u64) {
         operation.end(ending, now);
-        self.entries().retain(|e| e.name.is_some() || !Arc::ptr_eq(&e.operation, operation));
+        self.entries().retain(|e| e.id.is_some() || !Arc::ptr_eq(&e.operation, operation));
     }
 
-    fn find(&self, name: Name, now: u64) -> Option<Arc<Operation>> {
+    fn find(&self, name: OperationId, now: u64) -> Option<Arc<Operation>> {
         let mut entries = self.entries();
         entries.retain(|e| is_kept(e, now));
-        let entry = entries.iter().find(|e| e.name == Some(name))?;
+        let entry = entries.iter().find(|e| e.id == Some(name))?;
         Some(entry.operation.clone())
     }
 
     /// Asks a running operation to end.
-    pub fn cancel(&self, name: Name, now: u64) -> Option<Arc<Operation>> {
+    pub fn cancel(&self, name: OperationId, now: u64) -> Option<Arc<Operation>> {
         let operation = self.find(name, now).filter(|o| o.is_running())?;
         operation.cancelled.store(true, Ordering::Release);
         Some(operation)
@@ -246,24 +250,24 @@ impl Operations {
 
     /// A nexus has ended, and its commands too: removes its results, which no command can ask for
     /// any more.
-    pub fn forget(&self, nexus: &Nexus) {
-        self.entries().retain(|e| !e.name.is_some_and(|n| n.is_of(nexus)));
+    pub fn forget(&self, nexus: &ItlNexus) {
+        self.entries().retain(|e| !e.id.is_some_and(|n| n.is_of(nexus)));
     }
 
     /// RECEIVE COPY STATUS(LID1).
-    pub fn status_lid1(&self, name: Name, now: u64) -> Option<Vec<u8>> {
+    pub fn status_lid1(&self, name: OperationId, now: u64) -> Option<Vec<u8>> {
         let operation = self.find(name, now)?;
         Some(operation.with(false, |progress, _| copy_status_lid1(progress)))
     }
 
     /// RECEIVE COPY STATUS(LID4).
-    pub fn status_lid4(&self, name: Name, now: u64) -> Option<Vec<u8>> {
+    pub fn status_lid4(&self, name: OperationId, now: u64) -> Option<Vec<u8>> {
         let operation = self.find(name, now)?;
         Some(operation.with(false, |progress, _| copy_status_lid4(progress)))
     }
 
     /// RECEIVE ROD TOKEN INFORMATION.
-    pub fn token_information(&self, name: Name, now: u64) -> Option<Vec<u8>> {
+    pub fn token_information(&self, name: OperationId, now: u64) -> Option<Vec<u8>> {
         let operation = self.find(name, now)?;
         // POPULATE TOKEN and WRITE USING TOKEN.
         if !matches!(operation.action, 0x10 | 0x11) {
@@ -276,17 +280,17 @@ impl Operations {
     }
 
     /// RECEIVE COPY DATA: takes the held data.
-    pub fn take_held(&self, name: Name, now: u64) -> Option<Vec<u8>> {
+    pub fn take_held(&self, name: OperationId, now: u64) -> Option<Vec<u8>> {
         let operation = self.find(name, now)?;
-        let held = std::mem::take(&mut operation.facts().held);
+        let held = std::mem::take(&mut operation.state().held);
         Some(held_data(&held))
     }
 
     /// RECEIVE COPY FAILURE DETAILS of a copy that failed; the details are removed when they are
     /// reported.
-    pub fn take_failure(&self, name: Name, now: u64) -> Option<Vec<u8>> {
+    pub fn take_failure(&self, name: OperationId, now: u64) -> Option<Vec<u8>> {
         let operation = self.find(name, now).filter(|o| !o.is_running())?;
-        let mut facts = operation.facts();
+        let mut facts = operation.state();
         let sense = std::mem::take(&mut facts.sense);
         let status = std::mem::take(&mut facts.ended);
         Some(failed_segment((status != 0).then_some((status, sense.as_slice()))))
@@ -300,14 +304,13 @@ impl Operations {
 
 /// O3.
 fn is_kept(entry: &Entry, now: u64) -> bool {
-    let ended_ns = entry.operation.facts().ended_ns;
+    let ended_ns = entry.operation.state().ended_ns;
     entry.operation.is_running() || now.saturating_sub(ended_ns) < RESULTS_KEEP_NS
 }
 
 /// O2: the oldest that ended gives its place to a new one of the same nexus.
-fn make_room(entries: &mut Vec<Entry>, name: Name) -> Result<(), Ending> {
-    let of_nexus =
-        |e: &Entry| e.name.is_some_and(|n| (n.session, n.lun) == (name.session, name.lun));
+fn evict_oldest(entries: &mut Vec<Entry>, name: OperationId) -> Result<(), Ending> {
+    let of_nexus = |e: &Entry| e.id.is_some_and(|n| (n.session, n.lun) == (name.session, name.lun));
     if entries.iter().filter(|e| of_nexus(e)).count() < usize::from(LIMITS.identified) {
         return Ok(());
     }
@@ -324,8 +327,8 @@ mod tests {
     use super::*;
     use wire::scsi::Sense;
 
-    fn name(id: u32) -> Name {
-        Name { session: 1, lun: 0, id }
+    fn name(id: u32) -> OperationId {
+        OperationId { session: 1, lun: 0, list_id: id }
     }
 
     #[test]
@@ -334,7 +337,7 @@ mod tests {
         let one = all.begin(Some(name(7)), 0, 0).unwrap();
         let busy = all.begin(Some(name(7)), 0, 0).err();
         assert_eq!(busy, Some(Ending::check(asc::OPERATION_IN_PROGRESS)));
-        assert!(all.begin(Some(Name { lun: 1, ..name(7) }), 0, 0).is_ok(), "another nexus");
+        assert!(all.begin(Some(OperationId { lun: 1, ..name(7) }), 0, 0).is_ok(), "another nexus");
         one.advance(100, 1);
         all.end(&one, &Ending::Good, 5);
         assert_eq!(all.status_lid1(name(7), 5).unwrap()[4..], [1, 0, 0, 0, 0, 0, 0, 100]);

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use wire::scsi::{Asc, CSCD_THIS_UNIT, Cscd, PeripheralType, asc};
 
 use crate::handlers::{Job, Medium, disk};
-use crate::nexus::unit_attention::{Nexus, flags};
+use crate::nexus::unit_attention::{ItlNexus, flags};
 use crate::registry::{LunEntry, TargetPort};
 use crate::unit::{Device, ModeBits};
 
 /// A unit that a copy may reach, with the permitted access.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct CopyUnit {
     /// The way to its medium.
     pub medium: Medium,
     /// Nothing keeps the nexus from reading.
@@ -24,24 +24,24 @@ pub(super) struct Place {
     pub writable: bool,
 }
 
-impl Place {
+impl CopyUnit {
     /// The unit.
     pub fn device(&self) -> &Arc<Device> {
         self.medium.device()
     }
 
     /// Both are the same unit.
-    pub fn is_at(&self, other: &Place) -> bool {
+    pub fn is_same_unit(&self, other: &CopyUnit) -> bool {
         Arc::ptr_eq(self.device(), other.device())
     }
 
     /// The unit that executes the command.
-    pub fn own(job: &Job) -> Place {
-        place(job, job.medium().clone(), &job.nexus, job.read_only)
+    pub fn own(job: &Job) -> CopyUnit {
+        copy_unit(job, job.medium().clone(), &job.nexus, job.read_only)
     }
 
     /// A unit of the session's map, if it is there.
-    pub fn mapped(job: &Job, device: &Arc<Device>) -> Option<Place> {
+    pub fn mapped(job: &Job, device: &Arc<Device>) -> Option<CopyUnit> {
         let mut entries = job.luns.iter().filter(|e| Arc::ptr_eq(&e.device, device));
         let first = entries.next()?;
         // A unit that is mapped twice is as writable as its best LUN.
@@ -51,19 +51,19 @@ impl Place {
 }
 
 /// Access of the session's own nexus at a LUN.
-fn of_entry(job: &Job, entry: &LunEntry) -> Option<Place> {
-    let mine = |n: &Arc<Nexus>| Arc::ptr_eq(n.port(), job.nexus.port()) && n.lun() == entry.lun;
+fn of_entry(job: &Job, entry: &LunEntry) -> Option<CopyUnit> {
+    let mine = |n: &Arc<ItlNexus>| Arc::ptr_eq(n.port(), job.nexus.port()) && n.lun() == entry.lun;
     let nexus = entry.device.nexuses().into_iter().find(mine)?;
     let device = &entry.device;
     let protected = entry.read_only || device.spec().read_only || device.mode().has(ModeBits::SWP);
-    Some(place(job, job.medium_of(device), &nexus, protected))
+    Some(copy_unit(job, job.medium_of(device), &nexus, protected))
 }
 
-fn place(_job: &Job, medium: Medium, nexus: &Nexus, protected: bool) -> Place {
+fn copy_unit(_job: &Job, medium: Medium, nexus: &ItlNexus, protected: bool) -> CopyUnit {
     let word = nexus.flags();
     // Active, or active and not optimised.
     let active = (word & flags::ALUA) >> flags::ALUA_SHIFT < 2;
-    Place {
+    CopyUnit {
         medium,
         readable: active && word & flags::RESERVED_READ == 0,
         writable: active && word & flags::RESERVED_WRITE == 0 && !protected,
@@ -71,9 +71,9 @@ fn place(_job: &Job, medium: Medium, nexus: &Nexus, protected: bool) -> Place {
 }
 
 /// The unit that a CSCD identifier of a list names, or why it cannot be reached.
-pub(super) fn resolve(job: &Job, cscds: &[Cscd<'_>], id: u16) -> Result<Place, Asc> {
+pub(super) fn resolve(job: &Job, cscds: &[Cscd<'_>], id: u16) -> Result<CopyUnit, Asc> {
     if id == CSCD_THIS_UNIT {
-        return Ok(Place::own(job));
+        return Ok(CopyUnit::own(job));
     }
     let cscd = cscds.get(usize::from(id)).ok_or(asc::COPY_UNREACHABLE)?;
     if cscd.null {
@@ -98,14 +98,14 @@ fn is_disk(device: &Device) -> bool {
     device.handler().peripheral() == PeripheralType::Disk
 }
 
-fn find(job: &Job, cscd: &Cscd<'_>) -> Option<Place> {
+fn find(job: &Job, cscd: &Cscd<'_>) -> Option<CopyUnit> {
     if is_named(&job.device, &job.port, cscd) {
-        return Some(Place::own(job));
+        return Some(CopyUnit::own(job));
     }
     let entries = job.luns.iter();
     let entry = entries.filter(|e| !Arc::ptr_eq(&e.device, &job.device));
     let found = entry.into_iter().find(|e| is_named(&e.device, &job.port, cscd))?;
-    Place::mapped(job, &found.device)
+    CopyUnit::mapped(job, &found.device)
 }
 
 /// NAA and T10 designators, EUI-64s, names: all designators that the unit reports in VPD page 83h.

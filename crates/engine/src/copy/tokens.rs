@@ -121,7 +121,7 @@ impl Rod {
     }
 
     /// Whether the token is still valid for them.
-    pub fn still(&self) -> Result<(), Sense> {
+    pub fn check_valid(&self) -> Result<(), Sense> {
         if self.deleted.load(Ordering::Acquire) {
             return Err(Sense::new(asc::TOKEN_DELETED));
         }
@@ -246,7 +246,7 @@ impl Tokens {
         if differs != 0 {
             return Err(Sense::new(asc::TOKEN_CORRUPT));
         }
-        rod.still()?;
+        rod.check_valid()?;
         Ok(Presented::Rod(Use::new(rod.clone(), now)))
     }
 
@@ -259,7 +259,7 @@ impl Tokens {
     /// Tokens that are good, for units that the initiator addresses.
     pub fn list(&self, sees: impl Fn(&Arc<Device>) -> bool, now: u64) -> Vec<[u8; ROD_TOKEN_LEN]> {
         let all = self.all(now);
-        let good = all.iter().filter(|r| r.still().is_ok() && sees(&r.device));
+        let good = all.iter().filter(|r| r.check_valid().is_ok() && sees(&r.device));
         good.filter(|r| r.armed.load(Ordering::Acquire) == r.ranges.len())
             .map(|r| *r.token)
             .collect()

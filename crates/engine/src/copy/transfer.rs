@@ -12,17 +12,17 @@ use bio::Segs;
 use wire::scsi::asc;
 
 use super::operations::Operation;
-use super::reach::Place;
+use super::reach::CopyUnit;
 use super::{CHUNK_BYTES, OUTSTANDING};
 use crate::command::status::Ending;
 use crate::handlers::Job;
 
 /// A move, in bytes of each medium. Ranges were checked against the capacities.
-pub(super) struct Move<'a> {
+pub(super) struct BlockMove<'a> {
     pub job: &'a Job,
     pub operation: &'a Operation,
-    pub source: &'a Place,
-    pub destination: &'a Place,
+    pub source: &'a CopyUnit,
+    pub destination: &'a CopyUnit,
     /// First byte at the source.
     pub from: u64,
     /// First byte at the destination.
@@ -32,7 +32,7 @@ pub(super) struct Move<'a> {
     /// The moved data is held for RECEIVE COPY DATA.
     pub hold: bool,
     /// Asked after a chunk was read and before it is written.
-    pub still: &'a dyn Fn() -> Result<(), Ending>,
+    pub check_source: &'a dyn Fn() -> Result<(), Ending>,
 }
 
 /// Ending of a cancelled copy; its own initiator sees it only after COPY OPERATION ABORT.
@@ -41,7 +41,7 @@ pub(super) fn cancelled() -> Ending {
 }
 
 /// Runs futures together until all have ended.
-pub(super) async fn together(mut all: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
+pub(super) async fn join_all(mut all: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
     poll_fn(|cx| {
         all.retain_mut(|one| one.as_mut().poll(cx).is_pending());
         if all.is_empty() { Poll::Ready(()) } else { Poll::Pending }
@@ -49,7 +49,7 @@ pub(super) async fn together(mut all: Vec<Pin<Box<dyn Future<Output = ()> + '_>>
     .await;
 }
 
-impl Move<'_> {
+impl BlockMove<'_> {
     /// Moves all of it, or ends with the first error.
     pub async fn run(&self) -> Result<(), Ending> {
         if self.len == 0 {
@@ -85,7 +85,7 @@ impl Move<'_> {
         };
         let lanes: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> =
             (0..lanes).map(|_| Box::pin(lane()) as Pin<Box<_>>).collect();
-        together(lanes).await;
+        join_all(lanes).await;
         match failed.into_inner() {
             Some((_, ending)) => Err(ending),
             None => Ok(()),
@@ -97,7 +97,7 @@ impl Move<'_> {
         let unit = u64::from(self.source.device().block_bytes());
         let blocks = |at: u64| (at / unit, at.saturating_add(self.len).div_ceil(unit));
         let ((a, a_end), (b, b_end)) = (blocks(self.from), blocks(self.to));
-        self.source.is_at(self.destination) && a < b_end && b < a_end
+        self.source.is_same_unit(self.destination) && a < b_end && b < a_end
     }
 
     /// Bytes `begin` to `end` of the move.
@@ -123,7 +123,7 @@ impl Move<'_> {
             let bytes = data.to_vec();
             self.operation.hold(bytes.get(skip..).and_then(|b| b.get(..held)).unwrap_or(&[]));
         }
-        (self.still)()?;
+        (self.check_source)()?;
         if self.operation.is_cancelled() {
             return Err(cancelled());
         }

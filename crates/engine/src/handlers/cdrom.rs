@@ -12,7 +12,7 @@ use wire::scsi::{
     read_track_information,
 };
 
-use super::{Ask, DISK, Handler, Job, Plan, tray};
+use super::{DISK, Handler, ImmediateCommand, Job, Plan, tray};
 use crate::command::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::MediumState;
@@ -55,7 +55,7 @@ impl Handler for Cdrom {
         }
     }
 
-    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense> {
+    fn now(&self, ask: &mut ImmediateCommand<'_>) -> Result<(), Sense> {
         let Some(device) = ask.device else {
             return Err(Sense::new(asc::LUN_NOT_SUPPORTED));
         };
@@ -72,7 +72,7 @@ impl Handler for Cdrom {
                 let filter = match which {
                     0 => FeatureFilter::All,
                     1 => FeatureFilter::Current,
-                    _ => FeatureFilter::One,
+                    _ => FeatureFilter::Single,
                 };
                 get_configuration(disc, filter, from)
             }
@@ -174,7 +174,7 @@ fn read_cd(
 }
 
 /// The disk's pages, and the drive's own.
-fn mode_pages(ask: &mut Ask<'_>, device: &Device) -> Result<(), Sense> {
+fn mode_pages(ask: &mut ImmediateCommand<'_>, device: &Device) -> Result<(), Sense> {
     let Cdb::ModeSense { ten, page, subpage, .. } = *ask.command else {
         return Err(Sense::new(asc::INTERNAL_FAILURE));
     };

@@ -13,38 +13,38 @@ use wire::scsi::{Command as Cdb, Status, asc};
 
 use crate::command::status::{Ending, ending_at, ending_of};
 use crate::engine::Engine;
-use crate::nexus::Session;
-use crate::nexus::unit_attention::Nexus;
-use crate::qos::Seat;
-use crate::qos::admission::Pass;
+use crate::nexus::ItNexus;
+use crate::nexus::unit_attention::ItlNexus;
+use crate::qos::QosClient;
+use crate::qos::admission::AdmittedRequest;
 use crate::registry::{LunMap, Registry, TargetPort};
 use crate::reservations::Identity;
-use crate::state_store::{Kind, ticket};
+use crate::state_store::{RecordKind, save_channel};
 use crate::task_set::Span;
-use crate::task_set::cross_core::Guard;
+use crate::task_set::cross_core::BlockClaim;
 use crate::unit::protection::Want;
 use crate::unit::{Device, ModeBits};
 
 /// State shared by a conversation and its engine.
 #[derive(Default)]
-pub(crate) struct Tie {
+pub(crate) struct JobState {
     /// The command's session, and its place there.
-    pub session: Weak<Session>,
+    pub session: Weak<ItNexus>,
     /// Place and generation.
-    pub word: u64,
+    pub slot_id: u64,
     /// Task management has ended the command.
     pub stop: Cell<bool>,
     /// Waker of the conversation; the awaited operation ends when the command is aborted.
-    pub patience: RefCell<Option<Waker>>,
+    pub waker: RefCell<Option<Waker>>,
     /// Data for the initiator.
     pub reply: RefCell<Segs>,
 }
 
-impl Tie {
+impl JobState {
     /// The command is aborted.
     pub fn stop(&self) {
         self.stop.set(true);
-        if let Some(waker) = self.patience.take() {
+        if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }
@@ -58,7 +58,7 @@ pub struct Job {
     /// The unit.
     pub device: Arc<Device>,
     /// The nexus that sent it; [`Nexus::port`] says who that is.
-    pub nexus: Arc<Nexus>,
+    pub nexus: Arc<ItlNexus>,
     /// Write data: the requested length, or less when the initiator has less.
     pub data: Segs,
     /// Bytes that the command may send: the plan's `reply`.
@@ -82,9 +82,9 @@ pub struct Medium {
     pub(crate) device: Arc<Device>,
     pub(crate) core: Rc<Core>,
     pub(crate) origin: Origin,
-    pub(crate) tie: Rc<Tie>,
+    pub(crate) state: Rc<JobState>,
     /// Where its requests wait for their turn; `None` before any other command can reach the unit.
-    pub(crate) seat: Option<Rc<Seat>>,
+    pub(crate) qos_client: Option<Rc<QosClient>>,
     /// `None` as above.
     pub(crate) engine: Option<Rc<Engine>>,
     /// The plan touches no block: it may claim some.
@@ -97,7 +97,7 @@ const STOPPED: Ending = Ending::Status(Status::TaskAborted);
 impl Job {
     /// True when task management has ended the command.
     pub fn is_aborted(&self) -> bool {
-        self.medium.tie.stop.get()
+        self.medium.state.stop.get()
     }
 
     /// The core: clock, randomness, timers.
@@ -113,12 +113,12 @@ impl Job {
     /// The medium of another unit, for copies. The caller has checked that the initiator may access
     /// that unit. Requests end when this command is aborted.
     pub fn medium_of(&self, device: &Arc<Device>) -> Medium {
-        let seat = match self.medium.tie.session.upgrade() {
-            _ if Arc::ptr_eq(device, &self.device) => self.medium.seat.clone(),
-            Some(session) => Some(session.seat_at(device)),
-            None => Some(Seat::new(self.engine.flow(device))),
+        let seat = match self.medium.state.session.upgrade() {
+            _ if Arc::ptr_eq(device, &self.device) => self.medium.qos_client.clone(),
+            Some(session) => Some(session.qos_client_at(device)),
+            None => Some(QosClient::new(self.engine.flow(device))),
         };
-        Medium { device: device.clone(), seat, ..self.medium.clone() }
+        Medium { device: device.clone(), qos_client: seat, ..self.medium.clone() }
     }
 
     /// Aborts the commands of other nexuses at its unit on all cores, as PREEMPT AND ABORT does;
@@ -127,13 +127,13 @@ impl Job {
     pub(crate) async fn abort_nexuses(&self, whom: Arc<BTreeSet<Identity>>) {
         let by = self.nexus.port().session;
         let bell = self.engine.abort_nexuses(&self.device, by, whom);
-        let tie = &self.medium.tie;
+        let tie = &self.medium.state;
         std::future::poll_fn(|cx| {
-            if bell.has_rung() || tie.stop.get() {
+            if bell.has_fired() || tie.stop.get() {
                 return Poll::Ready(());
             }
-            bell.wakes(cx.waker());
-            tie.patience.replace(Some(cx.waker().clone()));
+            bell.set_waker(cx.waker());
+            tie.waker.replace(Some(cx.waker().clone()));
             Poll::Pending
         })
         .await;
@@ -142,7 +142,7 @@ impl Job {
     /// Sets the data for the initiator, replacing any earlier data. The engine cuts it to the
     /// allocation length and to the expected length. It is sent only when the command ends GOOD.
     pub fn reply(&self, data: Segs) {
-        let before = self.medium.tie.reply.replace(data);
+        let before = self.medium.state.reply.replace(data);
         drop(before);
     }
 
@@ -157,16 +157,16 @@ impl Job {
 
     /// Sends GOOD now, while the conversation continues (IMMED). The command keeps its place until
     /// the conversation ends: a unit reset or the end of the session waits for it.
-    pub fn answer_early(&self) {
-        if let Some(session) = self.medium.tie.session.upgrade() {
-            session.answer_early(self.medium.tie.word);
+    pub fn respond_early(&self) {
+        if let Some(session) = self.medium.state.session.upgrade() {
+            session.respond_early(self.medium.state.slot_id);
         }
     }
 
     /// Stores a record of the unit; ends when it is on stable storage (`vault.rs`).
-    pub async fn save(&self, kind: Kind, bytes: Vec<u8>) -> Result<(), Errno> {
-        let (done, saved) = ticket();
-        self.registry.vault().save(&self.device.spec().serial, kind, bytes, done);
+    pub async fn save(&self, kind: RecordKind, bytes: Vec<u8>) -> Result<(), Errno> {
+        let (done, saved) = save_channel();
+        self.registry.state_store().save(&self.device.spec().serial, kind, bytes, done);
         saved.await
     }
 
@@ -176,7 +176,7 @@ impl Job {
         device: &Arc<Device>,
         lba: u64,
         blocks: u64,
-    ) -> Result<Guard, Ending> {
+    ) -> Result<BlockClaim, Ending> {
         self.medium_of(device).exclusive(lba, blocks).await
     }
 
@@ -213,13 +213,13 @@ impl Job {
 
 impl Medium {
     /// A way of its own, not of any command: it is not aborted.
-    pub(crate) fn alone(core: &Rc<Core>, device: Arc<Device>) -> Medium {
+    pub(crate) fn standalone(core: &Rc<Core>, device: Arc<Device>) -> Medium {
         Medium {
             device,
             core: core.clone(),
             origin: Origin::default(),
-            tie: Rc::default(),
-            seat: None,
+            state: Rc::default(),
+            qos_client: None,
             engine: None,
             may_claim: true,
         }
@@ -227,21 +227,21 @@ impl Medium {
 
     /// The same way, which goes on when the command is aborted.
     pub(crate) fn detached(&self) -> Medium {
-        Medium { tie: Rc::default(), ..self.clone() }
+        Medium { state: Rc::default(), ..self.clone() }
     }
 
     /// Claims blocks: waits until no other command touches them, and keeps others away until the
     /// guard is dropped. The plan of the command must have [`Span::Nothing`]. It holds one guard at
     /// a time, or two commands could wait for each other.
-    pub async fn exclusive(&self, lba: u64, blocks: u64) -> Result<Guard, Ending> {
+    pub async fn exclusive(&self, lba: u64, blocks: u64) -> Result<BlockClaim, Ending> {
         if !self.may_claim {
             return Err(Ending::check(asc::INTERNAL_FAILURE));
         }
         let Some(engine) = &self.engine else {
-            return Ok(Guard::nothing(&self.device));
+            return Ok(BlockClaim::nothing(&self.device));
         };
         let guard = engine.claim(&self.device, Span::Range { lba, blocks }).await;
-        if self.tie.stop.get() { Err(STOPPED) } else { Ok(guard) }
+        if self.state.stop.get() { Err(STOPPED) } else { Ok(guard) }
     }
 
     /// Whether the blocks from `lba` on take no space, and how many of `blocks` that holds for. A
@@ -249,7 +249,7 @@ impl Medium {
     pub async fn map(&self, lba: u64, blocks: u64) -> Result<(bool, u64), Ending> {
         let unit = u64::from(self.device.block_bytes());
         let (offset, len) = (lba.saturating_mul(unit), blocks.saturating_mul(unit));
-        let done = self.ask(Op::Map, offset, len, Segs::new(), Flags::NONE).await?;
+        let done = self.request_one(Op::Map, offset, len, Segs::new(), Flags::NONE).await?;
         match done.status {
             Ok(()) => {
                 let hole = done.value == Some(Attr::Int(HOLE));
@@ -265,7 +265,7 @@ impl Medium {
     /// The same way for a request that writes and is not given up half-way; refused when the
     /// command is aborted already.
     pub(crate) fn begun(&self) -> Result<Medium, Ending> {
-        if self.tie.stop.get() { Err(STOPPED) } else { Ok(self.detached()) }
+        if self.state.stop.get() { Err(STOPPED) } else { Ok(self.detached()) }
     }
 
     /// A request by bytes, in the tail as well, for the code that keeps protection information.
@@ -277,7 +277,7 @@ impl Medium {
         data: Segs,
         flags: Flags,
     ) -> Result<Segs, Ending> {
-        let done = self.ask(op, offset, len, data, flags).await?;
+        let done = self.request_one(op, offset, len, data, flags).await?;
         match done.status {
             Ok(()) if op.has_range() && done.completed < len => {
                 Err(Ending::check(asc::LBA_OUT_OF_RANGE))
@@ -297,7 +297,7 @@ impl Medium {
         flags: Flags,
     ) -> Result<Segs, Ending> {
         let lba = offset / u64::from(self.device.block_bytes());
-        let done = self.ask(op, offset, len, data, flags).await?;
+        let done = self.request_one(op, offset, len, data, flags).await?;
         match done.status {
             Ok(()) if op.has_range() && done.completed < len => {
                 Err(Ending::check(asc::LBA_OUT_OF_RANGE))
@@ -322,7 +322,7 @@ impl Medium {
             bio.op = Op::Delete;
             named = bio.delete_ranges(&ranges);
         };
-        let done = self.ask_with((Op::Delete, &ranges, 0), fill).await?;
+        let done = self.request_ranges((Op::Delete, &ranges, 0), fill).await?;
         match done.status {
             _ if !named => Err(Ending::check(asc::INTERNAL_FAILURE)),
             Ok(()) if done.completed < total => Err(Ending::check(asc::LBA_OUT_OF_RANGE)),
@@ -331,7 +331,7 @@ impl Medium {
         }
     }
 
-    async fn ask(
+    async fn request_one(
         &self,
         op: Op,
         offset: u64,
@@ -346,24 +346,24 @@ impl Medium {
             (bio.offset, bio.length) = (offset, len);
             bio.data = data;
         };
-        self.ask_with((op, std::slice::from_ref(&range), moves), fill).await
+        self.request_ranges((op, std::slice::from_ref(&range), moves), fill).await
     }
 
     /// A request that `fill` makes of `ranges` of bytes, when it is its turn.
-    async fn ask_with(
+    async fn request_ranges(
         &self,
         (op, ranges, moves): (Op, &[Range<u64>], u64),
         fill: impl FnOnce(&mut Bio),
     ) -> Result<Finished, Ending> {
-        if self.tie.stop.get() {
+        if self.state.stop.get() {
             return Err(STOPPED);
         }
         if let Some(error) = self.device.lost() {
             return Err(ending_of(error, op));
         }
-        let pass = match (&self.engine, &self.seat) {
+        let pass = match (&self.engine, &self.qos_client) {
             (Some(engine), Some(seat)) => {
-                Some(Pass::wait(engine, seat, moves, &self.tie).await.ok_or(STOPPED)?)
+                Some(AdmittedRequest::wait(engine, seat, moves, &self.state).await.ok_or(STOPPED)?)
             }
             _ => None,
         };
@@ -382,7 +382,7 @@ impl Medium {
         let done = filled.await;
         // Latencies of requests without data say nothing about those with data.
         if let Some(pass) = pass.filter(|_| op.has_data()) {
-            pass.landed(moves);
+            pass.complete(moves);
         }
         Ok(done)
     }

@@ -23,12 +23,12 @@ use geom::{Core, Local};
 use wire::scsi::{Asc, Command as Cdb, CommandInfo, PeripheralType, Sense};
 
 use crate::command::status::Ending;
-use crate::nexus::unit_attention::{Nexus, Port};
+use crate::nexus::unit_attention::{ItlNexus, Port};
 use crate::registry::{LunMap, Registry, TargetPort};
 use crate::task_set::Span;
 use crate::unit::Device;
 
-pub(crate) use job::Tie;
+pub(crate) use job::JobState;
 pub use job::{Job, Medium};
 pub(crate) use none::{answer_none, code_of, parse_none, plan_none};
 pub(crate) use serve::{is_served, parse, served};
@@ -145,19 +145,19 @@ impl Plan {
 }
 
 /// A command that is answered at once.
-pub struct Ask<'a> {
+pub struct ImmediateCommand<'a> {
     /// The command.
     pub command: &'a Cdb,
     /// The unit; `None` at a LUN that is not mapped.
     pub device: Option<&'a Arc<Device>>,
     /// The nexus, with its unit attentions; `None` at a LUN that is not mapped.
-    pub nexus: Option<&'a Arc<Nexus>>,
+    pub nexus: Option<&'a Arc<ItlNexus>>,
     /// The unit takes no writes through this nexus.
     pub read_only: bool,
     /// The port through which the command came.
     pub port: &'a Arc<TargetPort>,
     /// The initiator port that sent it.
-    pub who: &'a Arc<Port>,
+    pub initiator_port: &'a Arc<Port>,
     /// LUN map of the initiator.
     pub luns: &'a Arc<LunMap>,
     /// State that all engines share.
@@ -167,7 +167,7 @@ pub struct Ask<'a> {
     /// The reply, empty at first; the engine cuts it to the allocation length.
     pub reply: &'a mut Vec<u8>,
     /// Set to a unit attention that the reply reports.
-    pub told: Option<Asc>,
+    pub reported_attention: Option<Asc>,
 }
 
 /// A kind of logical unit.
@@ -187,7 +187,7 @@ pub trait Handler: Send + Sync {
     fn plan(&self, command: &Cdb, device: &Device) -> Result<Plan, Sense>;
 
     /// Answers a command whose plan says [`Run::Now`].
-    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense>;
+    fn now(&self, ask: &mut ImmediateCommand<'_>) -> Result<(), Sense>;
 
     /// Executes a command whose plan says [`Run::Task`]. All write data is there; data for the
     /// initiator goes by [`Job::reply`]. It must not be dropped half-way: the engine waits for its

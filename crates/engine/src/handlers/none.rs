@@ -12,7 +12,7 @@ use wire::scsi::{
     unconnected_inquiry,
 };
 
-use super::{Ask, Plan};
+use super::{ImmediateCommand, Plan};
 use crate::command::spc::report_luns;
 use crate::registry::LunMap;
 
@@ -43,7 +43,7 @@ pub(crate) fn plan_none(command: &Cdb, code: Asc) -> Result<Plan, Sense> {
 }
 
 /// The answer.
-pub(crate) fn answer_none(ask: &mut Ask<'_>, code: Asc) -> Result<(), Sense> {
+pub(crate) fn answer_none(ask: &mut ImmediateCommand<'_>, code: Asc) -> Result<(), Sense> {
     match *ask.command {
         Cdb::Inquiry { .. } if code == asc::LUN_NOT_SUPPORTED => ask.reply.extend(no_lun_inquiry()),
         Cdb::Inquiry { .. } => ask.reply.extend(unconnected_inquiry()),

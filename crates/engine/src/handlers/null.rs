@@ -7,7 +7,7 @@ use bio::Op;
 use geom::Local;
 use wire::scsi::{Command as Cdb, CommandInfo, Extent, PeripheralType, Sense, asc};
 
-use super::{Ask, DISK, Handler, Job, Plan, Run};
+use super::{DISK, Handler, ImmediateCommand, Job, Plan, Run};
 use crate::command::status::Ending;
 use crate::unit::Device;
 
@@ -52,7 +52,7 @@ impl Handler for Null {
         }
     }
 
-    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense> {
+    fn now(&self, ask: &mut ImmediateCommand<'_>) -> Result<(), Sense> {
         match (*ask.command, ask.device) {
             (Cdb::Read(extent), Some(device)) => {
                 let bytes = check(Op::Read, extent, device)?;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use wire::scsi::{Command as Cdb, Sense};
 
-use super::{Ask, Job, Plan};
+use super::{ImmediateCommand, Job, Plan};
 use crate::command::status::Ending;
-use crate::nexus::unit_attention::Nexus;
+use crate::nexus::unit_attention::ItlNexus;
 use crate::unit::Device;
 use crate::unit::medium_state::{MediumState, TrayError};
 
@@ -69,7 +69,7 @@ pub(super) fn plan_prevent(prevent: u8) -> Result<Plan, Sense> {
 }
 
 /// Remembered for this nexus; without effect where the medium is fixed.
-pub(super) fn prevent(ask: &Ask<'_>, prevent: u8) {
+pub(super) fn prevent(ask: &ImmediateCommand<'_>, prevent: u8) {
     if let (Some(device), Some(nexus)) = (ask.device, ask.nexus)
         && device.spec().removable
     {
@@ -78,7 +78,7 @@ pub(super) fn prevent(ask: &Ask<'_>, prevent: u8) {
 }
 
 /// The nexus is gone, and with it its prevention of removal.
-pub(crate) fn nexus_lost(device: &Device, nexus: &Arc<Nexus>) {
+pub(crate) fn nexus_lost(device: &Device, nexus: &Arc<ItlNexus>) {
     if device.spec().removable {
         device.condition().prevent(nexus, false);
     }

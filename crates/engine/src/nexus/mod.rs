@@ -26,13 +26,13 @@ use wire::scsi::TransportId;
 
 use crate::command::{AbortHow, CommandState, Slots};
 use crate::engine::Engine;
-use crate::nexus::origin::Speakers;
+use crate::nexus::origin::LocalProcesses;
 use crate::nexus::paths::Paths;
 use crate::nexus::transport::{CloseReason, Login, TmOutcome, Transport};
-use crate::nexus::unit_attention::{Nexus, Port};
-use crate::qos::Seat;
+use crate::nexus::unit_attention::{ItlNexus, Port};
+use crate::qos::QosClient;
 use crate::registry::access::Decision;
-use crate::registry::{FlowNotes, LunMap, SessionFacts, Tally, TargetPort, View};
+use crate::registry::{FlowNotes, LunMap, LunMapView, SessionCounters, SessionFacts, TargetPort};
 use crate::reservations::Identity;
 use crate::unit::Device;
 
@@ -40,34 +40,34 @@ use crate::unit::Device;
 pub struct Path {
     lun: u64,
     device: Arc<Device>,
-    nexus: Arc<Nexus>,
+    nexus: Arc<ItlNexus>,
     pub(crate) read_only: Cell<bool>,
-    seat: Rc<Seat>,
-    entry: Entry,
+    qos_client: Rc<QosClient>,
+    origin_entry: Entry,
 }
 
 impl Path {
     pub(crate) fn new(
         lun: u64,
         device: Arc<Device>,
-        nexus: Arc<Nexus>,
+        nexus: Arc<ItlNexus>,
         read_only: bool,
-        (seat, entry): (Rc<Seat>, Entry),
+        (seat, entry): (Rc<QosClient>, Entry),
     ) -> Path {
         let read_only = Cell::new(read_only);
-        Path { lun, device, nexus, read_only, seat, entry }
+        Path { lun, device, nexus, read_only, qos_client: seat, origin_entry: entry }
     }
 
     /// Origin of its commands' requests.
     #[inline]
     pub(crate) fn origin(&self) -> Origin {
-        self.entry.origin()
+        self.origin_entry.origin()
     }
 
     /// Its seat in the flow of requests to the unit.
     #[inline]
-    pub(crate) fn seat(&self) -> &Rc<Seat> {
-        &self.seat
+    pub(crate) fn qos_client(&self) -> &Rc<QosClient> {
+        &self.qos_client
     }
 
     /// The number under which the initiator sees the unit.
@@ -81,7 +81,7 @@ impl Path {
     }
 
     /// Its unit attentions.
-    pub fn nexus(&self) -> &Arc<Nexus> {
+    pub fn nexus(&self) -> &Arc<ItlNexus> {
         &self.nexus
     }
 
@@ -92,8 +92,8 @@ impl Path {
 }
 
 /// A session of this core.
-pub struct Session {
-    me: Weak<Session>,
+pub struct ItNexus {
+    weak_self: Weak<ItNexus>,
     engine: Rc<Engine>,
     target: Arc<TargetPort>,
     port: Arc<Port>,
@@ -101,7 +101,7 @@ pub struct Session {
     transport: RefCell<Option<Rc<dyn Transport>>>,
     pub(crate) sink: Cell<u32>,
     /// The initiator's view, and the generation of it that was last read.
-    pub(crate) view: RefCell<Arc<View>>,
+    pub(crate) view: RefCell<Arc<LunMapView>>,
     pub(crate) seen: Cell<u64>,
     pub(crate) map: RefCell<Arc<LunMap>>,
     pub(crate) paths: RefCell<Paths>,
@@ -116,22 +116,22 @@ pub struct Session {
     /// Places taken, those being answered included.
     pub(crate) held: Cell<u32>,
     /// Bytes of buffers of commands that read, and of write data.
-    pub(crate) lent: Cell<usize>,
+    pub(crate) buffer_bytes: Cell<usize>,
     /// The path of the last command, and how long the session counts as one that uses several.
     pub(crate) last_path: RefCell<Weak<Path>>,
     pub(crate) mixed_until: Cell<u64>,
-    pub(crate) speakers: Speakers,
+    pub(crate) local_processes: LocalProcesses,
     closing: Cell<bool>,
     gone: Cell<bool>,
 }
 
-impl Session {
+impl ItNexus {
     pub(crate) fn begin(
         engine: Rc<Engine>,
         login: Login,
         decision: Decision,
         transport: Rc<dyn Transport>,
-    ) -> Rc<Session> {
+    ) -> Rc<ItNexus> {
         let core = engine.core().clone();
         let registry = engine.registry().clone();
         let facts = Arc::new(SessionFacts {
@@ -147,9 +147,9 @@ impl Session {
             since_ns: core.now(),
             group: Mutex::new(decision.group.unwrap_or_default()),
             closing: AtomicBool::new(false),
-            tally: Tally::default(),
+            session_counters: SessionCounters::default(),
             flow: FlowNotes::default(),
-            lines: SessionFacts::lines(),
+            command_entries: SessionFacts::new_command_entries(),
         });
         let scsi = TransportId::decode(&login.transport_id).map(|(port, _)| port);
         let port = Arc::new(Port {
@@ -162,8 +162,8 @@ impl Session {
             identity: scsi.map(|port| Identity { port, target: login.target.port }),
             session: facts.number,
         });
-        let session = Rc::new_cyclic(|me| Session {
-            me: me.clone(),
+        let session = Rc::new_cyclic(|me| ItNexus {
+            weak_self: me.clone(),
             // A change between the decision and this line is seen by the first command.
             seen: Cell::new(0),
             view: RefCell::new(decision.view),
@@ -179,16 +179,16 @@ impl Session {
             slots: RefCell::new(Slots::new()),
             outstanding: Cell::new(0),
             held: Cell::new(0),
-            lent: Cell::new(0),
+            buffer_bytes: Cell::new(0),
             last_path: RefCell::default(),
             mixed_until: Cell::new(0),
-            speakers: Speakers::default(),
+            local_processes: LocalProcesses::default(),
             closing: Cell::new(false),
             gone: Cell::new(false),
             facts: facts.clone(),
             engine,
         });
-        session.see_access_state();
+        session.update_access_state();
         session.sink.set(core.add_sink(session.clone()));
         registry.session_began(&facts, session.reinstates);
         session
@@ -238,11 +238,11 @@ impl Session {
     /// Bytes that it keeps from others: read and not sent yet, and write data.
     pub(crate) fn holds(&self) -> usize {
         let unsent = self.transport.borrow().as_ref().map_or(0, |t| t.unsent());
-        self.lent.get().saturating_add(unsent)
+        self.buffer_bytes.get().saturating_add(unsent)
     }
 
-    pub(crate) fn handle(&self) -> Option<Rc<Session>> {
-        self.me.upgrade()
+    pub(crate) fn handle(&self) -> Option<Rc<ItNexus>> {
+        self.weak_self.upgrade()
     }
 
     pub(crate) fn transport(&self) -> Option<Rc<dyn Transport>> {
@@ -270,7 +270,7 @@ impl Session {
     pub(crate) fn find(&self, tag: Option<u32>) -> Option<u64> {
         let slots = self.slots.borrow();
         let place = slots.find(tag?)?;
-        Some(crate::command::word_of(place, slots.get(place)?.generation))
+        Some(crate::command::slot_id_of(place, slots.get(place)?.generation))
     }
 
     pub(crate) fn tm_answer(&self, tag: u32, outcome: TmOutcome) {
@@ -279,7 +279,7 @@ impl Session {
         }
     }
 
-    pub(crate) fn ask_to_close(&self, why: CloseReason) {
+    pub(crate) fn request_close(&self, why: CloseReason) {
         if self.closing.get() {
             return;
         }
@@ -297,7 +297,7 @@ impl Session {
         }
         self.facts.closing.store(true, Ordering::Relaxed);
         let all = self.slots.borrow().select(|s| s.state != Some(CommandState::Responding));
-        self.doom(&all, AbortHow::Silent);
+        self.mark_for_abort(&all, AbortHow::Silent);
         for word in all {
             self.abort(word, AbortHow::Silent, None);
         }
@@ -313,7 +313,7 @@ impl Session {
         self.engine.forget(self.number());
         let transport = self.transport.take();
         self.drop_paths();
-        self.speakers.forget();
+        self.local_processes.forget();
         if let Some(transport) = transport {
             transport.ended();
         }
@@ -322,10 +322,10 @@ impl Session {
 
     /// The core ends without notifying the peer: releases the session's resources and the
     /// references to it.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn drop_references(&self) {
         self.engine.core().remove_sink(self.sink.get());
         self.drop_paths();
-        self.speakers.forget();
+        self.local_processes.forget();
         drop((self.transport.take(), self.slots.replace(Slots::new())));
     }
 }

@@ -37,9 +37,9 @@ use crate::command::gate;
 use crate::command::spc::nexus_made;
 use crate::command::status::Ending;
 use crate::handlers::code_of;
-use crate::nexus::unit_attention::{Nexus, flags};
-use crate::nexus::{Path, Session};
-use crate::qos::Seat;
+use crate::nexus::unit_attention::{ItlNexus, flags};
+use crate::nexus::{ItNexus, Path};
+use crate::qos::QosClient;
 use crate::registry::{LunEntry, LunMap};
 use crate::unit::Device;
 
@@ -65,7 +65,7 @@ impl Hasher for NumberHasher {
 pub(crate) type Paths = HashMap<u64, Rc<Path>, BuildHasherDefault<NumberHasher>>;
 
 /// Effect of a change of the map on an existing path.
-enum Fate {
+enum PathChange {
     /// The unit is the same; its rule may be another.
     Keep(bool),
     /// Another unit has its number.
@@ -74,7 +74,7 @@ enum Fate {
     Drop,
 }
 
-impl Session {
+impl ItNexus {
     /// The paths that exist, by growing LUN.
     pub fn paths(&self) -> Vec<Rc<Path>> {
         let mut all: Vec<Rc<Path>> = self.paths.borrow().values().cloned().collect();
@@ -92,13 +92,13 @@ impl Session {
     }
 
     /// The same, as the groups say it now.
-    pub fn path_now(&self, lun: [u8; 8]) -> Option<Rc<Path>> {
+    pub fn refreshed_path_of(&self, lun: [u8; 8]) -> Option<Rc<Path>> {
         self.refresh();
         self.path_of(lun)
     }
 
     /// How a command ends that has no path, as its number has no unit.
-    pub(crate) fn absent(&self, path: Option<&Rc<Path>>, lun: [u8; 8]) -> Asc {
+    pub(crate) fn missing_lun_sense(&self, path: Option<&Rc<Path>>, lun: [u8; 8]) -> Asc {
         match path.map_or_else(|| Lun::decode(lun).ok(), |_| None) {
             Some(lun) => code_of(&self.map.borrow(), u64::from(lun.number())),
             None => asc::LUN_NOT_SUPPORTED,
@@ -144,7 +144,7 @@ impl Session {
         if let Some(why) = self.target().gone() {
             // The whole target was removed, not its units one by one: no conditions are raised for
             // the missing units. The session's end is reported instead.
-            self.ask_to_close(why);
+            self.request_close(why);
             return self.close();
         }
         // The generation is read before the map (G1), so no change is missed.
@@ -159,57 +159,57 @@ impl Session {
             *self.view.borrow_mut() = view.clone();
         }
         self.seen.set(seen);
-        self.see_access_state();
-        self.take_over(view.map());
+        self.update_access_state();
+        self.apply_lun_map(view.map());
     }
 
     /// P3.
-    pub(crate) fn see_access_state(&self) {
+    pub(crate) fn update_access_state(&self) {
         let state = self.target().port_group().state();
         let code = if state.is_active() { 0 } else { u32::from(state.code()) };
         self.bits.set(self.bits.get() & !flags::ALUA | code << flags::ALUA_SHIFT);
     }
 
-    fn take_over(&self, new: Arc<LunMap>) {
+    fn apply_lun_map(&self, new: Arc<LunMap>) {
         let old = self.map.replace(new.clone());
         if Arc::ptr_eq(&old, &new) {
             return;
         }
         let mut listed = old.addressing() != new.addressing();
-        let mut fates: Vec<(Rc<Path>, Fate)> = Vec::new();
+        let mut fates: Vec<(Rc<Path>, PathChange)> = Vec::new();
         let paths = self.paths.borrow();
         old.compare(&new, &mut |was, is| {
             listed |= was.is_some() != is.is_some();
             let Some(path) = was.or(is).and_then(|e| paths.get(&e.lun)) else { return };
             let fate = match is {
-                None => Fate::Drop,
-                Some(e) if Arc::ptr_eq(&e.device, path.device()) => Fate::Keep(e.read_only),
-                Some(e) => Fate::Exchange(e.clone()),
+                None => PathChange::Drop,
+                Some(e) if Arc::ptr_eq(&e.device, path.device()) => PathChange::Keep(e.read_only),
+                Some(e) => PathChange::Exchange(e.clone()),
             };
             fates.push((path.clone(), fate));
         });
         drop(paths);
         for (path, fate) in fates {
             match fate {
-                Fate::Keep(read_only) => {
+                PathChange::Keep(read_only) => {
                     if path.read_only.replace(read_only) != read_only {
                         let bits = if read_only { flags::PROTECTED } else { 0 };
                         path.nexus().put(flags::PROTECTED, bits);
                     }
                 }
-                Fate::Drop => {
+                PathChange::Drop => {
                     path.nexus().set(flags::GONE);
                     self.paths.borrow_mut().remove(&path.lun());
-                    self.engine().lose(&path);
+                    self.engine().end_nexus(&path);
                 }
-                Fate::Exchange(entry) => {
+                PathChange::Exchange(entry) => {
                     let new = Rc::new(self.path_to(&entry, asc::POWER_ON_OR_RESET));
                     // The condition is not INQUIRY DATA HAS CHANGED: hosts then read the data by
                     // themselves, and processes that write there are not notified.
                     listed = true;
                     self.paths.borrow_mut().insert(entry.lun, new);
                     path.nexus().set(flags::GONE);
-                    self.engine().lose(&path);
+                    self.engine().end_nexus(&path);
                 }
             }
         }
@@ -221,7 +221,7 @@ impl Session {
     /// Bits that may keep a command on a path from running: those of its nexus and those of the
     /// session.
     #[inline]
-    pub(crate) fn word_of(&self, path: &Path) -> u32 {
+    pub(crate) fn flags_of(&self, path: &Path) -> u32 {
         path.nexus().flags() | self.bits.get()
     }
 
@@ -229,13 +229,15 @@ impl Session {
     #[cold]
     pub(crate) fn attention(&self, path: &Path, opcode: u8) -> Option<Asc> {
         let mut attention = gate::attention(path.nexus(), opcode);
-        while attention == Some(asc::THIN_SOFT_THRESHOLD) && !path.device().hears_threshold() {
+        while attention == Some(asc::THIN_SOFT_THRESHOLD)
+            && !path.device().claim_threshold_attention()
+        {
             attention = gate::attention(path.nexus(), opcode);
         }
         if attention.is_some() || gate::ignores_attentions(opcode) || !self.luns_changed() {
             return attention;
         }
-        self.told(asc::LUNS_CHANGED);
+        self.attention_reported(asc::LUNS_CHANGED);
         Some(asc::LUNS_CHANGED)
     }
 
@@ -246,20 +248,20 @@ impl Session {
 
     /// True when a unit attention waits for the next command of a path.
     pub(crate) fn is_pending(&self, path: &Path) -> bool {
-        self.word_of(path) & flags::ATTENTION != 0
+        self.flags_of(path) & flags::ATTENTION != 0
     }
 
     /// REQUEST SENSE arrives on a path: a pending condition of the session moves to that nexus when
     /// the nexus has none itself.
-    pub(crate) fn lend_attention(&self, path: &Path) {
+    pub(crate) fn move_attention(&self, path: &Path) {
         if self.luns_changed() && !path.nexus().is_pending() {
-            self.told(asc::LUNS_CHANGED);
+            self.attention_reported(asc::LUNS_CHANGED);
             path.nexus().raise(asc::LUNS_CHANGED);
         }
     }
 
     /// The condition was reported; one of the session's is reported for all its units.
-    pub(crate) fn told(&self, attention: Asc) {
+    pub(crate) fn attention_reported(&self, attention: Asc) {
         if attention == asc::LUNS_CHANGED {
             self.bits.set(self.bits.get() & !flags::ATTENTION);
         }
@@ -273,55 +275,60 @@ impl Session {
 
     /// A command that came by a path to a strange unit (P4).
     #[cold]
-    pub(crate) fn introduce(&self, path: &Path, access: Access, cdb: &[u8]) -> Result<(), Ending> {
-        if gate::asks_who(cdb) {
-            self.learn(path.lun());
+    pub(crate) fn check_identity_known(
+        &self,
+        path: &Path,
+        access: Access,
+        cdb: &[u8],
+    ) -> Result<(), Ending> {
+        if gate::is_identity_query(cdb) {
+            self.record_identity(path.lun());
             return Ok(());
         }
         // Another queue of the same host may have asked.
-        let ids = &path.device().spec().ids().known_as();
-        if self.engine().registry().known().meets(self.port(), path.lun(), ids) {
-            path.nexus().clear(flags::STRANGER);
+        let ids = &path.device().spec().ids().identity_text();
+        if self.engine().registry().known().check_or_record(self.port(), path.lun(), ids) {
+            path.nexus().clear(flags::IDENTITY_UNKNOWN);
             return Ok(());
         }
-        match gate::needs_acquaintance(access) {
+        match gate::needs_known_identity(access) {
             true => Err(Ending::check(asc::LUN_NOT_SUPPORTED)),
             false => Ok(()),
         }
     }
 
     /// The initiator has asked for the identity of the unit of a number, and receives it (P4).
-    pub fn learn(&self, lun: u64) {
+    pub fn record_identity(&self, lun: u64) {
         let Some(entry) = self.map.borrow().get(lun).cloned() else { return };
-        let ids = &entry.device.spec().ids().known_as();
-        self.engine().registry().known().learns(self.port(), lun, ids);
+        let ids = &entry.device.spec().ids().identity_text();
+        self.engine().registry().known().record_identity(self.port(), lun, ids);
         if let Some(path) = self.paths.borrow().get(&lun)
             && Arc::ptr_eq(path.device(), &entry.device)
         {
-            path.nexus().clear(flags::STRANGER);
+            path.nexus().clear(flags::IDENTITY_UNKNOWN);
         }
     }
 
     /// The session is over: its nexuses are, too.
     pub(crate) fn drop_paths(&self) {
         for path in self.paths() {
-            self.engine().lose(&path);
+            self.engine().end_nexus(&path);
         }
         self.paths.take();
     }
 
     /// A path with a new nexus, known to its unit.
     fn path_to(&self, entry: &LunEntry, first: Asc) -> Path {
-        let nexus = Arc::new(Nexus::new(self.port().clone(), entry.lun, first));
+        let nexus = Arc::new(ItlNexus::new(self.port().clone(), entry.lun, first));
         entry.device.enlist(&nexus);
         nexus_made(&entry.device, &nexus);
-        let seat = Seat::new(self.engine().flow(&entry.device));
-        let (registry, ids) = (self.engine().registry(), entry.device.spec().ids().known_as());
-        if !registry.known().meets(self.port(), entry.lun, &ids) {
-            nexus.set(flags::STRANGER);
+        let seat = QosClient::new(self.engine().flow(&entry.device));
+        let (registry, ids) = (self.engine().registry(), entry.device.spec().ids().identity_text());
+        if !registry.known().check_or_record(self.port(), entry.lun, &ids) {
+            nexus.set(flags::IDENTITY_UNKNOWN);
             self.bits.set(self.bits.get() | flags::ATTENTION);
         }
-        let number = self.number_for(entry.lun, None);
+        let number = self.origin_entry_for(entry.lun, None);
         Path::new(entry.lun, entry.device.clone(), nexus, entry.read_only, (seat, number))
     }
 }

@@ -161,7 +161,7 @@ pub struct Login {
 
 /// Why a login is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RefusedWhy {
+pub enum RefusalReason {
     /// No group names the initiator, or its group has no LUN.
     NoAccess,
     /// The target is being taken away.
@@ -172,7 +172,7 @@ pub enum RefusedWhy {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// For control flow.
-    pub why: RefusedWhy,
+    pub why: RefusalReason,
     /// For people: the identity expected, and what to type.
     pub text: String,
 }

@@ -82,12 +82,12 @@ pub mod flags {
     /// The asymmetric access state.
     pub const ALUA: u32 = 0xf << ALUA_SHIFT;
     /// The initiator knows another unit under this number, and has not asked who this one is.
-    pub const STRANGER: u32 = 1 << 12;
+    pub const IDENTITY_UNKNOWN: u32 = 1 << 12;
 }
 
 /// State of one I_T_L nexus that the cores and the control thread share.
 #[derive(Default)]
-pub struct Nexus {
+pub struct ItlNexus {
     flags: AtomicU32,
     lun: u64,
     port: Arc<Port>,
@@ -95,10 +95,10 @@ pub struct Nexus {
     counts: Counts,
 }
 
-impl Nexus {
+impl ItlNexus {
     /// A nexus whose first condition is `first`.
-    pub fn new(port: Arc<Port>, lun: u64, first: Asc) -> Nexus {
-        let nexus = Nexus { port, lun, ..Nexus::default() };
+    pub fn new(port: Arc<Port>, lun: u64, first: Asc) -> ItlNexus {
+        let nexus = ItlNexus { port, lun, ..ItlNexus::default() };
         nexus.raise(first);
         nexus
     }
@@ -150,7 +150,7 @@ impl Nexus {
     }
 
     /// The flag follows the queue; called with the queue locked.
-    fn follow(&self, queue: &VecDeque<Asc>) {
+    fn update_attention_flag(&self, queue: &VecDeque<Asc>) {
         let bits = if queue.is_empty() { 0 } else { flags::ATTENTION };
         self.put(flags::ATTENTION, bits);
     }
@@ -168,14 +168,14 @@ impl Nexus {
                 queue.push_back(attention);
             }
         }
-        self.follow(&queue);
+        self.update_attention_flag(&queue);
     }
 
     /// Takes the oldest condition.
     pub fn take(&self) -> Option<Asc> {
         let mut queue = self.queue();
         let first = queue.pop_front();
-        self.follow(&queue);
+        self.update_attention_flag(&queue);
         first
     }
 
@@ -183,7 +183,7 @@ impl Nexus {
     pub fn forget(&self, attention: Asc) {
         let mut queue = self.queue();
         queue.retain(|a| *a != attention);
-        self.follow(&queue);
+        self.update_attention_flag(&queue);
     }
 
     /// Conditions that wait, oldest first.
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a2_conditions_keep_their_order_and_identical_ones_merge() {
-        let n = Nexus::new(Arc::default(), 0, asc::POWER_ON_OR_RESET);
+        let n = ItlNexus::new(Arc::default(), 0, asc::POWER_ON_OR_RESET);
         n.raise(asc::CAPACITY_CHANGED);
         n.raise(asc::MODE_CHANGED);
         n.raise(asc::CAPACITY_CHANGED);
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_ends_with_a_power_on_or_reset_condition() {
-        let n = Nexus::default();
+        let n = ItlNexus::default();
         for ascq in 0..ATTENTIONS_MAX as u8 + 3 {
             n.raise(Asc::new(wire::scsi::Key::UnitAttention, 0x5D, ascq));
         }
@@ -234,14 +234,14 @@ mod tests {
 
     #[test]
     fn a_condition_reported_by_other_means_is_removed() {
-        let n = Nexus::new(Arc::default(), 0, asc::LUNS_CHANGED);
+        let n = ItlNexus::new(Arc::default(), 0, asc::LUNS_CHANGED);
         n.forget(asc::LUNS_CHANGED);
         assert!(!n.is_pending());
     }
 
     #[test]
     fn a4_flag_bits_change_independently_of_each_other() {
-        let n = Nexus::default();
+        let n = ItlNexus::default();
         n.set(flags::RESERVED_WRITE | flags::ACA);
         n.raise(asc::MODE_CHANGED);
         n.put(flags::RESERVED, flags::RESERVED_READ);

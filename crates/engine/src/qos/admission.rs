@@ -5,18 +5,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use crate::command::execute::Launch;
-use crate::command::{CommandState, Slot, TaskAttribute, word_of};
+use crate::command::execute::DispatchedCommand;
+use crate::command::{CommandState, Slot, TaskAttribute, slot_id_of};
 use crate::engine::Engine;
-use crate::handlers::{Run, Tie};
-use crate::nexus::{Path, Session};
-use crate::qos::concurrency_limit::NONE;
-use crate::qos::{Flow, Landing, Seat};
+use crate::handlers::{JobState, Run};
+use crate::nexus::{ItNexus, Path};
+use crate::qos::concurrency_limit::UNLIMITED;
+use crate::qos::{Completion, Flow, QosClient};
 use crate::registry::DEPTH_MAX;
 use crate::unit::Device;
 
 /// Commands that a nexus may have here beyond its share: the next ones, when its turn comes.
-const AHEAD: u32 = 4;
+const COMMANDS_AHEAD: u32 = 4;
 
 /// Smallest window of a session.
 pub const WINDOW_MIN: u32 = 4;
@@ -30,28 +30,28 @@ pub(crate) enum Waiter {
     /// A plain read or write: session, and place and generation there.
     Command(u64, u64),
     /// A request of a task.
-    Request(Rc<Turn>),
+    Request(Rc<AdmissionGrant>),
 }
 
 /// A command that is to wait for its turn: place and generation, its bytes, and whether it goes
 /// before others.
-pub(crate) struct Queue {
+pub(crate) struct QueuedCommand {
     path: Rc<Path>,
-    word: u64,
+    slot_id: u64,
     bytes: u64,
-    first: bool,
+    head_of_queue: bool,
 }
 
 /// The turn of one request of a task.
 #[derive(Default)]
-pub(crate) struct Turn {
+pub(crate) struct AdmissionGrant {
     /// Its cost, set when its turn has come.
     cost: Cell<Option<u32>>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl Turn {
-    fn come(&self, cost: u32) {
+impl AdmissionGrant {
+    fn grant(&self, cost: u32) {
         self.cost.set(Some(cost));
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -60,26 +60,31 @@ impl Turn {
 }
 
 /// A request of a task that waits for its turn, or is below.
-pub(crate) struct Pass {
+pub(crate) struct AdmittedRequest {
     engine: Rc<Engine>,
-    seat: Rc<Seat>,
-    turn: Rc<Turn>,
+    client: Rc<QosClient>,
+    grant: Rc<AdmissionGrant>,
     since_ns: Cell<u64>,
-    landing: Cell<Option<Landing>>,
+    completion: Cell<Option<Completion>>,
 }
 
-impl Pass {
+impl AdmittedRequest {
     /// Asks for a turn and waits for it; `None` when the command was aborted first.
-    pub async fn wait(engine: &Rc<Engine>, seat: &Rc<Seat>, bytes: u64, tie: &Tie) -> Option<Pass> {
-        let (turn, flow) = (Rc::new(Turn::default()), seat.flow());
+    pub async fn wait(
+        engine: &Rc<Engine>,
+        seat: &Rc<QosClient>,
+        bytes: u64,
+        tie: &JobState,
+    ) -> Option<AdmittedRequest> {
+        let (turn, flow) = (Rc::new(AdmissionGrant::default()), seat.flow());
         let entered = flow.enter(seat, false, bytes);
         turn.cost.set(entered);
-        let pass = Pass {
+        let pass = AdmittedRequest {
             engine: engine.clone(),
-            seat: seat.clone(),
-            turn: turn.clone(),
+            client: seat.clone(),
+            grant: turn.clone(),
             since_ns: Cell::default(),
-            landing: Cell::default(),
+            completion: Cell::default(),
         };
         if entered.is_none() {
             flow.queue(seat, Waiter::Request(turn.clone()), bytes, false);
@@ -92,10 +97,10 @@ impl Pass {
                     return Poll::Ready(());
                 }
                 turn.waker.replace(Some(cx.waker().clone()));
-                tie.patience.replace(Some(cx.waker().clone()));
+                tie.waker.replace(Some(cx.waker().clone()));
                 Poll::Pending
             });
-            let _counted = Counted(session);
+            let _counted = QueuedCount(session);
             come.await;
         }
         pass.since_ns.set(engine.core().now());
@@ -103,33 +108,33 @@ impl Pass {
     }
 
     /// It has ended below: bytes that it moved.
-    pub fn landed(self, bytes: u64) {
+    pub fn complete(self, bytes: u64) {
         let ns = self.engine.core().now().saturating_sub(self.since_ns.get());
-        self.landing.set(Some(Landing { ns, bytes }));
+        self.completion.set(Some(Completion { ns, bytes }));
     }
 }
 
-impl Drop for Pass {
+impl Drop for AdmittedRequest {
     fn drop(&mut self) {
-        let (flow, now) = (self.seat.flow(), self.engine.core().now());
-        match self.turn.cost.get() {
+        let (flow, now) = (self.client.flow(), self.engine.core().now());
+        match self.grant.cost.get() {
             Some(cost) => {
-                if flow.leave(&self.seat, cost, self.landing.take(), now) {
+                if flow.leave(&self.client, cost, self.completion.take(), now) {
                     self.engine.pump(flow);
                 }
             }
             None => {
-                let it = |w: &Waiter| matches!(w, Waiter::Request(t) if Rc::ptr_eq(t, &self.turn));
-                flow.forget(&self.seat, it);
+                let it = |w: &Waiter| matches!(w, Waiter::Request(t) if Rc::ptr_eq(t, &self.grant));
+                flow.forget(&self.client, it);
             }
         }
     }
 }
 
 /// Removes a request from the waiting ones that lists show, however the waiting ends.
-struct Counted(Option<Rc<Session>>);
+struct QueuedCount(Option<Rc<ItNexus>>);
 
-impl Drop for Counted {
+impl Drop for QueuedCount {
     fn drop(&mut self) {
         if let Some(session) = &self.0 {
             session.facts.note_unqueued();
@@ -160,10 +165,10 @@ impl Engine {
         while let Some((seat, waiter, cost)) = flow.next() {
             let goes = match waiter {
                 Waiter::Command(session, word) => {
-                    self.session(session).is_some_and(|s| s.fly(word, cost))
+                    self.session(session).is_some_and(|s| s.dispatch_queued(word, cost))
                 }
                 Waiter::Request(turn) => {
-                    turn.come(cost);
+                    turn.grant(cost);
                     true
                 }
             };
@@ -175,41 +180,46 @@ impl Engine {
     }
 }
 
-impl Session {
+impl ItNexus {
     /// A plain read or write has all that it needs: it goes below, or is to be queued for its turn.
-    pub(crate) fn take_off(&self, place: u32, slot: &mut Slot) -> Option<Queue> {
+    pub(crate) fn dispatch(&self, place: u32, slot: &mut Slot) -> Option<QueuedCommand> {
         let path = slot.path.as_ref()?;
         let urgent = slot.attribute == TaskAttribute::Aca;
         let bytes = u64::from(slot.plan.reply.max(slot.plan.out));
-        if let Some(cost) = path.seat().flow().enter(path.seat(), urgent, bytes) {
-            (slot.flying, slot.began_ns) = (Some(cost), self.engine().core().now());
+        if let Some(cost) = path.qos_client().flow().enter(path.qos_client(), urgent, bytes) {
+            (slot.inflight_cost, slot.began_ns) = (Some(cost), self.engine().core().now());
             return None;
         }
         slot.queued = true;
         slot.state = Some(CommandState::Queued);
         self.note(place, slot);
         let (path, first) = (path.clone(), slot.attribute == TaskAttribute::HeadOfQueue);
-        Some(Queue { path, word: word_of(place, slot.generation), bytes, first })
+        Some(QueuedCommand {
+            path,
+            slot_id: slot_id_of(place, slot.generation),
+            bytes,
+            head_of_queue: first,
+        })
     }
 
     /// Queues a command that [`Session::take_off`] did not let go.
     #[cold]
-    pub(crate) fn queue(&self, queue: Queue) {
-        let Queue { path, word, bytes, first } = queue;
+    pub(crate) fn enqueue_command(&self, queue: QueuedCommand) {
+        let QueuedCommand { path, slot_id: word, bytes, head_of_queue: first } = queue;
         let waiter = Waiter::Command(self.number(), word);
-        path.seat().flow().queue(path.seat(), waiter, bytes, first);
+        path.qos_client().flow().queue(path.qos_client(), waiter, bytes, first);
         self.facts.note_queued(path.device().number());
         self.note_share(&path);
     }
 
     /// The turn of a command that waited has come; it is counted as being below. False when it is
     /// not there any more.
-    fn fly(&self, word: u64, cost: u32) -> bool {
+    fn dispatch_queued(&self, word: u64, cost: u32) -> bool {
         let mut slots = self.slots.borrow_mut();
-        let Some((place, slot)) = slots.by_word(word) else { return false };
+        let Some((place, slot)) = slots.by_slot_id(word) else { return false };
         let Run::Blocks(blocks) = slot.plan.run else { return false };
         slot.queued = false;
-        (slot.flying, slot.began_ns) = (Some(cost), self.engine().core().now());
+        (slot.inflight_cost, slot.began_ns) = (Some(cost), self.engine().core().now());
         self.facts.note_unqueued();
         if slot.abort.is_some() {
             // Doomed: it ends in a moment, and leaves then.
@@ -217,17 +227,17 @@ impl Session {
         }
         slot.state = Some(CommandState::Executing);
         self.note(place, slot);
-        let launch = Launch::of(place, slot, blocks);
+        let launch = DispatchedCommand::of(place, slot, blocks);
         drop(slots);
-        self.launch(place, launch);
+        self.issue_request(place, launch);
         true
     }
 
     /// Removes a command without an answer from below: one that was below, with its cost in
     /// `flying`, or one that waited here.
     #[cold]
-    pub(crate) fn call_off(&self, path: &Path, word: u64, flying: Option<u32>) {
-        let (seat, flow) = (path.seat(), path.seat().flow());
+    pub(crate) fn withdraw(&self, path: &Path, word: u64, flying: Option<u32>) {
+        let (seat, flow) = (path.qos_client(), path.qos_client().flow());
         if let Some(cost) = flying {
             if flow.leave(seat, cost, None, self.engine().core().now()) {
                 self.engine().pump(flow);
@@ -241,22 +251,22 @@ impl Session {
 
     /// Others may go below: a command has ended there.
     #[cold]
-    pub(crate) fn give_turn(&self, path: &Path) {
-        self.engine().pump(path.seat().flow());
+    pub(crate) fn dispatch_next(&self, path: &Path) {
+        self.engine().pump(path.qos_client().flow());
     }
 
     /// Where its requests to a unit wait: as those of the nexus that has used the unit, or by
     /// themselves.
-    pub(crate) fn seat_at(&self, device: &Arc<Device>) -> Rc<Seat> {
+    pub(crate) fn qos_client_at(&self, device: &Arc<Device>) -> Rc<QosClient> {
         let paths = self.paths.borrow();
         match paths.values().find(|p| Arc::ptr_eq(p.device(), device)) {
-            Some(path) => path.seat().clone(),
-            None => Seat::new(self.engine().flow(device)),
+            Some(path) => path.qos_client().clone(),
+            None => QosClient::new(self.engine().flow(device)),
         }
     }
 
     fn note_share(&self, path: &Path) {
-        self.facts.note_share(path.seat().flow().share(path.seat()));
+        self.facts.note_share(path.qos_client().flow().share(path.qos_client()));
     }
 
     /// A command comes by a path: sessions that use several units keep their window.
@@ -277,9 +287,9 @@ impl Session {
     pub(crate) fn window(&self) -> u32 {
         let mixed = self.engine().core().now() < self.mixed_until.get();
         let path = if mixed { None } else { self.last_path.borrow().upgrade() };
-        let share = path.map_or(NONE, |p| p.seat().flow().share(p.seat()));
+        let share = path.map_or(UNLIMITED, |p| p.qos_client().flow().share(p.qos_client()));
         self.facts.note_share(share);
-        let window = share.saturating_add(AHEAD).clamp(WINDOW_MIN, DEPTH_MAX);
+        let window = share.saturating_add(COMMANDS_AHEAD).clamp(WINDOW_MIN, DEPTH_MAX);
         self.facts.note_window(window);
         window
     }
@@ -287,6 +297,6 @@ impl Session {
 
 /// A plain read or write has ended below; true when others wait for their turn.
 #[inline]
-pub(crate) fn landed(path: &Path, cost: u32, landing: Landing, now: u64) -> bool {
-    path.seat().flow().leave(path.seat(), cost, Some(landing), now)
+pub(crate) fn request_completed(path: &Path, cost: u32, landing: Completion, now: u64) -> bool {
+    path.qos_client().flow().leave(path.qos_client(), cost, Some(landing), now)
 }

@@ -37,7 +37,7 @@ const LIMIT_MIN: u64 = 2;
 const LIMIT_MAX: u32 = 4096;
 
 /// No limit.
-pub(crate) const NONE: u32 = u32::MAX;
+pub(crate) const UNLIMITED: u32 = u32::MAX;
 
 /// Part of the best rate that a lower limit must keep, per thousand.
 const KEEP: u64 = 975;
@@ -130,7 +130,7 @@ enum Trial {
 
 /// The limit of one unit.
 #[derive(Debug)]
-pub(crate) struct Knee {
+pub(crate) struct ConcurrencyLimit {
     limit: u32,
     trial: Trial,
     /// The next sample is ignored, because it covers the time before a change of the limit.
@@ -145,13 +145,13 @@ pub(crate) struct Knee {
     /// The next trial goes up.
     upward: bool,
     /// A higher limit is no faster, or was none.
-    topped: bool,
+    at_peak: bool,
 }
 
-impl Default for Knee {
-    fn default() -> Knee {
-        Knee {
-            limit: NONE,
+impl Default for ConcurrencyLimit {
+    fn default() -> ConcurrencyLimit {
+        ConcurrencyLimit {
+            limit: UNLIMITED,
             trial: Trial::None,
             stale: false,
             best: 0,
@@ -159,36 +159,36 @@ impl Default for Knee {
             next_pause: PAUSE.0,
             coarse: true,
             upward: false,
-            topped: true,
+            at_peak: true,
         }
     }
 }
 
-impl Knee {
+impl ConcurrencyLimit {
     #[cfg(test)]
     fn limit(&self) -> u32 {
         self.limit
     }
 
     /// Commands that must have ended before the next look.
-    pub fn enough(depth: u64) -> u64 {
+    pub fn commands_needed(depth: u64) -> u64 {
         (4 * depth).clamp(256, 4096)
     }
 
     /// The rate under the limit left by this look is the highest of the unit: there were very many
     /// commands below, or more of them were tried and did not help.
-    pub fn is_topped(&self, s: &Sample) -> bool {
+    pub fn is_at_peak(&self, s: &Sample) -> bool {
         let settled = !self.stale && self.trial == Trial::None;
-        s.depth() >= DEEP || settled && self.topped
+        s.depth() >= DEEP || settled && self.at_peak
     }
 
     /// Evaluates a sample; answers the limit from now on.
-    pub fn look(&mut self, s: &Sample) -> u32 {
+    pub fn update(&mut self, s: &Sample) -> u32 {
         if std::mem::take(&mut self.stale) {
             return self.limit;
         }
         let rate = s.rate();
-        if self.limit == NONE {
+        if self.limit == UNLIMITED {
             if s.latency_ns() > TARGET_NS && s.depth() >= DEEP {
                 self.best = rate;
                 self.coarse = true;
@@ -223,12 +223,12 @@ impl Knee {
             }
             Trial::Down(_) => self.down_from(self.limit, s),
             Trial::Up(from, before) if rate <= part(before, GAIN) => {
-                self.topped = true;
+                self.at_peak = true;
                 self.settle(from);
                 self.failed();
             }
             Trial::Up(..) => {
-                (self.next_pause, self.topped) = (PAUSE.0, false);
+                (self.next_pause, self.at_peak) = (PAUSE.0, false);
                 self.up_from(self.limit, rate);
             }
             Trial::None if self.pause > 0 => self.pause -= 1,
@@ -250,7 +250,7 @@ impl Knee {
             let scaled = u128::from(n) * u128::from(now) / u128::from(before.max(1));
             u64::try_from(scaled).unwrap_or(u64::MAX)
         };
-        if self.limit != NONE {
+        if self.limit != UNLIMITED {
             let limit = u32::try_from(scale(u64::from(self.limit))).unwrap_or(LIMIT_MAX);
             self.limit = limit.clamp(1, LIMIT_MAX);
             self.best = scale(self.best);
@@ -258,7 +258,7 @@ impl Knee {
             self.trial = match self.trial {
                 Trial::None => {
                     // Whether it is the right one is to be found out, upwards first.
-                    (self.topped, self.upward, self.pause) = (false, false, 0);
+                    (self.at_peak, self.upward, self.pause) = (false, false, 0);
                     self.next_pause = PAUSE.0;
                     Trial::None
                 }
@@ -298,7 +298,7 @@ impl Knee {
     fn up_from(&mut self, limit: u32, before: u64) {
         let higher = if before == 0 { 2 * limit } else { limit + limit.div_ceil(4) };
         if higher > LIMIT_MAX {
-            return *self = Knee::default();
+            return *self = ConcurrencyLimit::default();
         }
         self.settle(higher);
         self.trial = if before == 0 { Trial::None } else { Trial::Up(limit, before) };
@@ -318,11 +318,17 @@ mod tests {
         Sample { done, cost, sum_ns: depth * elapsed_ns, elapsed_ns, waited }
     }
 
-    fn run(knee: &mut Knee, looks: usize, servers: u64, ns: u64, offered: u64) -> Vec<u32> {
+    fn run(
+        knee: &mut ConcurrencyLimit,
+        looks: usize,
+        servers: u64,
+        ns: u64,
+        offered: u64,
+    ) -> Vec<u32> {
         let mut seen = Vec::new();
         for _ in 0..looks {
             let limit = knee.limit();
-            knee.look(&sample(servers, ns, limit, offered));
+            knee.update(&sample(servers, ns, limit, offered));
             seen.push(knee.limit());
         }
         seen
@@ -331,7 +337,7 @@ mod tests {
     #[test]
     fn the_limit_converges_near_the_usable_depth_of_the_disk() {
         for servers in [1, 2, 8, 32, 100] {
-            let mut knee = Knee::default();
+            let mut knee = ConcurrencyLimit::default();
             run(&mut knee, 60, servers, 2_000_000, 512);
             let seen = run(&mut knee, 400, servers, 2_000_000, 512);
             let near = |l: &&u32| u64::from(**l) <= servers.max(2) * 3 / 2 + 1;
@@ -345,33 +351,33 @@ mod tests {
 
     #[test]
     fn b1_fast_disks_shallow_queues_and_light_loads_have_no_limit() {
-        let mut knee = Knee::default();
+        let mut knee = ConcurrencyLimit::default();
         run(&mut knee, 100, 8, 10_000, 512);
-        assert_eq!(knee.limit(), NONE, "0.64 ms");
+        assert_eq!(knee.limit(), UNLIMITED, "0.64 ms");
         run(&mut knee, 100, 2, 8_000_000, 7);
-        assert_eq!(knee.limit(), NONE, "7 commands");
+        assert_eq!(knee.limit(), UNLIMITED, "7 commands");
     }
 
     #[test]
     fn the_limit_rises_or_ends_when_a_disk_becomes_wider_or_faster() {
-        let mut knee = Knee::default();
+        let mut knee = ConcurrencyLimit::default();
         run(&mut knee, 100, 4, 4_000_000, 512);
         assert!(knee.limit() <= 7, "{knee:?}");
         run(&mut knee, 600, 64, 4_000_000, 512);
         assert!((64..=97).contains(&knee.limit()), "wider: {knee:?}");
         run(&mut knee, 200, 64, 1000, 10_000);
-        assert_eq!(knee.limit(), NONE, "fast: {knee:?}");
+        assert_eq!(knee.limit(), UNLIMITED, "fast: {knee:?}");
     }
 
     #[test]
     fn a_limit_in_costs_admits_the_usable_number_of_commands() {
         // Each command is worth five; the disk serves eight at once.
-        let mut knee = Knee::default();
+        let mut knee = ConcurrencyLimit::default();
         for _ in 0..400 {
             let limit = knee.limit();
-            let commands = if limit == NONE { 512 } else { limit.div_ceil(5) };
+            let commands = if limit == UNLIMITED { 512 } else { limit.div_ceil(5) };
             let s = sample(8, 2_000_000, commands, 512);
-            knee.look(&Sample { cost: s.cost * 5, ..s });
+            knee.update(&Sample { cost: s.cost * 5, ..s });
         }
         let commands = knee.limit().div_ceil(5);
         assert!((8..=14).contains(&commands), "{knee:?}");
@@ -383,12 +389,12 @@ mod tests {
     fn the_limit_of_a_rotating_disk_converges_despite_noisy_rates() {
         use reactor::SeededRandom;
         for seed in 0..50 {
-            let (mut knee, mut random) = (Knee::default(), SeededRandom::new(seed));
+            let (mut knee, mut random) = (ConcurrencyLimit::default(), SeededRandom::new(seed));
             for _ in 0..40 {
                 // 71 in a second, 5% more or less.
                 let s = sample(1, 14_000_000, knee.limit(), 33);
                 let done = s.done * (950 + random.below(100)) / 1000;
-                knee.look(&Sample { done, cost: done * u64::from(UNIT), ..s });
+                knee.update(&Sample { done, cost: done * u64::from(UNIT), ..s });
             }
             assert!(knee.limit() <= 5, "seed {seed}: {knee:?}");
         }
@@ -396,7 +402,7 @@ mod tests {
 
     #[test]
     fn b3_a_trial_without_waiting_commands_is_abandoned() {
-        let mut knee = Knee::default();
+        let mut knee = ConcurrencyLimit::default();
         run(&mut knee, 2, 8, 2_000_000, 512);
         let tried = knee.limit();
         assert!(tried < 512);

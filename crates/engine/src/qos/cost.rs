@@ -31,7 +31,7 @@ const CLEARLY: f64 = 0.75;
 
 /// The price of bytes at one unit: weighted sums of the points that were seen.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Price {
+pub(crate) struct CostModel {
     power: u32,
     weight: f64,
     bytes: f64,
@@ -40,14 +40,14 @@ pub(crate) struct Price {
     bytes_ns: f64,
 }
 
-impl Default for Price {
-    fn default() -> Price {
+impl Default for CostModel {
+    fn default() -> CostModel {
         let (weight, bytes, ns, bytes_bytes, bytes_ns) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        Price { power: FIRST, weight, bytes, ns, bytes_bytes, bytes_ns }
+        CostModel { power: FIRST, weight, bytes, ns, bytes_bytes, bytes_ns }
     }
 }
 
-impl Price {
+impl CostModel {
     /// Bytes that cost as much as a request by itself, as a power of two.
     pub fn power(&self) -> u32 {
         self.power
@@ -120,8 +120,8 @@ mod tests {
 
     /// A medium that takes `alone_ns` for each request and `kib_ns` for each KiB, a little more or
     /// less, with a mix of 4 KiB and 128 KiB that is sometimes another.
-    fn measured(seed: u64, alone_ns: u64, kib_ns: u64) -> Price {
-        let (mut random, mut price) = (SeededRandom::new(seed), Price::default());
+    fn measured(seed: u64, alone_ns: u64, kib_ns: u64) -> CostModel {
+        let (mut random, mut price) = (SeededRandom::new(seed), CostModel::default());
         let mut large = 10;
         for look in 0..100 {
             if look % 8 == 0 {

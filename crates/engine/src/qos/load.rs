@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use bio::sync::Mutex;
 
-use crate::qos::concurrency_limit::{Knee, NONE, Sample};
-use crate::qos::cost::{Price, UNIT, cost_of_all};
+use crate::qos::concurrency_limit::{ConcurrencyLimit, Sample, UNLIMITED};
+use crate::qos::cost::{CostModel, UNIT, cost_of_all};
 
 /// Shortest and longest time between two looks at the limit, ns.
-const LOOK_NS: (u64, u64) = (40_000_000, 1_000_000_000);
+const ADJUST_INTERVAL_NS: (u64, u64) = (40_000_000, 1_000_000_000);
 
 /// A look needs as many commands even after the longest time.
-const LOOK_DONE: u64 = 16;
+const ADJUST_COMMANDS_MIN: u64 = 16;
 
 /// Shared flow state. Cores update it periodically (L6 of `qos/mod.rs`).
 #[derive(Default)]
@@ -36,19 +36,19 @@ pub(crate) struct Load {
     bytes: AtomicU64,
     sum_ns: AtomicU64,
     waited: AtomicBool,
-    look: Mutex<Look>,
+    tuning: Mutex<LimitTuning>,
 }
 
 #[derive(Default)]
-struct Look {
-    knee: Knee,
-    price: Price,
+struct LimitTuning {
+    concurrency: ConcurrencyLimit,
+    cost_model: CostModel,
     at_ns: u64,
 }
 
 /// Measurements of a core since its last report.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct CoreReport {
     /// Commands that ended, their bytes, and their times below, ns.
     pub done: u64,
     pub bytes: u64,
@@ -74,13 +74,13 @@ impl Load {
     /// The limit, in costs, and the price of bytes.
     pub fn limit(&self) -> (u32, u32) {
         let limit = match self.limit.load(Relaxed) {
-            _ if self.shared.load(Relaxed) => NONE,
-            0 => NONE,
+            _ if self.shared.load(Relaxed) => UNLIMITED,
+            0 => UNLIMITED,
             // However large they are: one at the medium, and one that follows.
             n => n
                 .saturating_mul(UNIT)
                 .max(self.mean_cost.load(Relaxed).saturating_mul(2))
-                .min(NONE - 1),
+                .min(UNLIMITED - 1),
         };
         (limit, self.power())
     }
@@ -92,7 +92,7 @@ impl Load {
 
     fn power(&self) -> u32 {
         match self.power.load(Relaxed) {
-            0 => Price::default().power(),
+            0 => CostModel::default().power(),
             power => power,
         }
     }
@@ -103,13 +103,13 @@ impl Load {
         FlowView {
             latency_ns: self.latency_ns.load(Relaxed),
             rate: self.rate.load(Relaxed),
-            limit: (limit != NONE).then_some(commands),
+            limit: (limit != UNLIMITED).then_some(commands),
             par_bytes: 1 << power,
         }
     }
 
     /// Adds the measurements of a core.
-    pub fn take_in(&self, told: &Told, now: u64) {
+    pub fn add_report(&self, told: &CoreReport, now: u64) {
         self.done.fetch_add(told.done, Relaxed);
         self.bytes.fetch_add(told.bytes, Relaxed);
         self.sum_ns.fetch_add(told.sum_ns, Relaxed);
@@ -117,60 +117,60 @@ impl Load {
             self.waited.store(true, Relaxed);
         }
         // One core at a time.
-        if let Some(mut look) = self.look.try_lock() {
-            self.look(&mut look, now);
+        if let Some(mut look) = self.tuning.try_lock() {
+            self.adjust_limit(&mut look, now);
         }
     }
 
     /// Looks at the limit when it is time to.
-    fn look(&self, look: &mut Look, now: u64) {
+    fn adjust_limit(&self, look: &mut LimitTuning, now: u64) {
         if look.at_ns == 0 {
             look.at_ns = now;
             return;
         }
         let elapsed_ns = now.saturating_sub(look.at_ns);
         let (done, sum_ns) = (self.done.load(Relaxed), self.sum_ns.load(Relaxed));
-        let enough = Knee::enough(sum_ns / elapsed_ns.max(1));
-        let due = elapsed_ns >= LOOK_NS.0 && done >= enough
-            || elapsed_ns >= LOOK_NS.1 && done >= LOOK_DONE;
+        let enough = ConcurrencyLimit::commands_needed(sum_ns / elapsed_ns.max(1));
+        let due = elapsed_ns >= ADJUST_INTERVAL_NS.0 && done >= enough
+            || elapsed_ns >= ADJUST_INTERVAL_NS.1 && done >= ADJUST_COMMANDS_MIN;
         if !due {
-            if elapsed_ns > 10 * LOOK_NS.1 {
+            if elapsed_ns > 10 * ADJUST_INTERVAL_NS.1 {
                 // Nearly nothing was done: these measurements are no sample.
-                self.take();
+                self.take_report();
                 look.at_ns = now;
             }
             return;
         }
-        let took = self.take();
+        let took = self.take_report();
         look.at_ns = now;
         let cost_at = |power| cost_of_all(took.done, took.bytes, power);
-        let cost = cost_at(look.price.power());
-        let Told { done, sum_ns, waited, .. } = took;
+        let cost = cost_at(look.cost_model.power());
+        let CoreReport { done, sum_ns, waited, .. } = took;
         let sample = Sample { done, cost, sum_ns, elapsed_ns, waited };
-        let learns = sample.is_busy() && look.knee.is_topped(&sample);
+        let learns = sample.is_busy() && look.concurrency.is_at_peak(&sample);
         let was = self.limit().0;
         if self.shared.load(Relaxed) {
             // Begun anew when it is no longer so.
-            look.knee = Knee::default();
+            look.concurrency = ConcurrencyLimit::default();
         }
-        let mut limit = look.knee.look(&sample);
+        let mut limit = look.concurrency.update(&sample);
         let mut mean = cost;
         let raised = limit.saturating_mul(UNIT) > was;
-        if learns && !raised && look.price.learn(done, took.bytes, elapsed_ns) {
-            mean = cost_at(look.price.power());
-            limit = look.knee.rescale(cost, mean);
+        if learns && !raised && look.cost_model.learn(done, took.bytes, elapsed_ns) {
+            mean = cost_at(look.cost_model.power());
+            limit = look.concurrency.rescale(cost, mean);
         }
         let mean = u32::try_from(mean / done.max(1)).unwrap_or(u32::MAX);
         self.mean_cost.store(mean, Relaxed);
-        self.power.store(look.price.power(), Relaxed);
-        self.limit.store(if limit == NONE { 0 } else { limit }, Relaxed);
+        self.power.store(look.cost_model.power(), Relaxed);
+        self.limit.store(if limit == UNLIMITED { 0 } else { limit }, Relaxed);
         let smooth = |old: u64, new: u64| if old == 0 { new } else { (old * 3 + new) / 4 };
         self.latency_ns.store(smooth(self.latency_ns.load(Relaxed), sample.latency_ns()), Relaxed);
         self.rate.store(smooth(self.rate.load(Relaxed), sample.commands_a_second()), Relaxed);
     }
 
-    fn take(&self) -> Told {
-        Told {
+    fn take_report(&self) -> CoreReport {
+        CoreReport {
             done: self.done.swap(0, Relaxed),
             bytes: self.bytes.swap(0, Relaxed),
             sum_ns: self.sum_ns.swap(0, Relaxed),
@@ -188,10 +188,10 @@ mod tests {
     fn busy(load: &Load, now: &mut u64) {
         for _ in 0..20 {
             *now += 100_000_000;
-            let limited = load.limit().0 != NONE;
+            let limited = load.limit().0 != UNLIMITED;
             let below = u64::from(load.limit().0 / UNIT).clamp(1, 32);
             let sum_ns = 25 * below * 4_000_000;
-            load.take_in(&Told { done: 25, bytes: 0, sum_ns, waited: limited }, *now);
+            load.add_report(&CoreReport { done: 25, bytes: 0, sum_ns, waited: limited }, *now);
         }
     }
 
@@ -199,13 +199,13 @@ mod tests {
     fn a_slow_unit_is_limited_unless_a_layer_below_schedules_it() {
         let (load, mut now) = (Load::default(), 1);
         busy(&load, &mut now);
-        assert_ne!(load.limit().0, NONE);
+        assert_ne!(load.limit().0, UNLIMITED);
         load.set_shared(true);
-        assert_eq!(load.limit().0, NONE, "at once");
+        assert_eq!(load.limit().0, UNLIMITED, "at once");
         busy(&load, &mut now);
-        assert_eq!((load.limit().0, load.view().limit), (NONE, None));
+        assert_eq!((load.limit().0, load.view().limit), (UNLIMITED, None));
         load.set_shared(false);
         busy(&load, &mut now);
-        assert_ne!(load.limit().0, NONE, "looked for again");
+        assert_ne!(load.limit().0, UNLIMITED, "looked for again");
     }
 }

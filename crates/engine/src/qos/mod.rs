@@ -43,41 +43,41 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::qos::admission::Waiter;
-use crate::qos::concurrency_limit::NONE;
+use crate::qos::concurrency_limit::UNLIMITED;
 use crate::qos::cost::{UNIT, cost};
-use crate::qos::load::Told;
+use crate::qos::load::CoreReport;
 use crate::qos::nexus_queue::Queue;
 use crate::unit::Device;
 
 /// Interval at which a core reports its measurements to the others, ns.
-const TELL_NS: u64 = 4_000_000;
+const REPORT_INTERVAL_NS: u64 = 4_000_000;
 
 /// Weight of one request in a seat's mean cost: one part in so many.
-const MEAN: i64 = 8;
+const MEAN_WEIGHT: i64 = 8;
 
 /// Who uses a unit: a nexus, or a copy that goes to a unit which its nexus has not used.
-pub(crate) struct Seat {
+pub(crate) struct QosClient {
     flow: Rc<Flow>,
     /// Costs of its requests below.
     below: Cell<u32>,
     /// Its virtual time: the start of its next request.
-    time: Cell<u64>,
+    virtual_time: Cell<u64>,
     /// Mean cost of its requests, lately.
-    mean: Cell<u32>,
+    mean_cost: Cell<u32>,
     queue: RefCell<Queue<Waiter>>,
     /// Its place in the line, while something waits.
-    place: Cell<(u64, u64)>,
+    queue_key: Cell<(u64, u64)>,
 }
 
-impl Seat {
-    pub fn new(flow: Rc<Flow>) -> Rc<Seat> {
-        Rc::new(Seat {
+impl QosClient {
+    pub fn new(flow: Rc<Flow>) -> Rc<QosClient> {
+        Rc::new(QosClient {
             flow,
             below: Cell::default(),
-            time: Cell::default(),
-            mean: Cell::new(UNIT),
+            virtual_time: Cell::default(),
+            mean_cost: Cell::new(UNIT),
             queue: RefCell::default(),
-            place: Cell::default(),
+            queue_key: Cell::default(),
         })
     }
 
@@ -90,15 +90,15 @@ impl Seat {
     }
 
     fn charge(&self, cost: u32) {
-        let (mean, cost) = (i64::from(self.mean.get()), i64::from(cost));
-        let mean = mean + (cost - mean) / MEAN;
-        self.mean.set(u32::try_from(mean).unwrap_or(UNIT).max(UNIT));
+        let (mean, cost) = (i64::from(self.mean_cost.get()), i64::from(cost));
+        let mean = mean + (cost - mean) / MEAN_WEIGHT;
+        self.mean_cost.set(u32::try_from(mean).unwrap_or(UNIT).max(UNIT));
     }
 }
 
 /// How a request ended below.
 #[derive(Clone, Copy)]
-pub(crate) struct Landing {
+pub(crate) struct Completion {
     pub ns: u64,
     pub bytes: u64,
 }
@@ -118,13 +118,13 @@ pub(crate) struct Flow {
     bytes: Cell<u64>,
     sum_ns: Cell<u64>,
     waited: Cell<bool>,
-    tell_ns: Cell<u64>,
+    next_report_ns: Cell<u64>,
     /// Values that this core has reported last: seats, costs below.
-    told: Cell<(u32, u32)>,
+    reported: Cell<(u32, u32)>,
     clock: Cell<u64>,
     /// Seats with requests that wait, by their virtual times; those of one time as they came.
-    line: RefCell<BTreeMap<(u64, u64), Rc<Seat>>>,
-    came: Cell<u64>,
+    waiting_clients: RefCell<BTreeMap<(u64, u64), Rc<QosClient>>>,
+    arrivals: Cell<u64>,
     pub pumping: Cell<bool>,
 }
 
@@ -132,7 +132,7 @@ impl Flow {
     pub fn new(device: &Arc<Device>) -> Flow {
         Flow {
             device: device.clone(),
-            limit: Cell::new(NONE),
+            limit: Cell::new(UNLIMITED),
             power: Cell::default(),
             below: Cell::default(),
             waiting: Cell::default(),
@@ -141,11 +141,11 @@ impl Flow {
             bytes: Cell::default(),
             sum_ns: Cell::default(),
             waited: Cell::default(),
-            tell_ns: Cell::default(),
-            told: Cell::default(),
+            next_report_ns: Cell::default(),
+            reported: Cell::default(),
             clock: Cell::default(),
-            line: RefCell::default(),
-            came: Cell::default(),
+            waiting_clients: RefCell::default(),
+            arrivals: Cell::default(),
             pumping: Cell::default(),
         }
     }
@@ -157,27 +157,27 @@ impl Flow {
 
     /// Lets a request go below and answers its cost until [`Flow::leave`]. `None`: it has to wait.
     #[inline]
-    pub fn enter(&self, seat: &Seat, urgent: bool, bytes: u64) -> Option<u32> {
-        if self.limit.get() == NONE {
-            self.count_in(seat, UNIT);
+    pub fn enter(&self, seat: &QosClient, urgent: bool, bytes: u64) -> Option<u32> {
+        if self.limit.get() == UNLIMITED {
+            self.count_below(seat, UNIT);
             return Some(UNIT);
         }
         self.enter_limited(seat, urgent, bytes)
     }
 
     #[cold]
-    fn enter_limited(&self, seat: &Seat, urgent: bool, bytes: u64) -> Option<u32> {
+    fn enter_limited(&self, seat: &QosClient, urgent: bool, bytes: u64) -> Option<u32> {
         let cost = cost(bytes, self.power.get());
-        if !urgent && !self.has_room(seat, cost) {
+        if !urgent && !self.may_enter(seat, cost) {
             return None;
         }
-        self.count_in(seat, cost);
+        self.count_below(seat, cost);
         self.send(seat, cost);
         Some(cost)
     }
 
     #[inline]
-    fn count_in(&self, seat: &Seat, cost: u32) {
+    fn count_below(&self, seat: &QosClient, cost: u32) {
         if seat.below.get() == 0 && seat.is_idle() {
             self.active.set(self.active.get() + 1);
         }
@@ -186,9 +186,9 @@ impl Flow {
     }
 
     /// Moves the seat's time on, and the clock to when the request began.
-    fn send(&self, seat: &Seat, cost: u32) {
-        let begins = seat.time.get().max(self.clock.get());
-        seat.time.set(begins.saturating_add(u64::from(cost)));
+    fn send(&self, seat: &QosClient, cost: u32) {
+        let begins = seat.virtual_time.get().max(self.clock.get());
+        seat.virtual_time.set(begins.saturating_add(u64::from(cost)));
         self.clock.set(begins);
         seat.charge(cost);
     }
@@ -201,7 +201,7 @@ impl Flow {
     }
 
     /// L3, L4.
-    fn has_room(&self, seat: &Seat, cost: u32) -> bool {
+    fn may_enter(&self, seat: &QosClient, cost: u32) -> bool {
         if !seat.queue.borrow().is_empty() {
             return false;
         }
@@ -210,33 +210,39 @@ impl Flow {
         }
         let active = self.active.get() + u32::from(seat.is_idle());
         let share = self.limit.get() / active.max(1);
-        seat.below.get() < share && seat.time.get() <= self.clock.get()
+        seat.below.get() < share && seat.virtual_time.get() <= self.clock.get()
     }
 
     /// A request is below no more; how it went when it has ended there. True when others wait.
     #[inline]
-    pub fn leave(&self, seat: &Seat, cost: u32, landing: Option<Landing>, now: u64) -> bool {
+    pub fn leave(
+        &self,
+        seat: &QosClient,
+        cost: u32,
+        landing: Option<Completion>,
+        now: u64,
+    ) -> bool {
         seat.below.set(seat.below.get().saturating_sub(cost));
         self.below.set(self.below.get().saturating_sub(cost));
-        if let Some(Landing { ns, bytes }) = landing {
+        if let Some(Completion { ns, bytes }) = landing {
             self.done.set(self.done.get() + 1);
             self.bytes.set(self.bytes.get().wrapping_add(bytes));
             self.sum_ns.set(self.sum_ns.get().saturating_add(ns));
         }
         if seat.below.get() == 0 {
-            self.seat_rests(seat);
+            self.note_client_idle(seat);
         }
-        if now >= self.tell_ns.get() {
-            self.tell(now);
+        if now >= self.next_report_ns.get() {
+            self.report(now);
         }
         self.waiting.get() > 0
     }
 
     #[inline]
-    fn seat_rests(&self, seat: &Seat) {
+    fn note_client_idle(&self, seat: &QosClient) {
         if seat.is_idle() {
             self.active.set(self.active.get().saturating_sub(1));
-            if self.active.get() == 0 && self.told.get() != (0, 0) {
+            if self.active.get() == 0 && self.reported.get() != (0, 0) {
                 self.publish(0, 0);
             }
         }
@@ -244,26 +250,26 @@ impl Flow {
 
     /// Reports to the other cores, and reads their reports (L6).
     #[cold]
-    fn tell(&self, now: u64) {
-        self.tell_ns.set(now + TELL_NS);
+    fn report(&self, now: u64) {
+        self.next_report_ns.set(now + REPORT_INTERVAL_NS);
         let load = self.device.traffic();
-        let told = Told {
+        let told = CoreReport {
             done: self.done.take(),
             bytes: self.bytes.take(),
             sum_ns: self.sum_ns.take(),
             waited: self.waited.replace(self.waiting.get() > 0),
         };
-        load.take_in(&told, now);
+        load.add_report(&told, now);
         let (all, power) = load.limit();
         self.power.set(power);
-        if all == NONE {
+        if all == UNLIMITED {
             self.publish(0, 0);
-            return self.limit.set(NONE);
+            return self.limit.set(UNLIMITED);
         }
         // While requests wait, the request that has just left is about to be replaced.
         let next = if self.waiting.get() > 0 { UNIT } else { 0 };
         self.publish(self.active.get(), self.below.get().saturating_add(next));
-        let (active, told) = self.told.get();
+        let (active, told) = self.reported.get();
         let others = load.below.load(Relaxed).saturating_sub(told);
         let total = load.active.load(Relaxed).max(active).max(1);
         let fair = u64::from(all) * u64::from(active) / u64::from(total);
@@ -272,14 +278,14 @@ impl Flow {
     }
 
     fn publish(&self, active: u32, below: u32) {
-        let (was_active, was_below) = self.told.replace((active, below));
+        let (was_active, was_below) = self.reported.replace((active, below));
         let load = self.device.traffic();
         load.active.fetch_add(active.wrapping_sub(was_active), Relaxed);
         load.below.fetch_add(below.wrapping_sub(was_below), Relaxed);
     }
 
     /// Has a request wait in its seat; with `head` as HEAD OF QUEUE does.
-    pub fn queue(&self, seat: &Rc<Seat>, waiter: Waiter, bytes: u64, head: bool) {
+    pub fn queue(&self, seat: &Rc<QosClient>, waiter: Waiter, bytes: u64, head: bool) {
         if seat.is_idle() {
             self.active.set(self.active.get() + 1);
         }
@@ -287,22 +293,22 @@ impl Flow {
         let cost = cost(bytes, self.power.get());
         seat.queue.borrow_mut().push(waiter, cost, head);
         if first {
-            self.line_up(seat);
+            self.enqueue_client(seat);
         }
         self.waiting.set(self.waiting.get() + 1);
         self.waited.set(true);
     }
 
-    fn line_up(&self, seat: &Rc<Seat>) {
-        let came = self.came.get();
-        self.came.set(came.wrapping_add(1));
-        let place = (seat.time.get().max(self.clock.get()), came);
-        seat.place.set(place);
-        self.line.borrow_mut().insert(place, seat.clone());
+    fn enqueue_client(&self, seat: &Rc<QosClient>) {
+        let came = self.arrivals.get();
+        self.arrivals.set(came.wrapping_add(1));
+        let place = (seat.virtual_time.get().max(self.clock.get()), came);
+        seat.queue_key.set(place);
+        self.waiting_clients.borrow_mut().insert(place, seat.clone());
     }
 
     /// Takes a request out that is not wanted any more; true when it waited.
-    pub fn forget(&self, seat: &Seat, is_it: impl Fn(&Waiter) -> bool) -> bool {
+    pub fn forget(&self, seat: &QosClient, is_it: impl Fn(&Waiter) -> bool) -> bool {
         let left = {
             let mut queue = seat.queue.borrow_mut();
             if !queue.forget(is_it) {
@@ -312,20 +318,20 @@ impl Flow {
         };
         self.waiting.set(self.waiting.get().saturating_sub(1));
         if left == 0 {
-            let gone = self.line.borrow_mut().remove(&seat.place.get());
-            self.seat_rests(seat);
+            let gone = self.waiting_clients.borrow_mut().remove(&seat.queue_key.get());
+            self.note_client_idle(seat);
             drop(gone);
         }
         true
     }
 
     /// The request whose turn it is (L2), counted as being below, with its cost.
-    pub fn next(&self) -> Option<(Rc<Seat>, Waiter, u32)> {
+    pub fn next(&self) -> Option<(Rc<QosClient>, Waiter, u32)> {
         if self.waiting.get() == 0 {
             return None;
         }
         let seat = {
-            let mut line = self.line.borrow_mut();
+            let mut line = self.waiting_clients.borrow_mut();
             let first = line.first_entry()?;
             let cost = first.get().queue.borrow().next_cost().unwrap_or(UNIT);
             if !self.fits(cost) {
@@ -343,22 +349,22 @@ impl Flow {
         self.waiting.set(self.waiting.get().saturating_sub(1));
         self.send(&seat, cost);
         if more {
-            self.line_up(&seat);
+            self.enqueue_client(&seat);
         }
         Some((seat, waiter, cost))
     }
 
     /// Commands that a nexus may have below just now, as large as its last ones; [`NONE`] without a
     /// limit.
-    pub fn share(&self, seat: &Seat) -> u32 {
+    pub fn share(&self, seat: &QosClient) -> u32 {
         let limit = self.limit.get();
-        if limit == NONE {
-            return NONE;
+        if limit == UNLIMITED {
+            return UNLIMITED;
         }
         let active = self.active.get() + u32::from(seat.is_idle());
         let others = self.below.get().saturating_sub(seat.below.get());
         let share = (limit / active.max(1)).max(limit.saturating_sub(others));
-        share.div_ceil(seat.mean.get()).max(1)
+        share.div_ceil(seat.mean_cost.get()).max(1)
     }
 }
 

@@ -8,14 +8,14 @@ use reactor::SeededRandom;
 use std::collections::{BTreeSet, VecDeque};
 
 const POWER: u32 = 16;
-const SEATS: usize = 5;
+const CLIENTS: usize = 5;
 
 /// A request that waits or is below: seat, number, cost.
 type Known = (usize, u64, u32);
 
-struct Line {
+struct Harness {
     flow: Rc<Flow>,
-    seats: Vec<Rc<Seat>>,
+    clients: Vec<Rc<QosClient>>,
     below: Vec<Known>,
     /// By seat, in the order in which they have to go.
     waiting: Vec<VecDeque<(u64, u32)>>,
@@ -31,29 +31,29 @@ struct Line {
     since: Vec<Vec<Option<(u64, u64)>>>,
 }
 
-impl Line {
-    fn new(limit: u32) -> Line {
+impl Harness {
+    fn new(limit: u32) -> Harness {
         let spec = DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512);
         let device = Arc::new(Device::new(1, spec, DISK, Arc::default()));
         let flow = Rc::new(Flow::new(&device));
         flow.limit.set(limit);
         flow.power.set(POWER);
         // The limit is the test's.
-        flow.tell_ns.set(u64::MAX);
-        Line {
-            seats: (0..SEATS).map(|_| Seat::new(flow.clone())).collect(),
+        flow.next_report_ns.set(u64::MAX);
+        Harness {
+            clients: (0..CLIENTS).map(|_| QosClient::new(flow.clone())).collect(),
             flow,
             below: Vec::new(),
-            waiting: vec![VecDeque::new(); SEATS],
+            waiting: vec![VecDeque::new(); CLIENTS],
             heads: BTreeSet::new(),
             number: 0,
-            sent: vec![0; SEATS],
-            largest: vec![0; SEATS],
-            since: vec![vec![None; SEATS]; SEATS],
+            sent: vec![0; CLIENTS],
+            largest: vec![0; CLIENTS],
+            since: vec![vec![None; CLIENTS]; CLIENTS],
         }
     }
 
-    fn goes(&mut self, known: Known) {
+    fn dispatched(&mut self, known: Known) {
         self.sent[known.0] += u64::from(known.2);
         self.largest[known.0] = self.largest[known.0].max(u64::from(known.2));
         self.below.push(known);
@@ -62,9 +62,9 @@ impl Line {
     /// A request comes; true when it did not wait.
     fn arrive(&mut self, seat: usize, bytes: u64, head: bool) -> bool {
         self.number += 1;
-        let (me, number) = (self.seats[seat].clone(), self.number);
+        let (me, number) = (self.clients[seat].clone(), self.number);
         if let Some(cost) = self.flow.enter(&me, false, bytes) {
-            self.goes((seat, number, cost));
+            self.dispatched((seat, number, cost));
             return true;
         }
         self.flow.queue(&me, Waiter::Command(seat as u64, number), bytes, head);
@@ -86,28 +86,28 @@ impl Line {
             let Waiter::Command(seat, number) = waiter else { panic!("a task") };
             let first = self.waiting[seat as usize].pop_front();
             assert_eq!(first, Some((number, cost)), "L4: the order of a seat");
-            self.goes((seat as usize, number, cost));
+            self.dispatched((seat as usize, number, cost));
             self.compare();
         }
     }
 
     fn end(&mut self, at: usize) {
         let (seat, _, cost) = self.below.swap_remove(at);
-        self.flow.leave(&self.seats[seat].clone(), cost, None, 0);
+        self.flow.leave(&self.clients[seat].clone(), cost, None, 0);
         self.pump();
     }
 
     fn lose(&mut self, seat: usize, at: usize) {
         let Some((number, _)) = self.waiting[seat].remove(at) else { return };
         let it = |w: &Waiter| matches!(w, Waiter::Command(_, n) if *n == number);
-        assert!(self.flow.forget(&self.seats[seat], it));
-        assert!(!self.flow.forget(&self.seats[seat], it), "once");
+        assert!(self.flow.forget(&self.clients[seat], it));
+        assert!(!self.flow.forget(&self.clients[seat], it), "once");
         self.pump();
     }
 
     /// L2.
     fn compare(&mut self) {
-        for a in 0..SEATS {
+        for a in 0..CLIENTS {
             for b in 0..a {
                 if self.waiting[a].is_empty() || self.waiting[b].is_empty() {
                     self.since[a][b] = None;
@@ -129,7 +129,7 @@ impl Line {
         let waiting: usize = self.waiting.iter().map(VecDeque::len).sum();
         assert_eq!(self.flow.waiting.get() as usize, waiting);
         let busy = |n: &usize| !self.waiting[*n].is_empty() || self.below.iter().any(|b| b.0 == *n);
-        assert_eq!(self.flow.active.get() as usize, (0..SEATS).filter(busy).count());
+        assert_eq!(self.flow.active.get() as usize, (0..CLIENTS).filter(busy).count());
         if waiting > 0 {
             assert!(below > 0, "L1");
             let largest = self.waiting.iter().flatten().map(|w| u64::from(w.1)).max();
@@ -144,15 +144,15 @@ fn l1_to_l4_hold_under_random_arrivals_and_completions() {
     for seed in 0..60 {
         let mut random = SeededRandom::new(seed);
         let limit = UNIT * (1 + random.below(40) as u32);
-        let mut line = Line::new(limit);
-        let sizes: Vec<u64> = (0..SEATS).map(|_| 4096 << random.below(6)).collect();
+        let mut line = Harness::new(limit);
+        let sizes: Vec<u64> = (0..CLIENTS).map(|_| 4096 << random.below(6)).collect();
         for _ in 0..3000 {
             match random.below(9) {
                 0..=4 => {
-                    let seat = random.below(SEATS as u64) as usize;
+                    let seat = random.below(CLIENTS as u64) as usize;
                     let idle = line.waiting[seat].is_empty()
                         && line.below.iter().all(|b| b.0 != seat)
-                        && line.seats[seat].time.get() <= line.flow.clock.get();
+                        && line.clients[seat].virtual_time.get() <= line.flow.clock.get();
                     let share = limit / (line.flow.active.get() + 1);
                     if line.waiting[seat].len() < 50 {
                         let went = line.arrive(seat, sizes[seat], random.below(20) == 0);
@@ -164,7 +164,7 @@ fn l1_to_l4_hold_under_random_arrivals_and_completions() {
                     line.end(at);
                 }
                 _ => {
-                    let seat = random.below(SEATS as u64) as usize;
+                    let seat = random.below(CLIENTS as u64) as usize;
                     let many = line.waiting[seat].len() as u64;
                     if many > 0 && random.below(4) == 0 {
                         line.lose(seat, random.below(many) as usize);
@@ -178,14 +178,14 @@ fn l1_to_l4_hold_under_random_arrivals_and_completions() {
             line.check();
         }
         assert_eq!((line.flow.active.get(), line.flow.waiting.get()), (0, 0), "seed {seed}");
-        assert!(line.flow.line.borrow().is_empty());
+        assert!(line.flow.waiting_clients.borrow().is_empty());
     }
 }
 
 /// A seat that was idle or waited for an order has saved up no turns.
 #[test]
 fn an_idle_seat_accumulates_no_credit() {
-    let mut line = Line::new(2 * UNIT);
+    let mut line = Harness::new(2 * UNIT);
     // Two requests of seat 0 are always there, for a long while.
     for _ in 0..40 {
         line.arrive(0, 0, false);

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use reactor::Address;
-use wire::portal::Place;
+use wire::portal::LocalAddress;
 
-use crate::registry::{Asked, Groups, LunMap, View};
+use crate::registry::{Groups, LunMap, LunMapView, RequiredAuth};
 
 /// The answer for one initiator at one target.
 #[derive(Clone)]
@@ -16,11 +16,11 @@ pub struct Decision {
     /// LUN map of the initiator; empty when denied.
     pub luns: Arc<LunMap>,
     /// Authentication that its group requires.
-    pub asked: Asked,
+    pub required_auth: RequiredAuth,
     /// The reason, for people.
-    pub why: String,
+    pub reason: String,
     /// Where changes show.
-    pub(crate) view: Arc<View>,
+    pub(crate) view: Arc<LunMapView>,
 }
 
 impl Decision {
@@ -31,11 +31,11 @@ impl Decision {
 }
 
 /// An address as rules know it.
-fn place(at: &Address) -> Place<'_> {
+fn place(at: &Address) -> LocalAddress<'_> {
     match at {
-        Address::Inet(at) => Place::Inet(*at),
-        Address::Unix(path) => Place::Unix(path),
-        Address::Ether(name) => Place::Ether(name),
+        Address::Inet(at) => LocalAddress::Inet(*at),
+        Address::Unix(path) => LocalAddress::Unix(path),
+        Address::Ether(name) => LocalAddress::Ether(name),
     }
 }
 
@@ -52,12 +52,24 @@ pub fn decide(target: &str, groups: &Groups, initiator: &str, portal: &Address) 
             (n, more) => format!("{is}: {n} LUN(s), and {more} not there yet"),
         };
         let view = group.view.clone();
-        let asked = group.proofs.of(initiator);
-        return Decision { group: Some(group.name.clone()), luns, asked, why, view };
+        let asked = group.auth.of(initiator);
+        return Decision {
+            group: Some(group.name.clone()),
+            luns,
+            required_auth: asked,
+            reason: why,
+            view,
+        };
     }
     let why = refusal(target, groups, initiator, portal);
-    let (luns, asked) = (Arc::default(), Asked::Nothing);
-    Decision { group: None, luns, asked, why, view: groups.nobody.clone() }
+    let (luns, asked) = (Arc::default(), RequiredAuth::Nothing);
+    Decision {
+        group: None,
+        luns,
+        required_auth: asked,
+        reason: why,
+        view: groups.ungrouped.clone(),
+    }
 }
 
 fn refusal(target: &str, groups: &Groups, initiator: &str, portal: &Address) -> String {

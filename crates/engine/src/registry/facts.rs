@@ -14,9 +14,9 @@ pub const DEPTH_MAX: u32 = 128;
 
 /// One outstanding command for lists.
 #[derive(Default)]
-pub(crate) struct Line {
+pub(crate) struct CommandEntry {
     /// Tag, opcode, state: zero when the place is free.
-    word: AtomicU64,
+    packed: AtomicU64,
     since_ns: AtomicU64,
 }
 
@@ -53,7 +53,7 @@ pub struct Counters {
 }
 
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct SessionCounters {
     pub commands: AtomicU64,
     pub reads: AtomicU64,
     pub writes: AtomicU64,
@@ -116,14 +116,14 @@ pub struct SessionFacts {
     pub since_ns: u64,
     pub(crate) group: Mutex<String>,
     pub(crate) closing: AtomicBool,
-    pub(crate) tally: Tally,
+    pub(crate) session_counters: SessionCounters,
     pub(crate) flow: FlowNotes,
-    pub(crate) lines: Box<[Line]>,
+    pub(crate) command_entries: Box<[CommandEntry]>,
 }
 
 impl SessionFacts {
-    pub(crate) fn lines() -> Box<[Line]> {
-        (0..DEPTH_MAX).map(|_| Line::default()).collect()
+    pub(crate) fn new_command_entries() -> Box<[CommandEntry]> {
+        (0..DEPTH_MAX).map(|_| CommandEntry::default()).collect()
     }
 
     /// The access group that it is in now.
@@ -138,7 +138,7 @@ impl SessionFacts {
 
     /// The counters now.
     pub fn counters(&self) -> Counters {
-        let t = &self.tally;
+        let t = &self.session_counters;
         Counters {
             commands: t.commands.load(Relaxed),
             reads: t.reads.load(Relaxed),
@@ -185,16 +185,16 @@ impl SessionFacts {
 
     /// Most commands that were outstanding at once.
     pub fn depth_max(&self) -> u64 {
-        self.tally.depth_max.load(Relaxed)
+        self.session_counters.depth_max.load(Relaxed)
     }
 
     /// The outstanding commands, oldest first.
     pub fn commands(&self, now_ns: u64) -> Vec<CommandView> {
         let mut all: Vec<CommandView> = self
-            .lines
+            .command_entries
             .iter()
             .filter_map(|line| {
-                let word = line.word.load(Relaxed);
+                let word = line.packed.load(Relaxed);
                 Some(CommandView {
                     tag: (word >> 32) as u32,
                     opcode: (word >> 8) as u8,
@@ -209,29 +209,30 @@ impl SessionFacts {
 
     #[inline]
     pub(crate) fn note(&self, slot: u32, tag: u32, opcode: u8, state: CommandState) {
-        if let Some(line) = self.lines.get(slot as usize) {
+        if let Some(line) = self.command_entries.get(slot as usize) {
             let word = u64::from(tag) << 32 | u64::from(opcode) << 8 | u64::from(state as u8);
-            line.word.store(word, Relaxed);
+            line.packed.store(word, Relaxed);
         }
     }
 
     /// How long the command of a place has been here, ns.
     #[inline]
     pub(crate) fn age(&self, slot: u32, now_ns: u64) -> u64 {
-        let since = self.lines.get(slot as usize).map_or(now_ns, |l| l.since_ns.load(Relaxed));
+        let since =
+            self.command_entries.get(slot as usize).map_or(now_ns, |l| l.since_ns.load(Relaxed));
         now_ns.saturating_sub(since)
     }
 
     #[inline]
     pub(crate) fn clear(&self, slot: u32) {
-        if let Some(line) = self.lines.get(slot as usize) {
-            line.word.store(0, Relaxed);
+        if let Some(line) = self.command_entries.get(slot as usize) {
+            line.packed.store(0, Relaxed);
         }
     }
 
     #[inline]
     pub(crate) fn note_start(&self, slot: u32, now_ns: u64) {
-        if let Some(line) = self.lines.get(slot as usize) {
+        if let Some(line) = self.command_entries.get(slot as usize) {
             line.since_ns.store(now_ns, Relaxed);
         }
     }

@@ -18,11 +18,11 @@ use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
 use geom::Error;
 use wire::pattern::Pattern;
-use wire::portal::{Place, PortalRule, any_matches, any_overlaps};
+use wire::portal::{LocalAddress, PortalRule, any_matches, any_overlaps};
 use wire::scsi::Addressing;
 
 use super::map::{LUN_MAX, LunEntry, LunMap};
-use super::proof::Proofs;
+use super::proof::GroupAuth;
 use crate::unit::Device;
 
 /// Groups of one target; a further one is refused.
@@ -55,7 +55,7 @@ pub struct GroupSpec {
     /// How REPORT LUNS writes the numbers.
     pub addressing: Addressing,
     /// Accounts with which they authenticate.
-    pub proofs: Proofs,
+    pub auth: GroupAuth,
     /// Units that they see.
     pub luns: Vec<LunSpec>,
     /// Members that may not write a unit may reserve it and change its mode pages.
@@ -65,24 +65,24 @@ pub struct GroupSpec {
 }
 
 /// View of the members of one group, now and after changes.
-pub(crate) struct View {
+pub(crate) struct LunMapView {
     generation: AtomicU64,
     /// The group is gone or has other members: its sessions ask which one is theirs.
     retired: AtomicBool,
     map: Mutex<Arc<LunMap>>,
 }
 
-impl View {
-    fn new(map: Arc<LunMap>) -> View {
+impl LunMapView {
+    fn new(map: Arc<LunMap>) -> LunMapView {
         // Zero is the generation of a session that has not looked yet.
-        View {
+        LunMapView {
             generation: AtomicU64::new(1),
             retired: AtomicBool::new(false),
             map: Mutex::new(map),
         }
     }
 
-    fn place(&self) -> MutexGuard<'_, Arc<LunMap>> {
+    fn lock_map(&self) -> MutexGuard<'_, Arc<LunMap>> {
         self.map.lock()
     }
 
@@ -97,12 +97,12 @@ impl View {
     }
 
     pub(crate) fn map(&self) -> Arc<LunMap> {
-        self.place().clone()
+        self.lock_map().clone()
     }
 
     /// G1.
     pub(super) fn replace(&self, map: Arc<LunMap>) {
-        *self.place() = map;
+        *self.lock_map() = map;
         self.touch();
     }
 
@@ -126,8 +126,8 @@ pub struct Group {
     /// By which portals they must come; empty means any.
     pub portals: Vec<PortalRule>,
     /// Accounts with which its members authenticate.
-    pub proofs: Proofs,
-    pub(crate) view: Arc<View>,
+    pub auth: GroupAuth,
+    pub(crate) view: Arc<LunMapView>,
 }
 
 impl Group {
@@ -137,7 +137,7 @@ impl Group {
     }
 
     /// The pattern by which an initiator that logs in at a portal belongs to the group.
-    pub fn admits(&self, initiator: &str, portal: Place<'_>) -> Option<&Pattern> {
+    pub fn admits(&self, initiator: &str, portal: LocalAddress<'_>) -> Option<&Pattern> {
         if !any_matches(&self.portals, portal) {
             return None;
         }
@@ -149,12 +149,12 @@ impl Group {
 pub struct Groups {
     groups: Vec<Group>,
     /// View of initiators that belong to no group.
-    pub(crate) nobody: Arc<View>,
+    pub(crate) ungrouped: Arc<LunMapView>,
 }
 
 impl Default for Groups {
     fn default() -> Groups {
-        Groups { groups: Vec::new(), nobody: Arc::new(View::new(Arc::default())) }
+        Groups { groups: Vec::new(), ungrouped: Arc::new(LunMapView::new(Arc::default())) }
     }
 }
 
@@ -171,13 +171,13 @@ impl Groups {
 
     /// The group of an initiator that comes to a portal: at most one, because groups do not
     /// overlap.
-    pub fn group_of(&self, initiator: &str, portal: Place<'_>) -> Option<&Group> {
+    pub fn group_of(&self, initiator: &str, portal: LocalAddress<'_>) -> Option<&Group> {
         self.groups.iter().find(|g| g.admits(initiator, portal).is_some())
     }
 
     /// Every session looks again, and when `retire` is set asks which group is its own.
     pub(super) fn touch(&self, retire: bool) {
-        let all = self.groups.iter().map(|g| &g.view).chain([&self.nobody]);
+        let all = self.groups.iter().map(|g| &g.view).chain([&self.ungrouped]);
         all.for_each(|v| if retire { v.retire() } else { v.touch() });
     }
 
@@ -185,7 +185,7 @@ impl Groups {
     pub(super) fn same_members(&self, other: &Groups) -> bool {
         let same = |a: &Group| {
             other.group(&a.name).is_some_and(|b| {
-                a.patterns == b.patterns && a.portals == b.portals && a.proofs == b.proofs
+                a.patterns == b.patterns && a.portals == b.portals && a.auth == b.auth
             })
         };
         self.groups.len() == other.groups.len() && self.groups.iter().all(same)
@@ -254,8 +254,8 @@ fn build_group(
         portals.push(rule);
     }
     let map = build_map(&at, spec, was, find)?;
-    let view = Arc::new(View::new(Arc::new(map)));
-    Ok(Group { name: spec.name.clone(), patterns, portals, proofs: spec.proofs.clone(), view })
+    let view = Arc::new(LunMapView::new(Arc::new(map)));
+    Ok(Group { name: spec.name.clone(), patterns, portals, auth: spec.auth.clone(), view })
 }
 
 fn build_map(

@@ -26,7 +26,7 @@ use geom::Error;
 
 use super::Registry;
 use crate::nexus::unit_attention::Port;
-use crate::state_store::{Kind, Vault, ticket};
+use crate::state_store::{RecordKind, StateStore, save_channel};
 
 /// The record's place in the vault: it belongs to no unit.
 const SERIAL: &str = "known-units";
@@ -37,11 +37,11 @@ const LAYOUT: u16 = 1;
 const KNOWN_MAX: usize = 262_144;
 
 /// Driver, target, initiator, and its port where the protocol has several that last.
-type Who = [String; 4];
+type PortKey = [String; 4];
 
 #[derive(Default)]
-struct State {
-    all: BTreeMap<Who, BTreeMap<u64, String>>,
+struct KnownState {
+    all: BTreeMap<PortKey, BTreeMap<u64, String>>,
     count: usize,
     /// Something has changed since it was saved.
     changed: bool,
@@ -49,25 +49,25 @@ struct State {
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Known(Mutex<State>);
+pub(crate) struct KnownUnits(Mutex<KnownState>);
 
-fn who(port: &Port) -> Who {
+fn port_key(port: &Port) -> PortKey {
     // Of iSCSI's ports the ISID lasts; connections of other protocols are numbered anew.
     let lasting = if port.transport_id.is_empty() { &[][..] } else { &port.port_id };
     let lasting = lasting.iter().map(|b| format!("{b:02x}")).collect();
     [port.driver.clone(), port.target.clone(), port.initiator.clone(), lasting]
 }
 
-impl Known {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl KnownUnits {
+    fn state(&self) -> MutexGuard<'_, KnownState> {
         self.0.lock()
     }
 
     /// Whether an initiator port may use a unit that it finds under a number (K1).
-    pub fn meets(&self, port: &Port, lun: u64, serial: &str) -> bool {
+    pub fn check_or_record(&self, port: &Port, lun: u64, serial: &str) -> bool {
         let mut state = self.state();
         let full = state.count >= KNOWN_MAX;
-        let luns = state.all.entry(who(port)).or_default();
+        let luns = state.all.entry(port_key(port)).or_default();
         match luns.entry(lun) {
             btree_map::Entry::Occupied(known) => known.get() == serial,
             btree_map::Entry::Vacant(_) if full => true,
@@ -81,9 +81,9 @@ impl Known {
     }
 
     /// The initiator has asked for the unit's identity (K2).
-    pub fn learns(&self, port: &Port, lun: u64, serial: &str) {
+    pub fn record_identity(&self, port: &Port, lun: u64, serial: &str) {
         let mut state = self.state();
-        let luns = state.all.entry(who(port)).or_default();
+        let luns = state.all.entry(port_key(port)).or_default();
         if let Some(known) = luns.get_mut(&lun)
             && known != serial
         {
@@ -98,29 +98,29 @@ impl Known {
     }
 
     /// Whether any initiator knows a unit by this serial number.
-    pub fn has(&self, serial: &str) -> bool {
+    pub fn contains(&self, serial: &str) -> bool {
         self.state().all.values().flat_map(BTreeMap::values).any(|known| known == serial)
     }
 
     /// Loads the saved record.
-    pub fn load(&self, vault: &dyn Vault) -> Result<(), Error> {
-        let Some(bytes) = vault.load(SERIAL, Kind::Known)? else { return Ok(()) };
+    pub fn load(&self, vault: &dyn StateStore) -> Result<(), Error> {
+        let Some(bytes) = vault.load(SERIAL, RecordKind::KnownUnits)? else { return Ok(()) };
         let Some(all) = decode(&bytes) else {
             let what = "the saved list of what initiators know (known-units.known in the state \
                         folder) makes no sense";
             return Err(Error::inval(what));
         };
         let count = all.values().map(BTreeMap::len).sum();
-        *self.state() = State { all, count, changed: false };
+        *self.state() = KnownState { all, count, changed: false };
         Ok(())
     }
 
     /// Begins to save it, if it has changed, and does not wait (K3).
-    pub fn save(&self, vault: &dyn Vault) {
+    pub fn save(&self, vault: &dyn StateStore) {
         let mut state = self.state();
-        if vault.keeps() && std::mem::take(&mut state.changed) {
-            let (done, _) = ticket();
-            vault.save(SERIAL, Kind::Known, encode(&state.all), done);
+        if vault.is_persistent() && std::mem::take(&mut state.changed) {
+            let (done, _) = save_channel();
+            vault.save(SERIAL, RecordKind::KnownUnits, encode(&state.all), done);
         }
     }
 }
@@ -132,17 +132,17 @@ impl Registry {
     }
 
     /// Whether an initiator knows a unit by this serial number.
-    pub fn is_known(&self, serial: &str) -> bool {
-        self.known.has(serial)
+    pub fn is_known_serial(&self, serial: &str) -> bool {
+        self.known.contains(serial)
     }
 
     /// Begins to save which units initiators know, if that has changed.
-    pub fn keep_known(&self) {
-        self.known.save(self.vault().as_ref());
+    pub fn save_known(&self) {
+        self.known.save(self.state_store().as_ref());
     }
 }
 
-fn encode(all: &BTreeMap<Who, BTreeMap<u64, String>>) -> Vec<u8> {
+fn encode(all: &BTreeMap<PortKey, BTreeMap<u64, String>>) -> Vec<u8> {
     let text = |out: &mut Vec<u8>, text: &str| {
         let bytes = text.as_bytes().get(..text.len().min(usize::from(u16::MAX)));
         let bytes = bytes.unwrap_or_default();
@@ -163,7 +163,7 @@ fn encode(all: &BTreeMap<Who, BTreeMap<u64, String>>) -> Vec<u8> {
     out
 }
 
-fn decode(mut rest: &[u8]) -> Option<BTreeMap<Who, BTreeMap<u64, String>>> {
+fn decode(mut rest: &[u8]) -> Option<BTreeMap<PortKey, BTreeMap<u64, String>>> {
     fn take<'a>(rest: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
         let (head, tail) = rest.split_at_checked(n)?;
         *rest = tail;
@@ -196,7 +196,7 @@ fn decode(mut rest: &[u8]) -> Option<BTreeMap<Who, BTreeMap<u64, String>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state_store::MemoryVault;
+    use crate::state_store::MemoryStore;
 
     fn port(initiator: &str) -> Port {
         Port { driver: "iscsi".into(), initiator: initiator.into(), ..Port::default() }
@@ -204,27 +204,33 @@ mod tests {
 
     #[test]
     fn k1_k2_only_the_first_unit_is_trusted_before_its_identity_is_read() {
-        let known = Known::default();
+        let known = KnownUnits::default();
         let (one, two) = (port("one"), port("two"));
-        assert!(known.meets(&one, 0, "a") && known.meets(&one, 0, "a"));
-        assert!(!known.meets(&one, 0, "b") && !known.meets(&one, 0, "b"), "asking is not enough");
-        assert!(known.meets(&two, 0, "b"), "each has its own");
-        known.learns(&one, 0, "b");
-        assert!(known.meets(&one, 0, "b") && !known.meets(&one, 0, "a"));
+        assert!(known.check_or_record(&one, 0, "a") && known.check_or_record(&one, 0, "a"));
+        assert!(
+            !known.check_or_record(&one, 0, "b") && !known.check_or_record(&one, 0, "b"),
+            "asking is not enough"
+        );
+        assert!(known.check_or_record(&two, 0, "b"), "each has its own");
+        known.record_identity(&one, 0, "b");
+        assert!(known.check_or_record(&one, 0, "b") && !known.check_or_record(&one, 0, "a"));
     }
 
     #[test]
     fn known_units_survive_a_restart_and_truncated_records_are_rejected() {
-        let vault = MemoryVault::new();
-        let known = Known::default();
+        let vault = MemoryStore::new();
+        let known = KnownUnits::default();
         for lun in 0..3 {
-            assert!(known.meets(&port("one"), lun, &format!("s{lun}")));
+            assert!(known.check_or_record(&port("one"), lun, &format!("s{lun}")));
         }
         known.save(vault.as_ref());
-        let again = Known::default();
+        let again = KnownUnits::default();
         again.load(vault.as_ref()).unwrap();
-        assert!(!again.meets(&port("one"), 2, "s1") && again.meets(&port("one"), 2, "s2"));
-        let record = vault.record(SERIAL, Kind::Known).unwrap();
+        assert!(
+            !again.check_or_record(&port("one"), 2, "s1")
+                && again.check_or_record(&port("one"), 2, "s2")
+        );
+        let record = vault.record(SERIAL, RecordKind::KnownUnits).unwrap();
         for len in 0..record.len() {
             assert!(decode(&record[..len]).is_none(), "{len} bytes");
         }

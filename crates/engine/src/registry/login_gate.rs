@@ -24,9 +24,9 @@ const PAUSED: u8 = 3;
 
 /// Whether initiators may log in; open by default.
 #[derive(Default)]
-pub struct Doors(AtomicU8);
+pub struct LoginGate(AtomicU8);
 
-impl Doors {
+impl LoginGate {
     /// New connections wait until the gate opens. Called before the first portal is made.
     pub fn shut(&self) {
         self.0.store(SHUT, Ordering::Release);
@@ -53,17 +53,17 @@ impl Doors {
     }
 
     /// New connections wait.
-    pub fn are_waited_at(&self) -> bool {
+    pub fn holds_connections(&self) -> bool {
         matches!(self.0.load(Ordering::Acquire), SHUT | PAUSED)
     }
 
     /// The daemon starts.
-    pub fn are_shut(&self) -> bool {
+    pub fn is_shut(&self) -> bool {
         self.0.load(Ordering::Acquire) == SHUT
     }
 
     /// The daemon ends: logins are neither refused nor accepted.
-    pub fn are_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.0.load(Ordering::Acquire) == CLOSED
     }
 }

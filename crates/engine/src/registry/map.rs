@@ -230,39 +230,43 @@ impl LunMap {
 
     /// Reports each number whose entries in `self` and `new` differ, in ascending order, with both
     /// entries. Parts that both share cost nothing (T2).
-    pub fn compare(&self, new: &LunMap, tell: &mut Tell<'_>) {
+    pub fn compare(&self, new: &LunMap, tell: &mut DiffVisitor<'_>) {
         compare(self.place(new.height), new.place(self.height), tell);
     }
 
     /// The root, and its level once it is `height` levels high at least.
-    fn place(&self, height: u32) -> Side<'_> {
-        Side { node: self.root.as_ref(), level: self.height, as_level: self.height.max(height) }
+    fn place(&self, height: u32) -> TreeCursor<'_> {
+        TreeCursor {
+            node: self.root.as_ref(),
+            level: self.height,
+            as_level: self.height.max(height),
+        }
     }
 }
 
 /// Hears how two maps differ: old entry, new entry; never both `None`.
-pub type Tell<'a> = dyn FnMut(Option<&Arc<LunEntry>>, Option<&Arc<LunEntry>>) + 'a;
+pub type DiffVisitor<'a> = dyn FnMut(Option<&Arc<LunEntry>>, Option<&Arc<LunEntry>>) + 'a;
 
 /// One of two trees being compared. A tree that is lower than the other is looked at as if it had
 /// more levels, with everything in their first places.
 #[derive(Clone, Copy)]
-struct Side<'a> {
+struct TreeCursor<'a> {
     node: Option<&'a Arc<Node>>,
     level: u32,
     as_level: u32,
 }
 
-impl<'a> Side<'a> {
-    fn child(self, at: usize) -> Side<'a> {
+impl<'a> TreeCursor<'a> {
+    fn child(self, at: usize) -> TreeCursor<'a> {
         let as_level = self.as_level.saturating_sub(1);
         if self.as_level > self.level {
-            return Side { node: self.node.filter(|_| at == 0), as_level, ..self };
+            return TreeCursor { node: self.node.filter(|_| at == 0), as_level, ..self };
         }
         let node = match self.node.map(|n| &**n) {
             Some(Node::Inner(places)) => places.get(at).and_then(Option::as_ref),
             _ => None,
         };
-        Side { node, level: as_level, as_level }
+        TreeCursor { node, level: as_level, as_level }
     }
 
     fn entry(self, at: usize) -> Option<&'a Arc<LunEntry>> {
@@ -273,7 +277,7 @@ impl<'a> Side<'a> {
     }
 }
 
-fn compare(a: Side<'_>, b: Side<'_>, tell: &mut Tell<'_>) {
+fn compare(a: TreeCursor<'_>, b: TreeCursor<'_>, tell: &mut DiffVisitor<'_>) {
     let same = match (a.node, b.node) {
         (None, None) => true,
         (Some(x), Some(y)) => Arc::ptr_eq(x, y),

@@ -20,10 +20,10 @@ mod known;
 mod label;
 mod login_gate;
 mod map;
+mod name_conflicts;
 mod numbers;
 mod ports;
 mod proof;
-mod rivals;
 mod view;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -41,23 +41,23 @@ use crate::engine::Message;
 use crate::handlers;
 use crate::nexus::transport::CloseReason;
 use crate::registry::access::{Decision, decide};
-use crate::state_store::{NoVault, Vault};
+use crate::state_store::{NullStore, StateStore};
 use crate::unit::Device;
 use crate::unit::alua::{DEFAULT_GROUP, PortGroup, PortGroupSpec};
 use crate::unit::ids::Id;
 use crate::unit::spec::{DeviceSpec, SERIAL_MAX};
-use known::Known;
+use known::KnownUnits;
 use numbers::Numbers;
 
 pub use facts::{CommandView, Counters, DEPTH_MAX, HeldBack, SessionFacts};
-pub(crate) use facts::{FlowNotes, Tally, add};
+pub(crate) use facts::{FlowNotes, SessionCounters, add};
 pub use former::Former;
-pub(crate) use groups::View;
+pub(crate) use groups::LunMapView;
 pub use groups::{GROUPS_MAX, Group, GroupSpec, Groups, LunSpec, PATTERNS_MAX, PORTALS_MAX};
-pub use login_gate::Doors;
-pub use map::{LUN_MAX, LunEntry, LunMap, Tell};
-pub use proof::{Account, Asked, Proof, Proofs};
-pub use rivals::Rivals;
+pub use login_gate::LoginGate;
+pub use map::{DiffVisitor, LUN_MAX, LunEntry, LunMap};
+pub use name_conflicts::NameConflict;
+pub use proof::{Account, ChapAccounts, GroupAuth, RequiredAuth};
 pub use view::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
 pub use wire::pattern::{PATTERN_MAX, Pattern};
 pub use wire::scsi::Addressing;
@@ -127,13 +127,13 @@ pub struct Denied {
 }
 
 #[derive(Default)]
-struct State {
+struct RegistryState {
     targets: BTreeMap<(String, String), Arc<TargetPort>>,
     devices: BTreeMap<String, Arc<Device>>,
     engines: Vec<(u32, Mailer<Message>)>,
     sessions: BTreeMap<u64, Arc<SessionFacts>>,
     denied: VecDeque<Denied>,
-    rivals: rivals::Book,
+    name_conflicts: name_conflicts::NameConflicts,
     /// Names of devices by what hosts know them by.
     ids: HashMap<Id, String>,
     /// By growing identifier.
@@ -145,20 +145,20 @@ struct State {
 }
 
 /// Hears something that the operator should know of a unit: its name, and a sentence.
-pub type Teller = dyn Fn(&str, String) + Send + Sync;
+pub type OperatorNotifier = dyn Fn(&str, String) + Send + Sync;
 
 /// All of the target side that is not bound to a core.
 #[derive(Default)]
 pub struct Registry {
-    state: Mutex<State>,
-    vault: Mutex<Option<Arc<dyn Vault>>>,
-    teller: Mutex<Option<Arc<Teller>>>,
+    state: Mutex<RegistryState>,
+    state_store: Mutex<Option<Arc<dyn StateStore>>>,
+    operator_notifier: Mutex<Option<Arc<OperatorNotifier>>>,
     denied_total: AtomicU64,
     /// Grows with every reset of a unit, so that sessions know which came after their login.
     resets: AtomicU64,
     tokens: Tokens,
-    known: Known,
-    doors: Doors,
+    known: KnownUnits,
+    login_gate: LoginGate,
     /// Who sends requests.
     origins: Arc<Origins>,
     /// Former names of units.
@@ -175,16 +175,16 @@ impl Registry {
 
     /// What units and targets keep over a restart is kept there from now on. Before the first of
     /// them.
-    pub fn set_vault(&self, vault: Arc<dyn Vault>) {
+    pub fn set_state_store(&self, vault: Arc<dyn StateStore>) {
         self.state().numbers = None;
         if let Err(e) = self.known.load(vault.as_ref()) {
-            self.tell("", e.what);
+            self.notify_operator("", e.message);
         }
-        *self.vault.lock() = Some(vault);
+        *self.state_store.lock() = Some(vault);
     }
 
     /// Which unit each initiator port knows behind its LUNs.
-    pub(crate) fn known(&self) -> &Known {
+    pub(crate) fn known(&self) -> &KnownUnits {
         &self.known
     }
 
@@ -194,22 +194,22 @@ impl Registry {
     }
 
     /// Sets the receiver of messages for the operator about a unit: its name, and a sentence.
-    pub fn set_teller(&self, teller: Arc<Teller>) {
-        *self.teller.lock() = Some(teller);
+    pub fn set_operator_notifier(&self, teller: Arc<OperatorNotifier>) {
+        *self.operator_notifier.lock() = Some(teller);
     }
 
     /// Something that the operator should know of a unit.
-    pub(crate) fn tell(&self, unit: &str, text: String) {
-        let teller = self.teller.lock().clone();
+    pub(crate) fn notify_operator(&self, unit: &str, text: String) {
+        let teller = self.operator_notifier.lock().clone();
         if let Some(teller) = teller {
             teller(unit, text);
         }
     }
 
     /// Where units keep what outlives a restart; one that keeps nothing when none was given.
-    pub fn vault(&self) -> Arc<dyn Vault> {
-        let vault = self.vault.lock();
-        vault.clone().unwrap_or_else(|| Arc::new(NoVault))
+    pub fn state_store(&self) -> Arc<dyn StateStore> {
+        let vault = self.state_store.lock();
+        vault.clone().unwrap_or_else(|| Arc::new(NullStore))
     }
 
     /// ROD tokens.
@@ -233,7 +233,7 @@ impl Registry {
         self.resets.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RegistryState> {
         self.state.lock()
     }
 
@@ -262,7 +262,7 @@ impl Registry {
             let what = format!(
                 "{}: {} {} is that of {other}; initiators would take the two for one disk",
                 spec.label.name,
-                id.what(),
+                id.kind_name(),
                 id.value,
             );
             return Err(Error::new(Errno::Exist, what));
@@ -270,7 +270,7 @@ impl Registry {
         state.devices_made += 1;
         let device =
             Arc::new(Device::new(state.devices_made, spec, handler, self.transfer_max.clone()));
-        spc::device_made(&device, &*self.vault())?;
+        spc::device_made(&device, &*self.state_store())?;
         let name = device.name();
         state.ids.extend(ids.into_iter().map(|id| (id, name.clone())));
         state.devices.insert(name, device.clone());
@@ -369,7 +369,7 @@ impl Registry {
     /// The relative port identifier of a target that is made. The lock is not held while that is
     /// saved: cores come by at logins.
     fn number_of(&self, key: &numbers::Name, wanted: Option<u16>) -> Result<u16, Error> {
-        let vault = self.vault();
+        let vault = self.state_store();
         let known = self.state().numbers.clone();
         let known = match known {
             Some(known) => known,
@@ -395,7 +395,7 @@ impl Registry {
                 "{}; give this target the port_id that it had, or take the record and the one \
                  before it (`.old`) away to have new ones given: reservations made through the \
                  former ones then belong to no port",
-                why.what
+                why.message
             );
             return Err(Error::new(why.kind, what));
         };
@@ -415,17 +415,17 @@ impl Registry {
         let Some(target) = state.targets.remove(&key) else {
             return Err(Error::new(Errno::NoEnt, format!("no {driver} target {name}")));
         };
-        let why = match self.doors.are_closed() {
+        let why = match self.login_gate.is_closed() {
             true => CloseReason::Stopping,
             false => CloseReason::TargetRemoved,
         };
-        take_away(&state, &target, why);
+        retire_target(&state, &target, why);
         Ok(())
     }
 
     /// Whether initiators may come in.
-    pub fn doors(&self) -> &Doors {
-        &self.doors
+    pub fn login_gate(&self) -> &LoginGate {
+        &self.login_gate
     }
 
     /// Replaces all groups of a target at once. Sessions get their new map with their next
@@ -447,7 +447,7 @@ impl Registry {
             replace(target, new);
         }
         drop(state);
-        self.tell_engines();
+        self.notify_engines();
         Ok(())
     }
 
@@ -482,12 +482,12 @@ impl Registry {
         recount(target, &old, &new);
         found.view.replace(Arc::new(new));
         drop(state);
-        self.tell_engines();
+        self.notify_engines();
         Ok(())
     }
 
     /// Sessions look for changes now and not only with their next command.
-    pub(crate) fn tell_engines(&self) {
+    pub(crate) fn notify_engines(&self) {
         for (_, engine) in &self.state().engines {
             // A full or closed mailbox loses nothing: sessions look for themselves as well.
             let _ = engine.send(Message::Refresh);
@@ -500,7 +500,7 @@ impl Registry {
     }
 
     /// The unit that hosts know by this.
-    pub fn known_by(&self, id: &Id) -> Option<String> {
+    pub fn unit_by_id(&self, id: &Id) -> Option<String> {
         self.state().ids.get(id).cloned()
     }
 
@@ -566,7 +566,7 @@ impl Registry {
     }
 
     /// The engines of all cores but one.
-    pub(crate) fn engines_but(&self, core: u32) -> Vec<Mailer<Message>> {
+    pub(crate) fn other_engines(&self, core: u32) -> Vec<Mailer<Message>> {
         self.state().engines.iter().filter(|(c, _)| *c != core).map(|(_, m)| m.clone()).collect()
     }
 
@@ -583,7 +583,7 @@ impl Registry {
         if reinstates {
             let (driver, target) = (facts.driver.clone(), facts.target.clone());
             let key = (driver, target, facts.initiator.clone(), facts.port_id.clone());
-            state.rivals.reinstated(key, facts.from.host(), facts.since_ns);
+            state.name_conflicts.reinstated(key, facts.from.host(), facts.since_ns);
         }
     }
 
@@ -592,7 +592,7 @@ impl Registry {
     }
 
     /// Closes every session that an initiator has with a target (cold reset).
-    pub(crate) fn close_of(&self, target: &TargetPort, initiator: &str, why: CloseReason) {
+    pub(crate) fn close_sessions_of(&self, target: &TargetPort, initiator: &str, why: CloseReason) {
         let state = self.state();
         for s in state.sessions.values() {
             let is_there = s.driver == target.driver && s.target == target.name;
@@ -603,7 +603,7 @@ impl Registry {
     }
 }
 
-impl State {
+impl RegistryState {
     fn target(&self, driver: &str, name: &str) -> Result<&Arc<TargetPort>, Error> {
         self.targets
             .get(&(driver.to_string(), name.to_string()))
@@ -634,7 +634,7 @@ pub enum LunChange {
 
 /// Retires all views of a target and asks its sessions to end. The reason is set first, so that a
 /// session that sees the change knows it.
-fn take_away(state: &State, target: &TargetPort, why: CloseReason) {
+fn retire_target(state: &RegistryState, target: &TargetPort, why: CloseReason) {
     // A target is taken away once: it has left the table.
     let _ = target.gone.set(why);
     replace(target, Groups::default());
@@ -671,7 +671,7 @@ fn recount(target: &TargetPort, old: &LunMap, new: &LunMap) {
 }
 
 /// The target and the group that map a device.
-fn user_of(state: &State, device: &str) -> Option<(String, String)> {
+fn user_of(state: &RegistryState, device: &str) -> Option<(String, String)> {
     state.targets.values().find_map(|t| {
         let groups = t.groups();
         let maps = |g: &&Group| g.luns().iter().any(|e| e.device.name() == device);
@@ -679,7 +679,7 @@ fn user_of(state: &State, device: &str) -> Option<(String, String)> {
     })
 }
 
-fn send_close(state: &State, session: &SessionFacts, why: CloseReason) -> bool {
+fn send_close(state: &RegistryState, session: &SessionFacts, why: CloseReason) -> bool {
     let message =
         |m: &Mailer<Message>| m.send(Message::Close { session: session.number, why }).is_ok();
     state.engines.iter().filter(|(c, _)| *c == session.core).any(|(_, m)| message(m))

@@ -21,7 +21,7 @@ use bio::Errno;
 use geom::Error;
 
 use super::TARGETS_MAX;
-use crate::state_store::{Kind, Vault, ticket};
+use crate::state_store::{RecordKind, StateStore, save_channel};
 
 /// The record's place in the vault: it belongs to no unit.
 const SERIAL: &str = "target-ports";
@@ -37,8 +37,10 @@ pub(super) struct Numbers(BTreeMap<Name, u16>);
 
 impl Numbers {
     /// Loads the saved numbers.
-    pub fn load(vault: &dyn Vault) -> Result<Numbers, Error> {
-        let Some(bytes) = vault.load(SERIAL, Kind::Ports)? else { return Ok(Numbers::default()) };
+    pub fn load(vault: &dyn StateStore) -> Result<Numbers, Error> {
+        let Some(bytes) = vault.load(SERIAL, RecordKind::Ports)? else {
+            return Ok(Numbers::default());
+        };
         Numbers::decode(&bytes).ok_or_else(|| {
             let what = "the saved target port identifiers (target-ports.ports in the state \
                         folder) make no sense";
@@ -47,12 +49,12 @@ impl Numbers {
     }
 
     /// Saves them and waits (N3).
-    pub fn save(&self, vault: &dyn Vault) -> Result<(), Error> {
-        if !vault.keeps() {
+    pub fn save(&self, vault: &dyn StateStore) -> Result<(), Error> {
+        if !vault.is_persistent() {
             return Ok(());
         }
-        let (done, saved) = ticket();
-        vault.save(SERIAL, Kind::Ports, self.encode(), done);
+        let (done, saved) = save_channel();
+        vault.save(SERIAL, RecordKind::Ports, self.encode(), done);
         saved.wait().map_err(|e| Error::new(e, "target port identifiers could not be saved"))
     }
 
@@ -143,7 +145,7 @@ fn text(bytes: &[u8]) -> Option<(String, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state_store::MemoryVault;
+    use crate::state_store::MemoryStore;
 
     fn name(name: &str) -> Name {
         ("iscsi".into(), name.into())
@@ -168,7 +170,7 @@ mod tests {
         ] {
             assert_eq!(all.assign(&name(who), wanted, &live).ok(), want, "{who} {wanted:?}");
         }
-        let vault = MemoryVault::new();
+        let vault = MemoryStore::new();
         all.save(&*vault).unwrap();
         assert_eq!(Numbers::load(&*vault).unwrap(), all);
         vault.fail(Some(Errno::NoSpc));

@@ -7,12 +7,12 @@ use bio::Errno;
 use geom::Error;
 use wire::scsi::{AccessState, PortGroup as PortGroupData, StateCause, asc};
 
-use super::{Registry, State, TargetPort};
+use super::{Registry, RegistryState, TargetPort};
 use crate::engine::Message;
-use crate::nexus::unit_attention::Nexus;
+use crate::nexus::unit_attention::ItlNexus;
 use crate::unit::Device;
 use crate::unit::alua::{
-    DEFAULT_GROUP, Leg, PORT_GROUPS_MAX, PortGroup, PortGroupSpec, Stage, Transition,
+    DEFAULT_GROUP, GroupTransition, PORT_GROUPS_MAX, PortGroup, PortGroupSpec, Stage, Transition,
 };
 
 impl Registry {
@@ -53,7 +53,7 @@ impl Registry {
             }
         }
         drop(state);
-        self.tell_engines();
+        self.notify_engines();
         Ok(())
     }
 
@@ -76,7 +76,7 @@ impl Registry {
             raise_changed(&state, None);
         }
         drop(state);
-        self.tell_engines();
+        self.notify_engines();
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl Registry {
         &self,
         wanted: &[(u16, AccessState)],
         cause: StateCause,
-        except: Option<Arc<Nexus>>,
+        except: Option<Arc<ItlNexus>>,
     ) -> Result<Arc<Transition>, Error> {
         let state = self.state();
         let mut legs = Vec::new();
@@ -105,10 +105,10 @@ impl Registry {
                 return Err(Error::new(Errno::Busy, what));
             }
             if was.0 != *to {
-                legs.push(Leg { group: group.clone(), was, to: *to });
+                legs.push(GroupTransition { group: group.clone(), was, to: *to });
             }
         }
-        let loses = |leg: &&Leg| leg.was.0.is_active() && !leg.to.is_active();
+        let loses = |leg: &&GroupTransition| leg.was.0.is_active() && !leg.to.is_active();
         let of = |t: &&Arc<TargetPort>| {
             let group = t.port_group();
             legs.iter().filter(loses).any(|l| Arc::ptr_eq(&l.group, &group))
@@ -122,11 +122,11 @@ impl Registry {
         transition.targets.iter().for_each(|t| t.groups().touch(false));
         if !transition.targets.is_empty() {
             for (_, engine) in &state.engines {
-                transition.more();
+                transition.add_engine();
                 if engine.send(Message::Drain(transition.clone())).is_err() {
                     // A core that has stopped has nothing in flight; a full mailbox belongs to one
                     // that would never answer.
-                    transition.less();
+                    transition.engine_done();
                 }
             }
         }
@@ -138,7 +138,7 @@ impl Registry {
     /// An engine has nothing of the old state at a medium any more. The last one to say so brings
     /// the change to its end.
     pub(crate) fn drained(&self, transition: &Transition) {
-        if transition.less() {
+        if transition.engine_done() {
             self.settle(transition, Stage::Done);
         }
     }
@@ -151,11 +151,11 @@ impl Registry {
 
     fn settle(&self, transition: &Transition, end: Stage) {
         let state = self.state();
-        let mut stage = transition.place();
+        let mut stage = transition.lock_stage();
         if *stage != Stage::Draining {
             return;
         }
-        for leg in &transition.legs {
+        for leg in &transition.groups {
             match end {
                 Stage::Done => leg.group.set_state(leg.to, transition.cause),
                 _ => leg.group.set_state(leg.was.0, leg.was.1),
@@ -163,11 +163,11 @@ impl Registry {
         }
         for target in state.targets.values() {
             let group = target.port_group();
-            if transition.legs.iter().any(|l| Arc::ptr_eq(&l.group, &group)) {
+            if transition.groups.iter().any(|l| Arc::ptr_eq(&l.group, &group)) {
                 target.groups().touch(false);
             }
         }
-        if end == Stage::Done && !transition.legs.is_empty() {
+        if end == Stage::Done && !transition.groups.is_empty() {
             raise_changed(&state, transition.except.as_ref());
         }
         *stage = end;
@@ -192,7 +192,7 @@ impl Registry {
     }
 }
 
-fn raise_changed(state: &State, except: Option<&Arc<Nexus>>) {
+fn raise_changed(state: &RegistryState, except: Option<&Arc<ItlNexus>>) {
     state.devices.values().for_each(|d| d.raise(asc::ALUA_STATE_CHANGED, except));
 }
 

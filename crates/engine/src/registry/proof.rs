@@ -26,7 +26,7 @@ impl std::fmt::Debug for Account {
 
 /// Both directions of a proof.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Proof {
+pub struct ChapAccounts {
     /// Account of the initiator.
     pub account: Account,
     /// Account of this side when the initiator asks for it; `None`: the account of its target.
@@ -35,31 +35,31 @@ pub struct Proof {
 
 /// The accounts of an access group.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Proofs {
+pub struct GroupAuth {
     /// Of every initiator that has none of its own.
-    pub group: Option<Proof>,
+    pub group: Option<ChapAccounts>,
     /// Of single initiators, by name in the form in which they log in.
-    pub initiators: BTreeMap<String, Proof>,
+    pub initiators: BTreeMap<String, ChapAccounts>,
 }
 
 /// Authentication that a group requires of one initiator.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum RequiredAuth {
     /// Nothing: its target may.
     Nothing,
     /// This.
-    Proof(Proof),
+    Chap(ChapAccounts),
     /// Others of its group have accounts and it has none (A2).
     NoAccount,
 }
 
-impl Proofs {
+impl GroupAuth {
     /// Authentication required of an initiator (A1, A2).
-    pub fn of(&self, initiator: &str) -> Asked {
+    pub fn of(&self, initiator: &str) -> RequiredAuth {
         match self.initiators.get(initiator).or(self.group.as_ref()) {
-            Some(proof) => Asked::Proof(proof.clone()),
-            None if self.initiators.is_empty() => Asked::Nothing,
-            None => Asked::NoAccount,
+            Some(proof) => RequiredAuth::Chap(proof.clone()),
+            None if self.initiators.is_empty() => RequiredAuth::Nothing,
+            None => RequiredAuth::NoAccount,
         }
     }
 }
@@ -70,19 +70,19 @@ mod tests {
 
     #[test]
     fn a1_a2_accounts_belong_to_one_initiator_and_are_required() {
-        let proof = |user: &str| Proof {
+        let proof = |user: &str| ChapAccounts {
             account: Account { user: user.into(), secret: user.into() },
             mutual: None,
         };
-        let none = Proofs::default();
-        assert_eq!(none.of("iqn.a"), Asked::Nothing);
+        let none = GroupAuth::default();
+        assert_eq!(none.of("iqn.a"), RequiredAuth::Nothing);
         let own = BTreeMap::from([("iqn.a".to_owned(), proof("a"))]);
-        let single = Proofs { group: None, initiators: own.clone() };
-        assert_eq!(single.of("iqn.a"), Asked::Proof(proof("a")));
-        assert_eq!(single.of("iqn.b"), Asked::NoAccount);
-        let both = Proofs { group: Some(proof("all")), initiators: own };
-        assert_eq!(both.of("iqn.a"), Asked::Proof(proof("a")), "its own and no other");
-        assert_eq!(both.of("iqn.b"), Asked::Proof(proof("all")));
+        let single = GroupAuth { group: None, initiators: own.clone() };
+        assert_eq!(single.of("iqn.a"), RequiredAuth::Chap(proof("a")));
+        assert_eq!(single.of("iqn.b"), RequiredAuth::NoAccount);
+        let both = GroupAuth { group: Some(proof("all")), initiators: own };
+        assert_eq!(both.of("iqn.a"), RequiredAuth::Chap(proof("a")), "its own and no other");
+        assert_eq!(both.of("iqn.b"), RequiredAuth::Chap(proof("all")));
         assert!(!format!("{both:?}").contains("secret"));
     }
 }

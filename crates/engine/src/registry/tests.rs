@@ -38,12 +38,12 @@ fn r2_initiators_without_a_group_are_refused() {
     let r = registry();
     let t = r.target("iscsi", "iqn.t").unwrap();
     assert!(!t.decide("iqn.h1", &at()).grants());
-    assert!(t.decide("iqn.h1", &at()).why.contains("no access group"));
+    assert!(t.decide("iqn.h1", &at()).reason.contains("no access group"));
     r.set_groups("iscsi", "iqn.t", &[group("g", &["iqn.h1"], &[(0, "a")])]).unwrap();
     assert!(t.decide("iqn.h1", &at()).grants());
     let no = t.decide("iqn.h2", &at());
     assert!(!no.grants() && no.group.is_none());
-    assert!(no.why.contains("iqn.h2") && no.why.contains("(g)"), "{}", no.why);
+    assert!(no.reason.contains("iqn.h2") && no.reason.contains("(g)"), "{}", no.reason);
     assert_eq!(r.visible_targets("iscsi", "iqn.h1", &at()).len(), 1);
     assert_eq!(r.visible_targets("iscsi", "iqn.h2", &at()).len(), 0);
     assert_eq!(r.visible_targets("nbd", "iqn.h1", &at()).len(), 0);
@@ -66,7 +66,7 @@ fn r3_a_change_that_fails_in_part_changes_nothing() {
     for (specs, kind, text) in bad {
         let e = r.set_groups("iscsi", "iqn.t", &specs).unwrap_err();
         assert_eq!(e.kind, kind, "{e}");
-        assert!(e.what.contains(text), "{e}");
+        assert!(e.message.contains(text), "{e}");
         let t = r.target("iscsi", "iqn.t").unwrap();
         let after = t.decide("iqn.h1", &at());
         assert!(after.grants() && Arc::ptr_eq(&after.luns, &before.luns));
@@ -83,7 +83,7 @@ fn access_groups_match_on_the_portal_as_on_the_name() {
     };
     let both = [limited("x", "10.0.0.1", "a"), limited("y", "*:3261", "b")];
     let e = r.set_groups("iscsi", "iqn.t", &both).unwrap_err();
-    assert!(e.what.contains("belong to group x") && e.what.contains("portals"), "{e}");
+    assert!(e.message.contains("belong to group x") && e.message.contains("portals"), "{e}");
     let apart = [limited("x", "10.0.0.1", "a"), limited("y", "10.0.0.2:3261", "b")];
     r.set_groups("iscsi", "iqn.t", &apart).unwrap();
     let t = r.target("iscsi", "iqn.t").unwrap();
@@ -91,9 +91,9 @@ fn access_groups_match_on_the_portal_as_on_the_name() {
     let second = Address::Inet("10.0.0.2:3261".parse().unwrap());
     assert_eq!(t.decide("iqn.h1", &second).group.as_deref(), Some("y"));
     let no = t.decide("iqn.h1", &Address::Unix("/run/a".into()));
-    assert!(!no.grants() && no.why.contains("only at 10.0.0.1"), "{}", no.why);
+    assert!(!no.grants() && no.reason.contains("only at 10.0.0.1"), "{}", no.reason);
     let odd = r.set_groups("iscsi", "iqn.t", &[limited("x", "nowhere", "a")]).unwrap_err();
-    assert!(odd.what.contains("is no portal"), "{odd}");
+    assert!(odd.message.contains("is no portal"), "{odd}");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn r4_devices_list_their_ports_after_each_lun_change() {
     assert_eq!((t.decide("iqn.h1", &at()).luns.len(), before.luns.len()), (3, 1));
     let refused = [LunChange::Remove(0), LunChange::Set(line(1, "c"))];
     let e = r.change_luns("iscsi", "iqn.t", "g", &refused).unwrap_err();
-    assert!(e.what.contains("no device c"), "{e}");
+    assert!(e.message.contains("no device c"), "{e}");
     assert!(t.decide("iqn.h1", &at()).luns.get(0).is_some());
     r.change_luns("iscsi", "iqn.t", "g", &[LunChange::Remove(LUN_MAX)]).unwrap();
     assert_eq!(r.remove_device("b").err().map(|e| e.kind), Some(Errno::Busy));

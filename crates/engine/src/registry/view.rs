@@ -8,13 +8,13 @@ use bio::Errno;
 use wire::scsi::{AccessState, Addressing};
 
 use super::facts::SessionFacts;
-use super::rivals::Rivals;
+use super::name_conflicts::NameConflict;
 use super::{Denied, Former, Registry};
 use crate::qos::load::FlowView;
 use crate::reservations::Reservations;
 use crate::unit::ModeBits;
 use crate::unit::ids::Ids;
-use crate::unit::space::Room;
+use crate::unit::space::SpaceUsage;
 
 /// Everything at one moment.
 pub struct RegistryView {
@@ -29,7 +29,7 @@ pub struct RegistryView {
     /// Logins that were refused, newest last.
     pub denied: Vec<Denied>,
     /// Sessions that several hosts take from each other.
-    pub rivals: Vec<Rivals>,
+    pub name_conflicts: Vec<NameConflict>,
     /// Former names of units.
     pub former: BTreeMap<String, Former>,
 }
@@ -101,7 +101,7 @@ pub struct DeviceView {
     /// Latency, rate and limit of its reads and writes.
     pub flow: FlowView,
     /// Room that its disk reported last, if it does.
-    pub room: Option<Room>,
+    pub space_usage: Option<SpaceUsage>,
     /// Why it is gone, if it is.
     pub lost: Option<Errno>,
 }
@@ -115,7 +115,7 @@ impl Registry {
             name: t.name.clone(),
             port: t.port,
             port_group: t.port_group().name().into(),
-            groups: t.groups().groups().iter().map(see_group).collect(),
+            groups: t.groups().groups().iter().map(group_view).collect(),
             sessions: state
                 .sessions
                 .values()
@@ -133,7 +133,7 @@ impl Registry {
             write_protected: d.spec().read_only || d.mode().has(ModeBits::SWP),
             reservations: d.reservations().state(),
             flow: d.flow(),
-            room: d.room(),
+            space_usage: d.space_usage(),
             lost: d.lost(),
         });
         let port_groups = state.port_groups.iter().map(|g| PortGroupView {
@@ -149,7 +149,7 @@ impl Registry {
             devices: devices.collect(),
             sessions: state.sessions.values().cloned().collect(),
             denied: state.denied.iter().cloned().collect(),
-            rivals: state.rivals.all().cloned().collect(),
+            name_conflicts: state.name_conflicts.all().cloned().collect(),
             former: self.all_former(),
         }
     }
@@ -160,7 +160,7 @@ impl Registry {
     }
 }
 
-fn see_group(g: &super::Group) -> GroupView {
+fn group_view(g: &super::Group) -> GroupView {
     let luns = g.luns();
     GroupView {
         name: g.name.clone(),

@@ -3,8 +3,8 @@
 use wire::scsi::{PrMove, PrOutAction, PrOutList, PrType, Sense, TransportId, asc};
 
 use super::state::{
-    Change, Effects, Held, Identity, Legacy, REGISTRATIONS_MAX, Refusal, Reservations,
-    Surroundings, Who,
+    Change, Effects, Identity, PersistentReservation, PortContext, REGISTRATIONS_MAX, Refusal,
+    RequestingNexus, Reservations, Spc2Reservation,
 };
 
 /// A PERSISTENT RESERVE OUT command.
@@ -30,9 +30,9 @@ impl Reservations {
     /// A PERSISTENT RESERVE OUT command of a nexus. Ok(None): GOOD, and nothing changes.
     pub fn out(
         &self,
-        who: Who<'_>,
+        who: RequestingNexus<'_>,
         request: &Request,
-        around: &Surroundings,
+        around: &PortContext,
     ) -> Result<Option<Change>, Refusal> {
         // SPC-2 5.5.1: the two kinds of reservation exclude each other (P3).
         if self.legacy.is_some() {
@@ -81,7 +81,7 @@ impl Reservations {
         me: &Identity,
         list: &PrOutList,
         ignore: bool,
-        around: &Surroundings,
+        around: &PortContext,
     ) -> Result<Option<Change>, Refusal> {
         let old = self.key_of(me);
         if !ignore && old.unwrap_or(0) != list.key {
@@ -89,7 +89,7 @@ impl Reservations {
         }
         match (old, list.action_key) {
             (None, 0) => Ok(None),
-            (None, _) => self.enroll(me, list, around).map(Some),
+            (None, _) => self.register_ports(me, list, around).map(Some),
             // SPEC_I_PT is for a nexus that is not registered (SPC-4 table 55).
             (Some(_), _) if list.has_ports => Err(Sense::cdb_field(1, Some(4)).into()),
             (Some(key), 0) => Ok(Some(self.unregister(me, key, list, ignore))),
@@ -98,15 +98,15 @@ impl Reservations {
     }
 
     /// Registers the sender, and with SPEC_I_PT and ALL_TG_PT all named nexuses not yet registered.
-    fn enroll(
+    fn register_ports(
         &self,
         me: &Identity,
         list: &PrOutList,
-        around: &Surroundings,
+        around: &PortContext,
     ) -> Result<Change, Refusal> {
         let mut ports = vec![me.port.clone()];
         for port in &list.ports {
-            ports.extend(known_as(port, me, around)?);
+            ports.extend(named_ports(port, me, around)?);
         }
         let targets = match list.all_targets {
             true => around.targets.as_slice(),
@@ -118,7 +118,7 @@ impl Reservations {
             for port in &ports {
                 let id = Identity { port: port.clone(), target };
                 next.keys.entry(id).or_insert(list.action_key);
-                room(&next)?;
+                check_registration_limit(&next)?;
             }
         }
         Ok(self.changed(next, Effects::default()))
@@ -139,7 +139,7 @@ impl Reservations {
         key: u64,
         list: &PrOutList,
         ignore: bool,
-        around: &Surroundings,
+        around: &PortContext,
     ) -> Result<Change, Refusal> {
         let mut next = Reservations { aptpl: list.aptpl, ..self.clone() };
         for id in self.own(me, key, list, ignore) {
@@ -149,7 +149,7 @@ impl Reservations {
             for target in &around.targets {
                 let id = Identity { port: me.port.clone(), target: *target };
                 next.keys.entry(id).or_insert(list.action_key);
-                room(&next)?;
+                check_registration_limit(&next)?;
             }
         }
         Ok(self.changed(next, Effects::default()))
@@ -163,7 +163,7 @@ impl Reservations {
             ended = next.remove(&id).or(ended);
         }
         if let Some(kind) = ended {
-            next.tell_released(kind, me, &mut effects);
+            next.notify_released(kind, me, &mut effects);
         }
         self.changed(next, effects)
     }
@@ -173,7 +173,7 @@ impl Reservations {
         me: &Identity,
         list: &PrOutList,
         to: &PrMove,
-        around: &Surroundings,
+        around: &PortContext,
     ) -> Result<Change, Refusal> {
         let Some(held) = &self.held else {
             return Err(Sense::cdb_field(1, Some(4)).into());
@@ -188,7 +188,7 @@ impl Reservations {
             return Err(Sense::list_field(18, None).into());
         }
         // A reservation has one holder: a name of a whole device must mean one port.
-        let ports = known_as(&to.port, me, around).map_err(|_| Sense::list_field(24, None))?;
+        let ports = named_ports(&to.port, me, around).map_err(|_| Sense::list_field(24, None))?;
         let [port] = ports.as_slice() else {
             return Err(Sense::list_field(24, None).into());
         };
@@ -198,11 +198,11 @@ impl Reservations {
         }
         let mut next = Reservations { aptpl: list.aptpl, ..self.clone() };
         next.keys.insert(id.clone(), list.action_key);
-        next.held = Some(Held { kind: held.kind, holder: Some(id) });
+        next.held = Some(PersistentReservation { kind: held.kind, holder: Some(id) });
         if to.unregister {
             next.keys.remove(me);
         }
-        room(&next)?;
+        check_registration_limit(&next)?;
         Ok(self.changed(next, Effects::default()))
     }
 
@@ -229,7 +229,10 @@ impl Reservations {
             Some(_) => Err(Refusal::Conflict),
             None => {
                 let holder = (!kind.is_all_registrants()).then(|| me.clone());
-                let next = Reservations { held: Some(Held { kind, holder }), ..self.clone() };
+                let next = Reservations {
+                    held: Some(PersistentReservation { kind, holder }),
+                    ..self.clone()
+                };
                 Ok(Some(self.reserved(next, Effects::default())))
             }
         }
@@ -244,13 +247,13 @@ impl Reservations {
         }
         let next = Reservations { held: None, ..self.clone() };
         let mut effects = Effects::default();
-        next.tell_released(held.kind, me, &mut effects);
+        next.notify_released(held.kind, me, &mut effects);
         Ok(Some(self.reserved(next, effects)))
     }
 
     /// RESERVE(6), RESERVE(10). Ok(None): GOOD, and nothing changes. Beside registrations it does
     /// nothing for nexuses that have access (CRH) and conflicts for others.
-    pub fn reserve_unit(&self, who: Who<'_>) -> Result<Option<Reservations>, Refusal> {
+    pub fn reserve_unit(&self, who: RequestingNexus<'_>) -> Result<Option<Reservations>, Refusal> {
         if !self.keys.is_empty() {
             return if self.is_compatible(who.id) { Ok(None) } else { Err(Refusal::Conflict) };
         }
@@ -258,14 +261,14 @@ impl Reservations {
             Some(legacy) if legacy.is_of(who.id, who.session) => Ok(None),
             Some(_) => Err(Refusal::Conflict),
             None => {
-                let legacy = Some(Legacy { session: who.session, id: who.id.cloned() });
+                let legacy = Some(Spc2Reservation { session: who.session, id: who.id.cloned() });
                 Ok(Some(Reservations { legacy, ..self.clone() }))
             }
         }
     }
 
     /// RELEASE(6), RELEASE(10): always GOOD, but it has an effect only for the holder.
-    pub fn release_unit(&self, who: Who<'_>) -> Result<Option<Reservations>, Refusal> {
+    pub fn release_unit(&self, who: RequestingNexus<'_>) -> Result<Option<Reservations>, Refusal> {
         if !self.keys.is_empty() {
             return if self.is_compatible(who.id) { Ok(None) } else { Err(Refusal::Conflict) };
         }
@@ -301,7 +304,7 @@ fn kind_of(request: &Request) -> Result<PrType, Refusal> {
     PrType::from_code(request.kind).ok_or(Refusal::Sense(WRONG_TYPE))
 }
 
-fn room(next: &Reservations) -> Result<(), Refusal> {
+fn check_registration_limit(next: &Reservations) -> Result<(), Refusal> {
     match next.keys.len() > REGISTRATIONS_MAX {
         true => Err(Sense::new(asc::OUT_OF_RESERVATIONS).into()),
         false => Ok(()),
@@ -310,10 +313,10 @@ fn room(next: &Reservations) -> Result<(), Refusal> {
 
 /// The initiator ports that a TransportID of the sender's transport means: itself, or every known
 /// port of a device.
-fn known_as(
+fn named_ports(
     port: &TransportId,
     me: &Identity,
-    around: &Surroundings,
+    around: &PortContext,
 ) -> Result<Vec<TransportId>, Refusal> {
     let wrong = Refusal::Sense(Sense::list_field(28, None));
     if port.protocol() != me.port.protocol() {

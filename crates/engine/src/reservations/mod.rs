@@ -19,18 +19,18 @@
 //!      A SPC-2 reservation belongs to a session and dies with it.
 
 mod actions;
-mod place;
 mod preempt;
 mod record;
 mod state;
+mod unit_reservations;
 
 pub use actions::Request;
-pub use place::Place;
 pub use record::RecordError;
 pub use state::{
-    Change, Effects, Held, Identity, Legacy, REGISTRATIONS_MAX, Refusal, Reservations, Restriction,
-    Surroundings, Who,
+    Change, Effects, Identity, PersistentReservation, PortContext, REGISTRATIONS_MAX, Refusal,
+    RequestingNexus, Reservations, Restriction, Spc2Reservation,
 };
+pub use unit_reservations::UnitReservations;
 
 #[cfg(test)]
 #[path = "tests.rs"]

@@ -12,7 +12,7 @@
 use wire::scsi::{PrType, asc};
 
 use super::actions::WRONG_ACTION_KEY;
-use super::state::{Change, Effects, Held, Identity, Refusal, Reservations};
+use super::state::{Change, Effects, Identity, PersistentReservation, Refusal, Reservations};
 
 impl Reservations {
     /// The sender is registered and has given its key.
@@ -25,8 +25,10 @@ impl Reservations {
     ) -> Result<Change, Refusal> {
         let takes = match &self.held {
             None => false,
-            Some(Held { holder: None, .. }) => key == 0,
-            Some(Held { holder: Some(holder), .. }) => self.key_of(holder) == Some(key),
+            Some(PersistentReservation { holder: None, .. }) => key == 0,
+            Some(PersistentReservation { holder: Some(holder), .. }) => {
+                self.key_of(holder) == Some(key)
+            }
         };
         if !takes && key == 0 {
             return Err(WRONG_ACTION_KEY.into());
@@ -43,7 +45,7 @@ impl Reservations {
         if victims.is_empty() {
             return Err(Refusal::Conflict);
         }
-        Ok(self.strike(me, &victims, abort))
+        Ok(self.remove_registrations(me, &victims, abort))
     }
 
     /// The reservation changes hands.
@@ -51,8 +53,8 @@ impl Reservations {
         let mut next = self.clone();
         next.keys.retain(|id, _| !victims.contains(id));
         let holder = (!kind.is_all_registrants()).then(|| me.clone());
-        let old = next.held.replace(Held { kind, holder }).map(|h| h.kind);
-        let mut effects = told(me, victims, abort);
+        let old = next.held.replace(PersistentReservation { kind, holder }).map(|h| h.kind);
+        let mut effects = preempt_effects(me, victims, abort);
         if old != Some(kind) {
             let others = next.keys.keys().filter(|id| *id != me);
             let heard = others.map(|id| (id.clone(), asc::RESERVATIONS_RELEASED));
@@ -63,17 +65,17 @@ impl Reservations {
 
     /// Registrations go, maybe the sender's own among them, and with the last one of an "all
     /// registrants" reservation the reservation.
-    fn strike(&self, me: &Identity, victims: &[Identity], abort: bool) -> Change {
+    fn remove_registrations(&self, me: &Identity, victims: &[Identity], abort: bool) -> Change {
         let mut next = self.clone();
         for id in victims {
             next.remove(id);
         }
-        self.changed(next, told(me, victims, abort))
+        self.changed(next, preempt_effects(me, victims, abort))
     }
 }
 
 /// Nexuses that lost their registration are notified, and lose their commands with ABORT.
-fn told(me: &Identity, victims: &[Identity], abort: bool) -> Effects {
+fn preempt_effects(me: &Identity, victims: &[Identity], abort: bool) -> Effects {
     let others: Vec<Identity> = victims.iter().filter(|id| *id != me).cloned().collect();
     let heard = others.iter().map(|id| (id.clone(), asc::REGISTRATIONS_PREEMPTED));
     Effects { attentions: heard.collect(), aborts: if abort { others } else { Vec::new() } }

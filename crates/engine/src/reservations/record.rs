@@ -11,7 +11,7 @@
 
 use wire::scsi::{PrType, TransportId};
 
-use super::state::{Held, Identity, REGISTRATIONS_MAX, Reservations};
+use super::state::{Identity, PersistentReservation, REGISTRATIONS_MAX, Reservations};
 
 const LAYOUT: u16 = 1;
 
@@ -98,7 +98,7 @@ impl Reservations {
         }
         state.held = match (head[3], PrType::from_code(head[3])) {
             (0, _) if holder.is_none() => None,
-            (_, Some(kind)) => Some(Held { kind, holder }),
+            (_, Some(kind)) => Some(PersistentReservation { kind, holder }),
             _ => return Err(RecordError::Contradiction),
         };
         if state.is_sound() { Ok(state) } else { Err(RecordError::Contradiction) }

@@ -20,7 +20,7 @@ pub struct Identity {
 
 /// A nexus that asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Who<'a> {
+pub struct RequestingNexus<'a> {
     /// Its ports; None for one that SCSI has no name for: it cannot register.
     pub id: Option<&'a Identity>,
     /// Its session, the owner of a SPC-2 reservation.
@@ -29,7 +29,7 @@ pub struct Who<'a> {
 
 /// A persistent reservation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct PersistentReservation {
     /// Its type.
     pub kind: PrType,
     /// Who holds it; None when every registrant does (P2).
@@ -38,7 +38,7 @@ pub struct Held {
 
 /// A SPC-2 reservation of the whole unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Legacy {
+pub struct Spc2Reservation {
     /// The session that holds it.
     pub session: u64,
     /// Its nexus, where it has a name: other sessions of the same nexus, on other cores, are no
@@ -46,7 +46,7 @@ pub struct Legacy {
     pub id: Option<Identity>,
 }
 
-impl Legacy {
+impl Spc2Reservation {
     /// A nexus that holds it.
     pub fn is_of(&self, id: Option<&Identity>, session: u64) -> bool {
         self.session == session || (id.is_some() && self.id.as_ref() == id)
@@ -95,7 +95,7 @@ impl From<Sense> for Refusal {
 
 /// Inputs of an action besides the state.
 #[derive(Clone, Default, Debug)]
-pub struct Surroundings {
+pub struct PortContext {
     /// Relative identifiers of every target port of the sender's transport.
     pub targets: Vec<u16>,
     /// Initiator ports that are logged in somewhere, for TransportIDs that name a whole device.
@@ -128,8 +128,8 @@ pub struct Reservations {
     pub(super) generation: u32,
     pub(super) aptpl: bool,
     pub(super) keys: BTreeMap<Identity, u64>,
-    pub(super) held: Option<Held>,
-    pub(super) legacy: Option<Legacy>,
+    pub(super) held: Option<PersistentReservation>,
+    pub(super) legacy: Option<Spc2Reservation>,
 }
 
 impl Reservations {
@@ -149,12 +149,12 @@ impl Reservations {
     }
 
     /// The persistent reservation.
-    pub fn held(&self) -> Option<&Held> {
+    pub fn held(&self) -> Option<&PersistentReservation> {
         self.held.as_ref()
     }
 
     /// The SPC-2 reservation.
-    pub fn legacy(&self) -> Option<&Legacy> {
+    pub fn legacy(&self) -> Option<&Spc2Reservation> {
         self.legacy.as_ref()
     }
 
@@ -172,8 +172,8 @@ impl Reservations {
     pub fn is_holder(&self, id: &Identity) -> bool {
         match &self.held {
             None => false,
-            Some(Held { holder: None, .. }) => self.keys.contains_key(id),
-            Some(Held { holder: Some(holder), .. }) => holder == id,
+            Some(PersistentReservation { holder: None, .. }) => self.keys.contains_key(id),
+            Some(PersistentReservation { holder: Some(holder), .. }) => holder == id,
         }
     }
 
@@ -219,8 +219,10 @@ impl Reservations {
     pub fn is_sound(&self) -> bool {
         let holder = match &self.held {
             None => true,
-            Some(Held { kind, holder: None }) => kind.is_all_registrants() && !self.keys.is_empty(),
-            Some(Held { kind, holder: Some(id) }) => {
+            Some(PersistentReservation { kind, holder: None }) => {
+                kind.is_all_registrants() && !self.keys.is_empty()
+            }
+            Some(PersistentReservation { kind, holder: Some(id) }) => {
                 !kind.is_all_registrants() && self.keys.contains_key(id)
             }
         };
@@ -237,8 +239,8 @@ impl Reservations {
         self.keys.remove(id);
         let ends = match &self.held {
             None => false,
-            Some(Held { holder: None, .. }) => self.keys.is_empty(),
-            Some(Held { holder: Some(holder), .. }) => holder == id,
+            Some(PersistentReservation { holder: None, .. }) => self.keys.is_empty(),
+            Some(PersistentReservation { holder: Some(holder), .. }) => holder == id,
         };
         if !ends {
             return None;
@@ -247,7 +249,7 @@ impl Reservations {
     }
 
     /// Notifies the other registrants of the end of a reservation of a kind that admitted them.
-    pub(super) fn tell_released(&self, kind: PrType, but: &Identity, effects: &mut Effects) {
+    pub(super) fn notify_released(&self, kind: PrType, but: &Identity, effects: &mut Effects) {
         if kind.admits_registrants() {
             let others = self.keys.keys().filter(|id| *id != but);
             let heard = wire::scsi::asc::RESERVATIONS_RELEASED;

@@ -17,20 +17,20 @@ fn nexus(n: usize) -> Identity {
     Identity { port, target: (n / 3 + 1) as u16 }
 }
 
-fn around() -> Surroundings {
-    Surroundings { targets: vec![1, 2], ports: (0..3).map(|n| nexus(n).port).collect() }
+fn around() -> PortContext {
+    PortContext { targets: vec![1, 2], ports: (0..3).map(|n| nexus(n).port).collect() }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Said {
+enum ModelOutcome {
     Good,
     Conflict,
     Sense(u8, u8, u8),
 }
 
-const IN_CDB: Said = Said::Sense(5, 0x24, 0);
-const IN_LIST: Said = Said::Sense(5, 0x26, 0);
-const BAD_RELEASE: Said = Said::Sense(5, 0x26, 4);
+const IN_CDB: ModelOutcome = ModelOutcome::Sense(5, 0x24, 0);
+const IN_LIST: ModelOutcome = ModelOutcome::Sense(5, 0x26, 0);
+const BAD_RELEASE: ModelOutcome = ModelOutcome::Sense(5, 0x26, 4);
 
 /// The reference model.
 #[derive(Clone, Default, Debug)]
@@ -43,7 +43,7 @@ struct Model {
     generation: u32,
     aptpl: bool,
     /// Attentions of the last command, by ASCQ of 2Ah.
-    told: Vec<(usize, u8)>,
+    attentions: Vec<(usize, u8)>,
     aborted: Vec<usize>,
 }
 
@@ -77,9 +77,9 @@ impl Model {
         }
     }
 
-    fn tell_others(&mut self, me: usize, ascq: u8) {
+    fn notify_others(&mut self, me: usize, ascq: u8) {
         let others: Vec<usize> = self.registrants().into_iter().filter(|n| *n != me).collect();
-        self.told.extend(others.into_iter().map(|n| (n, ascq)));
+        self.attentions.extend(others.into_iter().map(|n| (n, ascq)));
     }
 
     /// The registrations of `gone` end, and what depends on them.
@@ -97,55 +97,59 @@ impl Model {
         lost
     }
 
-    fn step(&mut self, s: &Step) -> Said {
-        self.told.clear();
+    fn step(&mut self, s: &Step) -> ModelOutcome {
+        self.attentions.clear();
         self.aborted.clear();
         let registered = self.key[s.me] != 0;
         let right = registered && self.key[s.me] == s.key;
         match s.action {
             0 | 6 => self.register(s),
-            _ if !right => Said::Conflict,
+            _ if !right => ModelOutcome::Conflict,
             1 => {
                 if s.scope != 0 || ![1, 3, 5, 6, 7, 8].contains(&s.kind) {
                     return IN_CDB;
                 }
                 if self.kind == 0 {
                     (self.kind, self.holder) = (s.kind, s.me);
-                    return Said::Good;
+                    return ModelOutcome::Good;
                 }
-                if self.holds(s.me) && self.kind == s.kind { Said::Good } else { Said::Conflict }
+                if self.holds(s.me) && self.kind == s.kind {
+                    ModelOutcome::Good
+                } else {
+                    ModelOutcome::Conflict
+                }
             }
             2 => {
                 if !self.holds(s.me) {
-                    return Said::Good;
+                    return ModelOutcome::Good;
                 }
                 if s.scope != 0 || s.kind != self.kind {
                     return BAD_RELEASE;
                 }
                 if self.kind >= 5 {
-                    self.tell_others(s.me, 4);
+                    self.notify_others(s.me, 4);
                 }
                 self.kind = 0;
-                Said::Good
+                ModelOutcome::Good
             }
             3 => {
-                self.tell_others(s.me, 3);
+                self.notify_others(s.me, 3);
                 (self.key, self.kind) = ([0; NEXUSES], 0);
                 self.generation += 1;
-                Said::Good
+                ModelOutcome::Good
             }
             4 | 5 => self.preempt(s),
             _ => self.relocate(s),
         }
     }
 
-    fn register(&mut self, s: &Step) -> Said {
+    fn register(&mut self, s: &Step) -> ModelOutcome {
         let old = self.key[s.me];
         if s.action == 0 && s.key != old {
-            return Said::Conflict;
+            return ModelOutcome::Conflict;
         }
         if old == 0 && s.action_key == 0 {
-            return Said::Good;
+            return ModelOutcome::Good;
         }
         if s.ports.is_some() && old != 0 {
             return IN_CDB;
@@ -173,15 +177,15 @@ impl Model {
             let known = |n: &usize| *n == s.me || self.key[*n] == old || s.action == 6;
             let gone: Vec<usize> = with.into_iter().filter(known).collect();
             if self.strike(&gone) && kind >= 5 {
-                self.tell_others(s.me, 4);
+                self.notify_others(s.me, 4);
             }
         }
         self.aptpl = s.aptpl;
         self.generation += 1;
-        Said::Good
+        ModelOutcome::Good
     }
 
-    fn preempt(&mut self, s: &Step) -> Said {
+    fn preempt(&mut self, s: &Step) -> ModelOutcome {
         let all = self.kind >= 7;
         let takes = match self.kind {
             0 => false,
@@ -200,10 +204,10 @@ impl Model {
             return IN_CDB;
         }
         if hit.is_empty() {
-            return Said::Conflict;
+            return ModelOutcome::Conflict;
         }
         let others: Vec<usize> = hit.iter().copied().filter(|n| *n != s.me).collect();
-        self.told.extend(others.iter().map(|n| (*n, 5)));
+        self.attentions.extend(others.iter().map(|n| (*n, 5)));
         if s.action == 5 {
             self.aborted = others.clone();
         }
@@ -212,21 +216,21 @@ impl Model {
             others.iter().for_each(|n| self.key[*n] = 0);
             (self.kind, self.holder) = (s.kind, s.me);
             if was != s.kind {
-                self.tell_others(s.me, 4);
+                self.notify_others(s.me, 4);
             }
         } else {
             self.strike(&hit);
         }
         self.generation += 1;
-        Said::Good
+        ModelOutcome::Good
     }
 
-    fn relocate(&mut self, s: &Step) -> Said {
+    fn relocate(&mut self, s: &Step) -> ModelOutcome {
         if self.kind == 0 {
             return IN_CDB;
         }
         if self.kind >= 7 || self.holder != s.me {
-            return Said::Conflict;
+            return ModelOutcome::Conflict;
         }
         if s.action_key == 0 || s.to == s.me {
             return IN_LIST;
@@ -238,7 +242,7 @@ impl Model {
         }
         self.aptpl = s.aptpl;
         self.generation += 1;
-        Said::Good
+        ModelOutcome::Good
     }
 
     /// May nexus `n` read, may it write?
@@ -313,11 +317,11 @@ fn request(s: &Step) -> Request {
     Request { action, scope: s.scope, kind: s.kind, list }
 }
 
-fn said(result: &Result<Option<Change>, Refusal>) -> Said {
+fn model_outcome(result: &Result<Option<Change>, Refusal>) -> ModelOutcome {
     match result {
-        Ok(_) => Said::Good,
-        Err(Refusal::Conflict) => Said::Conflict,
-        Err(Refusal::Sense(s)) => Said::Sense(s.code.key as u8, s.code.asc, s.code.ascq),
+        Ok(_) => ModelOutcome::Good,
+        Err(Refusal::Conflict) => ModelOutcome::Conflict,
+        Err(Refusal::Sense(s)) => ModelOutcome::Sense(s.code.key as u8, s.code.asc, s.code.ascq),
     }
 }
 
@@ -351,12 +355,12 @@ fn run(seed: u64) {
         let step = random_step(&mut random, &model);
         let what = format!("seed {seed}, step {i}: {step:?}, before {model:?}");
         let result = state.out(
-            Who { id: Some(&nexus(step.me)), session: step.me as u64 },
+            RequestingNexus { id: Some(&nexus(step.me)), session: step.me as u64 },
             &request(&step),
             &around(),
         );
         let before = model.clone();
-        assert_eq!(said(&result), model.step(&step), "{what}");
+        assert_eq!(model_outcome(&result), model.step(&step), "{what}");
         let effects = match result {
             Ok(Some(change)) => {
                 let changes = change.next != state;
@@ -372,8 +376,8 @@ fn run(seed: u64) {
         let mut told: Vec<(usize, u8)> =
             effects.attentions.iter().map(|(id, a)| (index(id), ascq(*a))).collect();
         told.sort_unstable();
-        model.told.sort_unstable();
-        assert_eq!(told, model.told, "{what}");
+        model.attentions.sort_unstable();
+        assert_eq!(told, model.attentions, "{what}");
         let aborts: Vec<usize> = effects.aborts.iter().map(index).collect();
         let mut aborts = aborts;
         aborts.sort_unstable();
@@ -401,7 +405,9 @@ fn plain(action: PrOutAction, key: u64, action_key: u64, kind: u8) -> Request {
 
 fn apply(state: &mut Reservations, n: usize, request: &Request) -> Effects {
     let id = nexus(n);
-    let change = state.out(Who { id: Some(&id), session: n as u64 }, request, &around()).unwrap();
+    let change = state
+        .out(RequestingNexus { id: Some(&id), session: n as u64 }, request, &around())
+        .unwrap();
     let change = change.expect("a change");
     *state = change.next;
     change.effects
@@ -410,7 +416,10 @@ fn apply(state: &mut Reservations, n: usize, request: &Request) -> Effects {
 #[test]
 fn a_spc2_reservation_belongs_to_a_session_and_excludes_persistent_ones() {
     let (a, b) = (nexus(0), nexus(1));
-    let (i1, i2) = (Who { id: Some(&a), session: 1 }, Who { id: Some(&b), session: 2 });
+    let (i1, i2) = (
+        RequestingNexus { id: Some(&a), session: 1 },
+        RequestingNexus { id: Some(&b), session: 2 },
+    );
     let state = Reservations::default().reserve_unit(i1).unwrap().unwrap();
     assert_eq!(state.reserve_unit(i1), Ok(None));
     assert_eq!(state.reserve_unit(i2), Err(Refusal::Conflict));
@@ -434,7 +443,7 @@ fn reserve_with_registrations_succeeds_only_for_holders_and_registrants() {
     let mut state = Reservations::default();
     apply(&mut state, 0, &plain(PrOutAction::Register, 0, 1, 0));
     apply(&mut state, 1, &plain(PrOutAction::Register, 0, 2, 0));
-    let who = |id, session| Who { id: Some(id), session };
+    let who = |id, session| RequestingNexus { id: Some(id), session };
     for (id, n) in [(&a, 0), (&b, 1), (&c, 2)] {
         assert_eq!(state.reserve_unit(who(id, n)), Err(Refusal::Conflict));
         assert_eq!(state.release_unit(who(id, n)), Err(Refusal::Conflict));
@@ -463,7 +472,7 @@ fn the_number_of_registrations_of_a_unit_is_bounded() {
         state.keys.insert(id(n), 9);
     }
     let last = id(REGISTRATIONS_MAX);
-    let refused = state.out(Who { id: Some(&last), session: 1 }, &register, &around());
+    let refused = state.out(RequestingNexus { id: Some(&last), session: 1 }, &register, &around());
     assert_eq!(refused, Err(Refusal::Sense(asc::OUT_OF_RESERVATIONS.into())));
     assert!(state.is_sound());
     state.aptpl = true;
@@ -478,9 +487,12 @@ fn unknown_ports_and_ports_of_other_transports_cannot_be_registered() {
     for port in [stranger, other] {
         let mut request = plain(PrOutAction::Register, 0, 1, 0);
         (request.list.has_ports, request.list.ports) = (true, vec![port]);
-        let result =
-            Reservations::default().out(Who { id: Some(&me), session: 0 }, &request, &around());
-        assert_eq!(said(&result), IN_LIST);
+        let result = Reservations::default().out(
+            RequestingNexus { id: Some(&me), session: 0 },
+            &request,
+            &around(),
+        );
+        assert_eq!(model_outcome(&result), IN_LIST);
     }
 }
 
@@ -510,7 +522,7 @@ fn truncated_records_are_rejected_and_corrupt_ones_rejected_or_sound() {
 #[test]
 fn a_spc2_reservation_is_held_by_its_nexus_on_all_cores() {
     let (a, b) = (nexus(0), nexus(1));
-    let who = |id, session| Who { id, session };
+    let who = |id, session| RequestingNexus { id, session };
     let held = Reservations::default().reserve_unit(who(Some(&a), 1)).unwrap().unwrap();
     assert_eq!(held.restriction(Some(&a), 2), Restriction::None);
     assert_eq!(held.restriction(Some(&b), 3), Restriction::Legacy);

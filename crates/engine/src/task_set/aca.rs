@@ -19,11 +19,11 @@ use wire::scsi::{NACA, Status};
 use crate::command::status::Ending;
 use crate::command::{AbortHow, Command, TaskAttribute};
 use crate::engine::Engine;
-use crate::nexus::unit_attention::{Nexus, flags};
-use crate::nexus::{Path, Session};
-use crate::task_set::Allegiance;
+use crate::nexus::unit_attention::{ItlNexus, flags};
+use crate::nexus::{ItNexus, Path};
+use crate::task_set::AcaEffect;
 use crate::task_set::cross_core::{group_of, key_of};
-use crate::task_set::management::Done;
+use crate::task_set::management::TmCompletion;
 use crate::unit::{Device, ModeBits};
 
 /// NACA of a CDB: bit 2 of the CONTROL byte, whose place goes by the operation code (SAM-5 5.2).
@@ -47,20 +47,20 @@ pub(crate) fn admit(path: &Path, command: &Command<'_>) -> Result<bool, Ending> 
     let (device, nexus) = (path.device(), path.nexus());
     let aca = command.attribute == TaskAttribute::Aca && !device.mode().has(ModeBits::TMF_ONLY);
     let group = group_of(device, nexus);
-    let allegiance = device.order().allegiance(group, key_of(nexus), aca);
+    let allegiance = device.order().aca_effect(group, key_of(nexus), aca);
     match allegiance {
-        Allegiance::None => Ok(false),
-        Allegiance::Runs => Ok(true),
-        Allegiance::Others if preempts(command.cdb) => Ok(false),
-        Allegiance::Others if !naca(command.cdb) => Err(Ending::Status(Status::Busy)),
-        Allegiance::Own | Allegiance::Others => Err(Ending::Status(Status::AcaActive)),
+        AcaEffect::None => Ok(false),
+        AcaEffect::Runs => Ok(true),
+        AcaEffect::OtherNexus if preempts(command.cdb) => Ok(false),
+        AcaEffect::OtherNexus if !naca(command.cdb) => Err(Ending::Status(Status::Busy)),
+        AcaEffect::Own | AcaEffect::OtherNexus => Err(Ending::Status(Status::AcaActive)),
     }
 }
 
-impl Session {
+impl ItNexus {
     /// A command ends with CHECK CONDITION; called before its answer is sent.
     #[cold]
-    pub(crate) fn blame(&self, place: u32) {
+    pub(crate) fn handle_check_condition(&self, place: u32) {
         let (path, naca) = {
             let slots = self.slots.borrow();
             let Some(slot) = slots.get(place) else { return };
@@ -82,7 +82,7 @@ impl Session {
             return;
         }
         let engine = self.engine();
-        let ticket = engine.tms.borrow_mut().open(Done::Nothing);
+        let ticket = engine.tms.borrow_mut().open(TmCompletion::Nothing);
         if mode.has(ModeBits::QERR_OWN) || mode.has(ModeBits::TST_EACH) {
             let words = self.commands_at(|p| Rc::ptr_eq(p, &path));
             engine.abort_all(self, &words, AbortHow::Silent, ticket);
@@ -95,12 +95,12 @@ impl Session {
 
 impl Engine {
     /// Ends the allegiance that a nexus established, or every one of the unit.
-    pub(crate) fn absolve(self: &Rc<Self>, device: &Device, nexus: Option<&Arc<Nexus>>) {
+    pub(crate) fn end_aca(self: &Rc<Self>, device: &Device, nexus: Option<&Arc<ItlNexus>>) {
         let mut ready = Vec::new();
         let mut set = device.order();
-        let ended = set.absolve(|n| nexus.is_none_or(|x| key_of(x) == n), &mut ready);
+        let ended = set.end_acas(|n| nexus.is_none_or(|x| key_of(x) == n), &mut ready);
         if ended {
-            if !set.is_contingent() {
+            if !set.has_aca() {
                 device.unmark(flags::ACA);
             }
             if let Some(nexus) = nexus.filter(|_| device.mode().has(ModeBits::TST_EACH)) {
@@ -108,7 +108,7 @@ impl Engine {
             }
         }
         drop(set);
-        self.go(ready);
+        self.start_enabled(ready);
     }
 }
 

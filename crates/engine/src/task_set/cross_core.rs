@@ -25,12 +25,12 @@ use std::task::{Context, Poll, Waker};
 use bio::sync::Mutex;
 use reactor::Mailer;
 
-use crate::command::{CommandState, TaskAttribute, word_of};
+use crate::command::{CommandState, TaskAttribute, slot_id_of};
 use crate::engine::{Engine, Message};
 use crate::handlers::Plan;
-use crate::nexus::unit_attention::{Nexus, flags};
-use crate::nexus::{Path, Session};
-use crate::task_set::management::Done;
+use crate::nexus::unit_attention::{ItlNexus, flags};
+use crate::nexus::{ItNexus, Path};
+use crate::task_set::management::TmCompletion;
 use crate::task_set::{Request, Span};
 use crate::unit::{Device, ModeBits};
 
@@ -53,15 +53,15 @@ pub(crate) enum Owner {
         word: u64,
     },
     /// A claim of a running command.
-    Guest(Arc<Turn>),
+    Claim(Arc<ClaimGrant>),
 }
 
 /// The turn of a claim.
 #[derive(Default)]
-pub(crate) struct Turn(Mutex<(bool, Option<Waker>)>);
+pub(crate) struct ClaimGrant(Mutex<(bool, Option<Waker>)>);
 
-impl Turn {
-    fn come(&self) {
+impl ClaimGrant {
+    fn grant(&self) {
         let waker = {
             let mut turn = self.0.lock();
             turn.0 = true;
@@ -73,9 +73,9 @@ impl Turn {
     }
 }
 
-struct Waiting(Arc<Turn>);
+struct ClaimFuture(Arc<ClaimGrant>);
 
-impl Future for Waiting {
+impl Future for ClaimFuture {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -89,34 +89,34 @@ impl Future for Waiting {
 }
 
 /// Blocks of a unit that no other command touches until this is dropped.
-pub struct Guard {
+pub struct BlockClaim {
     engine: Weak<Engine>,
     device: Arc<Device>,
     id: u64,
 }
 
-impl Guard {
+impl BlockClaim {
     /// For a unit that no other command can reach yet.
-    pub(crate) fn nothing(device: &Arc<Device>) -> Guard {
-        Guard { engine: Weak::new(), device: device.clone(), id: 0 }
+    pub(crate) fn nothing(device: &Arc<Device>) -> BlockClaim {
+        BlockClaim { engine: Weak::new(), device: device.clone(), id: 0 }
     }
 }
 
-impl Drop for Guard {
+impl Drop for BlockClaim {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.upgrade() {
-            engine.part(&self.device, self.id);
+            engine.leave_task_set(&self.device, self.id);
         }
     }
 }
 
 /// A nexus by a number, as long as it lives.
-pub(crate) fn key_of(nexus: &Arc<Nexus>) -> u64 {
+pub(crate) fn key_of(nexus: &Arc<ItlNexus>) -> u64 {
     Arc::as_ptr(nexus) as usize as u64
 }
 
 /// The group of a nexus's commands (O1).
-pub(crate) fn group_of(device: &Device, nexus: &Arc<Nexus>) -> u64 {
+pub(crate) fn group_of(device: &Device, nexus: &Arc<ItlNexus>) -> u64 {
     if device.mode().has(ModeBits::TST_EACH) { key_of(nexus) } else { 0 }
 }
 
@@ -130,7 +130,7 @@ impl Engine {
             if request.is_plain() {
                 return (0, true);
             }
-            let peers = self.registry().engines_but(self.core().id());
+            let peers = self.registry().other_engines(self.core().id());
             let cores = u32::try_from(peers.len() + 1).unwrap_or(u32::MAX);
             gather = Some((peers, set.gather(cores)));
             device.mark(flags::ORDER);
@@ -147,7 +147,7 @@ impl Engine {
                 engine.gather(&device, floor);
                 loop {
                     engine.core().reactor().sleep(LINGER_NS).await;
-                    if device.calm() {
+                    if device.try_relax_order() {
                         return;
                     }
                 }
@@ -158,13 +158,13 @@ impl Engine {
 
     /// Counts the crowd of a unit out: says so when the last command has ended here.
     pub(crate) fn gather(self: &Rc<Self>, device: &Arc<Device>, floor: u64) {
-        let crowd = |spans| Done::Crowd { device: device.clone(), spans };
+        let crowd = |spans| TmCompletion::Unordered { device: device.clone(), spans };
         let (all, spans) = {
             let mut tms = self.tms.borrow_mut();
             (tms.open(crowd(false)), tms.open(crowd(true)))
         };
         for session in self.sessions() {
-            session.count_crowd(device, floor, all, spans);
+            session.count_unordered(device, floor, all, spans);
         }
         self.tm_step(all);
         self.tm_step(spans);
@@ -174,27 +174,27 @@ impl Engine {
     pub(crate) fn counted_out(self: &Rc<Self>, device: &Device, spans: bool) {
         let mut ready = Vec::new();
         device.order().counted_out(spans, &mut ready);
-        self.go(ready);
+        self.start_enabled(ready);
     }
 
     /// An entry has ended.
-    pub(crate) fn part(self: &Rc<Self>, device: &Device, id: u64) {
+    pub(crate) fn leave_task_set(self: &Rc<Self>, device: &Device, id: u64) {
         let mut ready = Vec::new();
         device.order().leave(id, &mut ready);
-        self.go(ready);
+        self.start_enabled(ready);
     }
 
     /// Starts the enabled entries. Commands of this core start one after another from the outermost
     /// call, however many end at once.
-    pub(crate) fn go(self: &Rc<Self>, ready: Vec<Owner>) {
+    pub(crate) fn start_enabled(self: &Rc<Self>, ready: Vec<Owner>) {
         for owner in ready {
             match owner {
-                Owner::Guest(turn) => turn.come(),
+                Owner::Claim(turn) => turn.grant(),
                 Owner::Command { core, session, word, .. } if core == self.core().id() => {
                     self.starting.borrow_mut().push_back((session, word));
                 }
                 Owner::Command { to, session, word, .. } => {
-                    self.post(to, Message::Go { session, word });
+                    self.post(to, Message::Start { session, word });
                 }
             }
         }
@@ -204,20 +204,20 @@ impl Engine {
         loop {
             let next = self.starting.borrow_mut().pop_front();
             let Some((session, word)) = next else { break };
-            self.turn(session, word);
+            self.enable_command(session, word);
         }
         self.is_starting.set(false);
     }
 
     /// The turn of a command has come.
-    pub(crate) fn turn(&self, session: u64, word: u64) {
+    pub(crate) fn enable_command(&self, session: u64, word: u64) {
         if let Some(session) = self.session(session) {
-            session.turn(word);
+            session.enable_command(word);
         }
     }
 
     /// Blocks of a unit for a running command alone (O2).
-    pub(crate) async fn claim(self: &Rc<Self>, device: &Arc<Device>, span: Span) -> Guard {
+    pub(crate) async fn claim(self: &Rc<Self>, device: &Arc<Device>, span: Span) -> BlockClaim {
         let request = Request {
             group: u64::MAX,
             nexus: 0,
@@ -226,19 +226,19 @@ impl Engine {
             exclusive: true,
             writes: true,
             restricted: false,
-            guest: true,
+            is_claim: true,
         };
-        let turn = Arc::new(Turn::default());
-        let (id, enabled) = self.join(device, request, Owner::Guest(turn.clone()));
-        let guard = Guard { engine: Rc::downgrade(self), device: device.clone(), id };
+        let turn = Arc::new(ClaimGrant::default());
+        let (id, enabled) = self.join(device, request, Owner::Claim(turn.clone()));
+        let guard = BlockClaim { engine: Rc::downgrade(self), device: device.clone(), id };
         if !enabled {
-            Waiting(turn).await;
+            ClaimFuture(turn).await;
         }
         guard
     }
 }
 
-impl Session {
+impl ItNexus {
     /// Puts a command that may need an order into it; true when it may run as soon as its data is
     /// there.
     #[cold]
@@ -252,12 +252,12 @@ impl Session {
             exclusive: plan.exclusive,
             writes: plan.writes,
             restricted: !device.mode().has(ModeBits::QAM),
-            guest: false,
+            is_claim: false,
         };
         let engine = self.engine();
         let word = {
             let slots = self.slots.borrow();
-            slots.get(place).map_or(u64::MAX, |s| word_of(place, s.generation))
+            slots.get(place).map_or(u64::MAX, |s| slot_id_of(place, s.generation))
         };
         let owner = Owner::Command {
             core: engine.core().id(),
@@ -273,10 +273,10 @@ impl Session {
     }
 
     /// The turn of a command has come.
-    fn turn(&self, word: u64) {
+    fn enable_command(&self, word: u64) {
         let place = {
             let mut slots = self.slots.borrow_mut();
-            let Some((place, slot)) = slots.by_word(word) else { return };
+            let Some((place, slot)) = slots.by_slot_id(word) else { return };
             slot.enabled = true;
             (slot.state == Some(CommandState::Dormant)).then_some(place)
         };
@@ -286,19 +286,19 @@ impl Session {
     }
 
     /// Makes the commands of the crowd at a unit notify these two tickets when they end.
-    fn count_crowd(&self, device: &Arc<Device>, floor: u64, all: u32, spans: u32) {
+    fn count_unordered(&self, device: &Arc<Device>, floor: u64, all: u32, spans: u32) {
         let mut slots = self.slots.borrow_mut();
         let of_it = |p: &Rc<Path>| Arc::ptr_eq(p.device(), device);
         let words =
             slots.select(|s| s.entry < floor && !s.answered && s.path.as_ref().is_some_and(of_it));
         let mut tms = self.engine().tms.borrow_mut();
         for word in words {
-            let Some((_, slot)) = slots.by_word(word) else { continue };
+            let Some((_, slot)) = slots.by_slot_id(word) else { continue };
             slot.waiters.push(all);
-            tms.more(all);
+            tms.add_pending(all);
             if slot.plan.span() != Span::Nothing {
                 slot.waiters.push(spans);
-                tms.more(spans);
+                tms.add_pending(spans);
             }
         }
     }

@@ -25,7 +25,7 @@ use crate::command::spc::{device_reset, nexus_lost};
 use crate::command::{AbortHow, CommandState, Slot};
 use crate::engine::{Engine, Message};
 use crate::nexus::transport::{CloseReason, TmFunction, TmOutcome};
-use crate::nexus::{Path, Session};
+use crate::nexus::{ItNexus, Path};
 use crate::reservations::Identity;
 use crate::unit::alua::Transition;
 use crate::unit::{Device, ModeBits};
@@ -39,16 +39,16 @@ const SET_TARGET_PORT_GROUPS: u8 = 0xA4;
 /// Request to another core to abort commands.
 pub struct AbortOrder {
     device: Arc<Device>,
-    why: Why,
+    scope: AbortScope,
     reply: Mailer<Message>,
     ticket: u32,
 }
 
 /// Reason and extent of an abort of a unit's commands.
 #[derive(Clone)]
-struct Why {
+struct AbortScope {
     /// Only the commands of these nexuses; None is all nexuses.
-    whom: Option<Arc<BTreeSet<Identity>>>,
+    nexuses: Option<Arc<BTreeSet<Identity>>>,
     /// The session that asked.
     by: u64,
     /// The unit is reset: all nexuses are notified. Otherwise nexuses that lost commands receive
@@ -58,9 +58,9 @@ struct Why {
     tas: bool,
 }
 
-pub(crate) enum Done {
+pub(crate) enum TmCompletion {
     Answer {
-        session: Rc<Session>,
+        session: Rc<ItNexus>,
         tag: u32,
         outcome: TmOutcome,
         close_own: bool,
@@ -69,11 +69,11 @@ pub(crate) enum Done {
         to: Mailer<Message>,
         ticket: u32,
     },
-    Ring(Rc<Bell>),
+    Event(Rc<OneShotEvent>),
     /// No waiter.
     Nothing,
     /// The crowd of a unit has ended on this core (`task_set/cross_core.rs`).
-    Crowd {
+    Unordered {
         device: Arc<Device>,
         spans: bool,
     },
@@ -82,65 +82,65 @@ pub(crate) enum Done {
 
 /// One-shot event that a conversation waits for.
 #[derive(Default)]
-pub(crate) struct Bell {
-    rung: Cell<bool>,
+pub(crate) struct OneShotEvent {
+    fired: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl Bell {
-    fn ring(&self) {
-        self.rung.set(true);
+impl OneShotEvent {
+    fn fire(&self) {
+        self.fired.set(true);
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }
 
-    pub fn has_rung(&self) -> bool {
-        self.rung.get()
+    pub fn has_fired(&self) -> bool {
+        self.fired.get()
     }
 
     /// Whom to wake.
-    pub fn wakes(&self, waker: &Waker) {
+    pub fn set_waker(&self, waker: &Waker) {
         self.waker.replace(Some(waker.clone()));
     }
 }
 
-struct Tm {
+struct PendingTm {
     left: u32,
-    done: Done,
+    done: TmCompletion,
 }
 
 /// Task management functions that wait.
 #[derive(Default)]
-pub(crate) struct Tms {
-    places: Vec<Option<Tm>>,
+pub(crate) struct PendingTms {
+    entries: Vec<Option<PendingTm>>,
 }
 
-impl Tms {
-    pub(crate) fn open(&mut self, done: Done) -> u32 {
-        let tm = Some(Tm { left: 1, done });
-        match self.places.iter().position(Option::is_none) {
+impl PendingTms {
+    pub(crate) fn open(&mut self, done: TmCompletion) -> u32 {
+        let tm = Some(PendingTm { left: 1, done });
+        match self.entries.iter().position(Option::is_none) {
             Some(i) => {
-                if let Some(place) = self.places.get_mut(i) {
+                if let Some(place) = self.entries.get_mut(i) {
                     *place = tm;
                 }
                 i as u32
             }
             None => {
-                self.places.push(tm);
-                self.places.len() as u32 - 1
+                self.entries.push(tm);
+                self.entries.len() as u32 - 1
             }
         }
     }
 
-    pub(crate) fn more(&mut self, ticket: u32) {
-        if let Some(Some(tm)) = self.places.get_mut(ticket as usize) {
+    pub(crate) fn add_pending(&mut self, ticket: u32) {
+        if let Some(Some(tm)) = self.entries.get_mut(ticket as usize) {
             tm.left += 1;
         }
     }
 
-    fn less(&mut self, ticket: u32) -> Option<Done> {
-        let place = self.places.get_mut(ticket as usize)?;
+    fn finish_pending(&mut self, ticket: u32) -> Option<TmCompletion> {
+        let place = self.entries.get_mut(ticket as usize)?;
         let tm = place.as_mut()?;
         tm.left = tm.left.saturating_sub(1);
         if tm.left > 0 {
@@ -153,20 +153,20 @@ impl Tms {
 impl Engine {
     /// One of the things that a function waited for has happened.
     pub(crate) fn tm_step(self: &Rc<Self>, ticket: u32) {
-        let done = self.tms.borrow_mut().less(ticket);
+        let done = self.tms.borrow_mut().finish_pending(ticket);
         match done {
-            None | Some(Done::Nothing) => {}
-            Some(Done::Ring(bell)) => bell.ring(),
-            Some(Done::Reply { to, ticket }) => self.post(to, Message::Aborted { ticket }),
-            Some(Done::Crowd { device, spans }) => self.counted_out(&device, spans),
-            Some(Done::Drained(transition)) => self.registry().drained(&transition),
-            Some(Done::Answer { session, tag, outcome, close_own }) => {
+            None | Some(TmCompletion::Nothing) => {}
+            Some(TmCompletion::Event(bell)) => bell.fire(),
+            Some(TmCompletion::Reply { to, ticket }) => self.post(to, Message::Aborted { ticket }),
+            Some(TmCompletion::Unordered { device, spans }) => self.counted_out(&device, spans),
+            Some(TmCompletion::Drained(transition)) => self.registry().drained(&transition),
+            Some(TmCompletion::Answer { session, tag, outcome, close_own }) => {
                 session.tm_answer(tag, outcome);
                 if close_own {
                     // The sessions of others are no business of this one, though RFC 7143 11.5.1
                     // would have the target end them too.
                     let of = &session.facts.initiator;
-                    self.registry().close_of(session.target(), of, CloseReason::ColdReset);
+                    self.registry().close_sessions_of(session.target(), of, CloseReason::ColdReset);
                 }
             }
         }
@@ -195,22 +195,22 @@ impl Engine {
 
     /// Aborts the commands of every session of this core at a unit. A session is notified of a
     /// reset here and not earlier: commands that it sends after the notification are never aborted.
-    fn abort_at(self: &Rc<Self>, device: &Arc<Device>, why: Why, ticket: u32) {
-        let Why { by, reset, tas, ref whom } = why;
-        let meant = |s: &Rc<Session>| match whom {
+    fn abort_at(self: &Rc<Self>, device: &Arc<Device>, why: AbortScope, ticket: u32) {
+        let AbortScope { by, reset, tas, nexuses: ref whom } = why;
+        let meant = |s: &Rc<ItNexus>| match whom {
             Some(whom) => s.port().identity.as_ref().is_some_and(|id| whom.contains(id)),
             None => true,
         };
         let there = |p: &Rc<Path>| Arc::ptr_eq(p.device(), device);
         let mut sessions = self.sessions();
         sessions.retain(meant);
-        let doomed: Vec<(&Rc<Session>, Vec<u64>, AbortHow)> = sessions
+        let doomed: Vec<(&Rc<ItNexus>, Vec<u64>, AbortHow)> = sessions
             .iter()
             .map(|session| {
                 let own = session.number() == by;
                 let how = if own || !tas { AbortHow::Silent } else { AbortHow::Status };
                 let words = session.commands_at(there);
-                session.doom(&words, how);
+                session.mark_for_abort(&words, how);
                 if reset {
                     session.raise_at(asc::POWER_ON_OR_RESET, there);
                 } else if !words.is_empty() && !own && !tas {
@@ -226,35 +226,35 @@ impl Engine {
     }
 
     /// Aborts a command; the function waits for it when it is at the medium.
-    fn abort_one(&self, session: &Session, word: u64, how: AbortHow, ticket: u32) {
+    fn abort_one(&self, session: &ItNexus, word: u64, how: AbortHow, ticket: u32) {
         if session.abort(word, how, Some(ticket)) {
-            self.tms.borrow_mut().more(ticket);
+            self.tms.borrow_mut().add_pending(ticket);
         }
     }
 
-    pub(crate) fn abort_all(&self, session: &Session, words: &[u64], how: AbortHow, ticket: u32) {
-        session.doom(words, how);
+    pub(crate) fn abort_all(&self, session: &ItNexus, words: &[u64], how: AbortHow, ticket: u32) {
+        session.mark_for_abort(words, how);
         for word in words {
             self.abort_one(session, *word, how, ticket);
         }
     }
 
     pub(crate) fn abort_for_peer(self: &Rc<Self>, order: AbortOrder) {
-        let done = Done::Reply { to: order.reply, ticket: order.ticket };
+        let done = TmCompletion::Reply { to: order.reply, ticket: order.ticket };
         let ticket = self.tms.borrow_mut().open(done);
-        self.abort_at(&order.device, order.why, ticket);
+        self.abort_at(&order.device, order.scope, ticket);
         self.tm_step(ticket);
     }
 
     /// Waits on this core for the commands that a change of access states waits for, and reports
     /// their end.
     pub(crate) fn drain(self: &Rc<Self>, transition: Arc<Transition>) {
-        let ticket = self.tms.borrow_mut().open(Done::Drained(transition.clone()));
+        let ticket = self.tms.borrow_mut().open(TmCompletion::Drained(transition.clone()));
         let concerned =
-            |s: &Rc<Session>| transition.targets.iter().any(|t| Arc::ptr_eq(t, s.target()));
+            |s: &Rc<ItNexus>| transition.targets.iter().any(|t| Arc::ptr_eq(t, s.target()));
         for session in self.sessions().into_iter().filter(concerned) {
             for _ in 0..session.await_commands(ticket) {
-                self.tms.borrow_mut().more(ticket);
+                self.tms.borrow_mut().add_pending(ticket);
             }
         }
         self.tm_step(ticket);
@@ -268,7 +268,7 @@ impl Engine {
         reset: bool,
         tm: u32,
     ) {
-        let why = Why { whom: None, by, reset, tas: device.mode().has(ModeBits::TAS) };
+        let why = AbortScope { nexuses: None, by, reset, tas: device.mode().has(ModeBits::TAS) };
         self.abort_on_all(device, why, tm);
     }
 
@@ -279,46 +279,50 @@ impl Engine {
         device: &Arc<Device>,
         by: u64,
         whom: Arc<BTreeSet<Identity>>,
-    ) -> Rc<Bell> {
-        let bell = Rc::new(Bell::default());
-        let ticket = self.tms.borrow_mut().open(Done::Ring(bell.clone()));
+    ) -> Rc<OneShotEvent> {
+        let bell = Rc::new(OneShotEvent::default());
+        let ticket = self.tms.borrow_mut().open(TmCompletion::Event(bell.clone()));
         let tas = device.mode().has(ModeBits::TAS);
         for nexus in device.nexuses() {
             if nexus.port().identity.as_ref().is_some_and(|id| whom.contains(id)) {
-                self.absolve(device, Some(&nexus));
+                self.end_aca(device, Some(&nexus));
             }
         }
-        self.abort_on_all(device, Why { whom: Some(whom), by, reset: false, tas }, ticket);
+        self.abort_on_all(
+            device,
+            AbortScope { nexuses: Some(whom), by, reset: false, tas },
+            ticket,
+        );
         self.tm_step(ticket);
         bell
     }
 
     /// A nexus has ended, or goes on as if it had.
-    pub(crate) fn lose(self: &Rc<Self>, path: &Path) {
+    pub(crate) fn end_nexus(self: &Rc<Self>, path: &Path) {
         nexus_lost(path.device(), path.nexus());
-        self.absolve(path.device(), Some(path.nexus()));
+        self.end_aca(path.device(), Some(path.nexus()));
     }
 
     /// The unit as at power on.
     fn reset(self: &Rc<Self>, device: &Arc<Device>) {
         device.reset(self.registry().next_reset());
         device_reset(device);
-        self.absolve(device, None);
+        self.end_aca(device, None);
     }
 
-    fn abort_on_all(self: &Rc<Self>, device: &Arc<Device>, why: Why, tm: u32) {
-        for peer in self.registry().engines_but(self.core().id()) {
-            self.tms.borrow_mut().more(tm);
+    fn abort_on_all(self: &Rc<Self>, device: &Arc<Device>, why: AbortScope, tm: u32) {
+        for peer in self.registry().other_engines(self.core().id()) {
+            self.tms.borrow_mut().add_pending(tm);
             let reply = self.mailer().clone();
             let why = why.clone();
-            let order = AbortOrder { device: device.clone(), why, reply, ticket: tm };
+            let order = AbortOrder { device: device.clone(), scope: why, reply, ticket: tm };
             self.post(peer, Message::Abort(order));
         }
         self.abort_at(device, why, tm);
     }
 }
 
-impl Session {
+impl ItNexus {
     /// A task management function arrives; the answer comes by
     /// [`crate::Transport::task_management_done`], maybe from inside this call. `of` is the tag
     /// of the task that ABORT TASK and QUERY TASK are about.
@@ -355,7 +359,7 @@ impl Session {
     fn run_tm(self: Rc<Self>, tag: u32, f: TmFunction, path: Option<Rc<Path>>, of: Option<u32>) {
         let engine = self.engine().clone();
         let by = self.number();
-        let done = Done::Answer {
+        let done = TmCompletion::Answer {
             session: self.clone(),
             tag,
             outcome: TmOutcome::Complete,
@@ -374,7 +378,7 @@ impl Session {
                     .borrow()
                     .select(|s| s.aca && s.path.as_ref().is_some_and(|p| Rc::ptr_eq(p, &path)));
                 engine.abort_all(&self, &words, AbortHow::Silent, ticket);
-                engine.absolve(path.device(), Some(path.nexus()));
+                engine.end_aca(path.device(), Some(path.nexus()));
             }
             (TmFunction::ClearTaskSet, Some(path))
                 if !path.device().mode().has(ModeBits::TST_EACH) =>
@@ -392,7 +396,7 @@ impl Session {
             (TmFunction::NexusReset, _) => {
                 engine.abort_all(&self, &self.commands_at(|_| true), AbortHow::Silent, ticket);
                 for path in self.paths() {
-                    engine.lose(&path);
+                    engine.end_nexus(&path);
                 }
                 self.raise_at(asc::NEXUS_LOSS, |_| true);
             }
@@ -419,7 +423,7 @@ impl Session {
         };
         let words = slots.select(waited);
         for word in &words {
-            if let Some((_, slot)) = slots.by_word(*word) {
+            if let Some((_, slot)) = slots.by_slot_id(*word) {
                 slot.waiters.push(ticket);
             }
         }

@@ -89,7 +89,7 @@ pub(crate) struct Request {
     /// O3 holds for it.
     pub restricted: bool,
     /// Part of a command that runs: it is outside the order of commands.
-    pub guest: bool,
+    pub is_claim: bool,
 }
 
 impl Request {
@@ -98,12 +98,12 @@ impl Request {
         self.attribute == TaskAttribute::Simple
             && !self.exclusive
             && !self.restricted
-            && !self.guest
+            && !self.is_claim
     }
 
     /// Waits for enabled entries only (O5).
     fn jumps(&self) -> bool {
-        self.guest || matches!(self.attribute, TaskAttribute::HeadOfQueue | TaskAttribute::Aca)
+        self.is_claim || matches!(self.attribute, TaskAttribute::HeadOfQueue | TaskAttribute::Aca)
     }
 
     /// O2, O3.
@@ -116,15 +116,15 @@ impl Request {
     }
 
     fn is_head(&self) -> bool {
-        !self.guest && self.attribute == TaskAttribute::HeadOfQueue
+        !self.is_claim && self.attribute == TaskAttribute::HeadOfQueue
     }
 
     fn is_ordered(&self) -> bool {
-        !self.guest && self.attribute == TaskAttribute::Ordered
+        !self.is_claim && self.attribute == TaskAttribute::Ordered
     }
 
     fn is_simple(&self) -> bool {
-        !self.guest && self.attribute == TaskAttribute::Simple
+        !self.is_claim && self.attribute == TaskAttribute::Simple
     }
 }
 
@@ -141,7 +141,7 @@ impl<O> Entry<O> {
     fn waits_for_older(&self, older: &Entry<O>) -> bool {
         let (me, it) = (&self.request, &older.request);
         let ordered = me.group == it.group
-            && !it.guest
+            && !it.is_claim
             && (me.is_ordered() || me.is_simple() && (it.is_ordered() || it.is_head()));
         ordered || me.conflicts(it) && (older.enabled || !me.jumps())
     }
@@ -154,7 +154,7 @@ impl<O> Entry<O> {
 
 /// An auto contingent allegiance (SAM-5 5.10).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Contingent {
+struct EstablishedAca {
     group: u64,
     nexus: u64,
     /// A command of the ACA attribute is there.
@@ -163,7 +163,7 @@ struct Contingent {
 
 /// Effect of a contingent allegiance on a new command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Allegiance {
+pub(crate) enum AcaEffect {
     /// None concerns it.
     None,
     /// It established one, and this command has the ACA attribute: it runs.
@@ -171,36 +171,36 @@ pub(crate) enum Allegiance {
     /// It established one: ACA ACTIVE.
     Own,
     /// Another nexus of its group established one: ACA ACTIVE when NACA is set, else BUSY.
-    Others,
+    OtherNexus,
 }
 
 /// The commands of a unit that are in order.
 pub(crate) struct TaskSet<O> {
     strict: bool,
     /// Cores that have commands of the crowd.
-    crowd: u32,
+    draining_cores: u32,
     /// Cores that have commands of the crowd that touch blocks.
-    crowd_spans: u32,
+    draining_span_cores: u32,
     /// By growing number.
     entries: Vec<Entry<O>>,
     next: u64,
-    floor: u64,
+    first_ordered: u64,
     /// Something that needs an order came since the last look of [`TaskSet::calm`].
     touched: bool,
-    contingents: Vec<Contingent>,
+    acas: Vec<EstablishedAca>,
 }
 
 impl<O> Default for TaskSet<O> {
     fn default() -> TaskSet<O> {
         TaskSet {
             strict: false,
-            crowd: 0,
-            crowd_spans: 0,
+            draining_cores: 0,
+            draining_span_cores: 0,
             entries: Vec::new(),
             next: 1,
-            floor: 1,
+            first_ordered: 1,
             touched: false,
-            contingents: Vec::new(),
+            acas: Vec::new(),
         }
     }
 }
@@ -215,13 +215,13 @@ impl<O: Clone> TaskSet<O> {
     /// and those with one below the answer (O7).
     pub fn gather(&mut self, cores: u32) -> u64 {
         self.strict = true;
-        (self.crowd, self.crowd_spans) = (cores, cores);
-        self.floor
+        (self.draining_cores, self.draining_span_cores) = (cores, cores);
+        self.first_ordered
     }
 
     /// A core has no command of the crowd left; with `spans`, none that touches blocks.
     pub fn counted_out(&mut self, spans: bool, ready: &mut Vec<O>) {
-        let count = if spans { &mut self.crowd_spans } else { &mut self.crowd };
+        let count = if spans { &mut self.draining_span_cores } else { &mut self.draining_cores };
         *count = count.saturating_sub(1);
         if *count == 0 {
             self.wake(ready);
@@ -230,11 +230,11 @@ impl<O: Clone> TaskSet<O> {
 
     /// O4, O6.
     fn may(&self, request: &Request) -> bool {
-        let crowd =
-            request.is_ordered() && self.crowd > 0 || request.exclusive && self.crowd_spans > 0;
-        let held = !request.guest
+        let crowd = request.is_ordered() && self.draining_cores > 0
+            || request.exclusive && self.draining_span_cores > 0;
+        let held = !request.is_claim
             && request.attribute != TaskAttribute::Aca
-            && self.contingents.iter().any(|c| c.group == request.group);
+            && self.acas.iter().any(|c| c.group == request.group);
         !crowd && !held
     }
 
@@ -284,32 +284,35 @@ impl<O: Clone> TaskSet<O> {
 
     /// Looks whether the set may be plain again, and makes it so: nothing that needs an order came
     /// since the last look, and all that runs could run in a plain set.
-    pub fn calm(&mut self) -> bool {
+    pub fn try_relax(&mut self) -> bool {
         let touched = std::mem::take(&mut self.touched);
         let plain = |e: &Entry<O>| e.enabled && e.request.is_plain();
-        if touched || self.crowd + self.crowd_spans > 0 || !self.entries.iter().all(plain) {
+        if touched
+            || self.draining_cores + self.draining_span_cores > 0
+            || !self.entries.iter().all(plain)
+        {
             return false;
         }
         self.entries.clear();
-        self.floor = self.next;
+        self.first_ordered = self.next;
         self.strict = false;
         true
     }
 
     /// Establishes a contingent allegiance; false when the group has one.
     pub fn establish(&mut self, group: u64, nexus: u64) -> bool {
-        if self.contingents.iter().any(|c| c.group == group) {
+        if self.acas.iter().any(|c| c.group == group) {
             return false;
         }
-        self.contingents.push(Contingent { group, nexus, busy: false });
+        self.acas.push(EstablishedAca { group, nexus, busy: false });
         true
     }
 
     /// Ends those that `which` picks by the nexus that established them; true when there was one.
-    pub fn absolve(&mut self, which: impl Fn(u64) -> bool, ready: &mut Vec<O>) -> bool {
-        let before = self.contingents.len();
-        self.contingents.retain(|c| !which(c.nexus));
-        let ended = self.contingents.len() < before;
+    pub fn end_acas(&mut self, which: impl Fn(u64) -> bool, ready: &mut Vec<O>) -> bool {
+        let before = self.acas.len();
+        self.acas.retain(|c| !which(c.nexus));
+        let ended = self.acas.len() < before;
         if ended {
             self.wake(ready);
         }
@@ -317,29 +320,29 @@ impl<O: Clone> TaskSet<O> {
     }
 
     /// Any contingent allegiance.
-    pub fn is_contingent(&self) -> bool {
-        !self.contingents.is_empty()
+    pub fn has_aca(&self) -> bool {
+        !self.acas.is_empty()
     }
 
     /// A command arrives. One of the ACA attribute that runs is alone until
     /// [`TaskSet::aca_ended`].
-    pub fn allegiance(&mut self, group: u64, nexus: u64, aca: bool) -> Allegiance {
-        let Some(c) = self.contingents.iter_mut().find(|c| c.group == group) else {
-            return Allegiance::None;
+    pub fn aca_effect(&mut self, group: u64, nexus: u64, aca: bool) -> AcaEffect {
+        let Some(c) = self.acas.iter_mut().find(|c| c.group == group) else {
+            return AcaEffect::None;
         };
         if c.nexus != nexus {
-            return Allegiance::Others;
+            return AcaEffect::OtherNexus;
         }
         if !aca || c.busy {
-            return Allegiance::Own;
+            return AcaEffect::Own;
         }
         c.busy = true;
-        Allegiance::Runs
+        AcaEffect::Runs
     }
 
     /// The command of the ACA attribute has ended.
     pub fn aca_ended(&mut self, nexus: u64) {
-        self.contingents.iter_mut().filter(|c| c.nexus == nexus).for_each(|c| c.busy = false);
+        self.acas.iter_mut().filter(|c| c.nexus == nexus).for_each(|c| c.busy = false);
     }
 }
 

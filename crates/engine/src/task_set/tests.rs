@@ -46,8 +46,8 @@ impl Model {
                 assert!(!excluded(&a.request, &b.request), "seed {seed}: {a:?} beside {b:?}");
             }
         }
-        for (id, b) in self.there.iter().filter(|(_, s)| s.enabled && !s.request.guest) {
-            let same = |a: &Seen| a.request.group == b.request.group && !a.request.guest;
+        for (id, b) in self.there.iter().filter(|(_, s)| s.enabled && !s.request.is_claim) {
+            let same = |a: &Seen| a.request.group == b.request.group && !a.request.is_claim;
             for (_, a) in self.there.range(..id).filter(|(_, a)| same(a)) {
                 let barrier = a.request.attribute != TaskAttribute::Simple;
                 match b.request.attribute {
@@ -90,7 +90,7 @@ fn request(random: &mut SeededRandom, each: bool, restricted: bool) -> Request {
         exclusive: guest || random.chance(150),
         writes: random.chance(500),
         restricted: restricted && !guest,
-        guest,
+        is_claim: guest,
     }
 }
 
@@ -111,7 +111,7 @@ fn schedule(seed: u64) {
                 let name = set.next;
                 let (id, enabled) = set.add(request, name);
                 assert_eq!(id, name);
-                if enabled && request.attribute == TaskAttribute::Ordered && !request.guest {
+                if enabled && request.attribute == TaskAttribute::Ordered && !request.is_claim {
                     assert_eq!(model.crowd.0, 0, "seed {seed}: O4");
                 }
                 model.there.insert(id, Seen { request, enabled });
@@ -132,7 +132,7 @@ fn schedule(seed: u64) {
             }
             8 if !model.contingent.is_empty() => {
                 model.contingent.clear();
-                set.absolve(|_| true, &mut ready);
+                set.end_acas(|_| true, &mut ready);
             }
             _ => {
                 // One that runs ends, or now and then one that waits is aborted.
@@ -154,13 +154,13 @@ fn schedule(seed: u64) {
             let seen = model.there.get_mut(&id).expect("only what is there is enabled");
             assert!(!seen.enabled, "seed {seed}: enabled twice");
             seen.enabled = true;
-            let held = model.contingent.contains(&seen.request.group) && !seen.request.guest;
+            let held = model.contingent.contains(&seen.request.group) && !seen.request.is_claim;
             assert!(!held, "seed {seed}: O6");
         }
         model.check_safety(seed);
         model.check_progress(seed);
     }
-    set.absolve(|_| true, &mut Vec::new());
+    set.end_acas(|_| true, &mut Vec::new());
     while model.crowd.0 > 0 {
         model.crowd.0 -= 1;
         set.counted_out(false, &mut Vec::new());
@@ -169,8 +169,8 @@ fn schedule(seed: u64) {
         model.crowd.1 -= 1;
         set.counted_out(true, &mut Vec::new());
     }
-    set.calm();
-    assert!(set.calm(), "seed {seed}: plain again");
+    set.try_relax();
+    assert!(set.try_relax(), "seed {seed}: plain again");
 }
 
 #[test]
@@ -186,7 +186,7 @@ const SIMPLE: Request = Request {
     exclusive: false,
     writes: true,
     restricted: false,
-    guest: false,
+    is_claim: false,
 };
 const ORDERED: Request = Request { attribute: TaskAttribute::Ordered, ..SIMPLE };
 const HEAD: Request = Request { attribute: TaskAttribute::HeadOfQueue, ..SIMPLE };
@@ -219,8 +219,8 @@ fn o1_only_head_of_queue_overtakes_an_ordered_command() {
     assert_eq!(ready, ["b", "c", "d"], "nothing older is there");
     set.leave(c, &mut ready);
     set.leave(d, &mut ready);
-    set.calm();
-    assert!(set.calm());
+    set.try_relax();
+    assert!(set.try_relax());
 }
 
 /// However many HEAD OF QUEUE commands come, so that there is always one.
@@ -272,8 +272,8 @@ fn o7_simple_commands_do_not_keep_a_set_strict() {
     let (a, _) = set.add(ORDERED, "a");
     set.leave(a, &mut Vec::new());
     let (b, on) = set.add(SIMPLE, "b");
-    assert!(on && !set.calm(), "touched since the last look");
-    assert!(set.calm());
+    assert!(on && !set.try_relax(), "touched since the last look");
+    assert!(set.try_relax());
     assert!(b < set.gather(0), "it counts as crowd of the next strict time");
     set.leave(b, &mut Vec::new());
 }
@@ -281,17 +281,17 @@ fn o7_simple_commands_do_not_keep_a_set_strict() {
 #[test]
 fn one_command_with_the_aca_attribute_runs_at_a_time() {
     let mut set = strict();
-    assert_eq!(set.allegiance(0, 1, true), Allegiance::None);
+    assert_eq!(set.aca_effect(0, 1, true), AcaEffect::None);
     assert!(set.establish(0, 1));
     assert!(!set.establish(0, 2));
-    assert_eq!(set.allegiance(0, 2, true), Allegiance::Others);
-    assert_eq!(set.allegiance(0, 1, false), Allegiance::Own);
-    assert_eq!(set.allegiance(0, 1, true), Allegiance::Runs);
-    assert_eq!(set.allegiance(0, 1, true), Allegiance::Own);
+    assert_eq!(set.aca_effect(0, 2, true), AcaEffect::OtherNexus);
+    assert_eq!(set.aca_effect(0, 1, false), AcaEffect::Own);
+    assert_eq!(set.aca_effect(0, 1, true), AcaEffect::Runs);
+    assert_eq!(set.aca_effect(0, 1, true), AcaEffect::Own);
     set.aca_ended(1);
-    assert_eq!(set.allegiance(0, 1, true), Allegiance::Runs);
+    assert_eq!(set.aca_effect(0, 1, true), AcaEffect::Runs);
     let mut ready = Vec::new();
     assert!(!set.add(SIMPLE, "a").1, "O6");
-    assert!(set.absolve(|n| n == 1, &mut ready));
+    assert!(set.end_acas(|n| n == 1, &mut ready));
     assert_eq!(ready, ["a"]);
 }

@@ -26,7 +26,7 @@ use bio::sync::{Mutex, MutexGuard};
 
 pub use wire::scsi::{AccessState, StateCause};
 
-use crate::nexus::unit_attention::Nexus;
+use crate::nexus::unit_attention::ItlNexus;
 use crate::registry::TargetPort;
 
 /// The group of ports that the configuration puts into no other.
@@ -75,12 +75,12 @@ const EXPLICIT: u32 = 1 << 17;
 pub struct PortGroup {
     name: String,
     id: u16,
-    word: AtomicU32,
+    packed: AtomicU32,
 }
 
 impl PortGroup {
     pub(crate) fn new(spec: &PortGroupSpec) -> PortGroup {
-        let group = PortGroup { name: spec.name.clone(), id: spec.id, word: AtomicU32::new(0) };
+        let group = PortGroup { name: spec.name.clone(), id: spec.id, packed: AtomicU32::new(0) };
         group.set_state(spec.state, StateCause::None);
         group.set_marks(spec.preferred, spec.explicit);
         group
@@ -96,19 +96,19 @@ impl PortGroup {
         self.id
     }
 
-    fn word(&self) -> u32 {
-        self.word.load(Ordering::Acquire)
+    fn packed(&self) -> u32 {
+        self.packed.load(Ordering::Acquire)
     }
 
     /// Its state now.
     pub fn state(&self) -> AccessState {
         // The word holds codes of states only.
-        AccessState::from_code((self.word() & 0xff) as u8).unwrap_or(AccessState::Transitioning)
+        AccessState::from_code((self.packed() & 0xff) as u8).unwrap_or(AccessState::Transitioning)
     }
 
     /// Cause of its state.
     pub fn cause(&self) -> StateCause {
-        match self.word() >> 8 & 0xff {
+        match self.packed() >> 8 & 0xff {
             1 => StateCause::Explicit,
             2 => StateCause::Implicit,
             _ => StateCause::None,
@@ -117,17 +117,17 @@ impl PortGroup {
 
     /// PREF.
     pub fn is_preferred(&self) -> bool {
-        self.word() & PREFERRED != 0
+        self.packed() & PREFERRED != 0
     }
 
     /// Initiators may change its state.
     pub fn is_explicit(&self) -> bool {
-        self.word() & EXPLICIT != 0
+        self.packed() & EXPLICIT != 0
     }
 
     fn change(&self, mask: u32, bits: u32) {
         let next = |old: u32| Some(old & !mask | bits & mask);
-        let _ = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        let _ = self.packed.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }
 
     pub(crate) fn set_state(&self, state: AccessState, cause: StateCause) {
@@ -141,7 +141,7 @@ impl PortGroup {
 }
 
 /// One group on its way.
-pub(crate) struct Leg {
+pub(crate) struct GroupTransition {
     pub group: Arc<PortGroup>,
     pub was: (AccessState, StateCause),
     pub to: AccessState,
@@ -160,12 +160,12 @@ pub enum Stage {
 
 /// A change of the states of some groups, wholly or not at all.
 pub struct Transition {
-    pub(crate) legs: Vec<Leg>,
+    pub(crate) groups: Vec<GroupTransition>,
     /// The targets of these groups that lose access: their commands are waited for.
     pub(crate) targets: Vec<Arc<TargetPort>>,
     pub(crate) cause: StateCause,
     /// The nexus that asks, which is not notified.
-    pub(crate) except: Option<Arc<Nexus>>,
+    pub(crate) except: Option<Arc<ItlNexus>>,
     /// Engines that have not answered, and one more until all are asked.
     left: AtomicU32,
     stage: Mutex<Stage>,
@@ -173,13 +173,13 @@ pub struct Transition {
 
 impl Transition {
     pub(crate) fn new(
-        legs: Vec<Leg>,
+        legs: Vec<GroupTransition>,
         targets: Vec<Arc<TargetPort>>,
         cause: StateCause,
-        except: Option<Arc<Nexus>>,
+        except: Option<Arc<ItlNexus>>,
     ) -> Transition {
         Transition {
-            legs,
+            groups: legs,
             targets,
             cause,
             except,
@@ -188,21 +188,21 @@ impl Transition {
         }
     }
 
-    pub(crate) fn place(&self) -> MutexGuard<'_, Stage> {
+    pub(crate) fn lock_stage(&self) -> MutexGuard<'_, Stage> {
         self.stage.lock()
     }
 
     /// Where it is.
     pub fn stage(&self) -> Stage {
-        *self.place()
+        *self.lock_stage()
     }
 
-    pub(crate) fn more(&self) {
+    pub(crate) fn add_engine(&self) {
         self.left.fetch_add(1, Ordering::AcqRel);
     }
 
     /// One engine has nothing of it at a medium any more; true when it was the last.
-    pub(crate) fn less(&self) -> bool {
+    pub(crate) fn engine_done(&self) -> bool {
         self.left.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }

@@ -7,7 +7,7 @@ use crate::handlers::disk::naa;
 
 /// Names that are configured for a unit besides its serial number.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct ConfiguredIds {
     /// NAA name; `None`: made from the serial number.
     pub naa: Option<Naa>,
     /// UUID; `None`: made from the NAA name, and shown to hosts of NVMe alone.
@@ -27,7 +27,7 @@ pub struct Ids {
     pub uuid: [u8; 16],
     /// EUI-64.
     pub eui64: Option<[u8; 8]>,
-    given: Given,
+    configured: ConfiguredIds,
 }
 
 /// One identifier: its key in the configuration, its kind, and its value.
@@ -41,7 +41,7 @@ pub struct Id {
 
 impl Id {
     /// Kind of the identifier, for people.
-    pub fn what(&self) -> &'static str {
+    pub fn kind_name(&self) -> &'static str {
         match self.key {
             "serial" => "serial number",
             "naa" => "NAA name",
@@ -53,10 +53,10 @@ impl Id {
 
 impl Ids {
     /// Those of a unit with this serial number.
-    pub fn new(serial: &str, given: Given) -> Ids {
+    pub fn new(serial: &str, given: ConfiguredIds) -> Ids {
         let naa = given.naa.unwrap_or_else(|| naa(serial));
         let uuid = given.uuid.unwrap_or_else(|| uuid_of(naa));
-        Ids { serial: serial.to_owned(), naa, uuid, eui64: given.eui64, given }
+        Ids { serial: serial.to_owned(), naa, uuid, eui64: given.eui64, configured: given }
     }
 
     /// Each of them.
@@ -72,8 +72,8 @@ impl Ids {
 
     /// Text that distinguishes the unit from others behind a LUN: a host takes a different text for
     /// a different disk.
-    pub(crate) fn known_as(&self) -> String {
-        match self.given == Given::default() {
+    pub(crate) fn identity_text(&self) -> String {
+        match self.configured == ConfiguredIds::default() {
             true => self.serial.clone(),
             false => self.all().into_iter().map(|id| id.value).collect::<Vec<_>>().join(" "),
         }
@@ -86,14 +86,15 @@ mod tests {
 
     #[test]
     fn configured_identifiers_take_precedence_and_others_are_derived() {
-        let plain = Ids::new("S1", Given::default());
+        let plain = Ids::new("S1", ConfiguredIds::default());
         assert_eq!((plain.naa, plain.uuid), (naa("S1"), uuid_of(naa("S1"))));
-        assert_eq!((plain.known_as(), plain.all().len()), ("S1".to_owned(), 3));
-        let given = Given { naa: Some(naa("other")), ..Given::default() };
+        assert_eq!((plain.identity_text(), plain.all().len()), ("S1".to_owned(), 3));
+        let given = ConfiguredIds { naa: Some(naa("other")), ..ConfiguredIds::default() };
         let named = Ids::new("S1", given);
         assert_eq!((named.naa, named.uuid), (naa("other"), uuid_of(naa("other"))));
-        assert_ne!(named.known_as(), plain.known_as());
-        let given = Given { uuid: Some([7; 16]), eui64: Some([9; 8]), ..Given::default() };
+        assert_ne!(named.identity_text(), plain.identity_text());
+        let given =
+            ConfiguredIds { uuid: Some([7; 16]), eui64: Some([9; 8]), ..ConfiguredIds::default() };
         let named = Ids::new("S1", given);
         assert_eq!((named.naa, named.uuid, named.eui64), (naa("S1"), [7; 16], Some([9; 8])));
         assert_eq!(named.all().len(), 4);

@@ -13,21 +13,21 @@ use std::time::Duration;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, Class, ConsumerId, Control, Core, DELETES, Error, Geom, GeomId, Message, ProviderId,
-    Topology,
+    Access, Class, ConsumerId, Core, DELETES, Error, Geom, GeomId, GraphControl, Message,
+    ProviderId, Topology,
 };
 
 use wire::scsi::CD_BLOCK;
 
-use crate::handlers::disk::upkeep;
+use crate::handlers::disk::medium_operation;
 use crate::registry::Registry;
-use crate::state_store::{Kind, ticket};
+use crate::state_store::{RecordKind, save_channel};
 use crate::unit::Device;
-use crate::unit::ids::Given;
+use crate::unit::ids::ConfiguredIds;
 use crate::unit::medium_state::{MediumState, TrayError};
 use crate::unit::protection::{self, Layout, Protection, ProtectionSpec};
-use crate::unit::provisioning::Freeing;
-use crate::unit::space::{FULL_PERCENTS, Room};
+use crate::unit::provisioning::Provisioning;
+use crate::unit::space::{FULL_PERCENTS, SpaceUsage};
 use crate::unit::spec::{DeviceSpec, Label, PRODUCT, PRODUCT_CD, REVISION, SERIAL_MAX, VENDOR};
 
 /// Name of the class.
@@ -37,7 +37,7 @@ pub const CLASS: &str = "lun";
 const PHYSICAL_MAX: u64 = 64 * 1024;
 
 /// How often an operator's change looks whether an initiator's has ended; then it is refused.
-const CLEAR_LOOKS_MAX: u32 = 5000;
+const CLEAR_POLLS_MAX: u32 = 5000;
 
 /// Time between two looks.
 const CLEAR_PAUSE: Duration = Duration::from_millis(1);
@@ -54,7 +54,7 @@ impl Class for LunClass {
         "Holds a provider open for a logical unit of the target side."
     }
 
-    fn names_after(&self) -> bool {
+    fn is_named_after_provider(&self) -> bool {
         true
     }
 }
@@ -100,7 +100,7 @@ impl Geom for LunGeom {
 
     fn attr_changed(&mut self, t: &mut Topology, _: GeomId, consumer: ConsumerId, name: &str) {
         if let (DELETES, Some(device), Some(below)) = (name, &self.device, t.below(consumer)) {
-            device.set_freeing(Freeing::of(t, below));
+            device.set_provisioning(Provisioning::of(t, below));
             device.traffic().set_shared(t.shares(below));
         }
     }
@@ -126,7 +126,7 @@ pub struct OpenSpec {
     /// Serial number; `None` takes the provider's own identity, or else its name.
     pub serial: Option<String>,
     /// Other names that are configured.
-    pub given: Given,
+    pub configured_ids: ConfiguredIds,
     /// Opened for reading only.
     pub read_only: bool,
     /// No LUN writes it: one that can only be read is opened so.
@@ -173,7 +173,7 @@ impl OpenSpec {
 /// Opens a provider as a logical unit. Whole or not at all; the graph is at rest when it returns.
 /// A unit that was lost comes to life again when its provider is back with the same identity.
 pub fn open_device(
-    control: &mut Control,
+    control: &mut GraphControl,
     registry: &Arc<Registry>,
     provider: &str,
     spec: &OpenSpec,
@@ -193,7 +193,7 @@ pub fn open_device(
     let (geom, consumer) = plugged?;
     let spec = &spec;
     let made = describe(&control.topology, provider, consumer, spec).and_then(|d| {
-        let recalled = protection::recall(registry, &d)?;
+        let recalled = protection::load_tail_record(registry, &d)?;
         Ok((make(registry, d, spec.handler.as_deref().unwrap_or("disk"))?, recalled))
     });
     let (device, recalled) = match made {
@@ -221,10 +221,10 @@ pub fn open_device(
 /// Starts the work that a unit needs on a core before it is ready; `recalled` is the place of its
 /// protection information.
 fn start(
-    control: &mut Control,
+    control: &mut GraphControl,
     registry: &Arc<Registry>,
     device: &Arc<Device>,
-    recalled: protection::Recalled,
+    recalled: protection::TailRecord,
 ) {
     let sanitizes = device.condition().state() == MediumState::Sanitizing;
     if device.protection().is_none() && !sanitizes {
@@ -240,7 +240,7 @@ fn start(
         let known = (registry.clone(), recalled);
         let resume = move || {
             if sanitizes {
-                upkeep::resume(&core2, again, registry);
+                medium_operation::resume(&core2, again, registry);
             }
         };
         protection::mount(core, device, known, resume);
@@ -273,7 +273,7 @@ fn make(registry: &Registry, spec: DeviceSpec, handler: &str) -> Result<Arc<Devi
 
 /// Gives a provider back. Refused while a group maps the unit; waits until no command is below.
 pub fn close_device(
-    control: &mut Control,
+    control: &mut GraphControl,
     registry: &Registry,
     provider: &str,
 ) -> Result<(), Error> {
@@ -300,9 +300,9 @@ pub fn clear_reservations(registry: &Registry, provider: &str) -> Result<(), Err
     };
     let mut looks = 0;
     let turn = loop {
-        match device.reservations().try_turn() {
+        match device.reservations().try_lock_for_change() {
             Some(turn) => break turn,
-            None if looks == CLEAR_LOOKS_MAX => {
+            None if looks == CLEAR_POLLS_MAX => {
                 let what = format!("{provider}: another change of its reservations does not end");
                 return Err(Error::new(Errno::Busy, what));
             }
@@ -313,9 +313,9 @@ pub fn clear_reservations(registry: &Registry, provider: &str) -> Result<(), Err
     };
     let change = turn.state().cleared();
     if change.save {
-        let (done, saved) = ticket();
+        let (done, saved) = save_channel();
         let record = change.next.record();
-        registry.vault().save(&device.spec().serial, Kind::Reservations, record, done);
+        registry.state_store().save(&device.spec().serial, RecordKind::Reservations, record, done);
         let what = || format!("save the reservations of {provider}");
         saved.wait().map_err(|e| Error::of(e, &what()))?;
     }
@@ -333,7 +333,7 @@ pub fn eject_medium(registry: &Registry, unit: &str) -> Result<(), Error> {
 /// Inserts a medium into a unit whose tray is out: the earlier one, or that of another provider,
 /// whose sectors must be as large. Initiators are notified that the medium may have changed.
 pub fn load_medium(
-    control: &mut Control,
+    control: &mut GraphControl,
     registry: &Registry,
     unit: &str,
     provider: Option<&str>,
@@ -402,7 +402,7 @@ fn exchange(
     Ok((consumer, limits.media_bytes))
 }
 
-fn unplug(control: &mut Control, geom: GeomId) -> Result<(), Error> {
+fn unplug(control: &mut GraphControl, geom: GeomId) -> Result<(), Error> {
     control.call(|t| {
         for consumer in t.consumers_of(geom).to_vec() {
             t.leave(consumer);
@@ -451,7 +451,7 @@ fn describe(
     let below = t.below(consumer).ok_or_else(gone)?;
     let limits = t.limits(below).ok_or_else(gone)?;
     let (stripe_bytes, _) = t.stripe(below);
-    let freeing = Freeing::of(t, below);
+    let freeing = Provisioning::of(t, below);
     let int = |name: &str| match t.attr(below, name) {
         Some(Attr::Int(i)) => Some(i),
         _ => None,
@@ -485,7 +485,7 @@ fn describe(
             return Err(Error::inval(what));
         }
     }
-    let room = room_of(t, below);
+    let room = space_usage_of(t, below);
     if room.is_none() && spec.full_percents.as_ref().is_some_and(|all| !all.is_empty()) {
         let what = format!(
             "{provider} does not say how full it is: image files and memory disks do, what stands \
@@ -511,11 +511,11 @@ fn describe(
         write_cache: spec.write_cache.unwrap_or(true),
         label: spec.label(provider),
         protection: spec.protection,
-        room,
+        space_usage: room,
         full_percents: spec.full_percents.clone().unwrap_or_else(|| FULL_PERCENTS.to_vec()),
         can_anchor: int("GEOM::cananchor") == Some(1) && is_disk,
         stripe_bytes,
-        given: spec.given,
+        configured_ids: spec.configured_ids,
         ..DeviceSpec::new(provider, &serial, t.edge(consumer), limits.media_bytes, sector_bytes)
     })
 }
@@ -531,12 +531,12 @@ fn atomic_of(t: &Topology, provider: ProviderId) -> u64 {
 }
 
 /// Room that a provider reports, if it does.
-pub fn room_of(t: &Topology, provider: ProviderId) -> Option<Room> {
+pub fn space_usage_of(t: &Topology, provider: ProviderId) -> Option<SpaceUsage> {
     let int = |name: &str| match t.attr(provider, name) {
         Some(Attr::Int(i)) => Some(i),
         _ => None,
     };
-    Some(Room {
+    Some(SpaceUsage {
         used: int("DISK::used")?,
         free: int("DISK::free")?,
         is_shared: int("DISK::shared") == Some(1),
@@ -545,13 +545,13 @@ pub fn room_of(t: &Topology, provider: ProviderId) -> Option<Room> {
 
 /// Asks the providers of all thin units how full they are, and raises unit attentions at their
 /// thresholds. To be called from time to time; it asks file systems, which may block.
-pub fn look_at_room(t: &Topology, registry: &Registry) {
+pub fn poll_space_usage(t: &Topology, registry: &Registry) {
     for device in registry.thin_devices() {
         let geom = t.find_geom(CLASS, &device.name());
         let consumer = geom.and_then(|g| t.consumers_of(g).first().copied());
-        let room = consumer.and_then(|c| t.below(c)).and_then(|p| room_of(t, p));
+        let room = consumer.and_then(|c| t.below(c)).and_then(|p| space_usage_of(t, p));
         if let Some(room) = room {
-            device.note_room(room);
+            device.update_space_usage(room);
         }
     }
 }

@@ -21,7 +21,7 @@ use std::sync::{Arc, Weak};
 use bio::sync::{Mutex, MutexGuard};
 use wire::scsi::{Asc, Key, MediaEvent, Sense, asc};
 
-use crate::nexus::unit_attention::Nexus;
+use crate::nexus::unit_attention::ItlNexus;
 use crate::unit::Device;
 
 /// LOGICAL UNIT NOT READY, FORMAT IN PROGRESS.
@@ -90,7 +90,7 @@ pub struct Condition {
     unrestricted: AtomicBool,
     /// The newest event that GET EVENT STATUS NOTIFICATION has not reported.
     event: AtomicU8,
-    prevents: Mutex<Vec<Weak<Nexus>>>,
+    prevents: Mutex<Vec<Weak<ItlNexus>>>,
 }
 
 impl Condition {
@@ -149,12 +149,12 @@ impl Condition {
         self.unrestricted.store(on, Ordering::Release);
     }
 
-    fn preventing(&self) -> MutexGuard<'_, Vec<Weak<Nexus>>> {
+    fn preventing(&self) -> MutexGuard<'_, Vec<Weak<ItlNexus>>> {
         self.prevents.lock()
     }
 
     /// A nexus prevents removal, or allows it again (C3).
-    pub fn prevent(&self, nexus: &Arc<Nexus>, on: bool) {
+    pub fn prevent(&self, nexus: &Arc<ItlNexus>, on: bool) {
         let mut all = self.preventing();
         all.retain(|n| n.upgrade().is_some_and(|n| !Arc::ptr_eq(&n, nexus)));
         if on {
@@ -241,7 +241,7 @@ impl Device {
 
     /// Inserts the medium again; all nexuses but `except` receive NOT READY TO READY CHANGE.
     /// Nothing changes when it is already inserted.
-    pub fn load(&self, except: Option<&Arc<Nexus>>) -> Result<(), TrayError> {
+    pub fn load(&self, except: Option<&Arc<ItlNexus>>) -> Result<(), TrayError> {
         if !self.spec().removable {
             return Err(TrayError::Fixed);
         }
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn c3_prevention_of_removal_belongs_to_one_nexus_and_ends_with_it() {
         let c = Condition::default();
-        let (a, b) = (Arc::new(Nexus::default()), Arc::new(Nexus::default()));
+        let (a, b) = (Arc::new(ItlNexus::default()), Arc::new(ItlNexus::default()));
         c.prevent(&a, true);
         c.prevent(&b, true);
         c.prevent(&a, false);

@@ -27,19 +27,19 @@ use bio::sync::{Mutex, MutexGuard, RwLock};
 use geom::Edge;
 use wire::scsi::{Asc, LogCounts, ProtectionType, SpaceCounts, asc};
 
-use crate::command::spc::notes::Notes;
+use crate::command::spc::initiator_data::InitiatorData;
 use crate::copy::{Operations, Watch};
 use crate::counters::History;
 use crate::handlers::{Handler, TRANSFER_MAX};
-use crate::nexus::unit_attention::{Nexus, flags};
+use crate::nexus::unit_attention::{ItlNexus, flags};
 use crate::qos::load::{FlowView, Load};
-use crate::reservations::Place;
+use crate::reservations::UnitReservations;
 use crate::task_set::TaskSet;
 use crate::task_set::cross_core::Owner;
 use crate::unit::medium_state::Condition;
 use crate::unit::protection::{Layout, Protection, ProtectionSpec};
-use crate::unit::provisioning::Freeing;
-use crate::unit::space::{FULL_PERCENTS, Room, Space};
+use crate::unit::provisioning::Provisioning;
+use crate::unit::space::{FULL_PERCENTS, Space, SpaceUsage};
 use crate::unit::spec::{DeviceSpec, Label};
 
 /// Bits of the mode pages that change how commands run.
@@ -99,7 +99,7 @@ impl ModeBits {
 
 #[derive(Default)]
 struct Nexuses {
-    all: Vec<Weak<Nexus>>,
+    all: Vec<Weak<ItlNexus>>,
     /// Bits of `flags` that are set in every nexus of the unit, those to come too.
     bits: u32,
 }
@@ -128,17 +128,17 @@ pub struct Device {
     operations: Operations,
     watch: Watch,
     transfer_max: Arc<AtomicU32>,
-    reservations: Place,
+    reservations: UnitReservations,
     /// Held while MODE SELECT compares and replaces.
     pub(crate) mode_gate: Mutex<()>,
     /// A MODE SELECT is being saved.
     pub(crate) selecting: AtomicBool,
-    notes: Notes,
+    initiator_data: InitiatorData,
     history: History,
     load: Load,
     protection: Option<Protection>,
     space: Option<Space>,
-    freeing: Mutex<Freeing>,
+    provisioning: Mutex<Provisioning>,
 }
 
 /// The room for protection information; the caller has checked that there is enough.
@@ -165,9 +165,9 @@ impl Device {
             Some(protection) => protection.layout().blocks,
             None => spec.media_bytes / sector,
         };
-        let room = spec.room.filter(|_| spec.can_delete);
+        let room = spec.space_usage.filter(|_| spec.can_delete);
         let device = Device {
-            freeing: Mutex::new(Freeing {
+            provisioning: Mutex::new(Provisioning {
                 reads_zero: spec.delete_reads_zero,
                 unit_bytes: spec.delete_unit_bytes,
                 offset: spec.delete_offset,
@@ -188,10 +188,10 @@ impl Device {
             operations: Operations::default(),
             watch: Watch::default(),
             transfer_max,
-            reservations: Place::default(),
+            reservations: UnitReservations::default(),
             mode_gate: Mutex::new(()),
             selecting: AtomicBool::new(false),
-            notes: Notes::default(),
+            initiator_data: InitiatorData::default(),
             history: History::default(),
             load: Load::default(),
             protection,
@@ -236,13 +236,13 @@ impl Device {
     }
 
     /// Current properties of freeing blocks.
-    pub fn freeing(&self) -> Freeing {
-        *self.freeing.lock()
+    pub fn provisioning(&self) -> Provisioning {
+        *self.provisioning.lock()
     }
 
     /// A layer came or went below it (F1).
-    pub fn set_freeing(&self, now: Freeing) {
-        let mut freeing = self.freeing.lock();
+    pub fn set_provisioning(&self, now: Provisioning) {
+        let mut freeing = self.provisioning.lock();
         let was = std::mem::replace(&mut *freeing, now);
         drop(freeing);
         if was != now && self.spec.can_delete {
@@ -251,7 +251,7 @@ impl Device {
     }
 
     /// Reservations of the unit.
-    pub fn reservations(&self) -> &Place {
+    pub fn reservations(&self) -> &UnitReservations {
         &self.reservations
     }
 
@@ -376,8 +376,8 @@ impl Device {
     }
 
     /// Room that its disk reported last.
-    pub fn room(&self) -> Option<Room> {
-        self.space.as_ref().map(Space::room)
+    pub fn space_usage(&self) -> Option<SpaceUsage> {
+        self.space.as_ref().map(Space::usage)
     }
 
     /// The configuration says other thresholds of use, percent. False when its disk does not say
@@ -389,7 +389,7 @@ impl Device {
     }
 
     /// Its disk says so of its room now. Raises a unit attention at a threshold (`space.rs`).
-    pub fn note_room(&self, room: Room) {
+    pub fn update_space_usage(&self, room: SpaceUsage) {
         let Some(space) = &self.space else { return };
         let tells = self.mode().has(ModeBits::LBPERE) && self.has_nexus();
         if space.note(room, self.media_bytes(), tells) {
@@ -398,11 +398,11 @@ impl Device {
     }
 
     /// A nexus took the unit attention of a threshold: whether it is the one to be notified.
-    pub(crate) fn hears_threshold(&self) -> bool {
+    pub(crate) fn claim_threshold_attention(&self) -> bool {
         let Some(space) = self.space.as_ref().filter(|_| self.mode().has(ModeBits::SITUA)) else {
             return true;
         };
-        let first = space.hear();
+        let first = space.take_unreported();
         if first {
             self.nexuses().iter().for_each(|n| n.forget(asc::THIN_SOFT_THRESHOLD));
         }
@@ -415,8 +415,8 @@ impl Device {
     }
 
     /// Initiators' data that the unit stores.
-    pub(crate) fn notes(&self) -> &Notes {
-        &self.notes
+    pub(crate) fn initiator_data(&self) -> &InitiatorData {
+        &self.initiator_data
     }
 
     /// The mode bits of a unit for which nothing was saved.
@@ -443,9 +443,9 @@ impl Device {
     }
 
     /// Takes the order back when nothing needs it any more.
-    pub(crate) fn calm(&self) -> bool {
+    pub(crate) fn try_relax_order(&self) -> bool {
         let mut set = self.order();
-        if set.is_strict() && !set.calm() {
+        if set.is_strict() && !set.try_relax() {
             return false;
         }
         if self.mode().has(ModeBits::QAM) {
@@ -515,7 +515,7 @@ impl Device {
     }
 
     /// Adds a nexus: it receives all conditions raised from now on.
-    pub(crate) fn enlist(&self, nexus: &Arc<Nexus>) {
+    pub(crate) fn enlist(&self, nexus: &Arc<ItlNexus>) {
         let mut list = self.list();
         // When the list is full, dropped nexuses are removed; the list doubles when most are alive.
         if list.all.len() == list.all.capacity() {
@@ -555,12 +555,12 @@ impl Device {
     }
 
     /// Its nexuses now, oldest first; one more may come at any time (`Device::enlist`).
-    pub fn nexuses(&self) -> Vec<Arc<Nexus>> {
+    pub fn nexuses(&self) -> Vec<Arc<ItlNexus>> {
         self.list().all.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Raises a condition for every nexus but `except`.
-    pub fn raise(&self, attention: Asc, except: Option<&Arc<Nexus>>) {
+    pub fn raise(&self, attention: Asc, except: Option<&Arc<ItlNexus>>) {
         for nexus in self.nexuses() {
             if !except.is_some_and(|e| Arc::ptr_eq(e, &nexus)) {
                 nexus.raise(attention);
@@ -589,7 +589,7 @@ mod tests {
     fn a_changed_size_is_reported_once_to_every_nexus() {
         let d =
             Device::new(1, DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512), DISK, Arc::default());
-        let (a, b) = (Arc::new(Nexus::default()), Arc::new(Nexus::default()));
+        let (a, b) = (Arc::new(ItlNexus::default()), Arc::new(ItlNexus::default()));
         d.enlist(&a);
         d.enlist(&b);
         d.resize(1 << 20);

@@ -10,7 +10,7 @@ const PIECES_MAX: u64 = 1024;
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Freeing {
+pub struct Provisioning {
     /// Freed blocks read as zeroes.
     pub reads_zero: bool,
     /// Best unit, bytes; zero when there is none.
@@ -21,11 +21,11 @@ pub struct Freeing {
     pub request_bytes: u64,
 }
 
-impl Freeing {
+impl Provisioning {
     /// Over a provider.
-    pub fn of(t: &Topology, below: ProviderId) -> Freeing {
+    pub fn of(t: &Topology, below: ProviderId) -> Provisioning {
         let deletes = t.deletes(below);
-        Freeing {
+        Provisioning {
             reads_zero: t.attr(below, "GEOM::deletereadszero") == Some(bio::Attr::Int(1)),
             unit_bytes: deletes.granule,
             offset: deletes.offset,
@@ -67,8 +67,8 @@ impl Freeing {
 mod tests {
     use super::*;
 
-    fn of(unit_bytes: u64, offset: Option<u64>, request_bytes: u64) -> Freeing {
-        Freeing { reads_zero: false, unit_bytes, offset, request_bytes }
+    fn of(unit_bytes: u64, offset: Option<u64>, request_bytes: u64) -> Provisioning {
+        Provisioning { reads_zero: false, unit_bytes, offset, request_bytes }
     }
 
     #[test]

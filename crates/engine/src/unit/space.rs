@@ -31,7 +31,7 @@ pub const FULL_PERCENTS_MAX: usize = 2;
 
 /// Room of a disk as it reports it, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct SpaceUsage {
     /// It takes so much.
     pub used: u64,
     /// It could take so much more.
@@ -40,7 +40,7 @@ pub struct Room {
     pub is_shared: bool,
 }
 
-impl Room {
+impl SpaceUsage {
     /// How much of the room is taken, percent, rounded down.
     pub fn percent_full(&self) -> u8 {
         let all = u128::from(self.used) + u128::from(self.free);
@@ -70,7 +70,7 @@ pub(crate) type Thresholds = [Threshold; THRESHOLDS];
 
 /// Position of a value relative to a threshold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Side {
+enum ThresholdPosition {
     /// It is crossed.
     Beyond,
     /// Within the range around it.
@@ -80,11 +80,11 @@ enum Side {
 }
 
 /// All numbers are halves, for the range is one unit wide with the threshold in its middle.
-fn side(one: &Threshold, room: &Room, media_bytes: u64) -> Side {
+fn threshold_position(one: &Threshold, room: &SpaceUsage, media_bytes: u64) -> ThresholdPosition {
     let middle = u64::from(one.count) * 2;
     let halves = |bytes: u64| bytes / (SET_BYTES / 2);
     let (value, grows) = match one.kind {
-        ThresholdKind::Percent if room.is_enough(media_bytes) => return Side::Back,
+        ThresholdKind::Percent if room.is_enough(media_bytes) => return ThresholdPosition::Back,
         ThresholdKind::Percent => {
             let all = u128::from(room.used) + u128::from(room.free);
             let halves = (u128::from(room.free) * 200).checked_div(all).unwrap_or(200);
@@ -98,24 +98,24 @@ fn side(one: &Threshold, room: &Room, media_bytes: u64) -> Side {
     match (value < middle.saturating_sub(1), value > middle.saturating_add(1)) {
         (true, _) => {
             if grows {
-                Side::Back
+                ThresholdPosition::Back
             } else {
-                Side::Beyond
+                ThresholdPosition::Beyond
             }
         }
         (_, true) => {
             if grows {
-                Side::Beyond
+                ThresholdPosition::Beyond
             } else {
-                Side::Back
+                ThresholdPosition::Back
             }
         }
-        _ => Side::Within,
+        _ => ThresholdPosition::Within,
     }
 }
 
-struct State {
-    room: Room,
+struct SpaceState {
+    usage: SpaceUsage,
     /// As configured.
     first: Thresholds,
     current: Thresholds,
@@ -123,24 +123,25 @@ struct State {
     /// H1.
     armed: [bool; THRESHOLDS],
     /// H3: it was raised, and no initiator has received it yet.
-    unheard: bool,
+    unreported: bool,
     /// The threshold that was crossed last.
     crossed: usize,
 }
 
 /// The room and the thresholds of one unit.
 pub(crate) struct Space {
-    state: Mutex<State>,
+    state: Mutex<SpaceState>,
 }
 
 impl Space {
     /// For a unit whose disk reported `room` when it was opened; `percents` are the thresholds of
     /// used room.
-    pub fn new(room: Room, percents: &[u8]) -> Space {
+    pub fn new(room: SpaceUsage, percents: &[u8]) -> Space {
         let first = configured(percents);
         let armed = [true; THRESHOLDS];
         let (current, saved) = (first, first);
-        let state = State { room, first, current, saved, armed, unheard: false, crossed: 0 };
+        let state =
+            SpaceState { usage: room, first, current, saved, armed, unreported: false, crossed: 0 };
         Space { state: Mutex::new(state) }
     }
 
@@ -150,18 +151,18 @@ impl Space {
         u8::try_from(blocks.ilog2()).unwrap_or(1)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SpaceState> {
         self.state.lock()
     }
 
     /// The last reported values.
-    pub fn room(&self) -> Room {
-        self.state().room
+    pub fn usage(&self) -> SpaceUsage {
+        self.state().usage
     }
 
     /// Values for log page 0Ch.
     pub fn counts(&self, media_bytes: u64) -> SpaceCounts {
-        self.state().room.counts(media_bytes)
+        self.state().usage.counts(media_bytes)
     }
 
     /// Thresholds as the unit was made with.
@@ -215,29 +216,29 @@ impl Space {
         let mut s = self.state();
         s.current = s.saved;
         s.armed = [true; THRESHOLDS];
-        s.unheard = false;
+        s.unreported = false;
     }
 
     /// Records the values that the disk reports. True when notification is on and a threshold was
     /// crossed.
-    pub fn note(&self, room: Room, media_bytes: u64, tells: bool) -> bool {
+    pub fn note(&self, room: SpaceUsage, media_bytes: u64, tells: bool) -> bool {
         let s = &mut *self.state();
-        s.room = room;
+        s.usage = room;
         if !tells {
             return false;
         }
         let mut crossed = false;
         for (i, (one, armed)) in s.current.iter().zip(&mut s.armed).enumerate() {
-            match side(one, &room, media_bytes) {
-                Side::Beyond if *armed && one.enabled => {
+            match threshold_position(one, &room, media_bytes) {
+                ThresholdPosition::Beyond if *armed && one.enabled => {
                     (*armed, crossed) = (false, true);
                     s.crossed = i;
                 }
-                Side::Back => *armed = true,
+                ThresholdPosition::Back => *armed = true,
                 _ => {}
             }
         }
-        s.unheard |= crossed;
+        s.unreported |= crossed;
         crossed
     }
 
@@ -247,8 +248,8 @@ impl Space {
     }
 
     /// H3: true for the first initiator that is notified.
-    pub fn hear(&self) -> bool {
-        std::mem::take(&mut self.state().unheard)
+    pub fn take_unreported(&self) -> bool {
+        std::mem::take(&mut self.state().unreported)
     }
 }
 
@@ -271,10 +272,10 @@ mod tests {
 
     #[test]
     fn new_percentages_apply_at_once_unless_an_initiator_set_thresholds() {
-        let space = Space::new(room(0, 100), &[80]);
-        assert!(space.note(room(85, 15), MEDIA, true), "80 are crossed");
+        let space = Space::new(usage(0, 100), &[80]);
+        assert!(space.note(usage(85, 15), MEDIA, true), "80 are crossed");
         space.configure(&[50]);
-        assert!(space.note(room(85, 15), MEDIA, true), "50 are, too, and have not been told");
+        assert!(space.note(usage(85, 15), MEDIA, true), "50 are, too, and have not been told");
         let one = Threshold { enabled: true, kind: ThresholdKind::Used, count: 10 };
         let own = [one, Threshold::default(), Threshold::default()];
         space.set(own);
@@ -286,14 +287,14 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const MEDIA: u64 = 1000 * MIB;
 
-    fn room(used: u64, free: u64) -> Room {
-        Room { used: used * MIB, free: free * MIB, is_shared: true }
+    fn usage(used: u64, free: u64) -> SpaceUsage {
+        SpaceUsage { used: used * MIB, free: free * MIB, is_shared: true }
     }
 
     #[test]
     fn h1_each_threshold_crossing_is_reported_once() {
-        let space = Space::new(room(0, 100), &[80, 90]);
-        let note = |used: u64| space.note(room(used, 100 - used), MEDIA, true);
+        let space = Space::new(usage(0, 100), &[80, 90]);
+        let note = |used: u64| space.note(usage(used, 100 - used), MEDIA, true);
         assert!(!note(50) && !note(80));
         assert!(note(81) && space.information() == 16);
         assert!(!note(81) && !note(85) && !note(80));
@@ -307,22 +308,22 @@ mod tests {
 
     #[test]
     fn h2_thresholds_are_silent_without_a_nexus_or_with_enough_space() {
-        let space = Space::new(room(0, 100), &[80]);
+        let space = Space::new(usage(0, 100), &[80]);
         // Room for all that is not written yet.
-        assert!(!space.note(room(950, 60), MEDIA, true));
-        assert!(!space.note(room(900, 60), MEDIA, false), "nobody to tell");
-        assert!(space.note(room(900, 60), MEDIA, true));
-        let off = Space::new(room(0, 100), &[]);
-        assert!(!off.note(room(100, 0), MEDIA, true));
+        assert!(!space.note(usage(950, 60), MEDIA, true));
+        assert!(!space.note(usage(900, 60), MEDIA, false), "nobody to tell");
+        assert!(space.note(usage(900, 60), MEDIA, true));
+        let off = Space::new(usage(0, 100), &[]);
+        assert!(!off.note(usage(100, 0), MEDIA, true));
     }
 
     #[test]
     fn thresholds_of_used_and_available_counts_are_reported() {
-        let space = Space::new(room(0, 100), &[]);
+        let space = Space::new(usage(0, 100), &[]);
         let one = |kind, count| Threshold { enabled: true, kind, count };
         let (used, left) = (one(ThresholdKind::Used, 10), one(ThresholdKind::Available, 50));
         space.set([used, left, Threshold::default()]);
-        let note = |used: u64| space.note(room(used, 100 - used), MEDIA, true);
+        let note = |used: u64| space.note(usage(used, 100 - used), MEDIA, true);
         assert!(!note(10) && note(11) && space.information() == 16 && !note(30));
         assert!(!note(50) && note(51) && space.information() == 24);
         assert!(!note(52) && !note(5) && note(11));
@@ -335,13 +336,13 @@ mod tests {
 
     #[test]
     fn log_page_counts_are_computed_from_used_and_free_space() {
-        let counts = room(250, 100).counts(MEDIA);
+        let counts = usage(250, 100).counts(MEDIA);
         let want = SpaceCounts { available: 100, used: 250, percent: 29, shared: true };
         assert_eq!(counts, want);
         // No more than the unit could take.
-        assert_eq!(room(990, 100).counts(MEDIA).available, 10);
-        assert_eq!(Room::default().counts(0).percent, 100);
-        let huge = Room { used: u64::MAX / 2, free: u64::MAX / 2, is_shared: false };
+        assert_eq!(usage(990, 100).counts(MEDIA).available, 10);
+        assert_eq!(SpaceUsage::default().counts(0).percent, 100);
+        let huge = SpaceUsage { used: u64::MAX / 2, free: u64::MAX / 2, is_shared: false };
         assert_eq!((huge.percent_full(), huge.counts(u64::MAX).used), (50, u32::MAX));
         assert_eq!((Space::exponent(512), Space::exponent(4096)), (11, 8));
     }

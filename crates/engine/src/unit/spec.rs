@@ -2,9 +2,9 @@
 
 use geom::Edge;
 
-use crate::unit::ids::{Given, Ids};
+use crate::unit::ids::{ConfiguredIds, Ids};
 use crate::unit::protection::ProtectionSpec;
-use crate::unit::space::{FULL_PERCENTS, Room};
+use crate::unit::space::{FULL_PERCENTS, SpaceUsage};
 
 /// Longest serial number, bytes: VPD page 80h and the T10 designator carry it whole.
 pub const SERIAL_MAX: usize = 64;
@@ -58,7 +58,7 @@ pub struct DeviceSpec {
     /// Serial number: identity for initiators, the same on every path and after every restart.
     pub serial: String,
     /// Other names that are configured.
-    pub given: Given,
+    pub configured_ids: ConfiguredIds,
     /// The way down, valid on every core; another one after a loss (`Device::find`).
     pub edge: Edge,
     /// Size of the medium, bytes.
@@ -93,7 +93,7 @@ pub struct DeviceSpec {
     /// The medium can be taken out (RMB).
     pub removable: bool,
     /// Room that the disk reports, if it does: the unit has thresholds then.
-    pub room: Option<Room>,
+    pub space_usage: Option<SpaceUsage>,
     /// Percentages of used room at which initiators are notified; at most
     /// [`crate::unit::space::FULL_PERCENTS_MAX`].
     pub full_percents: Vec<u8>,
@@ -106,7 +106,7 @@ pub struct DeviceSpec {
 impl DeviceSpec {
     /// The names by which hosts know the unit.
     pub fn ids(&self) -> Ids {
-        Ids::new(&self.serial, self.given)
+        Ids::new(&self.serial, self.configured_ids)
     }
 
     /// A plain writable unit with a volatile cache.
@@ -114,7 +114,7 @@ impl DeviceSpec {
         DeviceSpec {
             label: Label::new(name),
             serial: serial.into(),
-            given: Given::default(),
+            configured_ids: ConfiguredIds::default(),
             edge,
             media_bytes,
             sector_bytes: sector,
@@ -131,7 +131,7 @@ impl DeviceSpec {
             read_only: false,
             stripe_bytes: 0,
             removable: false,
-            room: None,
+            space_usage: None,
             full_percents: FULL_PERCENTS.to_vec(),
             can_anchor: false,
             protection: ProtectionSpec::Off,

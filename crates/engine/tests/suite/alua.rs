@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bio::Op;
 use engine::alua::{PortGroupSpec, Stage};
 use engine::{GroupSpec, LunSpec, Next, TmFunction, TmOutcome};
-use reactor::Patience;
+use reactor::WaitFor;
 use reactor::sim::{Actor, Limits};
 use wire::scsi::{AccessState, StateCause, parse_target_port_groups, set_target_port_groups};
 
@@ -43,7 +43,7 @@ fn world() -> World {
 /// Time goes by.
 fn pass(w: &World, ns: u64) {
     let mut actors: Vec<Actor<'_>> =
-        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(Patience::Peek))).collect();
+        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(WaitFor::Peek))).collect();
     w.sim.run(&mut actors, Limits { ns, ..Limits::default() }, &mut || false);
 }
 

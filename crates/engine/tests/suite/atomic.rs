@@ -38,7 +38,7 @@ fn write_atomic(lba: u64, blocks: u16) -> [u8; 16] {
 
 /// MAXIMUM ATOMIC TRANSFER LENGTH, ATOMIC ALIGNMENT, ATOMIC TRANSFER LENGTH GRANULARITY and the two
 /// of boundaries.
-fn told(w: &World, h: &Host) -> [u32; 5] {
+fn reported_limits(w: &World, h: &Host) -> [u32; 5] {
     let page = w.run(h, 0, &[0x12, 1, 0xB0, 0, 64, 0], 64, &[]).good().data;
     let field = |i: usize| u32::from_be_bytes(page[44 + 4 * i..][..4].try_into().unwrap());
     [field(0), field(1), field(2), field(3), field(4)]
@@ -69,7 +69,7 @@ fn atomic_write_limits_are_derived_from_the_disk() {
     ] {
         let (w, _) = world_of(keeping, sector, spec);
         let h = w.calm(0, "i1", &[0]);
-        let limits = told(&w, &h);
+        let limits = reported_limits(&w, &h);
         if most == 8192 {
             assert!((256..=8192).contains(&limits[0]) && limits[1..] == [0; 4], "{limits:?}");
             continue;
@@ -128,7 +128,7 @@ fn a_power_cut_leaves_all_of_an_atomic_write_or_nothing() {
         let whole = [512, 1024, 4096, 8192][random.below(4) as usize];
         let (w, disk) = world_of(whole as u64, 512, &OpenSpec::default());
         let h = w.calm(0, "i1", &[0]);
-        let [most, alignment, ..] = told(&w, &h);
+        let [most, alignment, ..] = reported_limits(&w, &h);
         // First block, blocks, atomic; the index is the stamp less one.
         let mut writes: Vec<(u64, u64, bool)> = Vec::new();
         for _ in 0..random.below(STEPS) + 1 {

@@ -3,7 +3,7 @@
 
 use engine::{TaskAttribute, TmFunction, TmOutcome, WINDOW_MIN};
 use reactor::sim::{Actor, Limits};
-use reactor::{Patience, SeededRandom};
+use reactor::{SeededRandom, WaitFor};
 use testkit::Seeds;
 
 use crate::world::*;
@@ -21,7 +21,7 @@ fn run_for(w: &World, ns: u64) {
     let core = w.cores[0].clone();
     drop(w.cores[0].reactor().spawn("time", async move { core.reactor().sleep(ns).await }));
     let mut actors: Vec<Actor<'_>> =
-        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(Patience::Peek))).collect();
+        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(WaitFor::Peek))).collect();
     let end = w.sim.now() + ns;
     let limits = Limits { ns, steps: 5_000_000 };
     w.sim.run(&mut actors, limits, &mut || w.sim.now() >= end);
@@ -54,7 +54,7 @@ impl Peer {
     }
 
     /// Takes the answers that have come.
-    fn hear(&mut self) {
+    fn take_answers(&mut self) {
         let before = self.open.len();
         let host = &self.host;
         self.open.retain(|tag| match host.answer(*tag) {
@@ -103,7 +103,7 @@ fn commands_continue_after_an_aca_ends_while_windows_are_small() {
         while w.sim.now() < until {
             for peer in &mut peers {
                 peer.fill(&mut random);
-                peer.hear();
+                peer.take_answers();
             }
             run_for(&w, 5 * MS);
         }
@@ -146,7 +146,7 @@ fn commands_continue_after_an_aca_ends_while_windows_are_small() {
                 assert!(peer.host.ended(), "seed {seed}");
                 continue;
             }
-            peer.hear();
+            peer.take_answers();
             assert!(peer.open.is_empty(), "seed {seed}: {end:?} left {:?} of {i}", peer.open);
             assert!(peer.served > OPEN, "seed {seed}: {}", peer.served);
             while soon(&w, &peer.host, &TUR, 0).asc().0 == 6 {}

@@ -7,10 +7,10 @@ use std::rc::{Rc, Weak};
 
 use bio::{Op, Segs};
 use engine::{
-    CloseReason, Command, Login, Next, Response, Session, TaskAttribute, TmOutcome, Transport,
+    CloseReason, Command, ItNexus, Login, Next, Response, TaskAttribute, TmOutcome, Transport,
 };
 use reactor::sim::{Actor, Ended, Limits};
-use reactor::{Patience, SeededRandom};
+use reactor::{SeededRandom, WaitFor};
 use testkit::Seeds;
 
 use crate::world::*;
@@ -47,7 +47,7 @@ impl Load {
 struct Initiator {
     me: Weak<Initiator>,
     load: Load,
-    session: RefCell<Option<Rc<Session>>>,
+    session: RefCell<Option<Rc<ItNexus>>>,
     world: reactor::sim::World,
     random: RefCell<SeededRandom>,
     tag: Cell<u32>,
@@ -90,7 +90,7 @@ impl Initiator {
         it
     }
 
-    fn session(&self) -> Rc<Session> {
+    fn session(&self) -> Rc<ItNexus> {
         self.session.borrow().clone().unwrap()
     }
 
@@ -193,7 +193,7 @@ impl Pace {
 
 fn run_for(w: &World, ns: u64) {
     let mut actors: Vec<Actor<'_>> =
-        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(Patience::Peek))).collect();
+        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(WaitFor::Peek))).collect();
     let end = w.sim.now() + ns;
     let limits = Limits { ns, steps: 50_000_000 };
     let ended = w.sim.run(&mut actors, limits, &mut || w.sim.now() >= end);

@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use engine::{
-    CloseReason, Command, CommandState, Login, Next, Response, Session, TaskAttribute, TmFunction,
+    CloseReason, Command, CommandState, ItNexus, Login, Next, Response, TaskAttribute, TmFunction,
     TmOutcome, Transport, WINDOW_MIN,
 };
-use reactor::Patience;
+use reactor::WaitFor;
 use reactor::sim::{Actor, Ended, Limits};
 
 use crate::world::*;
@@ -19,7 +19,7 @@ const SERVICE_NS: u64 = 4 * MS;
 
 /// An initiator that keeps as many commands open as it is let, reading anywhere.
 struct Reader {
-    session: RefCell<Option<Rc<Session>>>,
+    session: RefCell<Option<Rc<ItNexus>>>,
     me: Weak<Reader>,
     world: reactor::sim::World,
     /// Commands that it would have open, and its pause after each, ns.
@@ -72,7 +72,7 @@ impl Reader {
         reader
     }
 
-    fn session(&self) -> Rc<Session> {
+    fn session(&self) -> Rc<ItNexus> {
         self.session.borrow().clone().unwrap()
     }
 
@@ -148,7 +148,7 @@ fn slow_world(seed: u64) -> World {
 
 fn run_for(w: &World, ns: u64) {
     let mut actors: Vec<Actor<'_>> =
-        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(Patience::Peek))).collect();
+        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(WaitFor::Peek))).collect();
     let end = w.sim.now() + ns;
     let limits = Limits { ns, steps: 50_000_000 };
     let ended = w.sim.run(&mut actors, limits, &mut || w.sim.now() >= end);

@@ -121,7 +121,7 @@ fn veil(w: &mut World) -> GeomId {
     geom
 }
 
-fn word(page: &[u8], at: usize) -> u32 {
+fn be32_at(page: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(page[at..at + 4].try_into().unwrap())
 }
 
@@ -153,8 +153,8 @@ fn page_b0_reports_the_unmap_limits_of_the_provider() {
     let (w, _, _) = unit();
     let h = w.calm(0, "i1", &[0]);
     let page = w.run(&h, 0, &[0x12, 1, 0xB0, 0, 64, 0], 64, &[]).good().data;
-    assert_eq!((word(&page, 20), word(&page, 24)), (1 << 20, 256));
-    assert_eq!((word(&page, 28), word(&page, 32)), (8, 1 << 31 | 3), "UGAVALID, block 3");
+    assert_eq!((be32_at(&page, 20), be32_at(&page, 24)), (1 << 20, 256));
+    assert_eq!((be32_at(&page, 28), be32_at(&page, 32)), (8, 1 << 31 | 3), "UGAVALID, block 3");
     w.check_empty();
 }
 

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use bio::Errno;
 use engine::lun::{OpenSpec, open_device};
-use engine::state_store::MemoryVault;
+use engine::state_store::MemoryStore;
 use engine::{MediumState, TmFunction};
-use reactor::{Patience, SeededRandom, sim};
+use reactor::{SeededRandom, WaitFor, sim};
 use testkit::Seeds;
 
 use crate::world::*;
@@ -30,7 +30,7 @@ fn pass(w: &World, ns: u64) {
     let turn = |core: &'_ Rc<geom::Core>| {
         let (reactor, core) = (core.reactor().clone(), core.clone());
         sim::Actor::new(&reactor, move || {
-            core.turn(Patience::Peek);
+            core.turn(WaitFor::Peek);
         })
     };
     let mut actors: Vec<_> = w.cores.iter().map(turn).collect();
@@ -312,11 +312,11 @@ fn sanitize_is_refused_unless_the_unit_is_configured_for_it() {
 
 #[test]
 fn a_sanitize_continues_through_resets_and_after_a_restart() {
-    let vault = MemoryVault::new();
+    let vault = MemoryStore::new();
     let spec = OpenSpec { sanitize: true, ..OpenSpec::default() };
     let begin = |seed| {
         let mut w = World::new(seed);
-        w.registry.set_vault(vault.clone());
+        w.registry.set_state_store(vault.clone());
         let disk = w.disk("d0", 8192);
         disk.state().bytes.fill(0xD0);
         disk.state().hold = true;

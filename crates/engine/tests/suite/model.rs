@@ -390,12 +390,12 @@ impl Sim {
         for host in 0..3 {
             let heard = std::mem::take(&mut *self.hosts[host].fake.heard.borrow_mut());
             for one in heard {
-                self.hear(host, one);
+                self.on_event(host, one);
             }
         }
     }
 
-    fn hear(&mut self, host: usize, heard: Heard) {
+    fn on_event(&mut self, host: usize, heard: Heard) {
         match heard {
             Heard::Answer(a) => {
                 let sent = self.sent.remove(&(host, a.tag)).expect("one end for each command");
@@ -417,7 +417,7 @@ impl Sim {
                 assert_eq!(outcome, TmOutcome::Complete);
                 for key in tm.targets {
                     // Answers that arrived before the abort's answer were processed before it.
-                    let late = self.sent.contains_key(&key) && !self.has_heard(key);
+                    let late = self.sent.contains_key(&key) && !self.has_ended(key);
                     assert!(!late, "{key:?} outlives its abort");
                 }
             }
@@ -427,7 +427,7 @@ impl Sim {
     }
 
     /// The end of another host's command lies in its list and has not been taken in yet.
-    fn has_heard(&self, key: (usize, u32)) -> bool {
+    fn has_ended(&self, key: (usize, u32)) -> bool {
         self.hosts[key.0].fake.heard.borrow().iter().any(|h| match h {
             Heard::Answer(a) => a.tag == key.1,
             Heard::Discard(tag) => *tag == key.1,

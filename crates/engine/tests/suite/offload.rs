@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bio::{Errno, Op};
 use engine::{TmFunction, TmOutcome};
-use reactor::Patience;
+use reactor::WaitFor;
 use reactor::sim::{Actor, Limits};
 use wire::fuzzing::Prng;
 
@@ -25,7 +25,7 @@ fn pass(w: &World, ns: u64) {
     let core = w.cores[0].clone();
     drop(w.cores[0].reactor().spawn("time", async move { core.reactor().sleep(ns).await }));
     let mut actors: Vec<Actor<'_>> =
-        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(Patience::Peek))).collect();
+        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(WaitFor::Peek))).collect();
     w.sim.run(&mut actors, Limits { ns, ..Limits::default() }, &mut || false);
 }
 

@@ -154,7 +154,7 @@ fn sleep(w: &World, ns: u64) {
     let mut actors: Vec<reactor::sim::Actor<'_>> = w
         .cores
         .iter()
-        .map(|c| reactor::sim::Actor::new(c.reactor(), || c.turn(reactor::Patience::Peek)))
+        .map(|c| reactor::sim::Actor::new(c.reactor(), || c.turn(reactor::WaitFor::Peek)))
         .collect();
     let alarm = w.cores[0].reactor().clone();
     let done = std::rc::Rc::new(std::cell::Cell::new(false));

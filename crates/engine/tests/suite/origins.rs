@@ -1,13 +1,13 @@
 //! Origins of the requests below a unit: initiator, session, LUN and process.
 
-use engine::Session;
+use engine::ItNexus;
 
 use crate::world::*;
 
 const SYNCHRONIZE: [u8; 10] = [0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// What one command's requests carry, all of them the same.
-fn whose(w: &World, host: &Host, lun: u64, cdb: &[u8], expect_in: u32) -> bio::Origin {
+fn origin_of(w: &World, host: &Host, lun: u64, cdb: &[u8], expect_in: u32) -> bio::Origin {
     let disk = w.disks[0].1.clone();
     disk.state().whose.clear();
     w.run(host, lun, cdb, expect_in, &[]).good();
@@ -27,13 +27,13 @@ fn the_origin_of_a_request_names_initiator_session_lun_and_process() {
     for (host, name) in hosts.iter().zip(["i1", "i2"]) {
         for lun in [0, 3] {
             for process in [0, 77, 78, 0, 77] {
-                host.session.speaks_for(process);
-                let read = whose(&w, host, lun, &read16(0, 1), BLOCK as u32);
+                host.session.set_process(process);
+                let read = origin_of(&w, host, lun, &read16(0, 1), BLOCK as u32);
                 // A conversation carries the same.
-                assert_eq!(whose(&w, host, lun, &SYNCHRONIZE, 0), read);
-                let who = w.registry.origins().who(read).expect("it is in the book");
+                assert_eq!(origin_of(&w, host, lun, &SYNCHRONIZE, 0), read);
+                let who = w.registry.origins().originator(read).expect("it is in the book");
                 assert_eq!((who.initiator.as_str(), who.lun), (name, Some(lun)));
-                assert_eq!(who.session, Some(Session::number(&host.session)));
+                assert_eq!(who.session, Some(ItNexus::number(&host.session)));
                 assert_eq!(who.process, Some(process).filter(|p| *p != 0));
                 numbers.push(read);
             }
@@ -43,6 +43,6 @@ fn the_origin_of_a_request_names_initiator_session_lun_and_process() {
     numbers.dedup();
     assert_eq!(numbers.len(), 2 * 2 * 3, "each has one number, and keeps it");
     hosts[0].session.close();
-    let left = numbers.iter().filter(|n| w.registry.origins().who(**n).is_some());
+    let left = numbers.iter().filter(|n| w.registry.origins().originator(**n).is_some());
     assert_eq!(left.count(), 2 * 3, "who has left is out of the book");
 }

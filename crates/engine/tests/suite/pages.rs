@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bio::Errno;
 use engine::TmFunction;
-use engine::state_store::{Kind, MemoryVault};
+use engine::state_store::{MemoryStore, RecordKind};
 
 use crate::world::{self, Host, TUR, World};
 
@@ -323,10 +323,10 @@ fn changeable_masks_agree_with_mode_select() {
 
 #[test]
 fn saved_mode_pages_survive_resets_and_restarts() {
-    let vault = MemoryVault::new();
-    let start = |vault: &Arc<MemoryVault>| {
+    let vault = MemoryStore::new();
+    let start = |vault: &Arc<MemoryStore>| {
         let mut world = World::new(3);
-        world.registry.set_vault(vault.clone());
+        world.registry.set_state_store(vault.clone());
         world.disk("d0", 64);
         world.export("d0");
         world.map(&[(0, "d0", false)]);
@@ -363,9 +363,9 @@ fn saved_mode_pages_survive_resets_and_restarts() {
     assert_eq!(world.run(&host, 0, &name, 64, &[]).good().data, b"\0\0\0\x04abc\0");
     drop((host, world));
     // A record that cannot be read keeps the unit closed, because it may forbid writes.
-    vault.put("d0", Kind::ModePages, vec![9, 9]);
+    vault.put("d0", RecordKind::ModePages, vec![9, 9]);
     let mut world = World::new(3);
-    world.registry.set_vault(vault);
+    world.registry.set_state_store(vault);
     world.disk("d0", 64);
     let spec = engine::lun::OpenSpec::default();
     assert!(engine::lun::open_device(&mut world.control, &world.registry, "d0", &spec).is_err());

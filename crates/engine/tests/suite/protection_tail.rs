@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex};
 
 use engine::lun::{OpenSpec, close_device, open_device};
-use engine::state_store::{Kind, MemoryVault};
+use engine::state_store::{MemoryStore, RecordKind};
 use geom::Event;
-use reactor::Patience;
+use reactor::WaitFor;
 use reactor::sim::{Actor, Limits};
 
 use crate::tuples::*;
@@ -50,9 +50,9 @@ fn world_of(seed: u64, blocks: u64, image: Option<&[u8]>) -> (World, Arc<TestDis
 }
 
 /// With a vault that outlives the daemon.
-fn kept(vault: &Arc<MemoryVault>, blocks: u64, image: Option<&[u8]>) -> (World, Arc<TestDisk>) {
+fn kept(vault: &Arc<MemoryStore>, blocks: u64, image: Option<&[u8]>) -> (World, Arc<TestDisk>) {
     let (mut w, disk) = plugged(1, blocks, image);
-    w.registry.set_vault(vault.clone());
+    w.registry.set_state_store(vault.clone());
     serve(&mut w, &spec(1));
     (w, disk)
 }
@@ -61,7 +61,7 @@ fn pass(w: &World, ns: u64) {
     let core = w.cores[0].clone();
     drop(w.cores[0].reactor().spawn("time", async move { core.reactor().sleep(ns).await }));
     let mut actors: Vec<Actor<'_>> =
-        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(Patience::Peek))).collect();
+        w.cores.iter().map(|c| Actor::new(c.reactor(), || c.turn(WaitFor::Peek))).collect();
     w.sim.run(&mut actors, Limits { ns, ..Limits::default() }, &mut || false);
 }
 
@@ -93,7 +93,7 @@ fn write_ends(w: &World, h: &Host) -> [(u64, Vec<u8>); 2] {
 
 #[test]
 fn a_grown_provider_keeps_its_tail_until_format_unit() {
-    let vault = MemoryVault::new();
+    let vault = MemoryStore::new();
     let (mut w, disk) = kept(&vault, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
     let ends = write_ends(&w, &h);
@@ -139,20 +139,20 @@ fn a_grown_provider_keeps_its_tail_until_format_unit() {
 
 #[test]
 fn a_grown_provider_without_its_record_is_not_initialized() {
-    let vault = MemoryVault::new();
+    let vault = MemoryStore::new();
     let (w, disk) = kept(&vault, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
     let ends = write_ends(&w, &h);
     let image = disk.state().bytes.clone();
     drop(w);
     // Another state folder, and a longer provider.
-    let vault = MemoryVault::new();
+    let vault = MemoryStore::new();
     let (mut w, disk) = plugged(1, LONG, Some(&image[..]));
-    w.registry.set_vault(vault.clone());
+    w.registry.set_state_store(vault.clone());
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let ear = told.clone();
     let hear = move |unit: &str, text: String| ear.lock().unwrap().push(format!("{unit}: {text}"));
-    w.registry.set_teller(Arc::new(hear));
+    w.registry.set_operator_notifier(Arc::new(hear));
     serve(&mut w, &spec(1));
     let said = told.lock().unwrap().join(" ");
     assert!(said.contains("d0: ") && said.contains("1000 blocks of 512"), "{said}");
@@ -174,11 +174,11 @@ fn a_grown_provider_without_its_record_is_not_initialized() {
     assert_eq!(w.run(&h, 0, &read16(0, 1), 512, &[]).asc(), GUARD);
     drop(w);
     // Or the guards are given up.
-    let vault = MemoryVault::new();
+    let vault = MemoryStore::new();
     let (w, _) = kept(&vault, LONG, Some(&image[..]));
     drop(w);
     let (mut w, _) = plugged(1, LONG, Some(&image[..]));
-    w.registry.set_vault(vault.clone());
+    w.registry.set_state_store(vault.clone());
     serve(&mut w, &OpenSpec::default());
     drop(w);
     let (w, _) = kept(&vault, LONG, Some(&image[..]));
@@ -203,7 +203,7 @@ fn a_header_at_another_position_is_data() {
 
 #[test]
 fn sanitize_does_not_move_the_tail() {
-    let vault = MemoryVault::new();
+    let vault = MemoryStore::new();
     let (mut w, _) = kept(&vault, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
     grow(&mut w, LONG);
@@ -214,14 +214,14 @@ fn sanitize_does_not_move_the_tail() {
 
 #[test]
 fn a_provider_without_its_tail_is_refused_until_protection_is_dropped() {
-    let vault = MemoryVault::new();
+    let vault = MemoryStore::new();
     let (w, disk) = kept(&vault, SMALL, None);
     let h = w.calm(0, "i1", &[0]);
     let ends = write_ends(&w, &h);
     let image = disk.state().bytes.clone();
     drop(w);
     let (mut w, disk) = plugged(1, SMALL - 1, Some(&image[..]));
-    w.registry.set_vault(vault.clone());
+    w.registry.set_state_store(vault.clone());
     let refused = open_device(&mut w.control, &w.registry, "d0", &spec(1));
     let error = refused.err().unwrap().to_string();
     assert!(error.contains("1000 blocks") && error.contains("none"), "{error}");
@@ -233,9 +233,9 @@ fn a_provider_without_its_tail_is_refused_until_protection_is_dropped() {
     drop(w);
     // Given up: then it may be made anew.
     let (mut w, _) = plugged(1, SMALL - 1, None);
-    w.registry.set_vault(vault.clone());
+    w.registry.set_state_store(vault.clone());
     serve(&mut w, &OpenSpec::default());
-    assert_eq!(vault.record("d0", Kind::Protection), Some(vec![]));
+    assert_eq!(vault.record("d0", RecordKind::Protection), Some(vec![]));
     drop(w);
     let (w, _) = kept(&vault, SMALL - 1, None);
     let h = w.calm(0, "i1", &[0]);

@@ -2,7 +2,7 @@
 //! after a restart. Tests 10 to 13 of the list of common target errors.
 
 use bio::Errno;
-use engine::state_store::{Kind, MemoryVault};
+use engine::state_store::{MemoryStore, RecordKind};
 use engine::{TmFunction, TmOutcome};
 use wire::scsi::{PrMove, PrOutAction, PrOutList, PrType, Status, TransportId};
 use wire::scsi::{parse_pr_full_status, parse_pr_keys, parse_pr_reservation};
@@ -264,7 +264,7 @@ fn preempt_and_abort_is_answered_after_the_last_access_of_aborted_tasks() {
 /// turn.
 #[test]
 fn other_actions_proceed_while_preempt_and_abort_waits_for_aborted_tasks() {
-    let vault = MemoryVault::new();
+    let vault = MemoryStore::new();
     let w = start(&vault);
     let disk = w.disks[0].1.clone();
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
@@ -320,9 +320,9 @@ fn register_aptpl(w: &World, h: &Host, key: u64) -> Answer {
 }
 
 /// A world over a vault, as after a start of the daemon.
-fn start(vault: &std::sync::Arc<MemoryVault>) -> World {
+fn start(vault: &std::sync::Arc<MemoryStore>) -> World {
     let mut w = World::new(1);
-    w.registry.set_vault(vault.clone());
+    w.registry.set_state_store(vault.clone());
     w.disk("d0", 64);
     w.export("d0");
     w.map(&[(0, "d0", false)]);
@@ -332,7 +332,7 @@ fn start(vault: &std::sync::Arc<MemoryVault>) -> World {
 #[test]
 fn test_12_aptpl_state_is_restored_before_the_first_command() {
     for kind in PrType::ALL {
-        let vault = MemoryVault::new();
+        let vault = MemoryStore::new();
         let (w, ports) = {
             let w = start(&vault);
             let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
@@ -402,10 +402,10 @@ fn a_waiting_command_obeys_a_reservation_made_meanwhile() {
 }
 
 /// A world whose targets come in this order, as after a start of the daemon; `TARGET` has `d0`.
-fn start_with(vault: &std::sync::Arc<MemoryVault>, names: &[(&str, Option<u16>)]) -> World {
+fn start_with(vault: &std::sync::Arc<MemoryStore>, names: &[(&str, Option<u16>)]) -> World {
     let mut w = World::new(1);
     w.registry.remove_target("iscsi", TARGET).unwrap();
-    w.registry.set_vault(vault.clone());
+    w.registry.set_state_store(vault.clone());
     for (name, port) in names {
         w.registry.set_target_at("iscsi", name, *port).unwrap();
     }
@@ -421,7 +421,7 @@ fn port_of(w: &World, name: &str) -> u16 {
 
 #[test]
 fn test_12_registrations_keep_their_port_after_targets_change() {
-    let vault = MemoryVault::new();
+    let vault = MemoryStore::new();
     let w = start_with(&vault, &[("iqn.t:first", None), (TARGET, None)]);
     assert_eq!((port_of(&w, "iqn.t:first"), port_of(&w, TARGET)), (1, 2));
     let a = w.calm(0, "i1", &[0]);
@@ -455,18 +455,18 @@ fn test_12_registrations_keep_their_port_after_targets_change() {
     }
     vault.fail(Some(Errno::NoSpc));
     let w = World::new(1);
-    w.registry.set_vault(vault);
+    w.registry.set_state_store(vault);
     assert!(w.registry.set_target("iscsi", "iqn.t:unsaved").is_err());
     assert!(w.registry.target("iscsi", "iqn.t:unsaved").is_none());
 }
 
 #[test]
 fn test_12_a_failed_save_is_an_error_and_changes_nothing() {
-    let vault = MemoryVault::new();
+    let vault = MemoryStore::new();
     let w = start(&vault);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     register_aptpl(&w, &a, 1).good();
-    let record = vault.record("d0", Kind::Reservations);
+    let record = vault.record("d0", RecordKind::Reservations);
     assert!(record.is_some());
     for (error, want) in [(Errno::NoSpc, (5, 0x55, 4)), (Errno::Io, (4, 0x44, 0))] {
         vault.fail(Some(error));
@@ -479,14 +479,14 @@ fn test_12_a_failed_save_is_an_error_and_changes_nothing() {
         assert_eq!(status(&w, &b, &write16(0, 1), &[1; 512]), GOOD);
     }
     vault.fail(None);
-    assert_eq!(vault.record("d0", Kind::Reservations), record);
+    assert_eq!(vault.record("d0", RecordKind::Reservations), record);
     run(&w, &a, Reserve, 1, &list(1, 0)).good();
     assert_eq!(status(&w, &b, &write16(0, 1), &[1; 512]), CONFLICT);
 }
 
 #[test]
 fn test_12_changes_are_answered_after_the_save_and_one_at_a_time() {
-    let vault = MemoryVault::new();
+    let vault = MemoryStore::new();
     let w = start(&vault);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     register_aptpl(&w, &a, 1).good();
@@ -518,10 +518,10 @@ fn aptpl_is_refused_and_not_reported_without_a_state_store() {
 
 #[test]
 fn a_unit_with_a_malformed_reservation_record_is_not_exported() {
-    let vault = MemoryVault::new();
-    vault.put("d0", Kind::Reservations, vec![0, 1, 1]);
+    let vault = MemoryStore::new();
+    vault.put("d0", RecordKind::Reservations, vec![0, 1, 1]);
     let mut w = World::new(1);
-    w.registry.set_vault(vault);
+    w.registry.set_state_store(vault);
     w.disk("d0", 64);
     let spec = engine::lun::OpenSpec::default();
     let made = engine::lun::open_device(&mut w.control, &w.registry, "d0", &spec);

@@ -373,7 +373,7 @@ fn commands_not_executed_are_not_answered_at_shutdown() {
         let turn = h.send(0, &write16(3, 1), 0, &[2; 512]);
         h.attribute.set(TaskAttribute::Simple);
         w.turn();
-        w.registry.doors().close();
+        w.registry.login_gate().close();
         w.registry.remove_target("iscsi", TARGET).unwrap();
         // Whatever comes first: the next command, the data, or the word of the control thread.
         let mut all = vec![awaiting, at_medium, turn];

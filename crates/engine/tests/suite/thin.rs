@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bio::Errno;
 use engine::handlers::find;
 use engine::lun::{OpenSpec, open_device};
-use engine::space::Room;
-use engine::state_store::MemoryVault;
+use engine::space::SpaceUsage;
+use engine::state_store::MemoryStore;
 use engine::{Device, DeviceSpec, TmFunction};
 use reactor::SeededRandom;
 use testkit::Seeds;
@@ -15,19 +15,19 @@ use testkit::Seeds;
 use crate::world::*;
 
 const MIB: u64 = 1 << 20;
-const TOLD: (u8, u8, u8) = (6, 0x38, 7);
+const THRESHOLD_REACHED: (u8, u8, u8) = (6, 0x38, 7);
 
 /// A unit of 100 MiB whose disk has room for 50, of which `used` are taken.
 fn thin(seed: u64) -> (World, Arc<Device>) {
     let mut w = World::new(seed);
-    w.registry.set_vault(Arc::new(MemoryVault::default()));
+    w.registry.set_state_store(Arc::new(MemoryStore::default()));
     w.disk("d0", 1000);
     w.export("d0");
     let edge = w.registry.device("d0").unwrap().edge();
     // The same disk as a larger unit, whose free space the test sets.
     let spec = DeviceSpec {
         can_delete: true,
-        room: Some(room(0)),
+        space_usage: Some(capacity(0)),
         ..DeviceSpec::new("thin", "THIN-1", edge, 100 * MIB, 512)
     };
     assert!(find("disk").is_some());
@@ -38,8 +38,8 @@ fn thin(seed: u64) -> (World, Arc<Device>) {
 }
 
 /// So many MiB of 50 are taken.
-fn room(used: u64) -> Room {
-    Room { used: used * MIB, free: (50 - used) * MIB, is_shared: true }
+fn capacity(used: u64) -> SpaceUsage {
+    SpaceUsage { used: used * MIB, free: (50 - used) * MIB, is_shared: true }
 }
 
 fn log_page(w: &World, h: &Host) -> Vec<u8> {
@@ -68,7 +68,7 @@ fn used_space_is_reported_in_vpd_and_log_pages() {
     let vpd = w.run(&h, 0, &[0x12, 1, 0xB2, 0, 8, 0], 8, &[]).good().data;
     // Sets of 2048 blocks, LBPU LBPWS LBPWS10 and no ANC_SUP, thin, steps of a percent.
     assert_eq!(vpd[4..], [11, 0xE0, 2, 1]);
-    device.note_room(room(20));
+    device.update_space_usage(capacity(20));
     let log = log_page(&w, &h);
     let want = [0x0C, 0, 0, 36, 0, 1, 3, 8, 0, 0, 0, 30, 2, 0, 0, 0, 0, 2, 3, 8, 0, 0, 0, 20, 2];
     assert_eq!((log[0] & 0x3F, &log[1..25]), (want[0], &want[1..25]));
@@ -92,20 +92,20 @@ fn used_space_is_reported_in_vpd_and_log_pages() {
 fn every_nexus_is_notified_once_at_each_threshold() {
     let (w, device) = thin(2);
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
-    device.note_room(room(40));
+    device.update_space_usage(capacity(40));
     w.run(&a, 0, &TUR, 0, &[]).good();
     for (used, offset) in [(41, 16), (46, 24)] {
-        device.note_room(room(used));
-        device.note_room(room(used));
+        device.update_space_usage(capacity(used));
+        device.update_space_usage(capacity(used));
         for h in [&a, &b] {
             let sense = w.run(h, 0, &read16(0, 1), 512, &[]);
-            assert_eq!((sense.asc(), sense.sense().information), (TOLD, Some(offset)));
+            assert_eq!((sense.asc(), sense.sense().information), (THRESHOLD_REACHED, Some(offset)));
             w.run(h, 0, &read16(0, 1), 512, &[]).good();
         }
     }
     // Back and over both at once: one condition, of the threshold crossed last.
-    device.note_room(room(10));
-    device.note_room(room(50));
+    device.update_space_usage(capacity(10));
+    device.update_space_usage(capacity(50));
     assert_eq!(w.run(&a, 0, &TUR, 0, &[]).sense().information, Some(24));
     w.run(&a, 0, &TUR, 0, &[]).good();
     // A later session gets only the report of the reset.
@@ -115,9 +115,9 @@ fn every_nexus_is_notified_once_at_each_threshold() {
     let tm = a.manage(TmFunction::LunReset, 0, None);
     w.turn();
     assert!(a.outcome(tm).is_some());
-    device.note_room(room(50));
+    device.update_space_usage(capacity(50));
     let heard: Vec<_> = (0..2).map(|_| w.run(&b, 0, &TUR, 0, &[]).asc()).collect();
-    assert!(heard.contains(&TOLD), "{heard:?}");
+    assert!(heard.contains(&THRESHOLD_REACHED), "{heard:?}");
     w.check_empty();
 }
 
@@ -136,9 +136,9 @@ fn thresholds_can_be_set_saved_and_turned_off() {
     assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 1));
     assert_eq!(page(&w, &a, 3, 0x1C, 2), descriptors);
     assert_eq!(page(&w, &a, 2, 0x1C, 2), first);
-    device.note_room(room(31));
+    device.update_space_usage(capacity(31));
     let answer = w.run(&b, 0, &TUR, 0, &[]);
-    assert_eq!((answer.asc(), answer.sense().information), (TOLD, Some(32)));
+    assert_eq!((answer.asc(), answer.sense().information), (THRESHOLD_REACHED, Some(32)));
     w.run(&a, 0, &TUR, 0, &[]);
     // Percent above a hundred.
     let mut wrong = descriptors.clone();
@@ -150,13 +150,13 @@ fn thresholds_can_be_set_saved_and_turned_off() {
     recovery[7] = 0;
     select(&w, &a, false, &recovery).good();
     assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 1));
-    device.note_room(room(45));
+    device.update_space_usage(capacity(45));
     w.run(&b, 0, &TUR, 0, &[]).good();
     recovery[7] = 0x80;
     select(&w, &a, false, &recovery).good();
     assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 1));
-    device.note_room(room(45));
-    assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), TOLD);
+    device.update_space_usage(capacity(45));
+    assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), THRESHOLD_REACHED);
     // Saved values are in effect after a reset.
     select(&w, &a, false, &first);
     let tm = a.manage(TmFunction::LunReset, 0, None);
@@ -176,7 +176,7 @@ fn with_situa_only_the_first_nexus_is_notified() {
     select(&w, &a, false, &descriptors).good();
     assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 1));
     for (round, (first, second)) in [(&b, &a), (&a, &b)].into_iter().enumerate() {
-        device.note_room(room(42));
+        device.update_space_usage(capacity(42));
         let sense = match round {
             0 => w.run(first, 0, &TUR, 0, &[]).sense(),
             _ => {
@@ -187,7 +187,7 @@ fn with_situa_only_the_first_nexus_is_notified() {
         assert_eq!((sense.code.asc, sense.code.ascq, sense.information), (0x38, 7, Some(16)));
         w.run(second, 0, &TUR, 0, &[]).good();
         w.run(first, 0, &TUR, 0, &[]).good();
-        device.note_room(room(10));
+        device.update_space_usage(capacity(10));
     }
     w.check_empty();
 }
@@ -206,7 +206,7 @@ fn threshold_reports_agree_with_the_model() {
             match random.below(3) {
                 0 => {
                     let used = random.below(51);
-                    device.note_room(room(used));
+                    device.update_space_usage(capacity(used));
                     let left = (50 - used) as f64 * 2.0;
                     for (i, count) in [20.0, 10.0].into_iter().enumerate() {
                         if left < count - 0.5 && armed[i] {
@@ -220,7 +220,8 @@ fn threshold_reports_agree_with_the_model() {
                 n => {
                     let i = (n - 1) as usize;
                     let heard = w.run(&hosts[i], 0, &TUR, 0, &[]);
-                    let want = if std::mem::take(&mut waits[i]) { TOLD } else { (0, 0, 0) };
+                    let want =
+                        if std::mem::take(&mut waits[i]) { THRESHOLD_REACHED } else { (0, 0, 0) };
                     assert_eq!(heard.asc(), want, "seed {seed} step {step}");
                 }
             }
@@ -292,7 +293,7 @@ fn thresholds_are_refused_for_a_disk_of_unknown_usage() {
         |all: &[u8]| OpenSpec { full_percents: Some(all.to_vec()), ..OpenSpec::default() };
     let refused = open_device(&mut w.control, &w.registry, "d0", &percents(&[50]));
     let error = refused.err().expect("refused");
-    assert!(error.kind == Errno::NotSup && error.what.contains("`thresholds`"), "{error}");
+    assert!(error.kind == Errno::NotSup && error.message.contains("`thresholds`"), "{error}");
     let device = open_device(&mut w.control, &w.registry, "d0", &percents(&[])).unwrap();
     assert!(device.spec().can_delete, "it frees what it deletes all the same");
     w.map(&[(0, "d0", false)]);

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::Wrong;
+use super::SyntaxError;
 use super::parse::Parser;
-use crate::volume::LEGS_MAX;
+use crate::volume::MEMBERS_MAX;
 
 /// Disks by controller, unit and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +95,8 @@ impl Device {
         let alone = |d: &Device| d.unserved().map(|why| format!("{d}: {why}"));
         let worm = |w: &Device| match w {
             Device::Once(of) if image => of.refusal_within(),
-            Device::Mirror(legs) if !image && legs.len() > LEGS_MAX => {
-                Some(format!("{w}: a WORM is mirrored on at most {LEGS_MAX} devices"))
+            Device::Mirror(legs) if !image && legs.len() > MEMBERS_MAX => {
+                Some(format!("{w}: a WORM is mirrored on at most {MEMBERS_MAX} devices"))
             }
             w => w.refusal_within(),
         };
@@ -193,9 +193,9 @@ impl fmt::Display for Device {
 }
 
 impl FromStr for Device {
-    type Err = Wrong;
+    type Err = SyntaxError;
 
-    fn from_str(text: &str) -> Result<Device, Wrong> {
+    fn from_str(text: &str) -> Result<Device, SyntaxError> {
         let mut p = Parser::new(text);
         let d = p.device()?;
         p.end()?;

@@ -16,17 +16,17 @@ use std::fmt;
 
 /// A syntax error of a config string or line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct SyntaxError {
     /// Byte of the text at which it is seen.
     pub at: usize,
     /// The error at that position, and the correct form.
-    pub why: String,
+    pub reason: String,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for SyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at character {}: {}", self.at + 1, self.why)
+        write!(f, "at character {}: {}", self.at + 1, self.reason)
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for SyntaxError {}

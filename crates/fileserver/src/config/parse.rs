@@ -1,6 +1,6 @@
 //! The grammar of config strings.
 
-use super::Wrong;
+use super::SyntaxError;
 use super::device::{Device, Disk};
 
 /// Devices inside devices.
@@ -18,14 +18,14 @@ pub(super) struct Parser<'a> {
 
 /// Values of a number that may be an iterator, `<0-3>`: up or down.
 enum Values {
-    One(u32),
+    Single(u32),
     Range(u32, u32),
 }
 
 impl Values {
     fn iter(&self) -> Vec<u32> {
         match *self {
-            Values::One(n) => vec![n],
+            Values::Single(n) => vec![n],
             Values::Range(a, b) if a <= b => (a..=b).collect(),
             Values::Range(a, b) => (b..=a).rev().collect(),
         }
@@ -45,11 +45,11 @@ impl<'a> Parser<'a> {
         self.rest().chars().next()
     }
 
-    fn wrong<T>(&self, why: impl Into<String>) -> Result<T, Wrong> {
-        Err(Wrong { at: self.at, why: why.into() })
+    fn syntax_error<T>(&self, why: impl Into<String>) -> Result<T, SyntaxError> {
+        Err(SyntaxError { at: self.at, reason: why.into() })
     }
 
-    fn eat(&mut self, c: char) -> bool {
+    fn accept(&mut self, c: char) -> bool {
         let there = self.peek() == Some(c);
         if there {
             self.at += c.len_utf8();
@@ -57,40 +57,40 @@ impl<'a> Parser<'a> {
         there
     }
 
-    pub fn end(&self) -> Result<(), Wrong> {
+    pub fn end(&self) -> Result<(), SyntaxError> {
         match self.rest() {
             "" => Ok(()),
-            rest => self.wrong(format!("{rest:?} follows a complete device")),
+            rest => self.syntax_error(format!("{rest:?} follows a complete device")),
         }
     }
 
     /// Exactly one device: an iterator outside of a list makes several.
-    pub fn device(&mut self) -> Result<Device, Wrong> {
+    pub fn device(&mut self) -> Result<Device, SyntaxError> {
         let at = self.at;
         let mut some = self.devices()?;
         match (some.pop(), some.is_empty()) {
             (Some(d), true) => Ok(d),
-            _ => Err(Wrong {
+            _ => Err(SyntaxError {
                 at,
-                why: "several devices where one is wanted: use ( ), [ ] or { }".into(),
+                reason: "several devices where one is wanted: use ( ), [ ] or { }".into(),
             }),
         }
     }
 
     /// A device, or as many as its iterator has values.
-    fn devices(&mut self) -> Result<Vec<Device>, Wrong> {
+    fn devices(&mut self) -> Result<Vec<Device>, SyntaxError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return self.wrong("devices are nested too deep");
+            return self.syntax_error("devices are nested too deep");
         }
         let out = self.by_letter();
         self.depth -= 1;
         out
     }
 
-    fn by_letter(&mut self) -> Result<Vec<Device>, Wrong> {
+    fn by_letter(&mut self) -> Result<Vec<Device>, SyntaxError> {
         let start = self.at;
-        let Some(c) = self.peek() else { return self.wrong("a device is missing") };
+        let Some(c) = self.peek() else { return self.syntax_error("a device is missing") };
         if let '/' | '"' | '\'' = c {
             return Ok(vec![Device::Path(self.path()?)]);
         }
@@ -105,7 +105,7 @@ impl<'a> Parser<'a> {
             'n' => one(Device::None),
             'o' | 'c' if self.nested => {
                 self.at = start;
-                self.wrong("a cached WORM or its dumps cannot be part of another device")
+                self.syntax_error("a cached WORM or its dumps cannot be part of another device")
             }
             'o' => one(Device::Dumps),
             'c' => {
@@ -128,36 +128,37 @@ impl<'a> Parser<'a> {
             'e' => self.aoe(),
             _ => {
                 self.at = start;
-                self.wrong(format!("{c:?} begins no device"))
+                self.syntax_error(format!("{c:?} begins no device"))
             }
         }
     }
 
-    fn list(&mut self, close: char) -> Result<Vec<Device>, Wrong> {
+    fn list(&mut self, close: char) -> Result<Vec<Device>, SyntaxError> {
         let (start, outer) = (self.at, std::mem::replace(&mut self.nested, true));
         let mut out = Vec::new();
-        while !self.eat(close) {
+        while !self.accept(close) {
             if self.rest().is_empty() {
-                return Err(Wrong { at: start, why: format!("{close:?} is missing") });
+                return Err(SyntaxError { at: start, reason: format!("{close:?} is missing") });
             }
             out.extend(self.devices()?);
             if out.len() > MEMBERS_MAX {
-                return self.wrong(format!("more than {MEMBERS_MAX} members"));
+                return self.syntax_error(format!("more than {MEMBERS_MAX} members"));
             }
         }
         self.nested = outer;
-        if out.is_empty() { self.wrong("a list without members") } else { Ok(out) }
+        if out.is_empty() { self.syntax_error("a list without members") } else { Ok(out) }
     }
 
-    fn part(&mut self) -> Result<Device, Wrong> {
+    fn part(&mut self) -> Result<Device, SyntaxError> {
         let of = Box::new(self.device()?);
         if let Some('"' | '\'') = self.peek() {
             return Ok(Device::Named(of, self.path()?));
         }
         let at = self.at;
         let first = self.number()?;
-        if !self.eat('.') {
-            return self.wrong("a part is BASE.SIZE in percent, FIRST.END in blocks, or \"NAME\"");
+        if !self.accept('.') {
+            return self
+                .syntax_error("a part is BASE.SIZE in percent, FIRST.END in blocks, or \"NAME\"");
         }
         let second = self.number()?;
         let percent = first <= 100 && second <= 100;
@@ -167,34 +168,34 @@ impl<'a> Parser<'a> {
             (false, _) if second <= first => "a part that ends before it begins",
             _ => return Ok(Device::Part(of, first, second)),
         };
-        Err(Wrong { at, why: why.into() })
+        Err(SyntaxError { at, reason: why.into() })
     }
 
-    fn jukebox(&mut self) -> Result<Device, Wrong> {
+    fn jukebox(&mut self) -> Result<Device, SyntaxError> {
         let mut group = |what: &str| {
-            if !self.eat('(') {
-                return self.wrong(format!("{what} in ( ) are missing"));
+            if !self.accept('(') {
+                return self.syntax_error(format!("{what} in ( ) are missing"));
             }
             self.list(')')
         };
         Ok(Device::Jukebox(group("robot and drives")?, group("sides")?))
     }
 
-    fn disk(&mut self, kind: Disk, most: usize) -> Result<Vec<Device>, Wrong> {
+    fn disk(&mut self, kind: Disk, most: usize) -> Result<Vec<Device>, SyntaxError> {
         let at = self.at;
         let mut numbers = vec![self.values()?];
-        while numbers.len() < most && self.eat('.') {
+        while numbers.len() < most && self.accept('.') {
             numbers.push(self.values()?);
         }
         let all = self.product(at, &numbers)?;
         Ok(all.into_iter().map(|n| Device::Disk(kind, n)).collect())
     }
 
-    fn aoe(&mut self) -> Result<Vec<Device>, Wrong> {
+    fn aoe(&mut self) -> Result<Vec<Device>, SyntaxError> {
         let at = self.at;
         let shelf = self.values()?;
-        if !self.eat('.') {
-            return self.wrong("an AoE target is eSHELF.SLOT");
+        if !self.accept('.') {
+            return self.syntax_error("an AoE target is eSHELF.SLOT");
         }
         let slot = self.values()?;
         let all = self.product(at, &[shelf, slot])?;
@@ -202,9 +203,12 @@ impl<'a> Parser<'a> {
     }
 
     /// The numbers, once for each value of the one that is an iterator.
-    fn product(&self, at: usize, numbers: &[Values]) -> Result<Vec<Vec<u32>>, Wrong> {
+    fn product(&self, at: usize, numbers: &[Values]) -> Result<Vec<Vec<u32>>, SyntaxError> {
         if numbers.iter().filter(|v| matches!(v, Values::Range(..))).count() > 1 {
-            return Err(Wrong { at, why: "one number of a device may be an iterator".into() });
+            return Err(SyntaxError {
+                at,
+                reason: "one number of a device may be an iterator".into(),
+            });
         }
         let mut out = vec![Vec::new()];
         for v in numbers {
@@ -216,35 +220,35 @@ impl<'a> Parser<'a> {
         Ok(out)
     }
 
-    fn values(&mut self) -> Result<Values, Wrong> {
-        if !self.eat('<') {
-            return Ok(Values::One(self.small()?));
+    fn values(&mut self) -> Result<Values, SyntaxError> {
+        if !self.accept('<') {
+            return Ok(Values::Single(self.small()?));
         }
         let at = self.at;
         let first = self.small()?;
-        if !self.eat('-') {
-            return self.wrong("an iterator is <FIRST-LAST>");
+        if !self.accept('-') {
+            return self.syntax_error("an iterator is <FIRST-LAST>");
         }
         let last = self.small()?;
-        if !self.eat('>') {
-            return self.wrong("'>' is missing");
+        if !self.accept('>') {
+            return self.syntax_error("'>' is missing");
         }
         if first.abs_diff(last) as usize >= MEMBERS_MAX {
-            return Err(Wrong {
+            return Err(SyntaxError {
                 at,
-                why: format!("an iterator of more than {MEMBERS_MAX} values"),
+                reason: format!("an iterator of more than {MEMBERS_MAX} values"),
             });
         }
         Ok(Values::Range(first, last))
     }
 
-    fn small(&mut self) -> Result<u32, Wrong> {
+    fn small(&mut self) -> Result<u32, SyntaxError> {
         let at = self.at;
         u32::try_from(self.number()?)
-            .map_err(|_| Wrong { at, why: "a number beyond any device".into() })
+            .map_err(|_| SyntaxError { at, reason: "a number beyond any device".into() })
     }
 
-    fn number(&mut self) -> Result<u64, Wrong> {
+    fn number(&mut self) -> Result<u64, SyntaxError> {
         let rest = self.rest();
         let len = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         match rest[..len].parse() {
@@ -252,18 +256,18 @@ impl<'a> Parser<'a> {
                 self.at += len;
                 Ok(n)
             }
-            Err(_) if len == 0 => self.wrong("a number is missing"),
-            Err(_) => self.wrong("a number beyond any device"),
+            Err(_) if len == 0 => self.syntax_error("a number is missing"),
+            Err(_) => self.syntax_error("a number beyond any device"),
         }
     }
 
     /// In quotes, or from a slash to the end of the list.
-    fn path(&mut self) -> Result<String, Wrong> {
+    fn path(&mut self) -> Result<String, SyntaxError> {
         let (start, rest) = (self.at, self.rest());
         let (name, len) = match rest.chars().next() {
             Some(quote @ ('"' | '\'')) => {
                 let Some(len) = rest[1..].find(quote) else {
-                    return self.wrong(format!("the {quote} that ends a name is missing"));
+                    return self.syntax_error(format!("the {quote} that ends a name is missing"));
                 };
                 (&rest[1..=len], len + 2)
             }
@@ -273,10 +277,10 @@ impl<'a> Parser<'a> {
             }
         };
         if name.is_empty() || name.chars().any(char::is_control) {
-            return self.wrong("an empty name, or one with control characters");
+            return self.syntax_error("an empty name, or one with control characters");
         }
         if name.contains('"') && name.contains('\'') {
-            return self.wrong("a name with quotes of both kinds");
+            return self.syntax_error("a name with quotes of both kinds");
         }
         self.at = start + len;
         Ok(name.to_owned())

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{Device, Wrong};
+use super::{Device, SyntaxError};
 
 /// A file system by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,12 +42,12 @@ pub struct Settings {
     pub noatime: bool,
     /// Settings of machines that are none of ours, kept as they came: `ip`, `ipgw`, `nvram` and the
     /// like.
-    pub other: Vec<String>,
+    pub foreign: Vec<String>,
 }
 
 const FLAGS: [&str; 6] = ["noattach", "nonone", "noauth", "allow", "readonly", "noatime"];
 /// Lines that mean something to the first file servers' kernels only.
-const OTHERS: [&str; 13] = [
+const FOREIGN_KEYS: [&str; 13] = [
     "config",
     "nvram",
     "newcache",
@@ -96,13 +96,17 @@ impl Settings {
     }
 
     /// One line.
-    pub fn line(&mut self, line: &str) -> Result<(), Wrong> {
-        let wrong = |at: usize, why: &str| Err(Wrong { at, why: why.into() });
+    pub fn line(&mut self, line: &str) -> Result<(), SyntaxError> {
+        let wrong = |at: usize, why: &str| Err(SyntaxError { at, reason: why.into() });
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let rest = rest.trim();
         let at = line.len() - rest.len();
         let named = |what: &str| {
-            if is_name(rest) { Ok(rest.to_owned()) } else { Err(Wrong { at, why: what.into() }) }
+            if is_name(rest) {
+                Ok(rest.to_owned())
+            } else {
+                Err(SyntaxError { at, reason: what.into() })
+            }
         };
         match word {
             "service" => self.service = named("a service has one name")?,
@@ -121,8 +125,10 @@ impl Settings {
                 }
             }
             flag if FLAGS.contains(&flag) && rest.is_empty() => *self.flag(flag) = true,
-            other if OTHERS.contains(&other.trim_end_matches(|c: char| c.is_ascii_digit())) => {
-                self.other.push(line.to_owned());
+            other
+                if FOREIGN_KEYS.contains(&other.trim_end_matches(|c: char| c.is_ascii_digit())) =>
+            {
+                self.foreign.push(line.to_owned());
             }
             _ => return wrong(0, "no such command of config mode"),
         }
@@ -140,10 +146,10 @@ impl Settings {
         }
     }
 
-    fn filsys(&mut self, rest: &str, at: usize) -> Result<(), Wrong> {
+    fn filsys(&mut self, rest: &str, at: usize) -> Result<(), SyntaxError> {
         let (name, text) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         if !is_name(name) {
-            return Err(Wrong { at, why: "a file system has a name".into() });
+            return Err(SyntaxError { at, reason: "a file system has a name".into() });
         }
         let text = text.trim();
         if text.is_empty() {
@@ -151,7 +157,9 @@ impl Settings {
             return Ok(());
         }
         let from = at + rest.len() - text.len();
-        let device = text.parse().map_err(|w: Wrong| Wrong { at: w.at + from, why: w.why })?;
+        let device = text
+            .parse()
+            .map_err(|w: SyntaxError| SyntaxError { at: w.at + from, reason: w.reason })?;
         let new = Filsys { name: name.into(), device };
         match self.filsys.iter_mut().find(|f| f.name == name) {
             Some(old) => *old = new,
@@ -183,7 +191,7 @@ impl fmt::Display for Settings {
         for (name, _) in FLAGS.iter().zip(flags).filter(|(_, on)| *on) {
             writeln!(out, "{name}")?;
         }
-        self.other.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        self.foreign.iter().try_for_each(|line| writeln!(out, "{line}"))?;
         f.write_str(&out)
     }
 }

@@ -60,10 +60,10 @@ fn parse_errors_report_reason_and_offset() {
         ("j(w0)", 5, "sides in ( ) are missing"),
     ] {
         let wrong = text.parse::<Device>().unwrap_err();
-        assert_eq!((wrong.at, wrong.why.as_str()), (at, why), "{text}");
+        assert_eq!((wrong.at, wrong.reason.as_str()), (at, why), "{text}");
     }
     let deep = "(".repeat(10_000);
-    assert!(deep.parse::<Device>().unwrap_err().why.contains("too deep"));
+    assert!(deep.parse::<Device>().unwrap_err().reason.contains("too deep"));
 }
 
 fn some(r: &mut SeededRandom, depth: u32, outer: bool) -> Device {

@@ -39,16 +39,16 @@ impl FsVerb for Ahead {
         let mut set = files.read_ahead();
         if let Some(n) = self.workers {
             let n = u32::try_from(n).ok().filter(|n| *n <= ReadAhead::WORKERS_MAX);
-            set.workers = n.ok_or_else(|| Self::wrong("workers are at most 1000"))?;
+            set.workers = n.ok_or_else(|| Self::param_error("workers are at most 1000"))?;
         }
         if let Some(Bytes(n)) = self.bytes {
             if n > ReadAhead::BYTES_MAX {
-                return Err(Self::wrong("bytes are at most 64 MiB"));
+                return Err(Self::param_error("bytes are at most 64 MiB"));
             }
             set.bytes = n;
         }
         files.set_read_ahead(set);
-        host.look();
+        host.update_status();
         let message = match set.workers {
             0 => "nothing is read ahead".to_owned(),
             n => format!("{} bytes are read ahead by {n} workers", set.bytes),

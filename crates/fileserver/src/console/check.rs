@@ -68,14 +68,14 @@ impl FsVerb for Check {
 
     async fn run(self, host: &Rc<Host>, number: u64) -> Result<Found, Error> {
         let fs = host.files()?;
-        self.refuse()?;
-        let mended = self.mend(host, &fs).await?;
+        self.check_options()?;
+        let mended = self.repair_first(host, &fs).await?;
         let views = self.views(host, &fs)?;
         let word = if self.dry { "would be mended" } else { "mended" };
         let mut text: String = mended.iter().map(|line| format!("{word}: {line}\n")).collect();
         let (mut checked, mut faults, total) = (Vec::new(), 0, views.len() as u64);
         for (done, (view, what)) in (0..).zip(views) {
-            host.said(number, format!("check of {what}"), done, total);
+            host.report_progress(number, format!("check of {what}"), done, total);
             let found = check_one(&fs, view, self.rdall).await?;
             let names = match self.pfile || self.pdir {
                 true => self.names(&fs, view).await?,
@@ -92,12 +92,14 @@ impl FsVerb for Check {
 
 impl Check {
     /// Options that do not go together.
-    fn refuse(&self) -> Result<(), Error> {
+    fn check_options(&self) -> Result<(), Error> {
         if self.dry && self.rtmp {
-            return Err(Self::wrong("--rtmp removes, and --dry changes nothing: one of them"));
+            return Err(Self::param_error(
+                "--rtmp removes, and --dry changes nothing: one of them",
+            ));
         }
         if self.dry && !self.fix {
-            return Err(Self::wrong("--dry says what --fix would do: both"));
+            return Err(Self::param_error("--dry says what --fix would do: both"));
         }
         if self.dump.is_some() && (self.rtmp || self.fix) {
             let flag = if self.rtmp { "--rtmp" } else { "--fix" };
@@ -108,16 +110,16 @@ impl Check {
     }
 
     /// Repairs before the check begins; a line for each repair.
-    async fn mend(&self, host: &Host, fs: &Served) -> Result<Vec<String>, Error> {
+    async fn repair_first(&self, host: &Host, fs: &Served) -> Result<Vec<String>, Error> {
         let mut mended = Vec::new();
         // Before anything is removed: all of it is done, or nothing.
-        let _alone = (self.fix && !self.dry).then(|| Alone::new(host)).transpose()?;
+        let _alone = (self.fix && !self.dry).then(|| ExclusiveAccess::new(host)).transpose()?;
         if self.rtmp {
             let gone = fs.remove_temporary(ADM).await.map_err(about("check --rtmp"))?;
             mended.extend(gone.into_iter().map(|path| format!("{path} is removed")));
         }
         if self.fix {
-            let done = fs.mend(self.rdall, self.dry).await;
+            let done = fs.repair(self.rdall, self.dry).await;
             mended.extend(done.map_err(about("check --fix"))?);
         }
         Ok(mended)
@@ -189,11 +191,11 @@ async fn check_one(fs: &Served, view: View, rdall: bool) -> Result<Checked, Erro
 }
 
 /// No client is connected, and none can attach while it lives.
-struct Alone<'a>(&'a Server);
+struct ExclusiveAccess<'a>(&'a Server);
 
-impl<'a> Alone<'a> {
-    fn new(host: &'a Host) -> Result<Alone<'a>, Error> {
-        let there = host.server.who().iter().filter(|p| p.fids > 0).count();
+impl<'a> ExclusiveAccess<'a> {
+    fn new(host: &'a Host) -> Result<ExclusiveAccess<'a>, Error> {
+        let there = host.server.clients().iter().filter(|p| p.fids > 0).count();
         if there > 0 {
             let name = &host.shared.name;
             let what = format!(
@@ -202,15 +204,15 @@ impl<'a> Alone<'a> {
             );
             return Err(Error::new(Errno::Busy, what));
         }
-        if host.server.mending.replace(true) {
+        if host.server.under_repair.replace(true) {
             return Err(Error::new(Errno::Busy, "check --fix: another one is at work"));
         }
-        Ok(Alone(&host.server))
+        Ok(ExclusiveAccess(&host.server))
     }
 }
 
-impl Drop for Alone<'_> {
+impl Drop for ExclusiveAccess<'_> {
     fn drop(&mut self) {
-        self.0.mending.set(false);
+        self.0.under_repair.set(false);
     }
 }

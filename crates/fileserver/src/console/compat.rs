@@ -2,15 +2,15 @@
 
 /// The present form of a typed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Today {
+pub(super) enum Replacement {
     /// These words instead.
-    Typed(Vec<String>),
+    Command(Vec<String>),
     /// No command; says what takes its place.
-    Gone(&'static str),
+    Removed(&'static str),
 }
 
 /// Names of commands that are none any more, and what takes their place.
-const GONE: &[(&str, &str)] = &[
+const REMOVED: &[(&str, &str)] = &[
     ("aoe", "AoE targets are disks of the graph: `ashlar cam list`, `ashlar disk`"),
     ("apc", MACHINE),
     ("arp", MACHINE),
@@ -18,7 +18,7 @@ const GONE: &[(&str, &str)] = &[
         "cec",
         "`console = [\"ether:eth0\"]` of its configuration opens it; `ashlar fs list` shows where",
     ),
-    ("cfs", ONE),
+    ("cfs", ONE_FILE_SYSTEM),
     ("config", CONFIG),
     ("copydev", COPY),
     ("copyworm", COPY),
@@ -59,7 +59,8 @@ const CONFIG: &str = "its section of `ashlar.toml` says it: `ashlar diff`, `ashl
 const COPY: &str = "each device of the WORM is copied to by itself (`statw`); a mirror is a layer";
 const DISKS: &str = "disks are the graph's: `ashlar list`, `ashlar top`; the WORM's: `statw`";
 const JUKEBOX: &str = "there is no jukebox: any provider of the graph can be the WORM";
-const ONE: &str = "a console is of one file system; on the command line the name is the first word";
+const ONE_FILE_SYSTEM: &str =
+    "a console is of one file system; on the command line the name is the first word";
 const MACHINE: &str = "it is the machine's own, or `ashlar top`";
 
 /// Options of `check`, each a word, and their present forms.
@@ -76,7 +77,7 @@ const CHECK: &[(&str, &str)] = &[
 ];
 
 /// Subcommands of `cwcmd`, likewise.
-const CW_GONE: &[(&str, &str)] = &[
+const CWCMD_REMOVED: &[(&str, &str)] = &[
     ("allflag", "a dump walks nothing: it moves a line, whatever the size of the tree"),
     ("clearacct", "`acct` counts what is there, and has nothing to clear"),
     ("loadcache", CACHE),
@@ -95,23 +96,25 @@ fn is_number(word: &str) -> bool {
     word.bytes().all(|b| b.is_ascii_digit())
 }
 
-fn typed(words: &[&str]) -> Option<Today> {
-    Some(Today::Typed(words.iter().map(|w| (*w).to_owned()).collect()))
+fn replacing_command(words: &[&str]) -> Option<Replacement> {
+    Some(Replacement::Command(words.iter().map(|w| (*w).to_owned()).collect()))
 }
 
 /// The present form of a line; `None` if it never was a command, or still is one.
-pub(super) fn today(words: &[String]) -> Option<Today> {
+pub(super) fn replacement(words: &[String]) -> Option<Replacement> {
     let all: Vec<&str> = words.iter().map(String::as_str).collect();
     let switch = |word: &str| if word == "0" { "off" } else { "on" };
     match all.as_slice() {
-        ["chatty"] | ["flag", "chat"] => typed(&["trace"]),
-        ["chatty", level] => typed(&["trace", switch(level)]),
-        ["flag", "chat", connection] => typed(&["trace", "on", "--connection", connection]),
-        ["flag", "allow"] => typed(&["allow"]),
-        ["flag", ..] => Some(Today::Gone(
+        ["chatty"] | ["flag", "chat"] => replacing_command(&["trace"]),
+        ["chatty", level] => replacing_command(&["trace", switch(level)]),
+        ["flag", "chat", connection] => {
+            replacing_command(&["trace", "on", "--connection", connection])
+        }
+        ["flag", "allow"] => replacing_command(&["allow"]),
+        ["flag", ..] => Some(Replacement::Removed(
             "`trace on` for `chat`, `allow`, `attaches off`; other words are the daemon's log",
         )),
-        ["check", "ream"] => Some(Today::Gone(
+        ["check", "ream"] => Some(Replacement::Removed(
             "a block that no device has right is named by `check --rdall`, and `clean` makes it a \
              hole",
         )),
@@ -119,39 +122,43 @@ pub(super) fn today(words: &[String]) -> Option<Today> {
             let known = |w: &&str| CHECK.iter().find(|(n, _)| n == w).map(|(_, now)| *now);
             words.iter().any(|w| known(w).is_some()).then(|| {
                 let now = words.iter().map(|w| known(w).unwrap_or(w));
-                Today::Typed(["check"].into_iter().chain(now).map(str::to_owned).collect())
+                Replacement::Command(["check"].into_iter().chain(now).map(str::to_owned).collect())
             })
         }
-        ["clean", _, block] if is_number(block) => Some(Today::Gone(
+        ["clean", _, block] if is_number(block) => Some(Replacement::Removed(
             "the address that the block is to have is missing: 0 makes it a hole; `clean PATH` \
              lists what they have",
         )),
         ["clean", path, block, at] if is_number(block) => {
-            typed(&["clean", path, "--block", block, "--address", at])
+            replacing_command(&["clean", path, "--block", block, "--address", at])
         }
-        ["dump", name] if !name.starts_with('-') => Some(Today::Gone(ONE)),
+        ["dump", name] if !name.starts_with('-') => Some(Replacement::Removed(ONE_FILE_SYSTEM)),
         ["stats", letters] if letters.chars().all(|c| c == '-' || c.is_alphabetic()) => {
-            typed(&["stats"])
+            replacing_command(&["stats"])
         }
-        ["time"] => Some(Today::Gone("what is to be timed is missing: `time sync`")),
-        ["noattach"] => typed(&["attaches", "off"]),
-        ["stata"] => typed(&["stats"]),
-        ["statq"] => typed(&["statw"]),
+        ["time"] => Some(Replacement::Removed("what is to be timed is missing: `time sync`")),
+        ["noattach"] => replacing_command(&["attaches", "off"]),
+        ["stata"] => replacing_command(&["stats"]),
+        ["statq"] => replacing_command(&["statw"]),
         ["cwcmd", rest @ ..] => match rest {
-            ["startdump", on] => typed(&["copying", switch(on)]),
-            ["prchain", ..] => typed(&["dumps"]),
-            ["acct"] => typed(&["acct"]),
-            ["blockcmp", worm, ..] => typed(&["blockcmp", worm]),
+            ["startdump", on] => replacing_command(&["copying", switch(on)]),
+            ["prchain", ..] => replacing_command(&["dumps"]),
+            ["acct"] => replacing_command(&["acct"]),
+            ["blockcmp", worm, ..] => replacing_command(&["blockcmp", worm]),
             [name, ..] => {
-                let gone = CW_GONE.iter().find(|(n, _)| n == name);
-                Some(Today::Gone(gone.map_or(
+                let gone = CWCMD_REMOVED.iter().find(|(n, _)| n == name);
+                Some(Replacement::Removed(gone.map_or(
                     "its subcommands here: acct, blockcmp, prchain, startdump",
                     |(_, why)| why,
                 )))
             }
-            [] => Some(Today::Gone("its subcommands here: acct, blockcmp, prchain, startdump")),
+            [] => Some(Replacement::Removed(
+                "its subcommands here: acct, blockcmp, prchain, startdump",
+            )),
         },
-        [name, ..] => GONE.iter().find(|(n, _)| n == name).map(|(_, why)| Today::Gone(why)),
+        [name, ..] => {
+            REMOVED.iter().find(|(n, _)| n == name).map(|(_, why)| Replacement::Removed(why))
+        }
         [] => None,
     }
 }

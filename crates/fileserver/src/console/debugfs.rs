@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::{Error, Said};
+use geom::{Error, MessageAnswer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,25 +34,25 @@ impl FsVerb for Clri {
     const POSITIONAL: &'static [&'static str] = &["paths"];
     const EXAMPLE: &'static str = "fs clri main /tmp/x";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
         let fs = host.files()?;
         let all = self.paths;
         for path in &all {
-            is_live(path)?;
-            let (dir, name) = paths::place(&fs, path).await?;
+            check_live(path)?;
+            let (dir, name) = paths::parent_dir(&fs, path).await?;
             let gone = fs.forget(dir, name.as_bytes()).await.map_err(about(path))?;
             if !gone {
                 return Err(Error::new(Errno::NoEnt, format!("{path}: file not found")));
             }
         }
         let n = all.len();
-        Ok(Said::new(format!("{n} forgotten; `fs check --fix` frees what they held")))
+        Ok(MessageAnswer::new(format!("{n} forgotten; `fs check --fix` frees what they held")))
     }
 }
 
-fn is_live(path: &str) -> Result<(), Error> {
+fn check_live(path: &str) -> Result<(), Error> {
     if path.starts_with("/dump/") {
         return Err(Error::new(Errno::RoFs, format!("{path}: dumps are kept for ever")));
     }
@@ -91,11 +91,11 @@ impl FsVerb for Clean {
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Cleaned, Error> {
         let fs = host.files()?;
         let path = self.path.as_str();
-        let found = paths::must(host, &fs, path).await?;
+        let found = paths::find_existing(host, &fs, path).await?;
         if let Some(block) = self.block {
-            is_live(path)?;
+            check_live(path)?;
             let addr = self.address.unwrap_or(0);
-            let was = fs.point(found.ino, block, addr).await.map_err(about(path))?;
+            let was = fs.set_block_addr(found.ino, block, addr).await.map_err(about(path))?;
             let message = format!("{path}: block {block} is {addr}, was {was}");
             return Ok(Cleaned::Set { message, was });
         }

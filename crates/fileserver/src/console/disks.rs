@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::{Bytes, Error, Said};
+use geom::{Bytes, Error, MessageAnswer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -68,7 +68,7 @@ async fn make(host: &Host, path: &str, size: u64) -> Result<(), Error> {
             format!("{path}: it is there, with {} bytes; leave --size out", found.inode.size);
         return Err(Error::new(Errno::Exist, what));
     }
-    let (dir, name) = paths::place(&fs, path).await?;
+    let (dir, name) = paths::parent_dir(&fs, path).await?;
     let new = New { kind: Kind::File, mode: 0o660, uid: ADM, gid: ADM, ..New::default() };
     let sized = Change { size: Some(size), by: ADM, ..Change::default() };
     let made = fs.run(|f| {
@@ -91,11 +91,11 @@ impl FsVerb for Undisk {
         "Users of the disk lose it: remove it from their configuration first.";
     const POSITIONAL: &'static [&'static str] = &["disk"];
     const EXAMPLE: &'static str = "fs undisk main vm0";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
         host.files()?;
         host.remove_disk(&self.disk)?;
-        Ok(Said::new(format!("{} is no disk any more", self.disk)))
+        Ok(MessageAnswer::new(format!("{} is no disk any more", self.disk)))
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{FsVerb, Switch, Switched, about, answers};
 use crate::files::Served;
-use crate::service::{Host, when};
+use crate::service::{Host, format_time};
 
 answers! {
     Taken { message: String, path: String, blocks: u64, number: u32 }
@@ -47,16 +47,21 @@ impl FsVerb for Dump {
         if self.wait {
             let name = host.shared.name.clone();
             loop {
-                let behind = fs.legs().iter().map(|l| l.behind).min().unwrap_or(0);
+                let behind = fs.members().iter().map(|l| l.behind).min().unwrap_or(0);
                 let done = blocks.saturating_sub(behind);
-                host.said(number, format!("dump {name}: blocks to the WORM"), done, blocks);
+                host.report_progress(
+                    number,
+                    format!("dump {name}: blocks to the WORM"),
+                    done,
+                    blocks,
+                );
                 let copied = fs.copied(&taken);
                 match host.within(250_000_000, copied).await {
                     Some(done) => break done.map_err(about("copying"))?,
                     None => continue,
                 }
             }
-            host.look();
+            host.update_status();
         }
         let path = format!("/dump/{year}/{day}");
         let message = format!("{path}: {blocks} blocks");
@@ -79,7 +84,7 @@ impl FsVerb for Dumps {
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Listed, Error> {
         let fs = host.files()?;
         let block = fs.facts().block;
-        let legs = fs.legs();
+        let legs = fs.members();
         let mut text = format!("{:<16} {:<19} {:>12}  where\n", "dump", "taken", "bytes");
         let mut all = Vec::new();
         // An image's dump is not one range of the WORM.
@@ -93,7 +98,7 @@ impl FsVerb for Dumps {
             let place =
                 if on.is_empty() { "the cache device alone".to_owned() } else { on.join(" ") };
             let path = format!("{year}/{day}");
-            let taken = when(host, d.time_ns);
+            let taken = format_time(host, d.time_ns);
             let _ = writeln!(text, "{path:<16} {taken:<19} {shown:>12}  {place}");
             let (superblock, next) = (of_a_range(d.sb), of_a_range(d.next));
             let (time_ns, number, root) = (d.time_ns, d.number, d.root);
@@ -126,7 +131,7 @@ impl FsVerb for Dumpctl {
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Switched, Error> {
         if let Some(on) = self.what.map(Switch::is_on) {
             host.dumps_on.set(on);
-            host.look();
+            host.update_status();
         }
         let on = host.dumps_on.get();
         let what = match (on, host.shared.params.dump_at()) {
@@ -159,7 +164,7 @@ impl FsVerb for Copying {
         let (fs, said) = (host.files()?, self.what.map(Switch::is_on));
         if let Some(on) = said {
             fs.set_copying(on);
-            host.look();
+            host.update_status();
         }
         let on = fs.is_copying();
         let what = if on { "dumps are copied to the WORM" } else { "nothing is copied" };

@@ -12,7 +12,7 @@ use similar::TextDiff;
 use super::paths::{self, Contents, Found};
 use super::{FsVerb, about, answers};
 use crate::files::{Inode, Kind, New, Served};
-use crate::service::{Host, today, when};
+use crate::service::{Host, format_time, today};
 use crate::volume::{Dump, View};
 
 /// Files up to so many bytes are compared line by line.
@@ -64,7 +64,7 @@ answers! {
     OneVersion { path: String, mtime_ns: u64, bytes: u64, by: String }
     Versions { text: String, versions: Vec<OneVersion> }
     Difference { text: String, differs: bool }
-    Then { #[serde(flatten)] words: Words, path: String, copied: bool }
+    Then { #[serde(flatten)] words: TextOrMessage, path: String, copied: bool }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -94,7 +94,8 @@ impl FsVerb for History {
         let fs = host.files()?;
         let path = self.path.as_str();
         let since = self.since.unwrap_or(0);
-        let since = u32::try_from(since).map_err(|_| Self::wrong("since is a day: 20261121"))?;
+        let since =
+            u32::try_from(since).map_err(|_| Self::param_error("since is a day: 20261121"))?;
         let all = versions(&fs, path, since).await?;
         let users = host.server.users();
         let (mut text, mut versions) = (String::new(), Vec::new());
@@ -109,7 +110,7 @@ impl FsVerb for History {
                     text += &compare(&fs, (&old, &at), (&new, "the one above")).await?;
                 }
             }
-            let (time, who) = (when(host, v.inode.mtime_ns), users.name(v.inode.muid));
+            let (time, who) = (format_time(host, v.inode.mtime_ns), users.name(v.inode.muid));
             let _ = writeln!(text, "{time} {at} {} [{who}]", v.inode.size);
             let (mtime_ns, bytes) = (v.inode.mtime_ns, v.inode.size);
             versions.push(OneVersion { path: at, mtime_ns, bytes, by: who });
@@ -140,8 +141,9 @@ impl FsVerb for Diff {
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Difference, Error> {
         let fs = host.files()?;
         let path = self.path.as_str();
-        let old = one(host, &fs, path, Some(self.from.as_deref().unwrap_or("last"))).await?;
-        let new = one(host, &fs, path, self.to.as_deref()).await?;
+        let old =
+            find_version(host, &fs, path, Some(self.from.as_deref().unwrap_or("last"))).await?;
+        let new = find_version(host, &fs, path, self.to.as_deref()).await?;
         let text = compare(&fs, (&old.0, &old.1), (&new.0, &new.1)).await?;
         let differs = !text.is_empty();
         let text = if differs { text } else { "no difference\n".to_owned() };
@@ -149,7 +151,7 @@ impl FsVerb for Diff {
     }
 }
 
-async fn one(
+async fn find_version(
     host: &Host,
     fs: &Served,
     path: &str,
@@ -212,7 +214,7 @@ pub(super) struct Yesterday {
 /// Its text as a question, its message as a change.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Words {
+pub(super) enum TextOrMessage {
     Text(String),
     Message(String),
 }
@@ -232,7 +234,7 @@ impl FsVerb for Yesterday {
         let fs = host.files()?;
         let path = self.path.as_str();
         let dump = match (self.date.as_deref(), self.ago) {
-            (Some(_), Some(_)) => return Err(Self::wrong("either --date or --ago")),
+            (Some(_), Some(_)) => return Err(Self::param_error("either --date or --ago")),
             (Some(word), None) => paths::dump(host, &fs, word)?,
             (None, ago) => {
                 let most =
@@ -276,17 +278,17 @@ impl FsVerb for Yesterday {
                 );
                 return Err(Error::new(Errno::Busy, what));
             } else {
-                let (dir, name) = paths::place(&fs, path).await?;
+                let (dir, name) = paths::parent_dir(&fs, path).await?;
                 let i = &old.inode;
                 let new =
                     New { kind: Kind::File, flags: i.flags, mode: i.mode, uid: i.uid, gid: i.gid };
-                let from = Contents::Of(&old);
+                let from = Contents::CopyOf(&old);
                 paths::replace(host, &fs, (dir, name), new, from).await.map_err(about(path))?;
                 text += &format!("{} is as it was then\n", named(None, path));
                 copied = true;
             }
         }
-        let words = if copied { Words::Message(text) } else { Words::Text(text) };
+        let words = if copied { TextOrMessage::Message(text) } else { TextOrMessage::Text(text) };
         Ok(Then { words, path: at, copied })
     }
 }

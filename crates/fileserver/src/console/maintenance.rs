@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::{Consent, Error, Said};
+use geom::{Consent, Error, MessageAnswer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -24,11 +24,11 @@ impl FsVerb for Sync {
     const NAME: &'static str = "sync";
     const DOC: &'static str = "Make written data durable";
     const EXAMPLE: &'static str = "fs sync main";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
         host.files()?.sync().await.map_err(|f| error(&f))?;
-        Ok(Said::new("all is durable"))
+        Ok(MessageAnswer::new("all is durable"))
     }
 }
 
@@ -49,7 +49,7 @@ impl FsVerb for Grow {
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Grown, Error> {
         let fs = host.files()?;
         let came = fs.grow().await.map_err(|f| error(&f))?;
-        host.look();
+        host.update_status();
         let kept = fs.cache_keeps_its_size();
         if came == 0
             && let Some(why) = &kept
@@ -86,10 +86,10 @@ impl FsVerb for Halt {
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Halted, Error> {
         host.files()?;
         let done = host.halt().await;
-        host.shared.report(|s| s.phase = Phase::Halted);
+        host.shared.update_status(|s| s.phase = Phase::Halted);
         let message = match &done {
             Ok(()) => "halted; all is durable".to_owned(),
-            Err(e) => format!("halted; what was not durable before is lost: {}", e.what),
+            Err(e) => format!("halted; what was not durable before is lost: {}", e.message),
         };
         Ok(Halted { message, durable: done.is_ok() })
     }
@@ -102,17 +102,17 @@ impl FsVerb for Start {
     const NAME: &'static str = "start";
     const DOC: &'static str = "Open a file server that is halted or failed to open";
     const EXAMPLE: &'static str = "fs start main";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
-        idle(host)?;
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
+        check_idle(host)?;
         host.open(false).await;
         outcome(host, "it serves its files")
     }
 }
 
 /// It has no files open.
-fn idle(host: &Host) -> Result<(), Error> {
+fn check_idle(host: &Host) -> Result<(), Error> {
     match host.shared.status().phase {
         Phase::Refused(..) | Phase::Halted => Ok(()),
         Phase::Serving => {
@@ -123,10 +123,10 @@ fn idle(host: &Host) -> Result<(), Error> {
     }
 }
 
-fn outcome(host: &Host, good: &str) -> Result<Said, Error> {
+fn outcome(host: &Host, good: &str) -> Result<MessageAnswer, Error> {
     match host.shared.status().phase {
         Phase::Refused(why, next) => Err(Error::new(Errno::NxIo, format!("{why}; {next}"))),
-        _ => Ok(Said::new(good)),
+        _ => Ok(MessageAnswer::new(good)),
     }
 }
 
@@ -149,10 +149,10 @@ impl FsVerb for Ream {
          wrote.";
     const EXAMPLE: &'static str = "fs ream main";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
-        idle(host)?;
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
+        check_idle(host)?;
         if !self.force && !host.is_blank().await {
             let what = "its devices hold something; --force destroys it, every dump with it";
             return Err(Error::new(Errno::Busy, what));
@@ -183,10 +183,10 @@ impl FsVerb for Recover {
          later dumps stay readable under /dump, and the next dump is written behind them.";
     const EXAMPLE: &'static str = "fs recover standby --force --dump 2026/1121";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
-        idle(host)?;
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
+        check_idle(host)?;
         if !self.force && host.is_formatted().await {
             let name = &host.shared.name;
             let what = format!(
@@ -200,7 +200,7 @@ impl FsVerb for Recover {
             Some(word) => {
                 let all = host.recoverable().await.map_err(about("recover"))?;
                 let Some(dump) = paths::chosen(host, &all, word) else {
-                    return Err(Error::new(Errno::NoEnt, none_such(word, &all)));
+                    return Err(Error::new(Errno::NoEnt, unknown_dump(word, &all)));
                 };
                 Some(dump)
             }
@@ -221,7 +221,7 @@ impl FsVerb for Recover {
 }
 
 /// Why a dump cannot be recovered, and which can.
-fn none_such(word: &str, all: &[Dump]) -> String {
+fn unknown_dump(word: &str, all: &[Dump]) -> String {
     let name = |d: &Dump| {
         let (year, day) = d.path();
         format!("{year}/{day}")

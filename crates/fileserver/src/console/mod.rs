@@ -41,9 +41,9 @@ use verb::{Command, FsVerb, Switch, Switched, Text, answers};
 pub(crate) const REPLACE: &str = replace::Replace::NAME;
 
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use parser::understand;
-pub(crate) use parser::{serve, typed};
-pub(crate) use paths::file;
+pub(crate) use parser::parse_line;
+pub(crate) use parser::{run_line_or_error, serve};
+pub(crate) use paths::find_file;
 
 /// Every verb: one a line.
 const COMMANDS: &[Command] = &[
@@ -94,8 +94,8 @@ const COMMANDS: &[Command] = &[
 
 /// The verbs of the class; made once.
 pub(crate) fn specs() -> &'static [VerbSpec] {
-    static MADE: OnceLock<Vec<VerbSpec>> = OnceLock::new();
-    MADE.get_or_init(|| COMMANDS.iter().map(|command| (command.spec)()).collect())
+    static SPECS: OnceLock<Vec<VerbSpec>> = OnceLock::new();
+    SPECS.get_or_init(|| COMMANDS.iter().map(|command| (command.spec)()).collect())
 }
 
 /// A verb and its specification for the command line.
@@ -115,16 +115,17 @@ pub(crate) async fn run(
     };
     let done = (command.run)(host.clone(), number, params).await;
     // The failure may be news, for example that the server was fenced.
-    done.inspect_err(|_| host.look()).map_err(|e| fenced(host, e))
+    done.inspect_err(|_| host.update_status()).map_err(|e| fenced(host, e))
 }
 
 /// Adds the command that is still possible to an error of a fenced server.
 fn fenced(host: &Host, e: Error) -> Error {
     let refused = host.shared.status().facts.refused;
-    if !refused.is_some_and(|why| e.what.ends_with(&why)) {
+    if !refused.is_some_and(|why| e.message.ends_with(&why)) {
         return e;
     }
-    let what = format!("{}; `ashlar fs halt {}` lets go of its devices", e.what, host.shared.name);
+    let what =
+        format!("{}; `ashlar fs halt {}` lets go of its devices", e.message, host.shared.name);
     Error::new(e.kind, what)
 }
 
@@ -136,7 +137,7 @@ pub(crate) fn error(fault: &Fault) -> Error {
         Fault::NoSpace(_) => Errno::NoSpc,
         Fault::ReadOnly => Errno::RoFs,
         Fault::Io(e, _) => *e,
-        Fault::Corrupt(_) | Fault::Strange(_) => Errno::Io,
+        Fault::Corrupt(_) | Fault::Foreign(_) => Errno::Io,
         Fault::Fenced(_) => Errno::Busy,
         Fault::Closed => Errno::NxIo,
         Fault::Refused(_) => Errno::Busy,
@@ -155,6 +156,6 @@ pub(crate) fn error(fault: &Fault) -> Error {
 fn about(what: &str) -> impl Fn(Fault) -> Error + '_ {
     move |fault| {
         let e = error(&fault);
-        Error::new(e.kind, format!("{what}: {}", e.what))
+        Error::new(e.kind, format!("{what}: {}", e.message))
     }
 }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::compat::{self, Today};
+use super::compat::{self, Replacement};
 use super::{FsVerb, Text, find, run, specs};
 use crate::service::Host;
 
@@ -51,15 +51,15 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
 }
 
 /// The parameters of a verb on a console, which has one file server.
-fn own(spec: &VerbSpec) -> impl Iterator<Item = &ArgSpec> {
+fn console_args(spec: &VerbSpec) -> impl Iterator<Item = &ArgSpec> {
     spec.args.iter().skip(1)
 }
 
 /// The typed words as a verb's parameters.
 fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
     let mut out = Map::new();
-    let is_place = |kind| matches!(kind, ArgKind::Name | ArgKind::Maybe | ArgKind::Names(_));
-    let mut places = own(spec).filter(|a| is_place(a.kind)).peekable();
+    let is_place = |kind| matches!(kind, ArgKind::Name | ArgKind::OptionalName | ArgKind::Names(_));
+    let mut places = console_args(spec).filter(|a| is_place(a.kind)).peekable();
     let mut words = words.iter();
     let mut options = true;
     while let Some(word) = words.next() {
@@ -70,11 +70,11 @@ fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
         let option = if !options {
             None
         } else if let Some(long) = word.strip_prefix("--") {
-            own(spec).find(|a| a.name.replace('_', "-") == long)
+            console_args(spec).find(|a| a.name.replace('_', "-") == long)
         } else {
             let mut letters = word.strip_prefix('-').unwrap_or("").chars();
             let one = letters.next().filter(|_| letters.next().is_none());
-            one.and_then(|c| own(spec).find(|a| a.short == Some(c)))
+            one.and_then(|c| console_args(spec).find(|a| a.short == Some(c)))
         };
         match (option, places.peek().copied()) {
             (Some(a), _) if a.kind == ArgKind::Flag => {
@@ -88,7 +88,7 @@ fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
                     _ => drop(out.insert(a.name.into(), value)),
                 }
             }
-            (None, Some(a)) if matches!(a.kind, ArgKind::Name | ArgKind::Maybe) => {
+            (None, Some(a)) if matches!(a.kind, ArgKind::Name | ArgKind::OptionalName) => {
                 out.insert(a.name.into(), Value::from(word.as_str()));
                 places.next();
             }
@@ -110,11 +110,11 @@ fn add(out: &mut Map<String, Value>, key: &str, value: Value) {
 }
 
 /// A line as a verb and its parameters; none for an empty one.
-pub(crate) fn understand(text: &str) -> Result<Option<(&'static str, Value)>, String> {
+pub(crate) fn parse_line(text: &str) -> Result<Option<(&'static str, Value)>, String> {
     let mut words = words(text)?;
-    match compat::today(&words) {
-        Some(Today::Typed(instead)) => words = instead,
-        Some(Today::Gone(why)) => return Err(format!("{}: {why}", words.join(" "))),
+    match compat::replacement(&words) {
+        Some(Replacement::Command(instead)) => words = instead,
+        Some(Replacement::Removed(why)) => return Err(format!("{}: {why}", words.join(" "))),
         None => {}
     }
     let Some((verb, rest)) = words.split_first() else { return Ok(None) };
@@ -126,25 +126,25 @@ pub(crate) fn understand(text: &str) -> Result<Option<(&'static str, Value)>, St
         let needed = matches!(a.kind, ArgKind::Name | ArgKind::Names(1..));
         needed && params.get(a.name).is_none()
     };
-    if let Some(a) = own(spec).find(is_missing) {
+    if let Some(a) = console_args(spec).find(is_missing) {
         return Err(format!("{verb}: {} is missing: {}", a.name, a.doc));
     }
-    (command.check)(&params).map_err(|e| e.what)?;
+    (command.check)(&params).map_err(|e| e.message)?;
     Ok(Some((spec.name, params)))
 }
 
 /// One line; what to print. Nothing for an empty one. After `time` it says how long the rest took.
-pub(crate) async fn line(host: &Rc<Host>, text: &str) -> Result<String, Error> {
-    let Some(timed) = text.strip_prefix("time ") else { return done(host, text).await };
+pub(crate) async fn run_line(host: &Rc<Host>, text: &str) -> Result<String, Error> {
+    let Some(timed) = text.strip_prefix("time ") else { return run_untimed(host, text).await };
     let before = host.server.reactor.now();
-    let mut out = done(host, timed).await?;
+    let mut out = run_untimed(host, timed).await?;
     let took = host.server.reactor.now() - before;
     let _ = writeln!(out, "it took {}.{:06} s", took / 1_000_000_000, took / 1000 % 1_000_000);
     Ok(out)
 }
 
-async fn done(host: &Rc<Host>, text: &str) -> Result<String, Error> {
-    let understood = understand(text).map_err(Error::inval)?;
+async fn run_untimed(host: &Rc<Host>, text: &str) -> Result<String, Error> {
+    let understood = parse_line(text).map_err(Error::inval)?;
     let Some((verb, params)) = understood else { return Ok(String::new()) };
     let done = run(host, 0, verb, &params).await?;
     Ok(match (done.get("text"), done.get("message")) {
@@ -155,8 +155,8 @@ async fn done(host: &Rc<Host>, text: &str) -> Result<String, Error> {
 }
 
 /// One line; what to print, whatever becomes of it.
-pub(crate) async fn typed(host: &Rc<Host>, text: &str) -> String {
-    line(host, text.trim()).await.unwrap_or_else(|e| format!("{}\n", e.what))
+pub(crate) async fn run_line_or_error(host: &Rc<Host>, text: &str) -> String {
+    run_line(host, text.trim()).await.unwrap_or_else(|e| format!("{}\n", e.message))
 }
 
 /// Serves an operator until the connection ends.
@@ -165,7 +165,7 @@ pub(crate) async fn serve(host: &Rc<Host>, stream: Stream) -> io::Result<()> {
     let prompt = format!("{}: ", host.shared.name);
     let none = || io::Error::from(io::ErrorKind::OutOfMemory);
     let mut typed: Vec<u8> = Vec::new();
-    say(host, &stream, &prompt).await?;
+    write_text(host, &stream, &prompt).await?;
     loop {
         // An idle connection holds no memory.
         stream.readable().await?;
@@ -180,17 +180,17 @@ pub(crate) async fn serve(host: &Rc<Host>, stream: Stream) -> io::Result<()> {
         while let Some(end) = typed.iter().position(|b| *b == b'\n') {
             let bytes: Vec<u8> = typed.drain(..=end).collect();
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            let out = self::typed(host, &text).await;
-            say(host, &stream, &(out + &prompt)).await?;
+            let out = self::run_line_or_error(host, &text).await;
+            write_text(host, &stream, &(out + &prompt)).await?;
         }
         if typed.len() > LINE_MAX {
-            say(host, &stream, "the line is too long\n").await?;
+            write_text(host, &stream, "the line is too long\n").await?;
             return Ok(());
         }
     }
 }
 
-async fn say(host: &Host, stream: &Stream, text: &str) -> io::Result<()> {
+async fn write_text(host: &Host, stream: &Stream, text: &str) -> io::Result<()> {
     let pool = &host.options().pool;
     for some in text.as_bytes().chunks(RECV) {
         let seg = pool.get(some.len()).and_then(|b| b.seg(0, some.len()));
@@ -219,7 +219,7 @@ impl FsVerb for Cons {
     type Answer = Text;
 
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Text, Error> {
-        Ok(Text { text: line(host, &self.line.join(" ")).await? })
+        Ok(Text { text: run_line(host, &self.line.join(" ")).await? })
     }
 }
 
@@ -245,7 +245,7 @@ impl FsVerb for Help {
         {
             let _ = writeln!(text, "{:<44} {}", usage(spec), spec.doc);
             if !wanted.is_empty() {
-                for a in own(spec) {
+                for a in console_args(spec) {
                     let _ = writeln!(text, "  {:<12} {}", a.name, a.doc);
                 }
                 if !spec.detail.is_empty() {
@@ -254,7 +254,7 @@ impl FsVerb for Help {
             }
         }
         match text.is_empty() {
-            true => Err(Self::wrong("no such command")),
+            true => Err(Self::param_error("no such command")),
             false => Ok(Text { text }),
         }
     }
@@ -262,11 +262,11 @@ impl FsVerb for Help {
 
 fn usage(spec: &VerbSpec) -> String {
     let mut out = spec.name.to_owned();
-    for a in own(spec) {
+    for a in console_args(spec) {
         let long = a.name.replace('_', "-");
         let _ = match a.kind {
             ArgKind::Name => write!(out, " {}", a.name.to_uppercase()),
-            ArgKind::Maybe => write!(out, " [{}]", a.name.to_uppercase()),
+            ArgKind::OptionalName => write!(out, " [{}]", a.name.to_uppercase()),
             ArgKind::Names(0) => write!(out, " [{}...]", a.name.to_uppercase()),
             ArgKind::Names(_) => write!(out, " {}...", a.name.to_uppercase()),
             ArgKind::Flag => write!(out, " [--{long}]"),

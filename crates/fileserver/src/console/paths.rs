@@ -98,15 +98,15 @@ pub(super) async fn find(fs: &Served, view: View, path: &str) -> Result<Option<F
 }
 
 /// The file of a path, which has to be there.
-pub(super) async fn must(host: &Host, fs: &Served, path: &str) -> Result<Found, Error> {
+pub(super) async fn find_existing(host: &Host, fs: &Served, path: &str) -> Result<Found, Error> {
     let (view, rest) = split(host, fs, path)?;
     let found = find(fs, view, rest).await.map_err(about(path))?;
     found.ok_or_else(|| Error::new(Errno::NoEnt, format!("{path}: file not found")))
 }
 
 /// The same, and it is no directory.
-pub(crate) async fn file(host: &Host, fs: &Served, path: &str) -> Result<Found, Error> {
-    let found = must(host, fs, path).await?;
+pub(crate) async fn find_file(host: &Host, fs: &Served, path: &str) -> Result<Found, Error> {
+    let found = find_existing(host, fs, path).await?;
     match found.inode.kind {
         Kind::File => Ok(found),
         Kind::Dir => Err(Error::inval(format!("{path}: a directory, not a file"))),
@@ -177,7 +177,7 @@ pub(super) async fn replace(
 /// The new contents of a file.
 pub(super) enum Contents<'a> {
     Bytes(&'a [u8]),
-    Of(&'a Found),
+    CopyOf(&'a Found),
 }
 
 async fn copy(
@@ -195,7 +195,7 @@ async fn copy(
                 fs.run(|f| f.write(ino, (i * PIECE) as u64, &segs, by)).await?;
             }
         }
-        Contents::Of(found) => {
+        Contents::CopyOf(found) => {
             let mut at = 0;
             while at < found.inode.size {
                 let mut segs = Vec::new();
@@ -225,7 +225,7 @@ async fn copy(
 }
 
 /// The directory of a path's last part, and that part.
-pub(super) async fn place<'p>(fs: &Served, path: &'p str) -> Result<(Ino, &'p str), Error> {
+pub(super) async fn parent_dir<'p>(fs: &Served, path: &'p str) -> Result<(Ino, &'p str), Error> {
     let trimmed = path.trim_end_matches('/');
     let (above, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
     if name.is_empty() {
@@ -238,7 +238,7 @@ pub(super) async fn place<'p>(fs: &Served, path: &'p str) -> Result<(Ino, &'p st
 }
 
 /// A directory by its path, made where it is missing.
-pub(super) async fn directory(fs: &Served, name: &str, mode: u32) -> Result<Ino, Error> {
+pub(super) async fn ensure_dir(fs: &Served, name: &str, mode: u32) -> Result<Ino, Error> {
     let new = New { kind: Kind::Dir, mode, uid: ADM, gid: ADM, ..New::default() };
     let made = fs.run(|f| match f.lookup(View::Live, ROOT, name.as_bytes())? {
         Some(ino) => Ok(ino),

@@ -54,22 +54,22 @@ impl FsVerb for Replace {
             return Err(Error::inval(what));
         };
         let volume = files.volume();
-        let all: Vec<String> = fs.legs().into_iter().map(|l| l.name).collect();
+        let all: Vec<String> = fs.members().into_iter().map(|l| l.name).collect();
         let Some(leg) = all.iter().position(|name| name == device) else {
             let what = format!("{device} is no device of the WORM; they are {}", all.join(", "));
             return Err(Error::new(Errno::NoEnt, what));
         };
-        if !answers(host, leg).await {
+        if !responds(host, leg).await {
             let what = format!("{device} does not answer; give a blank disk that name, then again");
             return Err(Error::new(Errno::NxIo, what));
         }
         let made = volume.replace(host.options(), leg, self.force).await;
         made.map_err(about("replace"))?;
-        host.look();
-        let first = fs.legs().get(leg).map_or(0, |l| l.done);
+        host.update_status();
+        let first = fs.members().get(leg).map_or(0, |l| l.done);
         loop {
             host.files()?;
-            let Some(l) = fs.legs().into_iter().nth(leg) else { break };
+            let Some(l) = fs.members().into_iter().nth(leg) else { break };
             if let Some(why) = l.fault {
                 let what = format!(
                     "{device} is a device of the WORM now, but {why}; copying goes on by itself \
@@ -90,11 +90,11 @@ impl FsVerb for Replace {
                 return Err(Error::new(Errno::Busy, why));
             }
             let done = l.done - first.min(l.done);
-            host.said(number, format!("copy dumps to {device}"), done, done + l.behind);
+            host.report_progress(number, format!("copy dumps to {device}"), done, done + l.behind);
             host.server.reactor.sleep(LOOK_NS).await;
         }
         fs.sync().await.map_err(|f| error(&f))?;
-        host.look();
+        host.update_status();
         let dumps = fs.dumps().len();
         let message = format!("{device} is a device of the WORM and has every dump ({dumps})");
         Ok(Replaced { message, dumps: Some(dumps) })
@@ -102,8 +102,8 @@ impl FsVerb for Replace {
 }
 
 /// It answers reads.
-async fn answers(host: &Host, leg: usize) -> bool {
-    let Some(medium) = host.options().legs.get(leg).cloned() else { return false };
+async fn responds(host: &Host, leg: usize) -> bool {
+    let Some(medium) = host.options().members.get(leg).cloned() else { return false };
     let options = host.options();
     let reads = async {
         while options.is_blank(&*medium).await.is_err() {

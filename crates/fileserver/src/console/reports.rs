@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{FsVerb, Text, about, answers, paths};
 use crate::config::{Filsys, Settings};
 use crate::files::{Flags, Kind};
-use crate::service::{Host, when};
+use crate::service::{Host, format_time};
 use crate::volume::{Facts, Report, percent};
 
 /// Addresses of a file's blocks that `fstat` shows; `clean` lists them all.
@@ -49,8 +49,8 @@ impl FsVerb for Stats {
 
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Counts, Error> {
         let f = host.files()?.facts();
-        let who = host.server.who();
-        let sum = |get: fn(&crate::ninep::Presence) -> u64| who.iter().map(get).sum::<u64>();
+        let who = host.server.clients();
+        let sum = |get: fn(&crate::ninep::ClientInfo) -> u64| who.iter().map(get).sum::<u64>();
         let (requests, read, written) = (sum(|p| p.requests), sum(|p| p.read), sum(|p| p.written));
         let mut t = String::new();
         let _ = writeln!(t, "clients   {}; {requests} requests of theirs", who.len());
@@ -124,7 +124,7 @@ impl FsVerb for Statw {
 
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Devices, Error> {
         let fs = host.files()?;
-        let (f, legs) = (fs.facts(), fs.legs());
+        let (f, legs) = (fs.facts(), fs.members());
         if legs.is_empty() {
             let text = "it has no WORM\n".to_owned();
             return Ok(Devices { text, legs, states: States { known: None }, worm: None });
@@ -195,7 +195,7 @@ impl FsVerb for Fstat {
 
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<OfFile, Error> {
         let fs = host.files()?;
-        let found = paths::must(host, &fs, &self.path).await?;
+        let found = paths::find_existing(host, &fs, &self.path).await?;
         let (i, users) = (&found.inode, host.server.users());
         let some = fs.run(|f| f.blocks(found.view, found.ino, BLOCKS_SHOWN)).await;
         let some = some.map_err(about(&self.path))?;
@@ -210,8 +210,8 @@ impl FsVerb for Fstat {
             let more = if some.len() == BLOCKS_SHOWN { " ..." } else { "" };
             let _ = writeln!(t, "blocks    {}{more}", shown.join(" "));
         }
-        let _ = writeln!(t, "modified  {}", when(host, i.mtime_ns));
-        let _ = writeln!(t, "read      {}", when(host, i.atime_ns));
+        let _ = writeln!(t, "modified  {}", format_time(host, i.mtime_ns));
+        let _ = writeln!(t, "read      {}", format_time(host, i.atime_ns));
         Ok(OfFile {
             text: t,
             file: found.ino,

@@ -1,6 +1,6 @@
 //! Every command of the first file servers, and its present form here.
 
-use super::compat::{Today, today};
+use super::compat::{Replacement, replacement};
 use super::{parser, specs};
 
 /// A typed line, and: "=" for the same command, another line, or a word of the answer instead.
@@ -105,17 +105,17 @@ const TYPED: &[(&str, &str)] = &[
 fn former_commands_are_parsed_or_refused_with_a_reason() {
     for (typed, wanted) in TYPED {
         let words = parser::words(typed).unwrap();
-        match today(&words) {
+        match replacement(&words) {
             None => assert_eq!(*wanted, "=", "{typed} is a command of its own"),
-            Some(Today::Typed(now)) => assert_eq!(now.join(" "), *wanted, "{typed}"),
-            Some(Today::Gone(why)) => {
+            Some(Replacement::Command(now)) => assert_eq!(now.join(" "), *wanted, "{typed}"),
+            Some(Replacement::Removed(why)) => {
                 assert!(why.contains(wanted), "{typed}: {why}");
-                let said = parser::understand(typed).unwrap_err();
+                let said = parser::parse_line(typed).unwrap_err();
                 assert!(said.starts_with(typed) && said.ends_with(why), "{typed}: {said}");
                 continue;
             }
         }
-        let understood = parser::understand(typed);
+        let understood = parser::parse_line(typed);
         assert!(matches!(understood, Ok(Some(_))), "{typed}: {understood:?}");
     }
 }
@@ -123,9 +123,9 @@ fn former_commands_are_parsed_or_refused_with_a_reason() {
 #[test]
 fn current_verbs_are_not_shadowed_by_former_commands() {
     for verb in specs() {
-        assert_eq!(today(&[verb.name.to_owned()]), None, "{}", verb.name);
+        assert_eq!(replacement(&[verb.name.to_owned()]), None, "{}", verb.name);
     }
-    assert!(parser::understand("frobnicate").is_err_and(|e| e.contains("`help` names them")));
+    assert!(parser::parse_line("frobnicate").is_err_and(|e| e.contains("`help` names them")));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn verb_examples_are_parsed_as_typed() {
         let mut words: Vec<&str> = typed.split(' ').collect();
         // A console is of one file server.
         words.remove(1);
-        let understood = parser::understand(&words.join(" "));
+        let understood = parser::parse_line(&words.join(" "));
         assert!(matches!(understood, Ok(Some((name, _))) if name == verb.name), "{understood:?}");
     }
 }

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{FsVerb, Switch, answers};
-use crate::ninep::trace::{Of, Traced};
+use crate::ninep::trace::{TraceFilter, Traced};
 use crate::service::Host;
 
 answers! {
@@ -54,18 +54,18 @@ impl FsVerb for Trace {
         let only = self.connection;
         let Some(on) = self.what.map(Switch::is_on) else { return Ok(shown(host, only)) };
         if !on {
-            host.server.follow(Of::Nobody);
-            host.look();
+            host.server.set_trace_filter(TraceFilter::Off);
+            host.update_status();
             let kept = host.server.trace.kept().0.len();
             let message = format!("no messages are kept any more; {kept} were");
             return Ok(Messages::Off { message, on, kept });
         }
-        let is_there = |n| host.server.who().iter().any(|p| p.number == n);
+        let is_there = |n| host.server.clients().iter().any(|p| p.number == n);
         if let Some(number) = only.filter(|n| !is_there(*n)) {
             return Err(Error::new(Errno::NoEnt, format!("no connection {number}: `fs who`")));
         }
-        host.server.follow(only.map_or(Of::All, Of::One));
-        host.look();
+        host.server.set_trace_filter(only.map_or(TraceFilter::All, TraceFilter::Connection));
+        host.update_status();
         let whose = only.map_or("every connection".to_owned(), |n| format!("connection {n}"));
         let name = &host.shared.name;
         let message = format!("messages of {whose} are kept: `fs trace {name}` shows them");
@@ -107,7 +107,7 @@ fn shown(host: &Host, only: Option<u64>) -> Messages {
             took_ns: took,
         });
     }
-    let on = host.server.trace.of() != Of::Nobody;
+    let on = host.server.trace.filter() != TraceFilter::Off;
     if all.is_empty() {
         let hint = if on { "no message yet" } else { "nothing is kept: `trace on` begins" };
         let _ = writeln!(text, "{hint}");

@@ -4,13 +4,13 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::{Error, Said};
+use geom::{Error, MessageAnswer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{FsVerb, Text, about, answers, paths, reports};
 use crate::files::{Flags, Kind, New};
-use crate::service::{Host, when};
+use crate::service::{Host, format_time};
 use crate::users::ADM;
 use crate::volume::{Dump, View};
 
@@ -45,7 +45,7 @@ impl FsVerb for Ls {
         if let Some(listed) = dumps_below(&fs.dumps(), path) {
             return Ok(listed);
         }
-        let dir = paths::must(host, &fs, path).await?;
+        let dir = paths::find_existing(host, &fs, path).await?;
         let users = host.server.users();
         let (mut text, mut entries, mut after) = (String::new(), Vec::new(), 0);
         while entries.len() < ENTRIES_MAX {
@@ -63,7 +63,7 @@ impl FsVerb for Ls {
                 let name = String::from_utf8_lossy(&e.name).into_owned();
                 let mode = reports::mode(i.kind, i.flags, i.mode);
                 let (uid, gid, time) =
-                    (users.name(i.uid), users.name(i.gid), when(host, i.mtime_ns));
+                    (users.name(i.uid), users.name(i.gid), format_time(host, i.mtime_ns));
                 let _ = writeln!(text, "{mode} {uid:<8} {gid:<8} {:>12} {time} {name}", i.size);
                 let (mode, bytes, mtime_ns) = (i.mode, i.size, i.mtime_ns);
                 let facts = Some(Facts { mode, uid, gid, bytes, mtime_ns });
@@ -115,7 +115,7 @@ impl FsVerb for Cat {
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Text, Error> {
         let fs = host.files()?;
         let path = self.path.as_str();
-        let found = paths::must(host, &fs, path).await?;
+        let found = paths::find_existing(host, &fs, path).await?;
         let bytes = paths::bytes(&fs, &found, CAT_MAX).await.map_err(about(path))?;
         let text = bytes.and_then(|b| String::from_utf8(b).ok());
         let why = format!("{path}: no text of at most 1 MiB; mount it to read it");
@@ -145,18 +145,20 @@ impl FsVerb for Create {
     const POSITIONAL: &'static [&'static str] = &["path", "user", "group", "perm", "letters"];
     const EXAMPLE: &'static str = "fs create main /lib sys sys 775 d";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
         let fs = host.files()?;
         let path = self.path.as_str();
         let users = host.server.users();
         let who = |key: &str, name: &str| {
-            users.id(name).ok_or_else(|| Self::wrong(format!("{key}: there is no user {name}")))
+            users
+                .id(name)
+                .ok_or_else(|| Self::param_error(format!("{key}: there is no user {name}")))
         };
         let (uid, gid) = (who("user", &self.user)?, who("group", &self.group)?);
         let mode = u32::from_str_radix(&self.perm, 8).ok().filter(|m| *m <= 0o777);
-        let mode = mode.ok_or_else(|| Self::wrong("perm is octal, 0 to 777"))?;
+        let mode = mode.ok_or_else(|| Self::param_error("perm is octal, 0 to 777"))?;
         let mut new = New { kind: Kind::File, flags: Flags(0), mode, uid, gid };
         for letter in self.letters.iter().flat_map(|w| w.chars()) {
             match letter {
@@ -164,12 +166,14 @@ impl FsVerb for Create {
                 'a' => new.flags = new.flags.with(Flags::APPEND),
                 'l' => new.flags = new.flags.with(Flags::EXCL),
                 't' => new.flags = new.flags.with(Flags::TMP),
-                other => return Err(Self::wrong(format!("letter {other}: it is one of d a l t"))),
+                other => {
+                    return Err(Self::param_error(format!("letter {other}: it is one of d a l t")));
+                }
             }
         }
-        let (dir, name) = paths::place(&fs, path).await?;
+        let (dir, name) = paths::parent_dir(&fs, path).await?;
         fs.run(|f| f.create(dir, name.as_bytes(), &new)).await.map_err(about(path))?;
-        Ok(Said::new(format!("{path} is there")))
+        Ok(MessageAnswer::new(format!("{path} is there")))
     }
 }
 
@@ -187,9 +191,9 @@ impl FsVerb for Remove {
     const POSITIONAL: &'static [&'static str] = &["paths"];
     const EXAMPLE: &'static str = "fs remove main /tmp/x";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
         let fs = host.files()?;
         let all = self.paths;
         for path in &all {
@@ -197,7 +201,7 @@ impl FsVerb for Remove {
                 let what = format!("{path}: dumps are kept for ever");
                 return Err(Error::new(Errno::RoFs, what));
             }
-            let (dir, name) = paths::place(&fs, path).await?;
+            let (dir, name) = paths::parent_dir(&fs, path).await?;
             let gone = fs.run(|f| match f.lookup(View::Live, dir, name.as_bytes())? {
                 Some(_) => f.remove(dir, name.as_bytes(), ADM).map(Some),
                 None => Ok(None),
@@ -206,6 +210,6 @@ impl FsVerb for Remove {
                 return Err(Error::new(Errno::NoEnt, format!("{path}: file not found")));
             }
         }
-        Ok(Said::new(format!("{} removed", all.len())))
+        Ok(MessageAnswer::new(format!("{} removed", all.len())))
     }
 }

@@ -88,7 +88,8 @@ impl FsVerb for Blockcmp {
 
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Compared, Error> {
         let fs = host.files()?;
-        let address = self.address.parse().map_err(|_| Self::wrong("an address is a number"))?;
+        let address =
+            self.address.parse().map_err(|_| Self::param_error("an address is a number"))?;
         let own = fs.volume("blocks of an image carry no checksum").map_err(about("blockcmp"))?;
         let copies = own.volume().copies(address).await.map_err(about("blockcmp"))?;
         let mut text = String::new();

@@ -4,14 +4,14 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::{Error, Said};
+use geom::{Error, MessageAnswer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::paths::{self, Contents};
 use super::{FsVerb, Switch, about, answers};
 use crate::files::{Change, Flags, Kind, New, ROOT, Served};
-use crate::ninep::Presence;
+use crate::ninep::ClientInfo;
 use crate::service::Host;
 use crate::users::{ADM, Id, NONE, User, Users};
 use crate::volume::View;
@@ -26,7 +26,7 @@ const FILE_MAX: u64 = 4 << 20;
 
 /// Reads the users file when a file server opens. A new file server gets a users file, and the user
 /// that all Linux clients are, if there is none of that name.
-pub(crate) async fn settle(host: &Rc<Host>) -> Result<(), Error> {
+pub(crate) async fn load_users(host: &Rc<Host>) -> Result<(), Error> {
     let fs = host.files()?;
     let (mut users, is_there) = match read(&fs, PATH).await? {
         Some(users) => (users, true),
@@ -61,7 +61,7 @@ async fn read(fs: &Served, path: &str) -> Result<Option<Users>, Error> {
 }
 
 async fn write(host: &Rc<Host>, fs: &Served, users: &Users) -> Result<(), Error> {
-    let dir = paths::directory(fs, FILE.0, 0o775).await?;
+    let dir = paths::ensure_dir(fs, FILE.0, 0o775).await?;
     let new = New { kind: Kind::File, flags: Flags(0), mode: 0o664, uid: ADM, gid: ADM };
     let text = users.text();
     let from = Contents::Bytes(text.as_bytes());
@@ -72,8 +72,8 @@ answers! {
     OneUser { id: i32, name: String, members: Vec<String>, leader: Option<String> }
     Known { text: String, users: Vec<OneUser> }
     Line { message: String, #[serde(skip_serializing_if = "Option::is_none")] home: Option<String> }
-    Connected { text: String, who: Vec<Presence> }
-    Opened { message: String, open: usize, fids: usize, clients: Vec<Presence> }
+    Connected { text: String, who: Vec<ClientInfo> }
+    Opened { message: String, open: usize, fids: usize, clients: Vec<ClientInfo> }
     Allowed { message: String, allow: bool }
     Attachable { message: &'static str, attaches: bool }
 }
@@ -146,10 +146,10 @@ impl FsVerb for Newuser {
         let changes = self.what;
         let mut message = String::new();
         if changes.is_empty() {
-            message = users.edit(name, None).map_err(Self::wrong)?;
+            message = users.edit(name, None).map_err(Self::param_error)?;
         }
         for what in &changes {
-            message = users.edit(name, Some(what)).map_err(Self::wrong)?;
+            message = users.edit(name, Some(what)).map_err(Self::param_error)?;
         }
         if users != before {
             write(host, &fs, &users).await?;
@@ -157,7 +157,7 @@ impl FsVerb for Newuser {
         host.set_users(users.clone());
         let mut home = None;
         if let (true, Some(id)) = (changes.is_empty(), users.id(name)) {
-            let made = settle_in(&fs, name, id).await?;
+            let made = create_home(&fs, name, id).await?;
             message += &format!("\n{made} is there");
             home = Some(made);
         }
@@ -166,8 +166,8 @@ impl FsVerb for Newuser {
 }
 
 /// A new user's directories; the path of the first. One that is there already stays as it is.
-async fn settle_in(fs: &Served, name: &str, id: Id) -> Result<String, Error> {
-    let usr = paths::directory(fs, "usr", 0o775).await?;
+async fn create_home(fs: &Served, name: &str, id: Id) -> Result<String, Error> {
+    let usr = paths::ensure_dir(fs, "usr", 0o775).await?;
     let own = New { kind: Kind::Dir, mode: 0o755, uid: id, gid: id, ..New::default() };
     let home = format!("/usr/{name}");
     let made = fs.run(|f| {
@@ -204,7 +204,7 @@ impl FsVerb for Who {
 
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Connected, Error> {
         host.files()?;
-        let mut all = host.server.who();
+        let mut all = host.server.clients();
         all.retain(|p| self.user.is_empty() || p.users.iter().any(|u| self.user.contains(u)));
         let mut t = format!(
             "{:>4} {:<24} {:<16} {:>6} {:>6} {:>10}\n",
@@ -236,7 +236,7 @@ impl FsVerb for Files {
 
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<Opened, Error> {
         host.files()?;
-        let clients = host.server.who();
+        let clients = host.server.clients();
         let (fids, open) = clients.iter().fold((0, 0), |(f, o), p| (f + p.fids, o + p.open));
         let message = format!("{open} open files, {fids} fids of {} clients", clients.len());
         Ok(Opened { message, open, fids, clients })
@@ -256,19 +256,19 @@ impl FsVerb for Hangup {
          The client can connect again; `fs attaches NAME off` refuses all clients.";
     const POSITIONAL: &'static [&'static str] = &["connection"];
     const EXAMPLE: &'static str = "fs hangup main 3";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
         host.files()?;
         let number = self.connection.parse();
-        let number: u64 = number.map_err(|_| Self::wrong("a connection is a number"))?;
+        let number: u64 = number.map_err(|_| Self::param_error("a connection is a number"))?;
         match host.server.hang_up(Some(number)) {
             0 => {
                 let name = &host.shared.name;
                 let what = format!("no connection {number}; `ashlar fs who {name}` lists them");
                 Err(Error::new(Errno::NoEnt, what))
             }
-            _ => Ok(Said::new(format!("connection {number} is cut off"))),
+            _ => Ok(MessageAnswer::new(format!("connection {number} is cut off"))),
         }
     }
 }
@@ -298,13 +298,13 @@ impl FsVerb for Allow {
             }
             [name] => {
                 let id = host.server.users().id(name).filter(|id| *id != NONE);
-                let id = id.ok_or_else(|| Self::wrong(format!("there is no user {name}")))?;
+                let id = id.ok_or_else(|| Self::param_error(format!("there is no user {name}")))?;
                 host.server.allow_one.set(Some(id));
                 format!("{name} may do everything")
             }
-            _ => return Err(Self::wrong("one user, or none of them named for everybody")),
+            _ => return Err(Self::param_error("one user, or none of them named for everybody")),
         };
-        host.look();
+        host.update_status();
         Ok(Allowed { message, allow: true })
     }
 }
@@ -322,7 +322,7 @@ impl FsVerb for Disallow {
         host.files()?;
         host.server.allow.set(false);
         host.server.allow_one.set(None);
-        host.look();
+        host.update_status();
         Ok(Allowed { message: "permissions are looked at".to_owned(), allow: false })
     }
 }
@@ -341,20 +341,20 @@ impl FsVerb for Duallow {
         "For programs that count space (du). Permissions for the contents of files do not change.";
     const POSITIONAL: &'static [&'static str] = &["user"];
     const EXAMPLE: &'static str = "fs duallow main sys";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
         host.files()?;
         let name = self.user.as_str();
         let id = host.server.users().id(name);
-        let id = id.ok_or_else(|| Self::wrong(format!("there is no user {name}")))?;
+        let id = id.ok_or_else(|| Self::param_error(format!("there is no user {name}")))?;
         host.server.duallow.set((id != NONE).then_some(id));
-        host.look();
+        host.update_status();
         let text = match id {
             NONE => "nobody reads directories without permission".to_owned(),
             _ => format!("{name} may read and search every directory"),
         };
-        Ok(Said::new(text))
+        Ok(MessageAnswer::new(text))
     }
 }
 
@@ -380,7 +380,7 @@ impl FsVerb for Attaches {
         host.files()?;
         if let Some(on) = self.what.map(Switch::is_on) {
             host.server.noattach.set(!on);
-            host.look();
+            host.update_status();
         }
         let attaches = !host.server.noattach.get();
         let message = if attaches { "clients can attach" } else { "nobody but none can attach" };

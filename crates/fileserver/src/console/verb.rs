@@ -5,7 +5,7 @@
 use std::fmt::Display;
 use std::rc::Rc;
 
-use geom::{ArgKind, ArgSpec, Error, Local, VerbSpec, arguments, given};
+use geom::{ArgKind, ArgSpec, Error, Local, VerbSpec, arguments, parse_params};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub(super) trait FsVerb: DeserializeOwned + JsonSchema + 'static {
     async fn run(self, host: &Rc<Host>, number: u64) -> Result<Self::Answer, Error>;
 
     /// An error about the given parameters.
-    fn wrong(why: impl Display) -> Error {
+    fn param_error(why: impl Display) -> Error {
         Error::inval(format!("{}: {why}", Self::NAME))
     }
 }
@@ -93,7 +93,11 @@ pub(super) struct Command {
 impl Command {
     /// The verb `V`.
     pub const fn of<V: FsVerb>() -> Command {
-        Command { spec: spec::<V>, check: |params| taken::<V>(params).map(drop), run: run::<V> }
+        Command {
+            spec: spec::<V>,
+            check: |params| parse_params::<V>(params).map(drop),
+            run: run::<V>,
+        }
     }
 }
 
@@ -110,8 +114,8 @@ fn spec<V: FsVerb>() -> VerbSpec {
     }
 }
 
-fn taken<V: FsVerb>(params: &Value) -> Result<V, Error> {
-    given(&format!("fs {}", V::NAME), params)
+fn parse_params<V: FsVerb>(params: &Value) -> Result<V, Error> {
+    parse_params(&format!("fs {}", V::NAME), params)
 }
 
 fn run<V: FsVerb>(
@@ -119,9 +123,9 @@ fn run<V: FsVerb>(
     number: u64,
     params: &Value,
 ) -> Local<'static, Result<Value, Error>> {
-    let taken = taken::<V>(params);
+    let taken = parse_params::<V>(params);
     Box::pin(async move {
         let answer = taken?.run(&host, number).await?;
-        serde_json::to_value(answer).map_err(V::wrong)
+        serde_json::to_value(answer).map_err(V::param_error)
     })
 }

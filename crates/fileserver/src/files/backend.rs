@@ -2,17 +2,17 @@
 
 use bio::Seg;
 
-use super::{Change, Entry, Ino, Inode, Native, New, Reader};
+use super::{Change, Entry, Ino, Inode, New, Reader, VolumeFiles};
 use crate::fault::{Fault, Stop};
 use crate::image;
 use crate::tree::Key;
 use crate::volume::{Dump, Step, View};
 
 /// The file system at one moment; see [`super::Served::run`].
-pub struct Files<'a, 's>(On<'a, 's>);
+pub struct Files<'a, 's>(Backend<'a, 's>);
 
-enum On<'a, 's> {
-    Volume(Native<'a, 's>),
+enum Backend<'a, 's> {
+    Volume(VolumeFiles<'a, 's>),
     Image(&'a mut image::Step<'s>),
 }
 
@@ -23,57 +23,57 @@ fn no_volume() -> Stop {
 
 impl<'a, 's> Files<'a, 's> {
     pub(super) fn of_volume(step: &'a mut Step<'s>) -> Files<'a, 's> {
-        Files(On::Volume(Native { step }))
+        Files(Backend::Volume(VolumeFiles { step }))
     }
 
     pub(super) fn of_image(step: &'a mut image::Step<'s>) -> Files<'a, 's> {
-        Files(On::Image(step))
+        Files(Backend::Image(step))
     }
 
-    fn native(&mut self) -> Result<&mut Native<'a, 's>, Stop> {
+    fn native(&mut self) -> Result<&mut VolumeFiles<'a, 's>, Stop> {
         match &mut self.0 {
-            On::Volume(f) => Ok(f),
-            On::Image(_) => Err(no_volume()),
+            Backend::Volume(f) => Ok(f),
+            Backend::Image(_) => Err(no_volume()),
         }
     }
 
     /// Wall clock, ns since 1970.
     pub fn now_ns(&self) -> u64 {
         match &self.0 {
-            On::Volume(f) => f.now_ns(),
-            On::Image(s) => s.now_ns(),
+            Backend::Volume(f) => f.now_ns(),
+            Backend::Image(s) => s.now_ns(),
         }
     }
 
     /// Every dump, in the order of their numbers.
     pub fn dumps(&self) -> &[Dump] {
         match &self.0 {
-            On::Volume(f) => f.dumps(),
-            On::Image(s) => s.dumps(),
+            Backend::Volume(f) => f.dumps(),
+            Backend::Image(s) => s.dumps(),
         }
     }
 
     /// Attributes of a file.
     pub fn inode(&mut self, view: View, ino: Ino) -> Result<Inode, Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.inode(view, ino),
-            On::Image(s) => s.inode(view, ino),
+            Backend::Volume(f) => f.inode(view, ino),
+            Backend::Image(s) => s.inode(view, ino),
         }
     }
 
     /// Changes attributes: all of them or none.
     pub fn set(&mut self, ino: Ino, c: &Change) -> Result<(), Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.set(ino, c),
-            On::Image(s) => s.set(ino, c),
+            Backend::Volume(f) => f.set(ino, c),
+            Backend::Image(s) => s.set(ino, c),
         }
     }
 
     /// The file of a name; none: there is no such name.
     pub fn lookup(&mut self, view: View, dir: Ino, name: &[u8]) -> Result<Option<Ino>, Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.lookup(view, dir, name),
-            On::Image(s) => s.lookup(view, dir, name),
+            Backend::Volume(f) => f.lookup(view, dir, name),
+            Backend::Image(s) => s.lookup(view, dir, name),
         }
     }
 
@@ -86,8 +86,8 @@ impl<'a, 's> Files<'a, 's> {
         most: usize,
     ) -> Result<Vec<Entry>, Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.entries(view, dir, after, most),
-            On::Image(s) => s.entries(view, dir, after, most),
+            Backend::Volume(f) => f.entries(view, dir, after, most),
+            Backend::Image(s) => s.entries(view, dir, after, most),
         }
     }
 
@@ -95,24 +95,24 @@ impl<'a, 's> Files<'a, 's> {
     /// name.
     pub fn name(&mut self, view: View, ino: Ino) -> Result<Option<(Ino, Vec<u8>)>, Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.name(view, ino),
-            On::Image(s) => s.name(view, ino),
+            Backend::Volume(f) => f.name(view, ino),
+            Backend::Image(s) => s.name(view, ino),
         }
     }
 
     /// Makes a file. [`Fault::Exists`] when the name is taken.
     pub fn create(&mut self, dir: Ino, name: &[u8], new: &New) -> Result<Ino, Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.create(dir, name, new),
-            On::Image(s) => s.create(dir, name, new),
+            Backend::Volume(f) => f.create(dir, name, new),
+            Backend::Image(s) => s.create(dir, name, new),
         }
     }
 
     /// Removes a name, and with the last one the file, as soon as it has no keeper.
     pub fn remove(&mut self, dir: Ino, name: &[u8], by: u32) -> Result<Ino, Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.remove(dir, name, by),
-            On::Image(s) => s.remove(dir, name, by),
+            Backend::Volume(f) => f.remove(dir, name, by),
+            Backend::Image(s) => s.remove(dir, name, by),
         }
     }
 
@@ -128,8 +128,8 @@ impl<'a, 's> Files<'a, 's> {
         by: u32,
     ) -> Result<(), Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.rename(from, name, to, new, replace, by),
-            On::Image(s) => s.rename((from, name), (to, new), replace, by),
+            Backend::Volume(f) => f.rename(from, name, to, new, replace, by),
+            Backend::Image(s) => s.rename((from, name), (to, new), replace, by),
         }
     }
 
@@ -144,8 +144,8 @@ impl<'a, 's> Files<'a, 's> {
         out: &mut Vec<Seg>,
     ) -> Result<usize, Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.read(view, ino, offset, len, out),
-            On::Image(s) => s.read(view, ino, (offset, len), out),
+            Backend::Volume(f) => f.read(view, ino, offset, len, out),
+            Backend::Image(s) => s.read(view, ino, (offset, len), out),
         }
     }
 
@@ -159,8 +159,8 @@ impl<'a, 's> Files<'a, 's> {
         out: &mut Vec<Seg>,
     ) -> Result<usize, Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.read_on(view, ino, range, reader, out),
-            On::Image(s) => s.read_on(view, ino, range, reader, out),
+            Backend::Volume(f) => f.read_on(view, ino, range, reader, out),
+            Backend::Image(s) => s.read_on(view, ino, range, reader, out),
         }
     }
 
@@ -168,16 +168,16 @@ impl<'a, 's> Files<'a, 's> {
     /// a step fails: let it be the last of one.
     pub fn write(&mut self, ino: Ino, offset: u64, data: &[Seg], by: u32) -> Result<usize, Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.write(ino, offset, data, by),
-            On::Image(s) => s.write(ino, Some(offset), data, by).map(|(_, n)| n),
+            Backend::Volume(f) => f.write(ino, offset, data, by),
+            Backend::Image(s) => s.write(ino, Some(offset), data, by).map(|(_, n)| n),
         }
     }
 
     /// Writes `data` at the end; where that was, and how much.
     pub fn append(&mut self, ino: Ino, data: &[Seg], by: u32) -> Result<(u64, usize), Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.append(ino, data, by),
-            On::Image(s) => s.write(ino, None, data, by),
+            Backend::Volume(f) => f.append(ino, data, by),
+            Backend::Image(s) => s.write(ino, None, data, by),
         }
     }
 
@@ -185,8 +185,8 @@ impl<'a, 's> Files<'a, 's> {
     /// steps. Bytes behind the end of the file are zero.
     pub fn clear(&mut self, ino: Ino, offset: u64, len: u64, by: u32) -> Result<u64, Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.clear(ino, offset, len, by),
-            On::Image(s) => s.clear(ino, offset, len, by),
+            Backend::Volume(f) => f.clear(ino, offset, len, by),
+            Backend::Image(s) => s.clear(ino, offset, len, by),
         }
     }
 
@@ -199,22 +199,22 @@ impl<'a, 's> Files<'a, 's> {
         len: u64,
     ) -> Result<(bool, u64), Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.is_mapped(view, ino, offset, len),
-            On::Image(s) => s.is_mapped(view, ino, offset, len),
+            Backend::Volume(f) => f.is_mapped(view, ino, offset, len),
+            Backend::Image(s) => s.is_mapped(view, ino, offset, len),
         }
     }
 
     /// Blocks of a file and their addresses, the first `most`.
     pub fn blocks(&mut self, view: View, ino: Ino, most: usize) -> Result<Vec<(u64, u64)>, Stop> {
         match &mut self.0 {
-            On::Volume(f) => f.blocks(view, ino, most),
-            On::Image(s) => s.blocks(view, ino, most),
+            Backend::Volume(f) => f.blocks(view, ino, most),
+            Backend::Image(s) => s.blocks(view, ino, most),
         }
     }
 
     /// Sets the address of a block of a file; returns the previous one.
-    pub fn point(&mut self, ino: Ino, block: u64, addr: u64) -> Result<u64, Stop> {
-        self.native()?.point(ino, block, addr)
+    pub fn set_block_addr(&mut self, ino: Ino, block: u64, addr: u64) -> Result<u64, Stop> {
+        self.native()?.set_block_addr(ino, block, addr)
     }
 
     /// An item of the tree.
@@ -228,7 +228,7 @@ impl<'a, 's> Files<'a, 's> {
     }
 
     /// Changes an item of the tree directly, without keeping others consistent with it.
-    pub fn operate(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), Stop> {
-        self.native()?.operate(key, value)
+    pub fn set_item(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), Stop> {
+        self.native()?.set_item(key, value)
     }
 }

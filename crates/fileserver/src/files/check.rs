@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::contents::RUN;
 use super::inode::{decode_entry, decode_names};
-use super::{FileSystem, Flags, Ino, Inode, Kind, Native, ROOT};
+use super::{FileSystem, Flags, Ino, Inode, Kind, ROOT, VolumeFiles};
 use crate::fault::{Addr, Fault, Stop};
 use crate::tree::{self, Below, Key, Kind as Item};
 use crate::volume::{View, is_scratch, scratch_index};
@@ -92,7 +92,7 @@ impl Seen {
 
 /// The file whose items are being looked at.
 #[derive(Default)]
-struct At {
+struct CurrentFile {
     ino: Ino,
     inode: Option<Inode>,
     names: u64,
@@ -115,7 +115,8 @@ impl FileSystem {
         (view, alone): (View, bool),
         contents: bool,
     ) -> Result<(Checked, Seen), Fault> {
-        let (mut out, mut seen, mut at) = (Checked::default(), Seen::default(), At::default());
+        let (mut out, mut seen, mut at) =
+            (Checked::default(), Seen::default(), CurrentFile::default());
         let mut from = Some(Key { ino: 0, kind: 0, offset: 0 });
         while let Some(start) = from {
             let items = self.native(|f| f.items(view, start)).await?;
@@ -148,7 +149,7 @@ impl FileSystem {
         view: View,
         out: &mut Checked,
         seen: &mut Seen,
-        at: &mut At,
+        at: &mut CurrentFile,
         (key, value): (&Key, &[u8]),
     ) {
         match key.kind {
@@ -163,7 +164,7 @@ impl FileSystem {
                     if is_scratch(addr) && at.inode.is_some_and(|i| !i.flags.has(Flags::TMP)) {
                         out.fault(format!("file {}: no dump would have block {addr}", key.ino));
                     }
-                    if !self.volume.was_given(addr) {
+                    if !self.volume.was_allocated(addr) {
                         // Not a place among those that were ever given.
                         out.fault(format!("file {}: block {addr} was never written", key.ino));
                         continue;
@@ -177,7 +178,7 @@ impl FileSystem {
         }
     }
 
-    fn close(&self, out: &mut Checked, at: At) {
+    fn close(&self, out: &mut Checked, at: CurrentFile) {
         let Some(inode) = at.inode else {
             if at.ino != 0 {
                 out.fault(format!("file {}: there are items and no inode", at.ino));
@@ -272,7 +273,7 @@ pub(super) fn addresses(view: View, value: &[u8]) -> impl Iterator<Item = Addr> 
     all.filter(move |a| *a != 0 && (view == View::Live || !is_scratch(*a)))
 }
 
-impl Native<'_, '_> {
+impl VolumeFiles<'_, '_> {
     pub(super) fn items(&mut self, view: View, from: Key) -> Result<Vec<(Key, Vec<u8>)>, Stop> {
         let root = self.step.root(view)?;
         let mut out = Vec::new();

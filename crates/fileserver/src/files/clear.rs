@@ -1,7 +1,7 @@
 //! Zeros in the middle of a file: whole blocks become holes.
 
 use super::contents::RUN;
-use super::{Ino, Kind, Native};
+use super::{Ino, Kind, VolumeFiles};
 use crate::fault::{Fault, Stop};
 use crate::tree::Blocks;
 use crate::volume::View;
@@ -9,7 +9,7 @@ use crate::volume::View;
 /// Items of addresses that one step looks at.
 const RUNS_PER_STEP: u64 = 64;
 
-impl Native<'_, '_> {
+impl VolumeFiles<'_, '_> {
     /// Makes up to `len` bytes from `offset` on zero, and gives their blocks back; returns the
     /// number of bytes. Large ranges take several steps. Bytes behind the end of the file are zero.
     pub fn clear(&mut self, ino: Ino, offset: u64, len: u64, by: u32) -> Result<u64, Stop> {

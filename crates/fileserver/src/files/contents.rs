@@ -5,7 +5,7 @@
 
 use bio::Seg;
 
-use super::{Ino, Inode, Kind, Native, SIZE_MAX};
+use super::{Ino, Inode, Kind, SIZE_MAX, VolumeFiles};
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::tree::{self, Blocks, Key, Kind as Item};
 use crate::volume::View;
@@ -47,26 +47,26 @@ struct Part {
 pub struct Reader {
     next: u64,
     /// Read-ahead was requested up to here.
-    asked: u64,
+    requested: u64,
 }
 
 impl Reader {
     /// The range to request for a read that continues at `offset`, up to `end`, with a read-ahead
     /// of `far` bytes.
-    pub(crate) fn wants(&self, offset: u64, end: u64, far: u64) -> Option<(u64, u64)> {
+    pub(crate) fn read_ahead_range(&self, offset: u64, end: u64, far: u64) -> Option<(u64, u64)> {
         let to = end.saturating_add(far);
-        let from = if (offset..=to).contains(&self.asked) { self.asked } else { offset };
+        let from = if (offset..=to).contains(&self.requested) { self.requested } else { offset };
         let reads_on = offset > 0 && offset == self.next;
         (reads_on && far > 0 && to - from > far / AHEAD_PART).then_some((from, to))
     }
 
     /// Records that read-ahead was requested up to here.
-    pub(crate) fn asked_to(&mut self, to: u64) {
-        self.asked = to;
+    pub(crate) fn set_requested(&mut self, to: u64) {
+        self.requested = to;
     }
 
     /// It has read up to here.
-    pub(crate) fn was_read_to(&mut self, end: u64) {
+    pub(crate) fn set_position(&mut self, end: u64) {
         self.next = end;
     }
 }
@@ -79,14 +79,14 @@ pub(crate) fn gather(
     wide: u64,
     (offset, end): (u64, u64),
     out: &mut Vec<Seg>,
-    mut block: impl FnMut(u64, Look) -> Result<Option<Seg>, Stop>,
+    mut block: impl FnMut(u64, LoadMode) -> Result<Option<Seg>, Stop>,
 ) -> Result<usize, Stop> {
     let before = out.len();
     let mut missing = None;
     for n in offset / wide..end.div_ceil(wide) {
         let from = offset.saturating_sub(n * wide) as usize;
         let to = (end - n * wide).min(wide) as usize;
-        let look = if missing.is_none() { Look::Read } else { Look::Ask };
+        let look = if missing.is_none() { LoadMode::Read } else { LoadMode::Prefetch };
         match block(n, look) {
             Ok(whole) => out.extend(whole.and_then(|seg| seg.slice(from, to - from))),
             Err(stop) if missing.is_none() => missing = Some(stop),
@@ -105,15 +105,15 @@ pub(crate) fn gather(
 
 /// How [`gather`] wants a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum LoadMode {
     /// It is to be there.
     Read,
     /// It is to come.
-    Ask,
+    Prefetch,
 }
 
-impl Native<'_, '_> {
-    fn wide(&self) -> u64 {
+impl VolumeFiles<'_, '_> {
+    fn block_size(&self) -> u64 {
         self.step.block() as u64
     }
 
@@ -150,14 +150,14 @@ impl Native<'_, '_> {
             return Ok(0);
         }
         let mut run = (u64::MAX, Run::default());
-        gather(self.wide(), (offset, end), out, |block, look| {
+        gather(self.block_size(), (offset, end), out, |block, look| {
             if block / RUN != run.0 {
                 run = (block / RUN, self.run_of(view, ino, block / RUN)?);
             }
             match (run.1[(block % RUN) as usize], look) {
                 (0, _) => self.step.zeros().map(Some),
-                (at, Look::Read) => self.step.data(at).map(Some),
-                (at, Look::Ask) => {
+                (at, LoadMode::Read) => self.step.data(at).map(Some),
+                (at, LoadMode::Prefetch) => {
                     self.step.want(at);
                     Ok(None)
                 }
@@ -177,7 +177,7 @@ impl Native<'_, '_> {
         let end = offset.saturating_add(len as u64);
         self.ahead(view, ino, (offset, end), reader);
         let n = self.read(view, ino, offset, len, out)?;
-        reader.was_read_to(offset + n as u64);
+        reader.set_position(offset + n as u64);
         Ok(n)
     }
 
@@ -185,9 +185,9 @@ impl Native<'_, '_> {
     /// node of the tree is not in memory, that is loaded first and the rest with the next read.
     fn ahead(&mut self, view: View, ino: Ino, (offset, end): (u64, u64), reader: &mut Reader) {
         let far = self.step.ahead_bytes();
-        let Some((from, to)) = reader.wants(offset, end, far) else { return };
+        let Some((from, to)) = reader.read_ahead_range(offset, end, far) else { return };
         match self.want_range(view, ino, from, to) {
-            Ok(()) => reader.asked_to(to),
+            Ok(()) => reader.set_requested(to),
             Err(Stop::Missing(addr)) => self.step.want_later(addr),
             // The read itself reports the fault.
             Err(_) => {}
@@ -195,7 +195,7 @@ impl Native<'_, '_> {
     }
 
     fn want_range(&mut self, view: View, ino: Ino, from: u64, to: u64) -> Result<(), Stop> {
-        let wide = self.wide();
+        let wide = self.block_size();
         let to = to.min(self.inode(view, ino)?.size);
         let mut run = (u64::MAX, Run::default());
         for block in from / wide..to.div_ceil(wide) {
@@ -232,7 +232,7 @@ impl Native<'_, '_> {
         self.grow_over_garbage(ino, &inode, end)?;
         let mut parts = self.parts(ino, offset, end)?;
         let scratch = self.scratch_for(ino, &inode)?;
-        self.place(ino, &mut parts, scratch)?;
+        self.place_blocks(ino, &mut parts, scratch)?;
         inode.size = inode.size.max(end);
         self.contents_changed(ino, &mut inode, by)?;
         // Nothing fails from here on.
@@ -272,7 +272,7 @@ impl Native<'_, '_> {
 
     /// Blocks of a range; those that are written in part and exist have to be in memory.
     fn parts(&mut self, ino: Ino, offset: u64, end: u64) -> Result<Vec<Part>, Stop> {
-        let wide = self.wide();
+        let wide = self.block_size();
         let mut out = Vec::new();
         let mut run = (u64::MAX, Run::default());
         let mut missing = None;
@@ -294,8 +294,8 @@ impl Native<'_, '_> {
     }
 
     /// Gives every part memory that is ours to change, and enters new addresses.
-    fn place(&mut self, ino: Ino, parts: &mut [Part], scratch: bool) -> Result<(), Stop> {
-        let wide = self.wide() as usize;
+    fn place_blocks(&mut self, ino: Ino, parts: &mut [Part], scratch: bool) -> Result<(), Stop> {
+        let wide = self.block_size() as usize;
         for parts in parts.chunk_by_mut(|a, b| a.block / RUN == b.block / RUN) {
             let Some(n) = parts.first().map(|p| p.block / RUN) else { continue };
             let mut run = self.run_of(View::Live, ino, n)?;
@@ -333,7 +333,7 @@ impl Native<'_, '_> {
 
     fn grow_over_garbage(&mut self, ino: Ino, inode: &Inode, end: u64) -> Result<(), Stop> {
         let (from, to) = inode.garbage;
-        if from < to && end > from * self.wide() {
+        if from < to && end > from * self.block_size() {
             return Err(Stop::Wait(Wait::Reap(ino)));
         }
         Ok(())
@@ -344,7 +344,7 @@ impl Native<'_, '_> {
         if size > SIZE_MAX {
             return Err(Fault::TooBig.into());
         }
-        let wide = self.wide();
+        let wide = self.block_size();
         if size > inode.size {
             self.grow_over_garbage(ino, inode, size)?;
         } else if size < inode.size {
@@ -370,7 +370,7 @@ impl Native<'_, '_> {
     /// Bytes behind a file's new end are zero (I4). The block is copied, so that this can be
     /// undone.
     fn zero_tail(&mut self, ino: Ino, inode: &Inode, size: u64) -> Result<(), Stop> {
-        let wide = self.wide();
+        let wide = self.block_size();
         let (n, i) = (size / wide / RUN, (size / wide % RUN) as usize);
         let mut run = self.run_of(View::Live, ino, n)?;
         let old = run[i];

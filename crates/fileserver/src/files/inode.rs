@@ -1,6 +1,6 @@
 //! A file's attributes, and its entry in a directory, as items of the tree.
 
-use crate::volume::seal::{Give, Take};
+use crate::volume::seal::{Decoder, Encoder};
 
 /// The type of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub struct Inode {
     /// Its directory, and the cookie of its entry there.
     pub parent: u64,
     /// See `parent`.
-    pub place: u64,
+    pub parent_cookie: u64,
     /// Entries of a directory, and the cookie of the next one.
     pub entries: u64,
     /// See `entries`.
@@ -83,7 +83,7 @@ pub struct Inode {
 
 impl Inode {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Give::default();
+        let mut out = Encoder::default();
         let kind = match self.kind {
             Kind::File => 0,
             Kind::Dir => 1,
@@ -92,7 +92,7 @@ impl Inode {
         out.u32(self.uid).u32(self.gid).u32(self.muid).u32(self.links);
         out.u64(self.size).u64(self.version);
         out.u64(self.mtime_ns).u64(self.atime_ns).u64(self.ctime_ns);
-        out.u64(self.parent).u64(self.place).u64(self.entries).u64(self.cookie);
+        out.u64(self.parent).u64(self.parent_cookie).u64(self.entries).u64(self.cookie);
         if self.garbage.0 < self.garbage.1 {
             out.u64(self.garbage.0).u64(self.garbage.1);
         }
@@ -100,7 +100,7 @@ impl Inode {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Inode> {
-        let mut t = Take(bytes);
+        let mut t = Decoder(bytes);
         let kind = match t.u16() {
             0 => Kind::File,
             1 => Kind::Dir,
@@ -113,9 +113,9 @@ impl Inode {
         if t.0.len() < 32 {
             return None;
         }
-        (i.parent, i.place) = (t.u64(), t.u64());
+        (i.parent, i.parent_cookie) = (t.u64(), t.u64());
         (i.entries, i.cookie) = (t.u64(), t.u64());
-        if !t.over() {
+        if !t.is_empty() {
             i.garbage = (t.u64(), t.u64());
         }
         Some(i)
@@ -132,7 +132,7 @@ pub(super) struct Named {
 
 /// Entries whose names have one hash.
 pub(super) fn encode_names(names: &[Named]) -> Vec<u8> {
-    let mut out = Give::default();
+    let mut out = Encoder::default();
     for n in names {
         out.u64(n.cookie).u64(n.ino).u16(n.name.len() as u16);
         out.0.extend_from_slice(&n.name);
@@ -141,9 +141,9 @@ pub(super) fn encode_names(names: &[Named]) -> Vec<u8> {
 }
 
 pub(super) fn decode_names(bytes: &[u8]) -> Vec<Named> {
-    let mut t = Take(bytes);
+    let mut t = Decoder(bytes);
     let mut out = Vec::new();
-    while !t.over() {
+    while !t.is_empty() {
         let (cookie, ino, len) = (t.u64(), t.u64(), t.u16());
         out.push(Named { cookie, ino, name: t.bytes(usize::from(len)).to_vec() });
     }
@@ -162,14 +162,14 @@ pub struct Entry {
 }
 
 pub(super) fn encode_entry(ino: u64, name: &[u8]) -> Vec<u8> {
-    let mut out = Give::default();
+    let mut out = Encoder::default();
     out.u64(ino);
     out.0.extend_from_slice(name);
     out.0
 }
 
 pub(super) fn decode_entry(cookie: u64, bytes: &[u8]) -> Entry {
-    let mut t = Take(bytes);
+    let mut t = Decoder(bytes);
     Entry { cookie, ino: t.u64(), name: t.0.to_vec() }
 }
 

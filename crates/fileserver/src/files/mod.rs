@@ -23,15 +23,15 @@ mod usage;
 pub use backend::Files;
 pub use check::Checked;
 pub use contents::Reader;
-pub(crate) use contents::{Look, gather};
+pub(crate) use contents::{LoadMode, gather};
 pub use inode::{Entry, Flags, Inode, Kind};
 pub use names::{NAME_MAX, New};
-pub use repair::Mended;
+pub use repair::Repairs;
 pub use serving::Served;
 pub use usage::Usage;
 
 use crate::fault::{Fault, Stop};
-use crate::orphans::Held;
+use crate::orphans::InodeRef;
 use crate::tree::{self, Key, Kind as Item};
 use crate::volume::{Dump, Step, View, Volume};
 
@@ -76,11 +76,11 @@ pub struct Change {
 }
 
 /// The file system of a volume at one moment.
-pub(crate) struct Native<'a, 's> {
+pub(crate) struct VolumeFiles<'a, 's> {
     step: &'a mut Step<'s>,
 }
 
-impl Native<'_, '_> {
+impl VolumeFiles<'_, '_> {
     /// Wall clock, ns since 1970.
     pub fn now_ns(&self) -> u64 {
         self.step.now_ns()
@@ -184,9 +184,9 @@ impl FileSystem {
     /// The same for what only files of a volume have.
     async fn native<T>(
         &self,
-        mut op: impl FnMut(&mut Native<'_, '_>) -> Result<T, Stop>,
+        mut op: impl FnMut(&mut VolumeFiles<'_, '_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
-        self.steps(|step| op(&mut Native { step })).await
+        self.steps(|step| op(&mut VolumeFiles { step })).await
     }
 
     async fn steps<T>(
@@ -198,7 +198,7 @@ impl FileSystem {
                 Err(Fault::Unfinished(ino)) => self.reap(ino).await?,
                 Err(Fault::Unsettled(ino)) => self.settle_for_dumps(ino).await?,
                 done => {
-                    while let Some(ino) = self.volume.keepers().unsettled() {
+                    while let Some(ino) = self.volume.inode_refs().unsettled() {
                         self.settle(ino).await?;
                     }
                     return done;
@@ -213,7 +213,7 @@ impl FileSystem {
     }
 
     /// While the guard lives, a file that loses its name keeps its contents.
-    pub fn hold(&self, ino: Ino) -> Held {
-        self.volume.keepers().hold(ino)
+    pub fn hold(&self, ino: Ino) -> InodeRef {
+        self.volume.inode_refs().hold(ino)
     }
 }

@@ -1,7 +1,7 @@
 //! Directories: names and their files.
 
 use super::inode::{Named, decode_entry, decode_names, encode_entry, encode_names, hash};
-use super::{Entry, Flags, Ino, Inode, Kind, Native, ROOT};
+use super::{Entry, Flags, Ino, Inode, Kind, ROOT, VolumeFiles};
 use crate::fault::{Fault, Stop};
 use crate::tree::{self, Key, Kind as Item};
 use crate::volume::View;
@@ -41,7 +41,7 @@ fn legal(name: &[u8]) -> Result<(), Stop> {
     Err(Fault::BadName(why).into())
 }
 
-impl Native<'_, '_> {
+impl VolumeFiles<'_, '_> {
     pub(super) fn make_root(&mut self, uid: u32, gid: u32) -> Result<(), Stop> {
         let first = Key { ino: 0, kind: 0, offset: 0 };
         if !self.keys(first, 1)?.is_empty() {
@@ -139,8 +139,8 @@ impl Native<'_, '_> {
             return Ok(None);
         }
         let root = self.step.root(view)?;
-        let key = Key::new(inode.parent, Item::Entry, inode.place);
-        let entry = tree::get(self.step, root, &key, |v| decode_entry(inode.place, v))?;
+        let key = Key::new(inode.parent, Item::Entry, inode.parent_cookie);
+        let entry = tree::get(self.step, root, &key, |v| decode_entry(inode.parent_cookie, v))?;
         match entry {
             Some(e) if e.ino == ino => Ok(Some((inode.parent, e.name))),
             _ => Err(Fault::Corrupt(format!("file {ino} is not where it says it is")).into()),
@@ -148,7 +148,7 @@ impl Native<'_, '_> {
     }
 
     /// Enters a name that is not there; its cookie.
-    fn enter(&mut self, dir: Ino, d: &mut Inode, name: &[u8], ino: Ino) -> Result<u64, Stop> {
+    fn add_entry(&mut self, dir: Ino, d: &mut Inode, name: &[u8], ino: Ino) -> Result<u64, Stop> {
         legal(name)?;
         let (key, mut names) = self.named(View::Live, dir, name)?;
         if names.iter().any(|n| n.name == name) {
@@ -170,7 +170,7 @@ impl Native<'_, '_> {
     }
 
     /// Takes a name out; its file.
-    fn strike(&mut self, dir: Ino, d: &mut Inode, name: &[u8]) -> Result<Ino, Stop> {
+    fn remove_entry(&mut self, dir: Ino, d: &mut Inode, name: &[u8]) -> Result<Ino, Stop> {
         let (key, mut names) = self.named(View::Live, dir, name)?;
         let at = names.iter().position(|n| n.name == name).ok_or(Stop::Fail(Fault::NotFound))?;
         let gone = names.remove(at);
@@ -185,18 +185,18 @@ impl Native<'_, '_> {
     }
 
     /// Enters a name in a directory, for a file that is to say so itself; its cookie.
-    pub(super) fn give_name(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<u64, Stop> {
+    pub(super) fn add_name(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<u64, Stop> {
         let mut d = self.directory(View::Live, dir)?;
-        let cookie = self.enter(dir, &mut d, name, ino)?;
+        let cookie = self.add_entry(dir, &mut d, name, ino)?;
         let by = d.muid;
         self.directory_changed(dir, &mut d, by)?;
         Ok(cookie)
     }
 
     /// Takes a name out of a directory, and leaves its file as it is.
-    pub(super) fn take_name(&mut self, dir: Ino, name: &[u8]) -> Result<(), Stop> {
+    pub(super) fn remove_name(&mut self, dir: Ino, name: &[u8]) -> Result<(), Stop> {
         let mut d = self.directory(View::Live, dir)?;
-        self.strike(dir, &mut d, name)?;
+        self.remove_entry(dir, &mut d, name)?;
         let by = d.muid;
         self.directory_changed(dir, &mut d, by)
     }
@@ -216,7 +216,7 @@ impl Native<'_, '_> {
             return Err(Fault::NotFound.into());
         }
         let ino = self.step.new_ino()?;
-        let place = self.enter(dir, &mut d, name, ino)?;
+        let place = self.add_entry(dir, &mut d, name, ino)?;
         let now = self.now_ns();
         // No dump shows the files of a temporary directory, so none is to hold them (T4).
         let temporary = if d.flags.has(Flags::TMP) { Flags::TMP } else { Flags(0) };
@@ -233,7 +233,7 @@ impl Native<'_, '_> {
             atime_ns: now,
             ctime_ns: now,
             parent: dir,
-            place,
+            parent_cookie: place,
             cookie: 1,
             ..Inode::default()
         };
@@ -247,7 +247,7 @@ impl Native<'_, '_> {
     pub fn remove(&mut self, dir: Ino, name: &[u8], by: u32) -> Result<Ino, Stop> {
         self.step.to_give_back();
         let mut d = self.directory(View::Live, dir)?;
-        let ino = self.strike(dir, &mut d, name)?;
+        let ino = self.remove_entry(dir, &mut d, name)?;
         let inode = self.inode(View::Live, ino)?;
         if inode.kind == Kind::Dir && inode.entries > 0 {
             return Err(Fault::NotEmpty.into());
@@ -283,16 +283,16 @@ impl Native<'_, '_> {
             self.remove(to, new, by)?;
             d = self.directory(View::Live, from)?;
         }
-        self.strike(from, &mut d, name)?;
+        self.remove_entry(from, &mut d, name)?;
         if from == to {
-            inode.place = self.enter(to, &mut d, new, moved)?;
+            inode.parent_cookie = self.add_entry(to, &mut d, new, moved)?;
         } else {
             self.directory_changed(from, &mut d, by)?;
             d = self.directory(View::Live, to)?;
             if d.links == 0 {
                 return Err(Fault::NotFound.into());
             }
-            inode.place = self.enter(to, &mut d, new, moved)?;
+            inode.parent_cookie = self.add_entry(to, &mut d, new, moved)?;
             inode.parent = to;
         }
         self.directory_changed(to, &mut d, by)?;

@@ -35,7 +35,7 @@ impl Named {
 
 impl Served {
     /// The entries of a directory, and whether all of them could be read.
-    async fn inside(
+    async fn read_dir(
         &self,
         view: View,
         (dir, path): (Ino, &str),
@@ -81,7 +81,7 @@ impl Served {
         let mut out: Vec<String> = wanted(&root).then(|| "/".to_owned()).into_iter().collect();
         let (mut open, mut seen) = (vec![(ROOT, String::new())], HashSet::from([ROOT]));
         while let Some((dir, path)) = open.pop().filter(|_| out.len() < most) {
-            for n in self.inside(view, (dir, &path)).await?.0 {
+            for n in self.read_dir(view, (dir, &path)).await?.0 {
                 // Directories may lead in a circle.
                 if n.is_dir() && seen.insert(n.ino) {
                     open.push((n.ino, n.path.clone()));
@@ -100,13 +100,15 @@ impl Served {
         let (mut out, mut open) = (Vec::new(), vec![(ROOT, String::new())]);
         let mut seen = HashSet::from([ROOT]);
         while let Some((dir, path)) = open.pop() {
-            for n in self.inside(View::Live, (dir, &path)).await?.0 {
+            for n in self.read_dir(View::Live, (dir, &path)).await?.0 {
                 match self {
                     _ if n.is_temporary() && !n.is_dir() => {
                         self.discard(&n, by).await?;
                         out.push(n.path);
                     }
-                    Served::Image(_) if n.is_temporary() => out.extend(self.empty(&n, by).await?),
+                    Served::Image(_) if n.is_temporary() => {
+                        out.extend(self.remove_contents(&n, by).await?)
+                    }
                     _ if n.is_dir() && seen.insert(n.ino) => open.push((n.ino, n.path)),
                     _ => {}
                 }
@@ -116,12 +118,12 @@ impl Served {
     }
 
     /// All below a directory of an image goes; what that was.
-    async fn empty(&self, top: &Named, by: u32) -> Result<Vec<String>, Fault> {
-        let (mut below, is_whole) = self.inside(View::Live, (top.ino, &top.path)).await?;
+    async fn remove_contents(&self, top: &Named, by: u32) -> Result<Vec<String>, Fault> {
+        let (mut below, is_whole) = self.read_dir(View::Live, (top.ino, &top.path)).await?;
         let mut next = 0;
         while let Some(n) = below.get(next) {
             if n.is_dir() {
-                let more = self.inside(View::Live, (n.ino, &n.path)).await?.0;
+                let more = self.read_dir(View::Live, (n.ino, &n.path)).await?.0;
                 below.extend(more);
             }
             next += 1;
@@ -134,7 +136,7 @@ impl Served {
         if let Served::Image(image) = self
             && !is_whole
         {
-            image.make_bare(top.ino).await?;
+            image.clear_dir(top.ino).await?;
             gone.push(format!("{}/*, which does not read,", top.path));
         }
         Ok(gone)

@@ -2,7 +2,7 @@
 //! steps, so that no operation waits for the removal of a large file.
 
 use super::contents::RUN;
-use super::{FileSystem, Ino, Inode, Native};
+use super::{FileSystem, Ino, Inode, VolumeFiles};
 use crate::fault::{Fault, Stop};
 use crate::tree::{self, Blocks, Key, Kind as Item};
 use crate::volume::View;
@@ -12,7 +12,7 @@ pub(super) const RUNS_PER_STEP: usize = 64;
 /// A file of at most so many blocks goes with its name.
 const SMALL: u64 = 8 * RUN;
 
-impl Native<'_, '_> {
+impl VolumeFiles<'_, '_> {
     /// A name of the file has gone.
     pub(super) fn unlink(&mut self, ino: Ino, mut inode: Inode) -> Result<(), Stop> {
         inode.links = inode.links.saturating_sub(1);
@@ -120,7 +120,7 @@ impl Native<'_, '_> {
 impl FileSystem {
     /// Gives back all that a file lost.
     pub(super) async fn reap(&self, ino: Ino) -> Result<(), Fault> {
-        while !self.volume.run(|step| Native { step }.reap_some(ino)).await? {}
+        while !self.volume.run(|step| VolumeFiles { step }.reap_some(ino)).await? {}
         Ok(())
     }
 
@@ -138,7 +138,7 @@ impl FileSystem {
             }
         }
         while !self.volume.is_closed() {
-            for ino in self.volume.keepers().released().await {
+            for ino in self.volume.inode_refs().released().await {
                 // Blocks that cannot be given back now are given back when the volume is opened
                 // again.
                 let _ = self.reap(ino).await;

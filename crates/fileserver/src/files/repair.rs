@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 
 use super::contents::RUN;
 use super::inode::{Named, decode_entry, decode_names, encode_entry, encode_names, hash};
-use super::{FileSystem, Flags, Ino, Inode, Kind, Native, ROOT, SIZE_MAX};
+use super::{FileSystem, Flags, Ino, Inode, Kind, ROOT, SIZE_MAX, VolumeFiles};
 use crate::fault::{Fault, Stop};
 use crate::tree::{self, Blocks, Key, Kind as Item};
 use crate::users::ADM;
@@ -43,55 +43,55 @@ const COOKIE_MAX: u64 = 1 << 56;
 const DEPTH_MAX: usize = 10_000;
 
 /// The repairs, a line each.
-pub type Mended = Vec<String>;
+pub type Repairs = Vec<String>;
 
 impl FileSystem {
     /// See the module.
     ///
     /// # Errors
     /// A node of the tree that no device has right: items below it are not reached.
-    pub async fn mend(&self) -> Result<Mended, Fault> {
-        let mut done = Mended::new();
-        self.each(&mut done, async |fs, key, _, done| {
+    pub async fn repair(&self) -> Result<Repairs, Fault> {
+        let mut done = Repairs::new();
+        self.for_each_item(&mut done, async |fs, key, _, done| {
             if key.kind == Item::Run as u8 {
-                done.extend(fs.native(|f| f.mend_addresses(&key)).await?);
+                done.extend(fs.native(|f| f.repair_addresses(&key)).await?);
             }
             Ok(())
         })
         .await?;
-        self.each(&mut done, async |fs, key, first, done| {
+        self.for_each_item(&mut done, async |fs, key, first, done| {
             if first && key.ino != 0 {
-                done.extend(fs.native(|f| f.mend_attributes(key.ino)).await?);
+                done.extend(fs.native(|f| f.repair_attributes(key.ino)).await?);
             }
             Ok(())
         })
         .await?;
         let mut dir = 0;
-        self.each(&mut done, async |fs, key, first, done| {
+        self.for_each_item(&mut done, async |fs, key, first, done| {
             if first && dir != 0 {
-                done.extend(fs.native(|f| f.mend_count(dir)).await?);
+                done.extend(fs.native(|f| f.repair_count(dir)).await?);
             }
             dir = key.ino;
             if key.kind == Item::Name as u8 {
-                done.extend(fs.native(|f| f.mend_names(&key)).await?);
+                done.extend(fs.native(|f| f.repair_names(&key)).await?);
             } else if key.kind == Item::Entry as u8 {
-                done.extend(fs.native(|f| f.mend_entry(&key)).await?);
+                done.extend(fs.native(|f| f.repair_entry(&key)).await?);
             } else if key.kind == Item::Run as u8 {
-                done.extend(fs.native(|f| f.mend_run(&key)).await?);
+                done.extend(fs.native(|f| f.repair_run(&key)).await?);
             } else if key.kind == Item::Temporary as u8 {
-                done.extend(fs.native(|f| f.mend_temporary(key.offset)).await?);
+                done.extend(fs.native(|f| f.repair_temporary(key.offset)).await?);
             }
             Ok(())
         })
         .await?;
         if dir != 0 {
-            done.extend(self.native(|f| f.mend_count(dir)).await?);
+            done.extend(self.native(|f| f.repair_count(dir)).await?);
         }
         let mut rooted = BTreeSet::from([ROOT]);
-        self.each(&mut done, async |fs, key, _, done| {
+        self.for_each_item(&mut done, async |fs, key, _, done| {
             if key.kind == Item::Inode as u8 {
-                done.extend(fs.native(|f| f.mend_place(key.ino)).await?);
-                done.extend(fs.cut_circles(key.ino, &mut rooted).await?);
+                done.extend(fs.native(|f| f.repair_parent(key.ino)).await?);
+                done.extend(fs.cut_cycles(key.ino, &mut rooted).await?);
             }
             Ok(())
         })
@@ -110,7 +110,7 @@ impl FileSystem {
         let Some(ino) = self.native(|f| f.lookup(View::Live, dir, name)).await? else {
             return Ok(false);
         };
-        self.native(|f| f.take_name(dir, name)).await?;
+        self.native(|f| f.remove_name(dir, name)).await?;
         let first = Key::new(ino, Item::Inode, 0);
         loop {
             let some = self.native(|f| {
@@ -129,10 +129,10 @@ impl FileSystem {
     }
 
     /// Goes through the tree; `first`: it is the first item of its file.
-    async fn each(
+    async fn for_each_item(
         &self,
-        done: &mut Mended,
-        mut one: impl AsyncFnMut(&FileSystem, Key, bool, &mut Mended) -> Result<(), Fault>,
+        done: &mut Repairs,
+        mut one: impl AsyncFnMut(&FileSystem, Key, bool, &mut Repairs) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let (mut from, mut ino) = (Some(Key { ino: 0, kind: 0, offset: 0 }), 0);
         while let Some(start) = from {
@@ -145,7 +145,7 @@ impl FileSystem {
     }
 
     /// A directory that does not come to the root is cut off where the circle closes.
-    async fn cut_circles(
+    async fn cut_cycles(
         &self,
         ino: Ino,
         rooted: &mut BTreeSet<Ino>,
@@ -178,7 +178,7 @@ impl FileSystem {
         }
         let lost = self.volume.unnamed(|a| seen.has(a));
         for some in lost.chunks(BLOCKS) {
-            let free = |f: &mut Native<'_, '_>| {
+            let free = |f: &mut VolumeFiles<'_, '_>| {
                 some.iter().for_each(|addr| f.step.free(*addr));
                 Ok(())
             };
@@ -192,7 +192,7 @@ fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-impl Native<'_, '_> {
+impl VolumeFiles<'_, '_> {
     fn item_from(&mut self, from: Key) -> Result<Option<Key>, Stop> {
         let (root, mut found) = (self.step.root(View::Live)?, None);
         tree::scan(self.step, root, from, |k, _| {
@@ -212,10 +212,10 @@ impl Native<'_, '_> {
     }
 
     /// Addresses that were never given are holes.
-    fn mend_addresses(&mut self, key: &Key) -> Result<Option<String>, Stop> {
+    fn repair_addresses(&mut self, key: &Key) -> Result<Option<String>, Stop> {
         let mut run = self.run_of(View::Live, key.ino, key.offset)?;
         let mut holes = 0;
-        for at in run.iter_mut().filter(|at| !self.step.was_given(**at)) {
+        for at in run.iter_mut().filter(|at| !self.step.was_allocated(**at)) {
             *at = 0;
             holes += 1;
         }
@@ -227,7 +227,7 @@ impl Native<'_, '_> {
     }
 
     /// Blocks of a file without contents are detached from it.
-    fn mend_run(&mut self, key: &Key) -> Result<Option<String>, Stop> {
+    fn repair_run(&mut self, key: &Key) -> Result<Option<String>, Stop> {
         let Some(inode) = self.attributes(key.ino)? else { return Ok(None) };
         if inode.kind == Kind::File {
             let run = self.run_of(View::Live, key.ino, key.offset)?;
@@ -242,7 +242,7 @@ impl Native<'_, '_> {
     }
 
     /// A file that is listed as temporary exists.
-    fn mend_temporary(&mut self, ino: Ino) -> Result<Option<String>, Stop> {
+    fn repair_temporary(&mut self, ino: Ino) -> Result<Option<String>, Stop> {
         if self.attributes(ino)?.is_some() {
             return Ok(None);
         }
@@ -251,7 +251,7 @@ impl Native<'_, '_> {
     }
 
     /// Items of a file without attributes are a file again.
-    fn mend_attributes(&mut self, ino: Ino) -> Result<Option<String>, Stop> {
+    fn repair_attributes(&mut self, ino: Ino) -> Result<Option<String>, Stop> {
         if self.attributes(ino)?.is_some() {
             return Ok(None);
         }
@@ -296,7 +296,7 @@ impl Native<'_, '_> {
     }
 
     /// Names of one hash.
-    fn mend_names(&mut self, key: &Key) -> Result<Vec<String>, Stop> {
+    fn repair_names(&mut self, key: &Key) -> Result<Vec<String>, Stop> {
         let (root, dir) = (self.step.root(View::Live)?, key.ino);
         let was = tree::get(self.step, root, key, decode_names)?.unwrap_or_default();
         let (mut kept, mut out): (Vec<Named>, Vec<String>) = (Vec::new(), Vec::new());
@@ -311,8 +311,8 @@ impl Native<'_, '_> {
                 out.push(format!("directory {dir}: {name} was no file"));
                 continue;
             };
-            let here = (inode.parent, inode.place) == (dir, n.cookie);
-            if !here && n.ino != ROOT && self.stands(n.ino, &inode)? {
+            let here = (inode.parent, inode.parent_cookie) == (dir, n.cookie);
+            if !here && n.ino != ROOT && self.is_entry_valid(n.ino, &inode)? {
                 out.push(format!("directory {dir}: {name} stands elsewhere too"));
                 continue;
             }
@@ -322,7 +322,7 @@ impl Native<'_, '_> {
             }
             let mut n = n.clone();
             let is_far = n.cookie >= COOKIE_MAX;
-            let moves = is_far || self.is_anothers(dir, &n)?;
+            let moves = is_far || self.belongs_to_other(dir, &n)?;
             if is_far {
                 self.take(&Key::new(dir, Item::Entry, n.cookie))?;
             }
@@ -330,7 +330,7 @@ impl Native<'_, '_> {
                 n.cookie = self.next_cookie(dir)?;
             }
             if !here || moves || inode.links == 0 {
-                (inode.parent, inode.place, inode.links) = (dir, n.cookie, 1);
+                (inode.parent, inode.parent_cookie, inode.links) = (dir, n.cookie, 1);
                 self.put_inode(n.ino, &inode)?;
                 self.take(&Key::new(0, Item::Orphan, n.ino))?;
                 out.push(format!("file {}: it is {name} of directory {dir}", n.ino));
@@ -356,14 +356,14 @@ impl Native<'_, '_> {
     }
 
     /// The entry of a name belongs to another file, which is listed there.
-    fn is_anothers(&mut self, dir: Ino, n: &Named) -> Result<bool, Stop> {
+    fn belongs_to_other(&mut self, dir: Ino, n: &Named) -> Result<bool, Stop> {
         let root = self.step.root(View::Live)?;
         let at = Key::new(dir, Item::Entry, n.cookie);
         let there = tree::get(self.step, root, &at, |v| decode_entry(n.cookie, v))?;
         let Some(other) = there.filter(|e| e.ino != n.ino) else { return Ok(false) };
         let Some(inode) = self.attributes(other.ino)? else { return Ok(false) };
-        let says = inode.links > 0 && (inode.parent, inode.place) == (dir, n.cookie);
-        Ok(says && self.stands(other.ino, &inode)?)
+        let says = inode.links > 0 && (inode.parent, inode.parent_cookie) == (dir, n.cookie);
+        Ok(says && self.is_entry_valid(other.ino, &inode)?)
     }
 
     /// The next cookie of a directory, whatever it counts.
@@ -385,18 +385,20 @@ impl Native<'_, '_> {
     }
 
     /// A file is listed in the directory that its attributes say, and is found there by its name.
-    fn stands(&mut self, ino: Ino, inode: &Inode) -> Result<bool, Stop> {
+    fn is_entry_valid(&mut self, ino: Ino, inode: &Inode) -> Result<bool, Stop> {
         let root = self.step.root(View::Live)?;
-        let at = Key::new(inode.parent, Item::Entry, inode.place);
-        let entry = tree::get(self.step, root, &at, |v| decode_entry(inode.place, v))?;
+        let at = Key::new(inode.parent, Item::Entry, inode.parent_cookie);
+        let entry = tree::get(self.step, root, &at, |v| decode_entry(inode.parent_cookie, v))?;
         let Some(entry) = entry.filter(|e| e.ino == ino) else { return Ok(false) };
         let at = Key::new(inode.parent, Item::Name, hash(self.step.salt(), &entry.name));
         let names = tree::get(self.step, root, &at, decode_names)?.unwrap_or_default();
-        Ok(names.iter().any(|n| (n.ino, n.cookie) == (ino, inode.place) && n.name == entry.name))
+        Ok(names
+            .iter()
+            .any(|n| (n.ino, n.cookie) == (ino, inode.parent_cookie) && n.name == entry.name))
     }
 
     /// An entry that no name knows.
-    fn mend_entry(&mut self, key: &Key) -> Result<Option<String>, Stop> {
+    fn repair_entry(&mut self, key: &Key) -> Result<Option<String>, Stop> {
         let (root, dir) = (self.step.root(View::Live)?, key.ino);
         let entry = tree::get(self.step, root, key, |v| decode_entry(key.offset, v))?;
         let Some(e) = entry else { return Ok(None) };
@@ -406,7 +408,7 @@ impl Native<'_, '_> {
         if names.iter().any(|n| (n.ino, n.cookie) == (e.ino, e.cookie) && n.name == e.name) {
             return Ok(None);
         }
-        let says = |i: &Inode| (i.parent, i.place) == (dir, e.cookie) && e.ino != ROOT;
+        let says = |i: &Inode| (i.parent, i.parent_cookie) == (dir, e.cookie) && e.ino != ROOT;
         let inode = self.attributes(e.ino)?.filter(says);
         let free = names.iter().all(|n| n.name != e.name);
         let fits = free && e.cookie < COOKIE_MAX && super::names::is_legal(&e.name);
@@ -424,7 +426,7 @@ impl Native<'_, '_> {
         Ok(Some(format!("directory {dir}: {name} was listed, and is not there")))
     }
 
-    fn mend_count(&mut self, dir: Ino) -> Result<Option<String>, Stop> {
+    fn repair_count(&mut self, dir: Ino) -> Result<Option<String>, Stop> {
         let Some(mut d) = self.attributes(dir)? else { return Ok(None) };
         let root = self.step.root(View::Live)?;
         let (mut entries, mut last) = (0, 0);
@@ -450,14 +452,14 @@ impl Native<'_, '_> {
     }
 
     /// A file that is not where it says, or is lost.
-    fn mend_place(&mut self, ino: Ino) -> Result<Option<String>, Stop> {
+    fn repair_parent(&mut self, ino: Ino) -> Result<Option<String>, Stop> {
         let inode = self.inode(View::Live, ino)?;
         let orphan = Key::new(0, Item::Orphan, ino);
         let root = self.step.root(View::Live)?;
         let waits = tree::get(self.step, root, &orphan, |_| ())?.is_some();
         // One that was removed waits to be given back. One that says that it has no name, and does
         // not wait, may have lost its name otherwise.
-        let is_somewhere = if inode.links == 0 { waits } else { self.stands(ino, &inode)? };
+        let is_somewhere = if inode.links == 0 { waits } else { self.is_entry_valid(ino, &inode)? };
         let mut did = None;
         if ino != ROOT && !is_somewhere {
             let name = self.move_to_lost(ino, false)?;
@@ -488,12 +490,12 @@ impl Native<'_, '_> {
             }
         };
         if strike && let Some((parent, name)) = self.name(View::Live, ino)? {
-            self.take_name(parent, &name)?;
+            self.remove_name(parent, &name)?;
         }
         let name = format!("file.{ino}");
-        let place = self.give_name(lost, name.as_bytes(), ino)?;
+        let place = self.add_name(lost, name.as_bytes(), ino)?;
         let mut inode = self.inode(View::Live, ino)?;
-        (inode.parent, inode.place, inode.links) = (lost, place, 1);
+        (inode.parent, inode.parent_cookie, inode.links) = (lost, place, 1);
         self.put_inode(ino, &inode)?;
         Ok(name)
     }
@@ -514,7 +516,7 @@ impl Native<'_, '_> {
     }
 
     /// Surgery: a block of a file is another; answers which it was.
-    pub fn point(&mut self, ino: Ino, block: u64, addr: u64) -> Result<u64, Stop> {
+    pub fn set_block_addr(&mut self, ino: Ino, block: u64, addr: u64) -> Result<u64, Stop> {
         let inode = self.inode(View::Live, ino)?;
         if inode.kind == Kind::Dir {
             return Err(Fault::IsDir.into());
@@ -546,7 +548,7 @@ impl Native<'_, '_> {
 
     /// Surgery: an item of the live tree as it is said here, or without a value none; whatever
     /// others say of it. [`FileSystem::mend`] is what helps then.
-    pub fn operate(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), Stop> {
+    pub fn set_item(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), Stop> {
         match value {
             Some(value) => self.put(key, value),
             None => self.take(key).map(drop),

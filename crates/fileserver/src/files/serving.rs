@@ -1,9 +1,9 @@
 //! A file system as it is served: on a volume, or in an image.
 
-use super::{Checked, FileSystem, Files, Ino, Mended};
+use super::{Checked, FileSystem, Files, Ino, Repairs};
 use crate::fault::{Addr, Fault, Stop};
 use crate::image::Image;
-use crate::orphans::Held;
+use crate::orphans::InodeRef;
 use crate::volume::{Dump, Facts, ReadAhead, Report, View};
 
 /// See the module. Clones share it; it never leaves its core.
@@ -82,10 +82,10 @@ impl Served {
     }
 
     /// While the guard lives, a file that loses its name keeps its contents.
-    pub fn hold(&self, ino: Ino) -> Held {
+    pub fn hold(&self, ino: Ino) -> InodeRef {
         match self {
             Served::Volume(fs) => fs.hold(ino),
-            Served::Image(image) => image.keepers().hold(ino),
+            Served::Image(image) => image.inode_refs().hold(ino),
         }
     }
 
@@ -106,10 +106,10 @@ impl Served {
     }
 
     /// How the devices of the WORM are doing.
-    pub fn legs(&self) -> Vec<Report> {
+    pub fn members(&self) -> Vec<Report> {
         match self {
-            Served::Volume(fs) => fs.volume().legs(),
-            Served::Image(image) => image.legs(),
+            Served::Volume(fs) => fs.volume().members(),
+            Served::Image(image) => image.members(),
         }
     }
 
@@ -173,13 +173,13 @@ impl Served {
     /// Repairs the findings of a check of the live tree, a line each; the tree must not change
     /// meanwhile. With `dry`, which only an image supports, it reports the repairs and does
     /// nothing. `contents`: the tags of an image's blocks are checked too.
-    pub async fn mend(&self, contents: bool, dry: bool) -> Result<Mended, Fault> {
+    pub async fn repair(&self, contents: bool, dry: bool) -> Result<Repairs, Fault> {
         match self {
             Served::Volume(_) if dry => {
                 Err(Fault::Invalid("--dry: a check without --fix says what is wrong"))
             }
-            Served::Volume(fs) => fs.mend().await,
-            Served::Image(image) => image.mend(contents, dry).await,
+            Served::Volume(fs) => fs.repair().await,
+            Served::Image(image) => image.repair(contents, dry).await,
         }
     }
 
@@ -202,12 +202,12 @@ impl Served {
 
     /// Sets the address of block `block` of a file; returns the previous one. In an image only a
     /// hole (0) is possible.
-    pub async fn point(&self, ino: Ino, block: u64, addr: Addr) -> Result<Addr, Fault> {
+    pub async fn set_block_addr(&self, ino: Ino, block: u64, addr: Addr) -> Result<Addr, Fault> {
         match self {
-            Served::Volume(fs) if !fs.volume().was_given(addr) => {
+            Served::Volume(fs) if !fs.volume().was_allocated(addr) => {
                 Err(Fault::Invalid("that address was never written"))
             }
-            Served::Volume(_) => self.run(|f| f.point(ino, block, addr)).await,
+            Served::Volume(_) => self.run(|f| f.set_block_addr(ino, block, addr)).await,
             Served::Image(_) if addr != 0 => {
                 Err(Fault::Invalid("in an image a block becomes a hole, and no other block"))
             }

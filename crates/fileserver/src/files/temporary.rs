@@ -21,11 +21,11 @@
 //! steps, between which the file may change: the generation in its item shows that.
 
 use super::contents::RUN;
-use super::{FileSystem, Flags, Ino, Inode, Kind, Native};
+use super::{FileSystem, Flags, Ino, Inode, Kind, VolumeFiles};
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::tree::{self, Blocks, Key, Kind as Item};
 use crate::users::ADM;
-use crate::volume::seal::{Give, Take};
+use crate::volume::seal::{Decoder, Encoder};
 use crate::volume::{View, is_scratch};
 
 /// Blocks moved in one step.
@@ -46,13 +46,13 @@ struct Note {
 
 impl Note {
     fn encode(&self) -> Vec<u8> {
-        let mut out = Give::default();
+        let mut out = Encoder::default();
         out.u32(self.epoch).u32(u32::from(self.settled)).u64(self.generation);
         out.0
     }
 
     fn decode(bytes: &[u8]) -> Note {
-        let mut t = Take(bytes);
+        let mut t = Decoder(bytes);
         Note { epoch: t.u32(), settled: t.u32() == 1, generation: t.u64() }
     }
 }
@@ -61,7 +61,7 @@ const fn key(ino: Ino) -> Key {
     Key::new(0, Item::Temporary, ino)
 }
 
-impl Native<'_, '_> {
+impl VolumeFiles<'_, '_> {
     fn wants_scratch(&self, inode: &Inode) -> bool {
         let marked = inode.flags.has(Flags::TMP) && !inode.flags.has(Flags::LEAVING);
         inode.kind == Kind::File && marked && self.step.has_dumps()
@@ -132,7 +132,7 @@ impl Native<'_, '_> {
     }
 
     /// A block whose address is of the wrong kind. Blocks of a dump stay.
-    fn is_astray(&self, at: Addr, scratch: bool) -> bool {
+    fn is_misplaced(&self, at: Addr, scratch: bool) -> bool {
         at != 0 && is_scratch(at) != scratch && !self.step.is_frozen(at)
     }
 
@@ -145,7 +145,7 @@ impl Native<'_, '_> {
             let before = run;
             let mut stopped = None;
             for (block, at) in (n * RUN..).zip(&mut run) {
-                if block < from || !self.is_astray(*at, scratch) {
+                if block < from || !self.is_misplaced(*at, scratch) {
                     continue;
                 }
                 if moved == MOVES {
@@ -218,7 +218,7 @@ impl Native<'_, '_> {
     }
 
     /// Files that are named as temporary, from a number on.
-    fn noted(&mut self, from: Ino) -> Result<Vec<Ino>, Stop> {
+    fn temporary_files(&mut self, from: Ino) -> Result<Vec<Ino>, Stop> {
         let root = self.step.root(View::Live)?;
         let mut out = Vec::new();
         tree::scan(self.step, root, key(from), |k, _| {
@@ -240,7 +240,7 @@ impl FileSystem {
             let mut next = done;
             let one = |step: &mut crate::volume::Step<'_>| {
                 next = done;
-                Native { step }.settle_some(ino, &mut next)
+                VolumeFiles { step }.settle_some(ino, &mut next)
             };
             if self.volume.run(one).await? {
                 return Ok(());
@@ -251,7 +251,7 @@ impl FileSystem {
 
     /// The same for a file that is to be temporary no more.
     pub(super) async fn settle_for_dumps(&self, ino: Ino) -> Result<(), Fault> {
-        self.volume.run(|step| Native { step }.leave(ino)).await?;
+        self.volume.run(|step| VolumeFiles { step }.leave(ino)).await?;
         self.settle(ino).await
     }
 
@@ -260,7 +260,7 @@ impl FileSystem {
     pub(super) async fn resume_temporary(&self) -> Result<(), Fault> {
         let mut from = Some(0);
         while let Some(first) = from {
-            let some = self.native(|f| f.noted(first)).await?;
+            let some = self.native(|f| f.temporary_files(first)).await?;
             from = some.last().and_then(|last| last.checked_add(1));
             for ino in some {
                 if self.native(|f| f.resume(ino)).await? {

@@ -51,7 +51,7 @@ impl Step<'_> {
         let sb = self.sb();
         if self.has_worm() {
             let old = self.block(View::Live, sb, Tag::Super, path::SUPER)?;
-            self.stay(sb, &old)?;
+            self.modify_in_place(sb, &old)?;
         }
         self.edit(sb, Tag::Super, path::SUPER)
     }
@@ -61,7 +61,7 @@ impl Step<'_> {
         let addr = match self.any_spare()? {
             Some(addr) => Ok(addr),
             None if self.super_waits()? => self.spare_at_the_end(),
-            None => self.unlist(),
+            None => self.pop_free(),
         };
         // Addresses that a frozen tree may have are free when it has been walked.
         let more = self.s.since.is_some() && !self.s.left.is_empty();
@@ -69,12 +69,12 @@ impl Step<'_> {
             Stop::Fail(Fault::NoSpace(_)) if more => Stop::Wait(Wait::Thaw),
             stop => stop,
         })?;
-        self.is_since(addr);
+        self.note_allocated(addr);
         Ok((addr, self.fresh(addr, tag, of)?))
     }
 
     /// An address from the free list.
-    fn unlist(&mut self) -> Result<Addr, Stop> {
+    fn pop_free(&mut self) -> Result<Addr, Stop> {
         let sb = self.change_super()?;
         loop {
             let n = sb.with(format::frees).filter(|n| *n > 0);
@@ -85,7 +85,7 @@ impl Step<'_> {
             if n == 1 && addr == 0 {
                 let (given, to) = self.grow()?;
                 for addr in given {
-                    self.enlist(&sb, addr)?;
+                    self.push_free(&sb, addr)?;
                 }
                 sb.with_mut(|b| Super { fsize: to, ..Super::read(b) }.write(b));
                 continue;
@@ -139,7 +139,7 @@ impl Step<'_> {
                 Some((_, e)) if e.state != BlockState::Read => continue,
                 Some((c, _)) => self.set_state(addr, c, BlockState::Dirty)?,
                 None => {
-                    let Ok(column) = self.place(addr) else { continue };
+                    let Ok(column) = self.allocate_column(addr) else { continue };
                     self.set_state(addr, column, BlockState::Dirty)?;
                 }
             }
@@ -153,7 +153,7 @@ impl Step<'_> {
     }
 
     /// An address joins the free list.
-    fn enlist(&mut self, sb: &Seg, addr: Addr) -> Result<(), Stop> {
+    fn push_free(&mut self, sb: &Seg, addr: Addr) -> Result<(), Stop> {
         let bad = || Stop::Fail(Fault::Corrupt("the free list has no length".into()));
         let n = sb.with(format::frees).ok_or_else(bad)?;
         let n = if n >= FREES {
@@ -199,7 +199,7 @@ impl Step<'_> {
             return self.keep_spare(addr);
         }
         let sb = self.change_super()?;
-        self.enlist(&sb, addr)
+        self.push_free(&sb, addr)
     }
 
     /// Completes the work that waited for a frozen tree or for a dump's superblock; true: all that
@@ -231,7 +231,7 @@ impl Step<'_> {
                     some => some,
                 };
                 let Some(addr) = addr else { break };
-                self.enlist(&sb, addr)?;
+                self.push_free(&sb, addr)?;
             }
         }
         Ok(done && !self.has_spare())
@@ -303,7 +303,7 @@ impl Step<'_> {
     }
 
     /// The known state of addresses and numbers when an image is opened.
-    pub(super) fn take_up(&mut self, notes: Option<&Notes>) -> Result<(), Stop> {
+    pub(super) fn load_state(&mut self, notes: Option<&Notes>) -> Result<(), Stop> {
         let supers = self.waiting_supers()?;
         let qidgen = self.super_block()?.qidgen;
         let (mut spare, mut folded) = (Vec::new(), 0);

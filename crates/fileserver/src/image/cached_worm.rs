@@ -39,7 +39,7 @@ impl Step<'_> {
     pub(super) fn entry(&mut self, addr: Addr) -> Result<Option<(usize, Entry)>, Stop> {
         let row = self.row(addr);
         let at = self.header().bucket_at(row);
-        let block = self.look(at)?;
+        let block = self.read_block(at)?;
         let block = self.checked(block, at, Tag::Buckets, at)?;
         Ok(block.with(|b| Bucket::of(b, row).find(addr)))
     }
@@ -71,7 +71,7 @@ impl Step<'_> {
         addr: Addr,
     ) -> Result<(), Stop> {
         let at = self.header().bucket_at(row);
-        let block = self.own(at)?;
+        let block = self.block_mut(at)?;
         let was = block.with(|b| Bucket::of(b, row).entry(column)).unwrap_or_default().state;
         block.with_mut(|b| format::set_entry(b, row, column, state, addr));
         let counts = &mut self.s.counts;
@@ -81,10 +81,10 @@ impl Step<'_> {
     }
 
     /// A place in its bucket for an address that has none.
-    pub(super) fn place(&mut self, addr: Addr) -> Result<usize, Stop> {
+    pub(super) fn allocate_column(&mut self, addr: Addr) -> Result<usize, Stop> {
         let row = self.row(addr);
-        let block = self.look(self.header().bucket_at(row))?;
-        let place = block.with(|b| Bucket::of(b, row).place());
+        let block = self.read_block(self.header().bucket_at(row))?;
+        let place = block.with(|b| Bucket::of(b, row).victim_column());
         place.ok_or(Stop::Fail(BUCKET_FULL))
     }
 
@@ -106,7 +106,7 @@ impl Step<'_> {
                 Fault::Corrupt(format!("block {addr} was never written to the WORM")).into()
             );
         }
-        self.look(WORM | addr)
+        self.read_block(WORM | addr)
     }
 
     /// Whether a fake WORM has a block; other WORMs do not record that, so always true.
@@ -115,7 +115,7 @@ impl Step<'_> {
             return Ok(true);
         }
         let (at, byte, mask) = once_bit(self.s.shape.raw, addr);
-        let bits = self.look(WORM | at)?;
+        let bits = self.read_block(WORM | at)?;
         let bits = self.checked(bits, at, Tag::Virgin, at)?;
         Ok(bits.with(|b| b[byte] & mask != 0))
     }
@@ -141,7 +141,7 @@ impl Step<'_> {
     pub(super) fn block(&mut self, view: View, addr: Addr, tag: Tag, of: u64) -> Result<Seg, Stop> {
         let at = self.at(view, addr)?;
         let seg = match at & WORM {
-            0 => self.look(at)?,
+            0 => self.read_block(at)?,
             _ => self.worm(addr)?,
         };
         let seg = self.checked(seg, addr, tag, of)?;
@@ -163,8 +163,8 @@ impl Step<'_> {
         if self.s.shape.log.is_none() || self.s.refused.is_some() {
             return Ok(());
         }
-        let Ok(column) = self.place(addr) else { return Ok(()) };
-        let copy = self.blank(self.cached(addr, column))?;
+        let Ok(column) = self.allocate_column(addr) else { return Ok(()) };
+        let copy = self.blank_block(self.cached(addr, column))?;
         seg.with(|b| copy.copy_from(0, b));
         self.set_state(addr, column, BlockState::Read)
     }
@@ -186,7 +186,7 @@ impl Step<'_> {
 
     /// Where the live tree may change a block: where it is, or at an address of its own that
     /// whatever leads to it has to name from now on.
-    pub(super) fn mine(&mut self, addr: Addr, tag: Tag, of: u64) -> Result<Addr, Stop> {
+    pub(super) fn writable_address(&mut self, addr: Addr, tag: Tag, of: u64) -> Result<Addr, Stop> {
         self.in_range(addr)?;
         if !self.has_worm() || self.is_own(addr)? {
             return Ok(addr);
@@ -199,7 +199,7 @@ impl Step<'_> {
             }
             // A block that is on the WORM for good may change in place, as in cwfs64x.
             Err(Stop::Fail(Fault::NoSpace(_))) if !self.moving => {
-                self.stay(addr, &old)?;
+                self.modify_in_place(addr, &old)?;
                 self.s.loose += 1;
                 return Ok(addr);
             }
@@ -214,15 +214,15 @@ impl Step<'_> {
     }
 
     /// A block becomes newer on the cache device than on the WORM, which has it.
-    pub(super) fn stay(&mut self, addr: Addr, old: &Seg) -> Result<(), Stop> {
+    pub(super) fn modify_in_place(&mut self, addr: Addr, old: &Seg) -> Result<(), Stop> {
         use BlockState as S;
         match self.entry(addr)? {
             Some((_, e)) if matches!(e.state, S::Dirty | S::Write) => Ok(()),
             Some((c, e)) if e.state == S::Read => self.set_state(addr, c, S::Write),
             Some(_) => Err(Stop::Wait(Wait::Copy(addr))),
             None => {
-                let column = self.place(addr)?;
-                let seg = self.blank(self.cached(addr, column))?;
+                let column = self.allocate_column(addr)?;
+                let seg = self.blank_block(self.cached(addr, column))?;
                 old.with(|b| seg.copy_from(0, b));
                 self.set_state(addr, column, S::Write)
             }
@@ -233,7 +233,7 @@ impl Step<'_> {
     pub(super) fn edit(&mut self, addr: Addr, tag: Tag, of: u64) -> Result<Seg, Stop> {
         self.block(View::Live, addr, tag, of)?;
         let at = self.at(View::Live, addr)?;
-        self.own(at)
+        self.block_mut(at)
     }
 
     /// A new block of zeros with its tag.
@@ -252,15 +252,15 @@ impl Step<'_> {
                     return Err(Fault::Corrupt(why).into());
                 }
                 None => {
-                    let column = self.place(addr)?;
+                    let column = self.allocate_column(addr)?;
                     self.set_state(addr, column, S::Write)?;
                     self.s.loose += 1;
                     column
                 }
             };
-            self.blank(self.cached(addr, column))?
+            self.blank_block(self.cached(addr, column))?
         } else {
-            self.blank(addr)?
+            self.blank_block(addr)?
         };
         seg.with_mut(|b| format::set_tag(b, tag, of));
         Ok(seg)
@@ -274,9 +274,9 @@ impl Step<'_> {
                 return Err(Fault::Corrupt(why).into());
             }
             Some((c, _)) => c,
-            None => self.place(addr)?,
+            None => self.allocate_column(addr)?,
         };
-        let seg = self.blank(self.cached(addr, column))?;
+        let seg = self.blank_block(self.cached(addr, column))?;
         from.with(|b| seg.copy_from(0, b));
         self.set_state(addr, column, BlockState::Dump)?;
         Ok(seg)

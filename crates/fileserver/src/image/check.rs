@@ -20,8 +20,8 @@ use super::format::{
     self, BUCKETS, BlockState, Bucket, DENTRIES, DIRECT, Dentry, Entry, FIRST, Header, POINTERS,
     Super, Tag, mode, path, u64_at,
 };
-use super::repair::{Change, Finding, Repair, Way};
-use super::state::Place;
+use super::repair::{Change, EntryPath, Finding, Repair};
+use super::state::DirSlot;
 use super::step::Step;
 use crate::fault::{Addr, Fault};
 use crate::files::{Checked, Ino};
@@ -33,12 +33,12 @@ const FAULTS_MAX: usize = 1000;
 const DEPTH_MAX: usize = 500;
 
 /// The moment that a check is of.
-struct Moment {
+struct CheckSnapshot {
     /// Where its root is.
     root: Addr,
     header: Header,
     /// Files without a name.
-    gone: Vec<Dentry>,
+    unlinked: Vec<Dentry>,
     /// Addresses that are free.
     free: HashSet<Addr>,
     /// Faults of the free list.
@@ -48,7 +48,7 @@ struct Moment {
 }
 
 /// The state of a running check.
-pub(super) struct Look {
+pub(super) struct CheckRun {
     view: View,
     rdall: bool,
     /// Blocks whose tag is looked at, whatever they are: several name them.
@@ -58,12 +58,12 @@ pub(super) struct Look {
     seen: HashSet<Addr>,
     free: HashSet<Addr>,
     /// The place of each number, and a sum of the addresses there.
-    files: HashMap<Ino, (Place, u64)>,
+    files: HashMap<Ino, (DirSlot, u64)>,
     qid_max: u64,
     /// Addresses behind it are none.
     end: Addr,
     /// Some of the tree could not be read: blocks without a known owner may have one.
-    pub blind: bool,
+    pub incomplete: bool,
     /// Addresses that neither the tree nor a list names.
     pub lost: Vec<Addr>,
     /// The faults.
@@ -95,9 +95,9 @@ impl Item {
     }
 }
 
-impl Look {
-    fn new(view: View, rdall: bool, end: Addr) -> Look {
-        Look {
+impl CheckRun {
+    fn new(view: View, rdall: bool, end: Addr) -> CheckRun {
+        CheckRun {
             view,
             rdall,
             suspects: HashSet::new(),
@@ -107,7 +107,7 @@ impl Look {
             files: HashMap::new(),
             qid_max: 0,
             end,
-            blind: false,
+            incomplete: false,
             lost: Vec::new(),
             findings: Vec::new(),
             found: Checked::default(),
@@ -120,16 +120,16 @@ impl Look {
             return;
         }
         let way = match &repair {
-            Some(Repair::Hole { file, .. } | Repair::Rescue { file, .. }) => self.way(*file),
-            Some(Repair::Entry(place, _)) => self.way(place.dir),
-            _ => Way::new(),
+            Some(Repair::Hole { file, .. } | Repair::Rescue { file, .. }) => self.entry_path(*file),
+            Some(Repair::Entry(place, _)) => self.entry_path(place.dir),
+            _ => EntryPath::new(),
         };
-        self.findings.push(Finding { text, repair, way });
+        self.findings.push(Finding { text, repair, path: way });
     }
 
     /// From the root down to a file.
-    fn way(&self, ino: Ino) -> Way {
-        let (mut out, mut at) = (Way::new(), ino);
+    fn entry_path(&self, ino: Ino) -> EntryPath {
+        let (mut out, mut at) = (EntryPath::new(), ino);
         while let Some((place, _)) = self.files.get(&at).filter(|_| out.len() <= DEPTH_MAX) {
             out.push((at, *place));
             at = place.dir;
@@ -141,7 +141,7 @@ impl Look {
     /// The result without the repairs.
     fn checked(self) -> Checked {
         let faults = self.findings.into_iter().map(|f| f.text).collect();
-        let leaked = if self.blind { 0 } else { self.lost.len() as u64 };
+        let leaked = if self.incomplete { 0 } else { self.lost.len() as u64 };
         Checked { faults, leaked, ..self.found }
     }
 
@@ -185,15 +185,15 @@ impl Image {
     pub async fn check(&self, view: View, rdall: bool) -> Result<Checked, Fault> {
         if view != View::Live {
             let (root, _) = self.step(&mut |s| s.root_entry(view)).await?;
-            let mut l = self.new_look(view, rdall);
+            let mut l = self.new_run(view, rdall);
             self.walk_from(&mut l, &root).await?;
             return Ok(l.checked());
         }
-        let _turn = self.freeze_turn().await;
-        let _looking = self.looking()?;
+        let _turn = self.lock_freezing().await;
+        let _looking = self.begin_check()?;
         let _frozen = self.freeze();
         let halt = self.halt();
-        let moment = self.moment().await?;
+        let moment = self.check_snapshot().await?;
         drop(halt);
         Ok(self.survey(rdall, moment, HashSet::new()).await?.checked())
     }
@@ -204,26 +204,26 @@ impl Image {
         &self,
         rdall: bool,
         suspects: HashSet<Addr>,
-    ) -> Result<Look, Fault> {
+    ) -> Result<CheckRun, Fault> {
         let _frozen = self.freeze();
-        let moment = self.moment().await?;
+        let moment = self.check_snapshot().await?;
         self.survey(rdall, moment, suspects).await
     }
 
-    fn new_look(&self, view: View, rdall: bool) -> Look {
+    fn new_run(&self, view: View, rdall: bool) -> CheckRun {
         let shape = self.0.state.borrow().shape;
-        Look::new(view, rdall, shape.worm.unwrap_or(shape.first))
+        CheckRun::new(view, rdall, shape.worm.unwrap_or(shape.first))
     }
 
     /// The moment at which the tree was frozen. State in memory is noted at once. While clients
     /// wait, nothing is taken from the free list, and additions to it are noted twice then.
-    async fn moment(&self) -> Result<Moment, Fault> {
+    async fn check_snapshot(&self) -> Result<CheckSnapshot, Fault> {
         let mut moment = {
             let state = self.0.state.borrow();
-            Moment {
+            CheckSnapshot {
                 root: 0,
                 header: state.header,
-                gone: state.gone.values().cloned().collect(),
+                unlinked: state.unlinked.values().cloned().collect(),
                 free: state.spare.iter().chain(&state.left).copied().collect(),
                 list: Vec::new(),
                 sb: Default::default(),
@@ -237,7 +237,7 @@ impl Image {
     }
 
     /// Spare addresses that are stored in nodes. One that is taken meanwhile is put on the list.
-    async fn read_nodes(&self, m: &mut Moment) -> Result<(), Fault> {
+    async fn read_nodes(&self, m: &mut CheckSnapshot) -> Result<(), Fault> {
         let mut at = self.0.state.borrow().folded;
         let mut nodes = HashSet::new();
         // One that leads back to itself ends here.
@@ -250,7 +250,11 @@ impl Image {
                 }
                 Err(e @ Fault::Corrupt(_)) => {
                     let text = format!("spare addresses: {e}");
-                    m.list.push(Finding { text, repair: Some(Repair::List), way: Way::new() });
+                    m.list.push(Finding {
+                        text,
+                        repair: Some(Repair::List),
+                        path: EntryPath::new(),
+                    });
                     break;
                 }
                 Err(e) => return Err(e),
@@ -260,10 +264,10 @@ impl Image {
     }
 
     /// The free list, node by node.
-    async fn read_list(&self, m: &mut Moment) -> Result<(), Fault> {
+    async fn read_list(&self, m: &mut CheckSnapshot) -> Result<(), Fault> {
         let fault = |text: String, list: &mut Vec<Finding>| {
             if list.len() < FAULTS_MAX {
-                list.push(Finding { text, repair: Some(Repair::List), way: Way::new() });
+                list.push(Finding { text, repair: Some(Repair::List), path: EntryPath::new() });
             }
         };
         let (mut listed, mut nodes) = (HashSet::new(), HashSet::new());
@@ -314,10 +318,10 @@ impl Image {
     async fn survey(
         &self,
         rdall: bool,
-        mut m: Moment,
+        mut m: CheckSnapshot,
         suspects: HashSet<Addr>,
-    ) -> Result<Look, Fault> {
-        let mut l = self.new_look(View::Live, rdall);
+    ) -> Result<CheckRun, Fault> {
+        let mut l = self.new_run(View::Live, rdall);
         l.suspects = suspects;
         l.findings = std::mem::take(&mut m.list);
         l.free = std::mem::take(&mut m.free);
@@ -330,7 +334,7 @@ impl Image {
         let root = self.step(&mut |s| s.dump_entry(m.root, path::ROOT, 0)).await?;
         let root = Dentry { path: path::ROOT, ..root };
         self.walk_from(&mut l, &root).await?;
-        for d in &m.gone {
+        for d in &m.unlinked {
             let name = format!("(file {} without a name)", d.path);
             l.found.orphans += 1;
             let open = l.pointers(d, &name, 1);
@@ -341,13 +345,13 @@ impl Image {
         Ok(l)
     }
 
-    async fn walk_from(&self, l: &mut Look, root: &Dentry) -> Result<(), Fault> {
+    async fn walk_from(&self, l: &mut CheckRun, root: &Dentry) -> Result<(), Fault> {
         l.found.dirs += 1;
         let open = l.pointers(root, "", 0);
         self.walk_all(l, open).await
     }
 
-    async fn walk_all(&self, l: &mut Look, mut open: Vec<Item>) -> Result<(), Fault> {
+    async fn walk_all(&self, l: &mut CheckRun, mut open: Vec<Item>) -> Result<(), Fault> {
         while let Some(item) = open.pop() {
             if self.0.closing.get() {
                 return Err(Fault::Closed);
@@ -357,7 +361,7 @@ impl Image {
         Ok(())
     }
 
-    async fn look_at(&self, l: &mut Look, i: Item, open: &mut Vec<Item>) -> Result<(), Fault> {
+    async fn look_at(&self, l: &mut CheckRun, i: Item, open: &mut Vec<Item>) -> Result<(), Fault> {
         let (view, addr, tag, of) = (l.view, i.addr, i.tag, i.of);
         let suspect = l.suspects.contains(&addr);
         let is_read = suspect || l.rdall || tag != Tag::File;
@@ -386,7 +390,7 @@ impl Image {
             Some(Ok(block)) => block,
             Some(Err(e @ (Fault::Corrupt(_) | Fault::Io(..)))) => {
                 let leaf = tag == Tag::File && matches!(e, Fault::Corrupt(_));
-                l.blind |= tag != Tag::File;
+                l.incomplete |= tag != Tag::File;
                 let rescue = Repair::Rescue { file: of, n: i.n, addr };
                 l.fault(format!("{}: {e}", i.name), leaf.then_some(rescue));
                 return Ok(());
@@ -420,14 +424,14 @@ impl Image {
         Ok(())
     }
 
-    fn look_at_entry(l: &mut Look, i: &Item, slot: u64, d: &Dentry, open: &mut Vec<Item>) {
+    fn look_at_entry(l: &mut CheckRun, i: &Item, slot: u64, d: &Dentry, open: &mut Vec<Item>) {
         let name = format!("{}/{}", i.name, String::from_utf8_lossy(&d.name));
         if l.view != View::Live && d.mode & mode::TMP != 0 {
             return;
         }
-        let place = Place { dir: i.of, slot };
+        let place = DirSlot { dir: i.of, slot };
         let is_bare = d.direct.iter().chain(&d.indirect).all(|a| *a == 0);
-        if let Some(why) = d.wrong() {
+        if let Some(why) = d.invalid_field() {
             let how = match () {
                 () if d.path == 0 => is_bare.then_some(Change::Number),
                 () if d.size >= format::SIZE_END => Some(Change::Size),
@@ -443,14 +447,14 @@ impl Image {
             let same = first.is_some_and(|(_, s)| s == sum);
             let how = match (is_bare, same) {
                 (true, _) => Some(Change::Number),
-                (false, true) => Some(Change::Strike),
+                (false, true) => Some(Change::Remove),
                 _ => None,
             };
             let text = format!("{name}: number {} is there twice", d.path);
             l.fault(text, how.map(|how| Repair::Entry(place, how)));
             if !is_bare {
                 // The number does not show which file owns the blocks below it.
-                l.blind |= !same;
+                l.incomplete |= !same;
                 return;
             }
         } else if d.path != 0 {
@@ -463,13 +467,13 @@ impl Image {
             l.found.files += 1;
         }
         if i.depth >= DEPTH_MAX {
-            l.blind = true;
+            l.incomplete = true;
             return l.fault(format!("{name}: directories are nested too deep"), None);
         }
         open.extend(l.pointers(d, &name, i.depth + 1));
     }
 
-    fn check_super(&self, l: &mut Look, m: &Moment) {
+    fn check_super(&self, l: &mut CheckRun, m: &CheckSnapshot) {
         let (s, h) = (m.sb.1, m.header);
         // The superblock gets new roots only when it may be changed; the header's are valid.
         if self.0.worm.is_some() && s.fsize > h.fsize {
@@ -484,7 +488,7 @@ impl Image {
     }
 
     /// No address is cached twice, none is behind the end, and what nothing names is counted.
-    async fn check_buckets(&self, l: &mut Look, m: &Moment) -> Result<(), Fault> {
+    async fn check_buckets(&self, l: &mut CheckRun, m: &CheckSnapshot) -> Result<(), Fault> {
         if self.0.worm.is_none() {
             let known = |a: &Addr| l.seen.contains(a) || l.free.contains(a);
             l.lost = (FIRST..m.sb.1.fsize).filter(|a| !known(a)).collect();
@@ -494,7 +498,7 @@ impl Image {
         for first in (0..msize).step_by(BUCKETS as usize) {
             let mut look = |s: &mut Step<'_>| {
                 let at = s.header().bucket_at(first);
-                let block = s.look(at)?;
+                let block = s.read_block(at)?;
                 let block = s.checked(block, at, Tag::Buckets, at)?;
                 Ok((block, s.header().fsize))
             };
@@ -537,21 +541,21 @@ impl Image {
 }
 
 /// A check of the live tree runs.
-pub(super) struct Looking<'a>(&'a Image);
+pub(super) struct CheckGuard<'a>(&'a Image);
 
 impl Image {
     /// `close` waits for the check, which then ends soon.
-    pub(super) fn looking(&self) -> Result<Looking<'_>, Fault> {
+    pub(super) fn begin_check(&self) -> Result<CheckGuard<'_>, Fault> {
         if self.0.closing.get() {
             return Err(Fault::Closed);
         }
-        self.0.looking.set(true);
-        Ok(Looking(self))
+        self.0.checking.set(true);
+        Ok(CheckGuard(self))
     }
 }
 
-impl Drop for Looking<'_> {
+impl Drop for CheckGuard<'_> {
     fn drop(&mut self) {
-        self.0.0.looking.set(false);
+        self.0.0.checking.set(false);
     }
 }

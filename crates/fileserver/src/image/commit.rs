@@ -16,7 +16,7 @@ use wire::iscsi::crc32c;
 
 use super::Image;
 use super::format::{BLOCK, FIRST, HEADER, Tag, path, put_u64, set_tag, u64_at};
-use super::state::State;
+use super::state::ImageState;
 use crate::fault::{Addr, Fault};
 use crate::medium::Medium;
 
@@ -48,10 +48,10 @@ const BLOCKS_MIN: u64 = 256;
 const AT_ONCE: usize = 16;
 
 /// How many blocks a commit may have where the slack has so many.
-pub fn room(slack: u64) -> Option<u64> {
+pub fn log_capacity(slack: u64) -> Option<u64> {
     // One place is the head's, and a commit has the header beside what an operation changed.
     let room = slack.saturating_sub(2).min(BLOCKS_MAX - 1);
-    (room >= BLOCKS_MIN).then_some(room)
+    (log_capacity >= BLOCKS_MIN).then_some(log_capacity)
 }
 
 /// The notes of a head beside its commit; see [`State`].
@@ -68,7 +68,7 @@ pub struct Notes {
 }
 
 impl Notes {
-    pub(super) fn of(state: &State) -> Notes {
+    pub(super) fn of(state: &ImageState) -> Notes {
         let spare = state.spare.iter().copied().take(SPARE).collect();
         Notes { tidy: state.is_tidy(), qid: state.qid, spare, folded: state.folded }
     }
@@ -158,12 +158,12 @@ impl Head {
     }
 
     /// The header is the one that this commit made: it was done as a whole, or will be.
-    pub fn made(&self, header: &[u8]) -> bool {
+    pub fn matches_new_header(&self, header: &[u8]) -> bool {
         header.get(..HEADER) == Some(&self.after[..])
     }
 
     /// The header is one that this commit found or made.
-    pub fn knows(&self, header: &[u8]) -> bool {
+    pub fn matches_header(&self, header: &[u8]) -> bool {
         let h = header.get(..HEADER);
         h == Some(&self.before[..]) || h == Some(&self.after[..])
     }
@@ -189,8 +189,8 @@ impl Image {
 
     async fn commit(&self) -> Result<(), Fault> {
         // Addresses become spare without any block that changes.
-        let says_new = |s: &State| s.shape.log.is_some() && Notes::of(s) != s.noted;
-        let is_due = |s: &State| s.refused.is_none() && (s.frames.dirty() > 0 || says_new(s));
+        let says_new = |s: &ImageState| s.shape.log.is_some() && Notes::of(s) != s.noted;
+        let is_due = |s: &ImageState| s.refused.is_none() && (s.frames.dirty() > 0 || says_new(s));
         if !is_due(&self.0.state.borrow()) {
             return Ok(());
         }
@@ -222,7 +222,7 @@ impl Image {
             let after = own.with(|b| b[..HEADER].to_vec());
             state.frames.swap(FIRST, own);
             let dirty = state.frames.take_dirty();
-            if dirty.len() as u64 > room + 1 {
+            if dirty.len() as u64 > log_capacity + 1 {
                 return Err(Fault::NoSpace("a commit is larger than its log"));
             }
             state.seq += 1;

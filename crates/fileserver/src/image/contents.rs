@@ -5,7 +5,7 @@ use bio::Seg;
 use super::format::{DIRECT, Dentry, LEVELS, PAYLOAD, POINTERS, Tag, put_u64, u64_at};
 use super::step::Step;
 use crate::fault::{Addr, Fault, Stop};
-use crate::files::{Ino, Look, Reader, gather};
+use crate::files::{Ino, LoadMode, Reader, gather};
 use crate::volume::View;
 
 /// Bytes of a file in a block.
@@ -17,20 +17,20 @@ const LISTED: u64 = 1 << 16;
 
 /// Which address of a file leads to its block `n`: a direct one, or an indirect of a level and the
 /// block's number below that.
-enum Way {
+enum BlockPath {
     Direct(usize),
     Indirect(usize, u64),
 }
 
-fn way(n: u64) -> Result<Way, Stop> {
+fn block_path(n: u64) -> Result<BlockPath, Stop> {
     let mut left = match n.checked_sub(DIRECT as u64) {
-        None => return Ok(Way::Direct(n as usize)),
+        None => return Ok(BlockPath::Direct(n as usize)),
         Some(left) => left,
     };
     let mut span = POINTERS as u64;
     for level in 1..=LEVELS {
         if left < span {
-            return Ok(Way::Indirect(level, left));
+            return Ok(BlockPath::Indirect(level, left));
         }
         left -= span;
         span = span.saturating_mul(POINTERS as u64);
@@ -65,12 +65,12 @@ impl Step<'_> {
         n: u64,
         mut see: impl FnMut(Addr),
     ) -> Result<u64, Stop> {
-        let (mut level, mut left) = match way(n)? {
-            Way::Direct(i) => {
+        let (mut level, mut left) = match block_path(n)? {
+            BlockPath::Direct(i) => {
                 see(d.direct[i]);
                 return Ok(1);
             }
-            Way::Indirect(level, left) => (level, left),
+            BlockPath::Indirect(level, left) => (level, left),
         };
         let mut at = d.indirect[level - 1];
         see(at);
@@ -91,13 +91,13 @@ impl Step<'_> {
     /// entry, may have other addresses then: the entry is to be written back.
     pub(super) fn own_block(&mut self, d: &mut Dentry, n: u64) -> Result<(Seg, bool), Stop> {
         let (of, leaf) = (d.path, d.tag());
-        let (mut level, mut left) = match way(n)? {
-            Way::Direct(i) => {
+        let (mut level, mut left) = match block_path(n)? {
+            BlockPath::Direct(i) => {
                 let (addr, is_new) = self.own_or_new(d.direct[i], leaf, of)?;
                 d.direct[i] = addr;
                 return Ok((self.edit(addr, leaf, of)?, is_new));
             }
-            Way::Indirect(level, left) => (level, left),
+            BlockPath::Indirect(level, left) => (level, left),
         };
         let top = level - 1;
         let (mut at, mut is_new) = self.own_or_new(d.indirect[top], Tag::indirect(level), of)?;
@@ -123,19 +123,19 @@ impl Step<'_> {
     /// The pointer on the way to a file's block that leads to a block of that level (0: to the
     /// block itself) becomes 0. The entry is to be written back.
     pub(super) fn make_hole(&mut self, d: &mut Dentry, n: u64, stop: usize) -> Result<(), Stop> {
-        let (mut level, mut left) = match way(n)? {
-            Way::Direct(i) => {
+        let (mut level, mut left) = match block_path(n)? {
+            BlockPath::Direct(i) => {
                 d.direct[i] = 0;
                 return Ok(());
             }
-            Way::Indirect(level, left) => (level, left),
+            BlockPath::Indirect(level, left) => (level, left),
         };
         let top = level - 1;
         if d.indirect[top] == 0 || stop >= level {
             d.indirect[top] = 0;
             return Ok(());
         }
-        let mut at = self.mine(d.indirect[top], Tag::indirect(level), d.path)?;
+        let mut at = self.writable_address(d.indirect[top], Tag::indirect(level), d.path)?;
         d.indirect[top] = at;
         loop {
             let (tag, i) = (Tag::indirect(level), (left / span(level)) as usize);
@@ -145,7 +145,7 @@ impl Step<'_> {
             let next = match was {
                 0 => 0,
                 _ if level == stop => 0,
-                was => self.mine(was, Tag::indirect(level), d.path)?,
+                was => self.writable_address(was, Tag::indirect(level), d.path)?,
             };
             self.edit(at, tag, d.path)?.with_mut(|b| put_u64(b, 8 * i, next));
             if next == 0 {
@@ -158,7 +158,7 @@ impl Step<'_> {
     fn own_or_new(&mut self, addr: Addr, tag: Tag, of: u64) -> Result<(Addr, bool), Stop> {
         match addr {
             0 => Ok((self.alloc(tag, of)?.0, true)),
-            addr => Ok((self.mine(addr, tag, of)?, false)),
+            addr => Ok((self.writable_address(addr, tag, of)?, false)),
         }
     }
 
@@ -181,8 +181,8 @@ impl Step<'_> {
         }
         gather(WIDE, (offset, end), out, |n, look| match (self.map(view, &d, n)?, look) {
             (0, _) => self.zeros().map(Some),
-            (at, Look::Read) => self.block(view, at, Tag::File, d.path).map(Some),
-            (at, Look::Ask) => {
+            (at, LoadMode::Read) => self.block(view, at, Tag::File, d.path).map(Some),
+            (at, LoadMode::Prefetch) => {
                 self.want_block(view, at);
                 Ok(None)
             }
@@ -199,17 +199,17 @@ impl Step<'_> {
         out: &mut Vec<Seg>,
     ) -> Result<usize, Stop> {
         let end = offset.saturating_add(len as u64);
-        if let Some((from, to)) = reader.wants(offset, end, self.far)
+        if let Some((from, to)) = reader.read_ahead_range(offset, end, self.ahead_bytes)
             && let Ok((d, _)) = self.dentry(view, ino)
         {
             // A change that fails half done would not be undone here.
             self.peeks = true;
             let asked = self.want_range(view, &d, from, to);
             self.peeks = false;
-            reader.asked_to(asked);
+            reader.set_requested(asked);
         }
         let n = self.read(view, ino, (offset, len), out)?;
-        reader.was_read_to(offset + n as u64);
+        reader.set_position(offset + n as u64);
         Ok(n)
     }
 
@@ -383,7 +383,7 @@ impl Step<'_> {
             *at = 0;
             *left -= 1;
         } else if below != before {
-            *at = self.mine(*at, tag, d.path)?;
+            *at = self.writable_address(*at, tag, d.path)?;
             let block = self.edit(*at, tag, d.path)?;
             for (i, a) in below.iter().enumerate() {
                 block.with_mut(|b| put_u64(b, 8 * i, *a));

@@ -25,31 +25,31 @@ const LOOK: u64 = 32;
 const RETRY_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
 
 /// The right to copy; held by one task at a time.
-pub(super) struct Turn<'a>(&'a Image);
+pub(super) struct CopyGuard<'a>(&'a Image);
 
-impl Drop for Turn<'_> {
+impl Drop for CopyGuard<'_> {
     fn drop(&mut self) {
         self.0.0.copying.set(false);
-        self.0.0.moved.notify_all();
+        self.0.0.gates_changed.notify_all();
     }
 }
 
 impl Image {
     /// Waits for the right to copy.
-    pub(super) async fn turn(&self) -> Turn<'_> {
+    pub(super) async fn lock_copying(&self) -> CopyGuard<'_> {
         while self.0.copying.get() {
-            let seen = self.0.moved.count();
-            self.0.moved.after(seen).await;
+            let seen = self.0.gates_changed.count();
+            self.0.gates_changed.after(seen).await;
         }
         self.0.copying.set(true);
-        Turn(self)
+        CopyGuard(self)
     }
 
     /// Copies until it is closed.
     pub(super) async fn keep_copying(self) {
         let mut wait = RETRY_NS.0;
         while !self.0.closed.get() {
-            let seen = self.0.moved.count();
+            let seen = self.0.gates_changed.count();
             let rests = self.0.idle.get() || !self.0.copies.get();
             let copied = if rests { Ok(0) } else { self.copy_some().await };
             let (fault, n) = match copied {
@@ -73,7 +73,7 @@ impl Image {
                     self.0.report.borrow_mut().fault = Some(fault.to_string());
                 }
                 if rests && !self.0.closed.get() {
-                    self.0.moved.after(seen).await;
+                    self.0.gates_changed.after(seen).await;
                 }
             }
         }
@@ -89,7 +89,7 @@ impl Image {
                 let mut some = Vec::new();
                 for row in (row..end).step_by(BUCKETS as usize) {
                     let at = s.header().bucket_at(row);
-                    let block = s.look(at)?;
+                    let block = s.read_block(at)?;
                     let block = s.checked(block, at, Tag::Buckets, at)?;
                     block.with(|b| {
                         for row in row..(row + BUCKETS).min(end) {
@@ -133,16 +133,16 @@ impl Image {
 
     /// Copies some blocks; how many.
     async fn copy_some(&self) -> Result<usize, Fault> {
-        let _turn = self.turn().await;
-        self.copy_in_turn().await
+        let _turn = self.lock_copying().await;
+        self.copy_locked().await
     }
 
-    async fn copy_in_turn(&self) -> Result<usize, Fault> {
+    async fn copy_locked(&self) -> Result<usize, Fault> {
         if self.0.queue.borrow().is_empty() {
             let found = self.scan().await?;
             if found.is_empty() {
                 self.0.idle.set(true);
-                self.0.moved.notify_all();
+                self.0.gates_changed.notify_all();
                 return Ok(0);
             }
             self.settled_states().await?;
@@ -165,7 +165,7 @@ impl Image {
     /// superblock is copied after all other blocks.
     pub(super) async fn copied_block(&self, addr: Addr) -> Result<(), Fault> {
         loop {
-            let turn = self.turn().await;
+            let turn = self.lock_copying().await;
             let state = self.step(&mut |s| s.state(addr)).await?;
             match state {
                 BlockState::Dump if self.0.state.borrow().stuck.contains(&addr) => {
@@ -175,9 +175,9 @@ impl Image {
                 BlockState::Dump => {}
                 BlockState::Dirty if self.0.state.borrow().since.is_some() => {
                     // It is about to be a dump's.
-                    let seen = self.0.moved.count();
+                    let seen = self.0.gates_changed.count();
                     drop(turn);
-                    self.0.moved.after(seen).await;
+                    self.0.gates_changed.after(seen).await;
                     continue;
                 }
                 BlockState::Dump1 => {
@@ -188,7 +188,7 @@ impl Image {
             }
             if self.0.state.borrow().supers.contains(&addr) {
                 // It comes last by itself.
-                self.copy_in_turn().await?;
+                self.copy_locked().await?;
             } else {
                 self.settled_states().await?;
                 self.copy(&[addr]).await?;
@@ -204,7 +204,7 @@ impl Image {
     /// Enables or disables copying; a copy that is under way continues.
     pub fn set_copying(&self, on: bool) {
         self.0.copies.set(on);
-        self.0.moved.notify_all();
+        self.0.gates_changed.notify_all();
     }
 
     /// Completes the work that waited for a superblock to be copied, or for a frozen tree.
@@ -280,7 +280,7 @@ impl Image {
         at.sort_unstable();
         at.dedup();
         for at in at {
-            let old = self.step(&mut |s| s.look(WORM | at)).await?;
+            let old = self.step(&mut |s| s.read_block(WORM | at)).await?;
             let seg = self.own_memory().await?;
             old.with(|b| seg.copy_from(0, b));
             seg.with_mut(|b| {
@@ -302,7 +302,7 @@ fn cached(s: &mut super::Step<'_>, addr: Addr) -> Result<Option<(Seg, bool)>, St
     let Some((c, _)) = s.entry(addr)?.filter(|(_, e)| e.state == BlockState::Dump) else {
         return Ok(None);
     };
-    let seg = s.look(s.cached(addr, c))?;
+    let seg = s.read_block(s.cached(addr, c))?;
     let written = s.s.shape.once && s.was_written(addr)?;
     debug_assert!(seg.len() == BLOCK);
     Ok(Some((seg, written)))

@@ -19,40 +19,40 @@ use crate::volume::Dump;
 const NEEDED: u64 = 50;
 
 /// The right to freeze the tree: other tasks wait.
-pub(super) struct Turn<'a>(&'a Image);
+pub(super) struct FreezeGuard<'a>(&'a Image);
 
-impl Drop for Turn<'_> {
+impl Drop for FreezeGuard<'_> {
     fn drop(&mut self) {
         self.0.0.freezing.set(false);
-        self.0.0.moved.notify_all();
+        self.0.0.gates_changed.notify_all();
     }
 }
 
 /// Gates shut for clients, until it is dropped.
-pub(super) struct Halt<'a>(&'a Image);
+pub(super) struct HaltGuard<'a>(&'a Image);
 
-impl Drop for Halt<'_> {
+impl Drop for HaltGuard<'_> {
     fn drop(&mut self) {
         self.0.0.halted.set(false);
-        self.0.0.moved.notify_all();
+        self.0.0.gates_changed.notify_all();
     }
 }
 
 impl Image {
     /// Clients wait, while it lives.
-    pub(super) fn halt(&self) -> Halt<'_> {
+    pub(super) fn halt(&self) -> HaltGuard<'_> {
         self.0.halted.set(true);
-        Halt(self)
+        HaltGuard(self)
     }
 
     /// One tree is frozen at a time.
-    pub(super) async fn freeze_turn(&self) -> Turn<'_> {
+    pub(super) async fn lock_freezing(&self) -> FreezeGuard<'_> {
         while self.0.freezing.get() {
-            let seen = self.0.moved.count();
-            self.0.moved.after(seen).await;
+            let seen = self.0.gates_changed.count();
+            self.0.gates_changed.after(seen).await;
         }
         self.0.freezing.set(true);
-        Turn(self)
+        FreezeGuard(self)
     }
 
     /// Freezes the tree as it is as the dump of `date` (20261121). When it returns the dump is
@@ -61,11 +61,11 @@ impl Image {
         if self.0.worm.is_none() {
             return Err(Fault::Invalid("a file system without a WORM has no dumps"));
         }
-        let _turn = self.freeze_turn().await;
+        let _turn = self.lock_freezing().await;
         let done = self.dump_now(date).await;
         // The blocks that were frozen are to be copied, whatever the result of the rest.
         self.0.idle.set(false);
-        self.0.moved.notify_all();
+        self.0.gates_changed.notify_all();
         let blocks = done?;
         let all = self.dumps().into_iter().filter(|d| d.date == date);
         let dump = all.max_by_key(|d| d.serial);
@@ -90,13 +90,13 @@ impl Image {
 
     /// How many blocks the dump took.
     async fn dump_now(&self, date: u32) -> Result<u64, Fault> {
-        self.has_room()?;
+        self.check_space()?;
         self.tidy().await?;
         let (root, walked) = {
             let frozen = self.freeze();
             (frozen.root, self.walk(frozen.root).await?)
         };
-        self.has_room()?;
+        self.check_space()?;
         let published = match self.step(&mut |s| s.publish(root, date)).await {
             // A bucket was full of blocks that are to be copied.
             Err(Fault::NoSpace(_)) => {
@@ -111,7 +111,7 @@ impl Image {
         Ok(walked + published)
     }
 
-    fn has_room(&self) -> Result<(), Fault> {
+    fn check_space(&self) -> Result<(), Fault> {
         let h = self.0.state.borrow().header;
         match h.fsize.saturating_add(NEEDED) <= h.wsize {
             true => Ok(()),

@@ -7,14 +7,18 @@ use super::Image;
 use super::format::{DENTRIES, DIRECT, Dentry, LEVELS, Tag, path};
 use super::freeze_walk::Visit;
 use super::names::BLOCKS_MAX;
-use super::state::Spot;
+use super::state::BlockSlot;
 use super::step::Step;
 use crate::fault::{Addr, Fault, Stop};
 use crate::volume::{Dump, View};
 
 impl Step<'_> {
     /// Entries of a directory that is no file's, with their places.
-    fn list(&mut self, d: &Dentry, seen: &mut HashSet<Addr>) -> Result<Vec<(Dentry, Spot)>, Stop> {
+    fn list(
+        &mut self,
+        d: &Dentry,
+        seen: &mut HashSet<Addr>,
+    ) -> Result<Vec<(Dentry, BlockSlot)>, Stop> {
         let mut out = Vec::new();
         for n in 0..BLOCKS_MAX {
             let at = self.map(View::Live, d, n)?;
@@ -34,7 +38,7 @@ impl Step<'_> {
     }
 
     /// Every dump that the root of dumps names, in order, with the place of its entry.
-    pub(super) fn all_dumps(&mut self) -> Result<Vec<(Dump, Spot)>, Stop> {
+    pub(super) fn all_dumps(&mut self) -> Result<Vec<(Dump, BlockSlot)>, Stop> {
         if !self.has_worm() {
             return Ok(Vec::new());
         }
@@ -86,7 +90,7 @@ impl Step<'_> {
         let mut top = self.dump_entry(at, path::ROOT, 0)?;
         let mut seen = HashSet::new();
         let years = self.list(&top, &mut seen)?;
-        let is = |(y, _): &(Dentry, Spot)| y.is_used() && y.name == year.as_bytes();
+        let is = |(y, _): &(Dentry, BlockSlot)| y.is_used() && y.name == year.as_bytes();
         let found = years.iter().position(is);
         let mut entry = match found {
             Some(i) => years[i].0.clone(),
@@ -97,7 +101,8 @@ impl Step<'_> {
             }
         };
         let days = self.list(&entry, &mut seen)?;
-        let today = |(d, _): &&(Dentry, Spot)| d.is_used() && d.name.starts_with(day.as_bytes());
+        let today =
+            |(d, _): &&(Dentry, BlockSlot)| d.is_used() && d.name.starts_with(day.as_bytes());
         let n = days.iter().filter(today).count();
         let name = if n == 0 { day } else { format!("{day}{n}") }.into_bytes();
         let dump = Dentry { name, version, atime: now, mtime: now, ..live };
@@ -106,7 +111,7 @@ impl Step<'_> {
         entry.version = entry.version.wrapping_add(1);
         self.put_at(&mut top, found.map_or(empty_slot(&years), |i| i as u64), &entry)?;
         top.atime = now;
-        let own = self.mine(at, Tag::Dir, path::ROOT)?;
+        let own = self.writable_address(at, Tag::Dir, path::ROOT)?;
         self.set_header(|h| h.dumps = own)?;
         self.edit(own, Tag::Dir, path::ROOT)?.with_mut(|b| top.write(b, 0));
         let blocks = self.freeze_below(Visit::root(own))?;
@@ -116,7 +121,7 @@ impl Step<'_> {
 }
 
 /// A slot of a directory that is empty, or the one behind its end.
-fn empty_slot(all: &[(Dentry, Spot)]) -> u64 {
+fn empty_slot(all: &[(Dentry, BlockSlot)]) -> u64 {
     all.iter().position(|(e, _)| !e.is_used()).unwrap_or(all.len()) as u64
 }
 

@@ -113,7 +113,7 @@ pub(super) struct Frozen<'a> {
 impl Drop for Frozen<'_> {
     fn drop(&mut self) {
         self.image.0.state.borrow_mut().since = None;
-        self.image.0.moved.notify_all();
+        self.image.0.gates_changed.notify_all();
     }
 }
 

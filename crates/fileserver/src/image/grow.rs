@@ -53,7 +53,7 @@ impl Image {
             return Ok(0);
         }
         // Bits are not written meanwhile.
-        let _turn = self.turn().await;
+        let _turn = self.lock_copying().await;
         let Some((old, new)) = self.grown_to(raw) else { return Ok(0) };
         if self.0.state.borrow().shape.once {
             self.move_bits(old, raw, new).await?;

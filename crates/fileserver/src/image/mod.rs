@@ -52,11 +52,11 @@ mod dump_root;
 pub mod format;
 mod freeze_walk;
 mod grow;
-mod mend;
 mod names;
 mod open;
 mod relocate;
 mod repair;
+mod repair_passes;
 mod spare_blocks;
 mod state;
 mod step;
@@ -74,10 +74,10 @@ use crate::files::Ino;
 use crate::inflight_loads::Loads;
 use crate::medium::Medium;
 use crate::notify::Notify;
-use crate::orphans::Keepers;
+use crate::orphans::InodeRefs;
 use crate::volume::{Dump, Facts, ReadAhead, Report};
 use format::{BLOCK, Layout};
-use state::{State, WORM};
+use state::{ImageState, WORM};
 
 pub use open::{Setup, is_image, open, ream, recover};
 pub use step::Step;
@@ -101,9 +101,9 @@ struct Inner {
     first: Rc<dyn Medium>,
     worm: Option<Rc<dyn Medium>>,
     clock: Rc<dyn Fn() -> u64>,
-    state: RefCell<State>,
+    state: RefCell<ImageState>,
     /// Keepers of files that have lost their names.
-    keepers: Keepers,
+    inode_refs: InodeRefs,
     loads: Loads,
     ahead: Ahead,
     /// Commits begun and ended.
@@ -116,11 +116,11 @@ struct Inner {
     /// A task freezes the tree.
     freezing: Cell<bool>,
     /// A check of the live tree runs; it is to end.
-    looking: Cell<bool>,
+    checking: Cell<bool>,
     /// See `looking`.
     closing: Cell<bool>,
     /// One of these, or the copier moved on.
-    moved: Notify,
+    gates_changed: Notify,
     /// A task copies to the WORM.
     copying: Cell<bool>,
     /// Dumps are copied.
@@ -156,24 +156,24 @@ impl Image {
     }
 
     /// Until no tree is frozen.
-    async fn thawed(&self) {
+    async fn wait_thawed(&self) {
         loop {
-            let seen = self.0.moved.count();
+            let seen = self.0.gates_changed.count();
             if self.0.state.borrow().since.is_none() {
                 return;
             }
-            self.0.moved.after(seen).await;
+            self.0.gates_changed.after(seen).await;
         }
     }
 
     /// Until clients are not halted.
-    async fn unhalted(&self) {
+    async fn wait_unhalted(&self) {
         loop {
-            let seen = self.0.moved.count();
+            let seen = self.0.gates_changed.count();
             if !self.0.halted.get() {
                 return;
             }
-            self.0.moved.after(seen).await;
+            self.0.gates_changed.after(seen).await;
         }
     }
 
@@ -187,7 +187,7 @@ impl Image {
         let mut waits = 0;
         loop {
             if is_client {
-                self.unhalted().await;
+                self.wait_unhalted().await;
             }
             if self.0.closed.get() {
                 return Err(Fault::Closed);
@@ -195,7 +195,7 @@ impl Image {
             let stopped = {
                 let mut state = self.0.state.borrow_mut();
                 state.now_ns = (self.0.clock)();
-                let mut step = Step::new(&mut state, &self.0.keepers, self.read_ahead());
+                let mut step = Step::new(&mut state, &self.0.inode_refs, self.read_ahead());
                 let done = op(&mut step);
                 if done.is_err() {
                     step.undo();
@@ -228,7 +228,7 @@ impl Image {
                     }
                 }
                 Err(Stop::Wait(Wait::Copy(addr))) => Box::pin(self.copied_block(addr)).await?,
-                Err(Stop::Wait(Wait::Thaw)) => self.thawed().await,
+                Err(Stop::Wait(Wait::Thaw)) => self.wait_thawed().await,
                 Err(Stop::Wait(_)) => {
                     waits += 1;
                     if waits > 3 {
@@ -296,12 +296,12 @@ impl Image {
 
     /// How much is read ahead.
     pub fn read_ahead(&self) -> ReadAhead {
-        self.0.ahead.set.get()
+        self.0.ahead.settings.get()
     }
 
     /// Sets the read-ahead; loads that are under way continue.
     pub fn set_read_ahead(&self, set: ReadAhead) {
-        self.0.ahead.set.set(set);
+        self.0.ahead.settings.set(set);
     }
 
     /// Memory for a block.
@@ -352,8 +352,8 @@ impl Image {
     }
 
     /// Keepers of files without a name.
-    pub fn keepers(&self) -> &Keepers {
-        &self.0.keepers
+    pub fn inode_refs(&self) -> &InodeRefs {
+        &self.0.inode_refs
     }
 
     /// Every dump.
@@ -374,7 +374,7 @@ impl Image {
     /// Gives back blocks of files without a name, until it is closed.
     async fn keep_reaping(self) {
         while !self.0.closed.get() {
-            for ino in self.0.keepers.released().await {
+            for ino in self.0.inode_refs.released().await {
                 // A file that fails stays until the image is opened again; it is no part of the
                 // tree.
                 while let Ok(false) = self.run(|s| s.reap(ino)).await {
@@ -385,34 +385,37 @@ impl Image {
     }
 
     /// Files without a name, in the order of their numbers.
-    fn gone(&self) -> Vec<Ino> {
-        let mut gone: Vec<Ino> = self.0.state.borrow().gone.keys().copied().collect();
+    fn unlinked_files(&self) -> Vec<Ino> {
+        let mut gone: Vec<Ino> = self.0.state.borrow().unlinked.keys().copied().collect();
         gone.sort_unstable();
         gone
     }
 
     /// Files that have neither a name nor a keeper are looked at.
     pub fn reap(&self) {
-        let keepers = &self.0.keepers;
-        self.gone().into_iter().filter(|ino| !keepers.has(*ino)).for_each(|i| keepers.release(i));
+        let keepers = &self.0.inode_refs;
+        self.unlinked_files()
+            .into_iter()
+            .filter(|ino| !keepers.has(*ino))
+            .for_each(|i| keepers.release(i));
     }
 
     /// Everything is durable, and nothing is begun any more.
     pub async fn close(&self) -> Result<(), Fault> {
         // Blocks that the tree lost during a walk are given back.
         self.0.closing.set(true);
-        if self.0.looking.get() {
-            drop(self.freeze_turn().await);
+        if self.0.checking.get() {
+            drop(self.lock_freezing().await);
         }
-        self.0.keepers.dismiss();
-        for ino in self.gone() {
+        self.0.inode_refs.dismiss();
+        for ino in self.unlinked_files() {
             while let Ok(false) = self.run(|s| s.reap(ino)).await {}
         }
         let writes = self.0.state.borrow().shape.log.is_some();
         let done = if writes { self.settle_and_sync().await } else { Ok(()) };
         self.0.closed.set(true);
-        self.0.keepers.close();
-        for notify in [&self.0.moved, &self.0.committed] {
+        self.0.inode_refs.close();
+        for notify in [&self.0.gates_changed, &self.0.committed] {
             notify.notify_all();
         }
         done
@@ -456,7 +459,7 @@ impl Image {
     }
 
     /// How copying to the WORM is doing.
-    pub fn legs(&self) -> Vec<Report> {
+    pub fn members(&self) -> Vec<Report> {
         match &self.0.worm {
             Some(worm) => {
                 let s = self.0.state.borrow();

@@ -1,7 +1,7 @@
 //! Directories: names, their entries, and the places of entries.
 
 use super::format::{DENTRIES, DENTRY, Dentry, NAME, Tag, mode, path};
-use super::state::{Place, Spot};
+use super::state::{BlockSlot, DirSlot};
 use super::step::Step;
 use crate::fault::{Addr, Fault, Stop};
 use crate::files::{Entry, Flags, Ino, Inode, Kind, New, ROOT};
@@ -50,7 +50,7 @@ fn flag_bits(flags: Flags) -> u16 {
 }
 
 /// The attributes of an entry, in the form of the rest of the file server.
-fn inode_of(d: &Dentry, place: Option<Place>, links: u32) -> Inode {
+fn inode_of(d: &Dentry, place: Option<DirSlot>, links: u32) -> Inode {
     const S: u64 = 1_000_000_000;
     Inode {
         kind: if d.is_dir() { Kind::Dir } else { Kind::File },
@@ -66,7 +66,7 @@ fn inode_of(d: &Dentry, place: Option<Place>, links: u32) -> Inode {
         atime_ns: u64::from(d.atime) * S,
         ctime_ns: u64::from(d.mtime) * S,
         parent: place.map_or(ROOT, |p| p.dir),
-        place: place.map_or(0, |p| p.slot + 1),
+        parent_cookie: place.map_or(0, |p| p.slot + 1),
         ..Inode::default()
     }
 }
@@ -89,7 +89,7 @@ fn find(block: &[u8], name: &[u8]) -> (Option<usize>, Option<usize>) {
 
 impl Step<'_> {
     /// Where the root of a view is.
-    fn root(&self, view: View) -> Result<Spot, Stop> {
+    fn root(&self, view: View) -> Result<BlockSlot, Stop> {
         match view {
             View::Live => Ok((self.live_root(), 0)),
             View::Dump(n) => {
@@ -101,10 +101,10 @@ impl Step<'_> {
     }
 
     /// From the root down to a file: where each entry is.
-    fn chain(&self, view: View, ino: Ino) -> Result<Vec<(Ino, Place)>, Stop> {
+    fn chain(&self, view: View, ino: Ino) -> Result<Vec<(Ino, DirSlot)>, Stop> {
         let (mut out, mut at) = (Vec::new(), ino);
         while at != ROOT {
-            let place = self.s.places.get(&(view, at)).ok_or(Stop::Fail(Fault::NotFound))?;
+            let place = self.s.dir_slots.get(&(view, at)).ok_or(Stop::Fail(Fault::NotFound))?;
             out.push((at, *place));
             at = place.dir;
             if out.len() > DEPTH_MAX {
@@ -115,7 +115,7 @@ impl Step<'_> {
         Ok(out)
     }
 
-    pub(super) fn root_entry(&mut self, view: View) -> Result<(Dentry, Spot), Stop> {
+    pub(super) fn root_entry(&mut self, view: View) -> Result<(Dentry, BlockSlot), Stop> {
         let spot = self.root(view)?;
         // Roots of dumps are in the directory of a year, which belongs to no dump.
         let block = self.block(View::Live, spot.0, Tag::Dir, path::ROOT)?;
@@ -127,9 +127,13 @@ impl Step<'_> {
     }
 
     /// A file's entry and where that is; of one without a name there is no such place.
-    pub(super) fn dentry(&mut self, view: View, ino: Ino) -> Result<(Dentry, Option<Spot>), Stop> {
+    pub(super) fn dentry(
+        &mut self,
+        view: View,
+        ino: Ino,
+    ) -> Result<(Dentry, Option<BlockSlot>), Stop> {
         if view == View::Live
-            && let Some(d) = self.s.gone.get(&ino)
+            && let Some(d) = self.s.unlinked.get(&ino)
         {
             return Ok((d.clone(), None));
         }
@@ -153,13 +157,13 @@ impl Step<'_> {
 
     /// Writes an entry back, and what leads to it as far as that moves.
     pub(super) fn put(&mut self, ino: Ino, d: &Dentry) -> Result<(), Stop> {
-        if self.s.gone.contains_key(&ino) {
-            self.set_gone(ino, Some(d.clone()));
+        if self.s.unlinked.contains_key(&ino) {
+            self.set_unlinked(ino, Some(d.clone()));
             return Ok(());
         }
         let (mut ino, mut d) = (ino, d.clone());
         while ino != ROOT {
-            let place = *self.s.places.get(&(View::Live, ino)).ok_or(Fault::NotFound)?;
+            let place = *self.s.dir_slots.get(&(View::Live, ino)).ok_or(Fault::NotFound)?;
             let (was, _) = self.dentry(View::Live, place.dir)?;
             let mut above = was.clone();
             self.put_at(&mut above, place.slot, &d)?;
@@ -170,7 +174,7 @@ impl Step<'_> {
             (ino, d) = (place.dir, above);
         }
         let root = self.live_root();
-        let at = self.mine(root, Tag::Dir, path::ROOT)?;
+        let at = self.writable_address(root, Tag::Dir, path::ROOT)?;
         if at != root {
             self.set_root(at)?;
         }
@@ -196,7 +200,7 @@ impl Step<'_> {
     /// Attributes of a file.
     pub fn inode(&mut self, view: View, ino: Ino) -> Result<Inode, Stop> {
         let (d, spot) = self.dentry(view, ino)?;
-        let place = self.s.places.get(&(view, ino)).copied();
+        let place = self.s.dir_slots.get(&(view, ino)).copied();
         Ok(inode_of(&d, place, u32::from(spot.is_some())))
     }
 
@@ -204,18 +208,18 @@ impl Step<'_> {
     /// name.
     pub fn name(&mut self, view: View, ino: Ino) -> Result<Option<(Ino, Vec<u8>)>, Stop> {
         let (d, spot) = self.dentry(view, ino)?;
-        let place = self.s.places.get(&(view, ino));
+        let place = self.s.dir_slots.get(&(view, ino));
         Ok(place.filter(|_| spot.is_some()).map(|p| (p.dir, d.name)))
     }
 
     /// Records the place of a file. Two files of one number cannot be distinguished.
-    fn learn(&mut self, view: View, d: &Dentry, place: Place) -> Result<(), Stop> {
-        if let Some(why) = d.wrong() {
+    fn learn(&mut self, view: View, d: &Dentry, place: DirSlot) -> Result<(), Stop> {
+        if let Some(why) = d.invalid_field() {
             return Err(
                 Fault::Corrupt(format!("an entry of directory {}: {why}", place.dir)).into()
             );
         }
-        let known = self.s.places.get(&(view, d.path)).copied();
+        let known = self.s.dir_slots.get(&(view, d.path)).copied();
         let twice = match known {
             Some(p) if p == place => return Ok(()),
             // It may have been removed and its slot, or its name, given to another.
@@ -229,7 +233,7 @@ impl Step<'_> {
         if twice {
             return Err(Fault::Corrupt(format!("two files have the number {}", d.path)).into());
         }
-        self.s.places.insert((view, d.path), place);
+        self.s.dir_slots.insert((view, d.path), place);
         Ok(())
     }
 
@@ -240,18 +244,18 @@ impl Step<'_> {
         dir: Ino,
         d: &Dentry,
         name: &[u8],
-    ) -> Result<(Option<(Dentry, Place)>, Place), Stop> {
+    ) -> Result<(Option<(Dentry, DirSlot)>, DirSlot), Stop> {
         let mut free = None;
         for n in 0..BLOCKS_MAX {
             let at = self.map(view, d, n)?;
             let first = n * DENTRIES as u64;
             if at == 0 {
-                let free = free.unwrap_or(Place { dir, slot: first });
+                let free = free.unwrap_or(DirSlot { dir, slot: first });
                 return Ok((None, free));
             }
             let block = self.block(view, at, Tag::Dir, d.path)?;
             let (found, empty) = block.with(|b| find(b, name));
-            let place = |slot: usize| Place { dir, slot: first + slot as u64 };
+            let place = |slot: usize| DirSlot { dir, slot: first + slot as u64 };
             free = free.or(empty.map(place));
             if let Some(slot) = found {
                 let entry = block.with(|b| Dentry::read(b, slot));
@@ -298,7 +302,7 @@ impl Step<'_> {
                 slot += 1;
                 let hidden = view != View::Live && flags_of(&e).has(Flags::TMP);
                 if e.is_used() && !hidden {
-                    self.learn(view, &e, Place { dir, slot: slot - 1 })?;
+                    self.learn(view, &e, DirSlot { dir, slot: slot - 1 })?;
                     out.push(Entry { cookie: slot, ino: e.path, name: e.name });
                 }
             }
@@ -322,13 +326,13 @@ impl Step<'_> {
     }
 
     /// Writes an entry to a place that is free, which may be in a new block.
-    fn enter(&mut self, dir: Ino, place: Place, new: &Dentry) -> Result<(), Stop> {
+    fn add_entry(&mut self, dir: Ino, place: DirSlot, new: &Dentry) -> Result<(), Stop> {
         let mut d = self.directory(View::Live, dir)?;
         self.put_at(&mut d, place.slot, new)?;
         self.put(dir, &d)
     }
 
-    pub(super) fn strike(&mut self, place: Place) -> Result<(), Stop> {
+    pub(super) fn remove_entry(&mut self, place: DirSlot) -> Result<(), Stop> {
         let mut d = self.directory(View::Live, place.dir)?;
         let (block, _) = self.own_block(&mut d, place.slot / DENTRIES as u64)?;
         let slot = (place.slot % DENTRIES as u64) as usize;
@@ -339,7 +343,7 @@ impl Step<'_> {
     /// Makes a file. [`Fault::Exists`] when the name is taken.
     pub fn create(&mut self, dir: Ino, name: &[u8], new: &New) -> Result<Ino, Stop> {
         legal(name)?;
-        if self.s.gone.contains_key(&dir) {
+        if self.s.unlinked.contains_key(&dir) {
             return Err(Fault::NotFound.into());
         }
         let d = self.directory(View::Live, dir)?;
@@ -362,8 +366,8 @@ impl Step<'_> {
             mtime: now,
             ..Dentry::default()
         };
-        self.enter(dir, place, &entry)?;
-        self.set_place(ino, Some(place));
+        self.add_entry(dir, place, &entry)?;
+        self.set_dir_slot(ino, Some(place));
         self.directory_changed(dir, new.uid)?;
         Ok(ino)
     }
@@ -393,12 +397,12 @@ impl Step<'_> {
             return Err(Fault::NotEmpty.into());
         }
         let ino = entry.path;
-        self.strike(place)?;
+        self.remove_entry(place)?;
         self.directory_changed(dir, by)?;
         if self.is_held(ino) || !self.cut(&mut entry, 0)? {
-            self.set_gone(ino, Some(entry));
+            self.set_unlinked(ino, Some(entry));
         } else {
-            self.set_place(ino, None);
+            self.set_dir_slot(ino, None);
         }
         Ok(ino)
     }
@@ -406,14 +410,14 @@ impl Step<'_> {
     /// Gives back some of the blocks of a file without a name, if it has no keeper; true when
     /// nothing is left to do for it now.
     pub(super) fn reap(&mut self, ino: Ino) -> Result<bool, Stop> {
-        let Some(mut d) = self.s.gone.get(&ino).cloned() else { return Ok(true) };
+        let Some(mut d) = self.s.unlinked.get(&ino).cloned() else { return Ok(true) };
         if self.is_held(ino) {
             return Ok(true);
         }
         let done = self.cut(&mut d, 0)?;
-        self.set_gone(ino, (!done).then_some(d));
+        self.set_unlinked(ino, (!done).then_some(d));
         if done {
-            self.set_place(ino, None);
+            self.set_dir_slot(ino, None);
         }
         Ok(done)
     }
@@ -435,7 +439,7 @@ impl Step<'_> {
         if (from, name) == (to, new) {
             return Ok(());
         }
-        if self.s.gone.contains_key(&to) {
+        if self.s.unlinked.contains_key(&to) {
             return Err(Fault::NotFound.into());
         }
         let target = self.directory(View::Live, to)?;
@@ -462,9 +466,9 @@ impl Step<'_> {
                 // A walk of the tree may have passed its new place already.
                 self.s.loose += 1;
             }
-            self.strike(place)?;
-            self.enter(to, free, &entry)?;
-            self.set_place(entry.path, Some(free));
+            self.remove_entry(place)?;
+            self.add_entry(to, free, &entry)?;
+            self.set_dir_slot(entry.path, Some(free));
             self.directory_changed(from, by)?;
         }
         self.directory_changed(to, by)

@@ -12,14 +12,14 @@ use super::format::{
     self, BLOCK, BUCKETS, BlockState, Bucket, Dentry, FIRST, HEADER, Header, Layout, Super, Tag,
     mode, once_bit, once_raw, once_size, path,
 };
-use super::state::{Shape, State, WORM};
+use super::state::{ImageState, Shape, WORM};
 use super::{Image, Inner};
 use crate::ahead::Ahead;
 use crate::fault::{Addr, Fault};
 use crate::inflight_loads::Loads;
 use crate::medium::Medium;
 use crate::notify::Notify;
-use crate::orphans::Keepers;
+use crate::orphans::InodeRefs;
 use crate::volume::{Options, View};
 
 /// Addresses that a recovered image leaves out: given since the dump, for all that is known.
@@ -76,7 +76,7 @@ fn shape_of(o: &Options, setup: Setup) -> Result<Shape, Fault> {
     if o.memory < 64 * BLOCK {
         return Err(Fault::Invalid("the block cache holds less than 64 blocks"));
     }
-    let raw = o.legs.first().map(|w| w.size() / BLOCK as u64);
+    let raw = o.members.first().map(|w| w.size() / BLOCK as u64);
     let usable = |raw| if setup.once { once_size(raw) } else { raw };
     Ok(Shape {
         first: o.cache.size() / BLOCK as u64,
@@ -92,7 +92,7 @@ fn shape_of(o: &Options, setup: Setup) -> Result<Shape, Fault> {
 
 /// There is an image on its devices, as far as the first block says.
 pub async fn is_image(o: &Options) -> bool {
-    let tag = if o.legs.is_empty() { Tag::Super } else { Tag::Cache };
+    let tag = if o.members.is_empty() { Tag::Super } else { Tag::Cache };
     let found = read(o, &*o.cache, FIRST).await;
     found.is_ok_and(|b| b.with(|b| format::check_tag(b, tag, path::SUPER)).is_ok())
 }
@@ -101,17 +101,17 @@ pub async fn is_image(o: &Options) -> bool {
 pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
     let mut shape = shape_of(o, setup)?;
     if shape.first <= FIRST + 1 {
-        return Err(Fault::Strange(format!("{}: too small to hold an image", o.cache.name())));
+        return Err(Fault::Foreign(format!("{}: too small to hold an image", o.cache.name())));
     }
     let block = read(o, &*o.cache, FIRST).await?;
     let tag = if shape.worm.is_some() { Tag::Cache } else { Tag::Super };
     block
         .with(|b| format::check_tag(b, tag, path::SUPER))
-        .map_err(|why| Fault::Strange(format!("{}: no image of cwfs64x: {why}", o.cache.name())))?;
+        .map_err(|why| Fault::Foreign(format!("{}: no image of cwfs64x: {why}", o.cache.name())))?;
     let (mut header, mut notes) = (Header::default(), None);
     if shape.worm.is_some() {
         header = block.with(Header::read);
-        if let Some(why) = header.wrong(shape.first) {
+        if let Some(why) = header.invalid_field(shape.first) {
             return Err(Fault::Corrupt(format!("{}: the header: {why}", o.cache.name())));
         }
         let slack = header.slack(shape.first);
@@ -124,7 +124,7 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
         if shape.worm.is_some_and(|w| w < header.fsize) {
             return Err(Fault::Corrupt("the WORM is smaller than what stands on it".into()));
         }
-        shape.log = if setup.read_only { None } else { commit::room(slack.1) };
+        shape.log = if setup.read_only { None } else { commit::log_capacity(slack.1) };
         shape.layout = match setup.layout {
             Some(layout) => layout,
             None => guess(o, &header).await?,
@@ -134,15 +134,15 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
     }
     let mut written = [0; HEADER];
     read(o, &*o.cache, FIRST).await?.with(|b| written.copy_from_slice(&b[..HEADER]));
-    let worm = o.legs.first().cloned();
+    let worm = o.members.first().cloned();
     let image = Image(Rc::new(Inner {
         reactor: o.reactor.clone(),
         pool: o.pool.clone(),
         first: o.cache.clone(),
         worm,
         clock: o.clock.clone(),
-        state: RefCell::new(State::new(o, shape, header, written)),
-        keepers: Keepers::default(),
+        state: RefCell::new(ImageState::new(o, shape, header, written)),
+        inode_refs: InodeRefs::default(),
         ahead: Ahead::starting(o.ahead),
         loads: Loads::default(),
         begun: Cell::new(0),
@@ -151,9 +151,9 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
         committed: Notify::default(),
         halted: Cell::new(false),
         freezing: Cell::new(false),
-        looking: Cell::new(false),
+        checking: Cell::new(false),
         closing: Cell::new(false),
-        moved: Notify::default(),
+        gates_changed: Notify::default(),
         copying: Cell::new(false),
         copies: Cell::new(true),
         queue: RefCell::default(),
@@ -161,21 +161,21 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
         report: RefCell::default(),
         closed: Cell::new(false),
     }));
-    image.look_over(notes).await?;
+    image.check_basics(notes).await?;
     image.start(o.commit_ns);
     Ok(image)
 }
 
 impl Image {
     /// The parts that must be right before any other is read.
-    async fn look_over(&self, notes: Option<Notes>) -> Result<(), Fault> {
+    async fn check_basics(&self, notes: Option<Notes>) -> Result<(), Fault> {
         let shape = self.0.state.borrow().shape;
         let msize = self.0.state.borrow().header.msize;
         if shape.worm.is_some() {
             for row in (0..msize).step_by(BUCKETS as usize) {
                 self.run(|s| {
                     let at = s.header().bucket_at(row);
-                    let block = s.look(at)?;
+                    let block = s.read_block(at)?;
                     let block = s.checked(block, at, Tag::Buckets, at)?;
                     for row in row..(row + BUCKETS).min(msize) {
                         let mut n = 0;
@@ -203,7 +203,7 @@ impl Image {
                 Ok(())
             })
             .await?;
-            self.run(|s| s.take_up(notes.as_ref())).await?;
+            self.run(|s| s.load_state(notes.as_ref())).await?;
             if writes {
                 self.settle().await?;
                 // Before a bit is set at the old place: `recover` may find the new one already.
@@ -253,9 +253,9 @@ async fn take_log(
         return Ok(None);
     }
     let head = read(o, cache, log).await?.with(Head::read);
-    let Some(head) = head.filter(|h| header.with(|b| h.knows(b))) else { return Ok(None) };
+    let Some(head) = head.filter(|h| header.with(|b| h.matches_header(b))) else { return Ok(None) };
     // Should another commit have begun to write over its blocks, then it was done before.
-    let done = header.with(|b| head.made(b)).then(|| head.notes.clone()).flatten();
+    let done = header.with(|b| head.matches_new_header(b)).then(|| head.notes.clone()).flatten();
     let inside = |n: &(Addr, u32)| n.0 >= FIRST && n.0 < log;
     if head.blocks.len() as u64 >= slack || !head.blocks.iter().all(inside) {
         return Ok(done);
@@ -304,13 +304,13 @@ async fn guess(o: &Options, h: &Header) -> Result<Layout, Fault> {
         vote(o, h, (row, c), |b| format::check_tag(b, tag, of).is_ok(), &mut votes).await?;
     }
     if votes[0] == votes[1] {
-        votes = by_all(o, h).await?;
+        votes = guess_by_votes(o, h).await?;
     }
     Ok(if votes[1] > votes[0] { Layout::Columns } else { Layout::Rows })
 }
 
 /// Votes of whatever was cached once: where the layout is another, most places were never written.
-async fn by_all(o: &Options, h: &Header) -> Result<[u32; 2], Fault> {
+async fn guess_by_votes(o: &Options, h: &Header) -> Result<[u32; 2], Fault> {
     let (mut votes, mut looks) = ([0_u32; 2], 0);
     for at in (0..h.msize).step_by(BUCKETS as usize) {
         let bucket = read(o, &*o.cache, h.bucket_at(at)).await?;
@@ -372,7 +372,7 @@ async fn write_header(o: &Options, header: &Header) -> Result<(), Fault> {
 /// Makes a new image on a cache device and a WORM. Their contents are lost.
 pub async fn ream(o: &Options, setup: Setup) -> Result<(), Fault> {
     let shape = shape_of(o, setup)?;
-    let (Some(worm), Some(usable)) = (o.legs.first(), shape.worm) else {
+    let (Some(worm), Some(usable)) = (o.members.first(), shape.worm) else {
         return Err(Fault::Invalid("an image without a WORM is read only, and not made here"));
     };
     if usable < 256 {
@@ -434,7 +434,7 @@ pub async fn ream(o: &Options, setup: Setup) -> Result<(), Fault> {
 /// Makes the cache device new from the newest superblock of the WORM.
 pub async fn recover(o: &Options, setup: Setup) -> Result<(), Fault> {
     let mut shape = shape_of(o, setup)?;
-    let Some(worm) = o.legs.first() else {
+    let Some(worm) = o.members.first() else {
         return Err(Fault::Invalid("an image without a WORM is not recovered from one"));
     };
     let worm = &**worm;
@@ -461,7 +461,7 @@ pub async fn recover(o: &Options, setup: Setup) -> Result<(), Fault> {
         at = s.next;
     }
     let Some((sb, s)) = found else {
-        return Err(Fault::Strange(format!("{}: no superblock of an image", worm.name())));
+        return Err(Fault::Foreign(format!("{}: no superblock of an image", worm.name())));
     };
     let header = new_cache(o, &shape).await?;
     let mut fsize = s.fsize.saturating_add(SLOP);
@@ -480,7 +480,7 @@ pub async fn recover(o: &Options, setup: Setup) -> Result<(), Fault> {
         time,
         ..header
     };
-    if let Some(why) = header.wrong(shape.first) {
+    if let Some(why) = header.invalid_field(shape.first) {
         return Err(Fault::Corrupt(format!("superblock {sb}: {why}")));
     }
     // The free list of that dump is dropped: its addresses may have been given since.
@@ -511,7 +511,7 @@ async fn bits_end(o: &Options, worm: &dyn Medium, raw: u64) -> Result<u64, Fault
             return Ok(at + 1);
         }
     }
-    Err(Fault::Strange(format!("{}: no bits of a fake WORM", worm.name())))
+    Err(Fault::Foreign(format!("{}: no bits of a fake WORM", worm.name())))
 }
 
 /// Behind the last block of a fake WORM that was written.

@@ -73,7 +73,7 @@ impl Step<'_> {
         self.moving = true;
         let root = self.live_root();
         if self.is_loose(&[root])? {
-            let own = self.mine(root, Tag::Dir, path::ROOT)?;
+            let own = self.writable_address(root, Tag::Dir, path::ROOT)?;
             self.set_root(own)?;
         }
         Ok(())

@@ -22,7 +22,7 @@ use super::contents::span;
 use super::format::{
     self, BlockState, Bucket, DENTRIES, DIRECT, Dentry, PAYLOAD, POINTERS, Super, Tag, u64_at,
 };
-use super::state::{Place, WORM};
+use super::state::{DirSlot, WORM};
 use super::step::Step;
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::files::{Ino, Kind, New, ROOT};
@@ -33,7 +33,7 @@ use crate::volume::View;
 const LOST: &[u8] = b"lost+found";
 
 /// The places of the entries from the root down to a file.
-pub(super) type Way = Vec<(Ino, Place)>;
+pub(super) type EntryPath = Vec<(Ino, DirSlot)>;
 
 /// A finding of a check.
 pub(super) struct Finding {
@@ -42,7 +42,7 @@ pub(super) struct Finding {
     /// `None`: the right repair is unknown.
     pub repair: Option<Repair>,
     /// To the file or directory that the repair is about.
-    pub way: Way,
+    pub path: EntryPath,
 }
 
 /// The change of an entry.
@@ -51,7 +51,7 @@ pub(super) enum Change {
     Number,
     Size,
     Name,
-    Strike,
+    Remove,
 }
 
 /// See the module.
@@ -62,7 +62,7 @@ pub(super) enum Repair {
     /// The same of a block of contents, which is kept.
     Rescue { file: Ino, n: u64, addr: Addr },
     /// An entry changes.
-    Entry(Place, Change),
+    Entry(DirSlot, Change),
     /// A place of a bucket is empty.
     Forget { row: u64, column: usize },
     /// Addresses below it were given.
@@ -75,7 +75,7 @@ pub(super) enum Repair {
 
 impl Repair {
     /// True if other findings may be consequences of this one.
-    pub fn comes_first(self) -> bool {
+    pub fn is_root_cause(self) -> bool {
         matches!(self, Repair::List | Repair::Forget { .. })
     }
 }
@@ -88,7 +88,7 @@ impl fmt::Display for Repair {
             Repair::Entry(_, Change::Number) => "it gets another number",
             Repair::Entry(_, Change::Size) => "its size is that of its blocks",
             Repair::Entry(_, Change::Name) => "it is called by its number",
-            Repair::Entry(_, Change::Strike) => "the second name goes",
+            Repair::Entry(_, Change::Remove) => "the second name goes",
             Repair::Forget { .. } => "the copy that the WORM has too is forgotten",
             Repair::End(_) => "the header knows it",
             Repair::Numbers(_) => "numbers go on behind it",
@@ -100,8 +100,8 @@ impl fmt::Display for Repair {
 impl Step<'_> {
     /// Repairs a finding; false: it is repaired already.
     pub(super) fn repair(&mut self, f: &Finding) -> Result<bool, Stop> {
-        for (ino, place) in &f.way {
-            self.set_place(*ino, Some(*place));
+        for (ino, place) in &f.path {
+            self.set_dir_slot(*ino, Some(*place));
         }
         match f.repair {
             None => return Ok(false),
@@ -114,7 +114,7 @@ impl Step<'_> {
                 }
                 self.unmap(file, n, 0)?;
             }
-            Some(Repair::Entry(place, change)) => return self.mend_entry(place, change),
+            Some(Repair::Entry(place, change)) => return self.repair_entry(place, change),
             Some(Repair::Forget { row, column }) => return self.forget_copy(row, column),
             Some(Repair::End(end)) => self.set_header(|h| h.fsize = h.fsize.max(end))?,
             Some(Repair::Numbers(last)) => {
@@ -144,7 +144,7 @@ impl Step<'_> {
         if at & WORM != 0 && !self.was_written(addr)? {
             return Ok(None);
         }
-        self.look(at).map(Some)
+        self.read_block(at).map(Some)
     }
 
     /// Copies the contents of a block to a file that only `adm` can read.
@@ -164,9 +164,9 @@ impl Step<'_> {
         self.write(ino, Some(0), &data, ADM).map(drop)
     }
 
-    fn mend_entry(&mut self, place: Place, change: Change) -> Result<bool, Stop> {
-        if let Change::Strike = change {
-            return self.strike(place).map(|()| true);
+    fn repair_entry(&mut self, place: DirSlot, change: Change) -> Result<bool, Stop> {
+        if let Change::Remove = change {
+            return self.remove_entry(place).map(|()| true);
         }
         let (mut dir, _) = self.dentry(View::Live, place.dir)?;
         let (n, slot) = (place.slot / DENTRIES as u64, (place.slot % DENTRIES as u64) as usize);
@@ -181,7 +181,7 @@ impl Step<'_> {
         match change {
             Change::Number => d.path = self.new_qid()?,
             Change::Size => d.size = self.blocks_end(&d)?.saturating_mul(PAYLOAD as u64),
-            Change::Name | Change::Strike => d.name = format!("file.{}", d.path).into_bytes(),
+            Change::Name | Change::Remove => d.name = format!("file.{}", d.path).into_bytes(),
         }
         self.put_at(&mut dir, place.slot, &d)?;
         self.put(place.dir, &dir)?;
@@ -207,7 +207,7 @@ impl Step<'_> {
     }
 
     fn forget_copy(&mut self, row: u64, column: usize) -> Result<bool, Stop> {
-        let block = self.own(self.header().bucket_at(row))?;
+        let block = self.block_mut(self.header().bucket_at(row))?;
         let entry = block.with(|b| Bucket::of(b, row).entry(column)).unwrap_or_default();
         if entry.state != BlockState::Read {
             return Ok(false);
@@ -246,7 +246,7 @@ impl Step<'_> {
             return Err(Fault::NotDir.into());
         }
         let Some((_, place)) = self.seek(View::Live, dir, &d, name)?.0 else { return Ok(false) };
-        self.strike(place)?;
+        self.remove_entry(place)?;
         Ok(true)
     }
 }

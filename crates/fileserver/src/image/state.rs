@@ -35,7 +35,7 @@ pub struct Shape {
 
 /// The place of a file's entry: its directory, and the slot there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct DirSlot {
     /// The directory.
     pub dir: Ino,
     /// Counted over all of its blocks.
@@ -43,10 +43,10 @@ pub struct Place {
 }
 
 /// An entry's block, and its slot there.
-pub type Spot = (Addr, usize);
+pub type BlockSlot = (Addr, usize);
 
 /// See the module.
-pub struct State {
+pub struct ImageState {
     /// Blocks in memory, by their place on the devices.
     pub frames: Frames,
     /// See [`Shape`].
@@ -56,13 +56,13 @@ pub struct State {
     /// Entries of the buckets in each state.
     pub counts: [u64; 6],
     /// Entries that were looked up.
-    pub places: HashMap<(View, Ino), Place>,
+    pub dir_slots: HashMap<(View, Ino), DirSlot>,
     /// Files without a name: they have keepers, or their blocks are still to be given back.
-    pub gone: HashMap<Ino, Dentry>,
+    pub unlinked: HashMap<Ino, Dentry>,
     /// Dumps, and the places of the entries of their roots.
     pub dumps: Vec<Dump>,
     /// See `dumps`.
-    pub roots: Vec<Spot>,
+    pub roots: Vec<BlockSlot>,
     /// Blocks that dumps took which were taken since it was opened, by their numbers.
     pub taken: HashMap<u32, u64>,
     /// Wall clock, ns since 1970.
@@ -103,16 +103,16 @@ pub struct State {
     pub tidied: u64,
 }
 
-impl State {
+impl ImageState {
     /// The initial state for the devices.
-    pub fn new(o: &Options, shape: Shape, header: Header, written: [u8; HEADER]) -> State {
-        State {
+    pub fn new(o: &Options, shape: Shape, header: Header, written: [u8; HEADER]) -> ImageState {
+        ImageState {
             frames: Frames::new(o.memory, BLOCK),
             shape,
             header,
             counts: [0; 6],
-            places: HashMap::new(),
-            gone: HashMap::new(),
+            dir_slots: HashMap::new(),
+            unlinked: HashMap::new(),
             dumps: Vec::new(),
             roots: Vec::new(),
             taken: HashMap::new(),

@@ -3,10 +3,10 @@
 use bio::Seg;
 
 use super::format::{self, BLOCK, Dentry, FIRST, Header, Tag, path};
-use super::state::{Place, State, WORM};
+use super::state::{DirSlot, ImageState, WORM};
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::files::Ino;
-use crate::orphans::Keepers;
+use crate::orphans::InodeRefs;
 use crate::volume::{Dump, ReadAhead, View};
 
 /// How to take a change back.
@@ -16,9 +16,9 @@ enum Undo {
     /// The previous contents, and whether they were dirty.
     Changed(Addr, Seg, bool),
     /// The previous entry of a file without a name.
-    Gone(Ino, Option<Dentry>),
+    Unlinked(Ino, Option<Dentry>),
     /// The previous place of a file.
-    Place(Ino, Option<Place>),
+    DirSlot(Ino, Option<DirSlot>),
     /// An address was given while a tree is frozen.
     Since(Addr),
     /// One was given back meanwhile; one of those was looked at.
@@ -35,10 +35,10 @@ enum Undo {
 
 /// See the module. Made by [`super::Image::run`].
 pub struct Step<'s> {
-    pub(super) s: &'s mut State,
-    keepers: &'s Keepers,
+    pub(super) s: &'s mut ImageState,
+    inode_refs: &'s InodeRefs,
     /// Read-ahead distance of a sequential reader, bytes.
-    pub(super) far: u64,
+    pub(super) ahead_bytes: u64,
     undo: Vec<Undo>,
     header: Header,
     counts: [u64; 6],
@@ -60,13 +60,13 @@ fn refused(shape: &super::state::Shape) -> Stop {
 }
 
 impl<'s> Step<'s> {
-    pub(super) fn new(s: &'s mut State, keepers: &'s Keepers, ahead: ReadAhead) -> Step<'s> {
-        let far = ahead.far(s.frames.limit() * BLOCK);
+    pub(super) fn new(s: &'s mut ImageState, keepers: &'s InodeRefs, ahead: ReadAhead) -> Step<'s> {
+        let far = ahead.distance(s.frames.limit() * BLOCK);
         let (header, counts, qid, folded) = (s.header, s.counts, s.qid, s.folded);
         Step {
             s,
-            keepers,
-            far,
+            inode_refs: keepers,
+            ahead_bytes: far,
             undo: Vec::new(),
             header,
             counts,
@@ -84,10 +84,10 @@ impl<'s> Step<'s> {
             match undo {
                 Undo::New(at) => s.frames.drop_block(at),
                 Undo::Changed(at, seg, dirty) => s.frames.put_back(at, seg, dirty),
-                Undo::Gone(ino, Some(d)) => drop(s.gone.insert(ino, d)),
-                Undo::Gone(ino, None) => drop(s.gone.remove(&ino)),
-                Undo::Place(ino, Some(p)) => drop(s.places.insert((View::Live, ino), p)),
-                Undo::Place(ino, None) => drop(s.places.remove(&(View::Live, ino))),
+                Undo::Unlinked(ino, Some(d)) => drop(s.unlinked.insert(ino, d)),
+                Undo::Unlinked(ino, None) => drop(s.unlinked.remove(&ino)),
+                Undo::DirSlot(ino, Some(p)) => drop(s.dir_slots.insert((View::Live, ino), p)),
+                Undo::DirSlot(ino, None) => drop(s.dir_slots.remove(&(View::Live, ino))),
                 Undo::Since(addr) => drop(s.since.as_mut().map(|since| since.remove(&addr))),
                 Undo::Left => drop(s.left.pop()),
                 Undo::LookedAt(addr) => s.left.push(addr),
@@ -117,7 +117,7 @@ impl<'s> Step<'s> {
 
     /// True while a file has a keeper: its contents stay.
     pub(super) fn is_held(&self, ino: Ino) -> bool {
-        self.keepers.has(ino)
+        self.inode_refs.has(ino)
     }
 
     /// A block of zeros, for holes.
@@ -126,7 +126,7 @@ impl<'s> Step<'s> {
     }
 
     /// A block of a device.
-    pub(super) fn look(&mut self, at: Addr) -> Result<Seg, Stop> {
+    pub(super) fn read_block(&mut self, at: Addr) -> Result<Seg, Stop> {
         self.s.frames.find(at).ok_or(Stop::Missing(at))
     }
 
@@ -153,7 +153,7 @@ impl<'s> Step<'s> {
 
     /// Memory of a block that this step may change; of a device's block that was not in memory
     /// when `read` is false, zeros.
-    fn own_at(&mut self, at: Addr, read: bool) -> Result<Seg, Stop> {
+    fn block_mut_at(&mut self, at: Addr, read: bool) -> Result<Seg, Stop> {
         let room = self.may_change()?;
         if at & WORM != 0 {
             return Err(Fault::Corrupt("a block of the WORM is to be changed".into()).into());
@@ -163,7 +163,7 @@ impl<'s> Step<'s> {
             _ => false,
         };
         if self.undo.iter().any(mine) {
-            let seg = self.look(at)?;
+            let seg = self.read_block(at)?;
             if read {
                 return Ok(seg);
             }
@@ -177,7 +177,7 @@ impl<'s> Step<'s> {
         if !dirty && self.s.frames.dirty() as u64 >= room {
             return Err(Stop::Wait(Wait::Commit));
         }
-        let old = if self.s.frames.has(at) || read { Some(self.look(at)?) } else { None };
+        let old = if self.s.frames.has(at) || read { Some(self.read_block(at)?) } else { None };
         let seg = self.s.frames.memory().ok_or(Stop::Wait(Wait::Memory))?;
         match &old {
             Some(old) if read => drop(old.with(|b| seg.copy_from(0, b))),
@@ -192,13 +192,13 @@ impl<'s> Step<'s> {
     }
 
     /// A block of the first device that is changed.
-    pub(super) fn own(&mut self, at: Addr) -> Result<Seg, Stop> {
-        self.own_at(at, true)
+    pub(super) fn block_mut(&mut self, at: Addr) -> Result<Seg, Stop> {
+        self.block_mut_at(at, true)
     }
 
     /// One of which nothing stays.
-    pub(super) fn blank(&mut self, at: Addr) -> Result<Seg, Stop> {
-        self.own_at(at, false)
+    pub(super) fn blank_block(&mut self, at: Addr) -> Result<Seg, Stop> {
+        self.block_mut_at(at, false)
     }
 
     /// Header of the cache device.
@@ -208,7 +208,7 @@ impl<'s> Step<'s> {
 
     /// Changes it.
     pub(super) fn set_header(&mut self, change: impl FnOnce(&mut Header)) -> Result<(), Stop> {
-        let seg = self.own(FIRST)?;
+        let seg = self.block_mut(FIRST)?;
         change(&mut self.s.header);
         let header = self.s.header;
         seg.with_mut(|b| header.write(b));
@@ -216,26 +216,26 @@ impl<'s> Step<'s> {
     }
 
     /// Sets the entry of a file without a name.
-    pub(super) fn set_gone(&mut self, ino: Ino, d: Option<Dentry>) {
+    pub(super) fn set_unlinked(&mut self, ino: Ino, d: Option<Dentry>) {
         let before = match d {
-            Some(d) => self.s.gone.insert(ino, d),
-            None => self.s.gone.remove(&ino),
+            Some(d) => self.s.unlinked.insert(ino, d),
+            None => self.s.unlinked.remove(&ino),
         };
-        self.undo.push(Undo::Gone(ino, before));
+        self.undo.push(Undo::Unlinked(ino, before));
     }
 
     /// Sets the place of a file of the live tree.
-    pub(super) fn set_place(&mut self, ino: Ino, place: Option<Place>) {
+    pub(super) fn set_dir_slot(&mut self, ino: Ino, place: Option<DirSlot>) {
         let key = (View::Live, ino);
         let before = match place {
-            Some(p) => self.s.places.insert(key, p),
-            None => self.s.places.remove(&key),
+            Some(p) => self.s.dir_slots.insert(key, p),
+            None => self.s.dir_slots.remove(&key),
         };
-        self.undo.push(Undo::Place(ino, before));
+        self.undo.push(Undo::DirSlot(ino, before));
     }
 
     /// An address was given: a tree that is frozen has not got it.
-    pub(super) fn is_since(&mut self, addr: Addr) {
+    pub(super) fn note_allocated(&mut self, addr: Addr) {
         if self.s.since.as_mut().is_some_and(|since| since.insert(addr)) {
             self.undo.push(Undo::Since(addr));
         }

@@ -2,15 +2,15 @@
 
 use std::rc::Rc;
 
-use super::{Joined, Loose, Medium, Part};
+use super::{Joined, LooseMirror, Medium, Part};
 use crate::config::Device;
 
 /// The devices of a file system.
-pub struct Stand {
+pub struct VolumeDevices {
     /// The cache device; of a plain file system all there is.
     pub cache: Rc<dyn Medium>,
     /// Devices of the WORM, each with all of it; none for a plain file system.
-    pub legs: Vec<Rc<dyn Medium>>,
+    pub members: Vec<Rc<dyn Medium>>,
 }
 
 /// Finds the disk or provider of a string's leaf. Says why not.
@@ -18,9 +18,13 @@ pub type Find<'a> = &'a mut dyn FnMut(&Device) -> Result<Rc<dyn Medium>, String>
 
 /// The devices of a file system. The members of a mirror at the WORM's top are its legs: each is
 /// copied to by itself, at its own pace.
-pub fn stand(device: &Device, block: u32, find: Find<'_>) -> Result<Stand, String> {
+pub fn volume_devices(
+    device: &Device,
+    block: u32,
+    find: Find<'_>,
+) -> Result<VolumeDevices, String> {
     let Device::Cached(cache, worm) = device else {
-        return Ok(Stand { cache: medium(device, block, find)?, legs: Vec::new() });
+        return Ok(VolumeDevices { cache: medium(device, block, find)?, members: Vec::new() });
     };
     let cache = medium(cache, block, find)?;
     let legs = match &**worm {
@@ -28,22 +32,25 @@ pub fn stand(device: &Device, block: u32, find: Find<'_>) -> Result<Stand, Strin
         one => vec![one],
     };
     let legs = legs.into_iter().map(|leg| medium(leg, block, find)).collect::<Result<_, _>>()?;
-    Ok(Stand { cache, legs })
+    Ok(VolumeDevices { cache, members: legs })
 }
 
 /// The devices of an image of cwfs64x, and whether its WORM is a fake one. A mirror is one device
 /// here: a write is on all of it, or it failed.
-pub fn stand_image(device: &Device, find: Find<'_>) -> Result<(Stand, bool), String> {
+pub fn image_devices(device: &Device, find: Find<'_>) -> Result<(VolumeDevices, bool), String> {
     const BLOCK: u32 = crate::image::format::BLOCK as u32;
     let Device::Cached(cache, worm) = device else {
-        return Ok((Stand { cache: medium(device, BLOCK, find)?, legs: Vec::new() }, false));
+        return Ok((
+            VolumeDevices { cache: medium(device, BLOCK, find)?, members: Vec::new() },
+            false,
+        ));
     };
     let cache = medium(cache, BLOCK, find)?;
     let (worm, once) = match &**worm {
         Device::Once(of) => (of, true),
         _ => (worm, false),
     };
-    Ok((Stand { cache, legs: vec![medium(worm, BLOCK, find)?] }, once))
+    Ok((VolumeDevices { cache, members: vec![medium(worm, BLOCK, find)?] }, once))
 }
 
 fn medium(device: &Device, block: u32, find: Find<'_>) -> Result<Rc<dyn Medium>, String> {
@@ -54,7 +61,7 @@ fn medium(device: &Device, block: u32, find: Find<'_>) -> Result<Rc<dyn Medium>,
     Ok(match device {
         Device::Cat(v) => Rc::new(Joined::cat(&name, block, all(v)?)),
         Device::Interleave(v) => Rc::new(Joined::interleave(&name, block, all(v)?)),
-        Device::Mirror(v) => Rc::new(Loose::new(&name, all(v)?)),
+        Device::Mirror(v) => Rc::new(LooseMirror::new(&name, all(v)?)),
         Device::Part(of, first, second) => {
             let of = medium(of, block, find)?;
             Rc::new(Part::new(&name, block, of, *first, *second)?)

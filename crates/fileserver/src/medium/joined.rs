@@ -8,11 +8,11 @@ use geom::Local;
 use super::Medium;
 
 /// Where a range of a joined device lies: member, its byte, length.
-type Piece = (usize, u64, usize);
+type MemberRange = (usize, u64, usize);
 
 /// How members are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum JoinKind {
     /// One behind the other.
     Cat,
     /// A block of each in turn.
@@ -23,19 +23,19 @@ enum Way {
 pub struct Joined {
     name: String,
     block: u64,
-    way: Way,
+    kind: JoinKind,
     members: Vec<Rc<dyn Medium>>,
 }
 
 impl Joined {
     /// One behind the other: sizes add, each as many whole blocks as fit.
     pub fn cat(name: &str, block: u32, members: Vec<Rc<dyn Medium>>) -> Joined {
-        Joined { name: name.into(), block: u64::from(block), way: Way::Cat, members }
+        Joined { name: name.into(), block: u64::from(block), kind: JoinKind::Cat, members }
     }
 
     /// Block b is block b div n of member b mod n; each counts as large as the smallest.
     pub fn interleave(name: &str, block: u32, members: Vec<Rc<dyn Medium>>) -> Joined {
-        Joined { name: name.into(), block: u64::from(block), way: Way::Interleave, members }
+        Joined { name: name.into(), block: u64::from(block), kind: JoinKind::Interleave, members }
     }
 
     fn blocks(&self, member: usize) -> u64 {
@@ -43,7 +43,7 @@ impl Joined {
     }
 
     /// Pieces of a range, in its order. None: it lies outside.
-    fn pieces(&self, at: u64, len: usize) -> Result<Vec<Piece>, Errno> {
+    fn split(&self, at: u64, len: usize) -> Result<Vec<MemberRange>, Errno> {
         if !at.is_multiple_of(self.block) || !(len as u64).is_multiple_of(self.block) {
             return Err(Errno::Inval);
         }
@@ -51,9 +51,9 @@ impl Joined {
         if end > self.size() {
             return Err(Errno::Io);
         }
-        let mut out: Vec<Piece> = Vec::new();
+        let mut out: Vec<MemberRange> = Vec::new();
         for block in at / self.block..end / self.block {
-            let (member, inside) = self.place(block).ok_or(Errno::Io)?;
+            let (member, inside) = self.locate(block).ok_or(Errno::Io)?;
             let byte = inside * self.block;
             match out.last_mut() {
                 Some((m, from, n)) if *m == member && *from + *n as u64 == byte => {
@@ -65,11 +65,11 @@ impl Joined {
         Ok(out)
     }
 
-    fn place(&self, block: u64) -> Option<(usize, u64)> {
+    fn locate(&self, block: u64) -> Option<(usize, u64)> {
         let n = self.members.len() as u64;
-        match self.way {
-            Way::Interleave => Some(((block % n) as usize, block / n)),
-            Way::Cat => {
+        match self.kind {
+            JoinKind::Interleave => Some(((block % n) as usize, block / n)),
+            JoinKind::Cat => {
                 let mut left = block;
                 for member in 0..self.members.len() {
                     let blocks = self.blocks(member);
@@ -83,9 +83,9 @@ impl Joined {
         }
     }
 
-    async fn each(&self, at: u64, data: Segs, write: bool) -> Result<(), Errno> {
+    async fn transfer(&self, at: u64, data: Segs, write: bool) -> Result<(), Errno> {
         let mut from = 0;
-        for (member, byte, len) in self.pieces(at, data.len())? {
+        for (member, byte, len) in self.split(at, data.len())? {
             let mut part = Segs::default();
             if !data.slice_into(from, len, &mut part) {
                 return Err(Errno::Inval);
@@ -110,18 +110,18 @@ impl Medium for Joined {
     fn size(&self) -> u64 {
         let blocks = (0..self.members.len()).map(|m| self.blocks(m));
         self.block
-            * match self.way {
-                Way::Cat => blocks.sum(),
-                Way::Interleave => blocks.min().unwrap_or(0) * self.members.len() as u64,
+            * match self.kind {
+                JoinKind::Cat => blocks.sum(),
+                JoinKind::Interleave => blocks.min().unwrap_or(0) * self.members.len() as u64,
             }
     }
 
     fn read(&self, at: u64, into: Segs) -> Local<'_, Result<(), Errno>> {
-        Box::pin(self.each(at, into, false))
+        Box::pin(self.transfer(at, into, false))
     }
 
     fn write(&self, at: u64, from: Segs) -> Local<'_, Result<(), Errno>> {
-        Box::pin(self.each(at, from, true))
+        Box::pin(self.transfer(at, from, true))
     }
 
     fn flush(&self) -> Local<'_, Result<(), Errno>> {
@@ -137,23 +137,23 @@ impl Medium for Joined {
 /// `{ab}` where it is not the WORM's own mirror: written from the last member to the first, read
 /// from the first that answers. A write that one of them fails is an error, so that none ever holds
 /// something older unnoticed.
-pub struct Loose {
+pub struct LooseMirror {
     name: String,
     members: Vec<Rc<dyn Medium>>,
 }
 
-impl Loose {
+impl LooseMirror {
     /// Of these.
-    pub fn new(name: &str, members: Vec<Rc<dyn Medium>>) -> Loose {
-        Loose { name: name.into(), members }
+    pub fn new(name: &str, members: Vec<Rc<dyn Medium>>) -> LooseMirror {
+        LooseMirror { name: name.into(), members }
     }
 }
 
-fn same(data: &Segs) -> Segs {
+fn clone_segs(data: &Segs) -> Segs {
     data.iter().cloned().collect()
 }
 
-impl Medium for Loose {
+impl Medium for LooseMirror {
     fn name(&self) -> &str {
         &self.name
     }
@@ -166,7 +166,7 @@ impl Medium for Loose {
         Box::pin(async move {
             let mut why = Errno::NxIo;
             for m in &self.members {
-                match m.read(at, same(&into)).await {
+                match m.read(at, clone_segs(&into)).await {
                     Ok(()) => return Ok(()),
                     Err(e) => why = e,
                 }
@@ -179,7 +179,7 @@ impl Medium for Loose {
         Box::pin(async move {
             let mut done = Ok(());
             for m in self.members.iter().rev() {
-                done = done.and(m.write(at, same(&from)).await);
+                done = done.and(m.write(at, clone_segs(&from)).await);
             }
             done
         })

@@ -4,9 +4,9 @@ mod build;
 mod joined;
 mod provider;
 
-pub use build::{Find, Stand, stand, stand_image};
-pub use joined::{Joined, Loose, Part};
-pub use provider::{Provider, Way};
+pub use build::{Find, VolumeDevices, image_devices, volume_devices};
+pub use joined::{Joined, LooseMirror, Part};
+pub use provider::{Provider, ProviderPath};
 
 use bio::{Errno, Segs};
 use geom::Local;

@@ -11,19 +11,19 @@ use super::Medium;
 
 /// The path to a provider that may disappear, return and grow: the owner of the graph updates it.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct ProviderPath {
     edge: Arc<AtomicU32>,
     size: Arc<AtomicU64>,
 }
 
-impl Way {
+impl ProviderPath {
     /// To a provider of so many bytes.
-    pub fn new(edge: Edge, size: u64) -> Way {
-        Way { edge: Arc::new(edge.0.into()), size: Arc::new(size.into()) }
+    pub fn new(edge: Edge, size: u64) -> ProviderPath {
+        ProviderPath { edge: Arc::new(edge.0.into()), size: Arc::new(size.into()) }
     }
 
     /// It is another one from now on.
-    pub fn turn(&self, edge: Edge) {
+    pub fn redirect(&self, edge: Edge) {
         self.edge.store(edge.0, Relaxed);
     }
 
@@ -41,25 +41,25 @@ impl Way {
 pub struct Provider {
     name: String,
     core: Rc<Core>,
-    way: Way,
+    path: ProviderPath,
 }
 
 impl Provider {
     /// `edge` leads to a provider of `size` bytes, opened for reading and writing.
     pub fn new(name: &str, core: Rc<Core>, edge: Edge, size: u64) -> Provider {
-        Provider::by(name, core, Way::new(edge, size))
+        Provider::with_path(name, core, ProviderPath::new(edge, size))
     }
 
     /// The same by a path that another object owns.
-    pub fn by(name: &str, core: Rc<Core>, way: Way) -> Provider {
-        Provider { name: name.into(), core, way }
+    pub fn with_path(name: &str, core: Rc<Core>, way: ProviderPath) -> Provider {
+        Provider { name: name.into(), core, path: way }
     }
 
     async fn io(&self, op: Op, at: u64, data: Segs) -> Result<(), Errno> {
         let len = data.len() as u64;
         let done = self
             .core
-            .io(self.way.edge(), |bio| {
+            .io(self.path.edge(), |bio| {
                 bio.op = op;
                 bio.offset = at;
                 bio.length = len;
@@ -77,7 +77,7 @@ impl Medium for Provider {
     }
 
     fn size(&self) -> u64 {
-        self.way.size.load(Relaxed)
+        self.path.size.load(Relaxed)
     }
 
     fn read(&self, at: u64, into: Segs) -> Local<'_, Result<(), Errno>> {
@@ -89,6 +89,6 @@ impl Medium for Provider {
     }
 
     fn flush(&self) -> Local<'_, Result<(), Errno>> {
-        Box::pin(self.core.flush(self.way.edge()))
+        Box::pin(self.core.flush(self.path.edge()))
     }
 }

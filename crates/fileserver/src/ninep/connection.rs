@@ -20,9 +20,9 @@ use reactor::{Stream, TaskHandle};
 use wire::ninep::{self, HEAD, R, T, WRITE_HEAD};
 
 use super::refusal::Refusal;
-use super::session::{Reply, Session};
+use super::session::{ClientSession, Reply};
 use super::trace::Traced;
-use super::unsent::{Held, Owed};
+use super::unsent::{CacheHold, UnsentReplies};
 use crate::notify::Notify;
 
 /// Requests of one client under way.
@@ -39,7 +39,7 @@ const KEEP_NS: u64 = 1_000_000_000;
 const SMALL: usize = 4096;
 
 /// A request under way.
-struct Doing {
+struct InflightRequest {
     task: Option<TaskHandle>,
     /// Tags of the flushes that wait for its reply.
     flushed_by: Vec<u16>,
@@ -50,42 +50,42 @@ struct Doing {
 
 /// Replies that are to be sent.
 #[derive(Default)]
-struct Out {
+struct TxQueue {
     segs: Vec<Seg>,
     bytes: usize,
-    held: Vec<Held>,
+    held: Vec<CacheHold>,
 }
 
-struct Line {
-    session: Rc<Session>,
+struct Conn {
+    session: Rc<ClientSession>,
     stream: Stream,
-    doing: RefCell<HashMap<u16, Doing>>,
+    inflight: RefCell<HashMap<u16, InflightRequest>>,
     bytes: Cell<usize>,
-    out: RefCell<Out>,
-    owed: Rc<Owed>,
+    tx_queue: RefCell<TxQueue>,
+    unsent: Rc<UnsentReplies>,
     chunk: RefCell<Option<(Buf, usize)>>,
     /// Something is to be sent, or a request has ended.
-    news: Notify,
-    over: Cell<bool>,
+    progress: Notify,
+    closing: Cell<bool>,
 }
 
 /// Serves a connection until it ends.
-pub(super) async fn run(session: Rc<Session>, stream: Stream) {
+pub(super) async fn run(session: Rc<ClientSession>, stream: Stream) {
     // Small replies are not to wait for each other; a socket that cannot is used as it is.
     let _ = stream.nodelay(true);
-    let line = Rc::new(Line {
+    let line = Rc::new(Conn {
         session,
         stream,
-        doing: RefCell::default(),
+        inflight: RefCell::default(),
         bytes: Cell::new(0),
-        out: RefCell::default(),
-        owed: Rc::default(),
+        tx_queue: RefCell::default(),
+        unsent: Rc::default(),
         chunk: RefCell::default(),
-        news: Notify::default(),
-        over: Cell::new(false),
+        progress: Notify::default(),
+        closing: Cell::new(false),
     });
     let ends = line.clone();
-    *line.session.end_line.borrow_mut() = Some(Box::new(move || ends.stream.close()));
+    *line.session.close_conn.borrow_mut() = Some(Box::new(move || ends.stream.close()));
     let writer = line.clone();
     line.session.server.reactor.spawn("9p-send", async move { writer.send_all().await });
     let late = Rc::downgrade(&line);
@@ -99,14 +99,14 @@ pub(super) async fn run(session: Rc<Session>, stream: Stream) {
     // The cause of the end is ignored: there is no client left to report it to.
     let _ = line.read_all().await;
     deadline.abort();
-    line.session.end_line.take();
-    line.over.set(true);
+    line.session.close_conn.take();
+    line.closing.set(true);
     line.abort_all();
-    line.news.notify_all();
+    line.progress.notify_all();
     line.stream.close();
 }
 
-impl Line {
+impl Conn {
     fn login_ns(&self) -> u64 {
         self.session.server.login_ns.get()
     }
@@ -116,14 +116,14 @@ impl Line {
         if !self.session.has_attached.get() {
             let seconds = self.login_ns() / 1_000_000_000;
             let why = format_args!("closed, no attach within {seconds} s (login_timeout)");
-            self.session.server.journal.turned_away(&self.session.peer, why);
+            self.session.server.journal.log_refused(&self.session.peer, why);
             self.stream.close();
         }
     }
 
     /// Reads are broken off; what changes something goes on to its end, unanswered.
     fn abort_all(&self) {
-        for (_, doing) in self.doing.borrow_mut().drain() {
+        for (_, doing) in self.inflight.borrow_mut().drain() {
             if let (true, Some(task)) = (doing.is_read, doing.task) {
                 task.abort();
             }
@@ -133,34 +133,34 @@ impl Line {
 
     async fn send_all(self: Rc<Self>) {
         loop {
-            let seen = self.news.count();
-            if self.out.borrow().segs.is_empty() {
-                if self.over.get() {
+            let seen = self.progress.count();
+            if self.tx_queue.borrow().segs.is_empty() {
+                if self.closing.get() {
                     return;
                 }
-                self.news.after(seen).await;
+                self.progress.after(seen).await;
                 continue;
             }
-            let mut batch = self.out.take();
+            let mut batch = self.tx_queue.take();
             // The rest of a chunk may be written while its front is being sent.
             if self.stream.send(&mut batch.segs).await.is_err() {
-                self.over.set(true);
+                self.closing.set(true);
                 self.stream.close();
                 return;
             }
-            self.owed.release(batch.bytes);
-            self.news.notify_all();
+            self.unsent.release(batch.bytes);
+            self.progress.notify_all();
         }
     }
 
     async fn read_all(self: &Rc<Self>) -> io::Result<()> {
-        let mut inbox = Inbox::new(self.clone());
+        let mut inbox = RxBuffer::new(self.clone());
         loop {
             let mut head = [0; HEAD];
             inbox.need(HEAD).await?;
             inbox.peek(&mut head);
             let msize = match self.session.msize.get() {
-                0 => self.session.door.msize,
+                0 => self.session.options.msize,
                 agreed => agreed,
             };
             let msize = match self.session.has_attached.get() {
@@ -170,7 +170,7 @@ impl Line {
             let Ok((size, kind, tag)) = ninep::head(&head, msize) else {
                 return Err(io::ErrorKind::InvalidData.into());
             };
-            self.wait_for_room(size as usize).await;
+            self.wait_for_capacity(size as usize).await;
             inbox.need(size as usize).await?;
             inbox.is_busy = size as usize > PAGE_BYTES;
             // A Twrite's data stay in the buffers that they came in.
@@ -183,15 +183,15 @@ impl Line {
         }
     }
 
-    async fn wait_for_room(&self, more: usize) {
+    async fn wait_for_capacity(&self, more: usize) {
         loop {
-            let seen = self.news.count();
-            let n = self.doing.borrow().len();
+            let seen = self.progress.count();
+            let n = self.inflight.borrow().len();
             let may_begin = n == 0 || (n < REQUESTS_MAX && self.bytes.get() + more <= BYTES_MAX);
-            if may_begin && self.owed.has_room() {
+            if may_begin && self.unsent.has_space() {
                 return;
             }
-            self.news.after(seen).await;
+            self.progress.after(seen).await;
         }
     }
 
@@ -207,27 +207,27 @@ impl Line {
             T::Version { .. } => self.abort_all(),
             _ => {}
         }
-        if self.doing.borrow().contains_key(&tag) {
+        if self.inflight.borrow().contains_key(&tag) {
             return self.refuse(tag, &Refusal::TagInUse);
         }
         let is_read = matches!(t, T::Read { .. } | T::Stat { .. });
         let bytes = size as usize;
         self.bytes.set(self.bytes.get() + bytes);
-        let doing = Doing { task: None, flushed_by: Vec::new(), is_read, bytes };
-        self.doing.borrow_mut().insert(tag, doing);
+        let doing = InflightRequest { task: None, flushed_by: Vec::new(), is_read, bytes };
+        self.inflight.borrow_mut().insert(tag, doing);
         let line = self.clone();
         let task = self.session.server.reactor.spawn("9p", async move {
-            let age = line.session.age.get();
+            let age = line.session.generation.get();
             let mut reserved = None;
             let done = match T::decode(&message, size) {
                 Ok(t) => {
                     if let T::Read { count, .. } = t {
                         let bytes = count.min(line.session.iounit()) as usize;
-                        reserved = Some(line.owed.reserve(bytes).await);
+                        reserved = Some(line.unsent.reserve(bytes).await);
                     }
                     let is_version = matches!(t, T::Version { .. });
                     let done = line.session.handle(t, &data).await;
-                    if line.session.age.get() != age && !is_version {
+                    if line.session.generation.get() != age && !is_version {
                         return;
                     }
                     done
@@ -238,13 +238,13 @@ impl Line {
             line.end(tag, done);
             drop(reserved);
         });
-        if let Some(doing) = self.doing.borrow_mut().get_mut(&tag) {
+        if let Some(doing) = self.inflight.borrow_mut().get_mut(&tag) {
             doing.task = Some(task);
         }
     }
 
     fn end(&self, tag: u16, done: Result<Reply, Refusal>) {
-        let ended = self.doing.borrow_mut().remove(&tag);
+        let ended = self.inflight.borrow_mut().remove(&tag);
         self.session.requests.set(self.session.requests.get() + 1);
         match done {
             Ok(reply) => self.reply(tag, reply),
@@ -254,12 +254,12 @@ impl Line {
             self.bytes.set(self.bytes.get().saturating_sub(ended.bytes));
             ended.flushed_by.into_iter().for_each(|flush| self.send(flush, &R::Flush));
         }
-        self.news.notify_all();
+        self.progress.notify_all();
     }
 
     /// P2
     fn flush(&self, tag: u16, old: u16) {
-        let mut doing = self.doing.borrow_mut();
+        let mut doing = self.inflight.borrow_mut();
         match doing.get_mut(&old) {
             Some(d) if d.is_read => {
                 let d = doing.remove(&old);
@@ -276,17 +276,17 @@ impl Line {
             None => drop(doing),
         }
         self.send(tag, &R::Flush);
-        self.news.notify_all();
+        self.progress.notify_all();
     }
 
     fn refuse(&self, tag: u16, why: &Refusal) {
-        let text = why.text(self.session.door.flavour);
+        let text = why.text(self.session.options.flavour);
         let mut end = text.len().min(ninep::ERROR_MAX);
         while !text.is_char_boundary(end) {
             end -= 1;
         }
         self.send(tag, &R::Error { ename: &text[..end] });
-        self.news.notify_all();
+        self.progress.notify_all();
     }
 
     fn reply(&self, tag: u16, reply: Reply) {
@@ -299,11 +299,11 @@ impl Line {
                 self.trace(tag, false, &format_args!("Rread count {n}"));
                 self.put(|out| ninep::read_head(tag, n as u32, out));
                 let (segs, held) = data.into_parts();
-                let mut out = self.out.borrow_mut();
+                let mut out = self.tx_queue.borrow_mut();
                 out.segs.extend(segs);
                 out.bytes += n;
                 out.held.extend(held);
-                self.owed.add(n);
+                self.unsent.add(n);
             }
             Reply::Stat(stat) => {
                 if let Ok((stat, _)) = ninep::Stat::decode(&stat) {
@@ -332,8 +332,8 @@ impl Line {
     fn put(&self, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::with_capacity(64);
         encode(&mut bytes);
-        self.owed.add(bytes.len());
-        self.out.borrow_mut().bytes += bytes.len();
+        self.unsent.add(bytes.len());
+        self.tx_queue.borrow_mut().bytes += bytes.len();
         let pool = &self.session.server.pool;
         let mut chunk = self.chunk.borrow_mut();
         let mut left = &bytes[..];
@@ -347,25 +347,25 @@ impl Line {
             seg.copy_from(0, &left[..n]);
             *used += n;
             left = &left[n..];
-            self.out.borrow_mut().segs.push(seg);
+            self.tx_queue.borrow_mut().segs.push(seg);
         }
     }
 }
 
 /// Bytes that came and were not taken yet.
-struct Inbox {
-    line: Rc<Line>,
+struct RxBuffer {
+    conn: Rc<Conn>,
     segs: VecDeque<Seg>,
     len: usize,
     /// A buffer that is not full, and how much of it is used.
-    room: Option<(Buf, usize)>,
+    tail: Option<(Buf, usize)>,
     /// The last message was large: the next one may be.
     is_busy: bool,
 }
 
-impl Inbox {
-    fn new(line: Rc<Line>) -> Inbox {
-        Inbox { line, segs: VecDeque::new(), len: 0, room: None, is_busy: false }
+impl RxBuffer {
+    fn new(line: Rc<Conn>) -> RxBuffer {
+        RxBuffer { conn: line, segs: VecDeque::new(), len: 0, tail: None, is_busy: false }
     }
 
     async fn need(&mut self, n: usize) -> io::Result<()> {
@@ -374,11 +374,11 @@ impl Inbox {
                 self.rest().await?;
             }
             let into = self.space(n - self.len).await?;
-            let got = self.line.stream.recv(&into).await?;
+            let got = self.conn.stream.recv(&into).await?;
             if got == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            if let Some((_, used)) = &mut self.room {
+            if let Some((_, used)) = &mut self.tail {
                 *used += got;
             }
             self.segs.extend(into.slice(0, got));
@@ -390,15 +390,15 @@ impl Inbox {
     /// Between two messages. A client that is silent holds no large buffer, and one that has not
     /// sent anything yet holds none.
     async fn rest(&mut self) -> io::Result<()> {
-        let stream = &self.line.stream;
-        match &self.room {
+        let stream = &self.conn.stream;
+        match &self.tail {
             Some((buf, _)) if buf.capacity() <= PAGE_BYTES => Ok(()),
             Some(_) => {
-                let reactor = &self.line.session.server.reactor;
+                let reactor = &self.conn.session.server.reactor;
                 match reactor.within(KEEP_NS, stream.readable()).await {
                     Some(readable) => readable,
                     None => {
-                        self.room = None;
+                        self.tail = None;
                         stream.readable().await
                     }
                 }
@@ -411,8 +411,8 @@ impl Inbox {
     /// is none.
     async fn space(&mut self, missing: usize) -> io::Result<Seg> {
         let is_full = |(buf, used): &(Buf, usize)| buf.capacity() - used < buf.capacity() / 16;
-        if self.room.as_ref().is_none_or(is_full) {
-            let server = &self.line.session.server;
+        if self.tail.as_ref().is_none_or(is_full) {
+            let server = &self.conn.session.server;
             let bytes = match self.is_busy || missing > PAGE_BYTES {
                 true => RECV_BYTES,
                 false => PAGE_BYTES,
@@ -421,13 +421,13 @@ impl Inbox {
                 Some(buf) => Poll::Ready(buf),
                 None => {
                     server.pool.wake_on_free(cx.waker());
-                    server.reactor.heed();
+                    server.reactor.flush_lazy_sends();
                     Poll::Pending
                 }
             });
-            self.room = Some((buf.await, 0));
+            self.tail = Some((buf.await, 0));
         }
-        let Some((buf, used)) = &self.room else { return Err(io::ErrorKind::OutOfMemory.into()) };
+        let Some((buf, used)) = &self.tail else { return Err(io::ErrorKind::OutOfMemory.into()) };
         buf.seg(*used, buf.capacity() - used).ok_or(io::ErrorKind::OutOfMemory.into())
     }
 

@@ -27,13 +27,13 @@ struct Clock {
     dumps: u32,
     since_ns: u64,
     /// How long those before took.
-    stood_ns: u64,
+    paused_ns: u64,
 }
 
 impl Clock {
     fn at(self, now: u64) -> u64 {
         let now = if self.dumps > 0 { self.since_ns } else { now };
-        now.saturating_sub(self.stood_ns)
+        now.saturating_sub(self.paused_ns)
     }
 }
 
@@ -45,17 +45,17 @@ pub struct Locks {
 }
 
 /// While it lives a dump is being taken.
-pub struct Rest<'a> {
+pub struct ClockPause<'a> {
     locks: &'a Locks,
     reactor: &'a Reactor,
 }
 
-impl Drop for Rest<'_> {
+impl Drop for ClockPause<'_> {
     fn drop(&mut self) {
         let mut clock = self.locks.clock.get();
         clock.dumps -= 1;
         if clock.dumps == 0 {
-            clock.stood_ns += self.reactor.now().saturating_sub(clock.since_ns);
+            clock.paused_ns += self.reactor.now().saturating_sub(clock.since_ns);
         }
         self.locks.clock.set(clock);
     }
@@ -63,14 +63,14 @@ impl Drop for Rest<'_> {
 
 impl Locks {
     /// Disuse does not count until the guard goes (X2).
-    pub fn rest<'a>(&'a self, reactor: &'a Reactor) -> Rest<'a> {
+    pub fn pause_clock<'a>(&'a self, reactor: &'a Reactor) -> ClockPause<'a> {
         let mut clock = self.clock.get();
         if clock.dumps == 0 {
             clock.since_ns = reactor.now();
         }
         clock.dumps += 1;
         self.clock.set(clock);
-        Rest { locks: self, reactor }
+        ClockPause { locks: self, reactor }
     }
 
     /// Takes a lock; false when another has it.
@@ -97,7 +97,7 @@ impl Locks {
     }
 
     /// Gives it back.
-    pub fn leave(&self, ino: u64, owner: (u64, u32)) {
+    pub fn release(&self, ino: u64, owner: (u64, u32)) {
         let mut locks = self.held.borrow_mut();
         if locks.get(&ino).is_some_and(|l| l.owner == owner) {
             locks.remove(&ino);

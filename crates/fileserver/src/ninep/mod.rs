@@ -33,7 +33,7 @@ use serde::Serialize;
 
 use crate::fault::Fault;
 use crate::files::Served;
-use crate::journal::Journal;
+use crate::journal::RefusalLog;
 use crate::users::{Id, Users};
 use crate::volume::Dump;
 
@@ -48,27 +48,27 @@ pub const MSIZE_MIN: u32 = 256;
 
 /// How clients of a listener are met.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct ListenerOptions {
     /// Rules and words.
     pub flavour: Flavour,
     /// Every client is this user, whatever name it gives; `None`: the user of the given name, if it
     /// exists.
-    pub everybody: Option<Id>,
+    pub fixed_user: Option<Id>,
     /// The client has proven to be `everybody`: by the manual it attaches under no other name.
-    pub proven: bool,
+    pub authenticated: bool,
     /// Names are believed; otherwise a client without a proof is `none`.
-    pub trusted: bool,
+    pub trusts_names: bool,
     /// Largest message.
     pub msize: u32,
 }
 
-impl Default for Door {
-    fn default() -> Door {
-        Door {
+impl Default for ListenerOptions {
+    fn default() -> ListenerOptions {
+        ListenerOptions {
             flavour: Flavour::Plan9,
-            everybody: None,
-            proven: false,
-            trusted: true,
+            fixed_user: None,
+            authenticated: false,
+            trusts_names: true,
             msize: MSIZE_MAX,
         }
     }
@@ -94,7 +94,7 @@ pub struct Server {
     /// New attaches are refused, but those of `none`.
     pub noattach: Cell<bool>,
     /// All of them are: the tree is being mended.
-    pub mending: Cell<bool>,
+    pub under_repair: Cell<bool>,
     /// The user `none` cannot attach.
     pub nonone: Cell<bool>,
     /// Permissions are not checked, for any user ...
@@ -105,16 +105,16 @@ pub struct Server {
     pub duallow: Cell<Option<Id>>,
     /// How long a client may take to attach, ns.
     pub login_ns: Cell<u64>,
-    pub(crate) journal: Journal,
+    pub(crate) journal: RefusalLog,
     next: Cell<u64>,
-    sessions: RefCell<Vec<Rc<session::Session>>>,
+    sessions: RefCell<Vec<Rc<session::ClientSession>>>,
     /// The traced messages.
     pub trace: trace::Trace,
 }
 
 /// A connected client, for `who`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Presence {
+pub struct ClientInfo {
     /// Number of the connection.
     #[serde(rename = "connection")]
     pub number: u64,
@@ -142,13 +142,13 @@ impl Server {
 
     /// Without file systems.
     pub fn new(reactor: Reactor, pool: Pool) -> Rc<Server> {
-        Server::named("", reactor, pool)
+        Server::with_name("", reactor, pool)
     }
 
     /// The same, with a name for the log.
-    pub fn named(name: &str, reactor: Reactor, pool: Pool) -> Rc<Server> {
+    pub fn with_name(name: &str, reactor: Reactor, pool: Pool) -> Rc<Server> {
         Rc::new(Server {
-            journal: Journal::new(name),
+            journal: RefusalLog::new(name),
             login_ns: Cell::new(LOGIN_NS),
             reactor,
             pool,
@@ -156,7 +156,7 @@ impl Server {
             users: RefCell::default(),
             locks: locks::Locks::default(),
             noattach: Cell::new(false),
-            mending: Cell::new(false),
+            under_repair: Cell::new(false),
             nonone: Cell::new(false),
             allow: Cell::new(false),
             allow_one: Cell::new(None),
@@ -193,10 +193,10 @@ impl Server {
     }
 
     /// Serves a client until it leaves. `peer` is its name in reports.
-    pub async fn serve(self: Rc<Self>, stream: Stream, peer: String, door: Door) {
+    pub async fn serve(self: Rc<Self>, stream: Stream, peer: String, door: ListenerOptions) {
         let number = self.next.replace(self.next.get() + 1);
-        let session = session::Session::new(self.clone(), number, peer, door);
-        session.is_traced.set(self.trace.follows(number));
+        let session = session::ClientSession::new(self.clone(), number, peer, door);
+        session.is_traced.set(self.trace.selects(number));
         self.sessions.borrow_mut().push(session.clone());
         connection::run(session.clone(), stream).await;
         self.sessions.borrow_mut().retain(|s| s.number != number);
@@ -204,14 +204,14 @@ impl Server {
     }
 
     /// No file systems any more; those that clients have stay theirs.
-    pub fn forget(&self) {
+    pub fn clear_exports(&self) {
         self.exports.borrow_mut().clear();
     }
 
     /// Takes the dump of `date` (20261121) of a file system that is exported here. Exclusive files
     /// stay open for their clients, however long that takes.
     pub async fn dump(&self, files: &Served, date: u32) -> Result<Dump, Fault> {
-        let _rest = self.locks.rest(&self.reactor);
+        let _rest = self.locks.pause_clock(&self.reactor);
         files.dump(date).await
     }
 
@@ -223,14 +223,14 @@ impl Server {
     }
 
     /// Sets the connections whose messages are kept; see [`trace`].
-    pub fn follow(&self, of: trace::Of) {
+    pub fn set_trace_filter(&self, of: trace::TraceFilter) {
         self.trace.set(of);
         let sessions = self.sessions.borrow();
-        sessions.iter().for_each(|s| s.is_traced.set(self.trace.follows(s.number)));
+        sessions.iter().for_each(|s| s.is_traced.set(self.trace.selects(s.number)));
     }
 
     /// The connected clients.
-    pub fn who(&self) -> Vec<Presence> {
-        self.sessions.borrow().iter().map(|s| s.presence()).collect()
+    pub fn clients(&self) -> Vec<ClientInfo> {
+        self.sessions.borrow().iter().map(|s| s.client_info()).collect()
     }
 }

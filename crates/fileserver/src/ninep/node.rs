@@ -83,7 +83,7 @@ impl Facts {
 
 /// Paths of nodes that are not files of the live tree are mixed: clients take files of one path for
 /// one file.
-fn mixed(a: u64, b: u64) -> u64 {
+fn mix_path(a: u64, b: u64) -> u64 {
     let x = (a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b).wrapping_mul(0xd6e8_feb8_6659_fd93);
     (x ^ (x >> 29)) | 1 << 63
 }
@@ -96,10 +96,10 @@ fn kind_bits(i: &Inode) -> u8 {
         | bit(i.flags.has(Flags::TMP), qtype::TMP)
 }
 
-fn made(kind: &Node, name: String, time_ns: u64, count: usize) -> Facts {
+fn synthetic_facts(kind: &Node, name: String, time_ns: u64, count: usize) -> Facts {
     let path = match kind {
-        Node::Year(year) => mixed(1, u64::from(*year)),
-        _ => mixed(1, 0),
+        Node::Year(year) => mix_path(1, u64::from(*year)),
+        _ => mix_path(1, 0),
     };
     let inode = Inode {
         kind: Kind::Dir,
@@ -116,7 +116,7 @@ fn made(kind: &Node, name: String, time_ns: u64, count: usize) -> Facts {
     Facts { inode, name: name.into_bytes(), qid }
 }
 
-fn of_year(dumps: &[Dump], year: u32) -> impl DoubleEndedIterator<Item = &Dump> {
+fn dumps_of_year(dumps: &[Dump], year: u32) -> impl DoubleEndedIterator<Item = &Dump> {
     dumps.iter().filter(move |d| d.date / 10_000 == year)
 }
 
@@ -134,13 +134,19 @@ impl Node {
         match self {
             Node::Dumps => {
                 let dumps = f.dumps();
-                Ok(made(&self, "/".into(), dumps.last().map_or(0, |d| d.time_ns), dumps.len()))
+                Ok(synthetic_facts(
+                    &self,
+                    "/".into(),
+                    dumps.last().map_or(0, |d| d.time_ns),
+                    dumps.len(),
+                ))
             }
             Node::Year(year) => {
                 let dumps = f.dumps();
-                let last = of_year(dumps, year).next_back().ok_or(Stop::Fail(Fault::NotFound))?;
-                let n = of_year(dumps, year).count();
-                Ok(made(&self, format!("{year:04}"), last.time_ns, n))
+                let last =
+                    dumps_of_year(dumps, year).next_back().ok_or(Stop::Fail(Fault::NotFound))?;
+                let n = dumps_of_year(dumps, year).count();
+                Ok(synthetic_facts(&self, format!("{year:04}"), last.time_ns, n))
             }
             Node::File(view, ino) => {
                 let inode = f.inode(view, ino)?;
@@ -150,7 +156,7 @@ impl Node {
                 };
                 let path = match view {
                     View::Live => ino,
-                    View::Dump(n) => mixed(u64::from(n) + 2, ino),
+                    View::Dump(n) => mix_path(u64::from(n) + 2, ino),
                 };
                 let qid = Qid { kind: kind_bits(&inode), version: inode.version as u32, path };
                 Ok(Facts { inode, name, qid })
@@ -197,7 +203,7 @@ impl Node {
                 Ok(f.dumps().iter().find(is).map(|d| Node::Year(d.date / 10_000)))
             }
             Node::Year(year) => {
-                let found = of_year(f.dumps(), year).find(|d| d.path().1 == name);
+                let found = dumps_of_year(f.dumps(), year).find(|d| d.path().1 == name);
                 Ok(found.map(|d| Node::File(View::Dump(d.number), ROOT)))
             }
         }
@@ -221,7 +227,7 @@ impl Node {
                 years.retain(|y| u64::from(*y) > after);
                 years.into_iter().take(most).map(|y| (u64::from(y), Node::Year(y))).collect()
             }
-            Node::Year(year) => of_year(f.dumps(), year)
+            Node::Year(year) => dumps_of_year(f.dumps(), year)
                 .map(|d| u64::from(d.number))
                 .filter(|n| *n > after)
                 .take(most)

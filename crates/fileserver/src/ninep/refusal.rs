@@ -133,7 +133,7 @@ impl Refusal {
                 Fault::Invalid(_) => "illegal mode",
                 Fault::Io(..)
                 | Fault::Corrupt(_)
-                | Fault::Strange(_)
+                | Fault::Foreign(_)
                 | Fault::Closed
                 | Fault::Unfinished(_)
                 | Fault::Refused(_)

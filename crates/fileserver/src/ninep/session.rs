@@ -10,10 +10,10 @@ use wire::ninep::{IOHDR, NOFID, Names, Qid, R, T, mode, open};
 use super::node::{Facts, Node, split_mode};
 use super::refusal::{Flavour, Refusal};
 use super::unsent::Data;
-use super::{Door, Export, MSIZE_MIN, Presence, Server};
+use super::{ClientInfo, Export, ListenerOptions, MSIZE_MIN, Server};
 use crate::fault::{Fault, Stop};
 use crate::files::{Change, Files, Flags, Kind, New, ROOT, Reader};
-use crate::orphans::Held;
+use crate::orphans::InodeRef;
 use crate::users::{Id, NONE};
 use crate::volume::View;
 
@@ -28,7 +28,7 @@ pub(super) struct Open {
     remove: bool,
     pub excl: bool,
     /// Keeps the contents of a file that loses its name (P3).
-    _held: Option<Held>,
+    _held: Option<InodeRef>,
     /// A directory's next offset, and the cookie behind which it goes on.
     pub cursor: (u64, u64),
     /// Where in a file the last read ended.
@@ -36,7 +36,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    fn new(access: u8, remove: bool, excl: bool, held: Option<Held>) -> Open {
+    fn new(access: u8, remove: bool, excl: bool, held: Option<InodeRef>) -> Open {
         Open { access, remove, excl, _held: held, cursor: (0, 0), reader: Reader::default() }
     }
 }
@@ -64,20 +64,20 @@ pub(super) enum Reply {
 }
 
 /// See the module.
-pub struct Session {
+pub struct ClientSession {
     pub(super) server: Rc<Server>,
     /// Number of the connection.
     pub(super) number: u64,
     pub(super) peer: String,
-    pub(super) door: Door,
+    pub(super) options: ListenerOptions,
     pub(super) msize: Cell<u32>,
     /// It has attached, if only once.
     pub(super) has_attached: Cell<bool>,
     /// Moves up with each Tversion: replies to earlier requests are not sent.
-    pub(super) age: Cell<u64>,
+    pub(super) generation: Cell<u64>,
     fids: RefCell<HashMap<u32, Fid>>,
     /// Ends the connection.
-    pub(super) end_line: RefCell<Option<Box<dyn Fn()>>>,
+    pub(super) close_conn: RefCell<Option<Box<dyn Fn()>>>,
     /// Its messages are kept.
     pub(super) is_traced: Cell<bool>,
     pub(super) requests: Cell<u64>,
@@ -85,18 +85,23 @@ pub struct Session {
     pub(super) written: Cell<u64>,
 }
 
-impl Session {
-    pub(super) fn new(server: Rc<Server>, number: u64, peer: String, door: Door) -> Rc<Session> {
-        Rc::new(Session {
+impl ClientSession {
+    pub(super) fn new(
+        server: Rc<Server>,
+        number: u64,
+        peer: String,
+        door: ListenerOptions,
+    ) -> Rc<ClientSession> {
+        Rc::new(ClientSession {
             server,
             number,
             peer,
-            door,
+            options: door,
             msize: Cell::new(0),
             has_attached: Cell::new(false),
-            age: Cell::new(0),
+            generation: Cell::new(0),
             fids: RefCell::default(),
-            end_line: RefCell::default(),
+            close_conn: RefCell::default(),
             is_traced: Cell::new(false),
             requests: Cell::new(0),
             read: Cell::new(0),
@@ -104,13 +109,13 @@ impl Session {
         })
     }
 
-    pub(super) fn presence(&self) -> Presence {
+    pub(super) fn client_info(&self) -> ClientInfo {
         let fids = self.fids.borrow();
         let names = self.server.users();
         let mut users: Vec<String> = fids.values().map(|f| names.name(f.user)).collect();
         users.sort();
         users.dedup();
-        Presence {
+        ClientInfo {
             number: self.number,
             peer: self.peer.clone(),
             users,
@@ -124,13 +129,13 @@ impl Session {
 
     /// Ends the connection.
     pub(super) fn hang_up(&self) {
-        if let Some(end) = &*self.end_line.borrow() {
+        if let Some(end) = &*self.close_conn.borrow() {
             end();
         }
     }
 
     pub(super) fn is_lenient(&self) -> bool {
-        self.door.flavour == Flavour::Linux
+        self.options.flavour == Flavour::Linux
     }
 
     /// A look at a fid; no wait while it lasts.
@@ -138,11 +143,11 @@ impl Session {
         self.fids.borrow_mut().get_mut(&fid).map(f).ok_or(Refusal::UnknownFid)
     }
 
-    fn known(&self, fid: u32) -> Result<(Rc<Export>, Node, Id, bool), Refusal> {
+    fn lookup_fid(&self, fid: u32) -> Result<(Rc<Export>, Node, Id, bool), Refusal> {
         self.fid(fid, |f| (f.export.clone(), f.node, f.user, f.open.is_some()))
     }
 
-    fn enter(&self, fid: u32, new: Fid) -> Result<(), Refusal> {
+    fn insert_fid(&self, fid: u32, new: Fid) -> Result<(), Refusal> {
         let mut fids = self.fids.borrow_mut();
         if fid == NOFID || fids.contains_key(&fid) {
             return Err(Refusal::FidInUse);
@@ -155,10 +160,10 @@ impl Session {
     }
 
     /// Whether permissions allow it.
-    pub(super) fn may(&self, user: Id, facts: &Facts, want: u32) -> bool {
+    pub(super) fn is_permitted(&self, user: Id, facts: &Facts, want: u32) -> bool {
         let owned = facts.owned();
         let counts = owned.is_dir && want & 2 == 0 && self.server.duallow.get() == Some(user);
-        self.server.allows(user) || counts || self.server.users().may(user, &owned, want)
+        self.server.allows(user) || counts || self.server.users().is_permitted(user, &owned, want)
     }
 
     /// One request, up to its reply.
@@ -188,9 +193,9 @@ impl Session {
         if msize < MSIZE_MIN {
             return Err(Refusal::Malformed(format!("msize of {msize}: less than {MSIZE_MIN}")));
         }
-        self.age.set(self.age.get() + 1);
+        self.generation.set(self.generation.get() + 1);
         self.end().await;
-        let msize = msize.min(self.door.msize);
+        let msize = msize.min(self.options.msize);
         // The part behind a dot is a variant that may be ignored.
         let known = version.split('.').next() == Some("9P2000");
         self.msize.set(if known { msize } else { 0 });
@@ -207,12 +212,12 @@ impl Session {
     }
 
     fn user(&self, uname: &str) -> Result<Id, Refusal> {
-        if let Some(id) = self.door.everybody {
-            let strict = self.door.proven && self.door.flavour == Flavour::Plan9;
+        if let Some(id) = self.options.fixed_user {
+            let strict = self.options.authenticated && self.options.flavour == Flavour::Plan9;
             let is_own = uname.is_empty() || self.server.users().id(uname) == Some(id);
             return if strict && !is_own { Err(Refusal::UnknownUser) } else { Ok(id) };
         }
-        if !self.door.trusted {
+        if !self.options.trusts_names {
             return Ok(NONE);
         }
         self.server.users().can_attach(uname).ok_or(Refusal::UnknownUser)
@@ -247,20 +252,20 @@ impl Session {
         let facts = export.files.run(|f| node.facts(f)).await?;
         // A repair may have begun while the root was read, when this client was not visible yet.
         self.may_attach(user)?;
-        self.enter(fid, Fid { export, node, user, open: None })?;
+        self.insert_fid(fid, Fid { export, node, user, open: None })?;
         self.has_attached.set(true);
         Ok(Reply::R(R::Attach { qid: facts.qid }))
     }
 
     fn may_attach(&self, user: Id) -> Result<(), Refusal> {
-        match self.server.mending.get() || self.server.noattach.get() && user != NONE {
+        match self.server.under_repair.get() || self.server.noattach.get() && user != NONE {
             true => Err(Refusal::Maintenance),
             false => Ok(()),
         }
     }
 
     async fn walk(&self, fid: u32, newfid: u32, names: &Names<'_>) -> Result<Reply, Refusal> {
-        let (export, node, user, is_open) = self.known(fid)?;
+        let (export, node, user, is_open) = self.lookup_fid(fid)?;
         if is_open && !self.is_lenient() {
             return Err(Refusal::BadUse);
         }
@@ -280,7 +285,7 @@ impl Session {
                 }
                 self.fid(fid, |f| f.node = to)?;
             } else {
-                self.enter(newfid, there)?;
+                self.insert_fid(newfid, there)?;
             }
         }
         Ok(Reply::R(R::Walk { qids }))
@@ -303,7 +308,7 @@ impl Session {
             let refused = match *name {
                 _ if !facts.is_dir() => Some(Fault::NotDir.into()),
                 "" | "." => Some(Fault::BadName("it stands for a directory").into()),
-                _ if !self.may(user, &facts, 1) => Some(Refusal::Permission),
+                _ if !self.is_permitted(user, &facts, 1) => Some(Refusal::Permission),
                 _ => None,
             };
             if refused.is_some() {
@@ -323,7 +328,7 @@ impl Session {
     }
 
     /// The parent of a file and its name there, if the user may change that directory.
-    pub(super) fn changeable(
+    pub(super) fn writable_parent(
         &self,
         f: &mut Files<'_, '_>,
         ino: u64,
@@ -334,12 +339,12 @@ impl Session {
             return Ok(Err(if gone { Fault::NotFound.into() } else { Refusal::Permission }));
         };
         let facts = Node::File(View::Live, dir).facts(f)?;
-        let may = self.may(user, &facts, 2);
+        let may = self.is_permitted(user, &facts, 2);
         Ok(if may { Ok((dir, name)) } else { Err(Refusal::Permission) })
     }
 
     async fn open(&self, fid: u32, how: u8) -> Result<Reply, Refusal> {
-        let (export, node, user, is_open) = self.known(fid)?;
+        let (export, node, user, is_open) = self.lookup_fid(fid)?;
         if is_open {
             return Err(Refusal::BadUse);
         }
@@ -365,12 +370,12 @@ impl Session {
                 if (writes || cuts || removes) && node.live().is_err() {
                     return Ok(Err(Fault::ReadOnly.into()));
                 }
-                if !self.may(user, &facts, want) {
+                if !self.is_permitted(user, &facts, want) {
                     return Ok(Err(Refusal::Permission));
                 }
                 if removes
                     && let Node::File(_, ino) = node
-                    && let Err(why) = self.changeable(f, ino, user)?
+                    && let Err(why) = self.writable_parent(f, ino, user)?
                 {
                     return Ok(Err(why));
                 }
@@ -402,7 +407,7 @@ impl Session {
     }
 
     async fn create(&self, fid: u32, name: &str, perm: u32, how: u8) -> Result<Reply, Refusal> {
-        let (export, node, user, is_open) = self.known(fid)?;
+        let (export, node, user, is_open) = self.lookup_fid(fid)?;
         if is_open {
             return Err(Refusal::BadUse);
         }
@@ -428,7 +433,7 @@ impl Session {
                 if !above.is_dir() {
                     return Err(Stop::Fail(Fault::NotDir));
                 }
-                if !self.may(user, &above, 2) {
+                if !self.is_permitted(user, &above, 2) {
                     return Ok(Err(Refusal::Permission));
                 }
                 let shared = if is_dir { 0o777 } else { 0o666 };
@@ -468,7 +473,7 @@ impl Session {
     fn unlock(&self, fid: u32, gone: &Fid) {
         let excl = gone.open.as_ref().is_some_and(|o| o.excl);
         if let (true, Node::File(_, ino)) = (excl, gone.node) {
-            self.server.locks.leave(ino, (self.number, fid));
+            self.server.locks.release(ino, (self.number, fid));
         }
     }
 
@@ -484,7 +489,7 @@ impl Session {
         let (ino, user) = (gone.node.live()?, gone.user);
         gone.export
             .files
-            .run(|f| match self.changeable(f, ino, user)? {
+            .run(|f| match self.writable_parent(f, ino, user)? {
                 Ok((dir, name)) => f.remove(dir, &name, user).map(|_| Ok(())),
                 Err(why) => Ok(Err(why)),
             })
@@ -492,7 +497,7 @@ impl Session {
     }
 
     async fn stat(&self, fid: u32) -> Result<Reply, Refusal> {
-        let (export, node, ..) = self.known(fid)?;
+        let (export, node, ..) = self.lookup_fid(fid)?;
         let facts = export.files.run(|f| node.facts(f)).await?;
         let mut out = Vec::new();
         facts.encode(&self.server.users(), &mut out);

@@ -12,12 +12,12 @@ const TEXT_MAX: usize = 400;
 
 /// The connections whose messages are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Of {
+pub enum TraceFilter {
     /// No messages.
     #[default]
-    Nobody,
+    Off,
     /// Those of a connection.
-    One(u64),
+    Connection(u64),
     /// Those of all connections, also of later ones.
     All,
 }
@@ -40,32 +40,32 @@ pub struct Traced {
 /// See the module.
 #[derive(Default)]
 pub struct Trace {
-    of: Cell<Of>,
+    filter: Cell<TraceFilter>,
     kept: RefCell<VecDeque<Traced>>,
     lost: Cell<u64>,
 }
 
 impl Trace {
     /// The connections whose messages are kept.
-    pub fn of(&self) -> Of {
-        self.of.get()
+    pub fn filter(&self) -> TraceFilter {
+        self.filter.get()
     }
 
     /// Sets the connections to trace. Kept messages stay when tracing ends, and are dropped when it
     /// begins again.
-    pub(super) fn set(&self, of: Of) {
-        self.of.set(of);
-        if of != Of::Nobody {
+    pub(super) fn set(&self, of: TraceFilter) {
+        self.filter.set(of);
+        if of != TraceFilter::Off {
             self.kept.borrow_mut().clear();
             self.lost.set(0);
         }
     }
 
-    pub(super) fn follows(&self, connection: u64) -> bool {
-        match self.of.get() {
-            Of::Nobody => false,
-            Of::One(number) => number == connection,
-            Of::All => true,
+    pub(super) fn selects(&self, connection: u64) -> bool {
+        match self.filter.get() {
+            TraceFilter::Off => false,
+            TraceFilter::Connection(number) => number == connection,
+            TraceFilter::All => true,
         }
     }
 
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn trace_memory_is_bounded_and_dropped_messages_are_counted() {
         let trace = Trace::default();
-        trace.set(Of::All);
+        trace.set(TraceFilter::All);
         let one = |n: u64| Traced {
             at_ns: n,
             connection: 1,
@@ -108,9 +108,9 @@ mod tests {
         let (kept, lost) = trace.kept();
         assert_eq!((kept.len(), kept[0].at_ns, lost), (KEPT_MAX, 5, 5));
         assert!(kept.iter().all(|m| m.text.len() <= TEXT_MAX + 4), "longer ones are cut");
-        trace.set(Of::Nobody);
+        trace.set(TraceFilter::Off);
         assert_eq!(trace.kept().0.len(), KEPT_MAX, "what was kept can still be read");
-        trace.set(Of::One(3));
-        assert!(trace.kept() == (Vec::new(), 0) && trace.follows(3) && !trace.follows(4));
+        trace.set(TraceFilter::Connection(3));
+        assert!(trace.kept() == (Vec::new(), 0) && trace.selects(3) && !trace.selects(4));
     }
 }

@@ -5,7 +5,7 @@ use wire::ninep::{R, open};
 
 use super::node::Node;
 use super::refusal::Refusal;
-use super::session::{Reply, Session};
+use super::session::{ClientSession, Reply};
 use crate::fault::Fault;
 use crate::files::{Flags, Kind};
 use crate::users::Users;
@@ -14,7 +14,7 @@ use crate::volume::View;
 /// Entries of a directory looked at together.
 const ENTRIES: usize = 64;
 
-impl Session {
+impl ClientSession {
     pub(super) async fn read(&self, fid: u32, offset: u64, count: u32) -> Result<Reply, Refusal> {
         let count = count.min(self.iounit());
         let (export, node, access, excl, at) = self.fid(fid, |f| {

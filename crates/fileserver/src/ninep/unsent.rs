@@ -22,26 +22,26 @@ const SMALL: usize = 4096;
 
 /// Replies that a connection is owed: those being made, and those made and not sent.
 #[derive(Default)]
-pub(super) struct Owed {
+pub(super) struct UnsentReplies {
     bytes: Cell<usize>,
     freed: Notify,
 }
 
-impl Owed {
+impl UnsentReplies {
     /// Waits until a reply of `bytes` may be made (U1).
     pub async fn reserve(self: &Rc<Self>, bytes: usize) -> Reserved {
         loop {
             let seen = self.freed.count();
             if self.bytes.get() == 0 || self.bytes.get() + bytes <= CONNECTION_BYTES {
                 self.add(bytes);
-                return Reserved { owed: self.clone(), bytes };
+                return Reserved { unsent: self.clone(), bytes };
             }
             self.freed.after(seen).await;
         }
     }
 
     /// True while a further request may be read.
-    pub fn has_room(&self) -> bool {
+    pub fn has_space(&self) -> bool {
         self.bytes.get() <= CONNECTION_BYTES
     }
 
@@ -59,13 +59,13 @@ impl Owed {
 
 /// Room for a reply that is being made; given back when it is dropped.
 pub(super) struct Reserved {
-    owed: Rc<Owed>,
+    unsent: Rc<UnsentReplies>,
     bytes: usize,
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        self.owed.release(self.bytes);
+        self.unsent.release(self.bytes);
     }
 }
 
@@ -95,7 +95,7 @@ impl CacheShare {
             return Data { segs: copied, len, held: None };
         }
         self.held.set(self.held.get() + bytes);
-        Data { segs, len, held: Some(Held { share: self.clone(), bytes }) }
+        Data { segs, len, held: Some(CacheHold { share: self.clone(), bytes }) }
     }
 
     /// None: there is no memory.
@@ -118,12 +118,12 @@ impl CacheShare {
 }
 
 /// Blocks of the cache that an unsent reply holds.
-pub(super) struct Held {
+pub(super) struct CacheHold {
     share: Rc<CacheShare>,
     bytes: usize,
 }
 
-impl Drop for Held {
+impl Drop for CacheHold {
     fn drop(&mut self) {
         self.share.held.set(self.share.held.get().saturating_sub(self.bytes));
     }
@@ -133,12 +133,12 @@ impl Drop for Held {
 pub(super) struct Data {
     pub segs: Vec<Seg>,
     pub len: usize,
-    held: Option<Held>,
+    held: Option<CacheHold>,
 }
 
 impl Data {
     /// The bytes, and the guard to be dropped once they are sent.
-    pub fn into_parts(self) -> (Vec<Seg>, Option<Held>) {
+    pub fn into_parts(self) -> (Vec<Seg>, Option<CacheHold>) {
         (self.segs, self.held)
     }
 }

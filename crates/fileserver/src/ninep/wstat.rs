@@ -4,7 +4,7 @@ use wire::ninep::{R, Stat, mode, open};
 
 use super::node::{Facts, Node, split_mode};
 use super::refusal::Refusal;
-use super::session::{Reply, Session};
+use super::session::{ClientSession, Reply};
 use crate::fault::{Fault, Stop};
 use crate::files::{Change, Files};
 use crate::users::Id;
@@ -14,20 +14,20 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// The author of a change.
 #[derive(Clone, Copy)]
-struct By {
+struct Author {
     user: Id,
     /// The fid allows a change of length, whatever the mode of the file.
-    may_cut: bool,
+    may_truncate: bool,
 }
 
-impl Session {
+impl ClientSession {
     pub(super) async fn wstat(&self, fid: u32, stat: &Stat<'_>) -> Result<Reply, Refusal> {
         let (export, node, user, access) = self
             .fid(fid, |f| (f.export.clone(), f.node, f.user, f.open.as_ref().map(|o| o.access)))?;
         // POSIX: ftruncate checks the open mode of the descriptor, whatever the file's mode has
         // become.
         let is_open = matches!(access, Some(open::WRITE | open::RDWR));
-        let by = By { user, may_cut: is_open && self.is_lenient() };
+        let by = Author { user, may_truncate: is_open && self.is_lenient() };
         let muid = if self.is_lenient() { "" } else { stat.muid };
         if (Stat { muid, ..*stat }) == Stat::KEEP {
             // It requests stable storage.
@@ -43,7 +43,7 @@ impl Session {
         &self,
         f: &mut Files<'_, '_>,
         ino: u64,
-        by: By,
+        by: Author,
         stat: &Stat<'_>,
     ) -> Result<Result<(), Refusal>, Stop> {
         let user = by.user;
@@ -53,7 +53,7 @@ impl Session {
             return Ok(Err(why));
         }
         if !stat.name.is_empty() && stat.name.as_bytes() != facts.name {
-            let (dir, name) = match self.changeable(f, ino, user)? {
+            let (dir, name) = match self.writable_parent(f, ino, user)? {
                 Ok(place) => place,
                 Err(why) => return Ok(Err(why)),
             };
@@ -70,7 +70,7 @@ impl Session {
     fn attributes(
         &self,
         facts: &Facts,
-        by: By,
+        by: Author,
         stat: &Stat<'_>,
         change: &mut Change,
     ) -> Result<(), Refusal> {
@@ -110,7 +110,7 @@ impl Session {
             return Err(Refusal::BadStat("qid.type"));
         }
         if stat.length != keep.length {
-            let may = god || by.may_cut || users.may(user, &facts.owned(), 2);
+            let may = god || by.may_truncate || users.is_permitted(user, &facts.owned(), 2);
             if !may {
                 return Err(Refusal::Permission);
             }

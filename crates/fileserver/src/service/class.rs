@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use bio::Errno;
 use geom::{
-    Control, Create, Error, GeomId, Local, ProviderId, Settings, Taster, Topology, Typed, VerbSpec,
-    Verdict,
+    Create, Error, GeomId, GraphControl, Local, ProviderId, Settings, TasteOutcome, Taster,
+    Topology, Typed, VerbSpec,
 };
 use serde_json::{Value, json};
 
 use super::geom::FsGeom;
 use super::leaves::{leaves, provider};
-use super::made::Made;
 use super::params::FsParams;
 use super::shared::{Phase, Progress};
+use super::volume_history::VolumeHistory;
 use crate::config::Device;
 use crate::console;
 use crate::volume::Label;
@@ -25,10 +25,10 @@ pub const FS_CLASS: &str = "fs";
 /// Bytes of a label, and of the smallest block.
 const HEAD: usize = 4096;
 /// Time that a verb may take before its progress is reported instead.
-const PATIENCE: Duration = Duration::from_millis(20);
+const PROGRESS_AFTER: Duration = Duration::from_millis(20);
 
 /// Time that changed disks may take.
-const DISKS: Duration = Duration::from_secs(10);
+const DISKS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The setting that its disks are.
 pub(super) fn disk_settings(disks: &BTreeMap<String, String>) -> Settings {
@@ -43,7 +43,7 @@ pub struct Site {
     /// The machine's name, which shows another server's operator the owner of the WORM.
     pub machine: String,
     /// Which file systems were served here before.
-    pub made: Arc<dyn Made>,
+    pub history: Arc<dyn VolumeHistory>,
 }
 
 /// The class.
@@ -69,7 +69,7 @@ impl FsClass {
     ///
     /// # Errors
     /// There is no such file server, or its files cannot be used; nothing has changed then.
-    pub fn renew(t: &mut Topology, name: &str) -> Result<(), Error> {
+    pub fn reload_keys(t: &mut Topology, name: &str) -> Result<(), Error> {
         let geom = t.find_geom(FS_CLASS, name);
         let shared = geom.and_then(|geom| t.with(geom, |g: &mut FsGeom, _| g.shared.clone()));
         let none = || Error::new(Errno::NoEnt, format!("there is no file server {name}"));
@@ -84,7 +84,7 @@ impl FsClass {
     }
 
     /// Every file server makes all durable and lets go: for the end of the daemon.
-    pub fn halt_all(control: &mut Control) {
+    pub fn halt_all(control: &mut GraphControl) {
         let all: Vec<GeomId> = {
             let view = control.topology.view(0);
             view.iter().filter(|g| g.class == FS_CLASS && !g.withering).map(|g| g.id).collect()
@@ -109,18 +109,18 @@ impl Typed for FsClass {
     type Claim = u64;
     type Geom = FsGeom;
 
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<u64>> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, TasteOutcome<u64>> {
         Box::pin(async move {
             let head = match disk.read(0, HEAD).await {
                 Ok(head) => head,
-                Err(e) => return Verdict::No(format!("cannot be read: {}", e.text())),
+                Err(e) => return TasteOutcome::No(format!("cannot be read: {}", e.text())),
             };
             match Label::decode(&head) {
                 Ok(label) => {
                     let why = format!("a device of the WORM {:016x}", label.volume);
-                    Verdict::Yes(why, label.volume)
+                    TasteOutcome::Yes(why, label.volume)
                 }
-                Err(why) => Verdict::No(format!("no device of a WORM: {why}")),
+                Err(why) => TasteOutcome::No(format!("no device of a WORM: {why}")),
             }
         })
     }
@@ -144,16 +144,22 @@ impl Typed for FsClass {
     }
 
     /// A file of the configuration that is missing is waited for, as at a start.
-    fn work_as(&self, control: &mut Control, name: &str, params: &FsParams) -> Result<(), Error> {
+    fn apply_settings(
+        &self,
+        control: &mut GraphControl,
+        name: &str,
+        params: &FsParams,
+    ) -> Result<(), Error> {
         let geom = geom::named(&control.topology, FS_CLASS, name)?;
         let shared = control.topology.with(geom, |g: &mut FsGeom, _| g.shared.clone());
         let shared = shared.ok_or_else(|| Error::new(Errno::NxIo, format!("{name} is going")))?;
-        let number = shared.ask_for_disks(params.disks.clone());
-        control.wait_until(DISKS, |_| shared.is_answered(number));
-        match shared.answer(number) {
+        let number = shared.submit_disks(params.disks.clone());
+        control.wait_until(DISKS_TIMEOUT, |_| shared.is_done(number));
+        match shared.take_result(number) {
             Some(Ok(done)) => done.map(drop)?,
             _ => {
-                let what = format!("{name}: its disks are not there after {} s", DISKS.as_secs());
+                let what =
+                    format!("{name}: its disks are not there after {} s", DISKS_TIMEOUT.as_secs());
                 return Err(Error::new(Errno::TimedOut, what));
             }
         }
@@ -171,7 +177,7 @@ impl Typed for FsClass {
         FsGeom::create(t, request, self.site.clone())
     }
 
-    fn take_apart(&self, t: &mut Topology, geom: GeomId) {
+    fn disassemble(&self, t: &mut Topology, geom: GeomId) {
         // One that is going halts already.
         t.with(geom, |g: &mut FsGeom, t| g.halt(t, geom));
     }
@@ -186,7 +192,7 @@ impl Typed for FsClass {
 
     fn verb(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         verb: &str,
         on: &str,
         params: &Value,
@@ -208,17 +214,18 @@ impl Typed for FsClass {
             None => {
                 if let (true, Some(device)) = (verb == console::REPLACE, params.get("device")) {
                     let device = device.as_str().unwrap_or("");
-                    let retaken =
-                        control.topology.with(geom, |g: &mut FsGeom, t| g.retake(t, geom, device));
+                    let retaken = control
+                        .topology
+                        .with(geom, |g: &mut FsGeom, t| g.open_replacement(t, geom, device));
                     retaken.transpose()?;
                 }
-                shared.ask(verb, params)
+                shared.submit_verb(verb, params)
             }
         };
-        control.wait_until(PATIENCE, |_| shared.is_answered(number));
-        match shared.answer(number) {
+        control.wait_until(PROGRESS_AFTER, |_| shared.is_done(number));
+        match shared.take_result(number) {
             Some(Ok(done)) => done,
-            Some(Err(Progress { what, done, total })) => Ok(json!({ "unfinished": {
+            Some(Err(Progress { activity: what, done, total })) => Ok(json!({ "unfinished": {
                 "what": if what.is_empty() { format!("{verb} {name}") } else { what },
                 "done": done, "total": total,
                 "again": { "name": name, "ticket": number },

@@ -10,17 +10,17 @@ const CLOCK_NS: u64 = 60_000_000_000;
 
 /// A time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At(Time);
+pub struct TimeOfDay(Time);
 
-impl At {
+impl TimeOfDay {
     /// `05:00`.
-    pub fn parse(text: &str) -> Option<At> {
+    pub fn parse(text: &str) -> Option<TimeOfDay> {
         let (hour, minute) = text.split_once(':')?;
         let two = |t: &str| t.len() == 2 && t.bytes().all(|b| b.is_ascii_digit());
         if !two(hour) || !two(minute) {
             return None;
         }
-        Time::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok().map(At)
+        Time::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok().map(TimeOfDay)
     }
 
     /// The first moment after `ns` (since 1970) at which it is that time; where a clock is put
@@ -43,24 +43,24 @@ impl At {
 
 /// The next action of the clock of dumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum DumpAction {
     /// It looks again after so many ns.
     Sleep(u64),
     /// It takes a dump.
     Dump,
     /// A dump was due, so soon after another that there is none.
-    Pass,
+    Skip,
 }
 
 /// A dump a day, whatever is done to the clock.
 pub struct Daily {
-    at: At,
+    at: TimeOfDay,
     due: u64,
 }
 
 impl Daily {
     /// From `now` (ns since 1970) on.
-    pub fn new(at: At, now: u64, zone: &TimeZone) -> Daily {
+    pub fn new(at: TimeOfDay, now: u64, zone: &TimeZone) -> Daily {
         Daily { at, due: at.after(now, zone) }
     }
 
@@ -70,16 +70,16 @@ impl Daily {
     }
 
     /// At `now`, when the last dump of all was taken at `last`.
-    pub fn turn(&mut self, now: u64, last: u64, zone: &TimeZone) -> Turn {
+    pub fn next_action(&mut self, now: u64, last: u64, zone: &TimeZone) -> DumpAction {
         if now < self.due {
             // A clock that was put back does not put off the dump by more than a day.
             self.due = self.due.min(self.at.after(now, zone));
-            return Turn::Sleep((self.due - now).clamp(1, CLOCK_NS));
+            return DumpAction::Sleep((self.due - now).clamp(1, CLOCK_NS));
         }
         self.due = self.at.after(now, zone);
         // A dump of a day to come was taken by a clock that was wrong.
         let apart = now.checked_sub(last).is_none_or(|ns| ns >= APART_NS);
-        if apart { Turn::Dump } else { Turn::Pass }
+        if apart { DumpAction::Dump } else { DumpAction::Skip }
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn the_next_five_oclock_is_today_or_tomorrow() {
         let utc = TimeZone::UTC;
-        let at = At::parse("05:00").unwrap();
+        let at = TimeOfDay::parse("05:00").unwrap();
         // 2026-11-21 04:59:59 and 05:00:00.
         let five = 1_795_237_200 * S;
         assert_eq!(text(five, &utc), "2026-11-21 05:00:00");
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(at.after(five, &utc), five + 86_400 * S);
         assert_eq!((day(five, &utc), day(five + 86_400 * S, &utc)), (20_261_121, 20_261_122));
         for wrong in ["5:00", "24:00", "05:60", "05", "", "05:0x"] {
-            assert_eq!(At::parse(wrong), None, "{wrong}");
+            assert_eq!(TimeOfDay::parse(wrong), None, "{wrong}");
         }
     }
 
@@ -133,19 +133,19 @@ mod tests {
         let utc = TimeZone::UTC;
         // 2026-11-20 12:00.
         let (noon, day) = (1_795_176_000 * S, 86_400 * S);
-        let mut daily = Daily::new(At::parse("05:00").unwrap(), noon, &utc);
+        let mut daily = Daily::new(TimeOfDay::parse("05:00").unwrap(), noon, &utc);
         let (mut now, mut last) = (noon, 0);
         // Until a moment; when dumps were taken.
         let mut until = |end: u64, now: &mut u64, last: &mut u64| -> Vec<String> {
             let mut taken = Vec::new();
             while *now < end {
-                match daily.turn(*now, *last, &utc) {
-                    Turn::Sleep(ns) => *now += ns,
-                    Turn::Dump => {
+                match daily.next_action(*now, *last, &utc) {
+                    DumpAction::Sleep(ns) => *now += ns,
+                    DumpAction::Dump => {
                         *last = *now;
                         taken.push(text(*now, &utc));
                     }
-                    Turn::Pass => {}
+                    DumpAction::Skip => {}
                 }
                 assert!(daily.due() > *now - CLOCK_NS && daily.due() <= *now + day);
             }
@@ -170,7 +170,7 @@ mod tests {
     fn dump_time_skipped_by_summer_time_moves_one_hour_later() {
         // Summer time begins on 2026-03-29: 02:30 is not there.
         let Ok(zone) = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3") else { panic!("a zone") };
-        let at = At::parse("02:30").unwrap();
+        let at = TimeOfDay::parse("02:30").unwrap();
         let midnight = 1_774_738_800 * S;
         assert_eq!(text(midnight, &zone), "2026-03-29 00:00:00");
         assert_eq!(text(at.after(midnight, &zone), &zone), "2026-03-29 03:30:00");

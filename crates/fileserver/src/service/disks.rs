@@ -21,7 +21,7 @@ use geom::{Core, Flow, Layer, Limits, Notifier};
 use super::host::Host;
 use crate::fault::Fault;
 use crate::files::{Ino, Served};
-use crate::orphans::Held;
+use crate::orphans::InodeRef;
 use crate::users::ADM;
 use crate::volume::View;
 
@@ -76,18 +76,18 @@ impl FileDisk {
 }
 
 /// The core's side of one.
-struct Open {
+struct OpenDisk {
     fs: Served,
     host: Rc<Host>,
     view: View,
     ino: Ino,
     /// Its contents stay when it loses its name.
-    _held: Option<Held>,
+    _held: Option<InodeRef>,
 }
 
 thread_local! {
     /// Those of this core's file servers.
-    static OPEN: RefCell<HashMap<u64, Rc<Open>>> = RefCell::default();
+    static OPEN: RefCell<HashMap<u64, Rc<OpenDisk>>> = RefCell::default();
 }
 
 /// The next key.
@@ -97,7 +97,7 @@ static KEYS: AtomicU64 = AtomicU64::new(1);
 pub fn open(host: &Rc<Host>, fs: &Served, view: View, ino: Ino) -> u64 {
     let key = KEYS.fetch_add(1, Relaxed);
     let held = (view == View::Live).then(|| fs.hold(ino));
-    let open = Open { fs: fs.clone(), host: host.clone(), view, ino, _held: held };
+    let open = OpenDisk { fs: fs.clone(), host: host.clone(), view, ino, _held: held };
     OPEN.with(|all| all.borrow_mut().insert(key, Rc::new(open)));
     key
 }
@@ -108,7 +108,7 @@ pub fn close(key: u64) {
 }
 
 /// A request to the file server's core.
-struct Ask {
+struct DiskRequest {
     op: Op,
     offset: u64,
     length: u64,
@@ -118,20 +118,20 @@ struct Ask {
 
 /// The result of a request.
 #[derive(Default)]
-struct Answer {
+struct DiskReply {
     data: Vec<u8>,
     value: Option<u64>,
     completed: u64,
 }
 
-type Answers = Mutex<HashMap<(usize, BioId), Result<Answer, Errno>>>;
+type DiskReplies = Mutex<HashMap<(usize, BioId), Result<DiskReply, Errno>>>;
 
 /// The data path.
 pub struct FileLayer {
     notifier: Notifier,
     core: usize,
     key: u64,
-    answers: Arc<Answers>,
+    answers: Arc<DiskReplies>,
 }
 
 impl FileLayer {
@@ -142,16 +142,16 @@ impl FileLayer {
 }
 
 /// Hands an answer to the core that asked.
-struct Reply {
+struct ReplySender {
     notifier: Notifier,
-    answers: Arc<Answers>,
+    answers: Arc<DiskReplies>,
     core: usize,
     ticket: Ticket,
 }
 
-impl Reply {
-    fn send(self, answer: Result<Answer, Errno>) {
-        let Reply { notifier, answers, core, ticket } = self;
+impl ReplySender {
+    fn send(self, answer: Result<DiskReply, Errno>) {
+        let ReplySender { notifier, answers, core, ticket } = self;
         notifier.call(
             core,
             Box::new(move |on| {
@@ -177,10 +177,10 @@ impl Layer for FileLayer {
             bio.data.iter().for_each(|seg| seg.with(|b| data.extend_from_slice(b)));
         }
         let fua = bio.flags.has(Flags::FUA);
-        let ask = Ask { op: bio.op, offset: bio.offset, length: bio.length, fua, data };
+        let ask = DiskRequest { op: bio.op, offset: bio.offset, length: bio.length, fua, data };
         let from = core.id() as usize;
         let (notifier, answers) = (self.notifier.clone(), self.answers.clone());
-        let reply = Reply { notifier, answers, core: from, ticket: bio.ticket() };
+        let reply = ReplySender { notifier, answers, core: from, ticket: bio.ticket() };
         let key = self.key;
         self.notifier.call(self.core, Box::new(move |core| begin(core, key, ask, reply)));
         Flow::Wait
@@ -212,12 +212,12 @@ impl Layer for FileLayer {
     }
 }
 
-fn begin(core: &Rc<Core>, key: u64, ask: Ask, reply: Reply) {
+fn begin(core: &Rc<Core>, key: u64, ask: DiskRequest, reply: ReplySender) {
     match OPEN.with(|all| all.borrow().get(&key).cloned()) {
         None => reply.send(Err(Errno::NxIo)),
         Some(open) => {
             core.reactor().spawn("fs-disk", async move {
-                let done = open.carry_out(ask).await;
+                let done = open.execute(ask).await;
                 reply.send(done.map_err(|fault| errno(&fault)));
             });
         }
@@ -234,14 +234,14 @@ fn errno(fault: &Fault) -> Errno {
     }
 }
 
-impl Open {
-    async fn carry_out(&self, ask: Ask) -> Result<Answer, Fault> {
-        let Open { fs, view, ino, .. } = self;
+impl OpenDisk {
+    async fn execute(&self, ask: DiskRequest) -> Result<DiskReply, Fault> {
+        let OpenDisk { fs, view, ino, .. } = self;
         let changes = matches!(ask.op, Op::Write | Op::Delete | Op::WriteZeroes);
         if changes && *view != View::Live {
             return Err(Fault::ReadOnly);
         }
-        let mut answer = Answer::default();
+        let mut answer = DiskReply::default();
         match ask.op {
             Op::Read => answer.data = self.read(ask.offset, ask.length).await?,
             Op::Write => self.write(ask.offset, &ask.data).await?,

@@ -22,7 +22,7 @@ use crate::volume::View;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskFault {
     /// The problem, with the name of the disk.
-    pub why: String,
+    pub reason: String,
     /// The action to take.
     pub action: String,
 }
@@ -48,7 +48,7 @@ impl Host {
         let is_new = |(name, path): &(String, String)| before.get(name) != Some(path);
         let new: Vec<(String, String)> = disks.clone().into_iter().filter(is_new).collect();
         self.awaited.borrow_mut().extend(new);
-        self.shared.report(|s| s.wanted_disks = disks);
+        self.shared.update_status(|s| s.wanted_disks = disks);
         self.look_at_disks().await;
         Ok(())
     }
@@ -63,7 +63,10 @@ impl Host {
                 continue;
             }
             let action = format!("make it: `ashlar fs disk {of} {path} --as {name} --size SIZE`");
-            faults.push(DiskFault { why: format!("disk {name} is missing: {}", e.what), action });
+            faults.push(DiskFault {
+                reason: format!("disk {name} is missing: {}", e.message),
+                action,
+            });
             self.awaited.borrow_mut().push((name, path));
         }
         for disk in self.shared.status().disks.iter().filter(|disk| !disk.read_only) {
@@ -72,16 +75,16 @@ impl Host {
                 let why = format!("disk {name}: {path} {what}; its data is lost at the next start");
                 let action =
                     format!("copy {name} from a host, then `ashlar fs undisk {of} {name}`");
-                faults.push(DiskFault { why, action });
+                faults.push(DiskFault { reason: why, action });
             }
         }
-        self.shared.report(|s| s.disk_faults = faults);
+        self.shared.update_status(|s| s.disk_faults = faults);
     }
 
     /// What became of the name of a disk's file (D2).
     async fn moved(&self, disk: &FileDisk) -> Option<&'static str> {
         let fs = self.files().ok()?;
-        match console::file(self, &fs, &disk.path).await {
+        match console::find_file(self, &fs, &disk.path).await {
             Ok(found) if self.ident(found.view, found.ino) == disk.ident => None,
             Ok(_) => Some("is another file now"),
             Err(e) if e.kind == Errno::NoEnt => Some("was removed while it is used"),
@@ -114,7 +117,7 @@ impl Host {
         if self.disk(name).is_some() {
             return Err(Error::new(Errno::Exist, format!("{name}: there is a disk of that name")));
         }
-        let found = console::file(self, &fs, path).await?;
+        let found = console::find_file(self, &fs, path).await?;
         let (view, ino, inode) = (found.view, found.ino, found.inode);
         let disk = FileDisk {
             name: name.to_owned(),
@@ -125,11 +128,11 @@ impl Host {
             ident: self.ident(view, ino),
             block: fs.facts().block,
         };
-        self.shared.report(|s| {
+        self.shared.update_status(|s| {
             s.wanted_disks.insert(disk.name.clone(), disk.path.clone());
             s.disks.push(disk);
         });
-        self.shared.news();
+        self.shared.notify_geom();
         Ok(())
     }
 
@@ -137,7 +140,7 @@ impl Host {
     pub(crate) fn remove_disk(&self, name: &str) -> Result<(), Error> {
         let before = self.awaited.borrow().len();
         self.awaited.borrow_mut().retain(|(awaited, _)| awaited != name);
-        self.shared.report(|s| drop(s.wanted_disks.remove(name)));
+        self.shared.update_status(|s| drop(s.wanted_disks.remove(name)));
         if self.awaited.borrow().len() < before {
             return Ok(());
         }
@@ -145,8 +148,8 @@ impl Host {
             Error::new(Errno::NoEnt, format!("no file is a disk called {name}: `fs disks`"))
         })?;
         disks::close(gone.key);
-        self.shared.report(|s| s.disks.retain(|d| d.name != name));
-        self.shared.news();
+        self.shared.update_status(|s| s.disks.retain(|d| d.name != name));
+        self.shared.notify_geom();
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, ConsumerId, Create, Deletes, Error, Geom, GeomId, MADE_BY_HAND, NewProvider, Notice,
+    Access, ConsumerId, Create, Deletes, Error, Geom, GeomId, MADE_BY_VERB, NewProvider, Notice,
     ProviderId, Settings, Severity, Topology, Transient, Trouble, deadline,
 };
 
@@ -14,8 +14,8 @@ use super::disks::{FileDisk, FileLayer};
 use super::host::{self, Opened};
 use super::leaves::{device_of, leaves, provider};
 use super::params::FsParams;
-use super::shared::{Message, Phase, Shared, Status};
-use crate::medium::Way;
+use super::shared::{HostShared, Message, Phase, Status};
+use crate::medium::ProviderPath;
 use crate::volume::{ReadAhead, Remedy, percent};
 
 /// How long a change waits for a file server to open; it goes on opening after that, ns.
@@ -27,12 +27,12 @@ const HALTING_NS: u64 = 25_000_000_000;
 const NEARLY_FULL: u64 = 10;
 
 /// Every core has the graph with its consumers.
-struct Ready;
+struct GraphReady;
 
 /// Every core has the graph with a consumer of a device that came back.
-struct Back(ConsumerId);
+struct MemberReattached(ConsumerId);
 
-struct Below {
+struct OpenDevice {
     consumer: ConsumerId,
     opened: Opened,
     lost: bool,
@@ -43,19 +43,19 @@ type Disk = (FileDisk, ProviderId);
 
 /// See the module.
 pub struct FsGeom {
-    pub(super) shared: Arc<Shared>,
-    below: Vec<Below>,
+    pub(super) shared: Arc<HostShared>,
+    below: Vec<OpenDevice>,
     disks: Vec<Disk>,
     /// The phase that was reported last.
-    said: Phase,
+    reported_phase: Phase,
     /// It goes when it has halted.
-    going: bool,
+    halting: bool,
 }
 
 /// A placeholder for a geom that has no number yet.
-struct Unmade;
+struct PlaceholderGeom;
 
-impl Geom for Unmade {
+impl Geom for PlaceholderGeom {
     fn access(
         &mut self,
         _: &mut Topology,
@@ -85,16 +85,23 @@ impl FsGeom {
             }
             (Some(_), Some(_)) => return Err(Error::inval("either `members` or `device`")),
         };
-        let me = t.new_geom(FS_CLASS, name, MADE_BY_HAND, Box::new(Unmade))?;
+        let me = t.new_geom(FS_CLASS, name, MADE_BY_VERB, Box::new(PlaceholderGeom))?;
         match open_all(t, me, &device) {
             Ok(below) => {
-                let shared = Shared::new(name, (t.notifier(), me), params.clone(), device, site);
+                let shared =
+                    HostShared::new(name, (t.notifier(), me), params.clone(), device, site);
                 let said = Phase::Opening;
                 t.set_ops(
                     me,
-                    Box::new(FsGeom { shared, below, disks: Vec::new(), said, going: false }),
+                    Box::new(FsGeom {
+                        shared,
+                        below,
+                        disks: Vec::new(),
+                        reported_phase: said,
+                        halting: false,
+                    }),
                 );
-                t.barrier(me, Box::new(Ready));
+                t.barrier(me, Box::new(GraphReady));
                 Ok(me)
             }
             Err(e) => {
@@ -117,10 +124,10 @@ impl FsGeom {
             "opening",
             Box::new(move |core| {
                 Box::pin(async move {
-                    let opened = shared.until(|p| *p != Phase::Opening);
+                    let opened = shared.wait_for_phase(|p| *p != Phase::Opening);
                     // A longer opening can be followed with `status`.
                     let _ = deadline(core, OPENING_NS, opened).await;
-                    Box::new(Message::News) as Notice
+                    Box::new(Message::Changed) as Notice
                 })
             }),
         );
@@ -128,7 +135,7 @@ impl FsGeom {
 
     /// Has it make everything durable, and go.
     pub(super) fn halt(&mut self, t: &mut Topology, me: GeomId) {
-        if std::mem::replace(&mut self.going, true) {
+        if std::mem::replace(&mut self.halting, true) {
             return;
         }
         let shared = self.shared.clone();
@@ -138,9 +145,9 @@ impl FsGeom {
             "halting",
             Box::new(move |core| {
                 Box::pin(async move {
-                    let halted = shared.until(|p| *p == Phase::Halted);
+                    let halted = shared.wait_for_phase(|p| *p == Phase::Halted);
                     let _ = deadline(core, HALTING_NS, halted).await;
-                    Box::new(Message::Gone) as Notice
+                    Box::new(Message::Halted) as Notice
                 })
             }),
         );
@@ -158,29 +165,30 @@ impl FsGeom {
         if self.shared.status().facts.volume != volume {
             return Ok(false);
         }
-        let lacks = |b: &Below| b.lost && provider(t, &b.opened.disk).is_ok_and(|p| p == on);
+        let lacks = |b: &OpenDevice| b.lost && provider(t, &b.opened.disk).is_ok_and(|p| p == on);
         let Some(i) = self.below.iter().position(lacks) else { return Ok(false) };
-        self.take_in(t, me, i, on)?;
+        self.reattach(t, me, i, on)?;
         Ok(true)
     }
 
     /// A disk is there in the place of a device that is gone: it is opened, whatever it holds.
-    pub(super) fn retake(
+    pub(super) fn open_replacement(
         &mut self,
         t: &mut Topology,
         me: GeomId,
         device: &str,
     ) -> Result<(), Error> {
-        let lost = |b: &Below| b.lost && b.opened.name == device;
+        let lost = |b: &OpenDevice| b.lost && b.opened.name == device;
         let Some(i) = self.below.iter().position(lost) else { return Ok(()) };
         let on = provider(t, &self.below[i].opened.disk).map_err(|e| {
-            let what = format!("{device} is gone: {}; next: give a blank disk that name", e.what);
+            let what =
+                format!("{device} is gone: {}; next: give a blank disk that name", e.message);
             Error::new(e.kind, what)
         })?;
-        self.take_in(t, me, i, on)
+        self.reattach(t, me, i, on)
     }
 
-    fn take_in(
+    fn reattach(
         &mut self,
         t: &mut Topology,
         me: GeomId,
@@ -190,9 +198,9 @@ impl FsGeom {
         let (consumer, size) = attach(t, me, on)?;
         let b = &mut self.below[i];
         b.consumer = consumer;
-        b.opened.way.resize(size);
+        b.opened.path.resize(size);
         // Its edge leads there when every core has heard of it.
-        t.barrier(me, Box::new(Back(consumer)));
+        t.barrier(me, Box::new(MemberReattached(consumer)));
         Ok(())
     }
 
@@ -203,7 +211,7 @@ impl FsGeom {
     }
 
     /// Providers are what files are disks now.
-    fn settle_disks(&mut self, t: &mut Topology, me: GeomId, wanted: &[FileDisk]) {
+    fn update_disks(&mut self, t: &mut Topology, me: GeomId, wanted: &[FileDisk]) {
         let gone = |d: &Disk| !wanted.iter().any(|w| w.key == d.0.key);
         for (_, provider) in self.disks.iter().filter(|d| gone(d)) {
             t.wither_provider(*provider, Errno::NxIo);
@@ -225,28 +233,28 @@ impl FsGeom {
             match t.new_provider(me, new) {
                 Ok(provider) => self.disks.push((disk.clone(), provider)),
                 Err(e) => {
-                    t.remark(me, Severity::Failed, &format!("disk {}: {}", disk.name, e.what))
+                    t.remark(me, Severity::Failed, &format!("disk {}: {}", disk.name, e.message))
                 }
             }
         }
     }
 
-    fn news(&mut self, t: &mut Topology, me: GeomId) {
+    fn on_change(&mut self, t: &mut Topology, me: GeomId) {
         let Status { phase, disks, .. } = self.shared.status();
-        self.settle_disks(t, me, &disks);
-        if phase == self.said {
+        self.update_disks(t, me, &disks);
+        if phase == self.reported_phase {
             return;
         }
         match &phase {
             Phase::Serving => {
                 // One on disks that forget is made anew at every start.
-                let forgets = |b: &Below| {
+                let forgets = |b: &OpenDevice| {
                     let on = t.below(b.consumer);
                     on.and_then(|on| t.attr(on, "ASHLAR::forgets")) == Some(Attr::Int(1))
                 };
                 if !self.below.iter().any(forgets) {
                     let volume = self.shared.status().facts.volume;
-                    self.shared.site.made.served(&self.shared.name, volume);
+                    self.shared.site.history.record_served(&self.shared.name, volume);
                 }
                 t.remark(me, Severity::Good, "it serves its files");
             }
@@ -254,7 +262,7 @@ impl FsGeom {
             Phase::Halted => t.remark(me, Severity::Good, "it is halted; all is durable"),
             Phase::Opening | Phase::Halting => {}
         }
-        self.said = phase;
+        self.reported_phase = phase;
     }
 }
 
@@ -277,8 +285,8 @@ fn open_all(
     t: &mut Topology,
     me: GeomId,
     device: &crate::config::Device,
-) -> Result<Vec<Below>, Error> {
-    let mut out: Vec<Below> = Vec::new();
+) -> Result<Vec<OpenDevice>, Error> {
+    let mut out: Vec<OpenDevice> = Vec::new();
     for disk in leaves(device) {
         let on = provider(t, disk)?;
         let name = t.provider_name(on).to_owned();
@@ -287,8 +295,9 @@ fn open_all(
             return Err(Error::inval(what));
         }
         let (consumer, size) = attach(t, me, on)?;
-        let opened = Opened { disk: disk.clone(), name, way: Way::new(t.edge(consumer), size) };
-        out.push(Below { consumer, opened, lost: false });
+        let opened =
+            Opened { disk: disk.clone(), name, path: ProviderPath::new(t.edge(consumer), size) };
+        out.push(OpenDevice { consumer, opened, lost: false });
     }
     Ok(out)
 }
@@ -319,21 +328,21 @@ impl Geom for FsGeom {
     }
 
     fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
-        if notice.is::<Ready>() {
+        if notice.is::<GraphReady>() {
             return self.start(t, me);
         }
-        if let Some(Back(consumer)) = notice.downcast_ref::<Back>() {
+        if let Some(MemberReattached(consumer)) = notice.downcast_ref::<MemberReattached>() {
             if let Some(b) = self.below.iter_mut().find(|b| b.consumer == *consumer) {
-                b.opened.way.turn(t.edge(*consumer));
+                b.opened.path.redirect(t.edge(*consumer));
                 b.lost = false;
                 t.remark(me, Severity::Good, &format!("{} is back", b.opened.name));
             }
             return;
         }
         match notice.downcast_ref::<Message>() {
-            Some(Message::News) | None => self.news(t, me),
-            Some(Message::Gone) => {
-                self.news(t, me);
+            Some(Message::Changed) | None => self.on_change(t, me),
+            Some(Message::Halted) => {
+                self.on_change(t, me);
                 t.wither_geom_close(me, Errno::NxIo);
             }
         }
@@ -357,11 +366,11 @@ impl Geom for FsGeom {
         let size = t.below(consumer).and_then(|p| t.limits(p)).map(|l| l.media_bytes);
         let found = self.below.iter().find(|b| b.consumer == consumer);
         if let (Some(size), Some(b)) = (size, found) {
-            b.opened.way.resize(size);
+            b.opened.path.resize(size);
         }
     }
 
-    fn keeps(&self, t: &Topology, me: GeomId, _: ConsumerId) -> Option<String> {
+    fn release_command(&self, t: &Topology, me: GeomId, _: ConsumerId) -> Option<String> {
         Some(format!(
             "take the file server {} out of the configuration, and `ashlar apply`",
             t.geom_name(me)
@@ -404,7 +413,7 @@ impl Geom for FsGeom {
         }
         let f = &status.facts;
         if status.phase == Phase::Serving && f.slots_left * NEARLY_FULL < f.slots {
-            let waits = status.legs.iter().any(|l| l.behind > 0);
+            let waits = status.members.iter().any(|l| l.behind > 0);
             let action = match waits {
                 _ if f.is_temporary() => format!(
                     "remove temporary files (mode t): no dump takes them away; `ashlar fs check \
@@ -422,7 +431,7 @@ impl Geom for FsGeom {
             );
             out.push(Trouble::degraded(why, action));
         }
-        for leg in &status.legs {
+        for leg in &status.members {
             let Some(fault) = &leg.fault else { continue };
             let why = format!("{} is {} blocks behind: {fault}", leg.name, leg.behind);
             let device = &leg.name;
@@ -440,13 +449,13 @@ impl Geom for FsGeom {
             out.push(Trouble::degraded(why, action));
         }
         let faults = status.disk_faults.iter().filter(|_| status.phase == Phase::Serving);
-        out.extend(faults.map(|fault| Trouble::degraded(&fault.why, &fault.action)));
+        out.extend(faults.map(|fault| Trouble::degraded(&fault.reason, &fault.action)));
         if let Some(fault) = &status.dump_fault {
             let action = format!("repair that, then `ashlar fs dump {name}`");
             out.push(Trouble::degraded(format!("the last daily dump failed: {fault}"), action));
         }
         for b in self.below.iter().filter(|b| b.lost) {
-            let is_leg = status.legs.iter().any(|l| l.name == b.opened.name);
+            let is_leg = status.members.iter().any(|l| l.name == b.opened.name);
             let action = match is_leg {
                 true => format!(
                     "bring it back: it is taken in again by itself; or give a blank disk its name, \
@@ -468,7 +477,7 @@ impl Geom for FsGeom {
     ) -> Vec<(&'static str, String)> {
         let Some(b) = self.below.iter().find(|b| b.consumer == consumer) else { return Vec::new() };
         let status = self.shared.status();
-        let leg = status.legs.iter().find(|l| l.name == b.opened.name);
+        let leg = status.members.iter().find(|l| l.name == b.opened.name);
         let state = match (b.lost, leg) {
             (true, _) => "LOST".to_owned(),
             (_, Some(l)) if l.fault.is_some() => "FAULTED".to_owned(),
@@ -480,7 +489,7 @@ impl Geom for FsGeom {
 }
 
 /// Settings by verbs that are valid until the next start.
-fn transients(shared: &Shared, name: &str) -> Vec<Transient> {
+fn transients(shared: &HostShared, name: &str) -> Vec<Transient> {
     let (s, params) = (shared.status(), &shared.params);
     if s.phase != Phase::Serving {
         return Vec::new();
@@ -515,12 +524,12 @@ fn transients(shared: &Shared, name: &str) -> Vec<Transient> {
         let undo = format!("ahead {name} --workers {} --bytes {}", usual.workers, usual.bytes);
         all.push((format!("{workers} blocks are read ahead at a time, over {bytes} bytes"), undo));
     }
-    let transient = |(what, undo)| Transient { what, undo: format!("ashlar fs {undo}") };
+    let transient = |(what, undo)| Transient { setting: what, undo: format!("ashlar fs {undo}") };
     all.into_iter().map(transient).collect()
 }
 
 /// The lines that lists show of it.
-fn lines(shared: &Shared, s: &Status) -> Vec<(&'static str, String)> {
+fn lines(shared: &HostShared, s: &Status) -> Vec<(&'static str, String)> {
     let f = &s.facts;
     let zone = clock::zone();
     let phase = match &s.phase {
@@ -535,7 +544,7 @@ fn lines(shared: &Shared, s: &Status) -> Vec<(&'static str, String)> {
         return out;
     }
     out.push(("listens", s.listens.join(" ")));
-    if let Some(who) = &s.turned_away {
+    if let Some(who) = &s.last_refused {
         out.push(("turned away", who.clone()));
     }
     out.push(("clients", s.clients.to_string()));

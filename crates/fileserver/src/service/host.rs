@@ -11,18 +11,18 @@ use reactor::{Reactor, TaskHandle};
 use transport::PeerLimit;
 
 use super::class::Site;
-use super::clock::{self, At, Daily, Turn};
+use super::clock::{self, Daily, DumpAction, TimeOfDay};
 use super::disks;
 use super::rates::{Counts, Rates};
-use super::shared::{Order, Phase, Progress, Shared};
+use super::shared::{HostRequest, HostShared, Phase, Progress};
 use crate::config::Device;
 use crate::console;
 use crate::fault::Fault;
 use crate::files::{FileSystem, Served};
 use crate::image;
-use crate::medium::{self, Medium, Provider, Way};
-use crate::ninep::trace::Of;
-use crate::ninep::{Presence, Server};
+use crate::medium::{self, Medium, Provider, ProviderPath};
+use crate::ninep::trace::TraceFilter;
+use crate::ninep::{ClientInfo, Server};
 use crate::users::{ADM, Users};
 use crate::volume::{self, Dump, Options};
 
@@ -39,14 +39,14 @@ pub struct Opened {
     /// Its provider.
     pub name: String,
     /// The way to it.
-    pub way: Way,
+    pub path: ProviderPath,
 }
 
 /// See the module.
 pub(crate) struct Host {
     core: Rc<Core>,
     pub(super) reactor: Reactor,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<HostShared>,
     pub(crate) server: Rc<Server>,
     pub(super) peers: Rc<PeerLimit>,
     pub(crate) zone: TimeZone,
@@ -62,7 +62,7 @@ pub(crate) struct Host {
     /// See [`Rates`].
     pub(crate) rates: RefCell<Rates>,
     /// Moves up when it is halted: tasks of an earlier life end.
-    life: Cell<u64>,
+    generation: Cell<u64>,
 }
 
 /// Today, as dumps have it: 20261121.
@@ -71,12 +71,12 @@ pub(crate) fn today(host: &Host) -> u32 {
 }
 
 /// A moment (ns since 1970) as people write it.
-pub(crate) fn when(host: &Host, ns: u64) -> String {
+pub(crate) fn format_time(host: &Host, ns: u64) -> String {
     clock::text(ns, &host.zone)
 }
 
 /// Starts one on its core; it ends on `Order::Stop`.
-pub fn start(core: &Rc<Core>, shared: Arc<Shared>, disks: Vec<Opened>) {
+pub fn start(core: &Rc<Core>, shared: Arc<HostShared>, disks: Vec<Opened>) {
     let (own, name) = (core.clone(), shared.name.clone());
     core.spawn_for("fs", &name, async move {
         let made = Host::new(&own, shared.clone(), &disks);
@@ -84,16 +84,16 @@ pub fn start(core: &Rc<Core>, shared: Arc<Shared>, disks: Vec<Opened>) {
             Ok(host) => host.run().await,
             Err(why) => {
                 let next = "correct `device`, then `ashlar apply`".to_owned();
-                shared.report(|s| s.phase = Phase::Refused(why, next));
-                while !matches!(shared.order().await, Order::Stop) {}
+                shared.update_status(|s| s.phase = Phase::Refused(why, next));
+                while !matches!(shared.next_request().await, HostRequest::Stop) {}
             }
         }
-        shared.report(|s| s.phase = Phase::Halted);
+        shared.update_status(|s| s.phase = Phase::Halted);
     });
 }
 
 /// A file system was here, and its devices are blank: why none is made, and what to type.
-fn missing(name: &str, volume: u64) -> (String, String) {
+fn missing_volume(name: &str, volume: u64) -> (String, String) {
     let number = if volume == 0 { String::new() } else { format!(" (volume {volume:016x})") };
     let why = format!(
         "its devices are blank, but a file system {name}{number} was served here before; `create` \
@@ -107,18 +107,18 @@ fn missing(name: &str, volume: u64) -> (String, String) {
 }
 
 impl Host {
-    fn new(core: &Rc<Core>, shared: Arc<Shared>, disks: &[Opened]) -> Result<Rc<Host>, String> {
+    fn new(core: &Rc<Core>, shared: Arc<HostShared>, disks: &[Opened]) -> Result<Rc<Host>, String> {
         let mut find = |disk: &Device| {
             let found = disks.iter().find(|o| o.disk == *disk);
             let o = found.ok_or_else(|| format!("{disk}: it was not opened"))?;
-            let medium = Provider::by(&o.name, core.clone(), o.way.clone());
+            let medium = Provider::with_path(&o.name, core.clone(), o.path.clone());
             Ok(Rc::new(medium) as Rc<dyn Medium>)
         };
         let block = shared.params.block();
         let image = shared.params.image()?;
         let (stand, once) = match image {
-            Some(_) => medium::stand_image(&shared.device, &mut find)?,
-            None => (medium::stand(&shared.device, block, &mut find)?, false),
+            Some(_) => medium::image_devices(&shared.device, &mut find)?,
+            None => (medium::volume_devices(&shared.device, block, &mut find)?, false),
         };
         let image = image.map(|setup| image::Setup { once, ..setup });
         let reactor = core.reactor().clone();
@@ -131,7 +131,7 @@ impl Host {
             reactor: reactor.clone(),
             pool: core.pool().clone(),
             cache: stand.cache,
-            legs: stand.legs,
+            members: stand.members,
             memory: shared.params.memory(),
             block,
             owner,
@@ -141,7 +141,7 @@ impl Host {
             ahead: shared.params.ahead(),
             commit_ns: COMMIT_NS,
         };
-        let server = Server::named(&shared.name, reactor.clone(), core.pool().clone());
+        let server = Server::with_name(&shared.name, reactor.clone(), core.pool().clone());
         server.login_ns.set(shared.params.login_ns());
         Ok(Rc::new(Host {
             core: core.clone(),
@@ -156,7 +156,7 @@ impl Host {
             awaited: RefCell::default(),
             dumps_on: Cell::new(true),
             rates: RefCell::default(),
-            life: Cell::new(0),
+            generation: Cell::new(0),
             shared,
         }))
     }
@@ -164,25 +164,25 @@ impl Host {
     async fn run(self: Rc<Self>) {
         self.open(self.shared.params.create).await;
         loop {
-            match self.shared.order().await {
-                Order::Stop => break,
-                Order::Verb(number, verb, params) => {
+            match self.shared.next_request().await {
+                HostRequest::Stop => break,
+                HostRequest::Verb(number, verb, params) => {
                     let host = self.clone();
                     self.reactor.spawn("fs-verb", async move {
                         let done = console::run(&host, number, &verb, &params).await;
-                        host.shared.put(number, done);
+                        host.shared.complete(number, done);
                     });
                 }
-                Order::Disks(number, disks) => {
+                HostRequest::Disks(number, disks) => {
                     let host = self.clone();
                     self.reactor.spawn("fs-disks", async move {
                         let done = host.set_disks(disks).await;
-                        host.shared.put(number, done.map(|()| serde_json::Value::Null));
+                        host.shared.complete(number, done.map(|()| serde_json::Value::Null));
                     });
                 }
             }
         }
-        self.shared.report(|s| s.phase = Phase::Halting);
+        self.shared.update_status(|s| s.phase = Phase::Halting);
         // Data that could not be made durable is in the journal, or was refused before.
         let _ = self.halt().await;
     }
@@ -209,18 +209,18 @@ impl Host {
 
     /// Opens it, or says why not.
     pub(crate) async fn open(self: &Rc<Self>, create: bool) {
-        self.shared.report(|s| s.phase = Phase::Opening);
+        self.shared.update_status(|s| s.phase = Phase::Opening);
         if let Err((why, next)) = self.try_open(create).await {
-            self.shared.report(|s| s.phase = Phase::Refused(why, next));
+            self.shared.update_status(|s| s.phase = Phase::Refused(why, next));
         }
     }
 
     async fn try_open(self: &Rc<Self>, create: bool) -> Result<(), (String, String)> {
         let name = &self.shared.name;
         let opened = match self.open_files().await {
-            Err(Fault::Strange(_)) if create && self.is_blank().await => {
-                if let Some(volume) = self.shared.site.made.existed(name) {
-                    return Err(missing(name, volume));
+            Err(Fault::Foreign(_)) if create && self.is_blank().await => {
+                if let Some(volume) = self.shared.site.history.last_volume(name) {
+                    return Err(missing_volume(name, volume));
                 }
                 match self.ream().await {
                     Ok(()) => self.open_files().await,
@@ -231,7 +231,7 @@ impl Host {
         };
         let fs = match opened {
             Ok(fs) => fs,
-            Err(fault) => return Err(self.why(&fault, self.is_formatted().await)),
+            Err(fault) => return Err(self.explain_fault(&fault, self.is_formatted().await)),
         };
         self.server.export(name, fs.clone());
         *self.fs.borrow_mut() = Some(fs);
@@ -241,29 +241,29 @@ impl Host {
         self.server.nonone.set(params.nonone);
         self.dumps_on.set(!params.nodump);
         let ready = async {
-            console::users::settle(self).await?;
+            console::users::load_users(self).await?;
             self.add_disks().await;
             self.listen().await
         };
         if let Err(e) = ready.await {
             // No client was served: everything is as before.
             let _ = self.halt().await;
-            return Err((e.what, format!("repair that, then `ashlar fs start {name}`")));
+            return Err((e.message, format!("repair that, then `ashlar fs start {name}`")));
         }
-        self.look();
-        self.shared.report(|s| s.phase = Phase::Serving);
-        let life = self.life.get();
+        self.update_status();
+        self.shared.update_status(|s| s.phase = Phase::Serving);
+        let life = self.generation.get();
         let host = self.clone();
         self.reactor.spawn("fs-look", async move {
-            while host.life.get() == life {
-                host.server.journal.turn();
+            while host.generation.get() == life {
+                host.server.journal.reset_limit();
                 host.look_at_disks().await;
-                host.look();
-                host.count();
+                host.update_status();
+                host.update_rates();
                 host.reactor.sleep(LOOK_NS).await;
             }
         });
-        if let (Ok(Some(at)), false) = (params.dump_at(), self.options.legs.is_empty()) {
+        if let (Ok(Some(at)), false) = (params.dump_at(), self.options.members.is_empty()) {
             let host = self.clone();
             self.reactor.spawn("fs-clock", async move { host.keep_dumping(at, life).await });
         }
@@ -318,25 +318,25 @@ impl Host {
 
     /// A fault of its opening in words, and what to type. `recover` wants `--force` where the cache
     /// device is formatted.
-    fn why(&self, fault: &Fault, is_formatted: bool) -> (String, String) {
+    fn explain_fault(&self, fault: &Fault, is_formatted: bool) -> (String, String) {
         let name = &self.shared.name;
         let force = if is_formatted { " --force" } else { "" };
-        let has_worm = !self.options.legs.is_empty();
+        let has_worm = !self.options.members.is_empty();
         let next = match fault {
-            Fault::Strange(_) if has_worm && is_formatted => format!(
+            Fault::Foreign(_) if has_worm && is_formatted => format!(
                 "bring back a device of its WORM, then `ashlar fs start {name}`; if all are lost \
                  for good, `ashlar fs ream {name} --force` makes a new file system and gives up \
                  what the cache device holds"
             ),
-            Fault::Invalid(volume::OTHER_LEGS) => format!(
+            Fault::Invalid(volume::MEMBER_COUNT_DIFFERS) => format!(
                 "list as many devices as it was made with, a blank one in the place of a lost \
                  one, and `ashlar apply`; then `ashlar fs replace {name} DEVICE`"
             ),
-            Fault::Strange(_) if has_worm => format!(
+            Fault::Foreign(_) if has_worm => format!(
                 "`ashlar fs recover {name}{force}` begins again from the newest dump of the WORM; \
                  to make a new file system instead, `ashlar fs ream {name}`"
             ),
-            Fault::Strange(_) => format!("`ashlar fs ream {name}` makes a new one"),
+            Fault::Foreign(_) => format!("`ashlar fs ream {name}` makes a new one"),
             Fault::Corrupt(_) if has_worm => format!(
                 "`ashlar fs recover {name} --force` begins again from the newest dump of the WORM"
             ),
@@ -352,7 +352,7 @@ impl Host {
 
     /// None of its devices holds anything.
     pub(crate) async fn is_blank(&self) -> bool {
-        let Options { cache, legs, .. } = &self.options;
+        let Options { cache, members: legs, .. } = &self.options;
         for medium in std::iter::once(cache).chain(legs) {
             if !matches!(self.options.is_blank(&**medium).await, Ok(true)) {
                 return false;
@@ -363,16 +363,16 @@ impl Host {
 
     /// Ends all service and makes everything durable.
     pub(crate) async fn halt(&self) -> Result<(), Error> {
-        self.life.set(self.life.get() + 1);
+        self.generation.set(self.generation.get() + 1);
         self.listening.borrow_mut().drain(..).for_each(|task| task.abort());
         let disks = self.shared.status().disks;
         disks.iter().for_each(|d| disks::close(d.key));
-        self.shared.report(|s| {
+        self.shared.update_status(|s| {
             s.listens.clear();
             s.disks.clear();
         });
         self.server.hang_up(None);
-        self.server.forget();
+        self.server.clear_exports();
         let fs = self.fs.borrow_mut().take();
         match fs {
             Some(fs) => fs.close().await.map_err(|f| console::error(&f)),
@@ -381,10 +381,10 @@ impl Host {
     }
 
     /// How much goes on.
-    fn count(&self) {
+    fn update_rates(&self) {
         let Some(fs) = &*self.fs.borrow() else { return };
-        let (facts, who) = (fs.facts(), self.server.who());
-        let sum = |get: fn(&Presence) -> u64| who.iter().map(get).sum();
+        let (facts, who) = (fs.facts(), self.server.clients());
+        let sum = |get: fn(&ClientInfo) -> u64| who.iter().map(get).sum();
         let counts = Counts {
             requests: sum(|p| p.requests),
             read: sum(|p| p.read),
@@ -393,23 +393,23 @@ impl Host {
             misses: facts.misses,
             ahead: facts.ahead_loaded,
         };
-        self.rates.borrow_mut().look(self.reactor.now(), &counts);
+        self.rates.borrow_mut().update(self.reactor.now(), &counts);
     }
 
     /// Updates the reported status.
-    pub(crate) fn look(&self) {
+    pub(crate) fn update_status(&self) {
         let Some(fs) = &*self.fs.borrow() else { return };
-        let (facts, legs) = (fs.facts(), fs.legs());
+        let (facts, legs) = (fs.facts(), fs.members());
         let last = fs.dumps().last().map(|d| {
             let (year, day) = d.path();
             (d.time_ns, format!("{year}/{day}"))
         });
-        let clients = self.server.who().len();
+        let clients = self.server.clients().len();
         let turned_away = self.server.journal.take_last();
-        self.shared.report(|s| {
-            (s.facts, s.legs, s.last, s.clients) = (facts, legs, last, clients);
+        self.shared.update_status(|s| {
+            (s.facts, s.members, s.last, s.clients) = (facts, legs, last, clients);
             if turned_away.is_some() {
-                s.turned_away = turned_away;
+                s.last_refused = turned_away;
             }
             s.noattach = self.server.noattach.get();
             s.allow = self.server.allow.get() || self.server.allow_one.get().is_some();
@@ -418,7 +418,7 @@ impl Host {
             s.duallow = self.server.duallow.get().is_some();
             let ahead = fs.read_ahead();
             s.ahead = (ahead != self.shared.params.ahead()).then_some(ahead);
-            s.traced = self.server.trace.of() != Of::Nobody;
+            s.traced = self.server.trace.filter() != TraceFilter::Off;
         });
     }
 
@@ -427,32 +427,32 @@ impl Host {
         let fs = self.files()?;
         let dump = self.server.dump(&fs, clock::day(self.wall(), &self.zone)).await;
         let dump = dump.map_err(|fault| console::error(&fault))?;
-        self.look();
+        self.update_status();
         Ok(dump)
     }
 
     /// A dump a day.
-    async fn keep_dumping(&self, at: At, life: u64) {
+    async fn keep_dumping(&self, at: TimeOfDay, life: u64) {
         let mut daily = Daily::new(at, self.wall(), &self.zone);
-        while self.life.get() == life {
+        while self.generation.get() == life {
             let last = self.shared.status().last.map_or(0, |(ns, _)| ns);
-            let turn = daily.turn(self.wall(), last, &self.zone);
+            let turn = daily.next_action(self.wall(), last, &self.zone);
             let next = daily.due();
-            self.shared.report(|s| s.next = Some(next));
+            self.shared.update_status(|s| s.next = Some(next));
             match turn {
-                Turn::Sleep(ns) => self.reactor.sleep(ns).await,
-                Turn::Dump if self.dumps_on.get() => {
-                    let fault = self.dump().await.err().map(|e| e.what);
-                    self.shared.report(|s| s.dump_fault = fault);
+                DumpAction::Sleep(ns) => self.reactor.sleep(ns).await,
+                DumpAction::Dump if self.dumps_on.get() => {
+                    let fault = self.dump().await.err().map(|e| e.message);
+                    self.shared.update_status(|s| s.dump_fault = fault);
                 }
-                Turn::Dump | Turn::Pass => {}
+                DumpAction::Dump | DumpAction::Skip => {}
             }
         }
     }
 
     /// Reports the progress of the verb of that number.
-    pub(crate) fn said(&self, number: u64, what: String, done: u64, total: u64) {
-        self.shared.progress(number, Progress { what, done, total });
+    pub(crate) fn report_progress(&self, number: u64, what: String, done: u64, total: u64) {
+        self.shared.set_progress(number, Progress { activity: what, done, total });
     }
 
     /// The result of `f`, if it ends in so many ns.

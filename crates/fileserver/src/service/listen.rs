@@ -11,7 +11,7 @@ use transport::{AcceptState, Listener};
 use super::cec::{self, Cec};
 use super::host::Host;
 use crate::console;
-use crate::ninep::{Door, Flavour};
+use crate::ninep::{Flavour, ListenerOptions};
 
 /// How often an address that is in use is tried again: the kernel closes the sockets of a process
 /// that was killed a moment after its end.
@@ -37,10 +37,10 @@ pub fn parse_console(text: &str) -> Result<Address, Error> {
 
 /// The protocol of an address.
 #[derive(Clone)]
-pub enum Speaks {
-    NineP(Door),
+pub enum ListenProtocol {
+    NineP(ListenerOptions),
     /// The same, by TLS.
-    Secure(Door),
+    Secure(ListenerOptions),
     Console,
 }
 
@@ -100,7 +100,7 @@ async fn bind(reactor: &Reactor, at: &Address) -> std::io::Result<Bound> {
 
 impl Host {
     /// The addresses of its parameters, and their protocols.
-    fn doors(&self) -> Result<Vec<(String, Speaks)>, Error> {
+    fn listeners(&self) -> Result<Vec<(String, ListenProtocol)>, Error> {
         let params = &self.shared.params;
         let users = self.server.users();
         let everybody = match &params.everybody {
@@ -109,27 +109,31 @@ impl Host {
                 Error::new(Errno::NoEnt, format!("everybody: there is no user `{name}`"))
             })?),
         };
-        let linux = Door { flavour: Flavour::Linux, everybody, ..Door::default() };
-        let plan9 = Door::default();
+        let linux = ListenerOptions {
+            flavour: Flavour::Linux,
+            fixed_user: everybody,
+            ..ListenerOptions::default()
+        };
+        let plan9 = ListenerOptions::default();
         self.shared.read_keys()?;
-        let with = |all: &[String], speaks: &Speaks| {
+        let with = |all: &[String], speaks: &ListenProtocol| {
             all.iter().map(|at| (at.clone(), speaks.clone())).collect::<Vec<_>>()
         };
-        let mut out = with(&params.linux, &Speaks::NineP(linux));
-        out.extend(with(&params.plan9, &Speaks::NineP(plan9)));
-        let linux = Door { flavour: Flavour::Linux, ..Door::default() };
-        out.extend(with(&params.linux_tls, &Speaks::Secure(linux)));
-        out.extend(with(&params.plan9_tls, &Speaks::Secure(Door::default())));
-        out.extend(with(&params.console, &Speaks::Console));
+        let mut out = with(&params.linux, &ListenProtocol::NineP(linux));
+        out.extend(with(&params.plan9, &ListenProtocol::NineP(plan9)));
+        let linux = ListenerOptions { flavour: Flavour::Linux, ..ListenerOptions::default() };
+        out.extend(with(&params.linux_tls, &ListenProtocol::Secure(linux)));
+        out.extend(with(&params.plan9_tls, &ListenProtocol::Secure(ListenerOptions::default())));
+        out.extend(with(&params.console, &ListenProtocol::Console));
         Ok(out)
     }
 
     /// Listens at all of them, or at none.
     pub(super) async fn listen(self: &Rc<Self>) -> Result<(), Error> {
         let mut bound = Vec::new();
-        for (text, speaks) in self.doors()? {
+        for (text, speaks) in self.listeners()? {
             let at = match speaks {
-                Speaks::Console => parse_console(&text)?,
+                ListenProtocol::Console => parse_console(&text)?,
                 _ => parse(&text)?,
             };
             let listener = bind(&self.reactor, &at).await.map_err(|e| {
@@ -145,7 +149,7 @@ impl Host {
             bound.push((listener, at, speaks));
         }
         let names = bound.iter().map(|(b, at, _)| b.name(at)).collect();
-        self.shared.report(|s| s.listens = names);
+        self.shared.update_status(|s| s.listens = names);
         let state = Rc::new(AcceptState::default());
         for (listener, at, speaks) in bound {
             let task = match listener {
@@ -165,13 +169,13 @@ impl Host {
         self: Rc<Self>,
         listener: Listener,
         at: Address,
-        speaks: Speaks,
+        speaks: ListenProtocol,
         state: Rc<AcceptState>,
     ) {
         let name = &self.shared.name;
         let log = |what: fmt::Arguments<'_>| tracing::warn!(target: "fs", "{name}: {what}");
         let admit = async |stream, peer| {
-            self.meet(Accepted::new(stream, &peer, &at), &speaks);
+            self.serve_client(Accepted::new(stream, &peer, &at), &speaks);
         };
         listener.accept_all(&self.reactor, &at, &state, log, admit).await;
     }
@@ -183,7 +187,7 @@ impl Host {
             let host = host.upgrade();
             Box::pin(async move {
                 match host {
-                    Some(host) => console::typed(&host, &line).await,
+                    Some(host) => console::run_line_or_error(&host, &line).await,
                     None => String::new(),
                 }
             })
@@ -191,34 +195,34 @@ impl Host {
         Cec::new(&self.reactor, &self.shared.name, Box::new(run))
     }
 
-    fn meet(self: &Rc<Self>, accepted: Accepted, speaks: &Speaks) {
+    fn serve_client(self: &Rc<Self>, accepted: Accepted, speaks: &ListenProtocol) {
         let Accepted { stream, peer, counts_as } = accepted;
         let Some(counted) = self.peers.enter(&counts_as) else {
-            let most = self.peers.most();
+            let most = self.peers.limit();
             let why = format_args!(
                 "refused, {counts_as} has {most} connections already; next: if they are wanted, \
                  raise connections_per_peer"
             );
-            self.server.journal.turned_away(&peer, why);
+            self.server.journal.log_refused(&peer, why);
             return stream.reset();
         };
         match speaks {
-            Speaks::NineP(door) => {
+            ListenProtocol::NineP(door) => {
                 let served = self.server.clone().serve(stream, peer, door.clone());
                 self.reactor.spawn("fs-client", async move {
                     served.await;
                     drop(counted);
                 });
             }
-            Speaks::Secure(door) => {
+            ListenProtocol::Secure(door) => {
                 let Some(keys) = self.shared.keys() else { return stream.reset() };
-                let met = self.clone().meet_secure(stream, peer, keys, door.clone());
+                let met = self.clone().serve_tls(stream, peer, keys, door.clone());
                 self.reactor.spawn("fs-tls", async move {
                     met.await;
                     drop(counted);
                 });
             }
-            Speaks::Console => {
+            ListenProtocol::Console => {
                 let host = self.clone();
                 self.reactor.spawn("fs-console", async move {
                     // The operator has left.

@@ -28,13 +28,13 @@ mod geom;
 mod host;
 mod leaves;
 mod listen;
-mod made;
 mod params;
 mod rates;
 mod shared;
 mod tls;
+mod volume_history;
 
 pub use class::{FS_CLASS, FsClass, Site};
-pub(crate) use host::{Host, today, when};
-pub use made::{Forgets, Made};
+pub(crate) use host::{Host, format_time, today};
 pub(crate) use shared::Phase;
+pub use volume_history::{NoHistory, VolumeHistory};

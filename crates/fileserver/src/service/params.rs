@@ -7,7 +7,7 @@ use keys::{Files, Keys};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::clock::At;
+use super::clock::TimeOfDay;
 use crate::config::{Device, Settings};
 use crate::image::{self, format::Layout};
 use crate::ninep::LOGIN_NS;
@@ -210,7 +210,7 @@ impl FsParams {
                  YEAR/MMDD` and `ashlar fs allow {name}`"
             ));
         }
-        for line in &s.other {
+        for line in &s.foreign {
             let why = match line.split_whitespace().next() {
                 Some("copydev" | "copyworm") => "disks are copied by the graph (`ashlar mirror`)",
                 Some("queryjuke") => "there are no jukeboxes; any provider can be the WORM",
@@ -271,10 +271,10 @@ impl FsParams {
     }
 
     /// When a dump is taken; none: never.
-    pub fn dump_at(&self) -> Result<Option<At>, Error> {
+    pub fn dump_at(&self) -> Result<Option<TimeOfDay>, Error> {
         match self.dump_at.as_deref().unwrap_or(DUMP_AT) {
             NEVER => Ok(None),
-            text => At::parse(text).map(Some).ok_or_else(|| {
+            text => TimeOfDay::parse(text).map(Some).ok_or_else(|| {
                 Error::inval(format!("dump_at `{text}` is no time of day (05:00), nor `never`"))
             }),
         }
@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<FsParams, String> {
-        FsParams::read(&json!({ "settings": text })).map_err(|e| e.what)
+        FsParams::read(&json!({ "settings": text })).map_err(|e| e.message)
     }
 
     #[test]
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn unsupported_config_string_is_refused_when_it_is_configured() {
         let read = |device: &str, image: bool| {
-            FsParams::read(&json!({ "device": device, "image": image })).map_err(|e| e.what)
+            FsParams::read(&json!({ "device": device, "image": image })).map_err(|e| e.message)
         };
         for (device, image) in [
             ("e565.1", false),

@@ -40,7 +40,7 @@ pub struct Rates {
 
 impl Rates {
     /// Takes the counters of a time, ns.
-    pub fn look(&mut self, now: u64, counts: &Counts) {
+    pub fn update(&mut self, now: u64, counts: &Counts) {
         let counts = counts.list();
         let Some((before, had)) = self.last.replace((now, counts)) else { return };
         let seconds = now.saturating_sub(before) as f64 / 1e9;
@@ -101,7 +101,7 @@ mod tests {
             now += 1_000_000_000;
             counts.requests += requests;
             (counts.hits, counts.misses) = (counts.hits + 3 * requests, counts.misses + requests);
-            rates.look(now, &counts);
+            rates.update(now, &counts);
         };
         (0..200).for_each(|_| second(&mut rates, 50));
         let shown = rates.json();
@@ -119,7 +119,7 @@ mod tests {
         assert!(shown[1]["requests"].as_f64().unwrap() > 30.0, "{shown}");
         assert_eq!(rates.text().lines().count(), 3);
         // A client that left took its count along.
-        rates.look(u64::MAX / 2, &Counts { requests: 1, ..Counts::default() });
+        rates.update(u64::MAX / 2, &Counts { requests: 1, ..Counts::default() });
         assert!(rates.json()[0]["requests"].as_f64().unwrap() < 1.0);
     }
 }

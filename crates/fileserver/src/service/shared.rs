@@ -19,7 +19,7 @@ use crate::config::Device;
 use crate::volume::{Facts, ReadAhead, Report};
 
 /// Answers kept for those who asked and did not come back.
-const ANSWERS_MAX: usize = 256;
+const RESULTS_MAX: usize = 256;
 
 /// How far a file server is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct Status {
     /// Its volume.
     pub facts: Facts,
     /// Devices of the WORM.
-    pub legs: Vec<Report>,
+    pub members: Vec<Report>,
     /// Clients that are connected.
     pub clients: usize,
     /// Addresses that are listened at.
@@ -77,11 +77,11 @@ pub struct Status {
     /// The fault of the last automatic dump.
     pub dump_fault: Option<String>,
     /// The last client that could not prove to be a user, and the reason.
-    pub turned_away: Option<String>,
+    pub last_refused: Option<String>,
 }
 
 /// An order for the core.
-pub enum Order {
+pub enum HostRequest {
     /// A verb: its number, its name, its parameters.
     Verb(u64, String, Value),
     /// The disks of the configuration are these: the number of the order, names and paths.
@@ -94,31 +94,31 @@ pub enum Order {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Message {
     /// An answer is there, or the phase is another one.
-    News,
+    Changed,
     /// It has halted.
-    Gone,
+    Halted,
 }
 
 /// How far a verb is.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// The present activity.
-    pub what: String,
+    pub activity: String,
     /// So many of `total`; 0: unknown.
     pub done: u64,
     /// See `done`.
     pub total: u64,
 }
 
-enum Answer {
-    Working(Progress),
-    Ready(Result<Value, Error>),
+enum RequestState {
+    InProgress(Progress),
+    Done(Result<Value, Error>),
 }
 
 #[derive(Default)]
 struct Mailbox {
-    orders: VecDeque<Order>,
-    answers: HashMap<u64, Answer>,
+    requests: VecDeque<HostRequest>,
+    results: HashMap<u64, RequestState>,
     next: u64,
     waker: Option<Waker>,
     /// Those who wait for the phase to change.
@@ -126,7 +126,7 @@ struct Mailbox {
 }
 
 /// See the module.
-pub struct Shared {
+pub struct HostShared {
     /// Name of the geom.
     pub name: String,
     /// Its number.
@@ -145,16 +145,16 @@ pub struct Shared {
     status: Mutex<Status>,
 }
 
-impl Shared {
+impl HostShared {
     pub fn new(
         name: &str,
         (notifier, geom): (Notifier, GeomId),
         params: FsParams,
         device: Device,
         site: Site,
-    ) -> Arc<Shared> {
+    ) -> Arc<HostShared> {
         let status = Status { wanted_disks: params.disks.clone(), ..Status::default() };
-        Arc::new(Shared {
+        Arc::new(HostShared {
             name: name.to_owned(),
             geom,
             notifier,
@@ -183,11 +183,11 @@ impl Shared {
         self.mailbox.lock()
     }
 
-    fn send(&self, order: impl FnOnce(&mut Mailbox) -> Order) {
+    fn send(&self, order: impl FnOnce(&mut Mailbox) -> HostRequest) {
         let waker = {
             let mut mailbox = self.mailbox();
             let order = order(&mut mailbox);
-            mailbox.orders.push_back(order);
+            mailbox.requests.push_back(order);
             mailbox.waker.take()
         };
         if let Some(waker) = waker {
@@ -196,23 +196,23 @@ impl Shared {
     }
 
     /// Asks for a verb; the number of its answer.
-    pub fn ask(&self, verb: &str, params: &Value) -> u64 {
-        self.ask_for(|number| Order::Verb(number, verb.to_owned(), params.clone()))
+    pub fn submit_verb(&self, verb: &str, params: &Value) -> u64 {
+        self.submit(|number| HostRequest::Verb(number, verb.to_owned(), params.clone()))
     }
 
     /// Asks for these disks of the configuration; the number of the answer.
-    pub fn ask_for_disks(&self, disks: BTreeMap<String, String>) -> u64 {
-        self.ask_for(|number| Order::Disks(number, disks))
+    pub fn submit_disks(&self, disks: BTreeMap<String, String>) -> u64 {
+        self.submit(|number| HostRequest::Disks(number, disks))
     }
 
-    fn ask_for(&self, order: impl FnOnce(u64) -> Order) -> u64 {
+    fn submit(&self, order: impl FnOnce(u64) -> HostRequest) -> u64 {
         let mut number = 0;
         self.send(|mailbox| {
             mailbox.next += 1;
             number = mailbox.next;
-            let oldest = number.saturating_sub(ANSWERS_MAX as u64);
-            mailbox.answers.retain(|n, a| *n > oldest || matches!(a, Answer::Working(_)));
-            mailbox.answers.insert(number, Answer::Working(Progress::default()));
+            let oldest = number.saturating_sub(RESULTS_MAX as u64);
+            mailbox.results.retain(|n, a| *n > oldest || matches!(a, RequestState::InProgress(_)));
+            mailbox.results.insert(number, RequestState::InProgress(Progress::default()));
             order(number)
         });
         number
@@ -220,44 +220,44 @@ impl Shared {
 
     /// Has the host end.
     pub fn stop(&self) {
-        self.send(|_| Order::Stop);
+        self.send(|_| HostRequest::Stop);
     }
 
     /// The answer, which is removed, or the progress; `None`: no such request.
-    pub fn answer(&self, number: u64) -> Option<Result<Result<Value, Error>, Progress>> {
+    pub fn take_result(&self, number: u64) -> Option<Result<Result<Value, Error>, Progress>> {
         let mut mailbox = self.mailbox();
-        if let Some(Answer::Working(progress)) = mailbox.answers.get(&number) {
+        if let Some(RequestState::InProgress(progress)) = mailbox.results.get(&number) {
             return Some(Err(progress.clone()));
         }
-        match mailbox.answers.remove(&number) {
-            Some(Answer::Ready(result)) => Some(Ok(result)),
+        match mailbox.results.remove(&number) {
+            Some(RequestState::Done(result)) => Some(Ok(result)),
             _ => None,
         }
     }
 
     /// True when the answer is there.
-    pub fn is_answered(&self, number: u64) -> bool {
-        !matches!(self.mailbox().answers.get(&number), Some(Answer::Working(_)))
+    pub fn is_done(&self, number: u64) -> bool {
+        !matches!(self.mailbox().results.get(&number), Some(RequestState::InProgress(_)))
     }
 
     /// The host answers.
-    pub fn put(&self, number: u64, result: Result<Value, Error>) {
-        self.mailbox().answers.insert(number, Answer::Ready(result));
-        self.notifier.post(self.geom, Box::new(Message::News));
+    pub fn complete(&self, number: u64, result: Result<Value, Error>) {
+        self.mailbox().results.insert(number, RequestState::Done(result));
+        self.notifier.post(self.geom, Box::new(Message::Changed));
     }
 
     /// The host says how far a verb is.
-    pub fn progress(&self, number: u64, progress: Progress) {
-        if let Some(answer) = self.mailbox().answers.get_mut(&number) {
-            *answer = Answer::Working(progress);
+    pub fn set_progress(&self, number: u64, progress: Progress) {
+        if let Some(answer) = self.mailbox().results.get_mut(&number) {
+            *answer = RequestState::InProgress(progress);
         }
     }
 
     /// The host's next order.
-    pub async fn order(&self) -> Order {
+    pub async fn next_request(&self) -> HostRequest {
         poll_fn(|cx| {
             let mut mailbox = self.mailbox();
-            match mailbox.orders.pop_front() {
+            match mailbox.requests.pop_front() {
                 Some(order) => Poll::Ready(order),
                 None => {
                     mailbox.waker = Some(cx.waker().clone());
@@ -274,7 +274,7 @@ impl Shared {
     }
 
     /// The host says how it is.
-    pub fn report(&self, f: impl FnOnce(&mut Status)) {
+    pub fn update_status(&self, f: impl FnOnce(&mut Status)) {
         let changed = {
             let mut status = self.status.lock();
             let before = status.phase.clone();
@@ -284,17 +284,17 @@ impl Shared {
         if changed {
             let watchers = std::mem::take(&mut self.mailbox().watchers);
             watchers.into_iter().for_each(Waker::wake);
-            self.notifier.post(self.geom, Box::new(Message::News));
+            self.notifier.post(self.geom, Box::new(Message::Changed));
         }
     }
 
     /// The geom looks at what there is to say.
-    pub fn news(&self) {
-        self.notifier.post(self.geom, Box::new(Message::News));
+    pub fn notify_geom(&self) {
+        self.notifier.post(self.geom, Box::new(Message::Changed));
     }
 
     /// Until its phase is one that `f` likes.
-    pub async fn until(&self, f: impl Fn(&Phase) -> bool) {
+    pub async fn wait_for_phase(&self, f: impl Fn(&Phase) -> bool) {
         poll_fn(|cx| {
             // The mailbox first, so that no change between the look and the entry is lost.
             let mut mailbox = self.mailbox();

@@ -27,7 +27,7 @@ use reactor::Stream;
 use transport::{CommonReason, Terms, Tls};
 
 use super::host::Host;
-use crate::ninep::Door;
+use crate::ninep::ListenerOptions;
 use crate::notify::Notify;
 
 /// Bytes received, or read from the service, at a time.
@@ -37,7 +37,7 @@ const QUEUE_MAX: usize = 256 << 10;
 /// Time that a client may take to prove its identity, ns.
 const SHAKE_NS: u64 = 15_000_000_000;
 
-struct Line {
+struct TlsConn {
     host: Rc<Host>,
     /// Towards the client.
     outside: Stream,
@@ -45,8 +45,8 @@ struct Line {
     /// Encrypted, not sent yet.
     queue: RefCell<Vec<u8>>,
     /// The queue has grown or shrunk, or it is over.
-    news: Notify,
-    over: Cell<bool>,
+    progress: Notify,
+    closing: Cell<bool>,
 }
 
 const TERMS: Terms = Terms {
@@ -90,7 +90,7 @@ impl fmt::Display for Refused {
     }
 }
 
-impl Line {
+impl TlsConn {
     /// Waits for something to receive, and holds no memory meanwhile.
     async fn receive(&self, from: &Stream) -> Result<Option<Seg>, Refused> {
         from.readable().await?;
@@ -105,7 +105,7 @@ impl Line {
             Some(buf) => Poll::Ready(buf),
             None => {
                 self.host.server.pool.wake_on_free(cx.waker());
-                self.host.reactor.heed();
+                self.host.reactor.flush_lazy_sends();
                 Poll::Pending
             }
         });
@@ -116,7 +116,7 @@ impl Line {
     /// Queues the bytes that TLS wants to send.
     fn gather(&self) -> Result<(), CommonReason> {
         self.tls.flush(&mut *self.queue.borrow_mut())?;
-        self.news.notify_all();
+        self.progress.notify_all();
         Ok(())
     }
 
@@ -132,13 +132,13 @@ impl Line {
     /// Sends the queue until it is over (S2).
     async fn send_all(&self) {
         loop {
-            let seen = self.news.count();
+            let seen = self.progress.count();
             let mut some = self.queue.take();
             if some.is_empty() {
-                if self.over.get() {
+                if self.closing.get() {
                     break;
                 }
-                self.news.after(seen).await;
+                self.progress.after(seen).await;
                 continue;
             }
             if some.len() > PIECE {
@@ -151,20 +151,20 @@ impl Line {
             if self.outside.send(&mut out).await.is_err() {
                 break;
             }
-            self.news.notify_all();
+            self.progress.notify_all();
         }
         self.end();
         self.outside.close();
     }
 
     fn end(&self) {
-        self.over.set(true);
-        self.news.notify_all();
+        self.closing.set(true);
+        self.progress.notify_all();
     }
 
     /// Until keys are agreed on: the name in the client's certificate (S1), and what else came
     /// with its last word.
-    async fn shake(&self) -> Result<(String, Vec<u8>), Refused> {
+    async fn handshake(&self) -> Result<(String, Vec<u8>), Refused> {
         let mut first = Vec::new();
         self.gather()?;
         while self.tls.is_handshaking() {
@@ -192,12 +192,12 @@ impl Line {
     /// From the service to the client.
     async fn outwards(&self, inside: &Stream) -> Result<(), Refused> {
         loop {
-            let seen = self.news.count();
-            if self.over.get() {
+            let seen = self.progress.count();
+            if self.closing.get() {
                 return Ok(());
             }
             if self.queue.borrow().len() > QUEUE_MAX {
-                self.news.after(seen).await;
+                self.progress.after(seen).await;
                 continue;
             }
             let Some(came) = self.receive(inside).await? else { return Ok(()) };
@@ -209,25 +209,25 @@ impl Line {
 
 impl Host {
     /// Serves a client that has to prove its identity.
-    pub(super) async fn meet_secure(
+    pub(super) async fn serve_tls(
         self: Rc<Self>,
         stream: Stream,
         peer: String,
         keys: Keys,
-        door: Door,
+        door: ListenerOptions,
     ) {
         let Ok(tls) = Tls::begin(&keys) else { return };
-        let line = Rc::new(Line {
+        let line = Rc::new(TlsConn {
             host: self.clone(),
             outside: stream,
             tls,
             queue: RefCell::default(),
-            news: Notify::default(),
-            over: Cell::new(false),
+            progress: Notify::default(),
+            closing: Cell::new(false),
         });
         let sender = line.clone();
         self.reactor.spawn("fs-tls-send", async move { sender.send_all().await });
-        let shaken = self.reactor.within(SHAKE_NS, line.shake()).await;
+        let shaken = self.reactor.within(SHAKE_NS, line.handshake()).await;
         let served = match shaken {
             None => Err(CommonReason::HandshakeTimeout.into()),
             Some(Err(why)) => Err(why),
@@ -238,7 +238,7 @@ impl Host {
         };
         match served {
             Ok(((ours, theirs), id, first)) => {
-                let door = Door { everybody: Some(id), proven: true, ..door };
+                let door = ListenerOptions { fixed_user: Some(id), authenticated: true, ..door };
                 let service = self.server.clone().serve(theirs, peer, door);
                 self.reactor.spawn("fs-client", service);
                 let (reads, inside) = (line.clone(), Rc::new(ours));
@@ -252,8 +252,8 @@ impl Host {
                 inside.close();
             }
             Err(why) => {
-                self.server.journal.turned_away(&peer, format_args!("{why}"));
-                self.look();
+                self.server.journal.log_refused(&peer, format_args!("{why}"));
+                self.update_status();
             }
         }
         line.tls.close();

@@ -26,10 +26,10 @@ use crate::fault::{Addr, Fault, Stop};
 /// Blocks by address, as an operation sees them.
 pub trait Blocks {
     /// A node that is not to be changed.
-    fn look(&mut self, at: Addr) -> Result<Seg, Stop>;
+    fn read_node(&mut self, at: Addr) -> Result<Seg, Stop>;
 
     /// A node to be changed: itself, or a copy at a new address when a dump holds it.
-    fn own(&mut self, at: Addr) -> Result<(Addr, Seg), Stop>;
+    fn cow(&mut self, at: Addr) -> Result<(Addr, Seg), Stop>;
 
     /// A new block; its contents are whatever.
     fn fresh(&mut self) -> Result<(Addr, Seg), Stop>;
@@ -73,7 +73,7 @@ fn leaf_of(blocks: &mut impl Blocks, root: Root, key: &Key) -> Result<Option<Seg
     }
     let mut at = root;
     for _ in 0..LEVELS_MAX {
-        let seg = blocks.look(at)?;
+        let seg = blocks.read_node(at)?;
         let down = seg.with(|b| {
             (node::level(b) > 0 && node::count(b) > 0).then(|| node::child(b, node::branch(b, key)))
         });
@@ -115,7 +115,7 @@ fn leaf_and_next(
     }
     let (mut at, mut behind) = (root, None);
     for _ in 0..LEVELS_MAX {
-        let seg = blocks.look(at)?;
+        let seg = blocks.read_node(at)?;
         let down = seg.with(|b| {
             (node::level(b) > 0 && node::count(b) > 0).then(|| {
                 let i = node::branch(b, key);
@@ -155,7 +155,7 @@ struct Owned {
 
 impl Owned {
     fn take(blocks: &mut impl Blocks, at: Addr) -> Result<Owned, Stop> {
-        let (at, seg) = blocks.own(at)?;
+        let (at, seg) = blocks.cow(at)?;
         seg.with_mut(|b| node::move_to(b, at));
         Ok(Owned { at, seg })
     }
@@ -184,9 +184,9 @@ impl Owned {
     /// Room enough for one more, whatever happens below?
     fn takes(&self, key: &Key, value: &[u8]) -> bool {
         self.seg.with(|b| match (node::level(b), node::search(b, key)) {
-            (0, Ok(i)) => node::room(b) + node::value(b, i).len() >= value.len(),
-            (0, Err(_)) => node::room(b) >= node::SLOT + value.len(),
-            _ => node::room(b) >= node::SLOT + 8,
+            (0, Ok(i)) => node::free_space(b) + node::value(b, i).len() >= value.len(),
+            (0, Err(_)) => node::free_space(b) >= node::SLOT + value.len(),
+            _ => node::free_space(b) >= node::SLOT + 8,
         })
     }
 }
@@ -322,7 +322,7 @@ fn tidy(blocks: &mut impl Blocks, above: &Owned, i: usize, node: &Owned) -> Resu
 /// A root with one child is none; one without items is no tree.
 fn lower(blocks: &mut impl Blocks, root: &mut Root) -> Result<(), Stop> {
     for _ in 0..LEVELS_MAX {
-        let seg = blocks.look(*root)?;
+        let seg = blocks.read_node(*root)?;
         let (level, n, child) = seg.with(|b| (node::level(b), node::count(b), node::child(b, 0)));
         let next = match (level, n) {
             (_, 0) => 0,
@@ -344,7 +344,7 @@ pub type Below = (Addr, Option<u8>);
 
 /// The nodes below a node; blocks that items name are the caller's.
 pub fn below(blocks: &mut impl Blocks, at: Addr, wanted: Option<u8>) -> Result<Vec<Below>, Stop> {
-    let seg = blocks.look(at)?;
+    let seg = blocks.read_node(at)?;
     let level = seg.with(node::level);
     // Else one that leads to itself many times is walked for ever.
     if wanted.is_some_and(|w| w != level) {

@@ -135,13 +135,13 @@ pub fn branch(b: &[u8], wanted: &Key) -> usize {
 }
 
 /// Bytes that a further item may take, slot included, after [`compact`].
-pub fn room(b: &[u8]) -> usize {
+pub fn free_space(b: &[u8]) -> usize {
     heap(b).saturating_sub(slot_at(count(b))) + dead(b)
 }
 
 /// Bytes in use by slots and values.
 pub fn used(b: &[u8]) -> usize {
-    b.len().saturating_sub(HEAD + room(b))
+    b.len().saturating_sub(HEAD + free_space(b))
 }
 
 /// Bytes for items in a block of `len`.
@@ -151,7 +151,7 @@ pub fn capacity(len: usize) -> usize {
 
 /// Puts an item in at slot `i`; false when there is no room.
 pub fn insert(b: &mut [u8], i: usize, k: &Key, v: &[u8]) -> bool {
-    if room(b) < SLOT + v.len() || i > count(b) {
+    if free_space(b) < SLOT + v.len() || i > count(b) {
         return false;
     }
     if heap(b).saturating_sub(slot_at(count(b))) < SLOT + v.len() {

@@ -26,14 +26,14 @@ impl Heap {
 }
 
 impl Blocks for Heap {
-    fn look(&mut self, at: Addr) -> Result<Seg, Stop> {
+    fn read_node(&mut self, at: Addr) -> Result<Seg, Stop> {
         let seg = self.blocks.get(&at).expect("a block that was freed, or never was").clone();
         seg.with(|b| check(b, at, 7)).expect("a sound node");
         Ok(seg)
     }
 
-    fn own(&mut self, at: Addr) -> Result<(Addr, Seg), Stop> {
-        let old = self.look(at)?;
+    fn cow(&mut self, at: Addr) -> Result<(Addr, Seg), Stop> {
+        let old = self.read_node(at)?;
         if at >= self.frozen {
             return Ok((at, old));
         }

@@ -101,7 +101,7 @@ impl Volume {
     fn capture(&self) -> Result<Option<Captured>, Fault> {
         let mut state = self.0.state.borrow_mut();
         let s = &mut *state;
-        let moved = s.legs.iter().map(|l| l.done).ne(s.written.legs.iter().copied());
+        let moved = s.members.iter().map(|l| l.done).ne(s.written.members.iter().copied());
         let idle = s.frames.dirty() == 0
             && s.dropped.is_empty()
             && s.emptied.is_empty()
@@ -236,7 +236,7 @@ impl Volume {
             let state = self.0.state.borrow();
             (state.layout, state.block())
         };
-        let bytes = record.encode(layout.life, block);
+        let bytes = record.encode(layout.format_id, block);
         let n = (bytes.len() / block) as u64;
         let moves = record.tail == record.seq && n == 1;
         let place = {
@@ -341,7 +341,7 @@ impl Volume {
         let wanted = (state.table.len() / 16).clamp(1, EMPTY_AHEAD);
         if state.table.free() < state.frames.dirty() + wanted + state.kept() {
             // Rather those that every leg has.
-            let safe = state.legs.iter().map(|l| l.done).min().unwrap_or(0);
+            let safe = state.members.iter().map(|l| l.done).min().unwrap_or(0);
             let mut gone = state.table.evict(wanted, |addr| addr < safe);
             if gone.len() < wanted {
                 gone.extend(state.table.evict(wanted - gone.len(), |addr| addr < copied));
@@ -352,7 +352,7 @@ impl Volume {
 }
 
 /// Slots for everything that a commit writes.
-fn take_slots(s: &mut state::State) -> Result<Vec<(u32, usize)>, Fault> {
+fn take_slots(s: &mut state::VolumeState) -> Result<Vec<(u32, usize)>, Fault> {
     let mut left = s.frames.dirty() + s.dump_blocks();
     let mut runs = Vec::new();
     while left > 0 {

@@ -25,7 +25,7 @@ impl Volume {
     /// # Errors
     /// There is no block of that address, or no device has the proof of its right contents.
     pub async fn copies(&self, addr: Addr) -> Result<Vec<Copy>, Fault> {
-        if addr == 0 || !self.was_given(addr) {
+        if addr == 0 || !self.was_allocated(addr) {
             return Err(Fault::Invalid("no block has that address"));
         }
         let (slot, sum, is_dumps) = {
@@ -46,10 +46,10 @@ impl Volume {
             };
         }
         out.push(cached);
-        let proof = if is_dumps { Some(self.proof(addr).await?) } else { None };
-        for (leg, medium) in self.0.legs.iter().enumerate() {
+        let proof = if is_dumps { Some(self.block_check(addr).await?) } else { None };
+        for (leg, medium) in self.0.members.iter().enumerate() {
             let mut copy = Copy { device: medium.name().into(), at: None, fault: None };
-            if let Some(proof) = proof.filter(|_| self.on_leg(leg, addr)) {
+            if let Some(proof) = proof.filter(|_| self.is_on_member(leg, addr)) {
                 copy.at = Some(addr);
                 copy.fault = match medium.read(addr * self.block() as u64, seg.clone().into()).await
                 {

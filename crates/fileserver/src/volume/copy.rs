@@ -68,7 +68,7 @@ impl Report {
     pub(super) fn failed(&mut self, fault: &Fault) {
         self.fault = Some(fault.to_string());
         self.remedy = match fault {
-            Fault::Strange(_) => Remedy::Replace,
+            Fault::Foreign(_) => Remedy::Replace,
             Fault::Corrupt(_) => Remedy::ReplaceByForce,
             _ => Remedy::Repair,
         };
@@ -94,7 +94,7 @@ impl Volume {
                 Err(Fault::Fenced(_) | Fault::Closed) => return,
                 Err(_) => {
                     // The state of the leg is read again before anything is written to it.
-                    if let Some(place) = self.0.places.borrow_mut().get_mut(leg) {
+                    if let Some(place) = self.0.fence_slots.borrow_mut().get_mut(leg) {
                         *place = None;
                     }
                     self.0.replaced.after_or(&self.0.reactor, replaced, Some(wait)).await;
@@ -119,7 +119,7 @@ impl Volume {
     }
 
     /// While nothing is to be copied.
-    async fn rest(&self) {
+    async fn wait_for_work(&self) {
         loop {
             let seen = self.0.dumped.count();
             if self.0.copying.get() || self.0.closed.get() {
@@ -130,7 +130,7 @@ impl Volume {
     }
 
     async fn copy_next(&self, leg: usize) -> Result<(), Fault> {
-        let seated = self.0.places.borrow().get(leg).copied().flatten().is_some();
+        let seated = self.0.fence_slots.borrow().get(leg).copied().flatten().is_some();
         if !seated {
             self.join(leg).await?;
         }
@@ -146,17 +146,17 @@ impl Volume {
         };
         let before = self.0.reactor.now();
         // While nothing was to be copied another disk may have taken its place.
-        if let Some(medium) = self.0.legs.get(leg) {
-            self.is_ours(&**medium).await?;
+        if let Some(medium) = self.0.members.get(leg) {
+            self.check_label(&**medium).await?;
         }
         let latest = self.latest_on(leg);
         self.extend(leg, dump.next, latest).await?;
         self.copy_blocks(leg, &dump).await?;
         let sb = self.fetch(dump.sb).await?;
-        self.leg_write(leg, dump.sb, sb.into()).await?;
-        self.leg_flush(leg).await?;
-        self.write_seat(leg, dump.next, dump.sb, false).await?;
-        if let Some(l) = self.0.state.borrow_mut().legs.get_mut(leg) {
+        self.write_member(leg, dump.sb, sb.into()).await?;
+        self.flush_member(leg).await?;
+        self.write_own_entry(leg, dump.next, dump.sb, false).await?;
+        if let Some(l) = self.0.state.borrow_mut().members.get_mut(leg) {
             l.done = dump.next;
         }
         if let Some(r) = self.0.reports.borrow_mut().get_mut(leg) {
@@ -168,7 +168,7 @@ impl Volume {
 
     fn next_for(&self, leg: usize) -> Option<Dump> {
         let state = self.0.state.borrow();
-        let done = state.legs.get(leg)?.done;
+        let done = state.members.get(leg)?.done;
         let i = state.dumps.partition_point(|d| d.next <= done);
         state.dumps.get(i).copied().filter(|d| d.number <= state.dumped)
     }
@@ -176,7 +176,7 @@ impl Volume {
     /// Superblock of the newest dump that a leg has; 0 for none.
     pub(super) fn latest_on(&self, leg: usize) -> Addr {
         let state = self.0.state.borrow();
-        let done = state.legs.get(leg).map_or(0, |l| l.done);
+        let done = state.members.get(leg).map_or(0, |l| l.done);
         let i = state.dumps.partition_point(|d| d.next <= done);
         i.checked_sub(1).and_then(|i| state.dumps.get(i)).map_or(0, |d| d.sb)
     }
@@ -185,25 +185,25 @@ impl Volume {
     /// failed are not copied again.
     async fn copy_blocks(&self, leg: usize, dump: &Dump) -> Result<(), Fault> {
         // Blocks on their way to a leg are held in the block cache, however long the leg takes.
-        let share = self.0.state.borrow().frames.limit() / (8 * self.0.legs.len());
+        let share = self.0.state.borrow().frames.limit() / (8 * self.0.members.len());
         let most = (WRITE_BYTES / self.block()).min(share).max(1);
         let (mut run, mut first, mut n, mut len) = (Segs::default(), 0, 0, 0);
-        let size = self.0.legs.get(leg).map_or(0, |m| m.size());
+        let size = self.0.members.get(leg).map_or(0, |m| m.size());
         let between = (size / FLUSH_PART).clamp(FLUSH_BYTES.0, FLUSH_BYTES.1);
         let between = (between / self.block() as u64).max(1);
         let had = self.0.partial.borrow().get(leg).copied().unwrap_or(0);
         let from = if (dump.sb + 1..=dump.next).contains(&had) { had } else { dump.sb + 1 };
         for addr in from..dump.next {
-            let there = addr >= dump.end || self.is_in(dump, addr).await?;
+            let there = addr >= dump.end || self.dump_contains(dump, addr).await?;
             if len > 0 && (!there || len == most) {
-                self.leg_write(leg, first, std::mem::take(&mut run)).await?;
+                self.write_member(leg, first, std::mem::take(&mut run)).await?;
                 len = 0;
                 // A device in memory writes at once, and blocks in the block cache need no wait
                 // either: this lets other tasks run.
                 self.0.reactor.yield_now().await;
-                self.rest().await;
+                self.wait_for_work().await;
                 if n >= between {
-                    self.keep(leg, addr, std::mem::take(&mut n)).await?;
+                    self.make_durable(leg, addr, std::mem::take(&mut n)).await?;
                 }
             }
             if !there {
@@ -216,14 +216,14 @@ impl Volume {
             (len, n) = (len + 1, n + 1);
         }
         if len > 0 {
-            self.leg_write(leg, first, run).await?;
+            self.write_member(leg, first, run).await?;
         }
-        self.keep(leg, dump.next, n).await
+        self.make_durable(leg, dump.next, n).await
     }
 
     /// Makes the copied blocks below `addr` durable: `n` more blocks.
-    async fn keep(&self, leg: usize, addr: Addr, n: u64) -> Result<(), Fault> {
-        self.leg_flush(leg).await?;
+    async fn make_durable(&self, leg: usize, addr: Addr, n: u64) -> Result<(), Fault> {
+        self.flush_member(leg).await?;
         if let Some(p) = self.0.partial.borrow_mut().get_mut(leg) {
             *p = addr;
         }
@@ -234,7 +234,7 @@ impl Volume {
     }
 
     /// A dump's range has holes where something was made and deleted before it was taken.
-    async fn is_in(&self, dump: &Dump, addr: Addr) -> Result<bool, Fault> {
+    async fn dump_contains(&self, dump: &Dump, addr: Addr) -> Result<bool, Fault> {
         if self.0.state.borrow().table.slot(addr).is_some() {
             return Ok(true);
         }
@@ -257,8 +257,8 @@ impl Volume {
         }
     }
 
-    async fn leg_write(&self, leg: usize, addr: Addr, segs: Segs) -> Result<(), Fault> {
-        let Some(medium) = self.0.legs.get(leg) else { return Ok(()) };
+    async fn write_member(&self, leg: usize, addr: Addr, segs: Segs) -> Result<(), Fault> {
+        let Some(medium) = self.0.members.get(leg) else { return Ok(()) };
         if let Some(why) = &self.0.state.borrow().refused {
             return Err(why.clone());
         }
@@ -266,8 +266,8 @@ impl Volume {
         medium.write(addr * self.block() as u64, segs).await.map_err(told)
     }
 
-    async fn leg_flush(&self, leg: usize) -> Result<(), Fault> {
-        let Some(medium) = self.0.legs.get(leg) else { return Ok(()) };
+    async fn flush_member(&self, leg: usize) -> Result<(), Fault> {
+        let Some(medium) = self.0.members.get(leg) else { return Ok(()) };
         medium.flush().await.map_err(|e| Fault::Io(e, format!("{}: flush", medium.name())))
     }
 }

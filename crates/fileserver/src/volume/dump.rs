@@ -1,18 +1,18 @@
 //! Taking a dump: the line moves up, nothing else.
 
 use super::point::Dump;
-use super::state::State;
-use super::{Patience, Volume};
+use super::state::VolumeState;
+use super::{SpaceWait, Volume};
 use crate::fault::{Fault, Wait};
 
 impl Volume {
     /// Freezes the tree as it is as the dump of `date` (20261121). When it returns the dump is
     /// durable on the cache device; [`Volume::copied`] says when the WORM has it.
     pub async fn dump(&self, date: u32) -> Result<Dump, Fault> {
-        if self.0.legs.is_empty() {
+        if self.0.members.is_empty() {
             return Err(Fault::Invalid("a file system without a WORM has no dumps"));
         }
-        let mut patience = Patience::default();
+        let mut patience = SpaceWait::default();
         loop {
             // One at a time is committed.
             let seen = self.0.dumped.count();
@@ -31,7 +31,7 @@ impl Volume {
                     self.sync().await?;
                     return Ok(dump);
                 }
-                None => self.make_room(Wait::Commit, &mut patience).await?,
+                None => self.make_space(Wait::Commit, &mut patience).await?,
             }
         }
     }
@@ -61,14 +61,14 @@ impl Volume {
 }
 
 /// None: its checksums need slots first.
-fn freeze(s: &mut State, date: u32) -> Result<Option<Dump>, Fault> {
+fn freeze(s: &mut VolumeState, date: u32) -> Result<Option<Dump>, Fault> {
     if let Some(why) = &s.refused {
         return Err(why.clone());
     }
     let (sb, end) = (s.sb, s.space.next());
     let sums = (end - sb).div_ceil(s.sums_per_block() as u64);
     let next = end + sums;
-    let blocks = s.legs.iter().map(|l| l.blocks).min().unwrap_or(0);
+    let blocks = s.members.iter().map(|l| l.blocks).min().unwrap_or(0);
     if next >= blocks {
         return Err(Fault::NoSpace("the WORM has no room for the end of a dump"));
     }

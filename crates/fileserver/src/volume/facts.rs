@@ -97,7 +97,7 @@ impl Volume {
             slots: s.layout.slots.1,
             slots_used: s.layout.slots.1.saturating_sub(s.table.free() as u64),
             slots_left: s.slots_left() as u64,
-            worm: s.legs.iter().map(|l| l.blocks).min().unwrap_or(0),
+            worm: s.members.iter().map(|l| l.blocks).min().unwrap_or(0),
             next: s.space.next(),
             frozen: s.space.frozen(),
             live,
@@ -107,23 +107,23 @@ impl Volume {
             sb_next: s.sb,
             epoch: s.epoch,
             bad_slots: s.bad_slots,
-            mended: s.mended,
+            mended: s.repaired,
             commits: s.seq,
             refused: s.refused.as_ref().map(ToString::to_string),
         }
     }
 
     /// How the legs are doing; see [`Report`].
-    pub fn legs(&self) -> Vec<Report> {
+    pub fn members(&self) -> Vec<Report> {
         let state = self.0.state.borrow();
         let last = state.dumps.iter().rev().find(|d| d.number <= state.dumped);
         let mut reports = self.0.reports.borrow().clone();
-        let (now, paces) = ((self.0.clock)(), self.0.paces.borrow());
-        for ((r, leg), pace) in reports.iter_mut().zip(&state.legs).zip(&*paces) {
+        let (now, paces) = ((self.0.clock)(), self.0.read_stats.borrow());
+        for ((r, leg), pace) in reports.iter_mut().zip(&state.members).zip(&*paces) {
             let lacks = state.dumps.partition_point(|d| d.next <= leg.done);
             let lacks = state.dumps.get(lacks).filter(|d| d.number <= state.dumped);
             r.lag_ns = lacks.map_or(0, |d| now.saturating_sub(d.time_ns));
-            r.read_ns = pace.usual;
+            r.read_ns = pace.usual_ns;
             r.done = leg.done;
             r.behind = last.map_or(0, |d| d.next.saturating_sub(leg.done));
         }

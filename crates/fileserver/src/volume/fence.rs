@@ -23,14 +23,14 @@ use std::rc::Rc;
 
 use bio::Seg;
 
-use super::seal::{Give, Take};
+use super::seal::{Decoder, Encoder};
 use super::worm::{self, Kind};
 use super::{Inner, Volume};
 use crate::fault::{Addr, Fault};
 use crate::medium::Medium;
 
 /// Servers that may have a seat.
-pub const SEATS: u64 = 64;
+pub const FENCE_ENTRIES: u64 = 64;
 /// First seat's address.
 const FIRST: Addr = 2;
 /// How long a look at the fence holds, ns.
@@ -40,16 +40,16 @@ pub const WAIT_NS: u64 = LEASE_NS * 3 / 2;
 /// How long a leg may take to show its seats when another one has, ns ...
 const LOOK_NS: u64 = 500_000_000;
 /// ... and so many times as long when none has, because there is no other leg to rely on.
-const PATIENCE: u64 = 3;
+const LATE_FACTOR: u64 = 3;
 /// Looks in a row that none may answer.
 const LOOKS: u32 = 7;
 // An answer at the last moment still leaves a part of the lease.
-const _: () = assert!(LOOK_NS * PATIENCE < LEASE_NS);
+const _: () = assert!(LOOK_NS * LATE_FACTOR < LEASE_NS);
 /// Bytes of a name in a seat.
 const NAME_MAX: usize = 200;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Look {
+enum FenceReply {
     #[default]
     Waiting,
     Good,
@@ -64,7 +64,7 @@ pub type Owner = [u8; 16];
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seat {
+pub struct FenceEntry {
     /// Its owner.
     pub owner: Owner,
     /// What people call it.
@@ -81,9 +81,9 @@ pub struct Seat {
     pub latest: Addr,
 }
 
-impl Seat {
+impl FenceEntry {
     fn encode(&self) -> Vec<u8> {
-        let mut body = Give::default();
+        let mut body = Encoder::default();
         body.0.extend_from_slice(&self.owner);
         body.u32(self.epoch).u32(u32::from(self.left));
         body.u64(self.grant).u64(self.start).u64(self.latest);
@@ -95,8 +95,8 @@ impl Seat {
         body.0
     }
 
-    fn decode(body: &[u8]) -> Seat {
-        let mut t = Take(body);
+    fn decode(body: &[u8]) -> FenceEntry {
+        let mut t = Decoder(body);
         let mut owner = Owner::default();
         for (to, b) in owner.iter_mut().zip(t.bytes(16)) {
             *to = *b;
@@ -104,25 +104,26 @@ impl Seat {
         let (epoch, left) = (t.u32(), t.u32() & 1 == 1);
         let (grant, start, latest) = (t.u64(), t.u64(), t.u64());
         let name = String::from_utf8_lossy(t.0).into_owned();
-        Seat { owner, name, epoch, left, grant, start, latest }
+        FenceEntry { owner, name, epoch, left, grant, start, latest }
     }
 }
 
 /// All seats of a device: those taken, and the first free one. A seat fits a sector, so a loss of
 /// power leaves the old one or the new one.
-pub async fn seats(
+pub async fn read_entries(
     leg: &dyn Medium,
     volume: u64,
     block: usize,
     memory: impl AsyncFn() -> Result<Seg, Fault>,
-) -> Result<(Vec<(u64, Seat)>, Option<u64>), Fault> {
+) -> Result<(Vec<(u64, FenceEntry)>, Option<u64>), Fault> {
     let (mut taken, mut free) = (Vec::new(), None);
-    for i in 0..SEATS {
+    for i in 0..FENCE_ENTRIES {
         let seg = memory().await?;
         let at = FIRST + i;
         let read = leg.read(at * block as u64, seg.clone().into()).await;
         read.map_err(|e| Fault::Io(e, format!("{}: seat {i} of the fence", leg.name())))?;
-        let seat = seg.with(|b| worm::open(b, Kind::Seat, volume, at).map(Seat::decode));
+        let seat =
+            seg.with(|b| worm::open(b, Kind::FenceEntry, volume, at).map(FenceEntry::decode));
         match (seat, free) {
             (Ok(seat), None) => taken.push((i, seat)),
             // They are taken in order: a hole is a seat that was damaged, and may be the highest.
@@ -138,31 +139,31 @@ pub async fn seats(
 }
 
 /// Writes a seat, durably.
-pub async fn sit(
+pub async fn write_entry(
     leg: &dyn Medium,
     volume: u64,
     place: u64,
-    seat: &Seat,
+    seat: &FenceEntry,
     seg: Seg,
     block: usize,
 ) -> Result<(), Fault> {
     let at = FIRST + place;
-    seg.with_mut(|b| worm::seal(b, Kind::Seat, volume, at, &seat.encode()));
+    seg.with_mut(|b| worm::seal(b, Kind::FenceEntry, volume, at, &seat.encode()));
     let told = |e| Fault::Io(e, format!("{}: seat {place} of the fence", leg.name()));
     leg.write(at * block as u64, seg.into()).await.map_err(told)?;
     leg.flush().await.map_err(told)
 }
 
 /// The result of a look at a leg's seats for the owner of `epoch`.
-pub fn judge(seats: &[(u64, Seat)], owner: &Owner, epoch: u32) -> Result<(), Fault> {
-    let other = |s: &Seat| s.owner != *owner && s.epoch >= epoch;
-    match seats.iter().map(|(_, s)| s).filter(|s| other(s)).max_by_key(|s| s.epoch) {
+pub fn check_entries(seats: &[(u64, FenceEntry)], owner: &Owner, epoch: u32) -> Result<(), Fault> {
+    let other = |s: &FenceEntry| s.owner != *owner && s.epoch >= epoch;
+    match read_entries.iter().map(|(_, s)| s).filter(|s| other(s)).max_by_key(|s| s.epoch) {
         Some(s) => Err(Fault::Fenced(format!("{} in epoch {}", s.name, s.epoch))),
         None => Ok(()),
     }
 }
 
-fn silence() -> Fault {
+fn no_reply() -> Fault {
     let why = "no device of the WORM answers, so another server may have taken it";
     Fault::Io(bio::Errno::NxIo, why.into())
 }
@@ -176,86 +177,88 @@ impl Volume {
                 if let Some(why) = &state.refused {
                     return Err(why.clone());
                 }
-                if self.0.legs.is_empty() || self.0.reactor.now() < state.lease_until {
+                if self.0.members.is_empty() || self.0.reactor.now() < state.lease_until {
                     return Ok(());
                 }
             }
             if n == LOOKS {
                 break;
             }
-            self.look_again().await?;
+            self.read_fence().await?;
         }
-        Err(silence())
+        Err(no_reply())
     }
 
     /// A look at every leg at once, which ends when one has answered, or none in time. Those that
     /// answered before are waited for for a while, others are heard when they speak.
-    async fn look_again(&self) -> Result<(), Fault> {
+    async fn read_fence(&self) -> Result<(), Fault> {
         let before = self.0.reactor.now();
-        let looks: Vec<Rc<Cell<Look>>> = self.0.legs.iter().map(|_| Rc::default()).collect();
-        let awaited = self.awaited();
+        let looks: Vec<Rc<Cell<FenceReply>>> =
+            self.0.members.iter().map(|_| Rc::default()).collect();
+        let awaited = self.expected_replies();
         for (leg, look) in looks.iter().enumerate() {
             let (volume, look) = (self.clone(), look.clone());
             self.0.reactor.spawn("fs-fence", async move {
                 let seen = volume.look_at(leg).await;
-                volume.heard(leg, seen.is_ok());
-                if look.get() == Look::Waiting {
-                    look.set(if seen.is_ok() { Look::Good } else { Look::Bad });
+                volume.record_reply(leg, seen.is_ok());
+                if look.get() == FenceReply::Waiting {
+                    look.set(if seen.is_ok() { FenceReply::Good } else { FenceReply::Bad });
                 }
-                if look.get() == Look::Good {
+                if look.get() == FenceReply::Good {
                     let mut state = volume.0.state.borrow_mut();
                     state.lease_until = state.lease_until.max(before + LEASE_NS);
                 }
                 if let Err(fault @ Fault::Fenced(_)) = seen {
                     volume.refuse(fault);
                 }
-                volume.0.looked.notify_all();
+                volume.0.fence_replied.notify_all();
             });
         }
         let volume = self.clone();
         let late: Vec<_> = looks.clone();
         self.0.reactor.spawn("fs-fence-late", async move {
-            for _ in 0..PATIENCE {
+            for _ in 0..LATE_FACTOR {
                 volume.0.reactor.sleep(LOOK_NS).await;
-                let is = |look: Look| late.iter().any(|l| l.get() == look);
-                if is(Look::Good) || !is(Look::Waiting) {
+                let is = |look: FenceReply| late.iter().any(|l| l.get() == look);
+                if is(FenceReply::Good) || !is(FenceReply::Waiting) {
                     break;
                 }
             }
             for (leg, look) in late.iter().enumerate() {
-                if look.get() == Look::Waiting {
-                    look.set(Look::Late);
-                    volume.heard(leg, false);
+                if look.get() == FenceReply::Waiting {
+                    look.set(FenceReply::Late);
+                    volume.record_reply(leg, false);
                 }
             }
-            volume.0.looked.notify_all();
+            volume.0.fence_replied.notify_all();
         });
         loop {
-            let seen = self.0.looked.count();
+            let seen = self.0.fence_replied.count();
             if let Some(why) = &self.0.state.borrow().refused {
                 return Err(why.clone());
             }
-            let is = |look: Look| looks.iter().any(|l| l.get() == look);
-            let waiting = looks.iter().zip(&awaited).any(|(l, w)| *w && l.get() == Look::Waiting);
-            if is(Look::Good) && !waiting {
+            let is = |look: FenceReply| looks.iter().any(|l| l.get() == look);
+            let waiting =
+                looks.iter().zip(&awaited).any(|(l, w)| *w && l.get() == FenceReply::Waiting);
+            if is(FenceReply::Good) && !waiting {
                 return Ok(());
             }
-            if !is(Look::Good) && !is(Look::Waiting) {
-                return if is(Look::Late) { Ok(()) } else { Err(silence()) };
+            if !is(FenceReply::Good) && !is(FenceReply::Waiting) {
+                return if is(FenceReply::Late) { Ok(()) } else { Err(no_reply()) };
             }
-            self.0.looked.after(seen).await;
+            self.0.fence_replied.after(seen).await;
         }
     }
 
     /// Legs whose answer is waited for: those that answered last time, or all if none did.
-    fn awaited(&self) -> Vec<bool> {
-        let silent = self.0.silent.borrow();
+    fn expected_replies(&self) -> Vec<bool> {
+        let silent = self.0.unresponsive.borrow();
         let all = silent.iter().all(|s| *s);
         silent.iter().map(|s| all || !s).collect()
     }
 
-    fn heard(&self, leg: usize, answers: bool) {
-        if let Some(s) = self.0.silent.borrow_mut().get_mut(leg) {
+    fn record_reply(&self, leg: usize, answers: bool) {
+        if let Some(s) = self.0.unresponsive.borrow_mut().get_mut(leg) {
             *s = !answers;
         }
     }
@@ -269,24 +272,25 @@ impl Volume {
             if now != worked {
                 worked = now;
                 // The next operation that needs the lease reports the failure.
-                let _ = self.look_again().await;
+                let _ = self.read_fence().await;
             }
         }
     }
 
     async fn look_at(&self, leg: usize) -> Result<(), Fault> {
-        let Some(medium) = self.0.legs.get(leg) else { return Ok(()) };
+        let Some(medium) = self.0.members.get(leg) else { return Ok(()) };
         let (volume, block, epoch) = {
             let state = self.0.state.borrow();
             (state.layout.volume, state.block(), state.epoch)
         };
-        let (taken, _) = seats(&**medium, volume, block, async || self.own_memory().await).await?;
-        judge(&taken, &self.0.owner, epoch)
+        let (taken, _) =
+            read_entries(&**medium, volume, block, async || self.own_memory().await).await?;
+        check_entries(&taken, &self.0.owner, epoch)
     }
 
     /// Moves this server's grant on a leg up to `grant` (N1).
     pub(super) async fn extend(&self, leg: usize, grant: Addr, latest: Addr) -> Result<(), Fault> {
-        self.write_seat(leg, grant, latest, false).await?;
+        self.write_own_entry(leg, grant, latest, false).await?;
         let looked = self.look_at(leg).await;
         if let Err(fault @ Fault::Fenced(_)) = looked {
             return Err(self.refuse(fault));
@@ -294,14 +298,14 @@ impl Volume {
         looked
     }
 
-    pub(super) async fn write_seat(
+    pub(super) async fn write_own_entry(
         &self,
         leg: usize,
         grant: Addr,
         latest: Addr,
         left: bool,
     ) -> Result<(), Fault> {
-        let Inner { legs, owner, name, places, start, .. } = &*self.0;
+        let Inner { members: legs, owner, name, fence_slots: places, start, .. } = &*self.0;
         let place = places.borrow().get(leg).copied().flatten();
         let (Some(medium), Some(place)) = (legs.get(leg), place) else {
             return Err(Fault::Invalid("a device of the WORM on which this server has no seat"));
@@ -310,7 +314,7 @@ impl Volume {
             let state = self.0.state.borrow();
             (state.layout.volume, state.block(), state.epoch)
         };
-        let seat = Seat {
+        let seat = FenceEntry {
             owner: *owner,
             name: name.clone(),
             epoch,
@@ -320,6 +324,6 @@ impl Volume {
             latest,
         };
         let seg = self.own_memory().await?;
-        sit(&**medium, volume, place, &seat, seg, block).await
+        write_entry(&**medium, volume, place, &seat, seg, block).await
     }
 }

@@ -34,7 +34,7 @@ pub struct Frames {
     /// Addresses in the order in which the hand comes by; some have gone since.
     ring: VecDeque<Addr>,
     /// Soiled since the last commit; some were dropped since, or are there twice.
-    soiled: Vec<Addr>,
+    dirtied: Vec<Addr>,
     dirty: usize,
     limit: usize,
     /// Found in memory, and not.
@@ -60,7 +60,7 @@ impl Frames {
             zeros,
             map: AddrMap::default(),
             ring: VecDeque::new(),
-            soiled: Vec::new(),
+            dirtied: Vec::new(),
             dirty: 0,
             limit: bytes / block,
             hits: 0,
@@ -147,7 +147,7 @@ impl Frames {
     /// A new block, dirty.
     pub fn create(&mut self, addr: Addr, seg: Seg) {
         self.enter(addr, seg);
-        self.soil(addr);
+        self.mark_dirty(addr);
     }
 
     /// Prepares a block in memory for a change: the memory has no other holder (F2). `None`: no
@@ -164,7 +164,7 @@ impl Frames {
         let frame = self.map.get_mut(&addr)?;
         frame.seg = seg.clone();
         frame.hot = true;
-        self.soil(addr);
+        self.mark_dirty(addr);
         Some(seg)
     }
 
@@ -174,7 +174,7 @@ impl Frames {
             Some(f) => (f.seg, f.hot, f.node) = (seg, true, false),
             None => self.enter(addr, seg),
         }
-        self.soil(addr);
+        self.mark_dirty(addr);
     }
 
     /// The same for an operation that is undone: restores the block's contents and whether it was
@@ -188,12 +188,12 @@ impl Frames {
         }
     }
 
-    fn soil(&mut self, addr: Addr) {
+    fn mark_dirty(&mut self, addr: Addr) {
         if let Some(f) = self.map.get_mut(&addr)
             && !std::mem::replace(&mut f.dirty, true)
         {
             self.dirty += 1;
-            self.soiled.push(addr);
+            self.dirtied.push(addr);
         }
     }
 
@@ -217,7 +217,7 @@ impl Frames {
     pub fn take_dirty(&mut self) -> Vec<(Addr, Seg)> {
         let mut out = Vec::with_capacity(self.dirty);
         self.dirty = 0;
-        for addr in std::mem::take(&mut self.soiled) {
+        for addr in std::mem::take(&mut self.dirtied) {
             // An address may be there twice, and gone since.
             if let Some(f) = self.map.get_mut(&addr)
                 && std::mem::take(&mut f.dirty)

@@ -33,7 +33,7 @@ impl Volume {
         {
             let mut state = self.0.state.borrow_mut();
             let block = state.block() as u64;
-            for (leg, medium) in state.legs.iter_mut().zip(&self.0.legs) {
+            for (leg, medium) in state.members.iter_mut().zip(&self.0.members) {
                 leg.blocks = medium.size() / block;
             }
         }

@@ -18,31 +18,31 @@ pub(super) async fn read_block(medium: &dyn Medium, addr: Addr, seg: Seg) -> Res
 impl Volume {
     /// Takes a seat on a leg and finds out how far it is.
     pub(super) async fn join(&self, leg: usize) -> Result<(), Fault> {
-        let Some(medium) = self.0.legs.get(leg) else { return Ok(()) };
+        let Some(medium) = self.0.members.get(leg) else { return Ok(()) };
         let medium = &**medium;
-        self.is_left_alone(leg)?;
+        self.check_not_replacing(leg)?;
         let (volume, block, epoch) = {
             let state = self.0.state.borrow();
             (state.layout.volume, state.block(), state.epoch)
         };
-        self.is_ours(medium).await?;
+        self.check_label(medium).await?;
         let memory = async || self.own_memory().await;
-        let (taken, free) = fence::seats(medium, volume, block, memory).await?;
-        if let Err(fault) = fence::judge(&taken, &self.0.owner, epoch) {
+        let (taken, free) = fence::read_entries(medium, volume, block, memory).await?;
+        if let Err(fault) = fence::check_entries(&taken, &self.0.owner, epoch) {
             return Err(self.refuse(fault));
         }
         let mine = taken.iter().find(|(_, s)| s.owner == self.0.owner).map(|(i, _)| *i);
         let place = mine.or(free).ok_or(Fault::NoSpace("all seats of the fence are taken"))?;
         // The progress that it shows may be in its cache only; progress known before it failed is
         // durable.
-        let known = self.0.state.borrow().legs.get(leg).map_or(0, |l| l.done);
+        let known = self.0.state.borrow().members.get(leg).map_or(0, |l| l.done);
         let done = self.progress(medium).await?.min(known);
-        self.is_left_alone(leg)?;
+        self.check_not_replacing(leg)?;
         let blocks = medium.size() / block as u64;
-        if let Some(l) = self.0.state.borrow_mut().legs.get_mut(leg) {
+        if let Some(l) = self.0.state.borrow_mut().members.get_mut(leg) {
             (l.done, l.blocks) = (done, blocks);
         }
-        if let Some(p) = self.0.places.borrow_mut().get_mut(leg) {
+        if let Some(p) = self.0.fence_slots.borrow_mut().get_mut(leg) {
             *p = Some(place);
         }
         // Nothing above what it has may have been written in this epoch, as far as others need to
@@ -55,20 +55,20 @@ impl Volume {
             *part = 0;
         }
         let latest = self.latest_on(leg);
-        self.write_seat(leg, granted.unwrap_or(0).max(done), latest, false).await?;
+        self.write_own_entry(leg, granted.unwrap_or(0).max(done), latest, false).await?;
         self.0.dumped.notify_all();
         Ok(())
     }
 
     /// A device has the label of this WORM.
-    pub(super) async fn is_ours(&self, medium: &dyn Medium) -> Result<(), Fault> {
+    pub(super) async fn check_label(&self, medium: &dyn Medium) -> Result<(), Fault> {
         let (volume, block) = {
             let state = self.0.state.borrow();
             (state.layout.volume, state.block())
         };
         let head = read_block(medium, 0, self.own_memory().await?).await?;
         let label = head.with(Label::decode).map_err(|why| {
-            Fault::Strange(format!("{} is no device of a WORM: {why}", medium.name()))
+            Fault::Foreign(format!("{} is no device of a WORM: {why}", medium.name()))
         })?;
         if label.volume != volume || label.block as usize != block {
             let text = format!("{}: a device of another WORM", medium.name());
@@ -78,7 +78,7 @@ impl Volume {
     }
 
     /// It is not being replaced just now.
-    fn is_left_alone(&self, leg: usize) -> Result<(), Fault> {
+    fn check_not_replacing(&self, leg: usize) -> Result<(), Fault> {
         match self.0.replacing.get() == Some(leg) {
             true => Err(Fault::Refused("it is being replaced".into())),
             false => Ok(()),

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use super::layout::Layout;
 use super::point::Point;
-use super::seal::{self, Give, Take};
+use super::seal::{self, Decoder, Encoder};
 use super::table::Slot;
 
 const MAGIC: [u8; 4] = *b"ASHJ";
@@ -45,7 +45,7 @@ impl Record {
 
     /// As whole blocks of `block` bytes.
     pub fn encode(&self, volume: u64, block: usize) -> Vec<u8> {
-        let mut body = Give::default();
+        let mut body = Encoder::default();
         body.u64(self.tail).u32(self.sets.len() as u32).u32(self.clears.len() as u32);
         for (slot, held) in &self.sets {
             body.u64(held.addr).u32(held.crc).u32(*slot);
@@ -65,20 +65,20 @@ impl Record {
         if s.volume != volume {
             return Err("it belongs to another volume");
         }
-        let mut t = Take(s.body);
+        let mut t = Decoder(s.body);
         let (tail, sets, clears) = (t.u64(), t.u32() as usize, t.u32() as usize);
         let entries = t.bytes(sets.saturating_mul(16));
         let cleared = t.bytes(clears.saturating_mul(4));
         if entries.len() != sets * 16 || cleared.len() != clears * 4 {
             return Err("its lists are longer than itself");
         }
-        let mut e = Take(entries);
+        let mut e = Decoder(entries);
         let sets = (0..sets).map(|_| {
             let held = Slot { addr: e.u64(), crc: e.u32() };
             (e.u32(), held)
         });
         let sets = sets.collect();
-        let mut c = Take(cleared);
+        let mut c = Decoder(cleared);
         let clears = (0..clears).map(|_| c.u32()).collect();
         let point = Point::decode(&mut t).ok_or("its point makes no sense")?;
         Ok(Record { seq: s.number, tail, sets, clears, point })
@@ -86,7 +86,7 @@ impl Record {
 
     /// Bytes of the record that begins here, if one may: enough to read it whole.
     pub fn len_at(head: &[u8], volume: u64) -> Option<usize> {
-        let mut t = Take(head.get(..seal::SEAL)?);
+        let mut t = Decoder(head.get(..seal::SEAL)?);
         if t.bytes(4) != MAGIC {
             return None;
         }
@@ -128,15 +128,15 @@ impl Ring {
         if blocks > self.record_max() {
             return None;
         }
-        self.room(blocks + 1)
+        self.find_space(blocks + 1)
     }
 
     /// Where the record that moves the tail goes: one block.
     pub fn place_last(&self) -> Option<u64> {
-        self.room(1)
+        self.find_space(1)
     }
 
-    fn room(&self, blocks: u64) -> Option<u64> {
+    fn find_space(&self, blocks: u64) -> Option<u64> {
         let first = if self.head + blocks <= self.blocks { self.head } else { 0 };
         let meets = |(_, at, n): &(u64, u64, u64)| first < at + n && *at < first + blocks;
         (!self.live.iter().any(meets)).then_some(first)

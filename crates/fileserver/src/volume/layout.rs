@@ -7,7 +7,7 @@
 //! made and when the device grows, never while it runs.
 
 use super::fence::Owner;
-use super::seal::{self, Give, Take};
+use super::seal::{self, Decoder, Encoder};
 use crate::fault::Fault;
 
 const MAGIC: [u8; 4] = *b"ASHC";
@@ -32,7 +32,7 @@ pub struct Layout {
     pub volume: u64,
     /// Says of journal and table that they belong to this use of the device; chosen when it was
     /// formatted.
-    pub life: u64,
+    pub format_id: u64,
     /// The server that the device belongs to, as the fence knows it.
     pub owner: Owner,
     /// Bytes of a block.
@@ -72,7 +72,7 @@ impl Layout {
             return Err(Fault::NoSpace("the cache device is too small to hold a volume"));
         }
         let slots = (first + 2 * pages, slots);
-        Ok(Layout { volume, life, owner, block, ring, pages: (first, pages), slots })
+        Ok(Layout { volume, format_id: life, owner, block, ring, pages: (first, pages), slots })
     }
 
     /// With the slots that a device of `size` bytes has; none: no more than before.
@@ -105,8 +105,8 @@ impl Layout {
 
     /// The header, as a block.
     pub fn encode(&self) -> Vec<u8> {
-        let mut body = Give::default();
-        body.u32(VERSION).u32(self.block).u64(self.life);
+        let mut body = Encoder::default();
+        body.u32(VERSION).u32(self.block).u64(self.format_id);
         for (first, n) in [self.ring, self.pages, self.slots] {
             body.u64(first).u64(n);
         }
@@ -119,7 +119,7 @@ impl Layout {
     /// From the first bytes of a device of `size` bytes. Says why not.
     pub fn decode(bytes: &[u8], size: u64) -> Result<Layout, &'static str> {
         let sealed = seal::open(bytes, MAGIC)?;
-        let mut t = Take(sealed.body);
+        let mut t = Decoder(sealed.body);
         if t.u32() != VERSION {
             return Err("a later version made it");
         }
@@ -128,7 +128,7 @@ impl Layout {
         let (ring, pages, slots) = (pair(), pair(), pair());
         let mut owner = Owner::default();
         owner.iter_mut().zip(t.bytes(16)).for_each(|(to, b)| *to = *b);
-        let l = Layout { volume, life, owner, block, ring, pages, slots };
+        let l = Layout { volume, format_id: life, owner, block, ring, pages, slots };
         if !BLOCKS.contains(&block) {
             return Err("its block size makes no sense");
         }

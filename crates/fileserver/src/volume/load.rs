@@ -21,19 +21,19 @@ const FILL_LEAVES: usize = 8;
 
 /// How a block of the WORM proves itself.
 #[derive(Clone, Copy)]
-pub(super) enum Proof {
+pub(super) enum BlockCheck {
     Sum(u32),
     Superblock,
     Sums,
 }
 
-impl Proof {
+impl BlockCheck {
     /// The fault of a block.
     pub fn fault(self, volume: u64, addr: Addr, b: &[u8]) -> Option<&'static str> {
         match self {
-            Proof::Sum(crc) => (worm::sum_of(b) != crc).then_some("its checksum is wrong"),
-            Proof::Superblock => worm::check_superblock(b, volume, addr).err(),
-            Proof::Sums => worm::sum(b, volume, addr, 0).err(),
+            BlockCheck::Sum(crc) => (worm::sum_of(b) != crc).then_some("its checksum is wrong"),
+            BlockCheck::Superblock => worm::check_superblock(b, volume, addr).err(),
+            BlockCheck::Sums => worm::sum(b, volume, addr, 0).err(),
         }
     }
 }
@@ -132,17 +132,17 @@ impl Volume {
         state.dumps.get(i).copied().filter(|d| d.sb <= addr)
     }
 
-    pub(super) async fn proof(&self, addr: Addr) -> Result<Proof, Fault> {
+    pub(super) async fn block_check(&self, addr: Addr) -> Result<BlockCheck, Fault> {
         let Some(dump) = self.dump_of(addr) else {
             return Err(Fault::Corrupt(format!(
                 "block {addr} is in no dump and not on the cache device"
             )));
         };
         if addr == dump.sb {
-            return Ok(Proof::Superblock);
+            return Ok(BlockCheck::Superblock);
         }
         if addr >= dump.end {
-            return Ok(Proof::Sums);
+            return Ok(BlockCheck::Sums);
         }
         let per = self.0.state.borrow().sums_per_block() as u64;
         let (at, i) = (dump.end + (addr - dump.sb) / per, ((addr - dump.sb) % per) as usize);
@@ -154,7 +154,7 @@ impl Volume {
             };
             let volume = self.0.state.borrow().layout.volume;
             return match seg.with(|b| worm::sum(b, volume, at, i)) {
-                Ok(Some(crc)) => Ok(Proof::Sum(crc)),
+                Ok(Some(crc)) => Ok(BlockCheck::Sum(crc)),
                 Ok(None) => Err(Fault::Corrupt(format!(
                     "block {addr} is not part of dump {}, yet something names it",
                     dump.number
@@ -165,12 +165,12 @@ impl Volume {
     }
 
     async fn load_worm(&self, addr: Addr) -> Result<(), Fault> {
-        let proof = self.proof(addr).await?;
+        let proof = self.block_check(addr).await?;
         let volume = self.0.state.borrow().layout.volume;
-        let (seg, bad) = self.read_legs(addr, |b| proof.fault(volume, addr, b)).await?;
+        let (seg, bad) = self.read_members(addr, |b| proof.fault(volume, addr, b)).await?;
         if !bad.is_empty() {
             let (me, seg) = (self.clone(), seg.clone());
-            let mended = async move { me.mend(addr, &seg, &bad).await };
+            let mended = async move { me.repair_members(addr, &seg, &bad).await };
             self.0.reactor.spawn("fs-mend", mended);
         }
         let mut state = self.0.state.borrow_mut();
@@ -178,24 +178,24 @@ impl Volume {
             state.frames.enter(addr, seg.clone());
         }
         drop(state);
-        self.fill(addr, seg);
+        self.keep_cached(addr, seg);
         Ok(())
     }
 
     /// Legs that hold something else get what another has.
-    async fn mend(&self, addr: Addr, seg: &Seg, bad: &[usize]) {
+    async fn repair_members(&self, addr: Addr, seg: &Seg, bad: &[usize]) {
         let wide = self.block() as u64;
         // A leg without a seat of ours may be a foreign device in the place of a lost one.
         let joined = bad.iter().filter(|leg| self.is_joined(**leg));
-        for leg in joined.filter_map(|i| self.0.legs.get(*i)) {
+        for leg in joined.filter_map(|i| self.0.members.get(*i)) {
             if leg.write(addr * wide, seg.clone().into()).await.is_ok() {
-                self.0.state.borrow_mut().mended += 1;
+                self.0.state.borrow_mut().repaired += 1;
             }
         }
     }
 
     /// Keeps a block of the WORM on the cache device, when there is room and it is wanted.
-    fn fill(&self, addr: Addr, seg: Seg) {
+    fn keep_cached(&self, addr: Addr, seg: Seg) {
         let slot = {
             let mut state = self.0.state.borrow_mut();
             let room = state.slots_left() > state.table.len() / FILL_LEAVES;

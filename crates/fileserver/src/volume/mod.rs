@@ -45,7 +45,6 @@ mod grow;
 mod join;
 mod journal;
 mod layout;
-mod legs;
 mod load;
 mod open;
 mod point;
@@ -57,6 +56,7 @@ mod state;
 mod step;
 mod table;
 mod worm;
+mod worm_reads;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -68,8 +68,8 @@ use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::inflight_loads::Loads;
 use crate::medium::Medium;
 use crate::notify::Notify;
-use crate::orphans::Keepers;
-use state::State;
+use crate::orphans::InodeRefs;
+use state::VolumeState;
 pub(crate) use table::AddrMap;
 
 pub use crate::ahead::ReadAhead;
@@ -78,8 +78,8 @@ pub use copy::{Remedy, Report};
 pub use facts::{Facts, percent};
 pub use fence::Owner;
 pub use layout::BLOCKS;
-pub use open::{OTHER_LEGS, Options, is_formatted, open, ream};
-pub use point::{Dump, LEGS_MAX};
+pub use open::{MEMBER_COUNT_DIFFERS, Options, is_formatted, open, ream};
+pub use point::{Dump, MEMBERS_MAX};
 pub use recover::{dumps_on_worm, recover};
 pub use space::{is_scratch, scratch_index};
 pub use step::{Step, View};
@@ -112,8 +112,8 @@ struct Inner {
     reactor: Reactor,
     pool: bio::Pool,
     cache: Rc<dyn Medium>,
-    legs: Vec<Rc<dyn Medium>>,
-    state: RefCell<State>,
+    members: Vec<Rc<dyn Medium>>,
+    state: RefCell<VolumeState>,
     clock: Rc<dyn Fn() -> u64>,
     ahead: Ahead,
     /// Dumps are copied to the legs.
@@ -137,7 +137,7 @@ struct Inner {
     owner: fence::Owner,
     name: String,
     /// Its seat on each leg that has answered.
-    places: RefCell<Vec<Option<u64>>>,
+    fence_slots: RefCell<Vec<Option<u64>>>,
     /// Of each leg: blocks of the dump that is being copied to it are on it for good below this.
     partial: RefCell<Vec<Addr>>,
     /// Where the first superblock of its epoch is.
@@ -145,7 +145,7 @@ struct Inner {
     /// Nothing is begun any more.
     closed: Cell<bool>,
     /// How each leg answers reads.
-    paces: RefCell<Vec<legs::Pace>>,
+    read_stats: RefCell<Vec<worm_reads::ReadStats>>,
     /// There is a new device in the place of one.
     replaced: Notify,
     /// The device that is being replaced: no other task writes to it.
@@ -153,11 +153,11 @@ struct Inner {
     /// The state of the legs, for reports.
     reports: RefCell<Vec<copy::Report>>,
     /// A look at the fence ended.
-    looked: Notify,
+    fence_replied: Notify,
     /// Legs that did not answer the last one.
-    silent: RefCell<Vec<bool>>,
+    unresponsive: RefCell<Vec<bool>>,
     /// Keepers of files that have lost their names.
-    keepers: Keepers,
+    inode_refs: InodeRefs,
 }
 
 /// A handle on a volume. Clones share it; it never leaves its core.
@@ -172,13 +172,13 @@ impl Volume {
         &self,
         mut op: impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
-        let mut patience = Patience::default();
+        let mut patience = SpaceWait::default();
         loop {
             let stopped = {
                 let mut state = self.0.state.borrow_mut();
                 state.now_ns = (self.0.clock)();
                 state.tick = self.0.reactor.now();
-                let mut step = Step::new(&mut state, &self.0.keepers, self.read_ahead());
+                let mut step = Step::new(&mut state, &self.0.inode_refs, self.read_ahead());
                 match op(&mut step) {
                     Ok(done) => {
                         step.end();
@@ -208,7 +208,7 @@ impl Volume {
                 Err(Stop::Wait(Wait::Reap(ino))) => return Err(Fault::Unfinished(ino)),
                 Err(Stop::Wait(Wait::Settle(ino))) => return Err(Fault::Unsettled(ino)),
                 Err(Stop::Wait(Wait::Fence)) => self.renew().await?,
-                Err(Stop::Wait(wait)) => self.make_room(wait, &mut patience).await?,
+                Err(Stop::Wait(wait)) => self.make_space(wait, &mut patience).await?,
             }
         }
     }
@@ -225,7 +225,7 @@ impl Volume {
     }
 
     /// Memory, slots or numbers for an operation that stopped for want of them.
-    async fn make_room(&self, wait: Wait, patience: &mut Patience) -> Result<(), Fault> {
+    async fn make_space(&self, wait: Wait, patience: &mut SpaceWait) -> Result<(), Fault> {
         patience.rounds += 1;
         if wait == Wait::Memory {
             let (gone, busy) = {
@@ -244,7 +244,7 @@ impl Volume {
             if self.is_lent(patience).await {
                 return Ok(());
             }
-            if patience.is_at_its_end() {
+            if patience.is_exhausted() {
                 return Err(TOO_SMALL);
             }
             return self.sync().await;
@@ -254,10 +254,10 @@ impl Volume {
         self.empty_slots();
         self.sync().await?;
         let after = self.0.state.borrow().slots_left();
-        patience.saw(after);
+        patience.observe_free(after);
         // The remaining slots may be fewer than one operation needs: then it is full too.
         let none = before == 0 && after == 0 && patience.rounds > 2;
-        if none || patience.is_at_its_end() {
+        if none || patience.is_exhausted() {
             let is_temporary = self.facts().is_temporary();
             return Err(Fault::NoSpace(if is_temporary { FULL_OF_TEMPORARY } else { FULL }));
         }
@@ -266,7 +266,7 @@ impl Volume {
 
     /// Memory that unsent replies hold comes back, and a commit makes no more of it: waits a
     /// moment for that. False: none is lent, or it was waited for long enough.
-    async fn is_lent(&self, patience: &mut Patience) -> bool {
+    async fn is_lent(&self, patience: &mut SpaceWait) -> bool {
         if !self.0.state.borrow().frames.is_lent() || patience.waits == LENT_WAITS {
             return false;
         }
@@ -299,8 +299,8 @@ impl Volume {
     }
 
     /// Keepers of files without a name.
-    pub fn keepers(&self) -> &Keepers {
-        &self.0.keepers
+    pub fn inode_refs(&self) -> &InodeRefs {
+        &self.0.inode_refs
     }
 
     /// True once it was closed.
@@ -310,12 +310,12 @@ impl Volume {
 
     /// How much is read ahead.
     pub fn read_ahead(&self) -> ReadAhead {
-        self.0.ahead.set.get()
+        self.0.ahead.settings.get()
     }
 
     /// Sets the read-ahead; loads that are under way continue.
     pub fn set_read_ahead(&self, set: ReadAhead) {
-        self.0.ahead.set.set(set);
+        self.0.ahead.settings.set(set);
     }
 
     /// Runs a task on the volume's core.
@@ -351,8 +351,8 @@ impl Volume {
     }
 
     /// True if a block may be stored at the address.
-    pub(crate) fn was_given(&self, addr: Addr) -> bool {
-        self.0.state.borrow().space.was_given(addr)
+    pub(crate) fn was_allocated(&self, addr: Addr) -> bool {
+        self.0.state.borrow().space.was_allocated(addr)
     }
 
     /// Addresses that belong to no dump and are in use, but not those that are `named`.
@@ -374,8 +374,8 @@ impl Volume {
     }
 
     /// True while `addr` may be read from a leg.
-    fn on_leg(&self, leg: usize, addr: Addr) -> bool {
-        self.0.state.borrow().legs.get(leg).is_some_and(|l| addr < l.done)
+    fn is_on_member(&self, leg: usize, addr: Addr) -> bool {
+        self.0.state.borrow().members.get(leg).is_some_and(|l| addr < l.done)
     }
 }
 
@@ -383,7 +383,7 @@ impl Volume {
 /// since it began. An increase from one round to the next is not enough: the operation's own
 /// allocations and releases look like that for ever.
 #[derive(Default)]
-struct Patience {
+struct SpaceWait {
     /// Since there was more than before.
     rounds: u32,
     /// The most slots that were seen free.
@@ -394,14 +394,14 @@ struct Patience {
     waits: usize,
 }
 
-impl Patience {
-    fn saw(&mut self, slots: usize) {
+impl SpaceWait {
+    fn observe_free(&mut self, slots: usize) {
         if slots > self.most {
             (self.rounds, self.most) = (0, slots);
         }
     }
 
-    fn is_at_its_end(&self) -> bool {
+    fn is_exhausted(&self) -> bool {
         self.rounds > 8
     }
 }

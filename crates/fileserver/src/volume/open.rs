@@ -8,25 +8,26 @@ use reactor::Reactor;
 
 use super::ReadAhead;
 use super::copy::Report;
-use super::fence::{self, Owner, Seat};
+use super::fence::{self, FenceEntry, Owner};
 use super::frames::Frames;
 use super::journal::{self, Record, Ring};
 use super::layout::Layout;
-use super::point::{Dump, LEGS_MAX, Point};
+use super::point::{Dump, MEMBERS_MAX, Point};
 use super::space::Space;
-use super::state::{Leg, State, WORM_FIRST};
+use super::state::{Member, VolumeState, WORM_FIRST};
 use super::table::Table;
 use super::worm::{self, Label};
-use super::{Inner, Volume, legs};
+use super::{Inner, Volume, worm_reads};
 use crate::ahead::Ahead;
 use crate::fault::{Addr, Fault};
 use crate::inflight_loads::Loads;
 use crate::medium::Medium;
 use crate::notify::Notify;
-use crate::orphans::Keepers;
+use crate::orphans::InodeRefs;
 
 /// Why a volume is not opened with fewer or more devices of the WORM.
-pub const OTHER_LEGS: &str = "the volume was made with another number of devices of the WORM";
+pub const MEMBER_COUNT_DIFFERS: &str =
+    "the volume was made with another number of devices of the WORM";
 /// Bytes read at a time when the journal is read in.
 const READ_BYTES: usize = 1 << 20;
 /// The devices and settings of a volume.
@@ -39,7 +40,7 @@ pub struct Options {
     /// The cache device.
     pub cache: Rc<dyn Medium>,
     /// Devices of the WORM, each with all of it; none for a plain file system.
-    pub legs: Vec<Rc<dyn Medium>>,
+    pub members: Vec<Rc<dyn Medium>>,
     /// Bytes of the block cache.
     pub memory: usize,
     /// Bytes of a block; counts when a volume is made.
@@ -71,7 +72,7 @@ impl Options {
     }
 
     pub(super) fn check(&self) -> Result<(), Fault> {
-        if self.legs.len() > LEGS_MAX {
+        if self.members.len() > MEMBERS_MAX {
             return Err(Fault::Invalid("a WORM is mirrored on at most 8 devices"));
         }
         if self.memory < 64 * self.block as usize {
@@ -123,9 +124,9 @@ pub async fn ream(o: &Options) -> Result<(), Fault> {
     o.check()?;
     let volume = o.reactor.random() | 1;
     let block = o.block as usize;
-    let plain = o.legs.is_empty();
+    let plain = o.members.is_empty();
     let first = if plain { 1 } else { WORM_FIRST };
-    for leg in &o.legs {
+    for leg in &o.members {
         if leg.size() < (first + 16) * block as u64 {
             return Err(Fault::NoSpace("a device of the WORM is too small"));
         }
@@ -135,7 +136,7 @@ pub async fn ream(o: &Options) -> Result<(), Fault> {
             write(o, &**leg, addr * block as u64, &vec![0; block]).await?;
         }
         write(o, &**leg, 0, &label.encode()).await?;
-        let seat = Seat {
+        let seat = FenceEntry {
             owner: o.owner,
             name: o.name.clone(),
             epoch: 1,
@@ -144,7 +145,7 @@ pub async fn ream(o: &Options) -> Result<(), Fault> {
             start: first,
             latest: 0,
         };
-        fence::sit(&**leg, volume, 0, &seat, o.memory(block).await?, block).await?;
+        fence::write_entry(&**leg, volume, 0, &seat, o.memory(block).await?, block).await?;
     }
     let point = Point {
         root: 0,
@@ -156,7 +157,7 @@ pub async fn ream(o: &Options) -> Result<(), Fault> {
         epoch: 1,
         last: Dump::default(),
         chain: 0,
-        legs: vec![first; o.legs.len()],
+        members: vec![first; o.members.len()],
     };
     format(o, volume, o.block, &point).await
 }
@@ -181,7 +182,8 @@ pub(super) async fn format(
         write(o, cache, at, &table.page(&layout, i, 0)).await?;
     }
     let record = Record { seq: 1, tail: 1, point: point.clone(), ..Record::default() };
-    write(o, cache, layout.at(layout.ring.0), &record.encode(layout.life, block as usize)).await?;
+    write(o, cache, layout.at(layout.ring.0), &record.encode(layout.format_id, block as usize))
+        .await?;
     flush(cache).await?;
     write(o, cache, 0, &layout.encode()).await?;
     write(o, cache, layout.at(1), &layout.encode()).await?;
@@ -206,7 +208,7 @@ pub(super) async fn layout(o: &Options) -> Result<Layout, Fault> {
             why = "its beginning is blank";
         }
     }
-    Err(Fault::Strange(format!("{} is no cache device of a volume: {why}", o.cache.name())))
+    Err(Fault::Foreign(format!("{} is no cache device of a volume: {why}", o.cache.name())))
 }
 
 /// Its cache device is one of a volume.
@@ -263,16 +265,16 @@ async fn records(o: &Options, l: &Layout) -> Result<Vec<(u64, u64, Record)>, Fau
         let bytes = read(o, &*o.cache, l.at(l.ring.0 + at), n * block).await?;
         for (i, head) in bytes.chunks(block).enumerate() {
             let first = at + i as u64;
-            let Some(len) = Record::len_at(head, l.life) else { continue };
+            let Some(len) = Record::len_at(head, l.format_id) else { continue };
             let blocks = len.div_ceil(block) as u64;
             if first + blocks > end {
                 continue;
             }
             let record = if len <= block {
-                Record::decode(head, l.life)
+                Record::decode(head, l.format_id)
             } else {
                 let whole = read(o, &*o.cache, l.at(l.ring.0 + first), blocks as usize * block);
-                Record::decode(&whole.await?, l.life)
+                Record::decode(&whole.await?, l.format_id)
             };
             // One that does not read was torn, or written over by a later one.
             if let Ok(record) = record {
@@ -285,14 +287,16 @@ async fn records(o: &Options, l: &Layout) -> Result<Vec<(u64, u64, Record)>, Fau
 }
 
 /// The state that a record describes.
-fn state(o: &Options, layout: Layout, table: Table, last: &Record) -> State {
+fn state(o: &Options, layout: Layout, table: Table, last: &Record) -> VolumeState {
     let point = &last.point;
-    let legs = point.legs.iter().zip(&o.legs);
-    let legs = legs
-        .map(|(done, medium)| Leg { done: *done, blocks: medium.size() / u64::from(layout.block) });
+    let legs = point.members.iter().zip(&o.members);
+    let legs = legs.map(|(done, medium)| Member {
+        done: *done,
+        blocks: medium.size() / u64::from(layout.block),
+    });
     let space = Space::new(point.frozen, point.next, point.epoch, table.addresses());
     let frames = Frames::new(o.memory, layout.block as usize);
-    State {
+    VolumeState {
         layout,
         frames,
         table,
@@ -307,7 +311,7 @@ fn state(o: &Options, layout: Layout, table: Table, last: &Record) -> State {
         sb: point.sb,
         chain: point.chain,
         epoch: point.epoch,
-        legs: legs.collect(),
+        members: legs.collect(),
         dropped: Vec::new(),
         emptied: Vec::new(),
         fills: Vec::new(),
@@ -321,7 +325,7 @@ fn state(o: &Options, layout: Layout, table: Table, last: &Record) -> State {
         dumped: point.last.number,
         fastworm: o.fastworm,
         bad_slots: 0,
-        mended: 0,
+        repaired: 0,
         refused: None,
         lease_until: 0,
         now_ns: (o.clock)(),
@@ -329,15 +333,15 @@ fn state(o: &Options, layout: Layout, table: Table, last: &Record) -> State {
     }
 }
 
-fn inner(o: &Options, state: State, ring: Ring) -> Inner {
+fn inner(o: &Options, state: VolumeState, ring: Ring) -> Inner {
     let point = &state.written;
     let start = Cell::new(point.sb);
-    let reports = o.legs.iter().map(|m| Report { name: m.name().into(), ..Report::default() });
+    let reports = o.members.iter().map(|m| Report { name: m.name().into(), ..Report::default() });
     Inner {
         reactor: o.reactor.clone(),
         pool: o.pool.clone(),
         cache: o.cache.clone(),
-        legs: o.legs.clone(),
+        members: o.members.clone(),
         state: RefCell::new(state),
         clock: o.clock.clone(),
         ahead: Ahead::starting(o.ahead),
@@ -354,17 +358,17 @@ fn inner(o: &Options, state: State, ring: Ring) -> Inner {
         ring: RefCell::new(ring),
         owner: o.owner,
         name: o.name.clone(),
-        places: RefCell::new(vec![None; o.legs.len()]),
-        partial: RefCell::new(vec![0; o.legs.len()]),
+        fence_slots: RefCell::new(vec![None; o.members.len()]),
+        partial: RefCell::new(vec![0; o.members.len()]),
         start,
         closed: Cell::new(false),
-        paces: RefCell::new(vec![legs::Pace::default(); o.legs.len()]),
+        read_stats: RefCell::new(vec![worm_reads::ReadStats::default(); o.members.len()]),
         reports: RefCell::new(reports.collect()),
-        looked: Notify::default(),
+        fence_replied: Notify::default(),
         replaced: Notify::default(),
         replacing: Cell::new(None),
-        silent: RefCell::new(vec![false; o.legs.len()]),
-        keepers: Keepers::default(),
+        unresponsive: RefCell::new(vec![false; o.members.len()]),
+        inode_refs: InodeRefs::default(),
     }
 }
 
@@ -376,8 +380,8 @@ async fn start(
     last: Record,
 ) -> Result<Volume, Fault> {
     let point = last.point.clone();
-    if point.legs.len() != o.legs.len() {
-        return Err(Fault::Invalid(OTHER_LEGS));
+    if point.members.len() != o.members.len() {
+        return Err(Fault::Invalid(MEMBER_COUNT_DIFFERS));
     }
     let volume = Volume(Rc::new(inner(o, state(o, layout, table, &last), ring)));
     volume.dumps_before(&point.last).await?;
@@ -390,10 +394,10 @@ async fn start(
     }
     volume.join_all().await?;
     volume.sync().await?;
-    for leg in 0..o.legs.len() {
+    for leg in 0..o.members.len() {
         o.reactor.spawn("fs-copy", volume.clone().keep_copying(leg));
     }
-    if !o.legs.is_empty() {
+    if !o.members.is_empty() {
         o.reactor.spawn("fs-lease", volume.clone().keep_lease());
     }
     o.reactor.spawn("fs-tick", volume.clone().tick(o.commit_ns));
@@ -450,8 +454,8 @@ impl Volume {
     /// Every leg that answers; one is enough.
     async fn join_all(&self) -> Result<(), Fault> {
         let mut why = None;
-        let mut joined = self.0.legs.is_empty();
-        for leg in 0..self.0.legs.len() {
+        let mut joined = self.0.members.is_empty();
+        for leg in 0..self.0.members.len() {
             match self.join(leg).await {
                 Ok(()) => joined = true,
                 Err(fault @ Fault::Fenced(_)) => return Err(fault),
@@ -488,15 +492,15 @@ impl Volume {
         self.0.closed.set(true);
         self.has_grown().await;
         if done.is_ok() {
-            for leg in 0..self.0.legs.len() {
-                let grant = self.0.state.borrow().legs.get(leg).map_or(0, |l| l.done);
+            for leg in 0..self.0.members.len() {
+                let grant = self.0.state.borrow().members.get(leg).map_or(0, |l| l.done);
                 // One that does not answer makes a successor wait a while longer.
-                let _ = self.write_seat(leg, grant, self.latest_on(leg), true).await;
+                let _ = self.write_own_entry(leg, grant, self.latest_on(leg), true).await;
             }
         }
         self.refuse(Fault::Closed);
         self.0.dumped.notify_all();
-        self.0.keepers.close();
+        self.0.inode_refs.close();
         done
     }
 }

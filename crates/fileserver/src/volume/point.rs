@@ -1,10 +1,10 @@
 //! A point: the state of a volume beside its blocks. Each record of the journal ends with one.
 
-use super::seal::{Give, Take};
+use super::seal::{Decoder, Encoder};
 use crate::fault::Addr;
 
 /// Devices that a WORM may be mirrored on.
-pub const LEGS_MAX: usize = 8;
+pub const MEMBERS_MAX: usize = 8;
 /// Bytes of a [`Dump`] on disk.
 pub const DUMP_BYTES: usize = 80;
 
@@ -43,13 +43,13 @@ pub struct Dump {
 }
 
 impl Dump {
-    pub(super) fn encode(&self, out: &mut Give) {
+    pub(super) fn encode(&self, out: &mut Encoder) {
         out.u32(self.number).u32(self.date).u32(self.serial).u32(self.epoch);
         out.u64(self.sb).u64(self.end).u64(self.next).u64(self.root);
         out.u64(self.time_ns).u64(self.ino).u64(self.change).u32(self.chain).u32(0);
     }
 
-    pub(super) fn decode(t: &mut Take<'_>) -> Dump {
+    pub(super) fn decode(t: &mut Decoder<'_>) -> Dump {
         let mut d = Dump::default();
         (d.number, d.date, d.serial, d.epoch) = (t.u32(), t.u32(), t.u32(), t.u32());
         (d.sb, d.end, d.next, d.root) = (t.u64(), t.u64(), t.u64(), t.u64());
@@ -98,30 +98,30 @@ pub struct Point {
     /// CRC32C of the last dump's superblock.
     pub chain: u32,
     /// For each leg, everything below is on it for good.
-    pub legs: Vec<Addr>,
+    pub members: Vec<Addr>,
 }
 
 impl Point {
-    pub(super) fn encode(&self, out: &mut Give) {
+    pub(super) fn encode(&self, out: &mut Encoder) {
         out.u64(self.root).u64(self.next).u64(self.frozen).u64(self.sb);
         out.u64(self.ino).u64(self.change).u32(self.epoch).u32(self.chain);
         self.last.encode(out);
-        out.u32(self.legs.len() as u32);
-        for leg in &self.legs {
+        out.u32(self.members.len() as u32);
+        for leg in &self.members {
             out.u64(*leg);
         }
     }
 
-    pub(super) fn decode(t: &mut Take<'_>) -> Option<Point> {
+    pub(super) fn decode(t: &mut Decoder<'_>) -> Option<Point> {
         let mut p = Point::default();
         (p.root, p.next, p.frozen, p.sb) = (t.u64(), t.u64(), t.u64(), t.u64());
         (p.ino, p.change, p.epoch, p.chain) = (t.u64(), t.u64(), t.u32(), t.u32());
         p.last = Dump::decode(t);
         let n = t.u32() as usize;
-        if n > LEGS_MAX {
+        if n > MEMBERS_MAX {
             return None;
         }
-        p.legs = (0..n).map(|_| t.u64()).collect();
+        p.members = (0..n).map(|_| t.u64()).collect();
         let sound = p.frozen <= p.next && (p.last.number == 0 || p.last.is_sound());
         (sound && p.next < u64::MAX / 2).then_some(p)
     }

@@ -1,6 +1,6 @@
 //! Recovery of a volume from its WORM.
 
-use super::fence::{self, Seat};
+use super::fence::{self, FenceEntry};
 use super::join;
 use super::open::{Options, flush, format, layout, read};
 use super::point::{Dump, Point};
@@ -12,10 +12,10 @@ use crate::fault::{Addr, Fault};
 /// gave since the dump are never given again.
 const RECOVERED: u64 = 1 << 31;
 
-struct Found {
-    leg: usize,
+struct FoundMember {
+    member: usize,
     label: Label,
-    seats: Vec<(u64, Seat)>,
+    fence_entries: Vec<(u64, FenceEntry)>,
     free: Option<u64>,
     /// The newest dump of the highest epoch, and its superblock's checksum.
     last: Option<(Dump, u32)>,
@@ -23,12 +23,12 @@ struct Found {
 }
 
 /// Every device of the WORM that answers.
-async fn look_at_all(o: &Options) -> Result<Vec<Found>, Fault> {
+async fn inspect_all(o: &Options) -> Result<Vec<FoundMember>, Fault> {
     o.check()?;
     let mut found = Vec::new();
     let mut why = Fault::Invalid("a file system without a WORM cannot be recovered");
-    for leg in 0..o.legs.len() {
-        match look(o, leg).await {
+    for leg in 0..o.members.len() {
+        match inspect_member(o, leg).await {
             Ok(f) => found.push(f),
             Err(fault) => why = fault,
         }
@@ -37,7 +37,7 @@ async fn look_at_all(o: &Options) -> Result<Vec<Found>, Fault> {
 }
 
 /// The device that has most, its newest dump and the checksum of that one's superblock.
-fn best(found: &[Found]) -> Result<(&Found, Dump, u32), Fault> {
+fn most_complete(found: &[FoundMember]) -> Result<(&FoundMember, Dump, u32), Fault> {
     let best = found.iter().max_by_key(|f| (f.epoch, f.last.map_or(0, |(d, _)| d.number)));
     match best.and_then(|f| f.last.map(|(last, chain)| (f, last, chain))) {
         Some(all) => Ok(all),
@@ -48,11 +48,11 @@ fn best(found: &[Found]) -> Result<(&Found, Dump, u32), Fault> {
 /// The dumps on the WORM, oldest first. Nothing is changed, and no server is fenced. A chain that
 /// cannot be read to its beginning ends where it cannot.
 pub async fn dumps_on_worm(o: &Options) -> Result<Vec<Dump>, Fault> {
-    let found = look_at_all(o).await?;
-    let (best, last, _) = best(&found)?;
+    let found = inspect_all(o).await?;
+    let (best, last, _) = most_complete(&found)?;
     let mut all = vec![last];
     let mut at = last.sb;
-    while let Ok(Some((_, earlier, _))) = superblock(o, best.leg, &best.label, at).await {
+    while let Ok(Some((_, earlier, _))) = superblock(o, best.member, &best.label, at).await {
         all.extend(earlier);
         match all.last() {
             Some(first) if first.number > 1 && first.sb < at => at = first.sb,
@@ -68,22 +68,22 @@ pub async fn dumps_on_worm(o: &Options) -> Result<Vec<Dump>, Fault> {
 /// owner of the WORM is fenced. Dumps after the named one are not changed: the next one is written
 /// behind them.
 pub async fn recover(o: &Options, from: Option<&Dump>) -> Result<Dump, Fault> {
-    let found = look_at_all(o).await?;
-    let (best, last, chain) = best(&found)?;
+    let found = inspect_all(o).await?;
+    let (best, last, chain) = most_complete(&found)?;
     let from = *from.unwrap_or(&last);
     let (volume, block, epoch) = (best.label.volume, best.label.block, best.epoch + 1);
-    let name = o.legs[best.leg].name().to_owned();
+    let name = o.members[best.member].name().to_owned();
     // A cache device that knows this WORM keeps its seat.
     let known = layout(o).await.ok().filter(|l| l.volume == volume);
     let o = &Options { owner: known.map_or(o.owner, |l| l.owner), ..o.clone() };
     if let Some(other) = found.iter().find(|f| f.label.volume != volume) {
-        let text = format!("{} and {name} are of different WORMs", o.legs[other.leg].name());
+        let text = format!("{} and {name} are of different WORMs", o.members[other.member].name());
         return Err(Fault::Corrupt(text));
     }
     // The seat is written first: grants are read when the previous owner can know that it has lost
     // the WORM (N2).
     let mut start = last.next.max(WORM_FIRST);
-    let seat = |start, grant| Seat {
+    let seat = |start, grant| FenceEntry {
         owner: o.owner,
         name: o.name.clone(),
         epoch,
@@ -93,19 +93,19 @@ pub async fn recover(o: &Options, from: Option<&Dump>) -> Result<Dump, Fault> {
         latest: last.sb,
     };
     for f in &found {
-        take(o, f, volume, block, &seat(u64::MAX / 4, 0)).await?;
+        claim(o, f, volume, block, &seat(u64::MAX / 4, 0)).await?;
     }
-    let alone = |s: &Seat| s.owner == o.owner || s.left;
-    if !found.iter().flat_map(|f| &f.seats).all(|(_, s)| s.epoch < best.epoch || alone(s)) {
+    let alone = |s: &FenceEntry| s.owner == o.owner || s.left;
+    if !found.iter().flat_map(|f| &f.fence_entries).all(|(_, s)| s.epoch < best.epoch || alone(s)) {
         o.reactor.sleep(fence::WAIT_NS).await;
     }
     for f in &found {
-        let (seats, _) = seats(o, f.leg, volume, block as usize).await?;
-        fence::judge(&seats, &o.owner, epoch)?;
+        let (seats, _) = read_fence_entries(o, f.member, volume, block as usize).await?;
+        fence::check_entries(&seats, &o.owner, epoch)?;
         start = seats.iter().map(|(_, s)| s.grant).fold(start, Addr::max);
     }
     for f in &found {
-        take(o, f, volume, block, &seat(start, start)).await?;
+        claim(o, f, volume, block, &seat(start, start)).await?;
     }
     let point = Point {
         root: from.root,
@@ -117,46 +117,52 @@ pub async fn recover(o: &Options, from: Option<&Dump>) -> Result<Dump, Fault> {
         epoch,
         last,
         chain,
-        legs: vec![WORM_FIRST; o.legs.len()],
+        members: vec![WORM_FIRST; o.members.len()],
     };
     let mut point = point;
     for f in &found {
         // The data that was read may have been in a cache of the device only.
-        flush(&*o.legs[f.leg]).await?;
-        point.legs[f.leg] = f.last.map_or(WORM_FIRST, |(d, _)| d.next);
+        flush(&*o.members[f.member]).await?;
+        point.members[f.member] = f.last.map_or(WORM_FIRST, |(d, _)| d.next);
     }
     format(o, volume, block, &point).await?;
     Ok(from)
 }
 
-async fn seats(
+async fn read_fence_entries(
     o: &Options,
     leg: usize,
     volume: u64,
     block: usize,
-) -> Result<(Vec<(u64, Seat)>, Option<u64>), Fault> {
-    fence::seats(&*o.legs[leg], volume, block, async || o.memory(block).await).await
+) -> Result<(Vec<(u64, FenceEntry)>, Option<u64>), Fault> {
+    fence::read_entries(&*o.members[leg], volume, block, async || o.memory(block).await).await
 }
 
-async fn take(o: &Options, f: &Found, volume: u64, block: u32, seat: &Seat) -> Result<(), Fault> {
-    let mine = f.seats.iter().find(|(_, s)| s.owner == o.owner).map(|(i, _)| *i);
+async fn claim(
+    o: &Options,
+    f: &FoundMember,
+    volume: u64,
+    block: u32,
+    seat: &FenceEntry,
+) -> Result<(), Fault> {
+    let mine = f.fence_entries.iter().find(|(_, s)| s.owner == o.owner).map(|(i, _)| *i);
     let place = mine.or(f.free).ok_or(Fault::NoSpace("all seats of the fence are taken"))?;
     // A grant of an earlier epoch of this server still covers its writes of that epoch.
-    let own = f.seats.iter().filter(|(i, _)| *i == place).map(|(_, s)| s.grant).max();
-    let seat = Seat { grant: seat.grant.max(own.unwrap_or(0)), ..seat.clone() };
+    let own = f.fence_entries.iter().filter(|(i, _)| *i == place).map(|(_, s)| s.grant).max();
+    let seat = FenceEntry { grant: seat.grant.max(own.unwrap_or(0)), ..seat.clone() };
     let memory = o.memory(block as usize).await?;
-    fence::sit(&*o.legs[f.leg], volume, place, &seat, memory, block as usize).await
+    fence::write_entry(&*o.members[f.member], volume, place, &seat, memory, block as usize).await
 }
 
 /// The state of a leg.
-async fn look(o: &Options, leg: usize) -> Result<Found, Fault> {
-    let medium = &*o.legs[leg];
+async fn inspect_member(o: &Options, leg: usize) -> Result<FoundMember, Fault> {
+    let medium = &*o.members[leg];
     let head = read(o, medium, 0, super::BLOCKS[0] as usize).await?;
     let label = Label::decode(&head).map_err(|why| {
-        Fault::Strange(format!("{} is no device of a WORM: {why}", medium.name()))
+        Fault::Foreign(format!("{} is no device of a WORM: {why}", medium.name()))
     })?;
     let block = label.block as usize;
-    let (seats, free) = seats(o, leg, label.volume, block).await?;
+    let (seats, free) = read_fence_entries(o, leg, label.volume, block).await?;
     let owner = seats.iter().map(|(_, s)| s).max_by_key(|s| s.epoch);
     let (epoch, latest, start) = owner.map_or((0, 0, 0), |s| (s.epoch, s.latest, s.start));
     let superblock = async |addr: Addr| -> Result<Option<(Dump, u32)>, Fault> {
@@ -179,7 +185,7 @@ async fn look(o: &Options, leg: usize) -> Result<Found, Fault> {
         }
         last = follows;
     }
-    Ok(Found { leg, label, seats, free, last, epoch })
+    Ok(FoundMember { member: leg, label, fence_entries: seats, free, last, epoch })
 }
 
 /// A superblock of a leg, as [`worm::superblock`] has it; none: there is no sound one.
@@ -189,7 +195,7 @@ async fn superblock(
     label: &Label,
     addr: Addr,
 ) -> Result<Option<(Dump, Vec<Dump>, u32)>, Fault> {
-    let (medium, block) = (&*o.legs[leg], label.block as usize);
+    let (medium, block) = (&*o.members[leg], label.block as usize);
     if addr < WORM_FIRST || (addr + 1).saturating_mul(block as u64) > medium.size() {
         return Ok(None);
     }

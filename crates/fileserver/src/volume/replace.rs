@@ -42,7 +42,7 @@ impl Options {
 impl Volume {
     /// This server has its seat on a device of the WORM, which is copied to.
     pub fn is_joined(&self, leg: usize) -> bool {
-        self.0.places.borrow().get(leg).copied().flatten().is_some()
+        self.0.fence_slots.borrow().get(leg).copied().flatten().is_some()
     }
 
     /// Makes a device of the WORM of the device in that place. Without `force` it has to be blank.
@@ -59,13 +59,13 @@ impl Volume {
     }
 
     async fn prepare(&self, o: &Options, leg: usize, force: bool) -> Result<(), Fault> {
-        let Some(medium) = self.0.legs.get(leg).cloned() else { return Ok(()) };
+        let Some(medium) = self.0.members.get(leg).cloned() else { return Ok(()) };
         self.may_replace(o, leg, force).await?;
         let (volume, block) = {
             let state = self.0.state.borrow();
             (state.layout.volume, state.layout.block)
         };
-        if let Some(l) = self.0.state.borrow_mut().legs.get_mut(leg) {
+        if let Some(l) = self.0.state.borrow_mut().members.get_mut(leg) {
             (l.done, l.blocks) = (WORM_FIRST, medium.size() / u64::from(block));
         }
         if let Some(part) = self.0.partial.borrow_mut().get_mut(leg) {
@@ -94,16 +94,16 @@ impl Volume {
     }
 
     async fn may_replace(&self, o: &Options, leg: usize, force: bool) -> Result<(), Fault> {
-        let Some(medium) = self.0.legs.get(leg).cloned() else { return Ok(()) };
+        let Some(medium) = self.0.members.get(leg).cloned() else { return Ok(()) };
         let name = medium.name().to_owned();
         if let Some(why) = &self.0.state.borrow().refused {
             return Err(why.clone());
         }
-        let ours = match self.is_ours(&*medium).await {
+        let ours = match self.check_label(&*medium).await {
             Ok(()) => true,
-            Err(fault @ (Fault::Strange(_) | Fault::Corrupt(_))) => {
+            Err(fault @ (Fault::Foreign(_) | Fault::Corrupt(_))) => {
                 // Another disk took its place before the copier noticed.
-                if let Some(place) = self.0.places.borrow_mut().get_mut(leg) {
+                if let Some(place) = self.0.fence_slots.borrow_mut().get_mut(leg) {
                     *place = None;
                 }
                 if let Some(r) = self.0.reports.borrow_mut().get_mut(leg) {
@@ -135,8 +135,8 @@ impl Volume {
         }
         // R3
         let state = self.0.state.borrow();
-        let done = |i: usize| state.legs.get(i).map_or(0, |l| l.done);
-        let others = (0..self.0.legs.len()).filter(|i| *i != leg).map(done).max().unwrap_or(0);
+        let done = |i: usize| state.members.get(i).map_or(0, |l| l.done);
+        let others = (0..self.0.members.len()).filter(|i| *i != leg).map(done).max().unwrap_or(0);
         if done(leg) > others.max(WORM_FIRST) {
             return Err(Fault::Refused(format!(
                 "{name}: blocks {} to {} of the WORM were copied to it alone; bring it back, or \

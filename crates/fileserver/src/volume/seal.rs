@@ -45,7 +45,7 @@ pub fn open(bytes: &[u8], magic: [u8; 4]) -> Result<Sealed<'_>, &'static str> {
     if head[..4] != magic {
         return Err("another kind of block stands there");
     }
-    let mut at = Take(&head[4..]);
+    let mut at = Decoder(&head[4..]);
     let crc = at.u32();
     let (volume, number, len) = (at.u64(), at.u64(), at.u32() as usize);
     let end = SEAL.checked_add(len).ok_or("its length makes no sense")?;
@@ -58,9 +58,9 @@ pub fn open(bytes: &[u8], magic: [u8; 4]) -> Result<Sealed<'_>, &'static str> {
 
 /// Little-endian fields of a body, front to back; behind the end there are zeros ([`Take::over`]
 /// says so).
-pub struct Take<'a>(pub &'a [u8]);
+pub struct Decoder<'a>(pub &'a [u8]);
 
-impl<'a> Take<'a> {
+impl<'a> Decoder<'a> {
     /// The next `n` bytes; none when there are not so many.
     pub fn bytes(&mut self, n: usize) -> &'a [u8] {
         let (out, rest) = self.0.split_at_checked(n).unwrap_or((&[], &[]));
@@ -93,30 +93,30 @@ impl<'a> Take<'a> {
     }
 
     /// Nothing is left.
-    pub fn over(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 /// Builds a body.
 #[derive(Default)]
-pub struct Give(pub Vec<u8>);
+pub struct Encoder(pub Vec<u8>);
 
-impl Give {
+impl Encoder {
     /// Two bytes.
-    pub fn u16(&mut self, v: u16) -> &mut Give {
+    pub fn u16(&mut self, v: u16) -> &mut Encoder {
         self.0.extend_from_slice(&v.to_le_bytes());
         self
     }
 
     /// Four bytes.
-    pub fn u32(&mut self, v: u32) -> &mut Give {
+    pub fn u32(&mut self, v: u32) -> &mut Encoder {
         self.0.extend_from_slice(&v.to_le_bytes());
         self
     }
 
     /// Eight bytes.
-    pub fn u64(&mut self, v: u64) -> &mut Give {
+    pub fn u64(&mut self, v: u64) -> &mut Encoder {
         self.0.extend_from_slice(&v.to_le_bytes());
         self
     }

@@ -34,15 +34,15 @@ pub fn scratch_index(addr: Addr) -> Addr {
 
 /// Addresses of one kind: from `first` on, those behind `next` never given.
 #[derive(Debug, Default)]
-struct Lane {
+struct AddrPool {
     first: Addr,
     next: Addr,
     free: Vec<Addr>,
 }
 
-impl Lane {
+impl AddrPool {
     /// `used` are those that hold something.
-    fn new(first: Addr, next: Addr, mut used: Vec<Addr>) -> Lane {
+    fn new(first: Addr, next: Addr, mut used: Vec<Addr>) -> AddrPool {
         used.sort_unstable();
         let mut free = Vec::new();
         let mut at = first;
@@ -52,7 +52,7 @@ impl Lane {
         }
         free.extend(at..next);
         free.reverse();
-        Lane { first, next, free }
+        AddrPool { first, next, free }
     }
 
     fn used(&self) -> impl Iterator<Item = Addr> {
@@ -71,24 +71,24 @@ impl Lane {
 #[derive(Debug, Default)]
 pub struct Space {
     /// Its first address is the line: below are dumps.
-    tree: Lane,
-    scratch: Lane,
+    tree: AddrPool,
+    scratch: AddrPool,
 }
 
 /// Where an address came from, to give it back in an undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Given {
+pub enum AllocatedAddr {
     /// From the free list.
-    Again(Addr),
+    Reused(Addr),
     /// The next one.
     New(Addr),
 }
 
-impl Given {
+impl AllocatedAddr {
     /// The address.
     pub fn addr(self) -> Addr {
         match self {
-            Given::Again(a) | Given::New(a) => a,
+            AllocatedAddr::Reused(a) | AllocatedAddr::New(a) => a,
         }
     }
 }
@@ -106,7 +106,10 @@ impl Space {
         let scratch: Vec<Addr> = used.clone().filter(mine).collect();
         let end = scratch.iter().max().map_or(first, |a| a + 1);
         let tree = used.filter(|a| (frozen..next).contains(a)).collect();
-        Space { tree: Lane::new(frozen, next, tree), scratch: Lane::new(first, end, scratch) }
+        Space {
+            tree: AddrPool::new(frozen, next, tree),
+            scratch: AddrPool::new(first, end, scratch),
+        }
     }
 
     /// Below: dumps.
@@ -119,40 +122,40 @@ impl Space {
         self.tree.next
     }
 
-    fn lane(&mut self, addr: Addr) -> &mut Lane {
+    fn pool_of(&mut self, addr: Addr) -> &mut AddrPool {
         if is_scratch(addr) { &mut self.scratch } else { &mut self.tree }
     }
 
     /// An address that was given, in this epoch if it is scratch.
-    pub fn was_given(&self, addr: Addr) -> bool {
+    pub fn was_allocated(&self, addr: Addr) -> bool {
         let s = &self.scratch;
         addr < self.tree.next || (s.first..s.next).contains(&addr)
     }
 
     /// An address; lowest first of those that are free again.
-    pub fn give(&mut self, scratch: bool) -> Given {
+    pub fn allocate(&mut self, scratch: bool) -> AllocatedAddr {
         let lane = if scratch { &mut self.scratch } else { &mut self.tree };
         match lane.free.pop() {
-            Some(a) => Given::Again(a),
+            Some(a) => AllocatedAddr::Reused(a),
             None => {
                 lane.next += 1;
-                Given::New(lane.next - 1)
+                AllocatedAddr::New(lane.next - 1)
             }
         }
     }
 
     /// Takes the last gift back: in the opposite order of the gifts.
-    pub fn ungive(&mut self, given: Given) {
-        let lane = self.lane(given.addr());
+    pub fn undo_allocate(&mut self, given: AllocatedAddr) {
+        let lane = self.pool_of(given.addr());
         match given {
-            Given::Again(a) => lane.free.push(a),
-            Given::New(a) => lane.next = a,
+            AllocatedAddr::Reused(a) => lane.free.push(a),
+            AllocatedAddr::New(a) => lane.next = a,
         }
     }
 
     /// An address that nothing uses any more.
-    pub fn put(&mut self, addr: Addr) {
-        let lane = self.lane(addr);
+    pub fn release(&mut self, addr: Addr) {
+        let lane = self.pool_of(addr);
         if addr >= lane.first {
             lane.free.push(addr);
         }
@@ -160,7 +163,7 @@ impl Space {
 
     /// A dump holds all addresses up to now; new ones begin at `from`.
     pub fn freeze(&mut self, from: Addr) {
-        self.tree = Lane { first: from, next: from, free: Vec::new() };
+        self.tree = AddrPool { first: from, next: from, free: Vec::new() };
     }
 
     /// Addresses that no dump holds and that are not free.

@@ -11,11 +11,11 @@ use crate::fault::{Addr, Fault};
 /// as given after a loss of power.
 pub const BATCH: u64 = 1 << 20;
 /// Addresses of a WORM before the first superblock: its label and the fence.
-pub const WORM_FIRST: Addr = 2 + super::fence::SEATS as Addr;
+pub const WORM_FIRST: Addr = 2 + super::fence::FENCE_ENTRIES as Addr;
 
 /// A device of the WORM, as operations see it.
 #[derive(Clone, Debug, Default)]
-pub struct Leg {
+pub struct Member {
     /// Everything below is on it for good.
     pub done: Addr,
     /// Blocks that fit.
@@ -23,7 +23,7 @@ pub struct Leg {
 }
 
 /// See the module.
-pub struct State {
+pub struct VolumeState {
     /// The layout of the cache device.
     pub layout: Layout,
     /// Blocks in memory.
@@ -51,7 +51,7 @@ pub struct State {
     /// Which owner this is.
     pub epoch: u32,
     /// Devices of the WORM; none for a plain file system.
-    pub legs: Vec<Leg>,
+    pub members: Vec<Member>,
     /// Addresses that were given up since the last commit began.
     pub dropped: Vec<Addr>,
     /// Slots that were emptied and are to be in the next record.
@@ -79,7 +79,7 @@ pub struct State {
     /// Blocks of the WORM whose copy on the cache device was bad.
     pub bad_slots: u64,
     /// Blocks that a leg had wrong and got again from another.
-    pub mended: u64,
+    pub repaired: u64,
     /// Why nothing may be changed any more.
     pub refused: Option<Fault>,
     /// Until when (the reactor's clock) this server is known to own the WORM.
@@ -90,7 +90,7 @@ pub struct State {
     pub tick: u64,
 }
 
-impl State {
+impl VolumeState {
     /// Bytes of a block.
     pub fn block(&self) -> usize {
         self.layout.block as usize
@@ -98,13 +98,13 @@ impl State {
 
     /// Everything below is on some device of the WORM.
     pub fn copied(&self) -> Addr {
-        self.legs.iter().map(|l| l.done).max().unwrap_or(0)
+        self.members.iter().map(|l| l.done).max().unwrap_or(0)
     }
 
     /// Addresses from here on do not fit the WORM.
     pub fn space_end(&self) -> Addr {
         // The checksums and the superblock of the dump to come need room too.
-        let blocks = self.legs.iter().map(|l| l.blocks).min().unwrap_or(u64::MAX / 4);
+        let blocks = self.members.iter().map(|l| l.blocks).min().unwrap_or(u64::MAX / 4);
         let sums = blocks / self.sums_per_block() as u64 + 4;
         blocks.saturating_sub(sums)
     }
@@ -133,7 +133,7 @@ impl State {
 
     /// Slots kept free for a dump.
     fn kept_for_dump(&self) -> usize {
-        self.dump_to_come() + SPARE
+        self.next_dump_blocks() + SPARE
     }
 
     /// Free slots that only the operations that they are kept for may use.
@@ -148,8 +148,8 @@ impl State {
 
     /// Blocks that the next dump would add if it were taken now. They are kept free: a cache device
     /// that is full of changes is emptied by a dump and by nothing else.
-    fn dump_to_come(&self) -> usize {
-        if self.legs.is_empty() {
+    fn next_dump_blocks(&self) -> usize {
+        if self.members.is_empty() {
             return 0;
         }
         let blocks = self.space.next().saturating_sub(self.sb);
@@ -173,7 +173,7 @@ impl State {
             epoch: self.epoch,
             last: self.dumps.last().copied().unwrap_or_default(),
             chain: self.chain,
-            legs: self.legs.iter().map(|l| l.done).collect(),
+            members: self.members.iter().map(|l| l.done).collect(),
         }
     }
 }

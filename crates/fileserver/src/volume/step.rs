@@ -5,10 +5,10 @@ use bio::Seg;
 use super::ReadAhead;
 use super::frames::Frames;
 use super::point::Dump;
-use super::space::Given;
-use super::state::State;
+use super::space::AllocatedAddr;
+use super::state::VolumeState;
 use crate::fault::{Addr, Fault, Stop, Wait};
-use crate::orphans::Keepers;
+use crate::orphans::InodeRefs;
 use crate::tree::{self, Blocks, Root};
 
 /// The tree that an operation reads.
@@ -22,15 +22,15 @@ pub enum View {
 
 enum Undo {
     /// A new block.
-    New(Given),
+    New(AllocatedAddr),
     /// A changed block of this epoch: its previous contents, and whether it was dirty.
     Changed { addr: Addr, before: Vec<u8>, dirty: bool },
 }
 
 /// See the module. Made by [`super::Volume::run`].
 pub struct Step<'s> {
-    s: &'s mut State,
-    keepers: &'s Keepers,
+    s: &'s mut VolumeState,
+    inode_refs: &'s InodeRefs,
     ahead_bytes: u64,
     undo: Vec<Undo>,
     freed: Vec<Addr>,
@@ -41,11 +41,15 @@ pub struct Step<'s> {
 }
 
 impl<'s> Step<'s> {
-    pub(super) fn new(s: &'s mut State, keepers: &'s Keepers, ahead: ReadAhead) -> Step<'s> {
+    pub(super) fn new(
+        s: &'s mut VolumeState,
+        keepers: &'s InodeRefs,
+        ahead: ReadAhead,
+    ) -> Step<'s> {
         let before = (s.root, s.ino, s.change);
-        let ahead_bytes = ahead.far(s.frames.limit() * s.block());
+        let ahead_bytes = ahead.distance(s.frames.limit() * s.block());
         let (undo, freed, reap, settle, gives_back) = Default::default();
-        Step { s, keepers, ahead_bytes, undo, freed, reap, settle, gives_back, before }
+        Step { s, inode_refs: keepers, ahead_bytes, undo, freed, reap, settle, gives_back, before }
     }
 
     /// Completes the operation: its requests are passed on to the keepers.
@@ -54,10 +58,10 @@ impl<'s> Step<'s> {
         for addr in self.freed {
             s.frames.drop_block(addr);
             s.dropped.push(addr);
-            s.space.put(addr);
+            s.space.release(addr);
         }
-        self.reap.into_iter().for_each(|ino| self.keepers.release(ino));
-        self.settle.into_iter().for_each(|ino| self.keepers.unsettle(ino));
+        self.reap.into_iter().for_each(|ino| self.inode_refs.release(ino));
+        self.settle.into_iter().for_each(|ino| self.inode_refs.unsettle(ino));
     }
 
     /// It has not happened.
@@ -67,7 +71,7 @@ impl<'s> Step<'s> {
             match undo {
                 Undo::New(given) => {
                     s.frames.drop_block(given.addr());
-                    s.space.ungive(given);
+                    s.space.undo_allocate(given);
                 }
                 Undo::Changed { addr, before, dirty } => {
                     if let Some(seg) = s.frames.find(addr) {
@@ -136,7 +140,7 @@ impl<'s> Step<'s> {
 
     /// True while a file has a keeper: its contents stay.
     pub fn is_held(&self, ino: u64) -> bool {
-        self.keepers.has(ino)
+        self.inode_refs.has(ino)
     }
 
     /// Declares that this operation gives blocks back in the end, and may use the slots kept for
@@ -227,7 +231,7 @@ impl<'s> Step<'s> {
             return Err(Stop::Fail(Fault::NoSpace("the WORM has no block left")));
         }
         let seg = self.frames().memory().ok_or(Stop::Wait(Wait::Memory))?;
-        let given = self.s.space.give(scratch);
+        let given = self.s.space.allocate(scratch);
         let at = given.addr();
         self.frames().create(at, seg.clone());
         self.undo.push(Undo::New(given));
@@ -235,13 +239,13 @@ impl<'s> Step<'s> {
     }
 
     /// True if a block may be stored at the address.
-    pub fn was_given(&self, at: Addr) -> bool {
-        self.s.space.was_given(at)
+    pub fn was_allocated(&self, at: Addr) -> bool {
+        self.s.space.was_allocated(at)
     }
 
     /// True where dumps are taken at all.
     pub fn has_dumps(&self) -> bool {
-        !self.s.legs.is_empty()
+        !self.s.members.is_empty()
     }
 
     /// Which owner of the WORM this is.
@@ -254,7 +258,7 @@ impl<'s> Step<'s> {
         if let Some(why) = &self.s.refused {
             return Err(Stop::Fail(why.clone()));
         }
-        if !self.s.legs.is_empty() && self.s.tick >= self.s.lease_until {
+        if !self.s.members.is_empty() && self.s.tick >= self.s.lease_until {
             return Err(Stop::Wait(Wait::Fence));
         }
         Ok(())
@@ -274,7 +278,7 @@ impl<'s> Step<'s> {
 }
 
 impl Blocks for Step<'_> {
-    fn look(&mut self, at: Addr) -> Result<Seg, Stop> {
+    fn read_node(&mut self, at: Addr) -> Result<Seg, Stop> {
         let volume = self.s.layout.volume;
         match self.s.frames.find_node(at, |b| tree::check(b, at, volume)) {
             Ok(found) => found.ok_or(Stop::Missing(at)),
@@ -282,11 +286,11 @@ impl Blocks for Step<'_> {
         }
     }
 
-    fn own(&mut self, at: Addr) -> Result<(Addr, Seg), Stop> {
+    fn cow(&mut self, at: Addr) -> Result<(Addr, Seg), Stop> {
         if self.is_new(at) || self.is_changed(at) {
             return Ok((at, self.data(at)?));
         }
-        let old = self.look(at)?;
+        let old = self.read_node(at)?;
         if self.is_frozen(at) {
             let (new, seg) = self.fresh()?;
             old.with(|b| seg.copy_from(0, b));
@@ -305,7 +309,7 @@ impl Blocks for Step<'_> {
     }
 
     fn free(&mut self, at: Addr) {
-        if at != 0 && !self.is_frozen(at) && self.s.space.was_given(at) {
+        if at != 0 && !self.is_frozen(at) && self.s.space.was_allocated(at) {
             self.freed.push(at);
         }
     }

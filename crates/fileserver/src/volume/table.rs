@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use super::layout::{ENTRY, Layout};
-use super::seal::{self, Give, Take};
+use super::seal::{self, Decoder, Encoder};
 use crate::fault::Addr;
 
 const MAGIC: [u8; 4] = *b"ASHT";
@@ -252,7 +252,7 @@ impl Table {
 
     /// A page as a block: the state after record `seq`.
     pub fn page(&self, l: &Layout, i: usize, seq: u64) -> Vec<u8> {
-        let mut body = Give(Vec::with_capacity(self.per_page * ENTRY));
+        let mut body = Encoder(Vec::with_capacity(self.per_page * ENTRY));
         let from = i * self.per_page;
         let to = (from + self.per_page).min(self.slots.len());
         for s in self.slots.get(from..to).unwrap_or(&[]) {
@@ -260,7 +260,7 @@ impl Table {
         }
         let mut out = vec![0; l.block as usize];
         let number = page_number(i, seq);
-        seal::seal(&mut out, MAGIC, l.life, number, &body.0);
+        seal::seal(&mut out, MAGIC, l.format_id, number, &body.0);
         out
     }
 
@@ -273,14 +273,14 @@ impl Table {
             let wanted = self.per_page.min(self.slots.len().saturating_sub(i * self.per_page));
             // One that was written before the device grew describes fewer.
             let had = s.body.len() / ENTRY;
-            if s.volume != l.life || index != i as u64 || s.body.len() != had * ENTRY {
+            if s.volume != l.format_id || index != i as u64 || s.body.len() != had * ENTRY {
                 continue;
             }
             if had > wanted {
                 continue;
             }
             if best.as_ref().is_none_or(|(newest, ..)| seq > *newest) {
-                let mut t = Take(s.body);
+                let mut t = Decoder(s.body);
                 let held = (0..had).map(|_| Slot { addr: t.u64(), crc: t.u32() }).collect();
                 best = Some((seq, side, held));
             }

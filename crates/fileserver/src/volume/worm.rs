@@ -10,7 +10,7 @@
 use wire::iscsi::crc32c;
 
 use super::point::{DUMP_BYTES, Dump};
-use super::seal::{self, Give, SEAL, Take};
+use super::seal::{self, Decoder, Encoder, SEAL};
 use crate::fault::Addr;
 
 /// Kinds of blocks that only a WORM has.
@@ -19,7 +19,7 @@ pub enum Kind {
     /// The first block: whose device it is.
     Label,
     /// One server's place in the fence.
-    Seat,
+    FenceEntry,
     /// The description of a dump.
     Superblock,
     /// Checksums of a dump's blocks.
@@ -30,7 +30,7 @@ impl Kind {
     fn magic(self) -> [u8; 4] {
         match self {
             Kind::Label => *b"ASHW",
-            Kind::Seat => *b"ASHF",
+            Kind::FenceEntry => *b"ASHF",
             Kind::Superblock => *b"ASHS",
             Kind::Sums => *b"ASHK",
         }
@@ -65,7 +65,7 @@ fn as_sum(crc: u32) -> u32 {
 
 /// Body of a block of checksums.
 pub fn encode_sums(crcs: impl Iterator<Item = Option<u32>>) -> Vec<u8> {
-    let mut body = Give::default();
+    let mut body = Encoder::default();
     for crc in crcs {
         body.u32(crc.map_or(0, as_sum));
     }
@@ -75,14 +75,14 @@ pub fn encode_sums(crcs: impl Iterator<Item = Option<u32>>) -> Vec<u8> {
 /// Checksum number `i` in the block of them at `addr`; `None` when the dump has no such block.
 pub fn sum(bytes: &[u8], volume: u64, addr: Addr, i: usize) -> Result<Option<u32>, &'static str> {
     let body = open(bytes, Kind::Sums, volume, addr)?;
-    let crc = Take(body.get(i * 4..).unwrap_or(&[])).u32();
+    let crc = Decoder(body.get(i * 4..).unwrap_or(&[])).u32();
     Ok((crc != 0).then_some(crc))
 }
 
 /// Body of a superblock: its dump, then as many of those before it as there is room for, newest
 /// first.
 pub fn encode_superblock(dump: &Dump, dumps: &[Dump], block: usize) -> Vec<u8> {
-    let mut body = Give::default();
+    let mut body = Encoder::default();
     dump.encode(&mut body);
     let earlier = dumps.iter().rev().filter(|d| d.number < dump.number);
     let some: Vec<&Dump> = earlier.take((block - SEAL) / DUMP_BYTES - 2).collect();
@@ -100,7 +100,7 @@ pub fn superblock(
     addr: Addr,
 ) -> Result<(Dump, Vec<Dump>, u32), &'static str> {
     let body = open(bytes, Kind::Superblock, volume, addr)?;
-    let mut t = Take(body);
+    let mut t = Decoder(body);
     let dump = Dump::decode(&mut t);
     if dump.sb != addr || !dump.is_sound() {
         return Err("its dump makes no sense");
@@ -139,7 +139,7 @@ pub struct Label {
 impl Label {
     /// As a block.
     pub fn encode(&self) -> Vec<u8> {
-        let mut body = Give::default();
+        let mut body = Encoder::default();
         body.u32(1).u32(self.block).u64(self.made_ns);
         let mut out = vec![0; self.block as usize];
         seal(&mut out, Kind::Label, self.volume, 0, &body.0);
@@ -149,7 +149,7 @@ impl Label {
     /// From the first bytes of a device.
     pub fn decode(bytes: &[u8]) -> Result<Label, &'static str> {
         let s = seal::open(bytes, Kind::Label.magic())?;
-        let mut t = Take(s.body);
+        let mut t = Decoder(s.body);
         if t.u32() != 1 {
             return Err("a later version made it");
         }

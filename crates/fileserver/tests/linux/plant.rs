@@ -14,10 +14,12 @@ use disks::DiskClass;
 use fileserver::files::{Change, FileSystem, ROOT, Served};
 use fileserver::image::{self, Setup};
 use fileserver::medium::{Medium, Provider};
-use fileserver::ninep::{Door, Flavour, Server};
+use fileserver::ninep::{Flavour, ListenerOptions, Server};
 use fileserver::volume::{self, Options};
-use geom::{Access, Class, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Topology};
-use reactor::{Config, Patience, Reactor};
+use geom::{
+    Access, Class, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, ProviderId, Topology,
+};
+use reactor::{Config, Reactor, WaitFor};
 use serde_json::json;
 
 /// The number of bootes.
@@ -102,7 +104,13 @@ impl Plant {
     }
 }
 
-fn open(control: &mut Control, disks: &Arc<DiskClass>, name: &str, path: &Path, size: u64) -> Edge {
+fn open(
+    control: &mut GraphControl,
+    disks: &Arc<DiskClass>,
+    name: &str,
+    path: &Path,
+    size: u64,
+) -> Edge {
     let params = json!({ "path": path, "create": true, "size": size });
     let opened = control.call(|t| {
         disks.add(t, "file", name, &params)?;
@@ -146,10 +154,10 @@ fn serve(
     let pool = Pool::new(PoolConfig { limit_bytes: 128 << 20 });
     let (core, mailer) = Core::new(0, reactor.clone(), pool.clone(), inbox.report());
     let (turning, clock) = (core.clone(), reactor.clone());
-    let mut control = Control::new(
+    let mut control = GraphControl::new(
         vec![mailer],
         inbox.clone(),
-        Box::new(move |_, _| turning.turn(Patience::Peek)),
+        Box::new(move |_, _| turning.turn(WaitFor::Peek)),
         Box::new(move || clock.fresh_now()),
     );
     let disks = Arc::new(DiskClass::new(inbox, 1));
@@ -163,7 +171,7 @@ fn serve(
         reactor: reactor.clone(),
         pool: pool.clone(),
         cache: medium("cache", 256 << 20),
-        legs: match on {
+        members: match on {
             On::Volume => vec![medium("near", 512 << 20), medium("far", 512 << 20)],
             On::Image => vec![medium("worm", 512 << 20)],
         },
@@ -189,7 +197,11 @@ fn serve(
         tell.send(listener.local_addr()).unwrap();
         let bootes = server.users().id("bootes");
         while let Ok((stream, peer)) = listener.accept().await {
-            let door = Door { flavour: Flavour::Linux, everybody: bootes, ..Door::default() };
+            let door = ListenerOptions {
+                flavour: Flavour::Linux,
+                fixed_user: bootes,
+                ..ListenerOptions::default()
+            };
             r.spawn("serve", server.clone().serve(stream, peer.to_string(), door));
         }
     });
@@ -198,10 +210,10 @@ fn serve(
     while !over.get() {
         // Wakes often enough to hear orders.
         reactor.after(5_000_000, reactor::Token::default());
-        core.turn(Patience::Forever);
+        core.turn(WaitFor::Forever);
         fs = fs.or_else(|| served.take());
         if let (Some((fs, server)), Ok(order)) = (&fs, orders.try_recv()) {
-            let requests: u64 = server.who().iter().map(|p| p.requests).sum();
+            let requests: u64 = server.clients().iter().map(|p| p.requests).sum();
             eprintln!("{requests} requests, {} commits", fs.facts().commits);
             let (fs, over) = (fs.clone(), over.clone());
             reactor.spawn("order", async move {

@@ -12,16 +12,16 @@ use crate::layer::Sink;
 /// this power gets a number that belongs to no sink.
 const PLACE_BITS: u32 = 20;
 const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
-const NOWHERE: u32 = u32::MAX;
+const NO_SINK: u32 = u32::MAX;
 
-struct Place {
+struct SinkSlot {
     generation: u32,
     sink: Option<Rc<dyn Sink>>,
 }
 
 #[derive(Default)]
 pub(super) struct Sinks {
-    places: Vec<Place>,
+    slots: Vec<SinkSlot>,
     free: VecDeque<u32>,
 }
 
@@ -29,20 +29,20 @@ impl Sinks {
     pub fn add(&mut self, sink: Rc<dyn Sink>) -> u32 {
         let at = match self.free.pop_front() {
             Some(at) => at,
-            None if self.places.len() >= PLACE_MASK as usize => return NOWHERE,
+            None if self.slots.len() >= PLACE_MASK as usize => return NO_SINK,
             None => {
-                self.places.push(Place { generation: 0, sink: None });
-                self.places.len() as u32 - 1
+                self.slots.push(SinkSlot { generation: 0, sink: None });
+                self.slots.len() as u32 - 1
             }
         };
-        let place = &mut self.places[at as usize];
+        let place = &mut self.slots[at as usize];
         place.sink = Some(sink);
         (place.generation << PLACE_BITS) | at
     }
 
     pub fn remove(&mut self, number: u32) {
         let at = number & PLACE_MASK;
-        if let Some(place) = self.places.get_mut(at as usize)
+        if let Some(place) = self.slots.get_mut(at as usize)
             && place.generation == number >> PLACE_BITS
             && place.sink.take().is_some()
         {
@@ -53,7 +53,7 @@ impl Sinks {
 
     #[inline]
     pub fn get(&self, number: u32) -> Option<Rc<dyn Sink>> {
-        let place = self.places.get((number & PLACE_MASK) as usize)?;
+        let place = self.slots.get((number & PLACE_MASK) as usize)?;
         if place.generation != number >> PLACE_BITS {
             return None;
         }

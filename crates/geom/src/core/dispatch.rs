@@ -30,13 +30,13 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use bio::{Attr, Bio, BioId, Doing, End, Errno, Frame, Op, Status, Ticket};
+use bio::{Attr, Bio, BioId, End, Errno, Frame, LastRequest, Op, Status, Ticket};
 
 use super::inflight::passed;
 use super::table::{EdgeSlot, NodeSlot, Table};
 use super::{Core, Delay, Go, NOMEM_RETRY_NS, SPLIT_NODE, SPLIT_WAVE, Work};
 use crate::layer::{Back, Edge, Flow};
-use crate::snapshot::{ORPHAN, is_open, needed};
+use crate::snapshot::{ORPHAN, is_open, required_flag};
 
 pub(super) enum Admit {
     In,
@@ -113,7 +113,7 @@ impl Core {
 
     /// Takes one Bio as far as it goes.
     fn walk(&self, table: &Table, mut bio: Box<Bio>, go: Go) {
-        Doing { op: bio.op, offset: bio.offset, len: bio.length }.begins();
+        LastRequest { op: bio.op, offset: bio.offset, len: bio.length }.record();
         let mut next = match go {
             Go::Enter(edge) => Next::Enter(edge),
             Go::Act(flow) => Next::Act(flow),
@@ -145,7 +145,7 @@ impl Core {
             return Next::Gone;
         };
         // D8
-        let closely = self.cutting.get() || !is_whole(bio);
+        let closely = self.splitting.get() || !is_whole(bio);
         loop {
             bio.edge = edge.0;
             let Some(e) = table.edge(edge.0) else {
@@ -156,15 +156,15 @@ impl Core {
             debug_assert!(closely || is_whole(bio), "D8");
             if closely || !is_plain(e, bio) {
                 let mut admitted = admit(e, bio);
-                if self.cutting.get() && matches!(admitted, Admit::In | Admit::Split) {
-                    admitted = self.behind_cuts(bio, admitted);
+                if self.splitting.get() && matches!(admitted, Admit::In | Admit::Split) {
+                    admitted = self.behind_splits(bio, admitted);
                 }
                 if !matches!(admitted, Admit::In) {
                     return self.stop(table, held, e, admitted);
                 }
             }
             let flow = node.layer.start(bio, self);
-            if bio.waits != 0 && matches!(flow, Flow::Done(_) | Flow::Down(..)) {
+            if bio.open_children != 0 && matches!(flow, Flow::Done(_) | Flow::Down(..)) {
                 self.recall(bio);
             }
             let word = match flow {
@@ -207,7 +207,7 @@ impl Core {
             Admit::Behind => {
                 if let Some(mut bio) = held.take() {
                     self.count_in(table, &mut bio);
-                    self.stay_behind(bio);
+                    self.enqueue_behind(bio);
                 }
                 Next::Gone
             }
@@ -270,10 +270,10 @@ impl Core {
                 }
                 // D6: tickets made before the children do not wake this Bio.
                 let _ = bio.ticket();
-                if bio.waits == 0 { Next::Return } else { self.park(table, held) }
+                if bio.open_children == 0 { Next::Return } else { self.park(table, held) }
             }
             Flow::Wait => {
-                debug_assert!(bio.waits == 0, "children end a Fork, not a Wait");
+                debug_assert!(bio.open_children == 0, "children end a Fork, not a Wait");
                 self.park(table, held)
             }
         }
@@ -350,8 +350,8 @@ impl Core {
         }
         let more = pieces != 0 && sent < all;
         let mut first = pieces as usize;
-        if more || self.cutting.get() {
-            first += self.note_cut(bio, edge, more);
+        if more || self.splitting.get() {
+            first += self.note_split(bio, edge, more);
         }
         // D7: the pieces enter the queue before all later requests.
         self.ready.borrow_mut().rotate_right(first);
@@ -378,7 +378,7 @@ impl Core {
             return Next::Gone;
         };
         match bio.end {
-            End::Nobody => {}
+            End::NoReceiver => {}
             End::Task(slot) => self.waiting.borrow_mut().end(slot, &mut bio),
             End::Sink { sink, tag } => {
                 let receiver = self.sinks.borrow().get(sink);
@@ -413,10 +413,10 @@ impl Core {
                 Err(e) => fail_at(&mut parent, &child, e),
             },
         }
-        parent.waits = parent.waits.saturating_sub(1);
+        parent.open_children = parent.open_children.saturating_sub(1);
         let mut slab = self.slab.borrow_mut();
         slab.free(child);
-        if parent.waits == 0 {
+        if parent.open_children == 0 {
             *held = Some(parent);
             return Next::Return;
         }
@@ -426,14 +426,14 @@ impl Core {
 
     /// Takes back the children that were forked and have not started: the layer changed its mind.
     fn recall(&self, parent: &mut Bio) {
-        if parent.waits == 0 {
+        if parent.open_children == 0 {
             return;
         }
         let (end, mut slab) = (End::Parent(parent.id()), self.slab.borrow_mut());
         let mut kept = VecDeque::new();
         for work in self.ready.borrow_mut().drain(..) {
             if work.bio.end == end && matches!(work.go, Go::Enter(_)) {
-                parent.waits = parent.waits.saturating_sub(1);
+                parent.open_children = parent.open_children.saturating_sub(1);
                 slab.free(work.bio);
             } else {
                 kept.push_back(work);
@@ -495,7 +495,7 @@ fn is_whole(bio: &Bio) -> bool {
 fn is_plain(e: &EdgeSlot, bio: &Bio) -> bool {
     let node = &*e.node;
     let (offset, length, end) = (bio.offset, bio.length, node.plain_end.get());
-    e.state.lets(bio.op)
+    e.state.permits(bio.op)
         && (offset | length) & node.mask == 0
         // An empty one is none.
         && length.wrapping_sub(1) < node.longest[bio.op as usize]
@@ -509,7 +509,7 @@ fn is_plain(e: &EdgeSlot, bio: &Bio) -> bool {
 fn admit(e: &EdgeSlot, bio: &mut Bio) -> Admit {
     let flags = e.state.flags();
     if !is_open(flags, bio.op) {
-        return Admit::End(Err(refusal(e, flags, needed(bio.op))));
+        return Admit::End(Err(refusal(e, flags, required_flag(bio.op))));
     }
     let node = &*e.node;
     if node.is_closed() {

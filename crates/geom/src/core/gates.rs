@@ -70,7 +70,7 @@ impl Core {
             left != 0
         });
         for notice in empty {
-            self.tell(notice);
+            self.post_notice(notice);
         }
     }
 
@@ -82,7 +82,7 @@ impl Core {
                 let inside = table.edge(e).map_or(0, |e| e.meter.in_flight());
                 let parked = self.parked.borrow();
                 let waiting = parked.values().flatten().filter(|b| b.edge == e).count();
-                inside + (waiting + self.retrying(e) + self.behind(e)) as u64
+                inside + (waiting + self.retrying(e) + self.waiting_behind(e)) as u64
             }
         }
     }

@@ -49,12 +49,17 @@ impl Core {
     fn count_out(&self, e: &EdgeSlot, since_ns: u64, bio: &Bio) {
         let now = self.now();
         e.meter.leave(now, &e.node.queue);
-        e.meter.stayed(now.wrapping_sub(since_ns), bio.op, bio.completed, bio.status.is_ok());
+        e.meter.record_queued(
+            now.wrapping_sub(since_ns),
+            bio.op,
+            bio.completed,
+            bio.status.is_ok(),
+        );
     }
 }
 
 /// A layer has ended a Bio that was not counted in there.
 #[inline(always)]
 pub(super) fn passed(e: &EdgeSlot, bio: &Bio) {
-    e.meter.passed(bio.op, bio.completed, bio.status.is_ok());
+    e.meter.record_unqueued(bio.op, bio.completed, bio.status.is_ok());
 }

@@ -19,7 +19,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use bio::{Bio, BioId, End, Errno, Flags, Op, Origin, Pool, Segs, Slab, Ticket};
-use reactor::{File, Mailbox, Mailer, Patience, Reactor, TaskHandle, Token};
+use reactor::{File, Mailbox, Mailer, Reactor, TaskHandle, Token, WaitFor};
 
 use crate::layer::{Edge, Flow, Sink};
 use crate::origins::{Origins, TaskOrigins};
@@ -68,7 +68,7 @@ struct Delay {
 /// One core.
 pub struct Core {
     id: u32,
-    me: Weak<Core>,
+    weak_self: Weak<Core>,
     reactor: Reactor,
     pool: Pool,
     slab: RefCell<Slab>,
@@ -81,8 +81,8 @@ pub struct Core {
     delayed_free: RefCell<Vec<u32>>,
     parked: RefCell<BTreeMap<u32, VecDeque<Box<Bio>>>>,
     drains: RefCell<Vec<gates::Drain>>,
-    cutting: Cell<bool>,
-    cuts: RefCell<split::Cuts>,
+    splitting: Cell<bool>,
+    splits: RefCell<split::Splits>,
     inbox: RefCell<Mailbox<Message>>,
     tasks: RefCell<TaskOrigins>,
     report: Report,
@@ -100,7 +100,7 @@ impl Core {
         let (mailer, inbox) = reactor.mailbox();
         let core = Rc::new_cyclic(|me| Core {
             id,
-            me: me.clone(),
+            weak_self: me.clone(),
             reactor,
             pool,
             slab: RefCell::new(Slab::new()),
@@ -113,8 +113,8 @@ impl Core {
             delayed_free: RefCell::new(Vec::new()),
             parked: RefCell::new(BTreeMap::new()),
             drains: RefCell::new(Vec::new()),
-            cutting: Cell::new(false),
-            cuts: RefCell::default(),
+            splitting: Cell::new(false),
+            splits: RefCell::default(),
             inbox: RefCell::new(inbox),
             tasks: RefCell::default(),
             report,
@@ -134,7 +134,7 @@ impl Core {
 
     /// A handle on it, for a task that a layer starts; `None` while the core comes to its end.
     pub fn handle(&self) -> Option<Rc<Core>> {
-        self.me.upgrade()
+        self.weak_self.upgrade()
     }
 
     /// Its reactor: time, tasks, sockets.
@@ -159,7 +159,7 @@ impl Core {
     }
 
     /// One turn of the loop: completions, timers, tasks, messages, dispatch.
-    pub fn turn(self: &Rc<Self>, patience: Patience) {
+    pub fn turn(self: &Rc<Self>, patience: WaitFor) {
         self.reactor.turn(patience, &mut |token, result| self.completed(token, result));
         // Messages that arrive meanwhile request the next turn by themselves.
         let waiting = self.inbox.borrow().len();
@@ -208,7 +208,7 @@ impl Core {
         bio.attr = parent.attr;
         fill(parent, &mut bio);
         bio.end = End::Parent(parent.id());
-        parent.waits += 1;
+        parent.open_children += 1;
         self.ready.borrow_mut().push_back(Work { bio, go: Go::Enter(edge) });
     }
 
@@ -250,7 +250,7 @@ impl Core {
             }
         };
         delayed[slot as usize] = Some(delay);
-        self.reactor.after(ns, Token { kind: TOKEN_DELAY, word: u64::from(slot) });
+        self.reactor.after(ns, Token { kind: TOKEN_DELAY, user_data: u64::from(slot) });
     }
 
     /// Registers a receiver; its number goes into [`End::Sink`] and is not given to another soon.
@@ -347,7 +347,7 @@ impl Core {
 
     /// The number of the task that runs. One without a name of its own gets its kind's when it
     /// first needs one, and keeps it.
-    fn own(&self) -> Origin {
+    fn task_origin(&self) -> Origin {
         match self.reactor.mark() {
             0 => {
                 let origin = self.tasks.borrow_mut().of(self.reactor.task());
@@ -364,7 +364,7 @@ impl Core {
         let fill = |bio: &mut Bio| {
             fill(bio);
             if bio.origin == Origin::default() {
-                bio.origin = self.own();
+                bio.origin = self.task_origin();
             }
         };
         waiting::Io::start(self.clone(), edge, fill).await
@@ -373,7 +373,7 @@ impl Core {
     /// Waits until this core knows that the provider below an edge has `end` bytes, for 2 s at
     /// most. A geom learns of a larger size before the cores do: without the wait, metadata at the
     /// new end could be beyond the medium that this core knows.
-    pub async fn reaches(self: &Rc<Self>, edge: Edge, end: u64) {
+    pub async fn wait_for_size(self: &Rc<Self>, edge: Edge, end: u64) {
         const STEP_NS: u64 = 1_000_000;
         for _ in 0..2_000 {
             let bytes = self.table.borrow().edge(edge.0).map(|e| e.node.limits.media_bytes);
@@ -450,17 +450,17 @@ impl Core {
     /// Wakes `waker` when a buffer comes back, for tasks that found the pool exhausted.
     pub fn wake_on_free(&self, waker: &std::task::Waker) {
         self.pool.wake_on_free(waker);
-        self.reactor.heed();
+        self.reactor.flush_lazy_sends();
     }
 
     fn completed(&self, token: Token, result: Result<u64, Errno>) {
         match token.kind & ((1 << TOKEN_KIND_BITS) - 1) {
             TOKEN_BIO => {
                 let serial = token.kind >> TOKEN_KIND_BITS;
-                self.operation_ended(Ticket::from_words(serial, token.word), result);
+                self.operation_ended(Ticket::from_words(serial, token.user_data), result);
             }
             TOKEN_DELAY => {
-                let slot = token.word as usize;
+                let slot = token.user_data as usize;
                 let delay = self.delayed.borrow_mut().get_mut(slot).and_then(Option::take);
                 let Some(delay) = delay else { return };
                 self.delayed_free.borrow_mut().push(slot as u32);
@@ -495,10 +495,10 @@ impl Core {
 
     fn publish(&self, changes: &Changes) {
         self.table.borrow_mut().refresh(changes, self.id as usize);
-        self.tell(CoreNotice::Published { core: self.id, generation: changes.generation });
+        self.post_notice(CoreNotice::Published { core: self.id, generation: changes.generation });
     }
 
-    fn tell(&self, notice: CoreNotice) {
+    fn post_notice(&self, notice: CoreNotice) {
         (self.report)(notice);
     }
 }
@@ -509,7 +509,7 @@ fn token_of(bio: &Bio) -> Token {
 
 fn token(ticket: Ticket) -> Token {
     let (serial, word) = ticket.to_words();
-    Token { kind: TOKEN_BIO | serial << TOKEN_KIND_BITS, word }
+    Token { kind: TOKEN_BIO | serial << TOKEN_KIND_BITS, user_data: word }
 }
 
 /// Shares a closure as a [`Report`].

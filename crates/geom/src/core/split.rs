@@ -21,15 +21,15 @@ use super::{Core, Go, Work};
 use crate::layer::Edge;
 
 /// A request with pieces left to send.
-struct Cut {
+struct OpenSplit {
     edge: u32,
     parent: BioId,
     ordered: bool,
 }
 
 #[derive(Default)]
-pub(super) struct Cuts {
-    open: Vec<Cut>,
+pub(super) struct Splits {
+    open: Vec<OpenSplit>,
     /// In the order of arrival; `Bio::edge` says where each waits.
     behind: VecDeque<Box<Bio>>,
 }
@@ -37,10 +37,10 @@ pub(super) struct Cuts {
 impl Core {
     /// C1: whether a request that was admitted has to wait for one that is being cut.
     #[cold]
-    pub(super) fn behind_cuts(&self, bio: &Bio, admitted: Admit) -> Admit {
-        let cuts = self.cuts.borrow();
-        let here = |cut: &&Cut| cut.edge == bio.edge;
-        let own = |cut: &Cut| bio.end == End::Parent(cut.parent);
+    pub(super) fn behind_splits(&self, bio: &Bio, admitted: Admit) -> Admit {
+        let cuts = self.splits.borrow();
+        let here = |cut: &&OpenSplit| cut.edge == bio.edge;
+        let own = |cut: &OpenSplit| bio.end == End::Parent(cut.parent);
         if !cuts.open.iter().any(|cut| here(&cut)) || cuts.open.iter().filter(here).any(own) {
             return admitted;
         }
@@ -50,35 +50,35 @@ impl Core {
         if waits { Admit::Behind } else { admitted }
     }
 
-    pub(super) fn stay_behind(&self, bio: Box<Bio>) {
-        self.cuts.borrow_mut().behind.push_back(bio);
+    pub(super) fn enqueue_behind(&self, bio: Box<Bio>) {
+        self.splits.borrow_mut().behind.push_back(bio);
     }
 
     /// Notes that a request has pieces left to send, or has none; then C2. How many requests it
     /// put at the end of the queue.
     #[cold]
-    pub(super) fn note_cut(&self, bio: &Bio, edge: Edge, more: bool) -> usize {
-        let mut cuts = self.cuts.borrow_mut();
+    pub(super) fn note_split(&self, bio: &Bio, edge: Edge, more: bool) -> usize {
+        let mut cuts = self.splits.borrow_mut();
         let mut entering = 0;
         let known = cuts.open.iter().position(|cut| cut.parent == bio.id());
         match (known, more) {
             (None, true) => {
                 let ordered = bio.flags.has(Flags::ORDERED);
-                cuts.open.push(Cut { edge: edge.0, parent: bio.id(), ordered });
+                cuts.open.push(OpenSplit { edge: edge.0, parent: bio.id(), ordered });
             }
             (Some(at), false) => {
                 cuts.open.swap_remove(at);
                 if !cuts.open.iter().any(|cut| cut.edge == edge.0) {
-                    entering = self.let_in(&mut cuts, edge.0);
+                    entering = self.release_behind(&mut cuts, edge.0);
                 }
             }
             _ => {}
         }
-        self.cutting.set(!cuts.open.is_empty());
+        self.splitting.set(!cuts.open.is_empty());
         entering
     }
 
-    fn let_in(&self, cuts: &mut Cuts, edge: u32) -> usize {
+    fn release_behind(&self, cuts: &mut Splits, edge: u32) -> usize {
         let all = std::mem::take(&mut cuts.behind);
         let (now, later): (VecDeque<_>, _) = all.into_iter().partition(|bio| bio.edge == edge);
         cuts.behind = later;
@@ -89,7 +89,7 @@ impl Core {
     }
 
     /// Requests that wait in front of an edge.
-    pub(super) fn behind(&self, edge: u32) -> usize {
-        self.cuts.borrow().behind.iter().filter(|bio| bio.edge == edge).count()
+    pub(super) fn waiting_behind(&self, edge: u32) -> usize {
+        self.splits.borrow().behind.iter().filter(|bio| bio.edge == edge).count()
     }
 }

@@ -7,15 +7,15 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::{Attr, Op, Pinned};
+use bio::{Attr, Op, ResolvedArc};
 
 use crate::layer::{Edge, Layer};
 use crate::snapshot::{Changes, EdgeState, Limits, Node, NodeState};
 use crate::stats::{Meter, Queue};
 
 pub(super) struct NodeSlot {
-    pub layer: Pinned<dyn Layer>,
-    pub queue: Pinned<Queue>,
+    pub layer: ResolvedArc<dyn Layer>,
+    pub queue: ResolvedArc<Queue>,
     /// `sector_bytes - 1` when that is a mask, else 0 and `odd_sector` is set.
     pub mask: u64,
     /// End of the range that requests may access without closer checks, bytes: zero while the gate
@@ -27,15 +27,15 @@ pub(super) struct NodeSlot {
     pub odd_sector: bool,
     gate_closed: Cell<bool>,
     pub index: u32,
-    pub state: Pinned<NodeState>,
+    pub state: ResolvedArc<NodeState>,
     pub attrs: Arc<Vec<(&'static str, Attr)>>,
 }
 
 pub(super) struct EdgeSlot {
     pub edge: Edge,
     pub node: Rc<NodeSlot>,
-    pub state: Pinned<EdgeState>,
-    pub meter: Pinned<Meter>,
+    pub state: ResolvedArc<EdgeState>,
+    pub meter: ResolvedArc<Meter>,
 }
 
 impl NodeSlot {

@@ -22,7 +22,7 @@ pub struct Finished {
     pub value: Option<Attr>,
 }
 
-enum Place {
+enum WaitSlot {
     Free,
     Pending(Option<Waker>),
     Ended(Finished),
@@ -32,7 +32,7 @@ enum Place {
 
 #[derive(Default)]
 pub(super) struct Waiting {
-    places: Vec<Place>,
+    slots: Vec<WaitSlot>,
     free: Vec<u32>,
 }
 
@@ -40,18 +40,18 @@ impl Waiting {
     fn open(&mut self) -> u32 {
         match self.free.pop() {
             Some(i) => {
-                self.places[i as usize] = Place::Pending(None);
+                self.slots[i as usize] = WaitSlot::Pending(None);
                 i
             }
             None => {
-                self.places.push(Place::Pending(None));
-                self.places.len() as u32 - 1
+                self.slots.push(WaitSlot::Pending(None));
+                self.slots.len() as u32 - 1
             }
         }
     }
 
     fn close(&mut self, slot: u32) {
-        self.places[slot as usize] = Place::Free;
+        self.slots[slot as usize] = WaitSlot::Free;
         self.free.push(slot);
     }
 
@@ -63,11 +63,11 @@ impl Waiting {
             data: std::mem::take(&mut bio.data),
             value: bio.value.take(),
         };
-        match self.places.get_mut(slot as usize) {
-            Some(Place::Abandoned) => self.close(slot),
-            Some(place @ Place::Pending(_)) => {
-                let was = std::mem::replace(place, Place::Ended(finished));
-                if let Place::Pending(Some(waker)) = was {
+        match self.slots.get_mut(slot as usize) {
+            Some(WaitSlot::Abandoned) => self.close(slot),
+            Some(place @ WaitSlot::Pending(_)) => {
+                let was = std::mem::replace(place, WaitSlot::Ended(finished));
+                if let WaitSlot::Pending(Some(waker)) = was {
                     waker.wake();
                 }
             }
@@ -95,16 +95,16 @@ impl Future for Io {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Finished> {
         let slot = self.slot.expect("not polled after it was ready");
         let mut waiting = self.core.waiting.borrow_mut();
-        let place = &mut waiting.places[slot as usize];
-        match std::mem::replace(place, Place::Free) {
-            Place::Ended(finished) => {
+        let place = &mut waiting.slots[slot as usize];
+        match std::mem::replace(place, WaitSlot::Free) {
+            WaitSlot::Ended(finished) => {
                 waiting.free.push(slot);
                 drop(waiting);
                 self.slot = None;
                 Poll::Ready(finished)
             }
             _ => {
-                *place = Place::Pending(Some(cx.waker().clone()));
+                *place = WaitSlot::Pending(Some(cx.waker().clone()));
                 Poll::Pending
             }
         }
@@ -115,8 +115,8 @@ impl Drop for Io {
     fn drop(&mut self) {
         let Some(slot) = self.slot else { return };
         let mut waiting = self.core.waiting.borrow_mut();
-        match waiting.places[slot as usize] {
-            Place::Pending(_) => waiting.places[slot as usize] = Place::Abandoned,
+        match waiting.slots[slot as usize] {
+            WaitSlot::Pending(_) => waiting.slots[slot as usize] = WaitSlot::Abandoned,
             _ => waiting.close(slot),
         }
     }

@@ -64,17 +64,21 @@ impl Topology {
             return Err(Errno::Inval);
         }
         let spoils = self.geom_spoils(cp.geom);
-        if (cp.doomed || spoils && cp.spoiled) && delta.any_positive() {
+        if (cp.detaching || spoils && cp.spoiled) && delta.any_positive() {
             return Err(Errno::NxIo);
         }
         self.check_others(provider, own, delta)?;
-        self.tell_below(provider, delta)?;
+        self.pass_access_down(provider, delta)?;
         self.after_access(consumer, provider, delta);
         Ok(())
     }
 
     /// Step 5: the geom that offers `provider` passes down the access that it needs.
-    pub(super) fn tell_below(&mut self, provider: ProviderId, delta: Access) -> Result<(), Errno> {
+    pub(super) fn pass_access_down(
+        &mut self,
+        provider: ProviderId,
+        delta: Access,
+    ) -> Result<(), Errno> {
         let below = self.providers.get(provider).ok_or(Errno::NxIo)?.geom;
         let credit = match &mut self.credit {
             Some(c) if c.provider == provider => std::mem::take(&mut c.counts),
@@ -144,9 +148,10 @@ impl Topology {
         }
         self.set_edge_flags(consumer);
         let upper = self.consumers.get(consumer).map(|c| c.geom);
-        let user = upper.and_then(|g| self.geoms.get(g)).filter(|g| !g.hand).map(|g| g.class);
+        let user =
+            upper.and_then(|g| self.geoms.get(g)).filter(|g| !g.is_verb_access).map(|g| g.class);
         if let Some(class) = user.filter(|_| delta.w > 0) {
-            self.may_end(class, provider);
+            self.add_current_size(class, provider);
         }
         if closed && upper.and_then(|g| self.geoms.get(g)).is_some_and(|g| g.wither) {
             self.wash = true;
@@ -167,7 +172,7 @@ impl Topology {
             if let Some(cp) = self.consumers.get_mut(c) {
                 // A consumer with an e is in the way of every writer but the foot-shooter, and
                 // stays.
-                if cp.doomed || except.is_some() && cp.counts.e > 0 {
+                if cp.detaching || except.is_some() && cp.counts.e > 0 {
                     continue;
                 }
                 cp.spoiled = true;
@@ -185,13 +190,13 @@ impl Topology {
             return;
         };
         let mut flags = 0;
-        if cp.counts.r > 0 && !cp.doomed {
+        if cp.counts.r > 0 && !cp.detaching {
             flags |= MAY_READ;
         }
-        if cp.counts.w > 0 && !cp.doomed {
+        if cp.counts.w > 0 && !cp.detaching {
             flags |= MAY_WRITE;
         }
-        if cp.orphan || cp.doomed {
+        if cp.orphan || cp.detaching {
             flags |= ORPHAN;
         }
         if cp.provider.and_then(|p| self.error_of(p)).is_some() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bio::{Attr, DEPTH_MAX, Errno, Pinned};
+use bio::{Attr, DEPTH_MAX, Errno, ResolvedArc};
 
 use super::{
     Access, CONSUMERS_MAX, ConsumerId, ConsumerObj, Event, GeomId, NAME_MAX, NewProvider,
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::error::Error;
 use crate::layer::{Edge, Layer};
-use crate::snapshot::{Changes, EdgeState, EdgeTo, Limits, Node, NodeState, one_a_core};
+use crate::snapshot::{Changes, EdgeState, EdgeTo, Limits, Node, NodeState, one_per_core};
 use crate::stats::Reading;
 
 /// Largest rank of a geom. A Bio needs a frame for each layer, for a split at each and for the
@@ -60,14 +60,14 @@ impl Topology {
             wither: false,
             orphan: false,
             node: slot as u32,
-            layer: Pinned::new(new.layer),
-            state: Pinned::new(Arc::new(NodeState::default())),
-            queues: one_a_core(self.cores),
+            layer: ResolvedArc::new(new.layer),
+            state: ResolvedArc::new(Arc::new(NodeState::default())),
+            queues: one_per_core(self.cores),
             past: Reading::default(),
             attrs: Arc::new(new.attrs),
-            verdicts: Vec::new(),
+            taste_outcomes: Vec::new(),
             taste_serial: 0,
-            asked: Vec::new(),
+            requested_tastings: Vec::new(),
             content: 0,
             hidden_by: None,
             attempts: Vec::new(),
@@ -99,12 +99,12 @@ impl Topology {
             spoiled: false,
             orphan: false,
             opened: false,
-            doomed: false,
+            detaching: false,
             draining: None,
             late: false,
             edge: self.next_edges[slot],
-            state: Pinned::new(Arc::new(EdgeState::default())),
-            meters: one_a_core(self.cores),
+            state: ResolvedArc::new(Arc::new(EdgeState::default())),
+            meters: one_per_core(self.cores),
             before: Reading::default(),
         });
         self.edges[slot] = Some(id);
@@ -249,7 +249,7 @@ impl Topology {
 
     /// The edge that a layer uses to reach what `consumer` is attached to.
     pub fn edge(&self, consumer: ConsumerId) -> Edge {
-        self.consumers.get(consumer).map_or(Edge::NOWHERE, |c| c.edge)
+        self.consumers.get(consumer).map_or(Edge::NO_EDGE, |c| c.edge)
     }
 
     /// Replaces a provider's data path and limits; its place, name and consumers stay. Requests
@@ -257,7 +257,7 @@ impl Topology {
     /// closed. Consumers are not notified of a new size: that is [`Event::Resize`].
     pub fn replace_layer(&mut self, provider: ProviderId, layer: Arc<dyn Layer>, limits: Limits) {
         if let Some(pp) = self.providers.get_mut(provider) {
-            pp.layer = Pinned::new(layer);
+            pp.layer = ResolvedArc::new(layer);
             pp.limits = limits.whole();
             self.dirty_nodes.insert(pp.node);
         }

@@ -156,7 +156,12 @@ impl Topology {
     /// requests.
     pub fn shares(&self, p: ProviderId) -> bool {
         let Some(geom) = self.providers.get(p).map(|p| p.geom) else { return false };
-        if self.geoms.get(geom).and_then(|g| g.ops.as_ref()).is_some_and(|ops| ops.shares()) {
+        if self
+            .geoms
+            .get(geom)
+            .and_then(|g| g.ops.as_ref())
+            .is_some_and(|ops| ops.schedules_clients())
+        {
             return true;
         }
         let below: Vec<_> = self.consumers_of(geom).iter().filter_map(|c| self.below(*c)).collect();

@@ -50,13 +50,13 @@ pub enum Event {
 
 /// Attributes that a layer on one provider has from it, and that may change while it is used. The
 /// topology notifies all geoms above of a change of DELETE.
-const HANDED_ON: [&str; 3] = ["GEOM::physpath", "GEOM::rotation_rate", "CAM::access"];
+const INHERITED_ATTRS: [&str; 3] = ["GEOM::physpath", "GEOM::rotation_rate", "CAM::access"];
 
 impl Topology {
     /// An attribute of the one provider below `geom` changed: the geoms above, which inherit it,
     /// are notified.
-    pub fn hand_on_attr(&mut self, geom: GeomId, name: &str) {
-        let Some(name) = HANDED_ON.iter().find(|known| **known == name) else { return };
+    pub fn pass_up_attr(&mut self, geom: GeomId, name: &str) {
+        let Some(name) = INHERITED_ATTRS.iter().find(|known| **known == name) else { return };
         for provider in self.providers_of(geom).to_vec() {
             self.post(Event::Attr(provider, name));
         }
@@ -78,8 +78,8 @@ impl Topology {
             self.run_event(event);
             return true;
         }
-        if self.ends.is_unsaved() {
-            self.ends.save();
+        if self.last_sizes.is_unsaved() {
+            self.last_sizes.save();
         }
         if std::mem::take(&mut self.wash) {
             self.run_washer();
@@ -94,7 +94,7 @@ impl Topology {
     }
 
     fn run_event(&mut self, event: Event) {
-        let quiet = self.shut;
+        let quiet = self.shutting_down;
         match event {
             Event::NewProvider(_)
             | Event::TasteOne { .. }
@@ -108,15 +108,15 @@ impl Topology {
             Event::Tasted(t) => self.tasted(*t),
             Event::Spoil(p) => self.spoil_event(p),
             Event::Resize(p, size) => self.resize_event(p, size),
-            Event::Attr(p, name) => self.tell_attr(p, name),
+            Event::Attr(p, name) => self.notify_attr(p, name),
             Event::MediaChanged(p) => self.media_event(p, true),
             Event::MediaGone(p) => self.media_event(p, false),
             Event::CoreNotice(CoreNotice::Drained { core, ticket }) => self.drained(core, ticket),
             Event::CoreNotice(_) => {}
-            Event::Notice(geom, notice) => self.tell_geom(geom, notice),
+            Event::Notice(geom, notice) => self.notify_geom(geom, notice),
             Event::Conversed { geom, number, notice } => {
                 self.conversing.remove(&number);
-                self.tell_geom(geom, notice);
+                self.notify_geom(geom, notice);
             }
             Event::Lost(p, error) => {
                 if self.providers.contains_key(p) {
@@ -127,7 +127,7 @@ impl Topology {
         }
     }
 
-    fn tell_geom(&mut self, geom: GeomId, notice: Notice) {
+    fn notify_geom(&mut self, geom: GeomId, notice: Notice) {
         self.with_geom(geom, |ops, t| ops.on_notice(t, geom, notice));
     }
 
@@ -135,13 +135,13 @@ impl Topology {
         if self.providers.get(p).is_none_or(|x| x.wither || x.orphan) {
             return;
         }
-        self.tell_attr(p, "GEOM::media");
+        self.notify_attr(p, "GEOM::media");
         if !self.no_taste {
             self.start_taste(p, None);
         }
     }
 
-    fn tell_attr(&mut self, p: ProviderId, name: &str) {
+    fn notify_attr(&mut self, p: ProviderId, name: &str) {
         for (c, g) in self.consumers_above(p) {
             self.with_geom(g, |ops, t| ops.attr_changed(t, g, c, name));
         }
@@ -153,7 +153,7 @@ impl Topology {
                 continue;
             };
             // Marks are taken one at a time: a hook may make another consumer leave.
-            let marked = std::mem::take(&mut cp.spoiled) && !cp.orphan && !cp.doomed;
+            let marked = std::mem::take(&mut cp.spoiled) && !cp.orphan && !cp.detaching;
             if marked && self.geom_spoils(g) {
                 self.with_geom(g, |ops, t| ops.spoiled(t, g, c));
             }
@@ -178,13 +178,13 @@ impl Topology {
                 }
             }
         }
-        self.will_end(p, size);
+        self.add_new_size(p, size);
         if let Some(pp) = self.providers.get_mut(p) {
             pp.limits.media_bytes = size;
             self.dirty_nodes.insert(pp.node);
         }
         for (c, g) in self.consumers_above(p) {
-            if self.consumers.get(c).is_some_and(|x| !x.orphan && !x.doomed) {
+            if self.consumers.get(c).is_some_and(|x| !x.orphan && !x.detaching) {
                 self.with_geom(g, |ops, t| ops.resized(t, g, c));
             }
         }
@@ -213,7 +213,7 @@ impl Topology {
         // Those that leave already count as orphans for the idle barrier.
         for c in pp.consumers.clone() {
             if let Some(cp) = self.consumers.get_mut(c) {
-                cp.orphan |= cp.doomed;
+                cp.orphan |= cp.detaching;
             }
         }
         self.events.retain(|e| !about(e, p));
@@ -225,7 +225,7 @@ impl Topology {
 
     fn orphan_consumer(&mut self, c: ConsumerId, g: GeomId, error: Errno) {
         match self.consumers.get_mut(c) {
-            Some(cp) if !cp.orphan && !cp.doomed => cp.orphan = true,
+            Some(cp) if !cp.orphan && !cp.detaching => cp.orphan = true,
             _ => return,
         }
         self.set_edge_flags(c);
@@ -240,7 +240,7 @@ impl Topology {
         };
         let told = |c: &ConsumerId| {
             let cp = self.consumers.get(*c)?;
-            (!cp.doomed).then_some((*c, cp.geom))
+            (!cp.detaching).then_some((*c, cp.geom))
         };
         pp.consumers.iter().filter_map(told).collect()
     }

@@ -71,7 +71,7 @@ pub struct ProviderView {
     /// Statistics.
     pub stats: Reading,
     /// The answer of each class that tasted it.
-    pub verdicts: Vec<(&'static str, String)>,
+    pub taste_outcomes: Vec<(&'static str, String)>,
 }
 
 impl Topology {
@@ -142,7 +142,7 @@ impl Topology {
 
     /// True when a consumer that is not leaving is attached to the provider, open or not.
     pub fn is_attached(&self, p: ProviderId) -> bool {
-        let stays = |c: &ConsumerId| self.consumers.get(*c).is_some_and(|c| !c.doomed);
+        let stays = |c: &ConsumerId| self.consumers.get(*c).is_some_and(|c| !c.detaching);
         self.providers.get(p).is_some_and(|p| p.consumers.iter().any(stays))
     }
 
@@ -164,16 +164,20 @@ impl Topology {
     /// The geom that keeps the providers of a geom open, directly or through others above, when all
     /// users that let go have done so and the geoms `going` are gone: its class and name, and the
     /// command that makes it let go.
-    pub fn kept(&self, g: GeomId, going: &dyn Fn(GeomId) -> bool) -> Option<(String, String)> {
+    pub fn held_open_by(
+        &self,
+        g: GeomId,
+        going: &dyn Fn(GeomId) -> bool,
+    ) -> Option<(String, String)> {
         let above = |p: &ProviderId| self.consumers_above(*p);
         self.providers_of(g).iter().flat_map(above).find_map(|(c, upper)| {
             if going(upper) || self.consumer_counts(c) == Access::NONE {
                 return None;
             }
             let above = self.geoms.get(upper)?;
-            let own = above.ops.as_ref().and_then(|ops| ops.keeps(self, upper, c));
+            let own = above.ops.as_ref().and_then(|ops| ops.release_command(self, upper, c));
             let who = |command| (format!("{} {}", self.class_of(above.class), above.name), command);
-            own.map(who).or_else(|| self.kept(upper, going))
+            own.map(who).or_else(|| self.held_open_by(upper, going))
         })
     }
 
@@ -213,15 +217,16 @@ impl Topology {
 
     fn view_of(&self, now_ns: u64, wanted: impl Fn(&GeomObj) -> bool) -> Vec<GeomView> {
         let wanted = self.geoms.iter().filter(|(_, g)| wanted(g));
-        let mut all: Vec<GeomView> = wanted.map(|(id, g)| self.see(id, g, now_ns)).collect();
+        let mut all: Vec<GeomView> =
+            wanted.map(|(id, g)| self.make_geom_view(id, g, now_ns)).collect();
         all.sort_by(|a, b| (a.rank, a.class, &a.name).cmp(&(b.rank, b.class, &b.name)));
         all
     }
 
-    fn see(&self, id: GeomId, g: &GeomObj, now_ns: u64) -> GeomView {
+    fn make_geom_view(&self, id: GeomId, g: &GeomObj, now_ns: u64) -> GeomView {
         let ops = g.ops.as_ref();
         let mut providers: Vec<ProviderView> =
-            g.providers.iter().filter_map(|p| self.see_prov(*p, now_ns)).collect();
+            g.providers.iter().filter_map(|p| self.make_provider_view(*p, now_ns)).collect();
         providers.sort_by(|a, b| a.name.cmp(&b.name));
         GeomView {
             id,
@@ -234,12 +239,16 @@ impl Topology {
             settings: ops.map(|o| o.settings(self, id)).unwrap_or_default(),
             transients: ops.map(|o| o.transients(self, id)).unwrap_or_default(),
             troubles: ops.map(|o| o.troubles(self, id)).unwrap_or_default(),
-            consumers: g.consumers.iter().filter_map(|c| self.see_cons(*c, now_ns)).collect(),
+            consumers: g
+                .consumers
+                .iter()
+                .filter_map(|c| self.make_consumer_view(*c, now_ns))
+                .collect(),
             providers,
         }
     }
 
-    fn see_cons(&self, c: ConsumerId, now_ns: u64) -> Option<ConsumerView> {
+    fn make_consumer_view(&self, c: ConsumerId, now_ns: u64) -> Option<ConsumerView> {
         let cp = self.consumers.get(c)?;
         let ops = self.geoms.get(cp.geom).and_then(|g| g.ops.as_ref());
         Some(ConsumerView {
@@ -287,7 +296,7 @@ impl Topology {
         sum
     }
 
-    fn see_prov(&self, p: ProviderId, now_ns: u64) -> Option<ProviderView> {
+    fn make_provider_view(&self, p: ProviderId, now_ns: u64) -> Option<ProviderView> {
         let pp = self.providers.get(p)?;
         let stats = self.read_provider(pp, now_ns);
         Some(ProviderView {
@@ -299,7 +308,7 @@ impl Topology {
             counts: pp.counts,
             error: pp.state.error(),
             stats,
-            verdicts: pp.verdicts.clone(),
+            taste_outcomes: pp.taste_outcomes.clone(),
         })
     }
 

@@ -31,28 +31,28 @@ use crate::notify::Notice;
 
 /// Writes the metadata at the end of a provider, through the edge, and makes it durable. It reads
 /// the end first, which may have changed since the tasting.
-pub type Carry =
+pub type WriteLabel =
     Box<dyn for<'a> FnOnce(&'a Rc<Core>, Edge) -> Local<'a, Result<(), String>> + Send>;
 
 /// Metadata that a class has found at the former end of a provider.
-pub struct Left {
+pub struct FoundLabel {
     /// The size that it had, bytes.
-    pub was: u64,
+    pub former_bytes: u64,
     /// Its identity: the same over another path to the same disk.
-    pub key: Vec<u8>,
+    pub identity: Vec<u8>,
     /// Moves it to the end; or the reason why an operator has to decide that.
-    pub carry: Result<Carry, String>,
+    pub write: Result<WriteLabel, String>,
     /// What to type if that fails.
-    pub by_hand: String,
+    pub manual_command: String,
 }
 
 /// One that is being carried.
-pub(super) struct Carried {
+pub(super) struct Migration {
     class: usize,
     key: Vec<u8>,
     geom: GeomId,
     /// Other ways to it, to be looked at when it has been.
-    others: Vec<ProviderId>,
+    other_paths: Vec<ProviderId>,
 }
 
 /// The result of a transfer on one provider (C1).
@@ -63,23 +63,23 @@ pub(super) struct Attempt {
 }
 
 /// Every core knows the way to it.
-struct Known;
+struct GraphPublished;
 
 /// It is there, or why not.
-struct Ended(Result<(), String>);
+struct WriteEnded(Result<(), String>);
 
 /// Has the provider open meanwhile.
-struct Carrier {
-    on: ProviderId,
+struct Migrator {
+    provider: ProviderId,
     class: usize,
-    was: u64,
+    former_bytes: u64,
     /// The size for which it is carried, bytes.
     bytes: u64,
-    by_hand: String,
-    work: Option<(Edge, Carry)>,
+    manual_command: String,
+    work: Option<(Edge, WriteLabel)>,
 }
 
-impl Geom for Carrier {
+impl Geom for Migrator {
     fn access(
         &mut self,
         _: &mut Topology,
@@ -94,12 +94,12 @@ impl Geom for Carrier {
     fn orphan(&mut self, _: &mut Topology, _: GeomId, _: super::ConsumerId, _: Errno) {}
 
     fn on_notice(&mut self, t: &mut Topology, me: GeomId, notice: Notice) {
-        match (notice.downcast::<Ended>(), self.work.take()) {
-            (Ok(ended), _) => t.has_carried(self, me, ended.0),
-            (Err(notice), Some((edge, carry))) if notice.is::<Known>() => {
-                t.send_carry(me, edge, carry);
+        match (notice.downcast::<WriteEnded>(), self.work.take()) {
+            (Ok(ended), _) => t.migration_ended(self, me, ended.0),
+            (Err(notice), Some((edge, carry))) if notice.is::<GraphPublished>() => {
+                t.send_migration(me, edge, carry);
             }
-            (Err(_), _) => t.has_carried(self, me, Err("the core has stopped".into())),
+            (Err(_), _) => t.migration_ended(self, me, Err("the core has stopped".into())),
         }
     }
 }
@@ -107,8 +107,14 @@ impl Geom for Carrier {
 impl Topology {
     /// Carries the metadata that a class has left on a provider to its end, if possible; returns
     /// the outcome as text.
-    pub(super) fn bring(&mut self, p: ProviderId, class: usize, why: &str, left: Left) -> String {
-        let carry = match left.carry {
+    pub(super) fn migrate_label(
+        &mut self,
+        p: ProviderId,
+        class: usize,
+        why: &str,
+        left: FoundLabel,
+    ) -> String {
+        let carry = match left.write {
             Ok(carry) => carry,
             Err(what) => {
                 let said = format!("{why}, {what}");
@@ -118,8 +124,8 @@ impl Topology {
         };
         // C3
         self.set_hidden(p, class, true);
-        let left = (left.was, left.key, carry, left.by_hand);
-        match self.carry(p, class, left) {
+        let left = (left.former_bytes, left.identity, carry, left.manual_command);
+        match self.start_migration(p, class, left) {
             Ok(said) => format!("{why}, {said}"),
             Err(said) => format!("{why}, but {said}"),
         }
@@ -139,11 +145,11 @@ impl Topology {
     }
 
     /// Begins to carry; otherwise why not.
-    fn carry(
+    fn start_migration(
         &mut self,
         p: ProviderId,
         class: usize,
-        (was, key, carry, by_hand): (u64, Vec<u8>, Carry, String),
+        (was, key, carry, by_hand): (u64, Vec<u8>, WriteLabel, String),
     ) -> Result<&'static str, String> {
         let (bytes, name) = match self.providers.get(p) {
             Some(pp) => (pp.limits.media_bytes, pp.name.clone()),
@@ -153,19 +159,26 @@ impl Topology {
         if let Some(tried) = attempts.iter().find(|a| (a.class, a.bytes) == (class, bytes)) {
             return Err(tried.why.clone());
         }
-        let same = |c: &&mut Carried| c.class == class && c.key == key;
-        if let Some(carried) = self.carrying.iter_mut().find(same) {
-            carried.others.push(p);
+        let same = |c: &&mut Migration| c.class == class && c.key == key;
+        if let Some(carried) = self.migrations.iter_mut().find(same) {
+            carried.other_paths.push(p);
             return Ok("it is brought to the end by another way to it");
         }
         // E1
-        self.will_end(p, bytes);
+        self.add_new_size(p, bytes);
         let why = format!("what {name} is known by is where it ended when it was smaller");
-        let carrier = Carrier { on: p, class, was, bytes, by_hand, work: None };
+        let carrier = Migrator {
+            provider: p,
+            class,
+            former_bytes: was,
+            bytes,
+            manual_command: by_hand,
+            work: None,
+        };
         let of = self.classes[class].name();
         let geom = self.new_geom(of, &format!("end of {name}"), &why, Box::new(carrier));
         let geom = geom.map_err(|e| e.to_string())?;
-        self.set_hand(geom);
+        self.set_verb_access(geom);
         let opened = self.attach_new(geom, p).and_then(|consumer| {
             self.access(consumer, Access::EXCLUSIVE).inspect_err(|_| self.leave(consumer))?;
             Ok(consumer)
@@ -175,13 +188,13 @@ impl Topology {
             format!("it cannot be opened to bring it to the end: {}", e.text())
         })?;
         let work = (self.edge(consumer), carry);
-        self.with(geom, |carrier: &mut Carrier, _| carrier.work = Some(work));
-        self.carrying.push(Carried { class, key, geom, others: Vec::new() });
-        self.barrier(geom, Box::new(Known));
+        self.with(geom, |carrier: &mut Migrator, _| carrier.work = Some(work));
+        self.migrations.push(Migration { class, key, geom, other_paths: Vec::new() });
+        self.barrier(geom, Box::new(GraphPublished));
         Ok("it is brought to the end")
     }
 
-    fn send_carry(&self, geom: GeomId, edge: Edge, carry: Carry) {
+    fn send_migration(&self, geom: GeomId, edge: Edge, carry: WriteLabel) {
         let (board, name) = (self.notifier(), self.geom_name(geom).to_owned());
         let answers = board.clone();
         board.call(
@@ -190,14 +203,21 @@ impl Topology {
                 let (on, core) = (core, core.clone());
                 on.spawn_for("carrying the", &name, async move {
                     let ended = carry(&core, edge).await;
-                    answers.post(geom, Box::new(Ended(ended)));
+                    answers.post(geom, Box::new(WriteEnded(ended)));
                 });
             }),
         );
     }
 
-    fn has_carried(&mut self, carrier: &Carrier, geom: GeomId, ended: Result<(), String>) {
-        let Carrier { on, class, was, bytes, ref by_hand, .. } = *carrier;
+    fn migration_ended(&mut self, carrier: &Migrator, geom: GeomId, ended: Result<(), String>) {
+        let Migrator {
+            provider: on,
+            class,
+            former_bytes: was,
+            bytes,
+            manual_command: ref by_hand,
+            ..
+        } = *carrier;
         let (grade, why) = match ended {
             Ok(()) => (Severity::Good, "it was brought to the end".to_owned()),
             Err(e) => {
@@ -215,8 +235,8 @@ impl Topology {
         let consumers = self.consumers_of(geom).to_vec();
         self.wither_geom(geom, Errno::NxIo);
         consumers.into_iter().for_each(|c| self.leave(c));
-        let at = self.carrying.iter().position(|c| c.geom == geom);
-        let others = at.map(|at| self.carrying.swap_remove(at).others).unwrap_or_default();
+        let at = self.migrations.iter().position(|c| c.geom == geom);
+        let others = at.map(|at| self.migrations.swap_remove(at).other_paths).unwrap_or_default();
         others.into_iter().for_each(|other| self.retaste(other));
     }
 }

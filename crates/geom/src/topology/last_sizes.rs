@@ -31,7 +31,7 @@ const SIZES_MAX: usize = 8;
 
 /// The former sizes of a provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct End {
+pub struct FormerSizes {
     /// Name of the class that knows it by its end.
     pub class: String,
     /// Name of the provider.
@@ -44,9 +44,9 @@ pub struct End {
     pub bytes: Vec<u64>,
 }
 
-impl End {
+impl FormerSizes {
     /// E2
-    fn is_of(&self, other: &End) -> bool {
+    fn is_of(&self, other: &FormerSizes) -> bool {
         let says = !self.ident.is_empty() && !other.ident.is_empty();
         match says && self.is_disk && other.is_disk {
             true => self.ident == other.ident,
@@ -68,26 +68,26 @@ impl End {
 }
 
 /// Keeps ends over a restart.
-pub trait KeepEnds: Send {
+pub trait SizeKeeper: Send {
     /// These are all; returns when they are on stable storage, or cannot be.
-    fn save(&mut self, ends: &[End]);
+    fn save(&mut self, ends: &[FormerSizes]);
 }
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Ends {
-    all: Vec<End>,
-    keeper: Option<Box<dyn KeepEnds>>,
+pub(super) struct LastSizes {
+    all: Vec<FormerSizes>,
+    keeper: Option<Box<dyn SizeKeeper>>,
     is_unsaved: bool,
 }
 
-impl Ends {
-    fn of(&mut self, end: &End) -> Option<&mut End> {
+impl LastSizes {
+    fn of(&mut self, end: &FormerSizes) -> Option<&mut FormerSizes> {
         self.all.iter_mut().find(|known| known.class == end.class && known.is_of(end))
     }
 
     /// It was known by its end, and has no other.
-    fn note(&mut self, end: End) {
+    fn note(&mut self, end: FormerSizes) {
         if let Some(known) = self.of(&end) {
             let news = *known != end;
             *known = end;
@@ -98,7 +98,7 @@ impl Ends {
     }
 
     /// It may be known by its end.
-    fn add(&mut self, end: End) {
+    fn add(&mut self, end: FormerSizes) {
         let Some(known) = self.of(&end) else { return self.begin(end) };
         let mut news = false;
         for bytes in &end.bytes {
@@ -107,7 +107,7 @@ impl Ends {
         self.is_unsaved |= news;
     }
 
-    fn begin(&mut self, end: End) {
+    fn begin(&mut self, end: FormerSizes) {
         if self.all.len() >= ENDS_MAX {
             self.all.remove(0);
         }
@@ -116,7 +116,7 @@ impl Ends {
     }
 
     /// Sizes at which it ended that are smaller than the one it has, the newest first.
-    fn before(&self, end: &End, bytes: u64) -> Vec<u64> {
+    fn smaller_sizes(&self, end: &FormerSizes, bytes: u64) -> Vec<u64> {
         let of = self.all.iter().filter(|known| known.class == end.class && known.is_of(end));
         of.flat_map(|known| known.bytes.iter().rev().copied()).filter(|was| *was < bytes).collect()
     }
@@ -145,21 +145,21 @@ impl Ends {
 
 impl Topology {
     /// Sets the saved ends and their keeper. Must be called before any provider exists.
-    pub fn keep_ends(&mut self, all: Vec<End>, keeper: Box<dyn KeepEnds>) {
-        self.ends = Ends { all, keeper: Some(keeper), is_unsaved: false };
+    pub fn set_size_keeper(&mut self, all: Vec<FormerSizes>, keeper: Box<dyn SizeKeeper>) {
+        self.last_sizes = LastSizes { all, keeper: Some(keeper), is_unsaved: false };
     }
 
     /// The entry that a class would record for a provider of this size.
-    fn end(&self, class: usize, p: ProviderId, bytes: u64) -> Option<End> {
+    fn size_entry(&self, class: usize, p: ProviderId, bytes: u64) -> Option<FormerSizes> {
         let (class, pp) = (self.classes.get(class)?, self.providers.get(p)?);
-        if !class.knows_ends() {
+        if !class.has_end_metadata() {
             return None;
         }
         let ident = match self.attr(p, "GEOM::ident") {
             Some(Attr::Text(ident)) => ident,
             _ => String::new(),
         };
-        Some(End {
+        Some(FormerSizes {
             class: class.name().to_owned(),
             provider: pp.name.clone(),
             ident,
@@ -169,36 +169,37 @@ impl Topology {
     }
 
     /// Its former sizes, for a class that looks at it.
-    pub(super) fn ended(&self, class: usize, p: ProviderId) -> Vec<u64> {
+    pub(super) fn former_sizes(&self, class: usize, p: ProviderId) -> Vec<u64> {
         let bytes = self.providers.get(p).map_or(0, |pp| pp.limits.media_bytes);
-        self.end(class, p, bytes).map_or(Vec::new(), |end| self.ends.before(&end, bytes))
+        self.size_entry(class, p, bytes)
+            .map_or(Vec::new(), |end| self.last_sizes.smaller_sizes(&end, bytes))
     }
 
     /// A class knew it by its end when it had so many bytes.
-    pub(super) fn note_end(&mut self, class: usize, p: ProviderId, bytes: u64) {
-        let Some(mut end) = self.end(class, p, bytes) else { return };
+    pub(super) fn set_only_size(&mut self, class: usize, p: ProviderId, bytes: u64) {
+        let Some(mut end) = self.size_entry(class, p, bytes) else { return };
         // It may have grown since.
         end.bytes.extend(self.providers.get(p).map(|pp| pp.limits.media_bytes));
         end.bytes.dedup();
-        self.ends.note(end);
+        self.last_sizes.note(end);
     }
 
     /// A geom of a class has it open for writing.
-    pub(super) fn may_end(&mut self, class: usize, p: ProviderId) {
+    pub(super) fn add_current_size(&mut self, class: usize, p: ProviderId) {
         let bytes = self.providers.get(p).map_or(0, |pp| pp.limits.media_bytes);
-        if let Some(end) = self.end(class, p, bytes) {
-            self.ends.add(end);
+        if let Some(end) = self.size_entry(class, p, bytes) {
+            self.last_sizes.add(end);
         }
     }
 
     /// E1: it will have so many bytes, and the class that knows it by its end will write there.
-    pub(super) fn will_end(&mut self, p: ProviderId, bytes: u64) {
+    pub(super) fn add_new_size(&mut self, p: ProviderId, bytes: u64) {
         for class in 0..self.classes.len() {
-            let Some(end) = self.end(class, p, bytes) else { continue };
-            let news = self.ends.of(&end).is_some_and(|known| known.add(bytes));
-            self.ends.is_unsaved |= news;
+            let Some(end) = self.size_entry(class, p, bytes) else { continue };
+            let news = self.last_sizes.of(&end).is_some_and(|known| known.add(bytes));
+            self.last_sizes.is_unsaved |= news;
         }
-        self.ends.save();
+        self.last_sizes.save();
     }
 }
 
@@ -206,13 +207,13 @@ impl Topology {
 mod tests {
     use super::*;
 
-    fn end(provider: &str, ident: &str, is_disk: bool, bytes: &[u64]) -> End {
+    fn end(provider: &str, ident: &str, is_disk: bool, bytes: &[u64]) -> FormerSizes {
         let (class, bytes) = ("mirror".to_owned(), bytes.to_vec());
-        End { class, provider: provider.into(), ident: ident.into(), is_disk, bytes }
+        FormerSizes { class, provider: provider.into(), ident: ident.into(), is_disk, bytes }
     }
 
-    fn with(all: &[End]) -> Ends {
-        let mut ends = Ends::default();
+    fn with(all: &[FormerSizes]) -> LastSizes {
+        let mut ends = LastSizes::default();
         all.iter().for_each(|end| ends.note(end.clone()));
         ends
     }
@@ -221,14 +222,14 @@ mod tests {
     fn e2_disk_is_identified_by_serial_and_other_providers_by_name() {
         let ends = with(&[end("da0", "X", true, &[100]), end("m.nop", "X", false, &[60])]);
         let before =
-            |provider, ident, is_disk| ends.before(&end(provider, ident, is_disk, &[]), 200);
+            |provider, ident, is_disk| ends.smaller_sizes(&end(provider, ident, is_disk, &[]), 200);
         assert_eq!(before("da7", "X", true), [100], "it has another name now");
         assert_eq!(before("da0", "Y", true), [0; 0], "another disk has its name");
         assert_eq!(before("da0", "", true), [100], "it does not say");
         assert_eq!(before("m.nop", "X", false), [60]);
         assert_eq!(before("da0p1", "X", false), [0; 0], "what stands on a disk is not the disk");
-        let other = End { class: "stripe".into(), ..end("da0", "X", true, &[]) };
-        assert_eq!(ends.before(&other, 200), [0; 0]);
+        let other = FormerSizes { class: "stripe".into(), ..end("da0", "X", true, &[]) };
+        assert_eq!(ends.smaller_sizes(&other, 200), [0; 0]);
     }
 
     #[test]
@@ -239,9 +240,9 @@ mod tests {
             assert!(ends.of(&this).unwrap().add(bytes));
             assert!(!ends.of(&this).unwrap().add(bytes), "it is known");
         }
-        assert_eq!(ends.before(&this, 119), [118, 117, 116, 115, 114, 113, 100]);
+        assert_eq!(ends.smaller_sizes(&this, 119), [118, 117, 116, 115, 114, 113, 100]);
         ends.note(end("d0", "", true, &[119]));
-        assert_eq!(ends.before(&this, 500), [119], "it was found there");
+        assert_eq!(ends.smaller_sizes(&this, 500), [119], "it was found there");
     }
 
     #[test]
@@ -254,7 +255,7 @@ mod tests {
             ends.note(end(&format!("d{n}"), "", true, &[1]));
         }
         assert!(ends.is_unsaved());
-        assert_eq!(ends.before(&end("d0", "", true, &[]), 9), [0; 0]);
-        assert_eq!(ends.before(&end("d1", "", true, &[]), 9), [1]);
+        assert_eq!(ends.smaller_sizes(&end("d0", "", true, &[]), 9), [0; 0]);
+        assert_eq!(ends.smaller_sizes(&end("d1", "", true, &[]), 9), [1]);
     }
 }

@@ -28,7 +28,7 @@ impl Topology {
             wither: false,
             covers: None,
             spoils: false,
-            hand: false,
+            is_verb_access: false,
             ops: Some(ops),
             consumers: Vec::new(),
             providers: Vec::new(),
@@ -60,7 +60,7 @@ impl Topology {
             if self.names.get(&pp.name) == Some(&p) {
                 self.names.remove(&pp.name);
             }
-            self.fading_providers.insert(p);
+            self.withering_providers.insert(p);
             self.orphan_provider(p, error);
             self.wash = true;
         }
@@ -79,7 +79,7 @@ impl Topology {
         {
             names.remove(&geom.name);
         }
-        self.fading_geoms.insert(g);
+        self.withering_geoms.insert(g);
         for p in geom.providers.clone() {
             self.wither_provider(p, error);
         }
@@ -102,7 +102,7 @@ impl Topology {
         let Some(cp) = self.consumers.get_mut(c) else {
             return;
         };
-        if std::mem::replace(&mut cp.doomed, true) {
+        if std::mem::replace(&mut cp.detaching, true) {
             return;
         }
         let quiet = !cp.opened || cp.provider.is_none() || self.cores == 0;
@@ -186,10 +186,10 @@ impl Topology {
     pub(super) fn run_washer(&mut self) {
         loop {
             let mut changed = false;
-            for p in self.fading_providers.iter().copied().collect::<Vec<_>>() {
+            for p in self.withering_providers.iter().copied().collect::<Vec<_>>() {
                 changed |= self.wash_provider(p);
             }
-            for g in self.fading_geoms.iter().copied().collect::<Vec<_>>() {
+            for g in self.withering_geoms.iter().copied().collect::<Vec<_>>() {
                 changed |= self.wash_geom(g);
             }
             if !changed {
@@ -209,7 +209,7 @@ impl Topology {
         }
         let (geom, node) = (pp.geom, pp.node);
         self.providers.remove(p);
-        self.fading_providers.remove(&p);
+        self.withering_providers.remove(&p);
         self.nodes[node as usize] = None;
         if let Some(g) = self.geoms.get_mut(geom) {
             g.providers.retain(|x| *x != p);
@@ -227,7 +227,8 @@ impl Topology {
         }
         let mut changed = false;
         for c in geom.consumers.clone() {
-            let idle = self.consumers.get(c).is_some_and(|x| x.counts == Access::NONE && !x.doomed);
+            let idle =
+                self.consumers.get(c).is_some_and(|x| x.counts == Access::NONE && !x.detaching);
             if idle {
                 self.detach(c);
                 changed = true;
@@ -236,7 +237,7 @@ impl Topology {
         let free = |g: &GeomObj| g.consumers.is_empty() && g.providers.is_empty();
         if self.geoms.get(g).is_some_and(free) {
             self.geoms.remove(g);
-            self.fading_geoms.remove(&g);
+            self.withering_geoms.remove(&g);
             changed = true;
         }
         changed

@@ -29,7 +29,7 @@ mod taste;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use bio::{Attr, Errno, Pinned};
+use bio::{Attr, Errno, ResolvedArc};
 use slotmap::{SlotMap, new_key_type};
 
 use crate::class::{Class, Geom};
@@ -45,9 +45,9 @@ pub use access::Access;
 pub use deletes::{DELETES, Deletes};
 pub use events::Event;
 pub use inspect::{ConsumerView, GeomView, ProviderView};
-pub use label_migration::{Carry, Left};
-pub use last_sizes::{End, KeepEnds};
-pub use taste::{Asked, TasteJob, Tasted};
+pub use label_migration::{FoundLabel, WriteLabel};
+pub use last_sizes::{FormerSizes, SizeKeeper};
+pub use taste::{TasteClass, TasteJob, Tasted};
 
 new_key_type! {
     /// A geom.
@@ -90,7 +90,7 @@ pub enum Action {
 pub struct Conversation {
     pub(crate) geom: GeomId,
     pub(crate) name: String,
-    pub(crate) what: &'static str,
+    pub(crate) purpose: &'static str,
     pub(crate) task: Task,
     pub(crate) number: u64,
 }
@@ -120,7 +120,7 @@ pub(crate) struct GeomObj {
     /// The value of `ops.spoils()` before `ops` went on the stack.
     spoils: bool,
     /// See [`Topology::set_hand`].
-    hand: bool,
+    is_verb_access: bool,
     consumers: Vec<ConsumerId>,
     providers: Vec<ProviderId>,
 }
@@ -136,16 +136,16 @@ pub(crate) struct ProviderObj {
     wither: bool,
     orphan: bool,
     node: u32,
-    layer: Pinned<dyn Layer>,
-    state: Pinned<NodeState>,
-    queues: Arc<[Pinned<Queue>]>,
+    layer: ResolvedArc<dyn Layer>,
+    state: ResolvedArc<NodeState>,
+    queues: Arc<[ResolvedArc<Queue>]>,
     /// Counters of consumers that were attached once.
     past: Reading,
     attrs: Arc<Vec<(&'static str, Attr)>>,
-    verdicts: Vec<(&'static str, String)>,
+    taste_outcomes: Vec<(&'static str, String)>,
     taste_serial: u64,
     /// The newest tasting that each class was asked for: class, serial.
-    asked: Vec<(usize, u64)>,
+    requested_tastings: Vec<(usize, u64)>,
     /// Grows when the content may have changed under a taster.
     content: u64,
     /// A class that knows it for a member and refused it: those asked later leave it alone.
@@ -162,14 +162,14 @@ pub(crate) struct ConsumerObj {
     orphan: bool,
     opened: bool,
     /// It leaves: no new request starts, and it receives no more events.
-    doomed: bool,
+    detaching: bool,
     /// Ticket, and cores that have not reported the edge as empty; leaving waits for them.
     draining: Option<(u64, Vec<u32>)>,
     /// The idle barrier has waited long enough for it.
     late: bool,
     edge: Edge,
-    state: Pinned<EdgeState>,
-    meters: Arc<[Pinned<Meter>]>,
+    state: ResolvedArc<EdgeState>,
+    meters: Arc<[ResolvedArc<Meter>]>,
     /// Counters when it was attached where it is now.
     before: Reading,
 }
@@ -213,8 +213,8 @@ pub struct Topology {
     /// Geoms that do not wither, by class and name.
     geom_names: Vec<BTreeMap<String, GeomId>>,
     /// Withering objects: all that the washer looks at.
-    fading_providers: BTreeSet<ProviderId>,
-    fading_geoms: BTreeSet<GeomId>,
+    withering_providers: BTreeSet<ProviderId>,
+    withering_geoms: BTreeSet<GeomId>,
     /// Consumers that leave, by ticket.
     leaving: BTreeMap<u64, ConsumerId>,
     losses: u64,
@@ -227,11 +227,11 @@ pub struct Topology {
     origins: Arc<Origins>,
     listener: Option<Listener>,
     /// Names of providers that others write, or soon will ([`Topology::lend`]).
-    lent: BTreeSet<String>,
+    exported: BTreeSet<String>,
     /// Former sizes of providers, and the metadata that is being carried to the end of one.
-    ends: last_sizes::Ends,
-    carrying: Vec<label_migration::Carried>,
-    shut: bool,
+    last_sizes: last_sizes::LastSizes,
+    migrations: Vec<label_migration::Migration>,
+    shutting_down: bool,
     credit: Option<Credit>,
     /// Skips the checks of other openers on physical providers (geom.md 1.2, bit 0x10).
     pub foot_shooting: bool,
@@ -259,8 +259,8 @@ impl Topology {
             dirty_edges: BTreeSet::new(),
             names: BTreeMap::new(),
             geom_names: Vec::new(),
-            fading_providers: BTreeSet::new(),
-            fading_geoms: BTreeSet::new(),
+            withering_providers: BTreeSet::new(),
+            withering_geoms: BTreeSet::new(),
             leaving: BTreeMap::new(),
             losses: 0,
             generation: 0,
@@ -270,10 +270,10 @@ impl Topology {
             notifier: Notifier::default(),
             origins: Arc::default(),
             listener: None,
-            lent: BTreeSet::new(),
-            ends: last_sizes::Ends::default(),
-            carrying: Vec::new(),
-            shut: false,
+            exported: BTreeSet::new(),
+            last_sizes: last_sizes::LastSizes::default(),
+            migrations: Vec::new(),
+            shutting_down: false,
             credit: None,
             foot_shooting: false,
             no_taste: false,
@@ -319,7 +319,7 @@ impl Topology {
         let Some(g) = self.geoms.get(geom) else { return };
         let class = self.classes.get(g.class).map_or("taste", |c| c.name());
         if let Some(listener) = &mut self.listener {
-            listener(&Remark { class, name: &g.name, grade, text });
+            listener(&Remark { class, name: &g.name, severity: grade, text });
         }
     }
 
@@ -355,7 +355,7 @@ impl Topology {
             wither: false,
             covers: None,
             spoils: ops.spoils(),
-            hand: false,
+            is_verb_access: false,
             ops: Some(ops),
             consumers: Vec::new(),
             providers: Vec::new(),
@@ -367,17 +367,17 @@ impl Topology {
     }
 
     /// Whether a provider is the geom's own, or is based on one that is.
-    pub fn stands_on(&self, p: ProviderId, geom: GeomId) -> bool {
+    pub fn is_based_on(&self, p: ProviderId, geom: GeomId) -> bool {
         let Some(own) = self.geom_of(p) else { return false };
         let below = || self.consumers_of(own).iter().filter_map(|c| self.below(*c));
-        own == geom || below().any(|below| self.stands_on(below, geom))
+        own == geom || below().any(|below| self.is_based_on(below, geom))
     }
 
     /// Marks a geom as the hand of a verb, which looks at a provider and leaves: its class tastes
     /// and claims that provider all the same.
-    pub fn set_hand(&mut self, geom: GeomId) {
+    pub fn set_verb_access(&mut self, geom: GeomId) {
         if let Some(g) = self.geoms.get_mut(geom) {
-            g.hand = true;
+            g.is_verb_access = true;
         }
     }
 
@@ -478,7 +478,13 @@ impl Topology {
         let number = self.tickets;
         self.conversing.insert(number, (geom, what));
         let name = self.geom_name(geom).to_owned();
-        self.actions.push(Action::Converse(Conversation { geom, name, what, task, number }));
+        self.actions.push(Action::Converse(Conversation {
+            geom,
+            name,
+            purpose: what,
+            task,
+            number,
+        }));
     }
 
     /// Sends `notice` to `geom` when every core has the present graph: from then on a layer may use
@@ -492,7 +498,7 @@ impl Topology {
 
     /// From now on tasting, attribute, media and resize events do nothing (geom.md 1.3).
     pub fn shut_down(&mut self) {
-        self.shut = true;
+        self.shutting_down = true;
     }
 
     /// Every geom there is.

@@ -42,18 +42,18 @@ impl Topology {
         let (Some(geom), Some(provider)) = (geom, self.find(name)) else {
             return Err(Error::new(Errno::NoEnt, format!("no {class} {name}")));
         };
-        if !self.stands_on(provider, geom) {
+        if !self.is_based_on(provider, geom) {
             let what = format!("{name} is a provider of another geom than {class} {name}");
             return Err(Error::inval(what));
         }
         let mut all = Renames { geoms: vec![(geom, to.to_owned())], ..Renames::default() };
-        self.gather(provider, to, &mut all);
-        self.refuse(&all)?;
-        Ok(self.give_names(all))
+        self.collect_renames(provider, to, &mut all);
+        self.check_renames(&all)?;
+        Ok(self.apply_renames(all))
     }
 
     /// Collects the objects that are named after a provider that will be called `to`.
-    fn gather(&self, provider: ProviderId, to: &str, all: &mut Renames) {
+    fn collect_renames(&self, provider: ProviderId, to: &str, all: &mut Renames) {
         let Some(p) = self.providers.get(provider) else { return };
         all.providers.push((provider, to.to_owned()));
         let above = p.consumers.iter().filter_map(|c| self.consumers.get(*c)).map(|c| c.geom);
@@ -61,21 +61,21 @@ impl Topology {
             let Some(geom) = self.geoms.get(id).filter(|g| g.name == p.name && !g.wither) else {
                 continue;
             };
-            if !self.classes.get(geom.class).is_some_and(|class| class.names_after()) {
+            if !self.classes.get(geom.class).is_some_and(|class| class.is_named_after_provider()) {
                 continue;
             }
             all.geoms.push((id, to.to_owned()));
             for q in &geom.providers {
                 let name = self.provider_name(*q);
                 if let Some(rest) = name.strip_prefix(p.name.as_str()) {
-                    self.gather(*q, &format!("{to}{rest}"), all);
+                    self.collect_renames(*q, &format!("{to}{rest}"), all);
                 }
             }
         }
     }
 
     /// R1
-    fn refuse(&self, all: &Renames) -> Result<(), Error> {
+    fn check_renames(&self, all: &Renames) -> Result<(), Error> {
         for (id, to) in &all.providers {
             if to.is_empty() || to.len() > NAME_MAX {
                 return Err(Error::inval(format!("name {to:?} is empty or too long")));
@@ -95,7 +95,7 @@ impl Topology {
         Ok(())
     }
 
-    fn give_names(&mut self, all: Renames) -> Vec<(String, String)> {
+    fn apply_renames(&mut self, all: Renames) -> Vec<(String, String)> {
         for (id, to) in &all.geoms {
             let Some(geom) = self.geoms.get_mut(*id) else { continue };
             let was = std::mem::replace(&mut geom.name, to.clone());
@@ -113,11 +113,11 @@ impl Topology {
             self.dirty_nodes.insert(node);
             self.names.remove(&was);
             self.names.insert(to.clone(), id);
-            self.ends.rename(&was, &to);
+            self.last_sizes.rename(&was, &to);
             self.with_geom(geom, |ops, _| ops.renamed(&was, &to));
             renamed.push((was, to));
         }
-        self.ends.save();
+        self.last_sizes.save();
         renamed
     }
 }

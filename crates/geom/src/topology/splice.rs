@@ -19,7 +19,7 @@ impl Topology {
     /// Moves all consumers of `below` but the new geom's own onto the new geom's only provider.
     /// `geom` has one consumer, attached to `below`, and one provider of the same size.
     pub(crate) fn splice_in(&mut self, geom: GeomId, below: ProviderId) -> Result<(), Error> {
-        let (own, above) = self.shim_parts(geom)?;
+        let (own, above) = self.sole_consumer_provider(geom)?;
         if self.below(own) != Some(below) {
             return Err(Error::inval("the new layer sits somewhere else"));
         }
@@ -53,7 +53,7 @@ impl Topology {
     /// Moves all consumers of a shim's provider back onto the provider below it. The shim is left
     /// for the caller to wither.
     pub(crate) fn splice_out(&mut self, geom: GeomId) -> Result<(), Error> {
-        let (own, above) = self.shim_parts(geom)?;
+        let (own, above) = self.sole_consumer_provider(geom)?;
         let Some(below) = self.below(own) else {
             return Err(Error::new(Errno::NxIo, "the layer is attached to nothing"));
         };
@@ -86,21 +86,21 @@ impl Topology {
             return Ok(());
         }
         self.credit = Some(Credit { provider: below, counts: delta });
-        let changed = self.tell_below(above, delta);
+        let changed = self.pass_access_down(above, delta);
         let left = self.credit.as_mut().map(|c| std::mem::take(&mut c.counts));
         let left = left.unwrap_or_default();
         let result = match changed {
             Ok(()) if !fits(self) => Err(Errno::Busy),
             // A shim that passed nothing down has not used the credit.
-            Ok(()) => self.tell_below(below, left.inverse()),
+            Ok(()) => self.pass_access_down(below, left.inverse()),
             Err(e) => Err(e),
         };
         if result.is_err() {
             if changed.is_ok() {
-                let undone = self.tell_below(above, delta.inverse());
+                let undone = self.pass_access_down(above, delta.inverse());
                 debug_assert!(undone.is_ok(), "as it was a moment ago");
             }
-            let undone = self.tell_below(below, delta.plus(left.inverse()));
+            let undone = self.pass_access_down(below, delta.plus(left.inverse()));
             debug_assert!(undone.is_ok(), "as it was a moment ago");
         }
         self.credit = None;
@@ -134,7 +134,10 @@ impl Topology {
     }
 
     /// The only consumer and the only provider of a transparent layer.
-    pub(crate) fn shim_parts(&self, geom: GeomId) -> Result<(ConsumerId, ProviderId), Error> {
+    pub(crate) fn sole_consumer_provider(
+        &self,
+        geom: GeomId,
+    ) -> Result<(ConsumerId, ProviderId), Error> {
         match self.geoms.get(geom).map(|g| (g.consumers.as_slice(), g.providers.as_slice())) {
             Some(([c], [p])) if self.geom_is_live(geom) => Ok((*c, *p)),
             _ if self.geoms.contains_key(geom) && !self.geom_is_live(geom) => {

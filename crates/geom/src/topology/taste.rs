@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bio::{Attr, Errno};
 
 use super::{Access, Action, ConsumerId, GeomId, ProviderId, Topology};
-use crate::class::{Claim, Class, Geom, Verdict};
+use crate::class::{Claim, Class, Geom, TasteOutcome};
 use crate::layer::Edge;
 
 /// Attributes a taster may ask for.
@@ -40,19 +40,19 @@ pub struct TasteJob {
     /// Its attributes.
     pub attrs: Vec<(&'static str, Attr)>,
     /// The classes, in the order of asking.
-    pub classes: Vec<Asked>,
+    pub classes: Vec<TasteClass>,
     pub(crate) consumer: ConsumerId,
     pub(crate) content: u64,
 }
 
 /// One class that is asked.
-pub struct Asked {
+pub struct TasteClass {
     /// Its index.
     pub index: usize,
     /// Itself.
     pub class: Arc<dyn Class>,
     /// The sizes for [`crate::Taster::ended`].
-    pub ended: Vec<u64>,
+    pub former_sizes: Vec<u64>,
 }
 
 /// The result of a tasting.
@@ -64,7 +64,7 @@ pub struct Tasted {
     /// The size that the provider had, bytes.
     pub media_bytes: u64,
     /// Verdicts by index of the class, in the order of asking.
-    pub verdicts: Vec<(usize, Verdict)>,
+    pub outcomes: Vec<(usize, TasteOutcome)>,
     pub(crate) consumer: ConsumerId,
     pub(crate) content: u64,
     /// A class had no answer in time: its reads may stay in flight for ever.
@@ -78,7 +78,11 @@ impl TasteJob {
             provider: self.provider,
             serial: self.serial,
             media_bytes: self.media_bytes,
-            verdicts: self.classes.iter().map(|a| (a.index, Verdict::No(why.into()))).collect(),
+            outcomes: self
+                .classes
+                .iter()
+                .map(|a| (a.index, TasteOutcome::No(why.into())))
+                .collect(),
             consumer: self.consumer,
             content: self.content,
             late: true,
@@ -106,7 +110,8 @@ impl Geom for TasteGeom {
 }
 
 /// The reason why providers that others write are left alone.
-const LENT: &str = "it is exported, or uses a provider that is: its contents belong to initiators";
+const EXPORTED_REASON: &str =
+    "it is exported, or uses a provider that is: its contents belong to initiators";
 
 impl Topology {
     /// Asks for a new look at a provider by all classes that have no geom on it.
@@ -118,21 +123,21 @@ impl Topology {
     /// write them whether they are open yet or not: only classes that show their findings
     /// ([`crate::Class::only_shows`]) look at them. A provider that no longer belongs to others is
     /// tasted.
-    pub fn lend(&mut self, names: BTreeSet<String>) {
-        let before = std::mem::replace(&mut self.lent, names);
-        if before.is_subset(&self.lent) {
+    pub fn set_exported(&mut self, names: BTreeSet<String>) {
+        let before = std::mem::replace(&mut self.exported, names);
+        if before.is_subset(&self.exported) {
             return;
         }
         let all: Vec<ProviderId> = self.providers.iter().map(|(id, _)| id).collect();
         for p in all {
-            if self.is_among(&before, p) && !self.is_among(&self.lent, p) {
+            if self.is_based_on_any(&before, p) && !self.is_based_on_any(&self.exported, p) {
                 self.retaste(p);
             }
         }
     }
 
     /// True when a provider, or one that it is based on, has one of these names.
-    fn is_among(&self, names: &BTreeSet<String>, p: ProviderId) -> bool {
+    fn is_based_on_any(&self, names: &BTreeSet<String>, p: ProviderId) -> bool {
         if names.is_empty() {
             return false;
         }
@@ -142,7 +147,7 @@ impl Topology {
                 .consumers_of(geom)
                 .iter()
                 .filter_map(|c| self.below(*c))
-                .any(|below| self.is_among(names, below))
+                .any(|below| self.is_based_on_any(names, below))
     }
 
     /// Takes back the tastings that creating a geom has caused; the caller asks for them later.
@@ -161,29 +166,29 @@ impl Topology {
             return;
         }
         let written = pp.counts.w > 0;
-        let lent = !written && self.is_among(&self.lent, p);
+        let lent = !written && self.is_based_on_any(&self.exported, p);
         let own_class = self.geoms.get(pp.geom).map(|g| g.class);
         let mut classes = Vec::new();
         for i in (0..self.classes.len()).rev() {
             let class = &self.classes[i];
             let wanted = only.is_none_or(|o| o == i) && class.tastes();
-            if !wanted || self.class_sits_on(i, p) {
+            if !wanted || self.class_has_consumer(i, p) {
                 continue;
             }
             if only.is_some() && own_class == Some(i) {
-                self.set_verdict(p, i, "its own provider, when the class was loaded".into());
+                self.set_taste_outcome(p, i, "its own provider, when the class was loaded".into());
                 continue;
             }
             if written && !class.tastes_written() {
-                self.set_verdict(p, i, "open for writing when tasted".into());
+                self.set_taste_outcome(p, i, "open for writing when tasted".into());
                 continue;
             }
             if lent && !class.only_shows() {
-                self.set_verdict(p, i, LENT.into());
+                self.set_taste_outcome(p, i, EXPORTED_REASON.into());
                 continue;
             }
-            let (class, ended) = (self.classes[i].clone(), self.ended(i, p));
-            classes.push(Asked { index: i, class, ended });
+            let (class, ended) = (self.classes[i].clone(), self.former_sizes(i, p));
+            classes.push(TasteClass { index: i, class, former_sizes: ended });
         }
         if classes.is_empty() {
             return;
@@ -192,7 +197,11 @@ impl Topology {
             Ok(consumer) => self.send_taste(p, consumer, classes),
             Err(e) => {
                 for asked in classes {
-                    self.set_verdict(p, asked.index, format!("could not be opened to taste: {e}"));
+                    self.set_taste_outcome(
+                        p,
+                        asked.index,
+                        format!("could not be opened to taste: {e}"),
+                    );
                 }
             }
         }
@@ -211,17 +220,17 @@ impl Topology {
         opened
     }
 
-    fn send_taste(&mut self, p: ProviderId, consumer: ConsumerId, classes: Vec<Asked>) {
+    fn send_taste(&mut self, p: ProviderId, consumer: ConsumerId, classes: Vec<TasteClass>) {
         let edge = self.edge(consumer);
         let attrs = TASTE_ATTRS.iter().filter_map(|n| Some((*n, self.attr(p, n)?))).collect();
         let Some(pp) = self.providers.get_mut(p) else {
             return;
         };
         pp.taste_serial += 1;
-        for Asked { index, .. } in &classes {
-            match pp.asked.iter_mut().find(|(c, _)| c == index) {
+        for TasteClass { index, .. } in &classes {
+            match pp.requested_tastings.iter_mut().find(|(c, _)| c == index) {
                 Some((_, serial)) => *serial = pp.taste_serial,
-                None => pp.asked.push((*index, pp.taste_serial)),
+                None => pp.requested_tastings.push((*index, pp.taste_serial)),
             }
         }
         let job = TasteJob {
@@ -254,28 +263,29 @@ impl Topology {
         if let Some(g) = geom {
             self.wither_geom(g, Errno::NxIo);
         }
-        for (i, verdict) in std::mem::take(&mut t.verdicts) {
+        for (i, verdict) in std::mem::take(&mut t.outcomes) {
             let Some(pp) = self.providers.get(t.provider) else {
                 return;
             };
             // A newer look by the same class is under way or done: this one is history.
-            if pp.asked.iter().any(|&(c, serial)| c == i && serial != t.serial) {
+            if pp.requested_tastings.iter().any(|&(c, serial)| c == i && serial != t.serial) {
                 continue;
             }
             let text = match verdict {
-                Verdict::No(why) => {
+                TasteOutcome::No(why) => {
                     self.set_hidden(t.provider, i, false);
                     why
                 }
-                _ if self.class_sits_on(i, t.provider) => continue,
-                Verdict::Yes(why, claim) => self.claim(&t, i, &why, (claim, true)),
-                Verdict::Stays(why, claim) => self.claim(&t, i, &why, (claim, false)),
-                Verdict::Left(why, left) => match self.obstacle(t.provider, i, t.content) {
+                _ if self.class_has_consumer(i, t.provider) => continue,
+                TasteOutcome::Yes(why, claim) => self.claim(&t, i, &why, (claim, true)),
+                TasteOutcome::FormerEndKept(why, claim) => self.claim(&t, i, &why, (claim, false)),
+                TasteOutcome::FormerEnd(why, left) => match self.obstacle(t.provider, i, t.content)
+                {
                     Some(what) => format!("{why}, but {what}"),
-                    None => self.bring(t.provider, i, &why, left),
+                    None => self.migrate_label(t.provider, i, &why, left),
                 },
             };
-            self.set_verdict(t.provider, i, text);
+            self.set_taste_outcome(t.provider, i, text);
         }
     }
 
@@ -295,9 +305,9 @@ impl Topology {
         let claimed = class.claim(self, t.provider, why, claim);
         let refused = claimed.as_ref().is_err_and(|e| e.kind != Errno::NoDev);
         if by_end && (refused || claimed.is_ok()) {
-            self.note_end(index, t.provider, t.media_bytes);
+            self.set_only_size(index, t.provider, t.media_bytes);
         }
-        self.set_hidden(t.provider, index, refused && class.hides_what_it_refuses());
+        self.set_hidden(t.provider, index, refused && class.hides_refused());
         match claimed {
             Ok(()) => format!("claimed: {why}"),
             Err(e) => format!("{why}, but refused: {e}"),
@@ -320,7 +330,7 @@ impl Topology {
         if pp.wither || pp.orphan || pp.state.error().is_some() {
             return Some("it went away meanwhile");
         }
-        if self.shut {
+        if self.shutting_down {
             return Some("the daemon stops");
         }
         if pp.hidden_by.is_some_and(|by| by > class) {
@@ -339,21 +349,21 @@ impl Topology {
 
     /// True when a class has a consumer on the provider that is not an orphan. A verb's hand has
     /// claimed nothing, and the provider is not tasted again when a hand that only read leaves.
-    fn class_sits_on(&self, class: usize, p: ProviderId) -> bool {
+    fn class_has_consumer(&self, class: usize, p: ProviderId) -> bool {
         self.consumers_above(p).iter().any(|(c, g)| {
-            self.geoms.get(*g).is_some_and(|g| g.class == class && !g.wither && !g.hand)
-                && self.consumers.get(*c).is_some_and(|c| !c.orphan && !c.doomed)
+            self.geoms.get(*g).is_some_and(|g| g.class == class && !g.wither && !g.is_verb_access)
+                && self.consumers.get(*c).is_some_and(|c| !c.orphan && !c.detaching)
         })
     }
 
-    fn set_verdict(&mut self, p: ProviderId, class: usize, why: String) {
+    fn set_taste_outcome(&mut self, p: ProviderId, class: usize, why: String) {
         let name = self.classes[class].name();
         let Some(pp) = self.providers.get_mut(p) else {
             return;
         };
-        match pp.verdicts.iter_mut().find(|(n, _)| *n == name) {
+        match pp.taste_outcomes.iter_mut().find(|(n, _)| *n == name) {
             Some((_, text)) => *text = why,
-            None => pp.verdicts.push((name, why)),
+            None => pp.taste_outcomes.push((name, why)),
         }
     }
 }

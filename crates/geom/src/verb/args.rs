@@ -49,7 +49,7 @@ pub fn arguments(schema: &Value, positional: &[&str]) -> Vec<ArgSpec> {
         let kind = match (types(about).contains(&"array"), needed(key)) {
             (true, _) => ArgKind::Names(least(about)),
             (false, true) => ArgKind::Name,
-            (false, false) => ArgKind::Maybe,
+            (false, false) => ArgKind::OptionalName,
         };
         Some(argument(key, about, kind))
     };
@@ -131,7 +131,7 @@ mod tests {
     /// What a verb takes.
     #[derive(Deserialize, JsonSchema)]
     #[allow(dead_code, reason = "its schema is looked at")]
-    struct Params {
+    struct TestParams {
         /// Providers.
         #[schemars(length(min = 2))]
         members: Vec<String>,
@@ -157,14 +157,14 @@ mod tests {
         again: bool,
         /// How
         #[serde(default)]
-        how: Option<How>,
+        how: Option<TestMode>,
     }
 
     #[derive(Deserialize, JsonSchema)]
     #[serde(rename_all = "lowercase")]
     #[schemars(inline)]
     #[allow(dead_code, reason = "its schema is looked at")]
-    enum How {
+    enum TestMode {
         Fast,
         Slow,
     }
@@ -179,12 +179,12 @@ mod tests {
 
     #[test]
     fn arguments_are_derived_from_the_parameter_schema() {
-        let schema = schemars::schema_for!(Params).to_value();
+        let schema = schemars::schema_for!(TestParams).to_value();
         let args = arguments(&schema, &["name", "place", "members"]);
         let brief: Vec<_> = args.iter().map(|a| (a.name, a.short, a.kind, a.doc)).collect();
         let expected = [
             ("name", None, ArgKind::Name, "Its name"),
-            ("place", None, ArgKind::Maybe, "Where it is put"),
+            ("place", None, ArgKind::OptionalName, "Where it is put"),
             ("members", None, ArgKind::Names(2), "Providers"),
             ("force", Some('f'), ArgKind::Flag, "Anyway"),
             ("how", None, ArgKind::Choice(&["fast", "slow"]), "How"),

@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::units;
 
 pub use args::{Bytes, Consent, arguments};
-pub use params::{Change, Params, read};
-pub use typed::{ClassVerb, Said, Verb, call, given, specs};
+pub use params::{Change, ClassParams, read};
+pub use typed::{ClassVerb, MessageAnswer, Verb, call, parse_params, specs};
 
 /// A verb, as the man page of its class has it: `mirror label [-b balance] NAME PROVIDER...`.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ pub struct VerbSpec {
 impl VerbSpec {
     /// The providers that the verb would write to, whatever they hold; none for a verb that asks
     /// for no consent.
-    pub fn takes<'p>(&self, params: &'p Value) -> Vec<&'p str> {
+    pub fn overwritten_providers<'p>(&self, params: &'p Value) -> Vec<&'p str> {
         if !self.args.iter().any(|arg| arg.kind == ArgKind::Consent) {
             return Vec::new();
         }
@@ -48,12 +48,12 @@ impl VerbSpec {
     /// Reports a required list with too few words, and an example to type: the verb would do
     /// nothing and report success. `on`, the object of the verb, may be the first word of any list
     /// but that of members.
-    pub fn lacks(&self, class: &str, on: &str, params: &Value) -> Option<String> {
+    pub fn missing_words(&self, class: &str, on: &str, params: &Value) -> Option<String> {
         self.args.iter().find_map(|arg| {
             let ArgKind::Names(least) = arg.kind else { return None };
             let given = params.get(arg.name).and_then(Value::as_array).map_or(0, Vec::len);
-            let given = given + usize::from(arg.name != "members" && !on.is_empty());
-            (given < usize::from(least)).then(|| {
+            let given = parse_params + usize::from(arg.name != "members" && !on.is_empty());
+            (parse_params < usize::from(least)).then(|| {
                 let (name, verb) = (arg.name, self.name);
                 // An example contains the class only where several classes share it.
                 let example = self.example.strip_prefix(class).unwrap_or(self.example).trim_start();
@@ -103,7 +103,7 @@ pub enum ArgKind {
     /// By position, one word that must be given: a string.
     Name,
     /// By position, one word that may be left out: a string.
-    Maybe,
+    OptionalName,
     /// By position, at least this many words: an array of strings.
     Names(u8),
     /// An option without a value: a boolean.
@@ -152,16 +152,17 @@ mod tests {
 
     #[test]
     fn missing_names_are_reported_with_an_example() {
-        let said = CLEAR.lacks("mirror", "", &json!({ "members": [] })).expect("none is named");
+        let said =
+            CLEAR.missing_words("mirror", "", &json!({ "members": [] })).expect("none is named");
         assert_eq!(
             said,
             "mirror clear: `members` has 0 words and needs 1 (Providers, in order): for example \
              `ashlar mirror clear d0`"
         );
-        assert!(CLEAR.lacks("mirror", "m", &json!({})).is_some());
-        assert_eq!(CLEAR.lacks("mirror", "", &json!({ "members": ["d0"] })), None);
-        let said = STOP.lacks("mirror", "", &json!({})).expect("none is named");
+        assert!(CLEAR.missing_words("mirror", "m", &json!({})).is_some());
+        assert_eq!(CLEAR.missing_words("mirror", "", &json!({ "members": ["d0"] })), None);
+        let said = STOP.missing_words("mirror", "", &json!({})).expect("none is named");
         assert!(said.contains("`ashlar mirror stop m`"), "{said}");
-        assert_eq!(STOP.lacks("mirror", "m", &json!({})), None);
+        assert_eq!(STOP.missing_words("mirror", "m", &json!({})), None);
     }
 }

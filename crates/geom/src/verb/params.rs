@@ -12,7 +12,7 @@ use crate::class::Settings;
 use crate::error::Error;
 
 /// A struct of parameters: defaults by `#[serde(default)]`, limits and units in the schema.
-pub trait Params:
+pub trait ClassParams:
     Serialize + DeserializeOwned + JsonSchema + Clone + Send + Sync + 'static
 {
     /// Those that stay as they are while the geom lives.
@@ -64,7 +64,7 @@ pub struct Change<P> {
     of: PhantomData<fn() -> P>,
 }
 
-impl<P: Params> Change<P> {
+impl<P: ClassParams> Change<P> {
     /// `now` with the change. `of` names the changed object.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl<P: Params> Change<P> {
     }
 }
 
-impl<P: Params> JsonSchema for Change<P> {
+impl<P: ClassParams> JsonSchema for Change<P> {
     fn inline_schema() -> bool {
         true
     }
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    impl Params for Pace {
+    impl ClassParams for Pace {
         const FIXED: &'static [&'static str] = &["size"];
     }
 
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!((&fields["rate"]["x-first"], fields["rate"].get("default")), (&json!(5), None));
         let fixed: Configure =
             serde_json::from_value(json!({ "name": "x", "size": 8 })).expect("well-formed");
-        let said = fixed.change.over("pace x", &now).expect_err("it is fixed").what;
+        let said = fixed.change.over("pace x", &now).expect_err("it is fixed").message;
         assert!(said.starts_with("pace x: `size` is fixed"), "{said}");
         let settings = now.settings();
         assert_eq!(settings.keys().collect::<Vec<_>>(), ["rate", "word"]);
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn refusal_names_the_wrong_key() {
-        let wrong = |value: Value| read::<Pace>("pace", &value).expect_err("refused").what;
+        let wrong = |value: Value| read::<Pace>("pace", &value).expect_err("refused").message;
         let said = wrong(json!({ "rate": 900, "size": 4096 }));
         assert!(said.starts_with("pace: `rate`: ") && said.contains("900"), "{said}");
         assert!(wrong(json!({ "speed": 1 })).contains("`speed`"));

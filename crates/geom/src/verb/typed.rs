@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 use super::{ArgKind, VerbSpec, arguments, read};
 use crate::class::Class;
-use crate::control::Control;
+use crate::control::GraphControl;
 use crate::error::Error;
 
 /// A verb of the class `C`; the value holds its parameters.
@@ -50,20 +50,20 @@ pub trait Verb<C>: DeserializeOwned + JsonSchema + 'static {
     /// # Errors
     ///
     /// The verb's own: the refused value and its limit, or the failure.
-    fn run(self, class: &C, control: &mut Control) -> Result<Self::Answer, Error>;
+    fn run(self, class: &C, control: &mut GraphControl) -> Result<Self::Answer, Error>;
 }
 
 /// An answer of one sentence.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct Said {
+pub struct MessageAnswer {
     /// The sentence.
     pub message: String,
 }
 
-impl Said {
+impl MessageAnswer {
     /// That.
-    pub fn new(message: impl Into<String>) -> Said {
-        Said { message: message.into() }
+    pub fn new(message: impl Into<String>) -> MessageAnswer {
+        MessageAnswer { message: message.into() }
     }
 }
 
@@ -71,7 +71,7 @@ impl Said {
 pub struct ClassVerb<C> {
     name: &'static str,
     spec: fn() -> VerbSpec,
-    run: fn(&C, &mut Control, &Value) -> Result<Value, Error>,
+    run: fn(&C, &mut GraphControl, &Value) -> Result<Value, Error>,
 }
 
 impl<C: Class> ClassVerb<C> {
@@ -100,11 +100,11 @@ fn spec<C, V: Verb<C>>() -> VerbSpec {
 
 fn run<C: Class, V: Verb<C>>(
     class: &C,
-    control: &mut Control,
+    control: &mut GraphControl,
     params: &Value,
 ) -> Result<Value, Error> {
     let of = format!("{} {}", class.name(), V::NAME);
-    let answer = given::<V>(&of, params)?.run(class, control)?;
+    let answer = parse_params::<V>(&of, params)?.run(class, control)?;
     serde_json::to_value(answer).map_err(|e| Error::inval(format!("{of}: {e}")))
 }
 
@@ -114,17 +114,24 @@ fn run<C: Class, V: Verb<C>>(
 /// # Errors
 ///
 /// `Inval`: the key and the problem with it.
-pub fn given<P: DeserializeOwned + JsonSchema>(of: &str, params: &Value) -> Result<P, Error> {
+pub fn parse_params<P: DeserializeOwned + JsonSchema>(
+    of: &str,
+    params: &Value,
+) -> Result<P, Error> {
     let schema = schemars::schema_for!(P).to_value();
     let known = schema.get("properties").and_then(Value::as_object);
     let mut given = params.as_object().cloned().unwrap_or_default();
-    if let Some(other) = given.keys().find(|key| known.is_none_or(|all| !all.contains_key(*key))) {
+    if let Some(other) =
+        parse_params.keys().find(|key| known.is_none_or(|all| !all.contains_key(*key)))
+    {
         let all: Vec<&str> = known.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
         return Err(Error::inval(format!("{of} has no `{other}`; it takes {}", all.join(", "))));
     }
-    within(of, known, &given)?;
+    check_limits(of, known, &parse_params)?;
     for key in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
-        let Some(key) = key.as_str().filter(|key| !given.contains_key(*key)) else { continue };
+        let Some(key) = key.as_str().filter(|key| !parse_params.contains_key(*key)) else {
+            continue;
+        };
         let about = known.and_then(|known| known.get(key));
         let nothing = match about.and_then(|about| about.get("type")?.as_str()) {
             Some("boolean") => Value::Bool(false),
@@ -133,19 +140,19 @@ pub fn given<P: DeserializeOwned + JsonSchema>(of: &str, params: &Value) -> Resu
             }
             _ => continue,
         };
-        given.insert(key.to_owned(), nothing);
+        parse_params.insert(key.to_owned(), nothing);
     }
-    read(of, &Value::Object(given))
+    read(of, &Value::Object(parse_params))
 }
 
 /// Refuses numbers beyond the limits of the schema.
-fn within(
+fn check_limits(
     of: &str,
     fields: Option<&Map<String, Value>>,
     given: &Map<String, Value>,
 ) -> Result<(), Error> {
     let number = |value: &Value| value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
-    for (key, value) in given {
+    for (key, value) in parse_params {
         let about = fields.and_then(|fields| fields.get(key));
         let limit = |name| about.and_then(|about| number(about.get(name)?));
         let Some((least, most)) = limit("minimum").zip(limit("maximum")) else { continue };
@@ -175,7 +182,7 @@ pub fn specs<C: Class + 'static>(verbs: &[ClassVerb<C>]) -> &'static [VerbSpec] 
 pub fn call<C: Class + 'static>(
     verbs: &[ClassVerb<C>],
     class: &C,
-    control: &mut Control,
+    control: &mut GraphControl,
     (verb, on): (&str, &str),
     params: &Value,
 ) -> Result<Value, Error> {
@@ -187,13 +194,13 @@ pub fn call<C: Class + 'static>(
     };
     let mut all = params.as_object().cloned().unwrap_or_default();
     if !on.is_empty() {
-        put(&mut all, spec, on);
+        set_object(&mut all, spec, on);
     }
     (known.run)(class, control, &Value::Object(all))
 }
 
 /// Puts the object of the verb into its field.
-fn put(all: &mut Map<String, Value>, spec: &VerbSpec, on: &str) {
+fn set_object(all: &mut Map<String, Value>, spec: &VerbSpec, on: &str) {
     let has = |name: &str| spec.args.iter().any(|arg| arg.name == name);
     let is_list = |kind: ArgKind| matches!(kind, ArgKind::Names(_));
     let list = spec.args.iter().find(|arg| is_list(arg.kind) && arg.name != "members");
@@ -236,7 +243,7 @@ mod tests {
 
     #[test]
     fn omitted_options_are_off_and_unknown_ones_refused_by_name() {
-        let count: Count = given("x count", &json!({ "name": "a" })).expect("all there is");
+        let count: Count = parse_params("x count", &json!({ "name": "a" })).expect("all there is");
         assert_eq!((count.name.as_str(), count.more.len(), count.quiet), ("a", 0, false));
         assert_eq!(count.most, None);
         for (params, word) in [
@@ -249,7 +256,7 @@ mod tests {
             (json!({ "name": "a", "most": 10 }), "`most` is 10: use 1 to 9"),
             (json!({ "name": "a", "quiet": 1 }), "`quiet`"),
         ] {
-            let said = given::<Count>("x count", &params).expect_err("refused").what;
+            let said = parse_params::<Count>("x count", &params).expect_err("refused").message;
             assert!(said.starts_with("x count") && said.contains(word), "{params}: {said}");
         }
     }

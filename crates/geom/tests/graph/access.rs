@@ -133,7 +133,7 @@ fn a_sticky_error_refuses_opens_and_lets_closes_pass() {
 fn foot_shooting_applies_to_rank_1_providers_only() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
-    let upper = lab.shim("s0", disk, "");
+    let upper = lab.pass_through("s0", disk, "");
     let (x, y) = (lab.user("x", upper, Manner::default()), lab.user("y", upper, Manner::default()));
     lab.control.topology.foot_shooting = true;
     lab.open(x, Access::EXCLUSIVE).unwrap();

@@ -20,7 +20,7 @@ fn picture(lab: &Lab) -> String {
 fn tower(lab: &mut Lab, name: &str, height: usize) -> ProviderId {
     let mut top = lab.disk(&format!("{name}0"), &Leaf::new(1 << 20));
     for i in 1..height {
-        top = lab.shim(&format!("{name}{i}"), top, "");
+        top = lab.pass_through(&format!("{name}{i}"), top, "");
     }
     top
 }
@@ -32,9 +32,9 @@ fn deepest_stack_works_and_one_more_layer_is_refused() {
     let below = tower(&mut lab, "t", most - 1);
     let c = lab.writer("u", below);
     assert!(lab.io(lab.edge(c), Op::Read, 0, SECTOR).status.is_ok());
-    let top = lab.shim("last", below, "");
+    let top = lab.pass_through("last", below, "");
     let before = picture(&lab);
-    assert_eq!(lab.try_shim("more", top, "").unwrap_err().kind, Errno::DeadLk);
+    assert_eq!(lab.try_pass_through("more", top, "").unwrap_err().kind, Errno::DeadLk);
     assert_eq!(picture(&lab), before);
     // From below: a tower on top of which another one is put at once.
     let t = &mut lab.control.topology;
@@ -64,7 +64,7 @@ fn a_full_stack_with_a_split_at_every_layer_has_frames_enough() {
     let mut top = lab.disk("d", &leaf);
     let layers = DEPTH_MAX / 2 - 2;
     for i in 0..layers {
-        top = lab.shim(&format!("s{i}"), top, "");
+        top = lab.pass_through(&format!("s{i}"), top, "");
         let halves = limits(512 << (i + 1).min(11));
         let layer = lab.control.topology.layer(top).expect("it exists");
         lab.control.topology.replace_layer(top, layer, halves);
@@ -80,8 +80,8 @@ fn a_full_stack_with_a_split_at_every_layer_has_frames_enough() {
 fn a_cycle_is_refused_wherever_it_would_close() {
     let mut lab = Lab::new(1);
     let low = lab.disk("low", &Leaf::new(1 << 20));
-    let mid = lab.shim("mid", low, "");
-    let high = lab.shim("high", mid, "");
+    let mid = lab.pass_through("mid", low, "");
+    let high = lab.pass_through("high", mid, "");
     let before = picture(&lab);
     for (geom, provider) in [("low", high), ("low", mid), ("low", low), ("mid", high), ("mid", mid)]
     {
@@ -106,11 +106,11 @@ fn ranks_decrease_when_a_consumer_is_removed() {
     let mut lab = Lab::new(1);
     let low = lab.disk("low", &Leaf::new(1 << 20));
     let tall = tower(&mut lab, "t", 4);
-    let both = lab.shim("both", tall, "");
+    let both = lab.pass_through("both", tall, "");
     let t = &mut lab.control.topology;
     let g = t.find_geom("shim", "both").unwrap();
     t.attach_new(g, low).unwrap();
-    let above = lab.shim("above", both, "");
+    let above = lab.pass_through("above", both, "");
     let rank = |lab: &Lab, name: &str| {
         lab.control.topology.view(0).iter().find(|g| g.name == name).map(|g| g.rank)
     };
@@ -134,7 +134,7 @@ fn names_are_unique_and_free_when_their_owner_withers() {
     assert_eq!(leaf.create(t, &"x".repeat(256)).unwrap_err().kind, Errno::Inval);
     lab.control.settle().unwrap();
     // Another class may have a geom of the name, not a provider.
-    let same = lab.try_shim("d0", disk, "").unwrap_err();
+    let same = lab.try_pass_through("d0", disk, "").unwrap_err();
     assert_eq!(same.kind, Errno::Exist);
     assert!(lab.control.topology.find_geom("shim", "d0").is_none(), "nothing half made is left");
     let u = lab.user("u", disk, Manner { stays: true, ..Manner::default() });

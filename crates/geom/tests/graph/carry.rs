@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    Claim, Class, End, Error, Event, KeepEnds, Left, Local, ProviderId, Taster, Topology, Verdict,
+    Claim, Class, Error, Event, FormerSizes, FoundLabel, Local, ProviderId, SizeKeeper,
+    TasteOutcome, Taster, Topology,
 };
 
 use crate::common::{Lab, Leaf, Log, Manner, Mode, plain};
@@ -39,25 +40,25 @@ impl Class for Tail {
         true
     }
 
-    fn knows_ends(&self) -> bool {
+    fn has_end_metadata(&self) -> bool {
         true
     }
 
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
-        self.note(format!("tastes {} {:?}", disk.name, disk.ended));
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, TasteOutcome> {
+        self.note(format!("tastes {} {:?}", disk.name, disk.former_sizes));
         Box::pin(async move {
             let Ok(found) = disk.read(last(disk.media_bytes), 512).await else {
-                return Verdict::No("cannot be read".into());
+                return TasteOutcome::No("cannot be read".into());
             };
             if found[0] == MARK {
-                return Verdict::Yes("its end says so".into(), Box::new(()) as geom::Claim);
+                return TasteOutcome::Yes("its end says so".into(), Box::new(()) as geom::Claim);
             }
-            for was in disk.ended.iter().copied() {
+            for was in disk.former_sizes.iter().copied() {
                 let mark = disk.read(last(was), 512).await.expect("readable");
                 if mark[0] == MARK {
                     let (log, name, to) = (self.0.clone(), disk.name.clone(), disk.media_bytes);
                     let (key, by_hand) = (vec![mark[1]], "`tail follow`".to_owned());
-                    let carry: geom::Carry = Box::new(move |core, edge| {
+                    let carry: geom::WriteLabel = Box::new(move |core, edge| {
                         Box::pin(async move {
                             log.lock().unwrap().push(format!("carries {name}"));
                             core.reactor().sleep(1_000_000).await;
@@ -66,13 +67,18 @@ impl Class for Tail {
                             done.map_err(|e| e.name().to_owned())
                         })
                     });
-                    return Verdict::Left(
+                    return TasteOutcome::FormerEnd(
                         "it is left".into(),
-                        Left { was, key, carry: Ok(carry), by_hand },
+                        FoundLabel {
+                            former_bytes: was,
+                            identity: key,
+                            write: Ok(carry),
+                            manual_command: by_hand,
+                        },
                     );
                 }
             }
-            Verdict::No("nothing".into())
+            TasteOutcome::No("nothing".into())
         })
     }
 
@@ -88,9 +94,9 @@ impl Class for Tail {
 /// Logs the ends that it is given to keep.
 struct Keeper(Log);
 
-impl KeepEnds for Keeper {
-    fn save(&mut self, ends: &[End]) {
-        let line = |end: &End| format!("{} {:?}", end.provider, end.bytes);
+impl SizeKeeper for Keeper {
+    fn save(&mut self, ends: &[FormerSizes]) {
+        let line = |end: &FormerSizes| format!("{} {:?}", end.provider, end.bytes);
         let all: Vec<String> = ends.iter().map(line).collect();
         self.0.lock().unwrap().push(format!("keeps {}", all.join(", ")));
     }
@@ -99,7 +105,7 @@ impl KeepEnds for Keeper {
 /// A daemon that has seen these disks end at `SMALL`.
 fn lab(seen: &[&str]) -> Lab {
     let mut lab = Lab::new(1);
-    let end = |name: &&str| End {
+    let end = |name: &&str| FormerSizes {
         class: "tail".into(),
         provider: (*name).into(),
         ident: format!("ident of {name}"),
@@ -107,7 +113,9 @@ fn lab(seen: &[&str]) -> Lab {
         bytes: vec![SMALL],
     };
     let log = lab.log.clone();
-    lab.control.topology.keep_ends(seen.iter().map(end).collect(), Box::new(Keeper(log.clone())));
+    lab.control
+        .topology
+        .set_size_keeper(seen.iter().map(end).collect(), Box::new(Keeper(log.clone())));
     lab.control.topology.load(Arc::new(Tail(log))).unwrap();
     lab
 }
@@ -134,7 +142,7 @@ fn metadata_is_moved_to_the_new_end_and_found_there() {
     assert!(at(&log, "keeps d0 [65536, 131072]") < at(&log, "carries d0"), "{log:?}");
     assert!(at(&log, "carried d0") < at(&log, "claims d0"), "{log:?}");
     assert_eq!(log.last().map(String::as_str), Some("keeps d0 [131072]"), "no other end: {log:?}");
-    assert_eq!(lab.verdict("d0", "tail"), "claimed: its end says so");
+    assert_eq!(lab.taste_outcome("d0", "tail"), "claimed: its end says so");
 }
 
 #[test]
@@ -143,7 +151,7 @@ fn metadata_is_not_moved_on_a_disk_without_recorded_sizes() {
     lab.disk("d0", &left(1));
     lab.pass(10_000_000);
     assert_eq!(lab.logged(), ["tastes d0 []"]);
-    assert_eq!(lab.verdict("d0", "tail"), "nothing");
+    assert_eq!(lab.taste_outcome("d0", "tail"), "nothing");
 }
 
 /// C2, and that others go on at once.
@@ -184,7 +192,7 @@ fn metadata_is_moved_again_if_the_disk_grows_meanwhile() {
     lab.pass(20_000_000);
     let log = lab.logged();
     assert_eq!(log.iter().filter(|line| *line == "carried d0").count(), 2, "{log:?}");
-    assert_eq!(lab.verdict("d0", "tail"), "claimed: its end says so");
+    assert_eq!(lab.taste_outcome("d0", "tail"), "claimed: its end says so");
 }
 
 /// C1
@@ -202,7 +210,7 @@ fn failed_metadata_move_is_tried_once_and_reports_the_command() {
     }
     let log = lab.logged();
     assert_eq!(log.iter().filter(|line| line.starts_with("carries")).count(), 1, "{log:?}");
-    let said = lab.verdict("d0", "tail");
+    let said = lab.taste_outcome("d0", "tail");
     let wanted = "it is left, but it could not be brought to the end: EIO; `tail follow` tries \
                   again";
     assert_eq!(said, wanted);

@@ -59,17 +59,17 @@ fn expected(lab: &Lab, sent: &[Sent], counts: impl Fn(&Sent) -> bool) -> Reading
     r
 }
 
-struct Story {
+struct Scenario {
     lab: Lab,
     random: SeededRandom,
     leaf: std::sync::Arc<Leaf>,
     disk: ProviderId,
-    here: Vec<ConsumerId>,
-    came: usize,
+    consumers: Vec<ConsumerId>,
+    attached_count: usize,
     sent: Vec<Sent>,
 }
 
-impl Story {
+impl Scenario {
     fn send(&mut self) {
         let pick = |random: &mut SeededRandom, of: usize| random.below(of as u64) as usize;
         let mode = match pick(&mut self.random, 4) {
@@ -78,7 +78,7 @@ impl Story {
             _ => Mode::Within(2 * MS),
         };
         self.leaf.set(mode);
-        let by = self.here[pick(&mut self.random, self.here.len())];
+        let by = self.consumers[pick(&mut self.random, self.consumers.len())];
         let core = pick(&mut self.random, CORES);
         let op = [Op::Read, Op::Write, Op::Delete][pick(&mut self.random, 3)];
         let (lab, at) = (&self.lab, self.random.below(8) * SECTOR);
@@ -88,7 +88,7 @@ impl Story {
     }
 
     fn check(&self, seed: u64) {
-        for by in &self.here {
+        for by in &self.consumers {
             let is = self.lab.consumer_stats(*by);
             assert_eq!(is, expected(&self.lab, &self.sent, |s| s.by == *by), "seed {seed}");
         }
@@ -97,24 +97,25 @@ impl Story {
     }
 }
 
-fn come_and_go(seed: u64) {
+fn attach_and_detach(seed: u64) {
     let mut lab = Lab::with_cores(seed, CORES);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
     let here = vec![lab.writer("u0", disk)];
     let random = SeededRandom::new(seed);
-    let mut s = Story { lab, random, leaf, disk, here, came: 1, sent: Vec::new() };
+    let mut s =
+        Scenario { lab, random, leaf, disk, consumers: here, attached_count: 1, sent: Vec::new() };
     for _ in 0..80 {
         match s.random.below(16) {
-            0 if s.here.len() < 3 => {
-                let c = s.lab.writer(&format!("u{}", s.came), disk);
-                s.came += 1;
-                s.here.push(c);
+            0 if s.consumers.len() < 3 => {
+                let c = s.lab.writer(&format!("u{}", s.attached_count), disk);
+                s.attached_count += 1;
+                s.consumers.push(c);
             }
             // Some go while their requests are under way.
-            1 if s.here.len() > 1 => {
-                let nth = s.random.below(s.here.len() as u64) as usize;
-                s.lab.control.topology.leave(s.here.remove(nth));
+            1 if s.consumers.len() > 1 => {
+                let nth = s.random.below(s.consumers.len() as u64) as usize;
+                s.lab.control.topology.leave(s.consumers.remove(nth));
             }
             2..=5 => {
                 let ns = s.random.below(MS);
@@ -132,7 +133,7 @@ fn come_and_go(seed: u64) {
 #[test]
 fn counters_are_exact_while_consumers_attach_and_leave_under_load() {
     for seed in 0..60 {
-        come_and_go(seed);
+        attach_and_detach(seed);
     }
 }
 
@@ -145,7 +146,7 @@ fn inside(lab: &Lab, above: ProviderId, disk: ProviderId) -> (u64, u64) {
 fn request_parked_at_a_gate_counts_in_the_layers_above() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
-    let above = lab.shim("s", disk, "");
+    let above = lab.pass_through("s", disk, "");
     let user = lab.writer("u", above);
     let edge = lab.edge(user);
     let gate = lab.control.close_gate(disk).unwrap();
@@ -167,7 +168,7 @@ fn request_waiting_for_memory_counts_in_the_layers_above() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
-    let above = lab.shim("s", disk, "");
+    let above = lab.pass_through("s", disk, "");
     let user = lab.writer("u", above);
     leaf.set(Mode::NoMem(2));
     let tag = lab.send(lab.edge(user), Op::Write, 0, SECTOR);
@@ -183,7 +184,7 @@ fn request_queued_behind_a_split_one_counts_in_the_layers_above() {
     let limits = Limits { media_bytes: 1 << 20, sector_bytes: 512, io_max_bytes, delete_max_bytes };
     let leaf = Leaf::shaped(limits);
     let disk = lab.disk("d0", &leaf);
-    let above = lab.shim("s", disk, "");
+    let above = lab.pass_through("s", disk, "");
     let user = lab.writer("u", above);
     leaf.set(Mode::Hold);
     let all = lab.send(lab.edge(user), Op::Write, 0, 100 * SECTOR);

@@ -49,10 +49,10 @@ fn barrier_returns_when_all_effects_of_a_call_are_done() {
 #[test]
 fn failed_call_returns_its_error() {
     let mut lab = Lab::new(1);
-    let e = lab.try_shim("x", lab.control.topology.find("none").unwrap_or_default(), "");
+    let e = lab.try_pass_through("x", lab.control.topology.find("none").unwrap_or_default(), "");
     assert_eq!(e.unwrap_err().kind, Errno::NxIo);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
-    assert_eq!(lab.try_shim("x", disk, "impossible").unwrap_err().kind, Errno::NoSys);
+    assert_eq!(lab.try_pass_through("x", disk, "impossible").unwrap_err().kind, Errno::NoSys);
     assert!(lab.control.is_idle());
 }
 
@@ -166,9 +166,9 @@ fn growth_notifies_all_and_shrinking_orphans_fixed_size_users() {
 fn size_change_propagates_through_layers_that_resize() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
-    let mid = lab.shim("mid", disk, "resizes");
-    let top = lab.shim("top", mid, "resizes");
-    let stiff = lab.shim("stiff", disk, "");
+    let mid = lab.pass_through("mid", disk, "resizes");
+    let top = lab.pass_through("top", mid, "resizes");
+    let stiff = lab.pass_through("stiff", disk, "");
     lab.control.topology.post(Event::Resize(disk, 1 << 19));
     lab.control.settle().unwrap();
     assert_eq!(lab.control.topology.limits(top).unwrap().media_bytes, 1 << 19);
@@ -180,7 +180,7 @@ fn size_change_propagates_through_layers_that_resize() {
 fn attribute_is_answered_by_the_first_provider_below_that_has_it() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
-    let top = lab.shim("top", disk, "");
+    let top = lab.pass_through("top", disk, "");
     let ident = bio::Attr::Text("ident of d0".into());
     assert_eq!(lab.control.topology.attr(top, "GEOM::ident"), Some(ident));
     assert_eq!(lab.control.topology.attr(top, "GEOM::nothing"), None);
@@ -195,7 +195,7 @@ fn attribute_is_answered_by_the_first_provider_below_that_has_it() {
 fn shutdown_ends_tastes_notifications_and_claims() {
     let mut lab = Lab::new(1);
     let log = lab.log.clone();
-    lab.control.topology.load(Taste::how("ta", 0, Tasting::Claims, &log)).unwrap();
+    lab.control.topology.load(Taste::with_mode("ta", 0, Tasting::Claims, &log)).unwrap();
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
     lab.user("u", disk, RESIZES);
@@ -215,6 +215,6 @@ fn shutdown_ends_tastes_notifications_and_claims() {
     lab.control.settle().unwrap();
     assert_eq!(lab.logged(), [""; 0]);
     assert!(lab.control.topology.find("d0.ta").is_none(), "tasted before, too late to claim");
-    assert_eq!(lab.verdict("d0", "ta"), "the first byte says so, but the daemon stops");
+    assert_eq!(lab.taste_outcome("d0", "ta"), "the first byte says so, but the daemon stops");
     assert_eq!(lab.control.topology.limits(disk).unwrap().media_bytes, 1 << 20);
 }

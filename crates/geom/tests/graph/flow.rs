@@ -210,7 +210,7 @@ fn children_forked_after_a_wait_start_when_the_layer_has_answered() {
     // A request of the layer's own goes out between the forks and the answer.
     let ready: StartHook = Box::new(|bio, core, edges| {
         let flow = to_all(bio, core, edges);
-        core.submit(edges[0], End::Nobody, |b| b.op = Op::Flush);
+        core.submit(edges[0], End::NoReceiver, |b| b.op = Op::Flush);
         flow
     });
     let script = Script { start: Some(start), ready: Some(ready), ..Script::default() };

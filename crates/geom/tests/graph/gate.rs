@@ -70,7 +70,7 @@ fn parked_requests_precede_those_of_the_turn_that_opens_the_gate() {
             (bio.op, bio.offset, bio.length) = (Op::Delete, i * SECTOR, SECTOR);
         };
         let submit = move |core: &std::rc::Rc<geom::Core>| {
-            core.submit(edge, bio::End::Nobody, fill);
+            core.submit(edge, bio::End::NoReceiver, fill);
         };
         board.call(1, Box::new(submit));
     };
@@ -216,7 +216,7 @@ fn refused_remove_changes_nothing() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
-    let keeps = lab.shim("keeps", disk, "keeps");
+    let keeps = lab.pass_through("keeps", disk, "keeps");
     let c = lab.writer("u", keeps);
     let geom = lab.control.topology.geom_of(keeps).unwrap();
     assert_eq!(lab.control.remove(geom).unwrap_err().kind, Errno::Busy);
@@ -225,7 +225,7 @@ fn refused_remove_changes_nothing() {
     assert_eq!(lab.io(lab.edge(c), Op::Write, 0, SECTOR).status, Ok(()));
     let disk_geom = lab.control.topology.geom_of(disk).unwrap();
     assert_eq!(lab.control.remove(disk_geom).unwrap_err().kind, Errno::NotSup);
-    let going = lab.shim("going", disk, "");
+    let going = lab.pass_through("going", disk, "");
     lab.user("stays", going, Manner { stays: true, ..Manner::default() });
     let geom = lab.control.topology.geom_of(going).unwrap();
     lab.control.topology.wither_geom(geom, Errno::NxIo);
@@ -296,7 +296,7 @@ fn insert_that_is_too_deep_is_refused_on_that_stack_only() {
     let mut top = lab.disk("d0", &leaf);
     let low = top;
     for i in 1..bio::DEPTH_MAX / 2 {
-        top = lab.shim(&format!("s{i}"), top, "");
+        top = lab.pass_through(&format!("s{i}"), top, "");
     }
     assert_eq!(lab.insert("more", low, "").unwrap_err().kind, Errno::DeadLk);
     lab.control.topology.check();
@@ -310,7 +310,7 @@ fn under_load(seed: u64, cores: usize, rounds: usize, mode: Mode, params: &str) 
     let mut lab = Lab::with_cores(seed, cores);
     let leaf = Leaf::new(cores as u64 * BLOCKS * BLOCK);
     let disk = lab.disk("d0", &leaf);
-    let base = lab.shim("base", disk, "");
+    let base = lab.pass_through("base", disk, "");
     let c = lab.writer("u", base);
     leaf.set(mode);
     let load = Arc::new(Load::default());

@@ -168,7 +168,7 @@ fn renamed_disk_keeps_its_users_and_derived_names_follow() {
     let log = lab.log.clone();
     let leaf = Leaf::new(1 << 20);
     leaf.put(0, &[0xa0]);
-    lab.control.topology.load(Taste::how("ta", 0, Tasting::Names, &log)).unwrap();
+    lab.control.topology.load(Taste::with_mode("ta", 0, Tasting::Names, &log)).unwrap();
     let disk = lab.disk("d0", &leaf);
     lab.disk("d1", &Leaf::new(1 << 20));
     let on = find(&lab, "d0.ta").expect("it was tasted");

@@ -7,12 +7,12 @@ use geom::{Access, Geom, GeomId, Notice, ProviderId, Topology, Unanswered};
 
 use crate::common::{BLOCK, Lab, Leaf, MS, Mode};
 
-type Heard = Arc<Mutex<Vec<String>>>;
+type Received = Arc<Mutex<Vec<String>>>;
 
 /// Records the messages that it receives.
-struct Ear(Heard);
+struct Recorder(Received);
 
-impl Geom for Ear {
+impl Geom for Recorder {
     fn access(
         &mut self,
         _: &mut Topology,
@@ -33,14 +33,14 @@ impl Geom for Ear {
     }
 }
 
-fn ear(lab: &mut Lab) -> (GeomId, Heard) {
-    let heard = Heard::default();
-    let ears = Box::new(Ear(heard.clone()));
+fn ear(lab: &mut Lab) -> (GeomId, Received) {
+    let heard = Received::default();
+    let ears = Box::new(Recorder(heard.clone()));
     let geom = lab.control.call(|t| t.new_geom("shim", "ear", "a test", ears));
     (geom.expect("a geom"), heard)
 }
 
-fn heard(heard: &Heard) -> Vec<String> {
+fn received(heard: &Received) -> Vec<String> {
     heard.lock().expect("heard").clone()
 }
 
@@ -58,7 +58,7 @@ fn notices_of_each_core_reach_the_geom_in_order() {
         }
     }
     lab.pass(MS);
-    let all = heard(&all);
+    let all = received(&all);
     for core in ["0.", "1."] {
         let of: Vec<&String> = all.iter().filter(|w| w.starts_with(core)).collect();
         let numbers: Vec<&str> = of.iter().map(|w| &w[2..]).collect();
@@ -89,7 +89,7 @@ fn barrier_waits_for_a_conversation_and_its_answer() {
         Ok(())
     });
     done.expect("at rest");
-    assert_eq!(heard(&all), [format!("Ok({BLOCK})")], "told before the call returned");
+    assert_eq!(received(&all), [format!("Ok({BLOCK})")], "told before the call returned");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn conversation_that_does_not_end_is_reported_as_unanswered() {
         Ok(())
     });
     done.expect("the barrier does not wait for ever");
-    assert_eq!(heard(&all), ["unanswered"]);
+    assert_eq!(received(&all), ["unanswered"]);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn full_mailbox_loses_no_notice_and_keeps_the_order() {
         notifier.call(0, Box::new(move |_| back.post(geom, Box::new(n.to_string()))));
     }
     lab.pass(50 * MS);
-    let all = heard(&all);
+    let all = received(&all);
     assert_eq!(all.len(), sent);
     let in_order = all.iter().enumerate().all(|(i, text)| *text == i.to_string());
     assert!(in_order, "those sent while it was full keep their order");
@@ -149,7 +149,7 @@ fn edge_attached_before_a_barrier_is_usable_on_every_core() {
         t.barrier(geom, Box::new(String::from("known")));
         Ok(t.edge(c))
     });
-    assert_eq!(heard(&all), ["known"], "the idle barrier waited for it");
+    assert_eq!(received(&all), ["known"], "the idle barrier waited for it");
     let edge = edge.expect("attached");
     for core in 0..2 {
         let back = lab.control.topology.notifier();
@@ -165,7 +165,7 @@ fn edge_attached_before_a_barrier_is_usable_on_every_core() {
         );
     }
     lab.pass(MS);
-    assert_eq!(heard(&all), ["known", "true", "true"]);
+    assert_eq!(received(&all), ["known", "true", "true"]);
 }
 
 #[test]
@@ -180,5 +180,5 @@ fn notices_for_a_removed_geom_are_dropped() {
     gone.expect("gone");
     notifier.post(geom, Box::new(String::from("too late")));
     lab.pass(MS);
-    assert!(heard(&all).is_empty());
+    assert!(received(&all).is_empty());
 }

@@ -49,7 +49,7 @@ impl Scene {
         let mut lab = Lab::with_cores(1, 2);
         let leaf = Leaf::new(1 << 20);
         let disk = lab.disk("d0", &leaf);
-        let layer = lab.shim("slow", disk, "waits spoils");
+        let layer = lab.pass_through("slow", disk, "waits spoils");
         let reader = lab.user("reader", layer, Manner::default());
         lab.open(reader, Access::READ).expect("open");
         let watcher = lab.user("watcher", disk, WATCHES);

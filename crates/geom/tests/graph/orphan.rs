@@ -2,7 +2,7 @@
 //! later, and the object is freed when it has no more consumers.
 
 use bio::{Errno, Op};
-use geom::{Access, Event, ORPHAN_PATIENCE};
+use geom::{Access, Event, ORPHAN_DEADLINE};
 
 use crate::common::{Lab, Leaf, MS, Manner, Mode, SECTOR};
 
@@ -48,7 +48,7 @@ fn stack_withers_from_the_bottom_when_its_disk_is_lost() {
     let mut top = lab.disk("d0", &leaf);
     let disk = top;
     for i in 0..5 {
-        top = lab.shim(&format!("s{i}"), top, "");
+        top = lab.pass_through(&format!("s{i}"), top, "");
     }
     let c = lab.user("u", top, Manner::default());
     lab.open(c, Access::WRITE).unwrap();
@@ -67,7 +67,7 @@ fn request_waiting_in_a_layer_finds_its_disk_still_open() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
-    let slow = lab.shim("slow", disk, "waits");
+    let slow = lab.pass_through("slow", disk, "waits");
     let c = lab.writer("u", slow);
     let tag = lab.send(lab.edge(c), Op::Write, 0, SECTOR);
     // It is inside the slow layer; its originator leaves before it has gone on to the disk.
@@ -139,7 +139,7 @@ fn lost_hung_disk_delays_the_barrier_only_briefly() {
     let start = lab.world.now();
     lab.control.settle().unwrap();
     let took = u128::from(lab.world.now() - start);
-    let patience = ORPHAN_PATIENCE.as_nanos();
+    let patience = ORPHAN_DEADLINE.as_nanos();
     assert!((patience..patience + 200_000_000).contains(&took), "{took}");
     assert!(lab.control.topology.geom_of(disk).is_some(), "somebody is inside");
     let start = lab.world.now();
@@ -165,7 +165,7 @@ fn hung_disk_is_named_when_an_orderly_leave_times_out() {
     });
     let error = error.unwrap_err();
     assert_eq!(error.kind, Errno::TimedOut);
-    assert!(error.what.ends_with("it waits for requests to d0"), "{}", error.what);
+    assert!(error.message.ends_with("it waits for requests to d0"), "{}", error.message);
     lab.control.settle().expect("said once");
     leaf.release(&lab.cores);
     lab.pass(MS);
@@ -187,7 +187,7 @@ fn abandoned_consumer_delays_the_barrier_only_briefly() {
     });
     called.expect("nobody asked for what hangs");
     let took = u128::from(lab.world.now() - start);
-    let patience = ORPHAN_PATIENCE.as_nanos();
+    let patience = ORPHAN_DEADLINE.as_nanos();
     assert!((patience..patience + 200_000_000).contains(&took), "{took}");
     assert!(lab.control.topology.below(c).is_some(), "somebody is inside");
     leaf.release(&lab.cores);
@@ -220,7 +220,7 @@ fn repeated_unopened_and_orphaned_leaves_are_safe() {
 fn withered_geom_is_removed_when_its_last_user_leaves() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));
-    let top = lab.shim("s", disk, "");
+    let top = lab.pass_through("s", disk, "");
     let c = lab.user("u", top, STAYS);
     lab.open(c, Access::READ).unwrap();
     let g = lab.control.topology.find_geom("shim", "s").unwrap();
@@ -244,7 +244,7 @@ fn closing_wither_releases_a_disk_that_the_geom_keeps_open() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
-    let top = lab.shim("s", disk, "keeps");
+    let top = lab.pass_through("s", disk, "keeps");
     let c = lab.writer("u", top);
     leaf.set(Mode::Hold);
     let tag = lab.send(lab.edge(c), Op::Write, 0, SECTOR);

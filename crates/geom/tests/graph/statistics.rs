@@ -83,7 +83,7 @@ fn a_split_request_counts_as_the_pieces_that_the_disk_sees() {
         delete_max_bytes: 0,
     });
     let disk = lab.disk("d0", &leaf);
-    let top = lab.shim("s", disk, "");
+    let top = lab.pass_through("s", disk, "");
     let c = lab.writer("u", top);
     lab.io(lab.edge(c), Op::Write, 0, 10 * SECTOR);
     assert_eq!(totals(&lab.stats(top)), (1, 10 * SECTOR));

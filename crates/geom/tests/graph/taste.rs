@@ -17,7 +17,7 @@ fn lab_with(classes: &[(&'static str, u8, Tasting)]) -> Lab {
     let mut lab = Lab::new(1);
     let log: Log = lab.log.clone();
     for (name, number, how) in classes {
-        lab.control.topology.load(Taste::how(name, *number, *how, &log)).unwrap();
+        lab.control.topology.load(Taste::with_mode(name, *number, *how, &log)).unwrap();
     }
     lab
 }
@@ -30,20 +30,22 @@ fn newest_class_tastes_first_and_every_class_reports_a_reason() {
     lab.disk("d1", &marked(1));
     let order: Vec<_> = lab.logged().into_iter().filter(|l| l.ends_with(" d1")).collect();
     assert_eq!(order, ["tc tastes d1", "tb tastes d1", "ta tastes d1", "tb claims d1"]);
-    assert_eq!(lab.verdict("d1", "tb"), "claimed: the first byte says so");
-    assert_eq!(lab.verdict("d1", "ta"), "first byte is 0xa1");
-    assert_eq!(lab.verdict("d1", "tc"), "first byte is 0xa1");
+    assert_eq!(lab.taste_outcome("d1", "tb"), "claimed: the first byte says so");
+    assert_eq!(lab.taste_outcome("d1", "ta"), "first byte is 0xa1");
+    assert_eq!(lab.taste_outcome("d1", "tc"), "first byte is 0xa1");
     lab.disk("d2", &marked(2));
-    let why = lab.verdict("d2", "tc");
+    let why = lab.taste_outcome("d2", "tc");
     assert!(why.starts_with("the first byte says so, but refused: claim: no space"), "{why}");
     let bad = marked(0);
     bad.set(Mode::Fail(Errno::Io));
     lab.disk("d3", &bad);
-    assert_eq!(lab.verdict("d3", "ta"), "cannot be read: EIO");
+    assert_eq!(lab.taste_outcome("d3", "ta"), "cannot be read: EIO");
     let shut = marked(0);
     *shut.refuse.lock().unwrap() = Some(Errno::NoDev);
     lab.disk("d4", &shut);
-    assert!(lab.verdict("d4", "ta").starts_with("could not be opened to taste: not possible"));
+    assert!(
+        lab.taste_outcome("d4", "ta").starts_with("could not be opened to taste: not possible")
+    );
 }
 
 #[test]
@@ -54,7 +56,7 @@ fn class_attached_to_a_provider_does_not_taste_it_again() {
     lab.control.topology.retaste(disk);
     lab.control.settle().unwrap();
     assert_eq!(lab.logged(), ["tb tastes d0"]);
-    assert_eq!(lab.verdict("d0", "ta"), "claimed: the first byte says so", "its word stands");
+    assert_eq!(lab.taste_outcome("d0", "ta"), "claimed: the first byte says so", "its word stands");
 }
 
 #[test]
@@ -87,7 +89,7 @@ fn provider_open_for_writing_is_tasted_when_its_last_writer_closes() {
     lab.control.topology.retaste(disk);
     lab.control.settle().unwrap();
     assert!(!lab.logged().iter().any(|l| l.contains("tastes")));
-    assert_eq!(lab.verdict("d0", "ta"), "open for writing when tasted");
+    assert_eq!(lab.taste_outcome("d0", "ta"), "open for writing when tasted");
     lab.open(r, Access::READ).unwrap();
     lab.open(r, Access::READ.inverse()).unwrap();
     assert_eq!(lab.logged(), [""; 0], "a reader that leaves changes nothing");
@@ -106,7 +108,7 @@ fn provider_open_for_writing_is_tasted_when_its_last_writer_closes() {
 fn class_may_opt_in_to_providers_open_for_writing() {
     let mut lab = lab_with(&[]);
     let log = lab.log.clone();
-    let class = Taste { name: "tw", number: 0, how: Claims, written: true, log };
+    let class = Taste { name: "tw", number: 0, mode: Claims, written: true, log };
     lab.control.topology.load(Arc::new(class)).unwrap();
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
@@ -114,7 +116,7 @@ fn class_may_opt_in_to_providers_open_for_writing() {
     leaf.put(0, &[MAGIC]);
     lab.control.topology.retaste(disk);
     lab.control.settle().unwrap();
-    assert_eq!(lab.verdict("d0", "tw"), "claimed: the first byte says so");
+    assert_eq!(lab.taste_outcome("d0", "tw"), "claimed: the first byte says so");
 }
 
 #[test]
@@ -129,11 +131,11 @@ fn verb_that_reads_a_provider_does_not_prevent_a_claim_by_its_class() {
         }
         let t = &mut lab.control.topology;
         let hand = t.new_geom("ta", "hand", "a verb", plain("")).unwrap();
-        t.set_hand(hand);
+        t.set_verb_access(hand);
         let consumer = t.attach_new(hand, disk).unwrap();
         t.access(consumer, Access::READ).unwrap();
         lab.control.settle().unwrap();
-        let verdict = lab.verdict("d0", "ta");
+        let verdict = lab.taste_outcome("d0", "ta");
         assert_eq!(verdict, "claimed: the first byte says so", "before the tasting: {before}");
         lab.control.topology.leave(consumer);
         lab.control.topology.wither_geom(hand, Errno::NxIo);
@@ -160,14 +162,14 @@ fn hung_disk_delays_only_its_own_tasting() {
     hangs.create(t, "hangs").unwrap();
     let good = marked(0);
     let disk = good.create(t, "good").unwrap();
-    let claimed = |c: &geom::Control| c.topology.find("good.ta").is_some();
+    let claimed = |c: &geom::GraphControl| c.topology.find("good.ta").is_some();
     assert!(lab.control.wait_until(std::time::Duration::from_millis(10), claimed));
     lab.control.settle().unwrap();
     let took = lab.world.now() - start;
     assert!((TASTE_DEADLINE_NS..TASTE_DEADLINE_NS + SECOND / 2).contains(&took), "{took}");
     for class in ["ta", "tb"] {
         assert_eq!(
-            lab.verdict("hangs", class),
+            lab.taste_outcome("hangs", class),
             "the disk did not answer in 5 s; retaste when it does"
         );
     }
@@ -184,7 +186,7 @@ fn hung_disk_delays_only_its_own_tasting() {
     assert_eq!(lab.control.topology.counts(hung), Access::NONE, "closed when it was over");
     lab.control.topology.retaste(hung);
     lab.control.settle().unwrap();
-    assert_eq!(lab.verdict("hangs", "ta"), "claimed: the first byte says so");
+    assert_eq!(lab.taste_outcome("hangs", "ta"), "claimed: the first byte says so");
     assert_eq!(lab.control.topology.counts(disk), Access::NONE);
     lab.control.topology.check();
 }
@@ -206,7 +208,7 @@ fn provider_written_during_a_taste_is_tasted_again() {
     leaf.put(0, &[0]);
     lab.control.topology.access(w, Access::WRITE.inverse()).unwrap();
     lab.control.settle().unwrap();
-    assert_eq!(lab.verdict("d0", "ta"), "first byte is 0x0");
+    assert_eq!(lab.taste_outcome("d0", "ta"), "first byte is 0x0");
     assert!(lab.control.topology.find("d0.ta").is_none(), "nobody claims what is not there");
 }
 
@@ -229,11 +231,11 @@ fn claim_on_a_provider_opened_for_writing_waits_for_the_close() {
     leaf.release(&lab.cores);
     lab.control.settle().unwrap();
     assert_eq!(
-        lab.verdict("d0", "ta"),
+        lab.taste_outcome("d0", "ta"),
         "the first byte says so, but it was opened for writing meanwhile"
     );
     lab.open(w, Access::WRITE.inverse()).unwrap();
-    assert_eq!(lab.verdict("d0", "ta"), "claimed: the first byte says so");
+    assert_eq!(lab.taste_outcome("d0", "ta"), "claimed: the first byte says so");
 }
 
 #[test]
@@ -245,8 +247,8 @@ fn claim_that_destroys_the_disk_gives_other_classes_a_reason() {
     let manner = Manner { stays: true, ..Manner::default() };
     crate::common::User::create(&mut lab.control.topology, "u", disk, manner, log).unwrap();
     lab.control.settle().unwrap();
-    assert_eq!(lab.verdict("d0", "tz"), "claimed: the first byte says so");
-    assert_eq!(lab.verdict("d0", "ta"), "the first byte says so, but it went away meanwhile");
+    assert_eq!(lab.taste_outcome("d0", "tz"), "claimed: the first byte says so");
+    assert_eq!(lab.taste_outcome("d0", "ta"), "the first byte says so, but it went away meanwhile");
     assert!(lab.control.is_idle());
     lab.control.topology.check();
 }
@@ -257,22 +259,22 @@ fn hidden_member_is_not_claimed_by_classes_that_taste_later() {
     let mut lab = lab_with(&[("ta", 0, Claims), ("tb", 0, Hides), ("tc", 0, Refused)]);
     let leaf = marked(0);
     let disk = lab.disk("d0", &leaf);
-    assert!(lab.verdict("d0", "tb").contains("but refused"));
-    assert!(lab.verdict("d0", "tc").contains("but refused"), "it was asked before");
+    assert!(lab.taste_outcome("d0", "tb").contains("but refused"));
+    assert!(lab.taste_outcome("d0", "tc").contains("but refused"), "it was asked before");
     let hidden = "the first byte says so, but it is a member that another class refused: `clear` \
                   it there first";
-    assert_eq!(lab.verdict("d0", "ta"), hidden);
+    assert_eq!(lab.taste_outcome("d0", "ta"), hidden);
     // Another class's word changes nothing; a medium that is not tb's does.
     lab.control.topology.retaste(disk);
     lab.control.settle().unwrap();
-    assert_eq!(lab.verdict("d0", "ta"), hidden);
+    assert_eq!(lab.taste_outcome("d0", "ta"), hidden);
     let mut lab = lab_with(&[("ta", 1, Claims), ("tb", 0, Hides)]);
     let leaf = marked(0);
     let disk = lab.disk("d0", &leaf);
     leaf.put(0, &[MAGIC + 1]);
     lab.control.topology.retaste(disk);
     lab.control.settle().unwrap();
-    assert_eq!(lab.verdict("d0", "ta"), "claimed: the first byte says so");
+    assert_eq!(lab.taste_outcome("d0", "ta"), "claimed: the first byte says so");
 }
 
 #[test]
@@ -302,7 +304,7 @@ fn stopped_core_ends_its_tastings() {
     lab.spin(1_000_000);
     lab.cores[0].reactor().shutdown();
     lab.control.settle().unwrap();
-    assert_eq!(lab.verdict("d0", "ta"), "the core stopped before it was tasted");
+    assert_eq!(lab.taste_outcome("d0", "ta"), "the core stopped before it was tasted");
 }
 
 #[test]
@@ -313,7 +315,7 @@ fn self_nesting_class_stops_at_the_deepest_rank() {
     let deepest = *ranks.iter().max().unwrap();
     assert_eq!(ranks.len() as u32, deepest, "one of each rank");
     let top = format!("d0{}", ".tn".repeat(deepest as usize - 1));
-    let why = lab.verdict(&top, "tn");
+    let why = lab.taste_outcome(&top, "tn");
     assert!(why.contains("could not be opened to taste"), "{why}");
 }
 
@@ -337,7 +339,7 @@ fn older_taste_does_not_overrule_a_newer_one() {
     leaf.put(0, &[0]);
     lab.cores[0].wake(held[1].1, 0);
     lab.control.settle().unwrap();
-    assert_eq!(lab.verdict("d0", "ta"), "first byte is 0x0");
+    assert_eq!(lab.taste_outcome("d0", "ta"), "first byte is 0x0");
     assert!(lab.control.topology.find("d0.ta").is_none());
 }
 
@@ -346,9 +348,9 @@ fn claim_that_writes_makes_the_other_classes_taste_again() {
     let mut lab = lab_with(&[("ta", 0, Claims), ("tw", 0, Writes)]);
     let leaf = marked(0);
     leaf.create(&mut lab.control.topology, "d0").unwrap();
-    let said = |c: &geom::Control| {
+    let said = |c: &geom::GraphControl| {
         let views = c.topology.view(0);
-        let all = views.iter().flat_map(|g| &g.providers).flat_map(|p| &p.verdicts);
+        let all = views.iter().flat_map(|g| &g.providers).flat_map(|p| &p.taste_outcomes);
         all.into_iter().any(|(c, v)| *c == "tw" && v.starts_with("claimed"))
     };
     // One step at a time: the verdicts of the first look, before the second.
@@ -357,7 +359,7 @@ fn claim_that_writes_makes_the_other_classes_taste_again() {
         lab.spin(10_000);
         lab.control.pump();
         if said(&lab.control) {
-            words.push(lab.verdict("d0", "ta"));
+            words.push(lab.taste_outcome("d0", "ta"));
             break;
         }
     }

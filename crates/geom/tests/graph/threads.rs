@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bio::Errno;
-use geom::{Access, Control, Create, Message, ProviderId, Runtime, RuntimeConfig};
+use geom::{Access, Create, GraphControl, Message, ProviderId, Runtime, RuntimeConfig};
 use reactor::PortChoice;
 
 use crate::common::{BLOCK, Leaf, Load, Manner, Mode, User, classes, log};
@@ -13,7 +13,7 @@ use crate::common::{BLOCK, Leaf, Load, Manner, Mode, User, classes, log};
 const CORES: usize = 2;
 const BLOCKS: u64 = 4;
 
-fn start(port: PortChoice) -> (Runtime, Control) {
+fn start(port: PortChoice) -> (Runtime, GraphControl) {
     let config = RuntimeConfig { cores: CORES, port, spin_ns: 0, pool_bytes: 8 << 20 };
     let mut runtime = Runtime::start(config, |_| ()).expect("the cores start");
     let mut control = runtime.take_control().expect("taken once");
@@ -21,7 +21,7 @@ fn start(port: PortChoice) -> (Runtime, Control) {
     (runtime, control)
 }
 
-fn writer(control: &mut Control, disk: ProviderId) -> geom::ConsumerId {
+fn writer(control: &mut GraphControl, disk: ProviderId) -> geom::ConsumerId {
     let made = control.call(|t| User::create(t, "u", disk, Manner::default(), log()));
     let c = made.expect("attached");
     control.topology.access(c, Access::WRITE).expect("opened");

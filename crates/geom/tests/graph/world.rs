@@ -152,7 +152,7 @@ impl Sim {
     fn step(&mut self) {
         match self.random.below(100) {
             0..4 => self.add_disk(),
-            4..10 => self.add_shim(),
+            4..10 => self.add_pass_through(),
             10..18 => self.add_user(),
             18..30 => self.change_access(),
             30..34 => self.user_leaves(),
@@ -198,12 +198,12 @@ impl Sim {
         ["", "", "waits", "extra-e", "spoils", "resizes", "keeps", "resizes waits"][self.below(8)]
     }
 
-    fn add_shim(&mut self) {
+    fn add_pass_through(&mut self) {
         let (Some(p), name, params) = (self.any_provider(), self.name("shim"), self.params())
         else {
             return;
         };
-        let _ = self.lab.try_shim(&name, p, params);
+        let _ = self.lab.try_pass_through(&name, p, params);
     }
 
     fn add_user(&mut self) {

@@ -8,7 +8,7 @@ use std::ptr;
 use bio::{Direction, Loan};
 
 use super::ring::Ring;
-use crate::link::{FRAME_MIN, LinkFacts, LinkWay, Waiting};
+use crate::link::{FRAME_MIN, LinkFacts, LinkMode, QueuedFrame};
 
 /// Frames of one call.
 pub(crate) const BATCH: usize = 32;
@@ -19,7 +19,7 @@ pub(crate) const BATCH: usize = 32;
 const HELD_BYTES: libc::c_int = 16 << 20;
 
 /// The padding of a frame that is too short.
-static FILLING: [u8; FRAME_MIN] = [0; FRAME_MIN];
+static PADDING: [u8; FRAME_MIN] = [0; FRAME_MIN];
 
 pub(super) fn check(result: libc::c_int) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
@@ -67,7 +67,7 @@ fn set(
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value, len) })
 }
 
-fn question(interface: &str) -> io::Result<libc::ifreq> {
+fn interface_request(interface: &str) -> io::Result<libc::ifreq> {
     // SAFETY: zeroes are a valid value of this plain structure.
     let mut ask: libc::ifreq = unsafe { mem::zeroed() };
     let room = ask.ifr_name.len();
@@ -81,15 +81,19 @@ fn question(interface: &str) -> io::Result<libc::ifreq> {
     Ok(ask)
 }
 
-fn ask(fd: &impl AsRawFd, what: libc::c_ulong, ask: &mut libc::ifreq) -> io::Result<()> {
+fn interface_ioctl(
+    fd: &impl AsRawFd,
+    what: libc::c_ulong,
+    ask: &mut libc::ifreq,
+) -> io::Result<()> {
     // SAFETY: each of these requests reads the name and writes the answer in the structure.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), what as _, ptr::from_mut(ask)) })?;
     Ok(())
 }
 
 fn index_of(fd: &impl AsRawFd, interface: &str) -> io::Result<libc::c_int> {
-    let mut answer = question(interface)?;
-    ask(fd, libc::SIOCGIFINDEX, &mut answer)?;
+    let mut answer = interface_request(interface)?;
+    interface_ioctl(fd, libc::SIOCGIFINDEX, &mut answer)?;
     // SAFETY: this request has filled in the index.
     Ok(unsafe { answer.ifr_ifru.ifru_ifindex })
 }
@@ -97,18 +101,18 @@ fn index_of(fd: &impl AsRawFd, interface: &str) -> io::Result<libc::c_int> {
 /// Reads the kernel's state of an interface.
 pub(crate) fn facts(fd: BorrowedFd<'_>, interface: &str) -> io::Result<LinkFacts> {
     let index = index_of(&fd, interface)?;
-    let mut answer = question(interface)?;
-    ask(&fd, libc::SIOCGIFHWADDR, &mut answer)?;
+    let mut answer = interface_request(interface)?;
+    interface_ioctl(&fd, libc::SIOCGIFHWADDR, &mut answer)?;
     // SAFETY: this request has filled in the address.
     let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
     let mut mac = [0; 6];
     for (to, from) in mac.iter_mut().zip(address.sa_data) {
         *to = from as u8;
     }
-    ask(&fd, libc::SIOCGIFMTU, &mut answer)?;
+    interface_ioctl(&fd, libc::SIOCGIFMTU, &mut answer)?;
     // SAFETY: this request has filled in the MTU.
     let mtu = unsafe { answer.ifr_ifru.ifru_mtu };
-    ask(&fd, libc::SIOCGIFFLAGS, &mut answer)?;
+    interface_ioctl(&fd, libc::SIOCGIFFLAGS, &mut answer)?;
     // SAFETY: this request has filled in the flags.
     let flags = libc::c_int::from(unsafe { answer.ifr_ifru.ifru_flags });
     let up = libc::IFF_UP | libc::IFF_RUNNING;
@@ -130,7 +134,7 @@ fn header(parts: &mut [libc::iovec]) -> libc::mmsghdr {
 
 /// Memory for frames that come by calls.
 struct Calls {
-    room: usize,
+    frame_bytes_max: usize,
     bytes: Vec<u8>,
     parts: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
@@ -140,7 +144,7 @@ impl Calls {
     /// For frames of up to `room` bytes.
     fn new(room: usize) -> Calls {
         let (parts, headers) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
-        Calls { room, bytes: vec![0; room * BATCH], parts, headers }
+        Calls { frame_bytes_max: room, bytes: vec![0; room * BATCH], parts, headers }
     }
 
     /// Takes up to `most` frames, at most [`BATCH`]; a frame that is too long is None. How many.
@@ -153,7 +157,7 @@ impl Calls {
         let most = most.min(BATCH);
         self.parts.clear();
         self.headers.clear();
-        for place in self.bytes.chunks_exact_mut(self.room).take(most) {
+        for place in self.bytes.chunks_exact_mut(self.frame_bytes_max).take(most) {
             let iov_base = place.as_mut_ptr().cast();
             self.parts.push(libc::iovec { iov_base, iov_len: place.len() });
         }
@@ -165,7 +169,7 @@ impl Calls {
         let got = check(unsafe {
             libc::recvmmsg(fd.as_raw_fd(), headers, count, wait_not, ptr::null_mut())
         })?;
-        let places = self.bytes.chunks_exact(self.room);
+        let places = self.bytes.chunks_exact(self.frame_bytes_max);
         for (place, header) in places.zip(&self.headers).take(got) {
             let whole = header.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
             let len = usize::try_from(header.msg_len).unwrap_or(usize::MAX);
@@ -176,7 +180,7 @@ impl Calls {
 }
 
 /// How frames come.
-enum By {
+enum Receiver {
     Ring(Ring),
     Calls(Calls),
     /// No method while the next one is being opened.
@@ -185,52 +189,56 @@ enum By {
 
 /// Memory for frames that come.
 pub(crate) struct Inbox {
-    room: usize,
-    wanted: LinkWay,
-    by: By,
+    frame_bytes_max: usize,
+    wanted: LinkMode,
+    receiver: Receiver,
 }
 
 impl Inbox {
     /// For no frames.
     pub(crate) fn none() -> Inbox {
-        Inbox { room: 0, wanted: LinkWay::Calls, by: By::Calls(Calls::new(0)) }
+        Inbox {
+            frame_bytes_max: 0,
+            wanted: LinkMode::Calls,
+            receiver: Receiver::Calls(Calls::new(0)),
+        }
     }
 
     /// For frames of up to `room` bytes that come to a socket.
-    pub(crate) fn new(fd: BorrowedFd<'_>, wanted: LinkWay, room: usize) -> io::Result<Inbox> {
-        let mut inbox = Inbox { room: 0, wanted, by: By::None };
+    pub(crate) fn new(fd: BorrowedFd<'_>, wanted: LinkMode, room: usize) -> io::Result<Inbox> {
+        let mut inbox = Inbox { frame_bytes_max: 0, wanted, receiver: Receiver::None };
         inbox.grow(fd, room)?;
         Ok(inbox)
     }
 
     /// Makes room for frames of up to `room` bytes.
     pub(crate) fn grow(&mut self, fd: BorrowedFd<'_>, room: usize) -> io::Result<()> {
-        if room <= self.room {
+        if room <= self.frame_bytes_max {
             return Ok(());
         }
         // The kernel keeps a ring while it is mapped.
-        if let By::Ring(ring) = mem::replace(&mut self.by, By::None) {
+        if let Receiver::Ring(ring) = mem::replace(&mut self.receiver, Receiver::None) {
             drop(ring);
             Ring::leave(fd);
         }
-        self.by = match self.wanted {
-            LinkWay::Calls => By::Calls(Calls::new(room)),
-            LinkWay::Ring => By::Ring(Ring::open(fd, room)?),
-            LinkWay::Auto => match Ring::open(fd, room) {
-                Ok(ring) => By::Ring(ring),
+        self.receiver = match self.wanted {
+            LinkMode::Calls => Receiver::Calls(Calls::new(room)),
+            LinkMode::Ring => Receiver::Ring(Ring::open(fd, room)?),
+            LinkMode::Auto => match Ring::open(fd, room) {
+                Ok(ring) => Receiver::Ring(ring),
                 // Too long, or a kernel that has no memory for it or forbids it.
-                Err(_) => By::Calls(Calls::new(room)),
+                Err(_) => Receiver::Calls(Calls::new(room)),
             },
         };
-        self.room = room;
+        self.frame_bytes_max = room;
         Ok(())
     }
 
     /// The way that was taken.
-    pub(crate) fn way(&self) -> LinkWay {
-        match self.by {
-            By::Ring(_) => LinkWay::Ring,
-            By::Calls(_) | By::None => LinkWay::Calls,
+    pub(crate) fn mode(&self) -> LinkMode {
+        match self.receiver {
+            Receiver::Ring(_) => LinkMode::Ring,
+            Receiver::Calls(_) | Receiver::None => LinkMode::Calls,
         }
     }
 
@@ -242,8 +250,8 @@ impl Inbox {
         most: usize,
         take: &mut dyn FnMut(Option<&[u8]>),
     ) -> io::Result<usize> {
-        match &mut self.by {
-            By::Calls(calls) => {
+        match &mut self.receiver {
+            Receiver::Calls(calls) => {
                 let mut got = 0;
                 while got < most {
                     let asked = BATCH.min(most - got);
@@ -257,11 +265,11 @@ impl Inbox {
                 }
                 Ok(got)
             }
-            By::Ring(ring) => match ring.receive(most, take) {
+            Receiver::Ring(ring) => match ring.receive(most, take) {
                 0 => trouble(fd).map(|()| 0),
                 got => Ok(got),
             },
-            By::None => Ok(0),
+            Receiver::None => Ok(0),
         }
     }
 }
@@ -285,7 +293,7 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     /// Sends frames; how many went, in their order. An error is that of the first.
-    pub(crate) fn send(&mut self, fd: BorrowedFd<'_>, frames: &[Waiting]) -> io::Result<usize> {
+    pub(crate) fn send(&mut self, fd: BorrowedFd<'_>, frames: &[QueuedFrame]) -> io::Result<usize> {
         let frames = &frames[..frames.len().min(BATCH)];
         for frame in frames {
             self.loans.extend(frame.rest.iter().map(|seg| seg.lend(Direction::Out)));
@@ -302,7 +310,7 @@ impl Outbox {
                 let iov_base = loan.as_ptr().cast();
                 self.parts.push(libc::iovec { iov_base, iov_len: loan.len() });
             }
-            self.parts.push(part(&FILLING[..frame.filling()]));
+            self.parts.push(part(&PADDING[..frame.padding()]));
         }
         let mut parts = &mut self.parts[..];
         for frame in frames {

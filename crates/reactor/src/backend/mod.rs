@@ -170,9 +170,9 @@ impl Port {
     }
 
     /// The next wait does not sleep on lazy sends.
-    pub(crate) fn heed(&mut self) {
+    pub(crate) fn flush_lazy_sends(&mut self) {
         if let Port::Uring(p) = self {
-            p.heed();
+            p.flush_lazy_sends();
         }
     }
 

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::ReadWriteFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 
-use crate::backend::workers::{Job, Workers, call, in_line, raw_result};
+use crate::backend::workers::{Job, Workers, call, raw_result, run_inline};
 use crate::backend::{LAST_WAIT, Reaped, Wait};
 use crate::ops::{On, Op, Slot, SlotId, Slots, raw};
 use crate::socket::Socket;
@@ -28,7 +28,7 @@ const EVENTS_PER_TURN: usize = 256;
 /// How often a port that is closed looks whether calls have returned.
 const CLOSE_LOOK: Duration = Duration::from_millis(1);
 
-const BELL: u64 = u64::MAX;
+const EVENTFD: u64 = u64::MAX;
 const EAGAIN: i64 = 11;
 
 #[derive(Default)]
@@ -53,10 +53,10 @@ pub(crate) struct Poll {
 impl Poll {
     pub(crate) fn open(remote: &Arc<Remote>) -> io::Result<Poll> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        if let Some(bell) = remote.bell() {
+        if let Some(bell) = remote.eventfd() {
             // Edge triggered: each write is an event, and the counter need not be read.
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-            epoll::add(&epoll, bell, epoll::EventData::new_u64(BELL), flags)?;
+            epoll::add(&epoll, bell, epoll::EventData::new_u64(EVENTFD), flags)?;
         }
         Ok(Poll {
             epoll,
@@ -87,7 +87,7 @@ impl Poll {
     }
 
     fn start_file(&mut self, slot: &mut Slot, id: SlotId) {
-        if let Some(result) = in_line(slot, id) {
+        if let Some(result) = run_inline(slot, id) {
             self.ready.push((id, result));
             return;
         }
@@ -198,7 +198,7 @@ impl Poll {
             let _ = epoll::wait(&self.epoll, room, time.as_ref());
             for at in 0..self.events.len() {
                 let data = self.events[at].data.u64();
-                if data != BELL {
+                if data != EVENTFD {
                     self.on_event(slots, data);
                 }
             }

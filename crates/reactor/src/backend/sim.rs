@@ -103,7 +103,7 @@ impl SimPort {
     fn attempt(&self, slot: &Slot, key: SocketKey) -> i64 {
         let mut state = self.world.state.borrow_mut();
         match (slot.op, key) {
-            (Op::Ready { out: false }, SocketKey::Door(addr)) => match state.has_caller(addr) {
+            (Op::Ready { out: false }, SocketKey::Listener(addr)) => match state.has_caller(addr) {
                 true => 1,
                 false => -EAGAIN,
             },
@@ -132,14 +132,16 @@ impl SimPort {
                     Err(e) => e,
                 }
             }
-            (Op::Send { .. }, SocketKey::End { link, side }) => match state.room(link, side) {
-                Ok(room) => {
-                    let bytes = collect(&slot.iov, room);
-                    state.put(link, side, &bytes);
-                    bytes.len() as i64
+            (Op::Send { .. }, SocketKey::End { link, side }) => {
+                match state.send_space(link, side) {
+                    Ok(room) => {
+                        let bytes = collect(&slot.iov, room);
+                        state.put(link, side, &bytes);
+                        bytes.len() as i64
+                    }
+                    Err(e) => e,
                 }
-                Err(e) => e,
-            },
+            }
             _ => -raw::EINVAL,
         }
     }

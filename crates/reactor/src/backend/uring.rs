@@ -31,7 +31,7 @@ use io_uring::{EnterFlags, IoUring, Probe, opcode, types};
 
 use crate::backend::LAST_WAIT;
 use crate::backend::entry::entry;
-use crate::backend::workers::{Job, Workers, in_line};
+use crate::backend::workers::{Job, Workers, run_inline};
 use crate::backend::{Reaped, Wait};
 use crate::ops::{On, Op, SlotId, Slots, raw};
 use crate::wakeup::Remote;
@@ -46,7 +46,7 @@ const COMPLETIONS: u32 = 4096;
 /// Kernel threads for operations that block, [on files, on others]; more wait in line.
 const WORKERS: [u32; 2] = [4, 4];
 
-const BELL: u64 = u64::MAX;
+const EVENTFD: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
 enum Waiting {
@@ -57,8 +57,8 @@ enum Waiting {
 pub(crate) struct Uring {
     ring: IoUring,
     remote: Arc<Remote>,
-    bell_word: Box<u64>,
-    bell_armed: bool,
+    eventfd_value: Box<u64>,
+    eventfd_armed: bool,
     no_iowait: bool,
     taskrun_flag: bool,
     in_flight: usize,
@@ -67,7 +67,7 @@ pub(crate) struct Uring {
     /// The kernel can omit the completions of successful operations.
     skips: bool,
     /// The next wait does not sleep on lazy sends (U6).
-    heeds: bool,
+    flush_lazy: bool,
     /// Operations for which the submission queue had no room, in order.
     backlog: VecDeque<Waiting>,
     /// Operations that the ring does not support (U7).
@@ -75,7 +75,7 @@ pub(crate) struct Uring {
     /// Ended, to be reported by the next `gather` (U8).
     ready: Reaped,
     /// The last `gather` had results of its own and did not enter the kernel (U8).
-    put_off: bool,
+    deferred_enter: bool,
 }
 
 /// Builds the ring with the best set of flags that the kernel knows.
@@ -142,18 +142,18 @@ impl Uring {
         let port = Uring {
             ring,
             remote: remote.clone(),
-            bell_word: Box::new(0),
-            bell_armed: false,
+            eventfd_value: Box::new(0),
+            eventfd_armed: false,
             no_iowait,
             taskrun_flag,
             in_flight: 0,
             quiet: Vec::new(),
             skips,
-            heeds: false,
+            flush_lazy: false,
             backlog: VecDeque::new(),
             calls: Workers::new(remote.clone()),
             ready: Reaped::new(),
-            put_off: false,
+            deferred_enter: false,
         };
         Ok((port, how))
     }
@@ -164,7 +164,7 @@ impl Uring {
     }
 
     pub(crate) fn start(&mut self, slots: &mut Slots, id: SlotId) {
-        if let Some(result) = slots.get(id).and_then(|slot| in_line(slot, id)) {
+        if let Some(result) = slots.get(id).and_then(|slot| run_inline(slot, id)) {
             self.ready.push((id, result));
             return;
         }
@@ -217,13 +217,13 @@ impl Uring {
         unsafe { self.ring.submission().push(&entry).is_ok() }
     }
 
-    fn arm_bell(&mut self) {
-        let Some(fd) = self.remote.bell().map(|b| b.as_raw_fd()) else {
+    fn arm_eventfd(&mut self) {
+        let Some(fd) = self.remote.eventfd().map(|b| b.as_raw_fd()) else {
             return;
         };
-        let word: *mut u64 = &mut *self.bell_word;
+        let word: *mut u64 = &mut *self.eventfd_value;
         let entry = opcode::Read::new(types::Fd(fd), word.cast(), 8).build();
-        self.bell_armed = self.push(entry.user_data(BELL));
+        self.eventfd_armed = self.push(entry.user_data(EVENTFD));
     }
 
     /// Submits the queued entries; waits for `want` completions at most `limit`.
@@ -264,7 +264,7 @@ impl Uring {
     }
 
     /// True when an enter may bring something: to submit, or announced by the kernel.
-    fn worth_entering(&mut self) -> bool {
+    fn needs_enter(&mut self) -> bool {
         if self.in_flight == 0 && self.ring.submission().is_empty() {
             return false;
         }
@@ -277,23 +277,23 @@ impl Uring {
         let has_results = !self.ready.is_empty();
         let wait = if has_results { Wait::Peek } else { wait };
         // U8
-        self.put_off = has_results && !self.put_off;
+        self.deferred_enter = has_results && !self.deferred_enter;
         match wait {
-            Wait::Peek if self.put_off => {}
+            Wait::Peek if self.deferred_enter => {}
             Wait::Peek => {
-                if self.worth_entering() {
+                if self.needs_enter() {
                     self.enter(0, None);
                 }
             }
             Wait::Park(limit) => {
-                if !self.bell_armed {
-                    self.arm_bell();
+                if !self.eventfd_armed {
+                    self.arm_eventfd();
                 }
                 self.park(limit);
             }
         }
         // Operations that were not submitted have freed no memory yet.
-        self.heeds &= self.put_off;
+        self.flush_lazy &= self.deferred_enter;
         out.append(&mut self.ready);
         self.calls.take_results(out);
         self.reap(slots, out);
@@ -301,13 +301,13 @@ impl Uring {
     }
 
     /// The next wait does not sleep on lazy sends (U6).
-    pub(crate) fn heed(&mut self) {
-        self.heeds = true;
+    pub(crate) fn flush_lazy_sends(&mut self) {
+        self.flush_lazy = true;
     }
 
     /// Submits and sleeps (U6).
     fn park(&mut self, limit: Option<u64>) {
-        match self.heeds && !self.quiet.is_empty() {
+        match self.flush_lazy && !self.quiet.is_empty() {
             true => self.enter(0, None),
             false => self.enter(1, limit),
         }
@@ -335,7 +335,7 @@ impl Uring {
     fn reap(&mut self, slots: &mut Slots, out: &mut Reaped) {
         for entry in self.ring.completion() {
             match entry.user_data() {
-                BELL => self.bell_armed = false,
+                EVENTFD => self.eventfd_armed = false,
                 CANCEL => {}
                 word => {
                     let id = SlotId::from_word(word);
@@ -393,8 +393,8 @@ fn is_unknown(result: i32) -> bool {
 impl Drop for Uring {
     fn drop(&mut self) {
         // The bell's read may still be armed: its word stays with the kernel.
-        if self.bell_armed {
-            std::mem::forget(std::mem::take(&mut self.bell_word));
+        if self.eventfd_armed {
+            std::mem::forget(std::mem::take(&mut self.eventfd_value));
         }
     }
 }
@@ -421,7 +421,7 @@ mod tests {
     use bio::{Pool, PoolConfig, Seg};
 
     use crate::backend::PortChoice;
-    use crate::{Config, Patience, Reactor, Stream};
+    use crate::{Config, Reactor, Stream, WaitFor};
 
     /// A bound that no test may reach.
     const LONG: Duration = Duration::from_secs(30);
@@ -444,7 +444,7 @@ mod tests {
             let _ = listener.accept().await;
         }));
         loop {
-            r.turn(Patience::Forever, &mut |_, _| ());
+            r.turn(WaitFor::Forever, &mut |_, _| ());
             if let Some((a, b)) = made.take() {
                 return (r, a, b);
             }
@@ -456,7 +456,7 @@ mod tests {
         let start = Instant::now();
         while !done.get() {
             let until = r.fresh_now() + LONG.as_nanos() as u64;
-            r.turn(Patience::Until(until), &mut |_, _| ());
+            r.turn(WaitFor::Until(until), &mut |_, _| ());
         }
         assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
         r.shutdown();
@@ -491,7 +491,7 @@ mod tests {
                 Some(_) => std::task::Poll::Ready(()),
                 None => {
                     wants.wake_on_free(cx.waker());
-                    r2.heed();
+                    r2.flush_lazy_sends();
                     std::task::Poll::Pending
                 }
             })
@@ -518,7 +518,7 @@ mod tests {
         let start = Instant::now();
         while !done.get() {
             // Only the deadline ends a wait here.
-            r2.turn(Patience::Until(r2.fresh_now() + 1_000_000), &mut |_, _| ());
+            r2.turn(WaitFor::Until(r2.fresh_now() + 1_000_000), &mut |_, _| ());
         }
         assert!(start.elapsed() >= Duration::from_millis(4), "{:?}", start.elapsed());
         assert_eq!(sent.get(), 4);
@@ -556,7 +556,7 @@ mod tests {
         }));
         while !done.get() {
             // Nothing else ends the waits: a lazy send needs a deadline, or something that happens.
-            r.turn(Patience::Until(r.fresh_now() + 100_000), &mut |_, _| ());
+            r.turn(WaitFor::Until(r.fresh_now() + 100_000), &mut |_, _| ());
         }
         reader.join().unwrap();
         run(&r, &done);

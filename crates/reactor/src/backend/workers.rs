@@ -24,7 +24,7 @@ use crate::wakeup::Remote;
 const WORKERS_MAX: usize = 4;
 
 /// Bytes of a call on a file in memory that is made in line; a longer copy is worth a thread.
-const IN_LINE_MAX: usize = 128 << 10;
+const QUEUED_BYTES_MAX: usize = 128 << 10;
 
 /// One call on a file.
 pub(super) struct Job {
@@ -54,20 +54,20 @@ impl Job {
 unsafe impl Send for Job {}
 
 #[derive(Default)]
-struct Line {
+struct WorkQueue {
     jobs: VecDeque<Job>,
     closing: bool,
 }
 
 #[derive(Default)]
-struct Shared {
-    line: Mutex<Line>,
+struct WorkersShared {
+    queue: Mutex<WorkQueue>,
     more: Condvar,
     done: Mutex<Reaped>,
 }
 
 pub(super) struct Workers {
-    shared: Arc<Shared>,
+    shared: Arc<WorkersShared>,
     remote: Arc<Remote>,
     threads: Vec<JoinHandle<()>>,
     unfinished: usize,
@@ -97,7 +97,7 @@ impl Workers {
             return Some(call(&job, ReadWriteFlags::empty()));
         }
         self.unfinished += 1;
-        self.shared.line.lock().jobs.push_back(job);
+        self.shared.queue.lock().jobs.push_back(job);
         self.shared.more.notify_one();
         None
     }
@@ -113,13 +113,13 @@ impl Workers {
     /// Whether threads have begun all jobs.
     #[cfg(test)]
     pub(super) fn have_begun(&self) -> bool {
-        self.shared.line.lock().jobs.is_empty()
+        self.shared.queue.lock().jobs.is_empty()
     }
 
     /// Begins no more jobs and waits for none. A thread whose call does not return stays behind
     /// with that call; its slot must never be freed (B1).
     pub(super) fn abandon(&mut self) {
-        let mut line = self.shared.line.lock();
+        let mut line = self.shared.queue.lock();
         line.closing = true;
         line.jobs.clear();
         drop(line);
@@ -130,7 +130,7 @@ impl Workers {
 
     /// Takes a job back that no thread has begun.
     pub(super) fn take_back(&mut self, id: SlotId) -> bool {
-        let mut line = self.shared.line.lock();
+        let mut line = self.shared.queue.lock();
         let before = line.jobs.len();
         line.jobs.retain(|j| j.id != id);
         let taken = before - line.jobs.len();
@@ -145,8 +145,8 @@ impl Drop for Workers {
     }
 }
 
-fn work(shared: &Shared, remote: &Remote) {
-    let mut line = shared.line.lock();
+fn work(shared: &WorkersShared, remote: &Remote) {
+    let mut line = shared.queue.lock();
     loop {
         let Some(job) = line.jobs.pop_front() else {
             if line.closing {
@@ -159,20 +159,20 @@ fn work(shared: &Shared, remote: &Remote) {
         let result = call(&job, ReadWriteFlags::empty());
         shared.done.lock().push((job.id, result));
         remote.notify();
-        line = shared.line.lock();
+        line = shared.queue.lock();
     }
 }
 
 /// The result of a short call on a file in memory, made in line: otherwise a thread is woken for a
 /// copy. io_uring wakes one too, because those file systems do not declare that they never wait.
-pub(super) fn in_line(slot: &mut Slot, id: SlotId) -> Option<i64> {
+pub(super) fn run_inline(slot: &mut Slot, id: SlotId) -> Option<i64> {
     let On::File(file) = &slot.on else { return None };
     if !file.facts().is_in_memory {
         return None;
     }
     let short = match slot.op {
         Op::Read { .. } | Op::Write { .. } => {
-            slot.iov.iter().map(|v| v.len).sum::<usize>() <= IN_LINE_MAX
+            slot.iov.iter().map(|v| v.len).sum::<usize>() <= QUEUED_BYTES_MAX
         }
         Op::Sync | Op::Map { .. } => true,
         _ => false,

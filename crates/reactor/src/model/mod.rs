@@ -90,7 +90,7 @@ pub struct DiskModel {
     random: SeededRandom,
     faults: Vec<Fault>,
     /// The flush command answers and does nothing.
-    lies: bool,
+    ignores_flushes: bool,
     busy_until: u64,
     head: u64,
     power_cuts: u64,
@@ -107,7 +107,7 @@ impl DiskModel {
             sectors: Sectors::new(shape.sector),
             random: SeededRandom::new(seed),
             faults: Vec::new(),
-            lies: false,
+            ignores_flushes: false,
             busy_until: 0,
             head: 0,
             power_cuts: 0,
@@ -176,7 +176,7 @@ impl DiskModel {
             return Err(Errno::NoSpc);
         }
         self.check(DiskOp::Write, offset, data.len() as u64)?;
-        self.heal(offset, data.len() as u64);
+        self.remap(offset, data.len() as u64);
         self.size = self.size.max(end);
         let stable = self.is_stable_at_once(durable);
         self.sectors.write(offset, data, stable);
@@ -192,7 +192,7 @@ impl DiskModel {
     /// Makes all that was written stable.
     pub fn flush(&mut self) -> Result<(), Errno> {
         self.check(DiskOp::Flush, 0, u64::MAX)?;
-        if !self.lies {
+        if !self.ignores_flushes {
             self.sectors.flush();
         }
         Ok(())
@@ -220,7 +220,7 @@ impl DiskModel {
     }
 
     fn is_stable_at_once(&self, durable: bool) -> bool {
-        !self.shape.volatile_cache || (durable && !self.lies)
+        !self.shape.volatile_cache || (durable && !self.ignores_flushes)
     }
 
     /// Power is lost and restored: each sector written since the last flush keeps any one of its
@@ -255,13 +255,13 @@ impl DiskModel {
     }
 
     /// Takes all faults back.
-    pub fn heal_all(&mut self) {
+    pub fn clear_faults(&mut self) {
         self.faults.clear();
     }
 
     /// From now on flushes and durable writes answer without doing (or do again).
-    pub fn lie_about_flushes(&mut self, lies: bool) {
-        self.lies = lies;
+    pub fn set_ignores_flushes(&mut self, lies: bool) {
+        self.ignores_flushes = lies;
     }
 
     fn check(&mut self, op: DiskOp, offset: u64, len: u64) -> Result<(), Errno> {
@@ -285,7 +285,7 @@ impl DiskModel {
     }
 
     /// Writing to a sector that cannot be read makes the disk put it elsewhere.
-    fn heal(&mut self, offset: u64, len: u64) {
+    fn remap(&mut self, offset: u64, len: u64) {
         if let Some(written) = Extent::new(offset, len) {
             self.faults.retain(|f| f.op != DiskOp::Read || !written.contains(f.range));
         }
@@ -391,7 +391,7 @@ mod tests {
     fn disk_that_ignores_flushes_loses_data_on_power_cut() {
         let lost = (0..20).any(|seed| {
             let mut disk = disk(seed);
-            disk.lie_about_flushes(true);
+            disk.set_ignores_flushes(true);
             disk.write(0, &[1; 4096], true).unwrap();
             disk.flush().unwrap();
             disk.power_cut();

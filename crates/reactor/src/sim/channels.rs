@@ -10,51 +10,51 @@ use bio::sync::{Mutex, MutexGuard};
 const ENODEV: i32 = 19;
 
 #[derive(Default)]
-struct State {
-    asked: VecDeque<Vec<u8>>,
-    said: VecDeque<Vec<u8>>,
+struct ChannelState {
+    requests: VecDeque<Vec<u8>>,
+    replies: VecDeque<Vec<u8>>,
     unmounted: bool,
     closed: bool,
 }
 
-type Shared = Arc<Mutex<State>>;
+type SharedState = Arc<Mutex<ChannelState>>;
 
-fn state(shared: &Shared) -> MutexGuard<'_, State> {
+fn state(shared: &SharedState) -> MutexGuard<'_, ChannelState> {
     shared.lock()
 }
 
 /// The kernel's end.
-pub struct Kernel(Shared);
+pub struct Kernel(SharedState);
 
 /// The requester's end, on its way to a reactor.
-pub struct ChannelEnd(Shared);
+pub struct ChannelEnd(SharedState);
 
 /// The same as a channel.
-pub(crate) struct SimChannel(Shared);
+pub(crate) struct SimChannel(SharedState);
 
 /// A channel between a test and a reactor.
 pub fn channel() -> (Kernel, ChannelEnd) {
-    let shared = Shared::default();
+    let shared = SharedState::default();
     (Kernel(shared.clone()), ChannelEnd(shared))
 }
 
 impl Kernel {
     /// Asks.
-    pub fn ask(&self, message: Vec<u8>) {
-        state(&self.0).asked.push_back(message);
+    pub fn request(&self, message: Vec<u8>) {
+        state(&self.0).requests.push_back(message);
     }
 
     /// The next reply.
     pub fn reply(&self) -> Option<Vec<u8>> {
-        state(&self.0).said.pop_front()
+        state(&self.0).replies.pop_front()
     }
 
     /// Unmounts: requests that were not read are lost, and replies are discarded.
     pub fn unmount(&self) {
         let mut state = state(&self.0);
         state.unmounted = true;
-        state.asked.clear();
-        state.said.clear();
+        state.requests.clear();
+        state.replies.clear();
     }
 
     /// The other end was closed.
@@ -71,12 +71,12 @@ impl SimChannel {
     /// There is something to read.
     pub(crate) fn is_ready(&self) -> bool {
         let state = state(&self.0);
-        state.unmounted || !state.asked.is_empty()
+        state.unmounted || !state.requests.is_empty()
     }
 
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         let mut state = state(&self.0);
-        match state.asked.pop_front() {
+        match state.requests.pop_front() {
             Some(message) => Ok(message),
             None if state.unmounted => Err(io::Error::from_raw_os_error(ENODEV)),
             None => Err(io::ErrorKind::WouldBlock.into()),
@@ -88,7 +88,7 @@ impl SimChannel {
         if state.unmounted {
             return Err(io::Error::from_raw_os_error(ENODEV));
         }
-        state.said.push_back(message);
+        state.replies.push_back(message);
         Ok(())
     }
 }

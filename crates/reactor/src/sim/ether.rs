@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::rc::Rc;
 
-use crate::link::{ETHERNET_LEN, LinkFacts, down, too_long};
+use crate::link::{ETHERNET_LEN, LinkFacts, down_error, too_long_error};
 use crate::sim::links::Waiters;
-use crate::sim::{Event, State, World};
+use crate::sim::{Event, World, WorldState};
 
 /// Frames that a station holds for one reader; a further one is lost.
 const HELD_MAX: usize = 4096;
@@ -115,25 +115,25 @@ impl Ether {
         let tap = self.tap(tap).ok_or(io::ErrorKind::NotFound)?;
         match tap.frames.pop_front() {
             Some(frame) => Ok(frame),
-            None if std::mem::take(&mut tap.fell) => Err(down()),
+            None if std::mem::take(&mut tap.fell) => Err(down_error()),
             None => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 }
 
-impl State {
+impl WorldState {
     /// A frame leaves a station.
     pub(crate) fn transmit(&mut self, tap: u32, frame: Vec<u8>) -> io::Result<()> {
         let now = self.now;
         let Some(from) = self.ether.tap(tap).map(|t| t.station) else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        let Some(sender) = self.ether.stations.get_mut(from) else { return Err(down()) };
+        let Some(sender) = self.ether.stations.get_mut(from) else { return Err(down_error()) };
         if !sender.facts.up {
-            return Err(down());
+            return Err(down_error());
         }
         if frame.len() > ETHERNET_LEN + sender.facts.mtu as usize {
-            return Err(too_long());
+            return Err(too_long_error());
         }
         let segment = sender.segment;
         let shape = self.ether.shapes.get(segment).copied().unwrap_or_default();

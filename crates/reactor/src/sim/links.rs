@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use crate::ops::SlotId;
-use crate::sim::{Event, State};
+use crate::sim::{Event, WorldState};
 
 /// Connections that wait at a listener; a further one is refused.
 const BACKLOG_MAX: usize = 1024;
@@ -58,7 +58,7 @@ pub(crate) type Waiters = Vec<(usize, SlotId)>;
 #[derive(Default)]
 struct Pipe {
     /// Due, and the bytes; None is the end of the stream.
-    flying: VecDeque<(u64, Option<Vec<u8>>)>,
+    in_transit: VecDeque<(u64, Option<Vec<u8>>)>,
     arrived: VecDeque<u8>,
     held: usize,
     last_due: u64,
@@ -86,7 +86,7 @@ struct Link {
     silent: bool,
 }
 
-struct Door {
+struct SimListener {
     owners: usize,
     queue: VecDeque<u32>,
     waiters: Waiters,
@@ -95,7 +95,7 @@ struct Door {
 #[derive(Default)]
 pub(crate) struct Net {
     pub(crate) shape: NetShape,
-    doors: BTreeMap<SocketAddr, Door>,
+    listeners: BTreeMap<SocketAddr, SimListener>,
     links: Vec<Link>,
     next_port: u16,
 }
@@ -119,14 +119,14 @@ impl Net {
         while addr.port() == 0 {
             let port = self.free_port();
             let free = SocketAddr::new(addr.ip(), port);
-            if !self.doors.contains_key(&free) {
+            if !self.listeners.contains_key(&free) {
                 addr = free;
             }
         }
-        if !share && self.doors.contains_key(&addr) {
+        if !share && self.listeners.contains_key(&addr) {
             return None;
         }
-        let door = self.doors.entry(addr).or_insert_with(|| Door {
+        let door = self.listeners.entry(addr).or_insert_with(|| SimListener {
             owners: 0,
             queue: VecDeque::new(),
             waiters: Vec::new(),
@@ -136,7 +136,7 @@ impl Net {
     }
 
     pub(crate) fn accept(&mut self, addr: SocketAddr) -> Option<u32> {
-        self.doors.get_mut(&addr)?.queue.pop_front()
+        self.listeners.get_mut(&addr)?.queue.pop_front()
     }
 
     pub(crate) fn alive(&self) -> Vec<(LinkId, SocketAddr, SocketAddr)> {
@@ -154,7 +154,7 @@ impl Net {
     }
 }
 
-impl State {
+impl WorldState {
     pub(crate) fn wake(&mut self, waiters: Waiters) {
         for (port, id) in waiters {
             self.make_ready(port, id);
@@ -178,18 +178,18 @@ impl State {
             silent: false,
         });
         let due = self.now + self.delay();
-        self.at(due, Event::Knock { link });
+        self.at(due, Event::Connect { link });
         link
     }
 
-    pub(crate) fn knock(&mut self, link: u32) {
+    pub(crate) fn connect_arrives(&mut self, link: u32) {
         let Some(l) = self.net.links.get_mut(link as usize) else {
             return;
         };
         if l.phase[0] != Phase::Connecting {
             return; // given up meanwhile
         }
-        let door = self.net.doors.get_mut(&l.addr[1]);
+        let door = self.net.listeners.get_mut(&l.addr[1]);
         let waiters = match door.filter(|d| d.queue.len() < BACKLOG_MAX) {
             Some(door) => {
                 l.phase = [Phase::Open; 2];
@@ -225,8 +225,8 @@ impl State {
         let receiver_gone = l.phase[1 - side] == Phase::Closed;
         let pipe = &mut l.pipes[side];
         let mut refused = false;
-        while pipe.flying.front().is_some_and(|(due, _)| *due <= now) {
-            match pipe.flying.pop_front() {
+        while pipe.in_transit.front().is_some_and(|(due, _)| *due <= now) {
+            match pipe.in_transit.pop_front() {
                 Some((_, Some(bytes))) => {
                     refused |= receiver_gone;
                     pipe.arrived.extend(bytes);
@@ -264,7 +264,7 @@ impl State {
 
     pub(crate) fn cut(&mut self, link: LinkId) {
         if let Some(l) = self.net.link(link.0) {
-            l.pipes.iter_mut().for_each(|p| p.flying.clear());
+            l.pipes.iter_mut().for_each(|p| p.in_transit.clear());
             l.silent = false;
         }
         self.reset_arrives(link.0, 0);
@@ -307,7 +307,7 @@ impl State {
     }
 
     /// Bytes that `side` may send now; a negative errno when it may not, `-EAGAIN` for not yet.
-    pub(crate) fn room(&mut self, link: u32, side: usize) -> Result<usize, i64> {
+    pub(crate) fn send_space(&mut self, link: u32, side: usize) -> Result<usize, i64> {
         let limit = self.net.shape.buffer_bytes.max(1);
         let Some(l) = self.net.link(link) else {
             return Err(-EPIPE);
@@ -338,11 +338,11 @@ impl State {
             if self.random.below(1_000_000) < u64::from(self.net.shape.resets_per_million) {
                 return self.cut(LinkId(link));
             }
-            self.fly(link, side, Some(segment.to_vec()));
+            self.send_segment(link, side, Some(segment.to_vec()));
         }
     }
 
-    fn fly(&mut self, link: u32, side: usize, what: Option<Vec<u8>>) {
+    fn send_segment(&mut self, link: u32, side: usize, what: Option<Vec<u8>>) {
         let due = self.now + self.delay();
         let Some(l) = self.net.link(link) else { return };
         let pipe = &mut l.pipes[side];
@@ -352,7 +352,7 @@ impl State {
             Some(bytes) => pipe.held += bytes.len(),
             None => pipe.end_sent = true,
         }
-        pipe.flying.push_back((due, what));
+        pipe.in_transit.push_back((due, what));
         self.at(due, Event::Arrive { link, side });
     }
 
@@ -363,7 +363,7 @@ impl State {
             .link(link)
             .is_some_and(|l| matches!(l.phase[side], Phase::Open) && !l.pipes[side].end_sent);
         if open {
-            self.fly(link, side, None);
+            self.send_segment(link, side, None);
         }
     }
 
@@ -393,13 +393,13 @@ impl State {
 
     /// One listener at `addr` fewer; with the last of them its waiting connections end.
     pub(crate) fn unlisten(&mut self, addr: SocketAddr) {
-        let Some(door) = self.net.doors.get_mut(&addr) else {
+        let Some(door) = self.net.listeners.get_mut(&addr) else {
             return;
         };
         door.owners -= 1;
         if door.owners == 0 {
             let queue = std::mem::take(&mut door.queue);
-            self.net.doors.remove(&addr);
+            self.net.listeners.remove(&addr);
             for link in queue {
                 self.hang_up(link, 1, true);
             }
@@ -408,7 +408,7 @@ impl State {
 
     /// Something to accept at `addr`?
     pub(crate) fn has_caller(&self, addr: SocketAddr) -> bool {
-        let door = self.net.doors.get(&addr);
+        let door = self.net.listeners.get(&addr);
         door.is_some_and(|d| !d.queue.is_empty())
     }
 
@@ -420,7 +420,7 @@ impl State {
     ) -> Option<&mut Waiters> {
         use crate::sim::SocketKey;
         match key {
-            SocketKey::Door(addr) => Some(&mut self.net.doors.get_mut(&addr)?.waiters),
+            SocketKey::Listener(addr) => Some(&mut self.net.listeners.get_mut(&addr)?.waiters),
             SocketKey::Tap(tap) => self.ether.waiters(tap),
             SocketKey::End { link, side } => {
                 let l = self.net.link(link)?;

@@ -37,7 +37,7 @@ pub(crate) use channels::SimChannel;
 pub use channels::{ChannelEnd, Kernel, channel};
 pub use ether::{Segment, SegmentShape};
 pub use links::{LinkId, NetShape};
-pub use orders::{HeldUp, Orders};
+pub use orders::{DelayedThread, Orders};
 
 pub(crate) use disks::SimDisk;
 pub(crate) use net::{SimSocket, SocketKey};
@@ -52,14 +52,14 @@ pub(crate) enum Event {
     /// Bytes or an end sent by `side` arrive at the other end.
     Arrive { link: u32, side: usize },
     /// A connection attempt reaches its listener.
-    Knock { link: u32 },
+    Connect { link: u32 },
     /// A reset reaches `side`.
     Reset { link: u32, side: usize },
     /// A frame arrives at a station.
     Frame { station: u32, frame: Rc<[u8]> },
 }
 
-pub(crate) struct State {
+pub(crate) struct WorldState {
     pub(crate) now: u64,
     pub(crate) random: SeededRandom,
     events: BTreeMap<(u64, u64), Event>,
@@ -75,7 +75,7 @@ pub(crate) struct State {
     last: usize,
 }
 
-impl State {
+impl WorldState {
     pub(crate) fn at(&mut self, due: u64, event: Event) {
         self.order += 1;
         self.events.insert((due.max(self.now), self.order), event);
@@ -89,7 +89,7 @@ impl State {
 
     /// One of the ready actors, chosen at random or by the orders. The first choice of the orders
     /// is the actor that had the last turn.
-    fn whose_turn(&mut self, ready: &[usize]) -> usize {
+    fn choose_actor(&mut self, ready: &[usize]) -> usize {
         let at = match &mut self.orders {
             None => self.random.below(ready.len() as u64) as usize,
             Some(orders) => {
@@ -128,9 +128,9 @@ impl State {
                     self.note(2 ^ (u64::from(link) << 3));
                     self.arrive(link, side);
                 }
-                Event::Knock { link } => {
+                Event::Connect { link } => {
                     self.note(3 ^ (u64::from(link) << 3));
-                    self.knock(link);
+                    self.connect_arrives(link);
                 }
                 Event::Reset { link, side } => {
                     self.note(4 ^ (u64::from(link) << 3));
@@ -148,7 +148,7 @@ impl State {
 /// A handle on a simulated world. Clones share it; it stays on its thread.
 #[derive(Clone)]
 pub struct World {
-    pub(crate) state: Rc<RefCell<State>>,
+    pub(crate) state: Rc<RefCell<WorldState>>,
     seed: u64,
     clock: Rc<Cell<u64>>,
 }
@@ -172,7 +172,7 @@ impl<'a> Actor<'a> {
         Actor {
             reactor: reactor.clone(),
             turn: Box::new(move || {
-                own.turn(crate::turn::Patience::Peek, &mut |_, _| ());
+                own.turn(crate::turn::WaitFor::Peek, &mut |_, _| ());
             }),
         }
     }
@@ -211,7 +211,7 @@ impl World {
     pub fn new(seed: u64) -> World {
         let now = 1_000_000_000;
         World {
-            state: Rc::new(RefCell::new(State {
+            state: Rc::new(RefCell::new(WorldState {
                 now,
                 random: SeededRandom::new(seed),
                 events: BTreeMap::new(),
@@ -306,7 +306,7 @@ impl World {
             }
             let chosen = {
                 let mut state = self.state.borrow_mut();
-                let chosen = state.whose_turn(&ready);
+                let chosen = state.choose_actor(&ready);
                 state.note(6 ^ ((chosen as u64) << 3));
                 let cost = TURN_NS.0 + state.random.below(TURN_NS.1);
                 state.now = state.now.saturating_add(cost);

@@ -10,7 +10,7 @@ use crate::sim::World;
 /// Which socket of a world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SocketKey {
-    Door(SocketAddr),
+    Listener(SocketAddr),
     End {
         link: u32,
         side: usize,
@@ -40,7 +40,7 @@ impl SimSocket {
 
     pub(crate) fn listen(world: &World, addr: SocketAddr, share: bool) -> io::Result<SimSocket> {
         match world.state.borrow_mut().net.listen(addr, share) {
-            Some(addr) => Ok(SimSocket::new(world, SocketKey::Door(addr))),
+            Some(addr) => Ok(SimSocket::new(world, SocketKey::Listener(addr))),
             None => Err(io::ErrorKind::AddrInUse.into()),
         }
     }
@@ -88,7 +88,7 @@ impl SimSocket {
 
     /// The next connection of a listener, if one waits.
     pub(crate) fn accept(&self) -> Option<(SimSocket, SocketAddr)> {
-        let SocketKey::Door(addr) = self.key else {
+        let SocketKey::Listener(addr) = self.key else {
             return None;
         };
         let mut state = self.world.state.borrow_mut();
@@ -100,7 +100,7 @@ impl SimSocket {
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         match self.key {
-            SocketKey::Door(addr) => Ok(addr),
+            SocketKey::Listener(addr) => Ok(addr),
             SocketKey::Tap(_) => Err(io::ErrorKind::Unsupported.into()),
             SocketKey::End { link, side } => {
                 let addr = self.world.state.borrow_mut().net.addr(link, side);
@@ -111,7 +111,7 @@ impl SimSocket {
 
     pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
         match self.key {
-            SocketKey::Door(_) | SocketKey::Tap(_) => None,
+            SocketKey::Listener(_) | SocketKey::Tap(_) => None,
             SocketKey::End { link, side } => self.world.state.borrow_mut().net.addr(link, 1 - side),
         }
     }
@@ -145,11 +145,11 @@ impl SimSocket {
 
     /// One more owner of a listener.
     pub(crate) fn share(&self) -> io::Result<SocketKey> {
-        let SocketKey::Door(addr) = self.key else {
+        let SocketKey::Listener(addr) = self.key else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let shared = self.world.state.borrow_mut().net.listen(addr, true);
-        shared.map(SocketKey::Door).ok_or_else(|| io::ErrorKind::AddrInUse.into())
+        shared.map(SocketKey::Listener).ok_or_else(|| io::ErrorKind::AddrInUse.into())
     }
 
     /// Gives the socket away: its new owner will close it.
@@ -166,7 +166,7 @@ impl Drop for SimSocket {
         }
         let mut state = self.world.state.borrow_mut();
         match self.key {
-            SocketKey::Door(addr) => state.unlisten(addr),
+            SocketKey::Listener(addr) => state.unlisten(addr),
             SocketKey::Tap(tap) => state.ether.close(tap),
             SocketKey::End { link, side } => state.hang_up(link, side, self.reset.get()),
         }

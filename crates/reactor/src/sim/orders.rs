@@ -98,11 +98,11 @@ impl Orders {
 /// A thread beside the cores of a world, which is held up for so many of their turns when the
 /// world's orders say so. Without orders it never is.
 #[derive(Debug, Default)]
-pub struct HeldUp(Cell<u32>);
+pub struct DelayedThread(Cell<u32>);
 
-impl HeldUp {
+impl DelayedThread {
     /// Asked before each turn of a core while the thread has something to do: whether it goes on.
-    pub fn goes_on(&self, world: &World, turns: u32) -> bool {
+    pub fn continues(&self, world: &World, turns: u32) -> bool {
         match self.0.get() {
             0 if world.choose(2, false) == 0 => return true,
             0 => self.0.set(turns),

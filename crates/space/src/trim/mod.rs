@@ -58,11 +58,11 @@
 //! | T5 after a crash all that is free is stale | `crash.rs` |
 //! | T6 trims belong to the commit that holds the free | `crash.rs` |
 
-mod asked;
+mod full_trim;
 mod limits;
 mod pace;
 mod queue;
 
 pub use limits::{Limits, Policy};
 pub use pace::{Load, Pace, Pacing};
-pub use queue::{Command, Outcome, Queue, Totals, Written};
+pub use queue::{Command, Outcome, Queue, Totals, WriteCheck};

@@ -106,7 +106,7 @@ impl Pace {
         self.spent_ns
     }
 
-    fn look(&mut self, now: u64, load: Load) {
+    fn observe(&mut self, now: u64, load: Load) {
         if self.first.is_none() {
             self.first = Some((now, load));
             self.busy_at = now;
@@ -127,8 +127,8 @@ impl Pace {
     }
 
     /// Whether a command may go now; otherwise when to ask again.
-    pub fn may(&mut self, now: u64, load: Load) -> Result<(), u64> {
-        self.look(now, load);
+    pub fn may_send(&mut self, now: u64, load: Load) -> Result<(), u64> {
+        self.observe(now, load);
         if now < self.free_at {
             return Err(self.free_at);
         }
@@ -174,7 +174,7 @@ impl Pace {
         self.owed = (late > 0).then(|| load.ended.saturating_add(owed));
         // The rate of requests is that since the last command.
         self.first = Some((now, load));
-        self.look(now, load);
+        self.observe(now, load);
     }
 
     /// Whether the last command was quicker than one of twice its size, as far as is known (P4).
@@ -208,7 +208,7 @@ mod tests {
             let mut pace = Pace::new(Pacing { share });
             let (mut now, mut busy) = (0u64, 0u64);
             while now < 100_000 * MS {
-                match pace.may(now, Load::default()) {
+                match pace.may_send(now, Load::default()) {
                     Ok(()) => {
                         pace.begin(now, Load::default());
                         let took = 30 * MS + now % 7 * MS;
@@ -244,7 +244,7 @@ mod tests {
                 None => {}
             }
             let waiting = if ends.is_some() { 1 } else { 0 };
-            if ends.is_none() && pace.may(now, load(all)).is_ok() {
+            if ends.is_none() && pace.may_send(now, load(all)).is_ok() {
                 pace.begin(now, load(all));
                 ends = Some(now + 50 * MS);
                 commands += 1;
@@ -259,15 +259,15 @@ mod tests {
     fn commands_do_not_wait_when_no_other_requests_arrive() {
         let mut pace = Pace::new(Pacing { share: 100 });
         let load = Load { begun: 1000, ended: 1000 };
-        assert_eq!(pace.may(5 * MS, load), Err(105 * MS), "some came before it looked");
-        assert_eq!(pace.may(105 * MS, load), Ok(()), "nothing came since it looks");
+        assert_eq!(pace.may_send(5 * MS, load), Err(105 * MS), "some came before it looked");
+        assert_eq!(pace.may_send(105 * MS, load), Ok(()), "nothing came since it looks");
         pace.begin(105 * MS, load);
         let more = Load { begun: 1010, ended: 1010 };
         pace.end(155 * MS, more, 1);
-        assert!(pace.may(156 * MS, more).is_err(), "ten were late");
-        assert_eq!(pace.may(155 * MS + 1000 * MS, more), Ok(()), "and nobody came since");
+        assert!(pace.may_send(156 * MS, more).is_err(), "ten were late");
+        assert_eq!(pace.may_send(155 * MS + 1000 * MS, more), Ok(()), "and nobody came since");
         let mut new = Pace::new(Pacing { share: 5 });
-        assert_eq!(new.may(0, Load::default()), Ok(()), "there never was anybody");
+        assert_eq!(new.may_send(0, Load::default()), Ok(()), "there never was anybody");
     }
 
     /// The first command of all: 1000 requests a second, of which it would make 50 late.
@@ -277,7 +277,7 @@ mod tests {
         let load = |at: u64| Load { begun: at / MS, ended: at / MS };
         let mut now = 3_000 * MS;
         let began = now;
-        while let Err(at) = pace.may(now, load(now)) {
+        while let Err(at) = pace.may_send(now, load(now)) {
             assert!(at > now);
             now = at;
         }
@@ -303,9 +303,9 @@ mod tests {
         let mut pace = Pace::new(Pacing { share: 5 });
         pace.begin(0, Load::default());
         pace.end(20_000 * MS, Load::default(), 1);
-        let again = pace.may(20_001 * MS, Load::default());
+        let again = pace.may_send(20_001 * MS, Load::default());
         assert_eq!(again, Err(20_000 * MS + PAUSE_MAX_NS));
-        assert_eq!(pace.may(30_000 * MS, Load::default()), Ok(()));
+        assert_eq!(pace.may_send(30_000 * MS, Load::default()), Ok(()));
     }
 
     /// Commands needed for `left` units, where one takes as long as `cost` says.

@@ -2,26 +2,26 @@
 
 use std::ops::Range;
 
-use super::asked::Asked;
+use super::full_trim::FullTrim;
 use super::limits::{Limits, Policy};
-use crate::ranges::{Join, RangeMap, len};
+use crate::ranges::{Merge, RangeMap, len};
 
 /// Of too many ranges one in so many goes at once, so that looking for the shortest is rare.
-const GOES: usize = 8;
+const SHRINK_PART: usize = 8;
 /// A batch that still grows is held back for so many times the time of quiet.
-const GROWS: u64 = 10;
+const HOLD_FACTOR: u64 = 10;
 
 /// The time when a range was added or grew last, and the number of failed attempts to send it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Note {
+struct RangeAge {
     since_ns: u64,
     tries: u8,
 }
 
-impl Join for Note {
-    fn join(self, other: Note) -> Note {
+impl Merge for RangeAge {
+    fn merge(self, other: RangeAge) -> RangeAge {
         let since_ns = self.since_ns.max(other.since_ns);
-        Note { since_ns, tries: self.tries.max(other.tries) }
+        RangeAge { since_ns, tries: self.tries.max(other.tries) }
     }
 }
 
@@ -56,7 +56,7 @@ pub enum Outcome {
 
 /// The answer to a writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Written {
+pub enum WriteCheck {
     /// Go on.
     Clear,
     /// A command in flight covers some of it: wait until it has ended, then ask again.
@@ -64,7 +64,7 @@ pub enum Written {
 }
 
 #[derive(Clone)]
-struct Flight {
+struct InFlight {
     number: u64,
     ranges: RangeMap,
     /// The ranges to send again after a failure (Q5).
@@ -103,9 +103,9 @@ pub struct Totals {
 pub struct Queue {
     limits: Limits,
     policy: Policy,
-    queued: RangeMap<Note>,
+    queued: RangeMap<RangeAge>,
     stale: RangeMap,
-    flight: Option<Flight>,
+    inflight: Option<InFlight>,
     /// Ranges among the queued that may be sent, and their whole granules.
     ready: (usize, u64),
     /// The times of the last free, and of the first one of the batch.
@@ -114,10 +114,10 @@ pub struct Queue {
     /// The batch is being sent: ready ranges are sent until there are none.
     sending: bool,
     /// A full trim is under way: ranges in `asked` are sent, short or not, before all others.
-    urge: bool,
-    asked: Asked,
+    full_trim_active: bool,
+    full_trim: FullTrim,
     /// The device does not know the command.
-    off: bool,
+    unsupported: bool,
     pressure: bool,
     hold_until: u64,
     looked_at: u64,
@@ -138,14 +138,14 @@ impl Queue {
             policy,
             queued: RangeMap::default(),
             stale: RangeMap::default(),
-            flight: None,
+            inflight: None,
             ready: (0, 0),
             freed_at: 0,
             batch_at: 0,
             sending: false,
-            urge: false,
-            asked: Asked::default(),
-            off: false,
+            full_trim_active: false,
+            full_trim: FullTrim::default(),
+            unsupported: false,
             pressure: false,
             hold_until: 0,
             looked_at: 0,
@@ -165,12 +165,12 @@ impl Queue {
     /// that knew no such command is asked once more.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits.sane();
-        self.off = false;
+        self.unsupported = false;
         self.set_command_max(self.command_max);
         self.recount();
-        self.asked.refit(&self.limits);
-        if self.urge {
-            self.rest_if_done();
+        self.full_trim.refit(&self.limits);
+        if self.full_trim_active {
+            self.end_batch_if_done();
         }
     }
 
@@ -224,36 +224,40 @@ impl Queue {
 
     /// Ranges and units of the command in flight.
     pub fn in_flight(&self) -> (usize, u64) {
-        self.flight.as_ref().map_or((0, 0), |f| (f.ranges.len(), f.ranges.total()))
+        self.inflight.as_ref().map_or((0, 0), |f| (f.ranges.len(), f.ranges.total()))
     }
 
     /// Whether a unit of the range is in flight.
-    pub fn flies(&self, range: &Range<u64>) -> bool {
-        self.flight.as_ref().is_some_and(|f| f.ranges.overlaps(range))
+    pub fn overlaps_in_flight(&self, range: &Range<u64>) -> bool {
+        self.inflight.as_ref().is_some_and(|f| f.ranges.overlaps(range))
     }
 
     /// Whether the outcome of the command in flight is not known.
     pub fn in_doubt(&self) -> bool {
-        self.flight.as_ref().is_some_and(|f| f.doubt_until.is_some())
+        self.inflight.as_ref().is_some_and(|f| f.doubt_until.is_some())
     }
 
     /// The device has reported that it does not know such commands.
-    pub fn is_off(&self) -> bool {
-        self.off
+    pub fn is_unsupported(&self) -> bool {
+        self.unsupported
     }
 
     /// Whether it knows anything of the range: a writer that does not ask must not write there.
     pub fn tracks(&self, range: &Range<u64>) -> bool {
-        self.queued.overlaps(range) || self.stale.overlaps(range) || self.flies(range)
+        self.queued.overlaps(range) || self.stale.overlaps(range) || self.overlaps_in_flight(range)
     }
 
     /// True when it knows of nothing at all.
     pub fn is_empty(&self) -> bool {
-        self.queued.is_empty() && self.stale.is_empty() && self.flight.is_none()
+        self.queued.is_empty() && self.stale.is_empty() && self.inflight.is_none()
     }
 
     fn min(&self) -> u64 {
-        if self.urge { self.limits.granule } else { self.policy.short.max(self.limits.granule) }
+        if self.full_trim_active {
+            self.limits.granule
+        } else {
+            self.policy.short.max(self.limits.granule)
+        }
     }
 
     /// The granules of a queued range that may be sent: none while it is short.
@@ -276,24 +280,24 @@ impl Queue {
         all.iter().for_each(|r| self.count(r, true));
     }
 
-    fn enqueue(&mut self, range: Range<u64>, note: Note) {
-        for (old, _) in self.queued.near(&range) {
+    fn enqueue(&mut self, range: Range<u64>, note: RangeAge) {
+        for (old, _) in self.queued.adjacent(&range) {
             self.count(&old, false);
         }
         self.queued.insert(range.clone(), note);
-        for (new, _) in self.queued.near(&range) {
+        for (new, _) in self.queued.adjacent(&range) {
             self.count(&new, true);
         }
     }
 
-    fn dequeue(&mut self, range: &Range<u64>) -> Vec<(Range<u64>, Note)> {
-        let hit: Vec<_> = self.queued.over(range).map(|(r, _)| r).collect();
+    fn dequeue(&mut self, range: &Range<u64>) -> Vec<(Range<u64>, RangeAge)> {
+        let hit: Vec<_> = self.queued.overlapping(range).map(|(r, _)| r).collect();
         hit.iter().for_each(|r| self.count(r, false));
         let gone = self.queued.cut(range);
-        self.asked.cut(range, &self.limits);
+        self.full_trim.cut(range, &self.limits);
         for r in hit {
             // The rest of it, on both sides.
-            let left = self.queued.over(&r).map(|(r, _)| r).collect::<Vec<_>>();
+            let left = self.queued.overlapping(&r).map(|(r, _)| r).collect::<Vec<_>>();
             left.iter().for_each(|r| self.count(r, true));
         }
         gone
@@ -309,8 +313,8 @@ impl Queue {
         // Q1: ranges in flight are being trimmed already.
         let mut rest = RangeMap::default();
         rest.add(range.clone());
-        if let Some(flight) = &self.flight {
-            for (held, ()) in flight.ranges.over(&range) {
+        if let Some(flight) = &self.inflight {
+            for (held, ()) in flight.ranges.overlapping(&range) {
                 rest.cut(&held);
             }
         }
@@ -318,13 +322,13 @@ impl Queue {
         for (piece, ()) in rest.iter() {
             // A granule may be completed by a neighbour that had been given up.
             let mut whole = piece.clone();
-            for (old, ()) in self.stale.near(&piece) {
+            for (old, ()) in self.stale.adjacent(&piece) {
                 self.stale.cut(&old);
                 whole = whole.start.min(old.start)..whole.end.max(old.end);
             }
-            match self.off {
+            match self.unsupported {
                 true => self.set_aside(whole),
-                false => self.enqueue(whole, Note { since_ns: now, tries: 0 }),
+                false => self.enqueue(whole, RangeAge { since_ns: now, tries: 0 }),
             }
         }
         if had == 0 && self.ready.0 > 0 {
@@ -335,67 +339,69 @@ impl Queue {
     }
 
     /// The range is about to be written or used: the device learns of it by that.
-    pub fn written(&mut self, range: &Range<u64>) -> Written {
+    pub fn before_write(&mut self, range: &Range<u64>) -> WriteCheck {
         let gone = self.dequeue(range);
         let gone: u64 = gone.iter().map(|(r, _)| len(r)).sum();
         self.totals.taken_back = self.totals.taken_back.saturating_add(gone);
         self.stale.cut(range);
         // One range may have become two.
         self.shrink();
-        self.rest_if_done();
-        let Some(flight) = self.flight.as_mut().filter(|f| f.ranges.overlaps(range)) else {
-            return Written::Clear;
+        self.end_batch_if_done();
+        let Some(flight) = self.inflight.as_mut().filter(|f| f.ranges.overlaps(range)) else {
+            return WriteCheck::Clear;
         };
         flight.keep.cut(range);
         self.totals.waits += 1;
-        Written::Wait
+        WriteCheck::Wait
     }
 
     /// Everything that is stale shall be sent too, and short ranges without waiting for more.
-    pub fn all(&mut self, now: u64) {
-        if self.off {
+    pub fn start_full_trim(&mut self, now: u64) {
+        if self.unsupported {
             return;
         }
-        self.urge = true;
+        self.full_trim_active = true;
         let stale: Vec<_> = self.stale.iter().map(|(r, ())| r).collect();
         self.stale.clear();
         for range in stale {
-            self.enqueue(range, Note { since_ns: now, tries: 0 });
+            self.enqueue(range, RangeAge { since_ns: now, tries: 0 });
         }
         self.recount();
         let limits = self.limits;
         let all = self.queued.iter().filter_map(|(range, _)| limits.inside(&range));
-        self.asked.begin(all, self.numbers);
+        self.full_trim.begin(all, self.numbers);
         self.shrink();
-        self.rest_if_done();
+        self.end_batch_if_done();
     }
 
     /// Ends [`Queue::all`]: the rest waits as before, short ranges for their neighbours.
-    pub fn end_all(&mut self) {
-        self.asked.end();
-        self.rest();
+    pub fn end_full_trim(&mut self) {
+        self.full_trim.end();
+        self.end_batch();
     }
 
     /// Units of the last [`Queue::all`] that have not been trimmed, with those in flight.
-    pub fn to_send(&self) -> u64 {
-        let flight = self.flight.as_ref().filter(|f| self.asked.has(f.number));
-        self.asked.total().saturating_add(flight.map_or(0, |f| f.ranges.total()))
+    pub fn full_trim_left(&self) -> u64 {
+        let flight = self.inflight.as_ref().filter(|f| self.full_trim.has(f.number));
+        self.full_trim.total().saturating_add(flight.map_or(0, |f| f.ranges.total()))
     }
 
     /// Whether all ranges of the last [`Queue::all`] have been trimmed (Q8).
-    pub fn is_told(&self) -> bool {
-        !self.urge && self.flight.as_ref().is_none_or(|f| !self.asked.has(f.number))
+    pub fn is_fully_trimmed(&self) -> bool {
+        !self.full_trim_active
+            && self.inflight.as_ref().is_none_or(|f| !self.full_trim.has(f.number))
     }
 
     /// Whether [`Queue::all`] is still being carried out.
-    pub fn is_urged(&self) -> bool {
-        self.urge
+    pub fn is_full_trim_active(&self) -> bool {
+        self.full_trim_active
     }
 
     /// A command, when it is worth one now.
     pub fn take(&mut self, now: u64) -> Option<Command> {
         self.expire(now);
-        if self.flight.is_some() || self.off || now < self.hold_until || !self.is_due(now) {
+        if self.inflight.is_some() || self.unsupported || now < self.hold_until || !self.is_due(now)
+        {
             return None;
         }
         self.sending = true;
@@ -414,28 +420,29 @@ impl Queue {
         ranges.iter().for_each(|r| held.add(r.clone()));
         let keep = held.clone();
         let number = self.numbers;
-        self.flight = Some(Flight { number, ranges: held, keep, tries, doubt_until: None });
+        self.inflight = Some(InFlight { number, ranges: held, keep, tries, doubt_until: None });
         self.totals.commands += 1;
         self.totals.ranges += ranges.len() as u64;
-        if self.urge {
-            self.asked.sent(number);
+        if self.full_trim_active {
+            self.full_trim.sent(number);
         }
-        self.rest_if_done();
+        self.end_batch_if_done();
         Some(Command { number, ranges })
     }
 
     /// Rests when nothing is left, however the last of it went: this ends [`Queue::all`].
-    fn rest_if_done(&mut self) {
-        let done = if self.urge { self.asked.is_empty() } else { self.ready.0 == 0 };
+    fn end_batch_if_done(&mut self) {
+        let done =
+            if self.full_trim_active { self.full_trim.is_empty() } else { self.ready.0 == 0 };
         if done {
-            self.rest();
+            self.end_batch();
         }
     }
 
     /// All due ranges are sent; ranges that were freed since a full trim began wait as usual.
-    fn rest(&mut self) {
+    fn end_batch(&mut self) {
         self.sending = false;
-        if std::mem::take(&mut self.urge) {
+        if std::mem::take(&mut self.full_trim_active) {
             self.recount();
         }
     }
@@ -444,7 +451,7 @@ impl Queue {
         let (ranges, units) = self.ready;
         ranges > 0
             && (self.sending
-                || self.urge
+                || self.full_trim_active
                 || self.pressure
                 || ranges >= self.policy.batch_ranges
                 || units >= self.command_max
@@ -452,7 +459,7 @@ impl Queue {
     }
 
     fn due_at(&self) -> u64 {
-        let most = self.policy.quiet_ns.saturating_mul(GROWS);
+        let most = self.policy.quiet_ns.saturating_mul(HOLD_FACTOR);
         let quiet = self.freed_at.saturating_add(self.policy.quiet_ns);
         quiet.min(self.batch_at.saturating_add(most))
     }
@@ -460,14 +467,15 @@ impl Queue {
     /// Whole granules that may be sent, from the cursor on and around, with how often each was sent
     /// in vain: of a full trim those that it was asked for (Q8).
     fn next_ranges(&self) -> Box<dyn Iterator<Item = (Range<u64>, u8)> + '_> {
-        if self.urge {
-            let tries = |r: &Range<u64>| self.queued.over(r).map(|(_, note)| note.tries).max();
-            return Box::new(self.asked.from(self.cursor).map(move |range| {
+        if self.full_trim_active {
+            let tries =
+                |r: &Range<u64>| self.queued.overlapping(r).map(|(_, note)| note.tries).max();
+            return Box::new(self.full_trim.from(self.cursor).map(move |range| {
                 let tries = tries(&range).unwrap_or(0);
                 (range, tries)
             }));
         }
-        let behind = self.queued.from(self.cursor);
+        let behind = self.queued.starting_at(self.cursor);
         let before = self.queued.iter().take_while(|(r, _)| r.start < self.cursor);
         let all = behind.chain(before);
         Box::new(all.filter_map(|(range, note)| Some((self.sendable(&range)?, note.tries))))
@@ -500,7 +508,7 @@ impl Queue {
 
     /// A command has ended; the end of one that is no longer in flight is ignored.
     pub fn ended(&mut self, number: u64, outcome: Outcome, now: u64) {
-        let Some(mut flight) = self.flight.take_if(|f| f.number == number) else { return };
+        let Some(mut flight) = self.inflight.take_if(|f| f.number == number) else { return };
         match outcome {
             Outcome::Done => {
                 self.totals.trimmed = self.totals.trimmed.saturating_add(flight.ranges.total());
@@ -513,23 +521,23 @@ impl Queue {
                 for (range, ()) in flight.keep.iter() {
                     match tries < self.policy.tries {
                         true => {
-                            self.enqueue(range.clone(), Note { since_ns: now, tries });
-                            again |= self.asked.failed(number, &range, &self.limits);
+                            self.enqueue(range.clone(), RangeAge { since_ns: now, tries });
+                            again |= self.full_trim.failed(number, &range, &self.limits);
                         }
                         false => self.set_aside(range),
                     }
                 }
                 if again {
-                    self.urge = true;
+                    self.full_trim_active = true;
                     self.recount();
-                    self.rest_if_done();
+                    self.end_batch_if_done();
                 }
             }
             Outcome::Unsupported => {
                 self.totals.failed += 1;
-                self.off = true;
-                self.asked.end();
-                (self.sending, self.urge) = (false, false);
+                self.unsupported = true;
+                self.full_trim.end();
+                (self.sending, self.full_trim_active) = (false, false);
                 let all: Vec<_> = self.queued.iter().map(|(r, _)| r).collect();
                 all.into_iter().chain(flight.keep.iter().map(|(r, ())| r)).for_each(|range| {
                     self.dequeue(&range);
@@ -540,7 +548,7 @@ impl Queue {
             Outcome::Unknown => {
                 self.totals.failed += 1;
                 flight.doubt_until = Some(now.saturating_add(self.policy.doubt_ns));
-                self.flight = Some(flight);
+                self.inflight = Some(flight);
             }
         }
         self.shrink();
@@ -553,8 +561,8 @@ impl Queue {
 
     /// Effects of time: short ranges become stale, doubts end. [`Queue::take`] does it too.
     pub fn expire(&mut self, now: u64) {
-        let over = |f: &mut Flight| f.doubt_until.is_some_and(|until| now >= until);
-        if let Some(flight) = self.flight.take_if(over) {
+        let over = |f: &mut InFlight| f.doubt_until.is_some_and(|until| now >= until);
+        if let Some(flight) = self.inflight.take_if(over) {
             flight.keep.iter().for_each(|(range, ())| self.set_aside(range));
             self.shrink();
         }
@@ -563,7 +571,7 @@ impl Queue {
             return;
         }
         self.looked_at = now;
-        let old = |note: Note| now.saturating_sub(note.since_ns) >= self.policy.expire_ns;
+        let old = |note: RangeAge| now.saturating_sub(note.since_ns) >= self.policy.expire_ns;
         let short: Vec<_> = self
             .queued
             .iter()
@@ -584,7 +592,7 @@ impl Queue {
                 self.dequeue(&range);
                 self.set_aside(range);
             }
-            self.rest_if_done();
+            self.end_batch_if_done();
         }
         if self.stale.len() > self.policy.stale_max {
             for range in shortest(self.stale.iter().map(|(r, ())| r), self.policy.stale_max) {
@@ -599,10 +607,10 @@ impl Queue {
     pub fn next_at(&self, now: u64) -> Option<u64> {
         let mut at = None;
         let mut sooner = |t: u64| at = Some(at.map_or(t, |old: u64| old.min(t)));
-        if let Some(until) = self.flight.as_ref().and_then(|f| f.doubt_until) {
+        if let Some(until) = self.inflight.as_ref().and_then(|f| f.doubt_until) {
             sooner(until);
         }
-        if self.flight.is_none() && self.ready.0 > 0 && !self.off {
+        if self.inflight.is_none() && self.ready.0 > 0 && !self.unsupported {
             let due = if self.is_due(now) { now } else { self.due_at() };
             sooner(due.max(self.hold_until));
         }
@@ -614,7 +622,7 @@ impl Queue {
 
     /// Whether a command may be asked for now.
     pub fn wants(&self, now: u64) -> bool {
-        self.flight.is_none() && !self.off && now >= self.hold_until && self.is_due(now)
+        self.inflight.is_none() && !self.unsupported && now >= self.hold_until && self.is_due(now)
     }
 
     /// Forgets all that is not in flight (Q7); ranges in flight are not sent again.
@@ -622,9 +630,9 @@ impl Queue {
         self.queued.clear();
         self.stale.clear();
         self.ready = (0, 0);
-        self.asked.end();
-        (self.sending, self.urge) = (false, false);
-        if let Some(flight) = &mut self.flight {
+        self.full_trim.end();
+        (self.sending, self.full_trim_active) = (false, false);
+        if let Some(flight) = &mut self.inflight {
             flight.keep.clear();
         }
     }
@@ -634,8 +642,8 @@ impl Queue {
         let beyond = size..u64::MAX;
         self.dequeue(&beyond);
         self.stale.cut(&beyond);
-        self.rest_if_done();
-        if let Some(flight) = &mut self.flight {
+        self.end_batch_if_done();
+        if let Some(flight) = &mut self.inflight {
             flight.keep.cut(&beyond);
         }
     }
@@ -644,18 +652,18 @@ impl Queue {
     pub fn set_stale(&mut self, range: Range<u64>) {
         self.dequeue(&range);
         self.stale.add(range);
-        self.rest_if_done();
+        self.end_batch_if_done();
         self.shrink();
     }
 
     /// Checks Q1, Q3 and the counts; for tests.
     pub fn check(&self) -> Result<(), String> {
         for (range, _) in self.queued.iter() {
-            if self.stale.overlaps(&range) || self.flies(&range) {
+            if self.stale.overlaps(&range) || self.overlaps_in_flight(&range) {
                 return Err(format!("Q1: {range:?} is queued and something else"));
             }
         }
-        if let Some((range, ())) = self.stale.iter().find(|(r, ())| self.flies(r)) {
+        if let Some((range, ())) = self.stale.iter().find(|(r, ())| self.overlaps_in_flight(r)) {
             return Err(format!("Q1: {range:?} is stale and in flight"));
         }
         let ready: Vec<u64> =
@@ -665,14 +673,15 @@ impl Queue {
             return Err(format!("ready is {counted:?}, counted as {:?}", self.ready));
         }
         let limits = self.limits;
-        let is_queued =
-            |r: &Range<u64>| self.queued.over(r).any(|(q, _)| q.start <= r.start && r.end <= q.end);
+        let is_queued = |r: &Range<u64>| {
+            self.queued.overlapping(r).any(|(q, _)| q.start <= r.start && r.end <= q.end)
+        };
         let stray = |r: &Range<u64>| limits.inside(r).as_ref() != Some(r) || !is_queued(r);
-        if let Some(range) = self.asked.iter().find(stray) {
+        if let Some(range) = self.full_trim.iter().find(stray) {
             return Err(format!("Q8: {range:?} is asked for and not queued"));
         }
-        if self.urge == self.asked.is_empty() {
-            return Err(format!("Q8: {} units are asked for", self.asked.total()));
+        if self.full_trim_active == self.full_trim.is_empty() {
+            return Err(format!("Q8: {} units are asked for", self.full_trim.total()));
         }
         let many = (self.queued.len(), self.stale.len());
         if many.0 > self.policy.queued_max || many.1 > self.policy.stale_max {
@@ -686,7 +695,7 @@ impl Queue {
 fn shortest(all: impl Iterator<Item = Range<u64>>, max: usize) -> Vec<Range<u64>> {
     let mut all: Vec<_> = all.collect();
     all.sort_unstable_by_key(len);
-    let goes = all.len().saturating_sub(max) + max / GOES;
+    let goes = all.len().saturating_sub(max) + max / SHRINK_PART;
     all.truncate(goes);
     all
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use space::alloc::{Allocator, NotInUse, Refused};
-use space::trim::{Limits, Outcome, Written};
+use space::trim::{Limits, Outcome, WriteCheck};
 
 use crate::stage::{Chance, EAGER};
 
@@ -64,7 +64,7 @@ fn t4_a_commit_sends_nothing_and_waits_for_nothing() {
     a.free(16..24, 2).unwrap();
     a.commit(2, 0);
     assert_eq!(a.available(), 8, "while a trim is in flight");
-    assert_eq!(a.flying(), Some(command.number));
+    assert_eq!(a.in_flight(), Some(command.number));
     assert_eq!(a.queue().totals().commands, 1);
 }
 
@@ -255,5 +255,5 @@ fn t3_flush_does_not_release_blocks_in_flight() {
     assert_eq!(a.allocate(1, 1, None), Err(Refused::Held));
     a.ended(command.number, Outcome::Done, 2);
     assert_eq!(a.allocate(1, 1, None), Ok(0..1));
-    assert_eq!(Written::Clear, space::trim::Queue::new(ONE, EAGER).written(&(0..1)));
+    assert_eq!(WriteCheck::Clear, space::trim::Queue::new(ONE, EAGER).before_write(&(0..1)));
 }

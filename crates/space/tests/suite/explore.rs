@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use space::trim::{Command, Limits, Outcome, Policy, Queue, Written};
+use space::trim::{Command, Limits, Outcome, Policy, Queue, WriteCheck};
 
 const BLOCKS: usize = 4;
 /// The content of a trimmed block as a reader finds it.
@@ -25,7 +25,7 @@ enum Act {
 
 /// Where a user is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum UserStage {
     /// Before its next act.
     Before,
     /// The queue made it wait.
@@ -35,13 +35,13 @@ enum Place {
 }
 
 #[derive(Clone)]
-struct State {
+struct ExploreState {
     queue: Queue,
     media: [u8; BLOCKS],
     /// The content that a block must have: the last write that was not freed since.
     must: [Option<u8>; BLOCKS],
     /// Acts done, and where it is, of each user.
-    users: [(usize, Place); 2],
+    users: [(usize, UserStage); 2],
     flight: Option<Flight>,
     commands: u32,
     now: u64,
@@ -73,8 +73,8 @@ enum Step {
     Expire,
 }
 
-impl State {
-    fn new() -> State {
+impl ExploreState {
+    fn new() -> ExploreState {
         let limits = Limits { granule: 1, offset: 0, ranges: 4, range_max: 4, command_max: 4 };
         let policy = Policy {
             short: 0,
@@ -87,11 +87,11 @@ impl State {
             retry_ns: 0,
             doubt_ns: DOUBT,
         };
-        State {
+        ExploreState {
             queue: Queue::new(limits, policy),
             media: [1; BLOCKS],
             must: [Some(1); BLOCKS],
-            users: [(0, Place::Before); 2],
+            users: [(0, UserStage::Before); 2],
             flight: None,
             commands: 0,
             now: 1,
@@ -102,7 +102,7 @@ impl State {
         let mut out = Vec::new();
         for (user, (done, place)) in self.users.iter().enumerate() {
             // A waiting writer is resumed when nothing is in flight.
-            let goes = *place != Place::Waits || self.queue.in_flight().0 == 0;
+            let goes = *place != UserStage::Waits || self.queue.in_flight().0 == 0;
             if goes && *done < programs[user].len() {
                 out.push(Step::User(user));
             }
@@ -172,7 +172,7 @@ impl State {
     /// A user may write the block and has not done so yet, and the block was not freed since.
     fn is_being_written(&self, block: usize) -> bool {
         self.users.iter().any(|(_, place)| match place {
-            Place::Writes(not) => not & 1 << block == 0,
+            UserStage::Writes(not) => not & 1 << block == 0,
             _ => false,
         })
     }
@@ -188,27 +188,27 @@ impl State {
                     self.must[block] = None;
                     // A write under way has no order with it: nothing is promised there.
                     for (_, place) in &mut self.users {
-                        if let Place::Writes(freed) = place {
+                        if let UserStage::Writes(freed) = place {
                             *freed |= 1 << block;
                         }
                     }
                 }
-                (done + 1, Place::Before)
+                (done + 1, UserStage::Before)
             }
-            (Act::Write(..), Place::Writes(freed)) => {
+            (Act::Write(..), UserStage::Writes(freed)) => {
                 let value = 2 + user as u8 * 8 + done as u8;
                 for block in blocks(&range) {
                     self.media[block] = value;
                     self.must[block] = (freed & 1 << block == 0).then_some(value);
                 }
-                (done + 1, Place::Before)
+                (done + 1, UserStage::Before)
             }
-            (Act::Write(..), _) => match self.queue.written(&range) {
-                Written::Wait => (done, Place::Waits),
-                Written::Clear => {
-                    assert!(!self.queue.flies(&range), "Q2");
+            (Act::Write(..), _) => match self.queue.before_write(&range) {
+                WriteCheck::Wait => (done, UserStage::Waits),
+                WriteCheck::Clear => {
+                    assert!(!self.queue.overlaps_in_flight(&range), "Q2");
                     let own = blocks(&range).fold(0u8, |all, block| all | 1 << block);
-                    (done, Place::Writes(!own))
+                    (done, UserStage::Writes(!own))
                 }
             },
         };
@@ -234,7 +234,7 @@ struct Seen {
     waits: u64,
 }
 
-fn explore(state: &State, programs: &[&[Act]; 2], path: &mut Vec<Step>, seen: &mut Seen) {
+fn explore(state: &ExploreState, programs: &[&[Act]; 2], path: &mut Vec<Step>, seen: &mut Seen) {
     let steps = state.steps(programs);
     if steps.is_empty() {
         seen.runs += 1;
@@ -246,7 +246,7 @@ fn explore(state: &State, programs: &[&[Act]; 2], path: &mut Vec<Step>, seen: &m
         path.push(step);
         next.make(step, programs);
         seen.steps += 1;
-        seen.waits += u64::from(next.users.iter().any(|(_, place)| *place == Place::Waits));
+        seen.waits += u64::from(next.users.iter().any(|(_, place)| *place == UserStage::Waits));
         if let Err(why) = next.check() {
             panic!("{why}: {programs:?} {path:?}");
         }
@@ -271,7 +271,7 @@ fn two_users_and_a_device_keep_the_rules_in_every_order() {
         for second in acts(&EVERY) {
             for other in acts(&EVERY) {
                 let (one, two) = ([Act::Free(first.0, first.1), second], [other]);
-                explore(&State::new(), &[&one, &two], &mut Vec::new(), &mut seen);
+                explore(&ExploreState::new(), &[&one, &two], &mut Vec::new(), &mut seen);
             }
         }
     }
@@ -287,7 +287,7 @@ fn one_user_and_a_device_keep_the_rules_in_every_order() {
         for second in acts(&EVERY) {
             for third in acts(&EVERY) {
                 let one = [Act::Free(first.0, first.1), second, third];
-                explore(&State::new(), &[&one, &[]], &mut Vec::new(), &mut seen);
+                explore(&ExploreState::new(), &[&one, &[]], &mut Vec::new(), &mut seen);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The queue beside an array of blocks: every short run of four blocks, and long ones by chance.
 
-use space::trim::{Limits, Outcome, Policy, Queue, Written};
+use space::trim::{Limits, Outcome, Policy, Queue, WriteCheck};
 
 use crate::stage::{Chance, EAGER};
 
@@ -16,7 +16,7 @@ enum Truth {
     Clean,
 }
 
-struct Story {
+struct Scenario {
     queue: Queue,
     truth: Vec<Truth>,
     now: u64,
@@ -35,10 +35,16 @@ enum Step {
     Later(u64),
 }
 
-impl Story {
-    fn new(blocks: u64, limits: Limits, policy: Policy) -> Story {
+impl Scenario {
+    fn new(blocks: u64, limits: Limits, policy: Policy) -> Scenario {
         let truth = vec![Truth::InUse; blocks as usize];
-        Story { queue: Queue::new(limits, policy), truth, now: 1, flying: None, wanted: Vec::new() }
+        Scenario {
+            queue: Queue::new(limits, policy),
+            truth,
+            now: 1,
+            flying: None,
+            wanted: Vec::new(),
+        }
     }
 
     fn set(&mut self, from: u64, to: u64, f: impl Fn(Truth) -> Truth) {
@@ -54,7 +60,7 @@ impl Story {
             Step::Write(from, to) => self.write(from, to),
             Step::Take => self.take(),
             Step::End(outcome) => self.end(outcome),
-            Step::All => self.queue.all(self.now),
+            Step::All => self.queue.start_full_trim(self.now),
             Step::Later(ns) => {
                 self.now += ns;
                 let doubt = self.queue.in_doubt();
@@ -69,11 +75,11 @@ impl Story {
 
     fn write(&mut self, from: u64, to: u64) {
         let flies = (from..to).any(|b| self.truth[b as usize] == Truth::Flies);
-        let said = self.queue.written(&(from..to));
-        assert_eq!(said == Written::Wait, flies, "Q2: {from}..{to}");
+        let said = self.queue.before_write(&(from..to));
+        assert_eq!(said == WriteCheck::Wait, flies, "Q2: {from}..{to}");
         match said {
-            Written::Clear => self.set(from, to, |_| Truth::InUse),
-            Written::Wait => {
+            WriteCheck::Clear => self.set(from, to, |_| Truth::InUse),
+            WriteCheck::Wait => {
                 let held = (from..to).filter(|b| self.truth[*b as usize] == Truth::Flies);
                 self.wanted.extend(held);
                 self.set(from, to, |t| if t == Truth::Flies { t } else { Truth::InUse });
@@ -126,7 +132,7 @@ impl Story {
                 !self.queue.tracks(&(b..b + 1)) || becomes == Truth::Clean,
                 "Q5: block {b} goes again and somebody waits for it"
             );
-            assert_eq!(self.queue.written(&(b..b + 1)), Written::Clear);
+            assert_eq!(self.queue.before_write(&(b..b + 1)), WriteCheck::Clear);
             self.truth[b as usize] = Truth::InUse;
         }
     }
@@ -136,7 +142,7 @@ impl Story {
         let forgot = self.queue.totals().forgotten > 0;
         for (b, truth) in self.truth.iter().enumerate() {
             let one = b as u64..b as u64 + 1;
-            let (tracked, flies) = (self.queue.tracks(&one), self.queue.flies(&one));
+            let (tracked, flies) = (self.queue.tracks(&one), self.queue.overlaps_in_flight(&one));
             match truth {
                 Truth::InUse | Truth::Clean => assert!(!tracked, "{step:?}: Q2: block {b}"),
                 Truth::Freed => assert!((tracked || forgot) && !flies, "{step:?}: block {b} lost"),
@@ -146,7 +152,7 @@ impl Story {
     }
 }
 
-fn all_stories(steps: &[Step], depth: u32, make: impl Fn() -> Story) -> u64 {
+fn all_scenarios(steps: &[Step], depth: u32, make: impl Fn() -> Scenario) -> u64 {
     let count = (steps.len() as u64).pow(depth);
     for number in 0..count {
         let (mut story, mut rest) = (make(), number);
@@ -175,7 +181,7 @@ fn all_short_sequences_on_four_blocks_match_the_model() {
         steps.extend([Step::Free(a, b), Step::Write(a, b)]);
     }
     let policy = Policy { tries: 2, retry_ns: 0, ..EAGER };
-    let tried = all_stories(&steps, 5, || Story::new(4, limits, policy));
+    let tried = all_scenarios(&steps, 5, || Scenario::new(4, limits, policy));
     assert_eq!(tried, 14u64.pow(5));
 }
 
@@ -186,7 +192,7 @@ fn all_short_sequences_on_misaligned_granules_match_the_model() {
     for (a, b) in [(0, 1), (1, 2), (2, 3), (0, 3), (2, 5), (4, 5)] {
         steps.extend([Step::Free(a, b), Step::Write(a, b)]);
     }
-    all_stories(&steps, 4, || Story::new(5, limits, EAGER));
+    all_scenarios(&steps, 4, || Scenario::new(5, limits, EAGER));
 }
 
 #[test]
@@ -213,7 +219,7 @@ fn random_long_sequences_match_the_model() {
             retry_ns: chance.below(2) * 500,
             doubt_ns: 5_000,
         };
-        let mut story = Story::new(blocks, limits, policy);
+        let mut story = Scenario::new(blocks, limits, policy);
         for _ in 0..400 {
             let (a, n) = (chance.below(blocks), 1 + chance.below(12));
             let b = (a + n).min(blocks);

@@ -6,7 +6,7 @@
 #![allow(clippy::single_range_in_vec_init)]
 
 use space::alloc::{Allocator, Refused};
-use space::trim::{Limits, Outcome, Policy, Queue, Written};
+use space::trim::{Limits, Outcome, Policy, Queue, WriteCheck};
 
 use crate::stage::{Chance, EAGER};
 
@@ -38,11 +38,11 @@ fn r2_write_waits_only_for_an_older_trim_of_its_own_blocks() {
     let mut q = queue();
     q.free(10..20, 0);
     let command = q.take(0).unwrap();
-    assert_eq!(q.written(&(0..10)), Written::Clear);
-    assert_eq!(q.written(&(19..30)), Written::Wait);
+    assert_eq!(q.before_write(&(0..10)), WriteCheck::Clear);
+    assert_eq!(q.before_write(&(19..30)), WriteCheck::Wait);
     assert_eq!(q.totals().waits, 1);
     q.ended(command.number, Outcome::Done, 5);
-    assert_eq!(q.written(&(19..30)), Written::Clear);
+    assert_eq!(q.before_write(&(19..30)), WriteCheck::Clear);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn q5_range_that_a_writer_waits_for_is_never_retried() {
                 q.cut_off(6);
                 vec![0..6]
             } else {
-                assert_eq!(q.written(&(4..6)), Written::Wait);
+                assert_eq!(q.before_write(&(4..6)), WriteCheck::Wait);
                 vec![0..4, 6..10]
             };
             q.ended(command.number, outcome, 1);
@@ -114,7 +114,7 @@ fn q5_range_that_a_writer_waits_for_is_never_retried() {
                 assert!(!q.tracks(&gone), "{outcome:?}: {gone:?} is kept");
             }
             if outcome != Outcome::Unsupported {
-                q.all(1000 * S);
+                q.start_full_trim(1000 * S);
                 let again = q.take(1000 * S).expect("what is left is sent");
                 assert_eq!(again.ranges, left, "{outcome:?}");
             }
@@ -129,12 +129,12 @@ fn r6_device_without_trim_support_gets_no_more_commands() {
     q.free(20..30, 0);
     let command = q.take(0).unwrap();
     q.ended(command.number, Outcome::Unsupported, 1);
-    assert!(q.is_off());
+    assert!(q.is_unsupported());
     assert_eq!((q.stale(), q.queued()), ((2, 20), (0, 0)));
     q.free(40..50, 2);
-    q.all(3);
+    q.start_full_trim(3);
     assert_eq!((q.take(100 * S), q.next_at(100 * S)), (None, None));
-    assert_eq!(q.written(&(0..100)), Written::Clear);
+    assert_eq!(q.before_write(&(0..100)), WriteCheck::Clear);
     assert!(q.is_empty());
 }
 
@@ -162,7 +162,7 @@ fn r8_shutdown_waits_for_the_command_in_flight_and_drops_the_rest() {
     let command = q.take(0).unwrap();
     q.free(20..30, 0);
     q.forget();
-    assert_eq!(q.written(&(0..1)), Written::Wait, "it is still under way");
+    assert_eq!(q.before_write(&(0..1)), WriteCheck::Wait, "it is still under way");
     assert_eq!(q.take(100 * S), None);
     q.ended(command.number, Outcome::Failed, 1);
     assert!(q.is_empty(), "and is not sent again");
@@ -198,20 +198,20 @@ fn r10_partial_granules_are_neither_sent_nor_recorded_as_trimmed() {
 fn full_trim_ends_when_its_ranges_are_removed_in_any_way() {
     type Way = fn(&mut Queue);
     let ways: [(&str, Way); 5] = [
-        ("a write takes it back", |q| assert_eq!(q.written(&(0..20)), Written::Clear)),
+        ("a write takes it back", |q| assert_eq!(q.before_write(&(0..20)), WriteCheck::Clear)),
         ("the medium becomes smaller", |q| q.cut_off(10)),
         ("it is stale again", |q| q.set_stale(0..20)),
         ("it is given up", |q| q.set_policy(Policy { queued_max: 0, ..EAGER })),
-        ("the operator ends it", |q| q.end_all()),
+        ("the operator ends it", |q| q.end_full_trim()),
     ];
     for (what, way) in ways {
         let mut q = Queue::new(ONE, Policy { short: 100, ..EAGER });
         q.free(10..20, 1);
-        q.all(2);
-        assert!(q.is_urged(), "{what}");
+        q.start_full_trim(2);
+        assert!(q.is_full_trim_active(), "{what}");
         way(&mut q);
-        assert!(!q.is_urged(), "{what}");
-        assert_eq!(q.to_send(), 0, "{what}");
+        assert!(!q.is_full_trim_active(), "{what}");
+        assert_eq!(q.full_trim_left(), 0, "{what}");
     }
 }
 
@@ -230,12 +230,12 @@ fn a_full_trim_ends_while_deletes_arrive_without_pause() {
             q.check().unwrap();
         };
         (0..20).for_each(|_| some(&mut q, &mut chance, 0));
-        q.all(1);
+        q.start_full_trim(1);
         // Each granule is sent at most so often, and a command has one at least.
         let mut left = BLOCKS / limits.granule * 3;
         let mut now = 1;
-        while !q.is_told() {
-            assert!(left > 0, "seed {seed}: {} units are left to be sent", q.to_send());
+        while !q.is_fully_trimmed() {
+            assert!(left > 0, "seed {seed}: {} units are left to be sent", q.full_trim_left());
             left -= 1;
             now += 2;
             (0..3).for_each(|_| some(&mut q, &mut chance, now));

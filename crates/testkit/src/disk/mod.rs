@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, Class, Control, Error, Geom, GeomId, Layer, Limits, NewProvider, ProviderId, Topology,
+    Access, Class, Error, Geom, GeomId, GraphControl, Layer, Limits, NewProvider, ProviderId,
+    Topology,
 };
 
 pub use media::Media;
@@ -25,7 +26,7 @@ pub const CLASS: &str = "test";
 /// # Panics
 ///
 /// When the topology refuses it.
-pub fn add(control: &mut Control, provider: Provider, layer: Arc<dyn Layer>) -> ProviderId {
+pub fn add(control: &mut GraphControl, provider: Provider, layer: Arc<dyn Layer>) -> ProviderId {
     load(&mut control.topology);
     control.call(|t| provider.make(t, layer)).expect("a disk")
 }
@@ -104,7 +105,7 @@ impl Provider {
     }
 
     /// The same with more attributes.
-    pub fn saying(mut self, attrs: &[(&'static str, Attr)]) -> Provider {
+    pub fn with_attrs(mut self, attrs: &[(&'static str, Attr)]) -> Provider {
         self.attrs.extend_from_slice(attrs);
         self
     }

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use wire::iscsi::{
     Bhs, ClientChap, ClientConfig, ClientError, ClientLogin, ClientStep, Crc32c, DataOut,
-    DigestPolicy, Framer, LogoutRequest, Need, NopOut, Offer, PRE_LOGIN, Params, Pdu, Reject,
-    RejectReason, Response, ScsiCommand, ScsiResponse, TAG_NONE, TaskAnswer, TaskRequest,
+    DigestPolicy, Framer, LogoutRequest, Need, NopOut, Offer, PRE_LOGIN, Pdu, Reject, RejectReason,
+    Response, ScsiCommand, ScsiResponse, SessionParams, TAG_NONE, TaskAnswer, TaskRequest,
     TextRequest, crc32c,
 };
 
 /// The target that [`How::default`] names.
 pub const IQN: &str = "iqn.2026-11.test.ashlar:disk";
 /// Longest wait for a PDU.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Login parameters.
 #[derive(Clone)]
-pub struct How {
+pub struct LoginOptions {
     pub initiator: String,
     pub target: Option<String>,
     pub isid: u8,
@@ -29,15 +29,15 @@ pub struct How {
     pub segment: usize,
 }
 
-impl Default for How {
-    fn default() -> How {
-        let params = Params {
+impl Default for LoginOptions {
+    fn default() -> LoginOptions {
+        let params = SessionParams {
             recv_data_len_max: 65_536,
             max_burst: 262_144,
             initial_r2t: true,
-            ..Params::default()
+            ..SessionParams::default()
         };
-        How {
+        LoginOptions {
             initiator: "iqn.2026-11.test.ashlar:raw".into(),
             target: Some(IQN.into()),
             isid: 1,
@@ -54,13 +54,19 @@ impl Default for How {
     }
 }
 
-impl How {
+impl LoginOptions {
     /// A normal session, whose tasks end with its connection.
-    pub fn named(initiator: &str, target: &str) -> How {
-        let mut how =
-            How { initiator: initiator.into(), target: Some(target.into()), ..How::default() };
-        how.offer.params =
-            Params { recv_data_len_max: 262_144, time2retain_s: 0, ..Params::default() };
+    pub fn named(initiator: &str, target: &str) -> LoginOptions {
+        let mut how = LoginOptions {
+            initiator: initiator.into(),
+            target: Some(target.into()),
+            ..LoginOptions::default()
+        };
+        how.offer.params = SessionParams {
+            recv_data_len_max: 262_144,
+            time2retain_s: 0,
+            ..SessionParams::default()
+        };
         how
     }
 
@@ -85,24 +91,24 @@ impl How {
         }
     }
 
-    pub fn digests(mut self, header: bool, data: bool) -> How {
+    pub fn digests(mut self, header: bool, data: bool) -> LoginOptions {
         let of = |on| if on { DigestPolicy::Require } else { DigestPolicy::Off };
         (self.offer.header_digest, self.offer.data_digest) = (of(header), of(data));
         self
     }
 
-    pub fn isid(self, isid: u8) -> How {
-        How { isid, ..self }
+    pub fn isid(self, isid: u8) -> LoginOptions {
+        LoginOptions { isid, ..self }
     }
 }
 
 /// A PDU of the target with its data.
-pub type Heard = (Response, Vec<u8>);
+pub type ReceivedPdu = (Response, Vec<u8>);
 
 /// A connection in its full feature phase.
 pub struct Client {
     pub stream: TcpStream,
-    pub params: Params,
+    pub params: SessionParams,
     pub cmd_sn: u32,
     pub max_cmd_sn: u32,
     pub exp_stat_sn: u32,
@@ -129,10 +135,10 @@ pub struct Ended {
 ///
 /// There is no connection, or the target has closed it already.
 pub fn dial(at: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&at, PATIENCE)?;
+    let stream = TcpStream::connect_timeout(&at, RECEIVE_TIMEOUT)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(RECEIVE_TIMEOUT))?;
+    stream.set_write_timeout(Some(RECEIVE_TIMEOUT))?;
     Ok(stream)
 }
 
@@ -168,11 +174,11 @@ pub fn read_pdu(stream: &mut TcpStream, framer: &Framer) -> Option<(Bhs, Vec<u8>
 }
 
 impl Client {
-    pub fn login(at: SocketAddr, how: &How) -> Client {
+    pub fn login(at: SocketAddr, how: &LoginOptions) -> Client {
         Client::try_login(at, how).unwrap()
     }
 
-    pub fn try_login(at: SocketAddr, how: &How) -> Result<Client, ClientError> {
+    pub fn try_login(at: SocketAddr, how: &LoginOptions) -> Result<Client, ClientError> {
         Client::log_in(connect(at), how)
     }
 
@@ -182,10 +188,10 @@ impl Client {
     ///
     /// There is no connection, or the target refused.
     pub fn session(at: SocketAddr, initiator: &str, target: &str) -> io::Result<Client> {
-        Client::log_in(dial(at)?, &How::named(initiator, target)).map_err(io::Error::other)
+        Client::log_in(dial(at)?, &LoginOptions::named(initiator, target)).map_err(io::Error::other)
     }
 
-    fn log_in(mut stream: TcpStream, how: &How) -> Result<Client, ClientError> {
+    fn log_in(mut stream: TcpStream, how: &LoginOptions) -> Result<Client, ClientError> {
         let (mut login, mut request) = ClientLogin::start(how.config())?;
         loop {
             let closed = |_| ClientError::Protocol("closed during login");
@@ -253,7 +259,7 @@ impl Client {
     }
 
     /// The next PDU; `None` when the target has closed.
-    pub fn hear(&mut self) -> Option<Heard> {
+    pub fn receive(&mut self) -> Option<ReceivedPdu> {
         let framer = self.framer();
         let (bhs, data) = read_pdu(&mut self.stream, &framer)?;
         let response = Response::decode(&bhs).unwrap();
@@ -262,7 +268,7 @@ impl Client {
     }
 
     /// Like `hear`, with a target that may be gone.
-    fn try_hear(&mut self) -> io::Result<Heard> {
+    fn try_receive(&mut self) -> io::Result<ReceivedPdu> {
         let framer = self.framer();
         let (bhs, data) = pdu(&mut self.stream, &framer)?;
         let response = Response::decode(&bhs).unwrap();
@@ -271,11 +277,11 @@ impl Client {
     }
 
     /// Like `hear`, when the session may be replaced at any time.
-    pub fn hear_or_gone(&mut self) -> Option<Heard> {
+    pub fn receive_or_closed(&mut self) -> Option<ReceivedPdu> {
         self.stream.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
         let mut byte = [0];
         match self.stream.peek(&mut byte) {
-            Ok(n) if n > 0 => self.hear(),
+            Ok(n) if n > 0 => self.receive(),
             _ => None,
         }
     }
@@ -304,12 +310,12 @@ impl Client {
     }
 
     /// The next PDU that is no ping of the target's.
-    pub fn expect(&mut self) -> Heard {
-        self.hear().expect("the target closed the connection")
+    pub fn expect(&mut self) -> ReceivedPdu {
+        self.receive().expect("the target closed the connection")
     }
 
     pub fn closed(&mut self) {
-        while let Some(heard) = self.hear() {
+        while let Some(heard) = self.receive() {
             let last_words = matches!(heard.0, Response::Reject(_) | Response::Async(_));
             assert!(last_words, "{heard:?} instead of an end");
         }
@@ -397,7 +403,7 @@ impl Client {
         put(&mut self.stream, &bytes, self.segment)?;
         let mut got = Vec::new();
         loop {
-            match self.try_hear()? {
+            match self.try_receive()? {
                 (Response::DataIn(p), piece) => {
                     got.extend(piece);
                     if let Some((status, _)) = p.status {
@@ -582,7 +588,7 @@ impl Client {
         }
     }
 
-    pub fn text(&mut self, data: &[u8], more: bool, target_tag: u32) -> Heard {
+    pub fn text(&mut self, data: &[u8], more: bool, target_tag: u32) -> ReceivedPdu {
         let pdu = TextRequest {
             immediate: true,
             last: !more,
@@ -607,7 +613,7 @@ impl Client {
         };
         self.send(&pdu, &[]);
         match self.expect() {
-            (Response::Logout(_), _) => assert!(self.hear().is_none(), "nothing after a logout"),
+            (Response::Logout(_), _) => assert!(self.receive().is_none(), "nothing after a logout"),
             other => panic!("{other:?} instead of a logout response"),
         }
     }

@@ -11,12 +11,12 @@ use bio::{Pool, Segs};
 use reactor::{Reactor, Signal, Stream};
 use wire::iscsi::{
     Algorithms, Bhs, ChapUser, ClientChap, ClientConfig, ClientLogin, ClientStep, Crc32c,
-    DigestPolicy, Framer, Need, Offer, PRE_LOGIN, Params, Pdu, Response, TAG_NONE, crc32c,
+    DigestPolicy, Framer, Need, Offer, PRE_LOGIN, Pdu, Response, SessionParams, TAG_NONE, crc32c,
 };
 
 /// Login parameters.
 #[derive(Clone)]
-pub struct How {
+pub struct LoginOptions {
     pub initiator: String,
     pub target: String,
     pub isid: u8,
@@ -24,10 +24,10 @@ pub struct How {
     pub chap: Option<ChapUser>,
     pub header_digest: bool,
     pub data_digest: bool,
-    pub params: Params,
+    pub params: SessionParams,
 }
 
-impl How {
+impl LoginOptions {
     /// The initiator's part of the session's name.
     pub fn isid_bytes(&self) -> [u8; 6] {
         [0x80, 0, 0, 0, 0, self.isid]
@@ -37,12 +37,12 @@ impl How {
 /// A connection in its full feature phase. The reader and the writer are tasks.
 pub struct Conn {
     pub stream: Stream,
-    pub params: Params,
+    pub params: SessionParams,
     pub cmd_sn: Cell<u32>,
     pub max_cmd_sn: Cell<u32>,
     pub exp_stat_sn: Cell<u32>,
     pub dead: Cell<bool>,
-    pub heard_ns: Cell<u64>,
+    pub last_received_ns: Cell<u64>,
     /// Data received directly behind the login.
     early: RefCell<Vec<u8>>,
     out: RefCell<VecDeque<Vec<u8>>>,
@@ -51,16 +51,16 @@ pub struct Conn {
 }
 
 /// Bytes that arrived and were not looked at yet.
-pub struct Inlet {
+pub struct RxBuffer {
     stream: Stream,
     pool: Pool,
     bytes: Vec<u8>,
 }
 
-impl Inlet {
+impl RxBuffer {
     /// Nothing has arrived.
-    pub fn new(stream: &Stream, pool: &Pool) -> Inlet {
-        Inlet { stream: stream.clone(), pool: pool.clone(), bytes: Vec::new() }
+    pub fn new(stream: &Stream, pool: &Pool) -> RxBuffer {
+        RxBuffer { stream: stream.clone(), pool: pool.clone(), bytes: Vec::new() }
     }
 
     /// Sets the bytes that precede all later input.
@@ -124,7 +124,7 @@ pub async fn login(
     reactor: &Reactor,
     pool: &Pool,
     stream: Stream,
-    how: &How,
+    how: &LoginOptions,
 ) -> Result<Rc<Conn>, String> {
     let policy = |on| if on { DigestPolicy::Require } else { DigestPolicy::Off };
     let chap = |user| ClientChap { user, algorithms: Algorithms::default(), mutual: None };
@@ -142,7 +142,7 @@ pub async fn login(
         },
         chap: how.chap.clone().map(chap),
     };
-    let mut inlet = Inlet::new(&stream, pool);
+    let mut inlet = RxBuffer::new(&stream, pool);
     let (mut login, mut request) = ClientLogin::start(config).map_err(|e| e.to_string())?;
     loop {
         put(&stream, pool, &request.to_bytes()).await.ok_or("not sent")?;
@@ -157,7 +157,7 @@ pub async fn login(
                     max_cmd_sn: Cell::new(done.max_cmd_sn),
                     exp_stat_sn: Cell::new(done.exp_stat_sn),
                     dead: Cell::new(false),
-                    heard_ns: Cell::new(reactor.now()),
+                    last_received_ns: Cell::new(reactor.now()),
                     early: RefCell::new(inlet.bytes),
                     out: RefCell::default(),
                     more: Signal::default(),
@@ -191,11 +191,11 @@ impl Conn {
             data_len_max: self.params.recv_data_len_max,
             ahs_len_max: 0,
         };
-        let mut inlet = Inlet::new(&self.stream, &self.pool);
+        let mut inlet = RxBuffer::new(&self.stream, &self.pool);
         inlet.put_back(self.early.take());
         while let Some((bhs, data)) = inlet.pdu(&framer).await {
             let response = Response::decode(&bhs).expect("a right response");
-            self.heard_ns.set(reactor.now());
+            self.last_received_ns.set(reactor.now());
             self.note(&response);
             hear(&bhs, response, data);
         }
@@ -254,6 +254,6 @@ impl Conn {
             out.extend(crc.wire());
         }
         self.out.borrow_mut().push_back(out);
-        self.more.ring();
+        self.more.notify();
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! One module of them: `cargo test -p ashlar-tidy --test suite house::`.
 
-mod house;
 mod invariants;
 mod licences;
 mod links;
 mod prose;
+mod tree_rules;
 mod whole;

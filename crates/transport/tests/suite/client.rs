@@ -5,7 +5,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use bio::{Pool, PoolConfig};
-use reactor::{Address, Patience, Reactor, Stream};
+use reactor::{Address, Reactor, Stream, WaitFor};
 
 use crate::echo::GREETING;
 
@@ -78,7 +78,7 @@ pub fn spawn(reactor: &Reactor, task: impl Future<Output = ()> + 'static) -> Rc<
 /// Runs a reactor of this thread until `stop`.
 pub fn run(reactor: &Reactor, stop: impl Fn() -> bool) {
     while !stop() {
-        reactor.turn(Patience::Forever, &mut |_, _| ());
+        reactor.turn(WaitFor::Forever, &mut |_, _| ());
     }
     reactor.shutdown();
 }

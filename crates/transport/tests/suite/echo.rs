@@ -45,7 +45,7 @@ impl Reason for Closed {
         matches!(self, Closed::Common(CommonReason::PeerClosed))
     }
 
-    fn is_trouble(&self) -> bool {
+    fn is_warning(&self) -> bool {
         !self.flushes()
     }
 }
@@ -64,7 +64,7 @@ impl Echo {
         rx.consume(1);
         conn.enter(&Rc::new(letter));
         loop {
-            conn.io.room().await;
+            conn.io.wait_for_space().await;
             rx.fill(1).await?;
             let len = rx.arrived();
             rx.peek(len, |b| conn.io.tx.borrow_mut().put(b));
@@ -75,18 +75,18 @@ impl Echo {
 
 impl Protocol for Echo {
     const TASKS: TaskNames =
-        TaskNames { portal: "listen", connection: "echo", watch: "watch", orders: None };
+        TaskNames { portal: "listen", connection: "echo", watch: "watch", messages: None };
     const WARN: LogFn = |what| eprintln!("warn: {what}");
     const INFO: LogFn = |what| eprintln!("info: {what}");
     const LISTENS_AT: &'static str = "echo listens at ADDRESS:PORT or unix:/PATH";
     const UNIX: bool = true;
     const HANDSHAKE_S: u32 = 5;
-    type Shared = ();
+    type Global = ();
     type PerCore = ();
-    type State = ();
-    type Session = char;
+    type ConnState = ();
+    type PeerSession = char;
     type Reason = Closed;
-    type Order = ();
+    type CoreMessage = ();
 
     async fn serve(conn: &Rc<Connection>, rx: ReceiveBuffer) -> Closed {
         Echo::run(conn, rx).await.err().unwrap_or(Closed::NoGreeting)
@@ -101,7 +101,7 @@ impl Protocol for Echo {
 
 /// Installs `echo` on a core for `most` connections.
 pub fn install(reactor: &Reactor, most: usize) -> Rc<PerCore> {
-    let shared = transport::Shared::new((), most);
+    let shared = transport::GlobalState::new((), most);
     PerCore::install(&shared, (0, reactor, &Pool::new(PoolConfig::default())), ())
 }
 

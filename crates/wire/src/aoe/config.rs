@@ -70,12 +70,12 @@ impl<'a> Config<'a> {
     }
 
     /// The initiator's request.
-    pub fn ask(directive: u8, string: &'a [u8]) -> Config<'a> {
+    pub fn request(directive: u8, string: &'a [u8]) -> Config<'a> {
         Config { directive, string, ..Config::default() }
     }
 
     /// The target's answer.
-    pub fn tell(buffers: u16, firmware: u16, sectors: u8, string: &'a [u8]) -> Config<'a> {
+    pub fn response(buffers: u16, firmware: u16, sectors: u8, string: &'a [u8]) -> Config<'a> {
         Config { buffers, firmware, sectors, version: VERSION, directive: 0, string }
     }
 }

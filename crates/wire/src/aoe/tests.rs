@@ -18,10 +18,10 @@ fn captured_frames_of_linux_are_decoded() {
     let (header, body) = Header::decode(&query).unwrap();
     assert_eq!((header.to, header.from, header.address), (BROADCAST, HOST, Address::ALL));
     assert!(!header.response && header.error.is_none() && header.command == command::CONFIG);
-    assert_eq!(Config::decode(body), Ok(Config::ask(directive::READ, &[])));
+    assert_eq!(Config::decode(body), Ok(Config::request(directive::READ, &[])));
 
     let answer = header.answer(TARGET, OWN);
-    let told = Config::tell(16, 0x4019, 17, &[]);
+    let told = Config::response(16, 0x4019, 17, &[]);
     let said = [&answer.encode()[..], &told.encode()].concat();
     let wanted = "525400123456 762964ce7e53 88a2 18 00 0235 01 01 00000000 0010 4019 11 10 0000";
     assert_eq!(said, bytes(wanted));
@@ -121,7 +121,7 @@ fn mac_mask_lists_are_encoded_and_decoded() {
 
 #[test]
 fn wrong_lengths_are_refused_with_the_field() {
-    let config = Config::ask(directive::FORCE, b"main").encode();
+    let config = Config::request(directive::FORCE, b"main").encode();
     let mut frame = [&config[..], b"main"].concat();
     assert_eq!(Config::decode(&frame).map(|c| c.string), Ok(&b"main"[..]));
     assert_eq!(Config::decode(&frame[..11]).map_err(|e| e.field), Err("config string"));

@@ -23,13 +23,13 @@ pub fn fuzz_ses(data: &[u8]) {
         assert_eq!(config.status(&config.encode_status(&each)), Ok(each.clone()));
         let Some(one) = each.first() else { return };
         let asked = config.control(0, *one, true, false);
-        assert_eq!(config.wishes(&asked), Ok(vec![(0, true, false)]));
+        assert_eq!(config.parse_control(&asked), Ok(vec![(0, true, false)]));
     }
     if let Ok(names) = config.names(other) {
         assert_eq!(names.len(), config.elements());
     }
-    let _wishes = config.wishes(other);
-    if let Ok(places) = config.places(other) {
+    let _wishes = config.parse_control(other);
+    if let Ok(places) = config.additional_elements(other) {
         assert!(places.len() <= SES_ELEMENTS_MAX);
     }
 }

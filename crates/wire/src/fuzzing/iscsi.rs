@@ -112,12 +112,13 @@ pub fn fuzz_text(data: &[u8]) {
 pub fn fuzz_negotiate(data: &[u8]) {
     let Some((options, text)) = data.split_first() else { return };
     let Ok(found) = pairs(text) else { return };
-    let params = Params { max_burst: 65_536, max_outstanding_r2t: 4, ..Params::default() };
+    let params =
+        SessionParams { max_burst: 65_536, max_outstanding_r2t: 4, ..SessionParams::default() };
     let offer = Offer { params, ..Offer::default() };
     let side = if options & 1 != 0 { Side::Target } else { Side::Initiator };
     let discovery = options & 2 != 0;
     let mut negotiation = if options & 4 != 0 {
-        Negotiation::full_feature(side, discovery, offer, Params::default())
+        Negotiation::full_feature(side, discovery, offer, SessionParams::default())
     } else {
         Negotiation::login(side, discovery, offer)
     };

@@ -3,9 +3,9 @@
 use crate::nbd::*;
 use crate::scsi::Sense;
 
-struct Shop;
+struct TestExports;
 
-impl Exports for Shop {
+impl Exports for TestExports {
     fn find(&mut self, name: &str, _: bool) -> Result<Export, Unavailable> {
         assert!(name.len() <= NAME_MAX);
         match name.len() % 3 {
@@ -55,7 +55,7 @@ fn talk(tls: Tls, stream: &[u8], cut: usize) -> (Vec<u8>, bool, bool) {
         let mut piece = piece;
         loop {
             let before = out.len();
-            let Ok((used, step)) = server.input(piece, &mut Shop, &mut out) else {
+            let Ok((used, step)) = server.input(piece, &mut TestExports, &mut out) else {
                 return (out, false, secured);
             };
             assert!(out.len() - before <= 3 * NAME_MAX + 4096);
@@ -143,7 +143,7 @@ pub fn fuzz_nbd_client(data: &[u8]) {
 
 fn dialled(tls: bool, stream: &[u8], cut: usize) -> (Vec<u8>, Option<client::Terms>, bool) {
     let (mut out, mut fresh) = (Vec::new(), Vec::new());
-    let mut dial = client::Dial::new("export", tls);
+    let mut dial = client::ClientHandshake::new("export", tls);
     for piece in stream.chunks(cut) {
         fresh.extend_from_slice(piece);
         match dial.input(&fresh, &mut out) {

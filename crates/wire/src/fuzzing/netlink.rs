@@ -1,7 +1,7 @@
 //! Target for generic netlink.
 
 use crate::netlink::{
-    HEAD, MESSAGE_MAX, Message, Said, attribute, attribute_u16, attribute_u32, decode,
+    HEAD, KernelMessage, MESSAGE_MAX, Message, attribute, attribute_u16, attribute_u32, decode,
 };
 
 /// Consecutive messages: each is inside the received bytes, and so are its attributes. A decoded
@@ -11,14 +11,14 @@ pub fn fuzz_netlink(data: &[u8]) {
     while let Ok((sequence, said, after)) = decode(rest) {
         assert!(after.len() + 16 <= rest.len());
         rest = after;
-        let Said::Message { family, command, attributes } = said else { continue };
+        let KernelMessage::Message { family, command, attributes } = said else { continue };
         assert!(attributes.len() + HEAD <= MESSAGE_MAX);
         for kind in 0..12 {
             let Some(value) = attribute(attributes, kind) else { continue };
             let mut again = Message::new(family, command, sequence);
             again.attribute(kind, value);
             let bytes = again.finish();
-            let Ok((_, Said::Message { attributes, .. }, [])) = decode(&bytes) else {
+            let Ok((_, KernelMessage::Message { attributes, .. }, [])) = decode(&bytes) else {
                 panic!("what was written is not read")
             };
             assert_eq!(attribute(attributes, kind), Some(value));

@@ -8,7 +8,7 @@
 
 use super::bhs::{BHS_LEN, Bhs};
 use super::chap::{self, Algorithms, Challenge, ChapUser};
-use super::negotiate::{Negotiation, Offer, Params, Side, no_duplicates};
+use super::negotiate::{Negotiation, Offer, SessionParams, Side, no_duplicates};
 use super::number::encode_hex;
 use super::pdu::Pdu;
 use super::request::LoginRequest;
@@ -77,7 +77,7 @@ impl ClientRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connected {
     /// The negotiated parameters.
-    pub params: Params,
+    pub params: SessionParams,
     /// TSIH of the session.
     pub tsih: u16,
     /// CmdSN of the first command.
@@ -137,7 +137,7 @@ impl std::fmt::Display for ClientError {
 impl std::error::Error for ClientError {}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum ClientLoginState {
     Method,
     Algorithm,
     Response,
@@ -148,7 +148,7 @@ enum Turn {
 #[derive(Clone)]
 pub struct ClientLogin {
     config: ClientConfig,
-    turn: Turn,
+    state: ClientLoginState,
     responses: u32,
     exp_stat_sn: u32,
     input: TextInput,
@@ -162,11 +162,15 @@ impl ClientLogin {
     /// Starts a login; answers the first request.
     pub fn start(config: ClientConfig) -> Result<(ClientLogin, ClientRequest), ClientError> {
         let discovery = config.target.is_none();
-        let turn = if config.chap.is_some() { Turn::Method } else { Turn::Operational };
+        let turn = if config.chap.is_some() {
+            ClientLoginState::Method
+        } else {
+            ClientLoginState::Operational
+        };
         let mut login = ClientLogin {
             negotiation: Negotiation::login(Side::Initiator, discovery, config.offer),
             config,
-            turn,
+            state: turn,
             responses: 0,
             exp_stat_sn: 0,
             input: TextInput::default(),
@@ -182,7 +186,7 @@ impl ClientLogin {
             }
             None => out.push("SessionType", "Discovery")?,
         }
-        if turn == Turn::Method {
+        if turn == ClientLoginState::Method {
             out.push("AuthMethod", "CHAP")?;
         } else {
             login.offer(&mut out)?;
@@ -198,10 +202,10 @@ impl ClientLogin {
 
     fn send(&self, text: TextBuilder) -> ClientRequest {
         let text = text.into_bytes();
-        let (stage, next_stage, transit) = match self.turn {
-            Turn::Method | Turn::Algorithm => (0, 0, false),
-            Turn::Response => (0, 1, true),
-            Turn::Operational => (1, 3, true),
+        let (stage, next_stage, transit) = match self.state {
+            ClientLoginState::Method | ClientLoginState::Algorithm => (0, 0, false),
+            ClientLoginState::Response => (0, 1, true),
+            ClientLoginState::Operational => (1, 3, true),
         };
         let header = LoginRequest {
             transit,
@@ -232,7 +236,7 @@ impl ClientLogin {
                 .and_then(|pairs| value_of(&pairs, "TargetAddress").map(str::to_owned));
             return Err(ClientError::Refused(head.status, address));
         }
-        let Some(text) = self.input.feed(data, head.more)? else {
+        let Some(text) = self.input.append(data, head.more)? else {
             // The target's text goes on: an empty request asks for more.
             let mut empty = self.send(TextBuilder::new());
             (empty.header.transit, empty.header.next_stage) = (false, 0);
@@ -243,11 +247,11 @@ impl ClientLogin {
         if let Some(tag) = value_of(&all, "TargetPortalGroupTag") {
             self.portal_group = Some(tag.to_owned());
         }
-        match self.turn {
-            Turn::Method => self.method(&all),
-            Turn::Algorithm => self.algorithm(&all),
-            Turn::Response => self.proven(&all, &head),
-            Turn::Operational => self.operational(&all, &head),
+        match self.state {
+            ClientLoginState::Method => self.method(&all),
+            ClientLoginState::Algorithm => self.algorithm(&all),
+            ClientLoginState::Response => self.proven(&all, &head),
+            ClientLoginState::Operational => self.operational(&all, &head),
         }
     }
 
@@ -258,7 +262,7 @@ impl ClientLogin {
         }
         let mut out = TextBuilder::new();
         out.push("CHAP_A", &chap.algorithms.list())?;
-        self.turn = Turn::Algorithm;
+        self.state = ClientLoginState::Algorithm;
         Ok(ClientStep::Send(self.send(out)))
     }
 
@@ -284,7 +288,7 @@ impl ClientLogin {
             out.push("CHAP_C", &encode_hex(&ours.bytes))?;
             self.wanted = Some(chap::response(algorithm, ours.id, &target.secret, &ours.bytes));
         }
-        self.turn = Turn::Response;
+        self.state = ClientLoginState::Response;
         Ok(ClientStep::Send(self.send(out)))
     }
 
@@ -306,7 +310,7 @@ impl ClientLogin {
         if !head.transit || head.next_stage != 1 {
             return Err(ClientError::Protocol("the target stays in the security stage"));
         }
-        self.turn = Turn::Operational;
+        self.state = ClientLoginState::Operational;
         let mut out = TextBuilder::new();
         self.offer(&mut out)?;
         Ok(ClientStep::Send(self.send(out)))

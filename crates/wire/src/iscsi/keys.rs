@@ -162,7 +162,13 @@ impl KeySpec {
         KeySpec { key, name, rule, low, high, default, phase, sender, discovery }
     }
 
-    const fn other(key: Key, name: &'static str, rule: Rule, phase: Phase, by: Sender) -> KeySpec {
+    const fn non_numeric(
+        key: Key,
+        name: &'static str,
+        rule: Rule,
+        phase: Phase,
+        by: Sender,
+    ) -> KeySpec {
         let (low, high, default) = (0, 0, 0);
         KeySpec { key, name, rule, low, high, default, phase, sender: by, discovery: true }
     }
@@ -177,8 +183,8 @@ const SEGMENT_MAX: u32 = 16_777_215;
 
 /// Every key the RFCs name, in the order of RFC 7143 section 13.
 pub const KEYS: &[KeySpec] = &[
-    KeySpec::other(Key::HeaderDigest, "HeaderDigest", Rule::List, Phase::Login, Sender::Both),
-    KeySpec::other(Key::DataDigest, "DataDigest", Rule::List, Phase::Login, Sender::Both),
+    KeySpec::non_numeric(Key::HeaderDigest, "HeaderDigest", Rule::List, Phase::Login, Sender::Both),
+    KeySpec::non_numeric(Key::DataDigest, "DataDigest", Rule::List, Phase::Login, Sender::Both),
     KeySpec::number(Key::MaxConnections, "MaxConnections", Rule::Min, (1, 65535, 1), false),
     KeySpec::number(Key::InitialR2t, "InitialR2T", Rule::Or, (0, 1, 1), false),
     KeySpec::number(Key::ImmediateData, "ImmediateData", Rule::And, (0, 1, 1), false),
@@ -215,7 +221,7 @@ pub const KEYS: &[KeySpec] = &[
     KeySpec::number(Key::ProtocolLevel, "iSCSIProtocolLevel", Rule::Min, (0, 31, 1), false),
     KeySpec {
         discovery: false,
-        ..KeySpec::other(
+        ..KeySpec::non_numeric(
             Key::TaskReporting,
             "TaskReporting",
             Rule::List,
@@ -223,48 +229,78 @@ pub const KEYS: &[KeySpec] = &[
             Sender::Both,
         )
     },
-    KeySpec::other(Key::OfMarker, "OFMarker", Rule::ObsoleteBool, Phase::Login, Sender::Both),
-    KeySpec::other(Key::IfMarker, "IFMarker", Rule::ObsoleteBool, Phase::Login, Sender::Both),
-    KeySpec::other(Key::OfMarkInt, "OFMarkInt", Rule::ObsoleteRange, Phase::Login, Sender::Both),
-    KeySpec::other(Key::IfMarkInt, "IFMarkInt", Rule::ObsoleteRange, Phase::Login, Sender::Both),
-    KeySpec::other(
+    KeySpec::non_numeric(Key::OfMarker, "OFMarker", Rule::ObsoleteBool, Phase::Login, Sender::Both),
+    KeySpec::non_numeric(Key::IfMarker, "IFMarker", Rule::ObsoleteBool, Phase::Login, Sender::Both),
+    KeySpec::non_numeric(
+        Key::OfMarkInt,
+        "OFMarkInt",
+        Rule::ObsoleteRange,
+        Phase::Login,
+        Sender::Both,
+    ),
+    KeySpec::non_numeric(
+        Key::IfMarkInt,
+        "IFMarkInt",
+        Rule::ObsoleteRange,
+        Phase::Login,
+        Sender::Both,
+    ),
+    KeySpec::non_numeric(
         Key::InitiatorName,
         "InitiatorName",
         Rule::Text,
         Phase::Login,
         Sender::Initiator,
     ),
-    KeySpec::other(
+    KeySpec::non_numeric(
         Key::InitiatorAlias,
         "InitiatorAlias",
         Rule::Text,
         Phase::Any,
         Sender::Initiator,
     ),
-    KeySpec::other(Key::TargetName, "TargetName", Rule::Text, Phase::Any, Sender::Both),
-    KeySpec::other(Key::TargetAlias, "TargetAlias", Rule::Text, Phase::Any, Sender::Target),
-    KeySpec::other(Key::TargetAddress, "TargetAddress", Rule::Text, Phase::Any, Sender::Target),
-    KeySpec::other(
+    KeySpec::non_numeric(Key::TargetName, "TargetName", Rule::Text, Phase::Any, Sender::Both),
+    KeySpec::non_numeric(Key::TargetAlias, "TargetAlias", Rule::Text, Phase::Any, Sender::Target),
+    KeySpec::non_numeric(
+        Key::TargetAddress,
+        "TargetAddress",
+        Rule::Text,
+        Phase::Any,
+        Sender::Target,
+    ),
+    KeySpec::non_numeric(
         Key::TargetPortalGroupTag,
         "TargetPortalGroupTag",
         Rule::Text,
         Phase::Login,
         Sender::Target,
     ),
-    KeySpec::other(Key::SessionType, "SessionType", Rule::Text, Phase::Login, Sender::Initiator),
-    KeySpec::other(
+    KeySpec::non_numeric(
+        Key::SessionType,
+        "SessionType",
+        Rule::Text,
+        Phase::Login,
+        Sender::Initiator,
+    ),
+    KeySpec::non_numeric(
         Key::SendTargets,
         "SendTargets",
         Rule::Text,
         Phase::FullFeature,
         Sender::Initiator,
     ),
-    KeySpec::other(Key::AuthMethod, "AuthMethod", Rule::Security, Phase::Security, Sender::Both),
-    KeySpec::other(Key::ChapA, "CHAP_A", Rule::Security, Phase::Security, Sender::Both),
-    KeySpec::other(Key::ChapI, "CHAP_I", Rule::Security, Phase::Security, Sender::Both),
-    KeySpec::other(Key::ChapC, "CHAP_C", Rule::Security, Phase::Security, Sender::Both),
-    KeySpec::other(Key::ChapN, "CHAP_N", Rule::Security, Phase::Security, Sender::Both),
-    KeySpec::other(Key::ChapR, "CHAP_R", Rule::Security, Phase::Security, Sender::Both),
+    KeySpec::non_numeric(
+        Key::AuthMethod,
+        "AuthMethod",
+        Rule::Security,
+        Phase::Security,
+        Sender::Both,
+    ),
+    KeySpec::non_numeric(Key::ChapA, "CHAP_A", Rule::Security, Phase::Security, Sender::Both),
+    KeySpec::non_numeric(Key::ChapI, "CHAP_I", Rule::Security, Phase::Security, Sender::Both),
+    KeySpec::non_numeric(Key::ChapC, "CHAP_C", Rule::Security, Phase::Security, Sender::Both),
+    KeySpec::non_numeric(Key::ChapN, "CHAP_N", Rule::Security, Phase::Security, Sender::Both),
+    KeySpec::non_numeric(Key::ChapR, "CHAP_R", Rule::Security, Phase::Security, Sender::Both),
 ];
 
 /// The row of a key by its name on the wire; names are case sensitive.

@@ -21,7 +21,7 @@ use super::bhs::{Bhs, opcode, opcode_of};
 use super::chap::{Algorithms, Challenge};
 use super::keys::{Phase, key_spec};
 use super::name::normalise_name;
-use super::negotiate::{Negotiation, Offer, Params, Side, no_duplicates};
+use super::negotiate::{Negotiation, Offer, SessionParams, Side, no_duplicates};
 use super::pdu::Pdu;
 use super::request::LoginRequest;
 use super::response::{LoginResponse, Numbers};
@@ -139,7 +139,7 @@ pub struct Established {
     /// The last response; send it first.
     pub reply: LoginReply,
     /// The negotiated parameters.
-    pub params: Params,
+    pub params: SessionParams,
     /// The initiator, the target and the type of session, as in [`Step::NeedTarget`].
     pub query: TargetQuery,
     /// TSIH of the session.
@@ -184,7 +184,7 @@ struct Fixed {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Life {
+enum LoginState {
     Open,
     Deciding,
     Over,
@@ -194,7 +194,7 @@ enum Life {
 #[derive(Clone)]
 pub struct Login {
     config: LoginConfig,
-    life: Life,
+    state: LoginState,
     requests: u32,
     fixed: Option<Fixed>,
     cmd_sn: u32,
@@ -212,7 +212,7 @@ pub struct Login {
     negotiation: Negotiation,
     /// Text that did not fit in the last response, and the stage to go to after it.
     rest: Vec<u8>,
-    rest_goes: Option<u8>,
+    rest_next_stage: Option<u8>,
 }
 
 impl Login {
@@ -222,7 +222,7 @@ impl Login {
         Login {
             stat_sn: config.stat_sn,
             config,
-            life: Life::Open,
+            state: LoginState::Open,
             requests: 0,
             fixed: None,
             cmd_sn: 0,
@@ -236,7 +236,7 @@ impl Login {
             security: None,
             negotiation,
             rest: Vec::new(),
-            rest_goes: None,
+            rest_next_stage: None,
         }
     }
 
@@ -245,7 +245,7 @@ impl Login {
         if opcode_of(bhs) != opcode::LOGIN_REQUEST {
             return self.close(WireError::new(Kind::OutOfOrder, "Opcode", 0));
         }
-        if self.life != Life::Open {
+        if self.state != LoginState::Open {
             return self.close(WireError::new(Kind::OutOfOrder, "Login Request", 0));
         }
         let request = match LoginRequest::decode(bhs) {
@@ -258,10 +258,10 @@ impl Login {
 
     /// The caller's answer to [`Step::NeedTarget`].
     pub fn decide(&mut self, access: Access) -> Step {
-        if self.life != Life::Deciding {
+        if self.state != LoginState::Deciding {
             return self.close(WireError::new(Kind::OutOfOrder, "decision", 0));
         }
-        self.life = Life::Open;
+        self.state = LoginState::Open;
         match access {
             Access::Deny(status) => self.refuse(Failure::new(status, status.reason()), &[]),
             Access::Redirect { address, permanent } => {
@@ -328,9 +328,9 @@ impl Login {
                 return Err(Failure::protocol("text while the target's goes on"));
             }
             let rest = std::mem::take(&mut self.rest);
-            return Ok(self.reply(rest, self.rest_goes));
+            return Ok(self.reply(rest, self.rest_next_stage));
         }
-        let Some(text) = self.input.feed(data, request.more)? else {
+        let Some(text) = self.input.append(data, request.more)? else {
             return Ok(self.reply(Vec::new(), None));
         };
         if self.grant.is_some() {
@@ -341,7 +341,7 @@ impl Login {
         self.negotiation = Negotiation::login(Side::Target, discovery, self.config.offer);
         self.query = Some(query.clone());
         self.held = text;
-        self.life = Life::Deciding;
+        self.state = LoginState::Deciding;
         Ok(Step::NeedTarget(query))
     }
 
@@ -449,7 +449,7 @@ impl Login {
         let max = usize::try_from(max).unwrap_or(8192);
         if text.len() > max {
             self.rest = text.split_off(max);
-            self.rest_goes = goes;
+            self.rest_next_stage = goes;
         }
         let more = !self.rest.is_empty();
         let goes = goes.filter(|_| !more);
@@ -466,7 +466,7 @@ impl Login {
     }
 
     fn established(&mut self, reply: LoginReply) -> Step {
-        self.life = Life::Over;
+        self.state = LoginState::Over;
         Step::FullFeature(Box::new(Established {
             tsih: reply.header.tsih,
             reply,
@@ -479,14 +479,14 @@ impl Login {
     }
 
     fn refuse(&mut self, failure: Failure, text: &[u8]) -> Step {
-        self.life = Life::Over;
+        self.state = LoginState::Over;
         let header = self.header(failure.status);
         let reply = seal(header, text.to_vec());
         Step::Refuse { reply, status: failure.status, reason: failure.reason }
     }
 
     fn close(&mut self, error: WireError) -> Step {
-        self.life = Life::Over;
+        self.state = LoginState::Over;
         Step::Close(error)
     }
 

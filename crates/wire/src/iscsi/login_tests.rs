@@ -170,7 +170,7 @@ fn access_decisions_map_to_login_statuses() {
 fn strict_target_requires_its_digests_and_limits() {
     let offer = Offer {
         header_digest: DigestPolicy::Require,
-        params: Params { max_burst: 4096, ..Params::default() },
+        params: SessionParams { max_burst: 4096, ..SessionParams::default() },
         ..Offer::default()
     };
     let mut wants = client();
@@ -193,7 +193,7 @@ fn send(login: &mut Login, flags: u8, text: &str) -> Step {
     login.request(&bhs, text.as_bytes())
 }
 
-const WHO: &str = "InitiatorName=iqn.a TargetName=iqn.b";
+const INITIATOR_AND_TARGET: &str = "InitiatorName=iqn.a TargetName=iqn.b";
 
 fn status_of(step: Step) -> LoginStatus {
     match step {
@@ -219,16 +219,16 @@ fn invalid_first_requests_are_refused_with_their_status() {
         (0x87, "InitiatorName=me TargetName=iqn.b", InitiatorError),
         (0x87, "InitiatorName=iqn.a InitiatorName=iqn.a TargetName=iqn.b", InitiatorError),
         (0x87, "InitiatorName", InitiatorError),
-        (0x08, WHO, InitiatorError),
-        (0x0c, WHO, InitiatorError),
-        (0xc7, WHO, InitiatorError),
-        (0x86, WHO, InitiatorError),
-        (0x85, WHO, InitiatorError),
-        (0x80, WHO, InitiatorError),
+        (0x08, INITIATOR_AND_TARGET, InitiatorError),
+        (0x0c, INITIATOR_AND_TARGET, InitiatorError),
+        (0xc7, INITIATOR_AND_TARGET, InitiatorError),
+        (0x86, INITIATOR_AND_TARGET, InitiatorError),
+        (0x85, INITIATOR_AND_TARGET, InitiatorError),
+        (0x80, INITIATOR_AND_TARGET, InitiatorError),
     ] {
         let mut login = Login::new(config());
         assert_eq!(status_of(send(&mut login, flags, text)), want, "{flags:#x} {text}");
-        assert!(matches!(send(&mut login, 0x87, WHO), Step::Close(_)));
+        assert!(matches!(send(&mut login, 0x87, INITIATOR_AND_TARGET), Step::Close(_)));
     }
     let mut bhs = [0; 48];
     LoginRequest { version_min: 1, ..Default::default() }.encode(&mut bhs);
@@ -247,7 +247,7 @@ fn begun(auth: Auth, flags: u8, text: &str) -> (Login, Step) {
 
 #[test]
 fn security_stage_follows_the_chap_sequence() {
-    let method = format!("{WHO} AuthMethod=KRB5,CHAP,None");
+    let method = format!("{INITIATOR_AND_TARGET} AuthMethod=KRB5,CHAP,None");
     let (login, step) = begun(chap_grant(), 0x00, &method);
     assert_eq!(text_of(step), "TargetPortalGroupTag=1 TargetAlias=disk AuthMethod=CHAP ");
     let mut after = login.clone();
@@ -286,19 +286,20 @@ fn security_stage_follows_the_chap_sequence() {
 
 #[test]
 fn security_stage_is_skipped_without_authentication() {
-    let (_, step) = begun(Auth::None, 0x83, &format!("{WHO} AuthMethod=CHAP,None"));
+    let (_, step) =
+        begun(Auth::None, 0x83, &format!("{INITIATOR_AND_TARGET} AuthMethod=CHAP,None"));
     let Step::FullFeature(done) = step else { panic!("{step:?}") };
     let text = String::from_utf8(done.reply.text.clone()).unwrap();
     assert!(text.contains("AuthMethod=None\0") && text.contains("MaxRecvDataSegmentLength="));
-    let (_, step) = begun(Auth::None, 0x81, WHO);
+    let (_, step) = begun(Auth::None, 0x81, INITIATOR_AND_TARGET);
     assert!(matches!(step, Step::Reply(reply) if reply.header.transit));
-    let (_, step) = begun(Auth::None, 0x81, &format!("{WHO} MaxBurstLength=512"));
+    let (_, step) = begun(Auth::None, 0x81, &format!("{INITIATOR_AND_TARGET} MaxBurstLength=512"));
     assert_eq!(status_of(step), LoginStatus::InitiatorError);
 }
 
 #[test]
 fn login_fields_that_change_are_refused() {
-    let (login, _) = begun(Auth::None, 0x04, WHO);
+    let (login, _) = begun(Auth::None, 0x04, INITIATOR_AND_TARGET);
     for (at, byte) in [(8, 2), (15, 1), (19, 1), (21, 1)] {
         let mut bhs = [0; 48];
         LoginRequest { isid: [1; 6], ..Default::default() }.encode(&mut bhs);
@@ -317,7 +318,7 @@ fn login_fields_that_change_are_refused() {
 #[test]
 fn continued_text_works_in_both_directions() {
     let mut login = Login::new(config());
-    let text = format!("{WHO} {}", "X-a=1 MaxRecvDataSegmentLength=512");
+    let text = format!("{INITIATOR_AND_TARGET} {}", "X-a=1 MaxRecvDataSegmentLength=512");
     let bytes = format!("{text} ").replace(' ', "\0");
     let mut bhs = [0; 48];
     for (i, piece) in bytes.as_bytes().chunks(10).enumerate() {
@@ -337,7 +338,7 @@ fn continued_text_works_in_both_directions() {
 
     // Many unknown keys: the answer is longer than the initiator takes in one PDU.
     let many: Vec<String> = (0..60).map(|i| format!("X-{i}=1")).collect();
-    let text = format!("{WHO} MaxRecvDataSegmentLength=512 {}", many.join(" "));
+    let text = format!("{INITIATOR_AND_TARGET} MaxRecvDataSegmentLength=512 {}", many.join(" "));
     let (mut login, mut step) = begun(Auth::None, 0x87, &text);
     let mut whole = Vec::new();
     let done = loop {
@@ -363,7 +364,7 @@ fn continued_text_works_in_both_directions() {
 
 #[test]
 fn endless_logins_are_ended() {
-    let (mut login, _) = begun(Auth::None, 0x04, WHO);
+    let (mut login, _) = begun(Auth::None, 0x04, INITIATOR_AND_TARGET);
     let end = (0..200).find_map(|_| match send(&mut login, 0x04, "") {
         Step::Reply(_) => None,
         other => Some(status_of(other)),

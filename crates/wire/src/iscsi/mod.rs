@@ -49,7 +49,7 @@ pub use login::{
     Access, Established, Grant, Login, LoginConfig, LoginReply, SessionType, Step, TargetQuery,
 };
 pub use name::{NAME_LEN_MAX, normalise_name};
-pub use negotiate::{DigestPolicy, Negotiation, Offer, Params, Side, TaskReporting};
+pub use negotiate::{DigestPolicy, Negotiation, Offer, SessionParams, Side, TaskReporting};
 pub use notice::*;
 pub use number::{decode_binary, encode_base64, encode_hex, parse_number, parse_range};
 pub use pdu::Pdu;

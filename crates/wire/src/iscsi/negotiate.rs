@@ -79,7 +79,7 @@ const TASK_REPORTING: [(&str, TaskReporting); 3] = [
 /// The parameters of a session and connection. [`Params::default`] gives the values before any
 /// negotiation. Lengths are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Params {
+pub struct SessionParams {
     /// CRC32C over headers.
     pub header_digest: bool,
     /// CRC32C over data.
@@ -116,9 +116,9 @@ pub struct Params {
     pub task_reporting: TaskReporting,
 }
 
-impl Default for Params {
-    fn default() -> Params {
-        Params {
+impl Default for SessionParams {
+    fn default() -> SessionParams {
+        SessionParams {
             header_digest: false,
             data_digest: false,
             max_connections: 1,
@@ -140,7 +140,7 @@ impl Default for Params {
     }
 }
 
-impl Params {
+impl SessionParams {
     /// The value of a numeric or Yes/No key; None for other keys.
     fn get(&self, key: Key) -> Option<u32> {
         Some(match key {
@@ -190,7 +190,7 @@ pub struct Offer {
     /// DataDigest.
     pub data_digest: DigestPolicy,
     /// Numbers and Yes/No keys.
-    pub params: Params,
+    pub params: SessionParams,
     /// Highest TaskReporting taken; RFC3720 is always taken.
     pub task_reporting: TaskReporting,
 }
@@ -202,7 +202,7 @@ pub struct Negotiation {
     discovery: bool,
     full_feature: bool,
     offer: Offer,
-    params: Params,
+    params: SessionParams,
     received: u64,
     proposed: u64,
     declared: bool,
@@ -211,7 +211,7 @@ pub struct Negotiation {
 impl Negotiation {
     /// A login's negotiation, from the defaults.
     pub fn login(side: Side, discovery: bool, offer: Offer) -> Negotiation {
-        let params = Params::default();
+        let params = SessionParams::default();
         Negotiation {
             side,
             discovery,
@@ -227,7 +227,12 @@ impl Negotiation {
     /// One text exchange in full feature phase, which starts from the current values. Only
     /// MaxRecvDataSegmentLength can change; keys of the login are answered Reject. SendTargets is
     /// not handled here: the caller removes it first.
-    pub fn full_feature(side: Side, discovery: bool, offer: Offer, params: Params) -> Negotiation {
+    pub fn full_feature(
+        side: Side,
+        discovery: bool,
+        offer: Offer,
+        params: SessionParams,
+    ) -> Negotiation {
         let login = Negotiation::login(side, discovery, offer);
         Negotiation { full_feature: true, params, declared: true, ..login }
     }
@@ -454,7 +459,7 @@ impl Negotiation {
     }
 
     /// Ends the negotiation. An error when a digest is required and was not agreed.
-    pub fn finish(&mut self) -> Result<Params, WireError> {
+    pub fn finish(&mut self) -> Result<SessionParams, WireError> {
         if !self.offer.header_digest.accepts(self.params.header_digest) {
             return Err(WireError::new(Kind::Unsupported, "HeaderDigest", 0));
         }
@@ -466,7 +471,7 @@ impl Negotiation {
     }
 
     /// The current values.
-    pub fn params(&self) -> &Params {
+    pub fn params(&self) -> &SessionParams {
         &self.params
     }
 }

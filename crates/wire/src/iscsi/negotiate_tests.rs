@@ -5,7 +5,11 @@ use crate::fuzzing::Prng;
 use crate::iscsi::pairs;
 
 /// The target's answer to one text, or the error's field.
-fn answers(offer: Offer, discovery: bool, text: &str) -> Result<(String, Params), &'static str> {
+fn answers(
+    offer: Offer,
+    discovery: bool,
+    text: &str,
+) -> Result<(String, SessionParams), &'static str> {
     let mut target = Negotiation::login(Side::Target, discovery, offer);
     let mut out = TextBuilder::new();
     let bytes = format!("{}\0", text.replace(' ', "\0"));
@@ -16,7 +20,7 @@ fn answers(offer: Offer, discovery: bool, text: &str) -> Result<(String, Params)
 }
 
 fn generous() -> Offer {
-    let params = Params {
+    let params = SessionParams {
         max_connections: 4,
         initial_r2t: false,
         max_burst: 1 << 20,
@@ -27,7 +31,7 @@ fn generous() -> Offer {
         error_recovery_level: 2,
         protocol_level: 2,
         recv_data_len_max: 1 << 18,
-        ..Params::default()
+        ..SessionParams::default()
     };
     Offer { params, ..Offer::default() }
 }
@@ -85,7 +89,7 @@ fn values_outside_a_key_range_are_rejected() {
             let (answer, params) =
                 answers(generous(), false, &format!("{}={value}", spec.name)).unwrap();
             assert_eq!(answer, reject);
-            assert_eq!(params, Params::default());
+            assert_eq!(params, SessionParams::default());
         }
         for value in ["", "abc", "18446744073709551616", "-1", "1.5", "Yes"] {
             let (answer, _) =
@@ -109,7 +113,7 @@ fn discovery_makes_session_keys_irrelevant() {
                 DataSequenceInOrder=Yes TaskReporting=RFC3720 iSCSIProtocolLevel=1";
     let (answer, params) = answers(generous(), true, text).unwrap();
     assert_eq!(answer.matches("=Irrelevant").count(), 10);
-    assert_eq!(params, Params::default());
+    assert_eq!(params, SessionParams::default());
     let (answer, _) = answers(generous(), true, "HeaderDigest=None DefaultTime2Wait=2").unwrap();
     assert_eq!(answer, "HeaderDigest=None DefaultTime2Wait=2");
 }
@@ -138,7 +142,7 @@ fn broken_negotiation_rules_are_errors() {
 
 #[test]
 fn full_feature_phase_changes_only_the_segment_length() {
-    let params = Params { first_burst: 4096, ..Params::default() };
+    let params = SessionParams { first_burst: 4096, ..SessionParams::default() };
     let mut text = Negotiation::full_feature(Side::Target, false, generous(), params);
     let mut out = TextBuilder::new();
     let pairs = [
@@ -149,14 +153,18 @@ fn full_feature_phase_changes_only_the_segment_length() {
     ];
     text.receive(&pairs, &mut out).unwrap();
     assert_eq!(out.bytes(), b"MaxBurstLength=Reject\0HeaderDigest=Reject\0");
-    assert_eq!(text.finish().unwrap(), Params { send_data_len_max: 1024, ..params });
+    assert_eq!(text.finish().unwrap(), SessionParams { send_data_len_max: 1024, ..params });
 }
 
 #[test]
 fn strict_target_proposes_and_enforces_its_values() {
     let strict = Offer {
         data_digest: DigestPolicy::Require,
-        params: Params { max_burst: 65_536, immediate_data: false, ..Params::default() },
+        params: SessionParams {
+            max_burst: 65_536,
+            immediate_data: false,
+            ..SessionParams::default()
+        },
         ..Offer::default()
     };
     let mut target = Negotiation::login(Side::Target, false, strict);
@@ -217,7 +225,7 @@ fn both_sides_agree_on_the_parameters() {
         let (a, b) = (initiator.finish().unwrap(), target.finish().unwrap());
         assert_eq!(a.recv_data_len_max, b.send_data_len_max);
         assert_eq!(a.send_data_len_max, b.recv_data_len_max);
-        let swapped = Params {
+        let swapped = SessionParams {
             recv_data_len_max: b.send_data_len_max,
             send_data_len_max: b.recv_data_len_max,
             ..b

@@ -69,7 +69,7 @@ impl From<WireError> for Failure {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum SecurityState {
     Method,
     Algorithm,
     Response(Algorithm),
@@ -82,14 +82,14 @@ pub(crate) struct Security {
     auth: Auth,
     algorithms: Algorithms,
     challenge: Challenge,
-    turn: Turn,
+    state: SecurityState,
     /// The name that proved itself; None until then, and without CHAP.
     pub user: Option<String>,
 }
 
 impl Security {
     pub(crate) fn new(auth: Auth, algorithms: Algorithms, challenge: Challenge) -> Security {
-        Security { auth, algorithms, challenge, turn: Turn::Method, user: None }
+        Security { auth, algorithms, challenge, state: SecurityState::Method, user: None }
     }
 
     /// Whether the operational stage may begin without a security stage.
@@ -98,7 +98,7 @@ impl Security {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.turn == Turn::Done
+        self.state == SecurityState::Done
     }
 
     /// Takes the security keys of one whole text and writes the answers.
@@ -107,20 +107,20 @@ impl Security {
         pairs: &[(&str, &str)],
         out: &mut TextBuilder,
     ) -> Result<(), Failure> {
-        let expected: &[&str] = match self.turn {
-            Turn::Method => &["AuthMethod"],
-            Turn::Algorithm => &["CHAP_A"],
-            Turn::Response(_) => &["CHAP_N", "CHAP_R", "CHAP_I", "CHAP_C"],
-            Turn::Done => &[],
+        let expected: &[&str] = match self.state {
+            SecurityState::Method => &["AuthMethod"],
+            SecurityState::Algorithm => &["CHAP_A"],
+            SecurityState::Response(_) => &["CHAP_N", "CHAP_R", "CHAP_I", "CHAP_C"],
+            SecurityState::Done => &[],
         };
         if pairs.iter().any(|(key, _)| !expected.contains(key)) {
             return Err(Failure::protocol("security keys out of order"));
         }
-        match self.turn {
-            Turn::Method => self.method(value_of(pairs, "AuthMethod"), out),
-            Turn::Algorithm => self.algorithm(value_of(pairs, "CHAP_A"), out),
-            Turn::Response(algorithm) => self.response(algorithm, pairs, out),
-            Turn::Done => Ok(()),
+        match self.state {
+            SecurityState::Method => self.method(value_of(pairs, "AuthMethod"), out),
+            SecurityState::Algorithm => self.algorithm(value_of(pairs, "CHAP_A"), out),
+            SecurityState::Response(algorithm) => self.response(algorithm, pairs, out),
+            SecurityState::Done => Ok(()),
         }
     }
 
@@ -129,20 +129,20 @@ impl Security {
             if !self.optional() {
                 return Err(Failure::auth("the target asks for CHAP, AuthMethod is missing"));
             }
-            self.turn = Turn::Done;
+            self.state = SecurityState::Done;
             return Ok(());
         };
         let has = |name: &str| list.split(',').any(|item| item == name);
         match self.auth {
             Auth::None if has("None") => {
                 out.push("AuthMethod", "None")?;
-                self.turn = Turn::Done;
+                self.state = SecurityState::Done;
                 Ok(())
             }
             Auth::None => Err(Failure::auth("the target has no CHAP, None is not offered")),
             Auth::Chap { .. } if has("CHAP") => {
                 out.push("AuthMethod", "CHAP")?;
-                self.turn = Turn::Algorithm;
+                self.state = SecurityState::Algorithm;
                 Ok(())
             }
             Auth::Chap { .. } => Err(Failure::auth("the target asks for CHAP, it is not offered")),
@@ -156,7 +156,7 @@ impl Security {
         out.push_number("CHAP_A", u64::from(algorithm as u8))?;
         out.push_number("CHAP_I", u64::from(self.challenge.id))?;
         out.push("CHAP_C", &encode_hex(&self.challenge.bytes))?;
-        self.turn = Turn::Response(algorithm);
+        self.state = SecurityState::Response(algorithm);
         Ok(())
     }
 
@@ -199,7 +199,7 @@ impl Security {
             _ => return Err(Failure::protocol("CHAP_I and CHAP_C come together")),
         }
         self.user = Some(user.name.clone());
-        self.turn = Turn::Done;
+        self.state = SecurityState::Done;
         Ok(())
     }
 }

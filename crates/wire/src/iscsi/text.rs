@@ -136,7 +136,7 @@ pub struct TextInput {
 impl TextInput {
     /// Adds the data of a PDU. Answers the whole text when `more` is false, None when it goes on.
     /// More than [`TEXT_LEN_MAX`] bytes, or a continued PDU without data, is an error.
-    pub fn feed(&mut self, data: &[u8], more: bool) -> Result<Option<Vec<u8>>, WireError> {
+    pub fn append(&mut self, data: &[u8], more: bool) -> Result<Option<Vec<u8>>, WireError> {
         if self.text.len() + data.len() > TEXT_LEN_MAX {
             return Err(WireError::long("text", 0));
         }
@@ -195,15 +195,15 @@ mod tests {
     #[test]
     fn continued_text_is_joined_and_bounded() {
         let mut input = TextInput::default();
-        assert_eq!(input.feed(b"Ke", true), Ok(None));
+        assert_eq!(input.append(b"Ke", true), Ok(None));
         assert!(input.is_pending());
-        assert_eq!(input.feed(b"y=1\0", false), Ok(Some(b"Key=1\0".to_vec())));
+        assert_eq!(input.append(b"y=1\0", false), Ok(Some(b"Key=1\0".to_vec())));
         assert!(!input.is_pending());
-        assert!(input.feed(b"", true).is_err());
+        assert!(input.append(b"", true).is_err());
         for _ in 0..4 {
-            input.feed(&[b'a'; 8192], true).unwrap();
+            input.append(&[b'a'; 8192], true).unwrap();
         }
-        assert_eq!(input.feed(b"a", true).unwrap_err().field, "text");
+        assert_eq!(input.append(b"a", true).unwrap_err().field, "text");
     }
 
     #[test]

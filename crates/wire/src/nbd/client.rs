@@ -123,7 +123,7 @@ impl From<WireError> for Refusal {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ClientHandshakeState {
     Greeting,
     Option(u32),
     Secure,
@@ -133,10 +133,10 @@ enum State {
 
 /// The client's side of a handshake.
 #[derive(Debug)]
-pub struct Dial {
+pub struct ClientHandshake {
     export: String,
     wants_tls: bool,
-    state: State,
+    state: ClientHandshakeState,
     no_zeroes: bool,
     form: Form,
     allocation: Option<u32>,
@@ -145,13 +145,13 @@ pub struct Dial {
     replies: u32,
 }
 
-impl Dial {
+impl ClientHandshake {
     /// For an export; `tls` wants the connection encrypted.
-    pub fn new(export: &str, tls: bool) -> Dial {
-        Dial {
+    pub fn new(export: &str, tls: bool) -> ClientHandshake {
+        ClientHandshake {
             export: export.to_owned(),
             wants_tls: tls,
-            state: State::Greeting,
+            state: ClientHandshakeState::Greeting,
             no_zeroes: false,
             form: Form::Simple,
             allocation: None,
@@ -171,10 +171,12 @@ impl Dial {
         loop {
             let rest = bytes.get(used..).unwrap_or(&[]);
             let (took, progress) = match self.state {
-                State::Greeting => self.greeted(rest, out)?,
-                State::Option(asked) => self.answered(asked, rest, out)?,
-                State::Name => self.named(rest)?,
-                State::Secure | State::Over => return Ok((used, Progress::More)),
+                ClientHandshakeState::Greeting => self.greeted(rest, out)?,
+                ClientHandshakeState::Option(asked) => self.answered(asked, rest, out)?,
+                ClientHandshakeState::Name => self.named(rest)?,
+                ClientHandshakeState::Secure | ClientHandshakeState::Over => {
+                    return Ok((used, Progress::More));
+                }
             };
             used += took;
             match progress {
@@ -190,7 +192,7 @@ impl Dial {
 
     /// TLS protects the connection now.
     pub fn secured(&mut self, out: &mut Vec<u8>) {
-        self.ask(option::EXTENDED_HEADERS, &[], out);
+        self.send_option(option::EXTENDED_HEADERS, &[], out);
     }
 
     fn greeted(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, Progress), Refusal> {
@@ -205,32 +207,32 @@ impl Dial {
         self.no_zeroes = ours & handshake_flag::NO_ZEROES != 0;
         out.extend(u32::from(ours).to_be_bytes());
         match (ours & handshake_flag::FIXED_NEWSTYLE != 0, self.wants_tls) {
-            (true, true) => self.ask(option::STARTTLS, &[], out),
-            (true, false) => self.ask(option::EXTENDED_HEADERS, &[], out),
+            (true, true) => self.send_option(option::STARTTLS, &[], out),
+            (true, false) => self.send_option(option::EXTENDED_HEADERS, &[], out),
             (false, true) => return Err(Refusal::NoTls), // C3
-            (false, false) => self.ask_by_name(out),
+            (false, false) => self.send_export_name(out),
         }
         Ok((dial::GREETING_LEN, Progress::More))
     }
 
-    fn ask(&mut self, which: u32, payload: &[u8], out: &mut Vec<u8>) {
+    fn send_option(&mut self, which: u32, payload: &[u8], out: &mut Vec<u8>) {
         out.extend(dial::option(which, payload));
-        (self.state, self.replies) = (State::Option(which), 0);
+        (self.state, self.replies) = (ClientHandshakeState::Option(which), 0);
     }
 
-    fn ask_by_name(&mut self, out: &mut Vec<u8>) {
+    fn send_export_name(&mut self, out: &mut Vec<u8>) {
         out.extend(dial::option(option::EXPORT_NAME, self.export.as_bytes()));
-        self.state = State::Name;
+        self.state = ClientHandshakeState::Name;
     }
 
     fn go(&mut self, out: &mut Vec<u8>) {
         let payload = dial::info(&self.export, &[info::BLOCK_SIZE]);
-        self.ask(option::GO, &payload, out);
+        self.send_option(option::GO, &payload, out);
     }
 
     fn context(&mut self, out: &mut Vec<u8>) {
         let payload = dial::contexts(&self.export, &[ALLOCATION_CONTEXT]);
-        self.ask(option::SET_META_CONTEXT, &payload, out);
+        self.send_option(option::SET_META_CONTEXT, &payload, out);
     }
 
     fn answered(
@@ -266,7 +268,7 @@ impl Dial {
         let is_ack = reply.kind == rep::ACK;
         match reply.option {
             option::STARTTLS if is_ack => {
-                self.state = State::Secure;
+                self.state = ClientHandshakeState::Secure;
                 return Ok(Progress::StartTls);
             }
             option::STARTTLS => return Err(Refusal::NoTls), // C3
@@ -276,7 +278,7 @@ impl Dial {
             }
             option::EXTENDED_HEADERS if reply.is_error() => {
                 refused_for_tls(reply)?;
-                self.ask(option::STRUCTURED_REPLY, &[], out);
+                self.send_option(option::STRUCTURED_REPLY, &[], out);
             }
             option::STRUCTURED_REPLY if is_ack => {
                 self.form = Form::Structured;
@@ -306,7 +308,7 @@ impl Dial {
                 };
                 return Ok(self.ready(size, flags));
             }
-            option::GO if reply.kind == rep::ERR_UNSUP => self.ask_by_name(out),
+            option::GO if reply.kind == rep::ERR_UNSUP => self.send_export_name(out),
             option::GO if reply.is_error() => return Err(refusal(reply)),
             _ => return Err(WireError::bad("type", 12).into()),
         }
@@ -343,7 +345,7 @@ impl Dial {
     }
 
     fn ready(&mut self, size: u64, flags: u16) -> Progress {
-        self.state = State::Over;
+        self.state = ClientHandshakeState::Over;
         let flags = if flags & export_flag::HAS_FLAGS == 0 { 0 } else { flags };
         let allocation = self.allocation;
         Progress::Ready(Terms { size, flags, form: self.form, allocation, blocks: self.blocks })

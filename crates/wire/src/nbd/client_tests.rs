@@ -5,7 +5,7 @@ use crate::nbd::{Export, Exports, Handshake, Settings, Step, Tls, Unavailable, c
 
 #[test]
 fn client_reads_block_sizes_and_refuses_invalid_ones() {
-    let mut dial = Dial::new("", false);
+    let mut dial = ClientHandshake::new("", false);
     let sizes = |min: u32, preferred: u32, max: u32| {
         let mut payload = codes::info::BLOCK_SIZE.to_be_bytes().to_vec();
         [min, preferred, max].iter().for_each(|n| payload.extend(n.to_be_bytes()));
@@ -18,9 +18,9 @@ fn client_reads_block_sizes_and_refuses_invalid_ones() {
     }
 }
 
-struct One;
+struct SingleExport;
 
-impl Exports for One {
+impl Exports for SingleExport {
     fn list(&mut self) -> Option<Vec<crate::nbd::Listed>> {
         None
     }
@@ -44,7 +44,7 @@ impl Exports for One {
 fn shake(export: &str, tls: bool, server: Tls, cut: usize) -> Result<(Progress, bool), Refusal> {
     let mut to_client = Vec::new();
     let mut handshake = Handshake::new(Settings { tls: server }, &mut to_client);
-    let (mut dial, mut to_server) = (Dial::new(export, tls), Vec::new());
+    let (mut dial, mut to_server) = (ClientHandshake::new(export, tls), Vec::new());
     let mut fresh: Vec<u8> = Vec::new();
     let mut was_secure = false;
     for _ in 0..10_000 {
@@ -65,7 +65,7 @@ fn shake(export: &str, tls: bool, server: Tls, cut: usize) -> Result<(Progress, 
         let mut at = 0;
         while at < sent.len() {
             let (used, step) =
-                handshake.input(&sent[at..], &mut One, &mut to_client).expect("a server");
+                handshake.input(&sent[at..], &mut SingleExport, &mut to_client).expect("a server");
             at += used;
             if matches!(step, Step::Transmit(_)) || used == 0 {
                 break;
@@ -96,7 +96,7 @@ fn refused_handshake_reports_its_reason() {
     let mut old = codes::MAGIC.to_be_bytes().to_vec();
     old.extend(0x0000_4202_8186_1253u64.to_be_bytes());
     old.extend([0; 136]);
-    let refused = Dial::new("", false).input(&old, &mut Vec::new());
+    let refused = ClientHandshake::new("", false).input(&old, &mut Vec::new());
     assert_eq!(refused, Err(Refusal::OldStyle));
 }
 
@@ -109,7 +109,7 @@ fn greeting(flags: u16) -> Vec<u8> {
 
 #[test]
 fn server_without_options_is_asked_with_export_name() {
-    let (mut dial, mut out) = (Dial::new("x", false), Vec::new());
+    let (mut dial, mut out) = (ClientHandshake::new("x", false), Vec::new());
     let (used, _) = dial.input(&greeting(0), &mut out).unwrap();
     assert_eq!((used, &out[12..]), (18, &[0, 0, 0, 1, 0, 0, 0, 1, b'x'][..]));
     let mut reply = 4096u64.to_be_bytes().to_vec();
@@ -123,7 +123,7 @@ fn server_without_options_is_asked_with_export_name() {
 
 #[test]
 fn c1_plaintext_after_starttls_ends_the_connection() {
-    let (mut dial, mut out) = (Dial::new("x", true), Vec::new());
+    let (mut dial, mut out) = (ClientHandshake::new("x", true), Vec::new());
     dial.input(&greeting(3), &mut out).unwrap();
     let mut reply = OPTION_REPLY_MAGIC.to_be_bytes().to_vec();
     for word in [option::STARTTLS, rep::ACK, 0] {
@@ -135,7 +135,7 @@ fn c1_plaintext_after_starttls_ends_the_connection() {
 
 #[test]
 fn c2_oversized_option_reply_is_refused() {
-    let (mut dial, mut out) = (Dial::new("x", false), Vec::new());
+    let (mut dial, mut out) = (ClientHandshake::new("x", false), Vec::new());
     dial.input(&greeting(3), &mut out).unwrap();
     let mut reply = OPTION_REPLY_MAGIC.to_be_bytes().to_vec();
     for word in [option::EXTENDED_HEADERS, rep::INFO, 1 << 30] {

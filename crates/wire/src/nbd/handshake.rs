@@ -377,14 +377,14 @@ impl Handshake {
         (export.flags & !export_flag::SEND_DF) | df | export_flag::HAS_FLAGS
     }
 
-    fn knows_sizes(&self, name: &str) -> bool {
+    fn has_requested_sizes(&self, name: &str) -> bool {
         self.sizes_of.as_deref() == Some(name)
     }
 
     /// The client must ask for the block sizes before it may enter (H5).
-    fn must_ask(&self, name: &str, export: &Export) -> bool {
+    fn must_request_sizes(&self, name: &str, export: &Export) -> bool {
         let [min, ..] = export.block_sizes;
-        !export.unaligned && min > BLOCK_USUAL && !self.knows_sizes(name)
+        !export.unaligned && min > BLOCK_USUAL && !self.has_requested_sizes(name)
     }
 
     fn transmit(&mut self, name: &str, mut export: Export) -> Step {
@@ -394,7 +394,7 @@ impl Handshake {
             form: self.form,
             // H3
             allocation: self.allocation_of.take().is_some_and(|of| of == name),
-            sizes: self.knows_sizes(name),
+            sizes: self.has_requested_sizes(name),
             name: name.to_owned(),
         }))
     }
@@ -414,7 +414,7 @@ impl Handshake {
         };
         // Nothing is entered before this is known.
         if let Ok(export) = exports.find(name, false)
-            && self.must_ask(name, &export)
+            && self.must_request_sizes(name, &export)
         {
             return Err(hangup(sizes_wanted(&export)));
         }
@@ -447,7 +447,7 @@ impl Handshake {
         let kind = |k: u16| k.to_be_bytes();
         // Nothing is entered before this is known.
         if let Ok(export) = exports.find(asked.name, false)
-            && self.must_ask(asked.name, &export)
+            && self.must_request_sizes(asked.name, &export)
         {
             let [min, best, max] = export.block_sizes.map(u32::to_be_bytes);
             reply(option, rep::INFO, &[&kind(info::BLOCK_SIZE), &min, &best, &max], out);

@@ -6,16 +6,16 @@ use crate::nbd::codes::{export_flag, info, option, rep};
 use crate::nbd::dial;
 use crate::nbd::option::QUERIES_MAX;
 
-struct Shop {
+struct TestExports {
     entered: Vec<String>,
     listing: bool,
 }
 
-fn shop() -> Shop {
-    Shop { entered: Vec::new(), listing: true }
+fn shop() -> TestExports {
+    TestExports { entered: Vec::new(), listing: true }
 }
 
-impl Exports for Shop {
+impl Exports for TestExports {
     fn find(&mut self, name: &str, enter: bool) -> Result<Export, Unavailable> {
         match name {
             "" | "disk" | "other" | "large" | "any" => {
@@ -49,7 +49,7 @@ impl Exports for Shop {
 
 struct Client {
     server: Handshake,
-    shop: Shop,
+    shop: TestExports,
     out: Vec<u8>,
 }
 

@@ -61,18 +61,18 @@ pub struct Fault {
     /// FEI: offset of the field at fault, where it is one.
     pub at: u32,
     /// For people.
-    pub what: &'static str,
+    pub description: &'static str,
 }
 
 impl Fault {
     /// A field that may not have its value.
     pub const fn field(at: u32, what: &'static str) -> Fault {
-        Fault { reason: fatal::HEADER_FIELD, at, what }
+        Fault { reason: fatal::HEADER_FIELD, at, description: what }
     }
 
     /// Something else.
     pub const fn of(reason: u16, what: &'static str) -> Fault {
-        Fault { reason, at: 0, what }
+        Fault { reason, at: 0, description: what }
     }
 }
 
@@ -102,7 +102,11 @@ impl Initialize {
         let [kind, _, ..] = *b;
         if u16::from_le_bytes(field(b, 8)) > VERSION {
             let reason = fatal::UNSUPPORTED;
-            return Err(Fault { reason, at: 8, what: "PFV: a version of PDUs not served here" });
+            return Err(Fault {
+                reason,
+                at: 8,
+                description: "PFV: a version of PDUs not served here",
+            });
         }
         let [alignment, digests] = field(b, 10);
         if alignment > ALIGNMENT_MAX {

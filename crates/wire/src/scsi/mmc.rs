@@ -113,7 +113,7 @@ pub enum FeatureFilter {
     /// 1: those that are current.
     Current,
     /// 2: the one asked for.
-    One,
+    Single,
 }
 
 /// GET CONFIGURATION (MMC-6 6.6): the features from number `from` on.
@@ -148,7 +148,7 @@ pub fn get_configuration(disc: Disc, filter: FeatureFilter, from: u16) -> Vec<u8
         let wanted = match filter {
             FeatureFilter::All => number >= from,
             FeatureFilter::Current => number >= from && current != 0,
-            FeatureFilter::One => number == from,
+            FeatureFilter::Single => number == from,
         };
         if wanted {
             out.extend(number.to_be_bytes());
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!((at, last), (all.len(), Some(0x1f)));
         let none = get_configuration(Disc::None, FeatureFilter::Current, 4);
         assert_eq!(none, [0, 0, 0, 4, 0, 0, 0, 0]);
-        let dvd = get_configuration(Disc::Data(2_000_000), FeatureFilter::One, 0x1f);
+        let dvd = get_configuration(Disc::Data(2_000_000), FeatureFilter::Single, 0x1f);
         assert_eq!(dvd, [0, 0, 0, 8, 0, 0, 0, 16, 0, 0x1f, 1, 0]);
     }
 

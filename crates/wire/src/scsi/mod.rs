@@ -101,8 +101,8 @@ pub use pr::{
 pub use protection::{Protect, ProtectionType, TUPLE_LEN, Tuple, guard, guard_more};
 pub use sense::{FieldPointer, SENSE_LEN_MAX, Sense};
 pub use ses::{
-    ARRAY_DEVICE_SLOT, DEVICE_SLOT, SES_ELEMENTS_MAX, SesConfig, SesPlace, SesStatus, SesType,
-    ses_kind, ses_page, ses_supported,
+    ARRAY_DEVICE_SLOT, AdditionalElement, DEVICE_SLOT, SES_ELEMENTS_MAX, SesConfig, SesStatus,
+    SesType, ses_kind, ses_page, ses_supported,
 };
 pub use status::Status;
 pub use transport_id::{TRANSPORT_ID_LEN_MAX, TransportId};

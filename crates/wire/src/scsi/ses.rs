@@ -105,7 +105,7 @@ impl SesStatus {
 
 /// The entry of one element in page 0Ah.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SesPlace {
+pub struct AdditionalElement {
     /// Index of the element over all types, without overall elements.
     pub element: u16,
     /// DEVICE SLOT NUMBER.
@@ -213,7 +213,7 @@ impl SesConfig {
     }
 
     /// Which type an element is of, and which element of that type; both from 0.
-    pub fn place_of(&self, element: usize) -> Option<(usize, usize)> {
+    pub fn type_of(&self, element: usize) -> Option<(usize, usize)> {
         let mut rest = element;
         for (kind, one) in self.types.iter().enumerate() {
             let count = usize::from(one.count);
@@ -276,7 +276,7 @@ impl SesConfig {
 
     /// Reads a control page: each element that is meant, and whether it is to show where it is and
     /// that it is faulty.
-    pub fn wishes(&self, data: &[u8]) -> Result<Vec<(usize, bool, bool)>, WireError> {
+    pub fn parse_control(&self, data: &[u8]) -> Result<Vec<(usize, bool, bool)>, WireError> {
         let mut reader = self.body(data, ses_page::STATUS)?;
         let (mut out, mut at) = (Vec::new(), 0);
         for one in &self.types {
@@ -329,14 +329,14 @@ impl SesConfig {
     }
 
     /// Reads page 0Ah: the slots in which SAS devices are.
-    pub fn places(&self, data: &[u8]) -> Result<Vec<SesPlace>, WireError> {
+    pub fn additional_elements(&self, data: &[u8]) -> Result<Vec<AdditionalElement>, WireError> {
         let mut reader = self.body(data, ses_page::ADDITIONAL)?;
         let (mut out, mut next) = (Vec::new(), 0u16);
         while !reader.rest().is_empty() {
             let at = reader.at();
             let [first, len] = reader.array("additional element status descriptor")?;
             let mut one = Reader::new(reader.take(usize::from(len), "descriptor")?);
-            let mut place = SesPlace { element: next, ..SesPlace::default() };
+            let mut place = AdditionalElement { element: next, ..AdditionalElement::default() };
             if first & 0x10 != 0 {
                 let [overall, element] = one.array("ELEMENT INDEX")?;
                 // EIIOE: the index includes overall elements.
@@ -371,7 +371,11 @@ impl SesConfig {
     }
 
     /// Page 0Ah with SAS devices, one phy each, attached to `expander`.
-    pub fn encode_places(&self, places: &[SesPlace], expander: u64) -> Vec<u8> {
+    pub fn encode_additional_elements(
+        &self,
+        places: &[AdditionalElement],
+        expander: u64,
+    ) -> Vec<u8> {
         let mut body = self.generation.to_be_bytes().to_vec();
         for place in places {
             body.extend([0x10 | SAS, 34, 0, place.element.to_be_bytes()[1], 1, 0, 0, place.slot]);

@@ -68,9 +68,9 @@ fn control_page_selects_exactly_one_slot() {
     let wanted =
         [vec![2, 0, 0, 32, 0, 0, 0, 7], vec![0; 8], vec![0xc0, 0x80, 2, 0], vec![0; 16]].concat();
     assert_eq!(page, wanted);
-    assert_eq!(config().wishes(&page), Ok(vec![(1, true, false)]));
+    assert_eq!(config().parse_control(&page), Ok(vec![(1, true, false)]));
     let off = config().control(3, SesStatus([1, 0x80, 2, 0]), false, true);
-    assert_eq!(config().wishes(&off), Ok(vec![(3, false, true)]));
+    assert_eq!(config().parse_control(&off), Ok(vec![(3, false, true)]));
     assert_eq!(off[32 + 1], 0, "a plain slot has nothing to keep");
 }
 
@@ -84,30 +84,34 @@ fn status_names_and_slots_decode_as_encoded() {
     let names = ["Slot 01", "Slot 02", "", "X"].map(String::from);
     assert_eq!(config.names(&config.encode_names(&names)).unwrap(), names);
     let places = [
-        SesPlace { element: 0, slot: 1, sas: 0x5000_c500_0000_0001 },
-        SesPlace { element: 1, slot: 2, sas: 0 },
+        AdditionalElement { element: 0, slot: 1, sas: 0x5000_c500_0000_0001 },
+        AdditionalElement { element: 1, slot: 2, sas: 0 },
     ];
-    assert_eq!(config.places(&config.encode_places(&places, 9)).unwrap(), places);
+    assert_eq!(
+        config.additional_elements(&config.encode_additional_elements(&places, 9)).unwrap(),
+        places
+    );
 }
 
 #[test]
 fn element_index_that_counts_overall_elements_is_accepted() {
     let config = config();
-    let mut page = config.encode_places(&[SesPlace { element: 5, slot: 1, sas: 2 }], 9);
+    let mut page =
+        config.encode_additional_elements(&[AdditionalElement { element: 5, slot: 1, sas: 2 }], 9);
     page[8 + 2] = 1;
     // 0: overall element of the slots; 1, 2: slots; 3: overall of the sensors; 4; 5: overall of the
     // last type; 6.
     for (index, element) in [(1, Some(0)), (2, Some(1)), (4, Some(2)), (6, Some(3)), (3, None)] {
         page[8 + 3] = index;
-        let found = config.places(&page).ok().map(|p| p[0].element);
+        let found = config.additional_elements(&page).ok().map(|p| p[0].element);
         assert_eq!(found, element, "{index}");
     }
     page[8 + 3] = 9;
-    assert_eq!(config.places(&page).unwrap_err().field, "EIIOE");
+    assert_eq!(config.additional_elements(&page).unwrap_err().field, "EIIOE");
     page[8] = 0x90 | 6;
     page[8 + 2] = 0;
-    assert_eq!(config.places(&page), Ok(vec![]), "what is invalid says nothing");
+    assert_eq!(config.additional_elements(&page), Ok(vec![]), "what is invalid says nothing");
     page[8] = 0x16;
     page[8 + 4] = 9;
-    assert_eq!(config.places(&page).unwrap_err().field, "phy descriptor");
+    assert_eq!(config.additional_elements(&page).unwrap_err().field, "phy descriptor");
 }

@@ -7,7 +7,7 @@ use rig::proc;
 use serde_json::Value;
 
 use super::pull::Pull;
-use crate::house::{House, array as list, file_disk, text};
+use crate::fixture::{Fixture, array as list, file_disk, text};
 
 /// Bytes of most disks.
 pub const DISK_BYTES: u64 = 16 << 20;
@@ -86,7 +86,7 @@ impl Drop for Loop {
 }
 
 /// Makes the disks, starts the daemon and labels everything.
-pub fn build(house: &mut House) -> Arrays {
+pub fn build(house: &mut Fixture) -> Arrays {
     let mut made = Arrays { all: Vec::new(), units: Vec::new(), loops: Vec::new() };
     for disk in ["c0", "c1", SHARED] {
         house.image(disk, DISK_BYTES);
@@ -133,7 +133,7 @@ pub fn bytes_of(disk: &str) -> u64 {
 
 impl Arrays {
     /// Writes the configuration, without a disk that is out.
-    fn configure(&self, house: &House, without: Option<&str>) {
+    fn configure(&self, house: &Fixture, without: Option<&str>) {
         let mut text = String::from("[daemon]\ncores = 2\nlog = \"warn\"\n\n");
         let files = ARRAYS.iter().filter(|a| a.class != Class::Multipath);
         let disks = files.flat_map(|a| a.members).chain(&["c0", "c1"]);
@@ -152,7 +152,7 @@ impl Arrays {
 
     /// The same, carried out.
     #[track_caller]
-    pub fn apply(&self, house: &House, without: Option<&str>) {
+    pub fn apply(&self, house: &Fixture, without: Option<&str>) {
         self.configure(house, without);
         house.ok(&["apply"]);
     }
@@ -160,7 +160,7 @@ impl Arrays {
 
 impl Array {
     /// All its members are active, and the array is complete.
-    pub fn is_whole(&self, house: &House) -> bool {
+    pub fn is_whole(&self, house: &Fixture) -> bool {
         let (state, active) = self.state(house);
         let well = ["COMPLETE", "OPTIMAL"].contains(&state.as_str());
         well && self.members.iter().all(|m| active.iter().any(|a| a == m))
@@ -168,23 +168,23 @@ impl Array {
 
     /// It goes on without the pulled member. A member that failed as if it were gone may be back
     /// already, but not through its failing layer.
-    pub fn lacks(&self, house: &House, member: &str, how: Pull) -> bool {
+    pub fn lacks(&self, house: &Fixture, member: &str, how: Pull) -> bool {
         let (_, active) = self.state(house);
         let without = |name: &str| !active.iter().any(|a| a == name);
         !active.is_empty()
-            && without(&shim(member))
+            && without(&failing_layer(member))
             && (how == Pull::FailsAll && self.class != Class::Multipath || without(member))
     }
 
     /// Its state, and the providers of its good members.
-    fn state(&self, house: &House) -> (String, Vec<String>) {
+    fn state(&self, house: &Fixture) -> (String, Vec<String>) {
         let Some(geom) = self.geom(house) else { return Default::default() };
         let good = |c: &&Value| ["ACTIVE", "ACTIVE (ACTIVE)"].contains(&text(&c["state"]).as_str());
         let active = list(&geom["consumers"]).iter().filter(good);
         (text(&geom["state"]), active.map(|c| text(&c["provider"])).collect())
     }
 
-    fn geom(&self, house: &House) -> Option<Value> {
+    fn geom(&self, house: &Fixture) -> Option<Value> {
         let ours = |g: &&Value| {
             text(&g["class"]) == self.class.name() && text(&g["name"]).starts_with(self.geom)
         };
@@ -192,14 +192,14 @@ impl Array {
     }
 
     /// It holds this disk, in whatever state.
-    pub fn holds(&self, house: &House, disk: &str) -> bool {
+    pub fn holds(&self, house: &Fixture, disk: &str) -> bool {
         let geom = self.geom(house);
         geom.is_some_and(|g| list(&g["consumers"]).iter().any(|c| text(&c["provider"]) == disk))
     }
 
     /// The members of a mirror are compared by itself.
     #[track_caller]
-    pub fn verify(&self, house: &House) {
+    pub fn verify(&self, house: &Fixture) {
         if self.class != Class::Mirror {
             return;
         }
@@ -214,6 +214,6 @@ impl Array {
 }
 
 /// Name of the failing layer over a member.
-pub fn shim(member: &str) -> String {
+pub fn failing_layer(member: &str) -> String {
     format!("bad-{member}")
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::arrays::{Array, Class, DISK_BYTES};
-use crate::house::House;
+use crate::fixture::Fixture;
 
 /// Bytes of a strip of the arrays with parity.
 const STRIP: usize = 64 << 10;
@@ -14,7 +14,7 @@ const WRITTEN: u64 = 6 << 20;
 impl Array {
     /// Looks at the files.
     #[track_caller]
-    pub fn compare(&self, house: &House) {
+    pub fn compare(&self, house: &Fixture) {
         let read = |member: &&str| {
             let mut bytes = vec![0; DISK_BYTES as usize];
             File::open(house.path(member)).unwrap().read_exact_at(&mut bytes, 0).unwrap();

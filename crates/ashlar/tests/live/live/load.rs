@@ -13,8 +13,8 @@ use bench::load::{self, Order, Outcome, Running, Spec, Work};
 use bench::{Error, Kind};
 
 use super::arrays::Arrays;
-use crate::house::writer::Writer;
-use crate::house::{House, IQN};
+use crate::fixture::writer::Writer;
+use crate::fixture::{Fixture, IQN};
 
 const FILLED: u64 = 1 << 20;
 const MIDDLE: u64 = 7 << 20;
@@ -32,7 +32,7 @@ pub struct Load {
     done: Outcome,
 }
 
-fn specs(house: &House, units: u32) -> Vec<Spec> {
+fn specs(house: &Fixture, units: u32) -> Vec<Spec> {
     let base =
         Spec { luns: (0..units).collect(), sessions: units, ..Spec::new(house.portal(), IQN, 0) };
     let small = Spec {
@@ -63,7 +63,7 @@ fn specs(house: &House, units: u32) -> Vec<Spec> {
 }
 
 /// Writes the data of the first part of every unit, or compares all of it.
-fn filled(house: &House, units: u32, work: Work) {
+fn filled(house: &Fixture, units: u32, work: Work) {
     for lun in 0..units {
         let spec = Spec {
             work,
@@ -80,7 +80,7 @@ fn filled(house: &House, units: u32, work: Work) {
 
 impl Load {
     /// Starts all users.
-    pub fn start(house: &House, made: &Arrays) -> Load {
+    pub fn start(house: &Fixture, made: &Arrays) -> Load {
         let units = made.units.len() as u32;
         filled(house, units, Work::Fill);
         let mut load = Load {
@@ -97,7 +97,7 @@ impl Load {
     }
 
     /// Starts again those that end with the daemon.
-    pub fn resume(&mut self, house: &House) {
+    pub fn resume(&mut self, house: &Fixture) {
         assert!(self.running.is_empty());
         for spec in &mut self.specs {
             let started = load::start(spec).unwrap_or_else(|e| panic!("{e}\n{}", house.log()));
@@ -109,7 +109,7 @@ impl Load {
 
     /// Checks that no user has ended: an error, or other data than was written, ends it.
     #[track_caller]
-    pub fn goes_on(&mut self) {
+    pub fn check_running(&mut self) {
         if let Some(at) = self.running.iter().position(Running::is_finished) {
             panic!("load {at} has ended: {:?}", self.running.swap_remove(at).stop());
         }
@@ -121,14 +121,14 @@ impl Load {
 
     /// Checks that all users make progress from here.
     #[track_caller]
-    pub fn moves(&mut self, house: &House) {
+    pub fn moves(&mut self, house: &Fixture) {
         let count = |load: &Load| {
             let many = load.running.iter().map(Running::requests);
             many.chain(load.writers.iter().map(|w| u64::from(w.rounds()))).collect::<Vec<u64>>()
         };
         let (before, start) = (count(self), Instant::now());
         loop {
-            self.goes_on();
+            self.check_running();
             let now = count(self);
             if before.iter().zip(&now).all(|(b, n)| n > b) {
                 return;
@@ -146,7 +146,7 @@ impl Load {
         for one in self.running.drain(..) {
             match one.stop() {
                 Ok(done) => self.done.add(&done),
-                Err(Error { kind: Kind::Data, what }) => panic!("{what}"),
+                Err(Error { kind: Kind::Data, message: what }) => panic!("{what}"),
                 Err(_) => {}
             }
         }
@@ -154,7 +154,7 @@ impl Load {
 
     /// Stops all users; reads again all data that must be there. Returns a summary.
     #[track_caller]
-    pub fn finish(mut self, house: &House, kills: u32) -> String {
+    pub fn finish(mut self, house: &Fixture, kills: u32) -> String {
         self.moves(house);
         for one in self.running.drain(..) {
             self.done.add(&one.stop().unwrap());

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::arrays::{Array, Arrays, Class, bytes_of, shim};
-use crate::house::House;
+use super::arrays::{Array, Arrays, Class, bytes_of, failing_layer};
+use crate::fixture::Fixture;
 
 /// Bytes at a disk's end that are cut off to pull it: records are there. More than one sector: the
 /// rest must not end in the label of a provider above the array, and be taken for it.
@@ -55,10 +55,10 @@ impl Array {
 
 /// Takes a member away.
 #[track_caller]
-pub fn pull(house: &House, made: &Arrays, array: &Array, member: &str, how: Pull) {
+pub fn pull(house: &Fixture, made: &Arrays, array: &Array, member: &str, how: Pull) {
     let class = array.class.name();
     let fails = |words: &[&str]| {
-        let (name, on) = (format!("name={}", shim(member)), format!("provider={member}"));
+        let (name, on) = (format!("name={}", failing_layer(member)), format!("provider={member}"));
         house.ok(&[&["geom", "nop", "insert", &name, &on], words].concat());
     };
     let verb = match array.class {
@@ -88,13 +88,13 @@ pub fn pull(house: &House, made: &Arrays, array: &Array, member: &str, how: Pull
     }
 }
 
-fn file(house: &House, member: &str) -> File {
+fn file(house: &Fixture, member: &str) -> File {
     File::options().read(true).write(true).open(house.path(member)).unwrap()
 }
 
 /// Returns a member.
 #[track_caller]
-pub fn give_back(house: &House, made: &Arrays, array: &Array, member: &str, how: Pull) {
+pub fn give_back(house: &Fixture, made: &Arrays, array: &Array, member: &str, how: Pull) {
     let class = array.class.name();
     match (how, array.class) {
         (Pull::Verb, Class::Mirror) => drop(house.ok(&[class, "activate", array.on, member])),
@@ -114,7 +114,7 @@ pub fn give_back(house: &House, made: &Arrays, array: &Array, member: &str, how:
             house.ok(&[&[class], words, &[array.on, member]].concat());
         }
         (Pull::FailsWrites | Pull::FailsReads | Pull::FailsAll, of) => {
-            house.ok(&["geom", "nop", "remove", &format!("name={}", shim(member))]);
+            house.ok(&["geom", "nop", "remove", &format!("name={}", failing_layer(member))]);
             match of {
                 Class::Multipath => drop(house.ok(&[class, "restore", array.on, member])),
                 Class::Mirror => drop(house.ok(&[class, "forget", array.on])),

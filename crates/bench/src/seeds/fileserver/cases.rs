@@ -172,7 +172,7 @@ pub struct Far {
 }
 
 /// A client uses a file that a dump froze while that is copied to the legs.
-pub fn legs(seed: u64, far: bool) -> Result<Far, Error> {
+pub fn copy_frozen_file(seed: u64, far: bool) -> Result<Far, Error> {
     const FILE: u64 = 64 << 20;
     const SPAN: u64 = 20 * S;
     let lab = Lab::new(seed);
@@ -180,10 +180,10 @@ pub fn legs(seed: u64, far: bool) -> Result<Far, Error> {
     let cache = device("cache", near());
     let mut legs = vec![device("near", near())];
     if far {
-        legs.push(device("far", Shape { ps_per_byte: FAR_PS, ..near() }));
+        copy_frozen_file.push(device("far", Shape { ps_per_byte: FAR_PS, ..near() }));
     }
-    let o = lab.options(&cache, &legs, 32 << 20);
-    let (clock, slowest) = (lab.reactor.clone(), legs.pop());
+    let o = lab.options(&cache, &copy_frozen_file, 32 << 20);
+    let (clock, slowest) = (lab.reactor.clone(), copy_frozen_file.pop());
     lab.run(async move {
         let fs = lab::ream(&o).await?;
         let ino = lab::file(&fs, "file").await?;
@@ -195,7 +195,7 @@ pub fn legs(seed: u64, far: bool) -> Result<Far, Error> {
         let from = clock.now();
         let span = (ino, FILE, seed);
         let mut took = lab::use_at_random(o, fs.clone(), span, from + SPAN).await?;
-        if far && fs.volume().legs().last().is_some_and(|leg| leg.behind == 0) {
+        if far && fs.volume().members().last().is_some_and(|leg| leg.behind == 0) {
             return Err(Fault::Invalid("the far leg had everything before the client ended"));
         }
         let written = slowest.map_or(0, |leg| leg.written.get() - before);

@@ -41,7 +41,7 @@ impl Lab {
             reactor: self.reactor.clone(),
             pool: self.pool.clone(),
             cache: plug(cache),
-            legs: legs.iter().map(plug).collect(),
+            members: legs.iter().map(plug).collect(),
             memory: memory as usize,
             block: BLOCK as u32,
             owner: [7; 16],

@@ -86,7 +86,7 @@ pub(super) fn measure(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
     for (done, (case, run)) in (0..).zip(CASES) {
-        progress(Progress { done, of: CASES.len() as u32, what: format!("seeds: {case}") });
+        progress(Progress { done, of: CASES.len() as u32, step: format!("seeds: {case}") });
         if options.wants(case) {
             run(&mut Table { options, report }, case)?;
         }
@@ -138,8 +138,8 @@ fn halt(t: &mut Table<'_>, case: &str, blocks: u64) -> Result<(), Error> {
 fn far(t: &mut Table<'_>, case: &str) -> Result<(), Error> {
     let (mut with_far, mut without) = (Vec::new(), Vec::new());
     for seed in t.rounds() {
-        with_far.push(cases::legs(seed, true)?.p99);
-        without.push(cases::legs(seed, false)?.p99);
+        with_far.push(cases::copy_frozen_file(seed, true)?.p99);
+        without.push(cases::copy_frozen_file(seed, false)?.p99);
     }
     let row = Series { ours: with_far, theirs: without };
     let row = row.row(case, ("p99 of a client", "us"), Some("no far leg"));
@@ -150,7 +150,7 @@ fn far(t: &mut Table<'_>, case: &str) -> Result<(), Error> {
 
 fn rate(t: &mut Table<'_>, case: &str) -> Result<(), Error> {
     let ours: Result<Vec<f64>, Error> =
-        t.rounds().map(|seed| cases::legs(seed, true).map(|f| f.copied)).collect();
+        t.rounds().map(|seed| cases::copy_frozen_file(seed, true).map(|f| f.copied)).collect();
     t.near(case, ("blocks to a leg of 1 MB/s", "/s"), ours?, FAR, 5.0);
     Ok(())
 }

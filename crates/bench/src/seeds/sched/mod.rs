@@ -25,7 +25,7 @@ const ALGORITHMS: [&str; 5] = ["rr", "as", "fifo", "deadline", "fair"];
 
 /// dd, reading: read-ahead keeps it close to the disk.
 const READER: Load = Load {
-    who: 1,
+    client: 1,
     op: Op::Read,
     depth: 1,
     bytes: 128 << 10,
@@ -33,11 +33,17 @@ const READER: Load = Load {
     think_ns: 50_000,
 };
 /// dd, writing: dirty pages on their way out.
-const WRITER: Load =
-    Load { who: 2, op: Op::Write, depth: 256, bytes: 128 << 10, from: Some(8 << 30), think_ns: 0 };
+const WRITER: Load = Load {
+    client: 2,
+    op: Op::Write,
+    depth: 256,
+    bytes: 128 << 10,
+    from: Some(8 << 30),
+    think_ns: 0,
+};
 /// cvs: small reads all over the disk.
 const RANDOM: Load =
-    Load { who: 3, op: Op::Read, depth: 1, bytes: 4096, from: None, think_ns: 100_000 };
+    Load { client: 3, op: Op::Read, depth: 1, bytes: 4096, from: None, think_ns: 100_000 };
 
 /// Figures of the page: the reader beside the random one got five times as much, 30 instead of 6
 /// MB/s; the writer kept 14 of 55 MB/s, for a random one that was starved before.
@@ -92,29 +98,29 @@ fn alone(_: &str, _: &str) -> Option<Goal> {
 /// Two clients on one disk under one scheduler, and the wanted ratio of the first one's rate to the
 /// second one's.
 struct Pair {
-    what: &'static str,
+    name: &'static str,
     timing: Timing,
     scheduler: (&'static str, &'static str),
     loads: [Load; 2],
     want: f64,
 }
 
-const OTHER_READER: Load = Load { who: 7, from: Some(100 << 30), ..READER };
-const OTHER_RANDOM: Load = Load { who: 8, ..RANDOM };
+const OTHER_READER: Load = Load { client: 7, from: Some(100 << 30), ..READER };
+const OTHER_RANDOM: Load = Load { client: 8, ..RANDOM };
 
 /// Reads of 16 KiB, deep enough that flash is busy.
 const fn eager(who: u32, from: u64) -> Load {
-    Load { who, op: Op::Read, depth: 64, bytes: 16384, from: Some(from << 30), think_ns: 0 }
+    Load { client: who, op: Op::Read, depth: 64, bytes: 16384, from: Some(from << 30), think_ns: 0 }
 }
 
 const EAGER: [Load; 2] = [eager(1, 1), eager(2, 50)];
 
 const fn on_disk(what: &'static str, loads: [Load; 2]) -> Pair {
-    Pair { what, timing: SATA_2010, scheduler: ("rr", ""), loads, want: 1.0 }
+    Pair { name: what, timing: SATA_2010, scheduler: ("rr", ""), loads, want: 1.0 }
 }
 
 const fn on_flash(what: &'static str, options: &'static str, want: f64) -> Pair {
-    Pair { what, timing: FLASH, scheduler: ("fair", options), loads: EAGER, want }
+    Pair { name: what, timing: FLASH, scheduler: ("fair", options), loads: EAGER, want }
 }
 
 const PAIRS: &[Pair] = &[
@@ -146,7 +152,7 @@ pub(super) fn measure(
     let wanted: Vec<&Case> = CASES.iter().filter(|c| options.wants(c.name)).collect();
     let of = wanted.len() as u32 + 1;
     for (done, case) in (0..).zip(wanted) {
-        progress(Progress { done, of, what: format!("seeds: {}", case.name) });
+        progress(Progress { done, of, step: format!("seeds: {}", case.name) });
         let loads: Vec<Load> = case.clients.iter().map(|(_, load)| *load).collect();
         let mut without = Vec::new();
         for name in [NONE].into_iter().chain(ALGORITHMS) {
@@ -166,10 +172,10 @@ pub(super) fn measure(
         }
     }
     if options.wants(FAIRNESS) {
-        progress(Progress { done: of - 1, of, what: format!("seeds: {FAIRNESS}") });
+        progress(Progress { done: of - 1, of, step: format!("seeds: {FAIRNESS}") });
         for pair in PAIRS {
             let series = Series { ours: vec![pair.distance()?], theirs: vec![] };
-            let row = series.row(FAIRNESS, (&format!("{}: off by", pair.what), "times"), None);
+            let row = series.row(FAIRNESS, (&format!("{}: off by", pair.name), "times"), None);
             let goal = Some(Goal { of: Of::Ours, at_most: UNEQUAL });
             report.add(options, COMMAND, row, goal);
         }
@@ -245,7 +251,7 @@ mod tests {
     fn random_clients_share_equally_and_a_reader_keeps_its_share() {
         for jumpers in [2u32, 3, 10] {
             let mut loads = vec![READER];
-            loads.extend((0..jumpers).map(|n| Load { who: 10 + n, ..RANDOM }));
+            loads.extend((0..jumpers).map(|n| Load { client: 10 + n, ..RANDOM }));
             let alone = run((SATA_2010, SECONDS), None, &loads[..1]).expect("measured")[0];
             let none = run((SATA_2010, SECONDS), None, &loads).expect("measured");
             let got = run((SATA_2010, SECONDS), scheduler("rr"), &loads).expect("measured");

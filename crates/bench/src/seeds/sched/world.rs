@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use bio::sync::Mutex;
 use bio::{Bio, Errno, Op, Origin, Pool, PoolConfig};
-use geom::{Access, Control, Core, Edge, Flow, Inbox, Layer, Limits, NewProvider, Topology};
+use geom::{Access, Core, Edge, Flow, GraphControl, Inbox, Layer, Limits, NewProvider, Topology};
 use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
 use reactor::sim::{Actor, Limits as RunLimits, World};
-use reactor::{Patience, Reactor, Token};
+use reactor::{Reactor, Token, WaitFor};
 use serde_json::json;
 
 use crate::bed::{BedClass, CLASS, Plain, failed};
@@ -40,7 +40,7 @@ pub(super) const FLASH: Timing = Timing::Between { min_ns: 80_000, max_ns: 120_0
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     /// Its number as a client.
-    pub who: u32,
+    pub client: u32,
     pub op: Op,
     pub depth: u32,
     pub bytes: u64,
@@ -75,7 +75,7 @@ impl Layer for Disk {
 fn spin(world: &World, cores: &[Rc<Core>], ns: u64, stop: &mut dyn FnMut() -> bool) {
     let actor = |core: &Rc<Core>| {
         let own = core.clone();
-        Actor::new(core.reactor(), move || own.turn(Patience::Peek))
+        Actor::new(core.reactor(), move || own.turn(WaitFor::Peek))
     };
     let mut actors: Vec<Actor> = cores.iter().map(actor).collect();
     world.run(&mut actors, RunLimits { ns, steps: STEPS_MAX }, stop);
@@ -84,7 +84,7 @@ fn spin(world: &World, cores: &[Rc<Core>], ns: u64, stop: &mut dyn FnMut() -> bo
 struct Machine {
     world: World,
     cores: Vec<Rc<Core>>,
-    control: Control,
+    control: GraphControl,
 }
 
 impl Machine {
@@ -103,11 +103,11 @@ impl Machine {
         let wait = Box::new(move |inbox: &Inbox, most: Duration| {
             let ns = most.as_nanos() as u64;
             if let Some(core) = all.first() {
-                core.reactor().after(ns, Token { kind: TICK, word: 0 });
+                core.reactor().after(ns, Token { kind: TICK, user_data: 0 });
             }
             spin(&turning, &all, ns, &mut || !inbox.is_empty());
         });
-        let control = Control::new(mailers, inbox, wait, Box::new(move || clock.now()));
+        let control = GraphControl::new(mailers, inbox, wait, Box::new(move || clock.now()));
         Machine { world, cores, control }
     }
 
@@ -167,7 +167,7 @@ async fn run(core: Rc<Core>, edge: Edge, load: Load, next: Rc<Cell<u64>>, done: 
         };
         let Ok(data) = core.buffers(load.bytes as usize).await else { return };
         let fill = |bio: &mut Bio| {
-            (bio.op, bio.origin) = (load.op, Origin(load.who));
+            (bio.op, bio.origin) = (load.op, Origin(load.client));
             (bio.offset, bio.length, bio.data) = (at, load.bytes, data);
         };
         if core.io(edge, fill).await.status.is_err() {

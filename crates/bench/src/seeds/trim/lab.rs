@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bio::{Pool, PoolConfig};
-use geom::{Access, Control, Core, Edge, Error as GraphError, Inbox, NewProvider};
+use geom::{Access, Core, Edge, Error as GraphError, GraphControl, Inbox, NewProvider};
 use reactor::sim::{Actor, Limits, World};
-use reactor::{Patience, Reactor, SeededRandom, Token};
+use reactor::{Reactor, SeededRandom, Token, WaitFor};
 use serde_json::Value;
 
 use super::flash::BYTES;
@@ -37,7 +37,7 @@ impl geom::Class for LabClass {
 
 /// See the module.
 pub(super) struct Lab {
-    control: Control,
+    control: GraphControl,
     pub(super) core: Rc<Core>,
     world: World,
 }
@@ -52,13 +52,14 @@ impl Lab {
         let (own, turns, clock) = (core.clone(), world.clone(), world.clone());
         let wait = Box::new(move |inbox: &Inbox, most: Duration| {
             let ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
-            own.reactor().after(ns, Token { kind: TICK, word: 0 });
+            own.reactor().after(ns, Token { kind: TICK, user_data: 0 });
             let core = own.clone();
-            let mut actors = [Actor::new(own.reactor(), move || core.turn(Patience::Peek))];
+            let mut actors = [Actor::new(own.reactor(), move || core.turn(WaitFor::Peek))];
             let limits = Limits { ns, steps: 10_000_000 };
             turns.run(&mut actors, limits, &mut || !inbox.is_empty());
         });
-        let mut control = Control::new(vec![mailer], inbox, wait, Box::new(move || clock.now()));
+        let mut control =
+            GraphControl::new(vec![mailer], inbox, wait, Box::new(move || clock.now()));
         control.topology.load(Arc::new(LabClass)).map_err(failed)?;
         for class in classes::all() {
             control.topology.load(class).map_err(failed)?;
@@ -134,14 +135,14 @@ impl Crowd {
                 on.reactor().sleep(random.below(2 * EVERY_NS)).await;
                 let at = from + random.below((BYTES - from) / SMALL) * SMALL;
                 let reads = random.below(10) < READS;
-                let one = own.clone().one(on.clone(), edge, at, reads);
+                let one = own.clone().issue_request(on.clone(), edge, at, reads);
                 drop(on.reactor().spawn("request", one));
             }
         }));
         crowd
     }
 
-    async fn one(self: Rc<Self>, core: Rc<Core>, edge: Edge, at: u64, reads: bool) {
+    async fn issue_request(self: Rc<Self>, core: Rc<Core>, edge: Edge, at: u64, reads: bool) {
         let begun = core.reactor().fresh_now();
         self.under_way.set(self.under_way.get() + 1);
         let done = match reads {

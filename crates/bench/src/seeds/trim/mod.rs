@@ -62,7 +62,7 @@ struct Outcome {
     reusable_ns: u64,
     bytes: u64,
     /// Until the disk knew of all, ns.
-    told_ns: u64,
+    reported_ns: u64,
     asked: Asked,
     /// 99th percentile and longest of the others, us, and the same without deletions.
     late: (f64, f64),
@@ -128,7 +128,7 @@ async fn delete(
     tell.over.set(true);
 }
 
-fn one(way: Way, seed: u64) -> Result<Outcome, Error> {
+fn run_case(way: Way, seed: u64) -> Result<Outcome, Error> {
     let mut lab = Lab::new(seed)?;
     let flash = Flash::new(seed).map_err(failed)?;
     lab.disk("flash", flash.provider("flash"))?;
@@ -180,7 +180,7 @@ fn one(way: Way, seed: u64) -> Result<Outcome, Error> {
         return Err(failed("requests do not end"));
     }
     out.asked = flash.asked();
-    out.told_ns = out.asked.ended.saturating_sub(began);
+    out.reported_ns = out.asked.ended.saturating_sub(began);
     out.late = crowd.late()?;
     Ok(out)
 }
@@ -193,11 +193,11 @@ pub(super) fn measure(
     let cases =
         [("trim-blocks", Way::Blocks), ("trim-extents", Way::Extents), ("trim-queue", Way::Queue)];
     for (done, (case, way)) in (0..).zip(cases) {
-        progress(Progress { done, of: 3, what: format!("seeds: {case}") });
+        progress(Progress { done, of: 3, step: format!("seeds: {case}") });
         if !options.wants(case) {
             continue;
         }
-        let rounds = (0..u64::from(options.rounds)).map(|round| one(way, 1 + round));
+        let rounds = (0..u64::from(options.rounds)).map(|round| run_case(way, 1 + round));
         let rounds = rounds.collect::<Result<Vec<_>, _>>()?;
         rows(options, report, (case, way), &rounds);
     }
@@ -224,10 +224,10 @@ fn rows(options: &Options, report: &mut Report, (case, way): (&str, Way), all: &
             ),
             ("commands to the disk", "", |o| o.asked.trims as f64, ours(COMMANDS)),
             ("the disk's time that they took", "%", share, ours(SHARE)),
-            ("until the disk knew of all", "s", |o| o.told_ns as f64 / 1e9, None),
+            ("until the disk knew of all", "s", |o| o.reported_ns as f64 / 1e9, None),
         ],
         _ => vec![
-            ("commands", "1/s", |o| o.asked.trims as f64 * 1e9 / o.told_ns.max(1) as f64, None),
+            ("commands", "1/s", |o| o.asked.trims as f64 * 1e9 / o.reported_ns.max(1) as f64, None),
             ("deleted", "MB/s", |o| o.bytes as f64 * 1e3 / o.reusable_ns.max(1) as f64, None),
         ],
     };
@@ -252,7 +252,7 @@ fn rows(options: &Options, report: &mut Report, (case, way): (&str, Way), all: &
 
 /// Percent of the time until the disk knew of all; the pause that follows the last is not counted.
 fn share(o: &Outcome) -> f64 {
-    (o.asked.trims * flash::TRIM_NS) as f64 * 100.0 / o.told_ns.max(1) as f64
+    (o.asked.trims * flash::TRIM_NS) as f64 * 100.0 / o.reported_ns.max(1) as f64
 }
 
 #[cfg(test)]
@@ -270,14 +270,14 @@ mod tests {
     /// The goals that the table shows, in one round.
     #[test]
     fn queued_trims_meet_their_goals_and_other_methods_their_rates() {
-        let blocks = one(Way::Blocks, 1).expect("blocks");
+        let blocks = run_case(Way::Blocks, 1).expect("blocks");
         let rate = blocks.bytes as f64 * 1e3 / blocks.reusable_ns as f64;
         assert!((0.62..0.66).contains(&rate), "{rate} MB/s");
-        let extents = one(Way::Extents, 1).expect("extents");
+        let extents = run_case(Way::Extents, 1).expect("extents");
         let rate = extents.bytes as f64 * 1e3 / extents.reusable_ns as f64;
         assert!((285.0..305.0).contains(&rate), "{rate} MB/s");
         assert!(extents.late.0 > 10.0 * extents.alone.0, "others are held up: {:?}", extents.late);
-        let queue = one(Way::Queue, 1).expect("queue");
+        let queue = run_case(Way::Queue, 1).expect("queue");
         assert_eq!(queue.asked.trims, 2);
         assert!(queue.reusable_ns < 100_000, "at once: {} ns", queue.reusable_ns);
         assert_eq!(queue.asked.bytes, FILE - BLOCK, "all but the block that was used again");

@@ -19,7 +19,7 @@ const S: u64 = 1_000 * MS;
 pub struct AoeKind;
 
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Params {
+pub(super) struct AoeParams {
     /// Network interfaces. A target that answers on several interfaces is reached over all of them.
     #[schemars(length(min = 1, max = 16))]
     interfaces: Vec<String>,
@@ -69,10 +69,10 @@ fn refuse(bus: &str, what: impl std::fmt::Display) -> Error {
     Error::inval(format!("bus {bus}: {what}"))
 }
 
-impl Params {
+impl AoeParams {
     /// Of a bus.
-    pub(super) fn read(bus: &str, params: &Value) -> Result<Params, Error> {
-        Params::deserialize(params).map_err(|e| refuse(bus, e))
+    pub(super) fn read(bus: &str, params: &Value) -> Result<AoeParams, Error> {
+        AoeParams::deserialize(params).map_err(|e| refuse(bus, e))
     }
 
     /// The rules of the protocol, and how often targets are asked for, ns.
@@ -105,7 +105,7 @@ impl SimKind for AoeKind {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(Params).to_value()
+        schemars::schema_for!(AoeParams).to_value()
     }
 
     fn example(&self) -> &'static str {
@@ -115,7 +115,7 @@ impl SimKind for AoeKind {
 
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
         let name = request.name;
-        let params = Params::read(name, request.params)?;
+        let params = AoeParams::read(name, request.params)?;
         let (rules, ask_ns) = params.terms(name, request.site.cores)?;
         let mut seen = std::collections::BTreeSet::new();
         if let Some(twice) = params.interfaces.iter().find(|name| !seen.insert(name.as_str())) {

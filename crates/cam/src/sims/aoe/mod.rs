@@ -10,7 +10,7 @@
 //! ways to one target: frames go over all that are up, and one that dies is left out at once.
 
 mod engine;
-mod flight;
+mod inflight;
 mod kind;
 mod path;
 mod pool;
@@ -29,9 +29,9 @@ use geom::{Core, Error, Local, Notifier, Severity, Trouble};
 use serde_json::Value;
 use wire::aoe::Address;
 
-use self::engine::{Engine, Ill, Rules};
-use self::flight::CORES_MAX;
-use self::shared::Shared;
+use self::engine::{Engine, Rules, UnusablePath};
+use self::inflight::CORES_MAX;
+use self::shared::KnownTargets;
 use crate::address::Path;
 use crate::bus::Rescan;
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome, Priority};
@@ -56,7 +56,7 @@ struct Inner {
     /// How long answers are waited for before a scan, and how often targets are discovered, ns.
     wait_ns: u64,
     ask_ns: AtomicU64,
-    shared: Arc<Shared>,
+    shared: Arc<KnownTargets>,
     units: Mutex<BTreeMap<u64, Weak<Unit>>>,
     rescan: OnceLock<Rescan>,
 }
@@ -72,7 +72,7 @@ impl Inner {
 
     fn rescan(&self) {
         if let Some(rescan) = self.rescan.get() {
-            rescan.wish();
+            rescan.request_scan();
         }
     }
 
@@ -82,19 +82,19 @@ impl Inner {
     }
 
     /// Its troubles have become others.
-    fn say(&self) {
+    fn notify_troubles(&self) {
         if let Some(rescan) = self.rescan.get() {
-            rescan.say();
+            rescan.notify_troubles();
         }
     }
 
-    fn may_be_back(&self, address: Address) -> bool {
-        self.rescan.get().is_some_and(|rescan| rescan.may_be_back(number_of(address)))
+    fn rescan_if_missing(&self, address: Address) -> bool {
+        self.rescan.get().is_some_and(|rescan| rescan.rescan_if_missing(number_of(address)))
     }
 
     fn rescan_target(&self, address: Address) {
         if let Some(rescan) = self.rescan.get() {
-            rescan.wish_target(number_of(address));
+            rescan.request_target_scan(number_of(address));
         }
     }
 }
@@ -112,7 +112,7 @@ fn number_of(address: Address) -> u64 {
 }
 
 /// Its name in config strings.
-fn place_of(Address { shelf, slot }: Address) -> String {
+fn target_name(Address { shelf, slot }: Address) -> String {
     format!("e{shelf}.{slot}")
 }
 
@@ -162,8 +162,8 @@ impl Sim for Aoe {
     }
 
     /// As config strings of the file server have it: `e565.1`.
-    fn place(&self, path: Path) -> String {
-        place_of(address_of(path.target))
+    fn location(&self, path: Path) -> String {
+        target_name(address_of(path.target))
     }
 
     fn begin(&self, rescan: Rescan) {
@@ -175,7 +175,7 @@ impl Sim for Aoe {
     }
 
     fn mark<'a>(&'a self, path: Path, core: &'a Rc<Core>) -> Local<'a, Option<String>> {
-        Box::pin(self.ask_mark(path.target, core))
+        Box::pin(self.query_mark(path.target, core))
     }
 
     fn ready<'a>(&'a self, core: &'a Rc<Core>) -> Local<'a, ()> {
@@ -205,31 +205,31 @@ impl Sim for Aoe {
     }
 
     fn troubles(&self) -> Vec<Trouble> {
-        let has_disk = |ill: &Ill| self.inner.unit(ill.address).is_some();
-        let trouble = |ill: Ill| {
+        let has_disk = |ill: &UnusablePath| self.inner.unit(ill.address).is_some();
+        let trouble = |ill: UnusablePath| {
             let interface = self.inner.interfaces.get(ill.link).map_or("", String::as_str);
-            let (place, mac) = (place_of(ill.address), ill.mac);
+            let (place, mac) = (target_name(ill.address), ill.mac);
             let why = format!("{place} does not answer by {interface} at {mac}");
             let action = format!(
                 "It is asked again by itself; `ip link show {interface}` says whether the \
                  interface is up."
             );
             let grade = if ill.is_last { Severity::Failed } else { Severity::Degraded };
-            Trouble { grade, why, action }
+            Trouble { severity: grade, why, action }
         };
-        self.inner.shared.ill().into_iter().filter(has_disk).map(trouble).collect()
+        self.inner.shared.unusable_paths().into_iter().filter(has_disk).map(trouble).collect()
     }
 
-    fn renew(&self, params: &Value) -> Result<(), Error> {
+    fn update_params(&self, params: &Value) -> Result<(), Error> {
         let name = &self.inner.name;
-        let (rules, ask_ns) = kind::Params::read(name, params)?.terms(name, self.cores)?;
+        let (rules, ask_ns) = kind::AoeParams::read(name, params)?.terms(name, self.cores)?;
         self.inner.ask_ns.store(ask_ns, Ordering::Relaxed);
         *self.inner.rules() = rules.clone();
         for core in 0..self.cores {
             let (inner, rules) = (self.inner.clone(), rules.clone());
             let change = move |core: &Rc<Core>| {
                 if let Some(port) = port::port(inner.number, core) {
-                    port.with(|engine, _| engine.change(rules, core.now()));
+                    port.with(|engine, _| engine.set_rules(rules, core.now()));
                 }
             };
             self.notifier.call(core, Box::new(change));
@@ -281,7 +281,7 @@ impl Sim for Aoe {
             return;
         }
         // It is with another core.
-        self.elsewhere(core, move |inner, core| {
+        self.on_other_cores(core, move |inner, core| {
             let port = port::port(inner.number, core);
             if port.is_some_and(|port| port.with(|engine, _| engine.abort((id, address))))
                 && let Some(unit) = inner.unit(address)
@@ -291,19 +291,19 @@ impl Sim for Aoe {
         });
     }
 
-    fn recall(&self, unit: &Unit, core: &Core) {
+    fn requeue_unsent(&self, unit: &Unit, core: &Core) {
         let address = address_of(unit.path().target);
-        self.everywhere(core, move |engine, _| engine.doubt(address));
+        self.on_all_cores(core, move |engine, _| engine.doubt(address));
     }
 
-    fn trusts(&self, _: &Unit, core: &Core) {
+    fn identity_confirmed(&self, _: &Unit, core: &Core) {
         // Each port looks which of its targets are trusted.
-        self.everywhere(core, |_, _| {});
+        self.on_all_cores(core, |_, _| {});
     }
 
-    fn is_another(&self, unit: &Unit, core: &Core) {
+    fn identity_changed(&self, unit: &Unit, core: &Core) {
         let address = address_of(unit.path().target);
-        self.everywhere(core, move |engine, now| engine.renew(address, now));
+        self.on_all_cores(core, move |engine, now| engine.accept_replacement(address, now));
     }
 
     fn reset(&self, unit: &Unit, core: &Core) {
@@ -317,18 +317,18 @@ impl Sim for Aoe {
         if let Some(own) = core.handle() {
             reset(&self.inner, &own);
         }
-        self.elsewhere(core, reset);
+        self.on_other_cores(core, reset);
     }
 }
 
 impl Aoe {
     /// Has something done to the protocol of each core.
-    fn everywhere(&self, here: &Core, f: impl Fn(&mut Engine, u64) + Clone + Send + 'static) {
+    fn on_all_cores(&self, here: &Core, f: impl Fn(&mut Engine, u64) + Clone + Send + 'static) {
         let (number, own) = (self.inner.number, f.clone());
         if let Some(port) = port::port(number, here) {
             port.with(|engine, _| own(engine, here.now()));
         }
-        self.elsewhere(here, move |inner, core| {
+        self.on_other_cores(here, move |inner, core| {
             if let Some(port) = port::port(inner.number, core) {
                 port.with(|engine, _| f(engine, core.now()));
             }
@@ -336,7 +336,7 @@ impl Aoe {
     }
 
     /// Has something done on all cores but this one.
-    fn elsewhere(&self, here: &Core, f: impl Fn(&Inner, &Rc<Core>) + Clone + Send + 'static) {
+    fn on_other_cores(&self, here: &Core, f: impl Fn(&Inner, &Rc<Core>) + Clone + Send + 'static) {
         for core in (0..self.cores).filter(|core| *core != here.id() as usize) {
             let (inner, f) = (self.inner.clone(), f.clone());
             self.notifier.call(core, Box::new(move |core: &Rc<Core>| f(&inner, core)));

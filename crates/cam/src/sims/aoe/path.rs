@@ -101,7 +101,7 @@ impl Path {
     }
 
     /// When to ask again which disk it is: less and less often.
-    pub(super) fn ask_again(&mut self, now: u64) {
+    pub(super) fn schedule_probe(&mut self, now: u64) {
         self.ask_ns = now + self.pause_ns;
         self.pause_ns = (self.pause_ns * 2).min(PAUSE_MAX_NS);
     }
@@ -118,7 +118,7 @@ impl Path {
     }
 
     /// The target was heard at this path.
-    pub(super) fn heard(&mut self) {
+    pub(super) fn mark_up(&mut self) {
         (self.is_up, self.timeouts) = (true, 0);
     }
 

@@ -5,25 +5,25 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Pool {
+pub(super) struct TargetCredits {
     taken: AtomicU32,
     /// Cores, by bit, that have less than their part and found no place.
-    hungry: AtomicU64,
+    waiting_cores: AtomicU64,
 }
 
 /// A core that wants a place.
 #[derive(Clone, Copy)]
-pub(super) struct Guest {
+pub(super) struct CoreDemand {
     pub core: usize,
     /// Places that it has.
-    pub own: u32,
+    pub held: u32,
     /// Its part of all.
-    pub part: u32,
+    pub share: u32,
 }
 
 /// Result of the request for a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum TakeResult {
     Taken,
     /// It has its part: it goes on when one of its own frames is answered.
     Later,
@@ -31,39 +31,39 @@ pub(super) enum Place {
     Owed,
 }
 
-impl Guest {
+impl CoreDemand {
     fn bit(self) -> u64 {
-        1 << (self.core % super::flight::CORES_MAX)
+        1 << (self.core % super::inflight::CORES_MAX)
     }
 }
 
-impl Pool {
+impl TargetCredits {
     /// Takes one of `most` places. While a core is owed a place, no core that is not owed one takes
     /// any.
-    pub(super) fn take(&self, guest: Guest, most: u32) -> Place {
-        let is_owed = guest.own < guest.part;
-        let hungry = self.hungry.load(Ordering::Acquire);
+    pub(super) fn take(&self, guest: CoreDemand, most: u32) -> TakeResult {
+        let is_owed = guest.held < guest.share;
+        let hungry = self.waiting_cores.load(Ordering::Acquire);
         let others_first = hungry & guest.bit() == 0 && hungry != 0;
         let more = |taken| (taken < most).then_some(taken + 1);
         if !others_first
             && self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
         {
-            return Place::Taken;
+            return TakeResult::Taken;
         }
         if !is_owed {
-            return Place::Later;
+            return TakeResult::Later;
         }
-        self.hungry.fetch_or(guest.bit(), Ordering::AcqRel);
-        Place::Owed
+        self.waiting_cores.fetch_or(guest.bit(), Ordering::AcqRel);
+        TakeResult::Owed
     }
 
     /// A core that was owed one has enough, or wants no more.
-    pub(super) fn is_content(&self, guest: Guest) {
-        self.hungry.fetch_and(!guest.bit(), Ordering::AcqRel);
+    pub(super) fn demand_met(&self, guest: CoreDemand) {
+        self.waiting_cores.fetch_and(!guest.bit(), Ordering::AcqRel);
     }
 
     /// A frame is not waited for any more.
-    pub(super) fn give_back(&self) {
+    pub(super) fn release(&self) {
         let less = |taken: u32| taken.checked_sub(1);
         let _none = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
@@ -75,22 +75,22 @@ mod tests {
 
     #[test]
     fn a_lone_core_takes_all_places_and_yields_a_share_to_others() {
-        let pool = Pool::default();
-        let of = |core, own| Guest { core, own, part: 2 };
-        (0..4).for_each(|own| assert_eq!(pool.take(of(0, own), 4), Place::Taken));
-        assert_eq!(pool.take(of(0, 4), 4), Place::Later, "no more than there are");
-        assert_eq!(pool.take(of(1, 0), 4), Place::Owed);
-        pool.give_back();
-        assert_eq!(pool.take(of(0, 3), 4), Place::Later, "somebody is owed one");
-        assert_eq!(pool.take(of(1, 0), 4), Place::Taken);
-        assert_eq!(pool.take(of(1, 1), 4), Place::Owed, "it has one of two");
-        pool.give_back();
-        assert_eq!(pool.take(of(0, 2), 4), Place::Later);
-        pool.is_content(of(1, 1));
-        assert_eq!(pool.take(of(0, 2), 4), Place::Taken);
-        pool.give_back();
-        (0..9).for_each(|_| pool.give_back());
-        (0..4).for_each(|own| assert_eq!(pool.take(of(1, own), 4), Place::Taken));
-        assert_eq!(pool.take(of(1, 4), 4), Place::Later);
+        let pool = TargetCredits::default();
+        let of = |core, own| CoreDemand { core, held: own, share: 2 };
+        (0..4).for_each(|own| assert_eq!(pool.take(of(0, own), 4), TakeResult::Taken));
+        assert_eq!(pool.take(of(0, 4), 4), TakeResult::Later, "no more than there are");
+        assert_eq!(pool.take(of(1, 0), 4), TakeResult::Owed);
+        pool.release();
+        assert_eq!(pool.take(of(0, 3), 4), TakeResult::Later, "somebody is owed one");
+        assert_eq!(pool.take(of(1, 0), 4), TakeResult::Taken);
+        assert_eq!(pool.take(of(1, 1), 4), TakeResult::Owed, "it has one of two");
+        pool.release();
+        assert_eq!(pool.take(of(0, 2), 4), TakeResult::Later);
+        pool.demand_met(of(1, 1));
+        assert_eq!(pool.take(of(0, 2), 4), TakeResult::Taken);
+        pool.release();
+        (0..9).for_each(|_| pool.release());
+        (0..4).for_each(|own| assert_eq!(pool.take(of(1, own), 4), TakeResult::Taken));
+        assert_eq!(pool.take(of(1, 4), 4), TakeResult::Later);
     }
 }

@@ -17,7 +17,7 @@ use geom::Core;
 use reactor::{Link, TaskHandle};
 use wire::aoe::{ETHERTYPE, Mac, sectors_of_mtu};
 
-use super::engine::{Engine, Said, Unsaid, Wire};
+use super::engine::{CommandReply, Engine, NoReply, Wire};
 use super::{Aoe, Inner, address_of};
 use crate::ccb::CamStatus;
 
@@ -37,7 +37,7 @@ const MARK_LOOK_NS: u64 = 5_000_000;
 const FULL_NS: u64 = 50_000;
 
 /// An interface.
-struct Side {
+struct Interface {
     name: String,
     link: RefCell<Option<Link>>,
     /// Most sectors of a frame; 0: it is down.
@@ -45,7 +45,7 @@ struct Side {
     mac: Cell<Mac>,
 }
 
-impl Side {
+impl Interface {
     fn look(&self, core: &Core) {
         let mut link = self.link.borrow_mut();
         if link.is_none() {
@@ -66,12 +66,12 @@ impl Side {
 }
 
 /// The interfaces of a core.
-struct Sides {
-    all: Vec<Side>,
+struct Interfaces {
+    all: Vec<Interface>,
     scratch: RefCell<Segs>,
 }
 
-impl Wire for &Sides {
+impl Wire for &Interfaces {
     fn links(&self) -> usize {
         self.all.len()
     }
@@ -104,10 +104,10 @@ pub(super) struct Port {
     core: std::rc::Weak<Core>,
     inner: Weak<Inner>,
     number: usize,
-    sides: Sides,
+    interfaces: Interfaces,
     engine: RefCell<Engine>,
     /// There is something to send or to end.
-    stirred: Cell<bool>,
+    has_work: Cell<bool>,
     clock: RefCell<Option<Waker>>,
     /// Tasks that wait for orders to be settled: each looks for its own.
     settled: RefCell<Vec<Waker>>,
@@ -126,7 +126,7 @@ pub(super) fn port(bus: u64, core: &Core) -> Option<Rc<Port>> {
 
 /// Makes the port of a bus on this core.
 pub(super) fn open(inner: &Arc<Inner>, core: &Rc<Core>) {
-    let side = |name: &String| Side {
+    let side = |name: &String| Interface {
         name: name.clone(),
         link: RefCell::default(),
         sectors: Cell::default(),
@@ -134,22 +134,22 @@ pub(super) fn open(inner: &Arc<Inner>, core: &Rc<Core>) {
     };
     let number = core.id() as usize;
     let engine = Engine::new(number, inner.rules().clone(), inner.shared.clone(), core.now());
-    let all: Vec<Side> = inner.interfaces.iter().map(side).collect();
+    let all: Vec<Interface> = inner.interfaces.iter().map(side).collect();
     let port = Rc::new(Port {
         core: Rc::downgrade(core),
         inner: Arc::downgrade(inner),
         number,
-        sides: Sides { all, scratch: RefCell::default() },
+        interfaces: Interfaces { all, scratch: RefCell::default() },
         engine: RefCell::new(engine),
-        stirred: Cell::default(),
+        has_work: Cell::default(),
         clock: RefCell::default(),
         settled: RefCell::default(),
         tasks: RefCell::default(),
     });
-    port.sides.all.iter().for_each(|side| side.look(core));
+    port.interfaces.all.iter().for_each(|side| side.look(core));
     PORTS.with_borrow_mut(|ports| ports.insert((inner.number, core.id()), port.clone()));
     let mut tasks = vec![core.reactor().spawn("aoe clock", clock(port.clone()))];
-    for at in 0..port.sides.all.len() {
+    for at in 0..port.interfaces.all.len() {
         tasks.push(core.reactor().spawn("aoe link", read(port.clone(), at)));
     }
     tasks.push(core.reactor().spawn("aoe look", look(port.clone())));
@@ -166,13 +166,13 @@ pub(super) fn close(bus: u64, core: &Core) {
 impl Port {
     /// Calls the protocol engine; the consequences are handled in this turn.
     pub(super) fn with<R>(&self, f: impl FnOnce(&mut Engine, &mut dyn Wire) -> R) -> R {
-        let out = f(&mut self.engine.borrow_mut(), &mut &self.sides);
-        self.stir();
+        let out = f(&mut self.engine.borrow_mut(), &mut &self.interfaces);
+        self.schedule_pump();
         out
     }
 
-    fn stir(&self) {
-        if !self.stirred.replace(true) {
+    fn schedule_pump(&self) {
+        if !self.has_work.replace(true) {
             let waker = self.clock.borrow_mut().take();
             waker.into_iter().for_each(Waker::wake);
         }
@@ -182,26 +182,26 @@ impl Port {
     fn pump(&self) {
         let Some(core) = self.core.upgrade() else { return };
         let now = core.reactor().fresh_now();
-        self.engine.borrow_mut().pump(&mut &self.sides, now);
+        self.engine.borrow_mut().pump(&mut &self.interfaces, now);
         self.flush(now);
-        self.tell(&core);
+        self.report_to_cam(&core);
     }
 
     fn flush(&self, now: u64) {
-        for side in &self.sides.all {
+        for side in &self.interfaces.all {
             let link = side.link.borrow();
             let Some(link) = link.as_ref() else { continue };
             if link.queued() > 0 && link.flush().is_err() {
                 side.sectors.set(0);
             }
             if link.queued() > 0 {
-                self.engine.borrow_mut().look_at(now + FULL_NS);
+                self.engine.borrow_mut().schedule(now + FULL_NS);
             }
         }
     }
 
     /// E6: reports silent targets to CAM, and learns which of them CAM trusts.
-    fn tell_doubts(&self, inner: &Inner, core: &Rc<Core>) {
+    fn report_doubted(&self, inner: &Inner, core: &Rc<Core>) {
         loop {
             let doubted = self.engine.borrow_mut().take_doubted();
             let Some(address) = doubted else { break };
@@ -209,24 +209,24 @@ impl Port {
                 Some(unit) => unit.doubt(core),
                 // The disk was exchanged, and may be back. Each core has found the old one.
                 None => {
-                    inner.may_be_back(address);
-                    self.engine.borrow_mut().renew(address, core.now());
+                    inner.rescan_if_missing(address);
+                    self.engine.borrow_mut().accept_replacement(address, core.now());
                 }
             }
         }
         let doubtful = self.engine.borrow().doubtful();
         for address in doubtful {
             let unit = inner.unit(address);
-            if !unit.is_some_and(|unit| unit.look(|device| device.is_in_doubt())) {
+            if !unit.is_some_and(|unit| unit.inspect(|device| device.is_in_doubt())) {
                 self.engine.borrow_mut().trust(address, core.now());
-                self.stir();
+                self.schedule_pump();
             }
         }
     }
 
-    fn tell(&self, core: &Rc<Core>) {
+    fn report_to_cam(&self, core: &Rc<Core>) {
         let Some(inner) = self.inner.upgrade() else { return };
-        self.tell_doubts(&inner, core);
+        self.report_doubted(&inner, core);
         loop {
             let ended = self.engine.borrow_mut().take_ended();
             let Some((id, address, outcome)) = ended else { break };
@@ -256,12 +256,12 @@ impl Port {
 async fn clock(port: Rc<Port>) {
     loop {
         let Some(core) = port.core.upgrade() else { return };
-        port.stirred.set(false);
+        port.has_work.set(false);
         port.pump();
         let (due, now) = (port.engine.borrow().due(), core.reactor().fresh_now());
         let mut sleep = pin!(core.reactor().sleep(due.saturating_sub(now).min(LOOK_NS)));
         poll_fn(|cx| {
-            if port.stirred.get() {
+            if port.has_work.get() {
                 return Poll::Ready(());
             }
             *port.clock.borrow_mut() = Some(cx.waker().clone());
@@ -275,7 +275,7 @@ async fn clock(port: Rc<Port>) {
 async fn read(port: Rc<Port>, at: usize) {
     loop {
         let Some(core) = port.core.upgrade() else { return };
-        let Some(side) = port.sides.all.get(at) else { return };
+        let Some(side) = port.interfaces.all.get(at) else { return };
         let link = side.link.borrow().clone();
         let Some(link) = link else {
             core.reactor().sleep(LOOK_NS).await;
@@ -289,14 +289,14 @@ async fn read(port: Rc<Port>, at: usize) {
         }
         let now = core.reactor().fresh_now();
         let mut take = |frame: &[u8]| {
-            port.engine.borrow_mut().hear(at, frame, &&port.sides, now);
+            port.engine.borrow_mut().receive(at, frame, &&port.interfaces, now);
         };
         if link.receive(FRAMES_A_TURN, &mut take).is_err() {
             side.sectors.set(0);
             core.reactor().sleep(LOOK_NS).await;
             side.look(&core);
         }
-        port.stir();
+        port.schedule_pump();
     }
 }
 
@@ -308,17 +308,17 @@ async fn look(port: Rc<Port>) {
         let Some(core) = port.core.upgrade() else { return };
         let ask_ns = port.inner.upgrade().map_or(SOON_NS, |i| i.ask_ns.load(Ordering::Relaxed));
         pause_ns = pause_ns.min(ask_ns);
-        port.sides.all.iter().for_each(|side| side.look(&core));
+        port.interfaces.all.iter().for_each(|side| side.look(&core));
         let before = up;
-        up = port.sides.all.iter().filter(|side| side.sectors.get() > 0).count();
+        up = port.interfaces.all.iter().filter(|side| side.sectors.get() > 0).count();
         if up > before {
             (next_ns, pause_ns) = (0, SOON_NS.min(ask_ns));
         }
         if let Some(inner) = port.inner.upgrade() {
             inner.shared.count(port.number, port.engine.borrow().counts());
-            let ill = port.engine.borrow().ill(&&port.sides);
-            if inner.shared.see(port.number, ill) {
-                inner.say();
+            let ill = port.engine.borrow().unusable_paths(&&port.interfaces);
+            if inner.shared.set_unusable_paths(port.number, ill) {
+                inner.notify_troubles();
             }
         }
         let now = core.now();
@@ -328,8 +328,8 @@ async fn look(port: Rc<Port>) {
             next_ns = now.saturating_add(pause_ns);
             pause_ns = pause_ns.saturating_mul(2).min(ask_ns);
             port.with(|engine, wire| {
-                engine.ask_all(wire);
-                engine.ask_sizes(wire, now);
+                engine.discover(wire);
+                engine.query_sizes(wire, now);
             });
         }
         core.reactor().sleep(LOOK_NS).await;
@@ -340,17 +340,17 @@ impl Aoe {
     /// Discovers targets, and waits a while for answers.
     pub(super) async fn discover(&self, core: &Rc<Core>) {
         if let Some(port) = port(self.inner.number, core) {
-            port.with(|engine, wire| engine.ask_all(wire));
+            port.with(|engine, wire| engine.discover(wire));
             core.reactor().sleep(self.inner.wait_ns).await;
         }
     }
 
     /// Asks a target for its config string; None: it did not answer.
-    pub(super) async fn ask_mark(&self, target: u64, core: &Rc<Core>) -> Option<String> {
+    pub(super) async fn query_mark(&self, target: u64, core: &Rc<Core>) -> Option<String> {
         let (port, address) = (port(self.inner.number, core)?, address_of(target));
         for _ in 0..MARK_TRIES {
             let asked = core.reactor().fresh_now();
-            port.with(|engine, wire| engine.ask_all(wire));
+            port.with(|engine, wire| engine.discover(wire));
             for _ in 0..MARK_LOOKS {
                 core.reactor().sleep(MARK_LOOK_NS).await;
                 if let Some(string) = self.inner.shared.mark(address, asked) {
@@ -365,25 +365,25 @@ impl Aoe {
     ///
     /// # Errors
     /// There is no answer.
-    pub(crate) async fn order(
+    pub(crate) async fn execute_command(
         &self,
         target: u64,
         command: u8,
         body: Vec<u8>,
         core: &Rc<Core>,
-    ) -> Result<Said, CamStatus> {
+    ) -> Result<CommandReply, CamStatus> {
         let port = port(self.inner.number, core).ok_or(CamStatus::Busy)?;
         let (to, now) = (address_of(target), core.now());
-        let number = port.with(|engine, _| engine.order(to, command, body, now));
-        let number = number.map_err(Unsaid::status)?;
-        let settled = poll_fn(|cx| match port.engine.borrow_mut().take_order(number) {
+        let number = port.with(|engine, _| engine.begin_command(to, command, body, now));
+        let number = number.map_err(NoReply::status)?;
+        let settled = poll_fn(|cx| match port.engine.borrow_mut().take_reply(number) {
             Some(said) => Poll::Ready(said),
             None => {
                 port.settled.borrow_mut().push(cx.waker().clone());
                 Poll::Pending
             }
         });
-        settled.await.map_err(Unsaid::status)
+        settled.await.map_err(NoReply::status)
     }
 
     /// Our own addresses, as a target knows them.

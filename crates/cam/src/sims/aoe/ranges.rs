@@ -10,7 +10,7 @@ use bio::sync::{Mutex, MutexGuard};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hold(u64);
 
-struct Held {
+struct HeldRange {
     number: u64,
     first: u64,
     end: u64,
@@ -19,17 +19,17 @@ struct Held {
 }
 
 #[derive(Default)]
-struct State {
-    held: Vec<Held>,
+struct RangeTable {
+    held: Vec<HeldRange>,
     next: u64,
 }
 
 /// Sectors of one target that are being written.
 #[derive(Default)]
-pub(super) struct Ranges(Mutex<State>);
+pub(super) struct Ranges(Mutex<RangeTable>);
 
 impl Ranges {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RangeTable> {
         self.0.lock()
     }
 
@@ -41,7 +41,7 @@ impl Ranges {
         }
         state.next += 1;
         let number = state.next;
-        state.held.push(Held { number, first, end, copies: 1 });
+        state.held.push(HeldRange { number, first, end, copies: 1 });
         Some(Hold(number))
     }
 
@@ -54,7 +54,7 @@ impl Ranges {
     }
 
     /// One of them has come back, or never will.
-    pub(super) fn give_back(&self, hold: Hold) {
+    pub(super) fn release(&self, hold: Hold) {
         let mut state = self.state();
         let Some(at) = state.held.iter().position(|held| held.number == hold.0) else { return };
         let Some(held) = state.held.get_mut(at) else { return };
@@ -76,11 +76,11 @@ mod tests {
         assert!(ranges.take(15, 20).is_none() && ranges.take(0, 9).is_none());
         let beside = ranges.take(16, 24).unwrap();
         ranges.copy(first);
-        ranges.give_back(first);
+        ranges.release(first);
         assert!(ranges.take(8, 9).is_none(), "a copy is out");
-        ranges.give_back(first);
-        ranges.give_back(first);
+        ranges.release(first);
+        ranges.release(first);
         assert!(ranges.take(8, 16).is_some() && ranges.take(23, 24).is_none());
-        ranges.give_back(beside);
+        ranges.release(beside);
     }
 }

@@ -7,53 +7,53 @@ use std::sync::atomic::AtomicU64;
 use bio::sync::Mutex;
 use wire::aoe::{Address, Mac};
 
-use super::engine::{Counts, Ill, TARGETS_MAX};
-use super::pool::Pool;
+use super::engine::{Counts, TARGETS_MAX, UnusablePath};
+use super::pool::TargetCredits;
 use super::ranges::Ranges;
 
 /// A target as it said it is.
 #[derive(Clone, Default)]
-pub(super) struct Known {
+pub(super) struct KnownTarget {
     /// Frames that it can hold, and most sectors of one.
     pub buffers: u16,
     pub sectors: u8,
     /// Interfaces on which it was heard, with its address there.
     pub paths: Vec<(usize, Mac)>,
     pub ranges: Arc<Ranges>,
-    pub pool: Arc<Pool>,
+    pub credits: Arc<TargetCredits>,
     /// When it answered last, ns.
-    pub heard: Arc<AtomicU64>,
+    pub last_answer_ns: Arc<AtomicU64>,
     /// Its last reported config string, and when it was reported, ns.
     pub mark: Option<(Vec<u8>, u64)>,
 }
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Shared {
-    known: Mutex<BTreeMap<Address, Known>>,
+pub(super) struct KnownTargets {
+    known: Mutex<BTreeMap<Address, KnownTarget>>,
     counts: Mutex<BTreeMap<usize, Counts>>,
     /// By core: each finds out by itself.
-    ill: Mutex<BTreeMap<usize, Vec<Ill>>>,
+    unusable_paths: Mutex<BTreeMap<usize, Vec<UnusablePath>>>,
 }
 
-impl Shared {
+impl KnownTargets {
     /// Targets that were found.
     pub(super) fn targets(&self) -> Vec<Address> {
         self.known.lock().keys().copied().collect()
     }
 
     /// State of a known target.
-    pub(super) fn known(&self, address: Address) -> Option<Known> {
+    pub(super) fn known(&self, address: Address) -> Option<KnownTarget> {
         self.known.lock().get(&address).cloned()
     }
 
     /// A target was heard; `None` when there are too many.
-    pub(super) fn note(
+    pub(super) fn record_target(
         &self,
         address: Address,
         path: (usize, Mac),
         (buffers, sectors): (u16, u8),
-    ) -> Option<Known> {
+    ) -> Option<KnownTarget> {
         let mut known = self.known.lock();
         if known.len() >= TARGETS_MAX && !known.contains_key(&address) {
             return None;
@@ -93,8 +93,8 @@ impl Shared {
     }
 
     /// Stores the places that a core cannot reach now; returns whether they changed.
-    pub(super) fn see(&self, core: usize, ill: Vec<Ill>) -> bool {
-        let mut all = self.ill.lock();
+    pub(super) fn set_unusable_paths(&self, core: usize, ill: Vec<UnusablePath>) -> bool {
+        let mut all = self.unusable_paths.lock();
         let before = all.get(&core).map_or(&[][..], Vec::as_slice);
         let is_news = before != ill;
         all.insert(core, ill);
@@ -102,7 +102,7 @@ impl Shared {
     }
 
     /// Places that some core cannot reach, in order.
-    pub(super) fn ill(&self) -> BTreeSet<Ill> {
-        self.ill.lock().values().flatten().cloned().collect()
+    pub(super) fn unusable_paths(&self) -> BTreeSet<UnusablePath> {
+        self.unusable_paths.lock().values().flatten().cloned().collect()
     }
 }

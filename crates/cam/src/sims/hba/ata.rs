@@ -20,7 +20,7 @@ pub(super) fn refused(error: u8) -> Outcome {
 pub(super) fn parse(target: &Target, registers: &Registers) -> Result<Work, Outcome> {
     let r = registers;
     match (r.command, r.features) {
-        (command::IDENTIFY, _) => Ok(Work::Say(identify(target).encode().to_vec())),
+        (command::IDENTIFY, _) => Ok(Work::Reply(identify(target).encode().to_vec())),
         (command::SET_FEATURES, CACHE_ON) => Ok(Work::Cache(true)),
         (command::SET_FEATURES, CACHE_OFF) => Ok(Work::Cache(false)),
         (command::READ_DMA, _) => short(target, r).and_then(|(lba, n)| read(target, lba, n)),
@@ -80,7 +80,7 @@ fn log(target: &Target, r: &Registers) -> Result<Work, Outcome> {
         NCQ_ERROR_LOG => Some(target.queue.log()),
         _ => None,
     };
-    said.map(|page| Work::Say(page.to_vec())).ok_or(refused(error::ABORT))
+    said.map(|page| Work::Reply(page.to_vec())).ok_or(refused(error::ABORT))
 }
 
 fn read(target: &Target, lba: u64, sectors: u64) -> Result<Work, Outcome> {

@@ -3,8 +3,8 @@
 
 use wire::ata::{SEP_ATTN, SepIdentify, error, sep};
 use wire::scsi::{
-    ARRAY_DEVICE_SLOT, Command, Identity, PeripheralType, Sense, SesConfig, SesPlace, SesStatus,
-    SesType, asc, inquiry_data, ses_page, truncate,
+    ARRAY_DEVICE_SLOT, AdditionalElement, Command, Identity, PeripheralType, Sense, SesConfig,
+    SesStatus, SesType, asc, inquiry_data, ses_page, truncate,
 };
 use wire::smp::{Manufacturer, Phy, ReportGeneral, function, result, smp_refusal};
 
@@ -28,7 +28,7 @@ pub enum Role {
 }
 
 /// An enclosure's view of its bays: the SAS address of the disk in each.
-pub(super) type Seen = Vec<Option<u64>>;
+pub(super) type EnclosedDisks = Vec<Option<u64>>;
 
 fn config(target: &Target) -> SesConfig {
     let Role::Enclosure(slots) = target.spec.role else { return SesConfig::default() };
@@ -48,7 +48,7 @@ fn config(target: &Target) -> SesConfig {
 /// A diagnostic page; none where there is no such page.
 fn page(target: &Target, code: u8) -> Option<Vec<u8>> {
     let config = config(target);
-    let slots = target.seen.len();
+    let slots = target.enclosed_disks.len();
     Some(match code {
         ses_page::SUPPORTED => {
             let mut pages = vec![0, 1, 2, ses_page::DESCRIPTORS];
@@ -65,7 +65,8 @@ fn page(target: &Target, code: u8) -> Option<Vec<u8>> {
                 let code = if seen.is_some() { 1 } else { 5 };
                 SesStatus([code, 0, if locate { 2 } else { 0 }, if fault { 0x20 } else { 0 }])
             };
-            let mut each: Vec<SesStatus> = target.seen.iter().enumerate().map(slot).collect();
+            let mut each: Vec<SesStatus> =
+                target.enclosed_disks.iter().enumerate().map(slot).collect();
             // 28 degrees: 20 is zero.
             each.push(SesStatus([1, 0, 48, 0]));
             config.encode_status(&each)
@@ -76,13 +77,14 @@ fn page(target: &Target, code: u8) -> Option<Vec<u8>> {
             config.encode_names(&names)
         }
         ses_page::ADDITIONAL if !target.is_ata => {
-            let place = |(n, sas): (usize, &Option<u64>)| SesPlace {
+            let place = |(n, sas): (usize, &Option<u64>)| AdditionalElement {
                 element: n as u16,
                 slot: n as u8,
                 sas: sas.unwrap_or(0),
             };
-            let places: Vec<SesPlace> = target.seen.iter().enumerate().map(place).collect();
-            config.encode_places(&places, target.spec.wwn)
+            let places: Vec<AdditionalElement> =
+                target.enclosed_disks.iter().enumerate().map(place).collect();
+            config.encode_additional_elements(&places, target.spec.wwn)
         }
         _ => return None,
     })
@@ -90,8 +92,8 @@ fn page(target: &Target, code: u8) -> Option<Vec<u8>> {
 
 /// A control page that was sent: the lights are as it says. False when it makes no sense.
 pub(super) fn control(target: &mut Target, list: &[u8]) -> bool {
-    let Ok(wishes) = config(target).wishes(list) else { return false };
-    let slots = target.seen.len();
+    let Ok(wishes) = config(target).parse_control(list) else { return false };
+    let slots = target.enclosed_disks.len();
     target.lights.resize(slots, (false, false));
     for (element, locate, fault) in wishes {
         if let Some(light) = target.lights.get_mut(element) {
@@ -110,10 +112,10 @@ pub(super) fn parse_scsi(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
     };
     let say = |mut data: Vec<u8>, alloc: u32| {
         truncate(&mut data, alloc);
-        Ok(Work::Say(data))
+        Ok(Work::Reply(data))
     };
     match command {
-        Command::TestUnitReady => Ok(Work::Say(Vec::new())),
+        Command::TestUnitReady => Ok(Work::Reply(Vec::new())),
         Command::Inquiry { page: None, alloc } => {
             let identity = Identity {
                 kind: PeripheralType::Enclosure,
@@ -149,12 +151,12 @@ pub(super) fn parse_ata(target: &Target, r: &Registers) -> Result<Work, Outcome>
                 firmware: spec.serial.clone(),
                 interface: "S-E-S".into(),
             };
-            Ok(Work::Say(said.encode()))
+            Ok(Work::Reply(said.encode()))
         }
         (Role::Enclosure(_), SEP_ATTN, sep::RECEIVE) => {
             let mut data = page(target, code).ok_or(refused(error::ABORT))?;
             data.truncate(usize::from(r.count) * 4);
-            Ok(Work::Say(data))
+            Ok(Work::Reply(data))
         }
         (Role::Enclosure(_), SEP_ATTN, sep::SEND) => Ok(Work::Control),
         (Role::Multiplier(_), ..) => {
@@ -165,7 +167,7 @@ pub(super) fn parse_ata(target: &Target, r: &Registers) -> Result<Work, Outcome>
 }
 
 /// A request to the expander on which an enclosure's bays are: `own` is its SAS address.
-pub(super) fn smp(own: u64, seen: &Seen, function: u8, number: u8) -> Vec<u8> {
+pub(super) fn smp(own: u64, seen: &EnclosedDisks, function: u8, number: u8) -> Vec<u8> {
     // A phy a bay, one to the HBA, and one within to the enclosure.
     let phys = u8::try_from(seen.len() + 2).unwrap_or(u8::MAX);
     match function {
@@ -189,8 +191,8 @@ pub(super) fn smp(own: u64, seen: &Seen, function: u8, number: u8) -> Vec<u8> {
                 rate: if there { 0x0a } else { 0 },
                 sata: false,
                 ssp: there,
-                own,
-                other: other.unwrap_or(0),
+                sas_address: own,
+                attached_sas_address: other.unwrap_or(0),
             }
             .encode()
         }

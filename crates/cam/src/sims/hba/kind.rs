@@ -16,12 +16,12 @@ use crate::sim::Sim;
 const SIZE_MAX: u64 = 16 << 40;
 
 /// A virtual HBA with as many disks as wanted, all alike.
-pub struct Virtual;
+pub struct HbaKind;
 
 /// Command set of the disks.
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Speaks {
+enum TransportParam {
     /// SCSI.
     #[default]
     Sas,
@@ -31,9 +31,9 @@ enum Speaks {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(default)]
-struct Params {
+struct HbaParams {
     /// `sas`: SCSI disks; `sata`: ATA disks.
-    transport: Speaks,
+    transport: TransportParam,
     /// Number of disks.
     #[schemars(range(min = 1, max = 64))]
     disks: u64,
@@ -58,11 +58,11 @@ struct Params {
     drives: u64,
 }
 
-impl Default for Params {
-    fn default() -> Params {
+impl Default for HbaParams {
+    fn default() -> HbaParams {
         let DiskSpec { vendor, model, revision, .. } = DiskSpec::default();
-        Params {
-            transport: Speaks::Sas,
+        HbaParams {
+            transport: TransportParam::Sas,
             disks: 1,
             size: 1 << 30,
             vendor,
@@ -75,10 +75,13 @@ impl Default for Params {
     }
 }
 
-impl Params {
+impl HbaParams {
     /// Devices other than disks, by target.
-    fn others(&self, refuse: &dyn Fn(String) -> Error) -> Result<Vec<(u64, DiskSpec)>, Error> {
-        let sata = matches!(self.transport, Speaks::Sata);
+    fn other_devices(
+        &self,
+        refuse: &dyn Fn(String) -> Error,
+    ) -> Result<Vec<(u64, DiskSpec)>, Error> {
+        let sata = matches!(self.transport, TransportParam::Sata);
         let small = DiskShape { size: 4096, ..DiskShape::default() };
         let spec = |vendor: &str, model: &str, revision: &str, serial: &str, wwn, role| DiskSpec {
             vendor: vendor.into(),
@@ -142,7 +145,7 @@ const DISC_SECTOR: u64 = 2048;
 /// Target of a port multiplier itself.
 const MULTIPLIER: u64 = 15;
 
-impl SimKind for Virtual {
+impl SimKind for HbaKind {
     fn name(&self) -> &'static str {
         "virtual"
     }
@@ -152,7 +155,7 @@ impl SimKind for Virtual {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(Params).to_value()
+        schemars::schema_for!(HbaParams).to_value()
     }
 
     fn volatile(&self) -> bool {
@@ -167,16 +170,16 @@ impl SimKind for Virtual {
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
         let name = request.name;
         let refuse = |what: String| Error::inval(format!("bus {name}: {what}"));
-        let params = Params::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
+        let params = HbaParams::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
         let size = params.size;
         if !(512..=SIZE_MAX).contains(&size) || !size.is_multiple_of(512) {
             return Err(refuse(format!("size is {size}: whole sectors of 512 bytes are wanted")));
         }
         let transport = match params.transport {
-            Speaks::Sas => Transport::Sas,
-            Speaks::Sata => Transport::Sata,
+            TransportParam::Sas => Transport::Sas,
+            TransportParam::Sata => Transport::Sata,
         };
-        let others = params.others(&refuse)?;
+        let others = params.other_devices(&refuse)?;
         let last = others.iter().map(|(bay, _)| *bay + 1).max().unwrap_or(0);
         let bays = usize::try_from(params.disks.max(last)).unwrap_or(0);
         let hba = VirtualHba::new(name, transport, bays);

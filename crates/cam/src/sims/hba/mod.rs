@@ -35,7 +35,7 @@ use crate::reset::UnitReset;
 use crate::sim::{Begun, Signature, Sim, SimFacts};
 use crate::unit::Unit;
 pub use enclosure::Role;
-pub use kind::Virtual;
+pub use kind::HbaKind;
 use multiplier::{Link, Multiplier};
 use target::Target;
 
@@ -161,12 +161,12 @@ pub struct VirtualHba {
     bays: Vec<Bay>,
     /// Resets of the controller that are under way, and commands that were sent into one.
     resets: AtomicU64,
-    intruders: AtomicU64,
+    commands_during_reset: AtomicU64,
 }
 
 struct Bay {
     /// Bays that the enclosure in this one sees; 0: none is in it.
-    sees: AtomicU8,
+    enclosed_bays: AtomicU8,
     /// Of the port multiplier's port that leads here.
     link: Link,
     target: Mutex<Option<Target>>,
@@ -177,7 +177,7 @@ impl VirtualHba {
     /// An HBA called `name` with so many empty bays.
     pub fn new(name: &str, transport: Transport, bays: usize) -> Arc<VirtualHba> {
         let bay = || Bay {
-            sees: AtomicU8::new(0),
+            enclosed_bays: AtomicU8::new(0),
             link: Link::default(),
             target: Mutex::new(None),
             unit: OnceLock::new(),
@@ -194,7 +194,7 @@ impl VirtualHba {
             multiplier: Multiplier::default(),
             bays: (0..bays).map(|_| bay()).collect(),
             resets: AtomicU64::new(0),
-            intruders: AtomicU64::new(0),
+            commands_during_reset: AtomicU64::new(0),
         })
     }
 
@@ -203,9 +203,9 @@ impl VirtualHba {
         let disk = DiskModel::new(spec.shape.clone(), seed)?;
         let place = self.bays.get(bay as usize).ok_or(Errno::NoEnt)?;
         let sees = if let Role::Enclosure(slots) = spec.role { slots } else { 0 };
-        place.sees.store(sees, Ordering::Release);
+        place.enclosed_bays.store(sees, Ordering::Release);
         if let Role::Multiplier(ports) = spec.role {
-            self.has_multiplier(bay, ports);
+            self.set_multiplier(bay, ports);
         }
         *place.target.lock() = Some(Target::new(spec, disk, seed, self.facts.is_ata));
         Ok(())
@@ -216,20 +216,20 @@ impl VirtualHba {
     pub fn link_changed(&self, bay: u64) {
         let (asked, told) = self.port_changed(bay).unwrap_or((bay, true));
         if let Some(rescan) = self.rescan.lock().as_ref().filter(|_| told) {
-            rescan.wish_target(asked);
+            rescan.request_target_scan(asked);
         }
     }
 
     /// SAS address and enclosed bays of the enclosure that a bay belongs to, or is in.
-    fn expander(&self) -> Option<(u64, enclosure::Seen)> {
-        let sees = |bay: &&Bay| bay.sees.load(Ordering::Acquire) > 0;
+    fn expander(&self) -> Option<(u64, enclosure::EnclosedDisks)> {
+        let sees = |bay: &&Bay| bay.enclosed_bays.load(Ordering::Acquire) > 0;
         let bay = self.bays.iter().find(sees).filter(|_| !self.facts.is_ata)?;
         let own = bay.target.lock().as_ref().map(|t| t.spec.wwn)?;
-        Some((own, self.seen(bay.sees.load(Ordering::Acquire))))
+        Some((own, self.enclosed_disks(bay.enclosed_bays.load(Ordering::Acquire))))
     }
 
     /// The disks in the first bays, by their SAS addresses. One bay after the other: V2.
-    fn seen(&self, slots: u8) -> enclosure::Seen {
+    fn enclosed_disks(&self, slots: u8) -> enclosure::EnclosedDisks {
         let disk = |bay| {
             let there =
                 |t: &mut Target| (t.present && t.spec.role == Role::Disk).then_some(t.spec.wwn);
@@ -256,7 +256,7 @@ impl VirtualHba {
     /// Pulls a disk out, or pushes it in again: it does not answer meanwhile.
     pub fn set_present(&self, bay: u64, present: bool) {
         self.at(bay, |t| t.present = present);
-        self.moved(bay, present);
+        self.presence_changed(bay, present);
     }
 
     /// Stops the motor: it must be started again.
@@ -298,7 +298,7 @@ impl VirtualHba {
     }
 
     /// Gives a disk's medium a bad place; `None` when the bay is empty or the fault makes no sense.
-    pub fn spoil(&self, bay: u64, fault: Fault) -> Option<()> {
+    pub fn inject_medium_fault(&self, bay: u64, fault: Fault) -> Option<()> {
         self.at(bay, |t| t.disk.fail(fault).ok()).flatten()
     }
 
@@ -309,14 +309,14 @@ impl VirtualHba {
     }
 
     /// How many bad places and forged answers there are.
-    pub fn spoilt(&self, bay: u64) -> (usize, usize) {
+    pub fn injected_faults(&self, bay: u64) -> (usize, usize) {
         self.at(bay, |t| (t.disk.faults(), t.forged.len())).unwrap_or_default()
     }
 
     /// Bad places are good again, and commands are answered by the device itself.
-    pub fn mend(&self, bay: u64) {
+    pub fn clear_injected_faults(&self, bay: u64) {
         self.at(bay, |t| {
-            t.disk.heal_all();
+            t.disk.clear_faults();
             t.forged.clear();
         });
     }
@@ -332,7 +332,7 @@ impl VirtualHba {
             .map(|unit| UnitReset::begin(unit, takes_ns + RESET_MARGIN_NS, core))
             .collect();
         for unit in &units {
-            self.strike(unit, CamStatus::BusReset, core);
+            self.abort_for_reset(unit, CamStatus::BusReset, core);
         }
         let (hba, reactor) = (self.clone(), core.reactor().clone());
         drop(core.reactor().spawn("hba reset", async move {
@@ -343,7 +343,7 @@ impl VirtualHba {
     }
 
     /// Ends the commands of a unit as victims of a reset.
-    fn strike(&self, unit: &Unit, by: CamStatus, core: &Core) {
+    fn abort_for_reset(&self, unit: &Unit, by: CamStatus, core: &Core) {
         let victims = self.at(unit.path().target, Target::reset).unwrap_or_default();
         for id in victims {
             unit.done(id, Outcome::of(by), core);
@@ -351,8 +351,8 @@ impl VirtualHba {
     }
 
     /// Commands that were sent to targets while the controller was reset.
-    pub fn intruders(&self) -> u64 {
-        self.intruders.load(Ordering::Acquire)
+    pub fn commands_during_reset(&self) -> u64 {
+        self.commands_during_reset.load(Ordering::Acquire)
     }
 
     /// Commands that came to a disk which could not have them beside others.
@@ -427,7 +427,7 @@ impl Sim for VirtualHba {
             return Begun::Ended(Outcome::good(0));
         }
         if self.resets.load(Ordering::Acquire) > 0 {
-            self.intruders.fetch_add(1, Ordering::AcqRel);
+            self.commands_during_reset.fetch_add(1, Ordering::AcqRel);
             return Begun::Ended(Outcome::of(CamStatus::HbaError));
         }
         if unit.path().lun != 0 {
@@ -457,13 +457,13 @@ impl Sim for VirtualHba {
             _ => None,
         };
         let place = self.bays.get(unit.path().target as usize);
-        let sees = place.map_or(0, |bay| bay.sees.load(Ordering::Acquire));
-        let seen = if sees > 0 { self.seen(sees) } else { Vec::new() };
+        let sees = place.map_or(0, |bay| bay.enclosed_bays.load(Ordering::Acquire));
+        let seen = if sees > 0 { self.enclosed_disks(sees) } else { Vec::new() };
         let begin = |t: &mut Target| {
             if sees > 0 {
-                t.seen = seen;
+                t.enclosed_disks = seen;
             }
-            (t.register, t.reached) = (register, reached);
+            (t.register, t.reachable) = (register, reached);
             (t.begin(id, ccb, data, core.now()), t.take_victims())
         };
         let Some((begun, victims)) = self.at(unit.path().target, begin) else {
@@ -477,7 +477,7 @@ impl Sim for VirtualHba {
         let (now, gone) = (core.now(), Outcome::of(CamStatus::SelectionTimeout));
         let reached = self.is_reached(unit.path().target);
         let finish = |t: &mut Target| {
-            t.reached = reached;
+            t.reachable = reached;
             (t.finish(id, data, now), t.take_victims())
         };
         let Some(((begun, echo), victims)) = self.at(unit.path().target, finish) else {
@@ -499,6 +499,6 @@ impl Sim for VirtualHba {
     }
 
     fn reset(&self, unit: &Unit, core: &Core) {
-        self.strike(unit, CamStatus::ResetSent, core);
+        self.abort_for_reset(unit, CamStatus::ResetSent, core);
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Link {
 pub(super) struct Multiplier {
     ports: AtomicU64,
     bay: AtomicU64,
-    there: AtomicBool,
+    present: AtomicBool,
     notifies: AtomicBool,
 }
 
@@ -43,11 +43,11 @@ fn get(word: &AtomicU32) -> u32 {
 
 impl VirtualHba {
     /// A multiplier with so many ports is in this bay: all of them are off.
-    pub(super) fn has_multiplier(&self, bay: u64, ports: u8) {
+    pub(super) fn set_multiplier(&self, bay: u64, ports: u8) {
         self.multiplier.bay.store(bay, Ordering::Release);
         self.multiplier.ports.store(u64::from(ports), Ordering::Release);
         self.multiplier.notifies.store(false, Ordering::Release);
-        self.multiplier.there.store(true, Ordering::Release);
+        self.multiplier.present.store(true, Ordering::Release);
         for place in self.bays.iter().take(usize::from(ports)) {
             place.link.control.store(pscr::OFF, Ordering::Release);
         }
@@ -65,7 +65,7 @@ impl VirtualHba {
             get(&port.control) & pscr::DET == 0
                 && get(&port.error) & pscr::EXCHANGED == 0
                 && !port.dark.load(Ordering::Acquire)
-                && self.multiplier.there.load(Ordering::Acquire)
+                && self.multiplier.present.load(Ordering::Acquire)
         })
     }
 
@@ -76,13 +76,13 @@ impl VirtualHba {
     }
 
     /// The device in a bay was pulled out or pushed in: a multiplier begins anew.
-    pub(super) fn moved(&self, bay: u64, present: bool) {
+    pub(super) fn presence_changed(&self, bay: u64, present: bool) {
         if !self.is_multiplier(bay) {
             return;
         }
         match u8::try_from(self.multiplier.ports.load(Ordering::Acquire)) {
-            Ok(ports) if present => self.has_multiplier(bay, ports),
-            _ => self.multiplier.there.store(false, Ordering::Release),
+            Ok(ports) if present => self.set_multiplier(bay, ports),
+            _ => self.multiplier.present.store(false, Ordering::Release),
         }
     }
 

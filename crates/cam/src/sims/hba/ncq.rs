@@ -50,7 +50,7 @@ impl Queue {
 
 impl Target {
     /// A command has failed: returns the outcome for its sender, once the port has looked into it.
-    pub(super) fn fails(&mut self, id: CcbId, outcome: Outcome) -> Outcome {
+    pub(super) fn record_failure(&mut self, id: CcbId, outcome: Outcome) -> Outcome {
         let Some(tag) = self.queue.tags.get(&id).copied() else { return outcome };
         if outcome.status != CamStatus::AtaError {
             // The link's fault, not the disk's: its queue goes on.

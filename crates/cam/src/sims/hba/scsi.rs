@@ -26,10 +26,10 @@ pub(super) fn parse(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
     let (command, _) = parsed.map_err(|e| refused(e.sense()))?;
     let say = |mut data: Vec<u8>, alloc: u32| {
         wire::scsi::truncate(&mut data, alloc);
-        Ok(Work::Say(data))
+        Ok(Work::Reply(data))
     };
     match command {
-        Command::TestUnitReady => Ok(Work::Say(Vec::new())),
+        Command::TestUnitReady => Ok(Work::Reply(Vec::new())),
         Command::StartStop { start: true, .. } => Ok(Work::Start),
         Command::Inquiry { page: None, alloc } => {
             let mut data = inquiry_data(&identity);

@@ -9,7 +9,7 @@ use wire::ata::{error, status};
 use wire::scsi::{Asc, Key, Sense, Status, asc};
 use wire::smp::SMP_RESPONSE;
 
-use super::enclosure::{self, Role, Seen};
+use super::enclosure::{self, EnclosedDisks, Role};
 use super::ncq::Queue;
 use super::{DiskSpec, Faults, ata, scsi};
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome, Registers, Tag};
@@ -19,7 +19,7 @@ use crate::sim::Begun;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Work {
     /// Answers these bytes.
-    Say(Vec<u8>),
+    Reply(Vec<u8>),
     Read {
         offset: u64,
         len: u64,
@@ -50,7 +50,7 @@ struct Op {
     work: Work,
     at_ns: u64,
     hangs: bool,
-    lies: bool,
+    reports_failure: bool,
     /// The data of a write: the medium may get any of them at a power cut.
     bytes: Vec<u8>,
 }
@@ -61,7 +61,7 @@ pub(super) struct Target {
     pub(super) faults: Faults,
     pub(super) present: bool,
     /// Nothing between the HBA and it is in the way.
-    pub(super) reached: bool,
+    pub(super) reachable: bool,
     pub(super) cache: bool,
     /// As it is after a loss of power.
     pub(super) saved_cache: bool,
@@ -70,12 +70,12 @@ pub(super) struct Target {
     /// No disc is in.
     empty: bool,
     /// TEST UNIT READYs until it is ready.
-    becoming: u8,
+    not_ready_polls: u8,
     attention: Option<Asc>,
     under_way: BTreeMap<CcbId, Op>,
     pub(super) queue: Queue,
     /// An enclosure's: the devices in its slots, and their lights (where, faulty).
-    pub(super) seen: Seen,
+    pub(super) enclosed_disks: EnclosedDisks,
     pub(super) lights: Vec<(bool, bool)>,
     /// A port multiplier's: the value of the register that is asked for; None: there is none.
     pub(super) register: Option<u32>,
@@ -101,15 +101,15 @@ impl Target {
             disk,
             faults: Faults::default(),
             present: true,
-            reached: true,
+            reachable: true,
             is_ata,
             stopped: false,
             empty: false,
-            becoming: 0,
+            not_ready_polls: 0,
             attention: Some(POWER_ON),
             under_way: BTreeMap::new(),
             queue: Queue::default(),
-            seen: Vec::new(),
+            enclosed_disks: Vec::new(),
             lights: Vec::new(),
             register: None,
             forged: Vec::new(),
@@ -137,7 +137,7 @@ impl Target {
     }
 
     pub(super) fn begin(&mut self, id: CcbId, ccb: &Ccb, data: &Segs, now: u64) -> Begun {
-        if !(self.present && self.reached) {
+        if !(self.present && self.reachable) {
             return Begun::Ended(Outcome::of(CamStatus::SelectionTimeout));
         }
         if let Some(stop) = self.overlap(&ccb.command) {
@@ -150,10 +150,10 @@ impl Target {
         }
         let spoken = match ccb.command {
             _ if self.forgery(&ccb.command).is_some() => {
-                Ok(Work::Say(self.forgery(&ccb.command).unwrap_or_default()))
+                Ok(Work::Reply(self.forgery(&ccb.command).unwrap_or_default()))
             }
             Command::Scsi { .. } if !self.is_ata => {
-                if let Some(stop) = self.not_now(ccb.command.cdb()) {
+                if let Some(stop) = self.check_ready(ccb.command.cdb()) {
                     return stop;
                 }
                 match self.spec.role {
@@ -169,15 +169,15 @@ impl Target {
         };
         let mut work = match spoken {
             Ok(work) => work,
-            Err(outcome) => return Begun::Ended(self.fails(id, outcome)),
+            Err(outcome) => return Begun::Ended(self.record_failure(id, outcome)),
         };
         if let Some(stop) = self.refuses(&work) {
-            return Begun::Ended(self.fails(id, stop));
+            return Begun::Ended(self.record_failure(id, stop));
         }
         let mut bytes = Vec::new();
         match &mut work {
             Work::Write { len, .. } if *len != data.len() as u64 => {
-                return Begun::Ended(self.fails(id, Outcome::of(CamStatus::Overrun)));
+                return Begun::Ended(self.record_failure(id, Outcome::of(CamStatus::Overrun)));
             }
             Work::Write { .. } => bytes = data.to_vec(),
             Work::Discard { ranges } if ranges.is_empty() => {
@@ -208,7 +208,7 @@ impl Target {
         let takes = self.disk.begin(now, op, offset, len).saturating_sub(now);
         let at_ns = now + takes + 1000 + self.random.below(200_000);
         let (hangs, lies) = (self.chance(self.faults.hangs), self.chance(self.faults.lies));
-        self.under_way.insert(id, Op { work, at_ns, hangs, lies, bytes });
+        self.under_way.insert(id, Op { work, at_ns, hangs, reports_failure: lies, bytes });
         if hangs { Begun::Pending } else { Begun::Later(at_ns - now) }
     }
 
@@ -254,14 +254,14 @@ impl Target {
     }
 
     /// A unit attention; none takes the place of one about power (SPC-4 5.14).
-    fn attend(&mut self, code: Asc) {
+    fn post_unit_attention(&mut self, code: Asc) {
         if self.attention != Some(POWER_ON) {
             self.attention = Some(code);
         }
     }
 
     /// Answer of a SCSI disk before it looks at a command.
-    fn not_now(&mut self, cdb: &[u8]) -> Option<Begun> {
+    fn check_ready(&mut self, cdb: &[u8]) -> Option<Begun> {
         let op = cdb.first().copied().unwrap_or(0);
         // INQUIRY, REPORT LUNS and REQUEST SENSE are answered at any time.
         if matches!(op, 0x12 | 0xa0 | 0x03) {
@@ -270,8 +270,8 @@ impl Target {
         if let Some(code) = self.attention.take() {
             return Some(answer(Sense::new(code)));
         }
-        if self.becoming > 0 {
-            self.becoming -= u8::from(op == 0);
+        if self.not_ready_polls > 0 {
+            self.not_ready_polls -= u8::from(op == 0);
             return Some(answer(Sense::new(asc::BECOMING_READY)));
         }
         if self.empty {
@@ -312,7 +312,7 @@ impl Target {
             3 => Outcome::of(CamStatus::Parity),
             4 => Outcome::of(CamStatus::Requeue),
             _ => {
-                self.attend(MODE_CHANGED);
+                self.post_unit_attention(MODE_CHANGED);
                 code(Key::HardwareError, 0x44, 0)
             }
         }
@@ -331,14 +331,14 @@ impl Target {
             return (Begun::Later(op.at_ns - now), false);
         }
         let Some(op) = self.under_way.remove(&id) else { return (Begun::Pending, false) };
-        if !(self.present && self.reached) {
+        if !(self.present && self.reachable) {
             self.queue.leave(id);
             return (Begun::Ended(Outcome::of(CamStatus::SelectionTimeout)), false);
         }
         let outcome = match self.carry_out(&op, data) {
-            Ok(_) if op.lies => {
+            Ok(_) if op.reports_failure => {
                 let outcome = self.failure();
-                self.fails(id, outcome)
+                self.record_failure(id, outcome)
             }
             Ok(moved) => match op.work {
                 Work::Registers(count, lba) => {
@@ -346,7 +346,7 @@ impl Target {
                 }
                 _ => Outcome::good(moved),
             },
-            Err(_) => self.fails(id, self.medium_error()),
+            Err(_) => self.record_failure(id, self.medium_error()),
         };
         self.queue.leave(id);
         (Begun::Ended(outcome), self.chance(self.faults.echoes))
@@ -365,7 +365,7 @@ impl Target {
     /// V1
     fn carry_out(&mut self, op: &Op, data: &Segs) -> Result<u32, Errno> {
         match &op.work {
-            Work::Say(bytes) => Ok(data.copy_from(0, bytes) as u32),
+            Work::Reply(bytes) => Ok(data.copy_from(0, bytes) as u32),
             Work::Read { offset, len } => {
                 let mut bytes = vec![0; *len as usize];
                 let n = self.disk.read(*offset, &mut bytes)?;
@@ -381,7 +381,7 @@ impl Target {
                 Ok(data.len() as u32)
             }
             Work::Start => {
-                self.becoming = if std::mem::take(&mut self.stopped) { 3 } else { 0 };
+                self.not_ready_polls = if std::mem::take(&mut self.stopped) { 3 } else { 0 };
                 Ok(0)
             }
             Work::Cache(on) => {
@@ -406,14 +406,14 @@ impl Target {
     }
 
     pub(super) fn reset(&mut self) -> Vec<CcbId> {
-        self.attend(RESET_BY_FUNCTION);
+        self.post_unit_attention(RESET_BY_FUNCTION);
         self.queue.clear();
         std::mem::take(&mut self.under_way).into_keys().collect()
     }
 
     pub(super) fn resize(&mut self, bytes: u64) {
         self.disk.set_size(bytes);
-        self.attend(asc::CAPACITY_CHANGED);
+        self.post_unit_attention(asc::CAPACITY_CHANGED);
     }
 
     /// Another disc is in, of so many bytes, or none.
@@ -422,7 +422,7 @@ impl Target {
         if let Some(bytes) = bytes {
             self.disk.set_size(0);
             self.disk.set_size(bytes);
-            self.attend(MEDIUM_CHANGED);
+            self.post_unit_attention(MEDIUM_CHANGED);
         }
     }
 
@@ -439,7 +439,7 @@ impl Target {
         }
         self.disk.power_cut();
         self.cache = self.saved_cache;
-        self.attend(POWER_ON);
+        self.post_unit_attention(POWER_ON);
     }
 }
 

@@ -9,14 +9,14 @@ use geom::{Core, deadline};
 use reactor::Stream;
 use wire::iscsi::{
     BHS_LEN, Bhs, CHALLENGE_LEN, Challenge, ClientChap, ClientConfig, ClientLogin, ClientStep,
-    Connected, DigestPolicy, Framer, Need, Numbers, Offer, PRE_LOGIN, Params, Pdu, TAG_NONE,
+    Connected, DigestPolicy, Framer, Need, Numbers, Offer, PRE_LOGIN, Pdu, SessionParams, TAG_NONE,
     TextBuilder, TextInput, TextRequest, TextResponse, opcode, opcode_of, pairs,
 };
 
 use super::engine::{Chap, Fault};
 
 /// How long a portal may take for all of it, ns.
-const PATIENCE_NS: u64 = 8_000_000_000;
+const DISCOVERY_DEADLINE_NS: u64 = 8_000_000_000;
 /// The port of portals that do not say theirs.
 const PORT: u16 = 3260;
 /// Parts in which an answer may come; one more ends it. Each text is bounded too.
@@ -34,7 +34,7 @@ const TAG: u32 = 1;
 
 /// A target that a portal has reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct DiscoveredTarget {
     /// Its name.
     pub name: String,
     /// Address and portal group tag.
@@ -42,23 +42,27 @@ pub(crate) struct Found {
 }
 
 /// The initiator that asks.
-pub(crate) struct Asker {
+pub(crate) struct DiscoveryInitiator {
     initiator: String,
     chap: Option<Chap>,
 }
 
-impl Asker {
+impl DiscoveryInitiator {
     /// By name, and with a proof where user and secret are given: a reference as in `[[bus]]`.
-    pub(crate) fn new(initiator: &str, proof: Option<(&str, &str)>) -> Result<Asker, String> {
+    pub(crate) fn new(
+        initiator: &str,
+        proof: Option<(&str, &str)>,
+    ) -> Result<DiscoveryInitiator, String> {
         let name = wire::iscsi::normalise_name(initiator)
             .map_err(|_| format!("initiator: `{initiator}` is no iSCSI name"))?;
-        let chap = proof.map(|(user, secret)| super::kind::proof(user, secret)).transpose()?;
-        Ok(Asker { initiator: name, chap })
+        let chap =
+            proof.map(|(user, secret)| super::kind::one_way_chap(user, secret)).transpose()?;
+        Ok(DiscoveryInitiator { initiator: name, chap })
     }
 }
 
 /// The conversation, without I/O.
-struct Talk {
+struct DiscoverySession {
     stage: Stage,
     framer: Framer,
     /// Numbers of the next PDU.
@@ -66,24 +70,28 @@ struct Talk {
     exp_stat_sn: u32,
     text: TextInput,
     parts: u32,
-    found: Option<Vec<Found>>,
+    found: Option<Vec<DiscoveredTarget>>,
 }
 
 enum Stage {
     Login(Box<ClientLogin>),
-    Asked,
+    Requested,
 }
 
-impl Talk {
+impl DiscoverySession {
     /// Begins; returns the first PDU to send.
-    fn start(asker: &Asker, challenge: Challenge, drawn: u64) -> Result<(Talk, Vec<u8>), Fault> {
+    fn start(
+        asker: &DiscoveryInitiator,
+        challenge: Challenge,
+        drawn: u64,
+    ) -> Result<(DiscoverySession, Vec<u8>), Fault> {
         let chap = asker.chap.as_ref().map(|chap| ClientChap {
             user: chap.user.clone(),
             algorithms: chap.algorithms,
             mutual: chap.mutual.clone().map(|user| (user, challenge)),
         });
         // Without digests: all that is moved is names.
-        let params = Params { recv_data_len_max: SEGMENT_MAX, ..Params::default() };
+        let params = SessionParams { recv_data_len_max: SEGMENT_MAX, ..SessionParams::default() };
         let offer = Offer {
             header_digest: DigestPolicy::Off,
             data_digest: DigestPolicy::Off,
@@ -102,7 +110,7 @@ impl Talk {
             chap,
         };
         let (login, first) = ClientLogin::start(config).map_err(Fault::Login)?;
-        let talk = Talk {
+        let talk = DiscoverySession {
             stage: Stage::Login(Box::new(login)),
             framer: PRE_LOGIN,
             cmd_sn: 1,
@@ -115,7 +123,7 @@ impl Talk {
     }
 
     /// Takes whole PDUs from the front of the received data; returns their length in bytes.
-    fn hear(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Fault> {
+    fn receive(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Fault> {
         let mut at = 0;
         while self.found.is_none() {
             let rest = bytes.get(at..).unwrap_or(&[]);
@@ -133,31 +141,31 @@ impl Talk {
         match &mut self.stage {
             Stage::Login(login) => match login.response(bhs, data).map_err(Fault::Login)? {
                 ClientStep::Send(next) => out.extend(next.to_bytes()),
-                ClientStep::Done(connected) => return self.ask(&connected, out),
+                ClientStep::Done(connected) => return self.request_targets(&connected, out),
             },
-            Stage::Asked if opcode_of(bhs) == opcode::TEXT_RESPONSE => {
+            Stage::Requested if opcode_of(bhs) == opcode::TEXT_RESPONSE => {
                 return self.answer(&TextResponse::decode(bhs)?, data, out);
             }
             // A ping that wants no answer may come at any time.
-            Stage::Asked if opcode_of(bhs) == opcode::NOP_IN => {}
-            Stage::Asked => {
+            Stage::Requested if opcode_of(bhs) == opcode::NOP_IN => {}
+            Stage::Requested => {
                 return Err(Fault::Protocol("the portal does not answer what it was asked"));
             }
         }
         Ok(())
     }
 
-    fn ask(&mut self, connected: &Connected, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn request_targets(&mut self, connected: &Connected, out: &mut Vec<u8>) -> Result<(), Fault> {
         self.framer = Framer { data_len_max: SEGMENT_MAX, ..PRE_LOGIN };
         (self.cmd_sn, self.exp_stat_sn) = (connected.cmd_sn, connected.exp_stat_sn);
-        self.stage = Stage::Asked;
+        self.stage = Stage::Requested;
         let mut text = TextBuilder::new();
         text.push("SendTargets", "All")?;
-        self.say(TAG_NONE, &text.into_bytes(), out);
+        self.send_text(TAG_NONE, &text.into_bytes(), out);
         Ok(())
     }
 
-    fn say(&mut self, target_tag: u32, text: &[u8], out: &mut Vec<u8>) {
+    fn send_text(&mut self, target_tag: u32, text: &[u8], out: &mut Vec<u8>) {
         let request = TextRequest {
             last: true,
             task_tag: TAG,
@@ -185,20 +193,20 @@ impl Talk {
         if self.parts > PARTS_MAX {
             return Err(Fault::Protocol("the portal's answer does not end"));
         }
-        match self.text.feed(data, !head.last)? {
+        match self.text.append(data, !head.last)? {
             Some(text) => self.found = Some(targets(&text)?),
             None if head.target_tag == TAG_NONE => {
                 return Err(Fault::Protocol("the portal's answer goes on, but not where"));
             }
-            None => self.say(head.target_tag, &[], out),
+            None => self.send_text(head.target_tag, &[], out),
         }
         Ok(())
     }
 }
 
 /// Parses a whole answer. Addresses belong to the name before them.
-fn targets(text: &[u8]) -> Result<Vec<Found>, Fault> {
-    let mut found: Vec<Found> = Vec::new();
+fn targets(text: &[u8]) -> Result<Vec<DiscoveredTarget>, Fault> {
+    let mut found: Vec<DiscoveredTarget> = Vec::new();
     for (key, value) in pairs(text)? {
         let count = found.len();
         match (key, found.last_mut()) {
@@ -208,7 +216,7 @@ fn targets(text: &[u8]) -> Result<Vec<Found>, Fault> {
             ("TargetName", _) => {
                 // Names are printed, and typed again.
                 let name = wire::iscsi::normalise_name(value)?;
-                found.push(Found { name, portals: Vec::new() });
+                found.push(DiscoveredTarget { name, portals: Vec::new() });
             }
             ("TargetAddress", Some(target)) if target.portals.len() < PORTALS_MAX => {
                 target.portals.push(address(value));
@@ -233,24 +241,28 @@ pub(super) fn address(value: &str) -> (String, u16) {
 }
 
 /// Asks a portal; an error says why it came to nothing.
-pub(crate) async fn ask(
+pub(crate) async fn discover_targets(
     core: &Rc<Core>,
     at: SocketAddr,
-    asker: Asker,
-) -> Result<Vec<Found>, String> {
-    match deadline(core, PATIENCE_NS, converse(core, at, &asker)).await {
+    asker: DiscoveryInitiator,
+) -> Result<Vec<DiscoveredTarget>, String> {
+    match deadline(core, DISCOVERY_DEADLINE_NS, run_session(core, at, &asker)).await {
         Some(done) => done.map_err(|fault| fault.to_string()),
         None => Err("the portal does not answer".into()),
     }
 }
 
-async fn converse(core: &Rc<Core>, at: SocketAddr, asker: &Asker) -> Result<Vec<Found>, Fault> {
-    let lost = |e: std::io::Error| Fault::Line(e.to_string());
+async fn run_session(
+    core: &Rc<Core>,
+    at: SocketAddr,
+    asker: &DiscoveryInitiator,
+) -> Result<Vec<DiscoveredTarget>, Fault> {
+    let lost = |e: std::io::Error| Fault::Connection(e.to_string());
     let stream = core.reactor().connect(at).await.map_err(lost)?;
     let mut challenge = Challenge { id: 0, bytes: [0; CHALLENGE_LEN] };
     core.reactor().fill_random(&mut challenge.bytes);
     challenge.id = core.reactor().random() as u8;
-    let (mut talk, mut out) = Talk::start(asker, challenge, core.reactor().random())?;
+    let (mut talk, mut out) = DiscoverySession::start(asker, challenge, core.reactor().random())?;
     let into = memory(core.pool(), BUFFER_BYTES)?;
     let mut end = 0;
     loop {
@@ -258,11 +270,11 @@ async fn converse(core: &Rc<Core>, at: SocketAddr, asker: &Asker) -> Result<Vec<
         let room = into.slice(end, into.len() - end).filter(|room| !room.is_empty());
         let Some(room) = room else { return Err(Fault::Protocol("a PDU without an end")) };
         match stream.recv(&room).await.map_err(lost)? {
-            0 => return Err(Fault::Line("the portal hung up".into())),
+            0 => return Err(Fault::Connection("the portal hung up".into())),
             n => end += n,
         }
         drop(room);
-        let taken = into.with(|bytes| talk.hear(bytes.get(..end).unwrap_or(&[]), &mut out))?;
+        let taken = into.with(|bytes| talk.receive(bytes.get(..end).unwrap_or(&[]), &mut out))?;
         if let Some(found) = talk.found.take() {
             // Nothing is under way: the end of the connection ends the session.
             stream.close();
@@ -279,7 +291,7 @@ fn memory(pool: &Pool, bytes: usize) -> Result<Seg, Fault> {
 }
 
 async fn send(core: &Rc<Core>, stream: &Stream, out: &mut Vec<u8>) -> Result<(), Fault> {
-    let lost = |e: std::io::Error| Fault::Line(e.to_string());
+    let lost = |e: std::io::Error| Fault::Connection(e.to_string());
     for part in out.chunks(BUFFER_BYTES) {
         let seg = memory(core.pool(), part.len())?;
         seg.copy_from(0, part);
@@ -320,12 +332,12 @@ mod tests {
     }
 
     /// Answers of a target to one question, PDU by PDU.
-    fn talk(parts: &[(&[u8], bool, u32, u32)]) -> Result<Option<Vec<Found>>, Fault> {
-        let asker = Asker::new("iqn.2026-01.a:us", None).unwrap();
+    fn talk(parts: &[(&[u8], bool, u32, u32)]) -> Result<Option<Vec<DiscoveredTarget>>, Fault> {
+        let asker = DiscoveryInitiator::new("iqn.2026-01.a:us", None).unwrap();
         let challenge = Challenge { id: 1, bytes: [1; CHALLENGE_LEN] };
-        let (mut talk, _) = Talk::start(&asker, challenge, 1)?;
+        let (mut talk, _) = DiscoverySession::start(&asker, challenge, 1)?;
         let mut out = Vec::new();
-        talk.ask(&Connected::default(), &mut out)?;
+        talk.request_targets(&Connected::default(), &mut out)?;
         for &(text, last, target_tag, stat_sn) in parts {
             let sn = Numbers { stat_sn, ..Numbers::default() };
             let head = TextResponse {
@@ -341,7 +353,7 @@ mod tests {
             head.encode(bytes.first_chunk_mut().unwrap());
             bytes.extend(text);
             bytes.resize(bytes.len().next_multiple_of(4), 0);
-            assert_eq!(talk.hear(&bytes, &mut out)?, bytes.len());
+            assert_eq!(talk.receive(&bytes, &mut out)?, bytes.len());
         }
         Ok(talk.found)
     }

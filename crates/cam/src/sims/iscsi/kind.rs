@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use wire::iscsi::{Algorithms, ChapUser, DigestPolicy, SECRET_LEN_MIN, normalise_name};
 
-use super::engine::{Chap, Rules, Shared, Terms};
+use super::engine::{Chap, Rules, SharedTerms, Terms};
 use super::{Iscsi, secret};
 use crate::kind::{Open, SimKind};
 use crate::sim::Sim;
@@ -24,7 +24,7 @@ const PORTALS_MAX: u32 = 64;
 pub struct IscsiKind;
 
 #[derive(Deserialize, JsonSchema)]
-struct Params {
+struct IscsiParams {
     /// Addresses of the target, with ports. Each portal is a path of its own; class multipath joins
     /// the disks of several portals.
     #[schemars(length(min = 1, max = 64))]
@@ -36,9 +36,9 @@ struct Params {
     /// state folder.
     initiator: Option<String>,
     /// CHAP: credentials of this initiator for the target.
-    chap: Option<Proof>,
+    chap: Option<ChapCredentials>,
     /// Mutual CHAP: credentials that the target must present.
-    mutual: Option<Proof>,
+    mutual: Option<ChapCredentials>,
     /// Digests that CHAP may use; the target selects one. Old targets support only md5, and some
     /// claim digests that they do not support.
     #[serde(default = "algorithms")]
@@ -67,7 +67,7 @@ fn luns() -> u32 {
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Proof {
+struct ChapCredentials {
     /// User name.
     user: String,
     /// `file:PATH`, `credential:NAME` (systemd), or the secret itself (discouraged).
@@ -122,7 +122,7 @@ fn deadline() -> u64 {
     20
 }
 
-fn user(proof: &Proof) -> Result<ChapUser, String> {
+fn user(proof: &ChapCredentials) -> Result<ChapUser, String> {
     let secret = secret::read(&proof.secret)?;
     match secret.len() {
         n if n < SECRET_LEN_MIN => {
@@ -133,14 +133,14 @@ fn user(proof: &Proof) -> Result<ChapUser, String> {
 }
 
 /// One that proves itself with a secret, and asks for no proof.
-pub(super) fn proof(user: &str, secret: &str) -> Result<Chap, String> {
-    let proof = Proof { user: user.to_owned(), secret: secret.to_owned() };
+pub(super) fn one_way_chap(user: &str, secret: &str) -> Result<Chap, String> {
+    let proof = ChapCredentials { user: user.to_owned(), secret: secret.to_owned() };
     // A secret of a question is worth no more than the target's oldest digest.
     let algorithms = Algorithms { md5: true, sha1: true, sha256: true, sha3: true };
     Ok(Chap { user: self::user(&proof)?, mutual: None, algorithms })
 }
 
-fn chap(params: &Params) -> Result<Option<Chap>, String> {
+fn chap(params: &IscsiParams) -> Result<Option<Chap>, String> {
     let Some(ours) = &params.chap else {
         return match params.mutual {
             Some(_) => Err("mutual: needs chap too: the target asks first".into()),
@@ -166,7 +166,7 @@ fn chap(params: &Params) -> Result<Option<Chap>, String> {
     Ok(Some(Chap { user: own, mutual, algorithms }))
 }
 
-impl Params {
+impl IscsiParams {
     fn terms(&self) -> Result<Terms, String> {
         Ok(Terms {
             chap: chap(self)?,
@@ -180,7 +180,7 @@ impl Params {
 /// The terms of a bus with these parameters.
 pub(super) fn terms(bus: &str, params: &Value) -> Result<Terms, Error> {
     let refuse = |what: String| Error::inval(format!("bus {bus}: {what}"));
-    let params = Params::deserialize(params).map_err(|e| refuse(e.to_string()))?;
+    let params = IscsiParams::deserialize(params).map_err(|e| refuse(e.to_string()))?;
     params.terms().map_err(refuse)
 }
 
@@ -194,7 +194,7 @@ impl SimKind for IscsiKind {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(Params).to_value()
+        schemars::schema_for!(IscsiParams).to_value()
     }
 
     fn example(&self) -> &'static str {
@@ -207,7 +207,7 @@ impl SimKind for IscsiKind {
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
         let name = request.name;
         let refuse = |what: String| Error::inval(format!("bus {name}: {what}"));
-        let params = Params::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
+        let params = IscsiParams::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
         let named = |key: &str, text: &str| {
             normalise_name(text).map_err(|_| {
                 refuse(format!("{key}: `{text}` is no iSCSI name (iqn.2026-01.org.example:name)"))
@@ -227,7 +227,7 @@ impl SimKind for IscsiKind {
             initiator,
             target,
             isid: [0; 6],
-            terms: Shared::new(params.terms().map_err(refuse)?),
+            terms: SharedTerms::new(params.terms().map_err(refuse)?),
             luns_max: params.luns_max,
         };
         let site = (request.site.notifier.clone(), request.site.cores);

@@ -50,7 +50,7 @@ use wire::iscsi::Attribute;
 use wire::scsi::Lun;
 
 use self::engine::{Counts, Rules, Task};
-use self::port::Session;
+use self::port::PortalSession;
 use crate::address::Path;
 use crate::bus::Rescan;
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Flags, Outcome, Priority, Tag};
@@ -92,9 +92,9 @@ struct Inner {
 
 impl Inner {
     /// Its troubles have become others.
-    fn say(&self) {
+    fn notify_troubles(&self) {
         if let Some(rescan) = self.rescan.get() {
-            rescan.say();
+            rescan.notify_troubles();
         }
     }
 
@@ -152,14 +152,14 @@ impl Iscsi {
     }
 
     /// The session for a unit on this core; one that is not there yet begins.
-    fn session(&self, unit: &Unit, core: &Core) -> Option<Rc<Session>> {
+    fn session(&self, unit: &Unit, core: &Core) -> Option<Rc<PortalSession>> {
         let portal = usize::try_from(unit.path().target).ok()?;
         port::find(&self.inner, portal, core)
             .or_else(|| port::open(&self.inner, portal, &core.handle()?))
     }
 
     /// Has something done on all cores but this one.
-    fn elsewhere(&self, here: &Core, f: impl Fn(&Rc<Core>) + Clone + Send + 'static) {
+    fn on_other_cores(&self, here: &Core, f: impl Fn(&Rc<Core>) + Clone + Send + 'static) {
         for core in (0..self.cores).filter(|core| *core != here.id() as usize) {
             let f = f.clone();
             self.notifier.call(core, Box::new(move |core: &Rc<Core>| f(core)));
@@ -185,7 +185,7 @@ fn task_of(lun: [u8; 8], id: CcbId, ccb: &Ccb, tag: Tag) -> Task {
     let length = if read || write { ccb.length } else { 0 };
     let (read, write, serial) = (read && length > 0, write && length > 0, id.to_word());
     let asks = ccb.priority < Priority::Normal;
-    Task { lun, cdb, attribute, read, write, length, serial, asks }
+    Task { lun, cdb, attribute, read, write, length, serial, allowed_in_doubt: asks }
 }
 
 impl Sim for Iscsi {
@@ -206,7 +206,7 @@ impl Sim for Iscsi {
         150_000
     }
 
-    fn place(&self, path: Path) -> String {
+    fn location(&self, path: Path) -> String {
         let target = &self.inner.rules.target;
         let portal = usize::try_from(path.target).ok().and_then(|at| self.inner.portals.get(at));
         match portal {
@@ -256,20 +256,20 @@ impl Sim for Iscsi {
             sum.drops += counts.drops;
             sum.stray += counts.stray;
             sum.stranded += counts.stranded;
-            sum.lies += counts.lies;
+            sum.length_mismatches += counts.length_mismatches;
             sum.pings += counts.pings;
             sum.lost += counts.lost;
-            sum.culprits += counts.culprits;
+            sum.poisoned_sessions += counts.poisoned_sessions;
         }
         vec![
             ("logins", sum.logins),
             ("sessions-dropped", sum.drops),
             ("commands-stranded", sum.stranded),
             ("answers-unasked", sum.stray),
-            ("answers-of-other-lengths", sum.lies),
+            ("answers-of-other-lengths", sum.length_mismatches),
             ("pings", sum.pings),
             ("paths-lost", sum.lost),
-            ("sessions-ended-by-a-command", sum.culprits),
+            ("sessions-ended-by-a-command", sum.poisoned_sessions),
         ]
     }
 
@@ -290,12 +290,12 @@ impl Sim for Iscsi {
         let trouble = |(at, why)| {
             let action =
                 format!("It is tried again by itself; `ashlar cam discover {at}` asks it.");
-            Trouble { grade, why, action }
+            Trouble { severity: grade, why, action }
         };
         whys.into_iter().map(trouble).collect()
     }
 
-    fn renew(&self, params: &Value) -> Result<(), Error> {
+    fn update_params(&self, params: &Value) -> Result<(), Error> {
         let terms = kind::terms(&self.inner.name, params)?;
         self.inner.rules.terms.set(terms);
         Ok(())
@@ -340,7 +340,7 @@ impl Sim for Iscsi {
         }
         // It is with another core.
         let (inner, handle) = (self.inner.clone(), self.inner.handle(unit));
-        self.elsewhere(core, move |core| {
+        self.on_other_cores(core, move |core| {
             let Some(unit) = handle.upgrade() else { return };
             if let Some(session) = port::find_for(&inner, &unit, core) {
                 session.abort(&unit, id);
@@ -348,16 +348,16 @@ impl Sim for Iscsi {
         });
     }
 
-    fn recall(&self, unit: &Unit, core: &Core) {
+    fn requeue_unsent(&self, unit: &Unit, core: &Core) {
         let Some(lun) = lun_of(unit) else { return };
         if let Some(session) = port::find_for(&self.inner, unit, core) {
-            session.recall(lun);
+            session.requeue_unsent(lun);
         }
         let (inner, handle) = (self.inner.clone(), self.inner.handle(unit));
-        self.elsewhere(core, move |core| {
+        self.on_other_cores(core, move |core| {
             let Some(unit) = handle.upgrade() else { return };
             if let Some(session) = port::find_for(&inner, &unit, core) {
-                session.recall(lun);
+                session.requeue_unsent(lun);
             }
         });
     }
@@ -370,7 +370,7 @@ impl Sim for Iscsi {
             let _refused = session.reset(unit, None, lun);
         }
         let (inner, handle) = (self.inner.clone(), self.inner.handle(unit));
-        self.elsewhere(core, move |core| {
+        self.on_other_cores(core, move |core| {
             let Some(unit) = handle.upgrade() else { return };
             let session = port::find_for(&inner, &unit, core).filter(|s| s.has(lun));
             let _refused = session.map(|session| session.reset(&unit, None, lun));

@@ -18,7 +18,7 @@ use wire::iscsi::{CHALLENGE_LEN, Challenge};
 use wire::scsi::{Sense, asc};
 
 use super::Inner;
-use super::engine::{Engine, Fault, PDU_MAX, Task, Wire, place_of};
+use super::engine::{Engine, Fault, PDU_MAX, Task, Wire, slot_of};
 use crate::ccb::{CcbId, Outcome};
 use crate::reset::UnitReset;
 use crate::unit::Unit;
@@ -29,34 +29,34 @@ const BUFFER_BYTES: usize = Pool::largest();
 /// The clock sleeps no longer, ns.
 const LOOK_NS: u64 = 1_000_000_000;
 /// How long a session that is closed may take to say so, ns.
-const FAREWELL_NS: u64 = 600_000_000;
+const LOGOUT_DEADLINE_NS: u64 = 600_000_000;
 /// How often a login may be sent to another portal.
 const HOPS_MAX: usize = 4;
 /// The recovery of a session may take so many times as long as a connection may take to be
 /// established: the path is lost long before.
-const RESET_PATIENCES: u64 = 16;
+const RESET_DEADLINE_FACTOR: u64 = 16;
 /// How long a connection waits for memory before it is tried again, ns.
 const NO_MEMORY_NS: u64 = 10_000_000;
 
 /// The next data to send, and the memory of data that are being sent.
-struct Out {
+struct TxBuffer {
     fill: Seg,
     used: usize,
     idle: Option<Seg>,
     writer: Option<Waker>,
 }
 
-impl Wire for &RefCell<Option<Out>> {
-    fn room(&self) -> usize {
+impl Wire for &RefCell<Option<TxBuffer>> {
+    fn free_bytes(&self) -> usize {
         self.borrow().as_ref().map_or(0, |out| out.fill.len() - out.used)
     }
 
     fn send(&mut self, head: &[u8], data: Option<(&Segs, usize, usize)>, tail: &[u8]) {
         let mut out = self.borrow_mut();
-        let Some(Out { fill, used, .. }) = out.as_mut() else { return };
+        let Some(TxBuffer { fill, used, .. }) = out.as_mut() else { return };
         *used += fill.copy_from(*used, head);
         if let Some((segs, from, len)) = data {
-            super::engine::over(segs, from, len, &mut |bytes| {
+            super::engine::for_each_slice(segs, from, len, &mut |bytes| {
                 *used += fill.copy_from(*used, bytes)
             });
         }
@@ -73,7 +73,7 @@ struct Owners(Vec<Option<(u32, Owner)>>);
 
 impl Owners {
     fn enter(&mut self, tag: u32, owner: Owner) {
-        let at = place_of(tag);
+        let at = slot_of(tag);
         if self.0.len() <= at {
             self.0.resize(at + 1, None);
         }
@@ -83,7 +83,7 @@ impl Owners {
     }
 
     fn leave(&mut self, tag: u32) -> Option<Owner> {
-        let place = self.0.get_mut(place_of(tag))?;
+        let place = self.0.get_mut(slot_of(tag))?;
         place.take_if(|(at, _)| *at == tag).map(|(_, owner)| owner)
     }
 
@@ -94,12 +94,12 @@ impl Owners {
 }
 
 /// See the module.
-pub(super) struct Session {
+pub(super) struct PortalSession {
     core: std::rc::Weak<Core>,
     inner: Arc<Inner>,
     portal: usize,
     engine: RefCell<Engine>,
-    out: RefCell<Option<Out>>,
+    out: RefCell<Option<TxBuffer>>,
     stream: RefCell<Option<Stream>>,
     owners: RefCell<Owners>,
     /// Why we have hung up.
@@ -108,7 +108,7 @@ pub(super) struct Session {
     units: RefCell<BTreeMap<u64, Weak<Unit>>>,
     /// N3
     resets: RefCell<Vec<UnitReset>>,
-    stirred: Cell<bool>,
+    has_work: Cell<bool>,
     /// A send is under way whose end is reported with the next event.
     lazy: Cell<bool>,
     closing: Cell<bool>,
@@ -121,25 +121,29 @@ type Key = (u64, u32, usize);
 
 thread_local! {
     /// The sessions of this thread.
-    static SESSIONS: RefCell<HashMap<Key, Rc<Session>>> = RefCell::default();
+    static SESSIONS: RefCell<HashMap<Key, Rc<PortalSession>>> = RefCell::default();
 }
 
 /// The session that a bus has at a portal on this core.
-pub(super) fn find(inner: &Inner, portal: usize, core: &Core) -> Option<Rc<Session>> {
+pub(super) fn find(inner: &Inner, portal: usize, core: &Core) -> Option<Rc<PortalSession>> {
     let key = (inner.number, core.id(), portal);
     SESSIONS.with_borrow(|all| all.get(&key).cloned())
 }
 
 /// The same, for a unit.
-pub(super) fn find_for(inner: &Inner, unit: &Unit, core: &Core) -> Option<Rc<Session>> {
+pub(super) fn find_for(inner: &Inner, unit: &Unit, core: &Core) -> Option<Rc<PortalSession>> {
     find(inner, usize::try_from(unit.path().target).ok()?, core)
 }
 
 /// Makes the session of a bus at a portal on this core.
-pub(super) fn open(inner: &Arc<Inner>, portal: usize, core: &Rc<Core>) -> Option<Rc<Session>> {
+pub(super) fn open(
+    inner: &Arc<Inner>,
+    portal: usize,
+    core: &Rc<Core>,
+) -> Option<Rc<PortalSession>> {
     inner.portals.get(portal)?;
     let rules = inner.rules(core.id(), portal);
-    let session = Rc::new(Session {
+    let session = Rc::new(PortalSession {
         core: Rc::downgrade(core),
         inner: inner.clone(),
         portal,
@@ -150,7 +154,7 @@ pub(super) fn open(inner: &Arc<Inner>, portal: usize, core: &Rc<Core>) -> Option
         fault: RefCell::default(),
         units: RefCell::default(),
         resets: RefCell::default(),
-        stirred: Cell::default(),
+        has_work: Cell::default(),
         lazy: Cell::default(),
         closing: Cell::default(),
         clock: RefCell::default(),
@@ -169,27 +173,27 @@ pub(super) fn open(inner: &Arc<Inner>, portal: usize, core: &Rc<Core>) -> Option
 /// Ends the sessions of a bus on this core: they log out first.
 pub(super) fn close(bus: u64, core: &Rc<Core>) {
     let mine = |key: &Key| key.0 == bus && key.1 == core.id();
-    let gone: Vec<Rc<Session>> = SESSIONS.with_borrow_mut(|all| {
+    let gone: Vec<Rc<PortalSession>> = SESSIONS.with_borrow_mut(|all| {
         all.extract_if(|key, _| mine(key)).map(|(_, session)| session).collect()
     });
     for session in gone {
         session.closing.set(true);
-        session.engine.borrow_mut().give_up();
-        session.engine.borrow_mut().leave(0, core.now());
-        session.stir();
+        session.engine.borrow_mut().fail_waiting();
+        session.engine.borrow_mut().begin_logout(0, core.now());
+        session.schedule_pump();
         let held = core.clone();
         drop(core.reactor().spawn("iscsi farewell", async move {
-            let end = held.now() + FAREWELL_NS;
+            let end = held.now() + LOGOUT_DEADLINE_NS;
             while session.stream.borrow().is_some() && held.now() < end {
                 held.reactor().sleep(super::LOOK_NS).await;
             }
             session.tasks.take().iter().for_each(TaskHandle::abort);
-            session.hang_up();
+            session.disconnect();
         }));
     }
 }
 
-impl Session {
+impl PortalSession {
     pub(super) fn is_tried(&self) -> bool {
         self.engine.borrow().is_tried()
     }
@@ -211,9 +215,9 @@ impl Session {
     }
 
     /// Commands of a unit's users that were not sent go back to CAM.
-    pub(super) fn recall(&self, lun: [u8; 8]) {
-        self.engine.borrow_mut().recall(|task| task.lun == lun);
-        self.stir();
+    pub(super) fn requeue_unsent(&self, lun: [u8; 8]) {
+        self.engine.borrow_mut().requeue_unsent(|task| task.lun == lun);
+        self.schedule_pump();
     }
 
     /// Begins a command; an answer at once when it cannot be.
@@ -229,7 +233,7 @@ impl Session {
             Err(outcome) => return Some(outcome),
         };
         self.owners.borrow_mut().enter(tag, (self.handle(unit), id));
-        self.call_writer();
+        self.wake_writer();
         None
     }
 
@@ -238,7 +242,7 @@ impl Session {
         let tag = self.owners.borrow().tag(unit, id);
         let Some(tag) = tag else { return false };
         self.engine.borrow_mut().abort(tag);
-        self.stir();
+        self.schedule_pump();
         true
     }
 
@@ -251,24 +255,24 @@ impl Session {
         if let Some(id) = id {
             self.owners.borrow_mut().enter(tag, (self.handle(unit), id));
         }
-        self.stir();
+        self.schedule_pump();
         None
     }
 
     /// There is more to send: PDUs that are begun in one turn leave together in the next.
-    fn call_writer(&self) {
+    fn wake_writer(&self) {
         if self.lazy.get()
             && let Some(core) = self.core.upgrade()
         {
-            core.reactor().heed();
+            core.reactor().flush_lazy_sends();
         }
         let writer = self.out.borrow_mut().as_mut().and_then(|out| out.writer.take());
         writer.into_iter().for_each(Waker::wake);
     }
 
     /// There is something to do, or to be done at another time than before.
-    fn stir(&self) {
-        if !self.stirred.replace(true) {
+    fn schedule_pump(&self) {
+        if !self.has_work.replace(true) {
             let waker = self.clock.borrow_mut().take();
             waker.into_iter().for_each(Waker::wake);
         }
@@ -281,20 +285,20 @@ impl Session {
         let done = self.engine.borrow_mut().pump(&mut &self.out, now);
         if let Err(fault) = done {
             self.fault.borrow_mut().get_or_insert(fault);
-            self.hang_up();
+            self.disconnect();
         }
         if self.out.borrow().as_ref().is_some_and(|out| out.used > 0) {
-            self.call_writer();
+            self.wake_writer();
         }
-        self.tell(&core);
+        self.report_to_cam(&core);
     }
 
-    fn tell(&self, core: &Rc<Core>) {
+    fn report_to_cam(&self, core: &Rc<Core>) {
         if self.engine.borrow_mut().take_login() {
             // N4: before the commands of the last session return.
             self.inner.units_of(self.portal).iter().for_each(|unit| unit.doubt(core));
             if let Some(rescan) = self.inner.rescan.get() {
-                rescan.may_be_back(self.portal as u64);
+                rescan.rescan_if_missing(self.portal as u64);
             }
         }
         loop {
@@ -308,7 +312,7 @@ impl Session {
             unit.done(id, outcome, core);
         }
         // Nearly always there is none.
-        if !self.resets.borrow().is_empty() && self.is_through() {
+        if !self.resets.borrow().is_empty() && self.is_recovered() {
             self.resets.take().into_iter().for_each(UnitReset::is_settled);
         }
         let found = self.engine.borrow_mut().take_found();
@@ -316,13 +320,14 @@ impl Session {
         let is_up = self.engine.borrow().is_up();
         portal.seen.fetch_or(is_up, Ordering::AcqRel);
         if let Some(rescan) = self.inner.rescan.get() {
-            rescan.wish_target(self.portal as u64);
+            rescan.request_target_scan(self.portal as u64);
         }
     }
 
     /// N3: the session is gone, and its units are left alone until there is another one.
     fn reset_begins(&self, core: &Core) {
-        let most_ns = self.engine.borrow().patience_ns().saturating_mul(RESET_PATIENCES);
+        let most_ns =
+            self.engine.borrow().connect_deadline_ns().saturating_mul(RESET_DEADLINE_FACTOR);
         let units: Vec<Arc<Unit>> =
             self.units.borrow().values().filter_map(Weak::upgrade).collect();
         let resets = units.iter().map(|unit| UnitReset::begin(unit, most_ns, core));
@@ -330,7 +335,7 @@ impl Session {
     }
 
     /// N3: there is a session again, or none is waited for.
-    fn is_through(&self) -> bool {
+    fn is_recovered(&self) -> bool {
         let engine = self.engine.borrow();
         engine.is_up() || engine.is_lost() || self.closing.get()
     }
@@ -341,11 +346,11 @@ impl Session {
         self.inner.counts.lock().insert(key, counts);
         let was_in_trouble = is_up && self.inner.troubles.lock().remove(&key).is_some();
         if was_in_trouble {
-            self.inner.say();
+            self.inner.notify_troubles();
         }
     }
 
-    fn hang_up(&self) {
+    fn disconnect(&self) {
         if let Some(stream) = self.stream.borrow().as_ref() {
             stream.close();
         }
@@ -353,12 +358,12 @@ impl Session {
 
     /// From a connection to its end, also where the portal sends us elsewhere. The next time
     /// begins at the portal again: it knows best where the target is then.
-    async fn converse(self: &Rc<Session>, core: &Rc<Core>) -> Result<(), Fault> {
+    async fn run_connection(self: &Rc<PortalSession>, core: &Rc<Core>) -> Result<(), Fault> {
         let Some(portal) = self.inner.portals.get(self.portal) else { return Ok(()) };
         let mut at = portal.at;
         for _ in 0..HOPS_MAX {
-            let done = self.converse_at(at, core).await;
-            self.let_go();
+            let done = self.run_connection_at(at, core).await;
+            self.discard_unsent();
             match done.as_ref().err().and_then(Fault::moved) {
                 Some(next) if !self.closing.get() => at = next,
                 _ => return done,
@@ -369,7 +374,7 @@ impl Session {
 
     /// Discards all data that were not sent yet, so that a path that is restored does not carry old
     /// writes. A session that has logged out has nothing to lose.
-    fn let_go(&self) {
+    fn discard_unsent(&self) {
         let stream = self.stream.borrow_mut().take();
         *self.out.borrow_mut() = None;
         self.fault.take();
@@ -381,9 +386,13 @@ impl Session {
         }
     }
 
-    async fn converse_at(self: &Rc<Session>, at: SocketAddr, core: &Rc<Core>) -> Result<(), Fault> {
-        let lost = |e: io::Error| Fault::Line(e.to_string());
-        let most = self.engine.borrow().patience_ns();
+    async fn run_connection_at(
+        self: &Rc<PortalSession>,
+        at: SocketAddr,
+        core: &Rc<Core>,
+    ) -> Result<(), Fault> {
+        let lost = |e: io::Error| Fault::Connection(e.to_string());
+        let most = self.engine.borrow().connect_deadline_ns();
         let connect = deadline(core, most, core.reactor().connect(at)).await;
         let late = io::Error::from(io::ErrorKind::TimedOut);
         let stream = connect.unwrap_or(Err(late)).map_err(lost)?;
@@ -394,7 +403,7 @@ impl Session {
             core.reactor().sleep(NO_MEMORY_NS).await;
             return Err(Fault::Protocol("there is no memory for a connection"));
         };
-        *self.out.borrow_mut() = Some(Out { fill, used: 0, idle, writer: None });
+        *self.out.borrow_mut() = Some(TxBuffer { fill, used: 0, idle, writer: None });
         *self.stream.borrow_mut() = Some(stream.clone());
         let mut challenge = Challenge { id: 0, bytes: [0; CHALLENGE_LEN] };
         core.reactor().fill_random(&mut challenge.bytes);
@@ -402,17 +411,17 @@ impl Session {
         let now = core.reactor().fresh_now();
         self.engine.borrow_mut().connected(challenge, &mut &self.out, now)?;
         let writer = core.reactor().spawn("iscsi writer", write(self.clone(), stream.clone()));
-        self.stir();
+        self.schedule_pump();
         let done = self.read(core, &stream, &into).await;
         writer.abort();
         self.lazy.set(false);
         done
     }
 
-    fn how_it_ended(&self, last: io::Result<usize>) -> Fault {
+    fn close_reason(&self, last: io::Result<usize>) -> Fault {
         self.fault.take().unwrap_or_else(|| match last {
-            Ok(_) => Fault::Line("the target has closed the connection".to_owned()),
-            Err(e) => Fault::Line(e.to_string()),
+            Ok(_) => Fault::Connection("the target has closed the connection".to_owned()),
+            Err(e) => Fault::Connection(e.to_string()),
         })
     }
 
@@ -428,13 +437,13 @@ impl Session {
             let Some(room) = into.slice(end, into.len() - end) else { return Ok(()) };
             match stream.recv(&room).await {
                 Ok(n) if n > 0 => end += n,
-                ended => return Err(self.how_it_ended(ended)),
+                ended => return Err(self.close_reason(ended)),
             }
             drop(room);
             let now = core.reactor().fresh_now();
             start += into.with(|bytes| {
                 let came = bytes.get(start..end).unwrap_or(&[]);
-                self.engine.borrow_mut().hear(came, &mut &self.out, now)
+                self.engine.borrow_mut().receive(came, &mut &self.out, now)
             })?;
             self.pump();
         }
@@ -442,22 +451,22 @@ impl Session {
 }
 
 /// Connects, and connects again.
-async fn run(session: Rc<Session>) {
+async fn run(session: Rc<PortalSession>) {
     loop {
         let Some(core) = session.core.upgrade() else { return };
-        let done = session.converse(&core).await;
+        let done = session.run_connection(&core).await;
         let was_up = session.engine.borrow_mut().dropped(core.reactor().fresh_now());
         if let Err(why) = done
             && !session.closing.get()
         {
             let key = (core.id(), session.portal);
-            let why = match session.engine.borrow().culprit().filter(|_| was_up) {
+            let why = match session.engine.borrow().poison_command().filter(|_| was_up) {
                 Some(command) => format!("{why}; {command}"),
                 None => why.to_string(),
             };
             let before = session.inner.troubles.lock().insert(key, why.clone());
             if before != Some(why) {
-                session.inner.say();
+                session.inner.notify_troubles();
             }
         }
         if was_up && !session.closing.get() {
@@ -474,7 +483,7 @@ async fn run(session: Rc<Session>) {
 }
 
 /// Sends all pending data.
-async fn write(session: Rc<Session>, stream: Stream) {
+async fn write(session: Rc<PortalSession>, stream: Stream) {
     let mut going = Vec::with_capacity(1);
     loop {
         let next = poll_fn(|cx| {
@@ -509,11 +518,11 @@ async fn write(session: Rc<Session>, stream: Stream) {
 }
 
 /// Pumps when something was stirred or is due.
-async fn clock(session: Rc<Session>) {
+async fn clock(session: Rc<PortalSession>) {
     let mut counted: u64 = 0;
     loop {
         let Some(core) = session.core.upgrade() else { return };
-        session.stirred.set(false);
+        session.has_work.set(false);
         session.pump();
         let (due, now) = (session.engine.borrow().due(), core.reactor().fresh_now());
         if now >= due {
@@ -525,7 +534,7 @@ async fn clock(session: Rc<Session>) {
         }
         let mut sleep = pin!(core.reactor().sleep(due.saturating_sub(now).min(LOOK_NS)));
         poll_fn(|cx| {
-            if session.stirred.get() {
+            if session.has_work.get() {
                 return Poll::Ready(());
             }
             *session.clock.borrow_mut() = Some(cx.waker().clone());

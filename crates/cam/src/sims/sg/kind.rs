@@ -21,7 +21,7 @@ const DEVICES_MAX: usize = 256;
 pub struct SgKind;
 
 #[derive(Deserialize, JsonSchema)]
-struct Params {
+struct SgParams {
     /// The devices: nodes of the generic driver (`/dev/sg2`), whole disks (`/dev/sdb`), or links to
     /// either (`/dev/disk/by-id/...`, which survive a restart of the machine). A device that the
     /// machine uses is not attached; a missing one is attached when it appears.
@@ -39,7 +39,7 @@ impl SimKind for SgKind {
     }
 
     fn schema(&self) -> Value {
-        schemars::schema_for!(Params).to_value()
+        schemars::schema_for!(SgParams).to_value()
     }
 
     fn example(&self) -> &'static str {
@@ -49,7 +49,7 @@ impl SimKind for SgKind {
 
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
         let refuse = |what: String| Error::inval(format!("bus {}: {what}", request.name));
-        let params = Params::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
+        let params = SgParams::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
         if params.devices.is_empty() || params.devices.len() > DEVICES_MAX {
             return Err(refuse(format!("devices: 1 to {DEVICES_MAX} are needed")));
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bio::Segs;
 use bio::sync::{Condvar, Mutex};
 use geom::{Core, Local};
-use reactor::{ScsiAnswer, ScsiDoor, ScsiNode, ScsiRequest};
+use reactor::{BlockingScsiNode, ScsiAnswer, ScsiNode, ScsiRequest};
 
 use super::IO_MAX_BYTES;
 
@@ -21,9 +21,9 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// A device that is there and ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundDevice {
     /// Where it is, as the kernel counts: host, channel, target, LUN.
-    pub place: String,
+    pub location: String,
     /// Bytes that one command may move.
     pub most_bytes: u32,
     /// Another one with each device that is found.
@@ -63,7 +63,7 @@ impl Node for ScsiNode {
 }
 
 /// Callback for a device, by number, that appeared or disappeared.
-pub type News = Arc<dyn Fn(u64) + Send + Sync>;
+pub type DeviceCallback = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// Interface of a machine to a bus. Devices are identified by their number in the configuration.
 pub trait Machine: Send + Sync {
@@ -74,13 +74,13 @@ pub trait Machine: Send + Sync {
     ///
     /// # Errors
     /// That sentence, the device first.
-    fn look(&self, at: u64) -> Result<Found, String>;
+    fn find_device(&self, at: u64) -> Result<FoundDevice, String>;
 
     /// Watches the devices from now on, and reports those that appear and disappear.
-    fn begin(self: Arc<Self>, news: News);
+    fn begin(self: Arc<Self>, news: DeviceCallback);
 
     /// Each device was looked at once.
-    fn is_looked_at(&self) -> bool;
+    fn is_scanned(&self) -> bool;
 
     /// The devices are given back.
     fn close(&self);
@@ -96,26 +96,26 @@ pub trait Machine: Send + Sync {
 }
 
 /// A device that is had.
-struct Had {
-    found: Found,
+struct OpenDevice {
+    found: FoundDevice,
     node: PathBuf,
     /// Its block device, taken for ourselves (S1); a device that is no disk has none.
     _taken: Option<OwnedFd>,
 }
 
 #[derive(Default)]
-struct State {
-    had: BTreeMap<u64, Had>,
-    why: BTreeMap<u64, String>,
+struct DeviceTable {
+    open_devices: BTreeMap<u64, OpenDevice>,
+    failures: BTreeMap<u64, String>,
     generation: u64,
-    looked: bool,
+    is_scanned: bool,
     closed: bool,
 }
 
 /// This machine.
 pub(super) struct Linux {
     devices: Vec<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<DeviceTable>,
     stop: Condvar,
 }
 
@@ -125,48 +125,53 @@ impl Linux {
     }
 
     /// Looks at one device; true: it has come, gone, or is another.
-    fn visit(&self, at: u64, device: &Path) -> bool {
-        let had = self.state.lock().had.get(&at).map(|had| (had.node.clone(), had.found.clone()));
+    fn check_device(&self, at: u64, device: &Path) -> bool {
+        let had = self
+            .state
+            .lock()
+            .open_devices
+            .get(&at)
+            .map(|had| (had.node.clone(), had.found.clone()));
         let now = identify(device);
         if let (Some((node, found)), Ok((now_node, place))) = (&had, &now)
             && node == now_node
-            && found.place == *place
+            && found.location == *place
         {
             return false;
         }
         // The old device is given back before the same device is taken again.
-        drop(self.state.lock().had.remove(&at));
+        drop(self.state.lock().open_devices.remove(&at));
         let taken = now.and_then(|(node, place)| take(node, place));
         let mut state = self.state.lock();
         match taken.map_err(|why| format!("{}: {why}", device.display())) {
             Ok((node, mut found, taken)) => {
                 state.generation += 1;
                 found.generation = state.generation;
-                state.why.remove(&at);
-                state.had.insert(at, Had { found, node, _taken: taken });
+                state.failures.remove(&at);
+                state.open_devices.insert(at, OpenDevice { found, node, _taken: taken });
                 true
             }
             Err(why) => {
-                state.why.insert(at, why);
+                state.failures.insert(at, why);
                 had.is_some()
             }
         }
     }
 
-    fn watch(&self, news: &News) {
+    fn watch(&self, news: &DeviceCallback) {
         loop {
             for (at, device) in (0..).zip(&self.devices) {
-                if self.visit(at, device) {
+                if self.check_device(at, device) {
                     news(at);
                 }
             }
             let mut state = self.state.lock();
-            state.looked = true;
+            state.is_scanned = true;
             if !state.closed {
                 state = self.stop.wait_timeout(state, LOOK);
             }
             if state.closed {
-                state.had.clear();
+                state.open_devices.clear();
                 return;
             }
         }
@@ -208,7 +213,7 @@ fn identify(device: &Path) -> Result<(PathBuf, String), String> {
 }
 
 /// S1
-fn take(node: PathBuf, place: String) -> Result<(PathBuf, Found, Option<OwnedFd>), String> {
+fn take(node: PathBuf, place: String) -> Result<(PathBuf, FoundDevice, Option<OwnedFd>), String> {
     let block = entry(&Path::new(NODES).join(name_of(&node)).join("device/block"));
     let open = |name: String| reactor::take_block_device(&Path::new("/dev").join(name));
     let taken = match block.map(open) {
@@ -222,10 +227,10 @@ fn take(node: PathBuf, place: String) -> Result<(PathBuf, Found, Option<OwnedFd>
         None => None,
     };
     let name = node.display().to_string();
-    let door = ScsiDoor::open(&node).map_err(|e| format!("{name}: {e}"))?;
+    let door = BlockingScsiNode::open(&node).map_err(|e| format!("{name}: {e}"))?;
     let most = door.most_bytes().map_err(|e| format!("{name}: {e}"))?;
     let most_bytes = most.clamp(4096, IO_MAX_BYTES);
-    Ok((node, Found { place, most_bytes, generation: 0 }, taken))
+    Ok((node, FoundDevice { location: place, most_bytes, generation: 0 }, taken))
 }
 
 impl Machine for Linux {
@@ -233,11 +238,11 @@ impl Machine for Linux {
         self.devices.len() as u64
     }
 
-    fn look(&self, at: u64) -> Result<Found, String> {
+    fn find_device(&self, at: u64) -> Result<FoundDevice, String> {
         let state = self.state.lock();
-        match state.had.get(&at) {
+        match state.open_devices.get(&at) {
             Some(had) => Ok(had.found.clone()),
-            None => Err(state.why.get(&at).cloned().unwrap_or_else(|| {
+            None => Err(state.failures.get(&at).cloned().unwrap_or_else(|| {
                 let device = usize::try_from(at).ok().and_then(|at| self.devices.get(at));
                 let name = device.map(|d| d.display().to_string()).unwrap_or_default();
                 format!("{name}: was not looked at yet")
@@ -245,38 +250,38 @@ impl Machine for Linux {
         }
     }
 
-    fn begin(self: Arc<Self>, news: News) {
+    fn begin(self: Arc<Self>, news: DeviceCallback) {
         let watcher = self.clone();
         let thread = std::thread::Builder::new().name("ashlar-sg".into());
         if let Err(e) = thread.spawn(move || watcher.watch(&news)) {
             let mut state = self.state.lock();
-            state.looked = true;
+            state.is_scanned = true;
             for (at, device) in (0..).zip(&self.devices) {
-                state.why.insert(at, format!("{}: no thread to look: {e}", device.display()));
+                state.failures.insert(at, format!("{}: no thread to look: {e}", device.display()));
             }
         }
     }
 
-    fn is_looked_at(&self) -> bool {
-        self.state.lock().looked
+    fn is_scanned(&self) -> bool {
+        self.state.lock().is_scanned
     }
 
     fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        state.had.clear();
+        state.open_devices.clear();
         self.stop.notify_all();
     }
 
     fn open(&self, at: u64, core: &Rc<Core>) -> io::Result<Rc<dyn Node>> {
-        let node = self.state.lock().had.get(&at).map(|had| had.node.clone());
-        let door = ScsiDoor::open(&node.ok_or(io::ErrorKind::NotFound)?)?;
+        let node = self.state.lock().open_devices.get(&at).map(|had| had.node.clone());
+        let door = BlockingScsiNode::open(&node.ok_or(io::ErrorKind::NotFound)?)?;
         Ok(Rc::new(core.reactor().scsi(door)?))
     }
 
     /// The kernel resets while the caller waits, so a thread of its own does.
     fn reset(&self, at: u64, done: Box<dyn FnOnce(bool) + Send>) {
-        let node = self.state.lock().had.get(&at).map(|had| had.node.clone());
+        let node = self.state.lock().open_devices.get(&at).map(|had| had.node.clone());
         let Some(node) = node else { return done(false) };
         let thread = std::thread::Builder::new().name("ashlar-sg-reset".into());
         let done = Arc::new(Mutex::new(Some(done)));
@@ -290,7 +295,7 @@ impl Machine for Linux {
         };
         let work = {
             let tell = tell.clone();
-            move || tell(ScsiDoor::open(&node).and_then(|door| door.reset()).is_ok())
+            move || tell(BlockingScsiNode::open(&node).and_then(|door| door.reset()).is_ok())
         };
         if thread.spawn(work).is_err() {
             tell(false);

@@ -19,8 +19,8 @@
 //!  S4  A device that returns may be another one: its unit is in doubt (D11) before a command of a
 //!      user is sent to it.
 
+mod core_device;
 mod kind;
-mod line;
 mod machine;
 mod outcome;
 
@@ -40,7 +40,7 @@ use crate::sim::{Begun, Sim, SimFacts};
 use crate::unit::Unit;
 
 pub use self::kind::SgKind;
-pub use self::machine::{Found, Machine, News, Node};
+pub use self::machine::{DeviceCallback, FoundDevice, Machine, Node};
 
 /// Largest READ or WRITE, bytes, for which the generic driver finds memory on a busy machine.
 const IO_MAX_BYTES: u32 = 256 << 10;
@@ -63,7 +63,7 @@ struct Inner {
 
 impl Inner {
     /// S4: whether another device is at a target than the last command found there.
-    fn is_other(&self, target: u64, generation: u64) -> bool {
+    fn is_replaced(&self, target: u64, generation: u64) -> bool {
         let mut generations = self.generations.lock();
         *generations.entry(target).or_insert(generation) != generation
     }
@@ -101,8 +101,8 @@ impl Sg {
     /// S4
     fn returned(&self, unit: &Unit, core: &Core) -> bool {
         let target = unit.path().target;
-        let Ok(found) = self.inner.machine.look(target) else { return false };
-        let other = self.inner.is_other(target, found.generation);
+        let Ok(found) = self.inner.machine.find_device(target) else { return false };
+        let other = self.inner.is_replaced(target, found.generation);
         if other {
             // In this order: another core that finds the device known finds it in doubt.
             unit.doubt(core);
@@ -112,7 +112,7 @@ impl Sg {
     }
 
     /// Resets a device, for a CCB or without one. Its commands end by the kernel's answers.
-    fn bring_down(&self, unit: &Unit, id: Option<CcbId>, core: &Core) {
+    fn reset_device(&self, unit: &Unit, id: Option<CcbId>, core: &Core) {
         let (handle, notifier) = (self.inner.handle(unit), self.notifier.clone());
         let number = core.id() as usize;
         let done = move |worked: bool| {
@@ -134,14 +134,18 @@ impl Sg {
 impl Sim for Sg {
     fn facts(&self) -> SimFacts {
         let (name, targets) = (self.inner.name.clone(), self.inner.machine.devices());
-        let most = |at| self.inner.machine.look(at).map_or(IO_MAX_BYTES, |found| found.most_bytes);
+        let most =
+            |at| self.inner.machine.find_device(at).map_or(IO_MAX_BYTES, |found| found.most_bytes);
         let io_max_bytes = (0..targets).map(most).fold(IO_MAX_BYTES, u32::min);
         SimFacts { name, targets, io_max_bytes, whole_max_bytes: io_max_bytes, is_ata: false }
     }
 
     /// As the kernel counts: host, channel, target, LUN.
-    fn place(&self, path: Path) -> String {
-        self.inner.machine.look(path.target).map_or_else(|_| path.to_string(), |found| found.place)
+    fn location(&self, path: Path) -> String {
+        self.inner
+            .machine
+            .find_device(path.target)
+            .map_or_else(|_| path.to_string(), |found| found.location)
     }
 
     fn begin(&self, rescan: Rescan) {
@@ -150,7 +154,7 @@ impl Sim for Sg {
         let news = move |target: u64| {
             let inner = inner.upgrade();
             if let Some(rescan) = inner.as_ref().and_then(|inner| inner.rescan.get()) {
-                rescan.wish_target(target);
+                rescan.request_target_scan(target);
             }
         };
         self.inner.machine.clone().begin(Arc::new(news));
@@ -159,7 +163,7 @@ impl Sim for Sg {
     fn ready<'a>(&'a self, core: &'a Rc<Core>) -> Local<'a, ()> {
         Box::pin(async move {
             let end = core.now() + WAIT_NS;
-            while core.now() < end && !self.inner.machine.is_looked_at() {
+            while core.now() < end && !self.inner.machine.is_scanned() {
                 core.reactor().sleep(LOOK_NS).await;
             }
         })
@@ -167,7 +171,7 @@ impl Sim for Sg {
 
     fn targets(&self) -> Vec<u64> {
         let machine = &self.inner.machine;
-        (0..machine.devices()).filter(|at| machine.look(*at).is_ok()).collect()
+        (0..machine.devices()).filter(|at| machine.find_device(*at).is_ok()).collect()
     }
 
     fn window(&self, _: Path) -> Option<u32> {
@@ -178,7 +182,7 @@ impl Sim for Sg {
     fn troubles(&self) -> Vec<Trouble> {
         let machine = &self.inner.machine;
         let action = "It is looked at again by itself, and taken when it can be.";
-        let why = |at| machine.look(at).err();
+        let why = |at| machine.find_device(at).err();
         (0..machine.devices()).filter_map(why).map(|why| Trouble::noted(why, action)).collect()
     }
 
@@ -186,7 +190,8 @@ impl Sim for Sg {
         self.inner.machine.close();
         let bus = self.inner.number;
         for core in 0..self.cores {
-            self.notifier.call(core, Box::new(move |core: &Rc<Core>| line::close(bus, core)));
+            self.notifier
+                .call(core, Box::new(move |core: &Rc<Core>| core_device::close(bus, core)));
         }
     }
 
@@ -208,12 +213,12 @@ impl Sim for Sg {
             {
                 Begun::Ended(Outcome::of(CamStatus::Requeue))
             }
-            Command::Scsi { .. } => match line::find(&self.inner, unit, core) {
+            Command::Scsi { .. } => match core_device::find(&self.inner, unit, core) {
                 Ok(line) => line.begin(&self.inner, unit, id, ccb, data),
                 Err(status) => Begun::Ended(Outcome::of(status)),
             },
             Command::Reset => {
-                self.bring_down(unit, Some(id), core);
+                self.reset_device(unit, Some(id), core);
                 Begun::Pending
             }
             _ => Begun::Ended(Outcome::of(CamStatus::CannotProvide)),
@@ -226,7 +231,7 @@ impl Sim for Sg {
 
     /// S2: its data are not handed over any more, and that is all that can be done.
     fn abort(&self, unit: &Unit, id: CcbId, core: &Core) {
-        if line::abort(&self.inner, unit, id, core) {
+        if core_device::abort(&self.inner, unit, id, core) {
             return;
         }
         // It is with another core.
@@ -234,7 +239,7 @@ impl Sim for Sg {
             let (inner, handle) = (self.inner.clone(), self.inner.handle(unit));
             let abort = move |core: &Rc<Core>| {
                 if let Some(unit) = handle.upgrade() {
-                    line::abort(&inner, &unit, id, core);
+                    core_device::abort(&inner, &unit, id, core);
                 }
             };
             self.notifier.call(other, Box::new(abort));
@@ -242,6 +247,6 @@ impl Sim for Sg {
     }
 
     fn reset(&self, unit: &Unit, core: &Core) {
-        self.bring_down(unit, None, core);
+        self.reset_device(unit, None, core);
     }
 }

@@ -17,7 +17,7 @@ const DRIVER_MASK: u16 = 0x0f;
 pub(super) fn of(answer: &ScsiAnswer) -> Outcome {
     let failed = match answer.host_status {
         0 if answer.driver_status & DRIVER_MASK == DRIVER_TIMEOUT => CamStatus::Timeout,
-        0 => return told(answer),
+        0 => return device_outcome(answer),
         0x01 => CamStatus::SelectionTimeout,
         0x02 => CamStatus::Busy,
         0x03 => CamStatus::Timeout,
@@ -28,14 +28,14 @@ pub(super) fn of(answer: &ScsiAnswer) -> Outcome {
         0x0b..=0x0d => CamStatus::Requeue,
         0x0e | 0x0f | 0x14 => CamStatus::NexusLost,
         // The device failed, not the way to it; sense data are behind it.
-        0x10 | 0x12 | 0x13 if answer.status != GOOD => return told(answer),
+        0x10 | 0x12 | 0x13 if answer.status != GOOD => return device_outcome(answer),
         _ => CamStatus::HbaError,
     };
     Outcome { moved: answer.moved, ..Outcome::of(failed) }
 }
 
 /// The device has answered.
-fn told(answer: &ScsiAnswer) -> Outcome {
+fn device_outcome(answer: &ScsiAnswer) -> Outcome {
     if answer.status == GOOD {
         return Outcome::good(answer.moved);
     }

@@ -72,7 +72,7 @@ fn pattern(sector: u64, version: u64) -> Vec<u8> {
 }
 
 #[derive(Clone)]
-enum What {
+enum Operation {
     Write {
         at: u64,
         len: u64,
@@ -94,7 +94,7 @@ struct Storm {
     edge: Edge,
     /// Versions that each sector may have.
     may: Vec<BTreeSet<u64>>,
-    under_way: BTreeMap<u64, (What, u64)>,
+    under_way: BTreeMap<u64, (Operation, u64)>,
     next: u64,
     lost: bool,
     acked: u64,
@@ -136,7 +136,7 @@ impl Storm {
             found.extend(w.scan(at));
             // The bus starts a scan when a target announces itself.
             let cam = w.cam.clone();
-            for (_, names) in cam.look(&mut w.control) {
+            for (_, names) in cam.take_update_results(&mut w.control) {
                 found.extend(names.unwrap());
             }
             if !found.is_empty() {
@@ -167,8 +167,8 @@ impl Storm {
 
     fn is_written(&self, at: u64, len: u64) -> bool {
         self.under_way.values().any(|(what, _)| match what {
-            What::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
-            What::Read { .. } => false,
+            Operation::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
+            Operation::Read { .. } => false,
         })
     }
 
@@ -195,26 +195,26 @@ impl Storm {
                 self.may[sector as usize].insert(tag);
             }
             for (what, _) in self.under_way.values_mut() {
-                let What::Read { at: from, may } = what else { continue };
+                let Operation::Read { at: from, may } = what else { continue };
                 for (i, may) in may.iter_mut().enumerate() {
                     if (at..at + len).contains(&(*from + i as u64)) {
                         may.insert(tag);
                     }
                 }
             }
-            self.under_way.insert(tag, (What::Write { at, len, version: tag }, now));
+            self.under_way.insert(tag, (Operation::Write { at, len, version: tag }, now));
             self.w.start(self.edge, tag, |bio| {
                 range(bio, Op::Write, at * SECTOR, data);
                 bio.flags = if is_flushed(tag) { Flags::FUA } else { Flags::NONE };
             });
         } else {
             let may = self.may[at as usize..(at + len) as usize].to_vec();
-            self.under_way.insert(tag, (What::Read { at, may }, now));
+            self.under_way.insert(tag, (Operation::Read { at, may }, now));
             self.w.start(self.edge, tag, |bio| range(bio, Op::Read, at * SECTOR, data));
         }
     }
 
-    fn hear(&mut self) {
+    fn reap(&mut self) {
         let (seed, now) = (self.seed, self.w.now());
         for ended in self.w.ended() {
             let (what, began) = self.under_way.remove(&ended.tag).expect("ends once");
@@ -223,13 +223,13 @@ impl Storm {
             let longest = if is_flushed(ended.tag) { 2 * LONGEST_NS } else { LONGEST_NS };
             assert!(took <= longest, "seed {seed}: {} took {} ms", ended.tag, took / MS);
             match (what, ended.status) {
-                (What::Write { at, len, version }, Ok(())) => {
+                (Operation::Write { at, len, version }, Ok(())) => {
                     self.acked += 1;
                     for sector in at..at + len {
                         self.may[sector as usize] = BTreeSet::from([version]);
                     }
                 }
-                (What::Read { at, may }, Ok(())) => {
+                (Operation::Read { at, may }, Ok(())) => {
                     self.read += 1;
                     for (i, may) in may.iter().enumerate() {
                         let from = i * SECTOR as usize;
@@ -243,7 +243,7 @@ impl Storm {
                 }
                 (_, Err(Errno::NxIo)) => self.lost = true,
                 (what, Err(e)) => {
-                    let is_write = matches!(what, What::Write { .. });
+                    let is_write = matches!(what, Operation::Write { .. });
                     panic!("seed {seed}: {e} (write: {is_write}) without a reason");
                 }
             }
@@ -282,7 +282,7 @@ fn is_flushed(tag: u64) -> bool {
 
 impl Storm {
     /// All interfaces are well.
-    fn mend(&mut self) {
+    fn restore_links(&mut self) {
         for (i, segment) in self.net.segments.iter().enumerate() {
             let (own, other) = (format!("eth{i}"), format!("shelf{i}"));
             segment.set_shape(self.net.shapes[i]);
@@ -309,19 +309,19 @@ impl Storm {
                 ill_until = self.w.now() + self.random.below(most);
             }
             if ill_until != 0 && self.w.now() >= ill_until {
-                self.mend();
+                self.restore_links();
                 ill_until = 0;
             }
             let step = [MS / 5, 2 * MS, 20 * MS][self.random.below(3) as usize];
             self.w.turn(step);
-            self.hear();
+            self.reap();
         }
-        self.mend();
+        self.restore_links();
         let end = self.w.now() + 2 * LONGEST_NS;
         while !self.under_way.is_empty() {
             assert!(self.w.now() < end, "seed {}: {} wait", self.seed, self.under_way.len());
             self.w.turn(20 * MS);
-            self.hear();
+            self.reap();
         }
         // Whatever was under way anywhere is over.
         let quiet = self.w.now() + 2 * LIFE_MS * MS;

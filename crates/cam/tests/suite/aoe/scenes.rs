@@ -35,10 +35,10 @@ impl Scene {
     }
 
     fn on(shape: SegmentShape, sectors: u64, ways: Ways) -> Scene {
-        Scene::saying(shape, ("SHELF1", sectors, ""), ways)
+        Scene::with_identity(shape, ("SHELF1", sectors, ""), ways)
     }
 
-    fn saying(
+    fn with_identity(
         shape: SegmentShape,
         (serial, sectors, mark): (&str, u64, &str),
         ways: Ways,
@@ -58,8 +58,11 @@ impl Scene {
         while found.is_empty() {
             w.turn(10 * MS);
             let cam = w.cam.clone();
-            found
-                .extend(cam.look(&mut w.control).into_iter().flat_map(|(_, names)| names.unwrap()));
+            found.extend(
+                cam.take_update_results(&mut w.control)
+                    .into_iter()
+                    .flat_map(|(_, names)| names.unwrap()),
+            );
             assert!(w.now() < begun + LIFE_NS / 2, "the disk is found in time");
         }
         let (_, edge) = w.open("ada0");
@@ -102,7 +105,9 @@ fn a_shelf_that_starts_after_the_first_query_is_found_soon() {
         assert!(w.now() < came + 10 * S, "it is not found");
         w.turn(10 * MS);
         let cam = w.cam.clone();
-        cam.look(&mut w.control).into_iter().for_each(|(_, done)| drop(done.unwrap()));
+        cam.take_update_results(&mut w.control)
+            .into_iter()
+            .for_each(|(_, done)| drop(done.unwrap()));
     }
     drop(net);
 }
@@ -223,7 +228,9 @@ fn a_lost_disk_is_found_again_with_any_number_of_frames_in_flight() {
             assert!(s.w.now() < begun + 60 * S, "{count}: it is not found again");
             s.w.turn(100 * MS);
             let cam = s.w.cam.clone();
-            found.extend(cam.look(&mut s.w.control).into_iter().flat_map(|(_, n)| n.unwrap()));
+            found.extend(
+                cam.take_update_results(&mut s.w.control).into_iter().flat_map(|(_, n)| n.unwrap()),
+            );
         }
     }
 }
@@ -253,7 +260,7 @@ fn a_silent_target_delays_only_the_commands_sent_to_it() {
         assert_eq!(s.w.verb("aoeconfig", "ada1", &json!({})).unwrap()["string"], "");
         assert!(s.w.now() < begun + S, "{verb}: the other disk waited for it");
         let e = s.w.verb(verb, "ada0", &again).unwrap_err();
-        assert!(e.kind == Errno::TimedOut && e.what.contains("no answer"), "{verb}: {e}");
+        assert!(e.kind == Errno::TimedOut && e.message.contains("no answer"), "{verb}: {e}");
     }
 }
 
@@ -333,7 +340,7 @@ fn a_shrunken_target_fails_only_requests_beyond_its_end() {
         assert!(s.w.now() < begun + 10 * S, "the disk is {} bytes large", size(&s, "ada0"));
         s.w.turn(100 * MS);
         let cam = s.w.cam.clone();
-        cam.look(&mut s.w.control);
+        cam.take_update_results(&mut s.w.control);
     }
     assert_eq!(size(&s, "ada1"), SECTORS * SECTOR);
     assert_eq!(s.w.read(other, 63 * SECTOR, 512), Ok(vec![0; 512]));
@@ -379,7 +386,7 @@ fn a_write_does_not_reach_another_disk_that_answers_after_an_outage() {
             assert_eq!(says(&s), is_other, "{serial}, {outage} ns");
             let mut found = s.w.scan(s.bus);
             let cam = s.w.cam.clone();
-            for (_, names) in cam.look(&mut s.w.control) {
+            for (_, names) in cam.take_update_results(&mut s.w.control) {
                 found.extend(names.unwrap());
             }
             assert_eq!(found.len(), usize::from(is_other), "{serial}: {found:?}");
@@ -473,7 +480,7 @@ fn the_original_disk_is_attached_again_when_it_announces_itself() {
         for _ in 0..60 {
             s.w.turn(100 * MS);
             let cam = s.w.cam.clone();
-            cam.look(&mut s.w.control);
+            cam.take_update_results(&mut s.w.control);
         }
         let said = s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("another disk"));
         (s.w.buses[s.bus].devices().len(), said)
@@ -540,7 +547,7 @@ impl Scene {
     fn of(says: (&str, u64, &str)) -> Scene {
         let shape =
             SegmentShape { delay_ns_min: 5_000, delay_ns_max: 20_000, ..SegmentShape::default() };
-        Scene::saying(shape, says, Ways { buffers: 16, ..Ways::default() })
+        Scene::with_identity(shape, says, Ways { buffers: 16, ..Ways::default() })
     }
 
     fn is(&mut self, (serial, sectors, mark): (&str, u64, &str)) {
@@ -557,7 +564,7 @@ impl Scene {
         for (key, value) in terms.as_object().unwrap() {
             params[key] = value.clone();
         }
-        self.w.buses[self.bus].sim().renew(&params).unwrap();
+        self.w.buses[self.bus].sim().update_params(&params).unwrap();
         self.w.turn(MS);
     }
 
@@ -632,14 +639,16 @@ fn a_changed_discovery_interval_applies_at_once() {
     assert_eq!(w.scan(bus), [""; 0]);
     // Until it is asked every 17 minutes or less often.
     (0..2_100).for_each(|_| w.turn(S));
-    w.buses[bus].sim().renew(&params(2)).unwrap();
+    w.buses[bus].sim().update_params(&params(2)).unwrap();
     let came = w.now();
     let _shelf = Shelf::start(&w.core, &["shelf0"], SECTORS as usize, 1, Ways::default());
     while w.control.topology.find("ada0").is_none() {
         assert!(w.now() < came + 6 * S, "it is not found");
         w.turn(10 * MS);
         let cam = w.cam.clone();
-        cam.look(&mut w.control).into_iter().for_each(|(_, done)| drop(done.unwrap()));
+        cam.take_update_results(&mut w.control)
+            .into_iter()
+            .for_each(|(_, done)| drop(done.unwrap()));
     }
     drop(net);
 }

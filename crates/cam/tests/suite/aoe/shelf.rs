@@ -43,7 +43,7 @@ pub struct Shelf {
     /// Reservation list: stored and reported, but no initiator is refused.
     pub reserved: RefCell<Vec<Mac>>,
     /// Commands that came, copies among them.
-    pub came: Cell<u64>,
+    pub command_count: Cell<u64>,
     random: RefCell<SeededRandom>,
     /// Tags of WRITEs and orders that came.
     seen: RefCell<BTreeSet<u32>>,
@@ -79,7 +79,7 @@ impl Shelf {
             ways: RefCell::new(ways),
             held: RefCell::default(),
             reserved: RefCell::default(),
-            came: Cell::default(),
+            command_count: Cell::default(),
             random: RefCell::new(SeededRandom::new(seed)),
             seen: RefCell::default(),
             links: RefCell::default(),
@@ -108,7 +108,7 @@ impl Shelf {
                 version: VERSION,
             };
             let sectors = sectors_of_mtu(facts.mtu as usize);
-            let config = Config::tell(self.ways.borrow().buffers, 1, sectors, &[]);
+            let config = Config::response(self.ways.borrow().buffers, 1, sectors, &[]);
             let bytes: [u8; CONFIG_LEN] = config.encode();
             let _ = link.send(&[&header.encode()[..], &bytes].concat(), &Segs::new());
             let _ = link.flush();
@@ -209,14 +209,14 @@ async fn answer(shelf: Rc<Shelf>, core: Rc<Core>, link: Link, frame: Vec<u8>) {
                 shelf.mark.replace(String::from_utf8_lossy(asked.string).into_owned());
             }
             let mark = shelf.mark.borrow().clone();
-            let config = Config::tell(shelf.ways.borrow().buffers, 1, sectors, mark.as_bytes());
+            let config = Config::response(shelf.ways.borrow().buffers, 1, sectors, mark.as_bytes());
             let bytes: [u8; CONFIG_LEN] = config.encode();
             head.extend(bytes);
             head.extend(mark.as_bytes());
         }
         command::ATA => {
             let (ata, sent) = Ata::decode(body).unwrap();
-            shelf.came.set(shelf.came.get() + 1);
+            shelf.command_count.set(shelf.command_count.get() + 1);
             if ata.write && !shelf.seen.borrow_mut().insert(header.tag) {
                 return;
             }
@@ -235,7 +235,7 @@ async fn answer(shelf: Rc<Shelf>, core: Rc<Core>, link: Link, frame: Vec<u8>) {
         }
         command::RESERVE => {
             let asked = Reserve::decode(body).unwrap();
-            shelf.came.set(shelf.came.get() + 1);
+            shelf.command_count.set(shelf.command_count.get() + 1);
             if !shelf.seen.borrow_mut().insert(header.tag) {
                 return;
             }

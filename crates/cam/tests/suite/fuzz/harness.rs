@@ -42,7 +42,7 @@ pub fn aoe_initiator(data: &[u8]) {
     // The bus starts a scan when a target announces itself.
     while found.is_empty() && w.now() < 5_000 * MS {
         let cam = w.cam.clone();
-        let more = cam.look(&mut w.control).into_iter();
+        let more = cam.take_update_results(&mut w.control).into_iter();
         found.extend(more.flat_map(|(_, names)| names.expect("a name is free")));
         w.turn(20 * MS);
     }

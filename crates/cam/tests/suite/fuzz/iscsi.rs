@@ -26,7 +26,7 @@ fn disk(w: &mut World, bus: usize) -> geom::Edge {
     while found.is_empty() && w.now() < end {
         w.turn(20 * MS);
         let cam = w.cam.clone();
-        let more = cam.look(&mut w.control).into_iter();
+        let more = cam.take_update_results(&mut w.control).into_iter();
         found.extend(more.flat_map(|(_, names)| names.expect("a name is free")));
     }
     // It may have been found meanwhile by itself; while the old one is held it has another name.

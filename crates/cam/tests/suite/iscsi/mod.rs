@@ -61,7 +61,7 @@ fn disks(w: &mut World, at: usize, count: usize, most: u64) -> Vec<String> {
     while found.len() < count && w.now() < end {
         w.turn(20 * MS);
         let cam = w.cam.clone();
-        for (_, names) in cam.look(&mut w.control) {
+        for (_, names) in cam.take_update_results(&mut w.control) {
             found.extend(names.unwrap());
         }
     }
@@ -73,7 +73,7 @@ fn pattern(sector: u64, version: u64) -> Vec<u8> {
 }
 
 #[derive(Clone)]
-enum What {
+enum Operation {
     Write {
         at: u64,
         len: u64,
@@ -94,7 +94,7 @@ struct Sums {
     orphans: u64,
     reinstated: u64,
     stray: u64,
-    lies: u64,
+    wrong_lengths: u64,
 }
 
 struct Storm {
@@ -105,7 +105,7 @@ struct Storm {
     edge: Edge,
     /// Versions that each sector may have.
     may: Vec<BTreeSet<u64>>,
-    under_way: BTreeMap<u64, (What, u64)>,
+    under_way: BTreeMap<u64, (Operation, u64)>,
     next: u64,
     lost: bool,
     sums: Sums,
@@ -118,7 +118,7 @@ fn ways_of(random: &mut SeededRandom) -> Ways {
         twice: one(&[0, 50]) as u32,
         wrong: one(&[0, 50]) as u32,
         early: 0,
-        lies: one(&[0, 20]) as u32,
+        wrong_lengths: one(&[0, 20]) as u32,
         mute: one(&[0, 0, 2]) as u32,
         digests: one(&[0, 1]) == 1,
         initial_r2t: one(&[0, 1]) == 1,
@@ -141,7 +141,7 @@ impl Storm {
         w.net().set_net(shape);
         let mut ways = ways_of(&mut random);
         ways.early = [0, 30][random.below(2) as usize];
-        let good = Ways { twice: 0, wrong: 0, lies: 0, mute: 0, early: 0, ..ways };
+        let good = Ways { twice: 0, wrong: 0, wrong_lengths: 0, mute: 0, early: 0, ..ways };
         let own = Auth::None;
         let peer = Peer::start(&w.core, &[portal(1)], SECTORS as usize, seed, (good, own));
         let at = bus(&mut w, &params(&[portal(1)]));
@@ -161,8 +161,8 @@ impl Storm {
 
     fn is_written(&self, at: u64, len: u64) -> bool {
         self.under_way.values().any(|(what, _)| match what {
-            What::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
-            What::Read { .. } => false,
+            Operation::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
+            Operation::Read { .. } => false,
         })
     }
 
@@ -181,7 +181,7 @@ impl Storm {
         let now = self.w.now();
         if self.random.below(2) > 0 {
             let may = self.may[at as usize..(at + len) as usize].to_vec();
-            self.under_way.insert(tag, (What::Read { at, may }, now));
+            self.under_way.insert(tag, (Operation::Read { at, may }, now));
             return self.w.start(self.edge, tag, |bio| range(bio, Op::Read, at * SECTOR, data));
         }
         // Who writes the same at the same time gets one or the other: nothing to check.
@@ -193,34 +193,34 @@ impl Storm {
             self.may[sector as usize].insert(tag);
         }
         for (what, _) in self.under_way.values_mut() {
-            let What::Read { at: from, may } = what else { continue };
+            let Operation::Read { at: from, may } = what else { continue };
             for (i, may) in may.iter_mut().enumerate() {
                 if (at..at + len).contains(&(*from + i as u64)) {
                     may.insert(tag);
                 }
             }
         }
-        self.under_way.insert(tag, (What::Write { at, len, version: tag }, now));
+        self.under_way.insert(tag, (Operation::Write { at, len, version: tag }, now));
         self.w.start(self.edge, tag, |bio| {
             range(bio, Op::Write, at * SECTOR, data);
             bio.flags = Flags::default();
         });
     }
 
-    fn hear(&mut self) {
+    fn reap(&mut self) {
         let (seed, now) = (self.seed, self.w.now());
         for ended in self.w.ended() {
             let (what, began) = self.under_way.remove(&ended.tag).expect("ends once");
             let took = now - began;
             assert!(took <= self.longest(), "seed {seed}: {} took {} ms", ended.tag, took / MS);
             match (what, ended.status) {
-                (What::Write { at, len, version }, Ok(())) => {
+                (Operation::Write { at, len, version }, Ok(())) => {
                     self.sums.acked += 1;
                     for sector in at..at + len {
                         self.may[sector as usize] = BTreeSet::from([version]);
                     }
                 }
-                (What::Read { at, may }, Ok(())) => {
+                (Operation::Read { at, may }, Ok(())) => {
                     self.sums.read += 1;
                     for (i, may) in may.iter().enumerate() {
                         let from = i * SECTOR as usize;
@@ -259,7 +259,7 @@ impl Storm {
         }
     }
 
-    fn mend(&mut self) {
+    fn restore_peer(&mut self) {
         self.peer.deaf.set(false);
         self.peer.shut.set(false);
     }
@@ -280,14 +280,14 @@ impl Storm {
                 ill_until = self.w.now() + self.random.below(most);
             }
             if ill_until != 0 && self.w.now() >= ill_until {
-                self.mend();
+                self.restore_peer();
                 ill_until = 0;
             }
             let step = [MS / 5, 2 * MS, 20 * MS][self.random.below(3) as usize];
             self.w.turn(step);
-            self.hear();
+            self.reap();
         }
-        self.mend();
+        self.restore_peer();
         self.calm();
         let bytes = self.peer.bytes.borrow();
         for (sector, may) in self.may.iter().enumerate() {
@@ -303,7 +303,7 @@ impl Storm {
         while !self.under_way.is_empty() {
             assert!(self.w.now() < end, "seed {}: {} wait", self.seed, self.under_way.len());
             self.w.turn(20 * MS);
-            self.hear();
+            self.reap();
         }
         let quiet = self.w.now() + S;
         while self.w.now() < quiet {
@@ -312,7 +312,7 @@ impl Storm {
         let counts = self.w.buses[0].sim().counts();
         let count = |name| counts.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| *n);
         self.sums.stray = count("answers-unasked");
-        self.sums.lies = count("answers-of-other-lengths");
+        self.sums.wrong_lengths = count("answers-of-other-lengths");
         self.sums.lost = u64::from(self.lost);
         self.sums.orphans = self.peer.orphans.get();
         self.sums.reinstated = self.peer.reinstated.get();
@@ -336,16 +336,18 @@ fn acknowledged_writes_are_neither_lost_nor_overwritten_by_older_ones() {
         all.orphans += sums.orphans;
         all.reinstated += sums.reinstated;
         all.stray += sums.stray;
-        all.lies += sums.lies;
+        all.wrong_lengths += sums.wrong_lengths;
     }
     println!(
         "{} writes ({} after their connection), {} reads, {} disks lost of {count}, {} sessions \
          begun anew, {} answers unasked, {} lies",
-        all.acked, all.orphans, all.read, all.lost, all.reinstated, all.stray, all.lies
+        all.acked, all.orphans, all.read, all.lost, all.reinstated, all.stray, all.wrong_lengths
     );
     if seeds.are_enough() {
         assert!(all.acked > 20 * count && all.read > 20 * count && all.lost > 0);
-        assert!(all.orphans > 0 && all.reinstated > count && all.stray > 0 && all.lies > 0);
+        assert!(
+            all.orphans > 0 && all.reinstated > count && all.stray > 0 && all.wrong_lengths > 0
+        );
     }
 }
 
@@ -405,7 +407,9 @@ fn the_disk_of_a_silent_portal_is_lost_and_found_again_later() {
     while back.len() < 2 && w.now() < end {
         w.turn(100 * MS);
         let cam = w.cam.clone();
-        cam.look(&mut w.control).into_iter().for_each(|(_, names)| back.extend(names.unwrap()));
+        cam.take_update_results(&mut w.control)
+            .into_iter()
+            .for_each(|(_, names)| back.extend(names.unwrap()));
     }
     back.sort();
     assert_eq!(back, ["da0", "da1"], "under their old names");
@@ -454,7 +458,7 @@ fn a_target_smaller_than_reported_fails_only_requests_beyond_its_end() {
     let mut w = World::with(7, &[]);
     let liar = Peer::start(&w.core, &[portal(1)], 64, 7, (good(), Auth::None));
     let honest = Peer::start(&w.core, &[portal(2)], 64, 8, (good(), Auth::None));
-    liar.says.set(Some(128));
+    liar.reported_sectors.set(Some(128));
     let at = bus(&mut w, &params(&[portal(1)]));
     assert_eq!(disks(&mut w, at, 1, 20 * S), ["da0"]);
     let at = second_bus(&mut w, portal(2));
@@ -516,12 +520,16 @@ fn an_attach_that_fails_late_removes_disks_already_in_use() {
     while w.control.topology.find("da0").is_none() {
         assert!(w.now() < end, "da0 does not come");
         w.turn(10 * MS);
-        drop(cam.look(&mut w.control));
+        drop(cam.take_update_results(&mut w.control));
     }
     let (_, edge) = w.open("da0");
     assert!(w.read(edge, 0, 512).is_ok());
     let refused = cam.verb(&mut w.control, "attach", "iscsi0", &again).unwrap_err();
-    assert!(refused.kind == Errno::Exist && refused.what.contains("root"), "{}", refused.what);
+    assert!(
+        refused.kind == Errno::Exist && refused.message.contains("root"),
+        "{}",
+        refused.message
+    );
     assert_eq!(cam.buses().len(), 1, "it was given up as a whole");
     w.turn(S);
     assert!(w.control.topology.find("da0").is_none(), "who has it open was told");

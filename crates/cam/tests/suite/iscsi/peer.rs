@@ -30,7 +30,7 @@ pub struct Ways {
     /// Answers with an unused tag before the right one, per thousand.
     pub wrong: u32,
     /// Of a thousand, answers that speak of other lengths.
-    pub lies: u32,
+    pub wrong_lengths: u32,
     /// Of a thousand, answers before which one of another command comes that was not carried out
     /// yet, with a number that was there before.
     pub early: u32,
@@ -54,7 +54,7 @@ pub struct Raw {
 }
 
 /// One session; its commands in flight end with it.
-struct Nexus {
+struct PeerSession {
     alive: Cell<bool>,
     /// Commands that came and were not carried out, and those of them that are to be given up.
     open: RefCell<BTreeMap<u32, bool>>,
@@ -69,7 +69,7 @@ pub struct Peer {
     /// All logins are refused.
     pub shut: Cell<bool>,
     /// It says that it has so many sectors, whatever it has.
-    pub says: Cell<Option<u64>>,
+    pub reported_sectors: Cell<Option<u64>>,
     /// Who logs in there is sent to the other place.
     pub moved: Cell<Option<(SocketAddr, SocketAddr)>>,
     /// Logins are answered with SERVICE UNAVAILABLE.
@@ -94,7 +94,7 @@ pub struct Peer {
     auth: Auth,
     core: Rc<Core>,
     random: RefCell<SeededRandom>,
-    sessions: RefCell<BTreeMap<[u8; 6], Rc<Nexus>>>,
+    sessions: RefCell<BTreeMap<[u8; 6], Rc<PeerSession>>>,
     life: Cell<u64>,
     streams: RefCell<Vec<Stream>>,
 }
@@ -108,9 +108,9 @@ pub struct Conn {
     stat_sn: Cell<u32>,
     exp_cmd_sn: Cell<u32>,
     /// The last MaxCmdSN that was sent to the initiator.
-    told_cmd_sn: Cell<u32>,
-    params: Cell<Params>,
-    nexus: RefCell<Option<Rc<Nexus>>>,
+    sent_max_cmd_sn: Cell<u32>,
+    params: Cell<SessionParams>,
+    nexus: RefCell<Option<Rc<PeerSession>>>,
     /// WRITEs whose data come.
     writes: RefCell<BTreeMap<u32, Write>>,
 }
@@ -118,9 +118,9 @@ pub struct Conn {
 struct Write {
     command: ScsiCommand,
     data: Vec<u8>,
-    came: u32,
+    received: u32,
     /// Up to there it was asked for.
-    asked: u32,
+    requested: u32,
     r2t_sn: u32,
 }
 
@@ -137,7 +137,7 @@ impl Peer {
             ways: RefCell::new(ways),
             deaf: Cell::default(),
             shut: Cell::default(),
-            says: Cell::default(),
+            reported_sectors: Cell::default(),
             moved: Cell::default(),
             busy: Cell::default(),
             spoils: Default::default(),
@@ -213,8 +213,8 @@ impl Peer {
             life: self.life.get(),
             stat_sn: Cell::new(1),
             exp_cmd_sn: Cell::new(1),
-            told_cmd_sn: Cell::new(0),
-            params: Cell::new(Params::default()),
+            sent_max_cmd_sn: Cell::new(0),
+            params: Cell::new(SessionParams::default()),
             nexus: RefCell::default(),
             writes: RefCell::default(),
         });
@@ -307,7 +307,7 @@ impl Conn {
     fn login(&self) -> Login {
         let ways = *self.peer.ways.borrow();
         let digest = if ways.digests { DigestPolicy::Allow } else { DigestPolicy::Off };
-        let params = Params {
+        let params = SessionParams {
             initial_r2t: ways.initial_r2t,
             immediate_data: ways.immediate,
             max_burst: ways.burst,
@@ -315,7 +315,7 @@ impl Conn {
             recv_data_len_max: ways.segment,
             // A login may follow at once: worlds are short.
             time2wait_s: 0,
-            ..Params::default()
+            ..SessionParams::default()
         };
         let offer =
             Offer { header_digest: digest, data_digest: digest, params, ..Offer::default() };
@@ -356,9 +356,10 @@ impl Conn {
                 self.stat_sn.set(done.stat_sn);
                 self.exp_cmd_sn.set(done.exp_cmd_sn);
                 let window = self.peer.ways.borrow().window;
-                self.told_cmd_sn.set(done.exp_cmd_sn.wrapping_add(window).wrapping_sub(1));
+                self.sent_max_cmd_sn.set(done.exp_cmd_sn.wrapping_add(window).wrapping_sub(1));
                 self.params.set(done.params);
-                let nexus = Rc::new(Nexus { alive: Cell::new(true), open: RefCell::default() });
+                let nexus =
+                    Rc::new(PeerSession { alive: Cell::new(true), open: RefCell::default() });
                 let isid = done.query.isid;
                 let old = self.peer.sessions.borrow_mut().insert(isid, nexus.clone());
                 if let Some(old) = old {
@@ -386,14 +387,14 @@ impl Conn {
         let exp_cmd_sn = self.exp_cmd_sn.get();
         let window = self.peer.ways.borrow().window;
         // A window that becomes smaller is used up first.
-        let told = self.told_cmd_sn.get();
+        let told = self.sent_max_cmd_sn.get();
         let most = exp_cmd_sn.wrapping_add(window).wrapping_sub(1);
         let max_cmd_sn = if most.wrapping_sub(told).cast_signed() > 0 { most } else { told };
-        self.told_cmd_sn.set(max_cmd_sn);
+        self.sent_max_cmd_sn.set(max_cmd_sn);
         Numbers { stat_sn, exp_cmd_sn, max_cmd_sn }
     }
 
-    pub fn say(&self, pdu: &impl Pdu, data: &[u8]) {
+    pub fn send_pdu(&self, pdu: &impl Pdu, data: &[u8]) {
         let params = self.params.get();
         let mut bhs = [0; BHS_LEN];
         pdu.encode(&mut bhs);
@@ -417,12 +418,12 @@ impl Conn {
     /// `None`: the connection ends.
     fn request(self: &Rc<Conn>, bhs: &Bhs, data: &[u8]) -> Option<()> {
         let raw = std::mem::take(&mut *self.peer.raw.borrow_mut());
-        raw.into_iter().for_each(|raw| self.say_raw(raw, bhs));
+        raw.into_iter().for_each(|raw| self.send_raw(raw, bhs));
         match opcode_of(bhs) {
             opcode::SCSI_COMMAND => {
                 let command = ScsiCommand::decode(bhs).expect("a good command");
                 assert_eq!(command.cmd_sn, self.exp_cmd_sn.get(), "CmdSN in order");
-                let over = command.cmd_sn.wrapping_sub(self.told_cmd_sn.get()).cast_signed();
+                let over = command.cmd_sn.wrapping_sub(self.sent_max_cmd_sn.get()).cast_signed();
                 assert!(over <= 0, "{over} commands beyond the window");
                 self.exp_cmd_sn.set(command.cmd_sn.wrapping_add(1));
                 self.command(command, data);
@@ -440,7 +441,7 @@ impl Conn {
                         sn,
                         ..NopIn::default()
                     };
-                    self.say(&pong, &[]);
+                    self.send_pdu(&pong, &[]);
                 }
             }
             opcode::TASK_REQUEST => self.task(&TaskRequest::decode(bhs).expect("a good function")),
@@ -449,7 +450,7 @@ impl Conn {
                 let sn = self.numbers(true);
                 let answer =
                     LogoutResponse { task_tag: logout.task_tag, sn, ..LogoutResponse::default() };
-                self.say(&answer, &[]);
+                self.send_pdu(&answer, &[]);
                 return None;
             }
             other => panic!("opcode {other:02x}"),
@@ -474,7 +475,7 @@ impl Conn {
             }
         };
         let sn = self.numbers(true);
-        self.say(&TaskResponse { answer, task_tag: request.task_tag, sn }, &[]);
+        self.send_pdu(&TaskResponse { answer, task_tag: request.task_tag, sn }, &[]);
     }
 
     fn command(self: &Rc<Conn>, command: ScsiCommand, data: &[u8]) {
@@ -494,8 +495,13 @@ impl Conn {
         assert!(data.len() as u32 <= params.first_burst);
         let first = command.transfer_len.min(params.first_burst);
         let asked = if command.last { data.len() as u32 } else { first };
-        let write =
-            Write { command, data: data.to_vec(), came: data.len() as u32, asked, r2t_sn: 0 };
+        let write = Write {
+            command,
+            data: data.to_vec(),
+            received: data.len() as u32,
+            requested: asked,
+            r2t_sn: 0,
+        };
         self.writes.borrow_mut().insert(command.task_tag, write);
         self.go_on(command.task_tag);
     }
@@ -503,15 +509,15 @@ impl Conn {
     fn data_out(self: &Rc<Conn>, head: &DataOut, data: &[u8]) -> Option<()> {
         let mut writes = self.writes.borrow_mut();
         let Some(write) = writes.get_mut(&head.task_tag) else { return Some(()) };
-        let end = write.came + head.data_len;
-        let fits = head.offset == write.came && end <= write.asked;
-        if self.peer.doubts.get() && (!fits || head.last != (end == write.asked)) {
+        let end = write.received + head.data_len;
+        let fits = head.offset == write.received && end <= write.requested;
+        if self.peer.doubts.get() && (!fits || head.last != (end == write.requested)) {
             return None;
         }
-        assert_eq!(head.offset, write.came, "data in order");
-        write.came += head.data_len;
-        assert!(write.came <= write.asked, "no more than was asked for");
-        assert_eq!(head.last, write.came == write.asked, "the last PDU of a burst says so");
+        assert_eq!(head.offset, write.received, "data in order");
+        write.received += head.data_len;
+        assert!(write.received <= write.requested, "no more than was asked for");
+        assert_eq!(head.last, write.received == write.requested, "the last PDU of a burst says so");
         write.data.extend_from_slice(data);
         drop(writes);
         self.go_on(head.task_tag);
@@ -521,24 +527,24 @@ impl Conn {
     fn go_on(self: &Rc<Conn>, tag: u32) {
         let mut writes = self.writes.borrow_mut();
         let Some(write) = writes.get_mut(&tag) else { return };
-        if write.came < write.asked {
+        if write.received < write.requested {
             return;
         }
-        if write.came == write.command.transfer_len {
+        if write.received == write.command.transfer_len {
             let write = writes.remove(&tag).unwrap();
             drop(writes);
             return self.later(write.command, write.data);
         }
-        let (offset, left) = (write.came, write.command.transfer_len - write.came);
+        let (offset, left) = (write.received, write.command.transfer_len - write.received);
         let desired_len = left.min(self.params.get().max_burst);
-        write.asked = offset + desired_len;
+        write.requested = offset + desired_len;
         let r2t_sn = write.r2t_sn;
         write.r2t_sn += 1;
         drop(writes);
         let sn = self.numbers(false);
         let target_tag = tag ^ 0x5555;
         let r2t = R2t { lun: [0; 8], task_tag: tag, target_tag, sn, r2t_sn, offset, desired_len };
-        self.say(&r2t, &[]);
+        self.send_pdu(&r2t, &[]);
     }
 
     /// Carries a command out when its time has come, connected or not, while the session lives.
@@ -583,7 +589,7 @@ impl Conn {
             0x12 if cdb[2] == 0x80 => Some(b"\0\x80\0\x05PEER1".to_vec()),
             0xa0 => Some(vec![0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
             0x9e => {
-                let blocks = peer.says.get().unwrap_or(sectors as u64);
+                let blocks = peer.reported_sectors.get().unwrap_or(sectors as u64);
                 let capacity = Capacity { blocks, block_len: 512, ..Capacity::default() };
                 Some(read_capacity16(&capacity).to_vec())
             }
@@ -613,7 +619,7 @@ impl Conn {
         if peer.chance(|w| w.wrong) {
             let task_tag = command.task_tag ^ 0x40_0000;
             let sn = self.numbers(true);
-            self.say(&ScsiResponse { task_tag, sn, ..ScsiResponse::default() }, &[]);
+            self.send_pdu(&ScsiResponse { task_tag, sn, ..ScsiResponse::default() }, &[]);
         }
         if peer.chance(|w| w.early) {
             self.answer_early();
@@ -628,7 +634,7 @@ impl Conn {
         let Some(task_tag) = other else { return };
         let sn = self.numbers(false);
         let sn = Numbers { stat_sn: sn.stat_sn.wrapping_sub(1), ..sn };
-        self.say(&ScsiResponse { task_tag, sn, ..ScsiResponse::default() }, &[]);
+        self.send_pdu(&ScsiResponse { task_tag, sn, ..ScsiResponse::default() }, &[]);
     }
 
     fn refuse(&self, command: &ScsiCommand, code: u8) {
@@ -639,7 +645,7 @@ impl Conn {
         let task_tag = command.task_tag;
         let (sn, data_len) = (self.numbers(true), sense.len() as u32);
         let response = ScsiResponse { status, task_tag, sn, data_len, ..ScsiResponse::default() };
-        self.say(&response, sense);
+        self.send_pdu(&response, sense);
     }
 
     pub fn answer(&self, command: &ScsiCommand, answer: Result<Vec<u8>, u8>) {
@@ -651,7 +657,7 @@ impl Conn {
         bytes.truncate(length as usize);
         let moved = if command.write { length } else { bytes.len() as u32 };
         let mut residual = Residual::of(moved.into(), length);
-        let lies = self.peer.chance(|w| w.lies);
+        let lies = self.peer.chance(|w| w.wrong_lengths);
         if lies && command.read && !bytes.is_empty() {
             bytes.truncate(bytes.len() / 2);
         } else if lies {
@@ -676,13 +682,13 @@ impl Conn {
                 offset: (n * most) as u32,
                 data_len: chunk.len() as u32,
             };
-            self.say(&head, chunk);
+            self.send_pdu(&head, chunk);
             data_sn += 1;
         }
         if count == 0 || !with_status {
             let sn = self.numbers(true);
             let exp_data_sn = data_sn;
-            self.say(
+            self.send_pdu(
                 &ScsiResponse { task_tag, sn, residual, exp_data_sn, ..ScsiResponse::default() },
                 &[],
             );

@@ -28,7 +28,7 @@ impl Conn {
         u32::from(spoils)
     }
 
-    pub(super) fn say_raw(&self, raw: Raw, request: &Bhs) {
+    pub(super) fn send_raw(&self, raw: Raw, request: &Bhs) {
         let mut bytes = raw.bytes;
         if raw.frames {
             bytes.resize(bytes.len().max(BHS_LEN), 0);
@@ -52,13 +52,13 @@ impl Conn {
             Odd::Failure(response) => {
                 let (sn, task_tag) = (self.numbers(true), command.task_tag);
                 let said = ScsiResponse { response, task_tag, sn, ..ScsiResponse::default() };
-                self.say(&said, &[]);
+                self.send_pdu(&said, &[]);
             }
             Odd::Reject(reason) => {
                 let mut refused = [0; BHS_LEN];
                 command.encode(&mut refused);
                 let (sn, data_len) = (self.numbers(true), BHS_LEN as u32);
-                self.say(&Reject { reason, sn, data_len, ..Reject::default() }, &refused);
+                self.send_pdu(&Reject { reason, sn, data_len, ..Reject::default() }, &refused);
             }
             Odd::Drop => self.peer.cut(),
         }

@@ -32,7 +32,7 @@ struct Row {
     /// Trouble of the disk or its bus in `status`; empty: none.
     trouble: &'static str,
     /// Its word.
-    word: &'static str,
+    severity: &'static str,
 }
 
 type Text = &'static str;
@@ -41,7 +41,7 @@ const INTERNAL: &str = "04/44/00";
 const NOT_READY: &str = "02/04/03";
 
 const fn row(name: Text, reply: Reply, error: Errno, both: Text, last: Text) -> Row {
-    Row { name, reply, error, write: both, read: both, last, trouble: "", word: "OK" }
+    Row { name, reply, error, write: both, read: both, last, trouble: "", severity: "OK" }
 }
 
 /// A status without sense data.
@@ -63,12 +63,12 @@ const fn odd(make: fn() -> Odd) -> Reply {
     Reply { odd: make, ..reply(0, None, u32::MAX, ODD) }
 }
 
-const fn other(name: Text, make: fn() -> Odd, error: Errno, both: Text, last: Text) -> Row {
+const fn odd_row(name: Text, make: fn() -> Odd, error: Errno, both: Text, last: Text) -> Row {
     row(name, odd(make), error, both, last)
 }
 
 const fn reject(name: Text, make: fn() -> Odd, last: Text) -> Row {
-    other(name, make, Errno::RemoteIo, INTERNAL, last)
+    odd_row(name, make, Errno::RemoteIo, INTERNAL, last)
 }
 
 const fn code(key: u8, asc: u8, ascq: u8) -> Reply {
@@ -104,24 +104,24 @@ const ROWS: &[Row] = &[
     answer("an unknown status", 0x5a, Errno::RemoteIo, INTERNAL, "SCSI status 5a"),
     Row {
         trouble: "requests fail after 60 s",
-        word: "DEGRADED",
+        severity: "DEGRADED",
         ..answer("no answer", MUTE, Errno::TimedOut, "0b/3e/02", "the command timed out")
     },
-    other(
+    odd_row(
         "no sense data",
         || Odd::Status(2, Vec::new()),
         Errno::RemoteIo,
         INTERNAL,
         "CHECK CONDITION without sense data (SCSI status 02)",
     ),
-    other(
+    odd_row(
         "sense data of an unknown format",
         || sense(&[0x7e; 18]),
         Errno::RemoteIo,
         INTERNAL,
         "sense data that cannot be read: RESPONSE CODE has a value that is not allowed (byte 0)",
     ),
-    other(
+    odd_row(
         "sense data of one byte",
         || sense(&[0x70]),
         Errno::RemoteIo,
@@ -230,14 +230,14 @@ const ROWS: &[Row] = &[
         INTERNAL,
         "NO ADDITIONAL SENSE INFORMATION (f/00/00)",
     ),
-    other(
+    odd_row(
         "target failure",
         || Odd::Failure(1),
         Errno::RemoteIo,
         INTERNAL,
         "target failure (iSCSI response 01)",
     ),
-    other(
+    odd_row(
         "a response code of a vendor",
         || Odd::Failure(0x80),
         Errno::RemoteIo,
@@ -274,7 +274,7 @@ const ROWS: &[Row] = &[
         || Odd::Reject(RejectReason::LongOperation),
         "rejected by the target: long operation (iSCSI reason 0a)",
     ),
-    other(
+    odd_row(
         "Reject, unsupported",
         unsupported,
         Errno::Inval,
@@ -284,8 +284,8 @@ const ROWS: &[Row] = &[
     Row {
         trouble: "7 sessions have ended with this command under way",
         // Of its only portal.
-        word: "FAILED",
-        ..other(
+        severity: "FAILED",
+        ..odd_row(
             "the session ends",
             || Odd::Drop,
             Errno::RemoteIo,
@@ -318,8 +318,8 @@ fn run(n: usize, row: &Row) {
         };
         assert_eq!(answer.words(), answers, "{name}");
         assert!(w.now() - start <= 61 * S, "{name}");
-        let Status { word, says: mut said } = status(&mut w);
-        assert_eq!(word, row.word, "{name}: {said:?}");
+        let Status { severity: word, troubles: mut said } = status(&mut w);
+        assert_eq!(word, row.severity, "{name}: {said:?}");
         let last = format!("da0: {verb} of block 5: {}, {}", row.last, row.error.text());
         assert_eq!(said.pop().as_ref(), Some(&last), "{name}");
         assert_eq!(said.len(), usize::from(!row.trouble.is_empty()), "{name}: {said:?}");
@@ -488,10 +488,10 @@ fn the_failed_block_is_reported_when_a_request_was_split() {
     target.reply(Reply { opcode: 0x12, page: Some(0), ..odd(has_limits) });
     target.reply(Reply { opcode: 0x12, page: Some(0xb0), ..odd(four_blocks) });
     let edge = attach(&mut w, &json!({}));
-    target.came(0);
+    target.take_received(0);
     target.reply(Reply { opcode: 0x28, page: Some(10), ..odd(fixed_at_12) });
     let data = w.buffer(16 * SECTOR);
     let ended = w.io(edge, |bio| range(bio, Op::Read, 2 * SECTOR as u64, data));
     assert_eq!((ended.status, ended.bad), (Err(Errno::Io), Some(10 * SECTOR as u64)));
-    assert_eq!(target.came(0x28), 4, "in pieces");
+    assert_eq!(target.take_received(0x28), 4, "in pieces");
 }

@@ -11,7 +11,7 @@ fn whys(w: &World) -> Vec<(String, String)> {
 }
 
 /// READ CAPACITY(16) data of a disk with this last block and these blocks.
-fn says(last: u64, block_len: u32) -> Vec<u8> {
+fn capacity_data(last: u64, block_len: u32) -> Vec<u8> {
     let mut data = read_capacity16(&Capacity { blocks: 1, block_len, ..Capacity::default() });
     data[..8].copy_from_slice(&last.to_be_bytes());
     data.to_vec()
@@ -23,7 +23,7 @@ fn look(w: &mut World, until: impl Fn(&World) -> bool) {
         assert!(w.now() < end, "{:?}", whys(w));
         w.turn(20 * MS);
         let cam = w.cam.clone();
-        cam.look(&mut w.control);
+        cam.take_update_results(&mut w.control);
     }
 }
 
@@ -42,7 +42,7 @@ fn a_disk_is_reported_while_its_capacity_is_unusable() {
     ] {
         let mut w = World::with(1, &[]);
         let target = Target::start(&w.core, portal(), OWN, 1, ways(8));
-        target.capacity(Some(says(last, block_len)));
+        target.capacity(Some(capacity_data(last, block_len)));
         let at = bus(&mut w, 10, 16);
         w.scan(at);
         look(&mut w, |w| whys(w).iter().any(|(words, _)| words.contains(why)));
@@ -85,7 +85,7 @@ fn a_removed_unit_is_no_longer_reported() {
     let mut w = World::with(3, &[]);
     let target = Target::start(&w.core, portal(), OWN, 3, ways(8));
     target.has_luns(3);
-    target.capacity(Some(says(63, 520)));
+    target.capacity(Some(capacity_data(63, 520)));
     let at = bus(&mut w, 10, 16);
     w.scan(at);
     look(&mut w, |w| whys(w).len() == 3);

@@ -35,7 +35,7 @@ pub fn attach_at(w: &mut World, (name, at, disk): (&str, SocketAddr, &str), boun
         assert!(w.now() < end, "the disk is found");
         w.turn(20 * MS);
         let cam = w.cam.clone();
-        cam.look(&mut w.control);
+        cam.take_update_results(&mut w.control);
     }
 }
 
@@ -57,7 +57,7 @@ fn hang(bounds: &Value) -> (u64, usize) {
     let edge = attach(&mut w, bounds);
     assert_eq!(whys(&w), []);
     target.reply(reply(0x2a, None, u32::MAX, NEVER));
-    target.came(0);
+    target.take_received(0);
     let start = w.now();
     write(&mut w, edge, 1);
     let mut named = None;
@@ -78,7 +78,7 @@ fn hang(bounds: &Value) -> (u64, usize) {
     }
     assert!(action.contains("`ashlar cam reset da0`"), "{action}");
     assert_eq!(whys(&w).len(), 1, "and until it answers");
-    let came = target.came(0x2a);
+    let came = target.take_received(0x2a);
     // The session was never in doubt: other commands are answered.
     assert!(w.read(edge, 0, SECTOR).is_ok());
     assert_eq!(whys(&w), []);
@@ -98,7 +98,7 @@ fn changed_bounds_apply_to_new_requests() {
     let bus = w.cam.bus("iscsi0").unwrap();
     target.reply(reply(0x2a, None, u32::MAX, NEVER));
     let begins = |w: &mut World, tag: u64, deadline_s: u32| {
-        bus.bound(Bounds { request_deadline_s: deadline_s, ..Bounds::default() });
+        bus.set_bounds(Bounds { request_deadline_s: deadline_s, ..Bounds::default() });
         write(w, edge, tag);
         (w.now(), tag)
     };
@@ -134,7 +134,7 @@ fn more_units_are_probed_when_the_limit_is_raised() {
             assert!(w.now() < end, "{count} are found");
             w.turn(20 * MS);
             let cam = w.cam.clone();
-            cam.look(&mut w.control);
+            cam.take_update_results(&mut w.control);
         }
         w.buses[at].devices().into_iter().map(|(.., name)| name).collect::<Vec<_>>()
     };
@@ -142,7 +142,7 @@ fn more_units_are_probed_when_the_limit_is_raised() {
     assert_eq!(look(&mut w, 2), ["da0", "da1"]);
     assert_eq!(whys(&w).len(), 1);
     let edge = w.open("da1").1;
-    w.buses[at].look_at_most(16);
+    w.buses[at].set_luns_max(16);
     assert_eq!(look(&mut w, 5), ["da0", "da1", "da2", "da3", "da4"]);
     assert_eq!(w.read(edge, 0, SECTOR).map(|bytes| bytes.len()), Ok(SECTOR));
     assert_eq!(whys(&w), []);

@@ -19,8 +19,8 @@ use engine::{Engine, GroupSpec, LunSpec, Registry};
 use geom::{Severity, Trouble};
 use reactor::Reactor;
 use serde_json::json;
-use testkit::iscsi::{Conn, How, login};
-use wire::iscsi::{Bhs, DataOut, NopOut, Params, R2t, Response, ScsiCommand, TAG_NONE};
+use testkit::iscsi::{Conn, LoginOptions, login};
+use wire::iscsi::{Bhs, DataOut, NopOut, R2t, Response, ScsiCommand, SessionParams, TAG_NONE};
 
 use super::{MS, S};
 use crate::iscsi::peer::SECTOR;
@@ -39,7 +39,7 @@ fn portal() -> SocketAddr {
 
 /// The answer to a command: the PDU with its status.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct CommandAnswer {
     pub tag: u32,
     /// Its header and its data segment.
     bhs: Bhs,
@@ -48,7 +48,7 @@ pub struct Answer {
     pub data: Vec<u8>,
 }
 
-impl Answer {
+impl CommandAnswer {
     /// The status; of CHECK CONDITION key, code and qualifier, and the INFORMATION field.
     pub fn words(&self) -> String {
         match self.bhs[3] {
@@ -113,11 +113,11 @@ struct Task {
 struct Port {
     conn: Rc<Conn>,
     tasks: RefCell<BTreeMap<u32, Task>>,
-    answers: RefCell<Vec<Answer>>,
+    answers: RefCell<Vec<CommandAnswer>>,
 }
 
 impl Port {
-    fn hear(&self, bhs: &Bhs, response: &Response, data: Vec<u8>) {
+    fn on_pdu(&self, bhs: &Bhs, response: &Response, data: Vec<u8>) {
         match response {
             Response::R2t(r2t) => self.burst(r2t),
             Response::NopIn(ping) if ping.target_tag != TAG_NONE => {
@@ -149,7 +149,7 @@ impl Port {
 
     fn end(&self, tasks: &mut BTreeMap<u32, Task>, tag: u32, (bhs, segment): (Bhs, Vec<u8>)) {
         let Task { read: data, expect_in, .. } = tasks.remove(&tag).expect("a command ends once");
-        let answer = Answer { tag, bhs, segment, data };
+        let answer = CommandAnswer { tag, bhs, segment, data };
         answer.check(expect_in);
         self.answers.borrow_mut().push(answer);
     }
@@ -211,14 +211,14 @@ fn export(w: &mut World, provider: &str) -> Rc<Engine> {
 }
 
 async fn log_in(reactor: Reactor) -> Rc<Conn> {
-    let how = How {
+    let how = LoginOptions {
         initiator: NAME.into(),
         target: TARGET.into(),
         isid: 1,
         chap: None,
         header_digest: false,
         data_digest: false,
-        params: Params::default(),
+        params: SessionParams::default(),
     };
     let stream = reactor.connect(portal()).await.unwrap();
     let pool = Pool::new(PoolConfig { limit_bytes: 4 << 20 });
@@ -245,7 +245,7 @@ impl Host {
             answers: RefCell::default(),
         });
         let own = port.clone();
-        let hear = move |bhs: &Bhs, response: Response, data| own.hear(bhs, &response, data);
+        let hear = move |bhs: &Bhs, response: Response, data| own.on_pdu(bhs, &response, data);
         drop(reactor.spawn("read", conn.clone().read(reactor.clone(), hear)));
         drop(reactor.spawn("write", conn.write()));
         let host = Host { port, tags: Cell::new(1), reactor, _engine: engine };
@@ -292,12 +292,12 @@ impl Host {
     }
 
     /// The answers that came since the last call.
-    pub fn ended(&self) -> Vec<Answer> {
+    pub fn ended(&self) -> Vec<CommandAnswer> {
         assert!(!self.port.conn.dead.get(), "the target has closed the session");
         std::mem::take(&mut self.port.answers.borrow_mut())
     }
 
-    fn once(&self, w: &mut World, cdb: &[u8], expect_in: u32, data: &[u8]) -> Answer {
+    fn once(&self, w: &mut World, cdb: &[u8], expect_in: u32, data: &[u8]) -> CommandAnswer {
         let tag = self.send(cdb, expect_in, data);
         let end = w.now() + 200 * S;
         loop {
@@ -311,7 +311,13 @@ impl Host {
     }
 
     /// Sends a command again after unit attentions, which are noted.
-    fn run(&self, w: &mut World, cdb: &[u8], expect_in: u32, data: &[u8]) -> (Answer, Vec<String>) {
+    fn run(
+        &self,
+        w: &mut World,
+        cdb: &[u8],
+        expect_in: u32,
+        data: &[u8],
+    ) -> (CommandAnswer, Vec<String>) {
         let mut attentions = Vec::new();
         loop {
             let answer = self.once(w, cdb, expect_in, data);
@@ -324,24 +330,24 @@ impl Host {
     }
 
     /// Writes one block, whatever unit attentions say.
-    pub fn write(&self, w: &mut World, sector: u64, byte: u8) -> Answer {
+    pub fn write(&self, w: &mut World, sector: u64, byte: u8) -> CommandAnswer {
         self.run(w, &cdb10(0x2a, sector), 0, &[byte; SECTOR]).0
     }
 
     /// Reads one block, whatever unit attentions say.
-    pub fn read(&self, w: &mut World, sector: u64) -> Answer {
+    pub fn read(&self, w: &mut World, sector: u64) -> CommandAnswer {
         self.run(w, &cdb10(0x28, sector), SECTOR as u32, &[]).0
     }
 
     /// Reads blocks, whatever unit attentions say.
-    pub fn read_blocks(&self, w: &mut World, sector: u64, count: u8) -> Answer {
+    pub fn read_blocks(&self, w: &mut World, sector: u64, count: u8) -> CommandAnswer {
         let mut cdb = cdb10(0x28, sector);
         cdb[8] = count;
         self.run(w, &cdb, u32::from(count) * SECTOR as u32, &[]).0
     }
 
     /// Writes blocks, whatever unit attentions say.
-    pub fn write_blocks(&self, w: &mut World, sector: u64, count: u8, byte: u8) -> Answer {
+    pub fn write_blocks(&self, w: &mut World, sector: u64, count: u8, byte: u8) -> CommandAnswer {
         let mut cdb = cdb10(0x2a, sector);
         cdb[8] = count;
         self.run(w, &cdb, 0, &vec![byte; usize::from(count) * SECTOR]).0
@@ -364,15 +370,15 @@ fn cdb10(opcode: u8, sector: u64) -> [u8; 10] {
 #[derive(PartialEq, Eq, Debug)]
 pub struct Status {
     /// Its word: of the worst trouble.
-    pub word: &'static str,
+    pub severity: &'static str,
     /// Troubles, and the last error of each disk.
-    pub says: Vec<String>,
+    pub troubles: Vec<String>,
 }
 
 impl Status {
     /// Nothing is wrong, and these errors were the last ones.
     pub fn ok(last: &[String]) -> Status {
-        Status { word: "OK", says: last.to_vec() }
+        Status { severity: "OK", troubles: last.to_vec() }
     }
 }
 
@@ -381,13 +387,14 @@ pub fn status(w: &mut World) -> Status {
     let now = w.control.now_ns();
     let (mut worst, mut says) = (Severity::Good, Vec::new());
     for bus in w.cam.buses() {
-        for Trouble { grade, why, action } in bus.troubles() {
+        for Trouble { severity: grade, why, action } in bus.troubles() {
             assert!(!action.is_empty(), "what to do is said: {why}");
             worst = worst.max(grade);
             says.push(why);
         }
         for (unit, _, name) in bus.devices() {
-            let last = LastError::of(&unit, now).map(|error| format!("{name}: {}", error.what));
+            let last =
+                LastError::of(&unit, now).map(|error| format!("{name}: {}", error.description));
             says.extend(last);
         }
     }
@@ -397,7 +404,7 @@ pub fn status(w: &mut World) -> Status {
         let (_, what) = words.split_once(": ").unwrap_or(("", words));
         assert!(text.contains(what), "{words}: {text}");
     }
-    Status { word: word_of(worst), says }
+    Status { severity: word_of(worst), troubles: says }
 }
 
 /// The word of a trouble.

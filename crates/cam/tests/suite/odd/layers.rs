@@ -32,7 +32,7 @@ struct Row {
     /// Blocks that are lost, each by itself.
     lost: &'static [u64],
     /// Whether hosts get the block number: of a READ, of a WRITE.
-    tells: (bool, bool),
+    reports_block: (bool, bool),
 }
 
 fn two() -> Value {
@@ -53,7 +53,7 @@ const ROWS: &[Row] = &[
         disks: 1,
         from: 8,
         lost: &[8, 13, 31],
-        tells: (true, true),
+        reports_block: (true, true),
     },
     Row {
         verbs: || {
@@ -67,7 +67,7 @@ const ROWS: &[Row] = &[
         disks: 1,
         from: 8,
         lost: &[8, 13, 31],
-        tells: (true, true),
+        reports_block: (true, true),
     },
     Row {
         verbs: || vec![("sched", "create", "", json!({ "disks": ["da0"] }))],
@@ -75,7 +75,7 @@ const ROWS: &[Row] = &[
         disks: 1,
         from: 8,
         lost: &[13],
-        tells: (true, true),
+        reports_block: (true, true),
     },
     Row {
         verbs: || vec![("concat", "create", "c", json!({ "members": two() }))],
@@ -84,7 +84,7 @@ const ROWS: &[Row] = &[
         // Of both members.
         from: SECTORS as u64 - 12,
         lost: &[SECTORS as u64 - 12, SECTORS as u64 - 1, SECTORS as u64, SECTORS as u64 + 11],
-        tells: (true, true),
+        reports_block: (true, true),
     },
     Row {
         verbs: || vec![("stripe", "create", "s", json!({ "members": two(), "strip": 4096 }))],
@@ -92,7 +92,7 @@ const ROWS: &[Row] = &[
         disks: 2,
         from: 4,
         lost: &[4, 7, 8, 15, 16, 23, 27],
-        tells: (true, true),
+        reports_block: (true, true),
     },
     Row {
         verbs: || vec![("mirror", "label", "m", json!({ "members": two(), "assume_same": true }))],
@@ -100,7 +100,7 @@ const ROWS: &[Row] = &[
         disks: 2,
         from: 8,
         lost: &[8, 13, 31],
-        tells: (true, false),
+        reports_block: (true, false),
     },
     Row {
         verbs: || vec![("raid", "label", "r", volume("RAID0", &two()))],
@@ -108,7 +108,7 @@ const ROWS: &[Row] = &[
         disks: 2,
         from: 4,
         lost: &[4, 7, 8, 15, 16, 23, 27],
-        tells: (true, true),
+        reports_block: (true, true),
     },
     Row {
         verbs: || vec![("raid", "label", "r", volume("RAID1", &two()))],
@@ -116,7 +116,7 @@ const ROWS: &[Row] = &[
         disks: 2,
         from: 8,
         lost: &[13],
-        tells: (false, false),
+        reports_block: (false, false),
     },
     Row {
         verbs: || vec![("raid", "label", "r", volume("RAID5", &json!(["da0", "da1", "da2"])))],
@@ -124,7 +124,7 @@ const ROWS: &[Row] = &[
         disks: 3,
         from: 4,
         lost: &[7, 16],
-        tells: (false, false),
+        reports_block: (false, false),
     },
 ];
 
@@ -174,7 +174,7 @@ fn places(target: &Target, byte: u8) -> Vec<u64> {
 fn medium_errors_name_the_block_of_the_disk_that_the_host_sees() {
     for row in ROWS {
         for lost in row.lost {
-            for (is_read, tells) in [(true, row.tells.0), (false, row.tells.1)] {
+            for (is_read, tells) in [(true, row.reports_block.0), (false, row.reports_block.1)] {
                 let name = format!("{}: block {lost}, read: {is_read}", row.provider);
                 let mut w = World::with(*lost, &[]);
                 let (targets, host) = make(&mut w, row);

@@ -19,7 +19,7 @@ fn nowhere() -> SocketAddr {
 }
 
 #[derive(Clone, Copy)]
-enum What {
+enum LinkFault {
     HeaderDigests(u32),
     DataDigests(u32),
     /// No command may be sent.
@@ -31,36 +31,63 @@ enum What {
 
 struct Row {
     name: &'static str,
-    what: What,
+    fault: LinkFault,
     /// How long it lasts; 0: as many PDUs as it says, `u64::MAX`: for ever.
     lasts_ns: u64,
     after: Disk,
     /// Status that a host gets for a WRITE and a READ.
-    gets: &'static str,
+    host_status: &'static str,
     /// What `status` says while it lasts; empty: nothing.
-    says: &'static str,
+    status_text: &'static str,
     /// Lines of `status` afterwards, the last error of the disk after them.
     remains: &'static [&'static str],
     /// Its word then.
-    word: &'static str,
+    severity: &'static str,
     within_s: u64,
 }
 
 const EXCHANGED: &[&str] = &["another disk is there than before"];
 
-const fn row(name: &'static str, what: What, lasts_ns: u64, says: &'static str) -> Row {
+const fn row(name: &'static str, what: LinkFault, lasts_ns: u64, says: &'static str) -> Row {
     let (gets, remains) = ("GOOD", &[]);
-    Row { name, what, lasts_ns, after: OWN, gets, says, remains, word: "OK", within_s: 12 }
+    Row {
+        name,
+        fault: what,
+        lasts_ns,
+        after: OWN,
+        host_status: gets,
+        status_text: says,
+        remains,
+        severity: "OK",
+        within_s: 12,
+    }
 }
 
-const fn lost(name: &'static str, what: What, says: &'static str, remains: Remains) -> Row {
+const fn lost(name: &'static str, what: LinkFault, says: &'static str, remains: Remains) -> Row {
     let word = "FAILED";
-    Row { gets: GONE, remains, word, within_s: 15, ..row(name, what, u64::MAX, says) }
+    Row {
+        host_status: GONE,
+        remains,
+        severity: word,
+        within_s: 15,
+        ..row(name, what, u64::MAX, says)
+    }
 }
 
-const fn other(name: &'static str, what: What, lasts_ns: u64, says: &'static str) -> Row {
+const fn other_disk_row(
+    name: &'static str,
+    what: LinkFault,
+    lasts_ns: u64,
+    says: &'static str,
+) -> Row {
     let (after, word) = (OTHER, "FAILED");
-    Row { after, gets: GONE, remains: EXCHANGED, word, ..row(name, what, lasts_ns, says) }
+    Row {
+        after,
+        host_status: GONE,
+        remains: EXCHANGED,
+        severity: word,
+        ..row(name, what, lasts_ns, says)
+    }
 }
 
 type Remains = &'static [&'static str];
@@ -71,41 +98,46 @@ const REFUSED: &str = "Connection refused";
 const SERVICE: &str = "login refused: the service is not available now";
 
 const ROWS: &[Row] = &[
-    row("one header digest", What::HeaderDigests(1), 0, HEADER),
-    row("five header digests", What::HeaderDigests(5), 0, HEADER),
-    row("one data digest", What::DataDigests(1), 0, DATA),
-    row("five data digests", What::DataDigests(5), 0, DATA),
-    other("one header digest, another disk", What::HeaderDigests(1), 0, HEADER),
-    other("one data digest, another disk", What::DataDigests(1), 0, DATA),
-    row("a closed window for 5 s", What::Window, 5 * S, ""),
+    row("one header digest", LinkFault::HeaderDigests(1), 0, HEADER),
+    row("five header digests", LinkFault::HeaderDigests(5), 0, HEADER),
+    row("one data digest", LinkFault::DataDigests(1), 0, DATA),
+    row("five data digests", LinkFault::DataDigests(5), 0, DATA),
+    other_disk_row("one header digest, another disk", LinkFault::HeaderDigests(1), 0, HEADER),
+    other_disk_row("one data digest, another disk", LinkFault::DataDigests(1), 0, DATA),
+    row("a closed window for 5 s", LinkFault::Window, 5 * S, ""),
     Row {
-        gets: LATE,
+        host_status: LATE,
         remains: &["is not answered; requests fail after 60 s", "the command timed out, timed out"],
-        word: "DEGRADED",
+        severity: "DEGRADED",
         within_s: 61,
-        ..row("a closed window for ever", What::Window, u64::MAX, "is not answered")
+        ..row("a closed window for ever", LinkFault::Window, u64::MAX, "is not answered")
     },
-    row("sent to a dead portal for 4 s", What::Moved, 4 * S, REFUSED),
-    other("sent to a dead portal for 4 s, another disk", What::Moved, 4 * S, REFUSED),
-    lost("sent to a dead portal for ever", What::Moved, REFUSED, &[REFUSED]),
-    row("logins refused for 4 s", What::Busy, 4 * S, SERVICE),
-    other("logins refused for 4 s, another disk", What::Busy, 4 * S, SERVICE),
-    lost("logins refused for ever", What::Busy, SERVICE, &[SERVICE]),
-    row("silent for 4 s", What::Deaf, 4 * S, ""),
-    lost("silent for ever", What::Deaf, "the target is silent", &["the login is not answered"]),
+    row("sent to a dead portal for 4 s", LinkFault::Moved, 4 * S, REFUSED),
+    other_disk_row("sent to a dead portal for 4 s, another disk", LinkFault::Moved, 4 * S, REFUSED),
+    lost("sent to a dead portal for ever", LinkFault::Moved, REFUSED, &[REFUSED]),
+    row("logins refused for 4 s", LinkFault::Busy, 4 * S, SERVICE),
+    other_disk_row("logins refused for 4 s, another disk", LinkFault::Busy, 4 * S, SERVICE),
+    lost("logins refused for ever", LinkFault::Busy, SERVICE, &[SERVICE]),
+    row("silent for 4 s", LinkFault::Deaf, 4 * S, ""),
+    lost(
+        "silent for ever",
+        LinkFault::Deaf,
+        "the target is silent",
+        &["the login is not answered"],
+    ),
 ];
 
-fn set(target: &Target, what: What, on: bool) {
+fn set(target: &Target, what: LinkFault, on: bool) {
     let peer = &target.peer;
     match what {
-        What::HeaderDigests(n) => peer.spoils[0].set(if on { n } else { 0 }),
-        What::DataDigests(n) => peer.spoils[1].set(if on { n } else { 0 }),
-        What::Window => peer.ways.borrow_mut().window = if on { 0 } else { 8 },
-        What::Moved => peer.moved.set(on.then(|| (portal(), nowhere()))),
-        What::Busy => peer.busy.set(on),
-        What::Deaf => peer.deaf.set(on),
+        LinkFault::HeaderDigests(n) => peer.spoils[0].set(if on { n } else { 0 }),
+        LinkFault::DataDigests(n) => peer.spoils[1].set(if on { n } else { 0 }),
+        LinkFault::Window => peer.ways.borrow_mut().window = if on { 0 } else { 8 },
+        LinkFault::Moved => peer.moved.set(on.then(|| (portal(), nowhere()))),
+        LinkFault::Busy => peer.busy.set(on),
+        LinkFault::Deaf => peer.deaf.set(on),
     }
-    if on && matches!(what, What::Moved | What::Busy) {
+    if on && matches!(what, LinkFault::Moved | LinkFault::Busy) {
         peer.kill();
     }
 }
@@ -117,7 +149,7 @@ fn run(n: usize, row: &Row) {
     attach_at(&mut w, ("iscsi0", portal(), "da0"), &json!({}));
     let host = Host::login(&mut w, "da0");
     assert_eq!(host.write(&mut w, 0, 1).words(), "GOOD");
-    if let What::Window = row.what {
+    if let LinkFault::Window = row.fault {
         target.peer.ways.borrow_mut().window = 0;
         // The command window that was granted to the initiator is used up.
         for _ in 0..8 {
@@ -126,7 +158,7 @@ fn run(n: usize, row: &Row) {
     }
     let old = (row.after != OWN)
         .then(|| target.exchange(row.after.clone(), vec![0; OTHER.sectors * SECTOR]));
-    set(&target, row.what, true);
+    set(&target, row.fault, true);
     if old.is_some() {
         // No session goes on over the exchange.
         target.peer.kill();
@@ -142,31 +174,35 @@ fn run(n: usize, row: &Row) {
         ended.extend(host.ended());
         said.extend(whys(&w).into_iter().map(|(why, _)| why));
         if lasts && took >= row.lasts_ns {
-            set(&target, row.what, false);
+            set(&target, row.fault, false);
             lasts = false;
         }
     }
     for end in &ended {
-        assert_eq!(end.words(), row.gets, "{}: {}", row.name, end.tag);
+        assert_eq!(end.words(), row.host_status, "{}: {}", row.name, end.tag);
         assert!(end.words() != "GOOD" || end.tag == tags[0] || end.data == [1; SECTOR]);
     }
     (0..100).for_each(|_| w.turn(20 * MS));
-    let says = said.iter().any(|why| why.contains(row.says));
-    assert!(if row.says.is_empty() { said.is_empty() } else { says }, "{}: {said:?}", row.name);
-    let Status { word, says: now } = status(&mut w);
-    assert_eq!(word, row.word, "{}: {now:?}", row.name);
+    let says = said.iter().any(|why| why.contains(row.status_text));
+    assert!(
+        if row.status_text.is_empty() { said.is_empty() } else { says },
+        "{}: {said:?}",
+        row.name
+    );
+    let Status { severity: word, troubles: now } = status(&mut w);
+    assert_eq!(word, row.severity, "{}: {now:?}", row.name);
     let fits = now.iter().zip(row.remains).all(|(now, wanted)| now.contains(wanted));
     assert!(fits && now.len() == row.remains.len(), "{}: {now:?}", row.name);
     let now = target.peer.bytes.borrow().clone();
     let written = now[9 * SECTOR..10 * SECTOR] == [9; SECTOR];
-    assert_eq!(written, row.gets == "GOOD", "{}", row.name);
+    assert_eq!(written, row.host_status == "GOOD", "{}", row.name);
     if let Some(old) = old {
         assert!(now.iter().all(|b| *b == 0) && old[0] == 1, "{}", row.name);
         return;
     }
     // It is as it was once that is over, by itself.
-    set(&target, row.what, false);
-    if row.gets == GONE {
+    set(&target, row.fault, false);
+    if row.host_status == GONE {
         target.peer.cut();
     }
     let end = w.now() + 60 * S;
@@ -174,7 +210,7 @@ fn run(n: usize, row: &Row) {
         assert!(w.now() < end, "{}: the disk comes back", row.name);
         w.turn(100 * MS);
         let cam = w.cam.clone();
-        cam.look(&mut w.control);
+        cam.take_update_results(&mut w.control);
     }
 }
 
@@ -182,7 +218,7 @@ impl World {
     /// Disks that are in the graph and not lost.
     fn buses_at_work(&self) -> usize {
         let devices = self.cam.buses().into_iter().flat_map(|bus| bus.devices());
-        devices.filter(|(unit, _, name)| !name.is_empty() && !unit.look(|d| d.is_lost())).count()
+        devices.filter(|(unit, _, name)| !name.is_empty() && !unit.inspect(|d| d.is_lost())).count()
     }
 }
 

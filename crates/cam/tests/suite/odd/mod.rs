@@ -62,7 +62,9 @@ fn find(w: &mut World, deadline_s: u64) {
     while found.is_empty() && w.now() < end {
         w.turn(20 * MS);
         let cam = w.cam.clone();
-        cam.look(&mut w.control).into_iter().for_each(|(_, names)| found.extend(names.unwrap()));
+        cam.take_update_results(&mut w.control)
+            .into_iter()
+            .for_each(|(_, names)| found.extend(names.unwrap()));
     }
     assert_eq!(found, ["da0"]);
 }
@@ -123,7 +125,7 @@ fn run(row: &Row, seed: u64) {
         w.turn(20 * MS);
         ended.extend(host.ended());
         let troubles = w.buses[0].troubles().into_iter();
-        said.extend(troubles.map(|t| (word_of(t.grade), t.why)));
+        said.extend(troubles.map(|t| (word_of(t.severity), t.why)));
     }
     (0..100).for_each(|_| w.turn(20 * MS));
     let disks = Disks { old: &old, now: &target.peer.bytes.borrow().clone() };
@@ -134,7 +136,7 @@ fn run(row: &Row, seed: u64) {
         match at {
             Some(at) => assert!(disks.is_kept(16 + at as u64, 7, row), "{}: {at}", row.name),
             None if is_late || row.sector < 16 => {
-                assert_eq!(end.words(), row.gets, "{}: {}", row.name, end.tag);
+                assert_eq!(end.words(), row.host_status, "{}: {}", row.name, end.tag);
             }
             None => panic!("{}: {} of {}", row.name, end.words(), end.tag),
         }
@@ -143,9 +145,9 @@ fn run(row: &Row, seed: u64) {
     check_words(row, said, &status(&mut w));
     let (attentions, is) = host.look(&mut w);
     assert_eq!(attentions.concat(), row.attention, "{}", row.name);
-    let unit = if row.is_exchanged() { row.gets } else { "GOOD" };
+    let unit = if row.is_exchanged() { row.host_status } else { "GOOD" };
     assert_eq!(is, unit, "{}: the unit afterwards", row.name);
-    let reads = if row.gets == LATE { LATE } else { unit };
+    let reads = if row.host_status == LATE { LATE } else { unit };
     assert_eq!(host.read(&mut w, 0).words(), reads, "{}: a READ afterwards", row.name);
 }
 
@@ -155,7 +157,7 @@ struct Disks<'a> {
     now: &'a [u8],
 }
 
-fn lies_at(bytes: &[u8], sector: u64, byte: u8) -> bool {
+fn is_filled_at(bytes: &[u8], sector: u64, byte: u8) -> bool {
     let at = sector as usize * SECTOR;
     bytes.get(at..at + SECTOR).is_some_and(|bytes| bytes.iter().all(|b| *b == byte))
 }
@@ -163,11 +165,11 @@ fn lies_at(bytes: &[u8], sector: u64, byte: u8) -> bool {
 impl Disks<'_> {
     /// A byte is on the disk that a host means.
     fn is_kept(&self, sector: u64, byte: u8, row: &Row) -> bool {
-        lies_at(if row.is_exchanged() { self.old } else { self.now }, sector, byte)
+        is_filled_at(if row.is_exchanged() { self.old } else { self.now }, sector, byte)
     }
 
     fn check(&self, row: &Row) {
-        let (name, was_written) = (row.name, row.gets == "GOOD");
+        let (name, was_written) = (row.name, row.host_status == "GOOD");
         if row.is_exchanged() {
             assert!(self.now.iter().all(|b| *b == 0), "{name}: nothing is on the other disk");
         }
@@ -192,13 +194,13 @@ fn check_words(row: &Row, mut said: Vec<(&str, String)>, now: &Status) {
     let closed = said.iter().any(|(word, why)| *word == closed.0 && why.contains(closed.1));
     let restarts = matches!(row.when, When::Restart | When::RestartTwice);
     assert!(closed || !restarts, "{name}: that the target is gone is said");
-    let says = row.says();
+    let says = row.expected_status();
     let connection = format!("iqn.2026-11.test.ashlar:peer at {}: ", portal());
     said.retain(|(_, why)| !why.starts_with(&connection) || row.when == When::Live);
     said.retain(|(_, why)| says.is_empty() || !why.contains(&says));
     assert_eq!(said, [], "{name}: nothing else is said");
-    let Status { word, says: now } = now;
-    assert_eq!(*word, row.word, "{name}: {now:?}");
+    let Status { severity: word, troubles: now } = now;
+    assert_eq!(*word, row.severity, "{name}: {now:?}");
     let wanted = [&says, row.last].into_iter().filter(|words| !words.is_empty());
     let wanted: Vec<&str> = wanted.collect();
     assert_eq!(now.len(), wanted.len(), "{name}: {now:?}");
@@ -221,10 +223,10 @@ fn unit_attentions_about_parameters_cause_no_identity_check() {
     let edge = open(&mut w, 10);
     for (attention, asks) in [((0x2a, 1), false), ((0x38, 7), false), ((0x3f, 3), true)] {
         target.attention(attention.0, attention.1);
-        target.came(0);
+        target.take_received(0);
         w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE).unwrap();
         (0..10).for_each(|_| w.turn(20 * MS));
-        assert_eq!(target.came(0x12) > 0, asks, "{attention:x?}");
+        assert_eq!(target.take_received(0x12) > 0, asks, "{attention:x?}");
     }
 }
 
@@ -265,7 +267,7 @@ fn the_original_disk_is_attached_again_at_the_next_login() {
         for _ in 0..200 {
             w.turn(20 * MS);
             let cam = w.cam.clone();
-            cam.look(&mut w.control);
+            cam.take_update_results(&mut w.control);
         }
         old
     };
@@ -314,11 +316,13 @@ fn an_automatic_scan_does_not_attach_an_exchanged_disk() {
             for _ in 0..100 {
                 w.turn(20 * MS);
                 let cam = w.cam.clone();
-                cam.look(&mut w.control).into_iter().for_each(|(_, names)| drop(names.unwrap()));
+                cam.take_update_results(&mut w.control)
+                    .into_iter()
+                    .for_each(|(_, names)| drop(names.unwrap()));
             }
         };
         target.exchange(after.clone(), vec![3; after.sectors * SECTOR]);
-        w.buses[0].rescan().wish();
+        w.buses[0].rescan().request_scan();
         look(&mut w);
         assert_eq!(w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE), Err(Errno::NxIo));
         assert!(target.peer.bytes.borrow().iter().all(|b| *b == 3));
@@ -326,12 +330,12 @@ fn an_automatic_scan_does_not_attach_an_exchanged_disk() {
         assert!(said(&w).iter().any(|why| why.contains("another disk")), "{:?}", said(&w));
         assert!(w.control.topology.find("da1").is_none(), "it is not taken in");
         assert!(w.buses[0].devices().is_empty());
-        w.buses[0].rescan().wish();
+        w.buses[0].rescan().request_scan();
         look(&mut w);
         assert!(w.buses[0].devices().is_empty(), "nor later");
         // The right one is back.
         target.exchange(before.clone(), vec![0; before.sectors * SECTOR]);
-        w.buses[0].rescan().wish();
+        w.buses[0].rescan().request_scan();
         look(&mut w);
         assert_eq!(w.buses[0].devices().len(), 1);
         assert!(said(&w).iter().all(|why| !why.contains("another disk")), "{:?}", said(&w));
@@ -349,24 +353,26 @@ fn another_disk_after_an_orderly_removal_is_not_attached() {
         let target = Target::start(&w.core, portal(), OWN, 6, ways(8));
         let edge = open(&mut w, 10);
         let called = is_called.then(|| "da0".to_owned()).into_iter().collect();
-        w.cam.kept().set_called(called);
+        w.cam.wired_names().set_configured(called);
         w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE).unwrap();
         let look = |w: &mut World| {
             for _ in 0..150 {
                 w.turn(20 * MS);
                 let cam = w.cam.clone();
-                cam.look(&mut w.control).into_iter().for_each(|(_, names)| drop(names.unwrap()));
+                cam.take_update_results(&mut w.control)
+                    .into_iter()
+                    .for_each(|(_, names)| drop(names.unwrap()));
             }
         };
         let ask = |w: &mut World, target: &Target| {
             match by {
                 "a login" => target.peer.kill(),
-                _ => w.buses[0].rescan().wish(),
+                _ => w.buses[0].rescan().request_scan(),
             }
             look(w);
         };
         target.is_away(true);
-        w.buses[0].rescan().wish();
+        w.buses[0].rescan().request_scan();
         look(&mut w);
         assert!(w.buses[0].devices().is_empty());
         assert_eq!(w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE), Err(Errno::NxIo));

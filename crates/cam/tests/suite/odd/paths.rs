@@ -57,7 +57,7 @@ fn unsupported() -> Odd {
 }
 
 /// What happens to the first path.
-enum What {
+enum PathFault {
     Reply(Reply),
     /// It restarts with this disk.
     Restart(Disk),
@@ -70,11 +70,11 @@ enum What {
 
 struct Row {
     name: &'static str,
-    what: What,
+    fault: PathFault,
     /// What `status` says afterwards of that path, the last error of its disk behind it.
     remains: &'static [&'static str],
     /// Its word.
-    word: &'static str,
+    severity: &'static str,
 }
 
 const fn write(status: u8) -> Reply {
@@ -91,14 +91,14 @@ const fn odd(make: fn() -> Odd) -> Reply {
 
 type Remains = &'static [&'static str];
 
-const fn row(name: &'static str, what: What, remains: Remains) -> Row {
+const fn row(name: &'static str, what: PathFault, remains: Remains) -> Row {
     let word = if remains.is_empty() { "OK" } else { "FAILED" };
-    Row { name, what, remains, word }
+    Row { name, fault: what, remains, severity: word }
 }
 
 /// An error alone is history.
 const fn answer(name: &'static str, reply: Reply, remains: Remains) -> Row {
-    Row { word: "OK", ..row(name, What::Reply(reply), remains) }
+    Row { severity: "OK", ..row(name, PathFault::Reply(reply), remains) }
 }
 
 const EXCHANGED: Remains = &["another disk is there than before"];
@@ -107,7 +107,7 @@ const ROWS: &[Row] = &[
     answer("busy", write(BUSY), &[]),
     answer("full", write(0x28), &[]),
     Row {
-        word: "DEGRADED",
+        severity: "DEGRADED",
         ..answer(
             "no answer",
             write(MUTE),
@@ -130,34 +130,38 @@ const ROWS: &[Row] = &[
     answer("unavailable", sense(2, 4, 0x0c), &[]),
     answer("hardware error", sense(4, 0x44, 0), &["INTERNAL TARGET FAILURE (4/44/00)"]),
     answer("aborted", sense(0x0b, 0x47, 3), &["additional sense (b/47/03)"]),
-    row("restart", What::Restart(OWN), &[]),
-    row("restart, another disk", What::Restart(OTHER), EXCHANGED),
-    row("restart, another serial number", What::Restart(Disk { serial: "X", ..OWN }), EXCHANGED),
-    row("restart, another NAA name", What::Restart(Disk { naa: OTHER.naa, ..OWN }), EXCHANGED),
-    row("it ends", What::End, &["the target has closed the connection"]),
-    row("logins refused", What::Busy, &["login refused: the service is not available now"]),
-    row("sent to a dead portal", What::Moved, &["Connection refused"]),
+    row("restart", PathFault::Restart(OWN), &[]),
+    row("restart, another disk", PathFault::Restart(OTHER), EXCHANGED),
+    row(
+        "restart, another serial number",
+        PathFault::Restart(Disk { serial: "X", ..OWN }),
+        EXCHANGED,
+    ),
+    row("restart, another NAA name", PathFault::Restart(Disk { naa: OTHER.naa, ..OWN }), EXCHANGED),
+    row("it ends", PathFault::End, &["the target has closed the connection"]),
+    row("logins refused", PathFault::Busy, &["login refused: the service is not available now"]),
+    row("sent to a dead portal", PathFault::Moved, &["Connection refused"]),
 ];
 
 fn run(row: &Row) {
     let mut w = World::with(1, &[]);
     let ([own, other], host) = device(&mut w);
     let name = row.name;
-    match &row.what {
-        What::Reply(reply) => own.reply(reply.clone()),
-        What::Restart(disk) => {
+    match &row.fault {
+        PathFault::Reply(reply) => own.reply(reply.clone()),
+        PathFault::Restart(disk) => {
             own.stop();
             if *disk != OWN {
                 own.exchange(disk.clone(), vec![0; disk.sectors * SECTOR]);
             }
             own.open();
         }
-        What::End => own.stop(),
-        What::Busy => {
+        PathFault::End => own.stop(),
+        PathFault::Busy => {
             own.peer.busy.set(true);
             own.peer.kill();
         }
-        What::Moved => {
+        PathFault::Moved => {
             own.peer.moved.set(Some((portal(), SocketAddr::from(([10, 0, 0, 9], 3260)))));
             own.peer.kill();
         }
@@ -183,8 +187,8 @@ fn run(row: &Row) {
     if row.remains == EXCHANGED {
         assert!(own.peer.bytes.borrow().iter().all(|b| *b == 0), "{name}: it is another disk");
     }
-    let Status { word, says: now } = status(&mut w);
-    assert_eq!(word, row.word, "{name}: {now:?}");
+    let Status { severity: word, troubles: now } = status(&mut w);
+    assert_eq!(word, row.severity, "{name}: {now:?}");
     let fits = now.iter().zip(row.remains).all(|(now, wanted)| now.contains(wanted));
     assert!(fits && now.len() == row.remains.len(), "{name}: {now:?}");
 }

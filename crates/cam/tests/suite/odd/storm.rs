@@ -29,7 +29,7 @@ fn pattern(sector: u64, version: u64) -> Vec<u8> {
     head.iter().copied().cycle().take(SECTOR).collect()
 }
 
-enum What {
+enum Operation {
     Write { at: u64, len: u64, version: u64 },
     Read { at: u64, may: Vec<BTreeSet<u64>> },
 }
@@ -58,7 +58,7 @@ struct Storm {
     names: (Disk, Disk),
     lone: bool,
     may: Vec<BTreeSet<u64>>,
-    under_way: BTreeMap<u64, (What, u64)>,
+    under_way: BTreeMap<u64, (Operation, u64)>,
     next: u64,
     /// When a target that is down lets connections in again.
     open_ns: Option<u64>,
@@ -162,7 +162,7 @@ impl Storm {
         }
     }
 
-    fn mend(&mut self) {
+    fn restore_target(&mut self) {
         if self.open_ns.take_if(|at| *at <= self.w.now()).is_some() {
             self.target.open();
         }
@@ -178,12 +178,12 @@ impl Storm {
         let from = at * SECTOR as u64;
         if self.random.below(3) == 0 {
             let may = self.may[at as usize..(at + len) as usize].to_vec();
-            self.under_way.insert(tag, (What::Read { at, may }, now));
+            self.under_way.insert(tag, (Operation::Read { at, may }, now));
             return self.w.start(self.edge, tag, |bio| range(bio, Op::Read, from, data));
         }
-        let overlaps = |what: &What| match what {
-            What::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
-            What::Read { .. } => false,
+        let overlaps = |what: &Operation| match what {
+            Operation::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
+            Operation::Read { .. } => false,
         };
         if self.under_way.values().any(|(what, _)| overlaps(what)) {
             return;
@@ -193,34 +193,34 @@ impl Storm {
             self.may[sector as usize].insert(tag);
         }
         for (what, _) in self.under_way.values_mut() {
-            let What::Read { at: from, may } = what else { continue };
+            let Operation::Read { at: from, may } = what else { continue };
             for (i, may) in may.iter_mut().enumerate() {
                 if (at..at + len).contains(&(*from + i as u64)) {
                     may.insert(tag);
                 }
             }
         }
-        self.under_way.insert(tag, (What::Write { at, len, version: tag }, now));
+        self.under_way.insert(tag, (Operation::Write { at, len, version: tag }, now));
         self.w.start(self.edge, tag, |bio| {
             range(bio, Op::Write, from, data);
             bio.flags = Flags::default();
         });
     }
 
-    fn hear(&mut self) {
+    fn reap(&mut self) {
         let (seed, now) = (self.seed, self.w.now());
         for ended in self.w.ended() {
             let (what, began) = self.under_way.remove(&ended.tag).expect("ends once");
             let took = now - began;
             assert!(took <= LONGEST_NS, "seed {seed}: {} took {} ms", ended.tag, took / MS);
             match (what, ended.status) {
-                (What::Write { at, len, version }, Ok(())) => {
+                (Operation::Write { at, len, version }, Ok(())) => {
                     self.sums.acked += 1;
                     for sector in at..at + len {
                         self.may[sector as usize] = BTreeSet::from([version]);
                     }
                 }
-                (What::Read { at, may }, Ok(())) => {
+                (Operation::Read { at, may }, Ok(())) => {
                     self.sums.read += 1;
                     for (i, may) in may.iter().enumerate() {
                         let found = &ended.bytes[i * SECTOR..][..SECTOR];
@@ -259,8 +259,8 @@ impl Storm {
             }
             let step = [MS / 5, 2 * MS, 20 * MS, 200 * MS][self.random.below(4) as usize];
             self.w.turn(step);
-            self.mend();
-            self.hear();
+            self.restore_target();
+            self.reap();
         }
         self.target.open();
         self.target.calm();
@@ -268,7 +268,7 @@ impl Storm {
         while !self.under_way.is_empty() {
             assert!(self.w.now() < end, "seed {}: {} wait", self.seed, self.under_way.len());
             self.w.turn(100 * MS);
-            self.hear();
+            self.reap();
         }
         (0..20).for_each(|_| self.w.turn(100 * MS));
         self.look();

@@ -27,15 +27,15 @@ pub struct Row {
     /// Sector that is written.
     pub sector: u64,
     /// Status that a host gets for that.
-    pub gets: &'static str,
+    pub host_status: &'static str,
     /// A unit attention that the host gets afterwards.
     pub attention: &'static str,
     /// What `status` says only while it lasts; empty: nothing but that the target is gone.
     pub meanwhile: &'static str,
     /// Words of `status` about the disk afterwards; for [`CHANGED`], with both identities.
-    pub says: &'static str,
+    pub status_text: &'static str,
     /// Its word then.
-    pub word: &'static str,
+    pub severity: &'static str,
     /// The last error of the disk afterwards.
     pub last: &'static str,
     /// Longest time that the write takes.
@@ -50,11 +50,11 @@ const SAME: Row = Row {
     attentions: &[],
     reply: None,
     sector: 9,
-    gets: "GOOD",
+    host_status: "GOOD",
     attention: "",
     meanwhile: "",
-    says: "",
-    word: "OK",
+    status_text: "",
+    severity: "OK",
     last: "",
     within_s: 5,
 };
@@ -68,17 +68,18 @@ const UNSURE: &str = "it is not known whether it is the same disk as before (INQ
 const BUSY_PAGE: &str = "INQUIRY of a page is not answered: BUSY (SCSI status 08)";
 const NOT_READY_PAGE: &str = "INQUIRY of a page is not answered: LOGICAL UNIT IS IN PROCESS";
 
-const ANOTHER: Row = Row { after: OTHER, gets: GONE, says: CHANGED, word: "FAILED", ..SAME };
+const ANOTHER: Row =
+    Row { after: OTHER, host_status: GONE, status_text: CHANGED, severity: "FAILED", ..SAME };
 
 impl Row {
     /// Another disk is there afterwards, or none.
     pub fn is_exchanged(&self) -> bool {
-        self.gets == GONE
+        self.host_status == GONE
     }
 
     /// What `status` says of the disk afterwards.
-    pub fn says(&self) -> String {
-        match self.says {
+    pub fn expected_status(&self) -> String {
+        match self.status_text {
             CHANGED => {
                 let (was, is) = (words(&self.before), words(&self.after));
                 format!("{CHANGED}it was {was}, and is {is} now; requests for da0 fail")
@@ -151,9 +152,9 @@ pub const ROWS: &[Row] = &[
         name: "INQUIRY data have changed",
         attentions: &[(0x3f, 3)],
         after: OWN,
-        gets: "GOOD",
-        says: "",
-        word: "OK",
+        host_status: "GOOD",
+        status_text: "",
+        severity: "OK",
         ..LIVE
     },
     Row { name: "INQUIRY data have changed, another disk", attentions: &[(0x3f, 3)], ..LIVE },
@@ -169,9 +170,9 @@ pub const ROWS: &[Row] = &[
         attentions: &[(0x2a, 9)],
         attention: "06/2a/09",
         after: Disk { sectors: 128, ..OWN },
-        gets: "GOOD",
-        says: "",
-        word: "OK",
+        host_status: "GOOD",
+        status_text: "",
+        severity: "OK",
         ..LIVE
     },
     Row {
@@ -184,7 +185,7 @@ pub const ROWS: &[Row] = &[
         name: "smaller, beyond",
         after: Disk { sectors: 32, ..OWN },
         sector: 40,
-        gets: "04/44/00",
+        host_status: "04/44/00",
         attention: "06/2a/09",
         last: "LOGICAL BLOCK ADDRESS OUT OF RANGE (5/21/00)",
         ..SAME
@@ -220,7 +221,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "reserved by another host",
         reply: Some(reply(0x2a, None, u32::MAX, 0x18)),
-        gets: "RESERVATION CONFLICT",
+        host_status: "RESERVATION CONFLICT",
         last: "da0: WRITE of block 9: RESERVATION CONFLICT (SCSI status 18)",
         ..SAME
     },
@@ -262,9 +263,9 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "INQUIRY busy for ever",
         reply: Some(reply(0x12, None, u32::MAX, BUSY)),
-        gets: LATE,
-        says: UNSURE,
-        word: "DEGRADED",
+        host_status: LATE,
+        status_text: UNSURE,
+        severity: "DEGRADED",
         last: "da0: WRITE of block 12: timed out",
         within_s: 70,
         ..SAME
@@ -272,9 +273,9 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "INQUIRY never ready",
         reply: Some(reply(0x12, None, u32::MAX, 2)),
-        gets: LATE,
-        says: UNSURE,
-        word: "DEGRADED",
+        host_status: LATE,
+        status_text: UNSURE,
+        severity: "DEGRADED",
         last: "da0: WRITE of block 12: timed out",
         within_s: 70,
         ..SAME
@@ -282,9 +283,9 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "page 83h never answered well",
         reply: Some(reply(0x12, Some(0x83), u32::MAX, 2)),
-        gets: LATE,
-        says: UNSURE,
-        word: "DEGRADED",
+        host_status: LATE,
+        status_text: UNSURE,
+        severity: "DEGRADED",
         last: "da0: WRITE of block 12: timed out",
         within_s: 70,
         ..SAME
@@ -293,8 +294,8 @@ pub const ROWS: &[Row] = &[
         name: "no unit any more",
         meanwhile: "the target has no such logical unit",
         after: Disk { kind: 0x7f, ..OTHER },
-        says: "",
-        word: "OK",
+        status_text: "",
+        severity: "OK",
         within_s: 30,
         ..ANOTHER
     },

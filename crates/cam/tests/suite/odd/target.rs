@@ -57,7 +57,7 @@ pub struct Reply {
 }
 
 #[derive(Default)]
-struct State {
+struct TargetState {
     disk: Option<Disk>,
     attentions: VecDeque<(u8, u8)>,
     replies: Vec<Reply>,
@@ -70,13 +70,13 @@ struct State {
     /// Blocks that can be neither read nor written.
     lost: Vec<u64>,
     /// Operation codes that came.
-    came: Vec<u8>,
+    received_opcodes: Vec<u8>,
 }
 
 /// See the module.
 pub struct Target {
     pub peer: Rc<Peer>,
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<TargetState>>,
 }
 
 impl Target {
@@ -84,7 +84,8 @@ impl Target {
     pub fn start(core: &Rc<Core>, at: SocketAddr, disk: Disk, seed: u64, ways: Ways) -> Target {
         let peer = Peer::start(core, &[at], disk.sectors, seed, (ways, Auth::None));
         peer.idle_ns.set(200_000);
-        let state = Rc::new(RefCell::new(State { disk: Some(disk), ..State::default() }));
+        let state =
+            Rc::new(RefCell::new(TargetState { disk: Some(disk), ..TargetState::default() }));
         let own = state.clone();
         *peer.odd.borrow_mut() = Some(Box::new(move |command| own.borrow_mut().look(command)));
         Target { peer, state }
@@ -132,8 +133,11 @@ impl Target {
     }
 
     /// How many commands of an operation code came since this was last asked of any.
-    pub fn came(&self, opcode: u8) -> usize {
-        std::mem::take(&mut self.state.borrow_mut().came).iter().filter(|c| **c == opcode).count()
+    pub fn take_received(&self, opcode: u8) -> usize {
+        std::mem::take(&mut self.state.borrow_mut().received_opcodes)
+            .iter()
+            .filter(|c| **c == opcode)
+            .count()
     }
 
     /// It ends with all its connections, and nothing that it had is carried out; it accepts no
@@ -156,7 +160,7 @@ fn sense_at(is_read: bool, block: u64) -> Vec<u8> {
     bytes
 }
 
-impl State {
+impl TargetState {
     /// The first lost block of a READ(10) or WRITE(10).
     fn lost_by(&self, cdb: &[u8; 16]) -> Option<u64> {
         let from = u64::from(u32::from_be_bytes([cdb[2], cdb[3], cdb[4], cdb[5]]));
@@ -167,7 +171,7 @@ impl State {
 
     fn look(&mut self, command: &ScsiCommand) -> Odd {
         let cdb = &command.cdb;
-        self.came.push(cdb[0]);
+        self.received_opcodes.push(cdb[0]);
         let meant = |r: &&mut Reply| {
             let page = r.page.is_none_or(|page| match cdb[0] {
                 0x28 | 0x2a => cdb[5] == page,

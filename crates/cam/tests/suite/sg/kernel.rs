@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bio::{Direction, Segs};
-use cam::sims::sg::{Found, Machine, News, Node};
+use cam::sims::sg::{DeviceCallback, FoundDevice, Machine, Node};
 use geom::{Core, Local};
 use reactor::{SCSI_NODE_COMMANDS_MAX, SENSE_MAX, ScsiAnswer, ScsiRequest, SeededRandom};
 use wire::scsi::{Capacity, Identity, inquiry_data, read_capacity16};
@@ -50,7 +50,7 @@ pub struct Counts {
     pub resets: u64,
 }
 
-pub struct State {
+pub struct KernelState {
     pub ways: Ways,
     pub bytes: Vec<u8>,
     pub there: bool,
@@ -58,17 +58,17 @@ pub struct State {
     pub counts: Counts,
     random: SeededRandom,
     generation: u64,
-    news: Option<News>,
+    news: Option<DeviceCallback>,
     /// Commands before it are ended by a reset.
     resets: u64,
 }
 
 /// See the module.
-pub struct Kernel(Mutex<State>);
+pub struct Kernel(Mutex<KernelState>);
 
 impl Kernel {
     pub fn new(seed: u64, sectors: usize, ways: Ways) -> Arc<Kernel> {
-        Arc::new(Kernel(Mutex::new(State {
+        Arc::new(Kernel(Mutex::new(KernelState {
             ways,
             bytes: vec![0; sectors * SECTOR],
             there: true,
@@ -81,7 +81,7 @@ impl Kernel {
         })))
     }
 
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub fn state(&self) -> MutexGuard<'_, KernelState> {
         self.0.lock().unwrap()
     }
 
@@ -101,20 +101,20 @@ impl Machine for Kernel {
         1
     }
 
-    fn look(&self, _: u64) -> Result<Found, String> {
+    fn find_device(&self, _: u64) -> Result<FoundDevice, String> {
         let state = self.state();
         let (place, generation) = ("2:0:3:0".to_string(), state.generation);
         if !state.there {
             return Err("/dev/sg0: No such file or directory".into());
         }
-        Ok(Found { place, most_bytes: 16 << 10, generation })
+        Ok(FoundDevice { location: place, most_bytes: 16 << 10, generation })
     }
 
-    fn begin(self: Arc<Self>, news: News) {
+    fn begin(self: Arc<Self>, news: DeviceCallback) {
         self.state().news = Some(news);
     }
 
-    fn is_looked_at(&self) -> bool {
+    fn is_scanned(&self) -> bool {
         true
     }
 
@@ -130,7 +130,7 @@ impl Machine for Kernel {
         let kernel = KERNELS
             .with_borrow(|all| all.iter().find(|k| Arc::as_ptr(k) as usize == me).unwrap().clone());
         let flights = RefCell::default();
-        Ok(Rc::new(Opened { kernel, core: core.clone(), generation, flights }))
+        Ok(Rc::new(Opened { kernel, core: core.clone(), generation, in_flight: flights }))
     }
 
     fn reset(&self, _: u64, done: Box<dyn FnOnce(bool) + Send>) {
@@ -158,11 +158,11 @@ struct Flight {
     data: Segs,
     due_ns: u64,
     resets: u64,
-    fate: Fate,
+    planned_end: PlannedEnd,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Fate {
+enum PlannedEnd {
     Fine,
     Short,
     Hung { done: bool },
@@ -175,7 +175,7 @@ struct Opened {
     kernel: Arc<Kernel>,
     core: Rc<Core>,
     generation: u64,
-    flights: RefCell<Vec<Flight>>,
+    in_flight: RefCell<Vec<Flight>>,
 }
 
 impl Node for Opened {
@@ -184,7 +184,7 @@ impl Node for Opened {
         if state.generation != self.generation {
             return Err((io::Error::from_raw_os_error(ENODEV), data));
         }
-        let mut flights = self.flights.borrow_mut();
+        let mut flights = self.in_flight.borrow_mut();
         if flights.len() == SCSI_NODE_COMMANDS_MAX as usize {
             state.counts.full_nodes += 1;
             return Err((io::Error::from_raw_os_error(EDOM), data));
@@ -193,22 +193,22 @@ impl Node for Opened {
         let media = matches!(request.cdb[0], 0x28 | 0x2a | 0x88 | 0x8a);
         let mut chance = |of: u32| media && random.chance(of);
         let fate = if chance(ways.hangs) {
-            Fate::Hung { done: chance(500) }
+            PlannedEnd::Hung { done: chance(500) }
         } else if chance(ways.soft) {
-            Fate::Soft
+            PlannedEnd::Soft
         } else if chance(ways.full) {
-            Fate::Status(0x28)
+            PlannedEnd::Status(0x28)
         } else if chance(ways.attention) {
-            Fate::Attention
+            PlannedEnd::Attention
         } else if chance(ways.short) {
-            Fate::Short
+            PlannedEnd::Short
         } else {
-            Fate::Fine
+            PlannedEnd::Fine
         };
         let now = self.core.reactor().fresh_now();
         let takes = match fate {
             // Its clock is not ours: it may be late a little earlier.
-            Fate::Hung { .. } => u64::from(request.timeout_ms - 50) * MS + ways.recovery_ns,
+            PlannedEnd::Hung { .. } => u64::from(request.timeout_ms - 50) * MS + ways.recovery_ns,
             _ => state.random.below(ways.slow_ns.max(1)),
         };
         flights.push(Flight {
@@ -218,7 +218,7 @@ impl Node for Opened {
             data,
             due_ns: now + takes,
             resets: state.resets,
-            fate,
+            planned_end: fate,
         });
         Ok(())
     }
@@ -226,7 +226,7 @@ impl Node for Opened {
     fn receive(&self) -> io::Result<Option<ScsiAnswer>> {
         let state = &mut *self.kernel.state();
         let now = self.core.reactor().fresh_now();
-        let mut flights = self.flights.borrow_mut();
+        let mut flights = self.in_flight.borrow_mut();
         let gone = state.generation != self.generation;
         let ended = |f: &Flight| gone || f.due_ns <= now || f.resets != state.resets;
         // Commands in flight when the device disappears are answered or not.
@@ -249,21 +249,21 @@ impl Node for Opened {
             sense_len: 0,
             data: Segs::new(),
         };
-        match flight.fate {
+        match flight.planned_end {
             _ if gone => answer.host_status = NO_CONNECT,
             _ if early => answer.host_status = RESET,
-            Fate::Soft => answer.host_status = SOFT_ERROR,
-            Fate::Status(status) => answer.status = status,
-            Fate::Attention => check(&mut answer, [6, 0x2a, 0x01]),
-            Fate::Hung { done } => {
+            PlannedEnd::Soft => answer.host_status = SOFT_ERROR,
+            PlannedEnd::Status(status) => answer.status = status,
+            PlannedEnd::Attention => check(&mut answer, [6, 0x2a, 0x01]),
+            PlannedEnd::Hung { done } => {
                 state.counts.hung += 1;
                 if done {
                     state.carry_out(&flight, &mut answer);
                 }
                 (answer.status, answer.host_status) = (0, TIME_OUT);
             }
-            Fate::Fine => state.carry_out(&flight, &mut answer),
-            Fate::Short => {
+            PlannedEnd::Fine => state.carry_out(&flight, &mut answer),
+            PlannedEnd::Short => {
                 state.carry_out(&flight, &mut answer);
                 if flight.direction == Some(Direction::In) {
                     answer.moved /= 2;
@@ -279,14 +279,15 @@ impl Node for Opened {
     fn ready(&self) -> Local<'_, io::Result<()>> {
         Box::pin(async move {
             loop {
-                let next = self.flights.borrow().iter().map(|f| f.due_ns).min().unwrap_or(u64::MAX);
+                let next =
+                    self.in_flight.borrow().iter().map(|f| f.due_ns).min().unwrap_or(u64::MAX);
                 let rest = next.saturating_sub(self.core.reactor().fresh_now());
                 self.core.reactor().sleep(rest.clamp(100_000, 5 * MS)).await;
                 let now = self.core.reactor().fresh_now();
                 let state = self.kernel.state();
                 let ended = |f: &Flight| f.due_ns <= now || f.resets != state.resets;
                 let gone = state.generation != self.generation;
-                if gone || self.flights.borrow().iter().any(ended) {
+                if gone || self.in_flight.borrow().iter().any(ended) {
                     return Ok(());
                 }
             }
@@ -300,7 +301,7 @@ fn check(answer: &mut ScsiAnswer, [key, asc, ascq]: [u8; 3]) {
     (answer.sense[12], answer.sense[13], answer.sense_len) = (asc, ascq, 18);
 }
 
-impl State {
+impl KernelState {
     fn carry_out(&mut self, flight: &Flight, answer: &mut ScsiAnswer) {
         let cdb = &flight.cdb;
         let be = |at: usize| u32::from_be_bytes(cdb[at..at + 4].try_into().unwrap()) as usize;

@@ -36,7 +36,7 @@ fn pattern(sector: u64, version: u64) -> Vec<u8> {
     (0..SECTOR as u64).map(|i| (sector * 31 + version * 7 + i / 8 + version / 256) as u8).collect()
 }
 
-enum What {
+enum Operation {
     Write { at: u64, len: u64, version: u64 },
     Read { at: u64, may: Vec<BTreeSet<u64>> },
 }
@@ -58,7 +58,7 @@ struct Storm {
     kernel: Arc<Kernel>,
     edge: Edge,
     may: Vec<BTreeSet<u64>>,
-    under_way: BTreeMap<u64, (What, u64)>,
+    under_way: BTreeMap<u64, (Operation, u64)>,
     next: u64,
     sums: Sums,
 }
@@ -99,14 +99,14 @@ impl Storm {
         if self.random.below(2) > 0 {
             let data = self.w.buffer(bytes);
             let may = self.may[at as usize..(at + len) as usize].to_vec();
-            self.under_way.insert(tag, (What::Read { at, may }, now));
+            self.under_way.insert(tag, (Operation::Read { at, may }, now));
             let from = at * SECTOR as u64;
             return self.w.start(self.edge, tag, |bio| range(bio, Op::Read, from, data));
         }
         // Who writes the same at the same time gets one or the other: nothing to check.
-        let overlaps = |what: &What| match what {
-            What::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
-            What::Read { .. } => false,
+        let overlaps = |what: &Operation| match what {
+            Operation::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
+            Operation::Read { .. } => false,
         };
         if self.under_way.values().any(|(what, _)| overlaps(what)) {
             return;
@@ -117,34 +117,34 @@ impl Storm {
             self.may[sector as usize].insert(tag);
         }
         for (what, _) in self.under_way.values_mut() {
-            let What::Read { at: from, may } = what else { continue };
+            let Operation::Read { at: from, may } = what else { continue };
             for (i, may) in may.iter_mut().enumerate() {
                 if (at..at + len).contains(&(*from + i as u64)) {
                     may.insert(tag);
                 }
             }
         }
-        self.under_way.insert(tag, (What::Write { at, len, version: tag }, now));
+        self.under_way.insert(tag, (Operation::Write { at, len, version: tag }, now));
         self.w.start(self.edge, tag, |bio| {
             range(bio, Op::Write, at * SECTOR as u64, data);
             bio.flags = Flags::default();
         });
     }
 
-    fn hear(&mut self) {
+    fn reap(&mut self) {
         let (seed, now) = (self.seed, self.w.now());
         for ended in self.w.ended() {
             let (what, began) = self.under_way.remove(&ended.tag).expect("ends once");
             let took = now - began;
             assert!(took <= LONGEST_NS, "seed {seed}: {} took {} ms", ended.tag, took / MS);
             match (what, ended.status) {
-                (What::Write { at, len, version }, Ok(())) => {
+                (Operation::Write { at, len, version }, Ok(())) => {
                     self.sums.acked += 1;
                     for sector in at..at + len {
                         self.may[sector as usize] = BTreeSet::from([version]);
                     }
                 }
-                (What::Read { at, may }, Ok(())) => {
+                (Operation::Read { at, may }, Ok(())) => {
                     self.sums.read += 1;
                     for (i, may) in may.iter().enumerate() {
                         let found = &ended.bytes[i * SECTOR..][..SECTOR];
@@ -174,13 +174,13 @@ impl Storm {
             }
             let step = [MS / 5, 2 * MS, 20 * MS, S][self.random.below(4) as usize];
             self.w.turn(step);
-            self.hear();
+            self.reap();
         }
         let end = self.w.now() + LONGEST_NS;
         while !self.under_way.is_empty() {
             assert!(self.w.now() < end, "seed {}: {} wait", self.seed, self.under_way.len());
             self.w.turn(200 * MS);
-            self.hear();
+            self.reap();
         }
         let state = self.kernel.state();
         self.sums.hung = state.counts.hung;
@@ -232,7 +232,7 @@ fn pull(seed: u64) {
     let mut w = World::with(seed, &[]);
     let kernel = Kernel::new(seed, 64, Ways { slow_ns: MS, ..Ways::default() });
     assert_eq!(bus(&mut w, &kernel), ["da0"]);
-    let place = w.buses[0].sim().place(w.buses[0].devices()[0].0.path());
+    let place = w.buses[0].sim().location(w.buses[0].devices()[0].0.path());
     assert_eq!(place, "2:0:3:0");
     let (_, edge) = w.open("da0");
     w.write(edge, 0, &[7; 4096], Flags::default()).unwrap();
@@ -261,7 +261,9 @@ fn pull(seed: u64) {
     while back.is_empty() && w.now() < end {
         w.turn(100 * MS);
         let cam = w.cam.clone();
-        cam.look(&mut w.control).into_iter().for_each(|(_, names)| back.extend(names.unwrap()));
+        cam.take_update_results(&mut w.control)
+            .into_iter()
+            .for_each(|(_, names)| back.extend(names.unwrap()));
     }
     assert_eq!(back, ["da0"], "under its old name");
     let (_, edge) = w.open("da0");

@@ -11,11 +11,11 @@ use bio::{Attr, Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
 use cam::sims::hba::VirtualHba;
 use cam::{Bus, CamClass, Change, Names, Sim};
 use geom::{
-    Access, Class, ConsumerId, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Sink,
-    Topology,
+    Access, Class, ConsumerId, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, ProviderId,
+    Sink, Topology,
 };
 use reactor::sim::{self, Actor};
-use reactor::{Patience, Reactor, Token};
+use reactor::{Reactor, Token, WaitFor};
 use serde_json::Value;
 
 /// Remembers which attributes changed below it.
@@ -80,10 +80,10 @@ impl Sink for Endings {
 
 pub struct World {
     pub core: Rc<Core>,
-    pub control: Control,
+    pub control: GraphControl,
     pub cam: Arc<CamClass>,
     pub buses: Vec<Arc<Bus>>,
-    heard: User,
+    user: User,
     world: sim::World,
     endings: Rc<Endings>,
     sink: u32,
@@ -92,7 +92,7 @@ pub struct World {
 fn turn(core: &Rc<Core>, world: &sim::World, most: u64) {
     // Without it the clock would not move when nothing is left to happen.
     core.reactor().after(most, Token::default());
-    let mut actors = [Actor::new(core.reactor(), || core.turn(Patience::Forever))];
+    let mut actors = [Actor::new(core.reactor(), || core.turn(WaitFor::Forever))];
     let limits = sim::Limits { ns: most, ..sim::Limits::default() };
     world.run(&mut actors, limits, &mut || false);
 }
@@ -123,7 +123,7 @@ impl World {
         let pool = Pool::new(PoolConfig { limit_bytes: 16 << 20 });
         let (core, mailer) = Core::new(0, reactor.clone(), pool, inbox.report());
         let (c, w) = (core.clone(), world.clone());
-        let mut control = Control::new(
+        let mut control = GraphControl::new(
             vec![mailer],
             inbox.clone(),
             Box::new(move |_, most: Duration| {
@@ -139,12 +139,12 @@ impl World {
         let buses = sims.iter().map(bus).collect();
         let endings = Rc::new(Endings::default());
         let sink = core.add_sink(endings.clone());
-        World { core, control, cam, buses, heard: User::default(), world, endings, sink }
+        World { core, control, cam, buses, user: User::default(), world, endings, sink }
     }
 
     /// Names of attributes of providers in use that changed since the last call.
-    pub fn heard(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.heard.0.lock().unwrap())
+    pub fn changed_attrs(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.user.0.lock().unwrap())
     }
 
     /// The world that the core is in.
@@ -192,7 +192,7 @@ impl World {
     pub fn open(&mut self, on: &str) -> (ConsumerId, Edge) {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("user{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let user = Box::new(self.heard.clone());
+        let user = Box::new(self.user.clone());
         let opened = self.control.call(|t| {
             let p = t.find(on).expect("the provider exists");
             let g = t.new_geom("user", &name, "test", user)?;
@@ -207,7 +207,7 @@ impl World {
     pub fn open_as(&mut self, on: &str, access: Access) -> Result<Edge, Errno> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("reader{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let user = Box::new(self.heard.clone());
+        let user = Box::new(self.user.clone());
         let opened = self.control.call(|t| {
             let p = t.find(on).expect("the provider exists");
             let g = t.new_geom("user", &name, "test", user)?;
@@ -225,7 +225,7 @@ impl World {
 
     /// Submits a request whose result is not recorded.
     pub fn start_quietly(&mut self, edge: Edge, fill: impl FnOnce(&mut Bio)) {
-        self.core.submit(edge, End::Nobody, fill);
+        self.core.submit(edge, End::NoReceiver, fill);
     }
 
     /// What ended since the last call.

@@ -1,9 +1,9 @@
 //! The `clear` verb: removes the label of a provider.
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 
-use super::{Done, Last, find, last};
+use super::{LabelAnswer, LastSectorContent, find, last_sector_content};
 use crate::label::class::{LabelClass, NAME};
 use crate::label::generic;
 use crate::members::provider_access;
@@ -22,26 +22,27 @@ impl Verb<LabelClass> for Clear {
     const POSITIONAL: &'static [&'static str] = &["provider"];
     const EXAMPLE: &'static str = "label clear d0";
     const WRITES: bool = true;
-    type Answer = Done;
+    type Answer = LabelAnswer;
 
-    fn run(self, _: &LabelClass, control: &mut Control) -> Result<Done, Error> {
+    fn run(self, _: &LabelClass, control: &mut GraphControl) -> Result<LabelAnswer, Error> {
         let name = self.provider.as_str();
         let on = find(control, name)?;
         let (size, len) = provider_access::sizes(control, on);
         let (at, zeros) = generic::clear(size, len).map_err(|e| Error::inval(e.to_string()))?;
-        let check = |control: &mut Control, edge| match last(control, name, edge)? {
-            Last::Label => Ok(()),
-            _ => {
-                let what = format!(
-                    "{name} has no label of this kind; nothing was written (`ashlar inspect \
+        let check =
+            |control: &mut GraphControl, edge| match last_sector_content(control, name, edge)? {
+                LastSectorContent::Label => Ok(()),
+                _ => {
+                    let what = format!(
+                        "{name} has no label of this kind; nothing was written (`ashlar inspect \
                      {name}` says what it has)"
-                );
-                Err(Error::new(Errno::NoEnt, what))
-            }
-        };
-        provider_access::writing(control, NAME, name, check, |control, edge| {
+                    );
+                    Err(Error::new(Errno::NoEnt, what))
+                }
+            };
+        provider_access::with_write_access(control, NAME, name, check, |control, edge| {
             provider_access::write(control, name, edge, at, zeros)
         })?;
-        Ok(Done::new(name, format!("{name} cleared")))
+        Ok(LabelAnswer::new(name, format!("{name} cleared")))
     }
 }

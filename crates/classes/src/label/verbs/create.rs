@@ -1,9 +1,9 @@
 //! The `create` verb: names a provider without writing to it.
 
-use geom::{Class, Control, Create as Request, Deserialize, Error, JsonSchema, Verb};
+use geom::{Class, Create as Request, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::Value;
 
-use super::{Done, find};
+use super::{LabelAnswer, find};
 use crate::label::class::LabelClass;
 
 /// Name a provider without writing a label, until the daemon ends
@@ -19,13 +19,13 @@ impl Verb<LabelClass> for Create {
     const NAME: &'static str = "create";
     const POSITIONAL: &'static [&'static str] = &["name", "provider"];
     const EXAMPLE: &'static str = "label create usb d0";
-    type Answer = Done;
+    type Answer = LabelAnswer;
 
-    fn run(self, class: &LabelClass, control: &mut Control) -> Result<Done, Error> {
+    fn run(self, class: &LabelClass, control: &mut GraphControl) -> Result<LabelAnswer, Error> {
         let on = find(control, &self.provider)?;
         let create = Request { name: &self.name, members: &[on], params: &Value::Null };
         let geom = control.call(|topology| class.create(topology, &create))?;
         let provider = control.topology.geom_name(geom);
-        Ok(Done::new(provider, format!("{provider} created")))
+        Ok(LabelAnswer::new(provider, format!("{provider} created")))
     }
 }

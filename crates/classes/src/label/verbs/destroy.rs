@@ -1,11 +1,11 @@
 //! The `destroy` and `stop` verbs: remove a name.
 
 use bio::Errno;
-use geom::{Class, Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Class, Deserialize, Error, GraphControl, JsonSchema, Verb};
 
-use super::Done;
+use super::LabelAnswer;
 use crate::label::class::{LabelClass, NAME};
-use crate::words::Force;
+use crate::shared_args::Force;
 
 /// Remove a name; a label on the disk stays
 #[derive(Deserialize, JsonSchema)]
@@ -19,16 +19,16 @@ pub(super) struct Destroy {
 impl Verb<LabelClass> for Destroy {
     const NAME: &'static str = "destroy";
     const EXAMPLE: &'static str = "label destroy label/usb";
-    type Answer = Done;
+    type Answer = LabelAnswer;
 
-    fn run(self, class: &LabelClass, control: &mut Control) -> Result<Done, Error> {
+    fn run(self, class: &LabelClass, control: &mut GraphControl) -> Result<LabelAnswer, Error> {
         let name = self.name.as_str();
         let Some(geom) = control.topology.find_geom(NAME, name) else {
             let what = format!("there is no name {name}; `ashlar list label` shows them");
             return Err(Error::new(Errno::NoEnt, what));
         };
         control.call(|topology| class.destroy(topology, geom, self.force.0))?;
-        Ok(Done::new(name, format!("{name} destroyed")))
+        Ok(LabelAnswer::new(name, format!("{name} destroyed")))
     }
 }
 
@@ -40,9 +40,9 @@ pub(super) struct Stop(Destroy);
 impl Verb<LabelClass> for Stop {
     const NAME: &'static str = "stop";
     const EXAMPLE: &'static str = "label stop label/usb";
-    type Answer = Done;
+    type Answer = LabelAnswer;
 
-    fn run(self, class: &LabelClass, control: &mut Control) -> Result<Done, Error> {
+    fn run(self, class: &LabelClass, control: &mut GraphControl) -> Result<LabelAnswer, Error> {
         self.0.run(class, control)
     }
 }

@@ -1,9 +1,9 @@
 //! The `label` verb: writes a label to the last sector of a provider.
 
 use bio::Errno;
-use geom::{Consent, Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
 
-use super::{Done, Last, find, last};
+use super::{LabelAnswer, LastSectorContent, find, last_sector_content};
 use crate::guard;
 use crate::label::class::{LabelClass, NAME, OWN_PREFIX};
 use crate::label::{clean, generic};
@@ -30,9 +30,9 @@ impl Verb<LabelClass> for Label {
     const POSITIONAL: &'static [&'static str] = &["name", "provider"];
     const EXAMPLE: &'static str = "label label usb d0";
     const WRITES: bool = true;
-    type Answer = Done;
+    type Answer = LabelAnswer;
 
-    fn run(self, _: &LabelClass, control: &mut Control) -> Result<Done, Error> {
+    fn run(self, _: &LabelClass, control: &mut GraphControl) -> Result<LabelAnswer, Error> {
         let name = self.provider.as_str();
         let on = find(control, name)?;
         let overwrite = self.overwrite || self.yes_destroy.0.iter().any(|given| given == name);
@@ -50,9 +50,9 @@ impl Verb<LabelClass> for Label {
             let what = format!("{provider} is the name of another provider; choose another");
             return Err(Error::new(Errno::Exist, what));
         }
-        let check = |control: &mut Control, edge| {
-            let found = last(control, name, edge)?;
-            if matches!(found, Last::Other) && !overwrite {
+        let check = |control: &mut GraphControl, edge| {
+            let found = last_sector_content(control, name, edge)?;
+            if matches!(found, LastSectorContent::Other) && !overwrite {
                 let what = format!(
                     "the last sector of {name} holds something else (a GPT, the end of a file \
                  system); make it smaller, or label with overwrite"
@@ -64,16 +64,16 @@ impl Verb<LabelClass> for Label {
         if !overwrite {
             guard::check(
                 control,
-                guard::By { class: NAME, geom: name, force: false },
+                guard::Requester { class: NAME, geom: name, force: false },
                 &[name],
                 &[],
             )?;
         }
-        provider_access::writing(control, NAME, name, check, |control, edge| {
+        provider_access::with_write_access(control, NAME, name, check, |control, edge| {
             // Zeroes first, so that a reader meanwhile sees no half of two labels.
             provider_access::write(control, name, edge, at, zeros)?;
             provider_access::write(control, name, edge, at, sector)
         })?;
-        Ok(Done::new(&provider, format!("{name} labelled {provider}")))
+        Ok(LabelAnswer::new(&provider, format!("{name} labelled {provider}")))
     }
 }

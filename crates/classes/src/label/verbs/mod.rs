@@ -6,7 +6,7 @@ mod destroy;
 mod label;
 mod refresh;
 
-use geom::{ClassVerb, Control, Edge, Error, ProviderId};
+use geom::{ClassVerb, Edge, Error, GraphControl, ProviderId};
 use serde::Serialize;
 
 use super::class::LabelClass;
@@ -26,19 +26,19 @@ pub(super) const VERBS: &[ClassVerb<LabelClass>] = &[
 
 /// The action done, and the provider.
 #[derive(Serialize)]
-pub(super) struct Done {
+pub(super) struct LabelAnswer {
     message: String,
     provider: String,
 }
 
-impl Done {
-    fn new(provider: &str, message: String) -> Done {
-        Done { message, provider: provider.to_owned() }
+impl LabelAnswer {
+    fn new(provider: &str, message: String) -> LabelAnswer {
+        LabelAnswer { message, provider: provider.to_owned() }
     }
 }
 
 /// A provider that is no name for another.
-fn find(control: &Control, name: &str) -> Result<ProviderId, Error> {
+fn find(control: &GraphControl, name: &str) -> Result<ProviderId, Error> {
     let on = provider_access::find(control, name)?;
     if control.topology.attr(on, KIND_ATTR).is_some() {
         let what = format!("{name} is itself a name for another provider; label that");
@@ -48,17 +48,21 @@ fn find(control: &Control, name: &str) -> Result<ProviderId, Error> {
 }
 
 /// Content of the last sector.
-enum Last {
+enum LastSectorContent {
     Nothing,
     Label,
     Other,
 }
 
-fn last(control: &mut Control, name: &str, edge: Edge) -> Result<Last, Error> {
-    let (_, bytes) = provider_access::last(control, name, edge)?;
+fn last_sector_content(
+    control: &mut GraphControl,
+    name: &str,
+    edge: Edge,
+) -> Result<LastSectorContent, Error> {
+    let (_, bytes) = provider_access::read_last_sector(control, name, edge)?;
     Ok(match (generic::is_label(&bytes), bytes.iter().all(|byte| *byte == 0)) {
-        (true, _) => Last::Label,
-        (_, true) => Last::Nothing,
-        _ => Last::Other,
+        (true, _) => LastSectorContent::Label,
+        (_, true) => LastSectorContent::Nothing,
+        _ => LastSectorContent::Other,
     })
 }

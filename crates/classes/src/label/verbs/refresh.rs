@@ -1,8 +1,8 @@
 //! The `refresh` verb: tastes a provider again.
 
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 
-use super::{Done, find};
+use super::{LabelAnswer, find};
 use crate::label::class::LabelClass;
 
 /// Look for labels on a provider again
@@ -16,14 +16,14 @@ impl Verb<LabelClass> for Refresh {
     const NAME: &'static str = "refresh";
     const POSITIONAL: &'static [&'static str] = &["provider"];
     const EXAMPLE: &'static str = "label refresh d0";
-    type Answer = Done;
+    type Answer = LabelAnswer;
 
-    fn run(self, _: &LabelClass, control: &mut Control) -> Result<Done, Error> {
+    fn run(self, _: &LabelClass, control: &mut GraphControl) -> Result<LabelAnswer, Error> {
         let on = find(control, &self.provider)?;
         control.call(|topology| {
             topology.retaste(on);
             Ok(())
         })?;
-        Ok(Done::new(&self.provider, format!("{} refreshed", self.provider)))
+        Ok(LabelAnswer::new(&self.provider, format!("{} refreshed", self.provider)))
     }
 }

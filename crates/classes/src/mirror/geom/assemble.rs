@@ -11,7 +11,7 @@ use super::{Job, MirrorGeom};
 use crate::members::{REFUSALS_MAX, waiting, zeroes};
 use crate::mirror::NAME;
 use crate::mirror::bitmap::Bits;
-use crate::mirror::class::Seen;
+use crate::mirror::class::TastedMember;
 use crate::mirror::layer::MirrorLayer;
 use crate::mirror::shared::Message;
 use crate::mirror::state::{Arrival, Role};
@@ -25,12 +25,12 @@ impl MirrorGeom {
         t: &mut Topology,
         me: GeomId,
         on: ProviderId,
-        seen: Seen,
+        seen: TastedMember,
     ) -> Result<(), Error> {
         let name = t.provider_name(on).to_owned();
         let gone = || Error::new(Errno::NxIo, format!("{name} is gone"));
         let limits = t.limits(on).ok_or_else(gone)?;
-        if self.shunned.contains(&seen.record.disk) {
+        if self.unrebuildable.contains(&seen.record.disk) {
             let why = "its rebuild found no member that could be read: `ashlar mirror forget` and \
                        `insert` take it in anew";
             self.refuse(t, &name, why);
@@ -45,7 +45,7 @@ impl MirrorGeom {
                         member.bits = seen.bits;
                     }
                     self.refused.forget(&name);
-                    self.is_the_same(t, on, slot);
+                    self.note_identity(t, on, slot);
                     self.arrived(t, me, slot);
                     Ok(())
                 }
@@ -62,8 +62,8 @@ impl MirrorGeom {
                 self.take_in(t, me, on, seen)
             }
             Arrival::Twin => {
-                if self.twins.len() < REFUSALS_MAX && !self.twins.contains(&on) {
-                    self.twins.push(on);
+                if self.duplicates.len() < REFUSALS_MAX && !self.duplicates.contains(&on) {
+                    self.duplicates.push(on);
                     if self.mirror.running {
                         self.mirror.outdate_absent();
                         self.push(t, me, Job::Rewrite);
@@ -85,7 +85,7 @@ impl MirrorGeom {
     }
 
     /// M11: another disk than the one that had its number may be a copy of that one.
-    fn is_the_same(&mut self, t: &Topology, on: ProviderId, slot: usize) {
+    fn note_identity(&mut self, t: &Topology, on: ProviderId, slot: usize) {
         let Some(Attr::Text(ident)) = t.attr(on, "GEOM::ident") else { return };
         let Some(disk) = self.mirror.member(slot).map(|m| m.record.disk) else { return };
         if ident.is_empty() {
@@ -99,24 +99,24 @@ impl MirrorGeom {
     fn arrived(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
         if self.mirror.running {
             // The cores must know its edge before they may use it.
-            t.barrier(me, Box::new(Message::Known(slot)));
+            t.barrier(me, Box::new(Message::CoresUpdated(slot)));
             return;
         }
         let depth = waiting::depth(t, self.consumers.values().copied());
-        self.waiting.waits(me, depth, self.mirror.media_bytes);
+        self.waiting.add(me, depth, self.mirror.media_bytes);
         // A mirror made by hand has no other members.
         let all = self.mirror.members().count() >= usize::from(self.mirror.all);
-        if self.mirror.is_complete() || self.stuck || self.mirror.manual && all {
+        if self.mirror.is_complete() || self.start_failed || self.mirror.manual && all {
             t.barrier(me, Box::new(Message::Launch));
         } else {
             let (there, start_ns) = (self.mirror.members().count(), self.shared.tunables.start_ns);
             if there == 1 {
-                tasks::after(&self.shared, start_ns, Message::Due);
+                tasks::post_after(&self.shared, start_ns, Message::Due);
             }
             if there >= usize::from(self.mirror.all) {
                 // The number is complete, but some are old: one that is newer than all may still
                 // appear.
-                tasks::after(&self.shared, start_ns / 4, Message::Due);
+                tasks::post_after(&self.shared, start_ns / 4, Message::Due);
             }
         }
     }
@@ -124,9 +124,9 @@ impl MirrorGeom {
     /// The time to wait for further members is up, unless a missing member may still appear
     /// (waiting W1).
     pub(super) fn due(&mut self, t: &mut Topology, me: GeomId) {
-        if self.waiting.puts_off(me) {
+        if self.waiting.must_wait(me) {
             let soon = self.shared.tunables.start_ns / 4;
-            return tasks::after(&self.shared, soon, Message::Due);
+            return tasks::post_after(&self.shared, soon, Message::Due);
         }
         t.barrier(me, Box::new(Message::Launch));
     }
@@ -136,14 +136,14 @@ impl MirrorGeom {
         if self.mirror.running || self.mirror.members().next().is_none() {
             return;
         }
-        self.waiting.over(me);
+        self.waiting.remove(me);
         match self.mirror.start() {
             Err(why) => {
                 if self.fault.as_ref() != Some(&why) {
                     t.remark(me, Severity::Failed, &format!("it does not start: {why}"));
                 }
                 self.fault = Some(why);
-                self.stuck = true;
+                self.start_failed = true;
             }
             Ok(broken) => {
                 for (slot, why) in broken {
@@ -158,7 +158,7 @@ impl MirrorGeom {
                 if let Some(declared) = self.declared.take() {
                     self.mirror.work_as(declared);
                 }
-                if !self.twins.is_empty() {
+                if !self.duplicates.is_empty() {
                     self.mirror.outdate_absent();
                 }
                 let mut members = self.consumers.values().filter_map(|c| t.below(*c));
@@ -167,7 +167,7 @@ impl MirrorGeom {
                 self.set_table(t);
                 match self.provide(t, me) {
                     Ok(()) => self.begin(t, me),
-                    Err(e) => self.fault = Some(e.what),
+                    Err(e) => self.fault = Some(e.message),
                 }
             }
         }

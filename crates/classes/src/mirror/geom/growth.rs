@@ -2,7 +2,7 @@
 
 use geom::{Error, Event, GeomId, Topology};
 
-use super::{Job, MirrorGeom, SICK_NS};
+use super::{Job, MirrorGeom, RECORD_RETRY_NS};
 use crate::mirror::level::{self, Stage};
 use crate::mirror::shared::Message;
 use crate::mirror::tasks;
@@ -57,7 +57,7 @@ impl MirrorGeom {
     }
 
     /// G2: a member arrived, whose content beyond the end is unknown.
-    pub(super) fn level_anew(&mut self) {
+    pub(super) fn restart_levelling(&mut self) {
         let mut growth = self.shared.growth();
         if growth.stage == Stage::Levelling {
             growth.round += 1;
@@ -91,7 +91,7 @@ impl MirrorGeom {
         if !whole {
             return match self.suspects {
                 // The last one's was not: it stays.
-                0 => tasks::after(&self.shared, SICK_NS, Message::Well),
+                0 => tasks::post_after(&self.shared, RECORD_RETRY_NS, Message::RetryRecords),
                 // Those go first whose records were not.
                 _ => self.queue.push_back(Job::Grow(round)),
             };

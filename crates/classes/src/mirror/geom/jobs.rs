@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::Attr;
 use geom::{ConsumerId, GeomId, Severity, Topology};
 
-use super::{Doing, Job, MirrorGeom, SICK_NS, bit};
-use crate::members::{Report, frame, sparse, zeroes};
+use super::{Job, JobPhase, MirrorGeom, RECORD_RETRY_NS, bit};
+use crate::members::{VerifyReport, frame, sparse, zeroes};
 use crate::mirror::bitmap::{Bits, Image, Shape};
 use crate::mirror::metadata::Metadata;
 use crate::mirror::shared::{Message, Path, Table};
 use crate::mirror::state::{Fault, Role};
-use crate::mirror::tasks::{self, Move, Note, Rebuild};
-use crate::mirror::verify::{self, Ask};
+use crate::mirror::tasks::{self, Rebuild, RecordMove, RecordWrite};
+use crate::mirror::verify::{self, VerifyOptions};
 
 impl MirrorGeom {
     /// Gives every core a table of the present members.
@@ -67,15 +67,15 @@ impl MirrorGeom {
     }
 
     /// Members are compared from here on: no write is inside the gate.
-    fn verify(&mut self, t: &Topology, ask: Ask) {
+    fn verify(&mut self, t: &Topology, ask: VerifyOptions) {
         {
             let mut report = self.shared.verified();
-            *report = Report {
+            *report = VerifyReport {
                 round: report.round + 1,
                 running: true,
                 repair: ask.repair,
                 media_bytes: self.mirror.media_bytes,
-                ..Report::default()
+                ..VerifyReport::default()
             };
         }
         self.set_table(t);
@@ -104,8 +104,8 @@ impl MirrorGeom {
 
     /// Queues a job before all others: a job that waits for the gate waits on behind it.
     pub(super) fn urgent(&mut self, t: &mut Topology, me: GeomId, job: Job) {
-        if let Some(Doing::Draining(waits)) = self.doing {
-            self.doing = None;
+        if let Some(JobPhase::Draining(waits)) = self.job_phase {
+            self.job_phase = None;
             self.queue.push_front(waits);
         }
         self.queue.push_front(job);
@@ -113,32 +113,32 @@ impl MirrorGeom {
     }
 
     pub(super) fn go_on(&mut self, t: &mut Topology, me: GeomId) {
-        while self.doing.is_none() && !self.over {
+        while self.job_phase.is_none() && !self.over {
             let Some(job) = self.next() else { break };
             let drains = match job {
                 Job::Clean | Job::In(_) | Job::Synced(_) | Job::Verify(_) => true,
-                Job::Anew(_) => true,
+                Job::RebuildFromStart(_) => true,
                 Job::Sweep | Job::Bitmap(_) => true,
                 Job::Mark | Job::Level(_) | Job::Grow(_) => false,
                 Job::Dirty | Job::Out { .. } | Job::Progress { .. } | Job::Rewrite => false,
             };
             if drains && !self.drained {
-                self.doing = Some(Doing::Draining(job));
+                self.job_phase = Some(JobPhase::Draining(job));
                 self.shared.gate.shut();
             } else {
                 self.carry_out(t, me, job);
             }
         }
-        let busy = self.doing.is_some() || !self.queue.is_empty();
+        let busy = self.job_phase.is_some() || !self.queue.is_empty();
         self.shared.busy.store(busy && !self.over, Relaxed);
         self.report(t, me);
     }
 
     fn next(&mut self) -> Option<Job> {
         let job = self.queue.pop_front();
-        if job.is_none() && self.knocked {
+        if job.is_none() && self.write_waiting {
             // A write arrived while the gate was shut for another job.
-            self.knocked = false;
+            self.write_waiting = false;
             return (!self.shared.gate.is_open()).then_some(Job::Dirty);
         }
         job
@@ -162,14 +162,14 @@ impl MirrorGeom {
                 let there = self.mirror.member(slot).is_some();
                 if !self.lose(t, me, slot, fault, gone) {
                     if there {
-                        self.stays(t, me, slot);
+                        self.report_kept_member(t, me, slot);
                         // It stays: the data of the failed write is on no member that stays.
-                        self.shared.refuse(bit(slot));
-                        self.copy_anew();
-                        self.parting.remove(&slot);
+                        self.shared.fail_waiting(bit(slot));
+                        self.restart_rebuilds();
+                        self.removing.remove(&slot);
                     }
                     self.suspects &= !bit(slot);
-                    self.shared.verdict(self.suspects);
+                    self.shared.release_decided(self.suspects);
                     return;
                 }
                 if self.over {
@@ -183,9 +183,9 @@ impl MirrorGeom {
                     Some(_) => {}
                 }
                 self.set_table(t);
-                self.level_anew();
+                self.restart_levelling();
             }
-            Job::Anew(slot) => return self.anew(t, me, slot),
+            Job::RebuildFromStart(slot) => return self.rebuild_from_start(t, me, slot),
             Job::Progress { slot, offset, round } => {
                 if !self.shared.is_wanted(slot, round) {
                     return;
@@ -219,8 +219,8 @@ impl MirrorGeom {
             Job::Grow(round) if !self.grow(round) => return,
             Job::Grow(_) => {}
         }
-        self.doing = Some(Doing::Writing(job));
-        let notes = self.notes(t, job);
+        self.job_phase = Some(JobPhase::Writing(job));
+        let notes = self.record_writes(t, job);
         tasks::write_records(&self.shared, notes, settle);
     }
 
@@ -230,7 +230,7 @@ impl MirrorGeom {
     }
 
     /// Rebuilds a member from its start, unless it has become the last (M4) or is gone.
-    fn anew(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
+    fn rebuild_from_start(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
         // J5: the state of the others was recorded before, or they go first.
         let others = self.mirror.in_role(Role::Active).iter().any(|s| *s != slot);
         if !others || self.mirror.member(slot).is_none() {
@@ -249,7 +249,7 @@ impl MirrorGeom {
         }
         if !self.is_on_record() {
             // J5
-            tasks::after(&self.shared, SICK_NS, Message::Copied(slot));
+            tasks::post_after(&self.shared, RECORD_RETRY_NS, Message::Copied(slot));
             return false;
         }
         self.mirror.synced(slot);
@@ -257,9 +257,9 @@ impl MirrorGeom {
     }
 
     /// The records to be written to the members.
-    fn notes(&mut self, t: &Topology, job: Job) -> Vec<Note> {
+    fn record_writes(&mut self, t: &Topology, job: Job) -> Vec<RecordWrite> {
         if self.mirror.manual {
-            self.noted = self.mirror.renewed;
+            self.bumps_writing = self.mirror.syncid_bumps;
             return Vec::new();
         }
         let shows_bits = match job {
@@ -267,11 +267,11 @@ impl MirrorGeom {
             // Who joins, or has a new place for it.
             Job::In(_) | Job::Synced(_) | Job::Rewrite | Job::Grow(_) => true,
             Job::Dirty | Job::Out { .. } | Job::Progress { .. } => false,
-            Job::Verify(_) | Job::Level(_) | Job::Anew(_) => false,
+            Job::Verify(_) | Job::Level(_) | Job::RebuildFromStart(_) => false,
         };
-        self.noted = match job {
-            Job::Mark | Job::Sweep => self.said,
-            _ => self.mirror.renewed,
+        self.bumps_writing = match job {
+            Job::Mark | Job::Sweep => self.bumps_recorded,
+            _ => self.mirror.syncid_bumps,
         };
         self.mirror.lineage.written_s = (self.shared.tunables.wall_s)();
         let growth = *self.shared.growth();
@@ -289,13 +289,17 @@ impl MirrorGeom {
             let only_bits = matches!(job, Job::Mark | Job::Sweep) && before.is_none();
             let sector = if only_bits { Vec::new() } else { record.sector(bytes) };
             let alone = || record.without_bitmap().sector(bytes);
-            let moves = before.map(|from| Move { from, clears: from >= used, alone: alone() });
+            let moves = before.map(|from| RecordMove {
+                from,
+                clears: from >= used,
+                without_bitmap: alone(),
+            });
             let bitmap = self.mirror.bitmap.as_ref().filter(|_| shows_bits || before.is_some());
             let bitmap = bitmap.map(|i| (at.saturating_sub(i.bytes.len() as u64), i.bytes.clone()));
             let active = member.role == Role::Active;
-            Some(Note { slot, edge: t.edge(*consumer), at, sector, moves, bitmap, active })
+            Some(RecordWrite { slot, edge: t.edge(*consumer), at, sector, moves, bitmap, active })
         };
-        let mut notes: Vec<Note> =
+        let mut notes: Vec<RecordWrite> =
             self.consumers.iter().filter_map(|(slot, c)| note(*slot, c)).collect();
         // Otherwise after a power cut one that is rebuilt could be the only one that is new.
         notes.sort_by_key(|n| !n.active);
@@ -306,7 +310,7 @@ impl MirrorGeom {
 
     /// The last complete member failed a write that members under rebuild may have done. Their
     /// content no longer equals its content, wherever the write was.
-    fn copy_anew(&mut self) {
+    fn restart_rebuilds(&mut self) {
         for slot in self.mirror.in_role(Role::Synchronizing) {
             self.shared.want(slot, None);
             self.mirror.distrust(slot);
@@ -345,9 +349,9 @@ impl MirrorGeom {
                     "it failed a request: `ashlar mirror forget` and `insert` take it in anew";
                 self.refuse(t, &name, why);
             }
-            self.dismiss(t, slot, consumer, last.filter(|_| !gone));
+            self.detach_member(t, slot, consumer, last.filter(|_| !gone));
         }
-        std::mem::take(&mut self.twins).into_iter().for_each(|p| t.retaste(p));
+        std::mem::take(&mut self.duplicates).into_iter().for_each(|p| t.retaste(p));
         if self.mirror.running && self.mirror.in_role(Role::Active).is_empty() {
             t.remark(me, Severity::Failed, "no member with everything is left: the mirror is gone");
             Self::take_apart(t, me, self);
@@ -357,7 +361,7 @@ impl MirrorGeom {
 
     /// Records are written, but those of `failed`.
     pub(super) fn written(&mut self, t: &mut Topology, me: GeomId, failed: Vec<usize>) {
-        let Some(Doing::Writing(job)) = self.doing.take() else { return };
+        let Some(JobPhase::Writing(job)) = self.job_phase.take() else { return };
         let active = self.mirror.in_role(Role::Active);
         let on_record = self.mirror.manual || active.iter().any(|s| !failed.contains(s));
         // Those stay where they were that were not written, or not tried for want of one that was.
@@ -376,7 +380,7 @@ impl MirrorGeom {
             Job::Sweep | Job::Bitmap(_) => self.mirror.dirty,
             Job::Clean | Job::Out { .. } | Job::Progress { .. } => false,
             Job::Rewrite | Job::Verify(_) | Job::Level(_) | Job::Grow(_) => false,
-            Job::Anew(_) => false,
+            Job::RebuildFromStart(_) => false,
         };
         if let Job::In(slot) = job
             && self.mirror.member(slot).map(|m| m.role) == Some(Role::Synchronizing)
@@ -384,7 +388,7 @@ impl MirrorGeom {
             self.start_rebuild(t, slot);
         }
         if !on_record && (matters || self.unrecorded != 0) {
-            self.sicken(t, me);
+            self.fail_writes(t, me);
         } else {
             if on_record {
                 self.recorded(t);
@@ -396,8 +400,8 @@ impl MirrorGeom {
 
     /// All lost members are recorded as out (J3).
     fn recorded(&mut self, t: &Topology) {
-        self.said = self.noted;
-        self.shared.sick.store(false, Relaxed);
+        self.bumps_recorded = self.bumps_writing;
+        self.shared.records_failed.store(false, Relaxed);
         if std::mem::take(&mut self.unrecorded) != 0 {
             self.set_table(t);
         }
@@ -406,30 +410,30 @@ impl MirrorGeom {
             _ => bits,
         });
         self.suspects &= held;
-        self.shared.verdict(self.suspects);
+        self.shared.release_decided(self.suspects);
     }
 
     /// Whether a record has the growth of the syncid, if it had to grow (M10).
     pub(in crate::mirror) fn is_on_record(&self) -> bool {
-        self.said == self.mirror.renewed
+        self.bumps_recorded == self.mirror.syncid_bumps
     }
 
     /// No record could be written: nothing is acknowledged until one can.
-    fn sicken(&mut self, t: &mut Topology, me: GeomId) {
-        if !self.shared.sick.swap(true, Relaxed) {
+    fn fail_writes(&mut self, t: &mut Topology, me: GeomId) {
+        if !self.shared.records_failed.swap(true, Relaxed) {
             let why = "no member's record could be written: writes wait until one can";
             t.remark(me, Severity::Failed, why);
         }
         if !self.shared.gate.is_open() {
             self.mirror.dirty = false;
         }
-        self.knocked = false;
+        self.write_waiting = false;
         let marks = self.shared.take_marks();
         self.granted.extend(marks.waiting);
         self.shared.restart(std::mem::take(&mut self.granted), false);
-        self.shared.refuse(self.unrecorded);
-        self.shared.gate.turn_away();
-        tasks::after(&self.shared, SICK_NS, Message::Well);
+        self.shared.fail_waiting(self.unrecorded);
+        self.shared.gate.restart_waiting();
+        tasks::post_after(&self.shared, RECORD_RETRY_NS, Message::RetryRecords);
     }
 
     /// Ends a job after its records are written (all of them if `whole`), and continues waiting
@@ -443,7 +447,7 @@ impl MirrorGeom {
             Job::Sweep | Job::Bitmap(_) => self.reopen(whole),
             Job::Mark => self.marked(whole),
             Job::Clean | Job::Out { .. } | Job::Progress { .. } => {}
-            Job::Rewrite | Job::Verify(_) | Job::Level(_) | Job::Anew(_) => {}
+            Job::Rewrite | Job::Verify(_) | Job::Level(_) | Job::RebuildFromStart(_) => {}
             Job::Grow(round) => self.grown(t, me, round, whole),
         }
     }
@@ -463,8 +467,8 @@ impl MirrorGeom {
     /// Writes wait for bits. Jobs that wait for the gate to be empty wait for the bits. Lost
     /// members are removed first, because their bitmaps cannot be written.
     pub(super) fn queue_mark(&mut self) {
-        if let Some(Doing::Draining(waits)) = self.doing {
-            self.doing = None;
+        if let Some(JobPhase::Draining(waits)) = self.job_phase {
+            self.job_phase = None;
             self.queue.push_front(waits);
         }
         let all = std::mem::take(&mut self.queue);
@@ -516,12 +520,12 @@ impl MirrorGeom {
     }
 
     pub(super) fn open(&mut self) {
-        self.knocked = false;
+        self.write_waiting = false;
         self.drained = false;
         self.shared.gate.open();
         if !std::mem::replace(&mut self.watching, true) {
             self.written = self.shared.writes();
-            tasks::after(&self.shared, self.shared.tunables.idle_ns, Message::Idle);
+            tasks::post_after(&self.shared, self.shared.tunables.idle_ns, Message::Idle);
         }
     }
 }

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use geom::{GeomId, Topology};
 
-use super::{Doing, Job, MirrorGeom, bit};
-use crate::members::GateWord;
+use super::{Job, JobPhase, MirrorGeom, bit};
+use crate::members::GateNotice;
 use crate::mirror::level::Stage;
-use crate::mirror::shared::{Failed, Halt, Message};
+use crate::mirror::shared::{MemberFailure, Message, RebuildHalt};
 use crate::mirror::state::Fault;
 use crate::mirror::tasks;
 
@@ -22,14 +22,14 @@ impl MirrorGeom {
             return self.push(t, me, Job::Clean);
         }
         let media_bytes = self.mirror.media_bytes;
-        if self.mirror.bitmap.as_ref().is_some_and(|image| image.is_crowded(media_bytes)) {
+        if self.mirror.bitmap.as_ref().is_some_and(|image| image.is_mostly_set(media_bytes)) {
             self.push(t, me, Job::Sweep);
         }
         self.watching = true;
-        tasks::after(&self.shared, self.shared.tunables.idle_ns, Message::Idle);
+        tasks::post_after(&self.shared, self.shared.tunables.idle_ns, Message::Idle);
     }
 
-    fn failed(&mut self, t: &mut Topology, me: GeomId, failed: Failed) {
+    fn failed(&mut self, t: &mut Topology, me: GeomId, failed: MemberFailure) {
         let fault = if failed.gone { Fault::Absent } else { Fault::Broken };
         if self.suspect(failed.slot, fault)
             && let Some(job) = self.queue.pop_front()
@@ -50,14 +50,14 @@ impl MirrorGeom {
 
     pub(super) fn on_message(&mut self, t: &mut Topology, me: GeomId, message: Message) {
         match message {
-            Message::Gate(GateWord::Knock) => {
-                self.knocked = true;
+            Message::Gate(GateNotice::WriteWaiting) => {
+                self.write_waiting = true;
                 self.go_on(t, me);
             }
-            Message::Gate(GateWord::Drained) => {
+            Message::Gate(GateNotice::Drained) => {
                 self.drained = true;
-                if let Some(Doing::Draining(job)) = self.doing {
-                    self.doing = None;
+                if let Some(JobPhase::Draining(job)) = self.job_phase {
+                    self.job_phase = None;
                     self.carry_out(t, me, job);
                 }
                 self.go_on(t, me);
@@ -67,15 +67,15 @@ impl MirrorGeom {
                 self.queue_mark();
                 self.go_on(t, me);
             }
-            Message::Judge(number) => {
-                self.shared.heard(number);
-                self.shared.verdict(self.suspects);
+            Message::AllReported(number) => {
+                self.shared.set_reported(number);
+                self.shared.release_decided(self.suspects);
             }
             Message::Idle => self.idle(t, me),
             Message::Due => self.due(t, me),
             Message::Launch => self.launch(t, me),
-            Message::Well => {
-                self.shared.sick.store(false, Relaxed);
+            Message::RetryRecords => {
+                self.shared.records_failed.store(false, Relaxed);
                 if self.unrecorded != 0 {
                     self.urgent(t, me, Job::Rewrite);
                 }
@@ -84,7 +84,7 @@ impl MirrorGeom {
                     self.push(t, me, Job::Grow(growth.round));
                 }
             }
-            Message::Known(slot) => self.push(t, me, Job::In(slot)),
+            Message::CoresUpdated(slot) => self.push(t, me, Job::In(slot)),
             Message::Copied(slot) => {
                 self.push(t, me, Job::Rewrite);
                 self.push(t, me, Job::Synced(slot));
@@ -104,10 +104,10 @@ impl MirrorGeom {
                 self.shared.want(slot, None);
                 match result {
                     Ok(()) => self.push(t, me, Job::Synced(slot)),
-                    Err(Halt::Target(failed)) => self.failed(t, me, failed),
-                    Err(Halt::Source) => {
-                        self.shunned.extend(self.mirror.member(slot).map(|m| m.record.disk));
-                        self.failed(t, me, Failed { slot, gone: true });
+                    Err(RebuildHalt::Target(failed)) => self.failed(t, me, failed),
+                    Err(RebuildHalt::Source) => {
+                        self.unrebuildable.extend(self.mirror.member(slot).map(|m| m.record.disk));
+                        self.failed(t, me, MemberFailure { slot, gone: true });
                     }
                 }
             }

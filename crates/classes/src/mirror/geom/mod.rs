@@ -24,11 +24,11 @@
 
 mod assemble;
 mod growth;
+mod health;
 mod jobs;
 mod messages;
-mod parting;
+mod removal;
 mod show;
-mod troubles;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -46,15 +46,15 @@ use super::class::Tunables;
 use super::idents::Idents;
 use super::level::Growth;
 use super::settings::Settings;
-use super::shared::{Message, Shared};
+use super::shared::{Message, MirrorShared};
 use super::state::{Fault, Mirror, Role};
-use super::verify::Ask;
-use crate::members::{Refusals, Said, Unborn, Waiting, frame, verb_util};
-use parting::Parted;
-pub(in crate::mirror) use parting::Parting;
+use super::verify::VerifyOptions;
+use crate::members::{EventLog, PlaceholderGeom, Refusals, Waiting, frame, verb_util};
+pub(in crate::mirror) use removal::Removal;
+use removal::RemovedMember;
 
 /// How long a mirror whose records cannot be written waits before it tries again, ns.
-const SICK_NS: u64 = 1_000_000_000;
+const RECORD_RETRY_NS: u64 = 1_000_000_000;
 
 /// Something to be done to the members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +68,7 @@ pub(super) enum Job {
     /// A member that arrived is to be used.
     In(usize),
     /// A member is to be rebuilt from its start.
-    Anew(usize),
+    RebuildFromStart(usize),
     /// Progress of a member's rebuild, bytes.
     Progress { slot: usize, offset: u64, round: u64 },
     /// A member is rebuilt.
@@ -80,7 +80,7 @@ pub(super) enum Job {
     /// Bitmaps are kept from now on, or no longer.
     Bitmap(Option<Shape>),
     /// Members are to be compared.
-    Verify(Ask),
+    Verify(VerifyOptions),
     /// Parameters have changed: all records are written.
     Rewrite,
     /// The space by which it grows is to be made the same on all members, by the growth's number.
@@ -90,7 +90,7 @@ pub(super) enum Job {
     Grow(u64),
 }
 
-enum Doing {
+enum JobPhase {
     Draining(Job),
     Writing(Job),
 }
@@ -98,36 +98,36 @@ enum Doing {
 /// The geom.
 pub struct MirrorGeom {
     pub(super) mirror: Mirror,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<MirrorShared>,
     /// By slot.
     consumers: BTreeMap<usize, ConsumerId>,
     queue: VecDeque<Job>,
-    doing: Option<Doing>,
-    knocked: bool,
+    job_phase: Option<JobPhase>,
+    write_waiting: bool,
     /// The gate is shut, and no write is inside.
     drained: bool,
     /// Members that were lost, and are not yet out on record (a bit a slot; J4).
     unrecorded: u32,
     /// How often the syncid had grown (M10) in the records that are being written, and in those
     /// that were written last.
-    noted: u64,
-    said: u64,
+    bumps_writing: u64,
+    bumps_recorded: u64,
     /// It could not start with the present members: it tries again with each that arrives.
-    stuck: bool,
+    start_failed: bool,
     /// The mirror was taken apart: later messages are ignored.
     over: bool,
     /// Refused because their number was taken: looked at again when that member has gone.
-    twins: Vec<ProviderId>,
+    duplicates: Vec<ProviderId>,
     /// The serial numbers of the disks that were here last, by the members' numbers.
     idents: Idents,
     /// Numbers of members whose rebuild failed because no source was readable: not added again.
-    shunned: BTreeSet<u32>,
+    unrebuildable: BTreeSet<u32>,
     /// Slots whose loss has not been dealt with (a bit a slot).
     suspects: u32,
     /// Slots of members that a verb lets go, and how.
-    parting: BTreeMap<usize, Parting>,
+    removing: BTreeMap<usize, Removal>,
     /// Those that are out already, by slot: they stay open until the verb has had its last word.
-    parted: BTreeMap<usize, Parted>,
+    removed: BTreeMap<usize, RemovedMember>,
     /// Where records were before their providers grew, bytes, by slot.
     moved: BTreeMap<usize, u64>,
     /// The same, of records that are being written to their new ends.
@@ -138,7 +138,7 @@ pub struct MirrorGeom {
     watching: bool,
     refused: Refusals,
     fault: Option<String>,
-    story: Said,
+    event_log: EventLog,
     /// With bitmaps: the bits that are durable, as the cores see them.
     bits: Option<Arc<Bits>>,
     /// Writes that wait for the bits that are being written.
@@ -161,27 +161,27 @@ impl MirrorGeom {
     ) -> Result<GeomId, Error> {
         let name = mirror.name.clone();
         let notifier = t.notifier();
-        let geom = t.new_geom(NAME, &name, why, Box::new(Unborn))?;
-        let shared = Shared::new(&name, notifier, geom, tunables);
+        let geom = t.new_geom(NAME, &name, why, Box::new(PlaceholderGeom))?;
+        let shared = MirrorShared::new(&name, notifier, geom, tunables);
         let born = MirrorGeom {
             mirror,
             shared,
             consumers: BTreeMap::new(),
             queue: VecDeque::new(),
-            doing: None,
-            knocked: false,
+            job_phase: None,
+            write_waiting: false,
             drained: true,
             unrecorded: 0,
-            noted: 0,
-            said: 0,
-            stuck: false,
+            bumps_writing: 0,
+            bumps_recorded: 0,
+            start_failed: false,
             over: false,
-            twins: Vec::new(),
+            duplicates: Vec::new(),
             idents: Idents::default(),
-            shunned: BTreeSet::new(),
+            unrebuildable: BTreeSet::new(),
             suspects: 0,
-            parting: BTreeMap::new(),
-            parted: BTreeMap::new(),
+            removing: BTreeMap::new(),
+            removed: BTreeMap::new(),
             moved: BTreeMap::new(),
             moving: BTreeMap::new(),
             rounds: 0,
@@ -189,7 +189,7 @@ impl MirrorGeom {
             watching: false,
             refused: Refusals::default(),
             fault: None,
-            story: Said::default(),
+            event_log: EventLog::default(),
             zeroes: false,
             bits: None,
             granted: Vec::new(),
@@ -202,9 +202,9 @@ impl MirrorGeom {
 
     /// Releases the members, withers the provider, ends all waiting requests.
     pub(super) fn take_apart(t: &mut Topology, me: GeomId, mirror: &mut MirrorGeom) {
-        mirror.shared.sick.store(true, SeqCst);
+        mirror.shared.records_failed.store(true, SeqCst);
         mirror.over = true;
-        mirror.waiting.over(me);
+        mirror.waiting.remove(me);
         mirror.shared.verified().running = false;
         *mirror.shared.growth() = Growth::default();
         mirror.shared.busy.store(false, Relaxed);
@@ -213,13 +213,13 @@ impl MirrorGeom {
             mirror.shared.want(slot, None);
             t.leave(consumer);
         }
-        std::mem::take(&mut mirror.parted).into_values().for_each(|p| t.leave(p.consumer));
+        std::mem::take(&mut mirror.removed).into_values().for_each(|p| t.leave(p.consumer));
         for provider in t.providers_of(me).to_vec() {
             t.wither_provider(provider, Errno::NxIo);
         }
         mirror.shared.restart(std::mem::take(&mut mirror.granted), false);
-        mirror.shared.adjourn();
-        for (core, ticket) in mirror.shared.gate.evict() {
+        mirror.shared.end_all_waiting();
+        for (core, ticket) in mirror.shared.gate.close() {
             mirror.shared.notifier.restart(core, ticket);
         }
         t.wither_geom(me, Errno::NxIo);
@@ -276,13 +276,13 @@ impl Geom for MirrorGeom {
         Ok(())
     }
 
-    fn rest(&mut self, t: &mut Topology, me: GeomId) -> bool {
+    fn clean_records(&mut self, t: &mut Topology, me: GeomId) -> bool {
         if self.over || self.mirror.in_role(Role::Active).is_empty() {
             return true;
         }
         let cleans = |job: &Job| matches!(job, Job::Clean);
-        let cleaning = match &self.doing {
-            Some(Doing::Draining(job) | Doing::Writing(job)) => cleans(job),
+        let cleaning = match &self.job_phase {
+            Some(JobPhase::Draining(job) | JobPhase::Writing(job)) => cleans(job),
             None => false,
         };
         if cleaning || self.queue.iter().any(cleans) {
@@ -301,14 +301,14 @@ impl Geom for MirrorGeom {
 
     fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, _: Errno) {
         let Some(slot) = self.slot_of(consumer) else {
-            self.parted.retain(|_, p| p.consumer != consumer);
+            self.removed.retain(|_, p| p.consumer != consumer);
             return t.leave(consumer);
         };
         if !self.mirror.running {
             self.consumers.remove(&slot);
             self.mirror.vacate(slot);
             t.leave(consumer);
-            std::mem::take(&mut self.twins).into_iter().for_each(|p| t.retaste(p));
+            std::mem::take(&mut self.duplicates).into_iter().for_each(|p| t.retaste(p));
             if self.consumers.is_empty() {
                 Self::take_apart(t, me, self);
             }
@@ -355,11 +355,11 @@ impl Geom for MirrorGeom {
         None
     }
 
-    fn keeps(&self, t: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
+    fn release_command(&self, t: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
         let slot = self.slot_of(consumer)?;
         match self.mirror.in_role(Role::Active).iter().any(|other| *other != slot) {
-            true => verb_util::to_remove(NAME, t, me, consumer),
-            false => verb_util::to_stop(NAME, t, me),
+            true => verb_util::remove_command(NAME, t, me, consumer),
+            false => verb_util::stop_command(NAME, t, me),
         }
     }
 
@@ -380,7 +380,7 @@ impl Geom for MirrorGeom {
     }
 
     fn troubles(&self, t: &Topology, _: GeomId) -> Vec<Trouble> {
-        self.ills(t)
+        self.health_findings(t)
     }
 
     fn show_consumer(

@@ -3,7 +3,7 @@
 use geom::{ConsumerId, Topology};
 
 use super::MirrorGeom;
-use crate::members::Ill;
+use crate::members::MismatchKind;
 use crate::mirror::flag_words;
 use crate::mirror::metadata::disk_flags;
 use crate::mirror::state::{Member, Role};
@@ -19,7 +19,7 @@ impl MirrorGeom {
         let mut out = vec![
             ("State", state),
             ("Components", m.all.to_string()),
-            ("Balance", m.balance.word().to_owned()),
+            ("Balance", m.balance.as_str().to_owned()),
             ("Slice", m.slice.to_string()),
             ("Flags", flag_words(m.flags)),
             ("GenID", m.genid.to_string()),
@@ -40,9 +40,10 @@ impl MirrorGeom {
         if let Some(line) = self.shared.growth().line() {
             out.push(("Resize", line));
         }
-        for place in &report.places {
+        for place in &report.mismatches {
             let (from, to) = (place.range.start, place.range.end);
-            let what = if place.ill == Ill::Unreadable { "cannot be read" } else { "differs" };
+            let what =
+                if place.kind == MismatchKind::Unreadable { "cannot be read" } else { "differs" };
             let below = self.consumers.get(&place.slot).and_then(|c| t.below(*c));
             let name = below.map_or("a member that is gone", |p| t.provider_name(p));
             out.push(("Difference", format!("{name}, bytes {from} to {to}: {what}")));
@@ -74,7 +75,7 @@ impl MirrorGeom {
             flags.push("DIRTY");
         }
         let mut out = vec![
-            ("State", member.role.word().to_owned()),
+            ("State", member.role.as_str().to_owned()),
             ("Priority", record.priority.to_string()),
         ];
         if member.role == Role::Synchronizing {

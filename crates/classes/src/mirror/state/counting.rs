@@ -8,36 +8,36 @@ impl Mirror {
     pub(super) fn admit(&mut self, slot: usize, is_new: bool) {
         let Some(disk) = self.member(slot).map(|m| m.record.disk) else { return };
         if !self.counted.contains(&disk) && !is_new {
-            self.renew();
-            self.count_those_here();
+            self.bump_syncid();
+            self.count_present();
         }
         self.counted.insert(disk);
     }
 
     /// M11; S1 of `settings`.
     pub(in crate::mirror) fn outdate_absent(&mut self) {
-        self.renew();
-        self.count_those_here();
+        self.bump_syncid();
+        self.count_present();
     }
 
-    pub(super) fn count_those_here(&mut self) {
+    pub(super) fn count_present(&mut self) {
         let copied = self.members().filter(|(_, m)| m.role != Role::Stale);
         self.counted = copied.map(|(_, m)| m.record.disk).collect();
     }
 
     /// The syncid grows: the records that are written next are newer than all others.
-    pub(super) fn renew(&mut self) {
+    pub(super) fn bump_syncid(&mut self) {
         self.bump = false;
         self.syncid = self.syncid.wrapping_add(1);
-        self.renewed += 1;
+        self.syncid_bumps += 1;
         self.fork();
     }
 
     /// So many members are counted from now on (M10).
     pub(in crate::mirror) fn count_only(&mut self, all: u8) {
         if std::mem::replace(&mut self.all, all.max(1)) > all.max(1) {
-            self.renew();
-            self.count_those_here();
+            self.bump_syncid();
+            self.count_present();
         }
     }
 
@@ -70,7 +70,7 @@ impl Mirror {
             let labelled = self.syncid <= 1 && record.has(disk_flags::FORCE_SYNC);
             self.is_current(record) || labelled
         };
-        let used = self.members().filter(|(_, m)| self.misfit(m).is_none() && is_new(m));
+        let used = self.members().filter(|(_, m)| self.misfit_reason(m).is_none() && is_new(m));
         used.count() >= usize::from(self.all)
     }
 

@@ -70,7 +70,7 @@ pub(in crate::mirror) enum Role {
 
 impl Role {
     /// As lists show it.
-    pub(in crate::mirror) fn word(self) -> &'static str {
+    pub(in crate::mirror) fn as_str(self) -> &'static str {
         match self {
             Role::Arrived => "NEW",
             Role::Active => "ACTIVE",
@@ -155,7 +155,7 @@ pub(in crate::mirror) struct Mirror {
     counted: BTreeSet<u32>,
     /// How often the syncid grew for M7 or M10: until that is on record, the old members could
     /// start without the new data.
-    pub(in crate::mirror) renewed: u64,
+    pub(in crate::mirror) syncid_bumps: u64,
     /// Slots that became free while the mirror ran, the longest free first. They are reused only
     /// when there are no others, so that late messages about a slot refer to its present member.
     left: VecDeque<usize>,
@@ -186,10 +186,10 @@ impl Mirror {
             begun: 0,
             gone_at: BTreeMap::new(),
             counted: BTreeSet::new(),
-            renewed: 0,
+            syncid_bumps: 0,
             left: VecDeque::new(),
         };
-        mirror.follow(record);
+        mirror.adopt_record(record);
         mirror
     }
 

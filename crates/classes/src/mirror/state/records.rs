@@ -1,13 +1,13 @@
 //! The content of members' records, and the sizes that follow from them (M3, M9 of `state`).
 
 use super::{Mirror, Role};
-use crate::mirror::age::Newest;
+use crate::mirror::age::NewestState;
 use crate::mirror::bitmap::{Image, Shape};
 use crate::mirror::metadata::{Metadata, disk_flags, mirror_flags};
 
 impl Mirror {
     /// Takes the parameters of a record over (M1).
-    pub(in crate::mirror) fn follow(&mut self, record: &Metadata) {
+    pub(in crate::mirror) fn adopt_record(&mut self, record: &Metadata) {
         self.all = record.all;
         self.genid = record.genid;
         self.syncid = record.syncid;
@@ -50,7 +50,7 @@ impl Mirror {
     }
 
     /// M9: the bits of all that had everything.
-    pub(super) fn gather_bits(&mut self, newest: &Newest) {
+    pub(super) fn gather_bits(&mut self, newest: &NewestState) {
         let Some(mut image) = self.bitmap.take() else { return };
         let marked = self.members().filter(|(_, m)| newest.is_marked(m));
         marked.for_each(|(_, m)| image.join(&m.bits));
@@ -97,7 +97,7 @@ impl Mirror {
         if self.media_bytes != bytes {
             self.shown_bytes = self.media_bytes.max(self.shown_bytes);
             self.media_bytes = bytes;
-            self.renew();
+            self.bump_syncid();
             self.begun += 1;
         }
     }

@@ -3,7 +3,7 @@
 use super::{Arrival, Fault, MEMBERS_MAX, Member, Mirror, Role};
 use crate::mirror::age::{is_copied, is_dirty};
 use crate::mirror::bitmap::Image;
-use crate::mirror::lineage::Kin;
+use crate::mirror::lineage::Relation;
 use crate::mirror::metadata::{Metadata, disk_flags, mirror_flags};
 
 impl Mirror {
@@ -33,17 +33,17 @@ impl Mirror {
                 self.name
             ));
         }
-        let kin = record.lineage.kin(&self.lineage);
+        let kin = record.lineage.relation_to(&self.lineage);
         let newer = match kin {
-            Kin::Older => false,
-            Kin::Newer => true,
+            Relation::Older => false,
+            Relation::Newer => true,
             _ => (record.genid, record.syncid) > (self.genid, self.syncid),
         };
         if let Some(why) = self.too_late(&record, kin, newer).filter(|_| self.running) {
             return refused(why);
         }
         if newer {
-            self.follow(&record);
+            self.adopt_record(&record);
         } else if (record.genid, record.syncid) == (self.genid, self.syncid) {
             self.all = self.all.max(record.all);
             // One whose record was moving when the power went has none (bitmap B4).
@@ -64,7 +64,7 @@ impl Mirror {
         let (bits, partial) = (Vec::new(), false);
         let member = Member { record, role, provider_bytes, sector_bytes, bits, partial };
         if self.running
-            && let Some(why) = self.misfit(&member)
+            && let Some(why) = self.misfit_reason(&member)
         {
             return refused(why);
         }
@@ -107,7 +107,7 @@ impl Mirror {
         let newest = self.newest();
         let Some(member) = self.member_mut(slot) else { return };
         let is_new = member.record.syncid == top;
-        if same && newest.is_had_by(member) && !is_dirty(member, true) {
+        if same && newest.is_complete_in(member) && !is_dirty(member, true) {
             member.role = Role::Active;
             self.hold();
             return self.admit(slot, is_new);
@@ -124,7 +124,7 @@ impl Mirror {
     }
 
     /// Why a member cannot be used beside the newest, if so.
-    pub(super) fn misfit(&self, member: &Member) -> Option<String> {
+    pub(super) fn misfit_reason(&self, member: &Member) -> Option<String> {
         let (record, genid) = (&member.record, self.genid);
         if record.genid < genid {
             return Some(format!("it failed once (genid {}, the newest is {genid})", record.genid));
@@ -150,7 +150,7 @@ impl Mirror {
             return Err("split brain: members of it were each used without the other".to_owned());
         }
         let out: Vec<(usize, String)> =
-            self.members().filter_map(|(slot, m)| Some((slot, self.misfit(m)?))).collect();
+            self.members().filter_map(|(slot, m)| Some((slot, self.misfit_reason(m)?))).collect();
         let master = self.choose_master(&out)?;
         let counted = self.member(master).map_or(0, |m| m.record.lineage.events);
         self.lineage.events = counted;
@@ -166,7 +166,7 @@ impl Mirror {
         let shape = self.shape();
         for slot in 0..self.slots.len() {
             let Some(member) = self.member_mut(slot) else { continue };
-            let whole = newest.is_had_by(member);
+            let whole = newest.is_complete_in(member);
             let active = slot == master || whole && !is_dirty(member, failsync);
             if active {
                 member.role = Role::Active;
@@ -189,9 +189,9 @@ impl Mirror {
         let is_old = |m: &Member| m.role == Role::Synchronizing && m.record.syncid != top;
         let replaces = !complete && self.members().any(|(_, m)| is_old(m));
         if torn && missing || replaces {
-            self.renew();
+            self.bump_syncid();
         }
-        self.count_those_here();
+        self.count_present();
         Ok(out)
     }
 

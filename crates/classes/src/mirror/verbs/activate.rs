@@ -1,13 +1,13 @@
 //! `activate`: members that were deactivated are used again.
 
-use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::{with, write_record};
 use crate::members::verb_util;
 use crate::mirror::NAME;
 use crate::mirror::class::MirrorClass;
 use crate::mirror::metadata::{Metadata, disk_flags};
-use crate::words::Members;
+use crate::shared_args::Members;
 
 /// Use deactivated members again
 #[derive(Deserialize, JsonSchema)]
@@ -21,9 +21,9 @@ impl Verb<MirrorClass> for Activate {
     const NAME: &'static str = "activate";
     const EXAMPLE: &'static str = "mirror activate data d1";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let on = self.name.as_str();
         for member in &self.members.0 {
             let record = verb_util::read(control, NAME, member, Metadata::decode)?;
@@ -35,6 +35,6 @@ impl Verb<MirrorClass> for Activate {
             write_record(control, member, Some(&Metadata { disk_flags: flags, ..record }))?;
             with(control, on, |_, _, _| Ok(()))?;
         }
-        Ok(Said::new(format!("{} activated", self.members.0.join(", "))))
+        Ok(MessageAnswer::new(format!("{} activated", self.members.0.join(", "))))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Errno;
-use geom::{Bytes, Control, Deserialize, Error, JsonSchema, Said, Verb};
+use geom::{Bytes, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::{complete, priority, runs, shape, slot, with};
 use crate::mirror::bitmap::Shape;
@@ -12,7 +12,7 @@ use crate::mirror::geom::Job;
 use crate::mirror::metadata::{Balance, mirror_flags};
 use crate::mirror::settings::{self, Settings};
 use crate::mirror::state::Mirror;
-use crate::words::SyncRate;
+use crate::shared_args::SyncRate;
 
 /// Change the settings of a mirror
 #[derive(Deserialize, JsonSchema)]
@@ -64,9 +64,9 @@ impl Verb<MirrorClass> for Configure {
     const POSITIONAL: &'static [&'static str] = &["name", "member"];
     const EXAMPLE: &'static str = "mirror configure -b prefer data";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let slice = self.slice.map(|bytes| settings::slice(bytes.0)).transpose()?;
         let priority = self.priority.map(priority).transpose()?;
         let on = self.name.as_str();
@@ -114,7 +114,7 @@ impl Verb<MirrorClass> for Configure {
             g.push(t, me, Job::Rewrite);
             Ok(())
         })?;
-        Ok(Said::new(format!("{on} configured")))
+        Ok(MessageAnswer::new(format!("{on} configured")))
     }
 }
 

@@ -1,13 +1,13 @@
 //! `create`: a mirror without records.
 
-use geom::{Class, Consent, Control, Create as Request, Deserialize, Error, JsonSchema, Verb};
+use geom::{Class, Consent, Create as Request, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::Value;
 
 use crate::members::{provider_access, verb_util};
 use crate::mirror::NAME;
 use crate::mirror::class::MirrorClass;
 use crate::mirror::settings::MirrorParams;
-use crate::words::Members;
+use crate::shared_args::Members;
 
 /// Create a mirror without metadata, until the daemon ends
 #[derive(Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ impl Verb<MirrorClass> for Create {
     const EXAMPLE: &'static str = "mirror create data d0 d1";
     type Answer = Value;
 
-    fn run(self, class: &MirrorClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &MirrorClass, control: &mut GraphControl) -> Result<Value, Error> {
         let (name, names) = (self.name.as_str(), &self.members.0);
         verb_util::check_name(name)?;
         let members: Result<Vec<_>, Error> =
@@ -38,6 +38,6 @@ impl Verb<MirrorClass> for Create {
         let members = members?;
         let params = serde_json::to_value(&self.params).unwrap_or_default();
         control.call(|t| class.create(t, &Request { name, members: &members, params: &params }))?;
-        verb_util::up(control, NAME, name, names)
+        verb_util::wait_for_provider(control, NAME, name, names)
     }
 }

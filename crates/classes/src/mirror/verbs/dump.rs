@@ -1,6 +1,6 @@
 //! `dump`: the content of the records on providers.
 
-use geom::{Control, Error};
+use geom::{Error, GraphControl};
 use serde_json::{Value, json};
 
 use crate::members::verb_util;
@@ -8,7 +8,7 @@ use crate::mirror::metadata::Metadata;
 use crate::mirror::{NAME, flag_words};
 
 /// Shows the content of the records.
-pub(super) fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+pub(super) fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
     let mut text = String::new();
     let mut all = Vec::new();
     for member in members {
@@ -26,7 +26,7 @@ pub(super) fn dump(control: &mut Control, members: &[String]) -> Result<Value, E
             m.syncid,
             m.priority,
             m.slice,
-            m.balance.word(),
+            m.balance.as_str(),
             m.media_bytes,
             m.sector_bytes,
             m.sync_offset,
@@ -41,7 +41,7 @@ pub(super) fn dump(control: &mut Control, members: &[String]) -> Result<Value, E
         all.push(json!({
             "provider": member, "name": m.name, "id": m.id, "disk": m.disk, "all": m.all,
             "genid": m.genid, "syncid": m.syncid, "priority": m.priority, "slice": m.slice,
-            "balance": m.balance.word(), "media_bytes": m.media_bytes,
+            "balance": m.balance.as_str(), "media_bytes": m.media_bytes,
             "sector_bytes": m.sector_bytes, "sync_offset": m.sync_offset, "flags": m.flags,
             "region_bytes": m.bitmap.map(|s| s.region()), "disk_flags": m.disk_flags,
             "hardcoded": m.home, "provider_bytes": m.provider_bytes,

@@ -1,13 +1,13 @@
 //! `forget`: members that are not expected any more.
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::{runs, with};
 use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::{Job, MirrorGeom};
-use crate::words::each;
+use crate::shared_args::each;
 
 /// Stop expecting missing members
 #[derive(Deserialize, JsonSchema)]
@@ -23,13 +23,13 @@ impl Verb<MirrorClass> for Forget {
     const WRITES: bool = true;
     type Answer = Value;
 
-    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<Value, Error> {
         each("", &self.names, |on| forget(control, on))
     }
 }
 
 /// A mirror expects the members that it has.
-pub(super) fn forget(control: &mut Control, on: &str) -> Result<Value, Error> {
+pub(super) fn forget(control: &mut GraphControl, on: &str) -> Result<Value, Error> {
     let count = with(control, on, |g, t, me| {
         // Without a running mirror no record could be written.
         runs(&g.mirror)?;

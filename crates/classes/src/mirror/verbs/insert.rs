@@ -1,7 +1,7 @@
 //! `insert`: more members.
 
 use bio::Errno;
-use geom::{Consent, Control, Deserialize, Error, JsonSchema, Said, Verb};
+use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::forget::on_record;
 use super::{complete, is_own, priority, runs, with, write_record};
@@ -11,7 +11,7 @@ use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::{Job, MirrorGeom};
 use crate::mirror::metadata::{Metadata, disk_flags};
 use crate::mirror::state::MEMBERS_MAX;
-use crate::words::{Force, Hardcode, Members};
+use crate::shared_args::{Force, Hardcode, Members};
 
 /// Add members; they are rebuilt in the background
 #[derive(Deserialize, JsonSchema)]
@@ -37,20 +37,20 @@ impl Verb<MirrorClass> for Insert {
     const NAME: &'static str = "insert";
     const EXAMPLE: &'static str = "mirror insert data d2";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let (hardcode, force) = (self.hardcode.0, self.force.0);
         let priority = priority(self.priority)?;
-        let how = How { priority, inactive: self.inactive, hardcode, force };
+        let how = InsertOptions { priority, inactive: self.inactive, hardcode, force };
         insert(control, &self.name, &self.members.0, &how)?;
-        Ok(Said::new(format!("{} inserted into {}", self.members.0.join(", "), self.name)))
+        Ok(MessageAnswer::new(format!("{} inserted into {}", self.members.0.join(", "), self.name)))
     }
 }
 
 /// How a member is taken in.
 #[derive(Default)]
-pub(super) struct How {
+pub(super) struct InsertOptions {
     pub(super) priority: u8,
     pub(super) inactive: bool,
     pub(super) hardcode: bool,
@@ -60,10 +60,10 @@ pub(super) struct How {
 
 /// Takes in members, one after the other.
 pub(super) fn insert(
-    control: &mut Control,
+    control: &mut GraphControl,
     on: &str,
     members: &[String],
-    how: &How,
+    how: &InsertOptions,
 ) -> Result<(), Error> {
     for member in members {
         with(control, on, |g, _, _| complete(&g.mirror))?;
@@ -75,7 +75,7 @@ pub(super) fn insert(
 /// Takes in members that replace others that are away. Those are given up only when the new ones
 /// are in; a failure leaves them expected as before, and older (M10 of `state`).
 pub(super) fn replace_absent(
-    control: &mut Control,
+    control: &mut GraphControl,
     on: &str,
     members: &[String],
 ) -> Result<(), Error> {
@@ -93,13 +93,23 @@ pub(super) fn replace_absent(
             }
             Ok(())
         })?;
-        insert_one(control, on, member, &How { force: true, ..How::default() })?;
+        insert_one(
+            control,
+            on,
+            member,
+            &InsertOptions { force: true, ..InsertOptions::default() },
+        )?;
     }
     Ok(())
 }
 
 /// Takes in one member. While others are away it has the place of one of them.
-fn insert_one(control: &mut Control, on: &str, member: &str, how: &How) -> Result<(), Error> {
+fn insert_one(
+    control: &mut GraphControl,
+    on: &str,
+    member: &str,
+    how: &InsertOptions,
+) -> Result<(), Error> {
     let new = provider_access::find(control, member)?;
     let (sector_bytes, provider_bytes) = provider_access::sizes(control, new);
     verb_util::check_member(control, NAME, member, how.force, is_own)?;
@@ -156,7 +166,7 @@ fn insert_one(control: &mut Control, on: &str, member: &str, how: &How) -> Resul
 fn first_record(
     g: &MirrorGeom,
     (disk, member, provider_bytes): (u32, &str, u64),
-    how: &How,
+    how: &InsertOptions,
 ) -> Metadata {
     let m = &g.mirror;
     let inactive = if how.inactive { disk_flags::INACTIVE } else { 0 };

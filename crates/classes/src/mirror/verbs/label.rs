@@ -1,7 +1,7 @@
 //! `label`: a mirror that is found again by itself.
 
 use bio::Errno;
-use geom::{Bytes, Consent, Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Bytes, Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::{is_own, shape, write_record};
@@ -12,7 +12,7 @@ use crate::mirror::lineage::Lineage;
 use crate::mirror::metadata::{Metadata, disk_flags};
 use crate::mirror::settings::{MirrorParams, Settings};
 use crate::mirror::state::MEMBERS_MAX;
-use crate::words::{Force, Hardcode, Members, Same};
+use crate::shared_args::{AssumeSynced, Force, Hardcode, Members};
 
 /// Label providers and create a permanent mirror
 ///
@@ -26,7 +26,7 @@ pub(super) struct Label {
     members: Members,
     #[serde(flatten)]
     params: MirrorParams,
-    assume_same: Same,
+    assume_same: AssumeSynced,
     /// Keep a write-intent bitmap: after a crash only regions that were being written are copied.
     /// FreeBSD refuses such a mirror as too new
     bitmap: bool,
@@ -46,8 +46,8 @@ impl Verb<MirrorClass> for Label {
     const WRITES: bool = true;
     type Answer = Value;
 
-    fn run(self, class: &MirrorClass, control: &mut Control) -> Result<Value, Error> {
-        let new = New {
+    fn run(self, class: &MirrorClass, control: &mut GraphControl) -> Result<Value, Error> {
+        let new = LabelOptions {
             settings: self.params.settings()?,
             assume_same: self.assume_same.0,
             bitmap: self.bitmap,
@@ -61,7 +61,7 @@ impl Verb<MirrorClass> for Label {
 
 /// How a mirror is labelled.
 #[derive(Default)]
-pub(super) struct New {
+pub(super) struct LabelOptions {
     pub(super) settings: Settings,
     /// Nothing is copied: the members hold the same.
     pub(super) assume_same: bool,
@@ -76,9 +76,9 @@ pub(super) struct New {
 /// Labels members and waits for the mirror.
 pub(super) fn label(
     class: &MirrorClass,
-    control: &mut Control,
+    control: &mut GraphControl,
     (name, members): (&str, &[String]),
-    new: &New,
+    new: &LabelOptions,
 ) -> Result<Value, Error> {
     verb_util::check_name(name)?;
     if control.topology.find_geom(NAME, name).is_some() {
@@ -155,5 +155,5 @@ pub(super) fn label(
         };
         write_record(control, member, Some(&record))?;
     }
-    verb_util::up(control, NAME, name, members)
+    verb_util::wait_for_provider(control, NAME, name, members)
 }

@@ -4,14 +4,14 @@
 mod activate;
 mod configure;
 mod create;
+mod creation;
 mod dump;
 mod forget;
 mod insert;
 mod label;
-mod made;
-mod part;
 mod rebuild;
 mod redeclare;
+mod removal;
 mod resize;
 mod start;
 mod verify;
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bio::Errno;
-use geom::{Class, ClassVerb, Control, Error, GeomId, Topology};
+use geom::{Class, ClassVerb, Error, GeomId, GraphControl, Topology};
 use serde_json::{Value, json};
 
 use super::NAME;
@@ -30,15 +30,15 @@ use super::geom::{Job, MirrorGeom};
 use super::metadata::Metadata;
 use super::state::Mirror;
 use crate::members::frame::FrameError;
-use crate::members::relocate::Placed;
-use crate::members::verbs::{Clear, Destroy, Dump, Follow, Labelled, LastSector, Stop};
+use crate::members::relocate::MovableLabel;
+use crate::members::verbs::{Clear, Destroy, Dump, Follow, LabelledClass, LastSectorClass, Stop};
 use crate::members::{Stopped, provider_access, verb_util};
-use crate::words::STOPPED_HIDES as HIDDEN;
-pub(super) use made::{by_hand, declare};
+use crate::shared_args::STOPPED_HIDES as HIDDEN;
+pub(super) use creation::{by_hand, declare};
 pub(super) use redeclare::{foresee, redeclare};
 
 /// Longest time that a verb waits for its mirror to complete the request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const VERB_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<MirrorClass>] = &[
@@ -46,10 +46,10 @@ pub(super) const VERBS: &[ClassVerb<MirrorClass>] = &[
     ClassVerb::of::<create::Create>(),
     ClassVerb::of::<configure::Configure>(),
     ClassVerb::of::<insert::Insert>(),
-    ClassVerb::of::<part::Remove>(),
+    ClassVerb::of::<removal::Remove>(),
     ClassVerb::of::<forget::Forget>(),
     ClassVerb::of::<rebuild::Rebuild>(),
-    ClassVerb::of::<part::Deactivate>(),
+    ClassVerb::of::<removal::Deactivate>(),
     ClassVerb::of::<activate::Activate>(),
     ClassVerb::of::<resize::Resize>(),
     ClassVerb::of::<verify::Verify>(),
@@ -61,10 +61,15 @@ pub(super) const VERBS: &[ClassVerb<MirrorClass>] = &[
     ClassVerb::of::<Follow>(),
 ];
 
-impl Labelled for MirrorClass {
+impl LabelledClass for MirrorClass {
     const STOPPED: &'static str = HIDDEN;
 
-    fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
+    fn take_apart(
+        &self,
+        control: &mut GraphControl,
+        on: &str,
+        force: bool,
+    ) -> Result<Value, Error> {
         let geom = geom::named(&control.topology, NAME, on)?;
         let open = control.topology.geom_is_open(geom);
         if !open || force {
@@ -78,23 +83,23 @@ impl Labelled for MirrorClass {
         Ok(json!({ "message": format!("{on} stopped") }))
     }
 
-    fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+    fn clear(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
         verb_util::clear(control, NAME, members, "record of a mirror", Metadata::decode)
     }
 
-    fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+    fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
         dump::dump(control, members)
     }
 }
 
-impl LastSector for MirrorClass {
+impl LastSectorClass for MirrorClass {
     const CLASS: &'static str = NAME;
 
     fn stopped(&self) -> &Stopped {
         &self.stopped
     }
 
-    fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+    fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError> {
         Metadata::placed(sector)
     }
 }
@@ -128,7 +133,7 @@ fn slot(g: &MirrorGeom, t: &Topology, member: &str) -> Result<usize, Error> {
 
 /// Runs `f` on a mirror's state, waits until its consequences are done, and answers.
 fn with<R>(
-    control: &mut Control,
+    control: &mut GraphControl,
     on: &str,
     f: impl FnOnce(&mut MirrorGeom, &mut Topology, GeomId) -> Result<R, Error>,
 ) -> Result<R, Error> {
@@ -142,12 +147,13 @@ fn with<R>(
         .unwrap_or_else(going)
     });
     let (answer, shared) = done?;
-    let done = control.wait_until(PATIENCE, |_| !shared.busy.load(Relaxed));
+    let done = control.wait_until(VERB_TIMEOUT, |_| !shared.busy.load(Relaxed));
     control.settle()?;
     match done {
         true => Ok(answer),
         false => {
-            let what = format!("{on} has not done it in {} s: a member hangs", PATIENCE.as_secs());
+            let what =
+                format!("{on} has not done it in {} s: a member hangs", VERB_TIMEOUT.as_secs());
             Err(Error::new(Errno::TimedOut, what))
         }
     }
@@ -180,17 +186,17 @@ fn complete(mirror: &Mirror) -> Result<(), Error> {
 }
 
 fn write_record(
-    control: &mut Control,
+    control: &mut GraphControl,
     member: &str,
     record: Option<&Metadata>,
 ) -> Result<(), Error> {
-    provider_access::writing(
+    provider_access::with_write_access(
         control,
         NAME,
         member,
         |_, _| Ok(()),
         |control, edge| {
-            let (at, old) = provider_access::last(control, member, edge)?;
+            let (at, old) = provider_access::read_last_sector(control, member, edge)?;
             if let Some(shape) = record.and_then(|r| r.bitmap) {
                 let (from, bytes) = (u64::from(shape.bytes), vec![0; shape.bytes as usize]);
                 provider_access::write(control, member, edge, at.saturating_sub(from), bytes)?;

@@ -1,12 +1,12 @@
 //! `rebuild`: a new copy to members.
 
-use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
-use super::part::keep_one;
+use super::removal::keep_one;
 use super::{slot, with};
 use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::Job;
-use crate::words::Members;
+use crate::shared_args::Members;
 
 /// Copy everything to members again
 #[derive(Deserialize, JsonSchema)]
@@ -20,15 +20,15 @@ impl Verb<MirrorClass> for Rebuild {
     const NAME: &'static str = "rebuild";
     const EXAMPLE: &'static str = "mirror rebuild data d1";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let on = self.name.as_str();
         for member in &self.members.0 {
             with(control, on, |g, t, me| {
                 let slot = slot(g, t, member)?;
                 keep_one(&g.mirror, slot, member)?;
-                g.push(t, me, Job::Anew(slot));
+                g.push(t, me, Job::RebuildFromStart(slot));
                 Ok(())
             })?;
             // It may have become the last meanwhile, and stays as it is.
@@ -37,6 +37,6 @@ impl Verb<MirrorClass> for Rebuild {
                 Err(e) => Err(e),
             })?;
         }
-        Ok(Said::new(format!("{} of {on} is rebuilt", self.members.0.join(", "))))
+        Ok(MessageAnswer::new(format!("{} of {on} is rebuilt", self.members.0.join(", "))))
     }
 }

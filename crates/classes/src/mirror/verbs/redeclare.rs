@@ -1,10 +1,10 @@
 //! Change of a mirror that the configuration declares otherwise than before, while it is used.
 
-use geom::{Control, Error, GeomId, Redeclare, Topology};
+use geom::{Error, GeomId, GraphControl, Redeclare, Topology};
 
 use super::forget::forget;
-use super::insert::{How, insert, replace_absent};
-use super::part::remove;
+use super::insert::{InsertOptions, insert, replace_absent};
+use super::removal::remove;
 use super::{complete, runs, with};
 use crate::guard;
 use crate::mirror::NAME;
@@ -25,7 +25,7 @@ struct Difference {
 
 /// Why the change would be refused.
 pub(in crate::mirror) fn foresee(
-    control: &mut Control,
+    control: &mut GraphControl,
     request: &Redeclare<'_, MirrorParams>,
 ) -> Result<(), Error> {
     request.params.settings()?;
@@ -39,7 +39,7 @@ pub(in crate::mirror) fn foresee(
 /// New members are taken in before others go or are given up, so that no copy is given up for
 /// nothing.
 pub(in crate::mirror) fn redeclare(
-    control: &mut Control,
+    control: &mut GraphControl,
     request: &Redeclare<'_, MirrorParams>,
     consent: &[String],
 ) -> Result<(), Error> {
@@ -48,7 +48,7 @@ pub(in crate::mirror) fn redeclare(
     let geom = geom::named(&control.topology, NAME, on)?;
     let difference = difference(&mut control.topology, geom, request)?;
     if !consent.iter().any(|name| name == on) {
-        let by = guard::By { class: NAME, geom: on, force: false };
+        let by = guard::Requester { class: NAME, geom: on, force: false };
         let added: Vec<&str> = difference.added.iter().map(String::as_str).collect();
         guard::check(control, by, &added, consent)?;
     }
@@ -56,7 +56,12 @@ pub(in crate::mirror) fn redeclare(
         replace_absent(control, on, &difference.added)?;
         forget(control, on)?;
     } else if !difference.added.is_empty() {
-        insert(control, on, &difference.added, &How { force: true, ..How::default() })?;
+        insert(
+            control,
+            on,
+            &difference.added,
+            &InsertOptions { force: true, ..InsertOptions::default() },
+        )?;
     }
     if !difference.removed.is_empty() {
         remove(control, on, &difference.removed)?;
@@ -66,7 +71,7 @@ pub(in crate::mirror) fn redeclare(
 
 /// It works so from now on, or when it has started (S2 of `settings`).
 pub(super) fn work_as_declared(
-    control: &mut Control,
+    control: &mut GraphControl,
     on: &str,
     settings: Settings,
 ) -> Result<(), Error> {
@@ -82,7 +87,11 @@ pub(super) fn work_as_declared(
 
 /// A section that was changed while nothing ran names members of the mirror that is found by its
 /// records, or some of them. One that names none of them would be refused as a change.
-pub(super) fn names_one(control: &mut Control, on: &str, members: &[String]) -> Result<(), Error> {
+pub(super) fn names_one(
+    control: &mut GraphControl,
+    on: &str,
+    members: &[String],
+) -> Result<(), Error> {
     let geom = geom::named(&control.topology, NAME, on)?;
     let judged = control.topology.with(geom, |g: &mut MirrorGeom, t| {
         if members.is_empty() || members.iter().any(|name| g.slot_called(t, name).is_some()) {
@@ -133,7 +142,7 @@ fn judge(
         complete(mirror).map_err(|e| {
             let what = format!(
                 "{}. A member that is away and that `members` no longer names is given up",
-                e.what
+                e.message
             );
             Error::new(e.kind, what)
         })?;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bio::Errno;
-use geom::{Bytes, Control, Deserialize, Error, GeomId, JsonSchema, Said, Topology, Verb};
+use geom::{
+    Bytes, Deserialize, Error, GeomId, GraphControl, JsonSchema, MessageAnswer, Topology, Verb,
+};
 
 use super::{complete, with};
 use crate::mirror::class::MirrorClass;
@@ -35,9 +37,9 @@ impl Verb<MirrorClass> for Resize {
     const NAME: &'static str = "resize";
     const EXAMPLE: &'static str = "mirror resize data";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let on = self.name.as_str();
         let (size, shared) = with(control, on, |g, t, me| {
             complete(&g.mirror)?;
@@ -77,7 +79,7 @@ impl Verb<MirrorClass> for Resize {
              `ashlar mirror list {on}` shows how far it is"
             ),
         };
-        Ok(Said { message })
+        Ok(MessageAnswer { message })
     }
 }
 

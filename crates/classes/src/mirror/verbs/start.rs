@@ -1,7 +1,7 @@
 //! `start`: a stopped mirror, or one that does not start because its members went on apart (M12).
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::{slot, with};
@@ -28,14 +28,14 @@ impl Verb<MirrorClass> for Start {
     const WRITES: bool = true;
     type Answer = Value;
 
-    fn run(self, class: &MirrorClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &MirrorClass, control: &mut GraphControl) -> Result<Value, Error> {
         let on = self.name.as_str();
         let Some(keep) = &self.keep else {
             return verb_util::start(control, NAME, &class.stopped, on);
         };
         let name = geom::bare_name(NAME, on).to_owned();
         if class.stopped.start(&name) {
-            provider_access::look_again(control)?;
+            provider_access::taste_all_again(control)?;
             control.settle()?;
         }
         with(control, on, |g, t, me| {

@@ -4,14 +4,14 @@ use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::{slot, with};
 use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::Job;
 use crate::mirror::state::Role;
-use crate::mirror::verify::Ask;
-use crate::words::{EndIt, VerifyRate};
+use crate::mirror::verify::VerifyOptions;
+use crate::shared_args::{EndRun, VerifyRate};
 
 /// Compare the members with each other
 ///
@@ -29,16 +29,16 @@ pub(super) struct Verify {
     /// Member with the correct contents; absent: the one with the highest priority
     member: Option<String>,
     rate: Option<VerifyRate>,
-    end: EndIt,
+    end: EndRun,
 }
 
 impl Verb<MirrorClass> for Verify {
     const NAME: &'static str = "verify";
     const EXAMPLE: &'static str = "mirror verify data";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &MirrorClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let on = self.name.as_str();
         let ended = with(control, on, |g, t, me| {
             if self.end.0 {
@@ -66,7 +66,11 @@ impl Verb<MirrorClass> for Verify {
             }
             let rate =
                 self.rate.map(|rate| rate.0).unwrap_or_else(|| g.shared.sync_rate.load(Relaxed));
-            g.push(t, me, Job::Verify(Ask { repair: self.repair, right, rate }));
+            g.push(
+                t,
+                me,
+                Job::Verify(VerifyOptions { repair: self.repair, reference_slot: right, rate }),
+            );
             Ok(false)
         })?;
         let message = match (self.end.0, ended) {
@@ -76,6 +80,6 @@ impl Verb<MirrorClass> for Verify {
                 format!("{on} is compared; `ashlar mirror list {on}` shows how far it is")
             }
         };
-        Ok(Said { message })
+        Ok(MessageAnswer { message })
     }
 }

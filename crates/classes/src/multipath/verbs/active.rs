@@ -1,13 +1,13 @@
 //! `rotate`, `getactive`: the path that requests go by.
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::with;
 use crate::multipath::class::MultipathClass;
 use crate::multipath::geom::MultipathGeom;
-use crate::multipath::paths::One;
+use crate::multipath::paths::PathEntry;
 
 /// Make the next good path the active one
 #[derive(Deserialize, JsonSchema)]
@@ -21,7 +21,7 @@ impl Verb<MultipathClass> for Rotate {
     const EXAMPLE: &'static str = "multipath rotate data";
     type Answer = Value;
 
-    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<Value, Error> {
         let on = self.name.as_str();
         let (rotated, name) = with(control, on, |g, t, me| {
             let rotated = g.rotate(t, me);
@@ -51,10 +51,11 @@ impl Verb<MultipathClass> for GetActive {
 
     /// All that requests go by: with Active/Active each path that is good and no worse than
     /// another; `none` where there are none, as gmultipath(8) says it.
-    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<Value, Error> {
         let on = self.name.as_str();
         let names: Vec<String> = with(control, on, |g, _, _| {
-            let is_active = |p: &&One| g.paths.word(p.slot, g.nature.mode) == "ACTIVE";
+            let is_active =
+                |p: &&PathEntry| g.paths.path_state_str(p.slot, g.identity.mode) == "ACTIVE";
             Ok(g.paths.all().iter().filter(is_active).map(|p| p.name.clone()).collect())
         })?;
         let message = if names.is_empty() { "none".to_owned() } else { names.join(" ") };

@@ -1,6 +1,6 @@
 //! `configure`: how paths are used.
 
-use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::{mode, seconds, work_as};
 use crate::multipath::class::MultipathClass;
@@ -41,9 +41,9 @@ impl Verb<MultipathClass> for Configure {
     const NAME: &'static str = "configure";
     const EXAMPLE: &'static str = "multipath configure -R data";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let mode = mode(self.active, self.passive, self.read)?;
         let checker = self.checker.map(seconds).transpose()?;
         let failback = self.failback.map(seconds).transpose()?;
@@ -59,6 +59,6 @@ impl Verb<MultipathClass> for Configure {
             };
             (mode.unwrap_or(was), options)
         })?;
-        Ok(Said::new(format!("{} configured", self.name)))
+        Ok(MessageAnswer::new(format!("{} configured", self.name)))
     }
 }

@@ -1,13 +1,13 @@
 //! `create`: paths that are named by hand.
 
-use geom::{Class, Control, Create as Request, Deserialize, Error, JsonSchema, Verb};
+use geom::{Class, Create as Request, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::mode;
 use crate::members::{provider_access, verb_util};
 use crate::multipath::NAME;
 use crate::multipath::class::MultipathClass;
-use crate::words::Members;
+use crate::shared_args::Members;
 
 /// Join paths without a label, until the daemon ends
 ///
@@ -33,7 +33,7 @@ impl Verb<MultipathClass> for Create {
     const EXAMPLE: &'static str = "multipath create data d0 d1";
     type Answer = Value;
 
-    fn run(self, class: &MultipathClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &MultipathClass, control: &mut GraphControl) -> Result<Value, Error> {
         let (name, names) = (self.name.as_str(), &self.members.0);
         verb_util::check_name(name)?;
         let members: Result<Vec<_>, Error> =
@@ -42,6 +42,6 @@ impl Verb<MultipathClass> for Create {
         let mode = mode(self.active, self.passive, self.read)?.unwrap_or_default();
         let params = json!({ "mode": mode.key() });
         control.call(|t| class.create(t, &Request { name, members: &members, params: &params }))?;
-        verb_util::up(control, NAME, name, names)
+        verb_util::wait_for_provider(control, NAME, name, names)
     }
 }

@@ -1,6 +1,6 @@
 //! `dump`: the content of the labels on providers.
 
-use geom::{Control, Error};
+use geom::{Error, GraphControl};
 use serde_json::{Value, json};
 
 use crate::members::verb_util;
@@ -8,13 +8,13 @@ use crate::multipath::NAME;
 use crate::multipath::metadata::Metadata;
 
 /// Shows the content of the records.
-pub(super) fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+pub(super) fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
     let mut text = String::new();
     let mut all = Vec::new();
     for member in members {
         let record = verb_util::read(control, NAME, member, Metadata::decode)?;
         let Metadata { uuid, name, sector_bytes, provider_bytes, mode, options } = record;
-        let mode = mode.word();
+        let mode = mode.as_str();
         text += &format!(
             "Metadata on {member}:\n      name: {name}\n      uuid: {uuid}\n      mode: \
              {mode}\n\

@@ -1,7 +1,7 @@
 //! `label`: a disk that is found again by itself.
 
 use bio::Errno;
-use geom::{Consent, Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::{mode, with};
@@ -11,7 +11,7 @@ use crate::multipath::class::MultipathClass;
 use crate::multipath::metadata::Metadata;
 use crate::multipath::options::Options;
 use crate::multipath::paths::PATHS_MAX;
-use crate::words::{Force, Members};
+use crate::shared_args::{Force, Members};
 
 /// Label a disk with several paths, so that it is found again
 ///
@@ -44,7 +44,7 @@ impl Verb<MultipathClass> for Label {
     const WRITES: bool = true;
     type Answer = Value;
 
-    fn run(self, class: &MultipathClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &MultipathClass, control: &mut GraphControl) -> Result<Value, Error> {
         let (name, members) = (self.name.as_str(), &self.members.0);
         verb_util::check_name(name)?;
         if control.topology.find_geom(NAME, name).is_some() {
@@ -55,7 +55,7 @@ impl Verb<MultipathClass> for Label {
         let Some(first) = members.first().filter(|_| members.len() <= PATHS_MAX) else {
             return Err(Error::inval(format!("a disk has 1 to {PATHS_MAX} paths")));
         };
-        let of = |control: &Control, member: &str| {
+        let of = |control: &GraphControl, member: &str| {
             provider_access::find(control, member).map(|on| provider_access::sizes(control, on))
         };
         let (sector_bytes, provider_bytes) = of(control, first)?;
@@ -78,7 +78,7 @@ impl Verb<MultipathClass> for Label {
         let options = Options::default();
         let record = Metadata { uuid, name, sector_bytes, provider_bytes, mode, options };
         class.stopped.start(&record.name);
-        class.wake(&record.name);
+        class.clear_stopped(&record.name);
         prove(control, members, first, &record)?;
         for member in members {
             let on = provider_access::find(control, member)?;
@@ -96,7 +96,7 @@ fn is_own(sector: &[u8]) -> bool {
 }
 
 /// A random uuid, version 4.
-fn new_uuid(control: &mut Control) -> Result<String, Error> {
+fn new_uuid(control: &mut GraphControl) -> Result<String, Error> {
     let random = control.run_on_core("choosing a uuid", |core| {
         Box::pin(async move {
             let mut random = [0; 16];
@@ -113,23 +113,24 @@ fn new_uuid(control: &mut Control) -> Result<String, Error> {
 /// Writes the record through the first path and reads it through the others. If one of them returns
 /// another sector, the old content is written back.
 fn prove(
-    control: &mut Control,
+    control: &mut GraphControl,
     members: &[String],
     first: &String,
     record: &Metadata,
 ) -> Result<(), Error> {
-    provider_access::writing(
+    provider_access::with_write_access(
         control,
         NAME,
         first,
         |_, _| Ok(()),
         |control, edge| {
-            let (at, old) = provider_access::last(control, first, edge)?;
+            let (at, old) = provider_access::read_last_sector(control, first, edge)?;
             provider_access::write(control, first, edge, at, record.sector())?;
             let stranger = members.iter().filter(|m| *m != first).find_map(|member| {
-                let seen = provider_access::reading(control, NAME, member, |control, edge| {
-                    Ok(provider_access::last(control, member, edge)?.1)
-                });
+                let seen =
+                    provider_access::with_read_access(control, NAME, member, |control, edge| {
+                        Ok(provider_access::read_last_sector(control, member, edge)?.1)
+                    });
                 match seen {
                     Ok(sector) if sector == record.sector() => None,
                     Ok(_) => Some(Error::inval(format!(
@@ -148,8 +149,8 @@ fn prove(
 }
 
 /// The answer when every path is there, or else the reasons that tasting gave for the missing ones.
-fn joined(control: &mut Control, members: &[String], name: &str) -> Result<Value, Error> {
-    let answer = verb_util::up(control, NAME, name, members)?;
+fn joined(control: &mut GraphControl, members: &[String], name: &str) -> Result<Value, Error> {
+    let answer = verb_util::wait_for_provider(control, NAME, name, members)?;
     let missing = with(control, name, |g, _, _| {
         Ok(members.iter().filter(|m| g.paths.called(m).is_none()).cloned().collect::<Vec<_>>())
     })?;
@@ -159,7 +160,7 @@ fn joined(control: &mut Control, members: &[String], name: &str) -> Result<Value
     let view = control.topology.view(0);
     let said = missing.iter().map(|m| {
         let found = view.iter().flat_map(|g| &g.providers).find(|p| p.name == *m);
-        let why = found.and_then(|p| p.verdicts.iter().find(|(c, _)| *c == NAME));
+        let why = found.and_then(|p| p.taste_outcomes.iter().find(|(c, _)| *c == NAME));
         format!("{m}: {}", why.map_or("not looked at", |(_, why)| why))
     });
     let said: Vec<String> = said.collect();

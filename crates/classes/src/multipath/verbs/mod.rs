@@ -10,7 +10,7 @@ mod path;
 mod redeclare;
 
 use bio::Errno;
-use geom::{Class, ClassVerb, Control, Edge, Error, GeomId, Topology};
+use geom::{Class, ClassVerb, Edge, Error, GeomId, GraphControl, Topology};
 use serde_json::{Value, json};
 
 use super::NAME;
@@ -19,8 +19,10 @@ use super::geom::MultipathGeom;
 use super::metadata::{Metadata, Mode};
 use super::options::{Options, SECONDS_MAX};
 use crate::members::frame::{self, FrameError};
-use crate::members::relocate::Placed;
-use crate::members::verbs::{Clear, Destroy, Dump, Follow, Labelled, LastSector, Start, Stop};
+use crate::members::relocate::MovableLabel;
+use crate::members::verbs::{
+    Clear, Destroy, Dump, Follow, LabelledClass, LastSectorClass, Start, Stop,
+};
 use crate::members::{Stopped, provider_access, verb_util};
 
 pub(super) use redeclare::{foresee, redeclare};
@@ -45,23 +47,33 @@ pub(super) const VERBS: &[ClassVerb<MultipathClass>] = &[
     ClassVerb::of::<Follow>(),
 ];
 
-impl Labelled for MultipathClass {
+impl LabelledClass for MultipathClass {
     const DESTROY: (&'static str, bool) = ("Stop it and clear its label", true);
 
-    fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
+    fn take_apart(
+        &self,
+        control: &mut GraphControl,
+        on: &str,
+        force: bool,
+    ) -> Result<Value, Error> {
         let geom = geom::named(&control.topology, NAME, on)?;
         control.call(|t| self.destroy(t, geom, force))?;
         Ok(json!({ "message": format!("{on} stopped") }))
     }
 
-    fn take_away(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
+    fn destroy_geom(
+        &self,
+        control: &mut GraphControl,
+        on: &str,
+        force: bool,
+    ) -> Result<Value, Error> {
         let geom = geom::named(&control.topology, NAME, on)?;
         if !force && control.topology.geom_is_open(geom) {
             let what = format!("{on} is open; close what uses it, or use --force");
             return Err(Error::new(Errno::Busy, what));
         }
         let (record, ways): (_, Vec<Edge>) =
-            with(control, on, |g, t, _| Ok((g.nature.record(g.options), g.ways(t))))?;
+            with(control, on, |g, t, _| Ok((g.identity.record(g.options), g.path_edges(t))))?;
         if let Some(record) = record
             && let Some(at) = frame::last_sector(record.sector_bytes, record.provider_bytes)
         {
@@ -81,31 +93,31 @@ impl Labelled for MultipathClass {
         // Those that were stopped are not tasted; nothing is left to be found here.
         self.take_apart(control, on, force)?;
         self.stopped.start(&name);
-        self.wake(&name);
+        self.clear_stopped(&name);
         Ok(json!({ "message": format!("{on} destroyed") }))
     }
 
-    fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+    fn clear(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
         verb_util::clear(control, NAME, members, "label of multipath", Metadata::decode)
     }
 
-    fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+    fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
         dump::dump(control, members)
     }
 }
 
-impl LastSector for MultipathClass {
+impl LastSectorClass for MultipathClass {
     const CLASS: &'static str = NAME;
 
     fn stopped(&self) -> &Stopped {
         &self.stopped
     }
 
-    fn starts(&self, name: &str) {
-        self.wake(name);
+    fn clear_stopped(&self, name: &str) {
+        self.clear_stopped(name);
     }
 
-    fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+    fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError> {
         Metadata::placed(sector)
     }
 }
@@ -131,7 +143,7 @@ fn mode(active: bool, passive: bool, read: bool) -> Result<Option<Mode>, Error> 
 
 /// Runs `f` on a device's state. Its consequences are done when this returns.
 fn with<R>(
-    control: &mut Control,
+    control: &mut GraphControl,
     on: &str,
     f: impl FnOnce(&mut MultipathGeom, &mut Topology, GeomId) -> Result<R, Error>,
 ) -> Result<R, Error> {
@@ -141,16 +153,16 @@ fn with<R>(
 /// Applies the settings, and writes them to the record if there is one. `rewrite`: also when the
 /// record has them already.
 pub(super) fn work_as(
-    control: &mut Control,
+    control: &mut GraphControl,
     on: &str,
     rewrite: bool,
     new: impl FnOnce((Mode, Options)) -> (Mode, Options),
 ) -> Result<(), Error> {
     with(control, on, |g, t, me| {
-        let before = (g.nature.mode, g.options);
-        (g.nature.mode, g.options) = new(before);
+        let before = (g.identity.mode, g.options);
+        (g.identity.mode, g.options) = new(before);
         g.changed(t, me);
-        if rewrite || (g.nature.mode, g.options) != before {
+        if rewrite || (g.identity.mode, g.options) != before {
             g.write_record(t, me, None);
         }
         Ok(())

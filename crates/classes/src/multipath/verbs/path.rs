@@ -1,7 +1,7 @@
 //! `add`, `remove`, `fail`, `restore`, `prefer`: one path.
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, GeomId, JsonSchema, Said, Topology, Verb};
+use geom::{Deserialize, Error, GeomId, GraphControl, JsonSchema, MessageAnswer, Topology, Verb};
 
 use super::with;
 use crate::members::provider_access;
@@ -24,19 +24,19 @@ impl Path {
     /// Changes a path; `done` is the word for its new state.
     fn change(
         &self,
-        control: &mut Control,
+        control: &mut GraphControl,
         done: &str,
         f: impl FnOnce(&mut MultipathGeom, &mut Topology, GeomId, usize) -> Result<(), Error>,
-    ) -> Result<Said, Error> {
+    ) -> Result<MessageAnswer, Error> {
         let Path { name: on, member } = self;
         change(control, on, member, f)?;
-        Ok(Said::new(format!("{on}: {member} {done}")))
+        Ok(MessageAnswer::new(format!("{on}: {member} {done}")))
     }
 }
 
 /// Applies `f` to a path by its slot.
 fn change(
-    control: &mut Control,
+    control: &mut GraphControl,
     on: &str,
     member: &str,
     f: impl FnOnce(&mut MultipathGeom, &mut Topology, GeomId, usize) -> Result<(), Error>,
@@ -61,22 +61,22 @@ impl Verb<MultipathClass> for Add {
     const NAME: &'static str = "add";
     const POSITIONAL: &'static [&'static str] = &["name", "member"];
     const EXAMPLE: &'static str = "multipath add data d1";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let Path { name: on, member } = &self.0;
         add(control, on, member)?;
-        Ok(Said::new(format!("{member} added to {on}")))
+        Ok(MessageAnswer::new(format!("{member} added to {on}")))
     }
 }
 
 /// Adds a path, after a check that it shows the label of a labelled disk.
-pub(super) fn add(control: &mut Control, on: &str, member: &str) -> Result<(), Error> {
+pub(super) fn add(control: &mut GraphControl, on: &str, member: &str) -> Result<(), Error> {
     let new = provider_access::find(control, member)?;
-    let uuid = with(control, on, |g, _, _| Ok(g.nature.uuid.clone()))?;
+    let uuid = with(control, on, |g, _, _| Ok(g.identity.uuid.clone()))?;
     if let Some(uuid) = uuid {
-        let sector = provider_access::reading(control, NAME, member, |control, edge| {
-            Ok(provider_access::last(control, member, edge)?.1)
+        let sector = provider_access::with_read_access(control, NAME, member, |control, edge| {
+            Ok(provider_access::read_last_sector(control, member, edge)?.1)
         })?;
         if Metadata::decode(&sector).ok().is_none_or(|record| record.uuid != uuid) {
             return Err(Error::inval(format!(
@@ -89,7 +89,7 @@ pub(super) fn add(control: &mut Control, on: &str, member: &str) -> Result<(), E
 }
 
 /// Removes a path that is not the last.
-pub(super) fn remove(control: &mut Control, on: &str, member: &str) -> Result<(), Error> {
+pub(super) fn remove(control: &mut GraphControl, on: &str, member: &str) -> Result<(), Error> {
     change(control, on, member, |g, t, me, slot| {
         if g.paths.all().len() == 1 {
             let what = format!("{member} is the last path of {on}; `ashlar multipath stop {on}`");
@@ -111,12 +111,12 @@ impl Verb<MultipathClass> for Remove {
     const NAME: &'static str = "remove";
     const POSITIONAL: &'static [&'static str] = &["name", "member"];
     const EXAMPLE: &'static str = "multipath remove data d1";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let Path { name: on, member } = &self.0;
         remove(control, on, member)?;
-        Ok(Said::new(format!("{on}: {member} removed")))
+        Ok(MessageAnswer::new(format!("{on}: {member} removed")))
     }
 }
 
@@ -129,9 +129,9 @@ impl Verb<MultipathClass> for Fail {
     const NAME: &'static str = "fail";
     const POSITIONAL: &'static [&'static str] = &["name", "member"];
     const EXAMPLE: &'static str = "multipath fail data d1";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         self.0.change(control, "failed", |g, t, me, slot| {
             g.fail(slot);
             g.changed(t, me);
@@ -149,9 +149,9 @@ impl Verb<MultipathClass> for Restore {
     const NAME: &'static str = "restore";
     const POSITIONAL: &'static [&'static str] = &["name", "member"];
     const EXAMPLE: &'static str = "multipath restore data d1";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         self.0.change(control, "restored", |g, t, me, slot| {
             g.paths.restore(slot);
             g.changed(t, me);
@@ -169,9 +169,9 @@ impl Verb<MultipathClass> for Prefer {
     const NAME: &'static str = "prefer";
     const POSITIONAL: &'static [&'static str] = &["name", "member"];
     const EXAMPLE: &'static str = "multipath prefer data d1";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &MultipathClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let Path { name: on, member } = &self.0;
         self.0.change(control, "active", |g, t, me, slot| match g.prefer(t, me, slot) {
             true => Ok(()),

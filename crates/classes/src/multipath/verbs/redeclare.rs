@@ -1,7 +1,7 @@
 //! Change of the paths of a device that the configuration declares otherwise than before, while it
 //! is used.
 
-use geom::{Control, Error, Redeclare};
+use geom::{Error, GraphControl, Redeclare};
 
 use super::path::{add, remove};
 use super::with;
@@ -9,7 +9,7 @@ use crate::multipath::class::{MultipathParams, declared};
 
 /// Why the change would be refused.
 pub(in crate::multipath) fn foresee(
-    control: &mut Control,
+    control: &mut GraphControl,
     request: &Redeclare<'_, MultipathParams>,
 ) -> Result<(), Error> {
     declared(request.params)?;
@@ -22,7 +22,7 @@ pub(in crate::multipath) fn foresee(
 
 /// New paths are added before others are removed, so that requests always have a path.
 pub(in crate::multipath) fn redeclare(
-    control: &mut Control,
+    control: &mut GraphControl,
     request: &Redeclare<'_, MultipathParams>,
 ) -> Result<(), Error> {
     let Redeclare { name: on, from, to, .. } = *request;

@@ -156,7 +156,7 @@ fn volume(
             let known = disks.iter().position(|disk| disk.reference == reference);
             let known = known.filter(|_| reference != u32::MAX);
             let disk = known.unwrap_or_else(|| {
-                disks.push(nobody());
+                disks.push(empty_slot_disk());
                 disks.len() - 1
             });
             let first = if first == NONE { 0 } else { first };
@@ -202,7 +202,7 @@ fn volume(
 }
 
 /// A slot that names no disk.
-fn nobody() -> Disk {
+fn empty_slot_disk() -> Disk {
     Disk {
         serial: String::new(),
         reference: u32::MAX,

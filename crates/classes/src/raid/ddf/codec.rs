@@ -36,11 +36,11 @@ impl Block {
     }
 
     /// `len` bytes of ones: what unused space holds.
-    pub(super) fn ones(order: Order, len: usize) -> Self {
+    pub(super) fn all_ones(order: Order, len: usize) -> Self {
         Self { order, bytes: vec![0xff; len] }
     }
 
-    fn turned<const N: usize>(&self, mut bytes: [u8; N]) -> [u8; N] {
+    fn in_order<const N: usize>(&self, mut bytes: [u8; N]) -> [u8; N] {
         if self.order.little {
             bytes.reverse();
         }
@@ -52,15 +52,15 @@ impl Block {
     }
 
     pub(super) fn u16(&self, at: usize) -> u16 {
-        u16::from_be_bytes(self.turned(array(&self.bytes, at).unwrap_or_default()))
+        u16::from_be_bytes(self.in_order(array(&self.bytes, at).unwrap_or_default()))
     }
 
     pub(super) fn u32(&self, at: usize) -> u32 {
-        u32::from_be_bytes(self.turned(array(&self.bytes, at).unwrap_or_default()))
+        u32::from_be_bytes(self.in_order(array(&self.bytes, at).unwrap_or_default()))
     }
 
     pub(super) fn u64(&self, at: usize) -> u64 {
-        u64::from_be_bytes(self.turned(array(&self.bytes, at).unwrap_or_default()))
+        u64::from_be_bytes(self.in_order(array(&self.bytes, at).unwrap_or_default()))
     }
 
     pub(super) fn array<const N: usize>(&self, at: usize) -> [u8; N] {
@@ -80,17 +80,17 @@ impl Block {
     }
 
     pub(super) fn put16(&mut self, at: usize, value: u16) {
-        let bytes = self.turned(value.to_be_bytes());
+        let bytes = self.in_order(value.to_be_bytes());
         self.put(at, &bytes);
     }
 
     pub(super) fn put32(&mut self, at: usize, value: u32) {
-        let bytes = self.turned(value.to_be_bytes());
+        let bytes = self.in_order(value.to_be_bytes());
         self.put(at, &bytes);
     }
 
     pub(super) fn put64(&mut self, at: usize, value: u64) {
-        let bytes = self.turned(value.to_be_bytes());
+        let bytes = self.in_order(value.to_be_bytes());
         self.put(at, &bytes);
     }
 
@@ -108,12 +108,12 @@ impl Block {
     }
 
     /// True when the checksum at byte 4 is right.
-    pub(super) fn sound(&self) -> bool {
+    pub(super) fn has_valid_crc(&self) -> bool {
         self.bytes.len() >= 8 && self.crc() == self.u32(4)
     }
 
     /// Write the checksum, and be done.
-    pub(super) fn sealed(mut self) -> Vec<u8> {
+    pub(super) fn with_crc(mut self) -> Vec<u8> {
         let crc = self.crc();
         self.put32(4, crc);
         self.bytes

@@ -21,20 +21,20 @@ const PAIR: usize = 8;
 pub(crate) const DEPARTED_MAX: usize = 4;
 /// Whose configurations have them.
 const OURS: &[u8] = b"ASHLAR  ";
-const NOBODY: u32 = u32::MAX;
+const NO_DISK: u32 = u32::MAX;
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+fn be32(bytes: &[u8], at: usize) -> u32 {
     let word = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
-    word.map_or(NOBODY, |word| u32::from_be_bytes(*word))
+    word.map_or(NO_DISK, |word| u32::from_be_bytes(*word))
 }
 
 fn pairs(config: &Config) -> Vec<(u32, u32)> {
     let pair = |nth: usize| {
         let at = AT + nth * PAIR;
-        (word(&config.base, at), word(&config.base, at + 4))
+        (be32(&config.base, at), be32(&config.base, at + 4))
     };
     let all = (0..DEPARTED_MAX).filter(|_| config.guid.starts_with(OURS)).map(pair);
-    all.filter(|(reference, _)| *reference != NOBODY).collect()
+    all.filter(|(reference, _)| *reference != NO_DISK).collect()
 }
 
 impl Meta {

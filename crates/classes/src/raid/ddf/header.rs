@@ -123,11 +123,11 @@ impl Header {
             return Err(Fault::new(Reason::Media, "DDF header", "is longer than the sector"));
         };
         let mut block = Block::new(order, bytes);
-        if !block.sound() {
+        if !block.has_valid_crc() {
             order.plain = true;
             block.order = order;
         }
-        if !block.sound() {
+        if !block.has_valid_crc() {
             return Err(Fault::new(Reason::Checksum, "DDF header checksum", "does not match"));
         }
         if block.u8(112) != kind(copy) {
@@ -227,7 +227,7 @@ impl Header {
             block.put32(192 + at * 8, section.offset);
             block.put32(196 + at * 8, section.length);
         }
-        block.sealed()
+        block.with_crc()
     }
 
     /// Sector of a copy; `None` when there is none.

@@ -2,7 +2,7 @@
 
 use super::header::{self, Copy, Header, order_of};
 use super::records::{self as r, BadBlocks, Config, DiskData, DiskEntry, Spare, VolumeEntry};
-use crate::probe::{Reason, Sectors, Step, Stop, Why};
+use crate::probe::{ProbeError, ProbeStop, Reason, Sectors, Step};
 use crate::raid::Fault;
 
 /// The metadata of a disk with DDF.
@@ -37,26 +37,26 @@ pub fn step(sectors: &Sectors) -> Step<Meta> {
     probe(sectors).into()
 }
 
-fn refuse<T>(found: Result<T, Fault>, at: u64) -> Result<T, Stop> {
-    found.map_err(|fault| Stop::No(fault.why(at)))
+fn refuse<T>(found: Result<T, Fault>, at: u64) -> Result<T, ProbeStop> {
+    found.map_err(|fault| ProbeStop::No(fault.to_probe_error(at)))
 }
 
-fn probe(sectors: &Sectors) -> Result<Meta, Stop> {
+fn probe(sectors: &Sectors) -> Result<Meta, ProbeStop> {
     let size = sectors.sector_size() as usize;
     let (unit, count) = (u64::from(sectors.sector_size()), sectors.media_sectors());
     if size < 512 || !size.is_power_of_two() || count < 2 {
-        return Err(Stop::no(Reason::Media, 0, "DDF"));
+        return Err(ProbeStop::no(Reason::Media, 0, "DDF"));
     }
     let at = (count - 1) * unit;
     let sector = sectors.need(at, size, "DDF anchor")?;
     let anchor = refuse(Header::decode(sector, Copy::Anchor), at)?;
     let mut found: Vec<(Header, Copy, u64)> = Vec::new();
-    let mut worst: Option<Why> = None;
+    let mut worst: Option<ProbeError> = None;
     for copy in [Copy::Primary, Copy::Secondary] {
         let Some(place) = anchor.place(copy) else { continue };
         match header_at(sectors, &anchor, copy, place, count - 1) {
             Ok((header, at)) => found.push((header, copy, at)),
-            Err(Stop::No(why)) => worst = worst.or(Some(why)),
+            Err(ProbeStop::No(why)) => worst = worst.or(Some(why)),
             Err(read) => return Err(read),
         }
     }
@@ -64,12 +64,12 @@ fn probe(sectors: &Sectors) -> Result<Meta, Stop> {
     found.sort_by_key(|(header, ..)| (header.open, u32::MAX - header.sequence));
     for (header, copy, at) in found {
         match copy_at(sectors, header, copy, at) {
-            Err(Stop::No(why)) => worst = worst.or(Some(why)),
+            Err(ProbeStop::No(why)) => worst = worst.or(Some(why)),
             done => return done,
         }
     }
-    let none = Why::new(Reason::Value, at, "DDF anchor that names no header");
-    Err(Stop::No(worst.unwrap_or(none)))
+    let none = ProbeError::new(Reason::Value, at, "DDF anchor that names no header");
+    Err(ProbeStop::No(worst.unwrap_or(none)))
 }
 
 /// The header that the anchor says is at sector `place`, and its byte offset.
@@ -79,25 +79,27 @@ fn header_at(
     copy: Copy,
     place: u64,
     end: u64,
-) -> Result<(Header, u64), Stop> {
+) -> Result<(Header, u64), ProbeStop> {
     let unit = u64::from(sectors.sector_size());
     let at = place.saturating_mul(unit);
     if place >= end {
-        return Err(Stop::no(Reason::Beyond, at, "DDF header"));
+        return Err(ProbeStop::no(Reason::Beyond, at, "DDF header"));
     }
     let sector = sectors.need(at, sectors.sector_size() as usize, "DDF header")?;
     if order_of(sector).is_some_and(|order| order.little != anchor.order.little) {
-        return Err(Stop::no(Reason::Value, at, "DDF header's byte order"));
+        return Err(ProbeStop::no(Reason::Value, at, "DDF header's byte order"));
     }
     let header = refuse(Header::decode(sector, copy), at)?;
     let said = |h: &Header| (h.guid, h.primary, h.secondary, h.revision, h.order);
     match said(&header) == said(anchor) {
         true => Ok((header, at)),
-        false => Err(Stop::no(Reason::Contradiction, at, "DDF header, which is not the anchor's,")),
+        false => {
+            Err(ProbeStop::no(Reason::Contradiction, at, "DDF header, which is not the anchor's,"))
+        }
     }
 }
 
-fn copy_at(sectors: &Sectors, header: Header, copy: Copy, at: u64) -> Result<Meta, Stop> {
+fn copy_at(sectors: &Sectors, header: Header, copy: Copy, at: u64) -> Result<Meta, ProbeStop> {
     let bytes = |which: usize, field| section_at(sectors, &header, at, which, field);
     let order = header.order;
     let (place, raw) = bytes(header::CONTROLLER, "DDF controller section")?;
@@ -137,7 +139,7 @@ fn copy_at(sectors: &Sectors, header: Header, copy: Copy, at: u64) -> Result<Met
         meta.bad_section = block.bytes;
     }
     if !meta.disks.iter().any(|disk| disk.reference == meta.data.reference) {
-        return Err(Stop::no(
+        return Err(ProbeStop::no(
             Reason::Contradiction,
             at,
             "DDF disk data, which no disk entry matches,",
@@ -153,7 +155,7 @@ fn section_at<'a>(
     at: u64,
     which: usize,
     field: &'static str,
-) -> Result<(u64, &'a [u8]), Stop> {
+) -> Result<(u64, &'a [u8]), ProbeStop> {
     let section = header.section(which);
     let unit = u64::from(sectors.sector_size());
     let place = at.saturating_add(u64::from(section.offset).saturating_mul(unit));

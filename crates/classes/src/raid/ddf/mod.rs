@@ -36,4 +36,4 @@ pub(crate) use header::is_signature;
 pub use header::{Copy, Header, Limits, SECTION_SECTORS_MAX, SIGNATURE, Section};
 pub use meta::{Meta, step};
 pub use records::{BadBlocks, Config, DiskData, DiskEntry, Spare, VolumeEntry, disk_state, kind};
-pub use write::{Place, create, erase, plan, update};
+pub use write::{TargetDisk, create, erase, plan, update};

@@ -151,7 +151,7 @@ pub(super) fn section(
     if block.u32(0) != signature {
         return Err(Fault::new(Reason::Signature, field, "does not start as one"));
     }
-    match block.sound() {
+    match block.has_valid_crc() {
         true => Ok(block),
         false => Err(Fault::new(Reason::Checksum, field, "has a checksum that does not match")),
     }
@@ -216,19 +216,19 @@ pub(super) fn volumes(block: &Block, limits: &Limits) -> Result<Vec<VolumeEntry>
 
 /// A list section of `len` bytes with room for `max` entries.
 fn list(order: Order, len: usize, signature: u32, max: u16, all: &[Block]) -> Vec<u8> {
-    let mut block = Block::ones(order, len);
+    let mut block = Block::all_ones(order, len);
     block.put32(0, signature);
     block.put16(8, u16::try_from(all.len()).unwrap_or(u16::MAX));
     block.put16(10, max);
     for (at, entry) in all.iter().enumerate() {
         block.put((at + 1) * ENTRY, &entry.bytes);
     }
-    block.sealed()
+    block.with_crc()
 }
 
 pub(super) fn put_disks(order: Order, len: usize, max: u16, all: &[DiskEntry]) -> Vec<u8> {
     let entry = |disk: &DiskEntry| {
-        let mut block = Block::ones(order, ENTRY);
+        let mut block = Block::all_ones(order, ENTRY);
         block.put(0, &disk.guid);
         block.put32(24, disk.reference);
         block.put16(28, disk.kind);
@@ -242,7 +242,7 @@ pub(super) fn put_disks(order: Order, len: usize, max: u16, all: &[DiskEntry]) -
 
 pub(super) fn put_volumes(order: Order, len: usize, max: u16, all: &[VolumeEntry]) -> Vec<u8> {
     let entry = |volume: &VolumeEntry| {
-        let mut block = Block::ones(order, ENTRY);
+        let mut block = Block::all_ones(order, ENTRY);
         block.put(0, &volume.guid);
         block.put16(24, volume.number);
         block.put16(28, volume.kind);
@@ -306,7 +306,7 @@ impl Config {
             block.put32(512 + at * 4, *reference);
             block.put64(starts + at * 8, *first);
         }
-        block.sealed()
+        block.with_crc()
     }
 }
 
@@ -322,7 +322,7 @@ impl Spare {
     }
 
     pub(super) fn encode(&self, order: Order, len: usize) -> Vec<u8> {
-        let mut block = Block::ones(order, len);
+        let mut block = Block::all_ones(order, len);
         block.put32(0, SPARE);
         block.put32(8, self.time);
         block.put8(19, self.kind);
@@ -332,7 +332,7 @@ impl Spare {
             block.put(32 + at * 32, guid);
             block.put16(56 + at * 32, *element);
         }
-        block.sealed()
+        block.with_crc()
     }
 }
 
@@ -342,12 +342,12 @@ impl DiskData {
     }
 
     pub(super) fn encode(&self, order: Order, len: usize) -> Vec<u8> {
-        let mut block = Block::ones(order, len);
+        let mut block = Block::all_ones(order, len);
         block.put32(0, DATA);
         block.put(8, &self.guid);
         block.put32(32, self.reference);
         block.put(36, &self.rest);
-        block.sealed()
+        block.with_crc()
     }
 }
 

@@ -17,7 +17,7 @@ const SECONDARY: u64 = 8 << 20;
 
 /// The disk that a new [`Meta`] is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct TargetDisk {
     /// Bytes in a sector.
     pub sector_size: u32,
     /// Sectors of the disk.
@@ -52,14 +52,14 @@ fn identity(array: &Array) -> Result<[u8; 24], Fault> {
 ///
 /// # Errors
 /// A disk of 32 MiB or less, or something of the array that cannot be said.
-pub fn create(array: &Array, index: usize, place: &Place) -> Result<Meta, Fault> {
+pub fn create(array: &Array, index: usize, place: &TargetDisk) -> Result<Meta, Fault> {
     let (size, media) = (place.sector_size, place.media_sectors);
     let bytes = media.checked_mul(u64::from(size)).filter(|bytes| *bytes > RESERVED);
     let (Some(_), true) = (bytes, size >= 512) else {
         return Err(Fault::new(Reason::Media, "disk size", "leaves no room: DDF takes 32 MiB"));
     };
     let before = |bytes: u64| media - bytes / u64::from(size);
-    let mut controller = Block::ones(place.order, size as usize);
+    let mut controller = Block::all_ones(place.order, size as usize);
     controller.put32(0, CONTROLLER);
     controller.put(8, &place.controller);
     controller.put(32, &[0; 8]);
@@ -86,7 +86,7 @@ pub fn create(array: &Array, index: usize, place: &Place) -> Result<Meta, Fault>
     let meta = Meta {
         header,
         source: Copy::Secondary,
-        controller: controller.sealed(),
+        controller: controller.with_crc(),
         disks: Vec::new(),
         volumes: Vec::new(),
         configs: Vec::new(),

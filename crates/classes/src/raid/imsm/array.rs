@@ -4,16 +4,16 @@
 //! members is RAID10. Levels with parity on a fixed member, two parities, or one after the other
 //! have no place in the format.
 
-use super::guard;
 use super::migration::unit_blocks;
 use super::record::{BadBlocks, DiskRecord, Map, Record, VolumeRecord};
+use super::write_hole_policy;
 use crate::probe::{Reason, put};
 use crate::raid::Fault;
 use crate::raid::model::{
     Array, Disk, DiskState, Identity, Layout, Level, Member, Migration, MigrationKind,
     SubdiskState, Volume,
 };
-use crate::raid::show::level_word;
+use crate::raid::show::level_str;
 
 const SPARE: u32 = 1;
 const ASSIGNED: u32 = 2;
@@ -191,7 +191,7 @@ fn volume(record: &VolumeRecord, disks: &[Disk], size: u32) -> Result<Volume, Fa
         migration,
         log: None,
     };
-    volume.log = guard::log(record, &volume);
+    volume.log = write_hole_policy::log(record, &volume);
     Ok(volume)
 }
 
@@ -320,7 +320,7 @@ fn put_volume(
         other => {
             let what = format!(
                 "{}: Intel's format has RAID0, RAID1, RAID1E, RAID10 and RAID5-LA; DDF has more",
-                level_word(other)
+                level_str(other)
             );
             return Err(Fault::value("level", what));
         }
@@ -380,7 +380,7 @@ fn put_volume(
         unit: done.checked_div(unit).unwrap_or(0),
         migration: kind,
         dirty: old.dirty & !1 | u8::from(volume.dirty),
-        rest: guard::next(old.rest, volume),
+        rest: write_hole_policy::next(old.rest, volume),
         from: kind.map(|_| from),
         map,
         ..old

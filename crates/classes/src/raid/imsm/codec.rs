@@ -51,11 +51,11 @@ impl<'a> Cursor<'a> {
 
 /// Writes fields in order.
 #[derive(Default)]
-pub(super) struct Put {
+pub(super) struct FieldWriter {
     bytes: Vec<u8>,
 }
 
-impl Put {
+impl FieldWriter {
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
         self

@@ -1,6 +1,6 @@
 //! Encoder of a record: the version and the attributes are those that its contents need.
 
-use super::codec::Put;
+use super::codec::FieldWriter;
 use super::record::{
     BAD_BLOCKS, BAD_BLOCKS_MAX, DiskRecord, RECORD_BYTES_MAX, Record, SIGNATURE, VOLUMES_MAX,
     VolumeRecord, attribute, checksum,
@@ -24,7 +24,7 @@ impl Record {
         }
         let bad = if self.bad.is_empty() { 0 } else { 8 + 8 * self.bad.len() };
         let attributes = self.needed();
-        let mut out = Put::default();
+        let mut out = FieldWriter::default();
         out.bytes(SIGNATURE).bytes(self.needed_version(attributes)).zeros(2);
         out.u32(0).u32(0).u32(self.family).u32(self.generation).u32(self.error_log);
         out.u32(attributes).u8(disks).u8(volumes).u8(self.error_position).u8(0);
@@ -112,7 +112,7 @@ fn halves(whole: u64) -> (u32, u32) {
     (low, u32::try_from(whole >> 32).unwrap_or(0))
 }
 
-fn put_volume(out: &mut Put, volume: &VolumeRecord) -> Result<(), Fault> {
+fn put_volume(out: &mut FieldWriter, volume: &VolumeRecord) -> Result<(), Fault> {
     if volume.migration.is_some() != volume.from.is_some() {
         return Err(Fault::value("Intel migration state", "and the second map disagree"));
     }

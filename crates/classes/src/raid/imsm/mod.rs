@@ -24,16 +24,16 @@ mod array;
 mod assemble;
 mod codec;
 mod encode;
-mod guard;
 mod migration;
-mod over;
 pub mod ppl;
+mod prior_content;
 mod record;
 mod torn;
+mod write_hole_policy;
 
 pub use array::{Names, create, serial_of, spare, update};
 pub use assemble::{Assembled, assemble};
-pub use over::Over;
+pub use prior_content::PriorContent;
 pub use record::{
     BAD_BLOCKS_MAX, BadBlocks, DiskRecord, Map, RECORD_BYTES_MAX, Record, SIGNATURE, VOLUMES_MAX,
     VolumeRecord, attribute,
@@ -41,7 +41,7 @@ pub use record::{
 pub use torn::{Torn, torn};
 
 use super::fault::Fault;
-use crate::probe::{Reason, Sectors, Step, Stop, le32};
+use crate::probe::{ProbeStop, Reason, Sectors, Step, le32};
 use crate::write_plan::WritePlan;
 
 /// Look for a record. Reads the anchor, and the sectors before it when the record is longer.
@@ -50,33 +50,33 @@ pub fn step(sectors: &Sectors) -> Step<Record> {
 }
 
 /// The first sector of a record, and its place.
-fn anchor(sectors: &Sectors) -> Result<(u64, &[u8]), Stop> {
+fn anchor(sectors: &Sectors) -> Result<(u64, &[u8]), ProbeStop> {
     const FIELD: &str = "Intel RAID anchor";
     let size = sectors.sector_size() as usize;
     let (unit, count) = (u64::from(sectors.sector_size()), sectors.media_sectors());
     if size < 512 || !size.is_power_of_two() || count < 3 {
-        return Err(Stop::no(Reason::Media, 0, FIELD));
+        return Err(ProbeStop::no(Reason::Media, 0, FIELD));
     }
     let at = (count - 2) * unit;
     Ok((at, sectors.need(at, size, FIELD)?))
 }
 
 /// The part of a record of `bytes` bytes before its first sector, which is at byte `at`.
-fn rest(sectors: &Sectors, at: u64, bytes: usize) -> Result<&[u8], Stop> {
+fn rest(sectors: &Sectors, at: u64, bytes: usize) -> Result<&[u8], ProbeStop> {
     let size = sectors.sector_size() as usize;
     let more = bytes.div_ceil(size).saturating_sub(1).saturating_mul(size);
     if more == 0 {
         return Ok(&[]);
     }
     let Some(before) = u64::try_from(more).ok().and_then(|more| at.checked_sub(more)) else {
-        return Err(Stop::no(Reason::Beyond, at, "Intel record size"));
+        return Err(ProbeStop::no(Reason::Beyond, at, "Intel record size"));
     };
     sectors.need(before, more, "rest of the Intel record")
 }
 
-fn probe(sectors: &Sectors) -> Result<Record, Stop> {
+fn probe(sectors: &Sectors) -> Result<Record, ProbeStop> {
     let (at, anchor) = anchor(sectors)?;
-    let refuse = |fault: &Fault| Stop::No(fault.why(at));
+    let refuse = |fault: &Fault| ProbeStop::No(fault.to_probe_error(at));
     let bytes = record::size(anchor).map_err(|fault| refuse(&fault))?;
     let mut all = anchor.to_vec();
     all.extend_from_slice(rest(sectors, at, bytes)?);
@@ -98,7 +98,7 @@ pub fn plan(record: &Record, media_sectors: u64, sector_size: u32) -> Result<Wri
 /// As [`plan`].
 pub fn plan_over(
     record: &Record,
-    over: Option<&Over>,
+    over: Option<&PriorContent>,
     media_sectors: u64,
     sector_size: u32,
 ) -> Result<WritePlan, Fault> {
@@ -130,7 +130,7 @@ pub fn plan_over(
 
 /// The size of the disk, bytes, if the first sector `anchor` of a record at byte `at` was written
 /// for the end of a disk that the record lists.
-pub(crate) fn left_behind(anchor: &[u8], at: u64) -> Option<u64> {
+pub(crate) fn old_disk_size(anchor: &[u8], at: u64) -> Option<u64> {
     let unit = anchor.len() as u64;
     let was = at.checked_add(2 * unit)?;
     record::size(anchor).ok()?;

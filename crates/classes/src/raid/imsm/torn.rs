@@ -9,7 +9,7 @@
 
 use super::codec::Cursor;
 use super::record::{self, HEADER, NEWEST, attribute};
-use crate::probe::{Reason, Sectors, Step, Stop, le32};
+use crate::probe::{ProbeStop, Reason, Sectors, Step, le32};
 
 /// Bytes of a disk's entry.
 pub(super) const DISK: usize = 48;
@@ -31,11 +31,11 @@ pub fn torn(sectors: &Sectors, serial: &str) -> Step<Torn> {
     probe(sectors, serial).into()
 }
 
-fn probe(sectors: &Sectors, serial: &str) -> Result<Torn, Stop> {
+fn probe(sectors: &Sectors, serial: &str) -> Result<Torn, ProbeStop> {
     const FIELD: &str = "torn Intel record";
     let (at, anchor) = super::anchor(sectors)?;
-    let refuse = |reason| Stop::no(reason, at, FIELD);
-    let bytes = record::size(anchor).map_err(|fault| Stop::No(fault.why(at)))?;
+    let refuse = |reason| ProbeStop::no(reason, at, FIELD);
+    let bytes = record::size(anchor).map_err(|fault| ProbeStop::No(fault.to_probe_error(at)))?;
     if bytes <= anchor.len() {
         return Err(refuse(Reason::Checksum));
     }
@@ -53,7 +53,7 @@ fn probe(sectors: &Sectors, serial: &str) -> Result<Torn, Stop> {
                 return Err(refuse(Reason::Value));
             }
         }
-        Err(Stop::No(why)) if why.reason == Reason::Unreadable => {}
+        Err(ProbeStop::No(why)) if why.reason == Reason::Unreadable => {}
         Err(stop) => return Err(stop),
     }
     let (family, original) = (le32(anchor, 40), le32(anchor, 64));

@@ -1,16 +1,16 @@
 //! The `add` verb: creates a further volume in the free space of an array's disks.
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::Value;
 
-use super::volume::{How, LevelName, ROUND, Wish, guid, usable};
-use super::{ArrayName, up, with};
+use super::volume::{LevelName, NewVolume, ROUND, VolumeParams, guid, usable};
+use super::{ArrayName, wait_for_volume, with};
 use crate::members::verb_util;
 use crate::raid::assemble::SetId;
 use crate::raid::class::RaidClass;
 use crate::raid::geom::Job;
-use crate::raid::metadata::Here;
+use crate::raid::metadata::PresentDisk;
 
 /// Create another volume on an array, behind the others
 #[derive(Deserialize, JsonSchema)]
@@ -20,7 +20,7 @@ pub(super) struct Add {
     label: String,
     level: LevelName,
     #[serde(flatten)]
-    how: How,
+    how: VolumeParams,
 }
 
 impl Verb<RaidClass> for Add {
@@ -30,14 +30,14 @@ impl Verb<RaidClass> for Add {
     const WRITES: bool = true;
     type Answer = Value;
 
-    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<Value, Error> {
         let name = self.label.as_str();
         let number = verb_util::new_id(control, name);
         let set = with(control, &self.name.0, |g, t, me| {
             let intel = matches!(g.id, SetId::Intel(_));
             let level = self.level.level(intel)?;
             let not_up = || Error::new(Errno::NxIo, "the array has not started");
-            let (Some(set), Some(book)) = (&g.set, &g.book) else { return Err(not_up()) };
+            let (Some(set), Some(book)) = (&g.set, &g.metadata) else { return Err(not_up()) };
             let used = |disk: usize| {
                 let all = set.array.volumes.iter().flat_map(|v| &v.members);
                 let ends = all.filter(|m| m.disk == disk).map(|m| m.offset.saturating_add(m.bytes));
@@ -59,7 +59,7 @@ impl Verb<RaidClass> for Add {
             let room: Vec<(u64, u64)> = places.iter().map(room).collect();
             let there: Vec<bool> = places
                 .iter()
-                .map(|disk| set.here.get(*disk).copied().flatten().is_some())
+                .map(|disk| set.attached.get(*disk).copied().flatten().is_some())
                 .collect();
             let mut id = [0; 24];
             match g.id {
@@ -73,7 +73,7 @@ impl Verb<RaidClass> for Add {
                 }
                 SetId::Ddf(_) => id = guid(number),
             }
-            let wish = Wish { name, id, level, how: &self.how, intel, sector: g.sector };
+            let wish = NewVolume { name, id, level, params: &self.how, intel, sector: g.sector };
             let mut volume = wish.volume(&room, &there)?;
             for (member, disk) in volume.members.iter_mut().zip(&places) {
                 member.disk = *disk;
@@ -83,9 +83,10 @@ impl Verb<RaidClass> for Add {
             let mut array = trial.record();
             array.check().map_err(|fault| Error::inval(fault.to_string()))?;
             // A volume that the format cannot express is refused before anything changes.
-            let here = |disk: &usize| Here { index: *disk, sectors: u64::MAX >> 16, moved: false };
-            let here: Vec<Here> = places.iter().map(here).collect();
-            let said = book.clone().write(&mut array, &here, g.above, g.sector);
+            let here =
+                |disk: &usize| PresentDisk { index: *disk, sectors: u64::MAX >> 16, moved: false };
+            let here: Vec<PresentDisk> = places.iter().map(here).collect();
+            let said = book.clone().write(&mut array, &here, g.highest_generation, g.sector);
             said.map_err(|fault| Error::inval(fault.to_string()))?;
             if let Some(set) = &mut g.set {
                 set.add_volume(volume);
@@ -95,6 +96,6 @@ impl Verb<RaidClass> for Add {
             g.push(t, me, Job::Rewrite);
             Ok(g.id.name())
         })?;
-        up(control, &set, name, &[])
+        wait_for_volume(control, &set, name, &[])
     }
 }

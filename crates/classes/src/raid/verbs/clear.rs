@@ -1,10 +1,10 @@
 //! The `clear` verb: removes the records of disks.
 
 use bio::Errno;
-use geom::{Control, Error};
+use geom::{Error, GraphControl};
 use serde_json::{Value, json};
 
-use super::{perform, probe};
+use super::{apply_plan, probe};
 use crate::members::provider_access;
 use crate::raid::assemble::Found;
 use crate::raid::geom::NAME;
@@ -12,7 +12,7 @@ use crate::raid::{ddf, imsm};
 use crate::write_plan::WritePlan;
 
 /// Clears the records of disks.
-pub(super) fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+pub(super) fn clear(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
     for name in members {
         let on = provider_access::find(control, name)?;
         let (sector, media) = provider_access::sizes(control, on);
@@ -22,20 +22,20 @@ pub(super) fn clear(control: &mut Control, members: &[String]) -> Result<Value, 
             Ok(Found::Intel { .. } | Found::Torn { .. }) => imsm::erase(sectors, sector),
             Err(_) => damaged(control, name, sectors, sector)?,
         };
-        perform(control, name, plan)?;
+        apply_plan(control, name, plan)?;
     }
     Ok(json!({ "message": format!("{} cleared", members.join(", ")) }))
 }
 
 /// What clears a record that cannot be read; one that is none is refused.
 fn damaged(
-    control: &mut Control,
+    control: &mut GraphControl,
     name: &str,
     sectors: u64,
     sector: u32,
 ) -> Result<WritePlan, Error> {
-    let (intel, ddf) = provider_access::reading(control, NAME, name, |control, edge| {
-        let (at, last) = provider_access::last(control, name, edge)?;
+    let (intel, ddf) = provider_access::with_read_access(control, NAME, name, |control, edge| {
+        let (at, last) = provider_access::read_last_sector(control, name, edge)?;
         let before = at.saturating_sub(last.len() as u64);
         let before = provider_access::read(control, name, edge, before, last.len())?;
         Ok((before.starts_with(imsm::SIGNATURE), ddf::is_signature(&last)))

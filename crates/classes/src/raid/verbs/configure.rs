@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::{ArrayName, with};
 use crate::raid::class::RaidClass;
-use crate::words::SyncRate;
+use crate::shared_args::SyncRate;
 
 /// Change the settings of an array
 #[derive(Deserialize, JsonSchema)]
@@ -18,9 +18,9 @@ pub(super) struct Configure {
 impl Verb<RaidClass> for Configure {
     const NAME: &'static str = "configure";
     const EXAMPLE: &'static str = "raid configure --sync-rate 50MiB Intel-1234abcd";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let on = self.name.0.as_str();
         with(control, on, |g, _, _| {
             if let Some(SyncRate(rate)) = self.sync_rate {
@@ -28,6 +28,6 @@ impl Verb<RaidClass> for Configure {
             }
             Ok(())
         })?;
-        Ok(Said::new(format!("{on} configured")))
+        Ok(MessageAnswer::new(format!("{on} configured")))
     }
 }

@@ -1,13 +1,13 @@
 //! The `consistency` verb: shows or changes the consistency policy of volumes.
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
-use super::{ArrayName, Policy, VolumeName, meant, with};
+use super::{ArrayName, Policy, VolumeName, selected_volumes, with};
 use crate::raid::class::RaidClass;
 use crate::raid::geom::Job;
-use crate::raid::policy::word;
+use crate::raid::policy::policy_name;
 
 /// Show or change the consistency policy of a volume
 ///
@@ -32,15 +32,16 @@ impl Verb<RaidClass> for Consistency {
     const WRITES: bool = true;
     type Answer = Value;
 
-    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<Value, Error> {
         let on = self.name.0.as_str();
         let keep = self.policy.map(|policy| policy == Policy::Ppl);
         let volume = self.volume.0.as_deref();
         if let Some(keep) = keep {
             with(control, on, |g, t, me| {
                 let mut keys = Vec::new();
-                for at in meant(g, on, volume)? {
-                    let key = g.set.as_ref().and_then(|set| set.vols.get(at)).map(|vol| vol.key);
+                for at in selected_volumes(g, on, volume)? {
+                    let key =
+                        g.set.as_ref().and_then(|set| set.volume_status.get(at)).map(|vol| vol.key);
                     keys.extend(key.filter(|_| g.may_change(at, keep).as_ref() != Ok(&false)));
                     g.may_change(at, keep)?;
                 }
@@ -54,10 +55,10 @@ impl Verb<RaidClass> for Consistency {
         }
         let (set, volumes) = with(control, on, |g, _, _| {
             let mut volumes = Vec::new();
-            for at in meant(g, on, volume)? {
+            for at in selected_volumes(g, on, volume)? {
                 let Some(set) = &g.set else { continue };
                 let Some(volume) = set.array.volumes.get(at) else { continue };
-                let now = word(volume);
+                let now = policy_name(volume);
                 if keep.is_some_and(|keep| keep != volume.log.is_some()) {
                     let what = format!(
                         "volume {} still has policy {now}: a disk was lost, or did not take its \
@@ -68,8 +69,8 @@ impl Verb<RaidClass> for Consistency {
                     return Err(Error::new(Errno::Busy, what));
                 }
                 let can = keep.is_some() || g.may_change(at, volume.log.is_none()).is_ok();
-                let guard = g.book.as_ref().filter(|_| volume.log.is_none());
-                let guard = guard.and_then(|book| book.guard(volume.id));
+                let guard = g.metadata.as_ref().filter(|_| volume.log.is_none());
+                let guard = guard.and_then(|book| book.write_hole_policy(volume.id));
                 volumes.push(json!({
                     "name": volume.name, "policy": now, "changeable": can, "linux": guard,
                 }));

@@ -2,14 +2,14 @@
 //! would appear as an array of its own.
 
 use bio::Errno;
-use geom::{Class, Control, Deserialize, Error, JsonSchema, Said, Topology, Verb};
+use geom::{Class, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Topology, Verb};
 
-use super::{ArrayName, VolumeName, erase, find, meant, probe, with};
+use super::{ArrayName, VolumeName, erase, find, probe, selected_volumes, with};
 use crate::raid::assemble::SetId;
 use crate::raid::class::RaidClass;
 use crate::raid::geom::{Job, NAME, RaidGeom};
 use crate::raid::show::volumes;
-use crate::words::Force;
+use crate::shared_args::Force;
 
 /// Delete a volume or the whole array
 ///
@@ -27,18 +27,20 @@ impl Verb<RaidClass> for Delete {
     const POSITIONAL: &'static [&'static str] = &["name", "volume"];
     const EXAMPLE: &'static str = "raid delete Intel-1234abcd more";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, class: &RaidClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, class: &RaidClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let on = self.name.0.as_str();
         let geom = find(control, on)?;
         let set = control.topology.geom_name(geom).to_owned();
         // Done before the volumes and the state of the disks are removed.
         let rest = with(control, on, |g, _, _| rest(g))?;
         let left = with(control, on, |g, t, me| {
-            let all = meant(g, on, self.volume.0.as_deref())?;
-            let vols =
-                g.set.iter().flat_map(|known| all.iter().filter_map(|at| known.vols.get(*at)));
+            let all = selected_volumes(g, on, self.volume.0.as_deref())?;
+            let vols = g
+                .set
+                .iter()
+                .flat_map(|known| all.iter().filter_map(|at| known.volume_status.get(*at)));
             let keys: Vec<u32> = vols.map(|vol| vol.key).collect();
             if is_open(g, t, &keys) && !self.force.0 {
                 let what = "it is open; close what uses it, or use --force";
@@ -48,19 +50,19 @@ impl Verb<RaidClass> for Delete {
                 g.stop_volume(t, key);
                 g.forget(key);
             }
-            let left = g.set.as_ref().map_or(0, |set| set.vols.len());
+            let left = g.set.as_ref().map_or(0, |set| set.volume_status.len());
             if left > 0 {
                 g.push(t, me, Job::Rewrite);
             }
             Ok(left)
         })?;
         if left > 0 {
-            return Ok(Said::new(format!("deleted; {set} has {} now", volumes(left))));
+            return Ok(MessageAnswer::new(format!("deleted; {set} has {} now", volumes(left))));
         }
         control.call(|t| class.destroy(t, geom, true))?;
         let words = wipe(control, &set, rest)?;
         class.stopped.start(&set);
-        Ok(Said::new(words))
+        Ok(MessageAnswer::new(words))
     }
 }
 
@@ -74,7 +76,7 @@ struct Rest {
 }
 
 fn is_open(g: &RaidGeom, t: &Topology, keys: &[u32]) -> bool {
-    keys.iter().filter_map(|key| g.ups.get(key)).any(|up| {
+    keys.iter().filter_map(|key| g.running_volumes.get(key)).any(|up| {
         let counts = t.counts(up.provider);
         counts.r + counts.w + counts.e > 0
     })
@@ -82,8 +84,8 @@ fn is_open(g: &RaidGeom, t: &Topology, keys: &[u32]) -> bool {
 
 fn rest(g: &RaidGeom) -> Result<Rest, Error> {
     let not_up = || Error::new(Errno::NxIo, "the array has not started");
-    let (Some(set), Some(book)) = (&g.set, &g.book) else { return Err(not_up()) };
-    let disks = set.array.disks.iter().zip(&set.here);
+    let (Some(set), Some(book)) = (&g.set, &g.metadata) else { return Err(not_up()) };
+    let disks = set.array.disks.iter().zip(&set.attached);
     Ok(Rest {
         id: g.id,
         held: g.disks.values().map(|disk| disk.name.clone()).collect(),
@@ -92,17 +94,18 @@ fn rest(g: &RaidGeom) -> Result<Rest, Error> {
 }
 
 /// Providers with a record of an array that does not hold them: disks that failed, or were refused.
-fn strays(control: &mut Control, set: &str, held: &[String]) -> Vec<String> {
+fn detached_providers(control: &mut GraphControl, set: &str, held: &[String]) -> Vec<String> {
     let view = control.topology.view(0);
     let all = view.iter().flat_map(|g| &g.providers).filter(|p| !held.contains(&p.name));
-    let named = all.filter(|p| p.verdicts.iter().any(|(c, why)| *c == NAME && why.contains(set)));
+    let named =
+        all.filter(|p| p.taste_outcomes.iter().any(|(c, why)| *c == NAME && why.contains(set)));
     named.map(|p| p.name.clone()).collect()
 }
 
 /// Clears the records of all disks that have one, and says of which it cannot.
-fn wipe(control: &mut Control, set: &str, mut rest: Rest) -> Result<String, Error> {
+fn wipe(control: &mut GraphControl, set: &str, mut rest: Rest) -> Result<String, Error> {
     let (mut cleared, mut kept) = (Vec::new(), Vec::new());
-    let strays = strays(control, set, &rest.held);
+    let strays = detached_providers(control, set, &rest.held);
     for name in std::mem::take(&mut rest.held) {
         match erase(control, &name) {
             Ok(()) => cleared.push(name),
@@ -135,7 +138,7 @@ fn wipe(control: &mut Control, set: &str, mut rest: Rest) -> Result<String, Erro
         words += &format!(
             "; the record of {name} stays ({}): `ashlar {NAME} clear {name}` once it can be \
              written, or it comes back as an array that waits for the others",
-            e.what
+            e.message
         );
     }
     Err(Error::new(kind, words))

@@ -1,22 +1,22 @@
 //! The `dump` verb: shows the records of disks.
 
-use geom::{Control, Error};
+use geom::{Error, GraphControl};
 use serde_json::{Value, json};
 
 use super::probe;
 use crate::members::provider_access;
-use crate::raid::metadata::Book;
-use crate::raid::show::level_word;
+use crate::raid::metadata::MetadataState;
+use crate::raid::show::level_str;
 
 /// Shows the records.
-pub(super) fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+pub(super) fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
     let (mut text, mut all) = (String::new(), Vec::new());
     for name in members {
         let found = probe(control, name)?;
         let on = provider_access::find(control, name)?;
         let (sector, _) = provider_access::sizes(control, on);
         let (array, _) =
-            Book::open(&[&found], 0, sector).map_err(|f| Error::inval(f.to_string()))?;
+            MetadataState::open(&[&found], 0, sector).map_err(|f| Error::inval(f.to_string()))?;
         let id = found.set();
         text += &format!(
             "Metadata on {name}:\n    format: {}\n     array: {}\n      disk: {}\ngeneration: {}\n",
@@ -31,7 +31,7 @@ pub(super) fn dump(control: &mut Control, members: &[String]) -> Result<Value, E
         }
         let mut volumes = Vec::new();
         for volume in &array.volumes {
-            let word = level_word(volume.level);
+            let word = level_str(volume.level);
             let members: Vec<String> = volume
                 .members
                 .iter()

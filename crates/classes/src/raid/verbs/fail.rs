@@ -1,11 +1,11 @@
 //! The `fail` verb: takes disks out of use.
 
-use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
-use super::{ArrayName, again, disk, spare_of, stays, with};
+use super::{ArrayName, disk, readd_command, spare_of, still_needed, with};
 use crate::raid::class::RaidClass;
 use crate::raid::geom::{Job, Loss};
-use crate::words::Members;
+use crate::shared_args::Members;
 
 /// Mark disks as failed; they are no longer used
 #[derive(Deserialize, JsonSchema)]
@@ -18,9 +18,9 @@ impl Verb<RaidClass> for Fail {
     const NAME: &'static str = "fail";
     const EXAMPLE: &'static str = "raid fail Intel-1234abcd d1";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let on = self.name.0.as_str();
         for name in &self.members.0 {
             let tag = with(control, on, |g, t, me| {
@@ -30,12 +30,12 @@ impl Verb<RaidClass> for Fail {
                 Ok(tag)
             })?;
             if with(control, on, |g, _, _| Ok(g.disks.contains_key(&tag)))? {
-                return Err(stays(name));
+                return Err(still_needed(name));
             }
         }
         let set = with(control, on, |g, _, _| Ok(g.id.name()))?;
         let names = self.members.0.join(", ");
-        let how = again(&self.members.0.join(" "), &set);
-        Ok(Said::new(format!("{names} of {on} failed; {how}")))
+        let how = readd_command(&self.members.0.join(" "), &set);
+        Ok(MessageAnswer::new(format!("{names} of {on} failed; {how}")))
     }
 }

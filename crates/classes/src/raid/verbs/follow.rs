@@ -1,15 +1,15 @@
 //! The `follow` verb: moves the record of a disk that grew to its new end.
 
-use geom::{Bytes, Control, Deserialize, Edge, Error, JsonSchema, Verb};
+use geom::{Bytes, Deserialize, Edge, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::serial;
-use crate::conversation::carry_out;
 use crate::members::provider_access;
+use crate::probe_io::carry_out;
 use crate::raid::class::RaidClass;
 use crate::raid::geom::NAME;
 use crate::raid::relocate::Disk;
-use crate::words::Force;
+use crate::shared_args::Force;
 
 /// Move the metadata to the new end of a grown disk
 ///
@@ -34,25 +34,26 @@ impl Verb<RaidClass> for Follow {
     const WRITES: bool = true;
     type Answer = Value;
 
-    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<Value, Error> {
         let name = self.member.as_str();
         let on = provider_access::find(control, name)?;
         let (sector, media) = provider_access::sizes(control, on);
         let serial = serial(control, name)?;
         let disk = Disk { name, serial, sector, media };
-        let (found, was) = provider_access::reading(control, NAME, name, |control, edge| {
-            disk.check_end(control, edge, self.force.0)?;
-            match self.was.map(|bytes| bytes.0) {
-                None => disk.search(control, edge),
-                Some(was) if was >= media => {
-                    Err(Error::inval(format!("{name} has {media} bytes; --was is a smaller size")))
+        let (found, was) =
+            provider_access::with_read_access(control, NAME, name, |control, edge| {
+                disk.check_end(control, edge, self.force.0)?;
+                match self.was.map(|bytes| bytes.0) {
+                    None => disk.search(control, edge),
+                    Some(was) if was >= media => Err(Error::inval(format!(
+                        "{name} has {media} bytes; --was is a smaller size"
+                    ))),
+                    Some(was) => Ok((disk.found(control, edge, was)?, was)),
                 }
-                Some(was) => Ok((disk.found(control, edge, was)?, was)),
-            }
-        })?;
+            })?;
         let (plan, clear) = disk.plans(&found, was)?;
-        let agreed = |_: &mut Control, _: Edge| Ok(());
-        provider_access::writing(control, NAME, name, agreed, |control, edge| {
+        let agreed = |_: &mut GraphControl, _: Edge| Ok(());
+        provider_access::with_write_access(control, NAME, name, agreed, |control, edge| {
             let done = control.run_on_core("moving a record", move |core| {
                 Box::pin(async move {
                     carry_out(core, edge, &plan).await?;
@@ -61,7 +62,7 @@ impl Verb<RaidClass> for Follow {
             })?;
             done.map_err(|e| Error::new(e, format!("{name}: {}", e.text())))
         })?;
-        provider_access::look_again(control)?;
+        provider_access::taste_all_again(control)?;
         control.settle()?;
         let set = found.set().name();
         let message = format!("{name}: its record of {set} is at its end now; it had {was} bytes");

@@ -1,17 +1,17 @@
 //! The `insert` verb: adds disks.
 
 use bio::Errno;
-use geom::{Consent, Control, Deserialize, Error, JsonSchema, Said, Verb};
+use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
-use super::{ArrayName, disk, perform, serial, with};
+use super::{ArrayName, apply_plan, disk, serial, with};
 use crate::members::{provider_access, verb_util};
 use crate::raid::class::RaidClass;
-use crate::raid::ddf::Place;
+use crate::raid::ddf::TargetDisk;
 use crate::raid::geom::NAME;
-use crate::raid::metadata::Book;
+use crate::raid::metadata::MetadataState;
 use crate::raid::model::{Array, DiskState};
 use crate::raid::{Fault, ddf, imsm};
-use crate::words::{Force, Members};
+use crate::shared_args::{Force, Members};
 
 /// Add disks as replacements for missing disks, or as spares
 #[derive(Deserialize, JsonSchema)]
@@ -28,9 +28,9 @@ impl Verb<RaidClass> for Insert {
     const NAME: &'static str = "insert";
     const EXAMPLE: &'static str = "raid insert Intel-1234abcd d2";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let on = self.name.0.as_str();
         for name in &self.members.0 {
             let new = provider_access::find(control, name)?;
@@ -46,14 +46,16 @@ impl Verb<RaidClass> for Insert {
                     return Err(Error::inval(what));
                 }
                 let not_up = || Error::new(Errno::NxIo, "the array has not started");
-                let (Some(set), Some(book)) = (&mut g.set, &g.book) else { return Err(not_up()) };
+                let (Some(set), Some(book)) = (&mut g.set, &g.metadata) else {
+                    return Err(not_up());
+                };
                 let disk = book.new_disk(&serial, number, media, sector);
                 let places = media / u64::from(sector.max(1));
                 let refused = |fault: Fault| Error::inval(fault.to_string());
                 let key = book.key(&disk);
                 if let Some(old) = book.find(&set.array, &key) {
                     // The same disk again: its old place is kept, if it has one.
-                    let gone = set.here.get(old).copied().flatten().is_none();
+                    let gone = set.attached.get(old).copied().flatten().is_none();
                     if !gone {
                         return Err(Error::inval(format!("a disk {key} is in the array already")));
                     }
@@ -62,15 +64,15 @@ impl Verb<RaidClass> for Insert {
                     }
                 } else {
                     set.array.disks.push(disk.clone());
-                    set.here.push(None);
+                    set.attached.push(None);
                 }
                 let plan = match book {
-                    Book::Intel { .. } => {
+                    MetadataState::Intel { .. } => {
                         let record = imsm::spare(&disk, sector).map_err(refused)?;
                         imsm::plan(&record, places, sector)
                     }
-                    Book::Ddf { newest, .. } => {
-                        let place = Place {
+                    MetadataState::Ddf { newest, .. } => {
+                        let place = TargetDisk {
                             sector_size: sector,
                             media_sectors: places,
                             time: newest.header.time,
@@ -91,7 +93,7 @@ impl Verb<RaidClass> for Insert {
                 g.awaited = Some(key.clone());
                 Ok((plan, key))
             })?;
-            let written = perform(control, name, plan);
+            let written = apply_plan(control, name, plan);
             with(control, on, |g, _, _| {
                 g.awaited = None;
                 Ok(())
@@ -100,12 +102,12 @@ impl Verb<RaidClass> for Insert {
             if let Err(e) = came {
                 // The array no longer waits for it.
                 with(control, on, |g, _, _| {
-                    g.expect_no_more(&key);
+                    g.cancel_insert(&key);
                     Ok(())
                 })?;
                 return Err(e);
             }
         }
-        Ok(Said::new(format!("{} inserted into {on}", self.members.0.join(", "))))
+        Ok(MessageAnswer::new(format!("{} inserted into {on}", self.members.0.join(", "))))
     }
 }

@@ -1,19 +1,19 @@
 //! The `label` verb: makes a new array with one volume.
 
 use bio::Errno;
-use geom::{Consent, Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::Value;
 
-use super::volume::{How, LevelName, Wish, guid, usable};
-use super::{erase, perform, serial, up};
+use super::volume::{LevelName, NewVolume, VolumeParams, guid, usable};
+use super::{apply_plan, erase, serial, wait_for_volume};
 use crate::members::{provider_access, verb_util};
 use crate::raid::assemble::SetId;
 use crate::raid::class::RaidClass;
-use crate::raid::ddf::{Limits, Order, Place};
+use crate::raid::ddf::{Limits, Order, TargetDisk};
 use crate::raid::geom::NAME;
 use crate::raid::model::{Array, Disk, DiskState, Identity};
 use crate::raid::{Fault, ddf, imsm};
-use crate::words::Members;
+use crate::shared_args::Members;
 use crate::write_plan::WritePlan;
 
 /// A slot without a disk.
@@ -49,7 +49,7 @@ pub(super) struct Label {
     level: LevelName,
     members: Members,
     #[serde(flatten)]
-    how: How,
+    how: VolumeParams,
     /// DDF: byte order and checksum, -o of graid (-o is --output in all commands here); absent:
     /// linux
     #[schemars(extend("x-short" = "O"))]
@@ -84,7 +84,7 @@ impl Verb<RaidClass> for Label {
     const WRITES: bool = true;
     type Answer = Value;
 
-    fn run(self, class: &RaidClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &RaidClass, control: &mut GraphControl) -> Result<Value, Error> {
         let (name, members) = (self.name.as_str(), &self.members.0);
         let format = self.format()?;
         let intel = format == Format::Intel;
@@ -112,7 +112,7 @@ impl Verb<RaidClass> for Label {
             Format::Intel => crate::probe::put(&mut id, 0, &1_u16.to_le_bytes()),
             Format::Ddf(_) => id = guid(number.wrapping_add(1)),
         }
-        let wish = Wish { name, id, level, how: &self.how, intel, sector };
+        let wish = NewVolume { name, id, level, params: &self.how, intel, sector };
         let volume = wish.volume(&room, &there)?;
         let array = Array { identity, generation: 1, disks, volumes: vec![volume] };
         array.check().map_err(|fault| Error::inval(fault.to_string()))?;
@@ -126,10 +126,10 @@ impl Verb<RaidClass> for Label {
             erase(control, name)?;
         }
         for (name, plan) in plans {
-            perform(control, &name, plan)?;
+            apply_plan(control, &name, plan)?;
         }
         let members: Vec<String> = members.iter().filter(|m| *m != NONE).cloned().collect();
-        up(control, &set.name(), name, &members)
+        wait_for_volume(control, &set.name(), name, &members)
     }
 }
 
@@ -159,9 +159,9 @@ struct Chosen {
 }
 
 /// Whether a provider may be labelled: not in use, and nothing at its end that would be lost.
-fn check(control: &mut Control, name: &str, force: bool) -> Result<(), Error> {
-    provider_access::reading(control, NAME, name, |control, edge| {
-        let (at, last) = provider_access::last(control, name, edge)?;
+fn check(control: &mut GraphControl, name: &str, force: bool) -> Result<(), Error> {
+    provider_access::with_read_access(control, NAME, name, |control, edge| {
+        let (at, last) = provider_access::read_last_sector(control, name, edge)?;
         let before = at.checked_sub(last.len() as u64);
         let before = match before {
             Some(before) => provider_access::read(control, name, edge, before, last.len())?,
@@ -178,11 +178,11 @@ fn check(control: &mut Control, name: &str, force: bool) -> Result<(), Error> {
         Err(Error::new(Errno::Exist, what))
     })?;
     // Open for writing, if only for a moment, is what labelling needs.
-    provider_access::writing(control, NAME, name, |_, _| Ok(()), |_, _| Ok(()))
+    provider_access::with_write_access(control, NAME, name, |_, _| Ok(()), |_, _| Ok(()))
 }
 
 fn choose(
-    control: &mut Control,
+    control: &mut GraphControl,
     members: &[String],
     force: bool,
     intel: bool,
@@ -258,7 +258,7 @@ fn plans(
                 imsm::plan(&record.map_err(refused)?, one.sectors, sector)
             }
             Format::Ddf(order) => {
-                let place = Place {
+                let place = TargetDisk {
                     sector_size: sector,
                     media_sectors: one.sectors,
                     time: 0,

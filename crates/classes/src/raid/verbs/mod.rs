@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bio::{Attr, Errno};
-use geom::{Class, ClassVerb, Control, Edge, Error, GeomId, Topology};
+use geom::{Class, ClassVerb, Edge, Error, GeomId, GraphControl, Topology};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,14 +28,14 @@ use serde_json::{Value, json};
 use super::assemble::Found;
 use super::class::RaidClass;
 use super::geom::{Job, NAME, RaidGeom};
-use super::members::Vol;
+use super::members::VolumeStatus;
 use super::model::Volume;
 use super::{ddf, imsm};
-use crate::conversation::carry_out;
 use crate::members::provider_access;
-use crate::members::verbs::{Clear, Destroy, Dump, Labelled, Stop};
+use crate::members::verbs::{Clear, Destroy, Dump, LabelledClass, Stop};
 use crate::probe::{Sectors, Step};
-use crate::words::STOPPED_HIDES;
+use crate::probe_io::carry_out;
+use crate::shared_args::STOPPED_HIDES;
 use crate::write_plan::WritePlan;
 
 /// The verbs of the class.
@@ -80,15 +80,20 @@ enum Policy {
     Ppl,
 }
 
-impl Labelled for RaidClass {
+impl LabelledClass for RaidClass {
     const STOPPED: &'static str = STOPPED_HIDES;
 
-    fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
+    fn take_apart(
+        &self,
+        control: &mut GraphControl,
+        on: &str,
+        force: bool,
+    ) -> Result<Value, Error> {
         let geom = find(control, on)?;
         if !control.topology.geom_is_open(geom) || force {
             // Marks are taken away first, so that nothing is synced at the next start.
             with(control, on, |g, t, me| {
-                let keys: Vec<u32> = g.ups.keys().copied().collect();
+                let keys: Vec<u32> = g.running_volumes.keys().copied().collect();
                 keys.into_iter().for_each(|key| g.push(t, me, Job::Clean(key)));
                 Ok(())
             })?;
@@ -97,20 +102,20 @@ impl Labelled for RaidClass {
         Ok(json!({ "message": format!("{on} stopped") }))
     }
 
-    fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+    fn clear(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
         clear::clear(control, members)
     }
 
-    fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+    fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
         dump::dump(control, members)
     }
 }
 
 /// Longest wait of a verb for its array to complete the operation.
-const PATIENCE: Duration = Duration::from_secs(30);
+const VERB_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The array called so, or that has a provider or a volume called so.
-fn find(control: &mut Control, on: &str) -> Result<GeomId, Error> {
+fn find(control: &mut GraphControl, on: &str) -> Result<GeomId, Error> {
     let name = geom::bare_name(NAME, on).to_owned();
     let t = &mut control.topology;
     if let Some(geom) = t.find_geom(NAME, &name) {
@@ -140,11 +145,11 @@ fn find(control: &mut Control, on: &str) -> Result<GeomId, Error> {
 
 /// The volumes of an array that a verb means: the one that is said, or after which the array was
 /// called; otherwise all.
-fn meant(g: &RaidGeom, on: &str, volume: Option<&str>) -> Result<Vec<usize>, Error> {
-    let volumes = g.set.iter().flat_map(|set| set.vols.iter().zip(&set.array.volumes));
+fn selected_volumes(g: &RaidGeom, on: &str, volume: Option<&str>) -> Result<Vec<usize>, Error> {
+    let volumes = g.set.iter().flat_map(|set| set.volume_status.iter().zip(&set.array.volumes));
     let named = |word: &str| {
-        let is_it = |(vol, volume): (&Vol, &Volume)| {
-            let up = g.ups.get(&vol.key).map(|up| up.name.as_str());
+        let is_it = |(vol, volume): (&VolumeStatus, &Volume)| {
+            let up = g.running_volumes.get(&vol.key).map(|up| up.name.as_str());
             volume.name == word || up.is_some_and(|up| geom::bare_name(NAME, up) == word)
         };
         volumes.clone().position(is_it)
@@ -164,7 +169,7 @@ fn meant(g: &RaidGeom, on: &str, volume: Option<&str>) -> Result<Vec<usize>, Err
 
 /// Runs `f` with an array's own state, waits until it has done what follows, answers.
 fn with<R>(
-    control: &mut Control,
+    control: &mut GraphControl,
     on: &str,
     f: impl FnOnce(&mut RaidGeom, &mut Topology, GeomId) -> Result<R, Error>,
 ) -> Result<R, Error> {
@@ -178,20 +183,21 @@ fn with<R>(
         .unwrap_or_else(going)
     });
     let (answer, busy) = done?;
-    let done = control.wait_until(PATIENCE, |_| busy.load(Relaxed) == 0);
+    let done = control.wait_until(VERB_TIMEOUT, |_| busy.load(Relaxed) == 0);
     control.settle()?;
     match done {
         true => Ok(answer),
         false => {
-            let what = format!("{on} has not done it in {} s: a disk hangs", PATIENCE.as_secs());
+            let what =
+                format!("{on} has not done it in {} s: a disk hangs", VERB_TIMEOUT.as_secs());
             Err(Error::new(Errno::TimedOut, what))
         }
     }
 }
 
 /// Carries out a plan on a provider that absent uses.
-fn perform(control: &mut Control, name: &str, plan: WritePlan) -> Result<(), Error> {
-    provider_access::writing(
+fn apply_plan(control: &mut GraphControl, name: &str, plan: WritePlan) -> Result<(), Error> {
+    provider_access::with_write_access(
         control,
         NAME,
         name,
@@ -206,18 +212,18 @@ fn perform(control: &mut Control, name: &str, plan: WritePlan) -> Result<(), Err
 }
 
 /// The record on a provider.
-fn probe(control: &mut Control, name: &str) -> Result<Found, Error> {
+fn probe(control: &mut GraphControl, name: &str) -> Result<Found, Error> {
     let on = provider_access::find(control, name)?;
     let (sector, media) = provider_access::sizes(control, on);
     let serial = serial(control, name)?;
-    provider_access::reading(control, NAME, name, |control, edge| {
+    provider_access::with_read_access(control, NAME, name, |control, edge| {
         probe_as(control, name, edge, (sector, media), &serial)
     })
 }
 
 /// The record on an open provider, as if it had that many bytes.
 pub(super) fn probe_as(
-    control: &mut Control,
+    control: &mut GraphControl,
     name: &str,
     edge: Edge,
     (sector, media): (u32, u64),
@@ -239,14 +245,19 @@ pub(super) fn probe_as(
 }
 
 /// The answer once a volume is there; otherwise what tasting said of the disks.
-fn up(control: &mut Control, set: &str, volume: &str, members: &[String]) -> Result<Value, Error> {
+fn wait_for_volume(
+    control: &mut GraphControl,
+    set: &str,
+    volume: &str,
+    members: &[String],
+) -> Result<Value, Error> {
     control.settle()?;
     let provider = |t: &mut Topology| -> Option<String> {
         let geom = t.find_geom(NAME, set)?;
         let provider = t.with(geom, |g: &mut RaidGeom, _| {
             let known = g.set.as_ref()?;
             let at = known.array.volumes.iter().position(|v| v.name == volume)?;
-            Some(g.ups.get(&known.vols.get(at)?.key)?.provider)
+            Some(g.running_volumes.get(&known.volume_status.get(at)?.key)?.provider)
         });
         Some(t.provider_name(provider??).to_owned())
     };
@@ -261,7 +272,7 @@ fn up(control: &mut Control, set: &str, volume: &str, members: &[String]) -> Res
     let state = shown.and_then(|g| g.show.iter().find(|(k, _)| *k == "State"));
     let said = members.iter().filter_map(|m| {
         let found = view.iter().flat_map(|g| &g.providers).find(|p| p.name == *m)?;
-        let (_, why) = found.verdicts.iter().find(|(c, _)| *c == NAME)?;
+        let (_, why) = found.taste_outcomes.iter().find(|(c, _)| *c == NAME)?;
         Some(format!("{m}: {why}"))
     });
     let mut said: Vec<String> = said.collect();
@@ -279,7 +290,7 @@ fn disk(g: &RaidGeom, name: &str) -> Result<u32, Error> {
 }
 
 /// How a disk that is not used any more comes back to its array.
-pub(super) fn again(disk: &str, set: &str) -> String {
+pub(super) fn readd_command(disk: &str, set: &str) -> String {
     format!(
         "`ashlar {NAME} clear {disk}`, then `ashlar {NAME} insert {set} {disk}` takes it in anew"
     )
@@ -302,13 +313,13 @@ fn spare_of(g: &RaidGeom, tag: u32, name: &str) -> Result<(), Error> {
 }
 
 /// A disk that was to go is needed after all.
-fn stays(name: &str) -> Error {
+fn still_needed(name: &str) -> Error {
     let what = format!("{name} stays: it became one that a volume cannot do without");
     Error::new(Errno::Busy, what)
 }
 
 /// A disk's own serial number, or its name.
-fn serial(control: &Control, name: &str) -> Result<String, Error> {
+fn serial(control: &GraphControl, name: &str) -> Result<String, Error> {
     let on = provider_access::find(control, name)?;
     let ident = match control.topology.attr(on, "GEOM::ident") {
         Some(Attr::Text(text)) if !text.is_empty() => text,
@@ -318,7 +329,7 @@ fn serial(control: &Control, name: &str) -> Result<String, Error> {
 }
 
 /// Clears the record of a disk, so that the disk is no longer recognized as a member.
-fn erase(control: &mut Control, name: &str) -> Result<(), Error> {
+fn erase(control: &mut GraphControl, name: &str) -> Result<(), Error> {
     let on = provider_access::find(control, name)?;
     let (sector, media) = provider_access::sizes(control, on);
     let sectors = media / u64::from(sector.max(1));
@@ -326,5 +337,5 @@ fn erase(control: &mut Control, name: &str) -> Result<(), Error> {
         Ok(Found::Ddf(meta)) => ddf::erase(&meta, sectors, sector),
         _ => imsm::erase(sectors, sector),
     };
-    perform(control, name, plan)
+    apply_plan(control, name, plan)
 }

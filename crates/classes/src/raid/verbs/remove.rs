@@ -1,16 +1,16 @@
 //! The `remove` verb: removes disks permanently.
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
-use super::{ArrayName, disk, spare_of, stays, with};
-use crate::conversation::carry_out;
+use super::{ArrayName, disk, spare_of, still_needed, with};
 use crate::members::provider_access;
+use crate::probe_io::carry_out;
 use crate::raid::assemble::Found;
 use crate::raid::class::RaidClass;
 use crate::raid::geom::{Job, Loss};
 use crate::raid::{ddf, imsm};
-use crate::words::Members;
+use crate::shared_args::Members;
 
 /// Remove disks permanently and clear their metadata
 #[derive(Deserialize, JsonSchema)]
@@ -23,9 +23,9 @@ impl Verb<RaidClass> for Remove {
     const NAME: &'static str = "remove";
     const EXAMPLE: &'static str = "raid remove Intel-1234abcd d1";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let on = self.name.0.as_str();
         for name in &self.members.0 {
             let on_disk = provider_access::find(control, name)?;
@@ -56,9 +56,9 @@ impl Verb<RaidClass> for Remove {
                     g.push(t, me, Job::Rewrite);
                     Ok(())
                 })?;
-                return Err(stays(name));
+                return Err(still_needed(name));
             }
         }
-        Ok(Said::new(format!("{} removed from {on}", self.members.0.join(", "))))
+        Ok(MessageAnswer::new(format!("{} removed from {on}", self.members.0.join(", "))))
     }
 }

@@ -1,14 +1,14 @@
 //! The `start` verb: starts an array that was stopped, or that waits for disks.
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::with;
 use crate::members::provider_access;
 use crate::raid::class::RaidClass;
 use crate::raid::geom::{NAME, RaidGeom};
 use crate::raid::show::volumes;
-use crate::words::Force;
+use crate::shared_args::Force;
 
 /// Start a stopped array, or force the start of one
 ///
@@ -29,9 +29,9 @@ pub(super) struct Start {
 impl Verb<RaidClass> for Start {
     const NAME: &'static str = "start";
     const EXAMPLE: &'static str = "raid start Intel-1234abcd";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, class: &RaidClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, class: &RaidClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let on = self.name.as_str();
         let name = geom::bare_name(NAME, on).to_owned();
         let was_stopped = class.stopped.start(&name);
@@ -45,16 +45,16 @@ impl Verb<RaidClass> for Start {
                 })?;
                 control.settle()?;
             }
-            None if was_stopped => provider_access::look_again(control)?,
+            None if was_stopped => provider_access::taste_all_again(control)?,
             None => {}
         }
         if self.force.0 || self.keep.is_some() {
             with(control, on, |g, t, me| {
                 if let Some(disk) = &self.keep {
-                    keep(g, &name, disk)?;
+                    set_trusted_disk(g, &name, disk)?;
                 }
                 g.launch(t, me, true, true);
-                for vol in g.set.iter_mut().flat_map(|set| &mut set.vols) {
+                for vol in g.set.iter_mut().flat_map(|set| &mut set.volume_status) {
                     vol.forced = true;
                 }
                 g.start_volumes(t, me);
@@ -74,18 +74,19 @@ impl Verb<RaidClass> for Start {
             })?;
         }
         if self.keep.is_some() {
-            provider_access::look_again(control)?;
+            provider_access::taste_all_again(control)?;
         }
-        let (count, fault) = with(control, on, |g, _, _| Ok((g.ups.len(), g.fault.clone())))?;
+        let (count, fault) =
+            with(control, on, |g, _, _| Ok((g.running_volumes.len(), g.fault.clone())))?;
         match fault {
             Some(fault) if count == 0 => Err(Error::new(Errno::NxIo, fault)),
-            _ => Ok(Said::new(format!("{name} is there, with {}", volumes(count)))),
+            _ => Ok(MessageAnswer::new(format!("{name} is there, with {}", volumes(count)))),
         }
     }
 }
 
 /// After a split brain the half of this disk is believed at the start that follows.
-fn keep(g: &mut RaidGeom, array: &str, disk: &str) -> Result<(), Error> {
+fn set_trusted_disk(g: &mut RaidGeom, array: &str, disk: &str) -> Result<(), Error> {
     let has_it = g.disks.values().any(|d| d.name == disk);
     if g.set.is_some() && !has_it {
         let what =
@@ -97,6 +98,6 @@ fn keep(g: &mut RaidGeom, array: &str, disk: &str) -> Result<(), Error> {
         let what = format!("{disk} is no disk of raid {array}, which has {}", names.join(", "));
         return Err(Error::new(Errno::NoEnt, what));
     }
-    g.keep = Some(disk.to_owned());
+    g.trusted_disk = Some(disk.to_owned());
     Ok(())
 }

@@ -1,16 +1,16 @@
 //! The `verify` verb: compares copies and parity in the background.
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
-use super::{ArrayName, VolumeName, meant, with};
+use super::{ArrayName, VolumeName, selected_volumes, with};
 use crate::raid::class::RaidClass;
 use crate::raid::model::VolumeState;
-use crate::raid::show::state_word;
-use crate::raid::volume::verify::{Wish, begin};
-use crate::raid::volumes::Up;
-use crate::words::{EndIt, VerifyRate};
+use crate::raid::show::state_str;
+use crate::raid::volume::verify::{VerifyOptions, begin};
+use crate::raid::volumes::RunningVolume;
+use crate::shared_args::{EndRun, VerifyRate};
 
 /// Compare copies or parity of volumes in the background
 ///
@@ -35,7 +35,7 @@ pub(super) struct Verify {
     /// identified
     force: bool,
     rate: Option<VerifyRate>,
-    end: EndIt,
+    end: EndRun,
 }
 
 impl Verb<RaidClass> for Verify {
@@ -45,13 +45,13 @@ impl Verb<RaidClass> for Verify {
     const WRITES: bool = true;
     type Answer = Value;
 
-    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, _: &RaidClass, control: &mut GraphControl) -> Result<Value, Error> {
         let on = self.name.0.as_str();
         let (repair, force, rate) = (self.repair, self.force, self.rate.map(|rate| rate.0));
-        let wish = Wish { repair, force, rate };
+        let wish = VerifyOptions { repair, force, rate };
         let (words, reports) = with(control, on, |g, _, _| {
             let mut chosen = Vec::new();
-            for at in meant(g, on, self.volume.0.as_deref())? {
+            for at in selected_volumes(g, on, self.volume.0.as_deref())? {
                 chosen.extend(g.comparable(at, self.volume.0.is_some())?);
             }
             if chosen.is_empty() {
@@ -72,7 +72,7 @@ impl Verb<RaidClass> for Verify {
                         "{} is {}: what is to be compared must be in order; `ashlar raid list {}` \
                          says what goes on",
                         up.name,
-                        state_word(*state),
+                        state_str(*state),
                         g.id.name()
                     );
                     return Err(Error::new(Errno::Busy, what));
@@ -80,7 +80,7 @@ impl Verb<RaidClass> for Verify {
             }
             let (names, set) = (names.join(", "), g.id.name());
             if self.end.0 {
-                let value = |(at, up, _): &(usize, &Up, _)| {
+                let value = |(at, up, _): &(usize, &RunningVolume, _)| {
                     let mut value = up.shared.verified().value(|slot| g.member_name(*at, slot));
                     value["volume"] = json!(up.name);
                     value

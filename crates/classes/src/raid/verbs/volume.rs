@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use super::Policy;
 use crate::raid::model::{Layout, Level, LogArea, Member, SubdiskState, Volume, VolumeState};
-use crate::raid::show::level_word;
+use crate::raid::show::level_str;
 use crate::raid::{ddf, imsm};
-use crate::words::{Force, Same};
+use crate::shared_args::{AssumeSynced, Force};
 
 /// Bytes that Intel leaves free at the end of a disk for its record; of small disks an eighth.
 const INTEL_RESERVED: u64 = 2 << 20;
@@ -17,7 +17,7 @@ pub(super) const ROUND: u64 = 1 << 20;
 
 /// Arguments of both verbs.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct How {
+pub(super) struct VolumeParams {
     /// Bytes of each disk to use; absent: all free space
     #[schemars(extend("x-short" = "S"))]
     pub(super) size: Option<Bytes>,
@@ -29,7 +29,7 @@ pub(super) struct How {
     /// keeps a log of partial parity, so that nothing is resynced
     #[serde(default)]
     consistency: Policy,
-    assume_same: Same,
+    assume_same: AssumeSynced,
     pub(super) force: Force,
 }
 
@@ -96,19 +96,19 @@ pub(super) fn usable(intel: bool, media: u64) -> u64 {
 }
 
 /// A new volume.
-pub(super) struct Wish<'a> {
+pub(super) struct NewVolume<'a> {
     pub(super) name: &'a str,
     pub(super) id: [u8; 24],
     pub(super) level: Level,
-    pub(super) how: &'a How,
+    pub(super) params: &'a VolumeParams,
     pub(super) intel: bool,
     pub(super) sector: u32,
 }
 
-impl Wish<'_> {
+impl NewVolume<'_> {
     /// Bytes for a log of partial parity behind the data of each member; zero: none is kept.
     fn log(&self) -> Result<u64, Error> {
-        match self.how.consistency {
+        match self.params.consistency {
             Policy::Resync => Ok(0),
             Policy::Ppl if self.intel && matches!(self.level, Level::Raid5(_)) => {
                 Ok(imsm::ppl::AREA)
@@ -121,8 +121,8 @@ impl Wish<'_> {
 
     /// The volume, on disks of which each has room at a place.
     pub(super) fn volume(&self, room: &[(u64, u64)], there: &[bool]) -> Result<Volume, Error> {
-        let (log, strip) = (self.log()?, self.how.strip.0);
-        let size = self.how.size.map(|bytes| bytes.0);
+        let (log, strip) = (self.log()?, self.params.strip.0);
+        let size = self.params.size.map(|bytes| bytes.0);
         let sector = u64::from(self.sector.max(1));
         if !strip.is_power_of_two() || strip < sector || strip > 1 << 30 {
             let what = format!("a strip of {strip} bytes: use a power of two, {sector} or more");
@@ -151,7 +151,7 @@ impl Wish<'_> {
         };
         let bytes = self.level.capacity(strip, &lens).filter(|bytes| *bytes > 0);
         let Some(bytes) = bytes else {
-            let (count, level) = (room.len(), level_word(self.level));
+            let (count, level) = (room.len(), level_str(self.level));
             let takes = (1..10).filter(|n| self.level.data_members(*n).is_some()).take(3);
             let takes: Vec<String> = takes.map(|n| n.to_string()).collect();
             let takes = takes.join(", ");
@@ -162,7 +162,7 @@ impl Wish<'_> {
                 ),
             }));
         };
-        let raw = self.level.redundant() && !self.how.assume_same.0;
+        let raw = self.level.redundant() && !self.params.assume_same.0;
         let member = |(disk, ((offset, _), bytes)): (usize, (&(u64, u64), &u64))| {
             let state = match there.get(disk) {
                 Some(true) if raw => SubdiskState::Uninitialized,

@@ -19,10 +19,10 @@ use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::lists::spots;
 use super::map::{Piece, Spot};
-use super::shared::{Path, Shared, Table};
-use super::task_util::{Manner, bit, is_members_fault};
-use super::tasks::Work;
-use crate::members::{Entry, Loads};
+use super::shared::{Path, Table, VolumeShared};
+use super::task_util::{RequestContext, bit, is_members_fault};
+use super::tasks::RequestTask;
+use crate::members::{GateEntry, Loads};
 use crate::raid::model::Level;
 
 /// The word of a Bio that was cut; otherwise it is the offset it came with, and of a read the slot
@@ -37,10 +37,10 @@ const SHIFTED: u8 = 1;
 const SAME: u8 = 2;
 
 /// The layer of a volume whose bytes lie in one of these ways.
-pub(crate) struct VolumeLayer<const LIE: u8>(Arc<Shared>);
+pub(crate) struct VolumeLayer<const LIE: u8>(Arc<VolumeShared>);
 
 /// The layer of a volume.
-pub(crate) fn layer(shared: Arc<Shared>) -> Arc<dyn Layer> {
+pub(crate) fn layer(shared: Arc<VolumeShared>) -> Arc<dyn Layer> {
     match shared.shape.level {
         Level::Raid1 => Arc::new(VolumeLayer::<SAME>(shared)),
         _ if shared.shape.copies() > 1 => Arc::new(VolumeLayer::<SHIFTED>(shared)),
@@ -61,7 +61,7 @@ impl<const LIE: u8> VolumeLayer<LIE> {
 
     /// The ways to a piece for a read, with slots and places in the members' parts; none: a task
     /// finds one.
-    fn ways<'a>(
+    fn read_edges<'a>(
         &self,
         table: &'a Table,
         piece: Piece,
@@ -75,10 +75,10 @@ impl<const LIE: u8> VolumeLayer<LIE> {
 
     /// The way that a read takes, and where copies are chosen from it is counted: to the least busy
     /// one.
-    fn way(&self, core: &Core, table: &Table, piece: Piece) -> Option<(usize, Edge, u64)> {
+    fn read_edge(&self, core: &Core, table: &Table, piece: Piece) -> Option<(usize, Edge, u64)> {
         let loads = self.0.loads(core.id());
-        let mut ways = self.ways(table, piece);
-        let chooses = Self::COPIES && self.0.is_even(piece.at.saturating_add(piece.len));
+        let mut ways = self.read_edges(table, piece);
+        let chooses = Self::COPIES && self.0.is_consistent(piece.at.saturating_add(piece.len));
         let (slot, path, at) = match chooses {
             true => loads.least_busy(ways)?,
             false => ways.next()?,
@@ -93,7 +93,7 @@ impl<const LIE: u8> VolumeLayer<LIE> {
     /// that has all of it; else [`Self::read`].
     #[inline(always)]
     fn read_at_once(&self, bio: &mut Bio, core: &Core) -> Option<Flow> {
-        let (good, loads) = self.0.short(core.id())?;
+        let (good, loads) = self.0.fast_path(core.id())?;
         let spot = self.0.shape.sole_at_once(bio.offset, bio.length)?;
         if good >> spot.slot & 1 == 0 {
             return None;
@@ -104,13 +104,13 @@ impl<const LIE: u8> VolumeLayer<LIE> {
     /// The same where there are: to the least busy of those that are alike.
     #[inline(always)]
     fn read_copy_at_once(&self, bio: &mut Bio, core: &Core) -> Option<Flow> {
-        let (good, loads) = self.0.short(core.id())?;
+        let (good, loads) = self.0.fast_path(core.id())?;
         let (alike, at) = match LIE {
             SAME => (u64::MAX, bio.offset),
             _ => self.0.shape.alike(bio.offset, bio.length)?,
         };
         let mut among = alike & good;
-        if !self.0.is_even(bio.offset.wrapping_add(bio.length)) {
+        if !self.0.is_consistent(bio.offset.wrapping_add(bio.length)) {
             // The first copy that there is.
             among &= among.wrapping_neg();
         }
@@ -145,13 +145,13 @@ impl<const LIE: u8> VolumeLayer<LIE> {
             return self.read_pieces(bio, core);
         };
         if !Self::COPIES
-            && let Some((good, loads)) = self.0.short(core.id())
+            && let Some((good, loads)) = self.0.fast_path(core.id())
             && good & bit(spot.slot) != 0
         {
             return down(bio, loads, spot);
         }
         let piece = Piece { at: bio.offset, len: bio.length, skip: 0 };
-        let way = self.way(core, &self.0.lane(core.id()).table, piece);
+        let way = self.read_edge(core, &self.0.core_state(core.id()).table, piece);
         let Some((slot, edge, at)) = way else { return self.task(bio, core) };
         let was = bio.offset & !SLOT | slot as u64;
         bio.offset = at;
@@ -159,17 +159,17 @@ impl<const LIE: u8> VolumeLayer<LIE> {
     }
 
     fn read_pieces(&self, bio: &mut Bio, core: &Core) -> Flow {
-        let lane = self.0.lane(core.id());
+        let lane = self.0.core_state(core.id());
         let mut pieces = self.0.shape.pieces(bio.offset, bio.length).peekable();
         if pieces.peek().is_none() {
             return Flow::Done(Err(Errno::Inval));
         }
-        if pieces.any(|piece| self.ways(&lane.table, piece).next().is_none()) {
+        if pieces.any(|piece| self.read_edges(&lane.table, piece).next().is_none()) {
             drop(lane);
             return self.task(bio, core);
         }
         for piece in self.0.shape.pieces(bio.offset, bio.length) {
-            let Some((slot, edge, at)) = self.way(core, &lane.table, piece) else { continue };
+            let Some((slot, edge, at)) = self.read_edge(core, &lane.table, piece) else { continue };
             if !fork(bio, core, edge, at, piece, slot) {
                 return Flow::Done(Err(Errno::Inval));
             }
@@ -198,13 +198,13 @@ impl<const LIE: u8> VolumeLayer<LIE> {
 
     /// A write at the gate.
     fn admit(&self, bio: &mut Bio, core: &Core) -> Flow {
-        if self.0.sick.load(Relaxed) {
+        if self.0.records_failed.load(Relaxed) {
             return Flow::Done(Err(Errno::Io));
         }
         if bio.op == Op::Delete && self.0.shape.parities() > 0 && !self.0.deletes.load(Relaxed) {
             return Flow::Done(Err(Errno::NotSup));
         }
-        if self.0.gate.enter(core.id() as usize, || bio.ticket()) == Entry::Wait {
+        if self.0.gate.enter(core.id() as usize, || bio.ticket()) == GateEntry::Wait {
             return Flow::Wait;
         }
         self.0.count_write(core.id());
@@ -308,10 +308,13 @@ impl<const LIE: u8> VolumeLayer<LIE> {
             }
             return Flow::Done(Err(Errno::NxIo));
         };
-        let work = Work {
+        let work = RequestTask {
             core: core.clone(),
             shared: self.0.clone(),
-            how: Manner { flags: bio.flags.without(Flags::FAIL_FAST), origin: bio.origin },
+            context: RequestContext {
+                flags: bio.flags.without(Flags::FAIL_FAST),
+                origin: bio.origin,
+            },
             op: bio.op,
             offset: bio.offset,
             length: bio.length,
@@ -325,7 +328,7 @@ impl<const LIE: u8> VolumeLayer<LIE> {
                 Op::Flush => work.flush().await,
                 _ => work.write().await,
             };
-            let Work { core, shared, .. } = work;
+            let RequestTask { core, shared, .. } = work;
             if gated {
                 shared.gate.leave(core.id() as usize);
             }

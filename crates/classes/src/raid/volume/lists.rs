@@ -7,9 +7,9 @@ use bio::{Errno, Status, append_range};
 
 use super::map::{Shape, Spot};
 use super::shared::Table;
-use super::stripes::Outcome;
-use super::task_util::{Wipe, bit, is_members_fault, wipe};
-use super::tasks::Work;
+use super::stripes::RowOutcome;
+use super::task_util::{MemberDelete, bit, is_members_fault, send_deletes};
+use super::tasks::RequestTask;
 
 /// Calls `f` with every piece of the ranges: where its copies lie, and its length.
 pub(super) fn spots(
@@ -24,7 +24,7 @@ pub(super) fn spots(
     }
 }
 
-impl Work {
+impl RequestTask {
     /// W4, W5
     pub(super) async fn delete_list(&self) -> Status {
         let held = self.shared.ranges.lock_all_task(&self.ranges, true).await;
@@ -35,10 +35,10 @@ impl Work {
         status
     }
 
-    async fn list_to_copies(&self, table: &Table) -> Outcome {
-        let mut outcome = Outcome { unrecorded: table.unrecorded, ..Outcome::default() };
+    async fn list_to_copies(&self, table: &Table) -> RowOutcome {
+        let mut outcome = RowOutcome { unrecorded: table.unrecorded, ..RowOutcome::default() };
         if table.all().any(|(_, path)| !path.deletes) {
-            return Outcome { error: Some(Errno::NotSup), ..outcome };
+            return RowOutcome { error: Some(Errno::NotSup), ..outcome };
         }
         let shape = &self.shared.shape;
         let mut lists = vec![Vec::new(); shape.members()];
@@ -59,9 +59,10 @@ impl Work {
             }
         });
         let all = lists.into_iter().enumerate().filter(|(_, ranges)| !ranges.is_empty());
-        let all = all
-            .filter_map(|(slot, ranges)| Some(Wipe { slot, edge: table.path(slot)?.edge, ranges }));
-        let ended = wipe(&self.core, all.collect(), self.how).await;
+        let all = all.filter_map(|(slot, ranges)| {
+            Some(MemberDelete { slot, edge: table.path(slot)?.edge, ranges })
+        });
+        let ended = send_deletes(&self.core, all.collect(), self.context).await;
         let ok = ended.iter().filter(|(_, status)| status.is_ok());
         let ok = ok.fold(0, |all, (slot, _)| all | bit(*slot));
         for (slot, status) in ended {

@@ -23,7 +23,7 @@ use bio::parity;
 
 /// The wrong strip in a piece of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Blame {
+pub(super) enum WrongStrip {
     /// One of the parities: the one that differs.
     Parity,
     /// The data strip in a slot.
@@ -34,37 +34,37 @@ pub(super) enum Blame {
 
 /// The wrong strip, from the differences of the parities, which are not all zero; `data`: slots of
 /// the data, each of the weight 2 ^ slot in the second parity.
-pub(super) fn locate(p_off: &[u8], q_off: &[u8], data: &[usize]) -> Blame {
+pub(super) fn locate(p_off: &[u8], q_off: &[u8], data: &[usize]) -> WrongStrip {
     let mut blamed = None;
     // The strip of the previous byte is the most likely one: testing it costs one product.
     for (a, b) in p_off.iter().copied().zip(q_off.iter().copied()) {
         let who = match (a, b) {
             (0, 0) => continue,
-            (_, 0) => Who::First,
-            (0, _) => Who::Second,
+            (_, 0) => Candidate::First,
+            (0, _) => Candidate::Second,
             (a, b) => {
                 let fits = |slot: &usize| parity::product(parity::power(*slot), a) == b;
                 let again = match blamed {
-                    Some(Who::Data(slot)) if fits(&slot) => Some(slot),
+                    Some(Candidate::Data(slot)) if fits(&slot) => Some(slot),
                     _ => data.iter().copied().find(fits),
                 };
-                let Some(slot) = again else { return Blame::Untold };
-                Who::Data(slot)
+                let Some(slot) = again else { return WrongStrip::Untold };
+                Candidate::Data(slot)
             }
         };
         if *blamed.get_or_insert(who) != who {
-            return Blame::Untold;
+            return WrongStrip::Untold;
         }
     }
     match blamed {
-        Some(Who::Data(slot)) => Blame::Data(slot),
-        _ => Blame::Parity,
+        Some(Candidate::Data(slot)) => WrongStrip::Data(slot),
+        _ => WrongStrip::Parity,
     }
 }
 
 /// The strip that one byte indicates.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Who {
+enum Candidate {
     First,
     Second,
     Data(usize),
@@ -124,7 +124,7 @@ mod tests {
         Strips { all, p, q, data }
     }
 
-    fn judged(of: &Strips) -> (Blame, Vec<u8>) {
+    fn judged(of: &Strips) -> (WrongStrip, Vec<u8>) {
         let [mut a, mut b] = sums(&of.all, &of.data);
         parity::add(&mut a, &of.all[of.p]);
         parity::add(&mut b, &of.all[of.q]);
@@ -142,10 +142,10 @@ mod tests {
                     chance.spoil(&mut bad.all[slot]);
                     let (blame, off) = judged(&bad);
                     if [bad.p, bad.q].contains(&slot) {
-                        assert_eq!(blame, Blame::Parity, "{slot} of {members}");
+                        assert_eq!(blame, WrongStrip::Parity, "{slot} of {members}");
                         continue;
                     }
-                    assert_eq!(blame, Blame::Data(slot), "{slot} of {members}");
+                    assert_eq!(blame, WrongStrip::Data(slot), "{slot} of {members}");
                     parity::add(&mut bad.all[slot], &off);
                     assert!(bad.all[slot] == good.all[slot], "{slot} of {members}");
                 }
@@ -165,7 +165,7 @@ mod tests {
                     let other = chance.bytes(LEN);
                     bad.all[slot] = other;
                 }
-                assert_eq!(judged(&bad).0, Blame::Untold, "{one} and {two} of {members}");
+                assert_eq!(judged(&bad).0, WrongStrip::Untold, "{one} and {two} of {members}");
             }
         }
     }
@@ -178,15 +178,15 @@ mod tests {
             for (nth, at) in [(0, 17), (3, 400)] {
                 bad.all[nth][at] ^= 0x40;
             }
-            assert_eq!(judged(&bad).0, Blame::Untold);
+            assert_eq!(judged(&bad).0, WrongStrip::Untold);
         }
     }
 
     #[test]
     fn logarithm_of_no_data_strip_locates_no_strip() {
         // 2 ^ 3 with three data strips; and 2 ^ 1 where slot 1 is a parity.
-        assert_eq!(locate(&[1], &[8], &[0, 1, 2]), Blame::Untold);
-        assert_eq!(locate(&[1], &[2], &[0, 3]), Blame::Untold);
-        assert_eq!(locate(&[0, 1, 0], &[0, 8, 0], &[0, 3]), Blame::Data(3));
+        assert_eq!(locate(&[1], &[8], &[0, 1, 2]), WrongStrip::Untold);
+        assert_eq!(locate(&[1], &[2], &[0, 3]), WrongStrip::Untold);
+        assert_eq!(locate(&[0, 1, 0], &[0, 8, 0], &[0, 3]), WrongStrip::Data(3));
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Shape {
     by_width: Divisor,
     by_members: Divisor,
     /// Empty where there are no strips.
-    rota: Rota,
+    strip_table: StripTable,
 }
 
 /// A part of a request that lies in one unit.
@@ -58,7 +58,7 @@ pub(crate) struct Spot {
 /// Where the first copies of strips are, until it repeats: one division finds a strip, whatever
 /// the level.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Rota {
+struct StripTable {
     /// Strips until it repeats, to divide by.
     strips: Divisor,
     /// Rows until it repeats.
@@ -105,14 +105,15 @@ impl Shape {
         let (level, strip, bytes) = (volume.level, volume.strip.max(1), volume.bytes);
         let [by_strip, by_members] = [strip, lens.len() as u64].map(Divisor::new);
         let by_width = Divisor::new(1);
-        let rota = Rota { strips: by_width, rows: 0, places: Box::default() };
-        let mut shape = Shape { level, strip, bytes, lens, by_strip, by_width, by_members, rota };
+        let rota = StripTable { strips: by_width, rows: 0, places: Box::default() };
+        let mut shape =
+            Shape { level, strip, bytes, lens, by_strip, by_width, by_members, strip_table: rota };
         shape.by_width = Divisor::new(shape.width() as u64);
-        shape.rota = shape.rota_of_strips();
+        shape.strip_table = shape.build_strip_table();
         shape
     }
 
-    fn rota_of_strips(&self) -> Rota {
+    fn build_strip_table(&self) -> StripTable {
         let n = self.members() as u64;
         let (strips, rows) = match self.level {
             Level::Raid1 | Level::Single | Level::Concat => (0, 0),
@@ -125,7 +126,7 @@ impl Shape {
             // Both are below the number of members.
             (slot as u8, row as u8)
         };
-        Rota { strips: Divisor::new(strips), rows, places: (0..strips).map(place).collect() }
+        StripTable { strips: Divisor::new(strips), rows, places: (0..strips).map(place).collect() }
     }
 
     /// Members.
@@ -207,9 +208,9 @@ impl Shape {
     #[inline(always)]
     pub(crate) fn sole_at_once(&self, at: u64, len: u64) -> Option<Spot> {
         let (strip, within) = self.by_strip.split_at_once(at)?;
-        let (rounds, nth) = self.rota.strips.split_at_once(strip)?;
-        let (slot, row) = *self.rota.places.get(nth as usize)?;
-        let row = rounds * self.rota.rows + u64::from(row);
+        let (rounds, nth) = self.strip_table.strips.split_at_once(strip)?;
+        let (slot, row) = *self.strip_table.places.get(nth as usize)?;
+        let row = rounds * self.strip_table.rows + u64::from(row);
         // No member holds more than the volume: there is nothing to saturate.
         let at = row.wrapping_mul(self.strip).wrapping_add(within);
         (len <= self.strip - within).then_some(Spot { slot: slot.into(), at })

@@ -32,5 +32,5 @@ mod zero;
 mod map_tests;
 
 pub(crate) use layer::layer;
-pub(crate) use shared::{Kind, Leaves, Path, Role, Shared, Table};
+pub(crate) use shared::{FailureEffect, Path, Role, Table, VolumeShared, VolumeSpec};
 pub(crate) use tasks::settle;

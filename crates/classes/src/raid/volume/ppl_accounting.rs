@@ -24,9 +24,9 @@ use std::ops::Range;
 
 use bio::{Errno, Segs, parity};
 
-use super::log::{Log, Stop};
-use super::shared::{Leaves, Table};
-use super::stripes::{Rows, Touch, Turn};
+use super::log::{Log, RowStop};
+use super::shared::{FailureEffect, Table};
+use super::stripes::{RowWrite, Rows, StripPart};
 use crate::raid::imsm::ppl::Entry;
 
 /// The same bytes of strips that follow each other.
@@ -67,7 +67,7 @@ fn add_part(to: &mut [u8], from: &Segs, at: u64) {
 
 impl Rows {
     /// E1: the parts of a write that are written one after the other.
-    pub(super) fn apart<'a>(&self, touched: &'a [Touch]) -> Vec<&'a [Touch]> {
+    pub(super) fn sequential_parts<'a>(&self, touched: &'a [StripPart]) -> Vec<&'a [StripPart]> {
         let table = self.shared.table(self.core.id());
         let lost = touched.iter().position(|touch| !table.is_good_on_record(touch.slot));
         let Some(at) = lost.filter(|_| self.shared.log().is_some()) else { return vec![touched] };
@@ -78,7 +78,7 @@ impl Rows {
 
     /// E1: whether a part would be cut because a member was lost since it was made: between two
     /// tries of a row, or while a debt to that member was paid.
-    pub(super) fn is_cut_otherwise(&self, table: &Table, part: &[Touch]) -> bool {
+    pub(super) fn is_split_differently(&self, table: &Table, part: &[StripPart]) -> bool {
         let lost = || part.iter().any(|touch| !table.is_good_on_record(touch.slot));
         self.shared.log().is_some() && part.len() > 1 && lost()
     }
@@ -88,11 +88,13 @@ impl Rows {
     pub(super) async fn enter_log<'a>(
         &self,
         log: &'a Log,
-        turn: &mut Turn<'a>,
-    ) -> Result<Option<usize>, Stop> {
+        turn: &mut RowWrite<'a>,
+    ) -> Result<Option<usize>, RowStop> {
         let unrecorded = turn.table.unrecorded;
-        if unrecorded != 0 && !self.shared.verdict(unrecorded, (0, 0), Leaves::Order).await {
-            return Err(Stop::Error(Errno::Io));
+        if unrecorded != 0
+            && !self.shared.await_decision(unrecorded, (0, 0), FailureEffect::Order).await
+        {
+            return Err(RowStop::Error(Errno::Io));
         }
         let slot = turn.row.p;
         let sum = turn.new.iter().find(|(of, _)| *of == slot).map(|(_, sum)| sum);
@@ -109,13 +111,13 @@ impl Rows {
         if self.is_stale(turn) {
             turn.sending = None;
             logged.into_iter().for_each(|slot| log.leave(slot));
-            return Err(Stop::Stale);
+            return Err(RowStop::Stale);
         }
         Ok(logged)
     }
 
     /// L6: whether others are members now than those for whom a row was made.
-    fn is_stale(&self, turn: &Turn<'_>) -> bool {
+    fn is_stale(&self, turn: &RowWrite<'_>) -> bool {
         let now = self.shared.table(self.core.id());
         let of = |table: &Table, slot| table.path(slot).map(|path| (path.edge, path.role));
         let slots = turn.touched.iter().map(|touch| touch.slot).chain([turn.row.p]);
@@ -123,7 +125,7 @@ impl Rows {
         now.unrecorded & !turn.table.unrecorded != 0 || other.next().is_some()
     }
 
-    fn entries(&self, turn: &Turn<'_>, sum: &Segs) -> (Vec<Entry>, Vec<u8>) {
+    fn entries(&self, turn: &RowWrite<'_>, sum: &Segs) -> (Vec<Entry>, Vec<u8>) {
         let (shape, sector) = (&self.shared.shape, self.shared.sector.max(1));
         let nth = |slot: usize| (0..shape.width()).find(|nth| turn.row.data(*nth) == slot);
         let parts: Vec<(usize, Range<u64>)> =

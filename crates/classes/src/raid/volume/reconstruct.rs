@@ -5,7 +5,9 @@ use bio::{Errno, Op, Segs, parity};
 use super::map::Row;
 use super::shared::Table;
 use super::stripes::{Rows, Window};
-use super::task_util::{Ask, Manner, add, ask, bit, blocks, copy, part, scale, sums};
+use super::task_util::{
+    MemberRequest, RequestContext, add, bit, blocks, copy, part, scale, send_all, sums,
+};
 
 /// Contents of a window, by slot; and memory that is still free.
 pub(super) struct Contents {
@@ -28,7 +30,7 @@ impl Rows {
         slots: &[usize],
         spare: usize,
     ) -> Result<Contents, u64> {
-        let (contents, unread) = self.peek(table, window, slots, spare).await;
+        let (contents, unread) = self.fetch_readable(table, window, slots, spare).await;
         for (slot, e) in &unread {
             self.shared.read_failed(*slot, *e, false);
         }
@@ -40,7 +42,7 @@ impl Rows {
     }
 
     /// The same; unreadable slots are absent from the contents, and returned with their errors.
-    pub(super) async fn peek(
+    pub(super) async fn fetch_readable(
         &self,
         table: &Table,
         window: &Window,
@@ -56,14 +58,14 @@ impl Rows {
             let (Some(path), Some(block)) = (table.good(*slot), free.pop()) else { continue };
             let at = path.offset.saturating_add(self.member_at(window));
             let data = part(&block, 0, len);
-            all.push(Ask { slot: *slot, edge: path.edge, op: Op::Read, at, len, data });
+            all.push(MemberRequest { slot: *slot, edge: path.edge, op: Op::Read, at, len, data });
             if let Some(place) = by_slot.get_mut(*slot) {
                 *place = Some(block);
             }
         }
-        let how = Manner { origin: self.how.origin, ..Manner::default() };
+        let how = RequestContext { origin: self.context.origin, ..RequestContext::default() };
         let mut unread = Vec::new();
-        for (slot, status) in ask(&self.core, all, how).await {
+        for (slot, status) in send_all(&self.core, all, how).await {
             if let (Err(e), Some(place)) = (status, by_slot.get_mut(slot)) {
                 free.extend(place.take());
                 unread.push((slot, e));

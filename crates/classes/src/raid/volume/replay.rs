@@ -22,7 +22,7 @@ use std::rc::Rc;
 use bio::{Errno, parity};
 use geom::{Core, Edge, GeomId, Notifier};
 
-use super::log::{Place, area};
+use super::log::{LogLocation, area};
 use super::map::Shape;
 use crate::raid::geom::Message;
 use crate::raid::imsm::ppl::{self, Entry, Purpose};
@@ -36,7 +36,7 @@ pub(crate) struct Replayed {
     /// Entries whose parity was made.
     pub(crate) done: usize,
     /// Entries of strips that are not there (Y2).
-    pub(crate) left: usize,
+    pub(crate) skipped: usize,
     /// Entries that were being written when it ended: their rows had not begun.
     pub(crate) torn: usize,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Replay {
     pub(crate) shape: Shape,
     /// Bytes of a sector.
     pub(crate) sector: u64,
-    pub(crate) place: Place,
+    pub(crate) place: LogLocation,
     /// Members in order by slot: the way to them, and where their part begins.
     pub(crate) members: Vec<Option<(Edge, u64)>>,
 }
@@ -145,10 +145,10 @@ impl Replay {
             let there = |slot: &usize| self.members.get(*slot).is_some_and(Option::is_some);
             match of.slots.iter().all(there) {
                 true => {
-                    self.mend(core, slot, &of, &rest).await?;
+                    self.rebuild_parity(core, slot, &of, &rest).await?;
                     replayed.done += 1;
                 }
-                false => replayed.left += 1,
+                false => replayed.skipped += 1,
             }
         }
         for (slot, member) in self.members.iter().enumerate() {
@@ -162,7 +162,7 @@ impl Replay {
     }
 
     /// Makes the parity of a rectangle.
-    async fn mend(
+    async fn rebuild_parity(
         &self,
         core: &Rc<Core>,
         parity_slot: usize,

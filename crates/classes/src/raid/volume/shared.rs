@@ -18,11 +18,13 @@ use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
 use geom::{Edge, GeomId, Notifier};
 
-use super::log::{Log, Place};
+use super::log::{Log, LogLocation};
 use super::map::Shape;
-use super::missed_parity::Owed;
+use super::missed_parity::MissedParity;
 use super::task_util::bit;
-use crate::members::{Loads, Number, Own, PartialFailures, PerCore, RangeLocks, Report, WriteGate};
+use crate::members::{
+    CoreLocal, FailureId, Loads, PartialFailures, PerCore, RangeLocks, VerifyReport, WriteGate,
+};
 use crate::raid::class::Tunables;
 use crate::raid::geom::Message;
 
@@ -86,7 +88,7 @@ pub(crate) struct CoreState {
     pub(crate) table: Arc<Table>,
 }
 
-impl Own for CoreState {
+impl CoreLocal for CoreState {
     type Table = Table;
     type Left = ();
     /// Members that have everything, and for volumes with copies their load of reads; places count
@@ -103,14 +105,14 @@ impl Own for CoreState {
 
 /// The answer to a task that waits for a decision.
 #[derive(Default)]
-struct Answer {
+struct FailureDecision {
     given: Option<bool>,
     waker: Option<Waker>,
 }
 
 /// Effect of a failed request of a member, should that member stay (J8 of `geom`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Leaves {
+pub(crate) enum FailureEffect {
     /// Rows whose parity goes with what their members hold, or is owed.
     Order,
     /// Anything.
@@ -118,7 +120,7 @@ pub(crate) enum Leaves {
 }
 
 /// Which volume it is, and how it lies on its members.
-pub(crate) struct Kind {
+pub(crate) struct VolumeSpec {
     pub(crate) key: u32,
     pub(crate) name: String,
     pub(crate) shape: Shape,
@@ -128,7 +130,7 @@ pub(crate) struct Kind {
 }
 
 /// See the module.
-pub(crate) struct Shared {
+pub(crate) struct VolumeShared {
     /// Number of the volume among those of its geom.
     pub(crate) key: u32,
     /// Its provider's name, which identifies its passes.
@@ -139,11 +141,11 @@ pub(crate) struct Shared {
     pub(crate) ranges: RangeLocks,
     /// Bytes of the volume from its start in which copies agree and parity is right, as far as
     /// that is known; all ones: everywhere.
-    pub(crate) even: AtomicU64,
+    pub(crate) consistent_to: AtomicU64,
     /// The pass that may go on; another number, and it ends.
     pub(crate) round: AtomicU64,
     /// No record can be written on any disk: writes end with EIO.
-    pub(crate) sick: AtomicBool,
+    pub(crate) records_failed: AtomicBool,
     /// The log of partial parity that is kept, or could be.
     log: Option<Log>,
     /// DELETE is served, as was said when the volume was offered (levels with parity).
@@ -156,30 +158,30 @@ pub(crate) struct Shared {
     /// Bytes a second that a pass may do; zero: as fast as it goes.
     pub(crate) rate: Arc<AtomicU64>,
     /// Parity that members did not take and have to have.
-    pub(super) owed: Owed,
+    pub(super) missed_parity: MissedParity,
     /// A row was left for which it is unknown whether its parity matches the data of its members;
     /// the geom has been notified.
-    pub(crate) uneven: AtomicBool,
+    pub(crate) row_inconsistent: AtomicBool,
     /// Result of the running or the last comparison.
-    verified: Mutex<Report>,
-    lanes: PerCore<CoreState>,
-    failures: PartialFailures<Arc<Mutex<Answer>>>,
+    verified: Mutex<VerifyReport>,
+    per_core: PerCore<CoreState>,
+    failures: PartialFailures<Arc<Mutex<FailureDecision>>>,
 }
 
-impl Shared {
+impl VolumeShared {
     pub(crate) fn new(
         notifier: Notifier,
         geom: GeomId,
-        of: Kind,
+        of: VolumeSpec,
         tunables: Tunables,
         rate: Arc<AtomicU64>,
-    ) -> Arc<Shared> {
-        let Kind { key, name, shape, sector, log } = of;
+    ) -> Arc<VolumeShared> {
+        let VolumeSpec { key, name, shape, sector, log } = of;
         let cores = notifier.cores().max(1);
         let (tell, wake, free) = (notifier.clone(), notifier.clone(), notifier.clone());
         // Rows are locked by their place on the members; copies by their place on the volume.
         let stride = if shape.parities() > 0 { shape.strip } else { 0 };
-        Arc::new(Shared {
+        Arc::new(VolumeShared {
             key,
             name,
             gate: WriteGate::new(
@@ -188,16 +190,16 @@ impl Shared {
                 move |core, ticket| wake.restart(core, ticket),
             ),
             ranges: RangeLocks::new(stride, move |core, ticket| free.restart(core, ticket)),
-            even: AtomicU64::new(u64::MAX),
+            consistent_to: AtomicU64::new(u64::MAX),
             round: AtomicU64::new(0),
-            sick: AtomicBool::new(false),
+            records_failed: AtomicBool::new(false),
             log,
             deletes: AtomicBool::new(false),
             no_zeroes: AtomicU64::new(0),
-            owed: Owed::default(),
-            uneven: AtomicBool::new(false),
+            missed_parity: MissedParity::default(),
+            row_inconsistent: AtomicBool::new(false),
             verified: Mutex::default(),
-            lanes: PerCore::new(cores),
+            per_core: PerCore::new(cores),
             failures: PartialFailures::default(),
             shape,
             sector,
@@ -215,7 +217,7 @@ impl Shared {
     }
 
     /// Where its log is, or would be.
-    pub(crate) fn log_place(&self) -> Option<Place> {
+    pub(crate) fn log_place(&self) -> Option<LogLocation> {
         self.log.as_ref().map(Log::place)
     }
 
@@ -230,33 +232,33 @@ impl Shared {
     }
 
     /// A member failed a request that no task waits for.
-    pub(crate) fn accuse(&self, slot: usize, error: Errno, leaves: Leaves) {
+    pub(crate) fn report_failure(&self, slot: usize, error: Errno, leaves: FailureEffect) {
         self.post(Message::Failed { volume: self.key, slot, gone: error == Errno::NxIo, leaves });
     }
 
     /// A row is left for which it is unknown whether its parity matches the data of its members.
     /// The caller holds the row, and is inside the gate: the geom is notified before the gate is
     /// drained.
-    pub(super) fn row_is_uneven(&self) {
-        self.uneven.store(true, SeqCst);
-        self.post(Message::Uneven(self.key));
+    pub(super) fn report_inconsistent_row(&self) {
+        self.row_inconsistent.store(true, SeqCst);
+        self.post(Message::RowInconsistent(self.key));
     }
 
     /// Whether all parity is on the members that is to be there, or known not to be.
     pub(crate) fn is_settled(&self) -> bool {
-        self.owed.is_empty()
+        self.missed_parity.is_empty()
     }
 
     /// All parity is right, unless some is owed or a row was left in an unknown state. The log
     /// records this from now on.
-    pub(crate) fn trust(self: &Arc<Shared>) {
+    pub(crate) fn mark_parity_valid(self: &Arc<VolumeShared>) {
         let Some(log) = self.log().filter(|log| log.is_in_doubt()) else { return };
-        log.trust();
+        log.clear_doubt();
         // A caller that raises the doubt has noted the reason before.
-        if !self.is_settled() || self.uneven.load(SeqCst) {
-            return log.doubt();
+        if !self.is_settled() || self.row_inconsistent.load(SeqCst) {
+            return log.set_doubt();
         }
-        Log::touch(self);
+        Log::write_doubt(self);
     }
 
     /// A member could not read something; with `mended` it was written there anew.
@@ -267,52 +269,52 @@ impl Shared {
 
     /// The core's own, for that core's thread: held for a few instructions.
     #[inline]
-    pub(crate) fn lane(&self, core: u32) -> RefMut<'_, CoreState> {
-        self.lanes.own(core as usize)
+    pub(crate) fn core_state(&self, core: u32) -> RefMut<'_, CoreState> {
+        self.per_core.local(core as usize)
     }
 
     /// Members that have everything (a bit a slot), and the ways to them.
     #[inline(always)]
-    pub(crate) fn short(&self, core: u32) -> Option<(u64, &Loads)> {
-        self.lanes.short(core as usize)
+    pub(crate) fn fast_path(&self, core: u32) -> Option<(u64, &Loads)> {
+        self.per_core.fast_path(core as usize)
     }
 
     /// How busy the members have been with reads of this core: for its thread.
     #[inline(always)]
     pub(crate) fn loads(&self, core: u32) -> &Loads {
-        self.lanes.counters(core as usize)
+        self.per_core.counters(core as usize)
     }
 
     /// The table that this core goes by.
     pub(crate) fn table(&self, core: u32) -> Arc<Table> {
-        self.lane(core).table.clone()
+        self.core_state(core).table.clone()
     }
 
     /// Gives every core a new table (T1).
     pub(crate) fn set(&self, table: &Table) {
         self.no_zeroes.store(0, Relaxed);
-        self.lanes.set(|| table.clone(), |_, ()| ());
-        self.owed.keep(table);
+        self.per_core.set(|| table.clone(), |_, ()| ());
+        self.missed_parity.keep(table);
     }
 
     /// A write passed on this core.
     pub(crate) fn count_write(&self, core: u32) {
-        self.lanes.count_write(core as usize);
+        self.per_core.count_write(core as usize);
     }
 
     /// Writes that passed so far, of all cores.
     pub(crate) fn writes(&self) -> u64 {
-        self.lanes.writes()
+        self.per_core.writes()
     }
 
     /// Result of a comparison.
-    pub(crate) fn verified(&self) -> MutexGuard<'_, Report> {
+    pub(crate) fn verified(&self) -> MutexGuard<'_, VerifyReport> {
         self.verified.lock()
     }
 
     /// Whether copies agree and parity is right in a range that ends at byte `end`.
-    pub(crate) fn is_even(&self, end: u64) -> bool {
-        end <= self.even.load(SeqCst)
+    pub(crate) fn is_consistent(&self, end: u64) -> bool {
+        end <= self.consistent_to.load(SeqCst)
     }
 
     /// The range that is locked, of the members' bytes in a row or of the volume's.
@@ -327,19 +329,19 @@ impl Shared {
     ///
     /// Order of calls: the waiting task is registered before a failure is reported, and the geom
     /// decides nothing before it has received all reports.
-    pub(crate) async fn verdict(
+    pub(crate) async fn await_decision(
         &self,
         waits: u64,
         (failed, gone): (u64, u64),
-        leaves: Leaves,
+        leaves: FailureEffect,
     ) -> bool {
-        let answer = Arc::new(Mutex::new(Answer::default()));
+        let answer = Arc::new(Mutex::new(FailureDecision::default()));
         let Some(number) = self.failures.open(waits, answer.clone()) else { return false };
         for slot in (0..self.shape.members()).filter(|slot| failed & bit(*slot) != 0) {
             let gone = gone & bit(slot) != 0;
             self.post(Message::Failed { volume: self.key, slot, gone, leaves });
         }
-        self.post(Message::Judge { volume: self.key, number });
+        self.post(Message::AllReported { volume: self.key, number });
         poll_fn(|cx| {
             let mut answer = answer.lock();
             match answer.given {
@@ -354,11 +356,11 @@ impl Shared {
     }
 
     /// The geom has received all failures that a write reported.
-    pub(crate) fn heard(&self, number: Number) {
-        self.failures.heard(number);
+    pub(crate) fn set_reported(&self, number: FailureId) {
+        self.failures.set_reported(number);
     }
 
-    fn answer(all: Vec<Arc<Mutex<Answer>>>, given: bool) {
+    fn answer_waiters(all: Vec<Arc<Mutex<FailureDecision>>>, given: bool) {
         for one in all {
             let waker = {
                 let mut answer = one.lock();
@@ -371,22 +373,22 @@ impl Shared {
 
     /// Lets those go that wait for none of the slots still `open` (a bit a slot).
     pub(crate) fn release(&self, open: u64) {
-        Self::answer(self.failures.released(open), true);
+        Self::answer_waiters(self.failures.released(open), true);
     }
 
     /// Requests that wait for one of these slots end with an error: no record says that these
     /// members lack the written data.
-    pub(crate) fn refuse(&self, slots: u64) {
-        Self::answer(self.failures.refused(slots), false);
+    pub(crate) fn fail_waiting(&self, slots: u64) {
+        Self::answer_waiters(self.failures.refused(slots), false);
     }
 
     /// The volume is removed: waiting and later requests end with an error.
     pub(crate) fn close(&self) {
-        self.sick.store(true, SeqCst);
+        self.records_failed.store(true, SeqCst);
         self.round.store(0, SeqCst);
         self.verified().running = false;
-        Self::answer(self.failures.closed(), false);
-        for (core, ticket) in self.gate.evict() {
+        Self::answer_waiters(self.failures.closed(), false);
+        for (core, ticket) in self.gate.close() {
             self.notifier.restart(core, ticket);
         }
     }
@@ -397,7 +399,7 @@ mod tests {
     use super::*;
     use crate::raid::model::{Layout, Level, Member, SubdiskState, Volume};
 
-    fn logged() -> Arc<Shared> {
+    fn logged() -> Arc<VolumeShared> {
         let member = |disk| Member { disk, offset: 0, bytes: 8192, state: SubdiskState::Active };
         let shape = Shape::of(&Volume {
             name: "v".into(),
@@ -410,11 +412,11 @@ mod tests {
             migration: None,
             log: None,
         });
-        let place = Place { at: 8192, bytes: 1 << 20, signature: 1 };
+        let place = LogLocation { at: 8192, bytes: 1 << 20, signature: 1 };
         let log = Some(Log::new(place, 3, true, false));
-        let of = Kind { key: 1, name: "v".into(), shape, sector: 512, log };
+        let of = VolumeSpec { key: 1, name: "v".into(), shape, sector: 512, log };
         let (notifier, rate) = (Notifier::default(), Arc::default());
-        Shared::new(notifier, GeomId::default(), of, Tunables::default(), rate)
+        VolumeShared::new(notifier, GeomId::default(), of, Tunables::default(), rate)
     }
 
     /// All parity was made right while a row was left in an unknown state, before the geom is
@@ -423,22 +425,22 @@ mod tests {
     fn log_stays_in_doubt_while_a_row_is_uneven() {
         let shared = logged();
         let in_doubt = || shared.log().is_some_and(Log::is_in_doubt);
-        shared.log().expect("a log").doubt();
-        shared.row_is_uneven();
-        shared.trust();
+        shared.log().expect("a log").set_doubt();
+        shared.report_inconsistent_row();
+        shared.mark_parity_valid();
         assert!(in_doubt());
         // It has heard, and all parity was made right again.
-        shared.uneven.store(false, SeqCst);
-        shared.trust();
+        shared.row_inconsistent.store(false, SeqCst);
+        shared.mark_parity_valid();
         assert!(!in_doubt());
     }
 
     #[test]
     fn log_stays_in_doubt_while_parity_is_owed() {
         let shared = logged();
-        shared.log().expect("a log").doubt();
-        shared.owed.note(2, Edge(0), 0, vec![0; 512]);
-        shared.trust();
+        shared.log().expect("a log").set_doubt();
+        shared.missed_parity.note(2, Edge(0), 0, vec![0; 512]);
+        shared.mark_parity_valid();
         assert!(shared.log().is_some_and(Log::is_in_doubt));
     }
 }

@@ -41,8 +41,8 @@ use geom::Core;
 
 use super::log::Sending;
 use super::map::Row;
-use super::shared::{Shared, Table};
-use super::task_util::{Manner, WINDOW, add, bit, copy, part, sums};
+use super::shared::{Table, VolumeShared};
+use super::task_util::{RequestContext, WINDOW, add, bit, copy, part, sums};
 
 /// A part of a row: the same bytes of each strip.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub(super) struct Window {
 
 /// The new content of a range of the volume.
 #[derive(Clone, Copy)]
-pub(super) enum What<'a> {
+pub(super) enum NewData<'a> {
     /// These bytes, from the first on.
     Data(&'a Segs),
     /// Zeroes, over and over these, which are as long as a window or longer.
@@ -62,7 +62,7 @@ pub(super) enum What<'a> {
 }
 
 /// A data strip's part of a request.
-pub(super) struct Touch {
+pub(super) struct StripPart {
     pub(super) slot: usize,
     /// Bytes within the strip.
     pub(super) range: Range<u64>,
@@ -71,7 +71,7 @@ pub(super) struct Touch {
 
 /// How a row's write ended.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Outcome {
+pub(super) struct RowOutcome {
     /// Slots that failed it and are still to be judged (a bit a slot).
     pub(super) failed: u64,
     /// Those of them that answered as if they were gone.
@@ -84,9 +84,9 @@ pub(super) struct Outcome {
     pub(super) stale: bool,
 }
 
-impl Outcome {
-    pub(super) fn and(self, other: Outcome) -> Outcome {
-        Outcome {
+impl RowOutcome {
+    pub(super) fn and(self, other: RowOutcome) -> RowOutcome {
+        RowOutcome {
             failed: self.failed | other.failed,
             gone: self.gone | other.gone,
             error: self.error.or(other.error),
@@ -97,14 +97,14 @@ impl Outcome {
 }
 
 /// The writes to a row: data, and the parity that matches all of it.
-pub(super) struct Turn<'a> {
+pub(super) struct RowWrite<'a> {
     pub(super) table: &'a Table,
     pub(super) window: &'a Window,
     pub(super) row: &'a Row,
-    pub(super) touched: &'a [Touch],
+    pub(super) touched: &'a [StripPart],
     pub(super) new: Vec<(usize, Segs)>,
     /// What its members hold is no row: nothing of it can be kept (Z1 of `zero`).
-    pub(super) void: bool,
+    pub(super) no_old_data: bool,
     /// While it is sent, where a log is kept.
     pub(super) sending: Option<Sending<'a>>,
 }
@@ -113,8 +113,8 @@ pub(super) struct Turn<'a> {
 #[derive(Clone)]
 pub(super) struct Rows {
     pub(super) core: Rc<Core>,
-    pub(super) shared: Arc<Shared>,
-    pub(super) how: Manner,
+    pub(super) shared: Arc<VolumeShared>,
+    pub(super) context: RequestContext,
 }
 
 impl Rows {
@@ -154,7 +154,13 @@ impl Rows {
     }
 
     /// The parts of a write that lie in a window.
-    fn touched(&self, window: &Window, row: &Row, of: &Range<u64>, what: What<'_>) -> Vec<Touch> {
+    fn touched(
+        &self,
+        window: &Window,
+        row: &Row,
+        of: &Range<u64>,
+        what: NewData<'_>,
+    ) -> Vec<StripPart> {
         let shape = &self.shared.shape;
         let mut all = Vec::new();
         for nth in 0..shape.width() {
@@ -163,23 +169,28 @@ impl Rows {
             let to = (strip + window.range.end).min(of.end);
             if from < to {
                 let new = match what {
-                    What::Data(data) => part(data, from - of.start, to - from),
-                    What::Zeroes(zeroes) => part(zeroes, 0, to - from),
+                    NewData::Data(data) => part(data, from - of.start, to - from),
+                    NewData::Zeroes(zeroes) => part(zeroes, 0, to - from),
                 };
                 let range = from - strip..to - strip;
-                all.push(Touch { slot: row.data(nth), range, new });
+                all.push(StripPart { slot: row.data(nth), range, new });
             }
         }
         all
     }
 
     /// Writes what of a range of the volume lies in a window.
-    pub(super) async fn write(&self, window: Window, of: Range<u64>, what: What<'_>) -> Outcome {
+    pub(super) async fn write(
+        &self,
+        window: Window,
+        of: Range<u64>,
+        what: NewData<'_>,
+    ) -> RowOutcome {
         let row = self.shared.shape.row(window.number);
         let touched = self.touched(&window, &row, &of, what);
         let from = touched.iter().map(|t| t.range.start).min();
         let to = touched.iter().map(|t| t.range.end).max();
-        let (Some(from), Some(to)) = (from, to) else { return Outcome::default() };
+        let (Some(from), Some(to)) = (from, to) else { return RowOutcome::default() };
         let window = Window { range: from..to, ..window };
         let rows = self.shared.rows(window.number, from..to);
         let held = self.shared.ranges.lock_task(rows, true).await;
@@ -189,11 +200,11 @@ impl Rows {
     }
 
     /// Writes zeroes to all data of a window, which is held alone.
-    pub(super) async fn clear_held(&self, window: Window, zeroes: &Segs) -> Outcome {
+    pub(super) async fn clear_held(&self, window: Window, zeroes: &Segs) -> RowOutcome {
         let (shape, row) = (&self.shared.shape, self.shared.shape.row(window.number));
         let first = window.number.saturating_mul(shape.row_bytes());
         let of = first..first.saturating_add(shape.row_bytes());
-        let touched = self.touched(&window, &row, &of, What::Zeroes(zeroes));
+        let touched = self.touched(&window, &row, &of, NewData::Zeroes(zeroes));
         self.write_held(window, &row, &touched, true).await
     }
 
@@ -201,14 +212,14 @@ impl Rows {
         &self,
         window: Window,
         row: &Row,
-        touched: &[Touch],
+        touched: &[StripPart],
         void: bool,
-    ) -> Outcome {
+    ) -> RowOutcome {
         if self.shared.log().is_none() {
             return self.write_part(window, row, touched, void).await;
         }
-        let mut outcome = Outcome::default();
-        let mut todo = VecDeque::from(self.apart(touched));
+        let mut outcome = RowOutcome::default();
+        let mut todo = VecDeque::from(self.sequential_parts(touched));
         while let Some(part) = todo.pop_front() {
             let from = part.iter().map(|t| t.range.start).min().unwrap_or(window.range.start);
             let to = part.iter().map(|t| t.range.end).max().unwrap_or(window.range.end);
@@ -216,7 +227,10 @@ impl Rows {
             // The log keeps data that is not written, so it is never void.
             let done = self.write_part(window, row, part, false).await;
             if done.stale {
-                self.apart(part).into_iter().rev().for_each(|part| todo.push_front(part));
+                self.sequential_parts(part)
+                    .into_iter()
+                    .rev()
+                    .for_each(|part| todo.push_front(part));
                 continue;
             }
             outcome = outcome.and(done);
@@ -231,14 +245,14 @@ impl Rows {
         &self,
         window: Window,
         row: &Row,
-        touched: &[Touch],
+        touched: &[StripPart],
         void: bool,
-    ) -> Outcome {
+    ) -> RowOutcome {
         let (mut lost, mut left) = (0, self.shared.shape.parities() + 1);
         let rows = self.shared.rows(window.number, window.range.clone());
         // A void row is written whatever is owed elsewhere: it can only be left whole (Z1).
-        if !void && (self.shared.owed.is_full() || !self.settle(&rows).await) {
-            return Outcome { error: Some(Errno::Io), ..Outcome::default() };
+        if !void && (self.shared.missed_parity.is_full() || !self.settle(&rows).await) {
+            return RowOutcome { error: Some(Errno::Io), ..RowOutcome::default() };
         }
         loop {
             match self.attempt((&window, row, void), touched, lost).await {
@@ -246,7 +260,7 @@ impl Rows {
                 Err(bits) if left > 0 && bits & !lost != 0 => {
                     (lost, left) = (lost | bits, left - 1)
                 }
-                Err(_) => break Outcome { error: Some(Errno::Io), ..Outcome::default() },
+                Err(_) => break RowOutcome { error: Some(Errno::Io), ..RowOutcome::default() },
             }
         }
     }
@@ -255,14 +269,22 @@ impl Rows {
     async fn attempt(
         &self,
         (window, row, void): (&Window, &Row, bool),
-        touched: &[Touch],
+        touched: &[StripPart],
         lost: u64,
-    ) -> Result<Outcome, u64> {
+    ) -> Result<RowOutcome, u64> {
         let table = self.shared.table(self.core.id());
-        if self.is_cut_otherwise(&table, touched) {
-            return Ok(Outcome { stale: true, ..Outcome::default() });
+        if self.is_split_differently(&table, touched) {
+            return Ok(RowOutcome { stale: true, ..RowOutcome::default() });
         }
-        let turn = |new| Turn { table: &table, window, row, touched, new, void, sending: None };
+        let turn = |new| RowWrite {
+            table: &table,
+            window,
+            row,
+            touched,
+            new,
+            no_old_data: void,
+            sending: None,
+        };
         let readable = |slot: usize| table.good(slot).is_some() && lost & bit(slot) == 0;
         let parities: Vec<usize> = [Some(row.p), row.q].into_iter().flatten().collect();
         let live: Vec<usize> =
@@ -274,7 +296,7 @@ impl Rows {
         let kept: Vec<usize> = data.iter().copied().filter(|slot| !covers(*slot)).collect();
         let end = (window.number + 1).saturating_mul(self.shared.shape.row_bytes());
         // R2
-        let can_modify = self.shared.is_even(end)
+        let can_modify = self.shared.is_consistent(end)
             && touched.iter().all(|touch| readable(touch.slot))
             && live.iter().all(|slot| readable(*slot));
         let can_rebuild = kept.iter().all(|slot| readable(*slot));
@@ -294,7 +316,7 @@ impl Rows {
             let mut contents = self.fetch(&table, window, &all, spare).await?;
             if !self.solve(row, &mut contents) {
                 let error = Some(Errno::Io);
-                return Ok(Outcome { error, ..Outcome::default() });
+                return Ok(RowOutcome { error, ..RowOutcome::default() });
             }
             contents
         };
@@ -329,8 +351,13 @@ impl Rows {
         self.put(turn(new), lost).await
     }
 
-    async fn modify(&self, turn: Turn<'_>, live: &[usize], lost: u64) -> Result<Outcome, u64> {
-        let Turn { table, window, row, touched, void, .. } = turn;
+    async fn modify(
+        &self,
+        turn: RowWrite<'_>,
+        live: &[usize],
+        lost: u64,
+    ) -> Result<RowOutcome, u64> {
+        let RowWrite { table, window, row, touched, no_old_data: void, .. } = turn;
         let slots: Vec<usize> =
             touched.iter().map(|t| t.slot).chain(live.iter().copied()).collect();
         let contents = self.fetch(table, window, &slots, 0).await?;
@@ -348,6 +375,10 @@ impl Rows {
             }
             new.push((*slot, part(sum, 0, Self::len(window))));
         }
-        self.put(Turn { table, window, row, touched, new, void, sending: None }, lost).await
+        self.put(
+            RowWrite { table, window, row, touched, new, no_old_data: void, sending: None },
+            lost,
+        )
+        .await
     }
 }

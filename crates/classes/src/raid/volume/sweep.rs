@@ -14,16 +14,16 @@ use bio::{Errno, Op, Segs};
 use geom::Core;
 
 use super::map::Piece;
-use super::shared::{Leaves, Role, Shared, Table};
+use super::shared::{FailureEffect, Role, Table, VolumeShared};
 use super::stripes::{Rows, Window};
-use super::task_util::{Ask, Manner, ask, join, part, same};
+use super::task_util::{MemberRequest, RequestContext, join, part, same, send_all};
 use super::tasks::one_block;
-use crate::members::{pay, sparse};
+use crate::members::{sparse, wait_for_rate};
 use crate::raid::geom::Message;
 
 /// Why a pass came to no end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Halt {
+pub(crate) enum PassHalt {
     /// A member failed a write: the geom has been notified.
     Member,
     /// The data to be filled in cannot be read anywhere.
@@ -31,7 +31,7 @@ pub(crate) enum Halt {
 }
 
 /// Begins pass number `round` at byte `from` of the volume. Its end is reported to the geom.
-pub(crate) fn start(shared: &Arc<Shared>, round: u64, from: u64) {
+pub(crate) fn start(shared: &Arc<VolumeShared>, round: u64, from: u64) {
     shared.round.store(round, SeqCst);
     let shared = shared.clone();
     let notifier = shared.notifier.clone();
@@ -54,7 +54,7 @@ pub(crate) fn start(shared: &Arc<Shared>, round: u64, from: u64) {
 
 struct Pass {
     core: Rc<Core>,
-    shared: Arc<Shared>,
+    shared: Arc<VolumeShared>,
     round: u64,
 }
 
@@ -73,7 +73,7 @@ impl Pass {
     }
 
     /// `None` when the pass is no longer wanted.
-    async fn run(&self, from: u64) -> Option<Result<(), Halt>> {
+    async fn run(&self, from: u64) -> Option<Result<(), PassHalt>> {
         if let Err(halt) = self.begin_logs().await {
             return Some(Err(halt));
         }
@@ -103,38 +103,38 @@ impl Pass {
                 self.shared.post(Message::Progress { volume, round, done: at });
                 saved = now;
             }
-            paid = pay(&self.core, self.shared.rate.load(Relaxed), paid, len).await;
+            paid = wait_for_rate(&self.core, self.shared.rate.load(Relaxed), paid, len).await;
         }
         Some(self.settle().await)
     }
 
     /// S3
-    async fn begin_logs(&self) -> Result<(), Halt> {
+    async fn begin_logs(&self) -> Result<(), PassHalt> {
         let Some(log) = self.shared.log() else { return Ok(()) };
         let table = self.shared.table(self.core.id());
         for (slot, path) in table.all().filter(|(_, path)| path.role == Role::Filling) {
             if let Err(e) = log.anew(&self.core, slot, path).await {
-                self.shared.accuse(slot, e, Leaves::Doubt);
-                return Err(Halt::Member);
+                self.shared.report_failure(slot, e, FailureEffect::Doubt);
+                return Err(PassHalt::Member);
             }
         }
         Ok(())
     }
 
     /// S2
-    async fn settle(&self) -> Result<(), Halt> {
+    async fn settle(&self) -> Result<(), PassHalt> {
         let table = self.shared.table(self.core.id());
         let all = table.all().map(|(slot, path)| {
             let (at, len, data) = (0, 0, Segs::new());
-            Ask { slot, edge: path.edge, op: Op::Flush, at, len, data }
+            MemberRequest { slot, edge: path.edge, op: Op::Flush, at, len, data }
         });
         let mut settled = Ok(());
-        for (slot, status) in ask(&self.core, all.collect(), Manner::default()).await {
+        for (slot, status) in send_all(&self.core, all.collect(), RequestContext::default()).await {
             match status {
                 Ok(()) | Err(Errno::NotSup) => {}
                 Err(e) => {
-                    self.shared.accuse(slot, e, Leaves::Doubt);
-                    settled = Err(Halt::Member);
+                    self.shared.report_failure(slot, e, FailureEffect::Doubt);
+                    settled = Err(PassHalt::Member);
                 }
             }
         }
@@ -142,7 +142,7 @@ impl Pass {
     }
 
     /// Copies of a slab are made equal.
-    async fn copies(&self, at: u64, len: u64) -> Result<(), Halt> {
+    async fn copies(&self, at: u64, len: u64) -> Result<(), PassHalt> {
         let held = self.shared.ranges.lock_task(at..at + len, true).await;
         let pieces: Vec<Piece> = self.shared.shape.pieces(at, len).collect();
         let mut done = Ok(());
@@ -150,23 +150,23 @@ impl Pass {
             done = done.and(self.copy_piece(piece).await);
         }
         if done.is_ok() && self.is_wanted() {
-            self.now_even(at, len);
+            self.extend_consistent(at, len);
         }
         self.shared.ranges.unlock(held);
         done
     }
 
     /// If everything up to this slab was even, everything up to its end is even now.
-    fn now_even(&self, at: u64, len: u64) {
-        let even = &self.shared.even;
+    fn extend_consistent(&self, at: u64, len: u64) {
+        let even = &self.shared.consistent_to;
         if at <= even.load(SeqCst) {
             even.fetch_max(at.saturating_add(len), SeqCst);
         }
     }
 
-    async fn copy_piece(&self, piece: Piece) -> Result<(), Halt> {
+    async fn copy_piece(&self, piece: Piece) -> Result<(), PassHalt> {
         let (shape, table) = (&self.shared.shape, self.shared.table(self.core.id()));
-        let even = self.shared.is_even(piece.at.saturating_add(piece.len));
+        let even = self.shared.is_consistent(piece.at.saturating_add(piece.len));
         let spots: Vec<_> = (0..shape.copies()).map(|nth| shape.spot(piece.at, nth)).collect();
         let mut sources = spots.iter().filter(|spot| table.good(spot.slot).is_some());
         let mut block = None;
@@ -183,8 +183,8 @@ impl Pass {
             let read = one_block(&self.core, piece.len).await;
             let (slot, at) = (spot.slot, path.offset.saturating_add(spot.at));
             let (edge, op, data) = (path.edge, Op::Read, part(&read, 0, piece.len));
-            let asked = Ask { slot, edge, op, at, len: piece.len, data };
-            match ask(&self.core, vec![asked], Manner::default()).await[..] {
+            let asked = MemberRequest { slot, edge, op, at, len: piece.len, data };
+            match send_all(&self.core, vec![asked], RequestContext::default()).await[..] {
                 [(_, Ok(()))] => {
                     (block, source) = (Some(read), Some(slot));
                     break;
@@ -193,7 +193,7 @@ impl Pass {
                 _ => {}
             }
         }
-        let (Some(block), Some(source)) = (block, source) else { return Err(Halt::Source) };
+        let (Some(block), Some(source)) = (block, source) else { return Err(PassHalt::Source) };
         let mut all = Vec::new();
         for spot in spots.iter().filter(|spot| spot.slot != source) {
             let Some(path) = table.path(spot.slot) else { continue };
@@ -202,13 +202,13 @@ impl Pass {
             }
             let (slot, at) = (spot.slot, path.offset.saturating_add(spot.at));
             let (edge, op, data) = (path.edge, Op::Write, part(&block, 0, piece.len));
-            all.push(Ask { slot, edge, op, at, len: piece.len, data });
+            all.push(MemberRequest { slot, edge, op, at, len: piece.len, data });
         }
         self.written(&table, all).await
     }
 
     /// Writes what its member does not have: of zeroes that is looked at first.
-    async fn written(&self, table: &Table, all: Vec<Ask>) -> Result<(), Halt> {
+    async fn written(&self, table: &Table, all: Vec<MemberRequest>) -> Result<(), PassHalt> {
         let mut lacking = Vec::with_capacity(all.len());
         for asked in all {
             let keeps = table.path(asked.slot).is_some_and(|path| path.keeps_zeroes);
@@ -220,47 +220,47 @@ impl Pass {
         }
         let all = lacking;
         let mut done = Ok(());
-        for (slot, status) in ask(&self.core, all, Manner::default()).await {
+        for (slot, status) in send_all(&self.core, all, RequestContext::default()).await {
             if let Err(e) = status {
-                self.shared.accuse(slot, e, Leaves::Doubt);
-                done = Err(Halt::Member);
+                self.shared.report_failure(slot, e, FailureEffect::Doubt);
+                done = Err(PassHalt::Member);
             }
         }
         done
     }
 
     /// Rows of a slab are made whole.
-    async fn rows(&self, at: u64, len: u64) -> Result<(), Halt> {
+    async fn rows(&self, at: u64, len: u64) -> Result<(), PassHalt> {
         let (core, shared) = (self.core.clone(), self.shared.clone());
-        let rows = Rows { core, shared, how: Manner::default() };
+        let rows = Rows { core, shared, context: RequestContext::default() };
         // The last row may go on behind the end of the volume.
         let windows = rows.windows(at, len);
         for some in windows.chunks(4) {
             let work = some.iter().map(|window| self.window(&rows, window));
-            join(work.collect()).await.into_iter().collect::<Result<(), Halt>>()?;
+            join(work.collect()).await.into_iter().collect::<Result<(), PassHalt>>()?;
         }
         if self.is_wanted() {
-            self.now_even(at, len);
+            self.extend_consistent(at, len);
         }
         Ok(())
     }
 
-    async fn window(&self, rows: &Rows, window: &Window) -> Result<(), Halt> {
+    async fn window(&self, rows: &Rows, window: &Window) -> Result<(), PassHalt> {
         let range = self.shared.rows(window.number, window.range.clone());
         let held = self.shared.ranges.lock_task(range.clone(), true).await;
         let done = match rows.settle(&range).await {
             true => self.window_held(rows, window).await,
-            false => Err(Halt::Member),
+            false => Err(PassHalt::Member),
         };
         self.shared.ranges.unlock(held);
         done
     }
 
-    async fn window_held(&self, rows: &Rows, window: &Window) -> Result<(), Halt> {
+    async fn window_held(&self, rows: &Rows, window: &Window) -> Result<(), PassHalt> {
         let (shape, table) = (&self.shared.shape, self.shared.table(self.core.id()));
         let row = shape.row(window.number);
         let end = window.number.saturating_add(1).saturating_mul(shape.row_bytes());
-        let even = self.shared.is_even(end);
+        let even = self.shared.is_consistent(end);
         let parities: Vec<usize> = [Some(row.p), row.q].into_iter().flatten().collect();
         let is_filled = |slot: usize| table.path(slot).is_some_and(|p| p.role == Role::Filling);
         if even && !(0..shape.members()).any(is_filled) {
@@ -272,9 +272,9 @@ impl Pass {
             false => rows.data(&row),
         };
         let fetched = rows.fetch(&table, window, &all, 2 * shape.parities()).await;
-        let Ok(mut contents) = fetched else { return Err(Halt::Source) };
+        let Ok(mut contents) = fetched else { return Err(PassHalt::Source) };
         if !rows.solve(&row, &mut contents) {
-            return Err(Halt::Source);
+            return Err(PassHalt::Source);
         }
         let mut new: Vec<(usize, Segs)> = Vec::new();
         for slot in parities {
@@ -282,7 +282,9 @@ impl Pass {
             if path.role == Role::Good && even {
                 continue;
             }
-            let Some(sum) = rows.sum(&row, &mut contents, slot) else { return Err(Halt::Source) };
+            let Some(sum) = rows.sum(&row, &mut contents, slot) else {
+                return Err(PassHalt::Source);
+            };
             let old = contents.by_slot.get(slot).and_then(Option::as_ref);
             if !old.is_some_and(|old| same(old, &sum)) {
                 new.push((slot, sum));
@@ -300,13 +302,13 @@ impl Pass {
         table: &Table,
         window: &Window,
         new: Vec<(usize, Segs)>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), PassHalt> {
         let first = window.number.saturating_mul(self.shared.shape.strip);
         let ways = new.into_iter().filter_map(|(slot, data)| {
             let path = table.path(slot)?;
             let at = path.offset.saturating_add(first).saturating_add(window.range.start);
             let len = data.len() as u64;
-            Some(Ask { slot, edge: path.edge, op: Op::Write, at, len, data })
+            Some(MemberRequest { slot, edge: path.edge, op: Op::Write, at, len, data })
         });
         self.written(table, ways.collect()).await
     }

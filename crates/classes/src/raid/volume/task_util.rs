@@ -64,7 +64,7 @@ pub(crate) async fn more(count: usize, len: usize) -> Vec<Segs> {
 }
 
 /// A request to a member.
-pub(crate) struct Ask {
+pub(crate) struct MemberRequest {
     pub(crate) slot: usize,
     pub(crate) edge: Edge,
     pub(crate) op: Op,
@@ -75,13 +75,13 @@ pub(crate) struct Ask {
 
 /// On whose behalf, and how.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Manner {
+pub(crate) struct RequestContext {
     pub(crate) flags: Flags,
     pub(crate) origin: Origin,
 }
 
 /// Several ranges of a DELETE for a member.
-pub(crate) struct Wipe {
+pub(crate) struct MemberDelete {
     pub(crate) slot: usize,
     pub(crate) edge: Edge,
     pub(crate) ranges: Vec<Range<u64>>,
@@ -89,17 +89,18 @@ pub(crate) struct Wipe {
 
 /// All of some futures, in their order.
 pub(crate) async fn join<T>(work: Vec<impl Future<Output = T>>) -> Vec<T> {
-    enum One<'a, T> {
+    enum JoinState<'a, T> {
         Runs(Pin<Box<dyn Future<Output = T> + 'a>>),
         Ended(Option<T>),
     }
-    let mut all: Vec<One<'_, T>> = work.into_iter().map(|f| One::Runs(Box::pin(f))).collect();
+    let mut all: Vec<JoinState<'_, T>> =
+        work.into_iter().map(|f| JoinState::Runs(Box::pin(f))).collect();
     poll_fn(|cx| {
         let mut waits = false;
         for one in &mut all {
-            if let One::Runs(future) = one {
+            if let JoinState::Runs(future) = one {
                 match future.as_mut().poll(cx) {
-                    Poll::Ready(value) => *one = One::Ended(Some(value)),
+                    Poll::Ready(value) => *one = JoinState::Ended(Some(value)),
                     Poll::Pending => waits = true,
                 }
             }
@@ -108,15 +109,19 @@ pub(crate) async fn join<T>(work: Vec<impl Future<Output = T>>) -> Vec<T> {
     })
     .await;
     let ended = all.into_iter().filter_map(|one| match one {
-        One::Ended(value) => value,
-        One::Runs(_) => None,
+        JoinState::Ended(value) => value,
+        JoinState::Runs(_) => None,
     });
     ended.collect()
 }
 
 /// Sends all at once; answers by slot, in the order asked.
-pub(crate) async fn ask(core: &Rc<Core>, all: Vec<Ask>, how: Manner) -> Vec<(usize, Status)> {
-    let one = |ask: Ask| async move {
+pub(crate) async fn send_all(
+    core: &Rc<Core>,
+    all: Vec<MemberRequest>,
+    how: RequestContext,
+) -> Vec<(usize, Status)> {
+    let one = |ask: MemberRequest| async move {
         let (slot, len) = (ask.slot, ask.len);
         let done = core
             .io(ask.edge, |bio| {
@@ -135,8 +140,12 @@ pub(crate) async fn ask(core: &Rc<Core>, all: Vec<Ask>, how: Manner) -> Vec<(usi
 }
 
 /// As [`ask`], DELETEs of several ranges.
-pub(crate) async fn wipe(core: &Rc<Core>, all: Vec<Wipe>, how: Manner) -> Vec<(usize, Status)> {
-    let one = |wipe: Wipe| async move {
+pub(crate) async fn send_deletes(
+    core: &Rc<Core>,
+    all: Vec<MemberDelete>,
+    how: RequestContext,
+) -> Vec<(usize, Status)> {
+    let one = |wipe: MemberDelete| async move {
         let mut named = false;
         let done = core
             .io(wipe.edge, |bio| {
@@ -199,12 +208,12 @@ struct Chain<'a> {
 }
 
 /// Calls `f` while all of some data is looked at.
-fn together(from: &[(Seg, usize)], before: Option<&Chain<'_>>, f: &mut dyn FnMut(&Chain<'_>)) {
+fn with_chain(from: &[(Seg, usize)], before: Option<&Chain<'_>>, f: &mut dyn FnMut(&Chain<'_>)) {
     match from {
         [] => before.into_iter().for_each(f),
         [(seg, slot), rest @ ..] => {
             let slot = *slot;
-            seg.with(|bytes| together(rest, Some(&Chain { bytes, slot, before }), f));
+            seg.with(|bytes| with_chain(rest, Some(&Chain { bytes, slot, before }), f));
         }
     }
 }
@@ -227,7 +236,7 @@ pub(crate) fn sums(p: Option<&Segs>, q: Option<&Segs>, from: &[(&Segs, usize)]) 
         let some: Vec<(Seg, usize)> =
             data.iter_mut().filter_map(|(runs, slot)| Some((runs.take(n)?, *slot))).collect();
         let [p, q] = [&mut p, &mut q].map(|sum| sum.as_mut().and_then(|runs| runs.take(n)));
-        together(&some, None, &mut |last| {
+        with_chain(&some, None, &mut |last| {
             let chain = std::iter::successors(Some(last), |one| one.before);
             let bytes: Vec<(&[u8], usize)> = chain.map(|one| (one.bytes, one.slot)).collect();
             match (&p, &q) {

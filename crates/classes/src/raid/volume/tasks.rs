@@ -20,18 +20,20 @@ use bio::{Errno, Op, Segs, Status};
 use geom::Core;
 
 use super::map::Piece;
-use super::shared::{Leaves, Shared, Table};
-use super::stripes::{Outcome, Rows, What, Window};
-use super::task_util::{Ask, Manner, ask, bit, blocks, copy, is_members_fault, join, part};
+use super::shared::{FailureEffect, Table, VolumeShared};
+use super::stripes::{NewData, RowOutcome, Rows, Window};
+use super::task_util::{
+    MemberRequest, RequestContext, bit, blocks, copy, is_members_fault, join, part, send_all,
+};
 
 /// Rows of one request that are worked on at once; more wait for these.
 const ROWS_AT_ONCE: usize = 16;
 
 /// One request.
-pub(super) struct Work {
+pub(super) struct RequestTask {
     pub(super) core: Rc<Core>,
-    pub(super) shared: Arc<Shared>,
-    pub(super) how: Manner,
+    pub(super) shared: Arc<VolumeShared>,
+    pub(super) context: RequestContext,
     pub(super) op: Op,
     pub(super) offset: u64,
     pub(super) length: u64,
@@ -40,9 +42,9 @@ pub(super) struct Work {
     pub(super) data: Segs,
 }
 
-impl Work {
+impl RequestTask {
     pub(super) fn rows(&self) -> Rows {
-        Rows { core: self.core.clone(), shared: self.shared.clone(), how: self.how }
+        Rows { core: self.core.clone(), shared: self.shared.clone(), context: self.context }
     }
 
     /// A write or delete that has passed the gate.
@@ -57,10 +59,12 @@ impl Work {
     }
 
     /// W1
-    pub(super) async fn conclude(&self, outcome: Outcome) -> Status {
+    pub(super) async fn conclude(&self, outcome: RowOutcome) -> Status {
         let (failed, gone) = (outcome.failed, outcome.gone);
         let waits = failed | outcome.unrecorded;
-        if waits != 0 && !self.shared.verdict(waits, (failed, gone), Leaves::Doubt).await {
+        if waits != 0
+            && !self.shared.await_decision(waits, (failed, gone), FailureEffect::Doubt).await
+        {
             return Err(Errno::Io);
         }
         match outcome.error {
@@ -69,19 +73,19 @@ impl Work {
         }
     }
 
-    async fn write_rows(&self) -> Outcome {
+    async fn write_rows(&self) -> RowOutcome {
         let range = self.offset..self.offset.saturating_add(self.length);
-        Self::to_rows(&self.rows(), range, What::Data(&self.data)).await
+        Self::to_rows(&self.rows(), range, NewData::Data(&self.data)).await
     }
 
     /// A range of the volume, row by row.
-    pub(super) async fn to_rows(rows: &Rows, range: Range<u64>, what: What<'_>) -> Outcome {
+    pub(super) async fn to_rows(rows: &Rows, range: Range<u64>, what: NewData<'_>) -> RowOutcome {
         let windows = rows.windows(range.start, range.end.saturating_sub(range.start));
-        let mut outcome = Outcome::default();
+        let mut outcome = RowOutcome::default();
         for some in windows.chunks(ROWS_AT_ONCE) {
             let work = some.iter().map(|w| rows.write(w.clone(), range.clone(), what));
             let ended = join(work.collect()).await;
-            outcome = ended.into_iter().fold(outcome, Outcome::and);
+            outcome = ended.into_iter().fold(outcome, RowOutcome::and);
         }
         outcome
     }
@@ -97,11 +101,11 @@ impl Work {
         status
     }
 
-    async fn to_copies(&self, table: &Table) -> Outcome {
+    async fn to_copies(&self, table: &Table) -> RowOutcome {
         let shape = &self.shared.shape;
-        let mut outcome = Outcome { unrecorded: table.unrecorded, ..Outcome::default() };
+        let mut outcome = RowOutcome { unrecorded: table.unrecorded, ..RowOutcome::default() };
         if self.op == Op::Delete && table.all().any(|(_, path)| !path.deletes) {
-            return Outcome { error: Some(Errno::NotSup), ..outcome };
+            return RowOutcome { error: Some(Errno::NotSup), ..outcome };
         }
         let pieces: Vec<Piece> = shape.pieces(self.offset, self.length).collect();
         let (mut all, mut of) = (Vec::new(), Vec::new());
@@ -115,12 +119,12 @@ impl Work {
                 };
                 let at = path.offset.saturating_add(spot.at);
                 let (slot, edge, op, len) = (spot.slot, path.edge, self.op, piece.len);
-                all.push(Ask { slot, edge, op, at, len, data });
+                all.push(MemberRequest { slot, edge, op, at, len, data });
                 of.push((number, table.good(slot).is_some(), (edge, at, len)));
             }
         }
         let mut done = vec![false; pieces.len()];
-        let mut ended = ask(&self.core, all, self.how).await;
+        let mut ended = send_all(&self.core, all, self.context).await;
         self.zero_others(&mut ended, of.iter().map(|(.., place)| *place)).await;
         for ((_, status), (number, good, _)) in ended.iter().zip(&of) {
             done[*number] |= *good && status.is_ok();
@@ -150,12 +154,12 @@ impl Work {
             return Err(Errno::Io);
         }
         let table = self.shared.table(self.core.id());
-        let mut outcome = Outcome { unrecorded: table.unrecorded, ..Outcome::default() };
+        let mut outcome = RowOutcome { unrecorded: table.unrecorded, ..RowOutcome::default() };
         let all = table.all().map(|(slot, path)| {
             let (at, len, data) = (0, 0, Segs::new());
-            Ask { slot, edge: path.edge, op: Op::Flush, at, len, data }
+            MemberRequest { slot, edge: path.edge, op: Op::Flush, at, len, data }
         });
-        for (slot, status) in ask(&self.core, all.collect(), self.how).await {
+        for (slot, status) in send_all(&self.core, all.collect(), self.context).await {
             match status {
                 // A member without a cache has nothing to flush.
                 Ok(()) | Err(Errno::NotSup) => {}
@@ -192,10 +196,16 @@ impl Work {
             let data = part(&self.data, piece.skip, piece.len);
             let at = path.offset.saturating_add(spot.at);
             let (slot, edge, op, len) = (spot.slot, path.edge, Op::Read, piece.len);
-            match ask(&self.core, vec![Ask { slot, edge, op, at, len, data }], self.how).await[..] {
+            match send_all(
+                &self.core,
+                vec![MemberRequest { slot, edge, op, at, len, data }],
+                self.context,
+            )
+            .await[..]
+            {
                 [(_, Ok(()))] => {
                     if lost != 0 {
-                        self.mend_copies(piece, lost).await;
+                        self.repair_copies(piece, lost).await;
                     }
                     return Ok(());
                 }
@@ -217,7 +227,7 @@ impl Work {
     }
 
     /// W3, for copies.
-    async fn mend_copies(&self, piece: Piece, lost: u64) {
+    async fn repair_copies(&self, piece: Piece, lost: u64) {
         let shape = &self.shared.shape;
         let range = piece.at..piece.at.saturating_add(piece.len);
         let held = self.shared.ranges.lock_task(range, true).await;
@@ -231,17 +241,25 @@ impl Work {
         if let Some((spot, path)) = source {
             let (slot, at) = (spot.slot, path.offset.saturating_add(spot.at));
             let data = part(&block, 0, piece.len);
-            let one = Ask { slot, edge: path.edge, op: Op::Read, at, len: piece.len, data };
-            known = ask(&self.core, vec![one], self.how).await.iter().all(|(_, s)| s.is_ok());
+            let one =
+                MemberRequest { slot, edge: path.edge, op: Op::Read, at, len: piece.len, data };
+            known =
+                send_all(&self.core, vec![one], self.context).await.iter().all(|(_, s)| s.is_ok());
         }
         for spot in bad {
             let mended = match table.good(spot.slot).filter(|_| known) {
                 Some(path) => {
                     let (slot, at) = (spot.slot, path.offset.saturating_add(spot.at));
                     let data = part(&block, 0, piece.len);
-                    let one =
-                        Ask { slot, edge: path.edge, op: Op::Write, at, len: piece.len, data };
-                    ask(&self.core, vec![one], Manner::default())
+                    let one = MemberRequest {
+                        slot,
+                        edge: path.edge,
+                        op: Op::Write,
+                        at,
+                        len: piece.len,
+                        data,
+                    };
+                    send_all(&self.core, vec![one], RequestContext::default())
                         .await
                         .iter()
                         .all(|(_, s)| s.is_ok())
@@ -304,7 +322,7 @@ impl Work {
                     copy(into, block);
                     status = Ok(());
                     if lost & bit(slot) != 0 {
-                        let mended = self.put_back(&table, window, slot, block).await;
+                        let mended = self.rewrite_block(&table, window, slot, block).await;
                         self.shared.read_failed(slot, error.unwrap_or(Errno::Io), mended);
                     }
                     break;
@@ -320,19 +338,35 @@ impl Work {
     }
 
     /// W3, for rows.
-    async fn put_back(&self, table: &Table, window: &Window, slot: usize, block: &Segs) -> bool {
+    async fn rewrite_block(
+        &self,
+        table: &Table,
+        window: &Window,
+        slot: usize,
+        block: &Segs,
+    ) -> bool {
         let Some(path) = table.good(slot) else { return false };
         let first = window.number.saturating_mul(self.shared.shape.strip);
         let at = path.offset.saturating_add(first).saturating_add(window.range.start);
         let len = block.len() as u64;
-        let one = Ask { slot, edge: path.edge, op: Op::Write, at, len, data: part(block, 0, len) };
-        ask(&self.core, vec![one], Manner::default()).await.iter().all(|(_, s)| s.is_ok())
+        let one = MemberRequest {
+            slot,
+            edge: path.edge,
+            op: Op::Write,
+            at,
+            len,
+            data: part(block, 0, len),
+        };
+        send_all(&self.core, vec![one], RequestContext::default())
+            .await
+            .iter()
+            .all(|(_, s)| s.is_ok())
     }
 }
 
 /// What members are owed is tried once more.
-pub(crate) fn settle(shared: &Arc<Shared>) {
-    if shared.owed.is_empty() {
+pub(crate) fn settle(shared: &Arc<VolumeShared>) {
+    if shared.missed_parity.is_empty() {
         return;
     }
     let shared = shared.clone();
@@ -343,7 +377,7 @@ pub(crate) fn settle(shared: &Arc<Shared>) {
             let (on, core) = (core, core.clone());
             let name = shared.name.clone();
             on.spawn_for("raid debts", &name, async move {
-                Rows { core, shared, how: Manner::default() }.settle_all().await;
+                Rows { core, shared, context: RequestContext::default() }.settle_all().await;
             });
         }),
     );

@@ -20,20 +20,22 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::{Errno, Op, Segs, parity};
 use geom::Core;
 
-use super::locate::{Blame, locate};
+use super::locate::{WrongStrip, locate};
 use super::map::{Piece, Row, Spot};
 use super::reconstruct::Contents;
-use super::shared::{Leaves, Shared, Table};
+use super::shared::{FailureEffect, Table, VolumeShared};
 use super::stripes::{Rows, Window};
-use super::task_util::{Ask, Manner, WINDOW, add, ask, blocks, copy, join, part, same};
-use crate::members::{Ill, Place, Report, differences, pay};
+use super::task_util::{
+    MemberRequest, RequestContext, WINDOW, add, blocks, copy, join, part, same, send_all,
+};
+use crate::members::{Mismatch, MismatchKind, VerifyReport, differences, wait_for_rate};
 
 /// Windows of rows that are compared at once.
 const AT_ONCE: usize = 4;
 
 /// Parameters of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Wish {
+pub(crate) struct VerifyOptions {
     /// What differs is written anew.
     pub(crate) repair: bool,
     /// Parity too of rows with several strips that are wrong.
@@ -43,15 +45,15 @@ pub(crate) struct Wish {
 }
 
 /// Compares everything.
-pub(crate) fn begin(shared: &Arc<Shared>, wish: Wish) {
+pub(crate) fn begin(shared: &Arc<VolumeShared>, wish: VerifyOptions) {
     let round = {
         let mut report = shared.verified();
-        *report = Report {
+        *report = VerifyReport {
             round: report.round + 1,
             running: true,
             repair: wish.repair,
             media_bytes: shared.shape.bytes,
-            ..Report::default()
+            ..VerifyReport::default()
         };
         report.round
     };
@@ -62,9 +64,9 @@ pub(crate) fn begin(shared: &Arc<Shared>, wish: Wish) {
             let (on, core) = (core, core.clone());
             let name = shared.name.clone();
             on.spawn_for("raid verify", &name, async move {
-                let run = Run { core, shared, wish, round };
+                let run = VerifyRun { core, shared, options: wish, round };
                 let ended = run.all().await;
-                run.say(|report| {
+                run.update_report(|report| {
                     report.running = false;
                     report.fault = ended.err();
                 });
@@ -74,25 +76,25 @@ pub(crate) fn begin(shared: &Arc<Shared>, wish: Wish) {
 }
 
 /// Something that a comparison found in one window.
-struct Wrong {
+struct WrongRange {
     slot: usize,
     /// Bytes of the disk.
     range: Range<u64>,
-    ill: Ill,
+    kind: MismatchKind,
     /// What should be there, if that is known.
     right: Option<Segs>,
 }
 
-struct Run {
+struct VerifyRun {
     core: Rc<Core>,
-    shared: Arc<Shared>,
-    wish: Wish,
+    shared: Arc<VolumeShared>,
+    options: VerifyOptions,
     round: u64,
 }
 
-impl Run {
+impl VerifyRun {
     /// Changes the report; false when this run is not wanted any more.
-    fn say(&self, f: impl FnOnce(&mut Report)) -> bool {
+    fn update_report(&self, f: impl FnOnce(&mut VerifyReport)) -> bool {
         let mut report = self.shared.verified();
         let wanted = report.round == self.round && report.running;
         if wanted {
@@ -116,11 +118,11 @@ impl Run {
                 _ => self.rows(at, len).await?,
             }
             at += len;
-            if !self.say(|report| report.at = at) {
+            if !self.update_report(|report| report.at = at) {
                 return Ok(());
             }
-            let rate = self.wish.rate.unwrap_or_else(|| self.shared.rate.load(Relaxed));
-            paid = pay(&self.core, rate, paid, len).await;
+            let rate = self.options.rate.unwrap_or_else(|| self.shared.rate.load(Relaxed));
+            paid = wait_for_rate(&self.core, rate, paid, len).await;
         }
         Ok(())
     }
@@ -131,7 +133,7 @@ impl Run {
         if (0..self.shared.shape.members()).any(|slot| table.good(slot).is_none()) {
             return Err("a member is missing or being filled");
         }
-        match self.shared.is_even(u64::MAX) {
+        match self.shared.is_consistent(u64::MAX) {
             true => Ok(table),
             false => Err("copies or parity are being brought in line"),
         }
@@ -139,7 +141,7 @@ impl Run {
 
     async fn rows(&self, at: u64, len: u64) -> Result<(), &'static str> {
         let (core, shared) = (self.core.clone(), self.shared.clone());
-        let rows = Rows { core, shared, how: Manner::default() };
+        let rows = Rows { core, shared, context: RequestContext::default() };
         for some in rows.windows(at, len).chunks(AT_ONCE) {
             let work = some.iter().map(|window| self.window(&rows, window));
             join(work.collect()).await.into_iter().collect::<Result<(), _>>()?;
@@ -149,7 +151,7 @@ impl Run {
 
     async fn window(&self, rows: &Rows, window: &Window) -> Result<(), &'static str> {
         let range = self.shared.rows(window.number, window.range.clone());
-        let held = self.shared.ranges.lock_task(range.clone(), self.wish.repair).await;
+        let held = self.shared.ranges.lock_task(range.clone(), self.options.repair).await;
         let done = match rows.settle(&range).await {
             true => self.window_held(rows, window).await,
             false => Err("a member does not take the parity that it has to have"),
@@ -159,13 +161,14 @@ impl Run {
     }
 
     async fn window_held(&self, rows: &Rows, window: &Window) -> Result<(), &'static str> {
-        if !self.say(|_| ()) {
+        if !self.update_report(|_| ()) {
             return Ok(());
         }
         let (table, shape) = (self.table()?, &self.shared.shape);
         let row = shape.row(window.number);
         let all: Vec<usize> = (0..shape.members()).collect();
-        let (mut contents, unread) = rows.peek(&table, window, &all, 2 * shape.parities()).await;
+        let (mut contents, unread) =
+            rows.fetch_readable(&table, window, &all, 2 * shape.parities()).await;
         let first = window.number.saturating_mul(shape.strip).saturating_add(window.range.start);
         let at = |slot| table.good(slot).map_or(0, |path| path.offset.saturating_add(first));
         let len = window.range.end - window.range.start;
@@ -173,11 +176,11 @@ impl Run {
         // If more strips are unread than there are parities, their data is unknown.
         let known = rows.solve(&row, &mut contents);
         for (slot, error) in &unread {
-            self.pulled(*slot, *error)?;
+            self.removed_or_failed(*slot, *error)?;
             let range = at(*slot)..at(*slot).saturating_add(len);
             let right = contents.by_slot.get(*slot).and_then(Option::as_ref);
             let right = right.map(|block| part(block, 0, len));
-            wrong.push(Wrong { slot: *slot, range, ill: Ill::Unreadable, right });
+            wrong.push(WrongRange { slot: *slot, range, kind: MismatchKind::Unreadable, right });
         }
         let mut sums = Vec::new();
         for slot in [Some(row.p), row.q].into_iter().flatten().filter(|_| known) {
@@ -192,7 +195,13 @@ impl Run {
             (None, [_, ..]) | (_, [_, _, ..]) => {}
             (None, []) => {
                 for (slot, sum) in &sums {
-                    self.compare((*slot, Ill::Differs), at(*slot), sum, &contents, &mut wrong);
+                    self.compare(
+                        (*slot, MismatchKind::Differs),
+                        at(*slot),
+                        sum,
+                        &contents,
+                        &mut wrong,
+                    );
                 }
             }
             (Some(_), []) => self.judge(&row, &sums, at, &contents, &mut wrong),
@@ -202,7 +211,13 @@ impl Run {
                 let before = wrong.len();
                 let sum = sums.iter().find(|(slot, _)| *slot == other);
                 if let Some((_, sum)) = sum {
-                    self.compare((other, Ill::Untold), at(other), sum, &contents, &mut wrong);
+                    self.compare(
+                        (other, MismatchKind::Ambiguous),
+                        at(other),
+                        sum,
+                        &contents,
+                        &mut wrong,
+                    );
                 }
                 let is_doubtful = wrong.len() > before;
                 wrong.iter_mut().filter(|_| is_doubtful).for_each(|one| one.right = None);
@@ -218,7 +233,7 @@ impl Run {
         sums: &[(usize, Segs)],
         at: impl Fn(usize) -> u64,
         contents: &Contents,
-        wrong: &mut Vec<Wrong>,
+        wrong: &mut Vec<WrongRange>,
     ) {
         let [(p, p_sum), (q, q_sum)] = sums else { return };
         let off = |slot: usize, sum: &Segs| {
@@ -237,7 +252,7 @@ impl Run {
         let (p_off, q_off) = (off(*p, p_sum), off(*q, q_sum));
         let data: Vec<usize> = (0..self.shared.shape.width()).map(|nth| row.data(nth)).collect();
         match locate(&p_off, &q_off, &data) {
-            Blame::Data(slot) => {
+            WrongStrip::Data(slot) => {
                 let held = contents.by_slot.get(slot).and_then(Option::as_ref);
                 let Some(held) = held else { return };
                 // Into memory that is free: the sum is not needed any more.
@@ -246,21 +261,21 @@ impl Run {
                 if let Some(p_held) = contents.by_slot.get(*p).and_then(Option::as_ref) {
                     add(q_sum, p_held, 1);
                 }
-                self.compare((slot, Ill::Located), at(slot), q_sum, contents, wrong);
+                self.compare((slot, MismatchKind::Located), at(slot), q_sum, contents, wrong);
             }
             // Only one of them differs.
-            Blame::Parity => {
+            WrongStrip::Parity => {
                 for (slot, sum) in sums {
-                    self.compare((*slot, Ill::Differs), at(*slot), sum, contents, wrong);
+                    self.compare((*slot, MismatchKind::Differs), at(*slot), sum, contents, wrong);
                 }
             }
-            Blame::Untold => {
+            WrongStrip::Untold => {
                 let before = wrong.len();
                 for (slot, sum) in sums {
-                    self.compare((*slot, Ill::Untold), at(*slot), sum, contents, wrong);
+                    self.compare((*slot, MismatchKind::Ambiguous), at(*slot), sum, contents, wrong);
                 }
                 let untold = wrong.iter_mut().skip(before);
-                untold.filter(|_| !self.wish.force).for_each(|one| one.right = None);
+                untold.filter(|_| !self.options.force).for_each(|one| one.right = None);
             }
         }
     }
@@ -268,11 +283,11 @@ impl Run {
     /// Sectors of a member in a row, at a byte of its disk, that are not as they should be.
     fn compare(
         &self,
-        (slot, ill): (usize, Ill),
+        (slot, ill): (usize, MismatchKind),
         at: u64,
         right: &Segs,
         contents: &Contents,
-        wrong: &mut Vec<Wrong>,
+        wrong: &mut Vec<WrongRange>,
     ) {
         let found = contents.by_slot.get(slot).and_then(Option::as_ref);
         self.compare_with((slot, ill), at, right, found, wrong);
@@ -281,24 +296,24 @@ impl Run {
     /// The same, with the data found there.
     fn compare_with(
         &self,
-        (slot, ill): (usize, Ill),
+        (slot, ill): (usize, MismatchKind),
         at: u64,
         right: &Segs,
         found: Option<&Segs>,
-        wrong: &mut Vec<Wrong>,
+        wrong: &mut Vec<WrongRange>,
     ) {
         let Some(found) = found.filter(|found| !same(found, right)) else { return };
         for run in differences(&right.to_vec(), &found.to_vec(), self.shared.sector as usize) {
             let range = at.saturating_add(run.start as u64)..at.saturating_add(run.end as u64);
             let right = Some(part(right, run.start as u64, (run.end - run.start) as u64));
-            wrong.push(Wrong { slot, range, ill, right });
+            wrong.push(WrongRange { slot, range, kind: ill, right });
         }
     }
 
     /// A removed member is not compared.
-    fn pulled(&self, slot: usize, error: Errno) -> Result<(), &'static str> {
+    fn removed_or_failed(&self, slot: usize, error: Errno) -> Result<(), &'static str> {
         if error == Errno::NxIo {
-            self.shared.accuse(slot, error, Leaves::Order);
+            self.shared.report_failure(slot, error, FailureEffect::Order);
             return Err("a member is gone");
         }
         Ok(())
@@ -321,7 +336,7 @@ impl Run {
     }
 
     async fn piece(&self, piece: Piece) -> Result<(), &'static str> {
-        if !self.say(|_| ()) {
+        if !self.update_report(|_| ()) {
             return Ok(());
         }
         let (table, shape) = (self.table()?, &self.shared.shape);
@@ -332,23 +347,29 @@ impl Run {
             let Some(path) = table.good(spot.slot) else { continue };
             let at = path.offset.saturating_add(spot.at);
             let (slot, edge, op, len) = (spot.slot, path.edge, Op::Read, piece.len);
-            all.push(Ask { slot, edge, op, at, len, data: part(block, 0, len) });
+            all.push(MemberRequest { slot, edge, op, at, len, data: part(block, 0, len) });
             places.push((at, block));
         }
-        let ended = ask(&self.core, all, Manner::default()).await;
+        let ended = send_all(&self.core, all, RequestContext::default()).await;
         let good = ended.iter().zip(&places).find(|((_, status), _)| status.is_ok());
         let right = good.map(|((slot, _), (_, block))| (*slot, *block));
         let mut wrong = Vec::new();
         for ((slot, status), (at, block)) in ended.into_iter().zip(places) {
             match (status, right) {
                 (Err(error), _) => {
-                    self.pulled(slot, error)?;
+                    self.removed_or_failed(slot, error)?;
                     let right = right.map(|(_, right)| part(right, 0, piece.len));
                     let range = at..at.saturating_add(piece.len);
-                    wrong.push(Wrong { slot, range, ill: Ill::Unreadable, right });
+                    wrong.push(WrongRange { slot, range, kind: MismatchKind::Unreadable, right });
                 }
                 (Ok(()), Some((first, right))) if first != slot => {
-                    self.compare_with((slot, Ill::Differs), at, right, Some(block), &mut wrong);
+                    self.compare_with(
+                        (slot, MismatchKind::Differs),
+                        at,
+                        right,
+                        Some(block),
+                        &mut wrong,
+                    );
                 }
                 (Ok(()), _) => {}
             }
@@ -357,40 +378,40 @@ impl Run {
     }
 
     /// Reports the differences, and repairs them if requested.
-    async fn conclude(&self, table: &Table, wrong: Vec<Wrong>) -> Result<(), &'static str> {
-        for Wrong { slot, range, ill, .. } in &wrong {
-            let place = Place { slot: *slot, range: range.clone(), ill: *ill };
-            self.say(|report| report.note(place, self.shared.sector));
+    async fn conclude(&self, table: &Table, wrong: Vec<WrongRange>) -> Result<(), &'static str> {
+        for WrongRange { slot, range, kind: ill, .. } in &wrong {
+            let place = Mismatch { slot: *slot, range: range.clone(), kind: *ill };
+            self.update_report(|report| report.add_mismatch(place, self.shared.sector));
         }
-        let wrong = wrong.into_iter().filter(|_| self.wish.repair);
+        let wrong = wrong.into_iter().filter(|_| self.options.repair);
         let (mut all, mut sectors, mut edges) = (Vec::new(), 0, Vec::new());
-        for Wrong { slot, range, right, .. } in wrong {
+        for WrongRange { slot, range, right, .. } in wrong {
             let (Some(path), Some(data)) = (table.good(slot), right) else { continue };
             let (edge, op, at, len) = (path.edge, Op::Write, range.start, range.end - range.start);
             sectors += len / self.shared.sector.max(1);
-            all.push(Ask { slot, edge, op, at, len, data });
+            all.push(MemberRequest { slot, edge, op, at, len, data });
             edges.push((slot, edge));
         }
         self.done(all).await?;
         edges.dedup_by_key(|(slot, _)| *slot);
         let flush = |(slot, edge)| {
             let (at, len, data) = (0, 0, Segs::new());
-            Ask { slot, edge, op: Op::Flush, at, len, data }
+            MemberRequest { slot, edge, op: Op::Flush, at, len, data }
         };
         self.done(edges.into_iter().map(flush).collect()).await?;
         // V4
-        self.say(|report| report.repaired += sectors);
+        self.update_report(|report| report.repaired += sectors);
         Ok(())
     }
 
-    async fn done(&self, all: Vec<Ask>) -> Result<(), &'static str> {
+    async fn done(&self, all: Vec<MemberRequest>) -> Result<(), &'static str> {
         let mut done = Ok(());
-        for (slot, status) in ask(&self.core, all, Manner::default()).await {
+        for (slot, status) in send_all(&self.core, all, RequestContext::default()).await {
             match status {
                 // A member without a cache has nothing to flush.
                 Ok(()) | Err(Errno::NotSup) => {}
                 Err(e) => {
-                    self.shared.accuse(slot, e, Leaves::Doubt);
+                    self.shared.report_failure(slot, e, FailureEffect::Doubt);
                     done = Err("a member failed a write");
                 }
             }

@@ -23,9 +23,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::{Errno, Flags, Op, Segs, Status};
 use geom::Edge;
 
-use super::stripes::{Outcome, Rows, What, Window};
-use super::task_util::{Ask, Manner, WINDOW, ask, bit, join, part};
-use super::tasks::Work;
+use super::stripes::{NewData, RowOutcome, Rows, Window};
+use super::task_util::{MemberRequest, RequestContext, WINDOW, bit, join, part, send_all};
+use super::tasks::RequestTask;
 use crate::members::zero_page;
 
 /// Rows that are held at once; those behind them come later.
@@ -34,25 +34,25 @@ const ROWS_HELD: u64 = 64;
 /// Windows that are written at once where members cannot zero.
 const AT_ONCE: usize = 16;
 
-impl Work {
+impl RequestTask {
     /// A WRITE ZEROES or DELETE that has passed the gate.
-    pub(super) async fn zero(&self) -> Outcome {
+    pub(super) async fn zero(&self) -> RowOutcome {
         let Some(zeroes) = zero_page() else {
-            return Outcome { error: Some(Errno::NoMem), ..Outcome::default() };
+            return RowOutcome { error: Some(Errno::NoMem), ..RowOutcome::default() };
         };
-        let flags = self.how.flags.without(Flags::NO_HOLE);
-        let rows = Rows { how: Manner { flags, ..self.how }, ..self.rows() };
+        let flags = self.context.flags.without(Flags::NO_HOLE);
+        let rows = Rows { context: RequestContext { flags, ..self.context }, ..self.rows() };
         let row_bytes = self.shared.shape.row_bytes().max(1);
         let (from, end) = (self.offset, self.offset.saturating_add(self.length));
         let (first, behind) = (from.div_ceil(row_bytes), end / row_bytes);
         if first >= behind {
-            return Self::to_rows(&rows, from..end, What::Zeroes(&zeroes)).await;
+            return Self::to_rows(&rows, from..end, NewData::Zeroes(&zeroes)).await;
         }
         let head = from..first.saturating_mul(row_bytes);
         let tail = behind.saturating_mul(row_bytes)..end;
-        let mut outcome = Outcome::default();
+        let mut outcome = RowOutcome::default();
         for end in [head, tail].into_iter().filter(|range| !range.is_empty()) {
-            let ended = Self::to_rows(&rows, end, What::Zeroes(&zeroes)).await;
+            let ended = Self::to_rows(&rows, end, NewData::Zeroes(&zeroes)).await;
             outcome = outcome.and(ended);
         }
         let mut at = first;
@@ -64,7 +64,7 @@ impl Work {
         outcome
     }
 
-    async fn zero_rows(&self, rows: &Rows, some: Range<u64>, zeroes: &Segs) -> Outcome {
+    async fn zero_rows(&self, rows: &Rows, some: Range<u64>, zeroes: &Segs) -> RowOutcome {
         let strip = self.shared.shape.strip;
         let mut held = Vec::new();
         for number in some.clone() {
@@ -75,8 +75,8 @@ impl Work {
         let all =
             self.shared.rows(some.start, 0..strip).start..self.shared.rows(some.end, 0..0).start;
         let outcome = match rows.settle(&all).await {
-            false => Some(Outcome { error: Some(Errno::Io), ..Outcome::default() }),
-            true => self.tell_members(&some).await,
+            false => Some(RowOutcome { error: Some(Errno::Io), ..RowOutcome::default() }),
+            true => self.zero_members(&some).await,
         };
         let outcome = match outcome {
             Some(outcome) => outcome,
@@ -88,7 +88,7 @@ impl Work {
 
     /// Every member zeroes its strips of some rows, which are held. `None` when one did not, or was
     /// not asked to: a member lacks something (Z3).
-    async fn tell_members(&self, some: &Range<u64>) -> Option<Outcome> {
+    async fn zero_members(&self, some: &Range<u64>) -> Option<RowOutcome> {
         let shape = &self.shared.shape;
         let table = self.shared.table(self.core.id());
         let first = some.start.saturating_mul(shape.strip);
@@ -102,16 +102,16 @@ impl Work {
             let path = table.good(slot)?;
             let at = path.offset.saturating_add(first);
             let (edge, op, data) = (path.edge, Op::WriteZeroes, Segs::new());
-            all.push(Ask { slot, edge, op, at, len, data });
+            all.push(MemberRequest { slot, edge, op, at, len, data });
         }
         let mut done = true;
-        for (slot, status) in ask(&self.core, all, self.how).await {
+        for (slot, status) in send_all(&self.core, all, self.context).await {
             if status == Err(Errno::NotSup) {
                 self.shared.no_zeroes.fetch_or(bit(slot), Relaxed);
             }
             done &= status.is_ok();
         }
-        done.then(|| Outcome { unrecorded: table.unrecorded, ..Outcome::default() })
+        done.then(|| RowOutcome { unrecorded: table.unrecorded, ..RowOutcome::default() })
     }
 
     /// Copies whose members do not take WRITE ZEROES are written: others may have been zeroed, or a
@@ -134,28 +134,29 @@ impl Work {
 
     async fn write_zeroes(&self, slot: usize, edge: Edge, range: Range<u64>) -> Status {
         let zeroes = zero_page().ok_or(Errno::NoMem)?;
-        let how = Manner { flags: self.how.flags.without(Flags::NO_HOLE), ..self.how };
+        let how =
+            RequestContext { flags: self.context.flags.without(Flags::NO_HOLE), ..self.context };
         let mut at = range.start;
         while at < range.end {
             let len = WINDOW.min(range.end - at);
             let data = part(&zeroes, 0, len);
-            let one = vec![Ask { slot, edge, op: Op::Write, at, len, data }];
-            ask(&self.core, one, how).await.into_iter().try_for_each(|(_, status)| status)?;
+            let one = vec![MemberRequest { slot, edge, op: Op::Write, at, len, data }];
+            send_all(&self.core, one, how).await.into_iter().try_for_each(|(_, status)| status)?;
             at += len;
         }
         Ok(())
     }
 
     /// Z1
-    async fn write_rows_held(rows: &Rows, some: &Range<u64>, zeroes: &Segs) -> Outcome {
+    async fn write_rows_held(rows: &Rows, some: &Range<u64>, zeroes: &Segs) -> RowOutcome {
         let row_bytes = rows.shared.shape.row_bytes();
         let len = (some.end - some.start).saturating_mul(row_bytes);
         let windows: Vec<Window> = rows.windows(some.start.saturating_mul(row_bytes), len);
-        let mut outcome = Outcome::default();
+        let mut outcome = RowOutcome::default();
         for some in windows.chunks(AT_ONCE) {
             let work = some.iter().map(|window| rows.clear_held(window.clone(), zeroes));
             let ended = join(work.collect()).await;
-            outcome = ended.into_iter().fold(outcome, Outcome::and);
+            outcome = ended.into_iter().fold(outcome, RowOutcome::and);
         }
         outcome
     }

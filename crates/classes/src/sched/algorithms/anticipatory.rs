@@ -32,7 +32,7 @@ pub(super) const KIND: Kind = Kind {
 /// For whom the disk waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    Nobody,
+    NoClient,
     /// Its request is in the disk.
     Served(u16),
     /// Until a time, ns.
@@ -54,7 +54,7 @@ impl Anticipatory {
         Anticipatory {
             knobs,
             queue: Elevator::default(),
-            wait: Wait::Nobody,
+            wait: Wait::NoClient,
             batch: 0,
             in_flight: 0,
             hits: 0,
@@ -66,7 +66,7 @@ impl Anticipatory {
         let same = matches!(self.wait, Wait::Idle(client, _) if client == request.client);
         self.batch = if same { self.batch } else { 0 }.saturating_add(request.bytes);
         self.wait = match self.batch >= self.knobs.kib(BATCH) {
-            true => Wait::Nobody,
+            true => Wait::NoClient,
             false => Wait::Served(request.client),
         };
         self.in_flight += 1;
@@ -105,7 +105,7 @@ impl Algorithm for Anticipatory {
             }
         }
         if hurry {
-            self.wait = Wait::Nobody;
+            self.wait = Wait::NoClient;
         }
         match self.queue.pop() {
             Some(request) => self.start(request),

@@ -3,7 +3,7 @@
 use super::{Algorithm, Request, Step};
 
 pub(in crate::sched) fn request(id: u32, client: u16, offset: u64, bytes: u64) -> Request {
-    Request { id, serial: u64::from(id), client, write: false, offset, bytes, came_ns: 0 }
+    Request { id, serial: u64::from(id), client, write: false, offset, bytes, arrived_ns: 0 }
 }
 
 pub(in crate::sched) fn write(id: u32, client: u16, offset: u64, bytes: u64) -> Request {

@@ -90,11 +90,11 @@ impl Deadline {
             true => (&self.writes, self.knobs.ns(WRITE_EXPIRE)),
             false => (&self.reads, self.knobs.ns(READ_EXPIRE)),
         };
-        queue.oldest().is_some_and(|r| now.saturating_sub(r.came_ns) >= may)
+        queue.oldest().is_some_and(|r| now.saturating_sub(r.arrived_ns) >= may)
     }
 
     /// The first of a new batch; which direction it has.
-    fn turn(&mut self, now: u64) -> Option<Request> {
+    fn start_batch(&mut self, now: u64) -> Option<Request> {
         let starved = self.starved >= self.knobs.get(WRITES_STARVED);
         let late = self.is_late(true, now);
         self.writing = match (self.reads.is_empty(), self.writes.is_empty()) {
@@ -144,7 +144,7 @@ impl Algorithm for Deadline {
             queue.head_at(head);
             queue.pop()
         } else {
-            self.turn(now)
+            self.start_batch(now)
         };
         let Some(request) = chosen else { return Step::Nothing };
         self.left = self.left.saturating_sub(1);
@@ -190,7 +190,8 @@ mod tests {
         assert_eq!(d.next(0, false), Step::Start(1));
         d.arrived(request(2, 0, 0, 4096), 0);
         for id in 3..6 {
-            let near = Request { came_ns: 499 * MS, ..request(id, 0, u64::from(id) << 20, 4096) };
+            let near =
+                Request { arrived_ns: 499 * MS, ..request(id, 0, u64::from(id) << 20, 4096) };
             d.arrived(near, 499 * MS);
         }
         d.ended(&request(1, 0, 0, 4096), 499 * MS);

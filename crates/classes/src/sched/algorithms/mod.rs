@@ -31,7 +31,7 @@ pub(crate) struct Request {
     /// Bytes that it keeps the disk busy with.
     pub(crate) bytes: u64,
     /// When it came, ns.
-    pub(crate) came_ns: u64,
+    pub(crate) arrived_ns: u64,
 }
 
 impl Request {

@@ -97,22 +97,22 @@ struct Queue {
     last_end: Option<u64>,
     last_write: bool,
     last_done_ns: Option<u64>,
-    thinks: Average,
-    jumps: Average,
+    think_time: Average,
+    seek_distance: Average,
     /// When its newest request went to the disk, and how long they take there.
-    went_ns: u64,
-    takes: Average,
+    started_ns: u64,
+    service_time: Average,
     /// The number of the newest turn that it had or shared.
-    turn: u64,
+    slice_number: u64,
 }
 
 impl Queue {
-    fn jumps(&self) -> bool {
-        self.jumps.is_more_than(NEAR)
+    fn seeks(&self) -> bool {
+        self.seek_distance.is_more_than(NEAR)
     }
 }
 
-struct Turn {
+struct TimeSlice {
     client: u16,
     /// Whose time it is made of.
     shares: u64,
@@ -125,9 +125,9 @@ struct RoundRobin {
     knobs: Knobs,
     queues: Vec<Queue>,
     ring: VecDeque<u16>,
-    turn: Option<Turn>,
+    slice: Option<TimeSlice>,
     in_flight: u32,
-    turns: u64,
+    slices: u64,
     hits: u64,
     misses: u64,
     /// The active client is being waited for.
@@ -140,9 +140,9 @@ impl RoundRobin {
             knobs,
             queues: Vec::new(),
             ring: VecDeque::new(),
-            turn: None,
+            slice: None,
             in_flight: 0,
-            turns: 0,
+            slices: 0,
             hits: 0,
             misses: 0,
             idling: false,
@@ -158,7 +158,7 @@ impl RoundRobin {
         &mut self.queues[at]
     }
 
-    fn is_over(&self, turn: &Turn, now: u64) -> bool {
+    fn is_over(&self, turn: &TimeSlice, now: u64) -> bool {
         let time = self.knobs.ns(QUANTUM_TIME).saturating_mul(turn.shares);
         let bytes = self.knobs.kib(QUANTUM_BYTES).saturating_mul(turn.shares);
         let late = |since: u64| now.saturating_sub(since) >= time;
@@ -166,13 +166,13 @@ impl RoundRobin {
     }
 
     /// Until when the active client, of which nothing waits, is worth waiting for.
-    fn worth(&self, client: u16, now: u64) -> Option<u64> {
+    fn idle_until(&self, client: u16, now: u64) -> Option<u64> {
         let queue = self.queues.get(usize::from(client))?;
-        let wait = match queue.jumps() {
-            true => self.knobs.ns(WAIT).min(queue.takes.mean()? / MOMENT),
+        let wait = match queue.seeks() {
+            true => self.knobs.ns(WAIT).min(queue.service_time.mean()? / MOMENT),
             false => self.knobs.ns(WAIT),
         };
-        let thinks = queue.thinks.is_more_than(wait);
+        let thinks = queue.think_time.is_more_than(wait);
         let writes = queue.last_write && self.knobs.get(AFTER_WRITES) == 0;
         let until = queue.last_done_ns?.saturating_add(wait);
         (!thinks && !writes && now < until).then_some(until)
@@ -180,23 +180,23 @@ impl RoundRobin {
 
     /// Of a turn of one that jumps: another that does goes on with it. False when none waits.
     fn share(&mut self) -> bool {
-        let jumps = |c: &u16| self.queues.get(usize::from(*c)).is_some_and(Queue::jumps);
+        let jumps = |c: &u16| self.queues.get(usize::from(*c)).is_some_and(Queue::seeks);
         let Some(at) = self.ring.iter().position(jumps) else { return false };
-        let (Some(client), turns) = (self.ring.remove(at), self.turns) else { return false };
+        let (Some(client), turns) = (self.ring.remove(at), self.slices) else { return false };
         let queue = self.queue(client);
         queue.listed = false;
-        let joins = std::mem::replace(&mut queue.turn, turns) != turns;
+        let joins = std::mem::replace(&mut queue.slice_number, turns) != turns;
         self.idling = false;
-        if let Some(turn) = &mut self.turn {
+        if let Some(turn) = &mut self.slice {
             turn.client = client;
             turn.shares = (turn.shares + u64::from(joins)).min(SHARED_MAX);
         }
         true
     }
 
-    fn over(&mut self) {
+    fn end_slice(&mut self) {
         self.idling = false;
-        let Some(Turn { client, .. }) = self.turn.take() else { return };
+        let Some(TimeSlice { client, .. }) = self.slice.take() else { return };
         let queue = self.queue(client);
         if !queue.waiting.is_empty() {
             queue.listed = true;
@@ -206,11 +206,11 @@ impl RoundRobin {
 
     fn begin(&mut self) -> bool {
         let Some(client) = self.ring.pop_front() else { return false };
-        self.turns += 1;
-        let turns = self.turns;
+        self.slices += 1;
+        let turns = self.slices;
         let queue = self.queue(client);
-        (queue.listed, queue.turn) = (false, turns);
-        self.turn = Some(Turn { client, shares: 1, bytes: 0, since_ns: None });
+        (queue.listed, queue.slice_number) = (false, turns);
+        self.slice = Some(TimeSlice { client, shares: 1, bytes: 0, since_ns: None });
         true
     }
 }
@@ -228,8 +228,8 @@ impl Algorithm for RoundRobin {
         if is_new {
             let queue = self.queue(client);
             (queue.last_end, queue.last_done_ns) = (None, None);
-            (queue.thinks, queue.jumps) = (Average::default(), Average::default());
-            queue.takes = Average::default();
+            (queue.think_time, queue.seek_distance) = (Average::default(), Average::default());
+            queue.service_time = Average::default();
         }
     }
 
@@ -239,14 +239,14 @@ impl Algorithm for RoundRobin {
 
     fn arrived(&mut self, request: Request, now: u64) {
         let pause_max = self.knobs.ns(WAIT).saturating_mul(PAUSES_MAX);
-        let active = self.turn.as_ref().is_some_and(|t| t.client == request.client);
+        let active = self.slice.as_ref().is_some_and(|t| t.client == request.client);
         let queue = self.queue(request.client);
         if let (true, 0, Some(done)) = (queue.waiting.is_empty(), queue.in_disk, queue.last_done_ns)
         {
-            queue.thinks.add(now.saturating_sub(done).min(pause_max));
+            queue.think_time.add(now.saturating_sub(done).min(pause_max));
         }
         if let Some(end) = queue.last_end {
-            queue.jumps.add(end.abs_diff(request.offset).min(JUMP_MAX));
+            queue.seek_distance.add(end.abs_diff(request.offset).min(JUMP_MAX));
         }
         queue.last_end = Some(request.end());
         queue.waiting.push(request);
@@ -264,7 +264,7 @@ impl Algorithm for RoundRobin {
             return Step::Nothing;
         }
         loop {
-            let Some(turn) = &self.turn else {
+            let Some(turn) = &self.slice else {
                 if self.begin() {
                     continue;
                 }
@@ -272,17 +272,17 @@ impl Algorithm for RoundRobin {
             };
             let client = turn.client;
             if self.is_over(turn, now) {
-                self.over();
+                self.end_slice();
                 continue;
             }
             let queue = self.queue(client);
-            let (in_disk, jumps) = (queue.in_disk, queue.jumps());
+            let (in_disk, jumps) = (queue.in_disk, queue.seeks());
             if let Some(request) = queue.waiting.pop() {
                 queue.in_disk += 1;
-                queue.went_ns = now;
+                queue.started_ns = now;
                 queue.last_write = request.write;
                 self.in_flight += 1;
-                if let Some(turn) = &mut self.turn {
+                if let Some(turn) = &mut self.slice {
                     turn.bytes = turn.bytes.saturating_add(request.bytes);
                 }
                 return Step::Start(request.id);
@@ -297,14 +297,14 @@ impl Algorithm for RoundRobin {
             if jumps && self.share() {
                 continue;
             }
-            match self.worth(client, now) {
+            match self.idle_until(client, now) {
                 Some(until) if !hurry => {
                     self.idling = true;
                     return Step::Until(until);
                 }
                 _ => {
                     self.misses += u64::from(self.idling);
-                    self.over();
+                    self.end_slice();
                 }
             }
         }
@@ -315,10 +315,10 @@ impl Algorithm for RoundRobin {
         let queue = self.queue(request.client);
         queue.in_disk = queue.in_disk.saturating_sub(1);
         queue.last_done_ns = Some(now);
-        queue.takes.add(now.saturating_sub(queue.went_ns));
+        queue.service_time.add(now.saturating_sub(queue.started_ns));
         // The way to where a reader goes on is not its time; for one that jumps it is all there is.
-        let since = if queue.jumps() { queue.went_ns } else { now };
-        if let Some(turn) = &mut self.turn
+        let since = if queue.seeks() { queue.started_ns } else { now };
+        if let Some(turn) = &mut self.slice
             && turn.client == request.client
             && turn.since_ns.is_none()
         {
@@ -327,7 +327,7 @@ impl Algorithm for RoundRobin {
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        vec![("turns", self.turns), ("wait_hit", self.hits), ("wait_miss", self.misses)]
+        vec![("turns", self.slices), ("wait_hit", self.hits), ("wait_miss", self.misses)]
     }
 }
 

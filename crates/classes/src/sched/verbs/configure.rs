@@ -1,6 +1,6 @@
 //! The `configure` verb: changes algorithm, options and clients while requests are in progress.
 
-use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::work_as;
 use crate::sched::class::{SchedClass, classify};
@@ -28,7 +28,7 @@ pub(super) struct Configure {
     /// Options as with `insert`; CLIENT=default removes the options of a client
     options: Option<String>,
     /// Classification of requests into clients, as with `insert`
-    #[schemars(extend("x-short" = "c", "enum" = Classify::WORDS))]
+    #[schemars(extend("x-short" = "c", "enum" = Classify::KEYS))]
     classify: Option<String>,
 }
 
@@ -36,16 +36,16 @@ impl Verb<SchedClass> for Configure {
     const NAME: &'static str = "configure";
     const DETAIL: &'static str = KNOBS;
     const EXAMPLE: &'static str = "sched configure -a as --options wait_ms=3 d0.sched.";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &SchedClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &SchedClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let Options { knobs, shares } = options::read(self.options.as_deref())?;
         let classify = classify(self.classify.as_deref())?;
         let new =
             self.algorithm.as_deref().map(|name| queue::algorithm(name, &knobs)).transpose()?;
         let geom = work_as(control, &self.name, |hub, now| {
             // All or nothing: what can be refused is refused first.
-            options::has_room(hub, &shares)?;
+            options::check_share_limit(hub, &shares)?;
             match new {
                 Some(new) => hub.change(new, now),
                 None => set(hub, &knobs)?,
@@ -55,12 +55,12 @@ impl Verb<SchedClass> for Configure {
             }
             options::set_shares(hub, &shares)
         })?;
-        Ok(Said::new(format!("{} configured", control.topology.geom_name(geom))))
+        Ok(MessageAnswer::new(format!("{} configured", control.topology.geom_name(geom))))
     }
 }
 
 /// Sets knobs, all of them or none.
-fn set(hub: &mut queue::Hub, knobs: &[(String, u64)]) -> Result<(), Error> {
+fn set(hub: &mut queue::DiskQueue, knobs: &[(String, u64)]) -> Result<(), Error> {
     queue::algorithm(hub.algorithm_name, knobs)?;
     hub.configure(|algorithm, _| {
         for (key, value) in knobs {

@@ -1,6 +1,6 @@
 //! The `stats` and `reset` verbs: show and clear the statistics of clients.
 
-use geom::{Control, Error, JsonSchema, Said, Verb};
+use geom::{Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ impl Verb<SchedClass> for Stats {
     const EXAMPLE: &'static str = "sched stats d0.sched.";
     type Answer = Counters;
 
-    fn run(self, _: &SchedClass, control: &mut Control) -> Result<Counters, Error> {
+    fn run(self, _: &SchedClass, control: &mut GraphControl) -> Result<Counters, Error> {
         let (mut text, mut geoms) = (String::new(), Vec::new());
         for geom in chosen(control, &self.names)? {
             let name = control.topology.geom_name(geom).to_owned();
@@ -84,12 +84,12 @@ pub(super) struct Reset {
 impl Verb<SchedClass> for Reset {
     const NAME: &'static str = "reset";
     const EXAMPLE: &'static str = "sched reset d0.sched.";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &SchedClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &SchedClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         for geom in chosen(control, &self.names)? {
             with(control, geom, |g| g.shared.reset())?;
         }
-        Ok(Said::new("counters reset"))
+        Ok(MessageAnswer::new("counters reset"))
     }
 }

@@ -1,10 +1,10 @@
 //! The `destroy` verb: removes schedulers.
 
-use geom::{Class, Control, Deserialize, Error, GeomId, JsonSchema, Said, Verb};
+use geom::{Class, Deserialize, Error, GeomId, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::{find, with};
 use crate::sched::class::SchedClass;
-use crate::words::Force;
+use crate::shared_args::Force;
 
 /// Remove a scheduler
 ///
@@ -22,9 +22,9 @@ pub(super) struct Destroy {
 impl Verb<SchedClass> for Destroy {
     const NAME: &'static str = "destroy";
     const EXAMPLE: &'static str = "sched destroy d0.sched.";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, class: &SchedClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, class: &SchedClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let geoms: Vec<_> =
             self.names.iter().map(|name| find(control, name)).collect::<Result<_, _>>()?;
         let mut gone: Vec<String> = Vec::new();
@@ -35,17 +35,17 @@ impl Verb<SchedClass> for Destroy {
                     true => String::new(),
                     false => format!("; destroyed before that: {}", gone.join(", ")),
                 };
-                return Err(Error::new(e.kind, format!("{name}: {}{before}", e.what)));
+                return Err(Error::new(e.kind, format!("{name}: {}{before}", e.message)));
             }
             gone.push(name);
         }
-        Ok(Said::new(format!("{} destroyed", gone.join(", "))))
+        Ok(MessageAnswer::new(format!("{} destroyed", gone.join(", "))))
     }
 }
 
 pub(super) fn take_away(
     class: &SchedClass,
-    control: &mut Control,
+    control: &mut GraphControl,
     geom: GeomId,
     force: bool,
 ) -> Result<(), Error> {

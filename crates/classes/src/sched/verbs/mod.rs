@@ -6,7 +6,7 @@ mod destroy;
 mod place;
 
 use bio::Errno;
-use geom::{ClassVerb, Control, Error, GeomId};
+use geom::{ClassVerb, Error, GeomId, GraphControl};
 
 use super::class::SchedClass;
 use super::geom::SchedGeom;
@@ -23,7 +23,7 @@ pub(super) const VERBS: &[ClassVerb<SchedClass>] = &[
 ];
 
 /// A scheduler by its own name or that of its disk.
-fn find(control: &Control, name: &str) -> Result<GeomId, Error> {
+fn find(control: &GraphControl, name: &str) -> Result<GeomId, Error> {
     let own = control.topology.find_geom(NAME, geom::bare_name(NAME, name));
     match own.or_else(|| control.topology.find_geom(NAME, &format!("{name}.{NAME}."))) {
         Some(geom) => Ok(geom),
@@ -32,7 +32,7 @@ fn find(control: &Control, name: &str) -> Result<GeomId, Error> {
 }
 
 fn with<R>(
-    control: &mut Control,
+    control: &mut GraphControl,
     geom: GeomId,
     f: impl FnOnce(&mut SchedGeom) -> R,
 ) -> Result<R, Error> {
@@ -42,12 +42,12 @@ fn with<R>(
 
 /// Changes a scheduler while requests flow.
 pub(super) fn work_as(
-    control: &mut Control,
+    control: &mut GraphControl,
     on: &str,
-    change: impl FnOnce(&mut queue::Hub, u64) -> Result<(), Error>,
+    change: impl FnOnce(&mut queue::DiskQueue, u64) -> Result<(), Error>,
 ) -> Result<GeomId, Error> {
     let (geom, now) = (find(control, on)?, control.now_ns());
-    with(control, geom, |g| g.shared.change(|hub| change(hub, now)))??;
+    with(control, geom, |g| g.shared.update(|hub| change(hub, now)))??;
     // Another algorithm may share the disk out, or no longer.
     let providers = control.topology.providers_of(geom).to_vec();
     control.call(|t| {
@@ -58,7 +58,7 @@ pub(super) fn work_as(
 }
 
 /// Schedulers by name; all of them when none is named.
-fn chosen(control: &Control, names: &[String]) -> Result<Vec<GeomId>, Error> {
+fn chosen(control: &GraphControl, names: &[String]) -> Result<Vec<GeomId>, Error> {
     if names.is_empty() {
         return Ok(control.topology.class_view(NAME, 0).iter().map(|g| g.id).collect());
     }

@@ -1,6 +1,6 @@
 //! The `insert` and `create` verbs: place a scheduler over a disk.
 
-use geom::{Class, Control, Create as Request, Error, GeomId, JsonSchema, Verb};
+use geom::{Class, Create as Request, Error, GeomId, GraphControl, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use crate::sched::{NAME, algorithms};
 /// Arguments of both verbs.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
-struct Place {
+struct InsertParams {
     /// Providers
     #[schemars(length(min = 1))]
     disks: Vec<String>,
@@ -32,7 +32,7 @@ struct Place {
     /// Classification of requests into clients; process: processes of this machine that use the
     /// FUSE file listed by `attach --list --json` (loop and NBD devices: the kernel)
     #[serde(default = "classify")]
-    #[schemars(extend("x-short" = "c", "enum" = Classify::WORDS))]
+    #[schemars(extend("x-short" = "c", "enum" = Classify::KEYS))]
     classify: String,
 }
 
@@ -41,12 +41,12 @@ fn algorithm() -> String {
 }
 
 fn classify() -> String {
-    Classify::default().word().to_owned()
+    Classify::default().as_str().to_owned()
 }
 
 /// Which schedulers there are now.
 #[derive(Serialize)]
-pub(super) struct Placed {
+pub(super) struct InsertAnswer {
     message: String,
     names: Vec<String>,
 }
@@ -60,15 +60,15 @@ pub(super) struct Placed {
 /// DISK.sched. cannot be named, and does not exist after the next start.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub(super) struct Insert(Place);
+pub(super) struct Insert(InsertParams);
 
 impl Verb<SchedClass> for Insert {
     const NAME: &'static str = "insert";
     const POSITIONAL: &'static [&'static str] = &["disks"];
     const EXAMPLE: &'static str = "sched insert -a rr d0";
-    type Answer = Placed;
+    type Answer = InsertAnswer;
 
-    fn run(self, class: &SchedClass, control: &mut Control) -> Result<Placed, Error> {
+    fn run(self, class: &SchedClass, control: &mut GraphControl) -> Result<InsertAnswer, Error> {
         place(class, control, self.0, true)
     }
 }
@@ -78,26 +78,26 @@ impl Verb<SchedClass> for Insert {
 /// The disk stays unchanged; requests to DISK.sched. pass through the scheduler.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub(super) struct Create(Place);
+pub(super) struct Create(InsertParams);
 
 impl Verb<SchedClass> for Create {
     const NAME: &'static str = "create";
     const POSITIONAL: &'static [&'static str] = &["disks"];
     const EXAMPLE: &'static str = "sched create -a deadline d0";
-    type Answer = Placed;
+    type Answer = InsertAnswer;
 
-    fn run(self, class: &SchedClass, control: &mut Control) -> Result<Placed, Error> {
+    fn run(self, class: &SchedClass, control: &mut GraphControl) -> Result<InsertAnswer, Error> {
         place(class, control, self.0, false)
     }
 }
 
 fn place(
     class: &SchedClass,
-    control: &mut Control,
-    asked: Place,
+    control: &mut GraphControl,
+    asked: InsertParams,
     inserts: bool,
-) -> Result<Placed, Error> {
-    let Place { disks, algorithm, options, classify } = asked;
+) -> Result<InsertAnswer, Error> {
+    let InsertParams { disks, algorithm, options, classify } = asked;
     let params = json!({ "algorithm": algorithm, "options": options, "classify": classify });
     let below: Vec<_> =
         disks.iter().map(|disk| provider_access::find(control, disk)).collect::<Result<_, _>>()?;
@@ -114,20 +114,26 @@ fn place(
         };
         match placed {
             Ok(geom) => geoms.push(geom),
-            Err(e) => return Err(taken_back(class, control, geoms, e)),
+            Err(e) => return Err(undo_created(class, control, geoms, e)),
         }
         made.push(name);
     }
     let what = if inserts { "inserted" } else { "created" };
-    Ok(Placed { message: format!("{} {what}", made.join(", ")), names: made })
+    Ok(InsertAnswer { message: format!("{} {what}", made.join(", ")), names: made })
 }
 
 /// All or none: those that were made before the one that failed go again.
-fn taken_back(class: &SchedClass, control: &mut Control, geoms: Vec<GeomId>, why: Error) -> Error {
+fn undo_created(
+    class: &SchedClass,
+    control: &mut GraphControl,
+    geoms: Vec<GeomId>,
+    why: Error,
+) -> Error {
     for geom in geoms.into_iter().rev() {
         let name = control.topology.geom_name(geom).to_owned();
         if let Err(e) = take_away(class, control, geom, false) {
-            let what = format!("{}; and {name} is there and did not go: {}", why.what, e.what);
+            let what =
+                format!("{}; and {name} is there and did not go: {}", why.message, e.message);
             return Error::new(why.kind, what);
         }
     }

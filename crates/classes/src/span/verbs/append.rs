@@ -1,15 +1,17 @@
 //! `append`: one more member, at the end.
 
 use bio::Errno;
-use geom::{Consent, Control, Deserialize, Error, GeomId, JsonSchema, Redeclare, Said, Verb};
+use geom::{
+    Consent, Deserialize, Error, GeomId, GraphControl, JsonSchema, MessageAnswer, Redeclare, Verb,
+};
 
 use super::is_own;
 use crate::guard;
 use crate::members::{provider_access, verb_util};
+use crate::shared_args::{Force, Hardcode};
 use crate::span::class::SpanClass;
-use crate::span::geom::{SpanGeom, Way};
+use crate::span::geom::{MemberEdge, SpanGeom};
 use crate::span::{Span, SpanLabel};
-use crate::words::{Force, Hardcode};
 
 /// Add a provider at the end, even while it is in use
 ///
@@ -32,20 +34,20 @@ impl<S: Span> Verb<SpanClass<S>> for Append {
     const POSITIONAL: &'static [&'static str] = &["name", "member"];
     const EXAMPLE: &'static str = "append data d2";
     const WRITES: bool = true;
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &SpanClass<S>, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &SpanClass<S>, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let Append { name, member, hardcode, force, .. } = self;
         append::<S>(control, &name, &member, (hardcode.0, force.0))?;
         let name = geom::bare_name(S::NAME, &name);
-        Ok(Said::new(format!("{member} appended to {}/{name}", S::NAME)))
+        Ok(MessageAnswer::new(format!("{member} appended to {}/{name}", S::NAME)))
     }
 }
 
 /// Why a section could not have these members while its geom is used: only members at the end of
 /// the list may be new.
 pub(in crate::span) fn foresee<S: Span>(
-    control: &mut Control,
+    control: &mut GraphControl,
     request: &Redeclare<'_, S::Params>,
 ) -> Result<(), Error> {
     let Redeclare { name, from, to, .. } = *request;
@@ -60,12 +62,12 @@ pub(in crate::span) fn foresee<S: Span>(
             let new = to.iter().skip(from.len()).filter_map(|name| t.find(name));
             new.collect::<Vec<_>>().into_iter().try_for_each(|on| g.may_admit(t, geom, on))
         })
-        .unwrap_or_else(|| Err(going(name)))
+        .unwrap_or_else(|| Err(leaving_error(name)))
 }
 
 /// Appends the members at the end of the list that are new.
 pub(in crate::span) fn redeclare<S: Span>(
-    control: &mut Control,
+    control: &mut GraphControl,
     request: &Redeclare<'_, S::Params>,
     consent: &[String],
 ) -> Result<(), Error> {
@@ -73,19 +75,19 @@ pub(in crate::span) fn redeclare<S: Span>(
     let Redeclare { name: on, from, to, .. } = *request;
     let new: Vec<&str> = to.iter().skip(from.len()).map(String::as_str).collect();
     if !consent.iter().any(|name| name == on) {
-        let by = guard::By { class: S::NAME, geom: on, force: false };
+        let by = guard::Requester { class: S::NAME, geom: on, force: false };
         guard::check(control, by, &new, consent)?;
     }
     new.iter().try_for_each(|member| append::<S>(control, on, member, (false, true)))
 }
 
-fn going(name: &str) -> Error {
+fn leaving_error(name: &str) -> Error {
     Error::new(Errno::NxIo, format!("{name} is going"))
 }
 
 /// One more member.
 fn append<S: Span>(
-    control: &mut Control,
+    control: &mut GraphControl,
     on: &str,
     member: &str,
     (hardcode, force): (bool, bool),
@@ -96,11 +98,11 @@ fn append<S: Span>(
     verb_util::check_member(control, S::NAME, member, force, is_own::<S>)?;
     let (sector, media) = provider_access::sizes(control, new);
     let known = control.topology.with(geom, |g: &mut SpanGeom<S>, _| (g.is_manual(), g.identity()));
-    let Some((manual, identity)) = known else { return Err(going(&name)) };
+    let Some((manual, identity)) = known else { return Err(leaving_error(&name)) };
     let bytes = if manual { media } else { media.saturating_sub(u64::from(sector)) };
     control.call(|t| {
         t.with(geom, |g: &mut SpanGeom<S>, t| g.admit(t, geom, new, bytes))
-            .unwrap_or_else(|| Err(going(&name)))
+            .unwrap_or_else(|| Err(leaving_error(&name)))
     })?;
     let written = match manual {
         true => Ok(()),
@@ -110,11 +112,11 @@ fn append<S: Span>(
         t.with(geom, |g: &mut SpanGeom<S>, t| match &written {
             Ok(()) => g.append(t, geom),
             Err(_) => {
-                g.dismiss(t, geom);
+                g.drop_appending(t, geom);
                 Ok(())
             }
         })
-        .unwrap_or_else(|| Err(going(&name)))
+        .unwrap_or_else(|| Err(leaving_error(&name)))
     })?;
     written
 }
@@ -123,18 +125,19 @@ fn append<S: Span>(
 /// others is written, a power cut leaves the old whole. When one cannot be written, the old labels
 /// are written back.
 fn relabel<S: Span>(
-    control: &mut Control,
+    control: &mut GraphControl,
     geom: GeomId,
     name: &str,
     (id, strip): (u32, u64),
     hardcode: bool,
 ) -> Result<(), Error> {
-    let ways = control.topology.with(geom, |g: &mut SpanGeom<S>, t| g.ways(t)).unwrap_or_default();
+    let ways =
+        control.topology.with(geom, |g: &mut SpanGeom<S>, t| g.member_edges(t)).unwrap_or_default();
     let count = ways.len();
     if ways.iter().enumerate().any(|(at, way)| at != way.number) {
         return Err(Error::new(Errno::NxIo, format!("a member of {name} is gone")));
     }
-    let mut before: Vec<(&Way, u64, Vec<u8>)> = Vec::new();
+    let mut before: Vec<(&MemberEdge, u64, Vec<u8>)> = Vec::new();
     for way in ways.iter().rev() {
         // At its present place, though its provider may have grown since: bytes behind it stay.
         let (sector, at) = (way.sector_bytes, way.bytes);
@@ -166,7 +169,7 @@ fn relabel<S: Span>(
             let what = format!(
                 "{}; labels may say {count} members from now on, which is believed when all do: \
                  `ashlar {} append` it again when {} answers",
-                e.what,
+                e.message,
                 S::NAME,
                 way.name
             );

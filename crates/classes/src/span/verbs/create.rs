@@ -1,6 +1,8 @@
 //! `create`: members that are named by hand.
 
-use geom::{Class, Control, Create as Request, Deserialize, Error, JsonSchema, ProviderId, Verb};
+use geom::{
+    Class, Create as Request, Deserialize, Error, GraphControl, JsonSchema, ProviderId, Verb,
+};
 use serde_json::Value;
 
 use super::Members;
@@ -26,7 +28,7 @@ impl<S: Span> Verb<SpanClass<S>> for Create<S> {
     const EXAMPLE: &'static str = "create data d0 d1";
     type Answer = Value;
 
-    fn run(self, class: &SpanClass<S>, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &SpanClass<S>, control: &mut GraphControl) -> Result<Value, Error> {
         let (name, names) = (self.name.as_str(), &self.members.names);
         verb_util::check_name(name)?;
         let members: Result<Vec<ProviderId>, Error> =
@@ -34,6 +36,6 @@ impl<S: Span> Verb<SpanClass<S>> for Create<S> {
         let members = members?;
         let params = serde_json::to_value(&self.params).unwrap_or_default();
         control.call(|t| class.create(t, &Request { name, members: &members, params: &params }))?;
-        verb_util::up(control, S::NAME, name, names)
+        verb_util::wait_for_provider(control, S::NAME, name, names)
     }
 }

@@ -1,13 +1,16 @@
 //! `dump`: the content of the labels on providers.
 
-use geom::{Control, Error};
+use geom::{Error, GraphControl};
 use serde_json::{Value, json};
 
 use crate::members::verb_util;
 use crate::span::Span;
 
 /// Shows the content of the records.
-pub(super) fn dump<S: Span>(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+pub(super) fn dump<S: Span>(
+    control: &mut GraphControl,
+    members: &[String],
+) -> Result<Value, Error> {
     let mut text = String::new();
     let mut all = Vec::new();
     for member in members {

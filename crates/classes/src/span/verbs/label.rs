@@ -1,14 +1,14 @@
 //! `label`: members that are found again by themselves.
 
 use bio::Errno;
-use geom::{Consent, Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Consent, Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::{Members, is_own, write_label};
 use crate::members::{provider_access, verb_util};
+use crate::shared_args::{self, Force, Hardcode};
 use crate::span::class::SpanClass;
 use crate::span::{Span, SpanLabel};
-use crate::words::{self, Force, Hardcode};
 
 /// Arguments of `label`.
 #[derive(Deserialize, JsonSchema)]
@@ -30,12 +30,12 @@ pub(crate) struct Label<S: Span> {
 impl<S: Span> Verb<SpanClass<S>> for Label<S> {
     const NAME: &'static str = "label";
     const DOC: &'static str = S::LABEL_DOC;
-    const DETAIL: &'static str = words::LABEL;
+    const DETAIL: &'static str = shared_args::LABEL;
     const EXAMPLE: &'static str = "label data d0 d1";
     const WRITES: bool = true;
     type Answer = Value;
 
-    fn run(self, class: &SpanClass<S>, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, class: &SpanClass<S>, control: &mut GraphControl) -> Result<Value, Error> {
         let (name, members) = (self.name.as_str(), &self.members.names);
         verb_util::check_name(name)?;
         if control.topology.find_geom(S::NAME, name).is_some() {
@@ -75,6 +75,6 @@ impl<S: Span> Verb<SpanClass<S>> for Label<S> {
             };
             write_label::<S>(control, member, Some(&label))?;
         }
-        verb_util::up(control, S::NAME, name, members)
+        verb_util::wait_for_provider(control, S::NAME, name, members)
     }
 }

@@ -8,7 +8,7 @@ pub(crate) mod label;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
-use geom::{Class, Control, Error};
+use geom::{Class, Error, GraphControl};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,34 +16,39 @@ use serde_json::{Value, json};
 use super::class::SpanClass;
 use super::{Span, SpanLabel};
 use crate::members::frame::FrameError;
-use crate::members::relocate::Placed;
-use crate::members::verbs::{Labelled, LastSector};
+use crate::members::relocate::MovableLabel;
+use crate::members::verbs::{LabelledClass, LastSectorClass};
 use crate::members::{Stopped, provider_access, verb_util};
 
-impl<S: Span> Labelled for SpanClass<S> {
-    fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
+impl<S: Span> LabelledClass for SpanClass<S> {
+    fn take_apart(
+        &self,
+        control: &mut GraphControl,
+        on: &str,
+        force: bool,
+    ) -> Result<Value, Error> {
         let geom = geom::named(&control.topology, S::NAME, on)?;
         control.call(|t| self.destroy(t, geom, force))?;
         Ok(json!({ "message": format!("{on} stopped") }))
     }
 
-    fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+    fn clear(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
         verb_util::clear(control, S::NAME, members, &format!("label of {}", S::NAME), S::decode)
     }
 
-    fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+    fn dump(control: &mut GraphControl, members: &[String]) -> Result<Value, Error> {
         dump::dump::<S>(control, members)
     }
 }
 
-impl<S: Span> LastSector for SpanClass<S> {
+impl<S: Span> LastSectorClass for SpanClass<S> {
     const CLASS: &'static str = S::NAME;
 
     fn stopped(&self) -> &Stopped {
         &self.stopped
     }
 
-    fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+    fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError> {
         placed::<S>(sector)
     }
 }
@@ -77,15 +82,15 @@ impl<S: Span> JsonSchema for Members<S> {
 }
 
 /// A member's label, as a label that can be moved.
-pub(crate) fn placed<S: Span>(sector: &[u8]) -> Result<Placed, FrameError> {
+pub(crate) fn placed<S: Span>(sector: &[u8]) -> Result<MovableLabel, FrameError> {
     let mut label = S::decode(sector)?;
     let inner = S::APPENDS && label.number + 1 < label.count;
-    Ok(Placed {
+    Ok(MovableLabel {
         provider_bytes: label.provider_bytes,
-        ahead: 0,
-        alone: None,
-        stays: inner.then_some("what lies behind an inner member of a concat would move"),
-        renewed: Box::new(move |bytes| {
+        leading_bytes: 0,
+        rewrite_alone: None,
+        fixed_reason: inner.then_some("what lies behind an inner member of a concat would move"),
+        rewrite: Box::new(move |bytes| {
             label.provider_bytes = bytes;
             S::encode(&label)
         }),
@@ -97,17 +102,17 @@ fn is_own<S: Span>(sector: &[u8]) -> bool {
 }
 
 fn write_label<S: Span>(
-    control: &mut Control,
+    control: &mut GraphControl,
     member: &str,
     label: Option<&SpanLabel>,
 ) -> Result<(), Error> {
-    provider_access::writing(
+    provider_access::with_write_access(
         control,
         S::NAME,
         member,
         |_, _| Ok(()),
         |control, edge| {
-            let (at, old) = provider_access::last(control, member, edge)?;
+            let (at, old) = provider_access::read_last_sector(control, member, edge)?;
             let mut sector = label.map(S::encode).unwrap_or_default();
             sector.resize(old.len(), 0);
             provider_access::write(control, member, edge, at, sector)

@@ -1,6 +1,6 @@
 //! `configure`: how eagerly deletes are sent.
 
-use geom::{Change, Control, Deserialize, Error, JsonSchema, Said, Verb};
+use geom::{Change, Deserialize, Error, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::work_as;
 use crate::trim::class::TrimClass;
@@ -20,11 +20,11 @@ pub(super) struct Configure {
 impl Verb<TrimClass> for Configure {
     const NAME: &'static str = "configure";
     const EXAMPLE: &'static str = "trim configure d0.trim --share 20";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &TrimClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &TrimClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let Configure { name, change } = self;
         work_as(control, &name, |now| change.over(&format!("trim {name}"), now))?;
-        Ok(Said::new(format!("{name} configured")))
+        Ok(MessageAnswer::new(format!("{name} configured")))
     }
 }

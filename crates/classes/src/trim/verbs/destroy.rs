@@ -1,7 +1,7 @@
 //! `destroy`: takes a queue away.
 
 use bio::Errno;
-use geom::{Control, Deserialize, Error, GATE_DEADLINE, JsonSchema, Said, Verb};
+use geom::{Deserialize, Error, GATE_DEADLINE, GraphControl, JsonSchema, MessageAnswer, Verb};
 
 use super::queue;
 use crate::trim::class::TrimClass;
@@ -20,9 +20,9 @@ pub(super) struct Destroy {
 impl Verb<TrimClass> for Destroy {
     const NAME: &'static str = "destroy";
     const EXAMPLE: &'static str = "trim destroy d0.trim";
-    type Answer = Said;
+    type Answer = MessageAnswer;
 
-    fn run(self, _: &TrimClass, control: &mut Control) -> Result<Said, Error> {
+    fn run(self, _: &TrimClass, control: &mut GraphControl) -> Result<MessageAnswer, Error> {
         let on = self.name.as_str();
         let (geom, shared) = queue(control, on)?;
         shared.delete_queue.set_open(false);
@@ -42,6 +42,6 @@ impl Verb<TrimClass> for Destroy {
             });
             return Err(e);
         }
-        Ok(Said::new(format!("{on} destroyed")))
+        Ok(MessageAnswer::new(format!("{on} destroyed")))
     }
 }

@@ -9,13 +9,13 @@ mod stats;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{ClassVerb, Control, Error, GeomId};
+use geom::{ClassVerb, Error, GeomId, GraphControl};
 
 use super::NAME;
 use super::class::TrimClass;
 use super::geom::TrimGeom;
 use super::params::TrimParams;
-use super::shared::Shared;
+use super::shared::TrimShared;
 
 /// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<TrimClass>] = &[
@@ -27,7 +27,7 @@ pub(super) const VERBS: &[ClassVerb<TrimClass>] = &[
     ClassVerb::of::<stats::Stats>(),
 ];
 
-fn queue(control: &mut Control, on: &str) -> Result<(GeomId, Arc<Shared>), Error> {
+fn queue(control: &mut GraphControl, on: &str) -> Result<(GeomId, Arc<TrimShared>), Error> {
     let geom = geom::named(&control.topology, NAME, on)?;
     let shared = control.topology.with(geom, |g: &mut TrimGeom, _| g.shared.clone());
     let going = || Error::new(Errno::NxIo, format!("{on} is going"));
@@ -36,7 +36,7 @@ fn queue(control: &mut Control, on: &str) -> Result<(GeomId, Arc<Shared>), Error
 
 /// Changes how a queue works while requests flow.
 pub(super) fn work_as(
-    control: &mut Control,
+    control: &mut GraphControl,
     on: &str,
     change: impl FnOnce(&TrimParams) -> Result<TrimParams, Error>,
 ) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::queue;
@@ -38,18 +38,18 @@ impl Verb<TrimClass> for Now {
 
     /// With `wait` it answers from time to time how far it is, and is asked again: other verbs are
     /// carried out meanwhile, such as one that ends it.
-    fn run(self, _: &TrimClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, _: &TrimClass, control: &mut GraphControl) -> Result<Value, Error> {
         let Now { name: on, wait, end, again } = self;
         let (_, shared) = queue(control, &on)?;
         if end {
-            let was = shared.delete_queue.end_all();
+            let was = shared.delete_queue.end_send_all();
             let what = if was { "the full trim has ended" } else { "no full trim was going on" };
             return Ok(json!({ "message": format!("{on}: {what}"), "ended": was }));
         }
         if !again {
-            shared.delete_queue.all(control.now_ns());
+            shared.delete_queue.send_all(control.now_ns());
         }
-        let done = |_: &Control| shared.delete_queue.fill().told;
+        let done = |_: &GraphControl| shared.delete_queue.fill().all_sent;
         if wait && !control.wait_until(LOOK, done) {
             let (done, all) = shared.delete_queue.fill().done;
             return Ok(json!({ "unfinished": {

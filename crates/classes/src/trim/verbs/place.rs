@@ -1,18 +1,18 @@
 //! `insert`, `create`: a queue over a provider.
 
 use bio::Errno;
-use geom::{Class, Control, Create as Request, Error, JsonSchema, Verb};
+use geom::{Class, Create as Request, Error, GraphControl, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 
 use crate::members::provider_access;
 use crate::trim::NAME;
-use crate::trim::class::{TrimClass, says};
+use crate::trim::class::{TrimClass, is_set};
 use crate::trim::params::TrimParams;
 
 /// Arguments of both verbs.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
-struct Place {
+struct InsertParams {
     /// Provider below the queue
     name: String,
     /// Name of the queue; absent: name of the provider, followed by .trim
@@ -22,7 +22,7 @@ struct Place {
     params: TrimParams,
 }
 
-impl Place {
+impl InsertParams {
     /// The queue's name.
     fn called(&self) -> String {
         self.called.clone().unwrap_or_else(|| format!("{}.trim", self.name))
@@ -31,7 +31,7 @@ impl Place {
 
 /// The provider with the queue.
 #[derive(Serialize)]
-pub(super) struct Placed {
+pub(super) struct InsertAnswer {
     message: String,
     provider: String,
 }
@@ -46,24 +46,24 @@ pub(super) struct Placed {
 /// of the configuration.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub(super) struct Insert(Place);
+pub(super) struct Insert(InsertParams);
 
 impl Verb<TrimClass> for Insert {
     const NAME: &'static str = "insert";
     const EXAMPLE: &'static str = "trim insert d0 --zeroes drop";
-    type Answer = Placed;
+    type Answer = InsertAnswer;
 
-    fn run(self, _: &TrimClass, control: &mut Control) -> Result<Placed, Error> {
-        let (Place { name: on, params, .. }, name) = (&self.0, self.0.called());
+    fn run(self, _: &TrimClass, control: &mut GraphControl) -> Result<InsertAnswer, Error> {
+        let (InsertParams { name: on, params, .. }, name) = (&self.0, self.0.called());
         let below = provider_access::find(control, on)?;
         let t = &control.topology;
-        if !says(t, below, "GEOM::candelete") {
+        if !is_set(t, below, "GEOM::candelete") {
             let what = format!(
                 "{on} takes no deletes, so there is nothing to queue: choose another provider"
             );
             return Err(Error::new(Errno::NotSup, what));
         }
-        if says(t, below, "GEOM::deletereadszero") && params.zeroes.is_none() {
+        if is_set(t, below, "GEOM::deletereadszero") && params.zeroes.is_none() {
             let what = format!(
                 "it promises that deleted bytes read as zeroes, which those above may have passed \
                  on; a queue cannot keep that. `ashlar trim insert {on} --zeroes drop` if none of \
@@ -73,7 +73,7 @@ impl Verb<TrimClass> for Insert {
         }
         let params = serde_json::to_value(params).unwrap_or_default();
         control.insert(NAME, below, &Request { name: &name, members: &[], params: &params })?;
-        Ok(Placed { message: format!("{name} inserted over {on}"), provider: on.clone() })
+        Ok(InsertAnswer { message: format!("{name} inserted over {on}"), provider: on.clone() })
     }
 }
 
@@ -83,19 +83,19 @@ impl Verb<TrimClass> for Insert {
 /// not read as zeroes, unless --zeroes keep is given.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub(super) struct Create(Place);
+pub(super) struct Create(InsertParams);
 
 impl Verb<TrimClass> for Create {
     const NAME: &'static str = "create";
     const EXAMPLE: &'static str = "trim create d0";
-    type Answer = Placed;
+    type Answer = InsertAnswer;
 
-    fn run(self, class: &TrimClass, control: &mut Control) -> Result<Placed, Error> {
-        let (Place { name: on, params, .. }, name) = (&self.0, self.0.called());
+    fn run(self, class: &TrimClass, control: &mut GraphControl) -> Result<InsertAnswer, Error> {
+        let (InsertParams { name: on, params, .. }, name) = (&self.0, self.0.called());
         let below = provider_access::find(control, on)?;
         let params = serde_json::to_value(params).unwrap_or_default();
         let request = Request { name: &name, members: &[below], params: &params };
         control.call(|t| class.create(t, &request))?;
-        Ok(Placed { message: format!("{name} is there"), provider: name })
+        Ok(InsertAnswer { message: format!("{name} is there"), provider: name })
     }
 }

@@ -1,6 +1,6 @@
 //! `stats`: the totals of a queue.
 
-use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::queue;
@@ -22,7 +22,7 @@ impl Verb<TrimClass> for Stats {
     const EXAMPLE: &'static str = "trim stats d0.trim";
     type Answer = Value;
 
-    fn run(self, _: &TrimClass, control: &mut Control) -> Result<Value, Error> {
+    fn run(self, _: &TrimClass, control: &mut GraphControl) -> Result<Value, Error> {
         Ok(show::stats(&queue(control, &self.name)?.1, self.reset))
     }
 }

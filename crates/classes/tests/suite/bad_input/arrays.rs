@@ -1,6 +1,6 @@
 //! RAID records: Intel's and DDF's.
 
-use classes::probe::{Sectors, Step, Why};
+use classes::probe::{ProbeError, Sectors, Step};
 use classes::raid::{ddf, imsm};
 use serde_json::json;
 
@@ -25,7 +25,7 @@ fn disks_of(format: &str) -> Vec<Found> {
 fn probe<T>(found: &Found, step: fn(&Sectors) -> Step<T>) -> T {
     let mut sectors = Sectors::new(found.sector, found.bytes.len() as u64);
     let read = |at: u64, len: usize| Some(found.bytes[at as usize..][..len].to_vec());
-    let read: Result<T, Why> = sectors.drive(read, step);
+    let read: Result<T, ProbeError> = sectors.drive(read, step);
     read.unwrap_or_else(|why| panic!("{why}"))
 }
 
@@ -213,7 +213,7 @@ fn a_ddf_disk_that_became_larger_is_still_the_same_member() {
     let all = disks_of(DDF);
     let larger = all[1].resized(MIB as i64, 512);
     let cell =
-        Scene { what: "larger", disks: vec![all[0].clone(), larger.clone()], bad: 1, words: "" };
+        Scene { name: "larger", disks: vec![all[0].clone(), larger.clone()], bad: 1, words: "" };
     let (world, disks) = cell.found();
     assert!(world.names().iter().any(|name| name.starts_with("raid/")), "{:?}", world.names());
     assert!(disks[1].bytes() == larger.bytes);

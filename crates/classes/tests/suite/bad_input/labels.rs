@@ -5,7 +5,7 @@ use std::time::Duration;
 use geom::Access;
 use serde_json::{Value, json};
 
-use crate::bad_input::scene::{Found, MIB, judge, said, scene};
+use crate::bad_input::scene::{Found, MIB, judge, reported_text, scene};
 use crate::world::{Disk, World};
 
 /// The disks of a whole called `w` that its class labelled.
@@ -169,7 +169,7 @@ fn a_label_that_names_its_own_geom_as_a_member_is_refused() {
         world.close(open);
         world.control.wait_until(Duration::from_millis(20), |_| false);
         world.control.settle().expect("at rest");
-        let why = said(&world, class, &whole);
+        let why = reported_text(&world, class, &whole);
         println!("{class}: {why}");
         assert!(!why.is_empty() && world.has(&whole), "{class}: {why}");
         let open = world.open(&whole, Access::READ);

@@ -85,7 +85,7 @@ impl Found {
 
 /// A cell: the disks, which one is bad, and words of the reason.
 pub struct Scene {
-    pub what: &'static str,
+    pub name: &'static str,
     pub disks: Vec<Found>,
     pub bad: usize,
     pub words: &'static str,
@@ -93,7 +93,7 @@ pub struct Scene {
 
 pub fn scene(what: &'static str, good: &[Found], bad: Found, words: &'static str) -> Scene {
     let disks: Vec<Found> = good.iter().cloned().chain([bad]).collect();
-    Scene { what, bad: disks.len() - 1, disks, words }
+    Scene { name: what, bad: disks.len() - 1, disks, words }
 }
 
 /// The common CRC-32 (polynomial 0xedb88320).
@@ -105,9 +105,9 @@ pub fn crc32(bytes: &[u8]) -> u32 {
 }
 
 /// The text about a provider, from the class's verdict and its lists.
-pub fn said(world: &World, class: &str, name: &str) -> String {
+pub fn reported_text(world: &World, class: &str, name: &str) -> String {
     let view = world.control.topology.view(0);
-    let mut said = world.verdict(name, class);
+    let mut said = world.taste_outcome(name, class);
     for geom in view.iter().filter(|g| g.class == class && !g.withering) {
         for (key, value) in &geom.show {
             let of_it = value.starts_with(&format!("{name}:")) || *key == "State";
@@ -141,11 +141,11 @@ impl Scene {
 pub fn judge(class: &str, cell: &Scene) {
     let (mut world, disks) = cell.found();
     let bad = &cell.disks[cell.bad];
-    let mut why = said(&world, class, &bad.name);
+    let mut why = reported_text(&world, class, &bad.name);
     match class {
         // It waits for members that are missing.
         "mirror" => {
-            let there = |c: &geom::Control| c.topology.find("mirror/w").is_some();
+            let there = |c: &geom::GraphControl| c.topology.find("mirror/w").is_some();
             world.control.wait_until(Duration::from_secs(6), there);
         }
         "raid" => {
@@ -159,10 +159,10 @@ pub fn judge(class: &str, cell: &Scene) {
     }
     world.control.wait_until(Duration::from_millis(20), |_| false);
     world.control.settle().expect("at rest");
-    why.push_str(&said(&world, class, &bad.name));
-    println!("{class}, {}: {why}", cell.what);
-    assert!(why.contains(cell.words), "{class}, {}: {why}", cell.what);
+    why.push_str(&reported_text(&world, class, &bad.name));
+    println!("{class}, {}: {why}", cell.name);
+    assert!(why.contains(cell.words), "{class}, {}: {why}", cell.name);
     let same = disks[cell.bad].bytes() == bad.bytes;
-    assert!(same, "{class}, {}: something was written", cell.what);
-    assert_eq!(disks[cell.bad].0.lock().expect("media").steps, 0, "{class}, {}", cell.what);
+    assert!(same, "{class}, {}: something was written", cell.name);
+    assert_eq!(disks[cell.bad].0.lock().expect("media").steps, 0, "{class}, {}", cell.name);
 }

@@ -53,11 +53,11 @@ fn requests_without_a_path_wait_until_one_arrives() {
     world.lose("d0");
     world.lose("d1");
     let all: Vec<Outcome> = (0..4).map(|i| begin_write(&world, &open, i * 512, 6)).collect();
-    assert!(!wait(&mut world, 100, || all.iter().any(|o| came(o).is_some())));
+    assert!(!wait(&mut world, 100, || all.iter().any(|o| result_of(o).is_some())));
     assert_eq!(world.show("multipath", "m", "Waiting"), ["4"]);
     assert!(!open.orphaned());
     way(&mut world, "d7", &disk);
-    assert!(wait(&mut world, 2000, || all.iter().all(|o| came(o) == Some(Ok(())))));
+    assert!(wait(&mut world, 2000, || all.iter().all(|o| result_of(o) == Some(Ok(())))));
     assert!(disk.bytes()[..2048].iter().all(|b| *b == 6));
     world.close(open);
 }
@@ -70,21 +70,21 @@ fn requests_wait_for_a_path_no_longer_than_the_limit() {
     // Paths that are there and answer nothing.
     ways.iter().for_each(|w| w.fails(Some(Errno::NxIo)));
     let first = begin_write(&world, &open, 0, 6);
-    assert!(!wait(&mut world, 300, || came(&first).is_some()), "it waits");
-    assert!(wait(&mut world, 3000, || came(&first) == Some(Err(Errno::NxIo))));
+    assert!(!wait(&mut world, 300, || result_of(&first).is_some()), "it waits");
+    assert!(wait(&mut world, 3000, || result_of(&first) == Some(Err(Errno::NxIo))));
     // No request waits again until there was a path.
     let late = begin_write(&world, &open, 0, 6);
-    assert!(wait(&mut world, 300, || came(&late) == Some(Err(Errno::NxIo))));
+    assert!(wait(&mut world, 300, || result_of(&late) == Some(Err(Errno::NxIo))));
     ways[1].fails(None);
     world.write(&open, 0, &[8; 512]).expect("a path is back");
     settle(&mut world);
     ways[1].fails(Some(Errno::NxIo));
     let again = begin_write(&world, &open, 0, 6);
-    assert!(!wait(&mut world, 300, || came(&again).is_some()), "it waits again");
+    assert!(!wait(&mut world, 300, || result_of(&again).is_some()), "it waits again");
     // Without any path the device ends when the time is up.
     world.lose("d0");
     world.lose("d1");
-    assert!(wait(&mut world, 3000, || came(&again) == Some(Err(Errno::NxIo))));
+    assert!(wait(&mut world, 3000, || result_of(&again) == Some(Err(Errno::NxIo))));
     world.close(open);
     settle(&mut world);
     assert!(!world.has("multipath/m"));
@@ -97,9 +97,9 @@ fn waiting_requests_end_when_the_device_is_stopped() {
     let open = world.open("multipath/m", Access::WRITE);
     world.lose("d0");
     let outcome = begin_write(&world, &open, 0, 6);
-    assert!(!wait(&mut world, 50, || came(&outcome).is_some()));
+    assert!(!wait(&mut world, 50, || result_of(&outcome).is_some()));
     world.verb("multipath", "stop", "m", json!({ "force": true })).expect("stopped");
-    assert!(wait(&mut world, 2000, || came(&outcome) == Some(Err(Errno::NxIo))));
+    assert!(wait(&mut world, 2000, || result_of(&outcome) == Some(Err(Errno::NxIo))));
     world.close(open);
 }
 
@@ -112,7 +112,7 @@ fn a_medium_error_ends_the_request_although_requests_may_wait() {
     // Writes fail by every path, and the checker's reads do not.
     ways[0].disk.0.lock().expect("media").cut_at = Some(0);
     let outcome = begin_write(&world, &open, 0, 6);
-    assert!(wait(&mut world, 5000, || came(&outcome) == Some(Err(Errno::Io))));
+    assert!(wait(&mut world, 5000, || result_of(&outcome) == Some(Err(Errno::Io))));
     world.close(open);
 }
 

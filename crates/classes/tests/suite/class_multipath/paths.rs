@@ -20,7 +20,7 @@ fn misc_add_a_path_by_hand() {
     ask(&mut world, "add", "d2").expect("added");
     assert_eq!(states(&world), ["d0 ACTIVE", "d1 PASSIVE", "d2 PASSIVE"]);
     assert_eq!(state(&world), "OPTIMAL");
-    assert_eq!(told(&world, "PhysicalPath"), ["d0 bay/d0", "d1 bay/d1", "d2 bay/d2"]);
+    assert_eq!(shown_values(&world, "PhysicalPath"), ["d0 bay/d0", "d1 bay/d1", "d2 bay/d2"]);
     assert_eq!(world.show("multipath", "m", "Type"), ["MANUAL"]);
     assert_eq!(world.size("multipath/m"), MIB as u64, "nothing is kept for a label");
     assert_eq!(ask(&mut world, "add", "d2").expect_err("twice").kind, Errno::Exist);
@@ -82,7 +82,7 @@ fn misc_fail_restore_prefer_rotate_getactive() {
     }
     ask(&mut world, "fail", "d1").expect("failed");
     let refused = ask(&mut world, "prefer", "d1").expect_err("not good");
-    assert!(refused.what.contains("restore m d1"), "{refused}");
+    assert!(refused.message.contains("restore m d1"), "{refused}");
     for verb in ["fail", "restore", "prefer", "remove"] {
         assert_eq!(ask(&mut world, verb, "d9").expect_err("no path").kind, Errno::NoEnt);
     }
@@ -238,10 +238,10 @@ fn the_path_with_the_fewest_requests_in_flight_is_used() {
     let open = world.open("multipath/m", Access::WRITE);
     ways[0].holds();
     let all: Vec<Outcome> = (0..8).map(|i| begin_write(&world, &open, i * 512, 1)).collect();
-    assert!(wait(&mut world, 2000, || all.iter().filter(|o| came(o).is_some()).count() == 7));
+    assert!(wait(&mut world, 2000, || all.iter().filter(|o| result_of(o).is_some()).count() == 7));
     assert_eq!(ways[0].held(), 1, "one hangs there, and nobody queues behind it");
     ways[0].release(&world);
-    assert!(wait(&mut world, 2000, || all.iter().all(|o| came(o) == Some(Ok(())))));
+    assert!(wait(&mut world, 2000, || all.iter().all(|o| result_of(o) == Some(Ok(())))));
     world.close(open);
 }
 
@@ -277,7 +277,7 @@ fn paths_removed_with_requests_in_flight_lose_no_request() {
         } else {
             world.lose("d0");
         }
-        assert!(wait(&mut world, 2000, || all.iter().all(|o| came(o) == Some(Ok(())))));
+        assert!(wait(&mut world, 2000, || all.iter().all(|o| result_of(o) == Some(Ok(())))));
         assert!(disk.bytes()[..4096].iter().all(|b| *b == 3));
         settle(&mut world);
         assert_eq!(states(&world), ["d1 ACTIVE"]);
@@ -286,7 +286,7 @@ fn paths_removed_with_requests_in_flight_lose_no_request() {
             ways[0].fails(None);
             let on = world.find("d0");
             look_again(&mut world, on);
-            assert!(world.verdict("d0", "multipath").contains("removed by hand"));
+            assert!(world.taste_outcome("d0", "multipath").contains("removed by hand"));
             ask(&mut world, "add", "d0").expect("added");
             assert_eq!(states(&world), ["d0 PASSIVE", "d1 ACTIVE"]);
             ask(&mut world, "remove", "d1").expect("removed");
@@ -312,9 +312,9 @@ fn declared_paths_change_under_an_open_consumer() {
     let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let redeclare = |world: &mut World, from: &[&str], to: &[&str], params: Value| {
         let (from, to) = (own(from), own(to));
-        assert!(class.may_become(&from, &to));
+        assert!(class.can_replace_members(&from, &to));
         let request = Redeclare { name: "m", from: &from, to: &to, params: &params };
-        let foreseen = class.foresee(&mut world.control, &request);
+        let foreseen = class.check_redeclare(&mut world.control, &request);
         let done = class.redeclare(&mut world.control, &request, &[]);
         assert_eq!(foreseen.is_ok(), done.is_ok(), "{foreseen:?} {done:?}");
         settle(world);
@@ -326,8 +326,8 @@ fn declared_paths_change_under_an_open_consumer() {
     world.write(&open, 0, &[2; 512]).expect("it is still open");
     assert_eq!(disk.bytes()[0], 2);
     let refused = redeclare(&mut world, &["d1", "d2"], &["d1", "small"], json!({}));
-    assert!(refused.expect_err("another disk").what.contains("it is not the same disk"));
+    assert!(refused.expect_err("another disk").message.contains("it is not the same disk"));
     assert_eq!(states(&world), ["d1 ACTIVE", "d2 ACTIVE"]);
-    assert!(!class.may_become(&own(&["d1"]), &own(&["d0"])), "no path would be left");
+    assert!(!class.can_replace_members(&own(&["d1"]), &own(&["d0"])), "no path would be left");
     world.close(open);
 }

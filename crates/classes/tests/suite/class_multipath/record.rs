@@ -20,7 +20,7 @@ fn label_requires_that_all_paths_lead_to_one_disk() {
         let error = done.expect_err("refused");
         assert!(one.bytes().iter().chain(&two.bytes()).all(|b| *b == 0), "nothing is left");
         assert!(!world.has("multipath/m"));
-        error.what
+        error.message
     };
     assert!(refused(json!(["d0", "d1", "e0"])).contains("e0 does not show"));
     assert!(refused(json!(["d0", "s0"])).contains("not the same disk"));
@@ -29,7 +29,7 @@ fn label_requires_that_all_paths_lead_to_one_disk() {
     world.verb("multipath", "label", "m", json!({ "members": ["d0", "d1"] })).expect("labelled");
     assert!(two.bytes().iter().all(|b| *b == 0));
     let error = ask(&mut world, "add", "e0").expect_err("another disk");
-    assert!(error.what.contains("another disk"), "{error}");
+    assert!(error.message.contains("another disk"), "{error}");
     assert_eq!(world.size("multipath/m"), (MIB - 512) as u64);
 }
 
@@ -95,7 +95,7 @@ fn another_disk_with_the_same_name_gets_a_different_name() {
     // Stopped, it stays so, and the other one does not mind.
     world.verb("multipath", "stop", &name, json!({})).expect("stopped");
     assert!(!world.has(&temporary) && world.has("multipath/m"));
-    assert!(world.verdict("e0", "multipath").contains("stopped by hand"));
+    assert!(world.taste_outcome("e0", "multipath").contains("stopped by hand"));
     world.verb("multipath", "start", &name, json!({})).expect("started");
     assert!(world.has(&temporary));
 }
@@ -145,7 +145,7 @@ fn a_path_that_reports_another_size_is_used_last() {
     let open = world.open("multipath/m", Access::READ);
     let record = disk.bytes()[MIB - 512..].to_vec();
     for lie in [MIB / 2, 4 * MIB, 512] {
-        world.say_size("d0", lie);
+        world.report_size("d0", lie);
         settle(&mut world);
         assert_eq!(world.size("multipath/m"), (MIB - 512) as u64, "{lie}");
         assert_eq!(states(&world), ["d0 PASSIVE", "d1 ACTIVE"], "{lie}");
@@ -160,14 +160,14 @@ fn a_path_that_reports_another_size_is_used_last() {
         let said = said.unwrap_or_default();
         assert!(said.contains(&format!("path d0 says that the disk has {lie} bytes")), "{said}");
         // Asked again, it reports its true size.
-        world.say_size("d0", MIB);
+        world.report_size("d0", MIB);
         settle(&mut world);
         assert_eq!(states(&world), ["d0 PASSIVE", "d1 ACTIVE"], "nobody goes back by himself");
         ask(&mut world, "prefer", "d0").expect("as good as the other");
     }
     assert!(disk.bytes()[MIB - 512..] == record, "the record is left alone");
     // The other path leaves: the size is now that of the remaining path.
-    world.say_size("d0", MIB / 2);
+    world.report_size("d0", MIB / 2);
     world.lose("d1");
     assert_eq!(world.size("multipath/m"), (MIB / 2 - 512) as u64);
     assert!(!open.orphaned());
@@ -228,7 +228,7 @@ fn bad_records_are_refused_with_the_reason_and_nothing_is_written() {
         let one = disk(bytes.clone());
         way(&mut world, "d0", &one);
         assert_eq!(world.names(), ["d0"], "{word}");
-        let verdict = world.verdict("d0", "multipath");
+        let verdict = world.taste_outcome("d0", "multipath");
         assert!(verdict.contains(word), "{word}: {verdict}");
         assert!(one.bytes() == bytes);
     }

@@ -1,14 +1,14 @@
 //! Paths in transition, which would delay requests while another path is good.
 
 use bio::{Errno, Op};
-use geom::{Access, Control};
+use geom::{Access, GraphControl};
 use serde_json::json;
 use std::time::Duration;
 
 use super::ways::*;
 
 /// Whether every path of the device is of use.
-fn is_optimal(control: &Control) -> bool {
+fn is_optimal(control: &GraphControl) -> bool {
     let view = control.topology.view(0);
     let device = view.iter().find(|g| g.class == "multipath" && g.name == "m" && !g.withering);
     device.is_some_and(|g| g.show.iter().any(|(key, value)| *key == "State" && value == "OPTIMAL"))
@@ -26,8 +26,8 @@ fn requests_use_another_path_and_the_path_in_transition_is_not_failed() {
         ways[0].in_transition(true);
         let open = world.open("multipath/m", Access::WRITE);
         let all: Vec<_> = (0..6).map(|i| begin_write(&world, &open, i * 512, 8)).collect();
-        assert!(wait(&mut world, 2000, || all.iter().all(|o| came(o).is_some())), "{mode}");
-        assert!(all.iter().all(|o| came(o) == Some(Ok(()))), "{mode}");
+        assert!(wait(&mut world, 2000, || all.iter().all(|o| result_of(o).is_some())), "{mode}");
+        assert!(all.iter().all(|o| result_of(o) == Some(Ok(()))), "{mode}");
         settle(&mut world);
         assert!(disk.bytes()[..6 * 512].iter().all(|b| *b == 8));
         assert_eq!(states(&world)[0], "d0 TRANSITION", "{mode}");
@@ -81,11 +81,11 @@ fn a_request_waits_on_the_last_good_path_in_transition() {
         let one = begin_write(&world, &open, 0, 7);
         assert!(wait(&mut world, 2000, || ways.iter().any(|way| way.held() > 0)), "{mode}");
         settle(&mut world);
-        assert_eq!((came(&one), ways.iter().map(Way::held).sum::<usize>()), (None, 1));
+        assert_eq!((result_of(&one), ways.iter().map(Way::held).sum::<usize>()), (None, 1));
         let words = states(&world).join(" ");
         assert_eq!(words.matches("TRANSITION").count(), 2, "{mode}: {words}");
         ways.iter().for_each(|way| way.release(&world));
-        assert!(wait(&mut world, 2000, || came(&one) == Some(Ok(()))), "{mode}");
+        assert!(wait(&mut world, 2000, || result_of(&one) == Some(Ok(()))), "{mode}");
         world.close(open);
     }
 }
@@ -105,7 +105,10 @@ fn requests_return_without_fail_fast_when_the_other_paths_fail() {
         settle(&mut world);
         assert_eq!(states(&world), ["d0 ACTIVE", "d1 FAIL"], "{mode}");
         ways[0].release(&world);
-        assert!(wait(&mut world, 2000, || all.iter().all(|o| came(o) == Some(Ok(())))), "{mode}");
+        assert!(
+            wait(&mut world, 2000, || all.iter().all(|o| result_of(o) == Some(Ok(())))),
+            "{mode}"
+        );
         assert!(disk.bytes()[..4 * 512].iter().all(|b| *b == 4));
         world.close(open);
     }
@@ -124,7 +127,11 @@ fn a_request_that_fails_on_every_path_ends() {
         assert!(wait(&mut world, 2000, || ways[0].held() == 1));
         ways[0].fails(Some(Errno::Io));
         ways[0].release(&world);
-        assert!(wait(&mut world, 2000, || came(&one) == Some(Err(Errno::Io))), "{:?}", came(&one));
+        assert!(
+            wait(&mut world, 2000, || result_of(&one) == Some(Err(Errno::Io))),
+            "{:?}",
+            result_of(&one)
+        );
         world.close(open);
     }
 }
@@ -140,7 +147,7 @@ fn fail_fast_is_set_only_while_another_path_is_good() {
     let one = begin_write(&world, &open, 0, 4);
     assert!(wait(&mut world, 2000, || ways[0].held() == 1));
     ways[0].release(&world);
-    assert!(wait(&mut world, 2000, || came(&one) == Some(Ok(()))));
+    assert!(wait(&mut world, 2000, || result_of(&one) == Some(Ok(()))));
     world.close(open);
     ways[0].fails(Some(Errno::Again));
     assert_eq!(write(&mut world, 0, 1), Err(Errno::Again));

@@ -103,7 +103,7 @@ pub fn way(world: &mut World, name: &str, disk: &Disk) -> Way {
         ("GEOM::deletereadszero", Attr::Int(1)),
     ];
     let provider = Provider::new(name, disk.bytes().len() as u64).io_max(65536).stripe(4096, 512);
-    testkit::disk::add(&mut world.control, provider.saying(&attrs), Arc::new(way.clone()));
+    testkit::disk::add(&mut world.control, provider.with_attrs(&attrs), Arc::new(way.clone()));
     way
 }
 
@@ -127,11 +127,11 @@ pub fn ask(world: &mut World, verb: &str, member: &str) -> Result<Value, geom::E
 
 /// States of the paths, by name.
 pub fn states(world: &World) -> Vec<String> {
-    told(world, "State")
+    shown_values(world, "State")
 }
 
 /// The values that are shown of each path under a key, by name.
-pub fn told(world: &World, key: &str) -> Vec<String> {
+pub fn shown_values(world: &World, key: &str) -> Vec<String> {
     let view = world.control.topology.view(0);
     let found = view.iter().find(|g| g.class == "multipath" && g.name == "m" && !g.withering);
     let consumers = found.into_iter().flat_map(|g| &g.consumers);
@@ -191,7 +191,7 @@ pub fn begin_write(world: &World, open: &Open, at: u64, fill: u8) -> Outcome {
     outcome
 }
 
-pub fn came(outcome: &Outcome) -> Option<Result<(), Errno>> {
+pub fn result_of(outcome: &Outcome) -> Option<Result<(), Errno>> {
     *outcome.lock().expect("outcome")
 }
 

@@ -92,7 +92,8 @@ impl LateDisk {
             ("GEOM::candelete", Attr::Int(1)),
             ("GEOM::deletereadszero", Attr::Int(u64::from(zeroes))),
         ];
-        let provider = Provider::new(name, size).io_max(65536).stripe(granule, 0).saying(&attrs);
+        let provider =
+            Provider::new(name, size).io_max(65536).stripe(granule, 0).with_attrs(&attrs);
         provider.make(t, Arc::new(self.clone())).expect("a disk")
     }
 

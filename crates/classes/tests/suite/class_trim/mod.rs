@@ -116,7 +116,7 @@ fn a_write_cancels_queued_deletes_and_waits_for_deletes_in_flight() {
 fn zeroes_after_delete_are_promised_only_in_keep_mode() {
     let (mut life, _) = Scene::bare(Deletes::Take(MS), true);
     let said = life.verb("trim", "insert", "d0", json!({})).expect_err("a promise");
-    assert!(said.kind == Errno::Inval && said.what.contains("--zeroes drop"), "{said}");
+    assert!(said.kind == Errno::Inval && said.message.contains("--zeroes drop"), "{said}");
     life.verb("trim", "create", "d0", json!({ "as": "q" })).expect("create");
     let promise = |life: &Life, name: &str| {
         let t = &life.control.topology;

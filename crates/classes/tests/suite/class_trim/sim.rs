@@ -25,9 +25,9 @@ const USERS: u64 = 3;
 
 /// Totals of all seeds.
 #[derive(Default, Debug)]
-struct Tally {
+struct Totals {
     ops: u64,
-    cuts: u64,
+    power_cuts: u64,
     trims: u64,
     waits: u64,
     taken_back: u64,
@@ -144,7 +144,7 @@ fn live(
     disk: &LateDisk,
     crowd: &Rc<Crowd>,
     random: &mut SeededRandom,
-    tally: &mut Tally,
+    tally: &mut Totals,
     cut: bool,
 ) {
     let mut life = Life::with(random.next_u64(), 2, classes::all());
@@ -187,7 +187,7 @@ fn live(
     }
 }
 
-fn one(seed: u64, tally: &mut Tally) {
+fn run_seed(seed: u64, tally: &mut Totals) {
     let mut random = SeededRandom::new(seed);
     // Every other disk takes several ranges at once.
     let ranges = [1, 4][(seed % 2) as usize];
@@ -211,7 +211,7 @@ fn one(seed: u64, tally: &mut Tally) {
             // The machine is switched off: the disk does not carry out the rest later.
             Ok(()) => disk.power_cut(),
             Err(e) if e.is::<PowerCut>() => {
-                tally.cuts += 1;
+                tally.power_cuts += 1;
                 disk.power_cut();
             }
             Err(e) => {
@@ -230,12 +230,12 @@ const SEEDS: u64 = 1000;
 const PARTS: u64 = 4;
 
 fn part(nth: u64) {
-    let (mut tally, seeds) = (Tally::default(), Seeds::of(SEEDS).part(nth, PARTS));
-    seeds.each(|seed| one(seed, &mut tally));
+    let (mut tally, seeds) = (Totals::default(), Seeds::of(SEEDS).part(nth, PARTS));
+    seeds.each(|seed| run_seed(seed, &mut tally));
     let many = seeds.count();
     eprintln!("{tally:?}");
     assert!(tally.trims > 0 && tally.taken_back > 0 || many < 3, "{tally:?}");
-    assert!(tally.waits > 0 && tally.cuts > 0 || many < 100, "{tally:?}");
+    assert!(tally.waits > 0 && tally.power_cuts > 0 || many < 100, "{tally:?}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ const LIMIT_NS: u64 = 6 * 3_600_000 * MS;
 
 /// Totals of all seeds.
 #[derive(Default, Debug)]
-struct Tally {
+struct Totals {
     ended: u64,
     gone: u64,
     changes: u64,
@@ -152,7 +152,7 @@ impl Scene {
     }
 }
 
-fn one(seed: u64, tally: &mut Tally) {
+fn run_seed(seed: u64, tally: &mut Totals) {
     let mut random = SeededRandom::new(seed);
     let mut scene = Scene::new(seed, &mut random);
     scene.make(&mut random);
@@ -201,8 +201,8 @@ fn one(seed: u64, tally: &mut Tally) {
 
 #[test]
 fn a_wait_for_a_full_trim_always_ends() {
-    let (mut tally, seeds) = (Tally::default(), Seeds::of(SEEDS));
-    seeds.each(|seed| one(seed, &mut tally));
+    let (mut tally, seeds) = (Totals::default(), Seeds::of(SEEDS));
+    seeds.each(|seed| run_seed(seed, &mut tally));
     eprintln!("{tally:?}");
     let all = tally.ended > 0 && tally.gone > 0 && tally.changes > 0;
     assert!(all || !seeds.are_enough(), "{tally:?}");

@@ -1,14 +1,14 @@
 //! The findings of `inspect` on an image, checked against `wipefs` and `blkid`.
 
 use classes::inspect::{self, Finding};
-use classes::part::Place;
+use classes::part::TableContext;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::support::{Loop, probe_file, run, try_run};
 
 pub fn look(path: &Path, sector: u32) -> Vec<Finding> {
-    let found = probe_file(path, sector, |s| inspect::step(s, &Place::default()));
+    let found = probe_file(path, sector, |s| inspect::step(s, &TableContext::default()));
     let found = found.unwrap_or_else(|why| panic!("{why}"));
     assert_eq!(found.unread, []);
     found.findings
@@ -35,7 +35,7 @@ pub fn judge(path: &Path, sector: u32, kind: &str) {
 pub fn judge_as(path: &Path, sector: u32, kind: &str, name: &str) {
     let found = look(path, sector);
     assert!(found.iter().any(|f| f.kind == kind), "{kind}: {found:#?}");
-    assert!(found.iter().all(|f| !f.why.is_empty() && f.len > 0), "{found:#?}");
+    assert!(found.iter().all(|f| !f.reason.is_empty() && f.len > 0), "{found:#?}");
     let device = Loop::new(path, sector);
     let theirs = wipefs(device.name());
     assert!(!theirs.is_empty(), "wipefs finds nothing for {kind}");

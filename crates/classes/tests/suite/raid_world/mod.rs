@@ -51,7 +51,7 @@ pub fn volume(
 }
 
 /// An array of `disks` with one volume of `level`.
-pub fn one(identity: Identity, level: Level, disks: usize) -> Array {
+pub fn with_one_volume(identity: Identity, level: Level, disks: usize) -> Array {
     Array {
         identity,
         generation: 7,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bio::Errno;
-use geom::{Access, Control};
+use geom::{Access, GraphControl};
 use serde_json::{Value, json};
 
 use crate::world::{Disk, Open, World};
@@ -153,7 +153,7 @@ impl Raid {
                 self.world.control.settle().expect("at rest");
                 return;
             }
-            self.world.control.wait_until(Duration::from_millis(5), |_: &Control| false);
+            self.world.control.wait_until(Duration::from_millis(5), |_: &GraphControl| false);
         }
         panic!("{} {} {}", self.state(), self.show("Volume"), self.subdisks());
     }

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use bio::{Bio, End, Errno, Flags, Op, Origin, Pool, PoolConfig, Segs, Status};
 use geom::{
-    Access, ConsumerId, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Sink, Topology,
+    Access, ConsumerId, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, ProviderId, Sink,
+    Topology,
 };
 use reactor::model::Timing;
-use reactor::sim::{Actor, HeldUp, Limits as RunLimits, World};
-use reactor::{Patience, Reactor, Token};
+use reactor::sim::{Actor, DelayedThread, Limits as RunLimits, World};
+use reactor::{Reactor, Token, WaitFor};
 use serde_json::{Value, json};
 
 use super::leaf::{BLOCK, Leaf, MS};
@@ -59,7 +60,7 @@ impl Geom for User {
 pub struct Lab {
     pub world: World,
     pub cores: Vec<Rc<Core>>,
-    pub control: Control,
+    pub control: GraphControl,
     pub leaf: Leaf,
     pub disk: ProviderId,
     pub user: ConsumerId,
@@ -71,14 +72,14 @@ pub struct Lab {
 fn spin(world: &World, cores: &[Rc<Core>], ns: u64, stop: &mut dyn FnMut() -> bool) {
     let actor = |core: &Rc<Core>| {
         let own = core.clone();
-        Actor::new(core.reactor(), move || own.turn(Patience::Peek))
+        Actor::new(core.reactor(), move || own.turn(WaitFor::Peek))
     };
     let mut actors: Vec<Actor> = cores.iter().map(actor).collect();
     world.run(&mut actors, RunLimits { ns, steps: 10_000_000 }, stop);
 }
 
 /// Makes a user that has a provider open for writing.
-fn open(control: &mut Control, name: &str, on: ProviderId) -> ConsumerId {
+fn open(control: &mut GraphControl, name: &str, on: ProviderId) -> ConsumerId {
     let user = control.call(|t| {
         let geom = t.new_geom("test", name, "a user", Box::new(User))?;
         let user = t.attach_new(geom, on).map_err(|e| Error::of(e, "attach"))?;
@@ -105,15 +106,15 @@ impl Lab {
             mailers.push(mailer);
         }
         let (w, c, clock) = (world.clone(), cores.clone(), world.clone());
-        let held_up = HeldUp::default();
+        let held_up = DelayedThread::default();
         let wait = Box::new(move |inbox: &Inbox, most: Duration| {
             let ns = most.as_nanos() as u64;
             if let Some(core) = c.first() {
-                core.reactor().after(ns, Token { kind: TICK, word: 0 });
+                core.reactor().after(ns, Token { kind: TICK, user_data: 0 });
             }
-            spin(&w, &c, ns, &mut || !inbox.is_empty() && held_up.goes_on(&w, HELD_UP));
+            spin(&w, &c, ns, &mut || !inbox.is_empty() && held_up.continues(&w, HELD_UP));
         });
-        let mut control = Control::new(mailers, inbox, wait, Box::new(move || clock.now()));
+        let mut control = GraphControl::new(mailers, inbox, wait, Box::new(move || clock.now()));
         testkit::disk::load(&mut control.topology);
         classes::all().into_iter().for_each(|c| control.topology.load(c).expect("load"));
         let leaf = Leaf::new(bytes, timing, seed);

@@ -242,7 +242,7 @@ fn invalid_requests_are_refused_and_change_nothing() {
     }
     lab.insert("rr");
     let bad = lab.verb("configure", "d0", json!({ "options": "wait_ms=3,quantum_ms=9999" }));
-    assert!(bad.is_err_and(|e| e.what.contains("quantum_ms")));
+    assert!(bad.is_err_and(|e| e.message.contains("quantum_ms")));
     assert_eq!(lab.stats()["options"]["wait_ms"], 10, "all of it or nothing");
     lab.verb("configure", "d0", json!({ "options": "wait_ms=3" })).expect("configure");
     assert_eq!(lab.stats()["options"]["wait_ms"], 3);
@@ -292,7 +292,7 @@ fn shares_can_be_removed_and_a_full_table_refuses_the_whole_change() {
     let refused = json!({ "algorithm": "rr", "classify": "initiator",
                           "options": "quantum_ms=5,3.weight=9,5000.weight=9" });
     let e = lab.verb("configure", "d0", refused.clone()).expect_err("no room");
-    assert!(e.what.contains("=default"), "{e}");
+    assert!(e.message.contains("=default"), "{e}");
     let after = lab.stats();
     for what in ["algorithm", "classify", "options", "shares"] {
         assert_eq!(before[what], after[what], "{what}");

@@ -45,7 +45,7 @@ impl Seed {
 }
 
 #[derive(Default, Debug)]
-struct Tally {
+struct Totals {
     requests: u64,
     fences: u64,
     inserted: u64,
@@ -56,9 +56,9 @@ struct Tally {
     lost: u64,
 }
 
-impl Tally {
-    fn plus(self, o: Tally) -> Tally {
-        Tally {
+impl Totals {
+    fn plus(self, o: Totals) -> Totals {
+        Totals {
             requests: self.requests + o.requests,
             fences: self.fences + o.fences,
             inserted: self.inserted + o.inserted,
@@ -112,7 +112,7 @@ impl Storm {
         }
     }
 
-    fn operate(&mut self, tally: &mut Tally) {
+    fn operate(&mut self, tally: &mut Totals) {
         let algorithm = self.chance.of(&ALGORITHMS);
         let options = if algorithm == "fair" { self.chance.of(&OPTIONS) } else { "" };
         let is_there = self.lab.control.topology.find("d0.sched.").is_some();
@@ -139,7 +139,7 @@ impl Storm {
     }
 
     /// Another layer, the same way, above or below it.
-    fn beside(&mut self, tally: &mut Tally) {
+    fn beside(&mut self, tally: &mut Totals) {
         let control = &mut self.lab.control;
         if let Some(geom) = control.topology.find_geom("nop", "beside") {
             control.remove(geom).expect("remove");
@@ -171,7 +171,7 @@ impl Storm {
     }
 }
 
-fn one(seed: u64, tally: &mut Tally) {
+fn run_seed(seed: u64, tally: &mut Totals) {
     let mut chance = Seed(seed);
     let timing = match chance.below(3) {
         0 => Timing::Between { min_ns: 1_000, max_ns: 2_000 },
@@ -237,10 +237,10 @@ fn no_request_is_lost_doubled_failed_or_out_of_order() {
     // Each core its share of the seeds; a world lives on one thread.
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let share = |thread: u64| {
-        let mut tally = Tally::default();
+        let mut tally = Totals::default();
         (first + thread..first + count)
             .step_by(threads as usize)
-            .for_each(|n| seeds.play(n, |seed| one(seed, &mut tally)));
+            .for_each(|n| seeds.play(n, |seed| run_seed(seed, &mut tally)));
         tally
     };
     let tally = std::thread::scope(|scope| {
@@ -248,7 +248,7 @@ fn no_request_is_lost_doubled_failed_or_out_of_order() {
         let all: Vec<_> = (0..threads).map(|t| scope.spawn(move || share(t))).collect();
         let ended = all.into_iter().map(|t| t.join());
         let tallies = ended.map(|t| t.unwrap_or_else(|e| std::panic::resume_unwind(e)));
-        tallies.fold(Tally::default(), Tally::plus)
+        tallies.fold(Totals::default(), Totals::plus)
     });
     println!("{tally:?}");
     let all = [tally.requests, tally.fences, tally.inserted, tally.configured, tally.destroyed];

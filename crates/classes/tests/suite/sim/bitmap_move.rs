@@ -54,7 +54,7 @@ fn cut_at_each_step(by: u64, off: bool, mut moved: impl FnMut(&mut Bench)) {
         }
         bench.up();
         for name in NAMES {
-            assert_eq!(bench.state(name), "ACTIVE", "{fuse}\n{}", bench.life.story());
+            assert_eq!(bench.state(name), "ACTIVE", "{fuse}\n{}", bench.life.dump_state());
         }
         let shown = bench.life.show("mirror", "m", "Bitmap");
         assert!(shown.contains("regions of 4096"), "{fuse}: the bitmap is lost: {shown}");

@@ -114,7 +114,7 @@ fn a_stale_member_is_not_used_after_a_power_cut_during_growth() {
         bench.up();
         bench.holds(2);
         for name in order {
-            assert_eq!(bench.state(name), "ACTIVE", "fuse {fuse}\n{}", bench.life.story());
+            assert_eq!(bench.state(name), "ACTIVE", "fuse {fuse}\n{}", bench.life.dump_state());
         }
         if !is_cut {
             break;
@@ -157,7 +157,7 @@ fn an_array_finds_its_grown_disks_after_a_power_cut() {
             } else {
                 let volume = rig.volume.clone();
                 let up = rig.life.until(40, move |c| c.topology.find(&volume).is_some());
-                assert!(up, "{format}\n{}", rig.life.story());
+                assert!(up, "{format}\n{}", rig.life.dump_state());
                 rig.edge = rig.life.open(&rig.volume, Access::READ).expect("open").1;
             }
             let read = rig.life.read(rig.edge, 0, SECTOR as usize).expect("read");
@@ -165,7 +165,12 @@ fn an_array_finds_its_grown_disks_after_a_power_cut() {
             rig.life.pass(2_000 * MS);
             for (name, disk) in &rig.disks {
                 let label = labelled(disk, disk.size());
-                assert_eq!(label.as_deref(), Some("raid"), "{format} {name}\n{}", rig.life.story());
+                assert_eq!(
+                    label.as_deref(),
+                    Some("raid"),
+                    "{format} {name}\n{}",
+                    rig.life.dump_state()
+                );
             }
             if !is_cut {
                 assert!(fuse > 10, "{format}: it takes {fuse} turns");
@@ -187,7 +192,7 @@ fn a_grown_inner_member_of_a_concat_is_used_with_its_old_size() {
     for _ in 0..2 {
         bench.reboot();
         bench.reads();
-        let story = bench.life.story();
+        let story = bench.life.dump_state();
         assert!(story.contains("d0 grew, but it is not the last: give it 65536 bytes"), "{story}");
         bench.disks[0].grow(MORE);
     }
@@ -204,7 +209,7 @@ fn a_label_is_not_moved_to_another_disk_or_over_known_data() {
     let says = |bench: &mut Bench<'_>, what: &str| {
         bench.plug();
         bench.life.pass(100 * MS);
-        let story = bench.life.story();
+        let story = bench.life.dump_state();
         assert!(story.contains(what), "not said: {what}\n{story}");
         let at_end = bench.disks[0].bytes(DISK + MORE - SECTOR, SECTOR as usize);
         assert!(!at_end.starts_with(b"GEOM::"), "it was carried\n{story}");
@@ -241,7 +246,7 @@ fn a_label_for_another_size_at_the_old_end_is_ignored() {
     bench.life.resized("d0", bytes);
     bench.life.pass(100 * MS);
     let label = disk.bytes(bytes - SECTOR, SECTOR as usize);
-    assert!(label.starts_with(b"GEOM::"), "{}", bench.life.story());
+    assert!(label.starts_with(b"GEOM::"), "{}", bench.life.dump_state());
     let small = bench.disks[1].clone();
     small.put(DISK - SECTOR, &label);
     bench.ends();
@@ -249,7 +254,7 @@ fn a_label_for_another_size_at_the_old_end_is_ignored() {
     bench.plug();
     bench.life.pass(100 * MS);
     assert!(!small.bytes(DISK + MORE / 2 - SECTOR, 6).starts_with(b"GEOM::"));
-    let story = bench.life.story();
+    let story = bench.life.dump_state();
     assert!(!story.contains("its label is where it ended"), "{story}");
 }
 
@@ -262,15 +267,15 @@ fn a_label_is_not_moved_over_data_written_since_it_was_found() {
     let disk = bench.disks[0].clone();
     disk.grow(MORE);
     bench.plug_in(&["d0"]);
-    let says = |c: &geom::Control, what: &str| {
+    let says = |c: &geom::GraphControl, what: &str| {
         let all = c.topology.view(0).into_iter().flat_map(|g| g.providers);
-        all.flat_map(|p| p.verdicts).any(|(_, why)| why.contains(what))
+        all.flat_map(|p| p.taste_outcomes).any(|(_, why)| why.contains(what))
     };
     let begun = bench.life.until(1, |c| says(c, "it is brought to the end"));
-    assert!(begun, "{}", bench.life.story());
+    assert!(begun, "{}", bench.life.dump_state());
     let (end, new) = (DISK + MORE - SECTOR, [7; SECTOR as usize]);
     disk.put(end, &new);
     let refused = bench.life.until(1, |c| says(c, "it is being written to"));
-    assert!(refused, "{}", bench.life.story());
-    assert_eq!(disk.bytes(end, SECTOR as usize), new, "{}", bench.life.story());
+    assert!(refused, "{}", bench.life.dump_state());
+    assert_eq!(disk.bytes(end, SECTOR as usize), new, "{}", bench.life.dump_state());
 }

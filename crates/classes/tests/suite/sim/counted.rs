@@ -11,10 +11,10 @@ use super::named::{Bench, DISK};
 
 impl Bench {
     /// The next write that marks the members fails on this one, and the others go on with `value`.
-    fn goes_on_without(&mut self, disk: &str, value: u8) {
+    fn continues_without(&mut self, disk: &str, value: u8) {
         self.disks[disk].lock().once = Some((Op::Write, Errno::Io));
         self.fill(value, true);
-        assert_eq!(self.state(disk), "-", "{disk} failed\n{}", self.life.story());
+        assert_eq!(self.state(disk), "-", "{disk} failed\n{}", self.life.dump_state());
     }
 
     /// Those two come back first, and the newest a while later.
@@ -23,7 +23,7 @@ impl Bench {
             self.reboot(&order);
             self.plug(newest);
             self.up();
-            assert_eq!(self.state(newest), "ACTIVE", "{}", self.life.story());
+            assert_eq!(self.state(newest), "ACTIVE", "{}", self.life.dump_state());
             self.holds(value);
         }
     }
@@ -40,7 +40,7 @@ fn a_forgotten_and_a_failed_member_do_not_form_a_complete_mirror() {
     bench.life.verb("mirror", "insert", "m", json!({ "members": ["d2"] })).expect("inserted");
     bench.life.pass(500 * MS);
     assert_eq!(bench.state("d2"), "ACTIVE");
-    bench.goes_on_without("d1", 2);
+    bench.continues_without("d1", 2);
     bench.is_not_fooled_by(["d0", "d1"], "d2", 2);
 }
 
@@ -56,8 +56,8 @@ fn a_replaced_and_a_failed_member_do_not_form_a_complete_mirror() {
     bench.up();
     bench.plug("d0");
     bench.life.pass(500 * MS);
-    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.story());
-    bench.goes_on_without("d1", 3);
+    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.dump_state());
+    bench.continues_without("d1", 3);
     bench.is_not_fooled_by(["d2", "d1"], "d0", 3);
 }
 
@@ -72,9 +72,9 @@ fn forget_and_insert_fail_when_the_record_cannot_be_written() {
     let insert = json!({ "members": ["d2"] });
     bench.disks["d1"].lock().faults.push((Op::Write, 100, Errno::Io));
     let error = bench.life.verb("mirror", "forget", "m", json!({})).expect_err("no record");
-    assert!(error.what.contains("cannot be written"), "{error}");
+    assert!(error.message.contains("cannot be written"), "{error}");
     let error = bench.life.verb("mirror", "insert", "m", insert.clone()).expect_err("no record");
-    assert!(error.what.contains("cannot be written"), "{error}");
+    assert!(error.message.contains("cannot be written"), "{error}");
     bench.disks["d1"].lock().heal();
     bench.life.verb("mirror", "forget", "m", json!({})).expect("forgotten");
     bench.life.verb("mirror", "insert", "m", insert).expect("inserted");
@@ -99,11 +99,11 @@ fn a_member_with_the_only_record_of_a_failure_is_not_rebuilt() {
         });
     }
     bench.life.pass(50 * MS);
-    assert_eq!(bench.state("d1"), "-", "{}", bench.life.story());
+    assert_eq!(bench.state("d1"), "-", "{}", bench.life.dump_state());
     assert_eq!(["d0", "d2"].map(|disk| genid(&bench, disk)), [1, 0]);
     let rebuild = bench.life.verb("mirror", "rebuild", "m", json!({ "members": ["d0"] }));
     assert_eq!(rebuild.expect_err("it hangs").kind, Errno::TimedOut);
-    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.story());
+    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.dump_state());
     let hung = bench.disks["d2"].release();
     bench.life.wake(hung);
     bench.life.pass(500 * MS);
@@ -134,11 +134,11 @@ fn a_replacement_for_an_unwritable_member_is_counted() {
             bench.plug("d0");
             bench.life.pass(3_500 * MS);
             let states = ["d0", "d1"].map(|disk| bench.state(disk));
-            assert_eq!(states, ["SYNCHRONIZING", "ACTIVE"], "{}", bench.life.story());
+            assert_eq!(states, ["SYNCHRONIZING", "ACTIVE"], "{}", bench.life.dump_state());
             bench.disks["d1"].lock().heal();
             bench.life.pass(2_500 * MS);
             let states = ["d0", "d1"].map(|disk| bench.state(disk));
-            assert_eq!(states, ["ACTIVE", "ACTIVE"], "{}", bench.life.story());
+            assert_eq!(states, ["ACTIVE", "ACTIVE"], "{}", bench.life.dump_state());
         }
         bench.holds(1);
     }

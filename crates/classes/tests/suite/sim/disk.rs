@@ -203,7 +203,7 @@ impl Disk {
             ("GEOM::candelete", Attr::Int(deletes)),
             ("GEOM::deletereadszero", Attr::Int(1)),
         ];
-        let provider = Provider::new(name, self.size()).io_max(65536).saying(&attrs);
+        let provider = Provider::new(name, self.size()).io_max(65536).with_attrs(&attrs);
         provider.make(t, Arc::new(DiskLayer(self.clone(), ranges)))
     }
 }

@@ -2,16 +2,16 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use geom::{End, KeepEnds, Remark};
+use geom::{FormerSizes, Remark, SizeKeeper};
 
 use super::life::Life;
 
 /// See the module. A power cut finds all that was saved.
 #[derive(Clone, Default)]
-pub struct Kept(Arc<Mutex<Vec<End>>>);
+pub struct Kept(Arc<Mutex<Vec<FormerSizes>>>);
 
-impl KeepEnds for Kept {
-    fn save(&mut self, ends: &[End]) {
+impl SizeKeeper for Kept {
+    fn save(&mut self, ends: &[FormerSizes]) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = ends.to_vec();
     }
 }
@@ -20,7 +20,7 @@ impl Life {
     /// A world after another one of the same daemon: before anything is plugged in.
     pub fn go_on_from(&mut self, kept: &Kept) {
         let all = kept.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.control.topology.keep_ends(all, Box::new(kept.clone()));
+        self.control.topology.set_size_keeper(all, Box::new(kept.clone()));
         self.kept = kept.clone();
     }
 }

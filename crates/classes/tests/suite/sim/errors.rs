@@ -83,7 +83,7 @@ fn mirror_9_forget_insert_stop_activate_after_a_failed_record_write() {
     bench.life.verb("mirror", "stop", "m", json!({})).expect("stopped");
     // It waits for the member that was deactivated, and starts without it.
     let waits = bench.life.verb("mirror", "start", "m", json!({})).expect_err("not at once");
-    assert!(waits.what.contains("it waits for its members: 2 of 3 are there"), "{waits}");
+    assert!(waits.message.contains("it waits for its members: 2 of 3 are there"), "{waits}");
     bench.up();
     assert_eq!(bench.state("d0"), "-", "deactivated");
     bench.life.verb("mirror", "activate", "m", json!({ "members": ["d0"] })).expect("in");
@@ -192,7 +192,7 @@ fn sync_error_one_of_two_sources_cannot_be_read() {
     bench.fails("d0", Op::Read, Errno::Io);
     bench.plug("d2");
     bench.life.pass(500 * MS);
-    assert!(bench.has_failed("d0"), "{}", bench.life.story());
+    assert!(bench.has_failed("d0"), "{}", bench.life.dump_state());
     let states = ["d0", "d1", "d2"].map(|disk| bench.state(disk));
     assert_eq!(states, ["-", "ACTIVE", "ACTIVE"]);
     assert_eq!(bench.ids("d1").0, genid + 1);

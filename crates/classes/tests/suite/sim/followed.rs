@@ -76,9 +76,9 @@ fn stop_all(life: &mut Life) {
     }
 }
 
-impl run::Story<'_> {
+impl run::Simulation<'_> {
     /// Labels that were left behind are brought along.
-    pub(super) fn bring_along(&mut self) {
+    pub(super) fn migrate_labels(&mut self) {
         if self.plan.paths || !(self.plan.follows || self.plan.rises) {
             return;
         }
@@ -101,10 +101,10 @@ impl run::Story<'_> {
             }
             let with = left_behind(&name, was);
             let done = follow(&mut self.random, &self.kept, (&class, &name, &disk), &with);
-            let at_its_end = |e: &geom::Error| e.what.contains("at its end");
+            let at_its_end = |e: &geom::Error| e.message.contains("at its end");
             assert!(done.as_ref().err().is_none_or(at_its_end), "{name}: {done:?}");
             assert_eq!(labelled(&disk, disk.size()), Some(class), "{name}");
-            self.tally.followed += 1;
+            self.totals.followed += 1;
         }
     }
 }
@@ -120,9 +120,9 @@ fn is_recorded(name: &str, disk: &Disk) -> bool {
     dump.is_ok_and(|said| !said.to_string().contains("torn"))
 }
 
-impl raids::Story {
+impl raids::RaidSimulation {
     /// Records of arrays that were left behind are brought along.
-    pub(super) fn bring_along(&mut self) {
+    pub(super) fn migrate_records(&mut self) {
         let Some(mut dice) = self.grows.take() else { return };
         for (name, disk) in self.disks.clone() {
             if !dice.chance(250) || !is_recorded(&name, &disk) {
@@ -135,9 +135,9 @@ impl raids::Story {
             }
             let with = left_behind(&name, was);
             let done = follow(&mut dice, &self.kept, ("raid", &name, &disk), &with);
-            let at_its_end = |e: &geom::Error| e.what.contains("at its end");
+            let at_its_end = |e: &geom::Error| e.message.contains("at its end");
             assert!(done.as_ref().err().is_none_or(at_its_end), "{name}: {done:?}");
-            self.tally.followed += 1;
+            self.totals.followed += 1;
         }
         self.grows = Some(dice);
     }

@@ -68,7 +68,7 @@ fn added_space_is_equal_on_all_members_after_a_power_cut() {
             seen[which] += 1;
             assert!(cut || which == 1, "it was said to have grown");
             for name in order {
-                assert_eq!(bench.state(name), "ACTIVE", "fuse {fuse}\n{}", bench.life.story());
+                assert_eq!(bench.state(name), "ACTIVE", "fuse {fuse}\n{}", bench.life.dump_state());
             }
             agree(&bench);
             bench.holds(1);
@@ -105,7 +105,7 @@ fn a_power_cut_during_a_shrink_leaves_the_old_or_the_new_size() {
         seen[which] += 1;
         assert!(cut || which == 1, "it was said to be smaller");
         for name in order {
-            assert_eq!(bench.state(name), "ACTIVE", "fuse {fuse}\n{}", bench.life.story());
+            assert_eq!(bench.state(name), "ACTIVE", "fuse {fuse}\n{}", bench.life.dump_state());
         }
         agree(&bench);
         bench.holds(1);
@@ -129,7 +129,7 @@ fn a_mirror_shrunk_repeatedly_keeps_its_size_at_the_next_start() {
         assert_eq!(size(&bench), wanted);
         bench.reboot(&["d0", "d1"]);
         bench.up();
-        assert_eq!(size(&bench), wanted, "{}", bench.life.story());
+        assert_eq!(size(&bench), wanted, "{}", bench.life.dump_state());
         for disk in bench.disks.values() {
             assert!(disk.bytes(DISK - SECTOR, 12).starts_with(b"GEOM::MIRROR"));
             let behind = disk.bytes(wanted, (DISK - wanted - SECTOR) as usize);
@@ -156,7 +156,7 @@ fn readers_see_the_old_size_until_the_records_have_the_smaller_one() {
         for at in (0..old).step_by(SECTOR as usize) {
             let read = bench.life.read(edge, at, SECTOR as usize);
             let read = read.map(|bytes| bytes.len());
-            assert_eq!(read, Ok(512), "byte {at} of {old}\n{}", bench.life.story());
+            assert_eq!(read, Ok(512), "byte {at} of {old}\n{}", bench.life.dump_state());
         }
         bench.life.pass(MS);
     }
@@ -195,12 +195,12 @@ fn added_space_is_equal_when_a_growth_is_requested_again() {
     goes_on(&mut bench, "d0");
     hangs(&mut bench, "resize", json!({}));
     goes_on(&mut bench, "d1");
-    let is_larger = |control: &geom::Control| {
+    let is_larger = |control: &geom::GraphControl| {
         let t = &control.topology;
         let limits = t.find("mirror/m").and_then(|on| t.limits(on));
         limits.is_some_and(|limits| limits.media_bytes > some)
     };
-    assert!(bench.life.until(60, is_larger), "{}", bench.life.story());
+    assert!(bench.life.until(60, is_larger), "{}", bench.life.dump_state());
     agree(&bench);
 }
 
@@ -215,8 +215,8 @@ fn a_member_that_missed_a_shrink_does_not_undo_it() {
     bench.life.verb("mirror", "resize", "m", json!({ "size": size_now })).expect("resized");
     bench.reboot(&["d1", "d0"]);
     bench.up();
-    assert_eq!(size(&bench), size_now, "{}", bench.life.story());
-    assert_eq!(bench.state("d1"), "ACTIVE", "{}", bench.life.story());
+    assert_eq!(size(&bench), size_now, "{}", bench.life.dump_state());
+    assert_eq!(bench.state("d1"), "ACTIVE", "{}", bench.life.dump_state());
     agree(&bench);
 }
 
@@ -239,7 +239,7 @@ fn a_member_that_arrives_during_or_after_a_growth_is_made_equal() {
         let with = json!({ "members": ["d1"], "force": true });
         let _ = bench.life.verb("mirror", "insert", "m", with);
         bench.up();
-        assert_eq!(bench.state("d1"), "ACTIVE", "{}", bench.life.story());
+        assert_eq!(bench.state("d1"), "ACTIVE", "{}", bench.life.dump_state());
         assert_eq!(size(&bench), DISK + MORE - SECTOR);
         agree(&bench);
     }
@@ -259,7 +259,7 @@ fn a_failed_growth_reports_why_and_a_failing_member_is_dropped() {
     bench.life.verb("mirror", "forget", "m", json!({})).expect("forgotten");
     bench.disks["d0"].lock().faults.push((Op::Read, 100, Errno::Io));
     let error = bench.life.verb("mirror", "resize", "m", json!({})).expect_err("unreadable");
-    assert!(error.what.contains("can be read there"), "{}", error.what);
+    assert!(error.message.contains("can be read there"), "{}", error.message);
     assert_eq!(size(&bench), DISK - SECTOR);
     assert!(bench.life.show("mirror", "m", "Resize").contains("ended at 0%"));
     // Asked again when it is well, and ended by the size that it has.
@@ -279,8 +279,8 @@ fn a_member_that_missed_a_growth_does_not_undo_it() {
     bench.life.verb("mirror", "resize", "m", json!({})).expect("resized");
     bench.reboot(&["d1", "d0"]);
     bench.up();
-    assert_eq!(size(&bench), DISK + MORE - SECTOR, "{}", bench.life.story());
-    assert_eq!(bench.state("d1"), "ACTIVE", "{}", bench.life.story());
+    assert_eq!(size(&bench), DISK + MORE - SECTOR, "{}", bench.life.dump_state());
+    assert_eq!(bench.state("d1"), "ACTIVE", "{}", bench.life.dump_state());
     agree(&bench);
 }
 
@@ -299,7 +299,7 @@ fn a_growing_member_stays_active_before_the_cores_see_its_size() {
             }
             bench.life.pass(20 * MS);
             for name in ["d0", "d1"] {
-                assert_eq!(bench.state(name), "ACTIVE", "{more}\n{}", bench.life.story());
+                assert_eq!(bench.state(name), "ACTIVE", "{more}\n{}", bench.life.dump_state());
             }
         }
     }

@@ -31,7 +31,7 @@ fn hasty(life: &mut Life, edge: Edge, op: Op, at: u64) -> Result<(), Errno> {
         told.set(Some(done.await.status));
     });
     let seen = ended.clone();
-    assert!(life.until(20, move |_| seen.get().is_some()), "{}", life.story());
+    assert!(life.until(20, move |_| seen.get().is_some()), "{}", life.dump_state());
     ended.get().expect("it ended")
 }
 
@@ -56,7 +56,7 @@ fn fail_fast_requests_drop_no_member_of_an_array() {
             assert!(is_served(op, done), "{format} {level} {op:?} {done:?}");
         }
         let state = rig.life.show("raid", &rig.set, "State");
-        assert_eq!(state, "OPTIMAL", "{level}\n{}", rig.life.story());
+        assert_eq!(state, "OPTIMAL", "{level}\n{}", rig.life.dump_state());
     }
 }
 

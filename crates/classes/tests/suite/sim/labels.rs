@@ -122,7 +122,7 @@ impl Bench<'_> {
             let with = json!({ "member": names[0], "was": DISK, "force": true });
             match self.life.verb(self.case.class, "follow", "", with) {
                 Ok(_) => left += 1,
-                Err(e) => assert!(is_no_loss(&e.what), "{e:?}\n{}", self.life.story()),
+                Err(e) => assert!(is_no_loss(&e.message), "{e:?}\n{}", self.life.dump_state()),
             }
         }
         left
@@ -132,7 +132,7 @@ impl Bench<'_> {
     pub(super) fn reads(&mut self) {
         let volume = self.volume();
         let up = self.life.until(8, |c| c.topology.find(&volume).is_some());
-        assert!(up, "{}", self.life.story());
+        assert!(up, "{}", self.life.dump_state());
         let (user, edge) = self.life.open(&volume, Access::READ).expect("open");
         for at in 0..self.sectors {
             let bytes = self.life.read(edge, at * SECTOR, SECTOR as usize).expect("read");
@@ -230,7 +230,7 @@ fn follow_moves_only_the_label_of_a_smaller_disk() {
     let mut refuse = |with: Value, says: &str| {
         let before = (small.bytes(0, DISK as usize), wide.bytes(0, (DISK + MORE) as usize));
         let e = bench.life.verb("mirror", "follow", "", with).expect_err("refused");
-        assert!(e.what.contains(says), "{}", e.what);
+        assert!(e.message.contains(says), "{}", e.message);
         let after = (small.bytes(0, DISK as usize), wide.bytes(0, (DISK + MORE) as usize));
         assert!(before == after, "nothing is written");
     };
@@ -251,7 +251,7 @@ fn follow_moves_only_the_label_of_a_smaller_disk() {
     let done = bench.life.verb("mirror", "follow", "", json!({ "member": "d1", "force": true }));
     assert_eq!(done.expect("brought")["from"], json!(DISK - SECTOR));
     bench.life.pass(500 * MS);
-    assert_eq!(bench.life.members("v").len(), 2, "{}", bench.life.story());
+    assert_eq!(bench.life.members("v").len(), 2, "{}", bench.life.dump_state());
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn follow_refuses_an_inner_member_of_a_concat() {
     bench.plug();
     let with = json!({ "member": "d0", "was": DISK, "force": true });
     let e = bench.life.verb("concat", "follow", "", with).expect_err("an inner member");
-    assert!(e.what.contains("lies behind"), "{}", e.what);
+    assert!(e.message.contains("lies behind"), "{}", e.message);
     // As large as it was, it is one again.
     let t = &mut bench.life.control.topology;
     let below = t.find("d0").expect("d0");
@@ -274,7 +274,11 @@ fn follow_refuses_an_inner_member_of_a_concat() {
     t.class("nop").expect("nop").create(t, &request).expect("shown smaller");
     bench.life.settle();
     let volume = bench.volume();
-    assert!(bench.life.until(8, |c| c.topology.find(&volume).is_some()), "{}", bench.life.story());
+    assert!(
+        bench.life.until(8, |c| c.topology.find(&volume).is_some()),
+        "{}",
+        bench.life.dump_state()
+    );
     let (_, edge) = bench.life.open(&volume, Access::READ).expect("open");
     for at in [0, 127, 128, bench.sectors - 1] {
         let bytes = bench.life.read(edge, at * SECTOR, SECTOR as usize).expect("read");

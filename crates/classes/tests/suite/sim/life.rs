@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bio::{Errno, Pool, PoolConfig, Ticket};
 use geom::{
-    Access, Class, ConsumerId, Control, Core, Edge, Error, Event, Geom, GeomId, GeomView, Inbox,
-    ProviderId, Topology,
+    Access, Class, ConsumerId, Core, Edge, Error, Event, Geom, GeomId, GeomView, GraphControl,
+    Inbox, ProviderId, Topology,
 };
-use reactor::sim::{Actor, HeldUp, Limits as RunLimits, World};
-use reactor::{Patience, Reactor, SeededRandom, Token};
+use reactor::sim::{Actor, DelayedThread, Limits as RunLimits, World};
+use reactor::{Reactor, SeededRandom, Token, WaitFor};
 use serde_json::Value;
 
 use super::disk::{CLEANED, Disk, Watch};
@@ -43,13 +43,13 @@ impl Geom for User {
 struct Lazy {
     chance: RefCell<SeededRandom>,
     world: World,
-    held_up: HeldUp,
+    held_up: DelayedThread,
 }
 
 impl Lazy {
     fn new(seed: u64, world: &World) -> Lazy {
         let chance = RefCell::new(SeededRandom::new(seed ^ 0x1a2));
-        Lazy { chance, world: world.clone(), held_up: HeldUp::default() }
+        Lazy { chance, world: world.clone(), held_up: DelayedThread::default() }
     }
 
     fn soon(&self) -> u64 {
@@ -59,14 +59,14 @@ impl Lazy {
     /// By chance; where orders are explored at once, or it is held up for a while.
     fn gets_its_turn(&self) -> bool {
         match self.world.is_explored() {
-            true => self.held_up.goes_on(&self.world, HELD_UP),
+            true => self.held_up.continues(&self.world, HELD_UP),
             false => self.chance.borrow_mut().chance(300),
         }
     }
 }
 
 pub struct Life {
-    pub control: Control,
+    pub control: GraphControl,
     pub cores: Vec<Rc<Core>>,
     /// Turns until the power goes.
     pub fuse: Rc<Cell<u64>>,
@@ -99,12 +99,12 @@ impl Life {
         let (turns, lazy) = (world.clone(), Lazy::new(seed, &world));
         let wait = Box::new(move |inbox: &Inbox, most: Duration| {
             let ns = most.as_nanos() as u64;
-            own[0].reactor().after(ns, Token { kind: TICK, word: 0 });
+            own[0].reactor().after(ns, Token { kind: TICK, user_data: 0 });
             let mut actors: Vec<Actor> = own
                 .iter()
                 .map(|c| {
                     let core = c.clone();
-                    Actor::new(c.reactor(), move || core.turn(Patience::Peek))
+                    Actor::new(c.reactor(), move || core.turn(WaitFor::Peek))
                 })
                 .collect();
             turns.run(&mut actors, RunLimits { ns, steps: 10_000_000 }, &mut || {
@@ -121,7 +121,7 @@ impl Life {
                 std::panic::resume_unwind(Box::new(PowerCut));
             }
         });
-        let mut control = Control::new(mailers, inbox, wait, Box::new(move || clock.now()));
+        let mut control = GraphControl::new(mailers, inbox, wait, Box::new(move || clock.now()));
         testkit::disk::load(&mut control.topology);
         for class in classes {
             control.topology.load(class).expect("load");
@@ -133,7 +133,7 @@ impl Life {
 
     /// From now on the cores may run between an event and the graph that it changes.
     pub fn overtake(&mut self, seed: u64) {
-        self.control.set_interlude(interlude(&self.world, &self.cores, seed));
+        self.control.set_event_hook(interlude(&self.world, &self.cores, seed));
     }
 
     /// Lets so much time pass.
@@ -142,7 +142,7 @@ impl Life {
     }
 
     /// Waits for something; false when it did not come within so many simulated seconds.
-    pub fn until(&mut self, seconds: u64, done: impl FnMut(&Control) -> bool) -> bool {
+    pub fn until(&mut self, seconds: u64, done: impl FnMut(&GraphControl) -> bool) -> bool {
         self.control.wait_until(Duration::from_secs(seconds), done)
     }
 
@@ -311,12 +311,12 @@ impl Life {
         let silent = |said: &(&str, String)| said.1.contains("did not answer");
         let t = &mut self.control.topology;
         let all = t.view(0).into_iter().flat_map(|g| g.providers);
-        let all = all.filter(|p| p.verdicts.iter().any(silent)).map(|p| p.id);
+        let all = all.filter(|p| p.taste_outcomes.iter().any(silent)).map(|p| p.id);
         all.for_each(|p| t.retaste(p));
     }
 
     /// The state of everything, for debugging.
-    pub fn story(&self) -> String {
+    pub fn dump_state(&self) -> String {
         let mut out = String::new();
         for g in self.control.topology.view(0) {
             out += &format!("{} {} withering {} {:?}\n", g.class, g.name, g.withering, g.show);
@@ -324,7 +324,7 @@ impl Life {
                 out += &format!("    on {:?} {:?}\n", c.provider, c.show);
             }
             for p in g.providers {
-                let own = p.verdicts.iter().filter(|(c, _)| *c != "label");
+                let own = p.taste_outcomes.iter().filter(|(c, _)| *c != "label");
                 out += &format!("    offers {} {:?}\n", p.name, own.collect::<Vec<_>>());
             }
         }
@@ -343,8 +343,8 @@ impl Drop for Life {
 impl Life {
     /// Plugs a disk in again as soon as its name is free.
     pub fn plug_soon(&mut self, name: &str, disk: &Disk) {
-        let free = |c: &Control| c.topology.find(name).is_none();
-        assert!(self.until(60, free), "{name} never goes\n{}", self.story());
+        let free = |c: &GraphControl| c.topology.find(name).is_none();
+        assert!(self.until(60, free), "{name} never goes\n{}", self.dump_state());
         self.plug(name, disk);
     }
 }
@@ -359,7 +359,7 @@ fn interlude(world: &World, cores: &[Rc<Core>], seed: u64) -> Box<dyn FnMut()> {
             .iter()
             .map(|c| {
                 let core = c.clone();
-                Actor::new(c.reactor(), move || core.turn(Patience::Peek))
+                Actor::new(c.reactor(), move || core.turn(WaitFor::Peek))
             })
             .collect();
         let limits = RunLimits { ns: MS, steps: 10_000_000 };

@@ -114,7 +114,7 @@ use geom::Class;
 use plan::Plan;
 use raids::Kind;
 use reactor::SeededRandom;
-use run::{Tally, run};
+use run::{Totals, run};
 use testkit::Seeds;
 
 /// The classes, those with timers made quick.
@@ -138,20 +138,20 @@ fn classes() -> Vec<Arc<dyn Class>> {
 
 /// Checks that something happened by the end of a test. Rare things are asked for only from the
 /// default number of seeds on: fewer may not contain them.
-fn happened(default: u64, what: bool, tally: &Tally) {
+fn happened(default: u64, what: bool, tally: &Totals) {
     assert!(what || !Seeds::of(default).are_enough(), "not seen: {tally:?}");
 }
 
 /// Many seeds of plans that `make` makes.
-fn many(default: u64, make: impl Fn(&mut SeededRandom) -> Plan) -> Tally {
-    let mut tally = Tally::default();
-    Seeds::of(default).each(|seed| one(seed, &make, &mut tally));
+fn many(default: u64, make: impl Fn(&mut SeededRandom) -> Plan) -> Totals {
+    let mut tally = Totals::default();
+    Seeds::of(default).each(|seed| run_seed(seed, &make, &mut tally));
     eprintln!("{tally:?}");
     happened(default, tally.ops > 0 && tally.acked > 0 && tally.flushed > 0, &tally);
     tally
 }
 
-fn one(seed: u64, make: &impl Fn(&mut SeededRandom) -> Plan, tally: &mut Tally) {
+fn run_seed(seed: u64, make: &impl Fn(&mut SeededRandom) -> Plan, tally: &mut Totals) {
     let mut random = SeededRandom::new(seed);
     let plan = make(&mut random);
     run(&plan, random.next_u64(), 4, tally);
@@ -195,15 +195,15 @@ fn stacks_whose_users_overlap() {
 }
 
 /// Many seeds of arrays.
-fn of_arrays(kind: Kind, default: u64) -> Tally {
+fn of_arrays(kind: Kind, default: u64) -> Totals {
     of_arrays_by(raids::run, kind, default)
 }
 
 /// One seed of arrays.
-type Run = fn(Kind, u64, u64, &mut Tally);
+type Run = fn(Kind, u64, u64, &mut Totals);
 
-fn of_arrays_by(run: Run, kind: Kind, default: u64) -> Tally {
-    let mut tally = Tally::default();
+fn of_arrays_by(run: Run, kind: Kind, default: u64) -> Totals {
+    let mut tally = Totals::default();
     Seeds::of(default).each(|seed| run(kind, seed, 4, &mut tally));
     eprintln!("{tally:?}");
     happened(default, tally.acked > 0 && tally.flushed > 0 && tally.compared > 0, &tally);
@@ -248,7 +248,7 @@ fn arrays_whose_users_overlap() {
 #[test]
 fn arrays_with_a_log() {
     let tally = of_arrays(Kind::Logged, 80);
-    happened(80, tally.cuts > 0 && tally.policies > 0, &tally);
+    happened(80, tally.power_cuts > 0 && tally.policies > 0, &tally);
 }
 
 /// Disks grow while the power is off, and when it comes back their records are brought along.
@@ -293,7 +293,7 @@ fn stacks_three_deep() {
 #[test]
 fn stacks_with_arrays_and_partitions() {
     let tally = many(30, Plan::deep);
-    happened(30, tally.cuts > 0 && tally.lost > 0 && tally.verified > 0, &tally);
+    happened(30, tally.power_cuts > 0 && tally.lost > 0 && tally.verified > 0, &tally);
 }
 
 /// Three deep, with arrays and partitions or without: the disks grow, and then the layers above.
@@ -306,7 +306,7 @@ fn rising(random: &mut SeededRandom) -> Plan {
 fn stacks_whose_disks_grow() {
     let tally = many(30, rising);
     let brought = tally.followed > 0 && tally.carried > 0;
-    happened(30, tally.grown > 0 && brought && tally.cuts > 0, &tally);
+    happened(30, tally.grown > 0 && brought && tally.power_cuts > 0, &tally);
 }
 
 /// The cores hear of a larger disk later than the layers above it do.
@@ -314,7 +314,7 @@ fn stacks_whose_disks_grow() {
 fn stacks_whose_disks_grow_before_the_cores_are_notified() {
     let tally = many(30, |random| Plan { overtaken: true, ..rising(random) });
     let brought = tally.followed > 0 && tally.carried > 0;
-    happened(30, tally.grown > 0 && brought && tally.cuts > 0, &tally);
+    happened(30, tally.grown > 0 && brought && tally.power_cuts > 0, &tally);
 }
 
 /// The power goes also while a member of an array with parity is away.
@@ -322,7 +322,7 @@ fn stacks_whose_disks_grow_before_the_cores_are_notified() {
 fn stacks_with_parity_and_harsh_faults() {
     let tally = many(110, Plan::harsh);
     let seen = tally.forced > 0 && tally.holes > 0 && tally.verified > 0;
-    happened(110, seen && tally.cuts > 0 && tally.lost > 0, &tally);
+    happened(110, seen && tally.power_cuts > 0 && tally.lost > 0, &tally);
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn shrinking(random: &mut SeededRandom) -> Plan {
 fn rich_mirrors_that_become_smaller() {
     let tally = many(50, shrinking);
     let changed = tally.shrunk > 0 && tally.grown > 0;
-    happened(50, changed && tally.cuts > 0 && tally.reads > 0, &tally);
+    happened(50, changed && tally.power_cuts > 0 && tally.reads > 0, &tally);
 }
 
 #[test]

@@ -213,7 +213,7 @@ impl Model {
     }
 
     /// The top provider was lost, with a cache below it, and is back.
-    pub fn came_back(&mut self) {
+    pub fn top_restored(&mut self) {
         self.lost_up_to = self.seq;
     }
 

@@ -87,7 +87,7 @@ impl Bench {
 
     pub(super) fn up(&mut self) {
         let up = self.life.until(8, |c| c.topology.find("mirror/m").is_some());
-        assert!(up, "{}", self.life.story());
+        assert!(up, "{}", self.life.dump_state());
         self.life.pass(500 * MS);
     }
 }
@@ -152,7 +152,7 @@ fn r341665_a_stale_member_found_first_is_not_used() {
         bench.plug("d1");
         bench.plug("d2");
         bench.up();
-        assert_eq!(bench.state("d1"), "ACTIVE", "{}", bench.life.story());
+        assert_eq!(bench.state("d1"), "ACTIVE", "{}", bench.life.dump_state());
         assert_eq!(bench.state("d2"), "ACTIVE");
         bench.holds(2);
         bench.pull("d1");
@@ -193,10 +193,10 @@ fn a_mirror_waits_for_the_newer_mirror_below_that_waits_for_a_member() {
         let order = if stale_first { [0, 1, 2] } else { [2, 0, 1] };
         order.into_iter().for_each(|i| plug(&mut life, i));
         let up = life.until(20, |c| c.topology.find("mirror/m").is_some());
-        assert!(up, "{}", life.story());
+        assert!(up, "{}", life.dump_state());
         let (_, edge) = life.open("mirror/m", Access::READ).expect("open");
         let bytes = life.read(edge, 0, SECTOR as usize).expect("read");
-        assert!(bytes.iter().all(|b| *b == 2), "{}", life.story());
+        assert!(bytes.iter().all(|b| *b == 2), "{}", life.dump_state());
     }
 }
 
@@ -215,7 +215,7 @@ fn after_a_crash_only_dirty_regions_are_copied() {
         let before = bench.disks["d0"].lock().writes;
         bench.up();
         bench.life.pass(500 * MS);
-        assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.story());
+        assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.dump_state());
         copied.push(bench.disks["d0"].lock().writes - before);
         bench.holds(1);
         bench.pull("d1");
@@ -238,7 +238,7 @@ fn a_member_that_was_absent_is_copied_in_full_despite_bitmaps() {
     bench.life.pass(500 * MS);
     bench.pull("d0");
     bench.pull("d1");
-    assert_eq!(bench.state("d2"), "ACTIVE", "{}", bench.life.story());
+    assert_eq!(bench.state("d2"), "ACTIVE", "{}", bench.life.dump_state());
     bench.holds(2);
 }
 
@@ -297,7 +297,7 @@ fn a_member_that_a_verb_reads_during_its_taste_is_still_claimed() {
             bench.life.pass(late_us * 1_000);
             let _ = bench.life.verb("mirror", verb, on, with.clone());
             bench.life.pass(100 * MS);
-            let story = bench.life.story();
+            let story = bench.life.dump_state();
             assert_eq!(bench.state("d1"), "ACTIVE", "{verb} after {late_us} us\n{story}");
             assert!(!bench.life.has("d1a"), "{verb} after {late_us} us\n{story}");
         }

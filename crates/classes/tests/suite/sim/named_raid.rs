@@ -106,7 +106,7 @@ impl Rig {
         self.disks.iter().for_each(|(name, disk)| self.life.plug(name, disk));
         let volume = self.volume.clone();
         let up = self.life.until(20, move |c| c.topology.find(&volume).is_some());
-        assert!(up, "{}", self.life.story());
+        assert!(up, "{}", self.life.dump_state());
     }
 
     /// A request begins, and hangs on a disk.
@@ -170,7 +170,7 @@ impl Rig {
     pub(super) fn fails(&mut self, held: &str, ended: &Ended) {
         self.life.wake(self.disks[held].release());
         let ended = ended.clone();
-        assert!(self.life.until(60, move |_| ended.get().is_some()), "{}", self.life.story());
+        assert!(self.life.until(60, move |_| ended.get().is_some()), "{}", self.life.dump_state());
     }
 
     /// The content that a reader finds in each sector: the byte that fills it.
@@ -198,13 +198,13 @@ impl Rig {
                 found => found.expect("read").expect("one value"),
             };
             let may = value == old(at)[0] || written.contains(&at) && value == new;
-            assert!(may, "{at}: {value}\n{}", self.life.story());
+            assert!(may, "{at}: {value}\n{}", self.life.dump_state());
         }
         unread
     }
 
     /// All is in order again, with every disk.
-    pub(super) fn comes_back(&mut self, name: &str) {
+    pub(super) fn replug(&mut self, name: &str) {
         self.life.plug_soon(name, &self.disks[name].clone());
         self.in_order();
     }
@@ -216,7 +216,7 @@ impl Rig {
             }
             self.life.pass(10 * MS);
         }
-        panic!("it is never in order\n{}", self.life.story());
+        panic!("it is never in order\n{}", self.life.dump_state());
     }
 
     /// A disk is pulled while a write hangs on another, which then fails it and all writes. The
@@ -236,7 +236,7 @@ impl Rig {
         self.life.pass(3 * SECONDS);
         self.holds(written.clone(), new, false);
         self.life.flush(self.edge).expect("flushed");
-        self.comes_back(gone);
+        self.replug(gone);
         self.holds(written, new, false);
         unread
     }
@@ -350,7 +350,7 @@ fn a_spare_is_not_a_member_although_an_old_record_calls_it_one() {
             let gone = rig.disks.remove("d0");
             rig.reboot();
             rig.disks.extend(gone.map(|disk| ("d0".to_owned(), disk)));
-            rig.comes_back("d0");
+            rig.replug("d0");
         } else {
             rig.reboot();
             rig.in_order();
@@ -404,7 +404,7 @@ fn a_disk_that_returns_before_its_loss_is_recorded_is_accepted() {
         rig.life.plug("d1", &rig.disks["d1"].clone());
         rig.life.pass(50 * MS);
         let refused = rig.life.show("raid", &rig.set, "Refused");
-        assert!(refused.contains("is there already"), "{refused}\n{}", rig.life.story());
+        assert!(refused.contains("is there already"), "{refused}\n{}", rig.life.dump_state());
         rig.life.wake(rig.disks["d0"].release());
         rig.life.pass(SECONDS);
         rig.in_order();
@@ -439,7 +439,7 @@ fn a_delete_taken_only_by_a_disk_being_rebuilt_fails() {
             let done = rig.delete(ranges);
             rig.life.wake(rig.disks["d1"].release());
             rig.in_order();
-            assert!(done.get().is_none(), "d0 holds it\n{}", rig.life.story());
+            assert!(done.get().is_none(), "d0 holds it\n{}", rig.life.dump_state());
             rig.disks["d0"].lock().faults.push((Op::Delete, 100, Errno::Io));
             rig.fails("d0", &done);
             assert_eq!(rig.life.show("raid", &rig.set, "State"), "DEGRADED");

@@ -37,7 +37,7 @@ impl Rig {
 
     fn force(&mut self) {
         let start = self.life.verb("raid", "start", &self.set, json!({ "force": true }));
-        start.unwrap_or_else(|e| panic!("{e}\n{}", self.life.story()));
+        start.unwrap_or_else(|e| panic!("{e}\n{}", self.life.dump_state()));
     }
 
     /// A disk is pulled while a write hangs on another, which then fails that and all writes.
@@ -65,23 +65,23 @@ fn j8_a_volume_is_clean_when_its_owed_parity_is_written() {
     for mut rig in both() {
         rig.breaks_down("d1", "d2");
         rig.life.pass(3 * SECONDS);
-        assert!(rig.is_dirty(), "parity is owed\n{}", rig.life.story());
+        assert!(rig.is_dirty(), "parity is owed\n{}", rig.life.dump_state());
         rig.disks["d2"].lock().heal();
         rig.life.pass(3 * SECONDS);
-        assert!(!rig.is_dirty(), "{}", rig.life.story());
+        assert!(!rig.is_dirty(), "{}", rig.life.dump_state());
         rig.holds(0..SECTOR, NEW, false);
-        assert!(rig.is_up_without("d1"), "{}", rig.life.story());
+        assert!(rig.is_up_without("d1"), "{}", rig.life.dump_state());
         rig.holds(0..SECTOR, NEW, false);
         // The next crash is as good as the first: with a log it is not even noticed.
         rig.life.write(rig.edge, SECTOR, old(SECTOR)).expect("written");
         let logged = rig.is_logged();
         assert!(rig.is_dirty());
-        assert_eq!(rig.is_up_without("d1"), logged, "{}", rig.life.story());
+        assert_eq!(rig.is_up_without("d1"), logged, "{}", rig.life.dump_state());
         if !logged {
             rig.force();
             rig.open();
         }
-        rig.comes_back("d1");
+        rig.replug("d1");
         rig.holds(0..SECTOR, NEW, false);
     }
 }
@@ -95,13 +95,13 @@ fn j8_the_log_is_trusted_when_owed_parity_is_written() {
         let line = rig.life.show("raid", &rig.set, "Volume");
         line.contains("a crash costs a resync") || line.contains("may be wrong")
     };
-    assert!(doubts(&rig), "parity is owed\n{}", rig.life.story());
+    assert!(doubts(&rig), "parity is owed\n{}", rig.life.dump_state());
     rig.disks["d2"].lock().heal();
     rig.life.pass(3 * SECONDS);
-    assert!(!doubts(&rig), "{}", rig.life.story());
+    assert!(!doubts(&rig), "{}", rig.life.dump_state());
     rig.life.write(rig.edge, SECTOR, old(SECTOR)).expect("written");
     assert!(rig.is_dirty());
-    assert!(rig.is_up_without("d1"), "{}", rig.life.story());
+    assert!(rig.is_up_without("d1"), "{}", rig.life.dump_state());
     rig.holds(0..SECTOR, NEW, false);
 }
 
@@ -114,8 +114,8 @@ fn j8_a_volume_is_clean_when_parity_matches_the_old_data() {
         // Its record cannot be written while it fails.
         rig.disks["d0"].lock().heal();
         rig.life.pass(3 * SECONDS);
-        assert!(!rig.is_dirty(), "{}", rig.life.story());
-        assert!(rig.is_up_without("d1"), "{}", rig.life.story());
+        assert!(!rig.is_dirty(), "{}", rig.life.dump_state());
+        assert!(rig.is_up_without("d1"), "{}", rig.life.dump_state());
         rig.holds(0..SECTOR, NEW, false);
     }
 }
@@ -132,15 +132,15 @@ fn r8_a_volume_with_an_unknown_row_stays_dirty() {
         rig.fails("d0", &ended);
         rig.disks["d0"].lock().heal();
         rig.life.pass(5 * SECONDS);
-        assert!(rig.is_dirty(), "{}", rig.life.story());
+        assert!(rig.is_dirty(), "{}", rig.life.dump_state());
         rig.life.write(rig.edge, 2 * SECTOR, old(2 * SECTOR)).expect("written");
         rig.life.pass(SECONDS);
-        assert!(!rig.is_up_without("d1"), "{}", rig.life.story());
+        assert!(!rig.is_up_without("d1"), "{}", rig.life.dump_state());
         rig.force();
         rig.open();
-        rig.comes_back("d1");
+        rig.replug("d1");
         rig.life.pass(SECONDS);
-        assert!(!rig.is_dirty(), "{}", rig.life.story());
+        assert!(!rig.is_dirty(), "{}", rig.life.dump_state());
     }
 }
 
@@ -154,13 +154,13 @@ fn j8_a_volume_stays_dirty_after_a_failed_flush() {
         rig.disks["d0"].lock().once = Some((Op::Flush, Errno::Io));
         assert_eq!(rig.life.flush(rig.edge), Err(Errno::Io));
         rig.life.pass(3 * SECONDS);
-        assert!(rig.is_dirty(), "{}", rig.life.story());
-        assert!(!rig.is_up_without("d1"), "{}", rig.life.story());
+        assert!(rig.is_dirty(), "{}", rig.life.dump_state());
+        assert!(!rig.is_up_without("d1"), "{}", rig.life.dump_state());
         rig.force();
         rig.open();
-        rig.comes_back("d1");
+        rig.replug("d1");
         rig.life.pass(SECONDS);
-        assert!(!rig.is_dirty() && rig.is_up_without("d0"), "{}", rig.life.story());
+        assert!(!rig.is_dirty() && rig.is_up_without("d0"), "{}", rig.life.dump_state());
     }
     // That of the mark which is to go, too.
     let mut rig = Rig::of("Intel", "RAID5", 3);
@@ -171,7 +171,7 @@ fn j8_a_volume_stays_dirty_after_a_failed_flush() {
     assert!(rig.disks["d0"].lock().once.is_none(), "it was asked to flush");
     rig.life.write(rig.edge, 0, old(0)).expect("written");
     rig.life.pass(SECONDS);
-    assert!(rig.is_dirty(), "{}", rig.life.story());
+    assert!(rig.is_dirty(), "{}", rig.life.dump_state());
 }
 
 /// A3 of `members`: a forced volume reports nothing before it is written: the disk that it lacks
@@ -190,7 +190,7 @@ fn a3_a_forced_volume_is_clean_after_its_next_write() {
                 rig.disks[disk].put(8 * 2 * SECTOR, &[0x55; 8192]);
             }
         }
-        assert!(!rig.is_up_without("d1"), "{}", rig.life.story());
+        assert!(!rig.is_up_without("d1"), "{}", rig.life.dump_state());
         let writes = |rig: &Rig| rig.disks["d0"].lock().writes;
         let before = writes(&rig);
         rig.force();
@@ -201,10 +201,10 @@ fn a3_a_forced_volume_is_clean_after_its_next_write() {
         rig.open();
         rig.life.write(rig.edge, 0, vec![NEW; SECTOR as usize]).expect("written");
         rig.life.pass(3 * SECONDS);
-        assert!(!rig.is_dirty(), "{}", rig.life.story());
-        assert!(rig.is_up_without("d1"), "{}", rig.life.story());
+        assert!(!rig.is_dirty(), "{}", rig.life.dump_state());
+        assert!(rig.is_up_without("d1"), "{}", rig.life.dump_state());
         rig.holds(0..SECTOR, NEW, false);
-        rig.comes_back("d1");
+        rig.replug("d1");
         rig.holds(0..SECTOR, NEW, false);
     }
 }
@@ -230,7 +230,7 @@ fn j2_the_absence_of_a_disk_is_recorded_before_the_first_write() {
         rig.open();
     }
     rig.in_order();
-    assert!(rig.sectors().iter().all(|found| *found == Ok(Some(NEW))), "{}", rig.life.story());
+    assert!(rig.sectors().iter().all(|found| *found == Ok(Some(NEW))), "{}", rig.life.dump_state());
 }
 
 /// L2 of `log`: a row is whole, and part of it is in the cache of one disk alone. That disk is

@@ -33,7 +33,7 @@ fn running(rig: &Rig) -> u64 {
 }
 
 /// It is written, and clean again: its records are some numbers further.
-fn goes_on(rig: &mut Rig) {
+fn advance_records(rig: &mut Rig) {
     for _ in 0..3 {
         rig.dirty();
         rig.life.pass(SECONDS);
@@ -114,7 +114,7 @@ fn a_forced_start_uses_the_half_with_the_higher_number() {
                 rig.reboot();
                 if half == longer {
                     write_all(&mut rig);
-                    goes_on(&mut rig);
+                    advance_records(&mut rig);
                 }
                 rig.dirty();
                 rig.life.pass(SECONDS);
@@ -141,7 +141,7 @@ fn a_running_array_numbers_its_records_above_a_late_disk() {
         let mut rig = Rig::of(format, "RAID1", 2);
         rig.life.pass(SECONDS);
         let before = records(&rig);
-        goes_on(&mut rig);
+        advance_records(&mut rig);
         rig.disks["d0"].put(MEMBER, &before["d0"]);
         let late = rig.disks.remove("d1").expect("a disk");
         late.power_cut();
@@ -166,7 +166,7 @@ fn a_dropped_disk_with_a_higher_number_is_not_trusted() {
         let mut rig = Rig::of(format, "RAID1", 2);
         rig.life.pass(SECONDS);
         let before = records(&rig);
-        goes_on(&mut rig);
+        advance_records(&mut rig);
         let after = records(&rig);
         for (name, bytes) in &before {
             rig.disks[name].put(MEMBER, bytes);

@@ -38,7 +38,7 @@ fn r2_a_row_written_before_the_resync_reaches_it_has_valid_parity() {
         array.life.pull(&format!("d{holder}"), &disk, false);
         array.life.pass(50 * MS);
         let read = array.life.read(array.edge, last, SECTOR as usize);
-        assert_eq!(read, Ok(sector(NEW)), "{what:?}\n{}", array.life.story());
+        assert_eq!(read, Ok(sector(NEW)), "{what:?}\n{}", array.life.dump_state());
     }
 }
 

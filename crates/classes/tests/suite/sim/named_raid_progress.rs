@@ -71,7 +71,7 @@ impl Array {
 
     /// Polls until all is in order, beside a user that writes; returns the reported progress of a
     /// pass.
-    fn says_until_in_order(&mut self, word: &str) -> Vec<u64> {
+    fn progress_until_in_order(&mut self, word: &str) -> Vec<u64> {
         let mut said = Vec::new();
         for turn in 0..20_000 {
             self.life.pass(MS / 100);
@@ -85,7 +85,7 @@ impl Array {
                 self.write();
             }
         }
-        panic!("it never ends\n{}", self.life.story());
+        panic!("it never ends\n{}", self.life.dump_state());
     }
 }
 
@@ -117,7 +117,7 @@ fn progress_of_a_rebuild_never_decreases_and_ends_at_100() {
         array.life.pass(50 * MS);
         array.write();
         array.life.plug_soon("d1", &disk);
-        let said = array.says_until_in_order("rebuild ");
+        let said = array.progress_until_in_order("rebuild ");
         is_honest(what, &said);
     }
 }
@@ -130,7 +130,7 @@ fn progress_of_a_resync_never_decreases_and_ends_at_100() {
         array.write();
         array.reboot();
         array.slowly();
-        let said = array.says_until_in_order("synchronised ");
+        let said = array.progress_until_in_order("synchronised ");
         is_honest(what, &said);
     }
 }

@@ -37,11 +37,11 @@ impl Scene {
             }
             self.life.pass(MS);
         }
-        panic!("{disk} never becomes {state}\n{}", self.life.story());
+        panic!("{disk} never becomes {state}\n{}", self.life.dump_state());
     }
 
     /// Without the disk all is there; back to chance, the disk comes again and is filled.
-    fn comes_back(&mut self, name: &str, disk: &Disk) -> Orders {
+    fn replug_and_refill(&mut self, name: &str, disk: &Disk) -> Orders {
         let orders = self.over();
         self.holds(&["d0"]);
         self.life.plug_soon(name, disk);
@@ -84,7 +84,7 @@ fn a_member_pulled_during_writes_agrees_after_its_return() {
         let disk = scene.disks["d1"].clone();
         scene.life.pull("d1", &disk, false);
         scene.served();
-        scene.comes_back("d1", &disk)
+        scene.replug_and_refill("d1", &disk)
     });
 }
 
@@ -115,6 +115,6 @@ fn a_member_lost_during_its_rebuild_agrees_after_its_return() {
         let disk = scene.disks["d1"].clone();
         scene.life.pull("d1", &disk, false);
         scene.served();
-        scene.comes_back("d1", &disk)
+        scene.replug_and_refill("d1", &disk)
     });
 }

@@ -45,7 +45,7 @@ fn volume(life: &Life, class: &str) -> Option<String> {
     all.next().map(|p| p.name)
 }
 
-fn comes_back_after_each_cut(class: &str, scheme: &str, how: fn(&mut Life, &str)) {
+fn recovers_after_each_cut(class: &str, scheme: &str, how: fn(&mut Life, &str)) {
     let mut brought = 0;
     for fuse in 0.. {
         let (mut life, disks, parts) = made(class, scheme);
@@ -68,12 +68,14 @@ fn comes_back_after_each_cut(class: &str, scheme: &str, how: fn(&mut Life, &str)
         if !used(&life) {
             let follow = json!({ "member": parts[1], "force": true });
             let done = life.verb(class, "follow", "", follow);
-            done.unwrap_or_else(|e| panic!("{class} {scheme}, fuse {fuse}: {e}\n{}", life.story()));
+            done.unwrap_or_else(|e| {
+                panic!("{class} {scheme}, fuse {fuse}: {e}\n{}", life.dump_state())
+            });
             brought += 1;
         }
-        assert!(used(&life), "{class} {scheme}, fuse {fuse}\n{}", life.story());
+        assert!(used(&life), "{class} {scheme}, fuse {fuse}\n{}", life.dump_state());
         let up = life.until(20, |_| true) && volume(&life, class).is_some();
-        assert!(up, "{class} {scheme}, fuse {fuse}\n{}", life.story());
+        assert!(up, "{class} {scheme}, fuse {fuse}\n{}", life.dump_state());
         if !cut {
             assert!(fuse > 20, "{fuse}");
             assert!(brought > 0, "{class} {scheme}: the label moved before the table");
@@ -88,7 +90,7 @@ const CLASSES: [&str; 4] = ["stripe", "concat", "mirror", "raid"];
 fn a_label_is_found_after_a_power_cut_while_its_partition_grows() {
     for class in CLASSES {
         for scheme in ["gpt", "mbr"] {
-            comes_back_after_each_cut(class, scheme, |life, on| {
+            recovers_after_each_cut(class, scheme, |life, on| {
                 life.verb("part", "resize", on, json!({ "index": 1 })).expect("resized");
             });
         }
@@ -116,7 +118,7 @@ fn layers_above_see_the_larger_size_after_the_commit() {
         let mut life = Life::new(2, 2);
         disks.iter().for_each(|(name, disk)| life.plug(name, disk));
         life.settle();
-        assert!(volume(&life, class).is_some(), "{class}\n{}", life.story());
+        assert!(volume(&life, class).is_some(), "{class}\n{}", life.dump_state());
         life.verb("part", "resize", "d1", larger).expect("resized");
         life.verb("part", "commit", "d1", json!({})).expect("committed");
         life.settle();

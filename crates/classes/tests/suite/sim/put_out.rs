@@ -39,7 +39,7 @@ fn enlarge(bench: &mut Bench) {
 /// Nothing is found on it, now and after a start in any order.
 fn stays_hidden(bench: &mut Bench, name: &str, why: &str, case: &str) {
     let seen = |bench: &Bench, when: &str| {
-        let story = bench.life.story();
+        let story = bench.life.dump_state();
         assert!(!bench.life.has(&format!("{name}a")), "{case}: {when}\n{story}");
         assert!(story.contains(why), "{case}: {when}: not said: {why}\n{story}");
     };
@@ -93,12 +93,12 @@ fn members_of_a_stopped_mirror_keep_their_records_when_they_grow() {
     bench.life.verb("mirror", "stop", "m", json!({})).expect("stopped");
     for name in ["d0", "d1"] {
         grow(&mut bench, name);
-        assert!(!bench.life.has(&format!("{name}a")), "{}", bench.life.story());
+        assert!(!bench.life.has(&format!("{name}a")), "{}", bench.life.dump_state());
     }
     bench.reboot(&["d0", "d1"]);
     bench.up();
     let states = ["d0", "d1"].map(|name| bench.state(name));
-    assert_eq!(states, ["ACTIVE", "ACTIVE"], "{}", bench.life.story());
+    assert_eq!(states, ["ACTIVE", "ACTIVE"], "{}", bench.life.dump_state());
 }
 
 /// It came back to a mirror that had grown meanwhile, and was too small.
@@ -109,14 +109,18 @@ fn a_member_that_was_too_small_is_accepted_after_it_has_grown() {
     grow(&mut bench, "d1");
     enlarge(&mut bench);
     bench.plug("d0");
-    assert!(bench.life.story().contains("fewer than the mirror's"), "{}", bench.life.story());
-    assert!(!bench.life.has("d0a"), "{}", bench.life.story());
+    assert!(
+        bench.life.dump_state().contains("fewer than the mirror's"),
+        "{}",
+        bench.life.dump_state()
+    );
+    assert!(!bench.life.has("d0a"), "{}", bench.life.dump_state());
     grow(&mut bench, "d0");
     bench.life.pass(500 * MS);
-    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.story());
+    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.dump_state());
     bench.reboot(&["d0", "d1"]);
     bench.up();
-    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.story());
+    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.dump_state());
     assert_eq!(bench.disks["d0"].bytes(DISK - SECTOR, 6), [0; 6], "no old record is left");
 }
 
@@ -129,15 +133,15 @@ fn the_record_of_a_stale_member_moves_when_its_disk_grows() {
     bench.plug("d0");
     // It is taken in soon after it was found.
     bench.life.pass(100 * MS);
-    assert_eq!(bench.state("d0"), "STALE", "{}", bench.life.story());
+    assert_eq!(bench.state("d0"), "STALE", "{}", bench.life.dump_state());
     grow(&mut bench, "d0");
     grow(&mut bench, "d1");
-    assert_eq!(bench.state("d0"), "STALE", "{}", bench.life.story());
+    assert_eq!(bench.state("d0"), "STALE", "{}", bench.life.dump_state());
     for order in [["d0", "d1"], ["d1", "d0"]] {
         bench.reboot(&order);
         bench.up();
-        assert!(!bench.life.has("d0a"), "{}", bench.life.story());
-        assert_eq!(bench.state("d0"), "STALE", "{}", bench.life.story());
+        assert!(!bench.life.has("d0a"), "{}", bench.life.dump_state());
+        assert_eq!(bench.state("d0"), "STALE", "{}", bench.life.dump_state());
     }
 }
 
@@ -158,12 +162,12 @@ fn the_record_of_a_stale_too_small_member_moves_when_its_disk_grows() {
         let with = json!({ "balance": "load" });
         bench.life.verb("mirror", "configure", "m", with).expect("configured");
         bench.life.pass(500 * MS);
-        assert_eq!(bench.state("d0"), "STALE", "{late_us}: {}", bench.life.story());
+        assert_eq!(bench.state("d0"), "STALE", "{late_us}: {}", bench.life.dump_state());
         for order in [["d0", "d1"], ["d1", "d0"]] {
             bench.reboot(&order);
             bench.up();
-            assert!(!bench.life.has("d0a"), "{late_us}: {}", bench.life.story());
-            assert_eq!(bench.state("d0"), "STALE", "{late_us}: {}", bench.life.story());
+            assert!(!bench.life.has("d0a"), "{late_us}: {}", bench.life.dump_state());
+            assert_eq!(bench.state("d0"), "STALE", "{late_us}: {}", bench.life.dump_state());
         }
     }
 }
@@ -179,7 +183,11 @@ fn the_record_of_a_stale_member_moves_after_other_record_writes() {
     grow(&mut bench, "d2");
     enlarge(&mut bench);
     bench.plug("d0");
-    assert!(bench.life.story().contains("fewer than the mirror's"), "{}", bench.life.story());
+    assert!(
+        bench.life.dump_state().contains("fewer than the mirror's"),
+        "{}",
+        bench.life.dump_state()
+    );
     let (_, edge) = bench.life.open("mirror/m", geom::Access::WRITE).expect("open");
     bench.life.write(edge, 40 * SECTOR, vec![3; SECTOR as usize]).expect("written");
     bench.disks["d2"].lock().holds = Some(Op::Write);
@@ -193,12 +201,12 @@ fn the_record_of_a_stale_member_moves_after_other_record_writes() {
     bench.life.pass(5 * MS);
     bench.pull("d2");
     bench.life.pass(500 * MS);
-    assert_eq!(bench.state("d0"), "STALE", "{}", bench.life.story());
+    assert_eq!(bench.state("d0"), "STALE", "{}", bench.life.dump_state());
     for order in [["d0", "d1"], ["d1", "d0"]] {
         bench.reboot(&order);
         bench.up();
-        assert!(!bench.life.has("d0a"), "{}", bench.life.story());
-        assert_eq!(bench.state("d0"), "STALE", "{}", bench.life.story());
+        assert!(!bench.life.has("d0a"), "{}", bench.life.dump_state());
+        assert_eq!(bench.state("d0"), "STALE", "{}", bench.life.dump_state());
     }
 }
 
@@ -208,7 +216,7 @@ fn a_member_that_grows_before_the_mirror_starts_without_it_stays_hidden() {
     let mut bench = with_a_table(3, json!({}));
     bench.disks["d0"].lock().once = Some((Op::Write, Errno::Io));
     bench.fill(2, true);
-    assert_eq!(bench.state("d0"), "-", "{}", bench.life.story());
+    assert_eq!(bench.state("d0"), "-", "{}", bench.life.dump_state());
     bench.reboot(&["d0"]);
     grow(&mut bench, "d0");
     bench.plug("d1");
@@ -224,19 +232,19 @@ fn a_dropped_disk_that_fails_the_move_of_its_record_stays_hidden() {
     let mut bench = with_a_table(2, json!({}));
     bench.disks["d0"].lock().once = Some((Op::Write, Errno::Io));
     bench.fill(2, true);
-    assert_eq!(bench.state("d0"), "-", "{}", bench.life.story());
+    assert_eq!(bench.state("d0"), "-", "{}", bench.life.dump_state());
     bench.disks["d0"].lock().faults = vec![(Op::Write, 100, Errno::Io)];
     grow(&mut bench, "d0");
     bench.life.pass(500 * MS);
     let typed = format!("`ashlar mirror follow d0 --was {DISK}`");
-    let story = bench.life.story();
+    let story = bench.life.dump_state();
     assert!(!bench.life.has("d0a") && story.contains(&typed), "{story}");
     bench.disks["d0"].lock().heal();
     let with = json!({ "member": "d0", "was": DISK, "force": true });
     bench.life.verb("mirror", "follow", "", with).expect("brought along");
     let disk = &bench.disks["d0"];
     assert_eq!(labelled(disk, disk.size()).as_deref(), Some("mirror"));
-    let story = bench.life.story();
+    let story = bench.life.dump_state();
     assert!(!bench.life.has("d0a") && !story.contains(&typed), "{story}");
 }
 
@@ -256,7 +264,7 @@ fn a_member_that_fails_the_move_of_its_record_is_dropped_and_hidden() {
                 let of = all.iter().filter(|g| g.class == "mirror").flat_map(|g| &g.consumers);
                 of.filter(|c| c.provider.as_deref() == Some("d0")).count() == 0
             });
-            assert!(out, "{}", bench.life.story());
+            assert!(out, "{}", bench.life.dump_state());
             bench.disks["d0"].lock().heal();
             bench.life.pass(500 * MS);
             let bytes = bench.disks["d0"].grow(MORE);
@@ -265,7 +273,7 @@ fn a_member_that_fails_the_move_of_its_record_is_dropped_and_hidden() {
             let disk = &bench.disks["d0"];
             assert_eq!(labelled(disk, disk.size()).as_deref(), Some("mirror"));
         }
-        assert_eq!(bench.state("d0"), "-", "{}", bench.life.story());
-        assert!(!bench.life.has("d0a"), "{tries}: {}", bench.life.story());
+        assert_eq!(bench.state("d0"), "-", "{}", bench.life.dump_state());
+        assert!(!bench.life.has("d0a"), "{tries}: {}", bench.life.dump_state());
     }
 }

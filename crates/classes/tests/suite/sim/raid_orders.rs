@@ -30,7 +30,7 @@ const RAID5: Kind = Kind { level: "RAID5", disks: 3, users: &[(0, 1, 2), (1, 3, 
 const RAID10: Kind = Kind { level: "RAID10", disks: 4, users: &[(0, 1, 2), (1, 3, 3)] };
 
 /// The disk that is lost and returns.
-const COMES: &str = "d1";
+const LOST_DISK: &str = "d1";
 
 struct Array {
     scene: Scene,
@@ -66,8 +66,8 @@ impl Array {
     }
 
     fn pull(&mut self) -> Disk {
-        let disk = self.scene.disks[COMES].clone();
-        self.scene.life.pull(COMES, &disk, false);
+        let disk = self.scene.disks[LOST_DISK].clone();
+        self.scene.life.pull(LOST_DISK, &disk, false);
         disk
     }
 
@@ -85,7 +85,7 @@ impl Array {
             }
             self.scene.life.pass(10 * MS);
         }
-        panic!("it is never in order\n{}", self.scene.life.story());
+        panic!("it is never in order\n{}", self.scene.life.dump_state());
     }
 
     /// Checks that a reader finds the right data; with `whole`, that parity and copies are right,
@@ -113,10 +113,10 @@ impl Array {
     }
 
     /// Without the disk all is there; back to chance, the disk comes again and is filled.
-    fn comes_back(&mut self, disk: &Disk) -> Orders {
+    fn replug_and_refill(&mut self, disk: &Disk) -> Orders {
         let orders = self.scene.over();
         self.holds(false);
-        self.scene.life.plug_soon(COMES, disk);
+        self.scene.life.plug_soon(LOST_DISK, disk);
         self.in_order();
         self.holds(true);
         orders
@@ -126,7 +126,7 @@ impl Array {
 fn rebuild_against_writes(kind: Kind, orders: Orders) -> Orders {
     let (mut array, disk) = Array::without_one(kind);
     array.scene.explore(orders);
-    array.scene.life.plug_soon(COMES, &disk);
+    array.scene.life.plug_soon(LOST_DISK, &disk);
     array.scene.users(kind.users);
     array.scene.served();
     array.in_order();
@@ -142,25 +142,25 @@ fn pulled_during_writes(kind: Kind, orders: Orders) -> Orders {
     array.scene.life.pass(3 * QUICK_NS);
     let disk = array.pull();
     array.scene.served();
-    array.comes_back(&disk)
+    array.replug_and_refill(&disk)
 }
 
 fn failed_write(kind: Kind, orders: Orders) -> Orders {
     let mut array = Array::new(kind);
     array.scene.explore(orders);
-    array.scene.disks[COMES].lock().once = Some((Op::Write, Errno::Io));
+    array.scene.disks[LOST_DISK].lock().once = Some((Op::Write, Errno::Io));
     array.scene.users(kind.users);
     array.scene.served();
     let orders = array.scene.over();
     // A record's or a row's: either way it is not one of them any more.
-    let out = |a: &Array| a.show("State") == "DEGRADED" && !a.show("Subdisks").contains(COMES);
+    let out = |a: &Array| a.show("State") == "DEGRADED" && !a.show("Subdisks").contains(LOST_DISK);
     for _ in 0..3_000 {
         if out(&array) {
             break;
         }
         array.scene.life.pass(MS);
     }
-    assert!(out(&array), "{COMES} stays\n{}", array.scene.life.story());
+    assert!(out(&array), "{LOST_DISK} stays\n{}", array.scene.life.dump_state());
     array.holds(false);
     orders
 }
@@ -168,12 +168,12 @@ fn failed_write(kind: Kind, orders: Orders) -> Orders {
 fn lost_during_its_rebuild(kind: Kind, orders: Orders) -> Orders {
     let (mut array, disk) = Array::without_one(kind);
     array.scene.explore(orders);
-    array.scene.life.plug_soon(COMES, &disk);
+    array.scene.life.plug_soon(LOST_DISK, &disk);
     array.scene.users(kind.users);
     array.scene.life.pass(10 * QUICK_NS);
     array.pull();
     array.scene.served();
-    array.comes_back(&disk)
+    array.replug_and_refill(&disk)
 }
 
 #[test]

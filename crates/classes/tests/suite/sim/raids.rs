@@ -32,7 +32,7 @@ use super::disk::{Disk, SECTOR};
 use super::ends::{Kept, was_carried};
 use super::life::{Life, MS, PowerCut};
 use super::model::Model;
-use super::run::Tally;
+use super::run::Totals;
 use super::users::Crowd;
 
 /// Bytes of each disk without those that DDF takes.
@@ -95,7 +95,7 @@ const DDF_LEVELS: Levels = &[
     ("CONCAT", 2, 0),
 ];
 
-pub(super) struct Story {
+pub(super) struct RaidSimulation {
     kind: Kind,
     ddf: bool,
     /// Parity has come in doubt since the volume was in order last, and the disks may say so still
@@ -129,7 +129,7 @@ pub(super) struct Story {
     pub(super) grows: Option<SeededRandom>,
     /// Where disks ended.
     pub(super) kept: Kept,
-    pub(super) tally: Tally,
+    pub(super) totals: Totals,
 }
 
 fn talk(what: impl FnOnce() -> String) {
@@ -139,16 +139,16 @@ fn talk(what: impl FnOnce() -> String) {
 }
 
 /// One seed.
-pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
+pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Totals) {
     run_with(kind, seed, lives, None, tally);
 }
 
 /// One seed, with disks that grow while the power is off.
-pub fn run_growing(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
+pub fn run_growing(kind: Kind, seed: u64, lives: u64, tally: &mut Totals) {
     run_with(kind, seed, lives, Some(SeededRandom::new(seed ^ 0x6402)), tally);
 }
 
-fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tally: &mut Tally) {
+fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tally: &mut Totals) {
     let mut random = SeededRandom::new(seed ^ 0x7a1d);
     let ddf =
         kind == Kind::Ddf || matches!(kind, Kind::Harsh | Kind::Crowded) && random.chance(400);
@@ -170,7 +170,7 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
         // These disks write zeroes when they are asked to zero.
         Disk::lock(disk).zeroes = false;
     }
-    let mut story = Story {
+    let mut story = RaidSimulation {
         kind,
         ddf,
         doubt: Arc::default(),
@@ -192,7 +192,7 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
         resyncs: false,
         grows,
         kept: Kept::default(),
-        tally: Tally::default(),
+        totals: Totals::default(),
     };
     let carried = Arc::new(AtomicU64::new(0));
     for number in 0..lives {
@@ -221,41 +221,41 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
                 let said = doubts.iter().any(|doubt| line("Volume").contains(doubt));
                 story.doubt.fetch_or(said, SeqCst);
                 talk(|| format!("power cut: {}", keys.map(line).join("; ")));
-                story.tally.cuts += 1;
+                story.totals.power_cuts += 1;
             }
             Err(why) => {
                 eprintln!(
                     "{kind:?} {level} of {count}, seed {seed} life {number}\n{}",
-                    life.story()
+                    life.dump_state()
                 );
                 std::mem::forget(life);
                 resume_unwind(why);
             }
         }
-        story.tally.lives += 1;
+        story.totals.lives += 1;
         story.disks.values().for_each(Disk::power_cut);
-        story.bring_along();
+        story.migrate_records();
     }
     let model = story.model.borrow();
-    tally.lives += story.tally.lives;
-    tally.cuts += story.tally.cuts;
-    tally.ops += story.tally.ops;
-    tally.failed += story.tally.failed;
+    tally.lives += story.totals.lives;
+    tally.power_cuts += story.totals.power_cuts;
+    tally.ops += story.totals.ops;
+    tally.failed += story.totals.failed;
     tally.acked += model.acked;
     tally.flushed += model.flushed;
-    tally.lost += story.tally.lost;
-    tally.verbs += story.tally.verbs;
-    tally.compared += story.tally.compared;
-    tally.forced += story.tally.forced;
-    tally.holes += story.tally.holes;
-    tally.cleaned += story.tally.cleaned;
-    tally.followed += story.tally.followed;
+    tally.lost += story.totals.lost;
+    tally.verbs += story.totals.verbs;
+    tally.compared += story.totals.compared;
+    tally.forced += story.totals.forced;
+    tally.holes += story.totals.holes;
+    tally.cleaned += story.totals.cleaned;
+    tally.followed += story.totals.followed;
     tally.carried += carried.load(SeqCst);
-    tally.verified += story.tally.verified;
-    tally.policies += story.tally.policies;
+    tally.verified += story.totals.verified;
+    tally.policies += story.totals.policies;
 }
 
-impl Story {
+impl RaidSimulation {
     fn live(&mut self, life: &mut Life, number: u64) {
         if number == 0 {
             self.label(life);
@@ -276,7 +276,7 @@ impl Story {
             deletes: Cell::new(true),
         });
         for _ in 0..3 + self.random.below(10) {
-            self.people(life, &crowd);
+            self.start_users(life, &crowd);
             self.trouble(life);
             self.compare(life);
             self.change_policy(life);
@@ -293,7 +293,7 @@ impl Story {
             let _ = life.verb("raid", "stop", &self.set, json!({}));
         } else {
             self.arm(life);
-            self.people(life, &crowd);
+            self.start_users(life, &crowd);
             life.pass(20 * MS);
             self.listen(life, &crowd);
         }
@@ -372,13 +372,13 @@ impl Story {
                 && (self.kind != Kind::Logged || self.may_doubt()),
             "{} does not come up\n{}",
             self.volume,
-            life.story()
+            life.dump_state()
         );
         talk(|| "by force".into());
         self.forced = true;
         let start = life.verb("raid", "start", &self.set, json!({ "force": true }));
-        start.unwrap_or_else(|e| panic!("{e}\n{}", life.story()));
-        self.tally.forced += 1;
+        start.unwrap_or_else(|e| panic!("{e}\n{}", life.dump_state()));
+        self.totals.forced += 1;
     }
 
     /// Whether parity may be in doubt: it was said, or the power went before it could be, for two
@@ -388,7 +388,7 @@ impl Story {
         self.doubt.load(SeqCst) || self.resyncs || failed.count() >= 2
     }
 
-    fn people(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
+    fn start_users(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
         if crowd.running.get() > 0 || self.random.chance(200) {
             return;
         }
@@ -406,10 +406,10 @@ impl Story {
 
     fn listen(&mut self, life: &Life, crowd: &Crowd) {
         if let Some(what) = crowd.fault.borrow().as_ref() {
-            panic!("{what}\n{}", life.story());
+            panic!("{what}\n{}", life.dump_state());
         }
-        self.tally.ops += crowd.ended.replace(0);
-        self.tally.failed += crowd.failed.replace(0);
+        self.totals.ops += crowd.ended.replace(0);
+        self.totals.failed += crowd.failed.replace(0);
     }
 
     fn calm(&mut self, life: &mut Life) {
@@ -467,7 +467,7 @@ impl Story {
                 talk(|| format!("{verb} {with}"));
                 let done = life.verb("raid", verb, &self.set, with);
                 talk(|| format!("{verb}: {done:?}"));
-                self.tally.verbs += u64::from(done.is_ok());
+                self.totals.verbs += u64::from(done.is_ok());
             }
         }
     }
@@ -485,20 +485,20 @@ impl Story {
         life.pull(name, disk, dark);
         disk.lock().failed = true;
         self.out.push(name.to_owned());
-        self.tally.lost += 1;
+        self.totals.lost += 1;
     }
 
     /// Everything is plugged in, nothing fails, and the volume has all of its members.
     fn rest(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
         self.calm(life);
         if !life.until(120, |_| crowd.running.get() == 0) {
-            panic!("{} users never end\n{}", crowd.running.get(), life.story());
+            panic!("{} users never end\n{}", crowd.running.get(), life.dump_state());
         }
         self.listen(life, crowd);
         if let Some(user) = self.user.take() {
             life.close(user);
         }
-        self.comes_clean(life);
+        self.check_clean(life);
         while let Some(name) = self.out.pop() {
             life.plug_soon(&name, &self.disks[&name]);
         }
@@ -518,7 +518,7 @@ impl Story {
         // One that is not in order is refused.
         let done = life.verb("raid", "verify", &self.set, with);
         talk(|| format!("verify: {done:?}"));
-        self.tally.verbs += u64::from(done.is_ok());
+        self.totals.verbs += u64::from(done.is_ok());
     }
 
     /// A log is kept no longer, or again, beside whatever else goes on.
@@ -534,7 +534,7 @@ impl Story {
         self.resyncs = true;
         let done = life.verb("raid", "consistency", &self.set, with);
         talk(|| format!("consistency: {done:?}"));
-        self.tally.policies += u64::from(done.is_ok());
+        self.totals.policies += u64::from(done.is_ok());
         self.resyncs = !(keep && done.is_ok());
     }
 }

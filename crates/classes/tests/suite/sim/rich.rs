@@ -8,13 +8,13 @@ use serde_json::json;
 
 use super::disk::{Disk, SECTOR};
 use super::life::{Life, MS};
-use super::run::{APPENDED, DISK, GROWTH, Story, talk};
+use super::run::{APPENDED, DISK, GROWTH, Simulation, talk};
 use super::users::Crowd;
 
 /// Most sectors by which a mirror becomes smaller at once.
 pub(super) const LESS: u64 = 24;
 
-impl Story<'_> {
+impl Simulation<'_> {
     pub(super) fn rich_trouble(&mut self, life: &mut Life, name: &str, disk: &Disk) {
         match self.random.below(6) {
             0 | 1 => self.begin_verify(life),
@@ -64,7 +64,7 @@ impl Story<'_> {
         self.larger = true;
         let done = life.verb("mirror", "resize", top, json!({}));
         talk(|| format!("resize: {done:?}"));
-        self.tally.verbs += u64::from(done.is_ok());
+        self.totals.verbs += u64::from(done.is_ok());
     }
 
     /// The mirror that users have, and have closed, is made smaller.
@@ -86,7 +86,7 @@ impl Story<'_> {
             // Its records were not all written: it goes on with that.
             Ok(said) if said["message"].as_str().is_some_and(|m| m.contains("becomes")) => {}
             Ok(_) => {
-                self.tally.shrunk += 1;
+                self.totals.shrunk += 1;
                 self.model.borrow_mut().shrink(to);
                 (self.smaller, self.larger) = (None, false);
                 self.learn_size(life);
@@ -128,8 +128,8 @@ impl Story<'_> {
     /// Checks that no reader was refused.
     pub(super) fn listen_to_readers(&mut self, life: &Life, crowd: &Crowd, failed: Option<u64>) {
         let Some(failed) = failed.filter(|_| self.may_read(life)) else { return };
-        self.tally.reads += u64::from(crowd.ended.get() > 0);
-        assert_eq!(crowd.failed.get(), failed, "a reader was refused\n{}", life.story());
+        self.totals.reads += u64::from(crowd.ended.get() > 0);
+        assert_eq!(crowd.failed.get(), failed, "a reader was refused\n{}", life.dump_state());
     }
 
     /// A shrink whose records could not be written goes on when they can be.
@@ -154,7 +154,7 @@ impl Story<'_> {
         let (sectors, known) = (limits.media_bytes / SECTOR, self.model.borrow().sectors());
         let asked = self.larger || self.smaller == Some(sectors) || sectors == known;
         let less = sectors < known && self.smaller != Some(sectors);
-        assert!(asked && !less, "{known} sectors became {sectors}\n{}", life.story());
+        assert!(asked && !less, "{known} sectors became {sectors}\n{}", life.dump_state());
         if sectors < known {
             // Its users were orphaned.
             self.reads = false;
@@ -162,7 +162,7 @@ impl Story<'_> {
             self.model.borrow_mut().shrink(sectors);
         }
         if sectors > known {
-            self.tally.grown += 1;
+            self.totals.grown += 1;
             self.model.borrow_mut().grow_by_unknown(sectors);
         }
     }
@@ -173,7 +173,7 @@ impl Story<'_> {
         let with = [json!({}), json!({ "repair": true }), json!({ "end": true })];
         let with = with[self.random.below(3) as usize].clone();
         let done = life.verb("mirror", "verify", &mirror, with.clone());
-        self.tally.verbs += u64::from(done.is_ok());
+        self.totals.verbs += u64::from(done.is_ok());
         talk(|| format!("verify {mirror} {with}: {done:?}"));
     }
 
@@ -187,7 +187,7 @@ impl Story<'_> {
             json!({ "no_bitmap": true })
         };
         let done = life.verb("mirror", "configure", &mirror, with.clone());
-        self.tally.verbs += u64::from(done.is_ok());
+        self.totals.verbs += u64::from(done.is_ok());
         talk(|| format!("configure {mirror} {with}: {done:?}"));
     }
 
@@ -195,7 +195,7 @@ impl Story<'_> {
         let Some(concat) = self.plan.appends() else { return };
         let with = json!({ "member": APPENDED });
         let done = life.verb("concat", "append", &concat.name, with);
-        self.tally.verbs += u64::from(done.is_ok());
+        self.totals.verbs += u64::from(done.is_ok());
         talk(|| format!("append: {done:?}"));
     }
 
@@ -234,8 +234,8 @@ impl Story<'_> {
                     break;
                 }
             }
-            assert_eq!(line, "done; 0 sectors differ, 0 cannot be read", "{}", life.story());
-            self.tally.compared += 1;
+            assert_eq!(line, "done; 0 sectors differ, 0 cannot be read", "{}", life.dump_state());
+            self.totals.compared += 1;
         }
     }
 }

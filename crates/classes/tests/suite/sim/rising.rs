@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::disk::{Disk, SECTOR};
 use super::life::{Life, MS};
 use super::plan::{Made, Plan};
-use super::run::{GROWTH, Story, talk};
+use super::run::{GROWTH, Simulation, talk};
 use super::users::Crowd;
 
 /// A disk grows so often at most.
@@ -69,7 +69,7 @@ fn is_used(life: &Life, class: &str, provider: &str) -> bool {
     consumers.filter_map(|c| c.provider).any(|name| name == provider)
 }
 
-impl Story<'_> {
+impl Simulation<'_> {
     /// Everything is at rest: sizes are as promised, and the users' provider may have become
     /// larger.
     pub(super) fn learn_sizes(&mut self, life: &Life) {
@@ -82,14 +82,15 @@ impl Story<'_> {
                 true => made_of(life, made).is_none_or(|bytes| bytes == is),
                 false => was.is_none_or(|was| was == is) || asked.contains(&is),
             };
-            let what = || format!("{name}: {was:?} became {is}, of {asked:?}\n{}", life.story());
+            let what =
+                || format!("{name}: {was:?} became {is}, of {asked:?}\n{}", life.dump_state());
             assert!(promised, "{}", what());
         }
         let Some(bytes) = size(life, &self.plan.volume()) else { return };
         let (sectors, known) = (bytes / SECTOR, self.model.borrow().sectors());
-        assert!(sectors >= known, "{known} sectors became {sectors}\n{}", life.story());
+        assert!(sectors >= known, "{known} sectors became {sectors}\n{}", life.dump_state());
         if sectors > known {
-            self.tally.grown += 1;
+            self.totals.grown += 1;
             self.model.borrow_mut().grow_by_unknown(sectors);
         }
     }
@@ -127,7 +128,7 @@ impl Story<'_> {
         if self.chance(60) {
             life.fuse.set(self.random.below(2_500));
         }
-        self.people(life, crowd);
+        self.start_users(life, crowd);
         for (name, disk) in self.disks.clone() {
             let most = self.plan.disk_bytes + TIMES * GROWTH;
             // A disk that was put out for good grows, too: its content is old (216423).
@@ -142,21 +143,21 @@ impl Story<'_> {
             if self.plan.may_rise(&made.provider()) && self.chance(75) {
                 self.enlarge(life, &made);
             }
-            self.people(life, crowd);
+            self.start_users(life, crowd);
             life.pass(self.random.below(2 * MS));
         }
         life.pass(200 * MS);
         life.settle();
-        assert!(self.all_here(life), "something went as others grew\n{}", life.story());
+        assert!(self.all_here(life), "something went as others grew\n{}", life.dump_state());
         self.learn_sizes(life);
         for (name, disk) in &self.disks {
             let Some(class) = self.plan.labels(name).filter(|c| is_used(life, c, name)) else {
                 continue;
             };
             let label = labelled(disk, disk.size());
-            assert_eq!(label.as_deref(), Some(class), "{name}\n{}", life.story());
+            assert_eq!(label.as_deref(), Some(class), "{name}\n{}", life.dump_state());
         }
-        assert_eq!(crowd.failed.get(), 0, "users noticed\n{}", life.story());
+        assert_eq!(crowd.failed.get(), 0, "users noticed\n{}", life.dump_state());
     }
 
     /// Enlarges a mirror or a partition to the room that it has.
@@ -169,7 +170,7 @@ impl Story<'_> {
                 self.ask(made, least.map(|bytes| bytes - SECTOR));
                 let done = life.verb("mirror", "resize", &made.name, json!({}));
                 talk(|| format!("resize {}: {done:?}", made.name));
-                done.unwrap_or_else(|e| panic!("resize {}: {e}\n{}", made.name, life.story()));
+                done.unwrap_or_else(|e| panic!("resize {}: {e}\n{}", made.name, life.dump_state()));
             }
             "part" => {
                 let entry = |life: &mut Life| {
@@ -180,7 +181,7 @@ impl Story<'_> {
                 let _ = life.verb("part", "recover", on, json!({}));
                 if modified {
                     let done = life.verb("part", "commit", on, json!({}));
-                    done.unwrap_or_else(|e| panic!("commit {on}: {e}\n{}", life.story()));
+                    done.unwrap_or_else(|e| panic!("commit {on}: {e}\n{}", life.dump_state()));
                 }
                 // Whatever is asked for is asked for without a number: the room is the table's.
                 let most = size(life, on).unwrap_or_default();
@@ -190,7 +191,7 @@ impl Story<'_> {
                 }
                 let done = life.verb("part", "resize", on, json!({ "index": 1 }));
                 talk(|| format!("part resize {on}: {done:?}"));
-                done.unwrap_or_else(|e| panic!("resize of {on}: {e}\n{}", life.story()));
+                done.unwrap_or_else(|e| panic!("resize of {on}: {e}\n{}", life.dump_state()));
             }
             _ => {}
         }
@@ -244,7 +245,7 @@ fn array_disks_that_grow_at_once_have_their_records_at_the_new_ends() {
                     label.as_deref(),
                     Some("raid"),
                     "{format}: {name}, {ns} ns\n{}",
-                    life.story()
+                    life.dump_state()
                 );
             }
         }

@@ -28,9 +28,9 @@ pub(super) const APPENDED: &str = "a0";
 
 /// How much was done, so that a run which does nothing is seen.
 #[derive(Default, Debug)]
-pub struct Tally {
+pub struct Totals {
     pub lives: u64,
-    pub cuts: u64,
+    pub power_cuts: u64,
     pub ops: u64,
     pub failed: u64,
     pub acked: u64,
@@ -57,7 +57,7 @@ pub struct Tally {
     pub policies: u64,
 }
 
-pub(super) struct Story<'a> {
+pub(super) struct Simulation<'a> {
     pub(super) plan: &'a Plan,
     /// The plan with the names that arrays were given.
     pub(super) labelled: &'a OnceCell<Plan>,
@@ -66,7 +66,7 @@ pub(super) struct Story<'a> {
     pub(super) model: Rc<RefCell<Model>>,
     /// By mirror: members that had everything when it was last seen.
     holders: BTreeMap<String, BTreeSet<String>>,
-    pub(super) tally: Tally,
+    pub(super) totals: Totals,
     /// Not plugged in.
     pub(super) out: BTreeSet<String>,
     /// The top provider; whether a disk lost its cache in this life; and whether the top provider
@@ -94,7 +94,7 @@ pub(super) struct Story<'a> {
 }
 
 /// One seed.
-pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
+pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Totals) {
     let mut random = SeededRandom::new(seed ^ 0x5eed_0000);
     let mut disks = BTreeMap::new();
     for i in 0..plan.disks + plan.spares {
@@ -112,14 +112,14 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
         disks.insert(APPENDED.into(), Disk::new(DISK, random.next_u64()));
     }
     let labelled = OnceCell::new();
-    let mut story = Story {
+    let mut story = Simulation {
         plan,
         labelled: &labelled,
         random,
         disks,
         model: Rc::default(),
         holders: BTreeMap::new(),
-        tally: Tally::default(),
+        totals: Totals::default(),
         out: BTreeSet::new(),
         top: None,
         dark: false,
@@ -154,38 +154,38 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
             Ok(()) => {}
             Err(why) if why.is::<PowerCut>() => {
                 talk(|| "power cut".into());
-                story.tally.cuts += 1;
+                story.totals.power_cuts += 1;
             }
             Err(why) => {
-                eprintln!("{plan:?}\nseed {seed} life {number}\n{}", life.story());
+                eprintln!("{plan:?}\nseed {seed} life {number}\n{}", life.dump_state());
                 std::mem::forget(life);
                 resume_unwind(why);
             }
         }
         story.look(&life);
-        story.tally.lives += 1;
+        story.totals.lives += 1;
         CLEANED.set(Watch::Off);
         story.disks.values().for_each(Disk::power_cut);
-        story.bring_along();
+        story.migrate_labels();
     }
     let model = story.model.borrow();
-    tally.lives += story.tally.lives;
-    tally.cuts += story.tally.cuts;
-    tally.ops += story.tally.ops;
-    tally.failed += story.tally.failed;
+    tally.lives += story.totals.lives;
+    tally.power_cuts += story.totals.power_cuts;
+    tally.ops += story.totals.ops;
+    tally.failed += story.totals.failed;
     tally.acked += model.acked;
     tally.flushed += model.flushed;
-    tally.lost += story.tally.lost;
-    tally.verbs += story.tally.verbs;
-    tally.compared += story.tally.compared;
-    tally.grown += story.tally.grown;
-    tally.shrunk += story.tally.shrunk;
-    tally.followed += story.tally.followed;
+    tally.lost += story.totals.lost;
+    tally.verbs += story.totals.verbs;
+    tally.compared += story.totals.compared;
+    tally.grown += story.totals.grown;
+    tally.shrunk += story.totals.shrunk;
+    tally.followed += story.totals.followed;
     tally.carried += carried.load(Relaxed);
-    tally.verified += story.tally.verified;
-    tally.reads += story.tally.reads;
-    tally.forced += story.tally.forced;
-    tally.holes += story.tally.holes;
+    tally.verified += story.totals.verified;
+    tally.reads += story.totals.reads;
+    tally.forced += story.totals.forced;
+    tally.holes += story.totals.holes;
 }
 
 /// Prints a message if `SIM_TALK` is set.
@@ -195,7 +195,7 @@ pub(super) fn talk(what: impl FnOnce() -> String) {
     }
 }
 
-impl Story<'_> {
+impl Simulation<'_> {
     pub(super) fn chance(&mut self, percent: u32) -> bool {
         self.random.chance(percent * 10)
     }
@@ -213,7 +213,7 @@ impl Story<'_> {
         let before = self.top.replace(top);
         if self.dark && before.is_some_and(|before| before != top) {
             self.lost = true;
-            self.model.borrow_mut().came_back();
+            self.model.borrow_mut().top_restored();
         }
     }
 
@@ -278,7 +278,7 @@ impl Story<'_> {
             if self.plan.rises && self.chance(15) {
                 self.rise(life, &crowd);
             }
-            self.people(life, &crowd);
+            self.start_users(life, &crowd);
             self.trouble(life);
             let ns = self.random.below(6 * MS);
             let failed = self.may_read(life).then(|| crowd.failed.get());
@@ -407,7 +407,7 @@ impl Story<'_> {
             self.force(life);
         }
         if !life.until(9, |c| c.topology.find(&volume).is_some()) {
-            panic!("{volume} does not come up\n{}", life.story());
+            panic!("{volume} does not come up\n{}", life.dump_state());
         }
     }
 
@@ -422,13 +422,14 @@ impl Story<'_> {
     fn read_all(&mut self, life: &mut Life) -> Vec<u8> {
         let (volume, sectors) = (self.plan.volume(), self.model.borrow().sectors());
         let Some((user, edge)) = life.open(&volume, Access::READ) else {
-            panic!("{volume} cannot be opened\n{}", life.story());
+            panic!("{volume} cannot be opened\n{}", life.dump_state());
         };
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < sectors * SECTOR {
             let len = (sectors * SECTOR - bytes.len() as u64).min(8 * SECTOR);
             let read = life.read(edge, bytes.len() as u64, len as usize);
-            let read = read.unwrap_or_else(|e| panic!("{volume}: {}\n{}", e.name(), life.story()));
+            let read =
+                read.unwrap_or_else(|e| panic!("{volume}: {}\n{}", e.name(), life.dump_state()));
             assert_eq!(read.len() as u64, len, "a short read");
             bytes.extend(read);
         }
@@ -469,7 +470,7 @@ impl Story<'_> {
     }
 
     /// Starts users, if there are none and there is a provider to use.
-    pub(super) fn people(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
+    pub(super) fn start_users(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
         if crowd.running.get() > 0 || self.chance(30) {
             return;
         }
@@ -496,10 +497,10 @@ impl Story<'_> {
 
     pub(super) fn listen(&mut self, life: &Life, crowd: &Crowd) {
         if let Some(what) = crowd.fault.borrow().as_ref() {
-            panic!("{what}\n{}", life.story());
+            panic!("{what}\n{}", life.dump_state());
         }
-        self.tally.ops += crowd.ended.replace(0);
-        self.tally.failed += crowd.failed.replace(0);
+        self.totals.ops += crowd.ended.replace(0);
+        self.totals.failed += crowd.failed.replace(0);
     }
 
     /// All disks are plugged in, none fails, no user works any more, no member is rebuilt.
@@ -510,7 +511,7 @@ impl Story<'_> {
             life.ask_again();
         }
         if !life.until(120, |_| crowd.running.get() == 0) {
-            panic!("{} users never end\n{}", crowd.running.get(), life.story());
+            panic!("{} users never end\n{}", crowd.running.get(), life.dump_state());
         }
         self.listen(life, crowd);
         if let Some((user, _)) = self.user.take() {
@@ -522,7 +523,7 @@ impl Story<'_> {
     pub(super) fn at_rest(&mut self, life: &mut Life) {
         let volume = self.plan.volume();
         if !life.until(20, |c| c.topology.find(&volume).is_some()) {
-            panic!("{volume} does not come back\n{}", life.story());
+            panic!("{volume} does not come back\n{}", life.dump_state());
         }
         life.settle();
         self.shrinks_on(life);
@@ -542,7 +543,7 @@ impl Story<'_> {
             rested = quiet;
             life.pass(if quiet { 200 } else { 20 } * MS);
         }
-        panic!("a rebuild never ends\n{}", life.story());
+        panic!("a rebuild never ends\n{}", life.dump_state());
     }
 
     /// Members of a mirror that have everything have the same.
@@ -560,7 +561,7 @@ impl Story<'_> {
                     first = Some((name, bytes));
                     continue;
                 };
-                self.tally.compared += 1;
+                self.totals.compared += 1;
                 let at = bytes.iter().zip(same).position(|(a, b)| a != b);
                 if let Some(at) = at {
                     let n = at as u64 / SECTOR;
@@ -569,7 +570,7 @@ impl Story<'_> {
                         "{provider}: {name} and {other} differ at sector {n}: {:x?} {:x?}\n{}",
                         &bytes[from..from + 16],
                         &same[from..from + 16],
-                        life.story()
+                        life.dump_state()
                     );
                 }
             }

@@ -87,8 +87,8 @@ impl Scene {
     pub fn served(&mut self) {
         let crowd = self.crowd.clone();
         let ended = self.life.until(60, move |_| crowd.running.get() == 0);
-        assert!(ended, "a request never ends\n{}", self.life.story());
-        assert_eq!(*self.crowd.fault.borrow(), None, "{}", self.life.story());
+        assert!(ended, "a request never ends\n{}", self.life.dump_state());
+        assert_eq!(*self.crowd.fault.borrow(), None, "{}", self.life.dump_state());
         assert_eq!(self.crowd.failed.get(), 0, "a request failed, and a good member was there");
     }
 

@@ -1,7 +1,7 @@
 //! Seeds that found faults during development of the mirror and the arrays.
 
 use super::raids::Kind;
-use super::run::Tally;
+use super::run::Totals;
 
 /// Of mirrors on disks: stale members that looked complete, records that were cleared from the
 /// last member, writes that only a rebuilt member had, a rebuild that ended twice; 7844: a member's
@@ -75,42 +75,42 @@ const HARSH_STACKS: [u64; 7] = [35, 300460, 310081, 311255, 313555, 322325, 3295
 
 #[test]
 fn stacks_with_harsh_faults_that_failed_once() {
-    let mut tally = Tally::default();
+    let mut tally = Totals::default();
     for seed in HARSH_STACKS {
-        super::one(seed, &super::plan::Plan::harsh, &mut tally);
+        super::run_seed(seed, &super::plan::Plan::harsh, &mut tally);
     }
     assert!(tally.acked > 0 && tally.verified > 0, "nothing was done: {tally:?}");
 }
 
 #[test]
 fn mirrors_that_shrank_that_failed_once() {
-    let mut tally = Tally::default();
+    let mut tally = Totals::default();
     for seed in SHRINKING {
-        super::one(seed, &super::shrinking, &mut tally);
+        super::run_seed(seed, &super::shrinking, &mut tally);
     }
     assert!(tally.shrunk > 0, "nothing was done: {tally:?}");
 }
 
 #[test]
 fn stacks_whose_disks_grew_that_failed_once() {
-    let mut tally = Tally::default();
+    let mut tally = Totals::default();
     for seed in RISING {
-        super::one(seed, &super::rising, &mut tally);
+        super::run_seed(seed, &super::rising, &mut tally);
     }
     assert!(tally.followed > 0 && tally.verified > 0, "nothing was done: {tally:?}");
 }
 
 #[test]
 fn mirrors_that_failed_once() {
-    let mut tally = Tally::default();
+    let mut tally = Totals::default();
     for seed in MIRRORS {
-        super::one(seed, &super::mirror, &mut tally);
+        super::run_seed(seed, &super::mirror, &mut tally);
     }
     for seed in RICH {
-        super::one(seed, &super::rich(super::mirror), &mut tally);
+        super::run_seed(seed, &super::rich(super::mirror), &mut tally);
     }
     for seed in OVERLAPPING {
-        super::one(seed, &super::crowded(super::rich(super::mirror)), &mut tally);
+        super::run_seed(seed, &super::crowded(super::rich(super::mirror)), &mut tally);
     }
     assert!(tally.acked > 0, "nothing was done: {tally:?}");
 }
@@ -129,15 +129,15 @@ const RICH_STACKS: [u64; 4] = [3000647, 3000763, 3000975, 3008345];
 
 #[test]
 fn stacks_that_failed_once() {
-    let mut tally = Tally::default();
+    let mut tally = Totals::default();
     for seed in STACKS {
-        super::one(seed, &super::plan::Plan::three, &mut tally);
+        super::run_seed(seed, &super::plan::Plan::three, &mut tally);
     }
     for seed in OVER_CONCATS {
-        super::one(seed, &super::mirror_over_concats, &mut tally);
+        super::run_seed(seed, &super::mirror_over_concats, &mut tally);
     }
     for seed in RICH_STACKS {
-        super::one(seed, &super::rich(super::plan::Plan::three), &mut tally);
+        super::run_seed(seed, &super::rich(super::plan::Plan::three), &mut tally);
     }
     assert!(tally.acked > 0, "nothing was done: {tally:?}");
 }
@@ -157,9 +157,9 @@ const DEEP: [u64; 10] = [15, 42, 58, 59, 133, 191, 244, 322, 339, 4520];
 
 #[test]
 fn stacks_with_arrays_and_partitions_that_failed_once() {
-    let mut tally = Tally::default();
+    let mut tally = Totals::default();
     for seed in DEEP {
-        super::one(seed, &super::plan::Plan::deep, &mut tally);
+        super::run_seed(seed, &super::plan::Plan::deep, &mut tally);
     }
     assert!(tally.acked > 0 && tally.verified > 0, "nothing was done: {tally:?}");
 }
@@ -239,7 +239,7 @@ const CROWDED: [u64; 1] = [8000458];
 
 #[test]
 fn arrays_that_failed_once() {
-    let mut tally = Tally::default();
+    let mut tally = Totals::default();
     let all = [
         (Kind::Intel, &ARRAYS[..]),
         (Kind::Harsh, &HARSH[..]),

@@ -14,9 +14,9 @@ use serde_json::json;
 use super::disk::{Disk, SECTOR};
 use super::life::{Life, MS};
 use super::plan::{Made, Plan};
-use super::run::{Story, talk};
+use super::run::{Simulation, talk};
 
-impl Story<'_> {
+impl Simulation<'_> {
     /// Labels a stack from the bottom up; the names of arrays are known only then.
     pub(super) fn label_all(&mut self, life: &mut Life) {
         let mut plan: Plan = self.plan.clone();
@@ -24,7 +24,7 @@ impl Story<'_> {
             let made = plan.made[at].clone();
             let name = label(life, &made);
             let done =
-                name.unwrap_or_else(|e| panic!("label {}: {e}\n{}", made.name, life.story()));
+                name.unwrap_or_else(|e| panic!("label {}: {e}\n{}", made.name, life.dump_state()));
             plan.rename(at, done);
         }
         self.plan = self.labelled.get_or_init(|| plan);
@@ -57,7 +57,7 @@ impl Story<'_> {
 
     /// In harsh times: a disk that failed a request is out, or stays for good reason, before the
     /// next disk is lost. With both at once parity is rightly in doubt, as if two had been lost.
-    pub(super) fn hear_out(&mut self, life: &mut Life) {
+    pub(super) fn settle_failures(&mut self, life: &mut Life) {
         let failed = |disk: &Disk| std::mem::take(&mut disk.lock().failed);
         if self.plan.harsh && self.disks.values().filter(|disk| failed(disk)).count() > 0 {
             life.pass(200 * MS);
@@ -96,8 +96,8 @@ impl Story<'_> {
         talk(|| format!("by force: {state}"));
         self.forced = true;
         let start = life.verb("raid", "start", top.set(), json!({ "force": true }));
-        start.unwrap_or_else(|e| panic!("{e}\n{}", life.story()));
-        self.tally.forced += 1;
+        start.unwrap_or_else(|e| panic!("{e}\n{}", life.dump_state()));
+        self.totals.forced += 1;
     }
 
     /// Checks the content after a power cut.
@@ -112,7 +112,7 @@ impl Story<'_> {
                 model.found_with_holes(bytes, |at| at / row * strip + at % strip, 1)
             }
         };
-        self.tally.holes += found.unwrap_or_else(|what| panic!("{what}\n{}", life.story()));
+        self.totals.holes += found.unwrap_or_else(|what| panic!("{what}\n{}", life.dump_state()));
     }
 
     /// A disk that was removed from a mirror for good still has the mirror's tables and labels, so
@@ -142,7 +142,7 @@ impl Story<'_> {
         talk(|| format!("{verb} {set} {with}"));
         let done = life.verb("raid", verb, set, with);
         talk(|| format!("{verb} {set}: {done:?}"));
-        self.tally.verbs += u64::from(done.is_ok());
+        self.totals.verbs += u64::from(done.is_ok());
     }
 
     /// Whether all arrays are in order; a member that failed is inserted anew now and then.
@@ -184,7 +184,7 @@ impl Story<'_> {
         for (made, _) in self.plan.arrays().filter(|(_, away)| *away > 0) {
             let set = made.set();
             let begun = life.verb("raid", "verify", set, json!({ "rate": 0 }));
-            begun.unwrap_or_else(|e| panic!("verify {set}: {e}\n{}", life.story()));
+            begun.unwrap_or_else(|e| panic!("verify {set}: {e}\n{}", life.dump_state()));
             let line = |life: &Life| life.show("raid", set, "Verify");
             for _ in 0..500 {
                 if !line(life).contains('%') {
@@ -193,8 +193,8 @@ impl Story<'_> {
                 life.pass(5 * MS);
             }
             let said = line(life);
-            assert_eq!(said, "done; 0 sectors differ, 0 cannot be read", "{}", life.story());
-            self.tally.verified += 1;
+            assert_eq!(said, "done; 0 sectors differ, 0 cannot be read", "{}", life.dump_state());
+            self.totals.verified += 1;
         }
     }
 }

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::disk::Disk;
 use super::life::{Life, MS};
-use super::run::{APPENDED, Story, talk};
+use super::run::{APPENDED, Simulation, talk};
 
-impl Story<'_> {
+impl Simulation<'_> {
     /// May this disk go, and everything still be there?
     pub(super) fn can_go(&self, life: &Life, disk: &str) -> bool {
         let volume = life.has(&self.plan.volume());
@@ -108,7 +108,7 @@ impl Story<'_> {
             return;
         }
         self.calm(life);
-        self.hear_out(life);
+        self.settle_failures(life);
         self.look(life);
         if !self.can_go(life, name) {
             return;
@@ -120,7 +120,7 @@ impl Story<'_> {
             life.pull(&path, disk, dark);
         }
         self.out.insert(name.to_owned());
-        self.tally.lost += 1;
+        self.totals.lost += 1;
         if self.chance(30) {
             // And back at once.
             self.plug(life, name);
@@ -155,7 +155,7 @@ impl Story<'_> {
         }
         talk(|| format!("{verb} {mirror} {with}"));
         let done = life.verb("mirror", verb, &mirror, with.clone());
-        self.tally.verbs += u64::from(done.is_ok());
+        self.totals.verbs += u64::from(done.is_ok());
         talk(|| format!("{verb} {mirror} {with}: {done:?}"));
         if self.plan.deep && verb == "remove" && done.is_ok() {
             self.wipe(life, disk);

@@ -36,17 +36,17 @@ fn a_refused_copy_is_rebuilt_after_the_loss_of_the_member() {
         let mut bench = with_a_copy(extra);
         if before {
             bench.plug("copy");
-            assert!(bench.life.story().contains("or a copy"), "{}", bench.life.story());
+            assert!(bench.life.dump_state().contains("or a copy"), "{}", bench.life.dump_state());
         }
         bench.fill(2, true);
         if !before {
             bench.plug("copy");
         }
-        assert_eq!(bench.state("copy"), "-", "{}", bench.life.story());
+        assert_eq!(bench.state("copy"), "-", "{}", bench.life.dump_state());
         bench.pull("d0");
         bench.life.pass(500 * MS);
-        assert_eq!(bench.state("copy"), "ACTIVE", "{}", bench.life.story());
-        assert_eq!(on_the_copy(&bench), 2, "{}", bench.life.story());
+        assert_eq!(bench.state("copy"), "ACTIVE", "{}", bench.life.dump_state());
+        assert_eq!(on_the_copy(&bench), 2, "{}", bench.life.dump_state());
         bench.holds(2);
     }
 }
@@ -59,8 +59,8 @@ fn a_copy_that_arrives_after_the_loss_of_the_member_is_rebuilt() {
     bench.pull("d0");
     bench.plug("copy");
     bench.life.pass(500 * MS);
-    assert_eq!(bench.state("copy"), "ACTIVE", "{}", bench.life.story());
-    assert_eq!(on_the_copy(&bench), 2, "{}", bench.life.story());
+    assert_eq!(bench.state("copy"), "ACTIVE", "{}", bench.life.dump_state());
+    assert_eq!(on_the_copy(&bench), 2, "{}", bench.life.dump_state());
     // The member itself, which missed nothing, is trusted.
     let mut bench = with_a_copy(json!({}));
     bench.fill(2, true);
@@ -68,7 +68,7 @@ fn a_copy_that_arrives_after_the_loss_of_the_member_is_rebuilt() {
     let before = bench.disks["d0"].lock().writes;
     bench.plug("d0");
     bench.life.pass(500 * MS);
-    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.story());
+    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.dump_state());
     assert!(bench.disks["d0"].lock().writes < before + 5, "it was not copied to");
 }
 
@@ -89,8 +89,8 @@ fn a_refused_copy_is_distinguished_from_the_member_at_the_next_start() {
         bench.reboot(order);
         bench.up();
         bench.life.pass(500 * MS);
-        assert_eq!(bench.state("d0"), "ACTIVE", "{order:?}\n{}", bench.life.story());
-        assert_eq!(bench.state("copy"), "-", "{order:?}\n{}", bench.life.story());
+        assert_eq!(bench.state("d0"), "ACTIVE", "{order:?}\n{}", bench.life.dump_state());
+        assert_eq!(bench.state("copy"), "-", "{order:?}\n{}", bench.life.dump_state());
         bench.holds(2);
     }
     // Without the member it is one that is old.
@@ -102,7 +102,7 @@ fn a_refused_copy_is_distinguished_from_the_member_at_the_next_start() {
         bench.up();
         bench.life.pass(500 * MS);
         bench.holds(2);
-        assert_eq!(on_the_copy(&bench), 2, "{}", bench.life.story());
+        assert_eq!(on_the_copy(&bench), 2, "{}", bench.life.dump_state());
     }
 }
 
@@ -113,12 +113,12 @@ fn of_two_identical_disks_one_is_refused_and_rebuilt_before_use() {
     let mut bench = with_a_copy(json!({}));
     bench.reboot(&["d0", "copy", "d1"]);
     bench.up();
-    assert!(bench.life.story().contains("or a copy"), "{}", bench.life.story());
+    assert!(bench.life.dump_state().contains("or a copy"), "{}", bench.life.dump_state());
     bench.fill(2, true);
     bench.pull("d0");
     bench.life.pass(500 * MS);
-    assert_eq!(bench.state("copy"), "ACTIVE", "{}", bench.life.story());
-    assert_eq!(on_the_copy(&bench), 2, "{}", bench.life.story());
+    assert_eq!(bench.state("copy"), "ACTIVE", "{}", bench.life.dump_state());
+    assert_eq!(on_the_copy(&bench), 2, "{}", bench.life.dump_state());
     // It is the older one at the next start too.
     let mut bench = with_a_copy(json!({}));
     bench.reboot(&["d0", "copy", "d1"]);
@@ -126,7 +126,7 @@ fn of_two_identical_disks_one_is_refused_and_rebuilt_before_use() {
     bench.fill(2, true);
     bench.reboot(&["copy", "d0", "d1"]);
     bench.up();
-    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.story());
+    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.dump_state());
     bench.holds(2);
 }
 
@@ -142,7 +142,7 @@ fn the_same_disk_under_another_name_is_used_without_a_rebuild() {
     let before = same.lock().writes;
     bench.life.pull_path("d0");
     bench.life.pass(500 * MS);
-    assert_eq!(bench.state("path"), "ACTIVE", "{}", bench.life.story());
+    assert_eq!(bench.state("path"), "ACTIVE", "{}", bench.life.dump_state());
     assert!(same.lock().writes < before + 5, "it was not copied to");
     bench.holds(2);
 }
@@ -159,7 +159,7 @@ fn a_copy_of_an_array_disk_is_rebuilt_before_use() {
         if before {
             rig.life.plug("copy", &copy);
             rig.life.pass(50 * MS);
-            assert!(rig.life.story().contains("or a copy"), "{}", rig.life.story());
+            assert!(rig.life.dump_state().contains("or a copy"), "{}", rig.life.dump_state());
         }
         for at in (0..rig.bytes).step_by(SECTOR as usize) {
             rig.life.write(rig.edge, at, vec![NEW; SECTOR as usize]).expect("written");
@@ -175,6 +175,6 @@ fn a_copy_of_an_array_disk_is_rebuilt_before_use() {
         rig.pull("d1");
         rig.holds(0..rig.bytes, NEW, false);
         let all = rig.sectors();
-        assert!(all.iter().all(|found| *found == Ok(Some(NEW))), "{}", rig.life.story());
+        assert!(all.iter().all(|found| *found == Ok(Some(NEW))), "{}", rig.life.dump_state());
     }
 }

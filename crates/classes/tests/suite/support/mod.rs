@@ -1,7 +1,7 @@
 //! Helpers of the tests of tables and labels: an image in memory, power cuts, other tools.
 
-use classes::part::{self, Place, Table};
-use classes::probe::{Sectors, Step, Why};
+use classes::part::{self, Table, TableContext};
+use classes::probe::{ProbeError, Sectors, Step};
 use classes::write_plan::{WritePlan, WriteStep};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -67,7 +67,7 @@ impl Image {
         self.held.insert(sector, bytes.to_vec());
     }
 
-    pub fn probe(&self, place: &Place) -> Result<Table, Why> {
+    pub fn probe(&self, place: &TableContext) -> Result<Table, ProbeError> {
         let mut sectors = Sectors::new(self.sector_size, self.sectors * self.sector_size as u64);
         sectors.drive(|offset, len| Some(self.read(offset, len)), |s| part::step(s, place))
     }
@@ -251,7 +251,7 @@ pub fn probe_file<T>(
     path: &Path,
     sector_size: u32,
     probe: impl FnMut(&Sectors) -> Step<T>,
-) -> Result<T, Why> {
+) -> Result<T, ProbeError> {
     let file = File::open(path).expect("image file");
     let len = file.metadata().expect("image file").len();
     let read = |offset, len: usize| {
@@ -262,8 +262,8 @@ pub fn probe_file<T>(
 }
 
 /// The table on an image file.
-pub fn table_of(path: &Path, sector_size: u32) -> Result<Table, Why> {
-    probe_file(path, sector_size, |s| part::step(s, &Place::default()))
+pub fn table_of(path: &Path, sector_size: u32) -> Result<Table, ProbeError> {
+    probe_file(path, sector_size, |s| part::step(s, &TableContext::default()))
 }
 
 /// Carry out a plan on an image file.
@@ -305,7 +305,7 @@ impl Window {
         Self { file, offset, len }
     }
 
-    pub fn probe(&self, sector_size: u32, place: &Place) -> Result<Table, Why> {
+    pub fn probe(&self, sector_size: u32, place: &TableContext) -> Result<Table, ProbeError> {
         let read = |offset, len: usize| {
             let mut bytes = vec![0; len];
             let at = self.offset + offset;

@@ -3,10 +3,10 @@
 use bio::{Attr, Bio, Errno, Op, Pool, PoolConfig};
 use classes::mirror::Tunables;
 use geom::{
-    Access, ConsumerId, Control, Core, Error, Event, Flow, Geom, GeomId, Inbox, Layer, Origins,
-    ProviderId, Topology,
+    Access, ConsumerId, Core, Error, Event, Flow, Geom, GeomId, GraphControl, Inbox, Layer,
+    Origins, ProviderId, Topology,
 };
-use reactor::{Config, Patience, PortChoice, Reactor};
+use reactor::{Config, PortChoice, Reactor, WaitFor};
 use serde_json::Value;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -126,7 +126,7 @@ impl Layer for Disk {
 struct User {
     orphaned: Arc<Mutex<bool>>,
     /// Notifications received since the last look.
-    heard: Vec<String>,
+    notifications: Vec<String>,
 }
 
 impl Geom for User {
@@ -145,7 +145,7 @@ impl Geom for User {
     }
 
     fn attr_changed(&mut self, _: &mut Topology, _: GeomId, _: ConsumerId, name: &str) {
-        self.heard.push(name.into());
+        self.notifications.push(name.into());
     }
 
     fn resizes(&self) -> bool {
@@ -171,7 +171,7 @@ impl Open {
 pub const MIRROR_START_NS: u64 = 2_000_000_000;
 
 pub struct World {
-    pub control: Control,
+    pub control: GraphControl,
     users: u32,
     _end: End,
 }
@@ -196,11 +196,11 @@ impl World {
         let origins = Arc::<Origins>::default();
         core.set_origins(origins.clone());
         let clock = reactor.clone();
-        let mut control = Control::new(
+        let mut control = GraphControl::new(
             vec![mailer],
             inbox,
             Box::new(move |_, _| {
-                core.turn(Patience::Peek);
+                core.turn(WaitFor::Peek);
             }),
             Box::new(move || clock.fresh_now()),
         );
@@ -249,7 +249,7 @@ impl World {
             ("GEOM::deletereadszero", Attr::Int(1)),
         ];
         let provider = Provider::new(name, disk.bytes().len() as u64).sector(sector).io_max(65536);
-        let provider = provider.stripe(stripe.0, stripe.1).saying(&attrs);
+        let provider = provider.stripe(stripe.0, stripe.1).with_attrs(&attrs);
         testkit::disk::add(&mut self.control, provider, Arc::new(disk.clone()));
     }
 
@@ -276,10 +276,10 @@ impl World {
         volume.unwrap_or_else(|| panic!("no volume among {:?}", self.names()))
     }
 
-    pub fn verdict(&self, provider: &str, class: &str) -> String {
+    pub fn taste_outcome(&self, provider: &str, class: &str) -> String {
         let view = self.control.topology.view(0);
         let found = view.iter().flat_map(|g| &g.providers).find(|p| p.name == provider);
-        let verdicts = &found.expect("a provider").verdicts;
+        let verdicts = &found.expect("a provider").taste_outcomes;
         verdicts.iter().find(|(c, _)| *c == class).map(|(_, v)| v.clone()).unwrap_or_default()
     }
 
@@ -316,7 +316,7 @@ impl World {
         let orphaned = flag.clone();
         self.control
             .call(|t| {
-                let ops = Box::new(User { orphaned, heard: Vec::new() });
+                let ops = Box::new(User { orphaned, notifications: Vec::new() });
                 let geom = t.new_geom("test", &user, "a user", ops)?;
                 let consumer = t.attach_new(geom, on).map_err(|e| Error::of(e, "attach"))?;
                 Ok(Open { consumer, geom, orphaned: flag })
@@ -325,9 +325,11 @@ impl World {
     }
 
     /// Notifications that a user received since the last call.
-    pub fn heard(&mut self, open: &Open) -> Vec<String> {
-        let heard =
-            self.control.topology.with(open.geom, |u: &mut User, _| std::mem::take(&mut u.heard));
+    pub fn take_notifications(&mut self, open: &Open) -> Vec<String> {
+        let heard = self
+            .control
+            .topology
+            .with(open.geom, |u: &mut User, _| std::mem::take(&mut u.notifications));
         heard.expect("a user")
     }
 
@@ -418,7 +420,7 @@ impl World {
             Ok(answer) => panic!("part {verb} {on} {params} was not refused: {answer}"),
             Err(error) => {
                 assert_eq!(self.names(), before, "a refusal changes nothing");
-                (error.kind, error.what)
+                (error.kind, error.message)
             }
         }
     }
@@ -426,11 +428,11 @@ impl World {
     /// The disk has another size from now on.
     pub fn grow(&mut self, name: &str, disk: &Disk, len: usize) {
         disk.0.lock().expect("media").bytes.resize(len, 0);
-        self.say_size(name, len);
+        self.report_size(name, len);
     }
 
     /// A provider says that it has so many bytes.
-    pub fn say_size(&mut self, name: &str, len: usize) {
+    pub fn report_size(&mut self, name: &str, len: usize) {
         let on = self.find(name);
         self.control
             .call(|t| {

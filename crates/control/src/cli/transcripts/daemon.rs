@@ -8,7 +8,7 @@ use geom::{ArgKind, ArgSpec, VerbSpec};
 
 use super::super::*;
 use crate::fake::{FakePlant, catalog};
-use crate::http::{self, Listening};
+use crate::http::{self, BoundSocket};
 use crate::service::{Archive, Control};
 
 /// A daemon in a thread, and the folder it lives in.
@@ -20,7 +20,7 @@ pub(super) struct Daemon {
 }
 
 /// Output and exit code of a command.
-pub(super) struct Said {
+pub(super) struct CommandOutput {
     pub(super) exit: Exit,
     pub(super) out: String,
     pub(super) err: String,
@@ -33,7 +33,7 @@ impl Daemon {
         let n = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("ashlar-cli-{}-{n}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("scratch");
-        let listening = Listening::at(&folder.join("a.sock")).expect("free");
+        let listening = BoundSocket::at(&folder.join("a.sock")).expect("free");
         let plant = Arc::new(FakePlant::new());
         let archive = Archive::new(&folder.join("history"), 8);
         let boxed = Box::new(plant.clone());
@@ -62,22 +62,22 @@ impl Daemon {
     }
 
     /// Runs `ashlar LINE`; `@` at the start of a word is replaced by the daemon's folder.
-    pub(super) fn say(&self, line: &str) -> Said {
+    pub(super) fn run_line(&self, line: &str) -> CommandOutput {
         let folder = format!("{}/", self.folder.display());
         let words = line.split(' ').map(|w| match w.strip_prefix('@') {
             Some(name) => format!("{folder}{name}"),
             None => w.to_owned(),
         });
         let words = words.chain(["--socket".to_owned(), self.path("a.sock")]);
-        let mut said = say(words.map(OsString::from).collect());
+        let mut said = run_words(words.map(OsString::from).collect());
         said.out = said.out.replace(&folder, "@");
         said.err = said.err.replace(&folder, "@");
         said
     }
 
     /// The same, and it must end with `exit`; returns the output.
-    pub(super) fn ends(&self, line: &str, exit: Exit) -> String {
-        let said = self.say(line);
+    pub(super) fn expect_exit(&self, line: &str, exit: Exit) -> String {
+        let said = self.run_line(line);
         assert_eq!(said.exit, exit, "{line}\n{}{}", said.out, said.err);
         if said.out.is_empty() { said.err } else { said.out }
     }
@@ -132,9 +132,9 @@ pub(super) fn app() -> App {
     }
 }
 
-pub(super) fn say(words: Vec<OsString>) -> Said {
+pub(super) fn run_words(words: Vec<OsString>) -> CommandOutput {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let exit = run(&app(), words, &mut out, &mut err);
     let text = |bytes| String::from_utf8(bytes).expect("text");
-    Said { exit, out: text(out), err: text(err) }
+    CommandOutput { exit, out: text(out), err: text(err) }
 }

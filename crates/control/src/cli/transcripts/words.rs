@@ -4,13 +4,13 @@ use std::ffi::OsString;
 
 use serde_json::Value;
 
-use super::daemon::say;
+use super::daemon::run_words;
 use crate::api::Exit;
 
 /// GEOM's words for every class need no daemon; and a verb's own letter goes before a general one.
 #[test]
 fn every_class_has_help_load_and_unload_commands() {
-    let said = |line: &str| say(line.split(' ').map(OsString::from).collect());
+    let said = |line: &str| run_words(line.split(' ').map(OsString::from).collect());
     let help = said("toy help");
     assert_eq!(help.exit, Exit::Done, "{}", help.err);
     let line = "ashlar toy label [-fv] [-s SIZE] [-b BALANCE] [-o FORM] NAME PROVIDERS...\n    \

@@ -6,27 +6,27 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bio::sync::Mutex;
-use control::Stale;
+use control::StaleFiles;
 
-use super::{File, Inner};
-use crate::vault::Tell;
+use super::{File, TrackedFiles};
+use crate::state_store::ReportFn;
 
 /// Time between two looks.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// File attributes that change with its content: when they differ, the content may differ.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Outside {
+struct FileStamp {
     place: (u64, u64),
     size: u64,
     times: [i64; 4],
 }
 
-impl Outside {
-    fn of(path: &str) -> Option<Outside> {
+impl FileStamp {
+    fn of(path: &str) -> Option<FileStamp> {
         let m = std::fs::metadata(path).ok()?;
         let times = [m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec()];
-        Some(Outside { place: (m.dev(), m.ino()), size: m.size(), times })
+        Some(FileStamp { place: (m.dev(), m.ino()), size: m.size(), times })
     }
 }
 
@@ -38,17 +38,17 @@ fn key_of(file: &File) -> Key {
 }
 
 /// How it looked last, and whether its contents were others.
-type Seen = HashMap<Key, (Option<Outside>, bool)>;
+type FileStamps = HashMap<Key, (Option<FileStamp>, bool)>;
 
 /// Begins to watch; false when there can be no thread.
-pub(super) fn begin(inner: Weak<Mutex<Inner>>, tell: Arc<Tell>) -> bool {
+pub(super) fn begin(inner: Weak<Mutex<TrackedFiles>>, tell: Arc<ReportFn>) -> bool {
     let thread = std::thread::Builder::new().name("ashlar-files".into());
     let watch = move || {
-        let mut seen = Seen::new();
+        let mut seen = FileStamps::new();
         loop {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
             let Some(inner) = inner.upgrade() else { return };
-            if !look(&inner, &mut seen, &*tell) {
+            if !poll(&inner, &mut seen, &*tell) {
                 return;
             }
         }
@@ -57,7 +57,7 @@ pub(super) fn begin(inner: Weak<Mutex<Inner>>, tell: Arc<Tell>) -> bool {
 }
 
 /// Looks at all files once; false when there are none, and the watch is over.
-fn look(inner: &Mutex<Inner>, seen: &mut Seen, tell: &Tell) -> bool {
+fn poll(inner: &Mutex<TrackedFiles>, seen: &mut FileStamps, tell: &ReportFn) -> bool {
     let all = {
         let mut inner = inner.lock();
         if inner.all.is_empty() {
@@ -66,9 +66,9 @@ fn look(inner: &Mutex<Inner>, seen: &mut Seen, tell: &Tell) -> bool {
         }
         inner.all.clone()
     };
-    let mut now = Seen::new();
-    for file in all.values().flat_map(super::Of::all) {
-        let (key, outside) = (key_of(file), Outside::of(&file.path));
+    let mut now = FileStamps::new();
+    for file in all.values().flat_map(super::SectionFiles::all) {
+        let (key, outside) = (key_of(file), FileStamp::of(&file.path));
         let changed = match seen.get(&key) {
             Some((before, changed)) if *before == outside => *changed,
             _ => file.has_changed(),
@@ -85,10 +85,10 @@ fn look(inner: &Mutex<Inner>, seen: &mut Seen, tell: &Tell) -> bool {
 }
 
 /// Those that are in use now and have changed; answers those of which that is new.
-fn publish(inner: &Mutex<Inner>, seen: &Seen) -> Vec<Stale> {
+fn publish(inner: &Mutex<TrackedFiles>, seen: &FileStamps) -> Vec<StaleFiles> {
     let mut inner = inner.lock();
     let has_changed = |file: &File| seen.get(&key_of(file)).is_some_and(|(_, changed)| *changed);
-    let changed: Vec<Stale> =
+    let changed: Vec<StaleFiles> =
         inner.all.iter().filter_map(|(of, files)| files.stale(of, has_changed)).collect();
     let news = changed.iter().filter(|stale| !inner.changed.contains(stale)).cloned().collect();
     inner.changed = changed;

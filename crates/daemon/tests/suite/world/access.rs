@@ -7,7 +7,7 @@
 
 use engine::alua::{AccessState, DEFAULT_GROUP_ID, Stage, StateCause};
 
-use crate::world::agent::{Task, What};
+use crate::world::agent::{Operation, Task};
 use crate::world::model::OPEN;
 use crate::world::owed::ACCESS_CHANGED;
 use crate::world::rules::Act;
@@ -45,9 +45,11 @@ impl States {
 
     /// S1.
     pub fn check(&self, task: &Task, who: &str) {
-        let free = match task.what {
-            What::Serial | What::Luns | What::Capacity | What::Cache { .. } => true,
-            What::Rights(act) => !matches!(act, Act::ReserveUnit | Act::ReleaseUnit),
+        let free = match task.operation {
+            Operation::Serial | Operation::Luns | Operation::Capacity | Operation::Cache { .. } => {
+                true
+            }
+            Operation::Rights(act) => !matches!(act, Act::ReserveUnit | Act::ReleaseUnit),
             _ => false,
         };
         if !free {
@@ -111,7 +113,7 @@ impl Sim {
         }
         let done = registry.give_up(&begun) == Stage::Done;
         self.states(&[if done { to } else { from }]);
-        self.say(|| format!("access state {from} to {to}: {done}"));
+        self.log(|| format!("access state {from} to {to}: {done}"));
         self.shared.mark(if done { "access changes" } else { "access changes given up" });
         self.source_ends(source, done);
     }

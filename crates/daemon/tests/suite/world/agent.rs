@@ -10,18 +10,18 @@ use std::rc::Rc;
 
 use bio::{Pool, PoolConfig};
 use reactor::{Reactor, SeededRandom, TaskHandle};
-use testkit::iscsi::{Conn, How, login};
+use testkit::iscsi::{Conn, LoginOptions, login};
 use wire::iscsi::{
     Attribute, Bhs, DataOut, LogoutRequest, NopOut, TAG_NONE, TaskRequest, task_function,
 };
 use wire::scsi::Lun;
 
 use crate::world::counters::Bid;
-use crate::world::model::{OPEN, Outcome, Place};
+use crate::world::model::{BlockRange, OPEN, Outcome};
 use crate::world::owed::{Code, Owed, RESET, Source};
 use crate::world::rights::Tidings;
 use crate::world::rules::{Act, Need};
-use crate::world::shared::{Rights, Shared, Unit};
+use crate::world::shared::{Rights, SimContext, Unit};
 use crate::world::stack::portal;
 
 const MS: u64 = 1_000_000;
@@ -30,11 +30,11 @@ const PING_NS: u64 = 2_000 * MS;
 /// Silence after which the connection is given up.
 const SILENCE_NS: u64 = 6_000 * MS;
 /// Age of a command at which the initiator loses its patience.
-const PATIENCE_NS: u64 = 5_000 * MS;
+const COMMAND_TIMEOUT_NS: u64 = 5_000 * MS;
 
 /// The operation of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum Operation {
     Read,
     Write {
         fua: bool,
@@ -58,44 +58,44 @@ pub enum What {
     },
 }
 
-impl What {
+impl Operation {
     pub fn writes(self) -> bool {
-        matches!(self, What::Write { .. } | What::Zero | What::Unmap)
+        matches!(self, Operation::Write { .. } | Operation::Zero | Operation::Unmap)
     }
 
     /// Looks at blocks.
     pub fn reads(self) -> bool {
-        matches!(self, What::Read | What::Look)
+        matches!(self, Operation::Read | Operation::Look)
     }
 
     /// Changes blocks, if it is allowed to.
     pub fn changes(self) -> bool {
-        self.writes() || matches!(self, What::Count { .. })
+        self.writes() || matches!(self, Operation::Count { .. })
     }
 
     /// Access that it needs under reservations; None for commands that check reservations
     /// themselves.
     pub fn need(self) -> Option<Need> {
         Some(match self {
-            What::Rights(_) => return None,
-            What::Serial | What::Luns | What::Capacity => Need::Nothing,
-            What::Ready => Need::Sight,
-            What::Read | What::Look => Need::Read,
+            Operation::Rights(_) => return None,
+            Operation::Serial | Operation::Luns | Operation::Capacity => Need::Nothing,
+            Operation::Ready => Need::Sight,
+            Operation::Read | Operation::Look => Need::Read,
             _ => Need::Write,
         })
     }
 
     /// Runs in spite of unit attentions.
     pub fn is_exempt(self) -> bool {
-        matches!(self, What::Serial | What::Luns)
+        matches!(self, Operation::Serial | Operation::Luns)
     }
 }
 
 /// A command under way.
 pub struct Task {
-    pub what: What,
+    pub operation: Operation,
     pub lun: usize,
-    pub place: Place,
+    pub place: BlockRange,
     pub id: u64,
     pub issue: u64,
     pub at_ns: u64,
@@ -132,11 +132,11 @@ pub struct Agent {
     pub name: String,
     pub index: usize,
     pub group: usize,
-    pub how: How,
+    pub login_options: LoginOptions,
     pub depth: usize,
     pub reactor: Reactor,
     pub pool: Pool,
-    pub shared: Rc<Shared>,
+    pub shared: Rc<SimContext>,
     pub random: RefCell<SeededRandom>,
     pub conn: RefCell<Option<Rc<Conn>>>,
     pub tasks: RefCell<BTreeMap<u32, Task>>,
@@ -161,11 +161,11 @@ pub struct Agent {
 
 impl Agent {
     pub fn new(
-        shared: &Rc<Shared>,
+        shared: &Rc<SimContext>,
         reactor: &Reactor,
         index: usize,
         group: usize,
-        how: How,
+        how: LoginOptions,
         seed: u64,
     ) -> Rc<Agent> {
         let mut random = SeededRandom::new(seed);
@@ -174,7 +174,7 @@ impl Agent {
             name: format!("{short}/{}", how.isid),
             index,
             group,
-            how,
+            login_options: how,
             depth: 1 + random.below(8) as usize,
             reactor: reactor.clone(),
             pool: Pool::new(PoolConfig { limit_bytes: 64 << 20 }),
@@ -212,7 +212,7 @@ impl Agent {
 
     pub fn oldest_read(&self) -> u64 {
         let tasks = self.tasks.borrow();
-        let reads = tasks.values().filter(|t| t.what == What::Read);
+        let reads = tasks.values().filter(|t| t.operation == Operation::Read);
         reads.map(|t| t.issue).min().unwrap_or(OPEN)
     }
 
@@ -229,13 +229,13 @@ impl Agent {
     async fn one_connection(self: &Rc<Self>) {
         let connected = self.reactor.within(5_000 * MS, self.reactor.connect(portal())).await;
         let Some(Ok(stream)) = connected else { return self.reactor.sleep(50 * MS).await };
-        let logging = login(&self.reactor, &self.pool, stream.clone(), &self.how);
+        let logging = login(&self.reactor, &self.pool, stream.clone(), &self.login_options);
         let done = self.reactor.within(8_000 * MS, logging).await;
         let conn = match done {
             Some(Ok(conn)) => conn,
             other => {
                 let why = other.map_or("too late".to_owned(), |r| r.err().unwrap_or_default());
-                self.shared.say(|| format!("{}: no login: {why}", self.name));
+                self.shared.log(|| format!("{}: no login: {why}", self.name));
                 stream.reset();
                 let pause = (20 + self.below(100)) * MS;
                 return self.reactor.sleep(pause).await;
@@ -243,7 +243,7 @@ impl Agent {
         };
         self.begin(&conn);
         let (me, reader, writer) = (self.clone(), conn.clone(), conn.clone());
-        let hear = move |_: &Bhs, response, data| me.hear(response, data);
+        let hear = move |_: &Bhs, response, data| me.on_pdu(response, data);
         let tasks: [TaskHandle; 2] = [
             self.reactor.spawn("read", reader.read(self.reactor.clone(), hear)),
             self.reactor.spawn("write", writer.write()),
@@ -260,12 +260,12 @@ impl Agent {
     /// A login answers when nothing of the port's earlier sessions can reach a medium any more.
     fn begin(&self, conn: &Rc<Conn>) {
         self.shared.mark("logins");
-        self.shared.say(|| format!("{}: logged in", self.name));
+        self.shared.log(|| format!("{}: logged in", self.name));
         for task in self.orphans.take() {
             self.over(&task, Outcome::Unknown);
         }
         for f in self.orphan_functions.take() {
-            self.reset_over(&f, Tidings::Maybe);
+            self.reset_over(&f, Tidings::Certainty);
         }
         self.ping.set(None);
         *self.conn.borrow_mut() = Some(conn.clone());
@@ -280,7 +280,7 @@ impl Agent {
 
     /// The connection is no more.
     fn lose(&self) {
-        self.shared.say(|| format!("{}: connection over", self.name));
+        self.shared.log(|| format!("{}: connection over", self.name));
         self.conn.take();
         self.orphans.borrow_mut().extend(self.tasks.take().into_values());
         self.orphan_functions.borrow_mut().extend(self.functions.take().into_values());
@@ -288,20 +288,21 @@ impl Agent {
 
     /// A command is over.
     pub fn over(&self, task: &Task, outcome: Outcome) {
-        if let (What::Cache { .. }, Some(unit)) = (task.what, self.shared.unit(task.lun)) {
+        if let (Operation::Cache { .. }, Some(unit)) = (task.operation, self.shared.unit(task.lun))
+        {
             unit.mode_changes.set(unit.mode_changes.get() - 1);
             unit.mode_moved(false);
-            self.shared.source_ends(task.issue, None, Tidings::Maybe);
+            self.shared.source_ends(task.issue, None, Tidings::Certainty);
         }
-        if let What::Rights(_) = task.what {
+        if let Operation::Rights(_) = task.operation {
             self.rights_over(task);
         }
-        if let (What::Count { .. }, Some(bid)) = (task.what, &task.bid) {
+        if let (Operation::Count { .. }, Some(bid)) = (task.operation, &task.bid) {
             let mut model = self.shared.model.borrow_mut();
             let now = model.tick();
             model.counters.end(task.place, bid, task.id, outcome, now, &self.name);
         }
-        if task.what.writes() && task.granted {
+        if task.operation.writes() && task.granted {
             let oldest = self.shared.oldest_read();
             let mut model = self.shared.model.borrow_mut();
             model.end(task.place, task.id, task.issue, outcome, oldest);
@@ -330,7 +331,7 @@ impl Agent {
         let mut orphans = self.orphans.borrow_mut();
         for task in tasks.values_mut().chain(orphans.iter_mut()).filter(|t| t.lun == unit.lun) {
             task.unsure = true;
-            if next == Rights::Write && task.what.writes() && !task.granted {
+            if next == Rights::Write && task.operation.writes() && !task.granted {
                 task.granted = true;
                 self.shared.model.borrow_mut().begin(task.place, task.id, task.issue);
             }
@@ -345,9 +346,9 @@ impl Agent {
             if self.shared.leaving.get() && self.tasks.borrow().is_empty() {
                 return self.log_out(conn).await;
             }
-            let silent = self.reactor.now().saturating_sub(conn.heard_ns.get());
+            let silent = self.reactor.now().saturating_sub(conn.last_received_ns.get());
             if silent > SILENCE_NS {
-                return self.shared.say(|| format!("{}: silence", self.name));
+                return self.shared.log(|| format!("{}: silence", self.name));
             }
             if silent > PING_NS && self.ping.get().is_none() {
                 self.ping(conn);
@@ -380,13 +381,13 @@ impl Agent {
         let old = |t: &Task, ns: u64| now.saturating_sub(t.at_ns) > ns;
         let oldest = {
             let tasks = self.tasks.borrow();
-            let found = tasks.iter().find(|(_, t)| old(t, PATIENCE_NS));
-            found.map(|(tag, t)| (*tag, t.aborting, t.lost, old(t, 3 * PATIENCE_NS)))
+            let found = tasks.iter().find(|(_, t)| old(t, COMMAND_TIMEOUT_NS));
+            found.map(|(tag, t)| (*tag, t.aborting, t.lost, old(t, 3 * COMMAND_TIMEOUT_NS)))
         };
         let Some((tag, aborting, lost, very)) = oldest else { return true };
         if very || lost {
             self.shared.mark("gave up");
-            self.shared.say(|| format!("{}: {tag} does not end", self.name));
+            self.shared.log(|| format!("{}: {tag} does not end", self.name));
             return false;
         }
         if !aborting {
@@ -438,7 +439,7 @@ impl Agent {
 
     fn reset_unit(&self, conn: &Rc<Conn>) {
         let Some(unit) = self.some_unit() else { return };
-        if !unit.book.borrow().has_room_to_reset() {
+        if !unit.book.borrow().allows_reset() {
             return;
         }
         unit.mode_changes.set(unit.mode_changes.get() + 1);
@@ -458,7 +459,7 @@ impl Agent {
     fn function(&self, conn: &Rc<Conn>, function: u8, lun: usize, of: u32) -> u64 {
         let task_tag = self.next_tag();
         let issue = self.shared.model.borrow_mut().tick();
-        self.shared.say(|| format!("{}: function {function} lun {lun} of {of}", self.name));
+        self.shared.log(|| format!("{}: function {function} lun {lun} of {of}", self.name));
         self.functions.borrow_mut().insert(task_tag, Function { function, of, lun, issue });
         let pdu = TaskRequest {
             immediate: true,

@@ -8,7 +8,7 @@ use wire::iscsi::{
 };
 use wire::scsi::{Asc, Key, Sense, parse_capacity16, parse_luns};
 
-use crate::world::agent::{Agent, Task, What};
+use crate::world::agent::{Agent, Operation, Task};
 use crate::world::model::{Outcome, UNIT};
 use crate::world::owed::MODE_CHANGED;
 use crate::world::rights::Tidings;
@@ -23,7 +23,7 @@ const ABORTED: u8 = 0x40;
 
 impl Agent {
     /// A PDU of the target.
-    pub fn hear(&self, response: Response, data: Vec<u8>) {
+    pub fn on_pdu(&self, response: Response, data: Vec<u8>) {
         let Some(conn) = self.conn.borrow().clone() else { return };
         match response {
             Response::DataIn(p) => {
@@ -72,7 +72,7 @@ impl Agent {
                 }
             }
             Response::Task(p) => self.function_done(&p),
-            Response::Async(_) => self.shared.say(|| format!("{}: told to leave", self.name)),
+            Response::Async(_) => self.shared.log(|| format!("{}: told to leave", self.name)),
             Response::Logout(_) => {}
             other => panic!("{}: {other:?}", self.name),
         }
@@ -81,7 +81,7 @@ impl Agent {
     fn function_done(&self, p: &TaskResponse) {
         let f = self.functions.borrow_mut().remove(&p.task_tag);
         let f = f.unwrap_or_else(|| panic!("{}: answer to no function: {p:?}", self.name));
-        self.shared.say(|| format!("{}: function of {}: {:?}", self.name, f.of, p.answer));
+        self.shared.log(|| format!("{}: function of {}: {:?}", self.name, f.of, p.answer));
         self.reset_over(
             &f,
             match p.answer {
@@ -125,7 +125,7 @@ impl Agent {
     fn answered(&self, tag: u32, status: u8, sense: Option<Asc>) {
         let task = self.tasks.borrow_mut().remove(&tag);
         let Some(task) = task else { panic!("{}: answer to no task {tag}", self.name) };
-        self.shared.say(|| format!("{}: {tag} status {status:#x} {sense:x?}", self.name));
+        self.shared.log(|| format!("{}: {tag} status {status:#x} {sense:x?}", self.name));
         let unit = self.shared.unit(task.lun).expect("commands go to units");
         self.session_lives(&task);
         match (status, sense) {
@@ -148,8 +148,8 @@ impl Agent {
     }
 
     fn good(&self, task: &Task, unit: &Unit) {
-        let who = format!("{} {:?} lun {}", self.name, task.what, task.lun);
-        self.check_told(task, &who);
+        let who = format!("{} {:?} lun {}", self.name, task.operation, task.lun);
+        self.check_reported(task, &who);
         self.check_allowed(task, unit, &who);
         self.shared.states.borrow().check(task, &who);
         self.check_order(task, &who);
@@ -158,73 +158,73 @@ impl Agent {
             self.ordered.borrow_mut().insert(task.issue);
         }
         let grant = unit.grant(self.group);
-        if !task.what.is_exempt() {
+        if !task.operation.is_exempt() {
             let refusable = grant.now == Rights::None && !task.unsure && grant.next.is_none();
             assert!(!refusable, "{who}: carried out without any right");
         }
-        match task.what {
-            What::Read => {
+        match task.operation {
+            Operation::Read => {
                 self.shared.mark("reads");
                 let mut model = self.shared.model.borrow_mut();
                 let when = self.when(task, model.tick());
                 model.check(task.place, &task.got, &when, &who);
             }
-            What::Look => {
+            Operation::Look => {
                 let bid = task.bid.as_ref().expect("it has one");
                 let mut model = self.shared.model.borrow_mut();
                 model.counters.seen(task.place, bid, &task.got, &who);
             }
-            What::Count { fua } => {
+            Operation::Count { fua } => {
                 self.shared.mark("counts");
                 return self.over(task, if fua { Outcome::Durable } else { Outcome::Good });
             }
-            What::Write { .. } | What::Zero | What::Unmap => {
+            Operation::Write { .. } | Operation::Zero | Operation::Unmap => {
                 assert!(task.granted, "{who}: written without the right to");
                 self.shared.mark("writes");
                 let off = task.mode_epoch == Some(unit.mode_epoch.get());
-                let outcome = match task.what {
-                    What::Unmap => Outcome::Unknown,
-                    What::Write { fua: true } => Outcome::Durable,
+                let outcome = match task.operation {
+                    Operation::Unmap => Outcome::Unknown,
+                    Operation::Write { fua: true } => Outcome::Durable,
                     _ if off => Outcome::Durable,
                     _ => Outcome::Good,
                 };
                 return self.over(task, outcome);
             }
-            What::Sync => {
+            Operation::Sync => {
                 self.shared.mark("flushes");
                 let mut model = self.shared.model.borrow_mut();
                 model.flushed(task.place, task.issue);
             }
-            What::Cache { on } => {
+            Operation::Cache { on } => {
                 self.shared.mark("modes");
                 let alone = task.mode_epoch == Some(unit.mode_epoch.get());
                 let told = match (alone && task.was_off, on) {
                     (true, true) => Tidings::Sure,
                     (true, false) => Tidings::None,
-                    (false, _) => Tidings::Maybe,
+                    (false, _) => Tidings::Certainty,
                 };
                 self.shared.source_ends(task.issue, Some(MODE_CHANGED), told);
                 self.over(task, Outcome::Nothing);
                 return unit.cache_off.set(alone && !on);
             }
-            What::Serial => {
+            Operation::Serial => {
                 let held = String::from_utf8_lossy(task.got.get(4..).unwrap_or(&[])).into_owned();
                 let none = task.got.first().is_some_and(|b| *b == 0x7f);
                 assert!(none || held.trim() == unit.serial(), "{who}: serial {held:?}");
             }
-            What::Luns => {
+            Operation::Luns => {
                 // An initiator that has the list needs no report of its change (SPC-4 6.33).
                 self.listed(task);
                 self.check_luns(task, &who);
             }
-            What::Capacity => {
+            Operation::Capacity => {
                 let seen = parse_capacity16(&task.got).expect("capacity");
                 let blocks = (unit.place.get().count / unit.per) as u64;
                 assert_eq!(seen.block_len as usize, unit.per * UNIT, "{who}");
                 assert!(unit.resized.get() || seen.blocks == blocks, "{who}: {}", seen.blocks);
             }
-            What::Rights(act) => self.rights_good(task, unit, act),
-            What::Ready => {}
+            Operation::Rights(act) => self.rights_good(task, unit, act),
+            Operation::Ready => {}
         }
         self.over(task, Outcome::Good);
     }
@@ -256,19 +256,20 @@ impl Agent {
 
     /// Why a command was refused, and whether it may have done something.
     fn refused(&self, task: &Task, unit: &Rc<Unit>, sense: Asc) -> Outcome {
-        let who = format!("{} {:?} lun {}: {sense:x?}", self.name, task.what, task.lun);
+        let who = format!("{} {:?} lun {}: {sense:x?}", self.name, task.operation, task.lun);
         let grant = unit.grant(self.group);
         let sure = |rights| !task.unsure && grant.next.is_none() && grant.now == rights;
         match (sense.key, sense.asc, sense.ascq) {
             (Key::UnitAttention, asc, ascq) => {
-                assert!(!task.what.is_exempt(), "{who}");
+                assert!(!task.operation.is_exempt(), "{who}");
                 self.shared.mark("attentions");
-                self.told(task, (asc, ascq), &who);
+                self.attention_reported(task, (asc, ascq), &who);
                 Outcome::Nothing
             }
             (Key::DataProtect, 0x27, _) => {
-                let writes = task.what.writes() || matches!(task.what, What::Count { .. });
-                assert!(writes || matches!(task.what, What::Cache { .. }), "{who}");
+                let writes =
+                    task.operation.writes() || matches!(task.operation, Operation::Count { .. });
+                assert!(writes || matches!(task.operation, Operation::Cache { .. }), "{who}");
                 assert!(!sure(Rights::Write), "{who}: {grant:?}");
                 self.shared.mark("write protected");
                 Outcome::Nothing
@@ -276,7 +277,7 @@ impl Agent {
             (Key::IllegalRequest, 0x24 | 0x26, _) if self.rights_illegal(task, unit) => {
                 Outcome::Nothing
             }
-            (Key::HardwareError, 0x44, _) if matches!(task.what, What::Rights(_)) => {
+            (Key::HardwareError, 0x44, _) if matches!(task.operation, Operation::Rights(_)) => {
                 assert!(self.shared.vault.has_failed(), "{who}: every save went well");
                 self.shared.mark("saves failed");
                 Outcome::Nothing
@@ -288,11 +289,13 @@ impl Agent {
                 Outcome::Nothing
             }
             // A LUN without a visible unit has no VPD pages.
-            (Key::IllegalRequest, 0x24, _) if task.what == What::Serial => {
+            (Key::IllegalRequest, 0x24, _) if task.operation == Operation::Serial => {
                 assert!(!sure(Rights::Read) && !sure(Rights::Write), "{who}: {grant:?}");
                 Outcome::Nothing
             }
-            (Key::IllegalRequest, 0x20, _) if task.what == What::Unmap => Outcome::Nothing,
+            (Key::IllegalRequest, 0x20, _) if task.operation == Operation::Unmap => {
+                Outcome::Nothing
+            }
             (Key::IllegalRequest, 0x21, _) => {
                 assert!(unit.resized.get(), "{who}: {:?} of {:?}", task.place, unit.place.get());
                 Outcome::Nothing

@@ -11,11 +11,11 @@ use reactor::model::{DiskOp, Fault};
 use serde_json::json;
 
 use crate::world::agent::Agent;
-use crate::world::model::{OPEN, Place, UNIT};
+use crate::world::model::{BlockRange, OPEN, UNIT};
 use crate::world::nbd::Client;
 use crate::world::owed::{CAPACITY_CHANGED, Code, LUNS_CHANGED, SESSION, Source};
 use crate::world::rights::Tidings;
-use crate::world::rules::{Act, Verdict};
+use crate::world::rules::{Act, CommandOutcome};
 use crate::world::shared::{GROUPS, Rights, Unit};
 use crate::world::sim::{DISKS, MS, PLAIN_BLOCKS_MAX, Part, SLOT_BLOCKS, SLOTS, Sim, slot_first};
 
@@ -87,7 +87,7 @@ impl Sim {
         let before: Vec<Vec<usize>> = (0..GROUPS).map(|g| visible(&units, g)).collect();
         for (lun, group, rights) in changes {
             let Some(unit) = units.iter().find(|u| u.lun == *lun) else { continue };
-            self.say(|| format!("group {group} lun {lun}: {rights:?}"));
+            self.log(|| format!("group {group} lun {lun}: {rights:?}"));
             let mut grants = unit.grants.get();
             if grants[*group].now == *rights {
                 continue;
@@ -135,7 +135,7 @@ impl Sim {
         for (agent, session, unit, op) in hides {
             // A session that has ended meanwhile keeps its RESERVE until its commands have.
             match agent.lives_as(session) {
-                true => self.shared.act_ends(&unit, op, &Verdict::Good, "hidden"),
+                true => self.shared.act_ends(&unit, op, &CommandOutcome::Good, "hidden"),
                 false => {
                     let now = self.tick();
                     unit.book.borrow_mut().over(op, now);
@@ -183,7 +183,8 @@ impl Sim {
         }
         let agents = self.shared.agents.borrow();
         let members = agents.iter().filter(|a| a.group == group);
-        let mut initiators: Vec<String> = members.map(|a| a.how.initiator.clone()).collect();
+        let mut initiators: Vec<String> =
+            members.map(|a| a.login_options.initiator.clone()).collect();
         initiators.sort();
         initiators.dedup();
         initiators
@@ -222,7 +223,7 @@ impl Sim {
             match opened {
                 Ok(_) => return,
                 Err(e) if hung && e.kind == Errno::Perm => {
-                    self.say(|| format!("export {}: {e}", unit.provider));
+                    self.log(|| format!("export {}: {e}", unit.provider));
                     self.stack().pass(500 * MS);
                 }
                 Err(e) => panic!("export {}: {e}", unit.provider),
@@ -231,10 +232,10 @@ impl Sim {
         panic!("export {}: others hold it for ever", unit.provider);
     }
 
-    fn export(&mut self, provider: &str, place: Place, per: usize) {
+    fn export(&mut self, provider: &str, place: BlockRange, per: usize) {
         let unit = self.new_unit(provider, place, per);
         self.shared.mark("exports");
-        self.say(|| format!("lun {} is {provider}: {place:?}", unit.lun));
+        self.log(|| format!("lun {} is {provider}: {place:?}", unit.lun));
         self.open_unit(&unit);
         let mut changes = Vec::new();
         for group in 0..GROUPS {
@@ -247,13 +248,13 @@ impl Sim {
         if self.exported().iter().any(|u| u.provider == "d1") {
             return;
         }
-        let place = Place { disk: 1, first: 0, count: self.plain_count };
+        let place = BlockRange { disk: 1, first: 0, count: self.plain_count };
         self.export("d1", place, self.plain_per);
     }
 
     /// Removes a unit from all groups and closes it.
     fn withdraw(&mut self, unit: &Rc<Unit>) {
-        self.say(|| format!("lun {} goes", unit.lun));
+        self.log(|| format!("lun {} goes", unit.lun));
         let none = |group| (unit.lun, group, Rights::None);
         let changes: Vec<_> = (0..GROUPS).map(none).collect();
         self.set_groups(&changes);
@@ -283,12 +284,12 @@ impl Sim {
         let error = match self.stack().part(request) {
             Ok(_) => {
                 self.shared.mark("table changes");
-                self.say(|| format!("part {what}"));
+                self.log(|| format!("part {what}"));
                 return true;
             }
             Err(e) => e,
         };
-        self.say(|| format!("part {what}: {error}"));
+        self.log(|| format!("part {what}: {error}"));
         let late = [Errno::TimedOut, Errno::Busy].contains(&error.kind);
         let hung = self.shared.marks.borrow().0.contains_key("hangs");
         assert!(self.shared.fails(0) || (late && hung), "part {what}: {error}");
@@ -296,7 +297,7 @@ impl Sim {
         for _ in 0..20 {
             let again = self.stack().part(json!({ "op": "commit", "geom": "d0" }));
             let known = self.stack().partitions("d0");
-            self.say(|| format!("part commit: {:?}, {known:?}", again.as_ref().err()));
+            self.log(|| format!("part commit: {:?}, {known:?}", again.as_ref().err()));
             let nothing = again.as_ref().is_err_and(|e| e.kind == Errno::Perm);
             match known {
                 Some(known) if again.is_ok() || nothing => {
@@ -314,7 +315,7 @@ impl Sim {
         let provider = format!("d0p{}", slot + 1);
         if let Some(part) = self.parts[slot] {
             if self.unit_of(&provider).is_none() {
-                let place = Place { disk: 0, first: slot_first(slot), count: part.count };
+                let place = BlockRange { disk: 0, first: slot_first(slot), count: part.count };
                 self.export(&provider, place, 1);
             }
             return;
@@ -330,7 +331,7 @@ impl Sim {
         }
         self.doubt[slot].clear();
         self.parts[slot] = Some(Part { count });
-        let place = Place { disk: 0, first: slot_first(slot), count };
+        let place = BlockRange { disk: 0, first: slot_first(slot), count };
         self.export(&provider, place, 1);
     }
 
@@ -383,7 +384,7 @@ impl Sim {
         if let Some(unit) = unit {
             let place = unit.place.get();
             unit.resized.set(true);
-            unit.place.set(Place { count: place.count.min(count), ..place });
+            unit.place.set(BlockRange { count: place.count.min(count), ..place });
             for group in 0..GROUPS {
                 if unit.grant(group).now != Rights::None {
                     self.source_begins(source, Some(group), unit.lun, CAPACITY_CHANGED);
@@ -395,7 +396,7 @@ impl Sim {
 
     fn resized(&self, unit: Option<&Rc<Unit>>, count: usize, before: usize, source: u64) {
         let Some(unit) = unit else { return };
-        unit.place.set(Place { count, ..unit.place.get() });
+        unit.place.set(BlockRange { count, ..unit.place.get() });
         if count != before {
             self.shared.mark("resizes");
         }
@@ -408,7 +409,7 @@ impl Sim {
         let count = before + self.below(room as u64 + 1) as usize / 8 * 8;
         let unit = self.unit_of("d1");
         let source = self.shrink_first(unit.as_ref(), count);
-        self.say(|| format!("d1 has {count} blocks, had {before}"));
+        self.log(|| format!("d1 has {count} blocks, had {before}"));
         self.plain_count = count;
         self.outside.world.with_disk("d1", |d| d.set_size((count * UNIT) as u64));
         let stack = self.stack();
@@ -427,7 +428,7 @@ impl Sim {
         let params = json!({});
         let request = Create { name: &name, members: &[], params: &params };
         let done = self.stack().control.insert("nop", below, &request);
-        self.say(|| format!("{name} over {}: {:?}", under[at], done.as_ref().err()));
+        self.log(|| format!("{name} over {}: {:?}", under[at], done.as_ref().err()));
         match done {
             Ok(_) => {
                 self.shared.mark("nops in");
@@ -446,7 +447,7 @@ impl Sim {
         let geom = self.stack().control.topology.find_geom("nop", &name);
         let geom = geom.unwrap_or_else(|| panic!("{name} has gone by itself"));
         let done = self.stack().control.remove(geom);
-        self.say(|| format!("{name} out: {:?}", done.as_ref().err()));
+        self.log(|| format!("{name} out: {:?}", done.as_ref().err()));
         match done {
             Ok(()) => {
                 self.shared.mark("nops out");
@@ -459,7 +460,7 @@ impl Sim {
     /// A disk, the providers named after it and their units have other names for a while. Hosts
     /// must not notice it, not even one that logs in by the old name: the model does not change.
     fn rename_and_back(&mut self, disk: &str) {
-        self.say(|| format!("{disk} is called otherwise"));
+        self.log(|| format!("{disk} is called otherwise"));
         for (from, to) in [(disk, "other"), ("other", disk)] {
             let stack = self.stack();
             let names = stack.control.call(|t| t.rename("disk", from, to));
@@ -490,7 +491,7 @@ impl Sim {
         let times = Some(1 + self.below(4) as u32);
         let len = (1 + self.below(64)) * UNIT as u64;
         let range = Extent::new(start, len).expect("small");
-        self.say(|| format!("{} fails: {op:?} at {start}+{len} {times:?}", DISKS[disk]));
+        self.log(|| format!("{} fails: {op:?} at {start}+{len} {times:?}", DISKS[disk]));
         self.shared.may_fail(disk);
         let fault = Fault { range, op, error: Errno::Io, times };
         self.outside.world.with_disk(DISKS[disk], |d| d.fail(fault).expect("room"));
@@ -499,7 +500,7 @@ impl Sim {
 
     fn cut_disk_power(&mut self) {
         let disk = self.below(2) as usize;
-        self.say(|| format!("{} loses power", DISKS[disk]));
+        self.log(|| format!("{} loses power", DISKS[disk]));
         self.shared.may_fail(disk);
         self.outside.world.power_cut(DISKS[disk]);
         self.shared.model.borrow_mut().power_cut(disk, false);
@@ -510,19 +511,19 @@ impl Sim {
         let sessions = self.stack().registry.sessions();
         if !sessions.is_empty() {
             let at = self.below(sessions.len() as u64) as usize;
-            self.say(|| format!("kick session {}", sessions[at].number));
+            self.log(|| format!("kick session {}", sessions[at].number));
             self.stack().registry.kick(sessions[at].number);
             self.shared.mark("kicks");
         }
     }
 
     fn renew_target(&mut self) {
-        self.say(|| "the target goes".into());
+        self.log(|| "the target goes".into());
         self.shared.open.set(OPEN);
         self.stack().close_target();
         let ns = 20 * MS + self.below(500 * MS);
         self.stack().pass(ns);
-        self.say(|| "the target comes".into());
+        self.log(|| "the target comes".into());
         self.stack().open_target();
         self.set_groups(&[]);
         self.shared.open.set(self.tick());
@@ -531,7 +532,7 @@ impl Sim {
 
     /// Stops as it should, and starts again.
     fn restart(&mut self) {
-        self.say(|| "stop".into());
+        self.log(|| "stop".into());
         self.shared.open.set(OPEN);
         self.stack().stop();
         let ns = self.below(100 * MS);

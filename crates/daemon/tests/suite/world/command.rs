@@ -6,9 +6,9 @@ use testkit::iscsi::Conn;
 use wire::iscsi::{ScsiCommand, TAG_NONE};
 use wire::scsi::{Lun, UnmapDescriptor, UnmapList};
 
-use crate::world::agent::{Agent, Function, Task, What};
+use crate::world::agent::{Agent, Function, Operation, Task};
 use crate::world::counters::{Bid, COUNTERS, bytes_of};
-use crate::world::model::{Place, UNIT, stamps};
+use crate::world::model::{BlockRange, UNIT, stamps};
 use crate::world::owed::{MODE_CHANGED, Source};
 use crate::world::reserve;
 use crate::world::shared::{Rights, Unit};
@@ -16,7 +16,7 @@ use crate::world::shared::{Rights, Unit};
 /// Most blocks of the model in one command.
 const BLOCKS_MAX: u64 = 96;
 
-fn cdb_of(what: What, lba: u64, blocks: u32, expect_in: usize, out: usize) -> [u8; 16] {
+fn cdb_of(what: Operation, lba: u64, blocks: u32, expect_in: usize, out: usize) -> [u8; 16] {
     let mut cdb = [0; 16];
     let ten = lba.is_multiple_of(2);
     let op = |ten_op: u8, sixteen_op: u8| if ten { ten_op } else { sixteen_op };
@@ -31,30 +31,30 @@ fn cdb_of(what: What, lba: u64, blocks: u32, expect_in: usize, out: usize) -> [u
         }
     };
     match what {
-        What::Read | What::Look => range(op(0x28, 0x88), 0),
-        What::Count { fua } => {
+        Operation::Read | Operation::Look => range(op(0x28, 0x88), 0),
+        Operation::Count { fua } => {
             (cdb[0], cdb[1], cdb[13]) = (0x89, u8::from(fua) << 3, 1);
             cdb[2..10].copy_from_slice(&lba.to_be_bytes());
         }
-        What::Write { fua } => range(op(0x2a, 0x8a), u8::from(fua) << 3),
-        What::Zero => range(0x93, 0),
-        What::Sync => range(op(0x35, 0x91), 0),
-        What::Unmap => {
+        Operation::Write { fua } => range(op(0x2a, 0x8a), u8::from(fua) << 3),
+        Operation::Zero => range(0x93, 0),
+        Operation::Sync => range(op(0x35, 0x91), 0),
+        Operation::Unmap => {
             cdb[0] = 0x42;
             cdb[7..9].copy_from_slice(&(out as u16).to_be_bytes());
         }
-        What::Ready => {}
-        What::Serial => cdb[..6].copy_from_slice(&[0x12, 1, 0x80, 0, expect_in as u8, 0]),
-        What::Luns => {
+        Operation::Ready => {}
+        Operation::Serial => cdb[..6].copy_from_slice(&[0x12, 1, 0x80, 0, expect_in as u8, 0]),
+        Operation::Luns => {
             cdb[0] = 0xa0;
             cdb[6..10].copy_from_slice(&(expect_in as u32).to_be_bytes());
         }
-        What::Capacity => {
+        Operation::Capacity => {
             (cdb[0], cdb[1]) = (0x9e, 0x10);
             cdb[10..14].copy_from_slice(&(expect_in as u32).to_be_bytes());
         }
-        What::Cache { .. } => cdb[..6].copy_from_slice(&[0x15, 0x10, 0, 0, out as u8, 0]),
-        What::Rights(act) => return reserve::cdb(act, expect_in, out, ten),
+        Operation::Cache { .. } => cdb[..6].copy_from_slice(&[0x15, 0x10, 0, 0, out as u8, 0]),
+        Operation::Rights(act) => return reserve::cdb(act, expect_in, out, ten),
     }
     cdb
 }
@@ -67,7 +67,7 @@ fn caching_page(on: bool) -> Vec<u8> {
 }
 
 /// Both halves of COMPARE AND WRITE.
-fn increment(bid: &Option<Bid>, id: u64, place: Place) -> Vec<u8> {
+fn increment(bid: &Option<Bid>, id: u64, place: BlockRange) -> Vec<u8> {
     let expects = bid.as_ref().map_or((0, 0), |b| b.expects);
     let mut out = bytes_of(expects, place);
     out.extend(bytes_of((expects.0 + 1, id), place));
@@ -102,64 +102,66 @@ impl Agent {
         let counting = self.shared.counting.get();
         if counting > 0 && self.below(1000) < counting {
             let fua = self.chance(300);
-            return self.start(conn, &unit, What::Count { fua });
+            return self.start(conn, &unit, Operation::Count { fua });
         }
         let what = match self.below(100) {
-            0..38 => What::Read,
-            38..76 => What::Write { fua: self.chance(200) },
-            76..79 => What::Zero,
-            79..82 => What::Unmap,
-            82..91 if self.shared.forcing.get() => What::Ready,
-            82..91 => What::Sync,
-            91..94 => What::Ready,
-            94..96 => What::Serial,
-            96..97 => What::Luns,
-            97..98 => What::Capacity,
-            _ if self.chance(100) => What::Cache { on: self.chance(500) },
-            _ => What::Ready,
+            0..38 => Operation::Read,
+            38..76 => Operation::Write { fua: self.chance(200) },
+            76..79 => Operation::Zero,
+            79..82 => Operation::Unmap,
+            82..91 if self.shared.forcing.get() => Operation::Ready,
+            82..91 => Operation::Sync,
+            91..94 => Operation::Ready,
+            94..96 => Operation::Serial,
+            96..97 => Operation::Luns,
+            97..98 => Operation::Capacity,
+            _ if self.chance(100) => Operation::Cache { on: self.chance(500) },
+            _ => Operation::Ready,
         };
         self.start(conn, &unit, what);
     }
 
     /// A range inside of the unit: often the same few blocks.
-    fn some_range(&self, unit: &Unit) -> Place {
+    fn some_range(&self, unit: &Unit) -> BlockRange {
         let (unit_place, per) = (unit.place.get(), unit.per);
         // Behind the counters.
         let (first, count) = (unit_place.first + COUNTERS * per, unit_place.count - COUNTERS * per);
-        let whole = Place { first, count, ..unit_place };
+        let whole = BlockRange { first, count, ..unit_place };
         let blocks = (whole.count / per) as u64;
         let at = if self.chance(500) { self.below(blocks.min(40)) } else { self.below(blocks) };
         let most = if self.chance(150) { BLOCKS_MAX } else { 12 };
         let n = (1 + self.below(most)).min(blocks - at);
-        Place { first: whole.first + at as usize * per, count: n as usize * per, ..whole }
+        BlockRange { first: whole.first + at as usize * per, count: n as usize * per, ..whole }
     }
 
     /// One of the counters of the unit, and the operation on it.
-    fn some_counter(&self, unit: &Unit, what: What) -> (What, Place, Bid) {
+    fn some_counter(&self, unit: &Unit, what: Operation) -> (Operation, BlockRange, Bid) {
         let first = unit.place.get().first + self.below(COUNTERS as u64) as usize * unit.per;
-        let place = Place { first, count: unit.per, ..unit.place.get() };
+        let place = BlockRange { first, count: unit.per, ..unit.place.get() };
         let (bid, known) = self.shared.model.borrow_mut().counters.bid(place);
-        (if known && self.chance(850) { what } else { What::Look }, place, bid)
+        (if known && self.chance(850) { what } else { Operation::Look }, place, bid)
     }
 
-    pub fn start(&self, conn: &Rc<Conn>, unit: &Rc<Unit>, mut what: What) {
+    pub fn start(&self, conn: &Rc<Conn>, unit: &Rc<Unit>, mut what: Operation) {
         let whole = unit.place.get();
         let mut bid = None;
         let place = match what {
-            What::Count { .. } => {
+            Operation::Count { .. } => {
                 let (does, place, at) = self.some_counter(unit, what);
                 (what, bid) = (does, Some(at));
                 place
             }
-            What::Read | What::Write { .. } | What::Zero | What::Unmap => self.some_range(unit),
+            Operation::Read | Operation::Write { .. } | Operation::Zero | Operation::Unmap => {
+                self.some_range(unit)
+            }
             _ => whole,
         };
         let grant = unit.grant(self.group);
         let mut model = self.shared.model.borrow_mut();
         let issue = model.tick();
-        let stamped = matches!(what, What::Write { .. } | What::Count { .. });
+        let stamped = matches!(what, Operation::Write { .. } | Operation::Count { .. });
         let id = if stamped { model.new_id() } else { 0 };
-        if let (What::Count { .. }, Some(bid)) = (what, &bid) {
+        if let (Operation::Count { .. }, Some(bid)) = (what, &bid) {
             model.counters.begin(place, bid, id);
         }
         let granted = grant.may_be(Rights::Write);
@@ -170,26 +172,26 @@ impl Agent {
         let lba = ((place.first - whole.first) / unit.per) as u64;
         let blocks = (place.count / unit.per) as u32;
         let out = match what {
-            What::Write { .. } => stamps(id, place),
-            What::Zero => vec![0; unit.per * UNIT],
-            What::Count { .. } => increment(&bid, id, place),
-            What::Unmap => UnmapList::encode(&[UnmapDescriptor { lba, blocks }]),
-            What::Cache { on } => caching_page(on),
-            What::Rights(act) => self.list_of(act),
+            Operation::Write { .. } => stamps(id, place),
+            Operation::Zero => vec![0; unit.per * UNIT],
+            Operation::Count { .. } => increment(&bid, id, place),
+            Operation::Unmap => UnmapList::encode(&[UnmapDescriptor { lba, blocks }]),
+            Operation::Cache { on } => caching_page(on),
+            Operation::Rights(act) => self.list_of(act),
             _ => Vec::new(),
         };
         let expect_in = match what {
-            What::Read | What::Look => place.count * UNIT,
-            What::Serial => 64,
-            What::Luns => 4096,
-            What::Capacity => 32,
-            What::Rights(act) => reserve::reply_len(act),
+            Operation::Read | Operation::Look => place.count * UNIT,
+            Operation::Serial => 64,
+            Operation::Luns => 4096,
+            Operation::Capacity => 32,
+            Operation::Rights(act) => reserve::reply_len(act),
             _ => 0,
         };
         let unsettled = unit.mode_changes.get() > 0 || !unit.cache_off.get();
         let was_off = unit.cache_off.get() && unit.mode_changes.get() == 0;
         let epoch = match what {
-            What::Cache { .. } => {
+            Operation::Cache { .. } => {
                 let alone = unit.mode_changes.get() == 0;
                 unit.mode_changes.set(unit.mode_changes.get() + 1);
                 unit.mode_moved(false);
@@ -201,11 +203,11 @@ impl Agent {
             _ if unsettled => None,
             _ => Some(unit.mode_epoch.get()),
         };
-        let (lba, blocks) = if what == What::Sync { (0, 0) } else { (lba, blocks) };
+        let (lba, blocks) = if what == Operation::Sync { (0, 0) } else { (lba, blocks) };
         let cdb = cdb_of(what, lba, blocks, expect_in, out.len());
         let tag = self.next_tag();
         let attribute = self.some_attribute();
-        self.shared.say(|| {
+        self.shared.log(|| {
             let (n, who) = (blocks, &self.name);
             format!(
                 "{who}: {tag} {what:?} lun {} lba {lba}+{n} write {id} at {issue} {attribute:?}",
@@ -213,7 +215,7 @@ impl Agent {
             )
         });
         let task = Task {
-            what,
+            operation: what,
             lun: unit.lun,
             place,
             id,
@@ -233,7 +235,7 @@ impl Agent {
             aborting: false,
         };
         self.submit(conn, tag, task, cdb);
-        if let What::Rights(act) = what {
+        if let Operation::Rights(act) = what {
             self.rights_begin(unit, issue, act);
         }
     }

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::world::model::{Outcome, Place, UNIT, mix};
+use crate::world::model::{BlockRange, Outcome, UNIT, mix};
 
 /// Counters at the beginning of every unit.
 pub const COUNTERS: usize = 2;
@@ -85,24 +85,32 @@ impl Counters {
         }
     }
 
-    fn of(&mut self, at: Place) -> &mut Counter {
+    fn of(&mut self, at: BlockRange) -> &mut Counter {
         self.0.get_mut(&(at.disk, at.first)).expect("a counter")
     }
 
     /// Starts a look, or an increment if the content is known.
-    pub fn bid(&mut self, at: Place) -> (Bid, bool) {
+    pub fn bid(&mut self, at: BlockRange) -> (Bid, bool) {
         let c = self.of(at);
         let bid = Bid { expects: c.last.unwrap_or_default(), era: c.era, floor: c.floor };
         (bid, c.last.is_some())
     }
 
     /// An increment sets out.
-    pub fn begin(&mut self, at: Place, bid: &Bid, id: u64) {
+    pub fn begin(&mut self, at: BlockRange, bid: &Bid, id: u64) {
         self.of(at).tried.entry(bid.expects.0 + 1).or_default().insert(id);
     }
 
     /// It ended.
-    pub fn end(&mut self, at: Place, bid: &Bid, id: u64, outcome: Outcome, now: u64, who: &str) {
+    pub fn end(
+        &mut self,
+        at: BlockRange,
+        bid: &Bid,
+        id: u64,
+        outcome: Outcome,
+        now: u64,
+        who: &str,
+    ) {
         let c = self.of(at);
         match outcome {
             Outcome::Nothing => c.forget(bid, id),
@@ -125,7 +133,7 @@ impl Counters {
     }
 
     /// N3. The rest of the block is known no more.
-    pub fn lost(&mut self, at: Place, bid: &Bid, id: u64, who: &str) {
+    pub fn lost(&mut self, at: BlockRange, bid: &Bid, id: u64, who: &str) {
         let c = self.of(at);
         let rivals = |n: u64, own: u64| {
             c.tried.get(&n).is_some_and(|ids| ids.iter().any(|other| *other != own))
@@ -140,12 +148,12 @@ impl Counters {
     }
 
     /// A counter was read.
-    pub fn seen(&mut self, at: Place, bid: &Bid, bytes: &[u8], who: &str) {
+    pub fn seen(&mut self, at: BlockRange, bid: &Bid, bytes: &[u8], who: &str) {
         let held = held_of(bytes, at).unwrap_or_else(|why| panic!("{who}: {why}"));
         self.of(at).seen(held, bid, who);
     }
 
-    pub fn flushed(&mut self, at: Place, issue: u64) {
+    pub fn flushed(&mut self, at: BlockRange, issue: u64) {
         let range = (at.disk, at.first)..(at.disk, at.first + at.count);
         for (_, c) in self.0.range_mut(range) {
             let acked = c.acks.iter().filter(|(_, when)| **when < issue).map(|(n, _)| *n).max();
@@ -163,11 +171,11 @@ impl Counters {
     }
 
     /// Checks the counters of a disk's blocks, and says which blocks they are.
-    pub fn look(&mut self, place: Place, bytes: &[u8], who: &str) {
+    pub fn look(&mut self, place: BlockRange, bytes: &[u8], who: &str) {
         let firsts: Vec<usize> = self.0.keys().filter(|k| k.0 == place.disk).map(|k| k.1).collect();
         for first in firsts {
             let per = self.per(place.disk, first);
-            let at = Place { disk: place.disk, first, count: per };
+            let at = BlockRange { disk: place.disk, first, count: per };
             let from = (first - place.first) * UNIT;
             let (bid, _) = self.bid(at);
             self.seen(at, &bid, &bytes[from..from + per * UNIT], who);
@@ -188,7 +196,7 @@ impl Counters {
 }
 
 /// The bytes of a counter.
-pub fn bytes_of(held: Held, at: Place) -> Vec<u8> {
+pub fn bytes_of(held: Held, at: BlockRange) -> Vec<u8> {
     let mut out = vec![0; at.count * UNIT];
     if held == (0, 0) {
         return out;
@@ -206,7 +214,7 @@ pub fn bytes_of(held: Held, at: Place) -> Vec<u8> {
     out
 }
 
-fn held_of(bytes: &[u8], at: Place) -> Result<Held, String> {
+fn held_of(bytes: &[u8], at: BlockRange) -> Result<Held, String> {
     let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("eight"));
     let held = if bytes.iter().all(|b| *b == 0) { (0, 0) } else { (word(1), word(2)) };
     match bytes_of(held, at) == bytes {
@@ -217,7 +225,7 @@ fn held_of(bytes: &[u8], at: Place) -> Result<Held, String> {
 
 #[test]
 fn two_winners_of_one_compare_and_write_are_detected() {
-    let at = Place { disk: 0, first: 0, count: 1 };
+    let at = BlockRange { disk: 0, first: 0, count: 1 };
     let mut all = Counters::default();
     all.add(0, 0, 1);
     let (look, _) = all.bid(at);

@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use reactor::{Reactor, SeededRandom};
 
-use crate::world::shared::Shared;
+use crate::world::shared::SimContext;
 use crate::world::sim::{DISKS, MS};
 use crate::world::stack::Outside;
 
 /// Starts it on a reactor of its own.
-pub fn start(outside: &Outside, shared: &Rc<Shared>, seed: u64) {
+pub fn start(outside: &Outside, shared: &Rc<SimContext>, seed: u64) {
     let reactor = Reactor::simulated(&outside.world, "gremlin");
     outside.reactors.borrow_mut().push(reactor.clone());
     let (own, outside, shared) = (reactor.clone(), outside.clone(), shared.clone());
@@ -31,12 +31,12 @@ pub fn start(outside: &Outside, shared: &Rc<Shared>, seed: u64) {
                     let name = DISKS[random.below(DISKS.len() as u64) as usize];
                     let longest = [10, 500, 3_000, 9_000][random.below(4) as usize];
                     let ns = random.below(longest * MS);
-                    shared.say(|| format!("{name} hangs for {} ms", ns / MS));
+                    shared.log(|| format!("{name} hangs for {} ms", ns / MS));
                     shared.mark("hangs");
                     outside.world.hang(name, true);
                     own.sleep(ns).await;
                     outside.world.hang(name, false);
-                    shared.say(|| format!("{name} goes on"));
+                    shared.log(|| format!("{name} goes on"));
                 }
                 _ => {}
             }
@@ -44,12 +44,12 @@ pub fn start(outside: &Outside, shared: &Rc<Shared>, seed: u64) {
     }));
 }
 
-fn cut(outside: &Outside, shared: &Shared, random: &mut SeededRandom, silent: bool) {
+fn cut(outside: &Outside, shared: &SimContext, random: &mut SeededRandom, silent: bool) {
     let links = outside.world.links();
     let Some((link, client, _)) = links.get(random.below(links.len() as u64) as usize) else {
         return;
     };
-    shared.say(|| format!("link of {client} {}", if silent { "goes silent" } else { "is cut" }));
+    shared.log(|| format!("link of {client} {}", if silent { "goes silent" } else { "is cut" }));
     if silent {
         shared.mark("silences");
         outside.world.half_open(*link);

@@ -144,7 +144,7 @@ pub fn at_once(now: u64) -> When {
 
 /// A range of blocks of one disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct BlockRange {
     pub disk: usize,
     pub first: usize,
     pub count: usize,
@@ -194,13 +194,13 @@ impl Model {
         self.ids
     }
 
-    fn blocks(&mut self, at: Place) -> impl Iterator<Item = (usize, &mut Block)> {
+    fn blocks(&mut self, at: BlockRange) -> impl Iterator<Item = (usize, &mut Block)> {
         let all = self.disks[at.disk].iter_mut().enumerate();
         all.skip(at.first).take(at.count)
     }
 
     /// A write sets out; `id` 0 writes zeros.
-    pub fn begin(&mut self, at: Place, id: u64, issue: u64) {
+    pub fn begin(&mut self, at: BlockRange, id: u64, issue: u64) {
         let (sure, durable, cut, choice, until) = (false, false, false, 0, OPEN);
         for (_, b) in self.blocks(at) {
             b.0.push(Entry { id, issue, end: OPEN, sure, durable, cut, choice, until });
@@ -208,7 +208,7 @@ impl Model {
     }
 
     /// A write that set out at `issue` is over.
-    pub fn end(&mut self, at: Place, id: u64, issue: u64, outcome: Outcome, oldest_read: u64) {
+    pub fn end(&mut self, at: BlockRange, id: u64, issue: u64, outcome: Outcome, oldest_read: u64) {
         let now = self.tick();
         for (_, b) in self.blocks(at) {
             if outcome == Outcome::Nothing {
@@ -232,7 +232,7 @@ impl Model {
     }
 
     /// M2: a flush that began at `issue` succeeded.
-    pub fn flushed(&mut self, at: Place, issue: u64) {
+    pub fn flushed(&mut self, at: BlockRange, issue: u64) {
         self.counters.flushed(at, issue);
         for (_, b) in self.blocks(at) {
             for e in b.0.iter_mut().filter(|e| e.sure && e.end < issue) {
@@ -256,7 +256,7 @@ impl Model {
     }
 
     /// Checks data that were read from a place between two moments.
-    pub fn check(&mut self, at: Place, bytes: &[u8], when: &When, who: &str) {
+    pub fn check(&mut self, at: BlockRange, bytes: &[u8], when: &When, who: &str) {
         let counters = std::mem::take(&mut self.counters);
         assert_eq!(bytes.len(), at.count * UNIT, "{who}: length of the data");
         for ((n, block), piece) in self.blocks(at).zip(bytes.chunks_exact(UNIT)) {
@@ -279,7 +279,7 @@ impl Model {
     }
 
     /// Checks that a place may have read as zeroes between two moments; counters aside.
-    pub fn check_zeroes(&mut self, at: Place, when: &When, who: &str) {
+    pub fn check_zeroes(&mut self, at: BlockRange, when: &When, who: &str) {
         let counters = std::mem::take(&mut self.counters);
         for (n, block) in self.blocks(at) {
             let may = counters.is_counter(at.disk, n) || block.may_read(0, when);
@@ -310,7 +310,7 @@ fn stamp(piece: &mut [u8], id: u64, disk: usize, n: usize) {
 }
 
 /// The bytes that write `id` puts at a place.
-pub fn stamps(id: u64, at: Place) -> Vec<u8> {
+pub fn stamps(id: u64, at: BlockRange) -> Vec<u8> {
     let mut out = vec![0; at.count * UNIT];
     for (i, piece) in out.chunks_exact_mut(UNIT).enumerate() {
         stamp(piece, id, at.disk, at.first + i);
@@ -339,7 +339,7 @@ fn stamp_of(piece: &[u8], disk: usize, n: usize) -> Result<u64, String> {
 
 #[test]
 fn model_distinguishes_old_from_new_contents() {
-    let at = Place { disk: 0, first: 1, count: 1 };
+    let at = BlockRange { disk: 0, first: 1, count: 1 };
     let mut m = Model::new(&[4]);
     let write = |m: &mut Model, id, outcome| {
         let issue = m.tick();

@@ -2,7 +2,7 @@
 
 use wire::iscsi::Attribute;
 
-use crate::world::agent::{Agent, Task, What};
+use crate::world::agent::{Agent, Operation, Task};
 use crate::world::model::When;
 
 impl Agent {
@@ -25,14 +25,16 @@ impl Agent {
             _ => here().filter(|t| t.attribute == Attribute::Ordered).map(|t| t.issue).max(),
         };
         let Some(last) = last else { return Vec::new() };
-        let before = here().filter(|t| t.what.writes() && t.granted && t.issue <= last);
+        let before = here().filter(|t| t.operation.writes() && t.granted && t.issue <= last);
         before.map(|t| (t.issue, last)).collect()
     }
 
     /// A command was carried out: all commands that it had to wait for were answered before it,
     /// except aborted ones, which are never answered.
     pub fn check_order(&self, task: &Task, who: &str) {
-        let inside = |t: &Task| t.what == What::Sync || t.what.reads() || t.what.changes();
+        let inside = |t: &Task| {
+            t.operation == Operation::Sync || t.operation.reads() || t.operation.changes()
+        };
         if !inside(task) || task.attribute == Attribute::HeadOfQueue {
             return;
         }
@@ -42,7 +44,7 @@ impl Agent {
         let silent = |t: &Task| t.lost || t.aborting || t.unsure;
         let passed =
             older.filter(|t| inside(t) && !silent(t)).find(|t| barrier(task) || barrier(t));
-        let passed = passed.map(|t| (t.what, t.issue, t.attribute));
+        let passed = passed.map(|t| (t.operation, t.issue, t.attribute));
         assert!(passed.is_none(), "{who}: sent at {}, overtook {passed:?}", task.issue);
     }
 
@@ -58,7 +60,8 @@ impl Agent {
         };
         let tasks = self.tasks.borrow();
         let later = tasks.values().filter(|t| t.lun == task.lun && t.issue > task.issue);
-        let before = later.filter(|t| t.what.writes()).filter(waits).map(|t| t.issue).collect();
+        let before =
+            later.filter(|t| t.operation.writes()).filter(waits).map(|t| t.issue).collect();
         When { began: task.issue, ended: now, after, before }
     }
 }

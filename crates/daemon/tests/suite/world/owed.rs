@@ -19,7 +19,7 @@
 
 use crate::world::agent::{Agent, Task};
 use crate::world::rights::Tidings;
-use crate::world::shared::Shared;
+use crate::world::shared::SimContext;
 
 pub type Code = (u8, u8);
 
@@ -65,7 +65,7 @@ impl Source {
     }
 }
 
-impl Shared {
+impl SimContext {
     pub fn source_begins(&self, source: Source) {
         self.sources.borrow_mut().push(source);
         for agent in self.agents.borrow().iter().filter(|a| source.concerns(a)) {
@@ -126,7 +126,7 @@ impl Agent {
             self.owe(source.lun, source.code, source.number, false);
         }
         for unit in self.shared.units.borrow().iter() {
-            for (op, port, code) in unit.book.borrow().may_hear() {
+            for (op, port, code) in unit.book.borrow().possible_attentions() {
                 if port == self.index {
                     self.owe(unit.lun, (0x2a, code), op, false);
                 }
@@ -144,8 +144,8 @@ impl Agent {
     }
 
     /// U1, U2: a command was carried out, or refused by a check that follows unit attentions.
-    pub fn check_told(&self, task: &Task, who: &str) {
-        if task.what.is_exempt() || task.unsure {
+    pub fn check_reported(&self, task: &Task, who: &str) {
+        if task.operation.is_exempt() || task.unsure {
             return;
         }
         assert!(self.greeted.borrow().contains(&task.lun), "{who}: no unit attention at first");
@@ -157,7 +157,7 @@ impl Agent {
     }
 
     /// A unit attention was reported.
-    pub fn told(&self, task: &Task, code: Code, who: &str) {
+    pub fn attention_reported(&self, task: &Task, code: Code, who: &str) {
         let new = code.0 == 0x29 && !self.greeted.borrow().contains(&task.lun);
         if new {
             assert!([RESET, NEXUS_LOST].contains(&code), "{who}");
@@ -172,18 +172,18 @@ impl Agent {
             }
             return;
         }
-        let found = self.take_told(task.lun, code, task.issue);
+        let found = self.take_reported(task.lun, code, task.issue);
         assert!(found || task.unsure, "{who}: nothing raised it, or it was told before");
     }
 
     /// REPORT LUNS reports that LUNs have changed (SPC-4 6.33).
     pub fn listed(&self, task: &Task) {
-        self.take_told(task.lun, LUNS_CHANGED, task.issue);
+        self.take_reported(task.lun, LUNS_CHANGED, task.issue);
     }
 
     /// U3: conditions that existed before the command was sent are reported with it; for later ones
     /// this is unknown.
-    fn take_told(&self, lun: usize, code: Code, issue: u64) -> bool {
+    fn take_reported(&self, lun: usize, code: Code, issue: u64) -> bool {
         let mut owed = self.owed.borrow_mut();
         let meant = |o: &Owed| o.code == code && (o.lun == lun || code == LUNS_CHANGED);
         let before = owed.len();

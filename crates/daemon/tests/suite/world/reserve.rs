@@ -5,11 +5,11 @@ use std::rc::Rc;
 use testkit::iscsi::Conn;
 use wire::scsi::{PrMove, PrOutList, TransportId, parse_pr_keys, parse_pr_reservation};
 
-use crate::world::agent::{Agent, Function, Task, What};
+use crate::world::agent::{Agent, Function, Operation, Task};
 use crate::world::owed::{CLEARED, Source};
 use crate::world::rights::Tidings;
-use crate::world::rules::{Act, Need, STRUCK, State, TYPES, Verdict};
-use crate::world::shared::{Shared, Unit};
+use crate::world::rules::{Act, CommandOutcome, Need, ReservationState, STRUCK, TYPES};
+use crate::world::shared::{SimContext, Unit};
 use crate::world::stack::RELATIVE_PORT;
 
 /// Longest answer to PERSISTENT RESERVE IN that is asked for.
@@ -59,7 +59,7 @@ fn list(act: Act, to: Option<PrMove>) -> Vec<u8> {
     PrOutList { key, action_key, aptpl, to, ..PrOutList::default() }.encode()
 }
 
-impl Shared {
+impl SimContext {
     /// Something that changes reservations sets out.
     pub fn act_begins(&self, agent: &Agent, unit: &Unit, op: u64, act: Act) {
         let now = self.model.borrow_mut().tick();
@@ -67,12 +67,12 @@ impl Shared {
         book.prune(self.oldest_command());
         book.issue(op, agent.index, agent.session.get(), act, now);
         drop(book);
-        self.owe_told(unit);
+        self.expect_attentions(unit);
     }
 
     /// All ports that may get its unit attention may get it from now on.
-    fn owe_told(&self, unit: &Unit) {
-        for (op, port, code) in unit.book.borrow().may_hear() {
+    fn expect_attentions(&self, unit: &Unit) {
+        for (op, port, code) in unit.book.borrow().possible_attentions() {
             let agents = self.agents.borrow();
             let (agent, code) = (&agents[port], (0x2a, code));
             if !agent.is_owed(op, code) {
@@ -82,7 +82,7 @@ impl Shared {
     }
 
     /// It was answered.
-    pub fn act_ends(&self, unit: &Unit, op: u64, verdict: &Verdict, who: &str) {
+    pub fn act_ends(&self, unit: &Unit, op: u64, verdict: &CommandOutcome, who: &str) {
         let now = self.model.borrow_mut().tick();
         let told = unit.book.borrow_mut().answer(op, verdict, now, who);
         for agent in self.agents.borrow().iter() {
@@ -95,7 +95,7 @@ impl Shared {
         if told.iter().any(|t| t.2 != Tidings::None) {
             self.mark("reservations to tell");
         }
-        self.owe_told(unit);
+        self.expect_attentions(unit);
     }
 
     /// R2, for a command of that moment that was carried out: its port and session, and the access
@@ -124,7 +124,7 @@ impl Agent {
     pub fn list_of(&self, act: Act) -> Vec<u8> {
         let Act::Move { to, unregister, .. } = act else { return list(act, None) };
         let agents = self.shared.agents.borrow();
-        let how = &agents[to].how;
+        let how = &agents[to].login_options;
         let port = TransportId::iscsi_port(&how.initiator, how.isid_bytes()).expect("a name");
         list(act, Some(PrMove { unregister, target: RELATIVE_PORT, port }))
     }
@@ -135,8 +135,8 @@ impl Agent {
             .tasks
             .borrow()
             .values()
-            .any(|t| t.lun == unit.lun && matches!(t.what, What::Rights(_)));
-        if busy || !unit.book.borrow().has_room() {
+            .any(|t| t.lun == unit.lun && matches!(t.operation, Operation::Rights(_)));
+        if busy || !unit.book.borrow().has_capacity() {
             return;
         }
         let state = unit.book.borrow().guess().clone();
@@ -145,10 +145,10 @@ impl Agent {
             false if self.chance(500) => Act::ReadHolder,
             false => Act::ReadKeys,
         };
-        self.start(conn, unit, What::Rights(act));
+        self.start(conn, unit, Operation::Rights(act));
     }
 
-    fn some_act(&self, state: &State) -> Act {
+    fn some_act(&self, state: &ReservationState) -> Act {
         let me = self.index;
         if state.whole.is_some_and(|(port, _)| port == me) && self.chance(600) {
             return Act::ReleaseUnit;
@@ -210,7 +210,7 @@ impl Agent {
 
     /// R2, for one that was carried out.
     pub fn check_allowed(&self, task: &Task, unit: &Unit, who: &str) {
-        if let Some(need) = task.what.need() {
+        if let Some(need) = task.operation.need() {
             let nexus = (self.index, self.session.get());
             self.shared.must_be_allowed(unit, nexus, need, task.issue, who);
         }
@@ -218,11 +218,12 @@ impl Agent {
 
     /// RESERVATION CONFLICT.
     pub fn conflict(&self, task: &Task, unit: &Rc<Unit>) {
-        let who = format!("{} {:?} lun {}: reservation conflict", self.name, task.what, task.lun);
-        self.check_told(task, &who);
+        let who =
+            format!("{} {:?} lun {}: reservation conflict", self.name, task.operation, task.lun);
+        self.check_reported(task, &who);
         self.shared.mark("conflicts");
-        match task.what.need() {
-            None => self.shared.act_ends(unit, task.issue, &Verdict::Conflict, &who),
+        match task.operation.need() {
+            None => self.shared.act_ends(unit, task.issue, &CommandOutcome::Conflict, &who),
             Some(need) => {
                 let book = unit.book.borrow();
                 let may = book.may(self.index, self.session.get(), need, task.issue);
@@ -246,13 +247,13 @@ impl Agent {
             Act::ReadKeys => {
                 let (_, mut keys) = parse_pr_keys(&task.got).expect("a list of keys");
                 keys.sort_unstable();
-                Verdict::Keys(keys)
+                CommandOutcome::Keys(keys)
             }
             Act::ReadHolder => {
                 let (_, held) = parse_pr_reservation(&task.got).expect("a reservation");
-                Verdict::Holder(held.map(|(key, kind)| (key, kind.code())))
+                CommandOutcome::Holder(held.map(|(key, kind)| (key, kind.code())))
             }
-            _ => Verdict::Good,
+            _ => CommandOutcome::Good,
         };
         self.shared.mark("acts done");
         self.shared.act_ends(unit, task.issue, &verdict, &who);
@@ -271,7 +272,7 @@ impl Agent {
             let tasks = agent.tasks.borrow();
             let mut model = self.shared.model.borrow_mut();
             let gone = |t: &&Task| t.lun == of.lun && t.issue < of.issue;
-            for t in tasks.values().filter(gone).filter(|t| t.what.writes() && t.granted) {
+            for t in tasks.values().filter(gone).filter(|t| t.operation.writes() && t.granted) {
                 model.end(t.place, t.id, t.issue, crate::world::model::Outcome::Unknown, oldest);
             }
         }
@@ -279,16 +280,16 @@ impl Agent {
 
     /// A CHECK CONDITION that says that an act is wrong; false when the task is none.
     pub fn rights_illegal(&self, task: &Task, unit: &Rc<Unit>) -> bool {
-        if let What::Rights(act) = task.what {
+        if let Operation::Rights(act) = task.operation {
             let who = format!("{} {act:?} lun {}", self.name, task.lun);
-            self.shared.act_ends(unit, task.issue, &Verdict::Illegal, &who);
+            self.shared.act_ends(unit, task.issue, &CommandOutcome::Illegal, &who);
         }
-        matches!(task.what, What::Rights(_))
+        matches!(task.operation, Operation::Rights(_))
     }
 
     /// It was refused before its parameters were examined.
     pub fn rights_refused(&self, task: &Task, unit: &Rc<Unit>) {
-        if let What::Rights(act) = task.what {
+        if let Operation::Rights(act) = task.operation {
             let who = format!("{} {act:?} lun {}", self.name, task.lun);
             let now = self.shared.model.borrow_mut().tick();
             unit.book.borrow_mut().refused(task.issue, now, &who);
@@ -301,15 +302,17 @@ impl Agent {
         let Some(unit) = self.shared.unit(task.lun) else { return };
         let now = self.shared.model.borrow_mut().tick();
         unit.book.borrow_mut().over(task.issue, now);
-        self.shared.source_ends(task.issue, None, Tidings::Maybe);
+        self.shared.source_ends(task.issue, None, Tidings::Certainty);
     }
 
     pub fn reset_rights_over(&self, unit: &Unit, f: &Function, tidings: Tidings) {
         let now = self.shared.model.borrow_mut().tick();
         match tidings {
-            Tidings::Sure => drop(unit.book.borrow_mut().answer(f.issue, &Verdict::Good, now, "")),
+            Tidings::Sure => {
+                drop(unit.book.borrow_mut().answer(f.issue, &CommandOutcome::Good, now, ""))
+            }
             Tidings::None => unit.book.borrow_mut().refused(f.issue, now, "reset"),
-            Tidings::Maybe => unit.book.borrow_mut().over(f.issue, now),
+            Tidings::Certainty => unit.book.borrow_mut().over(f.issue, now),
         }
     }
 }

@@ -19,7 +19,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::world::rules::{Act, Need, State, Verdict};
+use crate::world::rules::{Act, CommandOutcome, Need, ReservationState};
 
 /// Commands about reservations that are under way at one unit at once: more cost too many worlds.
 pub const UNDER_WAY_MAX: usize = 3;
@@ -31,12 +31,12 @@ const RESETS_MAX: usize = 3;
 const WORLDS_CLEAR: usize = 64;
 
 /// Attentions that an act raises: the port that hears one and its second byte.
-type Told = Vec<(usize, u8)>;
+type Attentions = Vec<(usize, u8)>;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 struct World {
-    state: State,
-    done: BTreeMap<u64, (Verdict, Told)>,
+    state: ReservationState,
+    done: BTreeMap<u64, (CommandOutcome, Attentions)>,
     /// Sessions that must be over for it.
     over: Over,
 }
@@ -45,14 +45,14 @@ struct World {
 type Over = BTreeSet<usize>;
 
 /// States that were possible at one time, and what must be over for it.
-type Seen = Vec<(State, Over)>;
+type Seen = Vec<(ReservationState, Over)>;
 
 /// Sessions taken for ended, and the latest moment at which they were.
 type Ended = BTreeMap<usize, u64>;
 
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    who: usize,
+    port: usize,
     session: u64,
     act: Act,
 }
@@ -70,7 +70,7 @@ pub struct May {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tidings {
     Sure,
-    Maybe,
+    Certainty,
     None,
 }
 
@@ -79,11 +79,11 @@ struct Suspect {
     /// One of these, by then.
     over: BTreeSet<Over>,
     at: u64,
-    who: String,
+    command: String,
 }
 
 /// The worlds of one unit.
-pub struct Book {
+pub struct ReservationModel {
     worlds: BTreeMap<World, Ended>,
     pending: BTreeMap<u64, Pending>,
     /// States that were possible from a moment on, each with the sessions that must be over.
@@ -91,9 +91,9 @@ pub struct Book {
     suspects: Vec<Suspect>,
 }
 
-impl Default for Book {
-    fn default() -> Book {
-        let mut book = Book {
+impl Default for ReservationModel {
+    fn default() -> ReservationModel {
+        let mut book = ReservationModel {
             worlds: BTreeMap::from([(World::default(), Ended::new())]),
             pending: BTreeMap::new(),
             history: Vec::new(),
@@ -104,7 +104,7 @@ impl Default for Book {
     }
 }
 
-impl Book {
+impl ReservationModel {
     /// True when it is new, or something about it is.
     fn add(&mut self, world: World, ended: &Ended) -> bool {
         if let Some(old) = self.worlds.get_mut(&world) {
@@ -136,7 +136,7 @@ impl Book {
                 if world.done.contains_key(op) {
                     continue;
                 }
-                let (state, verdict, told) = world.state.after(p.who, p.session, p.act);
+                let (state, verdict, told) = world.state.after(p.port, p.session, p.act);
                 let mut next = World { state, ..world.clone() };
                 next.done.insert(*op, (verdict, told));
                 found.push((next, ended.clone()));
@@ -185,12 +185,12 @@ impl Book {
         }
     }
 
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         self.pending.len() < UNDER_WAY_MAX
     }
 
     /// One more reset is not too many.
-    pub fn has_room_to_reset(&self) -> bool {
+    pub fn allows_reset(&self) -> bool {
         self.pending.values().filter(|p| p.act == Act::Reset).count() < RESETS_MAX
     }
 
@@ -200,13 +200,13 @@ impl Book {
     }
 
     /// One of the possible states, to choose a command by.
-    pub fn guess(&self) -> &State {
+    pub fn guess(&self) -> &ReservationState {
         self.worlds.keys().next().map(|w| &w.state).expect("R1")
     }
 
     /// A command sets out.
     pub fn issue(&mut self, op: u64, who: usize, session: u64, act: Act, now: u64) {
-        self.pending.insert(op, Pending { who, session, act });
+        self.pending.insert(op, Pending { port: who, session, act });
         self.settle(now, "issue");
     }
 
@@ -214,7 +214,7 @@ impl Book {
     pub fn answer(
         &mut self,
         op: u64,
-        verdict: &Verdict,
+        verdict: &CommandOutcome,
         now: u64,
         who: &str,
     ) -> Vec<(usize, u8, Tidings)> {
@@ -227,7 +227,7 @@ impl Book {
         let all: BTreeSet<(usize, u8)> = tolds.iter().flatten().copied().collect();
         let tiding = |one: &(usize, u8)| match tolds.iter().all(|t| t.contains(one)) {
             true => Tidings::Sure,
-            false => Tidings::Maybe,
+            false => Tidings::Certainty,
         };
         let out = all.iter().map(|one| (one.0, one.1, tiding(one))).collect();
         self.forget(op, now);
@@ -260,11 +260,12 @@ impl Book {
     }
 
     /// Ports that may hear of commands under way: command, port, code.
-    pub fn may_hear(&self) -> BTreeSet<(u64, usize, u8)> {
+    pub fn possible_attentions(&self) -> BTreeSet<(u64, usize, u8)> {
         let of = |w: &World| -> Vec<(u64, usize, u8)> {
-            let each = |(op, (_, told)): (&u64, &(Verdict, Told))| -> Vec<(u64, usize, u8)> {
-                told.iter().map(|(port, code)| (*op, *port, *code)).collect()
-            };
+            let each =
+                |(op, (_, told)): (&u64, &(CommandOutcome, Attentions))| -> Vec<(u64, usize, u8)> {
+                    told.iter().map(|(port, code)| (*op, *port, *code)).collect()
+                };
             w.done.iter().flat_map(each).collect()
         };
         self.worlds.keys().flat_map(of).collect()
@@ -296,12 +297,13 @@ impl Book {
 
     /// A command was carried out that only the end of sessions explains (R4).
     pub fn suspect(&mut self, over: BTreeSet<Over>, at: u64, who: String) {
-        self.suspects.push(Suspect { over, at, who });
+        self.suspects.push(Suspect { over, at, command: who });
     }
 
     /// A port heard an answer to a command of this moment: its session lived then.
     pub fn alive(&mut self, port: usize, issue: u64, now: u64) {
-        for Suspect { over, at, who } in self.suspects.iter_mut().filter(|s| s.at < issue) {
+        for Suspect { over, at, command: who } in self.suspects.iter_mut().filter(|s| s.at < issue)
+        {
             over.retain(|ports| !ports.contains(&port));
             let why = "in spite of the RESERVE of port";
             assert!(!over.is_empty(), "{who}: at {at} {why} {port}, which lives");

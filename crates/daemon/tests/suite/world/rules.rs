@@ -9,7 +9,7 @@ const WRITE_EXCLUSIVE: u8 = 1;
 /// Types in which every registrant has access.
 const REGISTRANTS: [u8; 4] = [5, 6, 7, 8];
 /// Types that every registrant holds.
-const EVERYBODY: [u8; 2] = [7, 8];
+const ALL_REGISTRANTS: [u8; 2] = [7, 8];
 /// All types.
 pub const TYPES: [u8; 6] = [1, 3, 5, 6, 7, 8];
 
@@ -20,7 +20,7 @@ pub const STRUCK: u8 = 5;
 
 /// Registrations and reservation. Initiator ports are numbers.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct State {
+pub struct ReservationState {
     pub keys: BTreeMap<usize, u64>,
     /// Type and holder; no holder when every registrant holds it.
     pub held: Option<(u8, Option<usize>)>,
@@ -78,7 +78,7 @@ pub enum Act {
 
 /// The answer to a command.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Verdict {
+pub enum CommandOutcome {
     Good,
     Conflict,
     Illegal,
@@ -98,9 +98,9 @@ pub enum Need {
 }
 
 /// The state afterwards, the answer, and who hears which unit attention.
-pub type Effect = (State, Verdict, Vec<(usize, u8)>);
+pub type Effect = (ReservationState, CommandOutcome, Vec<(usize, u8)>);
 
-impl State {
+impl ReservationState {
     fn holds(&self, who: usize) -> bool {
         match self.held {
             Some((_, Some(holder))) => holder == who,
@@ -128,14 +128,14 @@ impl State {
     }
 
     /// The part of the state that a restart of the daemon keeps.
-    pub fn survivor(&self) -> State {
+    pub fn survivor(&self) -> ReservationState {
         match self.aptpl {
-            true => State { whole: None, ..self.clone() },
-            false => State::default(),
+            true => ReservationState { whole: None, ..self.clone() },
+            false => ReservationState::default(),
         }
     }
 
-    fn others(&self, but: usize) -> impl Iterator<Item = usize> {
+    fn other_ports(&self, but: usize) -> impl Iterator<Item = usize> {
         self.keys.keys().copied().filter(move |p| *p != but)
     }
 
@@ -153,7 +153,7 @@ impl State {
 
     fn released(&self, kind: u8, by: usize) -> Vec<(usize, u8)> {
         match REGISTRANTS.contains(&kind) {
-            true => self.others(by).map(|p| (p, RELEASED)).collect(),
+            true => self.other_ports(by).map(|p| (p, RELEASED)).collect(),
             false => Vec::new(),
         }
     }
@@ -162,24 +162,26 @@ impl State {
     pub fn after(&self, who: usize, session: u64, act: Act) -> Effect {
         let same = |verdict| (self.clone(), verdict, Vec::new());
         match act {
-            Act::Reset => (State { whole: None, ..self.clone() }, Verdict::Good, Vec::new()),
+            Act::Reset => {
+                (ReservationState { whole: None, ..self.clone() }, CommandOutcome::Good, Vec::new())
+            }
             Act::Hide => {
                 let whole = self.whole.filter(|(port, _)| *port != who);
-                (State { whole, ..self.clone() }, Verdict::Good, Vec::new())
+                (ReservationState { whole, ..self.clone() }, CommandOutcome::Good, Vec::new())
             }
             Act::ReserveUnit | Act::ReleaseUnit => self.of_old(who, session, act),
-            _ if self.whole.is_some() => same(Verdict::Conflict),
+            _ if self.whole.is_some() => same(CommandOutcome::Conflict),
             Act::ReadKeys => {
                 let mut keys: Vec<u64> = self.keys.values().copied().collect();
                 keys.sort_unstable();
-                same(Verdict::Keys(keys))
+                same(CommandOutcome::Keys(keys))
             }
             Act::ReadHolder => {
                 let key = |holder: Option<usize>| holder.map_or(0, |p| self.keys[&p]);
-                same(Verdict::Holder(self.held.map(|(kind, holder)| (key(holder), kind))))
+                same(CommandOutcome::Holder(self.held.map(|(kind, holder)| (key(holder), kind))))
             }
             Act::Register { old, .. } if self.keys.get(&who).map_or(0, |k| *k) != old => {
-                same(Verdict::Conflict)
+                same(CommandOutcome::Conflict)
             }
             Act::Register { new, aptpl, .. } | Act::Replace { new, aptpl } => {
                 self.register(who, new, aptpl)
@@ -191,66 +193,76 @@ impl State {
             | Act::Move { key, .. }
                 if self.keys.get(&who) != Some(&key) =>
             {
-                same(Verdict::Conflict)
+                same(CommandOutcome::Conflict)
             }
             Act::Reserve { kind, .. } => match self.held {
-                Some((old, _)) if self.holds(who) && old == kind => same(Verdict::Good),
-                Some(_) => same(Verdict::Conflict),
+                Some((old, _)) if self.holds(who) && old == kind => same(CommandOutcome::Good),
+                Some(_) => same(CommandOutcome::Conflict),
                 None => {
-                    let holder = (!EVERYBODY.contains(&kind)).then_some(who);
-                    let next = State { held: Some((kind, holder)), ..self.clone() };
-                    (next, Verdict::Good, Vec::new())
+                    let holder = (!ALL_REGISTRANTS.contains(&kind)).then_some(who);
+                    let next = ReservationState { held: Some((kind, holder)), ..self.clone() };
+                    (next, CommandOutcome::Good, Vec::new())
                 }
             },
             Act::Release { kind, .. } => match self.held {
-                Some((old, _)) if self.holds(who) && old != kind => same(Verdict::Illegal),
+                Some((old, _)) if self.holds(who) && old != kind => same(CommandOutcome::Illegal),
                 Some((old, _)) if self.holds(who) => {
-                    let next = State { held: None, ..self.clone() };
-                    (next, Verdict::Good, self.released(old, who))
+                    let next = ReservationState { held: None, ..self.clone() };
+                    (next, CommandOutcome::Good, self.released(old, who))
                 }
-                _ => same(Verdict::Good),
+                _ => same(CommandOutcome::Good),
             },
             Act::Clear { .. } => {
-                let next = State { keys: BTreeMap::new(), held: None, ..self.clone() };
-                (next, Verdict::Good, self.others(who).map(|p| (p, PREEMPTED)).collect())
+                let next = ReservationState { keys: BTreeMap::new(), held: None, ..self.clone() };
+                (
+                    next,
+                    CommandOutcome::Good,
+                    self.other_ports(who).map(|p| (p, PREEMPTED)).collect(),
+                )
             }
             Act::Preempt { victim, kind, .. } => self.preempt(who, victim, kind),
             Act::Move { new, to, unregister, aptpl, .. } => {
                 let (next, verdict) = self.moved(who, new, to, unregister);
-                let aptpl = if verdict == Verdict::Good { aptpl } else { self.aptpl };
-                (State { aptpl, ..next }, verdict, Vec::new())
+                let aptpl = if verdict == CommandOutcome::Good { aptpl } else { self.aptpl };
+                (ReservationState { aptpl, ..next }, verdict, Vec::new())
             }
         }
     }
 
     /// SPC-4 5.12.8: the reservation and its type move to another port without a unit attention.
-    fn moved(&self, who: usize, new: u64, to: usize, unregister: bool) -> (State, Verdict) {
+    fn moved(
+        &self,
+        who: usize,
+        new: u64,
+        to: usize,
+        unregister: bool,
+    ) -> (ReservationState, CommandOutcome) {
         let same = |verdict| (self.clone(), verdict);
         match self.held {
-            None => same(Verdict::Illegal),
-            Some((_, holder)) if holder != Some(who) => same(Verdict::Conflict),
-            Some(_) if new == 0 || to == who => same(Verdict::Illegal),
+            None => same(CommandOutcome::Illegal),
+            Some((_, holder)) if holder != Some(who) => same(CommandOutcome::Conflict),
+            Some(_) if new == 0 || to == who => same(CommandOutcome::Illegal),
             Some((kind, _)) => {
-                let mut next = State { held: Some((kind, Some(to))), ..self.clone() };
+                let mut next = ReservationState { held: Some((kind, Some(to))), ..self.clone() };
                 next.keys.insert(to, new);
                 if unregister {
                     next.keys.remove(&who);
                 }
-                (next, Verdict::Good)
+                (next, CommandOutcome::Good)
             }
         }
     }
 
     /// RESERVE and RELEASE of SPC-2, beside registrations those of SPC-4 5.12.3.
     fn of_old(&self, who: usize, session: u64, act: Act) -> Effect {
-        let (mut next, mut verdict) = (self.clone(), Verdict::Good);
+        let (mut next, mut verdict) = (self.clone(), CommandOutcome::Good);
         if !self.keys.is_empty() {
             if !(self.held.is_some() && self.has_access(who)) {
-                verdict = Verdict::Conflict;
+                verdict = CommandOutcome::Conflict;
             }
         } else if act == Act::ReserveUnit {
             match self.whole {
-                Some(owner) if owner != (who, session) => verdict = Verdict::Conflict,
+                Some(owner) if owner != (who, session) => verdict = CommandOutcome::Conflict,
                 _ => next.whole = Some((who, session)),
             }
         } else if self.whole == Some((who, session)) {
@@ -261,16 +273,16 @@ impl State {
 
     fn register(&self, who: usize, new: u64, aptpl: bool) -> Effect {
         if new == 0 && !self.keys.contains_key(&who) {
-            return (self.clone(), Verdict::Good, Vec::new());
+            return (self.clone(), CommandOutcome::Good, Vec::new());
         }
-        let mut next = State { aptpl, ..self.clone() };
+        let mut next = ReservationState { aptpl, ..self.clone() };
         if new != 0 {
             next.keys.insert(who, new);
-            return (next, Verdict::Good, Vec::new());
+            return (next, CommandOutcome::Good, Vec::new());
         }
         let ended = next.unregister(who);
         let told = ended.map_or_else(Vec::new, |kind| next.released(kind, who));
-        (next, Verdict::Good, told)
+        (next, CommandOutcome::Good, told)
     }
 
     fn preempt(&self, who: usize, victim: u64, kind: u8) -> Effect {
@@ -281,7 +293,7 @@ impl State {
             Some((_, Some(holder))) => self.keys[&holder] == victim,
         };
         if victim == 0 && !takes {
-            return same(Verdict::Illegal);
+            return same(CommandOutcome::Illegal);
         }
         let meant = |(port, key): (&usize, &u64)| {
             let spared = takes && *port == who;
@@ -289,7 +301,7 @@ impl State {
         };
         let gone: Vec<usize> = self.keys.iter().filter_map(meant).collect();
         if gone.is_empty() && !takes {
-            return same(Verdict::Conflict);
+            return same(CommandOutcome::Conflict);
         }
         let mut next = self.clone();
         for port in &gone {
@@ -298,24 +310,24 @@ impl State {
         let mut told: Vec<(usize, u8)> =
             gone.iter().filter(|p| **p != who).map(|p| (*p, STRUCK)).collect();
         if takes {
-            let old = next.held.replace((kind, (!EVERYBODY.contains(&kind)).then_some(who)));
+            let old = next.held.replace((kind, (!ALL_REGISTRANTS.contains(&kind)).then_some(who)));
             if old.is_some_and(|(old, _)| old != kind) {
-                told.extend(next.others(who).map(|p| (p, RELEASED)));
+                told.extend(next.other_ports(who).map(|p| (p, RELEASED)));
             }
         } else if next.keys.is_empty() {
             next.held = None;
         }
-        (next, Verdict::Good, told)
+        (next, CommandOutcome::Good, told)
     }
 }
 
 #[test]
 fn reservation_rules_permit_only_the_entitled_initiators() {
-    let state = State::default();
+    let state = ReservationState::default();
     let (state, ..) = state.after(0, 1, Act::Replace { new: 7, aptpl: true });
     let (state, ..) = state.after(1, 1, Act::Register { old: 0, new: 8, aptpl: true });
     let (state, verdict, _) = state.after(0, 1, Act::Reserve { key: 7, kind: 5 });
-    assert_eq!(verdict, Verdict::Good);
+    assert_eq!(verdict, CommandOutcome::Good);
     let may = |who, need| state.allows(who, 1, need);
     assert_eq!([0, 1, 2].map(|who| may(who, Need::Write)), [true, true, false]);
     assert!(may(2, Need::Read));
@@ -323,10 +335,10 @@ fn reservation_rules_permit_only_the_entitled_initiators() {
     let (next, _, told) = state.after(1, 1, preempt);
     assert_eq!((next.held, told), (Some((3, Some(1))), vec![(0, STRUCK)]));
     assert_eq!(next.survivor(), next);
-    assert_eq!(state.after(2, 1, Act::ReserveUnit).1, Verdict::Conflict);
+    assert_eq!(state.after(2, 1, Act::ReserveUnit).1, CommandOutcome::Conflict);
     let moves = |key, to| Act::Move { key, new: 9, to, unregister: true, aptpl: false };
-    assert_eq!(state.after(1, 1, moves(8, 2)).1, Verdict::Conflict, "it holds nothing");
-    assert_eq!(state.after(0, 1, moves(7, 0)).1, Verdict::Illegal, "to itself");
+    assert_eq!(state.after(1, 1, moves(8, 2)).1, CommandOutcome::Conflict, "it holds nothing");
+    assert_eq!(state.after(0, 1, moves(7, 0)).1, CommandOutcome::Illegal, "to itself");
     let (moved, ..) = state.after(0, 1, moves(7, 2));
     assert_eq!((moved.held, moved.aptpl), (Some((5, Some(2))), false));
     assert_eq!(moved.keys, BTreeMap::from([(1, 8), (2, 9)]));

@@ -10,10 +10,10 @@ use reactor::sim::World;
 
 use crate::world::access::States;
 use crate::world::agent::Agent;
-use crate::world::model::{Model, OPEN, Place};
+use crate::world::model::{BlockRange, Model, OPEN};
 use crate::world::nbd::Client;
 use crate::world::owed::Source;
-use crate::world::rights::Book;
+use crate::world::rights::ReservationModel;
 use crate::world::vault::SlowVault;
 
 /// Lines shown of a seed that fails.
@@ -48,7 +48,7 @@ impl Grant {
 pub struct Unit {
     pub lun: usize,
     pub provider: String,
-    pub place: Cell<Place>,
+    pub place: Cell<BlockRange>,
     /// Blocks of the model in one of the unit.
     pub per: usize,
     pub grants: Cell<[Grant; GROUPS]>,
@@ -65,7 +65,7 @@ pub struct Unit {
     /// When something set out that ends the commands of others.
     pub resets: RefCell<Vec<u64>>,
     /// Its reservations.
-    pub book: RefCell<Book>,
+    pub book: RefCell<ReservationModel>,
 }
 
 impl Unit {
@@ -89,7 +89,7 @@ impl Unit {
 pub struct Marks(pub std::collections::BTreeMap<&'static str, u64>);
 
 /// Everything that is known to all.
-pub struct Shared {
+pub struct SimContext {
     pub world: World,
     pub model: RefCell<Model>,
     pub units: RefCell<Vec<Rc<Unit>>>,
@@ -129,9 +129,9 @@ pub struct Shared {
     echo: bool,
 }
 
-impl Shared {
-    pub fn new(world: &World, disks: &[usize]) -> Rc<Shared> {
-        Rc::new(Shared {
+impl SimContext {
+    pub fn new(world: &World, disks: &[usize]) -> Rc<SimContext> {
+        Rc::new(SimContext {
             world: world.clone(),
             model: RefCell::new(Model::new(disks)),
             units: RefCell::default(),
@@ -158,7 +158,7 @@ impl Shared {
     }
 
     /// Notes a line; the last ones are shown when the seed fails.
-    pub fn say(&self, line: impl FnOnce() -> String) {
+    pub fn log(&self, line: impl FnOnce() -> String) {
         let line = format!("{:>12} {}", self.world.now() / 1000, line());
         if self.echo {
             eprintln!("{line}");

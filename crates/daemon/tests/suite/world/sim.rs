@@ -15,14 +15,14 @@ use reactor::model::{DiskShape, Timing};
 use reactor::sim::{NetShape, World};
 use reactor::{Reactor, SeededRandom};
 use serde_json::json;
-use testkit::iscsi::How;
-use wire::iscsi::{ChapUser, Params};
+use testkit::iscsi::LoginOptions;
+use wire::iscsi::{ChapUser, SessionParams};
 
 use crate::world::agent::Agent;
 use crate::world::gremlin;
-use crate::world::model::{OPEN, Place, UNIT, at_once};
+use crate::world::model::{BlockRange, OPEN, UNIT, at_once};
 use crate::world::nbd::Client;
-use crate::world::shared::{GROUPS, Grant, Marks, Shared, Unit};
+use crate::world::shared::{GROUPS, Grant, Marks, SimContext, Unit};
 use crate::world::stack::{Crash, IQN, Outside, SECRET, Shape, Stack, USER};
 
 pub const MS: u64 = 1_000_000;
@@ -57,7 +57,7 @@ pub struct Sim {
     pub seed: u64,
     pub random: SeededRandom,
     pub outside: Outside,
-    pub shared: Rc<Shared>,
+    pub shared: Rc<SimContext>,
     pub shape: Shape,
     pub stack: Option<Stack>,
     pub parts: [Option<Part>; SLOTS],
@@ -110,7 +110,7 @@ impl Sim {
         let mut net = net(&mut random);
         net.segment_max = net.segment_max.max(segment_min);
         world.set_net(net);
-        let shared = Shared::new(&world, &[TABLE_BLOCKS, PLAIN_BLOCKS_MAX]);
+        let shared = SimContext::new(&world, &[TABLE_BLOCKS, PLAIN_BLOCKS_MAX]);
         shared
             .longest
             .set(LONGEST[usize::from(net.segment_max > 7) + usize::from(net.segment_max > 100)]);
@@ -169,16 +169,16 @@ impl Sim {
             self.outside.reactors.borrow_mut().push(reactor.clone());
             for isid in 0..1 + self.random.below(2) as u8 {
                 let random = &mut self.random;
-                let params = Params {
+                let params = SessionParams {
                     recv_data_len_max: 512 << random.below(9),
                     max_burst: 512 << (1 + random.below(8)),
                     first_burst: 512 << random.below(2),
                     initial_r2t: random.chance(500),
                     immediate_data: random.chance(700),
-                    ..Params::default()
+                    ..SessionParams::default()
                 };
                 let user = || ChapUser { name: USER.into(), secret: SECRET.into() };
-                let how = How {
+                let how = LoginOptions {
                     initiator: format!("iqn.2026-11.test.ashlar:i{i}"),
                     target: IQN.into(),
                     isid,
@@ -218,8 +218,8 @@ impl Sim {
         self.random.below(n)
     }
 
-    pub fn say(&self, line: impl FnOnce() -> String) {
-        self.shared.say(line);
+    pub fn log(&self, line: impl FnOnce() -> String) {
+        self.shared.log(line);
     }
 
     pub fn stack(&mut self) -> &mut Stack {
@@ -258,7 +258,7 @@ impl Sim {
 
     /// A daemon over the disks as they are.
     pub fn boot(&mut self) {
-        self.say(|| "boot".into());
+        self.log(|| "boot".into());
         let vault = self.shared.vault.clone();
         self.stack = Some(Stack::start(&self.outside, &self.shape, vault));
         *self.shared.registry.borrow_mut() = Some(self.stack().registry.clone());
@@ -288,12 +288,12 @@ impl Sim {
                 let made = json!({ "op": "create", "provider": "d0", "scheme": "gpt",
                                    "overwrite": true });
                 let done = self.stack().part(made);
-                self.say(|| format!("part create: {}", done.is_ok()));
+                self.log(|| format!("part create: {}", done.is_ok()));
                 self.stack().pass(100 * MS);
                 continue;
             }
             self.stack().pass(1_000 * MS);
-            self.outside.world.with_disk("d0", |d| d.heal_all());
+            self.outside.world.with_disk("d0", |d| d.clear_faults());
             let d0 = self.stack().control.topology.find("d0").expect("d0");
             self.stack().control.topology.retaste(d0);
             let _ = self.stack().control.settle();
@@ -302,7 +302,7 @@ impl Sim {
         let seen: Vec<_> = views.iter().flat_map(|g| g.providers.iter()).collect();
         panic!(
             "no partition table on d0: {:?}",
-            seen.iter().map(|p| (&p.name, &p.verdicts)).collect::<Vec<_>>()
+            seen.iter().map(|p| (&p.name, &p.taste_outcomes)).collect::<Vec<_>>()
         );
     }
 
@@ -343,7 +343,7 @@ impl Sim {
             };
             let place = unit.place.get();
             unit.resized.set(unit.resized.get() || count != place.count);
-            unit.place.set(Place { count, ..place });
+            unit.place.set(BlockRange { count, ..place });
             self.open_unit(unit);
         }
         self.set_groups(&[]);
@@ -358,7 +358,7 @@ impl Sim {
         }
     }
 
-    pub fn new_unit(&mut self, provider: &str, place: Place, per: usize) -> Rc<Unit> {
+    pub fn new_unit(&mut self, provider: &str, place: BlockRange, per: usize) -> Rc<Unit> {
         let unit = Rc::new(Unit {
             lun: self.next_lun,
             provider: provider.into(),
@@ -385,7 +385,7 @@ impl Sim {
         self.shared.open.set(OPEN);
         self.shared.mark("crashes");
         let power = self.random.chance(700);
-        self.say(|| format!("crash, power {}", if power { "cut" } else { "stays" }));
+        self.log(|| format!("crash, power {}", if power { "cut" } else { "stays" }));
         let world = self.outside.world.clone();
         if self.random.chance(400) {
             // The initiators get no notice.
@@ -438,15 +438,15 @@ impl Sim {
     pub fn look_at_disks(&mut self, when: &str) {
         let mut model = self.shared.model.borrow_mut();
         let data = [
-            Place { disk: 0, first: SLOT_FIRST, count: SLOTS * SLOT_BLOCKS },
-            Place { disk: 1, first: 0, count: self.plain_count },
+            BlockRange { disk: 0, first: SLOT_FIRST, count: SLOTS * SLOT_BLOCKS },
+            BlockRange { disk: 1, first: 0, count: self.plain_count },
         ];
         for place in data {
             let mut bytes = vec![0; place.count * UNIT];
             let at = (place.first * UNIT) as u64;
             let name = DISKS[place.disk];
             self.outside.world.with_disk(name, |d| {
-                d.heal_all();
+                d.clear_faults();
                 assert_eq!(d.read(at, &mut bytes), Ok(bytes.len()), "{name}");
             });
             let now = model.tick();
@@ -457,11 +457,11 @@ impl Sim {
 
     /// All commands are answered, all agents leave, and nothing remains.
     fn finish(&mut self) {
-        self.say(|| "the end".into());
+        self.log(|| "the end".into());
         self.shared.draining.set(true);
         for name in DISKS {
             self.outside.world.hang(name, false);
-            self.outside.world.with_disk(name, |d| d.heal_all());
+            self.outside.world.with_disk(name, |d| d.clear_faults());
         }
         self.stack().pass(30_000 * MS);
         for agent in self.shared.agents.borrow().iter() {

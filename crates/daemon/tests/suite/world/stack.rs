@@ -11,9 +11,9 @@ use disks::DiskClass;
 use drivers::{Account, Driver, TargetSpec};
 use engine::lun::LunClass;
 use engine::{Engine, Registry};
-use geom::{Control, Core, Error, Inbox};
+use geom::{Core, Error, GraphControl, Inbox};
 use reactor::sim::{Actor, Limits, World};
-use reactor::{Address, Patience, Reactor, Token};
+use reactor::{Address, Reactor, Token, WaitFor};
 use serde_json::{Value, json};
 
 use crate::world::nbd::address;
@@ -56,7 +56,7 @@ pub struct Shape {
 pub struct Stack {
     pub cores: Vec<Rc<Core>>,
     pub engines: Vec<Rc<Engine>>,
-    pub control: Control,
+    pub control: GraphControl,
     pub registry: Arc<Registry>,
     pub driver: Arc<dyn Driver>,
     nbd: Option<Arc<dyn Driver>>,
@@ -73,12 +73,12 @@ fn spin(outside: &Outside, cores: &[Rc<Core>], ns: u64, stop: &mut dyn FnMut() -
     let mut actors: Vec<Actor> = Vec::new();
     for core in cores {
         let core = core.clone();
-        actors.push(Actor::new(&core.reactor().clone(), move || core.turn(Patience::Peek)));
+        actors.push(Actor::new(&core.reactor().clone(), move || core.turn(WaitFor::Peek)));
     }
     let reactors = outside.reactors.borrow().clone();
     actors.extend(reactors.iter().map(Actor::of_tasks));
     if let Some(first) = reactors.first() {
-        first.after(ns, Token { kind: TICK, word: 0 });
+        first.after(ns, Token { kind: TICK, user_data: 0 });
     }
     let crash = outside.crash.clone();
     let limits = Limits { ns, steps: 20_000_000 };
@@ -101,7 +101,7 @@ impl Stack {
             mailers.push(mailer);
         }
         let registry = Registry::new();
-        registry.set_vault(vault);
+        registry.set_state_store(vault);
         let drivers = drivers::all(&registry);
         let driver = drivers[0].clone();
         let nbd = shape.nbd.then(|| drivers[1].clone());
@@ -118,7 +118,7 @@ impl Stack {
         let wait = Box::new(move |inbox: &Inbox, most: Duration| {
             spin(&around, &all, most.as_nanos() as u64, &mut || !inbox.is_empty());
         });
-        let mut control = Control::new(mailers, inbox, wait, Box::new(move || clock.now()));
+        let mut control = GraphControl::new(mailers, inbox, wait, Box::new(move || clock.now()));
         let disks = Arc::new(DiskClass::new(control.inbox().clone(), shape.cores));
         control.topology.load(disks.clone()).expect("disk");
         control.topology.load(Arc::new(LunClass)).expect("lun");
@@ -210,7 +210,7 @@ impl Stack {
         drop(self.cores[core].reactor().spawn("test", async move {
             let out = job.await;
             *answer.lock().expect("one thread") = Some(out);
-            inbox.nudge();
+            inbox.wake();
         }));
         let full = |p: &Arc<Mutex<Option<R>>>| p.lock().expect("one thread").is_some();
         assert!(self.control.wait_until(Duration::from_secs(10), |_| full(&place)));

@@ -10,19 +10,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bio::Errno;
-use engine::state_store::{Kind, Ticket, Vault};
+use engine::state_store::{RecordKind, SaveCompletion, StateStore};
 use geom::Error;
 use reactor::{Reactor, SeededRandom};
 
 use crate::world::sim::MS;
 use crate::world::stack::Outside;
 
-type Key = (String, Kind);
+type Key = (String, RecordKind);
 
 #[derive(Default)]
 struct Inner {
     records: BTreeMap<Key, Vec<u8>>,
-    under_way: VecDeque<(Key, Vec<u8>, Ticket)>,
+    under_way: VecDeque<(Key, Vec<u8>, SaveCompletion)>,
     failures: u64,
 }
 
@@ -46,12 +46,12 @@ impl SlowVault {
         drop(reactor.spawn("vault", async move {
             loop {
                 own.sleep((1 + random.below(slow_ms)) * MS).await;
-                me.one(random.chance(failing));
+                me.complete_next(random.chance(failing));
             }
         }));
     }
 
-    fn one(&self, fails: bool) {
+    fn complete_next(&self, fails: bool) {
         let mut inner = self.inner();
         let Some((key, bytes, done)) = inner.under_way.pop_front() else { return };
         let end = match fails {
@@ -63,7 +63,7 @@ impl SlowVault {
             Err(_) => inner.failures += 1,
         }
         drop(inner);
-        done.end(end);
+        done.complete(end);
     }
 
     /// The daemon is dead: saves in flight are stored, up to some save, or lost (V3).
@@ -81,18 +81,18 @@ impl SlowVault {
     }
 }
 
-impl Vault for SlowVault {
-    fn save(&self, serial: &str, kind: Kind, bytes: Vec<u8>, done: Ticket) {
+impl StateStore for SlowVault {
+    fn save(&self, serial: &str, kind: RecordKind, bytes: Vec<u8>, done: SaveCompletion) {
         let key = (serial.to_string(), kind);
         // The control thread waits for the numbers of ports, so no time passes meanwhile.
-        if kind == Kind::Ports {
+        if kind == RecordKind::Ports {
             self.inner().records.insert(key, bytes);
-            return done.end(Ok(()));
+            return done.complete(Ok(()));
         }
         self.inner().under_way.push_back((key, bytes, done));
     }
 
-    fn load(&self, serial: &str, kind: Kind) -> Result<Option<Vec<u8>>, Error> {
+    fn load(&self, serial: &str, kind: RecordKind) -> Result<Option<Vec<u8>>, Error> {
         Ok(self.inner().records.get(&(serial.to_string(), kind)).cloned())
     }
 }

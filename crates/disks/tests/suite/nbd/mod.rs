@@ -102,7 +102,7 @@ pub fn load(w: &mut World, edge: Edge, shape: Shape) -> Rc<Progress> {
 }
 
 /// So many requests more end well.
-pub fn goes_on(w: &mut World, p: &Progress, rounds: u64) {
+pub fn wait_for_progress(w: &mut World, p: &Progress, rounds: u64) {
     let end = p.rounds.get() + rounds;
     w.until("the load goes on", |_| p.rounds.get() >= end || !p.failed.borrow().is_empty());
     assert_eq!(*p.failed.borrow(), Vec::<String>::new());

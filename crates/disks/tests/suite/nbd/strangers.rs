@@ -10,7 +10,7 @@ use rig::papers::{Good, Papers};
 use rig::proc::{self, Proc, Scratch};
 use serde_json::{Value, json};
 
-use super::{MIB, Shape, ends, goes_on, load};
+use super::{MIB, Shape, ends, load, wait_for_progress};
 use crate::world::{World, exercise, range};
 
 const USERS: Shape = Shape { users: 8, part: MIB, rounds: u64::MAX };
@@ -147,7 +147,7 @@ fn refusals_report_the_server_and_the_export() {
     let mut refused = |export: &str, more: Value| {
         let mut params = json!({ "address": address, "export": export });
         params.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
-        w.disk("nbd", "n0", params).err().map(|e| e.what).unwrap_or_default()
+        w.disk("nbd", "n0", params).err().map(|e| e.message).unwrap_or_default()
     };
     let none = json!({});
     server.kill();
@@ -170,12 +170,12 @@ fn restarted_server_fails_no_request() {
     let edge = w.open("n0");
     let p = load(&mut w, edge, USERS);
     for _ in 0..4 {
-        goes_on(&mut w, &p, 200);
+        wait_for_progress(&mut w, &p, 200);
         server.kill();
         w.turn(20_000_000);
         server.boot();
     }
-    goes_on(&mut w, &p, 200);
+    wait_for_progress(&mut w, &p, 200);
     ends(&mut w, &p);
     assert_eq!(w.shown("n0", "connections lost"), "4");
     assert_ne!(w.shown("n0", "requests sent again"), "0");
@@ -195,13 +195,13 @@ fn qemu_nbd_serves_qcow2_and_restarts_in_order() {
     let edge = w.open("n0");
     let p = load(&mut w, edge, USERS);
     for _ in 0..3 {
-        goes_on(&mut w, &p, 200);
+        wait_for_progress(&mut w, &p, 200);
         // An orderly stop: acknowledged data that are not in the image yet are kept.
         let mut running = server.running.take().unwrap();
         running.terminate(START_LIMIT).unwrap();
         server.boot();
     }
-    goes_on(&mut w, &p, 200);
+    wait_for_progress(&mut w, &p, 200);
     ends(&mut w, &p);
     assert_eq!(w.shown("n0", "connections lost"), "3");
 }
@@ -224,10 +224,10 @@ fn server_of_the_nbd_project_is_usable() {
     let mut w = world(&server.address(), json!({ "export": "disk" }));
     let edge = w.open("n0");
     let p = load(&mut w, edge, USERS);
-    goes_on(&mut w, &p, 200);
+    wait_for_progress(&mut w, &p, 200);
     server.kill();
     server.boot();
-    goes_on(&mut w, &p, 200);
+    wait_for_progress(&mut w, &p, 200);
     ends(&mut w, &p);
 }
 
@@ -254,7 +254,7 @@ fn tls_works_with_certificates_on_both_sides() {
     let mut refused = |more: Value| {
         let mut params = json!({ "address": server.address() });
         params.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
-        w.disk("nbd", "n1", params).err().map(|e| e.what).unwrap_or_default()
+        w.disk("nbd", "n1", params).err().map(|e| e.message).unwrap_or_default()
     };
     assert!(refused(json!({})).contains("requires TLS"));
     let mut wrong = keys;
@@ -373,7 +373,7 @@ fn command_server_ends_with_its_disk() {
 fn failed_command_is_reported_with_its_output() {
     rig::packages::ensure_host().unwrap();
     let mut w = World::new(PortChoice::Auto);
-    let mut refused = |params: Value| w.disk("nbd", "n0", params).err().unwrap().what;
+    let mut refused = |params: Value| w.disk("nbd", "n0", params).err().unwrap().message;
     let what = refused(json!({ "command": ["nbdkit", "no-such-plugin"] }));
     assert!(what.contains("`nbdkit no-such-plugin`"), "{what}");
     assert!(what.contains("it says: nbdkit: error: cannot open plugin"), "{what}");

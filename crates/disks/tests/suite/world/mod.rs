@@ -10,23 +10,23 @@ use std::time::Duration;
 use bio::{Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
 use disks::{DISK_CLASS, DiskClass};
 use geom::{
-    Access, Class, ConsumerId, Control, Core, Edge, Error, Finished, Geom, GeomId, Inbox,
+    Access, Class, ConsumerId, Core, Edge, Error, Finished, Geom, GeomId, GraphControl, Inbox,
     ProviderId, Sink, Topology,
 };
 use reactor::sim::{self, Actor};
-use reactor::{Config, Patience, PortChoice, Reactor, SeededRandom, Token};
+use reactor::{Config, PortChoice, Reactor, SeededRandom, Token, WaitFor};
 use serde_json::Value;
 
 pub struct World {
     pub core: Rc<Core>,
-    pub control: Control,
+    pub control: GraphControl,
     pub reactor: Reactor,
     pub disks: Arc<DiskClass>,
-    turn: Turn,
+    turn: AdvanceWorld,
 }
 
 /// Lets the world go on for at most so many ns.
-type Turn = Rc<dyn Fn(u64)>;
+type AdvanceWorld = Rc<dyn Fn(u64)>;
 
 struct User;
 
@@ -83,7 +83,7 @@ impl World {
         let clock = reactor.clone();
         let turn = turner(core.clone(), world);
         let waiting = turn.clone();
-        let mut control = Control::new(
+        let mut control = GraphControl::new(
             vec![mailer],
             inbox.clone(),
             Box::new(move |_, most: Duration| waiting((most.as_nanos() as u64).min(2_000_000))),
@@ -231,17 +231,17 @@ impl Ended {
     }
 }
 
-fn turner(core: Rc<Core>, world: Option<sim::World>) -> Turn {
+fn turner(core: Rc<Core>, world: Option<sim::World>) -> AdvanceWorld {
     let Some(world) = world else {
         return Rc::new(move |most| {
             let until = core.reactor().fresh_now() + most;
-            core.turn(Patience::Until(until));
+            core.turn(WaitFor::Until(until));
         });
     };
     Rc::new(move |most| {
         // Without it the clock would not move when nothing is left to happen.
         core.reactor().after(most, Token::default());
-        let mut actors = [Actor::new(core.reactor(), || core.turn(Patience::Forever))];
+        let mut actors = [Actor::new(core.reactor(), || core.turn(WaitFor::Forever))];
         let limits = sim::Limits { ns: most, ..sim::Limits::default() };
         world.run(&mut actors, limits, &mut || false);
     })

@@ -5,7 +5,8 @@ use wire::ata::command as op;
 use wire::ata::{Identify, error, status, trim_blocks};
 
 use crate::aoe::stage::{
-    SLOT, Stage, ata, calm, error as error_of, header, heard, long, mac, params, target_mac, who,
+    SLOT, Stage, ata, calm, decode_answer, discovery_query, error as error_of, header, long, mac,
+    params, target_mac,
 };
 
 fn stage(mtu: u32) -> (Stage, reactor::Link) {
@@ -21,7 +22,7 @@ fn short(command: u8, lba: u64, sectors: u8) -> Ata {
 /// Status and error register of the only answer.
 fn ended(frames: &[Vec<u8>]) -> (u8, u8) {
     assert_eq!(frames.len(), 1);
-    let (header, ata, _) = heard(&frames[0]);
+    let (header, ata, _) = decode_answer(&frames[0]);
     assert_eq!(header.error, None);
     (ata.command, ata.feature)
 }
@@ -33,7 +34,7 @@ const FAILED: u8 = status::READY | status::ERROR;
 fn config_query_is_answered_by_the_present_slot() {
     for (mtu, sectors) in [(1500, 2), (9000, 17)] {
         let (stage, link) = stage(mtu);
-        let came = stage.ask(&link, &[who(1)]);
+        let came = stage.ask(&link, &[discovery_query(1)]);
         assert_eq!(came.len(), 1);
         let (header, body) = Header::decode(&came[0]).unwrap();
         assert_eq!((header.to, header.from), (mac(0, 1), target_mac(0)));
@@ -51,13 +52,13 @@ fn written_data_is_read_back_by_28_and_48_bit_commands() {
     let write = Ata { write: true, ..long(op::WRITE_EXT, 10, 17) };
     assert_eq!(ended(&stage.ask(&link, &[ata(1, 1, write, &data)])), GOOD);
     let came = stage.ask(&link, &[ata(1, 2, long(op::READ_EXT, 10, 17), &[])]);
-    let (header, registers, read) = heard(&came[0]);
+    let (header, registers, read) = decode_answer(&came[0]);
     assert_eq!((header.tag, registers.command, registers.lba()), (2, status::READY, 10));
     assert!(read == data);
     let more = Ata { write: true, ..short(op::WRITE, 27, 1) };
     assert_eq!(ended(&stage.ask(&link, &[ata(1, 3, more, &[9; 512])])), GOOD);
     let came = stage.ask(&link, &[ata(1, 4, short(op::READ, 26, 2), &[])]);
-    assert!(heard(&came[0]).2 == [&data[16 * 512..], &[9; 512]].concat());
+    assert!(decode_answer(&came[0]).2 == [&data[16 * 512..], &[9; 512]].concat());
     for verify in [short(op::VERIFY, 0, 255), long(op::VERIFY_EXT, 0, 255)] {
         let came = stage.ask(&link, &[ata(1, 5, verify, &[])]);
         assert_eq!((ended(&came), came[0].len()), (GOOD, 60), "nothing is sent");
@@ -72,14 +73,14 @@ fn written_data_is_read_back_by_28_and_48_bit_commands() {
 fn identify_reports_size_flush_and_trim() {
     let (stage, link) = stage(1500);
     let came = stage.ask(&link, &[ata(1, 1, long(op::IDENTIFY, 0, 1), &[])]);
-    let said = Identify::decode(&heard(&came[0]).2).unwrap();
+    let said = Identify::decode(&decode_answer(&came[0]).2).unwrap();
     assert_eq!((said.sectors, said.sector_bytes, said.extended), (512, 512, true));
     assert!(said.flush && said.flush_ext && said.write_cache.is_none() && said.wwn >> 60 == 5);
     let trim = said.trim.unwrap();
     assert_eq!((trim.blocks_max, trim.zeroes), (1, true));
     stage.allow(&[("mac:*", &[(0, true)])]);
     let came = stage.ask(&link, &[ata(1, 1, long(op::IDENTIFY, 0, 1), &[])]);
-    assert_eq!(Identify::decode(&heard(&came[0]).2).unwrap().trim, None, "read only");
+    assert_eq!(Identify::decode(&decode_answer(&came[0]).2).unwrap().trim, None, "read only");
     stage.end();
 }
 
@@ -186,7 +187,7 @@ fn exposing_15_duplicate_write_is_applied_once() {
     assert_eq!(ended(&stage.ask(&link, &[write(1, 1)])), GOOD, "acknowledged again");
     assert_eq!(stage.disk.bytes(5 * 512, 512), [2; 512], "and not written again");
     let came = stage.ask(&link, &[write(3, 3), write(3, 3), write(4, 4)]);
-    let tags: Vec<u32> = came.iter().map(|f| heard(f).0.tag).collect();
+    let tags: Vec<u32> = came.iter().map(|f| decode_answer(f).0.tag).collect();
     assert_eq!(tags, [3, 4], "one answer, and in their order");
     assert_eq!(stage.disk.bytes(5 * 512, 512), [4; 512]);
     let many: Vec<Vec<u8>> = (10..26).map(|n| write(n, n as u8)).collect();

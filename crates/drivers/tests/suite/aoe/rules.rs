@@ -9,8 +9,8 @@ use wire::aoe::{
 use wire::ata::command as op;
 
 use crate::aoe::stage::{
-    DISK_BYTES, NAME, SHELF, SLOT, Stage, ata, calm, config, error, header, heard, long, mac,
-    params, portal, target_mac, who,
+    DISK_BYTES, NAME, SHELF, SLOT, Stage, ata, calm, config, decode_answer, discovery_query, error,
+    header, long, mac, params, portal, target_mac,
 };
 use crate::aoe::volatile::Volatile;
 
@@ -42,7 +42,7 @@ fn each_initiator_sees_the_slots_of_its_group() {
         (&format!("mac:{}", mac(0, 2)), &[(7, true), (255, false)]),
     ]);
     let slots = |link, station| -> Vec<u8> {
-        let came = stage.ask(link, &[who(station)]);
+        let came = stage.ask(link, &[discovery_query(station)]);
         came.iter().map(|f| Header::decode(f).unwrap().0.address.slot).collect()
     };
     assert_eq!(slots(&one, 1), [0, 7]);
@@ -56,7 +56,7 @@ fn each_initiator_sees_the_slots_of_its_group() {
     let mut write = ata(2, 1, Ata { write: true, ..long(op::WRITE_EXT, 0, 1) }, &[9; 512]);
     write[18] = 7;
     let came = stage.ask(&two, &[write]);
-    assert_eq!(heard(&came[0]).1.command, 0x41, "read only");
+    assert_eq!(decode_answer(&came[0]).1.command, 0x41, "read only");
     assert_eq!(stage.disk.bytes(0, 512), [0; 512]);
     // A slot that is taken away is gone with the next command.
     stage.allow(&[(&format!("mac:{}", mac(0, 2)), &[(7, true)])]);
@@ -136,9 +136,9 @@ fn mask_list_edits_are_atomic_and_enforced() {
     assert_eq!(edit(&[(mask::DELETE, other), (mask::NOTHING, me)]), (0, vec![me]));
     let many: Vec<(u8, Mac)> = (0..255).map(|n| (mask::ADD, mac(1, n))).collect();
     assert_eq!(edit(&many), (mask::FULL, vec![me]));
-    assert_eq!(stage.ask(&one, &[who(1)]).len(), 1);
+    assert_eq!(stage.ask(&one, &[discovery_query(1)]).len(), 1);
     let read = |station| ata(station, 1, long(op::READ_EXT, 0, 1), &[]);
-    for frame in [who(2), read(2), masks(2, mask::EDIT, &[(mask::ADD, mac(0, 2))])] {
+    for frame in [discovery_query(2), read(2), masks(2, mask::EDIT, &[(mask::ADD, mac(0, 2))])] {
         assert_eq!(stage.ask(&two, &[frame]).len(), 0, "masked");
     }
     assert_eq!(stage.ask(&one, &[masks(1, 2, &[])]).len(), 1);
@@ -146,7 +146,13 @@ fn mask_list_edits_are_atomic_and_enforced() {
     stage.end();
     let again = Stage::with_vault(2, &[calm()], 1500, params(), vault);
     let (one, two) = (again.plug(0, 1), again.plug(0, 2));
-    assert_eq!((again.ask(&one, &[who(1)]).len(), again.ask(&two, &[who(2)]).len()), (1, 0));
+    assert_eq!(
+        (
+            again.ask(&one, &[discovery_query(1)]).len(),
+            again.ask(&two, &[discovery_query(2)]).len()
+        ),
+        (1, 0)
+    );
     again.end();
 }
 
@@ -166,10 +172,10 @@ fn reservation_allows_others_only_queries() {
     assert_eq!(holders(&stage.ask(&one, &[reserve(1, reserve::SET, &[me, me])])), [me]);
     let read = |station| ata(station, 1, long(op::READ_EXT, 0, 1), &[]);
     let identify = ata(2, 2, long(op::IDENTIFY, 0, 1), &[]);
-    assert_eq!(heard(&stage.ask(&one, &[read(1)])[0]).1.command, 0x40);
+    assert_eq!(decode_answer(&stage.ask(&one, &[read(1)])[0]).1.command, 0x40);
     assert_eq!(error(&stage.ask(&two, &[read(2)])), code::RESERVED);
-    assert_eq!(heard(&stage.ask(&two, &[identify])[0]).1.command, 0x40);
-    assert_eq!(stage.ask(&two, &[who(2)]).len(), 1);
+    assert_eq!(decode_answer(&stage.ask(&two, &[identify])[0]).1.command, 0x40);
+    assert_eq!(stage.ask(&two, &[discovery_query(2)]).len(), 1);
     assert_eq!(error(&stage.ask(&two, &[reserve(2, reserve::SET, &[])])), code::RESERVED);
     assert_eq!(holders(&stage.ask(&two, &[reserve(2, reserve::READ, &[])])), [me]);
     let taken = stage.ask(&two, &[reserve(2, reserve::FORCE, &[mac(0, 2)])]);
@@ -187,7 +193,7 @@ fn reservation_allows_others_only_queries() {
     let (one, two) = (stage.plug(0, 1), stage.plug(0, 2));
     assert_eq!(error(&stage.ask(&one, &[read(1)])), code::RESERVED);
     assert_eq!(holders(&stage.ask(&two, &[release])), []);
-    assert_eq!(heard(&stage.ask(&one, &[read(1)])[0]).1.command, 0x40);
+    assert_eq!(decode_answer(&stage.ask(&one, &[read(1)])[0]).1.command, 0x40);
     // Of two initiators that reserve at once one succeeds; the other retries and is refused.
     stage.vault.hold(true);
     assert!(stage.ask(&one, &[reserve(1, reserve::SET, &[me])]).is_empty());
@@ -235,7 +241,7 @@ fn a_slot_whose_disk_is_exchanged_is_announced_before_it_serves() {
     let params = json!({ "shelf": SHELF, "announce": true });
     let mut stage = Stage::new(3, &[calm()], 1500, params);
     let mut other = None;
-    let add = |control: &mut geom::Control| {
+    let add = |control: &mut geom::GraphControl| {
         other = Some(Volatile::add_as(control, "other", DISK_BYTES));
     };
     stage.plant.add_unit("other", add);
@@ -258,7 +264,7 @@ fn a_slot_whose_disk_is_exchanged_is_announced_before_it_serves() {
     assert_eq!((stage.disk.bytes(0, 1), other.bytes(0, 1)), (vec![1], vec![0]));
     // An initiator that knows goes on, and gets one announcement.
     let identify = ata(1, 0x78, Ata { command: op::IDENTIFY, ..Ata::default() }, &[]);
-    let ends = |came: &[Vec<u8>]| heard(&came[0]).0.error;
+    let ends = |came: &[Vec<u8>]| decode_answer(&came[0]).0.error;
     assert_eq!(ends(&stage.ask(&link, &[write(3)])), Some(code::UNAVAILABLE));
     assert_eq!(ends(&stage.ask(&link, std::slice::from_ref(&identify))), None);
     assert_eq!(ends(&stage.ask(&link, &[write(3)])), None);
@@ -287,13 +293,13 @@ fn a_slot_whose_disk_is_exchanged_is_announced_before_it_serves() {
 fn interface_returns_from_down_with_its_new_mtu() {
     let stage = stage();
     let link = stage.plug(0, 1);
-    assert_eq!(stage.ask(&link, &[who(1)]).len(), 1);
+    assert_eq!(stage.ask(&link, &[discovery_query(1)]).len(), 1);
     stage.segments[0].set_up("t0", false);
-    assert_eq!(stage.ask(&link, &[who(1)]).len(), 0);
+    assert_eq!(stage.ask(&link, &[discovery_query(1)]).len(), 0);
     stage.segments[0].set_mtu("t0", 9000);
     stage.segments[0].set_up("t0", true);
     stage.pass(3_000_000_000);
-    let came = stage.ask(&link, &[who(1)]);
+    let came = stage.ask(&link, &[discovery_query(1)]);
     let (_, body) = Header::decode(&came[0]).unwrap();
     assert_eq!(Config::decode(body).unwrap().sectors, 17);
     stage.end();
@@ -309,7 +315,7 @@ fn second_target_with_the_same_shelf_on_a_segment_is_refused() {
         ..drivers::TargetSpec::default()
     };
     let error = stage.driver.set_target(spec("other", SHELF)).unwrap_err();
-    assert!(error.what.contains(NAME), "{error}");
+    assert!(error.message.contains(NAME), "{error}");
     stage.driver.set_target(spec("other", SHELF + 1)).unwrap();
     stage.driver.set_target(spec(NAME, SHELF)).unwrap();
     stage.end();

@@ -21,7 +21,7 @@ const CLIENTS: u8 = 3;
 const AREA: u64 = 96;
 const ROUNDS: u32 = 40;
 /// After which a frame is sent once more.
-const PATIENCE_NS: u64 = 8_000_000;
+const RETRANSMIT_NS: u64 = 8_000_000;
 /// Nothing takes longer.
 const DEADLINE_NS: u64 = 20_000_000_000;
 
@@ -121,11 +121,11 @@ impl Client {
                 // An interface that went down says so here.
                 let _ = link.receive(100, &mut |frame| came.push(frame.to_vec()));
             }
-            came.iter().for_each(|frame| self.hear(frame, &mut all));
+            came.iter().for_each(|frame| self.on_frame(frame, &mut all));
             let now = self.reactor.now();
             assert!(now - began < DEADLINE_NS, "stuck: {:?}", all[0].frame);
             for work in &mut all {
-                if now - work.sent_ns > PATIENCE_NS {
+                if now - work.sent_ns > RETRANSMIT_NS {
                     work.sent_ns = now;
                     self.resent.set(self.resent.get() + 1);
                     self.send(work);
@@ -135,7 +135,7 @@ impl Client {
         }
     }
 
-    fn hear(&mut self, frame: &[u8], all: &mut Vec<Work>) {
+    fn on_frame(&mut self, frame: &[u8], all: &mut Vec<Work>) {
         let (header, body) = Header::decode(frame).unwrap();
         assert!(header.response && header.error.is_none(), "{header:?}");
         // Frames that were sent twice are answered twice.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bio::Segs;
 use drivers::aoe::Aoe;
 use drivers::{Driver, TargetSpec};
-use engine::state_store::MemoryVault;
+use engine::state_store::MemoryStore;
 use engine::{GroupSpec, LunSpec};
 use reactor::sim::{Ended, Segment, SegmentShape, World};
 use reactor::{Address, Link, Reactor};
@@ -51,7 +51,7 @@ pub struct Stage {
     pub plant: Plant,
     pub driver: Arc<dyn Driver>,
     pub disk: Arc<Volatile>,
-    pub vault: Arc<MemoryVault>,
+    pub vault: Arc<MemoryStore>,
     pub segments: Vec<Segment>,
     pub outside: Reactor,
 }
@@ -63,7 +63,7 @@ pub fn calm() -> SegmentShape {
 
 impl Stage {
     pub fn new(seed: u64, shapes: &[SegmentShape], mtu: u32, params: serde_json::Value) -> Stage {
-        Stage::with_vault(seed, shapes, mtu, params, MemoryVault::new())
+        Stage::with_vault(seed, shapes, mtu, params, MemoryStore::new())
     }
 
     pub fn with_vault(
@@ -71,12 +71,12 @@ impl Stage {
         shapes: &[SegmentShape],
         mtu: u32,
         params: serde_json::Value,
-        vault: Arc<MemoryVault>,
+        vault: Arc<MemoryStore>,
     ) -> Stage {
         let world = World::new(seed);
         let mut disk = None;
         let plant = Plant::over(&world, |c| disk = Some(Volatile::add(c, DISK_BYTES)));
-        plant.registry.set_vault(vault.clone());
+        plant.registry.set_state_store(vault.clone());
         let driver: Arc<dyn Driver> = Arc::new(Aoe::new(plant.registry.clone()));
         let mut segments = Vec::new();
         let mut listen = Vec::new();
@@ -173,11 +173,11 @@ pub fn header(station: u8, to: aoe::Address, command: u8, tag: u32) -> Header {
 /// A config request.
 pub fn config(station: u8, to: aoe::Address, how: u8, string: &[u8]) -> Vec<u8> {
     let head = header(station, to, command::CONFIG, 7);
-    [&head.encode()[..], &Config::ask(how, string).encode(), string].concat()
+    [&head.encode()[..], &Config::request(how, string).encode(), string].concat()
 }
 
 /// A discovery query.
-pub fn who(station: u8) -> Vec<u8> {
+pub fn discovery_query(station: u8) -> Vec<u8> {
     config(station, aoe::Address::ALL, directive::READ, &[])
 }
 
@@ -194,7 +194,7 @@ pub fn long(command: u8, lba: u64, sectors: u8) -> Ata {
 }
 
 /// What an answer says: its header, registers and data.
-pub fn heard(frame: &[u8]) -> (Header, Ata, Vec<u8>) {
+pub fn decode_answer(frame: &[u8]) -> (Header, Ata, Vec<u8>) {
     let (header, body) = Header::decode(frame).unwrap();
     assert!(header.response, "answers are answers");
     let (ata, data) = Ata::decode(body).unwrap();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use bio::{Attr, Bio, Errno};
-use geom::{Control, Core, Flow, Layer};
+use geom::{Core, Flow, GraphControl, Layer};
 use testkit::disk::Media;
 
 use crate::common::disk;
@@ -11,24 +11,24 @@ use crate::common::disk;
 /// Longest time that a request takes, ns.
 const SLOWEST_NS: u64 = 2_000_000;
 
-struct State {
+struct VolatileState {
     media: Media,
     /// Until then requests that were in flight at a power cut fail.
     down_until: u64,
 }
 
 /// See the module.
-pub struct Volatile(Mutex<State>);
+pub struct Volatile(Mutex<VolatileState>);
 
 impl Volatile {
     /// Adds one of `len` bytes called `slow`.
-    pub fn add(control: &mut Control, len: usize) -> Arc<Volatile> {
+    pub fn add(control: &mut GraphControl, len: usize) -> Arc<Volatile> {
         Volatile::add_as(control, "slow", len)
     }
 
     /// Adds one of another name.
-    pub fn add_as(control: &mut Control, name: &'static str, len: usize) -> Arc<Volatile> {
-        let state = State { media: Media::cached(len), down_until: 0 };
+    pub fn add_as(control: &mut GraphControl, name: &'static str, len: usize) -> Arc<Volatile> {
+        let state = VolatileState { media: Media::cached(len), down_until: 0 };
         let disk = Arc::new(Volatile(Mutex::new(state)));
         let attrs = [("GEOM::candelete", Attr::Int(1)), ("GEOM::deletereadszero", Attr::Int(1))];
         disk::add_with(control, name, len as u64, disk.clone(), &attrs);

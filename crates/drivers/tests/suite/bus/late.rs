@@ -13,7 +13,7 @@ use testkit::disk::{Mode, SLOW};
 use crate::bus::{Scene, TURN_NS};
 
 /// How long the command may take, ms.
-const PATIENCE_MS: u32 = 300;
+const COMMAND_TIMEOUT_MS: u32 = 300;
 /// Sector of the command.
 const PLACE: u8 = 9;
 const BLOCK_READ: [u8; 10] = [0x28, 0, 0, 0, 0, 30, 0, 0, 1, 0];
@@ -72,11 +72,11 @@ fn command_that_times_out_before_its_turn_is_never_executed() {
     scene.disk.set(Mode::Stuck);
     ask(2, &BLOCK_READ, 512);
     let flags = Flags::OUT | Flags::ORDERED | Flags::RAW;
-    let late = scene.send(&unit, &WRITE, ccb(flags, 512, PATIENCE_MS, 0));
+    let late = scene.send(&unit, &WRITE, ccb(flags, 512, COMMAND_TIMEOUT_MS, 0));
     scene.turn(TURN_NS);
-    assert_eq!(unit.look(|d| d.openings().1), 1, "it is with the target");
+    assert_eq!(unit.inspect(|d| d.openings().1), 1, "it is with the target");
     // A reset of the unit would end it as well, and the read of the other with it.
-    let aborted = u64::from(PATIENCE_MS) * 1_000_000 + ABORT_GRACE_NS / 2;
+    let aborted = u64::from(COMMAND_TIMEOUT_MS) * 1_000_000 + ABORT_GRACE_NS / 2;
     assert!(scene.until(aborted, || late.borrow().is_some()), "it is not aborted");
     let ended = late.borrow_mut().take().unwrap();
     assert_eq!(ended.result, Err(Errno::TimedOut), "{ended:?}");

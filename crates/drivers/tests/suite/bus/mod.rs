@@ -13,14 +13,14 @@ use cam::CamClass;
 use drivers::bus::{self, LocalKind};
 use engine::lun::{OpenSpec, open_device};
 use engine::{
-    CloseReason, Command, Engine, GroupSpec, Login, LunSpec, Next, Registry, Response, Session,
+    CloseReason, Command, Engine, GroupSpec, ItNexus, Login, LunSpec, Next, Registry, Response,
     TaskAttribute, TmFunction, TmOutcome, Transport,
 };
 use geom::{
-    Access, Class, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Sink, Topology,
+    Access, Class, Core, Edge, Error, Geom, GeomId, GraphControl, Inbox, ProviderId, Sink, Topology,
 };
 use reactor::sim::{Actor, Limits, World};
-use reactor::{Address, Patience, Reactor, SeededRandom, Token};
+use reactor::{Address, Reactor, SeededRandom, Token, WaitFor};
 use serde_json::json;
 
 use testkit::disk::Disk;
@@ -108,7 +108,7 @@ fn turn(world: &World, cores: &[Rc<Core>], most: u64) {
     }
     let actor = |c: &Rc<Core>| {
         let turning = c.clone();
-        (c.clone(), move || turning.turn(Patience::Peek))
+        (c.clone(), move || turning.turn(WaitFor::Peek))
     };
     let mut parts: Vec<_> = cores.iter().map(actor).collect();
     let mut actors: Vec<Actor<'_>> =
@@ -129,7 +129,7 @@ struct Scene {
     cores: Vec<Rc<Core>>,
     engines: Vec<Rc<Engine>>,
     registry: Arc<Registry>,
-    control: Control,
+    control: GraphControl,
     cam: Arc<CamClass>,
     disk: Arc<Disk>,
     endings: Rc<Endings>,
@@ -144,7 +144,7 @@ struct Scene {
     failed: u32,
 }
 
-fn open(control: &mut Control, on: &str) -> Edge {
+fn open(control: &mut GraphControl, on: &str) -> Edge {
     let opened = control.call(|t| {
         let p = t.find(on).expect("the disk is there");
         let g = t.new_geom("user", "u", "test", Box::new(User))?;
@@ -168,7 +168,7 @@ impl Scene {
             mailers.push(mailer);
         }
         let (turning, of, clock) = (cores.clone(), world.clone(), world.clone());
-        let mut control = Control::new(
+        let mut control = GraphControl::new(
             mailers,
             inbox.clone(),
             Box::new(move |_, _| turn(&of, &turning, TURN_NS)),
@@ -228,10 +228,10 @@ impl Scene {
         turn(&self.world, &self.cores, ns);
         self.control.pump();
         let ended: Vec<Ending> = self.endings.0.take();
-        ended.into_iter().for_each(|e| self.hear(e));
+        ended.into_iter().for_each(|e| self.on_ended(e));
     }
 
-    fn hear(&mut self, (tag, status, bytes): Ending) {
+    fn on_ended(&mut self, (tag, status, bytes): Ending) {
         let at = self.asked.iter().position(|a| a.tag == tag).expect("it ends once");
         let asked = self.asked.swap_remove(at);
         match status {
@@ -293,7 +293,7 @@ impl Scene {
     }
 
     /// Another initiator logs in on the second core.
-    fn remote(&self) -> (Rc<Session>, Rc<Remote>) {
+    fn remote(&self) -> (Rc<ItNexus>, Rc<Remote>) {
         let remote = Rc::new(Remote::default());
         let port = "iqn.2024-01.test:remote";
         let id = wire::scsi::TransportId::iscsi_port(port, [1; 6]).unwrap();

@@ -1,6 +1,6 @@
 //! Disks and targets that the tests of several drivers use.
 
-pub mod cuts;
+pub mod connection_cuts;
 pub mod disk;
+pub mod fd_exhaustion;
 pub mod plant;
-pub mod strain;

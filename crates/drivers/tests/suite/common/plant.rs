@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bio::{Pool, PoolConfig};
 use drivers::{Driver, TargetSpec};
-use engine::ids::Given;
+use engine::ids::ConfiguredIds;
 use engine::lun::{OpenSpec, open_device};
 use engine::{Engine, GroupSpec, LunSpec, Registry};
-use geom::{Control, Core, Inbox};
+use geom::{Core, GraphControl, Inbox};
 use reactor::sim::{Actor, Ended, Limits, World};
-use reactor::{Address, Patience, Reactor};
+use reactor::{Address, Reactor, WaitFor};
 use testkit::disk::Disk;
 
 use super::disk;
@@ -27,7 +27,7 @@ pub struct Plant {
     engines: Vec<Rc<Engine>>,
     pub registry: Arc<Registry>,
     // Ends behind what uses it.
-    control: Control,
+    control: GraphControl,
 }
 
 impl Plant {
@@ -37,7 +37,7 @@ impl Plant {
     }
 
     /// The same over another disk that is called `slow`.
-    pub fn over(world: &World, add_disk: impl FnOnce(&mut Control)) -> Plant {
+    pub fn over(world: &World, add_disk: impl FnOnce(&mut GraphControl)) -> Plant {
         let inbox = Arc::new(Inbox::default());
         let (mut cores, mut mailers) = (Vec::new(), Vec::new());
         for id in 0..2 {
@@ -48,23 +48,24 @@ impl Plant {
             mailers.push(mailer);
         }
         let (turning, clock) = (cores.clone(), world.clone());
-        let mut control = Control::new(
+        let mut control = GraphControl::new(
             mailers,
             inbox,
-            Box::new(move |_, _| turning.iter().for_each(|c| c.turn(Patience::Peek))),
+            Box::new(move |_, _| turning.iter().for_each(|c| c.turn(WaitFor::Peek))),
             Box::new(move || clock.now()),
         );
         let registry = Registry::new();
         let engines = cores.iter().map(|c| Engine::new(c.clone(), registry.clone())).collect();
         add_disk(&mut control);
-        let given = Given { uuid: Some(UUID), eui64: Some(EUI64), ..Given::default() };
-        let spec = OpenSpec { given, ..OpenSpec::default() };
+        let given =
+            ConfiguredIds { uuid: Some(UUID), eui64: Some(EUI64), ..ConfiguredIds::default() };
+        let spec = OpenSpec { configured_ids: given, ..OpenSpec::default() };
         open_device(&mut control, &registry, "slow", &spec).unwrap();
         Plant { cores, engines, registry, control }
     }
 
     /// Adds another unit, over a disk that is added now.
-    pub fn add_unit(&mut self, name: &str, add_disk: impl FnOnce(&mut Control)) {
+    pub fn add_unit(&mut self, name: &str, add_disk: impl FnOnce(&mut GraphControl)) {
         add_disk(&mut self.control);
         open_device(&mut self.control, &self.registry, name, &OpenSpec::default()).unwrap();
     }
@@ -100,7 +101,7 @@ impl Plant {
     pub fn run(&self, world: &World, outside: &Reactor, over: &mut dyn FnMut() -> bool) -> Ended {
         let actor = |core| {
             let core: &Rc<Core> = core;
-            Actor::new(core.reactor(), || core.turn(Patience::Peek))
+            Actor::new(core.reactor(), || core.turn(WaitFor::Peek))
         };
         let mut actors: Vec<Actor<'_>> = self.cores.iter().map(actor).collect();
         actors.push(Actor::of_tasks(outside));

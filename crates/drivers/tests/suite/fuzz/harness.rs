@@ -278,7 +278,7 @@ pub fn aoe_frames(data: &[u8]) {
     segment.plug("peer", PEER_MAC.0, 9000);
     let plant = Plant::new(&world, DISK_BYTES, Disk::slow(DISK_BYTES as u64));
     let driver: Arc<dyn Driver> = Arc::new(Aoe::new(plant.registry.clone()));
-    plant.registry.set_vault(engine::state_store::MemoryVault::new());
+    plant.registry.set_state_store(engine::state_store::MemoryStore::new());
     let at: Address = "ether:shelf".parse().expect("an address");
     let listen = vec![at.clone()];
     plant.add_target(
@@ -310,7 +310,7 @@ pub fn aoe_frames(data: &[u8]) {
             command: command::CONFIG,
             tag: 9,
         };
-        let question = Config::ask(directive::READ, &[]).encode();
+        let question = Config::request(directive::READ, &[]).encode();
         drop(link.send(&[&ask.encode()[..], &question].concat(), &Segs::new()));
         drop(link.flush());
         peer.sleep(WAIT_NS).await;

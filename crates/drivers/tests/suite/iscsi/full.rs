@@ -9,7 +9,7 @@ use std::rc::Rc;
 use bio::{Pool, PoolConfig};
 use reactor::sim::{Ended, NetShape, World};
 use reactor::{Reactor, SeededRandom};
-use wire::iscsi::{Framer, Offer, Params, Response};
+use wire::iscsi::{Framer, Offer, Response, SessionParams};
 
 use crate::iscsi::simulated::{Broken, Client, Wire, Work, burst, plant};
 
@@ -21,7 +21,7 @@ const SOON_NS: u64 = 40_000_000;
 async fn all(client: &mut Client, wire: &mut Wire, shape: Shape) -> Result<(), Broken> {
     let len = shape.sectors as usize * 512;
     let data = shape.writes.then(|| vec![shape.count as u8; len]);
-    let work = Work { lba: 0, sectors: shape.sectors, data: data.clone(), heard: Vec::new() };
+    let work = Work { lba: 0, sectors: shape.sectors, data: data.clone(), received: Vec::new() };
     let mut open = BTreeMap::new();
     for _ in 0..shape.count {
         open.insert(client.start(wire, &work).await?, 0);
@@ -33,7 +33,7 @@ async fn all(client: &mut Client, wire: &mut Wire, shape: Shape) -> Result<(), B
         ahs_len_max: 0,
     };
     while !open.is_empty() {
-        let (bhs, bytes) = wire.hear(&framer).await?;
+        let (bhs, bytes) = wire.receive(&framer).await?;
         match Response::decode(&bhs).unwrap() {
             Response::DataIn(p) => {
                 let heard = open.get_mut(&p.task_tag).unwrap();
@@ -79,11 +79,11 @@ fn play(shape: Shape) -> u64 {
     let plant = plant(&world, at, &mut SeededRandom::new(7));
     let outside = Reactor::simulated(&world, "clients");
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
-    let params = Params {
+    let params = SessionParams {
         recv_data_len_max: 262_144,
         max_burst: 262_144,
         initial_r2t: true,
-        ..Params::default()
+        ..SessionParams::default()
     };
     let (ready, ended, longest) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)), Rc::default());
     for number in 0..shape.sessions {

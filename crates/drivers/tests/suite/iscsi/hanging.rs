@@ -7,7 +7,7 @@ use testkit::disk::Mode;
 use wire::iscsi::{ClientError, LoginStatus, Response, TaskAnswer, TaskRequest, task_function};
 
 use crate::iscsi::server::{Server, Shape};
-use testkit::iscsi::initiator::{Client, How, connect, dial, rw10};
+use testkit::iscsi::initiator::{Client, LoginOptions, connect, dial, rw10};
 
 /// LUN of the disk that hangs.
 const STUCK: u8 = 2;
@@ -43,7 +43,7 @@ fn until(what: &str, most: Duration, mut done: impl FnMut() -> bool) {
 #[test]
 fn reset_of_a_hanging_unit_waits_for_its_commands_and_blocks_no_other() {
     let server = Server::start(Shape::default());
-    let mut c = Client::login(server.portal, &How::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     c.ready(STUCK);
     server.stuck.set(Mode::Stuck);
@@ -77,22 +77,22 @@ fn reset_of_a_hanging_unit_waits_for_its_commands_and_blocks_no_other() {
 #[test]
 fn login_that_replaces_a_hanging_session_gets_service_unavailable() {
     let server = Server::start(Shape { cores: 2, ..Shape::default() });
-    let mut other = Client::login(server.portal, &How::default().isid(7));
+    let mut other = Client::login(server.portal, &LoginOptions::default().isid(7));
     other.ready(STUCK);
     other.ready(0);
-    let mut old = Client::login(server.portal, &How::default());
+    let mut old = Client::login(server.portal, &LoginOptions::default());
     old.ready(STUCK);
     server.stuck.set(Mode::Stuck);
     hang_a_write(&mut old, 4096);
     let start = Instant::now();
-    let refused = Client::try_login(server.portal, &How::default()).err();
+    let refused = Client::try_login(server.portal, &LoginOptions::default()).err();
     let wanted = LoginStatus::ServiceUnavailable;
     assert!(matches!(refused, Some(ClientError::Refused(s, _)) if s == wanted), "{refused:?}");
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     old.closed();
     assert_eq!(other.read(0, 0, 8).len(), 4096, "others go on");
     server.stuck.set(Mode::Now);
-    let mut new = Client::login(server.portal, &How::default());
+    let mut new = Client::login(server.portal, &LoginOptions::default());
     new.ready(STUCK);
     assert_eq!(new.read(STUCK, 0, 8).len(), 4096);
     assert_eq!(server.registry.sessions().len(), 2);
@@ -101,12 +101,12 @@ fn login_that_replaces_a_hanging_session_gets_service_unavailable() {
 #[test]
 fn closed_session_waits_only_for_its_commands_at_the_disk() {
     let server = Server::start(Shape::default());
-    let mut c = Client::login(server.portal, &How::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(STUCK);
     server.stuck.set(Mode::Stuck);
     hang_a_write(&mut c, 4096);
     c.cut();
-    let mut d = Client::login(server.portal, &How::default().isid(8));
+    let mut d = Client::login(server.portal, &LoginOptions::default().isid(8));
     d.ready(0);
     assert_eq!(d.read(0, 0, 8).len(), 4096);
     server.stuck.set(Mode::Now);
@@ -114,8 +114,8 @@ fn closed_session_waits_only_for_its_commands_at_the_disk() {
 }
 
 /// Immediate data and no R2T before it is used up.
-fn eager(isid: u8) -> How {
-    let mut how = How::default().isid(isid);
+fn eager(isid: u8) -> LoginOptions {
+    let mut how = LoginOptions::default().isid(isid);
     how.offer.params.immediate_data = true;
     how.offer.params.first_burst = 65_536;
     how
@@ -137,7 +137,7 @@ fn writes_without_buffers_end_with_busy_or_task_set_full() {
         ..drivers::TargetSpec::default()
     };
     let server = Server::start(Shape { pool_bytes: 1 << 20, spec, ..Shape::default() });
-    let mut holder = Client::login(server.portal, &How::default());
+    let mut holder = Client::login(server.portal, &LoginOptions::default());
     holder.ready(STUCK);
     let mut waits = Client::login(server.portal, &eager(20));
     let mut stands = Client::login(server.portal, &eager(21));
@@ -189,7 +189,7 @@ fn writes_without_buffers_end_with_busy_or_task_set_full() {
 #[test]
 fn connections_beyond_the_limit_of_a_core_are_refused() {
     let server = Server::start(Shape { connections: Some(3), ..Shape::default() });
-    let mut c = Client::login(server.portal, &How::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     let mut first: Vec<_> = (0..2).map(|_| connect(server.portal)).collect();
     let is_refused = || {

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use wire::iscsi::{LoginRequest, Pdu};
 
-use crate::common::strain;
+use crate::common::fd_exhaustion;
 use crate::iscsi::server::{Server, Shape};
-use testkit::iscsi::initiator::{Client, How, connect, rw10};
+use testkit::iscsi::initiator::{Client, LoginOptions, connect, rw10};
 
 /// Connections of [`many_connections`]; `ASHLAR_CONNECTIONS=10000` runs the long one (a process
 /// needs twice as many descriptors: `ulimit -n 32768`).
@@ -25,12 +25,12 @@ fn connections() -> usize {
 #[test]
 fn many_connections() {
     let server = Server::start(Shape::default());
-    let mut first = Client::login(server.portal, &How::default());
+    let mut first = Client::login(server.portal, &LoginOptions::default());
     first.ready(0);
     let all: Vec<Client> = (0..connections())
         .map(|i| {
             let initiator = format!("iqn.2026-11.test.ashlar:many{i}");
-            Client::login(server.portal, &How { initiator, ..How::default() })
+            Client::login(server.portal, &LoginOptions { initiator, ..LoginOptions::default() })
         })
         .collect();
     assert_eq!(server.registry.sessions().len(), all.len() + 1);
@@ -46,7 +46,7 @@ fn oldest_half_open_connections_are_closed_for_new_logins() {
     let server = Server::start(Shape::default());
     let count = drivers::iscsi::LOGINS_MAX + 200;
     let mut silent: Vec<_> = (0..count).map(|_| connect(server.portal)).collect();
-    let mut c = Client::login(server.portal, &How::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     assert_eq!(c.read(0, 0, 8).len(), 4096);
     // The oldest were closed to make room, the newest still may log in.
@@ -93,11 +93,11 @@ fn logins_that_trickle_are_timed_out() {
 #[test]
 fn peer_that_does_not_read_is_closed_without_delaying_others() {
     let server = Server::start(Shape { pool_bytes: 16 << 20, ..Shape::default() });
-    let mut witness = Client::login(server.portal, &How::default());
+    let mut witness = Client::login(server.portal, &LoginOptions::default());
     witness.ready(0);
     let mut greedy: Vec<Client> = (0..4)
         .map(|i| {
-            let mut c = Client::login(server.portal, &How::default().isid(100 + i));
+            let mut c = Client::login(server.portal, &LoginOptions::default().isid(100 + i));
             c.ready(1);
             for n in 0..120 {
                 let bytes = rw10(0x28, n * 512, 512);
@@ -134,12 +134,12 @@ fn peer_that_does_not_read_is_closed_without_delaying_others() {
 #[test]
 fn peers_that_withhold_write_data_are_closed_without_delaying_others() {
     let server = Server::start(Shape { pool_bytes: 16 << 20, ..Shape::default() });
-    let mut witness = Client::login(server.portal, &How::default());
+    let mut witness = Client::login(server.portal, &LoginOptions::default());
     witness.ready(0);
     // 30 MiB each of writes, of whose data not one byte comes, and with one of them one PDU of four
     // bytes in a while.
     let owe = |isid| {
-        let mut c = Client::login(server.portal, &How::default().isid(isid));
+        let mut c = Client::login(server.portal, &LoginOptions::default().isid(isid));
         c.ready(1);
         for n in 0..120 {
             let header = c.command(1, &rw10(0x2A, n * 512, 512), 0, 512 * 512);
@@ -188,7 +188,7 @@ fn writes_that_wait_for_buffers_all_complete() {
     let writers: Vec<_> = (0..6u8)
         .map(|i| {
             std::thread::spawn(move || {
-                let mut c = Client::login(portal, &How::default().isid(50 + i));
+                let mut c = Client::login(portal, &LoginOptions::default().isid(50 + i));
                 c.ready(0);
                 for round in 0..20u8 {
                     let sent = vec![i ^ round; 600 * 512];
@@ -209,8 +209,8 @@ fn a_silent_initiator_is_pinged_and_a_dead_one_closed() {
         params: serde_json::json!({ "nop_interval": 1, "nop_timeout": 2 }),
         ..drivers::TargetSpec::default()
     });
-    let mut alive = Client::login(server.portal, &How::default());
-    let mut dead = Client::login(server.portal, &How::default().isid(9));
+    let mut alive = Client::login(server.portal, &LoginOptions::default());
+    let mut dead = Client::login(server.portal, &LoginOptions::default().isid(9));
     for _ in 0..4 {
         match alive.expect().0 {
             wire::iscsi::Response::NopIn(p) => {
@@ -227,7 +227,7 @@ fn a_silent_initiator_is_pinged_and_a_dead_one_closed() {
             other => panic!("{other:?}"),
         }
     }
-    while dead.hear().is_some() {}
+    while dead.receive().is_some() {}
     alive.ready(0);
     assert_eq!(server.registry.sessions().len(), 1);
 }
@@ -235,30 +235,30 @@ fn a_silent_initiator_is_pinged_and_a_dead_one_closed() {
 #[test]
 fn kick_cold_reset_and_target_removal_end_sessions() {
     let server = Server::start(Shape::default());
-    let mut kicked = Client::login(server.portal, &How::default());
+    let mut kicked = Client::login(server.portal, &LoginOptions::default());
     kicked.ready(0);
     let number = server.registry.sessions()[0].number;
     assert!(server.registry.kick(number));
     kicked.closed();
-    let mut cold = Client::login(server.portal, &How::default());
-    let mut other = Client::login(server.portal, &How::default().isid(2));
+    let mut cold = Client::login(server.portal, &LoginOptions::default());
+    let mut other = Client::login(server.portal, &LoginOptions::default().isid(2));
     cold.ready(0);
     let answer = cold.function(wire::iscsi::task_function::TARGET_COLD_RESET, 0, 0);
     assert_eq!(answer, wire::iscsi::TaskAnswer::Complete);
     other.closed();
     cold.closed();
-    let mut last = Client::login(server.portal, &How::default());
+    let mut last = Client::login(server.portal, &LoginOptions::default());
     last.ready(0);
     server.registry.remove_target("iscsi", crate::iscsi::server::IQN).unwrap();
     server.driver.remove_target(crate::iscsi::server::IQN);
     last.closed();
-    assert!(Client::try_login(server.portal, &How::default()).is_err());
+    assert!(Client::try_login(server.portal, &LoginOptions::default()).is_err());
 }
 
 #[test]
 fn serves_with_few_descriptors() {
     // The other half of the next test, in a process of its own.
-    strain::serves(|| {
+    fd_exhaustion::serves(|| {
         let server = Server::start(Shape { cores: 2, ..Shape::default() });
         let portal = server.portal;
         (server, portal)
@@ -268,9 +268,9 @@ fn serves_with_few_descriptors() {
 #[test]
 fn sessions_continue_and_logins_wait_without_descriptors() {
     let isid = std::cell::Cell::new(0);
-    strain::runs_out("iscsi::limits::serves_with_few_descriptors", |at| {
+    fd_exhaustion::runs_out("iscsi::limits::serves_with_few_descriptors", |at| {
         isid.set(isid.get() + 1);
-        let mut c = Client::login(at, &How::default().isid(70 + isid.get()));
+        let mut c = Client::login(at, &LoginOptions::default().isid(70 + isid.get()));
         c.ready(0);
         move || assert_eq!(c.read(0, 0, 8).len(), 4096)
     });

@@ -3,7 +3,7 @@
 use wire::iscsi::{DigestPolicy, Response};
 
 use crate::iscsi::server::{Server, Shape};
-use testkit::iscsi::initiator::{Client, How, rw10};
+use testkit::iscsi::initiator::{Client, LoginOptions, rw10};
 
 fn server(initial_r2t: bool, immediate: bool) -> Server {
     let params = serde_json::json!({
@@ -26,7 +26,7 @@ fn data_is_correct_under_every_negotiated_combination() {
         for (i, (header, data)) in
             [(false, false), (true, false), (false, true), (true, true)].into_iter().enumerate()
         {
-            let mut how = How { cmd_sn: 0xffff_fff0, ..How::default() };
+            let mut how = LoginOptions { cmd_sn: 0xffff_fff0, ..LoginOptions::default() };
             how.offer.params.initial_r2t = initial_r2t;
             how.offer.params.immediate_data = immediate;
             how.offer.params.max_outstanding_r2t = 3;
@@ -52,7 +52,8 @@ fn data_is_correct_under_every_negotiated_combination() {
 fn data_is_correct_in_one_byte_segments() {
     let server = server(false, true);
     for digests in [false, true] {
-        let mut how = How { segment: 1, ..How::default() }.digests(digests, digests);
+        let mut how =
+            LoginOptions { segment: 1, ..LoginOptions::default() }.digests(digests, digests);
         how.offer.params.initial_r2t = false;
         let mut c = Client::login(server.portal, &how);
         c.ready(0);
@@ -67,7 +68,7 @@ fn data_is_correct_in_one_byte_segments() {
 #[test]
 fn residuals_report_underflow_and_overflow() {
     let server = Server::start(Shape::default());
-    let mut c = Client::login(server.portal, &How::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     let sent = bytes(4 * 512, 3);
     assert_eq!(c.write(0, &sent, 8192).status, 0);
@@ -102,8 +103,8 @@ fn a_target_that_requires_digests_gets_them() {
         ..drivers::TargetSpec::default()
     };
     let server = Server::start(Shape { spec, ..Shape::default() });
-    assert!(Client::try_login(server.portal, &How::default()).is_err());
-    let mut how = How::default();
+    assert!(Client::try_login(server.portal, &LoginOptions::default()).is_err());
+    let mut how = LoginOptions::default();
     how.offer.header_digest = DigestPolicy::Allow;
     how.offer.data_digest = DigestPolicy::Allow;
     let mut c = Client::login(server.portal, &how);

@@ -3,12 +3,12 @@
 use wire::iscsi::{RejectReason, Response, TaskAnswer, task_function};
 
 use crate::iscsi::server::{Server, Shape};
-use testkit::iscsi::initiator::{Client, How, rw10, sense};
+use testkit::iscsi::initiator::{Client, LoginOptions, rw10, sense};
 
 #[test]
 fn commands_behind_a_gap_wait_for_it() {
     let server = Server::start(Shape::default());
-    let how = How { cmd_sn: 0xffff_fffa, ..How::default() };
+    let how = LoginOptions { cmd_sn: 0xffff_fffa, ..LoginOptions::default() };
     let mut c = Client::login(server.portal, &how);
     c.ready(0);
     let all: Vec<_> = (0..12u8)
@@ -35,7 +35,7 @@ fn commands_behind_a_gap_wait_for_it() {
 #[test]
 fn immediate_commands_do_not_wait_and_do_not_count() {
     let server = Server::start(Shape::default());
-    let mut c = Client::login(server.portal, &How::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     let behind = {
         let _gap = c.command(0, &[0; 6], 0, 0);
@@ -59,7 +59,7 @@ fn immediate_commands_do_not_wait_and_do_not_count() {
 #[test]
 fn a_tag_in_use_is_refused() {
     let server = Server::start(Shape::default());
-    let mut c = Client::login(server.portal, &How::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     let (tag, target_tag) = c.open_write(10, 4096);
     let mut twice = c.command(0, &rw10(0x28, 0, 1), 512, 0);
@@ -75,7 +75,7 @@ fn a_tag_in_use_is_refused() {
 #[test]
 fn commands_that_wait_for_data_are_aborted() {
     let server = Server::start(Shape::default());
-    let mut c = Client::login(server.portal, &How::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     let before = c.read(0, 10, 8);
     for function in [
@@ -104,7 +104,7 @@ fn commands_that_wait_for_data_are_aborted() {
 #[test]
 fn command_that_has_not_arrived_can_be_aborted() {
     let server = Server::start(Shape::default());
-    let mut c = Client::login(server.portal, &How::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     let missing = c.command(0, &rw10(0x2a, 3, 1), 0, 512);
     let behind = c.command(0, &rw10(0x28, 0, 1), 512, 0);
@@ -121,7 +121,7 @@ fn command_that_has_not_arrived_can_be_aborted() {
 #[test]
 fn unit_is_served_after_thousands_of_resets() {
     let server = Server::start(Shape::default());
-    let mut c = Client::login(server.portal, &How::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     for _ in 0..2000 {
         assert_eq!(c.function(task_function::LUN_RESET, 0, 0), TaskAnswer::Complete);
@@ -133,13 +133,13 @@ fn unit_is_served_after_thousands_of_resets() {
 #[test]
 fn newer_login_replaces_the_older_session() {
     let server = Server::start(Shape { cores: 2, ..Shape::default() });
-    let mut other = Client::login(server.portal, &How::default().isid(7));
+    let mut other = Client::login(server.portal, &LoginOptions::default().isid(7));
     other.ready(0);
-    let mut old = Client::login(server.portal, &How::default());
+    let mut old = Client::login(server.portal, &LoginOptions::default());
     old.ready(0);
     old.open_write(10, 4096);
     for round in 0..20 {
-        let mut new = Client::login(server.portal, &How::default());
+        let mut new = Client::login(server.portal, &LoginOptions::default());
         old.closed();
         let tur = new.start(0, &[0; 6], 0, 0);
         let (_, end, data) = new.answer(tur);
@@ -160,18 +160,18 @@ fn racing_logins_leave_one_session() {
         .map(|_| {
             std::thread::spawn(move || {
                 for _ in 0..40 {
-                    let mut c = match Client::try_login(portal, &How::default()) {
+                    let mut c = match Client::try_login(portal, &LoginOptions::default()) {
                         Ok(c) => c,
                         Err(_) => continue, // replaced while it logged in
                     };
                     c.try_raw(&[]);
-                    let _ = c.hear_or_gone();
+                    let _ = c.receive_or_closed();
                 }
             })
         })
         .collect();
     racers.into_iter().for_each(|r| r.join().unwrap());
-    let mut c = Client::login(portal, &How::default());
+    let mut c = Client::login(portal, &LoginOptions::default());
     c.ready(0);
     assert_eq!(server.registry.sessions().len(), 1, "one name, one session");
 }
@@ -179,7 +179,7 @@ fn racing_logins_leave_one_session() {
 #[test]
 fn logout_completes_ready_reads_and_ends_open_writes() {
     let server = Server::start(Shape::default());
-    let mut c = Client::login(server.portal, &How::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     let before = c.read(0, 10, 8);
     let (_, _) = c.open_write(10, 4096);
@@ -202,8 +202,8 @@ fn logout_completes_ready_reads_and_ends_open_writes() {
         }
     }
     assert_eq!(answered, 20, "reads that had all they need are answered first");
-    assert!(c.hear().is_none());
-    let mut c = Client::login(server.portal, &How::default());
+    assert!(c.receive().is_none());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     assert_eq!(c.read(0, 10, 8), before, "the write without data did not happen");
 }
@@ -211,7 +211,7 @@ fn logout_completes_ready_reads_and_ends_open_writes() {
 #[test]
 fn text_requests_are_answered_in_the_full_feature_phase() {
     let server = Server::start(Shape::default());
-    let mut c = Client::login(server.portal, &How::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     let (_, text) = c.text(b"SendTargets=\0", false, u32::MAX);
     let text = String::from_utf8(text).unwrap();
@@ -252,7 +252,7 @@ fn discovery_lists_many_targets_in_pieces() {
         };
         server.registry.set_groups("iscsi", &name, &[group]).unwrap();
     }
-    let mut how = How { target: None, ..How::default() };
+    let mut how = LoginOptions { target: None, ..LoginOptions::default() };
     how.offer.params.recv_data_len_max = 512;
     let mut c = Client::login(server.portal, &how);
     let mut all = Vec::new();
@@ -277,7 +277,7 @@ fn discovery_lists_many_targets_in_pieces() {
 #[test]
 fn immediate_commands_are_served_until_task_set_full() {
     let server = Server::start(Shape::default());
-    let mut c = Client::login(server.portal, &How::default());
+    let mut c = Client::login(server.portal, &LoginOptions::default());
     c.ready(0);
     for _ in 0..100 {
         let mut all = Vec::new();

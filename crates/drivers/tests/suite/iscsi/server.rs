@@ -64,7 +64,7 @@ pub struct Server {
     pub portal: SocketAddr,
     /// While it is set nothing ends at LUN 2.
     pub stuck: Arc<Disk>,
-    control: geom::Control,
+    control: geom::GraphControl,
     runtime: Runtime,
 }
 
@@ -165,7 +165,7 @@ impl Drop for Server {
     }
 }
 
-fn add_disks(control: &mut geom::Control, cores: usize, registry: &Arc<Registry>) {
+fn add_disks(control: &mut geom::GraphControl, cores: usize, registry: &Arc<Registry>) {
     let class = Arc::new(disks::DiskClass::new(control.inbox().clone(), cores));
     control.topology.load(class.clone()).unwrap();
     let kinds = [

@@ -13,10 +13,10 @@ use reactor::sim::{Ended, NetShape, World};
 use reactor::{Reactor, SeededRandom, Stream};
 use wire::iscsi::{
     Bhs, ClientConfig, ClientLogin, ClientStep, Crc32c, DataOut, DigestPolicy, Framer, Need, Offer,
-    PRE_LOGIN, Params, Pdu, Response, ScsiCommand, TAG_NONE, crc32c,
+    PRE_LOGIN, Pdu, Response, ScsiCommand, SessionParams, TAG_NONE, crc32c,
 };
 
-use crate::common::cuts::Cuts;
+use crate::common::connection_cuts::ConnectionCuts;
 use crate::common::plant::{self, Plant};
 use crate::iscsi::server::IQN;
 use testkit::Seeds;
@@ -32,7 +32,7 @@ pub struct Wire {
     pub stream: Stream,
     pool: Pool,
     buffer: Vec<u8>,
-    pub params: Params,
+    pub params: SessionParams,
 }
 
 /// The connection broke.
@@ -41,7 +41,7 @@ pub struct Broken;
 impl Wire {
     /// Before any login.
     pub fn over(stream: Stream, pool: Pool) -> Wire {
-        Wire { stream, pool, buffer: Vec::new(), params: Params::default() }
+        Wire { stream, pool, buffer: Vec::new(), params: SessionParams::default() }
     }
 
     async fn need(&mut self, len: usize) -> Result<(), Broken> {
@@ -55,7 +55,7 @@ impl Wire {
         Ok(())
     }
 
-    pub async fn hear(&mut self, framer: &Framer) -> Result<(Bhs, Vec<u8>), Broken> {
+    pub async fn receive(&mut self, framer: &Framer) -> Result<(Bhs, Vec<u8>), Broken> {
         let mut len = 48;
         let frame = loop {
             self.need(len).await?;
@@ -103,7 +103,7 @@ pub struct Work {
     pub sectors: u32,
     /// None for a read.
     pub data: Option<Vec<u8>>,
-    pub heard: Vec<u8>,
+    pub received: Vec<u8>,
 }
 
 /// One initiator: a session that comes back whenever it was lost, and a model of its sectors.
@@ -170,7 +170,7 @@ impl Client {
         let (mut login, mut request) = ClientLogin::start(config).unwrap();
         loop {
             wire.raw(&request.to_bytes()).await?;
-            let (bhs, data) = wire.hear(&PRE_LOGIN).await?;
+            let (bhs, data) = wire.receive(&PRE_LOGIN).await?;
             match login.response(&bhs, &data).unwrap() {
                 ClientStep::Send(next) => request = next,
                 ClientStep::Done(done) => {
@@ -230,12 +230,12 @@ impl Client {
             ahs_len_max: 0,
         };
         while !open.is_empty() {
-            let (bhs, data) = wire.hear(&framer).await?;
+            let (bhs, data) = wire.receive(&framer).await?;
             let (tag, status) = match Response::decode(&bhs).unwrap() {
                 Response::DataIn(p) => {
                     let work = open.get_mut(&p.task_tag).unwrap();
-                    assert_eq!(p.offset as usize, work.heard.len());
-                    work.heard.extend(data);
+                    assert_eq!(p.offset as usize, work.received.len());
+                    work.received.extend(data);
                     (p.task_tag, p.status.map(|s| s.0))
                 }
                 Response::Scsi(p) => (p.task_tag, Some(p.status)),
@@ -264,7 +264,7 @@ impl Client {
         for i in 0..work.sectors {
             let at = i as usize * 512;
             let model = &mut self.model[(work.lba + i) as usize];
-            let bytes = work.data.as_ref().unwrap_or(&work.heard);
+            let bytes = work.data.as_ref().unwrap_or(&work.received);
             let sector = &bytes[at..at + 512];
             assert!(sector.iter().all(|b| *b == sector[0]), "a torn sector");
             if work.data.is_none() {
@@ -292,14 +292,14 @@ impl Client {
                 .random
                 .chance(600)
                 .then(|| (0..sectors).flat_map(|_| vec![self.fill(); 512]).collect::<Vec<u8>>());
-            batch.push(Work { lba: at, sectors, data, heard: Vec::new() });
+            batch.push(Work { lba: at, sectors, data, received: Vec::new() });
             at += sectors + self.random.below(20) as u32;
         }
         batch
     }
 
     async fn run(mut self, rounds_done: Rc<Cell<u32>>, report: Rc<RefCell<Vec<u32>>>) {
-        let all = |data| Work { lba: 0, sectors: AREA, data, heard: Vec::new() };
+        let all = |data| Work { lba: 0, sectors: AREA, data, received: Vec::new() };
         let mut round = 0;
         while round < ROUNDS {
             let Ok(mut wire) = self.login().await else {
@@ -348,7 +348,7 @@ impl Client {
         };
         self.cmd_sn = self.cmd_sn.wrapping_add(1);
         wire.send(&header, &[]).await?;
-        let (bhs, data) = wire.hear(&framer).await?;
+        let (bhs, data) = wire.receive(&framer).await?;
         match Response::decode(&bhs).unwrap() {
             Response::Scsi(p) => {
                 assert_eq!((p.status, testkit::iscsi::initiator::sense(&data).0), (2, 6))
@@ -390,16 +390,16 @@ pub fn offer(random: &mut SeededRandom) -> Offer {
     let digest = |on: bool| if on { DigestPolicy::Require } else { DigestPolicy::Off };
     let sizes = [512, 1000, 8192, 65_536];
     let mut size = || sizes[random.below(4) as usize];
-    let params = Params {
+    let params = SessionParams {
         recv_data_len_max: size(),
         max_burst: size().max(4096),
         first_burst: size().min(4096),
-        ..Params::default()
+        ..SessionParams::default()
     };
     Offer {
         header_digest: digest(random.chance(500)),
         data_digest: digest(random.chance(500)),
-        params: Params {
+        params: SessionParams {
             initial_r2t: random.chance(500),
             immediate_data: random.chance(500),
             max_outstanding_r2t: 1 + random.below(3) as u32,
@@ -443,7 +443,7 @@ fn play(seed: u64) -> (u64, u32) {
         let client = Client::new(number, seed, &outside, &pool, at, offer(&mut random));
         drop(outside.spawn("client", client.run(rounds.clone(), report.clone())));
     }
-    let mut cuts = Cuts::new(random.below(6) as u32, CLIENTS as u32 * ROUNDS);
+    let mut cuts = ConnectionCuts::new(random.below(6) as u32, CLIENTS as u32 * ROUNDS);
     let ended = plant.run(&world, &outside, &mut || {
         cuts.look(&world, rounds.get());
         report.borrow().len() as u64 == CLIENTS

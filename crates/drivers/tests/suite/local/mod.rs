@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{TryRecvError, sync_channel};
 
-use drivers::local::{Life, Local};
+use drivers::local::{Local, ServingState};
 use drivers::{Driver, TargetSpec};
 use reactor::sim::{self, Ended, World};
 use reactor::{Reactor, SeededRandom};
@@ -24,7 +24,7 @@ const SECTORS: usize = 256;
 const MOUNTS: u32 = 3;
 const ROUNDS: u32 = 25;
 /// Longest wait for an answer, ns of the world.
-const PATIENCE_NS: u64 = 20_000_000_000;
+const ANSWER_TIMEOUT_NS: u64 = 20_000_000_000;
 const STEP_NS: u64 = 20_000;
 const EIO: u32 = 5;
 
@@ -49,7 +49,7 @@ struct Asked {
 }
 
 #[derive(Default)]
-struct Tally {
+struct LoadCounters {
     over: bool,
     interrupted: u32,
     failed: u32,
@@ -64,7 +64,7 @@ struct Kernel {
     /// What each sector may hold.
     model: Vec<Vec<u8>>,
     unique: u64,
-    tally: Rc<RefCell<Tally>>,
+    counters: Rc<RefCell<LoadCounters>>,
 }
 
 fn message(code: u32, unique: u64, body: &[u8]) -> Vec<u8> {
@@ -101,13 +101,13 @@ impl Kernel {
         for _ in 0..MOUNTS {
             self.mount().await;
         }
-        self.tally.borrow_mut().over = true;
+        self.counters.borrow_mut().over = true;
     }
 
     async fn mount(&mut self) {
         let (end, theirs) = sim::channel();
         let grant = self.local.find("here", 0).unwrap();
-        let (life, (done, came)) = (Arc::<Life>::default(), sync_channel(1));
+        let (life, (done, came)) = (Arc::<ServingState>::default(), sync_channel(1));
         self.local.serve(theirs, grant, life.clone(), done);
         loop {
             match came.try_recv() {
@@ -118,8 +118,8 @@ impl Kernel {
         }
         let (unique, mut init) = (self.name(), Vec::new());
         [MAJOR, MINOR, 131_072, u32::MAX].iter().for_each(|w| init.extend(w.to_ne_bytes()));
-        end.ask(message(opcode::INIT, unique, &init));
-        let (of, error, body) = self.hear(&end).await;
+        end.request(message(opcode::INIT, unique, &init));
+        let (of, error, body) = self.receive(&end).await;
         assert_eq!((of, error, &body[..4]), (unique, 0, &MAJOR.to_ne_bytes()[..]));
         let breaks = self.random.chance(600).then(|| self.random.below(u64::from(ROUNDS)) as u32);
         for round in 0..ROUNDS {
@@ -130,15 +130,15 @@ impl Kernel {
             }
         }
         end.unmount();
-        let until = self.reactor.now() + PATIENCE_NS;
-        while !(life.is_over() && end.is_closed()) {
+        let until = self.reactor.now() + ANSWER_TIMEOUT_NS;
+        while !(life.has_ended() && end.is_closed()) {
             assert!(self.reactor.now() < until, "it is served still");
             self.reactor.sleep(STEP_NS).await;
         }
     }
 
-    async fn hear(&self, end: &sim::Kernel) -> (u64, u32, Vec<u8>) {
-        let until = self.reactor.now() + PATIENCE_NS;
+    async fn receive(&self, end: &sim::Kernel) -> (u64, u32, Vec<u8>) {
+        let until = self.reactor.now() + ANSWER_TIMEOUT_NS;
         loop {
             if let Some(reply) = end.reply() {
                 let (unique, error, body) = parse(&reply);
@@ -207,11 +207,11 @@ impl Kernel {
         for _ in 0..1 + self.random.below(8) {
             if let Some((asked, bytes)) = self.invent(&mut taken) {
                 all.push(asked);
-                end.ask(bytes);
+                end.request(bytes);
             }
             if self.random.chance(100) {
                 let unique = self.name();
-                end.ask(message(opcode::FORGET, unique, &1u64.to_ne_bytes()));
+                end.request(message(opcode::FORGET, unique, &1u64.to_ne_bytes()));
             }
         }
         while !all.is_empty() {
@@ -219,14 +219,14 @@ impl Kernel {
                 let at = self.random.below(all.len() as u64) as usize;
                 all[at].interrupted = true;
                 let of = all[at].unique;
-                end.ask(message(opcode::INTERRUPT, of | 1, &of.to_ne_bytes()));
+                end.request(message(opcode::INTERRUPT, of | 1, &of.to_ne_bytes()));
                 self.reactor.sleep(self.random.below(200_000)).await;
             }
             if breaks && self.random.chance(300) {
-                self.tally.borrow_mut().lost += all.len() as u32;
+                self.counters.borrow_mut().lost += all.len() as u32;
                 return false;
             }
-            let (unique, error, body) = self.hear(end).await;
+            let (unique, error, body) = self.receive(end).await;
             let place = all.iter().position(|a| a.unique == unique);
             let asked = all.remove(place.expect("an answer nobody waits for"));
             self.learn(&asked, error, &body);
@@ -235,7 +235,7 @@ impl Kernel {
     }
 
     fn learn(&mut self, asked: &Asked, error: u32, body: &[u8]) {
-        let mut tally = self.tally.borrow_mut();
+        let mut tally = self.counters.borrow_mut();
         if error == errno::INTR {
             assert!(asked.interrupted, "nobody interrupted {asked:?}");
             tally.interrupted += 1;
@@ -289,7 +289,7 @@ fn play(seed: u64) -> (u64, [u32; 3]) {
     let disk = Disk::slow((SECTORS * SECTOR) as u64);
     let (plant, local) = machine(&world, disk.clone());
     let outside = Reactor::simulated(&world, "kernel");
-    let tally = Rc::<RefCell<Tally>>::default();
+    let tally = Rc::<RefCell<LoadCounters>>::default();
     let kernel = Kernel {
         random: SeededRandom::new(seed ^ 0xF05E),
         reactor: outside.clone(),
@@ -297,7 +297,7 @@ fn play(seed: u64) -> (u64, [u32; 3]) {
         disk,
         model: vec![vec![0]; SECTORS],
         unique: 0,
-        tally: tally.clone(),
+        counters: tally.clone(),
     };
     drop(outside.spawn("kernel", kernel.run()));
     let ended = plant.run(&world, &outside, &mut || tally.borrow().over);

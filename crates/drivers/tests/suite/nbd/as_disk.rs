@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
 use bio::{Op, Segs};
-use geom::{Access, Class, Control, Core, Edge, Error, Geom, ProviderId, Topology};
+use geom::{Access, Class, Core, Edge, Error, Geom, GraphControl, ProviderId, Topology};
 use geom::{Runtime, RuntimeConfig};
 use reactor::{PortChoice, SeededRandom};
 use serde_json::json;
@@ -40,7 +40,7 @@ impl Class for Users {
     }
 }
 
-fn open(control: &mut Control, on: &str) -> Edge {
+fn open(control: &mut GraphControl, on: &str) -> Edge {
     control
         .call(|t| {
             let p = t.find(on).ok_or(Error::of(bio::Errno::NoEnt, "provider"))?;

@@ -14,18 +14,18 @@ use testkit::nbd::Client;
 /// Bytes of the pool: few, so that buffers which are not given back are missed soon.
 const POOL_BYTES: usize = 8 << 20;
 
-struct House {
+struct Fixture {
     server: Server,
     witness: Client,
     round: u8,
 }
 
-impl House {
-    fn new(params: serde_json::Value) -> House {
+impl Fixture {
+    fn new(params: serde_json::Value) -> Fixture {
         let shape = Shape { cores: 1, pool_bytes: POOL_BYTES, params, ..Shape::default() };
         let server = Server::start(shape);
         let witness = Client::enter(server.portal, Form::Structured, "memory");
-        House { server, witness, round: 0 }
+        Fixture { server, witness, round: 0 }
     }
 
     fn well(&mut self, after: &str) {
@@ -45,7 +45,7 @@ impl House {
 #[test]
 fn options_are_accepted_in_any_order_before_go() {
     // CVE-2019-14851: INFO and then GO opened the export twice and crashed.
-    let mut house = House::new(serde_json::Value::Null);
+    let mut house = Fixture::new(serde_json::Value::Null);
     let mut c = Client::dial(house.server.portal);
     for _ in 0..3 {
         for export in ["memory", "nothing", "null", ""] {
@@ -65,7 +65,7 @@ fn options_are_accepted_in_any_order_before_go() {
 fn options_with_wrong_lengths_affect_no_other_client() {
     // CVE-2022-26495 and 26496: name lengths of 4 GiB and names longer than the stack;
     // CVE-2020-10761: an error text longer than a reply may be.
-    let mut house = House::new(serde_json::Value::Null);
+    let mut house = Fixture::new(serde_json::Value::Null);
     let long = "n".repeat(4096);
     for number in [
         option::EXPORT_NAME,
@@ -111,7 +111,7 @@ fn options_with_wrong_lengths_affect_no_other_client() {
 #[test]
 fn connections_cut_at_each_byte_affect_no_other_client() {
     // CVE-2017-7539: a client that goes in the middle of the handshake took the server along.
-    let mut house = House::new(serde_json::Value::Null);
+    let mut house = Fixture::new(serde_json::Value::Null);
     let go = dial::option(option::GO, &dial::info("memory", &[]));
     for at in 0..=go.len() {
         let mut c = Client::dial(house.server.portal);
@@ -142,7 +142,7 @@ fn connections_cut_at_each_byte_affect_no_other_client() {
 #[test]
 fn half_open_clients_do_not_keep_others_out() {
     // CVE-2024-7409: clients that stay in the handshake blocked all others or took the server down.
-    let mut house = House::new(serde_json::json!({ "handshake_timeout": 2 }));
+    let mut house = Fixture::new(serde_json::json!({ "handshake_timeout": 2 }));
     let silent: Vec<_> =
         (0..700).map(|_| std::net::TcpStream::connect(house.server.portal).unwrap()).collect();
     drop(Client::enter(house.server.portal, Form::Simple, "memory"));
@@ -153,7 +153,7 @@ fn half_open_clients_do_not_keep_others_out() {
 
 #[test]
 fn requests_of_every_kind_flag_and_length_are_answered() {
-    let mut house = House::new(serde_json::Value::Null);
+    let mut house = Fixture::new(serde_json::Value::Null);
     for form in [Form::Simple, Form::Structured, Form::Extended] {
         let mut c = Client::enter(house.server.portal, form, "null");
         for of in (0..12u16).chain([255, 256, 0xffff]) {

@@ -8,7 +8,7 @@ use serde_json::json;
 use wire::nbd::codes::{kind, option};
 use wire::nbd::{Form, OPTIONS_MAX, dial};
 
-use crate::common::strain;
+use crate::common::fd_exhaustion;
 use crate::nbd::server::{Server, Shape};
 use testkit::nbd::Client;
 
@@ -154,7 +154,7 @@ fn connections_with_missing_payloads_are_closed() {
 #[test]
 fn serves_with_few_descriptors() {
     // The other half of the next test, in a process of its own.
-    strain::serves(|| {
+    fd_exhaustion::serves(|| {
         let server = Server::start(Shape { cores: 2, ..Shape::default() });
         let portal = server.portal;
         (server, portal)
@@ -163,7 +163,7 @@ fn serves_with_few_descriptors() {
 
 #[test]
 fn sessions_continue_and_clients_wait_without_descriptors() {
-    strain::runs_out("nbd::hostile::serves_with_few_descriptors", |at| {
+    fd_exhaustion::runs_out("nbd::hostile::serves_with_few_descriptors", |at| {
         let mut c = Client::enter(at, Form::Simple, "memory");
         move || assert_eq!(c.ask(kind::READ, 0, 0, 4096, &[]).error, None)
     });

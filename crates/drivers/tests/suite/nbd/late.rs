@@ -15,7 +15,7 @@ use crate::nbd::simulated::{Client, plant};
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// The bytes that a client sends, and their pace.
-struct Said {
+struct PacedBytes {
     /// At once.
     first: Vec<u8>,
     /// Then so many bytes each second, of so many in all.
@@ -31,7 +31,11 @@ fn request(len: u64) -> Vec<u8> {
 }
 
 /// Seconds after which the client heard an answer (true) or the end (false).
-async fn say(mut client: Client, said: Said, report: Rc<RefCell<Option<(bool, u64)>>>) {
+async fn send_paced(
+    mut client: Client,
+    said: PacedBytes,
+    report: Rc<RefCell<Option<(bool, u64)>>>,
+) {
     let mut wire = client.enter().await.unwrap();
     let begun = client.reactor.now();
     let (stream, reactor) = (wire.stream.clone(), client.reactor.clone());
@@ -51,13 +55,13 @@ async fn say(mut client: Client, said: Said, report: Rc<RefCell<Option<(bool, u6
             left -= now;
         }
     }));
-    let heard = wire.hear(&|_| 0).await;
+    let heard = wire.receive(&|_| 0).await;
     let took = (client.reactor.now() - begun) / SECOND_NS;
     *report.borrow_mut() = Some((heard.is_ok_and(|h| !h.error), took));
     std::future::pending::<()>().await;
 }
 
-fn play(said: Said) -> (bool, u64) {
+fn play(said: PacedBytes) -> (bool, u64) {
     let world = World::new(7);
     let portals: [Address; 1] = ["10.0.0.1:10809".parse().unwrap()];
     let plant = plant(&world, &portals);
@@ -65,7 +69,7 @@ fn play(said: Said) -> (bool, u64) {
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
     let client = Client::new(0, 7, &outside, &pool, &portals[0], Form::Simple);
     let report: Rc<RefCell<Option<(bool, u64)>>> = Rc::default();
-    drop(outside.spawn("client", say(client, said, report.clone())));
+    drop(outside.spawn("client", send_paced(client, said, report.clone())));
     let ended = plant.run(&world, &outside, &mut || report.borrow().is_some());
     assert_eq!(ended, Ended::Stopped);
     plant.end(&outside);
@@ -76,20 +80,20 @@ fn play(said: Said) -> (bool, u64) {
 fn started_request_is_answered_or_closed_at_its_deadline() {
     // (what, announced, at once, a second): answered, or gone after about so many seconds.
     let len = 64 * 1024;
-    let (answered, took) = play(Said { first: request(len), each: 4096, all: len as usize });
+    let (answered, took) = play(PacedBytes { first: request(len), each: 4096, all: len as usize });
     assert!(answered, "a slow line is borne");
     assert!((15..=18).contains(&took), "{took} s");
-    let (answered, took) = play(Said { first: request(len), each: 1, all: 1000 });
+    let (answered, took) = play(PacedBytes { first: request(len), each: 1, all: 1000 });
     assert!(!answered && (20..=23).contains(&took), "{took} s: a payload that trickles");
     // Beyond the unit: it is read to be dropped.
-    let (answered, took) = play(Said { first: request(16 << 20), each: 1, all: 1000 });
+    let (answered, took) = play(PacedBytes { first: request(16 << 20), each: 1, all: 1000 });
     assert!(!answered && (84..=87).contains(&took), "{took} s: a payload that is dropped");
-    let (answered, took) = play(Said { first: request(len)[..27].to_vec(), each: 0, all: 0 });
+    let (answered, took) = play(PacedBytes { first: request(len)[..27].to_vec(), each: 0, all: 0 });
     assert!(!answered && (20..=23).contains(&took), "{took} s: a header that is cut off");
     // Nothing was begun: an idle client stays, until it says something.
     let mut late = vec![0; 0];
     late.extend(request(512));
     late.extend([7; 512]);
-    let (answered, _) = play(Said { first: late, each: 0, all: 0 });
+    let (answered, _) = play(PacedBytes { first: late, each: 0, all: 0 });
     assert!(answered);
 }

@@ -106,7 +106,7 @@ async fn attack(mut client: Client, mut random: SeededRandom, done: Rc<Cell<bool
         if wire.send(&bytes).await.is_err() {
             continue;
         }
-        if let Ok(heard) = wire.hear(&|_| 512).await {
+        if let Ok(heard) = wire.receive(&|_| 512).await {
             assert!(!heard.error, "a good read fails");
             done.set(true);
             std::future::pending::<()>().await;

@@ -54,7 +54,7 @@ pub struct Server {
     pub driver: Arc<dyn Driver>,
     pub portal: SocketAddr,
     listen: Vec<Address>,
-    pub control: geom::Control,
+    pub control: geom::GraphControl,
     runtime: Runtime,
 }
 
@@ -153,7 +153,7 @@ fn set_target(driver: &Arc<dyn Driver>, listen: &[Address], params: serde_json::
     driver.set_target(spec).unwrap();
 }
 
-fn add_disks(control: &mut geom::Control, cores: usize, registry: &Arc<Registry>) {
+fn add_disks(control: &mut geom::GraphControl, cores: usize, registry: &Arc<Registry>) {
     let class = Arc::new(disks::DiskClass::new(control.inbox().clone(), cores));
     control.topology.load(class.clone()).unwrap();
     let kinds = [

@@ -14,7 +14,7 @@ use reactor::{Address, Reactor, SeededRandom, Stream};
 use wire::nbd::codes::{chunk_kind, kind, option};
 use wire::nbd::{Form, Head, OptionReply, Request, chunk, dial};
 
-use crate::common::cuts::Cuts;
+use crate::common::connection_cuts::ConnectionCuts;
 use crate::common::plant::{self, Plant};
 use testkit::Seeds;
 
@@ -86,7 +86,7 @@ impl Wire {
     }
 
     /// The next piece of a reply: cookie, whether it is the last, bytes of a READ and their place.
-    pub async fn hear(&mut self, read: &dyn Fn(u64) -> u64) -> Result<Heard, Broken> {
+    pub async fn receive(&mut self, read: &dyn Fn(u64) -> u64) -> Result<ReplyPiece, Broken> {
         self.need(16).await?;
         let len = match (self.form, self.buffer[0]) {
             (Form::Extended, _) => 32,
@@ -98,12 +98,17 @@ impl Wire {
             Head::Simple { error, cookie } => {
                 let data =
                     if error == 0 { self.take(read(cookie) as usize).await? } else { vec![] };
-                Ok(Heard { cookie, last: true, error: error != 0, data, at: None })
+                Ok(ReplyPiece { cookie, last: true, error: error != 0, data, at: None })
             }
             Head::Chunk { flags, kind, cookie, len, .. } => {
                 let body = self.take(len as usize).await?;
-                let mut heard =
-                    Heard { cookie, last: flags & 1 != 0, error: false, data: vec![], at: None };
+                let mut heard = ReplyPiece {
+                    cookie,
+                    last: flags & 1 != 0,
+                    error: false,
+                    data: vec![],
+                    at: None,
+                };
                 match kind {
                     chunk_kind::NONE => {}
                     chunk_kind::OFFSET_DATA => {
@@ -122,7 +127,7 @@ impl Wire {
     }
 }
 
-pub struct Heard {
+pub struct ReplyPiece {
     cookie: u64,
     last: bool,
     pub error: bool,
@@ -269,7 +274,7 @@ impl Client {
                 .map(|w| (w.cookie, if w.value.is_none() { w.sectors * 512 } else { 0 }))
                 .collect();
             let len_of = move |cookie| lens.iter().find(|l| l.0 == cookie).unwrap().1;
-            let heard = wire.hear(&len_of).await?;
+            let heard = wire.receive(&len_of).await?;
             let place = all.iter().position(|w| w.cookie == heard.cookie).expect("a known cookie");
             assert!(!heard.error, "an error nobody asked for");
             let base = (self.number * AREA + all[place].sector) * 512;
@@ -339,7 +344,7 @@ fn play(seed: u64) -> (u64, u32) {
         let client = Client::new(number, seed, &outside, &pool, portal, form);
         drop(outside.spawn("client", client.run(rounds.clone(), report.clone())));
     }
-    let mut cuts = Cuts::new(random.below(8) as u32, CLIENTS as u32 * ROUNDS);
+    let mut cuts = ConnectionCuts::new(random.below(8) as u32, CLIENTS as u32 * ROUNDS);
     let ended = plant.run(&world, &outside, &mut || {
         cuts.look(&world, rounds.get());
         report.borrow().len() as u64 == CLIENTS

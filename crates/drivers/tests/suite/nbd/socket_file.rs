@@ -71,5 +71,5 @@ fn targets_at_one_socket_must_agree_about_the_socket_mode() {
         ..drivers::TargetSpec::default()
     };
     let refused = server.driver.set_target(other).unwrap_err();
-    assert!(refused.what.contains("socket_mode"), "{refused}");
+    assert!(refused.message.contains("socket_mode"), "{refused}");
 }

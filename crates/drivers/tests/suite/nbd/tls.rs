@@ -144,5 +144,5 @@ fn targets_at_one_address_agree_about_tls() {
         ..drivers::TargetSpec::default()
     };
     let error = server.driver.set_target(spec).unwrap_err();
-    assert!(error.what.contains("TLS"), "{error}");
+    assert!(error.message.contains("TLS"), "{error}");
 }

@@ -28,7 +28,7 @@ use testkit::Seeds;
 const ROUNDS: u64 = 60;
 
 /// Seconds that a handshake may take.
-const PATIENCE_S: u64 = 2;
+const HANDSHAKE_TIMEOUT_S: u64 = 2;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -83,7 +83,7 @@ const HARMS: [Harm; 8] = [
 ];
 
 /// Sends what TLS has to say, harmed; false when nothing more is to be sent.
-async fn speak(
+async fn send_mutated(
     wire: &Wire,
     tls: &mut ClientConnection,
     random: &mut SeededRandom,
@@ -117,7 +117,7 @@ async fn speak(
 }
 
 /// Comes through TLS and asks for the export; true when it was let in.
-async fn come(
+async fn try_enter(
     client: &mut Client,
     config: &Arc<ClientConfig>,
     random: &mut SeededRandom,
@@ -146,7 +146,7 @@ async fn come(
     let (mut flight, mut clear) = (0, Vec::new());
     loop {
         flight += u32::from(tls.wants_write());
-        if !speak(&wire, &mut tls, random, harm, flight).await? {
+        if !send_mutated(&wire, &mut tls, random, harm, flight).await? {
             if harm == Harm::Silent {
                 // Until the server has had enough.
                 while wire.some().await.is_ok() {}
@@ -190,9 +190,9 @@ async fn attack(
     for round in 0..ROUNDS {
         let harm = HARMS[round as usize % HARMS.len()];
         let begun = client.reactor.now();
-        let inside = come(&mut client, &config, &mut random, harm).await.unwrap_or(false);
+        let inside = try_enter(&mut client, &config, &mut random, harm).await.unwrap_or(false);
         let took = client.reactor.now() - begun;
-        assert!(took <= (PATIENCE_S + 3) * SECOND_NS, "{harm:?} took {took} ns");
+        assert!(took <= (HANDSHAKE_TIMEOUT_S + 3) * SECOND_NS, "{harm:?} took {took} ns");
         entered[round as usize % HARMS.len()] += u32::from(inside);
         assert!(!inside || harm == Harm::None || harm == Harm::Changed, "{harm:?} was let in");
         // Its session ends with it, if there was one; and one that is there has a name.
@@ -218,7 +218,7 @@ fn play(seed: u64, papers: &Papers) {
     world.set_net(NetShape { segment_max, ..NetShape::default() });
     let portals: [Address; 1] = ["10.0.0.1:10809".parse().unwrap()];
     let mut params = papers.params("require", true);
-    params["handshake_timeout"] = PATIENCE_S.into();
+    params["handshake_timeout"] = HANDSHAKE_TIMEOUT_S.into();
     let plant = plant_with(&world, &portals, params);
     let outside = Reactor::simulated(&world, "attacker");
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });

@@ -8,7 +8,7 @@ use crate::nvme_tcp::stage::{Stage, play};
 
 /// Ends with that reason, and then the connection with nothing more said.
 async fn is_fatal(mut host: Host, reason: u16) {
-    let word = host.hear().await.unwrap().terminate();
+    let word = host.receive().await.unwrap().terminate();
     assert_eq!(word.reason, reason, "{word:?}");
     // States after TermReq: later PDUs are dropped.
     let keep_alive = host.command(admin::KEEP_ALIVE, 0, [0; 6]);
@@ -23,7 +23,7 @@ async fn asked(stage: &Stage, digests: (bool, bool)) -> (Host, Host, Data) {
     let mut command = queue.command(io::WRITE, 1, extent.dwords());
     command.sgl.len = 32 * 512;
     queue.send(&queue.capsule(&command, &[])).await.unwrap();
-    let heard = queue.hear().await.unwrap();
+    let heard = queue.receive().await.unwrap();
     assert_eq!(heard.kind(), pdu::READY);
     let part = heard.part();
     (admin, queue, part)

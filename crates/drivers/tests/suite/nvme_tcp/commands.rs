@@ -32,14 +32,14 @@ fn blocks_are_written_compared_and_read() {
             let command = queue.command(io::WRITE, 1, extent(8, 64));
             queue.give(command, &bytes, 10_000).await.unwrap().good();
             let command = queue.command(io::WRITE, 1, extent(9, 1));
-            queue.tell(command, &[0xaa; 512]).await.unwrap().good();
+            queue.run_in_capsule(command, &[0xaa; 512]).await.unwrap().good();
             let command = queue.command(io::READ, 1, extent(8, 64));
             let back = queue.ask(command, 64 * 512).await.unwrap().good();
             assert!(back[..512] == bytes[..512] && back[1024..] == bytes[1024..]);
             assert_eq!(back[512..1024], [0xaa; 512]);
             for (byte, status) in [(0xaa, Status::SUCCESS), (0xab, Status::COMPARE_FAILURE)] {
                 let command = queue.command(io::COMPARE, 1, extent(9, 1));
-                queue.tell(command, &[byte; 512]).await.unwrap().ends(status);
+                queue.run_in_capsule(command, &[byte; 512]).await.unwrap().ends(status);
             }
             let zeroes = Extent { lba: 9, blocks: 2, fua: true, deallocate: true };
             for (opcode, dwords) in [
@@ -77,7 +77,7 @@ fn invalid_commands_fail_with_their_status() {
             queue.ask(command, len).await.unwrap().ends(status);
         }
         let command = Command { flags: 0x41, ..queue.command(io::COMPARE, 1, extent(0, 1)) };
-        queue.tell(command, &[0; 512]).await.unwrap().ends(Status::INVALID_FIELD);
+        queue.run_in_capsule(command, &[0; 512]).await.unwrap().ends(Status::INVALID_FIELD);
     });
 }
 
@@ -100,7 +100,7 @@ fn ranges_of_dataset_management_are_checked() {
         ] {
             let dwords = [count - 1, 4, 0, 0, 0, 0];
             let command = queue.command(io::DATASET_MANAGEMENT, 1, dwords);
-            queue.tell(command, &bytes).await.unwrap().ends(status);
+            queue.run_in_capsule(command, &bytes).await.unwrap().ends(status);
             let command = queue.command(io::DATASET_MANAGEMENT, 1, dwords);
             queue.give(command, &bytes, 4096).await.unwrap().ends(status);
         }
@@ -179,12 +179,12 @@ fn awaited_namespace_is_not_ready_with_a_retry_delay() {
         let wish = [feature::HOST_BEHAVIOR.into(), 0, 0, 0, 0, 0];
         for wrong in [&[2; 512][..], &[1; 511], &[]] {
             let command = admin.command(admin::SET_FEATURES, 0, wish);
-            admin.tell(command, wrong).await.unwrap().ends(Status::INVALID_FIELD);
+            admin.run_in_capsule(command, wrong).await.unwrap().ends(Status::INVALID_FIELD);
         }
         let mut data = [0; 512];
         data[0] = 1;
         let command = admin.command(admin::SET_FEATURES, 0, wish);
-        admin.tell(command, &data).await.unwrap().good();
+        admin.run_in_capsule(command, &data).await.unwrap().good();
         let command = admin.command(admin::GET_FEATURES, 0, wish);
         assert_eq!(admin.ask(command, 512).await.unwrap().good()[0], 1);
         let command = queue.command(io::READ, 2, read);
@@ -213,16 +213,16 @@ fn changes_are_reported_once_and_listed_until_read() {
         admin.ask(command, 0).await.unwrap().ends(Status::EVENTS_EXCEEDED);
         let command = admin.command(admin::ABORT, 0, [u32::from(requests[3]) << 16, 0, 0, 0, 0, 0]);
         admin.send(&admin.capsule(&command, &[])).await.unwrap();
-        let end = admin.hear().await.unwrap().completion();
+        let end = admin.receive().await.unwrap().completion();
         assert_eq!((end.id, end.status), (requests[3], Status::ABORT_REQUESTED));
         assert_eq!(admin.answer(command.id).await.unwrap().end.result, 0);
         grant(&stage, 0, true, "*");
-        let end = admin.hear().await.unwrap().completion();
+        let end = admin.receive().await.unwrap().completion();
         assert_eq!((end.id, end.result), (requests[0], event::NAMESPACE_CHANGED.into()));
         let namespace = Namespace::decode(&identify(&mut admin, cns::NAMESPACE, 1).await);
         assert!(namespace.read_only);
         let command = queue.command(io::WRITE, 1, extent(0, 1));
-        queue.tell(command, &[0; 512]).await.unwrap().ends(Status::WRITE_PROTECTED);
+        queue.run_in_capsule(command, &[0; 512]).await.unwrap().ends(Status::WRITE_PROTECTED);
         grant(&stage, 3, false, "*");
         stage.seconds(3).await;
         let changed = page(&mut admin, log_page::CHANGED, 0, 4096).await;

@@ -58,7 +58,7 @@ fn ranges_of_dataset_management_are_one_request_to_the_disk() {
         for attributes in [0, 4] {
             let dwords = [2, attributes, 0, 0, 0, 0];
             let command = queue.command(io::DATASET_MANAGEMENT, 1, dwords);
-            queue.tell(command, &list).await.unwrap().good();
+            queue.run_in_capsule(command, &list).await.unwrap().good();
         }
         let bytes = |lba: u64, n: u64| lba * 512..(lba + n) * 512;
         let all = vec![bytes(8, 8), bytes(100, 4), bytes(3000, 1)];

@@ -17,13 +17,13 @@ pub struct Broken;
 
 /// A PDU of the controller.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct ReceivedPdu {
     pub frame: Frame,
     pub header: Vec<u8>,
     pub data: Vec<u8>,
 }
 
-impl Heard {
+impl ReceivedPdu {
     pub fn kind(&self) -> u8 {
         self.frame.common.kind
     }
@@ -90,7 +90,7 @@ impl Host {
     }
 
     /// The next PDU, whole, its digests right.
-    pub async fn hear(&mut self) -> Result<Heard, Broken> {
+    pub async fn receive(&mut self) -> Result<ReceivedPdu, Broken> {
         let mut header = self.take(COMMON_LEN).await?;
         let (header_digest, data_digest) = self.digests;
         let framer = Framer { from_controller: true, header_digest, data_digest };
@@ -102,7 +102,7 @@ impl Host {
         if frame.digest_len > 0 {
             assert_eq!(self.take(4).await?, crc32c(&data).to_le_bytes());
         }
-        Ok(Heard { frame, header, data })
+        Ok(ReceivedPdu { frame, header, data })
     }
 
     /// True when the controller closes and says nothing before.
@@ -119,7 +119,7 @@ impl Host {
         let (header_digest, data_digest) = digests;
         let wish = Initialize { header_digest, data_digest, ..Initialize::default() };
         self.send(&wish.encode()).await?;
-        let heard = self.hear().await?;
+        let heard = self.receive().await?;
         self.digests = digests;
         Ok(Initialize::decode(heard.header.first_chunk().unwrap()).unwrap())
     }
@@ -169,14 +169,18 @@ impl Host {
     }
 
     /// A command without data, or with data for the host of that length, and its end.
-    pub async fn ask(&mut self, mut command: Command, len: u32) -> Result<Answer, Broken> {
+    pub async fn ask(&mut self, mut command: Command, len: u32) -> Result<CommandResult, Broken> {
         command.sgl.len = len;
         self.send(&self.capsule(&command, &[])).await?;
         self.answer(command.id).await
     }
 
     /// A command with data in its capsule.
-    pub async fn tell(&mut self, mut command: Command, data: &[u8]) -> Result<Answer, Broken> {
+    pub async fn run_in_capsule(
+        &mut self,
+        mut command: Command,
+        data: &[u8],
+    ) -> Result<CommandResult, Broken> {
         command.sgl = Sgl { address: 0, len: data.len() as u32, kind: Sgl::IN_CAPSULE };
         self.send(&self.capsule(&command, data)).await?;
         self.answer(command.id).await
@@ -188,12 +192,12 @@ impl Host {
         mut command: Command,
         data: &[u8],
         piece: usize,
-    ) -> Result<Answer, Broken> {
+    ) -> Result<CommandResult, Broken> {
         command.sgl.len = data.len() as u32;
         self.send(&self.capsule(&command, &[])).await?;
-        let heard = self.hear().await?;
+        let heard = self.receive().await?;
         if heard.kind() != pdu::READY {
-            return Ok(Answer { end: heard.completion(), data: vec![] });
+            return Ok(CommandResult { end: heard.completion(), data: vec![] });
         }
         let part = heard.part();
         assert_eq!((part.command, part.at, part.len as usize), (command.id, 0, data.len()));
@@ -207,10 +211,10 @@ impl Host {
     }
 
     /// Data and end of the only command under way.
-    pub async fn answer(&mut self, id: u16) -> Result<Answer, Broken> {
+    pub async fn answer(&mut self, id: u16) -> Result<CommandResult, Broken> {
         let mut data = Vec::new();
         loop {
-            let heard = self.hear().await?;
+            let heard = self.receive().await?;
             if heard.kind() == pdu::CONTROLLER_DATA {
                 assert_eq!((heard.part().command, heard.part().at as usize), (id, data.len()));
                 data.extend(heard.data);
@@ -218,7 +222,7 @@ impl Host {
             }
             let end = heard.completion();
             assert_eq!(end.id, id);
-            return Ok(Answer { end, data });
+            return Ok(CommandResult { end, data });
         }
     }
 
@@ -237,7 +241,7 @@ impl Host {
             host: self.name.clone(),
         };
         let command = self.command(admin::FABRICS, fabrics::CONNECT.into(), wish.dwords());
-        let end = self.tell(command, &data.encode()).await?.end;
+        let end = self.run_in_capsule(command, &data.encode()).await?.end;
         if end.status.is_good() && queue == 0 {
             self.controller = end.result as u16;
         }
@@ -255,12 +259,12 @@ impl Host {
 
 /// The completion of a command and the data that it returned.
 #[derive(Debug)]
-pub struct Answer {
+pub struct CommandResult {
     pub end: Completion,
     pub data: Vec<u8>,
 }
 
-impl Answer {
+impl CommandResult {
     /// It ended well; its data.
     #[track_caller]
     pub fn good(self) -> Vec<u8> {

@@ -10,8 +10,8 @@ use reactor::{Reactor, SeededRandom};
 use wire::nvme::Extent;
 use wire::nvme::codes::io;
 
-use crate::common::cuts::Cuts;
-use crate::nvme_tcp::host::{Answer, Broken, Host, SUBSYSTEM};
+use crate::common::connection_cuts::ConnectionCuts;
+use crate::nvme_tcp::host::{Broken, CommandResult, Host, SUBSYSTEM};
 use crate::nvme_tcp::stage::{admin, build, portal};
 use testkit::Seeds;
 
@@ -100,7 +100,7 @@ impl Player {
                 let data = vec![value; len];
                 let piece = 4 * (1 + self.random.below(2048) as usize);
                 let answer = match len <= 8192 && self.random.chance(700) {
-                    true => queue.tell(command, &data).await?,
+                    true => queue.run_in_capsule(command, &data).await?,
                     false => queue.give(command, &data, piece).await?,
                 };
                 answer.good();
@@ -110,7 +110,7 @@ impl Player {
         Ok(())
     }
 
-    fn learn(&mut self, sector: u64, answer: Answer) {
+    fn learn(&mut self, sector: u64, answer: CommandResult) {
         for (i, bytes) in answer.good().chunks(512).enumerate() {
             let may = &mut self.model[sector as usize + i];
             assert!(bytes.iter().all(|b| *b == bytes[0]), "a torn sector");
@@ -148,7 +148,7 @@ fn play(seed: u64) -> (u64, u32) {
         };
         drop(outside.spawn("host", player.run(rounds.clone(), report.clone())));
     }
-    let mut cuts = Cuts::new(random.below(8) as u32, HOSTS as u32 * ROUNDS);
+    let mut cuts = ConnectionCuts::new(random.below(8) as u32, HOSTS as u32 * ROUNDS);
     let ended = plant.run(&world, &outside, &mut || {
         cuts.look(&world, rounds.get());
         report.borrow().len() as u64 == HOSTS

@@ -12,7 +12,7 @@ use wire::scsi::{
 
 use super::EngineCommand;
 use crate::command::status::Ending;
-use crate::handlers::{Ask, Job, Plan};
+use crate::handlers::{ImmediateCommand, Job, Plan};
 use crate::unit::Device;
 use crate::unit::alua::{PORT_GROUPS_MAX, Stage, TRANSITION_S_MAX};
 
@@ -35,7 +35,7 @@ impl EngineCommand for ReportTargetPortGroups {
         Ok(Plan::reply(alloc))
     }
 
-    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense> {
+    fn now(&self, ask: &mut ImmediateCommand<'_>) -> Result<(), Sense> {
         let (Cdb::ReportTargetPortGroups { extended, .. }, Some(device)) =
             (ask.command, ask.device)
         else {

@@ -12,9 +12,9 @@ use wire::scsi::{
 
 use super::EngineCommand;
 use crate::command::status::Ending;
-use crate::copy::operations::Name;
+use crate::copy::operations::OperationId;
 use crate::copy::{LIMITS, LIST_LEN_MAX, extended, offload};
-use crate::handlers::{Ask, Job, Plan, Run};
+use crate::handlers::{ImmediateCommand, Job, Plan, Run};
 use crate::task_set::Span;
 use crate::unit::Device;
 
@@ -41,12 +41,12 @@ impl EngineCommand for Copy {
         }
     }
 
-    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense> {
+    fn now(&self, ask: &mut ImmediateCommand<'_>) -> Result<(), Sense> {
         let Cdb::CopyStatus { action, list_id, .. } = *ask.command else {
             return Err(Sense::new(asc::INTERNAL_FAILURE));
         };
         let Some(nexus) = ask.nexus else { return Err(Sense::new(asc::LUN_NOT_SUPPORTED)) };
-        let (name, now) = (Name::new(nexus, list_id), ask.core.now());
+        let (name, now) = (OperationId::new(nexus, list_id), ask.core.now());
         let Some(device) = ask.device else { return Err(Sense::new(asc::LUN_NOT_SUPPORTED)) };
         let operations = device.operations();
         let found = match action {
@@ -86,7 +86,7 @@ impl EngineCommand for Copy {
 
 /// Ends when nothing of the copy touches a medium any more.
 async fn abort(job: &Job, list_id: u32) -> Result<(), Ending> {
-    let name = Name::new(&job.nexus, list_id);
+    let name = OperationId::new(&job.nexus, list_id);
     let operation = job.device.operations().cancel(name, job.core().now());
     let operation = operation.ok_or(Sense::cdb_field(2, None))?;
     operation.ended().await;

@@ -13,8 +13,8 @@ use wire::scsi::{Command as Cdb, Sense, asc};
 
 use super::EngineCommand;
 use crate::command::status::Ending;
-use crate::handlers::{Ask, Job, Plan};
-use crate::state_store::{Kind, Vault};
+use crate::handlers::{ImmediateCommand, Job, Plan};
+use crate::state_store::{RecordKind, StateStore};
 use crate::unit::Device;
 
 /// Types and the most bytes of each: peripheral device identifying information, and text.
@@ -54,13 +54,13 @@ fn decode(bytes: &[u8]) -> Option<BTreeMap<u8, Vec<u8>>> {
 }
 
 /// Takes over the stored values.
-pub(super) fn load(device: &Device, vault: &dyn Vault) -> Result<(), Error> {
+pub(super) fn load(device: &Device, vault: &dyn StateStore) -> Result<(), Error> {
     let serial = &device.spec().serial;
-    let Some(bytes) = vault.load(serial, Kind::Identifying)? else { return Ok(()) };
+    let Some(bytes) = vault.load(serial, RecordKind::Identifying)? else { return Ok(()) };
     let all = decode(&bytes).ok_or_else(|| {
         Error::inval(format!("identifying information of {serial} cannot be read"))
     })?;
-    device.notes().state().identifying = all;
+    device.initiator_data().state().identifying = all;
     Ok(())
 }
 
@@ -84,7 +84,7 @@ impl EngineCommand for Identifying {
         }
     }
 
-    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense> {
+    fn now(&self, ask: &mut ImmediateCommand<'_>) -> Result<(), Sense> {
         let (Cdb::ReportIdentifying { kind, .. }, Some(device)) = (*ask.command, ask.device) else {
             return Err(Sense::new(asc::INTERNAL_FAILURE));
         };
@@ -93,7 +93,9 @@ impl EngineCommand for Identifying {
                 .iter()
                 .flat_map(|(kind, len)| [kind << 1, 0, (len >> 8) as u8, *len as u8])
                 .collect(),
-            _ => device.notes().state().identifying.get(&kind).cloned().unwrap_or_default(),
+            _ => {
+                device.initiator_data().state().identifying.get(&kind).cloned().unwrap_or_default()
+            }
         };
         let [high, low] = u16::try_from(body.len()).unwrap_or(u16::MAX).to_be_bytes();
         ask.reply.extend([0, 0, high, low]);
@@ -119,17 +121,17 @@ async fn set(job: &Job) -> Result<(), Ending> {
             return Err(Ending::Check(Sense::list_field(0, None)));
         }
     }
-    let mut all = job.device.notes().state().identifying.clone();
+    let mut all = job.device.initiator_data().state().identifying.clone();
     match bytes.is_empty() {
         true => all.remove(&kind),
         false => all.insert(kind, bytes),
     };
-    match job.save(Kind::Identifying, encode(&all)).await {
+    match job.save(RecordKind::Identifying, encode(&all)).await {
         Ok(()) => {}
         Err(Errno::NotSup) => return Err(Ending::check(asc::SAVING_UNSUPPORTED)),
         Err(_) => return Err(Ending::check(asc::INTERNAL_FAILURE)),
     }
-    job.device.notes().state().identifying = all;
+    job.device.initiator_data().state().identifying = all;
     job.device.raise(asc::IDENTIFIER_CHANGED, Some(&job.nexus));
     Ok(())
 }

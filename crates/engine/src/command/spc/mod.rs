@@ -9,7 +9,7 @@
 mod alua;
 mod copy;
 mod identifying;
-pub(crate) mod notes;
+pub(crate) mod initiator_data;
 pub(crate) mod opcodes;
 mod persistent;
 mod report_luns;
@@ -24,9 +24,9 @@ use geom::{Error, Local};
 use wire::scsi::{Command as Cdb, CommandInfo, Sense, asc};
 
 use crate::command::status::Ending;
-use crate::handlers::{Ask, Job, Plan};
-use crate::nexus::unit_attention::Nexus;
-use crate::state_store::Vault;
+use crate::handlers::{ImmediateCommand, Job, Plan};
+use crate::nexus::unit_attention::ItlNexus;
+use crate::state_store::StateStore;
 use crate::unit::Device;
 
 pub(crate) use report_luns::answer as report_luns;
@@ -37,7 +37,7 @@ pub(crate) trait EngineCommand: Sync {
     fn plan(&self, command: &Cdb, device: &Device) -> Result<Plan, Sense>;
 
     /// Answers when the plan says [`crate::handlers::Run::Now`].
-    fn now(&self, _ask: &mut Ask<'_>) -> Result<(), Sense> {
+    fn now(&self, _ask: &mut ImmediateCommand<'_>) -> Result<(), Sense> {
         Err(Sense::new(asc::INTERNAL_FAILURE))
     }
 
@@ -79,25 +79,25 @@ pub(crate) fn serves(info: &CommandInfo) -> bool {
 
 /// Restores a new unit's state from the vault before any nexus sees it. An error keeps the unit
 /// from being exported.
-pub(crate) fn device_made(device: &Arc<Device>, vault: &dyn Vault) -> Result<(), Error> {
+pub(crate) fn device_made(device: &Arc<Device>, vault: &dyn StateStore) -> Result<(), Error> {
     persistent::load(device, vault)?;
-    crate::handlers::disk::upkeep::recall(device, vault)?;
+    crate::handlers::disk::medium_operation::recall(device, vault)?;
     saved_modes::load(device, vault)?;
     identifying::load(device, vault)
 }
 
 /// A nexus has just been enlisted with its unit: rights of the past that belong to its port are
 /// its own from the first command on.
-pub(crate) fn nexus_made(device: &Arc<Device>, nexus: &Arc<Nexus>) {
-    device.reservations().greet(nexus);
+pub(crate) fn nexus_made(device: &Arc<Device>, nexus: &Arc<ItlNexus>) {
+    device.reservations().apply_to_nexus(nexus);
 }
 
 /// A nexus has ended, its commands too: logout, lost connection, reinstatement, a LUN taken away;
 /// or I_T NEXUS RESET, after which it goes on.
-pub(crate) fn nexus_lost(device: &Arc<Device>, nexus: &Arc<Nexus>) {
+pub(crate) fn nexus_lost(device: &Arc<Device>, nexus: &Arc<ItlNexus>) {
     device.reservations().session_ended(device, nexus.port().session);
     device.history().ended(nexus);
-    device.notes().state().buffers.remove(&nexus.port().session);
+    device.initiator_data().state().buffers.remove(&nexus.port().session);
     crate::handlers::tray::nexus_lost(device, nexus);
     device.operations().forget(nexus);
 }

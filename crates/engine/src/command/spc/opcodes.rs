@@ -4,7 +4,7 @@
 use wire::scsi::{Command as Cdb, Sense, asc, report_opcodes};
 
 use super::EngineCommand;
-use crate::handlers::{Ask, Plan, served};
+use crate::handlers::{ImmediateCommand, Plan, served};
 use crate::unit::Device;
 
 /// CLEAR ACA and the NACA bit are served, as REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS and INQUIRY
@@ -24,7 +24,7 @@ impl EngineCommand for Opcodes {
         }
     }
 
-    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense> {
+    fn now(&self, ask: &mut ImmediateCommand<'_>) -> Result<(), Sense> {
         match (*ask.command, ask.device) {
             (Cdb::ReportOpcodes { report, timeouts, .. }, Some(device)) => {
                 let list = report_opcodes(&served(device), report, timeouts);

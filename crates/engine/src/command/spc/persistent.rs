@@ -22,8 +22,8 @@ use super::EngineCommand;
 use super::reserve::refused;
 use crate::command::status::Ending;
 use crate::handlers::{Job, Plan, Run};
-use crate::reservations::{Effects, Request, Reservations, Surroundings, Who};
-use crate::state_store::{Kind, Vault};
+use crate::reservations::{Effects, PortContext, Request, RequestingNexus, Reservations};
+use crate::state_store::{RecordKind, StateStore};
 use crate::unit::Device;
 
 /// Ending of a command that was aborted before it changed anything; it is never sent.
@@ -58,7 +58,7 @@ async fn read(job: &Job) -> Result<(), Ending> {
         PrInAction::ReadKeys => pr_keys(generation, state.registrations().map(|(_, key)| key)),
         PrInAction::ReadReservation => pr_reservation(generation, state.reservation()),
         PrInAction::ReportCapabilities => {
-            pr_capabilities(job.registry.vault().keeps(), state.is_aptpl())
+            pr_capabilities(job.registry.state_store().is_persistent(), state.is_aptpl())
         }
         PrInAction::ReadFullStatus => pr_full_status(generation, state.full_status().iter()),
     };
@@ -95,15 +95,15 @@ async fn change(job: &Job) -> Result<(), Ending> {
         return Err(Ending::check(asc::PARAMETER_LIST_LEN));
     }
     let list = PrOutList::parse(action, &job.data.to_vec())?;
-    if list.aptpl && !job.registry.vault().keeps() {
+    if list.aptpl && !job.registry.state_store().is_persistent() {
         let byte = if action == PrOutAction::RegisterAndMove { 17 } else { 20 };
         return Err(Sense::list_field(byte, Some(0)).into());
     }
     let port = job.nexus.port();
-    let who = Who { id: port.identity.as_ref(), session: port.session };
+    let who = RequestingNexus { id: port.identity.as_ref(), session: port.session };
     let request = Request { action, scope, kind, list };
     let around = surroundings(job);
-    let turn = job.device.reservations().turn().await;
+    let turn = job.device.reservations().lock_for_change().await;
     if job.is_aborted() {
         return Err(STOPPED);
     }
@@ -111,7 +111,7 @@ async fn change(job: &Job) -> Result<(), Ending> {
     let Some(change) = decided else { return Ok(()) };
     if change.save {
         let record = change.next.record();
-        job.save(Kind::Reservations, record).await.map_err(not_saved)?;
+        job.save(RecordKind::Reservations, record).await.map_err(not_saved)?;
     }
     // Saved is done, whatever task management has said meanwhile (O1).
     turn.commit(&job.device, change.next, &change.effects);
@@ -130,10 +130,10 @@ async fn abort_others(job: &Job, effects: Effects) {
 }
 
 /// Target ports of the sender's driver, and the initiator ports that are logged in to the unit.
-fn surroundings(job: &Job) -> Surroundings {
+fn surroundings(job: &Job) -> PortContext {
     let nexuses = job.device.nexuses();
     let ports = nexuses.iter().filter_map(|n| n.port().identity.as_ref());
-    Surroundings {
+    PortContext {
         targets: job.registry.relative_ports(&job.port.driver),
         ports: ports.map(|id| id.port.clone()).collect(),
     }
@@ -150,9 +150,9 @@ fn not_saved(error: Errno) -> Ending {
 
 /// Loads the vault's record of a unit, before any nexus exists. An invalid record keeps the unit
 /// from being exported: without its reservations two hosts could write at the same time.
-pub(super) fn load(device: &Device, vault: &dyn Vault) -> Result<(), Error> {
+pub(super) fn load(device: &Device, vault: &dyn StateStore) -> Result<(), Error> {
     let spec = device.spec();
-    let Some(bytes) = vault.load(&spec.serial, Kind::Reservations)? else { return Ok(()) };
+    let Some(bytes) = vault.load(&spec.serial, RecordKind::Reservations)? else { return Ok(()) };
     match Reservations::of_record(&bytes) {
         Ok(state) => {
             device.reservations().load(state);

@@ -3,7 +3,7 @@
 use wire::scsi::{Command as Cdb, Lun, LunSelect, Sense, asc, report_luns_into};
 
 use super::EngineCommand;
-use crate::handlers::{Ask, Plan};
+use crate::handlers::{ImmediateCommand, Plan};
 use crate::unit::Device;
 
 pub(super) struct ReportLuns;
@@ -16,20 +16,20 @@ impl EngineCommand for ReportLuns {
         Ok(Plan::reply(alloc))
     }
 
-    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense> {
+    fn now(&self, ask: &mut ImmediateCommand<'_>) -> Result<(), Sense> {
         answer(ask);
         Ok(())
     }
 }
 
 /// The list; an initiator that has received it needs no notification of its change.
-pub(crate) fn answer(ask: &mut Ask<'_>) {
+pub(crate) fn answer(ask: &mut ImmediateCommand<'_>) {
     let Cdb::ReportLuns { select, .. } = *ask.command else { return };
     let wanted = select != LunSelect::WellKnown;
     let entries = ask.luns.iter().filter(|_| wanted);
     let numbers = entries.filter_map(|e| Lun::new(u32::try_from(e.lun).ok()?));
     report_luns_into(ask.reply, numbers, ask.luns.addressing());
     if wanted {
-        ask.told = Some(asc::LUNS_CHANGED);
+        ask.reported_attention = Some(asc::LUNS_CHANGED);
     }
 }

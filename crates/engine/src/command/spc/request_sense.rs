@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wire::scsi::{Asc, Command as Cdb, SENSE_LEN_MAX, Sense, asc};
 
 use super::EngineCommand;
-use crate::handlers::{Ask, Plan};
+use crate::handlers::{ImmediateCommand, Plan};
 use crate::nexus::unit_attention::sense_of;
 use crate::unit::Device;
 
@@ -20,15 +20,16 @@ impl EngineCommand for RequestSense {
         Ok(Plan::reply(alloc))
     }
 
-    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense> {
+    fn now(&self, ask: &mut ImmediateCommand<'_>) -> Result<(), Sense> {
         let Cdb::RequestSense { descriptor, .. } = *ask.command else {
             return Err(Sense::new(asc::INTERNAL_FAILURE));
         };
         let heard = |code: &Asc| {
-            *code != asc::THIN_SOFT_THRESHOLD || ask.device.is_none_or(|d| d.hears_threshold())
+            *code != asc::THIN_SOFT_THRESHOLD
+                || ask.device.is_none_or(|d| d.claim_threshold_attention())
         };
         let attention = ask.nexus.and_then(|n| std::iter::from_fn(|| n.take()).find(heard));
-        ask.told = attention;
+        ask.reported_attention = attention;
         let mut bytes = [0; SENSE_LEN_MAX];
         let sense = match (attention, ask.device) {
             (Some(code), _) => sense_of(code, ask.device.map(Arc::as_ref)),

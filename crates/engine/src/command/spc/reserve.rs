@@ -8,7 +8,7 @@ use wire::scsi::{Command as Cdb, Sense, Status};
 use super::EngineCommand;
 use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
-use crate::reservations::{Effects, Refusal, Who};
+use crate::reservations::{Effects, Refusal, RequestingNexus};
 use crate::unit::Device;
 
 pub(super) struct Reserve;
@@ -24,13 +24,13 @@ impl EngineCommand for Reserve {
 }
 
 async fn run(job: &Job) -> Result<(), Ending> {
-    let turn = job.device.reservations().turn().await;
+    let turn = job.device.reservations().lock_for_change().await;
     if job.is_aborted() {
         return Err(Ending::Status(Status::TaskAborted));
     }
     let port = job.nexus.port();
     let state = turn.state();
-    let who = Who { id: port.identity.as_ref(), session: port.session };
+    let who = RequestingNexus { id: port.identity.as_ref(), session: port.session };
     let next = match job.command {
         Cdb::Reserve => state.reserve_unit(who),
         _ => state.release_unit(who),

@@ -15,20 +15,20 @@ use wire::scsi::{Sense, Status, Threshold, ThresholdKind, asc};
 
 use crate::command::status::Ending;
 use crate::handlers::Job;
-use crate::state_store::{Kind, Vault};
+use crate::state_store::{RecordKind, StateStore};
 use crate::unit::space::{Space, Thresholds};
 use crate::unit::{Device, ModeBits};
 
 const VERSION: u8 = 2;
 
 /// Before there were thresholds.
-const OLD: u8 = 1;
+const VERSION_1: u8 = 1;
 
 /// Bytes of a threshold.
 const THRESHOLD_LEN: usize = 6;
 
 /// Bits that a record of this version contains.
-const TOLD: ModeBits = ModeBits::WCE
+const RECORDED_BITS: ModeBits = ModeBits::WCE
     .with(ModeBits::D_SENSE, true)
     .with(ModeBits::SWP, true)
     .with(ModeBits::TAS, true)
@@ -44,7 +44,7 @@ const TOLD: ModeBits = ModeBits::WCE
 fn encode(bits: ModeBits, thresholds: &Thresholds) -> Vec<u8> {
     let mut out = vec![VERSION];
     out.extend(bits.bits().to_be_bytes());
-    out.extend(TOLD.bits().to_be_bytes());
+    out.extend(RECORDED_BITS.bits().to_be_bytes());
     for one in thresholds {
         let kind = ThresholdKind::ALL.iter().position(|kind| *kind == one.kind).unwrap_or(0);
         out.extend([u8::from(one.enabled), u8::try_from(kind).unwrap_or(0)]);
@@ -58,12 +58,12 @@ fn decode(bytes: &[u8], default: ModeBits, first: Thresholds) -> Option<(ModeBit
     let ([version, a, b, c, d, e, f, g, h], rest) = bytes.split_first_chunk::<9>()?;
     let [a, b, c, d, e, f, g, h] = [a, b, c, d, e, f, g, h].map(|byte| *byte);
     let thresholds = match (*version, rest.len()) {
-        (OLD, 0) => first,
+        (VERSION_1, 0) => first,
         (VERSION, _) => thresholds_of(rest)?,
         _ => return None,
     };
     let (bits, told) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
-    let told = told & TOLD.bits();
+    let told = told & RECORDED_BITS.bits();
     Some((ModeBits::from_bits(bits & told | default.bits() & !told), thresholds))
 }
 
@@ -84,9 +84,9 @@ fn thresholds_of(bytes: &[u8]) -> Option<Thresholds> {
 
 /// Takes the saved values over. A record that cannot be read keeps the unit from being exported: it
 /// may have set write protection.
-pub(super) fn load(device: &Device, vault: &dyn Vault) -> Result<(), Error> {
+pub(super) fn load(device: &Device, vault: &dyn StateStore) -> Result<(), Error> {
     let serial = &device.spec().serial;
-    let Some(bytes) = vault.load(serial, Kind::ModePages)? else { return Ok(()) };
+    let Some(bytes) = vault.load(serial, RecordKind::ModePages)? else { return Ok(()) };
     let first = device.space().map(Space::first).unwrap_or_default();
     let read = decode(&bytes, device.default_mode(), first);
     let (bits, thresholds) = read.ok_or_else(|| {
@@ -101,19 +101,19 @@ pub(super) fn load(device: &Device, vault: &dyn Vault) -> Result<(), Error> {
 }
 
 /// Held while one MODE SELECT changes a unit; the next one ends BUSY.
-pub(crate) struct Turn<'a>(&'a Device);
+pub(crate) struct ModeSelectGuard<'a>(&'a Device);
 
-impl Turn<'_> {
+impl ModeSelectGuard<'_> {
     /// The turn, if no other MODE SELECT has it.
-    pub fn take(device: &Device) -> Result<Turn<'_>, Ending> {
+    pub fn acquire(device: &Device) -> Result<ModeSelectGuard<'_>, Ending> {
         match device.selecting.swap(true, Ordering::AcqRel) {
             true => Err(Ending::Status(Status::Busy)),
-            false => Ok(Turn(device)),
+            false => Ok(ModeSelectGuard(device)),
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ModeSelectGuard<'_> {
     fn drop(&mut self) {
         self.0.selecting.store(false, Ordering::Release);
     }
@@ -122,7 +122,7 @@ impl Drop for Turn<'_> {
 /// Stores values that will hold after a reset and after a restart. Durable when it ends well; else
 /// nothing has changed.
 pub(crate) async fn save(job: &Job, bits: ModeBits, thresholds: Thresholds) -> Result<(), Ending> {
-    match job.save(Kind::ModePages, encode(bits, &thresholds)).await {
+    match job.save(RecordKind::ModePages, encode(bits, &thresholds)).await {
         Ok(()) => {
             job.device.set_saved_mode(bits);
             if let Some(space) = job.device.space() {
@@ -156,7 +156,7 @@ mod tests {
         let mut old = encode(ModeBits::SWP, &thresholds);
         // Written when WCE was not served, and when there were no thresholds.
         old[8] &= !1;
-        old[0] = OLD;
+        old[0] = VERSION_1;
         old.truncate(9);
         let want = ModeBits::SWP.with(ModeBits::WCE, true);
         assert_eq!(read(&old, ModeBits::WCE), Some((want, Thresholds::default())));

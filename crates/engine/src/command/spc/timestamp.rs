@@ -6,7 +6,7 @@ use wire::scsi::{Command as Cdb, Sense, asc};
 
 use super::EngineCommand;
 use crate::command::status::Ending;
-use crate::handlers::{Ask, Job, Plan};
+use crate::handlers::{ImmediateCommand, Job, Plan};
 use crate::unit::Device;
 
 /// The parameter list, bytes.
@@ -33,12 +33,12 @@ impl EngineCommand for Timestamp {
         }
     }
 
-    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense> {
+    fn now(&self, ask: &mut ImmediateCommand<'_>) -> Result<(), Sense> {
         let (Cdb::ReportTimestamp { .. }, Some(device)) = (*ask.command, ask.device) else {
             return Ok(());
         };
         let now = milliseconds(ask.core.now());
-        let (origin, time) = match device.notes().state().timestamp {
+        let (origin, time) = match device.initiator_data().state().timestamp {
             Some((said, at)) => (ORIGIN_SET, said.wrapping_add(now.saturating_sub(at))),
             None => (ORIGIN_START, now),
         };
@@ -55,7 +55,7 @@ impl EngineCommand for Timestamp {
             };
             let said = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
             let now = milliseconds(job.core().now());
-            job.device.notes().state().timestamp = Some((said, now));
+            job.device.initiator_data().state().timestamp = Some((said, now));
             job.device.raise(asc::TIMESTAMP_CHANGED, Some(&job.nexus));
             Ending::Good
         })

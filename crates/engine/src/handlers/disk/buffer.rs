@@ -3,9 +3,9 @@
 
 use wire::scsi::{Command as Cdb, Sense, asc};
 
-use crate::command::spc::notes::BUFFER_BYTES;
+use crate::command::spc::initiator_data::BUFFER_BYTES;
 use crate::command::status::Ending;
-use crate::handlers::{Ask, Job, Plan};
+use crate::handlers::{ImmediateCommand, Job, Plan};
 use crate::unit::Device;
 
 /// MODE: data, descriptor, echo buffer, echo buffer descriptor.
@@ -46,7 +46,7 @@ pub(super) fn plan_write(mode: u8, id: u8, offset: u32, len: u32) -> Result<Plan
     Ok(Plan { medium: false, ..Plan::task(len) })
 }
 
-pub(super) fn read(ask: &mut Ask<'_>, device: &Device) -> Result<(), Sense> {
+pub(super) fn read(ask: &mut ImmediateCommand<'_>, device: &Device) -> Result<(), Sense> {
     let (Cdb::ReadBuffer { mode, id, offset, .. }, Some(nexus)) = (*ask.command, ask.nexus) else {
         return Err(Sense::new(asc::INTERNAL_FAILURE));
     };
@@ -57,13 +57,13 @@ pub(super) fn read(ask: &mut Ask<'_>, device: &Device) -> Result<(), Sense> {
         DESCRIPTOR => ask.reply.extend([BOUNDARY, 0, size_high, size_low]),
         ECHO_DESCRIPTOR => ask.reply.extend([0, 0, size_high & 0x1f, size_low]),
         ECHO => {
-            let notes = device.notes().state();
+            let notes = device.initiator_data().state();
             let echo = notes.buffers.get(&nexus.port().session).and_then(|b| b.echo.as_ref());
             ask.reply.extend(echo.ok_or(Sense::new(asc::SEQUENCE_ERROR))?);
         }
         _ => {
             let start = usize::try_from(offset).unwrap_or(usize::MAX);
-            let notes = device.notes().state();
+            let notes = device.initiator_data().state();
             let data = notes.buffers.get(&nexus.port().session).map(|b| &*b.data).unwrap_or(&[]);
             let written = data.get(start..).unwrap_or(&[]);
             ask.reply.extend(written);
@@ -78,7 +78,7 @@ pub(super) fn write(job: &Job) -> Result<(), Ending> {
         return Err(Ending::check(asc::INTERNAL_FAILURE));
     };
     let bytes = job.data.to_vec();
-    let mut notes = job.device.notes().state();
+    let mut notes = job.device.initiator_data().state();
     let buffers = notes.buffers.entry(job.nexus.port().session).or_default();
     if mode == ECHO {
         buffers.echo = Some(bytes);

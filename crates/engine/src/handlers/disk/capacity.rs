@@ -2,7 +2,7 @@
 
 use wire::scsi::{Capacity, read_capacity10, read_capacity16};
 
-use crate::handlers::Ask;
+use crate::handlers::ImmediateCommand;
 use crate::unit::Device;
 
 fn capacity(device: &Device) -> Capacity {
@@ -16,14 +16,14 @@ fn capacity(device: &Device) -> Capacity {
         lowest_aligned: 0,
         thin: spec.can_delete,
         protection: device.protection_type(),
-        zeros: spec.can_delete && device.freeing().reads_zero,
+        zeros: spec.can_delete && device.provisioning().reads_zero,
     }
 }
 
-pub(super) fn read_capacity_10(ask: &mut Ask<'_>, device: &Device) {
+pub(super) fn read_capacity_10(ask: &mut ImmediateCommand<'_>, device: &Device) {
     ask.reply.extend(read_capacity10(&capacity(device)));
 }
 
-pub(super) fn read_capacity_16(ask: &mut Ask<'_>, device: &Device) {
+pub(super) fn read_capacity_16(ask: &mut ImmediateCommand<'_>, device: &Device) {
     ask.reply.extend(read_capacity16(&capacity(device)));
 }

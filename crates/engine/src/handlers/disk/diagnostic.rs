@@ -4,7 +4,7 @@
 use wire::scsi::{Command as Cdb, Sense, asc};
 
 use crate::command::status::Ending;
-use crate::handlers::{Ask, Job, Plan};
+use crate::handlers::{ImmediateCommand, Job, Plan};
 use crate::unit::Device;
 
 /// SELF-TEST CODE: foreground short and extended.
@@ -47,7 +47,7 @@ pub(super) fn plan_receive(page: Option<u8>, alloc: u32) -> Result<Plan, Sense> 
     }
 }
 
-pub(super) fn receive(ask: &mut Ask<'_>) {
+pub(super) fn receive(ask: &mut ImmediateCommand<'_>) {
     ask.reply.extend([0, 0, 0, 1, 0]);
 }
 
@@ -59,7 +59,7 @@ pub(super) fn plan_defects(command: &Cdb) -> Result<Plan, Sense> {
 }
 
 /// Both lists are valid and empty, in whatever format.
-pub(super) fn defects(ask: &mut Ask<'_>, _: &Device) {
+pub(super) fn defects(ask: &mut ImmediateCommand<'_>, _: &Device) {
     let Cdb::ReadDefects { twelve, primary, grown, format, .. } = *ask.command else { return };
     let bit = |on: bool, bit: u8| if on { bit } else { 0 };
     let valid = bit(primary, 0x10) | bit(grown, 0x08) | format;

@@ -4,7 +4,7 @@
 
 use wire::scsi::{Command as Cdb, Sense, asc, format_protection, parse_format_list};
 
-use super::upkeep::{Work, run};
+use super::medium_operation::{MediumOperation, run};
 use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
 use crate::unit::Device;
@@ -37,14 +37,14 @@ pub(super) async fn format(job: &Job) -> Result<(), Ending> {
     let list = parse_format_list(long_list, &job.data.to_vec(), job.device.block_bytes());
     let list = list.map_err(Ending::Check)?;
     let kind = format_protection(protect, list.usage).map_err(Ending::Check)?;
-    let work = Work {
+    let work = MediumOperation {
         protection: Some(kind),
         sanitize: false,
         unrestricted: false,
         failed: false,
         free: list.pattern.is_none()
             && job.device.spec().can_delete
-            && job.device.freeing().reads_zero,
+            && job.device.provisioning().reads_zero,
         invert: false,
         passes: u8::from(list.pattern.is_some()),
         pattern: list.pattern.unwrap_or_default(),

@@ -12,7 +12,7 @@ use super::write_same::WRITE_SAME_BYTES_MAX;
 use super::{atomic, compare_write, sanitize, unmap};
 use crate::command::spc::opcodes::ACA_SERVED;
 use crate::copy::LIMITS;
-use crate::handlers::{Ask, is_served};
+use crate::handlers::{ImmediateCommand, is_served};
 use crate::registry::TargetPort;
 use crate::unit::Device;
 use crate::unit::space::Space;
@@ -27,7 +27,11 @@ const PHYSICAL_SECTOR_MAX: u32 = 4096;
 const PROTECTION_TYPES: u8 = 7;
 
 /// Standard INQUIRY data, or a page.
-pub(super) fn inquiry(ask: &mut Ask<'_>, device: &Device, page: Option<u8>) -> Result<(), Sense> {
+pub(super) fn inquiry(
+    ask: &mut ImmediateCommand<'_>,
+    device: &Device,
+    page: Option<u8>,
+) -> Result<(), Sense> {
     let identity = identity(device, ask.port, &ask.registry.ports_of(device));
     let Some(page) = page else {
         ask.reply.extend(inquiry_data(&identity));
@@ -58,7 +62,7 @@ fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Id
         naa: Some(ids.naa),
         eui64: ids.eui64,
         // One that is made from other names says nothing new.
-        uuid: spec.given.uuid,
+        uuid: spec.configured_ids.uuid,
         target_name: port.name.clone(),
         relative_port: port.port,
         port_group: group.id(),
@@ -119,7 +123,7 @@ fn limits(device: &Device) -> Limits {
     let serves = |opcode| commands_of(kind, opcode).any(|info| is_served(info, device));
     let (compares, atomic_writes) = (serves(0x89), serves(0x9C));
     let writes_same = serves(0x41) || serves(0x93);
-    let freeing = device.freeing();
+    let freeing = device.provisioning();
     let unit = u32::try_from(freeing.unit(block)).unwrap_or(u32::MAX);
     Limits {
         granularity: u16::try_from(spec.physical_bytes / device.block_bytes()).unwrap_or(0),

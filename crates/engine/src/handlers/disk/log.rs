@@ -3,7 +3,7 @@
 
 use wire::scsi::{Command as Cdb, LogControl, LogCounts, Sense, asc, is_log_page, log_page};
 
-use crate::handlers::{Ask, Plan};
+use crate::handlers::{ImmediateCommand, Plan};
 use crate::unit::Device;
 
 pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
@@ -35,7 +35,7 @@ pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
     }
 }
 
-pub(super) fn sense(ask: &mut Ask<'_>, device: &Device) -> Result<(), Sense> {
+pub(super) fn sense(ask: &mut ImmediateCommand<'_>, device: &Device) -> Result<(), Sense> {
     let Cdb::LogSense { control, page, subpage, from, .. } = *ask.command else {
         return Err(Sense::new(asc::INTERNAL_FAILURE));
     };
@@ -49,7 +49,7 @@ pub(super) fn sense(ask: &mut Ask<'_>, device: &Device) -> Result<(), Sense> {
 }
 
 /// PCR resets all counters to zero; the other nexuses are notified.
-pub(super) fn select(ask: &mut Ask<'_>, device: &Device) -> Result<(), Sense> {
+pub(super) fn select(ask: &mut ImmediateCommand<'_>, device: &Device) -> Result<(), Sense> {
     let Cdb::LogSelect { reset, .. } = *ask.command else {
         return Err(Sense::new(asc::INTERNAL_FAILURE));
     };

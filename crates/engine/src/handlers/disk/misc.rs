@@ -21,7 +21,7 @@ pub(super) async fn synchronize(job: &Job, immed: bool) -> Result<(), Ending> {
     if !immed {
         return job.flush().await;
     }
-    job.answer_early();
+    job.respond_early();
     let end = job.medium().detached().flush().await;
     if let Err(ending) = end {
         job.nexus.raise(deferred(ending));

@@ -12,6 +12,7 @@ mod format;
 mod identity;
 mod lba_status;
 mod log;
+pub(crate) mod medium_operation;
 mod misc;
 mod mode;
 mod orwrite;
@@ -20,7 +21,6 @@ mod protected;
 mod read_write;
 mod sanitize;
 mod unmap;
-pub(crate) mod upkeep;
 mod verify;
 mod write_same;
 
@@ -32,7 +32,7 @@ use bio::Op;
 use geom::Local;
 use wire::scsi::{Command as Cdb, CommandInfo, PeripheralType, ProtectionType, Sense, asc};
 
-use super::{Ask, Handler, Job, Plan, Run, tray};
+use super::{Handler, ImmediateCommand, Job, Plan, Run, tray};
 use crate::command::status::Ending;
 use crate::unit::Device;
 
@@ -84,7 +84,7 @@ impl Handler for Disk {
         Ok(plan)
     }
 
-    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense> {
+    fn now(&self, ask: &mut ImmediateCommand<'_>) -> Result<(), Sense> {
         let command = *ask.command;
         let Some(device) = ask.device else {
             return Err(Sense::new(asc::LUN_NOT_SUPPORTED));

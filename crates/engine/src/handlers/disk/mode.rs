@@ -3,9 +3,9 @@
 
 use wire::scsi::{Command as Cdb, ModeBlock, ModeState, Sense, asc, mode_sense, parse_mode_select};
 
-use crate::command::spc::saved_modes::{Turn, save};
+use crate::command::spc::saved_modes::{ModeSelectGuard, save};
 use crate::command::status::Ending;
-use crate::handlers::{Ask, Job, Plan};
+use crate::handlers::{ImmediateCommand, Job, Plan};
 use crate::registry::Registry;
 use crate::unit::space::{Space, Thresholds};
 use crate::unit::{Device, ModeBits};
@@ -78,7 +78,7 @@ fn block_of(device: &Device, registry: &Registry, protected: bool) -> ModeBlock 
         default: state_at(device, device.default_mode(), Space::first),
         saved: state_at(device, device.saved_mode(), Space::saved),
         changeable: changeable(device),
-        savable: registry.vault().keeps(),
+        savable: registry.state_store().is_persistent(),
         blocks: device.blocks(),
         block_len: device.block_bytes(),
         protected,
@@ -92,7 +92,11 @@ fn block_of(device: &Device, registry: &Registry, protected: bool) -> ModeBlock 
     }
 }
 
-pub(super) fn sense(ask: &mut Ask<'_>, device: &Device, command: &Cdb) -> Result<(), Sense> {
+pub(super) fn sense(
+    ask: &mut ImmediateCommand<'_>,
+    device: &Device,
+    command: &Cdb,
+) -> Result<(), Sense> {
     let Cdb::ModeSense { ten, long_lba, no_blocks, control, page, subpage, .. } = *command else {
         return Err(Sense::new(asc::INTERNAL_FAILURE));
     };
@@ -116,7 +120,7 @@ pub(super) fn plan_select(page_format: bool, len: u32) -> Result<Plan, Sense> {
 pub(super) async fn select(job: &Job, ten: bool, keep: bool) -> Result<(), Ending> {
     let list = job.data.to_vec();
     let device = &job.device;
-    let _turn = Turn::take(device)?;
+    let _turn = ModeSelectGuard::acquire(device)?;
     let block = block_of(device, &job.registry, false);
     let wanted = parse_mode_select(ten, &list, &block).map_err(Ending::Check)?;
     if keep && !block.savable {

@@ -10,7 +10,7 @@
 
 use wire::scsi::{SanitizeAction, Sense, asc, parse_overwrite};
 
-use super::upkeep::{self, Work, run};
+use super::medium_operation::{self, MediumOperation, run};
 use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
 use crate::unit::Device;
@@ -83,7 +83,7 @@ pub(super) async fn sanitize(
     immed: bool,
     unrestricted: bool,
 ) -> Result<(), Ending> {
-    let base = Work {
+    let base = MediumOperation {
         protection: None,
         sanitize: true,
         unrestricted,
@@ -98,14 +98,14 @@ pub(super) async fn sanitize(
             let list = parse_overwrite(&job.data.to_vec(), job.device.block_bytes())
                 .map_err(Ending::Check)?;
             let (invert, passes, pattern) = (list.invert, list.passes, list.pattern);
-            run(job, Work { invert, passes, pattern, ..base }, immed).await
+            run(job, MediumOperation { invert, passes, pattern, ..base }, immed).await
         }
-        SanitizeAction::BlockErase => run(job, Work { free: true, ..base }, immed).await,
+        SanitizeAction::BlockErase => run(job, MediumOperation { free: true, ..base }, immed).await,
         SanitizeAction::ExitFailureMode => leave_failure(job).await,
         SanitizeAction::CryptographicErase => {
             let mut pattern = vec![0; job.device.block_bytes() as usize];
             job.core().reactor().fill_random(&mut pattern);
-            run(job, Work { pattern, ..base }, immed).await
+            run(job, MediumOperation { pattern, ..base }, immed).await
         }
     }
 }
@@ -120,7 +120,7 @@ async fn leave_failure(job: &Job) -> Result<(), Ending> {
         // The remaining data is not a regular write: it is not checked.
         protection.end_format(&job.medium().begun()?, protection.kind()).await?;
     }
-    if let Err(e) = upkeep::save(&job.registry, &job.device, Vec::new()).await {
+    if let Err(e) = medium_operation::save(&job.registry, &job.device, Vec::new()).await {
         return Err(crate::command::status::ending_of(e, bio::Op::Write));
     }
     let _ = job.device.condition().enter(&[MediumState::SanitizeFailed], MediumState::Ready);

@@ -87,7 +87,7 @@ async fn free(job: &Job, list: &UnmapList<'_>) -> Result<(), Ending> {
 
 /// Most blocks of one UNMAP of a unit.
 pub(super) fn blocks_max(device: &Device) -> u32 {
-    device.freeing().blocks_max(u64::from(device.block_bytes()), UNMAP_BLOCKS_MAX)
+    device.provisioning().blocks_max(u64::from(device.block_bytes()), UNMAP_BLOCKS_MAX)
 }
 
 /// Most blocks and descriptors of one UNMAP of a unit, for transports that make lists of their own.

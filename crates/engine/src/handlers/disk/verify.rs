@@ -52,7 +52,7 @@ pub(super) fn plan_write(extent: Extent, device: &Device) -> Result<Plan, Sense>
 }
 
 /// Data that the initiator sent for comparison.
-struct Theirs {
+struct SentData {
     data: Segs,
     tuples: Option<Vec<u8>>,
 }
@@ -67,7 +67,7 @@ pub(super) async fn verify(job: &Job, extent: Extent, check: u8) -> Result<(), E
         // The initiator sent less than the one block there must be.
         _ => return Err(Ending::check(asc::INVALID_FIELD_IN_CDB)),
     };
-    compare(job, Extent { blocks, ..extent }, check, &Theirs { data, tuples }).await
+    compare(job, Extent { blocks, ..extent }, check, &SentData { data, tuples }).await
 }
 
 /// Writes to the medium, then reads it back.
@@ -80,7 +80,7 @@ pub(super) async fn write_verify(job: &Job, extent: Extent, check: u8) -> Result
     if blocks == 0 {
         return Ok(());
     }
-    let mut theirs = Theirs { data: Segs::new(), tuples: tuples.clone() };
+    let mut theirs = SentData { data: Segs::new(), tuples: tuples.clone() };
     if !data.slice_into(0, data.len(), &mut theirs.data) {
         return Err(Ending::check(asc::INTERNAL_FAILURE));
     }
@@ -94,7 +94,7 @@ fn whole_blocks(job: &Job, data: &Segs) -> u32 {
     u32::try_from(blocks).unwrap_or(u32::MAX)
 }
 
-async fn compare(job: &Job, extent: Extent, check: u8, theirs: &Theirs) -> Result<(), Ending> {
+async fn compare(job: &Job, extent: Extent, check: u8, theirs: &SentData) -> Result<(), Ending> {
     let unit = job.device.block_bytes();
     let chunk = (CHUNK_BYTES / unit).max(1);
     let mut done = 0;
@@ -141,7 +141,7 @@ struct Part<'a> {
 
 impl Part<'_> {
     /// The first difference in the data, and its offset in the sent data.
-    fn data_differs(&self, medium: &Segs, theirs: &Theirs) -> Result<Option<(Asc, u64)>, Ending> {
+    fn data_differs(&self, medium: &Segs, theirs: &SentData) -> Result<Option<(Asc, u64)>, Ending> {
         let unit = self.job.device.block_bytes();
         let from = u64::from(self.done) * u64::from(unit);
         let found = match self.check {

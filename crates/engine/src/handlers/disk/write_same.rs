@@ -25,7 +25,7 @@ pub(super) const WRITE_SAME_BYTES_MAX: u64 = 1 << 30;
 
 /// The fields of the command.
 #[derive(Clone, Copy)]
-struct What {
+struct WriteSameFields {
     lba: u64,
     blocks: u64,
     unmap: bool,
@@ -35,7 +35,7 @@ struct What {
 }
 
 /// The fields, with the length that is meant.
-fn what(command: &Cdb, device: &Device) -> Result<What, Sense> {
+fn parse_fields(command: &Cdb, device: &Device) -> Result<WriteSameFields, Sense> {
     let Cdb::WriteSame { lba, blocks, unmap, anchor, no_data, protect, tags } = *command else {
         return Err(Sense::new(asc::INTERNAL_FAILURE));
     };
@@ -51,11 +51,11 @@ fn what(command: &Cdb, device: &Device) -> Result<What, Sense> {
         0 if device.label().write_same_to_end => device.blocks().saturating_sub(lba),
         blocks => u64::from(blocks),
     };
-    Ok(What { lba, blocks, unmap, anchor, no_data, extent })
+    Ok(WriteSameFields { lba, blocks, unmap, anchor, no_data, extent })
 }
 
 pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
-    let what = what(command, device)?;
+    let what = parse_fields(command, device)?;
     // ANCHOR says something of UNMAP only.
     if what.anchor && (!what.unmap || !device.spec().can_anchor) {
         return Err(Sense::cdb_field(1, Some(4)));
@@ -73,7 +73,7 @@ pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
 }
 
 pub(super) async fn write_same(job: &Job) -> Result<(), Ending> {
-    let what = &what(&job.command, &job.device).map_err(Ending::Check)?;
+    let what = &parse_fields(&job.command, &job.device).map_err(Ending::Check)?;
     let (data, tuple) = protected::sent(job, Extent { blocks: 1, ..what.extent }).await?;
     let block = if what.no_data { Vec::new() } else { data.to_vec() };
     drop(data);
@@ -99,7 +99,12 @@ pub(super) async fn write_same(job: &Job) -> Result<(), Ending> {
 }
 
 /// Writes `block` over and over, a chunk at a time.
-async fn repeat(job: &Job, what: &What, block: &[u8], tuple: Option<&[u8]>) -> Result<(), Ending> {
+async fn repeat(
+    job: &Job,
+    what: &WriteSameFields,
+    block: &[u8],
+    tuple: Option<&[u8]>,
+) -> Result<(), Ending> {
     let unit = job.device.block_bytes();
     let most = u32::try_from(what.blocks).unwrap_or(u32::MAX);
     let chunk = (CHUNK_BYTES / unit).max(1).min(most);

@@ -23,10 +23,12 @@ pub(super) const IDLE_NS: u64 = 5_000_000_000;
 impl Protection {
     /// Starts the task that removes marks, unless it runs already.
     pub(super) fn clean_when_idle(&self, medium: &Medium) {
-        if self.regions.must_tend() {
+        if self.regions.must_start_cleaner() {
             let (core, device) = (medium.core.clone(), Arc::downgrade(medium.device()));
             let reactor = medium.core.reactor().clone();
-            drop(reactor.spawn("protection marks", async move { tend(core, device).await }));
+            drop(
+                reactor.spawn("protection marks", async move { cleaner_task(core, device).await }),
+            );
         }
     }
 
@@ -37,8 +39,8 @@ impl Protection {
         before: Option<&[(u64, u64)]>,
     ) -> Result<Vec<(u64, u64)>, Ending> {
         // The turn also excludes formatting (`begin_format`).
-        let _map = self.regions.map_turn().await;
-        let now = self.regions.resting(0, 0, 0);
+        let _map = self.regions.lock_map().await;
+        let now = self.regions.idle_regions(0, 0, 0);
         let rested: Vec<_> =
             now.iter().filter(|r| before.is_none_or(|b| b.contains(r))).copied().collect();
         if rested.is_empty() {
@@ -53,7 +55,7 @@ impl Protection {
 }
 
 /// The task of a unit.
-async fn tend(core: Rc<Core>, device: Weak<Device>) {
+async fn cleaner_task(core: Rc<Core>, device: Weak<Device>) {
     let mut before = Vec::new();
     loop {
         core.reactor().sleep(IDLE_NS).await;
@@ -61,13 +63,13 @@ async fn tend(core: Rc<Core>, device: Weak<Device>) {
         let Some(protection) = device.protection() else { return };
         if device.lost().is_some() {
             // A provider that returns is made ready anew.
-            protection.regions.stops_tending();
+            protection.regions.cleaner_stopped();
             return;
         }
         // Marks that cannot be removed now stay until the next look.
-        let medium = Medium::alone(&core, device.clone());
+        let medium = Medium::standalone(&core, device.clone());
         before = protection.clean(&medium, Some(&before)).await.unwrap_or_default();
-        if !protection.regions.still_tends() {
+        if !protection.regions.needs_cleaner() {
             return;
         }
     }
@@ -78,7 +80,7 @@ async fn tend(core: Rc<Core>, device: Weak<Device>) {
 pub(crate) async fn clean_now(core: &Rc<Core>, device: &Arc<Device>) {
     if let Some(protection) = device.protection() {
         // A unit that cannot be cleaned is repaired at the next start.
-        let _ = protection.clean(&Medium::alone(core, device.clone()), None).await;
+        let _ = protection.clean(&Medium::standalone(core, device.clone()), None).await;
     }
 }
 

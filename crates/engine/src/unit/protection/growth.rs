@@ -31,7 +31,7 @@ use super::{Protection, get, memory};
 use crate::command::status::Ending;
 use crate::handlers::Medium;
 use crate::registry::Registry;
-use crate::state_store::{Kind, ticket};
+use crate::state_store::{RecordKind, save_channel};
 use crate::unit::Device;
 use crate::unit::spec::DeviceSpec;
 
@@ -43,11 +43,11 @@ const PLACES_MAX: u64 = 1024;
 const NEAR_BYTES: u64 = 16 << 10;
 
 /// The record of a unit on which an old header was found.
-const DOUBT: &[u8] = b"ASHDOUBT";
+const OLD_HEADER_RECORD: &[u8] = b"ASHDOUBT";
 
 /// The vault's record of a unit's tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recalled {
+pub(crate) enum TailRecord {
     /// Nothing.
     Nothing,
     /// Blocks of the provider that it was made for.
@@ -56,32 +56,35 @@ pub(crate) enum Recalled {
     GivenUp,
 }
 
-impl Recalled {
+impl TailRecord {
     fn total(self) -> Option<u64> {
         match self {
-            Recalled::Tail(total) => Some(total),
-            Recalled::Nothing | Recalled::GivenUp => None,
+            TailRecord::Tail(total) => Some(total),
+            TailRecord::Nothing | TailRecord::GivenUp => None,
         }
     }
 }
 
 /// Reads the record for a new unit. Waits for the vault: for the control thread. Fails when the
 /// tail is cut off.
-pub(crate) fn recall(registry: &Registry, spec: &DeviceSpec) -> Result<Recalled, Error> {
-    let vault = registry.vault();
-    let Some(bytes) = vault.load(&spec.serial, Kind::Protection)? else {
-        return Ok(Recalled::Nothing);
+pub(crate) fn load_tail_record(
+    registry: &Registry,
+    spec: &DeviceSpec,
+) -> Result<TailRecord, Error> {
+    let vault = registry.state_store();
+    let Some(bytes) = vault.load(&spec.serial, RecordKind::Protection)? else {
+        return Ok(TailRecord::Nothing);
     };
     if bytes.is_empty() {
-        return Ok(Recalled::GivenUp);
+        return Ok(TailRecord::GivenUp);
     }
     if spec.protection == super::ProtectionSpec::Off {
-        let (done, saved) = ticket();
-        vault.save(&spec.serial, Kind::Protection, Vec::new(), done);
+        let (done, saved) = save_channel();
+        vault.save(&spec.serial, RecordKind::Protection, Vec::new(), done);
         saved.wait().map_err(|e| Error::of(e, "forget the protection information"))?;
-        return Ok(Recalled::GivenUp);
+        return Ok(TailRecord::GivenUp);
     }
-    let Some((layout, _)) = Header::read(&bytes) else { return Ok(Recalled::Nothing) };
+    let Some((layout, _)) = Header::read(&bytes) else { return Ok(TailRecord::Nothing) };
     let unit = u64::from(spec.sector_bytes);
     let here = spec.media_bytes / unit.max(1);
     if layout.unit != unit || layout.total > here {
@@ -93,14 +96,14 @@ pub(crate) fn recall(registry: &Registry, spec: &DeviceSpec) -> Result<Recalled,
         );
         return Err(Error::inval(what));
     }
-    Ok(Recalled::Tail(layout.total))
+    Ok(TailRecord::Tail(layout.total))
 }
 
 /// Reports an old header, of a provider of `total` blocks, to the operator. The finding is kept, so
 /// that `protection = "none"` gives up the tail that may be there.
-pub(super) async fn doubt(registry: &Registry, device: &Device, total: u64) {
+pub(super) async fn report_old_header(registry: &Registry, device: &Device, total: u64) {
     let spec = device.spec();
-    registry.tell(
+    registry.notify_operator(
         &spec.label.name,
         format!(
             "a header of protection information stands at the end of {total} blocks, and nothing \
@@ -111,37 +114,39 @@ pub(super) async fn doubt(registry: &Registry, device: &Device, total: u64) {
             spec.sector_bytes
         ),
     );
-    let vault = registry.vault();
-    if vault.keeps() {
-        let (done, saved) = ticket();
-        vault.save(&spec.serial, Kind::Protection, DOUBT.to_vec(), done);
+    let vault = registry.state_store();
+    if vault.is_persistent() {
+        let (done, saved) = save_channel();
+        vault.save(&spec.serial, RecordKind::Protection, OLD_HEADER_RECORD.to_vec(), done);
         let _ = saved.await;
     }
 }
 
 /// Keeps where the tail is. Without success the last record stays.
-pub(crate) async fn keep(registry: &Registry, device: &Device) -> Result<(), Errno> {
-    let vault = registry.vault();
-    let Some(protection) = device.protection().filter(|_| vault.keeps()) else { return Ok(()) };
-    let (done, saved) = ticket();
+pub(crate) async fn save_tail_record(registry: &Registry, device: &Device) -> Result<(), Errno> {
+    let vault = registry.state_store();
+    let Some(protection) = device.protection().filter(|_| vault.is_persistent()) else {
+        return Ok(());
+    };
+    let (done, saved) = save_channel();
     let record = protection.layout().record(protection.kind());
-    vault.save(&device.spec().serial, Kind::Protection, record, done);
+    vault.save(&device.spec().serial, RecordKind::Protection, record, done);
     saved.await
 }
 
 /// The same on a core, of a unit that was made ready: when it fails, a provider that grows before
 /// the next start is taken for a new one.
-pub(crate) async fn keep_where(registry: &Arc<Registry>, device: &Device, recalled: Recalled) {
+pub(crate) async fn save_new_tail(registry: &Arc<Registry>, device: &Device, recalled: TailRecord) {
     let total = recalled.total();
     let is_new = device.protection().is_some_and(|p| Some(p.layout().total) != total);
     if is_new {
-        let _ = keep(registry, device).await;
+        let _ = save_tail_record(registry, device).await;
     }
 }
 
 impl Protection {
     /// Blocks of the provider whose last one may be the header, the likeliest first.
-    pub(super) fn lengths(&self, recalled: Recalled) -> impl Iterator<Item = u64> {
+    pub(super) fn lengths(&self, recalled: TailRecord) -> impl Iterator<Item = u64> {
         let provider = self.provider_blocks();
         let before = recalled.total().filter(|total| *total < provider);
         std::iter::once(provider).chain(before)

@@ -50,12 +50,12 @@ use crate::unit::ModeBits;
 pub(crate) use check::{Facts, join, split};
 use check::{flip, generate};
 pub(crate) use cleaning::{clean_now, is_marked};
-pub(crate) use growth::{Recalled, keep, recall};
+pub(crate) use growth::{TailRecord, load_tail_record, save_tail_record};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use layout::Header;
 pub(crate) use layout::Layout;
 pub use layout::MAGIC;
-use regions::{Marked, Regions, Turn};
+use regions::{Marked, RangeLock, Regions};
 pub(crate) use repair::mount;
 
 /// Most bytes of data that one step of WRITE ZEROES or DELETE covers.
@@ -159,10 +159,10 @@ impl Protection {
         self.kind.store(kind.map_or(0, |kind| kind as u8), Ordering::Release);
     }
 
-    async fn turn(&self, lba: u64, blocks: u64, write: bool) -> Turn {
+    async fn lock_range(&self, lba: u64, blocks: u64, write: bool) -> RangeLock {
         let per = self.layout().per_block();
         let end = lba.saturating_add(blocks).div_ceil(per).saturating_mul(per);
-        self.regions.turn(lba / per * per, end, write).await
+        self.regions.lock_range(lba / per * per, end, write).await
     }
 
     /// Marks the regions of some blocks (D1). When too many are marked, those that rest are cleaned
@@ -180,12 +180,12 @@ impl Protection {
                 self.clean_when_idle(medium);
                 return Ok(marked);
             }
-            let _map = self.regions.map_turn().await;
+            let _map = self.regions.lock_map().await;
             if let Some(marked) = self.regions.begin(first, end) {
                 self.clean_when_idle(medium);
                 return Ok(marked);
             }
-            let rested = self.regions.resting(first, end, self.layout().marked_max());
+            let rested = self.regions.idle_regions(first, end, self.layout().marked_max());
             if !rested.is_empty() {
                 medium.below(Op::Flush, 0, 0, Segs::new(), Flags::NONE).await?;
             }
@@ -239,7 +239,7 @@ impl Protection {
         drop(all);
         let flags = if want.fua { Flags::FUA } else { Flags::NONE };
         let (data, tail) = {
-            let _turn = self.turn(lba, u64::from(blocks), false).await;
+            let _turn = self.lock_range(lba, u64::from(blocks), false).await;
             let offset = lba * self.layout().unit;
             let data = medium.below(Op::Read, offset, len, data, flags).await?;
             (data, medium.below(Op::Read, at, tuples_len, tail, flags).await?)
@@ -272,7 +272,7 @@ impl Protection {
         }
         flip(&mut tuples);
         let scratch = self.scratch(medium, lba, blocks).await?;
-        let _turn = self.turn(lba, blocks, true).await;
+        let _turn = self.lock_range(lba, blocks, true).await;
         let medium = &medium.begun()?;
         let marked = self.mark(medium, (lba, blocks), &scratch).await?;
         let len = data.len() as u64;
@@ -309,7 +309,7 @@ impl Protection {
                 false => vec![0; usize::try_from(n).unwrap_or(0) * TUPLE_LEN],
             };
             let scratch = self.scratch(medium, at, n).await?;
-            let _turn = self.turn(at, n, true).await;
+            let _turn = self.lock_range(at, n, true).await;
             let medium = &medium.begun()?;
             let marked = self.mark(medium, (at, n), &scratch).await?;
             let (offset, len) = (at * self.layout().unit, n * self.layout().unit);

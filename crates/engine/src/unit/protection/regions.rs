@@ -18,7 +18,7 @@ use std::task::{Poll, Waker};
 use bio::sync::{Mutex, MutexGuard};
 
 #[derive(Clone, Copy)]
-struct Turned {
+struct QueuedRange {
     id: u64,
     first: u64,
     end: u64,
@@ -36,41 +36,41 @@ struct Region {
 }
 
 impl Region {
-    fn rests(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.writes == 0 && !self.lost
     }
 }
 
 #[derive(Default)]
-struct State {
+struct RegionsState {
     next: u64,
     /// By arrival.
-    turns: Vec<Turned>,
+    ranges: Vec<QueuedRange>,
     regions: BTreeMap<u64, Region>,
     /// A request changes the map on the medium.
     mapping: bool,
     /// A task removes marks of regions that have rested (R5).
-    tended: bool,
+    has_cleaner: bool,
     waiters: Vec<Waker>,
 }
 
 /// Shared by all cores.
 #[derive(Default)]
-pub(super) struct Regions(Mutex<State>);
+pub(super) struct Regions(Mutex<RegionsState>);
 
 /// A place in the order; others go on when it is dropped.
-pub(super) struct Turn(Arc<Regions>, u64);
+pub(super) struct RangeLock(Arc<Regions>, u64);
 
-impl Drop for Turn {
+impl Drop for RangeLock {
     fn drop(&mut self) {
-        self.0.change(|s| s.turns.retain(|t| t.id != self.1));
+        self.0.change(|s| s.ranges.retain(|t| t.id != self.1));
     }
 }
 
 /// The right to change the map on the medium.
-pub(super) struct MapTurn(Arc<Regions>);
+pub(super) struct MapLock(Arc<Regions>);
 
-impl Drop for MapTurn {
+impl Drop for MapLock {
     fn drop(&mut self) {
         self.0.change(|s| s.mapping = false);
     }
@@ -103,11 +103,11 @@ impl Drop for Marked {
 }
 
 impl Regions {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RegionsState> {
         self.0.lock()
     }
 
-    fn change(&self, f: impl FnOnce(&mut State)) {
+    fn change(&self, f: impl FnOnce(&mut RegionsState)) {
         let waiters = {
             let mut s = self.state();
             f(&mut s);
@@ -117,18 +117,18 @@ impl Regions {
     }
 
     /// Waits for one's turn at blocks `first` to `end`.
-    pub async fn turn(self: &Arc<Self>, first: u64, end: u64, write: bool) -> Turn {
+    pub async fn lock_range(self: &Arc<Self>, first: u64, end: u64, write: bool) -> RangeLock {
         let turn = {
             let mut s = self.state();
             let id = s.next;
             s.next += 1;
-            s.turns.push(Turned { id, first, end, write });
-            Turn(self.clone(), id)
+            s.ranges.push(QueuedRange { id, first, end, write });
+            RangeLock(self.clone(), id)
         };
         poll_fn(|cx| {
             let mut s = self.state();
-            let meets = |t: &&Turned| t.first < end && first < t.end && (t.write || write);
-            if s.turns.iter().take_while(|t| t.id != turn.1).any(|t| meets(&t)) {
+            let meets = |t: &&QueuedRange| t.first < end && first < t.end && (t.write || write);
+            if s.ranges.iter().take_while(|t| t.id != turn.1).any(|t| meets(&t)) {
                 s.waiters.push(cx.waker().clone());
                 return Poll::Pending;
             }
@@ -139,7 +139,7 @@ impl Regions {
     }
 
     /// Waits until no other request changes the map.
-    pub async fn map_turn(self: &Arc<Self>) -> MapTurn {
+    pub async fn lock_map(self: &Arc<Self>) -> MapLock {
         poll_fn(|cx| {
             let mut s = self.state();
             if s.mapping {
@@ -150,7 +150,7 @@ impl Regions {
             Poll::Ready(())
         })
         .await;
-        MapTurn(self.clone())
+        MapLock(self.clone())
     }
 
     /// Begins a write in regions `first` to `end`, if all are marked.
@@ -168,12 +168,12 @@ impl Regions {
 
     /// Regions that rest and could be cleaned, with their ages, when there are `most` or more; none
     /// within `first` to `end`.
-    pub fn resting(&self, first: u64, end: u64, most: usize) -> Vec<(u64, u64)> {
+    pub fn idle_regions(&self, first: u64, end: u64, most: usize) -> Vec<(u64, u64)> {
         let s = self.state();
         if s.regions.len() < most {
             return Vec::new();
         }
-        let rests = |r: u64, g: &Region| g.rests() && !(first..end).contains(&r);
+        let rests = |r: u64, g: &Region| g.is_idle() && !(first..end).contains(&r);
         s.regions.iter().filter(|(r, g)| rests(**r, g)).map(|(r, g)| (*r, g.age)).collect()
     }
 
@@ -182,7 +182,7 @@ impl Regions {
     pub fn clean(&self, rested: &[(u64, u64)]) -> Vec<u64> {
         let mut s = self.state();
         for (r, age) in rested {
-            if s.regions.get(r).is_some_and(|g| g.rests() && g.age == *age) {
+            if s.regions.get(r).is_some_and(|g| g.is_idle() && g.age == *age) {
                 s.regions.remove(r);
             }
         }
@@ -198,20 +198,20 @@ impl Regions {
     }
 
     /// True if the caller has to tend the marks from now on (R5).
-    pub fn must_tend(&self) -> bool {
-        !std::mem::replace(&mut self.state().tended, true)
+    pub fn must_start_cleaner(&self) -> bool {
+        !std::mem::replace(&mut self.state().has_cleaner, true)
     }
 
     /// Whether a mark may still be removed; the task that tends the marks stops when none may.
-    pub fn still_tends(&self) -> bool {
+    pub fn needs_cleaner(&self) -> bool {
         let mut s = self.state();
-        s.tended = s.regions.values().any(|g| !g.lost);
-        s.tended
+        s.has_cleaner = s.regions.values().any(|g| !g.lost);
+        s.has_cleaner
     }
 
     /// The task that tends the marks has stopped.
-    pub fn stops_tending(&self) {
-        self.state().tended = false;
+    pub fn cleaner_stopped(&self) {
+        self.state().has_cleaner = false;
     }
 
     /// Whether there are marks that may go, now or when their writes end.
@@ -241,16 +241,16 @@ mod tests {
     #[test]
     fn r1_writes_exclude_overlapping_requests_but_reads_share() {
         let r: Arc<Regions> = Arc::default();
-        let a = now(r.turn(0, 64, false)).unwrap();
-        let b = now(r.turn(0, 128, false)).unwrap();
-        assert!(now(r.turn(64, 128, true)).is_none());
-        assert!(r.state().turns.len() == 2, "whoever gives up leaves no place");
-        let c = now(r.turn(128, 192, true)).unwrap();
+        let a = now(r.lock_range(0, 64, false)).unwrap();
+        let b = now(r.lock_range(0, 128, false)).unwrap();
+        assert!(now(r.lock_range(64, 128, true)).is_none());
+        assert!(r.state().ranges.len() == 2, "whoever gives up leaves no place");
+        let c = now(r.lock_range(128, 192, true)).unwrap();
         drop((a, b));
-        drop(now(r.turn(0, 128, true)).unwrap());
-        assert!(now(r.turn(191, 200, false)).is_none());
+        drop(now(r.lock_range(0, 128, true)).unwrap());
+        assert!(now(r.lock_range(191, 200, false)).is_none());
         drop(c);
-        assert!(r.state().turns.is_empty());
+        assert!(r.state().ranges.is_empty());
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         let given_up = r.begin(3, 4).unwrap();
         drop(given_up);
         r.begin(4, 6).unwrap().done();
-        let resting = r.resting(0, 2, 64);
+        let resting = r.idle_regions(0, 2, 64);
         assert_eq!(resting.len(), 64 - 3);
         // A write that comes and goes while everything is made durable.
         r.begin(7, 8).unwrap().done();
@@ -269,6 +269,6 @@ mod tests {
         assert_eq!(r.clean(&resting), [0, 1, 3, 7, 9]);
         busy.done();
         assert!(r.begin(4, 5).is_none());
-        assert!(r.resting(0, 0, 64).is_empty(), "few are left alone");
+        assert!(r.idle_regions(0, 0, 64).is_empty(), "few are left alone");
     }
 }

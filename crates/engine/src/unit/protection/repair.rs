@@ -8,7 +8,7 @@ use geom::Core;
 use wire::scsi::{ProtectionType, TUPLE_LEN, Tuple, asc};
 
 use super::check::{flip, guards};
-use super::growth::{Recalled, doubt, keep_where};
+use super::growth::{TailRecord, report_old_header, save_new_tail};
 use super::layout::{Header, Layout};
 use super::{Protection, get, memory, put};
 use crate::command::status::Ending;
@@ -26,23 +26,23 @@ pub(super) const PIECE_BYTES: u64 = 1 << 20;
 pub(crate) fn mount(
     core: &Rc<Core>,
     device: Arc<Device>,
-    (registry, recalled): (Arc<Registry>, Recalled),
+    (registry, recalled): (Arc<Registry>, TailRecord),
     after: impl FnOnce() + 'static,
 ) {
-    let medium = Medium::alone(core, device.clone());
+    let medium = Medium::standalone(core, device.clone());
     drop(core.reactor().spawn("protection", async move {
         if let Some(protection) = device.protection() {
             let to = match protection.mount(&medium, recalled).await {
                 Ok(None) => MediumState::Ready,
                 Ok(Some(total)) => {
-                    doubt(&registry, &device, total).await;
+                    report_old_header(&registry, &device, total).await;
                     MediumState::FormatCorrupted
                 }
                 Err(_) => MediumState::FormatCorrupted,
             };
             device.refit();
             if to == MediumState::Ready {
-                keep_where(&registry, &device, recalled).await;
+                save_new_tail(&registry, &device, recalled).await;
             }
             let _ = device.condition().enter(&[MediumState::Starting], to);
         }
@@ -52,11 +52,11 @@ pub(crate) fn mount(
 
 impl Protection {
     /// Answers the blocks of the provider that an old header speaks of: then nothing was written.
-    async fn mount(&self, medium: &Medium, recalled: Recalled) -> Result<Option<u64>, Ending> {
+    async fn mount(&self, medium: &Medium, recalled: TailRecord) -> Result<Option<u64>, Ending> {
         self.regions.forget();
         let found = self.find(medium, recalled).await?;
         let Some((layout, kind)) = found else {
-            if recalled == Recalled::Nothing
+            if recalled == TailRecord::Nothing
                 && let Some(total) = self.old_header(medium).await?
             {
                 return Ok(Some(total));
@@ -89,7 +89,7 @@ impl Protection {
     async fn find(
         &self,
         medium: &Medium,
-        recalled: Recalled,
+        recalled: TailRecord,
     ) -> Result<Option<(Layout, Option<ProtectionType>)>, Ending> {
         let unit = self.layout().unit;
         for total in self.lengths(recalled) {
@@ -110,7 +110,7 @@ impl Protection {
     /// provider's end as it is now (D5).
     pub async fn begin_format(&self, medium: &Medium, grows: bool) -> Result<(), Ending> {
         // The task that removes marks then finds none.
-        let _map = self.regions.map_turn().await;
+        let _map = self.regions.lock_map().await;
         self.regions.forget();
         let all: Vec<u64> =
             (0..self.layout().blocks.div_ceil(self.layout().region_blocks())).collect();

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bio::{Bio, Errno, Flags, Op, Origin, Pool, PoolConfig, Segs, Ticket};
 use engine::lun::{OpenSpec, open_device};
 use engine::{
-    CloseReason, Command, Engine, GroupSpec, Login, LunSpec, Next, ProtectionSpec, Registry,
-    Residual, Response, Session, TaskAttribute, TmFunction, TmOutcome, Transport,
+    CloseReason, Command, Engine, GroupSpec, ItNexus, Login, LunSpec, Next, ProtectionSpec,
+    Registry, Residual, Response, TaskAttribute, TmFunction, TmOutcome, Transport,
 };
-use geom::{Control, Core, Flow, Inbox, Layer, ProviderId};
-use reactor::{Patience, Reactor, sim};
+use geom::{Core, Flow, GraphControl, Inbox, Layer, ProviderId};
+use reactor::{Reactor, WaitFor, sim};
 use testkit::disk::Provider;
 use wire::scsi::{Asc, ProtectionType, Sense};
 
@@ -45,11 +45,11 @@ pub struct DiskState {
     pub held: Vec<(u32, Ticket, Op)>,
     pub log: Vec<Done>,
     /// Whose the requests were, in order.
-    pub whose: Vec<Origin>,
+    pub origins: Vec<Origin>,
     /// Every request that touches this byte ends with this error.
     pub fail: Option<(u64, Errno)>,
     /// And says which byte that is.
-    pub tells: bool,
+    pub reports_bad_byte: bool,
     /// Requests are served by so many at once, each for so long: when each of them is free, ns.
     pub servers: Vec<u64>,
     pub service_ns: u64,
@@ -84,7 +84,7 @@ impl TestDisk {
         if let Some((bad, error)) = s.fail
             && (bio.op == Op::Flush || (bio.offset..bio.offset + bio.length).contains(&bad))
         {
-            bio.value = s.tells.then(|| bio::Attr::Int(bad - bio.offset));
+            bio.value = s.reports_bad_byte.then(|| bio::Attr::Int(bad - bio.offset));
             return Flow::Done(Err(error));
         }
         let mut data = Vec::new();
@@ -123,7 +123,7 @@ impl TestDisk {
 impl Layer for TestDisk {
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         let mut s = self.state();
-        s.whose.push(bio.origin);
+        s.origins.push(bio.origin);
         if s.hold {
             s.held.push((core.id(), bio.ticket(), bio.op));
             return Flow::Wait;
@@ -147,7 +147,7 @@ impl Layer for TestDisk {
 pub struct World {
     pub sim: sim::World,
     pub cores: Vec<Rc<Core>>,
-    pub control: Control,
+    pub control: GraphControl,
     pub registry: Arc<Registry>,
     pub engines: Vec<Rc<Engine>>,
     pub disks: Vec<(String, Arc<TestDisk>)>,
@@ -172,10 +172,10 @@ impl World {
         }
         let turning = cores.clone();
         let clock = sim.clone();
-        let control = Control::new(
+        let control = GraphControl::new(
             mailers,
             inbox,
-            Box::new(move |_, _| turning.iter().for_each(|c| c.turn(Patience::Peek))),
+            Box::new(move |_, _| turning.iter().for_each(|c| c.turn(WaitFor::Peek))),
             Box::new(move || clock.now()),
         );
         let registry = Registry::new();
@@ -231,7 +231,7 @@ impl World {
         let attrs =
             [("GEOM::candelete", bio::Attr::Int(1)), ("DISK::atomic", bio::Attr::Int(whole))];
         let provider = Provider::new(name, blocks * sector as u64).sector(sector as u32);
-        testkit::disk::add(&mut self.control, provider.saying(&attrs), disk.clone());
+        testkit::disk::add(&mut self.control, provider.with_attrs(&attrs), disk.clone());
         self.disks.push((name.into(), disk.clone()));
         disk
     }
@@ -302,24 +302,31 @@ impl World {
 
     pub fn turn(&self) {
         for _ in 0..3 {
-            self.cores.iter().for_each(|c| c.turn(Patience::Peek));
+            self.cores.iter().for_each(|c| c.turn(WaitFor::Peek));
         }
     }
 
     /// Sends and waits for the answer.
-    pub fn run(&self, host: &Host, lun: u64, cdb: &[u8], expect_in: u32, data: &[u8]) -> Answer {
+    pub fn run(
+        &self,
+        host: &Host,
+        lun: u64,
+        cdb: &[u8],
+        expect_in: u32,
+        data: &[u8],
+    ) -> CommandResult {
         let tag = host.send(lun, cdb, expect_in, data);
         self.answer(host, tag)
     }
 
-    pub fn answer(&self, host: &Host, tag: u32) -> Answer {
+    pub fn answer(&self, host: &Host, tag: u32) -> CommandResult {
         for _ in 0..50 {
             if let Some(answer) = host.answer(tag) {
                 return answer;
             }
             self.turn();
         }
-        panic!("command {tag} is not answered; heard: {:?}", host.fake.heard.borrow());
+        panic!("command {tag} is not answered; heard: {:?}", host.fake.events.borrow());
     }
 
     /// Lets one held request of a disk go on; false when there is none at `index`.
@@ -357,7 +364,7 @@ impl Drop for World {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Answer {
+pub struct CommandResult {
     pub tag: u32,
     pub status: u8,
     pub sense: Vec<u8>,
@@ -365,7 +372,7 @@ pub struct Answer {
     pub residual: Residual,
 }
 
-impl Answer {
+impl CommandResult {
     /// Key, code, qualifier; zeroes without sense.
     pub fn asc(&self) -> (u8, u8, u8) {
         match Sense::decode(&self.sense) {
@@ -378,15 +385,15 @@ impl Answer {
         Sense::decode(&self.sense).unwrap()
     }
 
-    pub fn good(self) -> Answer {
+    pub fn good(self) -> CommandResult {
         assert_eq!((self.status, self.asc()), (0, (0, 0, 0)), "{self:?}");
         self
     }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Heard {
-    Answer(Answer),
+pub enum HostEvent {
+    Answer(CommandResult),
     Discard(u32),
     Tm(u32, TmOutcome),
     Close(CloseReason),
@@ -395,7 +402,7 @@ pub enum Heard {
 
 #[derive(Default)]
 pub struct Fake {
-    pub heard: RefCell<Vec<Heard>>,
+    pub events: RefCell<Vec<HostEvent>>,
     /// The peer does not read: data sent to it stay here.
     pub deaf: Cell<bool>,
     pub unsent: RefCell<Vec<Segs>>,
@@ -407,7 +414,7 @@ impl Transport for Fake {
         if self.deaf.get() {
             self.unsent.borrow_mut().push(std::mem::take(response.data));
         }
-        self.heard.borrow_mut().push(Heard::Answer(Answer {
+        self.events.borrow_mut().push(HostEvent::Answer(CommandResult {
             tag,
             status: response.status,
             sense: response.sense.to_vec(),
@@ -417,7 +424,7 @@ impl Transport for Fake {
     }
 
     fn discard(&self, tag: u32) {
-        self.heard.borrow_mut().push(Heard::Discard(tag));
+        self.events.borrow_mut().push(HostEvent::Discard(tag));
     }
 
     fn unsent(&self) -> usize {
@@ -425,20 +432,20 @@ impl Transport for Fake {
     }
 
     fn task_management_done(&self, tag: u32, outcome: TmOutcome) {
-        self.heard.borrow_mut().push(Heard::Tm(tag, outcome));
+        self.events.borrow_mut().push(HostEvent::Tm(tag, outcome));
     }
 
     fn close(&self, reason: CloseReason) {
-        self.heard.borrow_mut().push(Heard::Close(reason));
+        self.events.borrow_mut().push(HostEvent::Close(reason));
     }
 
     fn ended(&self) {
-        self.heard.borrow_mut().push(Heard::Ended);
+        self.events.borrow_mut().push(HostEvent::Ended);
     }
 }
 
 pub struct Host {
-    pub session: Rc<Session>,
+    pub session: Rc<ItNexus>,
     pub fake: Rc<Fake>,
     pool: Pool,
     tags: Cell<u32>,
@@ -544,31 +551,31 @@ impl Host {
     }
 
     /// Takes the answer of a command out of the received messages.
-    pub fn answer(&self, tag: u32) -> Option<Answer> {
-        let mut heard = self.fake.heard.borrow_mut();
-        let at = heard.iter().position(|h| matches!(h, Heard::Answer(a) if a.tag == tag))?;
+    pub fn answer(&self, tag: u32) -> Option<CommandResult> {
+        let mut heard = self.fake.events.borrow_mut();
+        let at = heard.iter().position(|h| matches!(h, HostEvent::Answer(a) if a.tag == tag))?;
         match heard.remove(at) {
-            Heard::Answer(a) => Some(a),
+            HostEvent::Answer(a) => Some(a),
             _ => None,
         }
     }
 
     /// Takes the outcome of a task management function out of the received messages.
     pub fn outcome(&self, tag: u32) -> Option<TmOutcome> {
-        let mut heard = self.fake.heard.borrow_mut();
-        let at = heard.iter().position(|h| matches!(h, Heard::Tm(t, _) if *t == tag))?;
+        let mut heard = self.fake.events.borrow_mut();
+        let at = heard.iter().position(|h| matches!(h, HostEvent::Tm(t, _) if *t == tag))?;
         match heard.remove(at) {
-            Heard::Tm(_, outcome) => Some(outcome),
+            HostEvent::Tm(_, outcome) => Some(outcome),
             _ => None,
         }
     }
 
     pub fn discarded(&self, tag: u32) -> bool {
-        self.fake.heard.borrow().contains(&Heard::Discard(tag))
+        self.fake.events.borrow().contains(&HostEvent::Discard(tag))
     }
 
     pub fn ended(&self) -> bool {
-        self.fake.heard.borrow().contains(&Heard::Ended)
+        self.fake.events.borrow().contains(&HostEvent::Ended)
     }
 }
 

@@ -103,7 +103,7 @@ impl<'b> Bucket<'b> {
 
     /// A place for another address: an empty one, else that of the oldest which is on the WORM
     /// too. None: all of it is pinned.
-    pub fn place(&self) -> Option<usize> {
+    pub fn victim_column(&self) -> Option<usize> {
         if self.entries().count() < ENTRIES {
             return None;
         }

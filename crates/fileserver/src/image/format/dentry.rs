@@ -130,7 +130,7 @@ impl Dentry {
     }
 
     /// The value that is impossible for an entry in use; `None`: it is sound.
-    pub fn wrong(&self) -> Option<&'static str> {
+    pub fn invalid_field(&self) -> Option<&'static str> {
         let ctl = |c: &u8| *c < 0x20 || *c == b'/';
         match () {
             () if self.name.is_empty() => Some("it has no name"),

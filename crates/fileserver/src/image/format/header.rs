@@ -102,7 +102,7 @@ impl Header {
 
     /// The value that is impossible on a cache device of so many blocks; `None`: the header is
     /// sound.
-    pub fn wrong(&self, blocks: u64) -> Option<&'static str> {
+    pub fn invalid_field(&self, blocks: u64) -> Option<&'static str> {
         let h = self;
         let map_end = h.maddr.checked_add(h.msize.div_ceil(BUCKETS));
         let end = h.caddr.checked_add(h.csize);

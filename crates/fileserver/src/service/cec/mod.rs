@@ -28,7 +28,7 @@ use wire::cec::{CEC_ETHERTYPE, CecFrame, CecKind};
 use crate::notify::Notify;
 
 /// Connections at a time; a further one takes the place of the one that is idle longest.
-const SESSIONS_MAX: usize = 15;
+const CONNECTIONS_MAX: usize = 15;
 /// How often data is sent, and the time between, ns.
 const TRIES: u32 = 4;
 /// See `TRIES`.
@@ -46,7 +46,7 @@ const FRAMES: usize = 64;
 /// How often an interface that went away is looked for, ns.
 const LOOK_NS: u64 = 1_000_000_000;
 
-const EVERYBODY: Mac = Mac([0xff; 6]);
+const BROADCAST: Mac = Mac([0xff; 6]);
 const ERASE: [u8; 2] = [0x08, 0x7f];
 const KILL: u8 = 0x15;
 
@@ -54,22 +54,22 @@ const KILL: u8 = 0x15;
 pub(super) type Run = Box<dyn Fn(String) -> Local<'static, String>>;
 
 /// A frame that waits for its answer.
-struct Flight {
+struct InflightFrame {
     frame: Vec<u8>,
     tries: u32,
     due: u64,
 }
 
-struct Session {
+struct CecConnection {
     /// Of all that ever were.
     number: u64,
     peer: Mac,
     conn: u8,
     open: bool,
     /// Number of the last data that came.
-    heard: Option<u8>,
-    said: u8,
-    flight: Option<Flight>,
+    last_rx_seq: Option<u8>,
+    last_tx_seq: u8,
+    inflight: Option<InflightFrame>,
     out: VecDeque<u8>,
     typed: Vec<u8>,
     lines: VecDeque<String>,
@@ -83,8 +83,8 @@ pub(super) struct Cec {
     name: String,
     run: Run,
     mac: Cell<Mac>,
-    sessions: RefCell<Vec<Session>>,
-    made: Cell<u64>,
+    connections: RefCell<Vec<CecConnection>>,
+    connections_made: Cell<u64>,
     notify: Notify,
 }
 
@@ -94,8 +94,8 @@ pub(super) fn link(reactor: &Reactor, interface: &str) -> io::Result<Link> {
     link.facts().map(|_| link)
 }
 
-impl Session {
-    fn say(&mut self, text: &str) {
+impl CecConnection {
+    fn queue_text(&mut self, text: &str) {
         for c in text.bytes() {
             if self.out.len() >= OUT_MAX {
                 return;
@@ -110,23 +110,23 @@ impl Session {
     /// Takes the last byte typed away.
     fn erase(&mut self) {
         if self.typed.pop().is_some() {
-            self.say("\u{8} \u{8}");
+            self.queue_text("\u{8} \u{8}");
         }
     }
 
     /// Echoes typed bytes, as terminals in raw mode need it, and splits them into lines.
-    fn take(&mut self, data: &[u8]) {
+    fn receive_data(&mut self, data: &[u8]) {
         for c in data {
             match *c {
                 b'\r' | b'\n' => {
                     let line = std::mem::take(&mut self.typed);
                     self.lines.push_back(String::from_utf8_lossy(&line).into_owned());
-                    self.say("\n");
+                    self.queue_text("\n");
                 }
                 c if ERASE.contains(&c) => self.erase(),
                 KILL => {
                     self.typed.clear();
-                    self.say("^U\n");
+                    self.queue_text("^U\n");
                 }
                 c if (c >= b' ' || c == b'\t') && self.typed.len() < LINE_MAX => {
                     self.typed.push(c);
@@ -143,14 +143,14 @@ impl Session {
 
     /// The next data, if none is on its way.
     fn send_next(&mut self, from: Mac, now: u64) {
-        if !self.open || self.flight.is_some() || self.out.is_empty() {
+        if !self.open || self.inflight.is_some() || self.out.is_empty() {
             return;
         }
         let n = self.out.len().min(DATA);
         let data: Vec<u8> = self.out.drain(..n).collect();
-        self.said = self.said.wrapping_add(1);
-        let frame = self.frame(from, CecKind::Data, self.said, &data);
-        self.flight = Some(Flight { frame, tries: TRIES, due: now });
+        self.last_tx_seq = self.last_tx_seq.wrapping_add(1);
+        let frame = self.frame(from, CecKind::Data, self.last_tx_seq, &data);
+        self.inflight = Some(InflightFrame { frame, tries: TRIES, due: now });
     }
 }
 
@@ -161,8 +161,8 @@ impl Cec {
             name: name.to_owned(),
             run,
             mac: Cell::new(Mac([0; 6])),
-            sessions: RefCell::default(),
-            made: Cell::new(0),
+            connections: RefCell::default(),
+            connections_made: Cell::new(0),
             notify: Notify::default(),
         })
     }
@@ -183,7 +183,7 @@ impl Cec {
 
     async fn serve_link(self: &Rc<Self>, link: &Link) -> io::Result<()> {
         self.mac.set(Mac(link.facts()?.mac));
-        self.offer(link, EVERYBODY);
+        self.offer(link, BROADCAST);
         loop {
             let seen = self.notify.count();
             let wait = self.send_due(link)?;
@@ -198,7 +198,7 @@ impl Cec {
             }
             link.receive(FRAMES, &mut |frame| {
                 if let Ok(frame) = CecFrame::decode(frame) {
-                    self.take(link, &frame);
+                    self.receive_frame(link, &frame);
                 }
             })?;
         }
@@ -227,9 +227,9 @@ impl Cec {
     fn send_due(&self, link: &Link) -> io::Result<Option<u64>> {
         let (now, mac) = (self.reactor.now(), self.mac.get());
         let mut next: Option<u64> = None;
-        self.sessions.borrow_mut().retain_mut(|s| {
+        self.connections.borrow_mut().retain_mut(|s| {
             s.send_next(mac, now);
-            let Some(flight) = &mut s.flight else { return true };
+            let Some(flight) = &mut s.inflight else { return true };
             if now >= flight.due {
                 if flight.tries == 0 {
                     let frame = s.frame(mac, CecKind::Reset, 0, &[]);
@@ -247,8 +247,8 @@ impl Cec {
         Ok(next.map(|due| due.saturating_sub(now)))
     }
 
-    fn take(self: &Rc<Self>, link: &Link, frame: &CecFrame<'_>) {
-        let is_ours = frame.to == self.mac.get() || frame.to == EVERYBODY;
+    fn receive_frame(self: &Rc<Self>, link: &Link, frame: &CecFrame<'_>) {
+        let is_ours = frame.to == self.mac.get() || frame.to == BROADCAST;
         // A sender is no group, and not this interface itself.
         if !is_ours || frame.from.0[0] & 1 == 1 || frame.from == self.mac.get() {
             return;
@@ -256,13 +256,13 @@ impl Cec {
         if frame.kind == CecKind::Discover {
             return self.offer(link, frame.from);
         }
-        let mut sessions = self.sessions.borrow_mut();
+        let mut sessions = self.connections.borrow_mut();
         let at = sessions.iter().position(|s| s.peer == frame.from && s.conn == frame.conn);
         if frame.kind == CecKind::InitA {
             let now = self.reactor.now();
             let known = at.and_then(|at| sessions.get_mut(at));
             // The same word twice is no new beginning.
-            if let Some(s) = known.filter(|s| s.heard.is_none() && now < s.used + AGAIN_NS) {
+            if let Some(s) = known.filter(|s| s.last_rx_seq.is_none() && now < s.used + AGAIN_NS) {
                 let again = s.frame(self.mac.get(), CecKind::InitB, 0, &[]);
                 return self.send(link, &again);
             }
@@ -285,45 +285,46 @@ impl Cec {
         s.used = self.reactor.now();
         match frame.kind {
             CecKind::InitC if !s.open => {
-                (s.open, s.flight) = (true, None);
-                s.say(&format!("{}: ", self.name));
+                (s.open, s.inflight) = (true, None);
+                s.queue_text(&format!("{}: ", self.name));
             }
             CecKind::Data if s.open => {
                 // A late duplicate was taken before.
-                let again = s.heard.is_some_and(|h| frame.seq.wrapping_sub(h).cast_signed() <= 0);
+                let again =
+                    s.last_rx_seq.is_some_and(|h| frame.seq.wrapping_sub(h).cast_signed() <= 0);
                 if !again && s.lines.len() >= LINES_MAX {
                     return;
                 }
                 self.answer(link, frame, CecKind::Ack);
                 if !again {
-                    s.heard = Some(frame.seq);
-                    s.take(frame.data);
-                    self.go_on(s);
+                    s.last_rx_seq = Some(frame.seq);
+                    s.receive_data(frame.data);
+                    self.run_next_line(s);
                 }
             }
-            CecKind::Ack if s.open && frame.seq == s.said => s.flight = None,
+            CecKind::Ack if s.open && frame.seq == s.last_tx_seq => s.inflight = None,
             CecKind::Reset => drop(sessions.swap_remove(at)),
             _ => {}
         }
     }
 
-    fn begin(&self, sessions: &mut Vec<Session>, frame: &CecFrame<'_>) {
-        if sessions.len() >= SESSIONS_MAX {
+    fn begin(&self, sessions: &mut Vec<CecConnection>, frame: &CecFrame<'_>) {
+        if sessions.len() >= CONNECTIONS_MAX {
             let idle = (0..sessions.len()).min_by_key(|i| sessions[*i].used);
             if let Some(idle) = idle {
                 sessions.swap_remove(idle);
             }
         }
         let now = self.reactor.now();
-        self.made.set(self.made.get() + 1);
-        let mut s = Session {
-            number: self.made.get(),
+        self.connections_made.set(self.connections_made.get() + 1);
+        let mut s = CecConnection {
+            number: self.connections_made.get(),
             peer: frame.from,
             conn: frame.conn,
             open: false,
-            heard: None,
-            said: 0,
-            flight: None,
+            last_rx_seq: None,
+            last_tx_seq: 0,
+            inflight: None,
             out: VecDeque::new(),
             typed: Vec::new(),
             lines: VecDeque::new(),
@@ -331,12 +332,12 @@ impl Cec {
             used: now,
         };
         let frame = s.frame(self.mac.get(), CecKind::InitB, 0, &[]);
-        s.flight = Some(Flight { frame, tries: TRIES, due: now });
+        s.inflight = Some(InflightFrame { frame, tries: TRIES, due: now });
         sessions.push(s);
     }
 
     /// The next line, unless one is running.
-    fn go_on(self: &Rc<Self>, s: &mut Session) {
+    fn run_next_line(self: &Rc<Self>, s: &mut CecConnection) {
         if s.running {
             return;
         }
@@ -345,13 +346,13 @@ impl Cec {
         let (me, number) = (self.clone(), s.number);
         self.reactor.spawn("fs-cec-line", async move {
             let text = (me.run)(line).await;
-            let mut sessions = me.sessions.borrow_mut();
+            let mut sessions = me.connections.borrow_mut();
             // The client may have left.
             if let Some(s) = sessions.iter_mut().find(|s| s.number == number) {
-                s.say(&text);
-                s.say(&format!("{}: ", me.name));
+                s.queue_text(&text);
+                s.queue_text(&format!("{}: ", me.name));
                 s.running = false;
-                me.go_on(s);
+                me.run_next_line(s);
             }
             drop(sessions);
             me.notify.notify_all();

@@ -7,7 +7,7 @@ use reactor::{Link, Reactor, SeededRandom};
 use wire::aoe::Mac;
 use wire::cec::{CEC_ETHERTYPE, CecFrame, CecKind};
 
-use super::{Cec, EVERYBODY};
+use super::{BROADCAST, Cec};
 
 const SERVER: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const MS: u64 = 1_000_000;
@@ -23,7 +23,7 @@ struct Client {
     mac: Mac,
     conn: u8,
     seq: u8,
-    heard: Option<u8>,
+    last_rx_seq: Option<u8>,
     text: RefCell<String>,
 }
 
@@ -35,11 +35,11 @@ impl Client {
     }
 
     /// Receives for a while; data is acknowledged and kept.
-    async fn hear(&mut self, ns: u64, until: impl Fn(CecKind, u8, &str) -> bool) -> bool {
+    async fn receive_until(&mut self, ns: u64, until: impl Fn(CecKind, u8, &str) -> bool) -> bool {
         let end = self.reactor.now() + ns;
         while self.reactor.now() < end {
             let (mut acks, mut seen) = (Vec::new(), false);
-            let (conn, heard) = (self.conn, &mut self.heard);
+            let (conn, heard) = (self.conn, &mut self.last_rx_seq);
             self.link
                 .receive(64, &mut |bytes| {
                     let Ok(f) = CecFrame::decode(bytes) else { return };
@@ -71,17 +71,17 @@ impl Client {
     }
 
     async fn connect(&mut self) {
-        self.heard = None;
+        self.last_rx_seq = None;
         loop {
             self.send(SERVER, CecKind::InitA, 0, b"");
-            if self.hear(200 * MS, |kind, _, _| kind == CecKind::InitB).await {
+            if self.receive_until(200 * MS, |kind, _, _| kind == CecKind::InitB).await {
                 break;
             }
         }
         // The last word may be lost: it is said again until the console speaks.
         loop {
             self.send(SERVER, CecKind::InitC, 0, b"");
-            if self.hear(200 * MS, |_, _, text| text.contains("main: ")).await {
+            if self.receive_until(200 * MS, |_, _, text| text.contains("main: ")).await {
                 break;
             }
         }
@@ -93,14 +93,14 @@ impl Client {
         loop {
             self.send(SERVER, CecKind::Data, wanted, data);
             let is = move |kind: CecKind, seq: u8, _: &str| kind == CecKind::Ack && seq == wanted;
-            if self.hear(200 * MS, is).await {
+            if self.receive_until(200 * MS, is).await {
                 break;
             }
         }
     }
 }
 
-struct House {
+struct Testbed {
     world: World,
     server: Reactor,
     clients: Reactor,
@@ -108,7 +108,7 @@ struct House {
 }
 
 /// A console whose lines take 20 ms and are said back.
-fn house(seed: u64, shape: SegmentShape, stations: u8) -> House {
+fn testbed(seed: u64, shape: SegmentShape, stations: u8) -> Testbed {
     let world = World::new(seed);
     let segment = world.segment(shape);
     segment.plug("eth0", SERVER.0, 1500);
@@ -131,14 +131,14 @@ fn house(seed: u64, shape: SegmentShape, stations: u8) -> House {
     );
     let link = super::link(&server, "eth0").unwrap();
     server.spawn("cec", cec.serve(link));
-    House { world, server, clients, ran }
+    Testbed { world, server, clients, ran }
 }
 
-impl House {
+impl Testbed {
     fn client(&self, n: u8, conn: u8) -> Client {
         let link = self.clients.link(&format!("c{n}"), CEC_ETHERTYPE).unwrap();
         let (reactor, text) = (self.clients.clone(), RefCell::default());
-        Client { reactor, link, mac: mac(n), conn, seq: 0, heard: None, text }
+        Client { reactor, link, mac: mac(n), conn, seq: 0, last_rx_seq: None, text }
     }
 
     fn run(&self, task: impl Future<Output = ()> + 'static) {
@@ -160,25 +160,25 @@ impl House {
 
 #[test]
 fn discover_gets_an_offer_and_typed_lines_are_echoed_and_edited() {
-    let house = house(1, SegmentShape::default(), 1);
+    let house = testbed(1, SegmentShape::default(), 1);
     let mut c = house.client(1, 9);
     let ran = house.ran.clone();
     house.run(async move {
-        c.send(EVERYBODY, CecKind::Discover, 0, b"");
-        assert!(c.hear(100 * MS, |kind, _, _| kind == CecKind::Offer).await);
+        c.send(BROADCAST, CecKind::Discover, 0, b"");
+        assert!(c.receive_until(100 * MS, |kind, _, _| kind == CecKind::Offer).await);
         assert!(c.text.borrow().ends_with("-1 main"));
         // Data of no connection is answered with an offer: the client connects again.
         c.text.borrow_mut().clear();
         c.send(SERVER, CecKind::Data, 4, b"lost\r");
-        assert!(c.hear(100 * MS, |kind, _, _| kind == CecKind::Offer).await);
+        assert!(c.receive_until(100 * MS, |kind, _, _| kind == CecKind::Offer).await);
         c.text.borrow_mut().clear();
         c.connect().await;
         for some in [&b"stax"[..], b"\x7ftw", b"\r"] {
             c.types(some).await;
         }
-        assert!(c.hear(1000 * MS, |_, _, text| text.ends_with("<statw>\r\nmain: ")).await);
+        assert!(c.receive_until(1000 * MS, |_, _, text| text.ends_with("<statw>\r\nmain: ")).await);
         c.types(b"nonsense\x15who\r").await;
-        assert!(c.hear(1000 * MS, |_, _, text| text.ends_with("<who>\r\nmain: ")).await);
+        assert!(c.receive_until(1000 * MS, |_, _, text| text.ends_with("<who>\r\nmain: ")).await);
         let text = c.text.take();
         let wanted =
             "main: stax\u{8} \u{8}tw\r\n<statw>\r\nmain: nonsense^U\r\nwho\r\n<who>\r\nmain: ";
@@ -197,7 +197,7 @@ fn lines_run_once_in_order_with_whole_answers_on_a_lossy_network() {
             doubled_per_million: 100_000,
             ..SegmentShape::default()
         };
-        let house = house(seed, shape, 2);
+        let house = testbed(seed, shape, 2);
         let (mut c, liar) = (house.client(1, 9), house.client(2, 9));
         let ran = house.ran.clone();
         let reactor = house.clients.clone();
@@ -206,7 +206,7 @@ fn lines_run_once_in_order_with_whole_answers_on_a_lossy_network() {
             let mut random = SeededRandom::new(seed);
             loop {
                 let mut bytes: Vec<u8> = (0..80).map(|_| random.below(256) as u8).collect();
-                let to = if random.chance(300) { EVERYBODY } else { SERVER };
+                let to = if random.chance(300) { BROADCAST } else { SERVER };
                 bytes[..6].copy_from_slice(&to.0);
                 bytes[6..12].copy_from_slice(&mac(2).0);
                 bytes[12..14].copy_from_slice(&CEC_ETHERTYPE.to_be_bytes());
@@ -226,7 +226,7 @@ fn lines_run_once_in_order_with_whole_answers_on_a_lossy_network() {
                 c.types(format!("{line}\r").as_bytes()).await;
             }
             let end = |_: CecKind, _: u8, text: &str| text.ends_with("<line11>\r\nmain: ");
-            assert!(c.hear(60_000 * MS, end).await, "{}", c.text.borrow());
+            assert!(c.receive_until(60_000 * MS, end).await, "{}", c.text.borrow());
             let text = c.text.take();
             for line in &lines {
                 assert_eq!(text.matches(&format!("<{line}>")).count(), 1, "{text}");

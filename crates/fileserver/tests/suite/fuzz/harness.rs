@@ -17,7 +17,7 @@ use bio::{Pool, PoolConfig, Seg};
 use fileserver::Fault;
 use fileserver::files::{FileSystem, Kind, New, ROOT, Served};
 use fileserver::image::{self, Setup};
-use fileserver::ninep::{Door, Flavour, Server};
+use fileserver::ninep::{Flavour, ListenerOptions, Server};
 use fileserver::users::Users;
 use fileserver::volume::{self, Options, View, seal};
 use reactor::sim::{Actor, Ended, Limits, NetShape, World};
@@ -43,7 +43,7 @@ fn options(reactor: &Reactor, cache: &Rc<Disk>, legs: &[Rc<Disk>]) -> Options {
         reactor: reactor.clone(),
         pool: Pool::new(PoolConfig { limit_bytes: 64 << 20 }),
         cache: plug(cache),
-        legs: legs.iter().map(plug).collect(),
+        members: legs.iter().map(plug).collect(),
         memory: 512 * BLOCK,
         block: BLOCK as u32,
         owner: [1; 16],
@@ -150,7 +150,7 @@ pub fn connection(data: &[u8]) {
         let (accepts, serves) = (r.clone(), server.clone());
         r.spawn("accept", async move {
             while let Ok((stream, peer)) = listener.accept().await {
-                let door = Door { flavour, ..Door::default() };
+                let door = ListenerOptions { flavour, ..ListenerOptions::default() };
                 accepts.spawn("serve", serves.clone().serve(stream, peer.to_string(), door));
             }
         });
@@ -158,7 +158,7 @@ pub fn connection(data: &[u8]) {
         let heard = visit(&r, &o.pool, at, &opening(2)).await;
         // Rversion and Rattach.
         assert!(heard >= 19 + 20, "who comes after it is not served: {heard} bytes");
-        assert_eq!(server.who().len(), 0, "a client is left");
+        assert_eq!(server.clients().len(), 0, "a client is left");
         let mut found = fs.check(View::Live, true).await.unwrap();
         for _ in 0..1000 {
             if found.orphans == 0 {
@@ -340,7 +340,7 @@ pub fn cwfs_image(data: &[u8]) {
             let _ = fs.run(|f| f.entries(view, ROOT, 0, 100)).await;
         }
         if how & 16 == 16 {
-            let _ = fs.mend(true, how & 32 == 32).await;
+            let _ = fs.repair(true, how & 32 == 32).await;
         }
         for name in [&b"hello"[..], b"new"] {
             let _ = fs

@@ -13,11 +13,11 @@ use crate::image::vectors;
 use crate::sim::disk;
 
 /// Places at which each seed is cut off.
-const CUTS: usize = 8;
+const TRUNCATIONS: usize = 8;
 
 fn replay(name: &str, target: fn(&[u8]), rounds: u64) {
     let corpus = Corpus::of(name, &target, 3);
-    corpus.beginnings(|len| (1..=CUTS).map(move |cut| len * cut / CUTS));
+    corpus.beginnings(|len| (1..=TRUNCATIONS).map(move |cut| len * cut / TRUNCATIONS));
     corpus.mutations(rounds, anywhere);
 }
 

@@ -123,7 +123,7 @@ fn cache_device_is_partitioned_as_by_cwfs64x() {
         let plan = Header::plan(blocks(&cache), usable).unwrap();
         let cut = |h: &Header| (h.maddr, h.msize, h.caddr, h.csize, h.wsize);
         assert_eq!(cut(&plan), cut(&made), "{}", v.name);
-        assert_eq!(made.wrong(blocks(&cache)), None);
+        assert_eq!(made.invalid_field(blocks(&cache)), None);
     }
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use bio::{Pool, PoolConfig, Seg, Segs};
 use fileserver::files::{Change, FileSystem, ROOT, Served};
 use fileserver::image::{self, Setup, format::BLOCK};
-use fileserver::ninep::{Door, Flavour, Server};
+use fileserver::ninep::{Flavour, ListenerOptions, Server};
 use fileserver::users::Users;
 use fileserver::volume::{self, Options};
 use reactor::sim::{Actor, Ended, Limits, World};
@@ -21,7 +21,7 @@ pub const PEOPLE: &str = "-1:adm:adm:\n0:none:adm:\n1:ann:ann:\n2:bob:bob:\n3:la
 
 /// A server with one file system, and a reactor for it and its clients.
 #[derive(Clone)]
-pub struct House {
+pub struct Fixture {
     pub reactor: Reactor,
     pub pool: Pool,
     pub server: Rc<Server>,
@@ -33,9 +33,9 @@ pub struct House {
 
 /// Runs `story` on a server of its own: with files on a volume, and with those of an image of
 /// cwfs64x. Clients cannot distinguish the two.
-pub fn in_a_house<F: Future<Output = ()> + 'static>(
+pub fn with_fixture<F: Future<Output = ()> + 'static>(
     seed: u64,
-    story: impl Fn(House) -> F + Clone + 'static,
+    story: impl Fn(Fixture) -> F + Clone + 'static,
 ) {
     for is_image in [false, true] {
         let world = World::new(seed);
@@ -43,7 +43,7 @@ pub fn in_a_house<F: Future<Output = ()> + 'static>(
         let done = Rc::new(Cell::new(false));
         let (r, d, story) = (reactor.clone(), done.clone(), story.clone());
         reactor.spawn("story", async move {
-            let house = house(r, seed, is_image).await;
+            let house = make_fixture(r, seed, is_image).await;
             story(house).await;
             d.set(true);
         });
@@ -56,7 +56,7 @@ pub fn in_a_house<F: Future<Output = ()> + 'static>(
     }
 }
 
-async fn house(reactor: Reactor, seed: u64, is_image: bool) -> House {
+async fn make_fixture(reactor: Reactor, seed: u64, is_image: bool) -> Fixture {
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
     let cache = Disk::new("cache", 32 << 20, seed ^ 1);
     let leg = Disk::new("worm", 64 << 20, seed ^ 2);
@@ -65,7 +65,7 @@ async fn house(reactor: Reactor, seed: u64, is_image: bool) -> House {
         reactor: reactor.clone(),
         pool: pool.clone(),
         cache: Rc::new(Plugged(cache.clone(), reactor.clone())),
-        legs: vec![Rc::new(Plugged(leg.clone(), reactor.clone()))],
+        members: vec![Rc::new(Plugged(leg.clone(), reactor.clone()))],
         memory: 8 << 20,
         block: 4096,
         owner: [1; 16],
@@ -98,16 +98,16 @@ async fn house(reactor: Reactor, seed: u64, is_image: bool) -> House {
         let (server, r) = (server.clone(), reactor.clone());
         reactor.spawn("accept", async move {
             while let Ok((stream, peer)) = listener.accept().await {
-                let door = Door { flavour, ..Door::default() };
+                let door = ListenerOptions { flavour, ..ListenerOptions::default() };
                 r.spawn("serve", server.clone().serve(stream, peer.to_string(), door));
             }
         });
     }
     let (strict, lenient) = (at[0], at[1]);
-    House { reactor, pool, server, fs, cache, strict, lenient }
+    Fixture { reactor, pool, server, fs, cache, strict, lenient }
 }
 
-impl House {
+impl Fixture {
     /// Blocks that no dump has, all that was given up given back.
     pub async fn used(&self) -> u64 {
         self.fs.sync().await.unwrap();
@@ -147,9 +147,9 @@ pub struct Client {
 }
 
 /// A reply of one's own.
-pub struct Answer(pub Vec<u8>);
+pub struct OwnedReply(pub Vec<u8>);
 
-impl Answer {
+impl OwnedReply {
     pub fn r(&self) -> R<'_> {
         R::decode(&self.0).expect("a reply that reads")
     }
@@ -219,21 +219,21 @@ impl Client {
     }
 
     /// The reply to a tag; those to others are kept.
-    pub async fn reply(&self, tag: u16) -> Answer {
+    pub async fn reply(&self, tag: u16) -> OwnedReply {
         loop {
             if let Some(early) = self.early.borrow_mut().remove(&tag) {
-                return Answer(early);
+                return OwnedReply(early);
             }
             let message = self.receive().await.expect("the server hung up");
             let of = u16::from_le_bytes([message[5], message[6]]);
             if of == tag {
-                return Answer(message);
+                return OwnedReply(message);
             }
             assert!(self.early.borrow_mut().insert(of, message).is_none(), "two replies to {of}");
         }
     }
 
-    pub async fn rpc(&self, t: T<'_>) -> Answer {
+    pub async fn rpc(&self, t: T<'_>) -> OwnedReply {
         let tag = self.post(&t, &[]).await;
         self.reply(tag).await
     }
@@ -288,7 +288,7 @@ impl Client {
         self.done(T::Wstat { fid, stat }).await
     }
 
-    pub async fn stat(&self, fid: u32) -> Answer {
+    pub async fn stat(&self, fid: u32) -> OwnedReply {
         self.rpc(T::Stat { fid }).await
     }
 

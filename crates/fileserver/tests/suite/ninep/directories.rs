@@ -7,7 +7,7 @@ use fileserver::ninep::Flavour;
 use fileserver::volume::Dump;
 use wire::ninep::{R, Stat, mode, open};
 
-use super::client::{Client, in_a_house};
+use super::client::{Client, with_fixture};
 
 fn entries(mut bytes: &[u8]) -> Vec<String> {
     let mut out = Vec::new();
@@ -33,7 +33,7 @@ async fn list(c: &Client, fid: u32) -> Vec<String> {
 
 #[test]
 fn exposing_12_remaining_entries_are_read_once_while_others_change() {
-    in_a_house(31, |h| async move {
+    with_fixture(31, |h| async move {
         let (c, d) = (h.user("ann", Flavour::Plan9).await, h.user("ann", Flavour::Plan9).await);
         // In an image a name is sought entry by entry.
         let many = if matches!(h.fs, Served::Image(_)) { 800 } else { 5_000 };
@@ -79,7 +79,7 @@ fn exposing_12_remaining_entries_are_read_once_while_others_change() {
 
 #[test]
 fn dumps_are_a_tree_of_years_and_days_and_never_change() {
-    in_a_house(32, |h| async move {
+    with_fixture(32, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "f", 0o644, open::RDWR).await;
         c.make(2, "tmp", mode::TMP | 0o644, open::RDWR).await;
@@ -131,7 +131,7 @@ fn dumps_are_a_tree_of_years_and_days_and_never_change() {
 
 #[test]
 fn exposing_14_qid_paths_and_versions_are_never_reused() {
-    in_a_house(33, |h| async move {
+    with_fixture(33, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         let mut seen = std::collections::HashMap::new();
         for n in 0..300_u32 {
@@ -171,7 +171,7 @@ async fn counters(c: &Client, dumps: &[Dump]) -> Vec<Vec<Vec<u8>>> {
 
 #[test]
 fn exposing_3_every_dump_is_atomic_across_files_written_in_order() {
-    in_a_house(34, |h| async move {
+    with_fixture(34, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         for n in 0..6 {
             c.make(n + 1, &format!("c{n}"), 0o644, open::RDWR).await;

@@ -3,7 +3,7 @@
 use fileserver::ninep::Flavour;
 use wire::ninep::open;
 
-use super::client::in_a_house;
+use super::client::with_fixture;
 use super::plant::Plant;
 
 const MIB: usize = 1 << 20;
@@ -11,7 +11,7 @@ const SECOND: u64 = 1_000_000_000;
 
 #[test]
 fn silent_connections_hold_no_memory_and_are_closed() {
-    in_a_house(41, |h| async move {
+    with_fixture(41, |h| async move {
         let a = h.user("ann", Flavour::Linux).await;
         a.make(1, "f", 0o644, open::RDWR).await;
         let before = h.pool.usage().used_bytes;
@@ -25,9 +25,9 @@ fn silent_connections_hold_no_memory_and_are_closed() {
         for i in 0..16 {
             assert_eq!(a.write(1, i << 16, &[i as u8; 1 << 16]).await, Ok(1 << 16));
         }
-        assert_eq!(h.server.who().len(), 1101);
+        assert_eq!(h.server.clients().len(), 1101);
         h.reactor.sleep(31 * SECOND).await;
-        assert_eq!(h.server.who().len(), 1, "those who did not attach are gone");
+        assert_eq!(h.server.clients().len(), 1, "those who did not attach are gone");
         assert_eq!(idle[0].receive().await, None);
         assert!(a.stat(1).await.error().is_none(), "who is attached stays");
     });
@@ -35,7 +35,7 @@ fn silent_connections_hold_no_memory_and_are_closed() {
 
 #[test]
 fn connection_without_attach_after_tversion_is_closed() {
-    in_a_house(42, |h| async move {
+    with_fixture(42, |h| async move {
         let (c, d) = (h.client(Flavour::Plan9).await, h.client(Flavour::Plan9).await);
         h.reactor.sleep(25 * SECOND).await;
         d.attach(0, "ann", "").await.unwrap();
@@ -48,7 +48,7 @@ fn connection_without_attach_after_tversion_is_closed() {
 
 #[test]
 fn a_large_message_before_the_attach_ends_the_connection() {
-    in_a_house(43, |h| async move {
+    with_fixture(43, |h| async move {
         let c = h.client(Flavour::Plan9).await;
         // The head of a Twrite of 60,000 bytes, which would be held until they have come.
         c.send_raw(&[&60_000u32.to_le_bytes()[..], &[118, 1, 0]].concat()).await;
@@ -58,7 +58,7 @@ fn a_large_message_before_the_attach_ends_the_connection() {
 
 #[test]
 fn idle_clients_hold_at_most_three_pages_after_writing() {
-    in_a_house(44, |h| async move {
+    with_fixture(44, |h| async move {
         let mut all = Vec::new();
         for i in 0..40 {
             let c = h.user("ann", Flavour::Linux).await;

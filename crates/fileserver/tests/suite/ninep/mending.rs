@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::plant::{Plant, Said};
+use super::plant::{Plant, VerbResult};
 
 const OUT: &str = "system maintenance";
 
@@ -27,7 +27,7 @@ fn spoilt(seed: u64, is_image: bool) -> Plant {
     for verb in ["halt", "start"] {
         plant.verb(verb, Value::Null).unwrap();
     }
-    all_can_come(&mut plant, "before it");
+    check_all_admitted(&mut plant, "before it");
     // They leave.
     while plant.verb("who", Value::Null).unwrap()["text"] != "no clients\n" {}
     plant
@@ -38,25 +38,25 @@ const BEHIND: &str = "check of the live tree";
 
 /// Goes on with a mend until it waits at a disk. False: it is over, well or not, whatever becomes
 /// of the check behind it.
-fn waits(plant: &mut Plant, mend: &mut Said) -> bool {
+fn waits(plant: &mut Plant, mend: &mut VerbResult) -> bool {
     let is_over = |said: &Value| said["unfinished"]["what"] == BEHIND;
     plant.go_on("check", mend, |plant, said| plant.holds_some() || is_over(said));
     mend.as_ref().is_ok_and(|said| said.get("unfinished").is_some() && !is_over(said))
 }
 
 /// Begins a mend with all its options while requests are kept waiting.
-fn begin(plant: &mut Plant) -> Said {
+fn begin(plant: &mut Plant) -> VerbResult {
     plant.hold(true);
     plant.begin("check", json!({ "fix": true, "rtmp": true, "rdall": true }))
 }
 
-fn nobody_can_come(plant: &mut Plant, when: &str) {
+fn check_all_refused(plant: &mut Plant, when: &str) {
     for user in ALL {
         assert_eq!(plant.visit(user), Err(OUT.into()), "{user} {when}");
     }
 }
 
-fn all_can_come(plant: &mut Plant, when: &str) {
+fn check_all_admitted(plant: &mut Plant, when: &str) {
     for user in ALL {
         assert_eq!(plant.visit(user), Ok(()), "{user} {when}");
     }
@@ -71,20 +71,20 @@ fn attach_is_refused_at_every_step_of_a_repair_and_allowed_after_it() {
         while waits(&mut plant, &mut mend) {
             requests += 1;
             let when = format!("at request {requests}, image: {is_image}");
-            nobody_can_come(&mut plant, &when);
+            check_all_refused(&mut plant, &when);
             // A refused second mend does not admit clients.
             let other = plant.verb("check", json!({ "fix": true })).unwrap_err();
-            assert!(other.what.contains("another one is at work"), "{}", other.what);
-            nobody_can_come(&mut plant, &when);
+            assert!(other.message.contains("another one is at work"), "{}", other.message);
+            check_all_refused(&mut plant, &when);
             plant.let_go();
         }
         assert!(requests > 1, "{requests} requests, image: {is_image}");
-        all_can_come(&mut plant, "behind it");
+        check_all_admitted(&mut plant, "behind it");
         plant.hold(false);
         let done = plant.end("check", mend).unwrap();
         let mended = done["mended"].to_string();
         assert!(mended.contains("/s/t is removed") && done["faults"] == 0, "{done}");
-        all_can_come(&mut plant, "in the end");
+        check_all_admitted(&mut plant, "in the end");
     }
 }
 
@@ -104,13 +104,13 @@ fn attach_is_allowed_after_a_repair_that_failed_at_any_step() {
                 break;
             }
             let when = format!("request {fails} fails, image: {is_image}");
-            nobody_can_come(&mut plant, &when);
+            check_all_refused(&mut plant, &when);
             plant.fail(true);
             plant.hold(false);
             let why = plant.end("check", mend).unwrap_err();
-            assert!(why.what.contains("check --"), "{when}: {}", why.what);
+            assert!(why.message.contains("check --"), "{when}: {}", why.message);
             plant.fail(false);
-            all_can_come(&mut plant, &when);
+            check_all_admitted(&mut plant, &when);
             fails += 1;
         }
         assert!(fails > 1, "{fails} requests, image: {is_image}");

@@ -3,11 +3,11 @@
 use fileserver::ninep::Flavour;
 use wire::ninep::{Names, Qid, R, Stat, T, mode, open};
 
-use super::client::in_a_house;
+use super::client::with_fixture;
 
 #[test]
 fn exposing_c_e_permission_bits_add_up_and_truncation_needs_write() {
-    in_a_house(21, |h| async move {
+    with_fixture(21, |h| async move {
         let (ann, bob) = (h.user("ann", Flavour::Plan9).await, h.user("bob", Flavour::Plan9).await);
         // The root belongs to ann and to lab, of which both are members.
         ann.make(1, "f", 0o060, open::RDWR).await;
@@ -41,7 +41,7 @@ fn exposing_c_e_permission_bits_add_up_and_truncation_needs_write() {
 
 #[test]
 fn exposing_d_append_only_file_ignores_offset_and_truncation() {
-    in_a_house(22, |h| async move {
+    with_fixture(22, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "log", mode::APPEND | 0o644, open::RDWR).await;
         c.write(1, 0, b"one").await.unwrap();
@@ -57,7 +57,7 @@ fn exposing_d_append_only_file_ignores_offset_and_truncation() {
 
 #[test]
 fn console_permission_for_one_user_applies_to_no_other() {
-    in_a_house(26, |h| async move {
+    with_fixture(26, |h| async move {
         let (ann, bob) = (h.user("ann", Flavour::Plan9).await, h.user("bob", Flavour::Plan9).await);
         ann.make(1, "f", 0o600, open::RDWR).await;
         for (of, clerk, fid) in [(None, &bob, 5), (Some(2), &ann, 6)] {
@@ -76,7 +76,7 @@ fn console_permission_for_one_user_applies_to_no_other() {
 
 #[test]
 fn perm_of_a_new_file_is_bounded_by_the_directory() {
-    in_a_house(23, |h| async move {
+    with_fixture(23, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "d", mode::DIR | 0o750, 0).await;
         c.walk(0, 2, &["d"]).await.unwrap();
@@ -103,7 +103,7 @@ fn perm_of_a_new_file_is_bounded_by_the_directory() {
 
 #[test]
 fn exposing_11_wstat_changes_all_fields_or_none() {
-    in_a_house(24, |h| async move {
+    with_fixture(24, |h| async move {
         let (ann, bob) = (h.user("ann", Flavour::Plan9).await, h.user("bob", Flavour::Plan9).await);
         ann.make(1, "there", 0o644, 0).await;
         ann.make(2, "f", 0o664, open::RDWR).await;
@@ -164,7 +164,7 @@ fn exposing_11_wstat_changes_all_fields_or_none() {
 
 #[test]
 fn linux_flavour_has_the_semantics_that_linux_requires() {
-    in_a_house(25, |h| async move {
+    with_fixture(25, |h| async move {
         let c = h.user("ann", Flavour::Linux).await;
         c.make(1, "old", 0o644, open::RDWR).await;
         c.write(1, 0, b"old").await.unwrap();
@@ -192,7 +192,7 @@ fn linux_flavour_has_the_semantics_that_linux_requires() {
 
 #[test]
 fn ftruncate_is_permitted_by_the_open_mode_of_the_fid() {
-    in_a_house(26, |h| async move {
+    with_fixture(26, |h| async move {
         let c = h.user("ann", Flavour::Linux).await;
         c.make(1, "ro", 0o444, open::RDWR).await;
         c.write(1, 0, b"hello").await.unwrap();
@@ -214,7 +214,7 @@ fn ftruncate_is_permitted_by_the_open_mode_of_the_fid() {
 
 #[test]
 fn create_refuses_a_name_that_is_not_utf8() {
-    in_a_house(27, |h| async move {
+    with_fixture(27, |h| async move {
         for (flavour, refusal) in [
             (Flavour::Linux, "Invalid argument"),
             (Flavour::Plan9, "illegal name: it is not UTF-8"),

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bio::{Errno, Pool, PoolConfig};
-use fileserver::{Forgets, FsClass, Made, Site};
-use geom::{Class, Control, Core, Create, Error, Inbox};
+use fileserver::{FsClass, NoHistory, Site, VolumeHistory};
+use geom::{Class, Core, Create, Error, GraphControl, Inbox};
 use reactor::sim::{Actor, Limits as RunLimits, World};
-use reactor::{Patience, Reactor, Token};
+use reactor::{Reactor, Token, WaitFor};
 use serde_json::{Value, json};
 use testkit::disk::{self, Disk, Mode, Provider};
 
 use super::client::Client;
 
 /// The result of a verb.
-pub type Said = Result<Value, Error>;
+pub type VerbResult = Result<Value, Error>;
 
 /// Where clients come.
 const AT: &str = "10.0.0.1:564";
@@ -26,10 +26,10 @@ const LONG: Duration = Duration::from_secs(600);
 
 /// See the module.
 pub struct Plant {
-    control: Control,
+    control: GraphControl,
     class: Arc<FsClass>,
     core: Rc<Core>,
-    guests: Reactor,
+    clients: Reactor,
     pool: Pool,
     disks: Vec<Arc<Disk>>,
 }
@@ -37,11 +37,16 @@ pub struct Plant {
 impl Plant {
     /// A server `main` of a volume, or of an image of cwfs64x, that serves.
     pub fn new(seed: u64, is_image: bool) -> Plant {
-        Plant::on(seed, is_image, &[("cache", 32), ("worm", 64)], Arc::new(Forgets))
+        Plant::on(seed, is_image, &[("cache", 32), ("worm", 64)], Arc::new(NoHistory))
     }
 
     /// The same on those disks, of so many MiB; it is not looked whether it serves.
-    pub fn on(seed: u64, is_image: bool, all: &[(&str, usize)], past: Arc<dyn Made>) -> Plant {
+    pub fn on(
+        seed: u64,
+        is_image: bool,
+        all: &[(&str, usize)],
+        past: Arc<dyn VolumeHistory>,
+    ) -> Plant {
         let world = World::new(seed);
         let guests = Reactor::simulated(&world, "guests");
         let reactor = Reactor::simulated(&world, "core0");
@@ -53,15 +58,16 @@ impl Plant {
             let ns = most.as_nanos() as u64;
             others.after(ns, Token::default());
             let works = own.clone();
-            let works = Actor::new(own.reactor(), move || works.turn(Patience::Peek));
+            let works = Actor::new(own.reactor(), move || works.turn(WaitFor::Peek));
             let mut actors = [works, Actor::of_tasks(&others)];
             let limits = RunLimits { ns, steps: 10_000_000 };
             turns.run(&mut actors, limits, &mut || !inbox.is_empty());
         });
         let clock = world.clone();
-        let mut control = Control::new(vec![mailer], inbox, wait, Box::new(move || clock.now()));
+        let mut control =
+            GraphControl::new(vec![mailer], inbox, wait, Box::new(move || clock.now()));
         let clock = || 1_790_000_000_000_000_000;
-        let site = Site { clock, machine: "here".into(), made: past };
+        let site = Site { clock, machine: "here".into(), history: past };
         let class = Arc::new(FsClass::new(site));
         control.topology.load(class.clone()).unwrap();
         let disks = all.iter().map(|d| disk(&mut control, *d)).collect();
@@ -74,29 +80,34 @@ impl Plant {
             class.create(t, &Create { name: "main", members: &members, params: &params })
         });
         made.unwrap();
-        Plant { control, class, core, guests, pool, disks }
+        Plant { control, class, core, clients: guests, pool, disks }
     }
 
     /// A verb that ends.
-    pub fn verb(&mut self, verb: &str, params: Value) -> Said {
+    pub fn verb(&mut self, verb: &str, params: Value) -> VerbResult {
         let begun = self.begin(verb, params);
         self.end(verb, begun)
     }
 
     /// A verb as the daemon's control thread begins it: its answer, or what to ask again.
-    pub fn begin(&mut self, verb: &str, params: Value) -> Said {
+    pub fn begin(&mut self, verb: &str, params: Value) -> VerbResult {
         let class = self.class.clone();
         class.verb(&mut self.control, verb, "main", &params)
     }
 
     /// The answer of one that has begun.
-    pub fn end(&mut self, verb: &str, mut said: Said) -> Said {
+    pub fn end(&mut self, verb: &str, mut said: VerbResult) -> VerbResult {
         self.go_on(verb, &mut said, |_, _| false);
         said
     }
 
     /// Asks for the answer of one that has begun until it is there, or something else is so.
-    pub fn go_on(&mut self, verb: &str, said: &mut Said, or: impl Fn(&Plant, &Value) -> bool) {
+    pub fn go_on(
+        &mut self,
+        verb: &str,
+        said: &mut VerbResult,
+        or: impl Fn(&Plant, &Value) -> bool,
+    ) {
         let end = self.control.now_ns() + LONG.as_nanos() as u64;
         while let Some(params) = again(said) {
             assert!(self.control.now_ns() < end, "{verb} does not end");
@@ -168,9 +179,9 @@ impl Plant {
     pub fn crowd(&mut self, count: usize) -> usize {
         let (here, gone) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         for _ in 0..count {
-            let (reactor, pool) = (self.guests.clone(), self.pool.clone());
+            let (reactor, pool) = (self.clients.clone(), self.pool.clone());
             let (here, gone) = (here.clone(), gone.clone());
-            self.guests.spawn("idle", async move {
+            self.clients.spawn("idle", async move {
                 let client = Client::connect(&reactor, &pool, AT.parse().unwrap()).await;
                 here.set(here.get() + 1);
                 assert_eq!(client.receive().await, None);
@@ -185,8 +196,8 @@ impl Plant {
     /// Attaches as a user and leaves; returns the reason of a refusal.
     pub fn visit(&mut self, user: &'static str) -> Result<(), String> {
         let answer = Rc::<RefCell<Option<_>>>::default();
-        let (to, reactor, pool) = (answer.clone(), self.guests.clone(), self.pool.clone());
-        self.guests.spawn("guest", async move {
+        let (to, reactor, pool) = (answer.clone(), self.clients.clone(), self.pool.clone());
+        self.clients.spawn("guest", async move {
             let client = Client::connect(&reactor, &pool, AT.parse().unwrap()).await;
             client.version(65_560).await;
             *to.borrow_mut() = Some(client.attach(0, user, "").await.map(drop));
@@ -197,12 +208,12 @@ impl Plant {
 }
 
 /// What to ask again for an answer that is not there yet.
-fn again(said: &Said) -> Option<Value> {
+fn again(said: &VerbResult) -> Option<Value> {
     let again = said.as_ref().ok()?.get("unfinished")?.get("again")?;
     Some(json!({ "ticket": again["ticket"] }))
 }
 
-fn disk(control: &mut Control, (name, mib): (&str, usize)) -> Arc<Disk> {
+fn disk(control: &mut GraphControl, (name, mib): (&str, usize)) -> Arc<Disk> {
     let bytes = (mib as u64) << 20;
     let disk = Disk::new(bytes);
     disk::add(control, Provider::new(name, bytes).io_max(1 << 20), disk.clone());

@@ -1,15 +1,15 @@
 //! Versions, tags, fids, walks, flushes, malformed messages.
 
 use fileserver::files::Served;
-use fileserver::ninep::trace::{Of, Traced};
+use fileserver::ninep::trace::{TraceFilter, Traced};
 use fileserver::ninep::{Flavour, MSIZE_MAX};
 use wire::ninep::{NOTAG, Names, R, T, mode, open};
 
-use super::client::{Answer, Client, in_a_house};
+use super::client::{Client, OwnedReply, with_fixture};
 
 #[test]
 fn exposing_1_failed_walk_leaves_fid_and_newfid_unchanged() {
-    in_a_house(1, |h| async move {
+    with_fixture(1, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "a", mode::DIR | 0o777, 0).await;
         c.clunk(1).await.unwrap();
@@ -36,7 +36,7 @@ fn exposing_1_failed_walk_leaves_fid_and_newfid_unchanged() {
 
 #[test]
 fn exposing_b_second_tversion_resets_the_session() {
-    in_a_house(2, |h| async move {
+    with_fixture(2, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "goes", 0o644, open::RDWR | open::RCLOSE).await;
         assert_eq!(c.version(8192).await, 8192);
@@ -59,14 +59,14 @@ fn exposing_b_second_tversion_resets_the_session() {
 }
 
 /// The next message, with its tag.
-async fn next(c: &Client) -> (u16, Answer) {
+async fn next(c: &Client) -> (u16, OwnedReply) {
     let message = c.receive().await.expect("a message");
-    (u16::from_le_bytes([message[5], message[6]]), Answer(message))
+    (u16::from_le_bytes([message[5], message[6]]), OwnedReply(message))
 }
 
 #[test]
 fn exposing_13_rflush_follows_or_replaces_the_flushed_reply() {
-    in_a_house(3, |h| async move {
+    with_fixture(3, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "f", 0o644, open::RDWR).await;
         c.write(1, 0, &[7; 20_000]).await.unwrap();
@@ -122,7 +122,7 @@ fn exposing_13_rflush_follows_or_replaces_the_flushed_reply() {
 
 #[test]
 fn duplicate_tag_is_refused_and_bad_size_ends_the_connection() {
-    in_a_house(4, |h| async move {
+    with_fixture(4, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "f", 0o644, open::RDWR).await;
         c.write(1, 0, b"x").await.unwrap();
@@ -162,7 +162,7 @@ fn duplicate_tag_is_refused_and_bad_size_ends_the_connection() {
 
 #[test]
 fn exposing_h_i_iounit_limits_both_directions_and_the_root_is_slash() {
-    in_a_house(5, |h| async move {
+    with_fixture(5, |h| async move {
         let c = h.stranger(Flavour::Plan9).await;
         assert_eq!(c.version(1000).await, 1000);
         c.attach(0, "ann", "").await.unwrap();
@@ -192,7 +192,7 @@ fn exposing_h_i_iounit_limits_both_directions_and_the_root_is_slash() {
 
 #[test]
 fn failed_requests_create_no_fid_and_unknown_users_cannot_attach() {
-    in_a_house(6, |h| async move {
+    with_fixture(6, |h| async move {
         let c = h.client(Flavour::Plan9).await;
         assert_eq!(
             c.attach(0, "mallory", "").await,
@@ -208,10 +208,10 @@ fn failed_requests_create_no_fid_and_unknown_users_cannot_attach() {
         h.server.noattach.set(true);
         assert_eq!(c.attach(1, "ann", "").await, Err("system maintenance".into()));
         assert!(c.attach(1, "none", "").await.is_ok());
-        assert_eq!(h.server.who()[0].users, ["none"]);
+        assert_eq!(h.server.clients()[0].users, ["none"]);
         // While the tree is mended not even none.
         h.server.noattach.set(false);
-        h.server.mending.set(true);
+        h.server.under_repair.set(true);
         for user in ["ann", "none"] {
             assert_eq!(c.attach(2, user, "").await, Err("system maintenance".into()), "{user}");
         }
@@ -220,13 +220,13 @@ fn failed_requests_create_no_fid_and_unknown_users_cannot_attach() {
 
 #[test]
 fn trace_records_followed_messages_and_replies_without_contents() {
-    in_a_house(36, |h| async move {
+    with_fixture(36, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         let d = h.user("ann", Flavour::Linux).await;
         c.make(1, "quiet", 0o644, open::RDWR).await;
         assert_eq!(h.server.trace.kept(), (Vec::new(), 0), "off, nothing is kept");
-        let number = h.server.who()[0].number;
-        h.server.follow(Of::One(number));
+        let number = h.server.clients()[0].number;
+        h.server.set_trace_filter(TraceFilter::Connection(number));
         c.write(1, 0, b"what nobody is to see").await.unwrap();
         assert_eq!(c.read(1, 5, 6).await.unwrap(), b"nobody");
         c.walk(0, 9, &["nowhere"]).await.unwrap_err();
@@ -253,11 +253,11 @@ fn trace_records_followed_messages_and_replies_without_contents() {
             ]
         );
         // All clients, also later ones; then none.
-        h.server.follow(Of::All);
+        h.server.set_trace_filter(TraceFilter::All);
         let e = h.user("bob", Flavour::Linux).await;
         let all = shown(h.server.trace.kept().0);
         assert!(all.iter().any(|m| m.contains("Tattach") && m.contains("\"bob\"")), "{all:?}");
-        h.server.follow(Of::Nobody);
+        h.server.set_trace_filter(TraceFilter::Off);
         e.walk(0, 9, &[]).await.unwrap();
         assert_eq!(shown(h.server.trace.kept().0), all);
     });

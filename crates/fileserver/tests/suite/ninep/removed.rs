@@ -4,10 +4,10 @@ use fileserver::files::Served;
 use fileserver::ninep::Flavour;
 use wire::ninep::{Stat, mode, open};
 
-use super::client::{House, in_a_house};
+use super::client::{Fixture, with_fixture};
 
 /// A file that loses its name while it is open is read, written and cut, and closed.
-async fn removed_while_open(h: &House) {
+async fn removed_while_open(h: &Fixture) {
     let (c, d) = (h.user("ann", Flavour::Linux).await, h.user("ann", Flavour::Linux).await);
     c.make(1, "f", 0o644, open::RDWR).await;
     c.write(1, 0, b"first").await.unwrap();
@@ -39,7 +39,7 @@ async fn removed_while_open(h: &House) {
 
 #[test]
 fn exposing_2_removed_file_is_usable_until_its_last_clunk() {
-    in_a_house(11, |h| async move {
+    with_fixture(11, |h| async move {
         let before = h.used().await;
         removed_while_open(&h).await;
         let after = h.used().await;
@@ -52,7 +52,7 @@ fn exposing_2_removed_file_is_usable_until_its_last_clunk() {
 
 #[test]
 fn exposing_a_failed_remove_clunks_its_fid() {
-    in_a_house(12, |h| async move {
+    with_fixture(12, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "d", mode::DIR | 0o775, 0).await;
         c.walk(0, 2, &["d"]).await.unwrap();
@@ -67,7 +67,7 @@ fn exposing_a_failed_remove_clunks_its_fid() {
 
 #[test]
 fn exposing_g_dotdot_of_a_removed_directory_is_its_former_parent() {
-    in_a_house(13, |h| async move {
+    with_fixture(13, |h| async move {
         let c = h.user("ann", Flavour::Linux).await;
         c.make(1, "a", mode::DIR | 0o775, 0).await;
         c.walk(0, 2, &["a"]).await.unwrap();
@@ -90,7 +90,7 @@ fn exposing_g_dotdot_of_a_removed_directory_is_its_former_parent() {
 
 #[test]
 fn exposing_f_exclusive_file_has_one_user_at_a_time_across_dumps() {
-    in_a_house(14, |h| async move {
+    with_fixture(14, |h| async move {
         let (c, d) = (h.user("ann", Flavour::Plan9).await, h.user("bob", Flavour::Plan9).await);
         c.make(1, "mbox", mode::EXCL | 0o666, open::RDWR).await;
         c.write(1, 0, b"hello").await.unwrap();

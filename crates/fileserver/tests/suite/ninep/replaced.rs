@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use fileserver::{Forgets, Made};
+use fileserver::{NoHistory, VolumeHistory};
 use serde_json::{Value, json};
 
 use super::plant::Plant;
@@ -11,13 +11,13 @@ const DISKS: [(&str, usize); 3] = [("cache", 32), ("near", 64), ("far", 64)];
 
 #[test]
 fn lost_device_is_replaced_by_a_blank_one_while_clients_are_served() {
-    let mut plant = Plant::on(61, false, &DISKS, Arc::new(Forgets));
+    let mut plant = Plant::on(61, false, &DISKS, Arc::new(NoHistory));
     plant.verb("dump", Value::Null).unwrap();
     plant.wait(5);
     plant.lose("far");
     plant.wait(1);
     let e = plant.verb("replace", json!({ "device": "far" })).unwrap_err();
-    assert!(e.what.contains("give a blank disk that name"), "{e}");
+    assert!(e.message.contains("give a blank disk that name"), "{e}");
     plant.blank("far", 64);
     let done = plant.verb("replace", json!({ "device": "far" })).unwrap();
     assert_eq!(done["dumps"], json!(1));
@@ -35,24 +35,24 @@ fn lost_device_is_replaced_by_a_blank_one_while_clients_are_served() {
 
 #[test]
 fn replace_refuses_an_unknown_device_and_an_image() {
-    let mut plant = Plant::on(62, false, &DISKS, Arc::new(Forgets));
+    let mut plant = Plant::on(62, false, &DISKS, Arc::new(NoHistory));
     let e = plant.verb("replace", json!({ "device": "other" })).unwrap_err();
-    assert!(e.what.contains("near, far"), "{e}");
+    assert!(e.message.contains("near, far"), "{e}");
     let e = Plant::new(63, true).verb("replace", json!({ "device": "worm" })).unwrap_err();
-    assert!(e.what.contains("image"), "{e}");
+    assert!(e.message.contains("image"), "{e}");
 }
 
 /// The last served state, as the state folder stores it.
 #[derive(Default)]
 struct Past(Mutex<Option<u64>>);
 
-impl Made for Past {
-    fn existed(&self, name: &str) -> Option<u64> {
+impl VolumeHistory for Past {
+    fn last_volume(&self, name: &str) -> Option<u64> {
         assert_eq!(name, "main");
         *self.0.lock().unwrap()
     }
 
-    fn served(&self, _: &str, volume: u64) {
+    fn record_served(&self, _: &str, volume: u64) {
         *self.0.lock().unwrap() = Some(volume);
     }
 }
@@ -62,13 +62,16 @@ fn blank_devices_are_not_reamed_where_a_file_system_was_served() {
     let past = Arc::new(Past::default());
     let mut first = Plant::on(64, false, &DISKS, past.clone());
     first.verb("sync", Value::Null).unwrap();
-    let volume = past.existed("main").expect("that it is served is noted");
+    let volume = past.last_volume("main").expect("that it is served is noted");
     // Another daemon, where the disks are empty.
     let mut plant = Plant::on(65, false, &DISKS, past.clone());
     let e = plant.verb("sync", Value::Null).unwrap_err();
-    assert!(e.what.contains("was served here before"), "{e}");
-    assert!(e.what.contains(&format!("{volume:016x}")) && e.what.contains("fs ream main"), "{e}");
+    assert!(e.message.contains("was served here before"), "{e}");
+    assert!(
+        e.message.contains(&format!("{volume:016x}")) && e.message.contains("fs ream main"),
+        "{e}"
+    );
     plant.verb("ream", Value::Null).unwrap();
     plant.verb("sync", Value::Null).unwrap();
-    assert_ne!(past.existed("main"), Some(volume), "the new one is noted");
+    assert_ne!(past.last_volume("main"), Some(volume), "the new one is noted");
 }

@@ -3,7 +3,7 @@
 use fileserver::ninep::{Flavour, MSIZE_MAX};
 use wire::ninep::{T, open};
 
-use super::client::{Client, in_a_house};
+use super::client::{Client, with_fixture};
 
 const MIB: usize = 1 << 20;
 
@@ -17,7 +17,7 @@ async fn ask_without_taking(c: &Client) {
 
 #[test]
 fn client_that_reads_no_replies_does_not_block_others() {
-    in_a_house(31, |h| async move {
+    with_fixture(31, |h| async move {
         let a = h.user("ann", Flavour::Linux).await;
         a.make(1, "big", 0o644, open::RDWR).await;
         for i in 0..192 {
@@ -53,7 +53,7 @@ fn client_that_reads_no_replies_does_not_block_others() {
 
 #[test]
 fn unread_replies_hold_a_bounded_part_of_the_pool() {
-    in_a_house(32, |h| async move {
+    with_fixture(32, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         let before = h.pool.usage().used_bytes;
         let (sender, pool) = (std::rc::Rc::new(c), h.pool.clone());
@@ -72,7 +72,7 @@ fn unread_replies_hold_a_bounded_part_of_the_pool() {
 
 #[test]
 fn a_client_may_have_more_than_65536_fids() {
-    in_a_house(33, |h| async move {
+    with_fixture(33, |h| async move {
         let c = h.user("ann", Flavour::Linux).await;
         for first in (1..70_000).step_by(100) {
             let mut tags = Vec::new();

@@ -68,13 +68,13 @@ impl Beside {
             panic!("what is found is none of states {least}..{last}, but {earlier:?}: {differ:?}");
         };
         drop(history);
-        self.goes_on_from(found);
+        self.continue_from(found);
         (last - 1 - at) as u64
     }
 
     /// The files are these. Dumps that were not looked at keep their states' numbers: nothing is
     /// taken away, the state is only the last one again.
-    pub fn goes_on_from(&self, found: &model::Tree) {
+    pub fn continue_from(&self, found: &model::Tree) {
         let mut history = self.history.borrow_mut();
         history.become_as(found);
         self.synced.set(history.len());

@@ -20,9 +20,9 @@ const KIB: usize = 1024;
 const BLOCK: usize = 4096;
 
 /// Where files live that a power cut leaves.
-pub struct House {
+pub struct TestDevices {
     pub cache: Rc<Disk>,
-    pub legs: [Rc<Disk>; 1],
+    pub worm_devices: [Rc<Disk>; 1],
     seed: u64,
 }
 
@@ -35,10 +35,10 @@ pub struct Life {
     pub found: (u64, u64),
 }
 
-impl House {
-    pub fn new(seed: u64, cache_mib: u64) -> House {
+impl TestDevices {
+    pub fn new(seed: u64, cache_mib: u64) -> TestDevices {
         let cache = Disk::new("cache", cache_mib << 20, seed);
-        House { cache, legs: [Disk::new("leg", 60 << 20, seed ^ 1)], seed }
+        TestDevices { cache, worm_devices: [Disk::new("leg", 60 << 20, seed ^ 1)], seed }
     }
 
     /// Lives until `what` has ended or the cache device has done so many operations, then the power
@@ -49,7 +49,7 @@ impl House {
         what: impl FnOnce(Rc<Life>) -> F,
     ) -> Option<T> {
         let world = World::new(self.seed);
-        let s = server(&world, "main", 1, &self.cache, &self.legs);
+        let s = server(&world, "main", 1, &self.cache, &self.worm_devices);
         let o = s.options.clone();
         let life = run(&world, &s.reactor, async move {
             if !volume::is_formatted(&o).await {
@@ -75,7 +75,7 @@ impl House {
         s.reactor.shutdown();
         *self.cache.fuse.borrow_mut() = None;
         self.cache.power_cut();
-        self.legs[0].power_cut();
+        self.worm_devices[0].power_cut();
         out.take()
     }
 }
@@ -143,7 +143,7 @@ async fn removed_while_open(life: Rc<Life>) -> u64 {
 fn exposing_2_space_of_a_removed_open_file_is_free_after_a_crash() {
     let (mut operations, mut gone, mut there) = (1, 0, 0);
     loop {
-        let house = House::new(operations as u64, 20);
+        let house = TestDevices::new(operations as u64, 20);
         let before = house.live(None, |life| async move {
             let other = life.create("other").await.unwrap();
             life.fill(other, 0, 50 * KIB, 9).await;
@@ -186,10 +186,10 @@ fn exposing_2_space_of_a_removed_open_file_is_free_after_a_crash() {
 }
 
 /// Contents by path and version, as reported to clients.
-type Told = Rc<RefCell<HashMap<(u64, u64), u32>>>;
+type ReportedContents = Rc<RefCell<HashMap<(u64, u64), u32>>>;
 
 /// Makes, writes and removes files until the power fails; each round has contents of its own.
-async fn give_numbers(life: Rc<Life>, told: Told, round: Rc<Cell<u32>>) {
+async fn give_numbers(life: Rc<Life>, told: ReportedContents, round: Rc<Cell<u32>>) {
     let ino = match life.lookup("stays").await {
         Some(ino) => ino,
         None => life.create("stays").await.unwrap(),
@@ -224,8 +224,8 @@ async fn give_numbers(life: Rc<Life>, told: Told, round: Rc<Cell<u32>>) {
 #[test]
 fn exposing_14_qid_paths_and_versions_are_not_reused_after_a_crash() {
     for seed in 0..12 {
-        let house = House::new(seed, 6);
-        let (told, round) = (Told::default(), Rc::new(Cell::new(0)));
+        let house = TestDevices::new(seed, 6);
+        let (told, round) = (ReportedContents::default(), Rc::new(Cell::new(0)));
         for operations in 1..25_i64 {
             let (told, round) = (told.clone(), round.clone());
             let cut = operations * (1 + seed as i64 % 3);
@@ -269,7 +269,7 @@ async fn grow(life: Rc<Life>, free: usize) -> (usize, bool) {
 fn exposing_10_file_on_a_full_device_is_as_long_as_its_written_data() {
     let mut short = 0;
     for free in 0..8 {
-        let house = House::new(free as u64, 6);
+        let house = TestDevices::new(free as u64, 6);
         let (wrote, whole) = house.live(None, |life| grow(life, free)).unwrap();
         short += usize::from(!whole);
         house.live(None, move |life| async move {

@@ -52,7 +52,7 @@ async fn rewrite(fs: &FileSystem, reactor: &Reactor, ino: u64, seg: &Seg) -> u64
 }
 
 pub async fn all_have(fs: &FileSystem, reactor: &Reactor) {
-    while fs.volume().legs().iter().any(|l| l.behind > 0) {
+    while fs.volume().members().iter().any(|l| l.behind > 0) {
         reactor.sleep(50_000_000).await;
     }
 }
@@ -75,7 +75,7 @@ fn exposing_4_write_to_a_dumped_block_does_not_wait_for_a_slow_copy() {
         let before = model::tree(&fs, View::Live).await.unwrap();
         let dump = fs.volume().dump(20_261_121).await.unwrap();
         let after = rewrite(&fs, &reactor, ino, &block(&o, 3)).await;
-        assert!(fs.volume().legs()[1].behind > 0, "the far leg has it before it could");
+        assert!(fs.volume().members()[1].behind > 0, "the far leg has it before it could");
         assert!(after <= 2 * usual.max(1000), "{after} ns where {usual} are usual");
         let view = View::Dump(dump.number);
         assert!(model::tree(&fs, view).await.unwrap() == before, "the dump changed");
@@ -191,7 +191,7 @@ fn exposing_9_failed_worm_copy_gets_exactly_the_data_it_missed() {
             let usual = rewrite(&fs, &reactor, ino, &block(&o, 1)).await;
             fs.volume().dump(20_261_120).await.unwrap();
             all_have(&fs, &reactor).await;
-            let had = fs.volume().legs()[1].copied;
+            let had = fs.volume().members()[1].copied;
             match fails {
                 Some(n) => far.failing.set(n),
                 None => far.hangs.set(true),
@@ -200,7 +200,7 @@ fn exposing_9_failed_worm_copy_gets_exactly_the_data_it_missed() {
             assert!(without <= 2 * usual.max(1000), "{without} ns, {usual} with both");
             let dump = fs.volume().dump(20_261_121).await.unwrap();
             fs.volume().copied(&dump).await.unwrap();
-            let both = fs.volume().legs();
+            let both = fs.volume().members();
             if fails == Some(60) {
                 // It gets there by trying again.
                 all_have(&fs, &reactor).await;
@@ -210,7 +210,7 @@ fn exposing_9_failed_worm_copy_gets_exactly_the_data_it_missed() {
             far.failing.set(0);
             far.hangs.set(false);
             all_have(&fs, &reactor).await;
-            let both = fs.volume().legs();
+            let both = fs.volume().members();
             assert_eq!(both[1].copied - had, both[0].copied - had, "{both:?}");
             fs.volume().close().await.unwrap();
             model::tree(&fs, View::Dump(2)).await.unwrap()
@@ -250,11 +250,11 @@ fn copying_resumes_where_a_worm_copy_failed() {
         far.slow_ns.set(20_000_000);
         let before = far.writes();
         let dump = fs.volume().dump(20_261_121).await.unwrap();
-        while fs.volume().legs()[1].copied < 2 * BLOCKS {
+        while fs.volume().members()[1].copied < 2 * BLOCKS {
             reactor.sleep(1_000_000).await;
         }
         far.failing.set(1000);
-        while fs.volume().legs()[1].faults == 0 {
+        while fs.volume().members()[1].faults == 0 {
             reactor.sleep(1_000_000).await;
         }
         far.failing.set(0);
@@ -262,7 +262,7 @@ fn copying_resumes_where_a_worm_copy_failed() {
         let wrote = far.writes() - before;
         // 64 blocks a write make 63 of all; half of them twice would be 94.
         assert!(wrote < 80, "{wrote} writes");
-        let both = fs.volume().legs();
+        let both = fs.volume().members();
         assert_eq!(both[0].copied, both[1].copied);
         let found = fs.check(View::Dump(dump.number), true).await.unwrap();
         assert!(found.faults.is_empty(), "{found:?}");

@@ -16,7 +16,7 @@ async fn reamed(o: &Options) -> FileSystem {
 }
 
 /// Writes of `len` bytes to a volume on a cache device of so many blocks of so many bytes.
-pub fn is_said_and_a_dump_makes_room(blocks: u64, block: u32, len: usize) {
+pub fn is_reported_and_dump_frees(blocks: u64, block: u32, len: usize) {
     let world = World::new(7);
     let room = blocks * u64::from(block);
     let cache = Disk::new("cache", room, 7);

@@ -20,9 +20,9 @@ use super::server::{self, run};
 
 /// What happened, so that a run in which nothing did is noticed.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct Totals {
     pub operations: u64,
-    pub cuts: u64,
+    pub power_cuts: u64,
     pub dumps: u64,
     pub recovered: u64,
     pub full: u64,
@@ -37,14 +37,14 @@ pub struct Tally {
     /// WORMs that grew.
     pub grown: u64,
     /// Images that were mended, and blocks that belonged to no file.
-    pub mended: u64,
+    pub repaired: u64,
     pub leaked: u64,
 }
 
-impl Tally {
-    pub fn add(&mut self, o: &Tally) {
+impl Totals {
+    pub fn add(&mut self, o: &Totals) {
         self.operations += o.operations;
-        self.cuts += o.cuts;
+        self.power_cuts += o.power_cuts;
         self.dumps += o.dumps;
         self.recovered += o.recovered;
         self.full += o.full;
@@ -54,7 +54,7 @@ impl Tally {
         self.amid_checks += o.amid_checks;
         self.watched += o.watched;
         self.grown += o.grown;
-        self.mended += o.mended;
+        self.repaired += o.repaired;
         self.leaked += o.leaked;
     }
 }
@@ -68,7 +68,7 @@ struct Known {
     tree: Option<Tree>,
 }
 
-struct Shared {
+struct ClientContext {
     beside: Beside,
     /// Dumps by date and serial, with their contents.
     dumps: RefCell<BTreeMap<(u32, u32), Known>>,
@@ -78,12 +78,12 @@ struct Shared {
     was_cut: Cell<bool>,
     /// A check of the live tree runs.
     checked: Cell<bool>,
-    tally: RefCell<Tally>,
+    totals: RefCell<Totals>,
 }
 
 /// Checks that the image is in order and every dump is unchanged; returns the live tree.
 #[expect(clippy::await_holding_refcell_ref, reason = "no other task of the story looks at dumps")]
-async fn look(w: &Shared, fs: &Served, dumps_lost: bool) -> Tree {
+async fn look(w: &ClientContext, fs: &Served, dumps_lost: bool) -> Tree {
     let found = fs.check(View::Live, true).await.unwrap();
     assert_eq!(found.faults, Vec::<String>::new());
     assert!(found.leaked == 0 || w.was_cut.get(), "{} blocks are nobody's", found.leaked);
@@ -118,21 +118,21 @@ async fn look(w: &Shared, fs: &Served, dumps_lost: bool) -> Tree {
 }
 
 /// Addresses that a power cut lost are found again, and nothing else is found to be mended.
-async fn mend(w: &Shared, fs: &Served) {
+async fn repair(w: &ClientContext, fs: &Served) {
     let leaked = fs.check(View::Live, false).await.unwrap().leaked;
-    let would = fs.mend(false, true).await.unwrap();
+    let would = fs.repair(false, true).await.unwrap();
     assert_eq!(would.len(), usize::from(leaked > 0), "{would:?}");
-    assert_eq!(fs.mend(false, false).await.unwrap(), would);
+    assert_eq!(fs.repair(false, false).await.unwrap(), would);
     let found = fs.check(View::Live, true).await.unwrap();
     assert!(found.faults.is_empty() && found.leaked == 0, "{found:?}");
     w.was_cut.set(false);
-    w.tally.borrow_mut().mended += 1;
-    w.tally.borrow_mut().leaked += leaked;
+    w.totals.borrow_mut().repaired += 1;
+    w.totals.borrow_mut().leaked += leaked;
 }
 
 /// With `ASHLAR_IMAGES=FOLDER` every image that was closed in order is stored there, with a listing
 /// of its contents, for other programs.
-fn leave(w: &Shared, name: &str, disks: [&Rc<Disk>; 2], how: &str) {
+fn leave(w: &ClientContext, name: &str, disks: [&Rc<Disk>; 2], how: &str) {
     let Some(folder) = std::env::var_os("ASHLAR_IMAGES") else { return };
     let at = std::path::PathBuf::from(folder);
     for (disk, part) in disks.iter().zip(["cache", "worm"]) {
@@ -166,26 +166,26 @@ fn leave(w: &Shared, name: &str, disks: [&Rc<Disk>; 2], how: &str) {
 }
 
 /// A client does so much.
-async fn client(w: Rc<Shared>, fs: Served, o: Options, many: u64, busy: Rc<Cell<u32>>) {
+async fn client(w: Rc<ClientContext>, fs: Served, o: Options, many: u64, busy: Rc<Cell<u32>>) {
     for _ in 0..many {
         let pause = w.beside.below(400_000);
         o.reactor.sleep(pause).await;
-        w.tally.borrow_mut().operations += 1;
+        w.totals.borrow_mut().operations += 1;
         match w.beside.operation(&fs, &o.pool).await {
             Ok(()) => {}
-            Err(Fault::NoSpace(_)) => w.tally.borrow_mut().full += 1,
+            Err(Fault::NoSpace(_)) => w.totals.borrow_mut().full += 1,
             Err(fault) => panic!("{fault:?}"),
         }
-        let mut tally = w.tally.borrow_mut();
+        let mut tally = w.totals.borrow_mut();
         tally.amid_dumps += u64::from(w.asked.get().is_some());
         tally.amid_checks += u64::from(w.checked.get());
-        tally.amid_copies += u64::from(fs.legs()[0].behind > 0);
+        tally.amid_copies += u64::from(fs.members()[0].behind > 0);
     }
     busy.set(busy.get() - 1);
 }
 
 /// Checks the live tree as long as there are clients: it is in order at every moment.
-async fn checker(w: Rc<Shared>, fs: Served, reactor: Reactor, busy: Rc<Cell<u32>>) {
+async fn checker(w: Rc<ClientContext>, fs: Served, reactor: Reactor, busy: Rc<Cell<u32>>) {
     while busy.get() > 1 {
         reactor.sleep(w.beside.below(30_000_000)).await;
         w.checked.set(true);
@@ -197,12 +197,12 @@ async fn checker(w: Rc<Shared>, fs: Served, reactor: Reactor, busy: Rc<Cell<u32>
         w.checked.set(false);
         assert_eq!(found.faults, Vec::<String>::new(), "amid changes");
         assert!(found.leaked == 0 || w.was_cut.get(), "{} blocks are nobody's", found.leaked);
-        w.tally.borrow_mut().checks += 1;
+        w.totals.borrow_mut().checks += 1;
     }
 }
 
 /// Dumps as long as there are clients.
-async fn dumper(w: Rc<Shared>, fs: Served, reactor: Reactor, busy: Rc<Cell<u32>>) {
+async fn dumper(w: Rc<ClientContext>, fs: Served, reactor: Reactor, busy: Rc<Cell<u32>>) {
     loop {
         let pause = w.beside.below(12_000_000);
         reactor.sleep(pause).await;
@@ -217,9 +217,9 @@ async fn dumper(w: Rc<Shared>, fs: Served, reactor: Reactor, busy: Rc<Cell<u32>>
                 let to = w.beside.history.borrow().len();
                 w.dumps.borrow_mut().insert((d.date, d.serial), Known { from, to, tree: None });
                 w.beside.is_synced(from + 1);
-                w.tally.borrow_mut().dumps += 1;
+                w.totals.borrow_mut().dumps += 1;
             }
-            Err(Fault::NoSpace(_)) => w.tally.borrow_mut().full += 1,
+            Err(Fault::NoSpace(_)) => w.totals.borrow_mut().full += 1,
             Err(fault) => panic!("{fault:?}"),
         }
         w.asked.set(None);
@@ -228,17 +228,17 @@ async fn dumper(w: Rc<Shared>, fs: Served, reactor: Reactor, busy: Rc<Cell<u32>>
 }
 
 /// The contents after the open are the expected ones.
-fn settle(w: &Shared, there: &Tree, recovered: bool) {
+fn settle(w: &ClientContext, there: &Tree, recovered: bool) {
     if !recovered {
         w.beside.found(there);
         return;
     }
-    w.tally.borrow_mut().recovered += 1;
+    w.totals.borrow_mut().recovered += 1;
     // Dumps of an earlier day may be younger; any of them will do.
     let dumps = w.dumps.borrow();
     let any = dumps.values().filter_map(|k| k.tree.as_ref()).any(|t| differ(t, there).is_none());
     assert!(any || dumps.is_empty() && there.is_empty(), "recovered something else");
-    w.beside.goes_on_from(there);
+    w.beside.continue_from(there);
 }
 
 /// Each block that is written to the WORM is durable on the cache device as a dump's. An address is
@@ -268,27 +268,27 @@ pub fn watch(
 }
 
 /// The WORM grows while it is used.
-async fn grower(w: Rc<Shared>, fs: Served, reactor: Reactor, worm: Rc<Disk>) {
+async fn grower(w: Rc<ClientContext>, fs: Served, reactor: Reactor, worm: Rc<Disk>) {
     reactor.sleep(w.beside.below(60_000_000)).await;
     let more = w.beside.below(700) * BLOCK as u64;
     worm.shows.set(worm.shows.get() + more);
     match fs.grow().await {
-        Ok(n) => w.tally.borrow_mut().grown += u64::from(n > 0),
+        Ok(n) => w.totals.borrow_mut().grown += u64::from(n > 0),
         Err(Fault::Closed) => {}
         Err(fault) => panic!("{fault:?}"),
     }
 }
 
 /// One life after the other. `more`: with checks beside clients, repairs, and a WORM that grows.
-pub fn play(seed: u64, more: bool) -> Tally {
+pub fn play(seed: u64, more: bool) -> Totals {
     let habits = Habits { names: 9, longest: (30_000, 220_000), part: 30_000 };
-    let w = Rc::new(Shared {
+    let w = Rc::new(ClientContext {
         beside: Beside::new(habits, SeededRandom::new(seed)),
         dumps: RefCell::default(),
         asked: Cell::new(None),
         was_cut: Cell::new(false),
         checked: Cell::new(false),
-        tally: RefCell::default(),
+        totals: RefCell::default(),
     });
     let below = |n| w.beside.below(n);
     let blocks = |n: u64| n * BLOCK as u64;
@@ -326,7 +326,7 @@ pub fn play(seed: u64, more: bool) -> Tally {
             let there = look(&v, &fs, wiped).await;
             settle(&v, &there, wiped);
             if more && v.was_cut.get() && v.beside.below(2) == 0 {
-                mend(&v, &fs).await;
+                repair(&v, &fs).await;
             }
             fs
         })
@@ -349,7 +349,7 @@ pub fn play(seed: u64, more: bool) -> Tally {
         s.reactor.spawn("dumper", one);
         if more {
             let saw = w.clone();
-            watch(&cache, &worm, (once, made), move || saw.tally.borrow_mut().watched += 1);
+            watch(&cache, &worm, (once, made), move || saw.totals.borrow_mut().watched += 1);
         }
         if more && below(4) == 0 {
             let one = grower(w.clone(), fs.clone(), s.reactor.clone(), worm.clone());
@@ -379,12 +379,12 @@ pub fn play(seed: u64, more: bool) -> Tally {
             disk.power_cut();
         }
         *worm.seen.borrow_mut() = None;
-        w.tally.borrow_mut().cuts += u64::from(!done.get());
+        w.totals.borrow_mut().power_cuts += u64::from(!done.get());
         w.was_cut.set(w.was_cut.get() || !done.get());
         if done.get() {
             let how = format!("{} {}\n", u8::from(once), u8::from(made == Layout::Columns));
             leave(&w, &format!("{seed}-{life}"), [&cache, &worm], &how);
         }
     }
-    w.tally.take()
+    w.totals.take()
 }

@@ -9,7 +9,7 @@ use fileserver::volume::{Options, ReadAhead, View};
 use reactor::sim::World;
 
 use super::disk::Disk;
-use super::image_mend::lend;
+use super::image_repair::lend;
 use super::server::{run, server};
 
 const BLOCKS: u64 = 300;

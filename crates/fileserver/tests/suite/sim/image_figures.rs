@@ -54,7 +54,7 @@ fn dump_of_an_image_reports_its_block_count_and_copies() {
         make(&fs, &o, "other", 20).await;
         let first = fs.dump(20_261_121).await.unwrap();
         fs.copied(&first).await.unwrap();
-        let leg = || fs.legs().remove(0);
+        let leg = || fs.members().remove(0);
         let (blocks, copied) = (fs.blocks_of(&first).unwrap(), leg().copied);
         assert!(blocks > 220, "{blocks} blocks, and contents alone are 220");
         assert_eq!(copied, blocks);
@@ -70,7 +70,7 @@ fn dump_of_an_image_reports_its_block_count_and_copies() {
         let third = fs.dump(20_261_122).await.unwrap();
         assert_eq!(leg().behind, blocks + fs.blocks_of(&third).unwrap());
         let where_they_are = |fs: &Served| {
-            let leg = fs.legs().remove(0);
+            let leg = fs.members().remove(0);
             [first, second, third].map(|d| fs.is_on(&d, &leg))
         };
         assert_eq!(where_they_are(&fs), [true, false, false]);

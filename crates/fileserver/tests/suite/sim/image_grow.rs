@@ -134,7 +134,7 @@ fn on<F: Future<Output = ()> + 'static>(
     s.reactor.shutdown();
 }
 
-fn goes_on_after_a_cut(operations: i64, once: bool) -> bool {
+fn continues_after_power_cut(operations: i64, once: bool) -> bool {
     let (disks, full, first, burnt) = cut_after(operations, once, 1000);
     on(&disks, OFTEN_NS, move |o| async move {
         let fs = open(&o, once).await;
@@ -168,7 +168,7 @@ fn recovers_after_a_cut(operations: i64) -> bool {
 }
 
 /// It is lost later, when another dump has been copied.
-fn recovers_what_came_after_a_cut(operations: i64) -> bool {
+fn recovers_after_power_cut(operations: i64) -> bool {
     let (disks, _, _, burnt) = cut_after(operations, true, 80);
     on(&disks, SELDOM_NS, move |o| async move {
         let fs = open(&o, true).await;
@@ -186,7 +186,7 @@ fn recovers_what_came_after_a_cut(operations: i64) -> bool {
 fn worm_growth_survives_a_power_cut_after_any_operation() {
     for once in [false, true] {
         let mut operations = 1;
-        while goes_on_after_a_cut(operations, once) {
+        while continues_after_power_cut(operations, once) {
             operations += 1 + operations / 12;
             assert!(operations < 10_000, "it never ends");
         }
@@ -196,7 +196,7 @@ fn worm_growth_survives_a_power_cut_after_any_operation() {
 
 #[test]
 fn fake_worm_bitmap_survives_a_power_cut_during_growth() {
-    for recovers in [recovers_after_a_cut, recovers_what_came_after_a_cut] {
+    for recovers in [recovers_after_a_cut, recovers_after_power_cut] {
         let mut operations = 1;
         // All of the growth, and some of what uses it.
         while recovers(operations) && operations < 40 {
@@ -260,13 +260,13 @@ fn copying_of_an_image_pauses_when_it_is_switched_off() {
         let d = fs.dump(20_261_121).await.unwrap();
         o.reactor.sleep(100_000_000_000).await;
         assert_eq!(worm.writes(), writes, "nothing comes to the WORM");
-        assert!(fs.legs()[0].behind > 40, "{:?}", fs.legs());
+        assert!(fs.members()[0].behind > 40, "{:?}", fs.members());
         // The dump is one all the same, and clients go on.
         assert_eq!(model::tree(&fs, View::Dump(d.number)).await.unwrap().len(), 40);
         fill(&fs, &o, 40, 50).await;
         fs.set_copying(true);
         fs.copied(&d).await.unwrap();
-        assert_eq!(fs.legs()[0].behind, 0);
+        assert_eq!(fs.members()[0].behind, 0);
         assert!(worm.writes() > writes + 40);
         is_sound(&fs).await;
         fs.close().await.unwrap();

@@ -13,7 +13,7 @@ use reactor::sim::World;
 
 use super::disk::Disk;
 use super::image::watch;
-use super::image_mend::{Cache, lend};
+use super::image_repair::{Cache, lend};
 use super::model::walk;
 use super::server::{run, server};
 

@@ -10,7 +10,7 @@ use fileserver::volume::{Options, View};
 use reactor::sim::{Actor, Limits, World};
 
 use super::disk::Disk;
-use super::image_mend::{Cache, lend};
+use super::image_repair::{Cache, lend};
 use super::server::{run, server};
 
 /// Blocks of the file that goes: two nodes of spare addresses.
@@ -108,7 +108,7 @@ fn freed_addresses_that_wait_for_a_superblock_are_not_lost() {
         // It waits no more: they are on the list.
         life(&disks, cut, |o, fs| async move {
             let end = fs.facts().next;
-            while fs.legs()[0].behind > 0 {
+            while fs.members()[0].behind > 0 {
                 o.reactor.sleep(1_000_000_000).await;
             }
             o.reactor.sleep(1_000_000_000).await;
@@ -145,7 +145,7 @@ fn unreadable_spare_addresses_are_reported_and_recovered() {
     });
     disks[1].failing.set(0);
     life(&disks, false, |_, fs| async move {
-        let done = fs.mend(false, false).await.unwrap();
+        let done = fs.repair(false, false).await.unwrap();
         assert_eq!(done.len(), 2, "{done:?}");
         is_whole(&fs).await;
     });

@@ -11,7 +11,7 @@ use fileserver::volume::{Options, View};
 use reactor::sim::World;
 
 use super::disk::Disk;
-use super::image_mend::lend;
+use super::image_repair::lend;
 use super::model::walk;
 use super::server::{run, server};
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bio::{Errno, Extent, Pool, PoolConfig, Segs};
 use fileserver::config::Device;
-use fileserver::medium::{Stand, stand};
+use fileserver::medium::{VolumeDevices, volume_devices};
 use reactor::model::{DiskOp, Fault};
 use reactor::sim::World;
 use reactor::{Reactor, SeededRandom};
@@ -15,17 +15,21 @@ use super::server::run;
 const BLOCK: u32 = 4096;
 
 /// `w0`, `w1` ... are disks of these blocks.
-fn build(text: &str, blocks: &[u64], reactor: &Reactor) -> (Result<Stand, String>, Vec<Rc<Disk>>) {
+fn build(
+    text: &str,
+    blocks: &[u64],
+    reactor: &Reactor,
+) -> (Result<VolumeDevices, String>, Vec<Rc<Disk>>) {
     let disks: Vec<Rc<Disk>> = (0..)
         .zip(blocks)
         .map(|(i, n)| Disk::new(&format!("w{i}"), n * u64::from(BLOCK), i))
         .collect();
     let device: Device = text.parse().unwrap();
-    let stand = stand(&device, BLOCK, &mut |leaf| match leaf {
+    let stand = volume_devices(&device, BLOCK, &mut |leaf| match leaf {
         Device::Disk(_, n) => Ok(Rc::new(Plugged(disks[n[0] as usize].clone(), reactor.clone()))),
         other => Err(format!("{other}: no such disk")),
     });
-    (stand, disks)
+    (volume_devices, disks)
 }
 
 fn segs(pool: &Pool, bytes: &[u8]) -> Segs {
@@ -39,7 +43,7 @@ fn agrees(text: &'static str, blocks: &'static [u64], size: u64) {
     let world = World::new(7);
     let reactor = Reactor::simulated(&world, "media");
     let (stand, _) = build(text, blocks, &reactor);
-    let medium = stand.map(|s| s.cache).unwrap_or_else(|e| panic!("{text}: {e}"));
+    let medium = volume_devices.map(|s| s.cache).unwrap_or_else(|e| panic!("{text}: {e}"));
     assert_eq!(medium.size(), size * u64::from(BLOCK), "{text}");
     run(&world, &reactor, async move {
         let pool = Pool::new(PoolConfig { limit_bytes: 16 << 20 });
@@ -82,7 +86,7 @@ fn joined_devices_agree_with_one_array() {
 fn top_level_mirror_of_a_worm_becomes_its_copies() {
     let world = World::new(1);
     let reactor = Reactor::simulated(&world, "media");
-    let legs = |text: &str| build(text, &[9; 6], &reactor).0.map(|s| s.legs.len());
+    let legs = |text: &str| build(text, &[9; 6], &reactor).0.map(|s| s.members.len());
     assert_eq!(legs("cw0{w1w2}"), Ok(2));
     assert_eq!(legs("cw0{(w1w2)w3[w4w5]}"), Ok(3));
     assert_eq!(legs("cw0w1"), Ok(1));
@@ -99,7 +103,7 @@ fn mirror_reads_from_any_member_and_fails_if_one_member_write_fails() {
     let world = World::new(2);
     let reactor = Reactor::simulated(&world, "media");
     let (stand, disks) = build("{w0w1}", &[9, 9], &reactor);
-    let medium = stand.map(|s| s.cache).unwrap_or_else(|e| panic!("{e}"));
+    let medium = volume_devices.map(|s| s.cache).unwrap_or_else(|e| panic!("{e}"));
     run(&world, &reactor, async move {
         let pool = Pool::new(PoolConfig { limit_bytes: 1 << 20 });
         medium.write(0, segs(&pool, &[3; 4096])).await.unwrap();

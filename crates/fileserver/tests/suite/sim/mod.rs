@@ -15,34 +15,37 @@ mod image;
 mod image_ahead;
 mod image_figures;
 mod image_grow;
-mod image_mend;
 mod image_moment;
+mod image_repair;
 mod image_spare;
 mod image_temporary;
-mod legs;
 mod media;
-mod mend;
 pub mod model;
+mod power_cycles;
 mod powercut;
+mod repair;
 mod replace;
 mod resume;
 pub mod server;
-mod story;
 mod takeover;
 mod temporary;
 mod upkeep;
+mod worm_copies;
 
 use testkit::Seeds;
 
 #[test]
 fn synced_data_survives_crashes_and_dumps_do_not_change() {
-    let mut total = story::Tally::default();
+    let mut total = power_cycles::Totals::default();
     let seeds = Seeds::of(60);
-    seeds.each(|seed| total.add(&story::play(seed)));
+    seeds.each(|seed| total.add(&power_cycles::play(seed)));
     eprintln!("{total:?}");
     if seeds.are_enough() {
         let t = &total;
-        assert!(t.cuts > 20 && t.dumps > 40 && t.recovered > 20 && t.synced > 100, "{total:?}");
+        assert!(
+            t.power_cuts > 20 && t.dumps > 40 && t.recovered > 20 && t.synced > 100,
+            "{total:?}"
+        );
     }
 }
 
@@ -75,12 +78,12 @@ fn exposing_5_whole_dump_is_recovered_after_a_power_cut_of_a_worm_copy() {
 fn exposing_8_full_cache_device_is_reported_and_a_dump_frees_space() {
     let lengths = |block| [4096, 12_288, 65_536, 131_048].map(|len| (block, len));
     for (block, len) in lengths(4096).into_iter().chain(lengths(16_384)) {
-        full::is_said_and_a_dump_makes_room(1500, block, len);
+        full::is_reported_and_dump_frees(1500, block, len);
     }
     // As many slots are emptied ahead as are kept, and more.
-    full::is_said_and_a_dump_makes_room(400, 4096, 4096);
+    full::is_reported_and_dump_frees(400, 4096, 4096);
     // More blocks of checksums than are free whatever is kept for them.
-    full::is_said_and_a_dump_makes_room(64_000, 4096, 16_384);
+    full::is_reported_and_dump_frees(64_000, 4096, 16_384);
 }
 
 #[test]
@@ -98,7 +101,7 @@ fn cache_device_full_of_temporary_files_is_reported_and_freeable() {
 fn contradictory_metadata_is_repaired_without_loss_of_contents() {
     let done = std::cell::Cell::new(0);
     let seeds = Seeds::of(150);
-    seeds.each(|seed| mend::play(seed, &done));
+    seeds.each(|seed| repair::play(seed, &done));
     eprintln!("{} repairs", done.get());
     let enough = done.get() as u64 > 3 * seeds.count();
     assert!(!seeds.are_enough() || enough, "{} repairs", done.get());
@@ -106,27 +109,28 @@ fn contradictory_metadata_is_repaired_without_loss_of_contents() {
 
 #[test]
 fn images_keep_synced_data_and_every_dump_and_remain_consistent() {
-    let mut total = image::Tally::default();
+    let mut total = image::Totals::default();
     let seeds = Seeds::of(60);
     seeds.each(|seed| total.add(&image::play(seed, true)));
     eprintln!("{total:?}");
     let t = &total;
-    let enough = t.cuts > 60 && t.dumps > 400 && t.recovered > 20 && t.operations > 10_000;
+    let enough = t.power_cuts > 60 && t.dumps > 400 && t.recovered > 20 && t.operations > 10_000;
     let enough = enough && t.amid_dumps > 1000 && t.amid_copies > 5000;
-    let enough = enough && t.checks > 100 && t.amid_checks > 200 && t.mended > 10 && t.leaked > 10;
+    let enough =
+        enough && t.checks > 100 && t.amid_checks > 200 && t.repaired > 10 && t.leaked > 10;
     let enough = enough && t.grown > 5 && t.watched > 3000;
     assert!(!seeds.are_enough() || enough, "{total:?}");
 }
 
 #[test]
 fn temporary_files_are_in_no_dump_and_never_on_the_worm() {
-    let mut total = temporary::Tally::default();
+    let mut total = temporary::Totals::default();
     let seeds = Seeds::of(24);
     seeds.each(|seed| {
         let t = temporary::play(seed);
         total.toggles += t.toggles;
         total.dumps += t.dumps;
-        total.cuts += t.cuts;
+        total.power_cuts += t.power_cuts;
         total.amid += t.amid;
         total.recovered += t.recovered;
         total.there += t.there;
@@ -143,11 +147,11 @@ fn regression_seeds_pass() {
     // 1443: blocks on their way to a slow leg held all of the block cache: a read found no memory.
     // 2612: a client's directory became another's file while it waited; the model did not know.
     for seed in [1443, 2612] {
-        story::play(seed);
+        power_cycles::play(seed);
     }
     // A file without a name that was said to have none, and was not removed, lost its contents.
     for seed in [105, 1136] {
-        mend::play(seed, &std::cell::Cell::new(0));
+        repair::play(seed, &std::cell::Cell::new(0));
     }
     // 98: an address was copied to the WORM before it was durable. 0: an operation that waited for
     // a block when a dump began went on amid that, and was lost. 911, 7024: the layout was taken

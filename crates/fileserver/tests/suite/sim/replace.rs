@@ -50,9 +50,12 @@ fn hold(disk: &Disk, at: u64) {
     disk.with(|model| model.write(at, &[9; BLOCK], true)).unwrap();
 }
 
-type Story = (Options, Reactor, Rc<Disk>, [Rc<Disk>; 2]);
+type TestSetup = (Options, Reactor, Rc<Disk>, [Rc<Disk>; 2]);
 
-fn with_two<F: Future<Output = ()> + 'static>(seed: u64, story: impl FnOnce(Story) -> F + 'static) {
+fn with_two<F: Future<Output = ()> + 'static>(
+    seed: u64,
+    story: impl FnOnce(TestSetup) -> F + 'static,
+) {
     let world = World::new(seed);
     let cache = Disk::new("cache", 40 << 20, seed);
     let legs = [Disk::new("near", 60 << 20, seed + 1), Disk::new("far", 60 << 20, seed + 2)];
@@ -74,12 +77,12 @@ fn blank_device_replaces_a_lost_one_and_gets_every_dump() {
         let fs = mounted(&o).await;
         let v = fs.volume().clone();
         reactor.sleep(30 * SECOND).await;
-        let report = v.legs()[1].clone();
+        let report = v.members()[1].clone();
         assert_eq!(report.remedy, Remedy::Replace, "{:?}", report.fault);
         assert!(far.durable(0).iter().all(|b| *b == 0), "nothing is written to it before");
         v.replace(&o, 1, false).await.unwrap();
         all_have(&fs, &reactor).await;
-        assert_eq!(v.legs()[1].fault, None);
+        assert_eq!(v.members()[1].fault, None);
         v.close().await.unwrap();
         drop(fs);
         // It has all: the other one and the cache device may go.
@@ -144,7 +147,7 @@ fn replace_refuses_to_discard_a_dump_that_only_the_lost_device_has() {
         let seg = block(&o, 1);
         fs.run(|f| f.write(ino, 0, std::slice::from_ref(&seg), 0)).await.unwrap();
         fs.volume().dump(20_261_122).await.unwrap();
-        while fs.volume().legs()[1].behind > 0 {
+        while fs.volume().members()[1].behind > 0 {
             reactor.sleep(SECOND).await;
         }
         near.failing.set(1000);
@@ -174,7 +177,7 @@ fn device_exchanged_while_the_copier_was_idle_gets_no_dump() {
         fs.run(|f| f.write(ino, 0, std::slice::from_ref(&seg), 0)).await.unwrap();
         v.dump(20_261_122).await.unwrap();
         reactor.sleep(3 * SECOND).await;
-        let report = v.legs()[1].clone();
+        let report = v.members()[1].clone();
         assert!(report.behind > 0 && report.remedy == Remedy::Replace, "{report:?}");
         v.replace(&o, 1, false).await.unwrap();
         all_have(&fs, &reactor).await;

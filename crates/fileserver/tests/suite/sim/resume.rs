@@ -7,7 +7,7 @@ use std::rc::Rc;
 use fileserver::files::{Change, Flags, Kind, New, ROOT};
 use fileserver::volume::{View, is_scratch};
 
-use super::crashes::{House, Life};
+use super::crashes::{Life, TestDevices};
 
 const KIB: usize = 1024;
 /// More than fit the block cache.
@@ -73,7 +73,7 @@ fn interrupted_change_of_a_temporary_file_is_completed_at_start() {
     for (seed, to) in [(71, Flags::TMP), (72, Flags(0))] {
         let (mut operations, mut between, mut ends) = (1, 0, [0, 0]);
         loop {
-            let house = House::new(seed, 20);
+            let house = TestDevices::new(seed, 20);
             house.live(None, move |life| async move {
                 let ino = life.create("t").await.unwrap();
                 mark(&life, ino, Flags::TMP.without(to)).await;
@@ -93,7 +93,7 @@ fn interrupted_change_of_a_temporary_file_is_completed_at_start() {
                     (life.found, is_temporary)
                 })
                 .unwrap();
-            let worm = house.legs[0].with(|disk| {
+            let worm = house.worm_devices[0].with(|disk| {
                 let mut all = vec![0; disk.size() as usize];
                 disk.read(0, &mut all).unwrap();
                 all.chunks(4096).filter(|b| **b == [7; 4096]).count() as u64
@@ -113,7 +113,7 @@ fn interrupted_change_of_a_temporary_file_is_completed_at_start() {
 
 #[test]
 fn files_in_a_temporary_directory_are_in_no_dump_nor_on_the_worm() {
-    let house = House::new(73, 20);
+    let house = TestDevices::new(73, 20);
     house.live(None, |life| async move {
         let fs = &life.fs;
         let dir = New { kind: Kind::Dir, mode: 0o775, flags: Flags::TMP, ..New::default() };
@@ -148,7 +148,7 @@ fn files_in_a_temporary_directory_are_in_no_dump_nor_on_the_worm() {
         life.is_whole().await;
     });
     let count = |byte: u8| {
-        house.legs[0].with(|disk| {
+        house.worm_devices[0].with(|disk| {
             let mut all = vec![0; disk.size() as usize];
             disk.read(0, &mut all).unwrap();
             all.chunks(4096).filter(|b| **b == [byte; 4096]).count()

@@ -25,7 +25,7 @@ pub fn server(world: &World, name: &str, who: u8, cache: &Rc<Disk>, legs: &[Rc<D
         reactor: reactor.clone(),
         pool: Pool::new(PoolConfig { limit_bytes: 64 << 20 }),
         cache: plug(cache),
-        legs: legs.iter().map(plug).collect(),
+        members: legs.iter().map(plug).collect(),
         memory: 160 * 4096,
         block: 4096,
         owner: [who; 16],

@@ -24,10 +24,10 @@ const NAMES: u64 = 8;
 
 /// What happened, so that a run in which nothing did is noticed.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct Totals {
     pub toggles: u64,
     pub dumps: u64,
-    pub cuts: u64,
+    pub power_cuts: u64,
     pub amid: u64,
     pub recovered: u64,
     /// Words that the WORM has, and those that it must not have.
@@ -51,7 +51,7 @@ struct Beside {
     may: RefCell<BTreeSet<u32>>,
     written: Cell<u32>,
     dumping: Cell<u32>,
-    tally: RefCell<Tally>,
+    totals: RefCell<Totals>,
 }
 
 fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
@@ -120,7 +120,7 @@ impl Beside {
             f.changing -= 1;
             f.temporary = is.ok().filter(|_| f.changing == 0);
         }
-        self.tally.borrow_mut().toggles += 1;
+        self.totals.borrow_mut().toggles += 1;
         drop(files);
         self.changed();
     }
@@ -178,7 +178,7 @@ impl Beside {
         let dump = fs.volume().dump(20_261_121).await.unwrap();
         self.allow();
         self.dumping.set(self.dumping.get() - 1);
-        self.tally.borrow_mut().dumps += 1;
+        self.totals.borrow_mut().dumps += 1;
         dump.number
     }
 
@@ -193,10 +193,10 @@ impl Beside {
             });
             for word in words(&bytes) {
                 assert!(may.contains(&word), "word {word} of a temporary file is on the WORM");
-                self.tally.borrow_mut().there += 1;
+                self.totals.borrow_mut().there += 1;
             }
         }
-        self.tally.borrow_mut().kept += u64::from(self.written.get()) - may.len() as u64;
+        self.totals.borrow_mut().kept += u64::from(self.written.get()) - may.len() as u64;
     }
 }
 
@@ -270,7 +270,7 @@ async fn opened(s: &Server, b: &Beside, dumps: &[(u32, model::Tree)]) -> FileSys
 
 /// One seed: lives of a server that end in order, amid a change of the bit, or with the cache
 /// device.
-pub fn play(seed: u64) -> Tally {
+pub fn play(seed: u64) -> Totals {
     let world = World::new(seed);
     let random = Rc::new(RefCell::new(SeededRandom::new(seed ^ 0x7e3a)));
     let cache = Disk::new("cache", 24 << 20, seed ^ 1);
@@ -333,7 +333,7 @@ pub fn play(seed: u64) -> Tally {
             let ns = random.borrow_mut().below(2_500_000);
             let limits = Limits { ns, steps: 20_000_000 };
             world.run(&mut [Actor::of_tasks(&s.reactor)], limits, &mut || false);
-            b.tally.borrow_mut().cuts += 1;
+            b.totals.borrow_mut().power_cuts += 1;
         } else {
             let fs = fs.clone();
             run(&world, &s.reactor, async move { fs.volume().close().await }).unwrap().unwrap();
@@ -349,15 +349,15 @@ pub fn play(seed: u64) -> Tally {
             assert_eq!(found.unwrap().unwrap().number, number);
             s.reactor.shutdown();
             b.files.borrow_mut().retain(|_, f| f.temporary == Some(false));
-            b.tally.borrow_mut().recovered += 1;
+            b.totals.borrow_mut().recovered += 1;
         }
-        told_again(&world, &b, &cache, &legs);
+        read_pending_flags(&world, &b, &cache, &legs);
     }
-    b.tally.take()
+    b.totals.take()
 }
 
 /// Reads the flags whose change was in progress, and not acknowledged, when the power failed.
-fn told_again(world: &World, b: &Rc<Beside>, cache: &Rc<Disk>, legs: &[Rc<Disk>]) {
+fn read_pending_flags(world: &World, b: &Rc<Beside>, cache: &Rc<Disk>, legs: &[Rc<Disk>]) {
     let s = server(world, "main", 1, cache, legs);
     let (o, b) = (s.options.clone(), b.clone());
     run(world, &s.reactor, async move {
@@ -369,7 +369,7 @@ fn told_again(world: &World, b: &Rc<Beside>, cache: &Rc<Disk>, legs: &[Rc<Disk>]
             let flags = fs.run(|f| f.inode(View::Live, ino)).await.unwrap().flags;
             let is = flags.has(Flags::TMP);
             if let Some(f) = b.files.borrow_mut().get_mut(&name) {
-                b.tally.borrow_mut().amid += u64::from(f.temporary.is_none());
+                b.totals.borrow_mut().amid += u64::from(f.temporary.is_none());
                 (f.temporary, f.changing) = (Some(is), 0);
             }
         }

@@ -31,28 +31,28 @@ fn copier_pauses_on_request_and_missing_blocks_are_reported() {
         fill(1).await;
         fs.volume().dump(20_261_121).await.unwrap();
         all_have(&fs, &reactor).await;
-        assert!(fs.volume().legs().iter().all(|l| l.lag_ns == 0));
+        assert!(fs.volume().members().iter().all(|l| l.lag_ns == 0));
         fs.volume().set_copying(false);
         fill(2).await;
         let writes = near.writes();
         fs.volume().dump(20_261_121).await.unwrap();
         reactor.sleep(100 * S).await;
-        for leg in fs.volume().legs() {
+        for leg in fs.volume().members() {
             assert!(leg.behind > 500 && (100 * S..110 * S).contains(&leg.lag_ns), "{leg:?}");
         }
         // Seats of the fence are written still.
         assert!(near.writes() - writes < 8, "{}", near.writes() - writes);
         fs.volume().set_copying(true);
         all_have(&fs, &reactor).await;
-        assert!(fs.volume().legs().iter().all(|l| l.lag_ns == 0));
+        assert!(fs.volume().members().iter().all(|l| l.lag_ns == 0));
         // In the middle of a dump too, and closing waits for nothing.
         fill(3).await;
-        legs_slow(&near);
+        slow_worm_device(&near);
         fs.volume().dump(20_261_121).await.unwrap();
         reactor.sleep(S / 20).await;
         fs.volume().set_copying(false);
         reactor.sleep(10 * S).await;
-        assert!(fs.volume().legs()[0].behind > 0);
+        assert!(fs.volume().members()[0].behind > 0);
         fs.volume().close().await.unwrap();
         let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
         all_have(&fs, &reactor).await;
@@ -83,7 +83,7 @@ fn dumps_taken_while_others_are_copied_hold_the_tree_of_their_time() {
             trees.push(model::tree(&fs, View::Live).await.unwrap());
             fs.volume().dump(20_261_121).await.unwrap();
         }
-        let behind: Vec<u64> = fs.volume().legs().iter().map(|l| l.behind).collect();
+        let behind: Vec<u64> = fs.volume().members().iter().map(|l| l.behind).collect();
         assert!(behind[1] > 1000 && behind[0] > 200, "several at a time: {behind:?}");
         all_have(&fs, &o.reactor).await;
         fs.volume().close().await.unwrap();
@@ -147,7 +147,7 @@ fn server_recovers_an_older_dump_and_keeps_the_later_ones() {
     s.reactor.shutdown();
 }
 
-fn legs_slow(near: &Disk) {
+fn slow_worm_device(near: &Disk) {
     near.slow_ns.set(20_000_000);
 }
 

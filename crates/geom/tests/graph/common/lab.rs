@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use bio::{Attr, Bio, End, Flags, Op, Pool, PoolConfig, Segs, Status};
 use geom::{
-    Access, ConsumerId, Control, Core, Create, Edge, Error, GeomId, Inbox, ProviderId, Reading,
-    Sink,
+    Access, ConsumerId, Core, Create, Edge, Error, GeomId, GraphControl, Inbox, ProviderId,
+    Reading, Sink,
 };
-use reactor::sim::{Actor, HeldUp, Limits as RunLimits, World};
-use reactor::{Patience, Reactor, Token};
+use reactor::sim::{Actor, DelayedThread, Limits as RunLimits, World};
+use reactor::{Reactor, Token, WaitFor};
 
 use super::user::{Manner, User};
 use super::{Leaf, Log, MS};
@@ -57,7 +57,7 @@ impl Sink for Ends {
 pub struct Lab {
     pub world: World,
     pub cores: Vec<Rc<Core>>,
-    pub control: Control,
+    pub control: GraphControl,
     pub ends: Rc<Ends>,
     pub log: Log,
     sinks: Vec<u32>,
@@ -69,7 +69,7 @@ fn spin(world: &World, cores: &[Rc<Core>], ns: u64, stop: &mut dyn FnMut() -> bo
         .iter()
         .map(|c| {
             let core = c.clone();
-            Actor::new(c.reactor(), move || core.turn(Patience::Peek))
+            Actor::new(c.reactor(), move || core.turn(WaitFor::Peek))
         })
         .collect();
     world.run(&mut actors, RunLimits { ns, steps: 10_000_000 }, stop);
@@ -92,15 +92,15 @@ impl Lab {
             mailers.push(mailer);
         }
         let (w, c, clock) = (world.clone(), cores.clone(), world.clone());
-        let held_up = HeldUp::default();
+        let held_up = DelayedThread::default();
         let wait = Box::new(move |inbox: &Inbox, most: Duration| {
             let ns = most.as_nanos() as u64;
             if let Some(core) = c.first() {
-                core.reactor().after(ns, Token { kind: TICK, word: 0 });
+                core.reactor().after(ns, Token { kind: TICK, user_data: 0 });
             }
-            spin(&w, &c, ns, &mut || !inbox.is_empty() && held_up.goes_on(&w, HELD_UP));
+            spin(&w, &c, ns, &mut || !inbox.is_empty() && held_up.continues(&w, HELD_UP));
         });
-        let mut control = Control::new(mailers, inbox, wait, Box::new(move || clock.now()));
+        let mut control = GraphControl::new(mailers, inbox, wait, Box::new(move || clock.now()));
         let ends = Rc::new(Ends::default());
         let sinks = cores.iter().map(|c| c.add_sink(ends.clone())).collect();
         let log = super::log();
@@ -115,7 +115,7 @@ impl Lab {
 
     /// Runs the cores, not the control thread, until nothing but timers far away is left.
     pub fn spin(&self, ns: u64) {
-        self.cores[0].reactor().after(ns, Token { kind: TICK, word: 0 });
+        self.cores[0].reactor().after(ns, Token { kind: TICK, user_data: 0 });
         spin(&self.world, &self.cores, ns, &mut || false);
     }
 
@@ -127,11 +127,11 @@ impl Lab {
     }
 
     /// A pass-through layer with the parameters of [`super::Shim`].
-    pub fn shim(&mut self, name: &str, below: ProviderId, params: &str) -> ProviderId {
-        self.try_shim(name, below, params).unwrap_or_else(|e| panic!("{name}: {e}"))
+    pub fn pass_through(&mut self, name: &str, below: ProviderId, params: &str) -> ProviderId {
+        self.try_pass_through(name, below, params).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    pub fn try_shim(
+    pub fn try_pass_through(
         &mut self,
         name: &str,
         below: ProviderId,
@@ -247,10 +247,10 @@ impl Lab {
         }
     }
 
-    pub fn verdict(&self, provider: &str, class: &str) -> String {
+    pub fn taste_outcome(&self, provider: &str, class: &str) -> String {
         let t = &self.control.topology;
         let view = t.view(0).into_iter().flat_map(|g| g.providers).find(|p| p.name == provider);
-        let verdicts = view.map(|v| v.verdicts).unwrap_or_default();
+        let verdicts = view.map(|v| v.taste_outcomes).unwrap_or_default();
         verdicts.into_iter().find(|(c, _)| *c == class).map_or(String::new(), |(_, v)| v)
     }
 

@@ -37,7 +37,7 @@ impl Leaf {
 
     pub fn create(self: &Arc<Self>, t: &mut Topology, name: &str) -> Result<ProviderId, Error> {
         let ident = Attr::Text(format!("ident of {name}"));
-        let mut provider = Provider::new(name, 0).saying(&[("GEOM::ident", ident)]);
+        let mut provider = Provider::new(name, 0).with_attrs(&[("GEOM::ident", ident)]);
         provider.limits = self.limits;
         provider.make_in(t, self.disk.clone(), Box::new(LeafGeom(self.clone())))
     }

@@ -3,14 +3,14 @@
 mod lab;
 mod leaf;
 mod load;
-mod shim;
+mod pass_through;
 mod taster;
 mod user;
 
 pub use lab::{Lab, pattern};
 pub use leaf::{Leaf, Mode};
 pub use load::{BLOCK, Load};
-pub use shim::plain;
+pub use pass_through::plain;
 pub use taster::{MAGIC, Taste, Tasting};
 pub use user::{Log, Manner, User, log};
 
@@ -21,6 +21,6 @@ pub const SECOND: u64 = 1_000 * MS;
 /// The classes of the laboratory's geoms.
 pub fn classes(t: &mut geom::Topology) {
     testkit::disk::load(t);
-    t.load(std::sync::Arc::new(shim::ShimClass)).unwrap();
+    t.load(std::sync::Arc::new(pass_through::PassThroughClass)).unwrap();
     t.load(std::sync::Arc::new(user::UserClass)).unwrap();
 }

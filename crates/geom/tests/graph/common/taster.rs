@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Claim, Class, Create, Error, Local, ProviderId, Taster, Topology, Verdict};
+use geom::{Claim, Class, Create, Error, Local, ProviderId, TasteOutcome, Taster, Topology};
 
 use super::Log;
 
@@ -32,7 +32,7 @@ pub enum Tasting {
 pub struct Taste {
     pub name: &'static str,
     pub number: u8,
-    pub how: Tasting,
+    pub mode: Tasting,
     pub written: bool,
     pub log: Log,
 }
@@ -40,11 +40,11 @@ pub struct Taste {
 impl Taste {
     pub fn class(name: &'static str, number: u8, log: &Log) -> Arc<Taste> {
         let how = Tasting::Claims;
-        Arc::new(Taste { name, number, how, written: false, log: log.clone() })
+        Arc::new(Taste { name, number, mode: how, written: false, log: log.clone() })
     }
 
-    pub fn how(name: &'static str, number: u8, how: Tasting, log: &Log) -> Arc<Taste> {
-        Arc::new(Taste { name, number, how, written: false, log: log.clone() })
+    pub fn with_mode(name: &'static str, number: u8, how: Tasting, log: &Log) -> Arc<Taste> {
+        Arc::new(Taste { name, number, mode: how, written: false, log: log.clone() })
     }
 }
 
@@ -57,12 +57,12 @@ impl Class for Taste {
         "Knows its disks by their first byte."
     }
 
-    fn names_after(&self) -> bool {
-        self.how == Tasting::Names
+    fn is_named_after_provider(&self) -> bool {
+        self.mode == Tasting::Names
     }
 
-    fn hides_what_it_refuses(&self) -> bool {
-        self.how == Tasting::Hides
+    fn hides_refused(&self) -> bool {
+        self.mode == Tasting::Hides
     }
 
     fn tastes(&self) -> bool {
@@ -73,18 +73,19 @@ impl Class for Taste {
         self.written
     }
 
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, TasteOutcome> {
         self.log.lock().unwrap().push(format!("{} tastes {}", self.name, disk.name));
         Box::pin(async move {
-            if disk.name.contains('.') && self.how != Tasting::Nests {
-                return Verdict::No("made by tasting".into());
+            if disk.name.contains('.') && self.mode != Tasting::Nests {
+                return TasteOutcome::No("made by tasting".into());
             }
             match disk.read(0, disk.sector_bytes as usize).await {
-                Err(e) => Verdict::No(format!("cannot be read: {}", e.name())),
-                Ok(b) if b.first() == Some(&(MAGIC + self.number)) => {
-                    Verdict::Yes("the first byte says so".into(), Box::new(b[0]) as geom::Claim)
-                }
-                Ok(b) => Verdict::No(format!("first byte is {:#x}", b.first().unwrap_or(&0))),
+                Err(e) => TasteOutcome::No(format!("cannot be read: {}", e.name())),
+                Ok(b) if b.first() == Some(&(MAGIC + self.number)) => TasteOutcome::Yes(
+                    "the first byte says so".into(),
+                    Box::new(b[0]) as geom::Claim,
+                ),
+                Ok(b) => TasteOutcome::No(format!("first byte is {:#x}", b.first().unwrap_or(&0))),
             }
         })
     }
@@ -93,14 +94,15 @@ impl Class for Taste {
         assert_eq!(claim.downcast_ref(), Some(&(MAGIC + self.number)));
         let name = format!("{}.{}", t.provider_name(on), self.name);
         self.log.lock().unwrap().push(format!("{} claims {}", self.name, t.provider_name(on)));
-        match self.how {
+        match self.mode {
             Tasting::Refused | Tasting::Hides => return Err(Error::of(Errno::NoSpc, "claim")),
             Tasting::Destroys => {
                 t.wither_provider(on, Errno::NxIo);
                 return Ok(());
             }
             Tasting::Writes => {
-                let geom = t.new_geom(self.name, &name, "writes", super::shim::plain(""))?;
+                let geom =
+                    t.new_geom(self.name, &name, "writes", super::pass_through::plain(""))?;
                 let c = t.attach_new(geom, on).map_err(|e| Error::of(e, "attach"))?;
                 let write = geom::Access::WRITE;
                 t.access(c, write).map_err(|e| Error::of(e, "open"))?;
@@ -111,13 +113,13 @@ impl Class for Taste {
             Tasting::Claims | Tasting::Nests | Tasting::Names => {}
         }
         let disk = t.provider_name(on).to_owned();
-        let called = if self.how == Tasting::Names { &disk } else { &name };
-        let geom = t.new_geom(self.name, called, "tasted", super::shim::plain("spoils"))?;
-        super::shim::fill(t, geom, &name, on, false, false).map(|_| ())
+        let called = if self.mode == Tasting::Names { &disk } else { &name };
+        let geom = t.new_geom(self.name, called, "tasted", super::pass_through::plain("spoils"))?;
+        super::pass_through::fill(t, geom, &name, on, false, false).map(|_| ())
     }
 
     fn create(&self, t: &mut Topology, request: &Create<'_>) -> Result<geom::GeomId, Error> {
-        let geom = t.new_geom(self.name, request.name, "made", super::shim::plain(""))?;
-        super::shim::fill(t, geom, request.name, request.members[0], false, false)
+        let geom = t.new_geom(self.name, request.name, "made", super::pass_through::plain(""))?;
+        super::pass_through::fill(t, geom, request.name, request.members[0], false, false)
     }
 }

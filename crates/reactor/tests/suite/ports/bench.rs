@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bio::{Errno, Pool, PoolConfig, Segs};
-use reactor::{Config, File, OpenHow, Patience, PortChoice, PortKind, Reactor, Token};
+use reactor::{Config, File, OpenHow, PortChoice, PortKind, Reactor, Token, WaitFor};
 
 /// Longer than anything here takes: a test that reaches it hangs.
 const HANG: Duration = Duration::from_secs(20);
@@ -40,7 +40,7 @@ pub fn start(port: PortChoice) -> Reactor {
 }
 
 pub fn token(word: u64) -> Token {
-    Token { kind: 7, word }
+    Token { kind: 7, user_data: word }
 }
 
 pub fn pool() -> Pool {
@@ -61,7 +61,7 @@ pub fn gather(reactor: &Reactor, count: usize) -> Vec<(Token, Result<u64, Errno>
     while told.len() < count {
         assert!(start.elapsed() < HANG, "{} of {count} told", told.len());
         let limit = reactor.fresh_now() + 1_000_000_000;
-        reactor.turn(Patience::Until(limit), &mut |t, r| told.push((t, r)));
+        reactor.turn(WaitFor::Until(limit), &mut |t, r| told.push((t, r)));
     }
     told
 }
@@ -75,7 +75,7 @@ pub fn run<T: 'static>(reactor: &Reactor, work: impl Future<Output = T> + 'stati
     while !task.is_finished() {
         assert!(start.elapsed() < HANG, "tasks: {:?}", reactor.tasks());
         let limit = reactor.fresh_now() + 1_000_000_000;
-        reactor.turn(Patience::Until(limit), &mut |_, _| ());
+        reactor.turn(WaitFor::Until(limit), &mut |_, _| ());
     }
     done.take().expect("a finished task left its result")
 }

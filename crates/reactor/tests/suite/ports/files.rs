@@ -170,7 +170,7 @@ fn full_submission_queue_loses_no_request() {
             .into_iter()
             .map(|(t, result)| {
                 assert!(result.is_ok());
-                t.word
+                t.user_data
             })
             .collect();
         words.sort_unstable();

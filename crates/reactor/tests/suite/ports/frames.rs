@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bio::Segs;
-use reactor::{FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkWay, Reactor};
+use reactor::{FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkMode, Reactor};
 
 use crate::ports::bench::{each_port, filled, pool, run};
 
@@ -134,7 +134,7 @@ fn ip(words: &[&str]) {
 }
 
 impl Cable {
-    fn lay(mtu: &str) -> Cable {
+    fn create(mtu: &str) -> Cable {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = |end| format!("rl{}{end}{number}", std::process::id() % 1_000_000);
@@ -189,13 +189,13 @@ fn through(r: &Reactor, a: &Link, b: &Link, len: usize, frames: u32, burst: usiz
 #[test]
 fn ring_delivers_the_same_frames_as_calls_and_wraps_around() {
     each_port(|r| {
-        let cable = Cable::lay("9000");
+        let cable = Cable::create("9000");
         let [near, far] = &cable.ends;
-        let a = r.link_by(near, 0x88B5, LinkWay::Calls).unwrap();
-        for way in [LinkWay::Auto, LinkWay::Ring, LinkWay::Calls] {
+        let a = r.link_by(near, 0x88B5, LinkMode::Calls).unwrap();
+        for way in [LinkMode::Auto, LinkMode::Ring, LinkMode::Calls] {
             let b = r.link_by(far, 0x88B5, way).unwrap();
-            let took = if way == LinkWay::Calls { LinkWay::Calls } else { LinkWay::Ring };
-            assert_eq!(b.way(), took, "{way:?}");
+            let took = if way == LinkMode::Calls { LinkMode::Calls } else { LinkMode::Ring };
+            assert_eq!(b.mode(), took, "{way:?}");
             assert_eq!(b.receive(64, &mut |_| panic!("nothing was sent")).unwrap(), 0);
             // More than a ring has places, at any place of a batch.
             through(&r, &a, &b, 8992, 3000, 50);
@@ -208,10 +208,10 @@ fn ring_delivers_the_same_frames_as_calls_and_wraps_around() {
 #[test]
 fn full_ring_loses_frames_and_continues() {
     each_port(|r| {
-        let cable = Cable::lay("9000");
+        let cable = Cable::create("9000");
         let [near, far] = &cable.ends;
         let a = r.link(near, 0x88B5).unwrap();
-        let b = r.link_by(far, 0x88B5, LinkWay::Ring).unwrap();
+        let b = r.link_by(far, 0x88B5, LinkMode::Ring).unwrap();
         for n in 0..6000u32 {
             let mut numbered = head(0x88B5);
             numbered.extend(n.to_le_bytes());
@@ -234,7 +234,7 @@ fn full_ring_loses_frames_and_continues() {
 #[test]
 fn larger_mtu_enlarges_the_ring_and_finally_replaces_it_by_calls() {
     each_port(|r| {
-        let cable = Cable::lay("1500");
+        let cable = Cable::create("1500");
         let [near, far] = &cable.ends;
         let (a, b) = (r.link(near, 0x88B5).unwrap(), r.link(far, 0x88B5).unwrap());
         through(&r, &a, &b, 1496, 100, 10);
@@ -244,13 +244,13 @@ fn larger_mtu_enlarges_the_ring_and_finally_replaces_it_by_calls() {
         a.flush().unwrap();
         assert_eq!(b.receive(64, &mut |_| panic!("it is too long")).unwrap(), 1);
         assert_eq!(b.counts().oversized, 1);
-        for (mtu, way) in [("9000", LinkWay::Ring), ("40000", LinkWay::Calls)] {
+        for (mtu, way) in [("9000", LinkMode::Ring), ("40000", LinkMode::Calls)] {
             cable.mtu(mtu);
             let mtu = mtu.parse().unwrap();
-            assert_eq!((b.facts().unwrap().mtu, b.way()), (mtu, way));
+            assert_eq!((b.facts().unwrap().mtu, b.mode()), (mtu, way));
             through(&r, &a, &b, mtu as usize - 4, 100, 10);
         }
-        let refused = r.link_by(far, 0x88B5, LinkWay::Ring).err().unwrap();
+        let refused = r.link_by(far, 0x88B5, LinkMode::Ring).err().unwrap();
         assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
     });
 }
@@ -258,9 +258,9 @@ fn larger_mtu_enlarges_the_ring_and_finally_replaces_it_by_calls() {
 #[test]
 fn interface_down_is_reported_with_ring_and_with_calls() {
     each_port(|r| {
-        let cable = Cable::lay("9000");
+        let cable = Cable::create("9000");
         let far = &cable.ends[1];
-        for way in [LinkWay::Ring, LinkWay::Calls] {
+        for way in [LinkMode::Ring, LinkMode::Calls] {
             let b = r.link_by(far, 0x88B5, way).unwrap();
             ip(&["link", "set", far, "down"]);
             let link = b.clone();

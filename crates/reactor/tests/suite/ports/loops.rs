@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use reactor::{Config, Patience, PortChoice, PortKind, Reactor, TASK_POLLS_PER_TURN};
+use reactor::{Config, PortChoice, PortKind, Reactor, TASK_POLLS_PER_TURN, WaitFor};
 
 use crate::ports::bench::{each_port, gather, run, token};
 
@@ -20,7 +20,7 @@ fn timers_fire_in_order_and_cancelled_ones_do_not() {
         r.after(0, token(0));
         r.cancel(never);
         let start = r.now();
-        let words: Vec<u64> = gather(&r, 4).iter().map(|(t, _)| t.word).collect();
+        let words: Vec<u64> = gather(&r, 4).iter().map(|(t, _)| t.user_data).collect();
         assert_eq!(words, [0, 1, 2, 3]);
         let took = r.now() - start;
         assert!((30 * MS..500 * MS).contains(&took), "{took} ns");
@@ -49,10 +49,10 @@ fn sleeping_tasks_wake_in_order() {
 fn turn_returns_when_its_patience_ends() {
     each_port(|r| {
         let start = Instant::now();
-        let t = r.turn(Patience::Peek, &mut |_, _| ());
+        let t = r.turn(WaitFor::Peek, &mut |_, _| ());
         assert!(t.is_idle() && !t.parked);
         assert!(start.elapsed() < Duration::from_millis(50));
-        let t = r.turn(Patience::Until(r.fresh_now() + 20 * MS), &mut |_, _| ());
+        let t = r.turn(WaitFor::Until(r.fresh_now() + 20 * MS), &mut |_, _| ());
         assert!(t.parked && t.is_idle());
         let took = start.elapsed();
         assert!((19..500).contains(&took.as_millis()), "{took:?}");
@@ -72,7 +72,7 @@ fn a_greedy_task_does_not_starve_timers() {
         assert_eq!(gather(&r, 1), [(token(1), Ok(0))]);
         greedy.abort();
         assert!(greedy.is_finished());
-        assert!(r.turn(Patience::Peek, &mut |_, _| ()).polls <= 1);
+        assert!(r.turn(WaitFor::Peek, &mut |_, _| ()).polls <= 1);
     });
 }
 
@@ -82,7 +82,7 @@ fn one_turn_polls_a_bounded_number_of_tasks() {
         for _ in 0..TASK_POLLS_PER_TURN + 10 {
             r.spawn("one", async {});
         }
-        let polls = |r: &Reactor| r.turn(Patience::Peek, &mut |_, _| ()).polls;
+        let polls = |r: &Reactor| r.turn(WaitFor::Peek, &mut |_, _| ()).polls;
         assert_eq!(polls(&r), TASK_POLLS_PER_TURN);
         assert_eq!(polls(&r), 10);
         assert!(r.tasks().is_empty());
@@ -107,7 +107,7 @@ fn mark_belongs_to_its_task_only() {
             });
         }
         while !r.tasks().is_empty() {
-            r.turn(Patience::Peek, &mut |_, _| ());
+            r.turn(WaitFor::Peek, &mut |_, _| ());
             assert_eq!(r.mark(), 0, "between tasks there is none");
             r.set_mark(7);
             assert_eq!(r.mark(), 0);
@@ -125,7 +125,7 @@ fn aborting_drops_the_future_and_a_task_may_abort_itself() {
             std::future::pending::<()>().await;
             drop(inside);
         });
-        r.turn(Patience::Peek, &mut |_, _| ());
+        r.turn(WaitFor::Peek, &mut |_, _| ());
         assert_eq!(Rc::strong_count(&held), 2);
         task.abort();
         task.abort();
@@ -140,7 +140,7 @@ fn aborting_drops_the_future_and_a_task_may_abort_itself() {
             std::future::pending::<()>().await;
             drop(inside);
         }));
-        r.turn(Patience::Peek, &mut |_, _| ());
+        r.turn(WaitFor::Peek, &mut |_, _| ());
         assert_eq!(Rc::strong_count(&held), 1, "gone once it returned");
         assert!(r.tasks().is_empty());
     });
@@ -193,7 +193,7 @@ fn switches() -> u64 {
 fn an_idle_reactor_sleeps() {
     each_port(|r| {
         let before = switches();
-        r.turn(Patience::Until(r.fresh_now() + 200 * MS), &mut |_, _| ());
+        r.turn(WaitFor::Until(r.fresh_now() + 200 * MS), &mut |_, _| ());
         // The kernel may put us aside for its own reasons (a page fault); a loop that looked
         // around every millisecond would be seen two hundred times.
         let woken = switches() - before;
@@ -205,7 +205,7 @@ fn an_idle_reactor_sleeps() {
 fn signal_wakes_its_waiter_once_and_a_deadline_ends_the_wait() {
     each_port(|r| {
         let (bell, r2) = (reactor::Signal::new(), r.clone());
-        bell.ring();
+        bell.notify();
         let ringer = bell.clone();
         run(&r, async move {
             bell.wait().await;
@@ -213,7 +213,7 @@ fn signal_wakes_its_waiter_once_and_a_deadline_ends_the_wait() {
             let r3 = r2.clone();
             r2.spawn("ringer", async move {
                 r3.sleep(MS).await;
-                ringer.ring();
+                ringer.notify();
             });
             assert_eq!(r2.within(500 * MS, bell.wait()).await, Some(()));
         });

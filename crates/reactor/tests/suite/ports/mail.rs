@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use reactor::{MAILBOX_MESSAGES_MAX, Patience, SendError};
+use reactor::{MAILBOX_MESSAGES_MAX, SendError, WaitFor};
 
 use crate::ports::bench::{each_port, run};
 
@@ -52,7 +52,7 @@ fn a_sleeping_reactor_is_woken_by_one_message() {
             });
             let mut got = None;
             while got.is_none() {
-                r.turn(Patience::Forever, &mut |_, _| ());
+                r.turn(WaitFor::Forever, &mut |_, _| ());
                 got = mailbox.try_recv();
             }
             assert_eq!(got, Some(round));

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use bio::{Pool, Seg, Segs};
-use reactor::{File, OpenHow, Patience, Reactor, Stream};
+use reactor::{File, OpenHow, Reactor, Stream, WaitFor};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::ports::bench::{each_port, filled, pool, run, token};
@@ -178,7 +178,7 @@ fn a_dropped_receive_keeps_its_memory_until_it_was_reaped() {
         let task = r.spawn("receiver", async move {
             b2.recv(&into).await.unwrap();
         });
-        r.turn(Patience::Peek, &mut |_, _| ());
+        r.turn(WaitFor::Peek, &mut |_, _| ());
         assert_eq!((r.in_flight(), pool.usage().used_bytes), (1, 4096));
         task.abort();
         assert_eq!(r.in_flight(), 1, "cancelled, but still in the kernel's hands");
@@ -323,7 +323,7 @@ fn core_shutdown_reclaims_the_memory_of_all_operations() {
             drop(r2);
             panic!("never ends by itself: {got:?}");
         });
-        r.turn(Patience::Peek, &mut |_, _| ());
+        r.turn(WaitFor::Peek, &mut |_, _| ());
         r.after(1, crate::ports::bench::token(1));
         r.shutdown();
         assert_eq!(r.in_flight(), 0);
@@ -389,7 +389,7 @@ fn awaited_lazy_sends_complete_beside_inline_calls() {
         run(&r, async move {
             for word in 0..40 {
                 own.read(token(word), &file, 0, &page);
-                own.heed();
+                own.flush_lazy_sends();
                 a.send_lazily(&mut vec![seg(&pool, 100)]).await.unwrap();
             }
         });

@@ -43,7 +43,7 @@ fn simulated_file_operations_behave_as_on_a_kernel() {
         r.read(token(6), &file, u64::MAX, &into);
         r.write(token(7), &file, 1 << 20, &filled(&pool(), &[1; 8192]), false);
         let mut told = quiet(&world, &r);
-        told.sort_by_key(|(t, _)| t.word);
+        told.sort_by_key(|(t, _)| t.user_data);
         let want = [Ok(4096), Err(Errno::Inval), Err(Errno::NoSpc)];
         assert!(told.iter().map(|(_, e)| *e).eq(want), "{told:?}");
         assert_eq!(r.in_flight(), 0);
@@ -127,7 +127,7 @@ fn timers_and_disks_share_one_clock() {
     let never = r.after(2_000_000, token(9));
     r.cancel(never);
     r.sync(token(2), &file);
-    let words: Vec<u64> = quiet(&world, &r).iter().map(|(t, _)| t.word).collect();
+    let words: Vec<u64> = quiet(&world, &r).iter().map(|(t, _)| t.user_data).collect();
     assert_eq!(words, [1, 2, 3]);
     assert!(r.now() < 1_000_000_000 + 9_100_000);
 }

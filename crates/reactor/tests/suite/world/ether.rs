@@ -20,7 +20,7 @@ fn head(to: [u8; 6], from: [u8; 6]) -> Vec<u8> {
     [&to[..], &from, &TYPE.to_be_bytes()].concat()
 }
 
-type Heard = Rc<RefCell<Vec<(u8, u8)>>>;
+type ReceivedFrames = Rc<RefCell<Vec<(u8, u8)>>>;
 
 struct Stage {
     world: World,
@@ -28,14 +28,14 @@ struct Stage {
     reactors: Vec<Reactor>,
     links: Vec<Link>,
     /// Station, and the first byte of a frame's payload.
-    heard: Heard,
+    received: ReceivedFrames,
 }
 
 /// Three stations that record received frames; one more on a segment of its own.
 fn stage(seed: u64, shape: SegmentShape) -> Stage {
     let world = World::new(seed);
     let segment = world.segment(shape);
-    let (mut reactors, mut links, heard) = (Vec::new(), Vec::new(), Heard::default());
+    let (mut reactors, mut links, heard) = (Vec::new(), Vec::new(), ReceivedFrames::default());
     for i in 0..4u8 {
         let name = format!("e{i}");
         match i {
@@ -56,7 +56,7 @@ fn stage(seed: u64, shape: SegmentShape) -> Stage {
         reactors.push(reactor);
         links.push(link);
     }
-    let stage = Stage { world, segment, reactors, links, heard };
+    let stage = Stage { world, segment, reactors, links, received: heard };
     stage.settle();
     stage
 }
@@ -67,10 +67,10 @@ impl Stage {
         let limits = Limits { ns: 10 * MS, ..Limits::default() };
         let ended = self.world.run(&mut actors, limits, &mut || false);
         assert!(matches!(ended, Ended::Quiet | Ended::TimeUp), "{ended:?}");
-        self.heard.take()
+        self.received.take()
     }
 
-    fn say(&self, from: u8, to: [u8; 6], what: u8) {
+    fn send_frame(&self, from: u8, to: [u8; 6], what: u8) {
         let link = &self.links[usize::from(from)];
         let mut frame = head(to, mac(from));
         frame.push(what);
@@ -82,13 +82,13 @@ impl Stage {
 #[test]
 fn frames_reach_their_destinations_only() {
     let s = stage(1, SegmentShape::default());
-    s.say(0, mac(1), 10);
+    s.send_frame(0, mac(1), 10);
     assert_eq!(s.settle(), [(1, 10)]);
-    s.say(1, [0xFF; 6], 11);
+    s.send_frame(1, [0xFF; 6], 11);
     let mut all = s.settle();
     all.sort_unstable();
     assert_eq!(all, [(0, 11), (2, 11)], "all but the sender and the other segment");
-    s.say(2, mac(9), 12);
+    s.send_frame(2, mac(9), 12);
     assert_eq!(s.settle(), []);
     assert_eq!(s.links[1].counts().bytes_in, FRAME_MIN as u64);
     assert_eq!(s.reactors[0].link("e9", TYPE).err().unwrap().kind(), ErrorKind::NotFound);
@@ -99,7 +99,7 @@ fn frame_order_loss_and_duplication_follow_shape_and_seed() {
     let all: Vec<(u8, u8)> = (0..100).map(|i| (1, i)).collect();
     let heard = |seed, shape| {
         let s = stage(seed, shape);
-        (0..100).for_each(|i| s.say(0, mac(1), i));
+        (0..100).for_each(|i| s.send_frame(0, mac(1), i));
         s.settle()
     };
     assert_eq!(heard(1, SegmentShape::default()), all);
@@ -132,7 +132,7 @@ fn frames_take_the_delay_and_bandwidth_of_the_wire() {
     }
     assert_eq!(s.links[0].flush().unwrap(), 10);
     let mut actors: Vec<Actor> = s.reactors.iter().map(Actor::of_tasks).collect();
-    s.world.run(&mut actors, Limits::default(), &mut || s.heard.borrow().len() == 10);
+    s.world.run(&mut actors, Limits::default(), &mut || s.received.borrow().len() == 10);
     let took = s.world.now() - start;
     assert!((120_000..200_000).contains(&took), "ten frames of 1500 bytes at 1 Gb/s: {took} ns");
 }
@@ -150,14 +150,14 @@ fn mtu_link_down_and_one_way_loss_are_simulated() {
     assert_eq!(s.links[0].flush().unwrap(), 1);
     assert_eq!(s.settle(), [], "too long for the other");
     s.segment.lose("e0", "e1", true);
-    s.say(0, mac(1), 1);
-    s.say(1, mac(0), 2);
+    s.send_frame(0, mac(1), 1);
+    s.send_frame(1, mac(0), 2);
     assert_eq!(s.settle(), [(0, 2)]);
     s.segment.lose("e0", "e1", false);
-    s.say(0, mac(1), 3);
+    s.send_frame(0, mac(1), 3);
     assert_eq!(s.settle(), [(1, 3)]);
     s.segment.set_up("e1", false);
-    s.say(0, mac(1), 4);
+    s.send_frame(0, mac(1), 4);
     assert_eq!(s.settle(), []);
     assert!(!s.links[1].facts().unwrap().up);
     assert_eq!(s.links[1].receive(1, &mut |_| ()).unwrap(), 0, "its reader was told");
@@ -165,6 +165,6 @@ fn mtu_link_down_and_one_way_loss_are_simulated() {
     let down = s.links[1].flush().unwrap_err();
     assert_eq!(down.kind(), ErrorKind::NetworkDown);
     s.segment.set_up("e1", true);
-    s.say(1, mac(0), 5);
+    s.send_frame(1, mac(0), 5);
     assert_eq!(s.settle(), [(0, 5)]);
 }

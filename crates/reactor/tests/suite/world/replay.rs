@@ -8,7 +8,7 @@ use std::rc::Rc;
 use bio::Segs;
 use reactor::model::DiskShape;
 use reactor::sim::{Actor, Limits, NetShape, World};
-use reactor::{Patience, Reactor};
+use reactor::{Reactor, WaitFor};
 
 use crate::world::stage::{filled, pool, seg, token};
 
@@ -84,9 +84,9 @@ fn drama(seed: u64) -> (Vec<String>, u64) {
             let (world, log) = (world.clone(), log.clone());
             let r2 = r.clone();
             Actor::new(&r, move || {
-                r2.turn(Patience::Forever, &mut |t, e| {
-                    log.borrow_mut().push(format!("{} {} {e:?}", world.now(), t.word));
-                    if t.word == 1000 {
+                r2.turn(WaitFor::Forever, &mut |t, e| {
+                    log.borrow_mut().push(format!("{} {} {e:?}", world.now(), t.user_data));
+                    if t.user_data == 1000 {
                         world.power_cut("disk");
                     }
                 });

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bio::{Errno, Pool, PoolConfig, Seg, Segs};
 use reactor::sim::{Actor, Ended, Limits, World};
-use reactor::{Patience, Reactor, Token};
+use reactor::{Reactor, Token, WaitFor};
 
 pub const MS: u64 = 1_000_000;
 
@@ -27,16 +27,16 @@ pub fn filled(pool: &Pool, bytes: &[u8]) -> Segs {
 }
 
 pub fn token(word: u64) -> Token {
-    Token { kind: 1, word }
+    Token { kind: 1, user_data: word }
 }
 
-type Told = Vec<(Token, Result<u64, Errno>)>;
+type Completions = Vec<(Token, Result<u64, Errno>)>;
 
 /// Runs one reactor until no event is left; returns its completions.
-pub fn quiet(world: &World, r: &Reactor) -> Told {
-    let told = RefCell::new(Told::new());
+pub fn quiet(world: &World, r: &Reactor) -> Completions {
+    let told = RefCell::new(Completions::new());
     let turn = || {
-        r.turn(Patience::Forever, &mut |t, e| told.borrow_mut().push((t, e)));
+        r.turn(WaitFor::Forever, &mut |t, e| told.borrow_mut().push((t, e)));
     };
     let ended = world.run(&mut [Actor::new(r, turn)], Limits::default(), &mut || false);
     assert_eq!(ended, Ended::Quiet, "seed {}", world.seed());

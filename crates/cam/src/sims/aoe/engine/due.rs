@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use wire::aoe::{ATA_LEN, Ata, HEADER_LEN, command};
 use wire::ata;
 
-use super::super::flight::Frame;
+use super::super::inflight::Frame;
 use super::super::path::{ASK_NS, IDLE_NS, Path};
-use super::op::Piece;
+use super::op::SectorRun;
 use super::transmit::request;
 use super::{Engine, ONE, SILENT_MAX, Wire};
 use crate::ccb::{CamStatus, Outcome};
@@ -16,15 +16,15 @@ impl Engine {
     /// Gives up frames that are overdue, commands at their deadline, and asks paths that are down.
     pub(super) fn sweep(&mut self, wire: &mut dyn Wire, now: u64) {
         let mut next = u64::MAX;
-        for at in 0..self.flight.len() {
-            let Some(frame) = self.flight.at(at).copied() else { continue };
+        for at in 0..self.inflight.len() {
+            let Some(frame) = self.inflight.at(at).copied() else { continue };
             if frame.due_ns > now {
                 next = next.min(frame.due_ns);
                 continue;
             }
             match frame.op {
-                Some(op) => next = next.min(self.overdue(at, op, frame, now)),
-                None => self.aged(at),
+                Some(op) => next = next.min(self.handle_timeout(at, op, frame, now)),
+                None => self.expire_copy(at),
             }
         }
         for at in 0..self.ops.len() {
@@ -39,26 +39,26 @@ impl Engine {
                 false => next = next.min(op.deadline_ns),
             }
         }
-        self.due_ns = next.min(self.ask_lost(wire, now)).min(self.orders_due());
+        self.due_ns = next.min(self.probe_down_paths(wire, now)).min(self.commands_due());
         if !self.ended.is_empty() {
             // Commands that ended just now may have left copies behind.
-            self.soon(now + self.rules.life_ns);
+            self.set_due(now + self.rules.life_ns);
         }
     }
 
     /// A frame was not answered in time: its sectors are sent again, on another path if there is
     /// one. The frame becomes a copy that belongs to no command.
-    pub(super) fn overdue(&mut self, at: usize, op: usize, frame: Frame, now: u64) -> u64 {
+    pub(super) fn handle_timeout(&mut self, at: usize, op: usize, frame: Frame, now: u64) -> u64 {
         let life = self.rules.life_ns;
         let ends = frame.sent_ns + life;
-        if let Some(copy) = self.flight.at(at) {
+        if let Some(copy) = self.inflight.at(at) {
             (copy.op, copy.due_ns) = (None, ends);
         }
-        self.let_out(frame.target, frame.path);
+        self.release_credit(frame.target, frame.path);
         let mut is_doubtful = false;
         if let Some(t) = self.targets.get_mut(frame.target) {
             t.silent += 1;
-            let is_silent = t.heard.load(Ordering::Relaxed) < frame.sent_ns;
+            let is_silent = t.last_answer_ns.load(Ordering::Relaxed) < frame.sent_ns;
             is_doubtful = is_silent || t.silent >= SILENT_MAX;
             if let Some(path) = t.paths.get_mut(frame.path) {
                 path.timed_out(frame.sectors, now, life);
@@ -71,35 +71,35 @@ impl Engine {
             }
         }
         if is_doubtful {
-            self.may_be_another(frame.target);
+            self.mark_doubtful(frame.target);
         }
         if let Some(op) = self.ops.get_mut(op) {
             let Frame { first, sectors, tries, .. } = frame;
-            op.again.push(Piece { first, sectors, tries });
+            op.resend.push(SectorRun { first, sectors, tries });
         }
-        self.line_up(op);
+        self.enqueue(op);
         ends.max(now + 1)
     }
 
     /// A copy is too old to exist.
-    pub(super) fn aged(&mut self, at: usize) {
-        let Some(frame) = self.flight.remove(at) else { return };
+    pub(super) fn expire_copy(&mut self, at: usize) {
+        let Some(frame) = self.inflight.remove(at) else { return };
         self.free_hold(&frame);
-        self.settle(&frame);
+        self.command_frame_expired(&frame);
     }
 
     pub(super) fn free_hold(&mut self, frame: &Frame) {
         if let (Some(hold), Some(t)) = (frame.hold, self.targets.get(frame.target)) {
-            t.ranges.give_back(hold);
+            t.ranges.release(hold);
         }
     }
 
-    pub(super) fn ask_lost(&mut self, wire: &mut dyn Wire, now: u64) -> u64 {
+    pub(super) fn probe_down_paths(&mut self, wire: &mut dyn Wire, now: u64) -> u64 {
         let mut next = u64::MAX;
         for target in 0..self.targets.len() {
             let Some(t) = self.targets.get(target) else { continue };
             // An idle target is in no hurry to have more paths.
-            let idle = t.line.is_empty() && t.out == 0 && t.paths.iter().any(Path::is_good);
+            let idle = t.send_queue.is_empty() && t.out == 0 && t.paths.iter().any(Path::is_good);
             let address = t.address;
             for path in 0..t.paths.len() {
                 let way = self.targets.get_mut(target).and_then(|t| t.paths.get_mut(path));
@@ -113,12 +113,12 @@ impl Engine {
                 let (link, mac, known) = (way.link, way.mac, way.is_same);
                 match known {
                     true => way.ask_ns = now + ASK_NS,
-                    false => way.ask_again(now),
+                    false => way.schedule_probe(now),
                 }
                 next = next.min(way.ask_ns);
                 match known {
-                    true => self.ask(link, mac, address, wire),
-                    false => self.ask_who((target, path), wire, now),
+                    true => self.send_config_query(link, mac, address, wire),
+                    false => self.query_identity((target, path), wire, now),
                 }
             }
         }
@@ -126,22 +126,22 @@ impl Engine {
     }
 
     /// Asks all targets how large they are.
-    pub(in crate::sims::aoe) fn ask_sizes(&mut self, wire: &mut dyn Wire, now: u64) {
-        (0..self.targets.len()).for_each(|target| self.ask_size(target, wire, now));
+    pub(in crate::sims::aoe) fn query_sizes(&mut self, wire: &mut dyn Wire, now: u64) {
+        (0..self.targets.len()).for_each(|target| self.query_size(target, wire, now));
     }
 
     /// Asks a target how large it is, now and then.
-    pub(super) fn ask_size(&mut self, target: usize, wire: &mut dyn Wire, now: u64) {
+    pub(super) fn query_size(&mut self, target: usize, wire: &mut dyn Wire, now: u64) {
         let Some(t) = self.targets.get_mut(target) else { return };
         let path = t.paths.iter().position(|p| p.is_good() && wire.sectors(p.link) > 0);
         if let Some(path) = path.filter(|_| now >= t.sized_ns + ASK_NS) {
             t.sized_ns = now;
-            self.ask_who((target, path), wire, now);
+            self.query_identity((target, path), wire, now);
         }
     }
 
     /// Asks which disk is behind a path.
-    pub(super) fn ask_who(
+    pub(super) fn query_identity(
         &mut self,
         (target, path): (usize, usize),
         wire: &mut dyn Wire,
@@ -150,8 +150,8 @@ impl Engine {
         let Some(t) = self.targets.get(target) else { return };
         let Some(way) = t.paths.get(path).filter(|way| wire.sectors(way.link) > 0) else { return };
         let frame = Frame {
-            asks: true,
-            order: None,
+            is_identity_query: true,
+            command: None,
             target,
             path,
             op: None,
@@ -162,7 +162,7 @@ impl Engine {
             due_ns: now + self.rules.life_ns,
             hold: None,
         };
-        let Some(tag) = self.flight.add(frame) else { return };
+        let Some(tag) = self.inflight.add(frame) else { return };
         let header = request(way.mac, wire.mac(way.link), t.address, command::ATA, tag);
         let identify = Ata { sectors: 1, command: ata::command::IDENTIFY, ..Ata::default() };
         let mut head = [0; HEADER_LEN + ATA_LEN];
@@ -172,6 +172,6 @@ impl Engine {
         let link = way.link;
         wire.send(link, &head, None);
         self.counts.sent += 1;
-        self.soon(now + self.rules.life_ns);
+        self.set_due(now + self.rules.life_ns);
     }
 }

@@ -26,9 +26,9 @@
 mod counts;
 mod due;
 mod op;
-mod order;
 mod path_health;
 mod receive;
+mod target_command;
 #[cfg(test)]
 mod tests;
 mod transmit;
@@ -40,19 +40,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bio::Segs;
 use wire::aoe::{Address, Mac};
 
-use self::op::{Op, Shape, frames_of, span};
-use self::order::Order;
-use self::receive::Print;
-use super::flight::Flight;
+use self::op::{FramePlan, Op, frames_of, span};
+use self::receive::Fingerprint;
+use self::target_command::TargetCommand;
+use super::inflight::InflightFrames;
 use super::path::Path;
-use super::pool::Pool;
+use super::pool::TargetCredits;
 use super::ranges::Ranges;
-use super::shared::{Known, Shared};
+use super::shared::{KnownTarget, KnownTargets};
 use crate::ccb::{CamStatus, CcbId, Flags, Outcome, Registers};
 
 pub(super) use self::counts::Counts;
-pub(super) use self::order::{Said, Unsaid};
-pub(super) use self::path_health::Ill;
+pub(super) use self::path_health::UnusablePath;
+pub(super) use self::target_command::{CommandReply, NoReply};
 
 /// Most targets that are remembered; further ones are not seen.
 pub(super) const TARGETS_MAX: usize = 1024;
@@ -95,7 +95,7 @@ struct Target {
     address: Address,
     paths: Vec<Path>,
     /// Where the next frame goes.
-    turn: usize,
+    next_path: usize,
     /// Frames that may wait there, of all cores, and most sectors of one.
     buffers: u32,
     sectors: u32,
@@ -103,14 +103,14 @@ struct Target {
     window: u32,
     threshold: u32,
     out: u32,
-    pool: Arc<Pool>,
+    credits: Arc<TargetCredits>,
     /// Places there that this core gets regardless of the demand of other cores.
-    part: u32,
+    share: u32,
     /// E6: frames in a row that were not answered, and whether CAM has yet to check the identity.
     silent: u32,
     doubtful: bool,
     /// When it answered last, to whatever core, ns.
-    heard: Arc<AtomicU64>,
+    last_answer_ns: Arc<AtomicU64>,
     /// This core is owed a place there.
     is_owed: bool,
     /// A command was not answered by its deadline: CAM has given the disk up, whatever the state of
@@ -120,12 +120,12 @@ struct Target {
     shrunk_ns: u64,
     ranges: Arc<Ranges>,
     /// The first fingerprint of the disk.
-    print: Option<Print>,
+    fingerprint: Option<Fingerprint>,
     /// Its sectors as it said last, and when it was asked for them last, ns.
     size: Option<u64>,
     sized_ns: u64,
     /// Commands with something to send, oldest first.
-    line: VecDeque<usize>,
+    send_queue: VecDeque<usize>,
 }
 
 const ONE: u32 = 16;
@@ -136,7 +136,7 @@ const QUIET_NS: u64 = 2_000_000_000;
 
 impl Target {
     /// Whether its window lets this core send one more frame.
-    fn has_room(&self) -> bool {
+    fn has_credit(&self) -> bool {
         self.out * ONE < self.window.max(ONE)
     }
 }
@@ -144,14 +144,14 @@ impl Target {
 /// See the module.
 pub(super) struct Engine {
     rules: Rules,
-    shared: Arc<Shared>,
+    shared: Arc<KnownTargets>,
     core: usize,
     targets: Vec<Target>,
     ops: Vec<Op>,
     free: Vec<usize>,
-    flight: Flight,
-    orders: Vec<Order>,
-    last_order: u64,
+    inflight: InflightFrames,
+    commands: Vec<TargetCommand>,
+    last_command: u64,
     /// WRITEs that wait for sectors.
     blocked: Vec<usize>,
     /// Nothing is due before, ns.
@@ -170,7 +170,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(core: usize, rules: Rules, shared: Arc<Shared>, now: u64) -> Engine {
+    pub(super) fn new(core: usize, rules: Rules, shared: Arc<KnownTargets>, now: u64) -> Engine {
         Engine {
             writes_from_ns: now + rules.life_ns,
             rules,
@@ -179,9 +179,9 @@ impl Engine {
             targets: Vec::new(),
             ops: Vec::new(),
             free: Vec::new(),
-            flight: Flight::new(core),
-            orders: Vec::new(),
-            last_order: 0,
+            inflight: InflightFrames::new(core),
+            commands: Vec::new(),
+            last_command: 0,
             blocked: Vec::new(),
             due_ns: u64::MAX,
             ended: Vec::new(),
@@ -194,23 +194,23 @@ impl Engine {
     }
 
     /// Goes on by other rules. Commands under way keep their deadline.
-    pub(super) fn change(&mut self, rules: Rules, now: u64) {
+    pub(super) fn set_rules(&mut self, rules: Rules, now: u64) {
         let longer_ns = rules.life_ns.saturating_sub(self.rules.life_ns);
         self.rules = rules;
         if longer_ns > 0 {
             // E1, E2: frames may exist longer than was thought, also some that were given up.
             self.writes_from_ns = self.writes_from_ns.max(now + longer_ns);
-            for place in 0..self.flight.len() {
-                if let Some(copy) = self.flight.at(place).filter(|frame| frame.op.is_none()) {
+            for place in 0..self.inflight.len() {
+                if let Some(copy) = self.inflight.at(place).filter(|frame| frame.op.is_none()) {
                     copy.due_ns = copy.due_ns.saturating_add(longer_ns);
                 }
             }
         }
         for at in 0..self.targets.len() {
             let known = self.targets.get(at).and_then(|t| self.shared.known(t.address));
-            known.into_iter().for_each(|known| self.bring_up_to(at, &known));
+            known.into_iter().for_each(|known| self.update_target(at, &known));
         }
-        self.soon(now);
+        self.set_due(now);
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -240,7 +240,7 @@ impl Engine {
     }
 
     /// E6: marks a target to be reported to CAM.
-    fn may_be_another(&mut self, target: usize) {
+    fn mark_doubtful(&mut self, target: usize) {
         let Some(t) = self.targets.get_mut(target) else { return };
         if !std::mem::replace(&mut t.doubtful, true) {
             self.doubted.push(t.address);
@@ -257,18 +257,18 @@ impl Engine {
     pub(super) fn trust(&mut self, address: Address, now: u64) {
         let Some(t) = self.targets.iter_mut().find(|t| t.address == address) else { return };
         if !t.paths.iter().any(|path| path.is_same) {
-            return self.renew(address, now);
+            return self.accept_replacement(address, now);
         }
         (t.doubtful, t.silent) = (false, 0);
-        self.soon(now);
+        self.set_due(now);
     }
 
     /// CAM has found another disk at a target, and accepts it.
-    pub(super) fn renew(&mut self, address: Address, now: u64) {
+    pub(super) fn accept_replacement(&mut self, address: Address, now: u64) {
         let Some(t) = self.targets.iter_mut().find(|t| t.address == address) else { return };
-        (t.print, t.size, t.doubtful, t.silent) = (None, None, false, 0);
+        (t.fingerprint, t.size, t.doubtful, t.silent) = (None, None, false, 0);
         t.paths.iter_mut().for_each(|path| path.forget(now));
-        self.soon(now);
+        self.set_due(now);
     }
 
     /// A command that has ended.
@@ -282,11 +282,11 @@ impl Engine {
     }
 
     /// Something is to be done by then.
-    pub(super) fn look_at(&mut self, at: u64) {
-        self.soon(at);
+    pub(super) fn schedule(&mut self, at: u64) {
+        self.set_due(at);
     }
 
-    fn soon(&mut self, at: u64) {
+    fn set_due(&mut self, at: u64) {
         self.due_ns = self.due_ns.min(at);
     }
 
@@ -306,14 +306,14 @@ impl Engine {
             Ok(shaped) => shaped,
             Err(status) => return Some(Outcome::of(status)),
         };
-        let at = self.place();
+        let at = self.free_op_slot();
         let Some(op) = self.ops.get_mut(at) else { return Some(Outcome::of(CamStatus::Busy)) };
         op.id = id;
         op.target = target;
         op.registers = Registers { command: opcode, ..*registers };
-        op.shape = shape;
+        op.frame_plan = shape;
         op.write = flags.has(Flags::OUT);
-        op.asks = asks;
+        op.is_identity_query = asks;
         op.sectors = sectors;
         data.iter().for_each(|seg| op.data.push(seg.clone()));
         (op.next, op.left) = (0, sectors.max(1));
@@ -323,23 +323,23 @@ impl Engine {
         let deadline = op.deadline_ns;
         op.span = span(op);
         if !asks {
-            self.doubt_the_quiet(target, now);
+            self.doubt_if_silent(target, now);
         }
         let op = self.ops.get_mut(at)?;
         if op.span.is_some() {
             self.blocked.push(at);
         } else {
-            self.line_up(at);
+            self.enqueue(at);
         }
-        self.soon(deadline);
+        self.set_due(deadline);
         None
     }
 
     /// E6
-    fn doubt_the_quiet(&mut self, target: usize, now: u64) {
+    fn doubt_if_silent(&mut self, target: usize, now: u64) {
         let Some(t) = self.targets.get(target) else { return };
-        if now.saturating_sub(t.heard.load(Ordering::Relaxed)) >= QUIET_NS {
-            self.may_be_another(target);
+        if now.saturating_sub(t.last_answer_ns.load(Ordering::Relaxed)) >= QUIET_NS {
+            self.mark_doubtful(target);
         }
     }
 
@@ -351,16 +351,16 @@ impl Engine {
         let known = self.shared.known(address)?;
         self.targets.push(target_at(address, &known));
         let at = self.targets.len() - 1;
-        self.bring_up_to(at, &known);
+        self.update_target(at, &known);
         Some(at)
     }
 
-    fn bring_up_to(&mut self, at: usize, known: &Known) {
+    fn update_target(&mut self, at: usize, known: &KnownTarget) {
         let (shares, window) = (self.rules.shares.max(1), self.rules.window);
         let Some(t) = self.targets.get_mut(at) else { return };
         let is_new = t.paths.is_empty();
         t.buffers = u32::from(known.buffers).max(1).min(window);
-        t.part = (t.buffers / shares).max(1);
+        t.share = (t.buffers / shares).max(1);
         t.sectors = if known.sectors == 0 { 2 } else { known.sectors.into() };
         t.window = match is_new {
             true => (t.buffers * ONE / 2).max(ONE),
@@ -373,19 +373,19 @@ impl Engine {
         }
     }
 
-    fn place(&mut self) -> usize {
+    fn free_op_slot(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
             self.ops.push(Op {
                 id: CcbId::from_word(0),
                 target: 0,
                 registers: Registers::default(),
-                shape: Shape::Whole,
+                frame_plan: FramePlan::Whole,
                 write: false,
-                asks: false,
+                is_identity_query: false,
                 sectors: 0,
                 data: Segs::new(),
                 next: 0,
-                again: Vec::new(),
+                resend: Vec::new(),
                 left: 0,
                 deadline_ns: 0,
                 span: None,
@@ -396,12 +396,12 @@ impl Engine {
         })
     }
 
-    fn line_up(&mut self, at: usize) {
+    fn enqueue(&mut self, at: usize) {
         let Some(op) = self.ops.get(at) else { return };
         if let Some(target) = self.targets.get_mut(op.target)
-            && !target.line.contains(&at)
+            && !target.send_queue.contains(&at)
         {
-            target.line.push_back(at);
+            target.send_queue.push_back(at);
         }
     }
 
@@ -434,23 +434,23 @@ impl Engine {
 
     /// E3: its frames that are out belong to no command from now on.
     fn forget(&mut self, at: usize) {
-        for place in 0..self.flight.len() {
-            let frame = self.flight.at(place).filter(|frame| frame.op == Some(at));
+        for place in 0..self.inflight.len() {
+            let frame = self.inflight.at(place).filter(|frame| frame.op == Some(at));
             if let Some(frame) = frame {
                 frame.op = None;
                 frame.due_ns = frame.sent_ns + self.rules.life_ns;
                 let (target, path) = (frame.target, frame.path);
-                self.let_out(target, path);
+                self.release_credit(target, path);
             }
         }
         let Some(op) = self.ops.get_mut(at) else { return };
         op.busy = false;
         op.data.clear();
-        op.again.clear();
+        op.resend.clear();
         if let Some(target) = self.targets.get_mut(op.target) {
-            target.line.retain(|other| *other != at);
+            target.send_queue.retain(|other| *other != at);
             if let Some(hold) = op.hold.take() {
-                target.ranges.give_back(hold);
+                target.ranges.release(hold);
             }
         }
         self.blocked.retain(|other| *other != at);
@@ -458,10 +458,10 @@ impl Engine {
     }
 
     /// A frame is not waited for any more.
-    fn let_out(&mut self, target: usize, path: usize) {
+    fn release_credit(&mut self, target: usize, path: usize) {
         if let Some(target) = self.targets.get_mut(target) {
             target.out = target.out.saturating_sub(1);
-            target.pool.give_back();
+            target.credits.release();
             if let Some(path) = target.paths.get_mut(path) {
                 path.out = path.out.saturating_sub(1);
             }
@@ -469,28 +469,28 @@ impl Engine {
     }
 }
 
-fn target_at(address: Address, known: &Known) -> Target {
+fn target_at(address: Address, known: &KnownTarget) -> Target {
     Target {
         address,
         paths: Vec::new(),
-        turn: 0,
+        next_path: 0,
         buffers: 1,
         sectors: 2,
         window: ONE,
         threshold: u32::MAX,
         out: 0,
-        pool: known.pool.clone(),
-        part: 1,
+        credits: known.credits.clone(),
+        share: 1,
         silent: 0,
         doubtful: false,
-        heard: known.heard.clone(),
+        last_answer_ns: known.last_answer_ns.clone(),
         is_owed: false,
         lost: false,
         shrunk_ns: 0,
         ranges: known.ranges.clone(),
-        print: None,
+        fingerprint: None,
         size: None,
         sized_ns: 0,
-        line: VecDeque::new(),
+        send_queue: VecDeque::new(),
     }
 }

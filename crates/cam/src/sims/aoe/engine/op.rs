@@ -9,16 +9,16 @@ use crate::ccb::{CamStatus, CcbId, Outcome, Registers};
 
 /// How a command is put into frames.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Shape {
+pub(super) enum FramePlan {
     /// Sectors from there on: cut as the paths allow.
-    Cut { lba: u64, extended: bool },
+    Split { lba: u64, extended: bool },
     /// One frame.
     Whole,
 }
 
 /// Sectors of a command that are to be sent, and how often they were.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub(super) struct SectorRun {
     pub(super) first: u32,
     pub(super) sectors: u32,
     pub(super) tries: u32,
@@ -28,16 +28,16 @@ pub(super) struct Op {
     pub(super) id: CcbId,
     pub(super) target: usize,
     pub(super) registers: Registers,
-    pub(super) shape: Shape,
+    pub(super) frame_plan: FramePlan,
     pub(super) write: bool,
     /// E6: it asks for the identity of the disk.
-    pub(super) asks: bool,
+    pub(super) is_identity_query: bool,
     pub(super) sectors: u32,
     pub(super) data: Segs,
     /// Sent up to there.
     pub(super) next: u32,
     /// To be sent again.
-    pub(super) again: Vec<Piece>,
+    pub(super) resend: Vec<SectorRun>,
     /// Not answered yet, in sectors; a command without data counts one.
     pub(super) left: u32,
     pub(super) deadline_ns: u64,
@@ -52,7 +52,7 @@ pub(super) struct Op {
 pub(super) fn frames_of(
     registers: &Registers,
     bytes: usize,
-) -> Result<(Shape, u8, u32), CamStatus> {
+) -> Result<(FramePlan, u8, u32), CamStatus> {
     use ata::command as c;
     let r = registers;
     let count = |n: u16, zero: u32| if n == 0 { zero } else { u32::from(n) };
@@ -67,22 +67,26 @@ pub(super) fn frames_of(
             // The smallest frame that any link carries has two.
             let sectors = u32::try_from(bytes.div_ceil(SECTOR)).unwrap_or(u32::MAX);
             let fits = bytes.is_multiple_of(SECTOR) && sectors <= 2;
-            return if fits { Ok((Shape::Whole, other, sectors)) } else { Err(CamStatus::TooBig) };
+            return if fits {
+                Ok((FramePlan::Whole, other, sectors))
+            } else {
+                Err(CamStatus::TooBig)
+            };
         }
     };
     if bytes as u64 != u64::from(sectors) * SECTOR as u64 {
         return Err(CamStatus::Invalid);
     }
-    Ok((Shape::Cut { lba: r.lba, extended }, opcode, sectors))
+    Ok((FramePlan::Split { lba: r.lba, extended }, opcode, sectors))
 }
 
 /// Sectors that a command changes. Of a TRIM all between the first and the last that it names; a
 /// list that cannot be read may mean any.
 pub(super) fn span(op: &Op) -> Option<(u64, u64)> {
-    match op.shape {
+    match op.frame_plan {
         _ if !op.write => None,
-        Shape::Cut { lba, .. } => Some((lba, lba.saturating_add(op.sectors.into()))),
-        Shape::Whole => {
+        FramePlan::Split { lba, .. } => Some((lba, lba.saturating_add(op.sectors.into()))),
+        FramePlan::Whole => {
             let list = op.data.to_vec();
             let Ok(ranges) = ata::trim_ranges(&list) else { return Some((0, u64::MAX)) };
             let ends = ranges.map(|(lba, sectors)| (lba, lba.saturating_add(sectors)));
@@ -93,14 +97,14 @@ pub(super) fn span(op: &Op) -> Option<(u64, u64)> {
 
 pub(super) fn registers_of(op: &Op, first: u32, sectors: u32) -> Ata {
     let r = &op.registers;
-    let count = match op.shape {
-        Shape::Cut { .. } => sectors,
+    let count = match op.frame_plan {
+        FramePlan::Split { .. } => sectors,
         // IDENTIFY says how much it wants though it needs not.
-        Shape::Whole => u32::from(r.count).max(sectors),
+        FramePlan::Whole => u32::from(r.count).max(sectors),
     };
-    let (address, extended) = match op.shape {
-        Shape::Cut { lba, extended } => (lba + u64::from(first), extended),
-        Shape::Whole => (r.lba, r.extended),
+    let (address, extended) = match op.frame_plan {
+        FramePlan::Split { lba, extended } => (lba + u64::from(first), extended),
+        FramePlan::Whole => (r.lba, r.extended),
     };
     Ata {
         write: op.write,
@@ -124,7 +128,7 @@ pub(super) fn failure(said: Option<u8>, ata: &Ata) -> Outcome {
     }
 }
 impl Op {
-    pub(super) fn wants(&self) -> bool {
-        self.next < self.sectors.max(1) || !self.again.is_empty()
+    pub(super) fn has_unsent(&self) -> bool {
+        self.next < self.sectors.max(1) || !self.resend.is_empty()
     }
 }

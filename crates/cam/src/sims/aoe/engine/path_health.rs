@@ -6,7 +6,7 @@ use super::{Engine, Wire};
 
 /// A way to a disk that does not answer, or whose interface is down.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(in crate::sims::aoe) struct Ill {
+pub(in crate::sims::aoe) struct UnusablePath {
     pub address: Address,
     /// Index of the interface.
     pub link: usize,
@@ -18,7 +18,7 @@ pub(in crate::sims::aoe) struct Ill {
 
 impl Engine {
     /// As far as this core has found out.
-    pub(in crate::sims::aoe) fn ill(&self, wire: &dyn Wire) -> Vec<Ill> {
+    pub(in crate::sims::aoe) fn unusable_paths(&self, wire: &dyn Wire) -> Vec<UnusablePath> {
         let mut all = Vec::new();
         for t in &self.targets {
             let (good, ill): (Vec<_>, Vec<_>) = t
@@ -28,7 +28,7 @@ impl Engine {
                 .partition(|path| path.is_up && wire.sectors(path.link) > 0);
             let (address, is_last) = (t.address, good.is_empty());
             let ill = ill.into_iter();
-            all.extend(ill.map(|p| Ill { address, link: p.link, mac: p.mac, is_last }));
+            all.extend(ill.map(|p| UnusablePath { address, link: p.link, mac: p.mac, is_last }));
         }
         all
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use wire::aoe::{Ata, BROADCAST, Config, Header, SECTOR, command};
 use wire::ata::{self, Identify};
 
-use super::super::flight::Frame;
+use super::super::inflight::Frame;
 use super::super::path::Path;
 use super::op::failure;
 use super::{Engine, ONE, Target, Wire};
@@ -13,7 +13,7 @@ use crate::ccb::Outcome;
 
 impl Engine {
     /// A frame came in on an interface.
-    pub(in crate::sims::aoe) fn hear(
+    pub(in crate::sims::aoe) fn receive(
         &mut self,
         link: usize,
         frame: &[u8],
@@ -30,17 +30,17 @@ impl Engine {
         }
         match header.command {
             command::CONFIG => {
-                self.obeyed(&header, body);
-                self.learn(link, &header, body, now);
+                self.command_answered(&header, body);
+                self.target_announced(link, &header, body, now);
             }
             command::ATA => self.answered(&header, body, now),
-            _ if self.obeyed(&header, body) => {}
+            _ if self.command_answered(&header, body) => {}
             _ => self.counts.unasked += 1,
         }
     }
 
     /// A target announces itself.
-    pub(super) fn learn(&mut self, link: usize, header: &Header, body: &[u8], now: u64) {
+    pub(super) fn target_announced(&mut self, link: usize, header: &Header, body: &[u8], now: u64) {
         let Ok(config) = Config::decode(body) else {
             self.counts.malformed += 1;
             return;
@@ -51,35 +51,35 @@ impl Engine {
             return;
         }
         let said = (config.buffers, config.sectors);
-        let Some(known) = self.shared.note(address, (link, mac), said) else { return };
+        let Some(known) = self.shared.record_target(address, (link, mac), said) else { return };
         self.shared.is_marked(address, config.string, now);
         let Some(at) = self.target(address) else { return };
         if header.tag == 0 {
             // E6: it started, and this was no answer.
-            self.may_be_another(at);
+            self.mark_doubtful(at);
         }
         let good = |t: &Target| t.paths.iter().any(Path::is_good);
         let was_good = self.targets.get(at).is_some_and(good);
-        self.bring_up_to(at, &known);
+        self.update_target(at, &known);
         let paths = self.targets.get_mut(at).map(|t| t.paths.iter_mut());
         let own = |p: &&mut Path| p.link == link && p.mac == mac;
-        paths.into_iter().flatten().filter(own).for_each(Path::heard);
+        paths.into_iter().flatten().filter(own).for_each(Path::mark_up);
         if let Some(t) = self.targets.get_mut(at).filter(|t| good(t)) {
             let lost = std::mem::take(&mut t.lost);
             self.found |= !was_good || lost;
         }
-        self.soon(now);
+        self.set_due(now);
     }
 
     pub(super) fn answered(&mut self, header: &Header, body: &[u8], now: u64) {
-        let frame = self.flight.get(header.tag).copied().filter(|frame| frame.order.is_none());
+        let frame = self.inflight.get(header.tag).copied().filter(|frame| frame.command.is_none());
         let Some(frame) = frame else {
             self.counts.unasked += 1;
             return;
         };
         let Some(t) = self.targets.get_mut(frame.target) else { return };
         // E3
-        let from = |p: &Path| p.mac == header.from && (p.is_same || frame.asks);
+        let from = |p: &Path| p.mac == header.from && (p.is_same || frame.is_identity_query);
         if header.address != t.address || !t.paths.iter().any(from) {
             self.counts.foreign += 1;
             return;
@@ -93,7 +93,7 @@ impl Engine {
             return;
         };
         let op = frame.op.and_then(|op| self.ops.get(op));
-        let reads = frame.op.is_none() && frame.asks || op.is_some_and(|op| !op.write);
+        let reads = frame.op.is_none() && frame.is_identity_query || op.is_some_and(|op| !op.write);
         let wants = if reads { frame.sectors as usize * SECTOR } else { 0 };
         let failed = header.error.is_some() || ata.command & ata::status::FAILED != 0;
         if !failed && data.len() < wants {
@@ -102,21 +102,21 @@ impl Engine {
             return;
         }
         t.silent = 0;
-        t.heard.fetch_max(now, Ordering::Relaxed);
+        t.last_answer_ns.fetch_max(now, Ordering::Relaxed);
         if let Some(path) = t.paths.get_mut(frame.path) {
             path.answered(frame.sectors, now.saturating_sub(frame.sent_ns), self.rules.life_ns);
         }
-        self.flight.take(header.tag);
+        self.inflight.take(header.tag);
         self.free_hold(&frame);
         let Some(at) = frame.op else {
-            match frame.asks {
-                true if frame.sectors > 0 && !failed => self.told(&frame, data),
+            match frame.is_identity_query {
+                true if frame.sectors > 0 && !failed => self.identity_received(&frame, data),
                 true => self.counts.failed += 1,
                 false => self.counts.late += 1,
             }
             return;
         };
-        self.let_out(frame.target, frame.path);
+        self.release_credit(frame.target, frame.path);
         if failed {
             self.counts.failed += 1;
             // It may have shrunk.
@@ -125,7 +125,7 @@ impl Engine {
             }
             return self.end(at, failure(header.error, &ata));
         }
-        self.widen(frame.target);
+        self.grow_window(frame.target);
         let Some(op) = self.ops.get_mut(at) else { return };
         if wants > 0 {
             let data = data.get(..wants).unwrap_or(data);
@@ -139,21 +139,21 @@ impl Engine {
     }
 
     /// An answer came in time: slow start to the threshold, then one frame more a round trip.
-    pub(super) fn widen(&mut self, target: usize) {
+    pub(super) fn grow_window(&mut self, target: usize) {
         let Some(t) = self.targets.get_mut(target) else { return };
         let more = if t.window < t.threshold { ONE } else { (ONE * ONE / t.window.max(1)).max(1) };
         t.window = (t.window + more).min(t.buffers * ONE);
     }
 
     /// A path says which disk is behind it.
-    pub(super) fn told(&mut self, frame: &Frame, data: &[u8]) {
+    pub(super) fn identity_received(&mut self, frame: &Frame, data: &[u8]) {
         let Some(t) = self.targets.get_mut(frame.target) else { return };
-        let Some(print) = print(data) else {
+        let Some(print) = fingerprint(data) else {
             self.counts.malformed += 1;
             return;
         };
         let was_good = t.paths.iter().any(Path::is_good);
-        let same = *t.print.get_or_insert(print) == print;
+        let same = *t.fingerprint.get_or_insert(print) == print;
         if let (true, Some(size)) = (same, size(data)) {
             // CAM's size of the disk is old: the disk grew or shrank.
             let resized = t.size.replace(size).is_some_and(|before| before != size);
@@ -179,10 +179,10 @@ fn size(identify: &[u8]) -> Option<u64> {
 }
 
 /// Fingerprint that distinguishes disks.
-pub(super) type Print = [u8; 60];
+pub(super) type Fingerprint = [u8; 60];
 
 /// Serial number and model of IDENTIFY data: words 10 to 19 and 27 to 46 (ACS-3 section 7.12.7).
-pub(super) fn print(identify: &[u8]) -> Option<Print> {
+pub(super) fn fingerprint(identify: &[u8]) -> Option<Fingerprint> {
     let mut print = [0; 60];
     let (serial, model) = print.split_at_mut(20);
     serial.copy_from_slice(identify.get(20..40)?);

@@ -10,7 +10,7 @@ use wire::aoe::{
 };
 use wire::ata::{self, Identify, status};
 
-use super::super::flight::ASK_TAG;
+use super::super::inflight::ASK_TAG;
 use super::*;
 
 const SHELF: Address = Address { shelf: 7, slot: 1 };
@@ -72,7 +72,7 @@ fn asked(frame: &[u8]) -> (Header, Vec<u8>) {
 impl Bench {
     /// So many cores, each of which knows the target.
     fn new(cores: usize) -> Bench {
-        let shared: Arc<Shared> = Arc::default();
+        let shared: Arc<KnownTargets> = Arc::default();
         let rules = Rules {
             life_ns: 500 * MS,
             deadline_ns: 3_000 * MS,
@@ -100,8 +100,8 @@ impl Bench {
                 command: command::CONFIG,
                 tag: ASK_TAG,
             };
-            let config = Config::tell(BUFFERS, 1, 2, &[]).encode();
-            bench.hear(core, &frame(&to, &[&config]));
+            let config = Config::response(BUFFERS, 1, 2, &[]).encode();
+            bench.receive(core, &frame(&to, &[&config]));
             bench.pump(core);
             bench.answer_all(core);
             assert!(bench.engines[core].take_found(), "the target is found");
@@ -109,8 +109,8 @@ impl Bench {
         bench
     }
 
-    fn hear(&mut self, core: usize, frame: &[u8]) {
-        self.engines[core].hear(0, frame, &self.cables[core], self.now);
+    fn receive(&mut self, core: usize, frame: &[u8]) {
+        self.engines[core].receive(0, frame, &self.cables[core], self.now);
     }
 
     fn pump(&mut self, core: usize) {
@@ -149,7 +149,7 @@ impl Bench {
             }
             _ => data = vec![0; SECTOR],
         }
-        self.hear(core, &frame(&reply, &[&head.encode(), &data]));
+        self.receive(core, &frame(&reply, &[&head.encode(), &data]));
         true
     }
 
@@ -221,9 +221,12 @@ fn e5_cores_share_the_buffers_of_the_target_and_never_exceed_them() {
 fn a_command_is_resent_and_ends_when_none_of_its_frames_may_arrive() {
     let mut b = Bench::new(1);
     let body = Reserve::encode(reserve::SET, &[OURS]);
-    let number = b.engines[0].order(SHELF, command::RESERVE, body.clone(), b.now).unwrap();
+    let number = b.engines[0].begin_command(SHELF, command::RESERVE, body.clone(), b.now).unwrap();
     b.pump(0);
-    assert_eq!(b.engines[0].order(SHELF, command::MASKS, Vec::new(), b.now), Err(Unsaid::Busy));
+    assert_eq!(
+        b.engines[0].begin_command(SHELF, command::MASKS, Vec::new(), b.now),
+        Err(NoReply::Busy)
+    );
     let (first, sent) = asked(&b.cables[0].0.remove(0));
     assert_eq!((first.command, first.address, sent), (command::RESERVE, SHELF, body));
     // Lost: it comes again, under another tag.
@@ -233,36 +236,36 @@ fn a_command_is_resent_and_ends_when_none_of_its_frames_may_arrive() {
     assert!(second.tag != first.tag && second.command == command::RESERVE);
     let list = Reserve::encode(reserve::SET, &[OURS]);
     let stranger = Header { from: Mac([2, 9, 9, 9, 9, 9]), ..second.answer(THEIRS, SHELF) };
-    b.hear(0, &frame(&stranger, &[&list]));
+    b.receive(0, &frame(&stranger, &[&list]));
     let other = Header { command: command::MASKS, ..second.answer(THEIRS, SHELF) };
-    b.hear(0, &frame(&other, &[&list]));
-    assert!(!b.engines[0].orders[0].over, "neither is its answer");
-    b.hear(0, &frame(&second.answer(THEIRS, SHELF), &[&list]));
-    assert_eq!(b.engines[0].take_order(number), None, "the first frame may still come");
+    b.receive(0, &frame(&other, &[&list]));
+    assert!(!b.engines[0].commands[0].over, "neither is its answer");
+    b.receive(0, &frame(&second.answer(THEIRS, SHELF), &[&list]));
+    assert_eq!(b.engines[0].take_reply(number), None, "the first frame may still come");
     b.now += 150 * MS;
     b.pump(0);
     assert!(b.cables[0].0.is_empty(), "nothing more is sent");
-    assert_eq!(b.engines[0].take_order(number), Some(Ok(Ok(list))));
+    assert_eq!(b.engines[0].take_reply(number), Some(Ok(Ok(list))));
 
     // One order that is refused, and one without an answer.
-    let number = b.engines[0].order(SHELF, command::RESERVE, Vec::new(), b.now).unwrap();
+    let number = b.engines[0].begin_command(SHELF, command::RESERVE, Vec::new(), b.now).unwrap();
     b.pump(0);
     let (asks, _) = asked(&b.cables[0].0.remove(0));
     let refused = Header { error: Some(error::RESERVED), ..asks.answer(THEIRS, SHELF) };
-    b.hear(0, &frame(&refused, &[]));
-    assert_eq!(b.engines[0].take_order(number), Some(Ok(Err(error::RESERVED))));
-    let number = b.engines[0].order(SHELF, command::MASKS, Vec::new(), b.now).unwrap();
+    b.receive(0, &frame(&refused, &[]));
+    assert_eq!(b.engines[0].take_reply(number), Some(Ok(Err(error::RESERVED))));
+    let number = b.engines[0].begin_command(SHELF, command::MASKS, Vec::new(), b.now).unwrap();
     let mut sent = 0;
     for _ in 0..400 {
         b.now += 10 * MS;
         b.pump(0);
         sent += std::mem::take(&mut b.cables[0].0).len();
     }
-    assert_eq!(b.engines[0].take_order(number), Some(Err(Unsaid::Silent)));
+    assert_eq!(b.engines[0].take_reply(number), Some(Err(NoReply::Silent)));
     assert!((5..20).contains(&sent), "{sent} frames in three seconds");
     assert_eq!(
-        b.engines[0].order(Address { slot: 9, ..SHELF }, 2, Vec::new(), 0),
-        Err(Unsaid::NoTarget)
+        b.engines[0].begin_command(Address { slot: 9, ..SHELF }, 2, Vec::new(), 0),
+        Err(NoReply::NoTarget)
     );
 }
 
@@ -272,7 +275,7 @@ fn a_changed_size_of_the_target_is_reported_once() {
     let look = |b: &mut Bench| {
         b.now += 2_000 * MS;
         let (engine, cable, now) = (&mut b.engines[0], &mut b.cables[0], b.now);
-        engine.ask_sizes(cable, now);
+        engine.query_sizes(cable, now);
         b.answer_all(0);
         b.engines[0].take_resized()
     };
@@ -280,7 +283,7 @@ fn a_changed_size_of_the_target_is_reported_once() {
     b.sectors = 2000;
     assert_eq!(look(&mut b), Some(SHELF));
     assert_eq!(look(&mut b), None, "once");
-    b.engines[0].ask_sizes(&mut b.cables[0], b.now);
+    b.engines[0].query_sizes(&mut b.cables[0], b.now);
     assert_eq!(b.waiting(), 0, "it was asked just now");
     // A sector that is not there any more is asked about at once, and not each time.
     b.sectors = 500;
@@ -338,7 +341,7 @@ fn an_unsolicited_announcement_causes_verification_of_the_target() {
         let (version, command) = (VERSION, command::CONFIG);
         let header =
             Header { to, from, version, response: true, error: None, address, command, tag };
-        b.hear(0, &frame(&header, &[&Config::tell(BUFFERS, 1, 2, &[]).encode()]));
+        b.receive(0, &frame(&header, &[&Config::response(BUFFERS, 1, 2, &[]).encode()]));
         b.engines[0].take_doubted()
     };
     assert_eq!(tell(&mut b, ASK_TAG), None);
@@ -358,12 +361,12 @@ fn a_core_that_saw_another_disk_queries_again_when_cam_trusts_it() {
     let mut b = Bench::new(1);
     b.serial = "another";
     let now = b.now;
-    b.engines[0].renew(SHELF, now);
+    b.engines[0].accept_replacement(SHELF, now);
     b.pump(0);
     b.answer_all(0);
     b.serial = "s";
     b.now += 2_000 * MS;
-    b.engines[0].ask_sizes(&mut b.cables[0], b.now);
+    b.engines[0].query_sizes(&mut b.cables[0], b.now);
     b.answer_all(0);
     assert_eq!(b.engines[0].take_doubted(), Some(SHELF), "no path leads to that disk");
     let now = b.now;

@@ -5,10 +5,10 @@ use wire::aoe::{
     command, directive,
 };
 
-use super::super::flight::{ASK_TAG, Frame};
+use super::super::inflight::{ASK_TAG, Frame};
 use super::super::path::Path;
-use super::super::pool::{Guest, Place};
-use super::op::{Piece, Shape, registers_of};
+use super::super::pool::{CoreDemand, TakeResult};
+use super::op::{FramePlan, SectorRun, registers_of};
 use super::{Engine, LOOK_NS, Target, Wire};
 
 impl Engine {
@@ -18,9 +18,9 @@ impl Engine {
             self.sweep(wire, now);
         }
         self.unblock(now);
-        self.send_orders(wire, now);
+        self.send_commands(wire, now);
         while let Some(target) = self.unsure.pop() {
-            self.ask_size(target, wire, now);
+            self.query_size(target, wire, now);
         }
         for target in 0..self.targets.len() {
             self.send_for(target, wire, now);
@@ -33,7 +33,7 @@ impl Engine {
             return;
         }
         if now < self.writes_from_ns {
-            return self.soon(self.writes_from_ns);
+            return self.set_due(self.writes_from_ns);
         }
         let mut at = 0;
         while let Some(&blocked) = self.blocked.get(at) {
@@ -43,51 +43,53 @@ impl Engine {
             op.hold = ranges.and_then(|r| r.take(first, end));
             if op.hold.is_some() {
                 self.blocked.remove(at);
-                self.line_up(blocked);
+                self.enqueue(blocked);
             } else {
                 at += 1;
             }
         }
         if !self.blocked.is_empty() {
-            self.soon(now + LOOK_NS);
+            self.set_due(now + LOOK_NS);
         }
     }
 
     pub(super) fn send_for(&mut self, target: usize, wire: &mut dyn Wire, now: u64) {
         loop {
-            let is_full = self.flight.is_full();
+            let is_full = self.inflight.is_full();
             let Some(t) = self.targets.get_mut(target) else { return };
-            let guest = Guest { core: self.core, own: t.out, part: t.part };
+            let guest = CoreDemand { core: self.core, held: t.out, share: t.share };
             // E6
-            let may_go = |at: &&usize| !t.doubtful || self.ops.get(**at).is_some_and(|op| op.asks);
-            let next = t.line.iter().find(may_go).copied();
-            let next = next.filter(|_| !is_full && t.has_room());
-            let asks = next.and_then(|at| self.ops.get(at)).is_some_and(|op| op.asks);
+            let may_go = |at: &&usize| {
+                !t.doubtful || self.ops.get(**at).is_some_and(|op| op.is_identity_query)
+            };
+            let next = t.send_queue.iter().find(may_go).copied();
+            let next = next.filter(|_| !is_full && t.has_credit());
+            let asks = next.and_then(|at| self.ops.get(at)).is_some_and(|op| op.is_identity_query);
             let path = choose(t, wire).or_else(|| any_path(t, wire).filter(|_| asks));
             let Some((at, path)) = next.zip(path) else {
                 if std::mem::take(&mut t.is_owed) {
-                    t.pool.is_content(guest);
+                    t.credits.demand_met(guest);
                 }
                 return;
             };
-            match t.pool.take(guest, t.buffers) {
-                Place::Taken => {}
-                Place::Later => return,
-                Place::Owed => {
+            match t.credits.take(guest, t.buffers) {
+                TakeResult::Taken => {}
+                TakeResult::Later => return,
+                TakeResult::Owed => {
                     t.is_owed = true;
-                    return self.soon(now + LOOK_NS);
+                    return self.set_due(now + LOOK_NS);
                 }
             }
             if std::mem::take(&mut t.is_owed) {
-                t.pool.is_content(guest);
+                t.credits.demand_met(guest);
             }
             if !self.send_one(at, (target, path), wire, now) {
-                self.targets.get(target).into_iter().for_each(|t| t.pool.give_back());
+                self.targets.get(target).into_iter().for_each(|t| t.credits.release());
                 return;
             }
-            let done = self.ops.get(at).is_none_or(|op| !op.wants());
+            let done = self.ops.get(at).is_none_or(|op| !op.has_unsent());
             if let Some(t) = self.targets.get_mut(target).filter(|_| done) {
-                t.line.retain(|other| *other != at);
+                t.send_queue.retain(|other| *other != at);
             }
         }
     }
@@ -103,29 +105,29 @@ impl Engine {
         let (Some(t), Some(op)) = (self.targets.get_mut(target), self.ops.get_mut(at)) else {
             return false;
         };
-        t.turn = path + 1;
+        t.next_path = path + 1;
         let Some(way) = t.paths.get_mut(path) else { return false };
         let most = wire.sectors(way.link).min(t.sectors);
         let most = if way.is_small(now) { most.min(2) } else { most };
-        let piece = match op.again.pop() {
+        let piece = match op.resend.pop() {
             Some(piece) => piece,
-            None => Piece { first: op.next, sectors: op.sectors - op.next, tries: 0 },
+            None => SectorRun { first: op.next, sectors: op.sectors - op.next, tries: 0 },
         };
         let is_new = piece.tries == 0;
-        let sectors = match op.shape {
-            Shape::Cut { .. } => piece.sectors.min(most.max(1)),
-            Shape::Whole => piece.sectors,
+        let sectors = match op.frame_plan {
+            FramePlan::Split { .. } => piece.sectors.min(most.max(1)),
+            FramePlan::Whole => piece.sectors,
         };
         if is_new {
             op.next += sectors.max(1);
         } else if sectors < piece.sectors {
             let (first, rest) = (piece.first + sectors, piece.sectors - sectors);
-            op.again.push(Piece { first, sectors: rest, tries: piece.tries });
+            op.resend.push(SectorRun { first, sectors: rest, tries: piece.tries });
         }
         let rto = way.rto();
         let frame = Frame {
-            asks: op.asks,
-            order: None,
+            is_identity_query: op.is_identity_query,
+            command: None,
             target,
             path,
             op: Some(at),
@@ -136,7 +138,7 @@ impl Engine {
             due_ns: now + rto,
             hold: op.hold,
         };
-        let Some(tag) = self.flight.add(frame) else { return false };
+        let Some(tag) = self.inflight.add(frame) else { return false };
         if let Some(hold) = op.hold {
             t.ranges.copy(hold);
         }
@@ -150,18 +152,24 @@ impl Engine {
         wire.send(way.link, &head, op.write.then_some((&op.data, from, len)));
         self.counts.sent += 1;
         self.counts.resent += u64::from(!is_new);
-        self.soon(now + rto);
+        self.set_due(now + rto);
         true
     }
 
     /// Asks for targets on all interfaces.
-    pub(in crate::sims::aoe) fn ask_all(&mut self, wire: &mut dyn Wire) {
+    pub(in crate::sims::aoe) fn discover(&mut self, wire: &mut dyn Wire) {
         for link in 0..wire.links() {
-            self.ask(link, BROADCAST, Address::ALL, wire);
+            self.send_config_query(link, BROADCAST, Address::ALL, wire);
         }
     }
 
-    pub(super) fn ask(&mut self, link: usize, to: Mac, address: Address, wire: &mut dyn Wire) {
+    pub(super) fn send_config_query(
+        &mut self,
+        link: usize,
+        to: Mac,
+        address: Address,
+        wire: &mut dyn Wire,
+    ) {
         if wire.sectors(link) == 0 {
             return;
         }
@@ -169,7 +177,7 @@ impl Engine {
         let mut head = [0; HEADER_LEN + CONFIG_LEN];
         let (h, c) = head.split_at_mut(HEADER_LEN);
         h.copy_from_slice(&header.encode());
-        c.copy_from_slice(&Config::ask(directive::READ, &[]).encode());
+        c.copy_from_slice(&Config::request(directive::READ, &[]).encode());
         wire.send(link, &head, None);
         self.counts.sent += 1;
     }
@@ -178,7 +186,7 @@ impl Engine {
 /// The next path that is up; one whose interface is up when none is.
 pub(super) fn choose(target: &Target, wire: &dyn Wire) -> Option<usize> {
     let count = target.paths.len();
-    let all = (0..count).map(|n| (target.turn + n) % count);
+    let all = (0..count).map(|n| (target.next_path + n) % count);
     let fits = |at: &usize, up: bool| {
         let fits = |p: &Path| p.is_same && (p.is_up || !up) && wire.sectors(p.link) > 0;
         target.paths.get(*at).is_some_and(fits)
@@ -189,7 +197,7 @@ pub(super) fn choose(target: &Target, wire: &dyn Wire) -> Option<usize> {
 /// A path for a question which disk is there, where none leads to the disk that was there.
 fn any_path(target: &Target, wire: &dyn Wire) -> Option<usize> {
     let fits = |p: &Path| p.was_same && wire.sectors(p.link) > 0;
-    let all = (0..target.paths.len()).map(|n| (target.turn + n) % target.paths.len());
+    let all = (0..target.paths.len()).map(|n| (target.next_path + n) % target.paths.len());
     all.into_iter().find(|at| target.paths.get(*at).is_some_and(fits))
 }
 

@@ -17,19 +17,19 @@ impl Engine {
     }
 
     /// How long a connection may take to be established, ns.
-    pub(in crate::sims::iscsi) fn patience_ns(&self) -> u64 {
+    pub(in crate::sims::iscsi) fn connect_deadline_ns(&self) -> u64 {
         self.rules.terms.deadline_ns() / 4
     }
 
     /// When something is to be done at the latest, ns.
     pub(in crate::sims::iscsi) fn due(&self) -> u64 {
         let quarter = self.rules.terms.deadline_ns() / 4;
-        let ping = self.heard_ns + if self.pinged { 2 * quarter } else { quarter };
+        let ping = self.last_receive_ns + if self.pinged { 2 * quarter } else { quarter };
         let lost = if self.lost { u64::MAX } else { self.down_ns + self.rules.terms.deadline_ns() };
         match self.stage {
             Stage::Down => lost,
             Stage::Login(_) => lost.min(self.stage_due_ns),
-            Stage::Up | Stage::Leaving(_) => ping.min(self.stage_due_ns).min(self.task_due()),
+            Stage::Up | Stage::LoggingOut(_) => ping.min(self.stage_due_ns).min(self.task_due()),
         }
     }
 
@@ -62,9 +62,9 @@ impl Engine {
             // I5
             if !self.lost && now >= self.down_ns + self.rules.terms.deadline_ns() {
                 // Units without commands under way are notified too.
-                (self.lost, self.found, self.news) = (true, true, true);
+                (self.lost, self.found, self.luns_changed) = (true, true, true);
                 self.counts.lost += 1;
-                self.give_up();
+                self.fail_waiting();
             }
             if matches!(self.stage, Stage::Login(_)) && now >= self.stage_due_ns {
                 return Err(Fault::Protocol("the login is not answered"));
@@ -73,7 +73,7 @@ impl Engine {
         }
         if now >= self.stage_due_ns {
             match self.stage {
-                Stage::Leaving(false) => {
+                Stage::LoggingOut(false) => {
                     self.logout(wire);
                     self.stage_due_ns = now + LOGOUT_NS;
                 }
@@ -83,10 +83,10 @@ impl Engine {
         if now >= self.task_due() {
             return Err(Fault::Protocol("task management is not answered"));
         }
-        if now >= self.heard_ns + 2 * quarter {
+        if now >= self.last_receive_ns + 2 * quarter {
             return Err(Fault::Protocol("the target is silent"));
         }
-        if now >= self.heard_ns + quarter && !self.pinged {
+        if now >= self.last_receive_ns + quarter && !self.pinged {
             self.pinged = true;
             self.ping(wire);
         }
@@ -95,17 +95,17 @@ impl Engine {
 
     /// The session is to end within this time: no more commands are sent, and those under way have
     /// half of the time.
-    pub(in crate::sims::iscsi) fn leave(&mut self, within_ns: u64, now: u64) {
+    pub(in crate::sims::iscsi) fn begin_logout(&mut self, within_ns: u64, now: u64) {
         if self.is_up() {
-            self.stage = Stage::Leaving(false);
+            self.stage = Stage::LoggingOut(false);
             self.stage_due_ns = now + within_ns / 2;
-            self.leave_when_idle(now);
+            self.logout_when_idle(now);
         }
     }
 
     /// Nothing is under way any more: it may end at once.
-    pub(super) fn leave_when_idle(&mut self, now: u64) {
-        let leaves = matches!(self.stage, Stage::Leaving(false));
+    pub(super) fn logout_when_idle(&mut self, now: u64) {
+        let leaves = matches!(self.stage, Stage::LoggingOut(false));
         if leaves && !self.ops.iter().any(|op| op.busy && op.sent) {
             self.stage_due_ns = now;
         }

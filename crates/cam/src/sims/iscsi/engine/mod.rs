@@ -29,9 +29,9 @@
 //!      unit answers with an attention after which another medium may answer.
 
 mod due;
-mod hear;
 mod op;
 mod poison_commands;
+mod receive;
 mod send;
 #[cfg(test)]
 mod tests;
@@ -46,13 +46,13 @@ use bio::sync::Mutex;
 use wire::WireError;
 use wire::iscsi::{
     Algorithms, Challenge, ChapUser, ClientChap, ClientConfig, ClientError, ClientLogin,
-    DigestPolicy, Framer, LoginStatus, Offer, PRE_LOGIN, Params, task_function,
+    DigestPolicy, Framer, LoginStatus, Offer, PRE_LOGIN, SessionParams, task_function,
 };
 
 use self::op::{Burst, Kind, Op, tag_of};
-pub(super) use self::op::{Task, place_of};
-use self::poison_commands::Suspects;
-pub(super) use self::send::over;
+pub(super) use self::op::{Task, slot_of};
+use self::poison_commands::SuspectCommands;
+pub(super) use self::send::for_each_slice;
 use crate::ccb::{CamStatus, Outcome};
 
 /// Commands that a session holds at a time.
@@ -67,7 +67,7 @@ const SEND_MAX: u32 = 32 << 10;
 /// The connection, as the protocol sees it.
 pub(super) trait Wire {
     /// Bytes that it takes now.
-    fn room(&self) -> usize;
+    fn free_bytes(&self) -> usize;
 
     /// Sends a PDU: its header, `len` bytes of `data` from `at`, and the tail behind them. There is
     /// room for it.
@@ -96,11 +96,11 @@ pub(super) struct Terms {
 /// The terms of a bus, which change while it runs: shared by its sessions. A login uses those that
 /// are there when it begins; the deadline holds from then on for all.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shared(Arc<(Mutex<Terms>, AtomicU64)>);
+pub(super) struct SharedTerms(Arc<(Mutex<Terms>, AtomicU64)>);
 
-impl Shared {
-    pub(super) fn new(terms: Terms) -> Shared {
-        let shared = Shared::default();
+impl SharedTerms {
+    pub(super) fn new(terms: Terms) -> SharedTerms {
+        let shared = SharedTerms::default();
         shared.set(terms);
         shared
     }
@@ -126,7 +126,7 @@ pub(super) struct Rules {
     pub initiator: String,
     pub target: String,
     pub isid: [u8; 6],
-    pub terms: Shared,
+    pub terms: SharedTerms,
     /// Most logical units that are looked at.
     pub luns_max: u32,
 }
@@ -141,7 +141,7 @@ pub(super) enum Fault {
     /// It does not let us in.
     Login(ClientError),
     /// There is no connection.
-    Line(String),
+    Connection(String),
 }
 
 impl Fault {
@@ -169,7 +169,7 @@ impl std::fmt::Display for Fault {
             Fault::Wire(error) => write!(f, "{error}"),
             Fault::Protocol(words) => write!(f, "{words}"),
             Fault::Login(error) => write!(f, "{error}"),
-            Fault::Line(words) => write!(f, "{words}"),
+            Fault::Connection(words) => write!(f, "{words}"),
         }
     }
 }
@@ -184,12 +184,12 @@ pub(super) struct Counts {
     /// Commands that were stranded.
     pub stranded: u64,
     /// Answers that speak of other lengths than were moved.
-    pub lies: u64,
+    pub length_mismatches: u64,
     pub pings: u64,
     /// How often the path was lost.
     pub lost: u64,
     /// I7: sessions that one command ended.
-    pub culprits: u64,
+    pub poisoned_sessions: u64,
 }
 
 enum Stage {
@@ -197,14 +197,14 @@ enum Stage {
     Login(Box<ClientLogin>),
     Up,
     /// No command is sent any more; `true`: a logout was sent.
-    Leaving(bool),
+    LoggingOut(bool),
 }
 
 /// See the module.
 pub(super) struct Engine {
     rules: Rules,
     stage: Stage,
-    params: Params,
+    params: SessionParams,
     framer: Framer,
     /// The portal group of the last session: another one would not end it.
     group: Option<String>,
@@ -216,7 +216,7 @@ pub(super) struct Engine {
     /// How many of them are task management.
     tasks: usize,
     /// Commands that were not sent, by tag.
-    line: VecDeque<u32>,
+    send_queue: VecDeque<u32>,
     /// Task management that was not sent.
     urgent: VecDeque<u32>,
     /// Commands with data to send, in the order in which they were asked for.
@@ -225,12 +225,12 @@ pub(super) struct Engine {
     pongs: VecDeque<([u8; 8], u32)>,
     ended: VecDeque<(u32, Outcome)>,
     /// I7
-    suspects: Suspects,
+    suspects: SuspectCommands,
     /// How many commands of a session are suspects.
-    wary: usize,
-    culprit: Option<String>,
+    suspect_count: usize,
+    poison_command: Option<String>,
     /// When the target last sent anything, or a connection began.
-    heard_ns: u64,
+    last_receive_ns: u64,
     pinged: bool,
     /// Since when no working session has received anything.
     down_ns: u64,
@@ -245,7 +245,7 @@ pub(super) struct Engine {
     lost: bool,
     found: bool,
     /// There may be other units than before.
-    news: bool,
+    luns_changed: bool,
     /// A session began since this was last asked.
     logged_in: bool,
     counts: Counts,
@@ -256,7 +256,7 @@ impl Engine {
         Engine {
             rules,
             stage: Stage::Down,
-            params: Params::default(),
+            params: SessionParams::default(),
             framer: PRE_LOGIN,
             group: None,
             cmd_sn: 1,
@@ -265,15 +265,15 @@ impl Engine {
             ops: Vec::new(),
             free: Vec::new(),
             tasks: 0,
-            line: VecDeque::new(),
+            send_queue: VecDeque::new(),
             urgent: VecDeque::new(),
             senders: VecDeque::new(),
             pongs: VecDeque::new(),
             ended: VecDeque::new(),
-            suspects: Suspects::default(),
-            wary: 0,
-            culprit: None,
-            heard_ns: now,
+            suspects: SuspectCommands::default(),
+            suspect_count: 0,
+            poison_command: None,
+            last_receive_ns: now,
             pinged: false,
             down_ns: now,
             stage_due_ns: u64::MAX,
@@ -283,7 +283,7 @@ impl Engine {
             tried: false,
             lost: false,
             found: true,
-            news: false,
+            luns_changed: false,
             logged_in: false,
             counts: Counts::default(),
         }
@@ -312,7 +312,7 @@ impl Engine {
     /// was lost, or the target says that its units changed, since this was last asked.
     pub(super) fn take_found(&mut self) -> bool {
         let found = self.is_up() && std::mem::take(&mut self.found);
-        std::mem::take(&mut self.news) || found
+        std::mem::take(&mut self.luns_changed) || found
     }
 
     /// Whether a session began since this was last asked.
@@ -323,7 +323,7 @@ impl Engine {
     /// A command that has ended. From then on its place may have another.
     pub(super) fn take_ended(&mut self) -> Option<(u32, Outcome)> {
         let ended = self.ended.pop_front()?;
-        self.free.push(place_of(ended.0));
+        self.free.push(slot_of(ended.0));
         Some(ended)
     }
 
@@ -341,13 +341,13 @@ impl Engine {
             algorithms: chap.algorithms,
             mutual: chap.mutual.map(|user| (user, random)),
         });
-        let params = Params {
+        let params = SessionParams {
             initial_r2t: false,
             recv_data_len_max: RECEIVE_MAX,
             max_burst: 1 << 20,
             time2wait_s: 0,
             time2retain_s: 0,
-            ..Params::default()
+            ..SessionParams::default()
         };
         let offer = Offer {
             header_digest: terms.header_digest,
@@ -365,7 +365,8 @@ impl Engine {
             chap,
         };
         let (login, first) = ClientLogin::start(config).map_err(Fault::Login)?;
-        (self.framer, self.heard_ns, self.pinged, self.useful) = (PRE_LOGIN, now, false, false);
+        (self.framer, self.last_receive_ns, self.pinged, self.useful) =
+            (PRE_LOGIN, now, false, false);
         self.stage = Stage::Login(Box::new(login));
         self.stage_due_ns = now + self.rules.terms.deadline_ns() / 4;
         wire.send(&first.to_bytes(), None, &[]);
@@ -374,10 +375,10 @@ impl Engine {
 
     /// The connection is gone, or could not be had; true: a session is gone with it.
     pub(super) fn dropped(&mut self, now: u64) -> bool {
-        let was_up = matches!(self.stage, Stage::Up | Stage::Leaving(_));
+        let was_up = matches!(self.stage, Stage::Up | Stage::LoggingOut(_));
         if was_up {
             // A silent target is away since its last answer.
-            self.down_ns = if self.pinged { self.heard_ns } else { now };
+            self.down_ns = if self.pinged { self.last_receive_ns } else { now };
             self.counts.drops += 1;
             self.suspect();
         }
@@ -415,32 +416,32 @@ impl Engine {
 
     /// I2: there is a new session, so the old one can have no more effects. Its commands are
     /// victims of a reset, and CAM sends none of them before all of them are back.
-    fn is_new(&mut self) {
+    fn session_replaced(&mut self) {
         for at in 0..self.ops.len() {
             let Some(op) = self.ops.get(at).filter(|op| op.busy && op.sent) else { continue };
             let status = match op {
                 op if op.aborting => CamStatus::Aborted,
                 // I7: it costs a retry.
-                op if op.guilty => CamStatus::NexusLost,
+                op if op.ended_last_session => CamStatus::NexusLost,
                 _ => CamStatus::BusReset,
             };
             self.remember(at);
             self.end(at, Outcome::of(status));
         }
         self.logged_in = true;
-        self.recall(|_| true);
+        self.requeue_unsent(|_| true);
     }
 
     /// I8: of the tasks that are meant.
-    pub(super) fn recall(&mut self, is_meant: impl Fn(&Task) -> bool) {
+    pub(super) fn requeue_unsent(&mut self, is_meant: impl Fn(&Task) -> bool) {
         // There is nearly always none.
-        for at in 0..if self.line.is_empty() { 0 } else { self.ops.len() } {
+        for at in 0..if self.send_queue.is_empty() { 0 } else { self.ops.len() } {
             let waits = |op: &&Op| op.busy && !op.sent && op.kind == Kind::Command;
             let Some(op) = self.ops.get(at).filter(waits) else { continue };
-            if op.task.asks || !is_meant(&op.task) {
+            if op.task.allowed_in_doubt || !is_meant(&op.task) {
                 continue;
             }
-            if op.ends > 0 {
+            if op.session_losses > 0 {
                 self.remember(at);
             }
             self.end(at, Outcome::of(CamStatus::Requeue));
@@ -448,13 +449,13 @@ impl Engine {
     }
 
     /// Nothing is to be had here any more: all that waits ends.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn fail_waiting(&mut self) {
         for at in 0..self.ops.len() {
             if self.ops.get(at).is_some_and(|op| op.busy) {
                 self.end(at, Outcome::of(CamStatus::NoHba));
             }
         }
-        self.line.clear();
+        self.send_queue.clear();
         self.urgent.clear();
         self.senders.clear();
     }
@@ -468,12 +469,12 @@ impl Engine {
             return Err(Outcome::of(CamStatus::Invalid));
         }
         let tag = self.enter(Kind::Command, task).ok_or(Outcome::of(CamStatus::Busy))?;
-        let ends = self.ends_of(task);
+        let ends = self.session_losses_of(task);
         if let Some(op) = self.op(tag) {
-            op.ends = ends;
+            op.session_losses = ends;
             data.iter().for_each(|seg| op.data.push(seg.clone()));
         }
-        self.line.push_back(tag);
+        self.send_queue.push_back(tag);
         Ok(tag)
     }
 
@@ -483,8 +484,8 @@ impl Engine {
         let up = self.is_up();
         let Some(op) = self.op(tag) else { return };
         if !op.sent {
-            let at = op::place_of(tag);
-            self.line.retain(|other| *other != tag);
+            let at = op::slot_of(tag);
+            self.send_queue.retain(|other| *other != tag);
             return self.end(at, Outcome::of(CamStatus::Aborted));
         }
         // Its memory may soon be reused: nothing of it is sent any more.
@@ -548,15 +549,15 @@ impl Engine {
 
     /// I1: the operation that has a tag.
     fn op(&mut self, tag: u32) -> Option<&mut Op> {
-        let op = self.ops.get_mut(op::place_of(tag))?;
-        (op.busy && tag_of(op::place_of(tag), op.uses) == tag).then_some(op)
+        let op = self.ops.get_mut(op::slot_of(tag))?;
+        (op.busy && tag_of(op::slot_of(tag), op.uses) == tag).then_some(op)
     }
 
     fn end(&mut self, at: usize, outcome: Outcome) {
         let Some(op) = self.ops.get_mut(at).filter(|op| op.busy) else { return };
         self.ended.push_back((tag_of(at, op.uses), outcome));
         self.tasks -= usize::from(op.kind != Kind::Command);
-        self.wary -= usize::from(op.is_suspect());
+        self.suspect_count -= usize::from(op.is_suspect());
         op.busy = false;
         op.uses = op.uses.wrapping_add(1);
         op.data.clear();

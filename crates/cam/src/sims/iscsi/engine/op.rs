@@ -5,18 +5,18 @@ use wire::iscsi::Attribute;
 
 /// Bits of a tag that say its place; the others how often the place was used. Places stay below
 /// the last ones, so that no tag is the reserved one or one of [`PING`] and [`LOGOUT`].
-const PLACE_BITS: u32 = 12;
+const SLOT_BITS: u32 = 12;
 
 /// Tags of requests that are no commands.
-pub(super) const PING: u32 = (1 << PLACE_BITS) - 1;
-pub(super) const LOGOUT: u32 = (1 << PLACE_BITS) - 2;
+pub(super) const PING: u32 = (1 << SLOT_BITS) - 1;
+pub(super) const LOGOUT: u32 = (1 << SLOT_BITS) - 2;
 
 pub(super) fn tag_of(place: usize, uses: u32) -> u32 {
-    uses << PLACE_BITS | u32::try_from(place).unwrap_or(PING)
+    uses << SLOT_BITS | u32::try_from(place).unwrap_or(PING)
 }
 
-pub(in crate::sims::iscsi) fn place_of(tag: u32) -> usize {
-    (tag & ((1 << PLACE_BITS) - 1)) as usize
+pub(in crate::sims::iscsi) fn slot_of(tag: u32) -> usize {
+    (tag & ((1 << SLOT_BITS) - 1)) as usize
 }
 
 /// A request to a logical unit.
@@ -32,7 +32,7 @@ pub(in crate::sims::iscsi) struct Task {
     /// The number that CAM knows it by, the same when it comes again.
     pub serial: u64,
     /// It asks for the unit's identity, or cures it: it is sent while the unit is in doubt (D11).
-    pub asks: bool,
+    pub allowed_in_doubt: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,18 +65,18 @@ pub(super) struct Op {
     pub sent: bool,
     pub aborting: bool,
     /// I7: sessions that ended with it under way, and whether it ended the last one.
-    pub ends: u8,
-    pub guilty: bool,
+    pub session_losses: u8,
+    pub ended_last_session: bool,
     pub cmd_sn: u32,
     /// When task management has to be answered, ns.
     pub due_ns: u64,
     /// Bytes that came, and the number of the next PDU with some, or of the next R2T.
-    pub came: u32,
+    pub bytes_received: u32,
     pub next_sn: u32,
     /// Bytes of a WRITE that were asked for or sent unasked, from the start on.
     pub granted: u32,
     /// Bytes that went out.
-    pub went: u32,
+    pub bytes_sent: u32,
     /// The burst that is being sent, and the next one.
     pub burst: Option<Burst>,
     pub next_burst: Option<Burst>,

@@ -18,18 +18,18 @@ use super::op::{Kind, Op, Task};
 use super::{Engine, OPS_MAX};
 
 /// Sessions that may end with a command under way before it is sent alone.
-pub(super) const WARY_AFTER: u8 = 2;
+pub(super) const SUSPECT_AFTER: u8 = 2;
 
 /// Whose a command is when it comes again: its unit, and the number that it has with CAM.
-type Name = ([u8; 8], u64);
+type CommandKey = ([u8; 8], u64);
 
 /// Those that come again, and how many sessions ended while they were under way.
 #[derive(Default)]
-pub(super) struct Suspects(BTreeMap<Name, u8>);
+pub(super) struct SuspectCommands(BTreeMap<CommandKey, u8>);
 
 impl Op {
     pub(super) fn is_suspect(&self) -> bool {
-        self.busy && self.ends >= WARY_AFTER
+        self.busy && self.session_losses >= SUSPECT_AFTER
     }
 
     fn is_out(&self) -> bool {
@@ -39,28 +39,28 @@ impl Op {
 
 impl Engine {
     /// How many sessions ended with a command that comes (again).
-    pub(super) fn ends_of(&mut self, task: &Task) -> u8 {
+    pub(super) fn session_losses_of(&mut self, task: &Task) -> u8 {
         let ends = self.suspects.0.remove(&(task.lun, task.serial)).unwrap_or(0);
-        self.wary += usize::from(ends >= WARY_AFTER);
+        self.suspect_count += usize::from(ends >= SUSPECT_AFTER);
         ends
     }
 
     /// A session has ended: counts this for each command that was under way.
     pub(super) fn suspect(&mut self) {
-        self.culprit = None;
+        self.poison_command = None;
         let mut culprit = None;
         for op in self.ops.iter_mut().filter(|op| op.is_out()) {
             let was_suspect = op.is_suspect();
-            op.ends = op.ends.saturating_add(1);
+            op.session_losses = op.session_losses.saturating_add(1);
             // It was sent alone.
-            op.guilty = was_suspect;
-            self.wary += usize::from(!was_suspect && op.ends >= WARY_AFTER);
-            if op.guilty {
-                culprit = Some(words(&op.task, op.ends));
+            op.ended_last_session = was_suspect;
+            self.suspect_count += usize::from(!was_suspect && op.session_losses >= SUSPECT_AFTER);
+            if op.ended_last_session {
+                culprit = Some(describe(&op.task, op.session_losses));
             }
         }
-        self.counts.culprits += u64::from(culprit.is_some());
-        self.culprit = culprit;
+        self.counts.poisoned_sessions += u64::from(culprit.is_some());
+        self.poison_command = culprit;
     }
 
     /// One that was out comes again.
@@ -70,13 +70,13 @@ impl Engine {
         if self.suspects.0.len() >= OPS_MAX {
             self.suspects.0.clear();
         }
-        self.suspects.0.insert((op.task.lun, op.task.serial), op.ends);
+        self.suspects.0.insert((op.task.lun, op.task.serial), op.session_losses);
     }
 
     /// Whether a command may be sent beside those under way.
-    pub(super) fn may_go(&self, op: &Op) -> bool {
+    pub(super) fn may_send(&self, op: &Op) -> bool {
         // There is none nearly always.
-        if self.wary == 0 {
+        if self.suspect_count == 0 {
             return true;
         }
         match op.is_suspect() {
@@ -86,12 +86,12 @@ impl Engine {
     }
 
     /// Which command ended the last session, and how many it was there for.
-    pub(in crate::sims::iscsi) fn culprit(&self) -> Option<&str> {
-        self.culprit.as_deref()
+    pub(in crate::sims::iscsi) fn poison_command(&self) -> Option<&str> {
+        self.poison_command.as_deref()
     }
 }
 
-fn words(task: &Task, ends: u8) -> String {
+fn describe(task: &Task, ends: u8) -> String {
     let lun = Lun::decode(task.lun).map_or(0, Lun::number);
     let cdb: Vec<String> = task.cdb.iter().map(|b| format!("{b:02x}")).collect();
     let cdb = cdb.join(" ");

@@ -5,7 +5,7 @@ use wire::iscsi::{
     TaskRequest, crc32c,
 };
 
-use super::op::{LOGOUT, PING, place_of};
+use super::op::{LOGOUT, PING, slot_of};
 use super::{Burst, Engine, Kind, SEND_MAX, Stage, Wire, task_function};
 
 /// Header and its digest.
@@ -18,10 +18,10 @@ const TASK_NS: u64 = 4_000_000_000;
 impl Engine {
     /// Sends the PDUs that may be sent.
     pub(super) fn send(&mut self, wire: &mut dyn Wire, now: u64) {
-        if !matches!(self.stage, Stage::Up | Stage::Leaving(false)) {
+        if !matches!(self.stage, Stage::Up | Stage::LoggingOut(false)) {
             return;
         }
-        self.send_notes(wire, now);
+        self.send_immediate(wire, now);
         // Data that were asked for go first: the target has memory waiting for them.
         while self.send_data(wire) {}
         while self.is_up() && self.send_command(wire) {
@@ -31,21 +31,21 @@ impl Engine {
 
     /// Something waits for room, or for the target's leave.
     pub(in crate::sims::iscsi) fn has_more(&self) -> bool {
-        !(self.line.is_empty()
+        !(self.send_queue.is_empty()
             && self.senders.is_empty()
             && self.urgent.is_empty()
             && self.pongs.is_empty())
     }
 
     /// Pongs and task management: immediate, so they count in no window.
-    fn send_notes(&mut self, wire: &mut dyn Wire, now: u64) {
-        while wire.room() >= PDU_EXTRA
+    fn send_immediate(&mut self, wire: &mut dyn Wire, now: u64) {
+        while wire.free_bytes() >= PDU_EXTRA
             && let Some((lun, target_tag)) = self.pongs.pop_front()
         {
             let pong = NopOut { task_tag: TAG_NONE, target_tag, lun, ..self.nop() };
             self.emit(&pong, wire);
         }
-        while wire.room() >= PDU_EXTRA
+        while wire.free_bytes() >= PDU_EXTRA
             && let Some(tag) = self.urgent.pop_front()
         {
             let (cmd_sn, exp_stat_sn) = (self.cmd_sn, self.exp_stat_sn);
@@ -83,7 +83,7 @@ impl Engine {
 
     /// Asks whether the target is there.
     pub(super) fn ping(&mut self, wire: &mut dyn Wire) {
-        if wire.room() >= PDU_EXTRA {
+        if wire.free_bytes() >= PDU_EXTRA {
             self.counts.pings += 1;
             self.emit(&self.nop(), wire);
         }
@@ -99,9 +99,9 @@ impl Engine {
             cmd_sn: self.cmd_sn,
             exp_stat_sn: self.exp_stat_sn,
         };
-        if wire.room() >= PDU_EXTRA {
+        if wire.free_bytes() >= PDU_EXTRA {
             self.emit(&request, wire);
-            self.stage = Stage::Leaving(true);
+            self.stage = Stage::LoggingOut(true);
         }
     }
 
@@ -111,15 +111,16 @@ impl Engine {
         if self.max_cmd_sn.wrapping_sub(self.cmd_sn).cast_signed() < 0 {
             return false;
         }
-        let Some(&tag) = self.line.front() else { return false };
+        let Some(&tag) = self.send_queue.front() else { return false };
         let (params, cmd_sn, exp_stat_sn) = (self.params, self.cmd_sn, self.exp_stat_sn);
         let Some(op) = self.op(tag) else {
-            self.line.pop_front();
+            self.send_queue.pop_front();
             return true;
         };
         let task = op.task;
         // I7
-        if self.wary > 0 && !self.ops.get(place_of(tag)).is_some_and(|op| self.may_go(op)) {
+        if self.suspect_count > 0 && !self.ops.get(slot_of(tag)).is_some_and(|op| self.may_send(op))
+        {
             return false;
         }
         let Some(op) = self.op(tag) else { return false };
@@ -128,7 +129,7 @@ impl Engine {
         let now = first.min(params.send_data_len_max).min(SEND_MAX);
         let now = if params.immediate_data { now } else { 0 };
         let later = if params.initial_r2t { 0 } else { first - now };
-        if wire.room() < PDU_EXTRA + now as usize {
+        if wire.free_bytes() < PDU_EXTRA + now as usize {
             return false;
         }
         let command = ScsiCommand {
@@ -147,13 +148,13 @@ impl Engine {
             data_len: now,
         };
         (op.sent, op.cmd_sn) = (true, cmd_sn);
-        (op.went, op.granted) = (now, now + later);
+        (op.bytes_sent, op.granted) = (now, now + later);
         if later > 0 {
             let end = now + later;
             op.burst = Some(Burst { target_tag: TAG_NONE, next: now, end, data_sn: 0 });
             self.senders.push_back(tag);
         }
-        self.line.pop_front();
+        self.send_queue.pop_front();
         self.cmd_sn = cmd_sn.wrapping_add(1);
         let mut head = [0; BHS_LEN];
         command.encode(&mut head);
@@ -171,7 +172,7 @@ impl Engine {
             return true;
         };
         let len = (burst.end - burst.next).min(most);
-        if wire.room() < PDU_EXTRA + len as usize {
+        if wire.free_bytes() < PDU_EXTRA + len as usize {
             return false;
         }
         let last = burst.next + len == burst.end;
@@ -188,7 +189,7 @@ impl Engine {
         let from = burst.next;
         burst.next += len;
         burst.data_sn += 1;
-        op.went += len;
+        op.bytes_sent += len;
         op.burst = if last { op.next_burst.take() } else { Some(burst) };
         let more = op.burst.is_some();
         if last {
@@ -219,7 +220,7 @@ impl Engine {
         let head_len = if self.framer.header_digest { HEAD_MAX } else { BHS_LEN };
         let head = head.get(..head_len).unwrap_or(&head);
         let found = data.filter(|(.., len)| *len > 0).and_then(|(tag, from, len)| {
-            let op = self.ops.get(place_of(tag))?;
+            let op = self.ops.get(slot_of(tag))?;
             Some((&op.data, from as usize, len as usize))
         });
         let Some((segs, from, len)) = found else { return wire.send(head, None, &[]) };
@@ -228,7 +229,7 @@ impl Engine {
         let mut tail_len = pad;
         if self.framer.data_digest {
             let mut crc = Crc32c::new();
-            over(segs, from, len, &mut |bytes| crc.update(bytes));
+            for_each_slice(segs, from, len, &mut |bytes| crc.update(bytes));
             crc.pad(u32::try_from(len).unwrap_or(0));
             let digest = crc.wire();
             tail.iter_mut().skip(pad).zip(digest).for_each(|(to, from)| *to = from);
@@ -243,7 +244,7 @@ fn flip<A, B>((a, b): (A, B)) -> (B, A) {
 }
 
 /// Looks at a range of pieces, one after the other.
-pub(in crate::sims::iscsi) fn over(
+pub(in crate::sims::iscsi) fn for_each_slice(
     segs: &bio::Segs,
     from: usize,
     len: usize,

@@ -4,33 +4,33 @@ use bio::{Pool, PoolConfig, Segs};
 use wire::iscsi::{
     Access, Algorithms, AsyncEvent, AsyncMessage, Auth, BHS_LEN, Bhs, CHALLENGE_LEN, Challenge,
     ChapUser, ClientError, DataIn, DigestPolicy, Grant, Login, LoginConfig, LoginStatus,
-    LogoutRequest, Need, NopIn, NopOut, Numbers, Offer, PRE_LOGIN, Params, Pdu, R2t, Residual,
-    ScsiCommand, ScsiResponse, Step, TAG_NONE, TaskRequest, opcode, opcode_of,
+    LogoutRequest, Need, NopIn, NopOut, Numbers, Offer, PRE_LOGIN, Pdu, R2t, Residual, ScsiCommand,
+    ScsiResponse, SessionParams, Step, TAG_NONE, TaskRequest, opcode, opcode_of,
 };
 
-use super::{Chap, Engine, Fault, Rules, Shared, Task, Terms, Wire};
+use super::{Chap, Engine, Fault, Rules, SharedTerms, Task, Terms, Wire};
 use crate::ccb::CamStatus;
 
 const S: u64 = 1_000_000_000;
 
 #[derive(Default)]
-struct Line(Vec<u8>);
+struct TestWire(Vec<u8>);
 
-impl Wire for Line {
-    fn room(&self) -> usize {
+impl Wire for TestWire {
+    fn free_bytes(&self) -> usize {
         1 << 20
     }
 
     fn send(&mut self, head: &[u8], data: Option<(&Segs, usize, usize)>, tail: &[u8]) {
         self.0.extend_from_slice(head);
         if let Some((segs, from, len)) = data {
-            super::over(segs, from, len, &mut |bytes| self.0.extend_from_slice(bytes));
+            super::for_each_slice(segs, from, len, &mut |bytes| self.0.extend_from_slice(bytes));
         }
         self.0.extend_from_slice(tail);
     }
 }
 
-impl Line {
+impl TestWire {
     /// PDUs that went out.
     fn take(&mut self) -> Vec<(Bhs, Vec<u8>)> {
         let mut out = Vec::new();
@@ -45,7 +45,7 @@ impl Line {
 
 struct Stage {
     engine: Engine,
-    line: Line,
+    line: TestWire,
     pool: Pool,
     stat_sn: u32,
     /// Portal group that answers.
@@ -70,7 +70,7 @@ impl Stage {
             initiator: "iqn.2026-11.test:us".into(),
             target: "iqn.2026-11.test:them".into(),
             isid: [0x80, 1, 2, 3, 4, 5],
-            terms: Shared::new(Terms {
+            terms: SharedTerms::new(Terms {
                 chap: None,
                 header_digest: DigestPolicy::Prefer,
                 data_digest: DigestPolicy::Prefer,
@@ -81,7 +81,7 @@ impl Stage {
         let pool = Pool::new(PoolConfig::default());
         Stage {
             engine: Engine::new(rules, 0),
-            line: Line::default(),
+            line: TestWire::default(),
             pool,
             stat_sn: 0,
             group: 1,
@@ -93,7 +93,8 @@ impl Stage {
     fn login(&mut self, whole: bool, now: u64) -> [u8; 6] {
         self.engine.connected(challenge(), &mut self.line, now).unwrap();
         let digest = DigestPolicy::Off;
-        let params = Params { max_burst: 4096, first_burst: 1024, ..Params::default() };
+        let params =
+            SessionParams { max_burst: 4096, first_burst: 1024, ..SessionParams::default() };
         let offer =
             Offer { header_digest: digest, data_digest: digest, params, ..Offer::default() };
         let mut login = Login::new(LoginConfig {
@@ -111,11 +112,11 @@ impl Stage {
                 step = login.decide(Access::Allow(Grant { auth, tsih: 1, portal_group, alias }));
             }
             match step {
-                Step::Reply(reply) => self.say(&reply.to_bytes(), now).unwrap(),
+                Step::Reply(reply) => self.receive(&reply.to_bytes(), now).unwrap(),
                 Step::FullFeature(done) => {
                     self.stat_sn = done.stat_sn;
                     if whole {
-                        self.refused = self.say(&done.reply.to_bytes(), now).is_err();
+                        self.refused = self.receive(&done.reply.to_bytes(), now).is_err();
                     }
                     return done.query.isid;
                 }
@@ -124,8 +125,8 @@ impl Stage {
         }
     }
 
-    fn say(&mut self, bytes: &[u8], now: u64) -> Result<(), Fault> {
-        let taken = self.engine.hear(bytes, &mut self.line, now)?;
+    fn receive(&mut self, bytes: &[u8], now: u64) -> Result<(), Fault> {
+        let taken = self.engine.receive(bytes, &mut self.line, now)?;
         assert_eq!(taken, bytes.len());
         Ok(())
     }
@@ -168,7 +169,7 @@ fn changed_terms_apply_from_the_next_login_and_the_deadline_at_once() {
         assert!(text.contains(wanted), "{text:?}");
     };
     says(&mut s, "\0HeaderDigest=CRC32C,None\0DataDigest=CRC32C,None\0");
-    assert_eq!(s.engine.patience_ns(), 2 * S);
+    assert_eq!(s.engine.connect_deadline_ns(), 2 * S);
     let (header_digest, data_digest) = (DigestPolicy::Require, DigestPolicy::Off);
     terms.set(Terms { chap: None, header_digest, data_digest, deadline_ns: 8 * S });
     says(&mut s, "\0HeaderDigest=CRC32C\0InitialR2T=No\0");
@@ -176,7 +177,7 @@ fn changed_terms_apply_from_the_next_login_and_the_deadline_at_once() {
     let algorithms = Algorithms { md5: true, sha1: true, sha256: true, sha3: true };
     let chap = Some(Chap { user, mutual: None, algorithms });
     terms.set(Terms { chap, deadline_ns: 4 * S, ..Terms::default() });
-    assert_eq!(s.engine.patience_ns(), S);
+    assert_eq!(s.engine.connect_deadline_ns(), S);
     says(&mut s, "AuthMethod=CHAP");
 }
 
@@ -188,7 +189,7 @@ fn stranded_commands_end_when_the_session_is_reinstated() {
     let (sent, aborted) = (s.write(512), s.write(512));
     s.pump(S).unwrap();
     let waits = s.write(512);
-    let task = Task { asks: true, ..Task::default() };
+    let task = Task { allowed_in_doubt: true, ..Task::default() };
     let question = s.engine.begin(&task, &Segs::new()).unwrap();
     s.engine.dropped(S);
     s.engine.abort(aborted);
@@ -260,24 +261,24 @@ fn each_scsi_response_is_counted_once() {
     s.pump(S).unwrap();
     let sn = s.numbers();
     let answer = bytes_of(&ScsiResponse { task_tag: tag, sn, ..ScsiResponse::default() });
-    s.say(&answer, S).unwrap();
-    s.say(&answer, S).unwrap();
+    s.receive(&answer, S).unwrap();
+    s.receive(&answer, S).unwrap();
     assert_eq!(s.ended(), [(tag, CamStatus::Complete)]);
     // The place has another tenant by now, and the answer another number.
     let next = s.write(512);
     s.pump(S).unwrap();
     // A repeated number is ignored, whichever task the answer names.
     let again = bytes_of(&ScsiResponse { task_tag: next, sn, ..ScsiResponse::default() });
-    s.say(&again, S).unwrap();
+    s.receive(&again, S).unwrap();
     assert_eq!(s.ended(), []);
     let sn = s.numbers();
     let late = bytes_of(&ScsiResponse { task_tag: tag, sn, ..ScsiResponse::default() });
-    s.say(&late, S).unwrap();
+    s.receive(&late, S).unwrap();
     assert_eq!(s.ended(), []);
     assert_eq!(s.engine.counts().stray, 3);
     let skipped = Numbers { stat_sn: s.stat_sn + 1, ..s.numbers() };
     let gap = bytes_of(&ScsiResponse { task_tag: next, sn: skipped, ..ScsiResponse::default() });
-    assert!(s.say(&gap, S).is_err(), "one got lost");
+    assert!(s.receive(&gap, S).is_err(), "one got lost");
 }
 
 /// I6
@@ -307,14 +308,14 @@ fn buffers_of_aborted_tasks_are_not_accessed() {
         offset: 0,
         data_len: 512,
     };
-    s.say(&[&bytes_of(&head)[..], &[9; 512]].concat(), S).unwrap();
+    s.receive(&[&bytes_of(&head)[..], &[9; 512]].concat(), S).unwrap();
     assert_eq!(s.ended(), [(read, CamStatus::Aborted)]);
     assert_eq!(data.to_vec(), [1; 512]);
     let sn = Numbers { stat_sn: s.stat_sn, exp_cmd_sn: 3, max_cmd_sn: 6 };
     let (task_tag, target_tag) = (write, 9);
     let r2t =
         R2t { lun: [0; 8], task_tag, target_tag, sn, r2t_sn: 0, offset: 1024, desired_len: 3072 };
-    s.say(&bytes_of(&r2t), S).unwrap();
+    s.receive(&bytes_of(&r2t), S).unwrap();
     s.pump(S).unwrap();
     assert!(s.line.take().iter().all(|(bhs, _)| opcode_of(bhs) != opcode::DATA_OUT));
 }
@@ -334,12 +335,12 @@ fn data_sent_stays_within_the_command_window_and_the_r2t() {
         bytes_of(&R2t { lun: [0; 8], task_tag, target_tag, sn, r2t_sn, offset, desired_len })
     };
     let sn = Numbers { stat_sn: s.stat_sn, exp_cmd_sn: 5, max_cmd_sn: 4 };
-    s.say(&r2t(sn, 1024, 3072, 0), S).unwrap();
+    s.receive(&r2t(sn, 1024, 3072, 0), S).unwrap();
     s.pump(S).unwrap();
     let sent: usize = s.line.take().iter().map(|(_, data)| data.len()).sum();
     assert_eq!(sent, 3072);
     for bad in [r2t(sn, 1024, 512, 1), r2t(sn, 4096, 1, 1), r2t(sn, 0, 4096, 0)] {
-        assert!(s.say(&bad, S).is_err());
+        assert!(s.receive(&bad, S).is_err());
     }
 }
 
@@ -371,7 +372,7 @@ fn pings_and_logout_requests_of_the_target_are_answered() {
     s.login(true, 0);
     let sn = Numbers { stat_sn: s.stat_sn, exp_cmd_sn: 1, max_cmd_sn: 4 };
     let ping = NopIn { task_tag: TAG_NONE, target_tag: 77, sn, lun: [0; 8], data_len: 0 };
-    s.say(&bytes_of(&ping), S).unwrap();
+    s.receive(&bytes_of(&ping), S).unwrap();
     s.pump(S).unwrap();
     let pong = NopOut::decode(&s.line.take()[0].0).unwrap();
     assert_eq!((pong.target_tag, pong.task_tag), (77, TAG_NONE));
@@ -385,7 +386,7 @@ fn pings_and_logout_requests_of_the_target_are_answered() {
     let sn = s.numbers();
     let event = AsyncEvent::LogoutRequested;
     let leave = AsyncMessage { event, sn, parameters: [0, 0, 4], ..AsyncMessage::default() };
-    s.say(&bytes_of(&leave), S).unwrap();
+    s.receive(&bytes_of(&leave), S).unwrap();
     s.pump(S).unwrap();
     assert!(s.line.take().is_empty(), "what is under way has half of the time");
     s.pump(3 * S).unwrap();
@@ -413,7 +414,7 @@ fn a_command_in_flight_at_the_end_of_two_sessions_is_sent_alone() {
         let tags = [send(&mut s, 1), send(&mut s, 2)];
         assert_eq!(out(&mut s, round * S), tags, "beside one another");
         s.engine.dropped(round * S);
-        assert_eq!(s.engine.culprit(), None);
+        assert_eq!(s.engine.poison_command(), None);
         s.login(true, round * S + 1);
         let mut ended = s.ended();
         ended.sort_by_key(|(tag, _)| tags.iter().position(|t| t == tag));
@@ -424,7 +425,7 @@ fn a_command_in_flight_at_the_end_of_two_sessions_is_sent_alone() {
     let tags = [send(&mut s, 1), send(&mut s, 2), send(&mut s, 3)];
     assert_eq!(out(&mut s, 3 * S), tags[..1]);
     s.engine.dropped(3 * S);
-    assert!(s.engine.culprit().is_some_and(|words| words.starts_with("3 sessions")));
+    assert!(s.engine.poison_command().is_some_and(|words| words.starts_with("3 sessions")));
     s.login(true, 3 * S + 1);
     let back = [CamStatus::NexusLost, CamStatus::Requeue, CamStatus::Requeue];
     let mut ended = s.ended();
@@ -445,5 +446,5 @@ fn a_command_in_flight_at_the_end_of_two_sessions_is_sent_alone() {
     // The rest are none: beside one another again.
     let more = [send(&mut s, 3), send(&mut s, 4)];
     assert_eq!(out(&mut s, 5 * S), more);
-    assert_eq!((s.engine.counts().culprits, s.engine.wary), (2, 0));
+    assert_eq!((s.engine.counts().poisoned_sessions, s.engine.suspect_count), (2, 0));
 }

@@ -9,9 +9,9 @@ use std::task::Poll;
 use bio::{Errno, Flags, Op, Pool, PoolConfig, Segs};
 use geom::{Core, Edge};
 
-use super::super::shared::{Path, Shared};
-use super::super::task_util::{Ask, Manner, ask, part};
-use super::{Log, Next};
+use super::super::shared::{Path, VolumeShared};
+use super::super::task_util::{MemberRequest, RequestContext, part, send_all};
+use super::{Log, LogPosition};
 use crate::raid::imsm::ppl::{self, HEADER};
 
 /// Memory of a thread's own for units; if none is free, a row waits for a unit being written.
@@ -46,8 +46,9 @@ impl Log {
     ) -> Result<(), Errno> {
         let at = path.offset.saturating_add(self.place.at).saturating_add(at);
         let (slot, edge, len) = (0, path.edge, data.len() as u64);
-        let how = Manner { flags, ..Manner::default() };
-        let ended = ask(core, vec![Ask { slot, edge, op, at, len, data }], how).await;
+        let how = RequestContext { flags, ..RequestContext::default() };
+        let ended =
+            send_all(core, vec![MemberRequest { slot, edge, op, at, len, data }], how).await;
         ended.into_iter().try_for_each(|(_, status)| status)
     }
 
@@ -68,12 +69,12 @@ impl Log {
             }
         };
         let edge = path.edge;
-        let mut next = Next { edge, at: 0, generation: 1 };
+        let mut next = LogPosition { edge, at: 0, generation: 1 };
         if let Some(ppl::Log::Unit { header, at }) = log {
             next.at = at.saturating_add(header.unit_bytes());
             next.generation = header.generation.saturating_add(1);
             if how == Begin::Behind && !self.is_in_doubt() {
-                self.goes_on(slot, next);
+                self.set_next(slot, next);
                 return Ok(());
             }
         } else {
@@ -93,12 +94,16 @@ impl Log {
             }
         }
         let next = self.put(core, path, next, Vec::new(), &[]).await?;
-        self.goes_on(slot, next);
+        self.set_next(slot, next);
         Ok(())
     }
     /// L3: the logs of all members in order are begun. The error is the slots of those that
     /// failed it, and why.
-    pub(crate) async fn ready(&self, core: &Rc<Core>, shared: &Shared) -> Vec<(usize, Errno)> {
+    pub(crate) async fn ready(
+        &self,
+        core: &Rc<Core>,
+        shared: &VolumeShared,
+    ) -> Vec<(usize, Errno)> {
         let table = shared.table(core.id());
         let mut failed = Vec::new();
         for slot in 0..self.slots.len() {
@@ -124,7 +129,7 @@ impl Log {
     }
 
     /// Writes the present state of the doubt to all logs that are in use, as soon as possible.
-    pub(crate) fn touch(shared: &Arc<Shared>) {
+    pub(crate) fn write_doubt(shared: &Arc<VolumeShared>) {
         let shared = shared.clone();
         let notifier = shared.notifier.clone();
         notifier.call(
@@ -177,8 +182,12 @@ pub(in crate::raid::volume) async fn area(
         let at = start.saturating_add(all.len() as u64);
         let into = memory(len as usize).await;
         let (slot, op, data) = (0, Op::Read, part(&into, 0, len));
-        for (_, status) in
-            ask(core, vec![Ask { slot, edge, op, at, len, data }], Manner::default()).await
+        for (_, status) in send_all(
+            core,
+            vec![MemberRequest { slot, edge, op, at, len, data }],
+            RequestContext::default(),
+        )
+        .await
         {
             status?;
         }

@@ -44,8 +44,8 @@ use bio::sync::Mutex;
 use bio::{Errno, Flags, Op, Segs};
 use geom::{Core, Edge};
 
-use super::shared::{Leaves, Path, Shared};
-use super::task_util::{Ask, Manner, ask, bit, is_members_fault};
+use super::shared::{FailureEffect, Path, VolumeShared};
+use super::task_util::{MemberRequest, RequestContext, bit, is_members_fault, send_all};
 use crate::raid::imsm::ppl::{self, Entry, HEADER, Header};
 use begin::{Begin, memory};
 use sends::Sends;
@@ -55,7 +55,7 @@ pub(super) use sends::Sending;
 
 /// Where a volume's logs are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct LogLocation {
     /// Bytes from the start of a member's part.
     pub(crate) at: u64,
     pub(crate) bytes: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Place {
 
 /// Where a log goes on.
 #[derive(Clone, Copy, Debug)]
-struct Next {
+struct LogPosition {
     /// On which way to the member this is known.
     edge: Edge,
     at: u64,
@@ -80,7 +80,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn has_room(&self, entries: usize, parity: usize) -> bool {
+    fn fits(&self, entries: usize, parity: usize) -> bool {
         // One entry is reserved for the unit's own state.
         self.entries.len() + entries < ppl::ENTRIES_MAX
             && self.parity.len() + parity <= ppl::PARITY_MAX
@@ -89,7 +89,7 @@ impl Gathered {
 
 /// Why a row may not go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stop {
+pub(super) enum RowStop {
     /// The member is out on record: the row goes on without it.
     Out,
     /// Others are members than those that it was made for (L6): it is made anew.
@@ -98,11 +98,11 @@ pub(super) enum Stop {
     Error(Errno),
 }
 
-type Written = Result<(), Stop>;
+type Written = Result<(), RowStop>;
 
 #[derive(Default)]
 struct Slot {
-    next: Option<Next>,
+    next: Option<LogPosition>,
     gathered: Gathered,
     /// The number of the unit that is gathered.
     number: u64,
@@ -132,7 +132,7 @@ impl Slot {
 
 /// See the module.
 pub(crate) struct Log {
-    place: Place,
+    place: LogLocation,
     /// It is written, not only a place for one.
     kept: AtomicBool,
     /// The content of the logs was replayed: it may describe rows of members that were missing
@@ -144,14 +144,14 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn new(place: Place, members: usize, kept: bool, replayed: bool) -> Log {
+    pub(crate) fn new(place: LogLocation, members: usize, kept: bool, replayed: bool) -> Log {
         let slots = (0..members).map(|_| Mutex::default()).collect();
         let [kept, replayed, doubt] = [kept, replayed, false].map(AtomicBool::new);
         Log { place, kept, replayed, doubt, slots, sends: Sends::default() }
     }
 
     /// Where it is on each member.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> LogLocation {
         self.place
     }
 
@@ -177,8 +177,8 @@ impl Log {
     }
 
     /// L6: returns when no row is under way that was so when this was called. One waits at a time.
-    pub(crate) async fn calm(&self) {
-        self.sends.calm().await;
+    pub(crate) async fn quiesce(&self) {
+        self.sends.quiesce().await;
     }
 
     /// L4: units say that all parity is to be made anew.
@@ -187,12 +187,12 @@ impl Log {
     }
 
     /// L4
-    pub(crate) fn doubt(&self) {
+    pub(crate) fn set_doubt(&self) {
         self.doubt.store(true, SeqCst);
     }
 
     /// All parity has been made right.
-    pub(crate) fn trust(&self) {
+    pub(crate) fn clear_doubt(&self) {
         self.doubt.store(false, SeqCst);
     }
 
@@ -205,15 +205,15 @@ impl Log {
     pub(super) async fn enter(
         &self,
         core: &Rc<Core>,
-        shared: &Shared,
+        shared: &VolumeShared,
         slot: usize,
         entries: &[Entry],
         parity: &[u8],
     ) -> Written {
-        let Some(of) = self.slots.get(slot) else { return Err(Stop::Error(Errno::Inval)) };
+        let Some(of) = self.slots.get(slot) else { return Err(RowStop::Error(Errno::Inval)) };
         let (number, first) = poll_fn(|cx| {
             let mut all = of.lock();
-            if !all.gathered.has_room(entries.len(), parity.len()) && all.gathered.rows > 0 {
+            if !all.gathered.fits(entries.len(), parity.len()) && all.gathered.rows > 0 {
                 return all.wait(cx);
             }
             all.gathered.entries.extend_from_slice(entries);
@@ -234,13 +234,13 @@ impl Log {
         })
         .await;
         if ended.is_err() {
-            self.gone(of, false);
+            self.row_left(of, false);
         }
         ended
     }
 
     /// L2: waits until the previous unit is over, then writes the gathered rows.
-    async fn lead(&self, core: &Rc<Core>, shared: &Shared, slot: usize, of: &Mutex<Slot>) {
+    async fn lead(&self, core: &Rc<Core>, shared: &VolumeShared, slot: usize, of: &Mutex<Slot>) {
         let (unit, unsettled, wakers) = poll_fn(|cx| {
             let mut all = of.lock();
             if all.inside > 0 || all.writing {
@@ -275,11 +275,11 @@ impl Log {
     /// A row of the unit in force has ended.
     pub(super) fn leave(&self, slot: usize) {
         if let Some(of) = self.slots.get(slot) {
-            self.gone(of, true);
+            self.row_left(of, true);
         }
     }
 
-    fn gone(&self, of: &Mutex<Slot>, sent: bool) {
+    fn row_left(&self, of: &Mutex<Slot>, sent: bool) {
         let wakers = {
             let mut all = of.lock();
             all.unsettled |= sent;
@@ -290,56 +290,58 @@ impl Log {
     }
 
     /// Makes every member's data durable.
-    async fn settle(&self, core: &Rc<Core>, shared: &Shared) -> Written {
+    async fn settle(&self, core: &Rc<Core>, shared: &VolumeShared) -> Written {
         let table = shared.table(core.id());
         let flush = |(slot, path): (usize, &Path)| {
             let (at, len, data) = (0, 0, Segs::new());
-            Ask { slot, edge: path.edge, op: Op::Flush, at, len, data }
+            MemberRequest { slot, edge: path.edge, op: Op::Flush, at, len, data }
         };
         let asked = table.all().map(flush).collect();
         let (mut failed, mut gone) = (0, 0);
-        for (slot, status) in ask(core, asked, Manner::default()).await {
+        for (slot, status) in send_all(core, asked, RequestContext::default()).await {
             match status {
                 Ok(()) | Err(Errno::NotSup) => {}
                 Err(e) if is_members_fault(e) => {
                     failed |= bit(slot);
                     gone |= if e == Errno::NxIo { bit(slot) } else { 0 };
                 }
-                Err(e) => return Err(Stop::Error(e)),
+                Err(e) => return Err(RowStop::Error(e)),
             }
         }
         // A member that was lost without a request and is not asked any more: it has not flushed.
         let waits = failed | table.unrecorded;
-        match waits == 0 || shared.verdict(waits, (failed, gone), Leaves::Doubt).await {
+        match waits == 0 || shared.await_decision(waits, (failed, gone), FailureEffect::Doubt).await
+        {
             true => Ok(()),
-            false => Err(Stop::Error(Errno::Io)),
+            false => Err(RowStop::Error(Errno::Io)),
         }
     }
 
     async fn write(
         &self,
         core: &Rc<Core>,
-        shared: &Shared,
+        shared: &VolumeShared,
         slot: usize,
         unit: Gathered,
     ) -> Written {
         let table = shared.table(core.id());
-        let Some(path) = table.good(slot).copied() else { return Err(Stop::Out) };
+        let Some(path) = table.good(slot).copied() else { return Err(RowStop::Out) };
         let mut done = Ok(());
         if !self.is_ready(slot, path.edge) {
             done = self.begin(core, slot, &path, Begin::Over).await;
         }
         if let (Ok(()), Some(next)) = (done, self.next(slot)) {
             let put = self.put(core, &path, next, unit.entries, &unit.parity).await;
-            done = put.map(|next| self.goes_on(slot, next));
+            done = put.map(|next| self.set_next(slot, next));
         }
         let Err(error) = done else { return Ok(()) };
         let gone = if error == Errno::NxIo { bit(slot) } else { 0 };
         // Nothing of the rows was sent.
-        let (failed, order) = (bit(slot), Leaves::Order);
-        match is_members_fault(error) && shared.verdict(failed, (failed, gone), order).await {
-            true => Err(Stop::Out),
-            false => Err(Stop::Error(Errno::Io)),
+        let (failed, order) = (bit(slot), FailureEffect::Order);
+        match is_members_fault(error) && shared.await_decision(failed, (failed, gone), order).await
+        {
+            true => Err(RowStop::Out),
+            false => Err(RowStop::Error(Errno::Io)),
         }
     }
 
@@ -348,16 +350,16 @@ impl Log {
         &self,
         core: &Rc<Core>,
         path: &Path,
-        next: Next,
+        next: LogPosition,
         mut entries: Vec<Entry>,
         parity: &[u8],
-    ) -> Result<Next, Errno> {
+    ) -> Result<LogPosition, Errno> {
         match self.is_in_doubt() {
             true => entries.push(Entry::DOUBT),
             false if entries.is_empty() => entries.push(Entry::default()),
             false => {}
         }
-        let Place { bytes, signature, .. } = self.place;
+        let LogLocation { bytes, signature, .. } = self.place;
         let header = Header { signature, generation: next.generation, entries };
         let len = (HEADER + parity.len()) as u64;
         let at = if next.at.saturating_add(len) > bytes { 0 } else { next.at };
@@ -366,14 +368,14 @@ impl Log {
         data.copy_from(HEADER, parity);
         self.io(core, path, Op::Write, at, data, Flags::FUA).await?;
         let generation = next.generation.saturating_add(1);
-        Ok(Next { edge: path.edge, at: at.saturating_add(len), generation })
+        Ok(LogPosition { edge: path.edge, at: at.saturating_add(len), generation })
     }
 
-    fn next(&self, slot: usize) -> Option<Next> {
+    fn next(&self, slot: usize) -> Option<LogPosition> {
         self.slots.get(slot).and_then(|slot| slot.lock().next)
     }
 
-    fn goes_on(&self, slot: usize, next: Next) {
+    fn set_next(&self, slot: usize, next: LogPosition) {
         if let Some(slot) = self.slots.get(slot) {
             slot.lock().next = Some(next);
         }

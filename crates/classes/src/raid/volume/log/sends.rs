@@ -33,7 +33,7 @@ impl Sends {
     }
 
     /// Returns when no row is under way that was so when this was called. One waits at a time.
-    pub(super) async fn calm(&self) {
+    pub(super) async fn quiesce(&self) {
         let before = {
             let mut sends = self.0.lock();
             let before = sends.phase;

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use geom::Access;
 use serde_json::json;
 
-use super::Story;
+use super::RaidSimulation;
 use crate::sim::disk::SECTOR;
 use crate::sim::life::{Life, MS};
 
-impl Story {
+impl RaidSimulation {
     pub(super) fn state(&self, life: &Life) -> String {
         life.show("raid", &self.set, "State")
     }
@@ -54,14 +54,14 @@ impl Story {
     pub(super) fn read_all(&mut self, life: &mut Life) -> Vec<u8> {
         let sectors = self.model.borrow().sectors();
         let Some((user, edge)) = life.open(&self.volume, Access::READ) else {
-            panic!("{} cannot be opened\n{}", self.volume, life.story());
+            panic!("{} cannot be opened\n{}", self.volume, life.dump_state());
         };
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < sectors * SECTOR {
             let len = (sectors * SECTOR - bytes.len() as u64).min(8 * SECTOR);
             let read = life.read(edge, bytes.len() as u64, len as usize);
-            let read =
-                read.unwrap_or_else(|e| panic!("{}: {}\n{}", self.volume, e.name(), life.story()));
+            let read = read
+                .unwrap_or_else(|e| panic!("{}: {}\n{}", self.volume, e.name(), life.dump_state()));
             assert_eq!(read.len() as u64, len, "a short read");
             bytes.extend(read);
         }
@@ -77,7 +77,7 @@ impl Story {
         let shared = |at: u64| at / (strip * data) * strip + at % strip;
         let most = if forced { self.away } else { 0 };
         let found = self.model.borrow_mut().found_with_holes(&bytes, shared, most);
-        self.tally.holes += found.unwrap_or_else(|what| panic!("{what}\n{}", life.story()));
+        self.totals.holes += found.unwrap_or_else(|what| panic!("{what}\n{}", life.dump_state()));
     }
 
     pub(super) fn check(&mut self, life: &mut Life) {
@@ -85,12 +85,12 @@ impl Story {
         let sectors = self.model.borrow().sectors();
         let mark = self.model.borrow().mark(0, sectors);
         let read = self.model.borrow_mut().read(&mark, &bytes);
-        read.unwrap_or_else(|what| panic!("{what}\n{}", life.story()));
+        read.unwrap_or_else(|what| panic!("{what}\n{}", life.dump_state()));
     }
 
     /// J8 of `geom`: there are no more writes, and no disk fails. Debts are paid; a volume that
     /// lacks a disk, but whose parity is right, is clean.
-    pub(super) fn comes_clean(&mut self, life: &mut Life) {
+    pub(super) fn check_clean(&mut self, life: &mut Life) {
         if self.out.is_empty() || !self.is_harsh() || !self.parity() {
             return;
         }
@@ -100,15 +100,15 @@ impl Story {
             return;
         }
         let is_right = !line.contains("synchronised");
-        assert!(!(is_right && line.contains(", dirty")), "{line}\n{}", life.story());
-        self.tally.cleaned += u64::from(is_right && self.stayed.load(SeqCst));
+        assert!(!(is_right && line.contains(", dirty")), "{line}\n{}", life.dump_state());
+        self.totals.cleaned += u64::from(is_right && self.stayed.load(SeqCst));
     }
 
     /// A comparison in order finds no difference.
     pub(super) fn agrees(&self, life: &Life) {
         let said = life.show("raid", &self.set, "Verify");
         let agrees = said.is_empty() || said.contains("; 0 sectors differ");
-        assert!(agrees, "{said}\n{}", life.story());
+        assert!(agrees, "{said}\n{}", life.dump_state());
     }
 
     /// All of a volume in order agrees.
@@ -118,19 +118,19 @@ impl Story {
         }
         let _ = life.verb("raid", "verify", &self.set, json!({ "end": true }));
         let begun = life.verb("raid", "verify", &self.set, json!({ "rate": 0 }));
-        begun.unwrap_or_else(|e| panic!("{e}\n{}", life.story()));
+        begun.unwrap_or_else(|e| panic!("{e}\n{}", life.dump_state()));
         let set = self.set.clone();
-        let ended = |c: &geom::Control| {
+        let ended = |c: &geom::GraphControl| {
             let view = c.topology.view(0);
             let of = view.iter().filter(|g| g.class == "raid" && g.name == set);
             let mut lines = of.flat_map(|g| &g.show).filter(|(key, _)| *key == "Verify");
             lines.all(|(_, line)| !line.contains('%'))
         };
-        assert!(life.until(20, ended), "it never ends\n{}", life.story());
+        assert!(life.until(20, ended), "it never ends\n{}", life.dump_state());
         self.agrees(life);
         let said = life.show("raid", &self.set, "Verify");
-        assert_eq!(said, "done; 0 sectors differ, 0 cannot be read", "{}", life.story());
-        self.tally.verified += 1;
+        assert_eq!(said, "done; 0 sectors differ, 0 cannot be read", "{}", life.dump_state());
+        self.totals.verified += 1;
     }
 
     /// Whatever failed is inserted anew; then all is waited for.
@@ -156,7 +156,7 @@ impl Story {
                 }
             }
         }
-        panic!("it is never in order\n{}", life.story());
+        panic!("it is never in order\n{}", life.dump_state());
     }
 
     /// Without any one disk everything is still there.
@@ -173,7 +173,7 @@ impl Story {
             life.pull(&name, &self.disks[&name].clone(), false);
             life.pass(MS);
             self.check(life);
-            self.tally.compared += 1;
+            self.totals.compared += 1;
             life.plug_soon(&name, &self.disks[&name]);
             self.orderly(life);
         }

@@ -17,13 +17,13 @@ use reactor::{Address, Reactor, SeededRandom, Stream, TaskHandle};
 use wire::nbd::Form;
 
 use super::link::{Entry, Link, Wanted, enter};
-use super::request::{Task, What};
+use super::request::{Operation, Task};
 use crate::world::model::{OPEN, Outcome};
-use crate::world::shared::{Rights, Shared, Unit};
+use crate::world::shared::{Rights, SimContext, Unit};
 use crate::world::sim::MS;
 
 /// Age of a request at which a client loses its patience.
-const PATIENCE_NS: u64 = 5_000 * MS;
+const REQUEST_TIMEOUT_NS: u64 = 5_000 * MS;
 /// Silence after which the kernel's keepalive would have ended a connection: the simulated links
 /// know none, so the session is ended by hand.
 const KEEPALIVE_NS: u64 = 20_000 * MS;
@@ -52,7 +52,7 @@ pub struct Client {
     pub depth: usize,
     pub reactor: Reactor,
     pub pool: Pool,
-    pub shared: Rc<Shared>,
+    pub shared: Rc<SimContext>,
     pub random: RefCell<SeededRandom>,
     pub tasks: RefCell<BTreeMap<u64, Task>>,
     former: RefCell<Vec<Former>>,
@@ -69,7 +69,7 @@ pub fn address(group: usize) -> SocketAddr {
 
 impl Client {
     pub fn new(
-        shared: &Rc<Shared>,
+        shared: &Rc<SimContext>,
         reactor: &Reactor,
         number: usize,
         group: usize,
@@ -113,7 +113,7 @@ impl Client {
 
     pub fn oldest_read(&self) -> u64 {
         let tasks = self.tasks.borrow();
-        tasks.values().filter(|t| t.what.looks()).map(|t| t.issue).min().unwrap_or(OPEN)
+        tasks.values().filter(|t| t.operation.looks()).map(|t| t.issue).min().unwrap_or(OPEN)
     }
 
     pub fn oldest_request(&self) -> u64 {
@@ -164,7 +164,7 @@ impl Client {
             return self.reactor.sleep(50 * MS).await;
         };
         let wanted = self.some_wish(&unit);
-        let door = self.at_the_door(&unit);
+        let door = self.handshake_start(&unit);
         let entering = enter(stream.clone(), &self.pool, &wanted);
         let entry = self.reactor.within(8_000 * MS, entering).await.unwrap_or(Entry::Broken);
         let link = match entry {
@@ -174,7 +174,7 @@ impl Client {
                 return self.part(&stream, Vec::new());
             }
             Entry::Broken => {
-                self.shared.say(|| format!("{}: no entry", self.name));
+                self.shared.log(|| format!("{}: no entry", self.name));
                 self.part(&stream, Vec::new());
                 let pause = (20 + self.below(100)) * MS;
                 return self.reactor.sleep(pause).await;
@@ -189,13 +189,16 @@ impl Client {
         let tasks: [TaskHandle; 2] = [
             self.reactor.spawn(
                 "nbd read",
-                reader.read(move |cookie| lens.len_of(cookie), move |h| me.hear(&at, &of, h)),
+                reader.read(
+                    move |cookie| lens.len_of(cookie),
+                    move |h| me.on_reply_piece(&at, &of, h),
+                ),
             ),
             self.reactor.spawn("nbd write", writer.write()),
         ];
         self.work(&link, &unit).await;
         tasks.iter().for_each(TaskHandle::abort);
-        self.shared.say(|| format!("{}: connection over", self.name));
+        self.shared.log(|| format!("{}: connection over", self.name));
         self.part(&stream, self.tasks.take().into_values().collect());
     }
 
@@ -243,7 +246,7 @@ impl Client {
 
     /// A request is over.
     pub fn over(&self, task: &Task, outcome: Outcome) {
-        if task.what.writes() && task.granted {
+        if task.operation.writes() && task.granted {
             let oldest = self.shared.oldest_read();
             let mut model = self.shared.model.borrow_mut();
             model.end(task.place, task.id, task.issue, outcome, oldest);
@@ -257,7 +260,7 @@ impl Client {
         let lost = former.iter_mut().flat_map(|f| f.tasks.iter_mut());
         for task in tasks.values_mut().chain(lost).filter(|t| t.lun == unit.lun) {
             task.unsure = true;
-            let writes = task.what.writes() && task.wrong.is_none();
+            let writes = task.operation.writes() && task.wrong.is_none();
             if next == Rights::Write && writes && !task.granted {
                 task.granted = true;
                 self.shared.model.borrow_mut().begin(task.place, task.id, task.issue);
@@ -269,7 +272,7 @@ impl Client {
         while !link.dead.get() {
             self.reap();
             if self.shared.leaving.get() && self.tasks.borrow().is_empty() {
-                return self.say_goodbye(link).await;
+                return self.disconnect(link).await;
             }
             if self.has_waited_enough() {
                 self.shared.mark("nbd gave up");
@@ -278,7 +281,7 @@ impl Client {
             if !self.shared.draining.get() {
                 match self.below(1000) {
                     0..=1 => return, // hangs up in the middle of everything
-                    2..=4 => return self.say_goodbye(link).await,
+                    2..=4 => return self.disconnect(link).await,
                     5..=200 if unit.grant(self.group).now == Rights::None => return,
                     _ => self.some_request(link, unit),
                 }
@@ -294,13 +297,13 @@ impl Client {
 
     fn has_waited_enough(&self) -> bool {
         let now = self.reactor.now();
-        self.tasks.borrow().values().any(|t| now.saturating_sub(t.at_ns) > PATIENCE_NS)
+        self.tasks.borrow().values().any(|t| now.saturating_sub(t.at_ns) > REQUEST_TIMEOUT_NS)
     }
 
     /// DISC: requests in flight are still answered, then the daemon hangs up.
-    async fn say_goodbye(&self, link: &Link) {
+    async fn disconnect(&self, link: &Link) {
         self.shared.mark("nbd goodbyes");
-        self.send(link, What::Goodbye, 0, 0, &[]);
+        self.send(link, Operation::Goodbye, 0, 0, &[]);
         for _ in 0..500 {
             if link.dead.get() {
                 return;

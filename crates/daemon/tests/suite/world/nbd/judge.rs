@@ -6,8 +6,8 @@ use drivers::nbd::TRIES_MAX;
 use wire::nbd::Form;
 
 use super::client::Client;
-use super::link::{Heard, Link, Wanted, u16_at, u32_at, u64_at};
-use super::request::{Task, What, Wrong};
+use super::link::{Link, ReplyPiece, Wanted, u16_at, u32_at, u64_at};
+use super::request::{Operation, Task, Wrong};
 use crate::world::model::{Outcome, UNIT, When};
 use crate::world::shared::{Grant, Rights, Unit};
 
@@ -43,19 +43,19 @@ const NOT_SUP: u32 = 95;
 const SHUTDOWN: u32 = 108;
 
 /// State of the model when a client began to enter an export.
-pub struct Door {
+pub struct HandshakeStart {
     asked: u64,
     grant: Grant,
 }
 
 impl Client {
-    pub fn at_the_door(&self, unit: &Unit) -> Door {
+    pub fn handshake_start(&self, unit: &Unit) -> HandshakeStart {
         let asked = self.shared.model.borrow_mut().tick();
-        Door { asked, grant: unit.grant(self.group) }
+        HandshakeStart { asked, grant: unit.grant(self.group) }
     }
 
     /// The rights to a unit have been the same since.
-    fn settled(&self, unit: &Unit, door: &Door) -> bool {
+    fn settled(&self, unit: &Unit, door: &HandshakeStart) -> bool {
         let grant = unit.grant(self.group);
         let quiet = |g: Grant| g.next.is_none();
         let moved = unit.changed.get()[self.group] > door.asked;
@@ -63,8 +63,14 @@ impl Client {
     }
 
     /// B5. False when the unit of the export is ambiguous.
-    pub fn entered(&self, unit: &Unit, door: &Door, wanted: &Wanted, link: &Link) -> bool {
-        self.shared.say(|| format!("{}: entered {wanted:?}", self.name));
+    pub fn entered(
+        &self,
+        unit: &Unit,
+        door: &HandshakeStart,
+        wanted: &Wanted,
+        link: &Link,
+    ) -> bool {
+        self.shared.log(|| format!("{}: entered {wanted:?}", self.name));
         self.shared.mark("nbd entries");
         let rights = unit.grant(self.group).now;
         if !self.settled(unit, door) || !unit.exported.get() || !self.shared.open_since(door.asked)
@@ -84,9 +90,9 @@ impl Client {
     }
 
     /// B5.
-    pub fn turned_away(&self, unit: &Unit, door: &Door, wanted: &Wanted, error: u32) {
+    pub fn turned_away(&self, unit: &Unit, door: &HandshakeStart, wanted: &Wanted, error: u32) {
         let who = format!("{} {wanted:?}", self.name);
-        self.shared.say(|| format!("{who}: refused {error:#x}"));
+        self.shared.log(|| format!("{who}: refused {error:#x}"));
         self.shared.mark("nbd refusals");
         assert!([ERR_UNKNOWN, ERR_SHUTDOWN].contains(&error), "{who}: {error:#x}");
         let seen = unit.exported.get() && unit.grant(self.group).now != Rights::None;
@@ -97,29 +103,29 @@ impl Client {
     /// Bytes that the simple reply to a request brings.
     pub fn len_of(&self, cookie: u64) -> usize {
         let tasks = self.tasks.borrow();
-        tasks.get(&cookie).filter(|t| t.what.reads()).map_or(0, |t| t.len as usize)
+        tasks.get(&cookie).filter(|t| t.operation.reads()).map_or(0, |t| t.len as usize)
     }
 
     /// B1: a piece of a reply.
-    pub fn hear(&self, unit: &Rc<Unit>, link: &Link, heard: Heard) {
+    pub fn on_reply_piece(&self, unit: &Rc<Unit>, link: &Link, heard: ReplyPiece) {
         let cookie = match &heard {
-            Heard::Simple { cookie, .. } | Heard::Chunk { cookie, .. } => *cookie,
+            ReplyPiece::Simple { cookie, .. } | ReplyPiece::Chunk { cookie, .. } => *cookie,
         };
         let mut tasks = self.tasks.borrow_mut();
         let Some(task) = tasks.get_mut(&cookie) else {
             panic!("{}: reply to no request: {heard:x?}", self.name)
         };
         let last = match heard {
-            Heard::Simple { error, data, .. } => {
-                let bare = link.form == Form::Simple || error != 0 || !task.what.reads();
+            ReplyPiece::Simple { error, data, .. } => {
+                let bare = link.form == Form::Simple || error != 0 || !task.operation.reads();
                 assert!(bare, "{}: data without structure", self.name);
                 task.error = error;
-                if error == 0 && task.what.reads() {
+                if error == 0 && task.operation.reads() {
                     task.got.push((task.offset, data));
                 }
                 true
             }
-            Heard::Chunk { flags, kind, offset, body, .. } => {
+            ReplyPiece::Chunk { flags, kind, offset, body, .. } => {
                 let wide = link.form == Form::Extended;
                 assert_eq!(offset, if wide { task.offset } else { 0 }, "{}", self.name);
                 assert_eq!(flags & !DONE, 0, "{}: chunk flags", self.name);
@@ -133,7 +139,7 @@ impl Client {
         }
         let Some(task) = tasks.remove(&cookie) else { return };
         drop(tasks);
-        self.shared.say(|| format!("{}: {cookie:x} error {}", self.name, task.error));
+        self.shared.log(|| format!("{}: {cookie:x} error {}", self.name, task.error));
         match task.error {
             0 => self.good(&task, unit, link),
             error => {
@@ -145,44 +151,44 @@ impl Client {
 
     /// B3: it was carried out, so there was no cause for an error.
     fn good(&self, task: &Task, unit: &Unit, link: &Link) {
-        let who = format!("{} {:?} lun {}", self.name, task.what, task.lun);
+        let who = format!("{} {:?} lun {}", self.name, task.operation, task.lun);
         assert!(!link.going.get(), "{who}: carried out after SHUTDOWN");
         assert_eq!(task.wrong, None, "{who}: carried out though it is wrong");
         let grant = unit.grant(self.group);
         let none = grant.now == Rights::None && !task.unsure && grant.next.is_none();
         assert!(!none, "{who}: carried out without any right");
-        self.shared.must_be_allowed(unit, (self.index, 0), task.what.need(), task.issue, &who);
+        self.shared.must_be_allowed(unit, (self.index, 0), task.operation.need(), task.issue, &who);
         self.shared.states.borrow().carried_out(task.issue, &who);
         let mut model = self.shared.model.borrow_mut();
-        match task.what {
-            What::Read { df } => {
+        match task.operation {
+            Operation::Read { df } => {
                 self.shared.mark("nbd reads");
                 assert!(!df || task.got.len() == 1, "{who}: in pieces");
                 let bytes = whole(task, &who);
                 let when = When { began: task.issue, ended: model.tick(), ..When::default() };
                 model.check(task.place, &bytes, &when, &who);
             }
-            What::Look => {
+            Operation::Look => {
                 let bid = task.bid.as_ref().expect("it has one");
                 model.counters.seen(task.place, bid, &whole(task, &who), &who);
             }
-            What::Write { .. } | What::Zero { .. } | What::Trim { .. } => {
+            Operation::Write { .. } | Operation::Zero { .. } | Operation::Trim { .. } => {
                 drop(model);
                 assert!(task.granted, "{who}: written without the right to");
                 self.shared.mark("nbd writes");
                 let off = task.mode_epoch == Some(unit.mode_epoch.get());
-                self.over(task, done(task.what, off));
+                self.over(task, done(task.operation, off));
             }
-            What::Flush => {
+            Operation::Flush => {
                 self.shared.mark("nbd flushes");
                 model.flushed(task.place, task.issue);
             }
-            What::Status { one } => {
+            Operation::Status { one } => {
                 assert!(!one || task.extents.len() == 1, "{who}: {:?}", task.extents);
                 drop(model);
                 self.check_status(task, unit, &who);
             }
-            What::Cache | What::Goodbye => {}
+            Operation::Cache | Operation::Goodbye => {}
         }
     }
 
@@ -202,7 +208,7 @@ impl Client {
             let count = *len as usize / UNIT;
             if *flags != 0 {
                 self.shared.mark("nbd holes");
-                let hole = crate::world::model::Place { first: at, count, ..task.place };
+                let hole = crate::world::model::BlockRange { first: at, count, ..task.place };
                 model.check_zeroes(hole, &when, who);
             }
             at += count;
@@ -211,10 +217,10 @@ impl Client {
 
     /// B3: why a request was refused, and whether it may have done something.
     fn refused(&self, task: &Task, unit: &Unit, link: &Link, error: u32) -> Outcome {
-        let who = format!("{} {:?} lun {}: error {error}", self.name, task.what, task.lun);
+        let who = format!("{} {:?} lun {}: error {error}", self.name, task.operation, task.lun);
         let grant = unit.grant(self.group);
         let sure = |rights| !task.unsure && grant.next.is_none() && grant.now == rights;
-        let writes = task.what.writes();
+        let writes = task.operation.writes();
         if error == SHUTDOWN {
             self.shared.mark("nbd shutdowns");
             if sure(Rights::Read) || sure(Rights::Write) {
@@ -232,7 +238,7 @@ impl Client {
         match error {
             PERM => {
                 let book = unit.book.borrow();
-                let may = book.may(self.index, 0, task.what.need(), task.issue);
+                let may = book.may(self.index, 0, task.operation.need(), task.issue);
                 let protected = writes && !sure(Rights::Write);
                 assert!(may.conflict || protected, "{who}: {grant:?} {:?}", book.guess());
                 self.shared.mark(if may.conflict { "nbd conflicts" } else { "nbd read only" });
@@ -259,12 +265,12 @@ impl Client {
                 Outcome::Unknown
             }
             OVERFLOW => {
-                let long = task.what == What::Read { df: true } && task.len > DF_ALWAYS;
+                let long = task.operation == Operation::Read { df: true } && task.len > DF_ALWAYS;
                 assert!(long, "{who}: {} bytes", task.len);
                 Outcome::Nothing
             }
             NOT_SUP => {
-                assert!(matches!(task.what, What::Zero { fast: true, .. }), "{who}");
+                assert!(matches!(task.operation, Operation::Zero { fast: true, .. }), "{who}");
                 Outcome::Nothing
             }
             _ => panic!("{who}: never expected"),
@@ -273,10 +279,10 @@ impl Client {
 }
 
 /// How well a write ended.
-fn done(what: What, cache_off: bool) -> Outcome {
+fn done(what: Operation, cache_off: bool) -> Outcome {
     match what {
-        What::Trim { .. } => Outcome::Unknown,
-        What::Write { fua: true } | What::Zero { fua: true, .. } => Outcome::Durable,
+        Operation::Trim { .. } => Outcome::Unknown,
+        Operation::Write { fua: true } | Operation::Zero { fua: true, .. } => Outcome::Durable,
         _ if cache_off => Outcome::Durable,
         _ => Outcome::Good,
     }
@@ -284,7 +290,7 @@ fn done(what: What, cache_off: bool) -> Outcome {
 
 /// B1: a chunk of a reply.
 fn chunk(task: &mut Task, link: &Link, kind: u16, body: &[u8]) {
-    let what = task.what;
+    let what = task.operation;
     match kind {
         NONE => assert!(body.is_empty(), "{what:?}: nothing has no body"),
         OFFSET_DATA => {
@@ -299,7 +305,10 @@ fn chunk(task: &mut Task, link: &Link, kind: u16, body: &[u8]) {
         }
         BLOCK_STATUS | BLOCK_STATUS_EXT => {
             let wide = kind == BLOCK_STATUS_EXT;
-            assert!(matches!(what, What::Status { .. }) && task.extents.is_empty(), "{what:?}");
+            assert!(
+                matches!(what, Operation::Status { .. }) && task.extents.is_empty(),
+                "{what:?}"
+            );
             assert_eq!(wide, link.form == Form::Extended, "{what:?}");
             assert_eq!(Some(u32_at(body, 0)), link.context, "{what:?}");
             task.extents = match wide {

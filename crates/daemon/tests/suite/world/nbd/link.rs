@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use bio::Pool;
 use reactor::{Signal, Stream};
-use testkit::iscsi::{Inlet, put};
+use testkit::iscsi::{RxBuffer, put};
 use wire::nbd::codes::{info, option};
 use wire::nbd::{Form, Request, dial};
 
@@ -33,7 +33,7 @@ pub struct Wanted {
 
 /// A piece of a reply.
 #[derive(Debug)]
-pub enum Heard {
+pub enum ReplyPiece {
     Simple { cookie: u64, error: u32, data: Vec<u8> },
     Chunk { flags: u16, kind: u16, cookie: u64, offset: u64, body: Vec<u8> },
 }
@@ -76,25 +76,25 @@ pub fn u64_at(b: &[u8], at: usize) -> u64 {
 }
 
 /// The handshake under way.
-struct Hand {
-    inlet: Inlet,
+struct Handshake {
+    rx: RxBuffer,
     stream: Stream,
     pool: Pool,
 }
 
 type Replies = Vec<(u32, Vec<u8>)>;
 
-impl Hand {
+impl Handshake {
     /// Replies to an option, up to ACK or an error. None: the connection is gone.
     async fn ask(&mut self, option: u32, payload: &[u8]) -> Option<Replies> {
         put(&self.stream, &self.pool, &dial::option(option, payload)).await?;
         let mut out = Vec::new();
         loop {
-            let head = self.inlet.take(20).await?;
+            let head = self.rx.take(20).await?;
             assert_eq!(u64_at(&head, 0), OPTION_REPLY_MAGIC);
             assert_eq!(u32_at(&head, 8), option, "an answer to another option");
             let kind = u32_at(&head, 12);
-            let payload = self.inlet.take(u32_at(&head, 16) as usize).await?;
+            let payload = self.rx.take(u32_at(&head, 16) as usize).await?;
             out.push((kind, payload));
             if kind == ACK || kind >= ERRORS {
                 return Some(out);
@@ -114,9 +114,9 @@ pub async fn enter(stream: Stream, pool: &Pool, wanted: &Wanted) -> Entry {
 }
 
 async fn enter_or_break(stream: Stream, pool: &Pool, wanted: &Wanted) -> Option<Entry> {
-    let inlet = Inlet::new(&stream, pool);
-    let mut hand = Hand { inlet, stream: stream.clone(), pool: pool.clone() };
-    let greeting = hand.inlet.take(18).await?;
+    let inlet = RxBuffer::new(&stream, pool);
+    let mut hand = Handshake { rx: inlet, stream: stream.clone(), pool: pool.clone() };
+    let greeting = hand.rx.take(18).await?;
     assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
     assert_eq!(u16_at(&greeting, 16), 3, "fixed newstyle, no zeroes");
     put(&stream, pool, &dial::flags()).await?;
@@ -159,7 +159,7 @@ async fn enter_or_break(stream: Stream, pool: &Pool, wanted: &Wanted) -> Option<
         flags: u16_at(export, 10),
         dead: Cell::new(false),
         going: Cell::new(false),
-        early: RefCell::new(hand.inlet.rest()),
+        early: RefCell::new(hand.rx.rest()),
         out: RefCell::default(),
         more: Signal::default(),
         pool: pool.clone(),
@@ -173,7 +173,7 @@ impl Link {
         request.encode(self.form, &mut out);
         out.extend(data);
         self.out.borrow_mut().push_back(out);
-        self.more.ring();
+        self.more.notify();
     }
 
     /// Sends queued data until the end.
@@ -191,8 +191,8 @@ impl Link {
     }
 
     /// Hands every piece to `hear`, until the end; `len_of`: the bytes that a READ brings.
-    pub async fn read(self: Rc<Link>, len_of: impl Fn(u64) -> usize, hear: impl Fn(Heard)) {
-        let mut inlet = Inlet::new(&self.stream, &self.pool);
+    pub async fn read(self: Rc<Link>, len_of: impl Fn(u64) -> usize, hear: impl Fn(ReplyPiece)) {
+        let mut inlet = RxBuffer::new(&self.stream, &self.pool);
         inlet.put_back(self.early.take());
         while let Some(heard) = self.piece(&mut inlet, &len_of).await {
             hear(heard);
@@ -200,7 +200,11 @@ impl Link {
         self.dead.set(true);
     }
 
-    async fn piece(&self, inlet: &mut Inlet, len_of: &impl Fn(u64) -> usize) -> Option<Heard> {
+    async fn piece(
+        &self,
+        inlet: &mut RxBuffer,
+        len_of: &impl Fn(u64) -> usize,
+    ) -> Option<ReplyPiece> {
         let magic = u32_at(&inlet.take(4).await?, 0);
         let right = match self.form {
             Form::Simple => magic == SIMPLE,
@@ -213,7 +217,7 @@ impl Link {
             let (error, cookie) = (u32_at(&head, 0), u64_at(&head, 4));
             let len = if error == 0 { len_of(cookie) } else { 0 };
             let data = inlet.take(len).await?;
-            return Some(Heard::Simple { cookie, error, data });
+            return Some(ReplyPiece::Simple { cookie, error, data });
         }
         let wide = magic == EXTENDED;
         let head = inlet.take(if wide { 28 } else { 16 }).await?;
@@ -223,6 +227,6 @@ impl Link {
             false => (0, u64::from(u32_at(&head, 12))),
         };
         let body = inlet.take(usize::try_from(len).expect("short")).await?;
-        Some(Heard::Chunk { flags, kind, cookie, offset, body })
+        Some(ReplyPiece::Chunk { flags, kind, cookie, offset, body })
     }
 }

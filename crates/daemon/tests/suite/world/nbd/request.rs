@@ -8,7 +8,7 @@ use wire::nbd::{Form, Request};
 use super::client::Client;
 use super::link::Link;
 use crate::world::counters::{Bid, COUNTERS};
-use crate::world::model::{Place, UNIT, stamps};
+use crate::world::model::{BlockRange, UNIT, stamps};
 use crate::world::rules::Need;
 use crate::world::shared::{Rights, Unit};
 
@@ -21,7 +21,7 @@ const UNKNOWN_FLAG: u16 = 1 << 9;
 
 /// The operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum Operation {
     Read {
         df: bool,
     },
@@ -46,25 +46,25 @@ pub enum What {
     Goodbye,
 }
 
-impl What {
+impl Operation {
     pub fn writes(self) -> bool {
-        matches!(self, What::Write { .. } | What::Zero { .. } | What::Trim { .. })
+        matches!(self, Operation::Write { .. } | Operation::Zero { .. } | Operation::Trim { .. })
     }
 
     /// Brings bytes.
     pub fn reads(self) -> bool {
-        matches!(self, What::Read { .. } | What::Look)
+        matches!(self, Operation::Read { .. } | Operation::Look)
     }
 
     /// Returns information on blocks.
     pub fn looks(self) -> bool {
-        self.reads() || matches!(self, What::Status { .. })
+        self.reads() || matches!(self, Operation::Status { .. })
     }
 
     /// The access that it needs under reservations.
     pub fn need(self) -> Need {
         match self {
-            _ if self.writes() || self == What::Flush => Need::Write,
+            _ if self.writes() || self == Operation::Flush => Need::Write,
             _ => Need::Read,
         }
     }
@@ -72,18 +72,18 @@ impl What {
     fn kind_and_flags(self) -> (u16, u16) {
         let on = |yes: bool, bit: u16| if yes { bit } else { 0 };
         match self {
-            What::Read { df } => (kind::READ, on(df, flag::DF)),
-            What::Look => (kind::READ, 0),
-            What::Write { fua } => (kind::WRITE, on(fua, flag::FUA)),
-            What::Zero { fua, no_hole, fast } => {
+            Operation::Read { df } => (kind::READ, on(df, flag::DF)),
+            Operation::Look => (kind::READ, 0),
+            Operation::Write { fua } => (kind::WRITE, on(fua, flag::FUA)),
+            Operation::Zero { fua, no_hole, fast } => {
                 let how = on(no_hole, flag::NO_HOLE) | on(fast, flag::FAST_ZERO);
                 (kind::WRITE_ZEROES, how | on(fua, flag::FUA))
             }
-            What::Trim { fua } => (kind::TRIM, on(fua, flag::FUA)),
-            What::Flush => (kind::FLUSH, 0),
-            What::Cache => (kind::CACHE, 0),
-            What::Status { one } => (kind::BLOCK_STATUS, on(one, flag::REQ_ONE)),
-            What::Goodbye => (kind::DISC, 0),
+            Operation::Trim { fua } => (kind::TRIM, on(fua, flag::FUA)),
+            Operation::Flush => (kind::FLUSH, 0),
+            Operation::Cache => (kind::CACHE, 0),
+            Operation::Status { one } => (kind::BLOCK_STATUS, on(one, flag::REQ_ONE)),
+            Operation::Goodbye => (kind::DISC, 0),
         }
     }
 }
@@ -98,9 +98,9 @@ pub enum Wrong {
 
 /// A request under way.
 pub struct Task {
-    pub what: What,
+    pub operation: Operation,
     pub lun: usize,
-    pub place: Place,
+    pub place: BlockRange,
     pub id: u64,
     pub issue: u64,
     pub at_ns: u64,
@@ -130,41 +130,41 @@ impl Client {
         let chunked = link.form != Form::Simple;
         let forced = self.shared.forcing.get();
         let mut what = match self.below(100) {
-            0..36 => What::Read { df: chunked && self.chance(200) },
-            36..66 => What::Write { fua: self.chance(if forced { 900 } else { 250 }) },
-            66..71 => What::Zero {
+            0..36 => Operation::Read { df: chunked && self.chance(200) },
+            36..66 => Operation::Write { fua: self.chance(if forced { 900 } else { 250 }) },
+            66..71 => Operation::Zero {
                 fua: self.chance(250),
                 no_hole: self.chance(300),
                 fast: self.chance(200),
             },
-            71..75 => What::Trim { fua: self.chance(250) },
-            75..85 if forced => What::Write { fua: true },
-            75..85 => What::Flush,
-            85..88 => What::Cache,
-            88..96 => What::Status { one: self.chance(300) },
-            _ if counting => What::Look,
-            _ if forced => What::Cache,
-            _ => What::Flush,
+            71..75 => Operation::Trim { fua: self.chance(250) },
+            75..85 if forced => Operation::Write { fua: true },
+            75..85 => Operation::Flush,
+            85..88 => Operation::Cache,
+            88..96 => Operation::Status { one: self.chance(300) },
+            _ if counting => Operation::Look,
+            _ if forced => Operation::Cache,
+            _ => Operation::Flush,
         };
-        if matches!(what, What::Status { .. }) && link.context.is_none() {
-            what = What::Read { df: false };
+        if matches!(what, Operation::Status { .. }) && link.context.is_none() {
+            what = Operation::Read { df: false };
         }
         let offered = |bit: u16| link.flags & bit != 0;
-        if matches!(what, What::Trim { .. }) && !offered(export_flag::SEND_TRIM) {
-            what = if forced { What::Cache } else { What::Flush };
+        if matches!(what, Operation::Trim { .. }) && !offered(export_flag::SEND_TRIM) {
+            what = if forced { Operation::Cache } else { Operation::Flush };
         }
         // To be refused: not always, so that others have room.
         if what.writes() && offered(export_flag::READ_ONLY) && self.chance(800) {
-            what = What::Read { df: false };
+            what = Operation::Read { df: false };
         }
-        let plain = !matches!(what, What::Flush | What::Look);
+        let plain = !matches!(what, Operation::Flush | Operation::Look);
         let wrong = (plain && self.chance(10))
             .then(|| [Wrong::Beyond, Wrong::Odd, Wrong::Flag][self.below(3) as usize]);
         self.start(link, unit, what, wrong);
     }
 
     /// A range inside of the unit: often the same few blocks.
-    fn some_range(&self, unit: &Unit) -> Place {
+    fn some_range(&self, unit: &Unit) -> BlockRange {
         let (whole, per) = (unit.place.get(), unit.per);
         let blocks = (whole.count / per - COUNTERS) as u64;
         let at = if self.chance(500) { self.below(blocks.min(40)) } else { self.below(blocks) };
@@ -172,31 +172,31 @@ impl Client {
         let most = if self.chance(80) { longest } else { longest.min(BLOCKS) };
         let n = (1 + self.below(most)).min(blocks - at);
         let first = whole.first + (COUNTERS + at as usize) * per;
-        Place { first, count: n as usize * per, ..whole }
+        BlockRange { first, count: n as usize * per, ..whole }
     }
 
-    fn start(&self, link: &Link, unit: &Rc<Unit>, mut what: What, wrong: Option<Wrong>) {
+    fn start(&self, link: &Link, unit: &Rc<Unit>, mut what: Operation, wrong: Option<Wrong>) {
         let whole = unit.place.get();
         let place = match what {
-            What::Flush => whole,
-            What::Look => {
+            Operation::Flush => whole,
+            Operation::Look => {
                 let first = whole.first + self.below(COUNTERS as u64) as usize * unit.per;
-                Place { first, count: unit.per, ..whole }
+                BlockRange { first, count: unit.per, ..whole }
             }
             _ => self.some_range(unit),
         };
         let grant = unit.grant(self.group);
         let mut model = self.shared.model.borrow_mut();
         let issue = model.tick();
-        let bid = (what == What::Look).then(|| model.counters.bid(place).0);
-        let id = if matches!(what, What::Write { .. }) { model.new_id() } else { 0 };
+        let bid = (what == Operation::Look).then(|| model.counters.bid(place).0);
+        let id = if matches!(what, Operation::Write { .. }) { model.new_id() } else { 0 };
         let granted = grant.may_be(Rights::Write) && wrong.is_none();
         if what.writes() && granted {
             model.begin(place, id, issue);
         }
         drop(model);
         let (mut offset, mut len) = match what {
-            What::Flush => (0, 0),
+            Operation::Flush => (0, 0),
             _ => (((place.first - whole.first) * UNIT) as u64, (place.count * UNIT) as u64),
         };
         match wrong {
@@ -205,17 +205,17 @@ impl Client {
             Some(Wrong::Odd) => len -= 1,
             _ => {}
         }
-        if let (What::Zero { fast, .. }, Some(_)) = (&mut what, wrong) {
+        if let (Operation::Zero { fast, .. }, Some(_)) = (&mut what, wrong) {
             *fast = false;
         }
         let out = match what {
-            What::Write { .. } => stamps(id, place),
+            Operation::Write { .. } => stamps(id, place),
             _ => Vec::new(),
         };
         let extra = if wrong == Some(Wrong::Flag) { UNKNOWN_FLAG } else { 0 };
         let out = out.get(..(len as usize).min(out.len())).unwrap_or(&[]);
         let cookie = self.send_with(link, what, (offset, len), extra, out);
-        self.shared.say(|| {
+        self.shared.log(|| {
             let n = place.first - whole.first;
             format!(
                 "{}: {cookie:x} {what:?} {wrong:?} lun {} blocks {n}+{} write {id} at {issue}",
@@ -224,7 +224,7 @@ impl Client {
         });
         let off = unit.cache_off.get() && unit.mode_changes.get() == 0;
         let task = Task {
-            what,
+            operation: what,
             lun: unit.lun,
             place,
             id,
@@ -245,14 +245,14 @@ impl Client {
     }
 
     /// Sends a request; answers its cookie.
-    pub fn send(&self, link: &Link, what: What, offset: u64, len: u64, out: &[u8]) -> u64 {
+    pub fn send(&self, link: &Link, what: Operation, offset: u64, len: u64, out: &[u8]) -> u64 {
         self.send_with(link, what, (offset, len), 0, out)
     }
 
     fn send_with(
         &self,
         link: &Link,
-        what: What,
+        what: Operation,
         (offset, len): (u64, u64),
         extra: u16,
         out: &[u8],

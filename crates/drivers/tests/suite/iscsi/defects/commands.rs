@@ -2,8 +2,8 @@
 
 use wire::iscsi::{Residual, Response, TaskAnswer, task_function};
 
-use super::House;
-use testkit::iscsi::initiator::{Client, How, sense};
+use super::Fixture;
+use testkit::iscsi::initiator::{Client, LoginOptions, sense};
 
 /// Sends a command for `lun` and hears its end, whatever that is; data that is asked for is not
 /// sent, the command is aborted instead.
@@ -86,7 +86,7 @@ const NULL: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
 
 #[test]
 fn every_opcode_and_expected_length_is_answered() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     let mut random = reactor::SeededRandom::new(46);
     for opcode in 0..=255u8 {
@@ -115,7 +115,7 @@ fn every_opcode_and_expected_length_is_answered() {
 
 #[test]
 fn luns_of_every_addressing_method_are_answered() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     let inquiry = [0x12, 0, 0, 0, 36, 0];
     for first in 0..=255u8 {
@@ -151,7 +151,7 @@ fn luns_of_every_addressing_method_are_answered() {
 #[test]
 fn ranges_that_overflow_are_out_of_range() {
     // tgt 2012, SCST 2017 and 2023: LBA and length overflow when they are added.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     for opcode in [0x88u8, 0x8a, 0x8f, 0x8e, 0x93, 0x91, 0x9c] {
         for lba in
@@ -186,7 +186,7 @@ fn parameter_lists_of_every_length_are_answered() {
     // PR OUT (SCST 2019, 2020), MODE SELECT, UNMAP, EXTENDED COPY, RECEIVE COPY, WRITE SAME,
     // COMPARE AND WRITE (SCST 2019 and 328), WRITE BUFFER, FORMAT UNIT (tcmu-runner 3b93531),
     // SEND DIAGNOSTIC, SET TARGET PORT GROUPS: each list shorter than it says, and lying.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     let mut random = reactor::SeededRandom::new(22);
     for (opcode, action, at, width) in [
@@ -233,7 +233,7 @@ fn parameter_lists_of_every_length_are_answered() {
 #[test]
 fn reports_of_unknown_operation_codes_are_bounded() {
     // CVE-2024-42416: service actions of 32 and more read beyond a table.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     for option in 0..8u8 {
         for opcode in 0..=255u8 {
@@ -259,7 +259,7 @@ fn reports_of_unknown_operation_codes_are_bounded() {
 fn buffer_commands_at_every_offset_stay_within_their_length() {
     // CVE-2024-8178, CVE-2024-45063: offsets outside of the buffer; CVE-2024-43110: REQUEST SENSE
     // longer than the sense data.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     for mode in 0..32u8 {
         for id in [0, 1, 255] {
@@ -289,7 +289,7 @@ fn buffer_commands_at_every_offset_stay_within_their_length() {
 
 #[test]
 fn inquiry_data_is_truncated_to_the_allocation_length() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     let whole = try_command(&mut c, NULL, &[0x12, 0, 0, 0xff, 0xff, 0], 65_535, 0).data;
     let page = try_command(&mut c, NULL, &[0x12, 1, 0x83, 0xff, 0xff, 0], 65_535, 0).data;
@@ -320,8 +320,8 @@ impl OrNone for Residual {
 #[test]
 fn long_cdb_with_a_wrong_length_is_refused() {
     // SCST 2025-09: the control byte of a long CDB; additional headers that do not fit the CDB.
-    let mut house = House::new();
-    let mut c = house.client_as(&How::default());
+    let mut house = Fixture::new();
+    let mut c = house.client_as(&LoginOptions::default());
     for additional in [0u8, 7, 8, 24, 248, 255] {
         for rest in [0usize, 4, 16, 244] {
             let mut pdu = c.command(1, &[0x7f, 0, 0, 0, 0, 0, 0, additional, 0, 9], 512, 0);

@@ -2,8 +2,8 @@
 
 use wire::iscsi::{Response, TAG_NONE};
 
-use super::House;
-use testkit::iscsi::initiator::{How, rw10};
+use super::Fixture;
+use testkit::iscsi::initiator::{LoginOptions, rw10};
 
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 512 + seed) as u8).collect()
@@ -11,9 +11,9 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 
 #[test]
 fn data_for_another_connections_command_is_not_stored() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut mine = house.client();
-    let mut thief = house.client_as(&How::default().isid(2));
+    let mut thief = house.client_as(&LoginOptions::default().isid(2));
     let (tag, target_tag) = mine.open_write(10, 4096);
     thief.tag = tag.wrapping_sub(1);
     thief.data_out(tag, target_tag, 0, 0, &[0xee; 4096], true);
@@ -29,7 +29,7 @@ fn data_for_another_connections_command_is_not_stored() {
 
 #[test]
 fn transfer_tag_of_another_write_is_rejected() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     let (first, first_tag) = c.open_write(10, 1024);
     let (second, second_tag) = c.open_write(20, 1024);
@@ -50,7 +50,7 @@ fn transfer_tag_of_another_write_is_rejected() {
 #[test]
 fn lengths_that_are_not_whole_blocks_write_whole_blocks_only() {
     // SPDK 1781: data that is no multiple of the block.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     assert_eq!(c.write(200, &[0x11; 4 * 512], 8192).status, 0);
     for len in [1u32, 3, 511, 513, 700, 1023] {
@@ -73,9 +73,9 @@ fn writes_with_any_amount_of_immediate_data_are_complete() {
     // SPDK 565a44628d and 2781: pools of immediate data and of solicited data were mixed up; SPDK
     // 2029: the data digest of more than one segment.
     let params = serde_json::json!({ "initial_r2t": false, "first_burst_length": 65_536 });
-    let mut house = House::with(drivers::TargetSpec { params, ..drivers::TargetSpec::default() });
+    let mut house = Fixture::with(drivers::TargetSpec { params, ..drivers::TargetSpec::default() });
     for (i, digests) in [false, true].into_iter().enumerate() {
-        let mut how = How::default().isid(20 + i as u8).digests(digests, digests);
+        let mut how = LoginOptions::default().isid(20 + i as u8).digests(digests, digests);
         how.offer.params.initial_r2t = false;
         let mut c = house.client_as(&how);
         for blocks in [1usize, 8, 9, 64, 128, 129, 256, 2048] {
@@ -94,8 +94,8 @@ fn writes_with_any_amount_of_immediate_data_are_complete() {
 #[test]
 fn too_little_unsolicited_data_ends_the_command() {
     let params = serde_json::json!({ "initial_r2t": false });
-    let mut house = House::with(drivers::TargetSpec { params, ..drivers::TargetSpec::default() });
-    let mut how = How::default();
+    let mut house = Fixture::with(drivers::TargetSpec { params, ..drivers::TargetSpec::default() });
+    let mut how = LoginOptions::default();
     how.offer.params.initial_r2t = false;
     let mut c = house.client_as(&how);
     // F comes before all that was announced: the rest is asked for, or the command ends.
@@ -130,7 +130,7 @@ fn cmd_sn_and_stat_sn_wrap() {
     let shape =
         crate::iscsi::server::Shape { first_stat_sn: Some(0xffff_fff0), ..Default::default() };
     let server = crate::iscsi::server::Server::start(shape);
-    let how = How { cmd_sn: 0xffff_fff0, ..How::default() };
+    let how = LoginOptions { cmd_sn: 0xffff_fff0, ..LoginOptions::default() };
     let mut c = testkit::iscsi::initiator::Client::login(server.portal, &how);
     c.ready(0);
     assert!(c.exp_stat_sn > 0xffff_ff00, "{:#x}", c.exp_stat_sn);

@@ -4,9 +4,9 @@ use std::io::Write;
 
 use wire::iscsi::{LoginRequest, NopOut, Pdu, RejectReason, Response, Snack, TAG_NONE};
 
-use super::House;
+use super::Fixture;
 use crate::iscsi::breaking::twisted;
-use testkit::iscsi::initiator::{How, rw10};
+use testkit::iscsi::initiator::{LoginOptions, rw10};
 
 /// Opcodes of an initiator.
 const OPCODES: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 0x10];
@@ -14,7 +14,7 @@ const OPCODES: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 0x10];
 #[test]
 fn a_first_pdu_that_is_no_login_ends_the_connection() {
     // SPDK 3927 and CVE-2021-28361: any other opcode before login killed the target.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for opcode in (0..=0xffu8).filter(|o| o & 0x3f != 3) {
         for fill in [0, 0xff] {
             let mut raw = house.dial();
@@ -31,7 +31,7 @@ fn a_first_pdu_that_is_no_login_ends_the_connection() {
 #[test]
 fn lengths_before_login_are_bounded() {
     // tgt 093d2bf, input 3: a length larger than the buffer, before anyone has logged in.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for len in [8192u32 + 65_536, 1 << 20, 0x7f_ffff, 0xff_ffff] {
         let mut raw = house.dial();
         let mut bhs = [0; 48];
@@ -55,7 +55,7 @@ fn lengths_before_login_are_bounded() {
 #[test]
 fn truncated_login_header_closes_the_connection() {
     // Input 15, CVE-2026-53176: a length that becomes negative when the header is taken off.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut bhs = [0; 48];
     LoginRequest { stage: 1, data_len: 100, ..LoginRequest::default() }.encode(&mut bhs);
     for at in 0..=48 {
@@ -69,7 +69,7 @@ fn truncated_login_header_closes_the_connection() {
 
 #[test]
 fn opcodes_not_sent_by_initiators_are_rejected() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     for opcode in (0..0x80u8).filter(|o| !OPCODES.contains(&(o & 0x3f))) {
         twisted(&mut c, &NopOut::default(), &[], &[(0, opcode)]);
@@ -84,7 +84,7 @@ fn opcodes_not_sent_by_initiators_are_rejected() {
 
 #[test]
 fn reserved_bits_are_ignored_or_rejected() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     // TEST UNIT READY with each byte of its header that means nothing set.
     for (at, bits) in [(0, 0x80), (1, 0x18), (2, 0xff), (3, 0xff), (36, 0xff)] {
@@ -113,7 +113,7 @@ fn reserved_bits_are_ignored_or_rejected() {
 
 #[test]
 fn connection_resets_at_each_byte_affect_no_other_session() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for at in (0..=60).chain([100, 300, 559, 560]) {
         let mut c = house.client();
         let ping = NopOut {
@@ -136,7 +136,7 @@ fn connection_resets_at_each_byte_affect_no_other_session() {
 
 #[test]
 fn missing_padding_affects_only_its_own_connection() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     let ping = NopOut {
         immediate: true,
@@ -158,9 +158,9 @@ fn missing_padding_affects_only_its_own_connection() {
 #[test]
 fn a_length_is_not_used_before_its_digest_has_been_checked() {
     // SPDK 108c373f7c: a corrupt length would make the target wait for data that never comes.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for at in 4..8 {
-        let mut c = house.client_as(&How::default().digests(true, true));
+        let mut c = house.client_as(&LoginOptions::default().digests(true, true));
         let pdu = c.command(0, &rw10(0x28, 0, 1), 512, 0);
         twisted(&mut c, &pdu, &[], &[(at, 0x7f)]);
         if at == 4 {
@@ -175,11 +175,12 @@ fn a_length_is_not_used_before_its_digest_has_been_checked() {
 #[test]
 fn data_is_correct_for_any_segmentation_of_the_stream() {
     // gotgt 46: a short read of a header corrupted data. Input 7.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for (i, segment) in
         [1, 2, 3, 5, 7, 13, 31, 47, 48, 49, 52, 53, 511, 1461].into_iter().enumerate()
     {
-        let how = How { segment, ..How::default() }.digests(i % 2 == 0, i % 3 == 0);
+        let how =
+            LoginOptions { segment, ..LoginOptions::default() }.digests(i % 2 == 0, i % 3 == 0);
         let mut c = house.client_as(&how);
         let sent: Vec<u8> = (0..3 * 512usize).map(|n| (n * 7 + segment) as u8).collect();
         assert_eq!(c.write(40, &sent, 700).status, 0, "{segment}");

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tracing::field::{Field, Visit};
 use wire::iscsi::{NopOut, TAG_NONE, TextRequest};
 
-use super::{House, who};
+use super::{Fixture, login_keys};
 use crate::iscsi::breaking::twisted;
 use testkit::iscsi::initiator::rw10;
 
@@ -19,9 +19,9 @@ fn lines() -> MutexGuard<'static, Vec<String>> {
 
 struct Journal;
 
-struct Line(String);
+struct LogLine(String);
 
-impl Visit for Line {
+impl Visit for LogLine {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         if field.name() == "message" {
             let _ = write!(self.0, "{value:?}");
@@ -43,7 +43,7 @@ impl tracing::Subscriber for Journal {
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
 
     fn event(&self, event: &tracing::Event<'_>) {
-        let mut line = Line(String::new());
+        let mut line = LogLine(String::new());
         event.record(&mut line);
         lines().push(line.0);
     }
@@ -75,7 +75,7 @@ fn expect(peer: std::net::SocketAddr, word: &str) {
 #[test]
 fn refusals_are_logged_with_the_reason() {
     keep();
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for (flags, text, word) in [
         (0x87, "TargetName=iqn.2026-11.test.ashlar:disk", "InitiatorName"),
         (0x87, "InitiatorName=iqn.a TargetName=iqn.b", "no such target"),
@@ -107,7 +107,7 @@ fn refusals_are_logged_with_the_reason() {
     c.send(&text, &[]);
     expect(at, "target transfer tag");
     let mut raw = house.dial();
-    raw.ask(0x00, &who());
+    raw.ask(0x00, &login_keys());
     drop(raw);
     drop(c);
     // Unread answers make it a reset.

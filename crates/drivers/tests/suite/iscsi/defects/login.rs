@@ -1,16 +1,16 @@
 //! Logins that are wrong in every way (inputs 8 to 16), CHAP, and sessions that replace each other.
 
 use drivers::{Account, TargetSpec};
-use engine::{GroupSpec, LunSpec, Proof, Proofs};
+use engine::{ChapAccounts, GroupAuth, GroupSpec, LunSpec};
 use serde_json::json;
 use wire::iscsi::{
     Algorithm, Algorithms, Challenge, ChapUser, ClientChap, LoginRequest, chap_response,
     decode_binary, encode_base64, encode_hex,
 };
 
-use super::{House, Raw, who};
+use super::{Fixture, Raw, login_keys};
 use crate::iscsi::server::IQN;
-use testkit::iscsi::initiator::{Client, How};
+use testkit::iscsi::initiator::{Client, LoginOptions};
 
 fn account(user: &str, secret: &str) -> Option<Account> {
     Some(Account { user: user.into(), secret: secret.into() })
@@ -28,15 +28,15 @@ fn user(name: &str, secret: &str) -> ChapUser {
     ChapUser { name: name.into(), secret: secret.into() }
 }
 
-fn with_chap(name: &str, secret: &str, algorithms: Algorithms) -> How {
+fn with_chap(name: &str, secret: &str, algorithms: Algorithms) -> LoginOptions {
     let chap = ClientChap { user: user(name, secret), algorithms, mutual: None };
-    How { chap: Some(chap), ..How::default() }
+    LoginOptions { chap: Some(chap), ..LoginOptions::default() }
 }
 
 #[test]
 fn malformed_login_text_is_answered() {
-    let mut house = House::new();
-    let who = who().replace(' ', "\0");
+    let mut house = Fixture::new();
+    let who = login_keys().replace(' ', "\0");
     let with = |tail: &[u8]| [who.as_bytes(), b"\0", tail].concat();
     let keys = |n: usize| (0..n).map(|i| format!("X-k{i}=1\0")).collect::<String>();
     let cases: [(&str, Vec<u8>); 12] = [
@@ -57,7 +57,7 @@ fn malformed_login_text_is_answered() {
         let mut raw = house.dial();
         raw.send(0x87, &text);
         // An answer with a status, or an end: never silence.
-        let told = raw.hear();
+        let told = raw.receive();
         if let Some((answer, _)) = &told {
             let code = answer.status.code();
             assert!(code == 0 || code >> 8 == 2, "{what}: {code:#x}");
@@ -70,12 +70,12 @@ fn malformed_login_text_is_answered() {
 #[test]
 fn unfinished_login_text_is_bounded() {
     // 64 KiB keys and 10 000 keys come in many requests with C set.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for piece in ["v".repeat(8000), (0..600).map(|i| format!("X-key{i}=1\0")).collect::<String>()] {
         let mut raw = house.dial();
-        raw.send(0x44, format!("{}\0", who().replace(' ', "\0")).as_bytes());
+        raw.send(0x44, format!("{}\0", login_keys().replace(' ', "\0")).as_bytes());
         let mut requests = 0;
-        while let Some((answer, text)) = raw.hear() {
+        while let Some((answer, text)) = raw.receive() {
             if answer.status.code() != 0 {
                 assert_eq!(answer.status.code() >> 8, 2);
                 break;
@@ -93,7 +93,7 @@ fn unfinished_login_text_is_bounded() {
 
 #[test]
 fn unusual_names_are_treated_as_plain_text() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for (name, codes) in [
         (format!("iqn.{}", "a".repeat(219)), [0, 0]),
         (format!("iqn.{}", "a".repeat(220)), [0x0200, 0x0200]),
@@ -108,13 +108,13 @@ fn unusual_names_are_treated_as_plain_text() {
         let text = format!("InitiatorName={name}\0TargetName={IQN}\0");
         let mut raw = house.dial();
         raw.send(0x87, text.as_bytes());
-        let code = raw.hear().unwrap().0.status.code();
+        let code = raw.receive().unwrap().0.status.code();
         assert!(codes.contains(&code), "{name:?}: {code:#x}");
         // As the target's name they are names of nothing.
         let text = format!("InitiatorName=iqn.2026-11.a:b\0TargetName={name}\0");
         let mut raw = house.dial();
         raw.send(0x87, text.as_bytes());
-        let code = raw.hear().unwrap().0.status.code();
+        let code = raw.receive().unwrap().0.status.code();
         assert_eq!(code >> 8, 2, "{name:?}: {code:#x}");
     }
     house.well("odd names");
@@ -122,7 +122,7 @@ fn unusual_names_are_treated_as_plain_text() {
 
 #[test]
 fn invalid_login_stages_are_refused() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for flags in [
         0x08, 0x0c, // CSG 2 and 3
         0x82, 0x86, // NSG 2
@@ -130,19 +130,19 @@ fn invalid_login_stages_are_refused() {
         0xc7, 0xc3, // T and C
     ] {
         let mut raw = house.dial();
-        assert_eq!(raw.status(flags, &who()), 0x0200, "{flags:#x}");
+        assert_eq!(raw.status(flags, &login_keys()), 0x0200, "{flags:#x}");
         assert!(raw.is_closed());
     }
     // A stage that was not agreed on.
     let mut raw = house.dial();
-    assert_eq!(raw.status(0x00, &who()), 0);
+    assert_eq!(raw.status(0x00, &login_keys()), 0);
     assert_eq!(raw.status(0x87, ""), 0x0200);
     house.well("stages");
 }
 
 #[test]
 fn login_fields_changed_between_requests_are_refused() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for change in [
         |r: &mut LoginRequest| r.task_tag = 77,
         |r: &mut LoginRequest| r.isid[5] = 77,
@@ -150,7 +150,7 @@ fn login_fields_changed_between_requests_are_refused() {
         |r: &mut LoginRequest| r.cid = 77,
     ] {
         let mut raw = house.dial();
-        assert_eq!(raw.status(0x00, &who()), 0);
+        assert_eq!(raw.status(0x00, &login_keys()), 0);
         let mut request = LoginRequest {
             isid: [0x80, 0, 0, 0, 0, raw.isid],
             task_tag: raw.task_tag,
@@ -158,21 +158,21 @@ fn login_fields_changed_between_requests_are_refused() {
         };
         change(&mut request);
         raw.send_as(&request, 0x00, &[]);
-        assert_eq!(raw.hear().unwrap().0.status.code(), 0x020b);
+        assert_eq!(raw.receive().unwrap().0.status.code(), 0x020b);
     }
     let mut raw = house.dial();
     let version = LoginRequest { version_min: 1, version_max: 2, ..LoginRequest::default() };
-    let text = format!("{}\0", who().replace(' ', "\0"));
+    let text = format!("{}\0", login_keys().replace(' ', "\0"));
     let version = LoginRequest { data_len: text.len() as u32, ..version };
     raw.send_as(&version, 0x87, text.as_bytes());
-    assert_eq!(raw.hear().unwrap().0.status.code(), 0x0205);
+    assert_eq!(raw.receive().unwrap().0.status.code(), 0x0205);
     house.well("changes during login");
 }
 
 #[test]
 fn unknown_sessions_cannot_be_joined() {
-    let mut house = House::new();
-    let text = format!("{}\0", who().replace(' ', "\0"));
+    let mut house = Fixture::new();
+    let text = format!("{}\0", login_keys().replace(' ', "\0"));
     for tsih in [0x1234u16, 0xffff, 1, 2, 3] {
         let mut raw = house.dial();
         let request = LoginRequest {
@@ -182,7 +182,7 @@ fn unknown_sessions_cannot_be_joined() {
             ..LoginRequest::default()
         };
         raw.send_as(&request, 0x87, text.as_bytes());
-        let code = raw.hear().unwrap().0.status.code();
+        let code = raw.receive().unwrap().0.status.code();
         // The witness has one of the low numbers: a session has one connection.
         assert!(matches!(code, 0x020a | 0x0208), "{tsih}: {code:#x}");
     }
@@ -192,11 +192,11 @@ fn unknown_sessions_cannot_be_joined() {
 #[test]
 fn isid_identifies_a_session_of_one_initiator_only() {
     // SPDK 1427: the ISID names a session of one initiator only.
-    let house = House::new();
+    let house = Fixture::new();
     let mut all: Vec<Client> = (0..300)
         .map(|i| {
             let initiator = format!("iqn.2026-11.test.ashlar:host{i}");
-            house.client_as(&How { initiator, ..How::default() })
+            house.client_as(&LoginOptions { initiator, ..LoginOptions::default() })
         })
         .collect();
     assert_eq!(house.server.registry.sessions().len(), 301);
@@ -207,7 +207,7 @@ fn isid_identifies_a_session_of_one_initiator_only() {
     house.well("three hundred initiators");
     let mut last = house.client();
     for _ in 0..300 {
-        last = Client::login(house.server.portal, &How::default());
+        last = Client::login(house.server.portal, &LoginOptions::default());
     }
     last.ready(0);
     assert_eq!(house.server.registry.sessions().len(), 2);
@@ -218,10 +218,10 @@ fn isid_identifies_a_session_of_one_initiator_only() {
 #[test]
 fn hundreds_of_unknown_keys_are_all_answered() {
     // CVE-2013-2850: the answers overflowed a buffer.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut raw = house.dial();
     let keys: Vec<String> = (0..600).map(|i| format!("X-{i:03}=1")).collect();
-    assert_eq!(raw.status(0x04, &who()), 0);
+    assert_eq!(raw.status(0x04, &login_keys()), 0);
     let mut told = raw.ask(0x04, &keys.join(" "));
     let mut text = String::new();
     loop {
@@ -233,7 +233,7 @@ fn hundreds_of_unknown_keys_are_all_answered() {
             break;
         }
         raw.send(0x04, &[]);
-        told = raw.hear();
+        told = raw.receive();
     }
     assert_eq!(text.matches("=NotUnderstood\0").count(), 600);
     let done = raw.ask(0x87, "").unwrap().0;
@@ -244,7 +244,7 @@ fn hundreds_of_unknown_keys_are_all_answered() {
 
 #[test]
 fn keys_in_every_form_are_answered_by_the_rules() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for (offer, answer) in [
         ("MaxBurstLength=0x40000", "MaxBurstLength=262144"),
         ("MaxBurstLength=511", "MaxBurstLength=Reject"),
@@ -260,21 +260,21 @@ fn keys_in_every_form_are_answered_by_the_rules() {
         ("X-reversed.vendor=1", "X-reversed.vendor=NotUnderstood"),
     ] {
         let mut raw = house.dial();
-        let (status, text) = raw.ask(0x04, &format!("{} {offer}", who())).unwrap();
+        let (status, text) = raw.ask(0x04, &format!("{} {offer}", login_keys())).unwrap();
         assert_eq!(status.status.code(), 0, "{offer}");
         assert!(text.contains(&format!("{answer}\0")), "{offer}: {text:?}");
     }
     // Markers are obsolete, and must not be answered with NotUnderstood.
     let mut raw = house.dial();
     let markers = "OFMarker=Yes IFMarker=Yes OFMarkInt=1 IFMarkInt=1";
-    let (_, text) = raw.ask(0x04, &format!("{} {markers}", who())).unwrap();
+    let (_, text) = raw.ask(0x04, &format!("{} {markers}", login_keys())).unwrap();
     assert!(!text.contains("NotUnderstood"), "{text:?}");
     house.well("keys in odd forms");
 }
 
 /// At the place where CHAP_A has been answered: algorithm, identifier and challenge.
 fn challenged(raw: &mut Raw, algorithms: &str, method: &str) -> (u8, Vec<u8>, String) {
-    assert_eq!(raw.status(0x00, &format!("{} AuthMethod={method}", who())), 0);
+    assert_eq!(raw.status(0x00, &format!("{} AuthMethod={method}", login_keys())), 0);
     let (answer, text) = raw.ask(0x00, &format!("CHAP_A={algorithms}")).unwrap();
     assert_eq!(answer.status.code(), 0, "{algorithms}");
     let value = |key: &str| {
@@ -295,7 +295,7 @@ fn algorithm(number: &str) -> Algorithm {
 fn chap_algorithms_have_their_iana_numbers() {
     // tgt had SHA-1 under number 7: an initiator that offers 8,7,6,5 must log in.
     let strong = TargetSpec { params: json!({}), ..guarded("alice") };
-    let mut house = House::with(TargetSpec::default());
+    let mut house = Fixture::with(TargetSpec::default());
     house.server.set(strong);
     for (offer, chosen) in
         [("8,7,6,5", "8"), ("7,6,5", "7"), ("6,5", "6"), ("5,7", "7"), ("99,0x7", "7")]
@@ -328,22 +328,22 @@ fn chap_algorithms_have_their_iana_numbers() {
 /// account opens the way to its own initiator's units, and to no others.
 #[test]
 fn account_admits_only_its_own_initiator() {
-    let house = House::new();
+    let house = Fixture::new();
     let (one, two, third) = ("iqn.2026-11.test:one", "iqn.2026-11.test:two", "iqn.2026-11.test:3");
-    let proof = |name: &str| Proof {
+    let proof = |name: &str| ChapAccounts {
         account: account(name, &format!("secret of {name}")).unwrap(),
         mutual: account("target", &format!("target's for {name}")),
     };
-    let group = |name: &str, initiators: &[&str], proofs: Proofs| GroupSpec {
+    let group = |name: &str, initiators: &[&str], proofs: GroupAuth| GroupSpec {
         name: name.into(),
         initiators: initiators.iter().map(|i| (*i).into()).collect(),
-        proofs,
+        auth: proofs,
         luns: vec![LunSpec { lun: 0, device: "memory".into(), read_only: false }],
         ..GroupSpec::default()
     };
-    let whole = Proofs { group: Some(proof("user1")), ..Proofs::default() };
+    let whole = GroupAuth { group: Some(proof("user1")), ..GroupAuth::default() };
     let single = [(two.to_owned(), proof("user2"))].into();
-    let single = Proofs { group: None, initiators: single };
+    let single = GroupAuth { group: None, initiators: single };
     let groups = [group("a", &[one], whole), group("b", &[two, third], single)];
     house.server.registry.set_groups("iscsi", IQN, &groups).unwrap();
     for (initiator, user, enters) in [
@@ -358,10 +358,10 @@ fn account_admits_only_its_own_initiator() {
         (third, None, false),
     ] {
         let how = match user {
-            None => How::default(),
+            None => LoginOptions::default(),
             Some(user) => with_chap(user, &format!("secret of {user}"), Algorithms::default()),
         };
-        let how = How { initiator: initiator.into(), ..how };
+        let how = LoginOptions { initiator: initiator.into(), ..how };
         let came = Client::try_login(house.server.portal, &how).is_ok();
         assert_eq!(came, enters, "{initiator} with {user:?}");
     }
@@ -373,7 +373,8 @@ fn account_admits_only_its_own_initiator() {
             algorithms: Algorithms::default(),
             mutual: Some((user("target", expects), challenge)),
         };
-        let how = How { initiator: one.into(), chap: Some(chap), ..How::default() };
+        let how =
+            LoginOptions { initiator: one.into(), chap: Some(chap), ..LoginOptions::default() };
         assert_eq!(Client::try_login(house.server.portal, &how).is_ok(), enters, "{expects}");
     }
     let denied = house.server.registry.denied();
@@ -382,7 +383,7 @@ fn account_admits_only_its_own_initiator() {
 
 #[test]
 fn user_names_that_look_like_numbers_are_plain_text() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for name in ["0x6162", "0b6162", "0xZZ", "12", "Yes"] {
         house.server.set(guarded(name));
         drop(house.client_as(&with_chap(name, "secret of alice", Algorithms::default())));
@@ -395,7 +396,7 @@ fn user_names_that_look_like_numbers_are_plain_text() {
 #[test]
 fn chap_responses_of_wrong_length_or_encoding_are_refused() {
     // CVE-2018-14633: oversize hexadecimal or base64 overflowed a buffer.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     house.server.set(guarded("alice"));
     let long = |n: usize| vec![0x5a; n];
     for response in [
@@ -427,7 +428,7 @@ fn chap_responses_of_wrong_length_or_encoding_are_refused() {
 
 #[test]
 fn keys_of_chap_out_of_order_repeated_or_huge_are_refused() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     house.server.set(guarded("alice"));
     let method = "AuthMethod=CHAP";
     for texts in [
@@ -449,7 +450,7 @@ fn keys_of_chap_out_of_order_repeated_or_huge_are_refused() {
         let mut raw = house.dial();
         let last = texts.len() - 1;
         for (i, text) in texts.iter().enumerate() {
-            let text = if i == 0 { format!("{} {text}", who()) } else { text.to_string() };
+            let text = if i == 0 { format!("{} {text}", login_keys()) } else { text.to_string() };
             let code = raw.status(0x00, &text);
             if i == last {
                 assert_eq!(code >> 8, 2, "{texts:?}: {code:#x}");
@@ -462,7 +463,7 @@ fn keys_of_chap_out_of_order_repeated_or_huge_are_refused() {
     for flags in [0x81, 0x83, 0x87] {
         for text in ["", "AuthMethod=None", "AuthMethod=CHAP"] {
             let mut raw = house.dial();
-            let (answer, _) = raw.ask(flags, &format!("{} {text}", who())).unwrap();
+            let (answer, _) = raw.ask(flags, &format!("{} {text}", login_keys())).unwrap();
             let code = answer.status.code();
             assert!(code >> 8 == 2 || !answer.transit, "{flags:#x} {text}: {code:#x}");
         }
@@ -473,7 +474,7 @@ fn keys_of_chap_out_of_order_repeated_or_huge_are_refused() {
 #[test]
 fn chap_challenges_are_unique_and_cannot_be_reflected() {
     // CVE-2024-45751: challenges that could be foretold.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..2 {
         house.server.set(guarded("alice"));
@@ -482,7 +483,7 @@ fn chap_challenges_are_unique_and_cannot_be_reflected() {
             assert!(challenge.len() >= 16 && seen.insert(challenge));
         }
     }
-    let other = House::new();
+    let other = Fixture::new();
     other.server.set(guarded("alice"));
     let (_, challenge, _) = challenged(&mut other.dial(), "7", "CHAP");
     assert!(seen.insert(challenge), "another daemon draws others");
@@ -512,15 +513,15 @@ fn chap_challenges_are_unique_and_cannot_be_reflected() {
 
 #[test]
 fn discovery_has_an_account_of_its_own() {
-    let mut house = House::with(TargetSpec {
+    let mut house = Fixture::with(TargetSpec {
         discovery_chap: account("finder", "secret of finder"),
         ..TargetSpec::default()
     });
-    let discovery = |name: &str, secret: &str| How {
+    let discovery = |name: &str, secret: &str| LoginOptions {
         target: None,
         ..with_chap(name, secret, Algorithms::default())
     };
-    let anybody = How { target: None, ..How::default() };
+    let anybody = LoginOptions { target: None, ..LoginOptions::default() };
     assert!(Client::try_login(house.server.portal, &anybody).is_err());
     let wrong = discovery("finder", "another secret!!");
     assert!(Client::try_login(house.server.portal, &wrong).is_err());
@@ -533,7 +534,7 @@ fn discovery_has_an_account_of_its_own() {
     let spec =
         TargetSpec { discovery_chap: account("finder", "secret of finder"), ..guarded("alice") };
     house.server.set(spec);
-    let normal = How { target: Some(IQN.into()), ..good };
+    let normal = LoginOptions { target: Some(IQN.into()), ..good };
     assert!(Client::try_login(house.server.portal, &normal).is_err());
     let wrong = discovery("alice", "secret of alice");
     assert!(Client::try_login(house.server.portal, &wrong).is_err());
@@ -545,7 +546,7 @@ fn discovery_has_an_account_of_its_own() {
         algorithms: Algorithms::default(),
         mutual,
     };
-    let both = How { target: None, chap: Some(chap), ..How::default() };
+    let both = LoginOptions { target: None, chap: Some(chap), ..LoginOptions::default() };
     Client::login(house.server.portal, &both).logout();
     house.well("discovery");
 }

@@ -21,35 +21,35 @@ use wire::iscsi::{LoginRequest, LoginResponse, PRE_LOGIN, Pdu};
 
 use crate::iscsi::breaking::Witness;
 use crate::iscsi::server::{IQN, Server, Shape};
-use testkit::iscsi::initiator::{Client, How, connect, read_pdu};
+use testkit::iscsi::initiator::{Client, LoginOptions, connect, read_pdu};
 
 /// Bytes of the pool of a server under attack: few, so that one buffer lost at each attack would
 /// soon leave none for the witness.
 const POOL_BYTES: usize = 8 << 20;
 
 /// A server under attack, and a session that must not notice.
-pub struct House {
+pub struct Fixture {
     pub server: Server,
     witness: Witness,
 }
 
-impl House {
-    pub fn new() -> House {
-        House::with(TargetSpec::default())
+impl Fixture {
+    pub fn new() -> Fixture {
+        Fixture::with(TargetSpec::default())
     }
 
-    pub fn with(spec: TargetSpec) -> House {
+    pub fn with(spec: TargetSpec) -> Fixture {
         let server = Server::start(Shape { pool_bytes: POOL_BYTES, spec, ..Shape::default() });
         let witness = Witness::new(&server);
-        House { server, witness }
+        Fixture { server, witness }
     }
 
     /// Another session, its units ready.
     pub fn client(&self) -> Client {
-        self.client_as(&How::default())
+        self.client_as(&LoginOptions::default())
     }
 
-    pub fn client_as(&self, how: &How) -> Client {
+    pub fn client_as(&self, how: &LoginOptions) -> Client {
         let mut c = Client::login(self.server.portal, how);
         (0..2).for_each(|lun| c.ready(lun));
         c
@@ -84,7 +84,7 @@ pub struct Raw {
 }
 
 /// The result of a login request: the answer and its text, or the end of the connection.
-pub type Told = Option<(LoginResponse, String)>;
+pub type LoginResult = Option<(LoginResponse, String)>;
 
 impl Raw {
     /// Sends a login request made by hand: `flags` are T, C, CSG and NSG as on the wire.
@@ -108,20 +108,20 @@ impl Raw {
         std::io::Write::write_all(&mut self.stream, &bytes).is_ok()
     }
 
-    pub fn hear(&mut self) -> Told {
+    pub fn receive(&mut self) -> LoginResult {
         let (bhs, data) = read_pdu(&mut self.stream, &PRE_LOGIN)?;
         let response = LoginResponse::decode(&bhs).unwrap();
         Some((response, String::from_utf8(data).unwrap()))
     }
 
     /// Sends a request and returns the answer; spaces in `text` mean NULs.
-    pub fn ask(&mut self, flags: u8, text: &str) -> Told {
+    pub fn ask(&mut self, flags: u8, text: &str) -> LoginResult {
         let mut bytes = text.replace(' ', "\0").into_bytes();
         if !bytes.is_empty() {
             bytes.push(0);
         }
         self.send(flags, &bytes);
-        self.hear()
+        self.receive()
     }
 
     /// The status of the answer; the connection must not end without one.
@@ -135,6 +135,6 @@ impl Raw {
 }
 
 /// Names of a good first request; spaces mean NULs.
-pub fn who() -> String {
+pub fn login_keys() -> String {
     format!("InitiatorName=iqn.2026-11.test.ashlar:raw TargetName={IQN}")
 }

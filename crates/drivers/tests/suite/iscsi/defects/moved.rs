@@ -3,7 +3,7 @@
 use drivers::TargetSpec;
 use serde_json::json;
 
-use super::{House, who};
+use super::{Fixture, login_keys};
 use crate::iscsi::server::{IQN, Server, Shape};
 
 fn moved(to: &str, permanent: bool) -> TargetSpec {
@@ -13,18 +13,18 @@ fn moved(to: &str, permanent: bool) -> TargetSpec {
 
 #[test]
 fn login_to_a_moved_target_is_redirected() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for (permanent, code) in [(false, 0x0101), (true, 0x0102)] {
         house.server.set(moved("[fd00::2]:3261,1", permanent));
         let mut raw = house.dial();
-        let (answer, text) = raw.ask(0x87, &who()).unwrap();
+        let (answer, text) = raw.ask(0x87, &login_keys()).unwrap();
         assert_eq!(answer.status.code(), code);
         assert_eq!(text, "TargetAddress=[fd00::2]:3261,1\0");
         assert!(raw.is_closed());
     }
     // An initiator without access gets no redirection: it is as if there were no such target.
     house.server.allow(&["iqn.2026-11.test.ashlar:witness"]);
-    assert_eq!(house.dial().status(0x87, &who()), 0x0203);
+    assert_eq!(house.dial().status(0x87, &login_keys()), 0x0203);
     // A session that was there stays; without a redirection logins are served again.
     house.server.allow(&["*"]);
     house.well("a redirection");

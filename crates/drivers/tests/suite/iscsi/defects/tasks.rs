@@ -5,8 +5,8 @@ use wire::iscsi::{
     TAG_NONE, TaskAnswer, TaskRequest, task_function,
 };
 
-use super::House;
-use testkit::iscsi::initiator::{Client, How, rw10};
+use super::Fixture;
+use testkit::iscsi::initiator::{Client, LoginOptions, rw10};
 
 fn function_at(c: &mut Client, function: u8, lun: [u8; 8], of: u32) -> TaskAnswer {
     let pdu = TaskRequest {
@@ -29,9 +29,9 @@ fn function_at(c: &mut Client, function: u8, lun: [u8; 8], of: u32) -> TaskAnswe
 
 #[test]
 fn abort_of_an_unknown_task_reports_no_task() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
-    let mut other = house.client_as(&How::default().isid(2));
+    let mut other = house.client_as(&LoginOptions::default().isid(2));
     let (tag, target_tag) = other.open_write(10, 4096);
     // Its own tag, tags of functions that are done, tags of another session.
     for of in [c.tag.wrapping_add(1), c.tag, 0, tag, TAG_NONE, 0x7777] {
@@ -56,7 +56,7 @@ fn abort_of_an_unknown_task_reports_no_task() {
 #[test]
 fn task_functions_are_answered_for_every_kind_of_lun() {
     // SPDK bc70a4d63f, fce8466477: a function for a LUN that is not there crashed.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     for lun in (0..=300u16).chain([0x4001, 0x7fff, 0xc001, 0xffff]) {
         let [high, low] = lun.to_be_bytes();
@@ -104,9 +104,9 @@ fn task_functions_are_answered_for_every_kind_of_lun() {
 #[test]
 fn task_functions_survive_a_race_with_connection_end() {
     // tgt 532a527, 09f7fb0, 7bb239b; CVE-2026-23216: tasks freed twice, or used after.
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for round in 0..200u32 {
-        let mut c = house.client_as(&How::default().isid(3));
+        let mut c = house.client_as(&LoginOptions::default().isid(3));
         let tags: Vec<u32> = (0..4).map(|i| c.start(1, &rw10(0x2a, i, 8), 0, 4096)).collect();
         let mut bytes = Vec::new();
         for (i, function) in
@@ -132,7 +132,7 @@ fn task_functions_survive_a_race_with_connection_end() {
             1 => drop(c),
             _ => {
                 // A newer login takes its place in the middle of it.
-                drop(Client::try_login(house.server.portal, &How::default().isid(3)));
+                drop(Client::try_login(house.server.portal, &LoginOptions::default().isid(3)));
             }
         }
     }
@@ -141,7 +141,7 @@ fn task_functions_survive_a_race_with_connection_end() {
 
 #[test]
 fn snack_is_rejected_at_error_recovery_level_0() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     let (tag, target_tag) = c.open_write(10, 512);
     for kind in 0..4u8 {
@@ -158,13 +158,13 @@ fn snack_is_rejected_at_error_recovery_level_0() {
 
 #[test]
 fn pings_of_every_size_are_echoed() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     for len in [0usize, 1, 2, 3, 4, 5, 511, 512, 8192, 65_536] {
         let data: Vec<u8> = (0..len).map(|i| i as u8).collect();
         assert_eq!(c.ping(&data), data, "{len}");
     }
-    let mut narrow = How::default().isid(4);
+    let mut narrow = LoginOptions::default().isid(4);
     narrow.offer.params.recv_data_len_max = 512;
     let mut small = house.client_as(&narrow);
     assert_eq!(small.ping(&[7; 4096]), vec![7; 512], "as much as it takes");
@@ -203,7 +203,7 @@ fn pings_of_every_size_are_echoed() {
 
 #[test]
 fn unfinished_text_is_bounded_and_dropped() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     let mut tag = TAG_NONE;
     let piece = vec![b'v'; 8000];
@@ -231,7 +231,7 @@ fn unfinished_text_is_bounded_and_dropped() {
 
 #[test]
 fn logouts_of_every_reason_are_answered_with_commands_in_flight() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     for (reason, cid, answer) in [
         (LogoutReason::Recovery, 1, LogoutAnswer::RecoveryUnsupported),
         (LogoutReason::Connection, 7, LogoutAnswer::NoConnection),
@@ -261,7 +261,7 @@ fn logouts_of_every_reason_are_answered_with_commands_in_flight() {
             other => panic!("{other:?}"),
         }
         if answer == LogoutAnswer::Closed {
-            assert!(c.hear().is_none());
+            assert!(c.receive().is_none());
             let mut again = house.client();
             assert_eq!(again.read(0, 10, 8), before);
             again.logout();
@@ -276,7 +276,7 @@ fn logouts_of_every_reason_are_answered_with_commands_in_flight() {
 
 #[test]
 fn kicked_session_receives_an_asynchronous_message() {
-    let mut house = House::new();
+    let mut house = Fixture::new();
     let mut c = house.client();
     let sessions = house.server.registry.sessions();
     let own = sessions.iter().find(|s| s.initiator.ends_with(":raw")).unwrap().number;
@@ -285,6 +285,6 @@ fn kicked_session_receives_an_asynchronous_message() {
         (Response::Async(p), _) => assert_eq!(p.event, AsyncEvent::SessionDropped),
         other => panic!("{other:?}"),
     }
-    assert!(c.hear().is_none());
+    assert!(c.receive().is_none());
     house.well("a session that was ended");
 }

@@ -1,0 +1,79 @@
+//! words: arguments and verbs that several classes with members share.
+
+use geom::Error;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+pub(crate) const LABEL: &str = "The last sector of each provider is overwritten, and existing \
+    contents of a provider become inaccessible: a provider with contents is refused unless \
+    --yes-destroy PROVIDER is given. Members are found again wherever they are plugged in.";
+
+/// The content that a stopped geom hides, in classes whose members look like the whole
+/// ([`crate::members::Stopped::refuse`]).
+pub(crate) const STOPPED_HIDES: &str = "While it is stopped, the contents of its members are \
+    hidden: no table, label or volume is found on them, so that no member is written alone. \
+    `clear` releases a member and makes its contents visible.";
+
+/// Maximum rate of a rebuild in bytes per second, until the next start; 0: unlimited
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, extend("x-bytes" = true))]
+pub(crate) struct SyncRate(pub(crate) u64);
+
+/// Maximum rate of the comparison in bytes per second; absent: the sync_rate of `configure`
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, extend("x-bytes" = true))]
+pub(crate) struct VerifyRate(pub(crate) u64);
+
+/// End the running comparison
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub(crate) struct EndRun(pub(crate) bool);
+
+/// Skip the sync: the disks already have equal contents and correct parity (for example all zeroes)
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub(crate) struct AssumeSynced(pub(crate) bool);
+
+/// Providers, in order
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, extend("minItems" = 1))]
+pub(crate) struct Members(pub(crate) Vec<String>);
+
+/// Store the providers' names: members are recognised only under these names
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, extend("x-short" = "h"))]
+pub(crate) struct Hardcode(pub(crate) bool);
+
+/// Proceed even if the provider is open or contains other data
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, extend("x-short" = "f"))]
+pub(crate) struct Force(pub(crate) bool);
+
+/// A verb about one object, or about each of several in their order. The first refusal ends it, and
+/// the error lists the completed ones.
+pub(crate) fn each(
+    on: &str,
+    names: &[String],
+    mut one: impl FnMut(&str) -> Result<Value, Error>,
+) -> Result<Value, Error> {
+    if names.is_empty() {
+        return one(on);
+    }
+    let mut said: Vec<String> = Vec::new();
+    for name in names {
+        let done = one(name).map_err(|e| match said.is_empty() {
+            true => e,
+            false => Error::new(e.kind, format!("{}; before that: {}", e.message, said.join(", "))),
+        })?;
+        said.extend(done.get("message").and_then(Value::as_str).map(str::to_owned));
+    }
+    Ok(json!({ "message": said.join("\n") }))
+}

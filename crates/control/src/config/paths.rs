@@ -1,0 +1,82 @@
+//! Paths in a configuration: relative ones are below the folder of the file that has them, whatever
+//! folder the daemon was started in.
+
+use super::types::Config;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Keys whose texts are paths, in every section.
+const PATH_KEYS: [&str; 7] =
+    ["path", "state", "history", "socket", "tls_certificate", "tls_key", "tls_client_ca"];
+
+/// Prefix of a text that names a file in any setting.
+const FILE_PREFIX: &str = "file:";
+
+/// Prefix of a socket's path, in lists of these keys.
+const SOCKET_PREFIX: &str = "unix:";
+const SOCKET_KEYS: [&str; 2] = ["listen", "portals"];
+
+/// Makes the paths absolute; `file` is where the configuration was read.
+pub(super) fn make_absolute(config: Config, file: &str) -> Config {
+    // Only a process without a working folder cannot say where it is.
+    let Ok(file) = std::path::absolute(file) else { return config };
+    let Some(folder) = file.parent() else { return config };
+    let Ok(mut value) = serde_json::to_value(&config) else { return config };
+    walk(&mut value, "", folder);
+    serde_json::from_value(value).unwrap_or(config)
+}
+
+fn walk(value: &mut Value, key: &str, folder: &Path) {
+    match value {
+        Value::Object(fields) => fields.iter_mut().for_each(|(key, v)| walk(v, key, folder)),
+        Value::Array(list) => {
+            let key = if SOCKET_KEYS.contains(&key) { key } else { "" };
+            list.iter_mut().for_each(|v| walk(v, key, folder));
+        }
+        Value::String(text) => {
+            if let Some(path) = text.strip_prefix(FILE_PREFIX) {
+                *text = format!("{FILE_PREFIX}{}", absolute_path(folder, path).display());
+            } else if let Some(path) =
+                text.strip_prefix(SOCKET_PREFIX).filter(|_| SOCKET_KEYS.contains(&key))
+            {
+                *text = format!("{SOCKET_PREFIX}{}", absolute_path(folder, path).display());
+            } else if PATH_KEYS.contains(&key) && !text.is_empty() {
+                *text = absolute_path(folder, text).display().to_string();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn absolute_path(folder: &Path, path: &str) -> PathBuf {
+    // Of an absolute path nothing else is left; `./` says nothing.
+    let path = Path::new(path);
+    folder.join(path.strip_prefix(".").unwrap_or(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read;
+    use crate::fake::catalog;
+
+    #[test]
+    fn relative_paths_are_below_the_folder_of_their_file() {
+        let text = "[daemon]\nstate = 'st'\nsocket = '/run/a.sock'\n\
+                    [[disk]]\nname = 'd0'\nkind = 'file'\npath = './images/d0'\n\
+                    [[disk]]\nname = 'd1'\nkind = 'file'\npath = '/srv/d1'\n\
+                    [[target]]\nname = 'iqn.2026-11.a:t'\ndriver = 'iscsi'\n\
+                    listen = ['[::]:3260', 'unix:t.sock']\n\
+                    chap = { user = 'u', secret = 'file:chap/u' }\n";
+        let config = read(text, "/etc/ashlar/ashlar.toml", &catalog()).expect("well-formed");
+        assert_eq!(config.daemon.state.as_deref(), Some("/etc/ashlar/st"));
+        assert_eq!(config.daemon.socket.as_deref(), Some("/run/a.sock"));
+        let path = |name: &str| config.disk(name).expect("a disk").params["path"].clone();
+        assert_eq!((path("d0"), path("d1")), ("/etc/ashlar/images/d0".into(), "/srv/d1".into()));
+        assert_eq!(config.target[0].listen, ["[::]:3260", "unix:/etc/ashlar/t.sock"]);
+        let chap = config.target[0].chap.as_ref().expect("an account");
+        assert_eq!(chap.secret, "file:/etc/ashlar/chap/u");
+        let here = std::env::current_dir().expect("a folder");
+        let config = read(text, "ashlar.toml", &catalog()).expect("well-formed");
+        assert_eq!(config.daemon.state, Some(here.join("st").display().to_string()));
+    }
+}

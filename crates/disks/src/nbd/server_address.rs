@@ -1,0 +1,131 @@
+//! Address of an NBD server: host and port, or the path of a Unix socket; and NBD URIs.
+
+use std::net::ToSocketAddrs;
+
+use reactor::Address;
+
+/// Port of NBD servers.
+const PORT: u16 = 10809;
+
+/// The address of a server, and the name that its certificate must have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServerAddress {
+    /// As people write it.
+    pub(crate) text: String,
+    /// The name for the check of its certificate.
+    pub(crate) host: String,
+    /// Its addresses, best first.
+    pub(crate) at: Vec<Address>,
+}
+
+/// A place, an export and whether TLS is wanted, as a URI says it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Uri {
+    /// `HOST:PORT` or `unix:PATH`.
+    pub(crate) address: String,
+    pub(crate) export: String,
+    pub(crate) tls: bool,
+}
+
+/// Reads `nbd://HOST[:PORT]/EXPORT`, `nbd+unix:///EXPORT?socket=PATH` and the same with `nbds`.
+pub(crate) fn uri(text: &str) -> Result<Uri, String> {
+    let (scheme, rest) = text.split_once("://").ok_or("it has no `://`")?;
+    let (tls, unix) = match scheme {
+        "nbd" => (false, false),
+        "nbds" => (true, false),
+        "nbd+unix" => (false, true),
+        "nbds+unix" => (true, true),
+        _ => return Err(format!("scheme {scheme} is not nbd, nbds, nbd+unix or nbds+unix")),
+    };
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
+    let export = decoded(export)?;
+    let address = match unix {
+        true => {
+            let socket = query.split('&').find_map(|pair| pair.strip_prefix("socket="));
+            format!("unix:{}", decoded(socket.ok_or("it has no `?socket=PATH`")?)?)
+        }
+        false => {
+            let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+            if host.is_empty() {
+                return Err("it names no host".to_owned());
+            }
+            host.to_owned()
+        }
+    };
+    Ok(Uri { address, export, tls })
+}
+
+fn decoded(text: &str) -> Result<String, String> {
+    let mut out = Vec::new();
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let digits =
+            [bytes.next(), bytes.next()].map(|b| b.and_then(|b| char::from(b).to_digit(16)));
+        match digits {
+            [Some(high), Some(low)] => out.push((high * 16 + low) as u8),
+            _ => return Err("`%` without two hexadecimal digits".to_owned()),
+        }
+    }
+    String::from_utf8(out).map_err(|_| "it is not UTF-8".to_owned())
+}
+
+/// Looks up an address: `HOST`, `HOST:PORT`, `[IPV6]:PORT`, `unix:PATH` or a path. Blocks while a
+/// name is looked up.
+pub(crate) fn resolve(text: &str) -> Result<ServerAddress, String> {
+    let path = text.strip_prefix("unix:").unwrap_or(text);
+    if path.starts_with('/') {
+        let address = format!("unix:{path}").parse().map_err(|e| format!("{path}: {e}"))?;
+        let host = "localhost".to_owned();
+        return Ok(ServerAddress { text: format!("unix:{path}"), host, at: vec![address] });
+    }
+    let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
+        port.parse::<u16>().is_ok() && (host.ends_with(']') || !host.contains(':'))
+    });
+    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    let whole = match (has_port, bare.contains(':')) {
+        (true, _) => text.to_owned(),
+        (false, true) => format!("[{bare}]:{PORT}"),
+        (false, false) => format!("{bare}:{PORT}"),
+    };
+    let found = whole.to_socket_addrs().map_err(|e| format!("{whole}: {e}"))?;
+    let at: Vec<Address> = found.map(Address::Inet).collect();
+    if at.is_empty() {
+        return Err(format!("{whole}: the name has no address"));
+    }
+    let host = whole.rsplit_once(':').map_or(whole.as_str(), |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    Ok(ServerAddress { text: whole, host, at })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nbd_uris_are_parsed_as_the_standard_defines() {
+        let read = |text| uri(text).map(|u| (u.address, u.export, u.tls));
+        let of = |a: &str, e: &str, tls| Ok((a.to_owned(), e.to_owned(), tls));
+        assert_eq!(read("nbd://localhost"), of("localhost", "", false));
+        assert_eq!(read("nbds://u@h:1/a%20b"), of("h:1", "a b", true));
+        assert_eq!(read("nbd+unix:///x?socket=/run/s"), of("unix:/run/s", "x", false));
+        for bad in ["localhost", "http://x/", "nbd+unix:///x", "nbd://", "nbd://h/%z1"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn address_without_a_port_gets_the_default_one() {
+        let at = |text| resolve(text).unwrap().at[0].to_string();
+        assert_eq!(at("127.0.0.1"), "127.0.0.1:10809");
+        assert_eq!(at("127.0.0.1:7"), "127.0.0.1:7");
+        assert_eq!(at("::1"), "[::1]:10809");
+        assert_eq!(at("[::1]:9"), "[::1]:9");
+        assert_eq!(at("/run/x"), "unix:/run/x");
+        assert_eq!(resolve("[::1]:9").unwrap().host, "::1");
+    }
+}

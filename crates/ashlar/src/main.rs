@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use control::{App, Plant};
+use mgmt::{App, Plant};
 
 const APP: App = App {
     version: env!("CARGO_PKG_VERSION"),
@@ -19,6 +19,6 @@ fn main() -> ExitCode {
     daemon::fail_stop::install();
     let args = std::env::args_os().skip(1);
     // Not locked: the verb `serve` logs while it runs.
-    let exit = control::run(&APP, args, &mut std::io::stdout(), &mut std::io::stderr());
+    let exit = mgmt::run(&APP, args, &mut std::io::stdout(), &mut std::io::stderr());
     ExitCode::from(exit as u8)
 }

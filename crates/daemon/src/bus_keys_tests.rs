@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use control::api::{
+use mgmt::api::{
     BusState, DeviceState, GeomState, ProviderState, SessionState, SystemState, TargetState,
 };
-use control::config::{self, BusConfig, Config};
-use control::plan::{Action, PredictedSerials, Risk, plan};
+use mgmt::config::{self, BusConfig, Config};
+use mgmt::plan::{Action, PredictedSerials, Risk, plan};
 
 use crate::catalog::catalog;
 
@@ -127,7 +127,7 @@ fn judge(kind: &str, key: &str, (from, to): (&Config, &Config), how: BusEdit) {
         assert!(is_change && is_safe, "{kind} {key}: {steps:?}");
         return;
     }
-    let goes = |step: &control::plan::Step| matches!(step.action, Action::RemoveBus { .. });
+    let goes = |step: &mgmt::plan::Step| matches!(step.action, Action::RemoveBus { .. });
     let words = format!("disruptive: {HOST}");
     let names = steps.iter().any(|step| step.risk_text() == words);
     assert!(steps.iter().any(goes) && names, "{kind} {key}: {steps:?}");

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cam::Bus;
-use control::api::{Error, Kind, Level, Result};
-use control::config::{self, BusConfig, TargetConfig, secret};
-use control::plan::FileSection;
 use geom::Severity;
+use mgmt::api::{Error, Kind, Level, Result};
+use mgmt::config::{self, BusConfig, TargetConfig, secret};
+use mgmt::plan::FileSection;
 use serde_json::{Map, Value, json};
 
 use crate::catalog::catalog;

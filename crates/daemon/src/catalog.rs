@@ -4,12 +4,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cam::CamClass;
-use control::ClassVerbs;
-use control::config::{Catalog, Entry, GeomConfig};
 use drivers::bus::LocalKind;
 use engine::Registry;
 use fileserver::{FS_CLASS, FsClass, NoHistory, Site, VolumeHistory};
 use geom::Class;
+use mgmt::ClassVerbs;
+use mgmt::config::{Catalog, Entry, GeomConfig};
 use serde_json::{Map, Value};
 
 use crate::plant::bus_kinds;
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn class_verbs_are_commands_and_their_examples_parse() {
         let classes = class_verbs();
-        let whole = control::command(&classes);
+        let whole = mgmt::command(&classes);
         whole.clone().debug_assert();
         assert!(classes.iter().any(|c| c.name == "mirror"));
         for class in &classes {

@@ -15,13 +15,13 @@ use bio::Errno;
 use bio::sync::Mutex;
 use cam::CamClass;
 use classes::part::request::Show;
-use control::Outcome;
-use control::api::{Error, Kind, Level, Result};
-use control::config::{
+use geom::{CLEAN_RECORDS_DEADLINE, Class, Create, GeomId, GraphControl, ProviderId, Topology};
+use mgmt::Outcome;
+use mgmt::api::{Error, Kind, Level, Result};
+use mgmt::config::{
     AccessConfig, AluaState, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig,
 };
-use control::plan::{Action, Deferred};
-use geom::{CLEAN_RECORDS_DEADLINE, Class, Create, GeomId, GraphControl, ProviderId, Topology};
+use mgmt::plan::{Action, Deferred};
 use serde_json::{Value, json};
 
 use crate::buses;

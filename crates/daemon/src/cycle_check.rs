@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cam::{CAM_CLASS, CamClass};
-use control::api::{Error, Kind, Result};
 use drivers::bus::LocalKind;
 use geom::Topology;
+use mgmt::api::{Error, Kind, Result};
 
 /// The local buses, and the targets that they reach.
 pub struct CycleCheck {

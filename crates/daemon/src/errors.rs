@@ -1,8 +1,8 @@
 //! The one place where refusals of the graph become errors of the API.
 
 use bio::Errno;
-use control::api::{Error, Kind};
 use geom::{ProviderId, Topology};
+use mgmt::api::{Error, Kind};
 
 /// The kind of API error that an errno means.
 pub fn kind_of(errno: Errno) -> Kind {

@@ -19,11 +19,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use control::api::{Error, Kind, Result};
-use control::config::{
-    AccessConfig, AluaConfig, AluaState, BusConfig, Config, LunConfig, TargetConfig, UnitConfig,
-};
-use control::plan::{Deferred, FileSection};
 use drivers::Driver;
 use drivers::local::By;
 use engine::alua::{DEFAULT_GROUP, PortGroupSpec, Stage, StateCause, TRANSITION_S_MAX};
@@ -36,6 +31,11 @@ use engine::registry::LunChange;
 use engine::state_store::StateStore;
 use engine::{Engine, GroupSpec, Label, Registry};
 use geom::{GraphControl, Topology};
+use mgmt::api::{Error, Kind, Result};
+use mgmt::config::{
+    AccessConfig, AluaConfig, AluaState, BusConfig, Config, LunConfig, TargetConfig, UnitConfig,
+};
+use mgmt::plan::{Deferred, FileSection};
 use reactor::Address;
 
 use crate::attach::Attachments;

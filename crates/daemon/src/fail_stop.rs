@@ -23,7 +23,7 @@ const LOG_MAX: Duration = Duration::from_secs(2);
 /// that of another command is reported as Rust does.
 pub fn install() {
     let as_rust_does = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| match control::is_daemon() {
+    std::panic::set_hook(Box::new(move |info| match mgmt::is_daemon() {
         true => end(info),
         false => as_rust_does(info),
     }));
@@ -58,7 +58,7 @@ fn end(info: &PanicHookInfo<'_>) -> ! {
         std::thread::sleep(LOG_MAX);
         std::process::abort();
     });
-    control::flush_log();
+    mgmt::flush_log();
     let mut log = std::io::stderr().lock();
     // Nothing can be done when it cannot be written. The way there takes longest and is last.
     let _ = log.write_all(words(info).as_bytes());

@@ -31,10 +31,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bio::sync::{Mutex, MutexGuard};
-use control::config::{Config, DiskConfig};
-use control::plan::PredictedSerials;
 use disks::{IdentityRequest, PersistentIdentity, stored_at};
 use engine::state_store::{self, StateStore, save_channel};
+use mgmt::config::{Config, DiskConfig};
+use mgmt::plan::PredictedSerials;
 use rustix::rand::GetRandomFlags;
 use serde_json::{Value, json};
 

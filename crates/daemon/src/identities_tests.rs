@@ -93,7 +93,7 @@ fn i2_i3_identity_moves_with_its_image_and_leaves_no_copy_behind() {
 #[test]
 fn i5_disks_of_an_earlier_configuration_keep_their_identity() {
     let text = "[[disk]]\nname = 'old'\nkind = 'memory'\nsize = '1MiB'\n";
-    let config = control::config::read_arguments(text, "test", &crate::catalog()).unwrap();
+    let config = mgmt::config::read_arguments(text, "test", &crate::catalog()).unwrap();
     let vault = MemoryStore::new();
     let a = keeper(Arc::new(Used(vault.clone())), &[]);
     a.set_desired(&config);
@@ -133,7 +133,7 @@ fn i2_disks_of_one_image_have_distinct_identities() {
     let disk = |name: &&str| format!("[[disk]]\nname='{name}'\nkind='file'\npath='/x.iso'\n");
     let config = |names: &[&str]| {
         let text: String = names.iter().map(disk).collect();
-        control::config::read_arguments(&text, "test", &crate::catalog()).unwrap()
+        mgmt::config::read_arguments(&text, "test", &crate::catalog()).unwrap()
     };
     let vault = MemoryStore::new();
     let a = keeper(Arc::new(Used(vault.clone())), &[]);

@@ -8,8 +8,8 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 
 use classes::guard::{self, Requester};
 use classes::inspect::{self, InspectReport};
-use control::config::DiskConfig;
-use control::plan::{Action, Step};
+use mgmt::config::DiskConfig;
+use mgmt::plan::{Action, Step};
 use serde_json::Value;
 
 /// Sector of a disk whose section does not give one, bytes.

@@ -4,8 +4,8 @@
 use std::fs;
 use std::io::Read;
 
-use control::api::{Error, Kind, Result};
 use engine::state_store::{self, StateStore, save_channel};
+use mgmt::api::{Error, Kind, Result};
 use wire::iscsi::normalise_name;
 
 use crate::state_store::read;

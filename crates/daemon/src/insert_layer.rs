@@ -3,8 +3,8 @@
 //! They are no part of the configuration: made for an hour, to slow a disk down or to make it
 //! fail, and gone at the next start.
 
-use control::api::{Error, Kind, Result};
 use geom::{Create, GeomId, GraphControl, Topology};
+use mgmt::api::{Error, Kind, Result};
 use serde_json::{Map, Value, json};
 
 use crate::errors::{from_geom, no_provider};

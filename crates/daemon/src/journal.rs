@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bio::sync::Mutex;
-use control::api::{Event, Level};
+use mgmt::api::{Event, Level};
 
 /// Events kept; older ones are forgotten.
 const EVENTS_MAX: usize = 4096;

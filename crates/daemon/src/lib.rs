@@ -3,7 +3,7 @@
 //!
 //! One control thread owns the graph ([`geom::Control`]), the exports and the drivers; one thread
 //! a core does the work. [`Daemon`] is the handle that the control path holds: it implements
-//! [`control::Plant`] by asking the control thread.
+//! [`mgmt::Plant`] by asking the control thread.
 //!
 //! ```text
 //!   HTTP handlers --ask--> mailbox --> control thread (room) --messages--> cores

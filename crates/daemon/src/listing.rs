@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use control::api::{Error, Kind, Result};
 use geom::{Access, ConsumerView, GeomView, GraphControl, Limits, ProviderView, Topology};
+use mgmt::api::{Error, Kind, Result};
 use serde_json::{Map, Value, json};
 
 type ShowLines<'a> = &'a [(&'static str, String)];

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
 use bio::sync::Mutex;
-use control::Outcome;
-use control::api::{Error, Kind, Result, SystemState};
-use control::config::{BusConfig, Config, GeomConfig};
-use control::plan::{Action, PredictedSerials, Step, name_depends_on};
 use geom::Inbox;
+use mgmt::Outcome;
+use mgmt::api::{Error, Kind, Result, SystemState};
+use mgmt::config::{BusConfig, Config, GeomConfig};
+use mgmt::plan::{Action, PredictedSerials, Step, name_depends_on};
 use serde_json::Value;
 
 use crate::exports::bus_may_provide;

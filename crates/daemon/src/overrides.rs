@@ -13,10 +13,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use control::api::{Error, Kind, Result};
-use control::config::AluaState;
 use engine::registry::Former;
 use engine::state_store::{self, StateStore, save_channel};
+use mgmt::api::{Error, Kind, Result};
+use mgmt::config::AluaState;
 use serde_json::{Map, Value, json};
 
 use crate::state_store::{ReportFn, read};

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use control::config::DiskConfig;
+use mgmt::config::DiskConfig;
 
 use crate::buses::{NotedTroubles, note_changes};
 use crate::control_loop::{CHECK_INTERVAL, CHECK_SHARE, ControlLoop};

@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cam::{CamClass, Holder};
-use control::config::Config;
 use engine::state_store::{self, StateStore, save_channel};
+use mgmt::config::Config;
 use serde_json::{Map, Value, json};
 
 use crate::state_store::{ReportFn, read};
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn config(text: &str) -> Config {
-        control::config::read_arguments(text, "test", &crate::catalog()).unwrap()
+        mgmt::config::read_arguments(text, "test", &crate::catalog()).unwrap()
     }
 
     #[test]

@@ -10,10 +10,6 @@ use std::time::Duration;
 
 use bio::sync::Mutex;
 use cam::{CamClass, SimKind};
-use control::api::{AttachedState, CoreState, Error, Event, Kind, Level, Result, SystemState};
-use control::config::{BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, Port};
-use control::plan::{Action, PredictedSerials, Step};
-use control::{Outcome, Plant, Progress, StaleFiles};
 use disks::DiskClass;
 use drivers::Driver;
 use drivers::bus::LocalKind;
@@ -21,6 +17,10 @@ use engine::Registry;
 use engine::lun::LunClass;
 use fileserver::FsClass;
 use geom::{Class, Runtime, RuntimeConfig, Topology};
+use mgmt::api::{AttachedState, CoreState, Error, Event, Kind, Level, Result, SystemState};
+use mgmt::config::{BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, Port};
+use mgmt::plan::{Action, PredictedSerials, Step};
+use mgmt::{Outcome, Plant, Progress, StaleFiles};
 use reactor::{PortChoice, PortReport};
 use serde_json::Value;
 
@@ -78,7 +78,7 @@ impl Daemon {
         let (config, noted, exported) = (config.clone(), journal.clone(), registry.clone());
         let used = files.clone();
         let thread = std::thread::Builder::new()
-            .name("ashlar-control".into())
+            .name("ashlar-mgmt".into())
             .spawn(move || control_thread(&config, noted, exported, used, &ready))
             .map_err(|e| system("start the control thread", &e))?;
         match started.recv() {
@@ -146,7 +146,7 @@ fn control_thread(
         let (cam, files) = (cam.clone(), files.clone());
         Box::new(move |topology, now_ns| {
             while let Some(question) = mailbox.next_query() {
-                let daemon = control::api::Daemon {
+                let daemon = mgmt::api::Daemon {
                     version: env!("CARGO_PKG_VERSION").into(),
                     pid: std::process::id(),
                     uptime_ns: now_ns.saturating_sub(started_ns),
@@ -340,7 +340,7 @@ fn answer_query(
     topology: &Topology,
     shown: &Mutex<Published>,
     (registry, cam, files): (&Registry, &CamClass, &FilesInUse),
-    (daemon, attached): (control::api::Daemon, &dyn Fn() -> Vec<AttachedState>),
+    (daemon, attached): (mgmt::api::Daemon, &dyn Fn() -> Vec<AttachedState>),
     now_ns: u64,
 ) {
     // The caller may have gone meanwhile.

@@ -18,9 +18,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use bio::Attr;
-use control::config::{Config, DiskConfig, GeomConfig};
-use control::plan::Action;
 use geom::{Error, GeomId, Topology};
+use mgmt::config::{Config, DiskConfig, GeomConfig};
+use mgmt::plan::Action;
 use serde_json::Value;
 
 /// How often paths of lost disks are looked at, ns.
@@ -221,7 +221,7 @@ impl Reattach {
     pub fn record_attempt(
         &mut self,
         disk: &str,
-        done: &control::api::Result<()>,
+        done: &mgmt::api::Result<()>,
         now: u64,
     ) -> Option<String> {
         let search = self.searches.entry(disk.to_owned()).or_default();

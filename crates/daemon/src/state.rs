@@ -4,15 +4,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bio::{Attr, Op};
-use control::api::{
-    Bucket, BusState, ConsumerState, Daemon, Denied, DeviceErrorState, DeviceState, Digests,
-    DiskMode, DiskState, FormerNameState, GeomState, GroupState, Health, Histogram, LunState,
-    Memory, OpStats, PendingLunState, PortGroupState, ProviderState, RegistrantState,
-    ReservationState, RivalsState, SCHEMA_VERSION, SessionState, Stats, StoppedState, SystemState,
-    TargetHealth, TargetState, TasteRejection, TransientState, TroubleState,
-};
-use control::config::units::short;
-use control::config::{AccessConfig, Config};
 use engine::CommandState;
 use engine::lun::space_usage_of;
 use engine::registry::{
@@ -21,6 +12,15 @@ use engine::registry::{
 use engine::reservations::Reservations;
 use engine::space::{FULL_PERCENTS, SpaceUsage};
 use geom::{Class, GeomView, ProviderView, Reading, Severity, Topology, Trouble, bucket_top_ns};
+use mgmt::api::{
+    Bucket, BusState, ConsumerState, Daemon, Denied, DeviceErrorState, DeviceState, Digests,
+    DiskMode, DiskState, FormerNameState, GeomState, GroupState, Health, Histogram, LunState,
+    Memory, OpStats, PendingLunState, PortGroupState, ProviderState, RegistrantState,
+    ReservationState, RivalsState, SCHEMA_VERSION, SessionState, Stats, StoppedState, SystemState,
+    TargetHealth, TargetState, TasteRejection, TransientState, TroubleState,
+};
+use mgmt::config::units::short;
+use mgmt::config::{AccessConfig, Config};
 use serde_json::{Map, Value};
 use wire::scsi::{TransportId, hex, show_naa, show_uuid};
 
@@ -43,7 +43,7 @@ pub struct Sources<'a> {
     /// Files of secrets, certificates and keys.
     pub files: &'a FilesInUse,
     /// LUNs attached to this machine.
-    pub attached: Vec<control::api::AttachedState>,
+    pub attached: Vec<mgmt::api::AttachedState>,
     /// The process.
     pub daemon: Daemon,
     /// Now, ns of the cores' clock.

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
 
 use bio::Seg;
-use keys::Keys;
 use rustls::ServerConnection;
+use tls::Keys;
 
 use crate::reason::CommonReason;
 use crate::transmit_queue::TransmitQueue;
@@ -127,7 +127,7 @@ impl Tls {
 
     /// The name in the client's certificate.
     pub fn client(&self) -> Option<String> {
-        keys::client(&self.tls.borrow())
+        tls::client(&self.tls.borrow())
     }
 
     /// Version and cipher, for lists.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bio::{Attr, Errno};
+use extents::trim::Queue;
 use geom::{
     Access, ClassParams, ClassVerb, Create, Error, Geom, GeomId, GraphControl, Limits,
     MADE_BY_VERB, NewProvider, NoClaim, ProviderId, Settings, Topology, Typed,
 };
-use space::trim::Queue;
 
 use super::geom::TrimGeom;
 use super::layer::TrimLayer;

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Bio, Errno, Op};
+use extents::trim::{Command, Outcome};
 use geom::Core;
-use space::trim::{Command, Outcome};
 
 use super::queue::Step;
 use super::shared::{Message, TrimShared};

@@ -1,9 +1,9 @@
 //! Parameters of a queue: at its creation, and while it exists.
 
+use extents::trim::{Limits, Pacing, Policy};
 use geom::{ClassParams, Deletes, Error};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use space::trim::{Limits, Pacing, Policy};
 
 /// Percent of the device's time that deletes may take unless a section sets another share.
 const SHARE: u8 = 5;

@@ -27,7 +27,7 @@
 use std::ops::Range;
 
 use bio::Ticket;
-use space::trim::{
+use extents::trim::{
     Command, Limits, Load, Outcome, Pace, Pacing, Policy, Queue, Totals, WriteCheck,
 };
 

@@ -6,8 +6,8 @@ use std::task::{Poll, Waker};
 
 use bio::Ticket;
 use bio::sync::Mutex;
+use extents::trim::{Load, Pacing, Queue};
 use geom::{Edge, GeomId, Notifier};
-use space::trim::{Load, Pacing, Queue};
 
 use super::queue::DeleteQueue;
 

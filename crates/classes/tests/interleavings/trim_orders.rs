@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use bio::Ticket;
+use extents::trim::{Limits, Load, Outcome, Pacing, Policy, Queue};
 use shuttle::thread;
-use space::trim::{Limits, Load, Outcome, Pacing, Policy, Queue};
 
 use crate::queue::{DeleteQueue, Entry, Kept, Step};
 use crate::{Wakeup, everything};

@@ -37,9 +37,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bio::sync::{Condvar, Mutex, MutexGuard};
-use control::api::{AttachedState, Error, Kind, Result};
 use drivers::local::{By, Local};
 use geom::Inbox;
+use mgmt::api::{AttachedState, Error, Kind, Result};
 
 use openers::Openers;
 use worker::{Attached, Worker};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use control::api::AttachedState;
 use drivers::local::{By, GrantedLun, LocalParams};
+use mgmt::api::AttachedState;
 
 use super::fuse::{self, LoopDevice};
 use super::host::{Device, wait};

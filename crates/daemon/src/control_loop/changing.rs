@@ -1,9 +1,9 @@
 //! Geoms of the configuration that change while they are used.
 
 use classes::guard;
-use control::api::{Error, Kind, Level, Result};
-use control::config::GeomConfig;
 use geom::Redeclare;
+use mgmt::api::{Error, Kind, Level, Result};
+use mgmt::config::GeomConfig;
 use serde_json::Value;
 
 use super::ControlLoop;

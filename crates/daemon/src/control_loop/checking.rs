@@ -1,8 +1,8 @@
 //! Check of a plan's step in advance, by names.
 
-use control::api::{Error, Kind, Result};
-use control::plan::{Action, Step};
 use geom::{GeomId, Topology};
+use mgmt::api::{Error, Kind, Result};
+use mgmt::plan::{Action, Step};
 use serde_json::Value;
 
 use crate::errors::find_persistent;

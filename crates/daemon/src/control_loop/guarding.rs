@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use classes::guard;
-use control::api::{Error, Kind, Result};
-use control::config::GeomConfig;
 use fileserver::{FS_CLASS, FsClass};
 use geom::Class;
+use mgmt::api::{Error, Kind, Result};
+use mgmt::config::GeomConfig;
 use serde_json::Value;
 
 use super::ControlLoop;

@@ -1,9 +1,9 @@
 //! Disks, geoms and LUNs that appear or vanish by themselves, while the daemon serves or after its
 //! start. `reattach` and `exports` decide which may appear.
 
-use control::api::Level;
-use control::config::GeomConfig;
-use control::plan::Action;
+use mgmt::api::Level;
+use mgmt::config::GeomConfig;
+use mgmt::plan::Action;
 
 use super::ControlLoop;
 use crate::buses;

@@ -1,10 +1,10 @@
 //! Rereading of the files of secrets, certificates and keys. Sessions go on; later logins use the
 //! new content.
 
-use control::api::{Error, Kind, Result};
-use control::config::GeomConfig;
-use control::plan::FileSection;
 use fileserver::FsClass;
+use mgmt::api::{Error, Kind, Result};
+use mgmt::config::GeomConfig;
+use mgmt::plan::FileSection;
 
 use super::ControlLoop;
 use crate::buses;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use control::api::Level;
-use control::config::TargetConfig;
 use fileserver::FsClass;
+use mgmt::api::Level;
+use mgmt::config::TargetConfig;
 
 use super::ControlLoop;
 use crate::exports::SESSIONS_DEADLINE;

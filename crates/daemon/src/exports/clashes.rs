@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use control::api::{Error, Kind, Result};
-use control::config::{AccessConfig, Config, DiskConfig, UnitConfig};
-use control::plan::{Action, PredictedSerials, Step};
 use engine::Registry;
 use engine::ids::{Id, Ids};
 use geom::Topology;
+use mgmt::api::{Error, Kind, Result};
+use mgmt::config::{AccessConfig, Config, DiskConfig, UnitConfig};
+use mgmt::plan::{Action, PredictedSerials, Step};
 
 use super::specs::units_of;
 use crate::identities::IdentityKeeper;

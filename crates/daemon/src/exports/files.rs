@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bio::sync::Mutex;
-use control::StaleFiles;
-use control::api::{CertificateState, ChangedFilesState};
-use control::config::{AccessConfig, BusConfig, Chap, GeomConfig, TargetConfig, secret};
-use control::plan::FileSection;
+use mgmt::StaleFiles;
+use mgmt::api::{CertificateState, ChangedFilesState};
+use mgmt::config::{AccessConfig, BusConfig, Chap, GeomConfig, TargetConfig, secret};
+use mgmt::plan::FileSection;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -43,7 +43,7 @@ impl File {
     /// `None` when it cannot be read: setting up the target reports why.
     fn read(key: String, path: &str) -> Option<File> {
         let contents = contents(path)?;
-        let expires = if key == "tls_key" { None } else { keys::expires(&contents) };
+        let expires = if key == "tls_key" { None } else { tls::expires(&contents) };
         let digest = Sha256::digest(&contents).into();
         Some(File { key, path: path.to_owned(), digest, expires })
     }

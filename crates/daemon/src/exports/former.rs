@@ -31,7 +31,7 @@ impl Exports {
             return;
         }
         let goes = |unit: &Former| {
-            removed.is_some_and(|disk| control::plan::name_depends_on(&unit.provider, disk))
+            removed.is_some_and(|disk| mgmt::plan::name_depends_on(&unit.provider, disk))
         };
         if self.overrides.forget_names(|name, unit| topology.find(name).is_some() || goes(unit)) {
             self.serve_former();

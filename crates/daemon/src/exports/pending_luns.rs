@@ -15,13 +15,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use control::api::{Error, Kind, Result};
-use control::config::{AccessConfig, BusConfig, Config, LunConfig, TargetConfig};
-use control::plan::{Deferred, DeferredPart, name_depends_on};
 use engine::lun::OpenSpec;
 use engine::registry::LunChange;
 use engine::{GroupSpec, LunSpec};
 use geom::GraphControl;
+use mgmt::api::{Error, Kind, Result};
+use mgmt::config::{AccessConfig, BusConfig, Config, LunConfig, TargetConfig};
+use mgmt::plan::{Deferred, DeferredPart, name_depends_on};
 
 use super::Exports;
 use super::specs::{group_spec, lun_spec, units_of};

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bio::sync::Mutex;
-use control::api::{Error, Kind, Result};
-use control::config::TargetConfig;
 use drivers::{Driver, TargetSpec};
 use engine::Engine;
 use geom::{GraphControl, Local, Message};
+use mgmt::api::{Error, Kind, Result};
+use mgmt::config::TargetConfig;
 use reactor::Address;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 

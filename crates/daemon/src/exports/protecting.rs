@@ -3,10 +3,10 @@
 //! appears later.
 
 use classes::guard;
-use control::api::{Error, Kind, Result};
 use engine::state_store::RecordKind as Record;
 use engine::{PROTECTION_MAGIC, ProtectionSpec};
 use geom::GraphControl;
+use mgmt::api::{Error, Kind, Result};
 
 use super::Exports;
 

@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use control::api::{Error, Kind, Result};
-use control::config::{
-    AccessConfig, AluaConfig, AluaState, Chap, Config, DigestPolicy, DiskConfig, InitiatorChap,
-    LunAddressing, LunConfig, LunMode, TargetConfig, UnitConfig, UnitHandler, UnitProtection,
-    secret,
-};
 use drivers::TargetSpec;
 use engine::alua::{AccessState, PortGroupSpec};
 use engine::ids::ConfiguredIds;
 use engine::lun::OpenSpec;
 use engine::registry::Addressing;
 use engine::{Account, ChapAccounts, GroupAuth, GroupSpec, LunSpec, ProtectionSpec};
+use mgmt::api::{Error, Kind, Result};
+use mgmt::config::{
+    AccessConfig, AluaConfig, AluaState, Chap, Config, DigestPolicy, DiskConfig, InitiatorChap,
+    LunAddressing, LunConfig, LunMode, TargetConfig, UnitConfig, UnitHandler, UnitProtection,
+    secret,
+};
 use reactor::Address;
 use wire::scsi::{ProtectionType, parse_eui64, parse_naa, parse_uuid};
 

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use control::config::{Config, DaemonConfig, Port, read};
-use control::plan::{manual_changes, settings};
-use control::{Archive, Consent, Control};
 use daemon::{Daemon, catalog, class_verbs};
 use geom::{ArgKind, ArgSpec};
+use mgmt::config::{Config, DaemonConfig, Port, read};
+use mgmt::plan::{manual_changes, settings};
+use mgmt::{Archive, Consent, Control};
 use serde_json::{Map, Value, json};
 
 /// A daemon in this process that has carried out a configuration.
@@ -378,7 +378,7 @@ fn manual_change_is_reported_exported_and_reverted() {
         let mut export = config.clone();
         for geom in &mut export.geom {
             let now = settings(geom, &state, site.control.catalog()).unwrap_or_default();
-            control::plan::set_params(geom, now);
+            mgmt::plan::set_params(geom, now);
         }
         assert_eq!(plan(&export), [], "{what}");
         site.apply(&written);

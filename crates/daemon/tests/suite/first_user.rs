@@ -1,10 +1,10 @@
 //! First use of the daemon without prior knowledge, with a daemon in this process.
 
-use control::api::{Error, Kind, PartAnswer};
-use control::config::{DaemonConfig, DiskConfig, GeomConfig, Port};
-use control::plan::{Action, Risk, Step};
-use control::{Outcome, Plant};
 use daemon::Daemon;
+use mgmt::api::{Error, Kind, PartAnswer};
+use mgmt::config::{DaemonConfig, DiskConfig, GeomConfig, Port};
+use mgmt::plan::{Action, Risk, Step};
+use mgmt::{Outcome, Plant};
 use serde_json::{Map, Value, json};
 
 fn start() -> Daemon {
@@ -21,7 +21,7 @@ fn disk(name: &str, kind: &str, of: Value) -> Action {
     Action::CreateDisk { disk }
 }
 
-fn carry(daemon: &Daemon, action: &Action) -> control::api::Result<Outcome> {
+fn carry(daemon: &Daemon, action: &Action) -> mgmt::api::Result<Outcome> {
     daemon.carry_out(action, &mut |_| {})
 }
 

@@ -6,10 +6,10 @@
 
 use std::path::{Path, PathBuf};
 
-use control::api::Kind;
-use control::config::{Config, DaemonConfig, Port, read};
-use control::{Archive, Consent, Control};
 use daemon::{Daemon, catalog};
+use mgmt::api::Kind;
+use mgmt::config::{Config, DaemonConfig, Port, read};
+use mgmt::{Archive, Consent, Control};
 use reactor::SeededRandom;
 use testkit::Seeds;
 use testkit::nbd::Client;

@@ -4,8 +4,8 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
-use control::Consent;
-use control::api::{Kind, Result};
+use mgmt::Consent;
+use mgmt::api::{Kind, Result};
 use serde_json::json;
 
 use crate::by_hand::Site;

@@ -27,7 +27,7 @@ fn docs() -> PathBuf {
 
 #[test]
 fn reference_pages_are_current() {
-    for (name, text) in control::reference::pages(&catalog(), &class_verbs()) {
+    for (name, text) in mgmt::reference::pages(&catalog(), &class_verbs()) {
         is_current(&docs().join("reference").join(name), &text);
     }
 }
@@ -35,6 +35,6 @@ fn reference_pages_are_current() {
 /// The first line of each example refers to it.
 #[test]
 fn editor_schema_is_current() {
-    let schema = control::reference::editor_schema(&catalog());
+    let schema = mgmt::reference::editor_schema(&catalog());
     is_current(&docs().join("ashlar.schema.json"), &format!("{schema:#}\n"));
 }

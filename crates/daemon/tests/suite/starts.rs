@@ -21,9 +21,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use control::config::{Config, DaemonConfig, Port, read};
-use control::{Archive, Control};
 use daemon::{Daemon, catalog};
+use mgmt::config::{Config, DaemonConfig, Port, read};
+use mgmt::{Archive, Control};
 use reactor::SeededRandom;
 use testkit::Seeds;
 use testkit::nbd::Client;

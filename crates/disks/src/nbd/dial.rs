@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use keys::ClientKeys;
 use reactor::Address;
 use rustls::ClientConnection;
+use tls::ClientKeys;
 use wire::nbd::client::{ClientHandshake, Progress, Terms};
 
 use super::server_address::ServerAddress;

@@ -25,10 +25,10 @@ use std::time::Duration;
 
 use bio::Errno;
 use geom::{Error, Limits, Severity, Trouble};
-use keys::{ClientFiles, ClientKeys};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tls::{ClientFiles, ClientKeys};
 use wire::nbd::client::Terms;
 use wire::nbd::codes::export_flag;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use geom::Error;
-use keys::{Files, Keys};
 use reactor::Address;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tls::{Files, Keys};
 
 use super::file::SocketFile;
 use crate::driver::TargetSpec;

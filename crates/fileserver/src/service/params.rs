@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use geom::Error;
-use keys::{Files, Keys};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tls::{Files, Keys};
 
 use super::clock::TimeOfDay;
 use crate::config::{Device, Settings};

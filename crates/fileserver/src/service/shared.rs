@@ -8,8 +8,8 @@ use std::task::{Poll, Waker};
 
 use bio::sync::{Mutex, MutexGuard};
 use geom::{Error, GeomId, Notifier};
-use keys::Keys;
 use serde_json::Value;
+use tls::Keys;
 
 use super::class::Site;
 use super::disks::FileDisk;

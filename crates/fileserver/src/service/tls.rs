@@ -22,8 +22,8 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bio::Seg;
-use keys::Keys;
 use reactor::Stream;
+use tls::Keys;
 use transport::{CommonReason, Terms, Tls};
 
 use super::host::Host;

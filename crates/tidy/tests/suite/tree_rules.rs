@@ -35,17 +35,17 @@ fn panics_in_protocol_code_are_refused_outside_tests() {
     refuses("crates/wire/src/a.rs", "fn f() { x.unwrap(); }\n", "banned");
     let tested = "#[cfg(test)]\nmod tests {\n    fn f() { x.unwrap(); }\n}\n";
     assert_eq!(breaches("crates/wire/src/a.rs", tested), Vec::<String>::new());
-    assert_eq!(breaches("crates/control/src/a.rs", "fn f() { x.unwrap(); }\n").len(), 0);
+    assert_eq!(breaches("crates/mgmt/src/a.rs", "fn f() { x.unwrap(); }\n").len(), 0);
 }
 
 #[test]
 fn clocks_todo_comments_and_overlong_code_are_refused() {
     refuses("crates/geom/src/a.rs", "let t = Instant::now();\n", "banned");
-    refuses("crates/control/src/a.rs", "// TODO later\n", "unfinished");
-    refuses("crates/control/src/a.rs", &"\n".repeat(901), "lines");
-    refuses("crates/control/src/a.rs", &format!("//{}\n", "x".repeat(99)), "columns");
+    refuses("crates/mgmt/src/a.rs", "// TODO later\n", "unfinished");
+    refuses("crates/mgmt/src/a.rs", &"\n".repeat(901), "lines");
+    refuses("crates/mgmt/src/a.rs", &format!("//{}\n", "x".repeat(99)), "columns");
     let long = format!("fn f() {{\n{}}}\n", "    x();\n".repeat(95));
-    refuses("crates/control/src/a.rs", &long, "a function");
+    refuses("crates/mgmt/src/a.rs", &long, "a function");
 }
 
 #[test]

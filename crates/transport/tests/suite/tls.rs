@@ -4,11 +4,11 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use keys::{Files, Keys};
 use rig::papers::{Good, Papers};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use tls::{Files, Keys};
 use transport::{CommonReason, Tls};
 
 /// A server and a client that trusts it.

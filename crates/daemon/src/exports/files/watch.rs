@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bio::sync::Mutex;
-use control::StaleFiles;
+use mgmt::StaleFiles;
 
 use super::{File, TrackedFiles};
 use crate::state_store::ReportFn;

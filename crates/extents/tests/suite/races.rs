@@ -5,8 +5,8 @@
 // Commands are made of lists of one range.
 #![allow(clippy::single_range_in_vec_init)]
 
-use space::alloc::{Allocator, Refused};
-use space::trim::{Limits, Outcome, Policy, Queue, WriteCheck};
+use extents::alloc::{Allocator, Refused};
+use extents::trim::{Limits, Outcome, Policy, Queue, WriteCheck};
 
 use crate::stage::{Chance, EAGER};
 

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use space::trim::{Command, Limits, Outcome, Policy, Queue, WriteCheck};
+use extents::trim::{Command, Limits, Outcome, Policy, Queue, WriteCheck};
 
 const BLOCKS: usize = 4;
 /// The content of a trimmed block as a reader finds it.

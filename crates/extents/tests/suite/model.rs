@@ -1,6 +1,6 @@
 //! The queue beside an array of blocks: every short run of four blocks, and long ones by chance.
 
-use space::trim::{Limits, Outcome, Policy, Queue, WriteCheck};
+use extents::trim::{Limits, Outcome, Policy, Queue, WriteCheck};
 
 use crate::stage::{Chance, EAGER};
 

@@ -50,7 +50,7 @@ fn file(at: &str, key: &str, path: &str) -> Option<CheckFinding> {
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let now = i64::try_from(now).unwrap_or(i64::MAX);
-    let expires_at = keys::expires(&contents)?;
+    let expires_at = tls::expires(&contents)?;
     validity(&CertificateState {
         at: at.into(),
         key: key.into(),

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use space::alloc::{Allocator, NotInUse, Refused};
-use space::trim::{Limits, Outcome, WriteCheck};
+use extents::alloc::{Allocator, NotInUse, Refused};
+use extents::trim::{Limits, Outcome, WriteCheck};
 
 use crate::stage::{Chance, EAGER};
 
@@ -255,5 +255,5 @@ fn t3_flush_does_not_release_blocks_in_flight() {
     assert_eq!(a.allocate(1, 1, None), Err(Refused::Held));
     a.ended(command.number, Outcome::Done, 2);
     assert_eq!(a.allocate(1, 1, None), Ok(0..1));
-    assert_eq!(WriteCheck::Clear, space::trim::Queue::new(ONE, EAGER).before_write(&(0..1)));
+    assert_eq!(WriteCheck::Clear, extents::trim::Queue::new(ONE, EAGER).before_write(&(0..1)));
 }

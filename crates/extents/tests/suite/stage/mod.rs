@@ -1,6 +1,6 @@
 //! Helpers that the tests of this folder share.
 
-use space::trim::Policy;
+use extents::trim::Policy;
 
 /// A small generator of chance (splitmix64), seeded.
 pub struct Chance(pub u64);

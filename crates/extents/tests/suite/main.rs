@@ -1,6 +1,6 @@
 //! Integration tests of the trim queue, in one binary.
 //!
-//! One module of them: `cargo test -p ashlar-space --test suite races::`.
+//! One module of them: `cargo test -p ashlar-extents --test suite races::`.
 
 mod crash;
 mod explore;

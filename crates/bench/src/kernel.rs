@@ -63,7 +63,7 @@ pub(crate) const CASES: [Case; 6] = [
     Case { name: "kernel-write-cached", write: true, direct: false, commands_max: None, ..LARGE },
 ];
 
-/// Measured figures, in the order of a [`Turn`].
+/// Measured figures, in the order of a [`RoundFigures`].
 const FIGURES: [(&str, &str); 3] =
     [("server CPU a MiB", "us"), ("commands a MiB", ""), ("throughput", "MiB/s")];
 type RoundFigures = [f64; FIGURES.len()];

@@ -42,7 +42,7 @@ impl<T: ?Sized> Deref for ResolvedArc<T> {
     }
 }
 
-// SAFETY: `Pinned` adds to its `Arc` only a copy of the address it derefs to.
+// SAFETY: `ResolvedArc` adds to its `Arc` only a copy of the address it derefs to.
 unsafe impl<T: ?Sized> Send for ResolvedArc<T> where Arc<T>: Send {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized> Sync for ResolvedArc<T> where Arc<T>: Sync {}

@@ -71,7 +71,7 @@ impl fmt::Display for Allowed {
     }
 }
 
-/// The kinds of [`Why`].
+/// The kinds of [`ProbeError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// The magic number is not there.
@@ -246,7 +246,7 @@ impl Sectors {
     /// The bytes `offset .. offset + len`; `None` when they are beyond the end or unreadable.
     ///
     /// # Errors
-    /// [`Stop::Read`] when they have not been read yet.
+    /// [`Stop::DecodeLabel`] when they have not been read yet.
     pub fn get(&self, offset: u64, len: usize) -> Result<Option<&[u8]>, ProbeStop> {
         let Some(end) = u64::try_from(len).ok().and_then(|len| offset.checked_add(len)) else {
             return Ok(None);
@@ -276,7 +276,7 @@ impl Sectors {
     /// As [`Sectors::get`], with an error that names `field` where there are no bytes.
     ///
     /// # Errors
-    /// [`Stop::Read`], or [`Stop::No`] when beyond the end or unreadable.
+    /// [`Stop::DecodeLabel`], or [`Stop::No`] when beyond the end or unreadable.
     pub fn need(&self, offset: u64, len: usize, field: &'static str) -> Result<&[u8], ProbeStop> {
         match self.get(offset, len)? {
             Some(bytes) => Ok(bytes),

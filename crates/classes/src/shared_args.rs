@@ -10,7 +10,7 @@ pub(crate) const LABEL: &str = "The last sector of each provider is overwritten,
     --yes-destroy PROVIDER is given. Members are found again wherever they are plugged in.";
 
 /// The content that a stopped geom hides, in classes whose members look like the whole
-/// ([`crate::members::Stopped::refuse`]).
+/// ([`crate::members::Stopped::fail_waiting`]).
 pub(crate) const STOPPED_HIDES: &str = "While it is stopped, the contents of its members are \
     hidden: no table, label or volume is found on them, so that no member is written alone. \
     `clear` releases a member and makes its contents visible.";

@@ -192,7 +192,7 @@ impl IdentityKeeper {
         }
     }
 
-    /// Serial numbers of units on disks that are made as configured; see `Plant::foreseen`.
+    /// Serial numbers of units on disks that are made as configured; see `Plant::predict_serials`.
     pub fn predict_serials(
         &self,
         disks: &[DiskConfig],

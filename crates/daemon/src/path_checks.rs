@@ -25,7 +25,7 @@ impl PathChecks {
 }
 
 /// Once a second, more seldom with so many disks or so slow a file system that looking takes more
-/// than a part in [`LOOK_SHARE`] of the control thread's time.
+/// than a part in [`CHECK_SHARE`] of the control thread's time.
 pub fn check_paths(control_loop: &mut ControlLoop) {
     let began = control_loop.control.now_ns();
     if began < control_loop.path_checks.next_ns {

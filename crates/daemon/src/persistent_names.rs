@@ -53,7 +53,8 @@ impl PersistentNames {
         tell: Arc<ReportFn>,
         cam: Arc<CamClass>,
     ) -> PersistentNames {
-        let stored = read(&*vault, SERIAL, state_store::RecordKind::Names, decode).unwrap_or_else(|why| {
+        let stored = read(&*vault, SERIAL, state_store::RecordKind::Names, decode);
+        let stored = stored.unwrap_or_else(|why| {
             let text = format!(
                 "which disks of buses had which names cannot be read ({why}); they are named in \
                  the order in which they answer: see that each LUN is the disk that it was"

@@ -1,5 +1,6 @@
 //! File systems that were served here: one record of the state folder, so that `create = true` does
-//! not make an empty one where the devices of the old one are missing (`fileserver::Made`).
+//! not make an empty one where the devices of the old one are missing
+//! (`fileserver::ServedVolumes`).
 //!
 //! Invariants
 //!  M1  A record that cannot be read is as none, and the journal says so.
@@ -35,7 +36,8 @@ pub struct ServedVolumes {
 impl ServedVolumes {
     /// Loads the record (M1). The callback receives messages for people.
     pub fn load(vault: Arc<dyn StateStore>, tell: Arc<ReportFn>) -> ServedVolumes {
-        let kept = read(&*vault, SERIAL, state_store::RecordKind::ServedFileSystems, decode).unwrap_or_else(|why| {
+        let kept = read(&*vault, SERIAL, state_store::RecordKind::ServedFileSystems, decode);
+        let kept = kept.unwrap_or_else(|why| {
             let text = format!(
                 "which file systems were served here cannot be read ({why}); `create = true` of an \
                  fs section makes a new one if all of its devices are blank"

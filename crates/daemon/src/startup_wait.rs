@@ -48,8 +48,8 @@ pub fn find_provider(
     control.topology.find(name)
 }
 
-/// The missing provider that a geom's parameters name, see [`geom::Class::missing`]; waits for it
-/// just as long.
+/// The missing provider that a geom's parameters name, see [`geom::Class::missing_provider`]; waits
+/// for it just as long.
 pub fn missing_provider(
     control: &mut GraphControl,
     cam: &CamClass,

@@ -197,16 +197,14 @@ fn torn_record_is_replaced_by_the_previous_one() {
     assert_eq!(decode(&key, &whole), Ok(vec![1; 40]));
     for len in 0..whole.len() {
         fake.bytes[at].0 = whole[..len].to_vec();
-        assert!(
-            matches!(find(&mut fake, SERIAL, KIND), Ok(StoredRecord::Previous(b, _)) if b == [0; 40])
-        );
+        let found = find(&mut fake, SERIAL, KIND);
+        assert!(matches!(found, Ok(StoredRecord::Previous(b, _)) if b == [0; 40]));
     }
     for byte in 0..whole.len() {
         fake.bytes[at].0 = whole.clone();
         fake.bytes[at].0[byte] ^= 0x40;
-        assert!(
-            matches!(find(&mut fake, SERIAL, KIND), Ok(StoredRecord::Previous(b, _)) if b == [0; 40])
-        );
+        let found = find(&mut fake, SERIAL, KIND);
+        assert!(matches!(found, Ok(StoredRecord::Previous(b, _)) if b == [0; 40]));
     }
     // Neither is whole: the result is an error, and not the report that nothing was stored.
     let old = fake.files[&format!("{key}.old")];

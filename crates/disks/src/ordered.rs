@@ -48,7 +48,7 @@ pub(crate) struct Ordered {
 #[derive(Default)]
 #[repr(align(128))]
 struct CoreQueue {
-    /// Requests inside the disk, and [`LINE`]. O3: an atomic only because layers are shared.
+    /// Requests inside the disk, and [`QUEUED`]. O3: an atomic only because layers are shared.
     inflight: AtomicU64,
     wait_queue: Mutex<WaitQueue>,
 }

@@ -11,9 +11,9 @@
 //! * [`registry`]: targets, access groups, logical units and sessions of the daemon;
 //!   [`registry::access`] decides what an initiator sees: nothing, unless a group grants it.
 //! * `engine`: one [`Engine`] a core, its sessions and its messages to other cores.
-//! * `nexus`: a [`Session`] is one initiator port at one target port; its paths, unit attentions
+//! * `nexus`: a [`ItNexus`] is one initiator port at one target port; its paths, unit attentions
 //!   and [`Transport`].
-//! * `command`: the life of a command, from [`Session::command`] to [`Transport::respond`]; `spc`
+//! * `command`: the life of a command, from [`ItNexus::command`] to [`Transport::respond`]; `spc`
 //!   has the commands that every kind of unit answers alike.
 //! * `task_set`: task attributes, ACA, task management.
 //! * `qos`: which requests of which nexus a busy unit gets.

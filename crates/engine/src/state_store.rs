@@ -1,7 +1,7 @@
 //! State of logical units that survives a restart of the daemon.
 //!
-//! A [`Vault`] is given by the daemon ([`crate::Registry::set_vault`]); without one nothing is
-//! kept, and commands that promise durability say so with an error.
+//! A [`StateStore`] is given by the daemon ([`crate::Registry::set_state_store`]); without one
+//! nothing is kept, and commands that promise durability say so with an error.
 //!
 //! Invariants
 //!  W1  A save ends once, with success only when the bytes are on stable storage: a later load
@@ -316,7 +316,7 @@ mod tests {
         let vault = MemoryStore::new();
         let save = |bytes: &[u8]| {
             let (ticket, saved) = save_channel();
-            vault.save("s", RecordKind::Reservations, bytes.to_vec(), save_channel);
+            vault.save("s", RecordKind::Reservations, bytes.to_vec(), ticket);
             saved
         };
         assert_eq!(poll(&mut save(b"one")), Poll::Ready(Ok(())));
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn w3_a_dropped_ticket_is_a_failure() {
         let (ticket, mut saved) = save_channel();
-        drop(save_channel);
+        drop(ticket);
         assert_eq!(poll(&mut saved), Poll::Ready(Err(Errno::Io)));
     }
 }

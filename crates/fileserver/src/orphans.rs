@@ -39,7 +39,7 @@ impl InodeRefs {
         self.0.held.borrow().contains_key(&ino)
     }
 
-    /// Queues a file for the task that waits in [`Keepers::released`].
+    /// Queues a file for the task that waits in [`InodeRefs::released`].
     pub fn release(&self, ino: Ino) {
         self.0.released.borrow_mut().push(ino);
         self.0.notify.notify_all();
@@ -79,7 +79,7 @@ impl InodeRefs {
     }
 }
 
-/// See `Keepers::hold`.
+/// See `InodeRefs::hold`.
 pub struct InodeRef {
     refs: InodeRefs,
     ino: Ino,

@@ -25,8 +25,8 @@ pub enum TasteOutcome<C = Claim> {
     No(String),
     /// Ours; why, and the claim.
     Yes(String, C),
-    /// Ours, by metadata at the end that the provider had when it was smaller ([`Taster::ended`]);
-    /// why, and how the metadata is moved to the present end.
+    /// Ours, by metadata at the end that the provider had when it was smaller
+    /// ([`Taster::former_sizes`]); why, and how the metadata is moved to the present end.
     FormerEnd(String, FoundLabel),
     /// Ours, by metadata at a former end that has to stay there; why, and the claim.
     FormerEndKept(String, C),
@@ -62,7 +62,7 @@ pub struct Taster {
     /// Attributes as the provider answers them (`PART::scheme` and so on).
     pub attrs: Vec<(&'static str, Attr)>,
     /// The former ends at which the class that is asked now knew the provider, if it is larger now:
-    /// the newest size first, bytes ([`Class::knows_ends`]).
+    /// the newest size first, bytes ([`Class::has_end_metadata`]).
     pub former_sizes: Vec<u64>,
 }
 
@@ -251,7 +251,7 @@ pub trait Class: Send + Sync {
     }
 
     /// True when the members named `from` can become those named `to` while the geom is used. Only
-    /// the names are compared here; [`Class::foresee`] knows the geom.
+    /// the names are compared here; [`Class::check_redeclare`] knows the geom.
     fn can_replace_members(&self, from: &[String], to: &[String]) -> bool {
         from == to
     }
@@ -274,7 +274,7 @@ pub trait Class: Send + Sync {
     }
 
     /// Changes members and settings of a geom while it is used, as a configuration declares it now.
-    /// A refusal of [`Class::foresee`] comes before any change. `consent`: as in
+    /// A refusal of [`Class::check_redeclare`] comes before any change. `consent`: as in
     /// [`Class::declare`].
     fn redeclare(
         &self,

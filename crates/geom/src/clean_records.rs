@@ -9,8 +9,8 @@ use crate::topology::{GeomId, Topology};
 pub const CLEAN_RECORDS_DEADLINE: Duration = Duration::from_secs(10);
 
 impl GraphControl {
-    /// Asks the geoms that `which` selects for clean records ([`crate::Geom::rest`]) and waits
-    /// until all have them. Returns the names of those that had none at the deadline.
+    /// Asks the geoms that `which` selects for clean records ([`crate::Geom::clean_records`]) and
+    /// waits until all have them. Returns the names of those that had none at the deadline.
     pub fn clean_records(
         &mut self,
         most: Duration,

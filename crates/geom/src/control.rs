@@ -36,7 +36,7 @@ pub const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 pub const ORPHAN_DEADLINE: Duration = Duration::from_secs(2);
 /// Longest conversation of a verb with its disks, ns.
 pub const JOB_DEADLINE_NS: u64 = 60_000_000_000;
-/// How long [`Control`] and tasting wait; the defaults are the constants of this module.
+/// How long [`GraphControl`] and tasting wait; the defaults are the constants of this module.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
     /// [`TASTE_DEADLINE_NS`].
@@ -45,7 +45,7 @@ pub struct Deadlines {
     pub gate: Duration,
     /// [`SETTLE_DEADLINE`].
     pub settle: Duration,
-    /// [`ORPHAN_PATIENCE`].
+    /// [`ORPHAN_DEADLINE`].
     pub orphans: Duration,
     /// [`JOB_DEADLINE_NS`].
     pub job_ns: u64,
@@ -131,7 +131,8 @@ pub type Waiter = Box<dyn FnMut(&Inbox, Duration)>;
 /// Looks at the graph between events, also while a call waits: answers questions.
 pub type Watch = Box<dyn FnMut(&Topology, u64)>;
 
-/// A conversation that [`Control::begin_on_core`] began; the control thread is nudged at its end.
+/// A conversation that [`GraphControl::begin_on_core`] began; the control thread is nudged at its
+/// end.
 pub struct Running<R>(Arc<Mutex<Option<R>>>);
 
 impl<R> Running<R> {

@@ -3,7 +3,7 @@
 //!
 //! * [`Topology`] owns the objects and their rules: access counts, events, tasting, spoiling,
 //!   orphans, withering. It does no I/O.
-//! * [`Control`] drives it on the control thread and is the idle barrier.
+//! * [`GraphControl`] drives it on the control thread and is the idle barrier.
 //! * [`Core`] walks Bios through a copy of it, one core a thread.
 //! * [`Layer`], [`Class`] and [`Geom`] are the traits that a transformation implements; this crate
 //!   contains no transformation.

@@ -42,13 +42,13 @@ pub trait Typed: Send + Sync + Sized + 'static {
     const TASTES: bool = false;
     /// See [`Class::only_shows`].
     const ONLY_SHOWS: bool = false;
-    /// See [`Class::hides_what_it_refuses`].
+    /// See [`Class::hides_refused`].
     const HIDES_REFUSED: bool = false;
-    /// See [`Class::knows_ends`].
+    /// See [`Class::has_end_metadata`].
     const HAS_END_METADATA: bool = false;
     /// See [`Class::keeps_records`].
     const KEEPS_RECORDS: bool = false;
-    /// See [`Class::names_after`].
+    /// See [`Class::is_named_after_provider`].
     const NAMED_AFTER_PROVIDER: bool = false;
 
     /// The parameters of a configuration section and of `create`, besides name and members.
@@ -133,7 +133,7 @@ pub trait Typed: Send + Sync + Sized + 'static {
         Ok(Settings::new())
     }
 
-    /// See [`Class::work_as`].
+    /// See [`Class::apply_settings`].
     ///
     /// # Errors
     ///
@@ -149,12 +149,12 @@ pub trait Typed: Send + Sync + Sized + 'static {
         Err(Error::new(Errno::NotSup, what))
     }
 
-    /// See [`Class::may_become`].
+    /// See [`Class::can_replace_members`].
     fn can_replace_members(&self, from: &[String], to: &[String]) -> bool {
         from == to
     }
 
-    /// See [`Class::foresee`].
+    /// See [`Class::check_redeclare`].
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ pub trait Typed: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// What [`Typed::foresee`] and [`Typed::work_as`] refuse.
+    /// What [`Typed::check_redeclare`] and [`Typed::apply_settings`] refuse.
     fn redeclare(
         &self,
         control: &mut GraphControl,

@@ -145,7 +145,7 @@ impl FakePlant {
         self.with(|i| i.extra = extra);
     }
 
-    /// The state that was passed to [`Self::show`].
+    /// The state that was passed to [`Self::set_extra`].
     pub fn extra_state(&self) -> SystemState {
         self.with(|i| i.extra.clone())
     }

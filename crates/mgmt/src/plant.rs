@@ -80,7 +80,7 @@ pub trait Plant: Send + Sync {
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome>;
 
     /// This could not be carried out and is wanted all the same: it is carried out as soon as that
-    /// can be, unless a later [`Plant::intend`] does not have it any more.
+    /// can be, unless a later [`Plant::set_desired`] does not have it any more.
     fn retry_later(&self, action: &Action) {
         let _ = action;
     }

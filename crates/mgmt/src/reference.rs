@@ -14,8 +14,8 @@ use geom::ArgKind;
 const COLUMNS: usize = 100;
 
 /// The first line below each title.
-const GENERATED_NOTE: &str = "This page is made from the program: `ASHLAR_WRITE_REFERENCE=1 cargo test -p \
-                    ashlar-daemon --test suite reference` writes it.";
+const GENERATED_NOTE: &str = "This page is made from the program: `ASHLAR_WRITE_REFERENCE=1 \
+                              cargo test -p ashlar-daemon --test suite reference` writes it.";
 
 /// Every page: its file's name and its text.
 pub fn pages(catalog: &Catalog, classes: &[ClassVerbs]) -> Vec<(&'static str, String)> {

@@ -31,7 +31,7 @@ pub struct TaskNames {
 pub struct Tick {
     /// The core's clock, ns.
     pub now: u64,
-    /// See [`Protocol::is_scarce`].
+    /// See [`Protocol::is_memory_short`].
     pub memory_short: bool,
     /// Something was received since the last tick.
     pub received: bool,

@@ -60,7 +60,7 @@ impl CommonReason {
         matches!(self, CommonReason::Tls(_))
     }
 
-    /// See [`Reason::is_trouble`].
+    /// See [`Reason::is_warning`].
     pub fn is_warning(&self) -> bool {
         *self != CommonReason::PeerClosed
     }

@@ -23,7 +23,8 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// Connected; it waits for answers until [`Pipe::hurry`]. So many bytes are read at a time.
+    /// Connected; it waits for answers until [`Pipe::set_nonblocking`]. So many bytes are read at a
+    /// time.
     pub fn dial(to: SocketAddr, bytes: usize) -> Result<Pipe, Error> {
         let io = |e| Error::system(to, e);
         let stream = TcpStream::connect(to).map_err(io)?;
@@ -148,7 +149,7 @@ impl RequestTable {
 pub(crate) trait Caller {
     /// Its connection and its slots.
     fn parts(&mut self) -> (&mut Pipe, &mut RequestTable);
-    /// Makes a request for every slot that [`Book::next`] gives.
+    /// Makes a request for every slot that [`RequestTable::next`] gives.
     fn fill(&mut self);
     /// Takes one reply when all of it is here; false: more must come first.
     fn reply(&mut self) -> Result<bool, Error>;

@@ -151,9 +151,8 @@ impl DeviceOnCore<'_> {
             return self.reset_port(port).await;
         }
         reset_unit(&self.found.unit, self.core).await?;
-        Ok(
-            json!({ "message": reset_message(&path_text(self.found.unit.path()), None), "devices": 1 }),
-        )
+        let message = reset_message(&path_text(self.found.unit.path()), None);
+        Ok(json!({ "message": message, "devices": 1 }))
     }
 
     async fn reset_port(&self, port: u64) -> Result<Value, Error> {

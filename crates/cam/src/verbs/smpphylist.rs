@@ -82,7 +82,8 @@ impl DeviceOnCore<'_> {
             }
             text.push('\n');
             phys.push(json!({
-                "phy": number, "attached": format!("{:016x}", phy.attached_sas_address), "rate": phy.rate,
+                "phy": number, "attached": format!("{:016x}", phy.attached_sas_address),
+                "rate": phy.rate,
                 "periphs": device.map(|(_, periphs)| periphs),
             }));
         }

@@ -66,8 +66,8 @@ impl VerbJobs {
             Some(oldest) => drop(book.open.remove(&oldest)),
             None => {
                 let what = format!(
-                    "{VERB_JOBS_MAX} verbs wait for their devices; each ends when its commands have \
-                     timed out, or when `ashlar cam reset` resets its device"
+                    "{VERB_JOBS_MAX} verbs wait for their devices; each ends when its commands \
+                     have timed out, or when `ashlar cam reset` resets its device"
                 );
                 return Err(Error::new(Errno::Busy, what));
             }
@@ -102,17 +102,20 @@ impl DeviceOnCore<'_> {
     }
 }
 
+/// The result of a verb, from a core.
+type VerbFuture<'a> = Local<'a, Result<Value, Error>>;
+
 impl CamClass {
     /// Talks with a device on a core, and waits a moment for the result.
     pub(super) fn run_on_device(
         &self,
         control: &mut GraphControl,
         (verb, on): (&'static str, &str),
-        say: impl for<'a> FnOnce(DeviceOnCore<'a>) -> Local<'a, Result<Value, Error>> + Send + 'static,
+        run: impl for<'a> FnOnce(DeviceOnCore<'a>) -> VerbFuture<'a> + Send + 'static,
     ) -> Result<Value, Error> {
         let found = self.disk(on)?;
         self.run_on_core(control, (verb, on), move |core| {
-            Box::pin(async move { say(DeviceOnCore { found: &found, core }).await })
+            Box::pin(async move { run(DeviceOnCore { found: &found, core }).await })
         })
     }
 
@@ -121,7 +124,7 @@ impl CamClass {
         &self,
         control: &mut GraphControl,
         order: (&'static str, &str),
-        talk: impl for<'a> FnOnce(&'a Rc<Core>) -> Local<'a, Result<Value, Error>> + Send + 'static,
+        talk: impl for<'a> FnOnce(&'a Rc<Core>) -> VerbFuture<'a> + Send + 'static,
     ) -> Result<Value, Error> {
         self.run_on_core_then(control, order, talk, None)
     }
@@ -131,7 +134,7 @@ impl CamClass {
         &self,
         control: &mut GraphControl,
         (verb, on): (&'static str, &str),
-        talk: impl for<'a> FnOnce(&'a Rc<Core>) -> Local<'a, Result<Value, Error>> + Send + 'static,
+        talk: impl for<'a> FnOnce(&'a Rc<Core>) -> VerbFuture<'a> + Send + 'static,
         then: Option<Continuation>,
     ) -> Result<Value, Error> {
         self.verb_jobs.reserve_slot()?;

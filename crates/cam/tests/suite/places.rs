@@ -107,13 +107,13 @@ fn consumers_of_a_disk_are_notified_when_it_moves() {
     let before = moved(&w);
     w.scan(0);
     w.turn(1_000_000);
-    assert_eq!((w.heard().len(), moved(&w)), (0, before), "W2: nothing moved");
+    assert_eq!((w.changed_attrs().len(), moved(&w)), (0, before), "W2: nothing moved");
     // The HBA knows targets by their names: the disk of slot 2 was put into slot 3.
     hba.forge(SHELF, RECEIVE, Some(10), &slot_page(&[(0, 0), (2, 1)]));
     w.scan(0);
     w.turn(1_000_000);
     assert_eq!((place(&w, "da0"), place(&w, "da1")), (slot(1), slot(3)));
-    assert_eq!((w.heard(), moved(&w)), (vec![PHYSPATH.to_owned()], before + 1));
+    assert_eq!((w.changed_attrs(), moved(&w)), (vec![PHYSPATH.to_owned()], before + 1));
 }
 
 #[test]
@@ -137,11 +137,11 @@ fn a_disk_has_no_slot_while_its_enclosure_is_missing() {
     w.scan(0);
     w.turn(1_000_000);
     assert!(place(&w, "da1").starts_with("mps0@"), "W1");
-    assert_eq!(w.heard(), [PHYSPATH]);
+    assert_eq!(w.changed_attrs(), [PHYSPATH]);
     hba.set_present(SHELF, true);
     w.scan(0);
     w.turn(1_000_000);
-    assert_eq!((place(&w, "da1"), w.heard().len()), (slot(2), 1));
+    assert_eq!((place(&w, "da1"), w.changed_attrs().len()), (slot(2), 1));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Signature scan of a provider: everything that a tool could recognize, and how to clear it.
 //!
 //! The pure half does no I/O: [`step`] is a probe over sectors that the caller reads. The table of
-//! signatures is [`SIGNS`]; further copies that a format keeps are in `backups`. The class on top
-//! ([`InspectClass`]) has the verbs `scan` and `wipe` and tastes nothing.
+//! signatures is [`SIGNATURES`]; further copies that a format keeps are in `backups`. The class on
+//! top ([`InspectClass`]) has the verbs `scan` and `wipe` and tastes nothing.
 //!
 //! Invariants
 //!  I1  A finding depends only on the content of the media, not on its holder: a scan of the same

@@ -75,7 +75,7 @@ pub struct Finding {
     pub len: u64,
     /// Short word, for `--only`.
     pub kind: &'static str,
-    /// The class that would claim it; see [`Sign::class`].
+    /// The class that would claim it; see [`Signature::class`].
     pub class: &'static str,
     /// In words.
     pub description: String,

@@ -14,7 +14,7 @@
 //!      table there ([`PerCore::left`]) than the one it uses looks again.
 //!  N3  An open short path always uses the newest table. [`PerCore::set`] closes all of them under
 //!      the lock. Only the core that takes the table over, also under the lock, opens one again.
-//!      The data beside it ([`Own::Short`]) is written by its core alone.
+//!      The data beside it ([`CoreLocal::Short`]) is written by its core alone.
 //!
 //! N1 holds because the count changes before `set` unlocks, and a core that learns of that in
 //! whatever way (a message, a lock, an answer) reads it afterwards.
@@ -36,7 +36,7 @@ pub(crate) trait CoreLocal: Default + Send {
     /// writes, so that nothing is claimed for them (N3).
     type Short: Default + Send + Sync;
     /// Takes over a new table. Returns the open part of the short path in the class's own bits.
-    /// Zero means that nothing is open, and [`PerCore::short`] returns nothing.
+    /// Zero means that nothing is open, and [`PerCore::fast_path`] returns nothing.
     fn take_over(&mut self, table: Arc<Self::Table>, short: &Self::Short) -> u64;
 }
 

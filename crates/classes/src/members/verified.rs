@@ -80,7 +80,8 @@ impl VerifyReport {
         let place = |p: &Mismatch| {
             json!({
                 "provider": name(p.slot), "from": p.range.start, "to": p.range.end,
-                "unreadable": p.kind == MismatchKind::Unreadable, "untold": p.kind == MismatchKind::Ambiguous,
+                "unreadable": p.kind == MismatchKind::Unreadable,
+                "untold": p.kind == MismatchKind::Ambiguous,
             })
         };
         json!({

@@ -12,12 +12,13 @@
 //! ```
 //!
 //! Invariants
-//!  G1  A write is inside (between an `enter` that answered [`Entry::Pass`] and its `leave`) only
-//!      if the gate was open at some moment after the `enter` began.
+//!  G1  A write is inside (between an `enter` that answered [`GateEntry::Pass`] and its `leave`)
+//!      only if the gate was open at some moment after the `enter` began.
 //!  G2  `Drained` is sent once per `shut`, and no write is inside then.
-//!  G3  Every write that was answered [`Entry::Wait`] is restarted by the next `open` after it
+//!  G3  Every write that was answered [`GateEntry::Wait`] is restarted by the next `open` after it
 //!      waits.
-//!  G4  While the gate is shut and a write waits, `Knock` has been sent once since the `shut`.
+//!  G4  While the gate is shut and a write waits, `WriteWaiting` has been sent once since the
+//!      `shut`.
 //!  G5  No write waits at a gate whose geom is gone.
 //!
 //! G1 and G2 hold because a write first counts itself and then looks at the phase, and a shut
@@ -215,7 +216,7 @@ impl WriteGate {
     }
 
     /// Restarts all waiting writes, so that they check the state of their geom. The next one to
-    /// arrive sends `Knock`.
+    /// arrive sends `WriteWaiting`.
     pub(crate) fn restart_waiting(&self) {
         let waiting = {
             let mut hall = self.queue();

@@ -47,7 +47,7 @@ impl Path {
 pub(super) const HASTY: u64 = 1 << 59;
 
 /// A path in a word: its edge in 0..32, above it the bits of [`Path::in_frame`], [`HASTY`] if
-/// another one is good too, and [`Straight::IS`].
+/// another one is good too, and [`DirectPath::IS`].
 #[derive(Clone, Copy)]
 pub(super) struct DirectPath(u64);
 
@@ -129,7 +129,7 @@ impl CoreLocal for CoreState {
     type Table = Table;
     /// Requests that wait for a path: up to all requests in flight above.
     type Left = Vec<Ticket>;
-    /// The open word has all data ([`Straight`]): the path of requests that are not spread, while
+    /// The open word has all data ([`DirectPath`]): the path of requests that are not spread, while
     /// none of this core's paths is bad.
     type Short = ();
 

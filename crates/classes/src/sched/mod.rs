@@ -46,7 +46,7 @@
 //!  Q4  Of two requests that overlap, and one of which writes, the earlier goes down first.
 //!  Q5  A wait for an anticipated request or for a limit has an end: the algorithm names the time,
 //!      and the core that asked wakes at that time and asks again.
-//!  Q6  While the layer is removed it hurries (`Geom::hurry`). The gate above it is closed, and
+//!  Q6  While the layer is removed it hurries (`Geom::draining`). The gate above it is closed, and
 //!      queued requests leave in the order that the algorithm chooses. If the disk does not answer
 //!      in time, the gate opens again and the previous state is restored.
 //!  Q7  A new algorithm takes over the waiting requests in their order of arrival and receives the

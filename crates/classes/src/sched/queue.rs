@@ -2,8 +2,8 @@
 //! Q1 to Q9 of the module.
 //!
 //! It has no core and no clock: the holder of the lock passes both the core and the time. Work for
-//! a core is left in the lane of that core: requests to be called ([`Hub::call`]) and a bell to be
-//! rung ([`Hub::bell`]).
+//! a core is left in the lane of that core: requests to be called ([`DiskQueue::call`]) and a bell
+//! to be rung ([`DiskQueue::bell`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use bio::Ticket;
 use shuttle::thread::{self, JoinHandle};
 
-use crate::write_gate::{Entry, GateWord, WriteGate};
+use crate::write_gate::{GateEntry, GateNotice, WriteGate};
 use crate::{Wakeup, everything};
 
 /// A gate, writes on cores of their own, and the notifications that the geom received.
@@ -28,8 +28,8 @@ impl GateTest {
         let (drained, knocks) = (Arc::new(Wakeup::default()), Arc::new(AtomicU32::new(0)));
         let (b, d, k) = (bells.clone(), drained.clone(), knocks.clone());
         let tell = move |word| match word {
-            GateWord::Drained => d.ring(),
-            GateWord::Knock => drop(k.fetch_add(1, SeqCst)),
+            GateNotice::Drained => d.ring(),
+            GateNotice::WriteWaiting => drop(k.fetch_add(1, SeqCst)),
         };
         Arc::new(GateTest {
             gate: WriteGate::new(cores, tell, move |core, _| b[core].ring()),
@@ -46,7 +46,7 @@ impl GateTest {
     fn write(&self, core: usize) -> Option<u32> {
         for waits in 0.. {
             let ticket = || Ticket::from_words(core as u32, core as u64);
-            if self.gate.enter(core, ticket) == Entry::Pass {
+            if self.gate.enter(core, ticket) == GateEntry::Pass {
                 self.inside.fetch_add(1, SeqCst);
                 assert!(!self.closed.load(SeqCst), "inside a gate that said drained");
                 thread::yield_now();
@@ -132,7 +132,7 @@ fn g2_drained_is_sent_when_two_writes_leave_at_once() {
         let place = GateTest::new(2);
         place.gate.open();
         for core in 0..2 {
-            assert_eq!(place.gate.enter(core, || unreachable!("it is open")), Entry::Pass);
+            assert_eq!(place.gate.enter(core, || unreachable!("it is open")), GateEntry::Pass);
         }
         place.gate.shut();
         let leave = |core| {
@@ -154,12 +154,12 @@ fn g5_no_write_waits_at_the_gate_of_a_removed_geom() {
         let is_gone = gone.clone();
         let writer = thread::spawn(move || {
             let ticket = || Ticket::from_words(1, 1);
-            assert_eq!(comes.gate.enter(0, ticket), Entry::Wait, "it was never open");
+            assert_eq!(comes.gate.enter(0, ticket), GateEntry::Wait, "it was never open");
             comes.wakeups[0].wait();
             assert!(is_gone.load(SeqCst), "woken for nothing");
         });
         gone.store(true, SeqCst);
-        for (core, _) in place.gate.evict() {
+        for (core, _) in place.gate.close() {
             place.wakeups[core].ring();
         }
         writer.join().expect("a write");
@@ -172,7 +172,7 @@ fn g4_a_write_that_is_sent_back_enters_again() {
     everything("write, turn away, open", 6, 500, || {
         let place = GateTest::new(1);
         let writers = place.writers(1);
-        place.gate.turn_away();
+        place.gate.restart_waiting();
         place.gate.open();
         for writer in writers {
             let waits = writer.join().expect("a write").expect("G3");

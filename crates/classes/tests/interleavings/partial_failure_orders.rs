@@ -54,7 +54,7 @@ fn judged(writes: usize, stays: bool, goes: bool) {
             // It is doubted until its record says that it is out: that is when all is said.
             Message::Accused => doubted = 1,
             Message::AllReported(number) => {
-                failures.heard(number);
+                failures.set_reported(number);
                 answer(failures.released(doubted), WriteResult::Good);
                 doubted = 0;
                 answer(failures.released(0), WriteResult::Good);

@@ -6,7 +6,7 @@ use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use shuttle::thread;
 
 use crate::everything;
-use crate::per_core::{Own, PerCore};
+use crate::per_core::{CoreLocal, PerCore};
 
 #[derive(Default)]
 struct TableState(Arc<u64>);
@@ -20,7 +20,7 @@ impl Default for Beside {
     }
 }
 
-impl Own for TableState {
+impl CoreLocal for TableState {
     type Table = u64;
     type Left = ();
     type Short = Beside;
@@ -34,12 +34,12 @@ impl Own for TableState {
 
 /// Returns the table that a core uses: of the short way, or of the long one if that is closed.
 fn table_of_core(lanes: &PerCore<TableState>) -> u64 {
-    match lanes.short(0) {
+    match lanes.fast_path(0) {
         Some((open, beside)) => {
             assert_eq!(open, beside.0.load(SeqCst), "N3: of one table");
             open
         }
-        None => *lanes.own(0).0,
+        None => *lanes.local(0).0,
     }
 }
 
@@ -66,7 +66,7 @@ fn tables(sets: u64, reads: usize) {
     assert_eq!((table_of_core(&lanes), table_of_core(&lanes)), (sets, sets));
     // Setting a table closes only lanes of older tables. A lane closed without the core's knowledge
     // would stay closed.
-    assert_eq!(lanes.short(0).map(|(open, _)| open), Some(sets), "N3: open again");
+    assert_eq!(lanes.fast_path(0).map(|(open, _)| open), Some(sets), "N3: open again");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use bio::Ticket;
 use shuttle::thread;
 
-use crate::ranges::{Locked, RangeLocks, Waiter};
+use crate::ranges::{LockResult, RangeLocks, Waiter};
 use crate::{Wakeup, everything};
 
 struct RangesTest {
@@ -28,8 +28,8 @@ impl RangesTest {
     fn hold(&self, who: usize, range: Range<u64>, alone: bool) {
         let bio = || Waiter::Bio(who, Ticket::from_words(who as u32, who as u64));
         let lock = match self.locks.lock(range.clone(), alone, bio) {
-            Locked::Now(lock) => lock,
-            Locked::Later(lock) => {
+            LockResult::Now(lock) => lock,
+            LockResult::Later(lock) => {
                 self.wakeups[who].wait();
                 assert!(self.locks.is_held(lock), "R3: woken too early");
                 lock
@@ -111,12 +111,13 @@ fn a_cancelled_waiter_blocks_no_later_request() {
         let holder = thread::spawn(move || holds.hold(0, 0..8, true));
         let quitter = thread::spawn(move || {
             let bio = || Waiter::Bio(1, Ticket::from_words(1, 1));
-            let (Locked::Now(lock) | Locked::Later(lock)) = quits.locks.lock(4..12, true, bio);
+            let (LockResult::Now(lock) | LockResult::Later(lock)) =
+                quits.locks.lock(4..12, true, bio);
             quits.locks.unlock(lock);
         });
         holder.join().expect("R2");
         quitter.join().expect("it never waits");
         let bio = || unreachable!("nobody holds it");
-        assert!(matches!(place.locks.lock(0..16, true, bio), Locked::Now(_)));
+        assert!(matches!(place.locks.lock(0..16, true, bio), LockResult::Now(_)));
     });
 }

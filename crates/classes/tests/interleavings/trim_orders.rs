@@ -9,7 +9,7 @@ use bio::Ticket;
 use extents::trim::{Limits, Load, Outcome, Pacing, Policy, Queue};
 use shuttle::thread;
 
-use crate::queue::{DeleteQueue, Entry, Kept, Step};
+use crate::queue::{DeleteDecision, DeleteQueue, Entry, Step};
 use crate::{Wakeup, everything};
 
 /// The content of a trimmed block as a reader finds it.
@@ -66,7 +66,9 @@ impl TrimTest {
         for act in acts {
             match act {
                 Delete(range) => {
-                    if self.delete_queue.delete(std::iter::once(range.clone()), 1) == Kept::Pass {
+                    if self.delete_queue.delete(std::iter::once(range.clone()), 1)
+                        == DeleteDecision::Pass
+                    {
                         self.enter(core, range);
                         self.set(range, GARBAGE);
                     }

@@ -2,7 +2,8 @@
 //! the data that the kernel's device mapper reads by the tables that dmraid makes of them, from all
 //! members and, where there is parity, without the first.
 //!
-//! Differences between dmraid 1.0.0.rc16 and this class, and the one that is right ([`Seen`]):
+//! Differences between dmraid 1.0.0.rc16 and this class, and the one that is right
+//! ([`TastedMember`]):
 //!
 //! * DDF, RAID4: dmraid does not look at the qualifier, and the kernel's `raid4` has its parity on
 //!   the first member. Ours is 1, "parity N": on the last, as mdadm has it.

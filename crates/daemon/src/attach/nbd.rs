@@ -169,15 +169,14 @@ pub fn clean_up(
 ) -> (Vec<LunKey>, Vec<String>) {
     let (mut used, mut lines, mut openers) = (Vec::new(), Vec::new(), None);
     for known in kernel_devices().into_iter().filter(|k| ours(&k.key())) {
-        let key = kernel_devices.key();
+        let key = known.key();
         let Ok(_lock) = lock(&key) else { continue };
         let openers = openers.get_or_insert_with(Openers::scan);
-        if !kernel_devices.device.users(openers).is_empty() {
+        if !known.device.users(openers).is_empty() {
             used.push(key);
         } else if !wanted(&key) {
             let ended = Netlink::open().and_then(|mut n| {
-                n.disconnect(kernel_devices.index)
-                    .map_err(|e| format!("{}: {e}", known.device.path()))
+                n.disconnect(known.index).map_err(|e| format!("{}: {e}", known.device.path()))
             });
             lines.push(match ended {
                 Ok(()) => format!("{} of a daemon before taken away", known.device.path()),
@@ -208,16 +207,16 @@ impl Nbd {
     ) -> Result<Nbd, ErrorText> {
         let lock = lock(key)?;
         for known in kernel_devices().into_iter().filter(|k| k.key() == *key) {
-            let now = Backend::of(key, grant, kernel_devices.backend.sockets);
-            if now == kernel_devices.backend {
-                return Nbd::take_over(local, grant, waits, netlink, kernel_devices, lock);
+            let now = Backend::of(key, grant, known.backend.sockets);
+            if now == known.backend {
+                return Nbd::take_over(local, grant, waits, netlink, known, lock);
             }
-            let users = kernel_devices.device.users(&Openers::scan());
+            let users = known.device.users(&Openers::scan());
             if !users.is_empty() {
-                let (path, users) = (kernel_devices.device.path(), users.join(", "));
+                let (path, users) = (known.device.path(), users.join(", "));
                 return Err(format!("{path} is another unit's, or had other rights: {users}"));
             }
-            netlink.disconnect(kernel_devices.index).map_err(|e| format!("netlink: {e}"))?;
+            netlink.disconnect(known.index).map_err(|e| format!("netlink: {e}"))?;
         }
         let count = local.cores().clamp(1, SOCKETS_MAX);
         let backend = Backend::of(key, grant, count).text();
@@ -251,14 +250,14 @@ impl Nbd {
         lock: File,
     ) -> Result<Nbd, ErrorText> {
         let mut nbd = Nbd {
-            device: kernel_devices.device,
-            index: kernel_devices.index,
-            backend: kernel_devices.backend.text(),
+            device: known.device,
+            index: known.index,
+            backend: known.backend.text(),
             waits,
             sockets: Vec::new(),
             _lock: lock,
         };
-        let ends = (0..kernel_devices.backend.sockets).map(|core| nbd.open(local, grant, core));
+        let ends = (0..known.backend.sockets).map(|core| nbd.open(local, grant, core));
         let ends = ends.collect::<Result<Vec<OwnedFd>, ErrorText>>()?;
         let taken = netlink.reconfigure(nbd.index, &nbd.device_request(grant, &ends));
         taken.map_err(|e| describe_error(&format!("take {} over", nbd.device.path()), &e))?;

@@ -61,11 +61,11 @@ impl Netlink {
         )
         .map_err(plain)?;
         set_socket_timeout(&socket, Timeout::Recv, Some(REPLY_TIMEOUT)).map_err(plain)?;
-        let mut netlink = Netlink { socket, family: mgmt::FAMILY, sequence: 0 };
+        let mut netlink = Netlink { socket, family: control::FAMILY, sequence: 0 };
         let sequence = netlink.next();
-        let mut ask = Message::new(mgmt::FAMILY, mgmt::GET_FAMILY, sequence);
-        ask.text(mgmt::FAMILY_NAME, nbd::FAMILY);
-        let found = |attributes: &[u8]| attribute_u16(attributes, mgmt::FAMILY_ID);
+        let mut ask = Message::new(control::FAMILY, control::GET_FAMILY, sequence);
+        ask.text(control::FAMILY_NAME, nbd::FAMILY);
+        let found = |attributes: &[u8]| attribute_u16(attributes, control::FAMILY_ID);
         match netlink.request(ask, sequence, found) {
             Ok(Some(family)) => netlink.family = family,
             Err(e) if e.raw_os_error() != Some(ENOENT) => return Err(format!("netlink: {e}")),
@@ -163,7 +163,7 @@ mod tests {
     fn kernel_without_the_nbd_module_is_reported() {
         // Where the module is there, the family has a number of its own.
         match Netlink::open() {
-            Ok(netlink) => assert!(netlink.family > mgmt::FAMILY),
+            Ok(netlink) => assert!(netlink.family > control::FAMILY),
             Err(why) => assert!(why.contains("nbd") || why.contains("netlink"), "{why}"),
         }
     }

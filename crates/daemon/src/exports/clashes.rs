@@ -57,7 +57,7 @@ pub fn find(
     let mut walk = ClashCheck {
         topology,
         registry,
-        predict_serials,
+        foreseen,
         units: by_provider(&config.unit),
         disks: config.disk.iter().map(|d| (d.name.as_str(), d)).collect(),
         made: HashSet::new(),
@@ -117,7 +117,7 @@ impl<'a> ClashCheck<'a> {
                 Some(identity::serial_of(self.topology, provider, is_known))
             };
             let foreseen = self.foreseen.get(&name).filter(|serial| !serial.is_empty());
-            let serial = spec.serial.or_else(|| predict_serials.cloned()).or_else(there);
+            let serial = spec.serial.or_else(|| foreseen.cloned()).or_else(there);
             // One that gets a new identity is like no other.
             let Some(serial) = serial else { continue };
             let ids = Ids::new(&serial, spec.configured_ids).all();

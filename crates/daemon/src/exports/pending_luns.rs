@@ -77,7 +77,7 @@ impl PendingLuns {
         }
     }
 
-    /// See [`Exports::refused`].
+    /// See [`Exports::refused_luns`].
     pub(super) fn refused(&self) -> BTreeMap<String, String> {
         self.failed.iter().map(|(name, (why, _))| (name.clone(), why.clone())).collect()
     }

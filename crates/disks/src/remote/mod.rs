@@ -1,7 +1,7 @@
 //! Requests to a server that may go away: deadlines, retries and replay, whatever the protocol.
 //!
-//! A kind of disk that is reached over a network keeps one [`Ledger`] for each connection. The
-//! names and meanings of the bounds are those of CAM's disks (`[[bus]]`).
+//! A kind of disk that is reached over a network keeps one [`RequestTable`] for each connection.
+//! The names and meanings of the bounds are those of CAM's disks (`[[bus]]`).
 
 #[cfg(test)]
 mod ledger_tests;

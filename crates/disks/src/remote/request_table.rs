@@ -281,7 +281,7 @@ impl<J> RequestTable<J> {
         ended
     }
 
-    /// No connection is expected any more: the next [`Ledger::expire`] ends waiting requests.
+    /// No connection is expected any more: the next [`RequestTable::expire`] ends waiting requests.
     pub(crate) fn lose(&mut self) {
         self.link = Link::Lost;
     }

@@ -172,7 +172,7 @@ impl Local {
 
     /// Serves a socket of the kernel's network block device, on the core of that number: a stream
     /// socket on which transmission has begun, with simple replies and the flags of
-    /// [`Grant::flags`]. The rest as with [`Local::serve`].
+    /// [`GrantedLun::flags`]. The rest as with [`Local::serve`].
     pub fn serve_socket(
         &self,
         core: usize,

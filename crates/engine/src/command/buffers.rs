@@ -8,9 +8,9 @@
 //!  E3  Waiting commands get memory in the order in which they came, whatever their kind.
 //!  E4  Write data takes the memory for all of a command at once, and leaves a quarter of the pool
 //!      to reads and to running commands: a command that holds all of its memory can always end.
-//!  E5  Commands that hold a part and wait for the rest ([`Part`]) hold an eighth of the pool at
-//!      most, all together.
-//!  E6  A command that waits longer than [`PATIENCE_NS`] ends BUSY.
+//!  E5  Commands that hold a part and wait for the rest ([`PartialGrant`]) hold an eighth of the
+//!      pool at most, all together.
+//!  E6  A command that waits longer than [`MEMORY_WAIT_NS`] ends BUSY.
 //!  E7  A session gets memory while it holds no more than the free part of the pool, or nothing.
 //!      Counted are its read data, the data that its transport has not sent yet, and its write
 //!      data, received or outstanding. So n sessions that take all they can, with peers that do not

@@ -57,7 +57,7 @@ pub struct Job {
     pub command: Cdb,
     /// The unit.
     pub device: Arc<Device>,
-    /// The nexus that sent it; [`Nexus::port`] says who that is.
+    /// The nexus that sent it; [`ItlNexus::port`] says who that is.
     pub nexus: Arc<ItlNexus>,
     /// Write data: the requested length, or less when the initiator has less.
     pub data: Segs,

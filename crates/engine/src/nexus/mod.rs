@@ -105,7 +105,7 @@ pub struct ItNexus {
     pub(crate) seen: Cell<u64>,
     pub(crate) map: RefCell<Arc<LunMap>>,
     pub(crate) paths: RefCell<Paths>,
-    /// Bits as those of [`Nexus::flags`], for every path.
+    /// Bits as those of [`ItlNexus::flags`], for every path.
     pub(crate) bits: Cell<u32>,
     /// It took the place of a session of the same initiator port.
     pub(crate) reinstates: bool,
@@ -230,7 +230,7 @@ impl ItNexus {
         self.window()
     }
 
-    /// True after [`Session::close`].
+    /// True after [`ItNexus::close`].
     pub fn is_closing(&self) -> bool {
         self.closing.get()
     }

@@ -117,8 +117,8 @@ pub enum DataError {
     NoMemory,
 }
 
-/// A session's transport. Every method may be called from inside [`crate::Session::command`] or
-/// [`crate::Session::data`], and may call the session again.
+/// A session's transport. Every method may be called from inside [`crate::ItNexus::command`] or
+/// [`crate::ItNexus::data`], and may call the session again.
 pub trait Transport {
     /// The end of a command: exactly once for every accepted command that is not discarded.
     fn respond(&self, tag: u32, response: Response<'_>);
@@ -131,7 +131,7 @@ pub trait Transport {
     }
     /// The answer of a task management function, by the tag it came with.
     fn task_management_done(&self, tag: u32, outcome: TmOutcome);
-    /// The session is to end: say goodbye and call [`crate::Session::close`].
+    /// The session is to end: say goodbye and call [`crate::ItNexus::close`].
     fn close(&self, reason: CloseReason);
     /// The last command of a closed session can no longer touch the medium; nothing is called
     /// after this. A session that takes this one's place starts now.

@@ -54,7 +54,7 @@ pub struct Port {
     pub session: u64,
 }
 
-/// Bits of [`Nexus::flags`].
+/// Bits of [`ItlNexus::flags`].
 pub mod flags {
     /// A unit attention waits.
     pub const ATTENTION: u32 = 1;

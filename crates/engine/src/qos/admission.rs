@@ -202,7 +202,7 @@ impl ItNexus {
         })
     }
 
-    /// Queues a command that [`Session::take_off`] did not let go.
+    /// Queues a command that [`ItNexus::dispatch`] did not let go.
     #[cold]
     pub(crate) fn enqueue_command(&self, queue: QueuedCommand) {
         let QueuedCommand { path, slot_id: word, bytes, head_of_queue: first } = queue;

@@ -28,7 +28,7 @@
 //!  L5  A command of the ACA attribute does not wait (a nexus has one). A waiting request has all
 //!      the memory that it needs, and holds nothing that a request below could wait for.
 //!  L6  Without a limit a command costs two counters and a comparison; nothing is shared with other
-//!      cores but once in [`TELL_NS`].
+//!      cores but once in [`REPORT_INTERVAL_NS`].
 
 pub(crate) mod admission;
 pub(crate) mod concurrency_limit;
@@ -106,7 +106,7 @@ pub(crate) struct Completion {
 /// The flow of requests from one core to one unit.
 pub(crate) struct Flow {
     device: Arc<Device>,
-    /// Largest cost of this core below at once; [`NONE`] without a limit.
+    /// Largest cost of this core below at once; [`UNLIMITED`] without a limit.
     limit: Cell<u32>,
     /// Price of bytes.
     power: Cell<u32>,
@@ -354,8 +354,8 @@ impl Flow {
         Some((seat, waiter, cost))
     }
 
-    /// Commands that a nexus may have below just now, as large as its last ones; [`NONE`] without a
-    /// limit.
+    /// Commands that a nexus may have below just now, as large as its last ones; [`UNLIMITED`]
+    /// without a limit.
     pub fn share(&self, seat: &QosClient) -> u32 {
         let limit = self.limit.get();
         if limit == UNLIMITED {

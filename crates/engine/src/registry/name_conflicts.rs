@@ -6,7 +6,7 @@
 //!  R1  A single move of a session to another address does not count, because a host may have two
 //!      paths. Only repeated moves are reported.
 //!  R2  An entry without a move for [`QUIET_NS`] is removed.
-//!  R3  At most [`RIVALS_MAX`] names are remembered, and [`HOSTS_MAX`] addresses of each.
+//!  R3  At most [`CONFLICTS_MAX`] names are remembered, and [`HOSTS_MAX`] addresses of each.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Used and free room of a thin unit, and the thresholds at which its initiators are notified
 //! (SBC-4 4.7.3.7).
 //!
-//! [`crate::lun::look_at_room`] periodically records the values that the disks report; log page 0Ch
-//! shows the last ones.
+//! [`crate::lun::poll_space_usage`] periodically records the values that the disks report; log page
+//! 0Ch shows the last ones.
 //!
 //! Invariants
 //!  H1  A threshold is reported once each time it is crossed. It is reported again only after the

@@ -76,7 +76,7 @@ pub struct DeviceSpec {
     pub rotation: Option<u16>,
     /// DELETE works: UNMAP and WRITE SAME with UNMAP are offered.
     pub can_delete: bool,
-    /// Deleted blocks read as zeroes, as it was when the unit was made; see `Device::freeing`.
+    /// Deleted blocks read as zeroes, as it was when the unit was made; see `Device::provisioning`.
     pub delete_reads_zero: bool,
     /// Best unit of DELETE, bytes; zero when there is none.
     pub delete_unit_bytes: u64,

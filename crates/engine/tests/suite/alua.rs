@@ -48,7 +48,7 @@ fn pass(w: &World, ns: u64) {
 }
 
 /// The answer to something that sleeps while it waits.
-fn answer(w: &World, host: &Host, tag: u32) -> Answer {
+fn answer(w: &World, host: &Host, tag: u32) -> CommandResult {
     for _ in 0..50 {
         if let Some(answer) = host.answer(tag) {
             return answer;

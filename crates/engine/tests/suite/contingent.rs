@@ -68,7 +68,7 @@ impl Peer {
     }
 }
 
-fn soon(w: &World, h: &Host, cdb: &[u8], expect: u32) -> Answer {
+fn soon(w: &World, h: &Host, cdb: &[u8], expect: u32) -> CommandResult {
     let tag = h.send(0, cdb, expect, &[]);
     for _ in 0..500 {
         if let Some(answer) = h.answer(tag) {

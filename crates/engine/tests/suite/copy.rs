@@ -39,7 +39,7 @@ fn two(seed: u64, blocks: u64) -> (World, Arc<TestDisk>, Arc<TestDisk>) {
     (w, a, b)
 }
 
-fn copy(w: &World, h: &Host, list: &[u8]) -> Answer {
+fn copy(w: &World, h: &Host, list: &[u8]) -> CommandResult {
     // The header's CSCD descriptor type of LID4 is no descriptor type of LID1.
     let action = u8::from(list.get(16) == Some(&0xff));
     let tag = h.send(0, &out_cdb(action, 0, list.len()), 0, list);

@@ -134,7 +134,7 @@ fn zeroes(w: &World, h: &Host) -> (bool, bool) {
     (vpd[5] >> 2 & 7 != 0, capacity[14] >> 6 & 1 == 1)
 }
 
-fn unmap(w: &World, h: &Host, runs: &[(u64, u32)]) -> Answer {
+fn unmap(w: &World, h: &Host, runs: &[(u64, u32)]) -> CommandResult {
     let len = runs.len() as u16 * 16;
     let mut list = (len + 6).to_be_bytes().to_vec();
     list.extend(len.to_be_bytes());

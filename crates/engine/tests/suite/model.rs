@@ -388,16 +388,16 @@ impl Sim {
             }
         }
         for host in 0..3 {
-            let heard = std::mem::take(&mut *self.hosts[host].fake.heard.borrow_mut());
+            let heard = std::mem::take(&mut *self.hosts[host].fake.events.borrow_mut());
             for one in heard {
                 self.on_event(host, one);
             }
         }
     }
 
-    fn on_event(&mut self, host: usize, heard: Heard) {
+    fn on_event(&mut self, host: usize, heard: HostEvent) {
         match heard {
-            Heard::Answer(a) => {
+            HostEvent::Answer(a) => {
                 let sent = self.sent.remove(&(host, a.tag)).expect("one end for each command");
                 self.judge(&sent, &a);
                 if let Kind::Write { stamp, .. } = sent.kind {
@@ -405,14 +405,14 @@ impl Sim {
                 }
                 self.ended += 1;
             }
-            Heard::Discard(tag) => {
+            HostEvent::Discard(tag) => {
                 let sent = self.sent.remove(&(host, tag)).expect("one end for each command");
                 assert_eq!(sent.aborted, Some(false), "only what was aborted is silent: {sent:?}");
                 if let Kind::Write { stamp, .. } = sent.kind {
                     self.alive.remove(&stamp);
                 }
             }
-            Heard::Tm(tag, outcome) => {
+            HostEvent::Tm(tag, outcome) => {
                 let tm = self.tms.remove(&(host, tag)).expect("one answer");
                 assert_eq!(outcome, TmOutcome::Complete);
                 for key in tm.targets {
@@ -421,21 +421,21 @@ impl Sim {
                     assert!(!late, "{key:?} outlives its abort");
                 }
             }
-            Heard::Ended => {}
-            Heard::Close(why) => panic!("nobody asked for {why:?}"),
+            HostEvent::Ended => {}
+            HostEvent::Close(why) => panic!("nobody asked for {why:?}"),
         }
     }
 
     /// The end of another host's command lies in its list and has not been taken in yet.
     fn has_ended(&self, key: (usize, u32)) -> bool {
-        self.hosts[key.0].fake.heard.borrow().iter().any(|h| match h {
-            Heard::Answer(a) => a.tag == key.1,
-            Heard::Discard(tag) => *tag == key.1,
+        self.hosts[key.0].fake.events.borrow().iter().any(|h| match h {
+            HostEvent::Answer(a) => a.tag == key.1,
+            HostEvent::Discard(tag) => *tag == key.1,
             _ => false,
         })
     }
 
-    fn judge(&self, sent: &Sent, a: &Answer) {
+    fn judge(&self, sent: &Sent, a: &CommandResult) {
         if let Some(must) = sent.must {
             return assert_eq!(a.asc(), must, "{sent:?}");
         }

@@ -43,7 +43,7 @@ fn two(seed: u64) -> (World, Arc<TestDisk>, Arc<TestDisk>) {
     (w, a, b)
 }
 
-fn odx(w: &World, h: &Host, lun: u64, action: u8, id: u32, list: &[u8]) -> Answer {
+fn odx(w: &World, h: &Host, lun: u64, action: u8, id: u32, list: &[u8]) -> CommandResult {
     let tag = h.send(lun, &out_cdb(action, id, list.len()), 0, list);
     (0..40).for_each(|_| w.turn());
     w.answer(h, tag)
@@ -63,7 +63,7 @@ fn token(w: &World, h: &Host, runs: &[(u64, u32)]) -> Vec<u8> {
     told[38..].to_vec()
 }
 
-fn use_token(w: &World, h: &Host, token: &[u8], flags: u8) -> Answer {
+fn use_token(w: &World, h: &Host, token: &[u8], flags: u8) -> CommandResult {
     odx(w, h, 1, 0x11, 2, &write(flags, 0, token, &[(100, 8)]))
 }
 
@@ -98,7 +98,7 @@ fn a_token_carries_data_from_unit_to_unit() {
 
 #[test]
 fn writes_to_the_blocks_of_a_token_revoke_it() {
-    type Writer = fn(&World, &Host) -> Answer;
+    type Writer = fn(&World, &Host) -> CommandResult;
     let writers: [(&str, Writer, bool); 7] = [
         ("WRITE", |w, h| w.run(h, 0, &write16(12, 1), 0, &[1; 512]), true),
         ("the block before", |w, h| w.run(h, 0, &write16(9, 1), 0, &[1; 512]), false),

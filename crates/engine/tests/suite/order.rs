@@ -205,8 +205,8 @@ fn test_18_compare_and_write_is_atomic_over_all_paths() {
                 }
             }
             hosts.iter().for_each(|h| {
-                h.fake.heard.borrow_mut().retain(|heard| match heard {
-                    Heard::Answer(a) => running.contains(&Some(a.tag)),
+                h.fake.events.borrow_mut().retain(|heard| match heard {
+                    HostEvent::Answer(a) => running.contains(&Some(a.tag)),
                     _ => true,
                 })
             });

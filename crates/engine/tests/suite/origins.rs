@@ -9,9 +9,9 @@ const SYNCHRONIZE: [u8; 10] = [0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 /// What one command's requests carry, all of them the same.
 fn origin_of(w: &World, host: &Host, lun: u64, cdb: &[u8], expect_in: u32) -> bio::Origin {
     let disk = w.disks[0].1.clone();
-    disk.state().whose.clear();
+    disk.state().origins.clear();
     w.run(host, lun, cdb, expect_in, &[]).good();
-    let whose = disk.state().whose.clone();
+    let whose = disk.state().origins.clone();
     assert!(!whose.is_empty() && whose.iter().all(|o| *o == whose[0]), "{whose:?}");
     whose[0]
 }

@@ -92,7 +92,7 @@ fn commands_of_32_bytes_are_reported_only_for_type_2_units() {
     assert_eq!(long, [0, 0, 5]);
 }
 
-fn pointer(host_answer: &world::Answer) -> Option<(u16, Option<u8>)> {
+fn pointer(host_answer: &world::CommandResult) -> Option<(u16, Option<u8>)> {
     host_answer.sense().field.map(|f| (f.byte, f.bit))
 }
 
@@ -250,7 +250,7 @@ fn modes(world: &World, host: &Host, control: u8, page: u8, subpage: u8) -> Vec<
     world.run(host, 0, &cdb, 0xffff, &[]).good().data
 }
 
-fn select(world: &World, host: &Host, list: &[u8], save: bool) -> world::Answer {
+fn select(world: &World, host: &Host, list: &[u8], save: bool) -> world::CommandResult {
     let [high, low] = u16::try_from(list.len()).unwrap().to_be_bytes();
     let cdb = [0x55, 0x10 | u8::from(save), 0, 0, 0, 0, 0, high, low, 0];
     world.run(host, 0, &cdb, 0, list)

@@ -172,13 +172,13 @@ fn units(kinds: &[u8]) -> (World, Vec<Arc<TestDisk>>) {
     (w, disks)
 }
 
-fn slowly(w: &World, h: &Host, lun: u64, cdb: &[u8], data: &[u8]) -> Answer {
+fn slowly(w: &World, h: &Host, lun: u64, cdb: &[u8], data: &[u8]) -> CommandResult {
     let tag = h.send(lun, cdb, 0, data);
     (0..400).for_each(|_| w.turn());
     w.answer(h, tag)
 }
 
-fn xcopy(w: &World, h: &Host, to: u64, n: u16, from_lba: u64, to_lba: u64) -> Answer {
+fn xcopy(w: &World, h: &Host, to: u64, n: u16, from_lba: u64, to_lba: u64) -> CommandResult {
     let name = |lun: u64| {
         let page = w.run(h, lun, &[0x12, 1, 0x83, 1, 0, 0], 256, &[]).good();
         cscd(&naa_of(&page.data))
@@ -188,7 +188,7 @@ fn xcopy(w: &World, h: &Host, to: u64, n: u16, from_lba: u64, to_lba: u64) -> An
     slowly(w, h, 0, &out_cdb(0, 0, list.len()), &list)
 }
 
-fn odx(w: &World, h: &Host, to: u64, n: u32, from_lba: u64, to_lba: u64) -> Answer {
+fn odx(w: &World, h: &Host, to: u64, n: u32, from_lba: u64, to_lba: u64) -> CommandResult {
     let list = populate(false, 0, &[(from_lba, n)]);
     let answer = slowly(w, h, 0, &out_cdb(0x10, 1, list.len()), &list);
     if answer.status != 0 {
@@ -218,7 +218,7 @@ fn copies_check_source_tuples_and_create_destination_tuples() {
                 w.run(&h, 0, &with_protect(write16(30, 100), 1), 0, &sent).good()
             }
         };
-        type Copy = fn(&World, &Host, u64, u16, u64) -> Answer;
+        type Copy = fn(&World, &Host, u64, u16, u64) -> CommandResult;
         let by: [(&str, Copy); 2] = [
             ("EXTENDED COPY", |w, h, to, n, lba| xcopy(w, h, to, n, 30, lba)),
             ("ODX", |w, h, to, n, lba| odx(w, h, to, n.into(), 30, lba)),

@@ -123,7 +123,7 @@ fn cdb(opcode: u8, action: u16, more: &[(usize, u8)]) -> Vec<u8> {
 }
 
 /// Sends a command after everything that waits to be heard was heard.
-fn ask(w: &World, h: &Host, cdb: &[u8]) -> Answer {
+fn ask(w: &World, h: &Host, cdb: &[u8]) -> CommandResult {
     while w.run(h, 0, &TUR, 0, &[]).asc().0 == 6 {}
     let info = wire::scsi::find(wire::scsi::PeripheralType::Disk, cdb).unwrap();
     let (expect_in, data) = match info.direction {
@@ -135,12 +135,19 @@ fn ask(w: &World, h: &Host, cdb: &[u8]) -> Answer {
 }
 
 /// Refused because this unit does not have it.
-fn is_unknown(a: &Answer) -> bool {
+fn is_unknown(a: &CommandResult) -> bool {
     a.asc() == (5, 0x20, 0)
         || (a.asc() == (5, 0x24, 0) && a.sense().field.is_some_and(|f| f.byte == 1))
 }
 
-fn pr(w: &World, h: &Host, action: PrOutAction, kind: u8, key: u64, action_key: u64) -> Answer {
+fn pr(
+    w: &World,
+    h: &Host,
+    action: PrOutAction,
+    kind: u8,
+    key: u64,
+    action_key: u64,
+) -> CommandResult {
     let bytes = PrOutList { key, action_key, ..PrOutList::default() }.encode();
     let cdb = [0x5F, action as u8, kind, 0, 0, 0, 0, 0, bytes.len() as u8, 0];
     while w.run(h, 0, &TUR, 0, &[]).asc().0 == 6 {}

@@ -29,7 +29,7 @@ fn list(key: u64, action_key: u64) -> PrOutList {
     PrOutList { key, action_key, ..PrOutList::default() }
 }
 
-fn run(w: &World, h: &Host, action: PrOutAction, kind: u8, list: &PrOutList) -> Answer {
+fn run(w: &World, h: &Host, action: PrOutAction, kind: u8, list: &PrOutList) -> CommandResult {
     let bytes = list.encode();
     w.run(h, 0, &pr_out(action, kind, &bytes), 0, &bytes)
 }
@@ -314,7 +314,7 @@ fn preempt_and_abort_ends_the_aca_of_preempted_nexuses() {
     w.run(&b, 0, &TUR, 0, &[]).good();
 }
 
-fn register_aptpl(w: &World, h: &Host, key: u64) -> Answer {
+fn register_aptpl(w: &World, h: &Host, key: u64) -> CommandResult {
     let list = PrOutList { aptpl: true, ..list(0, key) };
     run(w, h, RegisterAndIgnore, 0, &list)
 }

@@ -348,11 +348,11 @@ fn sessions_are_closed_by_kick_and_by_removal_of_their_target() {
     assert!(w.registry.kick(a.session.number()));
     assert!(!w.registry.kick(999));
     w.turn();
-    assert!(a.fake.heard.borrow().contains(&Heard::Close(CloseReason::Kicked)));
-    assert!(b.fake.heard.borrow().is_empty());
+    assert!(a.fake.events.borrow().contains(&HostEvent::Close(CloseReason::Kicked)));
+    assert!(b.fake.events.borrow().is_empty());
     w.registry.remove_target("iscsi", TARGET).unwrap();
     w.turn();
-    assert!(b.fake.heard.borrow().contains(&Heard::Close(CloseReason::TargetRemoved)));
+    assert!(b.fake.events.borrow().contains(&HostEvent::Close(CloseReason::TargetRemoved)));
     // It does not hear that the unit is not there.
     let late = b.send(0, &TUR, 0, &[]);
     assert!(b.answer(late).is_none() && b.discarded(late) && b.ended());
@@ -383,7 +383,7 @@ fn commands_not_executed_are_not_answered_at_shutdown() {
             h.give(awaiting, &[3; 512]);
         }
         w.turn();
-        assert!(h.fake.heard.borrow().contains(&Heard::Close(CloseReason::Stopping)));
+        assert!(h.fake.events.borrow().contains(&HostEvent::Close(CloseReason::Stopping)));
         assert!(!h.ended(), "a write may still reach the medium");
         w.release_all(&disk);
         w.turn();
@@ -402,7 +402,7 @@ fn a_cold_reset_ends_only_the_sessions_of_its_initiator() {
     w.turn();
     assert_eq!(a.outcome(tm), Some(TmOutcome::Complete));
     let is_closed = |h: &crate::world::Host| {
-        h.fake.heard.borrow().contains(&Heard::Close(CloseReason::ColdReset))
+        h.fake.events.borrow().contains(&HostEvent::Close(CloseReason::ColdReset))
     };
     assert!(is_closed(&a) && !is_closed(&b));
 }
@@ -438,7 +438,7 @@ fn a_medium_error_names_the_block_if_reported_or_if_there_is_only_one() {
         [(true, 4, 8, Some(7)), (true, 7, 1, Some(7)), (false, 7, 1, Some(7)), (false, 4, 8, None)]
     {
         disk.state().fail = Some((7 * 512 + 5, Errno::Io));
-        disk.state().tells = tells;
+        disk.state().reports_bad_byte = tells;
         let data = vec![1; blocks * 512];
         let write = w.run(&h, 0, &write16(lba, blocks as u32), 0, &data);
         assert_eq!((write.asc(), write.sense().information), ((3, 0x0c, 0), want));

@@ -53,7 +53,7 @@ fn page(w: &World, h: &Host, control: u8, code: u8, subpage: u8) -> Vec<u8> {
     w.run(h, 0, &cdb, 255, &[]).good().data[8..].to_vec()
 }
 
-fn select(w: &World, h: &Host, save: bool, page: &[u8]) -> Answer {
+fn select(w: &World, h: &Host, save: bool, page: &[u8]) -> CommandResult {
     let mut list = vec![0; 8];
     list.extend(page);
     list[8] &= 0x7F;

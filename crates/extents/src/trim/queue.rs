@@ -374,25 +374,27 @@ impl Queue {
         self.end_batch_if_done();
     }
 
-    /// Ends [`Queue::all`]: the rest waits as before, short ranges for their neighbours.
+    /// Ends [`Queue::start_full_trim`]: the rest waits as before, short ranges for their
+    /// neighbours.
     pub fn end_full_trim(&mut self) {
         self.full_trim.end();
         self.end_batch();
     }
 
-    /// Units of the last [`Queue::all`] that have not been trimmed, with those in flight.
+    /// Units of the last [`Queue::start_full_trim`] that have not been trimmed, with those in
+    /// flight.
     pub fn full_trim_left(&self) -> u64 {
         let flight = self.inflight.as_ref().filter(|f| self.full_trim.has(f.number));
         self.full_trim.total().saturating_add(flight.map_or(0, |f| f.ranges.total()))
     }
 
-    /// Whether all ranges of the last [`Queue::all`] have been trimmed (Q8).
+    /// Whether all ranges of the last [`Queue::start_full_trim`] have been trimmed (Q8).
     pub fn is_fully_trimmed(&self) -> bool {
         !self.full_trim_active
             && self.inflight.as_ref().is_none_or(|f| !self.full_trim.has(f.number))
     }
 
-    /// Whether [`Queue::all`] is still being carried out.
+    /// Whether [`Queue::start_full_trim`] is still being carried out.
     pub fn is_full_trim_active(&self) -> bool {
         self.full_trim_active
     }
@@ -430,7 +432,8 @@ impl Queue {
         Some(Command { number, ranges })
     }
 
-    /// Rests when nothing is left, however the last of it went: this ends [`Queue::all`].
+    /// Rests when nothing is left, however the last of it went: this ends
+    /// [`Queue::start_full_trim`].
     fn end_batch_if_done(&mut self) {
         let done =
             if self.full_trim_active { self.full_trim.is_empty() } else { self.ready.0 == 0 };

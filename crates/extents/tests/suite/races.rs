@@ -193,7 +193,7 @@ fn r10_partial_granules_are_neither_sent_nor_recorded_as_trimmed() {
     assert_eq!(q.take(2).map(|c| c.ranges), Some(vec![27..35]), "the edge found its granule");
 }
 
-/// A verb that waits for a full trim waits for `is_urged` to end.
+/// A verb that waits for a full trim waits for `is_full_trim_active` to end.
 #[test]
 fn full_trim_ends_when_its_ranges_are_removed_in_any_way() {
     type Way = fn(&mut Queue);

@@ -95,7 +95,7 @@ impl Command {
     pub const fn of<V: FsVerb>() -> Command {
         Command {
             spec: spec::<V>,
-            check: |params| parse_params::<V>(params).map(drop),
+            check: |params| own_params::<V>(params).map(drop),
             run: run::<V>,
         }
     }
@@ -114,7 +114,7 @@ fn spec<V: FsVerb>() -> VerbSpec {
     }
 }
 
-fn parse_params<V: FsVerb>(params: &Value) -> Result<V, Error> {
+fn own_params<V: FsVerb>(params: &Value) -> Result<V, Error> {
     parse_params(&format!("fs {}", V::NAME), params)
 }
 
@@ -123,7 +123,7 @@ fn run<V: FsVerb>(
     number: u64,
     params: &Value,
 ) -> Local<'static, Result<Value, Error>> {
-    let taken = parse_params::<V>(params);
+    let taken = own_params::<V>(params);
     Box::pin(async move {
         let answer = taken?.run(&host, number).await?;
         serde_json::to_value(answer).map_err(V::param_error)

@@ -51,7 +51,7 @@ const AT_ONCE: usize = 16;
 pub fn log_capacity(slack: u64) -> Option<u64> {
     // One place is the head's, and a commit has the header beside what an operation changed.
     let room = slack.saturating_sub(2).min(BLOCKS_MAX - 1);
-    (log_capacity >= BLOCKS_MIN).then_some(log_capacity)
+    (room >= BLOCKS_MIN).then_some(room)
 }
 
 /// The notes of a head beside its commit; see [`State`].
@@ -222,7 +222,7 @@ impl Image {
             let after = own.with(|b| b[..HEADER].to_vec());
             state.frames.swap(FIRST, own);
             let dirty = state.frames.take_dirty();
-            if dirty.len() as u64 > log_capacity + 1 {
+            if dirty.len() as u64 > room + 1 {
                 return Err(Fault::NoSpace("a commit is larger than its log"));
             }
             state.seq += 1;

@@ -75,7 +75,7 @@ pub(crate) fn format_time(host: &Host, ns: u64) -> String {
     clock::text(ns, &host.zone)
 }
 
-/// Starts one on its core; it ends on `Order::Stop`.
+/// Starts one on its core; it ends on `HostRequest::Stop`.
 pub fn start(core: &Rc<Core>, shared: Arc<HostShared>, disks: Vec<Opened>) {
     let (own, name) = (core.clone(), shared.name.clone());
     core.spawn_for("fs", &name, async move {

@@ -157,7 +157,7 @@ pub async fn write_entry(
 /// The result of a look at a leg's seats for the owner of `epoch`.
 pub fn check_entries(seats: &[(u64, FenceEntry)], owner: &Owner, epoch: u32) -> Result<(), Fault> {
     let other = |s: &FenceEntry| s.owner != *owner && s.epoch >= epoch;
-    match read_entries.iter().map(|(_, s)| s).filter(|s| other(s)).max_by_key(|s| s.epoch) {
+    match seats.iter().map(|(_, s)| s).filter(|s| other(s)).max_by_key(|s| s.epoch) {
         Some(s) => Err(Fault::Fenced(format!("{} in epoch {}", s.name, s.epoch))),
         None => Ok(()),
     }

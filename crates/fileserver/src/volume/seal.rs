@@ -56,7 +56,7 @@ pub fn open(bytes: &[u8], magic: [u8; 4]) -> Result<Sealed<'_>, &'static str> {
     Ok(Sealed { volume, number, body: &bytes[SEAL..end] })
 }
 
-/// Little-endian fields of a body, front to back; behind the end there are zeros ([`Take::over`]
+/// Little-endian fields of a body, front to back; behind the end there are zeros ([`Decoder::over`]
 /// says so).
 pub struct Decoder<'a>(pub &'a [u8]);
 

@@ -10,8 +10,9 @@
 //!   known by its end --------> that size is recorded, and no other
 //!   opened to be written to -> its size too: its user may label it
 //!   becomes larger ----------> the new size too, saved before consumers are notified
-//!   tasted ------------------> the class gets the sizes at which it ended (`Taster::ended`);
-//!                              a label found there is carried to the end (`label_migration`)
+//!   tasted ------------------> the class gets the sizes at which it ended
+//!                              (`Taster::former_sizes`); a label found there is carried to the end
+//!                              (`label_migration`)
 //! ```
 //!
 //! Invariants

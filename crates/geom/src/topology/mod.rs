@@ -119,7 +119,7 @@ pub(crate) struct GeomObj {
     ops: Option<Box<dyn Geom>>,
     /// The value of `ops.spoils()` before `ops` went on the stack.
     spoils: bool,
-    /// See [`Topology::set_hand`].
+    /// See [`Topology::set_verb_access`].
     is_verb_access: bool,
     consumers: Vec<ConsumerId>,
     providers: Vec<ProviderId>,
@@ -226,7 +226,7 @@ pub struct Topology {
     notifier: Notifier,
     origins: Arc<Origins>,
     listener: Option<Listener>,
-    /// Names of providers that others write, or soon will ([`Topology::lend`]).
+    /// Names of providers that others write, or soon will ([`Topology::set_exported`]).
     exported: BTreeSet<String>,
     /// Former sizes of providers, and the metadata that is being carried to the end of one.
     last_sizes: last_sizes::LastSizes,

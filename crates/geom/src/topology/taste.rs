@@ -51,7 +51,7 @@ pub struct TasteClass {
     pub index: usize,
     /// Itself.
     pub class: Arc<dyn Class>,
-    /// The sizes for [`crate::Taster::ended`].
+    /// The sizes for [`crate::Taster::former_sizes`].
     pub former_sizes: Vec<u64>,
 }
 

@@ -52,8 +52,8 @@ impl VerbSpec {
         self.args.iter().find_map(|arg| {
             let ArgKind::Names(least) = arg.kind else { return None };
             let given = params.get(arg.name).and_then(Value::as_array).map_or(0, Vec::len);
-            let given = parse_params + usize::from(arg.name != "members" && !on.is_empty());
-            (parse_params < usize::from(least)).then(|| {
+            let given = given + usize::from(arg.name != "members" && !on.is_empty());
+            (given < usize::from(least)).then(|| {
                 let (name, verb) = (arg.name, self.name);
                 // An example contains the class only where several classes share it.
                 let example = self.example.strip_prefix(class).unwrap_or(self.example).trim_start();

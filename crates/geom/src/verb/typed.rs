@@ -121,15 +121,13 @@ pub fn parse_params<P: DeserializeOwned + JsonSchema>(
     let schema = schemars::schema_for!(P).to_value();
     let known = schema.get("properties").and_then(Value::as_object);
     let mut given = params.as_object().cloned().unwrap_or_default();
-    if let Some(other) =
-        parse_params.keys().find(|key| known.is_none_or(|all| !all.contains_key(*key)))
-    {
+    if let Some(other) = given.keys().find(|key| known.is_none_or(|all| !all.contains_key(*key))) {
         let all: Vec<&str> = known.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
         return Err(Error::inval(format!("{of} has no `{other}`; it takes {}", all.join(", "))));
     }
-    check_limits(of, known, &parse_params)?;
+    check_limits(of, known, &given)?;
     for key in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
-        let Some(key) = key.as_str().filter(|key| !parse_params.contains_key(*key)) else {
+        let Some(key) = key.as_str().filter(|key| !given.contains_key(*key)) else {
             continue;
         };
         let about = known.and_then(|known| known.get(key));
@@ -140,9 +138,9 @@ pub fn parse_params<P: DeserializeOwned + JsonSchema>(
             }
             _ => continue,
         };
-        parse_params.insert(key.to_owned(), nothing);
+        given.insert(key.to_owned(), nothing);
     }
-    read(of, &Value::Object(parse_params))
+    read(of, &Value::Object(given))
 }
 
 /// Refuses numbers beyond the limits of the schema.
@@ -152,7 +150,7 @@ fn check_limits(
     given: &Map<String, Value>,
 ) -> Result<(), Error> {
     let number = |value: &Value| value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
-    for (key, value) in parse_params {
+    for (key, value) in given {
         let about = fields.and_then(|fields| fields.get(key));
         let limit = |name| about.and_then(|about| number(about.get(name)?));
         let Some((least, most)) = limit("minimum").zip(limit("maximum")) else { continue };

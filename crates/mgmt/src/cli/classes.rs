@@ -89,7 +89,7 @@ const LISTED_ARG: ArgSpec = ArgSpec {
     doc: "Show the geom afterwards, as `list` does",
 };
 
-/// The arguments of a verb: its own, and [`LISTED`] where there is something to show.
+/// The arguments of a verb: its own, and [`LISTED_ARG`] where there is something to show.
 fn arguments(verb: &VerbSpec) -> impl Iterator<Item = &ArgSpec> {
     let shows = COMMON_VERBS.iter().any(|v| v.name == verb.name);
     let taken = verb.args.iter().any(|a| a.name == LISTED_ARG.name || a.short == LISTED_ARG.short);

@@ -76,7 +76,7 @@ pub struct Catalog {
     pub may_become: Option<MayBecome>,
 }
 
-/// See [`Catalog::judge`].
+/// See [`Catalog::check_target`].
 pub type CheckTarget = fn(&TargetConfig) -> Result<()>;
 
 /// See [`Catalog::settings`].

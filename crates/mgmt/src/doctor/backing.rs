@@ -23,7 +23,7 @@ const SECTOR_BYTES_MIN: u64 = 512;
 pub const CHECK: Check = Check {
     id: "backing",
     doc: "whether what is behind the disks is there and fits",
-    findings: look,
+    findings: findings,
 };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {

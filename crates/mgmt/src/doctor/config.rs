@@ -8,7 +8,7 @@ use crate::config::TargetConfig;
 pub const CHECK: Check = Check {
     id: "config",
     doc: "whether the configuration can be read and carried out",
-    findings: look,
+    findings: findings,
 };
 
 /// A target that its driver would refuse.

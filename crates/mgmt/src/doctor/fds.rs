@@ -9,7 +9,7 @@ const FDS_MIN: u64 = 4096;
 pub const CHECK: Check = Check {
     id: "fds",
     doc: "whether there are file descriptors for many connections",
-    findings: look,
+    findings: findings,
 };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {

@@ -10,7 +10,7 @@ use crate::config::Config;
 pub const CHECK: Check = Check {
     id: "names",
     doc: "whether names of disks depend on who answers first",
-    findings: look,
+    findings: findings,
 };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {

@@ -5,7 +5,8 @@ use crate::config::secret;
 use std::os::unix::fs::MetadataExt;
 
 /// See the module.
-pub const CHECK: Check = Check { id: "secrets", doc: "whether secrets are secret", findings: look };
+pub const CHECK: Check =
+    Check { id: "secrets", doc: "whether secrets are secret", findings: findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };

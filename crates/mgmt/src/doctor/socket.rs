@@ -5,8 +5,11 @@ use crate::api::Kind;
 use std::os::unix::fs::MetadataExt;
 
 /// See the module.
-pub const CHECK: Check =
-    Check { id: "socket", doc: "whether the control socket is alive and private", findings: look };
+pub const CHECK: Check = Check {
+    id: "socket",
+    doc: "whether the control socket is alive and private",
+    findings: findings,
+};
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let path = facts.socket.display();

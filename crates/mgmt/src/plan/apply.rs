@@ -42,7 +42,7 @@ pub struct Deferred {
     pub next: Option<String>,
 }
 
-/// See `LeftOut::of`.
+/// See `Deferred::of`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeferredPart {
     /// A step.

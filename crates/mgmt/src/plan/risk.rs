@@ -23,33 +23,32 @@ pub struct RiskContext<'a> {
 
 /// The verdict on one change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RiskAssessment {
+pub struct HostRisk {
     /// How dangerous it is.
     pub risk: Risk,
     /// Initiators that it concerns, by name, each once; empty when no initiator notices it.
     pub hosts: Vec<String>,
 }
 
-impl RiskAssessment {
-    fn of(risk: Risk) -> RiskAssessment {
-        RiskAssessment { risk, hosts: Vec::new() }
+impl HostRisk {
+    fn of(risk: Risk) -> HostRisk {
+        HostRisk { risk, hosts: Vec::new() }
     }
 
     /// Disruptive for these; safe when there are none.
-    fn for_sessions<'s>(hosts: impl Iterator<Item = &'s SessionState>) -> RiskAssessment {
+    fn for_sessions<'s>(hosts: impl Iterator<Item = &'s SessionState>) -> HostRisk {
         let mut hosts: Vec<String> = hosts.map(|s| s.initiator.clone()).collect();
         hosts.sort();
         hosts.dedup();
         let risk = if hosts.is_empty() { Risk::Safe } else { Risk::Disruptive };
-        RiskAssessment { risk, hosts }
+        HostRisk { risk, hosts }
     }
 }
 
 /// The risk of one change, given what runs.
-pub fn risk(action: &Action, scene: &RiskContext<'_>) -> RiskAssessment {
+pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
     let (state, catalog) = (scene.state, scene.catalog);
-    let disruptive =
-        |yes: bool| RiskAssessment::of(if yes { Risk::Disruptive } else { Risk::Safe });
+    let disruptive = |yes: bool| HostRisk::of(if yes { Risk::Disruptive } else { Risk::Safe });
     match action {
         Action::Daemon { .. }
         | Action::CreateBus { .. }
@@ -60,19 +59,19 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> RiskAssessment {
         | Action::RenameDisk { .. }
         | Action::CreateGeom { .. }
         | Action::CreateTarget { .. }
-        | Action::Renew { .. } => RiskAssessment::default(),
+        | Action::Renew { .. } => HostRisk::default(),
         Action::ModifyGeom { from, to } => {
             let dropped: Vec<&str> =
                 from.dropped_disks(to).filter(|disk| provider_is_open(state, disk)).collect();
             if dropped.iter().any(|name| to.disks().any(|(disk, _)| disk == *name)) {
                 // Its users would go on with another file.
-                return RiskAssessment::of(Risk::Destroys);
+                return HostRisk::of(Risk::Destroys);
             }
             disruptive(!dropped.is_empty() || leaves_one_copy(from, to, state))
         }
         Action::Units { from, to } => match newly_protected(from, to).next() {
-            Some(_) => RiskAssessment::of(Risk::Destroys),
-            None => RiskAssessment::default(),
+            Some(_) => HostRisk::of(Risk::Destroys),
+            None => HostRisk::default(),
         },
         Action::PortGroups { from, to } => {
             let loses = |g: &AluaConfig| {
@@ -80,22 +79,25 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> RiskAssessment {
                 was != Some(g.state) && !is_active(g.state)
             };
             let hosts = state.sessions().filter(|_| to.iter().any(loses));
-            RiskAssessment::for_sessions(hosts.map(|(_, session)| session))
+            HostRisk::for_sessions(hosts.map(|(_, session)| session))
         }
-        Action::RemoveBus { bus } if catalog.volatile_bus(&bus.kind) => RiskAssessment::of(Risk::Destroys),
+        Action::RemoveBus { bus } if catalog.volatile_bus(&bus.kind) => {
+            HostRisk::of(Risk::Destroys)
+        }
         Action::RemoveBus { bus } => {
             let buses = state.buses.iter().filter(|b| b.name == bus.name);
-            disruptive(buses.flat_map(|b| &b.devices).any(|device| geom_is_open(state, &device.name)))
+            let mut devices = buses.flat_map(|b| &b.devices);
+            disruptive(devices.any(|device| geom_is_open(state, &device.name)))
         }
-        Action::RemoveDisk { disk } if catalog.volatile(&disk.kind) => RiskAssessment::of(Risk::Destroys),
+        Action::RemoveDisk { disk } if catalog.volatile(&disk.kind) => HostRisk::of(Risk::Destroys),
         Action::RemoveDisk { disk } => disruptive(geom_is_open(state, &disk.name)),
         Action::RemoveGeom { geom } => disruptive(geom_is_open(state, &geom.name)),
-        Action::RemoveTarget { target } => RiskAssessment::for_sessions(sessions(state, &target.name)),
+        Action::RemoveTarget { target } => HostRisk::for_sessions(sessions(state, &target.name)),
         Action::ModifyTarget { from, to } => {
             let lost = |s: &&SessionState| {
                 is_listening(&s.portal, &from.listen) && !is_listening(&s.portal, &to.listen)
             };
-            RiskAssessment::for_sessions(sessions(state, &to.name).filter(lost))
+            HostRisk::for_sessions(sessions(state, &to.name).filter(lost))
         }
         Action::CreateAccess { access } => regroup_risk(scene, &[], std::slice::from_ref(access)),
         Action::RemoveAccess { access } => regroup_risk(scene, std::slice::from_ref(access), &[]),
@@ -151,13 +153,9 @@ fn admits(access: &AccessConfig, session: &SessionState) -> bool {
 }
 
 /// The groups `from` of a target become `to`: who loses a LUN, or finds another disk behind one.
-fn regroup_risk(
-    scene: &RiskContext<'_>,
-    from: &[AccessConfig],
-    to: &[AccessConfig],
-) -> RiskAssessment {
+fn regroup_risk(scene: &RiskContext<'_>, from: &[AccessConfig], to: &[AccessConfig]) -> HostRisk {
     let Some(target) = from.iter().chain(to).map(|a| a.target.as_str()).next() else {
-        return RiskAssessment::default();
+        return HostRisk::default();
     };
     let none = BTreeMap::new();
     let (mut lose, mut swapped) = (Vec::new(), Vec::new());
@@ -181,7 +179,6 @@ fn regroup_risk(
         }
     }
     let risk = if swapped.is_empty() { None } else { Some(Risk::Destroys) };
-    let judged =
-        RiskAssessment::for_sessions(if risk.is_some() { swapped } else { lose }.into_iter());
-    RiskAssessment { risk: risk.unwrap_or(judged.risk), ..judged }
+    let judged = HostRisk::for_sessions(if risk.is_some() { swapped } else { lose }.into_iter());
+    HostRisk { risk: risk.unwrap_or(judged.risk), ..judged }
 }

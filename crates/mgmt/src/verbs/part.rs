@@ -154,7 +154,8 @@ macro_rules! part_verbs {
 }
 
 part_verbs! {
-    Create(Edit<DestructiveEdit<request::Create>>), "part.create", "Create an empty partition table",
+    Create(Edit<DestructiveEdit<request::Create>>), "part.create",
+    "Create an empty partition table",
     "The contents of the provider become unreachable; if a table, label or file system is found \
      there, --yes-destroy NAME is required.",
     ["ashlar part create ada0 --scheme gpt"], ["provider"],
@@ -209,7 +210,8 @@ part_verbs! {
     ["ashlar part resize ada0 --index 2 --size 20G"], ["geom"],
     |_control, p| { Ok(p.parts()) };
 
-    Recover(Edit<TableName>), "part.recover", "Rewrite a damaged partition table from its good copy",
+    Recover(Edit<TableName>), "part.recover",
+    "Rewrite a damaged partition table from its good copy",
     "",
     ["ashlar part recover ada0"], ["geom"],
     |_control, p| { Ok(p.parts()) };
@@ -221,7 +223,8 @@ part_verbs! {
     |_control, p| {
         let (DestructiveEdit { of: mut destroy, yes_destroy }, now) = p.parts();
         if !destroy.force {
-            check_consent("part destroy", &destroy.geom, &yes_destroy, "its partitions would be gone")?;
+            let lost = "its partitions would be gone";
+            check_consent("part destroy", &destroy.geom, &yes_destroy, lost)?;
             destroy.force = true;
         }
         Ok((destroy, now))

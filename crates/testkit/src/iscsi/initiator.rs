@@ -11,7 +11,7 @@ use wire::iscsi::{
     TextRequest, crc32c,
 };
 
-/// The target that [`How::default`] names.
+/// The target that [`LoginOptions::default`] names.
 pub const IQN: &str = "iqn.2026-11.test.ashlar:disk";
 /// Longest wait for a PDU.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,6 +1,6 @@
 //! Checks of the whole tree, and tests of the checks, in one binary.
 //!
-//! One module of them: `cargo test -p ashlar-tidy --test suite house::`.
+//! One module of them: `cargo test -p ashlar-tidy --test suite tree_rules::`.
 
 mod invariants;
 mod licences;

@@ -76,8 +76,8 @@ const TASK_REPORTING: [(&str, TaskReporting); 3] = [
     ("FastAbort", TaskReporting::FastAbort),
 ];
 
-/// The parameters of a session and connection. [`Params::default`] gives the values before any
-/// negotiation. Lengths are bytes.
+/// The parameters of a session and connection. [`SessionParams::default`] gives the values before
+/// any negotiation. Lengths are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionParams {
     /// CRC32C over headers.

@@ -72,7 +72,7 @@ impl Terms {
 pub enum Progress {
     /// More bytes are needed.
     More,
-    /// TLS begins now; then [`Dial::secured`].
+    /// TLS begins now; then [`ClientHandshake::secured`].
     StartTls,
     /// Transmission begins with the next byte.
     Ready(Terms),

@@ -5,7 +5,8 @@
 //! * [`Handshake`]: the server's side until transmission begins. Bytes in, bytes out.
 //! * [`Request`] and [`Head`]: headers of transmission; [`chunk`]: payloads of a structured reply;
 //!   [`reply`]: replies as a client reads them.
-//! * [`client::Dial`]: the client's side of the handshake; [`dial`]: its options one by one.
+//! * [`client::ClientHandshake`]: the client's side of the handshake; [`dial`]: its options one by
+//!   one.
 //! * [`command`]: the SCSI commands that carry out requests.
 
 pub mod chunk;

@@ -180,10 +180,10 @@ pub fn copy_frozen_file(seed: u64, far: bool) -> Result<Far, Error> {
     let cache = device("cache", near());
     let mut legs = vec![device("near", near())];
     if far {
-        copy_frozen_file.push(device("far", Shape { ps_per_byte: FAR_PS, ..near() }));
+        legs.push(device("far", Shape { ps_per_byte: FAR_PS, ..near() }));
     }
-    let o = lab.options(&cache, &copy_frozen_file, 32 << 20);
-    let (clock, slowest) = (lab.reactor.clone(), copy_frozen_file.pop());
+    let o = lab.options(&cache, &legs, 32 << 20);
+    let (clock, slowest) = (lab.reactor.clone(), legs.pop());
     lab.run(async move {
         let fs = lab::ream(&o).await?;
         let ino = lab::file(&fs, "file").await?;

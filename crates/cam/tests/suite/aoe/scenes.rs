@@ -172,11 +172,11 @@ fn exposing_17_lost_frames_cost_little_and_only_they_are_resent() {
     let whole = calm.reads(COUNT);
     let (mut lossy, before) = (Scene::on(gigabit(0), 4096, ways), 0);
     lossy.net.segments[0].set_shape(gigabit(10_000));
-    lossy.shelf.came.set(before);
+    lossy.shelf.command_count.set(before);
     let some = lossy.reads(COUNT);
     assert!(some <= 2 * whole, "{some} ns with losses, {whole} without");
     // Requests and answers are lost, one of a hundred each.
-    let came = lossy.shelf.came.get();
+    let came = lossy.shelf.command_count.get();
     assert!(came > COUNT && came < COUNT + 3 * COUNT / 50, "{came} commands came for {COUNT}");
 }
 
@@ -200,9 +200,9 @@ fn exposing_17_small_frames_are_sent_where_large_ones_are_lost() {
     let begun = s.w.now();
     s.reads(1);
     assert!(s.w.now() < begun + S, "after {} ns", s.w.now() - begun);
-    s.shelf.came.set(0);
+    s.shelf.command_count.set(0);
     s.reads(10);
-    let came = s.shelf.came.get();
+    let came = s.shelf.command_count.get();
     assert_eq!(came, 10 * LARGE / 2, "of two sectors each");
 }
 
@@ -308,7 +308,7 @@ fn a_delayed_reserve_command_is_never_applied_over_a_newer_one() {
         lost_per_million: 20_000,
         ..SegmentShape::default()
     });
-    let sent = s.shelf.came.get();
+    let sent = s.shelf.command_count.get();
     for number in 0..200 {
         let mac = Mac([2, 0, 0, 0, 9, number]);
         let asked = json!({ "set": true, "addresses": [mac.to_string()] });
@@ -319,7 +319,7 @@ fn a_delayed_reserve_command_is_never_applied_over_a_newer_one() {
             s.w.turn(10 * MS);
         }
     }
-    let sent = s.shelf.came.get() - sent;
+    let sent = s.shelf.command_count.get() - sent;
     assert!(sent > 250, "{sent} orders came for 200: none was sent twice");
 }
 

@@ -8,14 +8,14 @@
 //! Invariants
 //!  M1  There is one copy on each disk. The part before the anchor is flushed before the anchor is
 //!      written. A record torn all the same fails its checksum, and its anchor is the old one (see
-//!      [`Over`]: the checksum is a mere sum). The records of the other disks give the state of
-//!      that disk: see [`torn`]. Disks are written one after the other, so that no more than one is
-//!      ever torn, and the most outdated first, so that the torn one is never the newest. Without a
-//!      record on another disk the description of the volumes is lost. This concerns an array of
-//!      one disk (two volumes, or a migration; written only when one is added or deleted, or the
-//!      disk grows). The second sector of the old record is in the place of the new one, and the
-//!      format has no other place. The data of the volumes stays where it is; the message about the
-//!      disk says how to restore them.
+//!      [`PriorContent`]: the checksum is a mere sum). The records of the other disks give the
+//!      state of that disk: see [`torn`]. Disks are written one after the other, so that no more
+//!      than one is ever torn, and the most outdated first, so that the torn one is never the
+//!      newest. Without a record on another disk the description of the volumes is lost. This
+//!      concerns an array of one disk (two volumes, or a migration; written only when one is added
+//!      or deleted, or the disk grows). The second sector of the old record is in the place of the
+//!      new one, and the format has no other place. The data of the volumes stays where it is; the
+//!      message about the disk says how to restore them.
 //!  M2  A record that fits into a sector (one volume, not migrating, on up to two disks) cannot be
 //!      torn.
 //!  M3  The highest generation is in force; equal ones must say the same.

@@ -132,7 +132,7 @@ impl<const LIE: u8> VolumeLayer<LIE> {
         true
     }
 
-    /// A read that [`Self::way`] found a way for has ended.
+    /// A read that [`Self::read_edge`] found a way for has ended.
     #[inline]
     fn has_ended(&self, core: &Core, slot: usize) {
         if Self::COPIES {

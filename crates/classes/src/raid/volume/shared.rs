@@ -5,7 +5,7 @@
 //!  T2  A writer to a volume with copies or parity holds the range. Filling a member or making
 //!      copies or parity right holds it alone. A write that began with an older table has therefore
 //!      ended before the range that it wrote is filled.
-//!  T3  [`Shared::even`] grows only while the range below is held alone, or was.
+//!  T3  [`Shared::consistent_to`] grows only while the range below is held alone, or was.
 
 use std::cell::RefMut;
 use std::future::poll_fn;

@@ -60,9 +60,9 @@
 //! Put into `geom/src/topology` (`ends`, `carry`) and `members/follow`: caught by `carried` and
 //! `put_out`, by `carry` of the graph's tests (a new end is kept first; C2; waiting providers are
 //! tasted again), or by seeds (an end is noted for any writer that opens a disk: `rich_concats`; an
-//! end where a label was found is the only one: `labels_of_rich_mirrors_are_moved_after_growth`). Not caught by
-//! any: a record that is torn at the new end passes for the whole one at the disk's old end; the
-//! size that a disk got while it was tasted is not noted.
+//! end where a label was found is the only one: `labels_of_rich_mirrors_are_moved_after_growth`).
+//! Not caught by any: a record that is torn at the new end passes for the whole one at the disk's
+//! old end; the size that a disk got while it was tasted is not noted.
 //!
 //! The records of which members continued without which decide before any generation does
 //! (`found`), so seeds do not catch a generation that is not raised. Named tests do, where no other

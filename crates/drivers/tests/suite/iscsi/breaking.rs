@@ -104,7 +104,8 @@ const CASES: &[Case] = &[
     } },
     Case { name: "2 AHS length 0", expected: Rejected(RejectReason::InvalidField), options: plain,
         act: |c| ahs(c, &[0, 0, 1, 0]) },
-    Case { name: "2 AHS of unknown type", expected: Rejected(RejectReason::InvalidField), options: plain,
+    Case { name: "2 AHS of unknown type", expected: Rejected(RejectReason::InvalidField),
+        options: plain,
         act: |c| ahs(c, &[0, 1, 9, 0]) },
     Case { name: "2 AHS that ends outside", expected: Rejected(RejectReason::InvalidField),
         options: plain, act: |c| ahs(c, &[0, 200, 1, 0]) },
@@ -123,9 +124,11 @@ const CASES: &[Case] = &[
     // 4: opcodes
     Case { name: "4 unknown opcode", expected: Rejected(RejectReason::Unsupported), options: plain,
         act: |c| twisted(c, &NopOut::default(), &[], &[(0, 0x0e)]) },
-    Case { name: "4 unknown opcode 1b", expected: Rejected(RejectReason::Unsupported), options: plain,
+    Case { name: "4 unknown opcode 1b", expected: Rejected(RejectReason::Unsupported),
+        options: plain,
         act: |c| twisted(c, &NopOut::default(), &[], &[(0, 0x1b)]) },
-    Case { name: "4 a target's opcode", expected: Rejected(RejectReason::Unsupported), options: plain,
+    Case { name: "4 a target's opcode", expected: Rejected(RejectReason::Unsupported),
+        options: plain,
         act: |c| twisted(c, &NopOut::default(), &[], &[(0, 0x25)]) },
     Case { name: "4 immediate bit on Data-Out", expected: Ignored, options: plain, act: |c| {
         twisted(c, &DataOut { last: true, task_tag: 9, target_tag: 9, ..Default::default() }, &[],
@@ -229,7 +232,8 @@ const CASES: &[Case] = &[
         c.data_out(tag, TAG_NONE, 0, 0, &[0; 512], true);
         assert_eq!(c.answer(tag).1.status, 0);
     } },
-    Case { name: "digest of a Data-Out", expected: Sense(0xb, 0x47, 5), options: with_digests, act: |c| {
+    Case { name: "digest of a Data-Out", expected: Sense(0xb, 0x47, 5),
+        options: with_digests, act: |c| {
         write_with(c, |c, tag, ttt| {
             let pdu = DataOut { last: true, task_tag: tag, target_tag: ttt, data_len: 4096,
                 ..Default::default() };
@@ -262,7 +266,8 @@ const CASES: &[Case] = &[
             c.data_out(pdu.task_tag, TAG_NONE, 0, 0, &vec![0; half], false);
             c.data_out(pdu.task_tag, TAG_NONE, 1, half, &vec![0; half], true);
         } },
-    Case { name: "28 less than announced", expected: Sense(0xb, 0x0c, 0x0d), options: eager, act: |c| {
+    Case { name: "28 less than announced", expected: Sense(0xb, 0x0c, 0x0d),
+        options: eager, act: |c| {
         let mut pdu = c.command(0, &rw10(0x2a, 100, 16), 0, 8192);
         pdu.last = false;
         c.send(&pdu, &[]);
@@ -291,7 +296,8 @@ const CASES: &[Case] = &[
     Case { name: "35 SNACK", expected: Rejected(RejectReason::Snack), options: plain, act: |c| {
         c.send(&Snack { task_tag: 5, ..Default::default() }, &[]);
     } },
-    Case { name: "36 a long ping", expected: Rejected(RejectReason::Protocol), options: plain, act: |c| {
+    Case { name: "36 a long ping", expected: Rejected(RejectReason::Protocol),
+        options: plain, act: |c| {
         let pdu = NopOut { immediate: true, task_tag: 7, target_tag: TAG_NONE, data_len: 100_000,
             ..Default::default() };
         c.send(&pdu, &vec![1; 100_000]);

@@ -177,8 +177,8 @@ impl Regions {
         s.regions.iter().filter(|(r, g)| rests(**r, g)).map(|(r, g)| (*r, g.age)).collect()
     }
 
-    /// All marks but those of regions that have rested since [`Regions::resting`] saw them; these
-    /// are forgotten at once (R3). The caller has the turn of the map.
+    /// All marks but those of regions that have rested since [`Regions::idle_regions`] saw them;
+    /// these are forgotten at once (R3). The caller has the turn of the map.
     pub fn clean(&self, rested: &[(u64, u64)]) -> Vec<u64> {
         let mut s = self.state();
         for (r, age) in rested {

@@ -29,7 +29,7 @@ fn build(
         Device::Disk(_, n) => Ok(Rc::new(Plugged(disks[n[0] as usize].clone(), reactor.clone()))),
         other => Err(format!("{other}: no such disk")),
     });
-    (volume_devices, disks)
+    (stand, disks)
 }
 
 fn segs(pool: &Pool, bytes: &[u8]) -> Segs {
@@ -43,7 +43,7 @@ fn agrees(text: &'static str, blocks: &'static [u64], size: u64) {
     let world = World::new(7);
     let reactor = Reactor::simulated(&world, "media");
     let (stand, _) = build(text, blocks, &reactor);
-    let medium = volume_devices.map(|s| s.cache).unwrap_or_else(|e| panic!("{text}: {e}"));
+    let medium = stand.map(|s| s.cache).unwrap_or_else(|e| panic!("{text}: {e}"));
     assert_eq!(medium.size(), size * u64::from(BLOCK), "{text}");
     run(&world, &reactor, async move {
         let pool = Pool::new(PoolConfig { limit_bytes: 16 << 20 });
@@ -103,7 +103,7 @@ fn mirror_reads_from_any_member_and_fails_if_one_member_write_fails() {
     let world = World::new(2);
     let reactor = Reactor::simulated(&world, "media");
     let (stand, disks) = build("{w0w1}", &[9, 9], &reactor);
-    let medium = volume_devices.map(|s| s.cache).unwrap_or_else(|e| panic!("{e}"));
+    let medium = stand.map(|s| s.cache).unwrap_or_else(|e| panic!("{e}"));
     run(&world, &reactor, async move {
         let pool = Pool::new(PoolConfig { limit_bytes: 1 << 20 });
         medium.write(0, segs(&pool, &[3; 4096])).await.unwrap();

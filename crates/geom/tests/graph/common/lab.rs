@@ -126,7 +126,7 @@ impl Lab {
         made.unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    /// A pass-through layer with the parameters of [`super::Shim`].
+    /// A pass-through layer with the parameters of [`super::PassThrough`].
     pub fn pass_through(&mut self, name: &str, below: ProviderId, params: &str) -> ProviderId {
         self.try_pass_through(name, below, params).unwrap_or_else(|e| panic!("{name}: {e}"))
     }

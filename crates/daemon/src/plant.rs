@@ -118,9 +118,7 @@ fn control_thread(
     let runtime = start_cores(config, &registry, &drivers);
     let Some(mut runtime) = ok_or_report(ready, runtime) else { return };
     let reports = runtime.reports().to_vec();
-    for (i, port) in reports.iter().enumerate() {
-        journal.note(0, Level::Info, "daemon", format!("core {i} uses {port}"));
-    }
+    note_cores(&journal, &reports);
     let Some(mut control) = runtime.take_control() else { return };
     control.topology.set_origins(registry.origins().clone());
     let local = LocalKind::new(registry.clone());
@@ -194,6 +192,16 @@ fn control_thread(
     control_loop.serve(&mailbox);
     drop(attended);
     drop(control_loop);
+    stop_cores(runtime);
+}
+
+fn note_cores(journal: &Journal, reports: &[PortReport]) {
+    for (i, port) in reports.iter().enumerate() {
+        journal.note(0, Level::Info, "daemon", format!("core {i} uses {port}"));
+    }
+}
+
+fn stop_cores(mut runtime: Runtime) {
     for left in runtime.stop() {
         tracing::error!(target: "ashlar", "left behind, for it does not answer: {left}");
     }

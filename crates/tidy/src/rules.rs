@@ -6,9 +6,9 @@ use crate::source::{Source, Tree, indent_of};
 pub const FLOORS: &[(&str, u32)] = &[
     ("bio", 0),
     ("wire", 0),
-    ("space", 0),
+    ("extents", 0),
     ("reactor", 1),
-    ("keys", 1),
+    ("tls", 1),
     ("geom", 2),
     ("transport", 2),
     ("classes", 3),
@@ -17,7 +17,7 @@ pub const FLOORS: &[(&str, u32)] = &[
     ("engine", 3),
     ("fileserver", 3),
     ("drivers", 4),
-    ("control", 5),
+    ("mgmt", 5),
     ("daemon", 6),
     ("ashlar", 7),
 ];
@@ -39,13 +39,13 @@ const UNSAFE: &[&str] = &[
 
 /// Rooms that bytes of a peer or a disk reach, where nothing may panic.
 const NO_PANIC: &[&str] =
-    &["wire", "space", "classes", "cam", "engine", "transport", "drivers", "fileserver"];
+    &["wire", "extents", "classes", "cam", "engine", "transport", "drivers", "fileserver"];
 
 /// Rooms that ask the core for time and chance.
 const NO_CLOCK: &[&str] = &[
     "bio",
     "wire",
-    "space",
+    "extents",
     "geom",
     "classes",
     "disks",

@@ -33,7 +33,7 @@ fn each_example_is_accepted_by_plan() {
 fn blocks_of_the_manual() -> Vec<(PathBuf, String)> {
     let root = examples().join("..");
     let mut pages = vec![root.join("README.md")];
-    for folder in [root.join("docs"), root.join("docs/cookbook")] {
+    for folder in ["docs", "docs/cookbook", "docs/concepts"].map(|folder| root.join(folder)) {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         pages.extend(entries.filter(|path| path.extension().is_some_and(|e| e == "md")));
     }

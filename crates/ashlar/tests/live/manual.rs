@@ -70,7 +70,7 @@ fn run(house: &Fixture, command: &str) -> String {
 fn pages() -> Vec<PathBuf> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut pages = Vec::new();
-    for folder in [docs.clone(), docs.join("cookbook")] {
+    for folder in [docs.clone(), docs.join("cookbook"), docs.join("concepts")] {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let is_page = path.extension().is_some_and(|e| e == "md");

@@ -6,7 +6,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bio::Errno;
 use bio::sync::{Condvar, Mutex};
@@ -35,7 +35,9 @@ enum Probe {
 }
 
 /// By the disk's parameters.
-static PROBES: Mutex<BTreeMap<String, Probe>> = Mutex::new(BTreeMap::new());
+type Probes = BTreeMap<String, Probe>;
+
+static PROBES: Mutex<Probes> = Mutex::new(BTreeMap::new());
 /// Of `PROBES`: one has changed.
 static CHANGED: Condvar = Condvar::new();
 
@@ -58,27 +60,20 @@ pub(crate) fn is_reachable(name: &str, params: &Value) -> bool {
 /// # Errors
 /// Why it has not, at most after `most`. The search goes on then.
 pub(crate) fn wait(name: &str, params: &Value, most: Duration) -> Result<(), Error> {
-    let (key, end) = (params.to_string(), Instant::now() + most);
     if is_reachable(name, params) {
         return Ok(());
     }
-    let mut probes = PROBES.lock();
-    loop {
-        match probes.get(&key) {
-            Some(Probe::Found(_)) => return Ok(()),
-            Some(Probe::Runs) => {}
-            Some(Probe::Failed(_)) | None => {
-                return match probes.remove(&key) {
-                    Some(Probe::Failed(e)) => Err(e),
-                    _ => Err(late(name)),
-                };
-            }
+    let key = params.to_string();
+    let runs = |probes: &mut Probes| matches!(probes.get(&key), Some(Probe::Runs));
+    let mut probes = CHANGED.wait_timeout_while(PROBES.lock(), most, runs);
+    match probes.get(&key) {
+        Some(Probe::Found(_)) => Ok(()),
+        Some(Probe::Failed(e)) => {
+            let e = e.clone();
+            probes.remove(&key);
+            Err(e)
         }
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(late(name));
-        }
-        probes = CHANGED.wait_timeout(probes, left);
+        Some(Probe::Runs) | None => Err(late(name)),
     }
 }
 
@@ -108,7 +103,6 @@ fn begin(name: &str, params: &Value, key: String) {
     let ask = move || {
         let read = params::read::<NbdParams>("nbd", &name, &params);
         let reached = read.and_then(|p| reach(&name, &p));
-        let is_found = reached.is_ok();
         let probe = match reached {
             Ok(reached) => Probe::Found(Box::new(reached)),
             Err(e) => Probe::Failed(e),
@@ -116,14 +110,10 @@ fn begin(name: &str, params: &Value, key: String) {
         let mut probes = PROBES.lock();
         probes.insert(own.clone(), probe);
         CHANGED.notify_all();
-        let end = Instant::now() + KEPT;
-        while is_found && matches!(probes.get(&own), Some(Probe::Found(_))) {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                probes.remove(&own);
-            } else {
-                probes = CHANGED.wait_timeout(probes, left);
-            }
+        let is_kept = |probes: &mut Probes| matches!(probes.get(&own), Some(Probe::Found(_)));
+        let mut probes = CHANGED.wait_timeout_while(probes, KEPT, is_kept);
+        if is_kept(&mut probes) {
+            probes.remove(&own);
         }
     };
     let started = std::thread::Builder::new().name("nbd probe".to_owned()).spawn(ask);

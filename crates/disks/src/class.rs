@@ -6,7 +6,7 @@ use std::time::Duration;
 use bio::{Attr, Errno};
 use geom::{
     Access, Class, Create, Error, Event, Geom, GeomId, GraphControl, Inbox, Message, NewProvider,
-    ProviderId, Topology, Trouble,
+    ProviderId, Severity, Topology, Trouble,
 };
 use reactor::{File, SendError};
 use serde_json::{Value, json};
@@ -103,6 +103,7 @@ impl DiskClass {
         name: &str,
         opened: Opened,
     ) -> Result<GeomId, Error> {
+        let remarks = opened.unit.remarks();
         let geom = topology.new_geom(
             DISK_CLASS,
             name,
@@ -135,6 +136,7 @@ impl DiskClass {
                 if let Some(watch) = opened.watch {
                     watch.set_provider(provider);
                 }
+                remarks.iter().for_each(|text| topology.remark(geom, Severity::Good, text));
                 Ok(geom)
             }
             Err(e) => {

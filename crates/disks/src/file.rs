@@ -108,13 +108,39 @@ impl Kind for ImageFile {
          create = true\nsize = \"10GiB\"\n"
     }
 
+    fn check(&self, name: &str, params: &Value) -> Result<(), Error> {
+        let p = checked(name, params)?;
+        if !p.create && !p.path.exists() {
+            // It may come.
+            return Ok(());
+        }
+        if let Some(size) = new_size(name, &p)? {
+            let folder = followed(&p.path).parent().map(Path::to_path_buf).unwrap_or_default();
+            let is_there = folder.as_os_str().is_empty() || folder.is_dir();
+            return match is_there {
+                true => Ok(()),
+                false => {
+                    let what = format!("its folder {} does not exist", folder.display());
+                    Err(refuse(
+                        name,
+                        &p.path,
+                        Errno::NoEnt,
+                        format!("{what} ({size} bytes wanted)"),
+                    ))
+                }
+            };
+        }
+        match std::fs::metadata(&p.path) {
+            Ok(m) if p.size.is_none() && m.len() < u64::from(p.sector_size) => {
+                Err(refuse(name, &p.path, Errno::Inval, too_short(m.len())))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn open(&self, request: &Open<'_>) -> Result<Opened, Error> {
         let name = request.name;
-        let p: FileParams = params::read(self.name(), name, request.params)?;
-        params::check_sector(self.name(), name, p.sector_size)?;
-        if let Some(size) = p.size {
-            params::check_size(self.name(), name, size, p.sector_size, params::MEDIA_BYTES_MAX)?;
-        }
+        let p = checked(name, request.params)?;
         let made = make_if_absent(name, &p)?;
         let ready = open_ready(name, &p);
         if made && ready.as_ref().is_err_and(|e| e.kind != Errno::Busy) {
@@ -217,10 +243,25 @@ pub(crate) fn errno_of(e: &std::io::Error) -> Errno {
     e.raw_os_error().map_or(Errno::Io, Errno::from_posix)
 }
 
-/// Makes the file when there is none and that was asked for; true when it was made.
-fn make_if_absent(name: &str, p: &FileParams) -> Result<bool, Error> {
+/// The parameters, if they are within their limits.
+fn checked(name: &str, params: &Value) -> Result<FileParams, Error> {
+    const KIND: &str = "file";
+    let p: FileParams = params::read(KIND, name, params)?;
+    params::check_sector(KIND, name, p.sector_size)?;
+    if let Some(size) = p.size {
+        params::check_size(KIND, name, size, p.sector_size, params::MEDIA_BYTES_MAX)?;
+    }
+    Ok(p)
+}
+
+fn too_short(bytes: u64) -> String {
+    format!("has {bytes} bytes, less than a sector; set size to extend it")
+}
+
+/// The size of the file that is to be made; `None`: it is there.
+fn new_size(name: &str, p: &FileParams) -> Result<Option<u64>, Error> {
     match std::fs::metadata(&p.path) {
-        Ok(m) if m.is_file() => return Ok(false),
+        Ok(m) if m.is_file() => return Ok(None),
         Ok(m) if m.is_dir() => {
             return Err(refuse(name, &p.path, Errno::Inval, "is a directory; name a file in it"));
         }
@@ -231,22 +272,27 @@ fn make_if_absent(name: &str, p: &FileParams) -> Result<bool, Error> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
         Err(e) => return Err(refuse(name, &p.path, errno_of(&e), e)),
     }
-    let size = match (p.create, p.size) {
-        (true, Some(size)) if !p.read_only => size,
+    match (p.create, p.size) {
+        (true, Some(size)) if !p.read_only => Ok(Some(size)),
         (true, Some(_)) => {
             let what = "does not exist, and a read-only file of zeroes is of no use; \
                         remove create or read_only";
-            return Err(refuse(name, &p.path, Errno::NoEnt, what));
+            Err(refuse(name, &p.path, Errno::NoEnt, what))
         }
         (true, None) => {
             let what = "does not exist; say its size so that it can be made";
-            return Err(refuse(name, &p.path, Errno::NoEnt, what));
+            Err(refuse(name, &p.path, Errno::NoEnt, what))
         }
         (false, _) => {
             let what = "does not exist; check the path, or set create and size to have it made";
-            return Err(refuse(name, &p.path, Errno::NoEnt, what));
+            Err(refuse(name, &p.path, Errno::NoEnt, what))
         }
-    };
+    }
+}
+
+/// Makes the file when there is none and that was asked for; true when it was made.
+fn make_if_absent(name: &str, p: &FileParams) -> Result<bool, Error> {
+    let Some(size) = new_size(name, p)? else { return Ok(false) };
     make(&p.path, size).map_err(|e| {
         let why = match causes::of(&p.path, &e, size) {
             Some(cause) => cause,
@@ -365,8 +411,7 @@ fn fit_size(name: &str, p: &FileParams, file: &File) -> Result<u64, Error> {
     let sector = u64::from(p.sector_size);
     let whole = size / sector * sector;
     if whole == 0 {
-        let what = format!("has {size} bytes, less than a sector; set size to extend it");
-        return Err(refuse(name, &p.path, Errno::Inval, what));
+        return Err(refuse(name, &p.path, Errno::Inval, too_short(size)));
     }
     Ok(whole)
 }
@@ -389,6 +434,15 @@ struct FileUnit {
     made: bool,
     stored: Stored,
     watch: Arc<Watch>,
+}
+
+impl FileUnit {
+    /// The bytes behind the last whole sector, if there are any: no request reaches them.
+    fn unused_tail(&self) -> Option<String> {
+        let sector = self.sector;
+        let tail = self.file.size().ok()? % u64::from(sector);
+        (tail > 0).then(|| format!("{tail} bytes: the file is no multiple of {sector} bytes"))
+    }
 }
 
 impl Unit for FileUnit {
@@ -426,6 +480,14 @@ impl Unit for FileUnit {
         troubles
     }
 
+    fn remarks(&self) -> Vec<String> {
+        let path = self.file.path().display();
+        self.unused_tail()
+            .map(|text| format!("{path}: unused tail of {text}"))
+            .into_iter()
+            .collect()
+    }
+
     fn show(&self) -> Vec<(&'static str, String)> {
         let mut lines =
             vec![("path", self.file.path().display().to_string()), ("mode", self.mode.clone())];
@@ -433,6 +495,7 @@ impl Unit for FileUnit {
             let bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
             lines.push(("allocated", format!("{bytes} bytes")));
         }
+        lines.extend(self.unused_tail().map(|text| ("unused tail", text)));
         if let Some(text) = self.stored.text() {
             lines.push(("identity", text));
         }

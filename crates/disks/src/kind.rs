@@ -82,6 +82,16 @@ pub trait Kind: Send + Sync {
         None
     }
 
+    /// Refuses parameters with which [`Kind::open`] fails whatever else happens. Changes nothing;
+    /// on a thread that may block. A medium that is absent is no reason: it may come.
+    ///
+    /// # Errors
+    /// As those of `open`.
+    fn check(&self, name: &str, params: &Value) -> Result<(), Error> {
+        let _ = (name, params);
+        Ok(())
+    }
+
     /// Opens a disk. Blocks; changes nothing outside except for the creation of the medium. An
     /// error names the medium and the action to take.
     fn open(&self, request: &Open<'_>) -> Result<Opened, Error>;
@@ -187,6 +197,11 @@ pub trait Unit: Send {
 
     /// Problems of the medium though requests succeed, each with the action to take.
     fn troubles(&self) -> Vec<Trouble> {
+        Vec::new()
+    }
+
+    /// Sentences for the log when the disk has been opened.
+    fn remarks(&self) -> Vec<String> {
         Vec::new()
     }
 

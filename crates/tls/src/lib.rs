@@ -6,12 +6,16 @@
 
 #![forbid(unsafe_code)]
 
+use std::io::Read;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+
+/// Longest file of certificates, bytes; the rest of a longer one is ignored.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Where a listener's keys are: paths of files in PEM.
 #[derive(Clone, Copy, Debug)]
@@ -29,9 +33,27 @@ pub struct Files<'a> {
 #[derive(Clone)]
 pub struct Keys(Arc<ServerConfig>);
 
+/// The contents of a file that a key of the configuration names.
+fn contents(key: &str, path: &str) -> Result<Vec<u8>, String> {
+    let failed = |e: std::io::Error| format!("{key}: {path}: {e}");
+    // Opening a FIFO would wait for its writer.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(format!("{key}: {path}: no regular file"));
+    }
+    let mut out = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(FILE_BYTES_MAX).read_to_end(&mut out).map_err(failed)?;
+    Ok(out)
+}
+
+fn private_key(path: &str) -> Result<PrivateKeyDer<'static>, String> {
+    let pem = contents("tls_key", path)?;
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|e| format!("tls_key: {path}: {e}"))
+}
+
 fn certificates(key: &str, path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all = CertificateDer::pem_file_iter(path).map_err(|e| format!("{key}: {path}: {e}"))?;
-    let all: Result<Vec<_>, _> = all.collect();
+    let pem = contents(key, path)?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let all = all.map_err(|e| format!("{key}: {path}: {e}"))?;
     if all.is_empty() { Err(format!("{key}: {path}: no certificate in it")) } else { Ok(all) }
 }
@@ -45,8 +67,7 @@ impl Keys {
     pub fn read(files: &Files<'_>) -> Result<Keys, String> {
         let chain = certificates("tls_certificate", files.certificate)?;
         let file = files.key;
-        let key =
-            PrivateKeyDer::from_pem_file(file).map_err(|e| format!("tls_key: {file}: {e}"))?;
+        let key = private_key(file)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -119,8 +140,7 @@ impl ClientKeys {
         }
         let chain = certificates("tls_certificate", files.certificate)?;
         let file = files.key;
-        let key =
-            PrivateKeyDer::from_pem_file(file).map_err(|e| format!("tls_key: {file}: {e}"))?;
+        let key = private_key(file)?;
         let config = config.with_client_auth_cert(chain, key);
         Ok(ClientKeys(Arc::new(config.map_err(|e| format!("tls_key: {file}: {e}"))?)))
     }

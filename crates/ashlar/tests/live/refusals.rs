@@ -3,7 +3,7 @@
 use crate::fixture::{Fixture, file_disk};
 
 /// A target that cannot be, and why.
-const REFUSED: [(&str, &str); 5] = [
+const REFUSED: [(&str, &str); 7] = [
     ("driver = \"iscsi\"\nname = \"disk1\"\nlisten = [\"127.0.0.1:0\"]\n", "begins with iqn."),
     (
         "driver = \"iscsi\"\nname = \"iqn.2026-11.test:s\"\nlisten = [\"127.0.0.1:0\"]\n\
@@ -18,7 +18,17 @@ const REFUSED: [(&str, &str); 5] = [
     (
         "driver = \"nbd\"\nname = \"n\"\nlisten = [\"127.0.0.1:0\"]\ntls = \"require\"\n\
          tls_certificate = \"nowhere.pem\"\ntls_key = \"nowhere.key\"\n",
-        "nowhere.pem: I/O error",
+        "nowhere.pem: No such file",
+    ),
+    (
+        "driver = \"iscsi\"\nname = \"iqn.2026-11.test:s\"\nlisten = [\"127.0.0.1:0\"]\n\
+         chap = { user = \"u\", secret = \"file:fifo\" }\n",
+        "it is no regular file",
+    ),
+    (
+        "driver = \"nbd\"\nname = \"n\"\nlisten = [\"127.0.0.1:0\"]\ntls = \"require\"\n\
+         tls_certificate = \"fifo\"\ntls_key = \"fifo\"\n",
+        "fifo: no regular file",
     ),
     (
         "driver = \"nvme_tcp\"\nname = \"disk1\"\nlisten = [\"127.0.0.1:0\"]\n",
@@ -34,6 +44,8 @@ fn refusals_of_apply_are_reported_by_plan_doctor_and_a_start() {
     std::fs::write(house.path("open"), "a secret that is long enough\n").unwrap();
     let readable = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(house.path("open"), readable).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(house.path("fifo")).status().unwrap();
+    assert!(made.success());
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     let good = std::fs::read_to_string(house.path("ashlar.toml")).unwrap();
     house.start();
@@ -66,4 +78,42 @@ fn refusals_of_apply_are_reported_by_plan_doctor_and_a_start() {
         assert!(house.provider("d0").is_some());
         house.stop();
     }
+}
+
+/// Disks that cannot be, and why.
+const NO_DISKS: [(&str, &str); 6] = [
+    ("path = \"folder\"", "is a directory"),
+    ("path = \"fifo\"", "is not a regular file"),
+    ("path = \"empty.img\"", "has 0 bytes, less than a sector"),
+    ("path = \"no/x.img\"\ncreate = true\nsize = \"1MiB\"", "folder"),
+    ("path = \"new.img\"\ncreate = true", "say its size"),
+    ("path = \"d0.img\"\nsize = 1000", "size 1000 is not a positive multiple"),
+];
+
+#[test]
+fn impossible_disks_are_refused_by_plan_and_apply_alike() {
+    let mut house = Fixture::new("refused-disks");
+    house.image("d0.img", 1 << 20);
+    house.image("empty.img", 0);
+    std::fs::create_dir(house.path("folder")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(house.path("fifo")).status().unwrap();
+    assert!(made.success());
+    house.configure("", "");
+    let good = std::fs::read_to_string(house.path("ashlar.toml")).unwrap();
+    house.start();
+    for (params, why) in NO_DISKS {
+        let disk = format!("[[disk]]\nname = \"d\"\nkind = \"file\"\n{params}\n");
+        house.write("ashlar.toml", &format!("{good}\n{disk}"));
+        house.ashlar(&["plan"]).ends(1).prints(&["`apply` refuses", why]);
+        house.ashlar(&["apply"]).ends(1).complains(&[why]);
+    }
+    assert!(!house.path("new.img").exists(), "nothing was made");
+    // Bytes behind the last sector are named in the log and in the list.
+    house.image("odd.img", (1 << 20) + 100);
+    let odd = "[[disk]]\nname = \"odd\"\nkind = \"file\"\npath = \"odd.img\"\n";
+    house.write("ashlar.toml", &format!("{good}\n{odd}"));
+    house.ok(&["apply"]);
+    house.ashlar(&["geom", "disk", "list"]).prints(&["100 bytes: the file is no multiple of 512"]);
+    assert!(house.log().contains("unused tail of 100 bytes"), "{}", house.log());
+    house.stop();
 }

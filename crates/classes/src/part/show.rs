@@ -111,11 +111,13 @@ impl Table {
         );
         for row in &rows {
             let (start, count, who) = (row.start, row.sectors, who(row));
+            // A line break in a name stays within its row.
+            let label = row.label.as_deref().map(|label| label.escape_debug().to_string());
             let what = match (column, row.index) {
                 (_, None) => "- free -",
                 (Column::Kind, _) => row.kind.as_deref().unwrap_or(""),
                 (Column::Raw, _) => row.raw.as_deref().unwrap_or(""),
-                (Column::Label, _) => row.label.as_deref().unwrap_or("(null)"),
+                (Column::Label, _) => label.as_deref().unwrap_or("(null)"),
             };
             let _ =
                 write!(out, "{blank}{start:>first$}  {count:>second$}  {who:>third$}  {what}  ");

@@ -37,6 +37,8 @@ struct File {
     digest: [u8; 32],
     /// When the first of its certificates expires, in seconds since 1970.
     expires: Option<i64>,
+    /// The reference to it in the configuration, of a secret.
+    secret: Option<String>,
 }
 
 impl File {
@@ -45,12 +47,27 @@ impl File {
         let contents = contents(path)?;
         let expires = if key == "tls_key" { None } else { tls::expires(&contents) };
         let digest = Sha256::digest(&contents).into();
-        Some(File { key, path: path.to_owned(), digest, expires })
+        Some(File { key, path: path.to_owned(), digest, expires, secret: None })
     }
 
-    /// Its contents are others now. A file that cannot be read now has none.
-    fn has_changed(&self) -> bool {
-        contents(&self.path).is_some_and(|now| Sha256::digest(&now)[..] != self.digest)
+    /// How it differs from the file that was read. What was read stays in use.
+    fn change(&self) -> Option<String> {
+        if let Some(why) = self.refusal() {
+            return Some(why);
+        }
+        let now = contents(&self.path)?;
+        let differs = Sha256::digest(&now)[..] != self.digest;
+        differs.then(|| format!("{} {} has changed", self.key, self.path))
+    }
+
+    /// Why the next start could not use it.
+    fn refusal(&self) -> Option<String> {
+        let refused = |why: &str| Some(format!("{} {} cannot be used: {why}", self.key, self.path));
+        match &self.secret {
+            Some(reference) => refused(&secret::resolve(reference).err()?.source),
+            None if contents(&self.path).is_none() => refused("it cannot be read"),
+            None => None,
+        }
     }
 }
 
@@ -133,7 +150,9 @@ impl Files {
 
     fn secret(&mut self, key: String, reference: &str) {
         if let Ok(Some(path)) = secret::path(reference) {
-            self.0.extend(path.to_str().and_then(|path| File::read(key, path)));
+            let file = path.to_str().and_then(|path| File::read(key, path));
+            let reference = Some(reference.to_owned());
+            self.0.extend(file.map(|file| File { secret: reference, ..file }));
         }
     }
 }
@@ -156,10 +175,12 @@ impl SectionFiles {
     }
 
     /// The report about files that have changed.
-    fn stale(&self, of: &FileSection, has_changed: impl Fn(&File) -> bool) -> Option<StaleFiles> {
-        let changed = self.all().filter(|file| has_changed(file));
-        let why: Vec<String> =
-            changed.map(|file| format!("{} {} has changed", file.key, file.path)).collect();
+    fn stale(
+        &self,
+        of: &FileSection,
+        change: impl Fn(&File) -> Option<String>,
+    ) -> Option<StaleFiles> {
+        let why: Vec<String> = self.all().filter_map(change).collect();
         (!why.is_empty()).then(|| StaleFiles { of: of.clone(), why: why.join("; ") })
     }
 }
@@ -218,11 +239,11 @@ impl FilesInUse {
         self.set(of, |of| *of = SectionFiles::default());
     }
 
-    /// Sections whose files have other contents now. Reads them.
+    /// Sections whose files have other contents now, or cannot be used. Reads them.
     pub fn stale(&self) -> Vec<StaleFiles> {
         // Files may be on a slow file system: not under the lock.
         let all = self.inner.lock().all.clone();
-        all.iter().filter_map(|(of, files)| files.stale(of, File::has_changed)).collect()
+        all.iter().filter_map(|(of, files)| files.stale(of, File::change)).collect()
     }
 
     /// The same, as the watch saw it last. Reads nothing.
@@ -232,6 +253,13 @@ impl FilesInUse {
             why: stale.why.clone(),
         };
         self.inner.lock().changed.iter().map(state).collect()
+    }
+
+    /// The reason why the files of a section cannot be read again. Reads them.
+    pub fn refusal(&self, of: &FileSection) -> Option<String> {
+        let files = self.inner.lock().all.get(of).cloned()?;
+        let all: Vec<String> = files.all().filter_map(File::refusal).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// The certificates that are in use.

@@ -258,6 +258,10 @@ fn note_refusal(
         conn.core.log.info_about(about, format_args!("{to}: {reason}, redirected"));
         return;
     }
+    // The initiator is told that there is no such target; the log knows better.
+    let is_hidden = status == LoginStatus::NotFound
+        && query.target.as_deref().is_some_and(|t| conn.core.shared.own.targets.get(t).is_some());
+    let reason = if is_hidden { "no access group shows it the target" } else { reason };
     let hint = match status {
         LoginStatus::AuthenticationFailure => md5_hint(conn, query),
         _ => "",

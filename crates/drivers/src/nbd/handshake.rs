@@ -144,6 +144,7 @@ impl ClientExports<'_> {
     fn note_denied(&self, name: &str, text: String) {
         let conn = self.conn;
         let target = self.targets.first().map_or("", |t| t.spec.name.as_str());
+        conn.warn(format_args!("{} may not use {name:?} of {target}: {text}", self.initiator));
         conn.core.shared.own.registry.note_denied(Denied {
             at_ns: conn.core.reactor.now(),
             driver: NAME.into(),

@@ -276,6 +276,7 @@ fn attach_queue(
 }
 
 fn note_denied(conn: &Connection, host: &Host, text: String) {
+    conn.warn(format_args!("{} may not use {}: {text}", host.name, host.subsystem));
     conn.core.shared.own.registry.note_denied(Denied {
         at_ns: conn.core.reactor.now(),
         driver: NAME.into(),

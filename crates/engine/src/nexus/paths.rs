@@ -286,7 +286,7 @@ impl ItNexus {
             return Ok(());
         }
         // Another queue of the same host may have asked.
-        let ids = &path.device().spec().ids().identity_text();
+        let ids = &path.device().identity_text();
         if self.engine().registry().known().check_or_record(self.port(), path.lun(), ids) {
             path.nexus().clear(flags::IDENTITY_UNKNOWN);
             return Ok(());
@@ -300,7 +300,7 @@ impl ItNexus {
     /// The initiator has asked for the identity of the unit of a number, and receives it (P4).
     pub fn record_identity(&self, lun: u64) {
         let Some(entry) = self.map.borrow().get(lun).cloned() else { return };
-        let ids = &entry.device.spec().ids().identity_text();
+        let ids = &entry.device.identity_text();
         self.engine().registry().known().record_identity(self.port(), lun, ids);
         if let Some(path) = self.paths.borrow().get(&lun)
             && Arc::ptr_eq(path.device(), &entry.device)
@@ -323,7 +323,7 @@ impl ItNexus {
         entry.device.enlist(&nexus);
         nexus_made(&entry.device, &nexus);
         let seat = QosClient::new(self.engine().flow(&entry.device));
-        let (registry, ids) = (self.engine().registry(), entry.device.spec().ids().identity_text());
+        let (registry, ids) = (self.engine().registry(), entry.device.identity_text());
         if !registry.known().check_or_record(self.port(), entry.lun, &ids) {
             nexus.set(flags::IDENTITY_UNKNOWN);
             self.bits.set(self.bits.get() | flags::ATTENTION);

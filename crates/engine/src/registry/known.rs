@@ -27,6 +27,7 @@ use geom::Error;
 use super::Registry;
 use crate::nexus::unit_attention::Port;
 use crate::state_store::{RecordKind, StateStore, save_channel};
+use crate::unit::ids::LENGTH_MARK;
 
 /// The record's place in the vault: it belongs to no unit.
 const SERIAL: &str = "known-units";
@@ -51,6 +52,11 @@ struct KnownState {
 #[derive(Default)]
 pub(crate) struct KnownUnits(Mutex<KnownState>);
 
+/// The names of a unit, of its names and the length of its blocks.
+fn names(identity: &str) -> &str {
+    identity.split(LENGTH_MARK).next().unwrap_or(identity)
+}
+
 fn port_key(port: &Port) -> PortKey {
     // Of iSCSI's ports the ISID lasts; connections of other protocols are numbered anew.
     let lasting = if port.transport_id.is_empty() { &[][..] } else { &port.port_id };
@@ -69,7 +75,14 @@ impl KnownUnits {
         let full = state.count >= KNOWN_MAX;
         let luns = state.all.entry(port_key(port)).or_default();
         match luns.entry(lun) {
-            btree_map::Entry::Occupied(known) => known.get() == serial,
+            btree_map::Entry::Occupied(known) if known.get() == serial => true,
+            // Saved by a version that did not keep the length of blocks.
+            btree_map::Entry::Occupied(mut known) if known.get() == names(serial) => {
+                known.insert(serial.to_owned());
+                state.changed = true;
+                true
+            }
+            btree_map::Entry::Occupied(_) => false,
             btree_map::Entry::Vacant(_) if full => true,
             btree_map::Entry::Vacant(place) => {
                 place.insert(serial.to_owned());
@@ -94,12 +107,14 @@ impl KnownUnits {
 
     /// Serial numbers of all units that initiators know.
     pub fn serials(&self) -> BTreeSet<String> {
-        self.state().all.values().flat_map(|luns| luns.values()).cloned().collect()
+        let state = self.state();
+        let all = state.all.values().flat_map(|luns| luns.values());
+        all.map(|known| names(known).to_owned()).collect()
     }
 
     /// Whether any initiator knows a unit by this serial number.
     pub fn contains(&self, serial: &str) -> bool {
-        self.state().all.values().flat_map(BTreeMap::values).any(|known| known == serial)
+        self.state().all.values().flat_map(BTreeMap::values).any(|known| names(known) == serial)
     }
 
     /// Loads the saved record.
@@ -214,6 +229,17 @@ mod tests {
         assert!(known.check_or_record(&two, 0, "b"), "each has its own");
         known.record_identity(&one, 0, "b");
         assert!(known.check_or_record(&one, 0, "b") && !known.check_or_record(&one, 0, "a"));
+    }
+
+    #[test]
+    fn a_unit_with_another_block_length_is_another_unit() {
+        let (known, one) = (KnownUnits::default(), port("one"));
+        assert!(known.check_or_record(&one, 0, "a"), "as an earlier version saved it");
+        assert!(known.check_or_record(&one, 0, "a\t512") && known.contains("a"));
+        assert!(!known.check_or_record(&one, 0, "a\t4096"));
+        known.record_identity(&one, 0, "a\t4096");
+        assert!(known.check_or_record(&one, 0, "a\t4096"));
+        assert_eq!(known.serials(), BTreeSet::from(["a".to_owned()]));
     }
 
     #[test]

@@ -5,6 +5,9 @@ use wire::scsi::{Naa, hex, show_naa, show_uuid};
 
 use crate::handlers::disk::naa;
 
+/// Stands between the names of a unit and the length of its blocks; no name has it.
+pub(crate) const LENGTH_MARK: char = '\t';
+
 /// Names that are configured for a unit besides its serial number.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct ConfiguredIds {

@@ -36,6 +36,7 @@ use crate::qos::load::{FlowView, Load};
 use crate::reservations::UnitReservations;
 use crate::task_set::TaskSet;
 use crate::task_set::cross_core::Owner;
+use crate::unit::ids::LENGTH_MARK;
 use crate::unit::medium_state::Condition;
 use crate::unit::protection::{Layout, Protection, ProtectionSpec};
 use crate::unit::provisioning::Provisioning;
@@ -281,6 +282,12 @@ impl Device {
     #[inline]
     pub fn edge(&self) -> Edge {
         Edge(self.edge.load(Ordering::Acquire))
+    }
+
+    /// Text that distinguishes the unit from others behind a LUN: its names and the length of its
+    /// blocks. A host that goes on with another length would write to other bytes.
+    pub(crate) fn identity_text(&self) -> String {
+        format!("{}{LENGTH_MARK}{}", self.spec().ids().identity_text(), self.block_bytes())
     }
 
     /// Logical block, bytes; never zero.

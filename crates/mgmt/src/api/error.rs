@@ -87,11 +87,11 @@ kinds! {
     /// An unknown or missing key.
     ConfigKey = 11, "config_key", Usage, 400,
         "A key of the configuration is unknown or missing.",
-        "Run `ashlar schema NAME` to see the keys that may stand there; nothing was changed.";
+        "`ashlar schema` lists the sections and kinds, and shows the keys of each; nothing was changed.";
     /// A value of the wrong type or out of range.
     ConfigValue = 12, "config_value", Usage, 400,
         "A value of the configuration has the wrong type or is out of range.",
-        "Run `ashlar schema NAME` to see what may stand there; nothing was changed.";
+        "`ashlar schema` shows the values of each key; nothing was changed.";
     /// A name without an object, or a duplicate name.
     ConfigName = 13, "config_name", Usage, 400,
         "A name in the configuration points at nothing, or is used twice.",
@@ -116,11 +116,11 @@ kinds! {
     /// The object is open.
     Busy = 22, "busy", Failed, 409,
         "It is in use by something above it.",
-        "Run `ashlar tree --up NAME` to see by whom.";
+        "`ashlar tree` shows by whom.";
     /// The object does not support the operation.
     Unsupported = 23, "unsupported", Failed, 400,
         "This kind of object cannot do that.",
-        "Run `ashlar schema NAME` to see what it can do.";
+        "`ashlar schema` lists the kinds of objects with their parameters.";
     /// Data would be lost.
     WouldDestroy = 30, "would_destroy", Refused, 409,
         "Data would be lost, and its name was not given as consent.",

@@ -47,8 +47,12 @@ pub fn resolve(reference: &str) -> Result<Vec<u8>> {
         return Ok(reference.as_bytes().to_vec());
     };
     let refuse = |why: String| Error::new(Kind::Secret, "read secret", why).at(reference);
+    let about = std::fs::metadata(&path).map_err(|e| refuse(e.to_string()))?;
+    // Opening a FIFO would wait for its writer.
+    if !about.is_file() {
+        return Err(refuse("it is no regular file".to_owned()));
+    }
     let file = std::fs::File::open(&path).map_err(|e| refuse(e.to_string()))?;
-    let about = file.metadata().map_err(|e| refuse(e.to_string()))?;
     if about.mode() & 0o077 != 0 {
         let fix = format!("chmod 600 {}", path.display());
         let why = format!("its mode is {:04o}: others can read it", about.mode() & 0o7777);
@@ -90,6 +94,11 @@ mod tests {
         assert_eq!(resolve(&reference).expect_err("too long").kind, Kind::Secret);
         std::fs::remove_file(&path).expect("scratch file");
         assert_eq!(resolve(&reference).expect_err("gone").kind, Kind::Secret);
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+        assert!(made.success());
+        let error = resolve(&reference).expect_err("it would wait for a writer");
+        assert!(error.to_string().contains("no regular file"), "{error}");
+        std::fs::remove_file(&path).expect("scratch FIFO");
     }
 
     #[test]

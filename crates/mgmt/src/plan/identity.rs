@@ -16,12 +16,16 @@ type UnitIds<'c> = [Option<&'c str>; 4];
 
 const KEYS: [&str; 4] = ["serial", "naa", "uuid", "eui64"];
 
+/// Sector of a disk whose section does not give one, bytes.
+const SECTOR_BYTES: u64 = 512;
+
 /// See the module.
 pub struct Identities<'a> {
     shown: HashMap<String, &'a LunState>,
     running: HashMap<&'a str, UnitIds<'a>>,
     desired: HashMap<&'a str, UnitIds<'a>>,
     foreseen: &'a PredictedSerials,
+    configs: [&'a Config; 2],
 }
 
 impl<'a> Identities<'a> {
@@ -47,6 +51,7 @@ impl<'a> Identities<'a> {
             running: unit_ids(running),
             desired: unit_ids(desired),
             foreseen,
+            configs: [running, desired],
         }
     }
 
@@ -73,6 +78,9 @@ impl<'a> Identities<'a> {
     /// Why a host that goes on under a LUN's number would write its old blocks to another disk.
     pub fn serial_conflict(&self, was: &LunConfig, is: &LunConfig) -> Option<String> {
         let (was, is) = (was.provider.as_str(), is.provider.as_str());
+        if let Some(why) = self.other_sector(was, is) {
+            return Some(why);
+        }
         let (now, then) = self.serials(was, is);
         match (now, then) {
             (Some(now), Some("")) => return Some(format!("serial number {now} -> a new one")),
@@ -100,6 +108,17 @@ impl<'a> Identities<'a> {
             |names: UnitIds<'_>| names.get(at).copied().flatten().unwrap_or("default").to_owned();
         let key = KEYS.get(at).copied().unwrap_or_default();
         Some(format!("{key} {} -> {}", show(before), show(after)))
+    }
+
+    /// How the sectors of two disks differ in length: a host that goes on would write elsewhere.
+    fn other_sector(&self, was: &str, is: &str) -> Option<String> {
+        let [running, desired] = self.configs;
+        let sector = |config: &Config, name| {
+            let size = config.disk(name)?.params.get("sector_size");
+            Some(size.and_then(Value::as_u64).unwrap_or(SECTOR_BYTES))
+        };
+        let (before, after) = (sector(running, was)?, sector(desired, is)?);
+        (before != after).then(|| format!("sector_size {before} -> {after}"))
     }
 
     /// The serial number by which hosts know the disk behind a LUN, whose provider has another name

@@ -91,7 +91,9 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
         }
         Action::RemoveDisk { disk } if catalog.volatile(&disk.kind) => HostRisk::of(Risk::Destroys),
         Action::RemoveDisk { disk } => disruptive(geom_is_open(state, &disk.name)),
-        Action::RemoveGeom { geom } => disruptive(geom_is_open(state, &geom.name)),
+        Action::RemoveGeom { geom } => {
+            disruptive(geom_is_open(state, &geom.name) || has_clients(state, &geom.name))
+        }
         Action::RemoveTarget { target } => HostRisk::for_sessions(sessions(state, &target.name)),
         Action::ModifyTarget { from, to } => {
             let lost = |s: &&SessionState| {
@@ -116,6 +118,14 @@ fn is_active(state: AluaState) -> bool {
 fn geom_is_open(state: &SystemState, geom: &str) -> bool {
     let mut providers = state.geoms.iter().filter(|g| g.name == geom).flat_map(|g| &g.providers);
     providers.any(is_open)
+}
+
+/// Whether clients are connected to a geom that serves them itself: a file server.
+fn has_clients(state: &SystemState, geom: &str) -> bool {
+    let clients = state.geoms.iter().filter(|g| g.name == geom);
+    let mut clients =
+        clients.filter_map(|g| g.config.get("clients")?.as_str()?.parse::<u64>().ok());
+    clients.any(|count| count > 0)
 }
 
 fn provider_is_open(state: &SystemState, name: &str) -> bool {

@@ -538,6 +538,12 @@ fn lun_with_another_identity_counts_as_another_disk() {
     assert!(why.contains("serial number A -> B"), "{why}");
     let (_, why) = said(&other, &[("a", "")]);
     assert!(why.contains("serial number A -> B"), "what is written counts: {why}");
+    // The same disk with sectors of another length: a host would go on with other bytes.
+    let mut sectors = config.clone();
+    sectors.disk[0].params.insert("sector_size".into(), 4096.into());
+    let (risk, why) = said(&sectors, &[("a", "A")]);
+    assert_eq!(risk, Risk::Destroys);
+    assert!(why.contains("another disk for hosts: sector_size 512 -> 4096"), "{why}");
     let unit = |unit: UnitConfig| {
         let unit = vec![UnitConfig { provider: "a".into(), ..unit }];
         said(&Config { unit, ..config.clone() }, &[])

@@ -22,6 +22,10 @@ pub(super) fn read(reference: &str) -> Result<Vec<u8>, String> {
     };
     let said = |e: std::io::Error| format!("{}: {e}", path.display());
     let mut secret = Vec::new();
+    // Opening a FIFO would wait for its writer.
+    if !std::fs::metadata(&path).map_err(said)?.is_file() {
+        return Err(format!("{}: no regular file", path.display()));
+    }
     let file = File::open(&path).map_err(said)?;
     file.take(SECRET_MAX as u64 + 2).read_to_end(&mut secret).map_err(said)?;
     while secret.last().is_some_and(|b| matches!(b, b'\n' | b'\r')) {

@@ -37,8 +37,8 @@ fn key_of(file: &File) -> Key {
     (file.path.clone(), file.digest)
 }
 
-/// How it looked last, and whether its contents were others.
-type FileStamps = HashMap<Key, (Option<FileStamp>, bool)>;
+/// How it looked last, and how it differed from the file that was read.
+type FileStamps = HashMap<Key, (Option<FileStamp>, Option<String>)>;
 
 /// Begins to watch; false when there can be no thread.
 pub(super) fn begin(inner: Weak<Mutex<TrackedFiles>>, tell: Arc<ReportFn>) -> bool {
@@ -70,8 +70,8 @@ fn poll(inner: &Mutex<TrackedFiles>, seen: &mut FileStamps, tell: &ReportFn) -> 
     for file in all.values().flat_map(super::SectionFiles::all) {
         let (key, outside) = (key_of(file), FileStamp::of(&file.path));
         let changed = match seen.get(&key) {
-            Some((before, changed)) if *before == outside => *changed,
-            _ => file.has_changed(),
+            Some((before, change)) if *before == outside => change.clone(),
+            _ => file.change(),
         };
         now.insert(key, (outside, changed));
     }
@@ -87,9 +87,9 @@ fn poll(inner: &Mutex<TrackedFiles>, seen: &mut FileStamps, tell: &ReportFn) -> 
 /// Those that are in use now and have changed; answers those of which that is new.
 fn publish(inner: &Mutex<TrackedFiles>, seen: &FileStamps) -> Vec<StaleFiles> {
     let mut inner = inner.lock();
-    let has_changed = |file: &File| seen.get(&key_of(file)).is_some_and(|(_, changed)| *changed);
+    let change = |file: &File| seen.get(&key_of(file)).and_then(|(_, change)| change.clone());
     let changed: Vec<StaleFiles> =
-        inner.all.iter().filter_map(|(of, files)| files.stale(of, has_changed)).collect();
+        inner.all.iter().filter_map(|(of, files)| files.stale(of, change)).collect();
     let news = changed.iter().filter(|stale| !inner.changed.contains(stale)).cloned().collect();
     inner.changed = changed;
     news

@@ -87,7 +87,7 @@ kinds! {
     /// An unknown or missing key.
     ConfigKey = 11, "config_key", Usage, 400,
         "A key of the configuration is unknown or missing.",
-        "`ashlar schema` lists the sections and kinds, and shows the keys of each; nothing was changed.";
+        "`ashlar schema` shows the sections and kinds with their keys; nothing was changed.";
     /// A value of the wrong type or out of range.
     ConfigValue = 12, "config_value", Usage, 400,
         "A value of the configuration has the wrong type or is out of range.",

@@ -26,10 +26,10 @@
 //!  R6  A member that is out is not waited for, though no record can be written about it: the row
 //!      matches the data of the others, and the write ends with an error.
 //!  R7  Parity that a member which stays did not take, and for which data was written, is owed to
+//!      that member until it is written.
 //!  R8  A row that cannot be left consistent is reported as uneven: a member's data of it cannot be
 //!      read, or a parity could not be written back. The data of another, missing, member in it may
 //!      be solved for wrongly, and this cannot be detected at that time.
-//!      wrongly, and this cannot be detected at that time.
 
 use std::collections::VecDeque;
 use std::ops::Range;

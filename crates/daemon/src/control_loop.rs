@@ -290,8 +290,20 @@ impl ControlLoop {
         Ok(outcome)
     }
 
+    /// Whether a disk of the configuration is there already: it may have come by itself while its
+    /// server was waited for.
+    fn is_back(&self, disk: &DiskConfig) -> bool {
+        let is_remote = crate::reattach::remote(disk).is_some();
+        let topology = &self.control.topology;
+        let Some(geom) = topology.find_geom("disk", &disk.name) else { return false };
+        is_remote && self.config().disk.contains(disk) && !topology.providers_of(geom).is_empty()
+    }
+
     /// Opens a disk. A disk that returns by itself is opened only when it is the same as before.
     fn create_disk(&mut self, disk: &DiskConfig, by_itself: bool) -> Result<()> {
+        if !by_itself && self.is_back(disk) {
+            return Ok(());
+        }
         if self.control.topology.find(&disk.name).is_none() {
             // The remains of a lost disk hold its file.
             self.destroy("disk", &disk.name)?;

@@ -435,12 +435,6 @@ impl Plant for Daemon {
             let change = Box::new((from.clone(), to.clone()));
             return self.mailbox.submit(|to| Change::CheckModify(change, ahead, to))?;
         }
-        if let Action::Renew { of } = &step.action
-            && let Some(why) = self.files.refusal(of)
-        {
-            let next = "Repair the file; what was read before stays in use until then.";
-            return Err(Error::new(Kind::Secret, "read files", why).at(of.name()).next(next));
-        }
         if let Action::CreateDisk { disk } = &step.action
             && let Some(kind) = disks::kind(&disk.kind)
         {

@@ -92,6 +92,17 @@ fn replaced_secrets_are_read_again() {
     house.secret("theirs", "short");
     house.ashlar(&["apply"]).ends(1).complains(&["5 bytes"]);
     accepts_only(&house, ".groups", "second-group-wrd", "short");
+
+    // One that is gone is reported, stays in use, and keeps no edit from being carried out.
+    std::fs::remove_file(house.path("theirs")).unwrap();
+    let is_reported = || house.log().contains("theirs cannot be used");
+    house.until("the missing secret is reported", Duration::from_secs(20), is_reported);
+    accepts_only(&house, ".groups", "second-group-wrd", "short");
+    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
+    let text = std::fs::read_to_string(house.path("ashlar.toml")).unwrap();
+    let lines = text.lines().filter(|line| !line.contains("/theirs"));
+    house.write("ashlar.toml", &lines.collect::<Vec<_>>().join("\n"));
+    house.ashlar(&["apply"]).ends(0);
     house.assert_alive();
     house.stop();
 }

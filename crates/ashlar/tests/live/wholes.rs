@@ -164,6 +164,14 @@ fn members_appended_to_a_concat_by_an_edit_extend_it_under_a_host() {
     house.image("d3.img", BYTES);
     house.start_whole();
     assert_eq!(size(&house), 4 * BYTES);
+    // The last member grows and another one is appended in one edit.
+    house.image("d4.img", BYTES);
+    concat(&house, 5, &["d0", "d1", "d2", "d3", "d4"]);
+    let text = std::fs::read_to_string(house.path("ashlar.toml")).unwrap();
+    let larger = format!("d3.img\"\nsize = {}", 2 * BYTES);
+    house.write("ashlar.toml", &text.replace("d3.img\"", &larger));
+    house.ok(&["apply"]);
+    assert_eq!(size(&house), 6 * BYTES);
     io(&house, "read -P 9 15M 64k");
     house.stop();
 }

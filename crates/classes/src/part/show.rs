@@ -112,7 +112,7 @@ impl Table {
         for row in &rows {
             let (start, count, who) = (row.start, row.sectors, who(row));
             // A line break in a name stays within its row.
-            let label = row.label.as_deref().map(|label| label.escape_debug().to_string());
+            let label = row.label.as_deref().map(escape_controls);
             let what = match (column, row.index) {
                 (_, None) => "- free -",
                 (Column::Kind, _) => row.kind.as_deref().unwrap_or(""),
@@ -129,6 +129,15 @@ impl Table {
         out.push('\n');
         out
     }
+}
+
+/// A name with `\n` in place of a line break, and so on.
+fn escape_controls(name: &str) -> String {
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    name.chars().map(escaped).collect()
 }
 
 /// Bytes with one suffix: `512B`, `495K`, `8.0G`, `10G`. One decimal below ten, unless the value

@@ -92,6 +92,10 @@ impl ControlLoop {
                 self.layouts.record(&to.class, &to.name, whole);
             }
         }
+        if done.is_err() {
+            // Some of the new members may be in use by now.
+            self.keep_more_members(&to.class, &to.name);
+        }
         done.map_err(|e| {
             let error = from_geom(op, &to.name, e);
             match error.kind {

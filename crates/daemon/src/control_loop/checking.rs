@@ -38,12 +38,12 @@ pub fn check(
                 return Ok(());
             }
             let path = disk.params.get("path").and_then(Value::as_str).unwrap_or("");
-            let made = disk.params.contains_key("size") || disk.params.contains_key("create");
+            let made = disk.params.get("create") == Some(&Value::Bool(true));
             if made || std::path::Path::new(path).exists() {
                 return Ok(());
             }
             let why = format!("{path}: no such file");
-            let next = "Create it, or give `size` to have it made.";
+            let next = "Create it, or give `create = true` and `size` to have it made.";
             Err(Error::new(Kind::NotFound, "create disk", why).at(&disk.name).next(next))
         }
         Action::RemoveDisk { disk } => is_free(topology, "disk", &disk.name, &ahead.removed_geoms),

@@ -50,14 +50,22 @@ impl File {
         Some(File { key, path: path.to_owned(), digest, expires, secret: None })
     }
 
-    /// How it differs from the file that was read. What was read stays in use.
+    /// Whether its contents are others now. What cannot be used has none: what was read stays in
+    /// use, and no change of the configuration waits for it.
+    fn has_changed(&self) -> bool {
+        let now = contents(&self.path).filter(|_| self.refusal().is_none());
+        now.is_some_and(|now| Sha256::digest(&now)[..] != self.digest)
+    }
+
+    /// What an operator should know: its contents are others, or the next start could not use it.
+    fn warning(&self) -> Option<String> {
+        let refused = self.refusal();
+        refused.or_else(|| self.change())
+    }
+
+    /// How it differs from the file that was read.
     fn change(&self) -> Option<String> {
-        if let Some(why) = self.refusal() {
-            return Some(why);
-        }
-        let now = contents(&self.path)?;
-        let differs = Sha256::digest(&now)[..] != self.digest;
-        differs.then(|| format!("{} {} has changed", self.key, self.path))
+        self.has_changed().then(|| format!("{} {} has changed", self.key, self.path))
     }
 
     /// Why the next start could not use it.
@@ -239,7 +247,7 @@ impl FilesInUse {
         self.set(of, |of| *of = SectionFiles::default());
     }
 
-    /// Sections whose files have other contents now, or cannot be used. Reads them.
+    /// Sections whose files have other contents now. Reads them.
     pub fn stale(&self) -> Vec<StaleFiles> {
         // Files may be on a slow file system: not under the lock.
         let all = self.inner.lock().all.clone();
@@ -253,13 +261,6 @@ impl FilesInUse {
             why: stale.why.clone(),
         };
         self.inner.lock().changed.iter().map(state).collect()
-    }
-
-    /// The reason why the files of a section cannot be read again. Reads them.
-    pub fn refusal(&self, of: &FileSection) -> Option<String> {
-        let files = self.inner.lock().all.get(of).cloned()?;
-        let all: Vec<String> = files.all().filter_map(File::refusal).collect();
-        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// The certificates that are in use.

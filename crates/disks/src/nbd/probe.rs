@@ -60,20 +60,21 @@ pub(crate) fn is_reachable(name: &str, params: &Value) -> bool {
 /// # Errors
 /// Why it has not, at most after `most`. The search goes on then.
 pub(crate) fn wait(name: &str, params: &Value, most: Duration) -> Result<(), Error> {
-    if is_reachable(name, params) {
-        return Ok(());
-    }
     let key = params.to_string();
+    if !PROBES.lock().contains_key(&key) {
+        is_reachable(name, params);
+    }
     let runs = |probes: &mut Probes| matches!(probes.get(&key), Some(Probe::Runs));
     let mut probes = CHANGED.wait_timeout_while(PROBES.lock(), most, runs);
     match probes.get(&key) {
-        Some(Probe::Found(_)) => Ok(()),
+        // Without an entry somebody else has taken it: the disk is there, or is asked again.
+        Some(Probe::Found(_)) | None => Ok(()),
         Some(Probe::Failed(e)) => {
             let e = e.clone();
             probes.remove(&key);
             Err(e)
         }
-        Some(Probe::Runs) | None => Err(late(name)),
+        Some(Probe::Runs) => Err(late(name)),
     }
 }
 

@@ -57,17 +57,25 @@ impl Host {
     pub(super) async fn look_at_disks(self: &Rc<Self>) {
         let of = self.shared.name.clone();
         let mut faults = Vec::new();
-        for (name, path) in self.awaited.take() {
-            let Err(e) = self.add_disk(&name, &path).await else { continue };
-            if self.disk(&name).is_some() {
+        let awaited = self.awaited.borrow().clone();
+        for (name, path) in awaited {
+            let made = self.make_disk(&name, &path).await;
+            if self.shared.status().wanted_disks.get(&name) != Some(&path) {
+                // It was removed while its file was looked for.
+                if made.is_ok() {
+                    let _ = self.remove_disk(&name);
+                }
                 continue;
             }
+            let Err(e) = made.or_else(|e| self.disk(&name).map(drop).ok_or(e)) else {
+                self.awaited.borrow_mut().retain(|(awaited, _)| *awaited != name);
+                continue;
+            };
             let action = format!("make it: `ashlar fs disk {of} {path} --as {name} --size SIZE`");
             faults.push(DiskFault {
                 reason: format!("disk {name} is missing: {}", e.message),
                 action,
             });
-            self.awaited.borrow_mut().push((name, path));
         }
         for disk in self.shared.status().disks.iter().filter(|disk| !disk.read_only) {
             if let Some(what) = self.moved(disk).await {
@@ -111,13 +119,23 @@ impl Host {
         }
     }
 
-    /// Makes a file a disk. Its provider is there when the graph has heard of it.
+    /// Makes a file a disk, which is wanted from now on. Its provider is there when the graph has
+    /// been notified.
     pub(crate) async fn add_disk(self: &Rc<Self>, name: &str, path: &str) -> Result<(), Error> {
+        self.make_disk(name, path).await?;
+        self.shared.update_status(|s| {
+            s.wanted_disks.insert(name.to_owned(), path.to_owned());
+        });
+        Ok(())
+    }
+
+    async fn make_disk(self: &Rc<Self>, name: &str, path: &str) -> Result<(), Error> {
         let fs = self.files()?;
+        let found = console::find_file(self, &fs, path).await?;
+        // After the wait: another task may have made it meanwhile.
         if self.disk(name).is_some() {
             return Err(Error::new(Errno::Exist, format!("{name}: there is a disk of that name")));
         }
-        let found = console::find_file(self, &fs, path).await?;
         let (view, ino, inode) = (found.view, found.ino, found.inode);
         let disk = FileDisk {
             name: name.to_owned(),
@@ -128,10 +146,7 @@ impl Host {
             ident: self.ident(view, ino),
             block: fs.facts().block,
         };
-        self.shared.update_status(|s| {
-            s.wanted_disks.insert(disk.name.clone(), disk.path.clone());
-            s.disks.push(disk);
-        });
+        self.shared.update_status(|s| s.disks.push(disk));
         self.shared.notify_geom();
         Ok(())
     }

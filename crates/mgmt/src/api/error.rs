@@ -116,7 +116,7 @@ kinds! {
     /// The object is open.
     Busy = 22, "busy", Failed, 409,
         "It is in use by something above it.",
-        "`ashlar tree` shows by whom.";
+        "`ashlar tree --up` with its name shows by whom.";
     /// The object does not support the operation.
     Unsupported = 23, "unsupported", Failed, 400,
         "This kind of object cannot do that.",

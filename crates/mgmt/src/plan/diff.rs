@@ -460,12 +460,6 @@ impl Planner<'_> {
     /// Last, because a geom that got a further member keeps it, and a grown file is not made
     /// smaller again, when a later step fails.
     fn grow(&mut self, desired: &Config, gone: &Removals) {
-        for geom in desired.geom.iter().filter(|geom| gone.changed.contains(&geom.name)) {
-            let from = self.now.geom(&geom.name).filter(|from| *from != geom);
-            if let Some(from) = from.filter(|from| !self.is_reversible(from, geom)).cloned() {
-                self.modify(from, geom);
-            }
-        }
         let here = disks_by_name(&self.now);
         let pairs = desired.disk.iter().filter_map(|to| Some((*here.get(to.name.as_str())?, to)));
         let grown =
@@ -474,6 +468,13 @@ impl Planner<'_> {
         for (from, to) in grown {
             let why = changes(&from, &to);
             self.step(Action::GrowDisk { from, to }, why);
+        }
+        // After the disks: the last member may grow only while it is the last.
+        for geom in desired.geom.iter().filter(|geom| gone.changed.contains(&geom.name)) {
+            let from = self.now.geom(&geom.name).filter(|from| *from != geom);
+            if let Some(from) = from.filter(|from| !self.is_reversible(from, geom)).cloned() {
+                self.modify(from, geom);
+            }
         }
     }
 

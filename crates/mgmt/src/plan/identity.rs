@@ -114,7 +114,12 @@ impl<'a> Identities<'a> {
     fn other_sector(&self, was: &str, is: &str) -> Option<String> {
         let [running, desired] = self.configs;
         let sector = |config: &Config, name| {
-            let size = config.disk(name)?.params.get("sector_size");
+            let disk = config.disk(name)?;
+            let size = disk.params.get("sector_size");
+            // These have the sectors of their medium when their section gives none.
+            if size.is_none() && ["nbd", "blockdev"].contains(&disk.kind.as_str()) {
+                return None;
+            }
             Some(size.and_then(Value::as_u64).unwrap_or(SECTOR_BYTES))
         };
         let (before, after) = (sector(running, was)?, sector(desired, is)?);

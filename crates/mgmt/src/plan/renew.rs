@@ -59,14 +59,20 @@ impl std::fmt::Display for FileSection {
     }
 }
 
-/// Adds one step for each section of `stale` that the other steps leave in place. A disk is grown
-/// after them, because that is not taken back when a later step fails.
+/// Adds one step for each section of `stale` that the other steps leave in place. Disks are grown
+/// and members appended after them, because that is not taken back when a later step fails.
 pub fn renew(steps: &mut Vec<Step>, stale: Vec<StaleFiles>, desired: &Config) {
     let is_made = |of: &FileSection| steps.iter().any(|step| of.is_made_by(&step.action));
     let stays = |s: &StaleFiles| s.of.is_in(desired) && !is_made(&s.of);
     let step = |s: StaleFiles| Step::new(Action::Renew { of: s.of }, s.why, Risk::Safe);
     let more: Vec<Step> = stale.into_iter().filter(stays).map(step).collect();
-    let grows = |step: &Step| matches!(step.action, Action::GrowDisk { .. });
+    let grows = |step: &Step| match &step.action {
+        Action::GrowDisk { .. } => true,
+        Action::ModifyGeom { from, to } => {
+            from.members != to.members && to.members.starts_with(&from.members)
+        }
+        _ => false,
+    };
     let at = steps.iter().position(grows).unwrap_or(steps.len());
     steps.splice(at..at, more);
 }

@@ -30,11 +30,11 @@ impl FileStamp {
     }
 }
 
-/// A file as it was read: its path, and the digest of its content.
-type Key = (String, [u8; 32]);
+/// A file as it was read: its key and path, and the digest of its content.
+type Key = (String, String, [u8; 32]);
 
 fn key_of(file: &File) -> Key {
-    (file.path.clone(), file.digest)
+    (file.key.clone(), file.path.clone(), file.digest)
 }
 
 /// How it looked last, and how it differed from the file that was read.
@@ -71,14 +71,14 @@ fn poll(inner: &Mutex<TrackedFiles>, seen: &mut FileStamps, tell: &ReportFn) -> 
         let (key, outside) = (key_of(file), FileStamp::of(&file.path));
         let changed = match seen.get(&key) {
             Some((before, change)) if *before == outside => change.clone(),
-            _ => file.change(),
+            _ => file.warning(),
         };
         now.insert(key, (outside, changed));
     }
     *seen = now;
     let news = publish(inner, seen);
     for stale in news {
-        let text = format!("{}; `ashlar apply` reads it again", stale.why);
+        let text = format!("{}; what was read stays in use until `ashlar apply`", stale.why);
         tell(&stale.of.to_string(), text);
     }
     true

@@ -67,7 +67,7 @@ pub(crate) fn wait(name: &str, params: &Value, most: Duration) -> Result<(), Err
     let runs = |probes: &mut Probes| matches!(probes.get(&key), Some(Probe::Runs));
     let mut probes = CHANGED.wait_timeout_while(PROBES.lock(), most, runs);
     match probes.get(&key) {
-        // Without an entry somebody else has taken it: the disk is there, or is asked again.
+        // An entry that vanished was taken: the disk is there, or its server is asked again.
         Some(Probe::Found(_)) | None => Ok(()),
         Some(Probe::Failed(e)) => {
             let e = e.clone();

@@ -184,7 +184,7 @@ impl Control {
         plan::renew(&mut steps, self.plant.stale(), desired);
         for at in 0..steps.len() {
             let (before, rest) = steps.split_at_mut(at);
-            // At a start nobody reads the risks: disks are looked at when they are there.
+            // A start shows no risks: disks are inspected when they are in the graph.
             let before = if self.start_progress().is_some() { &[] } else { &*before };
             let Some(step) = rest.first_mut() else { continue };
             if let Some(lost) = self.plant.data_lost(&step.action, before) {

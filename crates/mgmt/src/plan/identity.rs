@@ -14,6 +14,10 @@ pub type PredictedSerials = BTreeMap<String, String>;
 /// Serial number, NAA name, UUID and EUI-64 that are configured.
 type UnitIds<'c> = [Option<&'c str>; 4];
 
+/// Length of a sector of a disk, bytes, by the disk's name; a disk is missing whose sectors are
+/// those of its medium.
+type Sectors<'c> = HashMap<&'c str, u64>;
+
 const KEYS: [&str; 4] = ["serial", "naa", "uuid", "eui64"];
 
 /// Sector of a disk whose section does not give one, bytes.
@@ -25,7 +29,8 @@ pub struct Identities<'a> {
     running: HashMap<&'a str, UnitIds<'a>>,
     desired: HashMap<&'a str, UnitIds<'a>>,
     foreseen: &'a PredictedSerials,
-    configs: [&'a Config; 2],
+    /// Sectors of the disks of both configurations.
+    sectors: [Sectors<'a>; 2],
 }
 
 impl<'a> Identities<'a> {
@@ -51,7 +56,7 @@ impl<'a> Identities<'a> {
             running: unit_ids(running),
             desired: unit_ids(desired),
             foreseen,
-            configs: [running, desired],
+            sectors: [running, desired].map(sectors),
         }
     }
 
@@ -112,17 +117,8 @@ impl<'a> Identities<'a> {
 
     /// How the sectors of two disks differ in length: a host that goes on would write elsewhere.
     fn other_sector(&self, was: &str, is: &str) -> Option<String> {
-        let [running, desired] = self.configs;
-        let sector = |config: &Config, name| {
-            let disk = config.disk(name)?;
-            let size = disk.params.get("sector_size");
-            // These have the sectors of their medium when their section gives none.
-            if size.is_none() && ["nbd", "blockdev"].contains(&disk.kind.as_str()) {
-                return None;
-            }
-            Some(size.and_then(Value::as_u64).unwrap_or(SECTOR_BYTES))
-        };
-        let (before, after) = (sector(running, was)?, sector(desired, is)?);
+        let [running, desired] = &self.sectors;
+        let (before, after) = (running.get(was)?, desired.get(is)?);
         (before != after).then(|| format!("sector_size {before} -> {after}"))
     }
 
@@ -132,6 +128,15 @@ impl<'a> Identities<'a> {
         let (now, _) = self.serials(&was.provider, &is.provider);
         now.filter(|_| was.provider != is.provider && self.serial_conflict(was, is).is_none())
     }
+}
+
+/// Sectors as the sections of the disks give them.
+fn sectors(config: &Config) -> Sectors<'_> {
+    let sector = |disk: &DiskConfig| match disk.params.get("sector_size") {
+        None if ["nbd", "blockdev"].contains(&disk.kind.as_str()) => None,
+        size => Some(size.and_then(Value::as_u64).unwrap_or(SECTOR_BYTES)),
+    };
+    config.disk.iter().filter_map(|disk| Some((disk.name.as_str(), sector(disk)?))).collect()
 }
 
 /// Names that are configured for providers; those of a unit count before those of its disk.

@@ -15,9 +15,11 @@ use std::collections::BTreeSet;
 pub(super) fn renamed(running: &Config, desired: &Config) -> Vec<(DiskConfig, DiskConfig)> {
     let same = |a: &DiskConfig, b: &DiskConfig| a.kind == b.kind && a.params == b.params;
     let gone = running.disk.iter().filter(|d| d.params.contains_key("path"));
-    let gone = gone.filter(|d| desired.disk(&d.name).is_none());
+    let [before, after] = [running, desired]
+        .map(|config| config.disk.iter().map(|d| d.name.as_str()).collect::<BTreeSet<&str>>());
+    let gone = gone.filter(|d| !after.contains(d.name.as_str()));
     let new: Vec<&DiskConfig> =
-        desired.disk.iter().filter(|d| running.disk(&d.name).is_none()).collect();
+        desired.disk.iter().filter(|d| !before.contains(d.name.as_str())).collect();
     let lone = |config: &Config, disk: &DiskConfig| {
         config.disk.iter().filter(|other| same(other, disk)).take(2).count() == 1
     };

@@ -5,7 +5,7 @@ use super::identity::Identities;
 use super::mirror_edits::leaves_one_copy;
 use crate::api::{ProviderState, SessionState, SystemState};
 use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog, Config, LunConfig};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use wire::portal::{LocalAddress, PortalRule, any_matches};
 
@@ -162,30 +162,61 @@ fn admits(access: &AccessConfig, session: &SessionState) -> bool {
     named && LocalAddress::parse(&session.portal).is_none_or(|at| any_matches(&rules, at))
 }
 
+/// What hosts meet whose LUNs become those of a group.
+enum LunChange {
+    /// Another disk is behind a number.
+    OtherDisk,
+    /// A LUN goes, or is shown in another way.
+    Lost,
+    None,
+}
+
+impl LunChange {
+    /// Of the sessions in the group that `was`, which has that target and name, when they come
+    /// under `after`.
+    fn between(
+        scene: &RiskContext<'_>,
+        (target, group): (&str, &str),
+        was: Option<&AccessConfig>,
+        after: &AccessConfig,
+    ) -> LunChange {
+        // A LUN may have been withdrawn by a step before this one: hosts have not seen that yet.
+        let now = scene.running.access(target, group);
+        let is_another = |(lun, was): (&u64, &LunConfig)| {
+            let is = after.luns.get(lun);
+            is.is_some_and(|is| scene.identities.serial_conflict(was, is).is_some())
+        };
+        if now.is_some_and(|now| now.luns.iter().any(is_another)) {
+            return LunChange::OtherDisk;
+        }
+        let goes = |(lun, is): (&u64, &LunConfig)| after.luns.get(lun) != Some(is);
+        if was.is_some_and(|was| was.luns.iter().any(goes)) {
+            return LunChange::Lost;
+        }
+        LunChange::None
+    }
+}
+
 /// The groups `from` of a target become `to`: who loses a LUN, or finds another disk behind one.
 fn regroup_risk(scene: &RiskContext<'_>, from: &[AccessConfig], to: &[AccessConfig]) -> HostRisk {
     let Some(target) = from.iter().chain(to).map(|a| a.target.as_str()).next() else {
         return HostRisk::default();
     };
-    let none = BTreeMap::new();
+    // How the LUNs of one group become those of another: many sessions are in one group.
+    let mut changes: HashMap<(&str, usize), LunChange> = HashMap::new();
     let (mut lose, mut swapped) = (Vec::new(), Vec::new());
     for session in sessions(scene.state, target) {
         let group = session.group.as_deref().unwrap_or_default();
         let was = from.iter().find(|a| a.group == group);
-        let Some(after) = to.iter().find(|a| admits(a, session)) else {
+        let Some((at, after)) = to.iter().enumerate().find(|(_, a)| admits(a, session)) else {
             lose.extend(was.map(|_| session));
             continue;
         };
-        // A LUN may have been withdrawn by a step before this one: hosts have not seen that yet.
-        let now = scene.running.access(target, group).map_or(&none, |a| &a.luns);
-        let is_another = |(lun, was): (&u64, &LunConfig)| {
-            let is = after.luns.get(lun);
-            is.is_some_and(|is| scene.identities.serial_conflict(was, is).is_some())
-        };
-        if now.iter().any(is_another) {
-            swapped.push(session);
-        } else if was.is_some_and(|a| a.luns.iter().any(|(l, is)| after.luns.get(l) != Some(is))) {
-            lose.push(session);
+        let change = || LunChange::between(scene, (target, group), was, after);
+        match changes.entry((group, at)).or_insert_with(change) {
+            LunChange::OtherDisk => swapped.push(session),
+            LunChange::Lost => lose.push(session),
+            LunChange::None => {}
         }
     }
     let risk = if swapped.is_empty() { None } else { Some(Risk::Destroys) };

@@ -145,7 +145,8 @@ start_udevd() {
     mkdir -p /run/udev
     /lib/systemd/systemd-udevd --daemon
     udevadm trigger --type=devices --action=add --subsystem-match=block
-    udevadm settle --timeout=20
+    # Now and then it ends the first control connection without an answer (EPIPE).
+    within 20 udevadm settle --timeout=20
 }
 
 # start_multipathd: and device manager.

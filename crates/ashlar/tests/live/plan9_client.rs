@@ -115,6 +115,7 @@ fn memory_is_bounded_by_the_block_cache_size() {
     house.json(&["fs", "dump", "main", "--wait"]);
     assert_eq!(scenes(&program, &["reread", &strict, "plan9", "rob", "160"]), 1);
     let grew = rig::proc::peak_resident_bytes(house.pid()).unwrap() - before;
+    println!("{grew} bytes more than {before}");
     // Beside the cache: data on its way to the client and to disks.
     assert!(grew < MEMORY + MEMORY, "{grew} bytes more than before");
     house.stop();

@@ -26,7 +26,7 @@ impl BadField {
     }
 
     /// As the reason why there is no table, for a header that begins at this byte.
-    pub(super) fn to_probe_error(&self, header: u64) -> ProbeError {
+    pub(super) fn to_probe_error(self, header: u64) -> ProbeError {
         let at = header.saturating_add(self.at);
         ProbeError::new(Reason::Value, at, self.field).with(self.value, self.allowed)
     }

@@ -20,11 +20,8 @@ const PUNCH_HOLES: [FsWord; 7] =
 const SECTOR_BYTES_MIN: u64 = 512;
 
 /// See the module.
-pub const CHECK: Check = Check {
-    id: "backing",
-    doc: "whether what is behind the disks is there and fits",
-    findings: findings,
-};
+pub const CHECK: Check =
+    Check { id: "backing", doc: "whether what is behind the disks is there and fits", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };

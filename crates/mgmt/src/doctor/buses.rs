@@ -5,7 +5,7 @@ use crate::api::{BusState, Health};
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "buses", doc: "whether the buses reach what they should", findings: findings };
+    Check { id: "buses", doc: "whether the buses reach what they should", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Ok(state) = &facts.daemon else { return ok("no daemon runs: no bus is asked") };

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "certificates", doc: "whether certificates in use are valid", findings: findings };
+    Check { id: "certificates", doc: "whether certificates in use are valid", findings };
 
 /// Longest part of a file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -5,11 +5,8 @@ use crate::api::Error;
 use crate::config::TargetConfig;
 
 /// See the module.
-pub const CHECK: Check = Check {
-    id: "config",
-    doc: "whether the configuration can be read and carried out",
-    findings: findings,
-};
+pub const CHECK: Check =
+    Check { id: "config", doc: "whether the configuration can be read and carried out", findings };
 
 /// A target that its driver would refuse.
 fn target_refusal(e: Error) -> CheckFinding {

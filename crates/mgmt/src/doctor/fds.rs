@@ -6,11 +6,8 @@ use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 const FDS_MIN: u64 = 4096;
 
 /// See the module.
-pub const CHECK: Check = Check {
-    id: "fds",
-    doc: "whether there are file descriptors for many connections",
-    findings: findings,
-};
+pub const CHECK: Check =
+    Check { id: "fds", doc: "whether there are file descriptors for many connections", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Some((soft, hard)) = facts.limit("Max open files") else {

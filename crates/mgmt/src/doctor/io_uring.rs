@@ -4,7 +4,7 @@ use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "io_uring", doc: "whether the kernel allows io_uring", findings: findings };
+    Check { id: "io_uring", doc: "whether the kernel allows io_uring", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     // The choice of a running daemon is better evidence than a sysctl.

@@ -7,11 +7,8 @@ use crate::api::{BusState, DeviceState};
 use crate::config::Config;
 
 /// See the module.
-pub const CHECK: Check = Check {
-    id: "names",
-    doc: "whether names of disks depend on who answers first",
-    findings: findings,
-};
+pub const CHECK: Check =
+    Check { id: "names", doc: "whether names of disks depend on who answers first", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Ok(state) = &facts.daemon else { return ok("no daemon runs: no disk has a name") };

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "ports", doc: "whether the addresses of the targets are free", findings: findings };
+    Check { id: "ports", doc: "whether the addresses of the targets are free", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };

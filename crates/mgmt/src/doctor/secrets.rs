@@ -5,8 +5,7 @@ use crate::config::secret;
 use std::os::unix::fs::MetadataExt;
 
 /// See the module.
-pub const CHECK: Check =
-    Check { id: "secrets", doc: "whether secrets are secret", findings: findings };
+pub const CHECK: Check = Check { id: "secrets", doc: "whether secrets are secret", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };

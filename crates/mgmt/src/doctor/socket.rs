@@ -5,11 +5,8 @@ use crate::api::Kind;
 use std::os::unix::fs::MetadataExt;
 
 /// See the module.
-pub const CHECK: Check = Check {
-    id: "socket",
-    doc: "whether the control socket is alive and private",
-    findings: findings,
-};
+pub const CHECK: Check =
+    Check { id: "socket", doc: "whether the control socket is alive and private", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let path = facts.socket.display();

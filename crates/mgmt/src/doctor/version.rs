@@ -4,11 +4,8 @@ use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::SCHEMA_VERSION;
 
 /// See the module.
-pub const CHECK: Check = Check {
-    id: "version",
-    doc: "whether command and daemon are of one version",
-    findings: findings,
-};
+pub const CHECK: Check =
+    Check { id: "version", doc: "whether command and daemon are of one version", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Ok(state) = &facts.daemon else { return ok(format!("this is {}", facts.version)) };

@@ -184,7 +184,7 @@ impl Image {
         is_client: bool,
         op: &mut impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
-        let mut waits = 0;
+        let (mut waits, mut lent_waits) = (0, 0);
         loop {
             if is_client {
                 self.wait_unhalted().await;
@@ -214,13 +214,18 @@ impl Image {
                     self.load(at).await?;
                 }
                 Err(Stop::Wait(Wait::Memory)) => {
-                    waits += 1;
                     let gone = self.0.state.borrow_mut().frames.evict(EVICT);
                     if gone == 0 {
                         self.commit_now().await?;
                     }
+                    // Of its own each: a long wait for replies leaves all tries to the operation.
                     let is_lent = self.0.state.borrow().frames.is_lent();
-                    if waits > if is_lent { WAITS_LENT } else { WAITS } {
+                    let (count, most) = match is_lent {
+                        true => (&mut lent_waits, WAITS_LENT),
+                        false => (&mut waits, WAITS),
+                    };
+                    *count += 1;
+                    if *count > most {
                         return Err(Fault::NoSpace("the block cache is too small"));
                     }
                     if gone == 0 {

@@ -226,29 +226,25 @@ impl Volume {
 
     /// Memory, slots or numbers for an operation that stopped for want of them.
     async fn make_space(&self, wait: Wait, patience: &mut SpaceWait) -> Result<(), Fault> {
-        patience.rounds += 1;
         if wait == Wait::Memory {
             let (gone, busy) = {
                 let mut state = self.0.state.borrow_mut();
                 let busy = state.frames.dirty() * 1000 > state.frames.limit() * COMMIT_BOUND;
                 (state.frames.evict(EVICT), busy)
             };
-            if gone > 0 {
-                // Each round that evicts something brings it nearer; the end of that is when
-                // nothing clean is left.
-                patience.rounds -= 1;
-                if !busy {
-                    return Ok(());
-                }
-            }
-            if self.is_lent(patience).await {
+            if gone > 0 && !busy || self.is_lent(patience).await {
                 return Ok(());
+            }
+            // Eviction brings the operation nearer, until nothing clean is left.
+            if gone == 0 {
+                patience.rounds += 1;
             }
             if patience.is_exhausted() {
                 return Err(TOO_SMALL);
             }
             return self.sync().await;
         }
+        patience.rounds += 1;
         // The slots that a commit leaves are free after the record of the next one.
         let before = self.0.state.borrow().slots_left();
         self.empty_slots();
@@ -384,7 +380,7 @@ impl Volume {
 /// allocations and releases look like that for ever.
 #[derive(Default)]
 struct SpaceWait {
-    /// Since there was more than before.
+    /// Commits that were waited for since there was more than before.
     rounds: u32,
     /// The most slots that were seen free.
     most: usize,

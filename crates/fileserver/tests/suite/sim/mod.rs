@@ -87,7 +87,7 @@ fn exposing_8_full_cache_device_is_reported_and_a_dump_frees_space() {
 }
 
 #[test]
-fn operation_larger_than_the_block_cache_completes() {
+fn operation_larger_than_the_block_cache_is_refused() {
     full::of_the_block_cache();
 }
 

@@ -632,17 +632,10 @@ impl Exports {
         for target in at {
             self.cycle_check.refuse(&control.topology, name, &target.driver, &target.name)?;
         }
-        let op = "export";
-        if let Some(device) = self.registry.device(name).filter(|_| is_open)
-            && device.spec().read_only
-            && !(unit.read_only || unit.is_only_read || device.handler().name() == "cdrom")
-        {
-            let why = "it can only be read; give its LUN mode ro";
-            return Err(Error::new(Kind::Unsupported, op, why).at(name));
-        }
         if is_open || control.topology.find(name).is_none() && self.may_wait(name) {
             return Ok(false);
         }
+        let op = "export";
         let provider = find_persistent(&control.topology, op, name)?;
         let is_known = |serial: &str| self.registry.is_known_serial(serial);
         let derived = || identity::serial_of(&control.topology, provider, is_known);

@@ -420,7 +420,7 @@ fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
         LunState {
             lun: l.0,
             provider: l.1.clone(),
-            read_only: l.2,
+            read_only: l.2 || device.is_some_and(|d| d.write_protected),
             serial: device.map(|d| d.ids.serial.clone()).unwrap_or_default(),
             naa: device.map(|d| show_naa(&d.ids.naa)).unwrap_or_default(),
             uuid: device.map(|d| show_uuid(&d.ids.uuid)).unwrap_or_default(),

@@ -60,5 +60,5 @@ pub use task_set::cross_core::BlockClaim;
 pub use task_set::management::AbortOrder;
 pub use unit::medium_state::{Condition, MediumState, TrayError};
 pub use unit::protection::{MAGIC as PROTECTION_MAGIC, ProtectionSpec};
-pub use unit::spec::{DeviceSpec, Label, SERIAL_MAX};
+pub use unit::spec::{DeviceSpec, Label};
 pub use unit::{Device, ModeBits, alua, ids, lun, provisioning, space};

@@ -28,9 +28,7 @@ pub fn units_of<'c>(
     let mut out: BTreeMap<String, OpenSpec> = BTreeMap::new();
     let wanted = |lun: &&LunConfig| only.is_none_or(|o| o.contains(lun.provider.as_str()));
     for lun in groups.flat_map(|g| g.luns.values()).filter(wanted) {
-        let new = || OpenSpec { is_only_read: true, ..OpenSpec::default() };
-        let spec = out.entry(lun.provider.clone()).or_insert_with(new);
-        spec.is_only_read &= lun.mode == LunMode::Ro;
+        let spec = out.entry(lun.provider.clone()).or_default();
         if spec.serial.is_none() {
             spec.serial.clone_from(&lun.serial);
         }
@@ -41,7 +39,6 @@ pub fn units_of<'c>(
             serial: unit.serial.clone().or(spec.serial.take()),
             configured_ids: given([&unit.naa, &unit.uuid, &unit.eui64].map(Option::as_deref)),
             read_only: unit.read_only,
-            is_only_read: spec.is_only_read,
             handler: Some(unit.handler.name().into()),
             removable: unit.removable,
             sanitize: unit.sanitize,

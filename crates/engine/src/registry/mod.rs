@@ -45,9 +45,10 @@ use crate::state_store::{NullStore, StateStore};
 use crate::unit::Device;
 use crate::unit::alua::{DEFAULT_GROUP, PortGroup, PortGroupSpec};
 use crate::unit::ids::Id;
-use crate::unit::spec::{DeviceSpec, SERIAL_MAX};
+use crate::unit::spec::DeviceSpec;
 use known::KnownUnits;
 use numbers::Numbers;
+use wire::scsi::SERIAL_MAX;
 
 pub use facts::{CommandView, Counters, DEPTH_MAX, HeldBack, SessionFacts};
 pub(crate) use facts::{FlowNotes, SessionCounters, add};

@@ -28,7 +28,8 @@ use crate::unit::medium_state::{MediumState, TrayError};
 use crate::unit::protection::{self, Layout, Protection, ProtectionSpec};
 use crate::unit::provisioning::Provisioning;
 use crate::unit::space::{FULL_PERCENTS, SpaceUsage};
-use crate::unit::spec::{DeviceSpec, Label, PRODUCT, PRODUCT_CD, REVISION, SERIAL_MAX, VENDOR};
+use crate::unit::spec::{DeviceSpec, Label, PRODUCT, PRODUCT_CD, REVISION, VENDOR};
+use wire::scsi::SERIAL_MAX;
 
 /// Name of the class.
 pub const CLASS: &str = "lun";
@@ -127,10 +128,8 @@ pub struct OpenSpec {
     pub serial: Option<String>,
     /// Other names that are configured.
     pub configured_ids: ConfiguredIds,
-    /// Opened for reading only.
+    /// Opened for reading only, as a provider is that cannot be written.
     pub read_only: bool,
-    /// No LUN writes it: one that can only be read is opened so.
-    pub is_only_read: bool,
     /// Handler; `None` is `disk`.
     pub handler: Option<String>,
     /// The medium can be taken out.
@@ -186,7 +185,7 @@ pub fn open_device(
     }
     let mut spec = spec.clone();
     let mut plugged = control.call(|t| plug_in(t, provider, &spec));
-    if spec.is_only_read && plugged.as_ref().is_err_and(|e| e.kind == Errno::RoFs) {
+    if plugged.as_ref().is_err_and(|e| e.kind == Errno::RoFs) {
         spec.read_only = true;
         plugged = control.call(|t| plug_in(t, provider, &spec));
     }
@@ -421,10 +420,7 @@ fn plug_in(
         return Err(Error::new(Errno::NoEnt, format!("no provider {provider}")));
     };
     let geom = t.new_geom(CLASS, provider, "exported", Box::new(LunGeom::default()))?;
-    let what = |e: Errno| match e {
-        Errno::RoFs => Error::new(e, format!("{provider} can only be read; give its LUN mode ro")),
-        _ => Error::of(e, &format!("export {provider}")),
-    };
+    let what = |e| Error::of(e, &format!("export {provider}"));
     let opened = t.attach_new(geom, below).and_then(|c| {
         let only = spec.read_only || is_cd(spec);
         let access = if only { Access::READ } else { Access::WRITE };

@@ -6,9 +6,6 @@ use crate::unit::ids::{ConfiguredIds, Ids};
 use crate::unit::protection::ProtectionSpec;
 use crate::unit::space::{FULL_PERCENTS, SpaceUsage};
 
-/// Longest serial number, bytes: VPD page 80h and the T10 designator carry it whole.
-pub const SERIAL_MAX: usize = 64;
-
 /// T10 vendor identification of a unit for which nothing else is said.
 pub const VENDOR: &str = "ASHLAR";
 /// Its product identification.

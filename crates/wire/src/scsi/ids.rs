@@ -1,6 +1,9 @@
 //! Identifiers of logical units as people write them: NAA names (SPC-4 section 7.8.6.6), EUI-64
 //! and UUIDs.
 
+/// Longest serial number, bytes: VPD page 80h and the T10 designator carry it whole.
+pub const SERIAL_MAX: usize = 64;
+
 /// An NAA name; one of 8 bytes is followed by zeroes. Its first digit says which it is.
 pub type Naa = [u8; 16];
 

@@ -74,7 +74,9 @@ pub use copy::{
 };
 pub use defects::{DEFECTS_MAX, Defect, DefectFormat, Defects};
 pub use format::{FormatList, Overwrite, format_protection, parse_format_list, parse_overwrite};
-pub use ids::{Naa, hex, naa_bytes, parse_eui64, parse_naa, parse_uuid, show_naa, show_uuid};
+pub use ids::{
+    Naa, SERIAL_MAX, hex, naa_bytes, parse_eui64, parse_naa, parse_uuid, show_naa, show_uuid,
+};
 pub use initiator::{
     DiskMode, INQUIRY_SHORT, Inquiry, UnitNames, parse_disk_mode, parse_inquiry, parse_vpd_limits,
     parse_vpd_names, parse_vpd_provisioning, parse_vpd_rotation, parse_vpd_serial, vpd_body,

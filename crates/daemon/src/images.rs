@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 
 use classes::guard::{self, Requester};
 use classes::inspect::{self, InspectReport};
@@ -30,14 +30,16 @@ impl Image {
     fn of(disk: &DiskConfig) -> Option<Image> {
         let path = disk.params.get("path").and_then(Value::as_str)?;
         let number = |key| disk.params.get(key).and_then(Value::as_u64);
-        let sector = number("sector_size").and_then(|size| size.try_into().ok()).unwrap_or(SECTOR);
         // A FIFO does not keep the caller waiting.
         let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let mut file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).ok()?;
-        let kind = file.metadata().ok()?.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            return None;
-        }
+        let facts = file.metadata().ok()?;
+        let own = match facts.file_type() {
+            kind if kind.is_file() => SECTOR,
+            kind if kind.is_block_device() => device_sector(facts.rdev()).unwrap_or(SECTOR),
+            _ => return None,
+        };
+        let sector = number("sector_size").and_then(|size| size.try_into().ok()).unwrap_or(own);
         let length = file.seek(SeekFrom::End(0)).ok()?.max(number("size").unwrap_or(0));
         let bytes = length - length % u64::from(sector);
         let report = inspect::image(sector, bytes, |offset, len| read(&file, offset, len));
@@ -60,6 +62,15 @@ impl Image {
     pub fn has_record(&self, class: &str) -> bool {
         self.report.findings.iter().any(|finding| finding.class == class)
     }
+}
+
+/// Sector of a block device, bytes; that of a partition is its disk's.
+fn device_sector(device: u64) -> Option<u32> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    ["", "../"].iter().find_map(|up| {
+        let path = format!("/sys/dev/block/{major}:{minor}/{up}queue/logical_block_size");
+        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    })
 }
 
 /// Bytes of a file; those behind its end are zero, as in the disk that it becomes.

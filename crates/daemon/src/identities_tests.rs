@@ -130,7 +130,9 @@ fn i5_identity_is_the_serial_number_that_initiators_have_seen() {
 
 #[test]
 fn i2_disks_of_one_image_have_distinct_identities() {
-    let disk = |name: &&str| format!("[[disk]]\nname='{name}'\nkind='file'\npath='/x.iso'\n");
+    let disk = |name: &&str| {
+        format!("[[disk]]\nname='{name}'\nkind='file'\npath='/x.iso'\nread_only=true\n")
+    };
     let config = |names: &[&str]| {
         let text: String = names.iter().map(disk).collect();
         mgmt::config::read_arguments(&text, "test", &crate::catalog()).unwrap()

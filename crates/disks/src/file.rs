@@ -134,7 +134,9 @@ impl Kind for ImageFile {
             Ok(m) if p.size.is_none() && m.len() < u64::from(p.sector_size) => {
                 Err(refuse(name, &p.path, Errno::Inval, too_short(m.len())))
             }
-            _ => Ok(()),
+            // Immutable, or on a file system that is read-only.
+            Ok(_) => open_in_mode(name, &p).map(|_| ()),
+            Err(_) => Ok(()),
         }
     }
 

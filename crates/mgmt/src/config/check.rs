@@ -2,7 +2,7 @@
 //! groups that claim the same initiator.
 
 use super::suggest::suggest;
-use super::types::{AccessConfig, Config, TargetConfig};
+use super::types::{AccessConfig, Config, DiskConfig, TargetConfig};
 use crate::api::Kind;
 use crate::plan::name_depends_on;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use wire::pattern::{PATTERN_MAX, Pattern};
 use wire::portal::{PortalRule, any_overlaps};
-use wire::scsi::{parse_eui64, parse_naa, parse_uuid};
+use wire::scsi::{SERIAL_MAX, parse_eui64, parse_naa, parse_uuid};
 
 /// Greatest LUN number: 24 bits, extended flat space addressing (SAM-5 4.7.7.5). Greater ones are
 /// refused.
@@ -39,6 +39,7 @@ pub fn check(config: &Config) -> Vec<Problem> {
     let mut problems = Vec::new();
     names(config, &mut problems);
     daemon(config, &mut problems);
+    images(config, &mut problems);
     geoms(config, &mut problems);
     cycles(config, &mut problems);
     targets(config, &mut problems);
@@ -262,12 +263,9 @@ fn units(config: &Config, out: &mut Vec<Problem>) {
             let text = format!("there is a unit of `{}` already", unit.provider);
             out.push(problem("unit", i, "provider", Kind::ConfigName, text));
         }
-        for (key, value) in [
-            ("serial", &unit.serial),
-            ("vendor", &unit.vendor),
-            ("product", &unit.product),
-            ("revision", &unit.revision),
-        ] {
+        for (key, value) in
+            [("vendor", &unit.vendor), ("product", &unit.product), ("revision", &unit.revision)]
+        {
             if value.as_ref().is_some_and(|v| !v.bytes().all(|b| (0x20..0x7f).contains(&b))) {
                 let text = "only printable ASCII characters can be shown".to_owned();
                 out.push(problem("unit", i, key, Kind::ConfigValue, text));
@@ -297,6 +295,27 @@ pub(super) fn unused_sections(config: &Config) -> Vec<Problem> {
         out.push(problem("unit", i, "provider", Kind::ConfigName, text));
     }
     out
+}
+
+/// One file or device is one disk: two would write beside each other. Disks that only read may share
+/// it.
+fn images(config: &Config, out: &mut Vec<Problem>) {
+    const KINDS: [&str; 2] = ["file", "blockdev"];
+    let is_read_only = |d: &DiskConfig| d.params.get("read_only") == Some(&Value::Bool(true));
+    let mut seen: HashMap<&str, &DiskConfig> = HashMap::new();
+    let disks = config.disk.iter().enumerate();
+    for (i, disk) in disks.filter(|(_, d)| KINDS.contains(&d.kind.as_str())) {
+        let Some(path) = disk.params.get("path").and_then(Value::as_str) else { continue };
+        let first = *seen.entry(path).or_insert(disk);
+        if first.name != disk.name && !(is_read_only(first) && is_read_only(disk)) {
+            let text = format!(
+                "`{path}` is the disk `{}` already; give this one another file, or both \
+                 `read_only = true`",
+                first.name
+            );
+            out.push(problem("disk", i, "path", Kind::ConfigValue, text));
+        }
+    }
 }
 
 /// Names by which hosts know a unit: the key, and its meaning.
@@ -365,7 +384,16 @@ fn id_fault(key: &str, text: &str) -> Option<String> {
         "naa" => parse_naa(text).err(),
         "uuid" => parse_uuid(text).err(),
         "eui64" => parse_eui64(text).err(),
-        _ => None,
+        _ => {
+            let fits = (1..=SERIAL_MAX).contains(&text.len());
+            let is_shown = text.bytes().all(|b| (0x20..0x7f).contains(&b));
+            (!fits || !is_shown).then(|| {
+                format!(
+                    "a serial number has 1 to {SERIAL_MAX} printable ASCII characters, this one {}",
+                    text.chars().count()
+                )
+            })
+        }
     }
 }
 

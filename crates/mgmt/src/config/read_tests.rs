@@ -17,6 +17,8 @@ struct FileParams {
     /// Past the page cache.
     #[serde(default)]
     direct: bool,
+    #[serde(default)]
+    read_only: bool,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -309,6 +311,37 @@ fn unit_names_are_well_formed_and_unique() {
         refused(&units(good, same), Kind::ConfigName, &["`a` and `b` have the same", what]);
         assert!(read(&units(good, ""), "a.toml", &catalog).is_ok(), "{good}");
     }
+}
+
+#[test]
+fn serial_numbers_are_short_and_printable_wherever_they_are_written() {
+    let long = "x".repeat(65);
+    let text = |serial: &str| {
+        format!(
+            "[[disk]]\nname = 'd0'\nkind = 'file'\npath = '/d0'\n\
+             [[target]]\ndriver = 'iscsi'\nname = 'iqn.2026-11.a:t'\nlisten = ['[::]:3260']\n\
+             [[access]]\ntarget = 'iqn.2026-11.a:t'\ngroup = 'g'\ninitiators = ['*']\n\
+             luns = {{ 0 = {{ provider = 'd0', serial = '{serial}' }} }}\n"
+        )
+    };
+    for serial in ["Gerät 7", long.as_str()] {
+        refused(&text(serial), Kind::ConfigValue, &["1 to 64 printable ASCII"]);
+    }
+    read(&text(&long[1..]), "ashlar.toml", &catalog()).expect("64 characters");
+}
+
+#[test]
+fn one_file_is_one_disk_unless_both_only_read() {
+    let disk = |name: &str, more: &str| {
+        format!("[[disk]]\nname = '{name}'\nkind = 'file'\npath = '/srv/d'\n{more}\n")
+    };
+    let read_only = "read_only = true";
+    for (a, b) in [("", ""), (read_only, ""), ("", read_only)] {
+        let text = disk("d0", a) + &disk("d1", b);
+        refused(&text, Kind::ConfigValue, &["`/srv/d` is the disk `d0` already"]);
+    }
+    let both = disk("d0", read_only) + &disk("d1", read_only);
+    read(&both, "ashlar.toml", &catalog()).expect("disks that only read");
 }
 
 /// An NQN is served under the name that was typed.

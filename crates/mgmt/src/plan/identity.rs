@@ -1,7 +1,7 @@
 //! The disks that hosts see behind a LUN before and after a plan. Hosts do not know a disk by the
 //! name of its section or the path of its file.
 
-use super::rename::{given_names, rename_reference};
+use super::rename::{given_names, is_part, rename_reference};
 use crate::api::{LunState, SystemState};
 use crate::config::{Config, DiskConfig, LunConfig};
 use serde_json::Value;
@@ -14,8 +14,8 @@ pub type PredictedSerials = BTreeMap<String, String>;
 /// Serial number, NAA name, UUID and EUI-64 that are configured.
 type UnitIds<'c> = [Option<&'c str>; 4];
 
-/// Length of a sector of a disk, bytes, by the disk's name; a disk is missing whose sectors are
-/// those of its medium.
+/// Length of a sector, bytes, by the name of a disk or geom; one is missing whose sectors are those
+/// of a medium.
 type Sectors<'c> = HashMap<&'c str, u64>;
 
 const KEYS: [&str; 4] = ["serial", "naa", "uuid", "eui64"];
@@ -29,7 +29,7 @@ pub struct Identities<'a> {
     running: HashMap<&'a str, UnitIds<'a>>,
     desired: HashMap<&'a str, UnitIds<'a>>,
     foreseen: &'a PredictedSerials,
-    /// Sectors of the disks of both configurations.
+    /// Sectors of the disks and geoms of both configurations.
     sectors: [Sectors<'a>; 2],
 }
 
@@ -118,7 +118,7 @@ impl<'a> Identities<'a> {
     /// How the sectors of two disks differ in length: a host that goes on would write elsewhere.
     fn other_sector(&self, was: &str, is: &str) -> Option<String> {
         let [running, desired] = &self.sectors;
-        let (before, after) = (running.get(was)?, desired.get(is)?);
+        let (before, after) = (sector_of(running, was)?, sector_of(desired, is)?);
         (before != after).then(|| format!("sector_size {before} -> {after}"))
     }
 
@@ -130,13 +130,36 @@ impl<'a> Identities<'a> {
     }
 }
 
-/// Sectors as the sections of the disks give them.
+/// Sectors as the sections give them; a geom has those of its first member.
 fn sectors(config: &Config) -> Sectors<'_> {
     let sector = |disk: &DiskConfig| match disk.params.get("sector_size") {
         None if ["nbd", "blockdev"].contains(&disk.kind.as_str()) => None,
         size => Some(size.and_then(Value::as_u64).unwrap_or(SECTOR_BYTES)),
     };
-    config.disk.iter().filter_map(|disk| Some((disk.name.as_str(), sector(disk)?))).collect()
+    let disks = config.disk.iter();
+    let mut all: Sectors<'_> =
+        disks.filter_map(|disk| Some((disk.name.as_str(), sector(disk)?))).collect();
+    // Each round adds those whose member is known; a geom may come before its member.
+    for _ in 0..config.geom.len() {
+        let known = all.len();
+        for geom in &config.geom {
+            let first = geom.provider_names().next().and_then(|name| sector_of(&all, name));
+            all.extend(first.map(|bytes| (geom.name.as_str(), bytes)));
+        }
+        if all.len() == known {
+            break;
+        }
+    }
+    all
+}
+
+/// Of a disk, a geom, or a partition of one.
+fn sector_of(all: &Sectors<'_>, name: &str) -> Option<u64> {
+    let owners = (1..=name.len()).rev().filter(|end| name.is_char_boundary(*end));
+    owners.filter_map(|end| name.split_at_checked(end)).find_map(|(owner, rest)| {
+        let bytes = all.get(owner)?;
+        is_part(rest).then_some(*bytes)
+    })
 }
 
 /// Names that are configured for providers; those of a unit count before those of its disk.
@@ -161,4 +184,40 @@ fn unit_ids(config: &Config) -> HashMap<&str, UnitIds<'_>> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::GeomConfig;
+
+    #[test]
+    fn partitions_and_geoms_have_the_sectors_of_their_disk() {
+        let disk = |name: &str, kind: &str, bytes: Option<u64>| DiskConfig {
+            name: name.into(),
+            kind: kind.into(),
+            params: bytes.into_iter().map(|b| ("sector_size".to_owned(), b.into())).collect(),
+        };
+        let geom = |name: &str, members: &[&str]| GeomConfig {
+            class: "mirror".into(),
+            name: name.into(),
+            provider: None,
+            members: members.iter().map(|m| (*m).to_owned()).collect(),
+            params: Default::default(),
+        };
+        let config = Config {
+            disk: vec![
+                disk("d1", "file", None),
+                disk("d", "file", Some(4096)),
+                disk("n", "nbd", None),
+            ],
+            geom: vec![geom("upper", &["mp1"]), geom("m", &["dp2", "d1"]), geom("far", &["n"])],
+            ..Config::default()
+        };
+        let all = sectors(&config);
+        let of = |name| sector_of(&all, name);
+        assert_eq!([of("d"), of("dp1"), of("da"), of("upper")], [Some(4096); 4]);
+        assert_eq!([of("d1"), of("d1s2")], [Some(512); 2]);
+        assert_eq!([of("n"), of("far"), of("gpt/x"), of("dx9")], [None; 4]);
+    }
 }

@@ -39,14 +39,20 @@ pub(super) fn rename_reference(
     taken: &BTreeSet<String>,
 ) {
     let Some(rest) = reference.strip_prefix(from) else { return };
-    let mut letters = rest.chars();
-    let is_part = matches!(letters.next(), Some('p' | 's'))
-        && letters.next().is_some_and(|c| c.is_ascii_digit());
     // R3
-    let is_letter = is_bsd_letter(rest) && !taken.contains(reference.as_str());
-    if rest.is_empty() || is_part || is_letter {
+    let is_taken = is_bsd_letter(rest) && taken.contains(reference.as_str());
+    if is_part(rest) && !is_taken {
         *reference = format!("{to}{rest}");
     }
+}
+
+/// Whether that may be the end of the name of a disk's partition, or nothing follows the disk's
+/// name.
+pub(super) fn is_part(rest: &str) -> bool {
+    let mut letters = rest.chars();
+    let is_numbered = matches!(letters.next(), Some('p' | 's'))
+        && letters.next().is_some_and(|c| c.is_ascii_digit());
+    rest.is_empty() || is_numbered || is_bsd_letter(rest)
 }
 
 /// Whether that is the end of the name of a partition of a BSD label.

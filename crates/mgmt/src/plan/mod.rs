@@ -15,6 +15,7 @@ mod changed_tests;
 mod depend;
 mod diff;
 mod identity;
+mod logins;
 mod manual_changes;
 mod mirror_edits;
 mod rename;

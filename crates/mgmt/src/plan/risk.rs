@@ -2,6 +2,7 @@
 
 use super::action::{Action, Risk, newly_protected};
 use super::identity::Identities;
+use super::logins::is_locked_out;
 use super::mirror_edits::leaves_one_copy;
 use crate::api::{ProviderState, SessionState, SystemState};
 use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog, Config, LunConfig};
@@ -99,7 +100,11 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
             let lost = |s: &&SessionState| {
                 is_listening(&s.portal, &from.listen) && !is_listening(&s.portal, &to.listen)
             };
-            HostRisk::for_sessions(sessions(state, &to.name).filter(lost))
+            let fails = |s: &&SessionState| {
+                let group = s.group.as_deref().and_then(|g| scene.running.access(&to.name, g));
+                group.is_some_and(|group| is_locked_out(s, [(from, group), (to, group)]))
+            };
+            HostRisk::for_sessions(sessions(state, &to.name).filter(|s| lost(s) || fails(s)))
         }
         Action::CreateAccess { access } => regroup_risk(scene, &[], std::slice::from_ref(access)),
         Action::RemoveAccess { access } => regroup_risk(scene, std::slice::from_ref(access), &[]),
@@ -202,6 +207,12 @@ fn regroup_risk(scene: &RiskContext<'_>, from: &[AccessConfig], to: &[AccessConf
     let Some(target) = from.iter().chain(to).map(|a| a.target.as_str()).next() else {
         return HostRisk::default();
     };
+    let locks_out = |session: &SessionState, after: &AccessConfig| {
+        let before = session.group.as_deref().and_then(|g| scene.running.access(target, g));
+        let at = scene.running.target(target);
+        at.zip(before)
+            .is_some_and(|(at, before)| is_locked_out(session, [(at, before), (at, after)]))
+    };
     // How the LUNs of one group become those of another: many sessions are in one group.
     let mut changes: HashMap<(&str, usize), LunChange> = HashMap::new();
     let (mut lose, mut swapped) = (Vec::new(), Vec::new());
@@ -216,6 +227,7 @@ fn regroup_risk(scene: &RiskContext<'_>, from: &[AccessConfig], to: &[AccessConf
         match changes.entry((group, at)).or_insert_with(change) {
             LunChange::OtherDisk => swapped.push(session),
             LunChange::Lost => lose.push(session),
+            LunChange::None if locks_out(session, after) => lose.push(session),
             LunChange::None => {}
         }
     }

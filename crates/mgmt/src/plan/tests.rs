@@ -3,8 +3,9 @@
 use super::*;
 use crate::api::{Error, Kind, SystemState};
 use crate::config::{
-    AccessConfig, AluaConfig, AluaState, BusConfig, Catalog, Config, DiskConfig, GeomConfig,
-    LunAddressing, LunConfig, LunMode, TargetConfig, UnitConfig, check,
+    AccessConfig, AluaConfig, AluaState, BusConfig, Catalog, Chap, Config, DigestPolicy,
+    DiskConfig, GeomConfig, InitiatorChap, LunAddressing, LunConfig, LunMode, TargetConfig,
+    UnitConfig, check,
 };
 use crate::fake::{FakePlant, catalog};
 use crate::plant::{Plant, StaleFiles};
@@ -43,12 +44,14 @@ pub fn random(dice: &mut Dice) -> Config {
             config.bus.push(BusConfig { name: name.into(), kind, names, params, ..bounds });
         }
     }
-    for name in ["d0", "d1", "d2"] {
+    // One file is one disk, but not always the same one.
+    let first = dice.below(2);
+    for (n, name) in ["d0", "d1", "d2"].into_iter().enumerate() {
         if dice.below(3) > 0 {
             let kind = ["file", "memory", "null"][dice.below(3)].to_owned();
             let mut params = serde_json::Map::new();
             if kind == "file" {
-                params.insert("path".into(), format!("/srv/{}", dice.below(2)).into());
+                params.insert("path".into(), format!("/srv/{}", (n + first) % 3).into());
             }
             config.disk.push(DiskConfig { name: name.into(), kind, params });
         }
@@ -462,6 +465,39 @@ fn edits_that_do_not_change_a_host_view_are_one_safe_step() {
         assert_eq!(steps.len(), 1, "{what}: {steps:?}");
         assert_eq!((steps[0].risk, steps[0].hosts.len()), (Risk::Safe, 0), "{what}");
     }
+}
+
+/// A host without the new proof works on, until it has to log in again.
+#[test]
+fn hosts_whose_next_login_fails_are_named() {
+    let luns = [(0, "a"), (1, "b")];
+    let (config, state) = hosted(vec![access("g", &["iqn.h:*"], &luns)]);
+    let said = |from: &Config, to: &Config| {
+        let steps = plan(from, to, &state, &catalog());
+        steps.iter().max_by_key(|s| s.risk).expect("a step").risk_text()
+    };
+    let account =
+        |secret: &str| InitiatorChap { user: "u".into(), secret: secret.into(), mutual: None };
+    let with = |change: &dyn Fn(&mut Config)| {
+        let mut to = config.clone();
+        change(&mut to);
+        to
+    };
+    let common = with(&|c| {
+        c.target[0].chap = Some(Chap { user: "u".into(), secret: "file:/a".into() });
+    });
+    let own = with(&|c| c.access[0].chap = Some(account("file:/a")));
+    let others = with(&|c| {
+        c.access[0].initiator_chap.insert("iqn.h:2".into(), account("file:/b"));
+    });
+    let digests = with(&|c| c.target[0].data_digest = DigestPolicy::Require);
+    for to in [&common, &own, &others, &digests] {
+        assert_eq!(said(&config, to), "disruptive: iqn.h:1");
+        assert_eq!(said(to, &config), "safe", "it is asked for less");
+    }
+    assert_eq!(said(&common, &own), "safe", "the same account, at another place");
+    let renewed = with(&|c| c.access[0].chap = Some(account("file:/new")));
+    assert_eq!(said(&own, &renewed), "disruptive: iqn.h:1");
 }
 
 #[test]

@@ -1,0 +1,48 @@
+//! Sessions whose next login fails by a change of accounts, digests or encryption: the host works
+//! on, and fails at its next reconnection.
+
+use crate::api::SessionState;
+use crate::config::{AccessConfig, DigestPolicy, TargetConfig};
+use serde_json::Value;
+
+/// What a login has to prove.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Proof<'c> {
+    /// Nothing.
+    None,
+    /// That it knows the secret of this CHAP user.
+    Chap(&'c str, &'c str),
+    /// No login is accepted: others of its group have accounts, and it has none.
+    Refused,
+}
+
+impl<'c> Proof<'c> {
+    /// Of an initiator in a group of a target.
+    fn of(target: &'c TargetConfig, group: &'c AccessConfig, initiator: &str) -> Proof<'c> {
+        let own = group.initiator_chap.get(initiator).or(group.chap.as_ref());
+        match (own, &target.chap) {
+            (Some(own), _) => Proof::Chap(&own.user, &own.secret),
+            (None, _) if !group.initiator_chap.is_empty() => Proof::Refused,
+            (None, Some(common)) => Proof::Chap(&common.user, &common.secret),
+            (None, None) => Proof::None,
+        }
+    }
+}
+
+/// Whether the session logged in as its target and group were, and could not as they become.
+pub(super) fn is_locked_out(
+    session: &SessionState,
+    [(was_target, was_group), (target, group)]: [(&TargetConfig, &AccessConfig); 2],
+) -> bool {
+    let before = Proof::of(was_target, was_group, &session.initiator);
+    let after = Proof::of(target, group, &session.initiator);
+    let proof = after != before && after != Proof::None;
+    let must = |policy| policy == DigestPolicy::Require;
+    let digest = |was, is, has: bool| must(is) && !must(was) && !has;
+    let digests = digest(was_target.header_digest, target.header_digest, session.digests.header)
+        || digest(was_target.data_digest, target.data_digest, session.digests.data);
+    let requires_tls =
+        |t: &TargetConfig| t.params.get("tls").and_then(Value::as_str) == Some("require");
+    let tls = requires_tls(target) && !requires_tls(was_target) && session.tls.is_none();
+    proof || digests || tls
+}

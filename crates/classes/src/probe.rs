@@ -147,7 +147,7 @@ impl fmt::Display for ProbeError {
             Reason::TooMuch => write!(f, "{field} at byte {at}: too large to be examined"),
             Reason::Integrity => write!(f, "{field} at byte {at}: {OVERLAPS}"),
             Reason::Contradiction => write!(f, "{field} at byte {at} contradicts the rest"),
-            Reason::Nesting => write!(f, "{field} may not stand inside this partition"),
+            Reason::Nesting => write!(f, "{field} is not allowed inside this partition"),
             Reason::Media => write!(f, "{field}: media or sector size not supported"),
             Reason::Foreign => write!(f, "{field} at byte {at} belongs to something else"),
             Reason::Unnamed => write!(f, "{field} at byte {at}: no name is set"),

@@ -26,8 +26,8 @@ pub fn create(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<Option<
     let done = open(control_loop, bus)?;
     control_loop.exports.files.set_own(FileSection::Bus(bus.name.clone()), files);
     let Some(done) = repeat_verb(control_loop, "attach", &bus.name, done)? else {
-        let why = "it is still being asked; its disks are taken in as they come, and \
-                   `ashlar status` says what is wrong with it";
+        let why = "discovery is still running; disks are added as they are found, and `ashlar \
+                   status` shows problems";
         return Ok(Some(format!("{}: {why}", bus.name)));
     };
     let none = done["found"].as_array().is_none_or(Vec::is_empty);
@@ -120,8 +120,9 @@ pub fn rescan_target(control_loop: &mut ControlLoop, target: &TargetConfig) {
         match asked.and_then(|done| repeat_verb(control_loop, "rescan", "", done)) {
             Ok(Some(_)) => {}
             Ok(None) => {
-                let text =
-                    format!("bus {number} is still asking for its LUNs; they come by and by");
+                let text = format!(
+                    "bus {number}: LUN discovery is still running; LUNs are added as they are found"
+                );
                 control_loop.note(Level::Info, &target.name, text);
             }
             Err(e) => control_loop.note(Level::Error, &target.name, e.source),
@@ -135,7 +136,7 @@ fn resolve(params: &mut Map<String, Value>) -> Result<()> {
         let Some(Value::String(place)) = value.get_mut("secret") else { continue };
         let bytes = secret::resolve(place)?;
         *place = String::from_utf8(bytes).map_err(|_| {
-            let why = "it is no text: only UTF-8 can be a secret of a bus";
+            let why = "not UTF-8, as the secret of a bus must be";
             Error::new(Kind::Secret, "read secret", why).at(place.as_str())
         })?;
     }
@@ -155,7 +156,7 @@ pub fn attach_disk(control_loop: &mut ControlLoop, params: &Value) -> Result<Val
     // The user did not type that section: errors refer to the words.
     let read = config::read_arguments(&text, "cam attach", &catalog()).map_err(|e| {
         let next = format!(
-            "Type KEY=VALUE behind {name}; `ashlar schema {kind}` lists the keys. Nothing was \
+            "Add KEY=VALUE after {name}; `ashlar schema {kind}` lists the keys. Nothing was \
              changed."
         );
         e.at(name).next(next)
@@ -185,7 +186,7 @@ fn section<'w>(name: &str, words: impl Iterator<Item = &'w str>) -> Result<Strin
             Error::new(Kind::Usage, "cam attach", why).at(name)
         })?;
         if !key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') || key.is_empty() {
-            let why = format!("`{key}` is no key");
+            let why = format!("`{key}` is not a key");
             return Err(Error::new(Kind::Usage, "cam attach", why).at(name));
         }
         fields.push((key, if config::is_value(value) { value.to_owned() } else { quoted(value) }));
@@ -226,7 +227,7 @@ pub fn note_changes(control_loop: &ControlLoop, before: &NotedTroubles, now: &No
             control_loop.note(level, about, format!("{why}. {action}"));
         }
         for why in said.keys().filter(|why| !whys.contains_key(*why)) {
-            control_loop.note(Level::Info, about, format!("no longer so: {why}"));
+            control_loop.note(Level::Info, about, format!("no longer true: {why}"));
         }
     }
 }

@@ -371,8 +371,8 @@ impl ControlLoop {
             .filter(|_| !self.consent.contains(&geom.name))
         {
             let next = format!(
-                "Write it as it was; or `ashlar apply --yes-destroy {}`, if what is on it may be \
-                 lost.",
+                "Restore its former section; or run `ashlar apply --yes-destroy {}` if its data \
+                 may be lost.",
                 geom.name
             );
             return Err(Error::new(Kind::WouldDestroy, "create geom", why)
@@ -405,7 +405,8 @@ impl ControlLoop {
             match error.kind {
                 // A plan asks for the name of the object that it makes.
                 Kind::WouldDestroy => {
-                    let next = format!("`ashlar apply --yes-destroy {name}`, if that may be lost.");
+                    let next =
+                        format!("Run `ashlar apply --yes-destroy {name}` if the data may be lost.");
                     error.next(next)
                 }
                 _ => error,
@@ -512,7 +513,7 @@ impl ControlLoop {
                 let id = self.provider(name, "part show")?;
                 warnings.push(match self.taste_result(id, "part") {
                     Some(why) => format!("{name}: no partition table: {why}"),
-                    None => format!("{name}: no partition table was looked for: it is in use"),
+                    None => format!("{name}: not searched for a partition table (in use)"),
                 });
             }
         }
@@ -614,11 +615,11 @@ impl ControlLoop {
         let said = match (verb, word("provider")) {
             ("eject", _) => {
                 self.exports.eject(unit)?;
-                "its medium was taken out by hand".to_owned()
+                "medium ejected by hand".to_owned()
             }
             ("load", provider) => {
                 self.exports.load(&mut self.control, unit, provider)?;
-                format!("{} was put in by hand", provider.unwrap_or("its medium"))
+                format!("{} loaded by hand", provider.unwrap_or("medium"))
             }
             _ => return Err(Error::new(Kind::NotFound, format!("lun {verb}"), "no such verb")),
         };

@@ -65,8 +65,8 @@ impl CycleCheck {
             let Some(faces) = self.local.nexus_id(&bus) else { continue };
             if faces.driver == driver && faces.target == target {
                 let why = format!(
-                    "{provider} stands on {name}, which is on the local bus {bus} of this very \
-                     target: a loop"
+                    "{provider} is built on {name}, a disk of the local bus {bus} of the same \
+                     target (cycle)"
                 );
                 let next = "Export it through another target.";
                 return Err(Error::new(Kind::Usage, "export", why).at(provider).next(next));

@@ -21,7 +21,7 @@ pub fn kind_of(errno: Errno) -> Kind {
 /// Advice for a disk that cannot be opened: its error names the file and the remedy, and the names
 /// in `list` do not help.
 pub const DISK_REMEDY: &str =
-    "Mend what the message names; `ashlar doctor` looks at every file and device.";
+    "Correct the file or device that the message names; `ashlar doctor` checks all of them.";
 
 /// A refusal of the graph as an error of the API. A name at the beginning of its sentence is
 /// removed, because the error carries the name already.
@@ -29,7 +29,7 @@ pub fn from_geom(op: &str, at: &str, error: geom::Error) -> Error {
     if !error.destroys.is_empty() {
         let flags: Vec<String> =
             error.destroys.iter().map(|name| format!("--yes-destroy {name}")).collect();
-        let next = format!("Repeat the command with {} if that may be lost.", flags.join(" "));
+        let next = format!("Repeat the command with {} if the data may be lost.", flags.join(" "));
         return Error::new(Kind::WouldDestroy, op, error.message).at(at).next(next);
     }
     let what = error.message.strip_prefix(at).and_then(|rest| rest.strip_prefix(": "));
@@ -43,10 +43,11 @@ pub fn find_persistent(topology: &Topology, op: &str, name: &str) -> Result<Prov
     let Some(layer) = topology.covering(provider) else { return Ok(provider) };
     let (layer, known) = (topology.geom_name(layer), topology.known_as(provider));
     let why = format!(
-        "it is what lies under {layer}, which was slipped in over {known} and is gone at the next \
-         start; then there is no such provider"
+        "provider below {layer}, which was inserted over {known} until the next start; then the \
+         name no longer exists"
     );
-    let next = format!("Write `{known}`; to stand below {layer}, take that out first.");
+    let next =
+        format!("Write `{known}`; to use the provider below {layer}, remove that layer first.");
     Err(Error::new(Kind::Busy, op, why).at(name).next(next))
 }
 
@@ -56,14 +57,14 @@ const OTHERS_MAX: usize = 4;
 /// The error for a missing provider; it lists the existing providers of the class as candidates.
 pub fn no_provider(topology: &Topology, op: &str, name: &str) -> Error {
     let error = Error::new(Kind::NotFound, op, "no such provider").at(name);
-    let look = "Run `ashlar list` to see the providers, and why something is not there.";
+    let look = "Run `ashlar list` to see the providers, and why one is missing.";
     let Some((class, _)) = name.split_once('/') else { return error.next(look) };
     let ours = topology.class_view(class, 0);
     let all = ours.iter().flat_map(|g| g.providers.iter().map(|p| p.name.as_str()));
     let others: Vec<&str> = all.take(OTHERS_MAX).collect();
     match others.is_empty() {
         true => error.next(look),
-        false => error.next(format!("Of {class} there is {}. {look}", others.join(", "))),
+        false => error.next(format!("Providers of {class}: {}. {look}", others.join(", "))),
     }
 }
 

@@ -156,7 +156,7 @@ impl Exports {
         if state != configured {
             let word = serde_json::to_value(state).unwrap_or_default();
             let word = word.as_str().unwrap_or_default();
-            let text = format!("port group {group} is {word}, as it was set by hand");
+            let text = format!("port group {group} is {word}, as set by hand");
             self.overrides.report(group, text);
         }
         state
@@ -178,14 +178,15 @@ impl Exports {
             _ => return Err(Error::new(Kind::UnknownVerb, "local", "no such verb").at(verb)),
         };
         control.wait_until(ATTACH_DEADLINE, |_| ticket.result().is_some());
-        let late = || Err("it takes too long; `ashlar list attached` shows it".to_owned());
+        let late =
+            || Err("not finished in time; `ashlar list attached` shows the device".to_owned());
         if let Err(why) = ticket.result().unwrap_or_else(late) {
             let next = match verb {
-                "attach" => "Mend what the message names.".to_owned(),
-                _ if force => "Stop what uses it first.".to_owned(),
+                "attach" => "Correct the problem that the message names.".to_owned(),
+                _ if force => "Stop its users first.".to_owned(),
                 _ => format!(
-                    "Unmount it, or stop what uses it, first; or take it from them: \
-                     ashlar detach {what} --force"
+                    "Unmount the device or stop its users first; or remove it in use: ashlar \
+                     detach {what} --force"
                 ),
             };
             return Err(Error::new(Kind::Busy, verb, why).at(key.to_string()).next(next));
@@ -461,7 +462,7 @@ impl Exports {
             let Some(device) = self.registry.device(name).filter(|_| was != is) else { continue };
             let knows = device.configure_thresholds(is.as_deref());
             if !knows && is.is_some_and(|all| !all.is_empty()) {
-                let why = "its disk does not say how full it is";
+                let why = "the disk does not report its used space";
                 let error = Error::new(Kind::ConfigValue, "change thresholds", why).at(name);
                 return Err(error.next("Leave `thresholds` out of this unit."));
             }
@@ -584,11 +585,11 @@ impl Exports {
             true => eject_medium(&self.registry, unit),
             false => Ok(()),
         });
-        let what = tray.provider.as_deref().unwrap_or("its medium");
+        let what = tray.provider.as_deref().unwrap_or("medium");
         let text = match (done, tray.is_out) {
-            (Err(e), _) => format!("{what}, which was put in by hand, is not there: {}", e.message),
-            (Ok(()), true) => format!("{what} is out, as it was left by hand"),
-            (Ok(()), false) => format!("{what} is in, as it was put there by hand"),
+            (Err(e), _) => format!("{what}, loaded by hand, is missing: {}", e.message),
+            (Ok(()), true) => format!("{what} ejected, as set by hand"),
+            (Ok(()), false) => format!("{what} loaded, as set by hand"),
         };
         self.overrides.report(unit, text);
     }
@@ -687,7 +688,7 @@ fn change_state(
     match registry.give_up(&change) {
         Stage::Done => Ok(()),
         _ => {
-            let why = "commands are at the media still; the state is as it was";
+            let why = "commands at the media did not end in time; the state is unchanged";
             let error = Error::new(Kind::Busy, op, why).at(group);
             Err(error.next("`ashlar sessions` shows how long the oldest command waits."))
         }

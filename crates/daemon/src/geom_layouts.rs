@@ -84,13 +84,13 @@ impl GeomLayout {
     /// Why it shows other bytes than `self` did; None: it shows the same.
     fn differs(&self, now: &GeomLayout) -> Option<String> {
         if self.layout != now.layout {
-            return Some(format!("it had {}, and would have {}", self.layout, now.layout));
+            return Some(format!("layout changes from {} to {}", self.layout, now.layout));
         }
         let same = self.members.len() == now.members.len()
             && self.members.iter().zip(&now.members).all(|(was, is)| was.is_same(is));
         let show = |all: &[Member]| all.iter().map(Member::show).collect::<Vec<_>>().join(", ");
         (!same).then(|| {
-            format!("it stood on {}, and would on {}", show(&self.members), show(&now.members))
+            format!("members change from {} to {}", show(&self.members), show(&now.members))
         })
     }
 }
@@ -116,8 +116,8 @@ impl GeomLayouts {
         });
         let kept = kept.unwrap_or_else(|why| {
             let text = format!(
-                "how stripes and concatenations of the configuration were put together cannot be \
-                 read ({why}); those with something on their members wait for consent"
+                "recorded layouts of stripes and concatenations: cannot be read ({why}); those \
+                 with data on their members wait for consent"
             );
             tell("daemon", text);
             Some(LayoutMap::new())
@@ -195,8 +195,8 @@ impl GeomLayouts {
         self.vault.save(SERIAL, state_store::RecordKind::GeomLayouts, encode(&self.all), done);
         if let Err(e) = saved.wait() {
             let text = format!(
-                "how {what} is put together could not be saved ({e}): a start after that may ask \
-                 for consent. Mend the state folder: `state` in [daemon] names it"
+                "layout of {what}: not saved ({e}); the next start may ask for consent. Repair the \
+                 state folder: `state` in [daemon] names it"
             );
             (self.report)("daemon", text);
         }

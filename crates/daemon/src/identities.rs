@@ -116,9 +116,9 @@ impl IdentityKeeper {
             }
             Err(why) => {
                 let text = format!(
-                    "the identities of disks cannot be read ({why}); a disk whose image has none \
-                     is shown as versions before identities were kept did. Mend or remove \
-                     {SERIAL}.{} in the state folder: `state` in [daemon] names it",
+                    "recorded disk identities: cannot be read ({why}); a disk whose image has none \
+                     gets the identity that older versions gave. Repair or remove {SERIAL}.{} in \
+                     the state folder: `state` in [daemon] names it",
                     state_store::RecordKind::DiskIdentities.name()
                 );
                 tell("daemon", text);
@@ -182,9 +182,9 @@ impl IdentityKeeper {
             Ok(()) => (state.changed, state.failed) = (false, false),
             Err(e) if !std::mem::replace(&mut state.failed, true) => {
                 let text = format!(
-                    "the identities of disks could not be saved ({e}): a disk without an image \
-                     file may be another one for its hosts after a restart. Mend the state \
-                     folder: `state` in [daemon] names it"
+                    "disk identities: not saved ({e}); a disk without an image file may be another \
+                     disk for its hosts after a restart. Repair the state folder: `state` in \
+                     [daemon] names it"
                 );
                 (self.report)("daemon", text);
             }

@@ -35,17 +35,17 @@ pub fn own_name(vault: &dyn StateStore) -> Result<String> {
         normalise_name(std::str::from_utf8(bytes).ok()?).ok()
     });
     match kept {
-        Err(why) => return Err(refuse(format!("the name that was kept cannot be read: {why}"))),
+        Err(why) => return Err(refuse(format!("recorded name: cannot be read: {why}"))),
         Ok(name) if !name.is_empty() => return Ok(name),
         Ok(_) => {}
     }
     if !vault.is_persistent() {
-        return Err(refuse(format!("{FILE} has none, and no state folder keeps one")));
+        return Err(refuse(format!("no name in {FILE}, and no state folder to keep one")));
     }
     let name = random_name().map_err(|e| refuse(format!("no random numbers: {e}")))?;
     let (done, saved) = save_channel();
     vault.save(SERIAL, state_store::RecordKind::Initiator, name.clone().into_bytes(), done);
-    saved.wait().map_err(|e| refuse(format!("the name that was made cannot be kept: {e}")))?;
+    saved.wait().map_err(|e| refuse(format!("generated name: cannot be saved: {e}")))?;
     Ok(name)
 }
 

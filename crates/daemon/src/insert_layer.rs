@@ -42,7 +42,8 @@ pub fn remove(control: &mut GraphControl, class: &str, name: &str) -> Result<Val
         return Err(Error::new(Kind::NotFound, op, "no such geom").at(name));
     };
     if !transparent(&control.topology, geom) {
-        let why = "it shows other bytes than the provider below has; destroy it instead";
+        let why = "not a transparent layer: its contents differ from the provider below; destroy \
+                   the geom instead";
         return Err(Error::new(Kind::Unsupported, op, why).at(name));
     }
     control.remove(geom).map_err(|e| from_geom(&op, name, e))?;

@@ -34,8 +34,8 @@ impl LastSizes {
         let kept = read(&*vault, SERIAL, state_store::RecordKind::LastSizes, decode)
             .unwrap_or_else(|why| {
                 let text = format!(
-                    "where disks ended cannot be read ({why}); what one that has grown since is a \
-                 member of does not find it: see `ashlar status`, and `follow` of its class"
+                    "recorded disk sizes: cannot be read ({why}); the label of a disk that has \
+                     grown since is not found: see `ashlar status`, and `follow` of its class"
                 );
                 tell("daemon", text);
                 Vec::new()
@@ -54,8 +54,8 @@ impl SizeKeeper for LastSizes {
         let failed = saved.wait().err();
         if let Some(e) = failed.filter(|_| !self.failed) {
             let text = format!(
-                "where disks end could not be saved ({e}): if one grows and the power goes, it may \
-                 not be found. Mend the state folder: `state` in [daemon] names it"
+                "disk sizes: not saved ({e}); the label of a disk that grows before a power loss \
+                 may not be found. Repair the state folder: `state` in [daemon] names it"
             );
             (self.report)("daemon", text);
         }

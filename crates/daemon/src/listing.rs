@@ -25,7 +25,7 @@ pub fn answer(
     let flag = |key: &str| params.get(key).and_then(Value::as_bool).unwrap_or(false);
     for name in &names {
         if !all.iter().any(|g| has_name(g, name)) {
-            let why = format!("class {class} has nothing of that name");
+            let why = format!("class {class} has no geom or provider of that name");
             let next = format!("ashlar {class} status");
             return Err(Error::new(Kind::NotFound, format!("{class} {verb}"), why)
                 .at(*name)

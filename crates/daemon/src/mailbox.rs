@@ -167,7 +167,7 @@ fn push<T>(queue: &Mutex<Queue<T>>, what: T) -> Result<()> {
         return Err(stopping());
     }
     if queue.waiting.len() >= WAITING_MAX {
-        let why = format!("{WAITING_MAX} requests wait already");
+        let why = format!("too many requests are waiting (limit {WAITING_MAX})");
         return Err(Error::new(Kind::Limit, "ask the daemon", why));
     }
     queue.waiting.push_back(what);
@@ -184,7 +184,7 @@ fn close<T>(queue: &Mutex<Queue<T>>) {
 }
 
 fn stopping() -> Error {
-    Error::new(Kind::Stopping, "ask the daemon", "it is stopping")
+    Error::new(Kind::Stopping, "ask the daemon", "the daemon is stopping")
 }
 
 /// The mailbox.

@@ -65,8 +65,8 @@ impl Overrides {
         let kept = read(&*vault, SERIAL, state_store::RecordKind::Overrides, decode)
             .unwrap_or_else(|why| {
                 let text = format!(
-                    "what was set by hand (`alua set`, `tray`) cannot be read, the configuration \
-                 counts: {why}"
+                    "settings made by hand (`alua set`, `tray`): cannot be read; the configuration \
+                     applies: {why}"
                 );
                 tell("daemon", text);
                 OverrideRecord::default()
@@ -180,8 +180,8 @@ impl Overrides {
             return act();
         }
         self.save(&next).map_err(|e| {
-            let why = format!("it could not be saved ({e}), so nothing was changed");
-            let next = "Mend the state folder: `state` in [daemon] names it.";
+            let why = format!("state not saved ({e}); nothing was changed");
+            let next = "Repair the state folder: `state` in [daemon] names it.";
             Error::new(Kind::System, op, why).at(at).next(next)
         })?;
         let done = act();

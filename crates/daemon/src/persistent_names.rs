@@ -56,8 +56,8 @@ impl PersistentNames {
         let stored = read(&*vault, SERIAL, state_store::RecordKind::Names, decode);
         let stored = stored.unwrap_or_else(|why| {
             let text = format!(
-                "which disks of buses had which names cannot be read ({why}); they are named in \
-                 the order in which they answer: see that each LUN is the disk that it was"
+                "recorded names of bus disks: cannot be read ({why}); disks are named in the order \
+                 in which they answer: check that each LUN has its former disk"
             );
             tell("daemon", text);
             NameMap::new()
@@ -113,9 +113,8 @@ impl PersistentNames {
             }
             Err(e) if !std::mem::replace(&mut self.failed, true) => {
                 let text = format!(
-                    "which disks of buses have which names could not be saved ({e}): after a \
-                     restart they are named as they were when it could. Mend the state folder: \
-                     `state` in [daemon] names it"
+                    "names of bus disks: not saved ({e}); after a restart the disks have the names \
+                     that were last saved. Repair the state folder: `state` in [daemon] names it"
                 );
                 (self.report)("daemon", text);
             }

@@ -203,7 +203,7 @@ fn note_cores(journal: &Journal, reports: &[PortReport]) {
 
 fn stop_cores(mut runtime: Runtime) {
     for left in runtime.stop() {
-        tracing::error!(target: "ashlar", "left behind, for it does not answer: {left}");
+        tracing::error!(target: "ashlar", "abandoned because it does not answer: {left}");
     }
 }
 

@@ -122,32 +122,32 @@ impl Reattach {
     fn missing_reason(&self, disk: &DiskConfig) -> String {
         if let Some(place) = remote(disk).and_then(|(_, kind, params)| kind.location(&params)) {
             return match self.known.contains_key(&disk.name) {
-                true => format!("{place} does not answer; it is tried again by itself"),
-                false => format!("{place} does not answer; the disk is taken when it does"),
+                true => format!("{place} does not answer; it is retried automatically"),
+                false => format!("{place} does not answer; the disk is added when it does"),
             };
         }
         let Some(path) = path_of(disk) else {
-            return "its medium has gone; bring it back, then run `ashlar apply`".to_owned();
+            return "medium lost; restore it, then run `ashlar apply`".to_owned();
         };
         let was = self.known.get(&disk.name).map_or(0, |k| k.bytes);
         let shown = path.display();
         match std::fs::metadata(path) {
             Err(e) if !self.known.contains_key(&disk.name) => {
-                format!("its medium is not there: {shown}: {e}; it is taken when it comes")
+                format!("medium missing: {shown}: {e}; the disk is added when it appears")
             }
-            Err(e) => format!("its medium has gone: {shown}: {e}; it is taken when it is back"),
+            Err(e) => format!("medium lost: {shown}: {e}; the disk is used again when it returns"),
             Ok(m) if m.is_file() && m.len() < was => {
                 let takes = match disk.params.contains_key("size") {
-                    true => "makes it as long as configured, with zeroes",
-                    false => "takes it as it is",
+                    true => "extends it to the configured size with zeroes",
+                    false => "accepts the smaller size",
                 };
                 let has = m.len();
                 format!(
-                    "its medium has gone: {shown} has {has} bytes and had {was}; nothing is \
-                     written to it before it is as long again; `ashlar apply` {takes}"
+                    "medium lost: {shown} has {has} bytes and had {was}; nothing is written to it \
+                     until it has that size again; `ashlar apply` {takes}"
                 )
             }
-            Ok(_) => format!("its medium has gone: {shown} does not answer; it is tried again"),
+            Ok(_) => format!("medium lost: {shown} does not answer; it is retried automatically"),
         }
     }
 
@@ -207,13 +207,13 @@ impl Reattach {
                 Some(Attr::Text(ident)) => ident,
                 _ => "none".to_owned(),
             };
-            format!("another disk is in its place: serial number {ident}, it had {}", known.ident)
+            format!("replaced by another disk: serial number {ident}, not {}", known.ident)
         } else if bytes < known.bytes {
-            format!("it is back with {bytes} bytes and had {}", known.bytes)
+            format!("returned with {bytes} bytes, not {}", known.bytes)
         } else {
             return Ok(());
         };
-        let what = format!("{why}; `ashlar apply` takes it all the same");
+        let what = format!("{why}; `ashlar apply` accepts it");
         Err(Error::new(bio::Errno::NxIo, what))
     }
 

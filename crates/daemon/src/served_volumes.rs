@@ -39,8 +39,8 @@ impl ServedVolumes {
         let kept = read(&*vault, SERIAL, state_store::RecordKind::ServedFileSystems, decode);
         let kept = kept.unwrap_or_else(|why| {
             let text = format!(
-                "which file systems were served here cannot be read ({why}); `create = true` of an \
-                 fs section makes a new one if all of its devices are blank"
+                "recorded list of served file systems: cannot be read ({why}); `create = true` of \
+                 an fs section makes a new one if all of its devices are blank"
             );
             tell("daemon", text);
             VolumeMap::new()
@@ -68,7 +68,7 @@ impl fileserver::VolumeHistory for ServedVolumes {
         let failed = saved.wait().err();
         if let Some(e) = failed.filter(|_| !self.failed.load(Ordering::Relaxed)) {
             let text = format!(
-                "that {name} is served here could not be saved ({e}). Mend the state folder: \
+                "list of served file systems: {name} not saved ({e}). Repair the state folder: \
                  `state` in [daemon] names it"
             );
             (self.report)("daemon", text);

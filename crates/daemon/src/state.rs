@@ -315,7 +315,7 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
             false => troubles.iter().map(|t| t.health).max().unwrap_or_default(),
         },
         health_why: match (p, error) {
-            (None, _) => "its medium is gone: removed, or shorter than it was".into(),
+            (None, _) => "medium lost: removed, or smaller than before".into(),
             (_, Some(e)) => format!("answers {e}"),
             _ => {
                 let whys: Vec<&str> = troubles.iter().map(|t| t.why.as_str()).collect();
@@ -336,10 +336,10 @@ fn full_reason(config: &Config, name: &str, room: &SpaceUsage, size_bytes: u64) 
         return None;
     }
     let left = short(room.free);
-    let whose = if room.is_shared { " for all that lie there" } else { "" };
+    let whose = if room.is_shared { " for all disks there" } else { "" };
     Some(format!(
-        "{percent} % of its room is used (threshold {reached} %), {left} are left{whose}; writes \
-         fail when there is none"
+        "{percent} % of its space is used (threshold {reached} %), {left} free{whose}; writes fail \
+         when none is left"
     ))
 }
 
@@ -352,7 +352,7 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
     let listening = view.is_some() && (!listens || !portals.is_empty());
     let lost = view.into_iter().flat_map(|v| &v.groups).flat_map(|g| &g.luns).find_map(|l| {
         let d = device(from.registry, &l.1)?;
-        d.lost.map(|e| format!("LUN {} ({}) is gone: {e}", l.0, l.1))
+        d.lost.map(|e| format!("LUN {} ({}) is lost: {e}", l.0, l.1))
     });
     let groups = view.map(|v| groups(from, v)).unwrap_or_default();
     let awaited = || {
@@ -366,9 +366,11 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
             return Some(format!("LUN {lun} ({provider}) cannot be exported: {why}"));
         }
         let is = if more.is_empty() { " is" } else { &more };
-        let who = from.cam.wired_names().holder(provider).map(|o| {
-            format!("; {provider} is {} on {}, no other disk is called so", o.identity, o.bus)
-        });
+        let who = from
+            .cam
+            .wired_names()
+            .holder(provider)
+            .map(|o| format!("; {provider} is reserved for {} on {}", o.identity, o.bus));
         let who = who.unwrap_or_default();
         Some(format!("LUN {lun} ({provider}){is} not there yet; exported on arrival{who}"))
     };

@@ -137,23 +137,23 @@ fn encode(key: &str, bytes: &[u8]) -> Vec<u8> {
 
 /// W3.
 fn decode(key: &str, file: &[u8]) -> Result<Vec<u8>, &'static str> {
-    let (mark, rest) = file.split_at_checked(MAGIC.len()).ok_or("it is cut")?;
+    let (mark, rest) = file.split_at_checked(MAGIC.len()).ok_or("truncated")?;
     if mark != MAGIC {
-        return Err("it does not begin as a record");
+        return Err("not a record (wrong magic)");
     }
-    let (crc, rest) = rest.split_first_chunk::<4>().ok_or("it is cut")?;
-    let (lengths, body) = rest.split_first_chunk::<8>().ok_or("it is cut")?;
+    let (crc, rest) = rest.split_first_chunk::<4>().ok_or("truncated")?;
+    let (lengths, body) = rest.split_first_chunk::<8>().ok_or("truncated")?;
     if u32::from_be_bytes(*crc) != crc32(&[lengths, body]) {
-        return Err("its checksum is wrong");
+        return Err("wrong checksum");
     }
     let [a, b, c, d, ..] = *lengths;
     let name_len = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
-    let (name, data) = body.split_at_checked(name_len).ok_or("its lengths are wrong")?;
+    let (name, data) = body.split_at_checked(name_len).ok_or("wrong lengths")?;
     if name != key.as_bytes() {
-        return Err("it is the record of another unit");
+        return Err("record of another unit");
     }
     if file.len() != HEAD_LEN + name.len() + data.len() {
-        return Err("its lengths are wrong");
+        return Err("wrong lengths");
     }
     Ok(data.to_vec())
 }
@@ -198,7 +198,7 @@ pub fn find(shelf: &mut dyn RecordDir, serial: &str, kind: RecordKind) -> io::Re
         (None, Some(Ok(data))) => Ok(StoredRecord::Newest(data)),
         (None, None) => Ok(StoredRecord::Missing),
         (Some(Err(why)), _) | (_, Some(Err(why))) => {
-            let what = format!("{key}: {why}, and there is no whole one before it");
+            let what = format!("{key}: {why}, and no valid earlier record exists");
             Err(io::Error::new(io::ErrorKind::InvalidData, what))
         }
         (Some(Ok(data)), _) => Ok(StoredRecord::Newest(data)),
@@ -236,7 +236,7 @@ pub fn read<T: Default>(
 ) -> Result<T, String> {
     match vault.load(serial, kind) {
         Ok(None) => Ok(T::default()),
-        Ok(Some(bytes)) => decode(&bytes).ok_or_else(|| "it makes no sense".to_owned()),
+        Ok(Some(bytes)) => decode(&bytes).ok_or_else(|| "invalid contents".to_owned()),
         Err(e) => Err(e.message),
     }
 }
@@ -315,7 +315,8 @@ impl StateStore for FileStateStore {
     fn load(&self, serial: &str, kind: RecordKind) -> Result<Option<Vec<u8>>, Error> {
         let (to, answer) = mpsc::channel();
         self.send(Request::Load { serial: serial.into(), kind, to });
-        let found = answer.recv().unwrap_or_else(|_| Err(io::Error::other("the vault has ended")));
+        let found =
+            answer.recv().unwrap_or_else(|_| Err(io::Error::other("the state store has stopped")));
         match found {
             Ok(StoredRecord::Missing) => Ok(None),
             Ok(StoredRecord::Newest(bytes)) => Ok(Some(bytes)),

@@ -44,7 +44,7 @@ impl RefusalLog {
         self.lines.set(0);
         let unsaid = self.suppressed.take();
         if unsaid > 0 {
-            tracing::warn!(target: "fs", "{}: {unsaid} more clients were turned away", self.name);
+            tracing::warn!(target: "fs", "{}: {unsaid} more clients rejected", self.name);
         }
     }
 }

@@ -65,7 +65,7 @@ impl Users {
             let mut parts = line.split(':').map(str::trim);
             let mut part = || parts.next().unwrap_or("");
             let (id, name, leader, members) = (part(), part(), part(), part());
-            let id: i32 = id.parse().map_err(|_| format!("line {n}: {id:?} is no number"))?;
+            let id: i32 = id.parse().map_err(|_| format!("line {n}: {id:?} is not a number"))?;
             if lines.len() == USERS_MAX {
                 return Err(format!("line {n}: more than {USERS_MAX} users"));
             }
@@ -81,7 +81,7 @@ impl Users {
             };
             let named = members.split(',').map(str::trim).filter(|m| !m.is_empty());
             let members = named
-                .map(|m| users.id(m).ok_or(format!("line {n}: member {m:?} is no user")))
+                .map(|m| users.id(m).ok_or(format!("line {n}: member {m:?} is not a user")))
                 .collect::<Result<_, _>>()?;
             if let Some(user) = users.by_id.get_mut(&id) {
                 (user.leader, user.members) = (leader, members);
@@ -92,7 +92,7 @@ impl Users {
 
     fn add(&mut self, id: Id, name: &str) -> Result<(), String> {
         if self.by_name.contains_key(name) {
-            return Err(format!("{name} is there twice"));
+            return Err(format!("{name} is listed twice"));
         }
         if let Some(other) = self.by_id.get(&(id as i32)) {
             return Err(format!("{} has the number {} already", other.name, id as i32));
@@ -222,7 +222,7 @@ impl Users {
             (Some("-"), Some(m)) => {
                 let member = known(m)?;
                 if !self.has_member(id, member) {
-                    return Err(format!("{m} is no member of {}", self.name(id)));
+                    return Err(format!("{m} is not a member of {}", self.name(id)));
                 }
                 self.change(id, |u| u.members.retain(|x| *x != member));
             }
@@ -268,7 +268,7 @@ fn legal(name: &str) -> Result<(), String> {
     let bad = |c: char| c.is_control() || " :,#/?+=-".contains(c);
     if name.is_empty() || name.len() > NAME_MAX || name.contains(bad) {
         let what = "up to 143 bytes without blanks and :,#/?+=-";
-        return Err(format!("{name:?} is no name of a user: {what}"));
+        return Err(format!("{name:?} is not a valid user name: {what}"));
     }
     Ok(())
 }
@@ -289,15 +289,15 @@ mod tests {
         assert!(users.is_in(5, 20) && users.leads(7, 20) && users.leads(7, -3_i32 as Id));
         assert!(!users.leads(5, -3_i32 as Id) && !users.leads(NONE, 20));
         for (text, why) in [
-            ("x:rob::", "line 1: \"x\" is no number"),
+            ("x:rob::", "line 1: \"x\" is not a number"),
             ("1:rob::\n1:ken::", "line 2: rob has the number 1 already"),
-            ("1:rob::\n2:rob::", "line 2: rob is there twice"),
+            ("1:rob::\n2:rob::", "line 2: rob is listed twice"),
             (
                 "1:ro b::",
-                "line 1: \"ro b\" is no name of a user: up to 143 bytes without blanks and \
+                "line 1: \"ro b\" is not a valid user name: up to 143 bytes without blanks and \
                  :,#/?+=-",
             ),
-            ("1:rob::pike", "line 1: member \"pike\" is no user"),
+            ("1:rob::pike", "line 1: member \"pike\" is not a user"),
         ] {
             assert_eq!(Users::parse(text).unwrap_err(), why);
         }
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(users.edit("lab", Some("?")), Ok("-1:lab:rob:dmr".into()));
         assert_eq!(users.edit("lab", Some("-dmr")), Ok("-1:lab:rob:".into()));
         assert_eq!(users.edit("lab", Some("=")), Ok("-1:lab::".into()));
-        assert!(users.edit("lab", Some("-dmr")).is_err_and(|e| e == "dmr is no member of lab"));
+        assert!(users.edit("lab", Some("-dmr")).is_err_and(|e| e == "dmr is not a member of lab"));
         assert_eq!(users.edit("lab", Some("+rob")), Ok("-1:lab::rob".into()));
         assert!(users.edit("lab", Some("+rob")).is_err_and(|e| e.contains("already")));
         assert!(users.edit("ken", Some("+rob")).is_err() && users.edit("rob", None).is_err());

@@ -394,7 +394,7 @@ impl GraphControl {
             return Ok(());
         }
         let what = format!(
-            "the graph did not come to rest in {} s: it waits for {}",
+            "the graph did not settle in {} s: waiting for {}",
             settle.as_secs(),
             self.topology.waits_for()
         );

@@ -232,10 +232,12 @@ impl Window {
         }
         let odd = |v: u64| !v.is_multiple_of(u64::from(sector));
         if odd(self.offset) || self.size.is_some_and(|s| odd(s) || s == 0) {
-            return inval(format!("offset and size are multiples of the sector size, {sector}"));
+            return inval(format!(
+                "offset and size must be multiples of the sector size ({sector})"
+            ));
         }
         if self.stripe.is_some_and(|(bytes, offset)| offset >= bytes) {
-            return inval("stripe_offset lies inside a stripe: less than stripe_size".into());
+            return inval("stripe_offset must be less than stripe_size".into());
         }
         let room = below.media_bytes.saturating_sub(self.offset);
         let whole = room - room % u64::from(sector);
@@ -247,7 +249,7 @@ impl Window {
                 delete_max_bytes: 0,
             }),
             _ => inval(format!(
-                "offset and size reach beyond the {} bytes below, or leave nothing",
+                "offset and size are outside the {} bytes below, or leave no data",
                 below.media_bytes
             )),
         }
@@ -280,7 +282,7 @@ impl<F: Filter> Typed for FilterClass<F> {
         let filter = Arc::new(F::new(&params)?);
         let window = F::window(&params);
         let &[below] = request.members else {
-            let what = format!("{} is made on exactly one provider", F::NAME);
+            let what = format!("{} needs exactly one provider", F::NAME);
             return Err(Error::inval(what));
         };
         let gone = || Error::new(Errno::NxIo, "the provider below is gone");

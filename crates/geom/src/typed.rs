@@ -405,6 +405,6 @@ pub fn with<C: Typed, R>(
 ) -> Result<R, Error> {
     let id = named(&control.topology, C::NAME, on)?;
     let (class, name) = (C::NAME, bare_name(C::NAME, on));
-    let going = || Err(Error::new(Errno::NxIo, format!("{class} {name} is going")));
+    let going = || Err(Error::new(Errno::NxIo, format!("{class} {name} is being destroyed")));
     control.call(|t| t.with(id, |geom: &mut C::Geom, t| f(geom, t, id)).unwrap_or_else(going))
 }

@@ -226,7 +226,7 @@ impl Client {
     fn refusal_error(&self, bytes: &[u8]) -> Error {
         match serde_json::from_slice(bytes) {
             Ok(AnswerLine::Error(error)) => error,
-            _ => self.protocol_error("a refusal without a reason"),
+            _ => self.protocol_error("rejected without a reason"),
         }
     }
 
@@ -241,9 +241,9 @@ fn interrupted(verb: &str, goes_on: Option<(String, String)>) -> Error {
     let error = |why: &str| Error::new(Kind::Interrupted, verb, why);
     match goes_on {
         Some((what, end)) => {
-            error(&format!("{what} goes on without you")).next(format!("`{end}` ends it."))
+            error(&format!("{what} continues in the daemon")).next(format!("`{end}` ends it."))
         }
-        None => error("nobody waits for the answer any more"),
+        None => error("stopped waiting for the answer"),
     }
 }
 

@@ -290,7 +290,7 @@ impl Inner {
             return refuse(Kind::ConfigValue, format!("half way: {problem:?}"));
         }
         if after.is_equivalent(config) {
-            return refuse(Kind::NotFound, "there is nothing of that name");
+            return refuse(Kind::NotFound, "no object has that name");
         }
         if let Some(problem) = crate::config::check(&after).into_iter().next() {
             return refuse(problem.kind, problem.text);

@@ -112,7 +112,8 @@ fn write_all(from: &Receiver<LogItem>, dropped: &AtomicU64, mut sink: impl Write
             LogItem::Line(line) => {
                 let n = dropped.swap(0, Ordering::Relaxed);
                 if n > 0 {
-                    let text = format!("{n} lines of the log are dropped: it is read too slowly\n");
+                    let text =
+                        format!("{n} lines of the log are dropped: the reader is too slow\n");
                     let _ = sink.write_all(text.as_bytes());
                 }
                 let _ = sink.write_all(&line);

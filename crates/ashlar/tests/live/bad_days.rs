@@ -184,7 +184,7 @@ fn shrunk_disk_is_withdrawn_and_returns_at_its_old_size() {
     assert_fails(&url, &["read 32M 64k"], &[]);
     let said = house.ok(&["journal"]);
     let sizes = format!("has {} bytes and had {DISK_BYTES}", 4 << 20);
-    assert!(said.contains(&sizes) && said.contains("as long again"), "{said}");
+    assert!(said.contains(&sizes) && said.contains("until it has that size again"), "{said}");
     let found = finding(&house, "short");
     assert!(!text(&found["why"]).is_empty() && text(&found["action"]).contains("apply"), "{found}");
     house.ashlar(&["status"]).ends(3).prints(&["FAILED", "short"]);
@@ -235,7 +235,7 @@ fn file_that_is_removed_in_use_is_reported_and_can_be_saved() {
     noted("was renamed to");
     std::fs::rename(&aside, &image).unwrap();
     house.ashlar(&["status"]).ends(0);
-    noted("no longer so");
+    noted("no longer true");
     // Removed: the data can be saved by the command that `status` prints.
     std::fs::remove_file(&image).unwrap();
     peer::qemu_io(&url, &["write -P 6 32M 1M", "flush"]).unwrap();

@@ -251,7 +251,7 @@ fn bad_mirror_metadata_is_refused() {
             }),
             instead("a larger disk", "written for a provider of", |d| d.resized(MIB as i64, 512)),
             instead("a smaller disk", "written for a provider of", small),
-            instead("a smaller disk that says so", "fewer than the mirror's", move |d| {
+            instead("a smaller disk that says so", "needs a sector more", move |d| {
                 small(d).sealed(&[(111, &number(MIB / 2))])
             }),
             instead("other sectors", "its sectors have 4096 bytes", |d| d.with_large_sectors(1)),
@@ -338,7 +338,7 @@ fn bad_intel_metadata_is_refused() {
             beside("a copy", "there already", Disk::clone),
             beside("a copy on another disk", "not of the array", Disk::renamed),
             beside("two for a place", "there already", older),
-            instead("contradictory", "say two things of volume", sealed((INTEL_STRIP, &[0, 2]))),
+            instead("contradictory", "describe volume", sealed((INTEL_STRIP, &[0, 2]))),
             instead("a larger disk", "written for a disk of", |d| d.resized(MIB as i64, 1024)),
             instead("a smaller disk", "ends at", |d| d.resized(-(MIB as i64), 1024)),
             instead("other sectors", "its sectors have 4096 bytes", |d| d.with_large_sectors(2)),
@@ -388,10 +388,10 @@ fn bad_ddf_metadata_is_refused() {
             beside("two for a place, one older", "there already", |d| {
                 d.renamed().all_headers(&[(SEQUENCE, &d.sequence(-1))])
             }),
-            instead("one sequence number, two words", "say two things of volume", |d| {
+            instead("one sequence number, two words", "describe volume", |d| {
                 d.config(&[(STRIP, &[d.config_byte(STRIP) + 1])])
             }),
-            instead("a disk in two places", "say two things of volume", |d| {
+            instead("a disk in two places", "describe volume", |d| {
                 let first: Vec<u8> = (0..4).map(|n| d.config_byte(ELEMENTS + n)).collect();
                 d.config(&[(ELEMENTS + 4, &first)])
             }),

@@ -40,9 +40,9 @@ fn setting_changed_at_run_time_is_reported_until_apply_resets_it() {
     house.ok(&["trim", "configure", "t", "--share", "20"]);
     host.wait_for_rounds(&house, "configured");
     house.ashlar(&["status"]).ends(0).prints(&[
-        "changed by hand: it works with algorithm = \"fair\", no options, and from the next start \
-         with algorithm = \"rr\", options = \"quantum_kb=64\"",
-        "To keep that, in ashlar.toml: share = 20. To take it back: `ashlar apply`.",
+        "changed by hand: runs with algorithm = \"fair\", no options, and from the next start with \
+         algorithm = \"rr\", options = \"quantum_kb=64\"",
+        "To keep that, in ashlar.toml: share = 20. To undo it: `ashlar apply`.",
     ]);
     house.ashlar(&["export"]).ends(0).prints(&["algorithm = \"fair\"", "share = 20"]);
     house.ashlar(&["plan"]).ends(6).prints(&[
@@ -115,7 +115,7 @@ fn members_edited_while_stopped_wait_for_apply_with_consent() {
         house.start();
         house.until("served", LIMIT, || house.provider("mirror/m").is_some());
         house.ashlar(&["status"]).ends(3).prints(&[
-            "its section was edited while the daemon was off: members d0, d1 -> d0, d2",
+            "section edited while the daemon was stopped: members d0, d1 -> d0, d2",
             "`ashlar apply` carries it out",
         ]);
         assert_eq!(members(&house), ["d0", "d1"], "{start}");

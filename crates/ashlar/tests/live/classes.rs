@@ -92,7 +92,7 @@ fn mirrors_are_created_repaired_and_destroyed() {
             ("mirror verify m", 0, &["`ashlar mirror list m`"]),
             ("mirror remove m d1", 0, &["d1"]),
             ("mirror remove m d2", 0, &["d2"]),
-            ("mirror remove m d0", 1, &["the last that has everything", "`ashlar mirror stop m`"]),
+            ("mirror remove m d0", 1, &["the last complete member", "`ashlar mirror stop m`"]),
             ("mirror dump d0", 0, &["name: m", "all: 1"]),
             ("mirror dump d1", 1, &["no metadata of this class in the last sector"]),
             ("mirror clear d0", 1, &["d0 is in use"]),
@@ -145,7 +145,7 @@ fn stripes_concats_multipaths_and_arrays_are_created_and_destroyed() {
     // A volume name of an older format: the message lists the existing volumes, and none is taken
     // for the missing one.
     house.configure(&files(3), "0 = \"raid/r0\"");
-    let missing = ["raid/r0", "no such provider", "Of raid there is raid/Intel-", "/v."];
+    let missing = ["raid/r0", "no such provider", "Providers of raid: raid/Intel-", "/v."];
     house.ashlar(&["apply"]).ends(1).complains(&missing);
     house.configure(&files(3), "");
     typed(
@@ -224,10 +224,10 @@ fn partition_tables_are_committed_undone_and_copied_by_a_pipe() {
             ("part add -t linux-data -s 8M -l one --no-commit d0", 0, &["`ashlar part commit d0`"]),
             ("part show d0", 0, &["PENDING", "not written: d0p1 added"]),
             ("part undo d0", 0, &["d0 undone"]),
-            ("part undo d0", 1, &["no changes that wait", "`ashlar part show d0`"]),
+            ("part undo d0", 1, &["no pending changes", "`ashlar part show d0`"]),
             ("part add -t linux-data -s 8M -l one --no-commit d0", 0, &["d0p1 added"]),
             ("part commit d0", 0, &["d0 committed"]),
-            ("part commit d0", 1, &["no changes that wait", "--no-commit"]),
+            ("part commit d0", 1, &["no pending changes", "--no-commit"]),
             ("part add -t linux-swap -f x d0", 0, &["`ashlar part commit d0`"]),
             ("part undo d0", 0, &["d0 undone"]),
             ("part add -t linux-swap -f C d0", 0, &["d0p2 added"]),
@@ -437,7 +437,7 @@ fn faults_are_reported_with_their_fix_and_events_are_journaled() {
     typed(&house, &[("status", 0, &["state: OK"]), ("mirror remove m d1", 0, &["d1"])]);
     let fail = format!("raid fail {array} d5");
     typed(&house, &[(&fail, 0, &["d5"])]);
-    let insert = format!("`ashlar raid insert {array} DISK` puts another in its place");
+    let insert = format!("`ashlar raid insert {array} DISK` replaces it");
     let list = format!("see: ashlar raid list {array}");
     let said = house.ashlar(&["status"]).ends(3);
     said.prints(&["lacks 1 of 3 disks", &insert, &list, "d5 is refused"]);

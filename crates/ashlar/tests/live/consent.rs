@@ -351,7 +351,7 @@ fn protection_reports_found_data_and_requires_the_provider_name() {
     let unit = "\n[[unit]]\nprovider = \"ext4\"\nprotection = \"type1\"\n";
     house.configure(&format!("{}{unit}", all_disks()), "0 = \"ext4\"");
     house.start();
-    house.ashlar(&["status"]).ends(3).prints(&["ext4", "protection information is written over"]);
+    house.ashlar(&["status"]).ends(3).prints(&["ext4", "protection information would overwrite"]);
     assert!(contents(&house) == before, "something was written at a start");
     house.configure(&all_disks(), "0 = \"ext4\"");
     house.ok(&["apply"]);

@@ -289,7 +289,7 @@ fn inserted_scheduler_takes_the_disk_name_until_a_restart() {
     // A provider that is gone at the next start cannot be configured.
     house.configure(&disk, "0 = \"d0\", 1 = \"d0.sched.\"");
     let refused = house.ashlar(&["apply"]).ends(1);
-    refused.complains(&["d0.sched.", "slipped in over d0", "Write `d0`"]);
+    refused.complains(&["d0.sched.", "inserted over d0", "Write `d0`"]);
     house.configure(&disk, "0 = \"d0\"");
     house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
 

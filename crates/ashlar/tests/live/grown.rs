@@ -74,7 +74,7 @@ fn members_of_every_class_are_found_after_growing_offline() {
     }
     let journal = house.ok(&["journal"]);
     // All but the first member of the concat, whose label has to stay.
-    assert_eq!(journal.matches("it was brought to the end").count(), 7, "{journal}");
+    assert_eq!(journal.matches("the label was moved to the end").count(), 7, "{journal}");
     house.ashlar(&["status"]).ends(3).prints(&["c0 grew, but it is not the last"]);
     house.stop();
 }

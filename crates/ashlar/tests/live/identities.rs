@@ -222,7 +222,7 @@ fn copy_of_an_image_is_not_exported_beside_it() {
     copy_whole(&house.path("d0.img"), &house.path("a.img"));
     let both = format!("{}\n{}", file_disk("d0", "d0.img"), file_disk("a", "a.img"));
     house.configure(&both, "0 = \"d0\", 1 = \"a\"");
-    let words = format!("a: serial number {first} is that of d0");
+    let words = format!("a: serial number {first} belongs to d0");
     house.ashlar(&["plan"]).prints(&[&words]);
     let said = house.ashlar(&["apply"]).ends(1);
     said.complains(&[&words]).complains(&["[[unit]] provider = \"a\", serial = \"...\""]);

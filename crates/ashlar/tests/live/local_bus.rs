@@ -302,7 +302,7 @@ fn a_mirror_over_a_local_disk_survives_a_restart_and_loops_are_refused() {
     for luns in ["0 = \"d0\", 1 = \"here\"", "0 = \"d0\", 1 = \"mirror/m\""] {
         let loops = group("all", "*", luns) + &second("0 = \"mirror/m\"");
         configure(&house, &["d0", "d1", "d2"], &loops);
-        house.ashlar(&["apply"]).complains(&["a loop", "another target"]);
+        house.ashlar(&["apply"]).complains(&["(cycle)", "another target"]);
     }
     configure(&house, &["d0", "d1", "d2"], &(first.clone() + &second("0 = \"mirror/m\"")));
     house.ashlar(&["apply"]).ends(0);

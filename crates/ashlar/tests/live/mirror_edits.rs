@@ -116,9 +116,8 @@ fn mirror_edits_cause_no_error_at_a_host() {
 }
 
 /// The refusal: words that every verb has.
-const REFUSED: &str = "no member that has everything would be left in m: keep one of d0, d1 \
-                       until the new ones are rebuilt (`ashlar mirror list m` shows how far they \
-                       are)";
+const REFUSED: &str = "no complete member would be left in m: keep one of d0, d1 until the new \
+                       ones are rebuilt (`ashlar mirror list m` shows how far they are)";
 
 #[track_caller]
 fn refused(house: &Fixture) {

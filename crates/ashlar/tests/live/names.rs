@@ -97,7 +97,7 @@ fn name_of_an_absent_disk_is_not_given_to_another() {
     two.is("da1", LARGE);
     assert!(!two.lun_is_shown(), "another disk is exported");
     let said = two.near.ashlar(&["status"]).ends(3);
-    said.prints(&["LUN 0 (da0) is not there yet", "no other disk is called so", "on san0"]);
+    said.prints(&["LUN 0 (da0) is not there yet", "da0 is reserved for", "on san0"]);
     // The disk returns, and no further command is needed.
     two.far.configure(&far(&two.portal, BOTH), "");
     let file = two.far.path("ashlar.toml").display().to_string();
@@ -161,7 +161,7 @@ fn name_used_by_a_layer_is_kept_and_a_torn_record_is_reported() {
     std::fs::write(two.near.path("units/buses.names"), "ashlarV1 of something else").unwrap();
     two.near.start();
     let said = two.near.ashlar(&["journal"]).ends(0);
-    said.prints(&["which disks of buses had which names cannot be read"]);
+    said.prints(&["recorded names of bus disks: cannot be read"]);
     two.over();
 }
 

@@ -437,6 +437,7 @@ fn renamed_disk_is_exported_by_its_old_name_until_reuse() {
     assert_eq!(size("data"), Some(UNIT_BYTES));
     house.ok(&["geom", "lun", "forget-name", "name=data"]);
     assert_eq!((size("data"), size("x")), (None, Some(UNIT_BYTES)));
-    house.ashlar(&["geom", "lun", "forget-name", "name=data"]).complains(&["no unit was called"]);
+    house.ashlar(&["geom", "lun", "forget-name", "name=data"]).complains(&["no unit had that \
+                                                                            name"]);
     house.stop();
 }

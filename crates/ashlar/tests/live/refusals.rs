@@ -8,7 +8,7 @@ const REFUSED: [(&str, &str); 7] = [
     (
         "driver = \"iscsi\"\nname = \"iqn.2026-11.test:s\"\nlisten = [\"127.0.0.1:0\"]\n\
          chap = { user = \"u\", secret = \"file:open\" }\n",
-        "its mode is 0644",
+        "mode is 0644",
     ),
     (
         "driver = \"iscsi\"\nname = \"iqn.2026-11.test:s\"\nlisten = [\"127.0.0.1:0\"]\n\
@@ -23,12 +23,12 @@ const REFUSED: [(&str, &str); 7] = [
     (
         "driver = \"iscsi\"\nname = \"iqn.2026-11.test:s\"\nlisten = [\"127.0.0.1:0\"]\n\
          chap = { user = \"u\", secret = \"file:fifo\" }\n",
-        "it is no regular file",
+        "not a regular file",
     ),
     (
         "driver = \"nbd\"\nname = \"n\"\nlisten = [\"127.0.0.1:0\"]\ntls = \"require\"\n\
          tls_certificate = \"fifo\"\ntls_key = \"fifo\"\n",
-        "fifo: no regular file",
+        "fifo: not a regular file",
     ),
     (
         "driver = \"nvme_tcp\"\nname = \"disk1\"\nlisten = [\"127.0.0.1:0\"]\n",
@@ -68,7 +68,7 @@ fn refusals_of_apply_are_reported_by_plan_doctor_and_a_start() {
     house.write("ashlar.toml", &format!("{good}\n{two}"));
     for verb in ["plan", "apply"] {
         let said = house.ashlar(&[verb]).ends(2);
-        said.complains(&["listen =", "two drivers", "`ashlar schema target nbd`"]);
+        said.complains(&["listen =", "with another driver", "`ashlar schema target nbd`"]);
     }
     house.stop();
     for (target, why) in REFUSED {

@@ -111,7 +111,7 @@ fn test_12_torn_file_is_reported_and_a_failed_save_is_an_error() {
     assert_eq!((refused.status, refused.sense[2], refused.sense[12]), (2, 4, 0x44));
     assert_eq!(read(&mut b, 0).len(), 16);
     let said = house.ok(&["journal"]);
-    assert!(said.contains("could not be saved"), "{said}");
+    assert!(said.contains("not saved"), "{said}");
     house.stop();
 }
 
@@ -155,19 +155,19 @@ fn loaded_disc_and_port_state_survive_kill_9() {
     house.ok(&["tray", "load", "d0"]);
     assert_eq!(first_byte(&mut again(&mut house)), Some(b'1'));
     let said = house.ok(&["journal"]);
-    assert!(said.contains("d1 is in, as it was put there by hand"), "{said}");
+    assert!(said.contains("d1 loaded, as set by hand"), "{said}");
     // A disc that is not there is no reason to show the other one.
     house.configure(&format!("{d0}{DRIVE}"), "0 = \"d0\"");
     assert_eq!(first_byte(&mut again(&mut house)), None);
     let said = house.ok(&["journal"]);
-    assert!(said.contains("d1, which was put in by hand, is not there"), "{said}");
+    assert!(said.contains("d1, loaded by hand, is missing"), "{said}");
     house.ok(&["tray", "load", "d0", "d0"]);
     assert_eq!(first_byte(&mut again(&mut house)), Some(b'0'));
     // The state of a port group, until the configuration changes it.
     house.ok(&["alua", "set", "default", "standby"]);
     assert_eq!(first_byte(&mut again(&mut house)), None);
     assert_eq!(group(&house), "standby");
-    assert!(house.ok(&["journal"]).contains("as it was set by hand"));
+    assert!(house.ok(&["journal"]).contains("as set by hand"));
     house.configure(&format!("{GROUP}{d0}{DRIVE}"), "0 = \"d0\"");
     house.ok(&["apply"]);
     assert_eq!(group(&house), "non-optimized");

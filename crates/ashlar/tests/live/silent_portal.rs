@@ -152,7 +152,7 @@ fn lun_on_a_late_portal_does_not_delay_other_luns() {
     let mut back = front.sibling("late", &late_target(&portal));
     front.until("its LUN is there", LIMIT, || front.lists_unit(1));
     front.until("nothing is wrong any more", LIMIT, || front.ashlar(&["status"]).code == 0);
-    front.ashlar(&["journal"]).ends(0).prints(&["it has come; its LUNs are exported"]);
+    front.ashlar(&["journal"]).ends(0).prints(&["arrived; its LUNs are exported"]);
     let source = front.image("source.img", 1 << 20);
     std::fs::write(&source, [0xA5; 1 << 20]).unwrap();
     let (from, url) = (source.to_str().unwrap(), front.url(1));

@@ -53,7 +53,7 @@ fn missing_image_does_not_prevent_other_luns() {
     host.lun = 2;
     assert_eq!(ready(&mut host), Some((5, 0x25, 0)), "this number is not configured");
     assert_eq!(luns(&mut host), [0]);
-    house.ashlar(&["plan"]).ends(6).prints(&["create disk d1", "it is waited for"]);
+    house.ashlar(&["plan"]).ends(6).prints(&["create disk d1", "the daemon waits for it"]);
     // A change that is unrelated to the missing disks.
     house.image("d3.img", BYTES);
     let more = file_disk("d3", "d3.img");

@@ -183,7 +183,7 @@ fn multipath_over_iscsi_and_aoe_survives_the_loss_of_either() {
         shop.front.until("AoE is back", LIMIT, || shop.is_whole() && !is_ill("aoe0"));
     }
     let journal = shop.front.ok(&["journal"]);
-    for said in [" at 127.0.0.1:", "e7.0 does not answer by ", "no longer so: e7.0 "] {
+    for said in [" at 127.0.0.1:", "e7.0 does not answer by ", "no longer true: e7.0 "] {
         assert!(journal.contains(said), "{said}: {journal}");
     }
     load.ends_well();

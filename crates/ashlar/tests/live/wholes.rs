@@ -38,11 +38,11 @@ fn configured_stripe_keeps_its_member_order_and_strip_size() {
     crate::fixture::tool("sfdisk", &["-q", house.path("d0.img").to_str().unwrap()], table);
 
     for (members, more, why) in [
-        (["d1", "d0"], "", "it stood on d0"),
+        (["d1", "d0"], "", "members change from d0"),
         (
             ["d0", "d1"],
             "strip = 4096",
-            "it had strips of 65536 bytes, and would have strips of 4096",
+            "layout changes from strips of 65536 bytes to strips of 4096",
         ),
     ] {
         config(&house, "stripe", members, more);
@@ -79,7 +79,7 @@ fn configured_stripe_keeps_its_member_order_and_strip_size() {
     std::fs::remove_dir_all(house.path("units")).unwrap();
     house.start();
     let lost = house.ashlar(&["status"]).ends(3);
-    lost.prints(&["left holds GPT", "nothing says how they were put together", "--yes-destroy s"]);
+    lost.prints(&["left holds GPT", "their former layout is not recorded", "--yes-destroy s"]);
     house.ok(&["apply", "--yes-destroy", "s"]);
     io(&house, "read -P 9 64k 64k");
     house.stop();

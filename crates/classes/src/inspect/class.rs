@@ -136,7 +136,7 @@ fn wipe(control: &mut GraphControl, name: &str, params: &Wipe) -> Result<Value, 
     let missing =
         |word: &&String| !report.findings.iter().any(|f| is_meant(std::slice::from_ref(*word), f));
     if let Some(word) = params.only.iter().find(missing) {
-        let what = format!("{name} has no {word}; `ashlar inspect {name}` says what it has");
+        let what = format!("{name} has no {word}; `ashlar inspect {name}` shows its contents");
         return Err(Error::new(Errno::NoEnt, what));
     }
     let dry = !params.force && params.only.is_empty();
@@ -146,8 +146,8 @@ fn wipe(control: &mut GraphControl, name: &str, params: &Wipe) -> Result<Value, 
         let message = match first.len() {
             0 => format!("{name}: nothing to clear"),
             n => format!(
-                "{name}: {n} would be cleared; nothing was. Give --yes-destroy {name} to clear all \
-                 of them, --only KIND or OFFSET for some"
+                "{name}: {n} would be cleared; nothing was cleared. Give --yes-destroy {name} to \
+                 clear all of them, --only KIND or OFFSET for some"
             ),
         };
         said["message"] = message.into();

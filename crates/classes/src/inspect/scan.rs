@@ -202,8 +202,8 @@ fn scan(sectors: &Sectors, place: &TableContext) -> Result<InspectReport, ProbeS
         if let (FindingRole::Stale, Some(was)) = (finding.role, old_media_size(sectors, finding)?) {
             let class = finding.class;
             finding.reason = format!(
-                "it ended here when it had {was} bytes, and has grown: `ashlar {class} follow \
-                 PROVIDER --was {was}` brings the label to its end"
+                "label of a provider that had {was} bytes and has grown; next: `ashlar {class} \
+                 follow PROVIDER --was {was}` moves the label to the end"
             );
         } else if let Some(unit) = other_sectors(sectors, finding)? {
             let here = sectors.sector_size();
@@ -212,8 +212,8 @@ fn scan(sectors: &Sectors, place: &TableContext) -> Result<InspectReport, ProbeS
                  set `sector_size = {unit}` of the disk (kind `file`) in ashlar.toml"
             );
         } else if finding.role == FindingRole::Stale {
-            finding.reason = "nobody looks there on media of this size; it would be found by a \
-                           partition or a disk that ends or begins there"
+            finding.reason = "ignored at this position on media of this size; a partition or a \
+                              disk that ends or begins there would show it"
                 .into();
         }
     }

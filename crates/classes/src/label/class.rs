@@ -86,7 +86,9 @@ impl Typed for LabelClass {
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, TasteOutcome<Vec<Found>>> {
         Box::pin(async move {
             if disk.text(KIND_ATTR).is_some() {
-                return TasteOutcome::No("it is itself a name for another provider".into());
+                return TasteOutcome::No(
+                    "the provider is itself a name of another provider".into(),
+                );
             }
             let mut sectors = Sectors::new(disk.sector_bytes, disk.media_bytes);
             let read = async |offset, len| disk.read(offset, len).await;
@@ -127,7 +129,7 @@ impl Typed for LabelClass {
         request: &Create<'_, LabelParams>,
     ) -> Result<GeomId, Error> {
         let [on] = request.members else {
-            return Err(Error::inval("a name is given to one provider"));
+            return Err(Error::inval("label: exactly one provider is needed"));
         };
         let given = request.name.strip_prefix("label/").unwrap_or(request.name);
         let name = clean(OWN_PREFIX, given.as_bytes()).map_err(|_| {

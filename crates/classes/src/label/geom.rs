@@ -47,7 +47,7 @@ impl LabelGeom {
             Error::new(Errno::Exist, format!("{} {what}{base}", label.name))
         };
         if topology.find(label.name).is_some() {
-            return Err(taken(topology, "is there already, of "));
+            return Err(taken(topology, "exists already, for "));
         }
         let geom = topology.new_geom(NAME, label.name, why, Box::new(LabelGeom))?;
         let made = Self::provide(topology, geom, on, label);
@@ -71,7 +71,7 @@ impl LabelGeom {
         let len = label.len.min(numbers.media_bytes);
         let len = len - len % sector;
         if len == 0 {
-            return Err(Error::inval(format!("{}: nothing in it", label.name)));
+            return Err(Error::inval(format!("{}: smaller than one sector", label.name)));
         }
         let consumer = topology
             .attach_new(geom, on)

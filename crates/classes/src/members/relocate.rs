@@ -119,19 +119,23 @@ fn search(
     let end = frame::last_sector(sector, media).unwrap_or(0);
     if let Some(was) = ask.old_bytes {
         let at = frame::last_sector(sector, was).filter(|at| *at < end).ok_or_else(|| {
-            let what = format!("{name} has {media} bytes; --was is a smaller size");
+            let what =
+                format!("{name}: --was must be smaller than the present size ({media} bytes)");
             Error::inval(what)
         })?;
         let bytes = provider_access::read(control, name, edge, at, sector as usize)?;
         let placed = (ask.read)(&bytes).map_err(|e| {
-            let what = format!("{name}, where it ended when it had {was} bytes: {e}");
+            let what = format!("{name}: at its former end ({was} bytes): {e}");
             Error::new(Errno::NoEnt, what)
         })?;
         return match frame::is_of_size(placed.provider_bytes, was) {
             true => Ok(at),
             false => {
                 let size = placed.provider_bytes;
-                let what = format!("the label there was written for a provider of {size} bytes");
+                let what = format!(
+                    "{name}: the label at the former end was written for another \
+                                    size ({size} bytes)"
+                );
                 Err(Error::inval(what))
             }
         };
@@ -150,10 +154,8 @@ fn search(
         }
         to = from;
     }
-    let what = format!(
-        "no label of {class} was left behind in the last MiB of {name}; say with --was how large \
-         it was"
-    );
+    let what =
+        format!("{name}: no old label of {class} in the last MiB; give the former size with --was");
     Err(Error::new(Errno::NoEnt, what))
 }
 
@@ -193,7 +195,7 @@ fn move_label(
 }
 
 fn old_size_hint(why: &str, was: u64) -> String {
-    format!("{why}; a nop on it with a size of {was} bytes shows it as it was")
+    format!("{why}; a nop of {was} bytes on the provider shows its former contents")
 }
 
 impl MovableLabel {
@@ -290,7 +292,7 @@ impl OldLabel {
 
     /// In words.
     pub(crate) fn describe(&self) -> String {
-        format!("its label is where it ended when it had {} bytes", self.old_bytes)
+        format!("its label is at its former end ({} bytes)", self.old_bytes)
     }
 
     /// Moves the label to the end, unless data there must not be lost.
@@ -317,7 +319,11 @@ impl OldLabel {
         let ahead = match ahead {
             Ok(ahead) => ahead,
             Err(e) => {
-                return TasteOutcome::No(format!("{words}, and what is before it: {}", e.text()));
+                return TasteOutcome::No(format!(
+                    "{words}; the data before the label cannot be \
+                                                 read: {}",
+                    e.text()
+                ));
             }
         };
         let (plan, _) = placed.plan((disk.sector_bytes, disk.media_bytes), from, ahead);
@@ -347,7 +353,7 @@ pub(crate) fn carry_if_unchanged(plan: WritePlan, seen: Vec<(u64, Vec<u8>)>) -> 
             let failed = |e: Errno| e.text().to_owned();
             for (at, bytes) in &seen {
                 if core.read(edge, *at, bytes.len()).await.map_err(failed)? != *bytes {
-                    return Err("it is being written to".into());
+                    return Err("the provider was written meanwhile".into());
                 }
             }
             carry_out(core, edge, &plan).await.map_err(failed)

@@ -47,7 +47,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     match fits && good {
         true => Ok(()),
         false => Err(Error::inval(format!(
-            "{name:?} cannot be a name; use 1 to 15 letters, digits and signs, without a stroke"
+            "{name:?} cannot be a name; use 1 to 15 letters, digits and signs, without a slash"
         ))),
     }
 }
@@ -122,9 +122,11 @@ pub(crate) fn start(
                 .find(|geom| geom.name == name)
                 .and_then(|geom| geom.troubles.into_iter().next());
             let what = match trouble {
-                Some(trouble) => format!("it does not run: {}. {}", trouble.why, trouble.action),
+                Some(trouble) => {
+                    format!("{class}/{name} did not start: {}. {}", trouble.why, trouble.action)
+                }
                 None => format!(
-                    "{class}/{name} has not all its members; `ashlar {class} status` says how many"
+                    "{class}/{name}: members are missing; `ashlar {class} status` shows how many"
                 ),
             };
             Err(Error::new(Errno::NxIo, what))
@@ -136,7 +138,7 @@ pub(crate) fn start(
 /// member: its data can contain a member's label, at the place where that member ended before it
 /// grew.
 pub(crate) fn check_cycle(t: &Topology, on: ProviderId, of: Option<GeomId>) -> Result<(), Error> {
-    let what = "it uses what it would be a member of: that would make a cycle";
+    let what = "the provider uses the geom that it would be a member of: that would make a cycle";
     match of.is_some_and(|geom| t.is_based_on(on, geom)) {
         true => Err(Error::new(Errno::NoDev, what)),
         false => Ok(()),
@@ -170,7 +172,7 @@ pub(crate) fn read<R>(
     let bytes = provider_access::with_read_access(control, class, member, |control, edge| {
         Ok(provider_access::read_last_sector(control, member, edge)?.1)
     })?;
-    let next = format!("`ashlar inspect {member}` says what it holds");
+    let next = format!("`ashlar inspect {member}` shows its contents");
     decode(&bytes).map_err(|e| Error::new(Errno::NoDev, format!("{member}: {e}; {next}")))
 }
 
@@ -190,7 +192,7 @@ pub(crate) fn clear<R>(
                 Err(FrameError::Foreign) => {
                     let what = format!(
                         "{member} has no {noun}; nothing was written (`ashlar inspect {member}` \
-                         says what it has)"
+                         shows its contents)"
                     );
                     Err(Error::new(Errno::NoEnt, what))
                 }

@@ -64,8 +64,8 @@ impl VerifyReport {
         let mut line = format!("{end}; {differ} sectors differ, {unreadable} cannot be read");
         if self.ambiguous > 0 {
             line += &format!(
-                ", {} of parity that agrees on no strip: more than one is wrong, and which cannot \
-                 be told",
+                ", {} of parity that matches no strip: more than one is wrong, and the wrong ones \
+                 are unknown",
                 self.ambiguous
             );
         }

@@ -10,24 +10,24 @@ impl Mirror {
         let (name, genid, syncid) = (&self.name, self.genid, self.syncid);
         if kin == Relation::Apart {
             return Some(format!(
-                "split brain: it was used without those that run, and they without it. To keep \
-                 what runs: `ashlar mirror clear` it, then `ashlar mirror insert {name}` it. To \
-                 keep what it has: `ashlar mirror stop {name}`, then `ashlar mirror start {name} \
-                 --keep` it"
+                "split brain: this member and the running ones were each used without the other. \
+                 To keep the running ones: `ashlar mirror clear` it, then `ashlar mirror insert \
+                 {name}` it. To keep this one: `ashlar mirror stop {name}`, then `ashlar mirror \
+                 start {name} --keep` it"
             ));
         }
         if newer {
             return Some(format!(
-                "it is newer (genid {}, syncid {}) than what runs (genid {genid}, syncid \
-                 {syncid}): a stale mirror was started without it. Stop it, then start it with \
-                 this member",
+                "newer (genid {}, syncid {}) than the running members (genid {genid}, syncid \
+                 {syncid}): a stale mirror was started without this one. Stop the mirror, then \
+                 start it with this member",
                 record.genid, record.syncid
             ));
         }
         (record.genid < genid).then(|| {
             format!(
-                "it failed once (genid {}, the mirror's is {genid}): `ashlar mirror remove` or \
-                 `forget`, then `insert` takes it in anew",
+                "this member failed once (genid {}, the mirror's is {genid}): `ashlar mirror \
+                 remove` or `forget`, then `insert` adds it again",
                 record.genid
             )
         })

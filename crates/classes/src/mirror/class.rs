@@ -88,7 +88,7 @@ impl MirrorClass {
             Some(geom) => geom,
             None => self.place(t, Mirror::of(&seen.record), why)?,
         };
-        let going = || Err(Error::new(Errno::NxIo, "the mirror is going"));
+        let going = || Err(Error::new(Errno::NxIo, "the mirror is being destroyed"));
         let taken = t
             .with(geom, |g: &mut MirrorGeom, t| g.take_in(t, geom, on, seen))
             .unwrap_or_else(going);
@@ -125,7 +125,10 @@ impl Typed for MirrorClass {
                 }
             };
             if !frame::is_at_home(&record.home, &disk.name) {
-                return TasteOutcome::No(format!("its record belongs on {}, by name", record.home));
+                return TasteOutcome::No(format!(
+                    "its record names another provider ({})",
+                    record.home
+                ));
             }
             if !frame::is_of_size(record.provider_bytes, disk.media_bytes) {
                 let why = format!(

@@ -143,7 +143,7 @@ impl LevelRun<'_> {
             }
             let len = self.shared.tunables.slab_bytes.min(growth.to - growth.at);
             if !self.slab(growth.at, len as usize).await {
-                let why = "no member that has everything can be read there";
+                let why = "no complete member can be read there";
                 self.update_growth(|growth| growth.stage = Stage::Failed(why));
                 return false;
             }

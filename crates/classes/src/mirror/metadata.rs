@@ -152,7 +152,7 @@ impl Metadata {
             return wrong("balance", format!("{balance} is not known"));
         };
         if name.is_empty() || name.contains(|c: char| c.is_control() || c == '/') {
-            return wrong("name", "is empty or no name".into());
+            return wrong("name", "is empty or not a valid name".into());
         }
         if all == 0 {
             return wrong("number of members", "is zero".into());
@@ -168,10 +168,10 @@ impl Metadata {
             s.shift >= 12 && s.shift < 63 && s.bytes.is_multiple_of(512) && s.covers(media_bytes)
         };
         if bitmap.is_some_and(|s| u64::from(s.bytes) > bitmap::BYTES_MAX || !sized(s)) {
-            return wrong("bitmap", "is of a size that cannot be".into());
+            return wrong("bitmap", "has an impossible size".into());
         }
         if flags & !mirror_flags::ALL != 0 || disk_flags & !known != 0 {
-            return wrong("flags", "has bits that are not known".into());
+            return wrong("flags", "has unknown bits".into());
         }
         Ok(Metadata {
             name,

@@ -179,7 +179,7 @@ impl Typed for MultipathClass {
             Some(geom) => geom,
             None => self.place(topology, &record, why)?,
         };
-        let going = || Err(Error::new(Errno::NxIo, "it is going"));
+        let going = || Err(Error::new(Errno::NxIo, "the device is being destroyed"));
         let taken = topology
             .with(geom, |g: &mut MultipathGeom, t| g.found(t, geom, on, &record.name))
             .unwrap_or_else(going);
@@ -196,7 +196,9 @@ impl Typed for MultipathClass {
     ) -> Result<GeomId, Error> {
         let (mode, options) = declared(request.params)?;
         let limits = request.members.first().and_then(|p| topology.limits(*p));
-        let Some(limits) = limits else { return Err(wrong("it takes at least one path")) };
+        let Some(limits) = limits else {
+            return Err(wrong("multipath: at least one path is needed"));
+        };
         let nature = Identity {
             uuid: None,
             label: request.name.to_owned(),
@@ -212,7 +214,7 @@ impl Typed for MultipathClass {
             }
             taken
         });
-        made.unwrap_or_else(|| Err(wrong("it is going"))).map(|()| geom)
+        made.unwrap_or_else(|| Err(wrong("the device is being destroyed"))).map(|()| geom)
     }
 
     fn disassemble(&self, topology: &mut Topology, geom: GeomId) {

@@ -105,8 +105,9 @@ impl MultipathGeom {
         }
         if self.removed.iter().any(|removed| removed == name) {
             let own = t.geom_name(me);
-            let what =
-                format!("it was removed by hand; `ashlar multipath add {own} {name}` adds it");
+            let what = format!(
+                "this path was removed by hand; `ashlar multipath add {own} {name}` adds it"
+            );
             return Err(Error::new(Errno::Perm, what));
         }
         self.take_in(t, me, on)
@@ -132,7 +133,7 @@ impl MultipathGeom {
         let other = others.into_iter().find(|other| *other != own)?;
         Some(format!(
             "its serial number is {own}, that of the other paths {other}: a copy of the disk, not \
-             a way to it. `ashlar multipath clear` takes the record off"
+             a path to it. `ashlar multipath clear` removes the record"
         ))
     }
 
@@ -187,7 +188,7 @@ impl MultipathGeom {
         let consumer = attach(t, me, on, &name)?;
         let Some(slot) = self.paths.add(&name) else {
             t.leave(consumer);
-            let what = format!("there are {PATHS_MAX} paths already, the most there may be");
+            let what = format!("too many paths (limit {PATHS_MAX})");
             return Err(Error::inval(what));
         };
         self.consumers.insert(slot, consumer);

@@ -57,14 +57,15 @@ impl MultipathGeom {
             let path = &one.name;
             let action = match self.options.checker_ns {
                 0 => format!("`ashlar {NAME} restore {name} {path}` uses it again once it works."),
-                _ => "Mend it: it is looked at, and used again when it answers.".to_owned(),
+                _ => "Repair the path: it is checked, and used again when it answers.".to_owned(),
             };
             out.push(Trouble::degraded(format!("path {path} has failed"), action));
         }
         for one in self.paths.all().iter().filter(|one| one.state == PathState::Transition) {
             out.push(Trouble::degraded(
-                format!("path {} is in transition: it would have requests wait", one.name),
-                "Nothing: they go another way meanwhile, and it is looked at by itself.".to_owned(),
+                format!("path {} is in transition: requests sent over it would wait", one.name),
+                "Nothing: requests use other paths, and this one is checked automatically."
+                    .to_owned(),
             ));
         }
         let bytes = self.identity.provider_bytes;
@@ -72,16 +73,16 @@ impl MultipathGeom {
             let (path, says) = (&one.name, self.bytes_by(t, one.slot).unwrap_or(0));
             out.push(Trouble::degraded(
                 format!(
-                    "path {path} says that the disk has {says} bytes, and it has {bytes}: it is \
-                     gone by last"
+                    "path {path} reports another disk size ({says} bytes, not {bytes}): it is used \
+                     only if no other path works"
                 ),
                 format!(
-                    "If the disk has another size now, it is taken over when all paths say so; \
-                     else mend that path, or `ashlar {NAME} remove {name} {path}`."
+                    "If the disk was resized, the new size is used when all paths report it; \
+                     otherwise repair that path, or `ashlar {NAME} remove {name} {path}`."
                 ),
             ));
         }
-        let add = format!("Bring another way back, or `ashlar {NAME} add {name} DISK`.");
+        let add = format!("Reconnect another path, or `ashlar {NAME} add {name} DISK`.");
         match good {
             0 => {
                 let what = if self.queues() { "wait" } else { "fail" };
@@ -89,7 +90,7 @@ impl MultipathGeom {
                 out.insert(0, Trouble::failed(why, add));
             }
             1 if self.paths.all().len() == 1 => {
-                out.push(Trouble::degraded("it has one path only", add));
+                out.push(Trouble::degraded("the device has one path only", add));
             }
             _ => {}
         }

@@ -91,7 +91,7 @@ impl Metadata {
             return wrong("uuid", "is empty or no text".into());
         }
         if name.is_empty() || name.contains(|c: char| c.is_control() || c == '/') {
-            return wrong("name", "is empty or no name".into());
+            return wrong("name", "is empty or not a valid name".into());
         }
         if !sector_bytes.is_power_of_two() || sector_bytes < 512 {
             return wrong("sector size", format!("is {sector_bytes}"));

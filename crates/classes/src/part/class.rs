@@ -29,14 +29,14 @@ pub(crate) fn place(
     int: impl Fn(&str) -> Option<u64>,
 ) -> Result<TableContext, String> {
     if int("PART::isleaf").unwrap_or(0) != 0 {
-        return Err("it is a leaf: no partition table may stand in it".into());
+        return Err("the provider is a leaf: it cannot contain a partition table".into());
     }
     let depth = match int("PART::depth") {
         None => 0,
         Some(below) => u32::try_from(below).unwrap_or(DEPTH_MAX).saturating_add(1),
     };
     if depth >= DEPTH_MAX {
-        return Err(format!("{depth} partition tables below it are as many as may be"));
+        return Err(format!("too deep: {depth} partition tables are below it already"));
     }
     let scheme = text("PART::scheme").and_then(|name| Scheme::by_name(&name));
     let kind = text("PART::type");

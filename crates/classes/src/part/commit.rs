@@ -63,7 +63,7 @@ pub(super) fn commit(control: &mut GraphControl, geom: GeomId) -> Result<(), Err
     let name = control.topology.geom_name(geom).to_owned();
     let nothing = || {
         let what = format!(
-            "{name} has no changes that wait; verbs of `ashlar part` make some with --no-commit"
+            "{name} has no pending changes; verbs of `ashlar part` make some with --no-commit"
         );
         Error::new(Errno::Perm, what)
     };
@@ -82,7 +82,7 @@ pub(super) fn commit(control: &mut GraphControl, geom: GeomId) -> Result<(), Err
         })?;
         let what = format!(
             "{name}: {}; it holds the old table or the new one: `part commit {name}` tries again, \
-             `part undo {name}` looks what is there",
+             `part undo {name}` reads the table again",
             error.message
         );
         return Err(Error::new(error.kind, what));
@@ -114,8 +114,7 @@ pub(super) fn undo(control: &mut GraphControl, geom: GeomId) -> Result<(), Error
     control.call(|topology| {
         let again = with(topology, geom, |part, topology| {
             let Some(edits) = &part.edits else {
-                let what =
-                    format!("{name} has no changes that wait; see `ashlar part show {name}`");
+                let what = format!("{name} has no pending changes; see `ashlar part show {name}`");
                 return Err(Error::new(Errno::Perm, what));
             };
             if edits.torn || edits.resized {

@@ -142,14 +142,17 @@ fn check_allowed(
         .map_err(|why| Error::new(Errno::NoDev, format!("{name}: {why}; use another provider")))?;
     let extended = place.kind.is_some_and(|kind| kind.alias() == Some("ebr"));
     let what = match (scheme, extended, place.scheme) {
-        (Scheme::Ebr, false, _) => "logical partitions stand in an MBR partition of type ebr only",
+        (Scheme::Ebr, false, _) => {
+            "logical partitions are possible only in an MBR partition of \
+                                    type ebr"
+        }
         (Scheme::Gpt | Scheme::Mbr | Scheme::Bsd, true, _) => {
             "it is an extended partition; use scheme ebr"
         }
         (Scheme::Mbr, _, Some(Scheme::Mbr | Scheme::Ebr)) => {
             return Err(Error::new(
                 Errno::Loop,
-                format!("{name} is a partition of an MBR; an MBR does not stand there, use gpt"),
+                format!("{name} is a partition of an MBR and cannot contain another MBR; use gpt"),
             ));
         }
         _ => return Ok(place),

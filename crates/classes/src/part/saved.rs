@@ -111,7 +111,7 @@ fn no_edits(control: &mut GraphControl, name: &str) -> Result<(), Error> {
     let Some(geom) = control.topology.find_geom(NAME, name) else { return Ok(()) };
     let waits = |part: &mut PartGeom, _: &mut geom::Topology| part.edits.is_some();
     if with(&mut control.topology, geom, waits)? {
-        let what = format!("{name} has changes that wait; commit or undo them first");
+        let what = format!("{name} has pending changes; commit or undo them first");
         return Err(Error::new(Errno::Busy, what));
     }
     Ok(())

@@ -145,8 +145,8 @@ impl fmt::Display for Damage {
             }
             Damage::TableCovered => f.write_str("a partition covers sectors of the table itself"),
             Damage::Integrity => f.write_str("partitions overlap or leave the media"),
-            Damage::ChainLoop(at) => write!(f, "the chain comes back to sector {at}"),
-            Damage::ChainBroken(at) => write!(f, "the chain ends in nothing at sector {at}"),
+            Damage::ChainLoop(at) => write!(f, "the chain loops back to sector {at}"),
+            Damage::ChainBroken(at) => write!(f, "the chain ends without a record at sector {at}"),
             Damage::ChainReserved(at) => write!(f, "reserved entries used in sector {at}"),
         }
     }

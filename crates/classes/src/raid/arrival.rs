@@ -27,7 +27,7 @@ impl RaidGeom {
         let limits = t.limits(on).ok_or_else(gone)?;
         let key = found.key();
         if self.over {
-            return Err(Error::new(Errno::NxIo, "the array is going"));
+            return Err(Error::new(Errno::NxIo, "the array is being destroyed"));
         }
         if !found.is_spare() && found.set() != self.id {
             let what = format!("another array is called {} too", self.id.name());
@@ -173,7 +173,7 @@ impl RaidGeom {
                 true => None,
                 false => Some(format!(
                     "disk {key} is not of the array any more: `ashlar raid clear` it, then \
-                     `insert` takes it in anew"
+                     `insert` adds it again"
                 )),
             };
         };
@@ -187,8 +187,8 @@ impl RaidGeom {
         }
         if found.is_torn() && !self.has_seen(&key, found.generation()) {
             return Some(
-                "its record is torn, and newer than what the array started with: it may have been \
-                 used without the disks that the array runs on. `clear` it and `insert` it"
+                "its record is torn, and newer than the array was at its start: this disk may have \
+                 been used without those of the running array. `clear` it and `insert` it"
                     .into(),
             );
         }
@@ -198,10 +198,10 @@ impl RaidGeom {
         let without = |disk: &&Attached| found.was_without(&disk.key, self.sector);
         if !found.is_spare() && !good.is_empty() && good.iter().all(without) {
             return Some(
-                "split brain: it was used without the disks that the array runs on: each may \
-                 hold what the other does not. To keep what this one has: `ashlar raid stop` the \
-                 array, then `ashlar raid start ARRAY --keep DISK`; to keep what runs: `clear` \
-                 this one and `insert` it"
+                "split brain: this disk was used without those of the running array: each side may \
+                 hold data that the other lacks. To keep the data of this one: `ashlar raid stop` \
+                 the array, then `ashlar raid start ARRAY --keep DISK`; to keep the running array: \
+                 `clear` this one and `insert` it"
                     .into(),
             );
         }
@@ -248,16 +248,16 @@ impl RaidGeom {
         let set = self.id.name();
         if let Some(at) = judged.ahead.first() {
             return Some(format!(
-                "the record of {} is torn, and newer than the others': it may hold what they do \
-                 not. `ashlar raid start --force {set}` starts without it",
+                "the record of {} is torn, and newer than the others': that disk may hold data \
+                 that they lack. `ashlar raid start --force {set}` starts without it",
                 name(at)
             ));
         }
         judged.split.first().map(|at| {
             format!(
-                "split brain: its halves were used without each other: {} and the newest both may \
-                 hold what the other does not. `ashlar raid start {set} --keep DISK` believes \
-                 what DISK says, `--force` the newest",
+                "split brain: halves of the array were used without each other: {} and the newest \
+                 disk may each hold data that the other lacks. `ashlar raid start {set} --keep \
+                 DISK` uses the record of DISK, `--force` the newest",
                 name(at)
             )
         })
@@ -319,7 +319,7 @@ impl RaidGeom {
             let index = book.find(&array, &disk.key);
             let state = index.and_then(|index| array.disks.get(index)).map(|d| d.state);
             let why = match (index, state) {
-                (None, _) => Some("the newest record does not know it".to_owned()),
+                (None, _) => Some("not in the newest record of the array".to_owned()),
                 _ if ahead.contains(&tag) => Some(AHEAD.to_owned()),
                 (_, Some(DiskState::Failed | DiskState::Disabled)) => {
                     Some(self.why_failed(&disk.key, &disk.name))
@@ -440,15 +440,16 @@ fn mark_empty(array: &mut Array, index: usize) {
 /// Why nothing starts.
 const SPARES: &str = "only spares are there, and disks whose records are torn";
 /// Why a disk is refused at the start.
-const AHEAD: &str = "its record is torn, and newer than what was believed: `clear` it, then \
-                     `insert` takes it in anew";
+const AHEAD: &str = "its record is torn, and newer than the record in use: `clear` it, then \
+                     `insert` adds it again";
 
 /// Why a disk of so many bytes is too small for its place, if it is.
 fn too_small(set: &MemberSet, index: usize, media: u64) -> Option<String> {
     let members = set.array.volumes.iter().flat_map(|v| &v.members);
     let ends = members.filter(|m| m.disk == index).map(|m| m.offset.saturating_add(m.bytes));
     let need = ends.max().unwrap_or(0);
-    (need > media).then(|| format!("it has {media} bytes; its part of the array ends at {need}"))
+    (need > media)
+        .then(|| format!("too small ({media} bytes); its part of the array ends at {need}"))
 }
 
 /// Why a disk of another size is not the one in Intel's record. DDF records only the size of the
@@ -463,8 +464,8 @@ pub(super) fn other_size(set: &MemberSet, index: usize, media: u64) -> Option<St
 pub(super) fn other_bytes(known: u64, media: u64) -> Option<String> {
     (known != media).then(|| {
         format!(
-            "its record was written for a disk of {known} bytes, and this one has {media}: \
-             `ashlar raid clear` it, then `insert` takes it in anew"
+            "its record was written for a disk of {known} bytes, and this one has {media}: `ashlar \
+             raid clear` it, then `insert` adds it again"
         )
     })
 }

@@ -244,8 +244,9 @@ impl Found {
             _ => return None,
         };
         Some(format!(
-            "disks {} and {} say two things of volume {volume} in one generation ({}): one of them \
-             was not written with the other. `ashlar raid dump` shows both: `clear` the wrong one",
+            "disks {} and {} describe volume {volume} differently in one generation ({}): one of \
+             them was not written with the other. `ashlar raid dump` shows both: `clear` the wrong \
+             one",
             self.key(),
             other.key(),
             self.generation()

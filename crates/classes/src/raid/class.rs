@@ -206,12 +206,12 @@ impl Typed for RaidClass {
             let home = topology.find_geom(NAME, &found.set().name());
             let why = "its record is torn, and no other disk of the array is there. If it has no \
                        other, `clear` it and `label` and `add` its volumes as they were, with \
-                       --assume-same: what is on them has not moved";
+                       --assume-same: their data has not moved";
             (home.ok_or_else(|| self.defer(on, why))?, false)
         } else {
             self.geom_for(topology, &found, sector, why)?
         };
-        let going = || Err(Error::new(Errno::NxIo, "the array is going"));
+        let going = || Err(Error::new(Errno::NxIo, "the array is being destroyed"));
         let taken = topology
             .with(geom, |g: &mut RaidGeom, t| g.take_in(t, geom, on, found))
             .unwrap_or_else(going);

@@ -107,7 +107,7 @@ impl RaidGeom {
     /// J3: the data of a failed request is on no other disk, or on some and not on others.
     fn keep_failed_disk(&mut self, t: &mut Topology, tag: Tag) {
         let name = self.disks.get(&tag).map_or("a disk", |disk| &disk.name);
-        let why = format!("{name} failed a request, and a volume cannot do without it: it stays");
+        let why = format!("{name} failed a request, but stays: a volume needs it");
         t.remark(self.me, Severity::Failed, &why);
         for (key, slot) in self.slots(tag) {
             // First: a released request then sees that copies and parity may differ.
@@ -162,7 +162,8 @@ impl RaidGeom {
                 Log::write_doubt(&up.shared);
             }
             if set.is_doubtful(at) {
-                let why = "its parity may be wrong for what is missing: dirty until it is whole";
+                let why =
+                    "its parity may be wrong for the missing data: dirty until it is complete";
                 t.remark(self.me, Severity::Failed, &format!("{}: {why}", up.name));
             }
         }

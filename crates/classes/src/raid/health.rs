@@ -12,7 +12,7 @@ use super::volume::sweep::PassHalt;
 use crate::members::ComponentState;
 
 /// Action that a pass needs from the administrator.
-const WAIT: &str = "Nothing: it ends by itself.";
+const WAIT: &str = "Nothing: this ends by itself.";
 
 fn severity(state: VolumeState) -> Severity {
     match state {
@@ -104,17 +104,17 @@ impl RaidGeom {
         if let Some(fault) = &self.fault {
             // The named volumes may still start: nothing that destroys is suggested here.
             let action = format!(
-                "Bring the disks back that it lacks; `ashlar {NAME} list {name}` shows what each \
-                 has, and `ashlar {NAME} start --force {name}` starts what is there as it is."
+                "Reconnect the missing disks; `ashlar {NAME} list {name}` shows the record of \
+                 each, and `ashlar {NAME} start --force {name}` starts with the disks present."
             );
             out.push(Trouble::failed(fault.clone(), action));
         }
         let Some(set) = &self.set else {
             if out.is_empty() {
                 let here: Vec<&str> = self.disks.values().map(|disk| disk.name.as_str()).collect();
-                let why = format!("it waits for further disks beside {}", here.join(", "));
+                let why = format!("waiting for more disks, in addition to {}", here.join(", "));
                 let action =
-                    format!("Bring them back, or `ashlar {NAME} start {name}` starts it without.");
+                    format!("Reconnect them, or `ashlar {NAME} start {name}` starts without them.");
                 out.push(Trouble::degraded(why, action));
             }
             return out;
@@ -142,13 +142,11 @@ impl RaidGeom {
         if lost > 0 {
             let mut why = format!("{title} lacks {lost} of {} disks", volume.members.len());
             if set.may_be_wrong(at) {
-                why += "; its parity may be wrong for what is missing";
+                why += "; its parity may be wrong for the missing data";
             }
             why += &self.refused.words();
-            let action = format!(
-                "Bring the disk back, or `ashlar {NAME} insert {name} DISK` puts another in its \
-                 place."
-            );
+            let action =
+                format!("Reconnect the disk, or `ashlar {NAME} insert {name} DISK` replaces it.");
             out.push(match vol.up {
                 true => Trouble::degraded(why, action),
                 false => Trouble::failed(why, action),
@@ -157,7 +155,7 @@ impl RaidGeom {
         if let Some(halt) = vol.halt {
             let why = match halt {
                 PassHalt::Member => "a disk failed a write",
-                PassHalt::Source => "what is to be filled in can be read nowhere",
+                PassHalt::Source => "the data to be rebuilt cannot be read from any disk",
             };
             let why = format!("the pass over {title} stopped: {why}");
             let action = format!("Find the disk with read errors: `ashlar {NAME} list {name}`.");

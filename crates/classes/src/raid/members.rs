@@ -351,14 +351,14 @@ impl MemberSet {
             let there = self.roles(index).filter(|role| *role == Some(Role::Good)).count();
             let all = volume.members.len();
             return Err(format!(
-                "{there} of its {all} members are there with everything: plug in the others"
+                "{there} of its {all} members are present and complete: connect the others"
             ));
         }
         if self.is_doubtful(index) && !vol.forced {
             return Err(format!(
-                "it lacks a member and its parity may be wrong, for it was being written when it \
-                 was left: plug the member in, or start it as it is with `ashlar raid start \
-                 --force {name}` and check what is on it"
+                "a member is missing and parity may be wrong, because writes were interrupted: \
+                 connect the member, or start without it with `ashlar raid start --force {name}` \
+                 and check its data"
             ));
         }
         Ok(())

@@ -81,8 +81,8 @@ impl RaidGeom {
         let state = set.state(at);
         let Some(up) = up.filter(|_| state == VolumeState::Optimal) else {
             let what = format!(
-                "volume {name} is {}: its policy is changed while it is in order; `ashlar raid \
-                 list {}` says what goes on",
+                "volume {name} is {}: its policy can be changed only while it is in order; `ashlar \
+                 raid list {}` shows why",
                 state_str(state),
                 self.id.name()
             );

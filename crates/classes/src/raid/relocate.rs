@@ -116,8 +116,7 @@ impl Disk<'_> {
             to = from;
         }
         let what = format!(
-            "no record of an array was left behind in the last MiB of {}; say with --was how large \
-             it was",
+            "{}: no old record of an array in the last MiB; give the former size with --was",
             self.name
         );
         Err(Error::new(Errno::NoEnt, what))
@@ -140,9 +139,9 @@ impl Disk<'_> {
                 let long = record.encode().map_err(refused)?.len() as u64;
                 if self.media - was < long {
                     let what = format!(
-                        "{} grew by {} bytes, and its record has {long}: the new one would lie \
-                         over the old, and a power cut could lose both. `clear` it and `insert` \
-                         it, or let it grow further first",
+                        "{} grew by {} bytes, and its record has {long}: the new one would overlap \
+                         the old, and a power cut could lose both. `clear` it and `insert` it, or \
+                         let it grow further first",
                         self.name,
                         self.media - was
                     );
@@ -173,7 +172,7 @@ pub(super) async fn taste_old_end(taster: &Taster) -> Option<TasteOutcome<Found>
             Found::Ddf(_) => String::new(),
             Found::Intel { .. } | Found::Torn { .. } => continue,
         };
-        let words = format!("its record is where it ended when it had {was} bytes");
+        let words = format!("its record is at its former end ({was} bytes)");
         let disk = Disk { name: &taster.name, serial, sector, media };
         let (plan, _) = match disk.plans(&found, was) {
             Ok(plans) => plans,

@@ -125,7 +125,7 @@ impl RaidGeom {
         if volume.log.is_some() {
             line += ", partial parity log (PPL)";
             if let Some(why) = &vol.unread {
-                line += &format!(" (not believed at the start: {why})");
+                line += &format!(" (not used at the start: {why})");
             }
         } else if let Some(guard) =
             self.metadata.as_ref().and_then(|book| book.write_hole_policy(volume.id))
@@ -135,9 +135,9 @@ impl RaidGeom {
         }
         let log = self.running_volumes.get(&vol.key).and_then(|up| up.shared.log());
         if set.may_be_wrong(at) {
-            line += ", parity may be wrong for what is missing";
+            line += ", parity may be wrong for the missing data";
         } else if log.is_some_and(Log::is_in_doubt) {
-            line += ", a crash costs a resync";
+            line += ", a crash causes a resync";
         }
         if let Some(halt) = vol.halt {
             line += &format!(", stopped ({halt:?})");
@@ -165,12 +165,12 @@ impl RaidGeom {
             let (from, to) = (place.range.start, place.range.end);
             let what = match (place.kind, shape.parities()) {
                 (MismatchKind::Unreadable, _) => "cannot be read",
-                (MismatchKind::Located, _) => "data is not what both parities of its row say",
+                (MismatchKind::Located, _) => "data does not match both parities of its row",
                 (MismatchKind::Ambiguous, _) => {
-                    "parity is not that of its row; which strips are wrong cannot be told"
+                    "parity does not match its row; the wrong strips are unknown"
                 }
                 (MismatchKind::Differs, 0) => "differs from the first copy",
-                (MismatchKind::Differs, _) => "parity is not that of its row",
+                (MismatchKind::Differs, _) => "parity does not match its row",
             };
             let name = self.member_name(at, place.slot);
             out.push(("Difference", format!("{name}, bytes {from} to {to}: {what}")));

@@ -113,7 +113,7 @@ impl Typed for SchedClass {
     ) -> Result<GeomId, Error> {
         let Declared { made, classify, shares } = declared(request.params)?;
         let &[below] = request.members else {
-            return Err(Error::inval("sched is made on exactly one provider"));
+            return Err(Error::inval("sched needs exactly one provider"));
         };
         let Some(limits) = topology.limits(below) else {
             return Err(Error::new(Errno::NxIo, "the provider below is gone"));

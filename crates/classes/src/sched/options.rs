@@ -116,7 +116,7 @@ fn checked(name: &'static str, value: u64) -> Result<&'static str, Error> {
     };
     match (least..=most).contains(&value) {
         true => Ok(name),
-        false => Err(Error::inval(format!("{name} lies between {least} and {most}"))),
+        false => Err(Error::inval(format!("{name} must be between {least} and {most}"))),
     }
 }
 

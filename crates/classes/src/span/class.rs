@@ -133,7 +133,7 @@ impl<S: Span> Typed for SpanClass<S> {
 /// The reason why a label must not be used on this provider.
 fn misplaced(label: &SpanLabel, provider: &str, media_bytes: u64) -> Option<String> {
     if !frame::is_at_home(&label.home, provider) {
-        return Some(format!("its label belongs on {}, by name", label.home));
+        return Some(format!("its label names another provider ({})", label.home));
     }
     if !frame::is_of_size(label.provider_bytes, media_bytes) {
         let size = label.provider_bytes;

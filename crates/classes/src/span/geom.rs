@@ -260,8 +260,8 @@ impl<S: Span> SpanGeom<S> {
         let cut_short = S::APPENDS && label.strip == self.strip;
         if !cut_short || count < slots && is_up {
             let what = format!(
-                "its label speaks of {} members and strips of {}, those of the others of {slots} \
-                 and {}: one of them was not written with the rest",
+                "its label names {} members and strips of {}, those of the others of {slots} and \
+                 {}: one of them was not written with the rest",
                 label.count, label.strip, self.strip
             );
             return Err(Error::new(Errno::Exist, what));
@@ -347,8 +347,8 @@ impl<S: Span> SpanGeom<S> {
         let Some(below) = t.below(member.consumer) else { return };
         let sector = t.limits(below).map_or(0, |l| u64::from(l.sector_bytes));
         self.unmoved_labels = Some(format!(
-            "{} grew, but it is not the last: give it {} bytes again, or no other daemon than \
-             this one finds it",
+            "{} grew, but it is not the last: give it {} bytes again, otherwise no other daemon \
+             finds it",
             t.provider_name(below),
             member.bytes + sector
         ));
@@ -375,7 +375,7 @@ impl<S: Span> SpanGeom<S> {
         let sector_bytes = u32::try_from(sector)
             .map_err(|_| Error::inval("sector sizes without a common multiple"))?;
         if media_bytes == 0 {
-            return Err(Error::inval("its members are too small: nothing is left"));
+            return Err(Error::inval("the members are too small: no data would fit"));
         }
         let layer = SpanLayer {
             strip: self.strip,
@@ -618,8 +618,8 @@ impl<S: Span> Geom for SpanGeom<S> {
             let missing: Vec<String> = missing.map(|(number, _)| number.to_string()).collect();
             let (numbers, all) = (missing.join(", "), self.slots.len());
             let refused = self.refused.words();
-            let why = format!("of its {all} members number {numbers} is missing{refused}");
-            let action = "Bring the disk back: it goes up by itself when all members are there.";
+            let why = format!("member {numbers} of {all} is missing{refused}");
+            let action = "Reconnect the disk: the provider appears when all members are present.";
             out.push(Trouble::failed(why, action));
         }
         if let Some(why) = &self.unmoved_labels {

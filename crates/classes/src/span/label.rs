@@ -43,7 +43,7 @@ pub(crate) fn unpack(format: &Format, sector: &[u8]) -> Result<SpanLabel, FrameE
     let home = if version >= format.since.0 { fields.text("provider")? } else { String::new() };
     let provider_bytes = if version >= format.since.1 { fields.u64("provider size")? } else { 0 };
     if name.is_empty() || name.contains(|c: char| c.is_control() || c == '/') {
-        return Err(FrameError::Value("name", "is empty or no name".into()));
+        return Err(FrameError::Value("name", "is empty or not a valid name".into()));
     }
     if number >= count {
         let what = format!("is {number} of {count} members, counted from 0");

@@ -88,7 +88,7 @@ impl Typed for TrimClass {
     fn create(&self, t: &mut Topology, request: &Create<'_, TrimParams>) -> Result<GeomId, Error> {
         request.params.check()?;
         let &[below] = request.members else {
-            return Err(Error::inval("trim is made on exactly one provider"));
+            return Err(Error::inval("trim needs exactly one provider"));
         };
         let me = t.new_geom(NAME, request.name, MADE_BY_VERB, Box::new(PlaceholderGeom))?;
         match build(t, me, request.name, below, request.params.clone()) {

@@ -136,13 +136,13 @@ impl Geom for TrimGeom {
         let name = t.geom_name(me);
         if fill.off {
             let why = "the device below does not take deletes";
-            let action = format!("`ashlar trim destroy {name}` takes the queue away");
+            let action = format!("`ashlar trim destroy {name}` removes the queue");
             return vec![Trouble::degraded(why, action)];
         }
         if fill.in_doubt {
             let why = "the device below did not answer a delete; writes to its bytes wait, for it \
                        may yet be carried out";
-            return vec![Trouble::degraded(why, "wait a minute; then see to the device")];
+            return vec![Trouble::degraded(why, "wait a minute, then check the device")];
         }
         Vec::new()
     }

@@ -215,7 +215,7 @@ fn mirror_10_eio_on_read_is_retried_elsewhere_and_drops_the_member() {
     };
     world.control.call(look).expect("looked at");
     assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"], "it failed once");
-    assert!(world.taste_outcome("d1", "mirror").contains("it failed once"));
+    assert!(world.taste_outcome("d1", "mirror").contains("this member failed once"));
     world.verb("mirror", "forget", "m", json!({})).expect("forgotten");
     world.verb("mirror", "insert", "m", json!({ "members": ["d1"] })).expect("taken in anew");
     complete(&mut world);
@@ -378,7 +378,7 @@ fn verify_runs_during_writes_and_can_be_ended() {
     assert_eq!(verified(&mut world), "done; 0 sectors differ, 0 cannot be read");
     world.lose("d1");
     let alone = world.verb("mirror", "verify", "m", json!({}));
-    assert!(alone.expect_err("alone").message.contains("no two members"));
+    assert!(alone.expect_err("alone").message.contains("two complete members"));
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn resize_shrinks_a_closed_mirror_so_that_a_smaller_disk_fits() {
     let small = world.disk("small", vec![0; half + 512], 512);
     let insert = json!({ "members": ["small"] });
     let error = world.verb("mirror", "insert", "m", insert.clone()).expect_err("too small");
-    assert!(error.message.contains("it needs"), "{error}");
+    assert!(error.message.contains("needed)"), "{error}");
     let open = world.open("mirror/m", Access::WRITE);
     let error = resize(&mut world).expect_err("open");
     assert_eq!((error.kind, world.size("mirror/m")), (Errno::Busy, (MIB - 512) as u64), "{error}");
@@ -122,7 +122,7 @@ fn resize_makes_added_space_equal_before_the_size_grows() {
     let was = world.size("mirror/m") as usize;
     world.verb("mirror", "configure", "m", json!({ "sync_rate": 64 << 10 })).expect("slow");
     let said = world.verb("mirror", "resize", "m", json!({})).expect("begun");
-    assert!(said["message"].as_str().expect("words").contains("when its members hold the same"));
+    assert!(said["message"].as_str().expect("words").contains("when the added space is the same"));
     assert_eq!(world.size("mirror/m") as usize, was, "not yet");
     let error = world.verb("mirror", "configure", "m", json!({ "no_bitmap": true }));
     assert!(error.expect_err("growing").message.contains("is growing"));

@@ -164,7 +164,7 @@ fn foresee_and_redeclare_refuse_member_changes_that_would_lose_data() {
         assert!(error.message.contains(why), "{error}");
         error
     };
-    refused(&mut world, &both, &["d2"], "no member that has everything would be left");
+    refused(&mut world, &both, &["d2"], "no complete member would be left");
     refused(&mut world, &both, &["d0", "d1", "small"], "too few");
     let error = refused(&mut world, &both, &["d0", "d1", "full"], "full holds");
     assert_eq!(error.destroys, ["full"]);

@@ -312,7 +312,7 @@ fn a_torn_record_newer_than_the_others_prevents_an_unforced_start() {
     late.world.verb("raid", "start", &raid.set, force).expect("without it");
     late.back(1);
     assert_eq!(late.state(), "DEGRADED");
-    assert!(late.show("Refused").contains("newer than what"), "{}", late.show("Refused"));
+    assert!(late.show("Refused").contains("torn, and newer than the"), "{}", late.show("Refused"));
 }
 
 /// A start by force counts beyond the torn record, so that record prevents no later start.
@@ -359,7 +359,7 @@ fn a_torn_record_that_arrives_late_is_judged_by_its_generation() {
     late.disks[1].put(at, &(number + 1).to_le_bytes());
     late.back(1);
     assert_eq!(late.state(), "DEGRADED");
-    assert!(late.show("Refused").contains("newer than what"), "{}", late.show("Refused"));
+    assert!(late.show("Refused").contains("torn, and newer than the"), "{}", late.show("Refused"));
     late.lose(1);
     late.disks[1].put(at, &number.to_le_bytes());
     late.back(1);
@@ -492,7 +492,7 @@ fn a_half_that_was_used_alone_is_not_overwritten() {
         let mut both = raid.reborn_with(&order);
         assert_eq!(both.state(), "DEGRADED", "with the one that came first");
         let refused = both.show("Refused");
-        assert!(refused.contains("used without the disks"), "{refused}");
+        assert!(refused.contains("used without those of the running"), "{refused}");
         for (disk, before) in raid.disks.iter().zip(&before) {
             assert!(disk.bytes() == *before, "nothing is copied over either");
         }

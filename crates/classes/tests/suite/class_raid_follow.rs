@@ -144,8 +144,8 @@ fn follow_moves_only_the_record_of_a_smaller_disk() {
     let world = &mut again.world;
     for (with, words) in [
         (json!({ "was": was - 512 }), "d0"),
-        (json!({ "was": was + MIB }), "--was is a smaller size"),
-        (json!({ "was": 8 * MIB }), "--was is a smaller size"),
+        (json!({ "was": was + MIB }), "--was must be smaller"),
+        (json!({ "was": 8 * MIB }), "--was must be smaller"),
     ] {
         let error = follow(world, "d0", with).expect_err("not there");
         assert!(error.message.contains(words), "{error}");

@@ -137,7 +137,10 @@ fn an_invalid_log_is_not_replayed() {
         assert_eq!(changed, 0, "{name}: nothing is written for it");
         start(&mut less, true).expect("by force");
         let line = less.show("Volume");
-        assert!(line.contains("not believed") && line.contains("may be wrong"), "{name}: {line}");
+        assert!(
+            line.contains("not used at the start") && line.contains("may be wrong"),
+            "{name}: {line}"
+        );
     }
 }
 

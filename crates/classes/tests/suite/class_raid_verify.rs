@@ -94,7 +94,8 @@ fn wrong_parity_is_found_and_repaired_only_on_request() {
             }
             // Two parities identify the wrong member.
             sums += usize::from(!is_data);
-            let ill = if is_data { "data is not what both parities" } else { "parity is not" };
+            let ill =
+                if is_data { "data does not match both parities" } else { "parity does not match" };
             let place = format!("d{disk}, bytes {AT} to {}: {ill}", AT + 512);
             assert!(raid.show("Difference").starts_with(&place), "{}", raid.show("Difference"));
             assert_eq!(raid.verify(true), wanted + ", 1 written anew", "{what}");
@@ -121,12 +122,15 @@ fn several_wrong_strips_are_repaired_only_with_forced_parity() {
             let all = |raid: &Raid| raid.disks.iter().map(row).collect::<Vec<_>>();
             let spoilt = all(&raid);
             let said = raid.verify(true);
-            assert!(said.contains("more than one is wrong, and which cannot be told"), "{said}");
+            assert!(
+                said.contains("more than one is wrong, and the wrong ones are unknown"),
+                "{said}"
+            );
             assert!(said.ends_with(", 0 written anew"), "{what}: {said}");
             assert!(all(&raid) == spoilt, "{what}: nothing is written by a guess");
             let answer = raid.begin(json!({ "end": true })).expect("the report");
             let untold = answer["reports"][0]["untold_sectors"].as_u64().expect("a number");
-            assert!(untold > 0 && raid.show("Difference").contains("cannot be told"), "{what}");
+            assert!(untold > 0 && raid.show("Difference").contains("are unknown"), "{what}");
             // Data never changes, whichever repair is made.
             let data = raid.read_all();
             raid.begin(json!({ "repair": true, "force": true })).expect("begun");
@@ -146,7 +150,7 @@ fn an_unreadable_strip_is_not_rebuilt_from_a_row_with_a_wrong_strip() {
     let unread = raid.disks[1].bytes();
     raid.disks[1].0.lock().expect("media").unreadable = true;
     let said = raid.verify(true);
-    assert!(said.contains("cannot be told"), "{said}");
+    assert!(said.contains("are unknown"), "{said}");
     let row = 8192;
     assert!(raid.disks[1].bytes()[..row] == unread[..row], "it would be made of what is wrong");
     raid.disks[1].0.lock().expect("media").unreadable = false;

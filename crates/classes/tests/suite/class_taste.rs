@@ -82,7 +82,7 @@ fn every_class_reports_why_it_claimed_or_refused() {
     world.disk("copy", copy, 512);
     assert!(world.has("copyp2"));
     let said = world.taste_outcome("copyp2", "label");
-    assert!(said.contains("refused") && said.contains("ext2fs/root is there already"), "{said}");
+    assert!(said.contains("refused") && said.contains("ext2fs/root exists already"), "{said}");
     assert!(said.contains("of ada0p2"), "{said}");
 }
 

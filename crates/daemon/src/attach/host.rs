@@ -199,8 +199,8 @@ impl Device {
             let above = [format!("/sys/block/{name}"), format!("/sys/block/{}/{name}", self.name)];
             let above = above.iter().flat_map(|p| fs::read_dir(format!("{p}/holders")));
             let names = above.flatten().flatten().filter_map(|e| e.file_name().into_string().ok());
-            out.extend(names.map(|n| format!("{n} stands on {name}")));
-            out.extend(loops_on(&path).map(|n| format!("{n} stands on {name}")));
+            out.extend(names.map(|n| format!("{n} is built on {name}")));
+            out.extend(loops_on(&path).map(|n| format!("{n} is built on {name}")));
         }
         out.sort();
         out.dedup();

@@ -112,7 +112,7 @@ impl Netlink {
                 }
             }
         }
-        Err(io::Error::other("the kernel does not come to an end"))
+        Err(io::Error::other("the answer of the kernel does not end"))
     }
 
     /// Makes a device of any number; answers the number.

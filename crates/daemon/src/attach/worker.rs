@@ -179,7 +179,10 @@ impl Worker {
                 if let Some(there) = table.attached.get(&key) {
                     return match (by, &there.kind) {
                         (By::Nbd, AttachedDevice::Loop(_)) | (By::Fuse, AttachedDevice::Nbd(_)) => {
-                            Err(format!("it is {} already: detach it", there.device().path()))
+                            Err(format!(
+                                "already attached as {}; detach that first",
+                                there.device().path()
+                            ))
                         }
                         _ => Ok(()),
                     };
@@ -378,7 +381,7 @@ impl Worker {
         if over || !wanted || !granted {
             let done = self.detach(key, if over { DetachMode::Force } else { DetachMode::IfIdle });
             let why = match &done {
-                Err(e) => format!("it shall go, but {e}"),
+                Err(e) => format!("to be detached, but {e}"),
                 Ok(()) => return,
             };
             if let Some(attached) = self.shared.table().attached.get_mut(key) {

@@ -68,10 +68,10 @@ impl ControlLoop {
     pub(super) fn forget_name(&mut self, params: &Value) -> Result<Value> {
         let name = params.get("name").and_then(Value::as_str).unwrap_or("");
         if !self.exports.forget_former(name) {
-            let error = Error::new(Kind::NotFound, "forget name", "no unit was called so");
+            let error = Error::new(Kind::NotFound, "forget name", "no unit had that name");
             return Err(error.at(name).next("`ashlar status` lists former names."));
         }
-        self.note(Level::Info, name, "its old name was ended by hand".to_owned());
+        self.note(Level::Info, name, "former name removed by hand".to_owned());
         Ok(serde_json::json!({ "message": format!("{name}: no longer served") }))
     }
 
@@ -102,7 +102,9 @@ impl ControlLoop {
                 // A plan asks for the name of the object that it changes.
                 Kind::WouldDestroy => {
                     let name = &to.name;
-                    error.next(format!("`ashlar apply --yes-destroy {name}`, if it may be lost."))
+                    error.next(format!(
+                        "Run `ashlar apply --yes-destroy {name}` if the data may be lost."
+                    ))
                 }
                 _ => error,
             }

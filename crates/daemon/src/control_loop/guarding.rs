@@ -126,7 +126,7 @@ impl ControlLoop {
         }
         let was =
             self.layouts.lost_members(&geom.class, &geom.name, &self.current_members(geom))?;
-        Some(format!("it stood on {was}, and none of them is named: {} would be empty", geom.name))
+        Some(format!("members were {was}, and none of them is named: {} would be empty", geom.name))
     }
 
     /// The providers below a geom.
@@ -203,7 +203,7 @@ impl ControlLoop {
         }
         let by = guard::Requester { class: &geom.class, geom: &geom.name, force: false };
         let held = self.data_held(geom, by)?;
-        Some(format!("{held}, and nothing says how they were put together"))
+        Some(format!("{held}, and their former layout is not recorded"))
     }
 
     /// The members that a section has at the end of those that its geom was made of, as a section;

@@ -49,7 +49,7 @@ impl ControlLoop {
             let done = self.create_disk(&disk, true);
             let said = self.reattach.record_attempt(&disk.name, &done, self.control.now_ns());
             match done {
-                Ok(()) => self.note(Level::Info, &disk.name, "its medium is back".to_owned()),
+                Ok(()) => self.note(Level::Info, &disk.name, "medium available again".to_owned()),
                 Err(_) => {
                     said.into_iter().for_each(|why| self.note(Level::Warn, &disk.name, why));
                 }
@@ -59,7 +59,7 @@ impl ControlLoop {
             match self.create_geom(&geom) {
                 Ok(()) => {
                     self.reattach.clear_report(&geom.name);
-                    self.note(Level::Info, &geom.name, "what it uses is back".to_owned());
+                    self.note(Level::Info, &geom.name, "providers available again".to_owned());
                 }
                 Err(e) => {
                     let said = self.reattach.new_report(&geom.name, &e.source);
@@ -129,7 +129,7 @@ impl ControlLoop {
             match done {
                 Ok(()) => {
                     self.reattach.clear_report(&name);
-                    self.note(Level::Info, &name, "it is back; its LUNs answer".to_owned());
+                    self.note(Level::Info, &name, "available again; its LUNs answer".to_owned());
                 }
                 Err(e) => {
                     let said = self.reattach.new_report(&name, &e.source);
@@ -141,7 +141,7 @@ impl ControlLoop {
             match done {
                 Ok(()) => {
                     self.reattach.clear_report(&target.name);
-                    self.note(Level::Info, &names, "it has come; its LUNs are exported".to_owned());
+                    self.note(Level::Info, &names, "arrived; its LUNs are exported".to_owned());
                     buses::rescan_target(self, &target);
                 }
                 Err(e) => {
@@ -157,7 +157,7 @@ impl ControlLoop {
 
     /// Has the geom made when the provider that it needs has appeared.
     pub(super) fn wait_for_provider(&mut self, geom: &GeomConfig, on: &str) {
-        let text = format!("it uses {on}, which is not there yet; it waits for it");
+        let text = format!("waits for {on}, which is missing");
         self.note(Level::Warn, &geom.name, text);
         self.reattach.expect(&geom.name);
     }

@@ -136,10 +136,10 @@ pub fn clash(ids: &[Id], name: &str, owner: impl Fn(&Id) -> Option<String>) -> R
     let found = ids.iter().find_map(|id| Some((other(id)?, id)));
     let Some((other, id)) = found else { return Ok(()) };
     let (what, value, key) = (id.kind_name(), &id.value, id.key);
-    let why = format!("{what} {value} is that of {other}: hosts would take the two for one disk");
+    let why = format!("{what} {value} belongs to {other}: hosts would take the two for one disk");
     let next = format!(
-        "Give it its own: [[unit]] provider = \"{name}\", {key} = \"...\". A copy of an image has \
-         the identity of the original."
+        "Give {name} its own: [[unit]] provider = \"{name}\", {key} = \"...\". A copy of an image \
+         has the identity of the original."
     );
     Err(Error::new(Kind::Exists, "export", why).at(name).next(next))
 }

@@ -73,7 +73,7 @@ impl File {
         let refused = |why: &str| Some(format!("{} {} cannot be used: {why}", self.key, self.path));
         match &self.secret {
             Some(reference) => refused(&secret::resolve(reference).err()?.source),
-            None if contents(&self.path).is_none() => refused("it cannot be read"),
+            None if contents(&self.path).is_none() => refused("not readable"),
             None => None,
         }
     }

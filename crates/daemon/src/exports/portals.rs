@@ -225,7 +225,10 @@ fn next_for(at: &Address) -> String {
         );
     }
     let Some(port) = at.inet().map(|at| at.port()) else {
-        return format!("Is the folder of {at} there and writable, and nobody listening at it?");
+        return format!(
+            "Check that the folder of {at} exists and is writable, and that no process listens at \
+             it."
+        );
     };
     format!(
         "Is the address this machine's (`ip address`), the port free (`ss -ltnp 'sport = :{port}'`)\

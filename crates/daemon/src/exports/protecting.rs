@@ -37,10 +37,10 @@ impl Exports {
         }
         let by = guard::Requester { class: GUARD_CLASS, geom: name, force: false };
         let Ok(Some(held)) = guard::holds(control, by, name) else { return Ok(()) };
-        let why = format!("it holds {held}, and protection information is written over its end");
+        let why = format!("contains {held}, and protection information would overwrite its end");
         let next = format!(
-            "Take `protection` out of its [[unit]] and `ashlar apply`; to have it and lose that, \
-             put it in again and `ashlar apply --yes-destroy {name}`."
+            "Remove `protection` from its [[unit]] and run `ashlar apply`; to lose the contents \
+             instead, restore the key and run `ashlar apply --yes-destroy {name}`."
         );
         Err(Error::new(Kind::WouldDestroy, "export", why).at(name).next(next))
     }

@@ -392,7 +392,7 @@ fn manual_change_is_reported_exported_and_reverted() {
 
 /// A change that is reported until the next start names the command that reverts it.
 fn undo(site: &Site, said: &str, at: &str) {
-    let Some((_, command)) = said.split_once("take it back: `ashlar ") else { return };
+    let Some((_, command)) = said.split_once("undo it: `ashlar ") else { return };
     let words: Vec<&str> = command.trim_end_matches(['`', '.']).split(' ').collect();
     let (class, verb) = (words[0], words[1]);
     let params = match (class, verb) {

@@ -116,21 +116,21 @@ impl Device {
     pub fn unserved(&self) -> Option<&'static str> {
         Some(match self {
             Device::Cached(..) => "a cached WORM cannot be part of another device",
-            Device::Dumps => "it is the dumps of another; attach them as `dump`",
+            Device::Dumps => {
+                "the dumps of another device are not served here; attach them as `dump`"
+            }
             Device::Once(_) => {
-                "a fake WORM is the WORM of an image (`image = true`), all of it; dumps of our own \
-                 are never written twice"
+                "a fake WORM can only be the whole WORM of an image (`image = true`); a volume has \
+                 no fake WORM"
             }
-            Device::Swapped(_) => {
-                "what a machine of the other byte order wrote is not read; images are little-endian"
-            }
+            Device::Swapped(_) => "big-endian images are not supported; images are little-endian",
             Device::Jukebox(..) | Device::Side(_) | Device::Labelled(_) => {
-                "there are no jukeboxes; any provider can be the WORM"
+                "jukeboxes are not supported; any provider can be the WORM"
             }
             Device::Disk(..) => {
-                "disks are named by their providers here, as \"da0\"; `ashlar list` names them"
+                "write the name of a provider instead, such as \"da0\"; `ashlar list` shows them"
             }
-            Device::None => "nothing can stand on no device",
+            Device::None => "an empty device cannot be served",
             Device::Cat(_)
             | Device::Interleave(_)
             | Device::Mirror(_)

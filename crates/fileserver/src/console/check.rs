@@ -166,8 +166,8 @@ impl OneView {
             c.nodes,
             c.highest,
             match (self.faults(), c.leaked) {
-                (0, 0) => "all is well".to_owned(),
-                (0, leaked) => format!("{leaked} blocks belong to nobody"),
+                (0, 0) => "no faults".to_owned(),
+                (0, leaked) => format!("{leaked} blocks have no owner"),
                 (n, _) => format!("{n} faults"),
             }
         );
@@ -205,7 +205,7 @@ impl<'a> ExclusiveAccess<'a> {
             return Err(Error::new(Errno::Busy, what));
         }
         if host.server.under_repair.replace(true) {
-            return Err(Error::new(Errno::Busy, "check --fix: another one is at work"));
+            return Err(Error::new(Errno::Busy, "check --fix: another check is running"));
         }
         Ok(ExclusiveAccess(&host.server))
     }

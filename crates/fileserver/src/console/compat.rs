@@ -58,7 +58,7 @@ const REMOVED: &[(&str, &str)] = &[
 const CONFIG: &str = "its section of `ashlar.toml` says it: `ashlar diff`, `ashlar apply`";
 const COPY: &str = "each device of the WORM is copied to by itself (`statw`); a mirror is a layer";
 const DISKS: &str = "disks are the graph's: `ashlar list`, `ashlar top`; the WORM's: `statw`";
-const JUKEBOX: &str = "there is no jukebox: any provider of the graph can be the WORM";
+const JUKEBOX: &str = "jukeboxes are not supported: any provider of the graph can be the WORM";
 const ONE_FILE_SYSTEM: &str =
     "a console is of one file system; on the command line the name is the first word";
 const MACHINE: &str = "it is the machine's own, or `ashlar top`";
@@ -78,7 +78,7 @@ const CHECK: &[(&str, &str)] = &[
 
 /// Subcommands of `cwcmd`, likewise.
 const CWCMD_REMOVED: &[(&str, &str)] = &[
-    ("allflag", "a dump walks nothing: it moves a line, whatever the size of the tree"),
+    ("allflag", "a dump does not walk the tree; its cost is independent of the size of the tree"),
     ("clearacct", "`acct` counts what is there, and has nothing to clear"),
     ("loadcache", CACHE),
     ("morecache", CACHE),
@@ -115,7 +115,7 @@ pub(super) fn replacement(words: &[String]) -> Option<Replacement> {
             "`trace on` for `chat`, `allow`, `attaches off`; other words are the daemon's log",
         )),
         ["check", "ream"] => Some(Replacement::Removed(
-            "a block that no device has right is named by `check --rdall`, and `clean` makes it a \
+            "`check --rdall` names blocks without a correct copy, and `clean` makes such a block a \
              hole",
         )),
         ["check", words @ ..] => {
@@ -136,7 +136,7 @@ pub(super) fn replacement(words: &[String]) -> Option<Replacement> {
         ["stats", letters] if letters.chars().all(|c| c == '-' || c.is_alphabetic()) => {
             replacing_command(&["stats"])
         }
-        ["time"] => Some(Replacement::Removed("what is to be timed is missing: `time sync`")),
+        ["time"] => Some(Replacement::Removed("the command to time is missing: `time sync`")),
         ["noattach"] => replacing_command(&["attaches", "off"]),
         ["stata"] => replacing_command(&["stats"]),
         ["statq"] => replacing_command(&["statw"]),

@@ -48,13 +48,13 @@ impl FsVerb for Clri {
             }
         }
         let n = all.len();
-        Ok(MessageAnswer::new(format!("{n} forgotten; `fs check --fix` frees what they held")))
+        Ok(MessageAnswer::new(format!("{n} removed; `fs check --fix` frees their blocks")))
     }
 }
 
 fn check_live(path: &str) -> Result<(), Error> {
     if path.starts_with("/dump/") {
-        return Err(Error::new(Errno::RoFs, format!("{path}: dumps are kept for ever")));
+        return Err(Error::new(Errno::RoFs, format!("{path}: dumps cannot be changed")));
     }
     Ok(())
 }

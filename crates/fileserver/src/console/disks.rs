@@ -58,14 +58,13 @@ impl FsVerb for Disk {
 async fn make(host: &Host, path: &str, size: u64) -> Result<(), Error> {
     let fs = host.files()?;
     if path.starts_with("/dump/") {
-        return Err(Error::new(Errno::RoFs, format!("{path}: dumps are kept as they are")));
+        return Err(Error::new(Errno::RoFs, format!("{path}: dumps cannot be changed")));
     }
     if let Some(found) = paths::find(&fs, View::Live, path).await.map_err(about(path))? {
         if found.inode.size == size {
             return Ok(());
         }
-        let what =
-            format!("{path}: it is there, with {} bytes; leave --size out", found.inode.size);
+        let what = format!("{path}: exists with {} bytes; leave --size out", found.inode.size);
         return Err(Error::new(Errno::Exist, what));
     }
     let (dir, name) = paths::parent_dir(&fs, path).await?;

@@ -43,7 +43,7 @@ async fn versions(fs: &Served, path: &str, since: u32) -> Result<Vec<Version>, E
         }
     }
     if out.is_empty() {
-        let what = format!("{path}: not there now, and in no dump");
+        let what = format!("{path}: neither in the live tree nor in a dump");
         return Err(Error::new(Errno::NoEnt, what));
     }
     Ok(out)
@@ -186,7 +186,7 @@ async fn compare(
         return Ok(String::new());
     }
     let (Ok(a), Ok(b)) = (String::from_utf8(a), String::from_utf8(b)) else {
-        return Ok(format!("{old_at} and {new_at} differ, and are no text\n"));
+        return Ok(format!("{old_at} and {new_at} differ; they are not text\n"));
     };
     let diff = TextDiff::from_lines(a.as_str(), b.as_str());
     Ok(diff.unified_diff().context_radius(3).header(old_at, new_at).to_string())
@@ -251,7 +251,7 @@ impl FsVerb for Yesterday {
         let view = View::Dump(dump.number);
         let at = named(Some(&dump), path);
         let old = paths::find(&fs, view, path).await.map_err(about(path))?;
-        let old = old.ok_or_else(|| Error::new(Errno::NoEnt, format!("{at}: it is not there")))?;
+        let old = old.ok_or_else(|| Error::new(Errno::NoEnt, format!("{at}: file not found")))?;
         let mut text = format!("{at}\n");
         let now = paths::find(&fs, View::Live, path).await.map_err(about(path))?;
         if self.diff
@@ -262,13 +262,13 @@ impl FsVerb for Yesterday {
         let mut copied = false;
         if self.copy {
             if old.inode.kind == Kind::Dir {
-                let what = format!("{at}: a directory; its files are brought back one by one");
+                let what = format!("{at}: a directory; restore its files one by one");
                 return Err(Error::inval(what));
             }
             let same = now.as_ref().is_some_and(|n| n.inode.version == old.inode.version);
             let disk = now.as_ref().and_then(|now| host.disk_of(now.ino));
             if same {
-                text += "it is the same now\n";
+                text += "the live version is the same\n";
             } else if let Some(disk) = disk {
                 let name = &host.shared.name;
                 let what = format!(

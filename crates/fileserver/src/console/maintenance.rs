@@ -89,7 +89,7 @@ impl FsVerb for Halt {
         host.shared.update_status(|s| s.phase = Phase::Halted);
         let message = match &done {
             Ok(()) => "halted; all is durable".to_owned(),
-            Err(e) => format!("halted; what was not durable before is lost: {}", e.message),
+            Err(e) => format!("halted; data that was not durable is lost: {}", e.message),
         };
         Ok(Halted { message, durable: done.is_ok() })
     }
@@ -107,7 +107,7 @@ impl FsVerb for Start {
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
         check_idle(host)?;
         host.open(false).await;
-        outcome(host, "it serves its files")
+        outcome(host, "serving files")
     }
 }
 
@@ -116,10 +116,10 @@ fn check_idle(host: &Host) -> Result<(), Error> {
     match host.shared.status().phase {
         Phase::Refused(..) | Phase::Halted => Ok(()),
         Phase::Serving => {
-            let what = format!("it is serving: `ashlar fs halt {}` first", host.shared.name);
+            let what = format!("already serving: `ashlar fs halt {}` first", host.shared.name);
             Err(Error::new(Errno::Busy, what))
         }
-        _ => Err(Error::new(Errno::Again, "it is on its way: look at `ashlar fs status`")),
+        _ => Err(Error::new(Errno::Again, "busy starting or halting: see `ashlar fs status`")),
     }
 }
 
@@ -154,12 +154,13 @@ impl FsVerb for Ream {
     async fn run(self, host: &Rc<Host>, _: u64) -> Result<MessageAnswer, Error> {
         check_idle(host)?;
         if !self.force && !host.is_blank().await {
-            let what = "its devices hold something; --force destroys it, every dump with it";
+            let what = "devices are not blank; --force destroys their contents, including every \
+                        dump";
             return Err(Error::new(Errno::Busy, what));
         }
         host.ream().await.map_err(about("ream"))?;
         host.open(false).await;
-        outcome(host, "a new file system; it serves its files")
+        outcome(host, "new file system created; serving files")
     }
 }
 
@@ -190,8 +191,8 @@ impl FsVerb for Recover {
         if !self.force && host.is_formatted().await {
             let name = &host.shared.name;
             let what = format!(
-                "its cache device holds a volume, which `ashlar fs start {name}` opens; to give up \
-                 what that holds beyond the newest dump, `ashlar fs recover {name} --force`",
+                "the cache device has a volume, which `ashlar fs start {name}` opens; to discard \
+                 its data after the newest dump, `ashlar fs recover {name} --force`",
             );
             return Err(Error::new(Errno::Busy, what));
         }
@@ -216,7 +217,7 @@ impl FsVerb for Recover {
             ),
             _ => String::new(),
         };
-        outcome(host, &format!("it goes on from {from}; it serves its files{temporary}"))
+        outcome(host, &format!("restored from {from}; serving files{temporary}"))
     }
 }
 

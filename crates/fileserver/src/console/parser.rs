@@ -81,7 +81,7 @@ fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
                 out.insert(a.name.into(), Value::Bool(true));
             }
             (Some(a), _) => {
-                let text = words.next().ok_or(format!("{word} wants a value: {}", a.doc))?;
+                let text = words.next().ok_or(format!("{word}: a value is missing: {}", a.doc))?;
                 let value = a.value(text).map_err(|why| format!("{word}: {why}"))?;
                 match a.kind {
                     ArgKind::Consent => add(&mut out, a.name, value),
@@ -94,8 +94,8 @@ fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
             }
             (None, Some(a)) => add(&mut out, a.name, Value::from(word.as_str())),
             (None, None) => {
-                let help = format!("`help {}` says what it takes", spec.name);
-                return Err(format!("`{word}` is too much; {help}"));
+                let help = format!("`help {}` shows the arguments", spec.name);
+                return Err(format!("unexpected argument `{word}`; {help}"));
             }
         }
     }
@@ -304,8 +304,8 @@ mod tests {
             Ok(r#"{"user":"sys","what":["-rob"]}"#)
         );
         assert!(of("yesterday", "x --ago y").is_err_and(|e| e.contains("not a number")));
-        assert!(of("yesterday", "x --ago").is_err_and(|e| e.contains("wants a value")));
-        assert!(of("dump", "x").is_err_and(|e| e.contains("too much")));
+        assert!(of("yesterday", "x --ago").is_err_and(|e| e.contains("a value is missing")));
+        assert!(of("dump", "x").is_err_and(|e| e.contains("unexpected argument")));
     }
 
     #[test]

@@ -229,7 +229,7 @@ pub(super) async fn parent_dir<'p>(fs: &Served, path: &'p str) -> Result<(Ino, &
     let trimmed = path.trim_end_matches('/');
     let (above, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
     if name.is_empty() {
-        return Err(Error::inval(format!("{path}: it has no name")));
+        return Err(Error::inval(format!("{path}: no file name")));
     }
     let found = find(fs, View::Live, above).await.map_err(about(above))?;
     let dir = found.filter(|f| f.inode.kind == Kind::Dir);

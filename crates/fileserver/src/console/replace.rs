@@ -56,7 +56,8 @@ impl FsVerb for Replace {
         let volume = files.volume();
         let all: Vec<String> = fs.members().into_iter().map(|l| l.name).collect();
         let Some(leg) = all.iter().position(|name| name == device) else {
-            let what = format!("{device} is no device of the WORM; they are {}", all.join(", "));
+            let what =
+                format!("{device} is not a device of the WORM; its devices are {}", all.join(", "));
             return Err(Error::new(Errno::NoEnt, what));
         };
         if !responds(host, leg).await {

@@ -126,7 +126,7 @@ impl FsVerb for Statw {
         let fs = host.files()?;
         let (f, legs) = (fs.facts(), fs.members());
         if legs.is_empty() {
-            let text = "it has no WORM\n".to_owned();
+            let text = "no WORM\n".to_owned();
             return Ok(Devices { text, legs, states: States { known: None }, worm: None });
         }
         let mut t = format!(

@@ -36,7 +36,7 @@ const TYPED: &[(&str, &str)] = &[
     ("cwcmd startdump 1", "copying on"),
     ("cwcmd acct", "acct"),
     ("cwcmd clearacct", "nothing to clear"),
-    ("cwcmd allflag", "walks nothing"),
+    ("cwcmd allflag", "does not walk the tree"),
     ("cwcmd test", "`check --rdall`"),
     ("cwcmd", "subcommands"),
     ("date", "machine"),
@@ -94,11 +94,11 @@ const TYPED: &[(&str, &str)] = &[
     ("scsi", "the graph's"),
     ("apc", "machine"),
     ("myrictl", "machine"),
-    ("wormreset", "no jukebox"),
-    ("wormeject 3", "no jukebox"),
-    ("wormingest 3", "no jukebox"),
-    ("wormoffline 3", "no jukebox"),
-    ("wormonline 3", "no jukebox"),
+    ("wormreset", "jukeboxes are not supported"),
+    ("wormeject 3", "jukeboxes are not supported"),
+    ("wormingest 3", "jukeboxes are not supported"),
+    ("wormoffline 3", "jukeboxes are not supported"),
+    ("wormonline 3", "jukeboxes are not supported"),
 ];
 
 #[test]

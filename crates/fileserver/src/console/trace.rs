@@ -57,7 +57,7 @@ impl FsVerb for Trace {
             host.server.set_trace_filter(TraceFilter::Off);
             host.update_status();
             let kept = host.server.trace.kept().0.len();
-            let message = format!("no messages are kept any more; {kept} were");
+            let message = format!("recording ended; {kept} messages were recorded");
             return Ok(Messages::Off { message, on, kept });
         }
         let is_there = |n| host.server.clients().iter().any(|p| p.number == n);
@@ -68,7 +68,7 @@ impl FsVerb for Trace {
         host.update_status();
         let whose = only.map_or("every connection".to_owned(), |n| format!("connection {n}"));
         let name = &host.shared.name;
-        let message = format!("messages of {whose} are kept: `fs trace {name}` shows them");
+        let message = format!("messages of {whose} are recorded: `fs trace {name}` shows them");
         Ok(Messages::On { message, on, connection: only })
     }
 }
@@ -109,7 +109,7 @@ fn shown(host: &Host, only: Option<u64>) -> Messages {
     }
     let on = host.server.trace.filter() != TraceFilter::Off;
     if all.is_empty() {
-        let hint = if on { "no message yet" } else { "nothing is kept: `trace on` begins" };
+        let hint = if on { "no message yet" } else { "recording is off: `trace on` starts it" };
         let _ = writeln!(text, "{hint}");
     }
     Messages::Kept { text, on, messages, lost }

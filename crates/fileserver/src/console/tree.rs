@@ -173,7 +173,7 @@ impl FsVerb for Create {
         }
         let (dir, name) = paths::parent_dir(&fs, path).await?;
         fs.run(|f| f.create(dir, name.as_bytes(), &new)).await.map_err(about(path))?;
-        Ok(MessageAnswer::new(format!("{path} is there")))
+        Ok(MessageAnswer::new(format!("{path} created")))
     }
 }
 
@@ -198,7 +198,7 @@ impl FsVerb for Remove {
         let all = self.paths;
         for path in &all {
             if path.starts_with("/dump/") {
-                let what = format!("{path}: dumps are kept for ever");
+                let what = format!("{path}: dumps cannot be changed");
                 return Err(Error::new(Errno::RoFs, what));
             }
             let (dir, name) = paths::parent_dir(&fs, path).await?;

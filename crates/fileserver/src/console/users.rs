@@ -56,7 +56,7 @@ async fn read(fs: &Served, path: &str) -> Result<Option<Users>, Error> {
     let bytes = paths::bytes(fs, &found, FILE_MAX).await.map_err(about(path))?;
     let text = bytes.and_then(|b| String::from_utf8(b).ok());
     let wrong = |why: &str| Error::inval(format!("{path}: {why}"));
-    let text = text.ok_or_else(|| wrong("it is no text of a users file"))?;
+    let text = text.ok_or_else(|| wrong("not the text of a users file"))?;
     Users::parse(&text).map(Some).map_err(|why| wrong(&why))
 }
 
@@ -268,7 +268,7 @@ impl FsVerb for Hangup {
                 let what = format!("no connection {number}; `ashlar fs who {name}` lists them");
                 Err(Error::new(Errno::NoEnt, what))
             }
-            _ => Ok(MessageAnswer::new(format!("connection {number} is cut off"))),
+            _ => Ok(MessageAnswer::new(format!("connection {number} closed"))),
         }
     }
 }
@@ -294,7 +294,7 @@ impl FsVerb for Allow {
         let message = match self.user.as_slice() {
             [] => {
                 host.server.allow.set(true);
-                "everybody may do everything".to_owned()
+                "all users may do everything".to_owned()
             }
             [name] => {
                 let id = host.server.users().id(name).filter(|id| *id != NONE);
@@ -302,7 +302,7 @@ impl FsVerb for Allow {
                 host.server.allow_one.set(Some(id));
                 format!("{name} may do everything")
             }
-            _ => return Err(Self::param_error("one user, or none of them named for everybody")),
+            _ => return Err(Self::param_error("give one user, or no name for all users")),
         };
         host.update_status();
         Ok(Allowed { message, allow: true })
@@ -323,7 +323,7 @@ impl FsVerb for Disallow {
         host.server.allow.set(false);
         host.server.allow_one.set(None);
         host.update_status();
-        Ok(Allowed { message: "permissions are looked at".to_owned(), allow: false })
+        Ok(Allowed { message: "permissions are checked".to_owned(), allow: false })
     }
 }
 
@@ -351,7 +351,7 @@ impl FsVerb for Duallow {
         host.server.duallow.set((id != NONE).then_some(id));
         host.update_status();
         let text = match id {
-            NONE => "nobody reads directories without permission".to_owned(),
+            NONE => "no user reads directories without permission".to_owned(),
             _ => format!("{name} may read and search every directory"),
         };
         Ok(MessageAnswer::new(text))
@@ -383,7 +383,7 @@ impl FsVerb for Attaches {
             host.update_status();
         }
         let attaches = !host.server.noattach.get();
-        let message = if attaches { "clients can attach" } else { "nobody but none can attach" };
+        let message = if attaches { "clients can attach" } else { "only the user none can attach" };
         Ok(Attachable { message, attaches })
     }
 }

@@ -18,7 +18,7 @@ enum Backend<'a, 's> {
 
 /// The error for a function that only a volume has.
 fn no_volume() -> Stop {
-    Fault::Invalid("an image of cwfs64x has no such thing").into()
+    Fault::Invalid("not supported in an image of cwfs64x").into()
 }
 
 impl<'a, 's> Files<'a, 's> {

@@ -162,7 +162,7 @@ impl FileSystem {
                 for addr in addresses(view, value) {
                     out.blocks += 1;
                     if is_scratch(addr) && at.inode.is_some_and(|i| !i.flags.has(Flags::TMP)) {
-                        out.fault(format!("file {}: no dump would have block {addr}", key.ino));
+                        out.fault(format!("file {}: block {addr} would be in no dump", key.ino));
                     }
                     if !self.volume.was_allocated(addr) {
                         // Not a place among those that were ever given.
@@ -170,7 +170,10 @@ impl FileSystem {
                         continue;
                     }
                     if !seen.add(addr) {
-                        out.fault(format!("file {}: block {addr} belongs to another too", key.ino));
+                        out.fault(format!(
+                            "file {}: block {addr} also belongs to another file",
+                            key.ino
+                        ));
                     }
                 }
             }
@@ -181,7 +184,7 @@ impl FileSystem {
     fn close(&self, out: &mut Checked, at: CurrentFile) {
         let Some(inode) = at.inode else {
             if at.ino != 0 {
-                out.fault(format!("file {}: there are items and no inode", at.ino));
+                out.fault(format!("file {}: items without an inode", at.ino));
             }
             return;
         };
@@ -238,7 +241,7 @@ impl FileSystem {
             }
             out.nodes += 1;
             if !seen.add(addr) {
-                out.fault(format!("block {addr} of the tree is something else too"));
+                out.fault(format!("block {addr} of the tree is used twice"));
             }
         }
         Ok(())
@@ -252,7 +255,7 @@ impl FileSystem {
                 parts.push(String::from_utf8_lossy(&name).into_owned());
                 at = parent;
                 if parts.len() > 10_000 {
-                    return Err(Fault::Corrupt("directories lead in a circle".into()).into());
+                    return Err(Fault::Corrupt("directories form a cycle".into()).into());
                 }
             }
             parts.reverse();
@@ -291,7 +294,7 @@ impl VolumeFiles<'_, '_> {
         match key.kind {
             k if k == Item::Inode as u8 => {
                 let Some(inode) = Inode::decode(value) else {
-                    return Ok(vec![format!("file {}: attributes that do not read", key.ino)]);
+                    return Ok(vec![format!("file {}: invalid attributes", key.ino)]);
                 };
                 if inode.links > 0
                     && let Err(Stop::Fail(fault)) = self.name(view, key.ino)
@@ -302,7 +305,7 @@ impl VolumeFiles<'_, '_> {
                 let waits = tree::get(self.step, root, &orphan, |_| ())?.is_some();
                 let loses = inode.links == 0 || inode.garbage.0 < inode.garbage.1;
                 if loses && !waits {
-                    out.push(format!("file {}: lost, and nobody will give it back", key.ino));
+                    out.push(format!("file {}: removed contents will never be freed", key.ino));
                 }
             }
             k if k == Item::Temporary as u8 => {

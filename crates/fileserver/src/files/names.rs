@@ -143,7 +143,7 @@ impl VolumeFiles<'_, '_> {
         let entry = tree::get(self.step, root, &key, |v| decode_entry(inode.parent_cookie, v))?;
         match entry {
             Some(e) if e.ino == ino => Ok(Some((inode.parent, e.name))),
-            _ => Err(Fault::Corrupt(format!("file {ino} is not where it says it is")).into()),
+            _ => Err(Fault::Corrupt(format!("file {ino} is not at its recorded place")).into()),
         }
     }
 
@@ -322,6 +322,6 @@ impl VolumeFiles<'_, '_> {
             }
             dir = self.inode(View::Live, dir)?.parent;
         }
-        Err(Fault::Corrupt("directories lead in a circle".into()).into())
+        Err(Fault::Corrupt("directories form a cycle".into()).into())
     }
 }

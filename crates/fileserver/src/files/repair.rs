@@ -155,7 +155,9 @@ impl FileSystem {
             if way.contains(&at) || way.len() > DEPTH_MAX {
                 let cut = at;
                 self.native(|f| f.move_to_lost(cut, true)).await?;
-                return Ok(Some(format!("directory {cut}: it was inside itself; in lost+found")));
+                return Ok(Some(format!(
+                    "directory {cut}: was inside itself; moved to lost+found"
+                )));
             }
             way.push(at);
             match self.native(|f| f.inode(View::Live, at)).await? {
@@ -184,7 +186,7 @@ impl FileSystem {
             };
             self.native(free).await?;
         }
-        Ok((!lost.is_empty()).then(|| format!("{} blocks that nobody named are free", lost.len())))
+        Ok((!lost.is_empty()).then(|| format!("{} blocks without an owner: freed", lost.len())))
     }
 }
 
@@ -235,10 +237,10 @@ impl VolumeFiles<'_, '_> {
                 return Ok(None);
             }
             self.unsettle(key.ino)?;
-            return Ok(Some(format!("file {}: what it holds is in dumps from now on", key.ino)));
+            return Ok(Some(format!("file {}: contents will be in dumps from now on", key.ino)));
         }
         self.take(key)?;
-        Ok(Some(format!("directory {}: it had blocks of contents", key.ino)))
+        Ok(Some(format!("directory {}: blocks of contents removed", key.ino)))
     }
 
     /// A file that is listed as temporary exists.
@@ -247,7 +249,7 @@ impl VolumeFiles<'_, '_> {
             return Ok(None);
         }
         self.take(&Key::new(0, Item::Temporary, ino))?;
-        Ok(Some(format!("file {ino}: it was named as temporary, and is not there")))
+        Ok(Some(format!("file {ino}: listed as temporary but missing; removed from the list")))
     }
 
     /// Items of a file without attributes are a file again.
@@ -271,7 +273,9 @@ impl VolumeFiles<'_, '_> {
         if !is_dir && runs == 0 && ino != ROOT {
             // Nothing hangs on them.
             let key = Key::new(ino, Item::Inode, 0);
-            return Ok(self.take(&key)?.then(|| format!("file {ino}: attributes alone; gone")));
+            return Ok(self
+                .take(&key)?
+                .then(|| format!("file {ino}: attributes without contents; removed")));
         }
         let (now, run_bytes) = (self.now_ns(), RUN * self.step.block() as u64);
         let inode = Inode {
@@ -292,7 +296,7 @@ impl VolumeFiles<'_, '_> {
             ..Inode::default()
         };
         self.put_inode(ino, &inode)?;
-        Ok(Some(format!("file {ino}: its attributes were lost, and are made up")))
+        Ok(Some(format!("file {ino}: attributes lost; set to defaults")))
     }
 
     /// Names of one hash.
@@ -304,20 +308,20 @@ impl VolumeFiles<'_, '_> {
             let name = shown(&n.name);
             let twice = kept.iter().any(|k| k.name == n.name || k.cookie == n.cookie);
             if twice || hash(self.step.salt(), &n.name) != key.offset {
-                out.push(format!("directory {dir}: {name} stood where it is not looked for"));
+                out.push(format!("directory {dir}: {name} was at a wrong place"));
                 continue;
             }
             let Some(mut inode) = self.attributes(n.ino)? else {
-                out.push(format!("directory {dir}: {name} was no file"));
+                out.push(format!("directory {dir}: {name} named no file; removed"));
                 continue;
             };
             let here = (inode.parent, inode.parent_cookie) == (dir, n.cookie);
             if !here && n.ino != ROOT && self.is_entry_valid(n.ino, &inode)? {
-                out.push(format!("directory {dir}: {name} stands elsewhere too"));
+                out.push(format!("directory {dir}: {name} also has another name; removed"));
                 continue;
             }
             if n.ino == ROOT {
-                out.push(format!("directory {dir}: {name} was the root"));
+                out.push(format!("directory {dir}: {name} named the root; removed"));
                 continue;
             }
             let mut n = n.clone();
@@ -423,7 +427,7 @@ impl VolumeFiles<'_, '_> {
             return Ok(Some(format!("directory {dir}: {name} is found again")));
         }
         self.take(key)?;
-        Ok(Some(format!("directory {dir}: {name} was listed, and is not there")))
+        Ok(Some(format!("directory {dir}: {name} was listed but missing; removed")))
     }
 
     fn repair_count(&mut self, dir: Ino) -> Result<Option<String>, Stop> {
@@ -448,7 +452,7 @@ impl VolumeFiles<'_, '_> {
         d.entries = entries;
         d.cookie = if is_next { d.cookie } else { last.saturating_add(1) };
         self.put_inode(dir, &d)?;
-        Ok(Some(format!("directory {dir}: it has {entries} entries, and said {counted}")))
+        Ok(Some(format!("directory {dir}: count of entries is {entries}, was {counted}")))
     }
 
     /// A file that is not where it says, or is lost.
@@ -463,12 +467,12 @@ impl VolumeFiles<'_, '_> {
         let mut did = None;
         if ino != ROOT && !is_somewhere {
             let name = self.move_to_lost(ino, false)?;
-            did = Some(format!("file {ino}: it was nowhere, and is /lost+found/{name}"));
+            did = Some(format!("file {ino}: had no name; moved to /lost+found/{name}"));
         }
         if !waits && inode.garbage.0 < inode.garbage.1 {
             self.put(&orphan, &[1])?;
             self.step.reap(ino);
-            did = did.or(Some(format!("file {ino}: what it lost is given back")));
+            did = did.or(Some(format!("file {ino}: removed contents freed")));
         }
         Ok(did)
     }

@@ -12,8 +12,9 @@ use crate::volume::View;
 /// Root of a plain file system.
 const PLAIN_ROOT: Addr = FIRST + 1;
 
-pub(super) const BUCKET_FULL: Fault =
-    Fault::NoSpace("a bucket of the cache device is full of what no WORM has yet: dump first");
+pub(super) const BUCKET_FULL: Fault = Fault::NoSpace(
+    "a bucket of the cache device is full of blocks that are not on the WORM yet: dump first",
+);
 
 impl Step<'_> {
     /// There is a WORM.

@@ -298,7 +298,7 @@ impl Image {
                 if a < FIRST || a >= m.sb.1.fsize.max(m.header.fsize) {
                     fault(format!("free list: address {a} is out of range"), &mut m.list);
                 } else if !listed.insert(a) {
-                    fault(format!("free list: block {a} is there twice"), &mut m.list);
+                    fault(format!("free list: block {a} is listed twice"), &mut m.list);
                 }
             }
             (at, tag, of) = (block.with(|b| format::free(b, 0)), Tag::Free, path::NONE);
@@ -371,12 +371,12 @@ impl Image {
             true => Some(self.step(&mut |s| s.block(view, addr, tag, of)).await),
         };
         if suspect && matches!(block, Some(Err(Fault::Corrupt(_)))) {
-            l.fault(format!("{}: block {addr} is another's", i.name), Some(i.hole()));
+            l.fault(format!("{}: block {addr} belongs to another file", i.name), Some(i.hole()));
             return Ok(());
         }
         if !l.seen.insert(addr) {
             l.twice.insert(addr);
-            l.fault(format!("{}: block {addr} is there twice", i.name), None);
+            l.fault(format!("{}: block {addr} is listed twice", i.name), None);
             return Ok(());
         }
         l.found.blocks += 1;
@@ -450,7 +450,7 @@ impl Image {
                 (false, true) => Some(Change::Remove),
                 _ => None,
             };
-            let text = format!("{name}: number {} is there twice", d.path);
+            let text = format!("{name}: number {} is used twice", d.path);
             l.fault(text, how.map(|how| Repair::Entry(place, how)));
             if !is_bare {
                 // The number does not show which file owns the blocks below it.

@@ -181,7 +181,7 @@ impl Image {
                     continue;
                 }
                 BlockState::Dump1 => {
-                    let why = format!("block {addr} is what a failed dump left");
+                    let why = format!("block {addr} was left by a failed dump");
                     return Err(Fault::Corrupt(why));
                 }
                 _ => return Ok(()),
@@ -238,7 +238,7 @@ impl Image {
                 if seg.with(|a| there.with(|b| a != b)) {
                     let mut state = self.0.state.borrow_mut();
                     state.stuck.push(*addr);
-                    let why = format!("block {addr} of the WORM has something else already");
+                    let why = format!("block {addr} of the WORM already has other contents");
                     return Err(Fault::Corrupt(why));
                 }
                 continue;

@@ -26,7 +26,7 @@ impl Step<'_> {
                 break;
             }
             if !seen.insert(at) {
-                let why = format!("block {at} of the tree of dumps is there twice");
+                let why = format!("block {at} of the tree of dumps is used twice");
                 return Err(Fault::Corrupt(why).into());
             }
             let block = self.block(View::Live, at, Tag::Dir, d.path)?;

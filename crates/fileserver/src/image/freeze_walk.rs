@@ -134,7 +134,7 @@ impl Image {
         while let Some((_, waiting)) = open.last_mut() {
             if let Some(next) = waiting.pop() {
                 if open.len() > DEPTH_MAX {
-                    return Err(Fault::Corrupt("the tree is deeper than any".into()));
+                    return Err(Fault::Corrupt("the tree is too deep".into()));
                 }
                 let (rest, leaves) = self.freeze_leaves(next).await?;
                 blocks += leaves;

@@ -23,9 +23,8 @@ use crate::fault::{Addr, Fault};
 
 /// See the module.
 pub(super) const KEEPS_ITS_SIZE: Fault = Fault::Invalid(
-    "the cache device has grown, but in an image its buckets are as many as its header says, and \
-     every block's place follows from that: `fs dump`, `fs halt` and `fs recover --force` make a \
-     larger one from the WORM",
+    "the cache device has grown, but the number of its buckets is fixed in the header of an image: \
+     `fs dump`, `fs halt` and `fs recover --force` create a larger one from the WORM",
 );
 
 impl Image {

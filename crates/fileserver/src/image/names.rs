@@ -108,7 +108,7 @@ impl Step<'_> {
             out.push((at, *place));
             at = place.dir;
             if out.len() > DEPTH_MAX {
-                return Err(Fault::Corrupt("directories lead in a circle".into()).into());
+                return Err(Fault::Corrupt("directories form a cycle".into()).into());
             }
         }
         out.reverse();

@@ -105,9 +105,9 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
     }
     let block = read(o, &*o.cache, FIRST).await?;
     let tag = if shape.worm.is_some() { Tag::Cache } else { Tag::Super };
-    block
-        .with(|b| format::check_tag(b, tag, path::SUPER))
-        .map_err(|why| Fault::Foreign(format!("{}: no image of cwfs64x: {why}", o.cache.name())))?;
+    block.with(|b| format::check_tag(b, tag, path::SUPER)).map_err(|why| {
+        Fault::Foreign(format!("{}: not an image of cwfs64x: {why}", o.cache.name()))
+    })?;
     let (mut header, mut notes) = (Header::default(), None);
     if shape.worm.is_some() {
         header = block.with(Header::read);
@@ -122,7 +122,7 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
             (shape.worm, shape.raw) = (Some(header.wsize), once_raw(header.wsize));
         }
         if shape.worm.is_some_and(|w| w < header.fsize) {
-            return Err(Fault::Corrupt("the WORM is smaller than what stands on it".into()));
+            return Err(Fault::Corrupt("the WORM is smaller than its contents".into()));
         }
         shape.log = if setup.read_only { None } else { commit::log_capacity(slack.1) };
         shape.layout = match setup.layout {
@@ -186,7 +186,7 @@ impl Image {
                             }
                         });
                         if n != format::ENTRIES {
-                            let why = format!("block {at} of the buckets has a state that is none");
+                            let why = format!("block {at} of the buckets has an invalid state");
                             return Err(Fault::Corrupt(why).into());
                         }
                     }
@@ -273,7 +273,7 @@ async fn take_log(
     }
     if read_only {
         return Err(Fault::Invalid(
-            "its last changes stand in the log only: open it once so that it may be written",
+            "the last changes are in the log only: open the image writable once",
         ));
     }
     for ((at, _), from) in head.blocks.iter().zip(log + 1..) {
@@ -373,7 +373,7 @@ async fn write_header(o: &Options, header: &Header) -> Result<(), Fault> {
 pub async fn ream(o: &Options, setup: Setup) -> Result<(), Fault> {
     let shape = shape_of(o, setup)?;
     let (Some(worm), Some(usable)) = (o.members.first(), shape.worm) else {
-        return Err(Fault::Invalid("an image without a WORM is read only, and not made here"));
+        return Err(Fault::Invalid("an image without a WORM is read only and cannot be created"));
     };
     if usable < 256 {
         return Err(Fault::NoSpace("the WORM is too small to hold an image"));
@@ -435,7 +435,7 @@ pub async fn ream(o: &Options, setup: Setup) -> Result<(), Fault> {
 pub async fn recover(o: &Options, setup: Setup) -> Result<(), Fault> {
     let mut shape = shape_of(o, setup)?;
     let Some(worm) = o.members.first() else {
-        return Err(Fault::Invalid("an image without a WORM is not recovered from one"));
+        return Err(Fault::Invalid("an image without a WORM cannot be recovered"));
     };
     let worm = &**worm;
     if setup.once {

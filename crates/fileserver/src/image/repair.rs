@@ -7,7 +7,7 @@
 //! | an entry with a name that none has | called `file.NUMBER` |
 //! | a size that none has | that of its blocks |
 //! | a number that another has, or none, and no blocks | another number |
-//! | the same blocks under the same number twice | the second name goes |
+//! | the same blocks under the same number twice | second name removed |
 //! | a superblock ahead of the header, or a file ahead of the numbers given | raised |
 //! | a block cached twice, or in a wrong place, and on the WORM | that copy is forgotten |
 //! | a free list that contradicts itself, or has addresses of the tree | made new |
@@ -84,15 +84,15 @@ impl fmt::Display for Repair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Repair::Hole { .. } => "a hole",
-            Repair::Rescue { .. } => "a hole; what stood there is kept in /lost+found",
-            Repair::Entry(_, Change::Number) => "it gets another number",
-            Repair::Entry(_, Change::Size) => "its size is that of its blocks",
-            Repair::Entry(_, Change::Name) => "it is called by its number",
-            Repair::Entry(_, Change::Remove) => "the second name goes",
-            Repair::Forget { .. } => "the copy that the WORM has too is forgotten",
-            Repair::End(_) => "the header knows it",
-            Repair::Numbers(_) => "numbers go on behind it",
-            Repair::List => "the free list is made new",
+            Repair::Rescue { .. } => "a hole; the former contents are kept in /lost+found",
+            Repair::Entry(_, Change::Number) => "renumbered",
+            Repair::Entry(_, Change::Size) => "size set to that of the blocks",
+            Repair::Entry(_, Change::Name) => "named by its number",
+            Repair::Entry(_, Change::Remove) => "second name removed",
+            Repair::Forget { .. } => "cached copy dropped; the WORM has the block",
+            Repair::End(_) => "header updated",
+            Repair::Numbers(_) => "next number set behind it",
+            Repair::List => "free list rebuilt",
         })
     }
 }

@@ -44,7 +44,7 @@ impl Image {
                 l.findings.into_iter().partition(|f| f.repair.is_some_and(Repair::is_root_cause));
             let lost = if l.incomplete || !first.is_empty() { Vec::new() } else { l.lost };
             let now = if first.is_empty() { rest } else { first };
-            let given = || format!("{} blocks belonged to nobody: they are free", lost.len());
+            let given = || format!("{} blocks without an owner: freed", lost.len());
             let say = |f: &Finding| f.repair.map(|repair| format!("{}: {repair}", f.text));
             if dry {
                 done.extend(now.iter().filter_map(say));

@@ -156,7 +156,9 @@ impl<'s> Step<'s> {
     fn block_mut_at(&mut self, at: Addr, read: bool) -> Result<Seg, Stop> {
         let room = self.may_change()?;
         if at & WORM != 0 {
-            return Err(Fault::Corrupt("a block of the WORM is to be changed".into()).into());
+            return Err(
+                Fault::Corrupt("an operation would change a block of the WORM".into()).into()
+            );
         }
         let mine = |u: &Undo| match u {
             Undo::New(a) | Undo::Changed(a, ..) => *a == at,

@@ -73,7 +73,7 @@ fn medium(device: &Device, block: u32, find: Find<'_>) -> Result<Rc<dyn Medium>,
         | Device::Jukebox(..)
         | Device::Side(_)
         | Device::Labelled(_) => {
-            return Err(format!("{name}: {}", device.unserved().unwrap_or("it is no device")));
+            return Err(format!("{name}: {}", device.unserved().unwrap_or("not a device")));
         }
         leaf => find(leaf)?,
     })

@@ -93,7 +93,7 @@ impl FsClass {
             // One that does not end in time is as after a loss of power.
             let _ = control.call(|t| {
                 let halting = t.with(geom, |g: &mut FsGeom, t| g.halt(t, geom));
-                halting.ok_or_else(|| Error::new(Errno::NxIo, "it is going"))
+                halting.ok_or_else(|| Error::new(Errno::NxIo, "the file server is being removed"))
             });
         }
     }
@@ -136,7 +136,7 @@ impl Typed for FsClass {
                 return Ok(());
             }
         }
-        Err(Error::new(Errno::NoEnt, "no file server here lacks it"))
+        Err(Error::new(Errno::NoEnt, "no file server here has lost that device"))
     }
 
     fn settings(&self, params: &FsParams) -> Result<Settings, Error> {
@@ -152,14 +152,17 @@ impl Typed for FsClass {
     ) -> Result<(), Error> {
         let geom = geom::named(&control.topology, FS_CLASS, name)?;
         let shared = control.topology.with(geom, |g: &mut FsGeom, _| g.shared.clone());
-        let shared = shared.ok_or_else(|| Error::new(Errno::NxIo, format!("{name} is going")))?;
+        let shared =
+            shared.ok_or_else(|| Error::new(Errno::NxIo, format!("{name} is being removed")))?;
         let number = shared.submit_disks(params.disks.clone());
         control.wait_until(DISKS_TIMEOUT, |_| shared.is_done(number));
         match shared.take_result(number) {
             Some(Ok(done)) => done.map(drop)?,
             _ => {
-                let what =
-                    format!("{name}: its disks are not there after {} s", DISKS_TIMEOUT.as_secs());
+                let what = format!(
+                    "{name}: its disks did not appear within {} s",
+                    DISKS_TIMEOUT.as_secs()
+                );
                 return Err(Error::new(Errno::TimedOut, what));
             }
         }
@@ -203,7 +206,8 @@ impl Typed for FsClass {
             Error::new(Errno::NoEnt, what)
         })?;
         let shared = control.topology.with(geom, |g: &mut FsGeom, _| g.shared.clone());
-        let shared = shared.ok_or_else(|| Error::new(Errno::NxIo, format!("{name} is going")))?;
+        let shared =
+            shared.ok_or_else(|| Error::new(Errno::NxIo, format!("{name} is being removed")))?;
         let number = match params.get("ticket").and_then(Value::as_u64) {
             Some(number) => number,
             None if !console::specs().iter().any(|v| v.name == verb) => {
@@ -230,7 +234,7 @@ impl Typed for FsClass {
                 "done": done, "total": total,
                 "again": { "name": name, "ticket": number },
             } })),
-            None => Err(Error::new(Errno::Canceled, format!("{verb}: nobody waits for it"))),
+            None => Err(Error::new(Errno::Canceled, format!("{verb}: the caller no longer waits"))),
         }
     }
 }

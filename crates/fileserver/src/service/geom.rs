@@ -79,8 +79,8 @@ impl FsGeom {
             (None, Some(device)) => device,
             (None, None) => {
                 return Err(Error::inval(
-                    "it stands on `members` (the cache device, then each device of the WORM) or \
-                     on a `device` by its config string",
+                    "`members` (the cache device, then each device of the WORM) or `device` (a \
+                     config string) is missing",
                 ));
             }
             (Some(_), Some(_)) => return Err(Error::inval("either `members` or `device`")),
@@ -256,10 +256,10 @@ impl FsGeom {
                     let volume = self.shared.status().facts.volume;
                     self.shared.site.history.record_served(&self.shared.name, volume);
                 }
-                t.remark(me, Severity::Good, "it serves its files");
+                t.remark(me, Severity::Good, "serving files");
             }
             Phase::Refused(why, next) => t.remark(me, Severity::Failed, &format!("{why}; {next}")),
-            Phase::Halted => t.remark(me, Severity::Good, "it is halted; all is durable"),
+            Phase::Halted => t.remark(me, Severity::Good, "halted; all data is durable"),
             Phase::Opening | Phase::Halting => {}
         }
         self.reported_phase = phase;
@@ -275,7 +275,7 @@ fn attach(t: &mut Topology, me: GeomId, on: ProviderId) -> Result<(ConsumerId, u
         Ok(()) => Ok((consumer, limits.media_bytes)),
         Err(e) => {
             t.detach(consumer);
-            let what = format!("{name} cannot be opened alone for writing: {}", e.text());
+            let what = format!("{name} cannot be opened exclusively for writing: {}", e.text());
             Err(Error::new(e, format!("{what}; `ashlar list` shows who has it")))
         }
     }
@@ -291,7 +291,7 @@ fn open_all(
         let on = provider(t, disk)?;
         let name = t.provider_name(on).to_owned();
         if out.iter().any(|b| b.opened.name == name) {
-            let what = format!("{name} stands in it twice, once as {disk}");
+            let what = format!("{name} is used twice, once as {disk}");
             return Err(Error::inval(what));
         }
         let (consumer, size) = attach(t, me, on)?;
@@ -400,7 +400,7 @@ impl Geom for FsGeom {
         match &status.phase {
             Phase::Refused(why, next) => out.push(Trouble::failed(why.clone(), next.clone())),
             Phase::Halted => out.push(Trouble::failed(
-                "it was halted",
+                "halted",
                 format!("`ashlar fs start {name}` opens it again"),
             )),
             _ => {}
@@ -420,11 +420,14 @@ impl Geom for FsGeom {
                      {name} --rtmp` removes all"
                 ),
                 true => {
-                    "it is being copied to the WORM; `ashlar fs statw` shows how far".to_owned()
+                    "wait: the blocks are being copied to the WORM; `ashlar fs statw` shows the \
+                     progress"
+                        .to_owned()
                 }
-                false => format!("`ashlar fs dump {name}`; a larger one lasts longer"),
+                false => format!("`ashlar fs dump {name}`; or use a larger cache device"),
             };
-            let what = if f.is_temporary() { "temporary files" } else { "what no dump has" };
+            let what =
+                if f.is_temporary() { "temporary files" } else { "blocks that are in no dump" };
             let why = format!(
                 "the cache device is nearly full of {what}: room for {} blocks",
                 f.slots_left
@@ -436,12 +439,12 @@ impl Geom for FsGeom {
             let why = format!("{} is {} blocks behind: {fault}", leg.name, leg.behind);
             let device = &leg.name;
             let action = match leg.remedy {
-                Remedy::Repair => "see to it; copying goes on by itself when it answers; \
-                                   for a new device in its place"
+                Remedy::Repair => "check the device; copying continues automatically when it \
+                                   answers; to use a new device instead"
                     .to_owned(),
-                Remedy::Replace => "bring the right device back; or, if it is lost".to_owned(),
+                Remedy::Replace => "reconnect the right device; or, if it is lost".to_owned(),
                 Remedy::ReplaceByForce => {
-                    format!("bring the right device back; or, to destroy what {device} holds")
+                    format!("reconnect the right device; or, to destroy the contents of {device}")
                 }
             };
             let force = if leg.remedy == Remedy::ReplaceByForce { " --force" } else { "" };
@@ -458,11 +461,11 @@ impl Geom for FsGeom {
             let is_leg = status.members.iter().any(|l| l.name == b.opened.name);
             let action = match is_leg {
                 true => format!(
-                    "bring it back: it is taken in again by itself; or give a blank disk its name, \
-                     then `ashlar fs replace {name} {}`",
+                    "reconnect the device: it is used again automatically; or give a blank disk \
+                     its name, then `ashlar fs replace {name} {}`",
                     b.opened.name
                 ),
-                false => "bring it back, then restart the daemon".to_owned(),
+                false => "reconnect the device, then restart the daemon".to_owned(),
             };
             out.push(Trouble::failed(format!("{} is gone", b.opened.name), action));
         }
@@ -510,14 +513,14 @@ fn transients(shared: &HostShared, name: &str) -> Vec<Transient> {
         all.push(switch("copying", s.nocopy));
     }
     if s.allow {
-        all.push(("permissions are not looked at".to_owned(), format!("disallow {name}")));
+        all.push(("permissions are not checked".to_owned(), format!("disallow {name}")));
     }
     if s.duallow {
         let what = "a user may read and search every directory".to_owned();
         all.push((what, format!("duallow {name} none")));
     }
     if s.traced {
-        all.push(("messages of clients are kept".to_owned(), format!("trace {name} off")));
+        all.push(("messages of clients are recorded".to_owned(), format!("trace {name} off")));
     }
     if let Some(ReadAhead { workers, bytes }) = s.ahead {
         let usual = params.ahead();

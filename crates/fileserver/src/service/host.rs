@@ -96,12 +96,12 @@ pub fn start(core: &Rc<Core>, shared: Arc<HostShared>, disks: Vec<Opened>) {
 fn missing_volume(name: &str, volume: u64) -> (String, String) {
     let number = if volume == 0 { String::new() } else { format!(" (volume {volume:016x})") };
     let why = format!(
-        "its devices are blank, but a file system {name}{number} was served here before; `create` \
-         makes no other in its place"
+        "devices are blank, but a file system {name}{number} was served here before; `create` does \
+         not replace it"
     );
     let next = format!(
-        "bring its devices back (a folder that is not mounted? an image file that was removed?) \
-         and restart the daemon; or `ashlar fs ream {name}` makes a new one"
+        "restore its devices (check for a folder that is not mounted or a removed image file) and \
+         restart the daemon; or create a new one: `ashlar fs ream {name}`"
     );
     (why, next)
 }
@@ -110,7 +110,7 @@ impl Host {
     fn new(core: &Rc<Core>, shared: Arc<HostShared>, disks: &[Opened]) -> Result<Rc<Host>, String> {
         let mut find = |disk: &Device| {
             let found = disks.iter().find(|o| o.disk == *disk);
-            let o = found.ok_or_else(|| format!("{disk}: it was not opened"))?;
+            let o = found.ok_or_else(|| format!("{disk}: not opened"))?;
             let medium = Provider::with_path(&o.name, core.clone(), o.path.clone());
             Ok(Rc::new(medium) as Rc<dyn Medium>)
         };
@@ -195,9 +195,9 @@ impl Host {
         Err(Error::new(
             Errno::NxIo,
             match self.shared.status().phase {
-                Phase::Opening => "it is opening still: try again".to_owned(),
-                Phase::Refused(why, next) => format!("it serves no client: {why}; {next}"),
-                _ => format!("it is halted: `ashlar fs start {}`", self.shared.name),
+                Phase::Opening => "still opening: try again".to_owned(),
+                Phase::Refused(why, next) => format!("not serving clients: {why}; {next}"),
+                _ => format!("halted: `ashlar fs start {}`", self.shared.name),
             },
         ))
     }
@@ -325,8 +325,8 @@ impl Host {
         let next = match fault {
             Fault::Foreign(_) if has_worm && is_formatted => format!(
                 "bring back a device of its WORM, then `ashlar fs start {name}`; if all are lost \
-                 for good, `ashlar fs ream {name} --force` makes a new file system and gives up \
-                 what the cache device holds"
+                 for good, `ashlar fs ream {name} --force` makes a new file system and discards \
+                 the contents of the cache device"
             ),
             Fault::Invalid(volume::MEMBER_COUNT_DIFFERS) => format!(
                 "list as many devices as it was made with, a blank one in the place of a lost \
@@ -344,7 +344,7 @@ impl Host {
                 "if that server is to serve no more, `ashlar fs recover {name} --force` takes the \
                  WORM back from its newest dump"
             ),
-            Fault::Io(..) => format!("see to the device, then `ashlar fs start {name}`"),
+            Fault::Io(..) => format!("check the device, then `ashlar fs start {name}`"),
             _ => format!("repair that, then `ashlar fs start {name}`"),
         };
         (fault.to_string(), next)

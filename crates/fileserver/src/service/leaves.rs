@@ -73,7 +73,7 @@ pub fn provider(t: &Topology, disk: &Device) -> Result<ProviderId, Error> {
             })
         }
         other => {
-            let why = other.unserved().unwrap_or("it is made of others");
+            let why = other.unserved().unwrap_or("not a single disk");
             Err(Error::inval(format!("{other}: {why}")))
         }
     }

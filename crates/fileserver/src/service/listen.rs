@@ -23,7 +23,7 @@ const PAUSE_NS: u64 = 20_000_000;
 pub fn parse(text: &str) -> Result<Address, Error> {
     match text.parse() {
         Ok(Address::Ether(_)) | Err(_) => {
-            let what = format!("`{text}` is no address to listen at (0.0.0.0:564, unix:/PATH)");
+            let what = format!("`{text}` is not an address to listen at (0.0.0.0:564, unix:/PATH)");
             Err(Error::inval(what))
         }
         Ok(address) => Ok(address),

@@ -200,20 +200,20 @@ impl FsParams {
         }
         if let Some(name) = s.ream.first().or(s.recover.first()) {
             return refuse(format!(
-                "`ream` and `recover` are done once, by hand: `ashlar fs ream {name}`"
+                "`ream` and `recover` are commands, not settings: `ashlar fs ream {name}`"
             ));
         }
         if s.recoversb.is_some() || s.allow {
             let name = s.filsys.first().map_or("main", |f| f.name.as_str());
             return refuse(format!(
-                "`recoversb` and `allow` are said by hand: `ashlar fs recover {name} --dump \
-                 YEAR/MMDD` and `ashlar fs allow {name}`"
+                "`recoversb` and `allow` are commands, not settings: `ashlar fs recover {name} \
+                 --dump YEAR/MMDD` and `ashlar fs allow {name}`"
             ));
         }
         for line in &s.foreign {
             let why = match line.split_whitespace().next() {
-                Some("copydev" | "copyworm") => "disks are copied by the graph (`ashlar mirror`)",
-                Some("queryjuke") => "there are no jukeboxes; any provider can be the WORM",
+                Some("copydev" | "copyworm") => "copies of disks are layers (`ashlar mirror`)",
+                Some("queryjuke") => "jukeboxes are not supported; any provider can be the WORM",
                 Some("resetparams") => "block sizes are read from the devices",
                 Some("newcache") if self.image => {
                     self.layout.get_or_insert_with(|| "columns".into());
@@ -266,7 +266,7 @@ impl FsParams {
         }
         match (layout, self.read_only) {
             (None, false) => Ok(None),
-            _ => Err("layout and read_only are said of an image (`image = true`)".into()),
+            _ => Err("layout and read_only are only for an image (`image = true`)".into()),
         }
     }
 
@@ -275,7 +275,9 @@ impl FsParams {
         match self.dump_at.as_deref().unwrap_or(DUMP_AT) {
             NEVER => Ok(None),
             text => TimeOfDay::parse(text).map(Some).ok_or_else(|| {
-                Error::inval(format!("dump_at `{text}` is no time of day (05:00), nor `never`"))
+                Error::inval(format!(
+                    "dump_at `{text}` is neither a time of day (05:00) nor `never`"
+                ))
             }),
         }
     }
@@ -334,14 +336,14 @@ mod tests {
         for (text, why) in [
             ("service x", "one file system"),
             ("filsys main w0\nfilsys other w1", "one file system"),
-            ("filsys main ce1.0e1.1\nream main", "by hand"),
-            ("filsys main ce1.0e1.1\nrecoversb 5", "by hand"),
+            ("filsys main ce1.0e1.1\nream main", "commands, not settings"),
+            ("filsys main ce1.0e1.1\nrecoversb 5", "commands, not settings"),
             ("filsys main ce1.0e1.1\nallow", "ashlar fs allow main"),
-            ("filsys main ce1.0e1.1\ncopydev w0 w1", "copied by the graph"),
-            ("filsys main ce1.0e1.1\nqueryjuke w0", "no jukeboxes"),
+            ("filsys main ce1.0e1.1\ncopydev w0 w1", "copies of disks are layers"),
+            ("filsys main ce1.0e1.1\nqueryjuke w0", "jukeboxes are not supported"),
             ("filsys main ce1.0e1.1\nnewcache", "those of an image"),
             ("filsys main ce1.0fe1.1", "`image = true`"),
-            ("filsys main cp(w0)0.50e1.1", "named by their providers"),
+            ("filsys main cp(w0)0.50e1.1", "write the name of a provider"),
             ("filsys main ce1.0e1.1\nrecoversb x", "line 2"),
             ("filsys main ce1.0e1.1\nfrob", "line 2"),
             ("filsys main c", "line 1"),
@@ -399,17 +401,17 @@ mod tests {
             ("o", false, "attach them as `dump`"),
             ("o", true, "attach them as `dump`"),
             ("n", false, "no device"),
-            ("w0", false, "w0: disks are named by their providers"),
-            ("c\"a\"h1.0", false, "h1.0: disks are named"),
-            ("c\"a\"{\"b\"m<0-1>}", false, "m0: disks are named"),
-            ("ca0.1\"b\"", false, "a0.1: disks are named"),
+            ("w0", false, "w0: write the name of a provider"),
+            ("c\"a\"h1.0", false, "h1.0: write the name of a provider"),
+            ("c\"a\"{\"b\"m<0-1>}", false, "m0: write the name of a provider"),
+            ("ca0.1\"b\"", false, "a0.1: write the name of a provider"),
             ("c\"a\"f\"b\"", false, "`image = true`"),
-            ("cf\"a\"f\"b\"", true, "all of it"),
-            ("c\"a\"{f\"b\"f\"c\"}", true, "all of it"),
-            ("cx\"a\"\"b\"", true, "x\"a\": what a machine of the other byte order"),
-            ("c\"a\"j(w0w<1-4>)(r<0-7>)", false, "no jukeboxes"),
-            ("c\"a\"(r<0-7>)", false, "r0: there are no jukeboxes"),
-            ("c\"a\"l0", false, "l0: there are no jukeboxes"),
+            ("cf\"a\"f\"b\"", true, "only be the whole WORM"),
+            ("c\"a\"{f\"b\"f\"c\"}", true, "only be the whole WORM"),
+            ("cx\"a\"\"b\"", true, "x\"a\": big-endian images"),
+            ("c\"a\"j(w0w<1-4>)(r<0-7>)", false, "jukeboxes are not supported"),
+            ("c\"a\"(r<0-7>)", false, "r0: jukeboxes are not supported"),
+            ("c\"a\"l0", false, "l0: jukeboxes are not supported"),
             ("c\"a\"{e1.<0-8>}", false, "at most 8 devices"),
         ] {
             let said = read(device, image);

@@ -53,7 +53,7 @@ const TERMS: Terms = Terms {
     peer: "client",
     request: "message",
     handshake: "handshake",
-    timeout: "it took too long to say who it is",
+    timeout: "not authenticated in time",
 };
 
 /// Why a client is not served.

@@ -82,7 +82,7 @@ fn leaf_of(blocks: &mut impl Blocks, root: Root, key: &Key) -> Result<Option<Seg
             None => return Ok(Some(seg)),
         }
     }
-    broken("the tree leads in a circle")
+    broken("the tree contains a cycle")
 }
 
 /// Shows items from `from` on, in order, until `f` answers false.
@@ -130,7 +130,7 @@ fn leaf_and_next(
             None => return Ok(Some((seg, behind))),
         }
     }
-    broken("the tree leads in a circle")
+    broken("the tree contains a cycle")
 }
 
 /// The first item from `from` on that `wanted` allows to be one.
@@ -175,7 +175,7 @@ impl Owned {
     fn child(&self, blocks: &mut impl Blocks, i: usize) -> Result<Owned, Stop> {
         let below = Owned::take(blocks, self.seg.with(|b| node::child(b, i)))?;
         if below.level() + 1 != self.level() {
-            return broken("a node of the tree stands on a wrong level");
+            return broken("a node of the tree is on the wrong level");
         }
         self.seg.with_mut(|b| node::value_mut(b, i).copy_from_slice(&below.at.to_le_bytes()));
         Ok(below)
@@ -348,7 +348,7 @@ pub fn below(blocks: &mut impl Blocks, at: Addr, wanted: Option<u8>) -> Result<V
     let level = seg.with(node::level);
     // Else one that leads to itself many times is walked for ever.
     if wanted.is_some_and(|w| w != level) {
-        return broken("a node of the tree stands on a wrong level");
+        return broken("a node of the tree is on the wrong level");
     }
     let Some(next) = level.checked_sub(1) else { return Ok(Vec::new()) };
     Ok(seg.with(|b| (0..node::count(b)).map(|i| (node::child(b, i), Some(next))).collect()))

@@ -253,13 +253,13 @@ pub fn cut(b: &[u8], at: usize) -> usize {
 /// outside.
 pub fn check(b: &[u8], addr: Addr, volume: u64) -> Result<(), String> {
     if b.get(..4) != Some(&MAGIC[..]) {
-        return Err("not a node of the tree".into());
+        return Err("the block is not a node of the tree".into());
     }
     if get64(b, 16) != addr {
-        return Err(format!("a node of address {} stands there", get64(b, 16)));
+        return Err(format!("the block contains the node of address {}", get64(b, 16)));
     }
     if get64(b, 24) != volume {
-        return Err("a node of another volume stands there".into());
+        return Err("the block contains a node of another volume".into());
     }
     if usize::from(level(b)) >= LEVELS_MAX {
         return Err(format!("level {} of a tree", level(b)));

@@ -68,7 +68,7 @@ impl Volume {
         };
         let head = read_block(medium, 0, self.own_memory().await?).await?;
         let label = head.with(Label::decode).map_err(|why| {
-            Fault::Foreign(format!("{} is no device of a WORM: {why}", medium.name()))
+            Fault::Foreign(format!("{} is not a device of a WORM: {why}", medium.name()))
         })?;
         if label.volume != volume || label.block as usize != block {
             let text = format!("{}: a device of another WORM", medium.name());
@@ -103,7 +103,8 @@ impl Volume {
                 Ok((_, _, crc)) if crc == wanted => return Ok(dump.next),
                 Ok((other, ..)) if other.number == dump.number && other.epoch >= dump.epoch => {
                     return Err(Fault::Corrupt(format!(
-                        "{}: dump {} there is another one: the legs of the mirror have parted",
+                        "{}: its dump {} is a different one: the copies differ, the mirror is \
+                         split",
                         medium.name(),
                         dump.number
                     )));

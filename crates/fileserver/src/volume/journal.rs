@@ -164,7 +164,9 @@ impl Ring {
 pub fn choose(mut found: Vec<(u64, u64, Record)>) -> Result<Vec<(u64, u64, Record)>, String> {
     found.sort_by_key(|(_, _, r)| r.seq);
     let Some((_, _, last)) = found.last() else {
-        return Err("the journal holds no record: the volume was never made whole".into());
+        return Err(
+            "the journal has no record: the creation of the volume was not completed".into()
+        );
     };
     let (tail, end) = (last.tail.min(last.seq), last.seq);
     found.retain(|(_, _, r)| r.seq >= tail);

@@ -156,7 +156,7 @@ impl Volume {
             return match seg.with(|b| worm::sum(b, volume, at, i)) {
                 Ok(Some(crc)) => Ok(BlockCheck::Sum(crc)),
                 Ok(None) => Err(Fault::Corrupt(format!(
-                    "block {addr} is not part of dump {}, yet something names it",
+                    "block {addr} is referenced but is not part of dump {}",
                     dump.number
                 ))),
                 Err(why) => Err(Fault::Corrupt(format!("checksums in block {at}: {why}"))),

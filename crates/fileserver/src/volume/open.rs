@@ -208,7 +208,7 @@ pub(super) async fn layout(o: &Options) -> Result<Layout, Fault> {
             why = "its beginning is blank";
         }
     }
-    Err(Fault::Foreign(format!("{} is no cache device of a volume: {why}", o.cache.name())))
+    Err(Fault::Foreign(format!("{} is not a cache device of a volume: {why}", o.cache.name())))
 }
 
 /// Its cache device is one of a volume.
@@ -250,7 +250,7 @@ pub async fn open(o: &Options) -> Result<Volume, Fault> {
         last = record;
     }
     table.index().map_err(|addr| {
-        Fault::Corrupt(format!("{}: block {addr} is there twice", o.cache.name()))
+        Fault::Corrupt(format!("{}: block {addr} is listed twice", o.cache.name()))
     })?;
     start(o, layout, table, ring, last).await
 }

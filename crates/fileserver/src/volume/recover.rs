@@ -159,7 +159,7 @@ async fn inspect_member(o: &Options, leg: usize) -> Result<FoundMember, Fault> {
     let medium = &*o.members[leg];
     let head = read(o, medium, 0, super::BLOCKS[0] as usize).await?;
     let label = Label::decode(&head).map_err(|why| {
-        Fault::Foreign(format!("{} is no device of a WORM: {why}", medium.name()))
+        Fault::Foreign(format!("{} is not a device of a WORM: {why}", medium.name()))
     })?;
     let block = label.block as usize;
     let (seats, free) = read_fence_entries(o, leg, label.volume, block).await?;

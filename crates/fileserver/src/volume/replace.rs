@@ -117,11 +117,12 @@ impl Volume {
             return Err(Fault::Refused(format!("{name} is in use as a device of this WORM")));
         }
         if !force && ours {
-            let what = "it is a device of this WORM, and copying goes on by itself when it is well";
-            return Err(Fault::Refused(format!("{name}: {what}; --force makes it anew")));
+            let what = "already a device of this WORM; copying continues automatically when it \
+                        works again";
+            return Err(Fault::Refused(format!("{name}: {what}; --force initialises it again")));
         }
         if !force && !o.is_blank(&*medium).await? {
-            let what = "it is not blank; --force destroys what it holds";
+            let what = "not blank; --force destroys its contents";
             return Err(Fault::Refused(format!("{name}: {what}")));
         }
         let (needs, has) = (self.blocks_needed(), medium.size() / self.block() as u64);

@@ -43,7 +43,7 @@ pub struct Sealed<'a> {
 pub fn open(bytes: &[u8], magic: [u8; 4]) -> Result<Sealed<'_>, &'static str> {
     let head = bytes.get(..SEAL).ok_or("shorter than a header")?;
     if head[..4] != magic {
-        return Err("another kind of block stands there");
+        return Err("the block is of another kind");
     }
     let mut at = Decoder(&head[4..]);
     let crc = at.u32();

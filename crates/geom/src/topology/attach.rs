@@ -32,7 +32,10 @@ impl Topology {
     pub fn new_provider(&mut self, geom: GeomId, new: NewProvider) -> Result<ProviderId, Error> {
         let withering = self.geoms.get(geom).is_none_or(|g| g.wither);
         if withering {
-            return Err(Error::new(Errno::NxIo, format!("{}: its geom is going", new.name)));
+            return Err(Error::new(
+                Errno::NxIo,
+                format!("{}: its geom is being destroyed", new.name),
+            ));
         }
         if new.name.is_empty() || new.name.len() > NAME_MAX {
             return Err(Error::inval("a provider's name is empty or too long"));

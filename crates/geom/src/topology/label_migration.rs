@@ -153,7 +153,7 @@ impl Topology {
     ) -> Result<&'static str, String> {
         let (bytes, name) = match self.providers.get(p) {
             Some(pp) => (pp.limits.media_bytes, pp.name.clone()),
-            None => return Err("it went away meanwhile".into()),
+            None => return Err("the provider disappeared meanwhile".into()),
         };
         let attempts = self.providers.get(p).map_or(&[][..], |pp| &pp.attempts);
         if let Some(tried) = attempts.iter().find(|a| (a.class, a.bytes) == (class, bytes)) {
@@ -162,11 +162,11 @@ impl Topology {
         let same = |c: &&mut Migration| c.class == class && c.key == key;
         if let Some(carried) = self.migrations.iter_mut().find(same) {
             carried.other_paths.push(p);
-            return Ok("it is brought to the end by another way to it");
+            return Ok("the label is moved to the end over another path");
         }
         // E1
         self.add_new_size(p, bytes);
-        let why = format!("what {name} is known by is where it ended when it was smaller");
+        let why = format!("the label of {name} is at its former end");
         let carrier = Migrator {
             provider: p,
             class,
@@ -185,13 +185,13 @@ impl Topology {
         });
         let consumer = opened.map_err(|e| {
             self.wither_geom(geom, Errno::NxIo);
-            format!("it cannot be opened to bring it to the end: {}", e.text())
+            format!("the provider cannot be opened to move the label: {}", e.text())
         })?;
         let work = (self.edge(consumer), carry);
         self.with(geom, |carrier: &mut Migrator, _| carrier.work = Some(work));
         self.migrations.push(Migration { class, key, geom, other_paths: Vec::new() });
         self.barrier(geom, Box::new(GraphPublished));
-        Ok("it is brought to the end")
+        Ok("the label is being moved to the end")
     }
 
     fn send_migration(&self, geom: GeomId, edge: Edge, carry: WriteLabel) {
@@ -219,13 +219,16 @@ impl Topology {
             ..
         } = *carrier;
         let (grade, why) = match ended {
-            Ok(()) => (Severity::Good, "it was brought to the end".to_owned()),
+            Ok(()) => (Severity::Good, "the label was moved to the end".to_owned()),
             Err(e) => {
-                let why = format!("it could not be brought to the end: {e}; {by_hand} tries again");
+                let why = format!(
+                    "the label could not be moved to the end: {e}; {by_hand} tries \
+                                   again"
+                );
                 (Severity::Failed, why)
             }
         };
-        let said = format!("it is known by what is where it ended when it had {was} bytes: {why}");
+        let said = format!("label at the former end ({was} bytes): {why}");
         self.remark(geom, grade, &said);
         if let Some(pp) = self.providers.get_mut(on) {
             pp.attempts.retain(|a| a.class != class);

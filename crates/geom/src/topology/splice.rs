@@ -21,7 +21,7 @@ impl Topology {
     pub(crate) fn splice_in(&mut self, geom: GeomId, below: ProviderId) -> Result<(), Error> {
         let (own, above) = self.sole_consumer_provider(geom)?;
         if self.below(own) != Some(below) {
-            return Err(Error::inval("the new layer sits somewhere else"));
+            return Err(Error::inval("the new layer is over another provider"));
         }
         self.spliceable(geom, above, below)?;
         let (low, high) = (&self.providers[below].limits, &self.providers[above].limits);
@@ -129,7 +129,7 @@ impl Topology {
         let live = [above, below].iter().all(|p| self.provider_is_live(*p));
         match live && self.geom_is_live(geom) {
             true => Ok(()),
-            false => Err(Error::new(Errno::NxIo, "the layer or its disk is going")),
+            false => Err(Error::new(Errno::NxIo, "the layer or its disk is being destroyed")),
         }
     }
 
@@ -141,7 +141,7 @@ impl Topology {
         match self.geoms.get(geom).map(|g| (g.consumers.as_slice(), g.providers.as_slice())) {
             Some(([c], [p])) if self.geom_is_live(geom) => Ok((*c, *p)),
             _ if self.geoms.contains_key(geom) && !self.geom_is_live(geom) => {
-                Err(Error::new(Errno::NxIo, "the layer is going"))
+                Err(Error::new(Errno::NxIo, "the layer is being destroyed"))
             }
             Some(_) => Err(Error::new(
                 Errno::NotSup,

@@ -111,7 +111,7 @@ impl Geom for TasteGeom {
 
 /// The reason why providers that others write are left alone.
 const EXPORTED_REASON: &str =
-    "it is exported, or uses a provider that is: its contents belong to initiators";
+    "exported, or built on an exported provider: its contents belong to initiators";
 
 impl Topology {
     /// Asks for a new look at a provider by all classes that have no geom on it.
@@ -328,23 +328,26 @@ impl Topology {
     fn obstacle(&self, p: ProviderId, class: usize, content: u64) -> Option<&'static str> {
         let pp = self.providers.get(p)?;
         if pp.wither || pp.orphan || pp.state.error().is_some() {
-            return Some("it went away meanwhile");
+            return Some("the provider disappeared meanwhile");
         }
         if self.shutting_down {
             return Some("the daemon stops");
         }
         if pp.hidden_by.is_some_and(|by| by > class) {
-            return Some("it is a member that another class refused: `clear` it there first");
+            return Some(
+                "the provider is a member that another class refused: `clear` it there first",
+            );
         }
         if self.covering(p).is_some() {
             return Some("a layer was inserted over it meanwhile");
         }
         if pp.counts.w > 0 {
             let also = self.classes[class].tastes_written();
-            return (!also).then_some("it was opened for writing meanwhile");
+            return (!also).then_some("the provider was opened for writing meanwhile");
         }
         // Its last writer left or its medium changed: the event that tastes again is queued.
-        (pp.content != content).then_some("it was written meanwhile and will be tasted again")
+        (pp.content != content)
+            .then_some("the provider was written meanwhile and will be tasted again")
     }
 
     /// True when a class has a consumer on the provider that is not an orphan. A verb's hand has

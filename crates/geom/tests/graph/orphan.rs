@@ -165,7 +165,7 @@ fn hung_disk_is_named_when_an_orderly_leave_times_out() {
     });
     let error = error.unwrap_err();
     assert_eq!(error.kind, Errno::TimedOut);
-    assert!(error.message.ends_with("it waits for requests to d0"), "{}", error.message);
+    assert!(error.message.ends_with("waiting for requests to d0"), "{}", error.message);
     lab.control.settle().expect("said once");
     leaf.release(&lab.cores);
     lab.pass(MS);

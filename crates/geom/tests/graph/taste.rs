@@ -232,7 +232,7 @@ fn claim_on_a_provider_opened_for_writing_waits_for_the_close() {
     lab.control.settle().unwrap();
     assert_eq!(
         lab.taste_outcome("d0", "ta"),
-        "the first byte says so, but it was opened for writing meanwhile"
+        "the first byte says so, but the provider was opened for writing meanwhile"
     );
     lab.open(w, Access::WRITE.inverse()).unwrap();
     assert_eq!(lab.taste_outcome("d0", "ta"), "claimed: the first byte says so");
@@ -248,7 +248,10 @@ fn claim_that_destroys_the_disk_gives_other_classes_a_reason() {
     crate::common::User::create(&mut lab.control.topology, "u", disk, manner, log).unwrap();
     lab.control.settle().unwrap();
     assert_eq!(lab.taste_outcome("d0", "tz"), "claimed: the first byte says so");
-    assert_eq!(lab.taste_outcome("d0", "ta"), "the first byte says so, but it went away meanwhile");
+    assert_eq!(
+        lab.taste_outcome("d0", "ta"),
+        "the first byte says so, but the provider disappeared meanwhile"
+    );
     assert!(lab.control.is_idle());
     lab.control.topology.check();
 }
@@ -261,8 +264,8 @@ fn hidden_member_is_not_claimed_by_classes_that_taste_later() {
     let disk = lab.disk("d0", &leaf);
     assert!(lab.taste_outcome("d0", "tb").contains("but refused"));
     assert!(lab.taste_outcome("d0", "tc").contains("but refused"), "it was asked before");
-    let hidden = "the first byte says so, but it is a member that another class refused: `clear` \
-                  it there first";
+    let hidden = "the first byte says so, but the provider is a member that another class refused: \
+                  `clear` it there first";
     assert_eq!(lab.taste_outcome("d0", "ta"), hidden);
     // Another class's word changes nothing; a medium that is not tb's does.
     lab.control.topology.retaste(disk);
@@ -365,6 +368,7 @@ fn claim_that_writes_makes_the_other_classes_taste_again() {
     }
     assert_eq!(
         words,
-        ["the first byte says so, but it was written meanwhile and will be tasted again"]
+        ["the first byte says so, but the provider was written meanwhile and will be \
+         tasted again"]
     );
 }

@@ -94,12 +94,11 @@ kinds! {
         "`ashlar schema` shows the values of each key; nothing was changed.";
     /// A name without an object, or a duplicate name.
     ConfigName = 13, "config_name", Usage, 400,
-        "A name in the configuration points at nothing, or is used twice.",
+        "A name in the configuration refers to no object, or is used twice.",
         "Correct the name; nothing was changed.";
     /// Two access groups match one initiator.
     AccessOverlap = 14, "access_overlap", Usage, 400,
-        "Two access groups of one target match the same initiator, so what it would see is not \
-         defined.",
+        "Two access groups of one target match the same initiator, so its LUNs are not defined.",
         "Make the patterns disjoint, or merge the groups; nothing was changed.";
     /// An unreadable secret, or a secret that other users can read.
     Secret = 15, "secret", Failed, 400,
@@ -111,12 +110,12 @@ kinds! {
         "Run `ashlar list` to see the names.";
     /// An object with the same name exists.
     Exists = 21, "exists", Failed, 409,
-        "There is already something of that name.",
-        "Choose another name, or remove the one that is there.";
+        "An object of that name already exists.",
+        "Choose another name, or remove the existing object.";
     /// The object is open.
     Busy = 22, "busy", Failed, 409,
-        "It is in use by something above it.",
-        "`ashlar tree --up` with its name shows by whom.";
+        "The object is in use by another object above it.",
+        "`ashlar tree --up` with its name shows the user.";
     /// The object does not support the operation.
     Unsupported = 23, "unsupported", Failed, 400,
         "This kind of object cannot do that.",
@@ -135,11 +134,12 @@ kinds! {
         "Correct what the message names and run `ashlar plan` again.";
     /// A step failed and all steps before it were reverted.
     RolledBack = 33, "rolled_back", Failed, 500,
-        "A step failed; the steps before it were taken back, so nothing has changed.",
+        "A step failed; the steps before it were undone, so nothing has changed.",
         "Correct what the message names and apply again.";
     /// A step failed, and so did the reversal of an earlier step.
     HalfDone = 34, "half_done", Failed, 500,
-        "A step failed and taking back an earlier one failed too: the system is in between.",
+        "A step failed and undoing an earlier one failed too: the configuration is applied in \
+         part.",
         "Run `ashlar plan` to see what is left, then `ashlar apply` again.";
     /// No archived configuration.
     NoHistory = 35, "no_history", Failed, 404,
@@ -167,7 +167,7 @@ kinds! {
         "Start it again with `ashlar serve`.";
     /// The system refused a file, a socket or a terminal.
     System = 50, "system", Failed, 500,
-        "The operating system refused something.",
+        "The operating system refused an operation.",
         "See the reason given.";
     /// A disk or a geom failed.
     Device = 51, "device", Failed, 500,
@@ -179,15 +179,15 @@ kinds! {
         "See the limit named in the message.";
     /// The operation timed out.
     Timeout = 53, "timeout", Failed, 504,
-        "It took longer than it may.",
+        "The command exceeded its time limit.",
         "Run `ashlar status`; a hung disk is the usual reason.";
     /// The command was interrupted (Ctrl-C).
     Interrupted = 54, "interrupted", Failed, 499,
         "The command was told to stop waiting for the daemon.",
-        "The daemon ends what it has begun all the same; run `ashlar status` to see it.";
+        "The daemon finishes the work all the same; run `ashlar status` to see it.";
     /// A defect in Ashlar.
     Internal = 90, "internal", Failed, 500,
-        "Ashlar contradicts itself; this is a defect in it.",
+        "Internal inconsistency: a defect in Ashlar.",
         "Report it with the whole message.";
 }
 

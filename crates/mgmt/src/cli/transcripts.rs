@@ -79,9 +79,8 @@ fn apply_refuses_to_destroy_data_without_confirmation() {
     daemon.write("b.toml", &less.replace(", 1 = { provider = \"m0\", mode = \"ro\" }", ""));
     assert_eq!(
         daemon.expect_exit("apply @b.toml", Exit::Refused),
-        "error[ASH-0030]: apply: what is on m0 would be lost\n  \
-         next: Repeat the command with --yes-destroy m0.\n  \
-         more: ashlar explain ASH-0030\n"
+        "error[ASH-0030]: apply: the data on m0 would be lost\n  next: Repeat the command with \
+         --yes-destroy m0.\n  more: ashlar explain ASH-0030\n"
     );
     daemon.expect_exit("apply @b.toml --yes-destroy d0", Exit::Refused);
     let said = daemon.expect_exit("apply @b.toml --yes-destroy m0", Exit::Done);
@@ -220,10 +219,9 @@ fn status_shows_health_first() {
     assert!(bad.starts_with(" state: FAILED\n"), "{bad}");
     assert!(
         bad.contains(
-            "    at: disk d0 (failed)\n   why: EIO on every read\n\
-             action: Reconnect it: it is found by itself. \
-             Another in its place: `ashlar apply`.\n   \
-             see: ashlar tree --up d0\n"
+            "    at: disk d0 (failed)\n   why: EIO on every read\naction: Reconnect the disk: it \
+             is used again automatically. To accept another disk: `ashlar apply`.\n   see: ashlar \
+             tree --up d0\n"
         ),
         "{bad}"
     );
@@ -246,7 +244,7 @@ fn status_shows_health_first() {
     daemon.plant.set_extra(state);
     let full = daemon.expect_exit("status", Exit::Degraded);
     assert!(
-        full.contains("action: Make room where it lies, `df -h /srv/d0.img`; or let"),
+        full.contains("action: Free space in its file system (`df -h /srv/d0.img`), or discard"),
         "{full}"
     );
     assert!(full.contains("why: d0.img was removed\naction: Save it with `cp`.\n"), "{full}");
@@ -310,7 +308,7 @@ fn part_verbs_match_the_transcript() {
     assert!(
         daemon.expect_exit("part backup d0 --json", Exit::Done).contains("\"scheme\": \"GPT\"")
     );
-    assert!(daemon.expect_exit("part restore -l -F", Exit::Usage).contains("on which provider"));
+    assert!(daemon.expect_exit("part restore -l -F", Exit::Usage).contains("no provider is named"));
     let params = json!({ "geoms": ["d0", "d1"], "labels": true, "backup": "MBR 4\n" });
     let said = daemon.client().verb("part.restore", &params, &mut |_| {}).expect("restored");
     let said = said["message"].as_str().expect("a message");
@@ -319,7 +317,7 @@ fn part_verbs_match_the_transcript() {
     assert!(commit.contains("\"geom\":\"d0\""), "{commit}");
     assert!(daemon.expect_exit("part undo d0", Exit::Done).contains("\"geom\":\"d0\""));
     let create = daemon.expect_exit("part create d0 --scheme gpt", Exit::Refused);
-    assert!(create.contains("part d0 is on it"), "{create}");
+    assert!(create.contains("contains part d0"), "{create}");
     let create = daemon.expect_exit("part create m0 --scheme gpt", Exit::Done);
     assert!(create.contains("\"overwrite\":false"), "{create}");
     let geom = daemon.expect_exit("geom nop configure name=x delay_us=4k", Exit::Done);
@@ -343,7 +341,7 @@ fn boot_code(daemon: &Daemon) {
     for (line, exit, words) in [
         ("-b @empty", Exit::Usage, "-b: the file is empty"),
         ("-p @nowhere -i 1", Exit::Failed, "-p: No such file"),
-        ("-b /dev/zero", Exit::Usage, "-b: it is not a regular file"),
+        ("-b /dev/zero", Exit::Usage, "-b: not a regular file"),
     ] {
         let said = daemon.expect_exit(&format!("part bootcode {line} d0"), exit);
         assert!(said.contains(words), "{said}");
@@ -469,8 +467,8 @@ fn plan_reports_steps_that_apply_would_refuse() {
     daemon.write("a.toml", FIRST);
     daemon.plant.refuse(Error::new(Kind::NotFound, "export", "no such provider").at("d9"));
     let said = daemon.expect_exit("plan @a.toml", Exit::Failed);
-    let why = "`apply` refuses, and nothing of 4 steps is done, for these cannot be:\n  \
-        create disk d0 (file): d9: no such provider\n";
+    let why = "`apply` would refuse and do none of 4 steps, because these are impossible:\n  \
+               create disk d0 (file): d9: no such provider\n";
     assert!(said.starts_with(why), "no table of what is not done: {said}");
     assert!(daemon.expect_exit("apply @a.toml", Exit::Failed).contains("ASH-0032"));
 }

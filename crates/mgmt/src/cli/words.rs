@@ -56,13 +56,13 @@ pub(super) fn answer(
     match word {
         "help" => Some(help(root.find_subcommand(class)?, of.get_one::<String>("verb"))),
         "load" => {
-            let said = format!("{class} is built in and there already: nothing is to be loaded");
+            let said = format!("{class} is built in: already loaded");
             Some(Ok((json!({ "message": said }), format!("{said}\n"))))
         }
         "unload" => {
             let why = format!(
-                "{class} is built in and cannot be unloaded; `ashlar {class} list` names what it \
-                 has made: take that apart one by one (`ashlar {class} help` says how), or stop \
+                "{class} is built in and cannot be unloaded; `ashlar {class} list` names its \
+                 geoms: remove them one by one (`ashlar {class} help` shows the verbs), or stop \
                  the daemon"
             );
             Some(Err(Error::new(Kind::Unsupported, format!("{class} unload"), why)))

@@ -134,7 +134,7 @@ fn geoms(config: &Config, out: &mut Vec<Problem>) {
             (None, true) if ["device", "settings"].iter().any(|k| geom.params.contains_key(*k)) => {
                 continue;
             }
-            (None, true) => "it uses nothing: `provider` or `members` is missing",
+            (None, true) => "`provider` or `members` is missing",
             _ => continue,
         };
         out.push(problem("geom", i, "provider", Kind::ConfigKey, text.to_owned()));
@@ -174,7 +174,7 @@ fn cycles(config: &Config, out: &mut Vec<Problem>) {
     let mut left: Vec<usize> = left.into_iter().collect();
     left.sort_unstable();
     for i in left {
-        let text = "it uses itself, through the geoms below it".to_owned();
+        let text = "uses itself through the geoms below (cycle)".to_owned();
         out.push(problem("geom", i, "name", Kind::ConfigName, text));
     }
 }
@@ -183,8 +183,8 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
     for (i, target) in config.target.iter().enumerate() {
         if target.listen.is_empty() != (target.driver == "local") {
             let text = match target.listen.is_empty() {
-                true => "it listens nowhere: `listen = [\"0.0.0.0:3260\"]`",
-                false => "a local target listens nowhere; leave it out",
+                true => "`listen` is missing: `listen = [\"0.0.0.0:3260\"]`",
+                false => "a local target has no portals; leave `listen` out",
             };
             out.push(problem("target", i, "listen", Kind::ConfigValue, text.to_owned()));
         }
@@ -193,7 +193,7 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
             let other = unix || interface(address).is_some();
             if !other && address.parse::<SocketAddr>().is_err() {
                 let text = format!(
-                    "`{address}` is no address with a port (127.0.0.1:3260), unix:PATH or \
+                    "`{address}` is not an address with a port (127.0.0.1:3260), unix:PATH or \
                      ether:INTERFACE"
                 );
                 let p = problem("target", i, "listen", Kind::ConfigValue, text);
@@ -206,8 +206,10 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
             Some((other, at))
         });
         if let Some((other, k)) = other {
-            let text =
-                format!("target `{}` listens there: an address has no two drivers", other.name);
+            let text = format!(
+                "target `{}` listens there with another driver: an address can have only one",
+                other.name
+            );
             let p = problem("target", i, "listen", Kind::ConfigValue, text);
             out.push(Problem { element: Some(k), ..p });
         }
@@ -221,7 +223,7 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
             out.push(problem("target", i, "mutual_chap", Kind::ConfigValue, text.to_owned()));
         }
         if target.mutual_chap.is_some() && target.chap.is_none() {
-            let text = "`mutual_chap` needs `chap`: the initiator proves itself first";
+            let text = "`mutual_chap` needs `chap`: the initiator authenticates first";
             out.push(problem("target", i, "mutual_chap", Kind::ConfigKey, text.to_owned()));
         }
     }
@@ -486,7 +488,7 @@ fn groups(config: &Config, out: &mut Vec<Problem>) {
         }
         accounts(config, i, access, out);
         if let Some(lun) = access.luns.keys().find(|&&lun| lun > LUN_MAX) {
-            let text = format!("LUN {lun} is too much: at most {LUN_MAX}");
+            let text = format!("LUN {lun} is too large: at most {LUN_MAX}");
             out.push(problem("access", i, "luns", Kind::ConfigValue, text));
         }
     }
@@ -526,14 +528,13 @@ fn accounts(config: &Config, i: usize, access: &AccessConfig, out: &mut Vec<Prob
             format!("only iSCSI has CHAP; {} is a {} target", access.target, driver.unwrap_or(""))
         } else if mutual.is_some_and(|m| m.secret == account.secret) {
             format!(
-                "the account `{}` and the target prove themselves with the same secret (RFC 7143 \
-                 9.2.1 forbids it)",
+                "the account `{}` and the target use the same secret (RFC 7143 9.2.1 forbids it)",
                 account.user
             )
         } else if let Some(name) = initiator
             && wire::iscsi::normalise_name(name).is_err()
         {
-            format!("`{name}` is no iSCSI name: it begins with iqn., eui. or naa.")
+            format!("`{name}` is not an iSCSI name, which begins with iqn., eui. or naa.")
         } else if let Some(name) = initiator
             && !belongs(name)
         {

@@ -52,12 +52,12 @@ fn unauthenticated(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Ex
     let fix = match target.driver.as_str() {
         "iscsi" => "name its initiators, or give the group `chap`",
         "nbd" => "name its initiators, or give the target `tls` and `tls_client_ca`",
-        _ => "name its initiators, and keep strangers off that network",
+        _ => "name its initiators, and isolate that network",
     };
     Some(Exposure {
         target: target.name.clone(),
         why: format!(
-            "group {} lets in every host that reaches {} (pattern `*`, neither CHAP nor TLS)",
+            "group {} admits every host that reaches {} (pattern `*`, neither CHAP nor TLS)",
             open.group,
             target.listen.join(", ")
         ),

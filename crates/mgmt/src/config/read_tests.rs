@@ -215,7 +215,7 @@ fn duplicate_and_dangling_names_are_refused() {
 #[test]
 fn invalid_geoms_are_refused() {
     let geom = |name: &str, rest: &str| format!("[[geom]]\nclass='nop'\nname='{name}'\n{rest}\n");
-    refused(&geom("a", ""), Kind::ConfigKey, &["uses nothing"]);
+    refused(&geom("a", ""), Kind::ConfigKey, &["is missing"]);
     refused(&geom("a", "provider='b'\nmembers=['c']"), Kind::ConfigKey, &["not both"]);
     refused(&geom("a", "members=['c','c']"), Kind::ConfigName, &["twice"]);
     let ring = geom("a", "provider='b'") + &geom("b", "provider='a'");

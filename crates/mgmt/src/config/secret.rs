@@ -50,12 +50,12 @@ pub fn resolve(reference: &str) -> Result<Vec<u8>> {
     let about = std::fs::metadata(&path).map_err(|e| refuse(e.to_string()))?;
     // Opening a FIFO would wait for its writer.
     if !about.is_file() {
-        return Err(refuse("it is no regular file".to_owned()));
+        return Err(refuse("not a regular file".to_owned()));
     }
     let file = std::fs::File::open(&path).map_err(|e| refuse(e.to_string()))?;
     if about.mode() & 0o077 != 0 {
         let fix = format!("chmod 600 {}", path.display());
-        let why = format!("its mode is {:04o}: others can read it", about.mode() & 0o7777);
+        let why = format!("mode is {:04o}: other users can read it", about.mode() & 0o7777);
         return Err(refuse(why).next(format!("Run `{fix}`.")));
     }
     let mut secret = Vec::new();
@@ -65,10 +65,8 @@ pub fn resolve(reference: &str) -> Result<Vec<u8>> {
         secret.pop();
     }
     match secret.len() {
-        0 => Err(refuse("it is empty".to_owned())),
-        n if n > SECRET_BYTES_MAX => {
-            Err(refuse(format!("it is longer than {SECRET_BYTES_MAX} bytes")))
-        }
+        0 => Err(refuse("empty".to_owned())),
+        n if n > SECRET_BYTES_MAX => Err(refuse(format!("longer than {SECRET_BYTES_MAX} bytes"))),
         _ => Ok(secret),
     }
 }
@@ -97,7 +95,7 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo");
         assert!(made.success());
         let error = resolve(&reference).expect_err("it would wait for a writer");
-        assert!(error.to_string().contains("no regular file"), "{error}");
+        assert!(error.to_string().contains("not a regular file"), "{error}");
         std::fs::remove_file(&path).expect("scratch FIFO");
     }
 

@@ -4,7 +4,8 @@ use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::config::exposures;
 
 /// See the module.
-pub const CHECK: Check = Check { id: "access", doc: "who is let in without proof", findings };
+pub const CHECK: Check =
+    Check { id: "access", doc: "whether hosts can log in without authentication", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };

@@ -21,7 +21,7 @@ const SECTOR_BYTES_MIN: u64 = 512;
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "backing", doc: "whether what is behind the disks is there and fits", findings };
+    Check { id: "backing", doc: "whether files and devices of disks exist and fit", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };
@@ -113,7 +113,7 @@ fn check_file_system(disk: &DiskConfig, path: &Path) -> Vec<CheckFinding> {
     if IN_MEMORY.contains(&about.f_type) {
         return vec![bad(
             Severity::Warn,
-            format!("disk {name}: {shown} lies in memory (tmpfs)"),
+            format!("disk {name}: {shown} is in memory (tmpfs)"),
             "its contents are lost when this machine restarts",
             "mv it to a real file system and change `path`",
         )];
@@ -121,8 +121,8 @@ fn check_file_system(disk: &DiskConfig, path: &Path) -> Vec<CheckFinding> {
     if !PUNCH_HOLES.contains(&about.f_type) {
         return vec![bad(
             Severity::Warn,
-            format!("disk {name}: the file system under {shown} is not known to punch holes"),
-            "space that initiators discard may not come back",
+            format!("disk {name}: the file system of {shown} may not support punching holes"),
+            "space that initiators discard may not be freed",
             "mv it to ext4, XFS or Btrfs and change `path`",
         )];
     }

@@ -40,7 +40,7 @@ fn file(at: &str, key: &str, path: &str) -> Option<CheckFinding> {
             return Some(bad(
                 Severity::Fail,
                 format!("{at}: {key} {path}: {e}"),
-                "it cannot be served",
+                "the target cannot be served",
                 format!("ls -l {path}, or correct `{key}`"),
             ));
         }

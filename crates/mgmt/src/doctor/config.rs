@@ -6,7 +6,7 @@ use crate::config::TargetConfig;
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "config", doc: "whether the configuration can be read and carried out", findings };
+    Check { id: "config", doc: "whether the configuration is valid and can be applied", findings };
 
 /// A target that its driver would refuse.
 fn target_refusal(e: Error) -> CheckFinding {

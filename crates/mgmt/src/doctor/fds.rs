@@ -11,7 +11,7 @@ pub const CHECK: Check =
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Some((soft, hard)) = facts.limit("Max open files") else {
-        return ok("the kernel tells no limit");
+        return ok("the kernel reports no limit");
     };
     match soft.parse::<u64>() {
         Ok(n) if n < FDS_MIN => {

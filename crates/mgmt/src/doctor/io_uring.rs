@@ -20,7 +20,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
     }
     let path = facts.proc.join("sys/kernel/io_uring_disabled");
     match std::fs::read_to_string(path).as_deref().map(str::trim) {
-        Ok("0") => ok("allowed for everybody"),
+        Ok("0") => ok("allowed for all users"),
         Ok("1") => vec![bad(
             Severity::Warn,
             "allowed only for root and one group (kernel.io_uring_disabled is 1)",
@@ -33,7 +33,8 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             SLOWER,
             "sysctl kernel.io_uring_disabled=0",
         )],
-        Err(_) => ok("the kernel has no switch for it; serve tries and says in its log"),
+        Err(_) => ok("the kernel has no switch for io_uring; the log of `serve` shows whether it \
+                      works"),
     }
 }
 

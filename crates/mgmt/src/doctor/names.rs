@@ -8,7 +8,7 @@ use crate::config::Config;
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "names", doc: "whether names of disks depend on who answers first", findings };
+    Check { id: "names", doc: "whether disk names depend on the order of discovery", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Ok(state) = &facts.daemon else { return ok("no daemon runs: no disk has a name") };
@@ -24,7 +24,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
         .filter(|(_, disk)| config.used_names().any(|name| name == disk.name))
         .map(|(bus, disk)| unstable_name(bus, disk))
         .collect();
-    if out.is_empty() { ok("no disk that is used goes by the order of discovery") } else { out }
+    if out.is_empty() { ok("no used disk is named by the order of discovery") } else { out }
 }
 
 /// The letters of a name.
@@ -45,11 +45,11 @@ fn unstable_name(bus: &BusState, disk: &DeviceState) -> CheckFinding {
         Severity::Warn,
         format!("{name} {} of {} has its name by the order of discovery", disk.device, bus.name),
         format!(
-            "it does not say who it is (no serial number, no NAA name), so its name cannot be \
-             kept: when a disk before it is away at a start, {name} is another disk"
+            "the disk has no identity (no serial number, no NAA name), so its name cannot be kept: \
+             if an earlier disk is missing at a start, {name} is another disk"
         ),
         format!(
-            "put names = {{ {name} = \"{}:{}\" }}, its place, into the section [[bus]] of {}",
+            "add names = {{ {name} = \"{}:{}\" }} (target and LUN) to the section [[bus]] of {}",
             disk.target, disk.lun, bus.name
         ),
     )

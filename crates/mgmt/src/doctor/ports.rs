@@ -29,7 +29,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             && !Path::new("/sys/class/net").join(name).exists()
         {
             let finding = format!("{address}: this machine has no such interface");
-            let fix = "ip link shows those it has; change `listen`".to_owned();
+            let fix = "ip link shows the interfaces of this machine; change `listen`".to_owned();
             out.push(bad(Severity::Fail, finding, "the target cannot be served there", fix));
         }
         let Ok(socket) = address.parse::<SocketAddr>() else { continue };
@@ -49,7 +49,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
         let port = socket.port();
         let fix = match e.kind() {
             std::io::ErrorKind::AddrInUse => {
-                format!("ss -ltnp 'sport = :{port}' shows who has it; stop it or change `listen`")
+                format!("ss -ltnp 'sport = :{port}' shows the process; stop it or change `listen`")
             }
             std::io::ErrorKind::PermissionDenied => {
                 format!(
@@ -77,14 +77,14 @@ fn unix(address: &str, path: &Path) -> Option<CheckFinding> {
         Ok(found) if found.file_type().is_socket() => match UnixStream::connect(path) {
             Ok(_) => {
                 let fix =
-                    format!("ss -lxp src {shown} shows who has it; stop it or change `listen`");
+                    format!("ss -lxp src {shown} shows the process; stop it or change `listen`");
                 fail("another process listens there".into(), fix)
             }
             Err(_) => None,
         },
         Ok(_) => {
             let fix = format!("ls -l {shown} shows it; move it or change `listen`");
-            fail("a file that is no socket is there".into(), fix)
+            fail("a file that is not a socket exists there".into(), fix)
         }
         Err(_) => {
             let folder = path.parent()?;

@@ -5,7 +5,7 @@ use crate::config::secret;
 use std::os::unix::fs::MetadataExt;
 
 /// See the module.
-pub const CHECK: Check = Check { id: "secrets", doc: "whether secrets are secret", findings };
+pub const CHECK: Check = Check { id: "secrets", doc: "whether secrets are protected", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };
@@ -34,7 +34,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             Ok(bytes) if bytes.len() < secret::CHAP_BYTES_MIN => out.push(bad(
                 Severity::Fail,
                 format!("the secret of {user} has only {} bytes", bytes.len()),
-                "it can be guessed; initiators that follow RFC 7143 refuse it",
+                "short secrets can be guessed; initiators that follow RFC 7143 refuse them",
                 "head -c 12 /dev/urandom | base64 > FILE && chmod 600 FILE",
             )),
             Ok(_) => {}
@@ -45,13 +45,13 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
         let file = facts.file.display();
         out.push(bad(
             Severity::Fail,
-            format!("{file} has secrets in it and mode {:04o}", mode & 0o7777),
+            format!("{file} contains secrets and has mode {:04o}", mode & 0o7777),
             "every user of this machine can read them",
             format!("chmod 600 {file}, and better: secret = \"file:PATH\""),
         ));
     }
     out.extend(keys(facts));
-    if out.is_empty() { ok("no other user can read them") } else { out }
+    if out.is_empty() { ok("no other user can read secrets") } else { out }
 }
 
 /// Private keys of targets that other users can read.

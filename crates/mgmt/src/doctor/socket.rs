@@ -16,7 +16,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
         (Ok(_), _) if mode & 0o077 != 0 => vec![bad(
             Severity::Warn,
             format!("{path} has mode {:04o}", mode & 0o7777),
-            "others can connect; the daemon refuses them, one by one",
+            "other users can connect, though the daemon refuses each",
             format!("chmod 600 {path}"),
         )],
         (Ok(_), _) => ok(format!("a daemon answers on {path}")),

@@ -5,7 +5,7 @@ use crate::api::SCHEMA_VERSION;
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "version", doc: "whether command and daemon are of one version", findings };
+    Check { id: "version", doc: "whether command and daemon have the same version", findings };
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Ok(state) = &facts.daemon else { return ok(format!("this is {}", facts.version)) };
@@ -13,7 +13,10 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
     if state.schema_version != SCHEMA_VERSION {
         return vec![bad(
             Severity::Fail,
-            format!("the daemon speaks form {}, this {SCHEMA_VERSION}", state.schema_version),
+            format!(
+                "the daemon uses schema version {}, this command {SCHEMA_VERSION}",
+                state.schema_version
+            ),
             "answers may be misread",
             "restart the daemon with the binary that is installed: systemctl restart ashlar",
         )];
@@ -21,8 +24,8 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
     if theirs != ours {
         return vec![bad(
             Severity::Warn,
-            format!("the daemon is {theirs}, this is {ours}"),
-            "verbs of the newer one are missing in the other",
+            format!("the daemon has version {theirs}, this command {ours}"),
+            "verbs of the newer version are missing in the older one",
             "restart the daemon with the binary that is installed: systemctl restart ashlar",
         )];
     }

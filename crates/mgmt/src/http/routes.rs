@@ -41,7 +41,7 @@ pub async fn route(
     let answer = if allowed {
         dispatch(request, control).await
     } else {
-        Err(Error::new(Kind::Forbidden, "ask", "you are neither root nor the daemon's user"))
+        Err(Error::new(Kind::Forbidden, "ask", "the caller is neither root nor the daemon's user"))
     };
     Ok(answer.unwrap_or_else(|e| error_response(&e)))
 }
@@ -113,7 +113,7 @@ fn error_response(error: &Error) -> Response<Body> {
 async fn params(request: Request<Incoming>, op: &str) -> Result<Value> {
     let announced = hyper::body::Body::size_hint(request.body()).lower();
     if announced > u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX) {
-        let why = format!("{announced} bytes are too many: at most {REQUEST_BYTES_MAX}");
+        let why = format!("request of {announced} bytes is too large: at most {REQUEST_BYTES_MAX}");
         return Err(Error::new(Kind::Limit, op, why));
     }
     let body = Limited::new(request.into_body(), REQUEST_BYTES_MAX).collect();

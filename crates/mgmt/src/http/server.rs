@@ -82,7 +82,7 @@ fn admit(stream: UnixStream, control: &Arc<Control>, open: &Arc<AtomicUsize>) {
     let allowed = match stream.peer_cred() {
         Ok(peer) => peer.uid() == 0 || peer.uid() == rustix::process::geteuid().as_raw(),
         Err(e) => {
-            tracing::warn!("control connection refused: who it is from is not known: {e}");
+            tracing::warn!("control connection refused: user of the peer unknown: {e}");
             false
         }
     };

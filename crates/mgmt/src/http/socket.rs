@@ -52,7 +52,7 @@ impl BoundSocket {
         }
         if let Ok(about) = fs::symlink_metadata(path) {
             if !about.file_type().is_socket() {
-                let why = "something that is not a socket is there";
+                let why = "the path exists and is not a socket";
                 return Err(Error::new(Kind::System, "serve", why).at(&name));
             }
             if UnixStream::connect(path).is_ok() {

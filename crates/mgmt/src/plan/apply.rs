@@ -179,7 +179,7 @@ fn roll_back(
             Ok(_) => inverse.apply_to(running),
             Err(second) => {
                 let more =
-                    format!("; then taking back \"{}\" failed too: {}", step.what, second.source);
+                    format!("; then undoing \"{}\" failed too: {}", step.what, second.source);
                 return wrap_error(Kind::HalfDone, &failed.what, cause, &more);
             }
         }
@@ -188,7 +188,7 @@ fn roll_back(
         done.iter().filter(|s| s.risk == Risk::Destroys).map(|s| s.action.name()).collect();
     let more = match lost.as_slice() {
         [] => String::new(),
-        names => format!("; what was on {} is lost", names.join(", ")),
+        names => format!("; the data on {} is lost", names.join(", ")),
     };
     wrap_error(Kind::RolledBack, &failed.what, cause, &more)
 }

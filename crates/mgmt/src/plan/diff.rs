@@ -263,7 +263,7 @@ impl Planner<'_> {
                 _ => false,
             };
             if !target_stays {
-                let why = "its target goes";
+                let why = "its target is removed";
                 self.step(Action::RemoveAccess { access: access.clone() }, why);
                 continue;
             }
@@ -274,7 +274,7 @@ impl Planner<'_> {
                 !changes && gone.removed_below(&lun.provider, ground).is_none()
             });
             if less != *access {
-                let why = "what is behind a LUN changes";
+                let why = "the provider of a LUN changes";
                 self.step(Action::ModifyAccess { from: access.clone(), to: less }, why);
             }
         }
@@ -322,7 +322,7 @@ impl Planner<'_> {
 
     /// Port groups that no target has any more.
     fn drop_port_groups(&mut self, desired: &Config) {
-        self.port_groups(desired.alua.clone(), "no target has them any more");
+        self.port_groups(desired.alua.clone(), "no target uses them any more");
     }
 
     fn port_groups(&mut self, to: Vec<AluaConfig>, why: &str) {

@@ -61,9 +61,9 @@ pub fn inserted(state: &SystemState, catalog: &Catalog) -> Vec<ManualChange> {
         state.geoms.iter().filter(|g| !g.withering && g.why.starts_with(INSERTED_PREFIX));
     let layer = |g: &GeomState| ManualChange {
         object: geom_label(g),
-        why: format!("{}: it is in no configuration, and gone at the next start", g.why),
+        why: format!("{}: not in the configuration, so removed at the next start", g.why),
         fix: format!(
-            "To have it then, type that again after the start{}.",
+            "To restore it, repeat that command after the start{}.",
             changed_settings(g, catalog)
         ),
     };
@@ -73,20 +73,20 @@ pub fn inserted(state: &SystemState, catalog: &Catalog) -> Vec<ManualChange> {
         let class = &g.class;
         ManualChange {
             object: geom_label(g),
-            why: format!("{}: it is in no configuration, and gone at the next start", g.why),
+            why: format!("{}: not in the configuration, so removed at the next start", g.why),
             fix: format!(
-                "To have it then, write a [[geom]] section (`ashlar schema {class}`) on {members}\
-                 {}, take this one away, and run `ashlar apply`.",
+                "To keep it, write a [[geom]] section (`ashlar schema {class}`) on {members}{}, \
+                 remove this geom, and run `ashlar apply`.",
                 changed_settings(g, catalog)
             ),
         }
     };
     let attached = |bus: &BusState| ManualChange {
         object: format!("bus {}", bus.name),
-        why: "attached by hand: it is in no configuration, and gone at the next start".to_owned(),
+        why: "attached by hand: not in the configuration, so removed at the next start".to_owned(),
         fix: format!(
-            "To have it then, write a [[bus]] section in ashlar.toml, `ashlar cam detach {}`, and \
-             run `ashlar apply`.",
+            "To keep it, write a [[bus]] section in ashlar.toml, run `ashlar cam detach {}`, then \
+             `ashlar apply`.",
             bus.name
         ),
     };
@@ -110,7 +110,7 @@ pub fn manual_changes(
         };
         Some(ManualChange {
             object: format!("{} {}", geom.class, geom.name),
-            why: format!("its members are {}, {lasts}", now.join(", ")),
+            why: format!("members are {}, {lasts}", now.join(", ")),
             fix: format!("In ashlar.toml: members = [{list}]."),
         })
     };
@@ -120,12 +120,12 @@ pub fn manual_changes(
         Some(ManualChange {
             object: format!("{} {}", geom.class, geom.name),
             why: format!(
-                "changed by hand: it works with {}, and from the next start with {}",
+                "changed by hand: runs with {}, and from the next start with {}",
                 settings_text(&now),
                 settings_text(&then.collect())
             ),
             fix: format!(
-                "To keep that, in ashlar.toml: {}. To take it back: `ashlar apply`.",
+                "To keep that, in ashlar.toml: {}. To undo it: `ashlar apply`.",
                 settings_text(&now)
             ),
         })
@@ -135,7 +135,7 @@ pub fn manual_changes(
         let told = geom.transients.iter().map(move |transient| ManualChange {
             object: at.clone(),
             why: format!("until the next start: {}", transient.what),
-            fix: format!("To take it back: `{}`.", transient.undo),
+            fix: format!("To undo it: `{}`.", transient.undo),
         });
         told.collect::<Vec<_>>()
     };
@@ -213,7 +213,7 @@ mod tests {
         let config = Config { geom: vec![geom(&["d0", "d1"])], ..Config::default() };
         let told = manual_changes(&config, &layered, &catalog());
         assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].why.contains("gone at the next start"), "{told:?}");
+        assert!(told[0].why.contains("removed at the next start"), "{told:?}");
         assert_eq!(told[1].fix, "In ashlar.toml: members = [\"d0\"].");
     }
 
@@ -240,8 +240,7 @@ mod tests {
         let told = manual_changes(&config, &state, &catalog());
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].why.ends_with("from the next start with balance = \"load\""), "{told:?}");
-        let fix = "To keep that, in ashlar.toml: balance = \"prefer\". To take it back: `ashlar \
-                   apply`.";
+        let fix = "To keep that, in ashlar.toml: balance = \"prefer\". To undo it: `ashlar apply`.";
         assert_eq!(told[0].fix, fix);
     }
 

@@ -47,8 +47,8 @@ pub fn defer_mirror_edits(
             continue;
         }
         let why = format!(
-            "its section was edited while the daemon was off: members {} -> {}; it is served with \
-             those that it had",
+            "section edited while the daemon was stopped: members {} -> {}; the former members are \
+             served",
             from.members.join(", "),
             to.members.join(", ")
         );

@@ -27,7 +27,7 @@ pub fn grown_disks(config: &Config, state: &SystemState) -> Vec<GrownDisk> {
             disk: disk.name.clone(),
             bytes: has,
             why: format!(
-                "it has {}, and `size` says {}; it is served whole",
+                "size is {}, but `size` in the configuration is {}; all of it is served",
                 exact(has),
                 exact(wanted)
             ),
@@ -49,7 +49,7 @@ pub fn resize_commands(steps: &[Step], state: &SystemState) -> Vec<String> {
     let note = |geom: &GeomState| {
         let name = &geom.name;
         format!(
-            "mirror {name}: it keeps its size. When all of its members have grown: `ashlar mirror \
+            "mirror {name}: size unchanged. When all of its members have grown: `ashlar mirror \
              resize {name}`"
         )
     };

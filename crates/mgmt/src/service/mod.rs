@@ -275,7 +275,8 @@ impl Control {
             return Ok((plan, Applied::default()));
         }
         let mut applied = self.carry_out(&plan, desired, &consent.destroy, progress)?;
-        let still = |l: &Deferred| format!("{}: not yet: {}; it is waited for", l.subject, l.why);
+        let still =
+            |l: &Deferred| format!("{}: not yet: {}; the daemon waits for it", l.subject, l.why);
         applied.notes.extend(applied.deferred.iter().map(still));
         Ok((plan, applied))
     }
@@ -370,7 +371,7 @@ fn check_consent<'a>(steps: impl IntoIterator<Item = &'a Step>, consent: &Consen
         return Ok(());
     }
     let flags: Vec<String> = missing.iter().map(|n| format!("--yes-destroy {n}")).collect();
-    let why = format!("what is on {} would be lost", missing.join(", "));
+    let why = format!("the data on {} would be lost", missing.join(", "));
     let next = format!("Repeat the command with {}.", flags.join(" "));
     Err(Error::new(Kind::WouldDestroy, "apply", why).next(next))
 }

@@ -298,7 +298,7 @@ impl DaemonVerb for AccessWho {
         let state = control.state();
         let answer = exported_luns(&state, &params.lun);
         if answer.ways.is_empty() && state.provider(&params.lun).is_none() {
-            let why = "no provider and no LUN is called so";
+            let why = "no provider or LUN has that name";
             return Err(Error::new(Kind::NotFound, "access who", why).at(params.lun));
         }
         Ok(answer)

@@ -96,7 +96,7 @@ impl DaemonVerb for AluaSet {
         let groups = control.state().port_groups;
         if !groups.iter().any(|g| g.name == params.group) {
             let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
-            let next = format!("There are: {}.", names.join(", "));
+            let next = format!("Port groups: {}.", names.join(", "));
             let error = Error::new(Kind::NotFound, "alua set", "no such port group");
             return Err(error.at(params.group).next(next));
         }

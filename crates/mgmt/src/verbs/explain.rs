@@ -72,7 +72,7 @@ impl LocalVerb for Explain {
         };
         match Kind::by_code(&code) {
             Some(kind) => Ok(ExplainAnswer { meanings: vec![meaning(kind)] }),
-            None => Err(Error::new(Kind::Usage, "explain", "there is no such number")
+            None => Err(Error::new(Kind::Usage, "explain", "no such error code")
                 .at(code)
                 .next("Run `ashlar explain` to see all of them.")),
         }

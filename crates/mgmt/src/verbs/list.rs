@@ -357,9 +357,7 @@ impl DaemonVerb for List {
         };
         let listings: Vec<_> = listings.into_iter().map(|l| filter_rows(l, &params.name)).collect();
         if let Some(name) = params.name.filter(|_| listings.iter().all(|l| l.rows.is_empty())) {
-            return Err(
-                Error::new(Kind::NotFound, "list", "there is nothing of that name").at(name)
-            );
+            return Err(Error::new(Kind::NotFound, "list", "no object has that name").at(name));
         }
         let state = select_state(state, params.what);
         Ok(ListAnswer { schema_version: SCHEMA_VERSION, state, listings })

@@ -170,7 +170,7 @@ part_verbs! {
                 && g.consumers.iter().any(|c| c.provider.as_ref() == Some(&create.provider))
         });
         if let Some(geom) = on_it {
-            let what = format!("{} {} is on it", geom.class, geom.name);
+            let what = format!("contains {} {}", geom.class, geom.name);
             check_consent("part create", &create.provider, &yes_destroy, &what)?;
         }
         Ok((create, now))
@@ -223,7 +223,7 @@ part_verbs! {
     |_control, p| {
         let (DestructiveEdit { of: mut destroy, yes_destroy }, now) = p.parts();
         if !destroy.force {
-            let lost = "its partitions would be gone";
+            let lost = "the partitions in the table would be destroyed";
             check_consent("part destroy", &destroy.geom, &yes_destroy, lost)?;
             destroy.force = true;
         }

@@ -86,14 +86,14 @@ impl Verb for Restore {
             return Ok(());
         }
         if params.geoms.is_empty() {
-            return Err(Error::new(Kind::Usage, "part restore", "on which provider?"));
+            return Err(Error::new(Kind::Usage, "part restore", "no provider is named"));
         }
         let mut text = String::new();
         let fail = |e: std::io::Error| Error::new(Kind::System, "read standard input", e);
         let limit = BACKUP_BYTES_MAX.saturating_add(1);
         std::io::stdin().take(limit).read_to_string(&mut text).map_err(fail)?;
         if u64::try_from(text.len()).is_ok_and(|len| len > BACKUP_BYTES_MAX) {
-            let why = format!("more than {BACKUP_BYTES_MAX} bytes: that is no backup");
+            let why = format!("more than {BACKUP_BYTES_MAX} bytes, which no backup has");
             return Err(Error::new(Kind::Usage, "part restore", why));
         }
         params.backup = Some(text);

@@ -31,7 +31,7 @@ fn file(option: &str, path: &str) -> Result<String> {
         Err(Error::new(Kind::Usage, op, format!("{option}: {why}")).at(path.to_owned()))
     };
     if !Path::new(path).metadata().map_err(fail)?.is_file() {
-        return refuse("it is not a regular file");
+        return refuse("not a regular file");
     }
     let mut bytes = Vec::new();
     let open = std::fs::File::open(path).map_err(fail)?;
@@ -39,7 +39,9 @@ fn file(option: &str, path: &str) -> Result<String> {
     match u64::try_from(bytes.len()) {
         Ok(0) => refuse("the file is empty"),
         Ok(1..=FILE_BYTES_MAX) => Ok(encode_base64(&bytes)),
-        _ => refuse(&format!("the file has more than {FILE_BYTES_MAX} bytes: no boot code has")),
+        _ => refuse(&format!(
+            "the file has more than {FILE_BYTES_MAX} bytes, which no boot code has"
+        )),
     }
 }
 
@@ -89,7 +91,7 @@ fn consent(control: &Control, params: &request::Bootcode) -> Result<()> {
     if BOOT_TYPES.contains(&entry.kind.as_str()) {
         return Ok(());
     }
-    let what = format!("a partition of type {} begins where the code goes", entry.kind);
+    let what = format!("the code would overwrite the start of a partition of type {}", entry.kind);
     part::check_consent("part bootcode", &entry.name, &params.yes_destroy, &what)
 }
 

@@ -165,8 +165,8 @@ impl Verb for Plan {
             // No table of steps: none of them is done.
             let why: String = answer.refused.iter().map(|r| format!("  {r}\n")).collect();
             return format!(
-                "{notes}`apply` refuses, and nothing of {count} is done, for these cannot be:\n\
-                 {why}"
+                "{notes}`apply` would refuse and do none of {count}, because these are \
+                 impossible:\n{why}"
             );
         }
         let flags = consents(&answer.steps);
@@ -206,7 +206,7 @@ impl DaemonVerb for Plan {
         let by_hand = by_hand.filter(|h| !changes(&h.object));
         notes.extend(by_hand.map(|h| format!("{}: {}. {}", h.object, h.why, h.fix)));
         let (refused, awaited) = control.refused_steps(&plan);
-        notes.extend(awaited.into_iter().map(|why| format!("{why}; it is waited for")));
+        notes.extend(awaited.into_iter().map(|why| format!("{why}; the daemon waits for it")));
         Ok(PlanAnswer {
             schema_version: SCHEMA_VERSION,
             generation: plan.generation,

@@ -99,7 +99,7 @@ impl DaemonVerb for Reservations {
                 return Err(Error::new(Kind::Usage, op, "--clear needs the name of a unit"));
             };
             if params.yes_clear.as_deref() != Some(name.as_str()) {
-                let why = "hosts that must not write could write then";
+                let why = "hosts that are kept out now could then write";
                 let next = format!("Repeat the command with --yes-clear {name} once you are sure.");
                 return Err(Error::new(Kind::Usage, op, why).at(name).next(next));
             }

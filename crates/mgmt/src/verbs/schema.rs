@@ -292,7 +292,9 @@ impl LocalVerb for Schema {
         if all.is_empty() {
             let meant = suggest(&name, names.iter().map(String::as_str));
             let meant = meant.map(|m| format!("Did you mean `{m}`?"));
-            let error = Error::new(Kind::NotFound, "schema", "nothing has that name").at(name);
+            let error =
+                Error::new(Kind::NotFound, "schema", "no section, kind or verb has that name")
+                    .at(name);
             return Err(error.next(meant.unwrap_or("Run `ashlar schema` for the names.".into())));
         }
         Ok(SchemaAnswer::Named(Names { schemas: all }))

@@ -144,7 +144,7 @@ impl Verb for Sessions {
             let columns = ["refused", "address", "target", ">times", "why", "expected"];
             out.push_str(&text::table(&columns, &rows));
             for section in answer.denied.iter().filter_map(|d| denial_reason(d).1) {
-                out.push_str("\nTo let it in, add to ashlar.toml:\n");
+                out.push_str("\nTo give the initiator access, add to ashlar.toml:\n");
                 section
                     .lines()
                     .for_each(|line| out.push_str(&format!("  {}\n", text::escape_line(line))));

@@ -83,7 +83,7 @@ fn rivals(state: &SystemState) -> Vec<StatusFinding> {
         health: Health::Degraded,
         at: format!("initiator {} at {}", r.initiator, r.target),
         why: format!(
-            "{} take its session from each other: {} times, last {} ago",
+            "{} use the same initiator name and end each other's session: {} times, last {} ago",
             r.addresses.join(" and "),
             r.moves,
             short_ns(now.saturating_sub(r.at_ns))
@@ -153,7 +153,7 @@ fn stopped(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '_ {
     state.stopped.iter().map(|StoppedState { class, name }| StatusFinding {
         health: Health::Ok,
         at: format!("{class} {name}"),
-        why: "it was stopped by hand; its members wait".to_owned(),
+        why: "stopped by hand; the members are unused".to_owned(),
         action: format!("To start it: `ashlar {class} start {name}`."),
         see: "ashlar history".to_owned(),
     })
@@ -172,11 +172,11 @@ fn changed_files(state: &SystemState) -> impl Iterator<Item = StatusFinding> + '
 
 /// Advice for a disk that fills up.
 fn free_space_advice(disk: &DiskState) -> String {
-    let hosts = "let its hosts give back what they do not use: `fstrim -av` there";
+    let hosts = "discard unused space on its hosts (`fstrim -av`)";
     match &disk.path {
-        Some(path) => format!("Make room where it lies, `df -h {path}`; or {hosts}."),
-        None => "Let its hosts give back what they do not use: `fstrim -av` there. A larger \
-                 `memory_max` makes the disk anew, empty."
+        Some(path) => format!("Free space in its file system (`df -h {path}`), or {hosts}."),
+        None => "Discard unused space on its hosts (`fstrim -av`). A larger `memory_max` creates \
+                 the disk again, empty."
             .to_owned(),
     }
 }
@@ -187,8 +187,8 @@ fn disks(state: &SystemState) -> Vec<StatusFinding> {
     for disk in state.disks.iter().filter(|d| d.health != Health::Ok) {
         let at = format!("disk {}", disk.name);
         if disk.health == Health::Failed || disk.troubles.is_empty() {
-            let again =
-                "Reconnect it: it is found by itself. Another in its place: `ashlar apply`.";
+            let again = "Reconnect the disk: it is used again automatically. To accept another \
+                         disk: `ashlar apply`.";
             let (health, why) = (disk.health, disk.health_why.clone());
             let see = format!("ashlar tree --up {}", disk.name);
             out.push(StatusFinding { health, at, why, action: again.to_owned(), see });
@@ -235,7 +235,7 @@ pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<
         }
         if geom.troubles.is_empty() {
             let see = format!("ashlar list geoms {}", geom.name);
-            let action = format!("See what is below it: `ashlar tree --down {}`.", geom.name);
+            let action = format!("See the providers below it: `ashlar tree --down {}`.", geom.name);
             add(geom.health, at, &geom.health_why, &action, &see);
         }
     }
@@ -249,7 +249,7 @@ pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<
                     (free, "ashlar doctor")
                 }
                 false => {
-                    let back = "Bring back what is gone; another in its place: `ashlar apply`.";
+                    let back = "Restore the missing disk; to accept another disk: `ashlar apply`.";
                     (back, "ashlar list luns")
                 }
             };
@@ -259,8 +259,8 @@ pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<
     }
     let missing = missing(state, config);
     for (at, see) in &missing {
-        let why = "it is configured and is not there: what it uses is gone, or never arrived";
-        add(Health::Failed, at.clone(), why, "Run `ashlar apply` to bring it back.", see);
+        let why = "configured but missing: a disk or geom that it uses is lost or has not arrived";
+        add(Health::Failed, at.clone(), why, "Run `ashlar apply` to create it again.", see);
     }
     if let Some(last) = state.denied.last() {
         let why = format!(
@@ -270,7 +270,10 @@ pub fn findings(state: &SystemState, config: &Config, catalog: &Catalog) -> Vec<
             last.address,
             last.why.lines().next().unwrap_or("")
         );
-        let action = format!("If it should be let in: `ashlar access check {}`.", last.initiator);
+        let action = format!(
+            "If the initiator should have access: `ashlar access check {}`.",
+            last.initiator
+        );
         add(Health::Ok, "access".to_owned(), &why, &action, "ashlar sessions --denied");
     }
     for by_hand in manual_changes(config, state, catalog) {
@@ -335,7 +338,7 @@ pub fn status_answer(control: &Control) -> StatusAnswer {
             health: Health::Failed,
             at: left.subject,
             why: format!("left out: {}", left.why),
-            action: left.next.unwrap_or_else(|| "Mend it, then run `ashlar apply`.".to_owned()),
+            action: left.next.unwrap_or_else(|| "Correct it, then run `ashlar apply`.".to_owned()),
             see: "ashlar doctor".to_owned(),
         }),
     );
@@ -344,7 +347,7 @@ pub fn status_answer(control: &Control) -> StatusAnswer {
         health: Health::Degraded,
         at: "daemon".to_owned(),
         why: start_text(line),
-        action: "Wait: initiators are let in when this is done.".to_owned(),
+        action: "Wait: initiators can log in when this is done.".to_owned(),
         see: "ashlar journal".to_owned(),
     }));
     let d = &state.daemon;

@@ -242,9 +242,8 @@ impl<'a> TreeBuilder<'a> {
 
 fn draw(state: &SystemState, params: &TreeParams) -> Result<Vec<Node>> {
     let mut drawer = TreeBuilder { state, index: Index::new(state), nodes_left: NODES_MAX };
-    let lost = |name: &str| {
-        Err(Error::new(Kind::NotFound, "tree", "there is nothing of that name").at(name))
-    };
+    let lost =
+        |name: &str| Err(Error::new(Kind::NotFound, "tree", "no object has that name").at(name));
     let geom = |name: &str| state.geoms.iter().find(|g| g.name == name);
     match (&params.up, &params.down) {
         (Some(_), Some(_)) => {

@@ -35,7 +35,7 @@ impl Verb<LabelClass> for Clear {
                 _ => {
                     let what = format!(
                         "{name} has no label of this kind; nothing was written (`ashlar inspect \
-                     {name}` says what it has)"
+                         {name}` shows its contents)"
                     );
                     Err(Error::new(Errno::NoEnt, what))
                 }

@@ -47,7 +47,7 @@ impl Verb<LabelClass> for Label {
         let taken = control.topology.find(&provider).and_then(|p| control.topology.geom_of(p));
         let other = taken.is_some_and(|g| crate::slice::base(&control.topology, g) != Some(on));
         if other {
-            let what = format!("{provider} is the name of another provider; choose another");
+            let what = format!("{provider}: the name of another provider; choose another name");
             return Err(Error::new(Errno::Exist, what));
         }
         let check = |control: &mut GraphControl, edge| {
@@ -55,7 +55,7 @@ impl Verb<LabelClass> for Label {
             if matches!(found, LastSectorContent::Other) && !overwrite {
                 let what = format!(
                     "the last sector of {name} holds something else (a GPT, the end of a file \
-                 system); make it smaller, or label with overwrite"
+                     system); shrink those contents, or label with overwrite"
                 );
                 return Err(Error::new(Errno::Exist, what));
             }

@@ -32,7 +32,7 @@ impl MirrorGeom {
         let limits = t.limits(on).ok_or_else(gone)?;
         if self.unrebuildable.contains(&seen.record.disk) {
             let why = "its rebuild found no member that could be read: `ashlar mirror forget` and \
-                       `insert` take it in anew";
+                       `insert` add it again";
             self.refuse(t, &name, why);
             return Err(Error::inval(why));
         }
@@ -140,7 +140,7 @@ impl MirrorGeom {
         match self.mirror.start() {
             Err(why) => {
                 if self.fault.as_ref() != Some(&why) {
-                    t.remark(me, Severity::Failed, &format!("it does not start: {why}"));
+                    t.remark(me, Severity::Failed, &format!("the mirror does not start: {why}"));
                 }
                 self.fault = Some(why);
                 self.start_failed = true;

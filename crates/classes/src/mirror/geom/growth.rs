@@ -48,7 +48,7 @@ impl MirrorGeom {
                 return;
             }
             if growth.to > self.mirror.most() {
-                growth.stage = Stage::Failed("a member has no room for that");
+                growth.stage = Stage::Failed("a member is too small for that");
                 return;
             }
             growth.at = growth.from;

@@ -8,7 +8,7 @@ use crate::mirror::NAME;
 use crate::mirror::state::{Member, Role};
 
 /// The action that a rebuild requires of the operator.
-const WAIT: &str = "Nothing: it ends by itself.";
+const WAIT: &str = "Nothing: this ends by itself.";
 
 impl MirrorGeom {
     fn name_of(&self, t: &Topology, consumer: ConsumerId) -> String {
@@ -52,7 +52,7 @@ impl MirrorGeom {
     pub(super) fn report_kept_member(&self, t: &mut Topology, me: GeomId, slot: usize) {
         let Some(consumer) = self.consumers.get(&slot) else { return };
         let name = self.name_of(t, *consumer);
-        let why = format!("{name} failed a request, and no other member has everything: it stays");
+        let why = format!("{name} failed a request, but stays: no other member is complete");
         t.remark(me, Severity::Failed, &why);
     }
 
@@ -64,16 +64,21 @@ impl MirrorGeom {
         }
         if let Some(fault) = &self.fault {
             let action = format!(
-                "Bring back who is missing; `ashlar {NAME} list {}` says who is refused, and why.",
+                "Reconnect the missing members; `ashlar {NAME} list {}` shows refused ones, and \
+                 why.",
                 m.name
             );
-            return vec![Trouble::failed(format!("it does not start: {fault}"), action)];
+            return vec![Trouble::failed(format!("the mirror does not start: {fault}"), action)];
         }
         if !m.running {
             let (here, all) = (self.consumers.len(), m.all);
             let refused = self.refused.words();
-            let why = format!("it waits for its members: {here} of {all} are there{refused}");
-            return vec![Trouble::degraded(why, "Nothing: it starts soon with those it has.")];
+            let why = format!("waiting for members: {here} of {all} are present{refused}");
+            return vec![Trouble::degraded(
+                why,
+                "Nothing: the mirror starts soon with the members \
+                                                present.",
+            )];
         }
         let mut out = Vec::new();
         for (slot, name, member) in self.named(t) {
@@ -84,7 +89,7 @@ impl MirrorGeom {
                     out.push(Trouble::degraded(why, WAIT));
                 }
                 Role::Stale => {
-                    let why = format!("{name} is out of date, and is not rebuilt unasked");
+                    let why = format!("{name} is out of date, and is not rebuilt automatically");
                     let action = format!("`ashlar {NAME} rebuild {} {name}`", m.name);
                     out.push(Trouble::degraded(why, action));
                 }
@@ -94,15 +99,15 @@ impl MirrorGeom {
         out.extend(self.missing());
         let report = self.shared.verified();
         if !report.running && report.differ > report.repaired {
-            let why = format!("its members differ in {} sectors", report.differ - report.repaired);
+            let why = format!("the members differ in {} sectors", report.differ - report.repaired);
             let name = &m.name;
             let active = self.named(t).filter(|(_, _, member)| member.role == Role::Active);
             let repair = active.map(|(_, member, _)| {
                 format!("`ashlar {NAME} verify {name} --repair --member {member}`")
             });
             let action = format!(
-                "`ashlar {NAME} list {name}` shows where. Choose the member that is right, whose \
-                 content is written over the others: {}.",
+                "`ashlar {NAME} list {name}` shows where. Choose the member with the right \
+                 contents, which are written over the others: {}.",
                 repair.collect::<Vec<_>>().join(" or ")
             );
             out.push(Trouble::degraded(why, action));
@@ -149,8 +154,8 @@ impl MirrorGeom {
         let mut why = format!("{lacks} of {} members missing", m.all);
         why += &self.refused.words();
         let action = format!(
-            "Bring it back; or `ashlar {NAME} forget {name}`, then `ashlar {NAME} insert {name} \
-             DISK` puts another in its place."
+            "Reconnect the member; or `ashlar {NAME} forget {name}`, then `ashlar {NAME} insert \
+             {name} DISK` replaces it."
         );
         Some(Trouble::degraded(why, action))
     }

@@ -345,15 +345,15 @@ impl MirrorGeom {
             let name = t.below(consumer).map(|p| t.provider_name(p).to_owned());
             let name = name.unwrap_or_default();
             if fault == Fault::Broken {
-                let why =
-                    "it failed a request: `ashlar mirror forget` and `insert` take it in anew";
+                let why = "this member failed a request: `ashlar mirror forget` and `insert` \
+                           add it again";
                 self.refuse(t, &name, why);
             }
             self.detach_member(t, slot, consumer, last.filter(|_| !gone));
         }
         std::mem::take(&mut self.duplicates).into_iter().for_each(|p| t.retaste(p));
         if self.mirror.running && self.mirror.in_role(Role::Active).is_empty() {
-            t.remark(me, Severity::Failed, "no member with everything is left: the mirror is gone");
+            t.remark(me, Severity::Failed, "no complete member is left: the mirror is gone");
             Self::take_apart(t, me, self);
         }
         true

@@ -107,7 +107,7 @@ impl MirrorGeom {
         let Some(parted) = self.removed.get(&slot) else {
             return Err(match self.mirror.member(slot) {
                 Some(_) => {
-                    let what = format!("{name} stays: it became the last that has everything");
+                    let what = format!("{name} stays: it became the last complete member");
                     Error::new(Errno::Busy, what)
                 }
                 None => Error::new(Errno::NxIo, format!("{name} is gone, with its record")),

@@ -25,8 +25,8 @@ impl Mirror {
         let fits = sector_bytes > 0 && self.sector_bytes.is_multiple_of(sector_bytes);
         (!fits).then(|| {
             format!(
-                "its sectors have {sector_bytes} bytes, those of the mirror {}: it cannot write \
-                 one of them",
+                "its sectors have {sector_bytes} bytes, but those of the mirror have {}: it cannot \
+                 write a single one",
                 self.sector_bytes
             )
         })

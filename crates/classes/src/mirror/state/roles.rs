@@ -17,7 +17,7 @@ impl Mirror {
         let refused = |why: String| Arrival::Refused(why);
         if record.id != self.id {
             return refused(format!(
-                "another mirror/{} is there (id {}, this one is {})",
+                "another mirror/{} exists (id {}, this one has {})",
                 self.name, self.id, record.id
             ));
         }
@@ -29,7 +29,7 @@ impl Mirror {
         }
         if record.has(disk_flags::INACTIVE) {
             return refused(format!(
-                "it was deactivated: `ashlar mirror activate {} PROVIDER` takes it in again",
+                "this member was deactivated: `ashlar mirror activate {} PROVIDER` adds it again",
                 self.name
             ));
         }
@@ -53,7 +53,7 @@ impl Mirror {
         }
         if !self.fits(provider_bytes) {
             return refused(format!(
-                "it has {provider_bytes} bytes, fewer than the mirror's {} and a sector",
+                "too small ({provider_bytes} bytes; the mirror has {}, and needs a sector more)",
                 self.media_bytes
             ));
         }
@@ -127,7 +127,10 @@ impl Mirror {
     pub(super) fn misfit_reason(&self, member: &Member) -> Option<String> {
         let (record, genid) = (&member.record, self.genid);
         if record.genid < genid {
-            return Some(format!("it failed once (genid {}, the newest is {genid})", record.genid));
+            return Some(format!(
+                "this member failed once (genid {}, the newest is {genid})",
+                record.genid
+            ));
         }
         // The member counts may differ: a member may be added while not all others could be
         // updated.
@@ -135,12 +138,12 @@ impl Mirror {
         if self.is_current(record) && !same {
             return Some(format!(
                 "its record says that the mirror has {} bytes, the others' {}: it was not written \
-                 with them. `ashlar mirror clear` it, then `insert` takes it in anew",
+                 with them. `ashlar mirror clear` it, then `insert` adds it again",
                 record.media_bytes, self.media_bytes
             ));
         }
         let bytes = member.provider_bytes;
-        (!self.fits(bytes)).then(|| format!("it has {bytes} bytes, too few for the mirror"))
+        (!self.fits(bytes)).then(|| format!("too small for the mirror ({bytes} bytes)"))
     }
 
     /// Starts with the members there are. Returns the slots of those that are not used, with why.
@@ -207,7 +210,7 @@ impl Mirror {
             (events, !is_dirty(m, failsync), priority, std::cmp::Reverse(*slot))
         });
         best.map(|(slot, _)| slot).ok_or_else(|| {
-            "no member has all of the data: those there are were being rebuilt; plug in the one \
+            "no member has all of the data: those present were being rebuilt; connect the one that \
              they were rebuilt from"
                 .to_owned()
         })

@@ -28,7 +28,7 @@ impl Verb<MirrorClass> for Activate {
         for member in &self.members.0 {
             let record = verb_util::read(control, NAME, member, Metadata::decode)?;
             if record.name != geom::bare_name(NAME, on) || !record.has(disk_flags::INACTIVE) {
-                let what = format!("{member} is no deactivated member of {on}");
+                let what = format!("{member} is not a deactivated member of {on}");
                 return Err(Error::inval(what));
             }
             let flags = record.disk_flags & !disk_flags::INACTIVE;

@@ -84,8 +84,10 @@ impl Verb<MirrorClass> for Configure {
                     member.record.priority = priority;
                 }
             } else if priority.is_some() {
-                let what =
-                    format!("--priority is one member's: `mirror configure -p 5 {on} PROVIDER`");
+                let what = format!(
+                    "--priority applies to one member: `mirror configure -p 5 {on} \
+                             PROVIDER`"
+                );
                 return Err(Error::inval(what));
             } else if self.member.is_some() {
                 return Err(Error::inval("a member is named for --priority"));
@@ -166,8 +168,8 @@ impl Configure {
         let most = mirror.media_bytes + u64::from(shape.bytes) + sector;
         if mirror.manual || least < most {
             let what = format!(
-                "there is no room for a bitmap: {on} uses all of its members. {most} bytes of \
-                 each are needed; `ashlar mirror label --bitmap` leaves room"
+                "{on}: no room for a bitmap on its members ({most} bytes of each are needed); \
+                 `ashlar mirror label --bitmap` leaves room"
             );
             return Err(Error::inval(what));
         }

@@ -121,7 +121,7 @@ fn insert_one(
         if !mirror.fits(provider_bytes) {
             let bitmap = mirror.shape().map_or(0, |s| u64::from(s.bytes));
             let most = mirror.held_bytes() + bitmap + u64::from(mirror.sector_bytes);
-            let what = format!("{member} has {provider_bytes} bytes; it needs {most}");
+            let what = format!("{member}: too small ({provider_bytes} bytes, {most} needed)");
             return Err(Error::inval(what));
         }
         if let Some(why) = mirror.other_sectors(sector_bytes) {
@@ -145,7 +145,9 @@ fn insert_one(
         with(control, on, |g, t, _| match g.slot_called(t, member) {
             None if !how.inactive => Err(Error::new(
                 Errno::Io,
-                format!("{member} has a record of {on} now, but is not taken in: `ashlar list`"),
+                format!(
+                    "{member} has a record of {on} now, but is not in use; next: `ashlar list`"
+                ),
             )),
             _ => Ok(()),
         })

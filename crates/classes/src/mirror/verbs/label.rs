@@ -101,7 +101,7 @@ pub(super) fn label(
     }
     let media_bytes = least - least % u64::from(sector_bytes);
     if media_bytes == 0 {
-        return Err(Error::inval("its members are too small: nothing is left"));
+        return Err(Error::inval("the members are too small: no data would fit"));
     }
     let bitmap = match new.bitmap || new.region.is_some() {
         true => Some(shape(media_bytes, sector_bytes, new.region)?),
@@ -110,7 +110,7 @@ pub(super) fn label(
     let spare = bitmap.map_or(0, |s| u64::from(s.bytes));
     let media_bytes = media_bytes.saturating_sub(spare.next_multiple_of(u64::from(sector_bytes)));
     if media_bytes == 0 {
-        return Err(Error::inval("its members are too small: nothing is left beside the bitmap"));
+        return Err(Error::inval("the members are too small: no data would fit beside the bitmap"));
     }
     let id = verb_util::new_id(control, name);
     let first = Metadata {

@@ -138,7 +138,7 @@ fn with<R>(
     f: impl FnOnce(&mut MirrorGeom, &mut Topology, GeomId) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let geom = geom::named(&control.topology, NAME, on)?;
-    let going = || Err(Error::new(Errno::NxIo, format!("{on} is going")));
+    let going = || Err(Error::new(Errno::NxIo, format!("{on} is being destroyed")));
     let done = control.call(|t| {
         t.with(geom, |g: &mut MirrorGeom, t| {
             let shared = g.shared.clone();
@@ -152,8 +152,10 @@ fn with<R>(
     match done {
         true => Ok(answer),
         false => {
-            let what =
-                format!("{on} has not done it in {} s: a member hangs", VERB_TIMEOUT.as_secs());
+            let what = format!(
+                "{on}: not finished after {} s: a member does not answer",
+                VERB_TIMEOUT.as_secs()
+            );
             Err(Error::new(Errno::TimedOut, what))
         }
     }
@@ -165,8 +167,8 @@ fn runs(mirror: &Mirror) -> Result<(), Error> {
         return Ok(());
     }
     let what = format!(
-        "{0} has not started: it does when its members are there, or after a while without those \
-         that are missing; `ashlar mirror list {0}` says what it waits for",
+        "{0} has not started: it starts when its members are present, or after a while without the \
+         missing ones; `ashlar mirror list {0}` says what it waits for",
         mirror.name
     );
     Err(Error::new(Errno::Busy, what))
@@ -178,8 +180,8 @@ fn complete(mirror: &Mirror) -> Result<(), Error> {
         return Ok(());
     }
     let what = format!(
-        "not all members of {0} are in use: plug in those that are away, `ashlar mirror activate \
-         {0} DISK` those that were deactivated, or `ashlar mirror forget {0}` gives them up",
+        "not all members of {0} are in use: connect the absent ones, `ashlar mirror activate {0} \
+         DISK` the deactivated ones, or `ashlar mirror forget {0}` gives them up",
         mirror.name
     );
     Err(Error::new(Errno::Busy, what))

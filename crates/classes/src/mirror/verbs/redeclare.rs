@@ -100,13 +100,13 @@ pub(super) fn names_one(
         let here = g.names(t);
         if here.is_empty() { Ok(()) } else { Err(nothing_left(on, &here)) }
     });
-    judged.unwrap_or_else(|| Err(Error::inval(format!("{on} is going"))))
+    judged.unwrap_or_else(|| Err(Error::inval(format!("{on} is being destroyed"))))
 }
 
 fn nothing_left(on: &str, members: &[String]) -> Error {
     let what = format!(
-        "no member that has everything would be left in {on}: keep one of {} until the new ones \
-         are rebuilt (`ashlar mirror list {on}` shows how far they are)",
+        "no complete member would be left in {on}: keep one of {} until the new ones are rebuilt \
+         (`ashlar mirror list {on}` shows how far they are)",
         members.join(", ")
     );
     Error::new(bio::Errno::Busy, what)
@@ -120,7 +120,7 @@ fn difference(
     request: &Redeclare<'_, MirrorParams>,
 ) -> Result<Difference, Error> {
     let judged = topology.with(geom, |g: &mut MirrorGeom, t| judge(g, t, request));
-    judged.unwrap_or_else(|| Err(Error::inval(format!("{} is going", request.name))))
+    judged.unwrap_or_else(|| Err(Error::inval(format!("{} is being destroyed", request.name))))
 }
 
 fn judge(

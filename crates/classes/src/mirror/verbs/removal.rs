@@ -120,8 +120,8 @@ pub(super) fn keep_one(mirror: &Mirror, slot: usize, member: &str) -> Result<(),
         return Ok(());
     }
     let what = format!(
-        "{member} is the last that has everything; without it nothing is left: `ashlar mirror stop \
-         {}` takes the whole apart",
+        "{member} is the last complete member and cannot be removed: `ashlar mirror stop {}` stops \
+         the mirror",
         mirror.name
     );
     Err(Error::new(Errno::Busy, what))

@@ -55,8 +55,8 @@ impl Verb<MirrorClass> for Resize {
                 may_shrink(g, t, me, on)?;
             }
             if g.mirror.shape().is_some_and(|s| !s.covers(wanted)) {
-                let what = "its bitmap has no bits for so much: `ashlar mirror configure \
-                        --no-bitmap` first, and `--bitmap` afterwards";
+                let what = "its bitmap is too small for that size: `ashlar mirror configure \
+                            --no-bitmap` first, and `--bitmap` afterwards";
                 return Err(Error::inval(what));
             }
             g.size_to(t, me, wanted)?;
@@ -67,7 +67,7 @@ impl Verb<MirrorClass> for Resize {
         let growth = *shared.growth();
         let message = match growth.stage {
             Stage::Failed(why) => {
-                return Err(Error::new(Errno::Io, format!("{on} stays as large as it is: {why}")));
+                return Err(Error::new(Errno::Io, format!("{on} keeps its size: {why}")));
             }
             _ if done => format!("{on} has {size} bytes now"),
             _ if growth.to < growth.from => format!(
@@ -75,8 +75,8 @@ impl Verb<MirrorClass> for Resize {
              {on}` shows its size"
             ),
             _ => format!(
-                "{on} grows to {size} bytes when its members hold the same in what is added; \
-             `ashlar mirror list {on}` shows how far it is"
+                "{on} grows to {size} bytes when the added space is the same on all members; \
+                 `ashlar mirror list {on}` shows how far it is"
             ),
         };
         Ok(MessageAnswer { message })

@@ -46,7 +46,7 @@ impl Verb<MirrorClass> for Start {
             }
             if !g.mirror.is_split() {
                 let what = format!(
-                    "{on} is no split brain: its records prove which member is newer, and it \
+                    "{on} is not in split brain: its records prove which member is newer, and it \
                      starts without --keep when the members are there"
                 );
                 return Err(Error::inval(what));
@@ -56,7 +56,9 @@ impl Verb<MirrorClass> for Start {
             Ok(())
         })?;
         match control.topology.find(&format!("{NAME}/{name}")) {
-            Some(_) => Ok(json!({ "message": format!("{NAME}/{name} runs with what {keep} has") })),
+            Some(_) => {
+                Ok(json!({ "message": format!("{NAME}/{name} runs with the data of {keep}") }))
+            }
             None => {
                 let what = format!("{on} does not start; `ashlar mirror list {on}` says why");
                 Err(Error::new(Errno::NxIo, what))

@@ -51,7 +51,7 @@ impl Verb<MirrorClass> for Verify {
             }
             let active = g.mirror.in_role(Role::Active);
             if active.len() < 2 {
-                return Err(Error::inval(format!("{on} has no two members that have everything")));
+                return Err(Error::inval(format!("{on} does not have two complete members")));
             }
             let right = match &self.member {
                 Some(name) => slot(g, t, name)?,
@@ -62,7 +62,7 @@ impl Verb<MirrorClass> for Verify {
                 }
             };
             if !active.contains(&right) {
-                return Err(Error::inval("the member to compare with has not everything"));
+                return Err(Error::inval("the member to compare with is not complete"));
             }
             let rate =
                 self.rate.map(|rate| rate.0).unwrap_or_else(|| g.shared.sync_rate.load(Relaxed));

@@ -136,7 +136,7 @@ fn level(map: &Map) -> Result<Level, Fault> {
 fn volume(record: &VolumeRecord, disks: &[Disk], size: u32) -> Result<Volume, Fault> {
     let (map, from) = (&record.map, record.from.as_ref().unwrap_or(&record.map));
     if from.slots.len() != map.slots.len() || from.level != map.level || from.first != map.first {
-        let what = "changes the volume's shape: only what began it can finish it";
+        let what = "changes the volume's shape: only the software that began it can finish it";
         return Err(Fault::value("Intel migration", what));
     }
     let kind = match record.migration {
@@ -146,7 +146,7 @@ fn volume(record: &VolumeRecord, disks: &[Disk], size: u32) -> Result<Volume, Fa
         Some(2) => Some(MigrationKind::Verify),
         Some(5) => Some(MigrationKind::Repair),
         Some(other) => {
-            let what = format!("is {other}: only what began it can finish it");
+            let what = format!("is {other}: only the software that began it can finish it");
             return Err(Fault::value("Intel migration type", what));
         }
     };

@@ -20,7 +20,7 @@ impl<'a> Cursor<'a> {
                 self.at = self.at.saturating_add(N);
                 Ok(found)
             }
-            None => Err(Fault::value(field, "lies behind the end of the record")),
+            None => Err(Fault::value(field, "is beyond the end of the record")),
         }
     }
 
@@ -28,7 +28,7 @@ impl<'a> Cursor<'a> {
         self.at = self.at.saturating_add(count);
         match self.at <= self.bytes.len() {
             true => Ok(()),
-            false => Err(Fault::value(field, "lies behind the end of the record")),
+            false => Err(Fault::value(field, "is beyond the end of the record")),
         }
     }
 

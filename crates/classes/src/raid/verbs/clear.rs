@@ -42,8 +42,8 @@ fn damaged(
     })?;
     if !intel && !ddf {
         let what = format!(
-            "{name} has no record of an array; nothing was written (`ashlar inspect {name}` says \
-             what it has)"
+            "{name} has no record of an array; nothing was written (`ashlar inspect {name}` shows \
+             its contents)"
         );
         return Err(Error::new(Errno::NoEnt, what));
     }

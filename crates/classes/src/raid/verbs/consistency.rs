@@ -62,7 +62,7 @@ impl Verb<RaidClass> for Consistency {
                 if keep.is_some_and(|keep| keep != volume.log.is_some()) {
                     let what = format!(
                         "volume {} still has policy {now}: a disk was lost, or did not take its \
-                         record; `ashlar raid list {}` says what goes on",
+                         record; `ashlar raid list {}` shows why",
                         volume.name,
                         g.id.name()
                     );

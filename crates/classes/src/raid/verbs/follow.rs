@@ -46,7 +46,7 @@ impl Verb<RaidClass> for Follow {
                 match self.was.map(|bytes| bytes.0) {
                     None => disk.search(control, edge),
                     Some(was) if was >= media => Err(Error::inval(format!(
-                        "{name} has {media} bytes; --was is a smaller size"
+                        "{name}: --was must be smaller than the present size ({media} bytes)"
                     ))),
                     Some(was) => Ok((disk.found(control, edge, was)?, was)),
                 }

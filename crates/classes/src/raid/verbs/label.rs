@@ -142,7 +142,7 @@ impl Label {
         };
         match self.format.to_ascii_lowercase().as_str() {
             "intel" | "imsm" if self.order.is_some() => {
-                Err(Error::inval("--order is DDF's: Intel has but one"))
+                Err(Error::inval("--order is for DDF only: Intel has one order"))
             }
             "intel" | "imsm" => Ok(Format::Intel),
             "ddf" | "snia" => Ok(Format::Ddf(order)),
@@ -199,7 +199,10 @@ fn choose(
         let on = provider_access::find(control, name)?;
         let (size, media) = provider_access::sizes(control, on);
         if *sector.get_or_insert(size) != size {
-            let what = format!("{name} has sectors of {size} bytes, and another disk has not");
+            let what = format!(
+                "{name} has sectors of {size} bytes, but another disk has other \
+                                sectors"
+            );
             return Err(Error::inval(what));
         }
         check(control, name, force)?;

@@ -174,7 +174,7 @@ fn with<R>(
     f: impl FnOnce(&mut RaidGeom, &mut Topology, GeomId) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let geom = find(control, on)?;
-    let going = || Err(Error::new(Errno::NxIo, format!("{on} is going")));
+    let going = || Err(Error::new(Errno::NxIo, format!("{on} is being destroyed")));
     let done = control.call(|t| {
         t.with(geom, |g: &mut RaidGeom, t| {
             let busy = g.busy.clone();
@@ -188,8 +188,10 @@ fn with<R>(
     match done {
         true => Ok(answer),
         false => {
-            let what =
-                format!("{on} has not done it in {} s: a disk hangs", VERB_TIMEOUT.as_secs());
+            let what = format!(
+                "{on}: not finished after {} s: a disk does not answer",
+                VERB_TIMEOUT.as_secs()
+            );
             Err(Error::new(Errno::TimedOut, what))
         }
     }
@@ -291,9 +293,7 @@ fn disk(g: &RaidGeom, name: &str) -> Result<u32, Error> {
 
 /// How a disk that is not used any more comes back to its array.
 pub(super) fn readd_command(disk: &str, set: &str) -> String {
-    format!(
-        "`ashlar {NAME} clear {disk}`, then `ashlar {NAME} insert {set} {disk}` takes it in anew"
-    )
+    format!("`ashlar {NAME} clear {disk}`, then `ashlar {NAME} insert {set} {disk}` adds it again")
 }
 
 /// Refuses what would leave a volume without its data.
@@ -303,10 +303,8 @@ fn spare_of(g: &RaidGeom, tag: u32, name: &str) -> Result<(), Error> {
     match broken.first().and_then(|at| set.array.volumes.get(*at)) {
         None => Ok(()),
         Some(volume) => {
-            let what = format!(
-                "volume {} cannot do without {name}: nothing would be left of it",
-                volume.name
-            );
+            let what =
+                format!("volume {} needs {name}: its data would be lost without it", volume.name);
             Err(Error::new(Errno::Busy, what))
         }
     }
@@ -314,7 +312,7 @@ fn spare_of(g: &RaidGeom, tag: u32, name: &str) -> Result<(), Error> {
 
 /// A disk that was to go is needed after all.
 fn still_needed(name: &str) -> Error {
-    let what = format!("{name} stays: it became one that a volume cannot do without");
+    let what = format!("{name} stays: a volume needs it now");
     Error::new(Errno::Busy, what)
 }
 

@@ -69,8 +69,8 @@ impl Verb<RaidClass> for Verify {
                     return Err(Error::new(Errno::Busy, what));
                 } else if *state != VolumeState::Optimal {
                     let what = format!(
-                        "{} is {}: what is to be compared must be in order; `ashlar raid list {}` \
-                         says what goes on",
+                        "{} is {}: only a volume in order can be compared; `ashlar raid list {}` \
+                         shows why",
                         up.name,
                         state_str(*state),
                         g.id.name()

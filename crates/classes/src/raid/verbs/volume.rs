@@ -137,7 +137,7 @@ impl NewVolume<'_> {
         let least = room.iter().map(|(_, bytes)| *bytes).min().unwrap_or(0).saturating_sub(log);
         let each = size.unwrap_or(least);
         if each > least {
-            let what = format!("{each} bytes of each disk: the smallest has {least} to give");
+            let what = format!("{each} bytes of each disk: the smallest has {least} free");
             return Err(Error::inval(what));
         }
         let unit = if each >= 8 * ROUND { ROUND.max(strip) } else { strip };
@@ -186,7 +186,7 @@ impl NewVolume<'_> {
             log,
         };
         if volume.state() == VolumeState::Broken {
-            return Err(Error::inval("too many NONE: nothing would hold all of the data"));
+            return Err(Error::inval("too many NONE: the data would be incomplete"));
         }
         Ok(volume)
     }

@@ -174,7 +174,7 @@ impl Knobs {
         };
         if value < knob.min || value > knob.max {
             let Knob { min, max, doc, .. } = knob;
-            return Err(format!("{name} ({doc}) lies between {min} and {max}"));
+            return Err(format!("{name} ({doc}) must be between {min} and {max}"));
         }
         *place = value;
         Ok(())

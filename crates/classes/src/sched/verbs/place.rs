@@ -132,8 +132,10 @@ fn undo_created(
     for geom in geoms.into_iter().rev() {
         let name = control.topology.geom_name(geom).to_owned();
         if let Err(e) = take_away(class, control, geom, false) {
-            let what =
-                format!("{}; and {name} is there and did not go: {}", why.message, e.message);
+            let what = format!(
+                "{}; {name} was created and could not be destroyed: {}",
+                why.message, e.message
+            );
             return Error::new(why.kind, what);
         }
     }

@@ -89,7 +89,7 @@ pub(crate) fn placed<S: Span>(sector: &[u8]) -> Result<MovableLabel, FrameError>
         provider_bytes: label.provider_bytes,
         leading_bytes: 0,
         rewrite_alone: None,
-        fixed_reason: inner.then_some("what lies behind an inner member of a concat would move"),
+        fixed_reason: inner.then_some("the data after an inner member of a concat would move"),
         rewrite: Box::new(move |bytes| {
             label.provider_bytes = bytes;
             S::encode(&label)

@@ -76,13 +76,13 @@ fn intel_records() {
             "another word for the same generation",
             one,
             intel(last, |record| record.volumes[0].map.strip *= 2),
-            "say two things of volume data",
+            "describe volume data differently",
         ),
         scene(
             "two disks that changed slots",
             one,
             intel(last, |record| record.volumes[0].map.slots.swap(0, 1)),
-            "say two things of volume data",
+            "describe volume data differently",
         ),
         scene(
             "a disk in two slots",
@@ -164,19 +164,19 @@ fn ddf_records() {
             "another word for the same sequence",
             one,
             ddf(last, |meta| meta.configs[0].strip += 1),
-            "say two things of volume data",
+            "describe volume data differently",
         ),
         scene(
             "two disks that changed slots",
             one,
             ddf(last, |meta| meta.configs[0].elements.swap(0, 1)),
-            "say two things of volume data",
+            "describe volume data differently",
         ),
         scene(
             "a disk in two slots, beside one that knows its own",
             one,
             ddf(last, |meta| meta.configs[0].elements[1].0 = meta.configs[0].elements[0].0),
-            "say two things of volume data",
+            "describe volume data differently",
         ),
         scene(
             "an anchor of another set",

@@ -66,7 +66,7 @@ fn mirror() {
             "a smaller disk that says so",
             two,
             small.sealed(&[(111, &small.size())]),
-            "fewer than the mirror's",
+            "needs a sector more",
         ),
         scene("other sectors", two, large, "its sectors have 4096 bytes"),
         scene("a newer version", two, last.sealed(&[(16, &[6])]), "newer than 5"),

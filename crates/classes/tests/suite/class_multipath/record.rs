@@ -158,7 +158,10 @@ fn a_path_that_reports_another_size_is_used_last() {
         let view = world.control.topology.view(0);
         let said = view.iter().find(|g| g.name == "m").map(|g| format!("{:?}", g.troubles));
         let said = said.unwrap_or_default();
-        assert!(said.contains(&format!("path d0 says that the disk has {lie} bytes")), "{said}");
+        assert!(
+            said.contains(&format!("path d0 reports another disk size ({lie} bytes")),
+            "{said}"
+        );
         // Asked again, it reports its true size.
         world.report_size("d0", MIB);
         settle(&mut world);

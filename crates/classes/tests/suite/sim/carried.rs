@@ -255,7 +255,7 @@ fn a_label_for_another_size_at_the_old_end_is_ignored() {
     bench.life.pass(100 * MS);
     assert!(!small.bytes(DISK + MORE / 2 - SECTOR, 6).starts_with(b"GEOM::"));
     let story = bench.life.dump_state();
-    assert!(!story.contains("its label is where it ended"), "{story}");
+    assert!(!story.contains("its label is at its former end"), "{story}");
 }
 
 /// Another writer has the disk open for a moment.
@@ -271,11 +271,11 @@ fn a_label_is_not_moved_over_data_written_since_it_was_found() {
         let all = c.topology.view(0).into_iter().flat_map(|g| g.providers);
         all.flat_map(|p| p.taste_outcomes).any(|(_, why)| why.contains(what))
     };
-    let begun = bench.life.until(1, |c| says(c, "it is brought to the end"));
+    let begun = bench.life.until(1, |c| says(c, "the label is being moved to the end"));
     assert!(begun, "{}", bench.life.dump_state());
     let (end, new) = (DISK + MORE - SECTOR, [7; SECTOR as usize]);
     disk.put(end, &new);
-    let refused = bench.life.until(1, |c| says(c, "it is being written to"));
+    let refused = bench.life.until(1, |c| says(c, "the provider was written meanwhile"));
     assert!(refused, "{}", bench.life.dump_state());
     assert_eq!(disk.bytes(end, SECTOR as usize), new, "{}", bench.life.dump_state());
 }

@@ -27,5 +27,5 @@ impl Life {
 
 /// Whether a label was found where its disk had ended, and is at the end now.
 pub fn was_carried(remark: &Remark<'_>) -> bool {
-    remark.text.ends_with("it was brought to the end")
+    remark.text.ends_with("the label was moved to the end")
 }

@@ -83,7 +83,7 @@ fn mirror_9_forget_insert_stop_activate_after_a_failed_record_write() {
     bench.life.verb("mirror", "stop", "m", json!({})).expect("stopped");
     // It waits for the member that was deactivated, and starts without it.
     let waits = bench.life.verb("mirror", "start", "m", json!({})).expect_err("not at once");
-    assert!(waits.message.contains("it waits for its members: 2 of 3 are there"), "{waits}");
+    assert!(waits.message.contains("waiting for members: 2 of 3 are present"), "{waits}");
     bench.up();
     assert_eq!(bench.state("d0"), "-", "deactivated");
     bench.life.verb("mirror", "activate", "m", json!({ "members": ["d0"] })).expect("in");

@@ -93,7 +93,7 @@ fn j8_the_log_is_trusted_when_owed_parity_is_written() {
     rig.breaks_down("d1", "d2");
     let doubts = |rig: &Rig| {
         let line = rig.life.show("raid", &rig.set, "Volume");
-        line.contains("a crash costs a resync") || line.contains("may be wrong")
+        line.contains("a crash causes a resync") || line.contains("may be wrong")
     };
     assert!(doubts(&rig), "parity is owed\n{}", rig.life.dump_state());
     rig.disks["d2"].lock().heal();

@@ -68,8 +68,8 @@ fn a_dropped_member_that_grows_with_the_mirror_stays_hidden() {
         bench.life.pass(100 * MS);
     };
     let ways: [(&str, &dyn Fn(&mut Bench), &str); 2] = [
-        ("failed", &failed, "it failed once"),
-        ("deactivated", &deactivated, "it was deactivated"),
+        ("failed", &failed, "this member failed once"),
+        ("deactivated", &deactivated, "this member was deactivated"),
     ];
     for (what, put_out, why) in ways {
         for extra in [json!({}), json!({ "region": 4096 })] {
@@ -109,11 +109,7 @@ fn a_member_that_was_too_small_is_accepted_after_it_has_grown() {
     grow(&mut bench, "d1");
     enlarge(&mut bench);
     bench.plug("d0");
-    assert!(
-        bench.life.dump_state().contains("fewer than the mirror's"),
-        "{}",
-        bench.life.dump_state()
-    );
+    assert!(bench.life.dump_state().contains("needs a sector more"), "{}", bench.life.dump_state());
     assert!(!bench.life.has("d0a"), "{}", bench.life.dump_state());
     grow(&mut bench, "d0");
     bench.life.pass(500 * MS);
@@ -183,11 +179,7 @@ fn the_record_of_a_stale_member_moves_after_other_record_writes() {
     grow(&mut bench, "d2");
     enlarge(&mut bench);
     bench.plug("d0");
-    assert!(
-        bench.life.dump_state().contains("fewer than the mirror's"),
-        "{}",
-        bench.life.dump_state()
-    );
+    assert!(bench.life.dump_state().contains("needs a sector more"), "{}", bench.life.dump_state());
     let (_, edge) = bench.life.open("mirror/m", geom::Access::WRITE).expect("open");
     bench.life.write(edge, 40 * SECTOR, vec![3; SECTOR as usize]).expect("written");
     bench.disks["d2"].lock().holds = Some(Op::Write);
@@ -222,7 +214,7 @@ fn a_member_that_grows_before_the_mirror_starts_without_it_stays_hidden() {
     bench.plug("d1");
     bench.plug("d2");
     bench.up();
-    stays_hidden(&mut bench, "d0", "it failed once", "before the start");
+    stays_hidden(&mut bench, "d0", "this member failed once", "before the start");
 }
 
 /// Its record cannot be moved: no class takes the disk all the same, the command to move the record

@@ -208,7 +208,7 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
             talk(|| format!("  {}: {}", remark.name, remark.text));
             brought.fetch_add(u64::from(was_carried(remark)), SeqCst);
             // A disk that failed a request had to stay: its part of the request is unknown.
-            let stays = remark.text.ends_with("it stays");
+            let stays = remark.text.contains("but stays: ");
             doubt.fetch_or(stays, SeqCst);
             stayed.fetch_or(stays, SeqCst);
         }));
@@ -217,7 +217,7 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
             Err(why) if why.is::<PowerCut>() => {
                 let line = |key| life.show("raid", &story.set, key);
                 let keys = ["State", "Generation", "Volume", "Subdisks"];
-                let doubts = ["parity may be wrong", "a crash costs a resync"];
+                let doubts = ["parity may be wrong", "a crash causes a resync"];
                 let said = doubts.iter().any(|doubt| line("Volume").contains(doubt));
                 story.doubt.fetch_or(said, SeqCst);
                 talk(|| format!("power cut: {}", keys.map(line).join("; ")));
@@ -365,7 +365,7 @@ impl RaidSimulation {
         if life.until(20, |c| c.topology.find(&self.volume).is_some()) {
             return;
         }
-        let says = self.state(life).contains("its parity may be wrong");
+        let says = self.state(life).contains("parity may be wrong");
         assert!(
             says && self.is_harsh()
                 && self.parity()

@@ -90,7 +90,7 @@ impl Simulation<'_> {
     pub(super) fn force(&mut self, life: &mut Life) {
         let Some(top) = self.plan.torn_top().filter(|_| self.plan.harsh) else { return };
         let state = life.show("raid", top.set(), "State");
-        if !state.contains("its parity may be wrong") {
+        if !state.contains("parity may be wrong") {
             return;
         }
         talk(|| format!("by force: {state}"));

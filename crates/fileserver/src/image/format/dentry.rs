@@ -136,7 +136,7 @@ impl Dentry {
             () if self.name.is_empty() => Some("it has no name"),
             () if self.name.len() >= NAME => Some("its name has no end"),
             () if self.name != b"/" && self.name.iter().any(ctl) => {
-                Some("its name has characters that none has")
+                Some("its name has invalid characters")
             }
             () if self.size >= SIZE_END => Some("its size is out of range"),
             () if self.path == 0 => Some("it has no number"),

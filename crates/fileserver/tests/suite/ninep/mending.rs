@@ -74,7 +74,7 @@ fn attach_is_refused_at_every_step_of_a_repair_and_allowed_after_it() {
             check_all_refused(&mut plant, &when);
             // A refused second mend does not admit clients.
             let other = plant.verb("check", json!({ "fix": true })).unwrap_err();
-            assert!(other.message.contains("another one is at work"), "{}", other.message);
+            assert!(other.message.contains("another check is running"), "{}", other.message);
             check_all_refused(&mut plant, &when);
             plant.let_go();
         }

@@ -371,7 +371,7 @@ fn forgotten_blocks_are_freed_by_repair_and_a_block_can_become_a_hole() {
         let lost = fs.check(View::Live, true).await.unwrap().leaked;
         assert_eq!(lost, 11 + 3 + 4 + 1, "c; a with its hole's; b; the directory's own");
         let done = fs.repair(false, false).await.unwrap();
-        assert_eq!(done, [format!("{lost} blocks belonged to nobody: they are free")]);
+        assert_eq!(done, [format!("{lost} blocks without an owner: freed")]);
         let live = tree(&fs, View::Live).await.unwrap();
         assert_eq!(live.keys().collect::<Vec<_>>(), ["/old"]);
         let found = fs.check(View::Live, true).await.unwrap();

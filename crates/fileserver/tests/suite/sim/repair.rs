@@ -277,7 +277,10 @@ pub fn play(seed: u64, done: &Cell<usize>) {
             found = s.fs.check(View::Live, true).await.unwrap();
         }
         let more = s.fs.repair().await.unwrap();
-        assert!(more.iter().all(|m| m.contains("nobody named")), "seed {seed}: {did:?}\n{more:?}");
+        assert!(
+            more.iter().all(|m| m.contains("without an owner")),
+            "seed {seed}: {did:?}\n{more:?}"
+        );
         found = s.fs.check(View::Live, true).await.unwrap();
         assert!(found.faults.is_empty(), "seed {seed}: {:?}\nafter {did:?}", found.faults);
         assert_eq!((found.orphans, found.leaked), (0, 0), "seed {seed}: {did:?}");

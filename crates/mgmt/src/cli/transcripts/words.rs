@@ -26,11 +26,11 @@ fn every_class_has_help_load_and_unload_commands() {
     assert!(said("part help").out.contains("ashlar part add ["), "{}", said("part help").out);
     for line in ["toy load", "toy load -v", "part load"] {
         assert_eq!(said(line).exit, Exit::Done, "{line}");
-        assert!(said(line).out.contains("built in and there already"), "{line}");
+        assert!(said(line).out.contains("built in: already loaded"), "{line}");
     }
     let unload = said("toy unload");
     assert_eq!(unload.exit, Exit::Failed);
-    assert!(unload.err.contains("`ashlar toy list` names what it has made"), "{}", unload.err);
+    assert!(unload.err.contains("`ashlar toy list` names its geoms"), "{}", unload.err);
     // The verb's own -o takes its own words; elsewhere the letter is --output's.
     assert!(said("toy label -o json data d0 d1").err.contains("possible values: big, little"));
     let page = said("toy label --help").out;

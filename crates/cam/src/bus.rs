@@ -192,7 +192,10 @@ impl KnownDevice {
 fn excess_luns_trouble(path: Path, facts: &Facts, most: u32) -> Option<Trouble> {
     let Facts::Scsi(facts) = facts else { return None };
     let count = facts.luns_beyond;
-    let why = format!("{path}: its target has {count} logical units, and {most} are looked at");
+    let why = format!(
+        "{path}: the target has {count} logical units, but at most {most} are \
+                       scanned"
+    );
     let action = "Raise `luns_max` of the bus, or map fewer units to this initiator; disks that \
                   the bus has already stay until it is opened again.";
     (count > 0).then(|| Trouble::degraded(why, action))
@@ -335,8 +338,8 @@ impl Bus {
             let name = known.name();
             out.extend(self.silence_trouble(*path, &name, &known.unit));
             let Some(doubt) = &known.doubt else { continue };
-            let why = format!("{name} at {path}: {doubt}; it is kept as it was");
-            let action = format!("`ashlar cam rescan {}` asks it again.", self.number);
+            let why = format!("{name} at {path}: {doubt}; the device is kept unchanged");
+            let action = format!("`ashlar cam rescan {}` probes the device again.", self.number);
             out.push(Trouble::degraded(why, action));
         }
         out

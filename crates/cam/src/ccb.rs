@@ -248,7 +248,7 @@ statuses! {
     ScsiError = 0x0c, "SCSI status error";
     BusReset = 0x0e, "the bus was reset";
     Parity = 0x0f, "uncorrectable parity or CRC error";
-    AutosenseFailed = 0x10, "sense data could not be had";
+    AutosenseFailed = 0x10, "sense data could not be read";
     NoHba = 0x11, "there is no HBA";
     Overrun = 0x12, "data overrun";
     BusFree = 0x13, "the target went off the bus";
@@ -257,11 +257,11 @@ statuses! {
     Terminated = 0x18, "terminated by the host";
     HbaError = 0x19, "unrecoverable error of the HBA";
     TooBig = 0x1a, "the request is too big";
-    Requeue = 0x1b, "to be queued again";
+    Requeue = 0x1b, "the request must be queued again";
     AtaError = 0x1c, "ATA status error";
     NexusLost = 0x1d, "the nexus to the device was lost";
     SmpError = 0x1e, "SMP status error";
-    NoResources = 0x34, "no resources for it now";
+    NoResources = 0x34, "no resources for the request now";
     LunInvalid = 0x38, "invalid logical unit";
     TargetInvalid = 0x39, "invalid target";
 }

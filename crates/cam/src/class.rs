@@ -297,8 +297,8 @@ impl CamClass {
                 return Ok(name.to_owned());
             }
             let what = format!(
-                "the disk at target {} lun {} is to be {name}, and another has that name; it is \
-                 left out until `ashlar cam rescan`",
+                "the disk at target {} lun {} is wired to {name}, but another device has that \
+                 name; not added until `ashlar cam rescan`",
                 path.target, path.lun
             );
             return Err(Error::new(Errno::Exist, what));

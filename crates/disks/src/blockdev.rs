@@ -172,7 +172,7 @@ fn refuse(name: &str, path: &Path, errno: Errno, what: impl std::fmt::Display) -
 fn device_number(name: &str, path: &Path) -> Result<(u32, u32), Error> {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     let meta = std::fs::metadata(path).map_err(|e| {
-        let what = format!("{e}; `lsblk` lists what there is");
+        let what = format!("{e}; `lsblk` lists block devices");
         refuse(name, path, errno_of(&e), what)
     })?;
     if !meta.file_type().is_block_device() {
@@ -194,9 +194,11 @@ fn open_in_mode(
         let busy = e.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error());
         let users = sysfs::users(number);
         let what = match (busy, users.is_empty()) {
-            (true, true) => "is in use by somebody else; find out who (`lsblk`, `fuser`), or set \
+            (true, true) => {
+                "is in use by another program; find it with `lsblk` or `fuser`, or set \
                              force and risk the data on it"
-                .to_string(),
+                    .to_string()
+            }
             (true, false) => format!(
                 "is in use: {}; free it, or set force and risk the data on it",
                 users.join(", ")
@@ -264,10 +266,10 @@ impl Unit for BlockDevUnit {
             ("discard granularity", format!("{} bytes", self.facts.discard_granularity)),
         ];
         if self.facts.read_only {
-            lines.push(("note", "the kernel says that it is read-only".into()));
+            lines.push(("note", "the kernel reports the device as read-only".into()));
         }
         if self.forced {
-            lines.push(("note", "taken by force: others may write it too".into()));
+            lines.push(("note", "opened by force: other programs may write to it too".into()));
         }
         lines
     }

@@ -226,7 +226,7 @@ impl Class for DiskClass {
     /// As [`DiskClass::add`], with the kind under `kind` among the parameters.
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
         if !request.members.is_empty() {
-            return Err(Error::inval("a disk is made on no other provider"));
+            return Err(Error::inval("a disk takes no providers"));
         }
         let mut params = request.params.as_object().cloned().unwrap_or_default();
         match params.remove("kind") {
@@ -261,8 +261,8 @@ impl Class for DiskClass {
             let what = format!("{} disks have no verb {verb}; {}", g.kind, names.join(", "));
             Err(Error::new(Errno::NotSup, what))
         });
-        let VerbAnswer { value, wake } =
-            answer.unwrap_or_else(|| Err(Error::new(Errno::NxIo, format!("{on} is going"))))?;
+        let VerbAnswer { value, wake } = answer
+            .unwrap_or_else(|| Err(Error::new(Errno::NxIo, format!("{on} is being removed"))))?;
         for (core, bio) in wake {
             wake_on(control, core, bio)?;
         }
@@ -281,21 +281,23 @@ fn resize(
 ) -> Result<Value, Error> {
     let wanted = wanted_size(params)?;
     let Some(&provider) = control.topology.providers_of(geom).first() else {
-        return Err(Error::new(Errno::NxIo, format!("{on} is going")));
+        return Err(Error::new(Errno::NxIo, format!("{on} is being removed")));
     };
     let (was, sector) =
         control.topology.limits(provider).map_or((0, 1), |l| (l.media_bytes, l.sector_bytes));
     if let Some(wanted) = wanted {
         if wanted < was || !wanted.is_multiple_of(u64::from(sector.max(1))) {
             let what = format!(
-                "{on} has {was} bytes and can be made larger by whole sectors of {sector} bytes; \
-                 making it {wanted} bytes large would lose data or end in a sector"
+                "{on}: cannot be resized from {was} to {wanted} bytes; a disk only grows, in whole \
+                 sectors of {sector} bytes"
             );
             return Err(Error::inval(what));
         }
         if wanted > was {
             let grown = control.topology.with(geom, |g: &mut DiskGeom, _| g.unit.grow(wanted));
-            grown.unwrap_or_else(|| Err(Error::new(Errno::NxIo, format!("{on} is going"))))?;
+            grown.unwrap_or_else(|| {
+                Err(Error::new(Errno::NxIo, format!("{on} is being removed")))
+            })?;
         }
     }
     let size = control.topology.with(geom, |g: &mut DiskGeom, _| {

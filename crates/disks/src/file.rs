@@ -282,11 +282,11 @@ fn new_size(name: &str, p: &FileParams) -> Result<Option<u64>, Error> {
             Err(refuse(name, &p.path, Errno::NoEnt, what))
         }
         (true, None) => {
-            let what = "does not exist; say its size so that it can be made";
+            let what = "does not exist; set size to create it";
             Err(refuse(name, &p.path, Errno::NoEnt, what))
         }
         (false, _) => {
-            let what = "does not exist; check the path, or set create and size to have it made";
+            let what = "does not exist; check the path, or set create and size to create it";
             Err(refuse(name, &p.path, Errno::NoEnt, what))
         }
     }

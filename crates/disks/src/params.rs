@@ -51,7 +51,7 @@ pub(crate) fn check_size(
         return refuse(format!("size {size} is not a positive multiple of {sector} bytes"));
     }
     if size > most {
-        return refuse(format!("size {size} is more than the {most} bytes there can be"));
+        return refuse(format!("size {size} is larger than the limit of {most} bytes"));
     }
     Ok(())
 }

@@ -63,8 +63,8 @@ fn file_trouble(file: &File, open: &Statx, named: &rustix::io::Result<Statx>) ->
             let aside = if is_there { format!("mv {to} {to}.other; ") } else { String::new() };
             Trouble::degraded(
                 format!(
-                    "{path} was renamed to {now} while it is in use{other}: what is written goes \
-                     to {now}, and {lost}"
+                    "{path} was renamed to {now} while it is in use{other}: writes go to {now}, \
+                     and {lost}"
                 ),
                 format!("Rename it back: `{aside}mv {from} {to}`."),
             )
@@ -72,8 +72,8 @@ fn file_trouble(file: &File, open: &Statx, named: &rustix::io::Result<Statx>) ->
         None => Trouble::degraded(
             format!(
                 "{path} does not name the file that is in use{other}: its folder was moved, \
-                 unmounted or mounted over, or only another hard link is left; what is written \
-                 goes to the file in use, and {lost}"
+                 unmounted or mounted over, or only another hard link is left; writes go to the \
+                 file in use, and {lost}"
             ),
             format!(
                 "Bring the folder back: `ls -l {}` and `findmnt` show what is open and what is \
@@ -89,7 +89,7 @@ fn file_trouble(file: &File, open: &Statx, named: &rustix::io::Result<Statx>) ->
 /// No name is left: the data go with the last close.
 fn unlinked(file: &File, is_there: bool) -> Trouble {
     let (path, to, from) = (file.path().display(), shell_word(file.path()), descriptor(file));
-    let lost = "what is written goes to a file without a name and is lost when the daemon stops";
+    let lost = "writes go to a file without a name and are lost when the daemon stops";
     match is_there {
         false => Trouble::degraded(
             format!("{path} was removed while it is in use: {lost}"),
@@ -113,7 +113,7 @@ fn unreachable_path(path: &impl Display, e: &rustix::io::Errno) -> Trouble {
     let e = std::io::Error::from(*e);
     Trouble::degraded(
         format!(
-            "{path} cannot be looked at while it is in use: {e}; the next start may not open it"
+            "{path} cannot be examined while it is in use: {e}; the next start may not open it"
         ),
         format!("See its folders: `namei -l {path}`."),
     )

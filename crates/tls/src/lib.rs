@@ -38,7 +38,7 @@ fn contents(key: &str, path: &str) -> Result<Vec<u8>, String> {
     let failed = |e: std::io::Error| format!("{key}: {path}: {e}");
     // Opening a FIFO would wait for its writer.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(format!("{key}: {path}: no regular file"));
+        return Err(format!("{key}: {path}: not a regular file"));
     }
     let mut out = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;
@@ -55,7 +55,11 @@ fn certificates(key: &str, path: &str) -> Result<Vec<CertificateDer<'static>>, S
     let pem = contents(key, path)?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let all = all.map_err(|e| format!("{key}: {path}: {e}"))?;
-    if all.is_empty() { Err(format!("{key}: {path}: no certificate in it")) } else { Ok(all) }
+    if all.is_empty() {
+        Err(format!("{key}: {path}: the file contains no certificate"))
+    } else {
+        Ok(all)
+    }
 }
 
 impl Keys {

@@ -409,7 +409,7 @@ fn config_string_masks_and_reservation_are_read_and_set() {
     refused(&["aoemask", "ada0", &ours, "--delete"], &["not answer this machine"]);
     // vblade 25 takes nothing out, and dies of it: `two_ways.rs` does that to a target of ours.
     shop.fill(2);
-    refused(&["aoemask", "ada0", "ff:ff:ff:ff:ff:ff", "--add"], &["a group's"]);
+    refused(&["aoemask", "ada0", "ff:ff:ff:ff:ff:ff", "--add"], &["a group address"]);
     shop.fixture.assert_alive();
 }
 

@@ -239,7 +239,7 @@ fn masks_attentions_and_sizes_reach_the_local_nexus() {
     // It is not taken in under the name of the first before that is asked for.
     house.until("the exchange is told", SOON, || {
         let said = house.ashlar(&["status"]).out;
-        said.contains("another disk is there than before") && said.contains("ashlar cam rescan 0")
+        said.contains("a different disk answers") && said.contains("ashlar cam rescan 0")
     });
     assert_ne!(local(&house, READ, &[]).code, 0, "requests for the first fail");
     house.ok(&["cam", "rescan", "0"]);

@@ -110,7 +110,7 @@ fn is_refused(house: &Fixture, host: &mut Client, (first, second): (&Path, &Path
     assert!(is_untouched(second), "a write is on the other disk");
     wait_for_status(
         house,
-        &[&["another disk is there than before", "da0", "`ashlar cam rescan"], ids].concat(),
+        &[&["a different disk answers", "da0", "`ashlar cam rescan"], ids].concat(),
     );
 }
 
@@ -159,8 +159,7 @@ fn exchange_at_a_second_daemon(name: &str, end: fn(&mut Fixture)) {
     other.start();
     let ids = ["serial first", "serial second"];
     is_refused(&house, &mut host, (&first, &second), &ids);
-    let parts =
-        [&ids[..], &["another disk is there than before", "`ashlar cam rescan 0`"]].concat();
+    let parts = [&ids[..], &["a different disk answers", "`ashlar cam rescan 0`"]].concat();
     for said in [house.ok(&["cam", "devlist"]), house.ok(&["journal"])] {
         assert!(parts.iter().all(|part| said.contains(part)), "{said}");
     }
@@ -226,10 +225,7 @@ fn no_write_reaches_another_aoe_disk_after_a_target_restart() {
         assert_eq!(write(&mut host, block, 2), "02/04/03", "block {block}");
     }
     assert!(holds(&first, 3, 1) && is_untouched(&second));
-    wait_for_status(
-        &house,
-        &["another disk is there than before", "serial first", "serial second"],
-    );
+    wait_for_status(&house, &["a different disk answers", "serial first", "serial second"]);
     other.kill();
     serve(&other, "first");
     other.start();
@@ -272,10 +268,7 @@ fn no_write_reaches_another_aoe_disk_that_a_plan_puts_into_the_slot() {
         assert_eq!(write(&mut host, block, 2), "02/04/03", "block {block}");
     }
     assert!(holds(&first, 3, 1) && is_untouched(&second));
-    wait_for_status(
-        &house,
-        &["another disk is there than before", "serial first", "serial second"],
-    );
+    wait_for_status(&house, &["a different disk answers", "serial first", "serial second"]);
     serve(&other, "first");
     house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
     assert!(holds(&first, 9, 5) && is_untouched(&second));
@@ -406,7 +399,7 @@ fn bus_limits_change_while_a_host_uses_its_disk() {
     assert!(shop.fixture.ok(&["apply"]).contains("change bus iscsi0"));
     shop.fixture.ok(&["cam", "rescan", "all"]);
     assert_eq!((write(&mut host, 5, 3), read(&mut host, 3)), ("GOOD".into(), "GOOD".into()));
-    wait_for_status(&shop.fixture, &["has 2 logical units, and 1 are looked at"]);
+    wait_for_status(&shop.fixture, &["has 2 logical units, but at most 1 are scanned"]);
     assert!(shop.fixture.ok(&["plan"]).contains("no changes"));
     shop.fixture.assert_alive();
 }
@@ -430,11 +423,11 @@ fn more_than_511_units_of_tgt_are_found_up_to_the_limit() {
     bus(&house, at, "", "");
     house.start();
     house.until("all are found", LIMIT, || count(&house) == UNITS);
-    assert!(!status(&house).contains("are looked at"), "{}", status(&house));
+    assert!(!status(&house).contains("are scanned"), "{}", status(&house));
     house.stop();
     bus(&house, at, "luns_max = 550\n", "");
     house.start();
-    wait_for_status(&house, &["its target has 602 logical units, and 550 are looked at"]);
+    wait_for_status(&house, &["the target has 602 logical units, but at most 550 are scanned"]);
     house.until("as many as it may", LIMIT, || count(&house) == 550);
     house.assert_alive();
 }

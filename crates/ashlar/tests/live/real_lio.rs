@@ -89,7 +89,7 @@ impl Scene {
             }
             "second" => {
                 assert_eq!(self.write(4, 2), "02/04/03");
-                let parts = ["another disk is there than before", "serial first", "serial second"];
+                let parts = ["a different disk answers", "serial first", "serial second"];
                 wait_for_status(&self.fixture, &parts);
             }
             "back" => {

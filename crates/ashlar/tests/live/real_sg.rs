@@ -79,7 +79,7 @@ fn taken(script: &mut Script) {
          sed \"s,{real},$node,; s,{debug},$debug,\" /rig/bus >/tmp/ashlar.toml\n\
          /usr/sbin/mke2fs -q -F -t ext4 $real; mount -t ext4 $real /mnt; echo kept >/mnt/file\n\
          begin; within 10 has 'd1'; lacks 'd0'\n\
-         says ashlar cam devlist -- \"sg0: $node: this machine uses it\"\n\
+         says ashlar cam devlist -- \"sg0: $node: in use by this machine\"\n\
          umount /mnt; within 15 has 'd0'; lacks 'uses it'\n\
          ! mount -t ext4 $real /mnt 2>/tmp/mount; grep -i busy /tmp/mount",
     );

@@ -86,7 +86,7 @@ const NO_DISKS: [(&str, &str); 6] = [
     ("path = \"fifo\"", "is not a regular file"),
     ("path = \"empty.img\"", "has 0 bytes, less than a sector"),
     ("path = \"no/x.img\"\ncreate = true\nsize = \"1MiB\"", "folder"),
-    ("path = \"new.img\"\ncreate = true", "say its size"),
+    ("path = \"new.img\"\ncreate = true", "set size to create it"),
     ("path = \"d0.img\"\nsize = 1000", "size 1000 is not a positive multiple"),
 ];
 

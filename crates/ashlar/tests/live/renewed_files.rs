@@ -251,7 +251,10 @@ fn clients_of_a_replaced_authority_are_refused() {
 
     // Contents that are no certificate leave the one in use.
     std::fs::write(&trusted, "nothing\n").unwrap();
-    house.ashlar(&["apply"]).ends(1).complains(&["tls_client_ca", "no certificate in it"]);
+    house
+        .ashlar(&["apply"])
+        .ends(1)
+        .complains(&["tls_client_ca", "the file contains no certificate"]);
     house.ashlar(&["plan"]).ends(PENDING);
     house.assert_alive();
     house.stop();

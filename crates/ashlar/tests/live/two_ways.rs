@@ -209,7 +209,7 @@ fn masks_reservations_and_growth_of_an_aoe_target_take_effect() {
     refused(&shop, &["aoemask", "ada0", STRANGER], &["--add or --delete"]);
     let all = "ada0: all machines may reach it\n";
     assert_eq!(said(&shop, &["aoemask", "ada0", &ours, "--delete"]), all);
-    refused(&shop, &["aoemask", "da0"], &["no disk of an AoE bus"]);
+    refused(&shop, &["aoemask", "da0"], &["not a disk of an AoE bus"]);
 
     said(&shop, &["aoeconfig", "ada0", "--set", "host7"]);
     said(&shop, &["aoereserve", "ada0", STRANGER, "--set"]);

@@ -282,12 +282,11 @@ impl Bus {
         for (path, Exchanged { previous: own, current: is }) in &*self.exchanged.lock() {
             let (name, was, place) = (&own.name, own.description(), self.sim.location(*path));
             let why = format!(
-                "{name} at {path} ({place}): another disk is there than before; it was {was}, and \
-                 is {is} now; requests for {name} fail, none of them was sent to the other disk"
+                "{name} at {path} ({place}): a different disk answers (was {was}, now {is}); \
+                 requests to {name} fail, and none was sent to the new disk"
             );
             let action = format!(
-                "Put the right disk back, or type `ashlar cam rescan {number}` to take in the disk \
-                 that is there."
+                "Put the right disk back, or type `ashlar cam rescan {number}` to add the new disk."
             );
             out.push(Trouble { severity: Severity::Failed, why, action });
         }
@@ -296,10 +295,10 @@ impl Bus {
             let (Some(why), Some(known)) = (why, known.get(path)) else { continue };
             let name = known.name();
             let why = format!(
-                "{name} at {path}: it is not known whether it is the same disk as before ({why}); \
-                 its requests wait"
+                "{name} at {path}: identity not confirmed, perhaps a different disk ({why}); its \
+                 requests wait"
             );
-            let action = "It is asked again by itself; look at the target meanwhile.";
+            let action = "The check is repeated automatically; look at the target meanwhile.";
             out.push(Trouble::degraded(why, action));
         }
         out
@@ -351,7 +350,7 @@ async fn check(bus: &Weak<Bus>, unit: &Arc<Unit>, core: &Rc<Core>) {
                     }
                     return bus.identity_changed(unit, (&is, mark.as_deref()), &found, core);
                 }
-                Comparison::Unsure => "it does not tell its capacity".to_owned(),
+                Comparison::Unsure => "the capacity is not reported".to_owned(),
             },
             Err(why @ (Refusal::NoDevice | Refusal::NoUnit)) => {
                 gone += 1;

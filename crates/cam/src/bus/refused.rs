@@ -53,12 +53,12 @@ impl Bus {
             return None;
         }
         let words = format!(
-            "the disk {} at {} is not offered: it does not tell its capacity",
+            "the disk {} at {} is not offered: the capacity is not reported",
             facts.label(),
             self.describe_path(path)
         );
         let number = self.number;
-        let action = format!("Look at its target; `ashlar cam rescan {number}` asks it again.");
+        let action = format!("Check its target, then type `ashlar cam rescan {number}`.");
         Some(Trouble::degraded(words, action))
     }
 
@@ -69,7 +69,7 @@ impl Bus {
                 "Change its size or the size of its blocks at its target, then type `ashlar cam \
                  rescan {number}`."
             ),
-            _ => format!("Look at its target; `ashlar cam rescan {number}` asks it again."),
+            _ => format!("Check its target, then type `ashlar cam rescan {number}`."),
         }
     }
 }

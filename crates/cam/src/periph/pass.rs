@@ -162,7 +162,10 @@ fn refusal(refused: Refused) -> Option<String> {
         Refused::No => return None,
         Refused::Response(1) => return Some("target failure (iSCSI response 01)".into()),
         Refused::Response(code) => {
-            return Some(format!("the target did not carry it out (iSCSI response {code:02x})"));
+            return Some(format!(
+                "the target did not complete the command (iSCSI response \
+                                 {code:02x})"
+            ));
         }
         Refused::Reject(reason) => reason,
     };

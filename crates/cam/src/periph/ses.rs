@@ -185,8 +185,10 @@ pub async fn locate(
     let then = read(unit, facts, core).await?;
     match then.status.get(element) {
         Some(status) if status.is_located() == on => Ok(()),
-        _ => {
-            Err(Error::new(Errno::Io, "the enclosure took the page, and the light did not change"))
-        }
+        _ => Err(Error::new(
+            Errno::Io,
+            "the enclosure accepted the page, but the light did not \
+                                       change",
+        )),
     }
 }

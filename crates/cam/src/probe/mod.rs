@@ -136,7 +136,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::NoDevice => f.write_str("nobody is there"),
+            Refusal::NoDevice => f.write_str("no device answers"),
             Refusal::NoUnit => f.write_str("the target has no such logical unit"),
             Refusal::Silent { question, said } => write!(f, "{question} is not answered: {said}"),
             Refusal::Malformed { question, error } => write!(f, "{question}: {error}"),
@@ -152,7 +152,7 @@ impl fmt::Display for Refusal {
 const BLOCK_LENS: std::ops::RangeInclusive<u32> = 512..=65_536;
 
 /// Fault of a medium whose end is beyond all file offsets.
-const ENDLESS: &str = "no file offset reaches its end";
+const ENDLESS: &str = "the end is beyond the largest file offset";
 
 /// Whether a medium can be used.
 fn usable(blocks: u64, block_len: u32) -> Result<(), Refusal> {
@@ -161,7 +161,7 @@ fn usable(blocks: u64, block_len: u32) -> Result<(), Refusal> {
         return bad("blocks must be a power of two from 512 to 65536 bytes");
     }
     if blocks == 0 {
-        return bad("it has no blocks");
+        return bad("the medium has no blocks");
     }
     let bytes = blocks.checked_mul(u64::from(block_len)).and_then(|n| i64::try_from(n).ok());
     if bytes.is_none() {

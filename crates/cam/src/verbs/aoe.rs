@@ -25,17 +25,17 @@ impl Addresses {
         let mut all = Vec::new();
         for word in &self.0 {
             let mac: Mac = word.parse().map_err(|_| {
-                refuse(format!("`{word}` is no Ethernet address: 02:00:00:00:00:01 is one"))
+                refuse(format!("`{word}` is not an Ethernet address, as in 02:00:00:00:00:01"))
             })?;
             if mac.is_group() {
-                return Err(refuse(format!("{mac} is a group's: no frame comes from there")));
+                return Err(refuse(format!("{mac} is a group address, which never sends frames")));
             }
             if !all.contains(&mac) {
                 all.push(mac);
             }
         }
         if all.len() > usize::from(u8::MAX) {
-            return Err(refuse("255 addresses are all that a frame carries"));
+            return Err(refuse("too many addresses (a frame holds at most 255)"));
         }
         Ok(all)
     }
@@ -64,7 +64,7 @@ pub(super) fn shown(name: &str, list: &[Mac], none: &str, key: &str) -> Value {
 impl DeviceOnCore<'_> {
     fn bus(&self) -> Result<&Aoe, Error> {
         self.found.unit.sim().aoe().ok_or_else(|| {
-            let what = format!("{} is no disk of an AoE bus: it has no such thing", self.name());
+            let what = format!("{}: not a disk of an AoE bus", self.name());
             Error::new(Errno::NotSup, what)
         })
     }
@@ -84,17 +84,17 @@ impl DeviceOnCore<'_> {
     }
 
     fn unreadable(&self) -> Error {
-        Error::new(Errno::Io, format!("{}: its answer makes no sense", self.name()))
+        Error::new(Errno::Io, format!("{}: the answer is malformed", self.name()))
     }
 
     /// The error of an answer.
     pub(super) fn wrong(&self, code: u8) -> Error {
         let why = match code {
-            error::COMMAND => "it does not know this command",
-            error::ARGUMENT => "it takes no such argument",
-            error::UNAVAILABLE => "it cannot do it now, or not keep it",
-            error::CONFIG_PRESENT => "it has a string already",
-            error::RESERVED => "others have it",
+            error::COMMAND => "the target does not know this command",
+            error::ARGUMENT => "the target does not accept this argument",
+            error::UNAVAILABLE => "the target cannot do this now, or cannot store the change",
+            error::CONFIG_PRESENT => "the target already has a config string",
+            error::RESERVED => "the target is reserved by other initiators",
             _ => "it refused",
         };
         let kind = match code {
@@ -121,11 +121,11 @@ impl DeviceOnCore<'_> {
         let masks = Masks::decode(&said).map_err(|_| self.unreadable())?;
         let why = match masks.error {
             0 => return Ok(masks.directives().map(|(_, mac)| mac).collect()),
-            mask::DIRECTIVE => "it does not know how",
-            mask::FULL => "its list is full",
-            _ => "it could not, or not keep it",
+            mask::DIRECTIVE => "the target does not know this directive",
+            mask::FULL => "the list of the target is full",
+            _ => "the target could not apply or store the change",
         };
-        Err(Error::new(Errno::Io, format!("{}: the list is as it was: {why}", self.name())))
+        Err(Error::new(Errno::Io, format!("{}: the list is unchanged: {why}", self.name())))
     }
 
     pub(super) async fn holders(

@@ -47,7 +47,7 @@ impl AoeConfig {
             (Some(_), true) => return Err(refuse("set or clear, not both")),
             (Some(text), false) => Some(text.as_bytes()),
             (None, true) => Some(&[][..]),
-            (None, false) if force => return Err(refuse("force what? --set or --clear")),
+            (None, false) if force => return Err(refuse("--force needs --set or --clear")),
             (None, false) => None,
         };
         let string = match wanted {

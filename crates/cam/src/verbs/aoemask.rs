@@ -50,7 +50,7 @@ impl AoeMask {
             (false, false, true) => None,
             (true, true, _) => return Err(refuse("add or delete, not both")),
             (_, _, true) => return Err(refuse("which addresses?")),
-            _ => return Err(refuse("addresses: --add or --delete?")),
+            _ => return Err(refuse("addresses need --add or --delete")),
         };
         let mut now = talk.masks(mask::READ, &[]).await?;
         if let Some(how) = how {

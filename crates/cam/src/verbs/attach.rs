@@ -74,7 +74,10 @@ fn attached(
     before: &BTreeSet<String>,
 ) -> Result<Value, Error> {
     let Some((bus, _)) = looks.iter().find(|(bus, _)| !bus.is_removed()) else {
-        return Err(Error::new(Errno::Canceled, "it was detached before it was attached"));
+        return Err(Error::new(
+            Errno::Canceled,
+            "the bus was detached before its attach completed",
+        ));
     };
     let found = match class.commit_scans(control, looks, before) {
         Ok(found) => found,

@@ -103,10 +103,10 @@ impl Cmd {
                 Command::scsi(&cdb)
             }
             (None, Some(ata)) => Command::Ata(registers(&bytes("ata", ata)?)?),
-            _ => return refuse("a command is wanted: -c for SCSI or -a for ATA"),
+            _ => return refuse("no command is given: use -c for SCSI or -a for ATA"),
         };
         let data = match (self.receive, &self.send) {
-            (Some(_), Some(_)) => return refuse("data go one way: -i or --send"),
+            (Some(_), Some(_)) => return refuse("-i and --send exclude each other"),
             (Some(Bytes(len)), None) => match u32::try_from(len) {
                 Ok(len) => Data::In(len),
                 Err(_) => return refuse("receive: more than any bus carries"),
@@ -116,10 +116,10 @@ impl Cmd {
         };
         let show = if matches!(data, Data::In(_)) { words.pop_front() } else { None };
         if let Some(word) = words.front() {
-            return refuse(&format!("{word}: nothing asks for this argument"));
+            return refuse(&format!("{word}: no format field uses this argument"));
         }
         if show == Some("-") {
-            return refuse("-: the bytes as they are: `data` of --json");
+            return refuse("-: raw output is not supported here; use `data` of --json");
         }
         // Wrong words are found out before anything is sent; only bytes that do not come later.
         if let (Some(show), Data::In(len)) = (show, &data) {
@@ -230,14 +230,17 @@ mod tests {
             (json!({ "cdb": "xy" }), "hexadecimal"),
             (json!({ "cdb": "100" }), "hexadecimal"),
             (json!({ "cdb": "12 0 0 0 v 0" }), "no value is left"),
-            (json!({ "cdb": "12 0 0 0 v 0", "args": ["1", "2"] }), "2: nothing asks"),
+            (json!({ "cdb": "12 0 0 0 v 0", "args": ["1", "2"] }), "2: no format field"),
             (json!({ "cdb": "12 0 0 0 1 0", "receive": 1, "args": ["i2"] }), "only 1 bytes"),
-            (json!({ "cdb": "12 0 0 0 1 0", "receive": 1, "args": ["i1", "i1"] }), "nothing asks"),
+            (
+                json!({ "cdb": "12 0 0 0 1 0", "receive": 1, "args": ["i1", "i1"] }),
+                "no format field",
+            ),
             (json!({ "cdb": "12 0 0 0 1 0", "receive": 1, "args": ["-"] }), "--json"),
             (json!({ "cdb": "" }), "hexadecimal"),
             (json!({ "ata": "ec 0" }), "12 registers"),
             (json!({ "ata": "60 0 0 0 0 0 0 0 0 0 0 0" }), "queued"),
-            (json!({ "cdb": "0 0 0 0 0 0", "receive": 1, "send": "1" }), "one way"),
+            (json!({ "cdb": "0 0 0 0 0 0", "receive": 1, "send": "1" }), "exclude each other"),
             (json!({ "cdb": "0 0 0 0 0 0", "receive": 1u64 << 40 }), "receive"),
         ] {
             let e = request(&params).unwrap_err();

@@ -55,7 +55,7 @@ impl Verb<CamClass> for Fault {
         let on = self.name.as_str();
         let (sim, bay) = class.bay(on)?;
         let none = || {
-            let what = format!("{on} is no disk of a virtual bus: it fails when it likes");
+            let what = format!("{on}: not a disk of a virtual bus; no faults can be injected");
             Error::new(Errno::NotSup, what)
         };
         let hba: &VirtualHba = sim.hba().ok_or_else(none)?;
@@ -77,7 +77,7 @@ impl Verb<CamClass> for Fault {
         }
         if let Some(range) = bad {
             let fault = model::Fault { range, op: DiskOp::Read, error: Errno::Io, times: None };
-            let full = || Error::new(Errno::NoSpc, format!("{on} has too many bad places"));
+            let full = || Error::new(Errno::NoSpc, format!("{on}: too many bad ranges"));
             hba.inject_medium_fault(bay, fault).ok_or_else(full)?;
         }
         if self.stop {
@@ -171,7 +171,7 @@ impl CamClass {
         if let Some((bus, target)) = on.split_once(':') {
             let bus = self.bus(bus).zip(target.parse().ok());
             return bus.map(|(bus, target)| (bus.sim().clone(), target)).ok_or_else(|| {
-                let what = format!("there is no place {on}; BUS:TARGET is one, as in mps0:3");
+                let what = format!("there is no place {on}; name it as BUS:TARGET, as in mps0:3");
                 Error::new(Errno::NoEnt, what)
             });
         }

@@ -111,7 +111,7 @@ pub(super) fn encode(format: &str, words: &mut VecDeque<&str>) -> Result<Vec<u8>
             return Err(format!("{called}: {value:#x} has more than {bits} bits, in hexadecimal"));
         }
         if whole && out.free != 0 {
-            return Err(format!("{called}: the bits before it are no whole byte"));
+            return Err(format!("{called}: the field does not begin at a whole byte"));
         }
         out.put(value, bits);
         if out.bytes.len() > BUFFER_MAX {

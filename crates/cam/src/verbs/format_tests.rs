@@ -41,7 +41,7 @@ fn invalid_formats_are_refused_with_a_reason() {
         ("v", &[], "no value is left"),
         ("{length} v", &["many"], "length: many is no number"),
         ("1:b3", &[], "lacks 5 bits"),
-        ("1:b3 0", &[], "no whole byte"),
+        ("1:b3 0", &[], "not begin at a whole byte"),
         ("1:i5", &[], "i1 to i4"),
         ("1:b33", &[], "i1 to i4"),
         ("1:b0", &[], "i1 to i4"),

@@ -94,7 +94,7 @@ async fn slot_of<'a>(
         match shelf.read().await {
             Ok(read) => match sas.and_then(|sas| read.element_of(sas)) {
                 Some(element) => return Ok((shelf, element)),
-                None => why.push(format!("{} does not know it", shelf.name())),
+                None => why.push(format!("{} does not list the disk", shelf.name())),
             },
             Err(e) => why.push(e.message),
         }
@@ -103,8 +103,8 @@ async fn slot_of<'a>(
         why.push("there is no enclosure on its bus".into());
     }
     let what = format!(
-        "which slot {name} is in is not known: {}; where you know the slot, name the enclosure: \
-         `ashlar cam locate ses0 -e 3`",
+        "the slot of {name} is unknown: {}; if you know the slot, name the enclosure: `ashlar cam \
+         locate ses0 -e 3`",
         why.join(", ")
     );
     Err(Error::new(Errno::NotSup, what))

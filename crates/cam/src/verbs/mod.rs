@@ -147,5 +147,5 @@ fn version(code: u8) -> u8 {
 }
 
 fn one_of(a: &str, b: &str) -> Error {
-    Error::inval(format!("{a} and {b} say different things: give one of them"))
+    Error::inval(format!("{a} and {b} contradict each other; give one of them"))
 }

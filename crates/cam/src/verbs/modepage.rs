@@ -93,7 +93,7 @@ impl Modepage {
                 Ok(list(&pages))
             }
             None => {
-                let what = "which page? -m 8 is the caching page; -l lists all that there are";
+                let what = "no page is given: -m 8 is the caching page; -l lists all pages";
                 Err(Error::inval(what))
             }
             Some(text) if fields.is_empty() => {
@@ -102,7 +102,7 @@ impl Modepage {
             }
             Some(text) if values == 0 => talk.change(page_of(text)?, &fields, self.save).await,
             Some(_) => {
-                let what = "what is changed are the current values: leave -P out";
+                let what = "only current values can be changed; leave -P out";
                 Err(Error::inval(what))
             }
         }
@@ -192,7 +192,7 @@ impl DeviceOnCore<'_> {
                 && field.get(&page.bytes) != Some(value)
             {
                 return Err(refuse(format!(
-                    "{name}: {} does not let it be changed; -P changeable shows what it does",
+                    "{name}: cannot be changed on {}; -P changeable shows the fields that can",
                     self.name()
                 )));
             }

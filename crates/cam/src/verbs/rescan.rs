@@ -73,7 +73,7 @@ fn rescanned(
     if !silent.is_empty() {
         let silent = silent.join(", ");
         lines.push(format!(
-            "no answer yet from {silent}: they are asked on, and new disks are taken in"
+            "no answer yet from {silent}; the scan continues, and new disks are added"
         ));
     }
     lines.extend(troubles.iter().cloned());

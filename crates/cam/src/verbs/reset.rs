@@ -65,7 +65,10 @@ impl Verb<CamClass> for Reset {
         let units: Vec<Arc<Unit>> = devices.filter(|unit| unit.path().meets(meant)).collect();
         let (whole, names_one) = (meant.target == ANY, meant.lun != ANY);
         if buses.is_empty() || (units.is_empty() && !whole) {
-            let what = format!("nothing is at {on}; `ashlar cam devlist -v` lists what is where");
+            let what = format!(
+                "there is no device at {on}; `ashlar cam devlist -v` lists devices \
+                                with their addresses"
+            );
             return Err(Error::new(Errno::NoEnt, what));
         }
         let what = match (whole, names_one) {
@@ -159,12 +162,13 @@ impl DeviceOnCore<'_> {
         let name = self.name();
         let refuse = |kind, what: String| Err(Error::new(kind, format!("{name}: {what}")));
         let Facts::Multiplier(facts) = &self.found.facts else {
-            let what = "port: it is no port multiplier; without -p it is reset itself";
+            let what = "port: not a port multiplier; without -p the device itself is reset";
             return refuse(Errno::NotSup, what.into());
         };
         let Some(number) = u8::try_from(port).ok().filter(|n| usize::from(*n) < facts.ports.len())
         else {
-            let what = format!("port={port}: it has {} ports, from 0 on", facts.ports.len());
+            let what =
+                format!("port={port}: out of range ({} ports, counted from 0)", facts.ports.len());
             return refuse(Errno::Inval, what);
         };
         let reactor = self.core.reactor();

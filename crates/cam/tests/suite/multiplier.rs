@@ -168,7 +168,7 @@ fn a_port_reset_affects_only_its_port_and_loses_no_request() {
     assert!(ended.len() == 1 && ended[0].tag == 1, "the other port was not touched");
     assert_eq!((ended[0].status, &ended[0].bytes), (Ok(()), &vec![5; 512]));
     assert_eq!(w.plain(one, Op::Flush, 0, 0), Ok(()), "a reset takes nobody's power");
-    for (on, port, word) in [("pmp0", 4, "4 ports"), ("ada0", 0, "no port multiplier")] {
+    for (on, port, word) in [("pmp0", 4, "4 ports"), ("ada0", 0, "not a port multiplier")] {
         let e = w.verb("reset", on, &json!({ "port": port })).unwrap_err();
         assert!(e.message.contains(word), "{on}: {e}");
     }

@@ -84,7 +84,7 @@ ses0:
     assert_eq!(lit(&mut w, "ses0"), [1]);
     // The mapping of slots to disks is unknown behind a bridge, so slots are chosen by number.
     let what = refused(&mut w, "locate", "ada1", json!({}));
-    assert!(what.contains("ses1 does not know it") && what.contains("-e"), "{what}");
+    assert!(what.contains("ses1 does not list the disk") && what.contains("-e"), "{what}");
     assert!(refused(&mut w, "locate", "ses1", json!({})).contains("one of 0, 1, 2, 3"));
     assert!(refused(&mut w, "locate", "ses1", json!({ "element": 4 })).contains("one of"));
     verb(&mut w, "locate", "ses1", json!({ "element": 3 })).unwrap();

@@ -146,8 +146,15 @@ impl Kind for Model {
             discards: p.discards,
             timing: timing(name, &p)?,
         };
-        let disk = DiskModel::new(shape, p.seed)
-            .map_err(|e| params::refuse(kind, name, e, "such a disk cannot be"))?;
+        let disk = DiskModel::new(shape, p.seed).map_err(|e| {
+            params::refuse(
+                kind,
+                name,
+                e,
+                "the disk cannot be modelled with these \
+                                                        parameters",
+            )
+        })?;
         let state = Arc::new(Mutex::new(ModelState::new(disk, p.seed)));
         Ok(Opened {
             layer: Arc::new(ModelLayer { state: state.clone() }),
@@ -188,11 +195,12 @@ fn timing(name: &str, p: &ModelParams) -> Result<Timing, Error> {
             Ok(Timing::Between { min_ns, max_ns })
         }
         (Latency::Between, ..) => {
-            let what = "latency_min_us is not above latency_max_us";
+            let what = "latency = between needs latency_min_us and latency_max_us, in ascending \
+                        order";
             Err(params::refuse("model", name, Errno::Inval, what))
         }
         _ if given => {
-            let what = "latency_min_us and latency_max_us go with latency = between";
+            let what = "latency_min_us and latency_max_us need latency = between";
             Err(params::refuse("model", name, Errno::Inval, what))
         }
         (Latency::Flash, ..) => Ok(Timing::FLASH_SATA),

@@ -91,7 +91,7 @@ fn fail(state: &mut ModelState, p: &FailParams) -> Result<VerbAnswer, Error> {
     let length = p.length.unwrap_or(size.saturating_sub(p.offset));
     let range = Extent::new(p.offset, length).filter(|r| r.end() <= size && !r.is_empty());
     let Some(range) = range else {
-        return Err(Error::inval(format!("fail: the range lies outside the disk's {size} bytes")));
+        return Err(Error::inval(format!("fail: the range is outside the disk's {size} bytes")));
     };
     let name = p.error.as_deref().unwrap_or("EIO");
     let known = |e: &&Errno| e.name().eq_ignore_ascii_case(name) && **e != Errno::NoMem;
@@ -112,8 +112,8 @@ fn fail(state: &mut ModelState, p: &FailParams) -> Result<VerbAnswer, Error> {
             return Err(Error::new(Errno::NoSpc, what));
         }
         (Some(percent @ 1..=100), None) => state.rates.push(Rate { op, range, percent, error }),
-        (Some(_), None) => return Err(Error::inval("fail: percent lies between 1 and 100")),
-        (None, Some(0)) => return Err(Error::inval("fail: times is at least 1")),
+        (Some(_), None) => return Err(Error::inval("fail: percent must be 1 to 100")),
+        (None, Some(0)) => return Err(Error::inval("fail: times must be at least 1")),
         (None, times) => state.disk.fail(Fault { range, op, error, times }).map_err(|_| {
             let what = format!("fail: {FAULTS_MAX} faults are set already; heal first");
             Error::new(Errno::NoSpc, what)
@@ -168,7 +168,10 @@ impl Unit for ModelUnit {
             "power-cut" => {
                 let under_way = state.under_way();
                 let wake = state.power_cut();
-                let message = format!("the power went and came back; requests ended: {under_way}");
+                let message = format!(
+                    "the power was cut and restored; requests ended: \
+                                       {under_way}"
+                );
                 let value = json!({ "ended": under_way, "message": message });
                 Ok(VerbAnswer { value, wake })
             }
@@ -182,7 +185,7 @@ impl Unit for ModelUnit {
             }
             "hang" => {
                 state.hangs = true;
-                Ok(VerbAnswer::message("nothing ends until release or power-cut"))
+                Ok(VerbAnswer::message("requests hang until release or power-cut"))
             }
             "release" => {
                 let wake = state.release();
@@ -195,12 +198,17 @@ impl Unit for ModelUnit {
             "delay" => {
                 let p: DelayParams = read(verb, params)?;
                 state.extra_ns = u64::from(p.delay_ms) * 1_000_000;
-                Ok(VerbAnswer::message(format!("{} ms more from now on", p.delay_ms)))
+                Ok(VerbAnswer::message(format!("every request now takes {} ms more", p.delay_ms)))
             }
             "lie" => {
                 let p: LieParams = read(verb, params)?;
                 state.disk.set_ignores_flushes(p.lies);
-                Ok(VerbAnswer::message(if p.lies { "it lies" } else { "it tells the truth" }))
+                Ok(VerbAnswer::message(if p.lies {
+                    "flushes are not carried out"
+                } else {
+                    "flushes \
+                                                    are carried out"
+                }))
             }
             other => Err(Error::new(Errno::NotSup, format!("no verb {other}"))),
         }

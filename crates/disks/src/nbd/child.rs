@@ -216,7 +216,7 @@ impl ServerState {
             if self.has_served.swap(false, Ordering::Relaxed) {
                 pause = PAUSE;
             }
-            tracing::warn!("disk {}: its server ended ({ended}); it is started again", self.name);
+            tracing::warn!("disk {}: the NBD server ended ({ended}) and is restarted", self.name);
             *self.ended.lock() = Some(ended);
             self.is_read.notify_all();
             if stopped.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Disconnected) {
@@ -265,7 +265,7 @@ impl ServerState {
             return;
         }
         let line = escaped(&String::from_utf8_lossy(line));
-        tracing::info!("disk {}: its server says: {line}", self.name);
+        tracing::info!("disk {}: the NBD server reports: {line}", self.name);
         let mut said = self.messages.lock();
         if said.len() == LINES_KEPT {
             said.pop_front();

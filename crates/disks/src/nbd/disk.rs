@@ -113,24 +113,27 @@ impl Disk {
         let was = self.size.load(Ordering::Acquire);
         if terms.size < was {
             let now = terms.size;
-            return Err(format!("another export: it has {now} bytes, and had {was}"));
+            return Err(format!("a different export: its size changed from {was} to {now} bytes"));
         }
         if terms.has(export_flag::READ_ONLY) && !self.read_only {
-            return Err("another export: it is read-only, and was not".to_owned());
+            return Err("a different export: now read-only, but writable before".to_owned());
         }
         if self.flags & !terms.flags & REQUIRED_FLAGS != 0
             || (self.maps && terms.allocation.is_none())
         {
             let (was, now) = (self.flags, terms.flags);
-            return Err(format!("another export: its flags are {now:#x}, and were {was:#x}"));
+            return Err(format!("a different export: its flags changed from {was:#x} to {now:#x}"));
         }
         if self.connection_cores > 1 && !terms.has(export_flag::CAN_MULTI_CONN) {
-            return Err("another export: its connections do not share a cache".to_owned());
+            return Err("a different export: its connections do not share a cache".to_owned());
         }
         let minimum = terms.blocks.map_or(1, |b| b.minimum);
         if minimum > self.sector {
             let sector = self.sector;
-            return Err(format!("another export: blocks of {minimum} bytes, and had {sector}"));
+            return Err(format!(
+                "a different export: its blocks changed from {sector} to {minimum} \
+                                bytes"
+            ));
         }
         self.grown(terms.size);
         Ok(())

@@ -86,7 +86,7 @@ impl Job {
     pub(crate) fn cover(&mut self, at: u64, len: u64) -> Result<(), ProtocolViolation> {
         let end = at.saturating_add(len);
         if at < self.received || self.ahead.iter().any(|(from, to)| at < *to && *from < end) {
-            return Err(ProtocolViolation("data twice for one place"));
+            return Err(ProtocolViolation("data sent twice for one range"));
         }
         if at > self.received {
             if self.ahead.len() == AHEAD_MAX {
@@ -108,7 +108,7 @@ impl Job {
         let fits = |at: &u64| at.checked_add(len).is_some_and(|end| end <= self.command.len);
         match at.filter(fits) {
             Some(at) if self.command.kind == kind::READ => Ok(usize::try_from(at).unwrap_or(0)),
-            _ => Err(ProtocolViolation("data for a place that was not read")),
+            _ => Err(ProtocolViolation("data for a range that was not read")),
         }
     }
 

@@ -265,13 +265,13 @@ fn unreachable(
             let (words, said) = (words.join(" "), server.final_messages());
             let said = if said.is_empty() { "nothing".to_owned() } else { said };
             format!(
-                "server `{}`, export \"{export}\": {why}; it says: {said}; next: run it by hand",
+                "server `{}`, export \"{export}\": {why}; its output: {said}; next: run the \
+                 command by hand",
                 words.escape_debug()
             )
         }
         _ => format!(
-            "server {}, export \"{export}\": {why}; next: see what it serves with \
-             `nbdinfo --list`",
+            "server {}, export \"{export}\": {why}; next: list its exports with `nbdinfo --list`",
             wanted.address.text
         ),
     };
@@ -291,7 +291,7 @@ fn sector(p: &NbdParams, terms: &Terms) -> Result<u32, String> {
     let minimum = terms.blocks.map_or(1, |b| b.minimum);
     if minimum > SECTOR_MAX {
         return Err(format!(
-            "its smallest block has {minimum} bytes, and {SECTOR_MAX} are the most; next: serve \
+            "the smallest block is too large ({minimum} bytes, at most {SECTOR_MAX}); next: serve \
              it through `nbdkit --filter=blocksize`"
         ));
     }
@@ -318,7 +318,13 @@ fn opened(
         Err(what) => return refuse(Errno::Inval, what),
     };
     if let Some(n) = p.connections.filter(|n| !(1..=CONNECTIONS_MAX).contains(n)) {
-        return refuse(Errno::Inval, format!("connections is {n}; 1 to {CONNECTIONS_MAX} can be"));
+        return refuse(
+            Errno::Inval,
+            format!(
+                "connections is {n}; it must be 1 to \
+                                             {CONNECTIONS_MAX}"
+            ),
+        );
     }
     let cores = request.site.cores.max(1);
     let shares = terms.has(export_flag::CAN_MULTI_CONN);
@@ -407,8 +413,8 @@ impl Unit for NbdUnit {
         let why = format!("no connection to {at}, export \"{export}\": {why}{said}");
         let deadline_s = self.disk.bounds.deadline_ns / 1_000_000_000;
         let action = format!(
-            "It is tried again by itself; the disk is lost after {deadline_s} s. See what the \
-             server serves with `nbdinfo --list`."
+            "The connection is retried automatically; the disk is lost after {deadline_s} s. List \
+             the server's exports with `nbdinfo --list`."
         );
         vec![Trouble { severity: Severity::Degraded, why, action }]
     }

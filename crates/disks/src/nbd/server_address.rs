@@ -29,7 +29,7 @@ pub(crate) struct Uri {
 
 /// Reads `nbd://HOST[:PORT]/EXPORT`, `nbd+unix:///EXPORT?socket=PATH` and the same with `nbds`.
 pub(crate) fn uri(text: &str) -> Result<Uri, String> {
-    let (scheme, rest) = text.split_once("://").ok_or("it has no `://`")?;
+    let (scheme, rest) = text.split_once("://").ok_or("`://` is missing")?;
     let (tls, unix) = match scheme {
         "nbd" => (false, false),
         "nbds" => (true, false),
@@ -43,12 +43,12 @@ pub(crate) fn uri(text: &str) -> Result<Uri, String> {
     let address = match unix {
         true => {
             let socket = query.split('&').find_map(|pair| pair.strip_prefix("socket="));
-            format!("unix:{}", decoded(socket.ok_or("it has no `?socket=PATH`")?)?)
+            format!("unix:{}", decoded(socket.ok_or("`?socket=PATH` is missing")?)?)
         }
         false => {
             let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
             if host.is_empty() {
-                return Err("it names no host".to_owned());
+                return Err("the host is missing".to_owned());
             }
             host.to_owned()
         }

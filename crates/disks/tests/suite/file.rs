@@ -92,7 +92,7 @@ fn unusable_files_are_refused_with_a_reason() {
         assert!(w.control.topology.find("f0").is_none());
     };
     refused(json!({ "path": path }), Errno::NoEnt, "set create and size");
-    refused(json!({ "path": path, "create": true }), Errno::NoEnt, "say its size");
+    refused(json!({ "path": path, "create": true }), Errno::NoEnt, "set size to create it");
     refused(json!({ "path": folder.path("") }), Errno::Inval, "is a directory");
     let nowhere = folder.path("no/such/a.img");
     refused(json!({ "path": nowhere, "create": true, "size": 4096 }), Errno::NoEnt, &nowhere);

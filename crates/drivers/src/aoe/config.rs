@@ -69,7 +69,7 @@ fn change(
         if let Err(e) = changed
             && e != Errno::Busy
         {
-            let what = format_args!("{}: what was set cannot be kept: {e}", seat.address);
+            let what = format_args!("{}: settings cannot be saved: {e}", seat.address);
             portal.per_core.log.warn(what);
         }
         if changed != Err(Errno::Busy) {

@@ -49,19 +49,22 @@ impl Checked {
             return Err(bad(format!("a name has 1 to {NAME_MAX} bytes, printable")));
         }
         if spec.chap.is_some() || spec.mutual_chap.is_some() || spec.discovery_chap.is_some() {
-            return Err(bad("AoE has no CHAP: who reaches the segment is who it says; use \
+            return Err(bad("AoE has no CHAP: hosts on the segment are not authenticated; use \
                             initiators = [\"mac:...\"] and a segment of its own"
                 .into()));
         }
         if let Some(at) = spec.listen.iter().find(|at| at.ether().is_none()) {
-            return Err(bad(format!("listen {at}: AoE has interfaces, as in \"ether:eth0\"")));
+            return Err(bad(format!(
+                "listen {at}: AoE listens on interfaces, as in \
+                                    \"ether:eth0\""
+            )));
         }
         let params = match &spec.params {
             serde_json::Value::Null => AoeParams::default(),
             other => AoeParams::deserialize(other).map_err(|e| bad(e.to_string()))?,
         };
         if params.shelf == u16::MAX {
-            return Err(bad("shelf = 65535 stands for all of them: it must be 0 to 65534".into()));
+            return Err(bad("shelf = 65535 means all shelves: it must be 0 to 65534".into()));
         }
         if !(2..=1024).contains(&params.buffers) {
             return Err(bad(format!("buffers = {}: it must be 2 to 1024", params.buffers)));

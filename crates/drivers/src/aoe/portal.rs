@@ -120,7 +120,8 @@ async fn run(portal: Rc<Portal>) {
         let link = portal.link.borrow().clone();
         if let Some(link) = link {
             let error = portal.serve(&link).await;
-            tracing::warn!(target: "aoe", "{}: {error}; it is looked for every second", portal.at);
+            tracing::warn!(target: "aoe", "{}: {error}; the interface is looked up every second",
+                                    portal.at);
         }
         portal.per_core.reactor().sleep(WATCH_NS).await;
         portal.reopen();

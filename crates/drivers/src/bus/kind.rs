@@ -130,7 +130,8 @@ impl SimKind for LocalKind {
         let other = buses.iter().find(|(_, b)| b.upgrade().is_some_and(|b| *b.nexus_id() == faces));
         if let Some((other, _)) = other {
             return Err(refuse(format!(
-                "initiator: bus {other} is {} at this target already; two cannot be one port",
+                "initiator: bus {other} is {} at this target already; two buses cannot share one \
+                 initiator port",
                 faces.initiator
             )));
         }

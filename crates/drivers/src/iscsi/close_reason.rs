@@ -72,7 +72,7 @@ impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CloseReason::Common(reason) => reason.describe(&TERMS, f),
-            CloseReason::Framing(e) => write!(f, "not a PDU that can be followed by another: {e}"),
+            CloseReason::Framing(e) => write!(f, "broken PDU framing: {e}"),
             CloseReason::Logout => f.write_str("logged out"),
             CloseReason::Refused => f.write_str("login refused"),
             CloseReason::Reinstated => f.write_str("a newer login has taken its place"),

@@ -177,8 +177,8 @@ fn discovery(conn: &Connection, tsih: Tsih) -> Decision {
 fn proof(target: &Checked, asked: RequiredAuth) -> (Auth, String) {
     let (user, mutual) = match asked {
         RequiredAuth::NoAccount => {
-            let why = "its group has accounts, and none for it: give it one in `initiator_chap`, \
-                       or the group one in `chap`";
+            let why = "its group has no account for this initiator: add one to `initiator_chap`, \
+                       or set `chap` of the group";
             return (Auth::Chap { accounts: Vec::new() }, why.into());
         }
         RequiredAuth::Chap(proof) => (Some(proof.account), proof.mutual),
@@ -237,7 +237,7 @@ fn md5_hint(conn: &Connection, query: &TargetQuery) -> &'static str {
     let target = query.target.as_deref().and_then(|t| conn.core.shared.own.targets.get(t));
     match target.is_some_and(|t| !t.params.chap_md5) {
         true => {
-            "; when it offers MD5 only, let it offer SHA256 (open-iscsi: \
+            "; if the initiator offers only MD5, enable SHA256 there (open-iscsi: \
              node.session.auth.chap_algs = SHA256) or set `chap_md5 = true` at the target"
         }
         false => "",
@@ -261,7 +261,8 @@ fn note_refusal(
     // The initiator is told that there is no such target; the log knows better.
     let is_hidden = status == LoginStatus::NotFound
         && query.target.as_deref().is_some_and(|t| conn.core.shared.own.targets.get(t).is_some());
-    let reason = if is_hidden { "no access group shows it the target" } else { reason };
+    let reason =
+        if is_hidden { "no access group offers the target to this initiator" } else { reason };
     let hint = match status {
         LoginStatus::AuthenticationFailure => md5_hint(conn, query),
         _ => "",
@@ -271,8 +272,7 @@ fn note_refusal(
         status.code()
     ));
     if status == LoginStatus::AuthenticationFailure {
-        let expected =
-            if expected.is_empty() { "it has no account that matches" } else { expected };
+        let expected = if expected.is_empty() { "no account matches" } else { expected };
         deny_note(conn, query, format!("CHAP: {reason}; {expected}{}", md5_hint(conn, query)));
     }
 }

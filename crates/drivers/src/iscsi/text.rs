@@ -40,11 +40,11 @@ impl IscsiSession {
             // A new exchange ends one that was not finished.
             state = TextState::default();
         } else if pdu.target_tag != state.tag {
-            return self.refuse_text(pdu, "a target transfer tag that was not given");
+            return self.refuse_text(pdu, "unknown target transfer tag");
         }
         if !state.rest.is_empty() {
             if !data.is_empty() || pdu.more {
-                return self.refuse_text(pdu, "text while the target's goes on");
+                return self.refuse_text(pdu, "new text before the end of the target's answer");
             }
             return self.answer_text(state, pdu);
         }

@@ -86,7 +86,7 @@ impl Frontend for Client {
 
     fn session_over(&self, over: SessionEnd) {
         self.channel.end(match over {
-            SessionEnd::Exchanged => "the LUN is another unit now".to_owned(),
+            SessionEnd::Exchanged => "the LUN maps another unit now".to_owned(),
             SessionEnd::Closed(reason) => format!("closed: {reason:?}"),
         });
     }

@@ -246,7 +246,7 @@ impl Driver for Local {
         _: Rc<Engine>,
         at: Address,
     ) -> Future<'static, io::Result<Address>> {
-        let what = format!("{at}: a local target listens nowhere; leave `listen` out");
+        let what = format!("{at}: a local target has no portals; leave `listen` out");
         Box::pin(async { Err(io::Error::new(io::ErrorKind::Unsupported, what)) })
     }
 

@@ -66,10 +66,10 @@ pub(crate) fn check(spec: &TargetSpec) -> Result<(String, LocalParams), Error> {
         return Err(bad(what));
     }
     if spec.chap.is_some() || spec.mutual_chap.is_some() || spec.discovery_chap.is_some() {
-        return Err(bad("this machine proves itself by being it; leave CHAP out".into()));
+        return Err(bad("local targets need no authentication; leave CHAP out".into()));
     }
     if !spec.listen.is_empty() {
-        return Err(bad("it listens nowhere; leave `listen` out".into()));
+        return Err(bad("a local target has no portals; leave `listen` out".into()));
     }
     let params = match &spec.params {
         serde_json::Value::Null => LocalParams::default(),

@@ -67,7 +67,7 @@ impl CoreState {
         {
             tracing::warn!(
                 target: "local",
-                "the kernel does not let this thread have memory first ({e}): give the daemon \
+                "the kernel does not give this thread priority for memory ({e}): give the daemon \
                  CAP_SYS_RESOURCE, or do not write through attached LUNs more than memory holds"
             );
         }

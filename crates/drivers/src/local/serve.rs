@@ -204,7 +204,7 @@ impl FuseServer {
             }
             Err(e) if len < REQUEST_HEAD => Err(format!("not a request: {e}")),
             Err(e) => {
-                tracing::warn!(target: "local", "a request of the kernel makes no sense: {e}");
+                tracing::warn!(target: "local", "a request of the kernel is invalid: {e}");
                 let header = wire::fuse::Header::decode(bytes).map_err(|e| e.to_string())?;
                 self.error(header.unique, errno::PROTO);
                 Ok(())

@@ -67,7 +67,7 @@ impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CloseReason::Disconnected => f.write_str("disconnected"),
-            CloseReason::Retired => f.write_str("all is answered, no more is read"),
+            CloseReason::Retired => f.write_str("all requests are answered, and no more are read"),
             CloseReason::Common(reason) => reason.describe(&TERMS, f),
             CloseReason::Refused(why) => f.write_str(why),
             CloseReason::Aborted => f.write_str("the client ended the handshake"),
@@ -78,7 +78,7 @@ impl fmt::Display for CloseReason {
             }
             CloseReason::Closed(EngineReason::ColdReset) => f.write_str("the target was reset"),
             CloseReason::Closed(EngineReason::Stopping) => f.write_str("the daemon stops"),
-            CloseReason::Exchanged => f.write_str("the export is another unit now"),
+            CloseReason::Exchanged => f.write_str("the export maps another unit now"),
             CloseReason::HalfAnswered => f.write_str("an error within the data of a reply"),
         }
     }

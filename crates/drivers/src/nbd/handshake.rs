@@ -126,7 +126,7 @@ impl ClientExports<'_> {
         // The consent goes in the clear; nothing else may.
         self.conn.io.flushed().await;
         if rx.arrived() > 0 {
-            return Err(CloseReason::Refused("bytes in the clear behind STARTTLS".into()));
+            return Err(CloseReason::Refused("unencrypted bytes after STARTTLS".into()));
         }
         let tls = Rc::new(Encryption::begin(keys)?);
         if let Err(reason) = self.conn.io.secure(tls.clone(), rx).await {

@@ -152,7 +152,7 @@ impl Checked {
             return Err(bad(format!("a name has 1 to {NAME_MAX} bytes, printable, without /")));
         }
         if spec.chap.is_some() || spec.mutual_chap.is_some() || spec.discovery_chap.is_some() {
-            return Err(bad("NBD has no CHAP; clients prove themselves by tls_client_ca".into()));
+            return Err(bad("NBD has no CHAP; authenticate clients with tls_client_ca".into()));
         }
         let params = match &spec.params {
             serde_json::Value::Null => NbdParams::default(),
@@ -202,12 +202,15 @@ fn check(p: &NbdParams) -> Result<(), String> {
         }
     }
     if let Some(alias) = p.aliases.keys().find(|a| a.is_empty() || a.parse::<u64>().is_ok()) {
-        return Err(format!("aliases: {alias:?}: a number is a LUN, and nothing is LUN 0"));
+        return Err(format!(
+            "aliases: {alias:?}: a number already means a LUN, and an empty name \
+                            LUN 0"
+        ));
     }
     let given = [&p.tls_certificate, &p.tls_key, &p.tls_client_ca];
     match p.tls {
         TlsPolicy::Off if given.iter().any(|file| !file.is_empty()) => {
-            Err("tls is off: say tls = \"require\", or leave the files out".into())
+            Err("tls is off: set tls = \"require\", or leave the files out".into())
         }
         TlsPolicy::Allow | TlsPolicy::Require
             if p.tls_certificate.is_empty() || p.tls_key.is_empty() =>

@@ -10,7 +10,7 @@ const TERMS: Terms = Terms {
     peer: "host",
     request: "PDU",
     handshake: "connection",
-    timeout: "it took too long to connect a queue",
+    timeout: "connecting a queue took too long",
 };
 
 /// Why a connection is closed.
@@ -79,7 +79,7 @@ impl fmt::Display for CloseReason {
             CloseReason::Refused(why) => f.write_str(why),
             CloseReason::KeepAlive => f.write_str("the keep alive timer expired"),
             CloseReason::AssociationOver => f.write_str("the association is over"),
-            CloseReason::Exchanged => f.write_str("a namespace is another unit now"),
+            CloseReason::Exchanged => f.write_str("a namespace maps another unit now"),
             CloseReason::Closed(EngineReason::Kicked) => f.write_str("ended by the administrator"),
             CloseReason::Closed(EngineReason::TargetRemoved) => {
                 f.write_str("the target was removed")

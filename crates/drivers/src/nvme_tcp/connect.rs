@@ -53,7 +53,7 @@ pub(crate) async fn run(
             return Err(conn.fault(&head, Fault::of(fatal::SEQUENCE, what)));
         }
         if head.frame.data_len > CAPSULE_MAX {
-            let what = "more data in a capsule than it may have";
+            let what = "more data in a capsule than allowed";
             return Err(conn.fault(&head, Fault::of(fatal::LIMIT, what)));
         }
         let data = conn.text(rx, &head.frame).await?;
@@ -83,7 +83,9 @@ async fn initialize(
 ) -> Result<(), CloseReason> {
     let head = conn.head(rx).await?;
     if head.frame.common.kind != kind::INITIALIZE_REQUEST {
-        return Err(conn.fault(&head, Fault::of(fatal::SEQUENCE, "not what begins a connection")));
+        return Err(
+            conn.fault(&head, Fault::of(fatal::SEQUENCE, "not a PDU that begins a connection"))
+        );
     }
     let wish = Initialize::decode(&head.first()).map_err(|fault| conn.fault(&head, fault))?;
     let [header, data] = target.digests();

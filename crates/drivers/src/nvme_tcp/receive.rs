@@ -45,7 +45,7 @@ async fn command(
 ) -> Result<(), CloseReason> {
     let conn = &queue.conn;
     if head.frame.data_len > CAPSULE_MAX {
-        let what = "more data in a capsule than it may have";
+        let what = "more data in a capsule than allowed";
         return Err(conn.fault(head, Fault::of(fatal::LIMIT, what)));
     }
     let [_, _, _, _, _, _, _, _, command @ ..] = head.first::<72>();
@@ -66,7 +66,7 @@ async fn data(queue: &Rc<Queue>, rx: &mut ReceiveBuffer, head: &Head) -> Result<
     let (conn, frame) = (&queue.conn, &head.frame);
     let pdu = Data::decode(&head.first());
     if pdu.len > HOST_DATA_MAX {
-        let what = "more data in one PDU than was agreed on";
+        let what = "more data in one PDU than negotiated";
         return Err(conn.fault(head, Fault::of(fatal::LIMIT, what)));
     }
     let last = frame.common.has(flag::LAST);

@@ -172,14 +172,14 @@ impl Tasks {
             matches!(t.stage, Stage::Gathering { .. }) && t.command.id == pdu.command
         };
         let Some(task) = self.place(tag).filter(gathers) else {
-            return Err(Fault::field(8, "CCCID, TTAG: no data was asked for by them"));
+            return Err(Fault::field(8, "CCCID, TTAG: no open R2T has these values"));
         };
         if usize::try_from(pdu.len).ok() != Some(len) {
-            return Err(Fault::field(16, "DATAL: not what PLEN says"));
+            return Err(Fault::field(16, "DATAL: does not match PLEN"));
         }
         let end = pdu.at.checked_add(pdu.len).filter(|end| *end <= task.wanted);
         let Some(end) = end.filter(|_| pdu.at == task.received) else {
-            let what = "DATAO, DATAL: not where the data goes on, or beyond what was asked for";
+            let what = "DATAO, DATAL: out of order, or beyond the requested range";
             return Err(Fault::of(fatal::DATA_RANGE, what));
         };
         if last != (end == task.wanted) {

@@ -121,8 +121,8 @@ impl KnownUnits {
     pub fn load(&self, vault: &dyn StateStore) -> Result<(), Error> {
         let Some(bytes) = vault.load(SERIAL, RecordKind::KnownUnits)? else { return Ok(()) };
         let Some(all) = decode(&bytes) else {
-            let what = "the saved list of what initiators know (known-units.known in the state \
-                        folder) makes no sense";
+            let what = "the saved list of units that initiators know (known-units.known in the \
+                        state folder) is damaged";
             return Err(Error::inval(what));
         };
         let count = all.values().map(BTreeMap::len).sum();

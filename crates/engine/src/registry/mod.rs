@@ -261,7 +261,7 @@ impl Registry {
         let ids = spec.ids().all();
         if let Some((id, other)) = ids.iter().find_map(|id| Some((id, state.ids.get(id)?))) {
             let what = format!(
-                "{}: {} {} is that of {other}; initiators would take the two for one disk",
+                "{}: {} {} is already used by {other}; initiators would treat the two as one disk",
                 spec.label.name,
                 id.kind_name(),
                 id.value,
@@ -345,7 +345,7 @@ impl Registry {
         let key = (driver.to_string(), name.to_string());
         if let Some(target) = self.state().targets.get(&key) {
             if port.is_some_and(|p| p != target.port) {
-                let what = format!("{name} has port_id {}; take it out first", target.port);
+                let what = format!("{name} has port_id {}; remove the target first", target.port);
                 return Err(Error::new(Errno::Busy, what));
             }
             return Ok(target.clone());
@@ -393,9 +393,9 @@ impl Registry {
     fn number_unsaved(&self, wanted: Option<u16>, why: Error) -> Result<u16, Error> {
         let Some(number) = wanted.filter(|n| *n != 0) else {
             let what = format!(
-                "{}; give this target the port_id that it had, or take the record and the one \
-                 before it (`.old`) away to have new ones given: reservations made through the \
-                 former ones then belong to no port",
+                "{}; set the former port_id of this target, or remove the record and its \
+                 predecessor (`.old`) to assign new ones: reservations made through the former \
+                 ones then belong to no port",
                 why.message
             );
             return Err(Error::new(why.kind, what));

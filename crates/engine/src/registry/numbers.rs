@@ -42,8 +42,8 @@ impl Numbers {
             return Ok(Numbers::default());
         };
         Numbers::decode(&bytes).ok_or_else(|| {
-            let what = "the saved target port identifiers (target-ports.ports in the state \
-                        folder) make no sense";
+            let what = "the saved target port identifiers (target-ports.ports in the state folder) \
+                        are damaged";
             Error::inval(what)
         })
     }
@@ -72,8 +72,8 @@ impl Numbers {
         let number = match wanted {
             Some(number) => number,
             None => self.lowest_free().ok_or_else(|| {
-                let what = "each target port identifier belongs to a target, or did; give this \
-                            one a port_id";
+                let what = "all target port identifiers are or were in use; set port_id for this \
+                            target";
                 Error::new(Errno::NoSpc, what)
             })?,
         };

@@ -30,8 +30,8 @@ impl std::fmt::Display for RecordError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             RecordError::Layout(n) => write!(f, "layout {n} is of a later version"),
-            RecordError::Length => f.write_str("it has the wrong length"),
-            RecordError::Contradiction => f.write_str("its parts contradict each other"),
+            RecordError::Length => f.write_str("the length is wrong"),
+            RecordError::Contradiction => f.write_str("the fields contradict each other"),
         }
     }
 }

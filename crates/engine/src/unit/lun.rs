@@ -260,8 +260,8 @@ fn make(registry: &Registry, spec: DeviceSpec, handler: &str) -> Result<Arc<Devi
         && lost.handler().name() == handler;
     if !same {
         let what = format!(
-            "{}: the disk that has come is not the one that was lost (serial {}, now {}); \
-             take its LUNs out of the groups first",
+            "{}: not the disk that was lost (serial {}, now {}); remove its LUNs from the groups \
+             first",
             spec.label.name, was.serial, spec.serial
         );
         return Err(Error::new(Errno::Exist, what));
@@ -302,7 +302,10 @@ pub fn clear_reservations(registry: &Registry, provider: &str) -> Result<(), Err
         match device.reservations().try_lock_for_change() {
             Some(turn) => break turn,
             None if looks == CLEAR_POLLS_MAX => {
-                let what = format!("{provider}: another change of its reservations does not end");
+                let what = format!(
+                    "{provider}: another change of its reservations is not \
+                                    finished"
+                );
                 return Err(Error::new(Errno::Busy, what));
             }
             // The control thread has no core to ask.
@@ -351,14 +354,14 @@ pub fn load_medium(
 
 fn removable(registry: &Registry, unit: &str) -> Result<Arc<Device>, Error> {
     registry.device(unit).ok_or_else(|| {
-        Error::new(Errno::NoEnt, format!("no unit {unit}; `ashlar list luns` shows what there is"))
+        Error::new(Errno::NoEnt, format!("no unit {unit}; `ashlar list luns` lists the units"))
     })
 }
 
 fn refused(unit: &str, error: TrayError) -> Error {
     let (errno, what) = match error {
         TrayError::Fixed => {
-            let next = "`removable = true` in its [[unit]] makes it so";
+            let next = "set `removable = true` in its [[unit]]";
             (Errno::NotSup, format!("the medium of {unit} cannot be taken out; {next}"))
         }
         TrayError::Prevented => {
@@ -443,7 +446,7 @@ fn describe(
     consumer: ConsumerId,
     spec: &OpenSpec,
 ) -> Result<DeviceSpec, Error> {
-    let gone = || Error::new(Errno::NxIo, format!("{provider} has gone away meanwhile"));
+    let gone = || Error::new(Errno::NxIo, format!("{provider} was removed meanwhile"));
     let below = t.below(consumer).ok_or_else(gone)?;
     let limits = t.limits(below).ok_or_else(gone)?;
     let (stripe_bytes, _) = t.stripe(below);
@@ -484,9 +487,8 @@ fn describe(
     let room = space_usage_of(t, below);
     if room.is_none() && spec.full_percents.as_ref().is_some_and(|all| !all.is_empty()) {
         let what = format!(
-            "{provider} does not say how full it is: image files and memory disks do, what stands \
-             on several providers does not, and a block device has no way to; leave `thresholds` \
-             out"
+            "{provider}: its allocated space is unknown; only image files and memory disks report \
+             it; leave `thresholds` out"
         );
         return Err(Error::new(Errno::NotSup, what));
     }

@@ -325,7 +325,7 @@ impl Login {
     fn take(&mut self, request: &LoginRequest, data: &[u8]) -> Result<Step, Failure> {
         if !self.rest.is_empty() {
             if !data.is_empty() || request.more {
-                return Err(Failure::protocol("text while the target's goes on"));
+                return Err(Failure::protocol("new text before the end of the target's answer"));
             }
             let rest = std::mem::take(&mut self.rest);
             return Ok(self.reply(rest, self.rest_next_stage));

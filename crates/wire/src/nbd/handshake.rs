@@ -255,7 +255,7 @@ impl Handshake {
                     self.phase = Phase::Header;
                     let step = self.option(option, &held, exports, out)?;
                     if step == Step::StartTls && used < bytes.len() {
-                        return Err(Hangup::new("bytes in the clear behind STARTTLS"));
+                        return Err(Hangup::new("unencrypted bytes after STARTTLS"));
                     }
                     if matches!(step, Step::Transmit(_) | Step::Abort) {
                         self.phase = Phase::Over;

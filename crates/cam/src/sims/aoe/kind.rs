@@ -119,7 +119,7 @@ impl SimKind for AoeKind {
         let (rules, ask_ns) = params.terms(name, request.site.cores)?;
         let mut seen = std::collections::BTreeSet::new();
         if let Some(twice) = params.interfaces.iter().find(|name| !seen.insert(name.as_str())) {
-            return Err(refuse(name, format!("interfaces: {twice} is there twice")));
+            return Err(refuse(name, format!("interfaces: {twice} is listed twice")));
         }
         let site = (request.site.notifier.clone(), request.site.cores);
         Ok(Arc::new(Aoe::new(name, params.interfaces, rules, (WAIT_NS, ask_ns), site)))

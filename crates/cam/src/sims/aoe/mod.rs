@@ -211,8 +211,8 @@ impl Sim for Aoe {
             let (place, mac) = (target_name(ill.address), ill.mac);
             let why = format!("{place} does not answer by {interface} at {mac}");
             let action = format!(
-                "It is asked again by itself; `ip link show {interface}` says whether the \
-                 interface is up."
+                "The target is asked again automatically; `ip link show {interface}` shows whether \
+                 the interface is up."
             );
             let grade = if ill.is_last { Severity::Failed } else { Severity::Degraded };
             Trouble { severity: grade, why, action }

@@ -149,7 +149,7 @@ impl DiscoverySession {
             // A ping that wants no answer may come at any time.
             Stage::Requested if opcode_of(bhs) == opcode::NOP_IN => {}
             Stage::Requested => {
-                return Err(Fault::Protocol("the portal does not answer what it was asked"));
+                return Err(Fault::Protocol("the portal's answer does not match the request"));
             }
         }
         Ok(())
@@ -186,7 +186,7 @@ impl DiscoverySession {
     fn answer(&mut self, head: &TextResponse, data: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
         let Numbers { stat_sn, .. } = head.sn;
         if head.task_tag != TAG || stat_sn != self.exp_stat_sn {
-            return Err(Fault::Protocol("the portal answers what nobody asked"));
+            return Err(Fault::Protocol("the portal sent an answer without a request"));
         }
         self.exp_stat_sn = stat_sn.wrapping_add(1);
         self.parts += 1;
@@ -196,7 +196,10 @@ impl DiscoverySession {
         match self.text.append(data, !head.last)? {
             Some(text) => self.found = Some(targets(&text)?),
             None if head.target_tag == TAG_NONE => {
-                return Err(Fault::Protocol("the portal's answer goes on, but not where"));
+                return Err(Fault::Protocol(
+                    "the portal's answer is incomplete, without a tag for \
+                                            the rest",
+                ));
             }
             None => self.send_text(head.target_tag, &[], out),
         }
@@ -211,7 +214,7 @@ fn targets(text: &[u8]) -> Result<Vec<DiscoveredTarget>, Fault> {
         let count = found.len();
         match (key, found.last_mut()) {
             ("TargetName", _) if count == TARGETS_MAX => {
-                return Err(Fault::Protocol("the portal tells of more targets than anybody has"));
+                return Err(Fault::Protocol("the portal lists too many targets"));
             }
             ("TargetName", _) => {
                 // Names are printed, and typed again.
@@ -270,7 +273,7 @@ async fn run_session(
         let room = into.slice(end, into.len() - end).filter(|room| !room.is_empty());
         let Some(room) = room else { return Err(Fault::Protocol("a PDU without an end")) };
         match stream.recv(&room).await.map_err(lost)? {
-            0 => return Err(Fault::Connection("the portal hung up".into())),
+            0 => return Err(Fault::Connection("the portal closed the connection".into())),
             n => end += n,
         }
         drop(room);

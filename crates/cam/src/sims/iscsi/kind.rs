@@ -125,9 +125,10 @@ fn deadline() -> u64 {
 fn user(proof: &ChapCredentials) -> Result<ChapUser, String> {
     let secret = secret::read(&proof.secret)?;
     match secret.len() {
-        n if n < SECRET_LEN_MIN => {
-            Err(format!("{}: the secret has {n} bytes, {SECRET_LEN_MIN} are needed", proof.user))
-        }
+        n if n < SECRET_LEN_MIN => Err(format!(
+            "{}: the secret is too short ({n} bytes, at least {SECRET_LEN_MIN})",
+            proof.user
+        )),
         _ => Ok(ChapUser { name: proof.user.clone(), secret }),
     }
 }
@@ -143,7 +144,9 @@ pub(super) fn one_way_chap(user: &str, secret: &str) -> Result<Chap, String> {
 fn chap(params: &IscsiParams) -> Result<Option<Chap>, String> {
     let Some(ours) = &params.chap else {
         return match params.mutual {
-            Some(_) => Err("mutual: needs chap too: the target asks first".into()),
+            Some(_) => Err("mutual: chap is missing; the target authenticates the initiator \
+                            first"
+                .into()),
             None => Ok(None),
         };
     };
@@ -151,7 +154,7 @@ fn chap(params: &IscsiParams) -> Result<Option<Chap>, String> {
     let theirs = params.mutual.as_ref().map(user).transpose();
     let mutual = theirs.map_err(|e| format!("mutual: {e}"))?;
     if mutual.as_ref().is_some_and(|theirs| theirs.secret == own.secret) {
-        return Err("mutual: the target's secret has to be another one than ours".into());
+        return Err("mutual: the secret of the target must differ from the secret of chap".into());
     }
     let has = |algorithm| params.chap_algorithms.contains(&algorithm);
     let algorithms = Algorithms {
@@ -213,12 +216,14 @@ impl SimKind for IscsiKind {
                 refuse(format!("{key}: `{text}` is no iSCSI name (iqn.2026-01.org.example:name)"))
             })
         };
-        let own =
-            params.initiator.as_deref().ok_or_else(|| refuse("it has no initiator".into()))?;
+        let own = params
+            .initiator
+            .as_deref()
+            .ok_or_else(|| refuse("initiator: no name is set".into()))?;
         let (target, initiator) = (named("target", &params.target)?, named("initiator", own)?);
         let mut seen = BTreeSet::new();
         if let Some(twice) = params.portals.iter().find(|portal| !seen.insert(**portal)) {
-            return Err(refuse(format!("portals: {twice} is there twice")));
+            return Err(refuse(format!("portals: {twice} is listed twice")));
         }
         if params.portals.is_empty() || params.portals.len() > PORTALS_MAX as usize {
             return Err(refuse(format!("portals: 1 to {PORTALS_MAX} are needed")));

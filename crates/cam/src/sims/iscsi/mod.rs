@@ -288,8 +288,10 @@ impl Sim for Iscsi {
         let some_are_up = whys.len() < self.inner.portals.len();
         let grade = if some_are_up { Severity::Degraded } else { Severity::Failed };
         let trouble = |(at, why)| {
-            let action =
-                format!("It is tried again by itself; `ashlar cam discover {at}` asks it.");
+            let action = format!(
+                "The connection is retried automatically; `ashlar cam discover {at}` tests \
+                         the portal."
+            );
             Trouble { severity: grade, why, action }
         };
         whys.into_iter().map(trouble).collect()

@@ -369,7 +369,7 @@ impl PortalSession {
                 _ => return done,
             }
         }
-        Err(Fault::Protocol("the target is sent from portal to portal"))
+        Err(Fault::Protocol("too many redirections from portal to portal"))
     }
 
     /// Discards all data that were not sent yet, so that a path that is restored does not carry old

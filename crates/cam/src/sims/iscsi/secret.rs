@@ -15,7 +15,7 @@ pub(super) fn read(reference: &str) -> Result<Vec<u8>, String> {
         let folder = std::env::var_os("CREDENTIALS_DIRECTORY");
         let folder = folder.ok_or("systemd passed no credentials")?;
         let plain = !name.is_empty() && !name.contains('/') && name != "..";
-        let name = Some(name).filter(|_| plain).ok_or("no name of a credential")?;
+        let name = Some(name).filter(|_| plain).ok_or("not the name of a credential")?;
         Path::new(&folder).join(name)
     } else {
         return Ok(reference.as_bytes().to_vec());
@@ -24,7 +24,7 @@ pub(super) fn read(reference: &str) -> Result<Vec<u8>, String> {
     let mut secret = Vec::new();
     // Opening a FIFO would wait for its writer.
     if !std::fs::metadata(&path).map_err(said)?.is_file() {
-        return Err(format!("{}: no regular file", path.display()));
+        return Err(format!("{}: not a regular file", path.display()));
     }
     let file = File::open(&path).map_err(said)?;
     file.take(SECRET_MAX as u64 + 2).read_to_end(&mut secret).map_err(said)?;
@@ -33,6 +33,9 @@ pub(super) fn read(reference: &str) -> Result<Vec<u8>, String> {
     }
     match secret.len() {
         1..=SECRET_MAX => Ok(secret),
-        n => Err(format!("{}: has {n} bytes, 1 to {SECRET_MAX} are a secret", path.display())),
+        n => Err(format!(
+            "{}: bad length of a secret ({n} bytes, must be 1 to {SECRET_MAX})",
+            path.display()
+        )),
     }
 }

@@ -57,12 +57,12 @@ impl SimKind for SgKind {
         for device in &params.devices {
             if !device.is_absolute() {
                 return Err(refuse(format!(
-                    "devices: `{}` is no absolute path (`/dev/sg2`, `/dev/disk/by-id/...`)",
+                    "devices: `{}` is not an absolute path (`/dev/sg2`, `/dev/disk/by-id/...`)",
                     device.display()
                 )));
             }
             if !seen.insert(device) {
-                return Err(refuse(format!("devices: {} is there twice", device.display())));
+                return Err(refuse(format!("devices: {} is listed twice", device.display())));
             }
         }
         let site = (request.site.notifier.clone(), request.site.cores);

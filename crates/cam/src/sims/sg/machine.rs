@@ -200,11 +200,11 @@ fn identify(device: &Path) -> Result<(PathBuf, String), String> {
     let node = if Path::new(NODES).join(&name).exists() {
         name
     } else if block.join("partition").exists() {
-        return Err("it is a partition: name the whole disk".into());
+        return Err("a partition is not accepted; name the whole disk".into());
     } else {
         entry(&block.join("device/scsi_generic")).ok_or(
-            "it is no SCSI device of this machine, or the kernel's module `sg` is not loaded; \
-             `lsscsi -g` lists those that are",
+            "not a SCSI device of this machine, or the kernel module `sg` is not loaded; `lsscsi \
+             -g` lists SCSI devices",
         )?
     };
     let place = fs::canonicalize(Path::new(NODES).join(&node).join("device"));
@@ -218,8 +218,8 @@ fn take(node: PathBuf, place: String) -> Result<(PathBuf, FoundDevice, Option<Ow
     let open = |name: String| reactor::take_block_device(&Path::new("/dev").join(name));
     let taken = match block.map(open) {
         Some(Err(e)) if e.kind() == io::ErrorKind::ResourceBusy => {
-            let why = "this machine uses it (a mounted file system, LVM, md, swap, or another \
-                       bus): let it go there first";
+            let why = "in use by this machine (a mounted file system, LVM, md, swap, or another \
+                       bus); stop that use first";
             return Err(why.into());
         }
         Some(Err(e)) => return Err(format!("its block device: {e}")),
@@ -245,7 +245,7 @@ impl Machine for Linux {
             None => Err(state.failures.get(&at).cloned().unwrap_or_else(|| {
                 let device = usize::try_from(at).ok().and_then(|at| self.devices.get(at));
                 let name = device.map(|d| d.display().to_string()).unwrap_or_default();
-                format!("{name}: was not looked at yet")
+                format!("{name}: not examined yet")
             })),
         }
     }
@@ -257,7 +257,14 @@ impl Machine for Linux {
             let mut state = self.state.lock();
             state.is_scanned = true;
             for (at, device) in (0..).zip(&self.devices) {
-                state.failures.insert(at, format!("{}: no thread to look: {e}", device.display()));
+                state.failures.insert(
+                    at,
+                    format!(
+                        "{}: cannot start a thread to examine the \
+                                                   device: {e}",
+                        device.display()
+                    ),
+                );
             }
         }
     }

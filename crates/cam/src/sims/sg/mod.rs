@@ -181,7 +181,7 @@ impl Sim for Sg {
     /// Nothing of it is a fault: a device comes when it is plugged in, and is free.
     fn troubles(&self) -> Vec<Trouble> {
         let machine = &self.inner.machine;
-        let action = "It is looked at again by itself, and taken when it can be.";
+        let action = "The device is examined again automatically, and added as soon as possible.";
         let why = |at| machine.find_device(at).err();
         (0..machine.devices()).filter_map(why).map(|why| Trouble::noted(why, action)).collect()
     }

@@ -242,7 +242,7 @@ const ROWS: &[Row] = &[
         || Odd::Failure(0x80),
         Errno::RemoteIo,
         INTERNAL,
-        "the target did not carry it out (iSCSI response 80)",
+        "the target did not complete the command (iSCSI response 80)",
     ),
     reject(
         "Reject, data digest",

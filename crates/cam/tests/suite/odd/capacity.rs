@@ -30,7 +30,7 @@ fn look(w: &mut World, until: impl Fn(&World) -> bool) {
 #[test]
 fn a_disk_is_reported_while_its_capacity_is_unusable() {
     const BLOCKS: &str = "blocks must be a power of two from 512 to 65536 bytes";
-    const END: &str = "no file offset reaches its end";
+    const END: &str = "the end is beyond the largest file offset";
     for (last, block_len, why) in [
         (63, 0, BLOCKS),
         (63, 3, BLOCKS),
@@ -72,7 +72,7 @@ fn a_disk_that_fails_read_capacity_is_reported() {
     let at = bus(&mut w, 10, 16);
     look(&mut w, |w| !w.buses[at].devices().is_empty());
     let said = whys(&w);
-    let words = "is not offered: it does not tell its capacity";
+    let words = "is not offered: the capacity is not reported";
     assert!(said.len() == 1 && said[0].0.contains(words), "{said:?}");
     target.calm();
     w.scan(at);

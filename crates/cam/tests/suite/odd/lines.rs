@@ -46,7 +46,7 @@ struct Row {
     within_s: u64,
 }
 
-const EXCHANGED: &[&str] = &["another disk is there than before"];
+const EXCHANGED: &[&str] = &["a different disk answers"];
 
 const fn row(name: &'static str, what: LinkFault, lasts_ns: u64, says: &'static str) -> Row {
     let (gets, remains) = ("GOOD", &[]);

@@ -296,7 +296,7 @@ fn all_reported_units_are_found_up_to_the_limit() {
             w.scan(at);
         }
         assert_eq!(count(&w), found, "luns_max = {luns_max}");
-        let said = format!("has 600 logical units, and {luns_max} are looked at");
+        let said = format!("has 600 logical units, but at most {luns_max} are scanned");
         let says = w.buses[at].troubles().iter().any(|t| t.why.contains(&said));
         assert_eq!(says, found < 600, "luns_max = {luns_max}");
     }
@@ -387,7 +387,7 @@ fn another_disk_after_an_orderly_removal_is_not_attached() {
             assert_eq!(said(&w), "", "nothing expects the first one");
             continue;
         }
-        for part in ["da0", "another disk is there than before", "OWN", "OTHER"] {
+        for part in ["da0", "a different disk answers", "OWN", "OTHER"] {
             assert!(said(&w).contains(part), "{part}: {}", said(&w));
         }
         let listed = w.verb("devlist", "", &json!({})).unwrap()["text"].to_string();

@@ -101,7 +101,7 @@ const fn answer(name: &'static str, reply: Reply, remains: Remains) -> Row {
     Row { severity: "OK", ..row(name, PathFault::Reply(reply), remains) }
 }
 
-const EXCHANGED: Remains = &["another disk is there than before"];
+const EXCHANGED: Remains = &["a different disk answers"];
 
 const ROWS: &[Row] = &[
     answer("busy", write(BUSY), &[]),

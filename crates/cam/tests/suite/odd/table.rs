@@ -62,8 +62,8 @@ const SAME: Row = Row {
 /// A host gets this of a disk that is gone, and of one that is not answered in time.
 pub const GONE: &str = "02/04/03";
 pub const LATE: &str = "0b/3e/02";
-const CHANGED: &str = "another disk is there than before; ";
-const UNSURE: &str = "it is not known whether it is the same disk as before (INQUIRY";
+const CHANGED: &str = "a different disk answers (";
+const UNSURE: &str = "identity not confirmed, perhaps a different disk (INQUIRY";
 
 const BUSY_PAGE: &str = "INQUIRY of a page is not answered: BUSY (SCSI status 08)";
 const NOT_READY_PAGE: &str = "INQUIRY of a page is not answered: LOGICAL UNIT IS IN PROCESS";
@@ -82,7 +82,7 @@ impl Row {
         match self.status_text {
             CHANGED => {
                 let (was, is) = (words(&self.before), words(&self.after));
-                format!("{CHANGED}it was {was}, and is {is} now; requests for da0 fail")
+                format!("{CHANGED}was {was}, now {is}); requests to da0 fail")
             }
             says => says.into(),
         }

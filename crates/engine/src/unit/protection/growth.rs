@@ -106,11 +106,11 @@ pub(super) async fn report_old_header(registry: &Registry, device: &Device, tota
     registry.notify_operator(
         &spec.label.name,
         format!(
-            "a header of protection information stands at the end of {total} blocks, and nothing \
-             is known of it: the provider has grown, and the state folder was lost. Nothing is \
-             read or written before this is decided: make the provider {total} blocks of {} bytes \
-             long again, and all guards are there (it may grow while it is served); or open it \
-             once with protection = \"none\", which gives them up",
+            "a header of protection information is at the end of {total} blocks, but the state \
+             folder does not list it: the provider has grown, and the state folder was lost. \
+             Nothing is read or written until this is decided: make the provider {total} blocks of \
+             {} bytes long again to use all guards (it may grow while it is served); or open it \
+             once with protection = \"none\" to discard them",
             spec.sector_bytes
         ),
     );

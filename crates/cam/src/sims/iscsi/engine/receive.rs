@@ -57,10 +57,15 @@ impl Engine {
                 let answer = LogoutResponse::decode(bhs)?;
                 let ours =
                     answer.task_tag == LOGOUT && matches!(self.stage, Stage::LoggingOut(true));
-                let words = if ours { "logged out" } else { "a logout that nobody asked for" };
+                let words = if ours { "logged out" } else { "a logout response without a request" };
                 return Err(Fault::Protocol(words));
             }
-            _ => return Err(Fault::Protocol("a PDU that no target sends in full feature phase")),
+            _ => {
+                return Err(Fault::Protocol(
+                    "a PDU that targets may not send in full feature \
+                                             phase",
+                ));
+            }
         }
         self.logout_when_idle(now);
         Ok(())
@@ -109,7 +114,7 @@ impl Engine {
                     self.counts.stray += 1;
                     return Ok(false);
                 }
-                _ => return Err(Fault::Protocol("an answer got lost (StatSN)")),
+                _ => return Err(Fault::Protocol("a response was lost (gap in StatSN)")),
             }
         }
         let sane = sn.max_cmd_sn.wrapping_sub(sn.exp_cmd_sn).cast_signed() >= -1;
@@ -132,7 +137,7 @@ impl Engine {
         let Some(op) = found else { return self.stray() };
         let end = u64::from(op.bytes_received) + data.len() as u64;
         if !op.task.read || end > u64::from(op.task.length) {
-            return Err(Fault::Protocol("data beyond what was asked for"));
+            return Err(Fault::Protocol("more data than requested"));
         }
         // I4: order was agreed on.
         if head.offset != op.bytes_received || head.data_sn != op.next_sn {
@@ -221,7 +226,7 @@ impl Engine {
         // I3: in order, once, and no more than was agreed on.
         let in_turn = head.r2t_sn == op.next_sn && head.offset == op.granted;
         let Some(end) = end.filter(|_| in_turn && head.desired_len <= burst_max) else {
-            return Err(Fault::Protocol("an R2T for data that are not to be had"));
+            return Err(Fault::Protocol("an R2T out of order or beyond the write data"));
         };
         op.next_sn = op.next_sn.wrapping_add(1);
         op.granted = end;
@@ -235,7 +240,7 @@ impl Engine {
                 self.senders.push_back(head.task_tag);
             }
             (Some(_), None) => op.next_burst = Some(burst),
-            _ => return Err(Fault::Protocol("more R2Ts at a time than were agreed on")),
+            _ => return Err(Fault::Protocol("more outstanding R2Ts than negotiated")),
         }
         Ok(())
     }
@@ -296,7 +301,7 @@ impl Engine {
             return Ok(());
         }
         let Some(refused) = data.first_chunk::<BHS_LEN>() else {
-            return Err(Fault::Protocol("the target refuses something, and does not say what"));
+            return Err(Fault::Protocol("the target rejected a PDU without naming it"));
         };
         let tag = task_tag_of(refused);
         match opcode_of(refused) {
@@ -317,7 +322,7 @@ impl Engine {
             // The command itself is answered too; a target that rejects pings is still there.
             opcode::DATA_OUT if head.reason == RejectReason::DataDigest => Ok(()),
             opcode::NOP_OUT => Ok(()),
-            _ => Err(Fault::Protocol("the target refuses what it was sent")),
+            _ => Err(Fault::Protocol("the target rejected a PDU")),
         }
     }
 

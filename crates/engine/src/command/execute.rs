@@ -143,7 +143,7 @@ impl ItNexus {
         }
         if let Err(ending) = expects_enough(&cdb, &plan, command) {
             if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
-                slot.needed = u64::from(plan.out);
+                slot.needed = u64::from(plan.least_out());
             }
             return Err(ending);
         }
@@ -158,7 +158,7 @@ impl ItNexus {
         slot.plan = plan;
         slot.wanted = plan.out.min(command.expect_out);
         slot.data_ready = slot.wanted == 0;
-        slot.needed = u64::from(if plan.up_to { slot.wanted } else { plan.out });
+        slot.needed = u64::from(if plan.up_to.is_some() { slot.wanted } else { plan.out });
         slot.enabled = true;
         let wanted = slot.wanted;
         drop(slots);
@@ -552,7 +552,7 @@ fn expects_enough(cdb: &Cdb, plan: &Plan, command: &Command<'_>) -> Result<(), E
     if plan.exact && expect_out != plan.out {
         return Err(Ending::check(asc::INVALID_FIELD_IN_CDB));
     }
-    if plan.up_to || expect_out >= plan.out {
+    if expect_out >= plan.least_out() {
         return Ok(());
     }
     match cdb {

@@ -72,8 +72,8 @@ pub struct Plan {
     pub out: u32,
     /// The initiator must send exactly `out` bytes: the length determines the command's meaning.
     pub exact: bool,
-    /// `out` is the most that is taken; less is as good.
-    pub up_to: bool,
+    /// `out` is the most that is taken; less is as good, down to so many bytes.
+    pub up_to: Option<u32>,
     /// Bytes that the command may send: allocation length, or the blocks' bytes.
     pub reply: u32,
     /// The unit must be there.
@@ -94,7 +94,7 @@ impl Plan {
     pub const NOTHING: Plan = Plan {
         out: 0,
         exact: false,
-        up_to: false,
+        up_to: None,
         reply: 0,
         medium: false,
         writes: false,
@@ -126,6 +126,11 @@ impl Plan {
     /// The same, alone with the blocks that it touches.
     pub const fn alone(self) -> Plan {
         Plan { exclusive: true, ..self }
+    }
+
+    /// Bytes that the initiator must send at least.
+    pub(crate) fn least_out(&self) -> u32 {
+        self.up_to.unwrap_or(self.out)
     }
 
     /// Blocks that it touches.

@@ -453,7 +453,7 @@ fn write_data_truncated_within_a_block_is_refused_and_not_written() {
     }
     // Those that compare or combine want all of it, and so do parameter lists.
     let modes = [&[0x15, 0x10, 0, 0, 24, 0][..], &[0x55, 0x10, 0, 0, 0, 0, 0, 0, 24, 0]].concat();
-    let all: [(&[u8], usize); 8] = [
+    let all: [(&[u8], usize); 9] = [
         (&ten(0x2F, 2, 2), 1024),
         (&sixteen(0x8B, 2), 1024),
         (&modes[..6], 24),
@@ -462,12 +462,19 @@ fn write_data_truncated_within_a_block_is_refused_and_not_written() {
         (&[0x5F, 0, 0, 0, 0, 0, 0, 0, 24, 0], 24),
         (&[&[0x83, 0x11][..], &[0; 11], &[32, 0, 0]].concat(), 32),
         (&[0x3B, 2, 0, 0, 0, 0, 0, 0, 64, 0], 64),
+        (&[4, 0x30, 0, 0, 0, 0], 8),
     ];
     for (cdb, whole) in all {
         for given in [0, 4, whole / 2, whole - 1] {
             let a = w.run(&h, 0, cdb, 0, &vec![0; given]);
             assert_eq!(a.asc(), CUT, "{cdb:x?}: {given} of {whole} bytes");
         }
+    }
+    // FORMAT UNIT has a list without a length: its header must be there.
+    for given in 0..4 {
+        let a = w.run(&h, 0, &[4, 0x10, 0, 0, 0, 0], 0, &vec![0; given]);
+        let over = Residual::Over(4 - given as u32);
+        assert_eq!((a.asc(), a.residual), (CUT, over), "FORMAT UNIT: {given} bytes");
     }
     assert_eq!(disk.state().bytes[..4096], [7; 4096]);
 }

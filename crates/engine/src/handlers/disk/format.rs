@@ -10,13 +10,18 @@ use crate::handlers::{Job, Plan};
 use crate::unit::Device;
 use crate::unit::medium_state::MediumState;
 
+/// Header of a short and of a long parameter list.
+const SHORT_HEADER: u32 = 4;
+const LONG_HEADER: u32 = 8;
+
 /// Header and descriptor of the longest parameter list taken, besides its pattern.
-const LIST_HEAD: u32 = 8 + 4;
+const LIST_HEAD: u32 = LONG_HEADER + 4;
 
 /// The list has no length in the CDB: as much is taken as the initiator has, up to the longest list
-/// there can be. Defect lists of any format are as good: there are no defects.
+/// there can be. Without its header the list is missing, and the medium is not erased on a guess.
+/// Defect lists of any format are as good: there are no defects.
 pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
-    let Cdb::FormatUnit { protect, data, .. } = *command else {
+    let Cdb::FormatUnit { protect, long_list, data, .. } = *command else {
         return Err(Sense::new(asc::INTERNAL_FAILURE));
     };
     if protect != 0 && device.protection().is_none() {
@@ -26,8 +31,12 @@ pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
         MediumState::Ready | MediumState::FormatCorrupted => {}
         _ => return Err(device.condition().refusal().unwrap_or_default()),
     }
-    let most = if data { LIST_HEAD + device.block_bytes() } else { 0 };
-    Ok(Plan { up_to: true, ..Plan::task(most).writing() }.claiming())
+    let (least, most) = match (data, long_list) {
+        (false, _) => (0, 0),
+        (true, false) => (SHORT_HEADER, LIST_HEAD + device.block_bytes()),
+        (true, true) => (LONG_HEADER, LIST_HEAD + device.block_bytes()),
+    };
+    Ok(Plan { up_to: Some(least), ..Plan::task(most).writing() }.claiming())
 }
 
 pub(super) async fn format(job: &Job) -> Result<(), Ending> {

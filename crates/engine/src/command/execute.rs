@@ -176,10 +176,15 @@ impl ItNexus {
 
     /// The needs of a command, or why it cannot run.
     fn plan(&self, path: &Path, cdb: &Cdb) -> Result<Plan, Ending> {
-        if path.is_read_only() && !self.map.borrow().read_only_reserves() {
+        if self.lacks_write_access(path) {
             gate::check_without_write_access(cdb)?;
         }
         plan(path, cdb)
+    }
+
+    /// Nothing that comes by the path may affect what others do at the unit.
+    pub(crate) fn lacks_write_access(&self, path: &Path) -> bool {
+        path.is_read_only() && !self.map.borrow().read_only_reserves()
     }
 
     /// All the write data that was wanted. `data` is exchanged for an empty list.

@@ -121,12 +121,16 @@ impl ItNexus {
         Some(path)
     }
 
-    /// The units that the initiator sees, each once.
-    pub(crate) fn devices(&self) -> Vec<Arc<Device>> {
+    /// The units that the initiator sees, each once, and whether it lacks write access there by
+    /// every number.
+    pub(crate) fn devices(&self) -> Vec<(Arc<Device>, bool)> {
         let map = self.map();
-        let mut all: Vec<Arc<Device>> = map.iter().map(|e| e.device.clone()).collect();
-        all.sort_by_key(|d| d.number());
-        all.dedup_by_key(|d| d.number());
+        let lacks = |e: &LunEntry| e.read_only && !map.read_only_reserves();
+        let mut all: Vec<(Arc<Device>, bool)> =
+            map.iter().map(|e| (e.device.clone(), lacks(e))).collect();
+        // The first of a unit's entries stays: one with write access, if there is one.
+        all.sort_by_key(|(device, lacks)| (device.number(), *lacks));
+        all.dedup_by_key(|(device, _)| device.number());
         all
     }
 

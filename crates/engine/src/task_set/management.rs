@@ -9,6 +9,9 @@
 //! disk that hangs keeps the answer back: the session's list shows the command as `aborting` with
 //! its age, and nothing else waits for it.
 //!
+//! An initiator without write access must not stop the writers of others: its resets and CLEAR TASK
+//! SET affect its own commands only.
+//!
 //! Invariant M1: `left` counts the commands and cores that the function waits for, plus one while
 //! it is being set up.
 
@@ -381,13 +384,17 @@ impl ItNexus {
                 engine.end_aca(path.device(), Some(path.nexus()));
             }
             (TmFunction::ClearTaskSet, Some(path))
-                if !path.device().mode().has(ModeBits::TST_EACH) =>
+                if !path.device().mode().has(ModeBits::TST_EACH)
+                    && !self.lacks_write_access(&path) =>
             {
                 engine.abort_everywhere(path.device(), by, false, ticket);
             }
             (TmFunction::AbortTaskSet | TmFunction::ClearTaskSet, Some(path)) => {
                 let words = self.commands_at(|p| Rc::ptr_eq(p, &path));
                 engine.abort_all(&self, &words, AbortHow::Silent, ticket);
+            }
+            (TmFunction::LunReset, Some(path)) if self.lacks_write_access(&path) => {
+                self.reset_own_commands(path.device(), ticket);
             }
             (TmFunction::LunReset, Some(path)) => {
                 engine.abort_everywhere(path.device(), by, true, ticket);
@@ -401,7 +408,11 @@ impl ItNexus {
                 self.raise_at(asc::NEXUS_LOSS, |_| true);
             }
             _ => {
-                for device in self.devices() {
+                for (device, lacks_write_access) in self.devices() {
+                    if lacks_write_access {
+                        self.reset_own_commands(&device, ticket);
+                        continue;
+                    }
                     // Without a nexus the unit has received no commands.
                     if device.has_nexus() {
                         engine.abort_everywhere(&device, by, true, ticket);
@@ -411,6 +422,17 @@ impl ItNexus {
             }
         }
         engine.tm_step(ticket);
+    }
+
+    /// A reset of a unit by an initiator without write access there: reservations and the commands
+    /// of others stay. Its own contingent allegiance ends, which could stop others.
+    fn reset_own_commands(&self, device: &Arc<Device>, ticket: u32) {
+        let engine = self.engine();
+        let there = |p: &Rc<Path>| Arc::ptr_eq(p.device(), device);
+        engine.abort_all(self, &self.commands_at(there), AbortHow::Silent, ticket);
+        for path in self.paths().into_iter().filter(there) {
+            engine.end_aca(device, Some(path.nexus()));
+        }
     }
 
     /// Notifies a ticket when each of the current commands has ended that a change of access states

@@ -3,7 +3,7 @@
 
 use bio::Errno;
 use engine::state_store::{MemoryStore, RecordKind};
-use engine::{TmFunction, TmOutcome};
+use engine::{GroupSpec, LunSpec, TmFunction, TmOutcome};
 use wire::scsi::{PrMove, PrOutAction, PrOutList, PrType, Status, TransportId};
 use wire::scsi::{parse_pr_full_status, parse_pr_keys, parse_pr_reservation};
 
@@ -138,6 +138,61 @@ fn test_13_reserve_belongs_to_one_nexus_and_ends_with_it() {
             assert_eq!(w.run(&a, 0, &[opcode, byte, 0, 0, 0, 0], 0, &[]).asc(), (5, 0x24, 0));
         }
     }
+}
+
+/// A world in which the initiator `reader` has LUN 0 read-only, and all others may write it.
+fn world_with_reader(read_only_reserves: bool) -> World {
+    let w = World::simple(1, 64);
+    let group = |name: &str, pattern: &str, read_only: bool| GroupSpec {
+        name: name.into(),
+        initiators: vec![pattern.into()],
+        luns: vec![LunSpec { lun: 0, device: "d0".into(), read_only }],
+        read_only_reserves,
+        ..GroupSpec::default()
+    };
+    let groups = [group("readers", "reader", true), group("writers", "i*", false)];
+    w.registry.set_groups("iscsi", TARGET, &groups).unwrap();
+    w
+}
+
+#[test]
+fn task_management_of_a_read_only_initiator_affects_only_its_own_tasks() {
+    use TmFunction::{ClearTaskSet, LunReset, TargetColdReset, TargetWarmReset};
+    for f in [LunReset, ClearTaskSet, TargetWarmReset, TargetColdReset] {
+        let w = world_with_reader(false);
+        let disk = w.disks[0].1.clone();
+        let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+        let reader = w.calm(1, "reader", &[0]);
+        disk.state().hold = true;
+        let read = reader.send(0, &read16(0, 1), 512, &[]);
+        w.run(&a, 0, &RESERVE6, 0, &[]).good();
+        let write = a.send(0, &write16(1, 1), 0, &[1; 512]);
+        w.turn();
+        let tag = reader.manage(f, 0, None);
+        w.turn();
+        assert_eq!(reader.outcome(tag), None, "{f:?}: its own read is at the medium");
+        w.release_all(&disk);
+        w.turn();
+        assert_eq!(reader.outcome(tag), Some(TmOutcome::Complete), "{f:?}");
+        assert!(reader.discarded(read), "{f:?}");
+        w.answer(&a, write).good();
+        assert_eq!(status(&w, &b, &TUR, &[]), CONFLICT, "{f:?}");
+        w.run(&a, 0, &TUR, 0, &[]).good();
+    }
+}
+
+#[test]
+fn a_reset_of_a_read_only_initiator_that_may_reserve_ends_a_reserve() {
+    let w = world_with_reader(true);
+    let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+    let reader = w.calm(1, "reader", &[0]);
+    w.run(&a, 0, &RESERVE6, 0, &[]).good();
+    assert_eq!(status(&w, &b, &TUR, &[]), CONFLICT);
+    let tag = reader.manage(TmFunction::LunReset, 0, None);
+    w.turn();
+    assert_eq!(reader.outcome(tag), Some(TmOutcome::Complete));
+    assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
+    w.run(&b, 0, &TUR, 0, &[]).good();
 }
 
 #[test]

@@ -367,7 +367,10 @@ impl ItNexus {
                 let mut slots = self.slots.borrow_mut();
                 if let Some(slot) = slots.get_mut(place) {
                     reply.truncate(limit as usize);
-                    slot.needed = reply.len() as u64;
+                    // Without a reply the residual is that of the write data.
+                    if limit > 0 {
+                        slot.needed = reply.len() as u64;
+                    }
                     let copied = slot.data.copy_from(0, &reply);
                     slot.data.truncate(copied);
                 }

@@ -1,6 +1,7 @@
 //! Reports to initiators, their time and number: unit attentions, masking, sense data, residuals.
 
 use bio::{Errno, Op};
+use engine::lun::{OpenSpec, open_device};
 use engine::{Next, Residual, TmFunction, TmOutcome};
 use geom::Event;
 
@@ -419,6 +420,25 @@ fn task_management_queries_report_existing_and_missing_tasks() {
     assert_eq!(ask(TmFunction::QueryTask, 0, Some(tag)), TmOutcome::Found);
     assert_eq!(ask(TmFunction::QueryTaskSet, 0, None), TmOutcome::Found);
     assert_eq!(ask(TmFunction::QueryAsyncEvent, 0, None), TmOutcome::Complete);
+}
+
+#[test]
+fn writes_to_a_null_unit_report_the_residual_of_their_data() {
+    let mut w = World::new(1);
+    w.disk("d0", 64);
+    let spec = OpenSpec { handler: Some("null".into()), ..OpenSpec::default() };
+    open_device(&mut w.control, &w.registry, "d0", &spec).unwrap();
+    w.map(&[(0, "d0", false)]);
+    let h = w.calm(0, "i1", &[0]);
+    for (given, residual) in [
+        (0, Residual::Over(1024)),
+        (512, Residual::Over(512)),
+        (1024, Residual::None),
+        (1536, Residual::Under(512)),
+    ] {
+        let a = w.run(&h, 0, &write16(0, 2), 0, &vec![1; given]).good();
+        assert_eq!(a.residual, residual, "{given} bytes");
+    }
 }
 
 /// INVALID FIELD IN COMMAND INFORMATION UNIT.

@@ -70,7 +70,7 @@ fn signals_reload_stop_cleanly_or_are_ignored() {
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     };
     let ignored = ["-USR1", "-USR2", "-ALRM", "-VTALRM", "-PROF", "-IO", "-PWR", "-PIPE"];
-    for signal in ignored.into_iter().chain(["-XCPU", "-XFSZ"]) {
+    for signal in ignored.into_iter().chain(["-XCPU", "-XFSZ", "-34", "-40", "-64"]) {
         send(&house, signal);
         sleep(Duration::from_millis(50));
         house.assert_alive();

@@ -3,6 +3,7 @@
 //! Invariant S1: no signal that can be handled ends the daemon without an orderly stop.
 
 use std::io;
+use std::ops::RangeInclusive;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -10,6 +11,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT, SIGXCPU and SIGXFSZ (the write that is
 /// too far out fails with EFBIG). SIGPIPE is ignored by the runtime.
 const IGNORED: [i32; 10] = [10, 12, 14, 26, 27, 29, 30, 16, 24, 25];
+
+/// SIGRTMIN to SIGRTMAX: their default action ends the process, too. The C library keeps the two
+/// numbers below them for itself.
+const REAL_TIME: RangeInclusive<i32> = 34..=64;
 
 /// Request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +40,8 @@ impl Signals {
     /// # Errors
     /// Those of sigaction(2).
     pub fn install() -> io::Result<Signals> {
-        let ignored = IGNORED.iter().map(|n| signal(SignalKind::from_raw(*n)));
+        let ignored = IGNORED.into_iter().chain(REAL_TIME);
+        let ignored = ignored.map(|n| signal(SignalKind::from_raw(n)));
         Ok(Signals {
             _ignored: ignored.collect::<io::Result<_>>()?,
             term: signal(SignalKind::terminate())?,

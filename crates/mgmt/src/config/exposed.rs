@@ -35,10 +35,10 @@ fn is_beyond_loopback(target: &TargetConfig) -> bool {
     })
 }
 
-fn has_tls(target: &TargetConfig) -> bool {
-    let text = |key: &str| target.params.get(key).and_then(serde_json::Value::as_str);
-    text("tls").is_some_and(|tls| !tls.is_empty() && tls != "off")
-        || text("tls_client_ca").is_some_and(|ca| !ca.is_empty())
+/// Whether every client must use TLS. Where it is only allowed, a client without it has to prove
+/// nothing, and `tls_client_ca` does not change that.
+fn requires_tls(target: &TargetConfig) -> bool {
+    target.params.get("tls").and_then(serde_json::Value::as_str) == Some("require")
 }
 
 /// Any host on the network is let in, without proof.
@@ -46,18 +46,19 @@ fn unauthenticated(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Ex
     let proves = |a: &&&AccessConfig| target.chap.is_some() || a.accounts().next().is_some();
     let all = |a: &&&AccessConfig| a.initiators.iter().any(|p| p == "*") && !a.luns.is_empty();
     let open = groups.iter().find(|a| all(a) && !proves(a))?;
-    if !is_beyond_loopback(target) || has_tls(target) {
+    if !is_beyond_loopback(target) || requires_tls(target) {
         return None;
     }
     let fix = match target.driver.as_str() {
         "iscsi" => "name its initiators, or give the group `chap`",
-        "nbd" => "name its initiators, or give the target `tls` and `tls_client_ca`",
+        "nbd" => "name its initiators, or give the target `tls = \"require\"` and `tls_client_ca`",
         _ => "name its initiators, and isolate that network",
     };
     Some(Exposure {
         target: target.name.clone(),
         why: format!(
-            "group {} admits every host that reaches {} (pattern `*`, neither CHAP nor TLS)",
+            "group {} admits every host that reaches {} (pattern `*`, neither CHAP nor required \
+             TLS)",
             open.group,
             target.listen.join(", ")
         ),
@@ -137,9 +138,17 @@ mod tests {
         let account = InitiatorChap { user: "u".into(), secret: "file:/s".into(), mutual: None };
         proven.access[0].chap = Some(account);
         assert_eq!(exposures(&proven), []);
-        let mut proven = open;
-        proven.target[0].params.insert("tls".into(), "require".into());
-        assert_eq!(exposures(&proven), []);
+        let with_tls = |tls: &str| {
+            let mut to = open.clone();
+            to.target[0].params.insert("tls".into(), tls.into());
+            to.target[0].params.insert("tls_client_ca".into(), "/ca.pem".into());
+            to
+        };
+        assert_eq!(exposures(&with_tls("allow")).len(), 1, "a client in the clear proves nothing");
+        assert_eq!(exposures(&with_tls("require")), []);
+        let mut encrypted = open.clone();
+        encrypted.target[0].params.insert("tls".into(), "require".into());
+        assert_eq!(exposures(&encrypted), []);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Sessions whose next login fails by a change of accounts, digests or encryption: the host works
-//! on, and fails at its next reconnection.
+//! Sessions whose next login fails by a change of accounts, digests, encryption or CA: the host
+//! works on, and fails at its next reconnection.
 
 use crate::api::SessionState;
 use crate::config::{AccessConfig, DigestPolicy, TargetConfig};
@@ -41,8 +41,19 @@ pub(super) fn is_locked_out(
     let digest = |was, is, has: bool| must(is) && !must(was) && !has;
     let digests = digest(was_target.header_digest, target.header_digest, session.digests.header)
         || digest(was_target.data_digest, target.data_digest, session.digests.data);
-    let requires_tls =
-        |t: &TargetConfig| t.params.get("tls").and_then(Value::as_str) == Some("require");
+    let requires_tls = |t: &TargetConfig| text(t, "tls") == "require";
     let tls = requires_tls(target) && !requires_tls(was_target) && session.tls.is_none();
-    proof || digests || tls
+    proof || digests || tls || (session.tls.is_some() && has_new_client_ca(was_target, target))
+}
+
+/// Whether clients with TLS need a certificate of another CA than before. Which CA signed that of a
+/// session is not known: it counts as the former one, or as none.
+fn has_new_client_ca(was: &TargetConfig, is: &TargetConfig) -> bool {
+    let ca = text(is, "tls_client_ca");
+    !ca.is_empty() && ca != text(was, "tls_client_ca")
+}
+
+/// A parameter of a target, empty if it has none.
+fn text<'t>(target: &'t TargetConfig, key: &str) -> &'t str {
+    target.params.get(key).and_then(Value::as_str).unwrap_or_default()
 }

@@ -472,10 +472,11 @@ fn edits_that_do_not_change_a_host_view_are_one_safe_step() {
 fn hosts_whose_next_login_fails_are_named() {
     let luns = [(0, "a"), (1, "b")];
     let (config, state) = hosted(vec![access("g", &["iqn.h:*"], &luns)]);
-    let said = |from: &Config, to: &Config| {
-        let steps = plan(from, to, &state, &catalog());
+    let worst = |from: &Config, to: &Config, state: &SystemState| {
+        let steps = plan(from, to, state, &catalog());
         steps.iter().max_by_key(|s| s.risk).expect("a step").risk_text()
     };
+    let said = |from: &Config, to: &Config| worst(from, to, &state);
     let account =
         |secret: &str| InitiatorChap { user: "u".into(), secret: secret.into(), mutual: None };
     let with = |change: &dyn Fn(&mut Config)| {
@@ -498,6 +499,17 @@ fn hosts_whose_next_login_fails_are_named() {
     assert_eq!(said(&common, &own), "safe", "the same account, at another place");
     let renewed = with(&|c| c.access[0].chap = Some(account("file:/new")));
     assert_eq!(said(&own, &renewed), "disruptive: iqn.h:1");
+    // A host with TLS has a certificate of the former CA, or none.
+    let mut encrypted = state.clone();
+    encrypted.targets[0].sessions[0].tls = Some("TLS 1.3".into());
+    let trusting =
+        |ca: &str| with(&|c| drop(c.target[0].params.insert("tls_client_ca".into(), ca.into())));
+    let (one, other) = (trusting("/one.pem"), trusting("/other.pem"));
+    for (from, to) in [(&config, &one), (&one, &other)] {
+        assert_eq!(worst(from, to, &encrypted), "disruptive: iqn.h:1");
+        assert_eq!(said(from, to), "safe", "a host in the clear shows no certificate");
+    }
+    assert_eq!(worst(&one, &config, &encrypted), "safe", "it is asked for less");
 }
 
 #[test]

@@ -86,24 +86,24 @@ fn file_trouble(file: &File, open: &Statx, named: &rustix::io::Result<Statx>) ->
     })
 }
 
-/// No name is left: the data go with the last close.
+/// No name is left: the data go with the last close. That is a failure, though requests succeed.
 fn unlinked(file: &File, is_there: bool) -> Trouble {
     let (path, to, from) = (file.path().display(), shell_word(file.path()), descriptor(file));
     let lost = "writes go to a file without a name and are lost when the daemon stops";
     match is_there {
-        false => Trouble::degraded(
+        false => Trouble::failed(
             format!("{path} was removed while it is in use: {lost}"),
             format!(
                 "Stop its users, save it with `cp --sparse=always {from} {to}`, then restart \
-                 the daemon: `systemctl restart ashlar`."
+                 the daemon."
             ),
         ),
-        true => Trouble::degraded(
+        true => Trouble::failed(
             format!("{path} was replaced by another file while it is in use: {lost}"),
             format!(
                 "Stop its users and save it with `cp --sparse=always {from} {to}.saved`; if \
                  that is the one to be used, type `mv {to}.saved {to}`. Then restart the \
-                 daemon: `systemctl restart ashlar`."
+                 daemon."
             ),
         ),
     }

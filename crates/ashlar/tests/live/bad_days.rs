@@ -240,9 +240,10 @@ fn file_that_is_removed_in_use_is_reported_and_can_be_saved() {
     std::fs::remove_file(&image).unwrap();
     peer::qemu_io(&url, &["write -P 6 32M 1M", "flush"]).unwrap();
     let found = finding(&house, "disk d1");
+    assert_eq!(found["health"], "failed", "{found}");
     assert!(text(&found["why"]).contains("was removed while it is in use"), "{found}");
     noted("was removed while it is in use");
-    house.ashlar(&["list", "disks", "d1"]).prints(&["degraded", "was removed"]);
+    house.ashlar(&["list", "disks", "d1"]).prints(&["failed", "was removed"]);
     let action = text(&found["action"]);
     let save = action.split('`').find(|words| words.starts_with("cp ")).unwrap();
     tool("sh", &["-c", save], "");

@@ -30,13 +30,15 @@ fn troubles(w: &mut World) -> Vec<Trouble> {
     found
 }
 
-/// The one thing that is wrong, whose cause and action contain `why` and `action`.
+/// The one thing that is wrong, whose cause and action contain `why` and `action`. A file without a
+/// name is a failure.
 fn trouble(w: &mut World, why: &str, action: &str) -> Trouble {
     let all = troubles(w);
     let [one] = &all[..] else { panic!("{all:?}") };
     assert!(one.why.contains(why), "{}", one.why);
     assert!(one.action.contains(action), "{}", one.action);
-    assert_eq!(one.severity, Severity::Degraded);
+    let is_lost = one.why.contains("lost when the daemon stops");
+    assert_eq!(one.severity, if is_lost { Severity::Failed } else { Severity::Degraded });
     one.clone()
 }
 
@@ -51,7 +53,7 @@ fn shell(command: &str) {
 }
 
 #[test]
-fn removed_file_is_degraded_and_can_be_copied_back() {
+fn removed_file_is_failed_and_can_be_copied_back() {
     let (mut w, _folder, path) = world(&[]);
     let edge = w.open("f0");
     assert_eq!(troubles(&mut w), []);
@@ -67,7 +69,7 @@ fn removed_file_is_degraded_and_can_be_copied_back() {
 }
 
 #[test]
-fn replaced_file_is_degraded_and_can_be_copied_back() {
+fn replaced_file_is_failed_and_can_be_copied_back() {
     let (mut w, folder, path) = world(&[]);
     let edge = w.open("f0");
     let new = folder.path("new");

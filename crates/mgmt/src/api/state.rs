@@ -21,7 +21,7 @@ pub enum Health {
     Ok,
     /// Serves requests, but not as configured.
     Degraded,
-    /// Serves no requests.
+    /// Serves no requests, or what is written is lost at the next stop.
     Failed,
 }
 
@@ -280,6 +280,12 @@ pub struct DiskState {
 }
 
 impl DiskState {
+    /// Whether requests fail. A disk is failed, too, by a trouble that loses its data later.
+    pub fn is_gone(&self) -> bool {
+        let loses = |trouble: &TroubleState| trouble.health == Health::Failed;
+        self.health == Health::Failed && !self.troubles.iter().any(loses)
+    }
+
     /// How much of its room it takes, percent; absent when it does not say.
     pub fn percent_full(&self) -> Option<u64> {
         let (used, free) = (u128::from(self.used_bytes?), u128::from(self.free_bytes?));

@@ -227,17 +227,16 @@ fn status_shows_health_first() {
     );
     let list = daemon.expect_exit("list disks", Exit::Done);
     assert!(list.contains("d0    file     64M     -     512  failed"), "{list}");
-    // A disk that fills up.
+    // A disk that fills up, and whose image is removed.
     for disk in state.disks.iter_mut().filter(|d| d.name == "d0") {
-        disk.health = Health::Degraded;
         disk.health_why = "85 % of its room is used".to_owned();
-        let trouble = |why: &str, action: &str| TroubleState {
-            health: Health::Degraded,
+        let trouble = |health, why: &str, action: &str| TroubleState {
+            health,
             why: why.to_owned(),
             action: action.to_owned(),
         };
-        let full = trouble("85 % of its room is used", "");
-        disk.troubles = vec![full, trouble("d0.img was removed", "Save it with `cp`.")];
+        let removed = trouble(Health::Failed, "d0.img was removed", "Save it with `cp`.");
+        disk.troubles = vec![trouble(Health::Degraded, "85 % of its room is used", ""), removed];
         disk.path = Some("/srv/d0.img".to_owned());
         (disk.used_bytes, disk.free_bytes) = (Some(85 << 20), Some(15 << 20));
     }
@@ -247,8 +246,9 @@ fn status_shows_health_first() {
         full.contains("action: Free space in its file system (`df -h /srv/d0.img`), or discard"),
         "{full}"
     );
-    assert!(full.contains("why: d0.img was removed\naction: Save it with `cp`.\n"), "{full}");
-    assert!(daemon.expect_exit("list disks", Exit::Done).contains("64M   85%     512  degraded"));
+    let lost = "disk d0 (failed)\n   why: d0.img was removed\naction: Save it with `cp`.\n";
+    assert!(full.contains(lost), "{full}");
+    assert!(daemon.expect_exit("list disks", Exit::Done).contains("64M   85%     512  failed"));
     assert!(daemon.expect_exit("list luns d0", Exit::Done).contains("iqn.a:t"));
     assert!(daemon.expect_exit("list disks nothing", Exit::Failed).contains("ASH-0020"));
 }

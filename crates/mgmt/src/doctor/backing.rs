@@ -1,7 +1,7 @@
 //! Check that the files and devices behind the disks exist and fit.
 
 use super::{Check, CheckFinding, Facts, Severity, bad, ok};
-use crate::api::{DiskState, Health};
+use crate::api::DiskState;
 use crate::config::DiskConfig;
 use rustix::fs::{FsWord, statfs};
 use std::fs::OpenOptions;
@@ -33,7 +33,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             seen += 1;
             let path = Path::new(path);
             let disks = facts.daemon.as_ref().map_or(&[][..], |state| &state.disks);
-            let served = disks.iter().find(|d| d.name == disk.name && d.health != Health::Failed);
+            let served = disks.iter().find(|d| d.name == disk.name && !d.is_gone());
             match served.filter(|_| !path.exists()) {
                 Some(served) => out.push(removed(served, path)),
                 None => out.extend(check_file(disk, path, &mounts)),

@@ -1,7 +1,9 @@
 //! Each check on a machine that is made up: once well, once not.
 
 use super::*;
-use crate::api::{BusState, CoreState, DeviceState, Health, Kind, TargetState, TroubleState};
+use crate::api::{
+    BusState, CoreState, DeviceState, DiskState, Health, Kind, TargetState, TroubleState,
+};
 use crate::config::read;
 use crate::fake::catalog;
 use std::fs;
@@ -147,6 +149,18 @@ fn backing_files_are_graded() {
     };
     let none = machine.0.join("none.img");
     assert_eq!(grades("backing", &machine.facts(Some(&disk(&none, "")))), [Severity::Fail]);
+    // The daemon has it still: a new file in its place would lose the data.
+    let health = Health::Failed;
+    let served = DiskState {
+        name: "d".into(),
+        health,
+        troubles: vec![TroubleState { health, ..TroubleState::default() }],
+        ..DiskState::default()
+    };
+    let mut facts = machine.facts(Some(&disk(&none, "")));
+    facts.daemon = Ok(SystemState { disks: vec![served], ..SystemState::default() });
+    let check = CHECKS.iter().find(|c| c.id == "backing").expect("a check");
+    assert!(check.run(&facts)[0].finding.ends_with("though the daemon serves it"));
     let lost = machine.0.join("nowhere/none.img");
     let facts = machine.facts(Some(&disk(&lost, "size_bytes='1M'")));
     assert_eq!(grades("backing", &facts), [Severity::Fail]);

@@ -181,12 +181,12 @@ fn free_space_advice(disk: &DiskState) -> String {
     }
 }
 
-/// Disks that are not ok: each trouble by itself, but those of a disk that has failed.
+/// Disks that are not ok: each trouble by itself, but those of a disk that is gone.
 fn disks(state: &SystemState) -> Vec<StatusFinding> {
     let mut out = Vec::new();
     for disk in state.disks.iter().filter(|d| d.health != Health::Ok) {
         let at = format!("disk {}", disk.name);
-        if disk.health == Health::Failed || disk.troubles.is_empty() {
+        if disk.is_gone() || disk.troubles.is_empty() {
             let again = "Reconnect the disk: it is used again automatically. To accept another \
                          disk: `ashlar apply`.";
             let (health, why) = (disk.health, disk.health_why.clone());

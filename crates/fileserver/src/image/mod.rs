@@ -94,6 +94,8 @@ const WAITS: usize = 1000;
 const WAITS_LENT: usize = 10 * WAITS;
 /// See [`WAITS`].
 const WAIT_NS: u64 = 1_000_000;
+/// Commits that an operation waits for because the log has no room for it.
+const LOG_WAITS: usize = 3;
 
 struct Inner {
     reactor: Reactor,
@@ -184,7 +186,7 @@ impl Image {
         is_client: bool,
         op: &mut impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
-        let (mut waits, mut lent_waits) = (0, 0);
+        let (mut waits, mut lent_waits, mut log_waits) = (0, 0, 0);
         loop {
             if is_client {
                 self.wait_unhalted().await;
@@ -235,8 +237,9 @@ impl Image {
                 Err(Stop::Wait(Wait::Copy(addr))) => Box::pin(self.copied_block(addr)).await?,
                 Err(Stop::Wait(Wait::Thaw)) => self.wait_thawed().await,
                 Err(Stop::Wait(_)) => {
-                    waits += 1;
-                    if waits > 3 {
+                    // Of its own: waits for memory say nothing about the room of the log.
+                    log_waits += 1;
+                    if log_waits > LOG_WAITS {
                         return Err(Fault::NoSpace(
                             "the operation changes more than the log holds",
                         ));

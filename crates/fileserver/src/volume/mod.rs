@@ -96,6 +96,8 @@ const TOO_SMALL: Fault = Fault::NoSpace("the block cache is too small for the op
 const LOADS: usize = 64;
 /// Blocks evicted from memory at a time.
 const EVICT: usize = 64;
+/// Commits that an operation waits for, for memory or for slots, without any gain.
+const ROUNDS: u32 = 8;
 /// Waits of an operation for memory that unsent replies hold, and the length of one, ns. After
 /// these the operation is refused as one that is too large for the block cache.
 const LENT_WAITS: usize = 10_000;
@@ -237,14 +239,14 @@ impl Volume {
             }
             // Eviction brings the operation nearer, until nothing clean is left.
             if gone == 0 {
-                patience.rounds += 1;
+                patience.memory_rounds += 1;
             }
-            if patience.is_exhausted() {
+            if patience.memory_rounds > ROUNDS {
                 return Err(TOO_SMALL);
             }
             return self.sync().await;
         }
-        patience.rounds += 1;
+        patience.slot_rounds += 1;
         // The slots that a commit leaves are free after the record of the next one.
         let before = self.0.state.borrow().slots_left();
         self.empty_slots();
@@ -252,8 +254,8 @@ impl Volume {
         let after = self.0.state.borrow().slots_left();
         patience.observe_free(after);
         // The remaining slots may be fewer than one operation needs: then it is full too.
-        let none = before == 0 && after == 0 && patience.rounds > 2;
-        if none || patience.is_exhausted() {
+        let none = before == 0 && after == 0 && patience.slot_rounds > 2;
+        if none || patience.slot_rounds > ROUNDS {
             let is_temporary = self.facts().is_temporary();
             return Err(Fault::NoSpace(if is_temporary { FULL_OF_TEMPORARY } else { FULL }));
         }
@@ -380,8 +382,10 @@ impl Volume {
 /// allocations and releases look like that for ever.
 #[derive(Default)]
 struct SpaceWait {
-    /// Commits that were waited for since there was more than before.
-    rounds: u32,
+    /// Commits that were waited for, for memory, since there were more slots than before.
+    memory_rounds: u32,
+    /// The same for slots or numbers: a wait for memory says nothing about the cache device.
+    slot_rounds: u32,
     /// The most slots that were seen free.
     most: usize,
     /// Blocks that were loaded for it.
@@ -393,11 +397,7 @@ struct SpaceWait {
 impl SpaceWait {
     fn observe_free(&mut self, slots: usize) {
         if slots > self.most {
-            (self.rounds, self.most) = (0, slots);
+            (self.memory_rounds, self.slot_rounds, self.most) = (0, 0, slots);
         }
-    }
-
-    fn is_exhausted(&self) -> bool {
-        self.rounds > 8
     }
 }

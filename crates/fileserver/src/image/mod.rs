@@ -314,10 +314,15 @@ impl Image {
 
     /// Memory for a block.
     async fn memory(&self) -> Result<Seg, Fault> {
-        for _ in 0..WAITS {
+        let (mut waits, mut lent_waits) = (0, 0);
+        while waits < WAITS && lent_waits < WAITS_LENT {
             if let Some(seg) = self.0.state.borrow().frames.memory() {
                 return Ok(seg);
             }
+            // What unsent replies hold comes back: as long a wait as that of an operation.
+            let is_lent = self.0.state.borrow().frames.is_lent();
+            let count = if is_lent { &mut lent_waits } else { &mut waits };
+            *count += 1;
             if self.0.state.borrow_mut().frames.evict(EVICT) == 0 {
                 self.commit_now().await?;
                 self.0.reactor.sleep(WAIT_NS).await;

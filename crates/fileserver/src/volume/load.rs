@@ -6,7 +6,7 @@ use wire::iscsi::crc32c;
 
 use super::point::Dump;
 use super::table::Slot;
-use super::{Volume, worm};
+use super::{SpaceWait, Volume, worm};
 use crate::ahead::{Ahead, Loader};
 use crate::fault::{Addr, Fault};
 
@@ -83,14 +83,22 @@ impl Volume {
 
     /// Memory for a block that is loaded.
     pub(super) async fn memory(&self) -> Result<Seg, Fault> {
-        for _ in 0..WAITS {
+        let (mut waits, mut patience) = (0, SpaceWait::default());
+        while waits < WAITS {
             if let Some(seg) = self.0.state.borrow().frames.memory() {
                 return Ok(seg);
             }
-            if !self.evict_for(1) {
+            let is_evicted = self.evict_for(1);
+            // Evicted memory may still have another holder.
+            let is_free = is_evicted && self.0.state.borrow().frames.memory().is_some();
+            // What unsent replies hold comes back: as long a wait as that of an operation.
+            if is_free || self.is_lent(&mut patience).await {
+                continue;
+            }
+            waits += 1;
+            if !is_evicted {
                 self.sync().await?;
             }
-            // Evicted memory may still have another holder.
             if self.0.state.borrow().frames.memory().is_none() {
                 self.0.reactor.sleep(WAIT_NS).await;
             }

@@ -1,6 +1,7 @@
 //! Geoms of the configuration that change while they are used.
 
 use classes::guard;
+use fileserver::{FS_CLASS, FsClass};
 use geom::Redeclare;
 use mgmt::api::{Error, Kind, Level, Result};
 use mgmt::config::GeomConfig;
@@ -31,7 +32,7 @@ impl ControlLoop {
         let op = "change geom";
         // One that is made is asked only when it is found by its records.
         if from.provider_names().next().is_none() && !self.is_found(to) {
-            return Ok(());
+            return self.check_remake(to, ahead);
         }
         for name in added(from, to) {
             if self.control.topology.find(name).is_some() || !ahead.may_provide(name) {
@@ -43,6 +44,19 @@ impl ControlLoop {
         let request = Redeclare { name: &to.name, from: &was, to: &is, params: &params };
         let refused = class.check_redeclare(&mut self.control, &request);
         refused.map_err(|e| from_geom(op, &to.name, e))
+    }
+
+    /// Why a file server that is removed and made anew would not open.
+    fn check_remake(&mut self, to: &GeomConfig, ahead: &PriorSteps) -> Result<()> {
+        let members = provider_names(to);
+        let Some(cache) = members.first().filter(|_| to.class == FS_CLASS) else { return Ok(()) };
+        let is_image = to.params.get("image") == Some(&Value::Bool(true));
+        // A cache device that an earlier step makes is another one.
+        if is_image || ahead.may_provide(cache) {
+            return Ok(());
+        }
+        let checked = FsClass::check_remake(&mut self.control.topology, &to.name, &members);
+        checked.map_err(|e| from_geom("change geom", &to.name, e))
     }
 
     /// Whether a geom that the configuration declares is there, by its records.

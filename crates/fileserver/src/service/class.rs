@@ -12,7 +12,7 @@ use geom::{
 use serde_json::{Value, json};
 
 use super::geom::FsGeom;
-use super::leaves::{leaves, provider};
+use super::leaves::{leaves, provider, worm_devices};
 use super::params::FsParams;
 use super::shared::{Phase, Progress};
 use super::volume_history::VolumeHistory;
@@ -81,6 +81,35 @@ impl FsClass {
         let geom = t.find_geom(FS_CLASS, name);
         let shared = geom.and_then(|geom| t.with(geom, |g: &mut FsGeom, _| g.shared.clone()));
         shared.is_some_and(|s| matches!(s.status().phase, Phase::Refused(..) | Phase::Halted))
+    }
+
+    /// Refuses to make a file server anew, on the cache device that it has and with another number
+    /// of devices of the WORM: it would not open. One that does not serve may have been declared
+    /// with a wrong number, which is corrected so.
+    ///
+    /// # Errors
+    /// `NotSup`: the numbers differ.
+    pub fn check_remake(t: &mut Topology, name: &str, to: &[String]) -> Result<(), Error> {
+        let geom = t.find_geom(FS_CLASS, name);
+        let shared = geom.and_then(|geom| t.with(geom, |g: &mut FsGeom, _| g.shared.clone()));
+        let Some(shared) = shared else { return Ok(()) };
+        // A mirror is one device of an image, whatever the number of its members.
+        if shared.params.image || shared.status().phase != Phase::Serving {
+            return Ok(());
+        }
+        let cache = to.first().and_then(|cache| t.find(cache));
+        let now = leaves(&shared.device).first().and_then(|disk| provider(t, disk).ok());
+        let (was, is) = (worm_devices(&shared.device), to.len().saturating_sub(1));
+        if cache.is_none() || cache != now || was == is {
+            return Ok(());
+        }
+        let what = format!(
+            "{name}: the file system keeps the number of WORM devices that it was made with, \
+             {was}, and `members` names {is} after the cache device; `ashlar fs replace {name} \
+             DEVICE` renews one of them; to discard the contents and make a new file system, \
+             `ashlar fs halt {name}`, `ashlar apply`, `ashlar fs ream {name} --force`"
+        );
+        Err(Error::new(Errno::NotSup, what))
     }
 
     /// Every file server makes all durable and lets go: for the end of the daemon.

@@ -27,6 +27,17 @@ fn collect<'d>(device: &'d Device, out: &mut Vec<&'d Device>) {
     }
 }
 
+/// How many devices of the WORM a volume on the device has.
+pub fn worm_devices(device: &Device) -> usize {
+    match device {
+        Device::Cached(_, worm) => match &**worm {
+            Device::Mirror(legs) => legs.len(),
+            _ => 1,
+        },
+        _ => 0,
+    }
+}
+
 /// The config string of providers in order: the cache device, then each of the WORM.
 pub fn device_of(names: &[String]) -> Option<Device> {
     let mut all = names.iter().map(|n| Device::Path(n.clone()));

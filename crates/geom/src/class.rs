@@ -204,6 +204,11 @@ pub trait Class: Send + Sync {
         None
     }
 
+    /// Least and most members of a geom that is declared.
+    fn member_limits(&self) -> (usize, usize) {
+        (0, usize::MAX)
+    }
+
     /// Makes a geom by hand.
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
         let _ = (topology, request);

@@ -269,6 +269,7 @@ impl<F: Filter> Typed for FilterClass<F> {
     const DOC: &'static str = F::DOC;
     const VERBS: &'static [ClassVerb<FilterClass<F>>] =
         &[ClassVerb::of::<Configure<F>>(), ClassVerb::of::<Reset>()];
+    const MEMBER_LIMITS: (usize, usize) = (1, 1);
     type Params = F::Params;
     type Claim = NoClaim;
     type Geom = FilterGeom<F>;

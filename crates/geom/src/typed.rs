@@ -50,6 +50,8 @@ pub trait Typed: Send + Sync + Sized + 'static {
     const KEEPS_RECORDS: bool = false;
     /// See [`Class::is_named_after_provider`].
     const NAMED_AFTER_PROVIDER: bool = false;
+    /// See [`Class::member_limits`].
+    const MEMBER_LIMITS: (usize, usize) = (0, usize::MAX);
 
     /// The parameters of a configuration section and of `create`, besides name and members.
     type Params: DeserializeOwned + JsonSchema;
@@ -294,6 +296,10 @@ impl<C: Typed> Class for C {
 
     fn is_named_after_provider(&self) -> bool {
         C::NAMED_AFTER_PROVIDER
+    }
+
+    fn member_limits(&self) -> (usize, usize) {
+        C::MEMBER_LIMITS
     }
 
     fn declare(

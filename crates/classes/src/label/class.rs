@@ -79,6 +79,7 @@ impl Typed for LabelClass {
     const VERBS: &'static [ClassVerb<LabelClass>] = verbs::VERBS;
     const TASTES: bool = true;
     const ONLY_SHOWS: bool = true;
+    const MEMBER_LIMITS: (usize, usize) = (1, 1);
     type Params = LabelParams;
     type Claim = Vec<Found>;
     type Geom = LabelGeom;

@@ -71,6 +71,7 @@ impl Typed for SchedClass {
     const NAME: &'static str = NAME;
     const DOC: &'static str = "I/O scheduler between clients; inserted and removed under load.";
     const VERBS: &'static [ClassVerb<SchedClass>] = verbs::VERBS;
+    const MEMBER_LIMITS: (usize, usize) = (1, 1);
     type Params = SchedParams;
     type Claim = NoClaim;
     type Geom = SchedGeom;

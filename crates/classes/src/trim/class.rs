@@ -81,6 +81,7 @@ impl Typed for TrimClass {
     const DOC: &'static str =
         "Queue of deletes: acknowledged at once, merged, sent when the disk is idle.";
     const VERBS: &'static [ClassVerb<TrimClass>] = verbs::VERBS;
+    const MEMBER_LIMITS: (usize, usize) = (1, 1);
     type Params = TrimParams;
     type Claim = NoClaim;
     type Geom = TrimGeom;

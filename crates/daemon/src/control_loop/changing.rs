@@ -32,6 +32,7 @@ impl ControlLoop {
         let op = "change geom";
         // One that is made is asked only when it is found by its records.
         if from.provider_names().next().is_none() && !self.is_found(to) {
+            self.check_member_count(to)?;
             return self.check_remake(to, ahead);
         }
         for name in added(from, to) {
@@ -44,6 +45,24 @@ impl ControlLoop {
         let request = Redeclare { name: &to.name, from: &was, to: &is, params: &params };
         let refused = class.check_redeclare(&mut self.control, &request);
         refused.map_err(|e| from_geom(op, &to.name, e))
+    }
+
+    /// Why the class would refuse the number of members.
+    fn check_member_count(&self, geom: &GeomConfig) -> Result<()> {
+        let op = "create geom";
+        let (least, most) = self.class(&geom.class, op)?.member_limits();
+        let count = geom.provider_names().count();
+        if (least..=most).contains(&count) {
+            return Ok(());
+        }
+        let takes = match (least, most) {
+            (1, 1) => "exactly one provider".to_owned(),
+            (_, usize::MAX) => format!("at least {least} members"),
+            _ => format!("{least} to {most} members"),
+        };
+        let why = format!("a {} takes {takes}, and its section names {count}", geom.class);
+        let next = format!("Correct `members` of geom {}.", geom.name);
+        Err(Error::new(Kind::Usage, op, why).at(&geom.name).next(next))
     }
 
     /// Why a file server that is removed and made anew would not open.

@@ -43,10 +43,12 @@ use Writes::{Any, Own};
 /// Every verb that writes, by class.
 const VERBS: &[(&str, &str, Writes)] = &[
     ("concat", "label", Any(&["concat label x @ b0", "concat label x b0 @"])),
+    ("concat", "create", Any(&["concat create x @ b0", "concat create x b0 @"])),
     ("concat", "append", Any(&["concat append joined @"])),
     ("concat", "clear", Own),
     ("concat", "follow", Own),
     ("stripe", "label", Any(&["stripe label x @ b0", "stripe label x b0 @"])),
+    ("stripe", "create", Any(&["stripe create x @ b0", "stripe create x b0 @"])),
     ("stripe", "clear", Own),
     ("stripe", "follow", Own),
     ("mirror", "label", Any(&["mirror label x @ b0", "mirror label x b0 b1 @"])),

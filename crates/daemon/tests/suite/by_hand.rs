@@ -251,6 +251,7 @@ const OTHER_ARGS: &str = "
     mirror create: balance slice no_failsync no_autosync yes_destroy
     mirror insert: priority inactive hardcode yes_destroy force
     stripe create: strip yes_destroy
+    concat create: yes_destroy
     concat append: hardcode yes_destroy force
     cam tags: quiet verbose
     cam fault: fails lies echoes full deaf mute dark quiet clear stop cut_power pull push

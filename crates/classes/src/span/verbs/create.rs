@@ -1,7 +1,8 @@
 //! `create`: members that are named by hand.
 
 use geom::{
-    Class, Create as Request, Deserialize, Error, GraphControl, JsonSchema, ProviderId, Verb,
+    Class, Consent, Create as Request, Deserialize, Error, GraphControl, JsonSchema, ProviderId,
+    Verb,
 };
 use serde_json::Value;
 
@@ -20,6 +21,13 @@ pub(crate) struct Create<S: Span> {
     members: Members<S>,
     #[serde(flatten)]
     params: S::Params,
+    // The first write to the whole goes over what its members hold. The guard has looked at it
+    // before, and says so by `force`.
+    #[serde(rename = "yes_destroy")]
+    _consent: Consent,
+    #[serde(rename = "force")]
+    #[schemars(extend("x-hidden" = true))]
+    _force: bool,
 }
 
 impl<S: Span> Verb<SpanClass<S>> for Create<S> {

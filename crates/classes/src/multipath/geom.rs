@@ -63,6 +63,14 @@ fn is_own(serial: &str) -> bool {
     !(serial.is_empty() || serial.len() == 16 && serial.bytes().all(made))
 }
 
+/// The serial number of the disk that a provider leads to, if the disk has one of its own.
+pub(super) fn own_serial(t: &Topology, on: ProviderId) -> Option<String> {
+    match t.attr(on, "GEOM::ident") {
+        Some(Attr::Text(serial)) if is_own(&serial) => Some(serial),
+        _ => None,
+    }
+}
+
 impl MultipathGeom {
     /// A geom without paths.
     pub(super) fn place(
@@ -124,12 +132,8 @@ impl MultipathGeom {
         if let Some(why) = self.other_id(t, on) {
             return Some(why);
         }
-        let serial = |p: ProviderId| match t.attr(p, "GEOM::ident") {
-            Some(Attr::Text(serial)) if is_own(&serial) => Some(serial),
-            _ => None,
-        };
-        let own = serial(on)?;
-        let others = self.consumers.values().filter_map(|c| serial(t.below(*c)?));
+        let own = own_serial(t, on)?;
+        let others = self.consumers.values().filter_map(|c| own_serial(t, t.below(*c)?));
         let other = others.into_iter().find(|other| *other != own)?;
         Some(format!(
             "its serial number is {own}, that of the other paths {other}: a copy of the disk, not \

@@ -48,6 +48,43 @@ fn misc_create_in_every_mode() {
     }
 }
 
+/// Without a label nothing else keeps two disks from being written as one.
+#[test]
+fn create_refuses_paths_that_lead_to_different_disks() {
+    let filled = |first: u8, last: u8, len: usize| {
+        let mut bytes = vec![0; len];
+        (bytes[0], bytes[len - 1]) = (first, last);
+        disk(bytes)
+    };
+    for (serial, other, says) in [
+        ("serial-1", filled(1, 1, 2 * MIB), "bytes in sectors of 512"),
+        ("serial-2", filled(1, 1, MIB), "serial number serial-2"),
+        ("serial-1", filled(2, 1, MIB), "first sectors differ"),
+        ("serial-1", filled(1, 2, MIB), "last sectors differ"),
+    ] {
+        let mut world = World::new();
+        let one = filled(1, 1, MIB);
+        way(&mut world, "d0", &one);
+        way(&mut world, "d1", &one);
+        world.attach_as("d2", serial, &other, 512, (0, 0));
+        let create = json!({ "members": ["d0", "d1", "d2"] });
+        let refused = world.verb("multipath", "create", "m", create).expect_err("another disk");
+        assert_eq!(refused.kind, Errno::Inval, "{refused}");
+        let message = &refused.message;
+        assert!(message.contains("d2 leads to another disk than d0"), "{message}");
+        assert!(message.contains(says), "{message}");
+        assert!(!world.has("multipath/m"));
+        world.verb("multipath", "create", "m", json!({ "members": ["d0", "d1"] })).expect("one");
+    }
+    // Disks without a serial number get one from their place, which differs from path to path.
+    let mut world = World::new();
+    let one = disk(vec![0; MIB]);
+    for (name, serial) in [("d0", "0123456789abcdef"), ("d1", "fedcba9876543210")] {
+        world.attach_as(name, serial, &one, 512, (0, 0));
+    }
+    world.verb("multipath", "create", "m", json!({ "members": ["d0", "d1"] })).expect("one disk");
+}
+
 #[test]
 fn misc_a_path_departs_and_arrives() {
     let (mut world, disk, _) = labelled(2, json!({}));

@@ -30,6 +30,11 @@ impl Refusals {
         self.0.retain(|(who, _)| who != name);
     }
 
+    /// A provider that was refused for a reason that begins so.
+    pub(crate) fn because(&self, begins: &str) -> Option<&str> {
+        self.0.iter().find(|(_, why)| why.starts_with(begins)).map(|(who, _)| who.as_str())
+    }
+
     /// For a list, a line each.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         self.0.iter().map(|(who, why)| ("Refused", format!("{who}: {why}")))

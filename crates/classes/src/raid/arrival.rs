@@ -5,7 +5,7 @@ use geom::{Access, ConsumerId, Error, GeomId, ProviderId, Severity, Topology};
 
 use super::assemble::{Found, RecordChoice, choose_record};
 use super::geom::{Attached, Job, Message, RaidGeom};
-use super::members::{MemberSet, Tag};
+use super::members::{MemberSet, Replay, Tag};
 use super::metadata::MetadataState;
 use super::model::{Array, DiskState, Identity, Volume, VolumeState};
 use super::records::{self};
@@ -33,9 +33,10 @@ impl RaidGeom {
             let what = format!("another array is called {} too", self.id.name());
             return Err(Error::new(Errno::Exist, what));
         }
-        if let Some((kind, why)) =
-            self.refusal_reason(&name, &found, limits.sector_bytes, limits.media_bytes)
-        {
+        let refusal = self.refusal_reason(&name, &found, limits.sector_bytes, limits.media_bytes);
+        let is_split = refusal.as_ref().is_some_and(|(_, why)| why.starts_with(SPLIT));
+        let steps_back = is_split && self.can_step_back(t, me, &found);
+        if let Some((kind, why)) = refusal.filter(|_| !steps_back) {
             if kind == Errno::Exist
                 && self.duplicates.len() < REFUSALS_MAX
                 && !self.duplicates.contains(&on)
@@ -46,6 +47,9 @@ impl RaidGeom {
             return Err(Error::new(kind, why));
         }
         let consumer = attach(t, me, on, &name)?;
+        if steps_back {
+            self.step_back(t);
+        }
         self.tags += 1;
         let tag = self.tags;
         self.refused.forget(&name);
@@ -66,6 +70,35 @@ impl RaidGeom {
             }
         }
         Ok(tag)
+    }
+
+    /// Whether it may be as if it had not started, now that the other half of a split array is
+    /// there: nobody chose this half or uses it, no record was written since the start, and the
+    /// records do not say which half is right.
+    fn can_step_back(&self, t: &Topology, me: GeomId, found: &Found) -> bool {
+        let Some(set) = &self.set else { return false };
+        let is_written = set.array.generation != self.start_generation
+            || (0..set.volume_status.len()).any(|at| set.is_filling(at));
+        // A disk without a place has a job to come.
+        let is_at_work = self.job_phase.is_some()
+            || !self.queue.is_empty()
+            || self.disks.keys().any(|tag| set.disk(*tag).is_none())
+            || set.volume_status.iter().any(|vol| vol.replay == Replay::Runs);
+        if self.forced || is_written || is_at_work || t.geom_is_open(me) {
+            return false;
+        }
+        let mut all: Vec<&Found> = self.disks.values().map(|disk| &disk.found).collect();
+        all.push(found);
+        choose_record(&all, self.sector, None).is_some_and(|judged| !judged.split.is_empty())
+    }
+
+    /// Its volumes are withdrawn, and its disks stay attached as they are: the launch that follows
+    /// finds both halves.
+    fn step_back(&mut self, t: &mut Topology) {
+        self.halt_passes();
+        let keys: Vec<u32> = self.running_volumes.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.stop_volume(t, key));
+        (self.set, self.metadata) = (None, None);
     }
 
     /// What may be above it waits for it: `members::waiting`.
@@ -197,13 +230,18 @@ impl RaidGeom {
         let good: Vec<&Attached> = self.good().collect();
         let without = |disk: &&Attached| found.was_without(&disk.key, self.sector);
         if !found.is_spare() && !good.is_empty() && good.iter().all(without) {
-            return Some(
-                "split brain: this disk was used without those of the running array: each side may \
-                 hold data that the other lacks. To keep the data of this one: `ashlar raid stop` \
-                 the array, then `ashlar raid start ARRAY --keep DISK`; to keep the running array: \
-                 `clear` this one and `insert` it"
-                    .into(),
-            );
+            let set = self.id.name();
+            let here: Vec<&str> = good.iter().map(|disk| disk.name.as_str()).collect();
+            return Some(format!(
+                "{SPLIT}this disk (generation {}) was used without those of the running array ({}, \
+                 started with generation {}): each side may hold data that the other lacks. To \
+                 keep the data of this one: `ashlar raid stop {set}`, then `ashlar raid start \
+                 {set} --keep {name}`; to keep the running array: `ashlar raid clear {name}`, then \
+                 `ashlar raid insert {set} {name}`",
+                found.generation(),
+                here.join(", "),
+                self.start_generation
+            ));
         }
         None
     }
@@ -253,20 +291,28 @@ impl RaidGeom {
                 name(at)
             ));
         }
-        judged.split.first().map(|at| {
-            format!(
-                "split brain: halves of the array were used without each other: {} and the newest \
-                 disk may each hold data that the other lacks. `ashlar raid start {set} --keep \
-                 DISK` uses the record of DISK, `--force` the newest",
-                name(at)
-            )
-        })
+        if judged.split.is_empty() {
+            return None;
+        }
+        let half = |at: &usize| {
+            let disk = tags.get(*at).and_then(|tag| self.disks.get(tag));
+            let generation = disk.map_or(0, |disk| disk.found.generation());
+            format!("{} (generation {generation})", name(at))
+        };
+        let others: Vec<String> = judged.split.iter().map(half).collect();
+        Some(format!(
+            "{SPLIT}halves of the array were used without each other: {} and {} may each hold data \
+             that the other lacks. `ashlar raid start {set} --keep DISK` uses the record of DISK, \
+             `--force` the newest",
+            half(&judged.winner),
+            others.join(", ")
+        ))
     }
 
     /// Starts with the present disks, if it has not started; with `due` without waiting for more.
     /// With `force` the newest record is used though another half may hold other data.
     pub(super) fn launch(&mut self, t: &mut Topology, me: GeomId, due: bool, force: bool) {
-        self.due |= due;
+        (self.due, self.forced) = (self.due | due, self.forced | force);
         let due = self.due || force;
         if self.set.is_some() || self.over {
             return;
@@ -311,7 +357,8 @@ impl RaidGeom {
         self.highest_generation = above.unwrap_or(0);
         self.start_generation = believed;
         self.fault = None;
-        let ahead: Vec<Tag> = judged.ahead.iter().filter_map(|at| tags.get(*at)).copied().collect();
+        let tagged = |all: &[usize]| all.iter().filter_map(|at| tags.get(*at)).copied().collect();
+        let (ahead, split): (Vec<Tag>, Vec<Tag>) = (tagged(&judged.ahead), tagged(&judged.split));
         let (mut here, mut aged) = (vec![None; array.disks.len()], Vec::new());
         let probe = MemberSet::start(array.clone(), Vec::new());
         for tag in tags {
@@ -321,6 +368,7 @@ impl RaidGeom {
             let why = match (index, state) {
                 (None, _) => Some("not in the newest record of the array".to_owned()),
                 _ if ahead.contains(&tag) => Some(AHEAD.to_owned()),
+                _ if split.contains(&tag) => Some(OTHER_HALF.to_owned()),
                 (_, Some(DiskState::Failed | DiskState::Disabled)) => {
                     Some(self.why_failed(&disk.key, &disk.name))
                 }
@@ -442,6 +490,12 @@ const SPARES: &str = "only spares are there, and disks whose records are torn";
 /// Why a disk is refused at the start.
 const AHEAD: &str = "its record is torn, and newer than the record in use: `clear` it, then \
                      `insert` adds it again";
+
+/// The start of a reason: two halves of an array were used without each other.
+pub(super) const SPLIT: &str = "split brain: ";
+/// Why a disk is refused at a start that was forced: its data may be all that is left of something.
+const OTHER_HALF: &str = "split brain: it was used without the half that was chosen: `clear` it, \
+                          then `insert` fills it from that half";
 
 /// Why a disk of so many bytes is too small for its place, if it is.
 fn too_small(set: &MemberSet, index: usize, media: u64) -> Option<String> {

@@ -199,6 +199,8 @@ pub struct RaidGeom {
     pub(super) fault: Option<String>,
     /// The disk whose record is believed at a start that is forced, by its provider's name.
     pub(super) trusted_disk: Option<String>,
+    /// Its start was forced: which half of a split array runs was chosen.
+    pub(super) forced: bool,
     pub(super) event_log: EventLog,
     pub(super) refused: Refusals,
     /// Providers that were refused because a disk of their name in the records was there: it may
@@ -239,6 +241,7 @@ impl RaidGeom {
             running_volumes: BTreeMap::new(),
             highest_generation: 0,
             trusted_disk: None,
+            forced: false,
             start_generation: 0,
             departed: VecDeque::new(),
             failed: VecDeque::new(),

@@ -2,6 +2,7 @@
 
 use geom::{GeomId, Severity, Topology, Trouble};
 
+use super::arrival::SPLIT;
 use super::geom::{NAME, RaidGeom};
 use super::members::ALL;
 use super::model::{DiskState, SubdiskState, VolumeState};
@@ -103,10 +104,13 @@ impl RaidGeom {
         let mut out = Vec::new();
         if let Some(fault) = &self.fault {
             // The named volumes may still start: nothing that destroys is suggested here.
-            let action = format!(
-                "Reconnect the missing disks; `ashlar {NAME} list {name}` shows the record of \
-                 each, and `ashlar {NAME} start --force {name}` starts with the disks present."
-            );
+            let action = match fault.starts_with(SPLIT) {
+                true => format!("Choose a half: `ashlar {NAME} start {name} --keep DISK`."),
+                false => format!(
+                    "Reconnect the missing disks; `ashlar {NAME} list {name}` shows the record of \
+                     each, and `ashlar {NAME} start --force {name}` starts with the disks present."
+                ),
+            };
             out.push(Trouble::failed(fault.clone(), action));
         }
         let Some(set) = &self.set else {
@@ -145,8 +149,13 @@ impl RaidGeom {
                 why += "; its parity may be wrong for the missing data";
             }
             why += &self.refused.words();
-            let action =
-                format!("Reconnect the disk, or `ashlar {NAME} insert {name} DISK` replaces it.");
+            // `insert` would overwrite a half that may be wanted: the reason has the commands.
+            let action = match self.refused.because(SPLIT) {
+                Some(disk) => format!("Choose which data to keep: see the commands for {disk}."),
+                None => format!(
+                    "Reconnect the disk, or `ashlar {NAME} insert {name} DISK` replaces it."
+                ),
+            };
             out.push(match vol.up {
                 true => Trouble::degraded(why, action),
                 false => Trouble::failed(why, action),

@@ -489,10 +489,23 @@ fn a_half_that_was_used_alone_is_not_overwritten() {
     }
     let before: Vec<Vec<u8>> = raid.disks.iter().map(|d| d.bytes()).collect();
     for order in [[0, 1], [1, 0]] {
-        let mut both = raid.reborn_with(&order);
+        // Nobody uses the one that came first: it does not stay.
+        let both = raid.reborn_with(&order);
+        let state = both.state();
+        assert!(state.contains("used without each other"), "{state}");
+        assert!(state.contains("d0 (generation") && state.contains("d1 (generation"), "{state}");
+        assert!(!both.world.has(&both.volume()));
+        // It stays while it is open, and the other is refused with the commands that choose.
+        let mut both = raid.reborn_with(&order[..1]);
+        let open = both.world.open(&both.volume(), Access::READ);
+        let late = format!("d{}", order[1]);
+        both.world.attach(&late, &raid.disks[order[1]], 512, (0, 0));
+        both.world.control.settle().expect("at rest");
         assert_eq!(both.state(), "DEGRADED", "with the one that came first");
         let refused = both.show("Refused");
         assert!(refused.contains("used without those of the running"), "{refused}");
+        assert!(refused.contains(&format!("--keep {late}`")), "{refused}");
+        both.world.close(open);
         for (disk, before) in raid.disks.iter().zip(&before) {
             assert!(disk.bytes() == *before, "nothing is copied over either");
         }

@@ -120,23 +120,24 @@ fn the_half_that_the_operator_names_is_kept_after_a_split_brain() {
                 half
             });
             let model = std::mem::take(&mut halves[kept].model);
-            // The half that is found first runs, for its record asks for no other disk. The other
-            // is refused, and not written to.
-            let other = raid.disks[0].bytes();
+            // Nothing says which half is right: neither runs, and neither is written to.
+            let before = [0, 1].map(|i| raid.disks[i].bytes());
             let mut both = raid.reborn();
             both.settle();
-            let said = both.show("Refused");
+            let said = both.state();
             assert!(said.contains("split brain") && said.contains("--keep DISK"), "{said}");
-            assert!(raid.disks[0].bytes() == other);
+            assert!(!both.world.has(&both.volume()), "{format}");
+            let unasked = both.world.verb("raid", "start", &set, json!({}));
+            assert!(unasked.expect_err("a choice").message.contains("split brain"));
+            assert!([0, 1].map(|i| raid.disks[i].bytes()) == before);
             let keep = json!({ "keep": format!("d{kept}") });
             let wrong = both.world.verb("raid", "start", &set, json!({ "keep": "d9" }));
             assert!(wrong.expect_err("no disk of it").message.contains("d9"));
-            if kept == 0 {
-                let runs = both.world.verb("raid", "start", &set, keep.clone());
-                assert!(runs.expect_err("the other half").message.contains("runs already"));
-            }
-            both.stop();
             both.world.verb("raid", "start", &set, keep).expect("chosen");
+            assert!(raid.disks[1 - kept].bytes() == before[1 - kept], "the other stays as it is");
+            let other = json!({ "keep": format!("d{}", 1 - kept) });
+            let runs = both.world.verb("raid", "start", &set, other);
+            assert!(runs.expect_err("the other half").message.contains("runs already"));
             assert!(both.read_all() == model, "{format}: d{kept} was kept");
         }
     }

@@ -10,6 +10,7 @@ mod catalog;
 mod check;
 mod editor;
 mod exposed;
+mod mask;
 mod paths;
 mod read;
 pub mod schema;

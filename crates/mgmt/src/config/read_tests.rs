@@ -236,6 +236,21 @@ fn target_secrets_must_differ_and_mutual_needs_chap() {
 }
 
 #[test]
+fn errors_show_no_secret_of_the_line() {
+    let head = "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['[::]:3260']\n";
+    for line in [
+        "chap = { user = 'u', secret = 'swordfish swordfish', x = 1 }",
+        "chap = { user = 'u', secrte = 'swordfish swordfish' }",
+        "chap = 'swordfish swordfish'",
+        "chap = { user = 'u', secret = 'swordfish' swordfish' }",
+    ] {
+        let error = read(&format!("{head}{line}\n"), "a.toml", &catalog()).expect_err(line);
+        let text = error.to_string();
+        assert!(text.contains("***") && !text.contains("swordfish"), "{text}");
+    }
+}
+
+#[test]
 fn group_accounts_are_read_and_checked() {
     let group = |rest: &str| {
         format!(

@@ -1,5 +1,6 @@
 //! The document with the place of every key and value, so that every fault can show its line.
 
+use super::mask::mask_secrets;
 use std::ops::Range;
 use toml_edit::{Document, Item, TableLike, Value};
 
@@ -154,7 +155,7 @@ pub fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, column)
 }
 
-/// The line with a caret under the span:
+/// The line with a caret under the span; secrets in it are asterisks, as errors are logged:
 /// ```text
 ///   |
 /// 7 | blance = "load"
@@ -162,7 +163,8 @@ pub fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
 /// ```
 pub fn caret(text: &str, span: &Span) -> String {
     let (line, column) = line_and_column(text, span.start);
-    let content = text.lines().nth(line - 1).unwrap_or("");
+    let masked = mask_secrets(text);
+    let content = masked.lines().nth(line - 1).unwrap_or("");
     let shown: String = content.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
     let rest = shown.chars().count().saturating_sub(column - 1).max(1);
     let marked = text.get(span.clone()).map_or(1, |s| s.chars().count());

@@ -11,6 +11,10 @@ pub const SECRET_BYTES_MAX: usize = 1024;
 /// Shortest CHAP secret, in bytes. Shorter ones are refused.
 pub const CHAP_BYTES_MIN: usize = wire::iscsi::SECRET_LEN_MIN;
 
+/// Placeholder for a secret that is not shown. It is shorter than a secret may be, and a document
+/// that contains it is refused.
+pub const HIDDEN_SECRET: &str = "(hidden)";
+
 /// Whether the configuration contains the secret itself.
 pub fn is_literal(reference: &str) -> bool {
     !reference.starts_with("file:") && !reference.starts_with("credential:")

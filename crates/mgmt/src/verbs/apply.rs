@@ -1,6 +1,7 @@
 //! apply: bring the daemon to the configuration, wholly or not at all.
 
 use super::entry::{DaemonVerb, Verb};
+use super::export::steps_without_secrets;
 use super::plan::{desired, lines, load, notes};
 use crate::api::{Result, SCHEMA_VERSION};
 use crate::plan::Step;
@@ -42,7 +43,8 @@ pub struct ApplyAnswer {
     pub dry_run: bool,
     /// Generation of the running configuration afterwards.
     pub generation: u64,
-    /// Completed steps, in order; for a dry run, the steps that would be done.
+    /// Completed steps, in order; for a dry run, the steps that would be done. Secrets that are
+    /// written out in the configuration are hidden.
     pub steps: Vec<Step>,
     /// Number of steps that could not be carried out yet; the daemon waits for what they lack.
     #[serde(default)]
@@ -90,7 +92,7 @@ pub fn carry_out(
         changed: !plan.steps.is_empty() && !consent.dry_run,
         dry_run: consent.dry_run,
         generation: control.config().1,
-        steps: plan.steps,
+        steps: steps_without_secrets(plan.steps)?,
         waiting,
         notes,
     })

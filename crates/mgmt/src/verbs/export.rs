@@ -2,8 +2,9 @@
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, Result, SystemState};
-use crate::config::{Config, secret, write};
-use crate::plan::{grown_disks, inserted, members, set_params, settings};
+use crate::config::secret::{self, HIDDEN_SECRET};
+use crate::config::{Config, write};
+use crate::plan::{Step, grown_disks, inserted, members, set_params, settings};
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
@@ -20,10 +21,6 @@ pub struct ExportParams {
     #[serde(default)]
     pub secrets: bool,
 }
-
-/// Placeholder for a secret that is not shown. It is shorter than a secret may be, so `apply`
-/// refuses a document that contains it.
-const HIDDEN_SECRET: &str = "(hidden)";
 
 /// Answer of `export`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -115,21 +112,40 @@ fn without_secrets(config: &Config) -> Result<Config> {
     serde_json::from_value(value).map_err(wrong)
 }
 
-fn hide_secrets(value: &mut Value) {
+/// Steps as an answer shows them: as [`without_secrets`], on both sides of a change.
+pub(super) fn steps_without_secrets(steps: Vec<Step>) -> Result<Vec<Step>> {
+    let wrong = |e: serde_json::Error| Error::new(Kind::Internal, "plan", e.to_string());
+    let one = |step: Step| -> Result<Step> {
+        let mut value = serde_json::to_value(&step).map_err(wrong)?;
+        // Most steps have none, and stay as they are.
+        if !hide_secrets(&mut value) {
+            return Ok(step);
+        }
+        let shown: Step = serde_json::from_value(value).map_err(wrong)?;
+        Ok(Step { may_wait: step.may_wait, ..shown })
+    };
+    steps.into_iter().map(one).collect()
+}
+
+/// Hides secrets that are written out; whether there was any.
+fn hide_secrets(value: &mut Value) -> bool {
+    let mut any = false;
     match value {
         Value::Object(all) => {
             for (key, value) in all {
                 match value {
                     Value::String(text) if key == "secret" && secret::is_literal(text) => {
                         *text = HIDDEN_SECRET.to_owned();
+                        any = true;
                     }
-                    other => hide_secrets(other),
+                    other => any |= hide_secrets(other),
                 }
             }
         }
-        Value::Array(all) => all.iter_mut().for_each(hide_secrets),
+        Value::Array(all) => all.iter_mut().for_each(|value| any |= hide_secrets(value)),
         _ => {}
     }
+    any
 }
 
 #[cfg(test)]
@@ -137,6 +153,7 @@ mod tests {
     use super::*;
     use crate::config::read;
     use crate::fake::catalog;
+    use crate::plan::{Action, Risk};
 
     #[test]
     fn export_hides_literal_secrets_but_not_references() {
@@ -150,5 +167,26 @@ mod tests {
         assert!(shown.contains("file:/etc/ashlar/m"), "{shown}");
         assert!(HIDDEN_SECRET.len() < secret::CHAP_BYTES_MIN, "apply refuses it");
         assert!(write(&config).contains("correct horse"));
+    }
+
+    #[test]
+    fn steps_hide_secrets_on_both_sides() {
+        let target = |secret: &str| {
+            let text = format!(
+                "[[target]]\ndriver='iscsi'\nname='iqn.2026-11.org.example:t'\n\
+                 listen=['127.0.0.1:3260']\nchap={{user='u',secret='{secret}'}}\n"
+            );
+            let config = read(&text, "a.toml", &catalog()).expect("well-formed");
+            Box::new(config.target.into_iter().next().expect("a target"))
+        };
+        let (from, to) = (target("correct horse"), target("battery staple"));
+        let step = Step::new(Action::ModifyTarget { from, to }, "it differs", Risk::Safe);
+        let shown = steps_without_secrets(vec![step]).expect("they are steps still");
+        let text = serde_json::to_string(&shown).expect("JSON");
+        assert!(text.contains(HIDDEN_SECRET) && text.contains("\"user\":\"u\""), "{text}");
+        assert!(!text.contains("correct horse") && !text.contains("battery staple"), "{text}");
+        let (from, to) = (target("file:/a"), target("file:/b"));
+        let step = Step::new(Action::ModifyTarget { from, to }, "it differs", Risk::Safe);
+        assert_eq!(steps_without_secrets(vec![step.clone()]), Ok(vec![step]));
     }
 }

@@ -1,6 +1,7 @@
 //! plan: the steps that `apply` would take.
 
 use super::entry::{DaemonVerb, Verb};
+use super::export::steps_without_secrets;
 use crate::api::{Error, Exit, Kind, Result, SCHEMA_VERSION};
 use crate::config::{CONFIG_BYTES_MAX, exposures, read, secret};
 use crate::plan::{Risk, Step, grown_disks, manual_changes, resize_commands};
@@ -35,7 +36,8 @@ pub struct PlanAnswer {
     pub generation: u64,
     /// The worst risk of all steps; absent if there are no steps.
     pub risk: Option<Risk>,
-    /// Steps that would be done, in order: all of them, or none if `refused` is not empty.
+    /// Steps that would be done, in order: all of them, or none if `refused` is not empty. Secrets
+    /// that are written out in the configuration are hidden.
     pub steps: Vec<Step>,
     /// Remarks for the user.
     pub notes: Vec<String>,
@@ -212,7 +214,7 @@ impl DaemonVerb for Plan {
             generation: plan.generation,
             risk: plan.steps.iter().map(|s| s.risk).max(),
             refused,
-            steps: plan.steps,
+            steps: steps_without_secrets(plan.steps)?,
             notes,
         })
     }

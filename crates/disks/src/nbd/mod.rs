@@ -142,7 +142,8 @@ impl NbdParams {
         let (address, export, tls) = match (&self.address, &self.uri, server) {
             (Some(address), None, None) => (address.clone(), String::new(), false),
             (None, Some(text), None) => {
-                let uri = server_address::uri(text).map_err(|e| format!("uri {text}: {e}"))?;
+                // Without the text: it may have a password.
+                let uri = server_address::uri(text).map_err(|e| format!("uri: {e}"))?;
                 (uri.address, uri.export, uri.tls)
             }
             (None, None, Some(server)) => {
@@ -201,6 +202,14 @@ impl Kind for Nbd {
     fn example(&self) -> &'static str {
         "[[disk]]\nname = \"remote1\"\nkind = \"nbd\"\naddress = \"nbd.example:10809\"\n\
          export = \"vol1\"\n"
+    }
+
+    fn check(&self, name: &str, params: &Value) -> Result<(), Error> {
+        let p: NbdParams = params::read("nbd", name, params)?;
+        match p.uri.as_deref().map(server_address::uri) {
+            Some(Err(e)) => Err(params::refuse("nbd", name, Errno::Inval, format!("uri: {e}"))),
+            _ => Ok(()),
+        }
     }
 
     fn is_reachable(&self, name: &str, params: &Value) -> Option<bool> {

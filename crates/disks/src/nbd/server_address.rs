@@ -39,6 +39,13 @@ pub(crate) fn uri(text: &str) -> Result<Uri, String> {
     };
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    if user.contains(':') {
+        // It would be shown wherever the disk is, and prove nothing.
+        return Err("NBD has no passwords: remove it, and use TLS keys (`tls_certificate` and \
+                    `tls_key`) where the server wants to know its clients"
+            .to_owned());
+    }
     let export = decoded(export)?;
     let address = match unix {
         true => {
@@ -46,7 +53,6 @@ pub(crate) fn uri(text: &str) -> Result<Uri, String> {
             format!("unix:{}", decoded(socket.ok_or("`?socket=PATH` is missing")?)?)
         }
         false => {
-            let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
             if host.is_empty() {
                 return Err("the host is missing".to_owned());
             }
@@ -115,6 +121,14 @@ mod tests {
         assert_eq!(read("nbd+unix:///x?socket=/run/s"), of("unix:/run/s", "x", false));
         for bad in ["localhost", "http://x/", "nbd+unix:///x", "nbd://", "nbd://h/%z1"] {
             assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_refused_and_not_repeated() {
+        for text in ["nbd://u:hush@h/x", "nbds://:hush@h:1", "nbd+unix://u:hush@h/x?socket=/s"] {
+            let why = uri(text).unwrap_err();
+            assert!(why.contains("no passwords") && !why.contains("hush"), "{text}: {why}");
         }
     }
 

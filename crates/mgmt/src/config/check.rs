@@ -1,6 +1,7 @@
 //! Checks of a configuration that no schema can express: duplicate names, names without a target,
 //! groups that claim the same initiator.
 
+use super::secret::HIDDEN_SECRET;
 use super::suggest::suggest;
 use super::types::{AccessConfig, Config, DiskConfig, TargetConfig};
 use crate::api::Kind;
@@ -39,6 +40,7 @@ pub fn check(config: &Config) -> Vec<Problem> {
     let mut problems = Vec::new();
     names(config, &mut problems);
     daemon(config, &mut problems);
+    hidden_secrets(config, &mut problems);
     images(config, &mut problems);
     geoms(config, &mut problems);
     cycles(config, &mut problems);
@@ -123,6 +125,42 @@ fn daemon(config: &Config, out: &mut Vec<Problem>) {
     if config.daemon.log.parse::<Targets>().is_err() {
         let text = "a level (`info`) or a list (`info,geom=debug`) is wanted here".to_owned();
         out.push(problem("daemon", 0, "log", Kind::ConfigValue, text));
+    }
+}
+
+/// A document of `export` may have placeholders where secrets were: they are no secrets.
+fn hidden_secrets(config: &Config, out: &mut Vec<Problem>) {
+    let mut hidden = |section, index, key| {
+        let text = "`ashlar export` hid the secret that is written out here: write it again, or \
+                    export with `--secrets`, which shows secrets";
+        out.push(problem(section, index, key, Kind::ConfigValue, text.to_owned()));
+    };
+    for (i, bus) in config.bus.iter().enumerate() {
+        for key in ["chap", "mutual"] {
+            let secret = bus.params.get(key).and_then(|account| account.get("secret"));
+            if secret.and_then(Value::as_str) == Some(HIDDEN_SECRET) {
+                hidden("bus", i, key);
+            }
+        }
+    }
+    for (i, target) in config.target.iter().enumerate() {
+        for (key, account) in [
+            ("chap", &target.chap),
+            ("mutual_chap", &target.mutual_chap),
+            ("discovery_chap", &target.discovery_chap),
+        ] {
+            if account.as_ref().is_some_and(|account| account.secret == HIDDEN_SECRET) {
+                hidden("target", i, key);
+            }
+        }
+    }
+    for (i, access) in config.access.iter().enumerate() {
+        for (initiator, account) in access.accounts() {
+            let mutual = account.mutual.as_ref().map(|mutual| &mutual.secret);
+            if mutual.into_iter().chain([&account.secret]).any(|secret| secret == HIDDEN_SECRET) {
+                hidden("access", i, if initiator.is_some() { "initiator_chap" } else { "chap" });
+            }
+        }
     }
 }
 
@@ -218,6 +256,7 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
         }
         if let (Some(chap), Some(mutual)) = (&target.chap, &target.mutual_chap)
             && chap.secret == mutual.secret
+            && chap.secret != HIDDEN_SECRET
         {
             let text = "both directions use the same secret (RFC 7143 9.2.1 forbids it)";
             out.push(problem("target", i, "mutual_chap", Kind::ConfigValue, text.to_owned()));
@@ -526,7 +565,9 @@ fn accounts(config: &Config, i: usize, access: &AccessConfig, out: &mut Vec<Prob
         let mutual = account.mutual.as_ref().or(theirs);
         let text = if driver.is_some_and(|d| d != "iscsi") {
             format!("only iSCSI has CHAP; {} is a {} target", access.target, driver.unwrap_or(""))
-        } else if mutual.is_some_and(|m| m.secret == account.secret) {
+        } else if mutual.is_some_and(|m| m.secret == account.secret)
+            && account.secret != HIDDEN_SECRET
+        {
             format!(
                 "the account `{}` and the target use the same secret (RFC 7143 9.2.1 forbids it)",
                 account.user

@@ -251,6 +251,24 @@ fn errors_show_no_secret_of_the_line() {
 }
 
 #[test]
+fn secrets_that_export_hid_are_refused_as_such() {
+    let target = |rest: &str| {
+        format!("[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['[::]:3260']\n{rest}\n")
+    };
+    let hidden = "secret='(hidden)'";
+    let both = format!("chap={{user='a',{hidden}}}\nmutual_chap={{user='b',{hidden}}}");
+    let account = format!(
+        "[[access]]\ntarget='iqn.a:t'\ngroup='g'\ninitiators=['iqn.h:*']\n\
+         chap={{user='a',{hidden},mutual={{user='m',{hidden}}}}}"
+    );
+    for text in [target(&both), target(&account)] {
+        refused(&text, Kind::ConfigValue, &["export` hid the secret", "--secrets"]);
+        let error = read(&text, "a.toml", &catalog()).expect_err("hidden").to_string();
+        assert!(!error.contains("same secret"), "{error}");
+    }
+}
+
+#[test]
 fn group_accounts_are_read_and_checked() {
     let group = |rest: &str| {
         format!(

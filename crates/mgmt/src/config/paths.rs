@@ -36,8 +36,9 @@ fn walk(value: &mut Value, key: &str, folder: &Path) {
         Value::String(text) => {
             if let Some(path) = text.strip_prefix(FILE_PREFIX) {
                 *text = format!("{FILE_PREFIX}{}", absolute_path(folder, path).display());
-            } else if let Some(path) =
-                text.strip_prefix(SOCKET_PREFIX).filter(|_| SOCKET_KEYS.contains(&key))
+            } else if let Some(path) = text
+                .strip_prefix(SOCKET_PREFIX)
+                .filter(|path| SOCKET_KEYS.contains(&key) && !path.is_empty())
             {
                 *text = format!("{SOCKET_PREFIX}{}", absolute_path(folder, path).display());
             } else if PATH_KEYS.contains(&key) && !text.is_empty() {

@@ -31,7 +31,7 @@ const SECTIONS: [&str; 8] = ["daemon", "bus", "disk", "geom", "unit", "alua", "t
 /// [`Kind::ConfigSyntax`], [`Kind::ConfigKey`], [`Kind::ConfigValue`], [`Kind::ConfigName`],
 /// [`Kind::AccessOverlap`]: the kind of the first fault; the text shows all of them.
 pub fn read(text: &str, file: &str, catalog: &Catalog) -> Result<Config> {
-    read_with(text, file, catalog, report).map(|config| make_absolute(config, file))
+    read_with((text, file), catalog, make_absolute, report)
 }
 
 /// Reads a section that was made of words `KEY=VALUE` on a command line, one to a line below its
@@ -40,13 +40,22 @@ pub fn read(text: &str, file: &str, catalog: &Catalog) -> Result<Config> {
 /// # Errors
 /// As [`read`].
 pub fn read_arguments(text: &str, op: &str, catalog: &Catalog) -> Result<Config> {
-    read_with(text, op, catalog, report_arguments)
+    // Paths of words are below the folder of the command, which is no file's.
+    read_with((text, op), catalog, |config, _| config, report_arguments)
 }
 
 /// How faults of a text, which came from there, become an error.
 type ReportFaults = fn(&str, &str, Vec<Fault>) -> Error;
 
-fn read_with(text: &str, file: &str, catalog: &Catalog, report: ReportFaults) -> Result<Config> {
+/// How paths of a text, which came from there, are completed.
+type CompletePaths = fn(Config, &str) -> Config;
+
+fn read_with(
+    (text, file): (&str, &str),
+    catalog: &Catalog,
+    complete: CompletePaths,
+    report: ReportFaults,
+) -> Result<Config> {
     let op = "read configuration";
     if text.len() > CONFIG_BYTES_MAX {
         let why = format!("longer than {CONFIG_BYTES_MAX} bytes");
@@ -68,9 +77,11 @@ fn read_with(text: &str, file: &str, catalog: &Catalog, report: ReportFaults) ->
     if !faults.is_empty() {
         return Err(refused(faults));
     }
-    let mut config: Config = serde_json::from_value(document).map_err(|e| {
+    let config: Config = serde_json::from_value(document).map_err(|e| {
         Error::new(Kind::Internal, op, format!("accepted by its schema, but {e}")).at(file)
     })?;
+    // Before the check, which looks at what the paths lead to.
+    let mut config = complete(config, file);
     normalise_names(&mut config);
     let problems = check(&config).into_iter().chain(unused_sections(&config));
     faults.extend(problems.map(|p| locate(&root, p)));

@@ -8,7 +8,7 @@ use crate::api::Kind;
 use crate::plan::name_depends_on;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use wire::pattern::{PATTERN_MAX, Pattern};
@@ -240,6 +240,7 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
                 out.push(Problem { element: Some(k), ..p });
             }
         }
+        listed_portals(i, target, out);
         let others = config.target.get(..i).unwrap_or_default().iter();
         let other = others.filter(|other| other.driver != target.driver).find_map(|other| {
             let at = target.listen.iter().position(|at| other.listen.contains(at))?;
@@ -267,6 +268,30 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
             let text = "`mutual_chap` needs `chap`: the initiator authenticates first";
             out.push(problem("target", i, "mutual_chap", Kind::ConfigKey, text.to_owned()));
         }
+    }
+}
+
+/// Reports portals that a target lists twice: the second could not be bound.
+fn listed_portals(i: usize, target: &TargetConfig, out: &mut Vec<Problem>) {
+    let mut seen: HashMap<String, &str> = HashMap::new();
+    for (k, address) in target.listen.iter().enumerate() {
+        let portal = match address.parse::<SocketAddr>() {
+            // Each gets a free port of its own.
+            Ok(at) if at.port() == 0 => continue,
+            // An IPv4 address is the same one in IPv6's form.
+            Ok(at) => match at.ip().to_canonical() {
+                IpAddr::V4(ip) => SocketAddr::from((ip, at.port())).to_string(),
+                IpAddr::V6(_) => at.to_string(),
+            },
+            Err(_) => address.clone(),
+        };
+        let Some(first) = seen.insert(portal, address) else { continue };
+        let text = match first == address {
+            true => format!("`{address}` is listed twice"),
+            false => format!("`{address}` is the same address as `{first}`"),
+        };
+        let p = problem("target", i, "listen", Kind::ConfigValue, text);
+        out.push(Problem { element: Some(k), ..p });
     }
 }
 

@@ -301,6 +301,20 @@ fn one_image_under_two_names_is_refused() {
 }
 
 #[test]
+fn portal_listed_twice_is_refused() {
+    let target =
+        |listen: &str| format!("[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=[{listen}]\n");
+    let twice = target("'127.0.0.1:3260', '127.0.0.1:3260'");
+    refused(&twice, Kind::ConfigValue, &["a.toml:4:27", "is listed twice"]);
+    let mapped = target("'127.0.0.1:3260', '[::ffff:127.0.0.1]:3260'");
+    refused(&mapped, Kind::ConfigValue, &["a.toml:4:27", "the same address as `127.0.0.1:3260`"]);
+    for good in ["'127.0.0.1:0', '127.0.0.1:0'", "'127.0.0.1:3260', '127.0.0.1:3261', '[::1]:3260'"]
+    {
+        assert!(read(&target(good), "a.toml", &catalog()).is_ok(), "{good}");
+    }
+}
+
+#[test]
 fn group_accounts_are_read_and_checked() {
     let group = |rest: &str| {
         format!(

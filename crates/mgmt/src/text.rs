@@ -18,10 +18,24 @@ pub enum Side {
 }
 
 /// Characters that a terminal or a reader of the log obeys instead of showing: controls (C0, DEL,
-/// C1), line and paragraph separators, and those that turn the direction of what follows.
+/// C1), line and paragraph separators, those that turn the direction of what follows, and those
+/// that show nothing at all, by which two names would look alike.
 fn is_unprintable(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{2064}'
+                | '\u{2066}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0001}'
+                | '\u{e0020}'..='\u{e007f}'
+        )
 }
 
 /// A text of several lines that can be shown: `\u{1b}` in place of an escape character.
@@ -43,11 +57,14 @@ pub fn json(text: &str) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        // They are all in the basic plane, so that one escape is one character.
-        let _ = match odd(c) {
-            true => write!(out, "\\u{:04x}", u32::from(c)),
-            false => out.write_char(c),
-        };
+        if !odd(c) {
+            out.push(c);
+            continue;
+        }
+        // JSON escapes units of UTF-16: a character behind the basic plane has two.
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
     }
     Cow::Owned(out)
 }
@@ -143,6 +160,18 @@ mod tests {
         let text = format!("{value:#}");
         let safe = json(&text);
         assert!(!safe.contains(|c| is_unprintable(c) && c != '\n'), "{safe}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).expect("JSON"), value);
+    }
+
+    #[test]
+    fn invisible_characters_are_escaped() {
+        let name = "d\u{200b}0\u{ad}\u{feff}\u{61c}\u{2060}\u{fffb}\u{e0041}";
+        let shown = "d\\u{200b}0\\u{ad}\\u{feff}\\u{61c}\\u{2060}\\u{fffb}\\u{e0041}";
+        assert_eq!(escape_line(name), shown);
+        let value = serde_json::json!({ "name": name });
+        let text = value.to_string();
+        let safe = json(&text);
+        assert!(safe.is_ascii() && safe.contains("\\udb40\\udc41"), "{safe}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).expect("JSON"), value);
     }
 

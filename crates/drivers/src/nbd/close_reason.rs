@@ -21,8 +21,11 @@ pub(crate) enum CloseReason {
     Retired,
     /// A reason that all protocols share.
     Common(CommonReason),
-    /// The client violated the handshake, or asked for an export that it may not use.
+    /// The client violated the handshake.
     Refused(String),
+    /// The client asked for an export that it cannot have, by an option that knows no answer for
+    /// that. It was logged when it was refused.
+    NoExport(String),
     /// The client ended the handshake itself.
     Aborted,
     /// The received bytes are not a request: the next one cannot be found.
@@ -57,7 +60,10 @@ impl Reason for CloseReason {
             CloseReason::Common(reason) => reason.is_warning(),
             other => !matches!(
                 other,
-                CloseReason::Disconnected | CloseReason::Retired | CloseReason::Aborted
+                CloseReason::Disconnected
+                    | CloseReason::Retired
+                    | CloseReason::Aborted
+                    | CloseReason::NoExport(_)
             ),
         }
     }
@@ -69,7 +75,7 @@ impl fmt::Display for CloseReason {
             CloseReason::Disconnected => f.write_str("disconnected"),
             CloseReason::Retired => f.write_str("all requests are answered, and no more are read"),
             CloseReason::Common(reason) => reason.describe(&TERMS, f),
-            CloseReason::Refused(why) => f.write_str(why),
+            CloseReason::Refused(why) | CloseReason::NoExport(why) => f.write_str(why),
             CloseReason::Aborted => f.write_str("the client ended the handshake"),
             CloseReason::Protocol(what) => f.write_str(what),
             CloseReason::Closed(EngineReason::Kicked) => f.write_str("ended by the administrator"),
@@ -81,5 +87,16 @@ impl fmt::Display for CloseReason {
             CloseReason::Exchanged => f.write_str("the export maps another unit now"),
             CloseReason::HalfAnswered => f.write_str("an error within the data of a reply"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_noted_refusal_is_no_second_warning() {
+        assert!(!CloseReason::NoExport("none of that name".into()).is_warning());
+        assert!(CloseReason::Refused("bytes in the clear".into()).is_warning());
     }
 }

@@ -1,5 +1,7 @@
 //! Handshake of one connection: the client's name, the exports, and TLS.
 
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -24,6 +26,8 @@ struct ClientExports<'a> {
     targets: Vec<Arc<Checked>>,
     initiator: String,
     entered: Option<Rc<NbdSession>>,
+    /// Names whose refusal was noted, as hashes: the names may be 256 KiB of a client's input.
+    refused: BTreeSet<u64>,
 }
 
 /// The name by which access groups know a client without a certificate.
@@ -32,6 +36,12 @@ fn name_of(peer: &Address) -> String {
         Address::Inet(at) => format!("ip:{}", at.ip().to_canonical()),
         Address::Unix(_) | Address::Ether(_) => peer.to_string(),
     }
+}
+
+fn hash(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn by_tls(name: String) -> String {
@@ -56,7 +66,8 @@ pub(crate) async fn run(
     let mut out = Vec::new();
     let mut handshake = Handshake::new(Settings { tls }, &mut out);
     let initiator = name_of(&conn.peer);
-    let mut seen = ClientExports { conn, targets, initiator, entered: None };
+    let mut seen =
+        ClientExports { conn, targets, initiator, entered: None, refused: BTreeSet::new() };
     loop {
         if conn.core.shared.own.registry.login_gate().is_closed() {
             // D2: a refusal in `out` is not meant.
@@ -72,10 +83,11 @@ pub(crate) async fn run(
         let (used, step) = match result {
             Ok(done) => done,
             Err(hangup) => {
-                if let Some(name) = &hangup.name {
-                    seen.note_denied(name, hangup.why.clone());
-                }
-                return Err(CloseReason::Refused(hangup.why));
+                let Some(name) = &hangup.name else {
+                    return Err(CloseReason::Refused(hangup.why));
+                };
+                seen.note_refusal(name, hangup.why.clone());
+                return Err(CloseReason::NoExport(hangup.why));
             }
         };
         rx.consume(used);
@@ -137,14 +149,29 @@ impl ClientExports<'_> {
         }
         if let Some(name) = tls.client() {
             self.initiator = format!("tls:{name}");
+            // Refusals of this name are another client's.
+            self.refused.clear();
         }
         Ok(())
     }
 
+    /// Notes a refusal once for each name: clients ask again, by another option.
+    fn note_refusal(&mut self, name: &str, text: String) {
+        if self.refused.insert(hash(name)) {
+            self.note_denied(name, text);
+        }
+    }
+
+    fn warn_denied(&self, name: &str, text: &str) {
+        let target = self.targets.first().map_or("", |t| t.spec.name.as_str());
+        let who = &self.initiator;
+        self.conn.warn(format_args!("{who} may not use {name:?} of {target}: {text}"));
+    }
+
     fn note_denied(&self, name: &str, text: String) {
+        self.warn_denied(name, &text);
         let conn = self.conn;
         let target = self.targets.first().map_or("", |t| t.spec.name.as_str());
-        conn.warn(format_args!("{} may not use {name:?} of {target}: {text}", self.initiator));
         conn.core.shared.own.registry.note_denied(Denied {
             at_ns: conn.core.reactor.now(),
             driver: NAME.into(),
@@ -157,7 +184,7 @@ impl ClientExports<'_> {
 
     /// Reports that no export has that name. The client gets a short answer; the full reason is
     /// recorded for the operator.
-    fn unknown(&self, name: &str, enter: bool) -> Unavailable {
+    fn unknown(&mut self, name: &str, enter: bool) -> Unavailable {
         let engine = &self.conn.core.own;
         let mut nobody = self.targets.iter().filter_map(|t| {
             let port = engine.find_target(NAME, &t.spec.name)?;
@@ -168,7 +195,7 @@ impl ClientExports<'_> {
             format!("no export is called {name:?} among those of {}", self.initiator)
         });
         if enter {
-            self.note_denied(name, text);
+            self.note_refusal(name, text);
         }
         Unavailable::Unknown(format!("no export of that name for {}", self.initiator))
     }
@@ -177,7 +204,7 @@ impl ClientExports<'_> {
         let conn = self.conn;
         let Some(place) = found.target.claim_connection() else {
             let text = "too many connections at this target";
-            self.note_denied(name, text.into());
+            self.note_refusal(name, text.into());
             return Err(Unavailable::Denied(text.into()));
         };
         let session = NbdSession::enter(conn, &found.entry, self.initiator.clone(), Some(place));
@@ -198,8 +225,16 @@ impl ClientExports<'_> {
             ],
         };
         let transport: Rc<dyn Transport> = session.clone();
-        let entered = conn.core.own.login(login, transport);
-        let nexus = entered.map_err(|refused| Unavailable::Ending(refused.text))?;
+        let nexus = match conn.core.own.login(login, transport) {
+            Ok(nexus) => nexus,
+            Err(refused) => {
+                // The engine has counted it.
+                if self.refused.insert(hash(name)) {
+                    self.warn_denied(name, &refused.text);
+                }
+                return Err(Unavailable::Ending(refused.text));
+            }
+        };
         session.attach(nexus);
         self.entered = Some(session);
         Ok(())

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use wire::nbd::codes::{kind, option};
+use wire::nbd::codes::{kind, option, rep};
 use wire::nbd::{Form, OPTIONS_MAX, dial};
 
 use crate::common::fd_exhaustion;
@@ -43,6 +43,29 @@ fn floods_garbage_and_silence_end_the_handshake() {
     }
     assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     assert!(server.registry.sessions().is_empty());
+}
+
+#[test]
+fn a_refused_name_is_counted_once_for_each_connection() {
+    let server = Server::start(Shape::default());
+    let go = |name: &str| dial::info(name, &[]);
+    for connection in 1..=2 {
+        let mut c = Client::dial(server.portal);
+        assert_eq!(c.option(option::INFO, &go("nothing")), [rep::ERR_UNKNOWN]);
+        for name in ["nothing", "nothing", "nowhere", "nothing"] {
+            assert_eq!(c.option(option::GO, &go(name)), [rep::ERR_UNKNOWN]);
+        }
+        // Clients that are old, or that fall back.
+        c.stream.write_all(&dial::option(option::EXPORT_NAME, b"nothing")).unwrap();
+        assert!(c.is_closed());
+        assert_eq!(server.registry.denied_total(), connection * 2);
+    }
+    let mut old = Client::dial(server.portal);
+    old.stream.write_all(&dial::option(option::EXPORT_NAME, b"nothing")).unwrap();
+    assert!(old.is_closed());
+    let denied = server.registry.denied();
+    assert_eq!(denied.len(), 5, "{denied:?}");
+    assert!(denied.iter().all(|d| d.text.contains("no export is called")), "{denied:?}");
 }
 
 #[test]

@@ -217,6 +217,9 @@ mod tests {
             (good, json!({"handshake_timeout": 301}), "handshake_timeout"),
             (good, json!({"serial": "123456789012345678901"}), "serial"),
             (good, json!({"model": ""}), "model"),
+            (good, json!({"controller_id_min": 0}), "controller_id_min"),
+            (good, json!({"controller_id_max": 65520}), "controller_id_max"),
+            (good, json!({"controller_id_min": 3, "controller_id_max": 2}), "greater than"),
         ] {
             let error = Checked::new(spec(name, params)).err().unwrap();
             assert!(error.message.contains(word), "{error}");

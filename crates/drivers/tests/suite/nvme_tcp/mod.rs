@@ -3,6 +3,7 @@
 
 mod attacks;
 mod commands;
+mod connect;
 mod deletes;
 mod host;
 mod simulated;

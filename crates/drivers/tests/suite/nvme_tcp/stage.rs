@@ -26,14 +26,15 @@ pub fn portal() -> Address {
 
 /// A target with one disk in a world.
 pub fn build(world: &World, sectors: u64) -> Plant {
-    furnish(Plant::new(world, sectors as usize * 512, Disk::slow(sectors * 512)))
+    let plant = Plant::new(world, sectors as usize * 512, Disk::slow(sectors * 512));
+    furnish(plant, serde_json::Value::Null)
 }
 
 /// Adds the target to a plant that has a disk.
-fn furnish(plant: Plant) -> Plant {
+fn furnish(plant: Plant, params: serde_json::Value) -> Plant {
     let driver: Arc<dyn Driver> = Arc::new(NvmeTcp::new(plant.registry.clone()));
     let listen = vec![portal()];
-    let spec = TargetSpec { name: SUBSYSTEM.into(), listen, ..TargetSpec::default() };
+    let spec = TargetSpec { name: SUBSYSTEM.into(), listen, params, ..TargetSpec::default() };
     plant.add_target(&driver, spec, "*");
     plant.open(&driver, &[portal()]);
     plant
@@ -93,9 +94,21 @@ pub async fn admin(
     Ok(host)
 }
 
+fn one_disk(world: &World) -> Plant {
+    Plant::new(world, SECTORS as usize * 512, Disk::slow(SECTORS * 512))
+}
+
 /// Plays a story to its end.
 pub fn play<F: Future<Output = ()> + 'static>(story: impl FnOnce(Stage) -> F) {
-    play_over(|world| Plant::new(world, SECTORS as usize * 512, Disk::slow(SECTORS * 512)), story);
+    play_over(one_disk, story);
+}
+
+/// The same at a target with these parameters.
+pub fn play_with<F: Future<Output = ()> + 'static>(
+    params: serde_json::Value,
+    story: impl FnOnce(Stage) -> F,
+) {
+    play_at(one_disk, params, story);
 }
 
 /// The same over a disk of the test's own.
@@ -103,9 +116,17 @@ pub fn play_over<F: Future<Output = ()> + 'static>(
     disk: impl FnOnce(&World) -> Plant,
     story: impl FnOnce(Stage) -> F,
 ) {
+    play_at(disk, serde_json::Value::Null, story);
+}
+
+fn play_at<F: Future<Output = ()> + 'static>(
+    disk: impl FnOnce(&World) -> Plant,
+    params: serde_json::Value,
+    story: impl FnOnce(Stage) -> F,
+) {
     let world = World::new(5);
     world.set_net(NetShape { segment_max: 1460, ..NetShape::default() });
-    let plant = furnish(disk(&world));
+    let plant = furnish(disk(&world), params);
     let outside = Reactor::simulated(&world, "hosts");
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
     let registry = plant.registry.clone();

@@ -5,6 +5,7 @@ mod attacks;
 mod commands;
 mod connect;
 mod deletes;
+mod exchange;
 mod host;
 mod simulated;
 mod stage;

@@ -49,6 +49,12 @@ impl Papers {
         self.openssl(&format!("{how} {files}"))
     }
 
+    /// Makes an RSA key: `NAME.key`.
+    pub fn rsa_key(&self, name: &str, bits: u32) -> Result<()> {
+        let how = format!("genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:{bits}");
+        self.openssl(&format!("{how} -out {name}.key"))
+    }
+
     /// A key and a certificate in a folder of their own, with `ca.pem` beside them, named as
     /// libnbd and QEMU want them: `NAME/client-key.pem`, `server-key.pem` for `server`.
     pub fn sign(

@@ -51,6 +51,18 @@ fn private_key(path: &str) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(&pem).map_err(|e| format!("tls_key: {path}: {e}"))
 }
 
+/// Why a private key cannot be used. Of a key that it cannot read the library says neither which
+/// kinds it reads nor which sizes.
+fn unusable_key(path: &str, error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::General(_) => format!(
+            "tls_key: {path}: a key of another kind or size, or a damaged one; accepted are RSA \
+             keys of 2048, 3072 and 4096 bits, ECDSA keys on P-256 and P-384, and Ed25519 keys"
+        ),
+        other => format!("tls_key: {path}: {other}"),
+    }
+}
+
 fn certificates(key: &str, path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let pem = contents(key, path)?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
@@ -88,12 +100,7 @@ impl Keys {
                 roots.build().map_err(|e| format!("tls_client_ca: {e}"))?,
             )
         };
-        let config = config.with_single_cert(chain, key).map_err(|e| {
-            format!(
-                "tls_key: {file}: {e}; accepted are RSA keys of 2048, 3072 and 4096 bits, \
-                 ECDSA keys on P-256 and P-384, and Ed25519 keys"
-            )
-        })?;
+        let config = config.with_single_cert(chain, key).map_err(|e| unusable_key(file, &e))?;
         Ok(Keys(Arc::new(config)))
     }
 
@@ -146,7 +153,7 @@ impl ClientKeys {
         let file = files.key;
         let key = private_key(file)?;
         let config = config.with_client_auth_cert(chain, key);
-        Ok(ClientKeys(Arc::new(config.map_err(|e| format!("tls_key: {file}: {e}"))?)))
+        Ok(ClientKeys(Arc::new(config.map_err(|e| unusable_key(file, &e))?)))
     }
 
     /// The client's side of a connection to the server of that name or address, which its

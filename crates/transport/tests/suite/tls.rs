@@ -1,5 +1,6 @@
 //! TLS against a client in the same process: bytes after the end of the stream close the
-//! connection, and no core hangs on them (T1).
+//! connection, and no core hangs on them (T1). Keys that cannot be used are refused when they are
+//! read.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use rig::papers::{Good, Papers};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
-use tls::{Files, Keys};
+use tls::{ClientFiles, ClientKeys, Files, Keys};
 use transport::{CommonReason, Tls};
 
 /// A server and a client that trusts it.
@@ -64,4 +65,32 @@ fn bytes_after_the_end_of_the_stream_are_refused() {
     let refused = tls.decrypt(&bytes, &mut clear).unwrap_err();
     assert_eq!(refused, CommonReason::Tls("bytes after the end of the stream".into()));
     assert_eq!(clear, data);
+}
+
+#[test]
+fn a_key_of_another_size_is_refused_with_the_accepted_ones() {
+    rig::packages::ensure_host().unwrap();
+    let papers = Papers::new("transport-tls-keys").unwrap();
+    papers.authority("ca").unwrap();
+    papers.authority("other").unwrap();
+    // openssl makes keys of any size.
+    papers.rsa_key("odd", 2432).unwrap();
+    let path = |name: &str| papers.file(name).to_str().unwrap().to_owned();
+    let ca = path("ca.pem");
+    let refusals = |key: &str| {
+        let files = Files { certificate: &ca, key, client_ca: "" };
+        let client = ClientFiles { ca: &ca, certificate: &ca, key };
+        [Keys::read(&files).err().unwrap(), ClientKeys::read(&client).err().unwrap()]
+    };
+    let odd = path("odd.key");
+    for text in refusals(&odd) {
+        assert!(text.starts_with(&format!("tls_key: {odd}: a key of another")), "{text}");
+        for accepted in ["RSA", "2048, 3072 and 4096 bits", "P-256 and P-384", "Ed25519"] {
+            assert!(text.contains(accepted), "{text}");
+        }
+    }
+    // A key of an accepted kind that is not the certificate's.
+    for text in refusals(&path("other.key")) {
+        assert!(text.starts_with("tls_key: ") && !text.contains("accepted"), "{text}");
+    }
 }

@@ -1,10 +1,12 @@
 //! What Connect answers.
 
+use engine::{GroupSpec, LunSpec};
 use serde_json::json;
-use wire::nvme::Status;
+use wire::nvme::codes::{admin, fabrics};
+use wire::nvme::{Connect, ConnectData, Sgl, Status};
 
-use crate::nvme_tcp::host::SUBSYSTEM;
-use crate::nvme_tcp::stage::play_with;
+use crate::nvme_tcp::host::{ReceivedPdu, SUBSYSTEM};
+use crate::nvme_tcp::stage::{Stage, play, play_with};
 
 #[test]
 fn controller_identifiers_are_of_the_range_and_belong_to_one_controller() {
@@ -26,5 +28,51 @@ fn controller_identifiers_are_of_the_range_and_belong_to_one_controller() {
         let end = third.connect(SUBSYSTEM, 0, 0).await.unwrap();
         assert!(end.status.is_good(), "{end:x?}");
         assert_eq!(third.controller, first.controller);
+    });
+}
+
+/// The PDU that answers a Connect on a new connection.
+async fn connected(
+    stage: &Stage,
+    subsystem: &str,
+    queue: u16,
+    digests: (bool, bool),
+) -> ReceivedPdu {
+    let mut host = stage.dial().await;
+    host.initialize(digests).await.unwrap();
+    let connect = Connect { queue, size: 31, ..Connect::default() };
+    let data = ConnectData {
+        host_id: host.host_id,
+        // Of an I/O queue: of a controller that does not exist.
+        controller: if queue == 0 { host.controller } else { 5 },
+        subsystem: subsystem.into(),
+        host: host.name.clone(),
+    };
+    let data = data.encode();
+    let mut command = host.command(admin::FABRICS, fabrics::CONNECT.into(), connect.dwords());
+    command.sgl = Sgl { address: 0, len: data.len() as u32, kind: Sgl::IN_CAPSULE };
+    host.send(&host.capsule(&command, &data)).await.unwrap();
+    host.receive().await.unwrap()
+}
+
+#[test]
+fn a_hidden_subsystem_answers_byte_for_byte_like_one_that_does_not_exist() {
+    play(|stage| async move {
+        let group = GroupSpec {
+            name: "all".into(),
+            initiators: vec!["nqn.2026-11.test.ashlar:somebody".into()],
+            luns: vec![LunSpec { lun: 0, device: "slow".into(), read_only: false }],
+            ..GroupSpec::default()
+        };
+        stage.registry.set_groups("nvme_tcp", SUBSYSTEM, &[group]).unwrap();
+        for (queue, digests) in [(0, (false, false)), (1, (false, false)), (0, (true, true))] {
+            let hidden = connected(&stage, SUBSYSTEM, queue, digests).await;
+            let none = connected(&stage, "nqn.2026-11.test.ashlar:none", queue, digests).await;
+            assert_eq!((&hidden.header, &hidden.data), (&none.header, &none.data));
+            let end = hidden.completion();
+            assert_eq!((end.status, end.status.0), (Status::CONNECT_PARAMETER, 0x182));
+            let at = u64::from(ConnectData::SUBSYSTEM_AT) | 1 << 16;
+            assert_eq!(end.result, at, "the name of the subsystem");
+        }
     });
 }

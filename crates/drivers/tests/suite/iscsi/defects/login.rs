@@ -4,13 +4,13 @@ use drivers::{Account, TargetSpec};
 use engine::{ChapAccounts, GroupAuth, GroupSpec, LunSpec};
 use serde_json::json;
 use wire::iscsi::{
-    Algorithm, Algorithms, Challenge, ChapUser, ClientChap, LoginRequest, chap_response,
+    Algorithm, Algorithms, Challenge, ChapUser, ClientChap, LoginRequest, PRE_LOGIN, chap_response,
     decode_binary, encode_base64, encode_hex,
 };
 
 use super::{Fixture, Raw, login_keys};
 use crate::iscsi::server::IQN;
-use testkit::iscsi::initiator::{Client, LoginOptions};
+use testkit::iscsi::initiator::{Client, LoginOptions, read_pdu};
 
 fn account(user: &str, secret: &str) -> Option<Account> {
     Some(Account { user: user.into(), secret: secret.into() })
@@ -31,6 +31,38 @@ fn user(name: &str, secret: &str) -> ChapUser {
 fn with_chap(name: &str, secret: &str, algorithms: Algorithms) -> LoginOptions {
     let chap = ClientChap { user: user(name, secret), algorithms, mutual: None };
     LoginOptions { chap: Some(chap), ..LoginOptions::default() }
+}
+
+#[test]
+fn a_hidden_target_answers_byte_for_byte_like_one_that_does_not_exist() {
+    let mut house = Fixture::new();
+    house.server.allow(&["iqn.2026-11.test.ashlar:witness"]);
+    let answers = |house: &Fixture, flags: u8, target: &str, auth: &str| {
+        let mut raw = house.dial();
+        let who = "InitiatorName=iqn.2026-11.test.ashlar:raw";
+        let text = format!("{who}\0TargetName={target}\0SessionType=Normal\0{auth}");
+        assert!(raw.send(flags, text.as_bytes()));
+        std::iter::from_fn(|| read_pdu(&mut raw.stream, &PRE_LOGIN)).collect::<Vec<_>>()
+    };
+    for spec in [TargetSpec::default(), guarded("alice")] {
+        house.server.set(spec);
+        // From the security stage and from the operational one.
+        for (flags, auth) in [
+            (0x87, ""),
+            (0x81, "AuthMethod=None\0"),
+            (0x81, "AuthMethod=CHAP\0"),
+            (0x81, "AuthMethod=CHAP,None\0"),
+        ] {
+            let hidden = answers(&house, flags, IQN, auth);
+            let none = answers(&house, flags, "iqn.2026-11.test.ashlar:none", auth);
+            assert_eq!(hidden, none, "{flags:#x} {auth}");
+            let [(bhs, _)] = &hidden[..] else { panic!("{hidden:?}") };
+            assert_eq!(bhs[36..38], [0x02, 0x03], "{flags:#x} {auth}");
+        }
+    }
+    house.server.set(TargetSpec::default());
+    house.server.allow(&["*"]);
+    house.well("hidden targets");
 }
 
 #[test]

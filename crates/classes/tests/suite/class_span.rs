@@ -167,7 +167,7 @@ fn a_second_disk_for_the_same_slot_is_refused_and_not_written() {
     assert!(world.troubles("stripe", "w").is_empty(), "it is whole without the copy");
     world.lose("d1");
     let troubles = world.troubles("stripe", "w").concat();
-    assert!(troubles.contains("number 1 is missing; copy is refused: d0 has"), "{troubles}");
+    assert!(troubles.contains("member 1 of 2 is missing; copy is refused: d0 has"), "{troubles}");
     world.attach("d1", &made[1], 512, (0, 0));
     assert!(world.has("stripe/w"));
     // Another whole of the same name.

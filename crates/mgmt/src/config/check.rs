@@ -365,8 +365,8 @@ pub(super) fn unused_sections(config: &Config) -> Vec<Problem> {
     out
 }
 
-/// One file or device is one disk: two would write beside each other. Disks that only read may share
-/// it.
+/// One file or device is one disk: two would write beside each other. Disks that only read may
+/// share it.
 fn images(config: &Config, out: &mut Vec<Problem>) {
     const KINDS: [&str; 2] = ["file", "blockdev"];
     let is_read_only = |d: &DiskConfig| d.params.get("read_only") == Some(&Value::Bool(true));

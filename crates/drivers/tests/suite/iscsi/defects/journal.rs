@@ -87,7 +87,7 @@ fn refusals_are_logged_with_the_reason() {
     }
     let mut raw = house.dial();
     raw.stream.write_all(&[0x41; 48]).unwrap();
-    expect(raw.stream.local_addr().unwrap(), "not a PDU");
+    expect(raw.stream.local_addr().unwrap(), "broken PDU framing");
     let mut c = house.client();
     let at = c.stream.local_addr().unwrap();
     expect(at, "logged in");

@@ -229,7 +229,7 @@ const DEFECTS: &[(&str, &str, &str)] = &[
         "test_11_unit_attentions_reach_only_the_affected_nexuses"),
     ("SCST 2017: designator list corrupted",
         "wire/src/scsi/copy/list_tests.rs",
-        "malformed_lists"),
+        "malformed_copy_lists_are_refused_with_their_sense"),
     ("SCST 2022: copy hangs when its unit is removed",
         "engine/tests/suite/copy.rs",
         "a_copy_fails_when_one_of_its_units_is_lost"),

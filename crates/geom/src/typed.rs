@@ -411,6 +411,6 @@ pub fn with<C: Typed, R>(
 ) -> Result<R, Error> {
     let id = named(&control.topology, C::NAME, on)?;
     let (class, name) = (C::NAME, bare_name(C::NAME, on));
-    let going = || Err(Error::new(Errno::NxIo, format!("{class} {name} is being destroyed")));
+    let going = || Err(Error::new(Errno::NxIo, format!("{class} {name} is being removed")));
     control.call(|t| t.with(id, |geom: &mut C::Geom, t| f(geom, t, id)).unwrap_or_else(going))
 }

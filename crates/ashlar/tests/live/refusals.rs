@@ -53,7 +53,7 @@ fn refusals_of_apply_are_reported_by_plan_doctor_and_a_start() {
     let file = file.to_str().unwrap();
     for (target, why) in REFUSED {
         house.write("ashlar.toml", &format!("{good}\n[[target]]\n{target}"));
-        house.ashlar(&["plan"]).ends(1).prints(&["`apply` refuses", why]);
+        house.ashlar(&["plan"]).ends(1).prints(&["`apply` would refuse", why]);
         house.ashlar(&["apply"]).ends(1).complains(&[why]);
         house.ashlar(&["doctor", "config", "--file", file]).ends(3).prints(&[why, "apply refuses"]);
     }
@@ -61,7 +61,7 @@ fn refusals_of_apply_are_reported_by_plan_doctor_and_a_start() {
     // drivers, with its line.
     let secret = "chap = { user = \"u\", secret = \"file:nowhere\" }\n";
     house.write("ashlar.toml", &format!("{good}{secret}"));
-    house.ashlar(&["plan"]).ends(1).prints(&["`apply` refuses", "nowhere: No such file"]);
+    house.ashlar(&["plan"]).ends(1).prints(&["`apply` would refuse", "nowhere: No such file"]);
     house.ashlar(&["apply"]).ends(1).complains(&["nowhere: No such file"]);
     let portal = house.portal();
     let two = format!("[[target]]\ndriver = \"nbd\"\nname = \"n\"\nlisten = [\"{portal}\"]\n");
@@ -104,7 +104,7 @@ fn impossible_disks_are_refused_by_plan_and_apply_alike() {
     for (params, why) in NO_DISKS {
         let disk = format!("[[disk]]\nname = \"d\"\nkind = \"file\"\n{params}\n");
         house.write("ashlar.toml", &format!("{good}\n{disk}"));
-        house.ashlar(&["plan"]).ends(1).prints(&["`apply` refuses", why]);
+        house.ashlar(&["plan"]).ends(1).prints(&["`apply` would refuse", why]);
         house.ashlar(&["apply"]).ends(1).complains(&[why]);
     }
     assert!(!house.path("new.img").exists(), "nothing was made");

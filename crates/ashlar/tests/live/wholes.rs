@@ -79,7 +79,7 @@ fn configured_stripe_keeps_its_member_order_and_strip_size() {
     std::fs::remove_dir_all(house.path("units")).unwrap();
     house.start();
     let lost = house.ashlar(&["status"]).ends(3);
-    lost.prints(&["left holds GPT", "their former layout is not recorded", "--yes-destroy s"]);
+    lost.prints(&["left holds GPT", "the former layout of s is not recorded", "--yes-destroy s"]);
     house.ok(&["apply", "--yes-destroy", "s"]);
     io(&house, "read -P 9 64k 64k");
     house.stop();

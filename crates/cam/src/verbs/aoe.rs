@@ -95,7 +95,7 @@ impl DeviceOnCore<'_> {
             error::UNAVAILABLE => "the target cannot do this now, or cannot store the change",
             error::CONFIG_PRESENT => "the target already has a config string",
             error::RESERVED => "the target is reserved by other initiators",
-            _ => "it refused",
+            _ => "the target refused",
         };
         let kind = match code {
             error::COMMAND => Errno::NotSup,

@@ -88,7 +88,7 @@ impl MirrorClass {
             Some(geom) => geom,
             None => self.place(t, Mirror::of(&seen.record), why)?,
         };
-        let going = || Err(Error::new(Errno::NxIo, "the mirror is being destroyed"));
+        let going = || Err(Error::new(Errno::NxIo, "the mirror is being removed"));
         let taken = t
             .with(geom, |g: &mut MirrorGeom, t| g.take_in(t, geom, on, seen))
             .unwrap_or_else(going);

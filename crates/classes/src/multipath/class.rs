@@ -179,7 +179,7 @@ impl Typed for MultipathClass {
             Some(geom) => geom,
             None => self.place(topology, &record, why)?,
         };
-        let going = || Err(Error::new(Errno::NxIo, "the device is being destroyed"));
+        let going = || Err(Error::new(Errno::NxIo, "the device is being removed"));
         let taken = topology
             .with(geom, |g: &mut MultipathGeom, t| g.found(t, geom, on, &record.name))
             .unwrap_or_else(going);
@@ -214,7 +214,7 @@ impl Typed for MultipathClass {
             }
             taken
         });
-        made.unwrap_or_else(|| Err(wrong("the device is being destroyed"))).map(|()| geom)
+        made.unwrap_or_else(|| Err(wrong("the device is being removed"))).map(|()| geom)
     }
 
     fn disassemble(&self, topology: &mut Topology, geom: GeomId) {

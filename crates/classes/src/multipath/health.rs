@@ -82,7 +82,7 @@ impl MultipathGeom {
                 ),
             ));
         }
-        let add = format!("Reconnect another path, or `ashlar {NAME} add {name} DISK`.");
+        let add = format!("Connect another path, or `ashlar {NAME} add {name} DISK`.");
         match good {
             0 => {
                 let what = if self.queues() { "wait" } else { "fail" };

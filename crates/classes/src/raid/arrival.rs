@@ -27,7 +27,7 @@ impl RaidGeom {
         let limits = t.limits(on).ok_or_else(gone)?;
         let key = found.key();
         if self.over {
-            return Err(Error::new(Errno::NxIo, "the array is being destroyed"));
+            return Err(Error::new(Errno::NxIo, "the array is being removed"));
         }
         if !found.is_spare() && found.set() != self.id {
             let what = format!("another array is called {} too", self.id.name());
@@ -99,6 +99,9 @@ impl RaidGeom {
         let keys: Vec<u32> = self.running_volumes.keys().copied().collect();
         keys.into_iter().for_each(|key| self.stop_volume(t, key));
         (self.set, self.metadata) = (None, None);
+        // What this half saw is no reason against a disk of the other.
+        self.departed.clear();
+        self.failed.clear();
     }
 
     /// What may be above it waits for it: `members::waiting`.
@@ -309,10 +312,17 @@ impl RaidGeom {
         ))
     }
 
+    /// Halves of it were used without each other. No other array waits for what only an operator can
+    /// start.
+    fn await_choice(&mut self, t: &mut Topology, why: String) {
+        self.starting.remove(self.me);
+        self.set_fault(t, Some(why));
+    }
+
     /// Starts with the present disks, if it has not started; with `due` without waiting for more.
     /// With `force` the newest record is used though another half may hold other data.
     pub(super) fn launch(&mut self, t: &mut Topology, me: GeomId, due: bool, force: bool) {
-        (self.due, self.forced) = (self.due | due, self.forced | force);
+        self.due |= due;
         let due = self.due || force;
         if self.set.is_some() || self.over {
             return;
@@ -333,7 +343,7 @@ impl RaidGeom {
             };
         }
         if let Some(why) = self.split_reason(&judged, &tags).filter(|_| !force) {
-            return self.set_fault(t, Some(why));
+            return self.await_choice(t, why);
         }
         let winner = found.get(judged.winner);
         let keys = not_waited_for(&found, winner, self.sector);
@@ -354,11 +364,11 @@ impl RaidGeom {
             Ok(opened) => opened,
             Err(fault) => return self.set_fault(t, Some(fault.to_string())),
         };
-        self.highest_generation = above.unwrap_or(0);
-        self.start_generation = believed;
+        (self.highest_generation, self.start_generation) = (above.unwrap_or(0), believed);
         self.fault = None;
         let tagged = |all: &[usize]| all.iter().filter_map(|at| tags.get(*at)).copied().collect();
         let (ahead, split): (Vec<Tag>, Vec<Tag>) = (tagged(&judged.ahead), tagged(&judged.split));
+        self.forced = force && (kept.is_some() || !split.is_empty());
         let (mut here, mut aged) = (vec![None; array.disks.len()], Vec::new());
         let probe = MemberSet::start(array.clone(), Vec::new());
         for tag in tags {
@@ -494,8 +504,8 @@ const AHEAD: &str = "its record is torn, and newer than the record in use: `clea
 /// The start of a reason: two halves of an array were used without each other.
 pub(super) const SPLIT: &str = "split brain: ";
 /// Why a disk is refused at a start that was forced: its data may be all that is left of something.
-const OTHER_HALF: &str = "split brain: it was used without the half that was chosen: `clear` it, \
-                          then `insert` fills it from that half";
+const OTHER_HALF: &str = "used without the half that was chosen: `clear` it, then `insert` fills \
+                          it from that half";
 
 /// Why a disk of so many bytes is too small for its place, if it is.
 fn too_small(set: &MemberSet, index: usize, media: u64) -> Option<String> {

@@ -211,7 +211,7 @@ impl Typed for RaidClass {
         } else {
             self.geom_for(topology, &found, sector, why)?
         };
-        let going = || Err(Error::new(Errno::NxIo, "the array is being destroyed"));
+        let going = || Err(Error::new(Errno::NxIo, "the array is being removed"));
         let taken = topology
             .with(geom, |g: &mut RaidGeom, t| g.take_in(t, geom, on, found))
             .unwrap_or_else(going);

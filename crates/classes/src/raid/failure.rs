@@ -162,8 +162,8 @@ impl RaidGeom {
                 Log::write_doubt(&up.shared);
             }
             if set.is_doubtful(at) {
-                let why =
-                    "its parity may be wrong for the missing data: dirty until it is complete";
+                let why = "its parity may be wrong for the missing data: dirty until all its disks \
+                           are rebuilt";
                 t.remark(self.me, Severity::Failed, &format!("{}: {why}", up.name));
             }
         }

@@ -107,8 +107,8 @@ impl RaidGeom {
             let action = match fault.starts_with(SPLIT) {
                 true => format!("Choose a half: `ashlar {NAME} start {name} --keep DISK`."),
                 false => format!(
-                    "Reconnect the missing disks; `ashlar {NAME} list {name}` shows the record of \
-                     each, and `ashlar {NAME} start --force {name}` starts with the disks present."
+                    "Reconnect missing disks, if any; `ashlar {NAME} list {name}` shows the record \
+                     of each, and `ashlar {NAME} start --force {name}` starts with the present ones."
                 ),
             };
             out.push(Trouble::failed(fault.clone(), action));
@@ -117,8 +117,9 @@ impl RaidGeom {
             if out.is_empty() {
                 let here: Vec<&str> = self.disks.values().map(|disk| disk.name.as_str()).collect();
                 let why = format!("waiting for more disks, in addition to {}", here.join(", "));
-                let action =
-                    format!("Reconnect them, or `ashlar {NAME} start {name}` starts without them.");
+                let action = format!(
+                    "Connect the other disks, or `ashlar {NAME} start {name}` starts without them."
+                );
                 out.push(Trouble::degraded(why, action));
             }
             return out;

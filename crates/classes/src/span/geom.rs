@@ -618,7 +618,9 @@ impl<S: Span> Geom for SpanGeom<S> {
             let missing: Vec<String> = missing.map(|(number, _)| number.to_string()).collect();
             let (numbers, all) = (missing.join(", "), self.slots.len());
             let refused = self.refused.words();
-            let why = format!("member {numbers} of {all} is missing{refused}");
+            let (members, are) =
+                if missing.len() == 1 { ("member", "is") } else { ("members", "are") };
+            let why = format!("{members} {numbers} of {all} {are} missing{refused}");
             let action = "Reconnect the disk: the provider appears when all members are present.";
             out.push(Trouble::failed(why, action));
         }

@@ -203,7 +203,7 @@ impl ControlLoop {
         }
         let by = guard::Requester { class: &geom.class, geom: &geom.name, force: false };
         let held = self.data_held(geom, by)?;
-        Some(format!("{held}, and their former layout is not recorded"))
+        Some(format!("{held}, and the former layout of {} is not recorded", geom.name))
     }
 
     /// The members that a section has at the end of those that its geom was made of, as a section;

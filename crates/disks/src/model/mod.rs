@@ -195,8 +195,8 @@ fn timing(name: &str, p: &ModelParams) -> Result<Timing, Error> {
             Ok(Timing::Between { min_ns, max_ns })
         }
         (Latency::Between, ..) => {
-            let what = "latency = between needs latency_min_us and latency_max_us, in ascending \
-                        order";
+            let what =
+                "latency = between needs latency_min_us, and latency_max_us that is not less";
             Err(params::refuse("model", name, Errno::Inval, what))
         }
         _ if given => {

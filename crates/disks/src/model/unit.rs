@@ -204,7 +204,7 @@ impl Unit for ModelUnit {
                 let p: LieParams = read(verb, params)?;
                 state.disk.set_ignores_flushes(p.lies);
                 Ok(VerbAnswer::message(if p.lies {
-                    "flushes are not carried out"
+                    "flushes succeed without being carried out"
                 } else {
                     "flushes \
                                                     are carried out"

@@ -220,8 +220,8 @@ impl Frontend for Client {
 
     fn session_over(&self, over: SessionEnd) {
         if let SessionEnd::Closed(CloseReason::Kicked) = over {
-            tracing::info!(target: "aoe", "{} at {}: its session was ended; the initiator may log \
-                                    in again",
+            tracing::info!(target: "aoe", "{} at {}: its session was ended; the initiator may \
+                                    connect again",
                 self.key.mac, self.key.address);
         }
         self.over.set(true);

@@ -78,8 +78,8 @@ fn refusal(target: &str, groups: &Groups, initiator: &str, portal: &Address) -> 
     if let Some(group) = elsewhere {
         let rules: Vec<String> = group.portals.iter().map(|r| r.to_string()).collect();
         return format!(
-            "group {} of {target} names the initiator {initiator}, but only at {}; the login was \
-             at {portal}",
+            "group {} of {target} names the initiator {initiator}, but only at {}; it \
+             connected at {portal}",
             group.name,
             rules.join(", ")
         );

@@ -184,6 +184,8 @@ pub fn open_device(
         return Err(Error::new(Errno::Exist, format!("device {provider} is exported already")));
     }
     let mut spec = spec.clone();
+    // A lost unit comes back as hosts know it.
+    spec.read_only |= registry.device(provider).is_some_and(|lost| lost.spec().read_only);
     let mut plugged = control.call(|t| plug_in(t, provider, &spec));
     if plugged.as_ref().is_err_and(|e| e.kind == Errno::RoFs) {
         spec.read_only = true;
@@ -253,9 +255,16 @@ fn make(registry: &Registry, spec: DeviceSpec, handler: &str) -> Result<Arc<Devi
         return registry.add_device(handler, spec);
     };
     let was = lost.spec();
+    if spec.read_only && !was.read_only && was.ids() == spec.ids() {
+        let what = format!(
+            "{}: can only be read now, and its hosts could write; make it writable, or remove its \
+             LUNs from the groups first",
+            spec.label.name
+        );
+        return Err(Error::new(Errno::RoFs, what));
+    }
     let same = was.ids() == spec.ids()
         && was.sector_bytes == spec.sector_bytes
-        && was.read_only == spec.read_only
         && was.protection == spec.protection
         && lost.handler().name() == handler;
     if !same {
@@ -487,8 +496,8 @@ fn describe(
     let room = space_usage_of(t, below);
     if room.is_none() && spec.full_percents.as_ref().is_some_and(|all| !all.is_empty()) {
         let what = format!(
-            "{provider}: its allocated space is unknown; only image files and memory disks report \
-             it; leave `thresholds` out"
+            "{provider}: its allocated space is unknown: image files and memory disks report it, \
+             block devices and geoms over several providers do not; leave `thresholds` out"
         );
         return Err(Error::new(Errno::NotSup, what));
     }

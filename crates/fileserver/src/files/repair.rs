@@ -308,7 +308,7 @@ impl VolumeFiles<'_, '_> {
             let name = shown(&n.name);
             let twice = kept.iter().any(|k| k.name == n.name || k.cookie == n.cookie);
             if twice || hash(self.step.salt(), &n.name) != key.offset {
-                out.push(format!("directory {dir}: {name} was at a wrong place"));
+                out.push(format!("directory {dir}: {name} was at a wrong place or twice, removed"));
                 continue;
             }
             let Some(mut inode) = self.attributes(n.ino)? else {

@@ -91,7 +91,7 @@ impl fmt::Display for Repair {
             Repair::Entry(_, Change::Remove) => "second name removed",
             Repair::Forget { .. } => "cached copy dropped; the WORM has the block",
             Repair::End(_) => "header updated",
-            Repair::Numbers(_) => "next number set behind it",
+            Repair::Numbers(_) => "next number raised",
             Repair::List => "free list rebuilt",
         })
     }

@@ -324,7 +324,7 @@ impl Host {
         let has_worm = !self.options.members.is_empty();
         let next = match fault {
             Fault::Foreign(_) if has_worm && is_formatted => format!(
-                "bring back a device of its WORM, then `ashlar fs start {name}`; if all are lost \
+                "reconnect a device of its WORM, then `ashlar fs start {name}`; if all are lost \
                  for good, `ashlar fs ream {name} --force` makes a new file system and discards \
                  the contents of the cache device"
             ),

@@ -34,7 +34,7 @@ impl Topology {
         if withering {
             return Err(Error::new(
                 Errno::NxIo,
-                format!("{}: its geom is being destroyed", new.name),
+                format!("{}: its geom is being removed", new.name),
             ));
         }
         if new.name.is_empty() || new.name.len() > NAME_MAX {

@@ -129,7 +129,7 @@ impl Topology {
         let live = [above, below].iter().all(|p| self.provider_is_live(*p));
         match live && self.geom_is_live(geom) {
             true => Ok(()),
-            false => Err(Error::new(Errno::NxIo, "the layer or its disk is being destroyed")),
+            false => Err(Error::new(Errno::NxIo, "the layer or its disk is being removed")),
         }
     }
 
@@ -141,7 +141,7 @@ impl Topology {
         match self.geoms.get(geom).map(|g| (g.consumers.as_slice(), g.providers.as_slice())) {
             Some(([c], [p])) if self.geom_is_live(geom) => Ok((*c, *p)),
             _ if self.geoms.contains_key(geom) && !self.geom_is_live(geom) => {
-                Err(Error::new(Errno::NxIo, "the layer is being destroyed"))
+                Err(Error::new(Errno::NxIo, "the layer is being removed"))
             }
             Some(_) => Err(Error::new(
                 Errno::NotSup,

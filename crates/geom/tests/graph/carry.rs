@@ -211,8 +211,8 @@ fn failed_metadata_move_is_tried_once_and_reports_the_command() {
     let log = lab.logged();
     assert_eq!(log.iter().filter(|line| line.starts_with("carries")).count(), 1, "{log:?}");
     let said = lab.taste_outcome("d0", "tail");
-    let wanted = "it is left, but it could not be brought to the end: EIO; `tail follow` tries \
-                  again";
+    let wanted = "it is left, but the label could not be moved to the end: EIO; `tail follow` \
+                  tries again";
     assert_eq!(said, wanted);
 }
 

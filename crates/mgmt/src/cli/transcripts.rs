@@ -229,14 +229,14 @@ fn status_shows_health_first() {
     assert!(list.contains("d0    file     64M     -     512  failed"), "{list}");
     // A disk that fills up, and whose image is removed.
     for disk in state.disks.iter_mut().filter(|d| d.name == "d0") {
-        disk.health_why = "85 % of its room is used".to_owned();
+        disk.health_why = "85 % of its space is used".to_owned();
         let trouble = |health, why: &str, action: &str| TroubleState {
             health,
             why: why.to_owned(),
             action: action.to_owned(),
         };
         let removed = trouble(Health::Failed, "d0.img was removed", "Save it with `cp`.");
-        disk.troubles = vec![trouble(Health::Degraded, "85 % of its room is used", ""), removed];
+        disk.troubles = vec![trouble(Health::Degraded, "85 % of its space is used", ""), removed];
         disk.path = Some("/srv/d0.img".to_owned());
         (disk.used_bytes, disk.free_bytes) = (Some(85 << 20), Some(15 << 20));
     }

@@ -9,8 +9,7 @@ use crate::plan::name_depends_on;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use wire::pattern::{PATTERN_MAX, Pattern};
 use wire::portal::{PortalRule, any_overlaps};
 use wire::scsi::{SERIAL_MAX, parse_eui64, parse_naa, parse_uuid};
@@ -371,14 +370,11 @@ fn images(config: &Config, out: &mut Vec<Problem>) {
     const KINDS: [&str; 2] = ["file", "blockdev"];
     let is_read_only = |d: &DiskConfig| d.params.get("read_only") == Some(&Value::Bool(true));
     let of_kind = |d: &DiskConfig| KINDS.contains(&d.kind.as_str());
-    // A single one is not looked for in the file system.
-    if config.disk.iter().filter(|d| of_kind(d)).count() < 2 {
-        return;
-    }
-    let mut seen: HashMap<ImageId, &DiskConfig> = HashMap::new();
+    // Paths compare without `.`. Links are not followed: a file system may block.
+    let mut seen: HashMap<&Path, &DiskConfig> = HashMap::new();
     for (i, disk) in config.disk.iter().enumerate().filter(|(_, d)| of_kind(d)) {
         let Some(path) = disk.params.get("path").and_then(Value::as_str) else { continue };
-        let first = *seen.entry(ImageId::of(path)).or_insert(disk);
+        let first = *seen.entry(Path::new(path)).or_insert(disk);
         if first.name != disk.name && !(is_read_only(first) && is_read_only(disk)) {
             let text = format!(
                 "`{path}` is the disk `{}` already; give this one another file, or both \
@@ -386,32 +382,6 @@ fn images(config: &Config, out: &mut Vec<Problem>) {
                 first.name
             );
             out.push(problem("disk", i, "path", Kind::ConfigValue, text));
-        }
-    }
-}
-
-/// What a path leads to, whichever name of it is written: a link is the file itself.
-#[derive(PartialEq, Eq, Hash)]
-enum ImageId {
-    /// Numbers of the file system and of the file.
-    File(u64, u64),
-    /// Number of the block device, which may have several nodes.
-    Device(u64),
-    /// No file yet: its name in a folder that is there, if there is one.
-    Missing(PathBuf),
-}
-
-impl ImageId {
-    fn of(path: &str) -> ImageId {
-        let path = Path::new(path);
-        match std::fs::metadata(path) {
-            Ok(about) if about.file_type().is_block_device() => ImageId::Device(about.rdev()),
-            Ok(about) => ImageId::File(about.dev(), about.ino()),
-            Err(_) => {
-                let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
-                let inside = folder.zip(path.file_name()).map(|(folder, name)| folder.join(name));
-                ImageId::Missing(inside.unwrap_or_else(|| path.components().collect()))
-            }
         }
     }
 }

@@ -34,6 +34,9 @@ pub(super) fn mask_secrets(text: &str) -> String {
                 } else if is_secret(key, open > 0) {
                     let (shown, hidden) = hidden_part(value);
                     (before + shown, hidden)
+                } else if open > 0 && !ends_well(value) {
+                    // A quote of the user's name is missing: what follows may be the secret.
+                    (before, line_of(value).len())
                 } else {
                     (before, 0)
                 }
@@ -56,7 +59,12 @@ pub(super) fn mask_secrets(text: &str) -> String {
             c if is_of_key(c) => {
                 let end = rest.find(|c: char| !is_of_key(c)).unwrap_or(rest.len());
                 key = rest.get(..end).unwrap_or("");
-                (end, 0)
+                let behind = rest.get(end..).unwrap_or("");
+                let is_key = unpadded(behind).starts_with('=');
+                match last_part(key) == "secret" && !is_key {
+                    true => (end, line_of(behind).len()),
+                    false => (end, 0),
+                }
             }
             c => (c.len_utf8(), 0),
         };
@@ -69,13 +77,19 @@ pub(super) fn mask_secrets(text: &str) -> String {
     out
 }
 
+/// Whether a text is followed by what may follow one.
+fn ends_well(value: &str) -> bool {
+    let token = quoted(value);
+    let next = unpadded(value.get(token.len()..).unwrap_or(""));
+    let ends = next.is_empty() || next.starts_with([',', '}', ']', '#', '\r', '\n']);
+    token.is_empty() || ends
+}
+
 /// How much of a secret's value is shown, and how much behind that is hidden, in bytes.
 fn hidden_part(value: &str) -> (usize, usize) {
     let token = quoted(value);
     let behind = value.get(token.len()..).unwrap_or("");
-    let next = unpadded(behind);
-    let ends = next.is_empty() || next.starts_with([',', '}', ']', '#', '\r', '\n']);
-    if token.is_empty() || !ends {
+    if token.is_empty() || !ends_well(value) {
         // No text, or one with a quote in it: the secret may go on up to the end of the line.
         return (0, token.len() + line_of(behind).len());
     }
@@ -146,6 +160,9 @@ mod tests {
             ("chap = { user = \"u\", secret = 'ä\"c' }", "chap = { user = \"u\", secret = ***** }"),
             ("chap = { secrte = 'abc', user = 'u' }", "chap = { secrte = *****, user = 'u' }"),
             ("mutual = \"abc\"", "mutual = *****"),
+            ("chap = { user = 'u, secret = 'abc' }", "chap = { user = ********************"),
+            ("chap = { user = 'u', secret: 'abc' }", "chap = { user = 'u', secret*********"),
+            ("chap = { user = 'u', secret 'abc' }", "chap = { user = 'u', secret********"),
             ("chap.secret = 'abc'", "chap.secret = *****"),
             ("\"secret\" = 'abc'", "\"secret\" = *****"),
             ("secret = correct horse, x", "secret = ****************"),

@@ -270,34 +270,20 @@ fn secrets_that_export_hid_are_refused_as_such() {
 
 #[test]
 fn one_image_under_two_names_is_refused() {
-    let folder = std::env::temp_dir().join(format!("ashlar-images-{}", std::process::id()));
-    std::fs::create_dir_all(folder.join("sub")).expect("scratch folder");
-    std::fs::write(folder.join("d0"), "x").expect("scratch file");
-    std::fs::hard_link(folder.join("d0"), folder.join("hard")).expect("a link");
-    std::os::unix::fs::symlink("d0", folder.join("soft")).expect("a link");
-    let file = folder.join("a.toml").display().to_string();
     let disks = |first: &str, second: &str, rest: &str| {
         format!(
             "[[disk]]\nname='a'\nkind='file'\npath='{first}'\n{rest}\n\
              [[disk]]\nname='b'\nkind='file'\npath='{second}'\n{rest}\n"
         )
     };
-    for (first, second) in [
-        ("d0", "./d0"),
-        ("d0", "sub/../d0"),
-        ("d0", "soft"),
-        ("d0", "hard"),
-        ("new", "sub/../new"),
-        ("gone/new", "gone/./new"),
-    ] {
-        let error = read(&disks(first, second, ""), &file, &catalog()).expect_err(second);
+    for (first, second) in [("d0", "./d0"), ("gone/new", "gone/./new"), ("/srv/d0", "d0")] {
+        let error = read(&disks(first, second, ""), "/srv/a.toml", &catalog()).expect_err(second);
         let text = error.to_string();
         assert!(text.contains("is the disk `a` already") && text.contains(":9:6"), "{text}");
         let shared = disks(first, second, "read_only=true");
-        assert!(read(&shared, &file, &catalog()).is_ok(), "{second}");
+        assert!(read(&shared, "/srv/a.toml", &catalog()).is_ok(), "{second}");
     }
-    assert!(read(&disks("d0", "new", ""), &file, &catalog()).is_ok(), "two files");
-    std::fs::remove_dir_all(&folder).expect("scratch folder");
+    assert!(read(&disks("d0", "new", ""), "/srv/a.toml", &catalog()).is_ok(), "two files");
 }
 
 #[test]

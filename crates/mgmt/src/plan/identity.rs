@@ -14,9 +14,9 @@ pub type PredictedSerials = BTreeMap<String, String>;
 /// Serial number, NAA name, UUID and EUI-64 that are configured.
 type UnitIds<'c> = [Option<&'c str>; 4];
 
-/// Length of a sector, bytes, by the name of a disk or geom; one is missing whose sectors are those
-/// of a medium.
-type Sectors<'c> = HashMap<&'c str, u64>;
+/// Length of a sector, bytes, by the provider of a disk or geom; one is missing whose sectors are
+/// those of a medium.
+type Sectors = HashMap<String, u64>;
 
 const KEYS: [&str; 4] = ["serial", "naa", "uuid", "eui64"];
 
@@ -30,7 +30,7 @@ pub struct Identities<'a> {
     desired: HashMap<&'a str, UnitIds<'a>>,
     foreseen: &'a PredictedSerials,
     /// Sectors of the disks and geoms of both configurations.
-    sectors: [Sectors<'a>; 2],
+    sectors: [Sectors; 2],
 }
 
 impl<'a> Identities<'a> {
@@ -131,20 +131,20 @@ impl<'a> Identities<'a> {
 }
 
 /// Sectors as the sections give them; a geom has those of its first member.
-fn sectors(config: &Config) -> Sectors<'_> {
+fn sectors(config: &Config) -> Sectors {
     let sector = |disk: &DiskConfig| match disk.params.get("sector_size") {
         None if ["nbd", "blockdev"].contains(&disk.kind.as_str()) => None,
         size => Some(size.and_then(Value::as_u64).unwrap_or(SECTOR_BYTES)),
     };
     let disks = config.disk.iter();
-    let mut all: Sectors<'_> =
-        disks.filter_map(|disk| Some((disk.name.as_str(), sector(disk)?))).collect();
+    let mut all: Sectors =
+        disks.filter_map(|disk| Some((disk.name.clone(), sector(disk)?))).collect();
     // Each round adds those whose member is known; a geom may come before its member.
     for _ in 0..config.geom.len() {
         let known = all.len();
         for geom in &config.geom {
             let first = geom.provider_names().next().and_then(|name| sector_of(&all, name));
-            all.extend(first.map(|bytes| (geom.name.as_str(), bytes)));
+            all.extend(first.map(|bytes| (format!("{}/{}", geom.class, geom.name), bytes)));
         }
         if all.len() == known {
             break;
@@ -154,7 +154,7 @@ fn sectors(config: &Config) -> Sectors<'_> {
 }
 
 /// Of a disk, a geom, or a partition of one.
-fn sector_of(all: &Sectors<'_>, name: &str) -> Option<u64> {
+fn sector_of(all: &Sectors, name: &str) -> Option<u64> {
     let owners = (1..=name.len()).rev().filter(|end| name.is_char_boundary(*end));
     owners.filter_map(|end| name.split_at_checked(end)).find_map(|(owner, rest)| {
         let bytes = all.get(owner)?;
@@ -211,13 +211,18 @@ mod tests {
                 disk("d", "file", Some(4096)),
                 disk("n", "nbd", None),
             ],
-            geom: vec![geom("upper", &["mp1"]), geom("m", &["dp2", "d1"]), geom("far", &["n"])],
+            geom: vec![
+                geom("upper", &["mirror/mp1"]),
+                geom("m", &["dp2", "d1"]),
+                geom("far", &["n"]),
+            ],
             ..Config::default()
         };
         let all = sectors(&config);
         let of = |name| sector_of(&all, name);
-        assert_eq!([of("d"), of("dp1"), of("da"), of("upper")], [Some(4096); 4]);
+        assert_eq!([of("d"), of("dp1"), of("da"), of("mirror/upper")], [Some(4096); 4]);
+        assert_eq!([of("mirror/m"), of("mirror/ms1")], [Some(4096); 2]);
         assert_eq!([of("d1"), of("d1s2")], [Some(512); 2]);
-        assert_eq!([of("n"), of("far"), of("gpt/x"), of("dx9")], [None; 4]);
+        assert_eq!([of("n"), of("mirror/far"), of("gpt/d"), of("dx9")], [None; 4]);
     }
 }

@@ -2,7 +2,7 @@
 //! works on, and fails at its next reconnection.
 
 use crate::api::SessionState;
-use crate::config::{AccessConfig, DigestPolicy, TargetConfig};
+use crate::config::{AccessConfig, Chap, DigestPolicy, TargetConfig};
 use serde_json::Value;
 
 /// What a login has to prove.
@@ -29,6 +29,16 @@ impl<'c> Proof<'c> {
     }
 }
 
+/// The account by which the target proves itself to an initiator that asks for it.
+fn mutual<'c>(
+    target: &'c TargetConfig,
+    group: &'c AccessConfig,
+    initiator: &str,
+) -> Option<&'c Chap> {
+    let own = group.initiator_chap.get(initiator).or(group.chap.as_ref());
+    own.and_then(|own| own.mutual.as_ref()).or(target.mutual_chap.as_ref())
+}
+
 /// Whether the session logged in as its target and group were, and could not as they become.
 pub(super) fn is_locked_out(
     session: &SessionState,
@@ -36,7 +46,10 @@ pub(super) fn is_locked_out(
 ) -> bool {
     let before = Proof::of(was_target, was_group, &session.initiator);
     let after = Proof::of(target, group, &session.initiator);
-    let proof = after != before && after != Proof::None;
+    let proves_itself = |target, group| mutual(target, group, &session.initiator);
+    let proof = after != before && after != Proof::None
+        || session.auth == "mutual chap"
+            && proves_itself(was_target, was_group) != proves_itself(target, group);
     let must = |policy| policy == DigestPolicy::Require;
     let digest = |was, is, has: bool| must(is) && !must(was) && !has;
     let digests = digest(was_target.header_digest, target.header_digest, session.digests.header)

@@ -64,8 +64,8 @@ impl MirrorGeom {
         }
         if let Some(fault) = &self.fault {
             let action = format!(
-                "Reconnect the missing members; `ashlar {NAME} list {}` shows refused ones, and \
-                 why.",
+                "Reconnect missing members, if any; `ashlar {NAME} list {}` shows refused ones, \
+                 and why.",
                 m.name
             );
             return vec![Trouble::failed(format!("the mirror does not start: {fault}"), action)];

@@ -106,5 +106,5 @@ pub(in crate::mirror) fn by_hand(
         }
         Ok(geom)
     });
-    taken.unwrap_or_else(|| Err(Error::new(Errno::NxIo, "the mirror is being destroyed")))
+    taken.unwrap_or_else(|| Err(Error::new(Errno::NxIo, "the mirror is being removed")))
 }

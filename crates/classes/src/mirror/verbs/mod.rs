@@ -138,7 +138,7 @@ fn with<R>(
     f: impl FnOnce(&mut MirrorGeom, &mut Topology, GeomId) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let geom = geom::named(&control.topology, NAME, on)?;
-    let going = || Err(Error::new(Errno::NxIo, format!("{on} is being destroyed")));
+    let going = || Err(Error::new(Errno::NxIo, format!("{on} is being removed")));
     let done = control.call(|t| {
         t.with(geom, |g: &mut MirrorGeom, t| {
             let shared = g.shared.clone();

@@ -100,7 +100,7 @@ pub(super) fn names_one(
         let here = g.names(t);
         if here.is_empty() { Ok(()) } else { Err(nothing_left(on, &here)) }
     });
-    judged.unwrap_or_else(|| Err(Error::inval(format!("{on} is being destroyed"))))
+    judged.unwrap_or_else(|| Err(Error::inval(format!("{on} is being removed"))))
 }
 
 fn nothing_left(on: &str, members: &[String]) -> Error {
@@ -120,7 +120,7 @@ fn difference(
     request: &Redeclare<'_, MirrorParams>,
 ) -> Result<Difference, Error> {
     let judged = topology.with(geom, |g: &mut MirrorGeom, t| judge(g, t, request));
-    judged.unwrap_or_else(|| Err(Error::inval(format!("{} is being destroyed", request.name))))
+    judged.unwrap_or_else(|| Err(Error::inval(format!("{} is being removed", request.name))))
 }
 
 fn judge(

@@ -200,8 +200,7 @@ fn choose(
         let (size, media) = provider_access::sizes(control, on);
         if *sector.get_or_insert(size) != size {
             let what = format!(
-                "{name} has sectors of {size} bytes, but another disk has other \
-                                sectors"
+                "{name} has sectors of {size} bytes, but another disk has sectors of another size"
             );
             return Err(Error::inval(what));
         }

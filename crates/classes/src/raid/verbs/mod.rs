@@ -174,7 +174,7 @@ fn with<R>(
     f: impl FnOnce(&mut RaidGeom, &mut Topology, GeomId) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let geom = find(control, on)?;
-    let going = || Err(Error::new(Errno::NxIo, format!("{on} is being destroyed")));
+    let going = || Err(Error::new(Errno::NxIo, format!("{on} is being removed")));
     let done = control.call(|t| {
         t.with(geom, |g: &mut RaidGeom, t| {
             let busy = g.busy.clone();

@@ -36,7 +36,7 @@ fn with<R>(
     geom: GeomId,
     f: impl FnOnce(&mut SchedGeom) -> R,
 ) -> Result<R, Error> {
-    let going = || Error::new(Errno::NxIo, "the scheduler is being destroyed");
+    let going = || Error::new(Errno::NxIo, "the scheduler is being removed");
     control.topology.with(geom, |g: &mut SchedGeom, _| f(g)).ok_or_else(going)
 }
 

@@ -82,7 +82,7 @@ pub(in crate::span) fn redeclare<S: Span>(
 }
 
 fn leaving_error(name: &str) -> Error {
-    Error::new(Errno::NxIo, format!("{name} is being destroyed"))
+    Error::new(Errno::NxIo, format!("{name} is being removed"))
 }
 
 /// One more member.

@@ -30,7 +30,7 @@ pub(super) const VERBS: &[ClassVerb<TrimClass>] = &[
 fn queue(control: &mut GraphControl, on: &str) -> Result<(GeomId, Arc<TrimShared>), Error> {
     let geom = geom::named(&control.topology, NAME, on)?;
     let shared = control.topology.with(geom, |g: &mut TrimGeom, _| g.shared.clone());
-    let going = || Error::new(Errno::NxIo, format!("{on} is being destroyed"));
+    let going = || Error::new(Errno::NxIo, format!("{on} is being removed"));
     shared.map(|shared| (geom, shared)).ok_or_else(going)
 }
 

@@ -312,8 +312,8 @@ impl RaidGeom {
         ))
     }
 
-    /// Halves of it were used without each other. No other array waits for what only an operator can
-    /// start.
+    /// Halves of it were used without each other. No other array waits for what only an operator
+    /// can start.
     fn await_choice(&mut self, t: &mut Topology, why: String) {
         self.starting.remove(self.me);
         self.set_fault(t, Some(why));

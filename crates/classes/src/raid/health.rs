@@ -108,7 +108,7 @@ impl RaidGeom {
                 true => format!("Choose a half: `ashlar {NAME} start {name} --keep DISK`."),
                 false => format!(
                     "Reconnect missing disks, if any; `ashlar {NAME} list {name}` shows the record \
-                     of each, and `ashlar {NAME} start --force {name}` starts with the present ones."
+                     of each, and `ashlar {NAME} start --force {name}` starts without them."
                 ),
             };
             out.push(Trouble::failed(fault.clone(), action));

@@ -98,7 +98,7 @@ pub trait Layer: Send + Sync + 'static {
     }
 }
 
-/// A receiver of Bios that ended: [`bio::FormerSizes::Sink`].
+/// A receiver of Bios that ended: [`bio::End::Sink`].
 pub trait Sink {
     /// The Bio ended. Its buffers go back to the pool after the call unless they are taken out.
     fn done(&self, tag: u64, bio: &mut Bio, core: &Core);

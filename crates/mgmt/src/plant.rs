@@ -1,9 +1,9 @@
 //! Interface of the daemon for the control path, which uses nothing else of the daemon.
 //!
 //! Invariants
-//!  P1  Calls that change something (`carry_out`, `want`, `verb`) come one at a time.
-//!  P2  `state`, `stale`, `foreseen`, `journal`, `check` and `clash` may come at any time, from any
-//!      thread, also during P1.
+//!  P1  Calls that change something (`carry_out`, `set_desired`, `verb`) come one at a time.
+//!  P2  `state`, `stale`, `predict_serials`, `journal`, `check` and `clash` may come at any time,
+//!      from any thread, also during P1.
 //!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
 //!      it is there, or its deadline has passed.
 //!  P4  A changing call that returns an error has changed nothing.

@@ -24,8 +24,12 @@ impl Seeds {
         Seeds { first, count, usual, command: command() }
     }
 
-    /// The `nth` part of them, of `parts`: tests that share seeds run beside each other.
+    /// The `nth` part of them, of `parts`: tests that share seeds run beside each other. Seeds that
+    /// are fewer than the parts, as one that is repeated, are every part's.
     pub fn part(self, nth: u64, parts: u64) -> Seeds {
+        if self.count < parts {
+            return Seeds { usual: self.usual.div_ceil(parts), ..self };
+        }
         let count = self.count.div_ceil(parts);
         Seeds { first: self.first + nth * count, count, usual: self.usual.div_ceil(parts), ..self }
     }
@@ -140,6 +144,8 @@ mod tests {
         assert_eq!(parts, (10..22).collect::<Vec<_>>(), "rounded up");
         assert_eq!(all.each(|seed| seed * 2), (10..20).map(|n| n * 2).collect::<Vec<_>>());
         assert!(!all.are_enough());
+        let one = Seeds { first: 7, count: 1, usual: 20, command: String::new() };
+        assert!((0..4).all(|nth| one.clone().part(nth, 4).range() == (7..8)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `params` | the parameters of a target |
-//! | `shared`, `here` | what all cores share; the driver on the core that serves |
+//! | `shared`, `per_core` | what all cores share; the driver on the core that serves |
 //! | `target_config` | settings that initiators store: config strings, masks, reservations |
 //! | `portal` | one interface: its frames in and out, its sessions |
 //! | `frames` | the dispatcher of received frames |

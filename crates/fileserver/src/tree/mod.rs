@@ -1,7 +1,7 @@
 //! tree: one B+tree a file system, copied on write.
 //!
 //! Invariants
-//!  B1  A node is changed only after [`Blocks::own`] gave it, and its new address is stored in its
+//!  B1  A node is changed only after [`Blocks::cow`] gave it, and its new address is stored in its
 //!      parent in the same operation: blocks of a dump are never changed.
 //!  B2  The lowest key of a node but the first of its parent is not below its key there, and all
 //!      its keys are below the next one's.

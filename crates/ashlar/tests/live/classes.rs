@@ -391,7 +391,7 @@ fn plan_refuses_to_remove_a_member_in_use() {
         [(1, "`ashlar mirror remove m d1`"), (3, "`ashlar stripe stop s`"), (5, raid)];
     for (disk, command) in cases {
         configure(&house, &[disk]);
-        house.ashlar(&["plan"]).ends(1).prints(&["apply` refuses", "first", command]);
+        house.ashlar(&["plan"]).ends(1).prints(&["`apply` would refuse", "first", command]);
         let last = house.json(&["journal"])["events"].as_array().map_or(0, Vec::len);
         let said = house.ashlar(&["apply"]).ends(1);
         said.complains(&[&format!("d{disk}"), "uses it", command]);

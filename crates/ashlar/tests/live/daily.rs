@@ -96,7 +96,7 @@ fn a_wrong_configuration_changes_nothing() {
     wrong(&file_disk("d1", "none.img"), "0 = \"d0\"", 1, &["none.img", "no such file"]);
     wrong("", "0 = \"d0\", 1 = \"d9p1\"", 1, &["d9p1", "no such provider"]);
     wrong(&file_disk("d0", "d0.img"), "0 = \"d0\"", 2, &["d0"]);
-    wrong(&file_disk("twin", "d0.img"), "0 = \"d0\"", 1, &["twin"]);
+    wrong(&file_disk("twin", "d0.img"), "0 = \"d0\"", 2, &["is the disk `d0` already"]);
     let overlap = format!(
         "[[access]]\ntarget = \"{IQN}\"\ngroup = \"more\"\ninitiators = [\"iqn.2026*\"]\n\
          luns = {{ 0 = \"d0\" }}\n"

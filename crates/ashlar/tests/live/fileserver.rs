@@ -259,7 +259,7 @@ fn check_repairs_damage_and_changes_no_dump() {
     let faults = || house.json(&["fs", "check", "main"])["answer"]["faults"].take();
     assert_eq!(faults(), 0);
     // A directory is forgotten: its files are in no directory.
-    house.ashlar(&["fs", "clri", "main", "/tmp"]).ends(0).prints(&["1 forgotten"]);
+    house.ashlar(&["fs", "clri", "main", "/tmp"]).ends(0).prints(&["1 removed"]);
     refuses(&house, &["fs", "ls", "main", "/tmp"], "file not found");
     assert_ne!(faults(), 0);
     let mended = house.ashlar(&["fs", "check", "main", "--fix"]).ends(0);
@@ -562,7 +562,7 @@ fn config_string_with_shelves_works_and_a_standby_takes_over() {
     let mut standby = main.sibling("standby", &text);
     // A standby waits for a shelf that starts later than the daemon.
     standby.ashlar(&["status"]).ends(3).prints(&["fs standby"]);
-    standby.ashlar(&["journal"]).ends(0).prints(&["it uses e545.0, which is not there yet"]);
+    standby.ashlar(&["journal"]).ends(0).prints(&["waits for e545.0, which is missing"]);
     let _other = shelves.shelf(&main, "545", "0");
     standby.until("it looks at its cache device", SOON, || {
         let said = standby.ashlar(&["status"]).out;

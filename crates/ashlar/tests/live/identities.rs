@@ -243,7 +243,7 @@ fn copy_of_an_image_is_not_exported_beside_it() {
         listen = [\"127.0.0.1:0\"]\n[[access]]\ntarget = \"iqn.2026-11.test.ashlar:second\"\n\
         group = \"g\"\ninitiators = [\"*\"]\nluns = { 0 = \"a\" }\n";
     house.configure(&format!("{both}\n{second}"), "0 = \"d0\"");
-    let words = format!("d0: serial number {first} is that of a");
+    let words = format!("d0: serial number {first} belongs to a");
     house.ashlar(&["plan"]).prints(&[&words]);
     house.ashlar(&["apply", "--dry-run"]).ends(1).complains(&[&words]);
     house.ashlar(&["apply"]).ends(1).complains(&[&words]);

@@ -127,7 +127,7 @@ fn no_write_reaches_another_disk_that_tgt_has_after_a_restart() {
     shop.tgt.exchange(Store::File(first.clone()), "first").unwrap();
     shop.fixture.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
     assert!(holds(&first, 9, 5) && is_untouched(&second));
-    assert!(!status(&shop.fixture).contains("another disk"), "{}", status(&shop.fixture));
+    assert!(!status(&shop.fixture).contains("different disk"), "{}", status(&shop.fixture));
     shop.fixture.assert_alive();
 }
 
@@ -168,7 +168,7 @@ fn exchange_at_a_second_daemon(name: &str, end: fn(&mut Fixture)) {
     other.start();
     house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
     assert!(holds(&first, 9, 5) && is_untouched(&second));
-    assert!(!status(&house).contains("another disk"), "{}", status(&house));
+    assert!(!status(&house).contains("different disk"), "{}", status(&house));
     house.assert_alive();
 }
 

@@ -95,7 +95,7 @@ impl Scene {
             "back" => {
                 let (house, host) = (&self.fixture, self.host.as_mut().expect("a host"));
                 house.until("the disk is back", LIMIT, || write(host, 9, 5) == "GOOD");
-                assert!(!status(house).contains("another disk"), "{}", status(house));
+                assert!(!status(house).contains("different disk"), "{}", status(house));
             }
             "grown" => {
                 let (house, host) = (&self.fixture, self.host.as_mut().expect("a host"));

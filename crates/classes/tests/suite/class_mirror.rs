@@ -312,7 +312,7 @@ fn refusals_give_the_reason() {
     assert!(copy.bytes() == as_it_was, "nothing is written to it");
     world.disk("d5", vec![0; MIB / 2], 512);
     let error = world.verb("mirror", "insert", "m", json!({ "members": ["d5"] }));
-    assert!(error.expect_err("small").message.contains("it needs 1048576"));
+    assert!(error.expect_err("small").message.contains("1048576 needed"));
     let error = world.verb("mirror", "configure", "m", json!({ "balance": "best" }));
     let said = error.expect_err("no such").message;
     assert!(said.contains("`balance`") && said.contains("`best`"), "{said}");

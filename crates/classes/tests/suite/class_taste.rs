@@ -83,7 +83,7 @@ fn every_class_reports_why_it_claimed_or_refused() {
     assert!(world.has("copyp2"));
     let said = world.taste_outcome("copyp2", "label");
     assert!(said.contains("refused") && said.contains("ext2fs/root exists already"), "{said}");
-    assert!(said.contains("of ada0p2"), "{said}");
+    assert!(said.contains("for ada0p2"), "{said}");
 }
 
 fn real_disk_copy(scratch: &Scratch) -> Vec<u8> {

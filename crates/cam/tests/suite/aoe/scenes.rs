@@ -381,7 +381,7 @@ fn a_write_does_not_reach_another_disk_that_answers_after_an_outage() {
             let written = s.shelf.bytes.borrow().chunks(512).filter(|c| c[0] == 9).count();
             assert_eq!(written, if is_other { 0 } else { 7 }, "{serial}, {outage} ns");
             let says = |s: &Scene| {
-                s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("another disk"))
+                s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("a different disk"))
             };
             assert_eq!(says(&s), is_other, "{serial}, {outage} ns");
             let mut found = s.w.scan(s.bus);
@@ -413,7 +413,7 @@ fn write_after(s: &mut Scene, at: u64, meanwhile: impl FnOnce(&mut Scene)) -> (b
     (0..50).for_each(|_| s.w.turn(100 * MS));
     let there = s.shelf.bytes.borrow().chunks(512).any(|c| c[0] == 9);
     assert_eq!(ended[0].status.is_ok(), there);
-    let says = s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("another disk"));
+    let says = s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("a different disk"));
     assert_eq!(says, ended[0].status == Err(Errno::NxIo));
     (says, there)
 }
@@ -482,7 +482,7 @@ fn the_original_disk_is_attached_again_when_it_announces_itself() {
             let cam = s.w.cam.clone();
             cam.take_update_results(&mut s.w.control);
         }
-        let said = s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("another disk"));
+        let said = s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("a different disk"));
         (s.w.buses[s.bus].devices().len(), said)
     };
     assert_eq!(is(&mut s, "SHELF1"), (1, false));

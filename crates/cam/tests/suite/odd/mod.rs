@@ -240,14 +240,14 @@ fn a_rescan_attaches_the_present_disk_and_clears_the_trouble() {
     target.open();
     assert_eq!(w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE), Err(Errno::NxIo));
     let troubles = w.buses[0].troubles();
-    let trouble = troubles.iter().find(|t| t.why.contains("another disk")).unwrap();
+    let trouble = troubles.iter().find(|t| t.why.contains("a different disk")).unwrap();
     for part in ["da0", "iqn.2026-11.test.ashlar:peer", "OWN", "OTHER", "5000000000000002"] {
         assert!(trouble.why.contains(part), "{part}: {}", trouble.why);
     }
     assert!(trouble.action.contains("`ashlar cam rescan 0`"), "{}", trouble.action);
     // Its name is free when what used it has let go of it: here it never does.
     assert_eq!(w.scan(0), ["da1"]);
-    assert!(w.buses[0].troubles().iter().all(|t| !t.why.contains("another disk")));
+    assert!(w.buses[0].troubles().iter().all(|t| !t.why.contains("a different disk")));
     let (_, edge) = w.open("da1");
     assert!(w.read(edge, 0, SECTOR).unwrap() == [3; SECTOR]);
 }
@@ -327,7 +327,7 @@ fn an_automatic_scan_does_not_attach_an_exchanged_disk() {
         assert_eq!(w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE), Err(Errno::NxIo));
         assert!(target.peer.bytes.borrow().iter().all(|b| *b == 3));
         let said = |w: &World| w.buses[0].troubles().into_iter().map(|t| t.why).collect::<Vec<_>>();
-        assert!(said(&w).iter().any(|why| why.contains("another disk")), "{:?}", said(&w));
+        assert!(said(&w).iter().any(|why| why.contains("a different disk")), "{:?}", said(&w));
         assert!(w.control.topology.find("da1").is_none(), "it is not taken in");
         assert!(w.buses[0].devices().is_empty());
         w.buses[0].rescan().request_scan();
@@ -338,7 +338,7 @@ fn an_automatic_scan_does_not_attach_an_exchanged_disk() {
         w.buses[0].rescan().request_scan();
         look(&mut w);
         assert_eq!(w.buses[0].devices().len(), 1);
-        assert!(said(&w).iter().all(|why| !why.contains("another disk")), "{:?}", said(&w));
+        assert!(said(&w).iter().all(|why| !why.contains("a different disk")), "{:?}", said(&w));
     }
 }
 

@@ -290,7 +290,7 @@ fn a_returned_device_is_identified_before_commands_are_sent_to_it() {
         (0..50).for_each(|_| w.turn(100 * MS));
         let written = kernel.state().bytes[8192..8192 + 512] == [9; 512];
         assert_eq!(written, ends.is_ok(), "{serial}");
-        let says = w.buses[0].troubles().iter().any(|t| t.why.contains("another disk"));
+        let says = w.buses[0].troubles().iter().any(|t| t.why.contains("a different disk"));
         assert_eq!(says, ends.is_err(), "{serial}");
     }
 }

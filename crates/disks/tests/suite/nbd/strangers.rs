@@ -376,7 +376,7 @@ fn failed_command_is_reported_with_its_output() {
     let mut refused = |params: Value| w.disk("nbd", "n0", params).err().unwrap().message;
     let what = refused(json!({ "command": ["nbdkit", "no-such-plugin"] }));
     assert!(what.contains("`nbdkit no-such-plugin`"), "{what}");
-    assert!(what.contains("it says: nbdkit: error: cannot open plugin"), "{what}");
+    assert!(what.contains("its output: nbdkit: error: cannot open plugin"), "{what}");
     assert!(refused(json!({ "command": [] })).contains("command is empty"));
     let both = refused(json!({ "command": ["nbdkit"], "address": "/x" }));
     assert!(both.contains("without `address`"), "{both}");

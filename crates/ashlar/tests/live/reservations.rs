@@ -111,7 +111,7 @@ fn test_12_torn_file_is_reported_and_a_failed_save_is_an_error() {
     assert_eq!((refused.status, refused.sense[2], refused.sense[12]), (2, 4, 0x44));
     assert_eq!(read(&mut b, 0).len(), 16);
     let said = house.ok(&["journal"]);
-    assert!(said.contains("not saved"), "{said}");
+    assert!(said.contains("could not be saved"), "{said}");
     house.stop();
 }
 

@@ -201,7 +201,7 @@ fn ctrl_c_ends_the_wait_and_prints_the_command_to_end_the_trim() {
     signal("INT", waits.pid()).unwrap();
     house.until("Ctrl-C ends it", LIMIT, || waits.ended().unwrap().is_some());
     assert_eq!(waits.ended().unwrap().unwrap().code(), Some(1), "{}", text());
-    for words in ["ASH-0054", "trim q goes on", "`ashlar trim now q --end` ends it"] {
+    for words in ["ASH-0054", "trim q continues", "`ashlar trim now q --end` ends it"] {
         assert!(text().contains(words), "{words}: {}", text());
     }
     house.ashlar(&["trim", "now", "q", "--end"]).ends(0).prints(&["the full trim has ended"]);

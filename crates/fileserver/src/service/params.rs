@@ -400,7 +400,7 @@ mod tests {
             ("c", false, "at character 2: a device is missing"),
             ("o", false, "attach them as `dump`"),
             ("o", true, "attach them as `dump`"),
-            ("n", false, "no device"),
+            ("n", false, "an empty device cannot be served"),
             ("w0", false, "w0: write the name of a provider"),
             ("c\"a\"h1.0", false, "h1.0: write the name of a provider"),
             ("c\"a\"{\"b\"m<0-1>}", false, "m0: write the name of a provider"),

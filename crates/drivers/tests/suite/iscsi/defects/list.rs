@@ -313,7 +313,7 @@ const DEFECTS: &[(&str, &str, &str)] = &[
         "kick_cold_reset_and_target_removal_end_sessions"),
     ("libiscsi 19: redirection",
         "drivers/tests/suite/iscsi/defects/moved.rs",
-        "libiscsi_follows"),
+        "libiscsi_follows_a_temporary_redirection"),
     ("libiscsi 153, 156: asynchronous messages for changed LUNs",
         "engine/tests/suite/nexus.rs",
         "a_map_change_is_effective_at_once_and_reported_once_per_session"),

@@ -1,9 +1,9 @@
 #![forbid(unsafe_code)]
 //! The daemon: the combination of all crates below that `ashlar serve` runs.
 //!
-//! One control thread owns the graph ([`geom::GraphControl`]), the exports and the drivers; one thread
-//! a core does the work. [`Daemon`] is the handle that the control path holds: it implements
-//! [`mgmt::Plant`] by asking the control thread.
+//! One control thread owns the graph ([`geom::GraphControl`]), the exports and the drivers; one
+//! thread a core does the work. [`Daemon`] is the handle that the control path holds: it
+//! implements [`mgmt::Plant`] by asking the control thread.
 //!
 //! ```text
 //!   HTTP handlers --ask--> mailbox --> control thread --messages--> cores

@@ -77,7 +77,10 @@ fn appended_member_is_reported_and_no_start_omits_it() {
     house.ashlar(&["plan"]).ends(0).prints(&[told, "no changes"]);
     house.stop();
     house.start();
-    house.ashlar(&["status"]).ends(3).prints(&["layout changes from members of", "create geom c (concat)"]);
+    house
+        .ashlar(&["status"])
+        .ends(3)
+        .prints(&["layout changes from members of", "create geom c (concat)"]);
     assert!(house.provider("concat/c").is_none(), "the smaller one is served");
     section(&house, &["d0", "d1", "d2"], &with("\"d0\", \"d1\", \"d2\""), "0 = \"concat/c\"");
     house.ok(&["apply"]);

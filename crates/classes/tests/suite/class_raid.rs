@@ -489,7 +489,7 @@ fn a_half_that_was_used_alone_is_not_overwritten() {
     }
     let before: Vec<Vec<u8>> = raid.disks.iter().map(|d| d.bytes()).collect();
     for order in [[0, 1], [1, 0]] {
-        // Nobody uses the one that came first: it does not stay.
+        // The one that came first has no user: it does not stay.
         let both = raid.reborn_with(&order);
         let state = both.state();
         assert!(state.contains("used without each other"), "{state}");

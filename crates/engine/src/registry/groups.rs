@@ -306,7 +306,7 @@ pub(super) fn resolve(
         let what = format!("{at}: LUN {}: no device {}", line.lun, line.device);
         return Err(Error::new(Errno::NoEnt, what));
     };
-    // Nobody writes to such a disk: its hosts are as those of a LUN with mode `ro`.
+    // Such a disk is not written: its hosts are as those of a LUN with mode `ro`.
     let read_only = line.read_only || device.spec().read_only && !device.spec().removable;
     Ok(LunEntry { lun: line.lun, device, read_only })
 }

@@ -73,8 +73,8 @@ impl RaidGeom {
     }
 
     /// Whether it may be as if it had not started, now that the other half of a split array is
-    /// there: this half was not chosen and has no user, no record was written since the start, and the
-    /// records do not say which half is right.
+    /// there: this half was not chosen and has no user, no record was written since the start, and
+    /// the records do not say which half is right.
     fn can_step_back(&self, t: &Topology, me: GeomId, found: &Found) -> bool {
         let Some(set) = &self.set else { return false };
         let is_written = set.array.generation != self.start_generation

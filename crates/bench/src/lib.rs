@@ -6,7 +6,8 @@
 //! * [`layers`]: the cost of a layer of the graph for a Bio.
 //! * [`load`]: an iSCSI initiator that makes load and, on request, verifies data.
 //! * Servers are children of this process, pinned to one core; the load runs on another. They are
-//!   measured from outside ([`process_costs`]): Ashlar and its peers alike, with the same instruments.
+//!   measured from outside ([`process_costs`]): Ashlar and its peers alike, with the same
+//!   instruments.
 
 mod aoe;
 mod bare;

@@ -38,7 +38,7 @@ pub struct CamClass {
     buses: Mutex<Vec<Arc<Bus>>>,
     pub(crate) verb_jobs: VerbJobs,
     wired_names: Arc<WiredNames>,
-    /// Results of updates that [`CamClass::look`] has not returned yet.
+    /// Results of updates that [`CamClass::take_update_results`] has not returned yet.
     update_results: Mutex<Vec<UpdateResult>>,
 }
 
@@ -151,7 +151,7 @@ impl CamClass {
     }
 
     /// Updates the graph with the devices that buses found by themselves; the next
-    /// [`CamClass::look`] returns the news.
+    /// [`CamClass::take_update_results`] returns the news.
     pub fn apply_scan_results(&self, control: &mut GraphControl) {
         for bus in self.buses() {
             if let Some(done) = self.apply_scan_results_of(control, &bus) {

@@ -139,7 +139,7 @@ pub trait Sim: Send + Sync {
     }
 
     /// Reasons why something that it should reach is missing, the place first. A SIM whose reasons
-    /// change reports that by [`crate::bus::Rescan::say`].
+    /// change reports that by [`crate::bus::Rescan::notify_troubles`].
     fn troubles(&self) -> Vec<Trouble> {
         Vec::new()
     }

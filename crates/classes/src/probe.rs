@@ -246,7 +246,7 @@ impl Sectors {
     /// The bytes `offset .. offset + len`; `None` when they are beyond the end or unreadable.
     ///
     /// # Errors
-    /// [`Stop::DecodeLabel`] when they have not been read yet.
+    /// [`ProbeStop::Read`] when they have not been read yet.
     pub fn get(&self, offset: u64, len: usize) -> Result<Option<&[u8]>, ProbeStop> {
         let Some(end) = u64::try_from(len).ok().and_then(|len| offset.checked_add(len)) else {
             return Ok(None);
@@ -276,7 +276,7 @@ impl Sectors {
     /// As [`Sectors::get`], with an error that names `field` where there are no bytes.
     ///
     /// # Errors
-    /// [`Stop::DecodeLabel`], or [`Stop::No`] when beyond the end or unreadable.
+    /// [`ProbeStop::Read`], or [`ProbeStop::No`] when beyond the end or unreadable.
     pub fn need(&self, offset: u64, len: usize, field: &'static str) -> Result<&[u8], ProbeStop> {
         match self.get(offset, len)? {
             Some(bytes) => Ok(bytes),

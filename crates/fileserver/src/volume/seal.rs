@@ -56,8 +56,8 @@ pub fn open(bytes: &[u8], magic: [u8; 4]) -> Result<Sealed<'_>, &'static str> {
     Ok(Sealed { volume, number, body: &bytes[SEAL..end] })
 }
 
-/// Little-endian fields of a body, front to back; behind the end there are zeros ([`Decoder::over`]
-/// says so).
+/// Little-endian fields of a body, front to back; behind the end, of which
+/// [`Decoder::is_empty`] tells, there are zeros.
 pub struct Decoder<'a>(pub &'a [u8]);
 
 impl<'a> Decoder<'a> {

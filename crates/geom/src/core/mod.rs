@@ -253,7 +253,7 @@ impl Core {
         self.reactor.after(ns, Token { kind: TOKEN_DELAY, user_data: u64::from(slot) });
     }
 
-    /// Registers a receiver; its number goes into [`FormerSizes::Sink`] and is not given to another
+    /// Registers a receiver; its number goes into [`bio::End::Sink`] and is not given to another
     /// soon.
     pub fn add_sink(&self, sink: Rc<dyn Sink>) -> u32 {
         self.sinks.borrow_mut().add(sink)

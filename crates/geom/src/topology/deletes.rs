@@ -8,7 +8,7 @@ use super::{Event, GeomId, ProviderId, Topology};
 
 /// The attribute name in [`Geom::attr_changed`] when DELETE has changed below. A layer was inserted
 /// or removed, or a member was added or lost, so the promises, the granules and the limits may be
-/// different. The layer that shares the disk out ([`Topology::schedules_clients`]) may be another
+/// different. The layer that shares the disk out ([`Topology::shares`]) may be another
 /// too.
 ///
 /// [`Geom::attr_changed`]: crate::Geom::attr_changed

@@ -250,7 +250,7 @@ impl Control {
     /// before and are missing now may stay missing.
     ///
     /// # Errors
-    /// [`Kind::StaleFiles`], [`Kind::WouldDestroy`] and those of [`plan::apply`].
+    /// [`Kind::Stale`], [`Kind::WouldDestroy`] and those of [`plan::apply`].
     pub fn apply(
         &self,
         desired: &Config,

@@ -60,7 +60,7 @@ fn a_hidden_subsystem_answers_byte_for_byte_like_one_that_does_not_exist() {
     play(|stage| async move {
         let group = GroupSpec {
             name: "all".into(),
-            initiators: vec!["nqn.2026-11.test.ashlar:somebody".into()],
+            initiators: vec!["nqn.2026-11.test.ashlar:another-host".into()],
             luns: vec![LunSpec { lun: 0, device: "slow".into(), read_only: false }],
             ..GroupSpec::default()
         };

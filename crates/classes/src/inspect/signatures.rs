@@ -18,6 +18,8 @@ pub enum MagicLocation {
     Md090,
     /// Linux md 1.0: 8 to 12 KiB before the end.
     Md10,
+    /// DRBD's internal metadata: that byte of the last whole 4 KiB.
+    Drbd(u64),
 }
 
 impl MagicLocation {
@@ -35,6 +37,7 @@ impl MagicLocation {
             }
             MagicLocation::Md090 => (len & !0xffff).checked_sub(0x1_0000),
             MagicLocation::Md10 => Some(((len / 512).checked_sub(16)? & !7) * 512),
+            MagicLocation::Drbd(at) => (len & !0xfff).checked_sub(0x1000)?.checked_add(at),
         }
     }
 }
@@ -141,6 +144,12 @@ const fn ddf(at: MagicLocation, magic: &'static [u8]) -> Signature {
     sign(("ddf", "DDF anchor", "raid"), Depth::Member, at, magic).checked(firmware::ddf)
 }
 
+/// A volume label of IBM's DASD, in the third block; the magic number is EBCDIC.
+const fn dasd(at: u64, magic: &'static [u8]) -> Signature {
+    sign(("dasd", "IBM DASD volume label", "other"), Depth::Table, MagicLocation::Start(at), magic)
+        .checked(validate::dasd)
+}
+
 /// A record of Promise's firmware, which has one of thirteen places before the end.
 const fn promise(back: u64) -> Signature {
     bios("promise", "Promise RAID", MagicLocation::Tail(back, 0), b"Promise Technology, Inc.")
@@ -160,6 +169,10 @@ pub(super) const BCACHE: &[u8] =
     b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
 pub(super) const BCACHEFS: &[u8] =
     b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef";
+/// "VOL1" twice, "LNX1" and "CMS1".
+const VOL1: &[u8] = b"\xe5\xd6\xd3\xf1\xe5\xd6\xd3\xf1";
+const LNX1: &[u8] = b"\xd3\xd5\xe7\xf1";
+const CMS1: &[u8] = b"\xc3\xd4\xe2\xf1";
 const MD_LITTLE: &[u8] = b"\xfc\x4e\x2b\xa9";
 const MD_BIG: &[u8] = b"\xa9\x2b\x4e\xfc";
 /// Intel's record begins so.
@@ -266,6 +279,7 @@ pub const SIGNATURES: &[Signature] = &[
     fs("vxfs", "VxFS, big endian", 0x2000, b"\xa5\x01\xfc\xf5").checked(validate::vxfs_big),
     fs("nss", "Novell NSS", 0x1000, b"SPB5").checked(validate::nss),
     fs("mpool", "mpool", 0, b"mpoolDev").checked(validate::mpool),
+    fs("scoutfs", "ScoutFS", 0x1_0004, b"\x8b\x42\x3c\x10").checked(validate::scoutfs),
     fs("zonefs", "zonefs", 0, b"SFOZ").checked(validate::zonefs),
     fs("ubifs", "UBIFS", 0, b"\x31\x18\x10\x06").checked(validate::ubifs),
     fs("ocfs", "OCFS", 0x2000, b"OracleCFS"),
@@ -290,6 +304,8 @@ pub const SIGNATURES: &[Signature] = &[
     holder("luks", "LUKS2", MagicLocation::Start(0x10_0000), b"SKUL\xba\xbe").copy(),
     holder("luks", "LUKS2", MagicLocation::Start(0x20_0000), b"SKUL\xba\xbe").copy(),
     holder("luks", "LUKS2", MagicLocation::Start(0x40_0000), b"SKUL\xba\xbe").copy(),
+    holder("corestorage", "Core Storage volume (FileVault 2)", MagicLocation::Start(88), b"CS")
+        .checked(validate::core_storage),
     holder("lvm2", "LVM2 physical volume", MagicLocation::Start(0x18), b"LVM2 001")
         .checked(validate::lvm2),
     holder("lvm2", "LVM2 physical volume", MagicLocation::Start(0x218), b"LVM2 001")
@@ -311,12 +327,10 @@ pub const SIGNATURES: &[Signature] = &[
         .checked(validate::bcachefs),
     holder("bcachefs", "bcachefs", MagicLocation::Start(0x1018), BCACHEFS)
         .checked(validate::bcachefs),
-    member("drbd", "DRBD 8", MagicLocation::Back(0xfc4), b"\x83\x74\x02\x6b")
+    member("drbd", "DRBD 8", MagicLocation::Drbd(60), b"\x83\x74\x02\x6b").checked(validate::drbd),
+    member("drbd", "DRBD 8, unclean", MagicLocation::Drbd(60), b"\x83\x74\x02\x6c")
         .checked(validate::drbd),
-    member("drbd", "DRBD 8, unclean", MagicLocation::Back(0xfc4), b"\x83\x74\x02\x6c")
-        .checked(validate::drbd),
-    member("drbd", "DRBD 9", MagicLocation::Back(0xfc4), b"\x83\x74\x02\x6d")
-        .checked(validate::drbd),
+    member("drbd", "DRBD 9", MagicLocation::Drbd(60), b"\x83\x74\x02\x6d").checked(validate::drbd),
     server("device of a file server's WORM", b"ASHW"),
     server("cache device of a file server", b"ASHC"),
     holder("drbdmanage", "DRBD Manage control volume", MagicLocation::Start(0), b"$DRBDmgr=q")
@@ -331,6 +345,18 @@ pub const SIGNATURES: &[Signature] = &[
     member("md", "Linux md 1.0", MagicLocation::Md10, MD_LITTLE).checked(validate::md_1),
     member("md", "Linux md 1.1", MagicLocation::Start(0), MD_LITTLE).checked(validate::md_1),
     member("md", "Linux md 1.2", MagicLocation::Start(0x1000), MD_LITTLE).checked(validate::md_1),
+    dasd(0x400, VOL1),
+    dasd(0x400, LNX1),
+    dasd(0x400, CMS1),
+    dasd(0x800, VOL1),
+    dasd(0x800, LNX1),
+    dasd(0x800, CMS1),
+    dasd(0x1000, VOL1),
+    dasd(0x1000, LNX1),
+    dasd(0x1000, CMS1),
+    dasd(0x2000, VOL1),
+    dasd(0x2000, LNX1),
+    dasd(0x2000, CMS1),
     sign(
         ("sun", "Sun disk label", "other"),
         Depth::Table,

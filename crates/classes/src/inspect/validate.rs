@@ -169,6 +169,29 @@ pub(super) fn zonefs(sectors: &Sectors, at: u64) -> Result<bool, ProbeStop> {
     Ok(block.len() == 4096 && sum == !le32(block, 4))
 }
 
+/// The checksum over the block of 4096 bytes after it is not inverted.
+pub(super) fn scoutfs(sectors: &Sectors, at: u64) -> Result<bool, ProbeStop> {
+    let block = around(sectors, at, 4, 4096)?;
+    Ok(block.len() == 4096 && crc32c(&[span(block, 4, 4092)]) == !le32(block, 0))
+}
+
+/// Version 1, and a checksum over the header of 512 bytes that starts with all ones and is not
+/// inverted.
+pub(super) fn core_storage(sectors: &Sectors, at: u64) -> Result<bool, ProbeStop> {
+    let block = around(sectors, at, 88, 512)?;
+    let kind = le32(block, 4) == u32::MAX && le16(block, 8) == 1 && le32(block, 90) == 1;
+    Ok(kind && crc32c(&[span(block, 8, 504)]) == !le32(block, 0))
+}
+
+/// A volume identifier of six printable EBCDIC characters.
+pub(super) fn dasd(sectors: &Sectors, at: u64) -> Result<bool, ProbeStop> {
+    const KEY: usize = 4;
+    let block = around(sectors, at, 0, 16)?;
+    let id = if span(block, KEY, 4) == span(block, 0, 4) { 2 * KEY } else { KEY };
+    let id = span(block, id, 6);
+    Ok(id.len() == 6 && id.iter().all(|byte| (0x40..=0xf9).contains(byte)))
+}
+
 /// A superblock node, whose checksum is not inverted.
 pub(super) fn ubifs(sectors: &Sectors, at: u64) -> Result<bool, ProbeStop> {
     const SUPERBLOCK: u8 = 6;

@@ -161,6 +161,52 @@ fn drbd_drbdmanage_and_drbdproxy() {
     built("drbdproxy", "drbdproxy_datalog", &BOTH, &[(0, b"DRBDdlh*\x01".to_vec())]);
 }
 
+/// Signatures that the libblkid of Debian 12 does not know; later ones do.
+#[test]
+fn core_storage_scoutfs_and_dasd() {
+    let mut header = block(512, &[(4, &[0xff; 4]), (8, &[1, 0, 0x10]), (88, b"CS\x01")]);
+    let sum = crc(CASTAGNOLI, &header[8..]);
+    header[..4].copy_from_slice(&sum.to_le_bytes());
+    unknown("corestorage", &[(0, header)]);
+    let mut superblock = block(4096, &[(4, b"\x8b\x42\x3c\x10"), (16, &[9])]);
+    let sum = crc(CASTAGNOLI, &superblock[4..]);
+    superblock[..4].copy_from_slice(&sum.to_le_bytes());
+    unknown("scoutfs", &[(0x1_0000, superblock)]);
+    for at in [0x400, 0x800, 0x1000, 0x2000] {
+        for magic in
+            [&b"\xe5\xd6\xd3\xf1\xe5\xd6\xd3\xf1"[..], b"\xd3\xd5\xe7\xf1", b"\xc3\xd4\xe2\xf1"]
+        {
+            let label = [magic, b"\xf0\xe7\xf3\xf7\xf2\xf6"].concat();
+            unknown("dasd", &[(at, label)]);
+        }
+    }
+}
+
+/// Found, cleared, and nothing is left.
+fn unknown(kind: &str, parts: &[(u64, Vec<u8>)]) {
+    let scratch = Scratch::new(&format!("signs-unknown-{kind}"));
+    let path = scratch.image("image", SIZE);
+    for (at, bytes) in parts {
+        write(&path, *at, bytes);
+    }
+    let found = look(&path, 512);
+    assert_eq!(found.iter().map(|f| f.kind).collect::<Vec<_>>(), [kind]);
+    clear(&path, &found);
+    assert_eq!(look(&path, 512), [], "{kind} is cleared");
+}
+
+/// DRBD's metadata on a disk that is no multiple of 4 KiB is in the last whole 4 KiB.
+#[test]
+fn drbd_on_a_disk_of_odd_sectors() {
+    let scratch = Scratch::new("signs-drbd-odd");
+    let path = scratch.image("image", SIZE + 512);
+    let record =
+        block(512, &[(60, &[0x83, 0x74, 2, 0x6d]), (64, &[0, 0, 0, 72]), (82, &[0x10, 0])]);
+    write(&path, SIZE - 4096, &record);
+    let found: Vec<_> = look(&path, 512).into_iter().map(|f| f.kind).collect();
+    assert_eq!(found, ["drbd"]);
+}
+
 /// The superblock of BeFS and a root directory without attributes.
 fn befs(at: u64, big: bool) -> [(u64, Vec<u8>); 2] {
     let mut words = [0_u32; 40];

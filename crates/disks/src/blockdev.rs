@@ -15,7 +15,8 @@ use crate::deletes::{DeleteBy, DeleteHow, choose, longest};
 use crate::file::{Direct, errno_of, open_direct};
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit};
 use crate::lasting::{of_other, with_configured_serial};
-use crate::locks;
+use crate::locks::{self, LockHolder};
+use crate::medium::Medium;
 use crate::params;
 use crate::place;
 use crate::sysfs::{self, Facts};
@@ -78,6 +79,36 @@ impl Kind for BlockDev {
          path = \"/dev/disk/by-id/ata-EXAMPLE_0123\"\n"
     }
 
+    fn check(&self, name: &str, params: &Value) -> Result<(), Error> {
+        let p: BlockDevParams = params::read(self.name(), name, params)?;
+        if !p.path.exists() {
+            // It may come.
+            return Ok(());
+        }
+        let users = sysfs::users(device_number(name, &p.path)?);
+        match p.force || users.is_empty() {
+            true => Ok(()),
+            false => Err(in_use(name, &p.path, &users)),
+        }
+    }
+
+    fn medium(&self, params: &Value) -> Option<Medium> {
+        Medium::of(params::path(params)?)
+    }
+
+    fn check_lock(&self, name: &str, params: &Value) -> Result<(), Error> {
+        let p: BlockDevParams = params::read(self.name(), name, params)?;
+        // Other reasons to refuse it are not those of its locks.
+        let Ok(number) = device_number(name, &p.path) else { return Ok(()) };
+        let how = OpenHow { read_only: true, ..OpenHow::default() };
+        let Ok(file) = File::open(&p.path, how) else { return Ok(()) };
+        let read_only = p.read_only || sysfs::facts(number).read_only;
+        match locks::check_of_node(&file, read_only) {
+            Err(held) if !p.force => Err(locked(name, &p.path, held, read_only)),
+            _ => Ok(()),
+        }
+    }
+
     fn open(&self, request: &Open<'_>) -> Result<Opened, Error> {
         let name = request.name;
         let p: BlockDevParams = params::read(self.name(), name, request.params)?;
@@ -86,11 +117,8 @@ impl Kind for BlockDev {
         let read_only = p.read_only || facts.read_only;
         let (file, mode) = open_in_mode(name, &p, read_only, number)?;
         if !p.force {
-            let busy = |held: locks::LockHolder| {
-                let what = format!("{}, or set `force`", held.text(read_only));
-                refuse(name, &p.path, Errno::Busy, what)
-            };
-            locks::take_of_node(&file, read_only).map_err(busy)?;
+            locks::take_of_node(&file, read_only)
+                .map_err(|held| locked(name, &p.path, held, read_only))?;
         }
         let sector = file.facts().logical_sector.max(1);
         let size = file.size().map_err(|e| refuse(name, &p.path, errno_of(&e), e))?;
@@ -169,6 +197,20 @@ fn refuse(name: &str, path: &Path, errno: Errno, what: impl std::fmt::Display) -
     params::refuse("blockdev", name, errno, format!("{}: {what}", path.display()))
 }
 
+fn locked(name: &str, path: &Path, held: LockHolder, read_only: bool) -> Error {
+    refuse(name, path, Errno::Busy, format!("{}, or set `force`", held.text(read_only)))
+}
+
+/// A device that the kernel does not open exclusively.
+fn in_use(name: &str, path: &Path, users: &[String]) -> Error {
+    let (by, end) = match users.is_empty() {
+        true => ("by another program".to_owned(), "find it with `lsblk` or `fuser`"),
+        false => (users.join(", "), "free it"),
+    };
+    let what = format!("is in use: {by}; {end}, or set force and risk the data on it");
+    refuse(name, path, Errno::Busy, what)
+}
+
 fn device_number(name: &str, path: &Path) -> Result<(u32, u32), Error> {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     let meta = std::fs::metadata(path).map_err(|e| {
@@ -190,22 +232,10 @@ fn open_in_mode(
 ) -> Result<(File, String), Error> {
     // Exclusive: the kernel refuses a device that is mounted, swapped on or part of another device.
     let how = OpenHow { read_only, exclusive: !p.force, ..OpenHow::default() };
-    let buffered = File::open(&p.path, how).map_err(|e| {
-        let busy = e.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error());
-        let users = sysfs::users(number);
-        let what = match (busy, users.is_empty()) {
-            (true, true) => {
-                "is in use by another program; find it with `lsblk` or `fuser`, or set \
-                             force and risk the data on it"
-                    .to_string()
-            }
-            (true, false) => format!(
-                "is in use: {}; free it, or set force and risk the data on it",
-                users.join(", ")
-            ),
-            (false, _) => format!("cannot be opened: {e}"),
-        };
-        refuse(name, &p.path, errno_of(&e), what)
+    let busy = Some(rustix::io::Errno::BUSY.raw_os_error());
+    let buffered = File::open(&p.path, how).map_err(|e| match e.raw_os_error() == busy {
+        true => in_use(name, &p.path, &sysfs::users(number)),
+        false => refuse(name, &p.path, errno_of(&e), format!("cannot be opened: {e}")),
     })?;
     if p.direct == Direct::No {
         return Ok((buffered, "buffered (as configured)".into()));

@@ -16,10 +16,12 @@ use serde_json::Value;
 
 use crate::backing::{Backing, BackingParts};
 use crate::causes;
+use crate::creation;
 use crate::deletes::DeleteBy;
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Site, SpaceUsage, Unit};
 use crate::lasting::{self, PersistentIdentity, Stored};
-use crate::locks;
+use crate::locks::{self, LockHolder};
+use crate::medium::{Medium, folder_of, followed};
 use crate::params;
 use crate::place;
 use crate::watch::Watch;
@@ -115,29 +117,30 @@ impl Kind for ImageFile {
             return Ok(());
         }
         if let Some(size) = new_size(name, &p)? {
-            let folder = followed(&p.path).parent().map(Path::to_path_buf).unwrap_or_default();
-            let is_there = folder.as_os_str().is_empty() || folder.is_dir();
-            return match is_there {
-                true => Ok(()),
-                false => {
-                    let what = format!("its folder {} does not exist", folder.display());
-                    Err(refuse(
-                        name,
-                        &p.path,
-                        Errno::NoEnt,
-                        format!("{what} ({size} bytes wanted)"),
-                    ))
-                }
-            };
+            return creation::check(&p.path, size).map_err(|e| cannot_make(name, &p, &e, size));
         }
-        match std::fs::metadata(&p.path) {
-            Ok(m) if p.size.is_none() && m.len() < u64::from(p.sector_size) => {
-                Err(refuse(name, &p.path, Errno::Inval, too_short(m.len())))
-            }
-            // Immutable, or on a file system that is read-only.
-            Ok(_) => open_in_mode(name, &p).map(|_| ()),
-            Err(_) => Ok(()),
+        let Ok(found) = std::fs::metadata(&p.path) else { return Ok(()) };
+        if let Some(size) = extended_size(name, &p, found.len())? {
+            let checked = creation::check_size(folder_of(&followed(&p.path)), size);
+            checked.map_err(|e| cannot_extend(name, &p, &e, (found.len(), size)))?;
         }
+        // Immutable, or on a file system that is read-only.
+        open_in_mode(name, &p).map(drop)
+    }
+
+    fn medium(&self, params: &Value) -> Option<Medium> {
+        Medium::of(params::path(params)?)
+    }
+
+    fn check_lock(&self, name: &str, params: &Value) -> Result<(), Error> {
+        let p = checked(name, params)?;
+        // Other reasons to refuse it are not those of its locks.
+        if !std::fs::metadata(&p.path).is_ok_and(|found| found.is_file()) {
+            return Ok(());
+        }
+        let how = OpenHow { read_only: true, ..OpenHow::default() };
+        let Ok(file) = File::open(&p.path, how) else { return Ok(()) };
+        locks::check(&file, p.read_only).map_err(|held| locked(name, &p, held))
     }
 
     fn open(&self, request: &Open<'_>) -> Result<Opened, Error> {
@@ -166,8 +169,7 @@ impl Kind for ImageFile {
 /// Opens and locks the file, and gives it its size.
 fn open_ready(name: &str, p: &FileParams) -> Result<(File, String, u64), Error> {
     let (file, mode) = open_in_mode(name, p)?;
-    locks::take(&file, p.read_only)
-        .map_err(|held| refuse(name, &p.path, Errno::Busy, held.text(p.read_only)))?;
+    locks::take(&file, p.read_only).map_err(|held| locked(name, p, held))?;
     let media_bytes = fit_size(name, p, &file)?;
     Ok((file, mode, media_bytes))
 }
@@ -240,6 +242,31 @@ fn refuse(name: &str, path: &Path, errno: Errno, what: impl std::fmt::Display) -
     params::refuse("file", name, errno, format!("{}: {what}", path.display()))
 }
 
+fn locked(name: &str, p: &FileParams, held: LockHolder) -> Error {
+    refuse(name, &p.path, Errno::Busy, held.text(p.read_only))
+}
+
+/// A file that is not there and cannot be made `size` bytes large.
+fn cannot_make(name: &str, p: &FileParams, e: &std::io::Error, size: u64) -> Error {
+    let why = causes::of(&p.path, e, size).unwrap_or_else(|| {
+        let path = followed(&p.path);
+        format!("{e}; its folder {} must exist and be writable", folder_of(&path).display())
+    });
+    refuse(name, &p.path, errno_of(e), format!("cannot be made: {why}"))
+}
+
+/// A file that cannot be made larger: its size and the wanted one, bytes.
+fn cannot_extend(
+    name: &str,
+    p: &FileParams,
+    e: &std::io::Error,
+    (size, wanted): (u64, u64),
+) -> Error {
+    let why = causes::of(&p.path, e, wanted).unwrap_or_else(|| e.to_string());
+    let what = format!("cannot be extended from {size} to {wanted} bytes: {why}");
+    refuse(name, &p.path, errno_of(e), what)
+}
+
 /// The nearest errno of a failed call, and its text.
 pub(crate) fn errno_of(e: &std::io::Error) -> Errno {
     e.raw_os_error().map_or(Errno::Io, Errno::from_posix)
@@ -295,13 +322,7 @@ fn new_size(name: &str, p: &FileParams) -> Result<Option<u64>, Error> {
 /// Makes the file when there is none and that was asked for; true when it was made.
 fn make_if_absent(name: &str, p: &FileParams) -> Result<bool, Error> {
     let Some(size) = new_size(name, p)? else { return Ok(false) };
-    make(&p.path, size).map_err(|e| {
-        let why = match causes::of(&p.path, &e, size) {
-            Some(cause) => cause,
-            None => format!("{e}; the folder must exist and be writable"),
-        };
-        refuse(name, &p.path, errno_of(&e), format!("cannot be made: {why}"))
-    })
+    make(&p.path, size).map_err(|e| cannot_make(name, p, &e, size))
 }
 
 /// Makes a sparse file; false when another program has made it meanwhile. A file that cannot be
@@ -322,18 +343,6 @@ fn make(path: &Path, size: u64) -> std::io::Result<bool> {
 fn unmake(path: &Path) {
     // An error is of no more use than the one that led here.
     let _ = std::fs::remove_file(followed(path));
-}
-
-/// Where a path leads whose last part may be a symbolic link, also to a file that does not exist.
-fn followed(path: &Path) -> PathBuf {
-    /// As many as Linux follows (path_resolution(7)).
-    const LINKS_MAX: usize = 40;
-    let mut path = path.to_path_buf();
-    for _ in 0..LINKS_MAX {
-        let Ok(to) = std::fs::read_link(&path) else { break };
-        path = path.parent().map_or_else(|| to.clone(), |folder| folder.join(&to));
-    }
-    path
 }
 
 /// Opens the file around the page cache if that is wanted and possible; returns the choice and its
@@ -390,32 +399,31 @@ pub(crate) fn open_direct(path: &Path, how: OpenHow, sector: Option<u32>) -> Res
     Ok(file)
 }
 
-/// Extends a file that is shorter than configured; its size in whole sectors. One that is longer
-/// was made larger while it was used (`disk resize`), and holds data up to its end.
-fn fit_size(name: &str, p: &FileParams, file: &File) -> Result<u64, Error> {
-    let failed = |e: std::io::Error| refuse(name, &p.path, errno_of(&e), e);
-    let mut size = file.size().map_err(failed)?;
+/// The size to which a file of `size` bytes is to be extended; `None`: it is long enough.
+fn extended_size(name: &str, p: &FileParams, size: u64) -> Result<Option<u64>, Error> {
     match p.size {
         Some(wanted) if size < wanted && p.read_only => {
             let what = format!("has {size} bytes, less than the {wanted} configured");
-            return Err(refuse(name, &p.path, Errno::Inval, what));
+            Err(refuse(name, &p.path, Errno::Inval, what))
         }
-        Some(wanted) if size < wanted => {
-            file.set_len(wanted).map_err(|e| {
-                let why = causes::of(&p.path, &e, wanted).unwrap_or_else(|| e.to_string());
-                let what = format!("cannot be extended from {size} to {wanted} bytes: {why}");
-                refuse(name, &p.path, errno_of(&e), what)
-            })?;
-            size = wanted;
+        Some(wanted) if size < wanted => Ok(Some(wanted)),
+        _ if size < u64::from(p.sector_size) => {
+            Err(refuse(name, &p.path, Errno::Inval, too_short(size)))
         }
-        _ => {}
+        _ => Ok(None),
+    }
+}
+
+/// Extends a file that is shorter than configured; its size in whole sectors. One that is longer
+/// was made larger while it was used (`disk resize`), and holds data up to its end.
+fn fit_size(name: &str, p: &FileParams, file: &File) -> Result<u64, Error> {
+    let mut size = file.size().map_err(|e| refuse(name, &p.path, errno_of(&e), e))?;
+    if let Some(wanted) = extended_size(name, p, size)? {
+        file.set_len(wanted).map_err(|e| cannot_extend(name, p, &e, (size, wanted)))?;
+        size = wanted;
     }
     let sector = u64::from(p.sector_size);
-    let whole = size / sector * sector;
-    if whole == 0 {
-        return Err(refuse(name, &p.path, Errno::Inval, too_short(size)));
-    }
-    Ok(whole)
+    Ok(size / sector * sector)
 }
 
 /// Asks the file system whether it punches holes, behind the end of the file where there is

@@ -8,6 +8,7 @@ use geom::{Error, Inbox, Layer, Limits, Notifier, Trouble};
 use serde_json::{Value, json};
 
 use crate::lasting::{Identities, PersistentIdentity};
+use crate::medium::Medium;
 use crate::watch::Watch;
 
 /// Longest serial number or description, bytes; longer ones are cut.
@@ -88,6 +89,23 @@ pub trait Kind: Send + Sync {
     /// # Errors
     /// As those of `open`.
     fn check(&self, name: &str, params: &Value) -> Result<(), Error> {
+        let _ = (name, params);
+        Ok(())
+    }
+
+    /// The file or device of this machine that such a disk uses; `None`: it uses none, or even its
+    /// folder is absent. Changes nothing; on a thread that may block.
+    fn medium(&self, params: &Value) -> Option<Medium> {
+        let _ = params;
+        None
+    }
+
+    /// Refuses a disk whose medium is locked, by a program or by an open disk. Keeps no lock; on a
+    /// thread that may block.
+    ///
+    /// # Errors
+    /// As those of `open`.
+    fn check_lock(&self, name: &str, params: &Value) -> Result<(), Error> {
         let _ = (name, params);
         Ok(())
     }

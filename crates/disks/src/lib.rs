@@ -15,11 +15,13 @@ mod backing;
 mod blockdev;
 mod causes;
 mod class;
+mod creation;
 mod deletes;
 mod file;
 mod kind;
 mod lasting;
 mod locks;
+mod medium;
 mod memory;
 mod model;
 mod nbd;
@@ -42,6 +44,8 @@ pub use lasting::{
     ATTRIBUTE, Identities, IdentityRequest, PersistentIdentity, SIDECAR, expected_identity,
     stored_at,
 };
+pub use locks::still_refused;
+pub use medium::Medium;
 pub use memory::{MEMORY_BYTES_MAX, MemoryParams};
 pub use model::{
     DelayParams, FailOp, FailParams, Latency, LieParams, MODEL_BYTES_MAX, ModelParams,

@@ -21,6 +21,14 @@ const CONSISTENT_READ: u64 = 0;
 const WRITE: u64 = 1;
 const RESIZE: u64 = 3;
 
+/// Permissions that a disk leaves to no other program.
+const REFUSED: [u64; 2] = [WRITE, RESIZE];
+
+/// Permissions that a disk uses.
+fn used(read_only: bool) -> &'static [u64] {
+    if read_only { &[CONSISTENT_READ] } else { &[CONSISTENT_READ, WRITE, RESIZE] }
+}
+
 /// How often a locked file is looked at again before it is refused, and the pause before each. The
 /// kernel releases the files of a daemon that was killed under load only when its last requests
 /// have ended. An immediate restart should not fail for that reason.
@@ -66,16 +74,42 @@ pub(crate) fn take_of_node(file: &File, read_only: bool) -> Result<(), LockHolde
     retry(|| qemu(file, read_only))
 }
 
+/// Refuses a file that [`take`] would refuse. The caller closes `file`, which ends its flock(2):
+/// that lock can only be tried.
+pub(crate) fn check(file: &File, read_only: bool) -> Result<(), LockHolder> {
+    flock(file, read_only)?;
+    check_of_node(file, read_only)
+}
+
+/// Refuses a device node that [`take_of_node`] would refuse. Takes no lock.
+pub(crate) fn check_of_node(file: &File, read_only: bool) -> Result<(), LockHolder> {
+    if is_refused(file, read_only) { Err(LockHolder::Qemu) } else { Ok(()) }
+}
+
 fn retry(mut once: impl FnMut() -> Result<(), LockHolder>) -> Result<(), LockHolder> {
-    let mut done = once();
+    let refused = still_refused(vec![()], |_| once());
+    refused.first().map_or(Ok(()), |(_, holder)| Err(*holder))
+}
+
+/// Those of `asked` that `once` refuses at every look, each with why. All are looked at together:
+/// the caller waits as long for many as for one, at most 1.5 s.
+pub fn still_refused<T, E>(
+    asked: Vec<T>,
+    mut once: impl FnMut(&T) -> Result<(), E>,
+) -> Vec<(T, E)> {
+    let mut look = |asked: Vec<T>| -> Vec<(T, E)> {
+        let refused = asked.into_iter().filter_map(|one| once(&one).err().map(|e| (one, e)));
+        refused.collect()
+    };
+    let mut refused = look(asked);
     for _ in 0..RETRIES {
-        if done.is_ok() {
+        if refused.is_empty() {
             break;
         }
         std::thread::park_timeout(PAUSE);
-        done = once();
+        refused = look(refused.into_iter().map(|(one, _)| one).collect());
     }
-    done
+    refused
 }
 
 fn flock(file: &File, read_only: bool) -> Result<(), LockHolder> {
@@ -95,24 +129,24 @@ fn flock(file: &File, read_only: bool) -> Result<(), LockHolder> {
 /// least one sees the other. If this program does, it releases its locks again, so that both do not
 /// go on refusing each other.
 fn qemu(file: &File, read_only: bool) -> Result<(), LockHolder> {
-    let used: &[u64] =
-        if read_only { &[CONSISTENT_READ] } else { &[CONSISTENT_READ, WRITE, RESIZE] };
-    let refused = [WRITE, RESIZE];
     let own = || {
-        let used = used.iter().map(|p| USED_BASE + p);
-        used.chain(refused.iter().map(|p| REFUSED_BASE + p))
-    };
-    let others = || {
-        let used = used.iter().map(|p| REFUSED_BASE + p);
-        used.chain(refused.iter().map(|p| USED_BASE + p))
+        let used = used(read_only).iter().map(|p| USED_BASE + p);
+        used.chain(REFUSED.iter().map(|p| REFUSED_BASE + p))
     };
     let taken = own().all(|at| !is_conflict(file.share_byte(at)));
     // A file system without such locks has no holders of them either.
-    if taken && !others().any(|at| file.is_byte_held(at).unwrap_or(false)) {
+    if taken && !is_refused(file, read_only) {
         return Ok(());
     }
     own().for_each(|at| drop(file.release_byte(at)));
     Err(LockHolder::Qemu)
+}
+
+/// Whether another holder uses a permission that a disk refuses, or refuses one that it uses.
+fn is_refused(file: &File, read_only: bool) -> bool {
+    let used = used(read_only).iter().map(|p| REFUSED_BASE + p);
+    let mut others = used.chain(REFUSED.iter().map(|p| USED_BASE + p));
+    others.any(|at| file.is_byte_held(at).unwrap_or(false))
 }
 
 /// Errors other than these mean that the file system has no such locks.

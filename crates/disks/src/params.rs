@@ -1,5 +1,7 @@
 //! Common code for the parameters of several kinds.
 
+use std::path::Path;
+
 use bio::Errno;
 use geom::Error;
 use serde::de::DeserializeOwned;
@@ -20,6 +22,11 @@ pub(crate) fn read<P: DeserializeOwned>(kind: &str, name: &str, value: &Value) -
         other => other.clone(),
     };
     serde_json::from_value(object).map_err(|e| refuse(kind, name, Errno::Inval, e))
+}
+
+/// The path of the medium, of a kind that has one.
+pub(crate) fn path(params: &Value) -> Option<&Path> {
+    params.get("path")?.as_str().map(Path::new)
 }
 
 /// A refusal that names its disk.

@@ -3,6 +3,7 @@
 //! One module of them: `cargo test -p ashlar-disks --test suite file::`.
 
 mod blockdev;
+mod checks;
 mod file;
 mod limit;
 mod locks;

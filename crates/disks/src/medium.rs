@@ -1,0 +1,90 @@
+//! Identity of the file or device that a path names, behind all links and spellings of the path.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags};
+
+/// A file or block device of this machine. Two paths of one medium have equal values.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Medium {
+    /// A file: major and minor number of its file system's device, and its inode.
+    File(u32, u32, u64),
+    /// A block device: its major and minor number.
+    Device(u32, u32),
+    /// A file that does not exist: its folder as in [`Medium::File`], and its name there.
+    Absent(u32, u32, u64, OsString),
+}
+
+impl Medium {
+    /// The medium at `path`; `None`: not even its folder exists, or it cannot be examined. Blocks
+    /// if the path hangs; asks no server of a network file system for attributes that this machine
+    /// knows.
+    pub fn of(path: &Path) -> Option<Medium> {
+        if let Ok(found) = look(path) {
+            return Some(match FileType::from_raw_mode(found.stx_mode.into()) {
+                FileType::BlockDevice => Medium::Device(found.stx_rdev_major, found.stx_rdev_minor),
+                _ => Medium::File(found.stx_dev_major, found.stx_dev_minor, found.stx_ino),
+            });
+        }
+        let path = followed(path);
+        let found = look(folder_of(&path)).ok()?;
+        let name = path.file_name()?.to_owned();
+        Some(Medium::Absent(found.stx_dev_major, found.stx_dev_minor, found.stx_ino, name))
+    }
+}
+
+fn look(path: &Path) -> rustix::io::Result<Statx> {
+    rustix::fs::statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE | StatxFlags::INO)
+}
+
+/// The folder of a file; that of a bare name is the current one.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Where a path leads whose last part may be a symbolic link, also to a file that does not exist.
+pub(crate) fn followed(path: &Path) -> PathBuf {
+    /// As many as Linux follows (path_resolution(7)).
+    const LINKS_MAX: usize = 40;
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        let Ok(to) = std::fs::read_link(&path) else { break };
+        path = path.parent().map_or_else(|| to.clone(), |folder| folder.join(&to));
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_and_spellings_of_a_path_name_one_medium() {
+        use std::os::unix::fs::symlink;
+        let folder = std::env::temp_dir().join(format!("ashlar-medium-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("sub")).unwrap();
+        let at = |name: &str| folder.join(name);
+        std::fs::write(at("a"), "").unwrap();
+        std::fs::write(at("other"), "").unwrap();
+        symlink("a", at("soft")).unwrap();
+        std::fs::hard_link(at("a"), at("hard")).unwrap();
+        symlink(&folder, at("again")).unwrap();
+        symlink("absent", at("to-absent")).unwrap();
+        let of = |name: &str| Medium::of(&at(name));
+        let file = of("a");
+        assert!(matches!(file, Some(Medium::File(..))), "{file:?}");
+        for name in ["soft", "hard", "again/a", "sub/../a"] {
+            assert_eq!(of(name), file, "{name}");
+        }
+        assert_ne!(of("other"), file);
+        let absent = of("absent");
+        assert!(matches!(absent, Some(Medium::Absent(..))), "{absent:?}");
+        for name in ["to-absent", "again/absent", "sub/../absent"] {
+            assert_eq!(of(name), absent, "{name}");
+        }
+        assert_ne!(of("absent2"), absent);
+        assert_eq!(of("nowhere/absent"), None);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -109,6 +109,7 @@ pub fn catalog() -> Catalog {
         classes: classes.collect(),
         drivers: drivers.collect(),
         check_target: Some(crate::exports::check_target),
+        check_disks: Some(crate::media::check_all),
         settings: Some(settings),
         may_become: Some(may_become),
     }

@@ -29,6 +29,7 @@ mod journal;
 mod last_sizes;
 mod listing;
 mod mailbox;
+mod media;
 mod overrides;
 mod path_checks;
 mod persistent_names;

@@ -36,6 +36,7 @@ use crate::images::{self, Images};
 use crate::journal::Journal;
 use crate::last_sizes::LastSizes;
 use crate::mailbox::{Change, Mailbox, PriorSteps, Query};
+use crate::media;
 use crate::overrides::Overrides;
 use crate::path_checks::PathChecks;
 use crate::persistent_names::PersistentNames;
@@ -428,18 +429,13 @@ impl Plant for Daemon {
         match &step.action {
             Action::CreateTarget { target } => exports::check_target(target)?,
             Action::ModifyTarget { to, .. } => exports::check_target(to)?,
+            Action::CreateDisk { disk } => return media::check(disk),
             action => action.groups().try_for_each(exports::judge_group)?,
         }
         let ahead = PriorSteps::of(step, before);
         if let Action::ModifyGeom { from, to } = &step.action {
             let change = Box::new((from.clone(), to.clone()));
             return self.mailbox.submit(|to| Change::CheckModify(change, ahead, to))?;
-        }
-        if let Action::CreateDisk { disk } = &step.action
-            && let Some(kind) = disks::kind(&disk.kind)
-        {
-            let checked = kind.check(&disk.name, &Value::Object(disk.params.clone()));
-            checked.map_err(|e| from_geom("create disk", &disk.name, e).next(DISK_REMEDY))?;
         }
         if let Action::GrowDisk { to: disk, .. } = &step.action
             && let Some(bytes) = disk.params.get("size").and_then(Value::as_u64)
@@ -456,6 +452,10 @@ impl Plant for Daemon {
         let none = GeomConfig { members: Vec::new(), provider: None, ..geom.clone() };
         let change = Box::new((none, geom));
         self.mailbox.submit(|to| Change::CheckModify(change, ahead, to))?
+    }
+
+    fn refused_media(&self, running: &[DiskConfig], steps: &[Step]) -> Vec<(usize, Error)> {
+        media::refused(running, steps.iter().map(|step| &step.action), || self.state().disks)
     }
 
     fn clash(&self, steps: &[Step]) -> Option<(usize, Error)> {

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //!  P1  Calls that change something (`carry_out`, `set_desired`, `verb`) come one at a time.
-//!  P2  `state`, `stale`, `predict_serials`, `journal`, `check` and `clash` may come at any time,
-//!      from any thread, also during P1.
+//!  P2  `state`, `stale`, `predict_serials`, `journal`, `check`, `refused_media` and `clash` may
+//!      come at any time, from any thread, also during P1.
 //!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
 //!      it is there, or its deadline has passed.
 //!  P4  A changing call that returns an error has changed nothing.
@@ -43,6 +43,13 @@ pub trait Plant: Send + Sync {
     /// Would `step` succeed once `before` (the steps ahead of it) are done? Changes nothing. May
     /// answer yes where only the execution can show a problem.
     fn check(&self, step: &Step, before: &[Step]) -> Result<()>;
+
+    /// Those of these steps that make a disk of a file or device that another disk has, or that a
+    /// program has locked, each with why. `running`: the disks before the steps. Changes nothing.
+    fn refused_media(&self, running: &[DiskConfig], steps: &[Step]) -> Vec<(usize, Error)> {
+        let _ = (running, steps);
+        Vec::new()
+    }
 
     /// The first of these steps after which hosts would take two units for one disk, and why; one
     /// that may stay undone is not looked at. Changes nothing.

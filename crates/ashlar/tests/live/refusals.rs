@@ -116,4 +116,15 @@ fn impossible_disks_are_refused_by_plan_and_apply_alike() {
     house.ashlar(&["geom", "disk", "list"]).prints(&["100 bytes: the file is no multiple of 512"]);
     assert!(house.log().contains("unused tail of 100 bytes"), "{}", house.log());
     house.stop();
+    // Without a daemon, doctor finds what a start leaves out.
+    house.image("one.img", 1 << 20);
+    std::fs::hard_link(house.path("one.img"), house.path("two.img")).unwrap();
+    let two = file_disk("one", "one.img") + &file_disk("two", "two.img");
+    house.configure(&two, "0 = \"one\"");
+    let file = house.path("ashlar.toml");
+    let doctor = ["doctor", "config", "--file", file.to_str().unwrap()];
+    house.ashlar(&doctor).ends(3).prints(&["disk two", "are one file or device"]);
+    house.start();
+    house.ashlar(&["status"]).ends(3).prints(&["create disk two", "are one file or device"]);
+    house.stop();
 }

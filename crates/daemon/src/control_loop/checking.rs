@@ -3,7 +3,6 @@
 use geom::{GeomId, Topology};
 use mgmt::api::{Error, Kind, Result};
 use mgmt::plan::{Action, Step};
-use serde_json::Value;
 
 use crate::errors::find_persistent;
 use crate::mailbox::PriorSteps;
@@ -33,19 +32,6 @@ pub fn check(
         _ => find_persistent(topology, op, name).map(drop),
     };
     match &step.action {
-        Action::CreateDisk { disk } => {
-            if disk.kind != "file" && disk.kind != "blockdev" {
-                return Ok(());
-            }
-            let path = disk.params.get("path").and_then(Value::as_str).unwrap_or("");
-            let made = disk.params.get("create") == Some(&Value::Bool(true));
-            if made || std::path::Path::new(path).exists() {
-                return Ok(());
-            }
-            let why = format!("{path}: no such file");
-            let next = "Create it, or give `create = true` and `size` to have it made.";
-            Err(Error::new(Kind::NotFound, "create disk", why).at(&disk.name).next(next))
-        }
         Action::RemoveDisk { disk } => is_free(topology, "disk", &disk.name, &ahead.removed_geoms),
         Action::RemoveGeom { geom } => {
             is_free(topology, &geom.class, &geom.name, &ahead.removed_geoms)

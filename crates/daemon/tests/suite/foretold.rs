@@ -28,6 +28,7 @@ impl Site {
         let name = format!("ashlar-foretold-{}-{seed}", std::process::id());
         let site = Site(std::env::temp_dir().join(name));
         std::fs::create_dir_all(&site.0).expect("a folder");
+        std::os::unix::fs::symlink("image", site.0.join("alias")).expect("a link");
         for (name, mode) in [("good", 0o600), ("open", 0o644)] {
             let path = site.0.join(name);
             std::fs::write(&path, "a secret that is long enough").expect("a secret");
@@ -119,6 +120,12 @@ fn document(dice: &mut Dice) -> String {
         let lines = [format!("name = '{name}'"), format!("kind = 'file'\n{more}\nsize = '{size}'")];
         add("disk", &lines);
         here.push(name);
+    }
+    // The same image by another path.
+    if dice.chance(10) {
+        let more = "create = true\npath = 'alias'\nsize = '1MiB'";
+        add("disk", &["name = 'h0'".to_owned(), format!("kind = 'file'\n{more}")]);
+        here.push("h0");
     }
     if dice.chance(10) {
         add("disk", &["name = 'away'\nkind = 'file'\npath = 'nowhere'".to_owned()]);

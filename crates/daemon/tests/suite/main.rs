@@ -6,6 +6,7 @@ mod by_hand;
 mod first_user;
 mod foretold;
 mod geoms;
+mod media;
 mod reference;
 mod starts;
 mod world;

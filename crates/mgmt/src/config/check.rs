@@ -368,14 +368,13 @@ pub(super) fn unused_sections(config: &Config) -> Vec<Problem> {
 /// share it.
 fn images(config: &Config, out: &mut Vec<Problem>) {
     const KINDS: [&str; 2] = ["file", "blockdev"];
-    let is_read_only = |d: &DiskConfig| d.params.get("read_only") == Some(&Value::Bool(true));
     let of_kind = |d: &DiskConfig| KINDS.contains(&d.kind.as_str());
-    // Paths compare without `.`. Links are not followed: a file system may block.
+    // Paths compare without `.`. Links are followed in a plan: a file system may block.
     let mut seen: HashMap<&Path, &DiskConfig> = HashMap::new();
     for (i, disk) in config.disk.iter().enumerate().filter(|(_, d)| of_kind(d)) {
         let Some(path) = disk.params.get("path").and_then(Value::as_str) else { continue };
         let first = *seen.entry(Path::new(path)).or_insert(disk);
-        if first.name != disk.name && !(is_read_only(first) && is_read_only(disk)) {
+        if disk.conflicts_with(first) {
             let text = format!(
                 "`{path}` is the disk `{}` already; give this one another file, or both \
                  `read_only = true`",

@@ -22,7 +22,7 @@ mod write;
 
 pub use geom::units;
 
-pub use catalog::{Catalog, CheckTarget, Entry, SettingsOf};
+pub use catalog::{Catalog, CheckDisks, CheckTarget, Entry, SettingsOf};
 pub(crate) use check::interface;
 pub use check::{LUN_MAX, check};
 pub use editor::for_editors;

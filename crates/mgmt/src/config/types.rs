@@ -182,6 +182,18 @@ pub struct DiskConfig {
     pub params: Map<String, Value>,
 }
 
+impl DiskConfig {
+    /// Whether its section refuses write access.
+    pub fn is_read_only(&self) -> bool {
+        self.params.get("read_only") == Some(&Value::Bool(true))
+    }
+
+    /// Whether one of two disks of the same file or device could write beside the other.
+    pub fn conflicts_with(&self, other: &DiskConfig) -> bool {
+        self.name != other.name && !(self.is_read_only() && other.is_read_only())
+    }
+}
+
 /// `[[geom]]`: a geom. It has either one `provider` or several `members`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GeomConfig {

@@ -108,18 +108,11 @@ pub fn apply(
     running: &mut Config,
     progress: &mut Progress<'_>,
 ) -> Result<Applied> {
-    let mut refused = vec![None; steps.len()];
-    for ((i, step), refused) in steps.iter().enumerate().zip(&mut refused) {
-        let before = steps.get(..i).unwrap_or_default();
-        match plant.check(step, before) {
-            Ok(()) => {}
-            Err(e) if step.may_wait => *refused = Some(e),
-            Err(e) => return Err(wrap_error(Kind::CannotCarryOut, &step.what, e, "")),
+    let mut refused = refusals(plant, steps, running);
+    for (step, refused) in steps.iter().zip(&mut refused).filter(|(step, _)| !step.may_wait) {
+        if let Some(e) = refused.take() {
+            return Err(wrap_error(Kind::CannotCarryOut, &step.what, e, ""));
         }
-    }
-    if let Some((i, e)) = plant.clash(steps) {
-        let what = steps.get(i).map_or("", |step| &step.what);
-        return Err(wrap_error(Kind::CannotCarryOut, what, e, ""));
     }
     let total = u64::try_from(steps.len()).unwrap_or(u64::MAX);
     let mut applied = Applied::default();
@@ -146,6 +139,23 @@ pub fn apply(
     }
     progress(progress_line("done", total, total));
     Ok(applied)
+}
+
+/// Why the daemon would refuse each of the steps. `running` is the configuration before them. The
+/// one check of `plan`, of `apply` and of a start.
+pub fn refusals(plant: &dyn Plant, steps: &[Step], running: &Config) -> Vec<Option<Error>> {
+    let check = |(i, step): (usize, &Step)| {
+        let before = steps.get(..i).unwrap_or_default();
+        plant.check(step, before).err()
+    };
+    let mut refused: Vec<Option<Error>> = steps.iter().enumerate().map(check).collect();
+    let together = plant.refused_media(&running.disk, steps).into_iter().chain(plant.clash(steps));
+    for (i, error) in together {
+        if let Some(place) = refused.get_mut(i).filter(|place| place.is_none()) {
+            *place = Some(error);
+        }
+    }
+    refused
 }
 
 fn progress_line(what: &str, done: u64, total: u64) -> ProgressLine {

@@ -27,7 +27,7 @@ mod sizes;
 mod tests;
 
 pub use action::{Action, Risk, Step};
-pub use apply::{Applied, Deferred, DeferredPart, apply};
+pub use apply::{Applied, Deferred, DeferredPart, apply, refusals};
 pub(crate) use depend::DependencyGraph;
 pub(crate) use depend::keep_lost_objects;
 pub use depend::{adopt_found_members, name_depends_on, running_config};

@@ -234,14 +234,10 @@ impl Control {
             let at = if error.at.is_empty() { String::new() } else { format!("{}: ", error.at) };
             format!("{}: {at}{}", step.what, error.source)
         };
-        for (i, step) in plan.steps.iter().enumerate() {
-            let before = plan.steps.get(..i).unwrap_or_default();
-            let Err(error) = self.plant.check(step, before) else { continue };
+        let errors = plan::refusals(self.plant(), &plan.steps, &plan.base);
+        for (step, error) in plan.steps.iter().zip(errors) {
             let list = if step.may_wait { &mut awaited } else { &mut refused };
-            list.push(why(step, error));
-        }
-        if let Some((i, error)) = self.plant.clash(&plan.steps) {
-            refused.extend(plan.steps.get(i).map(|step| why(step, error)));
+            list.extend(error.map(|error| why(step, error)));
         }
         (refused, awaited)
     }
@@ -265,12 +261,10 @@ impl Control {
         }
         check_consent(&plan.steps, consent)?;
         if consent.dry_run {
-            for (i, step) in plan.steps.iter().enumerate().filter(|(_, s)| !s.may_wait) {
-                let before = plan.steps.get(..i).unwrap_or_default();
-                self.plant.check(step, before).map_err(|e| with_step(e, &step.what))?;
-            }
-            if let Some((i, e)) = self.plant.clash(&plan.steps) {
-                return Err(with_step(e, plan.steps.get(i).map_or("", |step| &step.what)));
+            let errors = plan::refusals(self.plant(), &plan.steps, &plan.base);
+            let mut all = plan.steps.iter().zip(errors).filter(|(step, _)| !step.may_wait);
+            if let Some((step, e)) = all.find_map(|(step, e)| Some((step, e?))) {
+                return Err(with_step(e, &step.what));
             }
             return Ok((plan, Applied::default()));
         }

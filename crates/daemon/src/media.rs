@@ -1,0 +1,194 @@
+//! Checks of the files and devices of disks that a plan makes, before the disks are opened.
+//!
+//! They run on the threads of callers and never on the control thread: a path may hang.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use disks::{Kind as DiskKind, Medium};
+use mgmt::api::{DiskState, Error, Kind, Result};
+use mgmt::config::DiskConfig;
+use mgmt::plan::Action;
+use serde_json::Value;
+
+use crate::errors::{DISK_REMEDY, from_geom};
+
+/// The operation of all refusals here.
+const OP: &str = "create disk";
+
+fn refusal(disk: &DiskConfig, error: geom::Error) -> Error {
+    from_geom(OP, &disk.name, error).next(DISK_REMEDY)
+}
+
+/// Why a disk could not be opened, as far as its section and its medium show that. A medium that is
+/// absent is no reason: it may come.
+fn check_parameters(disk: &DiskConfig) -> Result<()> {
+    let Some(kind) = disks::kind(&disk.kind) else { return Ok(()) };
+    let checked = kind.check(&disk.name, &Value::Object(disk.params.clone()));
+    checked.map_err(|e| refusal(disk, e))
+}
+
+/// The same, of a disk whose medium must be there.
+pub fn check(disk: &DiskConfig) -> Result<()> {
+    check_parameters(disk)?;
+    if disk.kind != "file" && disk.kind != "blockdev" {
+        return Ok(());
+    }
+    let path = disk.params.get("path").and_then(Value::as_str).unwrap_or("");
+    let made = disk.params.get("create") == Some(&Value::Bool(true));
+    if made || Path::new(path).exists() {
+        return Ok(());
+    }
+    let why = format!("{path}: no such file");
+    let next = "Create it, or give `create = true` and `size` to have it made.";
+    Err(Error::new(Kind::NotFound, OP, why).at(&disk.name).next(next))
+}
+
+/// Why disks of a configuration could not be opened, by a daemon that has none open.
+pub fn check_all(disks: &[DiskConfig]) -> Vec<Error> {
+    let made: Vec<Action> =
+        disks.iter().map(|disk| Action::CreateDisk { disk: disk.clone() }).collect();
+    let alone = disks.iter().filter_map(|disk| check_parameters(disk).err());
+    let together = refused(&[], made.iter(), Vec::new).into_iter().map(|(_, error)| error);
+    alone.chain(together).collect()
+}
+
+/// A disk that a step makes, and its medium.
+struct Wanted<'a> {
+    step: usize,
+    disk: &'a DiskConfig,
+    kind: &'static dyn DiskKind,
+    params: Value,
+    medium: Medium,
+}
+
+impl<'a> Wanted<'a> {
+    /// `None`: the disk has no medium of its own, or there is nothing at its path.
+    fn new(step: usize, disk: &'a DiskConfig) -> Option<Wanted<'a>> {
+        let kind = disks::kind(&disk.kind)?;
+        let params = Value::Object(disk.params.clone());
+        let medium = kind.medium(&params)?;
+        Some(Wanted { step, disk, kind, params, medium })
+    }
+
+    fn check_lock(&self) -> std::result::Result<(), geom::Error> {
+        self.kind.check_lock(&self.disk.name, &self.params)
+    }
+
+    /// Whether this daemon has the medium open for the same disk, as that of a lost disk is.
+    fn is_own(&self, open: &[DiskState]) -> bool {
+        let mut same = open.iter().filter(|disk| disk.name == self.disk.name);
+        same.any(|disk| {
+            let medium = disk.path.as_deref().and_then(|path| Medium::of(Path::new(path)));
+            medium.as_ref() == Some(&self.medium)
+        })
+    }
+}
+
+/// The disks of each medium while the steps of a plan are followed.
+#[derive(Default)]
+struct MediumUsers<'a> {
+    users: HashMap<Medium, Vec<&'a DiskConfig>>,
+    media: HashMap<&'a str, Medium>,
+}
+
+impl<'a> MediumUsers<'a> {
+    /// Adds a disk, unless its medium has a user beside which it must not be: that one is returned.
+    fn add(&mut self, disk: &'a DiskConfig, medium: &Medium) -> Option<&'a DiskConfig> {
+        let users = self.users.entry(medium.clone()).or_default();
+        let other = users.iter().copied().find(|user| user.conflicts_with(disk));
+        if other.is_none() {
+            users.push(disk);
+            self.media.insert(&disk.name, medium.clone());
+        }
+        other
+    }
+
+    fn remove(&mut self, name: &str) {
+        let Some(medium) = self.media.remove(name) else { return };
+        if let Some(users) = self.users.get_mut(&medium) {
+            users.retain(|user| user.name != name);
+        }
+    }
+}
+
+/// Steps that make a disk of a medium that another disk has then, or that a program has locked.
+/// `running`: the disks before the steps. `open`: the disks of the daemon, lost ones included.
+pub fn refused<'a>(
+    running: &'a [DiskConfig],
+    actions: impl Iterator<Item = &'a Action> + Clone,
+    open: impl FnOnce() -> Vec<DiskState>,
+) -> Vec<(usize, Error)> {
+    let needs_medium = |action: &Action| match action {
+        Action::CreateDisk { disk } => disk.params.contains_key("path"),
+        _ => false,
+    };
+    // Another plan looks at no path of a running disk.
+    if !actions.clone().any(needs_medium) {
+        return Vec::new();
+    }
+    let mut users = MediumUsers::default();
+    for wanted in running.iter().filter_map(|disk| Wanted::new(0, disk)) {
+        users.add(wanted.disk, &wanted.medium);
+    }
+    // A lock of ours ends with the disk that has the medium now.
+    let ours: HashSet<Medium> = users.users.keys().cloned().collect();
+    let (mut refused, mut locked) = (Vec::new(), Vec::new());
+    for (i, action) in actions.enumerate() {
+        match action {
+            Action::RemoveDisk { disk } => users.remove(&disk.name),
+            Action::RenameDisk { from, to } => {
+                users.remove(&from.name);
+                if let Some(wanted) = Wanted::new(i, to) {
+                    users.add(wanted.disk, &wanted.medium);
+                }
+            }
+            Action::CreateDisk { disk } => {
+                let Some(wanted) = Wanted::new(i, disk) else { continue };
+                match users.add(disk, &wanted.medium) {
+                    Some(other) => refused.push((i, shared(disk, other))),
+                    None if ours.contains(&wanted.medium) => {}
+                    None => locked.push(wanted),
+                }
+            }
+            _ => {}
+        }
+    }
+    refused.extend(refused_by_locks(locked, open));
+    refused
+}
+
+/// Two disks of one medium.
+fn shared(disk: &DiskConfig, other: &DiskConfig) -> Error {
+    let path = |disk: &DiskConfig| {
+        let path = disk.params.get("path").and_then(Value::as_str);
+        path.unwrap_or_default().to_owned()
+    };
+    let (own, first) = (path(disk), path(other));
+    let why = format!(
+        "`{own}` and `{first}` of disk {} are one file or device, and one of the two disks may \
+         write",
+        other.name
+    );
+    let next = format!(
+        "Name another file in `path` of disk {}, or give both disks `read_only = true`; \
+         `ls -liL {own} {first}` shows the inode of each path.",
+        disk.name
+    );
+    Error::new(Kind::Busy, OP, why).at(&disk.name).next(next)
+}
+
+/// Those whose medium stays locked.
+fn refused_by_locks(
+    mut wanted: Vec<Wanted<'_>>,
+    open: impl FnOnce() -> Vec<DiskState>,
+) -> Vec<(usize, Error)> {
+    wanted.retain(|one| one.check_lock().is_err());
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let open = open();
+    wanted.retain(|one| !one.is_own(&open));
+    let refused = disks::still_refused(wanted, |one| one.check_lock());
+    refused.into_iter().map(|(one, e)| (one.step, refusal(one.disk, e))).collect()
+}

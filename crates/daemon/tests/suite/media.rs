@@ -1,0 +1,92 @@
+//! Files of disks that a plan makes: shared ones and locked ones are refused by `plan` and `apply`.
+
+use std::os::unix::fs::symlink;
+
+use mgmt::Consent;
+use mgmt::api::Kind;
+use reactor::{File, OpenHow};
+
+use crate::by_hand::Site;
+
+const MIB: u64 = 1 << 20;
+
+fn disk(name: &str, file: &str, more: &str) -> String {
+    format!("[[disk]]\nname = '{name}'\nkind = 'file'\npath = '{file}'\n{more}\n")
+}
+
+/// The refusals of a plan for a configuration; `apply` agrees and changes nothing.
+fn refused(site: &Site, text: &str) -> Vec<String> {
+    let config = site.read(text);
+    let plan = site.control.plan(&config).expect("a plan");
+    let (refused, _) = site.control.refused_steps(&plan);
+    let before = site.control.config().0;
+    match site.control.apply(&config, &Consent::default(), &mut |_| {}) {
+        Ok(_) => assert!(refused.is_empty(), "{refused:?}"),
+        Err(e) => {
+            assert!(e.kind == Kind::CannotCarryOut && !refused.is_empty(), "{e}: {refused:?}");
+            assert_eq!(site.control.config().0, before);
+        }
+    }
+    refused
+}
+
+#[test]
+fn image_under_two_paths_is_refused_unless_both_only_read() {
+    let site = Site::launched("media-links");
+    let at = |name: &str| site.folder.join(name);
+    std::fs::write(at("a.img"), vec![0; MIB as usize]).expect("an image");
+    symlink("a.img", at("soft.img")).expect("a link");
+    std::fs::hard_link(at("a.img"), at("hard.img")).expect("a link");
+    symlink(".", at("again")).expect("a link");
+    symlink("new.img", at("to-new.img")).expect("a link");
+    let is_shared = |refused: Vec<String>| {
+        let [one] = refused.as_slice() else { panic!("{refused:?}") };
+        assert!(one.contains("create disk b") && one.contains("of disk a"), "{one}");
+    };
+    for other in ["soft.img", "hard.img", "again/a.img"] {
+        is_shared(refused(&site, &(disk("a", "a.img", "") + &disk("b", other, ""))));
+    }
+    let made = "create = true\nsize = '1MiB'";
+    is_shared(refused(&site, &(disk("a", "new.img", made) + &disk("b", "to-new.img", made))));
+    assert!(!at("new.img").exists(), "nothing was made");
+    // One of the two runs already.
+    let one = disk("a", "a.img", "");
+    assert!(refused(&site, &one).is_empty());
+    is_shared(refused(&site, &(one + &disk("b", "hard.img", ""))));
+    // The other takes its place.
+    assert!(refused(&site, &disk("b", "hard.img", "")).is_empty());
+    let reads = "read_only = true";
+    let both = disk("a", "a.img", reads) + &disk("b", "hard.img", reads);
+    assert!(refused(&site, &both).is_empty());
+}
+
+#[test]
+fn start_leaves_out_the_second_disk_of_an_image() {
+    let site = Site::launched("media-start");
+    std::fs::write(site.folder.join("a.img"), vec![0; MIB as usize]).expect("an image");
+    symlink("a.img", site.folder.join("b.img")).expect("a link");
+    let config = site.read(&(disk("a", "a.img", "") + &disk("b", "b.img", "")));
+    let left = site.control.start(&config).expect("all that can be").deferred;
+    let [left] = left.as_slice() else { panic!("{left:?}") };
+    assert!(left.subject.contains("create disk b"), "{left:?}");
+    assert!(left.why.contains("one file or device"), "{left:?}");
+    assert!(site.control.plant().state().provider("a").is_some());
+}
+
+#[test]
+fn locked_image_is_refused_and_an_image_of_the_same_disk_is_not() {
+    let site = Site::launched("media-locked");
+    let path = site.folder.join("a.img");
+    std::fs::write(&path, vec![0; MIB as usize]).expect("an image");
+    // As QEMU does with an image that it writes.
+    let other = File::open(&path, OpenHow::default()).expect("opened");
+    other.share_byte(101).expect("locked");
+    let locked = refused(&site, &disk("a", "a.img", ""));
+    let [one] = locked.as_slice() else { panic!("{locked:?}") };
+    assert!(one.contains("create disk a") && one.contains("a.img"), "{one}");
+    assert!(one.contains("QEMU") && one.contains("fuser"), "{one}");
+    drop(other);
+    assert!(refused(&site, &disk("a", "a.img", "")).is_empty());
+    // The disk is made anew from its own file.
+    assert!(refused(&site, &disk("a", "a.img", "sector_size = 4096")).is_empty());
+}

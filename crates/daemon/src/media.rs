@@ -22,7 +22,7 @@ fn refusal(disk: &DiskConfig, error: geom::Error) -> Error {
 
 /// Why a disk could not be opened, as far as its section and its medium show that. A medium that is
 /// absent is no reason: it may come.
-fn check_parameters(disk: &DiskConfig) -> Result<()> {
+pub fn check_section(disk: &DiskConfig) -> Result<()> {
     let Some(kind) = disks::kind(&disk.kind) else { return Ok(()) };
     let checked = kind.check(&disk.name, &Value::Object(disk.params.clone()));
     checked.map_err(|e| refusal(disk, e))
@@ -30,7 +30,7 @@ fn check_parameters(disk: &DiskConfig) -> Result<()> {
 
 /// The same, of a disk whose medium must be there.
 pub fn check(disk: &DiskConfig) -> Result<()> {
-    check_parameters(disk)?;
+    check_section(disk)?;
     if disk.kind != "file" && disk.kind != "blockdev" {
         return Ok(());
     }
@@ -48,7 +48,7 @@ pub fn check(disk: &DiskConfig) -> Result<()> {
 pub fn check_all(disks: &[DiskConfig]) -> Vec<Error> {
     let made: Vec<Action> =
         disks.iter().map(|disk| Action::CreateDisk { disk: disk.clone() }).collect();
-    let alone = disks.iter().filter_map(|disk| check_parameters(disk).err());
+    let alone = disks.iter().filter_map(|disk| check_section(disk).err());
     let together = refused(&[], made.iter(), Vec::new).into_iter().map(|(_, error)| error);
     alone.chain(together).collect()
 }

@@ -440,6 +440,7 @@ impl Plant for Daemon {
         if let Action::GrowDisk { to: disk, .. } = &step.action
             && let Some(bytes) = disk.params.get("size").and_then(Value::as_u64)
         {
+            media::check_section(disk)?;
             return self.mailbox.submit(|to| Change::MayGrow(disk.name.clone(), bytes, to))?;
         }
         let found = match &step.action {

@@ -90,3 +90,18 @@ fn locked_image_is_refused_and_an_image_of_the_same_disk_is_not() {
     // The disk is made anew from its own file.
     assert!(refused(&site, &disk("a", "a.img", "sector_size = 4096")).is_empty());
 }
+
+#[test]
+fn image_that_cannot_grow_so_far_is_refused() {
+    let site = Site::launched("media-grows");
+    let sized = |size: u64| disk("a", "a.img", &format!("create = true\nsize = {size}"));
+    // More than any file system here allows.
+    let most = i64::MAX as u64 / 4096 * 4096;
+    let new = refused(&site, &sized(most));
+    assert!(new.len() == 1 && new[0].contains("cannot be made"), "{new:?}");
+    assert!(!site.folder.join("a.img").exists(), "nothing was made");
+    assert!(refused(&site, &sized(MIB)).is_empty());
+    let grown = refused(&site, &sized(most));
+    assert!(grown.len() == 1 && grown[0].contains("cannot be extended from"), "{grown:?}");
+    assert!(refused(&site, &sized(2 * MIB)).is_empty());
+}

@@ -286,13 +286,7 @@ fn resize(
     let (was, sector) =
         control.topology.limits(provider).map_or((0, 1), |l| (l.media_bytes, l.sector_bytes));
     if let Some(wanted) = wanted {
-        if wanted < was || !wanted.is_multiple_of(u64::from(sector.max(1))) {
-            let what = format!(
-                "{on}: cannot be resized from {was} to {wanted} bytes; a disk only grows, in whole \
-                 sectors of {sector} bytes"
-            );
-            return Err(Error::inval(what));
-        }
+        check_resize(on, (was, sector), wanted)?;
         if wanted > was {
             let grown = control.topology.with(geom, |g: &mut DiskGeom, _| g.unit.grow(wanted));
             grown.unwrap_or_else(|| {
@@ -319,6 +313,20 @@ fn resize(
         false => format!("{on} has {size} bytes now; it had {was}"),
     };
     Ok(json!({ "was": was, "size": size, "message": message }))
+}
+
+/// Refuses to give a disk of `was` bytes in such sectors another size than a larger one.
+///
+/// # Errors
+/// The sizes, and how to keep the present one.
+pub fn check_resize(disk: &str, (was, sector): (u64, u32), wanted: u64) -> Result<(), Error> {
+    if wanted >= was && wanted.is_multiple_of(u64::from(sector.max(1))) {
+        return Ok(());
+    }
+    Err(Error::inval(format!(
+        "{disk}: size cannot change from {was} to {wanted} bytes: a disk only grows, in whole \
+         sectors of {sector} bytes; without `size` it keeps its {was} bytes"
+    )))
 }
 
 /// `size` of the verb `resize`, bytes; other parameters are refused.

@@ -4,13 +4,16 @@
 use std::sync::Arc;
 
 use classes::guard;
+use disks::{DISK_CLASS, check_resize};
 use fileserver::{FS_CLASS, FsClass};
 use geom::Class;
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::GeomConfig;
+use mgmt::config::units::exact;
 use serde_json::Value;
 
 use super::ControlLoop;
+use crate::errors::from_geom;
 use crate::geom_layouts::{GeomLayout, Member};
 
 impl ControlLoop {
@@ -93,9 +96,22 @@ impl ControlLoop {
         Some(GeomLayout { layout, members })
     }
 
-    /// Refuses to make a disk larger whose size says where the bytes of a geom above it are: the
-    /// next start would not make that geom (W1 of `wholes`).
+    /// Refuses to make a disk smaller, and to make one larger whose size says where the bytes of a
+    /// geom above it are: the next start would not make that geom (W1 of `wholes`).
     pub(super) fn may_grow(&self, disk: &str, bytes: u64) -> Result<()> {
+        let topology = &self.control.topology;
+        let geom = topology.find_geom(DISK_CLASS, disk);
+        let provider = geom.and_then(|geom| topology.providers_of(geom).first().copied());
+        if let Some(limits) = provider.and_then(|provider| topology.limits(provider)) {
+            let has = (limits.media_bytes, limits.sector_bytes);
+            check_resize(disk, has, bytes).map_err(|e| {
+                let has = exact(limits.media_bytes);
+                from_geom("resize disk", disk, e).next(format!(
+                    "In ashlar.toml: size = \"{has}\", or no `size`. For a smaller disk, make \
+                     another one and copy the data."
+                ))
+            })?;
+        }
         let config = self.config();
         let above =
             config.geom.iter().filter(|geom| geom.provider_names().any(|name| name == disk));

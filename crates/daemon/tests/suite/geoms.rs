@@ -66,6 +66,25 @@ fn a_member_whose_growth_would_move_bytes_does_not_grow() {
     apply(&site, &longer).expect("the same size");
 }
 
+#[test]
+fn size_of_an_image_file_is_removed_without_a_step_and_never_lowered() {
+    let site = Site::new("file-size", &config("4MiB"));
+    let plan = |text: &str| site.control.plan(&site.read(text)).expect("a plan");
+    let bare = config("4MiB").replacen("size = '4MiB'\ncreate = true\n", "", 1);
+    for text in [&bare, &config("4MiB")] {
+        assert_eq!(plan(text).steps, [], "the file keeps its size");
+        apply(&site, text).expect("no step");
+        assert!(site.control.config().0.is_equivalent(&site.read(text)));
+    }
+    let lower = config("2MiB");
+    let (refused, _) = site.control.refused_steps(&plan(&lower));
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(refused[0].contains("from 4194304 to 2097152 bytes"), "{refused:?}");
+    let error = apply(&site, &lower).expect_err("data would be lost");
+    assert_eq!(error.kind, Kind::CannotCarryOut, "{error:?}");
+    assert!(error.next.is_some_and(|next| next.contains("size = \"4MiB\"")));
+}
+
 /// The secret of one group cannot be read, and the other group is served.
 #[test]
 fn group_that_cannot_be_created_does_not_block_the_others() {

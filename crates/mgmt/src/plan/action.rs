@@ -2,6 +2,7 @@
 
 use super::rename::rename;
 use super::renew::FileSection;
+use super::sizes::section_size;
 use crate::config::{
     AccessConfig, AluaConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig,
     TargetConfig, UnitConfig, UnitProtection,
@@ -69,12 +70,12 @@ pub enum Action {
         /// Which.
         disk: DiskConfig,
     },
-    /// An image file becomes larger; nobody above has to let go of it. It is not made smaller
-    /// again when a later step fails: initiators may have written there.
+    /// An image file becomes larger under its users. The file is not made smaller again when a
+    /// later step fails: initiators may have written there. A smaller size is refused.
     GrowDisk {
         /// As it is.
         from: DiskConfig,
-        /// As it shall be: `size` differs and is greater.
+        /// As it shall be: `size` differs.
         to: DiskConfig,
     },
     /// A disk has another name, under all who use it; providers named after it follow.
@@ -302,7 +303,11 @@ impl Action {
             Action::RemoveBus { bus } => format!("remove bus {} ({})", bus.name, bus.kind),
             Action::CreateDisk { disk } => format!("create disk {} ({})", disk.name, disk.kind),
             Action::RemoveDisk { disk } => format!("remove disk {} ({})", disk.name, disk.kind),
-            Action::GrowDisk { to, .. } => format!("grow disk {} ({})", to.name, to.kind),
+            Action::GrowDisk { from, to } => {
+                let is_larger = section_size(from).is_some_and(|was| Some(was) < section_size(to));
+                let verb = if is_larger { "grow" } else { "resize" };
+                format!("{verb} disk {} ({})", to.name, to.kind)
+            }
             Action::RenameDisk { from, to } => format!("rename disk {} to {}", from.name, to.name),
             Action::CreateGeom { geom } => format!("create geom {} ({})", geom.name, geom.class),
             Action::ModifyGeom { to, .. } => format!("change geom {} ({})", to.name, to.class),

@@ -9,6 +9,7 @@ use super::manual_changes::{RECORD_CLASS, members};
 use super::rename::{rename, renamed};
 use super::risk::{RiskContext, risk};
 use super::settings::{self, changes_in_use, differ_in_settings, same_settings};
+use super::sizes::{SizeEdit, size_edit};
 use crate::api::SystemState;
 use crate::config::{
     AccessConfig, AluaConfig, Catalog, Config, DiskConfig, GeomConfig, TargetConfig, UnitConfig,
@@ -55,26 +56,6 @@ pub fn plan(
     planner.grant(desired);
     planner.grow(desired, &gone);
     planner.steps
-}
-
-/// Whether the one difference is that an image file becomes larger, or that the size which it has
-/// is written down: nothing above has to let go for that.
-fn only_grows(from: &DiskConfig, to: &DiskConfig, state: &SystemState) -> bool {
-    let size = |d: &DiskConfig| d.params.get("size").and_then(Value::as_u64);
-    let now = state.disks.iter().find(|d| d.name == from.name).map(|d| d.size_bytes);
-    let mut same = from.clone();
-    same.params.clone_from(&to.params);
-    let others = |d: &DiskConfig| {
-        let mut params = d.params.clone();
-        params.remove("size");
-        params
-    };
-    let larger = match (size(from), size(to)) {
-        (Some(was), Some(is)) => was < is,
-        (None, Some(is)) => now.is_some_and(|now| now <= is),
-        _ => false,
-    };
-    from.kind == "file" && same == *to && others(from) == others(to) && larger
 }
 
 /// Buses, disks and geoms that have to go, and geoms that change instead.
@@ -125,7 +106,7 @@ fn removals(
     for disk in &running.disk {
         match wanted.get(disk.name.as_str()).copied() {
             None => gone.reasons.insert(disk.name.clone(), absent.clone()),
-            Some(to) if to != disk && !only_grows(disk, to, state) => {
+            Some(to) if to != disk && size_edit(disk, to, state).is_none() => {
                 gone.reasons.insert(disk.name.clone(), changes(disk, to))
             }
             Some(_) => None,
@@ -462,8 +443,10 @@ impl Planner<'_> {
     fn grow(&mut self, desired: &Config, gone: &Removals) {
         let here = disks_by_name(&self.now);
         let pairs = desired.disk.iter().filter_map(|to| Some((*here.get(to.name.as_str())?, to)));
-        let grown =
-            pairs.filter(|(from, to)| *from != *to && only_grows(from, to, self.context.state));
+        let resizes = |from: &DiskConfig, to: &DiskConfig| {
+            from != to && size_edit(from, to, self.context.state) == Some(SizeEdit::Resizes)
+        };
+        let grown = pairs.filter(|(from, to)| resizes(from, to));
         let grown: Vec<_> = grown.map(|(from, to)| (from.clone(), to.clone())).collect();
         for (from, to) in grown {
             let why = changes(&from, &to);

@@ -2,7 +2,8 @@
 //!
 //! Laws (tested over seeded random configurations in `tests.rs`)
 //!  L1  `plan(x, x)` is empty.
-//!  L2  The steps of `plan(a, b)`, done in order from `a`, give `b`.
+//!  L2  The steps of `plan(a, b)`, done in order from `a`, give `b`, or sections that say the same
+//!      as those of `b` in other words.
 //!  L3  Their inverses, done in reverse order from there, give `a`.
 //!  L4  Cut after any step, a new plan from there still leads to `b`.
 //!  L5  No step creates an object whose provider is missing, or removes an object that is still in

@@ -1,9 +1,53 @@
-//! Disks that are larger than the configuration says: they were made larger by hand.
+//! Sizes of disks: edits of `size`, and disks that are larger than the configuration says because
+//! they were made larger by hand.
 
 use super::{Action, Step};
 use crate::api::{GeomState, SystemState};
-use crate::config::Config;
 use crate::config::units::exact;
+use crate::config::{Config, DiskConfig};
+use serde_json::Value;
+
+/// Keys of an image file that are without effect on a file that exists and has its size.
+const SIZE_KEYS: [&str; 2] = ["create", "size"];
+
+/// The effect of an edit of nothing but [`SIZE_KEYS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SizeEdit {
+    /// The file keeps the size that it has.
+    Keeps,
+    /// The file gets another size. The daemon refuses a smaller one.
+    Resizes,
+}
+
+/// The effect of an edit of an image file's size; `None`: another key differs as well, or the size
+/// of the file is unknown.
+pub(super) fn size_edit(
+    from: &DiskConfig,
+    to: &DiskConfig,
+    state: &SystemState,
+) -> Option<SizeEdit> {
+    let rest = |disk: &DiskConfig| {
+        let mut rest = disk.clone();
+        SIZE_KEYS.iter().for_each(|key| drop(rest.params.remove(*key)));
+        rest
+    };
+    if from.kind != "file" || rest(from) != rest(to) {
+        return None;
+    }
+    let (was, wanted) = (section_size(from), section_size(to));
+    let has = state.disks.iter().find(|d| d.name == from.name).map(|d| d.size_bytes).or(was);
+    match (wanted, has) {
+        (None, _) => Some(SizeEdit::Keeps),
+        _ if wanted == was || wanted == has => Some(SizeEdit::Keeps),
+        (Some(_), Some(_)) => Some(SizeEdit::Resizes),
+        (Some(_), None) => None,
+    }
+}
+
+/// `size` of a section, bytes.
+pub(super) fn section_size(disk: &DiskConfig) -> Option<u64> {
+    disk.params.get("size").and_then(Value::as_u64)
+}
 
 /// A disk that is larger than its `size`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +64,8 @@ pub struct GrownDisk {
 
 /// All of them.
 pub fn grown_disks(config: &Config, state: &SystemState) -> Vec<GrownDisk> {
-    let one = |disk: &crate::config::DiskConfig| {
-        let wanted = disk.params.get("size")?.as_u64()?;
+    let one = |disk: &DiskConfig| {
+        let wanted = section_size(disk)?;
         let has = state.disks.iter().find(|d| d.name == disk.name)?.size_bytes;
         (has > wanted).then(|| GrownDisk {
             disk: disk.name.clone(),

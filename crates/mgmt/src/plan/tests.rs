@@ -622,7 +622,10 @@ fn image_files_grow_in_place() {
     };
     let grown = steps(file(1 << 20, "/a"), file(2 << 20, "/a"));
     assert_eq!(grown, [("grow disk f (file)".to_owned(), Risk::Safe)]);
-    // A size that is written down where there was none is that of the disk, or a larger one.
+    // Without `size` a file keeps the size that it has, and `create` does not matter any more.
+    let mut made = file(1 << 20, "/a");
+    made.params.insert("create".into(), true.into());
+    // A size that is written down may be that of the disk. The daemon refuses a smaller one.
     let bare = || {
         let mut disk = file(0, "/a");
         disk.params.remove("size");
@@ -630,11 +633,16 @@ fn image_files_grow_in_place() {
     };
     let (plant, from) = plant_with(&config(bare()), &catalog());
     let now = plant.state().disks[0].size_bytes;
-    for (size, count) in [(now, 1), (now + 512, 1), (now - 512, 2)] {
+    assert_eq!(steps(made.clone(), bare()), []);
+    assert_eq!(steps(made, file(1 << 20, "/a")), []);
+    for (size, what) in [(now, None), (now + 512, Some("resize")), (now - 512, Some("resize"))] {
         let to = config(file(size, "/a"));
-        assert_eq!(plan(&from, &to, &plant.state(), &catalog()).len(), count, "{size}");
+        let steps = plan(&from, &to, &plant.state(), &catalog());
+        let said: Vec<String> = steps.into_iter().map(|s| s.what).collect();
+        let wanted = what.map(|what| format!("{what} disk f (file)"));
+        assert_eq!(said, wanted.into_iter().collect::<Vec<_>>(), "{size}");
     }
-    for (from, to) in [(file(2, "/a"), file(1, "/a")), (file(1, "/a"), file(2, "/b"))] {
-        assert_eq!(steps(from, to).len(), 2, "it goes and comes");
-    }
+    let smaller = steps(file(2 << 20, "/a"), file(1 << 20, "/a"));
+    assert_eq!(smaller, [("resize disk f (file)".to_owned(), Risk::Safe)]);
+    assert_eq!(steps(file(1, "/a"), file(2, "/b")).len(), 2, "it goes and comes");
 }

@@ -5,7 +5,7 @@
 
 use super::apply::{Deferred, DeferredPart};
 use super::manual_changes::members;
-use super::rename::is_bsd_letter;
+use super::rename::{is_bsd_letter, is_part};
 use crate::api::{SystemState, TargetHealth, TargetState};
 use crate::config::{AccessConfig, Config, GeomConfig};
 use std::collections::{HashMap, HashSet};
@@ -21,13 +21,16 @@ pub fn name_depends_on(reference: &str, owner: &str) -> bool {
     let Some(rest) = bare.strip_prefix(owner) else {
         return false;
     };
-    let mut letters = rest.chars();
-    match letters.next() {
-        None => true,
-        Some('.' | '/') => true,
-        Some('p' | 's') if letters.next().is_some_and(|c| c.is_ascii_digit()) => true,
-        _ => is_bsd_letter(rest) && owner.ends_with(|c: char| c.is_ascii_digit()),
-    }
+    let has_digit = || owner.ends_with(|c: char| c.is_ascii_digit());
+    rest.starts_with(['.', '/']) || is_part(rest) && (!is_bsd_letter(rest) || has_digit())
+}
+
+/// The entry of the disk or geom that a provider of that name comes from, by [`name_depends_on`];
+/// of several owners that with the longest name.
+pub(super) fn owner_entry<'a, T>(all: &'a HashMap<String, T>, reference: &str) -> Option<&'a T> {
+    let prefixes = (1..=reference.len()).rev().filter_map(|end| reference.get(..end));
+    let mut owners = prefixes.filter(|owner| name_depends_on(reference, owner));
+    owners.find_map(|owner| all.get(owner))
 }
 
 /// The buses, disks and geoms below every provider of the running graph, through any number of

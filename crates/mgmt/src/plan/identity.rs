@@ -1,7 +1,8 @@
 //! The disks that hosts see behind a LUN before and after a plan. Hosts do not know a disk by the
 //! name of its section or the path of its file.
 
-use super::rename::{given_names, is_part, rename_reference};
+use super::depend::owner_entry;
+use super::rename::{given_names, rename_reference};
 use crate::api::{LunState, SystemState};
 use crate::config::{Config, DiskConfig, LunConfig};
 use serde_json::Value;
@@ -14,9 +15,8 @@ pub type PredictedSerials = BTreeMap<String, String>;
 /// Serial number, NAA name, UUID and EUI-64 that are configured.
 type UnitIds<'c> = [Option<&'c str>; 4];
 
-/// Length of a sector, bytes, by the provider of a disk or geom; one is missing whose sectors are
-/// those of a medium.
-type Sectors = HashMap<String, u64>;
+/// Length of a sector, bytes, by the provider of a disk or geom; `None`: that of a medium.
+type Sectors = HashMap<String, Option<u64>>;
 
 const KEYS: [&str; 4] = ["serial", "naa", "uuid", "eui64"];
 
@@ -137,14 +137,13 @@ fn sectors(config: &Config) -> Sectors {
         size => Some(size.and_then(Value::as_u64).unwrap_or(SECTOR_BYTES)),
     };
     let disks = config.disk.iter();
-    let mut all: Sectors =
-        disks.filter_map(|disk| Some((disk.name.clone(), sector(disk)?))).collect();
+    let mut all: Sectors = disks.map(|disk| (disk.name.clone(), sector(disk))).collect();
     // Each round adds those whose member is known; a geom may come before its member.
     for _ in 0..config.geom.len() {
         let known = all.len();
         for geom in &config.geom {
             let first = geom.provider_names().next().and_then(|name| sector_of(&all, name));
-            all.extend(first.map(|bytes| (format!("{}/{}", geom.class, geom.name), bytes)));
+            all.extend(first.map(|bytes| (format!("{}/{}", geom.class, geom.name), Some(bytes))));
         }
         if all.len() == known {
             break;
@@ -155,11 +154,7 @@ fn sectors(config: &Config) -> Sectors {
 
 /// Of a disk, a geom, or a partition of one.
 fn sector_of(all: &Sectors, name: &str) -> Option<u64> {
-    let owners = (1..=name.len()).rev().filter(|end| name.is_char_boundary(*end));
-    owners.filter_map(|end| name.split_at_checked(end)).find_map(|(owner, rest)| {
-        let bytes = all.get(owner)?;
-        is_part(rest).then_some(*bytes)
-    })
+    owner_entry(all, name).copied().flatten()
 }
 
 /// Names that are configured for providers; those of a unit count before those of its disk.
@@ -210,6 +205,7 @@ mod tests {
                 disk("d1", "file", None),
                 disk("d", "file", Some(4096)),
                 disk("n", "nbd", None),
+                disk("d1a", "nbd", None),
             ],
             geom: vec![
                 geom("upper", &["mirror/mp1"]),
@@ -220,9 +216,11 @@ mod tests {
         };
         let all = sectors(&config);
         let of = |name| sector_of(&all, name);
-        assert_eq!([of("d"), of("dp1"), of("da"), of("mirror/upper")], [Some(4096); 4]);
+        assert_eq!([of("d"), of("dp1"), of("d.nop"), of("mirror/upper")], [Some(4096); 4]);
         assert_eq!([of("mirror/m"), of("mirror/ms1")], [Some(4096); 2]);
-        assert_eq!([of("d1"), of("d1s2")], [Some(512); 2]);
+        assert_eq!([of("d1"), of("d1s2"), of("d1b")], [Some(512); 3]);
         assert_eq!([of("n"), of("mirror/far"), of("gpt/d"), of("dx9")], [None; 4]);
+        // An NBD disk of that name, and a word.
+        assert_eq!([of("d1a"), of("da")], [None; 2]);
     }
 }

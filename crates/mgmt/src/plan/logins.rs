@@ -16,27 +16,26 @@ enum Proof<'c> {
     Refused,
 }
 
-impl<'c> Proof<'c> {
+/// The accounts of a login.
+struct Accounts<'c> {
+    proof: Proof<'c>,
+    /// The account by which the target proves itself to an initiator that asks for it.
+    mutual: Option<&'c Chap>,
+}
+
+impl<'c> Accounts<'c> {
     /// Of an initiator in a group of a target.
-    fn of(target: &'c TargetConfig, group: &'c AccessConfig, initiator: &str) -> Proof<'c> {
+    fn of(target: &'c TargetConfig, group: &'c AccessConfig, initiator: &str) -> Accounts<'c> {
         let own = group.initiator_chap.get(initiator).or(group.chap.as_ref());
-        match (own, &target.chap) {
+        let proof = match (own, &target.chap) {
             (Some(own), _) => Proof::Chap(&own.user, &own.secret),
             (None, _) if !group.initiator_chap.is_empty() => Proof::Refused,
             (None, Some(common)) => Proof::Chap(&common.user, &common.secret),
             (None, None) => Proof::None,
-        }
+        };
+        let mutual = own.and_then(|own| own.mutual.as_ref()).or(target.mutual_chap.as_ref());
+        Accounts { proof, mutual }
     }
-}
-
-/// The account by which the target proves itself to an initiator that asks for it.
-fn mutual<'c>(
-    target: &'c TargetConfig,
-    group: &'c AccessConfig,
-    initiator: &str,
-) -> Option<&'c Chap> {
-    let own = group.initiator_chap.get(initiator).or(group.chap.as_ref());
-    own.and_then(|own| own.mutual.as_ref()).or(target.mutual_chap.as_ref())
 }
 
 /// Whether the session logged in as its target and group were, and could not as they become.
@@ -44,12 +43,10 @@ pub(super) fn is_locked_out(
     session: &SessionState,
     [(was_target, was_group), (target, group)]: [(&TargetConfig, &AccessConfig); 2],
 ) -> bool {
-    let before = Proof::of(was_target, was_group, &session.initiator);
-    let after = Proof::of(target, group, &session.initiator);
-    let proves_itself = |target, group| mutual(target, group, &session.initiator);
-    let proof = after != before && after != Proof::None
-        || session.auth == "mutual chap"
-            && proves_itself(was_target, was_group) != proves_itself(target, group);
+    let before = Accounts::of(was_target, was_group, &session.initiator);
+    let after = Accounts::of(target, group, &session.initiator);
+    let proof = after.proof != before.proof && after.proof != Proof::None
+        || session.auth == "mutual chap" && after.mutual != before.mutual;
     let must = |policy| policy == DigestPolicy::Require;
     let digest = |was, is, has: bool| must(is) && !must(was) && !has;
     let digests = digest(was_target.header_digest, target.header_digest, session.digests.header)

@@ -229,6 +229,7 @@ impl ControlLoop {
                 let params = serde_json::json!({ "size": size });
                 self.call_verb("disk", "resize", &to.name, &params).map(drop)
             }
+            Action::IdentifyDisk { to, .. } => self.identify_disk(to),
             Action::RenameDisk { from, to } => self.rename_disk(&from.name, &to.name),
             Action::CreateGeom { geom } => self.create_geom(geom),
             Action::ModifyGeom { from, to } => self.modify_geom(from, to),

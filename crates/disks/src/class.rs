@@ -112,14 +112,12 @@ impl DiskClass {
                 kind,
                 read_only: opened.read_only,
                 identity: opened.identity.clone(),
+                first_serial: None,
                 watch: opened.watch.clone(),
                 unit: opened.unit,
             }),
         )?;
-        let mut attrs = opened.identity.attrs();
-        if KINDS.iter().any(|k| k.name() == kind && k.volatile()) {
-            attrs.push(("ASHLAR::forgets", Attr::Int(1)));
-        }
+        let attrs = attrs(kind, &opened.identity);
         let made = topology.new_provider(
             geom,
             NewProvider {
@@ -151,8 +149,19 @@ struct DiskGeom {
     kind: &'static str,
     read_only: bool,
     identity: Identity,
+    /// The serial number with which it was opened, once it has been given another one.
+    first_serial: Option<String>,
     watch: Option<Arc<Watch>>,
     unit: Box<dyn Unit>,
+}
+
+/// The attributes of a disk's provider.
+fn attrs(kind: &str, identity: &Identity) -> Vec<(&'static str, Attr)> {
+    let mut attrs = identity.attrs();
+    if KINDS.iter().any(|k| k.name() == kind && k.volatile()) {
+        attrs.push(("ASHLAR::forgets", Attr::Int(1)));
+    }
+    attrs
 }
 
 impl Geom for DiskGeom {
@@ -203,6 +212,25 @@ impl Geom for DiskGeom {
 pub fn troubles(topology: &mut Topology, disk: &str) -> Vec<Trouble> {
     let Some(geom) = topology.find_geom(DISK_CLASS, disk) else { return Vec::new() };
     topology.with(geom, |g: &mut DiskGeom, t| g.troubles(t, geom)).unwrap_or_default()
+}
+
+/// Gives an open disk another serial number. `None` or an empty one: that with which it was opened.
+///
+/// # Errors
+/// The disk is not there.
+pub fn set_serial(topology: &mut Topology, disk: &str, serial: Option<&str>) -> Result<(), Error> {
+    let gone = || Error::new(Errno::NxIo, format!("{disk}: its medium is gone"));
+    let geom = topology.find_geom(DISK_CLASS, disk).ok_or_else(gone)?;
+    let provider = topology.providers_of(geom).first().copied().ok_or_else(gone)?;
+    let attrs = topology.with(geom, |g: &mut DiskGeom, _| {
+        let now = g.identity.lasting.ident.clone();
+        let first = g.first_serial.get_or_insert(now).clone();
+        let given = serial.filter(|serial| !serial.is_empty());
+        g.identity.lasting.ident = given.map_or(first, str::to_owned);
+        attrs(g.kind, &g.identity)
+    });
+    topology.set_attrs(provider, attrs.ok_or_else(gone)?);
+    Ok(())
 }
 
 impl Class for DiskClass {

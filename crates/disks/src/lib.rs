@@ -36,7 +36,7 @@ mod sysfs;
 mod watch;
 
 pub use blockdev::BlockDevParams;
-pub use class::{DISK_CLASS, DiskClass, check_resize, troubles};
+pub use class::{DISK_CLASS, DiskClass, check_resize, set_serial, troubles};
 pub use deletes::DeleteHow;
 pub use file::{Direct, FileParams};
 pub use kind::{IDENT_MAX, Identity, Kind, Open, Opened, Site, SpaceUsage, Unit, VerbAnswer};

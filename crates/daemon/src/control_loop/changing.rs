@@ -1,10 +1,10 @@
-//! Geoms of the configuration that change while they are used.
+//! Geoms and disks of the configuration that change while they are used.
 
 use classes::guard;
 use fileserver::{FS_CLASS, FsClass};
 use geom::Redeclare;
 use mgmt::api::{Error, Kind, Level, Result};
-use mgmt::config::GeomConfig;
+use mgmt::config::{DiskConfig, GeomConfig};
 use serde_json::Value;
 
 use super::ControlLoop;
@@ -22,6 +22,16 @@ fn added<'a>(from: &'a GeomConfig, to: &'a GeomConfig) -> impl Iterator<Item = &
 }
 
 impl ControlLoop {
+    /// Gives a disk the serial number of its section. Its other names are those of the unit on it,
+    /// which is opened with them.
+    pub(super) fn identify_disk(&mut self, to: &DiskConfig) -> Result<()> {
+        let serial = to.params.get("serial").and_then(Value::as_str);
+        let done = self.control.call(|t| disks::set_serial(t, &to.name, serial));
+        done.map_err(|e| from_geom("identify disk", &to.name, e))?;
+        self.reattach.record_identity(&self.control.topology, &to.name);
+        Ok(())
+    }
+
     /// Why the change would be refused. `ahead`: what earlier steps of the plan do.
     pub(super) fn check_modify(
         &mut self,

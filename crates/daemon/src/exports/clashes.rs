@@ -84,6 +84,10 @@ impl<'a> ClashCheck<'a> {
                 self.disks.insert(&disk.name, disk);
                 return Ok(());
             }
+            Action::IdentifyDisk { to, .. } => {
+                self.disks.insert(&to.name, to);
+                return Ok(());
+            }
             Action::RemoveAccess { access } => std::slice::from_ref(access),
             Action::ModifyAccess { from, .. } => std::slice::from_ref(from),
             Action::Regroup { from, .. } => from,

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use mgmt::Consent;
 use mgmt::api::{Kind, Result};
+use mgmt::plan::{Action, Step};
 use serde_json::json;
 
 use crate::by_hand::Site;
@@ -64,6 +65,35 @@ fn a_member_whose_growth_would_move_bytes_does_not_grow() {
     site.verb("disk", "resize", &json!({ "name": "d1", "size": 8 << 20 }));
     let longer = config("4MiB").replacen("size = '4MiB'", "size = '4096KiB'", 1);
     apply(&site, &longer).expect("the same size");
+}
+
+/// The contents of a memory disk stay, so nothing asks for consent.
+#[test]
+fn identity_of_a_disk_changes_in_place() {
+    let text = |keys: &str| {
+        format!(
+            "[[disk]]\nname = 'm0'\nkind = 'memory'\nsize = '1MiB'\n{keys}\
+             [[target]]\ndriver = 'local'\nname = 'here'\n\
+             [[access]]\ntarget = 'here'\ngroup = 'g'\ninitiators = ['*']\n\
+             luns = {{ 0 = 'm0' }}\n"
+        )
+    };
+    let site = Site::new("disk-identity", &text(""));
+    let of_disk = || site.control.plant().state().disks[0].serial.clone();
+    let (first, with_serial) = (of_disk(), text("serial = 'A'\n"));
+    let plan = site.control.plan(&site.read(&with_serial)).expect("a plan");
+    let is_its = |step: &&Step| matches!(step.action, Action::IdentifyDisk { .. });
+    let step = plan.steps.iter().find(is_its).expect("in place");
+    for (action, then) in [(&step.action, "A"), (&step.inverse, first.as_str())] {
+        site.control.change(|p| p.carry_out(action, &mut |_| {})).expect("carried out");
+        assert_eq!(of_disk(), then);
+    }
+    apply(&site, &with_serial).expect("no data is lost");
+    assert_eq!((serial(&site), of_disk()), ("A".to_owned(), "A".to_owned()));
+    apply(&site, &text("serial = 'B'\nnaa = '5000c500a1b2c3d4'\n")).expect("no data is lost");
+    assert_eq!((serial(&site), of_disk()), ("B".to_owned(), "B".to_owned()));
+    let groups = site.control.plant().state().targets.remove(0).groups;
+    assert!(groups[0].luns[0].naa.contains("5000c500a1b2c3d4"), "{groups:?}");
 }
 
 #[test]

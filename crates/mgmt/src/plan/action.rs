@@ -78,6 +78,14 @@ pub enum Action {
         /// As it shall be: `size` differs.
         to: DiskConfig,
     },
+    /// The configured identity of a disk changes under its users. No LUN shows it: those on the
+    /// disk, and on its partitions, are withdrawn unless their units have an identity of their own.
+    IdentifyDisk {
+        /// As it is.
+        from: DiskConfig,
+        /// As it shall be: the identity differs.
+        to: DiskConfig,
+    },
     /// A disk has another name, under all who use it; providers named after it follow.
     RenameDisk {
         /// As it is.
@@ -186,6 +194,7 @@ impl Action {
             Action::CreateDisk { disk } => Action::RemoveDisk { disk },
             Action::RemoveDisk { disk } => Action::CreateDisk { disk },
             Action::GrowDisk { from, to } => Action::GrowDisk { from: to, to: from },
+            Action::IdentifyDisk { from, to } => Action::IdentifyDisk { from: to, to: from },
             Action::RenameDisk { from, to } => Action::RenameDisk { from: to, to: from },
             Action::CreateGeom { geom } => Action::RemoveGeom { geom },
             Action::ModifyGeom { from, to } => Action::ModifyGeom { from: to, to: from },
@@ -258,7 +267,7 @@ impl Action {
             Action::RemoveBus { bus } => config.bus.retain(|b| b.name != bus.name),
             Action::CreateDisk { disk } => config.disk.push(disk.clone()),
             Action::RemoveDisk { disk } => config.disk.retain(|d| d.name != disk.name),
-            Action::GrowDisk { to, .. } => {
+            Action::GrowDisk { to, .. } | Action::IdentifyDisk { to, .. } => {
                 let place = config.disk.iter_mut().find(|d| d.name == to.name);
                 place.into_iter().for_each(|d| *d = to.clone());
             }
@@ -308,6 +317,9 @@ impl Action {
                 let verb = if is_larger { "grow" } else { "resize" };
                 format!("{verb} disk {} ({})", to.name, to.kind)
             }
+            Action::IdentifyDisk { to, .. } => {
+                format!("change the identity of disk {} ({})", to.name, to.kind)
+            }
             Action::RenameDisk { from, to } => format!("rename disk {} to {}", from.name, to.name),
             Action::CreateGeom { geom } => format!("create geom {} ({})", geom.name, geom.class),
             Action::ModifyGeom { to, .. } => format!("change geom {} ({})", to.name, to.class),
@@ -347,6 +359,7 @@ impl Action {
             Action::CreateDisk { disk }
             | Action::RemoveDisk { disk }
             | Action::GrowDisk { to: disk, .. }
+            | Action::IdentifyDisk { to: disk, .. }
             | Action::RenameDisk { to: disk, .. } => disk.name.clone(),
             Action::CreateGeom { geom }
             | Action::RemoveGeom { geom }

@@ -1,4 +1,4 @@
-//! Geoms that change while they are used, in plans.
+//! Geoms and disks that change while they are used, in plans.
 
 use super::{PredictedSerials, plan};
 use crate::api::{ConsumerState, GeomState, ProviderState, SystemState};
@@ -108,4 +108,59 @@ fn a_partition_with_a_letter_follows_its_renamed_disk() {
     let steps = plan(&from, &to, (&SystemState::default(), &PredictedSerials::new()), &catalog());
     let what: Vec<&str> = steps.iter().map(|s| s.what.as_str()).collect();
     assert_eq!(what, ["rename disk d0 to data"]);
+}
+
+/// LUNs on a disk with these keys, on a partition of it, and on another disk.
+fn identified(keys: &[(&str, &str)]) -> Config {
+    let text = "[[disk]]\nname='d0'\nkind='memory'\n[[disk]]\nname='d1'\nkind='memory'\n\
+        [[target]]\ndriver='iscsi'\nname='iqn.2026-11.test:t'\nlisten=['127.0.0.1:0']\n\
+        [[access]]\ntarget='iqn.2026-11.test:t'\ngroup='g'\ninitiators=['*']\n\
+        luns={ 0='d0', 1='d0p1', 2='d1' }\n";
+    let mut config = read(text, "a.toml", &catalog()).expect("well-formed");
+    let keys = keys.iter().map(|(key, id)| ((*key).to_owned(), serde_json::Value::from(*id)));
+    config.disk[0].params.extend(keys);
+    config
+}
+
+#[test]
+fn identity_of_a_disk_changes_under_its_partitions() {
+    let none = identified(&[]);
+    let edits: [(Config, &[u64]); 2] = [
+        (identified(&[("serial", "A")]), &[0, 1]),
+        (identified(&[("naa", "5000c500a1b2c3d4")]), &[0]),
+    ];
+    for (to, withdrawn) in edits {
+        let known = PredictedSerials::new();
+        let steps = plan(&none, &to, (&state(&none, &[]), &known), &catalog());
+        let what: Vec<&str> = steps.iter().map(|s| s.what.as_str()).collect();
+        let group = "change group g of iqn.2026-11.test:t";
+        assert_eq!(what, [group, "change the identity of disk d0 (memory)", group]);
+        let mut config = none.clone();
+        steps[0].action.apply_to(&mut config);
+        let left = &config.access[0].luns;
+        assert!([0u64, 1, 2].iter().all(|lun| withdrawn.contains(lun) != left.contains_key(lun)));
+        steps[1..].iter().for_each(|step| step.action.apply_to(&mut config));
+        assert!(config.is_equivalent(&to));
+        steps.iter().rev().for_each(|step| step.inverse.apply_to(&mut config));
+        assert!(config.is_equivalent(&none));
+    }
+}
+
+/// A mirror is not notified of a serial number, and a serial number that a section does not give is
+/// read when the disk is opened. Other names are those of the unit alone.
+#[test]
+fn disk_is_remade_if_its_serial_number_does_not_reach_its_users() {
+    let (none, serial) = (identified(&[]), identified(&[("serial", "A")]));
+    let naa = identified(&[("naa", "5000c500a1b2c3d4")]);
+    let remade = "remove disk d0 (memory)".to_owned();
+    let edits: [(&Config, &Config, &[&str], bool); 4] = [
+        (&none, &serial, &["d0"], true),
+        (&none, &naa, &["d0"], false),
+        (&serial, &none, &[], true),
+        (&naa, &none, &[], false),
+    ];
+    for (from, to, on, is_remade) in edits {
+        let steps = steps(from, to, on);
+        assert_eq!(steps.contains(&remade), is_remade, "{steps:?}");
+    }
 }

@@ -4,6 +4,7 @@
 
 use super::action::{Action, Step};
 use super::depend::{DependencyGraph, bottom_up};
+use super::disk_edits::{changes_in_place, ids_of_kept_disks, renumbered_units, with_ids};
 use super::identity::{Identities, PredictedSerials};
 use super::manual_changes::{RECORD_CLASS, members};
 use super::rename::{rename, renamed};
@@ -42,7 +43,8 @@ pub fn plan(
     }
     let running = &called;
     let gone = removals((running, desired), &ground, state, catalog);
-    let other = changed_units(running, desired);
+    let mut other = changed_units(running, desired);
+    other.extend(renumbered_units(running, desired, state, &ground));
     planner.withdraw(running, desired, &gone, &other, &ground);
     planner.remove(running, desired, &gone, &ground);
     if running.daemon != desired.daemon {
@@ -51,6 +53,7 @@ pub fn plan(
         planner.step(Action::Daemon { from, to }, why);
     }
     planner.apply_units(running, desired);
+    planner.identify(running, desired, &gone);
     planner.create(running, desired, &gone, &ground);
     planner.drop_port_groups(desired);
     planner.grant(desired);
@@ -106,7 +109,7 @@ fn removals(
     for disk in &running.disk {
         match wanted.get(disk.name.as_str()).copied() {
             None => gone.reasons.insert(disk.name.clone(), absent.clone()),
-            Some(to) if to != disk && size_edit(disk, to, state).is_none() => {
+            Some(to) if to != disk && !changes_in_place(disk, to, state, ground) => {
                 gone.reasons.insert(disk.name.clone(), changes(disk, to))
             }
             Some(_) => None,
@@ -299,6 +302,19 @@ impl Planner<'_> {
         }
         all.extend(going);
         self.port_groups(all, "as configured");
+    }
+
+    /// Changes the identity of disks. LUNs for whose hosts that counts are withdrawn.
+    fn identify(&mut self, running: &Config, desired: &Config, gone: &Removals) {
+        let wanted = disks_by_name(desired);
+        for from in running.disk.iter().filter(|d| !gone.reasons.contains_key(&d.name)) {
+            let Some(to) = wanted.get(from.name.as_str()) else { continue };
+            let to = with_ids(from, to);
+            if to != *from {
+                let why = changes(from, &to);
+                self.step(Action::IdentifyDisk { from: from.clone(), to }, why);
+            }
+        }
     }
 
     /// Port groups that no target has any more.
@@ -513,7 +529,9 @@ fn same_elements<T: PartialEq>(a: &[T], b: &[T]) -> bool {
 /// Providers whose units are shown in another way from now on, so that their LUNs have to be
 /// withdrawn. Thresholds and the names of a unit change without that.
 fn changed_units<'c>(running: &'c Config, desired: &'c Config) -> BTreeSet<&'c str> {
-    let by_name = |c: &'c Config| -> HashMap<&'c str, UnitConfig> {
+    // A unit of which nothing is said is like one of which only defaults are.
+    let plain = |p: &str| UnitConfig { provider: p.to_owned(), ..UnitConfig::default() };
+    let by_name = |c: &'c Config, other: &Config| -> HashMap<&'c str, UnitConfig> {
         let bare = |u: &UnitConfig| UnitConfig {
             thresholds: None,
             vendor: None,
@@ -528,16 +546,19 @@ fn changed_units<'c>(running: &'c Config, desired: &'c Config) -> BTreeSet<&'c s
         // A LUN may say the serial number in its unit's place.
         for lun in c.access.iter().flat_map(|a| a.luns.values()) {
             let Some(serial) = &lun.serial else { continue };
-            let provider =
-                || UnitConfig { provider: lun.provider.clone(), ..UnitConfig::default() };
-            let unit = all.entry(lun.provider.as_str()).or_insert_with(provider);
+            let unit = all.entry(&lun.provider).or_insert_with(|| plain(&lun.provider));
             unit.serial.get_or_insert_with(|| serial.clone());
+        }
+        for (disk, ids) in ids_of_kept_disks(c, other) {
+            let unit = all.entry(disk).or_insert_with(|| plain(disk));
+            let own = [&mut unit.serial, &mut unit.naa, &mut unit.uuid, &mut unit.eui64];
+            for (own, id) in own.into_iter().zip(ids).filter(|(own, _)| own.is_none()) {
+                *own = id.map(str::to_owned);
+            }
         }
         all
     };
-    let (was, is) = (by_name(running), by_name(desired));
-    // A unit of which nothing is said is like one of which only defaults are.
-    let plain = |p: &str| UnitConfig { provider: p.to_owned(), ..UnitConfig::default() };
+    let (was, is) = (by_name(running, desired), by_name(desired, running));
     let of = |all: &HashMap<&str, UnitConfig>, p: &str| all.get(p).cloned().unwrap_or(plain(p));
     was.keys().chain(is.keys()).copied().filter(|p| of(&was, p) != of(&is, p)).collect()
 }

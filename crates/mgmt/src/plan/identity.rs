@@ -2,7 +2,8 @@
 //! name of its section or the path of its file.
 
 use super::depend::owner_entry;
-use super::rename::{given_names, rename_reference};
+use super::disk_edits::{ID_KEYS, renumbered_disks};
+use super::rename::{given_names, is_part, rename_reference};
 use crate::api::{LunState, SystemState};
 use crate::config::{Config, DiskConfig, LunConfig};
 use serde_json::Value;
@@ -13,12 +14,10 @@ use std::collections::{BTreeMap, HashMap};
 pub type PredictedSerials = BTreeMap<String, String>;
 
 /// Serial number, NAA name, UUID and EUI-64 that are configured.
-type UnitIds<'c> = [Option<&'c str>; 4];
+pub(super) type UnitIds<'c> = [Option<&'c str>; 4];
 
 /// Length of a sector, bytes, by the provider of a disk or geom; `None`: that of a medium.
 type Sectors = HashMap<String, Option<u64>>;
-
-const KEYS: [&str; 4] = ["serial", "naa", "uuid", "eui64"];
 
 /// Sector of a disk whose section does not give one, bytes.
 const SECTOR_BYTES: u64 = 512;
@@ -31,6 +30,8 @@ pub struct Identities<'a> {
     foreseen: &'a PredictedSerials,
     /// Sectors of the disks and geoms of both configurations.
     sectors: [Sectors; 2],
+    /// Disks that are given another serial number.
+    renumbered: Vec<&'a str>,
 }
 
 impl<'a> Identities<'a> {
@@ -57,6 +58,7 @@ impl<'a> Identities<'a> {
             desired: unit_ids(desired),
             foreseen,
             sectors: [running, desired].map(sectors),
+            renumbered: renumbered_disks(running, desired, state),
         }
     }
 
@@ -77,7 +79,15 @@ impl<'a> Identities<'a> {
             let lun = self.shown.get(is).filter(|_| before.is_none());
             lun.map(|lun| lun.serial.as_str())
         };
-        (now, written.or_else(foreseen).or_else(stays))
+        let renumbered = || self.is_renumbered_part(is).then_some("");
+        (now, written.or_else(foreseen).or_else(renumbered).or_else(stays))
+    }
+
+    /// Whether a provider is a partition of a disk that is given another serial number: the serial
+    /// number of its unit is made from that.
+    fn is_renumbered_part(&self, provider: &str) -> bool {
+        let rests = self.renumbered.iter().filter_map(|disk| provider.strip_prefix(*disk));
+        rests.filter(|rest| !rest.is_empty()).any(is_part)
     }
 
     /// Why a host that goes on under a LUN's number would write its old blocks to another disk.
@@ -108,10 +118,10 @@ impl<'a> Identities<'a> {
                 _ => was.map(str::to_lowercase) != is.map(str::to_lowercase),
             }
         };
-        let at = (0..KEYS.len()).find(differs)?;
+        let at = (0..ID_KEYS.len()).find(differs)?;
         let show =
             |names: UnitIds<'_>| names.get(at).copied().flatten().unwrap_or("default").to_owned();
-        let key = KEYS.get(at).copied().unwrap_or_default();
+        let key = ID_KEYS.get(at).copied().unwrap_or_default();
         Some(format!("{key} {} -> {}", show(before), show(after)))
     }
 
@@ -157,8 +167,13 @@ fn sector_of(all: &Sectors, name: &str) -> Option<u64> {
     owner_entry(all, name).copied().flatten()
 }
 
+/// The identity that the section of a disk gives to the unit on it.
+pub(super) fn disk_ids(disk: &DiskConfig) -> UnitIds<'_> {
+    ID_KEYS.map(|key| disk.params.get(key).and_then(Value::as_str).filter(|t| !t.is_empty()))
+}
+
 /// Names that are configured for providers; those of a unit count before those of its disk.
-fn unit_ids(config: &Config) -> HashMap<&str, UnitIds<'_>> {
+pub(super) fn unit_ids(config: &Config) -> HashMap<&str, UnitIds<'_>> {
     let mut all: HashMap<&str, UnitIds<'_>> = HashMap::new();
     for unit in &config.unit {
         let own = [&unit.serial, &unit.naa, &unit.uuid, &unit.eui64];
@@ -171,8 +186,7 @@ fn unit_ids(config: &Config) -> HashMap<&str, UnitIds<'_>> {
         }
     }
     for disk in &config.disk {
-        let text = |key| disk.params.get(key).and_then(Value::as_str).filter(|t| !t.is_empty());
-        let own = KEYS.map(text);
+        let own = disk_ids(disk);
         if own.iter().any(Option::is_some) {
             let of = all.entry(&disk.name).or_default();
             of.iter_mut().zip(own).for_each(|(name, own)| *name = name.or(own));

@@ -15,6 +15,7 @@ mod apply;
 mod changed_tests;
 mod depend;
 mod diff;
+mod disk_edits;
 mod identity;
 mod logins;
 mod manual_changes;

@@ -1,10 +1,11 @@
 //! Risk of a change for the connected hosts, and the list of those hosts.
 
 use super::action::{Action, Risk, newly_protected};
+use super::depend::name_depends_on;
 use super::identity::Identities;
 use super::logins::is_locked_out;
 use super::mirror_edits::leaves_one_copy;
-use crate::api::{ProviderState, SessionState, SystemState};
+use crate::api::{ProviderState, SessionState, SystemState, TargetState};
 use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog, Config, LunConfig};
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -61,6 +62,18 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
         | Action::CreateGeom { .. }
         | Action::CreateTarget { .. }
         | Action::Renew { .. } => HostRisk::default(),
+        Action::IdentifyDisk { from, .. } => {
+            let is_known = |lun: &LunConfig| {
+                name_depends_on(&lun.provider, &from.name)
+                    && scene.identities.serial_conflict(lun, lun).is_some()
+            };
+            let knows = |(target, session): &(&TargetState, &SessionState)| {
+                let group = session.group.as_deref();
+                let group = group.and_then(|g| scene.running.access(&target.name, g));
+                group.is_some_and(|group| group.luns.values().any(is_known))
+            };
+            HostRisk::for_sessions(state.sessions().filter(knows).map(|(_, session)| session))
+        }
         Action::ModifyGeom { from, to } => {
             let dropped: Vec<&str> =
                 from.dropped_disks(to).filter(|disk| provider_is_open(state, disk)).collect();

@@ -584,6 +584,10 @@ fn lun_with_another_identity_counts_as_another_disk() {
     other.disk[0].params.insert("serial".into(), "B".into());
     let (_, why) = said(&other, &[("a", "B")]);
     assert!(why.contains("serial number A -> B"), "{why}");
+    let steps = plan(&config, &other, &state, &catalog());
+    let of_disk = steps.iter().find(|s| s.action.name() == "a").expect("a step");
+    assert_eq!(of_disk.what, "change the identity of disk a (null)");
+    assert_eq!(of_disk.risk_text(), "disruptive: iqn.h:1");
     let (_, why) = said(&other, &[("a", "")]);
     assert!(why.contains("serial number A -> B"), "what is written counts: {why}");
     // The same disk with sectors of another length: a host would go on with other bytes.

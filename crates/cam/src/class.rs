@@ -390,6 +390,10 @@ impl Geom for DiskGeom {
         if self.read_only && delta.w > 0 { Err(Errno::RoFs) } else { Ok(()) }
     }
 
+    fn is_read_only(&self, _: &Topology, _: GeomId, _: ProviderId) -> bool {
+        self.read_only
+    }
+
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, name: &str) -> Option<bio::Attr> {
         match name {
             ACCESS => Some(bio::Attr::Text(self.unit.access()?.name().into())),

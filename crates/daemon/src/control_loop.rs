@@ -4,6 +4,7 @@ mod changing;
 mod checking;
 mod guarding;
 mod hotplug;
+mod members;
 mod renewing;
 mod stopping;
 

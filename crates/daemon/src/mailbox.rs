@@ -48,14 +48,22 @@ pub struct PriorSteps {
     pub removed_buses: Vec<String>,
     /// Class and name of the geoms that they remove.
     pub removed_geoms: Vec<(String, String)>,
+    /// Class and name of geoms that they change, each with a member that it gives up.
+    pub released: Vec<(String, String, String)>,
+    /// Disks that they remove.
+    pub removed_disks: Vec<String>,
+    /// Disks that they make and that can only be read.
+    pub read_only: Vec<String>,
+    /// Their changes of access groups, if the step makes or changes a geom.
+    pub groups: Vec<Action>,
 }
 
 impl PriorSteps {
     /// The effects of the steps before a step, as far as they concern that step.
-    pub fn of(step: &Step, before: &[Step]) -> PriorSteps {
-        let luns = step.action.groups().flat_map(|group| group.luns.values());
+    pub fn of(current: &Step, before: &[Step]) -> PriorSteps {
+        let luns = current.action.groups().flat_map(|group| group.luns.values());
         let mut named: Vec<&str> = luns.map(|lun| lun.provider.as_str()).collect();
-        let removes = match &step.action {
+        let removes = match &current.action {
             Action::CreateGeom { geom } => {
                 named.extend(geom.provider_names());
                 false
@@ -66,8 +74,12 @@ impl PriorSteps {
             }
             action => matches!(action, Action::RemoveDisk { .. } | Action::RemoveGeom { .. }),
         };
+        let takes = matches!(current.action, Action::CreateGeom { .. } | Action::ModifyGeom { .. });
         let mut ahead = PriorSteps::default();
         for step in before {
+            if takes {
+                ahead.add_releases(&step.action);
+            }
             let made = match &step.action {
                 Action::CreateDisk { disk } | Action::RenameDisk { to: disk, .. } => &disk.name,
                 Action::CreateGeom { geom } => &geom.name,
@@ -101,13 +113,41 @@ impl PriorSteps {
         ahead
     }
 
+    /// What the geom of a step may use after this action.
+    fn add_releases(&mut self, action: &Action) {
+        match action {
+            Action::RemoveGeom { geom } => {
+                self.removed_geoms.push((geom.class.clone(), geom.name.clone()));
+            }
+            Action::ModifyGeom { from, to } => {
+                let gone = from.members.iter().filter(|member| !to.members.contains(member));
+                let of = |member: &String| (from.class.clone(), from.name.clone(), member.clone());
+                self.released.extend(gone.map(of));
+            }
+            Action::RemoveDisk { disk } => self.removed_disks.push(disk.name.clone()),
+            Action::CreateDisk { disk } => {
+                let is_read_only = disk.params.get("read_only") == Some(&Value::Bool(true));
+                self.read_only.extend(is_read_only.then(|| disk.name.clone()));
+            }
+            Action::CreateAccess { .. }
+            | Action::ModifyAccess { .. }
+            | Action::RemoveAccess { .. }
+            | Action::Regroup { .. } => self.groups.push(action.clone()),
+            _ => {}
+        }
+    }
+
+    /// Whether they make the provider of that name, or one below it, in the place of another.
+    pub fn replaces(&self, name: &str) -> bool {
+        bus_may_provide(&self.buses, name)
+            || self.created.iter().any(|owner| name_depends_on(name, owner))
+    }
+
     /// Whether a provider of that name may be there then: one that they make, a partition of it, a
     /// disk that a bus of theirs may bring, or a provider found by its record (`CLASS/NAME`).
     pub fn may_provide(&self, name: &str) -> bool {
         let found = name.contains('/') && self.creates_any;
-        bus_may_provide(&self.buses, name)
-            || found
-            || self.created.iter().any(|owner| name_depends_on(name, owner))
+        found || self.replaces(name)
     }
 }
 

@@ -175,6 +175,10 @@ impl Geom for DiskGeom {
         if self.read_only && delta.w > 0 { Err(Errno::RoFs) } else { Ok(()) }
     }
 
+    fn is_read_only(&self, _: &Topology, _: GeomId, _: ProviderId) -> bool {
+        self.read_only
+    }
+
     /// Attributes that do not change are in the provider's own table.
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, name: &str) -> Option<Attr> {
         let number = match name {

@@ -209,6 +209,18 @@ pub trait Class: Send + Sync {
         (0, usize::MAX)
     }
 
+    /// True when a geom of the class opens its members exclusively as soon as it is made.
+    fn opens_members(&self) -> bool {
+        false
+    }
+
+    /// Reports a refusal of [`Class::declare`] beforehand, as far as the contents of members show
+    /// it. `members`: those that are in the graph and that no earlier step of the plan replaces.
+    fn check_declare(&self, control: &mut GraphControl, members: &[String]) -> Result<(), Error> {
+        let _ = (control, members);
+        Ok(())
+    }
+
     /// Makes a geom by hand.
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
         let _ = (topology, request);
@@ -350,6 +362,13 @@ pub trait Geom: Send + Any {
     fn orphan(&mut self, topology: &mut Topology, me: GeomId, consumer: ConsumerId, error: Errno) {
         topology.leave(consumer);
         topology.wither_geom(me, error);
+    }
+
+    /// True when the geom refuses to open `provider` for writing. The default: a provider below
+    /// does.
+    fn is_read_only(&self, topology: &Topology, me: GeomId, provider: ProviderId) -> bool {
+        let _ = provider;
+        topology.is_read_only_below(me)
     }
 
     /// One of its providers was renamed to `to`; the geom updates the names that it remembers.

@@ -50,6 +50,8 @@ pub trait Typed: Send + Sync + Sized + 'static {
     const KEEPS_RECORDS: bool = false;
     /// See [`Class::is_named_after_provider`].
     const NAMED_AFTER_PROVIDER: bool = false;
+    /// See [`Class::opens_members`].
+    const OPENS_MEMBERS: bool = false;
     /// See [`Class::member_limits`].
     const MEMBER_LIMITS: (usize, usize) = (0, usize::MAX);
 
@@ -108,6 +110,16 @@ pub trait Typed: Send + Sync + Sized + 'static {
     fn missing(&self, topology: &Topology, params: &Self::Params) -> Option<String> {
         let _ = (topology, params);
         None
+    }
+
+    /// See [`Class::check_declare`].
+    ///
+    /// # Errors
+    ///
+    /// Why [`Typed::declare`] would refuse.
+    fn check_declare(&self, control: &mut GraphControl, members: &[String]) -> Result<(), Error> {
+        let _ = (control, members);
+        Ok(())
     }
 
     /// See [`Class::declare`].
@@ -300,6 +312,14 @@ impl<C: Typed> Class for C {
 
     fn member_limits(&self) -> (usize, usize) {
         C::MEMBER_LIMITS
+    }
+
+    fn opens_members(&self) -> bool {
+        C::OPENS_MEMBERS
+    }
+
+    fn check_declare(&self, control: &mut GraphControl, members: &[String]) -> Result<(), Error> {
+        Typed::check_declare(self, control, members)
     }
 
     fn declare(

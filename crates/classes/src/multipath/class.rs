@@ -97,6 +97,7 @@ impl Typed for MultipathClass {
     const VERBS: &'static [ClassVerb<MultipathClass>] = verbs::VERBS;
     const TASTES: bool = true;
     const HAS_END_METADATA: bool = true;
+    const OPENS_MEMBERS: bool = true;
     type Params = MultipathParams;
     type Claim = Metadata;
     type Geom = MultipathGeom;
@@ -113,6 +114,22 @@ impl Typed for MultipathClass {
     ) -> Result<(), Error> {
         let (mode, options) = declared(params)?;
         verbs::work_as(control, name, false, |_| (mode, options))
+    }
+
+    fn check_declare(&self, control: &mut GraphControl, members: &[String]) -> Result<(), Error> {
+        verbs::check_same_disk(control, members)
+    }
+
+    fn declare(
+        &self,
+        control: &mut GraphControl,
+        request: &Create<'_, MultipathParams>,
+        _: &[String],
+    ) -> Result<(), Error> {
+        let names = request.members.iter().map(|on| control.topology.provider_name(*on).to_owned());
+        let names: Vec<String> = names.collect();
+        verbs::check_same_disk(control, &names)?;
+        control.call(|t| Typed::create(self, t, request)).map(drop)
     }
 
     fn can_replace_members(&self, from: &[String], to: &[String]) -> bool {

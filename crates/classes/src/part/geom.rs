@@ -374,6 +374,11 @@ impl Geom for PartGeom {
         slice::pass(topology, me, Access { e: delta.w.saturating_add(delta.e), ..delta })
     }
 
+    fn is_read_only(&self, topology: &Topology, me: GeomId, _: ProviderId) -> bool {
+        let is_larger = self.table.as_ref().is_some_and(Table::is_of_larger_disk);
+        is_larger || topology.is_read_only_below(me)
+    }
+
     fn spoils(&self) -> bool {
         true
     }

@@ -52,6 +52,7 @@ impl<S: Span> Typed for SpanClass<S> {
     const VERBS: &'static [ClassVerb<SpanClass<S>>] = S::VERBS;
     const TASTES: bool = true;
     const HAS_END_METADATA: bool = true;
+    const OPENS_MEMBERS: bool = true;
     const MEMBER_LIMITS: (usize, usize) = (S::LEAST, usize::MAX);
     type Params = S::Params;
     type Claim = SpanLabel;

@@ -43,11 +43,17 @@ impl ControlLoop {
         // One that is made is asked only when it is found by its records.
         if from.provider_names().next().is_none() && !self.is_found(to) {
             self.check_member_count(to)?;
-            return self.check_remake(to, ahead);
+            self.check_remake(to, ahead)?;
+            return self.check_members(to, ahead);
         }
+        let has = self.providers_of(&to.class, &to.name);
         for name in added(from, to) {
             if self.control.topology.find(name).is_some() || !ahead.may_provide(name) {
                 find_persistent(&self.control.topology, op, name)?;
+            }
+            // Of one that was found only its records say who its members are.
+            if from.provider_names().next().is_some() && !has.contains(name) {
+                self.check_member(to, name, ahead)?;
             }
         }
         let (class, params) = (self.class(&to.class, op)?, Value::Object(to.params.clone()));

@@ -7,6 +7,7 @@ mod first_user;
 mod foretold;
 mod geoms;
 mod media;
+mod members;
 mod reference;
 mod starts;
 mod world;

@@ -133,6 +133,7 @@ impl Typed for FsClass {
     const DOC: &'static str = FsClass::DOC;
     /// A device of the WORM that was away is taken in again.
     const TASTES: bool = true;
+    const OPENS_MEMBERS: bool = true;
     type Params = FsParams;
     /// The number of the WORM that a device is of.
     type Claim = u64;

@@ -317,6 +317,11 @@ impl Geom for FsGeom {
         }
     }
 
+    fn is_read_only(&self, _: &Topology, _: GeomId, provider: ProviderId) -> bool {
+        let disk = self.disks.iter().find(|(_, p)| *p == provider);
+        disk.is_some_and(|(d, _)| d.read_only)
+    }
+
     /// Attributes are a file's own, not those of the devices below.
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, _: &str) -> Option<Attr> {
         None

@@ -74,6 +74,18 @@ pub struct ProviderView {
     pub taste_outcomes: Vec<(&'static str, String)>,
 }
 
+/// A geom that has a provider open for writing or exclusively.
+pub struct Holder {
+    /// Its class.
+    pub class: &'static str,
+    /// Its name.
+    pub geom: String,
+    /// The provider that it has open.
+    pub provider: String,
+    /// The command that makes it let go, if it keeps the provider open whether it is used or not.
+    pub command: Option<String>,
+}
+
 impl Topology {
     /// A provider by name.
     pub fn find(&self, name: &str) -> Option<ProviderId> {
@@ -179,6 +191,56 @@ impl Topology {
             let who = |command| (format!("{} {}", self.class_of(above.class), above.name), command);
             own.map(who).or_else(|| self.held_open_by(upper, going))
         })
+    }
+
+    /// The geom that would refuse an exclusive open of a provider: one that has it open for writing
+    /// or exclusively, or uses a geom that passes its own opening on. Users that leave until then
+    /// (`is_leaving`) are left out; tastings and verbs leave by themselves.
+    pub fn holder_of(&self, p: ProviderId, is_leaving: &dyn Fn(&Holder) -> bool) -> Option<Holder> {
+        self.consumers_above(p).into_iter().find_map(|(c, upper)| {
+            let (counts, above) = (self.consumer_counts(c), self.user(upper)?);
+            if counts.w <= 0 && counts.e <= 0 {
+                return None;
+            }
+            let holder = Holder {
+                class: self.class_of(above.class),
+                geom: above.name.clone(),
+                provider: self.provider_name(p).to_owned(),
+                command: above.ops.as_ref().and_then(|ops| ops.release_command(self, upper, c)),
+            };
+            if is_leaving(&holder) {
+                return None;
+            }
+            if holder.command.is_some() || above.providers.is_empty() {
+                return Some(holder);
+            }
+            above.providers.iter().find_map(|own| self.holder_of(*own, is_leaving))
+        })
+    }
+
+    /// True when anything but a tasting or a verb is open on one of a geom's providers.
+    pub fn geom_has_user(&self, g: GeomId) -> bool {
+        let above = |p: &ProviderId| self.consumers_above(*p);
+        let is_open = |c| self.consumer_counts(c) != Access::NONE;
+        let mut all = self.providers_of(g).iter().flat_map(above);
+        all.any(|(c, upper)| is_open(c) && self.user(upper).is_some())
+    }
+
+    /// A geom that uses providers for longer than a tasting or a verb.
+    fn user(&self, g: GeomId) -> Option<&GeomObj> {
+        self.geoms.get(g).filter(|g| g.class < self.classes.len() && !g.is_verb_access)
+    }
+
+    /// True when a provider cannot be opened for writing.
+    pub fn is_read_only(&self, p: ProviderId) -> bool {
+        let Some(geom) = self.geom_of(p) else { return false };
+        let ops = self.geoms.get(geom).and_then(|g| g.ops.as_ref());
+        ops.is_some_and(|ops| ops.is_read_only(self, geom, p))
+    }
+
+    /// True when one of the providers below a geom cannot be opened for writing.
+    pub fn is_read_only_below(&self, g: GeomId) -> bool {
+        self.consumers_of(g).iter().filter_map(|c| self.below(*c)).any(|p| self.is_read_only(p))
     }
 
     /// True when the geom exists and is not on its way out.

@@ -96,7 +96,10 @@ impl Shown {
 
 /// Refuses paths that lead to different disks: writes would be spread over both, and both
 /// would lose data. Without a label only what the disks show tells them apart.
-fn check_same_disk(control: &mut GraphControl, members: &[String]) -> Result<(), Error> {
+pub(in crate::multipath) fn check_same_disk(
+    control: &mut GraphControl,
+    members: &[String],
+) -> Result<(), Error> {
     // One path is of one disk, and nothing needs to be read for it.
     let Some((first, others)) = members.split_first().filter(|(_, rest)| !rest.is_empty()) else {
         return Ok(());

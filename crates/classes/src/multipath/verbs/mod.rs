@@ -25,6 +25,7 @@ use crate::members::verbs::{
 };
 use crate::members::{Stopped, provider_access, verb_util};
 
+pub(super) use create::check_same_disk;
 pub(super) use redeclare::{foresee, redeclare};
 
 /// The verbs of the class.

@@ -136,8 +136,14 @@ impl ControlLoop {
         }
         let topology = &self.control.topology;
         let is_found = topology.find_geom(&geom.class, &geom.name).is_some();
-        // Members that a step ahead of it makes are looked at when it is carried out.
-        if is_found || geom.provider_names().any(|name| topology.find(name).is_none()) {
+        let is_known = |name| topology.find(name).is_some() || self.images.contains_key(name);
+        // Other members that a step ahead of it makes are looked at when it is carried out.
+        if is_found || !geom.provider_names().all(is_known) {
+            return None;
+        }
+        let by = guard::Requester { class: &geom.class, geom: &geom.name, force: false };
+        if self.images.values().any(|image| image.is_member(by)) {
+            // It is found by its records when the disks are there.
             return None;
         }
         let was =

@@ -1,7 +1,7 @@
 //! Creation of a mirror of the configuration, and of one without records.
 
 use bio::Errno;
-use geom::{Create, Error, GeomId, GraphControl, MADE_BY_VERB, Topology};
+use geom::{Create, Error, GeomId, GraphControl, MADE_BY_VERB, Topology, Typed};
 
 use super::label::{LabelOptions, label};
 use super::redeclare::{names_one, work_as_declared};
@@ -27,7 +27,6 @@ pub(in crate::mirror) fn declare(
     let name = declared.name;
     let settings = declared.params.settings()?;
     control.settle()?;
-    // The state of a stopped mirror is not known in advance: it is taken from its records.
     let was_there = control.topology.find_geom(NAME, name).is_some();
     if class.stopped.start(name) {
         provider_access::taste_all_again(control)?;
@@ -35,10 +34,16 @@ pub(in crate::mirror) fn declare(
     }
     let names = declared.members.iter().map(|on| control.topology.provider_name(*on).to_owned());
     let members: Vec<String> = names.collect();
-    if control.topology.find_geom(NAME, name).is_some() {
-        if was_there {
-            names_one(control, name, &members)?;
+    if let Some(found) = control.topology.find_geom(NAME, name) {
+        let named = names_one(control, name, &members);
+        if named.is_err() && !was_there {
+            // It was stopped, and stays so.
+            control.call(|t| {
+                class.disassemble(t, found);
+                Ok(())
+            })?;
         }
+        named?;
         return work_as_declared(control, name, settings);
     }
     let consents = consent.iter().any(|c| c == name);

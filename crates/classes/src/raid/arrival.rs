@@ -3,6 +3,7 @@
 use bio::Errno;
 use geom::{Access, ConsumerId, Error, GeomId, ProviderId, Severity, Topology};
 
+use super::Fault;
 use super::assemble::{Found, RecordChoice, choose_record};
 use super::geom::{Attached, Job, Message, RaidGeom};
 use super::members::{MemberSet, Replay, Tag};
@@ -32,6 +33,9 @@ impl RaidGeom {
         if !found.is_spare() && found.set() != self.id {
             let what = format!("another array is called {} too", self.id.name());
             return Err(Error::new(Errno::Exist, what));
+        }
+        if self.forced && self.trusted_disk.is_some() && self.is_other_half(&found) {
+            self.outrank(t, me, &found);
         }
         let refusal = self.refusal_reason(&name, &found, limits.sector_bytes, limits.media_bytes);
         let is_split = refusal.as_ref().is_some_and(|(_, why)| why.starts_with(SPLIT));
@@ -74,7 +78,7 @@ impl RaidGeom {
 
     /// Whether it may be as if it had not started, now that the other half of a split array is
     /// there: this half was not chosen and has no user, no record was written since the start, and
-    /// the records do not say which half is right.
+    /// the records do not say which half is right, or say that the operator chose the other.
     fn can_step_back(&self, t: &Topology, me: GeomId, found: &Found) -> bool {
         let Some(set) = &self.set else { return false };
         let is_written = set.array.generation != self.start_generation
@@ -84,12 +88,36 @@ impl RaidGeom {
             || !self.queue.is_empty()
             || self.disks.keys().any(|tag| set.disk(*tag).is_none())
             || set.volume_status.iter().any(|vol| vol.replay == Replay::Runs);
-        if self.forced || is_written || is_at_work || t.geom_is_open(me) {
+        if self.forced || is_written || is_at_work || t.geom_has_user(me) {
             return false;
         }
         let mut all: Vec<&Found> = self.disks.values().map(|disk| &disk.found).collect();
         all.push(found);
-        choose_record(&all, self.sector, None).is_some_and(|judged| !judged.split.is_empty())
+        let judged = choose_record(&all, self.sector, None);
+        judged.is_some_and(|judged| !judged.split.is_empty() || !judged.outranked.is_empty())
+    }
+
+    /// Whether a disk of the running array was used without all disks here that have everything:
+    /// it may have data that they lack.
+    fn is_other_half(&self, found: &Found) -> bool {
+        let (Some(set), Some(book)) = (&self.set, &self.metadata) else { return false };
+        let good: Vec<&Attached> = self.good().collect();
+        let without = |disk: &&Attached| found.was_without(&disk.key, self.sector);
+        !found.is_spare()
+            && book.find(&set.array, &found.key()).is_some()
+            && !good.is_empty()
+            && good.iter().all(without)
+    }
+
+    /// The operator chose another half than that of a disk: the records keep that, so that the next
+    /// start does not ask again.
+    fn outrank(&mut self, t: &mut Topology, me: GeomId, found: &Found) {
+        let Some(book) = self.metadata.as_mut().filter(|book| !book.has_dropped(found)) else {
+            return;
+        };
+        book.outrank(&found.key(), found.generation());
+        self.highest_generation = self.highest_generation.max(found.generation());
+        self.push(t, me, Job::Rewrite);
     }
 
     /// Its volumes are withdrawn, and its disks stay attached as they are: the launch that follows
@@ -228,13 +256,13 @@ impl RaidGeom {
                     .into(),
             );
         }
-        // The disk was used without these disks. If they include all disks here that have
-        // everything, it may have data that they lack.
-        let good: Vec<&Attached> = self.good().collect();
-        let without = |disk: &&Attached| found.was_without(&disk.key, self.sector);
-        if !found.is_spare() && !good.is_empty() && good.iter().all(without) {
+        if self.is_other_half(found) {
             let set = self.id.name();
-            let here: Vec<&str> = good.iter().map(|disk| disk.name.as_str()).collect();
+            let knows = |disk: &Attached| found.lists(&disk.key, self.sector);
+            if book.has_dropped(found) && self.good().any(knows) {
+                return Some(OTHER_HALF.into());
+            }
+            let here: Vec<&str> = self.good().map(|disk| disk.name.as_str()).collect();
             return Some(format!(
                 "{SPLIT}this disk (generation {}) was used without those of the running array ({}, \
                  started with generation {}): each side may hold data that the other lacks. To \
@@ -358,16 +386,15 @@ impl RaidGeom {
         }
         let believed = winner.map_or(0, |winner| winner.generation());
         let above = found.iter().filter(|f| !f.is_spare()).map(|f| f.generation()).max();
-        let opened = MetadataState::open(&found, judged.winner, self.sector);
-        let checked = opened.and_then(|(array, book)| array.check().map(|()| (array, book)));
-        let (mut array, book) = match checked {
+        let (mut array, book) = match open_array(&found, judged.winner, self.sector) {
             Ok(opened) => opened,
             Err(fault) => return self.set_fault(t, Some(fault.to_string())),
         };
         (self.highest_generation, self.start_generation) = (above.unwrap_or(0), believed);
         self.fault = None;
         let tagged = |all: &[usize]| all.iter().filter_map(|at| tags.get(*at)).copied().collect();
-        let (ahead, split): (Vec<Tag>, Vec<Tag>) = (tagged(&judged.ahead), tagged(&judged.split));
+        let (ahead, halves): (Vec<_>, Vec<_>) = (tagged(&judged.ahead), tagged(&judged.halves()));
+        let split: Vec<Found> = judged.split.iter().map(|at| found[*at].clone()).collect();
         self.forced = force && (kept.is_some() || !split.is_empty());
         let (mut here, mut aged) = (vec![None; array.disks.len()], Vec::new());
         let probe = MemberSet::start(array.clone(), Vec::new());
@@ -378,7 +405,7 @@ impl RaidGeom {
             let why = match (index, state) {
                 (None, _) => Some("not in the newest record of the array".to_owned()),
                 _ if ahead.contains(&tag) => Some(AHEAD.to_owned()),
-                _ if split.contains(&tag) => Some(OTHER_HALF.to_owned()),
+                _ if halves.contains(&tag) => Some(OTHER_HALF.to_owned()),
                 (_, Some(DiskState::Failed | DiskState::Disabled)) => {
                     Some(self.why_failed(&disk.key, &disk.name))
                 }
@@ -410,6 +437,7 @@ impl RaidGeom {
         }
         self.mark_outdated(t, &mut array, &here, &aged);
         self.begin(t, me, MemberSet::start(array, here), book);
+        split.iter().for_each(|half| self.outrank(t, me, half));
     }
 
     /// A6: members whose records are older copies are filled anew, unless a volume cannot do
@@ -477,6 +505,16 @@ impl RaidGeom {
         self.start_passes();
         self.go_on(t, me);
     }
+}
+
+/// The array of the record in force, which does not contradict itself.
+fn open_array(
+    found: &[&Found],
+    winner: usize,
+    sector: u32,
+) -> Result<(Array, MetadataState), Fault> {
+    let (array, book) = MetadataState::open(found, winner, sector)?;
+    array.check().map(|()| (array, book))
 }
 
 /// Keys of disks that need not be waited for any more: not of a spare that is said to have

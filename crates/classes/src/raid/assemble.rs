@@ -253,18 +253,20 @@ impl Found {
         ))
     }
 
-    /// Whether another's record is one of those that this array went on from: its disk was dropped
-    /// with it, or a later one, and was not used since.
+    /// Whether another's record is one of those that this array went on from, or that the operator
+    /// chose against: its disk was dropped with it, or a later one, and was not used since.
     fn has_dropped(&self, other: &Found) -> bool {
-        let (Found::Ddf(meta), Found::Ddf(theirs)) = (self, other) else { return false };
-        let was = |(of, last): &(u32, u32)| {
-            *of == theirs.data.reference && theirs.header.sequence <= *last
-        };
-        meta.departed().iter().any(was)
+        match (self, other) {
+            (Found::Ddf(meta), Found::Ddf(theirs)) => is_departed(&meta.departed(), theirs),
+            (Found::Intel { record, .. }, _) => {
+                record.has_outranked(&other.key(), other.generation())
+            }
+            _ => false,
+        }
     }
 
     /// Whether this record has a place for a disk.
-    fn lists(&self, key: &str, sector: u32) -> bool {
+    pub(super) fn lists(&self, key: &str, sector: u32) -> bool {
         self.members(sector).iter().any(|member| is_serial(&member.key, key))
     }
 
@@ -281,6 +283,12 @@ impl Found {
     }
 }
 
+/// Whether a disk with DDF has left, and its record is no newer than the last that it had then.
+pub(super) fn is_departed(departed: &[(u32, u32)], theirs: &Meta) -> bool {
+    let sequence = theirs.header.sequence;
+    departed.iter().any(|(of, last)| *of == theirs.data.reference && sequence <= *last)
+}
+
 /// Choice among the records of several disks of one array.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RecordChoice {
@@ -289,9 +297,18 @@ pub(crate) struct RecordChoice {
     /// Disks that lived on without the winner and all it lived on with, as these did without them:
     /// each half may hold data that the other has not.
     pub(crate) split: Vec<usize>,
+    /// Such disks that the winner's record knows: the operator chose against their half.
+    pub(crate) outranked: Vec<usize>,
     /// Disks whose records are torn, and were newer than the winner's: they may have lived on
     /// without it.
     pub(crate) ahead: Vec<usize>,
+}
+
+impl RecordChoice {
+    /// Disks of halves that are not the winner's.
+    pub(crate) fn halves(&self) -> Vec<usize> {
+        self.split.iter().chain(&self.outranked).copied().collect()
+    }
 }
 
 /// Whose record is in force: of a disk that no other lived on without; of these the newest. A
@@ -326,17 +343,21 @@ pub(crate) fn choose_record(
     // One that was being filled by its own record has nothing that its source has not, which speaks
     // for itself when it comes.
     let has_own = |x: usize| !without(x, x);
-    let is_split = |x: &usize| {
+    let is_half = |x: &usize| {
         let apart = |y: &usize| found[*x].was_without(&keys[*y], sector);
         let apart = *x != winner && without(winner, *x) && good.iter().all(apart);
-        let is_past = found[winner].has_dropped(found[*x]);
-        apart && has_own(*x) && !is_left(*x) && !is_strange(*x) && !is_past
+        apart && has_own(*x) && !is_left(*x) && !is_strange(*x)
     };
-    let split = members.iter().copied().filter(is_split).collect();
+    let is_past = |x: &usize| found[winner].has_dropped(found[*x]);
+    let halves = members.iter().copied().filter(is_half);
+    let (past, split): (Vec<usize>, Vec<usize>) = halves.partition(is_past);
+    // One that was only dropped does not say that a disk of the winner's is missing.
+    let parted = |x: &usize| good.iter().any(|y| knows(*x, *y));
+    let outranked = past.into_iter().filter(parted).collect();
     // An array that continues without a disk increases the generation and records the loss. A torn
     // record that is no newer was therefore with the winner, or the winner records that it was not.
     let newest = found[winner].generation();
     let is_ahead = |x: &usize| found[*x].is_torn() && found[*x].generation() > newest;
     let ahead = (0..found.len()).filter(is_ahead).collect();
-    Some(RecordChoice { winner, split, ahead })
+    Some(RecordChoice { winner, split, outranked, ahead })
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Fault;
-use super::assemble::{Found, is_serial};
+use super::assemble::{Found, is_departed, is_serial};
 use super::ddf::{self, Change, Config, Meta, disk_state};
 use super::imsm::{self, PriorContent, Record, serial_of};
 use super::model::{Array, Disk, DiskState, SubdiskState};
@@ -149,7 +149,7 @@ impl MetadataState {
         on.extend(now.map(|now| (key.to_owned(), now)));
     }
 
-    /// The array goes on without a disk whose last record is known: Intel's has no room for that.
+    /// The array goes on without a disk whose last record is known (DDF).
     pub(crate) fn add_departed(&mut self, key: &str, generation: u32) {
         let (MetadataState::Ddf { departed, .. }, Ok(reference)) =
             (self, u32::from_str_radix(key, 16))
@@ -159,6 +159,27 @@ impl MetadataState {
         departed.retain(|(of, _)| *of != reference);
         departed.insert(0, (reference, generation));
         departed.truncate(ddf::DEPARTED_MAX);
+    }
+
+    /// The operator chose against the half of a disk, whose record has this generation.
+    pub(crate) fn outrank(&mut self, key: &str, generation: u32) {
+        match self {
+            MetadataState::Intel { base, .. } => base.outrank(key, generation),
+            MetadataState::Ddf { .. } => self.add_departed(key, generation),
+        }
+    }
+
+    /// Whether a disk has left, or the operator chose against its half, and it was not used since.
+    pub(crate) fn has_dropped(&self, found: &Found) -> bool {
+        match (self, found) {
+            (MetadataState::Ddf { departed, .. }, Found::Ddf(theirs)) => {
+                is_departed(departed, theirs)
+            }
+            (MetadataState::Intel { base, .. }, _) => {
+                base.has_outranked(&found.key(), found.generation())
+            }
+            _ => false,
+        }
     }
 
     /// The controller that made the array (DDF).

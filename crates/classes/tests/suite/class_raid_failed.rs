@@ -99,6 +99,21 @@ fn delete_names_a_disk_it_cannot_clear_and_the_command_to_clear_it() {
     }
 }
 
+/// The choice is in the records: no start asks again, whichever half is found first, and the other
+/// half stays as it is.
+fn expect_no_further_choice(raid: &Raid, kept: usize, (model, other): (&[u8], &[u8])) {
+    for order in [[0, 1], [1, 0]] {
+        let mut again = raid.reborn_with(&order);
+        again.settle();
+        let says = format!("d{kept} was kept, {order:?}: {}", again.state());
+        assert!(again.world.has(&again.volume()), "{says}");
+        assert!(again.show("Refused").contains("used without the half that was chosen"), "{says}");
+        assert!(again.read_all() == model, "{says}");
+        assert!(raid.disks[1 - kept].bytes() == other, "{says}");
+        again.stop();
+    }
+}
+
 /// Two halves of a pair, each used alone, and then together again: they are not put together, and
 /// the half that the operator names is kept, whichever is the newer.
 #[test]
@@ -139,6 +154,9 @@ fn the_half_that_the_operator_names_is_kept_after_a_split_brain() {
             let runs = both.world.verb("raid", "start", &set, other);
             assert!(runs.expect_err("the other half").message.contains("runs already"));
             assert!(both.read_all() == model, "{format}: d{kept} was kept");
+            both.settle();
+            both.stop();
+            expect_no_further_choice(&raid, kept, (model.as_slice(), before[1 - kept].as_slice()));
         }
     }
 }

@@ -164,6 +164,9 @@ fn hung_disk_delays_only_its_own_tasting() {
     let disk = good.create(t, "good").unwrap();
     let claimed = |c: &geom::GraphControl| c.topology.find("good.ta").is_some();
     assert!(lab.control.wait_until(std::time::Duration::from_millis(10), claimed));
+    let t = &lab.control.topology;
+    let asked = t.geom_of(t.find("hangs").unwrap()).unwrap();
+    assert!(t.geom_is_open(asked) && !t.geom_has_user(asked), "a tasting is no user");
     lab.control.settle().unwrap();
     let took = lab.world.now() - start;
     assert!((TASTE_DEADLINE_NS..TASTE_DEADLINE_NS + SECOND / 2).contains(&took), "{took}");

@@ -49,6 +49,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.get(..end).unwrap_or(&[])).trim_end().to_owned()
 }
 
+/// The serial number in a disk's entry, without the mark of a disk that is gone.
+pub(super) fn key_of(disk: &DiskRecord) -> String {
+    let serial = text(&disk.serial);
+    serial.strip_suffix(GONE).map_or_else(|| serial.clone(), str::to_owned)
+}
+
 fn fixed<const N: usize>(text: &str, field: &'static str) -> Result<[u8; N], Fault> {
     let mut bytes = [0; N];
     match text.len() <= N {

@@ -25,6 +25,7 @@ mod assemble;
 mod codec;
 mod encode;
 mod migration;
+mod outranked;
 pub mod ppl;
 mod prior_content;
 mod record;

@@ -85,7 +85,7 @@ pub struct DiskRecord {
     pub flags: u32,
     /// Configuration that owns the disk.
     pub owner: u32,
-    /// Bytes 36 to 47.
+    /// Bytes 36 to 47: free in the format; `outranked` uses the last 8.
     pub rest: [u8; 12],
 }
 

@@ -108,6 +108,12 @@ impl<T: Target> Targets<T> {
         self.state().all.values().filter(here).cloned().collect()
     }
 
+    /// The largest number that a target of a portal has, without a copy of them all.
+    pub fn largest_at(&self, portal: &Address, number: impl Fn(&T) -> u32) -> Option<u32> {
+        let here = |t: &&Arc<T>| t.spec().listen.contains(portal);
+        self.state().all.values().filter(here).map(|t| number(t)).max()
+    }
+
     /// A portal is open.
     pub fn portal_opened(&self, at: Address, local: Address) {
         self.state().portals.insert(at, local);

@@ -7,7 +7,8 @@ use std::cell::Cell;
 pub struct Counters {
     /// Connections that were accepted and admitted.
     pub accepted: Cell<u64>,
-    /// Connections that were reset because the core had as many as it may have.
+    /// Connections that were reset because the core (T4) or their peer (T6) had as many as it may
+    /// have.
     pub refused: Cell<u64>,
     /// Connections that were closed (T3).
     pub closed: Cell<u64>,

@@ -16,7 +16,7 @@
 //! | `per_core` | connections and portals of one core, their limits and their watch |
 //! | `shared` | numbers, mailboxes and state that all cores share |
 //! | `per_thread` | registry of per-core values, mailboxes between cores |
-//! | `peer_limit` | connections of each peer address |
+//! | `peer_limit` | connections of each peer over all cores, and their limit |
 //! | `peer_log` | rate-limited log lines about peers |
 //! | `counters` | counts of connections |
 //! | `segment_lists` | reused lists of segments |
@@ -36,7 +36,10 @@
 //!  T4  A core has at most as many connections as it was given, of which at most
 //!      [`HANDSHAKES_MAX`] are in their handshake. A further connection is reset, or displaces the
 //!      oldest handshake.
-//!  T5  A connection stays on the core that accepted it; cores share nothing of it but its number.
+//!  T5  A connection stays on the core that accepted it; cores share nothing of it but its number
+//!      and the count of its peer.
+//!  T6  A peer has at most [`Protocol::connections_per_peer`] connections over all cores of a
+//!      protocol. A further one is reset at once: it takes no memory and no place in a handshake.
 
 mod advertised;
 mod connection;
@@ -63,7 +66,7 @@ pub use connection::{Connection, Endpoints};
 pub use counters::Counters;
 pub use io_loop::{BACKLOG_MAX, IoLoop, SEND_TIMEOUT_NS};
 pub use listener::{AcceptState, Listener};
-pub use peer_limit::{CountedPeer, PeerLimit};
+pub use peer_limit::{CountedPeer, PEER_CONNECTIONS_MAX, PeerLimit, counted_as};
 pub use peer_log::{LogFn, LogSubject, PeerLog};
 pub use per_core::{CONNECTIONS_MAX, HANDSHAKES_MAX, PerCore};
 pub use per_thread::{Cores, Mailboxes, key_of};

@@ -138,9 +138,10 @@ pub(crate) fn accept<P: Protocol>(
     let mine = core.clone();
     core.reactor.spawn(P::TASKS.portal, async move {
         let log = |what: fmt::Arguments<'_>| mine.log.warn_once(what);
-        let admit = async |stream, peer| {
+        let admit = async |stream: Stream, peer: Address| {
+            let Some(counted) = mine.count_peer(&peer, &at) else { return stream.reset() };
             mine.wait_for_handshake_slot().await;
-            mine.admit(stream, peer, &at);
+            mine.admit((stream, counted), peer, &at);
         };
         listener.accept_all(&mine.reactor, &at, &mine.shared.accept_state, log, admit).await;
     })

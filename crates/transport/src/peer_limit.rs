@@ -1,47 +1,52 @@
-//! Open connections of each peer address, and their limit.
+//! Open connections of each peer, counted over all cores, and their limit.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
+
+use bio::sync::Mutex;
+use reactor::Address;
+
+/// Default limit of the connections of one peer. An iSCSI host has one for each session, an NBD
+/// client at most one for each of its cores.
+pub const PEER_CONNECTIONS_MAX: u32 = 1024;
 
 /// See the module.
+#[derive(Default)]
 pub struct PeerLimit {
-    limit: usize,
-    open: RefCell<HashMap<String, usize>>,
+    open: Mutex<HashMap<String, usize>>,
 }
 
-/// A connection that counts; it no longer does when this is dropped.
+/// A counted connection; the count ends when it is dropped.
 pub struct CountedPeer {
-    peers: Rc<PeerLimit>,
+    peers: Arc<PeerLimit>,
     peer: String,
 }
 
+/// The peer of a connection to the portal `at`, as it is counted: an address without its port, or a
+/// user of a Unix socket.
+pub fn counted_as(peer: &Address, at: &Address) -> String {
+    match peer {
+        Address::Inet(peer) => peer.ip().to_canonical().to_string(),
+        Address::Unix(user) | Address::Ether(user) => format!("{at} {user}"),
+    }
+}
+
 impl PeerLimit {
-    /// For `most` connections of each.
-    pub fn new(most: usize) -> Rc<PeerLimit> {
-        Rc::new(PeerLimit { limit: most, open: RefCell::default() })
-    }
-
-    /// Connections that one peer may have.
-    pub fn limit(&self) -> usize {
-        self.limit
-    }
-
-    /// One connection more; `None` when it has enough.
-    pub fn enter(self: &Rc<PeerLimit>, peer: &str) -> Option<CountedPeer> {
-        let mut open = self.open.borrow_mut();
-        let count = open.entry(peer.to_owned()).or_default();
-        if *count >= self.limit {
+    /// Counts one more connection of a peer; `None` when it has `most`.
+    pub fn enter(self: &Arc<PeerLimit>, peer: &str, most: usize) -> Option<CountedPeer> {
+        let mut open = self.open.lock();
+        let count = open.get(peer).copied().unwrap_or_default();
+        if count >= most {
             return None;
         }
-        *count += 1;
+        open.insert(peer.to_owned(), count + 1);
         Some(CountedPeer { peers: self.clone(), peer: peer.to_owned() })
     }
 }
 
 impl Drop for CountedPeer {
     fn drop(&mut self) {
-        let mut open = self.peers.open.borrow_mut();
+        let mut open = self.peers.open.lock();
         let Some(count) = open.get_mut(&self.peer) else { return };
         *count -= 1;
         if *count == 0 {
@@ -56,11 +61,19 @@ mod tests {
 
     #[test]
     fn each_peer_has_its_own_limit() {
-        let peers = PeerLimit::new(2);
-        let (a, b) = (peers.enter("10.0.0.1"), peers.enter("10.0.0.1"));
-        assert!(a.is_some() && b.is_some() && peers.enter("10.0.0.1").is_none());
-        assert!(peers.enter("10.0.0.2").is_some());
+        let peers = Arc::new(PeerLimit::default());
+        let (a, b) = (peers.enter("10.0.0.1", 2), peers.enter("10.0.0.1", 2));
+        assert!(a.is_some() && b.is_some() && peers.enter("10.0.0.1", 2).is_none());
+        assert!(peers.enter("10.0.0.2", 2).is_some());
         drop((a, b));
-        assert!(peers.open.borrow().is_empty());
+        assert!(peers.open.lock().is_empty());
+    }
+
+    #[test]
+    fn peer_is_counted_without_its_port() {
+        let at: Address = "[::]:3260".parse().unwrap();
+        for peer in ["10.0.0.1:5", "[::ffff:10.0.0.1]:6"] {
+            assert_eq!(counted_as(&peer.parse().unwrap(), &at), "10.0.0.1");
+        }
     }
 }

@@ -14,6 +14,7 @@ use reactor::{Address, Mailbox, Reactor, Stream, TaskHandle};
 use crate::connection::{Connection, Endpoints};
 use crate::counters::{Counters, count};
 use crate::listener;
+use crate::peer_limit::{CountedPeer, counted_as};
 use crate::peer_log::{LogSubject, PeerLog};
 use crate::per_thread::{Cores, key_of};
 use crate::protocol::Protocol;
@@ -156,8 +157,29 @@ impl<P: Protocol> PerCore<P> {
         }
     }
 
+    /// Counts an accepted connection for its peer; `None` when the peer has enough (T6).
+    pub(crate) fn count_peer(&self, peer: &Address, at: &Address) -> Option<CountedPeer> {
+        let most = P::connections_per_peer(&self.shared, at);
+        let limit = usize::try_from(most).unwrap_or(usize::MAX);
+        let counted = self.shared.peers.enter(&counted_as(peer, at), limit);
+        if counted.is_none() {
+            count(&self.counters.refused);
+            let what = format_args!(
+                "refused, this peer has {most} connections already; next: if they are wanted, \
+                 raise connections_per_peer"
+            );
+            self.log.warn_about(LogSubject { peer, name: "" }, what);
+        }
+        counted
+    }
+
     /// Serves an accepted connection, or resets it (T4).
-    pub(crate) fn admit(self: &Rc<Self>, stream: Stream, peer: Address, at: &Address) {
+    pub(crate) fn admit(
+        self: &Rc<Self>,
+        (stream, counted): (Stream, CountedPeer),
+        peer: Address,
+        at: &Address,
+    ) {
         let most = self.shared.connections_max;
         if self.connections.borrow().len() >= most {
             count(&self.counters.refused);
@@ -178,7 +200,11 @@ impl<P: Protocol> PerCore<P> {
         let ends = Endpoints { peer, local, at: at.clone() };
         let conn = Connection::new(self, stream, ends, P::ConnState::default());
         self.add(&conn);
-        drop(self.reactor.spawn(P::TASKS.connection, conn.run()));
+        let serve = conn.run();
+        drop(self.reactor.spawn(P::TASKS.connection, async move {
+            serve.await;
+            drop(counted);
+        }));
     }
 
     /// The pool of payloads.

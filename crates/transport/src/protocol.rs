@@ -8,6 +8,7 @@ use std::rc::Rc;
 use reactor::Address;
 
 use crate::connection::Connection;
+use crate::peer_limit::PEER_CONNECTIONS_MAX;
 use crate::peer_log::LogFn;
 use crate::per_core::PerCore;
 use crate::reason::Reason;
@@ -96,6 +97,11 @@ pub trait Protocol: Sized + 'static {
     /// True while accepted connections wait, because the targets are not ready.
     fn is_paused(_core: &PerCore<Self>) -> bool {
         false
+    }
+
+    /// Limit of the connections of one peer at the portal `at` (T6).
+    fn connections_per_peer(_shared: &GlobalState<Self>, _at: &Address) -> u32 {
+        PEER_CONNECTIONS_MAX
     }
 
     /// Prepares the file of a Unix socket before the first client can connect.

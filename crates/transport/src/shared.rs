@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::listener::AcceptState;
+use crate::peer_limit::PeerLimit;
 use crate::per_thread::Mailboxes;
 use crate::protocol::Protocol;
 use crate::unix_sockets::UnixSockets;
@@ -18,6 +19,8 @@ pub struct GlobalState<P: Protocol> {
     pub unix_sockets: UnixSockets,
     /// Connections of one core; a further one is reset (T4).
     pub(crate) connections_max: usize,
+    /// Connections of each peer (T6).
+    pub(crate) peers: Arc<PeerLimit>,
     connections: AtomicU64,
     /// Whether accepting failed last.
     pub(crate) accept_state: AcceptState,
@@ -31,6 +34,7 @@ impl<P: Protocol> GlobalState<P> {
             mailboxes: Mailboxes::default(),
             unix_sockets: UnixSockets::default(),
             connections_max,
+            peers: Arc::default(),
             connections: AtomicU64::new(0),
             accept_state: AcceptState::default(),
         })

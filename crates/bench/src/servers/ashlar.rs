@@ -59,7 +59,8 @@ fn configuration(home: &Path, portal: &str, one_core: bool, backings: &[Backing]
         luns.push(format!("{n} = \"disk{n}\""));
     }
     text.push_str(&format!(
-        "\n[[target]]\ndriver = \"iscsi\"\nname = \"{TARGET}\"\nlisten = [\"{portal}\"]\n\n\
+        "\n[[target]]\ndriver = \"iscsi\"\nname = \"{TARGET}\"\nlisten = [\"{portal}\"]\n\
+         connections_per_peer = 65536\n\n\
          [[access]]\ntarget = \"{TARGET}\"\ngroup = \"bench\"\n\
          initiators = [\"iqn.2026-11.bench.ashlar:*\"]\nluns = {{ {} }}\n",
         luns.join(", ")

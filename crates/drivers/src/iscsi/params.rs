@@ -4,6 +4,7 @@ use ::wire::iscsi::{self as wire, Offer};
 use geom::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use transport::PEER_CONNECTIONS_MAX;
 
 use crate::driver::{DigestPolicy, TargetSpec};
 use crate::targets::Target;
@@ -34,6 +35,10 @@ pub struct IscsiParams {
     /// Timeout of a whole login, in seconds.
     #[schemars(range(min = 1, max = 300))]
     pub login_timeout: u32,
+    /// Maximum number of connections of one peer address; more are refused. Targets at the same
+    /// address share the largest value.
+    #[schemars(range(min = 1, max = 65536))]
+    pub connections_per_peer: u32,
     /// Seconds of silence after which an initiator is pinged; 0: never.
     #[schemars(range(max = 3600))]
     pub nop_interval: u32,
@@ -63,6 +68,7 @@ impl Default for IscsiParams {
             immediate_data: true,
             max_outstanding_r2t: 4,
             login_timeout: IscsiParams::LOGIN_S,
+            connections_per_peer: PEER_CONNECTIONS_MAX,
             nop_interval: 10,
             nop_timeout: 20,
             alias: String::new(),
@@ -193,6 +199,7 @@ fn check_ranges(p: &IscsiParams) -> Result<(), String> {
         ("first_burst_length", p.first_burst_length, 512, 1 << 20),
         ("max_outstanding_r2t", p.max_outstanding_r2t, 1, 16),
         ("login_timeout", p.login_timeout, 1, 300),
+        ("connections_per_peer", p.connections_per_peer, 1, 65_536),
         ("nop_interval", p.nop_interval, 0, 3600),
         ("nop_timeout", p.nop_timeout, 1, 3600),
     ];
@@ -275,6 +282,7 @@ mod tests {
         for (value, word) in [
             (serde_json::json!({"burst": 1}), "burst"),
             (serde_json::json!({"login_timeout": 0}), "login_timeout"),
+            (serde_json::json!({"connections_per_peer": 0}), "connections_per_peer"),
             (serde_json::json!({"max_burst_length": 100}), "max_burst_length"),
         ] {
             let error = Checked::new(spec(value)).err().unwrap();

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use engine::{Engine, Registry};
 use reactor::Address;
-use transport::{CommonReason, LogFn, Protocol, ReceiveBuffer, TaskNames, Tick};
+use transport::{
+    CommonReason, LogFn, PEER_CONNECTIONS_MAX, Protocol, ReceiveBuffer, TaskNames, Tick,
+};
 
 use super::buffer_wait::BurstLists;
 use super::close_reason::CloseReason;
@@ -148,6 +150,11 @@ impl Protocol for IscsiProtocol {
 
     fn is_paused(core: &PerCore) -> bool {
         core.shared.own.registry.login_gate().holds_connections()
+    }
+
+    fn connections_per_peer(shared: &IscsiGlobal, at: &Address) -> u32 {
+        let most = shared.own.targets.largest_at(at, |t| t.params.connections_per_peer);
+        most.unwrap_or(PEER_CONNECTIONS_MAX)
     }
 
     fn portal_opened(shared: &IscsiGlobal, at: &Address, local: &Address) {

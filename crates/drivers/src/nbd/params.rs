@@ -9,6 +9,7 @@ use reactor::Address;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tls::{Files, Keys};
+use transport::PEER_CONNECTIONS_MAX;
 
 use super::file::SocketFile;
 use crate::driver::TargetSpec;
@@ -68,6 +69,10 @@ pub struct NbdParams {
     /// Limit of simultaneous connections; further connections are refused.
     #[schemars(range(min = 1, max = 16384))]
     pub connections_max: u32,
+    /// Maximum number of connections of one peer address, or of one user at a Unix socket; more are
+    /// refused. Targets at the same address share the largest value.
+    #[schemars(range(min = 1, max = 65536))]
+    pub connections_per_peer: u32,
 }
 
 impl NbdParams {
@@ -90,6 +95,7 @@ impl Default for NbdParams {
             unaligned: true,
             handshake_timeout: NbdParams::HANDSHAKE_S,
             connections_max: 4096,
+            connections_per_peer: PEER_CONNECTIONS_MAX,
         }
     }
 }
@@ -196,6 +202,7 @@ fn check(p: &NbdParams) -> Result<(), String> {
     for (key, value, min, max) in [
         ("handshake_timeout", p.handshake_timeout, 1, 300),
         ("connections_max", p.connections_max, 1, 16384),
+        ("connections_per_peer", p.connections_per_peer, 1, 65_536),
     ] {
         if value < min || value > max {
             return Err(format!("{key} = {value}: it must be {min} to {max}"));
@@ -245,6 +252,7 @@ mod tests {
             ("a", json!({"tls_key": "x"}), "off"),
             ("a", json!({"socket_mode": "rw"}), "socket_mode"),
             ("a", json!({"handshake_timeout": 0}), "handshake_timeout"),
+            ("a", json!({"connections_per_peer": 0}), "connections_per_peer"),
             ("a", json!({"aliases": {"3": "disk"}}), "LUN"),
             (
                 "a",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bio::Pool;
 use engine::{Engine, Registry};
 use reactor::Address;
-use transport::{LogFn, Protocol, ReceiveBuffer, TaskNames};
+use transport::{LogFn, PEER_CONNECTIONS_MAX, Protocol, ReceiveBuffer, TaskNames};
 
 use super::close_reason::CloseReason;
 use super::params::{Checked, NbdParams};
@@ -121,6 +121,11 @@ impl Protocol for NbdProtocol {
 
     fn is_paused(core: &PerCore) -> bool {
         core.shared.own.registry.login_gate().holds_connections()
+    }
+
+    fn connections_per_peer(shared: &NbdGlobal, at: &Address) -> u32 {
+        let most = shared.own.targets.largest_at(at, |t| t.params.connections_per_peer);
+        most.unwrap_or(PEER_CONNECTIONS_MAX)
     }
 
     fn prepare_socket(shared: &NbdGlobal, at: &Address, path: &Path) -> io::Result<()> {

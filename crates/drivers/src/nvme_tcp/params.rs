@@ -41,6 +41,10 @@ pub struct NvmeTcpParams {
     /// Limit of simultaneous connections; further connections are refused.
     #[schemars(range(min = 1, max = 16384))]
     pub connections_max: u32,
+    /// Maximum number of connections of one peer address; more are refused. A host has one
+    /// for each queue of each subsystem. Targets at the same address share the largest value.
+    #[schemars(range(min = 1, max = 65536))]
+    pub connections_per_peer: u32,
 }
 
 impl Default for NvmeTcpParams {
@@ -53,6 +57,7 @@ impl Default for NvmeTcpParams {
             controller_id_min: 1,
             controller_id_max: NUMBER_MAX,
             connections_max: 4096,
+            connections_per_peer: NvmeTcpParams::PEER_CONNECTIONS_MAX,
         }
     }
 }
@@ -60,6 +65,8 @@ impl Default for NvmeTcpParams {
 impl NvmeTcpParams {
     /// Default of `handshake_timeout`.
     pub(crate) const HANDSHAKE_S: u32 = 15;
+    /// Default of `connections_per_peer`: 64 I/O queues for each of 63 subsystems.
+    pub(crate) const PEER_CONNECTIONS_MAX: u32 = 4096;
 
     /// The numbers of its controllers.
     pub fn controllers(&self) -> RangeInclusive<u16> {
@@ -172,6 +179,7 @@ fn check(p: &NvmeTcpParams) -> Result<(), String> {
         ("controller_id_min", u32::from(p.controller_id_min), 1, u32::from(NUMBER_MAX)),
         ("controller_id_max", u32::from(p.controller_id_max), 1, u32::from(NUMBER_MAX)),
         ("connections_max", p.connections_max, 1, 16384),
+        ("connections_per_peer", p.connections_per_peer, 1, 65_536),
     ] {
         if value < min || value > max {
             return Err(format!("{key} = {value}: it must be {min} to {max}"));
@@ -215,6 +223,7 @@ mod tests {
             (good, json!({"queues": 1}), "queues"),
             (good, json!({"queues_max": 0}), "queues_max"),
             (good, json!({"handshake_timeout": 301}), "handshake_timeout"),
+            (good, json!({"connections_per_peer": 65537}), "connections_per_peer"),
             (good, json!({"serial": "123456789012345678901"}), "serial"),
             (good, json!({"model": ""}), "model"),
             (good, json!({"controller_id_min": 0}), "controller_id_min"),

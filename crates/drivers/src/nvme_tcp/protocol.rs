@@ -162,6 +162,11 @@ impl Protocol for NvmeTcpProtocol {
         core.shared.own.registry.login_gate().holds_connections()
     }
 
+    fn connections_per_peer(shared: &NvmeTcpGlobal, at: &Address) -> u32 {
+        let most = shared.own.targets.largest_at(at, |t| t.params.connections_per_peer);
+        most.unwrap_or(NvmeTcpParams::PEER_CONNECTIONS_MAX)
+    }
+
     fn portal_opened(shared: &NvmeTcpGlobal, at: &Address, local: &Address) {
         shared.own.targets.portal_opened(at.clone(), local.clone());
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bio::Errno;
 use geom::{Error, Local};
 use reactor::{Address, Link, Reactor, Stream};
-use transport::{AcceptState, Listener};
+use transport::{AcceptState, Listener, counted_as};
 
 use super::cec::{self, Cec};
 use super::host::Host;
@@ -60,16 +60,9 @@ struct Accepted {
 
 impl Accepted {
     fn new(stream: Stream, peer: &Address, at: &Address) -> Accepted {
-        match peer {
-            Address::Inet(peer) => Accepted {
-                stream,
-                peer: peer.to_string(),
-                counts_as: peer.ip().to_canonical().to_string(),
-            },
-            Address::Unix(user) | Address::Ether(user) => {
-                Accepted { stream, peer: at.to_string(), counts_as: format!("{at} {user}") }
-            }
-        }
+        let counts_as = counted_as(peer, at);
+        let peer = peer.inet().map_or_else(|| at.to_string(), |peer| peer.to_string());
+        Accepted { stream, peer, counts_as }
     }
 }
 
@@ -197,8 +190,8 @@ impl Host {
 
     fn serve_client(self: &Rc<Self>, accepted: Accepted, speaks: &ListenProtocol) {
         let Accepted { stream, peer, counts_as } = accepted;
-        let Some(counted) = self.peers.enter(&counts_as) else {
-            let most = self.peers.limit();
+        let most = self.shared.params.connections_per_peer();
+        let Some(counted) = self.peers.enter(&counts_as, most) else {
             let why = format_args!(
                 "refused, {counts_as} has {most} connections already; next: if they are wanted, \
                  raise connections_per_peer"

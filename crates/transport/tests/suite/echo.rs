@@ -6,13 +6,16 @@ use std::rc::Rc;
 
 use bio::{Pool, PoolConfig};
 use reactor::sim::{Actor, Ended, Limits, NetShape, World};
-use reactor::{Config, Reactor};
+use reactor::{Address, Config, Reactor};
 use testkit::Seeds;
 use transport::{CommonReason, LogFn, Protocol, Reason, ReceiveBuffer, TaskNames, Terms};
 
 use crate::client::{self, Client};
 
 pub const GREETING: &[u8] = b"ECHO";
+
+/// Connections of one peer.
+pub const PER_PEER: u32 = 12;
 
 pub struct Echo;
 
@@ -97,6 +100,10 @@ impl Protocol for Echo {
     }
 
     async fn finish(_: &Connection, _: Rc<char>) {}
+
+    fn connections_per_peer(_: &transport::GlobalState<Echo>, _: &Address) -> u32 {
+        PER_PEER
+    }
 }
 
 /// Installs `echo` on a core for `most` connections.

@@ -1,5 +1,5 @@
 //! Faults of peers affect those peers only (T1), each closed connection has one reason (T3), and
-//! a full core resets further connections (T4).
+//! further connections of a full core (T4) or of a peer at its limit (T6) are reset.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -98,6 +98,25 @@ fn further_connections_of_a_full_core_are_reset() {
     });
     stage.run(|| played.get());
     assert_eq!(stage.counts()[..2], [3, 1]);
+}
+
+#[test]
+fn silent_connections_of_one_peer_end_at_its_limit() {
+    let stage = Stage::new(1, 100);
+    let (at, own) = (stage.at.clone(), stage.outside.clone());
+    let played = client::spawn(&stage.outside, async move {
+        let mut silent = Vec::new();
+        for _ in 0..echo::PER_PEER {
+            silent.push(Client::connect(&own, &at).await);
+        }
+        let more = Client::connect(&own, &at).await;
+        assert!(more.receive().await.map_or(true, |bytes| bytes.is_empty()));
+        silent.pop().unwrap().stream.close();
+        own.sleep(SECOND_NS).await;
+        Client::greet(&own, &at).await.converse(b"a").await;
+    });
+    stage.run(|| played.get());
+    assert_eq!(stage.counts()[..2], [u64::from(echo::PER_PEER) + 1, 1]);
 }
 
 #[test]

@@ -22,9 +22,37 @@ fn connections() -> usize {
     wanted.min(open.saturating_sub(200) / 2)
 }
 
+/// A target that takes all its connections from one address.
+fn many_from_one_peer() -> Shape {
+    let params = serde_json::json!({ "connections_per_peer": 65_536 });
+    Shape { spec: drivers::TargetSpec { params, ..Default::default() }, ..Shape::default() }
+}
+
+#[test]
+fn connections_of_one_peer_are_limited_until_some_close() {
+    let server = Server::start(Shape::default());
+    server.set(drivers::TargetSpec {
+        params: serde_json::json!({ "connections_per_peer": 2 }),
+        ..drivers::TargetSpec::default()
+    });
+    let first = Client::login(server.portal, &LoginOptions::default());
+    let silent = connect(server.portal);
+    let mut refused = connect(server.portal);
+    refused.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    // A timeout of the read would be another error.
+    let ended = refused.read(&mut [0]);
+    let is_reset = |e: std::io::Error| e.kind() == std::io::ErrorKind::ConnectionReset;
+    assert!(ended.map_or_else(is_reset, |bytes| bytes == 0));
+    drop((silent, first));
+    let start = Instant::now();
+    while Client::try_login(server.portal, &LoginOptions::default()).is_err() {
+        assert!(start.elapsed() < Duration::from_secs(5), "the count does not go down");
+    }
+}
+
 #[test]
 fn many_connections() {
-    let server = Server::start(Shape::default());
+    let server = Server::start(many_from_one_peer());
     let mut first = Client::login(server.portal, &LoginOptions::default());
     first.ready(0);
     let all: Vec<Client> = (0..connections())
@@ -43,7 +71,7 @@ fn many_connections() {
 
 #[test]
 fn oldest_half_open_connections_are_closed_for_new_logins() {
-    let server = Server::start(Shape::default());
+    let server = Server::start(many_from_one_peer());
     let count = drivers::iscsi::LOGINS_MAX + 200;
     let mut silent: Vec<_> = (0..count).map(|_| connect(server.portal)).collect();
     let mut c = Client::login(server.portal, &LoginOptions::default());

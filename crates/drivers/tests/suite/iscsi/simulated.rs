@@ -414,6 +414,7 @@ pub fn plant(world: &World, at: SocketAddr, random: &mut SeededRandom) -> Plant 
     let params = serde_json::json!({
         "initial_r2t": random.chance(500), "immediate_data": random.chance(800),
         "max_burst_length": 8192 + random.below(60_000), "nop_interval": 1,
+        "connections_per_peer": 65_536,
     });
     let iscsi = |registry: &Arc<Registry>| drivers::all(registry).remove(0);
     let disk_bytes = CLIENTS as usize * AREA as usize * 512;

@@ -49,6 +49,7 @@ pub use files::{Files, FilesInUse};
 use pending_luns::PendingLuns;
 pub use pending_luns::bus_may_provide;
 use portals::Portal;
+pub use portals::check_portals;
 use specs::{access_state, port_group, target_spec};
 pub use specs::{judge_group, lent, units_of};
 

@@ -33,6 +33,10 @@ pub enum Query {
     /// Which step would create two units that hosts take for one? With the foreseen identities of
     /// disks.
     Clash(Box<[Step]>, PredictedSerials, SyncSender<Option<(usize, Error)>>),
+    /// Addresses of the open portals.
+    Portals(SyncSender<BTreeSet<String>>),
+    /// The configuration that has been carried out.
+    Config(SyncSender<Config>),
 }
 
 /// Effects of the steps ahead of a step.

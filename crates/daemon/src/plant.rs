@@ -15,10 +15,10 @@ use drivers::Driver;
 use drivers::bus::LocalKind;
 use engine::Registry;
 use engine::lun::LunClass;
-use fileserver::FsClass;
+use fileserver::{FS_CLASS, FsClass};
 use geom::{Class, Runtime, RuntimeConfig, Topology};
 use mgmt::api::{AttachedState, CoreState, Error, Event, Kind, Level, Result, SystemState};
-use mgmt::config::{BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, Port};
+use mgmt::config::{BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, Port, TargetConfig};
 use mgmt::plan::{Action, PredictedSerials, Step};
 use mgmt::{Outcome, Plant, Progress, StaleFiles};
 use reactor::{PortChoice, PortReport};
@@ -391,6 +391,11 @@ fn answer_query(
             let there = (topology, registry);
             let _ = to.send(clashes::find(there, &shown.config, &steps, &foreseen));
         }
+        Query::Portals(to) => {
+            let shown = shown.lock();
+            let _ = to.send(shown.portals.values().flatten().cloned().collect());
+        }
+        Query::Config(to) => drop(to.send(shown.lock().config.clone())),
     }
 }
 
@@ -410,6 +415,19 @@ impl Daemon {
         }
     }
 
+    /// Why the portals of a target could not be opened after the steps `before`. A start opens the
+    /// portals that it can, and a file server that is removed frees its addresses.
+    fn check_portals(&self, target: &TargetConfig, before: &[Step]) -> Result<()> {
+        let frees = |step: &Step| match &step.action {
+            Action::RemoveGeom { geom } => geom.class == FS_CLASS,
+            _ => false,
+        };
+        if self.registry.login_gate().is_shut() || before.iter().any(frees) {
+            return Ok(());
+        }
+        exports::check_portals(target, &self.mailbox.query(Query::Portals)?)
+    }
+
     /// Waits for the server of a disk on this thread, so that the control thread does not.
     fn reach(&self, disk: &DiskConfig) -> Result<()> {
         let Some((_, kind, params)) = remote(disk) else { return Ok(()) };
@@ -427,8 +445,10 @@ impl Plant for Daemon {
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
         // On this thread: files are read, which may block.
         match &step.action {
-            Action::CreateTarget { target } => exports::check_target(target)?,
-            Action::ModifyTarget { to, .. } => exports::check_target(to)?,
+            Action::CreateTarget { target: to } | Action::ModifyTarget { to, .. } => {
+                exports::check_target(to)?;
+                self.check_portals(to, before)?;
+            }
             Action::CreateDisk { disk } => return media::check(disk),
             action => action.groups().try_for_each(exports::judge_group)?,
         }

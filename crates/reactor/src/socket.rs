@@ -373,6 +373,21 @@ fn is_left_behind(path: &str, at: &SocketAddrUnix) -> io::Result<bool> {
     Ok(is_socket && net::connect(&probe, at) == Err(rustix::io::Errno::CONNREFUSED))
 }
 
+/// Whether a socket could be bound at a path, without binding one: nothing is there, or a stale
+/// socket. A listener that is there sees a connection that ends at once.
+pub fn check_unix_path(path: &str) -> io::Result<()> {
+    let at = SocketAddrUnix::new(path)?;
+    match std::fs::symlink_metadata(path) {
+        Ok(_) if is_left_behind(path, &at)? => Ok(()),
+        Ok(_) => Err(rustix::io::Errno::ADDRINUSE.into()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let folder = Path::new(path).parent();
+            folder.map_or(Ok(()), |folder| std::fs::metadata(folder).map(drop))
+        }
+        Err(e) => Err(e),
+    }
+}
+
 /// A path in a simulated world, which knows TCP addresses only: one of its own by the path's hash.
 fn simulated_path(path: &str) -> SocketAddr {
     let mix = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3);

@@ -81,6 +81,7 @@ fn addresses_in_use_by_others_are_refused() {
     let port = house.portal().port();
     let taken = TcpListener::bind(("127.0.0.3", port)).unwrap();
     configure(&house, &["0.0.0.0"], "");
+    house.ashlar(&["plan"]).ends(1).prints(&["change target", "0.0.0.0", "in use"]);
     house.ashlar(&["apply"]).ends(1).complains(&["0.0.0.0"]);
     assert!(answers(&house, "127.0.0.1") && !answers(&house, "127.0.0.2"));
     drop(taken);

@@ -111,10 +111,10 @@ impl Exports {
             let why = format!("{at} overlaps {bound} of driver {owner}");
             return Err(Error::new(Kind::Busy, "open portal", why).at(user));
         }
-        if let Err(e) = check_unused(control, at, &here) {
-            let error = Error::new(Kind::System, "open portal", e).at(at.to_string());
-            return Err(error.next(next_for(at)));
-        }
+        let pause = || {
+            control.wait_until(PORT_PAUSE, |_| false);
+        };
+        check_unused(at, &here, true, pause).map_err(|e| cannot_open(at, e))?;
         let mut bound = at.clone();
         for core in 0..control.cores().len() {
             let (opener, ask) = (driver.clone(), bound.clone());
@@ -127,8 +127,7 @@ impl Exports {
                         Some(Err(e)) => e.to_string(),
                         _ => "a core does not answer".to_owned(),
                     };
-                    let error = Error::new(Kind::System, "open portal", why).at(at.to_string());
-                    return Err(error.next(next_for(at)));
+                    return Err(cannot_open(at, why));
                 }
             }
         }
@@ -163,6 +162,30 @@ impl Exports {
     }
 }
 
+/// Refuses a target with a portal that another process has. `held` are addresses of open portals of
+/// this daemon, which are not touched. Nothing listens, and no file is made. Waits as
+/// the opening of a portal does, so not for the control thread.
+pub fn check_portals(target: &TargetConfig, held: &BTreeSet<String>) -> Result<()> {
+    let held: Vec<Address> = held.iter().filter_map(|at| at.parse().ok()).collect();
+    let free = |at: &&Address| !held.contains(at);
+    for at in target_spec(target)?.listen.iter().filter(free) {
+        let shares = |other: &SocketAddr| at.inet().is_some_and(|at| overlap(at, *other));
+        let here: Vec<SocketAddr> = held.iter().filter_map(Address::inet).filter(shares).collect();
+        let pause = || std::thread::sleep(PORT_PAUSE);
+        let checked = match at.unix() {
+            Some(path) => reactor::check_unix_path(path),
+            None => check_unused(at, &here, false, pause),
+        };
+        checked.map_err(|e| cannot_open(at, e))?;
+    }
+    Ok(())
+}
+
+/// The error of a portal.
+fn cannot_open(at: &Address, why: impl std::fmt::Display) -> Error {
+    Error::new(Kind::System, "open portal", why).at(at.to_string()).next(next_for(at))
+}
+
 /// Whether two TCP addresses can receive the same connection. `[::]` receives IPv4, too.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     a.port() == b.port() && (covers(a, b) || covers(b, a))
@@ -184,8 +207,14 @@ fn covers(a: SocketAddr, b: SocketAddr) -> bool {
 /// `here` are portals of this daemon that overlap the address. They share it: the kernel gives a
 /// connection to the most specific listener, and of `0.0.0.0` and `[::]` one over IPv4 to the
 /// former. Only a part of the address that none of them occupies can be tried.
-/// Unix sockets are not shared with other processes: the driver finds out itself.
-fn check_unused(control: &mut GraphControl, at: &Address, here: &[SocketAddr]) -> io::Result<()> {
+/// Unix sockets are not shared with other processes: the driver finds out itself. `listens`: the
+/// address is not only bound, but listened at for a moment.
+fn check_unused(
+    at: &Address,
+    here: &[SocketAddr],
+    listens: bool,
+    mut pause: impl FnMut(),
+) -> io::Result<()> {
     let Some(at) = at.inet().filter(|at| at.port() != 0) else { return Ok(()) };
     let is_v6_free = at.is_ipv6() && here.iter().all(SocketAddr::is_ipv4);
     if !here.is_empty() && !is_v6_free {
@@ -193,18 +222,18 @@ fn check_unused(control: &mut GraphControl, at: &Address, here: &[SocketAddr]) -
     }
     let mut tries = 0;
     loop {
-        match try_exclusive(at, !here.is_empty()) {
+        match try_exclusive(at, !here.is_empty(), listens) {
             Err(e) if e.kind() == io::ErrorKind::AddrInUse && tries < PORT_TRIES_MAX => {
                 tries += 1;
-                control.wait_until(PORT_PAUSE, |_| false);
+                pause();
             }
             other => return other,
         }
     }
 }
 
-/// Listens at an address for a moment, without sharing it.
-fn try_exclusive(at: SocketAddr, only_v6: bool) -> io::Result<()> {
+/// Binds an address for a moment, and listens there if wanted, without sharing it.
+fn try_exclusive(at: SocketAddr, only_v6: bool, listens: bool) -> io::Result<()> {
     let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -214,7 +243,10 @@ fn try_exclusive(at: SocketAddr, only_v6: bool) -> io::Result<()> {
     // The address may come later, as it does for the listeners themselves.
     let _ = sockopt::set_ip_freebind(&socket, true);
     net::bind(&socket, &at)?;
-    Ok(net::listen(&socket, 1)?)
+    if listens {
+        net::listen(&socket, 1)?;
+    }
+    Ok(())
 }
 
 /// Advice when an address cannot be listened on.
@@ -263,7 +295,25 @@ fn on_core<R: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
+
+    #[test]
+    fn address_of_another_process_is_refused_without_listening() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = Address::Inet(taken.local_addr().unwrap());
+        let mut tries = 0;
+        let refused = check_unused(&at, &[], false, || tries += 1).unwrap_err();
+        assert_eq!((refused.kind(), tries), (io::ErrorKind::AddrInUse, PORT_TRIES_MAX));
+        let here = [taken.local_addr().unwrap()];
+        assert!(check_unused(&at, &here, false, || ()).is_ok(), "the daemon has it itself");
+        drop(taken);
+        assert!(check_unused(&at, &[], false, || ()).is_ok());
+        // RFC 5737: no machine has it yet.
+        let later = "192.0.2.77:3260".parse().unwrap();
+        assert!(check_unused(&later, &[], false, || ()).is_ok());
+    }
 
     #[test]
     fn wildcards_overlap_addresses_of_their_port() {

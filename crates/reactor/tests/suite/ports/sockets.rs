@@ -334,6 +334,25 @@ fn core_shutdown_reclaims_the_memory_of_all_operations() {
 }
 
 #[test]
+fn check_of_a_unix_path_leaves_it_as_it_is() {
+    let name = format!("ashlar-check-{}.sock", std::process::id());
+    let path = std::env::temp_dir().join(name).to_str().unwrap().to_owned();
+    let kind = |path: &str| reactor::check_unix_path(path).map_err(|e| e.kind());
+    assert_eq!(kind(&path), Ok(()));
+    assert!(!std::path::Path::new(&path).exists());
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    assert_eq!(kind(&path), Err(ErrorKind::AddrInUse));
+    drop(listener);
+    assert_eq!(kind(&path), Ok(()), "a stale one is replaced");
+    assert!(std::path::Path::new(&path).exists());
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, b"a file").unwrap();
+    assert_eq!(kind(&path), Err(ErrorKind::AddrInUse));
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(kind(&format!("{path}/no/folder")), Err(ErrorKind::NotFound));
+}
+
+#[test]
 fn unix_socket_is_shared_by_listeners_and_a_stale_one_is_replaced() {
     each_port(|r| {
         let folder = std::env::temp_dir();

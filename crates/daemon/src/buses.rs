@@ -60,6 +60,11 @@ pub fn renew(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<()> {
     Ok(())
 }
 
+/// Why the secrets of a bus cannot be read.
+pub fn check_secrets(bus: &BusConfig) -> Result<()> {
+    resolve(&mut bus.params.clone())
+}
+
 /// How long requests to disks of a bus may take, as far as its section says.
 fn bounds(bus: &BusConfig) -> Value {
     let numbers = [

@@ -40,6 +40,7 @@ use crate::reattach::Reattach;
 use crate::startup_wait;
 
 pub use checking::check;
+pub use renewing::check_files;
 
 /// Longest sleep of the control thread; everything that needs it wakes it before.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);

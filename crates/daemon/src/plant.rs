@@ -26,7 +26,7 @@ use serde_json::Value;
 
 use crate::attach::Attachments;
 use crate::catalog::{site, wall_s};
-use crate::control_loop::{ControlLoop, Published, check};
+use crate::control_loop::{ControlLoop, Published, check, check_files};
 use crate::cycle_check::CycleCheck;
 use crate::errors::{DISK_REMEDY, from_geom};
 use crate::exports::{self, Exports, FilesInUse, clashes};
@@ -450,6 +450,11 @@ impl Plant for Daemon {
                 self.check_portals(to, before)?;
             }
             Action::CreateDisk { disk } => return media::check(disk),
+            Action::Renew { of } => {
+                let mut config = self.mailbox.query(Query::Config)?;
+                before.iter().for_each(|step| step.action.apply_to(&mut config));
+                return check_files(of, &config);
+            }
             action => action.groups().try_for_each(exports::judge_group)?,
         }
         let ahead = PriorSteps::of(step, before);

@@ -255,7 +255,7 @@ fn clients_of_a_replaced_authority_are_refused() {
         .ashlar(&["apply"])
         .ends(1)
         .complains(&["tls_client_ca", "the file contains no certificate"]);
-    house.ashlar(&["plan"]).ends(PENDING);
+    house.ashlar(&["plan"]).ends(1).prints(&["files of target shop", "contains no certificate"]);
     house.assert_alive();
     house.stop();
 }

@@ -3,21 +3,43 @@
 
 use fileserver::FsClass;
 use mgmt::api::{Error, Kind, Result};
-use mgmt::config::GeomConfig;
+use mgmt::config::{Config, GeomConfig};
 use mgmt::plan::FileSection;
+use serde_json::Value;
 
 use super::ControlLoop;
 use crate::buses;
 use crate::errors::from_geom;
-use crate::exports::Files;
+use crate::exports::{Files, check_target, judge_group};
 
 const OP: &str = "read files anew";
+
+fn no_section(of: &FileSection) -> Error {
+    Error::new(Kind::NotFound, OP, "no such section").at(of.to_string())
+}
+
+/// Why the files of a section could not be read again. On a thread that may block.
+pub fn check_files(of: &FileSection, config: &Config) -> Result<()> {
+    let none = || no_section(of);
+    match of {
+        FileSection::Target(name) => {
+            check_target(config.target(name).ok_or_else(none)?)?;
+            let mut groups = config.access.iter().filter(|group| group.target == *name);
+            groups.try_for_each(judge_group)
+        }
+        FileSection::Bus(name) => buses::check_secrets(config.bus(name).ok_or_else(none)?),
+        FileSection::Fs(name) => {
+            let params = Value::Object(config.geom(name).ok_or_else(none)?.params.clone());
+            FsClass::check_params(&params).map_err(|e| from_geom(OP, name, e))
+        }
+    }
+}
 
 impl ControlLoop {
     /// Reads the files of a section again.
     pub(super) fn renew(&mut self, of: &FileSection) -> Result<()> {
         let config = self.config();
-        let none = || Error::new(Kind::NotFound, OP, "no such section").at(of.to_string());
+        let none = || no_section(of);
         match of {
             FileSection::Target(name) => {
                 self.exports.renew(config.target(name).ok_or_else(none)?, &config)
@@ -45,5 +67,37 @@ impl ControlLoop {
         if geom.class == "fs" {
             self.exports.files.forget(FileSection::Fs(geom.name.clone()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A configuration whose `PEM` is a file without a certificate, and the path of the file.
+    fn with_broken_file(name: &str, text: &str) -> (Config, String) {
+        let file = std::env::temp_dir().join(format!("ashlar-{name}-{}.pem", std::process::id()));
+        std::fs::write(&file, "nothing\n").unwrap();
+        let path = file.to_str().unwrap().to_owned();
+        let text = text.replace("PEM", &path);
+        let config = mgmt::config::read(&text, "a.toml", &crate::catalog::catalog()).unwrap();
+        (config, path)
+    }
+
+    #[track_caller]
+    fn expect_refused(of: &FileSection, (config, path): (Config, String)) {
+        let refused = check_files(of, &config).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        let wanted = format!("{path}: the file contains no certificate");
+        assert!(refused.source.contains(&wanted), "{refused:?}");
+    }
+
+    #[test]
+    fn broken_certificate_of_a_target_is_refused_before_it_is_used() {
+        let text = "[[target]]\ndriver = 'nbd'\nname = 'n'\nlisten = ['127.0.0.1:10809']\n\
+                    tls = 'require'\ntls_certificate = 'PEM'\ntls_key = 'PEM'\n";
+        let of = FileSection::Target("n".into());
+        expect_refused(&of, with_broken_file("target", text));
+        assert_eq!(check_files(&of, &Config::default()).unwrap_err().kind, Kind::NotFound);
     }
 }

@@ -138,7 +138,7 @@ impl FakePlant {
     /// A target uses a file that has changed.
     pub fn stale(&self, target: &str, why: &str) {
         let of = FileSection::Target(target.into());
-        self.with(|i| i.stale.push(StaleFiles { of, why: why.into() }));
+        self.with(|i| i.stale.push(StaleFiles { of, why: why.into(), drops_client_ca: false }));
     }
 
     /// Sessions, denials, geoms and daemon facts that `state` shows.

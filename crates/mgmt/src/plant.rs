@@ -33,6 +33,8 @@ pub struct StaleFiles {
     pub of: FileSection,
     /// Which files: "tls_certificate /etc/x.pem has changed".
     pub why: String,
+    /// A CA certificate that clients were verified against is not among them any more.
+    pub drops_client_ca: bool,
 }
 
 /// The daemon, as the control path sees it.

@@ -177,6 +177,11 @@ pub fn client(tls: &ServerConnection) -> Option<String> {
     names.first().map(str::to_owned)
 }
 
+/// The certificates of a file in PEM that can be read, in DER.
+pub fn certificates_of(pem: &[u8]) -> Vec<Vec<u8>> {
+    CertificateDer::pem_slice_iter(pem).flatten().map(|one| one.to_vec()).collect()
+}
+
 /// The last second in which all certificates of a file in PEM are valid, in seconds since 1970:
 /// the earliest of them. `None` when there is no certificate in it that can be read.
 pub fn expires(pem: &[u8]) -> Option<i64> {

@@ -7,7 +7,7 @@
 
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -26,7 +26,10 @@ use crate::state_store::ReportFn;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Parameters of drivers and file servers that name a file.
-const PARAMS: [&str; 3] = ["tls_certificate", "tls_key", "tls_client_ca"];
+const PARAMS: [&str; 3] = ["tls_certificate", "tls_key", CLIENT_CA];
+
+/// The parameter that names the CA certificates of clients.
+const CLIENT_CA: &str = "tls_client_ca";
 
 /// A file, as it was read.
 #[derive(Clone)]
@@ -39,6 +42,16 @@ struct File {
     expires: Option<i64>,
     /// The reference to it in the configuration, of a secret.
     secret: Option<String>,
+    /// Digests of the certificates in it, of one that verifies clients.
+    client_cas: BTreeSet<[u8; 32]>,
+}
+
+/// Digests of the certificates that a file of this key verifies clients against.
+fn client_cas(key: &str, contents: &[u8]) -> BTreeSet<[u8; 32]> {
+    if key != CLIENT_CA {
+        return BTreeSet::new();
+    }
+    tls::certificates_of(contents).iter().map(|one| Sha256::digest(one).into()).collect()
 }
 
 impl File {
@@ -47,7 +60,8 @@ impl File {
         let contents = contents(path)?;
         let expires = if key == "tls_key" { None } else { tls::expires(&contents) };
         let digest = Sha256::digest(&contents).into();
-        Some(File { key, path: path.to_owned(), digest, expires, secret: None })
+        let client_cas = client_cas(&key, &contents);
+        Some(File { key, path: path.to_owned(), digest, expires, secret: None, client_cas })
     }
 
     /// Whether its contents are others now. What cannot be used has none: what was read stays in
@@ -66,6 +80,13 @@ impl File {
     /// How it differs from the file that was read.
     fn change(&self) -> Option<String> {
         self.has_changed().then(|| format!("{} {} has changed", self.key, self.path))
+    }
+
+    /// Whether clients that it verified are not verified any more by its contents now. A further
+    /// CA beside the former one locks no client out.
+    fn drops_client_ca(&self) -> bool {
+        let now = contents(&self.path).filter(|_| !self.client_cas.is_empty());
+        now.is_some_and(|now| !self.client_cas.is_subset(&client_cas(&self.key, &now)))
     }
 
     /// Why the next start could not use it.
@@ -189,7 +210,8 @@ impl SectionFiles {
         change: impl Fn(&File) -> Option<String>,
     ) -> Option<StaleFiles> {
         let why: Vec<String> = self.all().filter_map(change).collect();
-        (!why.is_empty()).then(|| StaleFiles { of: of.clone(), why: why.join("; ") })
+        let stale = || StaleFiles { of: of.clone(), why: why.join("; "), drops_client_ca: false };
+        (!why.is_empty()).then(stale)
     }
 }
 
@@ -251,7 +273,11 @@ impl FilesInUse {
     pub fn stale(&self) -> Vec<StaleFiles> {
         // Files may be on a slow file system: not under the lock.
         let all = self.inner.lock().all.clone();
-        all.iter().filter_map(|(of, files)| files.stale(of, File::change)).collect()
+        let stale = |(of, files): (&FileSection, &SectionFiles)| {
+            let drops_client_ca = files.all().any(File::drops_client_ca);
+            files.stale(of, File::change).map(|stale| StaleFiles { drops_client_ca, ..stale })
+        };
+        all.iter().filter_map(stale).collect()
     }
 
     /// The same, as the watch saw it last. Reads nothing.
@@ -280,5 +306,28 @@ impl FilesInUse {
             })
         };
         files.filter_map(state).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Certificates, which are looked at as bytes.
+    const OLD: &str = "-----BEGIN CERTIFICATE-----\nb2xk\n-----END CERTIFICATE-----\n";
+    const NEW: &str = "-----BEGIN CERTIFICATE-----\nbmV3\n-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn ca_of_clients_is_dropped_by_another_one_and_kept_beside_it() {
+        let file = std::env::temp_dir().join(format!("ashlar-cas-{}.pem", std::process::id()));
+        std::fs::write(&file, OLD).unwrap();
+        let read = File::read(CLIENT_CA.to_owned(), file.to_str().unwrap()).unwrap();
+        assert!(!read.has_changed() && !read.drops_client_ca());
+        std::fs::write(&file, [OLD, NEW].concat()).unwrap();
+        assert!(read.has_changed() && !read.drops_client_ca());
+        std::fs::write(&file, NEW).unwrap();
+        assert!(read.drops_client_ca());
+        std::fs::remove_file(&file).unwrap();
+        assert!(!read.drops_client_ca(), "the one that was read stays in use");
     }
 }

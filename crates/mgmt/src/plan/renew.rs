@@ -3,6 +3,8 @@
 //! They depend on files, not on configurations, and so stay outside of the laws of `plan`.
 
 use super::action::{Action, Risk, Step};
+use super::risk::renewal_risk;
+use crate::api::SystemState;
 use crate::config::Config;
 use crate::plant::StaleFiles;
 use schemars::JsonSchema;
@@ -61,10 +63,23 @@ impl std::fmt::Display for FileSection {
 
 /// Adds one step for each section of `stale` that the other steps leave in place. Disks are grown
 /// and members appended after them, because that is not taken back when a later step fails.
-pub fn renew(steps: &mut Vec<Step>, stale: Vec<StaleFiles>, desired: &Config) {
+pub fn renew(
+    steps: &mut Vec<Step>,
+    stale: Vec<StaleFiles>,
+    desired: &Config,
+    state: &SystemState,
+) {
     let is_made = |of: &FileSection| steps.iter().any(|step| of.is_made_by(&step.action));
     let stays = |s: &StaleFiles| s.of.is_in(desired) && !is_made(&s.of);
-    let step = |s: StaleFiles| Step::new(Action::Renew { of: s.of }, s.why, Risk::Safe);
+    let step = |s: StaleFiles| {
+        let judged = renewal_risk(&s, state);
+        let why = match judged.risk {
+            Risk::Safe => s.why,
+            _ => format!("{}; the next login of clients of the former CA fails", s.why),
+        };
+        let step = Step::new(Action::Renew { of: s.of }, why, judged.risk);
+        Step { hosts: judged.hosts, ..step }
+    };
     let more: Vec<Step> = stale.into_iter().filter(stays).map(step).collect();
     let grows = |step: &Step| match &step.action {
         Action::GrowDisk { .. } => true,
@@ -75,4 +90,38 @@ pub fn renew(steps: &mut Vec<Step>, stale: Vec<StaleFiles>, desired: &Config) {
     };
     let at = steps.iter().position(grows).unwrap_or(steps.len());
     steps.splice(at..at, more);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{SessionState, TargetState};
+    use crate::fake::catalog;
+
+    #[test]
+    fn dropped_client_ca_is_disruptive_for_hosts_with_tls() {
+        let text = "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:0']\n";
+        let config = crate::config::read(text, "a.toml", &catalog()).expect("well-formed");
+        let session = |initiator: &str, tls: Option<&str>| SessionState {
+            initiator: initiator.into(),
+            tls: tls.map(str::to_owned),
+            ..SessionState::default()
+        };
+        let target = TargetState {
+            name: "iqn.a:t".into(),
+            sessions: vec![session("alice", Some("alice")), session("bob", None)],
+            ..TargetState::default()
+        };
+        let state = SystemState { targets: vec![target], ..SystemState::default() };
+        let planned = |drops_client_ca| {
+            let of = FileSection::Target("iqn.a:t".into());
+            let stale = vec![StaleFiles { of, why: "it has changed".into(), drops_client_ca }];
+            let mut steps = Vec::new();
+            renew(&mut steps, stale, &config, &state);
+            (steps[0].risk_text(), steps[0].why.clone())
+        };
+        assert_eq!(planned(false), ("safe".into(), "it has changed".into()));
+        let why = "it has changed; the next login of clients of the former CA fails";
+        assert_eq!(planned(true), ("disruptive: alice".into(), why.into()));
+    }
 }

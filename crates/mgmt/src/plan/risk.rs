@@ -5,8 +5,10 @@ use super::depend::name_depends_on;
 use super::identity::Identities;
 use super::logins::is_locked_out;
 use super::mirror_edits::leaves_one_copy;
+use super::renew::FileSection;
 use crate::api::{ProviderState, SessionState, SystemState, TargetState};
 use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog, Config, LunConfig};
+use crate::plant::StaleFiles;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use wire::portal::{LocalAddress, PortalRule, any_matches};
@@ -125,6 +127,19 @@ pub fn risk(action: &Action, scene: &RiskContext<'_>) -> HostRisk {
             regroup_risk(scene, std::slice::from_ref(from), std::slice::from_ref(to))
         }
         Action::Regroup { from, to, .. } => regroup_risk(scene, from, to),
+    }
+}
+
+/// The risk of reading files again: clients with TLS whose CA is dropped fail at their next login.
+/// Which CA signed the certificate of a session is not known: it counts as the dropped one.
+pub(super) fn renewal_risk(stale: &StaleFiles, state: &SystemState) -> HostRisk {
+    match &stale.of {
+        _ if !stale.drops_client_ca => HostRisk::default(),
+        FileSection::Target(name) => {
+            HostRisk::for_sessions(sessions(state, name).filter(|s| s.tls.is_some()))
+        }
+        FileSection::Fs(name) if has_clients(state, name) => HostRisk::of(Risk::Disruptive),
+        FileSection::Fs(_) | FileSection::Bus(_) => HostRisk::default(),
     }
 }
 

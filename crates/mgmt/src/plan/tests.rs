@@ -262,9 +262,13 @@ fn stale_files_are_read_again_before_a_disk_grows() {
     let made = Action::CreateTarget { target: config.target[1].clone() };
     let mut steps = vec![Step::new(made, "", Risk::Safe), grown("1", "2")];
     let why = "it has changed";
-    let stale = |name: &str| StaleFiles { of: FileSection::Target(name.into()), why: why.into() };
+    let stale = |name: &str| StaleFiles {
+        of: FileSection::Target(name.into()),
+        why: why.into(),
+        drops_client_ca: false,
+    };
     let all = ["iqn.a:stays", "iqn.a:new", "iqn.a:gone"].map(stale).to_vec();
-    renew(&mut steps, all, &config);
+    renew(&mut steps, all, &config, &SystemState::default());
     let what: Vec<&str> = steps.iter().map(|s| s.what.as_str()).collect();
     let renewed = "read files of target iqn.a:stays anew";
     assert_eq!(what, ["create target iqn.a:new (iscsi)", renewed, "grow disk d (file)"]);

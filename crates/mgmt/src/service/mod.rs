@@ -181,7 +181,7 @@ impl Control {
         let said = plan::adopt_settings(&mut base, &state, &self.catalog);
         let foreseen = self.predict_serials(&base, desired);
         let mut steps = plan::plan(&base, desired, (&state, &foreseen), &self.catalog);
-        plan::renew(&mut steps, self.plant.stale(), desired);
+        plan::renew(&mut steps, self.plant.stale(), desired, &state);
         for at in 0..steps.len() {
             let (before, rest) = steps.split_at_mut(at);
             // A start shows no risks: disks are inspected when they are in the graph.

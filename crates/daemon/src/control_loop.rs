@@ -22,7 +22,7 @@ use mgmt::api::{Error, Kind, Level, Result};
 use mgmt::config::{
     AccessConfig, AluaState, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig,
 };
-use mgmt::plan::{Action, Deferred};
+use mgmt::plan::{Action, Deferred, FileSection};
 use serde_json::{Value, json};
 
 use crate::buses;
@@ -224,7 +224,7 @@ impl ControlLoop {
             Action::CreateDisk { disk } => self.create_disk(disk, false),
             Action::RemoveDisk { disk } => {
                 let done = self.destroy("disk", &disk.name);
-                done.inspect(|()| self.reattach.forget(&disk.name))
+                done.inspect(|()| self.forget_disk(&disk.name))
             }
             Action::GrowDisk { to, .. } => {
                 let size = to.params.get("size").cloned().unwrap_or(Value::Null);
@@ -314,6 +314,7 @@ impl ControlLoop {
         let mut params = disk.params.clone();
         params.insert("kind".into(), Value::String(disk.kind.clone()));
         let params = Value::Object(params);
+        let files = Files::of_disk(disk);
         let (class, returns) = (self.class("disk", "create disk")?, &self.reattach);
         let request = Create { name: &disk.name, members: &[], params: &params };
         let made = self.control.call(|t| {
@@ -322,6 +323,7 @@ impl ControlLoop {
             fits.inspect_err(|_| t.wither_geom(geom, Errno::NxIo))
         });
         made.map_err(|e| from_geom("create disk", &disk.name, e).next(DISK_REMEDY))?;
+        self.exports.files.set_own(FileSection::Disk(disk.name.clone()), files);
         self.reattach.record_identity(&self.control.topology, &disk.name);
         Ok(())
     }

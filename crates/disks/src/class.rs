@@ -95,6 +95,16 @@ impl DiskClass {
         self.create_geom(topology, "nbd", name, opened)
     }
 
+    /// Reads the files again that the parameters of a disk name. A disk without a medium reads them
+    /// when it is opened.
+    ///
+    /// # Errors
+    /// Why a file cannot be used; nothing has changed then.
+    pub fn reload_keys(t: &mut Topology, name: &str, params: &Value) -> Result<(), Error> {
+        let Some(geom) = t.find_geom(DISK_CLASS, name) else { return Ok(()) };
+        t.with(geom, |g: &mut DiskGeom, _| g.unit.reload_keys(params)).unwrap_or(Ok(()))
+    }
+
     /// Makes geom and provider of an opened disk, or neither.
     fn create_geom(
         &self,

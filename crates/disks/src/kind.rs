@@ -208,6 +208,13 @@ pub trait Unit: Send {
         Err(Error::new(Errno::NotSup, "only image files can be made larger here"))
     }
 
+    /// Reads the certificates and keys again that `params`, the parameters of the disk, name. The
+    /// next connection uses them.
+    fn reload_keys(&mut self, params: &Value) -> Result<(), Error> {
+        let _ = params;
+        Ok(())
+    }
+
     /// The used and the free space, when the disk allocates space on write.
     fn space_usage(&self) -> Option<SpaceUsage> {
         None

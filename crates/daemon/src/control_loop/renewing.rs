@@ -1,6 +1,7 @@
 //! Rereading of the files of secrets, certificates and keys. Sessions go on; later logins use the
 //! new content.
 
+use disks::DiskClass;
 use fileserver::FsClass;
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::{Config, GeomConfig};
@@ -28,6 +29,12 @@ pub fn check_files(of: &FileSection, config: &Config) -> Result<()> {
             groups.try_for_each(judge_group)
         }
         FileSection::Bus(name) => buses::check_secrets(config.bus(name).ok_or_else(none)?),
+        FileSection::Disk(name) => {
+            let disk = config.disk(name).ok_or_else(none)?;
+            let params = Value::Object(disk.params.clone());
+            let checked = disks::kind(&disk.kind).map_or(Ok(()), |kind| kind.check(name, &params));
+            checked.map_err(|e| from_geom(OP, name, e))
+        }
         FileSection::Fs(name) => {
             let params = Value::Object(config.geom(name).ok_or_else(none)?.params.clone());
             FsClass::check_params(&params).map_err(|e| from_geom(OP, name, e))
@@ -45,6 +52,14 @@ impl ControlLoop {
                 self.exports.renew(config.target(name).ok_or_else(none)?, &config)
             }
             FileSection::Bus(name) => buses::renew(self, config.bus(name).ok_or_else(none)?),
+            FileSection::Disk(name) => {
+                let disk = config.disk(name).ok_or_else(none)?;
+                let (files, params) = (Files::of_disk(disk), Value::Object(disk.params.clone()));
+                let read = DiskClass::reload_keys(&mut self.control.topology, name, &params);
+                read.map_err(|e| from_geom(OP, name, e))?;
+                self.exports.files.set_own(of.clone(), files);
+                Ok(())
+            }
             FileSection::Fs(name) => {
                 let files = Files::of_fs(config.geom(name).ok_or_else(none)?);
                 let read = FsClass::reload_keys(&mut self.control.topology, name);
@@ -60,6 +75,12 @@ impl ControlLoop {
         if geom.class == "fs" {
             self.exports.files.set_own(FileSection::Fs(geom.name.clone()), files);
         }
+    }
+
+    /// A disk is removed.
+    pub(super) fn forget_disk(&mut self, name: &str) {
+        self.exports.files.forget(FileSection::Disk(name.to_owned()));
+        self.reattach.forget(name);
     }
 
     /// A geom is removed.
@@ -99,5 +120,12 @@ mod tests {
         let of = FileSection::Target("n".into());
         expect_refused(&of, with_broken_file("target", text));
         assert_eq!(check_files(&of, &Config::default()).unwrap_err().kind, Kind::NotFound);
+    }
+
+    #[test]
+    fn broken_ca_of_a_disk_is_refused_before_it_is_used() {
+        let text =
+            "[[disk]]\nname = 'd'\nkind = 'nbd'\naddress = '127.0.0.1:1'\ntls_ca = 'PEM'\n";
+        expect_refused(&FileSection::Disk("d".into()), with_broken_file("disk", text));
     }
 }

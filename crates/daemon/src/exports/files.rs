@@ -1,5 +1,5 @@
 //! Digests of files that sections of the configuration were set up from: secrets, certificates and
-//! keys of targets, access groups, buses and file servers. They show whether a file has
+//! keys of targets, access groups, buses, disks and file servers. They show whether a file has
 //! other contents now; the contents themselves are not kept.
 //!
 //! Invariant F1: a digest is taken before its file is used, so a file that is replaced in between
@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bio::sync::Mutex;
 use mgmt::StaleFiles;
 use mgmt::api::{CertificateState, ChangedFilesState};
-use mgmt::config::{AccessConfig, BusConfig, Chap, GeomConfig, TargetConfig, secret};
+use mgmt::config::{AccessConfig, BusConfig, Chap, DiskConfig, GeomConfig, TargetConfig, secret};
 use mgmt::plan::FileSection;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -25,8 +25,8 @@ use crate::state_store::ReportFn;
 /// Longest part of a file that is looked at, in bytes. Longer ones are no certificates.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Parameters of drivers and file servers that name a file.
-const PARAMS: [&str; 3] = ["tls_certificate", "tls_key", CLIENT_CA];
+/// Parameters of drivers, disks and file servers that name a file.
+const PARAMS: [&str; 4] = ["tls_ca", "tls_certificate", "tls_key", CLIENT_CA];
 
 /// The parameter that names the CA certificates of clients.
 const CLIENT_CA: &str = "tls_client_ca";
@@ -138,6 +138,13 @@ impl Files {
                 out.secret(key.clone(), secret);
             }
         }
+        out
+    }
+
+    /// Reads those of a disk.
+    pub fn of_disk(disk: &DiskConfig) -> Files {
+        let mut out = Files::default();
+        out.params(&disk.params);
         out
     }
 
@@ -262,6 +269,16 @@ impl FilesInUse {
     /// A section without groups uses these now.
     pub fn set_own(&self, of: FileSection, files: Files) {
         self.set(of, |of| of.own = files);
+    }
+
+    /// A disk has another name.
+    pub fn rename_disk(&self, from: &str, to: &str) {
+        let [from, to] = [from, to].map(|name| FileSection::Disk(name.to_owned()));
+        let mut inner = self.inner.lock();
+        inner.changed.retain(|stale| stale.of != from);
+        if let Some(files) = inner.all.remove(&from) {
+            inner.all.insert(to, files);
+        }
     }
 
     /// A section is removed, with the groups of a target.

@@ -224,7 +224,7 @@ impl Client {
 
     async fn handshake(&self, line: &TlsStream, core: &Core) -> Result<Terms, String> {
         let text = |e: std::io::Error| e.to_string();
-        let wanted = &self.disk.wanted;
+        let wanted = self.disk.wanted_now();
         let mut dial = ClientHandshake::new(&wanted.export, wanted.keys.is_some());
         let piece = core.pool().get(HEADS_BYTES).and_then(|buf| buf.seg(0, HEADS_BYTES));
         let piece = piece.ok_or("no memory")?;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bio::Errno;
 use bio::sync::Mutex;
 use geom::Notifier;
+use tls::ClientKeys;
 use wire::nbd::client::Terms;
 use wire::nbd::codes::export_flag;
 
@@ -34,7 +35,10 @@ pub(crate) struct Counts {
 pub(crate) struct Disk {
     /// Of this process's disks, for the connections of each core.
     pub(crate) number: u64,
+    /// Parameters of its connections, with the keys of the first one.
     pub(crate) wanted: ConnectParams,
+    /// Keys that were read last, for the next connection.
+    pub(crate) keys: Mutex<Option<ClientKeys>>,
     /// The server, if it is our own.
     pub(crate) server: Option<Server>,
     /// Something was written that no FLUSH covers yet.
@@ -75,6 +79,7 @@ impl Disk {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         Disk {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            keys: Mutex::new(way.wanted.keys.clone()),
             wanted: way.wanted,
             server: way.server,
             dirty: AtomicBool::new(false),
@@ -95,6 +100,11 @@ impl Disk {
             first: Mutex::new(way.first),
             is_closed: AtomicBool::new(false),
         }
+    }
+
+    /// Parameters of the next connection.
+    pub(crate) fn wanted_now(&self) -> ConnectParams {
+        ConnectParams { keys: self.keys.lock().clone(), ..self.wanted.clone() }
     }
 
     pub(crate) fn has(&self, flag: u16) -> bool {

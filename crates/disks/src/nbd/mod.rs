@@ -137,6 +137,23 @@ impl NbdParams {
         Bounds::new(deadline_s, self.timeout_s, self.retries, request_s)
     }
 
+    /// Keys of its connections; reads their files. `None` without TLS.
+    fn keys(&self) -> Result<Option<ClientKeys>, String> {
+        let Some(ca) = &self.tls_ca else {
+            return match self.tls_certificate.is_some() || self.tls_key.is_some() {
+                true => Err("`tls_certificate` and `tls_key` need `tls_ca`".to_owned()),
+                false => Ok(None),
+            };
+        };
+        let text = |t: &Option<String>| t.clone().unwrap_or_default();
+        let (certificate, key) = (text(&self.tls_certificate), text(&self.tls_key));
+        if certificate.is_empty() != key.is_empty() {
+            return Err("`tls_certificate` and `tls_key` go together".to_owned());
+        }
+        let files = ClientFiles { ca, certificate: &certificate, key: &key };
+        ClientKeys::read(&files).map(Some)
+    }
+
     /// Server, export and keys; reads files and looks up names.
     fn connect_params(&self, server: Option<&Server>) -> Result<ConnectParams, String> {
         let (address, export, tls) = match (&self.address, &self.uri, server) {
@@ -155,24 +172,12 @@ impl NbdParams {
         if let Some(name) = &self.tls_name {
             place.host = name.clone();
         }
-        let keys = match &self.tls_ca {
+        let keys = self.keys()?;
+        match &keys {
             None if tls => return Err("an nbds URI needs `tls_ca`".to_owned()),
-            None if self.tls_certificate.is_some() || self.tls_key.is_some() => {
-                return Err("`tls_certificate` and `tls_key` need `tls_ca`".to_owned());
-            }
-            None => None,
-            Some(ca) => {
-                let text = |t: &'_ Option<String>| t.clone().unwrap_or_default();
-                let (certificate, key) = (text(&self.tls_certificate), text(&self.tls_key));
-                if certificate.is_empty() != key.is_empty() {
-                    return Err("`tls_certificate` and `tls_key` go together".to_owned());
-                }
-                let files = ClientFiles { ca, certificate: &certificate, key: &key };
-                let keys = ClientKeys::read(&files)?;
-                keys.begin(&place.host).map_err(|e| format!("tls_name {e}"))?;
-                Some(keys)
-            }
-        };
+            None => {}
+            Some(keys) => drop(keys.begin(&place.host).map_err(|e| format!("tls_name {e}"))?),
+        }
         let patience = if server.is_some() { START_TIMEOUT } else { ANSWER_TIMEOUT };
         Ok(ConnectParams {
             address: place,
@@ -206,10 +211,11 @@ impl Kind for Nbd {
 
     fn check(&self, name: &str, params: &Value) -> Result<(), Error> {
         let p: NbdParams = params::read("nbd", name, params)?;
-        match p.uri.as_deref().map(server_address::uri) {
-            Some(Err(e)) => Err(params::refuse("nbd", name, Errno::Inval, format!("uri: {e}"))),
-            _ => Ok(()),
+        let refuse = |why| params::refuse("nbd", name, Errno::Inval, why);
+        if let Some(Err(e)) = p.uri.as_deref().map(server_address::uri) {
+            return Err(refuse(format!("uri: {e}")));
         }
+        p.keys().map(drop).map_err(refuse)
     }
 
     fn is_reachable(&self, name: &str, params: &Value) -> Option<bool> {
@@ -240,7 +246,9 @@ impl Kind for Nbd {
             Some(reached) => reached,
             None => reach(name, &p)?,
         };
-        let Reached { wanted, server, first } = reached;
+        let Reached { mut wanted, server, first } = reached;
+        // The server may have been reached some time ago.
+        wanted.keys = p.keys().map_err(|e| params::refuse("nbd", name, Errno::Inval, e))?;
         let terms = first.terms;
         opened(request, &p, (wanted, server), terms, Some(first))
     }
@@ -401,7 +409,7 @@ impl Unit for NbdUnit {
     /// Asks the server over a connection of its own: NBD has no other way to report a new size. A
     /// server that takes no further connection reports it at the next.
     fn size(&mut self) -> Result<u64, Errno> {
-        if let Ok(first) = dial::connect_and_handshake(&self.disk.wanted)
+        if let Ok(first) = dial::connect_and_handshake(&self.disk.wanted_now())
             && self.disk.grown(first.terms.size)
         {
             let number = self.disk.number;
@@ -411,6 +419,13 @@ impl Unit for NbdUnit {
             }
         }
         Ok(self.disk.size())
+    }
+
+    fn reload_keys(&mut self, params: &Value) -> Result<(), Error> {
+        // The name of the disk is that of the error's caller.
+        let p: NbdParams = params::read("nbd", "", params)?;
+        *self.disk.keys.lock() = p.keys().map_err(Error::inval)?;
+        Ok(())
     }
 
     fn troubles(&self) -> Vec<Trouble> {

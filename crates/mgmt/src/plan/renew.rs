@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub enum FileSection {
     /// A bus: secrets.
     Bus(String),
+    /// A disk: certificates and keys of its connections.
+    Disk(String),
     /// A file server: certificates and keys.
     Fs(String),
     /// A target with its groups: secrets, certificates and keys.
@@ -26,7 +28,10 @@ impl FileSection {
     /// The name of the section.
     pub fn name(&self) -> &str {
         match self {
-            FileSection::Bus(name) | FileSection::Fs(name) | FileSection::Target(name) => name,
+            FileSection::Bus(name)
+            | FileSection::Disk(name)
+            | FileSection::Fs(name)
+            | FileSection::Target(name) => name,
         }
     }
 
@@ -34,6 +39,7 @@ impl FileSection {
     pub fn is_in(&self, config: &Config) -> bool {
         match self {
             FileSection::Bus(name) => config.bus(name).is_some(),
+            FileSection::Disk(name) => config.disk(name).is_some(),
             FileSection::Fs(name) => config.geom(name).is_some(),
             FileSection::Target(name) => config.target(name).is_some(),
         }
@@ -43,6 +49,7 @@ impl FileSection {
     fn is_made_by(&self, action: &Action) -> bool {
         match (self, action) {
             (FileSection::Bus(name), Action::CreateBus { bus }) => bus.name == *name,
+            (FileSection::Disk(name), Action::CreateDisk { disk }) => disk.name == *name,
             (FileSection::Fs(name), Action::CreateGeom { geom }) => geom.name == *name,
             (FileSection::Target(name), Action::CreateTarget { target }) => target.name == *name,
             _ => false,
@@ -54,6 +61,7 @@ impl std::fmt::Display for FileSection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self {
             FileSection::Bus(_) => "bus",
+            FileSection::Disk(_) => "disk",
             FileSection::Fs(_) => "fs",
             FileSection::Target(_) => "target",
         };

@@ -139,7 +139,7 @@ pub(super) fn renewal_risk(stale: &StaleFiles, state: &SystemState) -> HostRisk 
             HostRisk::for_sessions(sessions(state, name).filter(|s| s.tls.is_some()))
         }
         FileSection::Fs(name) if has_clients(state, name) => HostRisk::of(Risk::Disruptive),
-        FileSection::Fs(_) | FileSection::Bus(_) => HostRisk::default(),
+        FileSection::Fs(_) | FileSection::Bus(_) | FileSection::Disk(_) => HostRisk::default(),
     }
 }
 

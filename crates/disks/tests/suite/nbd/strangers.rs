@@ -263,6 +263,39 @@ fn tls_works_with_certificates_on_both_sides() {
 }
 
 #[test]
+fn renewed_ca_is_used_by_the_next_connection() {
+    rig::packages::ensure_host().unwrap();
+    let papers = Papers::new("disks-nbd-renewed").unwrap();
+    let names = "subjectAltName=DNS:localhost,IP:127.0.0.1";
+    for (authority, server) in [("ca", "server"), ("next", "renewed")] {
+        papers.authority(authority).unwrap();
+        papers.sign(authority, server, "localhost", names, Good::Now).unwrap();
+    }
+    let trusted = papers.file("trusted.pem");
+    std::fs::copy(papers.file("ca.pem"), &trusted).unwrap();
+    let certificates = format!("--tls-certificates={}", papers.file("server").display());
+    let words = ["-f", "-U", "SOCKET", "--tls=require", &certificates, "memory", "16M"];
+    let mut server = Server::start("nbdkit", &words);
+    let keys = json!({ "tls_ca": trusted.to_str().unwrap(), "tls_name": "localhost" });
+    let mut w = world(&server.address(), keys.clone());
+    exercise(&mut w, "n0", 3, 200);
+    let reload = |w: &mut World| {
+        disks::DiskClass::reload_keys(&mut w.control.topology, "n0", &keys).map_err(|e| e.message)
+    };
+    std::fs::write(&trusted, "nothing\n").unwrap();
+    assert!(reload(&mut w).unwrap_err().contains("the file contains no certificate"));
+    std::fs::copy(papers.file("next.pem"), &trusted).unwrap();
+    assert_eq!(reload(&mut w), Ok(()));
+    for part in ["server-cert.pem", "server-key.pem"] {
+        let to = papers.file("server").join(part);
+        std::fs::copy(papers.file("renewed").join(part), to).unwrap();
+    }
+    server.kill();
+    server.boot();
+    exercise(&mut w, "n0", 3, 200);
+}
+
+#[test]
 fn resize_detects_a_grown_export() {
     let words = ["-f", "-U", "SOCKET", "file", "FOLDER/disk"];
     rig::packages::ensure_host().unwrap();

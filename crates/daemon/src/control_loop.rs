@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use crate::buses;
 use crate::errors::{DISK_REMEDY, find_persistent, from_geom};
-use crate::exports::{Exports, Files, units_of};
+use crate::exports::{Exports, Files, ProviderSources, units_of};
 use crate::geom_layouts::GeomLayouts;
 use crate::images::Images;
 use crate::insert_layer;
@@ -155,7 +155,7 @@ impl ControlLoop {
                 self.control.topology.set_exported(lent);
                 self.reattach.retain_configured(&config);
                 self.exports.identities.set_desired(&config);
-                self.exports.buses = config.bus;
+                self.exports.sources = ProviderSources::of(*config);
                 self.exports.consent.clone_from(&consent);
                 self.consent = consent;
                 let _ = to.send(());
@@ -349,7 +349,7 @@ impl ControlLoop {
         let (mut members, patience) = (Vec::new(), self.exports.wait_limit());
         for name in geom.provider_names() {
             let found = startup_wait::find_provider(&mut self.control, &self.cam, name, patience);
-            if found.is_none() && self.exports.may_wait(name) {
+            if found.is_none() && self.exports.may_wait(&self.control.topology, name) {
                 self.wait_for_provider(geom, name);
                 return Ok(());
             }

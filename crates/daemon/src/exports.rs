@@ -33,7 +33,7 @@ use engine::{Engine, GroupSpec, Label, Registry};
 use geom::{GraphControl, Topology};
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::{
-    AccessConfig, AluaConfig, AluaState, BusConfig, Config, LunConfig, TargetConfig, UnitConfig,
+    AccessConfig, AluaConfig, AluaState, Config, LunConfig, TargetConfig, UnitConfig,
 };
 use mgmt::plan::{Deferred, FileSection};
 use reactor::Address;
@@ -47,7 +47,7 @@ use crate::overrides::{Overrides, Tray};
 use crate::startup_wait::{self, WaitLimit};
 pub use files::{Files, FilesInUse};
 use pending_luns::PendingLuns;
-pub use pending_luns::bus_may_provide;
+pub use pending_luns::{ProviderSources, bus_may_provide, disk_may_provide};
 use portals::Portal;
 pub use portals::check_portals;
 use specs::{access_state, port_group, target_spec};
@@ -101,8 +101,8 @@ pub struct Exports {
     pending_luns: PendingLuns,
     /// Files of secrets, certificates and keys.
     pub files: FilesInUse,
-    /// Those that the configuration is to have.
-    pub buses: Vec<BusConfig>,
+    /// Those of the configuration that is to be reached.
+    pub sources: ProviderSources,
     /// Names given last as consent to lose their data.
     pub consent: Vec<String>,
     /// Parts that a start left out are tried again: a LUN that fails does not delay the others
@@ -135,7 +135,7 @@ impl Exports {
             cycle_check: loops,
             pending_luns: PendingLuns::default(),
             files,
-            buses: Vec::new(),
+            sources: ProviderSources::default(),
             consent: Vec::new(),
             is_retrying: false,
             start_ends_ns: started_ns.saturating_add(patience_ns),
@@ -635,7 +635,8 @@ impl Exports {
         for target in at {
             self.cycle_check.refuse(&control.topology, name, &target.driver, &target.name)?;
         }
-        if is_open || control.topology.find(name).is_none() && self.may_wait(name) {
+        let is_away = control.topology.find(name).is_none();
+        if is_open || is_away && self.may_wait(&control.topology, name) {
             return Ok(false);
         }
         let op = "export";

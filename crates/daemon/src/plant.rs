@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bio::Errno;
 use bio::sync::Mutex;
 use cam::{CamClass, SimKind};
 use disks::DiskClass;
@@ -19,7 +20,7 @@ use fileserver::{FS_CLASS, FsClass};
 use geom::{Class, Runtime, RuntimeConfig, Topology};
 use mgmt::api::{AttachedState, CoreState, Error, Event, Kind, Level, Result, SystemState};
 use mgmt::config::{BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, Port, TargetConfig};
-use mgmt::plan::{Action, PredictedSerials, Step};
+use mgmt::plan::{Action, Deferred, PredictedSerials, Step};
 use mgmt::{Outcome, Plant, Progress, StaleFiles};
 use reactor::{PortChoice, PortReport};
 use serde_json::Value;
@@ -383,6 +384,7 @@ fn answer_query(
                 registry.login_gate().is_shut()
                     || runs(name)
                     || exports::bus_may_provide(&stays, name)
+                    || exports::disk_may_provide(topology, &shown.config.disk, name)
             };
             let _ = to.send(check(topology, &step, &before, &may_wait));
         }
@@ -428,12 +430,15 @@ impl Daemon {
         exports::check_portals(target, &self.mailbox.query(Query::Portals)?)
     }
 
-    /// Waits for the server of a disk on this thread, so that the control thread does not.
-    fn reach(&self, disk: &DiskConfig) -> Result<()> {
-        let Some((_, kind, params)) = remote(disk) else { return Ok(()) };
+    /// Waits for the server of a disk on this thread, so that the control thread does not. Answers
+    /// why a server is absent that may appear later.
+    fn reach(&self, disk: &DiskConfig) -> Result<Option<Error>> {
+        let Some((_, kind, params)) = remote(disk) else { return Ok(None) };
         let most = if self.registry.login_gate().is_closed() { REACH_AT_START } else { REACH };
-        let reached = kind.reach(&disk.name, &params, most);
-        reached.map_err(|e| from_geom("create disk", &disk.name, e).next(DISK_REMEDY))
+        let Err(e) = kind.reach(&disk.name, &params, most) else { return Ok(None) };
+        let is_away = e.kind == Errno::NxIo;
+        let error = from_geom("create disk", &disk.name, e).next(DISK_REMEDY);
+        if is_away { Ok(Some(error)) } else { Err(error) }
     }
 }
 
@@ -533,8 +538,13 @@ impl Plant for Daemon {
     }
 
     fn carry_out(&self, action: &Action, _: &mut Progress<'_>) -> Result<Outcome> {
-        if let Action::CreateDisk { disk } = action {
-            self.reach(disk)?;
+        if let Action::CreateDisk { disk } = action
+            && let Some(away) = self.reach(disk)?
+        {
+            // The disk is awaited, as a lost one is.
+            self.retry_later(action);
+            let deferred = vec![Deferred::of_action(action, away)];
+            return Ok(Outcome { deferred, ..Outcome::default() });
         }
         let action = Box::new(action.clone());
         self.mailbox.submit(|to| Change::CarryOut(action, to))?

@@ -71,7 +71,8 @@ pub trait Kind: Send + Sync {
     /// reached over a network; `open` does not block then. On a thread that may block.
     ///
     /// # Errors
-    /// Why the medium does not answer, at most after `most`.
+    /// Why the medium does not answer, at most after `most`. `NxIo`: nothing listens there, and
+    /// the disk can be used as soon as its medium appears.
     fn reach(&self, name: &str, params: &Value, most: Duration) -> Result<(), Error> {
         let _ = (name, params, most);
         Ok(())

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rig::peer;
 use rig::proc::{self, Proc};
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, file_disk};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -75,6 +76,35 @@ impl SlowServer {
         });
         SlowServer { address, clients, is_over }
     }
+}
+
+#[test]
+fn new_disk_of_an_absent_server_is_awaited_with_its_luns() {
+    let (mut house, mut far) = (Fixture::new("nbd-awaited"), Fixture::new("nbd-awaited-far"));
+    house.configure("", "");
+    house.start();
+    let at = far.portal();
+    let disk = format!(
+        "[[disk]]\nname = \"n0\"\nkind = \"nbd\"\naddress = \"{at}\"\nexport = \"good\"\n"
+    );
+    house.configure(&disk, "0 = \"n0\"");
+    house.ashlar(&["plan"]).ends(6).prints(&["create disk n0"]);
+    house.ashlar(&["apply"]).ends(0).prints(&["n0", "not yet"]);
+    let status = house.ashlar(&["status"]).out;
+    assert!(status.contains("disk n0"), "{status}");
+    far.image("good.img", 16 << 20);
+    let target = format!(
+        "[[target]]\ndriver = \"nbd\"\nname = \"far\"\nlisten = [\"{at}\"]\n\n\
+         [[access]]\ntarget = \"far\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ 0 = \"good\" }}\n"
+    );
+    far.write("ashlar.toml", &format!("{}{target}", file_disk("good", "good.img")));
+    far.start();
+    let served = || peer::iscsi_inq(&house.url(0), None).is_ok();
+    house.until("the disk has come and its LUN is served", LIMIT, served);
+    house.ashlar(&["plan"]).ends(0).prints(&["no changes"]);
+    house.stop();
+    far.stop();
 }
 
 #[test]

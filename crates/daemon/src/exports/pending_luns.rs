@@ -11,20 +11,22 @@
 //!  W2  An awaited LUN is in no list. A host that knows it gets BECOMING READY and sends its
 //!      commands again.
 //!  W3  Once it has started, a name that is not there is a mistake, and is refused as one, unless a
-//!      bus of the configuration may bring it: its own disks, and the providers found on them.
+//!      bus of the configuration may bring it: its own disks, and the providers found on them. So
+//!      may a disk over a network whose server is absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::lun::OpenSpec;
 use engine::registry::LunChange;
 use engine::{GroupSpec, LunSpec};
-use geom::GraphControl;
+use geom::{GraphControl, Topology};
 use mgmt::api::{Error, Kind, Result};
-use mgmt::config::{AccessConfig, BusConfig, Config, LunConfig, TargetConfig};
+use mgmt::config::{AccessConfig, BusConfig, Config, DiskConfig, LunConfig, TargetConfig};
 use mgmt::plan::{Deferred, DeferredPart, name_depends_on};
 
 use super::Exports;
 use super::specs::{group_spec, lun_spec, units_of};
+use crate::reattach::remote;
 
 /// Whether a bus of a configuration may bring a provider of that name: a disk that it names or that
 /// is named by its kind, or something that is found by its record (`CLASS/NAME`).
@@ -38,6 +40,27 @@ pub fn bus_may_provide(buses: &[BusConfig], name: &str) -> bool {
         && (name.contains('/')
             || kinds.iter().any(is_numbered)
             || buses.iter().flat_map(|bus| bus.names.keys()).any(is_own))
+}
+
+/// Whether a disk of a configuration may bring a provider of that name: it is not in the graph, and
+/// its medium is over a network and looked for.
+pub fn disk_may_provide(topology: &Topology, disks: &[DiskConfig], name: &str) -> bool {
+    let own = disks.iter().filter(|disk| name_depends_on(name, &disk.name));
+    own.filter_map(remote).any(|(disk, ..)| topology.find(&disk.name).is_none())
+}
+
+/// The parts of the configuration to be reached that bring providers later.
+#[derive(Default)]
+pub struct ProviderSources {
+    pub(super) buses: Vec<BusConfig>,
+    pub(super) disks: Vec<DiskConfig>,
+}
+
+impl ProviderSources {
+    /// Those of a configuration.
+    pub fn of(config: Config) -> ProviderSources {
+        ProviderSources { buses: config.bus, disks: config.disk }
+    }
 }
 
 /// Providers that are awaited.
@@ -106,10 +129,11 @@ impl Exports {
     }
 
     /// Whether it is no mistake that a unit's provider is not there (W1, W3).
-    pub fn may_wait(&self, provider: &str) -> bool {
+    pub fn may_wait(&self, topology: &Topology, provider: &str) -> bool {
         self.may_fail(provider)
             || self.registry.device(provider).is_some()
-            || bus_may_provide(&self.buses, provider)
+            || bus_may_provide(&self.sources.buses, provider)
+            || disk_may_provide(topology, &self.sources.disks, provider)
     }
 
     /// Whether a unit that cannot be opened keeps no other LUN from being served (W1).

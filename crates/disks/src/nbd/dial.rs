@@ -109,16 +109,25 @@ fn io_error_text(e: &io::Error) -> String {
     }
 }
 
+/// Why there is no connection.
+pub(crate) struct DialError {
+    pub(crate) why: String,
+    /// Nothing listens at the address: the server may appear later.
+    pub(crate) is_away: bool,
+}
+
 /// Connects and carries out the handshake. Blocks for a few seconds at the most.
-pub(crate) fn connect_and_handshake(wanted: &ConnectParams) -> Result<OpenConnection, String> {
+pub(crate) fn connect_and_handshake(wanted: &ConnectParams) -> Result<OpenConnection, DialError> {
     let mut why = String::new();
     for at in &wanted.address.at {
         match Socket::connect(at, wanted.handshake_timeout) {
-            Ok(socket) => return handshake(wanted, socket),
+            Ok(socket) => {
+                return handshake(wanted, socket).map_err(|why| DialError { why, is_away: false });
+            }
             Err(e) => why = io_error_text(&e),
         }
     }
-    Err(why)
+    Err(DialError { why, is_away: true })
 }
 
 fn handshake(wanted: &ConnectParams, mut socket: Socket) -> Result<OpenConnection, String> {

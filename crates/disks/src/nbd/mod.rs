@@ -33,7 +33,7 @@ use wire::nbd::client::Terms;
 use wire::nbd::codes::export_flag;
 
 use self::child::Server;
-use self::dial::{ANSWER_TIMEOUT, ConnectParams, OpenConnection, START_TIMEOUT};
+use self::dial::{ANSWER_TIMEOUT, ConnectParams, DialError, OpenConnection, START_TIMEOUT};
 use self::disk::{Disk, ExportShape, ServerPath};
 use self::layer::NbdLayer;
 use self::probe::Reached;
@@ -262,7 +262,7 @@ fn reach(name: &str, p: &NbdParams) -> Result<Reached, Error> {
         return Err(refuse("`command` goes without `address` and `uri`".to_owned()));
     }
     let server = p.command.as_ref().map(|words| Server::start(name, words)).transpose();
-    let server = server.map_err(|e| params::refuse("nbd", name, Errno::NxIo, e))?;
+    let server = server.map_err(|e| params::refuse("nbd", name, Errno::Io, e))?;
     let wanted = p.connect_params(server.as_ref()).map_err(refuse)?;
     match dial::connect_and_handshake(&wanted) {
         Ok(first) => Ok(Reached { wanted, server, first }),
@@ -274,9 +274,11 @@ fn unreachable(
     (name, p): (&str, &NbdParams),
     wanted: &ConnectParams,
     server: Option<&Server>,
-    why: &str,
+    DialError { why, is_away }: &DialError,
 ) -> Error {
     let export = &wanted.export;
+    // A server of our own is there, or its command is wrong.
+    let errno = if *is_away && server.is_none() { Errno::NxIo } else { Errno::Io };
     let what = match (server, &p.command) {
         (Some(server), Some(words)) => {
             let (words, said) = (words.join(" "), server.final_messages());
@@ -292,7 +294,7 @@ fn unreachable(
             wanted.address.text
         ),
     };
-    params::refuse("nbd", name, Errno::NxIo, what)
+    params::refuse("nbd", name, errno, what)
 }
 
 /// A disk whose server is known already: a simulated one, which the control thread cannot reach.

@@ -79,7 +79,7 @@ pub(crate) fn wait(name: &str, params: &Value, most: Duration) -> Result<(), Err
 }
 
 fn late(name: &str) -> Error {
-    params::refuse("nbd", name, Errno::NxIo, "its server does not answer in time".to_owned())
+    params::refuse("nbd", name, Errno::Io, "its server does not answer in time".to_owned())
 }
 
 /// The server that was found.
@@ -122,5 +122,27 @@ fn begin(name: &str, params: &Value, key: String) {
         // No thread can be had now: it is tried again.
         PROBES.lock().remove(&key);
         CHANGED.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn absent_server_differs_from_one_that_refuses() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let params = json!({ "address": listener.local_addr().unwrap().to_string() });
+        let kind = || wait("d", &params, Duration::from_secs(60)).unwrap_err().kind;
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(listener.accept()));
+            assert_eq!(kind(), Errno::Io, "it closes the connection");
+        });
+        drop(listener);
+        assert_eq!(kind(), Errno::NxIo);
     }
 }

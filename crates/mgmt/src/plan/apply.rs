@@ -58,6 +58,12 @@ impl Deferred {
         Deferred::with_part(step.what.clone(), of, cause)
     }
 
+    /// An action that is carried out later.
+    pub fn of_action(action: &Action, cause: Error) -> Deferred {
+        let of = DeferredPart::Step(Box::new(action.clone()));
+        Deferred::with_part(action.summary(), of, cause)
+    }
+
     /// The export of a provider that failed.
     pub fn export(provider: &str, cause: Error) -> Deferred {
         Deferred::with_part(

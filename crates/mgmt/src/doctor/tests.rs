@@ -203,6 +203,9 @@ fn ports_socket_and_version_are_graded() {
     assert_eq!(grades("version", &facts), [Severity::Warn]);
     facts.daemon = Ok(SystemState { schema_version: 9, ..state });
     assert_eq!(grades("version", &facts), [Severity::Fail]);
+    let check = CHECKS.iter().find(|c| c.id == "version").expect("a check");
+    let fix = check.run(&facts).remove(0).fix;
+    assert!(fix.contains("`systemctl restart ashlar`") && fix.contains("`ashlar serve`"), "{fix}");
 }
 
 #[test]

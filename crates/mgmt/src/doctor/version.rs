@@ -7,6 +7,10 @@ use crate::api::SCHEMA_VERSION;
 pub const CHECK: Check =
     Check { id: "version", doc: "whether command and daemon have the same version", findings };
 
+/// How to run the installed version, with and without systemd.
+const RESTART: &str = "restart the daemon with the installed binary: `systemctl restart ashlar` \
+                       where systemd runs it, else stop its process and run `ashlar serve` again";
+
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Ok(state) = &facts.daemon else { return ok(format!("this is {}", facts.version)) };
     let (theirs, ours) = (&state.daemon.version, &facts.version);
@@ -18,7 +22,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
                 state.schema_version
             ),
             "answers may be misread",
-            "restart the daemon with the binary that is installed: systemctl restart ashlar",
+            RESTART,
         )];
     }
     if theirs != ours {
@@ -26,7 +30,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             Severity::Warn,
             format!("the daemon has version {theirs}, this command {ours}"),
             "verbs of the newer version are missing in the older one",
-            "restart the daemon with the binary that is installed: systemctl restart ashlar",
+            RESTART,
         )];
     }
     ok(format!("both are {ours}"))

@@ -409,7 +409,8 @@ impl Daemon {
         if remote.is_empty() {
             return;
         }
-        let here = self.state();
+        // Without a state, no step follows either.
+        let Ok(here) = self.state() else { return };
         for (disk, kind, params) in remote {
             if here.provider(&disk.name).is_none() {
                 kind.is_reachable(&disk.name, &params);
@@ -443,8 +444,8 @@ impl Daemon {
 }
 
 impl Plant for Daemon {
-    fn state(&self) -> SystemState {
-        self.mailbox.query(Query::State).unwrap_or_default()
+    fn state(&self) -> Result<SystemState> {
+        self.mailbox.query(Query::State)
     }
 
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {

@@ -97,6 +97,8 @@ struct Inner {
     extra: SystemState,
     tables: Vec<PartTable>,
     stopped: bool,
+    /// The answer of `state`, instead of one.
+    no_state: Option<Error>,
 }
 
 /// See the module.
@@ -133,6 +135,11 @@ impl FakePlant {
     /// Makes every `check` answer so.
     pub fn refuse(&self, error: Error) {
         self.with(|i| i.refuse = Some(error));
+    }
+
+    /// Makes every `state` answer so.
+    pub fn refuse_state(&self, error: Error) {
+        self.with(|i| i.no_state = Some(error));
     }
 
     /// A target uses a file that has changed.
@@ -413,8 +420,8 @@ pub fn geom_state(class: &str, name: &str, rank: u32, below: &[&str], provider: 
 }
 
 impl Plant for FakePlant {
-    fn state(&self) -> SystemState {
-        self.with(|i| i.state())
+    fn state(&self) -> Result<SystemState> {
+        self.with(|i| i.no_state.clone().map_or_else(|| Ok(i.state()), Err))
     }
 
     fn check(&self, _step: &Step, _before: &[Step]) -> Result<()> {
@@ -478,7 +485,7 @@ impl Plant for FakePlant {
 }
 
 impl Plant for std::sync::Arc<FakePlant> {
-    fn state(&self) -> SystemState {
+    fn state(&self) -> Result<SystemState> {
         self.as_ref().state()
     }
 

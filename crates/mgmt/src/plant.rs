@@ -39,8 +39,8 @@ pub struct StaleFiles {
 
 /// The daemon, as the control path sees it.
 pub trait Plant: Send + Sync {
-    /// Everything, now.
-    fn state(&self) -> SystemState;
+    /// Everything, now. An error when the daemon stops, or when too many requests wait.
+    fn state(&self) -> Result<SystemState>;
 
     /// Would `step` succeed once `before` (the steps ahead of it) are done? Changes nothing. May
     /// answer yes where only the execution can show a problem.

@@ -58,7 +58,8 @@ impl Site {
 
     /// The reported changes of a geom.
     fn reported(&self, at: &str) -> Vec<String> {
-        let (config, state) = (self.control.config().0, self.control.plant().state());
+        let state = self.control.plant().state().expect("a state");
+        let config = self.control.config().0;
         let told = manual_changes(&config, &state, self.control.catalog()).into_iter();
         told.filter(|told| told.object == at)
             .map(|told| format!("{}. {}", told.why, told.fix))
@@ -346,7 +347,7 @@ fn manual_change_is_reported_exported_and_reverted() {
     let label =
         json!({ "name": "v", "format": "Intel", "level": "RAID1", "members": ["z0", "z1"] });
     site.verb("raid", "label", &label);
-    let state = site.control.plant().state();
+    let state = site.control.plant().state().expect("a state");
     let array = state.geoms.iter().find(|g| g.class == "raid").expect("an array").name.clone();
     assert_eq!(plan(&written), []);
     for (class, verb, mut params, at, told) in [filter_changes(), changes()].concat() {
@@ -358,7 +359,8 @@ fn manual_change_is_reported_exported_and_reverted() {
         site.verb(class, verb, &params);
         let says = site.reported(&at);
         assert_eq!(says.len(), 1, "{what}: {says:?}");
-        let (config, state) = (site.control.config().0, site.control.plant().state());
+        let state = site.control.plant().state().expect("a state");
+        let config = site.control.config().0;
         let now = |geom| settings(geom, &state, site.control.catalog());
         let changed = config.geom.iter().filter(|geom| now(geom).is_some()).count();
         let steps = plan(&written);

@@ -60,7 +60,7 @@ fn configured_geoms_are_marked_and_refusals_have_a_next_command() {
         params: Map::new(),
     };
     carry(&daemon, &Action::CreateGeom { geom }).expect("a geom");
-    let state = daemon.state();
+    let state = daemon.state().expect("a state");
     let nop = state.geoms.iter().find(|g| g.class == "nop").expect("it is there");
     assert_eq!((nop.why.as_str(), nop.configured), ("configured", true));
     let (_, provider) = state.provider("n0").expect("its provider");
@@ -74,6 +74,15 @@ fn configured_geoms_are_marked_and_refusals_have_a_next_command() {
     let absent = disk("y", "file", json!({ "path": "/nonexistent/y" }));
     let step = Step::new(absent, "test", Risk::Safe);
     assert_eq!(daemon.check(&step, &[]).expect_err("no such file").kind, Kind::NotFound);
+}
+
+#[test]
+fn stopped_daemon_has_no_state_instead_of_an_empty_one() {
+    let daemon = start();
+    carry(&daemon, &disk("m0", "memory", json!({ "size": 16 << 20 }))).expect("a disk");
+    assert!(daemon.state().expect("a state").provider("m0").is_some());
+    daemon.stop();
+    assert_eq!(daemon.state().expect_err("stopped").kind, Kind::Stopping);
 }
 
 #[test]
@@ -102,9 +111,10 @@ fn geom_below_an_inserted_layer_is_refused() {
     }
     carry(&daemon, &nop("n0", "m0")).expect("above the scheduler");
     let on = |daemon: &Daemon| {
-        let geom = daemon.state().geoms.into_iter().find(|g| g.name == "n0").expect("there");
+        let state = daemon.state().expect("a state");
+        let geom = state.geoms.iter().find(|g| g.name == "n0").expect("there");
         let provider = geom.consumers[0].provider.clone().expect("attached");
-        let below = daemon.state().provider(&provider).map(|(g, _)| g.class.clone());
+        let below = state.provider(&provider).map(|(g, _)| g.class.clone());
         (provider, below.expect("there"))
     };
     assert_eq!(on(&daemon), ("m0".to_owned(), "sched".to_owned()));
@@ -123,7 +133,7 @@ fn an_image_file_grows_in_place_and_never_shrinks() {
     };
     let grown = resize(2 << 20).expect("larger");
     assert_eq!((&grown["was"], &grown["size"]), (&json!(1 << 20), &json!(2 << 20)));
-    let size = daemon.state().provider("f0").map(|(_, p)| p.size_bytes);
+    let size = daemon.state().expect("a state").provider("f0").map(|(_, p)| p.size_bytes);
     assert_eq!(size, Some(2 << 20), "those above see it");
     assert!(resize(1 << 20).is_err(), "that would lose data");
     let config = |size: u64| DiskConfig {
@@ -134,7 +144,7 @@ fn an_image_file_grows_in_place_and_never_shrinks() {
     let grow = Action::GrowDisk { from: config(2 << 20), to: config(3 << 20) };
     carry(&daemon, &grow).expect("larger");
     assert_eq!(carry(&daemon, &grow.inverse()).expect_err("smaller").kind, Kind::Usage);
-    let size = daemon.state().provider("f0").map(|(_, p)| p.size_bytes);
+    let size = daemon.state().expect("a state").provider("f0").map(|(_, p)| p.size_bytes);
     assert_eq!(size, Some(3 << 20));
     assert_eq!(std::fs::metadata(&path).expect("there").len(), 3 << 20);
     drop(daemon);

@@ -195,7 +195,7 @@ fn config(dice: &mut Dice, folder: &Path) -> (String, Option<Config>) {
 
 /// A client of NBD whose session stays while the configuration changes under it.
 fn client(control: &Control, dice: &mut Dice) -> Option<Client> {
-    let state = control.plant().state();
+    let state = control.plant().state().expect("a state");
     let target = state.targets.iter().find(|t| t.driver == "nbd")?;
     let at = target.portals.first()?.parse().ok()?;
     Client::try_enter(at, dice.pick(&["0", "1", "2"])).ok()?.ok()
@@ -244,7 +244,7 @@ fn walk(seed: u64) -> [u32; 4] {
         if dice.chance(25) {
             configure(&control, &mut dice);
         }
-        seen[3] += u32::from(control.plant().state().sessions().next().is_some());
+        seen[3] += u32::from(control.plant().state().expect("a state").sessions().next().is_some());
         let Some(mut desired) = desired else {
             seen[2] += 1;
             continue;

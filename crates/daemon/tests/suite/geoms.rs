@@ -31,7 +31,7 @@ fn config(size: &str) -> String {
 }
 
 fn serial(site: &Site) -> String {
-    let state = site.control.plant().state();
+    let state = site.control.plant().state().expect("a state");
     let mut groups = state.targets.iter().flat_map(|target| &target.groups);
     groups.find_map(|group| group.luns.first()).expect("a LUN").serial.clone()
 }
@@ -139,7 +139,7 @@ fn group_that_cannot_be_created_does_not_block_the_others() {
     let left = site.control.start(&site.read(&text)).expect("all that can be").deferred;
     let left: Vec<String> = left.into_iter().map(|left| left.subject).collect();
     assert_eq!(left, ["create group db of iqn.2026-11.test:t"]);
-    let state = site.control.plant().state();
+    let state = site.control.plant().state().expect("a state");
     let groups = state.targets.iter().flat_map(|target| &target.groups);
     assert_eq!(groups.map(|group| group.name.as_str()).collect::<Vec<_>>(), ["web"]);
 }

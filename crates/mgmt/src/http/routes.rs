@@ -50,11 +50,11 @@ async fn dispatch(request: Request<Incoming>, control: Arc<Control>) -> Result<R
     let path = request.uri().path().to_owned();
     match (request.method(), path.as_str()) {
         (&Method::GET, "/v1/state") => {
-            let text = blocking(move || to_json(&control.state())).await?;
+            let text = blocking(move || to_json(&control.state()?)).await?;
             Ok(reply(JSON, text))
         }
         (&Method::GET, "/metrics") => {
-            let text = blocking(move || Ok(metrics::render(&control.state()))).await?;
+            let text = blocking(move || Ok(metrics::render(&control.state()?))).await?;
             Ok(reply("text/plain; version=0.0.4", text))
         }
         (&Method::GET, "/openapi.json") => Ok(reply(JSON, openapi::document().to_string())),

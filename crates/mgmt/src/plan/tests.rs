@@ -199,7 +199,7 @@ fn nothing() -> impl FnMut(crate::api::ProgressLine) + Send {
 fn plant_with(config: &Config, catalog: &Catalog) -> (FakePlant, Config) {
     let plant = FakePlant::new();
     let mut running = Config::default();
-    let steps = plan(&running, config, &plant.state(), catalog);
+    let steps = plan(&running, config, &plant.state().expect("a state"), catalog);
     apply(&plant, &steps, &mut running, &mut nothing()).expect("from nothing");
     (plant, running)
 }
@@ -212,7 +212,7 @@ fn plan_of_the_running_configuration_is_empty() {
         let config = random(&mut Dice::new(seed));
         let (plant, running) = plant_with(&config, &catalog());
         assert!(running.is_equivalent(&config), "seed {seed}");
-        let steps = plan(&running, &config, &plant.state(), &catalog());
+        let steps = plan(&running, &config, &plant.state().expect("a state"), &catalog());
         assert_eq!(steps, [], "seed {seed}");
         assert_eq!(plan(&config, &config, &SystemState::default(), &catalog()), [], "seed {seed}");
     }
@@ -225,7 +225,7 @@ fn random_plans_apply_and_revert_without_refusals() {
         let mut dice = Dice::new(seed);
         let (a, b) = (random(&mut dice), random(&mut dice));
         let (plant, mut running) = plant_with(&a, &catalog());
-        let steps = plan(&running, &b, &plant.state(), &catalog());
+        let steps = plan(&running, &b, &plant.state().expect("a state"), &catalog());
         steps_seen += steps.len();
         apply(&plant, &steps, &mut running, &mut nothing())
             .unwrap_or_else(|e| panic!("seed {seed}: {e}"));
@@ -281,14 +281,14 @@ fn plan_after_an_interruption_at_any_step_completes() {
         let mut dice = Dice::new(seed);
         let (a, b) = (random(&mut dice), random(&mut dice));
         let (plant, running) = plant_with(&a, &catalog());
-        let steps = plan(&running, &b, &plant.state(), &catalog());
+        let steps = plan(&running, &b, &plant.state().expect("a state"), &catalog());
         for cut in 0..=steps.len() {
             let (plant, mut running) = plant_with(&a, &catalog());
             for step in &steps[..cut] {
                 plant.carry_out(&step.action, &mut nothing()).expect("a prefix of a plan");
                 step.action.apply_to(&mut running);
             }
-            let rest = plan(&running, &b, &plant.state(), &catalog());
+            let rest = plan(&running, &b, &plant.state().expect("a state"), &catalog());
             apply(&plant, &rest, &mut running, &mut nothing())
                 .unwrap_or_else(|e| panic!("seed {seed}, cut after {cut}: {e}"));
             assert!(plant.config().is_equivalent(&b), "seed {seed}, cut after {cut}");
@@ -303,7 +303,7 @@ fn failed_step_rolls_back_all_steps() {
         let mut dice = Dice::new(seed);
         let (a, b) = (random(&mut dice), random(&mut dice));
         let (plant, _) = plant_with(&a, &catalog());
-        let steps = plan(&a, &b, &plant.state(), &catalog());
+        let steps = plan(&a, &b, &plant.state().expect("a state"), &catalog());
         for k in 0..steps.len() {
             let (plant, mut running) = plant_with(&a, &catalog());
             plant.fail_after(k, 1);
@@ -326,7 +326,7 @@ fn failed_rollback_is_completed_by_a_new_plan() {
         let mut dice = Dice::new(seed);
         let (a, b) = (random(&mut dice), random(&mut dice));
         let (plant, mut running) = plant_with(&a, &catalog());
-        let steps = plan(&running, &b, &plant.state(), &catalog());
+        let steps = plan(&running, &b, &plant.state().expect("a state"), &catalog());
         if steps.len() < 2 {
             continue;
         }
@@ -337,7 +337,7 @@ fn failed_rollback_is_completed_by_a_new_plan() {
             plant.config().is_equivalent(&running),
             "seed {seed}: `running` knows where it stands"
         );
-        let rest = plan(&running, &b, &plant.state(), &catalog());
+        let rest = plan(&running, &b, &plant.state().expect("a state"), &catalog());
         apply(&plant, &rest, &mut running, &mut nothing()).expect("the failure is over");
         assert!(plant.config().is_equivalent(&b), "seed {seed}");
     }
@@ -351,7 +351,7 @@ fn refused_step_changes_nothing() {
     plant.refuse(Error::new(Kind::System, "open", "no such file").at("/srv/0"));
     let mut b = a.clone();
     b.disk.push(DiskConfig { name: "new".into(), kind: "null".into(), params: Default::default() });
-    let steps = plan(&running, &b, &plant.state(), &catalog());
+    let steps = plan(&running, &b, &plant.state().expect("a state"), &catalog());
     let error = apply(&plant, &steps, &mut running, &mut nothing()).expect_err("refused");
     assert_eq!(error.kind, Kind::CannotCarryOut);
     assert!(error.to_string().contains("/srv/0: no such file (ASH-0050)"), "{error}");
@@ -368,7 +368,7 @@ fn removing_a_memory_disk_destroys_data_and_a_null_disk_is_safe() {
     };
     a.disk = vec![disk("memory", "m"), disk("null", "n")];
     let (plant, running) = plant_with(&a, &catalog());
-    let steps = plan(&running, &Config::default(), &plant.state(), &catalog());
+    let steps = plan(&running, &Config::default(), &plant.state().expect("a state"), &catalog());
     let risks: Vec<_> = steps.iter().map(|s| (s.action.name(), s.risk)).collect();
     assert_eq!(risks, [("n".to_owned(), Risk::Safe), ("m".to_owned(), Risk::Destroys)]);
 }
@@ -416,7 +416,7 @@ fn hosted(groups: Vec<AccessConfig>) -> (Config, SystemState) {
     };
     config.disk = vec![disk("a"), disk("b")];
     let (plant, _) = plant_with(&config, &catalog());
-    let mut state = plant.state();
+    let mut state = plant.state().expect("a state");
     state.targets[0].sessions = vec![crate::api::SessionState {
         initiator: "iqn.h:1".into(),
         portal: "10.0.0.2:3260".into(),
@@ -439,7 +439,7 @@ fn a_bus_keeps_its_disks_where_only_its_bounds_change() {
     };
     let from = bus(None, 1);
     let (plant, _) = plant_with(&from, &catalog());
-    let state = plant.state();
+    let state = plant.state().expect("a state");
     for (to, stays) in [(bus(Some(3), 1), true), (bus(Some(3), 2), false)] {
         let steps = plan(&from, &to, &state, &catalog());
         assert_eq!(steps.len(), if stays { 1 } else { 2 }, "{steps:?}");
@@ -640,12 +640,12 @@ fn image_files_grow_in_place() {
         disk
     };
     let (plant, from) = plant_with(&config(bare()), &catalog());
-    let now = plant.state().disks[0].size_bytes;
+    let now = plant.state().expect("a state").disks[0].size_bytes;
     assert_eq!(steps(made.clone(), bare()), []);
     assert_eq!(steps(made, file(1 << 20, "/a")), []);
     for (size, what) in [(now, None), (now + 512, Some("resize")), (now - 512, Some("resize"))] {
         let to = config(file(size, "/a"));
-        let steps = plan(&from, &to, &plant.state(), &catalog());
+        let steps = plan(&from, &to, &plant.state().expect("a state"), &catalog());
         let said: Vec<String> = steps.into_iter().map(|s| s.what).collect();
         let wanted = what.map(|what| format!("{what} disk f (file)"));
         assert_eq!(said, wanted.into_iter().collect::<Vec<_>>(), "{size}");

@@ -140,7 +140,10 @@ impl Control {
     }
 
     /// Everything, now.
-    pub fn state(&self) -> SystemState {
+    ///
+    /// # Errors
+    /// Those of [`Plant::state`].
+    pub fn state(&self) -> Result<SystemState> {
         self.plant.state()
     }
 
@@ -168,13 +171,13 @@ impl Control {
     /// The way to `desired` from what runs.
     ///
     /// # Errors
-    /// Problems that `config::check` finds.
+    /// Problems that `config::check` finds, and those of [`Plant::state`].
     pub fn plan(&self, desired: &Config) -> Result<Plan> {
         if let Some(problem) = check(desired).into_iter().next() {
             return Err(Error::new(problem.kind, "plan", problem.text).at(problem.section));
         }
         let (config, generation) = self.config();
-        let state = self.state();
+        let state = self.state()?;
         let mut base = plan::running_config(&config, &state);
         plan::adopt_found_members(&mut base, &lock(&self.deferred), &state);
         plan::keep_lost_objects(&mut base, &config, desired);
@@ -279,7 +282,7 @@ impl Control {
     /// the rest is left out and wanted. What its units had on their disks is brought back.
     ///
     /// # Errors
-    /// Problems that `config::check` finds.
+    /// Problems that `config::check` finds, and those of [`Plant::state`].
     pub fn start(&self, desired: &Config) -> Result<Applied> {
         let _turn = lock(&self.changing);
         let mut plan = self.plan(desired)?;
@@ -323,12 +326,12 @@ impl Control {
             self.plant.set_desired(&reached, &[]);
         }
         let mut desired = desired.clone();
-        let result = result.map(|mut applied| {
+        let result = result.and_then(|mut applied| {
             if let Some(before) = &plan.before {
-                let edited = plan::defer_mirror_edits(before, &mut desired, &self.state());
+                let edited = plan::defer_mirror_edits(before, &mut desired, &self.state()?);
                 applied.deferred.extend(edited);
             }
-            applied
+            Ok(applied)
         });
         let changed = {
             let mut running = lock(&self.running);

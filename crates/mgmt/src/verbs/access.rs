@@ -171,7 +171,7 @@ impl DaemonVerb for AccessCheck {
         params: AccessCheckParams,
         _progress: &mut Progress<'_>,
     ) -> Result<AccessCheckAnswer> {
-        check(&control.state(), params)
+        check(&control.state()?, params)
     }
 }
 
@@ -295,7 +295,7 @@ impl DaemonVerb for AccessWho {
         params: AccessWhoParams,
         _progress: &mut Progress<'_>,
     ) -> Result<AccessWhoAnswer> {
-        let state = control.state();
+        let state = control.state()?;
         let answer = exported_luns(&state, &params.lun);
         if answer.ways.is_empty() && state.provider(&params.lun).is_none() {
             let why = "no provider or LUN has that name";

@@ -54,7 +54,7 @@ impl Verb for AluaShow {
 
 impl DaemonVerb for AluaShow {
     fn run(control: &Control, _: AluaShowParams, _: &mut Progress<'_>) -> Result<AluaAnswer> {
-        Ok(AluaAnswer { groups: control.state().port_groups })
+        Ok(AluaAnswer { groups: control.state()?.port_groups })
     }
 }
 
@@ -93,7 +93,7 @@ impl DaemonVerb for AluaSet {
         params: AluaSetParams,
         progress: &mut Progress<'_>,
     ) -> Result<AluaAnswer> {
-        let groups = control.state().port_groups;
+        let groups = control.state()?.port_groups;
         if !groups.iter().any(|g| g.name == params.group) {
             let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
             let next = format!("Port groups: {}.", names.join(", "));
@@ -102,6 +102,6 @@ impl DaemonVerb for AluaSet {
         }
         let value = json!({ "group": params.group, "state": params.state });
         control.change(|plant| plant.verb("alua", "set", &value, progress))?;
-        Ok(AluaAnswer { groups: control.state().port_groups })
+        Ok(AluaAnswer { groups: control.state()?.port_groups })
     }
 }

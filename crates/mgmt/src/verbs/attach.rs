@@ -94,12 +94,12 @@ impl DaemonVerb for Attach {
         progress: &mut Progress<'_>,
     ) -> Result<AttachAnswer> {
         let Some(lun) = params.lun.filter(|_| !params.list) else {
-            return Ok(AttachAnswer { device: None, attached: control.state().attached });
+            return Ok(AttachAnswer { device: None, attached: control.state()?.attached });
         };
         let value = json!({ "lun": lun, "target": params.target, "by": params.by });
         let made = control.change(|plant| plant.verb("local", "attach", &value, progress))?;
         let device = made.get("device").and_then(|d| d.as_str()).map(str::to_owned);
-        Ok(AttachAnswer { device, attached: control.state().attached })
+        Ok(AttachAnswer { device, attached: control.state()?.attached })
     }
 }
 
@@ -144,6 +144,6 @@ impl DaemonVerb for Detach {
     ) -> Result<AttachAnswer> {
         let value = json!({ "lun": params.name, "target": params.target, "force": params.force });
         control.change(|plant| plant.verb("local", "detach", &value, progress))?;
-        Ok(AttachAnswer { device: None, attached: control.state().attached })
+        Ok(AttachAnswer { device: None, attached: control.state()?.attached })
     }
 }

@@ -59,7 +59,7 @@ impl DaemonVerb for Export {
         _progress: &mut Progress<'_>,
     ) -> Result<ExportAnswer> {
         let (mut config, generation) = control.config();
-        let state = control.state();
+        let state = control.state()?;
         let mut document = String::new();
         for layer in inserted(&state, control.catalog()) {
             document.push_str(&format!("# {}: {}.\n", layer.object, layer.why));

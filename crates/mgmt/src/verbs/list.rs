@@ -337,7 +337,7 @@ impl DaemonVerb for List {
         params: ListParams,
         _progress: &mut Progress<'_>,
     ) -> Result<ListAnswer> {
-        let state = control.state();
+        let state = control.state()?;
         let name = params.name.as_deref();
         let listings = match params.what {
             ListKind::All => {

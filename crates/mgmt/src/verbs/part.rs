@@ -162,7 +162,7 @@ part_verbs! {
     |control, p| {
         let (DestructiveEdit { of: mut create, yes_destroy }, now) = p.parts();
         create.overwrite = yes_destroy.contains(&create.provider);
-        let state = control.state();
+        let state = control.state()?;
         // An export is not data: the daemon decides whether its provider may be changed. A label
         // only names content that the daemon finds there and reports.
         let on_it = state.geoms.iter().find(|g| {

@@ -194,7 +194,7 @@ impl DaemonVerb for Plan {
         _progress: &mut Progress<'_>,
     ) -> Result<PlanAnswer> {
         let (config, mut notes) = desired(control, &params.file, &params.document)?;
-        let state = control.state();
+        let state = control.state()?;
         let larger = grown_disks(&config, &state).into_iter();
         notes.extend(larger.map(|l| format!("disk {}: {}. {}", l.disk, l.why, l.fix)));
         let plan = control.plan(&config)?;

@@ -107,7 +107,7 @@ impl DaemonVerb for Reservations {
             control.change(|plant| plant.verb("lun", "clear-reservations", &what, progress))?;
             return Ok(ReservationsAnswer { units: Vec::new(), cleared: Some(name) });
         }
-        let state = control.state();
+        let state = control.state()?;
         let luns = state.targets.iter().flat_map(|t| &t.groups).flat_map(|g| &g.luns);
         let wanted = |name: &str| params.provider.as_ref().is_none_or(|p| p == name);
         let units: BTreeMap<String, ReservationState> = luns

@@ -291,6 +291,20 @@ mod tests {
     }
 
     #[test]
+    fn unknown_state_is_an_error_and_not_an_empty_daemon() {
+        let plant = Arc::new(FakePlant::new());
+        let archive = Archive::new(&std::env::temp_dir().join("ashlar-unused"), 2);
+        let boxed = Box::new(plant.clone());
+        let control = Control::new(boxed, catalog(), &Config::default(), archive);
+        assert!(status::status_answer(&control).is_ok());
+        plant.refuse_state(Error::new(Kind::Stopping, "ask the daemon", "the daemon is stopping"));
+        let error = status::status_answer(&control).expect_err("no state");
+        assert_eq!(error.kind, Kind::Stopping);
+        let error = control.plan(&Config::default()).err().expect("no state");
+        assert_eq!(error.kind, Kind::Stopping);
+    }
+
+    #[test]
     fn unservable_parts_are_skipped_and_reported() {
         let text = "[[disk]]\nname='d'\nkind='null'\n\
             [[geom]]\nclass='nop'\nname='lost'\nprovider='nowhere'\n\
@@ -310,7 +324,7 @@ mod tests {
         assert_eq!(names, ["good"]);
         let left: Vec<String> = control.deferred().into_iter().map(|l| l.subject).collect();
         assert_eq!(left, ["create geom lost (nop)", "create geom above (nop)"]);
-        let answer = status::status_answer(&control);
+        let answer = status::status_answer(&control).expect("a state");
         let at: Vec<&str> = answer.findings.iter().map(|f| f.at.as_str()).collect();
         assert_eq!(at, left, "each once");
         assert_eq!(answer.health, crate::api::Health::Failed);

@@ -160,7 +160,7 @@ impl DaemonVerb for Sessions {
         params: SessionsParams,
         _progress: &mut Progress<'_>,
     ) -> Result<SessionsAnswer> {
-        let state = control.state();
+        let state = control.state()?;
         let now = state.daemon.uptime_ns;
         let wanted = |name: &str| params.target.as_ref().is_none_or(|t| t == name);
         let sessions =

@@ -322,8 +322,11 @@ fn start_text(line: &ProgressLine) -> String {
 }
 
 /// The whole answer, worst first.
-pub fn status_answer(control: &Control) -> StatusAnswer {
-    let state = &control.state();
+///
+/// # Errors
+/// Those of [`Control::state`].
+pub fn status_answer(control: &Control) -> Result<StatusAnswer> {
+    let state = &control.state()?;
     let config = control.config().0;
     let mut findings = findings(state, &config, control.catalog());
     let mut there = running_config(&config, state);
@@ -372,7 +375,7 @@ pub fn status_answer(control: &Control) -> StatusAnswer {
     );
     let health = findings.iter().map(|f| f.health).max().unwrap_or_default().max(state.health);
     let starting = starting.is_some();
-    StatusAnswer { schema_version: SCHEMA_VERSION, starting, health, findings, daemon, serves }
+    Ok(StatusAnswer { schema_version: SCHEMA_VERSION, starting, health, findings, daemon, serves })
 }
 
 impl Verb for Status {
@@ -412,6 +415,6 @@ impl DaemonVerb for Status {
         _params: StatusParams,
         _progress: &mut Progress<'_>,
     ) -> Result<StatusAnswer> {
-        Ok(status_answer(control))
+        status_answer(control)
     }
 }

@@ -307,7 +307,7 @@ impl DaemonVerb for Tree {
         params: TreeParams,
         _progress: &mut Progress<'_>,
     ) -> Result<TreeAnswer> {
-        let roots = draw(&control.state(), &params)?;
+        let roots = draw(&control.state()?, &params)?;
         Ok(TreeAnswer { schema_version: SCHEMA_VERSION, roots })
     }
 }

@@ -115,7 +115,6 @@ fn control_thread(
 ) {
     let vault = set_vault(&registry, config, &report_fn(&journal, Level::Error));
     let Some(()) = ok_or_report(ready, vault) else { return };
-    registry.set_operator_notifier(report_fn(&journal, Level::Error));
     let drivers = drivers::all(&registry);
     let runtime = start_cores(config, &registry, &drivers);
     let Some(mut runtime) = ok_or_report(ready, runtime) else { return };
@@ -288,8 +287,10 @@ fn listener(journal: &Arc<Journal>) -> geom::Listener {
     })
 }
 
-/// Stores the persistent state of units in the state folder; without one nothing is kept.
+/// Stores the persistent state of units in the state folder; without one nothing is kept. `tell`
+/// reports records that cannot be read, and later what operators should know of units.
 fn set_vault(registry: &Registry, config: &DaemonConfig, tell: &Arc<ReportFn>) -> Result<()> {
+    registry.set_operator_notifier(tell.clone());
     let Some(folder) = &config.state else { return Ok(()) };
     let vault = FileStateStore::start(Path::new(folder), tell.clone()).map_err(|e| {
         system("open the state folder", &e)
@@ -572,5 +573,33 @@ impl Plant for Daemon {
         if thread.join().is_err() {
             tracing::error!("the control thread panicked");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::state_store::{RecordKind, StateStore, save_channel};
+
+    use super::*;
+
+    #[test]
+    fn unreadable_record_of_known_units_is_reported() {
+        let name = format!("ashlar-known-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let silent: Arc<ReportFn> = Arc::new(|_: &str, _: String| {});
+        let store = FileStateStore::start(&folder, silent).expect("a folder");
+        let (done, saved) = save_channel();
+        store.save("known-units", RecordKind::KnownUnits, b"damaged".to_vec(), done);
+        saved.wait().expect("saved");
+        drop(store);
+        let journal = Arc::new(Journal::default());
+        let state = Some(folder.display().to_string());
+        let config = DaemonConfig { state, ..DaemonConfig::default() };
+        let tell = report_fn(&journal, Level::Error);
+        set_vault(&Registry::new(), &config, &tell).expect("a state folder");
+        let events = journal.after(0, 10);
+        let is_said = |e: &Event| e.level == Level::Error && e.text.contains("known-units.known");
+        assert!(events.iter().any(is_said), "{events:?}");
+        std::fs::remove_dir_all(&folder).expect("scratch");
     }
 }

@@ -80,6 +80,10 @@ kinds! {
     UnknownVerb = 2, "unknown_verb", Usage, 404,
         "The daemon has no such verb; it may be older than this command.",
         "Run `ashlar doctor` to compare the versions.";
+    /// A route of the control socket with another HTTP method.
+    WrongMethod = 3, "wrong_method", Usage, 405,
+        "A route of the control socket does not have that HTTP method.",
+        "Use the method that the `Allow` field of the answer names.";
     /// The file is not TOML.
     ConfigSyntax = 10, "config_syntax", Usage, 400,
         "The configuration is not well-formed TOML.",

@@ -447,6 +447,25 @@ fn event_stream_resumes_after_an_event_id() {
 }
 
 #[test]
+fn wrong_method_of_a_route_is_answered_with_the_right_one() {
+    let daemon = Daemon::start();
+    for (method, path, allowed) in [
+        ("POST", "/v1/state", "GET"),
+        ("PUT", "/metrics", "GET"),
+        ("DELETE", "/v1/events", "GET"),
+        ("GET", "/v1/verbs/status", "POST"),
+    ] {
+        let request = format!("{method} {path} HTTP/1.1\r\nhost: a\r\n\r\n");
+        let text = raw(&daemon, request.as_bytes());
+        assert!(text.starts_with("HTTP/1.1 405 "), "{method} {path}: {text}");
+        assert!(text.contains(&format!("\r\nallow: {allowed}\r\n")), "{method} {path}: {text}");
+        assert!(text.contains("\"kind\":\"wrong_method\""), "{method} {path}: {text}");
+    }
+    let text = raw(&daemon, b"POST /nowhere HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert!(text.starts_with("HTTP/1.1 404 ") && text.contains("not_found"), "{text}");
+}
+
+#[test]
 fn bad_requests_do_not_disturb_other_clients() {
     let daemon = Daemon::start();
     assert!(raw(&daemon, b"\x00\x01garbage\r\n\r\n").contains("400"));

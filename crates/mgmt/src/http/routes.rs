@@ -29,6 +29,9 @@ const EVENTS_INTERVAL: Duration = Duration::from_millis(250);
 /// Events sent at once.
 const EVENTS_MAX: usize = 1000;
 
+/// Path of the verbs, before the name of one.
+const VERBS_PREFIX: &str = "/v1/verbs/";
+
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
 
@@ -48,17 +51,21 @@ pub async fn route(
 
 async fn dispatch(request: Request<Incoming>, control: Arc<Control>) -> Result<Response<Body>> {
     let path = request.uri().path().to_owned();
-    match (request.method(), path.as_str()) {
-        (&Method::GET, "/v1/state") => {
+    let Some(method) = method_of(&path) else { return Err(unknown_route(&path)) };
+    if *request.method() != method {
+        return Ok(wrong_method(&path, request.method(), &method));
+    }
+    match path.as_str() {
+        "/v1/state" => {
             let text = blocking(move || to_json(&control.state()?)).await?;
             Ok(reply(JSON, text))
         }
-        (&Method::GET, "/metrics") => {
+        "/metrics" => {
             let text = blocking(move || Ok(metrics::render(&control.state()?))).await?;
             Ok(reply("text/plain; version=0.0.4", text))
         }
-        (&Method::GET, "/openapi.json") => Ok(reply(JSON, openapi::document().to_string())),
-        (&Method::GET, "/v1/events") => {
+        "/openapi.json" => Ok(reply(JSON, openapi::document().to_string())),
+        "/v1/events" => {
             let after =
                 request.uri().query().unwrap_or("").split('&').find_map(|pair| {
                     pair.strip_prefix("after=").and_then(|n| n.parse::<u64>().ok())
@@ -67,17 +74,36 @@ async fn dispatch(request: Request<Incoming>, control: Arc<Control>) -> Result<R
             let last = last.and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
             Ok(events(control, after.or(last).unwrap_or(0)))
         }
-        (&Method::POST, _) => match path.strip_prefix("/v1/verbs/") {
+        other => match other.strip_prefix(VERBS_PREFIX) {
             Some(name) => verb(name.to_owned(), request, control).await,
             None => Err(unknown_route(&path)),
         },
-        _ => Err(unknown_route(&path)),
+    }
+}
+
+/// The method of a route; `None`: there is no such route.
+fn method_of(path: &str) -> Option<Method> {
+    match path {
+        "/v1/state" | "/metrics" | "/openapi.json" | "/v1/events" => Some(Method::GET),
+        _ => path.starts_with(VERBS_PREFIX).then_some(Method::POST),
     }
 }
 
 fn unknown_route(path: &str) -> Error {
     let next = "GET /openapi.json lists the routes.";
     Error::new(Kind::NotFound, "ask", "there is no such route").at(path).next(next)
+}
+
+/// Answer to a method that a route does not have, with the method that it has (RFC 9110 15.5.6).
+fn wrong_method(path: &str, used: &Method, allowed: &Method) -> Response<Body> {
+    let why = format!("the route has no method {used}, only {allowed}");
+    let next = format!("Repeat the request with {allowed}.");
+    let error = Error::new(Kind::WrongMethod, "ask", why).at(path).next(next);
+    let mut response = error_response(&error);
+    if let Ok(value) = hyper::header::HeaderValue::from_str(allowed.as_str()) {
+        response.headers_mut().insert(hyper::header::ALLOW, value);
+    }
+    response
 }
 
 fn to_json<T: serde::Serialize>(value: &T) -> Result<String> {

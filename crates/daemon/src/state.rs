@@ -322,6 +322,7 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
                 whys.join("; ")
             }
         },
+        error: error.map(|e| e.to_string()),
         troubles,
     }
 }

@@ -273,6 +273,9 @@ pub struct DiskState {
     pub health: Health,
     /// Reason if the health is not ok; otherwise empty.
     pub health_why: String,
+    /// The error with which all requests fail (name of an errno); absent if the disk works.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// Problems of the disk while its requests succeed. A problem without an action means that the
     /// disk needs more space.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -282,8 +285,13 @@ pub struct DiskState {
 impl DiskState {
     /// Whether requests fail. A disk is failed, too, by a trouble that loses its data later.
     pub fn is_gone(&self) -> bool {
-        let loses = |trouble: &TroubleState| trouble.health == Health::Failed;
-        self.health == Health::Failed && !self.troubles.iter().any(loses)
+        let is_failed = self.health == Health::Failed;
+        is_failed && (self.error.is_some() || self.losses().next().is_none())
+    }
+
+    /// Troubles that lose data later.
+    pub fn losses(&self) -> impl Iterator<Item = &TroubleState> {
+        self.troubles.iter().filter(|trouble| trouble.health == Health::Failed)
     }
 
     /// How much of its room it takes, percent; absent when it does not say.

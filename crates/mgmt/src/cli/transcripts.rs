@@ -240,7 +240,7 @@ fn status_shows_health_first() {
         disk.path = Some("/srv/d0.img".to_owned());
         (disk.used_bytes, disk.free_bytes) = (Some(85 << 20), Some(15 << 20));
     }
-    daemon.plant.set_extra(state);
+    daemon.plant.set_extra(state.clone());
     let full = daemon.expect_exit("status", Exit::Degraded);
     assert!(
         full.contains("action: Free space in its file system (`df -h /srv/d0.img`), or discard"),
@@ -248,7 +248,17 @@ fn status_shows_health_first() {
     );
     let lost = "disk d0 (failed)\n   why: d0.img was removed\naction: Save it with `cp`.\n";
     assert!(full.contains(lost), "{full}");
+    assert!(!full.contains("Reconnect the disk"), "{full}");
     assert!(daemon.expect_exit("list disks", Exit::Done).contains("64M   85%     512  failed"));
+    // Then its requests fail, too.
+    for disk in state.disks.iter_mut().filter(|d| d.name == "d0") {
+        (disk.error, disk.health_why) = (Some("EIO".to_owned()), "answers EIO".to_owned());
+    }
+    daemon.plant.set_extra(state);
+    let both = daemon.expect_exit("status", Exit::Degraded);
+    let error = both.find("disk d0 (failed)\n   why: answers EIO\n");
+    assert!(error.is_some() && error < both.find(lost), "{both}");
+    assert!(!both.contains("85 %"), "{both}");
     assert!(daemon.expect_exit("list luns d0", Exit::Done).contains("iqn.a:t"));
     assert!(daemon.expect_exit("list disks nothing", Exit::Failed).contains("ASH-0020"));
 }

@@ -33,7 +33,8 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             seen += 1;
             let path = Path::new(path);
             let disks = facts.daemon.as_ref().map_or(&[][..], |state| &state.disks);
-            let served = disks.iter().find(|d| d.name == disk.name && !d.is_gone());
+            let is_open = |d: &DiskState| !d.is_gone() || d.losses().next().is_some();
+            let served = disks.iter().find(|d| d.name == disk.name && is_open(d));
             match served.filter(|_| !path.exists()) {
                 Some(served) => out.push(removed(served, path)),
                 None => out.extend(check_file(disk, path, &mounts)),
@@ -45,7 +46,8 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
 
 /// The file is gone while the daemon has the disk: `create = true` would make an empty one.
 fn removed(disk: &DiskState, path: &Path) -> CheckFinding {
-    let action = disk.troubles.first().map(|trouble| trouble.action.clone());
+    let trouble = disk.losses().next().or(disk.troubles.first());
+    let action = trouble.map(|trouble| trouble.action.clone());
     bad(
         Severity::Fail,
         format!("disk {}: there is no {}, though the daemon serves it", disk.name, path.display()),

@@ -3,7 +3,7 @@
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{
     DiskState, Exit, GeomState, Health, ProgressLine, Result, RivalsState, SCHEMA_VERSION,
-    StoppedState, SystemState, TargetHealth,
+    StoppedState, SystemState, TargetHealth, TroubleState,
 };
 use crate::config::units::{short, short_ns};
 use crate::config::{Catalog, Config, exposures};
@@ -181,20 +181,26 @@ fn free_space_advice(disk: &DiskState) -> String {
     }
 }
 
-/// Disks that are not ok: each trouble by itself, but those of a disk that is gone.
+/// Disks that are not ok: each trouble by itself; of a disk that is gone, only those that lose data
+/// beside the error.
 fn disks(state: &SystemState) -> Vec<StatusFinding> {
     let mut out = Vec::new();
     for disk in state.disks.iter().filter(|d| d.health != Health::Ok) {
         let at = format!("disk {}", disk.name);
-        if disk.is_gone() || disk.troubles.is_empty() {
+        let is_gone = disk.is_gone();
+        if is_gone || disk.troubles.is_empty() {
             let again = "Reconnect the disk: it is used again automatically. To accept another \
                          disk: `ashlar apply`.";
             let (health, why) = (disk.health, disk.health_why.clone());
             let see = format!("ashlar tree --up {}", disk.name);
-            out.push(StatusFinding { health, at, why, action: again.to_owned(), see });
-            continue;
+            let (at, action) = (at.clone(), again.to_owned());
+            out.push(StatusFinding { health, at, why, action, see });
         }
-        let all = disk.troubles.iter().filter(|t| t.health != Health::Ok);
+        let counts = |t: &&TroubleState| match is_gone {
+            true => t.health == Health::Failed,
+            false => t.health != Health::Ok,
+        };
+        let all = disk.troubles.iter().filter(counts);
         out.extend(all.map(|t| StatusFinding {
             health: t.health,
             at: at.clone(),

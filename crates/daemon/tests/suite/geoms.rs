@@ -143,3 +143,25 @@ fn group_that_cannot_be_created_does_not_block_the_others() {
     let groups = state.targets.iter().flat_map(|target| &target.groups);
     assert_eq!(groups.map(|group| group.name.as_str()).collect::<Vec<_>>(), ["web"]);
 }
+
+#[test]
+fn read_only_medium_in_a_writable_unit_is_refused_with_a_remedy() {
+    let disk = |name: &str, rest: &str| {
+        format!("[[disk]]\nname = '{name}'\nkind = 'memory'\nsize = '1MiB'\n{rest}")
+    };
+    let text = disk("m0", "")
+        + &disk("m1", "read_only = true\n")
+        + "[[unit]]\nprovider = 'm0'\nremovable = true\n\
+           [[target]]\ndriver = 'local'\nname = 'here'\n\
+           [[access]]\ntarget = 'here'\ngroup = 'g'\ninitiators = ['*']\nluns = { 0 = 'm0' }\n";
+    let site = Site::new("tray-read-only", &text);
+    site.verb("lun", "eject", &json!({ "name": "m0" }));
+    let params = json!({ "name": "m0", "provider": "m1" });
+    let done = site.control.change(|plant| plant.verb("lun", "load", &params, &mut |_| {}));
+    let error = done.expect_err("m1 cannot be written");
+    assert_eq!((error.kind, error.at.as_str()), (Kind::Unsupported, "m0"));
+    assert!(error.source.starts_with("m1 can only be read"), "{error}");
+    assert!(error.source.contains("`read_only = true` in the [[unit]] of m0"), "{error}");
+    // The medium that was ejected is there still.
+    site.verb("lun", "load", &json!({ "name": "m0" }));
+}

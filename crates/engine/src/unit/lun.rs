@@ -402,7 +402,18 @@ fn exchange(
         return Err(Error::inval(what));
     }
     let before = t.consumers_of(geom).to_vec();
-    let what = |e: Errno| Error::of(e, &format!("load {provider}"));
+    let what = |e: Errno| match e {
+        // Hosts know the unit as one that can be written.
+        Errno::RoFs => {
+            let what = format!(
+                "{unit}: {provider} can only be read, and the unit can be written; load a medium \
+                 that can be written, or set `read_only = true` in the [[unit]] of {unit} and run \
+                 `ashlar apply` first"
+            );
+            Error::new(e, what)
+        }
+        e => Error::of(e, &format!("load {provider}")),
+    };
     let access = if device.spec().read_only { Access::READ } else { Access::WRITE };
     let consumer = t.attach_new(geom, below).map_err(what)?;
     if let Err(e) = t.access(consumer, access) {

@@ -131,16 +131,18 @@ fn daemon(config: &Config, out: &mut Vec<Problem>) {
 
 /// A document of `export` may have placeholders where secrets were: they are no secrets.
 fn hidden_secrets(config: &Config, out: &mut Vec<Problem>) {
-    let mut hidden = |section, index, key| {
-        let text = "`ashlar export` hid the secret that is written out here: write it again, or \
-                    export with `--secrets`, which shows secrets";
-        out.push(problem(section, index, key, Kind::ConfigValue, text.to_owned()));
+    let mut hidden = |section: &'static str, index, key: &'static str, name: &str| {
+        let text = format!(
+            "`{key}` of {section} {name}: `ashlar export` hid the secret that is written out here: \
+             keep the file that has it, write it again, or use `ashlar export --secrets`"
+        );
+        out.push(problem(section, index, key, Kind::ConfigValue, text));
     };
     for (i, bus) in config.bus.iter().enumerate() {
         for key in ["chap", "mutual"] {
             let secret = bus.params.get(key).and_then(|account| account.get("secret"));
             if secret.and_then(Value::as_str) == Some(HIDDEN_SECRET) {
-                hidden("bus", i, key);
+                hidden("bus", i, key, &bus.name);
             }
         }
     }
@@ -151,7 +153,7 @@ fn hidden_secrets(config: &Config, out: &mut Vec<Problem>) {
             ("discovery_chap", &target.discovery_chap),
         ] {
             if account.as_ref().is_some_and(|account| account.secret == HIDDEN_SECRET) {
-                hidden("target", i, key);
+                hidden("target", i, key, &target.name);
             }
         }
     }
@@ -159,7 +161,8 @@ fn hidden_secrets(config: &Config, out: &mut Vec<Problem>) {
         for (initiator, account) in access.accounts() {
             let mutual = account.mutual.as_ref().map(|mutual| &mutual.secret);
             if mutual.into_iter().chain([&account.secret]).any(|secret| secret == HIDDEN_SECRET) {
-                hidden("access", i, if initiator.is_some() { "initiator_chap" } else { "chap" });
+                let key = if initiator.is_some() { "initiator_chap" } else { "chap" };
+                hidden("access", i, key, &format!("{}/{}", access.target, access.group));
             }
         }
     }

@@ -262,8 +262,12 @@ fn secrets_that_export_hid_are_refused_as_such() {
         "[[access]]\ntarget='iqn.a:t'\ngroup='g'\ninitiators=['iqn.h:*']\n\
          chap={{user='a',{hidden},mutual={{user='m',{hidden}}}}}"
     );
-    for text in [target(&both), target(&account)] {
-        refused(&text, Kind::ConfigValue, &["export` hid the secret", "--secrets"]);
+    for (text, place) in [
+        (target(&both), "`chap` of target iqn.a:t: "),
+        (target(&both), "`mutual_chap` of target iqn.a:t: "),
+        (target(&account), "`chap` of access iqn.a:t/g: "),
+    ] {
+        refused(&text, Kind::ConfigValue, &[place, "export` hid the secret", "--secrets"]);
         let error = read(&text, "a.toml", &catalog()).expect_err("hidden").to_string();
         assert!(!error.contains("same secret"), "{error}");
     }

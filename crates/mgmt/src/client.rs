@@ -35,7 +35,7 @@ pub fn default_socket() -> PathBuf {
 
 /// The folder of a user's socket where the system gives them none of their own: in a place in which
 /// every user can make it.
-fn shared_folder() -> PathBuf {
+pub(crate) fn shared_folder() -> PathBuf {
     PathBuf::from(format!("/tmp/ashlar-{}", rustix::process::geteuid().as_raw()))
 }
 

@@ -69,11 +69,13 @@ pub struct DaemonConfig {
     /// Log filter: `info`, or a list such as `info,geom=debug`.
     pub log: String,
     /// Folder of the state that logical units keep over a restart: persistent reservations, saved
-    /// mode pages, identities of disks. Absent: `units` beside the socket; for a socket below /run,
-    /// which is emptied when the machine restarts, /var/lib/ashlar/units.
+    /// mode pages, identities of disks. Absent: `units` beside the socket; for a socket in a folder
+    /// that is emptied when the machine restarts, `units` in /var/lib/ashlar (/run) or in
+    /// $XDG_STATE_HOME/ashlar, else ~/.local/state/ashlar (the runtime folder of a user).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Folder of the archived configurations; absent: `history` beside the socket.
+    /// Folder of the archived configurations. Absent: `history` in the folder where `units` is by
+    /// default, which survives a restart of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<String>,
     /// Number of archived configurations that are kept.

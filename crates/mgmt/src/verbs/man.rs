@@ -127,6 +127,7 @@ fn files_section(roff: &mut Roff) {
                 ("/etc/ashlar/ashlar.toml", "the configuration"),
                 ("/run/ashlar/ashlar.sock", "the control socket of root's daemon"),
                 ("/var/lib/ashlar", "state and history of root's daemon"),
+                ("~/.local/state/ashlar", "state and history of a user's daemon"),
             ][..],
         ),
         (

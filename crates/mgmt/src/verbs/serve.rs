@@ -10,6 +10,7 @@ use super::entry::{Local, LocalVerb, Verb};
 use super::plan::default_file;
 use super::serve_signals::{SignalRequest, Signals};
 use crate::api::{Error, Kind, Result};
+use crate::client::shared_folder;
 use crate::config::{Catalog, Config, read};
 use crate::http::{self, BoundSocket};
 use crate::logs::LogQueue;
@@ -17,6 +18,7 @@ use crate::plan::{Action, Deferred, DeferredPart};
 use crate::service::{Archive, Consent, Control};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -132,10 +134,31 @@ fn reload(control: &Control, catalog: fn() -> Catalog, file: &str) {
 /// A folder for what outlives the daemon, and the machine's next boot, when the configuration does
 /// not name one.
 fn persistent_path(socket: &Path, name: &str) -> PathBuf {
-    match socket.starts_with("/run") || socket.starts_with("/var/run") {
-        true => Path::new("/var/lib/ashlar").join(name),
-        false => socket.with_file_name(name),
+    let is_root = rustix::process::geteuid().is_root();
+    match lasting_folder(socket, is_root, |variable| std::env::var_os(variable)) {
+        Some(folder) => folder.join(name),
+        None => socket.with_file_name(name),
     }
+}
+
+/// The folder that is used instead of that of a socket that a restart of the machine removes: that
+/// of system daemons, or the user's own (XDG base directories). `None`: the socket's folder lasts.
+fn lasting_folder(
+    socket: &Path,
+    is_root: bool,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Option<PathBuf> {
+    // Relative ones are invalid.
+    let folder = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let is_users = socket.starts_with("/run/user")
+        || socket.parent() == Some(&*shared_folder())
+        || folder("XDG_RUNTIME_DIR").is_some_and(|runtime| socket.starts_with(runtime));
+    if is_users && !is_root {
+        let usual = || folder("HOME").map(|home| home.join(".local/state"));
+        return folder("XDG_STATE_HOME").or_else(usual).map(|state| state.join("ashlar"));
+    }
+    let is_volatile = socket.starts_with("/run") || socket.starts_with("/var/run");
+    is_volatile.then(|| PathBuf::from("/var/lib/ashlar"))
 }
 
 /// Where configurations are archived.
@@ -242,12 +265,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn history_folder_survives_a_reboot() {
-        let folder =
-            |socket: &str| persistent_path(Path::new(socket), "history").display().to_string();
-        assert_eq!(folder("/run/ashlar/ashlar.sock"), "/var/lib/ashlar/history");
-        assert_eq!(folder("/var/run/ashlar.sock"), "/var/lib/ashlar/history");
-        assert_eq!(folder("/srv/a/ashlar.sock"), "/srv/a/history");
+    fn default_folders_survive_a_reboot() {
+        let folder = |socket: &str, is_root: bool, set: &[(&str, &str)]| {
+            let variable = |name: &str| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+            };
+            let found = lasting_folder(Path::new(socket), is_root, variable);
+            found.map_or_else(String::new, |path| path.display().to_string())
+        };
+        let home = ("HOME", "/home/ann");
+        for is_root in [true, false] {
+            assert_eq!(folder("/run/ashlar/ashlar.sock", is_root, &[home]), "/var/lib/ashlar");
+            assert_eq!(folder("/var/run/ashlar.sock", is_root, &[home]), "/var/lib/ashlar");
+            assert_eq!(folder("/srv/a/ashlar.sock", is_root, &[home]), "");
+        }
+        let users = "/run/user/1000/ashlar/ashlar.sock";
+        assert_eq!(folder(users, false, &[home]), "/home/ann/.local/state/ashlar");
+        assert_eq!(folder(users, true, &[home]), "/var/lib/ashlar");
+        let state = ("XDG_STATE_HOME", "/data/state");
+        assert_eq!(folder(users, false, &[home, state]), "/data/state/ashlar");
+        let wrong = ("XDG_STATE_HOME", "state");
+        assert_eq!(folder(users, false, &[home, wrong]), "/home/ann/.local/state/ashlar");
+        let runtime = [home, ("XDG_RUNTIME_DIR", "/var/ann")];
+        assert_eq!(folder("/var/ann/a.sock", false, &runtime), "/home/ann/.local/state/ashlar");
+        let shared = shared_folder().join("ashlar.sock");
+        let shared = shared.to_str().expect("a path");
+        assert_eq!(folder(shared, false, &[home]), "/home/ann/.local/state/ashlar");
+        let path = persistent_path(Path::new("/srv/a/ashlar.sock"), "history");
+        assert_eq!(path, Path::new("/srv/a/history"));
     }
 
     use crate::fake::{FakePlant, catalog};

@@ -90,8 +90,10 @@ const EVICT: usize = 64;
 const TRIES: usize = 4;
 /// How often memory is waited for, and how long each time, ns.
 const WAITS: usize = 1000;
-/// The same while unsent replies hold memory, which comes back.
+/// The same while unsent replies hold memory, which comes back: of an operation with all its loads.
 const WAITS_LENT: usize = 10 * WAITS;
+/// No memory became free in time.
+const IN_USE: Fault = Fault::NoSpace("the block cache is full of blocks in use");
 /// See [`WAITS`].
 const WAIT_NS: u64 = 1_000_000;
 /// Commits that an operation waits for because the log has no room for it.
@@ -213,7 +215,7 @@ impl Image {
                 Err(Stop::Fail(fault)) => return Err(fault),
                 Err(Stop::Missing(at)) => {
                     self.fetch_wanted();
-                    self.load(at).await?;
+                    self.load_after(at, &mut lent_waits).await?;
                 }
                 Err(Stop::Wait(Wait::Memory)) => {
                     let gone = self.0.state.borrow_mut().frames.evict(EVICT);
@@ -312,23 +314,24 @@ impl Image {
         self.0.ahead.settings.set(set);
     }
 
-    /// Memory for a block.
-    async fn memory(&self) -> Result<Seg, Fault> {
-        let (mut waits, mut lent_waits) = (0, 0);
+    /// Memory for a block that is loaded.
+    async fn memory(&self, at: Addr) -> Result<Seg, Fault> {
+        let (mut waits, mut lent_waits) = (0, self.0.loads.waits(at));
         while waits < WAITS && lent_waits < WAITS_LENT {
             if let Some(seg) = self.0.state.borrow().frames.memory() {
                 return Ok(seg);
             }
-            // What unsent replies hold comes back: as long a wait as that of an operation.
+            // Memory of unsent replies is freed when they are sent: the operation waits for it.
             let is_lent = self.0.state.borrow().frames.is_lent();
             let count = if is_lent { &mut lent_waits } else { &mut waits };
             *count += 1;
+            self.0.loads.set_waits(at, lent_waits);
             if self.0.state.borrow_mut().frames.evict(EVICT) == 0 {
                 self.commit_now().await?;
                 self.0.reactor.sleep(WAIT_NS).await;
             }
         }
-        Err(Fault::NoSpace("the block cache is full of blocks in use"))
+        Err(IN_USE)
     }
 
     async fn read_device(&self, at: Addr, seg: &Seg) -> Result<(), Fault> {
@@ -344,12 +347,28 @@ impl Image {
 
     /// Loads a block, or waits for a load that is under way.
     async fn load(&self, at: Addr) -> Result<(), Fault> {
-        let Some(_loading) = self.0.loads.begin(at).await else { return Ok(()) };
+        self.load_after(at, &mut 0).await
+    }
+
+    /// The same for an operation that has waited so many times for memory that unsent replies hold:
+    /// the waits of all its loads together are bounded.
+    async fn load_after(&self, at: Addr, waits: &mut usize) -> Result<(), Fault> {
+        let Some(loading) = self.0.loads.begin(at, waits).await else {
+            let state = self.0.state.borrow();
+            let fails = *waits >= WAITS_LENT && !state.frames.has(at) && state.frames.is_lent();
+            return if fails { Err(IN_USE) } else { Ok(()) };
+        };
+        let done = self.load_block(at).await;
+        *waits = loading.waits();
+        done
+    }
+
+    async fn load_block(&self, at: Addr) -> Result<(), Fault> {
         for _ in 0..TRIES {
             if self.0.state.borrow().frames.has(at) {
                 return Ok(());
             }
-            let (seg, ended) = (self.memory().await?, self.0.ended.get());
+            let (seg, ended) = (self.memory(at).await?, self.0.ended.get());
             self.read_device(at, &seg).await?;
             let mut state = self.0.state.borrow_mut();
             // A commit that ended meanwhile may have written it, and memory may have forgotten it.

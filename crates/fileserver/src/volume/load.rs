@@ -6,7 +6,7 @@ use wire::iscsi::crc32c;
 
 use super::point::Dump;
 use super::table::Slot;
-use super::{SpaceWait, Volume, worm};
+use super::{LENT_WAITS, Volume, worm};
 use crate::ahead::{Ahead, Loader};
 use crate::fault::{Addr, Fault};
 
@@ -16,6 +16,8 @@ const TRIES: usize = 4;
 const WAITS: usize = 1000;
 /// See [`WAITS`].
 const WAIT_NS: u64 = 1_000_000;
+/// No memory became free in time.
+const IN_USE: Fault = Fault::NoSpace("the block cache is full of blocks in use");
 /// Slots that are left to what will be written; blocks of the WORM are kept in others.
 const FILL_LEAVES: usize = 8;
 
@@ -63,7 +65,23 @@ impl Loader for Volume {
 impl Volume {
     /// Loads a block, or waits for a load that is under way.
     pub(super) async fn load(&self, addr: Addr) -> Result<(), Fault> {
-        let Some(_loading) = self.0.loads.begin(addr).await else { return Ok(()) };
+        self.load_after(addr, &mut 0).await
+    }
+
+    /// The same for an operation that has waited so many times for memory that unsent replies hold:
+    /// the waits of all its loads together are bounded.
+    pub(super) async fn load_after(&self, addr: Addr, waits: &mut usize) -> Result<(), Fault> {
+        let Some(loading) = self.0.loads.begin(addr, waits).await else {
+            let state = self.0.state.borrow();
+            let fails = *waits >= LENT_WAITS && !state.frames.has(addr) && state.frames.is_lent();
+            return if fails { Err(IN_USE) } else { Ok(()) };
+        };
+        let done = self.load_block(addr).await;
+        *waits = loading.waits();
+        done
+    }
+
+    async fn load_block(&self, addr: Addr) -> Result<(), Fault> {
         for _ in 0..TRIES {
             if self.0.state.borrow().frames.has(addr) {
                 return Ok(());
@@ -82,8 +100,8 @@ impl Volume {
     }
 
     /// Memory for a block that is loaded.
-    pub(super) async fn memory(&self) -> Result<Seg, Fault> {
-        let (mut waits, mut patience) = (0, SpaceWait::default());
+    pub(super) async fn memory(&self, addr: Addr) -> Result<Seg, Fault> {
+        let (mut waits, mut lent_waits) = (0, self.0.loads.waits(addr));
         while waits < WAITS {
             if let Some(seg) = self.0.state.borrow().frames.memory() {
                 return Ok(seg);
@@ -91,8 +109,13 @@ impl Volume {
             let is_evicted = self.evict_for(1);
             // Evicted memory may still have another holder.
             let is_free = is_evicted && self.0.state.borrow().frames.memory().is_some();
-            // What unsent replies hold comes back: as long a wait as that of an operation.
-            if is_free || self.is_lent(&mut patience).await {
+            // Memory of unsent replies is freed when they are sent: the operation waits for it.
+            if is_free {
+                continue;
+            }
+            let is_lent = self.is_lent(&mut lent_waits).await;
+            self.0.loads.set_waits(addr, lent_waits);
+            if is_lent {
                 continue;
             }
             waits += 1;
@@ -103,12 +126,12 @@ impl Volume {
                 self.0.reactor.sleep(WAIT_NS).await;
             }
         }
-        Err(Fault::NoSpace("the block cache is full of blocks in use"))
+        Err(IN_USE)
     }
 
     /// False: it moved meanwhile, or is to be had from the WORM.
     async fn load_slot(&self, addr: Addr, slot: u32, crc: u32) -> Result<bool, Fault> {
-        let seg = self.memory().await?;
+        let seg = self.memory(addr).await?;
         let at = self.0.state.borrow().layout.slot_at(slot);
         let read = self.0.cache.read(at, seg.clone().into()).await;
         let mut state = self.0.state.borrow_mut();
@@ -157,7 +180,11 @@ impl Volume {
         loop {
             let seg = self.0.state.borrow_mut().frames.find(at);
             let Some(seg) = seg else {
-                Box::pin(self.load(at)).await?;
+                // A part of the load of the block that is checked.
+                let mut waits = self.0.loads.waits(addr);
+                let loaded = Box::pin(self.load_after(at, &mut waits)).await;
+                self.0.loads.set_waits(addr, waits);
+                loaded?;
                 continue;
             };
             let volume = self.0.state.borrow().layout.volume;

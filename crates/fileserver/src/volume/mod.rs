@@ -98,8 +98,8 @@ const LOADS: usize = 64;
 const EVICT: usize = 64;
 /// Commits that an operation waits for, for memory or for slots, without any gain.
 const ROUNDS: u32 = 8;
-/// Waits of an operation for memory that unsent replies hold, and the length of one, ns. After
-/// these the operation is refused as one that is too large for the block cache.
+/// Waits of an operation, with all its loads, for memory that unsent replies hold, and the length
+/// of one, ns. After these the operation is refused as one that is too large for the block cache.
 const LENT_WAITS: usize = 10_000;
 /// See [`LENT_WAITS`].
 const LENT_WAIT_NS: u64 = 1_000_000;
@@ -205,7 +205,7 @@ impl Volume {
                         return Err(TOO_SMALL);
                     }
                     self.fetch_wanted();
-                    self.load(addr).await?;
+                    self.load_after(addr, &mut patience.waits).await?;
                 }
                 Err(Stop::Wait(Wait::Reap(ino))) => return Err(Fault::Unfinished(ino)),
                 Err(Stop::Wait(Wait::Settle(ino))) => return Err(Fault::Unsettled(ino)),
@@ -234,7 +234,7 @@ impl Volume {
                 let busy = state.frames.dirty() * 1000 > state.frames.limit() * COMMIT_BOUND;
                 (state.frames.evict(EVICT), busy)
             };
-            if gone > 0 && !busy || self.is_lent(patience).await {
+            if gone > 0 && !busy || self.is_lent(&mut patience.waits).await {
                 return Ok(());
             }
             // Eviction brings the operation nearer, until nothing clean is left.
@@ -264,11 +264,11 @@ impl Volume {
 
     /// Memory that unsent replies hold comes back, and a commit makes no more of it: waits a
     /// moment for that. False: none is lent, or it was waited for long enough.
-    async fn is_lent(&self, patience: &mut SpaceWait) -> bool {
-        if !self.0.state.borrow().frames.is_lent() || patience.waits == LENT_WAITS {
+    async fn is_lent(&self, waits: &mut usize) -> bool {
+        if !self.0.state.borrow().frames.is_lent() || *waits >= LENT_WAITS {
             return false;
         }
-        patience.waits += 1;
+        *waits += 1;
         if self.0.state.borrow().frames.dirty() > 0 && !self.0.committing.get() {
             self.begin_commit();
         }

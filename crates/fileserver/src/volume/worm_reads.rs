@@ -83,7 +83,7 @@ impl Volume {
 
     async fn begin_read(&self, leg: usize, addr: Addr, to: &Rc<MemberReads>) -> Result<(), Fault> {
         let Some(medium) = self.0.members.get(leg).cloned() else { return Ok(()) };
-        let (seg, wide) = (self.memory().await?, self.block() as u64);
+        let (seg, wide) = (self.memory(addr).await?, self.block() as u64);
         let began = self.0.reactor.now();
         self.with_read_stats(leg, |p| (p.begun_ns, p.inflight) = (began, p.inflight + 1));
         let (volume, to) = (self.clone(), to.clone());

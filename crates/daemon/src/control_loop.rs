@@ -174,6 +174,7 @@ impl ControlLoop {
             Change::CheckModify(change, ahead, to) => {
                 drop(to.send(self.check_modify(&change.0, &change.1, &ahead)));
             }
+            Change::Adopt(geoms, to) => drop(to.send(self.adopt_geoms(&geoms))),
             Change::RetryLater(action, to) => {
                 self.retry_later(&action);
                 let _ = to.send(());

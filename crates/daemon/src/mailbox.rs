@@ -183,6 +183,8 @@ pub enum Change {
     MayGrow(String, u64, SyncSender<Result<()>>),
     /// Why a geom of the first section would not become that of the second while it is used.
     CheckModify(Box<(GeomConfig, GeomConfig)>, PriorSteps, SyncSender<Result<()>>),
+    /// Geoms that verbs made belong to the configuration now.
+    Adopt(Vec<GeomConfig>, SyncSender<()>),
     /// A step that could not be carried out and is wanted all the same.
     RetryLater(Box<Action>, SyncSender<()>),
     /// One step of a plan.

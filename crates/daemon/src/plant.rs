@@ -509,6 +509,12 @@ impl Plant for Daemon {
         let _ = self.mailbox.submit(|to| Change::SetDesired { config, lent, consent, to });
     }
 
+    fn adopt(&self, geoms: &[GeomConfig]) {
+        let geoms = geoms.to_vec();
+        // An error says that it is stopping.
+        let _ = self.mailbox.submit(|to| Change::Adopt(geoms, to));
+    }
+
     fn retry_later(&self, action: &Action) {
         let action = Box::new(action.clone());
         // An error says that it is stopping.

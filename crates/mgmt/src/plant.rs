@@ -1,7 +1,8 @@
 //! Interface of the daemon for the control path, which uses nothing else of the daemon.
 //!
 //! Invariants
-//!  P1  Calls that change something (`carry_out`, `set_desired`, `verb`) come one at a time.
+//!  P1  Calls that change something (`carry_out`, `set_desired`, `adopt`, `verb`) come one at a
+//!      time.
 //!  P2  `state`, `stale`, `predict_serials`, `journal`, `check`, `refused_media` and `clash` may
 //!      come at any time, from any thread, also during P1.
 //!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
@@ -9,7 +10,7 @@
 //!  P4  A changing call that returns an error has changed nothing.
 
 use crate::api::{Error, Event, ProgressLine, Result, SystemState};
-use crate::config::{Config, DiskConfig};
+use crate::config::{Config, DiskConfig, GeomConfig};
 use crate::plan::{Action, Deferred, FileSection, PredictedSerials, Step};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -87,6 +88,11 @@ pub trait Plant: Send + Sync {
 
     /// Does it, wholly or not at all.
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome>;
+
+    /// Geoms that verbs made belong to the configuration from now on, with these sections.
+    fn adopt(&self, geoms: &[GeomConfig]) {
+        let _ = geoms;
+    }
 
     /// This could not be carried out and is wanted all the same: it is carried out as soon as that
     /// can be, unless a later [`Plant::set_desired`] does not have it any more.

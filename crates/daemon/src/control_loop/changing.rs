@@ -32,6 +32,20 @@ impl ControlLoop {
         Ok(())
     }
 
+    /// Geoms that verbs made are those of these sections: the next start makes them without consent
+    /// where they show the same bytes.
+    pub(super) fn adopt_geoms(&mut self, geoms: &[GeomConfig]) {
+        for geom in geoms {
+            if let Some(whole) = self.layout_of(geom) {
+                self.layouts.record(&geom.class, &geom.name, whole);
+            }
+            let mut shown = self.published.lock();
+            shown.config.geom.retain(|other| other.name != geom.name);
+            shown.config.geom.push(geom.clone());
+        }
+        self.store_names();
+    }
+
     /// Why the change would be refused. `ahead`: what earlier steps of the plan do.
     pub(super) fn check_modify(
         &mut self,

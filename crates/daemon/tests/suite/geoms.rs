@@ -7,7 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use mgmt::Consent;
 use mgmt::api::{Kind, Result};
 use mgmt::plan::{Action, Step};
-use serde_json::json;
+use mgmt::verbs::{self, Run};
+use serde_json::{Value, json};
 
 use crate::by_hand::Site;
 
@@ -164,4 +165,54 @@ fn read_only_medium_in_a_writable_unit_is_refused_with_a_remedy() {
     assert!(error.source.contains("`read_only = true` in the [[unit]] of m0"), "{error}");
     // The medium that was ejected is there still.
     site.verb("lun", "load", &json!({ "name": "m0" }));
+}
+
+/// The document that `export` prints.
+fn export(site: &Site) -> String {
+    let Run::Daemon(run) = verbs::find("export").expect("a verb").run else {
+        panic!("the daemon answers it");
+    };
+    let answer = run(&site.control, json!({}), &mut |_| {}).expect("an answer");
+    let answer: Value = serde_json::from_str(&answer).expect("JSON");
+    answer["document"].as_str().expect("a document").to_owned()
+}
+
+#[test]
+fn exported_geoms_of_verbs_are_kept_without_a_step() {
+    let disk = |i: u32| format!("[[disk]]\nname = 'm{i}'\nkind = 'memory'\nsize = '1MiB'\n");
+    let text: String = (0..10).map(disk).collect();
+    let site = Site::new("made", &text);
+    for (class, verb, params) in [
+        ("stripe", "create", json!({ "name": "r", "members": ["m1", "m0"], "strip": 8192 })),
+        ("concat", "create", json!({ "name": "c", "members": ["m3", "m2"] })),
+        ("multipath", "create", json!({ "name": "p", "members": ["m4"] })),
+        ("sched", "create", json!({ "disks": ["m5"] })),
+        ("trim", "create", json!({ "name": "m6", "zeroes": "drop" })),
+        ("label", "create", json!({ "name": "n", "provider": "m7" })),
+        ("mirror", "create", json!({ "name": "h", "members": ["m8"] })),
+        ("nop", "insert", json!({ "name": "slow", "provider": "m9" })),
+    ] {
+        site.verb(class, verb, &params);
+    }
+    let document = export(&site);
+    let comments: Vec<&str> = document.lines().filter(|line| line.starts_with('#')).collect();
+    let [slow, mirror] = comments[..] else { panic!("{document}") };
+    assert!(slow.starts_with("# nop slow: inserted over m9"), "{slow}");
+    assert!(mirror.starts_with("# mirror h: ") && mirror.contains("mirror label"), "{mirror}");
+    let exported = site.read(&document);
+    let order: Vec<&[String]> = exported.geom.iter().map(|geom| &geom.members[..]).collect();
+    assert!(order.contains(&&["m1".to_owned(), "m0".to_owned()][..]), "{document}");
+    let steps = |text: &str| {
+        let plan = site.control.plan(&site.read(text)).expect("a plan");
+        plan.steps.into_iter().map(|step| step.what).collect::<Vec<_>>()
+    };
+    assert_eq!(steps(&document), Vec::<String>::new(), "{document}");
+    apply(&site, &document).expect("nothing to do");
+    let state = site.control.plant().state().expect("a state");
+    let of = |name: &str| state.geoms.iter().find(|g| g.name == name).expect("it is there");
+    for geom in &exported.geom {
+        assert!(of(&geom.name).configured, "{}", geom.name);
+    }
+    assert_eq!((exported.geom.len(), of("h").configured), (6, false));
+    assert_eq!(steps(&text).len(), 6, "they belong to the configuration");
 }

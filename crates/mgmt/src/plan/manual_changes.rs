@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use super::made_geoms::{is_made, made_section};
 use super::settings::{settings, settings_text};
 use crate::api::{BusState, GeomState, SystemState};
 use crate::config::{Catalog, Config, GeomConfig};
@@ -29,7 +30,7 @@ pub struct ManualChange {
 }
 
 /// Where a difference is.
-fn geom_label(geom: &GeomState) -> String {
+pub(super) fn geom_label(geom: &GeomState) -> String {
     format!("{} {}", geom.class, geom.name)
 }
 
@@ -44,7 +45,7 @@ fn changed_settings(geom: &GeomState, catalog: &Catalog) -> String {
 }
 
 /// A section for a geom that has none.
-fn section(geom: &GeomState, params: Map<String, Value>) -> GeomConfig {
+pub(super) fn section(geom: &GeomState, params: Map<String, Value>) -> GeomConfig {
     let below = geom.consumers.iter().rev().filter_map(|c| c.provider.clone());
     GeomConfig {
         class: geom.class.clone(),
@@ -67,18 +68,22 @@ pub fn inserted(state: &SystemState, catalog: &Catalog) -> Vec<ManualChange> {
             changed_settings(g, catalog)
         ),
     };
-    let is_made = |g: &&GeomState| !g.withering && !g.configured && g.why == geom::MADE_BY_VERB;
     let made = |g: &GeomState| {
         let members = section(g, Map::new()).members.join(", ");
         let class = &g.class;
         ManualChange {
             object: geom_label(g),
             why: format!("{}: not in the configuration, so removed at the next start", g.why),
-            fix: format!(
-                "To keep it, write a [[geom]] section (`ashlar schema {class}`) on {members}{}, \
-                 remove this geom, and run `ashlar apply`.",
-                changed_settings(g, catalog)
-            ),
+            fix: match made_section(g, catalog) {
+                Ok(_) => "To keep it, add its section, which `ashlar export` prints, to \
+                          ashlar.toml, and run `ashlar apply`."
+                    .to_owned(),
+                Err(_) => format!(
+                    "To keep it, write a [[geom]] section (`ashlar schema {class}`) on \
+                     {members}{}, remove this geom, and run `ashlar apply`.",
+                    changed_settings(g, catalog)
+                ),
+            },
         }
     };
     let attached = |bus: &BusState| ManualChange {
@@ -90,7 +95,7 @@ pub fn inserted(state: &SystemState, catalog: &Catalog) -> Vec<ManualChange> {
             bus.name
         ),
     };
-    let geoms = inserted.map(layer).chain(state.geoms.iter().filter(is_made).map(made));
+    let geoms = inserted.map(layer).chain(state.geoms.iter().filter(|g| is_made(g)).map(made));
     geoms.chain(state.buses.iter().filter(|bus| !bus.configured).map(attached)).collect()
 }
 

@@ -47,11 +47,19 @@ pub struct Plan {
     base: Config,
     /// Sections of geoms that work with other settings: `base` has those.
     declared: Vec<GeomConfig>,
+    /// Sections of geoms that verbs made as they are declared now.
+    adopted: Vec<GeomConfig>,
     /// At a start: the configuration that was carried out last before it.
     before: Option<Config>,
 }
 
 impl Plan {
+    /// Class and name of geoms that verbs made and that belong to the configuration once it is
+    /// applied, as they are.
+    pub fn adopted(&self) -> impl Iterator<Item = String> {
+        self.adopted.iter().map(|geom| format!("{} {}", geom.class, geom.name))
+    }
+
     /// A configuration that was reached from here, where geoms that no step has changed still have
     /// the sections that they were declared with.
     fn as_declared(&self, mut reached: Config) -> Config {
@@ -181,6 +189,7 @@ impl Control {
         let mut base = plan::running_config(&config, &state);
         plan::adopt_found_members(&mut base, &lock(&self.deferred), &state);
         plan::keep_lost_objects(&mut base, &config, desired);
+        let adopted = plan::adopt_made(&mut base, desired, &state, &self.catalog);
         let said = plan::adopt_settings(&mut base, &state, &self.catalog);
         let foreseen = self.predict_serials(&base, desired);
         let mut steps = plan::plan(&base, desired, (&state, &foreseen), &self.catalog);
@@ -208,7 +217,7 @@ impl Control {
                     &format!("; one copy until the rebuild ends (ashlar mirror status {name})");
             }
         }
-        Ok(Plan { steps, generation, base, declared: said, before: None })
+        Ok(Plan { steps, generation, base, declared: said, adopted, before: None })
     }
 
     /// The identities by which hosts would know the disks that a plan makes; empty when no LUN has
@@ -321,7 +330,12 @@ impl Control {
         let mut reached = plan.base.clone();
         self.plant.set_desired(desired, consent);
         let result = plan::apply(self.plant.as_ref(), &plan.steps, &mut reached, progress);
-        let reached = plan.as_declared(reached);
+        let mut reached = plan.as_declared(reached);
+        match &result {
+            Ok(_) if plan.adopted.is_empty() => {}
+            Ok(_) => self.plant.adopt(&plan.adopted),
+            Err(_) => reached.geom.retain(|geom| !plan.adopted.contains(geom)),
+        }
         if result.is_err() {
             self.plant.set_desired(&reached, &[]);
         }

@@ -4,7 +4,7 @@ use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, Result, SystemState};
 use crate::config::secret::{self, HIDDEN_SECRET};
 use crate::config::{Config, write};
-use crate::plan::{Step, grown_disks, inserted, members, set_params, settings};
+use crate::plan::{MadeGeoms, Step, grown_disks, inserted, members, set_params, settings};
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
@@ -41,9 +41,9 @@ impl Verb for Export {
     const DETAIL: &'static str = "`plan` and `apply` accept the text. References to secrets \
         (file:PATH, credential:NAME) are printed; a secret that is written out in the \
         configuration is hidden without --secrets, and a document with a hidden secret is refused. \
-        Comments at the head list layers, geoms and buses that were made by hand; geoms are \
-        printed with their present members and settings. Former names of renamed disks for NBD \
-        clients are printed as `aliases`.";
+        Geoms, also those that verbs made, are printed with their present members and settings. \
+        Comments at the head list inserted layers and buses, and geoms that no section makes, \
+        with the reason. Former names of renamed disks for NBD clients are printed as `aliases`.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar export > ashlar.toml", "ashlar export --secrets > ashlar.toml"];
 
@@ -61,8 +61,14 @@ impl DaemonVerb for Export {
         let (mut config, generation) = control.config();
         let state = control.state()?;
         let mut document = String::new();
+        let made = MadeGeoms::of(&config, &state, control.catalog());
         for layer in inserted(&state, control.catalog()) {
-            document.push_str(&format!("# {}: {}.\n", layer.object, layer.why));
+            let (object, why) = (&layer.object, &layer.why);
+            match made.reason(object) {
+                Some(reason) => document.push_str(&format!("# {object}: {why}: {reason}.\n")),
+                None if made.has_section(object) => {}
+                None => document.push_str(&format!("# {object}: {why}.\n")),
+            }
         }
         for geom in &mut config.geom {
             if let Some(now) = members(geom, &state) {
@@ -70,6 +76,7 @@ impl DaemonVerb for Export {
             }
             set_params(geom, settings(geom, &state, control.catalog()).unwrap_or_default());
         }
+        config.geom.extend(made.sections);
         keep_sizes(&mut config, &state);
         keep_former_names(&mut config, &state);
         let config = if params.secrets { config } else { without_secrets(&config)? };

@@ -205,8 +205,11 @@ impl DaemonVerb for Plan {
             geoms.any(|geom| at == format!("{} {}", geom.class, geom.name))
         };
         let by_hand = manual_changes(&config, &state, control.catalog()).into_iter();
-        let by_hand = by_hand.filter(|h| !changes(&h.object));
+        let adopted: Vec<String> = plan.adopted().collect();
+        let by_hand = by_hand.filter(|h| !changes(&h.object) && !adopted.contains(&h.object));
         notes.extend(by_hand.map(|h| format!("{}: {}. {}", h.object, h.why, h.fix)));
+        let keeps = |at: &String| format!("{at}: made by hand; `ashlar apply` keeps it as it is");
+        notes.extend(adopted.iter().map(keeps));
         let (refused, awaited) = control.refused_steps(&plan);
         notes.extend(awaited.into_iter().map(|why| format!("{why}; the daemon waits for it")));
         Ok(PlanAnswer {

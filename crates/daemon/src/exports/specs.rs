@@ -141,6 +141,7 @@ pub(super) fn group_spec(access: &AccessConfig) -> Result<GroupSpec> {
         auth: proofs(access)?,
         luns: access.luns.iter().map(|(number, lun)| lun_spec(*number, lun)).collect(),
         read_only_reserves: access.read_only_reserves,
+        cold_resets_target: access.cold_resets_target,
         awaited: Vec::new(),
     })
 }

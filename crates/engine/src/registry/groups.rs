@@ -60,6 +60,8 @@ pub struct GroupSpec {
     pub luns: Vec<LunSpec>,
     /// Members that may not write a unit may reserve it and change its mode pages.
     pub read_only_reserves: bool,
+    /// TARGET COLD RESET by a member resets the whole target.
+    pub cold_resets_target: bool,
     /// Numbers whose units are configured and not there yet, with the names of these.
     pub awaited: Vec<(u64, String)>,
 }
@@ -173,6 +175,17 @@ impl Groups {
     /// overlap.
     pub fn group_of(&self, initiator: &str, portal: LocalAddress<'_>) -> Option<&Group> {
         self.groups.iter().find(|g| g.admits(initiator, portal).is_some())
+    }
+
+    /// The units that the members of any group see, each once.
+    pub(crate) fn devices(&self) -> Vec<Arc<Device>> {
+        let mut all: Vec<Arc<Device>> = Vec::new();
+        for group in &self.groups {
+            all.extend(group.luns().iter().map(|e| e.device.clone()));
+        }
+        all.sort_by_key(|device| device.number());
+        all.dedup_by_key(|device| device.number());
+        all
     }
 
     /// Every session looks again, and when `retire` is set asks which group is its own.
@@ -289,6 +302,7 @@ fn build_map(
     }
     map.set_awaited(&spec.awaited);
     map.let_read_only_reserve(spec.read_only_reserves);
+    map.let_cold_reset_target(spec.cold_resets_target);
     Ok(map)
 }
 

@@ -79,6 +79,7 @@ pub struct LunMap {
     len: usize,
     addressing: Addressing,
     read_only_reserves: bool,
+    cold_resets_target: bool,
     /// T4
     awaited: Arc<BTreeMap<u64, String>>,
 }
@@ -119,6 +120,16 @@ impl LunMap {
     /// See [`LunMap::read_only_reserves`].
     pub fn let_read_only_reserve(&mut self, may: bool) {
         self.read_only_reserves = may;
+    }
+
+    /// Whether TARGET COLD RESET by an initiator resets the whole target.
+    pub fn cold_resets_target(&self) -> bool {
+        self.cold_resets_target
+    }
+
+    /// See [`LunMap::cold_resets_target`].
+    pub fn let_cold_reset_target(&mut self, may: bool) {
+        self.cold_resets_target = may;
     }
 
     /// Whether a number's unit is configured and not there yet: commands for it may be sent again.

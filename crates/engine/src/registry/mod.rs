@@ -592,13 +592,13 @@ impl Registry {
         self.state().sessions.remove(&number);
     }
 
-    /// Closes every session that an initiator has with a target (cold reset).
-    pub(crate) fn close_sessions_of(&self, target: &TargetPort, initiator: &str, why: CloseReason) {
+    /// Closes the sessions of a target after TARGET COLD RESET: those of an initiator, or all.
+    pub(crate) fn close_after_reset(&self, target: &TargetPort, initiator: Option<&str>) {
         let state = self.state();
         for s in state.sessions.values() {
             let is_there = s.driver == target.driver && s.target == target.name;
-            if is_there && s.initiator == initiator {
-                send_close(&state, s, why);
+            if is_there && initiator.is_none_or(|name| s.initiator == name) {
+                send_close(&state, s, CloseReason::ColdReset);
             }
         }
     }

@@ -10,7 +10,8 @@
 //! its age, and nothing else waits for it.
 //!
 //! An initiator without write access must not stop the writers of others: its resets and CLEAR TASK
-//! SET affect its own commands only.
+//! SET affect its own commands only. TARGET COLD RESET of a group that may reset the target is the
+//! exception: it resets all units and ends all sessions, as RFC 7143 section 11.5.1 wants.
 //!
 //! Invariant M1: `left` counts the commands and cores that the function waits for, plus one while
 //! it is being set up.
@@ -27,7 +28,7 @@ use wire::scsi::asc;
 use crate::command::spc::{device_reset, nexus_lost};
 use crate::command::{AbortHow, CommandState, Slot};
 use crate::engine::{Engine, Message};
-use crate::nexus::transport::{CloseReason, TmFunction, TmOutcome};
+use crate::nexus::transport::{TmFunction, TmOutcome};
 use crate::nexus::{ItNexus, Path};
 use crate::reservations::Identity;
 use crate::unit::alua::Transition;
@@ -61,12 +62,22 @@ struct AbortScope {
     tas: bool,
 }
 
+/// Sessions that end when a function has been answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SessionsToEnd {
+    None,
+    /// Those that the initiator has with the target.
+    OfInitiator,
+    /// Those that all initiators have with the target.
+    OfTarget,
+}
+
 pub(crate) enum TmCompletion {
     Answer {
         session: Rc<ItNexus>,
         tag: u32,
         outcome: TmOutcome,
-        close_own: bool,
+        ends: SessionsToEnd,
     },
     Reply {
         to: Mailer<Message>,
@@ -163,14 +174,14 @@ impl Engine {
             Some(TmCompletion::Reply { to, ticket }) => self.post(to, Message::Aborted { ticket }),
             Some(TmCompletion::Unordered { device, spans }) => self.counted_out(&device, spans),
             Some(TmCompletion::Drained(transition)) => self.registry().drained(&transition),
-            Some(TmCompletion::Answer { session, tag, outcome, close_own }) => {
+            Some(TmCompletion::Answer { session, tag, outcome, ends }) => {
                 session.tm_answer(tag, outcome);
-                if close_own {
-                    // The sessions of others are no business of this one, though RFC 7143 11.5.1
-                    // would have the target end them too.
-                    let of = &session.facts.initiator;
-                    self.registry().close_sessions_of(session.target(), of, CloseReason::ColdReset);
-                }
+                let of = match ends {
+                    SessionsToEnd::None => return,
+                    SessionsToEnd::OfInitiator => Some(session.facts.initiator.as_str()),
+                    SessionsToEnd::OfTarget => None,
+                };
+                self.registry().close_after_reset(session.target(), of);
             }
         }
     }
@@ -313,6 +324,14 @@ impl Engine {
         self.end_aca(device, None);
     }
 
+    /// A reset of a target reaches the unit, which has commands only if it has a nexus.
+    fn reset_idle_or_busy(self: &Rc<Self>, device: &Arc<Device>, by: u64, ticket: u32) {
+        if device.has_nexus() {
+            self.abort_everywhere(device, by, true, ticket);
+        }
+        self.reset(device);
+    }
+
     fn abort_on_all(self: &Rc<Self>, device: &Arc<Device>, why: AbortScope, tm: u32) {
         for peer in self.registry().other_engines(self.core().id()) {
             self.tms.borrow_mut().add_pending(tm);
@@ -331,6 +350,10 @@ impl ItNexus {
     /// of the task that ABORT TASK and QUERY TASK are about.
     pub fn task_management(&self, tag: u32, f: TmFunction, lun: [u8; 8], of: Option<u32>) {
         let Some(me) = self.handle() else { return };
+        if f == TmFunction::TargetColdReset {
+            // The group's permission counts as it is now.
+            self.refresh();
+        }
         let outcome = match f {
             TmFunction::AbortTask if self.find(of).is_none() => TmOutcome::NoTask,
             TmFunction::QueryTask => match self.find(of) {
@@ -362,12 +385,15 @@ impl ItNexus {
     fn run_tm(self: Rc<Self>, tag: u32, f: TmFunction, path: Option<Rc<Path>>, of: Option<u32>) {
         let engine = self.engine().clone();
         let by = self.number();
-        let done = TmCompletion::Answer {
-            session: self.clone(),
-            tag,
-            outcome: TmOutcome::Complete,
-            close_own: f == TmFunction::TargetColdReset,
+        let ends = match f {
+            TmFunction::TargetColdReset if self.map().cold_resets_target() => {
+                SessionsToEnd::OfTarget
+            }
+            TmFunction::TargetColdReset => SessionsToEnd::OfInitiator,
+            _ => SessionsToEnd::None,
         };
+        let outcome = TmOutcome::Complete;
+        let done = TmCompletion::Answer { session: self.clone(), tag, outcome, ends };
         let ticket = engine.tms.borrow_mut().open(done);
         match (f, path) {
             (TmFunction::AbortTask, _) => {
@@ -407,17 +433,17 @@ impl ItNexus {
                 }
                 self.raise_at(asc::NEXUS_LOSS, |_| true);
             }
+            _ if ends == SessionsToEnd::OfTarget => {
+                for device in self.target().groups().devices() {
+                    engine.reset_idle_or_busy(&device, by, ticket);
+                }
+            }
             _ => {
                 for (device, lacks_write_access) in self.devices() {
-                    if lacks_write_access {
-                        self.reset_own_commands(&device, ticket);
-                        continue;
+                    match lacks_write_access {
+                        true => self.reset_own_commands(&device, ticket),
+                        false => engine.reset_idle_or_busy(&device, by, ticket),
                     }
-                    // Without a nexus the unit has received no commands.
-                    if device.has_nexus() {
-                        engine.abort_everywhere(&device, by, true, ticket);
-                    }
-                    engine.reset(&device);
                 }
             }
         }

@@ -1,7 +1,10 @@
 //! Life of commands on a slow disk: aborts, resets, order, memory, the end of sessions.
 
 use bio::{Errno, Op};
-use engine::{CloseReason, CommandState, DataError, Next, TaskAttribute, TmFunction, TmOutcome};
+use engine::{
+    CloseReason, CommandState, DataError, GroupSpec, LunSpec, Next, TaskAttribute, TmFunction,
+    TmOutcome,
+};
 
 use crate::world::*;
 
@@ -11,6 +14,11 @@ fn held(w: &World) -> usize {
 
 fn hold(w: &World) {
     w.disks[0].1.state().hold = true;
+}
+
+/// The session was asked to end by TARGET COLD RESET.
+fn is_cold_reset(h: &Host) -> bool {
+    h.fake.events.borrow().contains(&HostEvent::Close(CloseReason::ColdReset))
 }
 
 #[test]
@@ -401,10 +409,44 @@ fn a_cold_reset_ends_only_the_sessions_of_its_initiator() {
     let tm = a.manage(TmFunction::TargetColdReset, 0, None);
     w.turn();
     assert_eq!(a.outcome(tm), Some(TmOutcome::Complete));
-    let is_closed = |h: &crate::world::Host| {
-        h.fake.events.borrow().contains(&HostEvent::Close(CloseReason::ColdReset))
+    assert!(is_cold_reset(&a) && !is_cold_reset(&b));
+}
+
+#[test]
+fn a_permitted_cold_reset_resets_all_units_and_ends_all_sessions() {
+    let mut w = World::simple(1, 64);
+    w.disk("d1", 64);
+    w.export("d1");
+    let group = |name: &str, initiator: &str, device: &str| GroupSpec {
+        name: name.into(),
+        initiators: vec![initiator.into()],
+        luns: vec![LunSpec { lun: 0, device: device.into(), read_only: false }],
+        ..GroupSpec::default()
     };
-    assert!(is_closed(&a) && !is_closed(&b));
+    let admins = GroupSpec { cold_resets_target: true, ..group("admins", "i1", "d0") };
+    let groups = [admins, group("others", "i2", "d1")];
+    w.registry.set_groups("iscsi", TARGET, &groups).unwrap();
+    let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+    let tm = b.manage(TmFunction::TargetColdReset, 0, None);
+    w.turn();
+    assert_eq!(b.outcome(tm), Some(TmOutcome::Complete));
+    assert!(is_cold_reset(&b) && !is_cold_reset(&a), "its group has no permission");
+    assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
+    w.run(&a, 0, &TUR, 0, &[]).good();
+    // The write of the other initiator, at a unit of its own, has to end first.
+    let disk = w.disks[1].1.clone();
+    disk.state().hold = true;
+    let write = b.send(0, &write16(0, 1), 0, &[1; 512]);
+    w.turn();
+    let tm = a.manage(TmFunction::TargetColdReset, 0, None);
+    w.turn();
+    assert_eq!(a.outcome(tm), None, "a write is at the medium");
+    w.release_all(&disk);
+    w.turn();
+    assert_eq!(a.outcome(tm), Some(TmOutcome::Complete));
+    assert_eq!(b.answer(write).map(|a| a.status), Some(0x40), "TASK ABORTED");
+    assert!(is_cold_reset(&a));
+    assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0), "its unit was reset");
 }
 
 #[test]

@@ -585,6 +585,11 @@ pub struct AccessConfig {
     /// affects other initiators. Otherwise they may only register.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only_reserves: bool,
+    /// TARGET COLD RESET by an initiator resets all units of the target and ends the sessions of
+    /// all initiators (iSCSI). Otherwise it resets the units that the initiator sees and ends its
+    /// own sessions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cold_resets_target: bool,
     /// Addressing method of LUN numbers.
     #[serde(default, skip_serializing_if = "LunAddressing::is_usual")]
     pub addressing: LunAddressing,
@@ -675,6 +680,7 @@ impl AccessConfig {
             && self.initiator_chap == other.initiator_chap
             && self.addressing == other.addressing
             && self.read_only_reserves == other.read_only_reserves
+            && self.cold_resets_target == other.cold_resets_target
     }
 
     /// Its accounts, with the initiator that each is of; `None`: of the whole group.

@@ -577,6 +577,17 @@ fn group_changes(from: &AccessConfig, to: &AccessConfig) -> String {
     if from.addressing != to.addressing {
         words.push("another way to write LUNs".to_owned());
     }
+    if from.chap != to.chap || from.initiator_chap != to.initiator_chap {
+        words.push("other CHAP accounts".to_owned());
+    }
+    for (key, was, is) in [
+        ("read_only_reserves", from.read_only_reserves, to.read_only_reserves),
+        ("cold_resets_target", from.cold_resets_target, to.cold_resets_target),
+    ] {
+        if was != is {
+            words.push(format!("{key} {was} -> {is}"));
+        }
+    }
     for (lun, is) in &to.luns {
         match from.luns.get(lun) {
             None => words.push(format!("+LUN {lun} ({})", is.provider)),

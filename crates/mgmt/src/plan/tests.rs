@@ -517,6 +517,21 @@ fn hosts_whose_next_login_fails_are_named() {
 }
 
 #[test]
+fn permissions_of_a_group_change_without_cost_and_are_shown() {
+    let (config, state) = hosted(vec![access("g", &["iqn.h:*"], &[(0, "a")])]);
+    let mut to = config.clone();
+    to.access[0].read_only_reserves = true;
+    to.access[0].cold_resets_target = true;
+    for (from, to, shown) in [(&config, &to, "false -> true"), (&to, &config, "true -> false")] {
+        let steps = plan(from, to, &state, &catalog());
+        assert_eq!(steps.len(), 1, "{steps:?}");
+        assert_eq!(steps[0].risk_text(), "safe");
+        let why = format!("read_only_reserves {shown}, cold_resets_target {shown}");
+        assert_eq!(steps[0].why, why);
+    }
+}
+
+#[test]
 fn hosts_that_lose_access_are_named() {
     let (config, state) = hosted(vec![access("g", &["iqn.h:*"], &[(0, "a"), (1, "b")])]);
     let said = |to: Config| {

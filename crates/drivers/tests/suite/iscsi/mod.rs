@@ -1,6 +1,7 @@
 //! iSCSI from outside: tools of other projects, and an initiator of our own that breaks rules.
 
 mod breaking;
+mod cold_reset;
 mod defects;
 mod full;
 mod hanging;

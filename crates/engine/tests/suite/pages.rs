@@ -11,9 +11,11 @@ use std::sync::Arc;
 
 use bio::Errno;
 use engine::TmFunction;
+use engine::handlers::HANDLERS;
+use engine::lun::{OpenSpec, open_device};
 use engine::state_store::{MemoryStore, RecordKind};
 
-use crate::world::{self, Host, TUR, World};
+use crate::world::{self, BLOCK, Host, TUR, World, cdb16};
 
 /// Opcodes whose CDB lengths are known, and service actions in byte 1.
 fn cdb_len(opcode: u8) -> usize {
@@ -99,11 +101,90 @@ fn pointer(host_answer: &world::CommandResult) -> Option<(u16, Option<u8>)> {
 #[test]
 fn supported_operation_codes_agree_with_executed_commands() {
     for (world, host) in kinds() {
-        agrees(&world, &host);
+        agrees(&world, &host, "disk");
     }
 }
 
-fn agrees(world: &World, host: &Host) {
+/// A unit of every handler, with and without SANITIZE, on a disk that frees blocks and writes them
+/// atomically and on one that is only read.
+fn units() -> Vec<(String, World, Host)> {
+    let mut units = Vec::new();
+    for handler in HANDLERS {
+        for (sanitize, read_only) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut world = World::new(7);
+            world.disk_keeping("d0", 2048, BLOCK, if read_only { 0 } else { u64::MAX });
+            let name = Some(handler.name().into());
+            let spec = OpenSpec { handler: name, sanitize, read_only, ..OpenSpec::default() };
+            open_device(&mut world.control, &world.registry, "d0", &spec).unwrap();
+            world.map(&[(0, "d0", false)]);
+            let what = format!("{}, sanitize {sanitize}, read_only {read_only}", handler.name());
+            let (world, host) = calm_in(world);
+            units.push((what, world, host));
+        }
+    }
+    units
+}
+
+#[test]
+fn every_handler_serves_the_commands_that_it_reports_and_no_others() {
+    for (what, world, host) in units() {
+        agrees(&world, &host, &what);
+    }
+}
+
+#[test]
+fn pages_of_every_handler_offer_exactly_the_commands_that_it_serves() {
+    let mut disks = 0;
+    for (what, world, host) in units() {
+        let rows = rows(&world, &host);
+        let page = |code: u8| world.run(&host, 0, &[0x12, 1, code, 0, 0xff, 0], 0xff, &[]);
+        let listed = page(0).good().data;
+        let is_disk = listed[4..].contains(&0xB0);
+        for code in [0xB0, 0xB1, 0xB2] {
+            assert_eq!(listed[4..].contains(&code), is_disk, "{what}: page {code:x}");
+            assert_eq!(page(code).status == 0, is_disk, "{what}: page {code:x}");
+        }
+        if !is_disk {
+            continue;
+        }
+        disks += 1;
+        let [limits, medium, freeing] = [0xB0, 0xB1, 0xB2].map(|code| page(code).good().data);
+        let mut capacity = [0; 16];
+        (capacity[0], capacity[1], capacity[13]) = (0x9E, 0x10, 32);
+        let capacity = world.run(&host, 0, &capacity, 32, &[]).good().data;
+        let any = |bytes: &[u8]| bytes.iter().any(|b| *b != 0);
+        let offers = [
+            ("MAXIMUM COMPARE AND WRITE LENGTH", limits[5] != 0, 0x89, None),
+            ("MAXIMUM UNMAP LBA COUNT", any(&limits[20..24]), 0x42, None),
+            ("MAXIMUM UNMAP BLOCK DESCRIPTOR COUNT", any(&limits[24..28]), 0x42, None),
+            ("OPTIMAL UNMAP GRANULARITY", any(&limits[28..32]), 0x42, None),
+            ("MAXIMUM WRITE SAME LENGTH, 10", any(&limits[36..44]), 0x41, None),
+            ("MAXIMUM WRITE SAME LENGTH, 16", any(&limits[36..44]), 0x93, None),
+            ("MAXIMUM ATOMIC TRANSFER LENGTH", any(&limits[44..48]), 0x9C, None),
+            ("WABEREQ", medium[7] & 0xC0 != 0, 0x48, Some(2)),
+            ("WACEREQ", medium[7] & 0x30 != 0, 0x48, Some(3)),
+            ("LBPU", freeing[5] & 0x80 != 0, 0x42, None),
+            ("PROVISIONING TYPE", freeing[6] & 7 != 0, 0x42, None),
+            ("LBPME", capacity[14] & 0x80 != 0, 0x42, None),
+        ];
+        for (field, is_offered, opcode, action) in offers {
+            let is_served = rows.iter().any(|r| (r.opcode, r.action) == (opcode, action));
+            assert_eq!(is_offered, is_served, "{what}: {field}");
+        }
+        // The commands are served without UNMAP, too.
+        let mut same16 = cdb16(0x93, 0, 1);
+        same16[1] = 0x08;
+        let same10 = [0x41, 0x08, 0, 0, 0, 0, 0, 0, 1, 0];
+        for (field, bit, cdb) in [("LBPWS", 0x40, &same16[..]), ("LBPWS10", 0x20, &same10[..])] {
+            let answer = world.run(&host, 0, cdb, 0, &[0; BLOCK]);
+            let is_offered = freeing[5] & bit != 0;
+            assert_eq!(answer.status == 0, is_offered, "{what}: {field}: {answer:x?}");
+        }
+    }
+    assert!(disks >= 8, "{disks} units with the pages of disks");
+}
+
+fn agrees(world: &World, host: &Host, what: &str) {
     let rows = rows(world, host);
     let known: BTreeSet<(u8, Option<u16>)> = rows.iter().map(|r| (r.opcode, r.action)).collect();
     assert_eq!(known.len(), rows.len());
@@ -117,7 +198,7 @@ fn agrees(world: &World, host: &Host) {
             let known = known.contains(&(opcode, action));
             let report = maintenance(3, opcode, action.unwrap_or(0));
             let report = world.run(host, 0, &report, 0xffff, &[]).good().data;
-            assert_eq!(report[1] == 3, known, "{opcode:#x} {action:?}");
+            assert_eq!(report[1] == 3, known, "{what}: {opcode:#x} {action:?}");
             assert!(known || report == [0, 1, 0, 0]);
             // A reserved bit that is set keeps a served command from running.
             let mut cdb = bare(opcode, action);
@@ -132,14 +213,14 @@ fn agrees(world: &World, host: &Host) {
             let field = if opcode == 0x7F { (8, None) } else { (1, Some(4)) };
             match (known, served) {
                 (true, _) => {
-                    assert_eq!(answer.asc(), (5, 0x24, 0), "{opcode:#x} {action:?}");
+                    assert_eq!(answer.asc(), (5, 0x24, 0), "{what}: {opcode:#x} {action:?}");
                     assert_ne!(pointer(&answer), Some(field));
                 }
                 (false, true) => {
-                    assert_eq!(answer.asc(), (5, 0x24, 0), "{opcode:#x} {action:?}");
-                    assert_eq!(pointer(&answer), Some(field), "{opcode:#x} {action:?}");
+                    assert_eq!(answer.asc(), (5, 0x24, 0), "{what}: {opcode:#x} {action:?}");
+                    assert_eq!(pointer(&answer), Some(field), "{what}: {opcode:#x} {action:?}");
                 }
-                (false, false) => assert_eq!(answer.asc(), (5, 0x20, 0), "{opcode:#x}"),
+                (false, false) => assert_eq!(answer.asc(), (5, 0x20, 0), "{what}: {opcode:#x}"),
             }
         }
         // Options that do not fit the opcode.

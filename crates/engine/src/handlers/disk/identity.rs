@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use wire::scsi::{
-    Identity, Limits, Provisioning, SanitizeAction, Sense, TargetPortName, Vpd, commands_of,
-    inquiry_data, vpd_page,
+    Identity, Limits, Provisioning, Sense, TargetPortName, Vpd, commands_of, inquiry_data, vpd_page,
 };
 
 use super::unmap::UNMAP_DESCRIPTORS_MAX;
 use super::write_same::WRITE_SAME_BYTES_MAX;
-use super::{atomic, compare_write, sanitize, unmap};
+use super::{atomic, compare_write, unmap};
 use crate::command::spc::opcodes::ACA_SERVED;
 use crate::copy::LIMITS;
 use crate::handlers::{ImmediateCommand, is_served};
@@ -22,6 +21,11 @@ const COMPANY: u32 = 0x02_A5_B1;
 
 /// Largest physical sector of a disk, bytes; a larger value is a stripe.
 const PHYSICAL_SECTOR_MAX: u32 = 4096;
+
+/// SANITIZE and two of its service actions.
+const SANITIZE: u8 = 0x48;
+const BLOCK_ERASE: u16 = 0x02;
+const CRYPTOGRAPHIC_ERASE: u16 = 0x03;
 
 /// SPT of page 86h: types 1, 2 and 3.
 const PROTECTION_TYPES: u8 = 7;
@@ -78,10 +82,17 @@ fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Id
         protection: device.protection().map(|_| PROTECTION_TYPES),
         write_cache: spec.write_cache,
         third_party: Some(LIMITS),
-        block_erase: sanitize::serves(SanitizeAction::BlockErase, device),
-        crypto_erase: sanitize::serves(SanitizeAction::CryptographicErase, device),
+        block_erase: serves(device, SANITIZE, Some(BLOCK_ERASE)),
+        crypto_erase: serves(device, SANITIZE, Some(CRYPTOGRAPHIC_ERASE)),
         rotation_rate: spec.rotation.unwrap_or(0),
     }
+}
+
+/// Whether the unit serves a command. A handler that uses these pages may serve fewer commands than
+/// the disk handler, and pages offer only those that it serves.
+fn serves(device: &Device, opcode: u8, action: Option<u16>) -> bool {
+    let mut rows = commands_of(device.handler().peripheral(), opcode);
+    rows.any(|info| info.service_action == action && is_served(info, device))
 }
 
 /// VPD page 83h of a unit: its designators.
@@ -118,11 +129,8 @@ fn limits(device: &Device) -> Limits {
     let blocks = |bytes: u64| u32::try_from(bytes / block).unwrap_or(u32::MAX);
     let thin = spec.can_delete;
     let atomic = atomic::limits(device);
-    // A handler built on this one may serve fewer commands: pages offer only those.
-    let kind = device.handler().peripheral();
-    let serves = |opcode| commands_of(kind, opcode).any(|info| is_served(info, device));
-    let (compares, atomic_writes) = (serves(0x89), serves(0x9C));
-    let writes_same = serves(0x41) || serves(0x93);
+    let (compares, atomic_writes) = (serves(device, 0x89, None), serves(device, 0x9C, None));
+    let writes_same = serves(device, 0x41, None) || serves(device, 0x93, None);
     let freeing = device.provisioning();
     let unit = u32::try_from(freeing.unit(block)).unwrap_or(u32::MAX);
     Limits {

@@ -17,7 +17,7 @@ use crate::unit::Device;
 use crate::unit::medium_state::MediumState;
 
 /// Whether a unit serves an action.
-pub(super) fn serves(action: SanitizeAction, device: &Device) -> bool {
+fn serves(action: SanitizeAction, device: &Device) -> bool {
     device.label().sanitize
         && match action {
             SanitizeAction::Overwrite

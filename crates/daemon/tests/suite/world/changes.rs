@@ -21,6 +21,53 @@ use crate::world::sim::{DISKS, MS, PLAIN_BLOCKS_MAX, Part, SLOT_BLOCKS, SLOTS, S
 
 const RIGHTS: [Rights; 3] = [Rights::None, Rights::Read, Rights::Write];
 
+/// How the configuration says the same of every initiator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Arrangement {
+    /// A group has the names of its initiators.
+    #[default]
+    Names,
+    /// The groups have other names.
+    Renamed,
+    /// The patterns fit more initiators than there are.
+    Patterns,
+    /// Each initiator has a group of its own.
+    Own,
+}
+
+impl Arrangement {
+    fn next(self) -> Arrangement {
+        match self {
+            Arrangement::Names => Arrangement::Renamed,
+            Arrangement::Renamed => Arrangement::Patterns,
+            Arrangement::Patterns => Arrangement::Own,
+            Arrangement::Own => Arrangement::Names,
+        }
+    }
+
+    fn of(self, group: GroupSpec) -> Vec<GroupSpec> {
+        match self {
+            Arrangement::Names => vec![group],
+            Arrangement::Renamed => {
+                let name = format!("new-{}", group.name);
+                vec![GroupSpec { name, ..group }]
+            }
+            Arrangement::Patterns => {
+                let initiators = group.initiators.iter().map(|name| format!("{name}*")).collect();
+                vec![GroupSpec { initiators, ..group }]
+            }
+            Arrangement::Own => {
+                let own = |name: &String| GroupSpec {
+                    name: name.clone(),
+                    initiators: vec![name.clone()],
+                    ..group.clone()
+                };
+                group.initiators.iter().map(own).collect()
+            }
+        }
+    }
+}
+
 impl Sim {
     /// One change, or a pause.
     pub fn step(&mut self) {
@@ -30,10 +77,12 @@ impl Sim {
         match self.below(100) {
             0..48 => {
                 let ns = self.below(300 * MS);
-                // No random number is drawn for it, so that the seeds of old regressions keep their
-                // runs.
-                if ns.is_multiple_of(8) {
-                    self.rename_and_back(DISKS[usize::from(ns.is_multiple_of(16))]);
+                // No random number is drawn for them, so that the seeds of old regressions keep
+                // their runs.
+                match ns % 8 {
+                    0 => self.rename_and_back(DISKS[usize::from(ns.is_multiple_of(16))]),
+                    1 if self.regroups => self.regroup(),
+                    _ => {}
                 }
                 self.stack().pass(ns);
             }
@@ -111,12 +160,7 @@ impl Sim {
                 self.source_begins(sources[group], Some(group), lun, LUNS_CHANGED);
             }
         }
-        for (driver, target) in self.stack().targets() {
-            let spec = |g| self.group_spec(driver, g, &units);
-            let specs: Vec<GroupSpec> = (0..GROUPS).map(spec).collect();
-            let set = self.stack().registry.set_groups(driver, target, &specs);
-            set.unwrap_or_else(|e| panic!("groups of {driver}: {e}"));
-        }
+        self.apply_groups(&units);
         self.stack().pass(MS);
         for unit in &units {
             let mut grants = unit.grants.get();
@@ -142,6 +186,25 @@ impl Sim {
                 }
             }
         }
+    }
+
+    fn apply_groups(&mut self, units: &[Rc<Unit>]) {
+        for (driver, target) in self.stack().targets() {
+            let specs = |g| self.arrangement.of(self.group_spec(driver, g, units));
+            let specs: Vec<GroupSpec> = (0..GROUPS).flat_map(specs).collect();
+            let set = self.stack().registry.set_groups(driver, target, &specs);
+            set.unwrap_or_else(|e| panic!("groups of {driver}: {e}"));
+        }
+    }
+
+    /// The same rights in other groups. Hosts must not notice it: the model does not change.
+    fn regroup(&mut self) {
+        self.arrangement = self.arrangement.next();
+        self.log(|| format!("groups: {:?}", self.arrangement));
+        let units = self.shared.units.borrow().clone();
+        self.apply_groups(&units);
+        self.stack().pass(MS);
+        self.shared.mark("regroupings");
     }
 
     /// Who loses sight of a unit loses its RESERVE.

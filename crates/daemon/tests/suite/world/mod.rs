@@ -117,6 +117,7 @@ const MUST_HAPPEN: &[&str] = &[
     "ordered",
     "power cuts",
     "reads",
+    "regroupings",
     "reservations to tell",
     "resets",
     "resizes",

@@ -19,6 +19,7 @@ use testkit::iscsi::LoginOptions;
 use wire::iscsi::{ChapUser, SessionParams};
 
 use crate::world::agent::Agent;
+use crate::world::changes::Arrangement;
 use crate::world::gremlin;
 use crate::world::model::{BlockRange, OPEN, UNIT, at_once};
 use crate::world::nbd::Client;
@@ -71,6 +72,10 @@ pub struct Sim {
     next_lun: usize,
     /// The access state changes.
     pub asymmetric: bool,
+    /// Initiators move between groups that see the same.
+    pub regroups: bool,
+    /// The groups that they are in.
+    pub arrangement: Arrangement,
 }
 
 impl Drop for Sim {
@@ -138,6 +143,9 @@ impl Sim {
             doubt: Default::default(),
             next_lun: 1,
             asymmetric: false,
+            // Regressions from before there were NBD clients keep their runs.
+            regroups: nbd && SeededRandom::new(seed ^ 0x9a0f).chance(500),
+            arrangement: Arrangement::default(),
         };
         gremlin::start(&sim.outside, &sim.shared, sim.random.next_u64());
         sim.shape_more();

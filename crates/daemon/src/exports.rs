@@ -17,7 +17,7 @@ mod specs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use drivers::Driver;
 use drivers::local::By;
@@ -212,20 +212,10 @@ impl Exports {
         self.registry.save_known();
     }
 
-    /// Waits, at most until `end`, for the sessions of a target that was removed; answers how many
-    /// have not ended.
-    pub fn wait_for_sessions(
-        &self,
-        control: &mut GraphControl,
-        of: &TargetConfig,
-        end: Instant,
-    ) -> usize {
-        let left = || {
-            let all = self.registry.sessions();
-            all.iter().filter(|s| s.driver == of.driver && s.target == of.name).count()
-        };
-        control.wait_until(end.saturating_duration_since(Instant::now()), |_| left() == 0);
-        left()
+    /// Sessions of a target that was removed which have not ended.
+    pub fn sessions_left(&self, of: &TargetConfig) -> usize {
+        let all = self.registry.sessions();
+        all.iter().filter(|s| s.driver == of.driver && s.target == of.name).count()
     }
 
     /// Detaches all LUNs of a target, even those in use.

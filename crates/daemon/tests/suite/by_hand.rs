@@ -46,7 +46,7 @@ impl Site {
         Config { daemon: self.control.config().0.daemon, ..config }
     }
 
-    fn apply(&self, config: &Config) {
+    pub(crate) fn apply(&self, config: &Config) {
         let consent = Consent::default();
         self.control.apply(config, &consent, &mut |_| {}).expect("it is carried out");
     }

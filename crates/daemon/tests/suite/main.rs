@@ -3,6 +3,7 @@
 //! One module of them: `cargo test -p ashlar-daemon --test suite world::`.
 
 mod by_hand;
+mod edits;
 mod first_user;
 mod foretold;
 mod geoms;

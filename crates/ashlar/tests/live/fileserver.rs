@@ -363,7 +363,8 @@ fn missing_file_of_a_disk_is_awaited_and_its_removal_is_reported() {
     let back = ["fs", "yesterday", "main", "/images/vm0", "--date", "last", "--copy"];
     refuses(&house, &back, "it is the disk vm0");
     house.ashlar(&["fs", "remove", "main", "/images/vm0"]).ends(0);
-    wait_for_status(&house, &["disk vm0: /images/vm0 was removed while it is used"]);
+    let removed = "disk vm0: /images/vm0 was removed while it is used";
+    wait_for_status(&house, &["state: FAILED", removed]);
     house.stop();
 }
 

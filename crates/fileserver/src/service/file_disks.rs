@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::Error;
+use geom::{Error, Trouble};
 
 use super::disks::{self, FileDisk};
 use super::host::Host;
+use super::shared::{Phase, Status};
 use crate::console;
 use crate::files::Ino;
 use crate::volume::View;
@@ -25,6 +26,13 @@ pub struct DiskFault {
     pub reason: String,
     /// The action to take.
     pub action: String,
+}
+
+/// The faults for `status`. A disk that is missing, or whose data is lost later, has failed, as a
+/// disk of any other kind has.
+pub(super) fn troubles(status: &Status) -> impl Iterator<Item = Trouble> {
+    let all = status.disk_faults.iter().filter(move |_| status.phase == Phase::Serving);
+    all.map(|fault| Trouble::failed(&fault.reason, &fault.action))
 }
 
 impl Host {
@@ -166,5 +174,22 @@ impl Host {
         self.shared.update_status(|s| s.disks.retain(|d| d.name != name));
         self.shared.notify_geom();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use geom::Severity;
+
+    #[test]
+    fn fault_of_a_file_disk_is_a_failure_while_files_are_served() {
+        let (reason, action) = ("disk vm0: /vm0 was removed".into(), "copy vm0".into());
+        let disk_faults = vec![DiskFault { reason, action }];
+        let mut status = Status { phase: Phase::Serving, disk_faults, ..Status::default() };
+        let all: Vec<Severity> = troubles(&status).map(|t| t.severity).collect();
+        assert_eq!(all, [Severity::Failed]);
+        status.phase = Phase::Halted;
+        assert_eq!(troubles(&status).count(), 0);
     }
 }

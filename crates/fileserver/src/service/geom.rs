@@ -11,6 +11,7 @@ use geom::{
 use super::class::{FS_CLASS, Site, disk_settings};
 use super::clock;
 use super::disks::{FileDisk, FileLayer};
+use super::file_disks;
 use super::host::{self, Opened};
 use super::leaves::{device_of, leaves, provider};
 use super::params::FsParams;
@@ -456,8 +457,7 @@ impl Geom for FsGeom {
             let action = format!("{action}: `ashlar fs replace {name} {device}{force}`");
             out.push(Trouble::degraded(why, action));
         }
-        let faults = status.disk_faults.iter().filter(|_| status.phase == Phase::Serving);
-        out.extend(faults.map(|fault| Trouble::degraded(&fault.reason, &fault.action)));
+        out.extend(file_disks::troubles(&status));
         if let Some(fault) = &status.dump_fault {
             let action = format!("repair that, then `ashlar fs dump {name}`");
             out.push(Trouble::degraded(format!("the last daily dump failed: {fault}"), action));

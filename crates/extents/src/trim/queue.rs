@@ -1,6 +1,12 @@
 //! The queue itself. The module above describes its states and invariants.
 
+mod check;
+mod command;
+mod sending;
+
 use std::ops::Range;
+
+pub use command::{Command, Outcome, Totals, WriteCheck};
 
 use super::full_trim::FullTrim;
 use super::limits::{Limits, Policy};
@@ -8,8 +14,6 @@ use crate::ranges::{Merge, RangeMap, len};
 
 /// Of too many ranges one in so many goes at once, so that looking for the shortest is rare.
 const SHRINK_PART: usize = 8;
-/// A batch that still grows is held back for so many times the time of quiet.
-const HOLD_FACTOR: u64 = 10;
 
 /// The time when a range was added or grew last, and the number of failed attempts to send it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,44 +29,6 @@ impl Merge for RangeAge {
     }
 }
 
-/// A command for the device.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Command {
-    /// For [`Queue::ended`].
-    pub number: u64,
-    /// Ascending; each is whole granules.
-    pub ranges: Vec<Range<u64>>,
-}
-
-impl Command {
-    /// Units in it.
-    pub fn total(&self) -> u64 {
-        self.ranges.iter().map(len).sum()
-    }
-}
-
-/// Result of a command.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// The device has taken it.
-    Done,
-    /// It has refused it, or failed; it will not carry it out later.
-    Failed,
-    /// It does not know such a command: no other is sent.
-    Unsupported,
-    /// No answer came, and it may yet be carried out.
-    Unknown,
-}
-
-/// The answer to a writer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WriteCheck {
-    /// Go on.
-    Clear,
-    /// A command in flight covers some of it: wait until it has ended, then ask again.
-    Wait,
-}
-
 #[derive(Clone)]
 struct InFlight {
     number: u64,
@@ -71,31 +37,6 @@ struct InFlight {
     keep: RangeMap,
     tries: u8,
     doubt_until: Option<u64>,
-}
-
-/// Counters of a queue, in its unit.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Totals {
-    /// Calls of `free`.
-    pub freed_calls: u64,
-    /// Units freed.
-    pub freed: u64,
-    /// Units that were written again before they were sent.
-    pub taken_back: u64,
-    /// Commands sent.
-    pub commands: u64,
-    /// Ranges in them.
-    pub ranges: u64,
-    /// Units that the device has taken.
-    pub trimmed: u64,
-    /// Commands that failed, in doubt or not.
-    pub failed: u64,
-    /// Units that became stale.
-    pub expired: u64,
-    /// Stale units that were forgotten.
-    pub forgotten: u64,
-    /// Writers that had to wait.
-    pub waits: u64,
 }
 
 /// See the module above.
@@ -399,39 +340,6 @@ impl Queue {
         self.full_trim_active
     }
 
-    /// A command, when it is worth one now.
-    pub fn take(&mut self, now: u64) -> Option<Command> {
-        self.expire(now);
-        if self.inflight.is_some() || self.unsupported || now < self.hold_until || !self.is_due(now)
-        {
-            return None;
-        }
-        self.sending = true;
-        let (ranges, tries) = self.pick();
-        if ranges.is_empty() {
-            return None;
-        }
-        for range in &ranges {
-            self.dequeue(range);
-        }
-        // Edges of one range are two.
-        self.shrink();
-        self.cursor = ranges.last().map_or(0, |r| r.end);
-        self.numbers += 1;
-        let mut held = RangeMap::default();
-        ranges.iter().for_each(|r| held.add(r.clone()));
-        let keep = held.clone();
-        let number = self.numbers;
-        self.inflight = Some(InFlight { number, ranges: held, keep, tries, doubt_until: None });
-        self.totals.commands += 1;
-        self.totals.ranges += ranges.len() as u64;
-        if self.full_trim_active {
-            self.full_trim.sent(number);
-        }
-        self.end_batch_if_done();
-        Some(Command { number, ranges })
-    }
-
     /// Rests when nothing is left, however the last of it went: this ends
     /// [`Queue::start_full_trim`].
     fn end_batch_if_done(&mut self) {
@@ -448,113 +356,6 @@ impl Queue {
         if std::mem::take(&mut self.full_trim_active) {
             self.recount();
         }
-    }
-
-    fn is_due(&self, now: u64) -> bool {
-        let (ranges, units) = self.ready;
-        ranges > 0
-            && (self.sending
-                || self.full_trim_active
-                || self.pressure
-                || ranges >= self.policy.batch_ranges
-                || units >= self.command_max
-                || now >= self.due_at())
-    }
-
-    fn due_at(&self) -> u64 {
-        let most = self.policy.quiet_ns.saturating_mul(HOLD_FACTOR);
-        let quiet = self.freed_at.saturating_add(self.policy.quiet_ns);
-        quiet.min(self.batch_at.saturating_add(most))
-    }
-
-    /// Whole granules that may be sent, from the cursor on and around, with how often each was sent
-    /// in vain: of a full trim those that it was asked for (Q8).
-    fn next_ranges(&self) -> Box<dyn Iterator<Item = (Range<u64>, u8)> + '_> {
-        if self.full_trim_active {
-            let tries =
-                |r: &Range<u64>| self.queued.overlapping(r).map(|(_, note)| note.tries).max();
-            return Box::new(self.full_trim.from(self.cursor).map(move |range| {
-                let tries = tries(&range).unwrap_or(0);
-                (range, tries)
-            }));
-        }
-        let behind = self.queued.starting_at(self.cursor);
-        let before = self.queued.iter().take_while(|(r, _)| r.start < self.cursor);
-        let all = behind.chain(before);
-        Box::new(all.filter_map(|(range, note)| Some((self.sendable(&range)?, note.tries))))
-    }
-
-    /// Q3: from the cursor on and around, as many as a command holds.
-    fn pick(&self) -> (Vec<Range<u64>>, u8) {
-        let (mut out, mut units, mut tries) = (Vec::new(), 0, 0);
-        for (whole, note_tries) in self.next_ranges() {
-            let mut at = whole.start;
-            while at < whole.end {
-                let room = self.command_max.saturating_sub(units) / self.limits.granule;
-                let room = room.saturating_mul(self.limits.granule);
-                let n = (whole.end - at).min(self.limits.range_max).min(room);
-                if n == 0 || out.len() >= self.limits.ranges {
-                    break;
-                }
-                out.push(at..at + n);
-                tries = tries.max(note_tries);
-                units += n;
-                at += n;
-            }
-            if at < whole.end {
-                break;
-            }
-        }
-        out.sort_unstable_by_key(|r| r.start);
-        (out, tries)
-    }
-
-    /// A command has ended; the end of one that is no longer in flight is ignored.
-    pub fn ended(&mut self, number: u64, outcome: Outcome, now: u64) {
-        let Some(mut flight) = self.inflight.take_if(|f| f.number == number) else { return };
-        match outcome {
-            Outcome::Done => {
-                self.totals.trimmed = self.totals.trimmed.saturating_add(flight.ranges.total());
-            }
-            Outcome::Failed => {
-                self.totals.failed += 1;
-                self.hold_until = now.saturating_add(self.policy.retry_ns);
-                let tries = flight.tries.saturating_add(1);
-                let mut again = false;
-                for (range, ()) in flight.keep.iter() {
-                    match tries < self.policy.tries {
-                        true => {
-                            self.enqueue(range.clone(), RangeAge { since_ns: now, tries });
-                            again |= self.full_trim.failed(number, &range, &self.limits);
-                        }
-                        false => self.set_aside(range),
-                    }
-                }
-                if again {
-                    self.full_trim_active = true;
-                    self.recount();
-                    self.end_batch_if_done();
-                }
-            }
-            Outcome::Unsupported => {
-                self.totals.failed += 1;
-                self.unsupported = true;
-                self.full_trim.end();
-                (self.sending, self.full_trim_active) = (false, false);
-                let all: Vec<_> = self.queued.iter().map(|(r, _)| r).collect();
-                all.into_iter().chain(flight.keep.iter().map(|(r, ())| r)).for_each(|range| {
-                    self.dequeue(&range);
-                    self.set_aside(range);
-                });
-            }
-            // Q4
-            Outcome::Unknown => {
-                self.totals.failed += 1;
-                flight.doubt_until = Some(now.saturating_add(self.policy.doubt_ns));
-                self.inflight = Some(flight);
-            }
-        }
-        self.shrink();
     }
 
     fn set_aside(&mut self, range: Range<u64>) {
@@ -605,29 +406,6 @@ impl Queue {
         }
     }
 
-    /// The next time when [`Queue::take`] may have something to do, should nothing happen before;
-    /// `None`: never.
-    pub fn next_at(&self, now: u64) -> Option<u64> {
-        let mut at = None;
-        let mut sooner = |t: u64| at = Some(at.map_or(t, |old: u64| old.min(t)));
-        if let Some(until) = self.inflight.as_ref().and_then(|f| f.doubt_until) {
-            sooner(until);
-        }
-        if self.inflight.is_none() && self.ready.0 > 0 && !self.unsupported {
-            let due = if self.is_due(now) { now } else { self.due_at() };
-            sooner(due.max(self.hold_until));
-        }
-        if self.queued.len() > self.ready.0 {
-            sooner(self.looked_at.saturating_add(self.policy.expire_ns / 4).max(now));
-        }
-        at
-    }
-
-    /// Whether a command may be asked for now.
-    pub fn wants(&self, now: u64) -> bool {
-        self.inflight.is_none() && !self.unsupported && now >= self.hold_until && self.is_due(now)
-    }
-
     /// Forgets all that is not in flight (Q7); ranges in flight are not sent again.
     pub fn forget(&mut self) {
         self.queued.clear();
@@ -657,40 +435,6 @@ impl Queue {
         self.stale.add(range);
         self.end_batch_if_done();
         self.shrink();
-    }
-
-    /// Checks Q1, Q3 and the counts; for tests.
-    pub fn check(&self) -> Result<(), String> {
-        for (range, _) in self.queued.iter() {
-            if self.stale.overlaps(&range) || self.overlaps_in_flight(&range) {
-                return Err(format!("Q1: {range:?} is queued and something else"));
-            }
-        }
-        if let Some((range, ())) = self.stale.iter().find(|(r, ())| self.overlaps_in_flight(r)) {
-            return Err(format!("Q1: {range:?} is stale and in flight"));
-        }
-        let ready: Vec<u64> =
-            self.queued.iter().filter_map(|(r, _)| Some(len(&self.sendable(&r)?))).collect();
-        let counted = (ready.len(), ready.iter().sum::<u64>());
-        if counted != self.ready {
-            return Err(format!("ready is {counted:?}, counted as {:?}", self.ready));
-        }
-        let limits = self.limits;
-        let is_queued = |r: &Range<u64>| {
-            self.queued.overlapping(r).any(|(q, _)| q.start <= r.start && r.end <= q.end)
-        };
-        let stray = |r: &Range<u64>| limits.inside(r).as_ref() != Some(r) || !is_queued(r);
-        if let Some(range) = self.full_trim.iter().find(stray) {
-            return Err(format!("Q8: {range:?} is asked for and not queued"));
-        }
-        if self.full_trim_active == self.full_trim.is_empty() {
-            return Err(format!("Q8: {} units are asked for", self.full_trim.total()));
-        }
-        let many = (self.queued.len(), self.stale.len());
-        if many.0 > self.policy.queued_max || many.1 > self.policy.stale_max {
-            return Err(format!("Q6: {many:?}"));
-        }
-        Ok(())
     }
 }
 

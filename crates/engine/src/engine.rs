@@ -15,9 +15,9 @@ use reactor::{Address, Mailbox, Mailer};
 
 use crate::command::buffers::{MemoryQueue, transfer_max};
 use crate::nexus::ItNexus;
-use crate::nexus::transport::{CloseReason, Login, RefusalReason, Refused, Transport};
+use crate::nexus::transport::{Login, RefusalReason, Refused, Transport};
 use crate::qos::Flow;
-use crate::registry::{Denied, Registry, TargetPort};
+use crate::registry::{CloseReason, Denied, Registry, TargetPort};
 use crate::task_set::management::{AbortOrder, PendingTms};
 use crate::unit::Device;
 use crate::unit::alua::Transition;

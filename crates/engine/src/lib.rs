@@ -11,21 +11,23 @@
 //! * [`registry`]: targets, access groups, logical units and sessions of the daemon;
 //!   [`registry::access`] decides what an initiator sees: nothing, unless a group grants it.
 //! * `engine`: one [`Engine`] a core, its sessions and its messages to other cores.
-//! * `nexus`: a [`ItNexus`] is one initiator port at one target port; its paths, unit attentions
-//!   and [`Transport`].
+//! * `nexus`: a [`ItNexus`] is one initiator port at one target port; its paths and [`Transport`].
 //! * `command`: the life of a command, from [`ItNexus::command`] to [`Transport::respond`]; `spc`
 //!   has the commands that every kind of unit answers alike.
 //! * `task_set`: task attributes, ACA, task management.
 //! * `qos`: which requests of which nexus a busy unit gets.
-//! * `unit`: a logical unit and its state; [`lun`] holds a provider of the graph open for it.
+//! * `unit`: a logical unit, its state and its nexuses with their unit attentions ([`ItlNexus`]);
+//!   [`lun`] holds a provider of the graph open for it.
 //! * [`handlers`]: what executes the commands of a kind of unit; [`handlers::disk`] is a disk.
 //! * `copy`: EXTENDED COPY and offloaded data transfer. [`reservations`], [`state_store`].
+//!
+//! `tidy` lists the imports that are allowed between these modules.
 #![forbid(unsafe_code)]
 
 mod command;
 mod copy;
-mod counters;
 mod engine;
+pub mod flags;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod handlers;
@@ -34,31 +36,32 @@ mod qos;
 pub mod registry;
 pub mod reservations;
 pub mod state_store;
+mod status;
 mod task_set;
 mod unit;
 
 pub use command::buffers::{MEMORY_WAIT_NS, MemoryWaiter, PartialGrant};
-pub use command::status::{Ending, ending_of};
-pub use command::{Command, CommandState, Next, TaskAttribute};
+pub use command::{Command, CommandState, DEPTH_MAX, Next, TaskAttribute};
 pub use engine::{Engine, Message};
 pub use handlers::disk::{naa, unmap_limits};
 pub use nexus::transport::{
-    CloseReason, DataError, Login, RefusalReason, Refused, Residual, Response, TmFunction,
-    TmOutcome, Transport,
+    DataError, Login, RefusalReason, Refused, Residual, Response, TmFunction, TmOutcome, Transport,
 };
-pub use nexus::unit_attention::{ATTENTIONS_MAX, ItlNexus, Port, flags};
 pub use nexus::{ItNexus, Path};
 pub use qos::admission::WINDOW_MIN;
 pub use qos::load::FlowView;
 pub use registry::access;
 pub use registry::{
-    Account, ChapAccounts, GroupAuth, GroupSpec, LunChange, LunSpec, OperatorNotifier, Registry,
-    TargetPort,
+    Account, ChapAccounts, CloseReason, GroupAuth, GroupSpec, LunChange, LunSpec, OperatorNotifier,
+    Registry, TargetPort,
 };
+pub use status::{Ending, ending_of};
 pub use task_set::Span;
 pub use task_set::cross_core::BlockClaim;
 pub use task_set::management::AbortOrder;
 pub use unit::medium_state::{Condition, MediumState, TrayError};
 pub use unit::protection::{MAGIC as PROTECTION_MAGIC, ProtectionSpec};
 pub use unit::spec::{DeviceSpec, Label};
+pub use unit::unit_attention::{ATTENTIONS_MAX, ItlNexus, Port};
+pub use unit::unit_reservations::UnitReservations;
 pub use unit::{Device, ModeBits, alua, ids, lun, provisioning, space};

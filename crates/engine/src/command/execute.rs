@@ -14,19 +14,22 @@ use wire::scsi::{Asc, Command as Cdb, Key, Status, asc};
 use crate::command::buffers::{MemoryWaiter, data_max};
 use crate::command::gate;
 use crate::command::spc;
-use crate::command::status::{Ending, ending_of};
-use crate::command::{Command, CommandState, Next, Slot, Slots, TaskAttribute, slot_id_of};
+use crate::command::{
+    Command, CommandState, DEPTH_MAX, Next, Slot, Slots, TaskAttribute, slot_id_of,
+};
+use crate::flags;
 use crate::handlers::{
     Blocks, ImmediateCommand, Job, JobState, Medium, Plan, REPLY_MAX, Run, answer_none, parse,
     parse_none, plan_none,
 };
 use crate::nexus::transport::{DataError, Residual};
-use crate::nexus::unit_attention::{flags, sense_of};
 use crate::nexus::{ItNexus, Path};
-use crate::registry::{DEPTH_MAX, add};
+use crate::status::{Ending, ending_of};
 use crate::task_set::Span;
 use crate::task_set::aca;
 use crate::unit::ModeBits;
+use crate::unit::counters::add;
+use crate::unit::unit_attention::sense_of;
 
 /// INVALID MESSAGE ERROR: a task attribute that cannot be here.
 const INVALID_ATTRIBUTE: Asc = Asc::new(Key::AbortedCommand, 0x49, 0x00);

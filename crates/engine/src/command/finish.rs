@@ -7,17 +7,17 @@ use bio::{Attr, Bio, Op, Segs};
 use geom::{Core, Sink};
 use wire::scsi::{Command as Cdb, Key, SENSE_LEN_MAX, Status, asc};
 
-use crate::command::status::{Ending, ending_at, ending_of};
 use crate::command::{AbortHow, CommandState, Slot, Slots, slot_id_of};
-use crate::counters::AccessKind;
 use crate::handlers::Run;
 use crate::nexus::ItNexus;
 use crate::nexus::transport::{Residual, Response};
 use crate::qos::Completion;
 use crate::qos::admission;
-use crate::registry::add;
+use crate::status::{Ending, ending_of};
 use crate::task_set::cross_core::key_of;
 use crate::unit::ModeBits;
+use crate::unit::counters::{AccessKind, add};
+use crate::unit::ending::ending_at;
 
 impl ItNexus {
     /// A command has ended below; it is answered, or freed in silence when it was aborted.

@@ -11,9 +11,10 @@
 
 use wire::scsi::{Access, Alua, Asc, Command as Cdb, Key, Persistent, PrOutAction, Status, asc};
 
-use crate::command::status::Ending;
+use crate::flags;
 use crate::handlers::Plan;
-use crate::nexus::unit_attention::{ItlNexus, flags};
+use crate::status::Ending;
+use crate::unit::unit_attention::ItlNexus;
 
 /// LOGICAL UNIT NOT READY, by asymmetric access state.
 const TRANSITIONING: Asc = Asc::new(Key::NotReady, 0x04, 0x0A);

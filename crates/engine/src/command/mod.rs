@@ -32,7 +32,6 @@ pub(crate) mod execute;
 pub(crate) mod finish;
 pub(crate) mod gate;
 pub(crate) mod spc;
-pub(crate) mod status;
 
 use std::rc::Rc;
 
@@ -42,6 +41,9 @@ use wire::scsi::{Asc, Command as Cdb, asc};
 use crate::handlers::{JobState, Plan};
 use crate::nexus::Path;
 use crate::task_set::aca;
+
+/// Commands of one session that may be outstanding; a further one ends with TASK SET FULL.
+pub const DEPTH_MAX: u32 = 128;
 
 /// Where a command is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

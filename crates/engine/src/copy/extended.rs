@@ -6,8 +6,8 @@ use super::LIMITS;
 use super::operations::{Operation, OperationId};
 use super::reach::{CopyUnit, resolve};
 use super::transfer::{BlockMove, cancelled};
-use crate::command::status::Ending;
 use crate::handlers::Job;
+use crate::status::Ending;
 
 /// Offsets of LBAs and counts in a segment descriptor.
 const COUNT_AT: u16 = 10;

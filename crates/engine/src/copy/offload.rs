@@ -12,8 +12,8 @@ use super::reach::CopyUnit;
 use super::tokens::{Presented, Rod, Use};
 use super::transfer::{BlockMove, cancelled};
 use super::{CHUNK_BYTES, LIMITS};
-use crate::command::status::{Ending, ending_of};
 use crate::handlers::{Job, disk};
+use crate::status::{Ending, ending_of};
 use crate::unit::{Device, ModeBits};
 
 /// Blocks zeroed at a time, bytes.

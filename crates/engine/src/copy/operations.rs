@@ -25,8 +25,8 @@ use wire::scsi::{
 };
 
 use super::LIMITS;
-use crate::command::status::Ending;
-use crate::nexus::unit_attention::ItlNexus;
+use crate::status::Ending;
+use crate::unit::unit_attention::ItlNexus;
 
 /// How long the results of an ended copy can be asked for, ns.
 pub(crate) const RESULTS_KEEP_NS: u64 = 60_000_000_000;

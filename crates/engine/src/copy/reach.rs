@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use wire::scsi::{Asc, CSCD_THIS_UNIT, Cscd, PeripheralType, asc};
 
+use crate::flags;
 use crate::handlers::{Job, Medium, disk};
-use crate::nexus::unit_attention::{ItlNexus, flags};
 use crate::registry::{LunEntry, TargetPort};
+use crate::unit::unit_attention::ItlNexus;
 use crate::unit::{Device, ModeBits};
 
 /// A unit that a copy may reach, with the permitted access.

@@ -14,8 +14,8 @@ use wire::scsi::asc;
 use super::operations::Operation;
 use super::reach::CopyUnit;
 use super::{CHUNK_BYTES, OUTSTANDING};
-use crate::command::status::Ending;
 use crate::handlers::Job;
+use crate::status::Ending;
 
 /// A move, in bytes of each medium. Ranges were checked against the capacities.
 pub(super) struct BlockMove<'a> {

@@ -13,7 +13,7 @@ use wire::scsi::{
 };
 
 use super::{DISK, Handler, ImmediateCommand, Job, Plan, tray};
-use crate::command::status::Ending;
+use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::MediumState;
 

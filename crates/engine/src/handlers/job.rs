@@ -11,18 +11,19 @@ use bio::{Attr, Bio, Errno, Flags, HOLE, Op, Origin, Segs};
 use geom::{Core, Finished};
 use wire::scsi::{Command as Cdb, Status, asc};
 
-use crate::command::status::{Ending, ending_at, ending_of};
 use crate::engine::Engine;
 use crate::nexus::ItNexus;
-use crate::nexus::unit_attention::ItlNexus;
 use crate::qos::QosClient;
 use crate::qos::admission::AdmittedRequest;
 use crate::registry::{LunMap, Registry, TargetPort};
 use crate::reservations::Identity;
 use crate::state_store::{RecordKind, save_channel};
+use crate::status::{Ending, ending_of};
 use crate::task_set::Span;
 use crate::task_set::cross_core::BlockClaim;
+use crate::unit::ending::ending_at;
 use crate::unit::protection::Want;
+use crate::unit::unit_attention::ItlNexus;
 use crate::unit::{Device, ModeBits};
 
 /// State shared by a conversation and its engine.

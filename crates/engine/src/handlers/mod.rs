@@ -22,15 +22,15 @@ use bio::Op;
 use geom::{Core, Local};
 use wire::scsi::{Asc, Command as Cdb, CommandInfo, PeripheralType, Sense};
 
-use crate::command::status::Ending;
-use crate::nexus::unit_attention::{ItlNexus, Port};
 use crate::registry::{LunMap, Registry, TargetPort};
+use crate::status::Ending;
 use crate::task_set::Span;
 use crate::unit::Device;
+use crate::unit::unit_attention::{ItlNexus, Port};
 
 pub(crate) use job::JobState;
 pub use job::{Job, Medium};
-pub(crate) use none::{answer_none, code_of, parse_none, plan_none};
+pub(crate) use none::{answer_none, parse_none, plan_none};
 pub(crate) use serve::{is_served, parse, served};
 
 /// Largest reply of a command that reads no blocks, bytes: REPORT LUNS with every LUN there can

@@ -14,22 +14,13 @@ use wire::scsi::{
 
 use super::{ImmediateCommand, Plan};
 use crate::command::spc::report_luns;
-use crate::registry::LunMap;
 
-/// How a command at a number without a unit ends.
-pub(crate) fn code_of(luns: &LunMap, lun: u64) -> Asc {
-    match luns.awaits(lun) {
-        true => asc::BECOMING_READY,
-        false => asc::LUN_NOT_SUPPORTED,
-    }
-}
-
-/// Such a command; one that is not known ends with `code`, that of [`code_of`].
+/// A command at a number without a unit; one that is not known ends with `code`.
 pub(crate) fn parse_none(cdb: &[u8], code: Asc) -> Result<(Cdb, &'static CommandInfo), Sense> {
     Cdb::parse_for(PeripheralType::Disk, cdb).map_err(|_| Sense::new(code))
 }
 
-/// The needs of such a command; `code` is that of [`code_of`].
+/// The needs of such a command.
 pub(crate) fn plan_none(command: &Cdb, code: Asc) -> Result<Plan, Sense> {
     match *command {
         Cdb::Inquiry { page: None, alloc }

@@ -8,7 +8,7 @@ use geom::Local;
 use wire::scsi::{Command as Cdb, CommandInfo, Extent, PeripheralType, Sense, asc};
 
 use super::{DISK, Handler, ImmediateCommand, Job, Plan, Run};
-use crate::command::status::Ending;
+use crate::status::Ending;
 use crate::unit::Device;
 
 /// Longest read answered at once, bytes; longer ones share the core.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use wire::scsi::{Command as Cdb, Sense};
 
 use super::{ImmediateCommand, Job, Plan};
-use crate::command::status::Ending;
-use crate::nexus::unit_attention::ItlNexus;
+use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::{MediumState, TrayError};
+use crate::unit::unit_attention::ItlNexus;
 
 /// A power condition is taken note of and changes nothing, START and LOEJ mean nothing beside one;
 /// nothing to eject when the medium is fixed, or while something runs on it.

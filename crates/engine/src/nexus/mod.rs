@@ -12,7 +12,6 @@
 pub(crate) mod origin;
 pub(crate) mod paths;
 pub(crate) mod transport;
-pub(crate) mod unit_attention;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -28,13 +27,15 @@ use crate::command::{AbortHow, CommandState, Slots};
 use crate::engine::Engine;
 use crate::nexus::origin::LocalProcesses;
 use crate::nexus::paths::Paths;
-use crate::nexus::transport::{CloseReason, Login, TmOutcome, Transport};
-use crate::nexus::unit_attention::{ItlNexus, Port};
+use crate::nexus::transport::{Login, TmOutcome, Transport};
 use crate::qos::QosClient;
 use crate::registry::access::Decision;
-use crate::registry::{FlowNotes, LunMap, LunMapView, SessionCounters, SessionFacts, TargetPort};
+use crate::registry::{
+    CloseReason, FlowNotes, LunMap, LunMapView, SessionCounters, SessionFacts, TargetPort,
+};
 use crate::reservations::Identity;
 use crate::unit::Device;
+use crate::unit::unit_attention::{ItlNexus, Port};
 
 /// One I_T_L nexus on its core.
 pub struct Path {
@@ -225,7 +226,7 @@ impl ItNexus {
     }
 
     /// Commands that the session takes at once, for the transport's window:
-    /// [`crate::registry::DEPTH_MAX`], or what its share of a slow unit asks for.
+    /// [`crate::DEPTH_MAX`], or what its share of a slow unit asks for.
     pub fn depth_hint(&self) -> u32 {
         self.window()
     }

@@ -35,13 +35,13 @@ use wire::scsi::{Access, Asc, Lun, asc};
 
 use crate::command::gate;
 use crate::command::spc::nexus_made;
-use crate::command::status::Ending;
-use crate::handlers::code_of;
-use crate::nexus::unit_attention::{ItlNexus, flags};
+use crate::flags;
 use crate::nexus::{ItNexus, Path};
 use crate::qos::QosClient;
 use crate::registry::{LunEntry, LunMap};
+use crate::status::Ending;
 use crate::unit::Device;
+use crate::unit::unit_attention::ItlNexus;
 
 /// Spreads LUNs, which the operator chooses and no peer does.
 #[derive(Default)]
@@ -334,5 +334,13 @@ impl ItNexus {
         }
         let number = self.origin_entry_for(entry.lun, None);
         Path::new(entry.lun, entry.device.clone(), nexus, entry.read_only, (seat, number))
+    }
+}
+
+/// How a command at a number without a unit ends.
+fn code_of(luns: &LunMap, lun: u64) -> Asc {
+    match luns.awaits(lun) {
+        true => asc::BECOMING_READY,
+        false => asc::LUN_NOT_SUPPORTED,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bio::Segs;
 use reactor::Address;
 
-use crate::registry::TargetPort;
+use crate::registry::{CloseReason, TargetPort};
 
 /// Expected against real transfer length (SAM-5 5.4.4), in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -44,20 +44,6 @@ pub struct Response<'a> {
     pub data: &'a mut Segs,
     /// Residual.
     pub residual: Residual,
-}
-
-/// Why a session is closed from our side.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CloseReason {
-    /// An operator asked for it.
-    Kicked,
-    /// The target is being taken away.
-    TargetRemoved,
-    /// TARGET COLD RESET.
-    ColdReset,
-    /// The daemon ends. Pending commands get no answer on transports where the end of the
-    /// connection reports this: the initiator repeats them to the next daemon.
-    Stopping,
 }
 
 /// The answer of a task management function.

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use crate::command::execute::DispatchedCommand;
-use crate::command::{CommandState, Slot, TaskAttribute, slot_id_of};
+use crate::command::{CommandState, DEPTH_MAX, Slot, TaskAttribute, slot_id_of};
 use crate::engine::Engine;
 use crate::handlers::{JobState, Run};
 use crate::nexus::{ItNexus, Path};
 use crate::qos::concurrency_limit::UNLIMITED;
 use crate::qos::{Completion, Flow, QosClient};
-use crate::registry::DEPTH_MAX;
 use crate::unit::Device;
 
 /// Commands that a nexus may have here beyond its share: the next ones, when its turn comes.

@@ -7,10 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use bio::sync::Mutex;
 use reactor::Address;
 
-use crate::command::CommandState;
-
-/// Commands of one session that may be outstanding; a further one ends with TASK SET FULL.
-pub const DEPTH_MAX: u32 = 128;
+use crate::command::{CommandState, DEPTH_MAX};
 
 /// One outstanding command for lists.
 #[derive(Default)]
@@ -62,12 +59,6 @@ pub(crate) struct SessionCounters {
     pub errors: AtomicU64,
     pub aborted: AtomicU64,
     pub depth_max: AtomicU64,
-}
-
-/// Adds to a counter that has one writer (F1).
-#[inline(always)]
-pub(crate) fn add(counter: &AtomicU64, by: u64) {
-    counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
 }
 
 /// What holds a session's commands back.

@@ -25,9 +25,9 @@ use bio::sync::{Mutex, MutexGuard};
 use geom::Error;
 
 use super::Registry;
-use crate::nexus::unit_attention::Port;
 use crate::state_store::{RecordKind, StateStore, save_channel};
 use crate::unit::ids::LENGTH_MARK;
+use crate::unit::unit_attention::Port;
 
 /// The record's place in the vault: it belongs to no unit.
 const SERIAL: &str = "known-units";

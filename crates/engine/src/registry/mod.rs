@@ -13,6 +13,7 @@
 //!  R4  A device counts its entries in maps by port: `recount` follows every change of a map.
 
 pub mod access;
+mod close_reason;
 mod facts;
 mod former;
 mod groups;
@@ -39,7 +40,6 @@ use crate::command::spc;
 use crate::copy::Tokens;
 use crate::engine::Message;
 use crate::handlers;
-use crate::nexus::transport::CloseReason;
 use crate::registry::access::{Decision, decide};
 use crate::state_store::{NullStore, StateStore};
 use crate::unit::Device;
@@ -50,8 +50,9 @@ use known::KnownUnits;
 use numbers::Numbers;
 use wire::scsi::SERIAL_MAX;
 
-pub use facts::{CommandView, Counters, DEPTH_MAX, HeldBack, SessionFacts};
-pub(crate) use facts::{FlowNotes, SessionCounters, add};
+pub use close_reason::CloseReason;
+pub use facts::{CommandView, Counters, HeldBack, SessionFacts};
+pub(crate) use facts::{FlowNotes, SessionCounters};
 pub use former::Former;
 pub(crate) use groups::LunMapView;
 pub use groups::{GROUPS_MAX, Group, GroupSpec, Groups, LunSpec, PATTERNS_MAX, PORTALS_MAX};

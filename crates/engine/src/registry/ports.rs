@@ -9,11 +9,11 @@ use wire::scsi::{AccessState, PortGroup as PortGroupData, StateCause, asc};
 
 use super::{Registry, RegistryState, TargetPort};
 use crate::engine::Message;
-use crate::nexus::unit_attention::ItlNexus;
 use crate::unit::Device;
 use crate::unit::alua::{
     DEFAULT_GROUP, GroupTransition, PORT_GROUPS_MAX, PortGroup, PortGroupSpec, Stage, Transition,
 };
+use crate::unit::unit_attention::ItlNexus;
 
 impl Registry {
     /// Makes these the target port groups; the default group is added when it is not among them.

@@ -22,7 +22,6 @@ mod actions;
 mod preempt;
 mod record;
 mod state;
-mod unit_reservations;
 
 pub use actions::Request;
 pub use record::RecordError;
@@ -30,7 +29,6 @@ pub use state::{
     Change, Effects, Identity, PersistentReservation, PortContext, REGISTRATIONS_MAX, Refusal,
     RequestingNexus, Reservations, Restriction, Spc2Reservation,
 };
-pub use unit_reservations::UnitReservations;
 
 #[cfg(test)]
 #[path = "tests.rs"]

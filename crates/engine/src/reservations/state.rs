@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wire::scsi::{Asc, PrStatus, PrType, Sense, TransportId};
 
-use crate::nexus::unit_attention::flags;
+use crate::flags;
 
 /// Registrations of one unit. One more is refused with INSUFFICIENT REGISTRATION RESOURCES.
 pub const REGISTRATIONS_MAX: usize = 4096;

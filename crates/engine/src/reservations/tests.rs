@@ -6,7 +6,7 @@ use testkit::Seeds;
 use wire::scsi::{Asc, PrMove, PrOutAction, PrOutList, PrType, TransportId, asc};
 
 use super::*;
-use crate::nexus::unit_attention::flags;
+use crate::flags;
 
 /// Initiator ports 0 to 2 at target ports 1 and 2: nexus `n` is port `n % 3` at target `n / 3 + 1`.
 const NEXUSES: usize = 6;

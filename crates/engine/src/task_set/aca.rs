@@ -16,14 +16,15 @@ use std::sync::Arc;
 
 use wire::scsi::{NACA, Status};
 
-use crate::command::status::Ending;
 use crate::command::{AbortHow, Command, TaskAttribute};
 use crate::engine::Engine;
-use crate::nexus::unit_attention::{ItlNexus, flags};
+use crate::flags;
 use crate::nexus::{ItNexus, Path};
+use crate::status::Ending;
 use crate::task_set::AcaEffect;
 use crate::task_set::cross_core::{group_of, key_of};
 use crate::task_set::management::TmCompletion;
+use crate::unit::unit_attention::ItlNexus;
 use crate::unit::{Device, ModeBits};
 
 /// NACA of a CDB: bit 2 of the CONTROL byte, whose place goes by the operation code (SAM-5 5.2).

@@ -27,11 +27,12 @@ use reactor::Mailer;
 
 use crate::command::{CommandState, TaskAttribute, slot_id_of};
 use crate::engine::{Engine, Message};
+use crate::flags;
 use crate::handlers::Plan;
-use crate::nexus::unit_attention::{ItlNexus, flags};
 use crate::nexus::{ItNexus, Path};
 use crate::task_set::management::TmCompletion;
 use crate::task_set::{Request, Span};
+use crate::unit::unit_attention::ItlNexus;
 use crate::unit::{Device, ModeBits};
 
 /// How long a set stays strict after the last command that needed an order, ns, once to twice: a

@@ -26,8 +26,8 @@ use bio::sync::{Mutex, MutexGuard};
 
 pub use wire::scsi::{AccessState, StateCause};
 
-use crate::nexus::unit_attention::ItlNexus;
 use crate::registry::TargetPort;
+use crate::unit::unit_attention::ItlNexus;
 
 /// The group of ports that the configuration puts into no other.
 pub const DEFAULT_GROUP: &str = "default";

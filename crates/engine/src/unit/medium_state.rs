@@ -21,8 +21,8 @@ use std::sync::{Arc, Weak};
 use bio::sync::{Mutex, MutexGuard};
 use wire::scsi::{Asc, Key, MediaEvent, Sense, asc};
 
-use crate::nexus::unit_attention::ItlNexus;
 use crate::unit::Device;
+use crate::unit::unit_attention::ItlNexus;
 
 /// LOGICAL UNIT NOT READY, FORMAT IN PROGRESS.
 const FORMATTING: Asc = Asc::new(Key::NotReady, 0x04, 0x04);

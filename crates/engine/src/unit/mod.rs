@@ -10,13 +10,18 @@
 //! ```
 
 pub mod alua;
+pub(crate) mod counters;
+pub(crate) mod ending;
 pub mod ids;
+pub(crate) mod initiator_data;
 pub mod lun;
 pub(crate) mod medium_state;
 pub(crate) mod protection;
 pub mod provisioning;
 pub mod space;
 pub(crate) mod spec;
+pub(crate) mod unit_attention;
+pub(crate) mod unit_reservations;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -27,21 +32,22 @@ use bio::sync::{Mutex, MutexGuard, RwLock};
 use geom::Edge;
 use wire::scsi::{Asc, LogCounts, ProtectionType, SpaceCounts, asc};
 
-use crate::command::spc::initiator_data::InitiatorData;
 use crate::copy::{Operations, Watch};
-use crate::counters::History;
+use crate::flags;
 use crate::handlers::{Handler, TRANSFER_MAX};
-use crate::nexus::unit_attention::{ItlNexus, flags};
 use crate::qos::load::{FlowView, Load};
-use crate::reservations::UnitReservations;
 use crate::task_set::TaskSet;
 use crate::task_set::cross_core::Owner;
+use crate::unit::counters::History;
 use crate::unit::ids::LENGTH_MARK;
+use crate::unit::initiator_data::InitiatorData;
 use crate::unit::medium_state::Condition;
 use crate::unit::protection::{Layout, Protection, ProtectionSpec};
 use crate::unit::provisioning::Provisioning;
 use crate::unit::space::{FULL_PERCENTS, Space, SpaceUsage};
 use crate::unit::spec::{DeviceSpec, Label};
+use crate::unit::unit_attention::ItlNexus;
+use crate::unit::unit_reservations::UnitReservations;
 
 /// Bits of the mode pages that change how commands run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,8 +11,8 @@ use wire::scsi::{
 };
 
 use super::EngineCommand;
-use crate::command::status::Ending;
 use crate::handlers::{ImmediateCommand, Job, Plan};
+use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::alua::{PORT_GROUPS_MAX, Stage, TRANSITION_S_MAX};
 

@@ -11,10 +11,10 @@ use wire::scsi::{
 };
 
 use super::EngineCommand;
-use crate::command::status::Ending;
 use crate::copy::operations::OperationId;
 use crate::copy::{LIMITS, LIST_LEN_MAX, extended, offload};
 use crate::handlers::{ImmediateCommand, Job, Plan, Run};
+use crate::status::Ending;
 use crate::task_set::Span;
 use crate::unit::Device;
 

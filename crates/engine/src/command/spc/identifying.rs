@@ -12,9 +12,9 @@ use geom::{Error, Local};
 use wire::scsi::{Command as Cdb, Sense, asc};
 
 use super::EngineCommand;
-use crate::command::status::Ending;
 use crate::handlers::{ImmediateCommand, Job, Plan};
 use crate::state_store::{RecordKind, StateStore};
+use crate::status::Ending;
 use crate::unit::Device;
 
 /// Types and the most bytes of each: peripheral device identifying information, and text.

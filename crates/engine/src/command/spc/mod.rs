@@ -9,7 +9,6 @@
 mod alua;
 mod copy;
 mod identifying;
-pub(crate) mod initiator_data;
 pub(crate) mod opcodes;
 mod persistent;
 mod report_luns;
@@ -23,11 +22,11 @@ use std::sync::Arc;
 use geom::{Error, Local};
 use wire::scsi::{Command as Cdb, CommandInfo, Sense, asc};
 
-use crate::command::status::Ending;
 use crate::handlers::{ImmediateCommand, Job, Plan};
-use crate::nexus::unit_attention::ItlNexus;
 use crate::state_store::StateStore;
+use crate::status::Ending;
 use crate::unit::Device;
+use crate::unit::unit_attention::ItlNexus;
 
 pub(crate) use report_luns::answer as report_luns;
 

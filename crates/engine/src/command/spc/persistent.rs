@@ -20,10 +20,10 @@ use wire::scsi::{
 
 use super::EngineCommand;
 use super::reserve::refused;
-use crate::command::status::Ending;
 use crate::handlers::{Job, Plan, Run};
 use crate::reservations::{Effects, PortContext, Request, RequestingNexus, Reservations};
 use crate::state_store::{RecordKind, StateStore};
+use crate::status::Ending;
 use crate::unit::Device;
 
 /// Ending of a command that was aborted before it changed anything; it is never sent.

@@ -7,8 +7,8 @@ use wire::scsi::{Asc, Command as Cdb, SENSE_LEN_MAX, Sense, asc};
 
 use super::EngineCommand;
 use crate::handlers::{ImmediateCommand, Plan};
-use crate::nexus::unit_attention::sense_of;
 use crate::unit::Device;
+use crate::unit::unit_attention::sense_of;
 
 pub(super) struct RequestSense;
 

@@ -6,9 +6,9 @@ use geom::Local;
 use wire::scsi::{Command as Cdb, Sense, Status};
 
 use super::EngineCommand;
-use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
 use crate::reservations::{Effects, Refusal, RequestingNexus};
+use crate::status::Ending;
 use crate::unit::Device;
 
 pub(super) struct Reserve;

@@ -13,9 +13,9 @@ use bio::Errno;
 use geom::Error;
 use wire::scsi::{Sense, Status, Threshold, ThresholdKind, asc};
 
-use crate::command::status::Ending;
 use crate::handlers::Job;
 use crate::state_store::{RecordKind, StateStore};
+use crate::status::Ending;
 use crate::unit::space::{Space, Thresholds};
 use crate::unit::{Device, ModeBits};
 

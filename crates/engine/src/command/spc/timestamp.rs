@@ -5,8 +5,8 @@ use geom::Local;
 use wire::scsi::{Command as Cdb, Sense, asc};
 
 use super::EngineCommand;
-use crate::command::status::Ending;
 use crate::handlers::{ImmediateCommand, Job, Plan};
+use crate::status::Ending;
 use crate::unit::Device;
 
 /// The parameter list, bytes.

@@ -9,8 +9,8 @@
 use wire::scsi::{Extent, Sense};
 
 use super::protected;
-use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
+use crate::status::Ending;
 use crate::unit::Device;
 
 /// Most bytes of one WRITE ATOMIC where any length would do: nothing outlives a power cut. A longer

@@ -3,10 +3,10 @@
 
 use wire::scsi::{Command as Cdb, Sense, asc};
 
-use crate::command::spc::initiator_data::BUFFER_BYTES;
-use crate::command::status::Ending;
 use crate::handlers::{ImmediateCommand, Job, Plan};
+use crate::status::Ending;
 use crate::unit::Device;
+use crate::unit::initiator_data::BUFFER_BYTES;
 
 /// MODE: data, descriptor, echo buffer, echo buffer descriptor.
 const DATA: u8 = 0x02;

@@ -9,8 +9,8 @@ use wire::scsi::{Extent, Sense, asc};
 
 use super::protected;
 use super::verify::first_difference;
-use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
+use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::protection::Want;
 

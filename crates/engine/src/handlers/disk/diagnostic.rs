@@ -3,8 +3,8 @@
 
 use wire::scsi::{Command as Cdb, Sense, asc};
 
-use crate::command::status::Ending;
 use crate::handlers::{ImmediateCommand, Job, Plan};
+use crate::status::Ending;
 use crate::unit::Device;
 
 /// SELF-TEST CODE: foreground short and extended.

@@ -5,8 +5,8 @@
 use wire::scsi::{Command as Cdb, Sense, asc, format_protection, parse_format_list};
 
 use super::medium_operation::{MediumOperation, run};
-use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
+use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::MediumState;
 

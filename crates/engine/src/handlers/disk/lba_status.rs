@@ -3,8 +3,8 @@
 
 use wire::scsi::{Extent, LbaExtent, LbaState, Sense, asc, lba_status as encode};
 
-use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
+use crate::status::Ending;
 use crate::unit::Device;
 
 /// Most descriptors of one answer; the initiator asks on from the end of the last one.

@@ -22,10 +22,10 @@ use bio::{Flags, Op, Segs};
 use geom::{Core, deadline};
 use wire::scsi::{ProtectionType, asc};
 
-use crate::command::status::Ending;
 use crate::handlers::{Job, Medium};
 use crate::registry::Registry;
 use crate::state_store::{RecordKind, StateStore, save_channel};
+use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::MediumState;
 use crate::unit::protection;
@@ -117,7 +117,7 @@ pub(super) async fn run(job: &Job, work: MediumOperation, immed: bool) -> Result
     }
     if let Err(e) = save(&job.registry, device, work.encode()).await {
         device.condition().set(before);
-        return Err(crate::command::status::ending_of(e, Op::Write));
+        return Err(crate::status::ending_of(e, Op::Write));
     }
     device.condition().set_unrestricted(work.unrestricted);
     let told: Rc<RefCell<OperationResult>> = Rc::default();
@@ -172,11 +172,11 @@ async fn carry_out(
     let mut end = fill(medium, &work).await;
     if end.is_ok() {
         let kept = protection::save_tail_record(registry, &device).await;
-        end = kept.map_err(|e| crate::command::status::ending_of(e, Op::Write));
+        end = kept.map_err(|e| crate::status::ending_of(e, Op::Write));
     }
     if end.is_ok() {
         let gone = save(registry, &device, Vec::new()).await;
-        end = gone.map_err(|e| crate::command::status::ending_of(e, Op::Write));
+        end = gone.map_err(|e| crate::status::ending_of(e, Op::Write));
     }
     match end {
         Ok(()) => device.condition().set(MediumState::Ready),

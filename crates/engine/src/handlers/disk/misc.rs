@@ -2,8 +2,8 @@
 
 use wire::scsi::{Asc, Extent, Key, Sense, asc};
 
-use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
+use crate::status::Ending;
 use crate::unit::Device;
 
 /// The whole medium is flushed whatever the range.

@@ -33,7 +33,7 @@ use geom::Local;
 use wire::scsi::{Command as Cdb, CommandInfo, PeripheralType, ProtectionType, Sense, asc};
 
 use super::{Handler, ImmediateCommand, Job, Plan, Run, tray};
-use crate::command::status::Ending;
+use crate::status::Ending;
 use crate::unit::Device;
 
 /// The handler; it has no state, the [`Device`] has.

@@ -4,9 +4,9 @@
 use wire::scsi::{Command as Cdb, ModeBlock, ModeState, Sense, asc, mode_sense, parse_mode_select};
 
 use crate::command::spc::saved_modes::{ModeSelectGuard, save};
-use crate::command::status::Ending;
 use crate::handlers::{ImmediateCommand, Job, Plan};
 use crate::registry::Registry;
+use crate::status::Ending;
 use crate::unit::space::{Space, Thresholds};
 use crate::unit::{Device, ModeBits};
 

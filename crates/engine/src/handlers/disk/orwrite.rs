@@ -6,8 +6,8 @@
 use wire::scsi::{Extent, Sense, TUPLE_LEN, Tuple, asc, guard};
 
 use super::protected;
-use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
+use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::protection::Want;
 

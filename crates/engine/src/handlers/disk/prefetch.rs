@@ -4,8 +4,8 @@
 
 use wire::scsi::{Extent, Sense, asc};
 
-use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
+use crate::status::Ending;
 use crate::unit::Device;
 
 /// Most bytes fetched; a longer range ends GOOD at once.

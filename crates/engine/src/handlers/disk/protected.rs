@@ -15,8 +15,8 @@ use bio::{Op, Segs};
 use wire::scsi::{Extent, Protect, ProtectionType, Sense, TUPLE_LEN, Tuple, asc};
 
 use super::read_write::check;
-use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
+use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::protection::{Facts, Want, join, split};
 

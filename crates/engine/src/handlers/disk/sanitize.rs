@@ -11,8 +11,8 @@
 use wire::scsi::{SanitizeAction, Sense, asc, parse_overwrite};
 
 use super::medium_operation::{self, MediumOperation, run};
-use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
+use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::medium_state::MediumState;
 
@@ -121,7 +121,7 @@ async fn leave_failure(job: &Job) -> Result<(), Ending> {
         protection.end_format(&job.medium().begun()?, protection.kind()).await?;
     }
     if let Err(e) = medium_operation::save(&job.registry, &job.device, Vec::new()).await {
-        return Err(crate::command::status::ending_of(e, bio::Op::Write));
+        return Err(crate::status::ending_of(e, bio::Op::Write));
     }
     let _ = job.device.condition().enter(&[MediumState::SanitizeFailed], MediumState::Ready);
     Ok(())

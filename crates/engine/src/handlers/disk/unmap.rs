@@ -3,8 +3,8 @@
 use bio::{Flags, Op};
 use wire::scsi::{Command as Cdb, Extent, Sense, UnmapList, asc};
 
-use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
+use crate::status::Ending;
 use crate::unit::{Device, ModeBits};
 
 /// Most blocks of one UNMAP, for every unit; reported in page B0h, more are refused. Initiators cut

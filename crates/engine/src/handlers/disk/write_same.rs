@@ -16,8 +16,8 @@ use wire::scsi::{Command as Cdb, Extent, Sense, TUPLE_LEN, asc};
 
 use super::protected;
 use super::verify::CHUNK_BYTES;
-use crate::command::status::{Ending, ending_of};
 use crate::handlers::{Job, Plan};
+use crate::status::{Ending, ending_of};
 use crate::unit::{Device, ModeBits};
 
 /// Most bytes of one WRITE SAME; reported in page B0h, a longer one is refused.

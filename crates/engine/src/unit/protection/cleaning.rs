@@ -13,8 +13,8 @@ use bio::{Flags, Op, Segs};
 use geom::Core;
 
 use super::{Protection, memory};
-use crate::command::status::Ending;
 use crate::handlers::Medium;
+use crate::status::Ending;
 use crate::unit::Device;
 
 /// A region in which nothing was written for so long, and at most twice as long, loses its mark.

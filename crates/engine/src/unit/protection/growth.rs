@@ -28,10 +28,10 @@ use geom::Error;
 
 use super::layout::{Header, Layout};
 use super::{Protection, get, memory};
-use crate::command::status::Ending;
 use crate::handlers::Medium;
 use crate::registry::Registry;
 use crate::state_store::{RecordKind, save_channel};
+use crate::status::Ending;
 use crate::unit::Device;
 use crate::unit::spec::DeviceSpec;
 

@@ -20,9 +20,10 @@ use std::task::{Context, Poll, Waker};
 use bio::sync::{Mutex, MutexGuard};
 use wire::scsi::Asc;
 
-use super::state::{Effects, Identity, Reservations};
-use crate::nexus::unit_attention::{ItlNexus, flags};
+use crate::flags;
+use crate::reservations::{Effects, Identity, Reservations};
 use crate::unit::Device;
+use crate::unit::unit_attention::ItlNexus;
 
 #[derive(Default)]
 struct Inner {

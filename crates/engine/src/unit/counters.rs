@@ -12,8 +12,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::sync::Mutex;
 use wire::scsi::{ErrorCounts, LogCounts};
 
-use crate::nexus::unit_attention::ItlNexus;
-use crate::registry::add;
+use crate::unit::unit_attention::ItlNexus;
+
+/// Adds to a counter that has one writer.
+#[inline(always)]
+pub(crate) fn add(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
+}
 
 /// Index into [`Counts`].
 #[derive(Clone, Copy, Debug)]

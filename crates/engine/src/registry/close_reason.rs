@@ -1,0 +1,15 @@
+//! Reason of a session's end that our side has decided.
+
+/// Why a session is closed from our side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CloseReason {
+    /// An operator asked for it.
+    Kicked,
+    /// The target is being taken away.
+    TargetRemoved,
+    /// TARGET COLD RESET.
+    ColdReset,
+    /// The daemon ends. Pending commands get no answer on transports where the end of the
+    /// connection reports this: the initiator repeats them to the next daemon.
+    Stopping,
+}

@@ -81,6 +81,30 @@ const BELOW_CLASSES: &[&str] = &["members", "inspect"];
 /// Formats that the scanner of disks reads by the code of their class.
 const SCANNED: &[&str] = &["part", "label"];
 
+/// Modules of the engine, each with those that it may import. The first four are below all others;
+/// the others import each other in circles, of which none may be added.
+const ENGINE: &[(&str, &str)] = &[
+    ("flags", ""),
+    ("state_store", ""),
+    ("status", ""),
+    ("reservations", "flags"),
+    ("unit", "copy flags handlers qos registry reservations state_store status task_set"),
+    ("registry", "command copy engine handlers qos reservations state_store unit"),
+    ("copy", "flags handlers registry status unit"),
+    (
+        "handlers",
+        "command copy engine nexus qos registry reservations state_store status task_set unit",
+    ),
+    ("qos", "command engine handlers nexus unit"),
+    ("nexus", "command engine flags qos registry reservations status unit"),
+    (
+        "command",
+        "copy engine flags handlers nexus qos reservations state_store status task_set unit",
+    ),
+    ("task_set", "command engine flags handlers nexus registry reservations status unit"),
+    ("engine", "command nexus qos registry task_set unit"),
+];
+
 /// Lines of a file above which it is refused.
 const FILE_LINES_MAX: usize = 900;
 /// Lines of a function above which it is refused.
@@ -115,21 +139,54 @@ pub fn check(tree: &Tree) -> Vec<String> {
         reachable(s, tree, &mut out);
     }
     classes(tree, &mut out);
+    engine(tree, &mut out);
     out
+}
+
+/// Modules of the own crate that a line names.
+fn named(line: &str) -> Vec<String> {
+    let module = |text: &str| -> String {
+        text.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect()
+    };
+    line.split("crate::").skip(1).map(module).collect()
+}
+
+/// The module of a crate that a file below its `src/` belongs to.
+fn module_of(place: &str) -> &str {
+    place.split('/').next().unwrap_or(place).trim_end_matches(".rs")
+}
+
+/// A module of the engine imports only those that its line in [`ENGINE`] lists.
+fn engine(tree: &Tree, out: &mut Vec<String>) {
+    for s in &tree.sources {
+        let Some(place) = s.path.strip_prefix("crates/engine/src/") else { continue };
+        let own = module_of(place);
+        if s.is_test() || matches!(own, "fuzzing" | "lib") {
+            continue;
+        }
+        let Some((_, may)) = ENGINE.iter().find(|(name, _)| *name == own) else {
+            out.push(format!("{}:1: module {own} of the engine is not in ENGINE", s.path));
+            continue;
+        };
+        let is_free = |name: &str| name == own || may.split(' ').any(|listed| listed == name);
+        for (n, line) in s.product_lines() {
+            let others = named(&line).into_iter().filter(|name| !is_free(name));
+            for other in others.filter(|name| ENGINE.iter().any(|(known, _)| known == name)) {
+                let what = "move what both need to the module that owns it";
+                out.push(format!("{}:{n}: {own} imports {other}: {what}", s.path));
+            }
+        }
+    }
 }
 
 /// A class does not use another class, and the modules below the classes use none.
 fn classes(tree: &Tree, out: &mut Vec<String>) {
     let Some(list) = tree.sources.iter().find(|s| s.path == CLASSES) else { return };
-    let module = |text: &str| -> String {
-        text.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect()
-    };
-    let named = |text: &str| -> Vec<String> { text.split("crate::").skip(1).map(module).collect() };
     let mut all = named(&list.text);
     all.retain(|name| !name.is_empty() && !BELOW_CLASSES.contains(&name.as_str()));
     for s in &tree.sources {
         let Some(place) = s.path.strip_prefix("crates/classes/src/") else { continue };
-        let own = place.split('/').next().unwrap_or(place).trim_end_matches(".rs");
+        let own = module_of(place);
         if s.is_test() || matches!(own, "registry" | "fuzzing" | "lib") {
             continue;
         }

@@ -71,6 +71,22 @@ fn class_that_imports_another_is_refused() {
 }
 
 #[test]
+fn import_that_the_engine_does_not_allow_is_refused() {
+    let found = |path: &str, text: &str| {
+        let path = format!("crates/engine/src/{path}");
+        breaches(&path, text).iter().filter(|b| b.contains(" imports ")).count()
+    };
+    assert_eq!(found("reservations/state.rs", "use crate::unit::Device;\n"), 1);
+    assert_eq!(found("unit/alua.rs", "use crate::nexus::{ItNexus, Path};\n"), 1);
+    assert_eq!(found("status.rs", "fn f(d: &crate::unit::Device) {}\n"), 1);
+    assert_eq!(found("reservations/state.rs", "use crate::flags;\nuse crate::ItNexus;\n"), 0);
+    assert_eq!(found("reservations/tests.rs", "use crate::unit::Device;\n"), 0);
+    let tested = "#[cfg(test)]\nmod tests {\n    use crate::unit::Device;\n}\n";
+    assert_eq!(found("status.rs", tested), 0);
+    refuses("crates/engine/src/new.rs", "use crate::unit::Device;\n", "not in ENGINE");
+}
+
+#[test]
 fn unsafe_code_outside_the_listed_files_is_refused() {
     refuses("crates/bio/src/a.rs", "fn f() { unsafe { g() } }\n", "unsafe");
     assert_eq!(breaches("crates/bio/src/pool.rs", "fn f() { unsafe { g() } }\n").len(), 0);

@@ -8,6 +8,7 @@ pub use engine::Account;
 use engine::{Engine, Registry};
 use geom::{Error, Local};
 use reactor::Address;
+pub use transport::ConnectionCounts;
 
 /// Answer of a target to a digest that an initiator offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,6 +80,11 @@ pub trait Driver: Send + Sync {
 
     /// Stops listening on this core; connections stay.
     fn close_portal(&self, engine: &Rc<Engine>, at: Address);
+
+    /// Counts of its connections, over all cores; `None` if its protocol has none. Any thread.
+    fn connections(&self) -> Option<ConnectionCounts> {
+        None
+    }
 
     /// Itself, when its initiator is this machine.
     fn local(self: Arc<Self>) -> Option<Arc<crate::local::Local>> {

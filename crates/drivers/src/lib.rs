@@ -27,4 +27,4 @@ pub mod nvme_tcp;
 mod stream_target;
 mod targets;
 
-pub use driver::{Account, DigestPolicy, Driver, TargetSpec, all};
+pub use driver::{Account, ConnectionCounts, DigestPolicy, Driver, TargetSpec, all};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use engine::Engine;
 use geom::{Error, Local};
 use reactor::Address;
-use transport::{GlobalState, PerCore, Protocol};
+use transport::{ConnectionCounts, GlobalState, PerCore, Protocol};
 
 use crate::driver::{Driver, TargetSpec};
 use crate::targets::{Target, Targets};
@@ -101,5 +101,9 @@ impl<D: StreamTarget> Driver for D {
         if let Some(core) = PerCore::find(self.shared(), engine.core().id()) {
             core.close_portal(&at);
         }
+    }
+
+    fn connections(&self) -> Option<ConnectionCounts> {
+        Some(self.shared().connection_counts())
     }
 }

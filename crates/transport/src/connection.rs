@@ -12,7 +12,6 @@ use std::rc::Rc;
 
 use reactor::{Address, Stream};
 
-use crate::counters::count;
 use crate::io_loop::{FLUSH_NS, IoLoop};
 use crate::peer_log::LogSubject;
 use crate::per_core::PerCore;
@@ -133,12 +132,9 @@ impl<P: Protocol> Connection<P> {
     fn closed(&self, reason: &P::Reason) {
         let name = self.session.borrow().as_ref().map_or(String::new(), |s| P::label(s));
         let about = LogSubject { peer: &self.peer, name: &name };
-        count(&self.core.counters.closed);
+        self.core.shared.counters.note_closed(reason);
         match reason.is_warning() {
-            true => {
-                count(&self.core.counters.troubled);
-                self.core.log.warn_about(about, format_args!("{reason}"));
-            }
+            true => self.core.log.warn_about(about, format_args!("{reason}")),
             false => self.core.log.info_about(about, format_args!("{reason}")),
         }
     }

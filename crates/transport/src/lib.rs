@@ -37,7 +37,7 @@
 //!      [`HANDSHAKES_MAX`] are in their handshake. A further connection is reset, or displaces the
 //!      oldest handshake.
 //!  T5  A connection stays on the core that accepted it; cores share nothing of it but its number
-//!      and the count of its peer.
+//!      and the counts of connections.
 //!  T6  A peer has at most [`Protocol::connections_per_peer`] connections over all cores of a
 //!      protocol. A further one is reset at once: it takes no memory and no place in a handshake.
 
@@ -63,7 +63,7 @@ mod unix_sockets;
 
 pub use advertised::advertised;
 pub use connection::{Connection, Endpoints};
-pub use counters::Counters;
+pub use counters::ConnectionCounts;
 pub use io_loop::{BACKLOG_MAX, IoLoop, SEND_TIMEOUT_NS};
 pub use listener::{AcceptState, Listener};
 pub use peer_limit::{CountedPeer, PEER_CONNECTIONS_MAX, PeerLimit, counted_as};
@@ -72,7 +72,7 @@ pub use per_core::{CONNECTIONS_MAX, HANDSHAKES_MAX, PerCore};
 pub use per_thread::{Cores, Mailboxes, key_of};
 pub use protocol::{Protocol, TaskNames, Tick};
 pub use read_deadline::{ReadDeadline, is_late};
-pub use reason::{CommonReason, Reason, Terms};
+pub use reason::{CLOSE_REASONS, CommonReason, Reason, Terms};
 pub use receive_buffer::{RECEIVE_BYTES_MAX, ReceiveBuffer, Signals};
 pub use segment_lists::SegmentLists;
 pub use shared::GlobalState;

@@ -12,7 +12,6 @@ use bio::{PAGE_BYTES, Pool, PoolConfig};
 use reactor::{Address, Mailbox, Reactor, Stream, TaskHandle};
 
 use crate::connection::{Connection, Endpoints};
-use crate::counters::{Counters, count};
 use crate::listener;
 use crate::peer_limit::{CountedPeer, counted_as};
 use crate::peer_log::{LogSubject, PeerLog};
@@ -64,8 +63,6 @@ pub struct PerCore<P: Protocol> {
     pub log: PeerLog,
     /// Reused lists of segments.
     pub segs: SegmentLists,
-    /// Counts of its connections.
-    pub counters: Counters,
     data: Pool,
     portals: RefCell<BTreeMap<Address, Portal>>,
     connections: RefCell<BTreeMap<u64, Rc<Connection<P>>>>,
@@ -94,7 +91,6 @@ impl<P: Protocol> PerCore<P> {
             memory: Pool::new(PoolConfig { limit_bytes }),
             log: PeerLog::new(P::WARN, P::INFO),
             segs: SegmentLists::default(),
-            counters: Counters::default(),
             data: data.clone(),
             portals: RefCell::default(),
             connections: RefCell::default(),
@@ -139,6 +135,7 @@ impl<P: Protocol> PerCore<P> {
 
     /// Waits until one more connection may enter its handshake (T4).
     pub(crate) async fn wait_for_handshake_slot(&self) {
+        let _waiting = self.shared.counters.wait();
         while P::is_paused(self) {
             self.reactor.sleep(HANDSHAKE_PAUSE_NS).await;
         }
@@ -182,7 +179,7 @@ impl<P: Protocol> PerCore<P> {
     ) {
         let most = self.shared.connections_max;
         if self.connections.borrow().len() >= most {
-            count(&self.counters.refused);
+            self.shared.counters.note_refused();
             let what = format_args!("refused, this core has {most} connections already");
             self.log.warn_about(LogSubject { peer: &peer, name: "" }, what);
             return stream.reset();
@@ -214,7 +211,7 @@ impl<P: Protocol> PerCore<P> {
 
     /// Adds a connection; [`Connection::run`] is to serve it.
     pub fn add(&self, conn: &Rc<Connection<P>>) {
-        count(&self.counters.accepted);
+        self.shared.counters.note_accepted();
         self.connections.borrow_mut().insert(conn.number, conn.clone());
         self.handshakes.borrow_mut().push_back((self.reactor.now(), Rc::downgrade(conn)));
     }

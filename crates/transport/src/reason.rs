@@ -3,6 +3,21 @@
 use std::fmt;
 use std::io;
 
+/// Names of the close reasons that are counted: those of [`CommonReason`] in their order, and one
+/// for all reasons that a protocol adds.
+pub const CLOSE_REASONS: [&str; 10] = [
+    "peer_closed",
+    "truncated",
+    "network",
+    "not_reading",
+    "data_overdue",
+    "handshake_timeout",
+    "tls",
+    "no_memory",
+    "displaced",
+    "protocol",
+];
+
 /// Why a connection of any protocol is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommonReason {
@@ -40,6 +55,8 @@ pub struct Terms {
 
 /// Why a connection is closed, in the terms of its protocol; `Display` is the log line.
 pub trait Reason: Clone + fmt::Display + From<CommonReason> + 'static {
+    /// The reason, if all protocols share it.
+    fn common(&self) -> Option<&CommonReason>;
     /// Queued bytes are sent before the connection is closed.
     fn flushes(&self) -> bool;
     /// It is logged as a warning.
@@ -47,6 +64,21 @@ pub trait Reason: Clone + fmt::Display + From<CommonReason> + 'static {
 }
 
 impl CommonReason {
+    /// Place of its name in [`CLOSE_REASONS`].
+    pub(crate) fn place(&self) -> usize {
+        match self {
+            CommonReason::PeerClosed => 0,
+            CommonReason::Truncated => 1,
+            CommonReason::Lost(_) => 2,
+            CommonReason::NotReading => 3,
+            CommonReason::DataOverdue => 4,
+            CommonReason::HandshakeTimeout => 5,
+            CommonReason::Tls(_) => 6,
+            CommonReason::NoMemory => 7,
+            CommonReason::Displaced => 8,
+        }
+    }
+
     /// The reason for an error of the network.
     pub fn lost(e: &io::Error) -> CommonReason {
         match e.kind() {

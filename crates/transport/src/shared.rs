@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::counters::{ConnectionCounts, Counters};
 use crate::listener::AcceptState;
 use crate::peer_limit::PeerLimit;
 use crate::per_thread::Mailboxes;
@@ -22,6 +23,7 @@ pub struct GlobalState<P: Protocol> {
     /// Connections of each peer (T6).
     pub(crate) peers: Arc<PeerLimit>,
     connections: AtomicU64,
+    pub(crate) counters: Counters,
     /// Whether accepting failed last.
     pub(crate) accept_state: AcceptState,
 }
@@ -36,8 +38,14 @@ impl<P: Protocol> GlobalState<P> {
             connections_max,
             peers: Arc::default(),
             connections: AtomicU64::new(0),
+            counters: Counters::default(),
             accept_state: AcceptState::default(),
         })
+    }
+
+    /// Counts of connections, over all cores.
+    pub fn connection_counts(&self) -> ConnectionCounts {
+        self.counters.read()
     }
 
     /// A number for a connection; never given twice.

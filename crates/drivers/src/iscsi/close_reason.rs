@@ -43,6 +43,13 @@ impl From<CommonReason> for CloseReason {
 }
 
 impl Reason for CloseReason {
+    fn common(&self) -> Option<&CommonReason> {
+        match self {
+            CloseReason::Common(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
     fn flushes(&self) -> bool {
         match self {
             CloseReason::Common(reason) => reason.flushes(),

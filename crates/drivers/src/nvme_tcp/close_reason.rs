@@ -49,6 +49,13 @@ impl From<Fault> for CloseReason {
 }
 
 impl Reason for CloseReason {
+    fn common(&self) -> Option<&CommonReason> {
+        match self {
+            CloseReason::Common(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
     fn flushes(&self) -> bool {
         match self {
             CloseReason::Common(reason) => reason.flushes(),

@@ -44,6 +44,13 @@ impl fmt::Display for Closed {
 }
 
 impl Reason for Closed {
+    fn common(&self) -> Option<&CommonReason> {
+        match self {
+            Closed::Common(reason) => Some(reason),
+            Closed::NoGreeting => None,
+        }
+    }
+
     fn flushes(&self) -> bool {
         matches!(self, Closed::Common(CommonReason::PeerClosed))
     }

@@ -37,10 +37,16 @@ impl Stage {
         assert_eq!(ended, Ended::Stopped, "seed {}", self.world.seed());
     }
 
-    /// Accepted, refused, closed and troubled connections.
+    /// Accepted and refused connections, those closed, and those closed with a warning.
     fn counts(&self) -> [u64; 4] {
-        let c = &self.core.counters;
-        [c.accepted.get(), c.refused.get(), c.closed.get(), c.troubled.get()]
+        let c = self.core.shared.connection_counts();
+        [c.accepted, c.refused, c.accepted - c.open(), c.warned]
+    }
+
+    /// Reasons of closed connections, each with its number.
+    fn closed(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.core.shared.connection_counts();
+        counts.closed().filter(|(_, number)| *number > 0).collect()
     }
 }
 
@@ -76,6 +82,9 @@ fn bad_peers_are_closed_and_others_are_served() {
             good.get() && stage.counts()[2] == 4
         });
         assert_eq!(stage.counts(), [4, 0, 4, 3], "seed {seed}");
+        let silent = ("handshake_timeout", 1);
+        let reasons = [("peer_closed", 1), ("not_reading", 1), silent, ("protocol", 1)];
+        assert_eq!(stage.closed(), reasons, "seed {seed}");
         // T2: one connection has a full queue, the others a page or two.
         assert!(most.get() <= BACKLOG_MAX + 2 * RECEIVE_BYTES_MAX, "{}", most.get());
     });

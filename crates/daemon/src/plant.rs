@@ -142,7 +142,7 @@ fn control_thread(
     control.topology.set_listener(listener(&journal));
     control.set_watch({
         let (mailbox, shown, registry) = (mailbox.clone(), shown.clone(), registry.clone());
-        let (cam, files) = (cam.clone(), files.clone());
+        let (cam, files, drivers) = (cam.clone(), files.clone(), drivers.clone());
         Box::new(move |topology, now_ns| {
             while let Some(question) = mailbox.next_query() {
                 let daemon = mgmt::api::Daemon {
@@ -152,7 +152,7 @@ fn control_thread(
                     cores: with_busy_time(&cores),
                     memory: memory(pool_bytes),
                 };
-                let sources = (&*registry, &*cam, &files);
+                let sources = (&*registry, &*cam, &*drivers, &files);
                 answer_query(question, topology, &shown, sources, (daemon, &attached), now_ns);
             }
         })
@@ -350,7 +350,7 @@ fn answer_query(
     question: Query,
     topology: &Topology,
     shown: &Mutex<Published>,
-    (registry, cam, files): (&Registry, &CamClass, &FilesInUse),
+    (registry, cam, drivers, files): (&Registry, &CamClass, &[Arc<dyn Driver>], &FilesInUse),
     (daemon, attached): (mgmt::api::Daemon, &dyn Fn() -> Vec<AttachedState>),
     now_ns: u64,
 ) {
@@ -363,6 +363,7 @@ fn answer_query(
                 topology,
                 registry: &view,
                 cam,
+                drivers,
                 config: &shown.config,
                 portals: &shown.portals,
                 refused: &shown.refused,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bio::{Attr, Op};
+use drivers::Driver;
 use engine::CommandState;
 use engine::lun::space_usage_of;
 use engine::registry::{
@@ -13,11 +14,12 @@ use engine::reservations::Reservations;
 use engine::space::{FULL_PERCENTS, SpaceUsage};
 use geom::{Class, GeomView, ProviderView, Reading, Severity, Topology, Trouble, bucket_top_ns};
 use mgmt::api::{
-    Bucket, BusState, ConsumerState, Daemon, Denied, DeviceErrorState, DeviceState, Digests,
-    DiskMode, DiskState, FormerNameState, GeomState, GroupState, Health, Histogram, LunState,
-    Memory, OpStats, PendingLunState, PortGroupState, ProviderState, RegistrantState,
-    ReservationState, RivalsState, SCHEMA_VERSION, SessionState, Stats, StoppedState, SystemState,
-    TargetHealth, TargetState, TasteRejection, TransientState, TroubleState,
+    Bucket, BusState, ConnectionsState, ConsumerState, Daemon, Denied, DeviceErrorState,
+    DeviceState, Digests, DiskMode, DiskState, FormerNameState, GeomState, GroupState, Health,
+    Histogram, LunState, Memory, OpStats, PendingLunState, PortGroupState, ProviderState,
+    RegistrantState, ReservationState, RivalsState, SCHEMA_VERSION, SessionState, Stats,
+    StoppedState, SystemState, TargetHealth, TargetState, TasteRejection, TransientState,
+    TroubleState,
 };
 use mgmt::config::units::short;
 use mgmt::config::{AccessConfig, Config};
@@ -34,6 +36,8 @@ pub struct Sources<'a> {
     pub cam: &'a cam::CamClass,
     /// The exports.
     pub registry: &'a RegistryView,
+    /// The drivers.
+    pub drivers: &'a [Arc<dyn Driver>],
     /// The configuration that has been carried out.
     pub config: &'a Config,
     /// Portals that listen, by target.
@@ -81,6 +85,7 @@ pub fn state(from: &Sources<'_>) -> SystemState {
             .iter()
             .map(|t| target_state(from, &t.driver, &t.name))
             .collect(),
+        connections: from.drivers.iter().filter_map(connections).collect(),
         port_groups: port_groups(from.registry),
         attached: from.attached.clone(),
         denied: denied(from),
@@ -398,6 +403,20 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
 fn device<'r>(registry: &'r RegistryView, name: &str) -> Option<&'r DeviceView> {
     let at = registry.devices.binary_search_by(|d| d.name.as_str().cmp(name)).ok()?;
     registry.devices.get(at)
+}
+
+/// Connections of a driver; `None` if it has none.
+fn connections(driver: &Arc<dyn Driver>) -> Option<ConnectionsState> {
+    let counts = driver.connections()?;
+    Some(ConnectionsState {
+        driver: driver.name().into(),
+        open: counts.open(),
+        waiting: counts.waiting,
+        accepted: counts.accepted,
+        refused: counts.refused,
+        warned: counts.warned,
+        closed: counts.closed().map(|(why, number)| (why.to_owned(), number)).collect(),
+    })
 }
 
 fn port_groups(registry: &RegistryView) -> Vec<PortGroupState> {

@@ -313,10 +313,12 @@ fn sessions_and_metrics_list_nbd_clients() {
     }
     assert_eq!(local, 2, "{said:#}");
     shop.fixture.ashlar(&["sessions"]).ends(0).prints(&["1 (memory)", "0 (file)", "shop"]);
+    shop.fixture.ashlar(&["list", "connections", "nbd"]).ends(0).prints(&["open", "nbd"]);
     let page = page(&shop.fixture, "/metrics");
     let up = "ashlar_target_up{target=\"shop\",driver=\"nbd\"} 1";
     let sessions = "ashlar_target_sessions{target=\"shop\",driver=\"nbd\"} 4";
-    for line in [up, sessions] {
+    let open = "ashlar_connections_open{driver=\"nbd\"} 4";
+    for line in [up, sessions, open] {
         assert!(page.lines().any(|l| l == line), "{line}\n{page}");
     }
     let head = "ashlar_session_bytes_total{target=\"shop\",driver=\"nbd\",";

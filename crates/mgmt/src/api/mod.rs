@@ -21,6 +21,7 @@ pub use state::{
 };
 pub use stats::{Bucket, Histogram, OpStats, Stats};
 pub use target::{
-    AttachedState, Denied, Digests, GroupState, LunState, PendingLunState, PortGroupState,
-    RegistrantState, ReservationState, RivalsState, SessionState, TargetHealth, TargetState,
+    AttachedState, ConnectionsState, Denied, Digests, GroupState, LunState, PendingLunState,
+    PortGroupState, RegistrantState, ReservationState, RivalsState, SessionState, TargetHealth,
+    TargetState,
 };

@@ -56,6 +56,9 @@ pub struct SystemState {
     pub geoms: Vec<GeomState>,
     /// Target ports with their access groups and sessions.
     pub targets: Vec<TargetState>,
+    /// Connections of each driver that has any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<super::target::ConnectionsState>,
     /// Target port groups, by identifier.
     pub port_groups: Vec<PortGroupState>,
     /// LUNs that are, or will be, attached as block devices of this machine.

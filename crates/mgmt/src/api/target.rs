@@ -4,6 +4,7 @@ use super::state::Health;
 use super::stats::Stats;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The state of a target port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +41,26 @@ pub struct TargetState {
     pub groups: Vec<GroupState>,
     /// Connected sessions.
     pub sessions: Vec<SessionState>,
+}
+
+/// Connections of a driver, of all its targets and portals.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ConnectionsState {
+    /// Name of the driver.
+    pub driver: String,
+    /// Open connections, with those that have no session yet.
+    pub open: u64,
+    /// Accepted connections that wait for their handshake.
+    pub waiting: u64,
+    /// Connections accepted since the daemon's start.
+    pub accepted: u64,
+    /// Connections that were reset because their core had as many as it may have.
+    pub refused: u64,
+    /// Closed connections whose reason was logged as a warning.
+    pub warned: u64,
+    /// Closed connections by reason; `protocol` is any reason that only the driver's protocol has.
+    pub closed: BTreeMap<String, u64>,
 }
 
 /// A target port group.

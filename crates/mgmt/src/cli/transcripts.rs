@@ -7,8 +7,8 @@ mod words;
 
 use super::*;
 use crate::api::{
-    Denied, Digests, Health, PartEntry, PartTable, SessionState, SystemState, TargetState,
-    TroubleState,
+    ConnectionsState, Denied, Digests, Health, PartEntry, PartTable, SessionState, SystemState,
+    TargetState, TroubleState,
 };
 use crate::fake::geom_state;
 use crate::verbs::VERBS;
@@ -366,6 +366,7 @@ fn daemon_verbs_answer_json_as_their_schemas_describe() {
         "status",
         "tree",
         "list",
+        "list connections",
         "sessions",
         "journal",
         "plan @a.toml",
@@ -539,6 +540,23 @@ fn list_reports_why_no_class_claimed_a_provider() {
     let claimed = daemon.expect_exit("list providers d7", Exit::Done);
     assert!(claimed.contains("d7          part      no master"), "{claimed}");
     assert!(!claimed.contains("d7          label"), "it stands on it: {claimed}");
+}
+
+#[test]
+fn list_connections_shows_why_connections_were_closed() {
+    let daemon = Daemon::start();
+    let closed = [("peer_closed", 4_u64), ("tls", 0)].map(|(why, n)| (why.to_owned(), n));
+    let (driver, closed) = ("nbd".to_owned(), closed.into());
+    let nbd = ConnectionsState { driver, open: 2, accepted: 6, closed, ..Default::default() };
+    daemon.plant.set_extra(SystemState { connections: vec![nbd], ..SystemState::default() });
+    let table = daemon.expect_exit("list connections", Exit::Done);
+    assert!(table.contains("peer_closed 4") && !table.contains("tls"), "{table}");
+    let json = daemon.expect_exit("list connections --json", Exit::Done);
+    let value: Value = serde_json::from_str(&json).expect("JSON");
+    let state = &value["state"]["connections"][0];
+    assert_eq!((&state["open"], &state["closed"]["tls"]), (&json!(2), &json!(0)), "{json}");
+    let targets = daemon.expect_exit("list targets --json", Exit::Done);
+    assert!(!targets.contains("peer_closed"), "{targets}");
 }
 
 /// The daemon of a file that names its socket is found without a flag, and a faulty file is

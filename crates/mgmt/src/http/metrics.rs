@@ -1,7 +1,9 @@
 //! The state as Prometheus text: prefix `ashlar_`, base units (seconds, bytes), `_total` for what
 //! only grows.
 
-use crate::api::{Health, Histogram, LunState, Stats, SystemState, TargetHealth, TargetState};
+use crate::api::{
+    ConnectionsState, Health, Histogram, LunState, Stats, SystemState, TargetHealth, TargetState,
+};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -32,6 +34,12 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ),
     ("ashlar_target_up", "gauge", "1 when a target accepts logins"),
     ("ashlar_target_sessions", "gauge", "Live sessions of a target"),
+    ("ashlar_connections_open", "gauge", "Open connections of a driver"),
+    ("ashlar_connections_waiting", "gauge", "Accepted connections that wait for their handshake"),
+    ("ashlar_connections_accepted_total", "counter", "Connections accepted by a driver"),
+    ("ashlar_connections_refused_total", "counter", "Connections reset at the limit of a core"),
+    ("ashlar_connections_warned_total", "counter", "Connections closed with a warning in the log"),
+    ("ashlar_connections_closed_total", "counter", "Connections closed, by reason"),
     (
         "ashlar_tls_certificate_expiry_timestamp_seconds",
         "gauge",
@@ -214,6 +222,23 @@ fn sessions(target: &TargetState, page: &mut Page) {
     }
 }
 
+/// Connections of a driver.
+fn connections(c: &ConnectionsState, page: &mut Page) {
+    let driver = ("driver", c.driver.as_str());
+    for (name, value) in [
+        ("ashlar_connections_open", c.open),
+        ("ashlar_connections_waiting", c.waiting),
+        ("ashlar_connections_accepted_total", c.accepted),
+        ("ashlar_connections_refused_total", c.refused),
+        ("ashlar_connections_warned_total", c.warned),
+    ] {
+        page.add(name, &[driver], value);
+    }
+    for (reason, number) in &c.closed {
+        page.add("ashlar_connections_closed_total", &[driver, ("reason", reason)], number);
+    }
+}
+
 /// The page.
 pub fn render(state: &SystemState) -> String {
     let mut page = Page::default();
@@ -248,6 +273,7 @@ pub fn render(state: &SystemState) -> String {
         page.units(target);
         sessions(target, &mut page);
     }
+    state.connections.iter().for_each(|c| connections(c, &mut page));
     for file in &state.certificates {
         let (kind, name) = file.at.split_once(' ').unwrap_or(("", &file.at));
         let labels = [("kind", kind), ("name", name), ("key", &file.key), ("path", &file.path)];
@@ -284,8 +310,20 @@ mod tests {
             expires_s: -5,
             expires_at: 1_800_000_000,
         });
+        let closed = [("peer_closed", 4_u64), ("tls", 0)].map(|(why, n)| (why.to_owned(), n));
+        state.connections.push(ConnectionsState {
+            driver: "nbd".into(),
+            open: 2,
+            accepted: 6,
+            closed: closed.into(),
+            ..ConnectionsState::default()
+        });
         let text = render(&state);
         for line in [
+            "ashlar_connections_open{driver=\"nbd\"} 2",
+            "ashlar_connections_accepted_total{driver=\"nbd\"} 6",
+            "ashlar_connections_closed_total{driver=\"nbd\",reason=\"peer_closed\"} 4",
+            "ashlar_connections_closed_total{driver=\"nbd\",reason=\"tls\"} 0",
             "ashlar_tls_certificate_expiry_timestamp_seconds{kind=\"target\",name=\"t\",\
              key=\"tls_certificate\",path=\"/x\"} 1800000000",
             "# TYPE ashlar_provider_latency_seconds histogram",

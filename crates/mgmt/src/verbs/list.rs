@@ -3,7 +3,8 @@
 use super::entry::{DaemonVerb, Verb};
 use super::index::Index;
 use crate::api::{
-    BusState, DeviceState, DiskMode, Error, Health, Kind, Result, SCHEMA_VERSION, SystemState,
+    BusState, ConnectionsState, DeviceState, DiskMode, Error, Health, Kind, Result, SCHEMA_VERSION,
+    SystemState,
 };
 use crate::config::units::short;
 use crate::plant::Progress;
@@ -34,6 +35,8 @@ pub enum ListKind {
     Luns,
     /// LUNs that are attached as block devices of this machine, or wait for it.
     Attached,
+    /// Connections of each driver, and why they were closed.
+    Connections,
 }
 
 /// Parameters of `list`.
@@ -63,7 +66,7 @@ pub struct ListAnswer {
     /// Version of the format of this answer.
     pub schema_version: u32,
     /// Full state of the requested objects: disks, geoms (for providers too), targets (for LUNs
-    /// too), attached LUNs, or all of these.
+    /// too), attached LUNs, connections, or all of these.
     pub state: SystemState,
     /// The same data as tables.
     pub listings: Vec<Listing>,
@@ -257,6 +260,26 @@ fn luns(state: &SystemState) -> Listing {
     listing("luns", &columns, rows)
 }
 
+/// Connections of each driver.
+fn connections(state: &SystemState) -> Listing {
+    let row = |c: &ConnectionsState| {
+        let closed = c.closed.iter().filter(|(_, number)| **number > 0);
+        let closed: Vec<String> = closed.map(|(why, number)| format!("{why} {number}")).collect();
+        vec![
+            c.driver.clone(),
+            c.open.to_string(),
+            c.waiting.to_string(),
+            c.accepted.to_string(),
+            c.refused.to_string(),
+            c.warned.to_string(),
+            text::or_dash(&closed.join(", ")),
+        ]
+    };
+    let columns =
+        ["driver", ">open", ">waiting", ">accepted", ">refused", ">with warning", "closed"];
+    listing("connections", &columns, state.connections.iter().map(row).collect())
+}
+
 /// LUNs that are block devices of this machine.
 pub(super) fn attached(all: &[crate::api::AttachedState]) -> Listing {
     let row = |a: &crate::api::AttachedState| {
@@ -294,6 +317,9 @@ fn select_state(mut state: SystemState, what: ListKind) -> SystemState {
     if !all && what != ListKind::Attached {
         state.attached.clear();
     }
+    if !all && what != ListKind::Connections {
+        state.connections.clear();
+    }
     state
 }
 
@@ -314,8 +340,12 @@ impl Verb for List {
     const DETAIL: &'static str = "With --json the answer holds the full state of the requested \
         objects, with every counter and the facts of every class; `list` alone gives the whole \
         state.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar list", "ashlar list providers d0", "ashlar list geoms part"];
+    const EXAMPLES: &'static [&'static str] = &[
+        "ashlar list",
+        "ashlar list providers d0",
+        "ashlar list geoms part",
+        "ashlar list connections",
+    ];
     const POSITIONAL: &'static [&'static str] = &["what", "name"];
 
     fn table(answer: &ListAnswer) -> String {
@@ -353,6 +383,7 @@ impl DaemonVerb for List {
             ListKind::Providers => vec![providers(&state), unclaimed_providers(&state, name)],
             ListKind::Targets => vec![targets(&state)],
             ListKind::Attached => vec![attached(&state.attached)],
+            ListKind::Connections => vec![connections(&state)],
             ListKind::Luns => vec![luns(&state)],
         };
         let listings: Vec<_> = listings.into_iter().map(|l| filter_rows(l, &params.name)).collect();

@@ -40,6 +40,7 @@ mod status;
 mod task_set;
 mod unit;
 
+pub use command::admission::WINDOW_MIN;
 pub use command::buffers::{MEMORY_WAIT_NS, MemoryWaiter, PartialGrant};
 pub use command::{Command, CommandState, DEPTH_MAX, Next, TaskAttribute};
 pub use engine::{Engine, Message};
@@ -48,7 +49,6 @@ pub use nexus::transport::{
     DataError, Login, RefusalReason, Refused, Residual, Response, TmFunction, TmOutcome, Transport,
 };
 pub use nexus::{ItNexus, Path};
-pub use qos::admission::WINDOW_MIN;
 pub use qos::load::FlowView;
 pub use registry::access;
 pub use registry::{

@@ -95,7 +95,7 @@ const ENGINE: &[(&str, &str)] = &[
         "handlers",
         "command copy engine nexus qos registry reservations state_store status task_set unit",
     ),
-    ("qos", "command engine handlers nexus unit"),
+    ("qos", "unit"),
     ("nexus", "command engine flags qos registry reservations status unit"),
     (
         "command",

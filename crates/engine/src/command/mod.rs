@@ -27,6 +27,7 @@
 //!  C3  A word given to the layers below carries the place's generation: an answer for an earlier
 //!      command in that place is discarded.
 
+pub(crate) mod admission;
 pub(crate) mod buffers;
 pub(crate) mod execute;
 pub(crate) mod finish;

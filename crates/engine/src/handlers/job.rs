@@ -11,10 +11,10 @@ use bio::{Attr, Bio, Errno, Flags, HOLE, Op, Origin, Segs};
 use geom::{Core, Finished};
 use wire::scsi::{Command as Cdb, Status, asc};
 
+use crate::command::admission::AdmittedRequest;
 use crate::engine::Engine;
 use crate::nexus::ItNexus;
 use crate::qos::QosClient;
-use crate::qos::admission::AdmittedRequest;
 use crate::registry::{LunMap, Registry, TargetPort};
 use crate::reservations::Identity;
 use crate::state_store::{RecordKind, save_channel};

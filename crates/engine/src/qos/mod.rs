@@ -9,9 +9,9 @@
 //!                       |                          behind                           |
 //!                       +--- not wanted any more: forget()                          +-- leave()
 //! ```
-//! A plain read or write is one request and waits as a command (`admission.rs`). A task waits
-//! before each of its requests: it may wait for memory or for blocks that others have, and a task
-//! that waits for something else must not keep others from the medium.
+//! A plain read or write is one request and waits as a command (`command/admission.rs`). A task
+//! waits before each of its requests: it may wait for memory or for blocks that others have, and a
+//! task that waits for something else must not keep others from the medium.
 //!
 //! Turns are by virtual time. Every seat has a time that grows by the cost of its requests; the
 //! clock of the queue is the time of the seat that sent last. A seat that was idle begins at the
@@ -30,11 +30,11 @@
 //!  L6  Without a limit a command costs two counters and a comparison; nothing is shared with other
 //!      cores but once in [`REPORT_INTERVAL_NS`].
 
-pub(crate) mod admission;
 pub(crate) mod concurrency_limit;
 pub(crate) mod cost;
 pub(crate) mod load;
 pub(crate) mod nexus_queue;
+pub(crate) mod waiter;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -42,11 +42,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::qos::admission::Waiter;
 use crate::qos::concurrency_limit::UNLIMITED;
 use crate::qos::cost::{UNIT, cost};
 use crate::qos::load::CoreReport;
 use crate::qos::nexus_queue::Queue;
+use crate::qos::waiter::Waiter;
 use crate::unit::Device;
 
 /// Interval at which a core reports its measurements to the others, ns.

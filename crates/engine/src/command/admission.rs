@@ -1,9 +1,9 @@
 //! Turns of commands and tasks in the flow of their unit's requests (`qos/mod.rs`).
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 use crate::command::execute::DispatchedCommand;
 use crate::command::{CommandState, DEPTH_MAX, Slot, TaskAttribute, slot_id_of};
@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::handlers::{JobState, Run};
 use crate::nexus::{ItNexus, Path};
 use crate::qos::concurrency_limit::UNLIMITED;
+use crate::qos::waiter::{AdmissionGrant, Waiter};
 use crate::qos::{Completion, Flow, QosClient};
 use crate::unit::Device;
 
@@ -24,14 +25,6 @@ pub const WINDOW_MIN: u32 = 4;
 /// distinguish units.
 const MIXED_NS: u64 = 1_000_000_000;
 
-/// A command or request that waits for its turn.
-pub(crate) enum Waiter {
-    /// A plain read or write: session, and place and generation there.
-    Command(u64, u64),
-    /// A request of a task.
-    Request(Rc<AdmissionGrant>),
-}
-
 /// A command that is to wait for its turn: place and generation, its bytes, and whether it goes
 /// before others.
 pub(crate) struct QueuedCommand {
@@ -39,23 +32,6 @@ pub(crate) struct QueuedCommand {
     slot_id: u64,
     bytes: u64,
     head_of_queue: bool,
-}
-
-/// The turn of one request of a task.
-#[derive(Default)]
-pub(crate) struct AdmissionGrant {
-    /// Its cost, set when its turn has come.
-    cost: Cell<Option<u32>>,
-    waker: RefCell<Option<Waker>>,
-}
-
-impl AdmissionGrant {
-    fn grant(&self, cost: u32) {
-        self.cost.set(Some(cost));
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
-    }
 }
 
 /// A request of a task that waits for its turn, or is below.

@@ -143,8 +143,13 @@ fn verbs(classes: &[ClassVerbs]) -> String {
                 None => format!("`--{}`", arg.name.replace('_', "-")),
             },
         };
-        let rows: Vec<Vec<String>> =
-            args.iter().map(|arg| vec![name(arg), arg.doc.to_owned()]).collect();
+        let doc = |arg: &geom::ArgSpec| match arg.kind {
+            ArgKind::Choice(words) => {
+                format!("{} [possible values: {}]", arg.doc, words.join(", "))
+            }
+            _ => arg.doc.to_owned(),
+        };
+        let rows: Vec<Vec<String>> = args.iter().map(|arg| vec![name(arg), doc(arg)]).collect();
         if !rows.is_empty() {
             page.table(&["argument", "meaning"], &rows);
         }

@@ -13,7 +13,7 @@
 //!
 //! `x-short` is the letter of an option, `x-hidden` keeps a field from the command line; `default`,
 //! or `x-first` of a [`super::Change`], is shown behind the description, and so are the limits of a
-//! number that has both.
+//! number that has both, and the words of an argument by position.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -97,7 +97,7 @@ fn option(about: &Value) -> ArgKind {
 fn argument(key: &str, about: &Value, kind: ArgKind) -> ArgSpec {
     let text = about.get("description").and_then(Value::as_str).unwrap_or_default();
     let text = text.trim_end_matches('.').replace('\n', " ");
-    let known = [("default", "default:"), ("x-first", "at first")].into_iter();
+    let known = [("default", "default:"), ("x-first", "initial:")].into_iter();
     let shown = known.filter_map(|(key, word)| match about.get(key)? {
         Value::Null | Value::Bool(false) | Value::Array(_) | Value::Object(_) => None,
         Value::String(none) if none.is_empty() => None,
@@ -114,7 +114,14 @@ fn argument(key: &str, about: &Value, kind: ArgKind) -> ArgSpec {
         }
         _ => format!(" [{least} to {most}]"),
     });
-    let doc = text + &shown.chain(limits).collect::<String>();
+    // A command line shows the words of an option itself.
+    let by_position = matches!(kind, ArgKind::Name | ArgKind::OptionalName | ArgKind::Names(_));
+    let words = about.get("enum").and_then(Value::as_array).filter(|_| by_position);
+    let words = words.map(|words| {
+        let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+        format!(" [possible values: {}]", words.join(", "))
+    });
+    let doc = text + &shown.chain(limits).chain(words).collect::<String>();
     let short = about.get("x-short").and_then(Value::as_str).and_then(|word| word.chars().next());
     ArgSpec { name: forever(key), short, kind, doc: forever(&doc) }
 }
@@ -198,5 +205,21 @@ mod tests {
             ),
         ];
         assert_eq!(brief, expected);
+    }
+
+    #[test]
+    fn possible_values_of_a_positional_argument_are_part_of_its_description() {
+        let schema = schemars::schema_for!(TestParams).to_value();
+        let args = arguments(&schema, &["how"]);
+        let how = args.first().map(|arg| (arg.name, arg.kind, arg.doc));
+        let doc = "How [possible values: fast, slow]";
+        assert_eq!(how, Some(("how", ArgKind::OptionalName, doc)));
+    }
+
+    #[test]
+    fn initial_value_of_a_changed_setting_is_part_of_its_description() {
+        let rate = serde_json::json!({ "type": "integer", "description": "Rate", "x-first": 5 });
+        let args = arguments(&serde_json::json!({ "properties": { "rate": rate } }), &[]);
+        assert_eq!(args.first().map(|arg| arg.doc), Some("Rate [initial: 5]"));
     }
 }

@@ -25,7 +25,7 @@ use crate::wired_names::WiredNames;
 pub const CAM_CLASS: &str = "cam";
 
 /// Description of the class.
-pub const CAM_DOC: &str = "SCSI and ATA disks behind buses: iSCSI, AoE, sg, local, virtual.";
+pub const CAM_DOC: &str = "SCSI and ATA disks on buses: iSCSI, AoE, sg, local, virtual.";
 
 /// Most disks of one prefix; more are left out of the graph.
 const UNITS_MAX: u32 = 65_536;

@@ -47,7 +47,7 @@ impl Span for Concat {
         ClassVerb::of::<Follow>(),
     ];
     const LABEL_DOC: &'static str = "Label providers and concatenate them permanently";
-    const CREATE_DOC: &'static str = "Concatenate providers without labels, until the daemon ends";
+    const CREATE_DOC: &'static str = "Concatenate providers without labels, until the daemon stops";
 
     type Params = ConcatParams;
 

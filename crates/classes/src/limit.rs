@@ -18,13 +18,13 @@ const NS: u64 = 1_000_000_000;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitParams {
-    /// Requests per second.
+    /// Maximum requests per second; 0: no limit.
     #[schemars(range(max = 1_000_000_000))]
     pub iops: u64,
-    /// Bytes per second, read and written.
+    /// Maximum bytes per second, read and written together; 0: no limit.
     #[schemars(extend("x-bytes" = true))]
     pub bytes_per_s: u64,
-    /// Burst after an idle period, in milliseconds of the rates.
+    /// Size of a burst after an idle period, as time at the maximum rates, in ms.
     #[schemars(range(max = 60_000))]
     pub burst_ms: u64,
 }
@@ -49,7 +49,7 @@ pub struct Limit {
 
 impl Filter for Limit {
     const NAME: &'static str = "limit";
-    const DOC: &'static str = "Limit of requests and bytes per second, with a burst.";
+    const DOC: &'static str = "Limit of requests and bytes per second.";
     const EXAMPLE: &'static str = "limit configure --iops 500 l0";
 
     type Params = LimitParams;

@@ -46,7 +46,7 @@ pub struct NopParams {
     #[schemars(range(max = 3_600_000))]
     pub delay_ms: u32,
     /// Number of reads and writes that pass unchanged before all of them fail, counted from the
-    /// last change of settings; zero: no limit.
+    /// last change of settings; 0: no limit.
     pub count_until_fail: u64,
     /// Offset in the provider below of the first byte shown, in bytes, a multiple of the sector
     /// size.
@@ -199,7 +199,7 @@ impl Nop {
 
 impl Filter for Nop {
     const NAME: &'static str = "nop";
-    const DOC: &'static str = "Pass-through layer that can fail, delay or resize on demand.";
+    const DOC: &'static str = "Pass-through layer with configurable errors, delays and size.";
     const EXAMPLE: &'static str = "nop configure --read-fail-percent 5 n0";
     type Params = NopParams;
 

@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 
 pub(crate) const LABEL: &str = "The last sector of each provider is overwritten, and existing \
     contents of a provider become inaccessible: a provider with contents is refused unless \
-    --yes-destroy PROVIDER is given. Members are found again wherever they are plugged in.";
+    --yes-destroy PROVIDER is given. Members are recognised by their labels under any name, unless \
+    --hardcode is given.";
 
 /// The content that a stopped geom hides, in classes whose members look like the whole
 /// ([`crate::members::Stopped::fail_waiting`]).
-pub(crate) const STOPPED_HIDES: &str = "While it is stopped, the contents of its members are \
-    hidden: no table, label or volume is found on them, so that no member is written alone. \
-    `clear` releases a member and makes its contents visible.";
+pub(crate) const STOPPED_HIDES: &str = "While the geom is stopped, the contents of its members are \
+    hidden: no table, label or volume is found on them, so that no member can be written without \
+    the others. `clear` releases a member and makes its contents visible.";
 
 /// Maximum rate of a rebuild in bytes per second, until the next start; 0: unlimited
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -21,7 +22,7 @@ pub(crate) const STOPPED_HIDES: &str = "While it is stopped, the contents of its
 #[schemars(inline, extend("x-bytes" = true))]
 pub(crate) struct SyncRate(pub(crate) u64);
 
-/// Maximum rate of the comparison in bytes per second; absent: the sync_rate of `configure`
+/// Maximum rate of the comparison in bytes per second [default: the sync_rate of `configure`]
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, extend("x-bytes" = true))]
@@ -33,7 +34,7 @@ pub(crate) struct VerifyRate(pub(crate) u64);
 #[schemars(inline)]
 pub(crate) struct EndRun(pub(crate) bool);
 
-/// Skip the sync: the disks already have equal contents and correct parity (for example all zeroes)
+/// Skip the sync: the disks already have equal contents and correct parity, such as all zeroes
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
@@ -51,7 +52,7 @@ pub(crate) struct Members(pub(crate) Vec<String>);
 #[schemars(inline, extend("x-short" = "h"))]
 pub(crate) struct Hardcode(pub(crate) bool);
 
-/// Proceed even if the provider is open or contains other data
+/// Overwrite other data in the last sector, and metadata of this class
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, extend("x-short" = "f"))]

@@ -50,7 +50,7 @@ pub(crate) fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError> {
 
 impl Span for Stripe {
     const NAME: &'static str = "stripe";
-    const DOC: &'static str = "RAID0: strips of several providers in turn.";
+    const DOC: &'static str = "RAID0: data in strips that alternate between providers.";
     const LEAST: usize = 2;
     const APPENDS: bool = false;
     const VERBS: &'static [ClassVerb<SpanClass<Stripe>>] = &[
@@ -64,7 +64,7 @@ impl Span for Stripe {
         ClassVerb::of::<Follow>(),
     ];
     const LABEL_DOC: &'static str = "Label providers and create a permanent stripe";
-    const CREATE_DOC: &'static str = "Create a stripe without labels, until the daemon ends";
+    const CREATE_DOC: &'static str = "Create a stripe without labels, until the daemon stops";
 
     type Params = StripeParams;
 

@@ -117,6 +117,9 @@ pub fn catalog() -> Catalog {
 
 #[cfg(test)]
 mod tests {
+    use geom::ArgSpec;
+    use mgmt::verbs::VERBS;
+
     use super::class_verbs;
 
     /// Splits a line into words as a shell does: quoted text is one word.
@@ -149,6 +152,29 @@ mod tests {
                 let parsed = whole.clone().try_get_matches_from(&words);
                 assert!(parsed.is_ok(), "{example}: {:?}", parsed.err().map(|e| e.to_string()));
                 assert!(verb.doc.len() > 8 && !verb.doc.ends_with('.'), "{example}");
+            }
+        }
+    }
+
+    /// A title has at most 60 characters, and a default has the form `[default: X]`.
+    #[test]
+    fn help_has_short_titles_and_one_form_of_defaults() {
+        let check = |name: &str, title: &str, args: &[ArgSpec]| {
+            assert!(title.trim_end_matches('.').chars().count() <= 60, "{name}: {title}");
+            for arg in args {
+                let text = arg.doc.to_lowercase();
+                let count = |form: &str| text.matches(form).count();
+                let is_uniform = count("default:") == count("[default:") && count("absent:") == 0;
+                assert!(is_uniform, "{name} {}: {}", arg.name, arg.doc);
+            }
+        };
+        for verb in VERBS {
+            check(&verb.words(), verb.doc, verb.args());
+        }
+        for class in class_verbs() {
+            check(class.name, class.doc, &[]);
+            for verb in class.all_verbs() {
+                check(&format!("{} {}", class.name, verb.name), verb.doc, verb.args);
             }
         }
     }

@@ -325,14 +325,14 @@ impl<F: Filter> Typed for FilterClass<F> {
     }
 }
 
-/// Change settings while requests flow
+/// Change the settings of a layer while requests flow
 ///
 /// A setting that is not given keeps its value.
 #[derive(Deserialize, JsonSchema)]
 #[serde(bound = "")]
 #[schemars(bound = "F: Filter")]
 struct Configure<F: Filter> {
-    /// Its name
+    /// Name of the layer
     name: String,
     #[serde(flatten)]
     change: Change<F::Params>,
@@ -352,10 +352,10 @@ impl<F: Filter> Verb<FilterClass<F>> for Configure<F> {
     }
 }
 
-/// Set the counters to zero
+/// Reset the counters of a layer
 #[derive(Deserialize, JsonSchema)]
 struct Reset {
-    /// Its name
+    /// Name of the layer
     name: String,
 }
 

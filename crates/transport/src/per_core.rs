@@ -160,7 +160,7 @@ impl<P: Protocol> PerCore<P> {
         let limit = usize::try_from(most).unwrap_or(usize::MAX);
         let counted = self.shared.peers.enter(&counted_as(peer, at), limit);
         if counted.is_none() {
-            count(&self.counters.refused);
+            self.shared.counters.note_refused();
             let what = format_args!(
                 "refused, this peer has {most} connections already; next: if they are wanted, \
                  raise connections_per_peer"

@@ -14,11 +14,11 @@ use crate::class::CamClass;
 ///
 /// A target stores one text of at most 1024 bytes, which every machine can read. It can be set
 /// while it is empty; if several machines set it at once, one succeeds, so it can name the owner of
-/// a disk. --force replaces it, --clear empties it.
+/// a disk. --force replaces an existing string, --clear empties it.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct AoeConfig {
     name: DiskName,
-    /// The new string
+    /// New string [default: show the present string]
     set: Option<String>,
     /// Empty the string
     clear: bool,

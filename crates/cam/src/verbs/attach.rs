@@ -15,9 +15,9 @@ use crate::class::CamClass;
 
 /// Attach a bus with its disks
 ///
-/// The parameters are those of [[bus]] in ashlar.toml. A bus that is attached by hand is lost when
-/// the daemon ends; a [[bus]] section in ashlar.toml makes it permanent. The contents of virtual
-/// disks are lost with their bus.
+/// The parameters are those of [[bus]] in ashlar.toml. The bus exists until the daemon stops; a
+/// [[bus]] section in ashlar.toml makes it permanent. The contents of virtual disks are lost with
+/// their bus.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Attach {
     /// Name of the bus, such as mps0

@@ -38,19 +38,19 @@ const RECEIVED_MAX: usize = 16 << 20;
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Cmd {
     name: Device,
-    /// Values of v, in order; then, with -i, how to show the answer
+    /// Values of v, in order; then, with -i, the format of the answer [default: a dump of bytes]
     args: Vec<String>,
-    /// A SCSI command: "12 0 0 0 24 0"
+    /// SCSI command: "12 0 0 0 24 0"
     #[schemars(extend("x-short" = "c"))]
     cdb: Option<String>,
-    /// An ATA command: "ec 0 0 0 0 0 0 0 0 0 1 0"
+    /// ATA command: "ec 0 0 0 0 0 0 0 0 0 1 0"
     #[schemars(extend("x-short" = "a"))]
     ata: Option<String>,
-    /// Number of bytes to receive from the device
+    /// Number of bytes to receive from the device [default: none]
     #[schemars(extend("x-short" = "i"))]
     receive: Option<Bytes>,
     // camcontrol's -o says here how answers are shown.
-    /// Bytes to send to the device
+    /// Bytes to send to the device, as fields [default: none]
     send: Option<String>,
     /// Timeout in milliseconds
     #[serde(default = "timeout")]
@@ -59,7 +59,7 @@ pub(super) struct Cmd {
     /// Use the retries and error recovery of disk commands
     #[schemars(extend("x-short" = "E"))]
     recover: bool,
-    /// Show the names of fields
+    /// Print each value on its own line, after the name of its field
     #[schemars(extend("x-short" = "v"))]
     verbose: bool,
 }

@@ -28,13 +28,13 @@ pub(super) struct DefectList {
     #[serde(default)]
     #[schemars(extend("x-short" = "f"))]
     format: Format,
-    /// Primary defects, recorded at the factory
+    /// Show primary defects, recorded at the factory [default: both lists]
     #[schemars(extend("x-short" = "P"))]
     primary: bool,
-    /// Grown defects, found later; without -P and -G: both lists
+    /// Show grown defects, found in use [default: both lists]
     #[schemars(extend("x-short" = "G"))]
     grown: bool,
-    /// Only the number of defects
+    /// Print only the number of defects
     #[schemars(extend("x-short" = "s"))]
     summary: bool,
     /// With -s: print only the number

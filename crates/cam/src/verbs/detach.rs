@@ -10,7 +10,7 @@ use crate::class::CamClass;
 /// Refused while one of its disks is open.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Detach {
-    /// A bus: mps0
+    /// Name of the bus, such as mps0
     name: String,
 }
 

@@ -23,12 +23,12 @@ const INITIATOR: &str = "iqn.2026-01.org.example:initiator";
 /// addresses, not as host names. The daemon reads the file with the secret.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Discover {
-    /// A portal's address, with or without port: 10.0.0.1
+    /// Address of the portal: 10.0.0.1, or 10.0.0.1:3260 with the port
     name: String,
     /// iSCSI name of this initiator
     #[serde(default = "initiator")]
     initiator: String,
-    /// CHAP: user name of this initiator
+    /// CHAP: user name of this initiator [default: no CHAP]
     user: Option<String>,
     /// CHAP: file with the secret of this initiator
     secret_file: Option<String>,

@@ -22,7 +22,7 @@ use crate::unit::Unit;
 /// reports a SAS address.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Elements {
-    /// An enclosure: ses0
+    /// Enclosure, such as ses0
     name: String,
 }
 

@@ -26,13 +26,13 @@ use crate::unit::Unit;
 /// stay until --clear.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Fault {
-    /// A disk, or its bus and target: da0, mps0:3
+    /// Disk, or its bus and target: da0, mps0:3
     name: String,
     #[serde(flatten)]
     rates: Change<Faults>,
-    /// Unreadable blocks: the first block, or first block and count, as in 100+8
+    /// Blocks to make unreadable: the first block, or the first block and a count, as in 100+8
     bad: Option<String>,
-    /// A command and its forged answer: COMMAND[/PAGE]=BYTE,BYTE..., in hexadecimal
+    /// Command and its forged answer: COMMAND[/PAGE]=BYTE,BYTE..., in hexadecimal
     forge: Option<String>,
     /// Clear all rates, bad blocks and forged answers
     clear: bool,

@@ -10,16 +10,18 @@ use crate::class::CamClass;
 use crate::periph::Facts;
 
 /// Show the identity of a disk (INQUIRY)
+///
+/// Without -D, -S and -R, the verb shows all three.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Inquiry {
     name: DiskName,
-    /// Model and device type
+    /// Show model and device type
     #[schemars(extend("x-short" = "D"))]
     standard: bool,
-    /// Serial number; as the only option, without other text
+    /// Show the serial number; as the only option, without other text
     #[schemars(extend("x-short" = "S"))]
     serial: bool,
-    /// Transfer rate of the link
+    /// Show the transfer rate of the link
     #[schemars(extend("x-short" = "R"))]
     rate: bool,
 }

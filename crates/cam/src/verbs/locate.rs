@@ -14,7 +14,7 @@ use crate::periph::ses;
 ///
 /// NAME is a disk whose enclosure reports its SAS address, or an enclosure, with the slot number
 /// from `ashlar cam enclosure`. The light stays on until it is switched off. Check the light before
-/// you pull a disk: nothing else connects the name to the bay.
+/// you pull a disk: only the light confirms that the name belongs to the bay.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Locate {
     name: Device,
@@ -22,7 +22,7 @@ pub(super) struct Locate {
     #[serde(default)]
     #[schemars(extend("x-short" = "s"))]
     state: LightState,
-    /// Slot of the enclosure NAME
+    /// Slot number; NAME is the enclosure
     #[schemars(extend("x-short" = "e"))]
     element: Option<usize>,
 }

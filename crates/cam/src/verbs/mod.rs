@@ -66,13 +66,13 @@ pub(crate) const VERBS: &[ClassVerb<CamClass>] = &[
     ClassVerb::of::<detach::Detach>(),
 ];
 
-/// A disk: da0, ada0, or 0:3:0
+/// Disk: da0, ada0, or BUS:TARGET:LUN
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
 struct DiskName(String);
 
-/// A device by any of its names: da0, ada0, pass3, ses0
+/// Device by any of its names: da0, ada0, pass3, ses0
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]

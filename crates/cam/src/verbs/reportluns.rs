@@ -25,7 +25,7 @@ pub(super) struct Reportluns {
     /// Show only the number of logical units
     #[schemars(extend("x-short" = "c"))]
     count: bool,
-    /// Show the logical units without their number
+    /// Show only the logical units
     #[schemars(extend("x-short" = "l"))]
     luns: bool,
     /// Logical units to request

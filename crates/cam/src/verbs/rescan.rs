@@ -11,10 +11,10 @@ use super::trouble_texts;
 use crate::address::{ANY, Path};
 use crate::class::CamClass;
 
-/// Look for added and removed devices
+/// Scan buses for added and removed devices
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Rescan {
-    /// BUS, BUS:TARGET:LUN, or all; absent: all
+    /// BUS, BUS:TARGET:LUN, or all [default: all]
     buses: Vec<String>,
 }
 

@@ -27,16 +27,16 @@ const PORT_RESET_NS: u64 = 60_000_000_000;
 
 /// Reset a device, a bus, or a port of a multiplier
 ///
-/// Commands in progress on a device are sent again after the reset, before others and in order, and
-/// do not lose a retry. No other command is sent until the reset has ended and the device has
+/// Commands in progress on a device are sent again after the reset, before others and in order,
+/// without using up a retry. No other command is sent until the reset has ended and the device has
 /// settled. NAME is a device (da0), a bus (0: every device on it), one device of a bus by its
 /// target and logical unit (0:3:0), or `all`. With -p the link of a port of a port multiplier is
-/// reset, whatever device is behind it.
+/// reset, regardless of the device behind it.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Reset {
-    /// A device, BUS, BUS:TARGET, BUS:TARGET:LUN, or all
+    /// Device, BUS, BUS:TARGET, BUS:TARGET:LUN, or all
     name: String,
-    /// A port of the multiplier pmp0
+    /// Port number; NAME is the port multiplier, such as pmp0
     #[schemars(extend("x-short" = "p"))]
     port: Option<u64>,
 }

@@ -18,7 +18,7 @@ use crate::periph::pass::{self, Data, Request};
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Smpphylist {
     name: Device,
-    /// Only phys with a known attached device
+    /// List only phys with a known attached device
     #[schemars(extend("x-short" = "q"))]
     quiet: bool,
 }

@@ -9,14 +9,14 @@ use super::DiskName;
 use crate::class::CamClass;
 use crate::device::Shape;
 
-/// Show or set the number of commands that a disk gets at once
+/// Show or set the number of concurrent commands of a disk
 ///
-/// QUEUE FULL lowers the number of openings. 256 successful commands with all openings in use raise
-/// it by one again, up to the number set here.
+/// An opening is one concurrent command. QUEUE FULL lowers the number of openings. 256 successful
+/// commands with all openings in use raise it by one again, up to the set number.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Tags {
     name: DiskName,
-    /// New maximum number of commands
+    /// New maximum number of openings [default: show the present number]
     #[schemars(extend("x-short" = "N"))]
     #[schemars(range(min = 1, max = 255))]
     number: Option<u8>,

@@ -74,8 +74,7 @@ impl Names {
 
 impl Typed for LabelClass {
     const NAME: &'static str = NAME;
-    const DOC: &'static str =
-        "Providers named by the label or id of their contents (file systems, GPT entries).";
+    const DOC: &'static str = "Names of providers from labels, file systems and GPT entries.";
     const VERBS: &'static [ClassVerb<LabelClass>] = verbs::VERBS;
     const TASTES: bool = true;
     const ONLY_SHOWS: bool = true;

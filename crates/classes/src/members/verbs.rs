@@ -14,7 +14,7 @@ pub(crate) trait LabelledClass: Class + Sized + 'static {
     /// What `stop` does besides, for the manual.
     const STOPPED: &'static str = "";
     /// One sentence of `destroy`, and whether it writes.
-    const DESTROY: (&'static str, bool) = ("The same as stop", false);
+    const DESTROY: (&'static str, bool) = ("Stop geoms: the same as `stop`", false);
 
     /// Takes one apart; labels stay.
     fn take_apart(&self, control: &mut GraphControl, on: &str, force: bool)
@@ -52,13 +52,14 @@ pub(crate) trait LastSectorClass: LabelledClass {
     fn placed(sector: &[u8]) -> Result<MovableLabel, FrameError>;
 }
 
-/// Stop it; labels stay, so `start` assembles it again
+/// Stop geoms; their metadata stays for `start`
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub(crate) struct Stop {
-    /// Names, without the class
+    /// Names of the geoms, without the class
     #[schemars(length(min = 1))]
     names: Vec<String>,
+    /// Stop a geom even if its provider is open
     force: Force,
 }
 
@@ -90,10 +91,10 @@ impl<C: LabelledClass> Verb<C> for Destroy {
     }
 }
 
-/// Find the members of a stopped one and start it
+/// Find the members of a stopped geom and start it
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Start {
-    /// Name, without the class
+    /// Name of the geom, without the class
     name: String,
 }
 
@@ -108,11 +109,12 @@ impl<C: LastSectorClass> Verb<C> for Start {
     }
 }
 
-/// Remove the class's labels from providers
+/// Clear the metadata of the class on providers
 ///
-/// Only labels of this class are removed; a provider without one is refused.
+/// Only metadata of this class is cleared; a provider without it is refused.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Clear {
+    /// Providers with the metadata
     members: Members,
 }
 
@@ -127,9 +129,10 @@ impl<C: LabelledClass> Verb<C> for Clear {
     }
 }
 
-/// Show the labels of providers
+/// Show the metadata of the class on providers
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Dump {
+    /// Providers with the metadata
     members: Members,
 }
 
@@ -145,18 +148,19 @@ impl<C: LabelledClass> Verb<C> for Dump {
 
 /// Move a label to the new end of a grown provider
 ///
-/// A label is in the last sector and is searched for only there. While it is in use, it moves when
-/// the provider grows. After a power cut, or if the provider grew while the daemon was off, the
-/// label is found at the last end that this daemon has seen, and is moved automatically. If the
-/// provider grew elsewhere, or has other data at its new end, the label is not found: this verb
-/// moves it. The provider size that the label records must equal --was. Other data in the last
-/// sector is overwritten only with --force.
+/// A label is in the last sector and is searched for only there. While its geom runs, the label
+/// moves when the provider grows. After a power cut, or if the provider grew while the daemon was
+/// stopped, the label is found at the last end that this daemon has seen, and is moved
+/// automatically. If the provider grew elsewhere, or has other data at its new end, the label is
+/// not found: this verb moves it. The provider size that the label records must equal --was. Other
+/// data in the last sector is overwritten only with --force.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Follow {
-    /// The provider that grew
+    /// Provider that grew
     member: String,
-    /// Previous size of the provider; absent: the label is searched for in the last MiB
+    /// Previous size of the provider [default: search for the label in the last MiB]
     was: Option<Bytes>,
+    /// Overwrite other data in the last sector
     force: Force,
 }
 

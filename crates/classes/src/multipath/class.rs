@@ -39,7 +39,7 @@ pub struct MultipathParams {
     /// Seconds between checks of failed paths; absent or 0: no checks.
     checker: u64,
     /// Seconds for which the preferred path must be good before it becomes active again; absent:
-    /// only by hand.
+    /// only `multipath prefer` makes it active.
     failback: Option<u64>,
     /// Seconds for which requests wait if there is no path; absent or 0: no wait.
     queue: u64,

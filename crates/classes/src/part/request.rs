@@ -90,12 +90,12 @@ pub struct Show {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Create {
-    /// The provider.
+    /// Provider that receives the table.
     pub provider: String,
-    /// gpt, mbr, bsd (on an MBR partition of type freebsd), or ebr (on one of type ebr).
+    /// Scheme: gpt, mbr, bsd (in an MBR partition of type freebsd), or ebr (in one of type ebr).
     #[schemars(extend("x-short" = "s"))]
     pub scheme: String,
-    /// Number of slots of the table; absent: that of the scheme.
+    /// Number of slots of the table [default: that of the scheme]
     #[serde(default)]
     #[schemars(extend("x-short" = "n"))]
     pub entries: Option<u32>,
@@ -109,29 +109,30 @@ pub struct Create {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Add {
-    /// The provider with the table.
+    /// Provider with the table.
     pub geom: String,
     /// Type: an alias (`linux-data`), !UUID or !NUMBER.
     #[serde(rename = "type", alias = "kind")]
     #[schemars(extend("x-short" = "t"))]
     pub kind: String,
-    /// Alignment: start and size become multiples of it.
+    /// Alignment of start and size, in sectors, or in bytes with a unit.
     #[serde(default)]
     #[schemars(extend("x-short" = "a"))]
     pub align: Option<Amount>,
-    /// First sector, or its offset in bytes with a unit.
+    /// First sector, or its offset in bytes with a unit [default: the first gap that is large
+    /// enough]
     #[serde(default)]
     #[schemars(extend("x-short" = "b"))]
     pub start: Option<Amount>,
-    /// Size in sectors, or in bytes with a unit.
+    /// Size in sectors, or in bytes with a unit [default: the whole gap]
     #[serde(default)]
     #[schemars(extend("x-short" = "s"))]
     pub size: Option<Amount>,
-    /// Index of the partition, from 1.
+    /// Index of the partition, from 1 [default: the first free index]
     #[serde(default)]
     #[schemars(extend("x-short" = "i"))]
     pub index: Option<u32>,
-    /// Label of the partition, if the scheme has labels.
+    /// Label of the partition, if the scheme has labels [default: none]
     #[serde(default)]
     #[schemars(extend("x-short" = "l"))]
     pub label: Option<String>,
@@ -141,7 +142,7 @@ pub struct Add {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Delete {
-    /// The provider with the table.
+    /// Provider with the table.
     pub geom: String,
     /// Index of the partition, from 1.
     #[schemars(extend("x-short" = "i"))]
@@ -152,7 +153,7 @@ pub struct Delete {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Destroy {
-    /// The provider with the table.
+    /// Provider with the table.
     pub geom: String,
     /// Destroy the table even if it has partitions.
     #[serde(default)]
@@ -164,16 +165,16 @@ pub struct Destroy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Modify {
-    /// The provider with the table.
+    /// Provider with the table.
     pub geom: String,
     /// Index of the partition, from 1.
     #[schemars(extend("x-short" = "i"))]
     pub index: u32,
-    /// New label.
+    /// New label [default: unchanged]
     #[serde(default)]
     #[schemars(extend("x-short" = "l"))]
     pub label: Option<String>,
-    /// New type.
+    /// New type: an alias (`linux-data`), !UUID or !NUMBER [default: unchanged]
     #[serde(default, rename = "type", alias = "kind")]
     #[schemars(extend("x-short" = "t"))]
     pub kind: Option<String>,
@@ -183,16 +184,16 @@ pub struct Modify {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resize {
-    /// The provider with the table.
+    /// Provider with the table.
     pub geom: String,
     /// Index of the partition, from 1.
     #[schemars(extend("x-short" = "i"))]
     pub index: u32,
-    /// Alignment: the new size becomes a multiple of it.
+    /// Alignment of the new size, in sectors, or in bytes with a unit.
     #[serde(default)]
     #[schemars(extend("x-short" = "a"))]
     pub align: Option<Amount>,
-    /// New size in sectors, or in bytes with a unit.
+    /// New size in sectors, or in bytes with a unit [default: to the end of the gap behind it]
     #[serde(default)]
     #[schemars(extend("x-short" = "s"))]
     pub size: Option<Amount>,
@@ -202,11 +203,11 @@ pub struct Resize {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Attribute {
-    /// The provider with the table.
+    /// Provider with the table.
     pub geom: String,
     /// `bootme`, `active`, ...
     pub attribute: String,
-    /// Index of the partition; absent: the table itself.
+    /// Index of the partition, from 1 [default: the table itself]
     #[serde(default)]
     #[schemars(extend("x-short" = "i"))]
     pub index: Option<u32>,
@@ -216,7 +217,7 @@ pub struct Attribute {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bootcode {
-    /// The provider with the table.
+    /// Provider with the table.
     pub geom: String,
     /// File with the boot code of the scheme. Over the API: `0b` and its bytes in base64.
     #[serde(default)]
@@ -226,7 +227,7 @@ pub struct Bootcode {
     #[serde(default)]
     #[schemars(extend("x-short" = "p"))]
     pub partcode: Option<String>,
-    /// Index of that partition.
+    /// Index of the partition that receives the file of -p, from 1.
     #[serde(default)]
     #[schemars(extend("x-short" = "i"))]
     pub index: Option<u32>,
@@ -270,7 +271,7 @@ pub struct Restore {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TableName {
-    /// The provider with the table.
+    /// Provider with the table.
     pub geom: String,
 }
 

@@ -69,7 +69,7 @@ pub(super) fn settings(hub: &DiskQueue) -> Settings {
 
 impl Typed for SchedClass {
     const NAME: &'static str = NAME;
-    const DOC: &'static str = "I/O scheduler between clients; inserted and removed under load.";
+    const DOC: &'static str = "I/O scheduler that shares a disk between clients.";
     const VERBS: &'static [ClassVerb<SchedClass>] = verbs::VERBS;
     const MEMBER_LIMITS: (usize, usize) = (1, 1);
     type Params = SchedParams;

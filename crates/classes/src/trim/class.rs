@@ -78,8 +78,7 @@ fn build(
 
 impl Typed for TrimClass {
     const NAME: &'static str = NAME;
-    const DOC: &'static str =
-        "Queue of deletes: acknowledged at once, merged, sent when the disk is idle.";
+    const DOC: &'static str = "Queue that merges deletes and sends them to an idle disk.";
     const VERBS: &'static [ClassVerb<TrimClass>] = verbs::VERBS;
     const MEMBER_LIMITS: (usize, usize) = (1, 1);
     type Params = TrimParams;

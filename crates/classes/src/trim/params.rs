@@ -35,22 +35,22 @@ pub struct TrimParams {
     /// Minimum range in bytes: shorter ranges wait for adjacent ones.
     #[schemars(extend("x-bytes" = true))]
     pub short: u64,
-    /// Number of ranges that make a batch worth sending.
+    /// Number of ranges at which a batch is sent.
     #[schemars(range(min = 1, max = 65536))]
     pub batch: u32,
-    /// Time without a delete in ms after which a batch of any size is sent.
+    /// Time in ms without a delete after which a batch of any size is sent.
     #[schemars(range(max = 86_400_000))]
     pub quiet_ms: u64,
-    /// Time in ms after which a short range is left to `trim now`.
+    /// Time in ms after which a short range waits for `trim now`.
     #[schemars(range(max = 86_400_000))]
     pub expire_ms: u64,
-    /// Deallocation granularity of the device in bytes, a multiple of the sector size; absent: that
-    /// of the provider below. Set only at creation.
+    /// Deallocation granularity of the device in bytes, a multiple of the sector size; set only at
+    /// creation [default: that of the provider below]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-bytes" = true))]
     pub granule: Option<u64>,
-    /// Handling of the promise of the provider below that deleted bytes read as zeroes: `drop` or
-    /// `keep`; absent: `drop`. Set only at creation.
+    /// Promise of the provider below that deleted bytes read as zeroes: `drop` or `keep` it; set
+    /// only at creation [default: drop]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zeroes: Option<Zeroes>,
 }

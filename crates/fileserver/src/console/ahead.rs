@@ -17,10 +17,10 @@ answers! {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Ahead {
-    /// Blocks that are prefetched at a time, at most 1000; 0: no read-ahead
+    /// Number of blocks prefetched at a time, at most 1000; 0: no read-ahead [default: unchanged]
     #[schemars(extend("x-short" = "w"))]
     workers: Option<u64>,
-    /// Read-ahead distance, at most 64 MiB
+    /// Read-ahead distance in bytes, at most 64 MiB [default: unchanged]
     #[schemars(extend("x-short" = "b"))]
     bytes: Option<Bytes>,
 }

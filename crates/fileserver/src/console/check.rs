@@ -33,7 +33,7 @@ pub(super) struct Check {
     /// Read every block of every file
     #[schemars(extend("x-short" = "r"))]
     rdall: bool,
-    /// Repair the live tree first; no client may be connected
+    /// Repair the live tree first; refused while a client is connected
     fix: bool,
     /// With --fix, for an image: report the repairs without making them
     dry: bool,

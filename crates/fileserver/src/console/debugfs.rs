@@ -63,7 +63,7 @@ fn check_live(path: &str) -> Result<(), Error> {
 pub(super) struct Clean {
     /// Path from the root: /tmp/x
     path: String,
-    /// Block number in the file, from 0
+    /// Block number in the file, from 0 [default: list all blocks]
     block: Option<u64>,
     /// New address of the block [default: 0]
     address: Option<u64>,
@@ -79,9 +79,9 @@ pub(super) enum Cleaned {
 impl FsVerb for Clean {
     const NAME: &'static str = "clean";
     const DOC: &'static str = "List the blocks of a file, or change the address of one";
-    const DETAIL: &'static str = "Without BLOCK, one line per block: its number in the file and \
-         its address. With BLOCK and ADDRESS, the block of the file gets that address; 0 is a \
-         hole, which reads as zeros, for a damaged block that makes a file unreadable. The former \
+    const DETAIL: &'static str = "Without --block, one line per block: its number in the file and \
+         its address. With --block and --address, the block of the file gets that address; 0 is a \
+         hole, which reads as zeroes, for a damaged block that makes a file unreadable. The former \
          block is free after `fs check NAME --fix`. In an image a block can only become a hole.";
     const POSITIONAL: &'static [&'static str] = &["path"];
     const EXAMPLE: &'static str = "fs clean main /tmp/x --block 3 --address 0";

@@ -114,7 +114,7 @@ impl FsVerb for Dumps {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Dumpctl {
-    /// on or off [default: show the state]
+    /// New state [default: show the state]
     what: Option<Switch>,
 }
 
@@ -122,8 +122,8 @@ impl FsVerb for Dumpctl {
     const NAME: &'static str = "dumpctl";
     const DOC: &'static str = "Switch daily dumps on or off, or show the state";
     const DETAIL: &'static str = "The setting lasts until the next start; `nodump` in the \
-         configuration makes it permanent, and `dump_at` sets the time. Dumps by hand do not \
-         depend on this setting. A standby takes no daily dumps before it has taken over.";
+         configuration makes it permanent, and `dump_at` sets the time. `fs dump` does not depend \
+         on this setting. A standby takes no daily dumps before it has taken over.";
     const POSITIONAL: &'static [&'static str] = &["what"];
     const EXAMPLE: &'static str = "fs dumpctl main off";
     type Answer = Switched;
@@ -146,7 +146,7 @@ impl FsVerb for Dumpctl {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Copying {
-    /// on or off [default: show the state]
+    /// New state [default: show the state]
     what: Option<Switch>,
 }
 
@@ -154,8 +154,8 @@ impl FsVerb for Copying {
     const NAME: &'static str = "copying";
     const DOC: &'static str = "Switch copying of dumps to the WORM, or show the state";
     const DETAIL: &'static str = "While copying is off, dumps can still be taken and stay on the \
-         cache device, for example if the network line is needed for other traffic. The setting \
-         lasts until the next start.";
+         cache device, for example to free the network for other traffic. The setting lasts until \
+         the next start.";
     const POSITIONAL: &'static [&'static str] = &["what"];
     const EXAMPLE: &'static str = "fs copying main off";
     type Answer = Switched;

@@ -75,7 +75,7 @@ pub(super) struct History {
     #[serde(default)]
     #[schemars(extend("x-short" = "D"))]
     diff: bool,
-    /// Only dumps of this day or later: 20261121
+    /// Show only dumps of this day or later: 20261121 [default: all dumps]
     #[schemars(extend("x-short" = "s"))]
     since: Option<u64>,
 }
@@ -201,11 +201,11 @@ pub(super) struct Yesterday {
     /// Newest dump that is at least this many days old
     #[schemars(extend("x-short" = "n"))]
     ago: Option<u64>,
-    /// Restore the file
+    /// Restore the file [default: only print the path of the version]
     #[serde(default)]
     #[schemars(extend("x-short" = "c"))]
     copy: bool,
-    /// Show the changes since then
+    /// Also show the changes since that version
     #[serde(default)]
     #[schemars(extend("x-short" = "d"))]
     diff: bool,

@@ -170,7 +170,7 @@ pub(super) struct Recover {
     /// Discard data on the cache device that is newer than the dump
     #[schemars(extend("x-short" = "f"))]
     force: bool,
-    /// Dump, as 2026/1121, `last` or `yesterday`; absent: the newest
+    /// Dump: 2026/1121, `last` or `yesterday` [default: the newest]
     dump: Option<String>,
 }
 

@@ -211,7 +211,7 @@ pub(super) struct Cons {
 
 impl FsVerb for Cons {
     const NAME: &'static str = "cons";
-    const DOC: &'static str = "Run a line of its console";
+    const DOC: &'static str = "Run a command line of the console";
     const DETAIL: &'static str = "The line is the same as at its console sockets: a verb without \
          the name of the file server.";
     const POSITIONAL: &'static [&'static str] = &["line"];

@@ -251,7 +251,7 @@ pub(super) struct Printconf {}
 
 impl FsVerb for Printconf {
     const NAME: &'static str = "printconf";
-    const DOC: &'static str = "Print the configuration in the format of the first file servers";
+    const DOC: &'static str = "Print the configuration in the format of Plan 9 file servers";
     const EXAMPLE: &'static str = "fs printconf main";
     type Answer = Text;
 

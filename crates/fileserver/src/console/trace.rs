@@ -23,7 +23,7 @@ answers! {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Trace {
-    /// on or off
+    /// Start or end of the recording [default: show the record]
     what: Option<Switch>,
     /// Number of one connection, as in `fs who` [default: all]
     #[schemars(extend("x-short" = "c"))]

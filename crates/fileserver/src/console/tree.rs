@@ -128,13 +128,13 @@ impl FsVerb for Cat {
 pub(super) struct Create {
     /// Path from the root; /dump/2026/1121/... for a file of a dump
     path: String,
-    /// Owner
+    /// Owner of the new file
     user: String,
-    /// Group
+    /// Group of the new file
     group: String,
     /// Permission bits, octal: 775
     perm: String,
-    /// Letters: d directory, a append-only, l exclusive open, t not in dumps
+    /// Attributes: d directory, a append-only, l exclusive open, t not in dumps
     #[serde(default)]
     letters: Vec<String>,
 }

@@ -191,7 +191,7 @@ async fn create_home(fs: &Served, name: &str, id: Id) -> Result<String, Error> {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Who {
-    /// Only these users
+    /// List only these users [default: all users]
     user: Vec<String>,
 }
 
@@ -282,9 +282,9 @@ pub(super) struct Allow {
 
 impl FsVerb for Allow {
     const NAME: &'static str = "allow";
-    const DOC: &'static str = "Allow one user or all users everything until `fs disallow`";
+    const DOC: &'static str = "Switch permission checks off for one user or all users";
     const DETAIL: &'static str =
-        "Permissions are not checked: for setup, and for repair of files without an owner.";
+        "Lasts until `fs disallow`. For setup, and for repair of files without an owner.";
     const POSITIONAL: &'static [&'static str] = &["user"];
     const EXAMPLE: &'static str = "fs allow main";
     type Answer = Allowed;
@@ -314,7 +314,7 @@ pub(super) struct Disallow {}
 
 impl FsVerb for Disallow {
     const NAME: &'static str = "disallow";
-    const DOC: &'static str = "Check permissions of all users again";
+    const DOC: &'static str = "Switch permission checks on again for all users";
     const EXAMPLE: &'static str = "fs disallow main";
     type Answer = Allowed;
 
@@ -329,16 +329,16 @@ impl FsVerb for Disallow {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Duallow {
-    /// Name of the user, or none
+    /// Name of the user; none: end the permission
     user: String,
 }
 
 impl FsVerb for Duallow {
     const NAME: &'static str = "duallow";
-    const DOC: &'static str = "Let one user read and search every directory, until `fs duallow \
-         NAME none`";
+    const DOC: &'static str = "Allow one user to read and search every directory";
     const DETAIL: &'static str =
-        "For programs that count space (du). Permissions for the contents of files do not change.";
+        "Lasts until `fs duallow NAME none`. For programs that count space (du). Permissions for \
+         the contents of files do not change.";
     const POSITIONAL: &'static [&'static str] = &["user"];
     const EXAMPLE: &'static str = "fs duallow main sys";
     type Answer = MessageAnswer;
@@ -361,7 +361,7 @@ impl FsVerb for Duallow {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct Attaches {
-    /// on or off [default: show the state]
+    /// New state [default: show the state]
     what: Option<Switch>,
 }
 

@@ -15,7 +15,7 @@ use crate::service::Host;
 
 /// The first argument of every verb on the command line; a console has one file server.
 const NAME: ArgSpec =
-    ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "The file server" };
+    ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "Name of the file server" };
 
 /// A verb of a file server: the value holds the given parameters.
 ///

@@ -57,17 +57,17 @@ pub fn common_options() -> Vec<Arg> {
             .global(true)
             .value_name("FORM")
             .value_parser(PossibleValuesParser::new(["table", "json"]))
-            .help("How the answer is printed"),
+            .help("Format of the answer [default: table]"),
         Arg::new("socket").long("socket").global(true).value_name("PATH").help(
-            "The daemon's socket; default: $ASHLAR_SOCKET, else as configured, else the \
-                   user's own",
+            "Socket of the daemon [default: $ASHLAR_SOCKET, else `socket` of the configuration, \
+                   else /run/ashlar/ashlar.sock for root, else a path of the user]",
         ),
         Arg::new("progress")
             .long("progress")
             .global(true)
             .value_name("HOW")
             .value_parser(PossibleValuesParser::new(["bar", "plain", "json", "none"]))
-            .help("How progress is shown; default: bar on a terminal, else plain"),
+            .help("Form of progress reports [default: bar on a terminal, else plain]"),
     ]
 }
 

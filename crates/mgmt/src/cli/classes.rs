@@ -26,14 +26,14 @@ pub struct ClassVerbs {
 const COMMON_VERBS: &[VerbSpec] = &[
     VerbSpec {
         name: "status",
-        doc: "Show each provider of the class, its state and its components",
+        doc: "Show providers of the class with state and components",
         detail: "",
         args: &[
             ArgSpec {
                 name: "names",
                 short: None,
                 kind: ArgKind::Names(0),
-                doc: "Providers or geoms; absent: all",
+                doc: "Providers or geoms [default: all]",
             },
             ArgSpec {
                 name: "script",
@@ -66,7 +66,7 @@ const COMMON_VERBS: &[VerbSpec] = &[
                 name: "names",
                 short: None,
                 kind: ArgKind::Names(0),
-                doc: "Geoms; absent: all",
+                doc: "Geoms [default: all]",
             },
             ArgSpec {
                 name: "all",

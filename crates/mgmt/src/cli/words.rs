@@ -17,19 +17,19 @@ fn is_class(classes: &[ClassVerbs], name: &str) -> bool {
 /// The group of a class's commands with the words that every class has.
 pub(super) fn with_common_verbs(group: Command) -> Command {
     let verbose = || Arg::new("verbose").short('v').action(ArgAction::SetTrue);
-    let verbose = || verbose().help("Accepted, as GEOM's tools have it; nothing more is said");
+    let verbose = || verbose().help("Accepted for compatibility with GEOM's tools; has no effect");
     let name = group.get_name().to_owned();
     let example = |line: &str| format!("Examples:\n  ashlar {name} {line}");
     let help = Command::new("help")
-        .about("Show what the verbs of the class are called with")
-        .arg(Arg::new("verb").index(1).value_name("VERB").help("One verb; absent: all"))
+        .about("Show the arguments of the verbs of the class")
+        .arg(Arg::new("verb").index(1).value_name("VERB").help("One verb [default: all]"))
         .after_help(example("help"));
     let load = Command::new("load")
-        .about("Load the class: it is built in, so this does nothing")
+        .about("Load the class (no effect: every class is built in)")
         .arg(verbose())
         .after_help(example("load"));
     let unload = Command::new("unload")
-        .about("Unload the class: it is built in, so this is refused, and says what to do instead")
+        .about("Unload the class (always refused: every class is built in)")
         .arg(verbose())
         .after_help(example("unload"));
     // A class may have a verb of that name.

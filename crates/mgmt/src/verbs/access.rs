@@ -21,10 +21,11 @@ pub struct AccessCheck;
 pub struct AccessCheckParams {
     /// Name of the initiator.
     pub initiator: String,
-    /// Check only this target.
+    /// Check only this target [default: all targets]
     #[serde(default)]
     pub target: Option<String>,
-    /// Check only access through this portal: ADDRESS:PORT, unix:PATH or ether:INTERFACE.
+    /// Check only logins at this portal: ADDRESS:PORT, unix:PATH or ether:INTERFACE [default: any
+    /// portal]
     #[serde(default)]
     pub portal: Option<String>,
 }

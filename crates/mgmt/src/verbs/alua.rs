@@ -44,7 +44,7 @@ impl Verb for AluaShow {
     type Params = AluaShowParams;
     type Answer = AluaAnswer;
     const NAME: &'static str = "alua.show";
-    const DOC: &'static str = "Show the groups of target ports and their access states";
+    const DOC: &'static str = "Show the target port groups and their access states";
     const EXAMPLES: &'static [&'static str] = &["ashlar alua show"];
 
     fn table(answer: &AluaAnswer) -> String {
@@ -64,9 +64,9 @@ pub struct AluaSet;
 /// Parameters of `alua set`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AluaSetParams {
-    /// Name of the group.
+    /// Name of the target port group.
     pub group: String,
-    /// The new access state.
+    /// New access state.
     pub state: AluaState,
 }
 
@@ -74,7 +74,7 @@ impl Verb for AluaSet {
     type Params = AluaSetParams;
     type Answer = AluaAnswer;
     const NAME: &'static str = "alua.set";
-    const DOC: &'static str = "Change the access state of a group of target ports";
+    const DOC: &'static str = "Change the access state of a target port group";
     const DETAIL: &'static str = "Before a group gives up access to its media, its running \
         commands end; meanwhile its state is transitioning. Every initiator is notified of the \
         change. The state is kept in the state folder over a restart, until `ashlar.toml` gives \

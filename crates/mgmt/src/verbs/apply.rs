@@ -18,13 +18,13 @@ pub struct Apply;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ApplyParams {
-    /// The configuration; `-` for standard input. Default: $ASHLAR_CONFIG, else
-    /// /etc/ashlar/ashlar.toml.
+    /// Configuration file; `-`: standard input [default: $ASHLAR_CONFIG, else
+    /// /etc/ashlar/ashlar.toml]
     pub file: Option<String>,
     /// Text of the configuration (the command reads the file).
     #[schemars(extend("x-hidden" = true))]
     pub document: Option<String>,
-    /// Check everything, change nothing.
+    /// Check every step without changing anything.
     pub dry_run: bool,
     /// Name of an object whose data may be lost; may be given several times.
     pub yes_destroy: Vec<String>,

@@ -28,12 +28,12 @@ pub enum AttachMethod {
 pub struct AttachParams {
     /// Number of the LUN, or name of its unit.
     pub lun: Option<String>,
-    /// Local target; needed only if there are several.
+    /// Name of the local target [default: the only one]
     pub target: Option<String>,
-    /// Method: the kernel's NBD, or a loop device on a file served by FUSE. Default: `by` of the
-    /// target, which is by default NBD if the kernel has it.
+    /// Method: the kernel's NBD, or a loop device on a file served by FUSE [default: `by` of the
+    /// target, else nbd if the kernel has it, else fuse]
     pub by: Option<AttachMethod>,
-    /// Show the attached LUNs; attach nothing.
+    /// Show the attached LUNs without attaching one.
     pub list: bool,
 }
 
@@ -64,16 +64,21 @@ impl Verb for Attach {
     const DETAIL: &'static str = "The LUN must be one that an access group of a target with driver \
         = \"local\" grants to the initiator local:TARGET. Requests of the kernel pass through the \
         target engine like those of any initiator: masking, reservations, write protection and \
-        statistics apply. The device is a network block device if the kernel has the module `nbd`: \
-        a socket for each core of the daemon, no network. A device in use outlives a daemon that \
-        is killed or restarted: its users wait until a new daemon has taken it over, for at most \
+        statistics apply. Requires root. Prints the name of the device.\n\
+        \n\
+        If the kernel has the module `nbd`, the device is a network block device with one socket \
+        for each core of the daemon, without a network. A device in use outlives a daemon that is \
+        killed or restarted: its users wait until a new daemon has taken it over, for at most \
         `reconnect` seconds of the target. Requests that a killed daemon did not answer are sent \
         again by the kernel after `resend` seconds (with a separate NBD client: `nbd-client \
-        -persist -timeout 30 HOST DEVICE`). Without the module, the device is a loop device, \
-        without a cache of its own, on a file that the daemon serves by FUSE, and ends with the \
-        daemon. Needs root. LUNs in `attach` of the target are attached again after a restart. \
-        While a LUN is attached, the daemon's memory is locked, and the kernel does not kill the \
-        daemon when memory is short. Prints the device.";
+        -persist -timeout 30 HOST DEVICE`).\n\
+        \n\
+        Without the module, the device is a loop device, without a cache of its own, on a file \
+        that the daemon serves by FUSE, and ends with the daemon.\n\
+        \n\
+        LUNs in `attach` of the target are attached again after a restart. While a LUN is \
+        attached, the daemon's memory is locked, and the kernel does not kill the daemon when \
+        memory is short.";
     const EXAMPLES: &'static [&'static str] = &[
         "ashlar attach 0",
         "ashlar attach d0 --target here",
@@ -111,7 +116,7 @@ pub struct Detach;
 pub struct DetachParams {
     /// Number of the LUN, name of its unit, or the device.
     pub name: String,
-    /// Local target; needed only if there are several.
+    /// Name of the local target [default: the only one]
     #[serde(default)]
     pub target: Option<String>,
     /// Detach a device that is in use: its cached data is written first; later requests fail.

@@ -17,9 +17,9 @@ pub struct Doctor;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DoctorParams {
-    /// Run only this check.
+    /// Run only this check [default: all checks]
     pub check: Option<String>,
-    /// The configuration to check. Default: $ASHLAR_CONFIG, else /etc/ashlar/ashlar.toml.
+    /// Configuration file to check [default: $ASHLAR_CONFIG, else /etc/ashlar/ashlar.toml]
     pub file: Option<String>,
 }
 
@@ -35,7 +35,8 @@ impl Verb for Doctor {
     type Answer = DoctorAnswer;
     const NAME: &'static str = "doctor";
     const DOC: &'static str = "Check for problems and print the command that fixes each";
-    const DETAIL: &'static str = "Needs no daemon. Exit code 3 if something needs a fix.";
+    const DETAIL: &'static str = "Runs with or without a daemon. Exit code 3 if a check finds a \
+        problem.";
     const EXAMPLES: &'static [&'static str] = &["ashlar doctor", "ashlar doctor ports"];
     const POSITIONAL: &'static [&'static str] = &["check"];
 

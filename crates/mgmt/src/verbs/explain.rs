@@ -12,7 +12,7 @@ pub struct Explain;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ExplainParams {
-    /// Error code, as messages print it: ASH-0042. Absent: all codes.
+    /// Error code, as printed in messages: ASH-0042 [default: all codes]
     pub code: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl Verb for Explain {
     type Params = ExplainParams;
     type Answer = ExplainAnswer;
     const NAME: &'static str = "explain";
-    const DOC: &'static str = "Explain an error code and its cure";
+    const DOC: &'static str = "Explain an error code and what to do";
     const EXAMPLES: &'static [&'static str] = &["ashlar explain ASH-0014", "ashlar explain"];
     const POSITIONAL: &'static [&'static str] = &["code"];
 

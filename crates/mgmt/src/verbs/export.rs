@@ -38,7 +38,7 @@ impl Verb for Export {
     type Answer = ExportAnswer;
     const NAME: &'static str = "export";
     const DOC: &'static str = "Print the running configuration as ashlar.toml";
-    const DETAIL: &'static str = "`plan` and `apply` accept the text. References to secrets \
+    const DETAIL: &'static str = "`plan` and `apply` accept the output. References to secrets \
         (file:PATH, credential:NAME) are printed; a secret that is written out in the \
         configuration is hidden without --secrets, and a document with a hidden secret is refused. \
         Geoms, also those that verbs made, are printed with their present members and settings. \

@@ -16,9 +16,9 @@ pub struct Geom;
 /// Parameters of `geom`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GeomParams {
-    /// The class.
+    /// Name of the class.
     pub class: String,
-    /// The verb of the class.
+    /// Name of the verb.
     pub verb: String,
     /// Parameters of the verb: KEY=VALUE. Numbers may have units.
     #[serde(default)]
@@ -57,12 +57,13 @@ impl Verb for Geom {
     const NAME: &'static str = "geom";
     const DOC: &'static str = "Run a verb of a class";
     const DETAIL: &'static str = "`insert` puts a layer between a provider and its users while \
-        requests flow, and `remove` takes it out again; this works for any class that is a single \
-        layer. Meanwhile the layer has the name of the provider, and the provider has the name of \
-        the layer. The layer is not part of ashlar.toml and is gone at the next start. `disk \
-        resize` reads the size of a file or device again, and with `size` makes a file larger \
-        first; initiators are notified. If a class does not have the verb, the error lists its \
-        verbs.";
+        requests flow, and `remove` removes it; both work for every class that is a single layer. \
+        Meanwhile the layer has the name of the provider, and the provider has the name of the \
+        layer. The layer is not part of ashlar.toml and does not exist after the next start.\n\
+        \n\
+        `disk resize` reads the size of a file or device again, and with `size` makes a file \
+        larger first; initiators are notified. If a class does not have the verb, the error lists \
+        its verbs.";
     const EXAMPLES: &'static [&'static str] = &[
         "ashlar geom nop configure name=slow delay_ms=1 read_delay_percent=100",
         "ashlar geom nop insert name=slow provider=d0p1",

@@ -19,16 +19,16 @@ pub struct Wipe;
 /// Parameters of `inspect`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct InspectParams {
-    /// The provider.
+    /// Provider to examine.
     pub provider: String,
 }
 
 /// Parameters of `wipe`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WipeParams {
-    /// The provider.
+    /// Provider to erase.
     pub provider: String,
-    /// Name of the provider again, as consent to clear everything found on it.
+    /// Name of the provider again: clears everything found on it.
     #[serde(default)]
     pub yes_destroy: Vec<String>,
     /// Consent without a name, for scripts that were written before --yes-destroy.

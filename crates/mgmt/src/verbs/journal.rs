@@ -19,9 +19,9 @@ pub struct Journal;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct JournalParams {
-    /// Show only events after the event with this number.
+    /// Show only events with a higher number than this.
     pub after: u64,
-    /// Largest number of events to show.
+    /// Maximum number of events to show, at most 10,000.
     pub limit: usize,
 }
 

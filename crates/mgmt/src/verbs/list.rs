@@ -45,7 +45,7 @@ pub enum ListKind {
 pub struct ListParams {
     /// Kind of objects to list.
     pub what: ListKind,
-    /// List only objects with this name, class or kind.
+    /// List only objects with this name, class or kind [default: all objects]
     pub name: Option<String>,
 }
 

@@ -19,7 +19,7 @@ pub struct Man;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ManParams {
-    /// Folder for the pages, created if absent. Without a folder, the overview is printed.
+    /// Folder for the pages, created if it does not exist [default: print the overview]
     pub out: Option<String>,
 }
 

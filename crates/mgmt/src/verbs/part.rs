@@ -17,10 +17,11 @@ pub struct Edit<P> {
     /// Parameters for the class.
     #[serde(flatten)]
     pub of: P,
-    /// Keep the change in memory: `part commit` writes it, `part undo` discards it.
+    /// Keep the change in memory: `part commit` writes it, `part undo` discards it [default: write
+    /// the change at once]
     #[serde(default)]
     pub no_commit: bool,
-    /// Flags of gpart; without a C among them, the same as --no-commit.
+    /// Flags of gpart: without the letter C, the same as --no-commit [default: C]
     #[schemars(extend("x-short" = "f"))]
     #[serde(default)]
     pub flags: Option<String>,
@@ -49,16 +50,16 @@ pub struct DestructiveEdit<P> {
 /// Parameters of `part set` and `part unset`.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct AttributeParams {
-    /// Provider with the partition table.
+    /// Provider with the table.
     pub geom: String,
-    /// The attribute: bootme, active, ...
+    /// Attribute, such as bootme or active.
     #[serde(default)]
     pub attribute: Option<String>,
-    /// The attribute, given as an option.
+    /// Attribute, given as an option instead of an argument.
     #[schemars(extend("x-short" = "a"))]
     #[serde(default)]
     pub attrib: Option<String>,
-    /// Index of the partition; absent: the table itself.
+    /// Index of the partition, from 1 [default: the table itself]
     #[schemars(extend("x-short" = "i"))]
     #[serde(default)]
     pub index: Option<u32>,
@@ -157,7 +158,7 @@ part_verbs! {
     Create(Edit<DestructiveEdit<request::Create>>), "part.create",
     "Create an empty partition table",
     "The contents of the provider become unreachable; if a table, label or file system is found \
-     there, --yes-destroy NAME is required.",
+     there, --yes-destroy PROVIDER is required.",
     ["ashlar part create ada0 --scheme gpt"], ["provider"],
     |control, p| {
         let (DestructiveEdit { of: mut create, yes_destroy }, now) = p.parts();
@@ -218,7 +219,7 @@ part_verbs! {
 
     Destroy(Edit<DestructiveEdit<request::Destroy>>), "part.destroy", "Destroy a partition table",
     "The partitions in the table are destroyed too, so --yes-destroy with the name of the provider \
-     is required; --force is enough instead. A table with a partition in use is never destroyed.",
+     is required; --force replaces it. A table with a partition in use is never destroyed.",
     ["ashlar part destroy ada0 --yes-destroy ada0", "ashlar part destroy -F ada0"], ["geom"],
     |_control, p| {
         let (DestructiveEdit { of: mut destroy, yes_destroy }, now) = p.parts();
@@ -231,9 +232,9 @@ part_verbs! {
     };
 
     Set(Edit<AttributeParams>), "part.set", "Set an attribute of a partition or table",
-    "GPT: bootme, bootonce (which sets bootme too), bootfailed, legacy-boot, required, \
-     no-block-io, read-only, hidden, no-automount of a partition, active and lenovofix of the \
-     table. MBR, EBR: active of a partition.",
+    "GPT: bootme, bootonce (also sets bootme), bootfailed, legacy-boot, required, no-block-io, \
+     read-only, hidden, no-automount of a partition, active and lenovofix of the table. MBR, EBR: \
+     active of a partition.",
     ["ashlar part set ada0 bootme --index 2", "ashlar part set -a bootonce -i 2 ada0"],
     ["geom", "attribute"],
     |_control, p| {
@@ -259,7 +260,7 @@ part_verbs! {
     |_control, p| { Ok((p, true)) };
 
     Undo(TableName), "part.undo", "Discard the pending changes of a partition table",
-    "The table is again as the disk has it. Refused while an open partition would be removed, \
+    "The table returns to the state on the disk. Refused while an open partition would be removed, \
      moved or shrunk. See `ashlar part commit`.",
     ["ashlar part undo ada0"], ["geom"],
     |_control, p| { Ok((p, true)) };

@@ -18,7 +18,7 @@ pub struct PartList;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PartStatusParams {
-    /// Providers with tables, or partitions; all when none is given.
+    /// Providers with tables, or partitions [default: all]
     pub names: Vec<String>,
     /// For scripts: no header, name and state on every line.
     #[schemars(extend("x-short" = "s"))]
@@ -35,7 +35,7 @@ pub struct PartStatusParams {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PartListParams {
-    /// Providers with tables, or partitions; all when none is given.
+    /// Providers with tables, or partitions [default: all]
     pub names: Vec<String>,
     /// Include tables without a partition.
     #[schemars(extend("x-short" = "a"))]

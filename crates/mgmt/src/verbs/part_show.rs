@@ -16,12 +16,12 @@ pub struct PartShow;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PartShowParams {
-    /// Names of providers with tables; all when none is given.
+    /// Providers with tables [default: all]
     pub geoms: Vec<String>,
     /// Print labels instead of types.
     #[schemars(extend("x-short" = "l"))]
     pub labels: bool,
-    /// Print types as they are on the disk.
+    /// Print types as stored on the disk.
     #[schemars(extend("x-short" = "r"))]
     pub raw: bool,
     /// Print names of providers instead of index numbers.

@@ -19,8 +19,8 @@ pub struct Plan;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PlanParams {
-    /// The configuration; `-` for standard input. Default: $ASHLAR_CONFIG, else
-    /// /etc/ashlar/ashlar.toml.
+    /// Configuration file; `-`: standard input [default: $ASHLAR_CONFIG, else
+    /// /etc/ashlar/ashlar.toml]
     pub file: Option<String>,
     /// Text of the configuration (the command reads the file).
     #[schemars(extend("x-hidden" = true))]

@@ -16,11 +16,11 @@ pub struct Reservations;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ReservationsParams {
-    /// Show only the unit on this provider.
+    /// Show only the unit on this provider [default: all units]
     pub provider: Option<String>,
     /// End all registrations and reservations of the unit.
     pub clear: bool,
-    /// Name of the provider again, as consent to --clear.
+    /// Name of the provider again: required with --clear.
     pub yes_clear: Option<String>,
 }
 
@@ -65,10 +65,11 @@ impl Verb for Reservations {
     type Answer = ReservationsAnswer;
     const NAME: &'static str = "reservations";
     const DOC: &'static str = "List or clear persistent reservations";
-    const DETAIL: &'static str = "The reservation of a host that died keeps other hosts out until \
+    const DETAIL: &'static str = "The reservation of a failed host excludes other hosts until \
         another registrant preempts it. If there is no other registrant, --clear ends all \
-        registrations and reservations of a unit and notifies the hosts that had them. The dead \
-        host may then write together with another host: make sure that it does not return.";
+        registrations and reservations of a unit and notifies the hosts that had them. If the \
+        failed host returns, it can write at the same time as other hosts: make sure that it stays \
+        off.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar reservations", "ashlar reservations --json"];
     const POSITIONAL: &'static [&'static str] = &["provider"];

@@ -21,7 +21,7 @@ pub struct Schema;
 #[serde(default)]
 pub struct SchemaParams {
     /// A section (`disk`, `access`), a disk kind, a class, a driver, a verb, `config` or `state`;
-    /// or a section and a kind of it. Absent: list the names.
+    /// or a section and a kind of it [default: list the names]
     pub name: Vec<String>,
 }
 

@@ -29,10 +29,10 @@ pub struct Serve;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ServeParams {
-    /// The configuration. Default: $ASHLAR_CONFIG, else /etc/ashlar/ashlar.toml.
+    /// Configuration file [default: $ASHLAR_CONFIG, else /etc/ashlar/ashlar.toml]
     pub file: Option<String>,
-    /// End if a part of the configuration cannot be carried out, and serve nothing. Without this
-    /// option, the part is left out until it can be carried out.
+    /// Stop if an object of the configuration cannot be created [default: serve the others, and add
+    /// it when it becomes available]
     pub strict: bool,
 }
 
@@ -173,13 +173,13 @@ impl Verb for Serve {
     type Answer = ServeAnswer;
     const NAME: &'static str = "serve";
     const DOC: &'static str = "Run the daemon until it is stopped";
-    const DETAIL: &'static str = "Reads the configuration, carries it out, and serves. SIGTERM, \
-        SIGINT and SIGQUIT stop the daemon in order: no new logins, sessions closed, disks \
-        flushed. SIGHUP reloads the file, as `ashlar apply` does, and logs errors in it. Other \
-        signals have no effect. A daemon that answers on the socket is never replaced; a stale \
-        socket is. An object that is missing at the start (a disk, a layer, a target, a LUN) does \
-        not keep others from being served: it is added automatically when it becomes available, \
-        `ashlar status` lists it, and hosts are asked to try again. With --strict the daemon ends \
+    const DETAIL: &'static str = "Reads the configuration, applies it, and serves. SIGTERM, SIGINT \
+        and SIGQUIT stop the daemon in order: no new logins, sessions closed, disks flushed. \
+        SIGHUP reloads the file, as `ashlar apply` does, and logs errors in it. Other signals have \
+        no effect. A daemon that answers on the socket is never replaced; a stale socket is. An \
+        object that is missing at the start (a disk, a layer, a target, a LUN) does not keep \
+        others from being served: it is added automatically when it becomes available, `ashlar \
+        status` lists it, and hosts are asked to try again. With --strict the daemon stops \
         instead.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar serve", "ashlar serve ./ashlar.toml --socket ./ashlar.sock"];

@@ -16,9 +16,9 @@ pub struct Sessions;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SessionsParams {
-    /// Show only sessions of this target.
+    /// Show only sessions of this target [default: all targets]
     pub target: Option<String>,
-    /// Show recently refused logins too.
+    /// Also show recently refused logins.
     pub denied: bool,
 }
 

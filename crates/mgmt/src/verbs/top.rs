@@ -37,10 +37,10 @@ pub struct TopParams {
     /// Time between two measurements, with a unit: 500ms, 1s.
     #[schemars(extend("x-short" = "I"))]
     pub interval: String,
-    /// Print one table and end; with --count, several tables.
+    /// Print one table and exit; with --count, several tables.
     #[schemars(extend("x-short" = "b"))]
     pub batch: bool,
-    /// Print lines of comma separated values.
+    /// Print comma-separated values.
     #[schemars(extend("x-short" = "C"))]
     pub csv: bool,
     /// Number of tables to print; 0: no limit.
@@ -54,7 +54,7 @@ pub struct TopParams {
     /// Order of the rows.
     #[schemars(extend("x-short" = "s"))]
     pub sort: Sort,
-    /// Show DELETE requests too.
+    /// Also show DELETE requests.
     #[schemars(extend("x-short" = "d"))]
     pub deletes: bool,
 }

@@ -73,7 +73,7 @@ pub struct TrayLoad;
 pub struct TrayLoadParams {
     /// Name of the unit, as in `list luns`.
     pub unit: String,
-    /// Provider to load; absent: the medium that was ejected.
+    /// Provider to load [default: the ejected medium]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
 }

@@ -290,7 +290,7 @@ impl Verb for Tree {
     const NAME: &'static str = "tree";
     const DOC: &'static str = "Draw the graph from disks to sessions";
     const DETAIL: &'static str = "Every line shows name, size, access counts (read, write, \
-        exclusive), class, state, and the reason for which the object exists.";
+        exclusive), class, state, and the reason why the object exists.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar tree", "ashlar tree --up d0", "ashlar tree --down iqn.1993-08.org.debian:01:a"];
 

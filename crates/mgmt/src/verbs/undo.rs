@@ -15,9 +15,9 @@ pub struct Undo;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct UndoParams {
-    /// Number of the configuration in history. Default: the previous configuration.
+    /// Number of the configuration in `history` [default: the previous one]
     pub to: Option<u64>,
-    /// Check everything, change nothing.
+    /// Check every step without changing anything.
     pub dry_run: bool,
     /// Name of an object whose data may be lost; may be given several times.
     pub yes_destroy: Vec<String>,

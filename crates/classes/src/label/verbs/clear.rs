@@ -13,7 +13,7 @@ use crate::members::provider_access;
 /// The last sector is filled with zeroes. A provider without such a label is refused.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Clear {
-    /// The provider
+    /// Provider with the label
     provider: String,
 }
 

@@ -6,12 +6,12 @@ use serde_json::Value;
 use super::{LabelAnswer, find};
 use crate::label::class::LabelClass;
 
-/// Name a provider without writing a label, until the daemon ends
+/// Name a provider without a label, until the daemon stops
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Create {
-    /// The name
+    /// Name, as in label/NAME
     name: String,
-    /// The provider
+    /// Provider to name
     provider: String,
 }
 

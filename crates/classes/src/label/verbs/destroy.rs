@@ -11,8 +11,9 @@ use crate::shared_args::Force;
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub(super) struct Destroy {
-    /// The name: label/usb
+    /// Name with its prefix, such as label/usb
     name: String,
+    /// Remove the name even if its provider is open
     force: Force,
 }
 
@@ -32,7 +33,7 @@ impl Verb<LabelClass> for Destroy {
     }
 }
 
-/// The same as destroy
+/// Remove a name: the same as `destroy`
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Stop(Destroy);

@@ -9,18 +9,18 @@ use crate::label::class::{LabelClass, NAME, OWN_PREFIX};
 use crate::label::{clean, generic};
 use crate::members::provider_access;
 
-/// Write a label to a provider, which names it permanently
+/// Write a label that names a provider permanently
 ///
 /// The label occupies the last sector. The provider is available as label/NAME, without that
 /// sector, wherever the disk is plugged in. A provider with contents is refused unless
 /// --yes-destroy PROVIDER is given.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Label {
-    /// The label: 1 to 15 bytes
+    /// Label, 1 to 15 bytes
     name: String,
-    /// The provider
+    /// Provider to label
     provider: String,
-    /// Whether data in the last sector may be overwritten
+    /// Overwrite other data in the last sector
     overwrite: bool,
     yes_destroy: Consent,
 }

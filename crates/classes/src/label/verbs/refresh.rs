@@ -5,10 +5,10 @@ use geom::{Deserialize, Error, GraphControl, JsonSchema, Verb};
 use super::{LabelAnswer, find};
 use crate::label::class::LabelClass;
 
-/// Look for labels on a provider again
+/// Search a provider for labels again
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Refresh {
-    /// The provider
+    /// Provider to search
     provider: String,
 }
 

@@ -14,6 +14,7 @@ use crate::shared_args::Members;
 pub(super) struct Activate {
     /// Name of the mirror, without the class
     name: String,
+    /// Providers of the members
     members: Members,
 }
 

@@ -15,16 +15,18 @@ use crate::mirror::state::Mirror;
 use crate::shared_args::SyncRate;
 
 /// Change the settings of a mirror
+///
+/// Settings that are not given stay unchanged.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Configure {
     /// Name of the mirror, without the class
     name: String,
-    /// Member for --priority
+    /// Provider of the member whose --priority changes
     member: Option<String>,
     /// Choice of the member that serves a read
     #[schemars(extend("x-short" = "b"))]
     balance: Option<Balance>,
-    /// With balance split: size above which reads are split
+    /// With balance split: reads larger than this many bytes are split
     #[schemars(extend("x-short" = "s"))]
     slice: Option<Bytes>,
     /// Rebuild outdated members at once
@@ -54,8 +56,8 @@ pub(super) struct Configure {
     bitmap: bool,
     /// Remove the bitmap
     no_bitmap: bool,
-    /// Bytes for each bit of the bitmap, a power of two; absent: 1 MiB, or larger for a large
-    /// mirror
+    /// Bytes for each bit of the bitmap, a power of two [default: 1 MiB, or larger for a large
+    /// mirror]
     region: Option<Bytes>,
 }
 

@@ -9,7 +9,7 @@ use crate::mirror::class::MirrorClass;
 use crate::mirror::settings::MirrorParams;
 use crate::shared_args::Members;
 
-/// Create a mirror without metadata, until the daemon ends
+/// Create a mirror without metadata, until the daemon stops
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Create {
     /// Name of the mirror, without the class

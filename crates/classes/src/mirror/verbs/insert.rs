@@ -18,12 +18,13 @@ use crate::shared_args::{Force, Hardcode, Members};
 pub(super) struct Insert {
     /// Name of the mirror, without the class
     name: String,
+    /// Providers to add
     members: Members,
     /// Priority, 0 to 255; with balance prefer the highest is read first
     #[serde(default)]
     #[schemars(extend("x-short" = "p"))]
     priority: u64,
-    /// Insert it, but do not use it until it is activated
+    /// Do not use the new members until `activate`
     #[schemars(extend("x-short" = "i"))]
     inactive: bool,
     hardcode: Hardcode,

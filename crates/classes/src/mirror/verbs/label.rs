@@ -30,8 +30,8 @@ pub(super) struct Label {
     /// Keep a write-intent bitmap: after a crash only regions that were being written are copied.
     /// FreeBSD refuses such a mirror as too new
     bitmap: bool,
-    /// Bytes for each bit of the bitmap, a power of two; absent: 1 MiB, or larger for a large
-    /// mirror
+    /// Bytes for each bit of the bitmap, a power of two [default: 1 MiB, or larger for a large
+    /// mirror]
     region: Option<Bytes>,
     hardcode: Hardcode,
     // The guard has looked at it before.

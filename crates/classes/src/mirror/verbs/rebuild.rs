@@ -8,11 +8,12 @@ use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::Job;
 use crate::shared_args::Members;
 
-/// Copy everything to members again
+/// Copy the whole contents to members again
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Rebuild {
     /// Name of the mirror, without the class
     name: String,
+    /// Providers of the members
     members: Members,
 }
 

@@ -16,6 +16,7 @@ use crate::shared_args::Members;
 pub(super) struct Remove {
     /// Name of the mirror, without the class
     name: String,
+    /// Providers of the members
     members: Members,
 }
 
@@ -45,6 +46,7 @@ pub(super) fn remove(
 pub(super) struct Deactivate {
     /// Name of the mirror, without the class
     name: String,
+    /// Providers of the members
     members: Members,
 }
 

@@ -17,18 +17,19 @@ use crate::mirror::state::Role;
 /// the background.
 const GROWS: Duration = Duration::from_secs(1);
 
-/// Grow to the size of the smallest member, or shrink
+/// Grow or shrink a mirror
 ///
-/// The added space is first made equal on all members, at the rate of a rebuild; `ashlar mirror
-/// list` shows the progress. Until then the mirror keeps its old size. After a power cut the growth
-/// must be requested again. A --size equal to the current size cancels a growth. The mirror can
-/// shrink only while it is closed and its members are equal. Shrink its contents first: data behind
-/// the new end is lost. Afterwards a smaller provider can be inserted.
+/// A mirror grows to at most the size of its smallest member. The added space is first made equal
+/// on all members, at the rate of a rebuild; `ashlar mirror list` shows the progress. Until then
+/// the mirror keeps its old size. After a power cut the growth must be requested again. A --size
+/// equal to the current size cancels a growth. The mirror can shrink only while it is closed and
+/// its members are equal. Shrink its contents first: data behind the new end is lost. Afterwards a
+/// smaller provider can be inserted.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Resize {
     /// Name of the mirror, without the class
     name: String,
-    /// New size; absent: the largest possible size
+    /// New size in bytes [default: the largest possible size]
     #[schemars(extend("x-short" = "s"))]
     size: Option<Bytes>,
 }

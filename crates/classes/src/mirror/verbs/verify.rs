@@ -18,15 +18,15 @@ use crate::shared_args::{EndRun, VerifyRate};
 /// The comparison runs in the background while the mirror is in use; `ashlar mirror list` shows the
 /// progress, the number of sectors that differ and the first of their addresses. Nothing is written
 /// without --repair, which overwrites differing sectors from --member, or from the member with the
-/// highest priority. Deleted sectors (DELETE, UNMAP) may legitimately differ on members that do not
-/// read them as zeroes.
+/// highest priority. Deleted sectors (DELETE, UNMAP) may differ without an error on members that do
+/// not read them as zeroes.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Verify {
     /// Name of the mirror, without the class
     name: String,
-    /// Overwrite sectors that differ
+    /// Overwrite sectors that differ [default: only count them]
     repair: bool,
-    /// Member with the correct contents; absent: the one with the highest priority
+    /// Member with the correct contents [default: the one with the highest priority]
     member: Option<String>,
     rate: Option<VerifyRate>,
     end: EndRun,

@@ -6,11 +6,11 @@ use super::{mode, seconds, work_as};
 use crate::multipath::class::MultipathClass;
 use crate::multipath::options::Options;
 
-/// Change how paths are used
+/// Change the use of the paths
 ///
 /// The settings are stored on a labelled disk: --checker, --failback and --queue after the FreeBSD
 /// fields of the label. FreeBSD ignores them, and clears them when it writes the label. Without a
-/// label the settings last until the daemon ends, unless they are in the configuration.
+/// label the settings last until the daemon stops, unless they are in the configuration.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Configure {
     /// Name of the multipath geom, without the class
@@ -24,16 +24,16 @@ pub(super) struct Configure {
     /// Active/Read: reads use all good paths, other requests the active path
     #[schemars(extend("x-short" = "R"))]
     read: bool,
-    /// Seconds between checks, which restore failed paths that answer and notice when a worse
-    /// access state of a path improves; 0: no checks, the default
+    /// Seconds between path checks, which restore failed paths that answer and detect improved
+    /// access states; 0: no checks [initial: 0]
     checker: Option<u64>,
     /// Seconds for which the preferred path (else the first) must be good again before it becomes
-    /// active; by default it never does
+    /// active [initial: --no-failback]
     failback: Option<u64>,
-    /// The active path stays active until it fails
+    /// Keep the active path until it fails
     no_failback: bool,
-    /// Seconds for which requests wait if there is no path, before they end with ENXIO; 0: no wait,
-    /// the default
+    /// Seconds for which requests wait without a path before they fail with ENXIO; 0: no wait
+    /// [initial: 0]
     queue: Option<u64>,
 }
 

@@ -10,18 +10,19 @@ use crate::multipath::class::MultipathClass;
 use crate::multipath::geom::own_serial;
 use crate::shared_args::Members;
 
-/// Join paths without a label, until the daemon ends
+/// Join paths without a label, until the daemon stops
 ///
 /// Paths with different sizes, serial numbers, or first or last sectors are refused.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Create {
     /// Name of the multipath geom, without the class
     name: String,
+    /// Providers of the paths
     members: Members,
     /// Active/Active: all requests use all good paths
     #[schemars(extend("x-short" = "A"))]
     active: bool,
-    /// Active/Passive: all requests use the active path; the default
+    /// Active/Passive: all requests use the active path [default: this mode]
     #[schemars(extend("x-short" = "P"))]
     passive: bool,
     /// Active/Read: reads use all good paths, other requests the active path

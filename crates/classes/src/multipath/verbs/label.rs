@@ -13,20 +13,22 @@ use crate::multipath::options::Options;
 use crate::multipath::paths::PATHS_MAX;
 use crate::shared_args::{Force, Members};
 
-/// Label a disk with several paths, so that it is found again
+/// Label a disk that has several paths
 ///
-/// The label is written to the last sector over the first path only. If another path does not show
-/// the label, it leads to another disk: the command is refused and the sector is restored. A disk
-/// with contents is refused unless --yes-destroy PROVIDER is given.
+/// Later starts find the paths by the label. It is written to the last sector over the first path
+/// only. If another path does not show the label, it leads to another disk: the command is refused
+/// and the sector is restored. A disk with contents is refused unless --yes-destroy PROVIDER is
+/// given.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Label {
     /// Name of the multipath geom, without the class
     name: String,
+    /// Providers of the paths
     members: Members,
     /// Active/Active: all requests use all good paths
     #[schemars(extend("x-short" = "A"))]
     active: bool,
-    /// Active/Passive: all requests use the active path; the default
+    /// Active/Passive: all requests use the active path [default: this mode]
     #[schemars(extend("x-short" = "P"))]
     passive: bool,
     /// Active/Read: reads use all good paths, other requests the active path

@@ -49,7 +49,7 @@ pub(super) const VERBS: &[ClassVerb<MultipathClass>] = &[
 ];
 
 impl LabelledClass for MultipathClass {
-    const DESTROY: (&'static str, bool) = ("Stop it and clear its label", true);
+    const DESTROY: (&'static str, bool) = ("Stop multipath geoms and clear their labels", true);
 
     fn take_apart(
         &self,

@@ -21,7 +21,7 @@ pub(super) struct Consistency {
     name: ArrayName,
     #[serde(default)]
     volume: VolumeName,
-    /// New policy, as with --consistency of `label`; absent: show the present one
+    /// New policy, as with --consistency of `label` [default: show the present policy]
     policy: Option<Policy>,
 }
 

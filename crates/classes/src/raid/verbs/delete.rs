@@ -19,6 +19,7 @@ pub(super) struct Delete {
     name: ArrayName,
     #[serde(default)]
     volume: VolumeName,
+    /// Delete a volume even if its provider is open
     force: Force,
 }
 

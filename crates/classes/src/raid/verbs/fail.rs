@@ -11,6 +11,7 @@ use crate::shared_args::Members;
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Fail {
     name: ArrayName,
+    /// Providers of the disks
     members: Members,
 }
 

@@ -20,10 +20,11 @@ use crate::shared_args::Force;
 /// data at the end is overwritten only with --force.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Follow {
-    /// The provider that grew
+    /// Provider that grew
     member: String,
-    /// Previous size of the disk; absent: the metadata is searched for in the last MiB
+    /// Previous size of the disk [default: search for the metadata in the last MiB]
     was: Option<Bytes>,
+    /// Overwrite other data at the end of the disk
     force: Force,
 }
 

@@ -17,6 +17,7 @@ use crate::shared_args::{Force, Members};
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Insert {
     name: ArrayName,
+    /// Providers to add
     members: Members,
     // The guard has looked at it before.
     #[serde(rename = "yes_destroy")]

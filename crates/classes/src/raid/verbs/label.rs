@@ -33,16 +33,16 @@ const NONE: &str = "NONE";
 /// --consistency-policy=ppl`, in 1 MiB of each disk. After a crash it is replayed before the volume
 /// is available: there is no resync, and a volume with a missing disk starts without --force. The
 /// log makes writes slower: each row waits until its entry is on stable storage, and for a flush of
-/// all disks before the next entry. It suits volumes whose resync takes long, or that must start
-/// without a disk, but not volumes with many small writes. Without the log such a volume needs
-/// --force, and data of the missing disk may be wrong wherever it was being written. With the log
-/// this applies only to data that was being written to the missing disk itself. The volume also
+/// all disks before the next entry. Use the log for volumes whose resync takes long, or that must
+/// start without a disk; avoid it for volumes with many small writes. Without the log such a volume
+/// needs --force, and data of the missing disk may be wrong wherever it was being written. With the
+/// log this applies only to data that was being written to the missing disk itself. The volume also
 /// needs --force after a double failure: one disk is missing, and another disk that is needed
 /// failed a flush or a request that a row needs, and may have lost data. `ashlar raid consistency`
 /// changes the policy later.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Label {
-    /// Intel, or DDF (also called SNIA)
+    /// Metadata format: Intel, or DDF (also called SNIA)
     format: String,
     /// Name of the array, without the class
     name: String,
@@ -50,8 +50,7 @@ pub(super) struct Label {
     members: Members,
     #[serde(flatten)]
     how: VolumeParams,
-    /// DDF: byte order and checksum, -o of graid (-o is --output in all commands here); absent:
-    /// linux
+    /// DDF: byte order and checksum, as -o of graid (here -o is --output) [default: linux]
     #[schemars(extend("x-short" = "O"))]
     order: Option<ByteOrder>,
     // The guard has looked at it before.

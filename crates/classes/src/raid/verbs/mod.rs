@@ -57,14 +57,14 @@ pub(super) const VERBS: &[ClassVerb<RaidClass>] = &[
     ClassVerb::of::<Dump>(),
 ];
 
-/// The array, or one of its volumes by its label or by its name in `status`
+/// Name of the array, or of one of its volumes: its label, or its name in `status`
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
 struct ArrayName(String);
 
-/// Label of the volume, or its number in `list`, from 0; absent: the volume that NAME refers to, or
-/// all volumes
+/// Label of the volume, or its number in `list`, from 0 [default: the volume that NAME refers to,
+/// or all volumes]
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]

@@ -16,6 +16,7 @@ use crate::shared_args::Members;
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Remove {
     name: ArrayName,
+    /// Providers of the disks
     members: Members,
 }
 

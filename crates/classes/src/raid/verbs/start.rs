@@ -10,19 +10,21 @@ use crate::raid::geom::{NAME, RaidGeom};
 use crate::raid::show::volumes;
 use crate::shared_args::Force;
 
-/// Start a stopped array, or force the start of one
+/// Start a stopped or incomplete array
 ///
-/// The disks of a stopped array are searched for. With --force an array starts with the available
-/// disks. This includes an array whose halves were used without each other (the newest metadata is
-/// used), and a volume with parity that has a missing disk and was being written at a crash (data
-/// of the missing disk may be wrong in these places: check it). --keep DISK does the same with the
-/// metadata of DISK; disks of another half stay out until `raid insert` rebuilds them.
+/// The verb searches for the disks of a stopped array. With --force an array starts with the
+/// available disks. This includes an array whose halves were used without each other (the newest
+/// metadata is used), and a volume with parity that has a missing disk and was being written at a
+/// crash (data of the missing disk may be wrong in these places: check it). --keep DISK does the
+/// same with the metadata of DISK; disks of another half stay out until `raid insert` rebuilds
+/// them.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Start {
     /// Name of the array, without the class
     name: String,
     /// After a split brain: a disk of the half to keep
     keep: Option<String>,
+    /// Start with the available disks, even if data may be wrong or missing
     force: Force,
 }
 

@@ -14,7 +14,7 @@ use crate::shared_args::{EndRun, VerifyRate};
 
 /// Compare copies or parity of volumes in the background
 ///
-/// Like check of Linux, and repair with --repair: copies are compared with each other, and parity
+/// As `check` of Linux, or `repair` with --repair: copies are compared with each other, and parity
 /// with its row, row after row, while the volume is in use. `list` shows the progress, the number
 /// of sectors that differ and the first addresses; --end ends the comparison and reports the same.
 /// Only an OPTIMAL volume is compared. --repair computes parity again from its row, uses the first
@@ -28,8 +28,8 @@ pub(super) struct Verify {
     name: ArrayName,
     #[serde(default)]
     volume: VolumeName,
-    /// Compute differing parity again, and overwrite differing copies with the first; with RAID6
-    /// rewrite the wrong strip
+    /// Compute differing parity again, and overwrite differing copies with the first; with RAID6,
+    /// rewrite the wrong strip [default: only count differences]
     repair: bool,
     /// With --repair: RAID6 computes parity for the present data even if the wrong strips cannot be
     /// identified

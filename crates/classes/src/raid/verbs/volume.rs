@@ -18,7 +18,7 @@ pub(super) const ROUND: u64 = 1 << 20;
 /// Arguments of both verbs.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct VolumeParams {
-    /// Bytes of each disk to use; absent: all free space
+    /// Bytes of each disk to use [default: all free space]
     #[schemars(extend("x-short" = "S"))]
     pub(super) size: Option<Bytes>,
     /// Strip size in bytes, a power of two
@@ -30,6 +30,7 @@ pub(super) struct VolumeParams {
     #[serde(default)]
     consistency: Policy,
     assume_same: AssumeSynced,
+    /// With `label`: overwrite other data at the end of the disks
     pub(super) force: Force,
 }
 
@@ -37,7 +38,8 @@ fn strip() -> Bytes {
     Bytes(128 << 10)
 }
 
-/// RAID0, RAID1, RAID1E, RAID10, RAID4, RAID5[-LA|-LS|-RA|-RS], RAID6[-LA|-LS|-RA], CONCAT, SINGLE
+/// RAID level: RAID0, RAID1, RAID1E, RAID10, RAID4, RAID5[-LA|-LS|-RA|-RS], RAID6[-LA|-LS|-RA],
+/// CONCAT, SINGLE
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]

@@ -12,22 +12,22 @@ use crate::sched::{algorithms, queue};
 const KNOBS: &str = "Options of the algorithms, with minimum, maximum and default. rr: queue_depth \
     1 to 50 (1), wait_ms 1 to 30 (10), quantum_ms 1 to 500 (100), quantum_kb 16 to 65536 (8192), \
     w_anticipate 0 to 1 (1). as: wait_ms 1 to 30 (5), batch_kb 16 to 65536 (8192). fifo: \
-    queue_depth 0 to 1024 (0), 0 being any number. deadline: queue_depth 1 to 256 (1), \
-    read_expire_ms 1 to 60000 (500), write_expire_ms 1 to 600000 (5000), batch 1 to 1024 (16), \
-    writes_starved 1 to 64 (2). fair: queue_depth 1 to 4096 (32), op_cost 0 to 1048576 (8192), \
-    burst_ms 1 to 60000 (100); it alone uses weight, iops, kbps and a client's burst_ms.";
+    queue_depth 0 to 1024 (0), 0: no limit. deadline: queue_depth 1 to 256 (1), read_expire_ms 1 \
+    to 60000 (500), write_expire_ms 1 to 600000 (5000), batch 1 to 1024 (16), writes_starved 1 to \
+    64 (2). fair: queue_depth 1 to 4096 (32), op_cost 0 to 1048576 (8192), burst_ms 1 to 60000 \
+    (100); it alone uses weight, iops, kbps and a client's burst_ms.";
 
 /// Change algorithm, options or classification under load
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Configure {
     /// The scheduler: DISK.sched. or DISK
     name: String,
-    /// New algorithm
+    /// New algorithm [default: unchanged]
     #[schemars(extend("x-short" = "a", "enum" = algorithms::NAMES))]
     algorithm: Option<String>,
     /// Options as with `insert`; CLIENT=default removes the options of a client
     options: Option<String>,
-    /// Classification of requests into clients, as with `insert`
+    /// Classification of requests into clients, as with `insert` [default: unchanged]
     #[schemars(extend("x-short" = "c", "enum" = Classify::KEYS))]
     classify: Option<String>,
 }

@@ -10,7 +10,7 @@ use crate::sched::class::SchedClass;
 /// Show throughput and waiting times of each client
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Stats {
-    /// Schedulers; absent: all
+    /// Schedulers: DISK.sched. or DISK [default: all]
     names: Vec<String>,
 }
 

@@ -16,6 +16,7 @@ pub(super) struct Destroy {
     /// Schedulers: DISK.sched. or DISK
     #[schemars(length(min = 1))]
     names: Vec<String>,
+    /// Remove a created scheduler even if its provider is open
     force: Force,
 }
 

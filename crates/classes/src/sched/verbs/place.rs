@@ -15,7 +15,7 @@ use crate::sched::{NAME, algorithms};
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 struct InsertParams {
-    /// Providers
+    /// Providers that receive a scheduler
     #[schemars(length(min = 1))]
     disks: Vec<String>,
     /// Scheduling algorithm
@@ -23,13 +23,13 @@ struct InsertParams {
     #[schemars(extend("x-short" = "a", "enum" = algorithms::NAMES))]
     algorithm: String,
     /// Options as KEY=VALUE, separated by commas: options of the algorithm; weight, iops and kbps
-    /// of every client; or CLIENT.weight and so on, and CLIENT.burst_ms, of one client. As CLIENT,
-    /// 7 is session or process 7, iqn.x an initiator, iqn.x/3 its LUN 3, mirror rebuild gm0 a
-    /// background pass
+    /// of every client; CLIENT.weight, CLIENT.iops, CLIENT.kbps and CLIENT.burst_ms of one client.
+    /// CLIENT is a session or process (7), an initiator (iqn.x), a LUN of an initiator (iqn.x/3),
+    /// or a background pass (mirror rebuild gm0) [default: the defaults under `configure`]
     // The letter would be that of --output.
     #[serde(default)]
     options: Option<String>,
-    /// Classification of requests into clients; process: processes of this machine that use the
+    /// Classification of requests into clients; process: by processes of this machine that use the
     /// FUSE file listed by `attach --list --json` (loop and NBD devices: the kernel)
     #[serde(default = "classify")]
     #[schemars(extend("x-short" = "c", "enum" = Classify::KEYS))]

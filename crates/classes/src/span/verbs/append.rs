@@ -15,12 +15,13 @@ use crate::span::{Span, SpanLabel};
 
 /// Add a provider at the end, even while it is in use
 ///
-/// The size grows, and layers above are notified. If it has labels, all of them are written again.
+/// The size grows, and layers above are notified. With labels, the label of every member is written
+/// again.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Append {
-    /// Name, without the class
+    /// Name of the geom, without the class
     name: String,
-    /// The provider
+    /// Provider to add
     member: String,
     hardcode: Hardcode,
     // The guard has looked at it before.

@@ -16,7 +16,7 @@ use crate::span::class::SpanClass;
 #[serde(bound = "")]
 #[schemars(bound = "S: Span")]
 pub(crate) struct Create<S: Span> {
-    /// Name, without the class
+    /// Name of the geom, without the class
     name: String,
     members: Members<S>,
     #[serde(flatten)]

@@ -15,7 +15,7 @@ use crate::span::{Span, SpanLabel};
 #[serde(bound = "")]
 #[schemars(bound = "S: Span")]
 pub(crate) struct Label<S: Span> {
-    /// Name, without the class
+    /// Name of the geom, without the class
     name: String,
     members: Members<S>,
     #[serde(flatten)]

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) struct Now {
     /// The queue: the name of its provider, such as d0.trim
     name: String,
-    /// Return after the ranges queued now have been sent; show the progress
+    /// Wait until the ranges queued now have been sent, and show the progress
     #[schemars(extend("x-short" = "w"))]
     wait: bool,
     /// End the current run

@@ -15,7 +15,7 @@ use crate::trim::params::TrimParams;
 struct InsertParams {
     /// Provider below the queue
     name: String,
-    /// Name of the queue; absent: name of the provider, followed by .trim
+    /// Name of the queue [default: name of the provider, followed by .trim]
     #[serde(default, rename = "as")]
     called: Option<String>,
     #[serde(flatten)]
@@ -36,14 +36,14 @@ pub(super) struct InsertAnswer {
     provider: String,
 }
 
-/// Insert a TRIM queue under a provider without disturbing its users
+/// Insert a TRIM queue under the users of a provider
 ///
-/// Deletes are acknowledged at once and sent to the device later, so deleted bytes no longer read
-/// as zeroes. If the provider promises that they do, layers above may have passed this promise on
-/// to initiators: --zeroes is then required. While it is inserted, the queue has the name of the
-/// provider, and the provider the name of the queue. The queue is not stored on disk: after the
-/// next start it and its waiting deletes are gone, without loss of data. A permanent queue is part
-/// of the configuration.
+/// The users stay open and mounted. Deletes are acknowledged at once and sent to the device later,
+/// so deleted bytes no longer read as zeroes. If the provider promises that they do, --zeroes is
+/// required, because layers above may have passed this promise on to initiators. While the queue is
+/// inserted, it has the name of the provider, and the provider the name of the queue. The queue is
+/// not stored on disk: after the next start it and its waiting deletes are gone, without loss of
+/// data. A permanent queue is part of the configuration.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Insert(InsertParams);

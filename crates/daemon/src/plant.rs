@@ -420,9 +420,10 @@ impl Daemon {
         }
     }
 
-    /// Why the portals of a target could not be opened after the steps `before`. A start opens the
-    /// portals that it can, and a file server that is removed frees its addresses.
-    fn check_portals(&self, target: &TargetConfig, before: &[Step]) -> Result<()> {
+    /// Why a target could not be made, or its portals not be opened, after the steps `before`. A
+    /// start opens the portals that it can, and a file server that is removed frees its addresses.
+    fn check_target(&self, target: &TargetConfig, before: &[Step]) -> Result<()> {
+        exports::check_target(target)?;
         let frees = |step: &Step| match &step.action {
             Action::RemoveGeom { geom } => geom.class == FS_CLASS,
             _ => false,
@@ -453,10 +454,8 @@ impl Plant for Daemon {
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
         // On this thread: files are read, which may block.
         match &step.action {
-            Action::CreateTarget { target: to } | Action::ModifyTarget { to, .. } => {
-                exports::check_target(to)?;
-                self.check_portals(to, before)?;
-            }
+            Action::CreateTarget { target } => self.check_target(target, before)?,
+            Action::ModifyTarget { to, .. } => self.check_target(to, before)?,
             Action::CreateDisk { disk } => return media::check(disk),
             Action::Renew { of } => {
                 let mut config = self.mailbox.query(Query::Config)?;
@@ -489,7 +488,8 @@ impl Plant for Daemon {
     }
 
     fn refused_media(&self, running: &[DiskConfig], steps: &[Step]) -> Vec<(usize, Error)> {
-        media::refused(running, steps.iter().map(|step| &step.action), || self.state().disks)
+        let disks = || self.state().map_or_else(|_| Vec::new(), |state| state.disks);
+        media::refused(running, steps.iter().map(|step| &step.action), disks)
     }
 
     fn clash(&self, steps: &[Step]) -> Option<(usize, Error)> {

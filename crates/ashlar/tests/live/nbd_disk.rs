@@ -84,9 +84,8 @@ fn new_disk_of_an_absent_server_is_awaited_with_its_luns() {
     house.configure("", "");
     house.start();
     let at = far.portal();
-    let disk = format!(
-        "[[disk]]\nname = \"n0\"\nkind = \"nbd\"\naddress = \"{at}\"\nexport = \"good\"\n"
-    );
+    let disk =
+        format!("[[disk]]\nname = \"n0\"\nkind = \"nbd\"\naddress = \"{at}\"\nexport = \"good\"\n");
     house.configure(&disk, "0 = \"n0\"");
     house.ashlar(&["plan"]).ends(6).prints(&["create disk n0"]);
     house.ashlar(&["apply"]).ends(0).prints(&["n0", "not yet"]);

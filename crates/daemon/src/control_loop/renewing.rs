@@ -124,8 +124,7 @@ mod tests {
 
     #[test]
     fn broken_ca_of_a_disk_is_refused_before_it_is_used() {
-        let text =
-            "[[disk]]\nname = 'd'\nkind = 'nbd'\naddress = '127.0.0.1:1'\ntls_ca = 'PEM'\n";
+        let text = "[[disk]]\nname = 'd'\nkind = 'nbd'\naddress = '127.0.0.1:1'\ntls_ca = 'PEM'\n";
         expect_refused(&FileSection::Disk("d".into()), with_broken_file("disk", text));
     }
 }

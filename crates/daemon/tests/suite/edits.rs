@@ -151,7 +151,7 @@ struct Hosts {
 
 impl Hosts {
     fn connect(site: &Site) -> Hosts {
-        let state = site.control.plant().state();
+        let state = site.control.plant().state().expect("a state");
         let at = |target: &Target| -> SocketAddr {
             let found = state.targets.iter().find(|t| t.driver == target.driver);
             found.expect("its target").portals[0].parse().expect("an address")

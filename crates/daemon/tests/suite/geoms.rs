@@ -80,7 +80,7 @@ fn identity_of_a_disk_changes_in_place() {
         )
     };
     let site = Site::new("disk-identity", &text(""));
-    let of_disk = || site.control.plant().state().disks[0].serial.clone();
+    let of_disk = || site.control.plant().state().expect("a state").disks[0].serial.clone();
     let (first, with_serial) = (of_disk(), text("serial = 'A'\n"));
     let plan = site.control.plan(&site.read(&with_serial)).expect("a plan");
     let is_its = |step: &&Step| matches!(step.action, Action::IdentifyDisk { .. });
@@ -93,7 +93,7 @@ fn identity_of_a_disk_changes_in_place() {
     assert_eq!((serial(&site), of_disk()), ("A".to_owned(), "A".to_owned()));
     apply(&site, &text("serial = 'B'\nnaa = '5000c500a1b2c3d4'\n")).expect("no data is lost");
     assert_eq!((serial(&site), of_disk()), ("B".to_owned(), "B".to_owned()));
-    let groups = site.control.plant().state().targets.remove(0).groups;
+    let groups = site.control.plant().state().expect("a state").targets.remove(0).groups;
     assert!(groups[0].luns[0].naa.contains("5000c500a1b2c3d4"), "{groups:?}");
 }
 

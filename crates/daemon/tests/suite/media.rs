@@ -70,7 +70,7 @@ fn start_leaves_out_the_second_disk_of_an_image() {
     let [left] = left.as_slice() else { panic!("{left:?}") };
     assert!(left.subject.contains("create disk b"), "{left:?}");
     assert!(left.why.contains("one file or device"), "{left:?}");
-    assert!(site.control.plant().state().provider("a").is_some());
+    assert!(site.control.plant().state().expect("a state").provider("a").is_some());
 }
 
 #[test]

@@ -30,7 +30,6 @@ use crate::command::{AbortHow, CommandState, Slot};
 use crate::engine::{Engine, Message};
 use crate::nexus::transport::{TmFunction, TmOutcome};
 use crate::nexus::{ItNexus, Path};
-use crate::registry::CloseReason;
 use crate::reservations::Identity;
 use crate::unit::alua::Transition;
 use crate::unit::{Device, ModeBits};

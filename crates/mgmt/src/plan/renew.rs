@@ -71,12 +71,7 @@ impl std::fmt::Display for FileSection {
 
 /// Adds one step for each section of `stale` that the other steps leave in place. Disks are grown
 /// and members appended after them, because that is not taken back when a later step fails.
-pub fn renew(
-    steps: &mut Vec<Step>,
-    stale: Vec<StaleFiles>,
-    desired: &Config,
-    state: &SystemState,
-) {
+pub fn renew(steps: &mut Vec<Step>, stale: Vec<StaleFiles>, desired: &Config, state: &SystemState) {
     let is_made = |of: &FileSection| steps.iter().any(|step| of.is_made_by(&step.action));
     let stays = |s: &StaleFiles| s.of.is_in(desired) && !is_made(&s.of);
     let step = |s: StaleFiles| {

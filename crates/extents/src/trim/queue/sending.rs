@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Command, InFlight, Outcome, Queue, RangeAge};
-use crate::ranges::{RangeMap, len};
+use crate::ranges::RangeMap;
 
 /// A batch that still grows is held back for so many times the time of quiet.
 const HOLD_FACTOR: u64 = 10;

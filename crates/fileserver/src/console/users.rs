@@ -336,8 +336,8 @@ pub(super) struct Duallow {
 impl FsVerb for Duallow {
     const NAME: &'static str = "duallow";
     const DOC: &'static str = "Allow one user to read and search every directory";
-    const DETAIL: &'static str = "Lasts until `fs duallow NAME none`. For programs that count space (du). Permissions for \
-         the contents of files do not change.";
+    const DETAIL: &'static str = "Lasts until `fs duallow NAME none`. For programs that count \
+         space (du). Permissions for the contents of files do not change.";
     const POSITIONAL: &'static [&'static str] = &["user"];
     const EXAMPLE: &'static str = "fs duallow main sys";
     type Answer = MessageAnswer;

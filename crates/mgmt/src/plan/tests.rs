@@ -271,7 +271,7 @@ fn stale_files_are_read_again_before_a_disk_grows() {
     renew(&mut steps, all, &config, &SystemState::default());
     let what: Vec<&str> = steps.iter().map(|s| s.what.as_str()).collect();
     let renewed = "read files of target iqn.a:stays anew";
-    assert_eq!(what, ["create target iqn.a:new (iscsi)", renewed, "grow disk d (file)"]);
+    assert_eq!(what, ["create target iqn.a:new (iscsi)", renewed, "resize disk d (file)"]);
     assert_eq!(steps[1].inverse, steps[1].action);
 }
 

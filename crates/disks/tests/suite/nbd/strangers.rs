@@ -286,9 +286,10 @@ fn renewed_ca_is_used_by_the_next_connection() {
     assert!(reload(&mut w).unwrap_err().contains("the file contains no certificate"));
     std::fs::copy(papers.file("next.pem"), &trusted).unwrap();
     assert_eq!(reload(&mut w), Ok(()));
-    for part in ["server-cert.pem", "server-key.pem"] {
-        let to = papers.file("server").join(part);
-        std::fs::copy(papers.file("renewed").join(part), to).unwrap();
+    for part in ["cert.pem", "key.pem"] {
+        let from = papers.file("renewed").join(format!("client-{part}"));
+        let to = papers.file("server").join(format!("server-{part}"));
+        std::fs::copy(from, to).unwrap();
     }
     server.kill();
     server.boot();

@@ -16,6 +16,7 @@ use drivers::Driver;
 use drivers::bus::LocalKind;
 use engine::Registry;
 use engine::lun::LunClass;
+use engine::registry::LoginGate;
 use fileserver::{FS_CLASS, FsClass};
 use geom::{Class, Runtime, RuntimeConfig, Topology};
 use mgmt::api::{AttachedState, CoreState, Error, Event, Kind, Level, Result, SystemState};
@@ -346,6 +347,11 @@ fn pool_bytes(config: &DaemonConfig) -> u64 {
     config.memory.unwrap_or(POOL_BYTES)
 }
 
+/// How long a step waits for the server of a disk.
+fn reach_deadline(gate: &LoginGate) -> Duration {
+    if gate.is_shut() { REACH_AT_START } else { REACH }
+}
+
 fn answer_query(
     question: Query,
     topology: &Topology,
@@ -438,7 +444,7 @@ impl Daemon {
     /// why a server is absent that may appear later.
     fn reach(&self, disk: &DiskConfig) -> Result<Option<Error>> {
         let Some((_, kind, params)) = remote(disk) else { return Ok(None) };
-        let most = if self.registry.login_gate().is_closed() { REACH_AT_START } else { REACH };
+        let most = reach_deadline(self.registry.login_gate());
         let Err(e) = kind.reach(&disk.name, &params, most) else { return Ok(None) };
         let is_away = e.kind == Errno::NxIo;
         let error = from_geom("create disk", &disk.name, e).next(DISK_REMEDY);
@@ -588,6 +594,18 @@ mod tests {
     use engine::state_store::{RecordKind, StateStore, save_channel};
 
     use super::*;
+
+    #[test]
+    fn only_a_start_waits_briefly_for_the_server_of_a_disk() {
+        let registry = Registry::new();
+        let gate = registry.login_gate();
+        gate.shut();
+        assert_eq!(reach_deadline(gate), REACH_AT_START, "the configuration is carried out");
+        gate.open();
+        assert_eq!(reach_deadline(gate), REACH, "a change of a daemon that serves");
+        gate.pause();
+        assert_eq!(reach_deadline(gate), REACH, "a target is made");
+    }
 
     #[test]
     fn unreadable_record_of_known_units_is_reported() {

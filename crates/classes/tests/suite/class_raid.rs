@@ -393,6 +393,10 @@ fn several_volumes_share_one_set_of_disks() {
     let mut raid = Raid::label(INTEL, "RAID1", 2, json!({ "size": 1 << 20 }));
     raid.write(0, &noise(8, raid.size()));
     let more = json!({ "label": "more", "level": "RAID0", "strip": 8192 });
+    // A new volume overwrites no data of others, so there is nothing to force.
+    let forced = json!({ "label": "more", "level": "RAID0", "force": true });
+    let error = raid.world.verb("raid", "add", &raid.set, forced).expect_err("no such option");
+    assert!(error.message.contains("has no `force`"), "{}", error.message);
     let answer = raid.world.verb("raid", "add", &raid.set, more).expect("added");
     let second = format!("raid/{}/more", raid.set);
     assert_eq!(answer["provider"], json!(second));

@@ -13,7 +13,7 @@ use crate::raid::ddf::{Limits, Order, TargetDisk};
 use crate::raid::geom::NAME;
 use crate::raid::model::{Array, Disk, DiskState, Identity};
 use crate::raid::{Fault, ddf, imsm};
-use crate::shared_args::Members;
+use crate::shared_args::{Force, Members};
 use crate::write_plan::WritePlan;
 
 /// A slot without a disk.
@@ -50,6 +50,8 @@ pub(super) struct Label {
     members: Members,
     #[serde(flatten)]
     how: VolumeParams,
+    /// Overwrite other data at the end of the disks
+    force: Force,
     /// DDF: byte order and checksum, as -o of graid (here -o is --output) [default: linux]
     #[schemars(extend("x-short" = "O"))]
     order: Option<ByteOrder>,
@@ -88,7 +90,7 @@ impl Verb<RaidClass> for Label {
         let format = self.format()?;
         let intel = format == Format::Intel;
         let level = self.level.level(intel)?;
-        let (chosen, sector) = choose(control, members, self.how.force.0, intel)?;
+        let (chosen, sector) = choose(control, members, self.force.0, intel)?;
         let like = chosen.iter().flatten().next().map(|c| c.disk.clone());
         let Some(like) = like else { return Err(Error::inval("every slot is NONE")) };
         let disks: Vec<Disk> = chosen

@@ -8,7 +8,7 @@ use super::Policy;
 use crate::raid::model::{Layout, Level, LogArea, Member, SubdiskState, Volume, VolumeState};
 use crate::raid::show::level_str;
 use crate::raid::{ddf, imsm};
-use crate::shared_args::{AssumeSynced, Force};
+use crate::shared_args::AssumeSynced;
 
 /// Bytes that Intel leaves free at the end of a disk for its record; of small disks an eighth.
 const INTEL_RESERVED: u64 = 2 << 20;
@@ -30,8 +30,6 @@ pub(super) struct VolumeParams {
     #[serde(default)]
     consistency: Policy,
     assume_same: AssumeSynced,
-    /// With `label`: overwrite other data at the end of the disks
-    pub(super) force: Force,
 }
 
 fn strip() -> Bytes {

@@ -10,3 +10,4 @@ mod protocol;
 mod removed;
 mod replaced;
 mod slow;
+mod stopping;

@@ -70,17 +70,33 @@ impl Plant {
         let site = Site { clock, machine: "here".into(), history: past };
         let class = Arc::new(FsClass::new(site));
         control.topology.load(class.clone()).unwrap();
-        let disks = all.iter().map(|d| disk(&mut control, *d)).collect();
+        let mut plant = Plant { control, class, core, clients: guests, pool, disks: Vec::new() };
+        plant.add_server("main", is_image, AT, all);
+        plant
+    }
+
+    /// Adds a server of a new volume or image, on disks of its own.
+    pub fn add_server(&mut self, name: &str, is_image: bool, at: &str, all: &[(&str, usize)]) {
+        for one in all {
+            self.disks.push(disk(&mut self.control, *one));
+        }
         let params = json!({
-            "create": true, "image": is_image, "plan9": [AT], "dump_at": "never",
+            "create": true, "image": is_image, "plan9": [at], "dump_at": "never",
             "memory": 8 << 20,
         });
-        let made = control.call(|t| {
+        let class = self.class.clone();
+        let made = self.control.call(|t| {
             let members: Vec<_> = all.iter().map(|(name, _)| t.find(name).unwrap()).collect();
-            class.create(t, &Create { name: "main", members: &members, params: &params })
+            class.create(t, &Create { name, members: &members, params: &params })
         });
         made.unwrap();
-        Plant { control, class, core, clients: guests, pool, disks }
+    }
+
+    /// Stops all servers, as a daemon that ends does; how long that took.
+    pub fn halt_all(&mut self) -> Duration {
+        let begun = self.control.now_ns();
+        FsClass::halt_all(&mut self.control);
+        Duration::from_nanos(self.control.now_ns() - begun)
     }
 
     /// A verb that ends.

@@ -328,8 +328,16 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
             }
         },
         error: error.map(|e| e.to_string()),
+        last_error: disk_error(from, name),
         troubles,
     }
+}
+
+/// The last failed request of a disk.
+fn disk_error(from: &Sources<'_>, disk: &str) -> Option<DeviceErrorState> {
+    let last = disks::LastError::of(from.topology, from.topology.find(disk)?)?;
+    let age_ns = from.now_ns.saturating_sub(last.at_ns);
+    Some(DeviceErrorState { what: last.description, age_ns, count: last.count })
 }
 
 /// Why a disk that takes room as it is written is too full; None while it is not.

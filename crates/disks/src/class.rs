@@ -11,6 +11,7 @@ use geom::{
 use reactor::{File, SendError};
 use serde_json::{Value, json};
 
+use crate::failures::Failures;
 use crate::kind::{Identity, Open, Opened, Site, Unit, VerbAnswer};
 use crate::lasting::Identities;
 use crate::ordered::Ordered;
@@ -114,6 +115,7 @@ impl DiskClass {
         opened: Opened,
     ) -> Result<GeomId, Error> {
         let remarks = opened.unit.remarks();
+        let failures = Arc::<Failures>::default();
         let geom = topology.new_geom(
             DISK_CLASS,
             name,
@@ -124,6 +126,7 @@ impl DiskClass {
                 identity: opened.identity.clone(),
                 first_serial: None,
                 watch: opened.watch.clone(),
+                failures: failures.clone(),
                 unit: opened.unit,
             }),
         )?;
@@ -132,7 +135,7 @@ impl DiskClass {
             geom,
             NewProvider {
                 name: name.into(),
-                layer: Arc::new(Ordered::new(opened.layer, self.site.cores)),
+                layer: Arc::new(Ordered::new(opened.layer, self.site.cores, failures)),
                 limits: opened.limits,
                 stripe_bytes: opened.stripe_bytes,
                 stripe_offset: 0,
@@ -162,6 +165,7 @@ struct DiskGeom {
     /// The serial number with which it was opened, once it has been given another one.
     first_serial: Option<String>,
     watch: Option<Arc<Watch>>,
+    failures: Arc<Failures>,
     unit: Box<dyn Unit>,
 }
 
@@ -195,7 +199,7 @@ impl Geom for DiskGeom {
             "DISK::used" => self.unit.space_usage()?.used,
             "DISK::free" => self.unit.space_usage()?.free,
             "DISK::shared" => u64::from(self.unit.space_usage()?.is_shared),
-            _ => return None,
+            _ => return self.failures.attr(name),
         };
         Some(Attr::Int(number))
     }

@@ -17,6 +17,7 @@ mod causes;
 mod class;
 mod creation;
 mod deletes;
+mod failures;
 mod file;
 mod kind;
 mod lasting;
@@ -38,6 +39,7 @@ mod watch;
 pub use blockdev::BlockDevParams;
 pub use class::{DISK_CLASS, DiskClass, check_resize, set_serial, troubles};
 pub use deletes::DeleteHow;
+pub use failures::LastError;
 pub use file::{Direct, FileParams};
 pub use kind::{IDENT_MAX, Identity, Kind, Open, Opened, Site, SpaceUsage, Unit, VerbAnswer};
 pub use lasting::{

@@ -32,6 +32,8 @@ use bio::sync::{Mutex, MutexGuard};
 use bio::{Bio, BioId, Errno, Flags, Op, Ticket};
 use geom::{Core, Flow, Layer};
 
+use crate::failures::Failures;
+
 /// Wait before a request that the disk had no memory for is tried again, ns.
 const NOMEM_RETRY_NS: u64 = 1_000_000;
 
@@ -42,6 +44,7 @@ const QUEUED: u64 = 1 << 63;
 pub(crate) struct Ordered {
     disk: Arc<dyn Layer>,
     core_queues: Box<[CoreQueue]>,
+    failures: Arc<Failures>,
 }
 
 /// One core's share, on cache lines of its own.
@@ -79,8 +82,10 @@ enum RestartReason {
 impl Ordered {
     /// The queue of `disk` for requests of `cores` cores. The disk answers `Wait` or `Done`, and
     /// requests of it end by [`Layer::ready`]. Requests of other cores are handed on unordered.
-    pub(crate) fn new(disk: Arc<dyn Layer>, cores: usize) -> Ordered {
-        Ordered { disk, core_queues: (0..cores.max(1)).map(|_| CoreQueue::default()).collect() }
+    /// Failed requests are recorded in `failures`.
+    pub(crate) fn new(disk: Arc<dyn Layer>, cores: usize, failures: Arc<Failures>) -> Ordered {
+        let core_queues = (0..cores.max(1)).map(|_| CoreQueue::default()).collect();
+        Ordered { disk, core_queues, failures }
     }
 
     #[inline]
@@ -149,6 +154,10 @@ impl Ordered {
                 lane.wait_queue().out_of_memory.push(bio.id());
                 core.wake(bio.ticket(), NOMEM_RETRY_NS);
                 Flow::Wait
+            }
+            Flow::Done(Err(error)) => {
+                self.failures.record(bio, error, core.now());
+                flow
             }
             other => other,
         };

@@ -101,6 +101,32 @@ fn errors_are_injected_by_range_count_and_probability() {
 }
 
 #[test]
+fn failed_requests_are_counted_and_the_last_one_is_described() {
+    let mut w = World::simulated(7);
+    let d0 = w.disk("model", "d0", json!({ "size": 1 << 20, "latency": "none" })).unwrap();
+    let edge = w.open("d0");
+    let last = |w: &World| disks::LastError::of(&w.control.topology, d0);
+    w.write(edge, 0, &[1; 512]).unwrap();
+    assert_eq!(last(&w), None);
+    w.verb("fail", "d0", json!({ "op": "read", "offset": 8192, "length": 512 })).unwrap();
+    assert_eq!(w.read(edge, 8192, 1024), Err(Errno::Io));
+    let first = last(&w).expect("a failure");
+    let said = (first.description.as_str(), first.count);
+    assert_eq!(said, ("read of 1024 bytes at 8192: input/output error", 1));
+    w.verb("fail", "d0", json!({ "op": "flush", "times": 1 })).unwrap();
+    assert_eq!(w.plain(edge, Op::Flush, 0, 0), Err(Errno::Io));
+    let second = last(&w).expect("a failure");
+    let said = (second.description.as_str(), second.count);
+    assert_eq!(said, ("flush: input/output error", 2));
+    assert!(second.at_ns >= first.at_ns, "{second:?}");
+    // Success does not erase it, and a full disk is another trouble.
+    w.verb("fail", "d0", json!({ "op": "write", "error": "ENOSPC", "times": 1 })).unwrap();
+    assert_eq!(w.write(edge, 0, &[1; 512]), Err(Errno::NoSpc));
+    w.write(edge, 0, &[1; 512]).unwrap();
+    assert_eq!(last(&w), Some(second));
+}
+
+#[test]
 fn power_cut_fails_requests_under_way_and_keeps_flushed_data() {
     let (mut lost, mut kept) = (0, 0);
     for seed in 0..30 {

@@ -173,7 +173,7 @@ pub struct DeviceState {
     pub last_error: Option<DeviceErrorState>,
 }
 
-/// A failed request to a device.
+/// A failed request to a device or disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DeviceErrorState {
@@ -279,6 +279,9 @@ pub struct DiskState {
     /// The error with which all requests fail (name of an errno); absent if the disk works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The last failed request to the disk since it was opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<DeviceErrorState>,
     /// Problems of the disk while its requests succeed. A problem without an action means that the
     /// disk needs more space.
     #[serde(skip_serializing_if = "Vec::is_empty")]

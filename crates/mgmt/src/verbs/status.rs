@@ -2,8 +2,8 @@
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{
-    DiskState, Exit, GeomState, Health, ProgressLine, Result, RivalsState, SCHEMA_VERSION,
-    StoppedState, SystemState, TargetHealth, TroubleState,
+    DeviceErrorState, DiskState, Exit, GeomState, Health, ProgressLine, Result, RivalsState,
+    SCHEMA_VERSION, StoppedState, SystemState, TargetHealth, TroubleState,
 };
 use crate::config::units::{short, short_ns};
 use crate::config::{Catalog, Config, exposures};
@@ -100,25 +100,37 @@ fn rivals(state: &SystemState) -> Vec<StatusFinding> {
 /// How long the last error of a disk is shown, ns.
 const ERROR_SHOWN_NS: u64 = 24 * 3600 * 1_000_000_000;
 
-/// Last errors of disks that buses found.
+/// Name of a disk, its last error, the action to take, and the command that shows more.
+type LastErrorOf<'a> = (&'a String, &'a Option<DeviceErrorState>, &'a str, String);
+
+/// Last errors of configured disks, and of disks that buses found.
 fn last_errors(state: &SystemState) -> Vec<StatusFinding> {
-    let finding = |(_, device): (&crate::api::BusState, &crate::api::DeviceState)| {
-        let error = device.last_error.as_ref().filter(|error| error.age_ns < ERROR_SHOWN_NS)?;
+    let configured = state.disks.iter().map(|disk| {
+        let see = format!("ashlar list disks {} --json", disk.name);
+        let action = "Search the kernel log for errors of the device below it (`dmesg -T`); \
+                      replace a disk whose medium fails.";
+        (&disk.name, &disk.last_error, action, see)
+    });
+    let found = state.bus_disks().map(|(_, device)| {
+        let action = "Watch whether more errors follow; replace a disk whose medium fails.";
+        (&device.name, &device.last_error, action, "ashlar cam devlist -v".to_owned())
+    });
+    let finding = |(name, error, action, see): LastErrorOf<'_>| {
+        let error = error.as_ref().filter(|error| error.age_ns < ERROR_SHOWN_NS)?;
         Some(StatusFinding {
             health: Health::Ok,
-            at: format!("disk {}", device.name),
+            at: format!("disk {name}"),
             why: format!(
                 "last error {} ago, {} in all: {}",
                 short_ns(error.age_ns),
                 error.count,
                 error.what
             ),
-            action: "Watch whether more errors follow; replace a disk whose medium fails."
-                .to_owned(),
-            see: "ashlar cam devlist -v".to_owned(),
+            action: action.to_owned(),
+            see,
         })
     };
-    state.bus_disks().filter_map(finding).collect()
+    configured.chain(found).filter_map(finding).collect()
 }
 
 /// Certificates that have expired or expire soon.
@@ -422,5 +434,30 @@ impl DaemonVerb for Status {
         _progress: &mut Progress<'_>,
     ) -> Result<StatusAnswer> {
         status_answer(control)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_error_of_a_configured_disk_is_shown_for_a_day() {
+        let disk = |name: &str, age_ns: u64| DiskState {
+            name: name.to_owned(),
+            last_error: Some(DeviceErrorState {
+                what: "read of 4096 bytes at 0: input/output error".to_owned(),
+                age_ns,
+                count: 3,
+            }),
+            ..DiskState::default()
+        };
+        let never = DiskState { last_error: None, ..disk("d2", 0) };
+        let disks = vec![disk("d0", 60_000_000_000), disk("d1", ERROR_SHOWN_NS), never];
+        let found = last_errors(&SystemState { disks, ..SystemState::default() });
+        let [one] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((one.at.as_str(), one.health), ("disk d0", Health::Ok));
+        assert!(one.why.contains("3 in all: read of 4096 bytes at 0"), "{}", one.why);
+        assert_eq!(one.see, "ashlar list disks d0 --json");
     }
 }

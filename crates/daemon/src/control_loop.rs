@@ -5,10 +5,11 @@ mod checking;
 mod guarding;
 mod hotplug;
 mod members;
+mod published;
 mod renewing;
 mod stopping;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ use crate::reattach::Reattach;
 use crate::startup_wait;
 
 pub use checking::check;
+pub use published::Published;
 pub use renewing::check_files;
 
 /// Longest sleep of the control thread; everything that needs it wakes it before.
@@ -52,17 +54,6 @@ pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Asking takes at most one part in so many of the control thread's time; many disks are asked more
 /// seldom.
 pub(crate) const CHECK_SHARE: u64 = 50;
-
-/// The data for answers to questions, besides the graph.
-#[derive(Default)]
-pub struct Published {
-    /// The configuration that has been carried out.
-    pub config: Config,
-    /// Portals by target.
-    pub portals: BTreeMap<String, Vec<String>>,
-    /// Providers of LUNs that cannot be exported, with why.
-    pub refused: BTreeMap<String, String>,
-}
 
 /// The control thread's own.
 pub struct ControlLoop {

@@ -1,6 +1,7 @@
 //! Checks of the files and devices of disks that a plan makes, before the disks are opened.
 //!
-//! They run on the threads of callers and never on the control thread: a path may hang.
+//! They run on the threads of callers and never on the control thread: a path may hang. Only
+//! [`check_returned`] runs there, when the search for a lost disk has just looked at its path.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -15,6 +16,10 @@ use crate::errors::{DISK_REMEDY, from_geom};
 
 /// The operation of all refusals here.
 const OP: &str = "create disk";
+
+fn path_of(disk: &DiskConfig) -> &str {
+    disk.params.get("path").and_then(Value::as_str).unwrap_or_default()
+}
 
 fn refusal(disk: &DiskConfig, error: geom::Error) -> Error {
     from_geom(OP, &disk.name, error).next(DISK_REMEDY)
@@ -34,7 +39,7 @@ pub fn check(disk: &DiskConfig) -> Result<()> {
     if disk.kind != "file" && disk.kind != "blockdev" {
         return Ok(());
     }
-    let path = disk.params.get("path").and_then(Value::as_str).unwrap_or("");
+    let path = path_of(disk);
     let made = disk.params.get("create") == Some(&Value::Bool(true));
     if made || Path::new(path).exists() {
         return Ok(());
@@ -158,13 +163,31 @@ pub fn refused<'a>(
     refused
 }
 
+/// Refuses a disk that returns by itself while one of `all` has its medium open and one of the two
+/// may write. `medium_of`: the medium of an open disk. [`refused`] is the same rule for plans, but
+/// a path may name another medium later.
+pub fn check_returned(
+    disk: &DiskConfig,
+    all: &[DiskConfig],
+    mut medium_of: impl FnMut(&str) -> Option<Medium>,
+) -> Result<()> {
+    let Some(wanted) = Wanted::new(0, disk) else { return Ok(()) };
+    let mut others = all.iter().filter(|other| other.conflicts_with(disk));
+    let user = others.find(|other| medium_of(&other.name).as_ref() == Some(&wanted.medium));
+    let Some(other) = user else { return Ok(()) };
+    let why = format!(
+        "`{}` is the open file or device of disk {}, and one of the two disks may write; name \
+         another file in `path` of disk {}, then `ashlar apply`",
+        path_of(disk),
+        other.name,
+        disk.name
+    );
+    Err(Error::new(Kind::Busy, OP, why).at(&disk.name))
+}
+
 /// Two disks of one medium.
 fn shared(disk: &DiskConfig, other: &DiskConfig) -> Error {
-    let path = |disk: &DiskConfig| {
-        let path = disk.params.get("path").and_then(Value::as_str);
-        path.unwrap_or_default().to_owned()
-    };
-    let (own, first) = (path(disk), path(other));
+    let (own, first) = (path_of(disk), path_of(other));
     let why = format!(
         "`{own}` and `{first}` of disk {} are one file or device, and one of the two disks may \
          write",
@@ -191,4 +214,36 @@ fn refused_by_locks(
     wanted.retain(|one| !one.is_own(&open));
     let refused = disks::still_refused(wanted, |one| one.check_lock());
     refused.into_iter().map(|(one, e)| (one.step, refusal(one.disk, e))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn returned_disk_is_refused_while_another_disk_has_its_medium_open() {
+        let folder = std::env::temp_dir().join(format!("ashlar-returned-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let at = |name: &str| folder.join(name);
+        std::fs::write(at("a.img"), "").unwrap();
+        symlink("a.img", at("b.img")).unwrap();
+        let disk = |name: &str, read_only: bool| {
+            let path = at(&format!("{name}.img"));
+            let section = serde_json::json!({
+                "name": name, "kind": "file", "path": path, "read_only": read_only,
+            });
+            serde_json::from_value::<DiskConfig>(section).unwrap()
+        };
+        let open = |name: &str| (name == "a").then(|| Medium::of(&at("a.img"))).flatten();
+        let all = |read_only: bool| [disk("a", read_only), disk("b", read_only)];
+        let e = check_returned(&disk("b", false), &all(false), open).unwrap_err();
+        assert!(e.kind == Kind::Busy && e.at == "b" && e.source.contains("of disk a"), "{e}");
+        check_returned(&disk("b", true), &all(true), open).unwrap();
+        check_returned(&disk("b", false), &all(false), |_| None).unwrap();
+        // A disk does not exclude itself.
+        check_returned(&disk("a", false), &all(false), open).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -373,6 +373,7 @@ fn answer_query(
                 config: &shown.config,
                 portals: &shown.portals,
                 refused: &shown.refused,
+                refused_disks: &shown.refused_disks,
                 files,
                 attached: attached(),
                 daemon,

@@ -12,6 +12,7 @@
 //!  T2  The search for a file neither makes it nor makes it longer.
 //!  T3  The search costs the control thread little: once a second the path alone. A disk that goes
 //!      again soon after it was back is tried ever more seldom.
+//!  T4  No disk is reattached to a medium that another disk has open, unless both only read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileTypeExt;
@@ -237,6 +238,12 @@ impl Reattach {
         }
     }
 
+    /// Disks without a medium that could not be opened, each with the reason of the last try.
+    pub fn refused_disks(&self) -> BTreeMap<String, String> {
+        let refused = self.last_reported.iter().filter(|(name, _)| self.missing.contains(*name));
+        refused.map(|(name, why)| (name.clone(), why.clone())).collect()
+    }
+
     /// The text, unless it is the last one reported about this.
     pub fn new_report(&mut self, about: &str, text: &str) -> Option<String> {
         let last = self.last_reported.insert(about.to_owned(), text.to_owned());
@@ -333,4 +340,24 @@ pub fn remote(disk: &DiskConfig) -> Option<(&DiskConfig, &'static dyn disks::Kin
 fn path_of(disk: &DiskConfig) -> Option<&Path> {
     let is = ["file", "blockdev"].contains(&disk.kind.as_str());
     is.then(|| disk.params.get("path").and_then(Value::as_str).map(Path::new))?
+}
+
+#[cfg(test)]
+mod tests {
+    use mgmt::api::{Error, Kind};
+
+    use super::*;
+
+    #[test]
+    fn missing_disk_shows_why_its_last_try_failed() {
+        let missing = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
+        let mut reattach = Reattach { missing, ..Reattach::default() };
+        let failed = Err(Error::new(Kind::Busy, "create disk", "the device of disk c"));
+        assert!(reattach.record_attempt("a", &failed, 0).is_some());
+        assert!(reattach.record_attempt("a", &failed, 0).is_none(), "reported once");
+        let shown = |reattach: &Reattach| reattach.refused_disks().into_iter().collect::<Vec<_>>();
+        assert_eq!(shown(&reattach), [("a".to_owned(), "the device of disk c".to_owned())]);
+        reattach.record_attempt("a", &Ok(()), 0);
+        assert!(shown(&reattach).is_empty());
+    }
 }

@@ -44,6 +44,8 @@ pub struct Sources<'a> {
     pub portals: &'a BTreeMap<String, Vec<String>>,
     /// Providers of LUNs that cannot be exported, with why.
     pub refused: &'a BTreeMap<String, String>,
+    /// Disks whose medium could not be opened when it returned, with why.
+    pub refused_disks: &'a BTreeMap<String, String>,
     /// Files of secrets, certificates and keys.
     pub files: &'a FilesInUse,
     /// LUNs attached to this machine.
@@ -271,12 +273,13 @@ fn bus(from: &Sources<'_>, bus: &cam::Bus) -> BusState {
 }
 
 fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: &str) -> DiskState {
+    let refused = from.refused_disks.get(name).cloned();
     let Some(geom) = geoms.get(name) else {
         return DiskState {
             name: name.into(),
             kind: kind.into(),
             health: Health::Failed,
-            health_why: "the disk is gone; see `ashlar journal`".into(),
+            health_why: refused.unwrap_or_else(|| "the disk is gone; see `ashlar journal`".into()),
             ..DiskState::default()
         };
     };
@@ -320,7 +323,9 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
             false => troubles.iter().map(|t| t.health).max().unwrap_or_default(),
         },
         health_why: match (p, error) {
-            (None, _) => "medium lost: removed, or smaller than before".into(),
+            (None, _) => {
+                refused.unwrap_or_else(|| "medium lost: removed, or smaller than before".into())
+            }
             (_, Some(e)) => format!("answers {e}"),
             _ => {
                 let whys: Vec<&str> = troubles.iter().map(|t| t.why.as_str()).collect();

@@ -274,6 +274,10 @@ impl Unit for BlockDevUnit {
         }
     }
 
+    fn medium(&self) -> Option<Medium> {
+        Medium::of_open(self.file.as_fd()?)
+    }
+
     fn troubles(&self) -> Vec<Trouble> {
         place::troubles(&self.file, false)
     }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::failures::Failures;
 use crate::kind::{Identity, Open, Opened, Site, Unit, VerbAnswer};
 use crate::lasting::Identities;
+use crate::medium::Medium;
 use crate::ordered::Ordered;
 use crate::registry::KINDS;
 use crate::watch::Watch;
@@ -230,6 +231,12 @@ impl Geom for DiskGeom {
 pub fn troubles(topology: &mut Topology, disk: &str) -> Vec<Trouble> {
     let Some(geom) = topology.find_geom(DISK_CLASS, disk) else { return Vec::new() };
     topology.with(geom, |g: &mut DiskGeom, t| g.troubles(t, geom)).unwrap_or_default()
+}
+
+/// The file or device that an open disk uses, whatever its path names now.
+pub fn open_medium(topology: &mut Topology, disk: &str) -> Option<Medium> {
+    let geom = topology.find_geom(DISK_CLASS, disk)?;
+    topology.with(geom, |g: &mut DiskGeom, _| g.unit.medium())?
 }
 
 /// Gives an open disk another serial number. `None` or an empty one: that with which it was opened.

@@ -479,6 +479,10 @@ impl Unit for FileUnit {
         Some(SpaceUsage { used, free, is_shared: true })
     }
 
+    fn medium(&self) -> Option<Medium> {
+        Medium::of_open(self.file.as_fd()?)
+    }
+
     fn troubles(&self) -> Vec<Trouble> {
         let mut troubles = place::troubles(&self.file, self.watch.is_refusing());
         let is_recent = |at: u64| reactor::monotonic_ns().saturating_sub(at) < SHORT_NS;

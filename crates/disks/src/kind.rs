@@ -221,6 +221,11 @@ pub trait Unit: Send {
         None
     }
 
+    /// The file or device of this machine that the disk has open; `None`: it has none.
+    fn medium(&self) -> Option<Medium> {
+        None
+    }
+
     /// Problems of the medium though requests succeed, each with the action to take.
     fn troubles(&self) -> Vec<Trouble> {
         Vec::new()

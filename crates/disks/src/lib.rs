@@ -37,7 +37,7 @@ mod sysfs;
 mod watch;
 
 pub use blockdev::BlockDevParams;
-pub use class::{DISK_CLASS, DiskClass, check_resize, set_serial, troubles};
+pub use class::{DISK_CLASS, DiskClass, check_resize, open_medium, set_serial, troubles};
 pub use deletes::DeleteHow;
 pub use failures::LastError;
 pub use file::{Direct, FileParams};

@@ -1,6 +1,7 @@
 //! Identity of the file or device that a path names, behind all links and spellings of the path.
 
 use std::ffi::OsString;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags};
@@ -22,15 +23,26 @@ impl Medium {
     /// knows.
     pub fn of(path: &Path) -> Option<Medium> {
         if let Ok(found) = look(path) {
-            return Some(match FileType::from_raw_mode(found.stx_mode.into()) {
-                FileType::BlockDevice => Medium::Device(found.stx_rdev_major, found.stx_rdev_minor),
-                _ => Medium::File(found.stx_dev_major, found.stx_dev_minor, found.stx_ino),
-            });
+            return Some(Medium::from_statx(&found));
         }
         let path = followed(path);
         let found = look(folder_of(&path)).ok()?;
         let name = path.file_name()?.to_owned();
         Some(Medium::Absent(found.stx_dev_major, found.stx_dev_minor, found.stx_ino, name))
+    }
+
+    /// The medium of an open file or device. Its path may name another medium now.
+    pub(crate) fn of_open(fd: impl AsFd) -> Option<Medium> {
+        let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let found = rustix::fs::statx(fd, "", how, StatxFlags::TYPE | StatxFlags::INO).ok()?;
+        Some(Medium::from_statx(&found))
+    }
+
+    fn from_statx(found: &Statx) -> Medium {
+        match FileType::from_raw_mode(found.stx_mode.into()) {
+            FileType::BlockDevice => Medium::Device(found.stx_rdev_major, found.stx_rdev_minor),
+            _ => Medium::File(found.stx_dev_major, found.stx_dev_minor, found.stx_ino),
+        }
     }
 }
 

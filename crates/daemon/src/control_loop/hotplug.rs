@@ -1,12 +1,13 @@
 //! Disks, geoms and LUNs that appear or vanish by themselves, while the daemon serves or after its
 //! start. `reattach` and `exports` decide which may appear.
 
-use mgmt::api::Level;
-use mgmt::config::GeomConfig;
+use mgmt::api::{Level, Result};
+use mgmt::config::{DiskConfig, GeomConfig};
 use mgmt::plan::Action;
 
 use super::ControlLoop;
 use crate::buses;
+use crate::media;
 
 impl ControlLoop {
     /// Keeps the names of disks that have come, as far as they are called.
@@ -46,7 +47,7 @@ impl ControlLoop {
         }
         let config = self.config();
         for disk in self.reattach.returned_disks(&config, now) {
-            let done = self.create_disk(&disk, true);
+            let done = self.reopen_disk(&disk, &config.disk);
             let said = self.reattach.record_attempt(&disk.name, &done, self.control.now_ns());
             match done {
                 Ok(()) => self.note(Level::Info, &disk.name, "medium available again".to_owned()),
@@ -55,6 +56,7 @@ impl ControlLoop {
                 }
             }
         }
+        self.published.lock().refused_disks = self.reattach.refused_disks();
         for geom in self.reattach.geoms(&self.control.topology, &config) {
             match self.create_geom(&geom) {
                 Ok(()) => {
@@ -69,6 +71,16 @@ impl ControlLoop {
         }
         self.retry_pending();
         self.reopen_units();
+    }
+
+    /// Opens a disk that returns by itself. `all`: the disks of the configuration.
+    fn reopen_disk(&mut self, disk: &DiskConfig, all: &[DiskConfig]) -> Result<()> {
+        let topology = &mut self.control.topology;
+        media::check_returned(disk, all, |other| {
+            topology.find(other)?;
+            disks::open_medium(topology, other)
+        })?;
+        self.create_disk(disk, true)
     }
 
     /// A part of the configuration that could not be carried out is wanted all the same.

@@ -30,6 +30,26 @@ fn troubles(w: &mut World) -> Vec<Trouble> {
     found
 }
 
+#[test]
+fn medium_of_an_open_disk_is_its_file_whatever_its_path_names() {
+    let folder = Folder::new();
+    let (first, second, path) = (folder.path("1.img"), folder.path("2.img"), folder.path("link"));
+    for file in [&first, &second] {
+        std::fs::write(file, vec![0; 1 << 20]).unwrap();
+    }
+    std::os::unix::fs::symlink(&first, &path).unwrap();
+    let mut w = World::new(PortChoice::Poll);
+    w.disk("file", "f0", json!({ "path": path })).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&second, &path).unwrap();
+    let of = |path: &str| disks::Medium::of(Path::new(path));
+    let open = disks::open_medium(&mut w.control.topology, "f0");
+    assert_eq!(open, of(&first));
+    assert_ne!(open, of(&path));
+    w.disk("memory", "m0", json!({ "size": 1 << 20 })).unwrap();
+    assert_eq!(disks::open_medium(&mut w.control.topology, "m0"), None);
+}
+
 /// The one thing that is wrong, whose cause and action contain `why` and `action`. A file without a
 /// name is a failure.
 fn trouble(w: &mut World, why: &str, action: &str) -> Trouble {

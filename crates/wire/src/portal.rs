@@ -128,6 +128,22 @@ pub fn any_overlaps(a: &[PortalRule], b: &[PortalRule]) -> bool {
     a.is_empty() || b.is_empty() || a.iter().any(|x| b.iter().any(|y| x.overlaps(y)))
 }
 
+/// True when a listener at one address can receive connections to the other. `[::]` receives IPv4,
+/// too. Port 0 is any free port, which no other listener has.
+pub fn listeners_overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    a.port() == b.port() && a.port() != 0 && (covers(a.ip(), b.ip()) || covers(b.ip(), a.ip()))
+}
+
+/// True when a listener at `a` receives all connections to `b` on its port.
+fn covers(a: IpAddr, b: IpAddr) -> bool {
+    match (a.to_canonical(), b.to_canonical()) {
+        (a, b) if a == b => true,
+        (IpAddr::V6(a), _) => a.is_unspecified(),
+        (IpAddr::V4(a), IpAddr::V4(_)) => a.is_unspecified(),
+        (IpAddr::V4(_), IpAddr::V6(_)) => false,
+    }
+}
+
 /// A port that can be connected to.
 fn number(text: &str) -> Option<u16> {
     text.parse().ok().filter(|p| *p != 0)
@@ -193,6 +209,25 @@ mod tests {
         assert!(
             !rule("unix:/run/*").matches(at("[::1]:99")) && !rule("*:99").matches(at("unix:/"))
         );
+    }
+
+    #[test]
+    fn wildcards_overlap_addresses_of_their_port() {
+        for (a, b, wanted) in [
+            ("0.0.0.0:3260", "10.0.0.1:3260", true),
+            ("0.0.0.0:3260", "10.0.0.1:3261", false),
+            ("0.0.0.0:0", "0.0.0.0:0", false),
+            ("10.0.0.2:3260", "10.0.0.1:3260", false),
+            ("[::]:3260", "10.0.0.1:3260", true),
+            ("[::]:3260", "0.0.0.0:3260", true),
+            ("[::]:3260", "[fd00::1]:3260", true),
+            ("0.0.0.0:3260", "[fd00::1]:3260", false),
+            ("[::ffff:10.0.0.1]:3260", "10.0.0.1:3260", true),
+        ] {
+            let (a, b) = (a.parse().unwrap(), b.parse().unwrap());
+            let said = (listeners_overlap(a, b), listeners_overlap(b, a));
+            assert_eq!(said, (wanted, wanted), "{a} {b}");
+        }
     }
 
     /// Over all pairs of some rules: they overlap exactly when some portal fits both.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use mgmt::api::{Error, Kind, Result};
 use mgmt::config::TargetConfig;
 use reactor::Address;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+use wire::portal::listeners_overlap;
 
 use super::specs::target_spec;
 use super::{ENGINE, Exports, Files};
@@ -84,8 +85,9 @@ impl Exports {
     /// Portals that can receive connections to an address, which is not one of them.
     fn overlapping(&self, at: &Address) -> impl Iterator<Item = &Portal> {
         let at = at.inet();
-        let overlaps =
-            move |portal: &&Portal| at.zip(portal.bound.inet()).is_some_and(|(a, b)| overlap(a, b));
+        let overlaps = move |portal: &&Portal| {
+            at.zip(portal.bound.inet()).is_some_and(|(a, b)| listeners_overlap(a, b))
+        };
         self.portals.values().filter(overlaps)
     }
 
@@ -169,7 +171,7 @@ pub fn check_portals(target: &TargetConfig, held: &BTreeSet<String>) -> Result<(
     let held: Vec<Address> = held.iter().filter_map(|at| at.parse().ok()).collect();
     let free = |at: &&Address| !held.contains(at);
     for at in target_spec(target)?.listen.iter().filter(free) {
-        let shares = |other: &SocketAddr| at.inet().is_some_and(|at| overlap(at, *other));
+        let shares = |other: &SocketAddr| at.inet().is_some_and(|at| listeners_overlap(at, *other));
         let here: Vec<SocketAddr> = held.iter().filter_map(Address::inet).filter(shares).collect();
         let pause = || std::thread::sleep(PORT_PAUSE);
         let checked = match at.unix() {
@@ -184,21 +186,6 @@ pub fn check_portals(target: &TargetConfig, held: &BTreeSet<String>) -> Result<(
 /// The error of a portal.
 fn cannot_open(at: &Address, why: impl std::fmt::Display) -> Error {
     Error::new(Kind::System, "open portal", why).at(at.to_string()).next(next_for(at))
-}
-
-/// Whether two TCP addresses can receive the same connection. `[::]` receives IPv4, too.
-fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
-    a.port() == b.port() && (covers(a, b) || covers(b, a))
-}
-
-/// Whether a listener at `a` receives all connections to the address of `b`.
-fn covers(a: SocketAddr, b: SocketAddr) -> bool {
-    match (a.ip(), b.ip()) {
-        (a, b) if a == b => true,
-        (IpAddr::V6(a), _) => a.is_unspecified(),
-        (IpAddr::V4(a), IpAddr::V4(_)) => a.is_unspecified(),
-        (IpAddr::V4(_), IpAddr::V6(_)) => false,
-    }
 }
 
 /// The cores share a port (SO_REUSEPORT), and another daemon of the same user could share it, too:
@@ -313,21 +300,5 @@ mod tests {
         // RFC 5737: no machine has it yet.
         let later = "192.0.2.77:3260".parse().unwrap();
         assert!(check_unused(&later, &[], false, || ()).is_ok());
-    }
-
-    #[test]
-    fn wildcards_overlap_addresses_of_their_port() {
-        for (a, b, wanted) in [
-            ("0.0.0.0:3260", "10.0.0.1:3260", true),
-            ("0.0.0.0:3260", "10.0.0.1:3261", false),
-            ("10.0.0.2:3260", "10.0.0.1:3260", false),
-            ("[::]:3260", "10.0.0.1:3260", true),
-            ("[::]:3260", "0.0.0.0:3260", true),
-            ("[::]:3260", "[fd00::1]:3260", true),
-            ("0.0.0.0:3260", "[fd00::1]:3260", false),
-        ] {
-            let (a, b) = (a.parse().unwrap(), b.parse().unwrap());
-            assert_eq!((overlap(a, b), overlap(b, a)), (wanted, wanted), "{a} {b}");
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Checks of a configuration that no schema can express: duplicate names, names without a target,
 //! groups that claim the same initiator.
 
+use super::listeners;
 use super::secret::HIDDEN_SECRET;
 use super::suggest::suggest;
 use super::types::{AccessConfig, Config, DiskConfig, TargetConfig};
@@ -46,6 +47,7 @@ pub fn check(config: &Config) -> Vec<Problem> {
     geoms(config, &mut problems);
     cycles(config, &mut problems);
     targets(config, &mut problems);
+    listeners::check(config, &mut problems);
     units(config, &mut problems);
     ids(config, &mut problems);
     port_groups(config, &mut problems);
@@ -54,7 +56,7 @@ pub fn check(config: &Config) -> Vec<Problem> {
     problems
 }
 
-fn problem(
+pub(super) fn problem(
     section: &'static str,
     index: usize,
     key: &'static str,
@@ -243,19 +245,6 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
             }
         }
         listed_portals(i, target, out);
-        let others = config.target.get(..i).unwrap_or_default().iter();
-        let other = others.filter(|other| other.driver != target.driver).find_map(|other| {
-            let at = target.listen.iter().position(|at| other.listen.contains(at))?;
-            Some((other, at))
-        });
-        if let Some((other, k)) = other {
-            let text = format!(
-                "target `{}` listens there with another driver: an address can have only one",
-                other.name
-            );
-            let p = problem("target", i, "listen", Kind::ConfigValue, text);
-            out.push(Problem { element: Some(k), ..p });
-        }
         if let Some(text) = tls_mismatch(config.target.get(..i).unwrap_or_default(), target) {
             out.push(problem("target", i, "listen", Kind::ConfigValue, text));
         }

@@ -10,6 +10,7 @@ mod catalog;
 mod check;
 mod editor;
 mod exposed;
+pub(crate) mod listeners;
 mod mask;
 mod paths;
 mod read;

@@ -14,6 +14,7 @@
 //! the daemon is notified that it is wanted.
 
 use super::action::{Action, Risk, Step};
+use super::open_listeners;
 use crate::api::{Error, Kind, ProgressLine, Result, SystemState};
 use crate::config::Config;
 use crate::plant::{Plant, Progress};
@@ -155,8 +156,9 @@ pub fn refusals(plant: &dyn Plant, steps: &[Step], running: &Config) -> Vec<Opti
         plant.check(step, before).err()
     };
     let mut refused: Vec<Option<Error>> = steps.iter().enumerate().map(check).collect();
-    let together = plant.refused_media(&running.disk, steps).into_iter().chain(plant.clash(steps));
-    for (i, error) in together {
+    let media = plant.refused_media(&running.disk, steps);
+    let listeners = open_listeners::refused(running, steps);
+    for (i, error) in media.into_iter().chain(listeners).chain(plant.clash(steps)) {
         if let Some(place) = refused.get_mut(i).filter(|place| place.is_none()) {
             *place = Some(error);
         }

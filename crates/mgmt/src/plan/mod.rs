@@ -21,6 +21,7 @@ mod logins;
 mod made_geoms;
 mod manual_changes;
 mod mirror_edits;
+mod open_listeners;
 mod rename;
 mod renew;
 mod risk;

@@ -1,0 +1,193 @@
+//! Addresses at which targets and file servers listen.
+//!
+//! Targets of one driver share a listener. Listeners of two drivers do not overlap, and a listener
+//! of a file server overlaps no other one.
+
+use super::check::{Problem, problem};
+use super::types::{Config, GeomConfig, TargetConfig};
+use crate::api::Kind;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use wire::portal::{LocalAddress, listeners_overlap};
+
+/// Class of file servers, and the keys of their addresses.
+const FS: &str = "fs";
+const FS_KEYS: &[&str] = &["linux", "plan9", "linux_tls", "plan9_tls", "console"];
+
+/// A listener of a target or file server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listener<'a> {
+    /// Driver of the target, or [`FS`].
+    driver: &'a str,
+    address: &'a str,
+    /// Name of the target or file server.
+    owner: &'a str,
+}
+
+impl<'a> Listener<'a> {
+    /// The listeners of a target, in the order of its key `listen`.
+    pub(crate) fn of_target(target: &'a TargetConfig) -> impl Iterator<Item = Listener<'a>> {
+        let (driver, owner) = (target.driver.as_str(), target.name.as_str());
+        target.listen.iter().map(move |address| Listener { driver, address, owner })
+    }
+
+    /// The listeners of a file server, each with its key and its place in the list of that key.
+    pub(crate) fn of_geom(
+        geom: &'a GeomConfig,
+    ) -> impl Iterator<Item = (&'static str, usize, Listener<'a>)> {
+        let keys: &'static [&'static str] = if geom.class == FS { FS_KEYS } else { &[] };
+        keys.iter().flat_map(move |key| {
+            let list = geom.params.get(*key).and_then(Value::as_array);
+            list.into_iter().flatten().enumerate().filter_map(move |(i, address)| {
+                let address = address.as_str()?;
+                Some((*key, i, Listener { driver: FS, address, owner: &geom.name }))
+            })
+        })
+    }
+
+    /// Whether only one of two listeners can be open.
+    fn conflicts_with(&self, other: &Listener<'_>) -> bool {
+        let is_shared = self.driver == other.driver && self.driver != FS;
+        !is_shared && overlap(self.address, other.address)
+    }
+}
+
+impl fmt::Display for Listener<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let owner = if self.driver == FS { "file server" } else { "target" };
+        write!(f, "`{}` of {owner} `{}`", self.address, self.owner)
+    }
+}
+
+/// Interfaces are shared: their protocols have different types.
+fn overlap(a: &str, b: &str) -> bool {
+    match (LocalAddress::parse(a), LocalAddress::parse(b)) {
+        (Some(LocalAddress::Inet(a)), Some(LocalAddress::Inet(b))) => listeners_overlap(a, b),
+        (Some(LocalAddress::Unix(a)), Some(LocalAddress::Unix(b))) => a == b,
+        _ => false,
+    }
+}
+
+/// Two listeners of which only one can be open.
+pub(crate) fn conflict(new: Listener<'_>, other: Listener<'_>) -> String {
+    let whose = if new.driver == other.driver { "another listener" } else { "another driver" };
+    format!("{new} overlaps {other}, with {whose}: write another address or port")
+}
+
+/// Listeners that are open together.
+#[derive(Default)]
+pub(crate) struct Listeners<'a> {
+    /// Owners by driver and address.
+    owners: BTreeMap<(&'a str, &'a str), BTreeSet<&'a str>>,
+}
+
+impl<'a> Listeners<'a> {
+    /// Adds a listener, unless it conflicts with one of them, which is returned.
+    pub(crate) fn add(&mut self, new: Listener<'a>) -> Option<Listener<'a>> {
+        let key = (new.driver, new.address);
+        if new.driver == FS || !self.owners.contains_key(&key) {
+            let mut all = self.owners.iter().filter_map(|(&(driver, address), owners)| {
+                Some(Listener { driver, address, owner: owners.first().copied()? })
+            });
+            let other = all.find(|other| other.conflicts_with(&new));
+            if other.is_some() {
+                return other;
+            }
+        }
+        self.owners.entry(key).or_default().insert(new.owner);
+        None
+    }
+
+    /// Removes a listener, if it was added.
+    pub(crate) fn remove(&mut self, old: Listener<'a>) {
+        let key = (old.driver, old.address);
+        let Some(owners) = self.owners.get_mut(&key) else { return };
+        owners.remove(old.owner);
+        if owners.is_empty() {
+            self.owners.remove(&key);
+        }
+    }
+}
+
+/// Reports listeners of a configuration that conflict.
+pub(super) fn check(config: &Config, out: &mut Vec<Problem>) {
+    let targets = config.target.iter().enumerate().flat_map(|(i, target)| {
+        let all = Listener::of_target(target).enumerate();
+        all.map(move |(k, listener)| ("target", i, "listen", k, listener))
+    });
+    let servers = config.geom.iter().enumerate().flat_map(|(i, geom)| {
+        let all = Listener::of_geom(geom);
+        all.map(move |(key, k, listener)| ("geom", i, key, k, listener))
+    });
+    let mut open = Listeners::default();
+    for (section, i, key, k, listener) in targets.chain(servers) {
+        let Some(other) = open.add(listener) else { continue };
+        let p = problem(section, i, key, Kind::ConfigValue, conflict(listener, other));
+        out.push(Problem { element: Some(k), ..p });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(name: &str, driver: &str, listen: &[&str]) -> TargetConfig {
+        let section = serde_json::json!({ "name": name, "driver": driver, "listen": listen });
+        serde_json::from_value(section).expect("a target")
+    }
+
+    fn server(name: &str, plan9: &str, console: &str) -> GeomConfig {
+        let section = serde_json::json!({
+            "class": "fs", "name": name, "members": ["c", "w"], "plan9": [plan9],
+            "console": [console],
+        });
+        serde_json::from_value(section).expect("a geom")
+    }
+
+    fn texts(target: Vec<TargetConfig>, geom: Vec<GeomConfig>) -> Vec<String> {
+        let mut out = Vec::new();
+        check(&Config { target, geom, ..Config::default() }, &mut out);
+        let place = |p: &Problem| (p.section, p.index, p.key, p.element);
+        out.iter().map(|p| format!("{:?} {}", place(p), p.text)).collect()
+    }
+
+    #[test]
+    fn listeners_of_two_drivers_are_refused_where_they_overlap() {
+        let iscsi = target("a", "iscsi", &["10.0.0.1:3260", "unix:/run/a"]);
+        for (listen, k, other) in [
+            (&["[::1]:1", "10.0.0.1:3260"][..], 1, "`10.0.0.1:3260` of target `a`"),
+            (&["0.0.0.0:3260"][..], 0, "`10.0.0.1:3260` of target `a`"),
+            (&["[::]:3260"][..], 0, "`10.0.0.1:3260` of target `a`"),
+            (&["unix:/run/a"][..], 0, "`unix:/run/a` of target `a`"),
+        ] {
+            let found = texts(vec![iscsi.clone(), target("n", "nbd", listen)], Vec::new());
+            let [one] = found.as_slice() else { panic!("{listen:?}: {found:?}") };
+            let place = format!("(\"target\", 1, \"listen\", Some({k}))");
+            assert!(one.starts_with(&place) && one.contains("of target `n`"), "{one}");
+            assert!(one.contains(other) && one.contains("with another driver"), "{one}");
+        }
+        for at in ["10.0.0.2:3260", "0.0.0.0:3261", "unix:/run/b"] {
+            let found = texts(vec![iscsi.clone(), target("n", "nbd", &[at])], Vec::new());
+            assert!(found.is_empty(), "{found:?}");
+        }
+        let same = target("b", "iscsi", &["0.0.0.0:3260", "unix:/run/a"]);
+        assert!(texts(vec![iscsi, same], Vec::new()).is_empty(), "they share listeners");
+    }
+
+    #[test]
+    fn listeners_of_file_servers_overlap_no_others() {
+        let nbd = || vec![target("n", "nbd", &["127.0.0.1:564", "127.0.0.1:0"])];
+        let found = texts(nbd(), vec![server("main", "0.0.0.0:564", "ether:eth0")]);
+        let [one] = found.as_slice() else { panic!("{found:?}") };
+        assert!(one.starts_with("(\"geom\", 0, \"plan9\", Some(0))"), "{one}");
+        assert!(one.contains("of file server `main`") && one.contains("of target `n`"), "{one}");
+        let two = vec![server("a", "127.0.0.1:565", "unix:/c"), server("b", "[::]:565", "unix:/d")];
+        let found = texts(nbd(), two);
+        let [one] = found.as_slice() else { panic!("{found:?}") };
+        assert!(one.contains("of file server `a`, with another listener"), "{one}");
+        let free = |name: &str, console: &str| server(name, "127.0.0.1:0", console);
+        let apart = vec![free("a", "unix:/c"), free("b", "unix:/d")];
+        assert!(texts(nbd(), apart).is_empty());
+    }
+}

@@ -79,7 +79,10 @@ impl Host {
                 self.awaited.borrow_mut().retain(|(awaited, _)| *awaited != name);
                 continue;
             };
-            let action = format!("make it: `ashlar fs disk {of} {path} --as {name} --size SIZE`");
+            let action = match e.kind {
+                Errno::Busy => "name another file in `disks`, then `ashlar apply`".to_owned(),
+                _ => format!("make it: `ashlar fs disk {of} {path} --as {name} --size SIZE`"),
+            };
             faults.push(DiskFault {
                 reason: format!("disk {name} is missing: {}", e.message),
                 action,
@@ -145,6 +148,16 @@ impl Host {
             return Err(Error::new(Errno::Exist, format!("{name}: there is a disk of that name")));
         }
         let (view, ino, inode) = (found.view, found.ino, found.inode);
+        // The users of two disks would overwrite each other's data. Files of dumps are read-only.
+        if view == View::Live
+            && let Some(other) = self.disk_of(ino)
+        {
+            let what = format!(
+                "{path}: the file is the disk {other}; `ashlar fs undisk {} {other}` ends that",
+                self.shared.name
+            );
+            return Err(Error::new(Errno::Busy, what));
+        }
         let disk = FileDisk {
             name: name.to_owned(),
             path: path.to_owned(),

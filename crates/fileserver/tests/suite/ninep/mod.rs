@@ -2,6 +2,7 @@
 
 mod client;
 mod directories;
+mod file_disks;
 mod idle;
 mod mending;
 mod permissions;

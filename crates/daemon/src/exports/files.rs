@@ -15,7 +15,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bio::sync::Mutex;
 use mgmt::StaleFiles;
 use mgmt::api::{CertificateState, ChangedFilesState};
-use mgmt::config::{AccessConfig, BusConfig, Chap, DiskConfig, GeomConfig, TargetConfig, secret};
+use mgmt::config::{
+    AccessConfig, BusConfig, Chap, DiskConfig, GeomConfig, TLS_FILE_KEYS, TargetConfig, secret,
+};
 use mgmt::plan::FileSection;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -24,9 +26,6 @@ use crate::state_store::ReportFn;
 
 /// Longest part of a file that is looked at, in bytes. Longer ones are no certificates.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// Parameters of drivers, disks and file servers that name a file.
-const PARAMS: [&str; 4] = ["tls_ca", "tls_certificate", "tls_key", CLIENT_CA];
 
 /// The parameter that names the CA certificates of clients.
 const CLIENT_CA: &str = "tls_client_ca";
@@ -156,7 +155,7 @@ impl Files {
     }
 
     fn params(&mut self, params: &Map<String, Value>) {
-        for key in PARAMS {
+        for key in TLS_FILE_KEYS {
             let path = params.get(key).and_then(Value::as_str).filter(|path| !path.is_empty());
             self.0.extend(path.and_then(|path| File::read(key.to_owned(), path)));
         }

@@ -28,6 +28,7 @@ pub(crate) use check::interface;
 pub use check::{LUN_MAX, check};
 pub use editor::for_editors;
 pub use exposed::{Exposure, exposures};
+pub use paths::TLS_FILE_KEYS;
 pub use read::{CONFIG_BYTES_MAX, read, read_arguments};
 pub use suggest::suggest;
 pub use tree::is_value;

@@ -5,16 +5,22 @@ use super::types::Config;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Keys whose texts are paths, in every section.
-const PATH_KEYS: [&str; 7] =
-    ["path", "state", "history", "socket", "tls_certificate", "tls_key", "tls_client_ca"];
+/// Keys that name the files of TLS, in sections of targets, disks and file servers.
+pub const TLS_FILE_KEYS: [&str; 4] = ["tls_ca", "tls_certificate", "tls_key", "tls_client_ca"];
+
+/// Other keys whose texts are paths, in every section.
+const PATH_KEYS: [&str; 4] = ["path", "state", "history", "socket"];
 
 /// Prefix of a text that names a file in any setting.
 const FILE_PREFIX: &str = "file:";
 
-/// Prefix of a socket's path, in lists of these keys.
+/// Prefix of the path of a socket in the texts and lists of [`SOCKET_KEYS`]. In other keys it
+/// begins the name of an initiator.
 const SOCKET_PREFIX: &str = "unix:";
-const SOCKET_KEYS: [&str; 2] = ["listen", "portals"];
+
+/// Keys of targets, groups, disks and file servers that take addresses.
+const SOCKET_KEYS: [&str; 8] =
+    ["listen", "portals", "address", "linux", "linux_tls", "plan9", "plan9_tls", "console"];
 
 /// Makes the paths absolute; `file` is where the configuration was read.
 pub(super) fn make_absolute(config: Config, file: &str) -> Config {
@@ -41,12 +47,16 @@ fn walk(value: &mut Value, key: &str, folder: &Path) {
                 .filter(|path| SOCKET_KEYS.contains(&key) && !path.is_empty())
             {
                 *text = format!("{SOCKET_PREFIX}{}", absolute_path(folder, path).display());
-            } else if PATH_KEYS.contains(&key) && !text.is_empty() {
+            } else if is_path(key) && !text.is_empty() {
                 *text = absolute_path(folder, text).display().to_string();
             }
         }
         _ => {}
     }
+}
+
+fn is_path(key: &str) -> bool {
+    PATH_KEYS.contains(&key) || TLS_FILE_KEYS.contains(&key)
 }
 
 fn absolute_path(folder: &Path, path: &str) -> PathBuf {
@@ -57,8 +67,10 @@ fn absolute_path(folder: &Path, path: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read;
+    use super::super::{Entry, read};
     use crate::fake::catalog;
+    use schemars::JsonSchema;
+    use serde::Deserialize;
 
     #[test]
     fn relative_paths_are_below_the_folder_of_their_file() {
@@ -79,5 +91,36 @@ mod tests {
         let here = std::env::current_dir().expect("a folder");
         let config = read(text, "ashlar.toml", &catalog()).expect("well-formed");
         assert_eq!(config.daemon.state, Some(here.join("st").display().to_string()));
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct RemoteParams {
+        /// A server.
+        address: String,
+        /// A certificate.
+        tls_ca: String,
+        /// Addresses.
+        linux: Vec<String>,
+    }
+
+    #[test]
+    fn certificates_and_sockets_of_disks_are_below_that_folder() {
+        let mut catalog = catalog();
+        catalog.disks.push(Entry::of::<RemoteParams>("remote", "A disk elsewhere."));
+        let disk = |address: &str| {
+            let text = format!(
+                "[[disk]]\nname = 'd'\nkind = 'remote'\naddress = '{address}'\n\
+                 tls_ca = 'keys/ca.pem'\nlinux = ['unix:p.sock', '[::]:564']\n"
+            );
+            let config = read(&text, "/etc/ashlar/a.toml", &catalog).expect("well-formed");
+            config.disk("d").expect("a disk").params.clone()
+        };
+        let params = disk("unix:nbd.sock");
+        assert_eq!(params["tls_ca"], "/etc/ashlar/keys/ca.pem");
+        assert_eq!(params["address"], "unix:/etc/ashlar/nbd.sock");
+        assert_eq!(params["linux"][0], "unix:/etc/ashlar/p.sock");
+        assert_eq!(params["linux"][1], "[::]:564");
+        assert_eq!(disk("nbd.example:10809")["address"], "nbd.example:10809");
     }
 }

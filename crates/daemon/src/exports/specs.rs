@@ -156,10 +156,8 @@ fn proofs(access: &AccessConfig) -> Result<GroupAuth> {
         })?;
         match initiator {
             None => out.group = Some(proof),
-            Some(name) => {
-                let name = wire::iscsi::normalise_name(name).unwrap_or_else(|_| name.to_owned());
-                out.initiators.insert(name, proof);
-            }
+            // `config::read` has folded the name.
+            Some(name) => drop(out.initiators.insert(name.to_owned(), proof)),
         }
     }
     Ok(out)

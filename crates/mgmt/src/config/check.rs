@@ -574,6 +574,7 @@ fn bad_address_pattern(config: &Config, access: &AccessConfig, pattern: &str) ->
 fn accounts(config: &Config, i: usize, access: &AccessConfig, out: &mut Vec<Problem>) {
     let driver = config.target(&access.target).map(|t| t.driver.as_str());
     let theirs = config.target(&access.target).and_then(|t| t.mutual_chap.as_ref());
+    let mut seen: HashMap<String, &str> = HashMap::new();
     for (initiator, account) in access.accounts() {
         let key = if initiator.is_some() { "initiator_chap" } else { "chap" };
         let belongs = |name: &str| {
@@ -581,6 +582,8 @@ fn accounts(config: &Config, i: usize, access: &AccessConfig, out: &mut Vec<Prob
             patterns.any(|p| p.matches(name))
         };
         let mutual = account.mutual.as_ref().or(theirs);
+        let folded = initiator.and_then(|name| wire::iscsi::normalise_name(name).ok());
+        let first = folded.zip(initiator).and_then(|(name, typed)| seen.insert(name, typed));
         let text = if driver.is_some_and(|d| d != "iscsi") {
             format!("only iSCSI has CHAP; {} is a {} target", access.target, driver.unwrap_or(""))
         } else if mutual.is_some_and(|m| m.secret == account.secret)
@@ -598,6 +601,8 @@ fn accounts(config: &Config, i: usize, access: &AccessConfig, out: &mut Vec<Prob
             && !belongs(name)
         {
             format!("`{name}` matches no pattern of `initiators` of group `{}`", access.group)
+        } else if let (Some(first), Some(name)) = (first, initiator) {
+            format!("`{first}` and `{name}` are one iSCSI name: give it one account")
         } else {
             continue;
         };

@@ -9,10 +9,11 @@ use super::suggest::suggest;
 use super::tree::{Field, Node, Span, Tree, caret, line_and_column, parse};
 use super::types::{
     AccessConfig, AluaConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig,
-    TargetConfig, UnitConfig,
+    InitiatorChap, TargetConfig, UnitConfig,
 };
 use crate::api::{Error, Kind, Result};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// Longest document, in bytes. Longer ones are refused unread.
 pub const CONFIG_BYTES_MAX: usize = 4 << 20;
@@ -88,8 +89,8 @@ fn read_with(
     if faults.is_empty() { Ok(config) } else { Err(refused(faults)) }
 }
 
-/// Names of iSCSI targets in the one form in which they are sent, whatever is typed (RFC 3722, RFC
-/// 7143 4.2.7.1). An NQN stays as typed: its letters have a case (NVMe base specification 2.0,
+/// Names of iSCSI targets, and of initiators with accounts, in the one form in which they are sent,
+/// whatever is typed (RFC 3722, RFC 7143 4.2.7.1). An NQN stays as typed: its letters have a case (NVMe base specification 2.0,
 /// 4.5).
 fn normalise_names(config: &mut Config) {
     let folded = |name: &str| wire::iscsi::normalise_name(name).ok();
@@ -103,6 +104,15 @@ fn normalise_names(config: &mut Config) {
         let is_there = config.target.iter().any(|t| t.name == access.target);
         if let Some(name) = folded(&access.target).filter(|_| !is_there) {
             access.target = name;
+        }
+        // As the initiators send them.
+        let named = |(name, account): (&String, &InitiatorChap)| {
+            (folded(name).unwrap_or_else(|| name.clone()), account.clone())
+        };
+        let accounts: BTreeMap<_, _> = access.initiator_chap.iter().map(named).collect();
+        // Two spellings of one name are a fault, which `check` reports.
+        if accounts.len() == access.initiator_chap.len() {
+            access.initiator_chap = accounts;
         }
     }
 }

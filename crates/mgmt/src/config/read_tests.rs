@@ -319,6 +319,10 @@ fn group_accounts_are_read_and_checked() {
     let config = read(&group(good), "a.toml", &catalog()).expect("good");
     assert_eq!(config.access[0].accounts().count(), 2);
     assert_eq!(read(&write(&config), "b.toml", &catalog()).expect("written"), config);
+    assert!(config.access[0].initiator_chap.contains_key("iqn.h:1"), "as the initiator sends it");
+    let twice = "initiator_chap={'iqn.H:1'={user='b',secret='file:/b'},\
+                 'iqn.h:1'={user='c',secret='file:/d'}}";
+    refused(&group(twice), Kind::ConfigValue, &["`iqn.H:1` and `iqn.h:1` are one iSCSI name"]);
     let same = "chap={user='a',secret='file:/a',mutual={user='m',secret='file:/a'}}";
     refused(&group(same), Kind::ConfigValue, &["same secret"]);
     refused(&group("chap={user='a',secret='file:/t'}"), Kind::ConfigValue, &["same secret"]);

@@ -45,9 +45,18 @@ pub trait SimKind: Send + Sync {
     /// A section that can be pasted into the configuration.
     fn example(&self) -> &'static str;
 
-    /// Creates the driver without waiting for devices, which may appear later.
+    /// Checks the parameters as [`SimKind::open`] does, and opens nothing.
     ///
     /// # Errors
     /// Parameters that no schema can refuse; the error names the parameter and the remedy.
+    fn check(&self, name: &str, params: &Value) -> Result<(), Error> {
+        let _ = (name, params);
+        Ok(())
+    }
+
+    /// Creates the driver without waiting for devices, which may appear later.
+    ///
+    /// # Errors
+    /// Those of [`SimKind::check`].
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error>;
 }

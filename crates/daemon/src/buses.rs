@@ -60,9 +60,15 @@ pub fn renew(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<()> {
     Ok(())
 }
 
-/// Why the secrets of a bus cannot be read.
-pub fn check_secrets(bus: &BusConfig) -> Result<()> {
-    resolve(&mut bus.params.clone())
+/// Why a bus could not be opened, by its secrets and parameters. On a thread that may block.
+pub fn check(bus: &BusConfig) -> Result<()> {
+    let mut params = bus.params.clone();
+    resolve(&mut params)?;
+    // A local bus needs the registry of the daemon.
+    let kinds = cam::sims::kinds();
+    let Some(kind) = kinds.iter().find(|kind| kind.name() == bus.kind) else { return Ok(()) };
+    let checked = kind.check(&bus.name, &Value::Object(params));
+    checked.map_err(|e| from_geom("open bus", &bus.name, e))
 }
 
 /// How long requests to disks of a bus may take, as far as its section says.

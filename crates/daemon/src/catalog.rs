@@ -9,10 +9,13 @@ use engine::Registry;
 use fileserver::{FS_CLASS, FsClass, NoHistory, Site, VolumeHistory};
 use geom::Class;
 use mgmt::ClassVerbs;
-use mgmt::config::{Catalog, Entry, GeomConfig};
+use mgmt::api::Error;
+use mgmt::config::{Catalog, Config, Entry, GeomConfig};
 use serde_json::{Map, Value};
 
+use crate::control_loop::check_fs;
 use crate::plant::bus_kinds;
+use crate::{buses, media};
 
 /// The classes with verbs that have no commands of their own in the control path.
 pub fn class_verbs() -> Vec<ClassVerbs> {
@@ -56,6 +59,25 @@ fn settings(geom: &GeomConfig) -> Map<String, Value> {
     let said = class_of(geom).map(|class| class.settings(&Value::Object(geom.params.clone())));
     // A section that the class refuses is reported when it is carried out.
     said.and_then(Result::ok).unwrap_or_default()
+}
+
+/// Why a daemon that runs nothing could not make buses, disks and file servers.
+fn start_refusals(config: &Config) -> Vec<String> {
+    let line = |kind: &str, name: &str, e: Error| {
+        let at = if e.at == name { String::new() } else { format!("{}: ", e.at) };
+        format!("{kind} {name}: {at}{}", e.source)
+    };
+    let buses = config.bus.iter().filter_map(|bus| {
+        let refused = buses::check(bus).err()?;
+        Some(line("bus", &bus.name, refused))
+    });
+    let disks = media::check_all(&config.disk).into_iter();
+    let disks = disks.map(|refused| format!("disk {}: {}", refused.at, refused.source));
+    let servers = config.geom.iter().filter_map(|geom| {
+        let refused = check_fs("create geom", geom).err()?;
+        Some(line("fs", &geom.name, refused))
+    });
+    buses.chain(disks).chain(servers).collect()
 }
 
 /// The classes that a configuration may name.
@@ -109,7 +131,7 @@ pub fn catalog() -> Catalog {
         classes: classes.collect(),
         drivers: drivers.collect(),
         check_target: Some(crate::exports::check_target),
-        check_disks: Some(crate::media::check_all),
+        check_start: Some(start_refusals),
         settings: Some(settings),
         may_become: Some(may_become),
     }

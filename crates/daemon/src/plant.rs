@@ -27,8 +27,9 @@ use reactor::{PortChoice, PortReport};
 use serde_json::Value;
 
 use crate::attach::Attachments;
+use crate::buses;
 use crate::catalog::{site, wall_s};
-use crate::control_loop::{ControlLoop, Published, check, check_files};
+use crate::control_loop::{ControlLoop, Published, check, check_files, check_fs};
 use crate::cycle_check::CycleCheck;
 use crate::errors::{DISK_REMEDY, from_geom};
 use crate::exports::{self, Exports, FilesInUse, clashes};
@@ -464,6 +465,10 @@ impl Plant for Daemon {
             Action::CreateTarget { target } => self.check_target(target, before)?,
             Action::ModifyTarget { to, .. } => self.check_target(to, before)?,
             Action::CreateDisk { disk } => return media::check(disk),
+            Action::CreateBus { bus } | Action::ModifyBus { to: bus, .. } => {
+                return buses::check(bus);
+            }
+            Action::CreateGeom { geom } => check_fs("create geom", geom)?,
             Action::Renew { of } => {
                 let mut config = self.mailbox.query(Query::Config)?;
                 before.iter().for_each(|step| step.action.apply_to(&mut config));

@@ -72,7 +72,7 @@ pub fn catalog() -> Catalog {
             Entry::of::<NoParams>("part", "Partition tables.").tasted_only(),
         ],
         check_target: None,
-        check_disks: None,
+        check_start: None,
         settings: Some(settings),
         may_become: Some(may_become),
         drivers: vec![

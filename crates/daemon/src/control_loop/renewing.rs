@@ -2,7 +2,7 @@
 //! new content.
 
 use disks::DiskClass;
-use fileserver::FsClass;
+use fileserver::{FS_CLASS, FsClass};
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::{Config, GeomConfig};
 use mgmt::plan::FileSection;
@@ -28,18 +28,25 @@ pub fn check_files(of: &FileSection, config: &Config) -> Result<()> {
             let mut groups = config.access.iter().filter(|group| group.target == *name);
             groups.try_for_each(judge_group)
         }
-        FileSection::Bus(name) => buses::check_secrets(config.bus(name).ok_or_else(none)?),
+        FileSection::Bus(name) => buses::check(config.bus(name).ok_or_else(none)?),
         FileSection::Disk(name) => {
             let disk = config.disk(name).ok_or_else(none)?;
             let params = Value::Object(disk.params.clone());
             let checked = disks::kind(&disk.kind).map_or(Ok(()), |kind| kind.check(name, &params));
             checked.map_err(|e| from_geom(OP, name, e))
         }
-        FileSection::Fs(name) => {
-            let params = Value::Object(config.geom(name).ok_or_else(none)?.params.clone());
-            FsClass::check_params(&params).map_err(|e| from_geom(OP, name, e))
-        }
+        FileSection::Fs(name) => check_fs(OP, config.geom(name).ok_or_else(none)?),
     }
+}
+
+/// Why a geom could not be used as a file server, by its parameters and the files that they name.
+/// On a thread that may block.
+pub fn check_fs(op: &str, geom: &GeomConfig) -> Result<()> {
+    if geom.class != FS_CLASS {
+        return Ok(());
+    }
+    let params = Value::Object(geom.params.clone());
+    FsClass::check_params(&params).map_err(|e| from_geom(op, &geom.name, e))
 }
 
 impl ControlLoop {

@@ -10,5 +10,6 @@ mod geoms;
 mod media;
 mod members;
 mod reference;
+mod refusals;
 mod starts;
 mod world;

@@ -39,7 +39,7 @@ fn apply(site: &Site, text: &str, destroy: &[&str]) -> Result<(), Error> {
 }
 
 /// Both refuse, for the same reason, and the answer has the next command.
-fn refused(site: &Site, text: &str, (why, next): (&str, &str)) {
+pub(crate) fn refused(site: &Site, text: &str, (why, next): (&str, &str)) {
     let shown = foretold(site, text);
     assert!(shown.len() == 1 && shown[0].contains(why), "{shown:?}");
     let error = apply(site, text, &["m"]).expect_err("plan refused it");

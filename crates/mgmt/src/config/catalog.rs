@@ -1,8 +1,8 @@
 //! Catalog of configurable things: every disk kind, class and driver with the schema of its
 //! parameters. The binary fills it from the registries.
 
-use super::types::{DiskConfig, GeomConfig, TargetConfig};
-use crate::api::{Error, Result};
+use super::types::{Config, GeomConfig, TargetConfig};
+use crate::api::Result;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
@@ -68,8 +68,8 @@ pub struct Catalog {
     pub drivers: Vec<Entry>,
     /// Whether the driver of a target would take it, with the files that it names.
     pub check_target: Option<CheckTarget>,
-    /// Why disks could not be opened by a daemon that has none open.
-    pub check_disks: Option<CheckDisks>,
+    /// Why a daemon that runs nothing could not make buses, disks and file servers.
+    pub check_start: Option<CheckStart>,
     /// The settings of a section that can change while its geom is used, all of them; none for a
     /// section that its class refuses.
     pub settings: Option<SettingsOf>,
@@ -81,8 +81,8 @@ pub struct Catalog {
 /// See [`Catalog::check_target`].
 pub type CheckTarget = fn(&TargetConfig) -> Result<()>;
 
-/// See [`Catalog::check_disks`].
-pub type CheckDisks = fn(&[DiskConfig]) -> Vec<Error>;
+/// See [`Catalog::check_start`].
+pub type CheckStart = fn(&Config) -> Vec<String>;
 
 /// See [`Catalog::settings`].
 pub type SettingsOf = fn(&GeomConfig) -> Map<String, Value>;

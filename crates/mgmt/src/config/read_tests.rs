@@ -68,7 +68,7 @@ pub fn catalog() -> Catalog {
         ],
         drivers: vec![Entry::of::<NoParams>("iscsi", "iSCSI.")],
         check_target: None,
-        check_disks: None,
+        check_start: None,
         settings: None,
         may_become: None,
     }

@@ -81,7 +81,9 @@ impl LocalVerb for Doctor {
                 if let Ok(judged) = &config {
                     refused = match &daemon {
                         Ok(_) => refusals(local.client, &file, text, judged, &catalog),
-                        Err(e) if e.kind == Kind::Unreachable => refused_disks(judged, &catalog),
+                        Err(e) if e.kind == Kind::Unreachable => {
+                            catalog.check_start.map_or_else(Vec::new, |check| check(judged))
+                        }
                         // One that runs has locked the files of its disks.
                         Err(_) => Vec::new(),
                     };
@@ -104,12 +106,6 @@ impl LocalVerb for Doctor {
         let wanted = CHECKS.iter().filter(|c| params.check.as_ref().is_none_or(|n| n == c.id));
         Ok(DoctorAnswer { findings: wanted.flat_map(|c| c.run(&facts)).collect() })
     }
-}
-
-/// Disks that a start of the daemon would leave out, each with why.
-fn refused_disks(config: &Config, catalog: &Catalog) -> Vec<String> {
-    let errors = catalog.check_disks.map_or_else(Vec::new, |check| check(&config.disk));
-    errors.into_iter().map(|e| format!("disk {}: {}", e.at, e.source)).collect()
 }
 
 /// The refusals of the daemon for the configuration, besides those of drivers for targets.

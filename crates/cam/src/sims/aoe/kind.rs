@@ -95,6 +95,17 @@ impl AoeParams {
 /// How long answers are waited for before a scan, ns.
 const WAIT_NS: u64 = 300 * MS;
 
+/// The parameters of a bus, if they can be used.
+fn checked(bus: &str, params: &Value) -> Result<AoeParams, Error> {
+    let params = AoeParams::read(bus, params)?;
+    params.terms(bus, 1)?;
+    let mut seen = std::collections::BTreeSet::new();
+    if let Some(twice) = params.interfaces.iter().find(|name| !seen.insert(name.as_str())) {
+        return Err(refuse(bus, format!("interfaces: {twice} is listed twice")));
+    }
+    Ok(params)
+}
+
 impl SimKind for AoeKind {
     fn name(&self) -> &'static str {
         "aoe"
@@ -113,14 +124,14 @@ impl SimKind for AoeKind {
          targets = [\"565.1\"]\n"
     }
 
+    fn check(&self, name: &str, params: &Value) -> Result<(), Error> {
+        checked(name, params).map(drop)
+    }
+
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
         let name = request.name;
-        let params = AoeParams::read(name, request.params)?;
+        let params = checked(name, request.params)?;
         let (rules, ask_ns) = params.terms(name, request.site.cores)?;
-        let mut seen = std::collections::BTreeSet::new();
-        if let Some(twice) = params.interfaces.iter().find(|name| !seen.insert(name.as_str())) {
-            return Err(refuse(name, format!("interfaces: {twice} is listed twice")));
-        }
         let site = (request.site.notifier.clone(), request.site.cores);
         Ok(Arc::new(Aoe::new(name, params.interfaces, rules, (WAIT_NS, ask_ns), site)))
     }

@@ -139,6 +139,18 @@ impl HbaParams {
     }
 }
 
+/// The parameters of a bus, if they can be used, with its devices other than disks, by target.
+fn checked(bus: &str, params: &Value) -> Result<(HbaParams, Vec<(u64, DiskSpec)>), Error> {
+    let refuse = |what: String| Error::inval(format!("bus {bus}: {what}"));
+    let params = HbaParams::deserialize(params).map_err(|e| refuse(e.to_string()))?;
+    let size = params.size;
+    if !(512..=SIZE_MAX).contains(&size) || !size.is_multiple_of(512) {
+        return Err(refuse(format!("size is {size}: whole sectors of 512 bytes are wanted")));
+    }
+    let others = params.other_devices(&refuse)?;
+    Ok((params, others))
+}
+
 /// Bytes of a disc's sector.
 const DISC_SECTOR: u64 = 2048;
 
@@ -167,19 +179,18 @@ impl SimKind for HbaKind {
          size = \"1GiB\"\n"
     }
 
+    fn check(&self, name: &str, params: &Value) -> Result<(), Error> {
+        checked(name, params).map(drop)
+    }
+
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
         let name = request.name;
         let refuse = |what: String| Error::inval(format!("bus {name}: {what}"));
-        let params = HbaParams::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
-        let size = params.size;
-        if !(512..=SIZE_MAX).contains(&size) || !size.is_multiple_of(512) {
-            return Err(refuse(format!("size is {size}: whole sectors of 512 bytes are wanted")));
-        }
+        let (params, others) = checked(name, request.params)?;
         let transport = match params.transport {
             TransportParam::Sas => Transport::Sas,
             TransportParam::Sata => Transport::Sata,
         };
-        let others = params.other_devices(&refuse)?;
         let last = others.iter().map(|(bay, _)| *bay + 1).max().unwrap_or(0);
         let bays = usize::try_from(params.disks.max(last)).unwrap_or(0);
         let hba = VirtualHba::new(name, transport, bays);
@@ -191,7 +202,7 @@ impl SimKind for HbaKind {
             let hash = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
             let wwn = serial.bytes().fold(0xcbf2_9ce4_8422_2325, hash) >> 4 | 0x5 << 60;
             let shape = DiskShape {
-                size,
+                size: params.size,
                 timing: Timing::Between { min_ns: 20_000, max_ns: 200_000 },
                 ..DiskShape::default()
             };

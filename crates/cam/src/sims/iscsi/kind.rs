@@ -187,6 +187,34 @@ pub(super) fn terms(bus: &str, params: &Value) -> Result<Terms, Error> {
     params.terms().map_err(refuse)
 }
 
+/// An iSCSI name in the form in which it is sent. `key`: the parameter that has it.
+fn iscsi_name(bus: &str, key: &str, text: &str) -> Result<String, Error> {
+    normalise_name(text).map_err(|_| {
+        Error::inval(format!(
+            "bus {bus}: {key}: `{text}` is no iSCSI name (iqn.2026-01.org.example:name)"
+        ))
+    })
+}
+
+/// The parameters of a bus, if they can be used. It needs no initiator name until it is opened.
+fn checked(bus: &str, params: &Value) -> Result<IscsiParams, Error> {
+    let refuse = |what: String| Error::inval(format!("bus {bus}: {what}"));
+    let params = IscsiParams::deserialize(params).map_err(|e| refuse(e.to_string()))?;
+    iscsi_name(bus, "target", &params.target)?;
+    if let Some(own) = &params.initiator {
+        iscsi_name(bus, "initiator", own)?;
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = params.portals.iter().find(|portal| !seen.insert(**portal)) {
+        return Err(refuse(format!("portals: {twice} is listed twice")));
+    }
+    if params.portals.is_empty() || params.portals.len() > PORTALS_MAX as usize {
+        return Err(refuse(format!("portals: 1 to {PORTALS_MAX} are needed")));
+    }
+    params.terms().map_err(refuse)?;
+    Ok(params)
+}
+
 impl SimKind for IscsiKind {
     fn name(&self) -> &'static str {
         "iscsi"
@@ -207,30 +235,21 @@ impl SimKind for IscsiKind {
          initiator = \"iqn.2026-01.org.example:host7\"\n"
     }
 
+    fn check(&self, name: &str, params: &Value) -> Result<(), Error> {
+        checked(name, params).map(drop)
+    }
+
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
         let name = request.name;
         let refuse = |what: String| Error::inval(format!("bus {name}: {what}"));
-        let params = IscsiParams::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
-        let named = |key: &str, text: &str| {
-            normalise_name(text).map_err(|_| {
-                refuse(format!("{key}: `{text}` is no iSCSI name (iqn.2026-01.org.example:name)"))
-            })
-        };
+        let params = checked(name, request.params)?;
         let own = params
             .initiator
             .as_deref()
             .ok_or_else(|| refuse("initiator: no name is set".into()))?;
-        let (target, initiator) = (named("target", &params.target)?, named("initiator", own)?);
-        let mut seen = BTreeSet::new();
-        if let Some(twice) = params.portals.iter().find(|portal| !seen.insert(**portal)) {
-            return Err(refuse(format!("portals: {twice} is listed twice")));
-        }
-        if params.portals.is_empty() || params.portals.len() > PORTALS_MAX as usize {
-            return Err(refuse(format!("portals: 1 to {PORTALS_MAX} are needed")));
-        }
         let rules = Rules {
-            initiator,
-            target,
+            initiator: iscsi_name(name, "initiator", own)?,
+            target: iscsi_name(name, "target", &params.target)?,
             isid: [0; 6],
             terms: SharedTerms::new(params.terms().map_err(refuse)?),
             luns_max: params.luns_max,

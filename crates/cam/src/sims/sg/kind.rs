@@ -29,6 +29,28 @@ struct SgParams {
     devices: Vec<PathBuf>,
 }
 
+/// The parameters of a bus, if they can be used.
+fn checked(bus: &str, params: &Value) -> Result<SgParams, Error> {
+    let refuse = |what: String| Error::inval(format!("bus {bus}: {what}"));
+    let params = SgParams::deserialize(params).map_err(|e| refuse(e.to_string()))?;
+    if params.devices.is_empty() || params.devices.len() > DEVICES_MAX {
+        return Err(refuse(format!("devices: 1 to {DEVICES_MAX} are needed")));
+    }
+    let mut seen = BTreeSet::new();
+    for device in &params.devices {
+        if !device.is_absolute() {
+            return Err(refuse(format!(
+                "devices: `{}` is not an absolute path (`/dev/sg2`, `/dev/disk/by-id/...`)",
+                device.display()
+            )));
+        }
+        if !seen.insert(device) {
+            return Err(refuse(format!("devices: {} is listed twice", device.display())));
+        }
+    }
+    Ok(params)
+}
+
 impl SimKind for SgKind {
     fn name(&self) -> &'static str {
         "sg"
@@ -47,24 +69,12 @@ impl SimKind for SgKind {
          devices = [\"/dev/disk/by-id/scsi-35000c500a1b2c3d4\", \"/dev/sg3\"]\n"
     }
 
+    fn check(&self, name: &str, params: &Value) -> Result<(), Error> {
+        checked(name, params).map(drop)
+    }
+
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
-        let refuse = |what: String| Error::inval(format!("bus {}: {what}", request.name));
-        let params = SgParams::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
-        if params.devices.is_empty() || params.devices.len() > DEVICES_MAX {
-            return Err(refuse(format!("devices: 1 to {DEVICES_MAX} are needed")));
-        }
-        let mut seen = BTreeSet::new();
-        for device in &params.devices {
-            if !device.is_absolute() {
-                return Err(refuse(format!(
-                    "devices: `{}` is not an absolute path (`/dev/sg2`, `/dev/disk/by-id/...`)",
-                    device.display()
-                )));
-            }
-            if !seen.insert(device) {
-                return Err(refuse(format!("devices: {} is listed twice", device.display())));
-            }
-        }
+        let params = checked(request.name, request.params)?;
         let site = (request.site.notifier.clone(), request.site.cores);
         Ok(Arc::new(Sg::new(request.name, Arc::new(Linux::new(params.devices)), site)))
     }

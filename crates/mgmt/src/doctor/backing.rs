@@ -4,8 +4,9 @@ use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::DiskState;
 use crate::config::DiskConfig;
 use rustix::fs::{FsWord, statfs};
-use std::fs::OpenOptions;
-use std::os::unix::fs::FileTypeExt;
+use serde_json::Value;
+use std::fs::{Metadata, OpenOptions};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// `f_type` of tmpfs and ramfs (statfs(2)).
@@ -88,10 +89,21 @@ fn check_file(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<CheckFinding>
             format!("umount {shown}"),
         )];
     }
-    if let Err(e) = OpenOptions::new().read(true).write(true).open(path) {
+    if !device && !about.is_file() {
+        // Opening a FIFO would wait for its writer.
         return vec![bad(
             Severity::Fail,
-            format!("disk {name}: {shown} cannot be opened for writing: {e}"),
+            format!("disk {name}: {shown} is neither a file nor a block device"),
+            "the disk cannot be created",
+            format!("ls -l {shown} shows it; correct `path`"),
+        )];
+    }
+    let writes = disk.params.get("read_only") != Some(&Value::Bool(true)) && !is_read_only(&about);
+    if let Err(e) = OpenOptions::new().read(true).write(writes).open(path) {
+        let access = if writes { "writing" } else { "reading" };
+        return vec![bad(
+            Severity::Fail,
+            format!("disk {name}: {shown} cannot be opened for {access}: {e}"),
             "the disk cannot be created",
             format!("chown USER {shown}, with the user that runs the daemon"),
         )];
@@ -106,6 +118,13 @@ fn check_file(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<CheckFinding>
         )];
     }
     if device { Vec::new() } else { check_file_system(disk, path) }
+}
+
+/// Whether it is a block device that the kernel refuses to write: a disk on it is read-only.
+fn is_read_only(about: &Metadata) -> bool {
+    let (major, minor) = (rustix::fs::major(about.rdev()), rustix::fs::minor(about.rdev()));
+    let said = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    about.file_type().is_block_device() && said.is_ok_and(|said| said.trim() == "1")
 }
 
 /// Findings about the file system under a disk's file.

@@ -1,8 +1,9 @@
-//! Check of the files that targets and file servers name for TLS: whether they can be read and when
-//! they expire.
+//! Check of the files that targets, disks and file servers name for TLS: whether they can be read
+//! and when they expire.
 
 use super::{Check, CheckFinding, Facts, Severity, bad, ok};
 use crate::api::CertificateState;
+use crate::config::{Config, TLS_FILE_KEYS};
 use std::io::Read;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,21 +17,25 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 fn findings(facts: &Facts) -> Vec<CheckFinding> {
     let Some(config) = facts.valid_config() else { return ok("no configuration to look at") };
-    let mut out = Vec::new();
-    let mut seen = 0;
+    let files = tls_files(config);
+    let found = files.iter().filter_map(|(at, key, path)| file(at, key, path));
+    let (out, seen): (Vec<CheckFinding>, usize) = (found.collect(), files.len());
+    if out.is_empty() { ok(format!("{seen} files looked at, all valid")) } else { out }
+}
+
+/// The files that sections name for TLS: the section, the key, the path.
+pub(super) fn tls_files(config: &Config) -> Vec<(String, &'static str, &str)> {
     let targets = config.target.iter().map(|t| (format!("target {}", t.name), &t.params));
+    let disks = config.disk.iter().map(|d| (format!("disk {}", d.name), &d.params));
     let servers = config.geom.iter().filter(|g| g.class == "fs");
     let servers = servers.map(|g| (format!("fs {}", g.name), &g.params));
-    for (at, params) in targets.chain(servers) {
-        for key in ["tls_certificate", "tls_key", "tls_client_ca"] {
-            let path = params.get(key).and_then(|path| path.as_str()).unwrap_or("");
-            if !path.is_empty() {
-                seen += 1;
-                out.extend(file(&at, key, path));
-            }
-        }
-    }
-    if out.is_empty() { ok(format!("{seen} files looked at, all valid")) } else { out }
+    let named = targets.chain(disks).chain(servers).flat_map(|(at, params)| {
+        TLS_FILE_KEYS.into_iter().filter_map(move |key| {
+            let path = params.get(key)?.as_str().filter(|path| !path.is_empty())?;
+            Some((at.clone(), key, path))
+        })
+    });
+    named.collect()
 }
 
 fn file(at: &str, key: &str, path: &str) -> Option<CheckFinding> {
@@ -40,7 +45,7 @@ fn file(at: &str, key: &str, path: &str) -> Option<CheckFinding> {
             return Some(bad(
                 Severity::Fail,
                 format!("{at}: {key} {path}: {e}"),
-                "the target cannot be served",
+                "the target, disk or file server cannot be used",
                 format!("ls -l {path}, or correct `{key}`"),
             ));
         }

@@ -43,10 +43,14 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             ));
             continue;
         }
-        if is_ours {
+        let port = socket.port();
+        // `0.0.0.0` and an address of this machine share a port: a running daemon may widen and
+        // narrow `listen`, and its plan knows whether another process is in the way.
+        let has_port = |at: &&String| at.parse::<SocketAddr>().is_ok_and(|at| at.port() == port);
+        let is_shared = e.kind() == std::io::ErrorKind::AddrInUse && ours.iter().any(has_port);
+        if is_ours || is_shared {
             continue;
         }
-        let port = socket.port();
         let fix = match e.kind() {
             std::io::ErrorKind::AddrInUse => {
                 format!("ss -ltnp 'sport = :{port}' shows the process; stop it or change `listen`")

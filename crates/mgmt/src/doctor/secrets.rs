@@ -1,7 +1,8 @@
 //! Check that secrets can be read, are long enough, and are private.
 
+use super::certificates::tls_files;
 use super::{Check, CheckFinding, Facts, Severity, bad, ok};
-use crate::config::secret;
+use crate::config::{Config, secret};
 use std::os::unix::fs::MetadataExt;
 
 /// See the module.
@@ -50,20 +51,19 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             format!("chmod 600 {file}, and better: secret = \"file:PATH\""),
         ));
     }
-    out.extend(keys(facts));
+    out.extend(keys(config));
     if out.is_empty() { ok("no other user can read secrets") } else { out }
 }
 
-/// Private keys of targets that other users can read.
-fn keys(facts: &Facts) -> Vec<CheckFinding> {
-    let targets = facts.valid_config().into_iter().flat_map(|config| &config.target);
-    let keys = targets.filter_map(|t| Some((&t.name, t.params.get("tls_key")?.as_str()?)));
-    let open = keys.filter_map(|(target, path)| {
+/// Private keys that other users can read.
+fn keys(config: &Config) -> Vec<CheckFinding> {
+    let files = tls_files(config).into_iter();
+    let open = files.filter(|(_, key, _)| *key == "tls_key").filter_map(|(at, _, path)| {
         let mode = std::fs::metadata(path).ok()?.mode();
         (mode & 0o077 != 0).then(|| {
             bad(
                 Severity::Warn,
-                format!("the private key of {target}, {path}, has mode {:04o}", mode & 0o7777),
+                format!("the private key of {at}, {path}, has mode {:04o}", mode & 0o7777),
                 "other users of this machine can read it",
                 format!("chmod 600 {path}"),
             )

@@ -50,6 +50,14 @@ impl Drop for Machine {
     }
 }
 
+/// The same, with a further parameter of the first disk.
+fn with_disk_param(mut facts: Facts, key: &str, value: impl Into<serde_json::Value>) -> Facts {
+    let config = facts.config.as_mut().and_then(|config| config.as_mut().ok());
+    let disk = &mut config.expect("well-formed").disk[0];
+    disk.params.insert(key.to_owned(), value.into());
+    facts
+}
+
 /// The grades that a check gives, and that its words are there when it has something to say.
 fn grades(id: &str, facts: &Facts) -> Vec<Severity> {
     let check = CHECKS.iter().find(|c| c.id == id).expect("a check");
@@ -142,6 +150,18 @@ fn certificates_are_reported_thirty_days_ahead() {
 }
 
 #[test]
+fn tls_files_of_disks_are_checked_as_those_of_targets() {
+    let machine = Machine::new("tls");
+    let key = machine.write("key.pem", "a key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("mode");
+    let facts = machine.facts(Some("[[disk]]\nname='d'\nkind='null'\n"));
+    let facts = with_disk_param(facts, "tls_ca", "/nowhere/ca.pem");
+    let facts = with_disk_param(facts, "tls_key", key.display().to_string());
+    assert_eq!(grades("certificates", &facts), [Severity::Fail], "there is no ca.pem");
+    assert_eq!(grades("secrets", &facts), [Severity::Warn], "others can read the key");
+}
+
+#[test]
 fn backing_files_are_graded() {
     let machine = Machine::new("backing");
     let disk = |path: &Path, more: &str| {
@@ -166,6 +186,17 @@ fn backing_files_are_graded() {
     assert_eq!(grades("backing", &facts), [Severity::Fail]);
     let small = machine.write("small.img", "x");
     assert_eq!(grades("backing", &machine.facts(Some(&disk(&small, "")))), [Severity::Fail]);
+    let read_only =
+        |path: &Path| with_disk_param(machine.facts(Some(&disk(path, ""))), "read_only", true);
+    // Kernels refuse to write a program that runs, also for root (ETXTBSY).
+    let program = std::env::current_exe().expect("this test");
+    if fs::OpenOptions::new().write(true).open(&program).is_err() {
+        let facts = machine.facts(Some(&disk(&program, "")));
+        assert_eq!(grades("backing", &facts), [Severity::Fail], "it cannot be written");
+        let grade = grades("backing", &read_only(&program));
+        assert!(!grade.contains(&Severity::Fail), "{grade:?}");
+    }
+    assert_eq!(grades("backing", &read_only(&machine.0)), [Severity::Fail], "a folder is no disk");
     let there = machine.write("there.img", &"x".repeat(512));
     let grade = grades("backing", &machine.facts(Some(&disk(&there, ""))));
     assert!(!grade.contains(&Severity::Fail), "{grade:?}");
@@ -197,6 +228,10 @@ fn ports_socket_and_version_are_graded() {
     state.daemon.version = "1.2.3".to_owned();
     facts.daemon = Ok(state.clone());
     assert_eq!(grades("ports", &facts), [Severity::Ok], "it is ours");
+    let every = format!("0.0.0.0:{}", busy.local_addr().expect("bound").port());
+    let wider = Facts { daemon: Ok(state.clone()), ..machine.facts(Some(&target(&every))) };
+    assert_eq!(grades("ports", &wider), [Severity::Ok], "its target listens there more widely");
+    assert_eq!(grades("ports", &machine.facts(Some(&target(&every)))), [Severity::Fail]);
     assert_eq!(grades("version", &facts), [Severity::Ok]);
     state.daemon.version = "1.0.0".to_owned();
     facts.daemon = Ok(state.clone());

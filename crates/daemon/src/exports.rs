@@ -47,7 +47,7 @@ use crate::overrides::{Overrides, Tray};
 use crate::startup_wait::{self, WaitLimit};
 pub use files::{Files, FilesInUse};
 use pending_luns::PendingLuns;
-pub use pending_luns::{ProviderSources, bus_may_provide, disk_may_provide};
+pub use pending_luns::{ProviderSources, disk_may_provide};
 use portals::Portal;
 pub use portals::check_portals;
 use specs::{access_state, port_group, target_spec};

@@ -15,10 +15,9 @@ use geom::Inbox;
 use mgmt::Outcome;
 use mgmt::api::{Error, Kind, Result, SystemState};
 use mgmt::config::{BusConfig, Config, GeomConfig};
-use mgmt::plan::{Action, PredictedSerials, Step, name_depends_on};
+use mgmt::plan::{Action, PredictedSerials, Step, bus_may_provide, name_depends_on};
 use serde_json::Value;
 
-use crate::exports::bus_may_provide;
 use crate::images::Images;
 
 /// Questions and changes that may wait at once; a further one is refused.

@@ -21,7 +21,7 @@ use fileserver::{FS_CLASS, FsClass};
 use geom::{Class, Runtime, RuntimeConfig, Topology};
 use mgmt::api::{AttachedState, CoreState, Error, Event, Kind, Level, Result, SystemState};
 use mgmt::config::{BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, Port, TargetConfig};
-use mgmt::plan::{Action, Deferred, PredictedSerials, Step};
+use mgmt::plan::{Action, Deferred, PredictedSerials, Step, bus_may_provide};
 use mgmt::{Outcome, Plant, Progress, StaleFiles};
 use reactor::{PortChoice, PortReport};
 use serde_json::Value;
@@ -393,7 +393,7 @@ fn answer_query(
             let may_wait = |name: &str| {
                 registry.login_gate().is_shut()
                     || runs(name)
-                    || exports::bus_may_provide(&stays, name)
+                    || bus_may_provide(&stays, name)
                     || exports::disk_may_provide(topology, &shown.config.disk, name)
             };
             let _ = to.send(check(topology, &step, &before, &may_wait));

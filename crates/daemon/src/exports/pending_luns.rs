@@ -22,25 +22,11 @@ use engine::{GroupSpec, LunSpec};
 use geom::{GraphControl, Topology};
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::{AccessConfig, BusConfig, Config, DiskConfig, LunConfig, TargetConfig};
-use mgmt::plan::{Deferred, DeferredPart, name_depends_on};
+use mgmt::plan::{Deferred, DeferredPart, bus_may_provide, name_depends_on};
 
 use super::Exports;
 use super::specs::{group_spec, lun_spec, units_of};
 use crate::reattach::remote;
-
-/// Whether a bus of a configuration may bring a provider of that name: a disk that it names or that
-/// is named by its kind, or something that is found by its record (`CLASS/NAME`).
-pub fn bus_may_provide(buses: &[BusConfig], name: &str) -> bool {
-    let is_own = |own: &String| name_depends_on(name, own);
-    let kinds = ["da", "ada", "cd"];
-    let is_numbered = |kind: &&str| {
-        name.strip_prefix(*kind).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    !buses.is_empty()
-        && (name.contains('/')
-            || kinds.iter().any(is_numbered)
-            || buses.iter().flat_map(|bus| bus.names.keys()).any(is_own))
-}
 
 /// Whether a disk of a configuration may bring a provider of that name: it is not in the graph, and
 /// its medium is over a network and looked for.

@@ -6,7 +6,7 @@ use super::secret::HIDDEN_SECRET;
 use super::suggest::suggest;
 use super::types::{AccessConfig, Config, DiskConfig, TargetConfig};
 use crate::api::Kind;
-use crate::plan::name_depends_on;
+use crate::plan::{bus_may_provide, name_depends_on};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -344,7 +344,7 @@ pub(super) fn unused_sections(config: &Config) -> Vec<Problem> {
         names.extend(config.disk.iter().map(|d| d.name.as_str()));
         names.extend(config.geom.iter().map(|g| g.name.as_str()));
         // Disks of buses, and providers named by a label, are known when they are found.
-        let found = name.contains('/') || !config.bus.is_empty();
+        let found = name.contains('/') || bus_may_provide(&config.bus, name);
         if found || names.iter().any(|owner| name_depends_on(name, owner)) {
             continue;
         }

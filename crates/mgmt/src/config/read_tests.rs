@@ -346,6 +346,12 @@ fn lun_has_one_spelling_and_a_unit_one_serial_number() {
         refused(&group(twice, ""), Kind::ConfigValue, &["write LUN 7 as `7`"]);
     }
     refused(&group("0='a'", "[[unit]]\nprovider='b'"), Kind::ConfigName, &["there is no `b`"]);
+    let bus = "[[bus]]\nname='v'\nkind='virtual'\nnames={x='0'}\n[[unit]]\nprovider=";
+    refused(&group("0='a'", &format!("{bus}'b'")), Kind::ConfigName, &["there is no `b`"]);
+    for found in ["da0", "cd1", "x", "xp1"] {
+        let text = group("0='a'", &format!("{bus}'{found}'"));
+        assert!(read(&text, "a.toml", &catalog).is_ok(), "a disk of the bus: {found}");
+    }
     let two = "0={provider='a',serial='S1'},1={provider='a',serial='S2'}";
     refused(&group(two, ""), Kind::ConfigName, &["two serial numbers, `S1` and `S2`"]);
     let one = "0={provider='a',serial='S1'},1={provider='b',serial='S1'}";

@@ -7,7 +7,7 @@ use super::apply::{Deferred, DeferredPart};
 use super::manual_changes::members;
 use super::rename::{is_bsd_letter, is_part};
 use crate::api::{SystemState, TargetHealth, TargetState};
-use crate::config::{AccessConfig, Config, GeomConfig};
+use crate::config::{AccessConfig, BusConfig, Config, GeomConfig};
 use std::collections::{HashMap, HashSet};
 
 /// Whether a provider of that name comes, by the form of the name, from the disk or geom `owner`:
@@ -23,6 +23,20 @@ pub fn name_depends_on(reference: &str, owner: &str) -> bool {
     };
     let has_digit = || owner.ends_with(|c: char| c.is_ascii_digit());
     rest.starts_with(['.', '/']) || is_part(rest) && (!is_bsd_letter(rest) || has_digit())
+}
+
+/// Whether a bus of a configuration may bring a provider of that name: a disk that it names or that
+/// is named by its kind, or something that is found by its record (`CLASS/NAME`).
+pub fn bus_may_provide(buses: &[BusConfig], name: &str) -> bool {
+    let is_own = |own: &String| name_depends_on(name, own);
+    let kinds = ["da", "ada", "cd"];
+    let is_numbered = |kind: &&str| {
+        name.strip_prefix(*kind).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    !buses.is_empty()
+        && (name.contains('/')
+            || kinds.iter().any(is_numbered)
+            || buses.iter().flat_map(|bus| bus.names.keys()).any(is_own))
 }
 
 /// The entry of the disk or geom that a provider of that name comes from, by [`name_depends_on`];

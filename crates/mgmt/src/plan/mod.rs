@@ -34,7 +34,7 @@ pub use action::{Action, Risk, Step};
 pub use apply::{Applied, Deferred, DeferredPart, apply, refusals};
 pub(crate) use depend::DependencyGraph;
 pub(crate) use depend::keep_lost_objects;
-pub use depend::{adopt_found_members, name_depends_on, running_config};
+pub use depend::{adopt_found_members, bus_may_provide, name_depends_on, running_config};
 pub use diff::plan;
 pub use identity::PredictedSerials;
 pub use made_geoms::{MadeGeoms, adopt_made};

@@ -89,9 +89,9 @@ fn read_with(
     if faults.is_empty() { Ok(config) } else { Err(refused(faults)) }
 }
 
-/// Names of iSCSI targets, and of initiators with accounts, in the one form in which they are sent,
-/// whatever is typed (RFC 3722, RFC 7143 4.2.7.1). An NQN stays as typed: its letters have a case (NVMe base specification 2.0,
-/// 4.5).
+/// Names of iSCSI targets, and names and patterns of their initiators, in the one form in which
+/// names are sent, whatever is typed (RFC 3722, RFC 7143 4.2.7.1). An NQN stays as typed: its
+/// letters have a case (NVMe base specification 2.0, 4.5).
 fn normalise_names(config: &mut Config) {
     let folded = |name: &str| wire::iscsi::normalise_name(name).ok();
     let iscsi = config.target.iter_mut().filter(|t| t.driver == "iscsi");
@@ -105,7 +105,13 @@ fn normalise_names(config: &mut Config) {
         if let Some(name) = folded(&access.target).filter(|_| !is_there) {
             access.target = name;
         }
-        // As the initiators send them.
+        let is_iscsi = |t: &TargetConfig| t.name == access.target && t.driver == "iscsi";
+        if config.target.iter().any(is_iscsi) {
+            // Letters of ASCII are compared without regard to case.
+            for pattern in access.initiators.iter_mut().filter(|pattern| !pattern.is_ascii()) {
+                *pattern = wire::iscsi::fold_pattern(pattern).unwrap_or_else(|| pattern.clone());
+            }
+        }
         let named = |(name, account): (&String, &InitiatorChap)| {
             (folded(name).unwrap_or_else(|| name.clone()), account.clone())
         };

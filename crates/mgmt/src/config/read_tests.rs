@@ -432,8 +432,10 @@ fn iscsi_names_are_lowercased_and_nqns_keep_their_case() {
     let text = "[[target]]\ndriver='nvme_tcp'\nname='nqn.2026-11.org:Disk'\nlisten=['[::]:4420']\n\
                 [[target]]\ndriver='iscsi'\nname='IQN.A:T'\nlisten=['[::]:3260']\n\
                 [[access]]\ntarget='nqn.2026-11.org:Disk'\ngroup='g'\ninitiators=['*']\n\
-                [[access]]\ntarget='iqn.a:T'\ngroup='g'\ninitiators=['*']\n";
+                [[access]]\ntarget='iqn.a:T'\ngroup='g'\n\
+                initiators=['iqn.de.B\u{dc}RO:*', 'IQN.b:c']\n";
     let config = read(text, "a.toml", &catalog).expect("good");
+    assert_eq!(config.access[1].initiators, ["iqn.de.b\u{fc}ro:*", "IQN.b:c"]);
     let names: Vec<&str> = config.target.iter().map(|t| t.name.as_str()).collect();
     assert_eq!(names, ["nqn.2026-11.org:Disk", "iqn.a:t"]);
     assert_eq!(config.access[1].target, "iqn.a:t");

@@ -48,7 +48,7 @@ pub use keys::{KEYS, Key, KeySpec, Phase, Rule, Sender, key_spec};
 pub use login::{
     Access, Established, Grant, Login, LoginConfig, LoginReply, SessionType, Step, TargetQuery,
 };
-pub use name::{NAME_LEN_MAX, normalise_name};
+pub use name::{NAME_LEN_MAX, fold_pattern, normalise_name};
 pub use negotiate::{DigestPolicy, Negotiation, Offer, SessionParams, Side, TaskReporting};
 pub use notice::*;
 pub use number::{decode_binary, encode_base64, encode_hex, parse_number, parse_range};

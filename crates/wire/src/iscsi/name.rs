@@ -42,6 +42,12 @@ fn fold(name: &str) -> Result<String, WireError> {
     }
 }
 
+/// A pattern of iSCSI names, folded as [`normalise_name`] folds the names that it is compared with.
+/// `None`: it contains a character that no name has.
+pub fn fold_pattern(pattern: &str) -> Option<String> {
+    fold(pattern).ok()
+}
+
 fn allowed(c: char) -> bool {
     if c.is_ascii() {
         c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '_' | '+' | '@' | '#')
@@ -62,6 +68,9 @@ mod tests {
         assert_eq!(fold("iqn.2001-04.de.bu\u{308}ro:disk"), "iqn.2001-04.de.b\u{fc}ro:disk");
         assert_eq!(fold("iqn.2001-04.de.\u{ff21}:disk"), "iqn.2001-04.de.a:disk");
         assert!(normalise_name("iqn.2001-04.de.a\u{2028}b").is_err());
+        let pattern = fold_pattern("iqn.2001-04.de.B\u{dc}RO:*");
+        assert_eq!(pattern.as_deref(), Some("iqn.2001-04.de.b\u{fc}ro:*"));
+        assert_eq!(fold_pattern("iqn.a\u{2028}*"), None);
     }
 
     #[test]

@@ -123,12 +123,31 @@ pub fn start_configured(control: &Control, config: &Config, strict: bool) -> Res
 /// anything. Errors are logged, and the daemon keeps its configuration.
 fn reload(control: &Control, catalog: fn() -> Catalog, file: &str) {
     let mut progress = |line: crate::api::ProgressLine| tracing::debug!("{}", line.what);
-    let applied = load(catalog, file)
+    let applied = check_reload(file)
+        .and_then(|()| load(catalog, file))
         .and_then(|config| control.apply(&config, &Consent::default(), &mut progress));
     match applied {
-        Ok((plan, _)) => tracing::info!("SIGHUP: {file} reloaded, {} changes", plan.steps.len()),
+        Ok((plan, applied)) => {
+            tracing::info!("SIGHUP: {file} reloaded, {} changes", plan.steps.len());
+            applied.notes.iter().for_each(|note| tracing::warn!("SIGHUP: {note}"));
+        }
+        Err(e) if e.kind == Kind::HalfDone => {
+            tracing::error!("SIGHUP: {file} was reloaded in part: {e}");
+        }
         Err(e) => tracing::error!("SIGHUP: {file} was not reloaded; nothing changed: {e}"),
     }
+}
+
+/// Refuses what cannot be read twice: a pipe is empty after the start, and so would be the
+/// configuration.
+fn check_reload(file: &str) -> Result<()> {
+    let error = |why: String| Error::new(Kind::System, "read configuration", why).at(file);
+    let found = std::fs::metadata(file).map_err(|e| error(e.to_string()))?;
+    if found.is_file() {
+        return Ok(());
+    }
+    let error = error("not a regular file, so it is read only at the start".to_owned());
+    Err(error.next("Name the file: ashlar apply FILE."))
 }
 
 /// A folder for what outlives the daemon, and the machine's next boot, when the configuration does
@@ -314,6 +333,25 @@ mod tests {
         assert_eq!(shown.collect::<Vec<_>>(), [(what, "tls_key /x has changed")]);
         control.apply(&config, &Consent::default(), &mut |_| {}).expect("applied");
         assert!(control.plan(&config).expect("a plan").steps.is_empty());
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn reload_of_a_pipe_or_device_removes_nothing() {
+        let text = "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:0']\n";
+        let config = read(text, "a.toml", &catalog()).expect("well-formed");
+        let folder = std::env::temp_dir().join(format!("ashlar-reload-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("scratch");
+        let archive = Archive::new(&folder, 2);
+        let plant = Box::new(Arc::new(FakePlant::new()));
+        let control = Control::new(plant, catalog(), &Config::default(), archive);
+        start_configured(&control, &config, false).expect("served");
+        reload(&control, catalog, "/dev/null");
+        assert_eq!(control.config().0.target.len(), 1, "what is read there is empty");
+        let file = folder.join("a.toml");
+        std::fs::write(&file, "").expect("scratch");
+        reload(&control, catalog, file.to_str().expect("a path"));
+        assert!(control.config().0.target.is_empty(), "a file may be empty");
         let _ = std::fs::remove_dir_all(&folder);
     }
 

@@ -4,6 +4,9 @@
 use super::types::{AccessConfig, Config, TargetConfig};
 use std::net::SocketAddr;
 
+/// Patterns that every host of a protocol matches.
+const ALL: [&str; 4] = ["*", "iqn.*", "nqn.*", "ip:*"];
+
 /// A warning about one target; it does not make a configuration invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exposure {
@@ -41,11 +44,16 @@ fn requires_tls(target: &TargetConfig) -> bool {
     target.params.get("tls").and_then(serde_json::Value::as_str) == Some("require")
 }
 
+/// A pattern of a group that every host matches.
+fn pattern_of_all(access: &AccessConfig) -> Option<&str> {
+    access.initiators.iter().map(String::as_str).find(|pattern| ALL.contains(pattern))
+}
+
 /// Any host on the network is let in, without proof.
 fn unauthenticated(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Exposure> {
     let proves = |a: &&&AccessConfig| target.chap.is_some() || a.accounts().next().is_some();
-    let all = |a: &&&AccessConfig| a.initiators.iter().any(|p| p == "*") && !a.luns.is_empty();
-    let open = groups.iter().find(|a| all(a) && !proves(a))?;
+    let mut unproven = groups.iter().filter(|a| !a.luns.is_empty() && !proves(a));
+    let (open, pattern) = unproven.find_map(|a| Some((a, pattern_of_all(a)?)))?;
     if !is_beyond_loopback(target) || requires_tls(target) {
         return None;
     }
@@ -57,8 +65,8 @@ fn unauthenticated(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Ex
     Some(Exposure {
         target: target.name.clone(),
         why: format!(
-            "group {} admits every host that reaches {} (pattern `*`, neither CHAP nor required \
-             TLS)",
+            "group {} admits every host that reaches {} (pattern `{pattern}`, neither CHAP nor \
+             required TLS)",
             open.group,
             target.listen.join(", ")
         ),
@@ -131,6 +139,8 @@ mod tests {
         let open = config("0.0.0.0:3260", &["*"]);
         let said = exposures(&open);
         assert!(said.len() == 1 && said[0].why.contains("group g0"), "{said:?}");
+        let said = exposures(&config("0.0.0.0:3260", &["iqn.h:*", "iqn.*"]));
+        assert!(said.len() == 1 && said[0].why.contains("pattern `iqn.*`"), "{said:?}");
         let mut proven = open.clone();
         proven.target[0].chap = Some(chap());
         assert_eq!(exposures(&proven), []);

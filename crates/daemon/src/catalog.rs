@@ -9,11 +9,11 @@ use engine::Registry;
 use fileserver::{FS_CLASS, FsClass, NoHistory, Site, VolumeHistory};
 use geom::Class;
 use mgmt::ClassVerbs;
-use mgmt::api::Error;
+use mgmt::api::{self, Error};
 use mgmt::config::{Catalog, Config, Entry, GeomConfig};
 use serde_json::{Map, Value};
 
-use crate::control_loop::check_fs;
+use crate::errors::from_geom;
 use crate::plant::bus_kinds;
 use crate::{buses, media};
 
@@ -57,11 +57,11 @@ fn may_become(from: &GeomConfig, to: &GeomConfig) -> bool {
 /// The settings that a section gives its geom.
 fn settings(geom: &GeomConfig) -> Map<String, Value> {
     let said = class_of(geom).map(|class| class.settings(&Value::Object(geom.params.clone())));
-    // A section that the class refuses is reported when it is carried out.
+    // A section that the class refuses is reported by `check_geom`.
     said.and_then(Result::ok).unwrap_or_default()
 }
 
-/// Why a daemon that runs nothing could not make buses, disks and file servers.
+/// Why a daemon that runs nothing could not make buses, disks and geoms.
 fn start_refusals(config: &Config) -> Vec<String> {
     let line = |kind: &str, name: &str, e: Error| {
         let at = if e.at == name { String::new() } else { format!("{}: ", e.at) };
@@ -73,11 +73,19 @@ fn start_refusals(config: &Config) -> Vec<String> {
     });
     let disks = media::check_all(&config.disk).into_iter();
     let disks = disks.map(|refused| format!("disk {}: {}", refused.at, refused.source));
-    let servers = config.geom.iter().filter_map(|geom| {
-        let refused = check_fs("create geom", geom).err()?;
-        Some(line("fs", &geom.name, refused))
+    let geoms = config.geom.iter().filter_map(|geom| {
+        let refused = check_geom("create geom", geom).err()?;
+        Some(line("geom", &geom.name, refused))
     });
-    buses.chain(disks).chain(servers).collect()
+    buses.chain(disks).chain(geoms).collect()
+}
+
+/// Why the class of a section would refuse its keys, or the files that they name. On a thread that
+/// may block.
+pub(crate) fn check_geom(op: &str, geom: &GeomConfig) -> api::Result<()> {
+    let Some(class) = class_of(geom) else { return Ok(()) };
+    let read = class.settings(&Value::Object(geom.params.clone()));
+    read.map(drop).map_err(|e| from_geom(op, &geom.name, e))
 }
 
 /// The classes that a configuration may name.

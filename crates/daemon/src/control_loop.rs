@@ -42,7 +42,7 @@ use crate::startup_wait;
 
 pub use checking::check;
 pub use published::Published;
-pub use renewing::{check_files, check_fs};
+pub use renewing::check_files;
 
 /// Longest sleep of the control thread; everything that needs it wakes it before.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);

@@ -28,8 +28,8 @@ use serde_json::Value;
 
 use crate::attach::Attachments;
 use crate::buses;
-use crate::catalog::{site, wall_s};
-use crate::control_loop::{ControlLoop, Published, check, check_files, check_fs};
+use crate::catalog::{check_geom, site, wall_s};
+use crate::control_loop::{ControlLoop, Published, check, check_files};
 use crate::cycle_check::CycleCheck;
 use crate::errors::{DISK_REMEDY, from_geom};
 use crate::exports::{self, Exports, FilesInUse, clashes};
@@ -468,7 +468,7 @@ impl Plant for Daemon {
             Action::CreateBus { bus } | Action::ModifyBus { to: bus, .. } => {
                 return buses::check(bus);
             }
-            Action::CreateGeom { geom } => check_fs("create geom", geom)?,
+            Action::CreateGeom { geom } => check_geom("create geom", geom)?,
             Action::Renew { of } => {
                 let mut config = self.mailbox.query(Query::Config)?;
                 before.iter().for_each(|step| step.action.apply_to(&mut config));

@@ -2,7 +2,7 @@
 //! new content.
 
 use disks::DiskClass;
-use fileserver::{FS_CLASS, FsClass};
+use fileserver::FsClass;
 use mgmt::api::{Error, Kind, Result};
 use mgmt::config::{Config, GeomConfig};
 use mgmt::plan::FileSection;
@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::ControlLoop;
 use crate::buses;
+use crate::catalog::check_geom;
 use crate::errors::from_geom;
 use crate::exports::{Files, check_target, judge_group};
 
@@ -35,18 +36,8 @@ pub fn check_files(of: &FileSection, config: &Config) -> Result<()> {
             let checked = disks::kind(&disk.kind).map_or(Ok(()), |kind| kind.check(name, &params));
             checked.map_err(|e| from_geom(OP, name, e))
         }
-        FileSection::Fs(name) => check_fs(OP, config.geom(name).ok_or_else(none)?),
+        FileSection::Fs(name) => check_geom(OP, config.geom(name).ok_or_else(none)?),
     }
-}
-
-/// Why a geom could not be used as a file server, by its parameters and the files that they name.
-/// On a thread that may block.
-pub fn check_fs(op: &str, geom: &GeomConfig) -> Result<()> {
-    if geom.class != FS_CLASS {
-        return Ok(());
-    }
-    let params = Value::Object(geom.params.clone());
-    FsClass::check_params(&params).map_err(|e| from_geom(op, &geom.name, e))
 }
 
 impl ControlLoop {

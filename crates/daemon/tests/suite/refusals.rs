@@ -1,4 +1,4 @@
-//! Buses and file servers that cannot be opened: `plan` refuses them as `apply` does.
+//! Buses and geoms that cannot be opened: `plan` refuses them as `apply` does.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -37,6 +37,19 @@ fn plan_refuses_a_bus_that_cannot_be_opened() {
         refused(&site, &bus, (why, ""));
         assert!(site.control.config().0.bus.is_empty(), "{why}");
     }
+}
+
+#[test]
+fn plan_refuses_a_geom_whose_keys_its_class_refuses() {
+    let site = Site::launched("refused-keys");
+    let disk = |name: &str| {
+        format!("[[disk]]\nname = '{name}'\nkind = 'memory'\nsize = '1MiB'\nserial = 'S'\n")
+    };
+    let paths = disk("d0")
+        + &disk("d1")
+        + "[[geom]]\nclass = 'multipath'\nname = 'm'\nmembers = ['d0', 'd1']\nmode = 'fast'\n";
+    refused(&site, &paths, ("no mode fast", ""));
+    assert!(site.control.config().0.disk.is_empty(), "nothing is made");
 }
 
 #[test]

@@ -76,14 +76,6 @@ impl FsClass {
         shared.ok_or_else(none)?.read_keys()
     }
 
-    /// Refuses parameters that cannot be used, also for the files that they name.
-    ///
-    /// # Errors
-    /// `Inval`: the parameter or the file, and why.
-    pub fn check_params(params: &Value) -> Result<(), Error> {
-        FsParams::read(params).map(drop)
-    }
-
     /// Whether a file server has ended, so that its devices can be made anew.
     pub fn is_idle(t: &mut Topology, name: &str) -> bool {
         let geom = t.find_geom(FS_CLASS, name);

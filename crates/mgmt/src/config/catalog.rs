@@ -68,7 +68,7 @@ pub struct Catalog {
     pub drivers: Vec<Entry>,
     /// Whether the driver of a target would take it, with the files that it names.
     pub check_target: Option<CheckTarget>,
-    /// Why a daemon that runs nothing could not make buses, disks and file servers.
+    /// Why a daemon that runs nothing could not make buses, disks and geoms.
     pub check_start: Option<CheckStart>,
     /// The settings of a section that can change while its geom is used, all of them; none for a
     /// section that its class refuses.

@@ -1,7 +1,11 @@
 //! Log lines about clients that are turned away: each names the peer, and their number is limited.
+//! The same line about a peer is logged once a minute, with the number of repetitions.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::net::SocketAddr;
+
+use transport::RepeatedLines;
 
 /// Lines between two turns; further ones are counted.
 const LINES_MAX: u32 = 20;
@@ -13,6 +17,7 @@ pub(crate) struct RefusalLog {
     name: String,
     lines: Cell<u32>,
     suppressed: Cell<u64>,
+    repeated: RepeatedLines,
     last: RefCell<Option<String>>,
 }
 
@@ -24,12 +29,14 @@ impl RefusalLog {
     /// Logs that a client was turned away, or counts it.
     pub fn log_refused(&self, peer: &str, why: fmt::Arguments<'_>) {
         let text = format!("{peer}: {why}");
-        let lines = self.lines.get();
-        self.lines.set(lines.saturating_add(1));
-        if lines < LINES_MAX {
-            tracing::warn!(target: "fs", "{}: {text}", self.name);
-        } else {
-            self.suppressed.set(self.suppressed.get() + 1);
+        if self.repeated.admit(host(peer), why.to_string(), true) {
+            let lines = self.lines.get();
+            self.lines.set(lines.saturating_add(1));
+            if lines < LINES_MAX {
+                tracing::warn!(target: "fs", "{}: {text}", self.name);
+            } else {
+                self.suppressed.set(self.suppressed.get() + 1);
+            }
         }
         self.last.replace(Some(text));
     }
@@ -40,13 +47,22 @@ impl RefusalLog {
     }
 
     /// Once a second: lines may be written again.
-    pub fn reset_limit(&self) {
+    pub fn reset_limit(&self, now_ns: u64) {
         self.lines.set(0);
         let unsaid = self.suppressed.take();
         if unsaid > 0 {
             tracing::warn!(target: "fs", "{}: {unsaid} more clients rejected", self.name);
         }
+        self.repeated.expire(now_ns, |_, count| {
+            tracing::warn!(target: "fs", "{}: {count}", self.name);
+        });
     }
+}
+
+/// A peer without its port, which is another with each connection.
+fn host(peer: &str) -> String {
+    let inet = peer.parse::<SocketAddr>();
+    inet.map_or_else(|_| peer.to_owned(), |at| at.ip().to_canonical().to_string())
 }
 
 #[cfg(test)]
@@ -57,11 +73,23 @@ mod tests {
     fn log_lines_over_the_limit_are_only_counted() {
         let journal = RefusalLog::new("main");
         for i in 0..LINES_MAX + 5 {
-            journal.log_refused("10.0.0.1", format_args!("number {i}"));
+            journal.log_refused(&format!("10.0.0.{i}:9"), format_args!("refused"));
         }
         assert_eq!(journal.suppressed.get(), 5);
-        assert_eq!(journal.take_last().as_deref(), Some("10.0.0.1: number 24"));
-        journal.reset_limit();
+        assert_eq!(journal.take_last().as_deref(), Some("10.0.0.24:9: refused"));
+        journal.reset_limit(1);
         assert_eq!((journal.suppressed.get(), journal.take_last()), (0, None));
+    }
+
+    #[test]
+    fn flood_of_one_client_is_one_line() {
+        let journal = RefusalLog::new("main");
+        for port in 1..=500 {
+            journal.log_refused(&format!("10.0.0.1:{port}"), format_args!("refused"));
+        }
+        assert_eq!((journal.lines.get(), journal.suppressed.get()), (1, 0));
+        assert_eq!(journal.take_last().as_deref(), Some("10.0.0.1:500: refused"));
+        journal.log_refused("unix:/run/fs", format_args!("refused"));
+        assert_eq!(journal.lines.get(), 2, "another peer");
     }
 }

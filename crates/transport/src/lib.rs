@@ -18,6 +18,7 @@
 //! | `per_thread` | registry of per-core values, mailboxes between cores |
 //! | `peer_limit` | connections of each peer over all cores, and their limit |
 //! | `peer_log` | rate-limited log lines about peers |
+//! | `repeated_lines` | those that are repeated, over all cores |
 //! | `counters` | counts of connections |
 //! | `segment_lists` | reused lists of segments |
 //! | `advertised` | addresses as they are advertised to other machines |
@@ -36,8 +37,8 @@
 //!  T4  A core has at most as many connections as it was given, of which at most
 //!      [`HANDSHAKES_MAX`] are in their handshake. A further connection is reset, or displaces the
 //!      oldest handshake.
-//!  T5  A connection stays on the core that accepted it; cores share nothing of it but its number
-//!      and the counts of connections.
+//!  T5  A connection stays on the core that accepted it; cores share nothing of it but its number,
+//!      the counts of connections and the log lines about its peer.
 //!  T6  A peer has at most [`Protocol::connections_per_peer`] connections over all cores of a
 //!      protocol. A further one is reset at once: it takes no memory and no place in a handshake.
 
@@ -54,6 +55,7 @@ mod protocol;
 mod read_deadline;
 mod reason;
 mod receive_buffer;
+mod repeated_lines;
 mod segment_lists;
 mod shared;
 mod stream;
@@ -74,6 +76,7 @@ pub use protocol::{Protocol, TaskNames, Tick};
 pub use read_deadline::{ReadDeadline, is_late};
 pub use reason::{CLOSE_REASONS, CommonReason, Reason, Terms};
 pub use receive_buffer::{RECEIVE_BYTES_MAX, ReceiveBuffer, Signals};
+pub use repeated_lines::RepeatedLines;
 pub use segment_lists::SegmentLists;
 pub use shared::GlobalState;
 pub use tls::Tls;

@@ -1,34 +1,19 @@
-//! Rate-limited log lines about peers.
-//!
-//! A port scan or an initiator that retries for ever causes the same line again and again. Such a
-//! line is logged once a minute for each peer, with the number of repetitions.
+//! Rate-limited log lines about peers. Repetitions are counted over all cores
+//! ([`RepeatedLines`]); the number of lines is limited on each core.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::fmt;
+use std::sync::Arc;
 
 use reactor::Address;
+
+use crate::repeated_lines::RepeatedLines;
 
 /// Lines about misbehaviour in one watch period; further ones are counted.
 const LINES_MAX: u32 = 20;
 
-/// Watch periods in which a line about a peer is logged once.
-const QUIET_PERIODS: u64 = 60;
-
-/// Lines that are remembered; further ones are limited by [`LINES_MAX`] alone.
-const REMEMBERED_MAX: usize = 1024;
-
 /// Writes a line to the log of a protocol.
 pub type LogFn = fn(fmt::Arguments<'_>);
-
-/// A line that was logged.
-struct Logged {
-    /// The watch period in which it is forgotten.
-    until: u64,
-    /// Repetitions since.
-    more: u64,
-    is_trouble: bool,
-}
 
 /// The peer that a line is about.
 pub struct LogSubject<'a> {
@@ -44,21 +29,18 @@ pub struct PeerLog {
     info: LogFn,
     lines: Cell<u32>,
     suppressed: Cell<u64>,
-    periods: Cell<u64>,
-    /// By the peer's host and the line without the peer's port.
-    logged: RefCell<BTreeMap<(String, String), Logged>>,
+    repeated: Arc<RepeatedLines>,
 }
 
 impl PeerLog {
-    /// Empty. `warn` is for misbehaviour, `info` for the rest.
-    pub fn new(warn: LogFn, info: LogFn) -> PeerLog {
+    /// Empty. `warn` is for misbehaviour, `info` for the rest; all cores share `repeated`.
+    pub fn new(warn: LogFn, info: LogFn, repeated: &Arc<RepeatedLines>) -> PeerLog {
         PeerLog {
             warn,
             info,
             lines: Cell::new(0),
             suppressed: Cell::new(0),
-            periods: Cell::new(0),
-            logged: RefCell::default(),
+            repeated: repeated.clone(),
         }
     }
 
@@ -93,17 +75,9 @@ impl PeerLog {
             "" => what.to_string(),
             name => format!("{name}: {what}"),
         };
-        let key = (host(about.peer), text);
-        let mut logged = self.logged.borrow_mut();
-        if let Some(line) = logged.get_mut(&key) {
-            line.more += 1;
+        if !self.repeated.admit(host(about.peer), text, is_trouble) {
             return;
         }
-        if logged.len() < REMEMBERED_MAX {
-            let until = self.periods.get() + QUIET_PERIODS;
-            logged.insert(key, Logged { until, more: 0, is_trouble });
-        }
-        drop(logged);
         let peer = about.peer;
         match (is_trouble, about.name) {
             (true, "") => self.warn(format_args!("{peer}: {what}")),
@@ -114,26 +88,15 @@ impl PeerLog {
     }
 
     /// Ends a watch period.
-    pub fn end_period(&self) {
+    pub fn end_period(&self, now_ns: u64) {
         self.lines.set(0);
         let suppressed = self.suppressed.take();
         if suppressed > 0 {
             (self.warn)(format_args!("{suppressed} more lines about bad connections left out"));
         }
-        let now = self.periods.get() + 1;
-        self.periods.set(now);
-        self.logged.borrow_mut().retain(|(host, text), line| {
-            if line.until > now {
-                return true;
-            }
-            let log = if line.is_trouble { self.warn } else { self.info };
-            let more = std::mem::take(&mut line.more);
-            if more > 0 {
-                log(format_args!("{host}: {more} more times in a minute: {text}"));
-            }
-            // While it is repeated, this form is logged once a minute.
-            line.until = now + QUIET_PERIODS;
-            more > 0
+        self.repeated.expire(now_ns, |is_trouble, line| {
+            let log = if is_trouble { self.warn } else { self.info };
+            log(line);
         });
     }
 }
@@ -151,6 +114,7 @@ mod tests {
     use bio::sync::Mutex;
 
     use super::*;
+    use crate::repeated_lines::QUIET_NS;
 
     static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -162,28 +126,36 @@ mod tests {
         std::mem::take(&mut *LINES.lock())
     }
 
+    const SECOND_NS: u64 = 1_000_000_000;
+    const QUIET_S: u64 = QUIET_NS / SECOND_NS;
+
     #[test]
     fn flood_of_a_peer_is_one_line_a_minute_with_a_count() {
-        let log = PeerLog::new(keep, keep);
+        // The peer is served by two cores.
+        let repeated = Arc::default();
+        let cores = [(); 2].map(|()| PeerLog::new(keep, keep, &repeated));
         let peer = |port: u16| Address::Inet(([10, 0, 0, 7], port).into());
         let probe = |port: u16| {
             let about = LogSubject { peer: &peer(port), name: "" };
-            log.warn_about(about, format_args!("no PDU"));
+            cores[usize::from(port % 2)].warn_about(about, format_args!("no PDU"));
+        };
+        let pass = |seconds: std::ops::RangeInclusive<u64>| {
+            seconds.for_each(|s| cores.iter().for_each(|core| core.end_period(s * SECOND_NS)));
         };
         (1..=500).for_each(probe);
         let other = Address::Inet(([10, 0, 0, 8], 1).into());
-        log.info_about(LogSubject { peer: &other, name: "iqn.a" }, format_args!("logged in"));
+        cores[0].info_about(LogSubject { peer: &other, name: "iqn.a" }, format_args!("logged in"));
         assert_eq!(lines(), ["10.0.0.7:1: no PDU", "iqn.a (10.0.0.8:1): logged in"]);
-        (1..QUIET_PERIODS).for_each(|_| log.end_period());
+        pass(1..=QUIET_S - 1);
         assert!(lines().is_empty());
-        log.end_period();
+        pass(QUIET_S..=QUIET_S);
         assert_eq!(lines(), ["10.0.0.7: 499 more times in a minute: no PDU"]);
         // The probes continue.
         probe(9);
         assert!(lines().is_empty());
-        (0..QUIET_PERIODS).for_each(|_| log.end_period());
+        pass(QUIET_S + 1..=2 * QUIET_S);
         assert_eq!(lines(), ["10.0.0.7: 1 more times in a minute: no PDU"]);
-        (0..QUIET_PERIODS).for_each(|_| log.end_period());
+        pass(2 * QUIET_S + 1..=3 * QUIET_S);
         probe(10);
         assert_eq!(
             lines(),
@@ -193,14 +165,15 @@ mod tests {
     }
 
     #[test]
-    fn remembered_lines_are_bounded() {
-        let log = PeerLog::new(keep_nothing, keep_nothing);
-        let peer = Address::Inet(([10, 0, 0, 9], 1).into());
-        for i in 0..2 * REMEMBERED_MAX {
-            log.warn_about(LogSubject { peer: &peer, name: "" }, format_args!("tag {i}"));
+    fn lines_of_many_peers_are_bounded() {
+        let log = PeerLog::new(keep_nothing, keep_nothing, &Arc::default());
+        for i in 0..2 * LINES_MAX as u8 {
+            let peer = Address::Inet(([10, 0, 0, i], 1).into());
+            log.warn_about(LogSubject { peer: &peer, name: "" }, format_args!("no PDU"));
         }
-        assert_eq!(log.logged.borrow().len(), REMEMBERED_MAX);
-        assert!(log.suppressed.get() > REMEMBERED_MAX as u64);
+        assert_eq!(log.suppressed.get(), u64::from(LINES_MAX));
+        log.end_period(SECOND_NS);
+        assert_eq!((log.suppressed.get(), log.lines.get()), (0, 0));
     }
 
     fn keep_nothing(_: fmt::Arguments<'_>) {}

@@ -89,7 +89,7 @@ impl<P: Protocol> PerCore<P> {
             reactor: reactor.clone(),
             own,
             memory: Pool::new(PoolConfig { limit_bytes }),
-            log: PeerLog::new(P::WARN, P::INFO),
+            log: PeerLog::new(P::WARN, P::INFO, &shared.repeated_lines),
             segs: SegmentLists::default(),
             data: data.clone(),
             portals: RefCell::default(),
@@ -227,9 +227,9 @@ impl<P: Protocol> PerCore<P> {
     }
 
     fn tick(&self) {
-        self.log.end_period();
-        self.memory.cool();
         let now = self.reactor.now();
+        self.log.end_period(now);
+        self.memory.cool();
         let usage = self.data.usage();
         let scarce = usage.used_bytes > usage.limit_bytes / 8 * 7;
         let all: Vec<_> = self.connections.borrow().values().cloned().collect();

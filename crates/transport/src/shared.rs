@@ -8,6 +8,7 @@ use crate::listener::AcceptState;
 use crate::peer_limit::PeerLimit;
 use crate::per_thread::Mailboxes;
 use crate::protocol::Protocol;
+use crate::repeated_lines::RepeatedLines;
 use crate::unix_sockets::UnixSockets;
 
 /// See the module.
@@ -22,6 +23,8 @@ pub struct GlobalState<P: Protocol> {
     pub(crate) connections_max: usize,
     /// Connections of each peer (T6).
     pub(crate) peers: Arc<PeerLimit>,
+    /// Log lines about peers, of all cores.
+    pub(crate) repeated_lines: Arc<RepeatedLines>,
     connections: AtomicU64,
     pub(crate) counters: Counters,
     /// Whether accepting failed last.
@@ -37,6 +40,7 @@ impl<P: Protocol> GlobalState<P> {
             unix_sockets: UnixSockets::default(),
             connections_max,
             peers: Arc::default(),
+            repeated_lines: Arc::default(),
             connections: AtomicU64::new(0),
             counters: Counters::default(),
             accept_state: AcceptState::default(),

@@ -39,7 +39,7 @@ async fn watch_loop(here: Rc<CoreState>) {
     loop {
         let here = &leave.0;
         here.core.reactor().sleep(super::portal::WATCH_NS).await;
-        here.log.end_period();
+        here.log.end_period(here.core.reactor().now());
         let all: Vec<Rc<Portal>> = here.portals.borrow().values().cloned().collect();
         all.iter().for_each(|portal| portal.watch_tick());
         here.guards.borrow_mut().retain(|_, guard| Rc::strong_count(guard) > 1);
@@ -68,6 +68,7 @@ impl CoreState {
             log: PeerLog::new(
                 |what| tracing::warn!(target: "aoe", "{what}"),
                 |what| tracing::info!(target: "aoe", "{what}"),
+                &shared.repeated_lines,
             ),
             portals: RefCell::default(),
             guards: RefCell::default(),

@@ -7,6 +7,7 @@ use bio::sync::{Mutex, MutexGuard};
 use engine::Registry;
 use geom::Error;
 use reactor::Address;
+use transport::RepeatedLines;
 
 use super::params::{AoeParams, Checked};
 use super::target_config::TargetConfig;
@@ -31,13 +32,15 @@ struct AoeState {
 /// State shared by all cores.
 pub(crate) struct AoeGlobal {
     pub registry: Arc<Registry>,
+    /// Log lines about initiators, of all cores.
+    pub repeated_lines: Arc<RepeatedLines>,
     state: Mutex<AoeState>,
 }
 
 impl AoeGlobal {
     /// Without targets.
     pub fn new(registry: Arc<Registry>) -> Arc<AoeGlobal> {
-        Arc::new(AoeGlobal { registry, state: Mutex::default() })
+        Arc::new(AoeGlobal { registry, repeated_lines: Arc::default(), state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, AoeState> {

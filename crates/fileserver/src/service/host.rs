@@ -256,7 +256,7 @@ impl Host {
         let host = self.clone();
         self.reactor.spawn("fs-look", async move {
             while host.generation.get() == life {
-                host.server.journal.reset_limit();
+                host.server.journal.reset_limit(host.reactor.now());
                 host.look_at_disks().await;
                 host.update_status();
                 host.update_rates();

@@ -38,7 +38,7 @@ use mgmt::config::{
 use mgmt::plan::{Deferred, FileSection};
 use reactor::Address;
 
-use crate::attach::Attachments;
+use crate::attach::{Attachments, Ticket};
 use crate::cycle_check::CycleCheck;
 use crate::errors::{find_persistent, from_geom};
 use crate::identities::IdentityKeeper;
@@ -54,7 +54,7 @@ use specs::{access_state, port_group, target_spec};
 pub use specs::{judge_group, lent, units_of};
 
 /// Longest wait for a LUN to be attached or detached: its tools wait for its disk.
-const ATTACH_DEADLINE: Duration = Duration::from_secs(30);
+pub const ATTACH_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Longest wait for sessions to end when the daemon does: commands at a disk have to come back.
 pub const SESSIONS_DEADLINE: Duration = Duration::from_secs(5);
@@ -197,12 +197,14 @@ impl Exports {
         Ok(found.map(|a| a.device).unwrap_or_default())
     }
 
-    /// Stops serving: attached LUNs in use may wait for the next daemon, and no target accepts
-    /// logins any more.
-    pub fn stop_serving(&mut self, control: &mut GraphControl) {
+    /// Detaches LUNs; those in use may wait for the next daemon.
+    pub fn hand_over(&mut self) -> Ticket {
         self.cycle_check.shut_down();
-        let ticket = self.attachments.shut_down();
-        control.wait_until(ATTACH_DEADLINE, |_| ticket.result().is_some());
+        self.attachments.shut_down()
+    }
+
+    /// Stops serving: no target accepts logins any more.
+    pub fn stop_serving(&mut self, control: &mut GraphControl) {
         for (_, portal) in std::mem::take(&mut self.portals) {
             if let Ok(driver) = self.driver(&portal.driver) {
                 self.close_on(control, driver, portal.bound, control.cores().len());

@@ -8,10 +8,26 @@ use mgmt::api::Level;
 use mgmt::config::TargetConfig;
 
 use super::ControlLoop;
-use crate::exports::SESSIONS_DEADLINE;
+use crate::exports::{ATTACH_DEADLINE, SESSIONS_DEADLINE};
 
-/// After this time, people are informed which sessions are waited for.
+/// After this time, people are informed what is waited for.
 const NOTICE_DELAY: Duration = Duration::from_millis(500);
+
+/// Waits until something is done. `report` receives the time after [`NOTICE_DELAY`], if it is not
+/// done by then.
+fn wait_reporting(
+    control: &mut GraphControl,
+    most: Duration,
+    is_done: impl Fn() -> bool,
+    report: impl FnOnce(u64),
+) -> bool {
+    let soon = most.min(NOTICE_DELAY);
+    if control.wait_until(soon, |_| is_done()) {
+        return true;
+    }
+    report(control.now_ns());
+    control.wait_until(most.saturating_sub(soon), |_| is_done())
+}
 
 /// Waits for the sessions of targets that were removed, within one deadline for all targets.
 struct SessionDrain {
@@ -61,6 +77,7 @@ impl ControlLoop {
     /// those that may have disks of that bus (D2).
     pub(super) fn stop(&mut self) {
         let config = self.config();
+        self.hand_over();
         self.exports.stop_serving(&mut self.control);
         let all = SessionDrain::begin(&self.control);
         // The last one first: it may depend on a local bus of a target before it.
@@ -80,6 +97,19 @@ impl ControlLoop {
         self.control.topology.shut_down();
         self.control.pump();
         self.cam.shut_down();
+    }
+
+    /// Hands the devices of attached LUNs over to the next daemon.
+    fn hand_over(&mut self) {
+        let ticket = self.exports.hand_over();
+        let (journal, started_ns) = (&self.journal, self.started_ns);
+        let report = |now_ns: u64| {
+            let most = ATTACH_DEADLINE.as_secs();
+            let text = format!("stopping: waiting for devices of attached LUNs, at most {most} s");
+            journal.note(now_ns.saturating_sub(started_ns), Level::Info, "local", text);
+        };
+        let is_done = || ticket.result().is_some();
+        wait_reporting(&mut self.control, ATTACH_DEADLINE, is_done, report);
     }
 
     fn remove_or_note(&mut self, target: &TargetConfig) {
@@ -117,6 +147,20 @@ mod tests {
         let control =
             GraphControl::new(Vec::new(), inbox, Box::new(wait), Box::new(move || read.get()));
         (control, clock)
+    }
+
+    #[test]
+    fn wait_is_reported_once_unless_it_ends_soon() {
+        let (mut control, clock) = graph();
+        let reports = Cell::new(0);
+        let report = |_: u64| reports.set(reports.get() + 1);
+        let is_done = || clock.get() >= NOTICE_DELAY.as_nanos() as u64 / 2;
+        assert!(wait_reporting(&mut control, ATTACH_DEADLINE, is_done, report));
+        assert_eq!(reports.get(), 0, "it ends soon");
+        let begun = clock.get();
+        assert!(!wait_reporting(&mut control, ATTACH_DEADLINE, || false, report));
+        assert_eq!(reports.get(), 1);
+        assert_eq!(Duration::from_nanos(clock.get() - begun), ATTACH_DEADLINE);
     }
 
     #[test]

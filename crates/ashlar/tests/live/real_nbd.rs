@@ -29,7 +29,7 @@ listen = ["{nbd}"]
 target = "store"
 group = "all"
 initiators = ["ip:127.0.0.1"]
-luns = { 0 = "disk", 4 = { provider = "protected", mode = "ro" } }
+luns = { 0 = "disk", 2 = "large", 4 = { provider = "protected", mode = "ro" } }
 "#;
 
 fn steps(port: u16, tree: &Tree) -> Script {
@@ -59,6 +59,16 @@ fn steps(port: u16, tree: &Tree) -> Script {
     );
     let compare = "cd /mnt/tree; sha256sum -c -s /rig/sums\n\
                    [ $(find . -type f | wc -l) = $(lines /rig/sums) ]; cd /\n";
+    script.step(
+        "blocks of 4096 bytes",
+        format!(
+            "nbd-client {HOST} {port} /dev/nbd3 -N large; within 10 nbd-client -c /dev/nbd3\n\
+             /usr/sbin/mke2fs -q -F -t ext4 /dev/nbd3; mount -t ext4 /dev/nbd3 /mnt\n\
+             cp -r /rig/tree /mnt/tree; sync; umount /mnt; mount -t ext4 /dev/nbd3 /mnt\n\
+             {compare} umount /mnt; /usr/sbin/e2fsck -fn /dev/nbd3\n\
+             nbd-client -d /dev/nbd3; within 10 ends 1 nbd-client -c /dev/nbd3"
+        ),
+    );
     script.step(
         "a file system, a tree, a remount",
         format!(
@@ -97,8 +107,10 @@ fn nbd_client_makes_fills_and_trims_a_file_system() {
     let image = Image::with_kits(&[Kit::Nbd, Kit::FileSystems]).unwrap();
     let file = house.image("disk.img", UNIT_BYTES);
     house.image("protected.img", UNIT_BYTES);
+    house.image("large.img", UNIT_BYTES);
     let nbd: SocketAddr = ([127, 0, 0, 1], free_port().unwrap()).into();
-    let disks = [file_disk("disk", "disk.img"), file_disk("protected", "protected.img")].concat();
+    let disks = ["disk", "protected", "large"].map(|name| file_disk(name, &format!("{name}.img")));
+    let disks = format!("{}sector_size = 4096\n", disks.concat());
     let exports = EXPORTS.replace("{nbd}", &nbd.to_string());
     house.write("ashlar.toml", &format!("{disks}{exports}"));
     house.start();

@@ -75,3 +75,16 @@ fn blank_devices_are_not_reamed_where_a_file_system_was_served() {
     plant.verb("sync", Value::Null).unwrap();
     assert_ne!(past.last_volume("main"), Some(volume), "the new one is noted");
 }
+
+#[test]
+fn blank_devices_are_not_reamed_where_an_image_was_served() {
+    let past = Arc::new(Past::default());
+    let disks = [("cache", 32), ("worm", 64)];
+    let mut first = Plant::on(66, true, &disks, past.clone());
+    first.verb("sync", Value::Null).unwrap();
+    assert!(past.last_volume("main").is_some(), "that it is served is noted");
+    let mut plant = Plant::on(67, true, &disks, past);
+    let e = plant.verb("sync", Value::Null).unwrap_err();
+    assert!(e.message.contains("was served here before"), "{e}");
+    assert!(e.message.contains("fs ream main"), "{e}");
+}

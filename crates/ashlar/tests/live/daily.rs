@@ -384,6 +384,7 @@ fn verbs_print_json_and_help() {
         "access who d0",
         "schema",
         "schema nop",
+        "schema bus iscsi",
         "explain ASH-0020",
         "apply --dry-run",
         "top -b --interval 50ms",

@@ -43,7 +43,7 @@ fn findings(facts: &Facts) -> Vec<CheckFinding> {
             Severity::Warn,
             format!("there is no {file}"),
             "serve, plan and apply need a file to be named",
-            "ashlar schema config, then write one; `ashlar schema KIND` has examples",
+            "ashlar schema config, then write one; `ashlar schema disk` has an example",
         )],
     }
 }

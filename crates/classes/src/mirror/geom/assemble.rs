@@ -73,6 +73,14 @@ impl MirrorGeom {
                 self.refuse(t, &name, why);
                 Err(Error::new(Errno::Exist, why))
             }
+            Arrival::Inactive => {
+                let why = format!(
+                    "this member was deactivated: `ashlar {NAME} activate {} {name}` adds it again",
+                    self.mirror.name
+                );
+                self.refuse(t, &name, &why);
+                Err(Error::inval(why))
+            }
             Arrival::Refused(why) => {
                 self.refuse(t, &name, &why);
                 Err(Error::inval(why))

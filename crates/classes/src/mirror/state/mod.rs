@@ -111,6 +111,8 @@ pub(in crate::mirror) enum Arrival {
     In(usize),
     /// It is not used, and why.
     Refused(String),
+    /// It is not used: it was deactivated.
+    Inactive,
     /// A member of this number is there: a copy, or the same disk that returned before its loss was
     /// noticed.
     Twin,

@@ -28,10 +28,7 @@ impl Mirror {
             return if instead { Arrival::Instead(slot) } else { Arrival::Twin };
         }
         if record.has(disk_flags::INACTIVE) {
-            return refused(format!(
-                "this member was deactivated: `ashlar mirror activate {} PROVIDER` adds it again",
-                self.name
-            ));
+            return Arrival::Inactive;
         }
         let kin = record.lineage.relation_to(&self.lineage);
         let newer = match kin {

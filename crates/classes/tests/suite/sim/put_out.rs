@@ -69,7 +69,7 @@ fn a_dropped_member_that_grows_with_the_mirror_stays_hidden() {
     };
     let ways: [(&str, &dyn Fn(&mut Bench), &str); 2] = [
         ("failed", &failed, "this member failed once"),
-        ("deactivated", &deactivated, "this member was deactivated"),
+        ("deactivated", &deactivated, "deactivated: `ashlar mirror activate m d0`"),
     ];
     for (what, put_out, why) in ways {
         for extra in [json!({}), json!({ "region": 4096 })] {

@@ -8,6 +8,9 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command};
 use geom::{ArgKind, ArgSpec};
 
+/// Options of earlier versions that are accepted without effect: verb and option.
+const FORMER_FLAGS: &[(&str, &str)] = &[("serve", "keep-going")];
+
 /// The whole command line, with the verbs of these classes.
 pub fn command(classes: &[ClassVerbs]) -> Command {
     let mut root = Command::new("ashlar")
@@ -82,7 +85,10 @@ pub(super) fn missing_options(of: &Command) -> Vec<Arg> {
 pub fn subcommand(verb: &Entry) -> Command {
     let name = verb.name.rsplit('.').next().unwrap_or(verb.name);
     let examples: Vec<String> = verb.examples.iter().map(|e| (*e).to_owned()).collect();
-    verb_command(name, (verb.doc, verb.detail), &examples, verb.args())
+    let former = FORMER_FLAGS.iter().filter(|(of, _)| *of == verb.name);
+    let hidden = |flag: &'static str| Arg::new(flag).long(flag).hide(true);
+    let former = former.map(|&(_, flag)| hidden(flag).action(ArgAction::SetTrue));
+    verb_command(name, (verb.doc, verb.detail), &examples, verb.args()).args(former)
 }
 
 /// A verb: its words for people, and its arguments, those by position in their order.

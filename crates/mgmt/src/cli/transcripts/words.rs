@@ -39,3 +39,13 @@ fn every_class_has_help_load_and_unload_commands() {
     assert_eq!(down.exit, Exit::Unreachable);
     assert!(down.out.contains("\"error\""), "as JSON: {}{}", down.out, down.err);
 }
+
+#[test]
+fn options_of_earlier_versions_are_accepted_without_effect() {
+    let said = |line: &str| run_words(line.split(' ').map(OsString::from).collect());
+    let started = said("serve --keep-going /nonexistent/a.toml");
+    assert_eq!(started.exit, Exit::Failed, "{}", started.err);
+    assert!(started.err.contains("/nonexistent/a.toml"), "{}", started.err);
+    assert_eq!(said("serve --keep-on /nonexistent/a.toml").exit, Exit::Usage);
+    assert!(!said("serve --help").out.contains("keep-going"));
+}

@@ -133,6 +133,26 @@ pub struct Options {
     /// Leave out what perf and the allocation counter measure: system calls, allocations.
     #[arg(long)]
     pub no_counters: bool,
+    /// Divides the requests of a round of `layers` and `classes`: 1 measures, more only shows that
+    /// the cases run. No option of the command line.
+    #[arg(skip = 1_u64)]
+    pub requests_divisor: u64,
+}
+
+/// Length of a measurement within this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Length {
+    /// Rounds that count.
+    pub rounds: u32,
+    /// See [`Options::requests_divisor`].
+    divisor: u64,
+}
+
+impl Length {
+    /// Requests, bytes or ns of a round, of those of a measurement; at least one.
+    pub fn scaled(self, measured: u64) -> u64 {
+        (measured / self.divisor.max(1)).max(1)
+    }
 }
 
 impl Default for Options {
@@ -153,6 +173,7 @@ impl Default for Options {
             ashlar: None,
             before: None,
             no_counters: false,
+            requests_divisor: 1,
         }
     }
 }
@@ -164,6 +185,11 @@ impl Options {
             return self;
         }
         Options { rounds: 1, idle_seconds: 2, no_counters: true, ..self }
+    }
+
+    /// Rounds and requests of a measurement within this process.
+    pub(crate) fn length(&self) -> Length {
+        Length { rounds: self.rounds, divisor: self.requests_divisor }
     }
 
     /// Whether a case of that name was asked for.

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::error::{Error, Kind};
-use crate::layers::{count, layers};
+use crate::layers::{BIOS, count, layers};
 use crate::options::{Measurement, Options, Peer};
 use crate::progress::{Progress, check_stopped};
 use crate::report::{Goal, Of, Report, Series};
@@ -132,7 +132,8 @@ fn measure_layers(
         return Ok(());
     }
     progress(Progress { done: 0, of: 2, step: format!("layers: {depths:?} over null") });
-    let rows = layers(&depths, options.rounds)?;
+    let bios = options.length().scaled(u64::from(BIOS)) as u32;
+    let rows = layers(&depths, options.rounds, bios)?;
     for row in &rows {
         let case = format!("layers-{}", row.layers);
         let series = Series { ours: row.ns.clone(), theirs: vec![] };
@@ -200,4 +201,29 @@ fn machine(options: &Options) -> Vec<String> {
         lines.push(format!("{} {}", peer.name(), version.unwrap_or("(no package)".into())));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Few requests and nothing measured: a case that no longer runs is found without a benchmark.
+    #[test]
+    fn each_case_of_layers_and_classes_runs() {
+        let mut report = Report::default();
+        for what in [Measurement::Layers, Measurement::Classes] {
+            let options = Options {
+                what,
+                rounds: 1,
+                no_counters: true,
+                requests_divisor: 1000,
+                ..Options::default()
+            };
+            run(options, &mut report, &mut |_| {}).expect("every case runs");
+        }
+        let layers = DEPTHS.iter().map(|depth| format!("layers-{depth}"));
+        for case in layers.chain(classes::CASES.iter().map(|case| (*case).to_owned())) {
+            assert!(report.rows.iter().any(|row| row.case == case), "{case} has no row");
+        }
+    }
 }

@@ -13,7 +13,8 @@ use super::drive::Drive;
 use super::{Figure, with_classes};
 use crate::bed::{Bed, failed};
 use crate::error::Error;
-use crate::layers::layers;
+use crate::layers::{BIOS, layers};
+use crate::options::Length;
 use crate::report::{Goal, Of, Series};
 
 const DISK_BYTES: u64 = 1 << 30;
@@ -91,7 +92,7 @@ fn kinds(bed: &mut Bed) -> Result<Vec<Kind>, Error> {
     ])
 }
 
-pub(super) fn measure(rounds: u32) -> Result<Vec<Figure>, Error> {
+pub(super) fn measure(length: Length) -> Result<Vec<Figure>, Error> {
     let mut bed = with_classes()?;
     for n in 0..16 {
         let layer = Arc::new(Hollow::new(DISK_BYTES, Pace::Instant));
@@ -100,15 +101,17 @@ pub(super) fn measure(rounds: u32) -> Result<Vec<Figure>, Error> {
     let bare = bed.open("h15")?;
     let mut all = kinds(&mut bed)?;
     let mut drive = Drive::new(&bed, 1, REQUEST)?;
-    for round in 0..=rounds {
-        let steps = layers(&DEPTHS, 1)?;
+    let requests = length.scaled(REQUESTS);
+    let bios = length.scaled(u64::from(BIOS)) as u32;
+    for round in 0..=length.rounds {
+        let steps = layers(&DEPTHS, 1, bios)?;
         let ns: Vec<f64> = steps.iter().filter_map(|row| row.ns.first().copied()).collect();
         let [low, high] = ns[..] else { return Err(failed("no figure of a layer")) };
         let layer = (high - low) / f64::from(DEPTHS[1] - DEPTHS[0]);
         for kind in &mut all {
             let (op, place) = (kind.op, kind.place);
             let mut run = |edge: Edge| {
-                drive.run(&mut bed, (op, false), |n| (edge, place(n)), |_, n| n < REQUESTS)
+                drive.run(&mut bed, (op, false), |n| (edge, place(n)), |_, n| n < requests)
             };
             let (disk, with) = (run(bare)?.cpu(), run(kind.edge)?.cpu());
             if round > 0 {

@@ -9,6 +9,7 @@ use super::disk::{Hollow, Pace};
 use super::drive::Drive;
 use super::{Figure, with_classes, with_memory};
 use crate::error::Error;
+use crate::options::Length;
 use crate::report::{Goal, Of, Series};
 
 const DISK_BYTES: u64 = 1 << 30;
@@ -26,7 +27,7 @@ const MEMORY_BYTES: u64 = 32 << 20;
 const CPU_READS: u64 = 100_000;
 
 /// Disks that take 100 us a read: one, and mirrors of one, two and three of them.
-pub(super) fn members(rounds: u32) -> Result<Vec<Figure>, Error> {
+pub(super) fn members(length: Length) -> Result<Vec<Figure>, Error> {
     let mut bed = with_classes()?;
     let pace = Pace::OneByOne { request_ns: READ_NS, bytes_a_ns: u64::MAX };
     for name in ["bare", "a0", "b0", "b1", "c0", "c1", "c2"] {
@@ -41,17 +42,18 @@ pub(super) fn members(rounds: u32) -> Result<Vec<Figure>, Error> {
         edges.push((count, bed.open(&format!("mirror/{name}"))?, Series::default()));
     }
     let place = |n: u64| n.wrapping_mul(0x9e37_79b9) % (DISK_BYTES / 2 / 4096) * 4096;
+    let reads = length.scaled(READS);
     let mut drives = Vec::new();
     for count in 1..=3 {
         drives.push(Drive::new(&bed, DEPTH * count, REQUEST)?);
     }
-    for round in 0..=rounds {
+    for round in 0..=length.rounds {
         let first = drives.first_mut();
         let Some(drive) = first else { break };
         let alone =
-            drive.run(&mut bed, (Op::Read, false), |n| (bare, place(n)), |_, n| n < READS)?;
+            drive.run(&mut bed, (Op::Read, false), |n| (bare, place(n)), |_, n| n < reads)?;
         for ((count, edge, series), drive) in edges.iter_mut().zip(&mut drives) {
-            let (edge, many) = (*edge, READS * *count);
+            let (edge, many) = (*edge, reads * *count);
             let ours =
                 drive.run(&mut bed, (Op::Read, false), |n| (edge, place(n)), |_, n| n < many)?;
             if round > 0 {
@@ -71,20 +73,20 @@ pub(super) fn members(rounds: u32) -> Result<Vec<Figure>, Error> {
 }
 
 /// Memory disks: a read of a mirror of two, beside one of the disk.
-pub(super) fn cpu(rounds: u32) -> Result<Vec<Figure>, Error> {
+pub(super) fn cpu(length: Length) -> Result<Vec<Figure>, Error> {
     let mut bed = with_memory(3, MEMORY_BYTES)?;
     bed.verb("mirror", "create", "m", &json!({ "members": ["d0", "d1"] }))?;
     let (mirror, bare) = (bed.open("mirror/m")?, bed.open("d2")?);
     let mut drive = Drive::new(&bed, 1, REQUEST)?;
-    let places = MEMORY_BYTES / 4096 - 1;
+    let (places, reads) = (MEMORY_BYTES / 4096 - 1, length.scaled(CPU_READS));
     let place = |n: u64| n.wrapping_mul(0x9e37_79b9) % places * 4096;
     let mut series = Series::default();
     for edge in [mirror, bare] {
         drive.run(&mut bed, (Op::Write, false), |n| (edge, n * 4096), |_, n| n < places)?;
     }
-    for round in 0..=rounds {
+    for round in 0..=length.rounds {
         let [ours, theirs] = [mirror, bare].map(|edge| {
-            drive.run(&mut bed, (Op::Read, false), |n| (edge, place(n)), |_, n| n < CPU_READS)
+            drive.run(&mut bed, (Op::Read, false), |n| (edge, place(n)), |_, n| n < reads)
         });
         if round > 0 {
             series.ours.push(ours?.cpu());

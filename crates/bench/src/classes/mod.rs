@@ -53,16 +53,16 @@ pub(crate) fn measure(
     for (done, case) in wanted.iter().enumerate() {
         let (done, of) = (done as u32, wanted.len() as u32);
         progress(Progress { done, of, step: format!("classes: {case}") });
-        let rounds = options.rounds;
+        let length = options.length();
         let figures = match *case {
-            "stripe-read-128k" | "stripe-write-128k" => stripe::measure(case, rounds),
-            "mirror-members" => mirror::members(rounds),
-            "mirror-cpu" => mirror::cpu(rounds),
-            "parity-raid5" | "parity-raid6" => parity::sums(case, rounds),
-            "stripe-write-raid5" | "stripe-write-raid6" => parity::volume(case, rounds),
-            "dispatch" => dispatch::measure(rounds),
-            "sched" => sched::measure(rounds),
-            _ => rebuild::measure(rounds),
+            "stripe-read-128k" | "stripe-write-128k" => stripe::measure(case, length),
+            "mirror-members" => mirror::members(length),
+            "mirror-cpu" => mirror::cpu(length),
+            "parity-raid5" | "parity-raid6" => parity::sums(case, length),
+            "stripe-write-raid5" | "stripe-write-raid6" => parity::volume(case, length),
+            "dispatch" => dispatch::measure(length),
+            "sched" => sched::measure(length),
+            _ => rebuild::measure(length),
         };
         for figure in figures.map_err(|e| e.within(case))? {
             let Figure { case, label: what, series, peer, goal } = figure;

@@ -10,6 +10,7 @@ use super::drive::Drive;
 use super::{Figure, with_memory};
 use crate::bed::thread_ns;
 use crate::error::Error;
+use crate::options::Length;
 use crate::report::{Goal, Of, Series};
 
 /// A strip.
@@ -19,7 +20,7 @@ const DATA: usize = 4;
 /// Rows, one behind the other: more than the inner caches hold.
 const ROWS: usize = 32;
 /// Times that all rows are summed in a round.
-const PASSES: usize = 16;
+const PASSES: u64 = 16;
 /// Goal for RAID5: the speed of a copy.
 const COPY: f64 = 1.0;
 /// Bytes of a memory disk; DDF keeps 32 MiB of it.
@@ -28,17 +29,18 @@ const DISK_BYTES: u64 = 96 << 20;
 const USED: u64 = 32 << 20;
 
 /// P, or P and Q, of rows of four strips: time for a MiB of data, beside copying it.
-pub(super) fn sums(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
+pub(super) fn sums(case: &str, length: Length) -> Result<Vec<Figure>, Error> {
     let both = case == "parity-raid6";
     let data: Vec<u8> = (0..ROWS * DATA * STRIP).map(|n| ((n * 167) >> 3) as u8).collect();
     let (mut p, mut q) = (vec![0; STRIP], vec![0; STRIP]);
     let mut copy = vec![0; data.len()];
     let mut series = Series::default();
-    let mib = (PASSES * data.len()) as f64 / f64::from(1 << 20);
-    for round in 0..=rounds {
+    let passes = length.scaled(PASSES);
+    let mib = passes as f64 * data.len() as f64 / f64::from(1 << 20);
+    for round in 0..=length.rounds {
         let start = thread_ns();
         let mut from: [(&[u8], usize); DATA] = [(&[], 0); DATA];
-        for _ in 0..PASSES {
+        for _ in 0..passes {
             for row in data.chunks_exact(DATA * STRIP) {
                 let strips = row.chunks_exact(STRIP).enumerate().rev();
                 for (from, (nth, strip)) in from.iter_mut().zip(strips) {
@@ -50,7 +52,7 @@ pub(super) fn sums(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
         }
         let ours = thread_ns().saturating_sub(start);
         let start = thread_ns();
-        for _ in 0..PASSES {
+        for _ in 0..passes {
             copy.copy_from_slice(black_box(&data));
             black_box(&copy);
         }
@@ -71,7 +73,7 @@ pub(super) fn sums(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
 }
 
 /// Rows written whole through a volume on memory disks, beside the copies of data and parity.
-pub(super) fn volume(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
+pub(super) fn volume(case: &str, length: Length) -> Result<Vec<Figure>, Error> {
     let (case, format, level, disks) = match case {
         "stripe-write-raid5" => ("stripe-write-raid5", "Intel", "RAID5", 4),
         _ => ("stripe-write-raid6", "DDF", "RAID6", 5),
@@ -88,6 +90,7 @@ pub(super) fn volume(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
     let edge = bed.open(answer["provider"].as_str().unwrap_or_default())?;
     let request = width * STRIP;
     let places = USED / STRIP as u64 - 1;
+    let (passes, writes) = (length.scaled(PASSES), length.scaled(4 * places));
     let mut drive = Drive::new(&bed, 4, request)?;
     let from = vec![7_u8; disks * STRIP];
     let mut to = vec![0_u8; ROWS * disks * STRIP];
@@ -95,21 +98,21 @@ pub(super) fn volume(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
     let bare = bare.collect::<Result<Vec<_>, Error>>()?;
     let mut strips = Drive::new(&bed, 4, STRIP)?;
     let (mut series, mut beside) = (Series::default(), Series::default());
-    for round in 0..=rounds {
+    for round in 0..=length.rounds {
         let alone = strips.run(
             &mut bed,
             (Op::Write, false),
             |n| (bare[n as usize % disks], n / disks as u64 % places * STRIP as u64),
-            |_, n| n < 4 * places * disks as u64,
+            |_, n| n < writes * disks as u64,
         )?;
         let ours = drive.run(
             &mut bed,
             (Op::Write, false),
             |n| (edge, n % places * request as u64),
-            |_, n| n < 4 * places,
+            |_, n| n < writes,
         )?;
         let (start, mut rows) = (thread_ns(), 0);
-        for _ in 0..PASSES {
+        for _ in 0..passes {
             for row in to.chunks_exact_mut(disks * STRIP) {
                 row.copy_from_slice(black_box(&from));
                 black_box(&row);

@@ -13,9 +13,12 @@ use super::drive::{Drive, Took};
 use super::{Figure, with_classes};
 use crate::bed::{Bed, failed};
 use crate::error::Error;
+use crate::options::Length;
 use crate::report::{Goal, Of, Series};
 
-const DISK_BYTES: u64 = 8 << 30;
+const DISK_MIB: u64 = 8 << 10;
+/// Smallest disk of a shortened round: half of it stores records.
+const DISK_MIB_MIN: u64 = 128;
 const REQUEST: usize = 4096;
 const REQUEST_NS: u64 = 20_000;
 const BYTES_A_NS: u64 = 2;
@@ -31,6 +34,7 @@ const LONGEST_NS: u64 = 120_000_000_000;
 /// A rebuild holds a MiB at a time: it is read, then written. A write may wait for both, twice
 /// where a slab begins between its members.
 const SLABS_US: f64 = 2.0 * 2.0 * (20.0 + 525.0);
+
 /// Observed progress of a rebuild.
 #[derive(Default)]
 struct Seen {
@@ -55,7 +59,12 @@ impl Seen {
 }
 
 /// The user writes until the mirror is whole.
-fn rebuild(bed: &mut Bed, drive: &mut Drive, edge: Edge, rate: u64) -> Result<(Took, Seen), Error> {
+fn rebuild(
+    bed: &mut Bed,
+    drive: &mut Drive,
+    (edge, disk_bytes): (Edge, u64),
+    rate: u64,
+) -> Result<(Took, Seen), Error> {
     bed.verb("mirror", "configure", "m", &json!({ "sync_rate": rate }))?;
     bed.verb("mirror", "rebuild", "m", &json!({ "members": ["d0"] }))?;
     let (begun, mut seen) = (bed.core.reactor().fresh_now(), Seen::default());
@@ -63,7 +72,7 @@ fn rebuild(bed: &mut Bed, drive: &mut Drive, edge: Edge, rate: u64) -> Result<(T
     let took = drive.run(
         bed,
         (Op::Write, true),
-        |n| (edge, place(n)),
+        |n| (edge, place(n, disk_bytes)),
         |bed, _| {
             let now = bed.core.reactor().fresh_now();
             if now >= next {
@@ -79,19 +88,20 @@ fn rebuild(bed: &mut Bed, drive: &mut Drive, edge: Edge, rate: u64) -> Result<(T
     }
 }
 
-fn place(n: u64) -> u64 {
-    n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (DISK_BYTES / 2 / 4096) * 4096
+fn place(n: u64, disk_bytes: u64) -> u64 {
+    n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (disk_bytes / 2 / 4096) * 4096
 }
 
 fn p99(took: &Took) -> f64 {
     took.latency.quantile(0.99).unwrap_or(0) as f64 / 1e3
 }
 
-pub(super) fn measure(rounds: u32) -> Result<Vec<Figure>, Error> {
+pub(super) fn measure(length: Length) -> Result<Vec<Figure>, Error> {
+    let disk_bytes = length.scaled(DISK_MIB).max(DISK_MIB_MIN) << 20;
     let mut bed = with_classes()?;
     let pace = Pace::OneByOne { request_ns: REQUEST_NS, bytes_a_ns: BYTES_A_NS };
     for name in ["d0", "d1"] {
-        bed.disk(name, Arc::new(Hollow::new(DISK_BYTES, pace)), DISK_BYTES)?;
+        bed.disk(name, Arc::new(Hollow::new(disk_bytes, pace)), disk_bytes)?;
     }
     let params = json!({ "members": ["d0", "d1"], "assume_same": true, "force": true });
     bed.verb("mirror", "label", "m", &params)?;
@@ -100,23 +110,24 @@ pub(super) fn measure(rounds: u32) -> Result<Vec<Figure>, Error> {
     let [mut fast, mut slow] = [Series::default(), Series::default()];
     let [mut back, mut missing, mut rate] =
         [Series::default(), Series::default(), Series::default()];
-    for _ in 0..rounds.min(3) {
+    let alone_ns = length.scaled(ALONE_NS);
+    for _ in 0..length.rounds.min(3) {
         let begun = bed.core.reactor().fresh_now();
         let alone = drive.run(
             &mut bed,
             (Op::Write, true),
-            |n| (edge, place(n)),
-            |bed, _| bed.core.reactor().fresh_now() - begun < ALONE_NS,
+            |n| (edge, place(n, disk_bytes)),
+            |bed, _| bed.core.reactor().fresh_now() - begun < alone_ns,
         )?;
         for (series, limit) in [(&mut fast, 0), (&mut slow, RATE)] {
-            let (took, seen) = rebuild(&mut bed, &mut drive, edge, limit)?;
+            let (took, seen) = rebuild(&mut bed, &mut drive, (edge, disk_bytes), limit)?;
             series.ours.push(p99(&took));
             series.theirs.push(p99(&alone));
             let (went_back, left) = seen.faults();
             back.ours.push(went_back);
             missing.ours.push(left);
             if limit > 0 {
-                rate.ours.push(DISK_BYTES as f64 * 1e9 / took.wall_ns as f64 / f64::from(1 << 20));
+                rate.ours.push(disk_bytes as f64 * 1e9 / took.wall_ns as f64 / f64::from(1 << 20));
             }
         }
     }

@@ -11,6 +11,7 @@ use super::disk::{Hollow, Pace};
 use super::drive::Drive;
 use super::{Figure, with_classes};
 use crate::error::Error;
+use crate::options::Length;
 use crate::report::{Goal, Of, Series};
 
 const DISK_BYTES: u64 = 1 << 30;
@@ -21,7 +22,7 @@ const REQUESTS: u64 = 100_000;
 const ALGORITHMS: [(&str, f64); 5] =
     [("rr", 150.0), ("as", 150.0), ("fifo", 40.0), ("deadline", 150.0), ("fair", 150.0)];
 
-pub(super) fn measure(rounds: u32) -> Result<Vec<Figure>, Error> {
+pub(super) fn measure(length: Length) -> Result<Vec<Figure>, Error> {
     let mut bed = with_classes()?;
     let disk = |bed: &mut crate::bed::Bed, name: &str| {
         bed.disk(name, Arc::new(Hollow::new(DISK_BYTES, Pace::Instant)), DISK_BYTES)
@@ -36,11 +37,12 @@ pub(super) fn measure(rounds: u32) -> Result<Vec<Figure>, Error> {
         all.push(((name, goal), bed.open(name)?, Series::default()));
     }
     let mut drive = Drive::new(&bed, 1, REQUEST)?;
+    let requests = length.scaled(REQUESTS);
     let mut run = |edge: Edge| {
         let place = |n: u64| (edge, n % 65_536 * 4096);
-        drive.run(&mut bed, (Op::Read, false), place, |_, n| n < REQUESTS)
+        drive.run(&mut bed, (Op::Read, false), place, |_, n| n < requests)
     };
-    for round in 0..=rounds {
+    for round in 0..=length.rounds {
         for (_, edge, series) in &mut all {
             let (disk, with) = (run(bare)?.cpu(), run(*edge)?.cpu());
             if round > 0 {

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::drive::Drive;
 use super::{Figure, with_memory};
 use crate::error::Error;
+use crate::options::Length;
 use crate::report::{Goal, Of, Series};
 
 const DISKS: usize = 4;
@@ -19,7 +20,7 @@ const REQUESTS: u64 = 8 * (DISKS as u64) * DISK_BYTES / REQUEST as u64;
 /// Goal: 0.95 of the disks' sum, as time.
 const TIME: f64 = 1.0 / 0.95;
 
-pub(super) fn measure(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
+pub(super) fn measure(case: &str, length: Length) -> Result<Vec<Figure>, Error> {
     let (op, case) = match case {
         "stripe-read-128k" => (Op::Read, "stripe-read-128k"),
         _ => (Op::Write, "stripe-write-128k"),
@@ -32,12 +33,12 @@ pub(super) fn measure(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
     let bare = (DISKS..2 * DISKS).map(|n| bed.open(&format!("d{n}")));
     let bare = bare.collect::<Result<Vec<_>, Error>>()?;
     let mut drive = Drive::new(&bed, 16, REQUEST)?;
-    let request = REQUEST as u64;
+    let (request, requests) = (REQUEST as u64, length.scaled(REQUESTS));
     // Disks and stripe contain data everywhere: blocks that were never written are cheaper to read.
     let places = DISKS as u64 * DISK_BYTES / request - DISKS as u64;
     let one = DISK_BYTES / request - 1;
     let mut series = Series::default();
-    for round in 0..=rounds {
+    for round in 0..=length.rounds {
         for write in [true, false] {
             let op = if round == 0 && write { Op::Write } else { op };
             if round > 0 && write {
@@ -47,13 +48,13 @@ pub(super) fn measure(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
                 &mut bed,
                 (op, false),
                 |n| (stripe, n % places * request),
-                |_, n| n < REQUESTS,
+                |_, n| n < requests,
             )?;
             let theirs = drive.run(
                 &mut bed,
                 (op, false),
                 |n| (bare[n as usize % DISKS], n / DISKS as u64 % one * request),
-                |_, n| n < REQUESTS,
+                |_, n| n < requests,
             )?;
             if round > 0 {
                 series.ours.push(ours.cpu() / 1e3);

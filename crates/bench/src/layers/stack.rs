@@ -13,7 +13,7 @@ use reactor::WaitFor;
 
 use crate::bed::{Bed, Plain, thread_ns};
 
-/// Bios a round: long enough that the two clock readings around it do not matter.
+/// Bios of a measured round: long enough that the two clock readings around it do not matter.
 pub(crate) const BIOS: u32 = 200_000;
 
 /// Cost at one depth.
@@ -102,10 +102,10 @@ impl Sink for Count {
     }
 }
 
-/// Runs `rounds` rounds over stacks of the given depths, interleaved. Statistics are on, as in
-/// the daemon; each Bio enters through `submit` and ends in a receiver. A first round is not
-/// counted.
-pub fn layers(depths: &[u32], rounds: u32) -> Result<Vec<LayerRow>, crate::Error> {
+/// Runs `rounds` rounds of `bios` Bios over stacks of the given depths, interleaved. Statistics are
+/// on, as in the daemon; each Bio enters through `submit` and ends in a receiver. A first round is
+/// not counted.
+pub fn layers(depths: &[u32], rounds: u32, bios: u32) -> Result<Vec<LayerRow>, crate::Error> {
     let Bed { core, mut control, .. } = Bed::start()?;
     let mut edges = Vec::new();
     control.topology.load(Arc::new(BenchClass)).map_err(failed)?;
@@ -120,7 +120,7 @@ pub fn layers(depths: &[u32], rounds: u32) -> Result<Vec<LayerRow>, crate::Error
             core.turn(WaitFor::Peek);
             count.0.set(0);
             let start = thread_ns();
-            for n in 0..BIOS {
+            for n in 0..bios {
                 core.submit(*edge, End::Sink { sink, tag: u64::from(n) }, |bio| {
                     bio.op = Op::Delete;
                     bio.offset = u64::from(n) * 4096;
@@ -128,10 +128,10 @@ pub fn layers(depths: &[u32], rounds: u32) -> Result<Vec<LayerRow>, crate::Error
                 });
             }
             let ns = thread_ns().saturating_sub(start);
-            if count.0.get() != BIOS {
-                return Err(failed(format!("{} of {BIOS} Bios ended well", count.0.get())));
+            if count.0.get() != bios {
+                return Err(failed(format!("{} of {bios} Bios ended well", count.0.get())));
             }
-            times[i].push(ns as f64 / f64::from(BIOS));
+            times[i].push(ns as f64 / f64::from(bios));
         }
     }
     let rows = depths.iter().zip(times).map(|(&layers, mut ns)| {

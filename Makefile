@@ -8,7 +8,7 @@ TEST_PACKAGES  = $(sort $(shell cat ci/packages/rig.txt ci/packages/classes.txt 
 DEMO_PACKAGES  = fdisk e2fsprogs libiscsi-bin qemu-utils qemu-block-extra
 BENCH_PACKAGES = $(shell sed "s/\#.*//" ci/packages/bench.txt)
 
-.PHONY: run demo test check hooks soak bench docs build build-bench deps-test deps-check deps-docs deps-demo deps-bench clean
+.PHONY: run demo test check hooks soak bench docs build build-bench deps-test deps-check deps-soak deps-docs deps-demo deps-bench clean
 
 build:
 	$(CARGO) build --release -p ashlar
@@ -35,8 +35,8 @@ check:
 hooks:
 	git config core.hooksPath ci/hooks
 
-# Hours: see CONTRIBUTING.md. The report is target/soak/REPORT.md.
-soak: deps-test
+# Hours; `ASHLAR_SOAK_MINUTES=10 make soak` is short. The report is target/soak/REPORT.md.
+soak: deps-test deps-soak
 	.ci/soak
 
 # The manual as a book: target/book/index.html.
@@ -53,6 +53,11 @@ deps-test:
 deps-check:
 	@ci/install codespell
 	$(CARGO) deny --version || $(CARGO) install cargo-deny --locked
+
+# A tool that cannot be installed fails its own part of the run.
+deps-soak:
+	-rustup toolchain install nightly --profile minimal --component miri,rust-src
+	-$(CARGO) fuzz --version || $(CARGO) install cargo-fuzz --locked
 
 deps-docs:
 	mdbook --version || $(CARGO) install mdbook --locked

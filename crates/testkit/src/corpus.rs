@@ -90,3 +90,17 @@ pub fn each_is_whole<'a>(prefix: &str, targets: impl IntoIterator<Item = &'a str
     let missing = targets.iter().find(|name| !manifest.contains(&format!("name = \"{name}\"")));
     assert_eq!(missing, None, "fuzz/Cargo.toml");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of every target, also of those that no crate lists; `ci/fuzz` runs what the manifest names.
+    #[test]
+    fn every_manifest_entry_has_a_program_and_a_corpus() {
+        let manifest = std::fs::read_to_string(fuzz_folder().join("Cargo.toml")).expect("manifest");
+        let after_bin = manifest.split("[[bin]]").skip(1);
+        let names = after_bin.filter_map(|bin| bin.split('"').nth(1));
+        each_is_whole("", names);
+    }
+}

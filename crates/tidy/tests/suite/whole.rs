@@ -1,5 +1,5 @@
-//! Files that the workspace's compiler does not read: no unfinished merges, and a valid fuzz
-//! manifest.
+//! Files that the workspace's compiler does not read: no unfinished merges, a valid fuzz manifest,
+//! and scripts that name packages and test binaries that exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,4 +52,57 @@ fn fuzz_manifest_is_readable_by_cargo() {
     let asked = ["metadata", "--no-deps", "--format-version=1", "--manifest-path=fuzz/Cargo.toml"];
     let out = Command::new(cargo).args(asked).current_dir(ROOT).output().expect("cargo runs");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// Files that call cargo, or say how to call it.
+const CALLERS: &[&str] = &[
+    ".ci/check",
+    ".ci/soak",
+    ".ci/test",
+    "ci/fuzz",
+    "Makefile",
+    "CONTRIBUTING.md",
+    "docs/verification.md",
+    "fuzz/README.md",
+];
+
+/// Packages and test binaries of a text that this workspace does not have. Words with variables,
+/// patterns and placeholders in capitals are passed over.
+fn missing_names(text: &str) -> Vec<String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
+    let words: Vec<&str> =
+        text.split_whitespace().map(|word| word.trim_matches(['`', ',', ';', '.', ')'])).collect();
+    let crates = Path::new(ROOT).join("crates");
+    let is_package = |name: &str| {
+        let folder = name.strip_prefix("ashlar-").unwrap_or(name);
+        crates.join(folder).join("Cargo.toml").exists()
+    };
+    let is_binary = |name: &str| {
+        let entries = fs::read_dir(&crates).expect("the crates are readable");
+        let mut tests = entries.map(|entry| entry.expect("an entry").path().join("tests"));
+        tests.any(|dir| dir.join(name).is_dir() || dir.join(format!("{name}.rs")).exists())
+    };
+    let mut missing = Vec::new();
+    let all = words.iter().copied();
+    for (before, word) in std::iter::once("").chain(all.clone()).zip(all) {
+        if word.is_empty() || !word.chars().all(plain) {
+            continue;
+        }
+        let package = before == "-p" || word.starts_with("ashlar-");
+        if (package && !is_package(word)) || (before == "--test" && !is_binary(word)) {
+            missing.push(word.to_owned());
+        }
+    }
+    missing
+}
+
+#[test]
+fn scripts_and_documents_name_packages_and_tests_that_exist() {
+    for name in CALLERS {
+        let text = fs::read_to_string(Path::new(ROOT).join(name)).expect("a file of the checkout");
+        assert_eq!(missing_names(&text), Vec::<String>::new(), "{name}");
+    }
+    let calls = "cargo test -p ashlar-space --test suite a::; -p \"ashlar-$crate\" --test 'l*'\n\
+                 for package in ashlar-bio ashlar-gone; do `-p ashlar-NAME --test units`";
+    assert_eq!(missing_names(calls), ["ashlar-space", "ashlar-gone", "units"]);
 }

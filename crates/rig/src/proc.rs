@@ -396,7 +396,6 @@ mod tests {
         let ran = run_limited(&mut slow, Duration::from_millis(200)).unwrap();
         assert!(ran.status.is_none());
         assert_eq!(ran.output, "before\n");
-        assert!(ran.took < Duration::from_secs(5));
     }
 
     #[test]
@@ -413,8 +412,11 @@ mod tests {
         busy.args(["-c", "while :; do :; done"]);
         let child = Proc::start("busy", &mut busy, &scratch.path().join("log")).unwrap();
         let pid = child.pid();
-        sleep(Duration::from_millis(300));
-        assert!(cpu_time(pid).unwrap().total() > Duration::ZERO);
+        let start = Instant::now();
+        while cpu_time(pid).unwrap().total() == Duration::ZERO {
+            assert!(start.elapsed() < Duration::from_secs(60), "a busy shell uses no CPU time");
+            sleep(Duration::from_millis(10));
+        }
         assert!(resident_bytes(pid).unwrap() > 0);
         drop(child);
         assert!(!Path::new(&format!("/proc/{pid}")).exists());

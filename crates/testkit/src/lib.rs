@@ -5,6 +5,7 @@
 //! * [`disk`]: disks in memory, and providers of layers of a test's own.
 //! * [`iscsi`]: an initiator's connection in a simulated world, and an initiator over a socket.
 //! * [`nbd`], [`nvme`]: a client over a socket.
+//! * [`until`]: a wait for a condition.
 #![forbid(unsafe_code)]
 
 pub mod corpus;
@@ -13,5 +14,7 @@ pub mod iscsi;
 pub mod nbd;
 pub mod nvme;
 pub mod seeds;
+pub mod wait;
 
 pub use seeds::Seeds;
+pub use wait::until;

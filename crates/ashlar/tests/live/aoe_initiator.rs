@@ -298,9 +298,12 @@ fn target_restart_under_load_causes_no_error() {
     shop.fixture.start();
     let load = shop.load();
     for _ in 0..3 {
-        std::thread::sleep(Duration::from_millis(700));
+        let limit = Duration::from_secs(60);
+        let (sent, again) = (shop.count("frames-sent"), shop.count("frames-sent-again"));
+        shop.fixture.until("the load works", limit, || shop.count("frames-sent") > sent);
         drop(vblade);
-        std::thread::sleep(Duration::from_millis(1500));
+        let is_late = || shop.count("frames-sent-again") > again;
+        shop.fixture.until("frames are sent again", limit, is_late);
         vblade = shop.vblade();
     }
     load.ends_well();

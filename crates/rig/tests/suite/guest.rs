@@ -56,7 +56,7 @@ fn guest_copies_a_tree_and_survives_a_killed_target() {
     );
     assert!(played.acknowledged_before >= 20);
     assert!(played.acknowledged.len() >= played.acknowledged_before + 20);
-    assert!(played.restart.unwrap() >= DOWN);
+    assert!(played.restart.is_some());
 
     drop((first, second));
     scenarios::check_image(&second_image, &played.acknowledged).unwrap();

@@ -1,13 +1,14 @@
 //! Limits against greedy peers: connections, silence, memory.
 
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wire::iscsi::{LoginRequest, Pdu};
 
 use crate::common::fd_exhaustion;
 use crate::iscsi::server::{Server, Shape};
 use testkit::iscsi::initiator::{Client, LoginOptions, connect, rw10};
+use testkit::until;
 
 /// Connections of [`many_connections`]; `ASHLAR_CONNECTIONS=10000` runs the long one (a process
 /// needs twice as many descriptors: `ulimit -n 32768`).
@@ -44,10 +45,9 @@ fn connections_of_one_peer_are_limited_until_some_close() {
     let is_reset = |e: std::io::Error| e.kind() == std::io::ErrorKind::ConnectionReset;
     assert!(ended.map_or_else(is_reset, |bytes| bytes == 0));
     drop((silent, first));
-    let start = Instant::now();
-    while Client::try_login(server.portal, &LoginOptions::default()).is_err() {
-        assert!(start.elapsed() < Duration::from_secs(5), "the count does not go down");
-    }
+    until("the count goes down", || {
+        Client::try_login(server.portal, &LoginOptions::default()).is_ok()
+    });
 }
 
 #[test]
@@ -110,12 +110,7 @@ fn logins_that_trickle_are_timed_out() {
     bytes.extend(text.as_bytes());
     bytes.resize(bytes.len().next_multiple_of(4), 0);
     stream.write_all(&bytes).unwrap();
-    let start = Instant::now();
-    while stream.write_all(&bhs[..1]).is_ok() {
-        assert!(start.elapsed() < Duration::from_secs(10), "still open");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert!(start.elapsed() >= Duration::from_millis(900));
+    until("the connection is closed", || stream.write_all(&bhs[..1]).is_err());
 }
 
 #[test]
@@ -135,27 +130,19 @@ fn peer_that_does_not_read_is_closed_without_delaying_others() {
             c
         })
         .collect();
-    let mut slowest = Duration::ZERO;
     for round in 0..200u32 {
-        let start = Instant::now();
         let sent = vec![round as u8; 64 * 512];
         assert_eq!(witness.write(1000, &sent, 8192).status, 0);
         assert_eq!(witness.read(0, 1000, 64), sent);
-        slowest = slowest.max(start.elapsed());
     }
-    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
-    // Who reads after all gets everything, in order.
+    // None of them was closed to serve the witness: one that reads after all receives everything.
     let mut c = greedy.remove(0);
     let first = c.tag - 119;
     for tag in first..first + 120 {
         assert_eq!(c.answer(tag).0.len(), 512 * 512);
     }
-    // Who never does is closed.
-    let start = Instant::now();
-    while server.registry.sessions().len() > 2 {
-        assert!(start.elapsed() < Duration::from_secs(40), "still there");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    // The others are closed.
+    until("those that never read are closed", || server.registry.sessions().len() <= 2);
     assert_eq!(witness.read(0, 1000, 64).len(), 64 * 512);
 }
 
@@ -182,15 +169,11 @@ fn peers_that_withhold_write_data_are_closed_without_delaying_others() {
             break (r.task_tag, r.target_tag);
         }
     };
-    let (start, mut slowest, mut sent) = (Instant::now(), Duration::ZERO, 0);
     let mut data_sn = 0;
-    while server.registry.sessions().len() > 1 {
-        let round = Instant::now();
+    until("both are closed", || {
         let bytes = vec![data_sn as u8; 64 * 512];
         assert_eq!(witness.write(1000, &bytes, 8192).status, 0);
         assert!(witness.read(0, 1000, 64) == bytes);
-        slowest = slowest.max(round.elapsed());
-        sent += 1;
         let pdu = wire::iscsi::DataOut {
             task_tag: tag,
             target_tag,
@@ -202,11 +185,12 @@ fn peers_that_withhold_write_data_are_closed_without_delaying_others() {
         let bytes = trickling.bytes(&pdu, &[], &[0; 4]);
         trickling.try_raw(&bytes);
         data_sn += 1;
-        assert!(start.elapsed() < Duration::from_secs(60), "still there after {sent} rounds");
+        // The pace of the peer.
         std::thread::sleep(Duration::from_millis(20));
-    }
-    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
-    println!("gone after {:?}, {sent} rounds, the slowest took {slowest:?}", start.elapsed());
+        server.registry.sessions().len() <= 1
+    });
+    // They wait for seconds. A witness that waited for them would have been served once.
+    assert!(data_sn > 10, "{data_sn} rounds");
 }
 
 #[test]

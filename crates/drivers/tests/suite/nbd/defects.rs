@@ -3,7 +3,6 @@
 
 use std::io::Write;
 use std::net::Shutdown;
-use std::time::{Duration, Instant};
 
 use wire::nbd::codes::{kind, option, rep};
 use wire::nbd::{Form, Request, dial};
@@ -29,11 +28,9 @@ impl Fixture {
     }
 
     fn well(&mut self, after: &str) {
-        let begun = Instant::now();
-        while self.server.registry.sessions().len() > 1 {
-            assert!(begun.elapsed() < Duration::from_secs(10), "sessions are left after {after}");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        testkit::until(&format!("no session is left after {after}"), || {
+            self.server.registry.sessions().len() <= 1
+        });
         self.round += 1;
         let sent = vec![self.round; 5 * 512];
         assert_eq!(self.witness.ask(kind::WRITE, 0, 1 << 20, 2560, &sent).error, None, "{after}");

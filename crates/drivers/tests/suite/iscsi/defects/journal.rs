@@ -60,16 +60,10 @@ fn keep() {
 
 /// Waits for a line about `peer` that has `word` in it.
 fn expect(peer: std::net::SocketAddr, word: &str) {
-    let begun = std::time::Instant::now();
-    loop {
-        let lines = lines().clone();
-        let about: Vec<&String> = lines.iter().filter(|l| l.contains(&peer.to_string())).collect();
-        if about.iter().any(|l| l.contains(word)) {
-            return;
-        }
-        assert!(begun.elapsed().as_secs() < 5, "{word} is not in {about:?}");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    let peer = peer.to_string();
+    testkit::until(&format!("a line about {peer} with {word}"), || {
+        lines().iter().any(|line| line.contains(&peer) && line.contains(word))
+    });
 }
 
 #[test]

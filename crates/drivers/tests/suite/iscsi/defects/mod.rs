@@ -14,7 +14,6 @@ mod moved;
 mod tasks;
 
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
 use drivers::TargetSpec;
 use wire::iscsi::{LoginRequest, LoginResponse, PRE_LOGIN, Pdu};
@@ -67,11 +66,9 @@ impl Fixture {
     /// The witness is served, and no other session is left.
     pub fn well(&mut self, after: &str) {
         self.witness.check(after);
-        let begun = Instant::now();
-        while self.server.registry.sessions().len() > 1 {
-            assert!(begun.elapsed() < Duration::from_secs(10), "sessions are left after {after}");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        testkit::until(&format!("no session is left after {after}"), || {
+            self.server.registry.sessions().len() <= 1
+        });
         self.witness.check(after);
     }
 }

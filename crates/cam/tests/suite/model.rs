@@ -17,7 +17,7 @@ use testkit::Seeds;
 use wire::scsi::{Asc, Key, Sense, Status};
 
 const BLOCKS: u64 = 8;
-const SEEDS: u64 = 3000;
+const SEEDS: u64 = 1000;
 
 fn sense(key: u8, asc: u8, ascq: u8) -> Outcome {
     let key = Key::from_code(key).unwrap_or(Key::NoSense);

@@ -7,6 +7,7 @@ use cam::{
     SETTLE_NS, Shape,
 };
 use reactor::SeededRandom;
+use testkit::Seeds;
 use wire::scsi::{Asc, Key, Sense, Status};
 
 use crate::bench::{Bench, RESET, SHAPE, bench, write};
@@ -339,7 +340,7 @@ fn commands_wait_during_a_reset_started_by_error_recovery() {
 /// command after a reset is the oldest one.
 #[test]
 fn random_resets_fail_no_request_and_keep_the_order() {
-    for seed in 0..2000 {
+    for seed in Seeds::of(1000) {
         let mut random = SeededRandom::new(seed);
         let mut b = bench(&[]);
         let mut open: Vec<(ResetId, u64)> = Vec::new();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bio::{BioId, Origin, Ticket};
+use testkit::Seeds;
 
 use super::clients::Classify;
 use super::queue::{Arrival, DiskQueue, Dispatch, algorithm};
@@ -224,7 +225,5 @@ fn run_seed(seed: u64) {
 
 #[test]
 fn random_requests_are_sent_once_and_in_a_permitted_order() {
-    for seed in 0..2_000 {
-        run_seed(seed);
-    }
+    Seeds::of(1000).each(run_seed);
 }

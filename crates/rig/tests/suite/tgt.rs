@@ -37,7 +37,6 @@ fn conformance_results_of_tgt_match_the_expectations() {
     let text: Vec<String> = differences.iter().map(ToString::to_string).collect();
     assert!(differences.is_empty(), "{}", text.join("\n"));
     assert!(report.count(Outcome::Pass) >= 165, "{}", report.summary());
-    assert!(report.took < Duration::from_secs(150), "{}", report.summary());
 }
 
 #[test]

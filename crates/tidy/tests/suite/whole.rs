@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tidy::Tree;
+
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// Folders that hold no text of ours.
@@ -105,4 +107,17 @@ fn scripts_and_documents_name_packages_and_tests_that_exist() {
     let calls = "cargo test -p ashlar-space --test suite a::; -p \"ashlar-$crate\" --test 'l*'\n\
                  for package in ashlar-bio ashlar-gone; do `-p ashlar-NAME --test units`";
     assert_eq!(missing_names(calls), ["ashlar-space", "ashlar-gone", "units"]);
+}
+
+/// Written so that `.ci/soak`, which looks for it, does not find this file.
+const PLAYS_SEEDS: &str = concat!("Seeds", "::of(");
+
+/// `.ci/soak` runs the tests of the module of such a file.
+#[test]
+fn every_file_that_plays_seeds_has_tests() {
+    let tree = Tree::read(Path::new(ROOT)).expect("the checkout is readable");
+    let plays = tree.sources.iter().filter(|source| source.text.contains(PLAYS_SEEDS));
+    let untested = plays.filter(|source| !source.text.contains("#[test]"));
+    let paths: Vec<&str> = untested.map(|source| source.path.as_str()).collect();
+    assert!(paths.is_empty(), "no part of `make soak`: {paths:?}");
 }

@@ -1,9 +1,11 @@
-//! man: manual pages from the table of verbs.
+//! man: manual pages. Section 8 is made from the table of verbs, section 5 from the schemas of
+//! `ashlar.toml`; section 7 is text (`man_overview`).
 
 use super::entry::{Entry, Local, LocalVerb, Verb};
+use super::man_sections::{examples, exits, files, name, verbatim};
 use super::schema::{rows, sections};
-use super::{GROUPS, VERBS};
-use crate::api::{Error, Exit, Kind, Result};
+use super::{GROUPS, VERBS, man_overview};
+use crate::api::{Error, Kind, Result};
 use crate::cli::{ClassVerbs, class_pages, command, common_options, subcommand};
 use crate::config::Catalog;
 use clap_mangen::roff::{Roff, bold, roman};
@@ -19,7 +21,7 @@ pub struct Man;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ManParams {
-    /// Folder for the pages, created if it does not exist [default: print the overview]
+    /// Folder for the pages, in man5, man7 and man8 below it [default: print the overview]
     pub out: Option<String>,
 }
 
@@ -32,28 +34,10 @@ pub struct ManAnswer {
     pub page: String,
 }
 
-fn exits(roff: &mut Roff) {
-    roff.control("SH", ["EXIT STATUS"]);
-    for (exit, doc) in Exit::ALL {
-        roff.control("TP", []);
-        roff.text([bold((*exit as u8).to_string())]);
-        roff.text([roman(*doc)]);
-    }
-}
-
-fn examples(roff: &mut Roff, examples: &[&str]) {
-    roff.control("SH", ["EXAMPLES"]);
-    for line in examples {
-        roff.control("PP", []);
-        roff.control("nf", []);
-        roff.text([roman(*line)]);
-        roff.control("fi", []);
-    }
-}
-
 /// The page of one command: what clap knows of it, then exit codes and examples.
 fn page(command: clap::Command, lines: &[&str]) -> Result<String> {
     let fail = |e: std::io::Error| Error::new(Kind::Internal, "man", e);
+    let has_verbs = command.has_subcommands();
     let man = clap_mangen::Man::new(command).section("8").manual("Ashlar").source("Ashlar");
     let mut out = Vec::new();
     man.render_title(&mut out).map_err(fail)?;
@@ -61,15 +45,13 @@ fn page(command: clap::Command, lines: &[&str]) -> Result<String> {
     man.render_synopsis_section(&mut out).map_err(fail)?;
     man.render_description_section(&mut out).map_err(fail)?;
     man.render_options_section(&mut out).map_err(fail)?;
-    if man_has_verbs(lines) {
+    if has_verbs {
         man.render_subcommands_section(&mut out).map_err(fail)?;
     }
     let mut roff = Roff::new();
     exits(&mut roff);
-    if !lines.is_empty() {
-        examples(&mut roff, lines);
-    }
-    files_section(&mut roff);
+    examples(&mut roff, lines);
+    files(&mut roff);
     roff.to_writer(&mut out).map_err(fail)?;
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
@@ -80,9 +62,7 @@ const FILE_PAGE: &str = "ashlar.toml.5";
 /// The page of the configuration file, section 5.
 fn file_page(catalog: &Catalog) -> String {
     let mut roff = Roff::new();
-    roff.control("TH", ["ashlar.toml", "5", "", "Ashlar", "Ashlar"]);
-    roff.control("SH", ["NAME"]);
-    roff.text([roman("ashlar.toml - configuration of the Ashlar storage daemon")]);
+    name(&mut roff, ("ashlar.toml", "5"), "configuration of the Ashlar storage daemon");
     roff.control("SH", ["DESCRIPTION"]);
     roff.text([roman(
         "A TOML file. Unknown keys are errors. A number of bytes may have a unit (64MiB, 10GiB), \
@@ -99,12 +79,7 @@ fn file_page(catalog: &Catalog) -> String {
             roff.text([roman(doc.as_str())]);
         }
         if !example.is_empty() {
-            roff.control("PP", []);
-            roff.control("nf", []);
-            for line in example.lines() {
-                roff.text([roman(line)]);
-            }
-            roff.control("fi", []);
+            verbatim(&mut roff, example.lines());
         }
     };
     for section in sections() {
@@ -114,46 +89,9 @@ fn file_page(catalog: &Catalog) -> String {
         let title = format!("{} {}", section.to_uppercase(), entry.name);
         keys(&title, &entry.doc, Some(&entry.schema), &entry.example);
     }
-    files_section(&mut roff);
+    examples(&mut roff, &["ashlar schema disk", "ashlar plan ashlar.toml"]);
+    files(&mut roff);
     roff.to_roff()
-}
-
-/// Files, environment and other pages.
-fn files_section(roff: &mut Roff) {
-    let list = [
-        (
-            "FILES",
-            &[
-                ("/etc/ashlar/ashlar.toml", "the configuration"),
-                ("/run/ashlar/ashlar.sock", "the control socket of root's daemon"),
-                ("/var/lib/ashlar", "state and history of root's daemon"),
-                ("~/.local/state/ashlar", "state and history of a user's daemon"),
-            ][..],
-        ),
-        (
-            "ENVIRONMENT",
-            &[
-                ("ASHLAR_CONFIG", "the configuration, instead of /etc/ashlar/ashlar.toml"),
-                ("ASHLAR_SOCKET", "the control socket"),
-                ("CREDENTIALS_DIRECTORY", "folder of secrets that are written as credential:NAME"),
-            ][..],
-        ),
-    ];
-    for (title, entries) in list {
-        roff.control("SH", [title]);
-        for (name, doc) in entries {
-            roff.control("TP", []);
-            roff.text([bold(*name)]);
-            roff.text([roman(*doc)]);
-        }
-    }
-    roff.control("SH", ["SEE ALSO"]);
-    roff.text([bold("ashlar"), roman("(8), "), bold("ashlar.toml"), roman("(5)")]);
-}
-
-/// Overview pages have no examples of their own but a list of verbs.
-fn man_has_verbs(lines: &[&str]) -> bool {
-    lines.is_empty()
 }
 
 /// The name of a verb's page.
@@ -161,18 +99,33 @@ pub fn page_name(verb: &Entry) -> String {
     format!("ashlar-{}.8", verb.name.replace('.', "-"))
 }
 
-/// Every page with its name.
+/// Examples of the page of the whole program.
+const PROGRAM_EXAMPLES: &[&str] =
+    &["ashlar serve ashlar.toml", "ashlar status", "ashlar plan ashlar.toml"];
+
+/// The first example of each verb of a group.
+fn group_examples(group: &str, classes: &[ClassVerbs]) -> Vec<String> {
+    let is_of = |verb: &&Entry| verb.name.split_once('.').is_some_and(|(of, _)| of == group);
+    let own = VERBS.iter().filter(is_of);
+    let own = own.filter_map(|verb| verb.examples.first()).map(|line| (*line).to_owned());
+    let class = classes.iter().filter(|class| class.name == group);
+    own.chain(class.flat_map(|c| c.all_verbs().map(move |verb| c.example(verb)))).collect()
+}
+
+/// The pages of section 8 with their names.
 ///
 /// # Errors
 /// [`Kind::Internal`] when a page cannot be set.
 pub fn pages(classes: &[ClassVerbs]) -> Result<Vec<(String, String)>> {
     let whole = command(classes);
-    let mut out = vec![("ashlar.8".to_owned(), page(whole.clone(), &[])?)];
+    let mut out = vec![("ashlar.8".to_owned(), page(whole.clone(), PROGRAM_EXAMPLES)?)];
     for group in GROUPS.iter().map(|(group, _)| *group).chain(classes.iter().map(|c| c.name)) {
         if let Some(found) = whole.find_subcommand(group) {
             let name = format!("ashlar-{group}");
             let named = found.clone().name(name.clone()).bin_name(format!("ashlar {group}"));
-            out.push((format!("{name}.8"), page(named, &[])?));
+            let lines = group_examples(group, classes);
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            out.push((format!("{name}.8"), page(named, &lines)?));
         }
     }
     for verb in VERBS {
@@ -188,13 +141,26 @@ pub fn pages(classes: &[ClassVerbs]) -> Result<Vec<(String, String)>> {
     Ok(out)
 }
 
+/// The pages of all sections with their names.
+fn all_pages(classes: &[ClassVerbs], catalog: &Catalog) -> Result<Vec<(String, String)>> {
+    let mut all = pages(classes)?;
+    all.push((FILE_PAGE.to_owned(), file_page(catalog)));
+    all.extend(man_overview::pages());
+    Ok(all)
+}
+
+/// The folder of a page below the folder of all pages, by its section.
+fn section_folder(page: &str) -> String {
+    format!("man{}", page.rsplit('.').next().unwrap_or_default())
+}
+
 impl Verb for Man {
     type Params = ManParams;
     type Answer = ManAnswer;
     const NAME: &'static str = "man";
     const DOC: &'static str = "Write the manual pages";
     const EXAMPLES: &'static [&'static str] =
-        &["ashlar man --out /usr/local/share/man/man8", "ashlar man | man -l -"];
+        &["ashlar man --out /usr/local/share/man", "ashlar man | man -l -"];
 
     fn table(answer: &ManAnswer) -> String {
         if answer.page.is_empty() {
@@ -207,21 +173,46 @@ impl Verb for Man {
 
 impl LocalVerb for Man {
     fn run(local: &mut Local<'_>, params: ManParams) -> Result<ManAnswer> {
-        let mut pages = pages(&(local.app.classes)())?;
+        let classes = (local.app.classes)();
         let Some(folder) = params.out else {
-            let page = pages.into_iter().next().map(|(_, text)| text).unwrap_or_default();
-            return Ok(ManAnswer { files: Vec::new(), page });
+            let page = pages(&classes)?.into_iter().next().map(|(_, text)| text);
+            return Ok(ManAnswer { files: Vec::new(), page: page.unwrap_or_default() });
         };
         let fail = |at: &Path, e| Error::new(Kind::System, "man", e).at(at.display().to_string());
-        let folder = Path::new(&folder);
-        std::fs::create_dir_all(folder).map_err(|e| fail(folder, e))?;
-        pages.push((FILE_PAGE.to_owned(), file_page(&(local.app.catalog)())));
         let mut files = Vec::new();
-        for (name, text) in pages {
+        for (name, text) in all_pages(&classes, &(local.app.catalog)())? {
+            let folder = Path::new(&folder).join(section_folder(&name));
+            std::fs::create_dir_all(&folder).map_err(|e| fail(&folder, e))?;
             let path = folder.join(name);
             std::fs::write(&path, text).map_err(|e| fail(&path, e))?;
             files.push(path.display().to_string());
         }
         Ok(ManAnswer { files, page: String::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_has_examples_files_environment_and_see_also() {
+        let pages = all_pages(&[], &crate::fake::catalog()).expect("pages");
+        for page in ["ashlar.8", "ashlar-part.8", "ashlar.toml.5", "ashlar.7", "ashlar-concepts.7"]
+        {
+            assert!(pages.iter().any(|(name, _)| name == page), "{page} is missing");
+        }
+        for (page, text) in &pages {
+            for title in ["NAME", "EXAMPLES", "FILES", "ENVIRONMENT", "\"SEE ALSO\""] {
+                let sections = text.matches(&format!(".SH {title}\n")).count();
+                assert_eq!(sections, 1, "{page}: section {title}");
+            }
+        }
+    }
+
+    #[test]
+    fn pages_are_written_to_the_folder_of_their_section() {
+        assert_eq!(section_folder("ashlar.toml.5"), "man5");
+        assert_eq!(section_folder("ashlar-part-add.8"), "man8");
     }
 }

@@ -17,6 +17,8 @@ mod inspect;
 mod journal;
 mod list;
 pub(crate) mod man;
+mod man_overview;
+mod man_sections;
 mod part;
 mod part_backup;
 mod part_bootcode;

@@ -8,7 +8,7 @@ TEST_PACKAGES  = $(sort $(shell cat ci/packages/rig.txt ci/packages/classes.txt 
 DEMO_PACKAGES  = fdisk e2fsprogs libiscsi-bin qemu-utils qemu-block-extra
 BENCH_PACKAGES = $(shell sed "s/\#.*//" ci/packages/bench.txt)
 
-.PHONY: run demo test check hooks soak bench docs build build-bench deps-test deps-check deps-soak deps-docs deps-demo deps-bench clean
+.PHONY: run demo test check hooks soak bench bench-chart docs build build-bench deps-test deps-check deps-soak deps-docs deps-demo deps-bench clean
 
 build:
 	$(CARGO) build --release -p ashlar
@@ -46,6 +46,12 @@ docs: deps-docs
 # `make bench QUICK=--quick`: less than two minutes.
 bench: deps-bench build-bench
 	$(BENCH) $(QUICK)
+
+# Measures again and draws docs/speed.svg. Exit code 3 is a missed goal.
+bench-chart: deps-bench build-bench
+	$(BENCH) $(QUICK) --json > target/bench.json || [ $$? = 3 ]
+	$(BENCH) chart target/bench.json > target/speed.svg
+	mv target/speed.svg docs/speed.svg
 
 deps-test:
 	@ci/install $(TEST_PACKAGES)

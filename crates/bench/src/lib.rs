@@ -5,6 +5,7 @@
 //!   peer's, the ratio of both, the goal, and the command that repeats the row alone.
 //! * [`layers`]: the cost of a layer of the graph for a Bio.
 //! * [`load`]: an iSCSI initiator that makes load and, on request, verifies data.
+//! * [`man`]: the manual page, `ashlar-bench(1)`.
 //! * Servers are children of this process, pinned to one core; the load runs on another. They are
 //!   measured from outside ([`process_costs`]): Ashlar and its peers alike, with the same
 //!   instruments.
@@ -27,6 +28,7 @@ mod kernel;
 mod layers;
 pub mod load;
 mod luns;
+pub mod man;
 mod nbd;
 mod options;
 pub mod process_costs;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use bench::{Error, Kind, Options, Progress, Report, Row, demo};
+use bench::{Error, Kind, Options, Progress, Report, Row, demo, man};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -17,17 +17,29 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const MISSED: u8 = 3;
 
-const AFTER: &str = "\
-Exit codes: 0 measured; 1 failed or stopped; 2 the command line is wrong; 3 a goal was missed.
+const EXITS: &[(u8, &str)] = &[
+    (0, "measured"),
+    (FAILED, "failed or stopped"),
+    (USAGE, "the command line is wrong"),
+    (MISSED, "a goal was missed"),
+];
 
-Examples:
-  ashlar-bench --quick
-  ashlar-bench layers --rounds 9
-  ashlar-bench iscsi --no-peers --json
-  ashlar-bench nbd --no-peers --before /usr/bin/ashlar
-  ashlar-bench kernel
-  ashlar-bench seeds aoe
-  ashlar-bench demo --data /tmp/try --serve";
+const EXAMPLES: &[&str] = &[
+    "ashlar-bench --quick",
+    "ashlar-bench layers --rounds 9",
+    "ashlar-bench iscsi --no-peers --json",
+    "ashlar-bench nbd --no-peers --before /usr/bin/ashlar",
+    "ashlar-bench kernel",
+    "ashlar-bench seeds aoe",
+    "ashlar-bench chart report.json > speed.svg",
+    "ashlar-bench demo --data /tmp/try --serve",
+];
+
+/// The end of the help.
+fn after_help() -> String {
+    let exits: Vec<String> = EXITS.iter().map(|(code, doc)| format!("{code} {doc}")).collect();
+    format!("Exit codes: {}.\n\nExamples:\n  {}", exits.join("; "), EXAMPLES.join("\n  "))
+}
 
 /// Measure Ashlar beside its peers, and show it at work.
 ///
@@ -36,7 +48,7 @@ Examples:
 /// ends the run after the step it is at; what was measured is printed.
 #[derive(Parser)]
 #[command(name = "ashlar-bench", version, args_conflicts_with_subcommands = true)]
-#[command(after_help = AFTER)]
+#[command(after_help = after_help())]
 struct Command {
     #[command(flatten)]
     options: Options,
@@ -52,6 +64,8 @@ struct Command {
 enum ToolCommand {
     /// Make images, lay out a graph, export it, and be the initiator.
     Demo(Demo),
+    /// Draw the rows of a report that have a peer as a chart (SVG).
+    Chart(Chart),
     /// Print completions for a shell.
     Completions {
         /// For which one.
@@ -78,6 +92,16 @@ struct Demo {
     ashlar: Option<PathBuf>,
 }
 
+/// A bar for Ashlar and one for the peer, and their ratio, for each compared row.
+#[derive(Args)]
+struct Chart {
+    /// Report of `ashlar-bench --json`.
+    report: PathBuf,
+    /// Only figures whose name contains this; empty: all.
+    #[arg(long, default_value = "CPU")]
+    figure: String,
+}
+
 fn main() -> ExitCode {
     let parsed = Command::command().try_get_matches().and_then(|m| Command::from_arg_matches(&m));
     let command = match parsed {
@@ -101,6 +125,7 @@ impl ToolCommand {
     fn run(self) -> Result<(), Error> {
         let printed = match self {
             ToolCommand::Demo(demo) => return demo.run(),
+            ToolCommand::Chart(chart) => io::stdout().write_all(chart.svg()?.as_bytes()),
             ToolCommand::Completions { shell } => {
                 clap_complete::generate(
                     shell,
@@ -110,9 +135,27 @@ impl ToolCommand {
                 );
                 Ok(())
             }
-            ToolCommand::Man => clap_mangen::Man::new(Command::command()).render(&mut io::stdout()),
+            ToolCommand::Man => man::page(Command::command(), EXITS, EXAMPLES)
+                .and_then(|page| io::stdout().write_all(&page)),
         };
         printed.map_err(|e| Error::new(Kind::System, format!("print: {e}")))
+    }
+}
+
+impl Chart {
+    fn svg(self) -> Result<String, Error> {
+        let name = self.report.display();
+        let text = std::fs::read_to_string(&self.report).map_err(|e| {
+            Error::new(Kind::System, format!("{name}: {e}; next: ashlar-bench --json > {name}"))
+        })?;
+        let report: Report = serde_json::from_str(&text).map_err(|e| {
+            let why = format!("{name}: not a report: {e}; next: ashlar-bench --json > {name}");
+            Error::new(Kind::Options, why)
+        })?;
+        report.chart(&self.figure).ok_or_else(|| {
+            let why = format!("{name}: no row with a peer and a figure `{}`", self.figure);
+            Error::new(Kind::Options, format!("{why}; next: ashlar-bench chart {name} --figure ''"))
+        })
     }
 }
 

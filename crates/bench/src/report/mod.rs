@@ -1,5 +1,6 @@
 //! Report of the measurements: rows and their output.
 
+mod chart;
 mod table;
 
 use serde::{Deserialize, Serialize};
@@ -136,7 +137,13 @@ impl Report {
         table::render(self)
     }
 
-    /// The same as JSON, with a line end.
+    /// The chart of the compared rows whose figure has this in its name, as SVG; `None` without
+    /// such a row.
+    pub fn chart(&self, figure: &str) -> Option<String> {
+        chart::render(self, figure)
+    }
+
+    /// The report as JSON, with a line end.
     pub fn json(&self) -> String {
         let text = serde_json::to_string_pretty(self);
         text.map(|t| t + "\n").unwrap_or_default()

@@ -97,7 +97,7 @@ fn cells(row: &Row, same_case: bool) -> [String; COLUMNS] {
 }
 
 /// Three digits or more, never an exponent.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         v if v < 0.005 => format!("{value:.6}"),

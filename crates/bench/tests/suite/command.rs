@@ -48,6 +48,24 @@ fn completions_and_manual_page_list_every_measurement() {
     for what in ["kernel", "iscsi", "demo", "before"] {
         assert!(page.contains(what) && completions.contains(what), "{what}");
     }
+    for title in ["NAME", "EXAMPLES", "FILES", "ENVIRONMENT", "\"SEE ALSO\""] {
+        assert_eq!(page.matches(&format!(".SH {title}\n")).count(), 1, "{title}");
+    }
+}
+
+#[test]
+fn chart_of_a_missing_or_foreign_file_is_refused_with_the_next_command() {
+    let scratch = Scratch::new("chart").expect("scratch");
+    let file = scratch.path().join("report.json");
+    let name = file.display().to_string();
+    let missing = ashlar_bench(&["chart", &name]);
+    assert_eq!(missing.status.code(), Some(1), "{}", text(&missing.stderr));
+    for foreign in ["{}", "{\"machine\":[],\"rows\":[],\"notes\":[]}"] {
+        std::fs::write(&file, foreign).expect("written");
+        let output = ashlar_bench(&["chart", &name]);
+        assert_eq!(output.status.code(), Some(2), "{foreign}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("next: ashlar-bench"), "{foreign}");
+    }
 }
 
 /// The demo succeeds with the tools of Debian that `make demo` installs: a file system copied in

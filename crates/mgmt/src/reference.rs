@@ -7,6 +7,7 @@ use crate::api::{Exit, Kind};
 use crate::cli::ClassVerbs;
 use crate::config::{Catalog, Entry};
 use crate::http::metrics::METRICS;
+use crate::plan::kind_schema;
 use crate::verbs::{VERBS, schema};
 use geom::ArgKind;
 
@@ -80,16 +81,13 @@ impl Page {
 
     /// The keys of a schema.
     fn keys(&mut self, schema: &serde_json::Value) {
-        let rows: Vec<Vec<String>> = schema::rows(schema)
-            .into_iter()
-            .map(|row| match <[String; 4]>::try_from(row) {
-                Ok([key, kind, default, doc]) => vec![format!("`{key}`"), kind, default, doc],
-                Err(row) => row,
-            })
-            .collect();
+        let row = |[key, kind, default, change, doc]: schema::KeyRow| {
+            vec![format!("`{key}`"), kind, default, change, doc]
+        };
+        let rows: Vec<Vec<String>> = schema::rows(schema).into_iter().map(row).collect();
         match rows.is_empty() {
             true => self.text("No keys of its own."),
-            false => self.table(&["key", "type", "default", "meaning"], &rows),
+            false => self.table(&["key", "type", "default", "change", "meaning"], &rows),
         }
     }
 }
@@ -100,6 +98,13 @@ fn configuration(catalog: &Catalog) -> String {
         "Unknown keys are errors. A number of bytes may have a unit (`64MiB`, `10GiB`), and so may \
          a duration (`10ms`, `5s`). Relative paths begin at the folder of the file. \
          `ashlar schema config --json` prints the JSON Schema for editors.",
+    );
+    page.text(
+        "The column `change` has the effect that an edit of the key has on running hosts when it \
+         is applied. `live`: sessions, LUNs and requests continue. `new logins only`: running \
+         sessions keep the former value. An object that is removed and added takes all layers and \
+         LUNs above it along; `ashlar plan` shows each of these steps with its risk and the hosts \
+         concerned.",
     );
     for section in schema::sections() {
         page.head(2, &format!("`{}`", section.name));
@@ -118,7 +123,7 @@ fn configuration(catalog: &Catalog) -> String {
         for entry in kinds {
             page.head(3, &format!("`{of} = \"{}\"`", entry.name));
             page.text(&entry.doc);
-            page.keys(&entry.schema);
+            page.keys(&kind_schema(section.name.as_str(), entry, catalog));
             if !entry.example.is_empty() {
                 page.block("toml", &entry.example);
             }

@@ -32,6 +32,34 @@ fn reference_pages_are_current() {
     }
 }
 
+/// Rows of keys have five cells; the fourth is the effect of an edit.
+#[test]
+fn configuration_reference_has_the_effect_of_an_edit_of_each_key() {
+    let pages = mgmt::reference::pages(&catalog(), &class_verbs());
+    let (_, page) = pages.iter().find(|(name, _)| *name == "configuration.md").expect("a page");
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+        .collect();
+    assert!(rows.len() > 200, "{}", rows.len());
+    for row in &rows {
+        assert!(row.len() == 5 && !row[3].is_empty(), "{row:?}");
+    }
+    let changes = |key: &str| -> Vec<&str> {
+        let of_key = rows.iter().filter(|row| row[0].trim_matches('`') == key);
+        of_key.map(|row| row[3]).collect()
+    };
+    for key in ["iops", "delay_ms", "balance", "failback", "algorithm", "batch", "timeout_s"] {
+        assert!(changes(key).contains(&"live"), "{key}: {:?}", changes(key));
+    }
+    // Of the keys of a file server, the disks alone change while it is used.
+    assert!(changes("disks").contains(&"live"), "{:?}", changes("disks"));
+    for key in ["strip", "granule", "offset", "memory"] {
+        assert!(!changes(key).contains(&"live"), "{key}: {:?}", changes(key));
+    }
+}
+
 /// The first line of each example refers to it.
 #[test]
 fn editor_schema_is_current() {

@@ -13,6 +13,7 @@ mod action;
 mod apply;
 #[cfg(test)]
 mod changed_tests;
+mod changes;
 mod depend;
 mod diff;
 mod disk_edits;
@@ -32,6 +33,7 @@ mod tests;
 
 pub use action::{Action, Risk, Step};
 pub use apply::{Applied, Deferred, DeferredPart, apply, refusals};
+pub(crate) use changes::{CHANGE, kind_schema, section_schema};
 pub(crate) use depend::DependencyGraph;
 pub(crate) use depend::keep_lost_objects;
 pub use depend::{adopt_found_members, bus_may_provide, name_depends_on, running_config};

@@ -8,7 +8,7 @@ use crate::config::{Config, DiskConfig};
 use serde_json::Value;
 
 /// Keys of an image file that are without effect on a file that exists and has its size.
-const SIZE_KEYS: [&str; 2] = ["create", "size"];
+pub(super) const SIZE_KEYS: [&str; 2] = ["create", "size"];
 
 /// The effect of an edit of nothing but [`SIZE_KEYS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

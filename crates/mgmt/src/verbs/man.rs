@@ -8,6 +8,7 @@ use super::{GROUPS, VERBS, man_overview};
 use crate::api::{Error, Kind, Result};
 use crate::cli::{ClassVerbs, class_pages, command, common_options, subcommand};
 use crate::config::Catalog;
+use crate::plan::kind_schema;
 use clap_mangen::roff::{Roff, bold, roman};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -72,11 +73,12 @@ fn file_page(catalog: &Catalog) -> String {
     let mut keys = |title: &str, doc: &str, schema: Option<&Value>, example: &str| {
         roff.control("SH", [title]);
         roff.text([roman(doc)]);
-        for row in schema.map(rows).unwrap_or_default() {
-            let [key, kind, default, doc] = row.as_slice() else { continue };
+        for [key, kind, default, change, doc] in schema.map(rows).unwrap_or_default() {
             roff.control("TP", []);
-            roff.text([bold(key.as_str()), roman(format!(" ({kind}; default {default})"))]);
-            roff.text([roman(doc.as_str())]);
+            roff.text([bold(key), roman(format!(" ({kind}; default {default})"))]);
+            roff.text([roman(doc)]);
+            roff.control("br", []);
+            roff.text([roman(format!("Change: {change}."))]);
         }
         if !example.is_empty() {
             verbatim(&mut roff, example.lines());
@@ -87,7 +89,7 @@ fn file_page(catalog: &Catalog) -> String {
     }
     for (section, entry) in catalog.all() {
         let title = format!("{} {}", section.to_uppercase(), entry.name);
-        keys(&title, &entry.doc, Some(&entry.schema), &entry.example);
+        keys(&title, &entry.doc, Some(&kind_schema(section, entry, catalog)), &entry.example);
     }
     examples(&mut roff, &["ashlar schema disk", "ashlar plan ashlar.toml"]);
     files(&mut roff);

@@ -8,6 +8,7 @@ use crate::config::{
     AccessConfig, AluaConfig, BusConfig, Catalog, Config, DaemonConfig, DiskConfig, GeomConfig,
     LunConfig, TargetConfig, UnitConfig, for_editors, suggest,
 };
+use crate::plan::{CHANGE, kind_schema, section_schema};
 use crate::text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -66,8 +67,11 @@ fn object(schema: &Value) -> &Value {
     forms.find(|form| form.get("properties").is_some()).unwrap_or(schema)
 }
 
-/// One key of an object: name, type, default, meaning.
-pub(crate) fn rows(schema: &Value) -> Vec<Vec<String>> {
+/// One key of an object: name, type, default, effect of an edit (may be empty), meaning.
+pub(crate) type KeyRow = [String; 5];
+
+/// The keys of an object.
+pub(crate) fn rows(schema: &Value) -> Vec<KeyRow> {
     let keys = object(schema);
     let required: Vec<&str> = keys
         .get("required")
@@ -86,9 +90,24 @@ pub(crate) fn rows(schema: &Value) -> Vec<Vec<String>> {
         };
         let doc = property.get("description").or(inner.get("description"));
         let doc = doc.and_then(Value::as_str).unwrap_or("").replace('\n', " ");
-        vec![key.clone(), text::or_dash(&kind), default, doc]
+        let change = property.get(CHANGE).and_then(Value::as_str).unwrap_or("");
+        [key.clone(), text::or_dash(&kind), default, change.to_owned(), doc]
     };
     properties.into_iter().flatten().map(row).collect()
+}
+
+/// The keys as text. Parameters of verbs have no column `change`.
+fn key_table(rows: Vec<KeyRow>) -> String {
+    if rows.is_empty() {
+        return "no keys of its own\n".to_owned();
+    }
+    if rows.iter().any(|[_, _, _, change, _]| !change.is_empty()) {
+        let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
+        return text::table(&["key", "type", "default", "change", "is"], &rows);
+    }
+    let short = |[key, kind, default, _, doc]: KeyRow| vec![key, kind, default, doc];
+    let rows: Vec<Vec<String>> = rows.into_iter().map(short).collect();
+    text::table(&["key", "type", "default", "is"], &rows)
 }
 
 /// The schema that a property refers to by `$ref` or by "this or null".
@@ -123,8 +142,9 @@ impl Verb for Schema {
     const NAME: &'static str = "schema";
     const DOC: &'static str = "Show the schema of ashlar.toml or of a verb";
     const DETAIL: &'static str = "A disk has the keys of the section `disk` and the keys of its \
-        kind; geoms and targets likewise. With --json the output contains the JSON Schema \
-        (2020-12); `schema config --json` prints the schema of the whole file for editors.";
+        kind; geoms and targets likewise. `change` is the effect of an edit on running hosts. With \
+        --json the output contains the JSON Schema (2020-12); `schema config --json` prints the \
+        schema of the whole file for editors.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar schema", "ashlar schema access", "ashlar schema config --json"];
     const POSITIONAL: &'static [&'static str] = &["name"];
@@ -137,12 +157,7 @@ impl Verb for Schema {
             return text::table(&["section", "name", "is"], &rows);
         }
         let one = |s: &NamedSchema| {
-            let rows = s.schema.as_ref().map(rows).unwrap_or_default();
-            let keys = if rows.is_empty() {
-                "no keys of its own\n".to_owned()
-            } else {
-                text::table(&["key", "type", "default", "is"], &rows)
-            };
+            let keys = key_table(s.schema.as_ref().map(rows).unwrap_or_default());
             let example = if s.example.is_empty() {
                 String::new()
             } else {
@@ -166,7 +181,7 @@ pub(crate) fn sections() -> Vec<NamedSchema> {
         section: "section".to_owned(),
         doc: doc.to_owned(),
         example: example.to_owned(),
-        schema: Some(schema.to_value()),
+        schema: Some(section_schema(name, schema.to_value())),
     };
     vec![
         section(
@@ -241,7 +256,7 @@ fn all(local: &Local<'_>) -> Vec<NamedSchema> {
             section: section.to_owned(),
             doc: e.doc.clone(),
             example: e.example.clone(),
-            schema: Some(e.schema.clone()),
+            schema: Some(kind_schema(section, e, &catalog)),
         })
         .collect();
     let form = |name: &str, doc: &str, schema: Value| NamedSchema {

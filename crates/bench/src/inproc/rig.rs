@@ -141,8 +141,8 @@ impl Rig {
     /// Runs the load for `time` after a warm-up.
     pub fn run(&mut self, time: Duration) -> Result<Outcome, Error> {
         let shared = Arc::new(RigShared::default());
-        for door in self.load_mailers.lock().iter() {
-            door.send((self.shape, shared.clone())).map_err(|_| failed("a core has stopped"))?;
+        for mailer in self.load_mailers.lock().iter() {
+            mailer.send((self.shape, shared.clone())).map_err(|_| failed("a core has stopped"))?;
         }
         let begun = Instant::now();
         while shared.ready.load(Ordering::Acquire) < self.shape.cores {

@@ -159,11 +159,11 @@ pub(crate) trait Caller {
         let mut heard = Instant::now();
         loop {
             self.fill();
-            let (pipe, book) = self.parts();
-            book.shared.ready.store(1, Relaxed);
+            let (pipe, table) = self.parts();
+            table.shared.ready.store(1, Relaxed);
             pipe.send()?;
-            if book.in_flight == 0 {
-                return Ok(std::mem::take(&mut book.outcome));
+            if table.in_flight == 0 {
+                return Ok(std::mem::take(&mut table.outcome));
             }
             if pipe.receive()? {
                 while self.reply()? {}

@@ -47,11 +47,11 @@ pub(super) fn render(report: &Report) -> String {
 
 fn tail(report: &Report, out: &mut String) {
     out.push_str("\nTo repeat a case alone:\n");
-    let mut told: Vec<&str> = Vec::new();
+    let mut seen: Vec<&str> = Vec::new();
     for row in report.rows.iter().filter(|r| !r.command.is_empty()) {
-        if !told.contains(&row.command.as_str()) {
+        if !seen.contains(&row.command.as_str()) {
             out.push_str(&format!("  {}\n", row.command));
-            told.push(&row.command);
+            seen.push(&row.command);
         }
     }
     for note in &report.notes {

@@ -182,9 +182,9 @@ impl CommandSet for Ata {
     fn delete_more(&self, bio: &mut Bio, pool: &Pool) -> Option<Result<DiskCommand, Errno>> {
         let sent = bio.data.to_vec();
         let (lba, sectors) = trim_ranges(&sent).ok()?.last()?;
-        let told = lba.saturating_add(sectors).saturating_mul(u64::from(self.sector));
+        let trimmed = lba.saturating_add(sectors).saturating_mul(u64::from(self.sector));
         let end = bio.offset.saturating_add(bio.length);
-        (told < end).then(|| self.trim(bio, told, pool))
+        (trimmed < end).then(|| self.trim(bio, trimmed, pool))
     }
 
     fn flush(&self) -> Option<DiskCommand> {

@@ -39,13 +39,13 @@ impl DiskLayer {
         language: Box<dyn CommandSet>,
         bounds: Arc<SharedBounds>,
     ) -> DiskLayer {
-        let told = AtomicU64::new(unit.inspect(|device| device.power_losses()));
+        let reported_power_losses = AtomicU64::new(unit.inspect(|device| device.power_losses()));
         DiskLayer {
             unit,
             command_set: language,
             bounds,
             dirty: AtomicBool::new(false),
-            reported_power_losses: told,
+            reported_power_losses,
         }
     }
 
@@ -122,12 +122,12 @@ impl DiskLayer {
             return Ok(());
         }
         let (before, after) = ended.power_losses;
-        let told = match op {
+        let reported = match op {
             Op::Flush => self.reported_power_losses.fetch_max(after, Ordering::AcqRel),
             // A write with FUA vouches for itself alone: a FLUSH is still to fail.
             _ => self.reported_power_losses.load(Ordering::Acquire),
         };
-        let lost = before != after || told < before;
+        let lost = before != after || reported < before;
         if lost && self.dirty.load(Ordering::Acquire) { Err(Errno::Io) } else { Ok(()) }
     }
 }

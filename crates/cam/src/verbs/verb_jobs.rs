@@ -57,13 +57,13 @@ impl VerbJobs {
 
     /// O2: whether there is room for one more.
     pub(super) fn reserve_slot(&self) -> Result<(), Error> {
-        let mut book = self.table();
-        if book.open.len() < VERB_JOBS_MAX {
+        let mut table = self.table();
+        if table.open.len() < VERB_JOBS_MAX {
             return Ok(());
         }
-        let ended = book.open.iter().find(|(_, order)| order.running.is_ended());
+        let ended = table.open.iter().find(|(_, order)| order.running.is_ended());
         match ended.map(|(number, _)| *number) {
-            Some(oldest) => drop(book.open.remove(&oldest)),
+            Some(oldest) => drop(table.open.remove(&oldest)),
             None => {
                 let what = format!(
                     "{VERB_JOBS_MAX} verbs wait for their devices; each ends when its commands \
@@ -141,10 +141,10 @@ impl CamClass {
         let running = control.begin_on_core(verb, talk)?;
         let order = VerbJob { description: named(verb, on), running, then };
         let number = {
-            let mut book = self.verb_jobs.table();
-            book.last += 1;
-            let number = book.last;
-            book.open.insert(number, order);
+            let mut table = self.verb_jobs.table();
+            table.last += 1;
+            let number = table.last;
+            table.open.insert(number, order);
             number
         };
         self.job_progress(control, (verb, on), number)

@@ -214,8 +214,8 @@ impl Sim for Aoe {
                 "The target is asked again automatically; `ip link show {interface}` shows whether \
                  the interface is up."
             );
-            let grade = if ill.is_last { Severity::Failed } else { Severity::Degraded };
-            Trouble { severity: grade, why, action }
+            let severity = if ill.is_last { Severity::Failed } else { Severity::Degraded };
+            Trouble { severity, why, action }
         };
         self.inner.shared.unusable_paths().into_iter().filter(has_disk).map(trouble).collect()
     }

@@ -40,10 +40,10 @@ impl CoreDemand {
 impl TargetCredits {
     /// Takes one of `most` places. While a core is owed a place, no core that is not owed one takes
     /// any.
-    pub(super) fn take(&self, guest: CoreDemand, most: u32) -> TakeResult {
-        let is_owed = guest.held < guest.share;
+    pub(super) fn take(&self, demand: CoreDemand, most: u32) -> TakeResult {
+        let is_owed = demand.held < demand.share;
         let hungry = self.waiting_cores.load(Ordering::Acquire);
-        let others_first = hungry & guest.bit() == 0 && hungry != 0;
+        let others_first = hungry & demand.bit() == 0 && hungry != 0;
         let more = |taken| (taken < most).then_some(taken + 1);
         if !others_first
             && self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
@@ -53,13 +53,13 @@ impl TargetCredits {
         if !is_owed {
             return TakeResult::Later;
         }
-        self.waiting_cores.fetch_or(guest.bit(), Ordering::AcqRel);
+        self.waiting_cores.fetch_or(demand.bit(), Ordering::AcqRel);
         TakeResult::Owed
     }
 
     /// A core that was owed one has enough, or wants no more.
-    pub(super) fn demand_met(&self, guest: CoreDemand) {
-        self.waiting_cores.fetch_and(!guest.bit(), Ordering::AcqRel);
+    pub(super) fn demand_met(&self, demand: CoreDemand) {
+        self.waiting_cores.fetch_and(!demand.bit(), Ordering::AcqRel);
     }
 
     /// A frame is not waited for any more.

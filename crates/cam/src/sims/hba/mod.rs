@@ -214,8 +214,8 @@ impl VirtualHba {
     /// Hot plug: the link of a bay went down or came up, and the bus is notified; behind a port
     /// multiplier by its notification.
     pub fn link_changed(&self, bay: u64) {
-        let (asked, told) = self.port_changed(bay).unwrap_or((bay, true));
-        if let Some(rescan) = self.rescan.lock().as_ref().filter(|_| told) {
+        let (asked, is_notified) = self.port_changed(bay).unwrap_or((bay, true));
+        if let Some(rescan) = self.rescan.lock().as_ref().filter(|_| is_notified) {
             rescan.request_target_scan(asked);
         }
     }

@@ -286,13 +286,13 @@ impl Sim for Iscsi {
         };
         let whys: Vec<_> = self.inner.portals.iter().enumerate().filter_map(why).collect();
         let some_are_up = whys.len() < self.inner.portals.len();
-        let grade = if some_are_up { Severity::Degraded } else { Severity::Failed };
+        let severity = if some_are_up { Severity::Degraded } else { Severity::Failed };
         let trouble = |(at, why)| {
             let action = format!(
                 "The connection is retried automatically; `ashlar cam discover {at}` tests \
                          the portal."
             );
-            Trouble { severity: grade, why, action }
+            Trouble { severity, why, action }
         };
         whys.into_iter().map(trouble).collect()
     }

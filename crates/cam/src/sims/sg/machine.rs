@@ -227,8 +227,8 @@ fn take(node: PathBuf, place: String) -> Result<(PathBuf, FoundDevice, Option<Ow
         None => None,
     };
     let name = node.display().to_string();
-    let door = BlockingScsiNode::open(&node).map_err(|e| format!("{name}: {e}"))?;
-    let most = door.most_bytes().map_err(|e| format!("{name}: {e}"))?;
+    let opened = BlockingScsiNode::open(&node).map_err(|e| format!("{name}: {e}"))?;
+    let most = opened.most_bytes().map_err(|e| format!("{name}: {e}"))?;
     let most_bytes = most.clamp(4096, IO_MAX_BYTES);
     Ok((node, FoundDevice { location: place, most_bytes, generation: 0 }, taken))
 }
@@ -282,8 +282,8 @@ impl Machine for Linux {
 
     fn open(&self, at: u64, core: &Rc<Core>) -> io::Result<Rc<dyn Node>> {
         let node = self.state.lock().open_devices.get(&at).map(|had| had.node.clone());
-        let door = BlockingScsiNode::open(&node.ok_or(io::ErrorKind::NotFound)?)?;
-        Ok(Rc::new(core.reactor().scsi(door)?))
+        let node = BlockingScsiNode::open(&node.ok_or(io::ErrorKind::NotFound)?)?;
+        Ok(Rc::new(core.reactor().scsi(node)?))
     }
 
     /// The kernel resets while the caller waits, so a thread of its own does.
@@ -302,7 +302,7 @@ impl Machine for Linux {
         };
         let work = {
             let tell = tell.clone();
-            move || tell(BlockingScsiNode::open(&node).and_then(|door| door.reset()).is_ok())
+            move || tell(BlockingScsiNode::open(&node).and_then(|node| node.reset()).is_ok())
         };
         if thread.spawn(work).is_err() {
             tell(false);

@@ -57,7 +57,7 @@ impl Engine {
         loop {
             let is_full = self.inflight.is_full();
             let Some(t) = self.targets.get_mut(target) else { return };
-            let guest = CoreDemand { core: self.core, held: t.out, share: t.share };
+            let demand = CoreDemand { core: self.core, held: t.out, share: t.share };
             // E6
             let may_go = |at: &&usize| {
                 !t.doubtful || self.ops.get(**at).is_some_and(|op| op.is_identity_query)
@@ -68,11 +68,11 @@ impl Engine {
             let path = choose(t, wire).or_else(|| any_path(t, wire).filter(|_| asks));
             let Some((at, path)) = next.zip(path) else {
                 if std::mem::take(&mut t.is_owed) {
-                    t.credits.demand_met(guest);
+                    t.credits.demand_met(demand);
                 }
                 return;
             };
-            match t.credits.take(guest, t.buffers) {
+            match t.credits.take(demand, t.buffers) {
                 TakeResult::Taken => {}
                 TakeResult::Later => return,
                 TakeResult::Owed => {
@@ -81,7 +81,7 @@ impl Engine {
                 }
             }
             if std::mem::take(&mut t.is_owed) {
-                t.credits.demand_met(guest);
+                t.credits.demand_met(demand);
             }
             if !self.send_one(at, (target, path), wire, now) {
                 self.targets.get(target).into_iter().for_each(|t| t.credits.release());
